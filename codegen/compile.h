@@ -1,0 +1,25 @@
+// compile: tile-level kernel + Target -> Program. The steps are also callable one by one, each with a text dump.
+#pragma once
+#include <functional>
+#include <string_view>
+
+#include "codegen/program.h"
+#include "codegen/target.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera {
+
+struct CompileOptions {
+  bool general = false;  ///< --codegen=general: every tile op a cooperative loop through the arena, no fusion, no splitting
+  /// Sees the kernel after each step ("promote", "lower", "lane/cse", ...): --dump-ir.
+  std::function<void(std::string_view step, const ir::Kernel&, bool changed)> dump;
+};
+
+/// Tile level to lane level. Throws CompileError if the target lacks what the kernel needs, with limit and need. `explain`, if given,
+/// receives what was decided and why.
+ir::Kernel lower(const ir::Kernel& k, const Target& target, const CompileOptions& options = {}, std::string* explain = nullptr);
+
+/// Verifies, optimizes, lowers and emits. Deterministic: the same kernel and target give the same words.
+Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options = {});
+
+}  // namespace tessera

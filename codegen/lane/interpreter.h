@@ -1,0 +1,29 @@
+// The lane-level interpreter: runs a lowered kernel on the host, invocations in random order between barriers, and reports what no
+// validation layer can see: conflicting accesses without a barrier, accesses out of bounds or of uninitialised arena memory that reach a
+// result, barriers or subgroup ops under divergent control.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/array.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera::lane {
+
+struct RunOptions {
+  uint64_t seed = 0;            // order of invocations between barriers, and of workgroups
+  int32_t subgroup_size = 4;    // where the kernel requires none
+  int32_t max_workgroups = 0;   // caps the dispatch further, to exercise loops over units; 0: as the kernel says
+  size_t max_reports = 10;
+};
+struct RunResult {
+  std::vector<Array> outputs;
+  std::vector<std::string> reports;  // empty: no conflict, no out-of-bounds access, no divergence
+};
+
+/// `arrays`: one per body argument, inputs then outputs (outputs' contents are the initial memory).
+/// `dims` binds the run-time sizes in LaneInfo.
+RunResult run(const ir::Kernel& lane_kernel, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims, const RunOptions& options = {});
+
+}  // namespace tessera::lane

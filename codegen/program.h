@@ -1,0 +1,44 @@
+// Program: the plain result of compilation: code, argument layout, dispatch rule. runtime/ makes pipelines from Programs and never looks at
+// IR. Arguments arrive as buffer addresses in push constants (or in a table in memory when they exceed the device's push constants).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/dtype.h"
+#include "engine/error.h"
+#include "engine/extent.h"
+
+namespace tessera {
+
+/// One input or output array of a call. Run-time sizes in `shape` are bound from the arguments' shapes.
+struct ProgramArg {
+  std::string origin;  // "in_specs[0]"
+  DType dtype = DType::f32;
+  std::vector<Extent> shape;
+  bool is_output = false;
+  bool read = false, written = false;  // by the code: for barriers between calls
+};
+
+/// The push-constant block, in order, 8-byte aligned entries first: one u64 address per arg, the scratch arena's u64 address if
+/// scratch_bytes > 0, then i64 extents, then i32 extents. If that exceeds the target's push constants, indirect_table is true, the
+/// push constants are one u64: the address of a buffer with the same layout.
+struct Program {
+  std::string name;
+  Loc loc;
+  std::vector<ProgramArg> args;           // inputs, then outputs
+  std::vector<uint32_t> spirv;            // Vulkan 1.3; entry point "main"
+  int32_t workgroup_size = 1;             // along x
+  int32_t required_subgroup_size = 0;     // 0: any; else also full subgroups
+  int64_t shared_bytes = 0;
+  int64_t scratch_bytes = 0;              // per workgroup
+  int32_t max_workgroups = 0;             // 0: num_units of them
+  Extent num_units = 1;                   // workgroups wanted; 0: nothing is dispatched
+  std::vector<Extent> extents;            // pushed values
+  std::vector<bool> extent_is_64;
+  bool indirect_table = false;
+  int64_t push_bytes() const;             // of the whole block, also when it lives in a table
+  std::string explain;                    // what `tessera explain` prints
+};
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// Target: everything codegen may know about a device, as a plain value. runtime/ fills one from Vulkan's limits and features; tests make
+// their own (minimum_target: the least that Vulkan 1.3 with our baseline promises). codegen never asks a device anything.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+struct Target {
+  std::string name = "minimum";
+  enum class Kind : uint8_t { gpu, cpu } kind = Kind::gpu;  // cpu: lavapipe and its like; decides the cost model, never what is legal
+
+  // limits
+  int32_t max_workgroup_size = 128;           // invocations, and along x
+  int32_t max_workgroup_count = 65535;        // per dispatch dimension
+  int64_t shared_bytes = 16384;               // maxComputeSharedMemorySize
+  int32_t push_constant_bytes = 128;
+  int64_t max_buffer_bytes = int64_t{1} << 27;
+  int32_t min_subgroup_size = 4, max_subgroup_size = 4;
+  /// The size codegen plans for. With can_require_subgroup_size a pipeline can insist on it and on full subgroups.
+  int32_t subgroup_size = 4;
+  bool can_require_subgroup_size = false;
+  int32_t compute_units = 1;                  // cores or multiprocessors, where known: how many workgroups keep the device busy
+
+  // subgroup op classes in compute shaders; BASIC is always there
+  bool subgroup_vote = false, subgroup_arithmetic = false, subgroup_ballot = false, subgroup_shuffle = false;
+
+  // features
+  bool int8 = false, int16 = false, int64 = false, float16 = false, float64 = false;
+  bool storage8 = false, storage16 = false;   // 8 and 16-bit loads and stores through buffer addresses
+  bool vulkan_memory_model_device_scope = false;
+
+  // float controls, per width: where false, conversions go through integer bits
+  bool rte16 = false, rte32 = false, rte64 = false;
+  bool preserve16 = false, preserve32 = false, preserve64 = false;  // SignedZeroInfNanPreserve
+
+  bool operator==(const Target&) const = default;
+};
+
+/// 16 KiB shared memory, 128 invocations, subgroups of 4 with BASIC ops only; 32-bit types only unless the flags say more.
+inline Target minimum_target() { return {}; }
+/// What Debian 12's lavapipe reports (Mesa 22.3); a newer one differs in nothing that codegen needs.
+Target lavapipe_target();
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+// The interpreter: the meaning of a tile-level kernel, on host Arrays. Programs run one after another, last grid axis fastest.
+// Reads beyond an array's edge, outputs and scratch before their first write are NaN, or the least integer (true for bool).
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "engine/array.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera {
+
+struct InterpretOptions {
+  DimValues dims;                    ///< run-time sizes that no input shape gives
+};
+
+/// Runs a tile-level kernel on inputs and returns its outputs. Throws SpecError on wrong argument count, dtype or shape (against the array
+/// shapes in k.blocks, run-time sizes taken from the arguments).
+std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options = {});
+
+/// Binds run-time sizes: matches argument shapes with k.blocks, solving bare names; throws SpecError naming the kernel, the argument and
+/// both shapes. Shared with the runtime. Only shapes and dtypes are looked at.
+DimValues bind_dims(const ir::Kernel& k, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
+
+}  // namespace tessera

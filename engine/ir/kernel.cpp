@@ -1,0 +1,112 @@
+#include "engine/ir/kernel.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tessera::ir {
+namespace {
+constexpr std::string_view bare(std::string_view n) { return n.back() == '_' ? n.substr(0, n.size() - 1) : n; }
+
+constexpr int C = 1, A = 2;  // flags column
+constexpr OperandRule num = OperandRule::num, flt = OperandRule::flt, int_ = OperandRule::int_, ibl = OperandRule::ibl,
+                      any = OperandRule::any, select = OperandRule::select;
+enum Levels { tile = 1, lane = 2, both = 3 };
+
+const std::array<OpInfo, kNumOpcodes> kInfo = [] {
+#define RULE_num num
+#define RULE_flt flt
+#define RULE_int int_
+#define RULE_ibl ibl
+#define RULE_any any
+#define RULE_select select
+  std::array<OpInfo, kNumOpcodes> t;
+#define TESSERA_ELEMENTWISE(n, ar, operands, res, flags, ref, sf, ss, su, sb, ulp, doc) \
+  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), true, ar, RULE_##operands, ResultRule::res, ((flags)&C) != 0, ((flags)&A) != 0, std::string_view(#n) != "fma", true, Effect::pure, ulp, doc};
+#define TESSERA_STRUCTURED(n, level, effect, doc) \
+  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), false, -1, OperandRule::none, ResultRule::structured, false, false, ((level)&tile) != 0, ((level)&lane) != 0, Effect::effect, 0, doc};
+#include "engine/ir/ops.def"
+  return t;
+}();
+}  // namespace
+
+const OpInfo& info(Opcode op) { return kInfo[static_cast<int>(op)]; }
+
+std::optional<Opcode> opcode_from_name(std::string_view n) {
+  for (int i = 0; i < kNumOpcodes; ++i)
+    if (kInfo[i].name == n) return static_cast<Opcode>(i);
+  return std::nullopt;
+}
+
+std::string_view name(MemorySpace s) {
+  constexpr std::string_view kNames[] = {"any", "vmem", "smem", "global", "shared"};
+  return kNames[static_cast<int>(s)];
+}
+
+std::string_view name(Attr a) {
+  constexpr std::string_view kNames[] = {"bits", "axis", "axes", "dims", "perm", "start", "limit", "stride", "lhs_contract", "rhs_contract",
+                                         "lhs_batch", "rhs_batch", "reverse", "mask", "other", "offset", "kind", "index"};
+  static_assert(std::size(kNames) == kNumAttrs);
+  return kNames[static_cast<int>(a)];
+}
+
+std::string to_string(const Type& t) {
+  std::string s = std::string(name(t.dtype)) + "[";
+  for (size_t i = 0; i < t.shape.size(); ++i) s += (i ? ", " : "") + (t.shape[i] < 0 ? std::string("?") : std::to_string(t.shape[i]));
+  s += "]";
+  return t.is_ref ? "ref<" + std::string(name(t.space)) + ", " + s + ">" : s;
+}
+
+bool Op::has(Attr a) const {
+  return std::any_of(attrs.begin(), attrs.end(), [&](const auto& p) { return p.first == a; });
+}
+const std::vector<int64_t>& Op::ints(Attr a) const {
+  for (const auto& [key, value] : attrs)
+    if (key == a) return value;
+  throw InternalError(std::string(info(code).name) + " has no attribute " + std::string(ir::name(a)), loc);
+}
+void Op::set(Attr a, std::vector<int64_t> v) {
+  for (auto& [key, value] : attrs)
+    if (key == a) { value = std::move(v); return; }
+  attrs.emplace_back(a, std::move(v));
+}
+
+Type Kernel::block_ref_type(int i) const {
+  const BlockMapping& b = blocks[static_cast<size_t>(i)];
+  Shape shape;
+  if (b.whole) {
+    for (const Extent& e : b.array_shape) {
+      if (!e.is_static())
+        throw SpecError(name + ": " + b.origin + ": a Ref without a BlockSpec needs static extents, but the array is " + to_string(b.array_shape),
+                        b.loc, "give a BlockSpec with a static block shape");
+      shape.push_back(*e.value());
+    }
+    return Type::ref(b.dtype, shape, MemorySpace::any);
+  }
+  for (const BlockDim& d : b.block)
+    if (d.kind == BlockDim::Kind::blocked) shape.push_back(d.size);
+  return Type::ref(b.dtype, shape, b.space);
+}
+
+std::vector<std::string> Kernel::dim_names() const {
+  std::vector<std::string> names;
+  for (const BlockMapping& b : blocks)
+    for (const Extent& e : b.array_shape) e.collect_names(names);
+  for (const GridAxis& g : grid) g.size.collect_names(names);
+  return names;
+}
+
+std::optional<uint64_t> constant_bits(const Kernel& k, Value v) {
+  const Op* op = k.def(v);
+  if (!op || op->code != Opcode::constant) return std::nullopt;
+  return static_cast<uint64_t>(op->attr(Attr::bits));
+}
+std::optional<int64_t> constant_int(const Kernel& k, Value v) {
+  const auto b = constant_bits(k, v);
+  const DType t = k.type(v).dtype;
+  if (!b || is_float(t)) return std::nullopt;
+  const int n = bits(t);
+  if (is_signed_int(t) && n < 64 && (*b >> (n - 1) & 1)) return static_cast<int64_t>(*b | ~uint64_t{0} << n);
+  return static_cast<int64_t>(*b);
+}
+
+}  // namespace tessera::ir

@@ -1,0 +1,227 @@
+// The IR: one set of structs for both levels. Tile level: SSA values are dense arrays of static shape, Refs are typed references with a
+// memory space, control flow is structured regions with carried values. Lane level (after lowering): the same, with scalars only, explicit
+// shared memory, barriers and subgroup ops. Values, ops and regions are indices into the Kernel's tables, printed as in the text form.
+// Read next: ops.def (what each op means), builder.h (making ops), text.h (the .tir form), verify.h (what is legal where).
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/dtype.h"
+#include "engine/error.h"
+#include "engine/extent.h"
+
+namespace tessera::ir {
+
+enum class Opcode : uint8_t {
+#define TESSERA_ELEMENTWISE(name, ...) name,
+#define TESSERA_STRUCTURED(name, ...) name,
+#include "engine/ir/ops.def"
+};
+inline constexpr int kNumOpcodes = 0
+#define TESSERA_ELEMENTWISE(...) +1
+#define TESSERA_STRUCTURED(...) +1
+#include "engine/ir/ops.def"
+    ;
+
+enum class Level : uint8_t { tile, lane };
+enum class Effect : uint8_t { pure, reads, writes, ordered };
+enum class OperandRule : uint8_t { num, flt, int_, ibl, any, select, none };
+enum class ResultRule : uint8_t { same, pred, other, structured };
+
+/// One row of ops.def.
+struct OpInfo {
+  std::string_view name;
+  bool elementwise;
+  int arity;  // -1 for structured ops
+  OperandRule operands;
+  ResultRule result;
+  bool commutative, associative;
+  bool tile, lane;  // legal at that level
+  Effect effect;
+  double ulp;
+  std::string_view doc;
+};
+const OpInfo& info(Opcode op);
+inline std::string_view name(Opcode op) { return info(op).name; }
+/// Nothing found: kNumOpcodes cast to Opcode is never returned; the optional is empty.
+std::optional<Opcode> opcode_from_name(std::string_view name);
+
+struct Value {
+  uint32_t index = UINT32_MAX;
+  explicit operator bool() const { return index != UINT32_MAX; }
+  bool operator==(const Value&) const = default;
+  auto operator<=>(const Value&) const = default;
+};
+struct OpId {
+  uint32_t index = UINT32_MAX;
+  explicit operator bool() const { return index != UINT32_MAX; }
+  bool operator==(const OpId&) const = default;
+};
+struct RegionId {
+  uint32_t index = UINT32_MAX;
+  explicit operator bool() const { return index != UINT32_MAX; }
+  bool operator==(const RegionId&) const = default;
+};
+
+/// Pallas's spaces at tile level: any (whole array, no block), vmem (a block or scratch), smem (scalars). At lane level: global, shared.
+enum class MemorySpace : uint8_t { any, vmem, smem, global, shared };
+std::string_view name(MemorySpace s);
+
+/// A dense array of static shape, or a Ref to one. Lane-level Refs are rank 1; -1 stands for a length known at run time only.
+struct Type {
+  bool is_ref = false;
+  DType dtype = DType::f32;
+  Shape shape;
+  MemorySpace space = MemorySpace::vmem;  // of Refs
+  static Type array(DType t, Shape s = {}) { return {false, t, std::move(s), MemorySpace::vmem}; }
+  static Type ref(DType t, Shape s, MemorySpace m) { return {true, t, std::move(s), m}; }
+  bool is_scalar() const { return !is_ref && shape.empty(); }
+  bool operator==(const Type& o) const { return is_ref == o.is_ref && dtype == o.dtype && shape == o.shape && (!is_ref || space == o.space); }
+};
+std::string to_string(const Type& t);  ///< "f32[32, 64]", "i32[]", "ref<vmem, f32[32, 64]>"
+
+/// One dim of a Ref access. An integer selects one position and drops the dim; a slice takes `size` elements start, start + step, ...
+/// The start is the constant `start`, or the i32 scalar in Op::operands[start_operand] if that is not negative.
+struct Index {
+  enum class Kind : uint8_t { integer, slice };
+  Kind kind = Kind::slice;
+  int64_t start = 0;
+  int32_t start_operand = -1;
+  int64_t size = 1;
+  int64_t step = 1;
+  static Index at(int64_t i) { return {Kind::integer, i, -1, 1, 1}; }
+  static Index all(int64_t size) { return {Kind::slice, 0, -1, size, 1}; }
+  bool is_static() const { return start_operand < 0; }
+  bool operator==(const Index&) const = default;
+};
+
+enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract, lhs_batch, rhs_batch,
+                            reverse, mask, other, offset, kind, index };
+inline constexpr int kNumAttrs = static_cast<int>(Attr::index) + 1;
+std::string_view name(Attr a);
+
+/// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:
+/// ref, value (store, swap), mask (if attr mask is 1), other (if attr other is 1), then the dynamic starts that `index` points at.
+struct Op {
+  Opcode code;
+  std::vector<Value> operands = {};
+  std::vector<Value> results = {};
+  std::vector<RegionId> regions = {};
+  std::vector<std::pair<Attr, std::vector<int64_t>>> attrs = {};
+  std::vector<Index> index = {};  // memory ops: one entry per dim of the ref
+  Loc loc = {};
+
+  bool has(Attr a) const;
+  const std::vector<int64_t>& ints(Attr a) const;           ///< InternalError if missing
+  int64_t attr(Attr a) const { return ints(a).at(0); }
+  int64_t attr_or(Attr a, int64_t otherwise) const { return has(a) ? attr(a) : otherwise; }
+  void set(Attr a, std::vector<int64_t> v);
+  void set(Attr a, int64_t v) { set(a, std::vector<int64_t>{v}); }
+  // Memory ops:
+  bool has_mask() const { return attr_or(Attr::mask, 0) != 0; }
+  bool has_other() const { return attr_or(Attr::other, 0) != 0; }
+  int value_position() const { return code == Opcode::load ? -1 : 1; }                   ///< of the stored value
+  int mask_position() const { return code == Opcode::load ? 1 : 2; }                     ///< if has_mask()
+  int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }          ///< if has_other()
+};
+
+struct ValueInfo {
+  Type type;
+  OpId def;         // the op it results from, or none for a region argument
+  RegionId region;  // the region it is an argument of, or none
+  uint32_t number = 0;  // position among the results or arguments
+};
+
+/// Arguments and ops in order; the last op is a yield.
+struct Region {
+  std::vector<Value> args;
+  std::vector<OpId> ops;
+};
+
+struct GridAxis {
+  Extent size;
+  std::string name;       // may be empty
+  bool parallel = false;  // dimension_semantics says "parallel"
+  bool vmapped = false;   // added by vmap: program_id and num_programs do not count it
+  bool operator==(const GridAxis&) const = default;
+};
+
+/// A block dim: `size` elements that the kernel sees, or (squeezed) one that it does not.
+struct BlockDim {
+  enum class Kind : uint8_t { blocked, squeezed };
+  Kind kind = Kind::blocked;
+  int64_t size = 1;
+  bool operator==(const BlockDim&) const = default;
+};
+
+/// How one input or output array is cut into blocks. The index map gets *program_ids (i32, vmapped axes included) and yields one i32 per
+/// block dim: a block index for a blocked dim, an element index for a squeezed one. It is clamped to [0, cdiv(extent, block) - 1].
+struct BlockMapping {
+  std::string origin;  // "in_specs[0]", "out_specs[1]": for messages
+  DType dtype = DType::f32;
+  std::vector<Extent> array_shape;
+  bool whole = false;  // no BlockSpec: the Ref is the whole array, memory space any; block and index_map are unused
+  std::vector<BlockDim> block;
+  RegionId index_map;
+  MemorySpace space = MemorySpace::vmem;
+  Loc loc;
+};
+
+/// What a lane-level kernel needs beyond its body. Body args: one global Ref (rank 1, length -1) per input and output of the tile kernel.
+struct LaneInfo {
+  int32_t workgroup_size = 1;         // invocations
+  int32_t subgroup_size = 0;          // required, with full subgroups; 0: any
+  int64_t shared_bytes = 0;           // extent of the alloc_shared offsets
+  int64_t scratch_bytes = 0;          // per workgroup, extent of the alloc_scratch offsets
+  int64_t max_workgroups = 0;         // 0: launch num_units workgroups; else at most so many (the body loops)
+  std::vector<Extent> extents;        // what op extent reads
+  std::vector<bool> extent_is_64;     // i64 rather than i32, per extent
+  Extent num_units = 1;               // workgroups wanted; the body handles workgroup_index >= num_units
+};
+
+/// Bytes between elements in the shared arena: 4 for every dtype up to 32 bits, else 8.
+constexpr int64_t arena_stride(DType t) { return size_bytes(t) == 8 ? 8 : 4; }
+
+struct Kernel {
+  std::string name = "kernel";
+  Loc loc;
+  Level level = Level::tile;
+  std::vector<GridAxis> grid;
+  std::vector<BlockMapping> blocks;  // inputs, then outputs
+  int num_inputs = 0;
+  std::vector<Type> scratch;         // Ref types
+  RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
+  LaneInfo lane;                     // lane level only
+
+  std::vector<ValueInfo> values;
+  std::vector<Op> ops;
+  std::vector<Region> regions;
+
+  int num_outputs() const { return static_cast<int>(blocks.size()) - num_inputs; }
+  const Op& op(OpId o) const { return ops[o.index]; }
+  Op& op(OpId o) { return ops[o.index]; }
+  const Region& region(RegionId r) const { return regions[r.index]; }
+  Region& region(RegionId r) { return regions[r.index]; }
+  const ValueInfo& value(Value v) const { return values[v.index]; }
+  const Type& type(Value v) const { return values[v.index].type; }
+  /// The op that defines v, or null for a region argument.
+  const Op* def(Value v) const { return values[v.index].def ? &ops[values[v.index].def.index] : nullptr; }
+  const Op& terminator(RegionId r) const { return op(regions[r.index].ops.back()); }
+  /// The Ref type a kernel sees for blocks[i]: block dims without squeezed ones, or the whole (static) array.
+  Type block_ref_type(int i) const;
+  /// "in_specs[0]" style place of argument i is blocks[i].origin; true if i is an output.
+  bool is_output(int i) const { return i >= num_inputs; }
+  /// Names of all run-time sizes in array shapes and grid, in order of appearance.
+  std::vector<std::string> dim_names() const;
+};
+
+/// If v is a constant, its bits (of its dtype, zero-extended).
+std::optional<uint64_t> constant_bits(const Kernel& k, Value v);
+/// If v is an integer constant, its value as a signed number.
+std::optional<int64_t> constant_int(const Kernel& k, Value v);
+
+}  // namespace tessera::ir

@@ -1,0 +1,19 @@
+// The verifier: what a well-formed kernel is, as a list atop verify.cpp. Reports everything wrong at once.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::ir {
+
+struct Problem {
+  std::string entity;   // "%12 = add", "in_specs[0]"
+  std::string message;  // both sides of the disagreement
+  Loc loc;
+};
+std::vector<Problem> find_problems(const Kernel& k);
+/// Throws InternalError with all problems if there are any; `when` says after what ("pass cse").
+void verify(const Kernel& k, std::string_view when);
+
+}  // namespace tessera::ir

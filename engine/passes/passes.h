@@ -1,0 +1,30 @@
+// Passes over either level. Each is `bool name(Kernel&)` in its own file, true if it changed something; one list gives order, dumps and
+// verification. Effects (ops.def) and the memory an op touches decide what may move: a load is never moved or merged across a store to
+// memory that may be the same.
+#pragma once
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::passes {
+
+/// Evaluates pure ops on constants by the reference, and applies exact identities (x + 0 for integers, x * 1, select of a constant, ...):
+/// never one that changes a float result, NaN or signed zero included. Also removes an if/switch with a constant choice and a for that
+/// provably runs zero times.
+bool fold(ir::Kernel& k);
+/// Merges equal pure ops where the first dominates the second; equal loads too when no store to that memory lies between.
+bool cse(ir::Kernel& k);
+/// Removes pure ops and loads without uses, unused loop carries and if results, and empty control flow; never a store, swap or while that may not end.
+bool dce(ir::Kernel& k);
+/// Moves pure ops (all are total, so speculation is safe) and loads of memory that the loop does not write out of for and while.
+bool licm(ir::Kernel& k);
+
+struct Pass { std::string_view name; bool (*run)(ir::Kernel&); };
+/// fold, cse, licm, dce: the order in which optimize() runs them.
+const std::vector<Pass>& all();
+/// Runs all() until nothing changes (at most a fixed number of rounds), verifying after each pass. `after` sees every pass's outcome (--dump-ir).
+void optimize(ir::Kernel& k, const std::function<void(const Pass&, const ir::Kernel&, bool changed)>& after = {});
+
+}  // namespace tessera::passes

@@ -1,0 +1,23 @@
+// The reference arithmetic: one total function per elementwise op, on the bits of elements. The interpreter, the constant folder and the
+// lane-level interpreter all call these, so they cannot disagree. f16 and bf16 compute in float and round once to nearest even.
+#pragma once
+#include <cstdint>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::reference {
+
+/// The result's bits (zero-extended) of elementwise `op` on operand bits. `operand` is the operands' dtype (for select that of operands
+/// 1 and 2), `result` the result's. Never undefined: see the rows of ops.def.
+uint64_t eval(ir::Opcode op, DType operand, DType result, const uint64_t* operands);
+
+/// The value that leaves every element unchanged under a reduction (reduce_*) of dtype t, as bits.
+uint64_t reduce_identity(ir::Opcode reduce_op, DType t);
+/// The elementwise op that combines two elements under a reduction: reduce_sum -> add, ...
+ir::Opcode reduce_combiner(ir::Opcode reduce_op);
+
+/// Bits <-> double (exact but for 64-bit integers beyond 2^53).
+double to_double(DType t, uint64_t bits);
+uint64_t from_double(DType t, double x);  ///< as convert from f64
+
+}  // namespace tessera::reference
