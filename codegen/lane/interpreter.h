@@ -16,6 +16,7 @@ struct RunOptions {
   int32_t subgroup_size = 4;    // where the kernel requires none
   int32_t max_workgroups = 0;   // caps the dispatch further, to exercise loops over units; 0: as the kernel says
   size_t max_reports = 10;
+  int64_t max_steps = int64_t{1} << 33;  // ops of all invocations together, about: more is reported as a loop that does not end
 };
 struct RunResult {
   std::vector<Array> outputs;

@@ -16,6 +16,8 @@
 
 namespace tessera::ir {
 
+using tessera::to_string;  // of shapes, extents and Locs, beside to_string(Type)
+
 enum class Opcode : uint8_t {
 #define TESSERA_ELEMENTWISE(name, ...) name,
 #define TESSERA_STRUCTURED(name, ...) name,

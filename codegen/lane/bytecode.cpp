@@ -1,0 +1,320 @@
+#include "codegen/lane/bytecode.h"
+
+#include <algorithm>
+
+#include "codegen/lane/uniformity.h"
+#include "codegen/lane/verify.h"
+
+namespace tessera::lane {
+namespace {
+using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Value;
+
+// The instruction that does `op` on this dtype without reference::eval, if there is one.
+Code fast_code(Opcode op, DType t, DType result) {
+  if (op == Opcode::select) return Code::select;
+  if (t == DType::i32) switch (op) {
+      case Opcode::add: return Code::add_i32;
+      case Opcode::sub: return Code::sub_i32;
+      case Opcode::mul: return Code::mul_i32;
+      case Opcode::eq: return Code::eq_i32;
+      case Opcode::ne: return Code::ne_i32;
+      case Opcode::lt: return Code::lt_i32;
+      case Opcode::le: return Code::le_i32;
+      case Opcode::gt: return Code::gt_i32;
+      case Opcode::ge: return Code::ge_i32;
+      case Opcode::min: return Code::min_i32;
+      case Opcode::max: return Code::max_i32;
+      case Opcode::convert: if (result == DType::i64) return Code::i32_to_i64; break;
+      default: break;
+    }
+  if (t == DType::i64 && op == Opcode::add) return Code::add_i64;
+  if (t == DType::i64 && op == Opcode::mul) return Code::mul_i64;
+  if (t == DType::f32 && op == Opcode::add) return Code::add_f32;
+  if (t == DType::f32 && op == Opcode::sub) return Code::sub_f32;
+  if (t == DType::f32 && op == Opcode::mul) return Code::mul_f32;
+  if (t == DType::boolean && op == Opcode::and_) return Code::and_bool;
+  if (t == DType::boolean && op == Opcode::or_) return Code::or_bool;
+  if (t == DType::boolean && op == Opcode::not_) return Code::not_bool;
+  return Code::end;
+}
+
+class Flattener {
+ public:
+  explicit Flattener(const Kernel& k) : k_(k) {
+    if (k.level != ir::Level::lane || k.body.index >= k.regions.size()) throw InternalError(k.name + ": not a lane-level kernel", k.loc);
+    regs_.assign(k.values.size(), kNone);
+    places_.assign(k.values.size(), kNone);
+  }
+
+  Bytecode run() {
+    const auto& args = k_.region(k_.body).args;
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (!k_.type(args[i]).is_ref) throw InternalError(k_.name + ": arg " + std::to_string(i) + " is not a Ref", k_.loc);
+      out_.places.push_back({Place::Kind::arg, static_cast<uint32_t>(i), k_.type(args[i]).dtype, 0, size_bytes(k_.type(args[i]).dtype), 0});
+      places_[args[i].index] = static_cast<uint32_t>(i);
+      regs_[args[i].index] = fresh(0);
+    }
+    out_.written.assign(args.size(), false);
+    int64_t cell = 8;
+    for (const Op& op : k_.ops)
+      if (op.code == Opcode::alloc_scratch && !op.results.empty()) cell = std::min(cell, size_bytes(k_.type(op.results[0]).dtype));
+    out_.scratch_cell = cell;
+    region(k_.body);
+    emit({.code = Code::end});
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void malformed(const Op& op, const std::string& what) const { throw InternalError(k_.name + ": " + op_text(k_, op) + ": " + what, op.loc); }
+
+  uint32_t fresh(uint64_t initial = 0) {
+    out_.registers.push_back(initial);
+    return static_cast<uint32_t>(out_.registers.size() - 1);
+  }
+  uint32_t def(Value v) {
+    if (v.index >= regs_.size()) throw InternalError(k_.name + ": a value that does not exist", k_.loc);
+    if (regs_[v.index] == kNone) regs_[v.index] = fresh();
+    return regs_[v.index];
+  }
+  uint32_t use(const Op& op, size_t position) {
+    if (position >= op.operands.size()) malformed(op, "too few operands");
+    return use(op, op.operands[position]);
+  }
+  uint32_t use(const Op& op, Value v) {
+    if (v.index >= regs_.size() || regs_[v.index] == kNone) malformed(op, "uses %" + std::to_string(v.index) + " before it is defined");
+    return regs_[v.index];
+  }
+  uint32_t emit(Instr i) {
+    out_.code.push_back(i);
+    return static_cast<uint32_t>(out_.code.size() - 1);
+  }
+  uint32_t here() const { return static_cast<uint32_t>(out_.code.size()); }
+  uint32_t sync() {
+    out_.syncs.push_back({counters_});
+    return static_cast<uint32_t>(out_.syncs.size() - 1);
+  }
+
+  void move_all(const Op& op, const std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
+    if (to.size() != from.size()) malformed(op, std::to_string(from.size()) + " values for " + std::to_string(to.size()) + " places");
+    bool overlap = false;
+    for (size_t i = 0; i < to.size(); ++i)
+      for (size_t j = i + 1; j < from.size(); ++j) overlap |= to[i] == from[j];
+    if (!overlap) {
+      for (size_t i = 0; i < to.size(); ++i)
+        if (to[i] != from[i]) emit({.code = Code::move, .dst = to[i], .a = from[i]});
+      return;
+    }
+    auto& list = out_.moves.emplace_back();
+    for (size_t i = 0; i < to.size(); ++i) list.emplace_back(to[i], from[i]);
+    emit({.code = Code::moves, .aux = static_cast<uint32_t>(out_.moves.size() - 1)});
+  }
+  std::vector<uint32_t> defs(const std::vector<Value>& values, size_t skip = 0) {
+    std::vector<uint32_t> r;
+    for (size_t i = skip; i < values.size(); ++i) r.push_back(def(values[i]));
+    return r;
+  }
+  std::vector<uint32_t> uses(const Op& op, const std::vector<Value>& values, size_t skip = 0) {
+    std::vector<uint32_t> r;
+    for (size_t i = skip; i < values.size(); ++i) {
+      if (values[i].index < k_.values.size() && k_.type(values[i]).is_ref) malformed(op, "carries a Ref");
+      r.push_back(use(op, values[i]));
+    }
+    return r;
+  }
+
+  // Emits the region's ops; returns its yield.
+  const Op& region(RegionId r) {
+    if (r.index >= k_.regions.size() || k_.region(r).ops.empty()) throw InternalError(k_.name + ": a region without a yield", k_.loc);
+    const auto& ops = k_.region(r).ops;
+    for (const OpId id : ops) {
+      if (id.index >= k_.ops.size()) throw InternalError(k_.name + ": an op that does not exist", k_.loc);
+      if (id != ops.back()) op(k_.op(id), id.index);
+    }
+    const Op& last = k_.op(ops.back());
+    if (last.code != Opcode::yield) malformed(last, "a region ends with it instead of a yield");
+    return last;
+  }
+
+  void op(const Op& o, uint32_t source) {
+    const ir::OpInfo& row = ir::info(o.code);
+    if (row.elementwise) return elementwise(o, source);
+    switch (o.code) {
+      case Opcode::for_: return for_loop(o, source);
+      case Opcode::while_: return while_loop(o, source);
+      case Opcode::if_: {
+        if (o.regions.size() != 2) malformed(o, "wants two regions");
+        const uint32_t branch = emit({.code = Code::branch_false, .a = use(o, 0), .source = source});
+        move_all(o, defs(o.results), uses(o, region(o.regions[0]).operands));
+        const uint32_t skip = emit({.code = Code::jump});
+        out_.code[branch].aux = here();
+        move_all(o, defs(o.results), uses(o, region(o.regions[1]).operands));
+        out_.code[skip].aux = here();
+        return;
+      }
+      case Opcode::switch_: {
+        if (o.regions.empty()) malformed(o, "has no regions");
+        const uint32_t n = static_cast<uint32_t>(o.regions.size()), first = static_cast<uint32_t>(out_.targets.size());
+        out_.targets.resize(first + n);
+        emit({.code = Code::choose, .a = use(o, 0), .d = n, .aux = first, .source = source});
+        std::vector<uint32_t> skips;
+        for (uint32_t i = 0; i < n; ++i) {
+          out_.targets[first + i] = here();
+          move_all(o, defs(o.results), uses(o, region(o.regions[i]).operands));
+          skips.push_back(emit({.code = Code::jump}));
+        }
+        for (const uint32_t s : skips) out_.code[s].aux = here();
+        return;
+      }
+      case Opcode::load: case Opcode::store: return memory(o, source);
+      case Opcode::barrier: emit({.code = Code::barrier, .aux = sync(), .source = source}); return;
+      case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle: case Opcode::subgroup_shuffle_xor: return subgroup(o, source);
+      default: break;
+    }
+    if (o.results.size() != 1) malformed(o, "cannot run at lane level");
+    const Value r = o.results[0];
+    const DType t = k_.type(r).dtype;
+    switch (o.code) {
+      case Opcode::constant: out_.registers[def(r)] = static_cast<uint64_t>(o.attr(ir::Attr::bits)); return;
+      case Opcode::workgroup_index: out_.workgroup_index.push_back(def(r)); return;
+      case Opcode::num_workgroups: out_.num_workgroups.push_back(def(r)); return;
+      case Opcode::local_index: out_.local_index.push_back(def(r)); return;
+      case Opcode::subgroup_id: out_.subgroup_id.push_back(def(r)); return;
+      case Opcode::lane_id: out_.lane_id.push_back(def(r)); return;
+      case Opcode::extent: {
+        const int64_t i = o.attr(ir::Attr::index);
+        if (i < 0 || i >= static_cast<int64_t>(k_.lane.extents.size())) malformed(o, "names no extent");
+        out_.extents.emplace_back(def(r), i);
+        return;
+      }
+      case Opcode::alloc_shared: case Opcode::alloc_scratch: {
+        const bool shared = o.code == Opcode::alloc_shared;
+        const int64_t offset = o.attr(ir::Attr::offset), stride = shared ? ir::arena_stride(t) : size_bytes(t);
+        const int64_t bytes = shared ? k_.lane.shared_bytes : k_.lane.scratch_bytes;
+        if (k_.type(r).shape.size() != 1 || offset < 0 || offset % stride != 0) malformed(o, "offset or type is wrong");
+        // Beyond the arena's end nothing may be touched, whatever the Ref says.
+        const int64_t room = offset > bytes ? 0 : (bytes - offset) / stride;
+        places_[r.index] = static_cast<uint32_t>(out_.places.size());
+        out_.places.push_back({shared ? Place::Kind::shared : Place::Kind::scratch, 0, t, offset, stride, std::min(room, std::max<int64_t>(k_.type(r).shape[0], 0))});
+        def(r);
+        return;
+      }
+      case Opcode::view: {
+        const uint32_t ref = use(o, 0);
+        places_[r.index] = places_[o.operands[0].index];
+        if (places_[r.index] == kNone || o.operands.size() != 2 || k_.type(o.operands[1]).dtype != DType::i64) malformed(o, "wants a Ref and an i64 offset");
+        emit({.code = Code::view, .dst = def(r), .a = ref, .b = use(o, 1), .source = source});
+        return;
+      }
+      default: malformed(o, "cannot run at lane level");
+    }
+  }
+
+  void elementwise(const Op& o, uint32_t source) {
+    const int n = ir::info(o.code).arity;
+    if (static_cast<int>(o.operands.size()) != n || o.results.size() != 1 || n < 1) malformed(o, "wrong number of operands");
+    Instr i{.source = source};
+    i.op = o.code;
+    i.operand = k_.type(o.operands[o.code == Opcode::select ? 1 : 0]).dtype;
+    i.result = k_.type(o.results[0]).dtype;
+    for (const Value v : o.operands)
+      if (k_.type(v).is_ref || !k_.type(v).shape.empty()) malformed(o, "operates on a Ref or an array");
+    i.a = use(o, 0);
+    if (n > 1) i.b = use(o, 1);
+    if (n > 2) i.c = use(o, 2);
+    i.code = fast_code(o.code, i.operand, i.result);
+    if (i.code == Code::end) i.code = n == 1 ? Code::eval1 : n == 2 ? Code::eval2 : Code::eval3;
+    i.dst = def(o.results[0]);
+    emit(i);
+  }
+
+  void memory(const Op& o, uint32_t source) {
+    const bool store = o.code == Opcode::store;
+    Instr i{.code = store ? Code::store : Code::load, .source = source};
+    i.a = use(o, 0);
+    const uint32_t place = places_[o.operands[0].index];
+    if (place == kNone) malformed(o, "operand 0 does not come from an arg or an arena by views");
+    i.aux = place;
+    i.operand = i.result = out_.places[place].dtype;
+    if (o.index.size() != 1 || o.index[0].kind != ir::Index::Kind::integer) malformed(o, "wants one integer index");
+    if (o.index[0].is_static()) i.b = fresh(static_cast<uint32_t>(std::clamp<int64_t>(o.index[0].start, INT32_MIN, INT32_MAX)));
+    else i.b = use(o, static_cast<size_t>(o.index[0].start_operand));
+    if (o.has_mask()) i.c = use(o, static_cast<size_t>(o.mask_position()));
+    if (store) i.d = use(o, 1);
+    else {
+      if (o.has_other()) i.d = use(o, static_cast<size_t>(o.other_position()));
+      if (o.results.size() != 1) malformed(o, "has no result");
+      i.dst = def(o.results[0]);
+    }
+    if (store && out_.places[place].kind == Place::Kind::arg) out_.written[out_.places[place].arg] = true;
+    emit(i);
+  }
+
+  void subgroup(const Op& o, uint32_t source) {
+    out_.subgroup_ops = true;
+    if (o.results.size() != 1) malformed(o, "has no result");
+    Instr i{.a = use(o, 0), .source = source};
+    i.operand = i.result = k_.type(o.results[0]).dtype;
+    if (o.code == Opcode::subgroup_reduce) {
+      i.code = Code::reduce;
+      const int64_t kind = o.attr(ir::Attr::kind);
+      if (kind < 0 || kind >= ir::kNumOpcodes || !ir::info(static_cast<Opcode>(kind)).associative) malformed(o, "kind is no associative elementwise op");
+      i.op = static_cast<Opcode>(kind);
+    } else if (o.code == Opcode::subgroup_shuffle) {
+      i.code = Code::shuffle;
+      i.b = use(o, 1);
+    } else {
+      i.code = Code::shuffle_xor;
+      i.d = static_cast<uint32_t>(o.attr(ir::Attr::mask));
+    }
+    i.dst = def(o.results[0]);
+    i.aux = sync();
+    emit(i);
+  }
+
+  void for_loop(const Op& o, uint32_t source) {
+    if (o.operands.size() < 3 || o.regions.size() != 1) malformed(o, "wants bounds, a step and one region");
+    const std::vector<Value> args = k_.region(o.regions[0]).args;
+    if (args.empty()) malformed(o, "its region has no induction variable");
+    const uint32_t upper = use(o, 1), step = use(o, 2), counter = fresh(), iv = fresh();
+    move_all(o, defs(args, 1), uses(o, o.operands, 3));
+    def(args[0]);
+    emit({.code = Code::for_begin, .dst = iv, .a = use(o, 0), .b = upper, .c = step, .d = counter, .source = source});
+    const uint32_t head = emit({.code = Code::for_head, .dst = def(args[0]), .a = iv, .b = upper, .d = counter, .source = source});
+    counters_.push_back(counter);
+    const Op& last = region(o.regions[0]);
+    counters_.pop_back();
+    move_all(o, defs(args, 1), uses(o, last.operands));
+    emit({.code = Code::for_next, .dst = iv, .c = step, .aux = head, .source = source});
+    out_.code[head].aux = here();
+    move_all(o, defs(o.results), defs(args, 1));
+  }
+
+  void while_loop(const Op& o, uint32_t source) {
+    if (o.regions.size() != 2) malformed(o, "wants two regions");
+    const std::vector<Value> before = k_.region(o.regions[0]).args, body = k_.region(o.regions[1]).args;
+    const uint32_t counter = fresh();
+    move_all(o, defs(before), uses(o, o.operands));
+    emit({.code = Code::round, .d = kNone, .aux = counter, .source = source});
+    const uint32_t head = emit({.code = Code::round, .d = 0, .aux = counter, .source = source});
+    counters_.push_back(counter);
+    const Op& cond = region(o.regions[0]);
+    const uint32_t exit = emit({.code = Code::branch_false, .a = use(cond, 0), .source = source});
+    move_all(o, defs(body), defs(before));
+    const Op& last = region(o.regions[1]);
+    counters_.pop_back();
+    move_all(o, defs(before), uses(o, last.operands));
+    emit({.code = Code::jump, .aux = head});
+    out_.code[exit].aux = here();
+    out_.code[head].d = here() - head;  // what a round costs, at most
+    move_all(o, defs(o.results), defs(before));
+  }
+
+  const Kernel& k_;
+  Bytecode out_;
+  std::vector<uint32_t> regs_, places_, counters_;
+};
+}  // namespace
+
+Bytecode flatten(const Kernel& k) { return Flattener(k).run(); }
+
+}  // namespace tessera::lane

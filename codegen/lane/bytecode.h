@@ -1,0 +1,67 @@
+// A lane-level kernel flattened for the lane-level interpreter: one list of instructions with explicit jumps, so that an invocation is a
+// program counter and a row of registers, and may stop at any barrier or subgroup op. Internal to interpreter.cpp; nothing else reads it.
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::lane {
+
+enum class Code : uint8_t {
+  eval1, eval2, eval3,                                    // by reference::eval
+  add_i32, sub_i32, mul_i32, add_i64, mul_i64,            // the same results without the detour
+  eq_i32, ne_i32, lt_i32, le_i32, gt_i32, ge_i32, min_i32, max_i32, i32_to_i64,
+  add_f32, sub_f32, mul_f32, and_bool, or_bool, not_bool, select,
+  view, load, store,
+  move, moves,                                            // moves: aux is an entry of Bytecode::moves, all at once
+  jump, branch_false, choose,                             // choose: aux is the first of d entries of Bytecode::targets
+  for_begin, for_head, for_next, round,                   // round: counts one round of a while
+  barrier, reduce, shuffle, shuffle_xor, end
+};
+
+inline constexpr uint32_t kNone = UINT32_MAX;
+
+struct Instr {
+  Code code = Code::end;
+  ir::Opcode op = ir::Opcode::yield;          // eval, reduce
+  DType operand = DType::f32, result = DType::f32;
+  uint32_t dst = kNone, a = kNone, b = kNone, c = kNone, d = kNone;
+  uint32_t aux = 0;                           // jump target, place, moves, sync or xor mask
+  uint32_t source = kNone;                    // OpId::index
+};
+
+/// Memory that loads and stores reach: an arg, or part of an arena.
+struct Place {
+  enum class Kind : uint8_t { arg, shared, scratch } kind = Kind::arg;
+  uint32_t arg = 0;
+  DType dtype = DType::f32;
+  int64_t offset = 0, stride = 1;             // bytes; arenas
+  int64_t length = 0;                         // elements; arenas (an arg's length comes with the call)
+};
+
+/// Which rounds of the enclosing loops an invocation is in when it reaches a barrier or subgroup op.
+struct Sync {
+  std::vector<uint32_t> counters;             // registers
+};
+
+struct Bytecode {
+  std::vector<Instr> code;
+  std::vector<Place> places;
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> moves;  // (to, from)
+  std::vector<uint32_t> targets;
+  std::vector<Sync> syncs;
+  std::vector<uint64_t> registers;            // their initial contents; constants are never written
+  // Registers that the machine fills in: by what they hold.
+  std::vector<uint32_t> workgroup_index, num_workgroups, local_index, subgroup_id, lane_id;
+  std::vector<std::pair<uint32_t, int64_t>> extents;  // (register, index)
+  std::vector<bool> written;                  // args that some store reaches
+  int64_t scratch_cell = 1;                   // bytes: the least element size in scratch
+  bool subgroup_ops = false;
+};
+
+/// Throws InternalError where the kernel is too malformed to run (run verify_lane for all that is wrong with it).
+Bytecode flatten(const ir::Kernel& k);
+
+}  // namespace tessera::lane

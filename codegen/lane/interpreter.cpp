@@ -1,0 +1,583 @@
+#include "codegen/lane/interpreter.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "codegen/lane/bytecode.h"
+#include "codegen/lane/verify.h"
+#include "engine/reference.h"
+
+namespace tessera::lane {
+namespace {
+using ir::Kernel;
+
+struct Random {  // splitmix64
+  uint64_t state;
+  uint64_t next() {
+    uint64_t z = (state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(next() % n); }
+  template <class T> void shuffle(std::vector<T>& v) {
+    for (size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[below(static_cast<uint32_t>(i))]);
+  }
+};
+
+/// A value, and where the uninitialised memory it depends on was read (position of the instruction + 1; 0: on none).
+struct Register {
+  uint64_t bits = 0;
+  uint32_t poison = 0;
+};
+
+/// The last accesses to one unit of memory since a barrier. Epochs grow by one with every barrier, so nothing is ever cleared.
+struct Cell {
+  uint32_t write_epoch = 0, read_epoch = 0;
+  uint32_t writer = 0, reader = 0;            // invocations; reader kMany: several
+  uint32_t write_at = 0, read_at = 0;         // instructions
+};
+/// The accesses of the whole dispatch to one element of an arg.
+struct GroupCell {
+  uint32_t writer = kNone, reader = kNone;    // workgroups; reader kMany: several
+  uint32_t write_at = 0, read_at = 0;
+};
+constexpr uint32_t kMany = UINT32_MAX - 1;
+
+struct Arena {
+  std::vector<std::byte> bytes;
+  std::vector<uint8_t> poison;                // per byte: not written since the workgroup began
+  std::vector<Cell> cells;
+  int64_t cell = 4;                           // bytes per entry of cells
+};
+
+class Machine {
+ public:
+  Machine(const Kernel& k, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims, const RunOptions& options)
+      : k_(k), options_(options), random_{options.seed * 2 + 1}, code_(flatten(k)) {
+    const size_t num_args = k.region(k.body).args.size();
+    if (arrays.size() != num_args)
+      throw SpecError(k.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(num_args) + " args", k.loc);
+    if (num_inputs < 0 || static_cast<size_t>(num_inputs) > num_args) throw SpecError(k.name + ": num_inputs is " + std::to_string(num_inputs), k.loc);
+    num_inputs_ = static_cast<size_t>(num_inputs);
+    for (size_t i = 0; i < num_args; ++i) {
+      const DType wanted = k.type(k.region(k.body).args[i]).dtype;
+      if (arrays[i].dtype() != wanted)
+        throw SpecError(k.name + ": arg " + std::to_string(i) + " has dtype " + std::string(name(arrays[i].dtype())) + ", but " + std::string(name(wanted)) + " is wanted", k.loc);
+      arrays_.push_back(arrays[i]);
+      arg_bytes_.push_back(arrays_.back().bytes());
+      arg_length_.push_back(static_cast<uint64_t>(arrays_.back().size()));
+      const bool tracked = code_.written[i];
+      arg_cells_.emplace_back(tracked ? arg_length_.back() : 0);
+      group_cells_.emplace_back(tracked ? arg_length_.back() : 0);
+    }
+    size_ = std::max(1, k.lane.workgroup_size);
+    subgroup_ = k.lane.subgroup_size > 0 ? k.lane.subgroup_size : std::max(1, options.subgroup_size);
+    if (code_.subgroup_ops && k.lane.subgroup_size > 0 && size_ % subgroup_ != 0)
+      throw InternalError(k.name + ": workgroup_size " + std::to_string(size_) + " is no multiple of the required subgroup_size " + std::to_string(subgroup_), k.loc);
+    make_arena(shared_, k.lane.shared_bytes, 4);
+    make_arena(scratch_, k.lane.scratch_bytes, code_.scratch_cell);
+    count_ = k.lane.num_units.eval(dims);
+    if (count_ < 0 || count_ > INT32_MAX) throw SpecError(k.name + ": num_units is " + std::to_string(count_), k.loc);
+    if (k.lane.max_workgroups > 0) {
+      count_ = std::min(count_, k.lane.max_workgroups);
+      if (options.max_workgroups > 0) count_ = std::min<int64_t>(count_, options.max_workgroups);
+    } else if (count_ > 0 && random_.below(3) == 0) {
+      count_ += 1 + random_.below(3);  // surplus workgroups of a folded dispatch
+    }
+    for (const auto& [reg, i] : code_.extents) {
+      const int64_t v = k.lane.extents[static_cast<size_t>(i)].eval(dims);
+      const bool wide = static_cast<size_t>(i) < k.lane.extent_is_64.size() && k.lane.extent_is_64[static_cast<size_t>(i)];
+      code_.registers[reg] = wide ? static_cast<uint64_t>(v) : static_cast<uint32_t>(v);
+    }
+    for (const uint32_t reg : code_.num_workgroups) code_.registers[reg] = static_cast<uint32_t>(count_);
+    invocations_.resize(static_cast<size_t>(size_));
+    for (int32_t i = 0; i < size_; ++i) {
+      auto& regs = invocations_[static_cast<size_t>(i)].regs;
+      regs.resize(code_.registers.size());
+      for (size_t r = 0; r < regs.size(); ++r) regs[r].bits = code_.registers[r];
+      for (const uint32_t r : code_.local_index) regs[r].bits = static_cast<uint32_t>(i);
+      for (const uint32_t r : code_.subgroup_id) regs[r].bits = static_cast<uint32_t>(i / subgroup_);
+      for (const uint32_t r : code_.lane_id) regs[r].bits = static_cast<uint32_t>(i % subgroup_);
+    }
+    garbage_ = random_.next();
+  }
+
+  RunResult run() {
+    std::vector<uint32_t> order(static_cast<size_t>(count_));
+    std::iota(order.begin(), order.end(), 0u);
+    random_.shuffle(order);
+    for (const uint32_t g : order) {
+      workgroup(g);
+      if (out_of_steps_) break;
+    }
+    RunResult result;
+    for (size_t i = num_inputs_; i < arrays_.size(); ++i) result.outputs.push_back(arrays_[i]);
+    result.reports = std::move(reports_);
+    return result;
+  }
+
+ private:
+  enum class State : uint8_t { ready, waiting, finished };
+  struct Invocation {
+    std::vector<Register> regs;
+    uint32_t pc = 0;
+    State state = State::ready;
+  };
+
+  void make_arena(Arena& a, int64_t bytes, int64_t cell) {
+    if (bytes < 0 || bytes > (int64_t{1} << 30)) throw InternalError(k_.name + ": an arena of " + std::to_string(bytes) + " bytes", k_.loc);
+    a.bytes.resize(static_cast<size_t>(bytes));
+    a.poison.resize(static_cast<size_t>(bytes));
+    a.cell = cell;
+    a.cells.resize(static_cast<size_t>(bytes / cell + 2));
+  }
+
+  // -- workgroups
+
+  void workgroup(uint32_t g) {
+    group_ = g;
+    ++epoch_;
+    const auto fill = static_cast<uint8_t>(random_.next());
+    for (Arena* a : {&shared_, &scratch_}) {
+      if (a->bytes.empty()) continue;
+      std::memset(a->bytes.data(), fill, a->bytes.size());
+      std::memset(a->poison.data(), 1, a->poison.size());
+    }
+    for (Invocation& v : invocations_) {
+      v.pc = 0;
+      v.state = State::ready;
+      for (const uint32_t r : code_.workgroup_index) v.regs[r].bits = g;
+    }
+    std::vector<uint32_t> ready;
+    for (;;) {
+      ready.clear();
+      for (uint32_t i = 0; i < invocations_.size(); ++i)
+        if (invocations_[i].state == State::ready) ready.push_back(i);
+      random_.shuffle(ready);
+      for (const uint32_t i : ready) {
+        advance(i);
+        if (out_of_steps_) return;
+      }
+      if (release_subgroups()) continue;
+      const bool done = std::all_of(invocations_.begin(), invocations_.end(), [](const Invocation& v) { return v.state == State::finished; });
+      if (done || !release_barrier()) return;
+    }
+  }
+
+  bool same_place(const Invocation& a, const Invocation& b) const {
+    if (a.state != State::waiting || b.state != State::waiting || a.pc != b.pc) return false;
+    for (const uint32_t c : code_.syncs[code_.code[a.pc].aux].counters)
+      if (a.regs[c].bits != b.regs[c].bits) return false;
+    return true;
+  }
+
+  bool release_subgroups() {
+    if (!code_.subgroup_ops) return false;
+    bool any = false;
+    for (int32_t first = 0; first < size_; first += subgroup_) {
+      const int32_t end = std::min(first + subgroup_, size_);
+      const Invocation& lead = invocations_[static_cast<size_t>(first)];
+      if (lead.state != State::waiting || code_.code[lead.pc].code == Code::barrier) continue;
+      bool together = true;
+      for (int32_t i = first + 1; i < end; ++i) together &= same_place(lead, invocations_[static_cast<size_t>(i)]);
+      if (!together) continue;
+      subgroup_op(static_cast<size_t>(first), static_cast<size_t>(end - first), code_.code[lead.pc]);
+      any = true;
+      for (int32_t i = first; i < end; ++i) {
+        invocations_[static_cast<size_t>(i)].state = State::ready;
+        ++invocations_[static_cast<size_t>(i)].pc;
+      }
+    }
+    return any;
+  }
+
+  void subgroup_op(size_t first, size_t n, const Instr& op) {
+    std::vector<Register> in(n), out(n);
+    for (size_t i = 0; i < n; ++i) in[i] = invocations_[first + i].regs[op.a];
+    const uint32_t at = static_cast<uint32_t>(&op - code_.code.data());
+    const auto shuffled = [&](uint64_t lane) { return lane < n ? in[lane] : Register{garbage(op.result), at + 1}; };
+    if (op.code == Code::reduce) {
+      // The device may combine in any order; so does this.
+      const size_t start = random_.below(static_cast<uint32_t>(n));
+      Register sum = in[start];
+      for (size_t i = 1; i < n; ++i) {
+        const Register& next = in[(start + i) % n];
+        const uint64_t operands[2] = {sum.bits, next.bits};
+        sum.bits = reference::eval(op.op, op.operand, op.result, operands);
+        if (!sum.poison) sum.poison = next.poison;
+      }
+      std::fill(out.begin(), out.end(), sum);
+    } else if (op.code == Code::shuffle_xor) {
+      for (size_t i = 0; i < n; ++i) out[i] = shuffled(i ^ op.d);
+    } else {
+      for (size_t i = 0; i < n; ++i) {
+        const Register lane = invocations_[first + i].regs[op.b];
+        out[i] = shuffled(static_cast<uint32_t>(lane.bits));
+        if (!out[i].poison) out[i].poison = lane.poison;
+      }
+    }
+    for (size_t i = 0; i < n; ++i) invocations_[first + i].regs[op.dst] = out[i];
+  }
+
+  // All wait at one barrier: lets them go on. Otherwise nobody can go on: reports it and gives the workgroup up.
+  bool release_barrier() {
+    const Invocation& lead = invocations_[0];
+    size_t other = 0;
+    const bool at_barrier = lead.state == State::waiting && code_.code[lead.pc].code == Code::barrier;
+    for (size_t i = 1; i < invocations_.size() && !other; ++i)
+      if (!same_place(lead, invocations_[i])) other = i;
+    if (at_barrier && !other) {
+      ++epoch_;
+      for (Invocation& v : invocations_) {
+        v.state = State::ready;
+        ++v.pc;
+      }
+      return true;
+    }
+    // Name two that disagree: within the first subgroup that does, for subgroup ops; a lone disagreement with the first otherwise.
+    size_t a = 0, b = other;
+    for (size_t i = 0; i < invocations_.size(); ++i) {
+      const size_t first = i - i % static_cast<size_t>(subgroup_);
+      const Invocation& v = invocations_[first];
+      if (v.state == State::waiting && code_.code[v.pc].code != Code::barrier && !same_place(v, invocations_[i])) {
+        a = first, b = i;
+        break;
+      }
+    }
+    const auto where = [&](size_t i) {
+      const Invocation& v = invocations_[i];
+      if (v.state == State::finished) return "invocation " + std::to_string(i) + " has finished";
+      std::string s = "invocation " + std::to_string(i) + " waits at " + op_at(v.pc);
+      const auto& counters = code_.syncs[code_.code[v.pc].aux].counters;
+      for (size_t c = 0; c < counters.size(); ++c) s += (c ? ", " : " in round ") + std::to_string(v.regs[counters[c]].bits - 1);
+      return s;
+    };
+    const auto pc = [&](size_t i) { return invocations_[i].state == State::finished ? kNone : invocations_[i].pc; };
+    if (is_new(6, pc(a), pc(b))) report("divergence in workgroup " + std::to_string(group_) + ": " + where(a) + ", but " + where(b));
+    return false;
+  }
+
+  // -- reports
+
+  bool is_new(int kind, uint32_t a, uint32_t b) { return reports_.size() < options_.max_reports && seen_.insert({kind, a, b}).second; }
+  void report(std::string what) { reports_.push_back(k_.name + ": " + std::move(what)); }
+  std::string op_at(uint32_t at) const {
+    const uint32_t source = code_.code[at].source;
+    if (source == kNone) return "the end";
+    const ir::Op& op = k_.op(ir::OpId{source});
+    return "`" + op_text(k_, op) + "`" + (op.loc ? " (" + to_string(op.loc) + ")" : "");
+  }
+  std::string element_of(const Place& p, int64_t index) const {
+    const std::string element = "element " + std::to_string(index) + " of ";
+    switch (p.kind) {
+      case Place::Kind::arg: return element + (p.arg < k_.blocks.size() ? k_.blocks[p.arg].origin : "arg " + std::to_string(p.arg));
+      case Place::Kind::shared: return element + std::string(name(p.dtype)) + " shared memory at byte " + std::to_string(p.offset);
+      case Place::Kind::scratch: return element + std::string(name(p.dtype)) + " scratch at byte " + std::to_string(p.offset);
+    }
+    return element;
+  }
+  std::string who(uint32_t invocation) const {
+    return (invocation == kMany ? "another invocation" : "invocation " + std::to_string(invocation)) + " of workgroup " + std::to_string(group_);
+  }
+
+  void poisoned(uint32_t invocation, uint32_t at, const Register& r, const char* use) {
+    if (!is_new(3, at, r.poison)) return;
+    report(std::string("uninitialised memory, read by ") + op_at(r.poison - 1) + ", is " + use + " of " + op_at(at) + " in " + who(invocation));
+  }
+
+  // -- memory
+
+  uint64_t garbage(DType t) const {
+    const int n = bits(t);
+    return n == 64 ? garbage_ : garbage_ & ((uint64_t{1} << n) - 1);
+  }
+
+  template <bool kWrite>
+  void touch(Cell& c, uint32_t invocation, uint32_t at, const Place& p, int64_t index) {
+    if (c.write_epoch == epoch_ && c.writer != invocation) conflict(kWrite ? 0 : 1, at, invocation, c.write_at, c.writer, p, index);
+    if constexpr (kWrite) {
+      if (c.read_epoch == epoch_ && c.reader != invocation) conflict(2, at, invocation, c.read_at, c.reader, p, index);
+      c.write_epoch = epoch_, c.writer = invocation, c.write_at = at;
+    } else if (c.read_epoch != epoch_) {
+      c.read_epoch = epoch_, c.reader = invocation, c.read_at = at;
+    } else if (c.reader != invocation) {
+      c.reader = kMany, c.read_at = at;
+    }
+  }
+  void conflict(int kind, uint32_t at, uint32_t invocation, uint32_t other_at, uint32_t other, const Place& p, int64_t index) {
+    if (!is_new(kind, at, other_at)) return;
+    const char* verbs[3][2] = {{"written", "written"}, {"read", "written"}, {"written", "read"}};
+    report("conflict without a barrier between: " + element_of(p, index) + " is " + verbs[kind][0] + " by " + who(invocation) + " in " + op_at(at) +
+           " and " + verbs[kind][1] + " by " + who(other) + " in " + op_at(other_at));
+  }
+
+  template <bool kWrite>
+  void touch_group(GroupCell& c, uint32_t at, const Place& p, int64_t index) {
+    if (c.writer != kNone && c.writer != group_) group_conflict(kWrite ? 0 : 1, at, c.write_at, c.writer, p, index);
+    if constexpr (kWrite) {
+      if (c.reader != kNone && c.reader != group_) group_conflict(2, at, c.read_at, c.reader, p, index);
+      c.writer = group_, c.write_at = at;
+    } else if (c.reader != group_) {
+      c.reader = c.reader == kNone ? group_ : kMany, c.read_at = at;
+    }
+  }
+  void group_conflict(int kind, uint32_t at, uint32_t other_at, uint32_t other, const Place& p, int64_t index) {
+    if (!is_new(kind + 10, at, other_at)) return;
+    const char* verbs[3][2] = {{"written", "written"}, {"read", "written"}, {"written", "read"}};
+    report("conflict between workgroups: " + element_of(p, index) + " is " + verbs[kind][0] + " by workgroup " + std::to_string(group_) + " in " + op_at(at) +
+           " and " + verbs[kind][1] + " by " + (other == kMany ? "another one" : "workgroup " + std::to_string(other)) + " in " + op_at(other_at));
+  }
+
+  // The element's first byte, its poison flags (arenas) and bookkeeping done; null where it is out of bounds.
+  template <bool kWrite>
+  std::byte* reach(const Instr& i, uint32_t at, uint32_t invocation, int64_t index, uint8_t** poison) {
+    const Place& p = code_.places[i.aux];
+    const uint64_t length = p.kind == Place::Kind::arg ? arg_length_[p.arg] : static_cast<uint64_t>(p.length);
+    if (static_cast<uint64_t>(index) >= length) {
+      if (is_new(4, at, 0))
+        report("out of bounds: " + element_of(p, index) + ", which has " + std::to_string(length) + ", in " + op_at(at) + " by " + who(invocation));
+      return nullptr;
+    }
+    if (p.kind == Place::Kind::arg) {
+      if (code_.written[p.arg]) {
+        touch<kWrite>(arg_cells_[p.arg][static_cast<size_t>(index)], invocation, at, p, index);
+        touch_group<kWrite>(group_cells_[p.arg][static_cast<size_t>(index)], at, p, index);
+      }
+      return arg_bytes_[p.arg] + index * p.stride;
+    }
+    Arena& a = p.kind == Place::Kind::shared ? shared_ : scratch_;
+    const int64_t byte = p.offset + index * p.stride;
+    for (int64_t c = byte / a.cell, end = (byte + p.stride - 1) / a.cell; c <= end; ++c) touch<kWrite>(a.cells[static_cast<size_t>(c)], invocation, at, p, index);
+    *poison = a.poison.data() + byte;
+    return a.bytes.data() + byte;
+  }
+
+  static uint64_t read(const std::byte* from, DType t) {
+    uint64_t v = 0;
+    switch (size_bytes(t)) {
+      case 1: std::memcpy(&v, from, 1); break;
+      case 2: std::memcpy(&v, from, 2); break;
+      case 4: std::memcpy(&v, from, 4); break;
+      default: std::memcpy(&v, from, 8); break;
+    }
+    return t == DType::boolean ? v != 0 : v;
+  }
+  static void write(std::byte* to, DType t, uint64_t v) { std::memcpy(to, &v, static_cast<size_t>(size_bytes(t))); }
+
+  // True if the access happens.
+  bool masked_in(const Instr& i, uint32_t at, uint32_t invocation, const std::vector<Register>& r) {
+    if (i.c == kNone) return true;
+    if (r[i.c].poison) poisoned(invocation, at, r[i.c], "the mask");
+    return r[i.c].bits != 0;
+  }
+  int64_t index_of(const Instr& i, uint32_t at, uint32_t invocation, const std::vector<Register>& r) {
+    if (r[i.b].poison) poisoned(invocation, at, r[i.b], "the index");
+    if (r[i.a].poison) poisoned(invocation, at, r[i.a], "the view's offset");
+    return static_cast<int64_t>(r[i.a].bits + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(r[i.b].bits))));
+  }
+
+  void load(const Instr& i, uint32_t at, uint32_t invocation, std::vector<Register>& r) {
+    if (!masked_in(i, at, invocation, r)) {
+      r[i.dst] = i.d == kNone ? Register{garbage(i.result), 0} : r[i.d];
+      return;
+    }
+    uint8_t* poison = nullptr;
+    const std::byte* from = reach<false>(i, at, invocation, index_of(i, at, invocation, r), &poison);
+    if (!from) {
+      r[i.dst] = {garbage(i.result), 0};
+      return;
+    }
+    bool bad = false;
+    if (poison)
+      for (int64_t b = 0; b < size_bytes(i.result); ++b) bad |= poison[b] != 0;
+    r[i.dst] = {read(from, i.result), bad ? at + 1 : 0};
+  }
+
+  void store(const Instr& i, uint32_t at, uint32_t invocation, std::vector<Register>& r) {
+    if (!masked_in(i, at, invocation, r)) return;
+    uint8_t* poison = nullptr;
+    std::byte* to = reach<true>(i, at, invocation, index_of(i, at, invocation, r), &poison);
+    if (!to) return;
+    write(to, i.operand, r[i.d].bits);
+    if (poison) std::memset(poison, r[i.d].poison ? 1 : 0, static_cast<size_t>(size_bytes(i.operand)));
+    else if (r[i.d].poison) poisoned(invocation, at, r[i.d], "the stored value");
+  }
+
+  // -- instructions
+
+  bool charge(uint32_t steps, uint32_t at) {
+    steps_ += steps;
+    if (steps_ <= options_.max_steps) return true;
+    if (is_new(5, at, 0)) report("still running after " + std::to_string(options_.max_steps) + " steps, in " + op_at(at));
+    out_of_steps_ = true;
+    return false;
+  }
+
+  // Runs one invocation until it waits or ends.
+  void advance(uint32_t id) {
+    Invocation& me = invocations_[id];
+    std::vector<Register>& regs = me.regs;
+    Register* r = regs.data();
+    const Instr* const code = code_.code.data();
+    const auto i32_of = [&](uint32_t reg) { return static_cast<int32_t>(static_cast<uint32_t>(r[reg].bits)); };
+    const auto f32_of = [&](uint32_t reg) { return std::bit_cast<float>(static_cast<uint32_t>(r[reg].bits)); };
+    uint32_t pc = me.pc;
+    for (;; ++pc) {
+      const Instr& i = code[pc];
+      const auto set = [&](uint64_t bits) { r[i.dst] = {bits, r[i.a].poison ? r[i.a].poison : r[i.b].poison}; };
+      const auto set_i32 = [&](uint32_t bits) { set(bits); };
+      const auto set_f32 = [&](float x) { set(std::bit_cast<uint32_t>(x)); };
+      const auto u32_of = [&](uint32_t reg) { return static_cast<uint32_t>(r[reg].bits); };
+      switch (i.code) {
+        case Code::eval1: r[i.dst] = {reference::eval(i.op, i.operand, i.result, &r[i.a].bits), r[i.a].poison}; break;
+        case Code::eval2: {
+          const uint64_t in[2] = {r[i.a].bits, r[i.b].bits};
+          set(reference::eval(i.op, i.operand, i.result, in));
+          break;
+        }
+        case Code::eval3: {
+          const uint64_t in[3] = {r[i.a].bits, r[i.b].bits, r[i.c].bits};
+          const uint32_t poison = r[i.c].poison;
+          set(reference::eval(i.op, i.operand, i.result, in));
+          if (!r[i.dst].poison) r[i.dst].poison = poison;
+          break;
+        }
+        case Code::add_i32: set_i32(u32_of(i.a) + u32_of(i.b)); break;
+        case Code::sub_i32: set_i32(u32_of(i.a) - u32_of(i.b)); break;
+        case Code::mul_i32: set_i32(u32_of(i.a) * u32_of(i.b)); break;
+        case Code::add_i64: set(r[i.a].bits + r[i.b].bits); break;
+        case Code::mul_i64: set(r[i.a].bits * r[i.b].bits); break;
+        case Code::eq_i32: set(u32_of(i.a) == u32_of(i.b)); break;
+        case Code::ne_i32: set(u32_of(i.a) != u32_of(i.b)); break;
+        case Code::lt_i32: set(i32_of(i.a) < i32_of(i.b)); break;
+        case Code::le_i32: set(i32_of(i.a) <= i32_of(i.b)); break;
+        case Code::gt_i32: set(i32_of(i.a) > i32_of(i.b)); break;
+        case Code::ge_i32: set(i32_of(i.a) >= i32_of(i.b)); break;
+        case Code::min_i32: set_i32(static_cast<uint32_t>(std::min(i32_of(i.a), i32_of(i.b)))); break;
+        case Code::max_i32: set_i32(static_cast<uint32_t>(std::max(i32_of(i.a), i32_of(i.b)))); break;
+        case Code::i32_to_i64: r[i.dst] = {static_cast<uint64_t>(static_cast<int64_t>(i32_of(i.a))), r[i.a].poison}; break;
+        case Code::add_f32: set_f32(f32_of(i.a) + f32_of(i.b)); break;
+        case Code::sub_f32: set_f32(f32_of(i.a) - f32_of(i.b)); break;
+        case Code::mul_f32: set_f32(f32_of(i.a) * f32_of(i.b)); break;
+        case Code::and_bool: {
+          // A false that is known decides, whatever the other side is.
+          const Register a = r[i.a], b = r[i.b];
+          const bool decided = (!a.poison && !a.bits) || (!b.poison && !b.bits);
+          r[i.dst] = {a.bits & b.bits, 0};
+          if (decided) r[i.dst].bits = 0;
+          else r[i.dst].poison = a.poison ? a.poison : b.poison;
+          break;
+        }
+        case Code::or_bool: {
+          const Register a = r[i.a], b = r[i.b];
+          const bool decided = (!a.poison && a.bits) || (!b.poison && b.bits);
+          r[i.dst] = {a.bits | b.bits, 0};
+          if (decided) r[i.dst].bits = 1;
+          else r[i.dst].poison = a.poison ? a.poison : b.poison;
+          break;
+        }
+        case Code::not_bool: r[i.dst] = {r[i.a].bits ^ 1, r[i.a].poison}; break;
+        case Code::select: {
+          const uint32_t poison = r[i.a].poison;
+          r[i.dst] = r[i.a].bits ? r[i.b] : r[i.c];
+          if (poison) r[i.dst].poison = poison;
+          break;
+        }
+        case Code::view: set(r[i.a].bits + r[i.b].bits); break;
+        case Code::load: load(i, pc, id, regs); break;
+        case Code::store: store(i, pc, id, regs); break;
+        case Code::move: r[i.dst] = r[i.a]; break;
+        case Code::moves: {
+          const auto& list = code_.moves[i.aux];
+          temporary_.resize(std::max(temporary_.size(), list.size()));
+          for (size_t m = 0; m < list.size(); ++m) temporary_[m] = r[list[m].second];
+          for (size_t m = 0; m < list.size(); ++m) r[list[m].first] = temporary_[m];
+          break;
+        }
+        case Code::jump: pc = i.aux - 1; break;
+        case Code::branch_false:
+          if (r[i.a].poison) poisoned(id, pc, r[i.a], "the condition");
+          if (!r[i.a].bits) pc = i.aux - 1;
+          break;
+        case Code::choose:
+          if (r[i.a].poison) poisoned(id, pc, r[i.a], "the choice");
+          pc = code_.targets[i.aux + static_cast<uint32_t>(std::clamp<int64_t>(i32_of(i.a), 0, i.d - 1))] - 1;
+          break;
+        case Code::for_begin:
+          for (const uint32_t reg : {i.a, i.b, i.c})
+            if (r[reg].poison) poisoned(id, pc, r[reg], "a bound");
+          if (i32_of(i.c) <= 0) {
+            if (is_new(7, pc, 0)) report("the step is " + std::to_string(i32_of(i.c)) + " in " + op_at(pc) + " in " + who(id));
+            // Runs no round: beyond every bound.
+            r[i.dst] = {static_cast<uint64_t>(INT64_MAX), 0};
+          } else {
+            r[i.dst] = {static_cast<uint64_t>(static_cast<int64_t>(i32_of(i.a))), 0};
+          }
+          r[i.d] = {0, 0};
+          break;
+        case Code::for_head:
+          if (static_cast<int64_t>(r[i.a].bits) >= i32_of(i.b)) {
+            pc = i.aux - 1;
+            break;
+          }
+          ++r[i.d].bits;
+          r[i.dst] = {static_cast<uint32_t>(r[i.a].bits), 0};
+          if (!charge(i.aux - pc, pc)) return;
+          break;
+        case Code::for_next:
+          r[i.dst].bits += static_cast<uint64_t>(static_cast<int64_t>(i32_of(i.c)));
+          pc = i.aux - 1;
+          break;
+        case Code::round:
+          if (i.d == kNone) {
+            r[i.aux] = {0, 0};
+            break;
+          }
+          ++r[i.aux].bits;
+          if (!charge(i.d, pc)) return;
+          break;
+        case Code::barrier: case Code::reduce: case Code::shuffle: case Code::shuffle_xor:
+          me.pc = pc;
+          me.state = State::waiting;
+          return;
+        case Code::end:
+          me.pc = pc;
+          me.state = State::finished;
+          return;
+      }
+    }
+  }
+
+  const Kernel& k_;
+  RunOptions options_;
+  Random random_;
+  Bytecode code_;
+  size_t num_inputs_ = 0;
+  std::vector<Array> arrays_;
+  std::vector<std::byte*> arg_bytes_;
+  std::vector<uint64_t> arg_length_;
+  std::vector<std::vector<Cell>> arg_cells_;
+  std::vector<std::vector<GroupCell>> group_cells_;
+  Arena shared_, scratch_;
+  int32_t size_ = 1, subgroup_ = 1;
+  int64_t count_ = 0, steps_ = 0;
+  std::vector<Invocation> invocations_;
+  std::vector<Register> temporary_;
+  uint32_t group_ = 0, epoch_ = 0;
+  uint64_t garbage_ = 0;
+  bool out_of_steps_ = false;
+  std::vector<std::string> reports_;
+  std::set<std::tuple<int, uint32_t, uint32_t>> seen_;
+};
+}  // namespace
+
+RunResult run(const Kernel& lane_kernel, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims, const RunOptions& options) {
+  return Machine(lane_kernel, arrays, num_inputs, dims, options).run();
+}
+
+}  // namespace tessera::lane

@@ -1,0 +1,222 @@
+// What a lane-level kernel is:
+//   1. Level lane; every op is legal there; every value is a scalar or a rank-1 Ref (space global or shared).
+//   2. The body has one global Ref of unknown length per input and output. Only outputs are stored to.
+//   3. Refs come from the body's args, alloc_shared, alloc_scratch and views of those: never from carries, yields or selects.
+//   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a mask is a bool.
+//   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
+//   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least (uniformity.h).
+//   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
+//   8. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length.
+#include "codegen/lane/verify.h"
+
+#include "codegen/lane/uniformity.h"
+
+namespace tessera::lane {
+namespace {
+using ir::Kernel, ir::Op, ir::Opcode, ir::RegionId, ir::Type, ir::Value;
+using U = Uniformity;
+
+bool is_subgroup_op(Opcode c) { return c == Opcode::subgroup_reduce || c == Opcode::subgroup_shuffle || c == Opcode::subgroup_shuffle_xor; }
+bool is_int_scalar(const Type& t, DType d) { return t.is_scalar() && t.dtype == d; }
+
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& k) : k_(k) {}
+
+  std::vector<ir::Problem> run() {
+    if (k_.level != ir::Level::lane) {
+      kernel_problem("level is tile, but lane is wanted");
+      return std::move(problems_);
+    }
+    if (k_.body.index >= k_.regions.size()) {
+      kernel_problem("there is no body");
+      return std::move(problems_);
+    }
+    if (!tables_hold()) return std::move(problems_);
+    header();
+    uniformity_ = analyze_uniformity(k_);
+    for (const Value v : k_.region(k_.body).args) type(v, nullptr);
+    region(k_.body);
+    return std::move(problems_);
+  }
+
+ private:
+  void kernel_problem(std::string what) { problems_.push_back({k_.name, std::move(what), k_.loc}); }
+  void problem(const Op& op, std::string what) { problems_.push_back({op_text(k_, op), std::move(what), op.loc}); }
+
+  // Every index into the tables is in range, so that the rest may follow them.
+  bool tables_hold() {
+    const size_t before = problems_.size();
+    for (const Op& op : k_.ops) {
+      for (const auto& list : {op.operands, op.results})
+        for (const Value v : list)
+          if (v.index >= k_.values.size()) problems_.push_back({std::string(ir::name(op.code)), "names a value that does not exist", op.loc});
+      for (const RegionId r : op.regions)
+        if (r.index >= k_.regions.size()) problems_.push_back({std::string(ir::name(op.code)), "names a region that does not exist", op.loc});
+    }
+    for (const ir::Region& r : k_.regions)
+      for (const ir::OpId o : r.ops)
+        if (o.index >= k_.ops.size()) kernel_problem("a region names an op that does not exist");
+    return problems_.size() == before;
+  }
+
+  void header() {
+    const ir::LaneInfo& lane = k_.lane;
+    if (lane.workgroup_size < 1) kernel_problem("workgroup_size is " + std::to_string(lane.workgroup_size) + ", but at least 1 is wanted");
+    if (lane.subgroup_size < 0) kernel_problem("subgroup_size is " + std::to_string(lane.subgroup_size) + ", but at least 0 is wanted");
+    if (lane.shared_bytes < 0 || lane.scratch_bytes < 0)
+      kernel_problem("shared_bytes " + std::to_string(lane.shared_bytes) + " and scratch_bytes " + std::to_string(lane.scratch_bytes) + " must not be negative");
+    if (lane.extents.size() != lane.extent_is_64.size())
+      kernel_problem(std::to_string(lane.extents.size()) + " extents, but " + std::to_string(lane.extent_is_64.size()) + " widths");
+    const auto& args = k_.region(k_.body).args;
+    if (args.size() != k_.blocks.size())
+      kernel_problem("the body has " + std::to_string(args.size()) + " args, but there are " + std::to_string(k_.blocks.size()) + " inputs and outputs");
+    for (size_t i = 0; i < args.size(); ++i) {
+      const Type& t = k_.type(args[i]);
+      if (!t.is_ref || t.space != ir::MemorySpace::global || t.shape != Shape{-1})
+        kernel_problem("arg " + std::to_string(i) + " is " + to_string(t) + ", but a global Ref of unknown length is wanted");
+      else if (i < k_.blocks.size() && k_.blocks[i].dtype != t.dtype)
+        kernel_problem("arg " + std::to_string(i) + " is " + to_string(t) + ", but " + k_.blocks[i].origin + " has dtype " + std::string(name(k_.blocks[i].dtype)));
+    }
+  }
+
+  void type(Value v, const Op* op) {
+    const Type& t = k_.type(v);
+    std::string what;
+    if (!t.is_ref && !t.shape.empty()) what = "has type " + to_string(t) + ", but lane-level values are scalars";
+    else if (t.is_ref && t.shape.size() != 1) what = "has type " + to_string(t) + ", but lane-level Refs have rank 1";
+    else if (t.is_ref && t.space != ir::MemorySpace::global && t.space != ir::MemorySpace::shared)
+      what = "has type " + to_string(t) + ", but lane-level Refs are global or shared";
+    if (what.empty()) return;
+    const std::string v_text = "%" + std::to_string(v.index);
+    op ? problem(*op, v_text + " " + what) : kernel_problem(v_text + " " + what);
+  }
+
+  void region(RegionId r) {
+    const auto& ops = k_.region(r).ops;
+    if (ops.empty() || k_.op(ops.back()).code != Opcode::yield) kernel_problem("region " + std::to_string(r.index) + " does not end with a yield");
+    for (const ir::OpId id : ops) op(k_.op(id), r);
+  }
+
+  void op(const Op& o, RegionId r) {
+    if (!ir::info(o.code).lane) problem(o, "is not a lane-level op");
+    for (const Value v : o.results) type(v, &o);
+    for (const Value v : o.operands) {
+      if (!k_.type(v).is_ref) continue;
+      const bool takes_ref = o.code == Opcode::load || o.code == Opcode::store || o.code == Opcode::view;
+      if (!takes_ref) problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only load, store and view take one");
+      else if (!root_of(k_, v)) problem(o, "%" + std::to_string(v.index) + " does not come from an arg, alloc_shared or alloc_scratch by views alone");
+    }
+    const U control = uniformity_.control[r.index];
+    if (o.code == Opcode::barrier && control != U::workgroup)
+      problem(o, "stands under " + std::string(name(control)) + " control, but a barrier needs every enclosing condition and loop bound workgroup-uniform");
+    if (is_subgroup_op(o.code)) {
+      if (control == U::varying) problem(o, "stands under varying control, but a subgroup op needs every enclosing condition and loop bound subgroup-uniform");
+      if (k_.lane.subgroup_size > 0 && k_.lane.workgroup_size % k_.lane.subgroup_size != 0)
+        problem(o, "needs full subgroups, but workgroup_size " + std::to_string(k_.lane.workgroup_size) + " is no multiple of subgroup_size " +
+                       std::to_string(k_.lane.subgroup_size));
+    }
+    switch (o.code) {
+      case Opcode::load: case Opcode::store: memory(o); break;
+      case Opcode::alloc_shared: arena(o, k_.lane.shared_bytes, true); break;
+      case Opcode::alloc_scratch: arena(o, k_.lane.scratch_bytes, false); break;
+      case Opcode::extent: extent(o); break;
+      case Opcode::view:
+        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64)) problem(o, "wants a Ref and an i64 offset");
+        break;
+      case Opcode::subgroup_reduce:
+        if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 || o.attr(ir::Attr::kind) >= ir::kNumOpcodes ||
+            !ir::info(static_cast<Opcode>(o.attr(ir::Attr::kind))).associative)
+          problem(o, "kind is no associative elementwise op");
+        break;
+      case Opcode::subgroup_shuffle:
+        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i32)) problem(o, "wants a value and an i32 lane");
+        break;
+      default: break;
+    }
+    for (const RegionId inner : o.regions) {
+      for (const Value v : k_.region(inner).args) type(v, &o);
+      region(inner);
+    }
+  }
+
+  void memory(const Op& o) {
+    const auto expect = [&](size_t position, const Type& wanted, const char* what) {
+      if (position >= o.operands.size()) return problem(o, std::string("has no ") + what);
+      const Type& t = k_.type(o.operands[position]);
+      if (!(t == wanted)) problem(o, std::string(what) + " is " + to_string(t) + ", but " + to_string(wanted) + " is wanted");
+    };
+    if (o.operands.empty() || !k_.type(o.operands[0]).is_ref) return problem(o, "operand 0 is not a Ref");
+    const Type element = Type::array(k_.type(o.operands[0]).dtype);
+    if (o.code == Opcode::store) expect(1, element, "the stored value");
+    if (o.code == Opcode::load && (o.results.size() != 1 || !(k_.type(o.results[0]) == element))) problem(o, "the result is not " + to_string(element));
+    if (o.has_mask()) expect(static_cast<size_t>(o.mask_position()), Type::array(DType::boolean), "the mask");
+    if (o.has_other()) expect(static_cast<size_t>(o.other_position()), element, "other");
+    if (o.index.size() != 1 || o.index[0].kind != ir::Index::Kind::integer) return problem(o, "wants one integer index");
+    if (!o.index[0].is_static()) expect(static_cast<size_t>(o.index[0].start_operand), Type::array(DType::i32), "the index");
+    else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
+    if (o.code != Opcode::store) return;
+    const Value root = root_of(k_, o.operands[0]);
+    if (root && !k_.def(root) && !k_.is_output(static_cast<int>(k_.value(root).number))) problem(o, "stores to an input");
+  }
+
+  void arena(const Op& o, int64_t bytes, bool shared) {
+    const Type& t = k_.type(o.results.at(0));
+    const ir::MemorySpace space = shared ? ir::MemorySpace::shared : ir::MemorySpace::global;
+    if (!t.is_ref || t.space != space || t.shape.size() != 1 || t.shape[0] < 0) return problem(o, "is " + to_string(t) + ", but a " + std::string(ir::name(space)) + " Ref of static length is wanted");
+    if (!o.has(ir::Attr::offset)) return problem(o, "has no offset");
+    const int64_t stride = shared ? ir::arena_stride(t.dtype) : size_bytes(t.dtype), offset = o.attr(ir::Attr::offset);
+    if (offset < 0 || offset > bytes || t.shape[0] > (bytes - offset) / stride)
+      problem(o, std::to_string(t.shape[0]) + " elements of " + std::to_string(stride) + " bytes at offset " + std::to_string(offset) + " do not fit the " +
+                     std::to_string(bytes) + " bytes of " + (shared ? "shared memory" : "scratch"));
+    if (offset % stride != 0) problem(o, "offset " + std::to_string(offset) + " is no multiple of the element distance " + std::to_string(stride));
+    // Slices of scratch lie one after another, one per workgroup.
+    if (!shared && bytes % stride != 0) problem(o, "scratch_bytes " + std::to_string(bytes) + " is no multiple of the element size " + std::to_string(stride));
+  }
+
+  void extent(const Op& o) {
+    const ir::LaneInfo& lane = k_.lane;
+    const int64_t i = o.attr_or(ir::Attr::index, -1);
+    if (i < 0 || i >= static_cast<int64_t>(std::min(lane.extents.size(), lane.extent_is_64.size())))
+      return problem(o, "index " + std::to_string(i) + " names none of the " + std::to_string(lane.extents.size()) + " extents");
+    const Type wanted = Type::array(lane.extent_is_64[static_cast<size_t>(i)] ? DType::i64 : DType::i32);
+    const Type& t = k_.type(o.results.at(0));
+    if (!(t == wanted)) problem(o, "is " + to_string(t) + ", but extent " + std::to_string(i) + " is " + to_string(wanted));
+  }
+
+  const Kernel& k_;
+  UniformityInfo uniformity_;
+  std::vector<ir::Problem> problems_;
+};
+}  // namespace
+
+std::string op_text(const Kernel& k, const Op& op) {
+  const auto list = [](const std::vector<Value>& values, size_t begin, size_t end) {
+    std::string s;
+    for (size_t i = begin; i < end && i < values.size(); ++i) s += (i > begin ? ", %" : "%") + std::to_string(values[i].index);
+    return s;
+  };
+  std::string s = list(op.results, 0, op.results.size());
+  if (!s.empty()) s += " = ";
+  s += ir::name(op.code);
+  size_t shown = op.operands.size();
+  for (const ir::Index& i : op.index)
+    if (!i.is_static()) shown = std::min(shown, static_cast<size_t>(i.start_operand));
+  if (shown) s += " " + list(op.operands, 0, shown);
+  for (const ir::Index& i : op.index)
+    s += i.is_static() ? "[" + std::to_string(i.start) + "]" : "[" + list(op.operands, static_cast<size_t>(i.start_operand), static_cast<size_t>(i.start_operand) + 1) + "]";
+  if (!op.results.empty() && op.results[0].index < k.values.size()) s += " : " + to_string(k.type(op.results[0]));
+  return s;
+}
+
+std::vector<ir::Problem> find_lane_problems(const Kernel& k) { return Verifier(k).run(); }
+
+void verify_lane(const Kernel& k, std::string_view when) {
+  const std::vector<ir::Problem> problems = find_lane_problems(k);
+  if (problems.empty()) return;
+  std::string text = k.name + ": the lane-level kernel is not valid after " + std::string(when);
+  for (const ir::Problem& p : problems) text += "\n  " + p.entity + ": " + p.message + (p.loc ? " (" + to_string(p.loc) + ")" : "");
+  throw InternalError(text, k.loc);
+}
+
+}  // namespace tessera::lane

@@ -1,0 +1,20 @@
+// The lane-level verifier: what a lowered kernel must be beyond what ir::verify checks of both levels. It reports everything at once and
+// runs nothing; what depends on the order of invocations (races, uninitialised reads) is interpreter.h's. The rules are listed atop verify.cpp.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/ir/kernel.h"
+#include "engine/ir/verify.h"
+
+namespace tessera::lane {
+
+std::vector<ir::Problem> find_lane_problems(const ir::Kernel& k);
+/// Throws InternalError with all problems if there are any; `when` says after what ("lowering").
+void verify_lane(const ir::Kernel& k, std::string_view when);
+
+/// One op as a message names it: "%12 = add %3, %4", regions left out.
+std::string op_text(const ir::Kernel& k, const ir::Op& op);
+
+}  // namespace tessera::lane

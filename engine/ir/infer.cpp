@@ -1,0 +1,512 @@
+// Type inference: the rules of every row of ops.def, one function per family. builder.h says what `requested` is for.
+#include <algorithm>
+#include <span>
+
+#include "engine/ir/builder.h"
+
+namespace tessera::ir {
+namespace {
+
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+constexpr size_t kMaxRank = 32;
+
+std::string show(const Type& t) { return to_string(t); }
+
+class Inference {
+ public:
+  Inference(const Kernel& k, const Op& op, const Type& requested) : k_(k), op_(op), requested_(requested) {}
+  std::vector<Type> run() {
+    for (size_t i = 0; i < op_.operands.size(); ++i)
+      if (op_.operands[i].index >= k_.values.size()) fail("operand " + std::to_string(i) + " is not a value of this kernel");
+    for (size_t i = 0; i < op_.regions.size(); ++i)
+      if (op_.regions[i].index >= k_.regions.size()) fail("region " + std::to_string(i) + " is not a region of this kernel");
+    std::vector<Type> result = info(op_.code).elementwise ? elementwise() : structured();
+    for (const Type& t : result) check_size(t);
+    return result;
+  }
+
+ private:
+  const Kernel& k_;
+  const Op& op_;
+  const Type& requested_;
+
+  [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const {
+    throw TraceError(k_.name + ": " + std::string(name(op_.code)) + ": " + what, op_.loc, note);
+  }
+  const Type& type(size_t operand) const { return k_.type(op_.operands[operand]); }
+  void count(size_t wanted) const {
+    if (op_.operands.size() != wanted)
+      fail("takes " + std::to_string(wanted) + (wanted == 1 ? " operand" : " operands") + " but got " + std::to_string(op_.operands.size()));
+  }
+  void regions(size_t wanted) const {
+    if (op_.regions.size() != wanted)
+      fail("takes " + std::to_string(wanted) + (wanted == 1 ? " region" : " regions") + " but got " + std::to_string(op_.regions.size()));
+  }
+  /// An operand that must be an array, not a Ref.
+  const Type& array(size_t operand) const {
+    const Type& t = type(operand);
+    if (t.is_ref) fail("operand " + std::to_string(operand) + " is a " + show(t), "load from the ref first");
+    return t;
+  }
+  const std::vector<int64_t>& ints(Attr a) const {
+    if (!op_.has(a)) fail("attribute " + std::string(name(a)) + " is missing");
+    return op_.ints(a);
+  }
+  int64_t attr(Attr a) const {
+    const auto& v = ints(a);
+    if (v.size() != 1) fail("attribute " + std::string(name(a)) + " takes one number but got " + std::to_string(v.size()));
+    return v[0];
+  }
+  int64_t flag(Attr a) const {
+    if (!op_.has(a)) return 0;
+    const int64_t v = attr(a);
+    if (v != 0 && v != 1) fail("attribute " + std::string(name(a)) + " is " + std::to_string(v) + ", not 0 or 1");
+    return v;
+  }
+  void in_range(const char* what, int64_t v, size_t rank) const {
+    if (v < 0 || v >= static_cast<int64_t>(rank)) fail(std::string(what) + " " + std::to_string(v) + " is out of range for " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+  }
+  void check_requested() const {
+    const Shape& shape = requested_.shape;
+    for (int64_t d : shape)
+      if (d < 0) fail("the result's shape " + to_string(shape) + " has a negative size");
+    check_size(requested_);
+  }
+  void scalar(size_t operand, DType t, const char* what) const {
+    if (type(operand) != Type::array(t)) fail(std::string(what) + " must be " + show(Type::array(t)) + " but is " + show(type(operand)));
+  }
+
+  /// Keeps every product of sizes far from 64-bit overflow, zero sizes or not.
+  void check_size(const Type& t) const {
+    if (t.shape.size() > kMaxRank) fail("the result has " + std::to_string(t.shape.size()) + " dims", "at most " + std::to_string(kMaxRank) + " are allowed");
+    int64_t n = 1;
+    for (int64_t d : t.shape)
+      if (d > 0 && (__builtin_mul_overflow(n, d, &n) || n > kMaxElements)) fail("the result " + show(t) + " is too large", "at most 2^40 elements are allowed");
+  }
+
+  bool allowed(OperandRule rule, DType t) const {
+    switch (rule) {
+      case OperandRule::num: return t != DType::boolean;
+      case OperandRule::flt: return is_float(t);
+      case OperandRule::int_: return is_int(t);
+      case OperandRule::ibl: return !is_float(t);
+      case OperandRule::any: case OperandRule::select: case OperandRule::none: return true;
+    }
+    return true;
+  }
+  void check_dtype(OperandRule rule, DType t) const {
+    if (allowed(rule, t)) return;
+    const char* wanted = rule == OperandRule::num ? "integers or floats" : rule == OperandRule::flt ? "floats" : rule == OperandRule::int_ ? "integers" : "integers or bool";
+    fail("takes " + std::string(wanted) + " but the operand is " + std::string(name(t)));
+  }
+
+  std::vector<Type> elementwise() const {
+    const OpInfo& row = info(op_.code);
+    count(static_cast<size_t>(row.arity));
+    for (size_t i = 0; i < op_.operands.size(); ++i) array(i);
+    const size_t first = row.operands == OperandRule::select ? 1 : 0;
+    const Type& t = type(first);
+    if (first && type(0).dtype != DType::boolean) fail("the predicate must be bool but is " + std::string(name(type(0).dtype)));
+    bool same_shape = true, same_dtype = true;
+    for (size_t i = 0; i < op_.operands.size(); ++i) {
+      same_shape &= type(i).shape == t.shape;
+      same_dtype &= i < first || type(i).dtype == t.dtype;
+    }
+    if (!same_dtype) fail("operands have dtypes " + each(first, [](const Type& x) { return std::string(name(x.dtype)); }), "convert one of them first");
+    if (!same_shape) fail("operands have shapes " + each(0, [](const Type& x) { return to_string(x.shape); }), "shapes must be equal or broadcast to one shape");
+    check_dtype(row.operands, t.dtype);
+    switch (row.result) {
+      case ResultRule::same: return {t};
+      case ResultRule::pred: return {Type::array(DType::boolean, t.shape)};
+      case ResultRule::other: break;
+      case ResultRule::structured: throw InternalError("elementwise op without a result rule");
+    }
+    if (op_.code == Opcode::bitcast && (t.dtype == DType::boolean || requested_.dtype == DType::boolean || bits(t.dtype) != bits(requested_.dtype)))
+      fail("cannot reinterpret " + std::string(name(t.dtype)) + " as " + std::string(name(requested_.dtype)), "both must have the same width, and neither may be bool");
+    return {Type::array(requested_.dtype, t.shape)};
+  }
+  template <class F> std::string each(size_t first, F print) const {
+    std::string s;
+    for (size_t i = first; i < op_.operands.size(); ++i)
+      s += (i == first ? "" : i + 1 == op_.operands.size() ? " and " : ", ") + print(type(i));
+    return s;
+  }
+
+  // -- values
+  std::vector<Type> constant() const {
+    count(0);
+    if (requested_.is_ref) fail("the result cannot be a " + show(requested_));
+    check_requested();
+    const uint64_t b = static_cast<uint64_t>(attr(Attr::bits));
+    if (const int n = bits(requested_.dtype); n < 64 && b >> n) fail("the bits do not fit " + std::string(name(requested_.dtype)));
+    return {requested_};
+  }
+  std::vector<Type> iota() const {
+    count(0);
+    check_requested();
+    in_range("axis", attr(Attr::axis), requested_.shape.size());
+    if (requested_.dtype == DType::boolean || requested_.is_ref) fail("the result must be integers or floats but is " + show(requested_));
+    return {requested_};
+  }
+  std::vector<Type> broadcast() const {
+    count(1);
+    const Type& t = array(0);
+    check_requested();
+    const auto& dims = ints(Attr::dims);
+    if (dims.size() != t.shape.size())
+      fail("the operand " + to_string(t.shape) + " has " + std::to_string(t.shape.size()) + " dims but dims lists " + std::to_string(dims.size()));
+    for (size_t i = 0; i < dims.size(); ++i) {
+      in_range("result dim", dims[i], requested_.shape.size());
+      if (i && dims[i] <= dims[i - 1]) fail("dims " + to_string(dims) + " do not increase");
+      const int64_t to = requested_.shape[static_cast<size_t>(dims[i])];
+      if (t.shape[i] != 1 && t.shape[i] != to) fail("shape " + to_string(t.shape) + " does not broadcast to " + to_string(requested_.shape) + " along dims " + to_string(dims));
+    }
+    return {Type::array(t.dtype, requested_.shape)};
+  }
+  std::vector<Type> reshape() const {
+    count(1);
+    const Type& t = array(0);
+    check_requested();
+    if (num_elements(t.shape) != num_elements(requested_.shape))
+      fail("shape " + to_string(t.shape) + " has " + std::to_string(num_elements(t.shape)) + " elements but " + to_string(requested_.shape) + " has " + std::to_string(num_elements(requested_.shape)));
+    return {Type::array(t.dtype, requested_.shape)};
+  }
+  std::vector<Type> transpose() const {
+    count(1);
+    const Type& t = array(0);
+    const auto& perm = ints(Attr::perm);
+    std::vector<bool> seen(t.shape.size());
+    bool good = perm.size() == t.shape.size();
+    for (int64_t p : perm) {
+      if (!good || p < 0 || p >= static_cast<int64_t>(seen.size()) || seen[static_cast<size_t>(p)]) { good = false; break; }
+      seen[static_cast<size_t>(p)] = true;
+    }
+    if (!good) fail("perm " + to_string(perm) + " is not a permutation of the dims of " + to_string(t.shape));
+    Shape shape;
+    for (int64_t p : perm) shape.push_back(t.shape[static_cast<size_t>(p)]);
+    return {Type::array(t.dtype, shape)};
+  }
+  std::vector<Type> slice() const {
+    count(1);
+    const Type& t = array(0);
+    const auto &start = ints(Attr::start), &limit = ints(Attr::limit), &stride = ints(Attr::stride);
+    const size_t rank = t.shape.size();
+    if (start.size() != rank || limit.size() != rank || stride.size() != rank)
+      fail("the operand " + to_string(t.shape) + " has " + std::to_string(rank) + " dims but start, limit and stride list " + std::to_string(start.size()) + ", " + std::to_string(limit.size()) + " and " + std::to_string(stride.size()));
+    Shape shape;
+    for (size_t i = 0; i < rank; ++i) {
+      if (start[i] < 0 || limit[i] < start[i] || limit[i] > t.shape[i] || stride[i] < 1)
+        fail("dim " + std::to_string(i) + ": " + std::to_string(start[i]) + ":" + std::to_string(limit[i]) + ":" + std::to_string(stride[i]) + " is not a slice of " + std::to_string(t.shape[i]) + " elements");
+      const int64_t n = limit[i] - start[i];
+      shape.push_back(n / stride[i] + (n % stride[i] != 0));
+    }
+    return {Type::array(t.dtype, shape)};
+  }
+  std::vector<Type> concatenate() const {
+    if (op_.operands.empty()) fail("takes at least one operand");
+    Type result = array(0);
+    const int64_t axis = attr(Attr::axis);
+    in_range("axis", axis, result.shape.size());
+    for (size_t i = 1; i < op_.operands.size(); ++i) {
+      const Type& t = array(i);
+      if (t.dtype != result.dtype) fail("operands have dtypes " + each(0, [](const Type& x) { return std::string(name(x.dtype)); }), "convert them to one dtype first");
+      bool fits = t.shape.size() == result.shape.size();
+      for (size_t d = 0; fits && d < t.shape.size(); ++d) fits = d == static_cast<size_t>(axis) || t.shape[d] == result.shape[d];
+      if (!fits) fail("operands have shapes " + each(0, [](const Type& x) { return to_string(x.shape); }) + " which differ outside axis " + std::to_string(axis));
+      result.shape[static_cast<size_t>(axis)] += t.shape[static_cast<size_t>(axis)];
+    }
+    return {result};
+  }
+  void dims_of(const Type& t, const char* side, const std::vector<int64_t>& contract, const std::vector<int64_t>& batch) const {
+    std::vector<bool> seen(t.shape.size());
+    for (const auto* list : {&contract, &batch})
+      for (int64_t d : *list) {
+        in_range(side, d, t.shape.size());
+        if (seen[static_cast<size_t>(d)]) fail(std::string(side) + " " + std::to_string(d) + " is listed twice");
+        seen[static_cast<size_t>(d)] = true;
+      }
+  }
+  std::vector<Type> dot() const {
+    count(2);
+    const Type &l = array(0), &r = array(1);
+    if (l.dtype != r.dtype) fail("operands have dtypes " + each(0, [](const Type& x) { return std::string(name(x.dtype)); }), "convert one of them first");
+    check_dtype(OperandRule::num, l.dtype);
+    const DType to = requested_.dtype;
+    const bool wide_enough = bits(to) > bits(l.dtype) || to == l.dtype;
+    const bool good = is_float(l.dtype) ? is_float(to) && wide_enough : is_int(to) && bits(to) >= bits(l.dtype) && (is_signed_int(to) || !is_signed_int(l.dtype));
+    if (!good) fail("operands of " + std::string(name(l.dtype)) + " cannot give a result of " + std::string(name(to)), "the result has the operands' dtype or a wider one of its kind");
+    const auto &lc = ints(Attr::lhs_contract), &rc = ints(Attr::rhs_contract), &lb = ints(Attr::lhs_batch), &rb = ints(Attr::rhs_batch);
+    if (lc.size() != rc.size()) fail("contracts " + std::to_string(lc.size()) + " dims of the left operand but " + std::to_string(rc.size()) + " of the right");
+    if (lb.size() != rb.size()) fail("has " + std::to_string(lb.size()) + " batch dims of the left operand but " + std::to_string(rb.size()) + " of the right");
+    dims_of(l, "left dim", lc, lb);
+    dims_of(r, "right dim", rc, rb);
+    const auto size = [](const Type& t, int64_t d) { return t.shape[static_cast<size_t>(d)]; };
+    for (size_t i = 0; i < lc.size(); ++i)
+      if (size(l, lc[i]) != size(r, rc[i]))
+        fail("contracts dim " + std::to_string(lc[i]) + " of " + to_string(l.shape) + " with dim " + std::to_string(rc[i]) + " of " + to_string(r.shape));
+    Shape shape;
+    for (size_t i = 0; i < lb.size(); ++i) {
+      if (size(l, lb[i]) != size(r, rb[i]))
+        fail("batches dim " + std::to_string(lb[i]) + " of " + to_string(l.shape) + " with dim " + std::to_string(rb[i]) + " of " + to_string(r.shape));
+      shape.push_back(size(l, lb[i]));
+    }
+    const auto free_dims = [&](const Type& t, const std::vector<int64_t>& c, const std::vector<int64_t>& b) {
+      for (int64_t d = 0; d < static_cast<int64_t>(t.shape.size()); ++d)
+        if (std::find(c.begin(), c.end(), d) == c.end() && std::find(b.begin(), b.end(), d) == b.end()) shape.push_back(size(t, d));
+    };
+    free_dims(l, lc, lb);
+    free_dims(r, rc, rb);
+    return {Type::array(to, shape)};
+  }
+  std::vector<Type> reduce(OperandRule rule) const {
+    count(1);
+    const Type& t = array(0);
+    check_dtype(rule, t.dtype);
+    const auto& axes = ints(Attr::axes);
+    Shape shape = t.shape;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      in_range("axis", axes[i], t.shape.size());
+      if (i && axes[i] <= axes[i - 1]) fail("axes " + to_string(axes) + " do not increase");
+    }
+    for (size_t i = axes.size(); i-- > 0;) shape.erase(shape.begin() + axes[i]);
+    return {Type::array(t.dtype, shape)};
+  }
+  std::vector<Type> argument() const {
+    count(1);
+    const Type& t = array(0);
+    check_dtype(OperandRule::num, t.dtype);
+    const int64_t axis = attr(Attr::axis);
+    in_range("axis", axis, t.shape.size());
+    if (!is_int(requested_.dtype)) fail("the result must be integers but is " + std::string(name(requested_.dtype)));
+    if (t.shape[static_cast<size_t>(axis)] == 0) fail("axis " + std::to_string(axis) + " of " + to_string(t.shape) + " has no elements");
+    Shape shape = t.shape;
+    shape.erase(shape.begin() + axis);
+    return {Type::array(requested_.dtype, shape)};
+  }
+  std::vector<Type> cumsum() const {
+    count(1);
+    const Type& t = array(0);
+    check_dtype(OperandRule::num, t.dtype);
+    in_range("axis", attr(Attr::axis), t.shape.size());
+    flag(Attr::reverse);
+    return {t};
+  }
+  std::vector<Type> grid_index() const {
+    count(0);
+    const int64_t axes = std::count_if(k_.grid.begin(), k_.grid.end(), [](const GridAxis& g) { return !g.vmapped; });
+    const int64_t axis = attr(Attr::axis);
+    if (axis < 0 || axis >= axes) fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(axes) + (axes == 1 ? " axis" : " axes"));
+    return {Type::array(DType::i32)};
+  }
+
+  // -- memory
+  /// Checks everything but the stored value and returns the shape that the index selects.
+  Shape access(size_t before_mask) const {
+    if (op_.operands.empty() || !type(0).is_ref) fail("operand 0 must be a ref" + (op_.operands.empty() ? std::string() : " but is " + show(type(0))));
+    const Type& ref = type(0);
+    const bool mask = flag(Attr::mask), other = flag(Attr::other);
+    const size_t first_start = before_mask + mask + other;
+    if (op_.operands.size() < first_start) fail("takes at least " + std::to_string(first_start) + " operands but got " + std::to_string(op_.operands.size()));
+    if (op_.index.size() != ref.shape.size())
+      fail("the index has " + std::to_string(op_.index.size()) + (op_.index.size() == 1 ? " entry" : " entries") + " but the ref " + show(ref) + " has " + std::to_string(ref.shape.size()) + (ref.shape.size() == 1 ? " dim" : " dims"));
+    std::vector<bool> used(op_.operands.size() - first_start);
+    Shape shape;
+    for (size_t d = 0; d < op_.index.size(); ++d) {
+      const Index& x = op_.index[d];
+      if (!x.is_static()) {
+        const size_t at = static_cast<size_t>(x.start_operand);
+        if (at < first_start || at >= op_.operands.size()) fail("dim " + std::to_string(d) + ": the start is operand " + std::to_string(at) + ", which is not one of the dynamic starts");
+        scalar(at, DType::i32, ("dim " + std::to_string(d) + ": a dynamic start").c_str());
+        used[at - first_start] = true;
+      }
+      bounds(d, x, ref.shape[d], mask);
+      if (x.kind == Index::Kind::slice) shape.push_back(x.size);
+    }
+    for (size_t i = 0; i < used.size(); ++i)
+      if (!used[i]) fail("operand " + std::to_string(first_start + i) + " is not used by the index");
+    if (mask && type(before_mask) != Type::array(DType::boolean, shape))
+      fail("the mask must be " + show(Type::array(DType::boolean, shape)) + " but is " + show(type(before_mask)));
+    if (other && !mask) fail("has other but no mask");
+    if (other && type(before_mask + 1) != Type::array(ref.dtype, shape))
+      fail("other must be " + show(Type::array(ref.dtype, shape)) + " but is " + show(type(before_mask + 1)));
+    return shape;
+  }
+  void bounds(size_t d, const Index& x, int64_t dim, bool mask) const {
+    const std::string place = "dim " + std::to_string(d) + ": ", elements = std::to_string(dim) + (dim == 1 ? " element" : " elements");
+    if (x.kind == Index::Kind::integer) {
+      if (x.is_static() ? x.start < 0 || (dim >= 0 && x.start >= dim) : dim == 0)
+        fail(place + "index " + (x.is_static() ? std::to_string(x.start) + " " : std::string()) + "is out of range for " + elements);
+      return;
+    }
+    if (x.size < 0 || x.step < 1) fail(place + "a slice needs a size of at least 0 and a step of at least 1, not " + std::to_string(x.size) + " and " + std::to_string(x.step));
+    if (dim < 0) fail(place + "the ref " + show(type(0)) + " takes one integer index, not a slice");
+    using Wide = __int128;
+    const Wide window = x.size == 0 ? 0 : Wide{x.size - 1} * x.step + 1;
+    if (x.is_static() ? x.start < 0 || Wide{x.start} + window > dim : !mask && window > dim) {
+      const std::string step = x.step == 1 ? "" : ", step " + std::to_string(x.step);
+      fail(place + "slice of " + std::to_string(x.size) + (x.is_static() ? " from " + std::to_string(x.start) : std::string()) + step + " is out of range for " + elements);
+    }
+  }
+  std::vector<Type> load() const {
+    Shape shape = access(1);
+    return {Type::array(type(0).dtype, std::move(shape))};
+  }
+  Type stored() const {
+    if (op_.operands.size() < 2) fail("takes at least 2 operands but got " + std::to_string(op_.operands.size()));
+    const Type wanted = Type::array(type(0).dtype, access(2));
+    if (type(1) != wanted) fail("the value must be " + show(wanted) + " but is " + show(type(1)));
+    return wanted;
+  }
+
+  // -- control flow
+  const Op& terminator(size_t region) const {
+    const Region& r = k_.region(op_.regions[region]);
+    if (r.ops.empty() || k_.op(r.ops.back()).code != Opcode::yield) fail("region " + std::to_string(region) + " does not end in a yield");
+    return k_.op(r.ops.back());
+  }
+  template <class Values> std::string types(const Values& values) const {
+    std::string s = "(";
+    for (size_t i = 0; i < values.size(); ++i) s += (i ? ", " : "") + show(k_.type(values[i]));
+    return s + ")";
+  }
+  std::string types(const std::vector<Type>& list) const {
+    std::string s = "(";
+    for (size_t i = 0; i < list.size(); ++i) s += (i ? ", " : "") + show(list[i]);
+    return s + ")";
+  }
+  bool match(const std::vector<Value>& values, const std::vector<Type>& wanted) const {
+    return std::equal(values.begin(), values.end(), wanted.begin(), wanted.end(), [&](Value v, const Type& t) { return k_.type(v) == t; });
+  }
+  void region_takes(size_t region, const std::vector<Type>& wanted) const {
+    const auto& args = k_.region(op_.regions[region]).args;
+    if (!match(args, wanted)) fail("region " + std::to_string(region) + " must take " + types(wanted) + " but takes " + types(args));
+  }
+  void region_yields(size_t region, const std::vector<Type>& wanted) const {
+    const auto& values = terminator(region).operands;
+    if (!match(values, wanted)) fail("region " + std::to_string(region) + " must yield " + types(wanted) + " but yields " + types(values));
+  }
+  std::vector<Type> carries(size_t first) const {
+    std::vector<Type> result;
+    for (size_t i = first; i < op_.operands.size(); ++i) result.push_back(array(i));
+    return result;
+  }
+  std::vector<Type> for_loop() const {
+    if (op_.operands.size() < 3) fail("takes lower, upper and step but got " + std::to_string(op_.operands.size()) + " operands");
+    regions(1);
+    scalar(0, DType::i32, "the lower bound");
+    scalar(1, DType::i32, "the upper bound");
+    scalar(2, DType::i32, "the step");
+    if (const auto step = constant_int(k_, op_.operands[2]); step && *step <= 0) fail("the step is " + std::to_string(*step) + ", not positive");
+    std::vector<Type> result = carries(3), args{Type::array(DType::i32)};
+    args.insert(args.end(), result.begin(), result.end());
+    region_takes(0, args);
+    region_yields(0, result);
+    return result;
+  }
+  std::vector<Type> while_loop() const {
+    regions(2);
+    std::vector<Type> result = carries(0);
+    region_takes(0, result);
+    region_yields(0, {Type::array(DType::boolean)});
+    region_takes(1, result);
+    region_yields(1, result);
+    return result;
+  }
+  std::vector<Type> choice(bool is_if) const {
+    count(1);
+    if (is_if) {
+      regions(2);
+      scalar(0, DType::boolean, "the predicate");
+    } else {
+      if (op_.regions.empty()) fail("takes at least one region");
+      scalar(0, DType::i32, "the index");
+    }
+    std::vector<Type> result;
+    for (size_t i = 0; i < op_.regions.size(); ++i) {
+      region_takes(i, {});
+      if (i == 0)
+        for (Value v : terminator(0).operands) result.push_back(k_.type(v));
+      else if (const auto& values = terminator(i).operands; !match(values, result))
+        fail("region 0 yields " + types(result) + " but region " + std::to_string(i) + " yields " + types(values));
+    }
+    return result;
+  }
+
+  // -- lane level
+  std::vector<Type> alloc(MemorySpace space) const {
+    count(0);
+    check_requested();
+    if (attr(Attr::offset) < 0) fail("the offset " + std::to_string(attr(Attr::offset)) + " is negative");
+    if (!requested_.is_ref || requested_.space != space || requested_.shape.size() != 1)
+      fail("the result must be a ref of rank 1 to " + std::string(name(space)) + " memory but is " + show(requested_));
+    return {requested_};
+  }
+  std::vector<Type> subgroup(size_t operands) const {
+    count(operands);
+    const Type& t = array(0);
+    if (!t.is_scalar()) fail("takes a scalar but the operand is " + show(t));
+    if (op_.code == Opcode::subgroup_reduce) {
+      const int64_t kind = attr(Attr::kind);
+      if (kind < 0 || kind >= kNumOpcodes || !info(static_cast<Opcode>(kind)).associative) fail("kind " + std::to_string(kind) + " is not an associative op");
+      check_dtype(info(static_cast<Opcode>(kind)).operands, t.dtype);
+    }
+    if (op_.code == Opcode::subgroup_shuffle) scalar(1, DType::i32, "the lane");
+    if (op_.code == Opcode::subgroup_shuffle_xor && attr(Attr::mask) < 0) fail("the mask " + std::to_string(attr(Attr::mask)) + " is negative");
+    return {t};
+  }
+
+  std::vector<Type> structured() const {
+    switch (op_.code) {
+      case Opcode::constant: return constant();
+      case Opcode::iota: return iota();
+      case Opcode::broadcast: return broadcast();
+      case Opcode::reshape: return reshape();
+      case Opcode::transpose: return transpose();
+      case Opcode::slice: return slice();
+      case Opcode::concatenate: return concatenate();
+      case Opcode::dot: return dot();
+      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: return reduce(OperandRule::num);
+      case Opcode::reduce_and: case Opcode::reduce_or: return reduce(OperandRule::ibl);
+      case Opcode::argmax: case Opcode::argmin: return argument();
+      case Opcode::cumsum: return cumsum();
+      case Opcode::program_id: case Opcode::num_programs: return grid_index();
+      case Opcode::load: return load();
+      case Opcode::store: stored(); return {};
+      case Opcode::swap: return {stored()};
+      case Opcode::for_: return for_loop();
+      case Opcode::while_: return while_loop();
+      case Opcode::if_: return choice(true);
+      case Opcode::switch_: return choice(false);
+      case Opcode::yield:
+        for (size_t i = 0; i < op_.operands.size(); ++i) array(i);
+        return {};
+      case Opcode::workgroup_index: case Opcode::num_workgroups: case Opcode::local_index: case Opcode::subgroup_id: case Opcode::lane_id:
+        count(0);
+        return {Type::array(DType::i32)};
+      case Opcode::extent:
+        count(0);
+        if (attr(Attr::index) < 0) fail("the index " + std::to_string(attr(Attr::index)) + " is negative");
+        if (!requested_.is_scalar() || (requested_.dtype != DType::i32 && requested_.dtype != DType::i64)) fail("the result must be i32[] or i64[] but is " + show(requested_));
+        return {requested_};
+      case Opcode::alloc_shared: return alloc(MemorySpace::shared);
+      case Opcode::alloc_scratch: return alloc(MemorySpace::global);
+      case Opcode::view:
+        count(2);
+        if (!type(0).is_ref) fail("operand 0 must be a ref but is " + show(type(0)));
+        scalar(1, DType::i64, "the offset");
+        return {type(0)};
+      case Opcode::barrier: count(0); return {};
+      case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle_xor: return subgroup(1);
+      case Opcode::subgroup_shuffle: return subgroup(2);
+#define TESSERA_ELEMENTWISE(n, ...) case Opcode::n:
+#include "engine/ir/ops.def"
+        break;
+    }
+    throw InternalError(k_.name + ": no type rule for " + std::string(name(op_.code)), op_.loc);
+  }
+};
+}  // namespace
+
+std::vector<Type> infer(const Kernel& k, const Op& op, const Type& requested) { return Inference(k, op, requested).run(); }
+
+}  // namespace tessera::ir

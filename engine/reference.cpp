@@ -1,0 +1,354 @@
+#include "engine/reference.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "engine/element.h"
+
+namespace tessera::reference {
+namespace {
+using ir::Opcode;
+
+// Integers wrap: arithmetic goes through an unsigned type at least as wide as unsigned int, so that promotion to int cannot overflow.
+template <class T> using Wide = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+template <class T> constexpr Wide<T> wide(T x) { return static_cast<Wide<T>>(x); }
+template <class T> constexpr T wrap(Wide<T> x) { return static_cast<T>(x); }
+template <class T> constexpr bool kFloat = std::is_floating_point_v<T>;
+template <class T> constexpr T lowest() { return std::numeric_limits<T>::lowest(); }
+template <class T> constexpr int kBits = static_cast<int>(sizeof(T)) * 8;
+
+// The functions that the reference column of ops.def names. T is the compute type: bool, an integer, float (f16, bf16, f32) or double.
+// kInDouble marks those that compute in double and round once to the dtype.
+namespace fn {
+struct InCompute { static constexpr bool kInDouble = false; };
+struct InDouble { static constexpr bool kInDouble = true; };
+
+struct add : InCompute { template <class T> static T run(T a, T b) { if constexpr (kFloat<T>) return a + b; else return wrap<T>(wide(a) + wide(b)); } };
+struct sub : InCompute { template <class T> static T run(T a, T b) { if constexpr (kFloat<T>) return a - b; else return wrap<T>(wide(a) - wide(b)); } };
+struct mul : InCompute { template <class T> static T run(T a, T b) { if constexpr (kFloat<T>) return a * b; else return wrap<T>(wide(a) * wide(b)); } };
+struct neg : InCompute { template <class T> static T run(T a) { if constexpr (kFloat<T>) return -a; else return wrap<T>(Wide<T>{0} - wide(a)); } };
+struct div : InCompute {
+  template <class T> static T run(T a, T b) {
+    if constexpr (kFloat<T>) return a / b;  // IEEE 754: division by zero gives an infinity or NaN
+    else {
+      if (b == 0) return static_cast<T>(-1);
+      if constexpr (std::is_signed_v<T>) { if (b == -1) return neg::run(a); }
+      return static_cast<T>(a / b);
+    }
+  }
+};
+struct rem : InCompute {
+  template <class T> static T run(T a, T b) {
+    if constexpr (kFloat<T>) return std::fmod(a, b);
+    else {
+      if (b == 0) return a;
+      if constexpr (std::is_signed_v<T>) { if (b == -1) return 0; }
+      return static_cast<T>(a % b);
+    }
+  }
+};
+struct max : InCompute {
+  template <class T> static T run(T a, T b) {
+    if constexpr (kFloat<T>) {
+      if (a == b) return std::signbit(a) ? b : a;
+      return a > b || a != a ? a : b;  // if b is NaN, a > b fails and b is the result
+    } else return a > b ? a : b;
+  }
+};
+struct min : InCompute {
+  template <class T> static T run(T a, T b) {
+    if constexpr (kFloat<T>) {
+      if (a == b) return std::signbit(a) ? a : b;
+      return a < b || a != a ? a : b;
+    } else return a < b ? a : b;
+  }
+};
+struct clamp : InCompute { template <class T> static T run(T low, T x, T high) { return min::run(max::run(x, low), high); } };
+struct abs : InCompute {
+  template <class T> static T run(T a) {
+    if constexpr (kFloat<T>) return std::fabs(a);
+    else if constexpr (std::is_signed_v<T>) return a < 0 ? neg::run(a) : a;
+    else return a;
+  }
+};
+struct sign : InCompute {
+  template <class T> static T run(T a) {
+    if constexpr (kFloat<T>) return a > 0 ? T{1} : a < 0 ? T{-1} : a;
+    else if constexpr (std::is_signed_v<T>) return static_cast<T>((a > 0) - (a < 0));
+    else return static_cast<T>(a != 0);
+  }
+};
+struct floor : InCompute { template <class T> static T run(T a) { return std::floor(a); } };
+struct ceil : InCompute { template <class T> static T run(T a) { return std::ceil(a); } };
+struct round : InCompute { template <class T> static T run(T a) { return std::round(a); } };
+struct round_even : InCompute {
+  // Without the host's rounding mode: the distance to floor is exact, and so is the parity test.
+  template <class T> static T run(T a) {
+    const T below = std::floor(a), distance = a - below;
+    if (!(distance > 0)) return a;  // integers, infinities, NaN, signed zeros
+    const bool up = distance > T{0.5} || (distance == T{0.5} && std::fmod(below, T{2}) != 0);
+    return std::copysign(up ? below + 1 : below, a);
+  }
+};
+struct sqrt : InCompute { template <class T> static T run(T a) { return std::sqrt(a); } };
+struct fma : InCompute { template <class T> static T run(T a, T b, T c) { return std::fma(a, b, c); } };
+
+struct rsqrt : InDouble { static double run(double a) { return 1 / std::sqrt(a); } };
+struct pow : InDouble { static double run(double a, double b) { return std::pow(a, b); } };
+struct exp : InDouble { static double run(double a) { return std::exp(a); } };
+struct exp2 : InDouble { static double run(double a) { return std::exp2(a); } };
+struct log : InDouble { static double run(double a) { return std::log(a); } };
+struct log2 : InDouble { static double run(double a) { return std::log2(a); } };
+struct tanh : InDouble { static double run(double a) { return std::tanh(a); } };
+struct sin : InDouble { static double run(double a) { return std::sin(a); } };
+struct cos : InDouble { static double run(double a) { return std::cos(a); } };
+struct erf : InDouble { static double run(double a) { return std::erf(a); } };
+struct logistic : InDouble {
+  static double run(double a) {  // exp of a negative number only: no overflow, and accurate in both tails
+    const double e = std::exp(-std::fabs(a));
+    return a < 0 ? e / (1 + e) : 1 / (1 + e);
+  }
+};
+
+struct eq : InCompute { template <class T> static bool run(T a, T b) { return a == b; } };
+struct ne : InCompute { template <class T> static bool run(T a, T b) { return a != b; } };
+struct lt : InCompute { template <class T> static bool run(T a, T b) { return a < b; } };
+struct le : InCompute { template <class T> static bool run(T a, T b) { return a <= b; } };
+struct gt : InCompute { template <class T> static bool run(T a, T b) { return a > b; } };
+struct ge : InCompute { template <class T> static bool run(T a, T b) { return a >= b; } };
+struct is_finite : InCompute { template <class T> static bool run(T a) { return std::isfinite(a); } };
+
+struct bit_and : InCompute { template <class T> static T run(T a, T b) { return static_cast<T>(a & b); } };
+struct bit_or : InCompute { template <class T> static T run(T a, T b) { return static_cast<T>(a | b); } };
+struct bit_xor : InCompute { template <class T> static T run(T a, T b) { return static_cast<T>(a ^ b); } };
+struct bit_not : InCompute {
+  template <class T> static T run(T a) { if constexpr (std::is_same_v<T, bool>) return !a; else return wrap<T>(~wide(a)); }
+};
+// A shift count counts as unsigned, so negative ones are beyond the width.
+template <class T> std::make_unsigned_t<T> bits_of(T x) { return static_cast<std::make_unsigned_t<T>>(x); }
+struct shift_left : InCompute {
+  template <class T> static T run(T a, T b) { return bits_of(b) >= kBits<T> ? T{0} : wrap<T>(wide(a) << bits_of(b)); }
+};
+struct shift_right_logical : InCompute {
+  template <class T> static T run(T a, T b) { return bits_of(b) >= kBits<T> ? T{0} : static_cast<T>(bits_of(a) >> bits_of(b)); }
+};
+struct shift_right_arithmetic : InCompute {  // of unsigned types too: the top bit fills
+  template <class T> static T run(T a, T b) {
+    const auto s = static_cast<std::make_signed_t<T>>(a);
+    return static_cast<T>(s >> (bits_of(b) >= kBits<T> ? kBits<T> - 1 : static_cast<int>(bits_of(b))));
+  }
+};
+struct select {};   // moves bits: made below
+struct convert {};
+struct bitcast {};
+}  // namespace fn
+
+template <DType t> using Memory = typename Element<t>::Memory;
+template <DType t> using Compute = typename Element<t>::Compute;
+template <DType t> Memory<t> element_of(uint64_t bits) {
+  if constexpr (t == DType::f32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
+  else if constexpr (t == DType::f64) return std::bit_cast<double>(bits);
+  else return static_cast<Memory<t>>(bits);
+}
+template <DType t> uint64_t bits_of_element(Memory<t> x) {
+  if constexpr (t == DType::f32) return std::bit_cast<uint32_t>(x);
+  else if constexpr (t == DType::f64) return std::bit_cast<uint64_t>(x);
+  else return static_cast<std::make_unsigned_t<Memory<t>>>(x);
+}
+
+// One element of an arithmetic function, from and to memory form. `r` is the result's dtype.
+template <class F, DType t, DType r, class... M> Memory<r> compute(M... m) {
+  if constexpr (F::kInDouble) return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
+  else return Element<r>::put(F::run(Element<t>::get(m)...));
+}
+
+template <DType to, DType from> Memory<to> convert_element(Memory<from> m) {
+  if constexpr (to == from) return m;
+  else {
+    using C = Compute<from>;
+    const C x = Element<from>::get(m);
+    if constexpr (to == DType::boolean) return x != C{0};
+    else if constexpr (is_float(to)) {
+      // Wider types reach f16 and bf16 through f32, as in JAX on the CPU.
+      if constexpr (to == DType::f64) return static_cast<double>(x);
+      else return Element<to>::put(static_cast<float>(x));
+    } else if constexpr (is_float(from)) {
+      using T = Memory<to>;
+      constexpr C above = C{2} * static_cast<C>(T{1} << (bits(to) - 2)) * (is_signed_int(to) ? C{1} : C{2});  // 2^(n-1) or 2^n
+      if (x != x) return T{0};
+      if (x <= static_cast<C>(lowest<T>())) return lowest<T>();
+      if (x >= above) return std::numeric_limits<T>::max();
+      return static_cast<T>(x);
+    } else return static_cast<Memory<to>>(x);
+  }
+}
+
+template <class F, DType t, DType r, int arity> struct Arithmetic {
+  static uint64_t scalar(const uint64_t* o) {
+    if constexpr (arity == 1) return bits_of_element<r>(compute<F, t, r>(element_of<t>(o[0])));
+    else if constexpr (arity == 2) return bits_of_element<r>(compute<F, t, r>(element_of<t>(o[0]), element_of<t>(o[1])));
+    else return bits_of_element<r>(compute<F, t, r>(element_of<t>(o[0]), element_of<t>(o[1]), element_of<t>(o[2])));
+  }
+  static void array(const void* const* o, void* out, int64_t n) {
+    auto* y = static_cast<Memory<r>*>(out);
+    const auto* a = static_cast<const Memory<t>*>(o[0]);
+    if constexpr (arity == 1) {
+      for (int64_t i = 0; i < n; ++i) y[i] = compute<F, t, r>(a[i]);
+    } else {
+      const auto* b = static_cast<const Memory<t>*>(o[1]);
+      if constexpr (arity == 2) {
+        for (int64_t i = 0; i < n; ++i) y[i] = compute<F, t, r>(a[i], b[i]);
+      } else {
+        const auto* c = static_cast<const Memory<t>*>(o[2]);
+        for (int64_t i = 0; i < n; ++i) y[i] = compute<F, t, r>(a[i], b[i], c[i]);
+      }
+    }
+  }
+};
+
+template <DType to, DType from> struct Convert {
+  static uint64_t scalar(const uint64_t* o) { return bits_of_element<to>(convert_element<to, from>(element_of<from>(o[0]))); }
+  static void array(const void* const* o, void* out, int64_t n) {
+    auto* y = static_cast<Memory<to>*>(out);
+    const auto* a = static_cast<const Memory<from>*>(o[0]);
+    for (int64_t i = 0; i < n; ++i) y[i] = convert_element<to, from>(a[i]);
+  }
+};
+
+// Select and bitcast move bits: one instance per element size.
+template <class U> struct Select {
+  static uint64_t scalar(const uint64_t* o) { return o[0] ? o[1] : o[2]; }
+  static void array(const void* const* o, void* out, int64_t n) {
+    auto* y = static_cast<U*>(out);
+    const auto* p = static_cast<const uint8_t*>(o[0]);
+    const auto* a = static_cast<const U*>(o[1]);
+    const auto* b = static_cast<const U*>(o[2]);
+    for (int64_t i = 0; i < n; ++i) y[i] = p[i] ? a[i] : b[i];
+  }
+};
+template <class U> struct Copy {
+  static uint64_t scalar(const uint64_t* o) { return o[0]; }
+  static void array(const void* const* o, void* out, int64_t n) { if (n > 0) std::memmove(out, o[0], static_cast<size_t>(n) * sizeof(U)); }
+};
+
+struct Functions {
+  ScalarFunction scalar = nullptr;
+  ArrayFunction array = nullptr;
+};
+template <class S> constexpr Functions functions_of() { return {&S::scalar, &S::array}; }
+template <template <class> class S> constexpr Functions by_size(int64_t bytes) {
+  return bytes == 1 ? functions_of<S<uint8_t>>() : bytes == 2 ? functions_of<S<uint16_t>>() : bytes == 4 ? functions_of<S<uint32_t>>() : functions_of<S<uint64_t>>();
+}
+
+// Row rules, named as the columns of ops.def are.
+struct rule_num { static constexpr bool allows(DType t) { return t != DType::boolean; } };
+struct rule_flt { static constexpr bool allows(DType t) { return is_float(t); } };
+struct rule_int { static constexpr bool allows(DType t) { return is_int(t); } };
+struct rule_ibl { static constexpr bool allows(DType t) { return !is_float(t); } };
+struct rule_any { static constexpr bool allows(DType) { return true; } };
+using rule_select = rule_any;
+
+constexpr size_t kDTypes = kNumDTypes;
+using Row = std::array<Functions, kDTypes>;
+enum class Result { same, pred, other };
+
+template <class F, int arity, class Rule, Result result, size_t i> constexpr Functions entry() {
+  constexpr DType t = static_cast<DType>(i);
+  if constexpr (std::is_same_v<F, fn::select>) return by_size<Select>(size_bytes(t));
+  else if constexpr (result == Result::other || !Rule::allows(t)) return {};  // convert and bitcast have their own tables
+  else if constexpr (result == Result::pred) return functions_of<Arithmetic<F, t, DType::boolean, arity>>();
+  else return functions_of<Arithmetic<F, t, t, arity>>();
+}
+template <class F, int arity, class Rule, Result result, size_t... i> constexpr Row make_row(std::index_sequence<i...>) {
+  return {entry<F, arity, Rule, result, i>()...};
+}
+
+constexpr std::array<Row, ir::kNumOpcodes> kTable = [] {
+  std::array<Row, ir::kNumOpcodes> t{};
+#define TESSERA_ELEMENTWISE(name, arity, operands, result, flags, reference, ...) \
+  t[static_cast<size_t>(Opcode::name)] = make_row<fn::reference, arity, rule_##operands, Result::result>(std::make_index_sequence<kDTypes>());
+#include "engine/ir/ops.def"
+  return t;
+}();
+
+template <size_t from, size_t... to> constexpr Row convert_row(std::index_sequence<to...>) {
+  return {functions_of<Convert<static_cast<DType>(to), static_cast<DType>(from)>>()...};
+}
+template <size_t... from> constexpr std::array<Row, kDTypes> convert_table(std::index_sequence<from...>) {
+  return {convert_row<from>(std::make_index_sequence<kDTypes>())...};
+}
+constexpr std::array<Row, kDTypes> kConvert = convert_table(std::make_index_sequence<kDTypes>());
+
+Functions find(Opcode op, DType operand, DType result) {
+  if (op == Opcode::convert) return kConvert[static_cast<size_t>(operand)][static_cast<size_t>(result)];
+  if (op == Opcode::bitcast) {
+    if (bits(operand) != bits(result)) return {};
+    return by_size<Copy>(size_bytes(operand));
+  }
+  return kTable[static_cast<size_t>(op)][static_cast<size_t>(operand)];
+}
+
+[[noreturn]] void undefined(Opcode op, DType operand, DType result) {
+  throw InternalError("reference: " + std::string(ir::name(op)) + " is not defined from " + std::string(name(operand)) + " to " + std::string(name(result)));
+}
+}  // namespace
+
+ScalarFunction scalar_function(Opcode op, DType operand, DType result) { return find(op, operand, result).scalar; }
+ArrayFunction array_function(Opcode op, DType operand, DType result) { return find(op, operand, result).array; }
+
+uint64_t eval(Opcode op, DType operand, DType result, const uint64_t* operands) {
+  const ScalarFunction f = scalar_function(op, operand, result);
+  if (!f) undefined(op, operand, result);
+  return f(operands);
+}
+
+void eval_array(Opcode op, DType operand, DType result, const void* const* operands, void* out, int64_t n) {
+  const ArrayFunction f = array_function(op, operand, result);
+  if (!f) undefined(op, operand, result);
+  f(operands, out, n);
+}
+
+double to_double(DType t, uint64_t b) {
+  const uint64_t r = kConvert[static_cast<size_t>(t)][static_cast<size_t>(DType::f64)].scalar(&b);
+  return std::bit_cast<double>(r);
+}
+uint64_t from_double(DType t, double x) {
+  const uint64_t b = std::bit_cast<uint64_t>(x);
+  return kConvert[static_cast<size_t>(DType::f64)][static_cast<size_t>(t)].scalar(&b);
+}
+
+Opcode reduce_combiner(Opcode reduce_op) {
+  switch (reduce_op) {
+    case Opcode::reduce_sum: return Opcode::add;
+    case Opcode::reduce_prod: return Opcode::mul;
+    case Opcode::reduce_max: return Opcode::max;
+    case Opcode::reduce_min: return Opcode::min;
+    case Opcode::reduce_and: return Opcode::and_;
+    case Opcode::reduce_or: return Opcode::or_;
+    default: throw InternalError("reference: " + std::string(ir::name(reduce_op)) + " is not a reduction");
+  }
+}
+
+uint64_t reduce_identity(Opcode reduce_op, DType t) {
+  return with_dtype(t, [&](auto c) -> uint64_t {
+    constexpr DType d = c;
+    using C = Compute<d>;
+    using L = std::numeric_limits<C>;
+    C x{0};
+    switch (reduce_op) {
+      case Opcode::reduce_sum: case Opcode::reduce_or: break;
+      case Opcode::reduce_prod: x = C{1}; break;
+      case Opcode::reduce_max: x = L::has_infinity ? -L::infinity() : L::lowest(); break;
+      case Opcode::reduce_min: x = L::has_infinity ? L::infinity() : L::max(); break;
+      case Opcode::reduce_and: if constexpr (is_int(d)) x = fn::bit_not::run(C{0}); else x = C{1}; break;
+      default: throw InternalError("reference: " + std::string(ir::name(reduce_op)) + " is not a reduction");
+    }
+    return bits_of_element<d>(Element<d>::put(x));
+  });
+}
+
+}  // namespace tessera::reference

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The layout that the whole repository keeps: the top level, the direction of includes, the length of files, and what no file may name.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+passed=0 failed=0
+# check "what holds" "what breaks it, one per line"
+check() {
+  if [ -z "$2" ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED: %s\n%s\n' "$1" "$(printf '%s\n' "$2" | sed 's/^/  /')"
+  fi
+}
+
+if git rev-parse --git-dir >/dev/null 2>&1; then
+  mapfile -t files < <(git ls-files --cached --others --exclude-standard | while read -r f; do [ -f "$f" ] && echo "$f"; done)
+else
+  mapfile -t files < <(find . -type f -not -path './build*' -not -path './.*/*' | sed 's|^\./||')
+fi
+[ ${#files[@]} -gt 20 ] || { echo "structure.sh: only ${#files[@]} files found"; echo "0 passed, 1 failed"; exit 1; }
+of() { printf '%s\n' "${files[@]}" | grep -E "$1"; }                       # files whose path matches
+lines() { of "$1" | xargs -r -d '\n' grep -nE "$2" /dev/null; }            # lines that match in those files
+
+check "the top level holds the six folders and the few files of the design" "$(
+  printf '%s\n' "${files[@]}" | cut -d/ -f1 | sort -u |
+    grep -vxE 'engine|codegen|shaders|runtime|tests|samples|CMakeLists\.txt|CMakePresets\.json|(README|CONTRIBUTING|CHANGELOG)\.md|LICENSE|\..*')"
+
+cxx='\.(h|cpp|def)$'
+check "engine includes nothing of codegen, runtime, samples or Vulkan" \
+  "$(lines "^engine/.*$cxx" '#include *[<"](codegen|runtime|samples|tests|vulkan|spirv)')"
+check "codegen includes nothing of runtime, samples or Vulkan" "$(lines "^codegen/.*$cxx" '#include *[<"](runtime|samples|tests|vulkan)')"
+check "runtime includes nothing of samples or tests" "$(lines "^runtime/.*$cxx" '#include *[<"](samples|tests)')"
+check "outside runtime/call and runtime/cli, runtime sees only plain data of codegen and no IR" "$(
+  lines "^runtime/.*$cxx" '#include *"(codegen/|engine/(ir|front|passes|interpreter)/)' |
+    grep -vE '^runtime/(call|cli)/' | grep -vE '"codegen/(program|target)\.h"')"
+check "samples include only the public header and their own helpers" "$(
+  lines "^samples/.*$cxx" '#include *"' | grep -vE '#include *"samples/')"
+
+check "no source file is longer than 800 lines" "$(
+  of '\.(h|cpp|def|sh|py|comp|cmake|txt)$|/run$' | grep -vE '^tests/.*/data/' | xargs -r -d '\n' wc -l | awk '$2 != "total" && $1 > 800 { print $2, $1 }')"
+check "every header has #pragma once" "$(of '\.h$' | xargs -r -d '\n' grep -L '#pragma once')"
+check "every header begins with a comment that says what it is" "$(for f in $(of '\.h$'); do head -n 1 "$f" | grep -q '^//' || echo "$f"; done)"
+
+text='\.(h|cpp|def|sh|py|comp|glsl|cmake|in|txt|json|md|tir)$|/run$'
+check "no file names a host to download from" "$(lines "$text" '[a-z]://[a-z0-9.-]+\.[a-z]|(deb|ftp)\.[a-z]+\.(org|com)')"
+check "no file holds a path of one machine" "$(lines "$text" '(^|[^[:alnum:]_.$}*])/(home|root|work|Users|mnt)/[a-z]'; lines "$text" "$(printf '%s' "$PWD" | sed 's/[.+]/\\&/g')/")"
+check "no line admits to unfinished work" "$(lines "$cxx" '\b(TODO|FIXME|XXX|HACK)\b')"
+
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
