@@ -12,25 +12,25 @@
 
 namespace tessera {
 namespace {
-using lower::Axes;
-using lower::Schedule;
+using lowering::Axes;
+using lowering::Schedule;
 
 struct Plan {
-  lower::ScalarAnalysis scalars;
-  lower::ParallelPlan parallel;
+  lowering::ScalarAnalysis scalars;
+  lowering::ParallelPlan parallel;
   std::vector<bool> resident;
   std::unique_ptr<Axes> axes;
   Schedule schedule;
 
-  Plan(const ir::Kernel& k, const Target& target, bool general) : scalars(k), parallel(lower::plan_parallel(k, scalars)), resident(lower::resident_candidates(k)) {
+  Plan(const ir::Kernel& k, const Target& target, bool general) : scalars(k), parallel(lowering::plan_parallel(k, scalars)), resident(lowering::resident_candidates(k)) {
     if (general) resident.assign(resident.size(), false);
     // A Ref that does not get registers no longer ties its dims to the values': schedule again without it.
     for (;;) {
       axes = std::make_unique<Axes>(k, resident);
-      schedule = lower::make_schedule(k, *axes, resident, parallel, scalars, target, general);
+      schedule = lowering::make_schedule(k, *axes, resident, parallel, scalars, target, general);
       bool settled = true;
       for (size_t i = 0; i < resident.size(); ++i)
-        if (resident[i] && schedule.residency[i] != lower::Residency::registers) resident[i] = settled = false;
+        if (resident[i] && schedule.residency[i] != lowering::Residency::registers) resident[i] = settled = false;
       if (settled) return;
     }
   }
@@ -38,8 +38,8 @@ struct Plan {
 
 ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, Plan& plan) {
   ir::Kernel out;
-  lower::Lowering lowering(k, target, *plan.axes, plan.schedule, plan.parallel, plan.scalars, out);
-  lowering.run();
+  lowering::Lowering engine(k, target, *plan.axes, plan.schedule, plan.parallel, plan.scalars, out);
+  engine.run();
   return out;
 }
 
@@ -52,7 +52,7 @@ ir::Kernel lower_as(const ir::Kernel& k, const Target& target, bool general, std
     plan.schedule.notes.push_back("the arena needs " + std::to_string(out.lane.shared_bytes) + " B of shared memory but the target has " + std::to_string(target.shared_bytes) + ": it lies in global memory");
     out = emit_lanes(k, target, plan);
   }
-  if (explain) *explain = lower::explain(k, target, *plan.axes, plan.schedule, plan.parallel, plan.scalars, out);
+  if (explain) *explain = lowering::explain(k, target, *plan.axes, plan.schedule, plan.parallel, plan.scalars, out);
   return out;
 }
 }  // namespace
@@ -92,7 +92,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   std::vector<bool> read(k.blocks.size(), false), written(k.blocks.size(), false);
   for (const ir::Op& o : k.ops) {
     if (o.code != ir::Opcode::load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
-    const auto i = static_cast<size_t>(lower::ref_position(k, o.operands[0]));
+    const auto i = static_cast<size_t>(lowering::ref_position(k, o.operands[0]));
     if (i >= k.blocks.size()) continue;
     if (o.code != ir::Opcode::store) read[i] = true;
     if (o.code != ir::Opcode::load) written[i] = true;

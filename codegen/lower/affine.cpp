@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tessera::lower {
+namespace tessera::lowering {
 namespace {
 using ir::Opcode;
 constexpr int64_t kUnbounded = Range::kUnbounded;
@@ -156,4 +156,4 @@ Affine ScalarAnalysis::compute(ir::Value v) {
   }
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

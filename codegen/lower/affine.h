@@ -6,7 +6,7 @@
 
 #include "engine/ir/kernel.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 
 /// An inclusive interval; kUnbounded on either side means nothing is known there.
 struct Range {
@@ -47,4 +47,4 @@ class ScalarAnalysis {
   std::unordered_map<uint32_t, Affine> memo_;
 };
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tessera::lower {
+namespace tessera::lowering {
 
 int64_t ArenaAllocator::alloc(int64_t bytes) {
   bytes = std::max<int64_t>((bytes + 15) / 16 * 16, 16);
@@ -32,4 +32,4 @@ void PendingAccesses::add(const std::vector<MemoryRange>& reads, const std::vect
   append(writes_, writes);
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

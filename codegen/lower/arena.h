@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-namespace tessera::lower {
+namespace tessera::lowering {
 
 class ArenaAllocator {
  public:
@@ -40,4 +40,4 @@ class PendingAccesses {
   std::vector<MemoryRange> reads_, writes_;
 };
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -6,7 +6,7 @@
 
 #include "codegen/lower/parallel.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 using ir::Value;
@@ -221,4 +221,4 @@ void Axes::visit(const ir::Op& op) {
   }
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -7,7 +7,7 @@
 
 #include "engine/ir/kernel.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 
 inline constexpr int kNoAxis = -1;
 
@@ -54,4 +54,4 @@ bool reshape_keeps_dims(const Shape& from, const Shape& to, std::vector<std::pai
 /// A load, store or swap of every element of its Ref, in order, without a mask.
 bool is_whole_access(const ir::Kernel& k, const ir::Op& op);
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -3,7 +3,7 @@
 
 #include "codegen/lower/lowering.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
@@ -442,4 +442,4 @@ void Lowering::branch_op(ir::OpId id) {
     for (Value& x : refs_[static_cast<size_t>(r)].regs) x = merged[at++];
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

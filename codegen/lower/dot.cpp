@@ -6,7 +6,7 @@
 
 #include "codegen/lower/lowering.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
@@ -373,4 +373,4 @@ void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
   free_slot(b_tile);
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -3,7 +3,7 @@
 
 #include "codegen/lower/lowering.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
@@ -163,4 +163,4 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
   }
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

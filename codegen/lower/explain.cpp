@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tessera::lower {
+namespace tessera::lowering {
 namespace {
 std::string shape_text(const std::vector<Extent>& s) { return to_string(s); }
 }  // namespace
@@ -59,4 +59,4 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
   return out;
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

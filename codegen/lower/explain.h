@@ -4,6 +4,6 @@
 
 #include "codegen/lower/schedule.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes, const Schedule& s, const ParallelPlan& parallel, ScalarAnalysis& scalars, const ir::Kernel& lanes);
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -1,6 +1,6 @@
 #include "codegen/lower/lane_builder.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
@@ -167,4 +167,4 @@ void LaneBuilder::when(Value pred, const std::function<void()>& body) {
   if_else(pred, [&] { body(); return Values{}; }, [] { return Values{}; });
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -7,7 +7,7 @@
 
 #include "engine/ir/builder.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 
 using ir::Value;
 
@@ -81,4 +81,4 @@ class LaneBuilder {
   std::vector<std::unordered_map<std::vector<uint32_t>, Value, KeyHash>> memo_;
 };
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

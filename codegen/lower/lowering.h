@@ -20,7 +20,7 @@
 #include "codegen/lower/parallel.h"
 #include "codegen/lower/schedule.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 
 /// One coordinate of an element. With an axis it is this thread's element number `reg` along that axis.
 struct Coord {
@@ -214,4 +214,4 @@ class Lowering {
   uint64_t order_calls_ = 0;            // tells a loop that its body touched shared memory
 };
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

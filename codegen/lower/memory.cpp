@@ -5,7 +5,7 @@
 
 #include "codegen/lower/lowering.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 using ir::Index;
 using ir::Opcode;
 
@@ -207,4 +207,4 @@ Value Lowering::broadcast_from_first(DType t, const std::function<Value()>& comp
   return v;
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -3,7 +3,7 @@
 
 #include "codegen/lower/lowering.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 
 Value Lowering::thread_coord(const AxisPlan& p) {
   if (p.tcount == 1) return b_.i32(0);
@@ -149,4 +149,4 @@ void Lowering::flat_nest(const Shape& s, const std::vector<int>& dims, const std
   }
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

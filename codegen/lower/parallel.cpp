@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace tessera::lower {
+namespace tessera::lowering {
 namespace {
 using ir::Opcode;
 
@@ -310,4 +310,4 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
   return plan;
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

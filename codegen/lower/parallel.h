@@ -9,7 +9,7 @@
 #include "codegen/lower/affine.h"
 #include "engine/ir/kernel.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 
 struct AxisVerdict {
   bool parallel = false;
@@ -43,4 +43,4 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
 /// The position of a memory op's Ref among the body's arguments. Refs are never anything but body arguments at tile level.
 int ref_position(const ir::Kernel& k, ir::Value ref);
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

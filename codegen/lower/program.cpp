@@ -4,7 +4,7 @@
 
 #include "codegen/lower/lowering.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
@@ -297,4 +297,4 @@ void Lowering::leave_refs(size_t depth) {
   }
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -6,7 +6,7 @@
 #include "codegen/lower/lowering.h"
 #include "engine/reference.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
@@ -321,4 +321,4 @@ void Lowering::cumsum_op(ir::OpId id) {
   home(v) = h;
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

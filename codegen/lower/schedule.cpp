@@ -5,7 +5,7 @@
 #include <functional>
 #include <set>
 
-namespace tessera::lower {
+namespace tessera::lowering {
 namespace {
 using ir::Attr;
 using ir::Opcode;
@@ -512,4 +512,4 @@ Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>&
   return Scheduler(k, axes, resident, parallel, scalars, target).run(general);
 }
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering

@@ -9,7 +9,7 @@
 #include "codegen/lower/parallel.h"
 #include "codegen/target.h"
 
-namespace tessera::lower {
+namespace tessera::lowering {
 
 /// Along one axis a unit of work handles elements base + [0, tile). Of those, one strip covers tcount * reg: element
 /// strip * cover + r * tcount + (thread / tstride) % tcount belongs to register r of that thread.
@@ -55,4 +55,4 @@ Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>&
 /// Body arguments that could live in registers: scratch, and outputs that the kernel reads, touched by whole accesses only.
 std::vector<bool> resident_candidates(const ir::Kernel& k);
 
-}  // namespace tessera::lower
+}  // namespace tessera::lowering
