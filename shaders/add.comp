@@ -1,0 +1,18 @@
+// o = x + y, one f32 per invocation.
+#version 460
+#extension GL_EXT_buffer_reference : require
+layout(local_size_x = 256) in;
+
+layout(buffer_reference, buffer_reference_align = 4, std430) readonly buffer Floats { float at[]; };
+layout(buffer_reference, buffer_reference_align = 4, std430) writeonly buffer Output { float at[]; };
+layout(push_constant) uniform Arguments {
+  Floats x, y;
+  Output o;
+  int count;
+};
+
+void main() {
+  const uint workgroup = gl_WorkGroupID.x + gl_NumWorkGroups.x * (gl_WorkGroupID.y + gl_NumWorkGroups.y * gl_WorkGroupID.z);
+  const uint i = workgroup * 256 + gl_LocalInvocationIndex;
+  if (i < count) o.at[i] = x.at[i] + y.at[i];
+}
