@@ -169,30 +169,6 @@ TEST_CASE("spirv: for, while, if and switch carry values") {
   quiet();
 }
 
-TEST_CASE("spirv: long loops are not cut short") {
-  LaneKernel t(8);
-  const Value y = t.arg(DType::i32), i = t.value(Opcode::local_index);
-  t.k.lane.extents = {Extent(0)};
-  t.k.lane.extent_is_64 = {false};
-  const Value n = t.extent(0, false);
-  const auto sum = t.b.for_loop(t.i32c(0), n, t.i32c(1), {t.i32c(0)}, [&](Value iv, const std::vector<Value>& c) {
-    return std::vector<Value>{t.op(Opcode::add, {c[0], t.op(Opcode::xor_, {iv, i})})};
-  });
-  t.store(y, i, sum[0]);
-  t.finish();
-  const auto words = emit_valid(t.k, lavapipe_target());
-  if (!device()) return;
-  auto out = bytes_of(std::vector<int32_t>(8, 0));
-  const int32_t count = 300000;
-  device()->run(words, {.buffers = {&out}, .extents = bytes_of(std::vector<int32_t>{count})});
-  for (int32_t l = 0; l < 8; ++l) {
-    uint32_t want = 0;
-    for (int32_t j = 0; j < count; ++j) want += static_cast<uint32_t>(j ^ l);
-    CHECK(values_of<int32_t>(out)[static_cast<size_t>(l)] == static_cast<int32_t>(want));
-  }
-  quiet();
-}
-
 TEST_CASE("spirv: extents in the push constants, i64 first") {
   LaneKernel t(8);
   const Value y = t.arg(DType::i64), i = t.value(Opcode::local_index);
