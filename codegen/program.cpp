@@ -24,6 +24,7 @@ Target lavapipe_target() {
   t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = true;
   t.storage8 = t.storage16 = true;
   t.vulkan_memory_model_device_scope = true;
+  t.rte16 = t.rte32 = t.rte64 = t.preserve16 = t.preserve32 = t.preserve64 = true;
   return t;
 }
 
