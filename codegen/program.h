@@ -37,14 +37,8 @@ struct Program {
   std::vector<Extent> extents;            // pushed values
   std::vector<bool> extent_is_64;
   bool indirect_table = false;
+  int64_t push_bytes() const;             // of the whole block, also when it lives in a table
   std::string explain;                    // what `tessera explain` prints
-
-  /// Bytes of the whole block, also when it lives in a table.
-  int64_t push_bytes() const {
-    int64_t n = 8 * static_cast<int64_t>(args.size()) + (scratch_bytes > 0 ? 8 : 0);
-    for (bool wide : extent_is_64) n += wide ? 8 : 4;
-    return n;
-  }
 };
 
 }  // namespace tessera

@@ -1,6 +1,14 @@
+#include "codegen/program.h"
+
 #include "codegen/target.h"
 
 namespace tessera {
+
+int64_t Program::push_bytes() const {
+  int64_t n = 8 * static_cast<int64_t>(args.size()) + (scratch_bytes > 0 ? 8 : 0);
+  for (bool wide : extent_is_64) n += wide ? 8 : 4;
+  return n;
+}
 
 Target lavapipe_target() {
   Target t;
