@@ -166,6 +166,7 @@ void Context::collect() {
 }
 
 const Pipeline& Context::pipeline(const Program& program) {
+  check_limits(program, probe_.info.target);  // not part of the key
   const uint64_t key = Pipeline::hash(program);
   std::lock_guard lock(pipelines_mutex_);
   for (auto [it, end] = pipelines_.equal_range(key); it != end; ++it)

@@ -27,8 +27,20 @@ size_t num_inputs(const Program& p) {
   return n;
 }
 
-// The push-constant block (or the table) in its order: addresses, the arena, 64-bit extents, 32-bit extents.
-std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses, const DimValues& dims) {
+// The values of the program's extents, in its order.
+std::vector<int64_t> extents(const Program& p, const DimValues& dims) {
+  std::vector<int64_t> values;
+  for (size_t i = 0; i < p.extents.size(); ++i) {
+    const int64_t v = p.extents[i].eval(dims);
+    if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max()))
+      throw SpecError(p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits", p.loc);
+    values.push_back(v);
+  }
+  return values;
+}
+
+// The push-constant block (or the table) in its order: addresses, the arena last, then 64-bit extents, then 32-bit ones.
+std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes) {
   std::vector<std::byte> block;
   auto put = [&](auto v) {
     const size_t at = block.size();
@@ -36,18 +48,10 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
     std::memcpy(block.data() + at, &v, sizeof v);
   };
   for (uint64_t a : addresses) put(a);
-  for (int pass = 0; pass < 2; ++pass)
-    for (size_t i = 0; i < p.extents.size(); ++i) {
-      if (p.extent_is_64.at(i) != (pass == 0)) continue;
-      const int64_t v = p.extents[i].eval(dims);
-      if (pass == 0) {
-        put(v);
-      } else {
-        if (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max())
-          throw SpecError(p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits", p.loc);
-        put(static_cast<int32_t>(v));
-      }
-    }
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (p.extent_is_64[i]) put(sizes[i]);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (!p.extent_is_64[i]) put(static_cast<int32_t>(sizes[i]));
   return block;
 }
 
@@ -123,8 +127,9 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     outputs.emplace_back(device, std::move(shape), p.args[i].dtype);
     buffers.push_back(outputs.back().buffer(p.name));
   }
-  const vulkan::Pipeline& pipeline = context->pipeline(p);
   const int64_t count = workgroups(p, dims);
+  const std::vector<int64_t> sizes = extents(p, dims);
+  const vulkan::Pipeline& pipeline = context->pipeline(p);
   if (count == 0) return outputs;
   const uint32_t* most = context->probe().max_groups;
   const std::array<uint32_t, 3> groups = fold_workgroups(count, {most[0], most[1], most[2]});
@@ -141,7 +146,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     scratch.emplace(context, bytes, Memory::scratch, p.name + ": the scratch arena of " + std::to_string(launched) + " workgroups");
     addresses.push_back(scratch->address());
   }
-  std::vector<std::byte> push = argument_block(p, addresses, dims);
+  std::vector<std::byte> push = argument_block(p, addresses, sizes);
   if (p.indirect_table) {
     table.emplace(context, push.size(), Memory::upload, p.name + ": the argument table");
     table->host_write(push.data(), push.size());

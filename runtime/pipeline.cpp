@@ -9,6 +9,8 @@ void fits(const Program& p, int64_t need, int64_t limit, const std::string& of_w
   if (need > limit) throw CompileError(p.name + ": needs " + std::to_string(need) + of_what + " but " + device + " has " + std::to_string(limit), p.loc);
 }
 
+}  // namespace
+
 void check_limits(const Program& p, const Target& t) {
   fits(p, p.shared_bytes, t.shared_bytes, " bytes of shared memory", t.name);
   fits(p, pushed_bytes(p), t.push_constant_bytes, " bytes of push constants", t.name);
@@ -22,8 +24,6 @@ void check_limits(const Program& p, const Target& t) {
   if (p.workgroup_size % s != 0)
     throw InternalError(p.name + ": a workgroup of " + std::to_string(p.workgroup_size) + " does not consist of full subgroups of " + std::to_string(s), p.loc);
 }
-
-}  // namespace
 
 uint32_t pushed_bytes(const Program& p) { return p.indirect_table ? 8 : static_cast<uint32_t>(p.push_bytes()); }
 
@@ -43,7 +43,6 @@ bool Pipeline::is_for(const Program& p) const {
 
 Pipeline::Pipeline(Context& context, const Program& p)
     : context_(context), spirv_(p.spirv), push_bytes_(pushed_bytes(p)), subgroup_size_(p.required_subgroup_size) {
-  check_limits(p, context.probe().info.target);
   const DeviceTable& vk = context.vk();
   VkDevice device = context.handle();
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "codegen/program.h"
+#include "codegen/target.h"
 #include "runtime/vulkan.h"
 
 namespace tessera::vulkan {
@@ -13,8 +14,7 @@ class Context;
 
 class Pipeline {
  public:
-  /// Throws CompileError if the program needs more shared memory, push constants or invocations than the device has, or a subgroup size
-  /// that it cannot give; DeviceError if the driver fails.
+  /// The program is within the device's limits. Throws DeviceError if the driver fails.
   Pipeline(Context& context, const Program& program);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -35,6 +35,10 @@ class Pipeline {
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipeline pipeline_ = VK_NULL_HANDLE;
 };
+
+/// Throws CompileError if the program needs more shared memory, push constants or invocations than the device has, or a subgroup size that
+/// it cannot give.
+void check_limits(const Program& program, const Target& target);
 
 /// Bytes of push constants that the code itself declares: the whole block, or the address of the table that holds it.
 uint32_t pushed_bytes(const Program& program);

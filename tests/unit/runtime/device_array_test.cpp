@@ -40,7 +40,7 @@ TEST_CASE("arrays of every dtype survive the trip to the device") {
 }
 
 TEST_CASE("transfers larger than a piece of staging memory") {
-  const Array host = bytes(u8, {3, 70 << 20});
+  const Array host = bytes(u8, {3, 45 << 20});
   const DeviceArray a(staging_device(), host);
   CHECK(same(a.download(), host));
   check_clean(staging_device());

@@ -53,7 +53,7 @@ void main() {
 #else
   float x = t.a.v[i];
 #if KIND == BUSY
-  for (int k = 0; k < 20000; ++k) x = x * 0.5 + t.a.v[i] * 0.5;
+  for (int k = 0; k < 1000; ++k) x = x * 0.5 + t.a.v[i] * 0.5;
 #endif
   t.o.v[i] = 2 * x + 1;
 #endif
