@@ -54,8 +54,16 @@ std::string print(const Extent& e, int at, int outer) {
   }
 }
 
+constexpr int kMaxDepth = 100;       // of parentheses
+constexpr size_t kMaxNodes = 1000;
+
 struct Parser {
   std::string_view& text;
+  int depth = 0;
+  Extent make(Op op, const Extent& a, const Extent& b) const {
+    if (a.nodes().size() + b.nodes().size() > kMaxNodes) throw TraceError("size expression has more than " + std::to_string(kMaxNodes) + " terms");
+    return Extent::make(op, a, b);
+  }
   void space() { while (!text.empty() && text.front() == ' ') text.remove_prefix(1); }
   bool take(char c) {
     space();
@@ -66,22 +74,27 @@ struct Parser {
   [[noreturn]] void fail(const std::string& wanted) {
     throw TraceError("expected " + wanted + " but found " + (text.empty() ? "the end" : "'" + std::string(text.substr(0, 1)) + "'"));
   }
+  void deeper() {
+    if (++depth > kMaxDepth) throw TraceError("size expression is nested more than " + std::to_string(kMaxDepth) + " deep");
+  }
   Extent sum() {
     Extent e = product();
     for (;;) {
-      if (take('+')) e = Extent::make(Op::add, e, product());
-      else if (take('-')) e = Extent::make(Op::sub, e, product());
+      if (take('+')) e = make(Op::add, e, product());
+      else if (take('-')) e = make(Op::sub, e, product());
       else return e;
     }
   }
   Extent product() {
     Extent e = atom();
-    while (take('*')) e = Extent::make(Op::mul, e, atom());
+    while (take('*')) e = make(Op::mul, e, atom());
     return e;
   }
   Extent atom() {
     if (take('(')) {
+      deeper();
       Extent e = sum();
+      --depth;
       if (!take(')')) fail("')' in a size");
       return e;
     }
@@ -103,11 +116,13 @@ struct Parser {
     text.remove_prefix(n);
     for (Op op : {Op::cdiv, Op::floordiv, Op::min, Op::max})
       if (word == function_name(op) && take('(')) {
+        deeper();
         Extent a = sum();
         if (!take(',')) fail("',' in " + word);
         Extent b = sum();
         if (!take(')')) fail("')' after " + word);
-        return Extent::make(op, a, b);
+        --depth;
+        return make(op, a, b);
       }
     return Extent::named(word);
   }

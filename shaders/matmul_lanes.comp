@@ -17,11 +17,11 @@ layout(push_constant) uniform Arguments {
   Output o;
 };
 
-const uint n = 1024, rows = 16, pairs = 4, strip = 8;
+const uint n = 1024, rows = 16, pairs = 4, columns = pairs * 16, strip = 8;
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
-  const uint row = gl_WorkGroupID.y * rows, column = gl_WorkGroupID.x * pairs * 16;
+  const uint row = gl_WorkGroupID.x / (n / columns) * rows, column = gl_WorkGroupID.x % (n / columns) * columns;
   vec2 sum[rows][pairs];
   [[unroll]] for (uint r = 0; r < rows; ++r) [[unroll]] for (uint c = 0; c < pairs; ++c) sum[r][c] = vec2(0);
   [[dont_unroll]] for (uint k0 = 0; k0 < n; k0 += strip) {

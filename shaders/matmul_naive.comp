@@ -12,7 +12,7 @@ layout(push_constant) uniform Arguments {
 };
 
 void main() {
-  const uint i = gl_GlobalInvocationID.x / n, j = gl_GlobalInvocationID.x % n;
+  const uint i = gl_GlobalInvocationID.x / n, j = gl_GlobalInvocationID.x % n;  // one row of workgroups: n up to 2047
   if (i >= n) return;
   float sum = 0;
   for (uint k = 0; k < n; ++k) sum = fma(x.at[i * n + k], y.at[k * n + j], sum);

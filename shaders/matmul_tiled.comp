@@ -18,7 +18,7 @@ shared vec4 right[strip][tile / 4];
 
 void main() {
   const uint t = gl_LocalInvocationIndex;
-  const uint row = gl_WorkGroupID.y * tile, column = gl_WorkGroupID.x * tile;
+  const uint row = gl_WorkGroupID.x / (n / tile) * tile, column = gl_WorkGroupID.x % (n / tile) * tile;
   const uint ty = t / 16, tx = t % 16;
   const uint left_row = t / 2, left_k = t % 2 * 4;     // this invocation's part of the tiles: one vec4 of each
   const uint right_k = t / 32, right_column = t % 32;

@@ -7,9 +7,6 @@
 namespace tessera::ir {
 namespace {
 
-constexpr int64_t kMaxElements = int64_t{1} << 40;
-constexpr size_t kMaxRank = 32;
-
 std::string show(const Type& t) { return to_string(t); }
 
 class Inference {
@@ -76,12 +73,8 @@ class Inference {
     if (type(operand) != Type::array(t)) fail(std::string(what) + " must be " + show(Type::array(t)) + " but is " + show(type(operand)));
   }
 
-  /// Keeps every product of sizes far from 64-bit overflow, zero sizes or not.
   void check_size(const Type& t) const {
-    if (t.shape.size() > kMaxRank) fail("the result has " + std::to_string(t.shape.size()) + " dims", "at most " + std::to_string(kMaxRank) + " are allowed");
-    int64_t n = 1;
-    for (int64_t d : t.shape)
-      if (d > 0 && (__builtin_mul_overflow(n, d, &n) || n > kMaxElements)) fail("the result " + show(t) + " is too large", "at most 2^40 elements are allowed");
+    if (!within_limits(t.shape)) fail("the result " + show(t) + " is too large", "at most 32 dims and 2^40 elements are allowed");
   }
 
   bool allowed(OperandRule rule, DType t) const {

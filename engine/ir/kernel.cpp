@@ -49,6 +49,15 @@ std::string_view name(Attr a) {
   return kNames[static_cast<int>(a)];
 }
 
+bool within_limits(const Shape& shape) {
+  constexpr int64_t kMaxElements = int64_t{1} << 40;
+  constexpr size_t kMaxRank = 32;
+  int64_t n = 1;
+  for (int64_t d : shape)
+    if (d > 0 && (__builtin_mul_overflow(n, d, &n) || n > kMaxElements)) return false;
+  return shape.size() <= kMaxRank;
+}
+
 std::string to_string(const Type& t) {
   std::string s = std::string(name(t.dtype)) + "[";
   for (size_t i = 0; i < t.shape.size(); ++i) s += (i ? ", " : "") + (t.shape[i] < 0 ? std::string("?") : std::to_string(t.shape[i]));

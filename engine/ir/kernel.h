@@ -84,6 +84,9 @@ struct Type {
   bool is_scalar() const { return !is_ref && shape.empty(); }
   bool operator==(const Type& o) const { return is_ref == o.is_ref && dtype == o.dtype && shape == o.shape && (!is_ref || space == o.space); }
 };
+/// At most 32 dims and 2^40 elements (the product of the sizes that are not 0): what infer() and parse() accept, so that no product of
+/// sizes comes near 64 bits.
+bool within_limits(const Shape& shape);
 std::string to_string(const Type& t);  ///< "f32[32, 64]", "i32[]", "ref<vmem, f32[32, 64]>"
 
 /// One dim of a Ref access. An integer selects one position and drops the dim; a slice takes `size` elements start, start + step, ...

@@ -1,0 +1,564 @@
+// The parser of the text form (grammar: engine/README.md), by recursive descent with one token of lookahead. Ops end with their line;
+// brackets and commas carry on to the next. Types come from infer(); a type in the text must agree with it.
+#include <charconv>
+
+#include "engine/ir/builder.h"
+#include "engine/ir/lexer.h"
+#include "engine/ir/text.h"
+
+namespace tessera::ir {
+namespace {
+
+constexpr int kMaxDepth = 200;  // of regions, so that no text exhausts the stack
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string_view file) : lexer_(text, file), b_(k_) { advance(); }
+
+  Kernel run() {
+    header();
+    while (!token_.is("body")) clause();
+    body();
+    if (token_.kind != Token::Kind::end) expected("the end of the file");
+    return std::move(k_);
+  }
+
+ private:
+  struct Name {
+    Value value;
+    uint32_t line;
+  };
+  Lexer lexer_;
+  Token token_;
+  Kernel k_;
+  Builder b_;
+  std::unordered_map<std::string_view, Name> names_;
+  std::vector<std::string_view> scope_;  // names in order of definition, for leaving a region
+  int depth_ = 0;
+  bool outputs_ = false;
+
+  // -- tokens
+  void advance() { token_ = lexer_.next(); }
+  [[noreturn]] void fail(const std::string& what) const { lexer_.fail(token_.offset, what); }
+  [[noreturn]] void expected(const std::string& what) const {
+    std::string found = token_.kind == Token::Kind::end ? "the end of the file" : "'" + std::string(lexer_.rest(token_.offset).substr(0, length())) + "'";
+    fail("expected " + what + " but found " + found);
+  }
+  size_t length() const {
+    constexpr size_t kShown = 40;
+    const size_t n = token_.text.size() + (token_.kind == Token::Kind::value ? 1 : token_.kind == Token::Kind::string ? 2 : 0);
+    return n < kShown ? n : kShown;
+  }
+  bool take(std::string_view s) {
+    if (!token_.is(s)) return false;
+    advance();
+    return true;
+  }
+  void expect(std::string_view s) {
+    if (!take(s)) expected("'" + std::string(s) + "'");
+  }
+  bool same_line() const { return !token_.first_on_line; }
+  std::string word(const char* what) {
+    if (token_.kind != Token::Kind::word) expected(what);
+    const std::string s(token_.text);
+    advance();
+    return s;
+  }
+  int64_t integer(const char* what, int64_t least = INT64_MIN, int64_t most = INT64_MAX) {
+    if (token_.kind != Token::Kind::number) expected(what);
+    int64_t v = 0;
+    const char *begin = token_.text.data(), *end = begin + token_.text.size();
+    const auto [at, error] = std::from_chars(begin, end, v);
+    if (error == std::errc::result_out_of_range) fail("the number " + std::string(token_.text.substr(0, 40)) + " does not fit 64 bits");
+    if (at != end) expected(what);
+    if (v < least || v > most) fail("expected " + std::string(what) + " from " + std::to_string(least) + " to " + std::to_string(most) + " but found " + std::to_string(v));
+    advance();
+    return v;
+  }
+  /// A word as it stands or a quoted string with its escapes undone.
+  std::string text(const char* what) {
+    if (token_.kind != Token::Kind::string) return word(what);
+    std::string s;
+    for (size_t i = 0; i < token_.text.size(); ++i) {
+      char c = token_.text[i];
+      if (c == '\\' && i + 1 < token_.text.size()) c = token_.text[++i] == 'n' ? '\n' : token_.text[i];
+      s += c;
+    }
+    advance();
+    return s;
+  }
+  template <class F> void list(const char* open, const char* close, F item) {
+    expect(open);
+    if (take(close)) return;
+    do item();
+    while (take(","));
+    if (!take(close)) expected(std::string("',' or '") + close + "'");
+  }
+  Extent extent() {
+    std::string_view rest = lexer_.rest(token_.offset);
+    const size_t before = rest.size();
+    try {
+      Extent e = parse_extent(rest);
+      lexer_.seek(token_.offset + before - rest.size());
+      advance();
+      return e;
+    } catch (const Error& e) {
+      fail(e.what());
+    }
+  }
+
+  // -- types
+  DType dtype() {
+    if (token_.kind == Token::Kind::word)
+      if (const auto t = dtype_from_name(token_.text)) {
+        advance();
+        return *t;
+      }
+    expected("a dtype");
+  }
+  std::optional<MemorySpace> space() const {
+    for (MemorySpace s : {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::global, MemorySpace::shared})
+      if (token_.is(name(s))) return s;
+    return std::nullopt;
+  }
+  Type type() {
+    if (!take("ref")) return array_type(false);
+    expect("<");
+    const auto s = space();
+    if (!s) expected("a memory space");
+    advance();
+    expect(",");
+    Type t = array_type(true);
+    expect(">");
+    t.is_ref = true;
+    t.space = *s;
+    return t;
+  }
+  Type array_type(bool unknown_length) {
+    const size_t start = token_.offset;
+    Type t = Type::array(dtype());
+    if (!token_.is("[")) return t;
+    list("[", "]", [&] {
+      if (unknown_length && take("?")) t.shape.push_back(-1);
+      else t.shape.push_back(integer("a size", 0));
+    });
+    if (!within_limits(t.shape)) lexer_.fail(start, "the type is too large: at most 32 dims and 2^40 elements are allowed");
+    return t;
+  }
+
+  // -- values
+  Value use() {
+    if (token_.kind != Token::Kind::value) expected("a value");
+    const auto it = names_.find(token_.text);
+    if (it == names_.end()) fail("%" + std::string(token_.text) + " is not defined here");
+    advance();
+    return it->second.value;
+  }
+  Token new_name() {
+    if (token_.kind != Token::Kind::value) expected("a new value");
+    const Token t = token_;
+    advance();
+    return t;
+  }
+  void define(const Token& t, Value v) {
+    const auto [it, fresh] = names_.try_emplace(t.text, Name{v, t.line});
+    if (!fresh) lexer_.fail(t.offset, "%" + std::string(t.text) + " is already defined on line " + std::to_string(it->second.line));
+    scope_.push_back(t.text);
+  }
+  void leave(size_t scope) {
+    for (; scope_.size() > scope; scope_.pop_back()) names_.erase(scope_.back());
+  }
+
+  // -- the kernel
+  void header() {
+    if (!token_.is("tir")) expected("'tir " + std::to_string(kTextVersion) + "' on the first line");
+    advance();
+    const Token version = token_;
+    if (integer("a version number") != kTextVersion) lexer_.fail(version.offset, "version " + std::string(version.text) + " of the text form is not known: this build reads version " + std::to_string(kTextVersion));
+    if (take("lane")) k_.level = Level::lane;
+    const uint32_t line = token_.line;
+    expect("kernel");
+    expect("@");
+    k_.name = text("the kernel's name");
+    k_.loc = lexer_.location(line);
+  }
+  void clause() {
+    if (take("grid")) list("(", ")", [&] { axis(); });
+    else if (token_.is("in") || token_.is("out")) block();
+    else if (take("scratch")) k_.scratch.push_back(ref_type());
+    else if (lane_number("workgroup_size", 1, INT32_MAX, [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); })) {}
+    else if (lane_number("subgroup_size", 0, INT32_MAX, [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); })) {}
+    else if (lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; })) {}
+    else if (lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; })) {}
+    else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {}
+    else if (lane_word("num_units")) k_.lane.num_units = extent();
+    else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
+    else expected("'grid', 'in', 'out', 'scratch'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
+  }
+  bool lane_word(const char* s) {
+    if (!token_.is(s)) return false;
+    if (k_.level != Level::lane) fail("'" + std::string(s) + "' belongs to lane-level kernels");
+    advance();
+    return true;
+  }
+  template <class F> bool lane_number(const char* s, int64_t least, int64_t most, F set) {
+    if (!lane_word(s)) return false;
+    set(integer("a number", least, most));
+    return true;
+  }
+  void lane_extent() {
+    k_.lane.extents.push_back(extent());
+    bool wide = false;
+    if (take(":")) {
+      if (!token_.is("i32") && !token_.is("i64")) expected("'i32' or 'i64'");
+      wide = token_.is("i64");
+      advance();
+    }
+    k_.lane.extent_is_64.push_back(wide);
+  }
+  Type ref_type() {
+    const size_t start = token_.offset;
+    Type t = type();
+    if (!t.is_ref) lexer_.fail(start, "expected a ref type but found " + to_string(t));
+    return t;
+  }
+  void axis() {
+    GridAxis g;
+    Lexer ahead = lexer_;
+    if (token_.kind == Token::Kind::string || (token_.kind == Token::Kind::word && ahead.next().is(":"))) {
+      g.name = text("an axis");
+      expect(":");
+    }
+    g.size = extent();
+    for (;;) {
+      if (take("parallel")) g.parallel = true;
+      else if (take("vmapped")) g.vmapped = true;
+      else break;
+    }
+    k_.grid.push_back(std::move(g));
+  }
+  void block() {
+    BlockMapping m;
+    const uint32_t line = token_.line;
+    const bool output = token_.is("out");
+    if (!output && outputs_) fail("inputs come before outputs");
+    outputs_ |= output;
+    advance();
+    const int number = output ? k_.num_outputs() : k_.num_inputs;
+    m.origin = token_.kind == Token::Kind::string ? text("an origin") : (output ? "out_specs[" : "in_specs[") + std::to_string(number) + "]";
+    m.dtype = dtype();
+    list("[", "]", [&] { m.array_shape.push_back(extent()); });
+    m.whole = take("whole");
+    if (take("block")) {
+      const size_t start = token_.offset;
+      Shape sizes;
+      list("(", ")", [&] {
+        if (take("squeezed")) m.block.push_back({BlockDim::Kind::squeezed, 1});
+        else m.block.push_back({BlockDim::Kind::blocked, integer("a block size or 'squeezed'", 0)});
+        sizes.push_back(m.block.back().size);
+      });
+      if (!within_limits(sizes)) lexer_.fail(start, "the block is too large: at most 32 dims and 2^40 elements are allowed");
+    } else if (!m.whole) {
+      expected("'whole' or 'block'");
+    }
+    if (const auto s = space()) {
+      m.space = *s;
+      advance();
+    }
+    if (take("map")) m.index_map = top_region([](size_t) { return std::optional(Type::array(DType::i32)); });
+    m.loc = lexer_.location(line);
+    k_.blocks.push_back(std::move(m));
+    if (!output) ++k_.num_inputs;
+  }
+  void body() {
+    expect("body");
+    const size_t start = token_.offset;
+    size_t given = 0;
+    const size_t wanted = k_.blocks.size() + k_.scratch.size();
+    k_.body = top_region([&](size_t i) -> std::optional<Type> {
+      given = i + 1;
+      if (i >= wanted) return std::nullopt;
+      if (i >= k_.blocks.size()) return k_.scratch[i - k_.blocks.size()];
+      if (k_.level == Level::lane) return Type::ref(k_.blocks[i].dtype, {-1}, MemorySpace::global);
+      try {
+        return k_.block_ref_type(static_cast<int>(i));
+      } catch (const Error& e) {
+        lexer_.fail(start, e.what());
+      }
+    });
+  }
+  /// Arguments and ops of a region that sees no outer values. `usual` gives the type of argument i where the text has none.
+  template <class F> RegionId top_region(F usual) {
+    const RegionId r = b_.new_region({});
+    size_t i = 0;
+    list("(", ")", [&] {
+      const Token t = new_name();
+      const size_t at = i++;
+      Type arg;
+      if (take(":")) arg = type();
+      else if (const auto known = usual(at)) {
+        if (!within_limits(known->shape)) lexer_.fail(t.offset, "the type is too large: at most 32 dims and 2^40 elements are allowed");
+        arg = *known;
+      } else lexer_.fail(t.offset, "%" + std::string(t.text) + " needs a type: the kernel has fewer inputs, outputs and scratch refs");
+      define(t, b_.add_arg(r, arg));
+    });
+    braces(r);
+    leave(0);
+    return r;
+  }
+
+  // -- ops
+  /// "{ ops }" into r; the builder is back where it was afterwards. A missing yield is an empty one.
+  void braces(RegionId r) {
+    if (!token_.is("{")) expected("'{'");
+    if (++depth_ > kMaxDepth) fail("regions are nested more than " + std::to_string(kMaxDepth) + " deep");
+    advance();
+    const RegionId outer = b_.region();
+    const size_t scope = scope_.size();
+    b_.set_region(r);
+    while (!token_.is("}")) {
+      if (token_.kind == Token::Kind::end) expected("an op or '}'");
+      const bool last = token_.is("yield");
+      op();
+      if (last && !token_.is("}")) expected("'}' after the yield");
+    }
+    if (k_.region(r).ops.empty() || k_.terminator(r).code != Opcode::yield) {
+      b_.set_loc(lexer_.location(token_.line));
+      b_.yield({});
+    }
+    advance();
+    leave(scope);
+    b_.set_region(outer);
+    --depth_;
+  }
+  void op() {
+    std::vector<Token> results;
+    const uint32_t line = token_.line;
+    if (token_.kind == Token::Kind::value) {
+      do results.push_back(new_name());
+      while (take(","));
+      expect("=");
+    }
+    const Token start = token_;
+    if (token_.kind != Token::Kind::word) expected("an op");
+    const auto code = opcode_from_name(token_.text);
+    if (!code) fail("there is no op '" + std::string(token_.text.substr(0, 40)) + "'");
+    advance();
+    Op o{.code = *code};
+    Type requested;
+    size_t type_offset = 0;
+    bool typed = false;
+    std::string_view literal_text;
+    size_t literal_offset = 0;
+    if (*code == Opcode::for_) for_loop(o);
+    else if (*code == Opcode::while_) while_loop(o);
+    else if (*code == Opcode::if_) if_else(o);
+    else if (*code == Opcode::switch_) switch_case(o);
+    else {
+      if (info(*code).effect == Effect::reads || info(*code).effect == Effect::writes) memory(o);
+      else if (*code == Opcode::constant) {
+        literal_offset = token_.offset;
+        if (!same_line() || (token_.kind != Token::Kind::number && token_.kind != Token::Kind::word)) expected("a number");
+        literal_text = token_.text;
+        advance();
+      } else plain(o);
+      if (same_line() && take(":")) {
+        typed = true;
+        type_offset = token_.offset;
+        requested = type();
+      } else if (needs_type(*code)) expected("':' and the result's type");
+    }
+    if (*code == Opcode::constant) {
+      const auto bits = requested.is_ref ? std::nullopt : parse_literal(requested.dtype, literal_text);
+      if (!bits) lexer_.fail(literal_offset, "'" + std::string(literal_text.substr(0, 40)) + "' is not a constant of " + std::string(name(requested.dtype)));
+      o.set(Attr::bits, static_cast<int64_t>(*bits));
+    }
+    if (same_line() && !token_.is("}")) expected("the end of the line");
+    o.loc = lexer_.location(line);
+    const OpId id = b_.append(std::move(o), requested);
+    const std::vector<Value>& made = k_.op(id).results;
+    if (made.size() != results.size())
+      lexer_.fail(start.offset, std::string(name(*code)) + " has " + std::to_string(made.size()) + (made.size() == 1 ? " result" : " results") + " but " + std::to_string(results.size()) + (results.size() == 1 ? " is" : " are") + " named");
+    if (typed && made.empty()) lexer_.fail(type_offset, std::string(name(*code)) + " has no result");
+    if (typed && k_.type(made[0]) != requested) lexer_.fail(type_offset, "the result is " + to_string(k_.type(made[0])) + ", not " + to_string(requested));
+    for (size_t i = 0; i < made.size(); ++i) define(results[i], made[i]);
+  }
+  static bool needs_type(Opcode c) {
+    switch (c) {
+      case Opcode::convert: case Opcode::bitcast: case Opcode::constant: case Opcode::iota: case Opcode::broadcast: case Opcode::reshape:
+      case Opcode::argmax: case Opcode::argmin: case Opcode::dot: case Opcode::extent: case Opcode::alloc_shared: case Opcode::alloc_scratch:
+        return true;
+      default: return false;
+    }
+  }
+  void plain(Op& o) {
+    if (same_line() && token_.kind == Token::Kind::value) {
+      do o.operands.push_back(use());
+      while (take(","));
+    }
+    if (o.code == Opcode::slice && same_line() && token_.is("[")) {
+      std::vector<int64_t> start, limit, stride;
+      list("[", "]", [&] {
+        start.push_back(integer("a start"));
+        expect(":");
+        limit.push_back(integer("a limit"));
+        stride.push_back(take(":") ? integer("a stride") : 1);
+      });
+      o.set(Attr::start, std::move(start));
+      o.set(Attr::limit, std::move(limit));
+      o.set(Attr::stride, std::move(stride));
+    }
+    while (same_line() && token_.kind == Token::Kind::word) attribute(o);
+  }
+  void attribute(Op& o) {
+    int a = 0;
+    while (a < kNumAttrs && name(static_cast<Attr>(a)) != token_.text) ++a;
+    if (a == kNumAttrs) expected("an attribute, ':' or the end of the line");
+    const Attr key = static_cast<Attr>(a);
+    if (o.has(key)) fail("attribute " + std::string(name(key)) + " is given twice");
+    advance();
+    std::vector<int64_t> ints;
+    if (token_.is("[")) list("[", "]", [&] { ints.push_back(integer("a number")); });
+    else if (key == Attr::kind && token_.kind == Token::Kind::word) {
+      const auto kind = opcode_from_name(token_.text);
+      if (!kind) expected("an op");
+      ints.push_back(static_cast<int64_t>(*kind));
+      advance();
+    } else ints.push_back(integer("a number or '['"));
+    o.set(key, std::move(ints));
+  }
+
+  void memory(Op& o) {
+    o.operands.push_back(use());
+    std::vector<Value> starts;
+    list("[", "]", [&] { o.index.push_back(index(starts)); });
+    if (o.value_position() >= 0) {
+      expect(",");
+      o.operands.push_back(use());
+    }
+    if (same_line() && take("mask")) {
+      o.operands.push_back(use());
+      o.set(Attr::mask, 1);
+    }
+    if (same_line() && take("other")) {
+      o.operands.push_back(use());
+      o.set(Attr::other, 1);
+    }
+    for (Index& x : o.index)
+      if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(o.operands.size());
+    o.operands.insert(o.operands.end(), starts.begin(), starts.end());
+  }
+  /// start_operand is the position in `starts` for now.
+  Index index(std::vector<Value>& starts) {
+    const auto dynamic = [&](Index x) {
+      x.start_operand = static_cast<int32_t>(starts.size());
+      starts.push_back(use());
+      return x;
+    };
+    if (token_.kind == Token::Kind::value) return dynamic(Index::at(0));
+    if (take("ds")) {
+      expect("(");
+      Index x;
+      if (token_.kind == Token::Kind::value) x = dynamic(x);
+      else x.start = integer("a start");
+      expect(",");
+      x.size = integer("a size");
+      if (take(",")) x.step = integer("a step");
+      expect(")");
+      return x;
+    }
+    const size_t at = token_.offset;
+    Index x = Index::at(integer("an index"));
+    if (!take(":")) return x;
+    x.kind = Index::Kind::slice;
+    const int64_t stop = integer("a stop");
+    if (take(":")) x.step = integer("a step");
+    int64_t span = 0;
+    if (x.step < 1 || __builtin_sub_overflow(stop, x.start, &span) || span < 0) lexer_.fail(at, "a slice start:stop:step needs start <= stop and a step of at least 1");
+    x.size = span / x.step + (span % x.step != 0);
+    return x;
+  }
+
+  /// "(%a = %init: type, ...)": appends the inits to o's operands and the arguments to r.
+  std::vector<Token> carries(Op& o, std::vector<Type>& types) {
+    std::vector<Token> args;
+    list("(", ")", [&] {
+      args.push_back(new_name());
+      expect("=");
+      const Value init = use();
+      if (take(":")) {
+        const size_t at = token_.offset;
+        if (const Type t = type(); t != k_.type(init)) lexer_.fail(at, "the value carried in is " + to_string(k_.type(init)) + ", not " + to_string(t));
+      }
+      o.operands.push_back(init);
+      types.push_back(k_.type(init));
+    });
+    return args;
+  }
+  void region(Op& o, const std::vector<Token>& args, const std::vector<Type>& types) {
+    const RegionId r = b_.new_region(types);
+    const size_t scope = scope_.size();
+    for (size_t i = 0; i < args.size(); ++i) define(args[i], b_.arg(r, i));
+    braces(r);
+    leave(scope);
+    o.regions.push_back(r);
+  }
+  void for_loop(Op& o) {
+    std::vector<Token> args{new_name()};
+    std::vector<Type> types{Type::array(DType::i32)};
+    expect("=");
+    o.operands.push_back(use());
+    expect("to");
+    o.operands.push_back(use());
+    expect("step");
+    o.operands.push_back(use());
+    if (take("carry")) {
+      const std::vector<Token> more = carries(o, types);
+      args.insert(args.end(), more.begin(), more.end());
+    }
+    region(o, args, types);
+  }
+  void while_loop(Op& o) {
+    std::vector<Type> types;
+    std::vector<Token> args = carries(o, types);
+    region(o, args, types);
+    expect("do");
+    args.clear();
+    const size_t at = token_.offset;
+    list("(", ")", [&] {
+      args.push_back(new_name());
+      if (!take(":")) return;
+      const size_t type_at = token_.offset;
+      const Type t = type();
+      if (args.size() <= types.size() && t != types[args.size() - 1]) lexer_.fail(type_at, "the value carried is " + to_string(types[args.size() - 1]) + ", not " + to_string(t));
+    });
+    if (args.size() != types.size()) lexer_.fail(at, "while carries " + std::to_string(types.size()) + (types.size() == 1 ? " value" : " values") + " but its body takes " + std::to_string(args.size()));
+    region(o, args, types);
+  }
+  void if_else(Op& o) {
+    o.operands.push_back(use());
+    region(o, {}, {});
+    if (take("else")) return region(o, {}, {});
+    const RegionId outer = b_.region(), r = b_.new_region({});
+    b_.set_region(r);
+    b_.set_loc(lexer_.location(token_.line));
+    b_.yield({});
+    b_.set_region(outer);
+    o.regions.push_back(r);
+  }
+  void switch_case(Op& o) {
+    o.operands.push_back(use());
+    while (take("case")) {
+      const size_t at = token_.offset;
+      if (integer("the case's number") != static_cast<int64_t>(o.regions.size())) lexer_.fail(at, "expected case " + std::to_string(o.regions.size()));
+      region(o, {}, {});
+    }
+    if (o.regions.empty()) expected("'case'");
+  }
+};
+
+}  // namespace
+
+Kernel parse(std::string_view text, std::string_view file) { return Parser(text, file).run(); }
+
+}  // namespace tessera::ir

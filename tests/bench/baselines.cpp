@@ -1,0 +1,98 @@
+#include "tests/bench/baselines.h"
+
+#include <cstdint>
+#include <iterator>
+
+namespace {
+#include "shaders/add.h"
+#include "shaders/copy.h"
+#include "shaders/matmul_lanes.h"
+#include "shaders/matmul_naive.h"
+#include "shaders/matmul_tiled.h"
+#include "shaders/softmax_32.h"
+#include "shaders/softmax_8.h"
+}  // namespace
+
+namespace tessera::bench {
+namespace {
+
+/// A Program of `words` that takes `inputs` of the kernel and writes its outputs, in `groups` workgroups, with 32-bit `sizes` pushed.
+template <size_t N>
+Baseline baseline(const char* shader, const uint32_t (&words)[N], const ir::Kernel& k, std::vector<int> inputs, int64_t groups, int32_t workgroup_size,
+                  std::vector<Extent> sizes = {}) {
+  Baseline b;
+  b.shader = shader;
+  b.inputs = std::move(inputs);
+  Program& p = b.program;
+  p.name = shader;
+  p.spirv.assign(std::begin(words), std::end(words));
+  p.workgroup_size = workgroup_size;
+  p.num_units = groups;
+  p.extent_is_64.assign(sizes.size(), false);
+  p.extents = std::move(sizes);
+  const auto arg = [&](int i, bool output) {
+    const ir::BlockMapping& m = k.blocks[static_cast<size_t>(i)];
+    p.args.push_back({m.origin, m.dtype, m.array_shape, output, !output, output});
+  };
+  for (int i : b.inputs) arg(i, false);
+  for (int i = 0; i < k.num_outputs(); ++i) arg(k.num_inputs + i, true);
+  return b;
+}
+
+bool starts_with(const std::string& s, const char* prefix) { return s.rfind(prefix, 0) == 0; }
+
+bool is(const ir::BlockMapping& b, DType dtype, const Shape& shape) {
+  if (b.dtype != dtype || b.array_shape.size() != shape.size()) return false;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (b.array_shape[i] != Extent(shape[i])) return false;
+  return true;
+}
+
+int64_t elements(const ir::BlockMapping& b, const DimValues& dims) {
+  int64_t n = 1;
+  for (const Extent& e : b.array_shape) n *= e.eval(dims);
+  return n;
+}
+
+}  // namespace
+
+std::vector<Baseline> baselines(const ir::Kernel& k, const Target& target, const DimValues& dims) {
+  std::vector<Baseline> all;
+  const bool lanes_of_8 = target.can_require_subgroup_size && target.min_subgroup_size <= 8 && 8 <= target.max_subgroup_size;
+  const auto size_at = [&](int i) { return elements(k.blocks[static_cast<size_t>(i)], dims); };
+  const auto is_f32 = [&](int i, const Shape& shape) { return is(k.blocks[static_cast<size_t>(i)], DType::f32, shape); };
+
+  if (starts_with(k.name, "matmul") && k.num_inputs == 2 && k.num_outputs() == 1 && is_f32(0, {1024, 1024}) && is_f32(1, {1024, 1024})) {
+    if (lanes_of_8) {
+      all.push_back(baseline("matmul_lanes", matmul_lanes, k, {0, 1}, 64 * 16, 8));
+      all.back().program.required_subgroup_size = 8;
+    }
+    if (target.max_workgroup_size >= 256) all.push_back(baseline("matmul_tiled", matmul_tiled, k, {0, 1}, 8 * 8, 256));
+    all.push_back(baseline("matmul_naive", matmul_naive, k, {0, 1}, 1024 * 1024 / 64, 64, {1024}));
+  }
+  if (starts_with(k.name, "add") && k.num_inputs == 2 && k.num_outputs() == 1 && k.blocks[0].dtype == DType::f32 && target.max_workgroup_size >= 256) {
+    const int64_t n = size_at(2);
+    all.push_back(baseline("add", add, k, {0, 1}, cdiv(n, 256), 256, {n}));
+    all.push_back(baseline("copy", copy, k, {0}, cdiv(n, 256), 256, {n}));
+    all.back().shader = "copy x 3/2";
+    all.back().traffic = 1.5;
+    all.back().same_answer = false;
+  }
+  if (starts_with(k.name, "softmax") && k.num_inputs == 1 && k.num_outputs() == 1 && k.blocks[0].dtype == DType::f32 &&
+      k.blocks[0].array_shape.size() == 2 && target.subgroup_arithmetic) {
+    const int64_t rows = k.blocks[0].array_shape[0].eval(dims), columns = k.blocks[0].array_shape[1].eval(dims);
+    if (lanes_of_8) all.push_back(baseline("softmax_8", softmax_8, k, {0}, rows, 8, {columns}));
+    else all.push_back(baseline("softmax_32", softmax_32, k, {0}, rows, 32, {columns}));
+    all.back().program.required_subgroup_size = all.back().program.workgroup_size;
+  }
+  return all;
+}
+
+double flops(const ir::Kernel& k, const DimValues& dims) {
+  if (!starts_with(k.name, "matmul") || k.num_inputs < 2) return 0;
+  const ir::BlockMapping& x = k.blocks[0];
+  const ir::BlockMapping& o = k.blocks[static_cast<size_t>(k.num_inputs)];
+  return 2.0 * static_cast<double>(elements(o, dims)) * static_cast<double>(x.array_shape.back().eval(dims));
+}
+
+}  // namespace tessera::bench
