@@ -1,0 +1,49 @@
+#include "codegen/compile.h"
+
+#include "codegen/lane/verify.h"
+#include "codegen/lower/parallel.h"
+#include "codegen/spirv/emit.h"
+#include "engine/ir/verify.h"
+#include "engine/passes/passes.h"
+
+namespace tessera {
+
+Program compile(const ir::Kernel& source, const Target& target, const CompileOptions& options) {
+  ir::Kernel k = source;
+  ir::verify(k, "input");
+  auto dump = [&](const std::string& step, const ir::Kernel& kernel, bool changed) {
+    if (options.dump) options.dump(step, kernel, changed);
+  };
+  passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("tile/" + std::string(p.name), kernel, changed); });
+  Program program;
+  ir::Kernel lanes = lower(k, target, options, &program.explain);
+  dump("lower", lanes, true);
+  passes::optimize(lanes, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("lane/" + std::string(p.name), kernel, changed); });
+  lane::verify_lane(lanes, "lowering");
+
+  program.name = k.name;
+  program.loc = k.loc;
+  std::vector<bool> read(k.blocks.size(), false), written(k.blocks.size(), false);
+  for (const ir::Op& o : k.ops) {
+    if (o.code != ir::Opcode::load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
+    const auto i = static_cast<size_t>(lowering::ref_position(k, o.operands[0]));
+    if (i >= k.blocks.size()) continue;
+    if (o.code != ir::Opcode::store) read[i] = true;
+    if (o.code != ir::Opcode::load) written[i] = true;
+  }
+  for (size_t i = 0; i < k.blocks.size(); ++i)
+    program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i]});
+  program.workgroup_size = lanes.lane.workgroup_size;
+  program.required_subgroup_size = lanes.lane.subgroup_size;
+  program.shared_bytes = lanes.lane.shared_bytes;
+  program.scratch_bytes = lanes.lane.scratch_bytes;
+  program.max_workgroups = static_cast<int32_t>(lanes.lane.max_workgroups);
+  program.num_units = lanes.lane.num_units;
+  program.extents = lanes.lane.extents;
+  program.extent_is_64 = lanes.lane.extent_is_64;
+  program.indirect_table = program.push_bytes() > target.push_constant_bytes;
+  program.spirv = spirv::emit(lanes, target, program.indirect_table);
+  return program;
+}
+
+}  // namespace tessera

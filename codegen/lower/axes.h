@@ -1,0 +1,57 @@
+// Axis variables: one per set of dims of tile values (and of Refs held in registers) that must run together. Element-wise ops equate
+// dims, broadcast all but the repeated ones, transpose permutes, dot has batch, free and contracted dims, a reduction drops some, loop
+// carries equate in and out. Whatever mixes dims (slice, concatenate, a mixing reshape, a scan) starts new axes and leaves its operand's
+// axes `mixed`: values with a mixed axis live in the arena. Dims of size 1 have no axis.
+#pragma once
+#include <vector>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::lowering {
+
+inline constexpr int kNoAxis = -1;
+
+struct Axis {
+  int64_t extent = 1;
+  bool mixed = false;      // read at computed positions, or twice in one value: no layout, no registers, no splitting
+  bool reduced = false;    // dropped by some reduction
+  bool contracted = false;
+  bool stored = false;     // some store has it
+  bool splittable = false; // different workgroups may take different parts (set by the schedule)
+};
+
+class Axes {
+ public:
+  /// `resident[r]`: whole loads and stores of body argument r equate its dims with the value's.
+  Axes(const ir::Kernel& k, const std::vector<bool>& resident);
+  int of(ir::Value v, size_t dim) const;               ///< kNoAxis for dims of size 1
+  int of_ref(int ref, size_t dim) const;               ///< of a resident Ref
+  std::vector<int> of(ir::Value v) const;
+  size_t size() const { return axes.size(); }
+  std::vector<Axis> axes;
+
+ private:
+  size_t node(ir::Value v, size_t dim) const { return first_[v.index] + dim; }
+  size_t find(size_t n) const;
+  void equate(size_t a, size_t b);
+  void equate(ir::Value a, size_t i, ir::Value b, size_t j);
+  void equate_all(ir::Value a, ir::Value b);
+  void mix(ir::Value v, size_t dim) { mixed_[node(v, dim)] = true; }
+  void visit(const ir::Op& op);
+  void walk(ir::RegionId r);
+
+  const ir::Kernel& k_;
+  const std::vector<bool>& resident_;
+  std::vector<size_t> first_;             // per value: its first node
+  mutable std::vector<size_t> parent_;
+  std::vector<int64_t> extent_;
+  std::vector<bool> mixed_, reduced_, contracted_, stored_;
+  std::vector<int> axis_of_root_;
+};
+
+/// True if a reshape only adds or drops dims of size 1: pairs of (operand dim, result dim) otherwise in order.
+bool reshape_keeps_dims(const Shape& from, const Shape& to, std::vector<std::pair<size_t, size_t>>* pairs = nullptr);
+/// A load, store or swap of every element of its Ref, in order, without a mask.
+bool is_whole_access(const ir::Kernel& k, const ir::Op& op);
+
+}  // namespace tessera::lowering

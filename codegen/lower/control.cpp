@@ -1,0 +1,445 @@
+// Where each value lives, how long, and structured control flow. Conditions and loop bounds are scalars, so control flow is uniform in a group.
+#include <algorithm>
+
+#include "codegen/lower/lowering.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Opcode;
+
+namespace {
+bool is_region_op(Opcode c) { return c == Opcode::for_ || c == Opcode::while_ || c == Opcode::if_ || c == Opcode::switch_; }
+
+bool index_function(Opcode c) {
+  switch (c) {
+    case Opcode::constant: case Opcode::iota: case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate: return true;
+    default: return ir::info(c).elementwise;
+  }
+}
+}  // namespace
+
+void Lowering::plan_homes() {
+  kinds_.assign(k_.values.size(), Kind::lazy);
+  for (uint32_t i = 0; i < k_.values.size(); ++i) {
+    const Value v{i};
+    const ir::Type& t = k_.type(v);
+    if (t.is_ref) continue;
+    if (t.shape.empty()) { kinds_[i] = Kind::scalar; continue; }
+    const ir::Op* o = k_.def(v);
+    bool lazy = false;
+    if (o) {
+      if (s_.general) {
+        lazy = o->code == Opcode::constant || o->code == Opcode::iota || (o->code == Opcode::broadcast && shape(o->operands[0]).empty());
+      } else {
+        lazy = index_function(o->code);
+        if (o->code == Opcode::load) lazy = !written(ref_position(k_, o->operands[0]));
+      }
+    }
+    if (lazy) continue;
+    bool registers = s_.enumerable(axes_, axes_.of(v));
+    if (o && o->code == Opcode::load && s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers) registers = true;
+    kinds_[i] = registers ? Kind::registers : Kind::arena;
+  }
+}
+
+// Walks lazy values down to what they read.
+namespace {
+template <class F> void each_home(const ir::Kernel& k, const std::vector<Kind>& kinds, Value root, std::set<uint32_t>& seen, const F& f) {
+  std::vector<Value> stack{root};
+  while (!stack.empty()) {
+    const Value v = stack.back();
+    stack.pop_back();
+    if (k.type(v).is_ref || !seen.insert(v.index).second) continue;
+    if (kinds[v.index] != Kind::lazy) { f(v); continue; }
+    if (const ir::Op* o = k.def(v))
+      for (Value x : o->operands) stack.push_back(x);
+  }
+}
+}  // namespace
+
+std::vector<MemoryRange> Lowering::arena_reads(const std::vector<Value>& roots) {
+  std::vector<MemoryRange> reads;
+  std::set<uint32_t> seen;
+  for (Value root : roots)
+    each_home(k_, kinds_, root, seen, [&](Value v) {
+      if (kinds_[v.index] == Kind::arena && home(v).slot.offset >= 0) reads.push_back(home(v).slot.range);
+    });
+  return reads;
+}
+
+bool Lowering::reads_registers(Value root) {
+  bool found = false;
+  std::set<uint32_t> seen;
+  each_home(k_, kinds_, root, seen, [&](Value v) { found = found || kinds_[v.index] == Kind::registers; });
+  return found;
+}
+
+// An arena value dies after the last op of its region that evaluates it, directly or through lazy values.
+void Lowering::plan_lifetimes() {
+  std::vector<ir::RegionId> region_of_op(k_.ops.size());
+  for (uint32_t r = 0; r < k_.regions.size(); ++r)
+    for (ir::OpId o : k_.regions[r].ops) region_of_op[o.index] = {r};
+
+  // Values evaluated by an op, nested regions included.
+  std::function<void(ir::OpId, std::set<uint32_t>&)> evaluated = [&](ir::OpId id, std::set<uint32_t>& out) {
+    const ir::Op& o = k_.op(id);
+    const bool stays_lazy = !o.results.empty() && !k_.type(o.results[0]).shape.empty() && kinds_[o.results[0].index] == Kind::lazy && o.regions.empty();
+    std::set<uint32_t> seen;
+    if (!stays_lazy)
+      for (Value x : o.operands) each_home(k_, kinds_, x, seen, [&](Value v) { if (kinds_[v.index] == Kind::arena) out.insert(v.index); });
+    for (ir::RegionId r : o.regions)
+      for (ir::OpId inner : k_.region(r).ops) evaluated(inner, out);
+  };
+  std::function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
+    std::map<uint32_t, ir::OpId> last;
+    for (ir::OpId id : k_.region(r).ops) {
+      for (Value v : k_.op(id).results)
+        if (!k_.type(v).is_ref && kinds_[v.index] == Kind::arena) last[v.index] = id;
+      std::set<uint32_t> used;
+      evaluated(id, used);
+      for (uint32_t v : used) {
+        const ir::OpId def = k_.values[v].def;
+        if (def && region_of_op[def.index] == r) last[v] = id;
+      }
+      for (ir::RegionId inner : k_.op(id).regions) walk(inner);
+    }
+    for (const auto& [v, id] : last) dies_after_[id.index].push_back({v});
+  };
+  walk(k_.body);
+}
+
+void Lowering::region(ir::RegionId r) {
+  for (ir::OpId id : k_.region(r).ops) {
+    if (k_.op(id).code == Opcode::yield) return;  // the caller reads its operands; what dies there dies with the region
+    op(id);
+    if (const auto it = dies_after_.find(id.index); it != dies_after_.end())
+      for (Value v : it->second) free_slot(home(v).slot);
+  }
+}
+
+void Lowering::op(ir::OpId id) {
+  const ir::Op& o = k_.op(id);
+  const Loc outer = b_.raw().loc();
+  b_.raw().set_loc(o.loc);
+  switch (o.code) {
+    case Opcode::load: load_op(id); break;
+    case Opcode::store: store_op(o); break;
+    case Opcode::swap: {
+      // The old contents first, then the store; the order is kept because the result is never lazy.
+      load_op(id);
+      store_op(o);
+      break;
+    }
+    case Opcode::for_: for_op(id); break;
+    case Opcode::while_: while_op(id); break;
+    case Opcode::if_: case Opcode::switch_: branch_op(id); break;
+    case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or: reduce_op(id); break;
+    case Opcode::argmax: case Opcode::argmin: arg_reduce_op(id); break;
+    case Opcode::cumsum: cumsum_op(id); break;
+    case Opcode::dot: dot_op(id); break;
+    case Opcode::yield: break;
+    default: {
+      const Value v = o.results.at(0);
+      if (kinds_[v.index] == Kind::scalar) scalar_op(id);
+      else if (kinds_[v.index] != Kind::lazy) materialize(v);
+    }
+  }
+  b_.raw().set_loc(outer);
+}
+
+Home Lowering::new_home(Value v) {
+  Home h;
+  h.kind = kinds_[v.index];
+  if (h.kind == Kind::arena) h.slot = new_slot(k_.type(v).dtype, shape(v), axes_.of(v));
+  return h;
+}
+
+// An elementwise or shape op in the general form: one nest over its elements.
+void Lowering::materialize(Value v) {
+  const ir::Op& o = *k_.def(v);
+  Home& h = home(v);
+  const std::vector<MemoryRange> reads = arena_reads(o.operands);
+  h = new_home(v);
+  if (h.kind == Kind::registers) throw InternalError(k_.name + ": an index function has no registers", o.loc);
+  order(reads, {h.slot.range});
+  bool layout = false;
+  for (Value x : o.operands) layout = layout || (!k_.type(x).is_ref && reads_registers(x));
+  nest(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
+    const Value e = compute_element(v, o, p.c);
+    b_.when(p.valid, [&] { slot_store(h.slot, p.c, e); });
+  });
+}
+
+// Evaluates v into a home of the same kind (registers are replaced, an arena slot is overwritten).
+void Lowering::evaluate_into(Value v, Home& to) {
+  if (to.kind == Kind::scalar) { to.scalar = scalar(v); return; }
+  if (to.kind == Kind::registers) {
+    Values regs;
+    order(arena_reads({v}), {});
+    layout_nest(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(element(v, p.c)); });
+    to.regs = regs;
+    return;
+  }
+  order(arena_reads({v}), {to.slot.range});
+  nest(shape(v), axes_.of(v), reads_registers(v), true, [&](const NestPoint& p) {
+    const Value e = element(v, p.c);
+    b_.when(p.valid, [&] { slot_store(to.slot, p.c, e); });
+  });
+}
+
+void Lowering::copy_slot(const Slot& from, const Slot& to) {
+  order({from.range}, {to.range});
+  const int64_t n = num_elements(from.shape);
+  flat_nest({n}, {kNoAxis}, [&](const NestPoint& p) {
+    const Value e = b_.load(from.ref, p.c[0].v);
+    b_.when(p.valid, [&] { b_.store(to.ref, p.c[0].v, e); });
+  });
+}
+
+std::vector<int> Lowering::written_residents(const std::vector<ir::RegionId>& regions) const {
+  std::set<int> found;
+  std::function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
+    for (ir::OpId id : k_.region(r).ops) {
+      const ir::Op& o = k_.op(id);
+      if (o.code == Opcode::store || o.code == Opcode::swap) {
+        const int ref = ref_position(k_, o.operands[0]);
+        if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) found.insert(ref);
+      }
+      for (ir::RegionId inner : o.regions) walk(inner);
+    }
+  };
+  for (ir::RegionId r : regions) walk(r);
+  return {found.begin(), found.end()};
+}
+
+void Lowering::flatten(const Home& h, Values& out) const {
+  if (h.kind == Kind::scalar) out.push_back(h.scalar);
+  if (h.kind == Kind::registers) out.insert(out.end(), h.regs.begin(), h.regs.end());
+}
+size_t Lowering::unflatten(Home& h, const Values& in, size_t at) const {
+  if (h.kind == Kind::scalar) h.scalar = in[at++];
+  if (h.kind == Kind::registers)
+    for (Value& x : h.regs) x = in[at++];
+  return at;
+}
+
+// Derived only from what is the same for the whole group without communication: ids, constants, loop counters, scalars that were handed out.
+bool Lowering::uniform_scalar(Value root) {
+  std::set<uint32_t> seen;
+  std::vector<Value> stack{root};
+  while (!stack.empty()) {
+    const Value v = stack.back();
+    stack.pop_back();
+    if (k_.type(v).is_ref || !seen.insert(v.index).second) continue;
+    if (!k_.type(v).is_scalar()) return false;
+    const ir::Op* o = k_.def(v);
+    const uint32_t number = k_.value(v).number;
+    if (!o) {
+      // A loop's argument: its bounds or initial value, and what the body yields for it.
+      const ir::RegionId r = k_.value(v).region;
+      for (const ir::Op& loop : k_.ops) {
+        if (std::find(loop.regions.begin(), loop.regions.end(), r) == loop.regions.end()) continue;
+        const size_t first = loop.code == Opcode::for_ ? 3 : 0;
+        if (loop.code == Opcode::for_ && number == 0) { stack.insert(stack.end(), {loop.operands[0], loop.operands[1], loop.operands[2]}); continue; }
+        const size_t i = loop.code == Opcode::for_ ? number - 1 : number;
+        stack.push_back(loop.operands[first + i]);
+        stack.push_back(k_.terminator(loop.regions.back()).operands[i]);
+      }
+      continue;
+    }
+    if (is_region_op(o->code)) {
+      const size_t first = o->code == Opcode::for_ ? 3 : 0;
+      if (o->code == Opcode::for_ || o->code == Opcode::while_) {
+        stack.push_back(o->operands[first + number]);
+        stack.push_back(k_.terminator(o->regions.back()).operands[number]);
+        continue;
+      }
+      stack.push_back(o->operands[0]);
+      for (ir::RegionId r : o->regions) stack.push_back(k_.terminator(r).operands[number]);
+      continue;
+    }
+    if (o->code == Opcode::load) {
+      const int ref = ref_position(k_, o->operands[0]);
+      if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) return false;
+    } else if (o->code == Opcode::swap) {
+      return false;
+    }
+    for (Value x : o->operands)
+      if (!k_.type(x).is_ref) stack.push_back(x);
+  }
+  return true;
+}
+
+Value Lowering::condition(Value v) {
+  const Value lane = scalar(v);
+  if (!uniform_group() || uniform_scalar(v)) return lane;
+  return broadcast_from_first(k_.type(v).dtype, [&] { return lane; });
+}
+
+// In the three loops below all yields are evaluated before any carried slot is overwritten: they may read each other's old contents.
+void Lowering::for_op(ir::OpId id) {
+  const ir::Op o = k_.op(id);
+  const ir::Region& body = k_.region(o.regions[0]);
+  const Value lower = condition(o.operands[0]), upper = condition(o.operands[1]), step = condition(o.operands[2]);
+  std::vector<Home> carried;
+  for (size_t i = 0; i < o.results.size(); ++i) {
+    carried.push_back(new_home(o.results[i]));
+    evaluate_into(o.operands[3 + i], carried.back());
+  }
+  const std::vector<int> residents = written_residents(o.regions);
+  auto gather = [&] {
+    Values v;
+    for (const Home& h : carried) flatten(h, v);
+    for (int r : residents) v.insert(v.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
+    return v;
+  };
+  auto scatter = [&](const Values& v) {
+    size_t at = 0;
+    for (Home& h : carried) at = unflatten(h, v, at);
+    for (int r : residents)
+      for (Value& x : refs_[static_cast<size_t>(r)].regs) x = v[at++];
+  };
+  const PendingAccesses before = pending_;
+  const Values after = b_.for_loop(lower, upper, step, gather(), [&](Value iv, const Values& v) {
+    scatter(v);
+    home(body.args[0]).scalar = iv;
+    for (size_t i = 0; i < carried.size(); ++i) home(body.args[1 + i]) = carried[i];
+    region(o.regions[0]);
+    const std::vector<Value> yields = k_.terminator(o.regions[0]).operands;
+    std::vector<Home> next;
+    for (size_t i = 0; i < carried.size(); ++i) {
+      if (yields[i] == body.args[1 + i]) { next.push_back(home(yields[i])); continue; }
+      next.push_back(new_home(o.results[i]));
+      evaluate_into(yields[i], next.back());
+    }
+    for (size_t i = 0; i < carried.size(); ++i) {
+      if (carried[i].kind == Kind::arena) {
+        if (next[i].slot.offset != carried[i].slot.offset) { copy_slot(next[i].slot, carried[i].slot); free_slot(next[i].slot); }
+      } else {
+        carried[i] = next[i];
+      }
+    }
+    if (const auto it = dies_after_.find(body.ops.back().index); it != dies_after_.end())
+      for (Value v2 : it->second) free_slot(home(v2).slot);
+    loop_barrier();
+    return gather();
+  });
+  pending_.merge(before);
+  scatter(after);
+  for (size_t i = 0; i < carried.size(); ++i) home(o.results[i]) = carried[i];
+}
+
+void Lowering::while_op(ir::OpId id) {
+  const ir::Op o = k_.op(id);
+  std::vector<Home> carried;
+  for (size_t i = 0; i < o.results.size(); ++i) {
+    carried.push_back(new_home(o.results[i]));
+    evaluate_into(o.operands[i], carried.back());
+  }
+  const std::vector<int> residents = written_residents(o.regions);
+  auto gather = [&] {
+    Values v;
+    for (const Home& h : carried) flatten(h, v);
+    for (int r : residents) v.insert(v.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
+    return v;
+  };
+  auto scatter = [&](const Values& v) {
+    size_t at = 0;
+    for (Home& h : carried) at = unflatten(h, v, at);
+    for (int r : residents)
+      for (Value& x : refs_[static_cast<size_t>(r)].regs) x = v[at++];
+  };
+  Values init = gather();
+  std::vector<ir::Type> types;
+  for (Value v : init) types.push_back(out_.type(v));
+  ir::Builder& raw = b_.raw();
+  const ir::RegionId outer = raw.region(), cond = raw.new_region(types), body = raw.new_region(types);
+  const PendingAccesses before = pending_;
+
+  raw.set_region(cond);
+  b_.open();
+  scatter(out_.region(cond).args);
+  for (size_t i = 0; i < carried.size(); ++i) home(k_.region(o.regions[0]).args[i]) = carried[i];
+  region(o.regions[0]);
+  const Value test = condition(k_.terminator(o.regions[0]).operands[0]);
+  if (const auto it = dies_after_.find(k_.region(o.regions[0]).ops.back().index); it != dies_after_.end())
+    for (Value v : it->second) free_slot(home(v).slot);
+  loop_barrier();
+  raw.yield({test});
+  b_.close();
+
+  raw.set_region(body);
+  b_.open();
+  scatter(out_.region(body).args);
+  for (size_t i = 0; i < carried.size(); ++i) home(k_.region(o.regions[1]).args[i]) = carried[i];
+  region(o.regions[1]);
+  const std::vector<Value> yields = k_.terminator(o.regions[1]).operands;
+  std::vector<Home> next;
+  for (size_t i = 0; i < carried.size(); ++i) {
+    next.push_back(new_home(o.results[i]));
+    evaluate_into(yields[i], next.back());
+  }
+  for (size_t i = 0; i < carried.size(); ++i) {
+    if (carried[i].kind == Kind::arena) { copy_slot(next[i].slot, carried[i].slot); free_slot(next[i].slot); }
+    else carried[i] = next[i];
+  }
+  if (const auto it = dies_after_.find(k_.region(o.regions[1]).ops.back().index); it != dies_after_.end())
+    for (Value v : it->second) free_slot(home(v).slot);
+  loop_barrier();
+  raw.yield(gather());
+  b_.close();
+
+  raw.set_region(outer);
+  const Values after = out_.op(raw.append({.code = Opcode::while_, .operands = init, .regions = {cond, body}})).results;
+  pending_.merge(before);
+  scatter(after);
+  for (size_t i = 0; i < carried.size(); ++i) home(o.results[i]) = carried[i];
+}
+
+void Lowering::branch_op(ir::OpId id) {
+  const ir::Op o = k_.op(id);
+  const Value choice = condition(o.operands[0]);
+  std::vector<Home> results;
+  for (Value v : o.results) results.push_back(new_home(v));
+  const std::vector<int> residents = written_residents(o.regions);
+  std::vector<Values> contents;
+  for (int r : residents) contents.push_back(refs_[static_cast<size_t>(r)].regs);
+  const PendingAccesses before = pending_;
+  PendingAccesses after;
+  ir::Builder& raw = b_.raw();
+  const ir::RegionId outer = raw.region();
+  ir::Op out{.code = o.code, .operands = {choice}};
+  for (ir::RegionId branch : o.regions) {
+    const ir::RegionId to = raw.new_region({});
+    out.regions.push_back(to);
+    raw.set_region(to);
+    b_.open();
+    pending_ = before;
+    for (size_t i = 0; i < residents.size(); ++i) refs_[static_cast<size_t>(residents[i])].regs = contents[i];
+    region(branch);
+    const std::vector<Value> yields = k_.terminator(branch).operands;
+    Values values;
+    for (size_t i = 0; i < results.size(); ++i) {
+      evaluate_into(yields[i], results[i]);
+      flatten(results[i], values);
+    }
+    if (const auto it = dies_after_.find(k_.region(branch).ops.back().index); it != dies_after_.end())
+      for (Value v : it->second) free_slot(home(v).slot);
+    for (int r : residents) values.insert(values.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
+    raw.yield(values);
+    after.merge(pending_);
+    b_.close();
+  }
+  raw.set_region(outer);
+  const Values merged = out_.op(raw.append(std::move(out))).results;
+  pending_ = after;
+  size_t at = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    at = unflatten(results[i], merged, at);
+    home(o.results[i]) = results[i];
+  }
+  for (int r : residents)
+    for (Value& x : refs_[static_cast<size_t>(r)].regs) x = merged[at++];
+}
+
+}  // namespace tessera::lowering

@@ -1,0 +1,376 @@
+// Products. Three forms: *reduce* treats the contraction as a reduction (narrow results: matrix times vector, dots within tiny programs);
+// *shuffle* keeps columns on lanes, holds a chunk of k values of each row in the lanes and hands them round (lavapipe: a shuffle costs a
+// fifth of a load); *staged* puts chunks of both operands into shared memory, prefetching the next chunk into registers (GPUs).
+// Floats accumulate in at least f32, integers modulo the result's dtype.
+#include <algorithm>
+
+#include "codegen/lower/lowering.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Opcode;
+
+struct Lowering::DotShape {
+  Value lhs, rhs;
+  Shape result;                   // batch, rows (lhs free), columns (rhs free)
+  std::vector<int> result_axes;
+  size_t batch = 0, rows = 0, cols = 0;  // how many dims of each
+  Shape k;                        // contracted dims
+  std::vector<int> k_axes;
+  int64_t depth = 1;              // elements contracted
+  DType acc = DType::f32;
+  std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
+  // One element of an operand, in the accumulator's dtype; c: [result dims..., k dims...].
+  std::function<Value(const Coords&)> lhs_at, rhs_at;
+};
+
+Value Lowering::multiply_add(Value a, Value b, Value c) {
+  const DType t = b_.dtype(c);
+  if (is_float(t)) return b_.op(Opcode::fma, {a, b, c}, t);
+  return b_.op(Opcode::add, {b_.op(Opcode::mul, {a, b}, t), c}, t);
+}
+
+bool Lowering::registers_along(Value root, int axis) {
+  if (axis == kNoAxis) return false;
+  bool found = false;
+  std::set<uint32_t> seen;
+  std::vector<Value> stack{root};
+  while (!stack.empty()) {
+    const Value v = stack.back();
+    stack.pop_back();
+    if (k_.type(v).is_ref || !seen.insert(v.index).second) continue;
+    if (kinds_[v.index] == Kind::registers) {
+      for (int a : axes_.of(v)) found = found || a == axis;
+    } else if (kinds_[v.index] == Kind::lazy) {
+      if (const ir::Op* o = k_.def(v)) stack.insert(stack.end(), o->operands.begin(), o->operands.end());
+    }
+  }
+  return found;
+}
+
+void Lowering::dot_op(ir::OpId id) {
+  const ir::Op& o = k_.op(id);
+  const Value v = o.results[0];
+  DotShape d;
+  d.lhs = o.operands[0];
+  d.rhs = o.operands[1];
+  d.result = shape(v);
+  d.result_axes = axes_.of(v);
+  const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch), &rb = o.ints(Attr::rhs_batch);
+  const DType t = k_.type(v).dtype;
+  d.acc = accumulate_type(t);
+  d.lhs_dims.resize(shape(d.lhs).size());
+  d.rhs_dims.resize(shape(d.rhs).size());
+  auto contains = [](const std::vector<int64_t>& list, size_t i) { return std::find(list.begin(), list.end(), static_cast<int64_t>(i)) != list.end(); };
+  for (size_t i = 0; i < lb.size(); ++i) d.lhs_dims[static_cast<size_t>(lb[i])] = d.rhs_dims[static_cast<size_t>(rb[i])] = d.batch++;
+  for (size_t i = 0; i < d.lhs_dims.size(); ++i)
+    if (!contains(lc, i) && !contains(lb, i)) d.lhs_dims[i] = d.batch + d.rows++;
+  for (size_t i = 0; i < d.rhs_dims.size(); ++i)
+    if (!contains(rc, i) && !contains(rb, i)) d.rhs_dims[i] = d.batch + d.rows + d.cols++;
+  for (size_t i = 0; i < lc.size(); ++i) {
+    const auto l = static_cast<size_t>(lc[i]);
+    d.lhs_dims[l] = d.rhs_dims[static_cast<size_t>(rc[i])] = d.result.size() + i;
+    d.k.push_back(shape(d.lhs)[l]);
+    d.k_axes.push_back(axes_.of(d.lhs, l));
+    d.depth *= shape(d.lhs)[l];
+  }
+  // An operand goes through the arena first where its own layout cannot give what the form asks for.
+  std::vector<std::pair<Value, Home>> staged;
+  auto to_arena = [&](Value x) {
+    Home h;
+    h.kind = Kind::arena;
+    h.slot = new_slot(k_.type(x).dtype, shape(x), axes_.of(x));
+    evaluate_into(x, h);
+    staged.emplace_back(x, h);
+    return staged.size() - 1;
+  };
+  const bool wide = !s_.general && s_.wide_dot != DotForm::reduce && d.rows > 0 && d.cols > 0 && d.depth > 0 && layout_fits(d.result_axes) && [&] {
+    const int i = d.result_axes[d.batch + d.rows - 1], j = d.result_axes.back();
+    if (i == kNoAxis || j == kNoAxis) return false;
+    const AxisPlan &pi = plan(i), &pj = plan(j);
+    if (s_.wide_dot == DotForm::shuffle) return pj.laid_out && pj.tstride == 1 && pj.tcount == s_.group && s_.group == s_.subgroup && pi.tcount == 1;
+    int bits = 0;
+    for (int a : d.result_axes)
+      if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
+    return pi.laid_out && pj.laid_out && (pi.tcount - 1) * pi.tstride + (pj.tcount - 1) * pj.tstride == s_.group - 1 && bits == s_.group - 1;
+  }();
+  const DotForm form = wide ? s_.wide_dot : DotForm::reduce;
+  bool lhs_staged = false, rhs_staged = false;
+  if (form == DotForm::staged) {
+    lhs_staged = reads_registers(d.lhs);
+    rhs_staged = reads_registers(d.rhs);
+  } else if (form == DotForm::shuffle) {
+    const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).tstride == 1 && plan(d.k_axes[0]).tcount == s_.group && plan(d.k_axes[0]).strips() == 1;
+    for (int a : d.k_axes) {
+      rhs_staged = rhs_staged || registers_along(d.rhs, a);
+      lhs_staged = lhs_staged || (registers_along(d.lhs, a) && !lanes_hold_k);
+    }
+  } else {
+    std::vector<int> all = d.result_axes;
+    all.insert(all.end(), d.k_axes.begin(), d.k_axes.end());
+    if (s_.general || !layout_fits(all)) {
+      lhs_staged = reads_registers(d.lhs);
+      rhs_staged = reads_registers(d.rhs);
+    }
+  }
+  const size_t l_index = lhs_staged ? to_arena(d.lhs) : 0, r_index = rhs_staged ? to_arena(d.rhs) : 0;
+  auto reader = [&](Value x, const std::vector<size_t>& dims, bool from_arena, size_t index) {
+    return [this, x, &dims, &staged, from_arena, index, acc = d.acc](const Coords& c) {
+      Coords in;
+      for (size_t p : dims) in.push_back(c[p]);
+      for (size_t i = 0; i < in.size(); ++i)
+        if (shape(x)[i] == 1) in[i] = at(0);
+      return b_.convert(from_arena ? slot_load(staged[index].second.slot, in) : element(x, in), acc);
+    };
+  };
+  d.lhs_at = reader(d.lhs, d.lhs_dims, lhs_staged, l_index);
+  d.rhs_at = reader(d.rhs, d.rhs_dims, rhs_staged, r_index);
+  std::vector<MemoryRange> reads = arena_reads({d.lhs, d.rhs});
+  for (auto& [x, h] : staged) reads.push_back(h.slot.range);
+  set_result(v, reads, [&](const auto& put) {
+    const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
+    if (form == DotForm::shuffle) dot_shuffle(d, sink);
+    else if (form == DotForm::staged) dot_staged(d, sink);
+    else dot_reduce(d, sink);
+  });
+  for (auto& [x, h] : staged) free_slot(h.slot);
+}
+
+void Lowering::dot_reduce(const DotShape& d, const Sink& sink) {
+  Shape all = d.result;
+  std::vector<int> axes = d.result_axes;
+  std::vector<bool> reduced(all.size(), false);
+  for (size_t i = 0; i < d.k.size(); ++i) {
+    all.push_back(d.k[i]);
+    axes.push_back(d.k_axes[i]);
+    reduced.push_back(true);
+  }
+  Accumulator acc;
+  acc.identity = {b_.zero(d.acc)};
+  acc.neutral = {b_.zero(d.acc), b_.zero(d.acc)};
+  acc.step = [&](const Values& a, const Values& x) { return Values{multiply_add(x[0], x[1], a[0])}; };
+  acc.merge = [&](const Values& a, const Values& b) { return Values{b_.op(Opcode::add, {a[0], b[0]}, d.acc)}; };
+  bool registers = false;
+  for (Value x : {d.lhs, d.rhs}) registers = registers || (layout_fits(axes) && !s_.general && reads_registers(x));
+  reduction(all, axes, reduced, registers, acc, [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
+            [&](const NestPoint& p, const Values& r) { sink(p, r[0]); });
+}
+
+namespace {
+// All combinations of registers of the result's dims, the last fastest.
+template <class F> void each_register(const std::vector<int>& counts, const F& f) {
+  std::vector<int> r(counts.size(), 0);
+  for (;;) {
+    f(r);
+    size_t i = counts.size();
+    while (i-- > 0) {
+      if (++r[i] < counts[i]) break;
+      r[i] = 0;
+    }
+    if (i == SIZE_MAX) return;
+  }
+}
+}  // namespace
+
+void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
+  const size_t rank = d.result.size(), first_col = d.batch + d.rows;
+  const int64_t lanes = s_.group;
+  std::vector<int> counts;
+  for (int a : d.result_axes) counts.push_back(a == kNoAxis ? 1 : plan(a).reg);
+  std::vector<int> row_counts(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(first_col)), col_counts(counts.begin() + static_cast<std::ptrdiff_t>(first_col), counts.end());
+  size_t n_rows = 1, n_cols = 1;
+  for (int c : row_counts) n_rows *= static_cast<size_t>(c);
+  for (int c : col_counts) n_cols *= static_cast<size_t>(c);
+  std::vector<Value> strip(rank);
+  const Value first = first_thread([&] { int bits = 0; for (int a : d.result_axes) if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride; return bits; }());
+  const bool tagged = d.k.size() == 1 && registers_along(d.lhs, d.k_axes[0]);
+
+  auto coords = [&](const std::vector<int>& regs, Value& valid) {
+    Coords c(rank + d.k.size());
+    for (size_t i = 0; i < rank; ++i) c[i] = axis_coord(d.result_axes[i], d.result[i], strip[i], regs[i], valid);
+    return c;
+  };
+  // Accumulates `used` k values starting at k0 (a lane value, uniform); chunk: its number if known.
+  auto chunk = [&](const Values& acc, Value k0, int64_t used, int chunk_number) {
+    Value unused;
+    auto set_k = [&](Coords& c, Value k, bool lane) {
+      if (d.k.size() == 1) { c[rank] = {d.k[0] == 1 ? b_.i32(0) : k}; if (lane && tagged) { c[rank].axis = d.k_axes[0]; c[rank].reg = chunk_number; } return; }
+      const Coords u = unravel(k, d.k);
+      for (size_t i = 0; i < d.k.size(); ++i) c[rank + i] = {d.k[i] == 1 ? b_.i32(0) : u[i].v};
+    };
+    std::vector<Values> b(static_cast<size_t>(used));
+    for (int64_t k = 0; k < used; ++k)
+      each_register(col_counts, [&](const std::vector<int>& cr) {
+        std::vector<int> regs(rank, 0);
+        std::copy(cr.begin(), cr.end(), regs.begin() + static_cast<std::ptrdiff_t>(first_col));
+        // Batch dims of the right operand follow the rows' registers; their plans have one register.
+        Coords c = coords(regs, unused);
+        set_k(c, b_.add(k0, b_.i32(k)), false);
+        b[static_cast<size_t>(k)].push_back(d.rhs_at(c));
+      });
+    Values next = acc;
+    size_t row = 0;
+    each_register(row_counts, [&](const std::vector<int>& rr) {
+      std::vector<int> regs(rank, 0);
+      std::copy(rr.begin(), rr.end(), regs.begin());
+      Coords c = coords(regs, unused);
+      Value k = b_.add(k0, lane_);
+      if (used < lanes) k = b_.min(k, b_.i32(d.depth - 1));
+      set_k(c, k, true);
+      const Value a = d.lhs_at(c);
+      for (int64_t i = 0; i < used; ++i) {
+        const Value x = b_.shuffle(a, b_.i32(i));
+        for (size_t j = 0; j < n_cols; ++j) {
+          Value& e = next[row * n_cols + j];
+          e = multiply_add(x, b[static_cast<size_t>(i)][j], e);
+        }
+      }
+      ++row;
+    });
+    return next;
+  };
+  auto one_strip = [&] {
+    Values acc(n_rows * n_cols, b_.zero(d.acc));
+    const int64_t full = d.depth / lanes, rest = d.depth % lanes;
+    if (tagged) {
+      for (int64_t i = 0; i < full; ++i) acc = chunk(acc, b_.i32(i * lanes), lanes, static_cast<int>(i));
+    } else {
+      acc = counted(full, acc, [&](Value i, const Values& a) { return chunk(a, b_.mul(i, b_.i32(lanes)), lanes, 0); });
+    }
+    if (rest) acc = chunk(acc, b_.i32(full * lanes), rest, static_cast<int>(full));
+    size_t i = 0;
+    each_register(counts, [&](const std::vector<int>& regs) {
+      NestPoint p;
+      p.regs = regs;
+      p.valid = first;
+      p.c = coords(regs, p.valid);
+      p.c.resize(rank);
+      sink(p, acc[i++]);
+    });
+  };
+  std::function<void(size_t)> strips = [&](size_t i) {
+    if (i == rank) return one_strip();
+    const int64_t n = d.result_axes[i] == kNoAxis ? 1 : plan(d.result_axes[i]).strips();
+    if (n == 1) { strip[i] = {}; return strips(i + 1); }
+    counted(n, [&](Value j) { strip[i] = j; strips(i + 1); });
+  };
+  if (num_elements(d.result) > 0) strips(0);
+}
+
+void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
+  if (num_elements(d.result) == 0) return;
+  const size_t rank = d.result.size(), row_dim = d.batch + d.rows - 1, col_dim = rank - 1;
+  const AxisPlan &pi = plan(d.result_axes[row_dim]), &pj = plan(d.result_axes[col_dim]);
+  const int64_t ti = pi.cover(), tj = pj.cover(), tk = std::min(s_.dot_chunk, d.depth), pad = 1;
+  const int64_t chunks = cdiv(d.depth, tk);
+  Slot a_tile = temp_slot(d.acc, tk * (ti + pad)), b_tile = temp_slot(d.acc, tk * (tj + pad));
+  std::vector<int> counts(rank, 1);
+  counts[row_dim] = pi.reg;
+  counts[col_dim] = pj.reg;
+  std::vector<Value> strip(rank);
+
+  // Which dim of an operand is the fastest in memory decides how threads are dealt to its tile.
+  auto k_fastest = [&](const std::vector<size_t>& dims) { return !dims.empty() && dims.back() >= rank; };
+  const bool lhs_k = k_fastest(d.lhs_dims), rhs_k = k_fastest(d.rhs_dims);
+
+  auto base_coords = [&] {
+    Coords c(rank + d.k.size());
+    Value unused;
+    for (size_t i = 0; i < rank; ++i) c[i] = {axis_coord(d.result_axes[i], d.result[i], strip[i], 0, unused).v};
+    return c;
+  };
+  struct Element { Value k, free, index, valid; };
+  // The elements of a tk x t tile that this thread fetches.
+  auto share = [&](int64_t t, bool by_k) {
+    std::vector<Element> mine;
+    const int64_t n = tk * t;
+    for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
+      Value e = b_.add(b_.i32(r * s_.group), thread_);
+      Element x;
+      if ((r + 1) * s_.group > n) { x.valid = b_.lt(e, b_.i32(n)); e = b_.min(e, b_.i32(n - 1)); }
+      x.k = by_k ? b_.rem(e, tk) : b_.div(e, t);
+      x.free = by_k ? b_.div(e, tk) : b_.rem(e, t);
+      x.index = b_.add(b_.mul(x.k, b_.i32(t + pad)), x.free);
+      mine.push_back(x);
+    }
+    return mine;
+  };
+  const std::vector<Element> a_share = share(ti, lhs_k), b_share = share(tj, rhs_k);
+  auto fetch = [&](const std::vector<Element>& mine, size_t dim, Value chunk, const std::function<Value(const Coords&)>& operand) {
+    Values v;
+    const int axis = d.result_axes[dim];
+    const int64_t n = d.result[dim];
+    Value start = tile_base(axis);
+    if (strip[dim]) start = b_.add(start, b_.mul(strip[dim], b_.i32(plan(axis).cover())));
+    for (const Element& x : mine) {
+      Coords c = base_coords();
+      c[dim] = {b_.min(b_.add(start, x.free), b_.i32(n - 1))};
+      Value k = b_.add(b_.mul(chunk, b_.i32(tk)), x.k), inside;
+      if (d.depth % tk != 0) { inside = b_.lt(k, b_.i32(d.depth)); k = b_.min(k, b_.i32(d.depth - 1)); }
+      const Coords u = unravel(k, d.k);
+      for (size_t i = 0; i < d.k.size(); ++i) c[rank + i] = {d.k[i] == 1 ? b_.i32(0) : u[i].v};
+      const Value e = operand(c);
+      v.push_back(inside ? b_.select(inside, e, b_.zero(d.acc)) : e);
+    }
+    return v;
+  };
+  auto one_strip = [&] {
+    const size_t points = static_cast<size_t>(pi.reg) * static_cast<size_t>(pj.reg);
+    Values carried(points, b_.zero(d.acc));
+    for (Value x : fetch(a_share, row_dim, b_.i32(0), d.lhs_at)) carried.push_back(x);
+    for (Value x : fetch(b_share, col_dim, b_.i32(0), d.rhs_at)) carried.push_back(x);
+    const Value tci = thread_coord(pi), tcj = thread_coord(pj);
+    carried = counted(chunks, carried, [&](Value chunk, const Values& in) {
+      Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
+      order({}, {a_tile.range, b_tile.range});
+      size_t at_value = points;
+      auto put = [&](const std::vector<Element>& mine, const Slot& tile) {
+        for (const Element& x : mine) {
+          const Value v = in[at_value++];
+          b_.when(x.valid, [&] { b_.store(tile.ref, x.index, v); });
+        }
+      };
+      put(a_share, a_tile);
+      put(b_share, b_tile);
+      order({a_tile.range, b_tile.range}, {});
+      // The next chunk's loads start after the barrier, so that it does not wait for them; the last one fetches itself again.
+      const Value following = chunks == 1 ? Value{} : b_.min(b_.add(chunk, b_.i32(1)), b_.i32(chunks - 1));
+      Values next_a, next_b;
+      if (following) {
+        next_a = fetch(a_share, row_dim, following, d.lhs_at);
+        next_b = fetch(b_share, col_dim, following, d.rhs_at);
+      } else {
+        next_a.assign(in.begin() + static_cast<std::ptrdiff_t>(points), in.begin() + static_cast<std::ptrdiff_t>(points + a_share.size()));
+        next_b.assign(in.begin() + static_cast<std::ptrdiff_t>(points + a_share.size()), in.end());
+      }
+      for (int64_t k = 0; k < tk; ++k) {
+        Values a, b;
+        for (int r = 0; r < pi.reg; ++r) a.push_back(b_.load(a_tile.ref, b_.add(tci, b_.i32(k * (ti + pad) + int64_t{r} * pi.tcount))));
+        for (int r = 0; r < pj.reg; ++r) b.push_back(b_.load(b_tile.ref, b_.add(tcj, b_.i32(k * (tj + pad) + int64_t{r} * pj.tcount))));
+        for (size_t i = 0; i < a.size(); ++i)
+          for (size_t j = 0; j < b.size(); ++j) acc[i * b.size() + j] = multiply_add(a[i], b[j], acc[i * b.size() + j]);
+      }
+      acc.insert(acc.end(), next_a.begin(), next_a.end());
+      acc.insert(acc.end(), next_b.begin(), next_b.end());
+      return acc;
+    });
+    size_t i = 0;
+    each_register(counts, [&](const std::vector<int>& regs) {
+      NestPoint p;
+      p.regs = regs;
+      for (size_t j = 0; j < rank; ++j) p.c.push_back(axis_coord(d.result_axes[j], d.result[j], strip[j], regs[j], p.valid));
+      sink(p, carried[i++]);
+    });
+  };
+  std::function<void(size_t)> strips = [&](size_t i) {
+    if (i == rank) return one_strip();
+    const int64_t n = d.result_axes[i] == kNoAxis ? 1 : plan(d.result_axes[i]).strips();
+    if (n == 1) { strip[i] = {}; return strips(i + 1); }
+    counted(n, [&](Value j) { strip[i] = j; strips(i + 1); });
+  };
+  strips(0);
+  free_slot(a_tile);
+  free_slot(b_tile);
+}
+
+}  // namespace tessera::lowering

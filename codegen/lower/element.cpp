@@ -1,0 +1,166 @@
+// Index functions: what computes one element of a lazy tile value.
+#include <algorithm>
+
+#include "codegen/lower/lowering.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Opcode;
+
+Value Lowering::scalar(Value v) {
+  Home& h = home(v);
+  if (!h.scalar) throw InternalError(k_.name + ": scalar used before it is made");
+  return h.scalar;
+}
+
+// Ops with a rank-0 result are evaluated where they stand: every invocation of the group holds the value.
+void Lowering::scalar_op(ir::OpId id) {
+  const ir::Op& o = k_.op(id);
+  const Value v = o.results[0];
+  Home& h = home(v);
+  h.kind = Kind::scalar;
+  if (ir::info(o.code).elementwise) {
+    Values in;
+    for (Value x : o.operands) in.push_back(scalar(x));
+    h.scalar = b_.op(o.code, in, k_.type(v).dtype);
+    return;
+  }
+  switch (o.code) {
+    case Opcode::constant: h.scalar = b_.constant(k_.type(v).dtype, static_cast<uint64_t>(o.attr(Attr::bits))); return;
+    case Opcode::program_id: h.scalar = pid_[static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))]; return;
+    case Opcode::num_programs: h.scalar = grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))); return;
+    case Opcode::broadcast: case Opcode::reshape: {
+      // From rank 0 or a single element.
+      const Value x = o.operands[0];
+      if (shape(x).empty()) { h.scalar = scalar(x); return; }
+      if (kinds_[x.index] == Kind::arena) {
+        order(arena_reads({x}), {});
+        h.scalar = element(x, Coords(shape(x).size(), at(0)));
+        return;
+      }
+      order(arena_reads({x}), {});
+      h.scalar = element(x, Coords(shape(x).size(), at(0)));
+      return;
+    }
+    default: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " is no scalar op", o.loc);
+  }
+}
+
+Value Lowering::linear(const Coords& c, const Shape& s) {
+  Value e = b_.i32(0);
+  for (size_t d = 0; d < s.size(); ++d) e = b_.add(b_.mul(e, b_.i32(s[d])), c[d].v);
+  return e;
+}
+
+Coords Lowering::unravel(Value e, const Shape& s) {
+  Coords c(s.size());
+  for (size_t d = s.size(); d-- > 0;) {
+    if (d == 0) { c[0] = {e}; break; }
+    c[d] = {b_.rem(e, std::max<int64_t>(s[d], 1))};
+    e = b_.div(e, std::max<int64_t>(s[d], 1));
+  }
+  return c;
+}
+
+Value Lowering::element(Value v, const Coords& c) {
+  if (shape(v).empty()) return scalar(v);
+  const Home& h = home(v);
+  const Kind kind = kinds_[v.index];
+  if (kind == Kind::registers) {
+    size_t i = 0;
+    for (size_t d = 0; d < c.size(); ++d) {
+      const int a = axes_.of(v, d);
+      if (a == kNoAxis) continue;
+      if (c[d].axis != a) throw InternalError(k_.name + ": a value in registers is read at a position that its layout does not own");
+      i = i * static_cast<size_t>(plan(a).reg) + static_cast<size_t>(c[d].reg);
+    }
+    if (h.regs.empty()) throw InternalError(k_.name + ": value in registers used before it is made");
+    return h.regs[i];
+  }
+  std::vector<uint32_t> key{v.index};
+  for (size_t d = 0; d < c.size(); ++d) {
+    key.push_back(c[d].v.index);
+    key.push_back(static_cast<uint32_t>(c[d].axis + 1) << 16 | static_cast<uint32_t>(c[d].reg));
+  }
+  if (const Value* known = b_.recall(key)) return *known;
+  Value r;
+  if (kind == Kind::arena) {
+    if (h.slot.offset < 0) throw InternalError(k_.name + ": arena value used before it is made");
+    return slot_load(h.slot, c);  // its contents change, so it is not remembered
+  }
+  const ir::Op* o = k_.def(v);
+  if (!o) throw InternalError(k_.name + ": lazy region argument");
+  const Loc outer = b_.raw().loc();
+  b_.raw().set_loc(o->loc);
+  r = compute_element(v, *o, c);
+  b_.raw().set_loc(outer);
+  b_.remember(std::move(key), r);
+  return r;
+}
+
+Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
+  const DType t = k_.type(v).dtype;
+  if (ir::info(o.code).elementwise) {
+    Values in;
+    for (Value x : o.operands) in.push_back(element(x, c));
+    return b_.op(o.code, in, t);
+  }
+  switch (o.code) {
+    case Opcode::constant: return b_.constant(t, static_cast<uint64_t>(o.attr(Attr::bits)));
+    case Opcode::iota: return b_.op(Opcode::convert, {c[static_cast<size_t>(o.attr(Attr::axis))].v}, t);
+    case Opcode::broadcast: {
+      const Value x = o.operands[0];
+      Coords in;
+      const auto& dims = o.ints(Attr::dims);
+      for (size_t i = 0; i < dims.size(); ++i) in.push_back(shape(x)[i] == shape(v)[static_cast<size_t>(dims[i])] ? c[static_cast<size_t>(dims[i])] : at(0));
+      return element(x, in);
+    }
+    case Opcode::reshape: {
+      const Value x = o.operands[0];
+      std::vector<std::pair<size_t, size_t>> pairs;
+      if (reshape_keeps_dims(shape(x), shape(v), &pairs)) {
+        Coords in(shape(x).size(), at(0));
+        for (auto [i, j] : pairs) in[i] = c[j];
+        return element(x, in);
+      }
+      return element(x, unravel(linear(c, shape(v)), shape(x)));
+    }
+    case Opcode::transpose: {
+      const auto& perm = o.ints(Attr::perm);
+      Coords in(perm.size());
+      for (size_t d = 0; d < perm.size(); ++d) in[static_cast<size_t>(perm[d])] = c[d];
+      return element(o.operands[0], in);
+    }
+    case Opcode::slice: {
+      const auto &start = o.ints(Attr::start), &stride = o.ints(Attr::stride);
+      Coords in(c.size());
+      for (size_t d = 0; d < c.size(); ++d) {
+        if (shape(o.operands[0])[d] == shape(v)[d]) in[d] = c[d];
+        else in[d] = {b_.add(b_.mul(c[d].v, b_.i32(stride[d])), b_.i32(start[d]))};
+      }
+      return element(o.operands[0], in);
+    }
+    case Opcode::concatenate: {
+      const auto axis = static_cast<size_t>(o.attr(Attr::axis));
+      // Every part is read at a clamped position, so that the choice between them needs no branch.
+      Value r;
+      int64_t end = shape(v)[axis];
+      for (size_t i = o.operands.size(); i-- > 0;) {
+        const Value x = o.operands[i];
+        const int64_t n = shape(x)[axis], begin = end - n;
+        end = begin;
+        if (n == 0) continue;
+        Coords in = c;
+        in[axis] = {b_.clamp(b_.sub(c[axis].v, b_.i32(begin)), b_.i32(0), b_.i32(n - 1))};
+        if (n == 1) in[axis] = at(0);
+        const Value e = element(x, in);
+        r = r ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, r) : e;
+      }
+      return r;
+    }
+    case Opcode::load: return load_element(o, c);
+    default: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no index function", o.loc);
+  }
+}
+
+}  // namespace tessera::lowering

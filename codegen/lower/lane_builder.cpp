@@ -1,0 +1,170 @@
+#include "codegen/lower/lane_builder.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Opcode;
+
+LaneBuilder::LaneBuilder(ir::Kernel& out) : b_(out) {
+  prologue_ = b_.new_region({});
+  open();
+}
+
+void LaneBuilder::finish() {
+  ir::Kernel& k = b_.kernel();
+  std::vector<ir::OpId>& body = k.region(k.body).ops;
+  std::vector<ir::OpId>& early = k.region(prologue_).ops;
+  body.insert(body.begin(), early.begin(), early.end());
+  early.clear();
+}
+
+Value LaneBuilder::constant(DType t, uint64_t bits) {
+  auto [it, added] = constants_.try_emplace({t, bits});
+  if (added) {
+    const ir::RegionId at = b_.region();
+    b_.set_region(prologue_);
+    it->second = b_.constant(t, bits);
+    b_.set_region(at);
+  }
+  return it->second;
+}
+
+std::optional<int64_t> LaneBuilder::known(Value v) const { return ir::constant_int(const_cast<LaneBuilder*>(this)->kernel(), v); }
+
+Value LaneBuilder::add(Value a, Value b) {
+  const auto x = known(a), y = known(b);
+  const DType t = dtype(a);
+  if (x && y) return t == DType::i64 ? i64(*x + *y) : i32(*x + *y);
+  if (x == 0) return b;
+  if (y == 0) return a;
+  return op(Opcode::add, {a, b});
+}
+Value LaneBuilder::sub(Value a, Value b) {
+  const auto x = known(a), y = known(b);
+  if (x && y) return dtype(a) == DType::i64 ? i64(*x - *y) : i32(*x - *y);
+  if (y == 0) return a;
+  return op(Opcode::sub, {a, b});
+}
+Value LaneBuilder::mul(Value a, Value b) {
+  const auto x = known(a), y = known(b);
+  const DType t = dtype(a);
+  if (x && y) return t == DType::i64 ? i64(*x * *y) : i32(*x * *y);
+  if (x == 0 || y == 1) return a;
+  if (y == 0 || x == 1) return b;
+  return op(Opcode::mul, {a, b});
+}
+Value LaneBuilder::div(Value a, int64_t b) { return div(a, dtype(a) == DType::i64 ? i64(b) : i32(b)); }
+Value LaneBuilder::rem(Value a, int64_t b) { return rem(a, dtype(a) == DType::i64 ? i64(b) : i32(b)); }
+Value LaneBuilder::div(Value a, Value b) {
+  const auto x = known(a), y = known(b);
+  if (y == 1 || x == 0) return a;
+  if (x && y && *y > 0 && *x >= 0) return dtype(a) == DType::i64 ? i64(*x / *y) : i32(*x / *y);
+  return op(Opcode::div, {a, b});
+}
+Value LaneBuilder::rem(Value a, Value b) {
+  const auto x = known(a), y = known(b);
+  if (x == 0) return a;
+  if (y == 1) return dtype(a) == DType::i64 ? i64(0) : i32(0);
+  if (x && y && *y > 0 && *x >= 0) return dtype(a) == DType::i64 ? i64(*x % *y) : i32(*x % *y);
+  return op(Opcode::rem, {a, b});
+}
+Value LaneBuilder::min(Value a, Value b) {
+  const auto x = known(a), y = known(b);
+  if (x && y) return *x < *y ? a : b;
+  return a == b ? a : op(Opcode::min, {a, b});
+}
+Value LaneBuilder::max(Value a, Value b) {
+  const auto x = known(a), y = known(b);
+  if (x && y) return *x > *y ? a : b;
+  return a == b ? a : op(Opcode::max, {a, b});
+}
+Value LaneBuilder::lt(Value a, Value b) {
+  const auto x = known(a), y = known(b);
+  if (x && y) return boolean(*x < *y);
+  return op(Opcode::lt, {a, b});
+}
+Value LaneBuilder::ge_zero(Value a) {
+  if (const auto x = known(a)) return boolean(*x >= 0);
+  return op(Opcode::ge, {a, zero(dtype(a))});
+}
+Value LaneBuilder::eq(Value a, Value b) {
+  const auto x = known(a), y = known(b);
+  if (x && y) return boolean(*x == *y);
+  return op(Opcode::eq, {a, b});
+}
+Value LaneBuilder::select(Value c, Value a, Value b) {
+  if (const auto x = known(c)) return *x ? a : b;
+  return a == b ? a : op(Opcode::select, {c, a, b});
+}
+Value LaneBuilder::both(Value a, Value b) {
+  if (!a) return b;
+  if (!b || a == b) return a;
+  const auto x = known(a), y = known(b);
+  if (x) return *x ? b : a;
+  if (y) return *y ? a : b;
+  return op(Opcode::and_, {a, b});
+}
+Value LaneBuilder::convert(Value v, DType t) {
+  if (dtype(v) == t) return v;
+  if (const auto x = known(v); x && t == DType::i64) return i64(*x);
+  return op(Opcode::convert, {v}, t);
+}
+Value LaneBuilder::shuffle_xor(Value v, int64_t mask) {
+  ir::Op o{.code = Opcode::subgroup_shuffle_xor, .operands = {v}};
+  o.set(Attr::mask, mask);
+  return b_.one(std::move(o));
+}
+
+namespace {
+ir::Op access(const LaneBuilder& b, Opcode code, std::vector<Value> operands, Value index) {
+  ir::Op o{.code = code, .operands = std::move(operands)};
+  if (const auto c = b.known(index)) o.index = {ir::Index::at(*c)};
+  else {
+    o.index = {{ir::Index::Kind::integer, 0, static_cast<int32_t>(o.operands.size()), 1, 1}};
+    o.operands.push_back(index);
+  }
+  return o;
+}
+}  // namespace
+Value LaneBuilder::load(Value ref, Value index) { return b_.one(access(*this, Opcode::load, {ref}, index)); }
+void LaneBuilder::store(Value ref, Value index, Value v) { b_.append(access(*this, Opcode::store, {ref, v}, index)); }
+Value LaneBuilder::view(Value ref, Value offset) {
+  if (known(offset) == 0) return ref;
+  return b_.one({.code = Opcode::view, .operands = {ref, convert(offset, DType::i64)}});
+}
+Value LaneBuilder::alloc(Opcode c, DType t, int64_t elements, int64_t offset) {
+  const ir::RegionId at = b_.region();
+  b_.set_region(prologue_);
+  ir::Op o{.code = c};
+  o.set(Attr::offset, offset);
+  const Value v = b_.one(std::move(o), ir::Type::ref(t, {elements}, c == Opcode::alloc_shared ? ir::MemorySpace::shared : ir::MemorySpace::global));
+  b_.set_region(at);
+  return v;
+}
+
+const Value* LaneBuilder::recall(const std::vector<uint32_t>& key) const {
+  for (auto it = memo_.rbegin(); it != memo_.rend(); ++it)
+    if (const auto found = it->find(key); found != it->end()) return &found->second;
+  return nullptr;
+}
+
+LaneBuilder::Values LaneBuilder::for_loop(Value lower, Value upper, Value step, const Values& init, const std::function<Values(Value, const Values&)>& body) {
+  return b_.for_loop(lower, upper, step, init, [&](Value iv, const Values& carries) {
+    open();
+    Values r = body(iv, carries);
+    close();
+    return r;
+  });
+}
+LaneBuilder::Values LaneBuilder::if_else(Value pred, const std::function<Values()>& x, const std::function<Values()>& y) {
+  auto scoped = [this](const std::function<Values()>& f) {
+    return [this, &f] { open(); Values r = f(); close(); return r; };
+  };
+  return b_.if_else(pred, scoped(x), scoped(y));
+}
+void LaneBuilder::when(Value pred, const std::function<void()>& body) {
+  if (!pred || known(pred) == 1) return body();
+  if (known(pred) == 0) return;
+  if_else(pred, [&] { body(); return Values{}; }, [] { return Values{}; });
+}
+
+}  // namespace tessera::lowering

@@ -1,0 +1,84 @@
+// LaneBuilder: ir::Builder for scalars of the lane level, folding constants as it goes and keeping all constants in one region that ends
+// up at the start of the kernel. Values made inside a region are remembered (memo) only while that region is open.
+#pragma once
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "engine/ir/builder.h"
+
+namespace tessera::lowering {
+
+using ir::Value;
+
+class LaneBuilder {
+ public:
+  explicit LaneBuilder(ir::Kernel& out);
+  ir::Builder& raw() { return b_; }
+  ir::Kernel& kernel() { return b_.kernel(); }
+  ir::RegionId prologue() const { return prologue_; }
+  /// Moves the prologue's ops to the front of the body: call once, at the end.
+  void finish();
+
+  Value constant(DType t, uint64_t bits);
+  Value i32(int64_t v) { return constant(DType::i32, static_cast<uint32_t>(static_cast<int32_t>(v))); }
+  Value i64(int64_t v) { return constant(DType::i64, static_cast<uint64_t>(v)); }
+  Value boolean(bool v) { return constant(DType::boolean, v); }
+  Value zero(DType t) { return constant(t, 0); }
+  std::optional<int64_t> known(Value v) const;  ///< value of an integer or bool constant
+  DType dtype(Value v) { return kernel().type(v).dtype; }
+
+  Value op(ir::Opcode c, std::vector<Value> operands, DType result = DType::f32) { return b_.elementwise(c, std::move(operands), result); }
+  Value add(Value a, Value b);
+  Value sub(Value a, Value b);
+  Value mul(Value a, Value b);
+  Value div(Value a, int64_t b);   ///< a >= 0, b > 0
+  Value rem(Value a, int64_t b);   ///< a >= 0, b > 0
+  Value div(Value a, Value b);
+  Value rem(Value a, Value b);
+  Value min(Value a, Value b);
+  Value max(Value a, Value b);
+  Value clamp(Value v, Value lo, Value hi) { return min(max(v, lo), hi); }
+  Value lt(Value a, Value b);
+  Value ge_zero(Value a);
+  Value eq(Value a, Value b);
+  Value select(Value c, Value a, Value b);
+  /// Logical and where an empty Value means true.
+  Value both(Value a, Value b);
+  Value convert(Value v, DType t);
+  Value leaf(ir::Opcode c) { return b_.one({.code = c}, ir::Type::array(DType::i32)); }
+  void barrier() { b_.append({.code = ir::Opcode::barrier}); }
+  Value shuffle(Value v, Value lane) { return b_.one({.code = ir::Opcode::subgroup_shuffle, .operands = {v, lane}}); }
+  Value shuffle_xor(Value v, int64_t mask);
+  Value load(Value ref, Value index);
+  void store(Value ref, Value index, Value v);
+  Value view(Value ref, Value offset);
+  /// A ref made in the prologue.
+  Value alloc(ir::Opcode c, DType t, int64_t elements, int64_t offset);
+
+  // Scoped memo: entries vanish when the region they were made in is closed.
+  void open() { memo_.emplace_back(); }
+  void close() { memo_.pop_back(); }
+  const Value* recall(const std::vector<uint32_t>& key) const;
+  void remember(std::vector<uint32_t> key, Value v) { memo_.back().emplace(std::move(key), v); }
+
+  using Values = std::vector<Value>;
+  Values for_loop(Value lower, Value upper, Value step, const Values& init, const std::function<Values(Value, const Values&)>& body);
+  Values if_else(Value pred, const std::function<Values()>& a, const std::function<Values()>& b);
+  void when(Value pred, const std::function<void()>& body);  ///< an empty pred: always
+
+ private:
+  struct KeyHash {
+    size_t operator()(const std::vector<uint32_t>& k) const {
+      size_t h = 1469598103934665603ull;
+      for (uint32_t x : k) h = (h ^ x) * 1099511628211ull;
+      return h;
+    }
+  };
+  ir::Builder b_;
+  ir::RegionId prologue_;
+  std::map<std::pair<DType, uint64_t>, Value> constants_;
+  std::vector<std::unordered_map<std::vector<uint32_t>, Value, KeyHash>> memo_;
+};
+
+}  // namespace tessera::lowering

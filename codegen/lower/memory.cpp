@@ -1,0 +1,210 @@
+// Refs, the arena and the order of accesses. No index from data reaches memory unchecked: dynamic starts wrap once and are clamped so that
+// the window fits (masked accesses test each element instead); elements beyond the array's edge read element 0 of the block and are
+// never stored.
+#include <algorithm>
+
+#include "codegen/lower/lowering.h"
+
+namespace tessera::lowering {
+using ir::Index;
+using ir::Opcode;
+
+Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Coords& c) {
+  Address a;
+  a.narrow = b_.i32(0);
+  size_t value_dim = 0;
+  for (size_t d = 0; d < o.index.size(); ++d) {
+    const Index& ix = o.index[d];
+    const int64_t n = r.shape[d];
+    const bool slice = ix.kind == Index::Kind::slice;
+    const int64_t span = slice ? std::max<int64_t>(ix.size - 1, 0) * ix.step : 0;
+    Value p;
+    if (ix.is_static()) p = b_.i32(ix.start);
+    else {
+      const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
+      p = scalar(start);
+      const Range known = scalars_.range(start);
+      if (!o.has_mask() && !(known.lo >= 0 && known.hi + span < n)) {
+        if (known.lo < 0) p = b_.select(b_.lt(p, b_.i32(0)), b_.add(p, b_.i32(n)), p);
+        p = b_.clamp(p, b_.i32(0), b_.i32(std::max<int64_t>(n - 1 - span, 0)));
+      }
+    }
+    if (slice) {
+      const Value e = ix.size == 1 ? b_.i32(0) : b_.mul(c[value_dim].v, b_.i32(ix.step));
+      ++value_dim;
+      p = b_.add(p, e);
+    }
+    if (!ix.is_static() && o.has_mask()) {
+      const Range known = scalars_.range(o.operands[static_cast<size_t>(ix.start_operand)]);
+      if (known.lo < 0) a.valid = b_.both(a.valid, b_.ge_zero(p));
+      if (known.hi + span >= n) a.valid = b_.both(a.valid, b_.lt(p, b_.i32(n)));
+    }
+    if (r.limit[d]) a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
+    if (r.stride[d] < 0) {
+      const Value w = b_.mul(b_.convert(p, DType::i64), r.wide_stride[d]);
+      a.wide = a.wide ? b_.add(a.wide, w) : w;
+    } else if (r.narrow) {
+      a.narrow = b_.add(a.narrow, b_.mul(p, b_.i32(r.stride[d])));
+    } else {
+      const Value w = b_.mul(b_.convert(p, DType::i64), b_.i64(r.stride[d]));
+      a.wide = a.wide ? b_.add(a.wide, w) : w;
+    }
+  }
+  if (r.inside) a.valid = b_.both(a.valid, r.inside);
+  return a;
+}
+
+Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value other) {
+  if (r.dead) return other ? other : b_.zero(r.dtype);
+  const Value valid = b_.both(a.valid, mask);
+  const Value instead = other ? other : b_.zero(r.dtype);
+  auto plain = [&](Value wide, Value narrow) { return b_.load(wide ? b_.view(r.ref, wide) : r.ref, narrow); };
+  if (!valid || b_.known(valid) == 1) return plain(a.wide, a.narrow);
+  if (b_.known(valid) == 0) return instead;
+  if (r.may_be_empty) return b_.if_else(valid, [&] { return Values{plain(a.wide, a.narrow)}; }, [&] { return Values{instead}; })[0];
+  const Value v = plain(a.wide ? b_.select(valid, a.wide, b_.i64(0)) : Value{}, b_.select(valid, a.narrow, b_.i32(0)));
+  return other ? b_.select(valid, v, other) : v;
+}
+
+void Lowering::store_at(const RefState& r, const Address& a, Value v, Value predicate) {
+  if (r.dead) return;
+  b_.when(b_.both(a.valid, predicate), [&] { b_.store(a.wide ? b_.view(r.ref, a.wide) : r.ref, a.narrow, v); });
+}
+
+Value Lowering::load_element(const ir::Op& o, const Coords& c) {
+  const RefState& r = refs_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+  Value mask, other;
+  if (o.has_mask()) mask = element(o.operands[static_cast<size_t>(o.mask_position())], c);
+  if (o.has_other()) other = element(o.operands[static_cast<size_t>(o.other_position())], c);
+  return load_at(r, address(r, o, c), mask, other);
+}
+
+void Lowering::store_element(const ir::Op& o, const Coords& c, Value v, Value predicate) {
+  const RefState& r = refs_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+  if (o.has_mask()) predicate = b_.both(predicate, element(o.operands[static_cast<size_t>(o.mask_position())], c));
+  store_at(r, address(r, o, c), v, predicate);
+}
+
+void Lowering::store_op(const ir::Op& o) {
+  const int ref = ref_position(k_, o.operands[0]);
+  RefState& r = refs_[static_cast<size_t>(ref)];
+  const Value v = o.operands[1];
+  std::vector<Value> roots{v};
+  if (o.has_mask()) roots.push_back(o.operands[static_cast<size_t>(o.mask_position())]);
+  if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
+    Values regs;
+    order(arena_reads(roots), {});
+    layout_nest(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(element(v, p.c)); });
+    r.regs = regs;
+    return;
+  }
+  order(arena_reads(roots), {r.range});
+  bool layout = false;
+  for (Value x : roots) layout = layout || reads_registers(x);
+  if (shape(v).empty()) {
+    store_element(o, {}, scalar(v), first_thread(0));
+    return;
+  }
+  nest(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
+    const Value e = element(v, p.c);
+    store_element(o, p.c, e, p.valid);
+  });
+}
+
+void Lowering::load_op(ir::OpId id) {
+  const ir::Op& o = k_.op(id);
+  const int ref = ref_position(k_, o.operands[0]);
+  RefState& r = refs_[static_cast<size_t>(ref)];
+  const Value v = o.results[0];
+  Home& h = home(v);
+  if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
+    if (shape(v).empty()) h.scalar = r.regs.at(0);
+    h.regs = r.regs;
+  } else {
+    std::vector<Value> roots;
+    if (o.has_mask()) roots.push_back(o.operands[static_cast<size_t>(o.mask_position())]);
+    if (o.has_other()) roots.push_back(o.operands[static_cast<size_t>(o.other_position())]);
+    std::vector<MemoryRange> reads = arena_reads(roots);
+    if (r.tracked) reads.push_back(r.range);
+    if (shape(v).empty()) {
+      order(reads, {});
+      // A scalar read from memory that the call writes is read once and handed out, so that every invocation has the same value.
+      h.scalar = r.tracked ? broadcast_from_first(k_.type(v).dtype, [&] { return load_element(o, {}); }) : load_element(o, {});
+      return;
+    }
+    if (kinds_[v.index] == Kind::lazy) return;
+    bool layout = false;
+    for (Value x : roots) layout = layout || reads_registers(x);
+    if (kinds_[v.index] == Kind::registers) {
+      order(reads, {});
+      layout_nest(shape(v), axes_.of(v), false, [&](const NestPoint& p) { h.regs.push_back(load_element(o, p.c)); });
+    } else {
+      h.slot = new_slot(k_.type(v).dtype, shape(v), axes_.of(v));
+      order(reads, {h.slot.range});
+      nest(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
+        const Value e = load_element(o, p.c);
+        b_.when(p.valid, [&] { slot_store(h.slot, p.c, e); });
+      });
+    }
+  }
+}
+
+Slot Lowering::new_slot(DType t, const Shape& s, const std::vector<int>& dims) {
+  Slot slot;
+  slot.dtype = t;
+  slot.axes = dims;
+  slot.shape = s;
+  for (size_t d = 0; d < s.size(); ++d)
+    if (d < dims.size() && dims[d] != kNoAxis && plan(dims[d]).split) slot.shape[d] = std::min(plan(dims[d]).tile, s[d]);
+  const int64_t n = num_elements(slot.shape);
+  if (n > INT32_MAX / 8) throw CompileError(k_.name + ": a value of shape " + to_string(s) + " is too large for the arena", k_.loc, "use smaller blocks");
+  slot.bytes = n * (s_.scratch_arena ? size_bytes(t) : ir::arena_stride(t));
+  slot.offset = arena_.alloc(slot.bytes);
+  slot.range = {s_.scratch_arena ? MemoryRange::kScratch : MemoryRange::kShared, slot.offset, slot.offset + std::max<int64_t>(slot.bytes, 1)};
+  slot.ref = b_.alloc(s_.scratch_arena ? Opcode::alloc_scratch : Opcode::alloc_shared, t, n, slot.offset);
+  return slot;
+}
+
+Slot Lowering::temp_slot(DType t, int64_t elements) { return new_slot(t, {elements}, {kNoAxis}); }
+
+void Lowering::free_slot(Slot& s) {
+  if (s.offset >= 0) arena_.free(s.offset);
+  s.offset = -1;
+}
+
+Value Lowering::slot_index(const Slot& s, const Coords& c) {
+  Coords local = c;
+  for (size_t d = 0; d < c.size(); ++d)
+    if (s.axes[d] != kNoAxis && plan(s.axes[d]).split) local[d].v = b_.sub(c[d].v, tile_base(s.axes[d]));
+  return linear(local, s.shape);
+}
+
+void Lowering::order(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
+  if (!uniform_group()) return;
+  if (!reads.empty() || !writes.empty()) ++order_calls_;
+  if (pending_.conflicts(reads, writes)) {
+    b_.barrier();
+    pending_.clear();
+  }
+  pending_.add(reads, writes);
+}
+
+// The back edge of a loop: the next iteration reuses what this one touched.
+void Lowering::loop_barrier() {
+  if (!uniform_group() || pending_.empty()) return;
+  b_.barrier();
+  pending_.clear();
+}
+
+Value Lowering::broadcast_from_first(DType t, const std::function<Value()>& compute) {
+  if (!uniform_group()) return compute();
+  Slot slot = temp_slot(t, 1);
+  order({}, {slot.range});
+  b_.when(first_thread(0), [&] { b_.store(slot.ref, b_.i32(0), compute()); });
+  order({slot.range}, {});
+  Value v = b_.load(slot.ref, b_.i32(0));
+  free_slot(slot);
+  return v;
+}
+
+}  // namespace tessera::lowering

@@ -1,0 +1,152 @@
+// Nests: loops over the elements of one root, by layout or flat.
+#include <algorithm>
+
+#include "codegen/lower/lowering.h"
+
+namespace tessera::lowering {
+
+Value Lowering::thread_coord(const AxisPlan& p) {
+  if (p.tcount == 1) return b_.i32(0);
+  Value& v = thread_coords_[{p.tstride, p.tcount}];
+  if (!v) throw InternalError(k_.name + ": thread coordinate was not prepared");
+  return v;
+}
+
+Value Lowering::tile_base(int axis) {
+  const Value v = tile_base_[static_cast<size_t>(axis)];
+  return v ? v : b_.i32(0);
+}
+
+Value Lowering::first_thread(int used_bits) {
+  const int rest = (s_.group - 1) & ~used_bits;
+  if (rest == 0) return {};
+  if (used_bits == 0) return b_.eq(thread_, b_.i32(0));
+  return b_.eq(b_.op(ir::Opcode::and_, {thread_, b_.i32(rest)}), b_.i32(0));
+}
+
+bool Lowering::layout_fits(const std::vector<int>& dims) const {
+  int bits = 0;
+  for (int a : dims) {
+    if (a == kNoAxis) continue;
+    const AxisPlan& p = plan(a);
+    if (axes_.axes[static_cast<size_t>(a)].mixed) return false;
+    const int mine = (p.tcount - 1) * p.tstride;
+    if (bits & mine) return false;
+    bits |= mine;
+  }
+  return true;
+}
+
+Coord Lowering::axis_coord(int axis, int64_t n, Value strip, int r, Value& valid) {
+  if (axis == kNoAxis) return {b_.i32(0)};
+  const AxisPlan& p = plan(axis);
+  Value e = tile_base(axis);
+  if (strip) e = b_.add(e, b_.mul(strip, b_.i32(p.cover())));
+  e = b_.add(e, b_.i32(int64_t{r} * p.tcount));
+  e = b_.add(e, thread_coord(p));
+  const int64_t parts = p.split ? cdiv(n, p.tile) : 1;
+  const bool overhangs = parts * p.strips() * p.cover() != n;
+  if (!overhangs) return {e, axis, r};
+  // Known positions need no test.
+  if (!p.split && !strip && int64_t{r} * p.tcount + p.tcount <= n) return {e, axis, r};
+  const Value last = b_.i32(n - 1);
+  valid = b_.both(valid, b_.lt(e, b_.i32(n)));
+  return {b_.min(e, last), axis, r};
+}
+
+void Lowering::counted(int64_t n, const std::function<void(Value)>& body) {
+  counted(n, {}, [&](Value i, const Values&) { body(i); return Values{}; });
+}
+
+Values Lowering::counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body) {
+  if (n <= 0) return init;
+  if (n == 1) return body(b_.i32(0), init);
+  const PendingAccesses before = pending_;
+  const uint64_t calls = order_calls_;
+  const Values after = b_.for_loop(b_.i32(0), b_.i32(n), b_.i32(1), init, [&](Value i, const Values& v) {
+    Values next = body(i, v);
+    if (order_calls_ != calls) loop_barrier();
+    return next;
+  });
+  pending_.merge(before);
+  return after;
+}
+
+void Lowering::nest(const Shape& s, const std::vector<int>& dims, bool needs_layout, bool effects, const std::function<void(const NestPoint&)>& body) {
+  if (num_elements(s) == 0) return;
+  if (!s_.general && layout_fits(dims)) {
+    // Without register homes to read, a nest that leaves threads idle does better dealt out flat.
+    int64_t threads = 1, elements = 1;
+    for (int a : dims)
+      if (a != kNoAxis) { threads *= plan(a).tcount; elements *= plan(a).tile; }
+    if (needs_layout || threads == s_.group || elements <= threads) return layout_nest(s, dims, effects, body);
+  }
+  if (needs_layout) throw InternalError(k_.name + ": a nest without a layout reads values in registers");
+  flat_nest(s, dims, body);
+}
+
+void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool effects, const std::function<void(const NestPoint&)>& body) {
+  int bits = 0;
+  for (int a : dims)
+    if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
+  const Value first = effects ? first_thread(bits) : Value{};
+  std::vector<Value> strip(dims.size());
+  std::function<void(size_t)> loops, registers;
+  NestPoint point;
+  point.c.resize(dims.size());
+  point.regs.resize(dims.size());
+  registers = [&](size_t d) {
+    if (d == dims.size()) {
+      point.valid = first;
+      for (size_t i = 0; i < dims.size(); ++i) point.c[i] = axis_coord(dims[i], s[i], strip[i], point.regs[i], point.valid);
+      body(point);
+      return;
+    }
+    const int n = dims[d] == kNoAxis ? 1 : plan(dims[d]).reg;
+    for (int r = 0; r < n; ++r) {
+      point.regs[d] = r;
+      registers(d + 1);
+    }
+  };
+  loops = [&](size_t d) {
+    if (d == dims.size()) return registers(0);
+    const int64_t n = dims[d] == kNoAxis ? 1 : plan(dims[d]).strips();
+    if (n == 1) return loops(d + 1);
+    counted(n, [&](Value i) { strip[d] = i; loops(d + 1); });
+    strip[d] = {};
+  };
+  loops(0);
+}
+
+void Lowering::flat_nest(const Shape& s, const std::vector<int>& dims, const std::function<void(const NestPoint&)>& body) {
+  Shape part = s;
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (dims[d] != kNoAxis && plan(dims[d]).split) part[d] = std::min(plan(dims[d]).tile, s[d]);
+  const int64_t n = num_elements(part);
+  auto at_element = [&](Value e, Value valid) {
+    NestPoint p;
+    p.c = unravel(e, part);
+    p.regs.assign(dims.size(), 0);
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (s[d] == 1) p.c[d] = at(0);
+      if (part[d] == s[d]) continue;
+      p.c[d].v = b_.add(p.c[d].v, tile_base(dims[d]));
+      if (s[d] % part[d] != 0) {
+        valid = b_.both(valid, b_.lt(p.c[d].v, b_.i32(s[d])));
+        p.c[d].v = b_.min(p.c[d].v, b_.i32(s[d] - 1));
+      }
+    }
+    p.valid = valid;
+    body(p);
+  };
+  const int64_t g = s_.group, full = n / g, rest = n % g;
+  // Whole rounds, in which every invocation has an element, then the last partial one.
+  if (full > 0) counted(full, [&](Value i) { at_element(b_.add(b_.mul(i, b_.i32(g)), thread_), {}); });
+  if (rest > 0) {
+    b_.when(b_.lt(thread_, b_.i32(rest)), [&] {
+      at_element(b_.add(b_.i32(full * g), thread_), {});
+    });
+  }
+}
+
+}  // namespace tessera::lowering

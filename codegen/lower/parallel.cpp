@@ -1,0 +1,313 @@
+#include "codegen/lower/parallel.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace tessera::lowering {
+namespace {
+using ir::Opcode;
+
+bool is_memory_op(const ir::Op& op) { return op.code == Opcode::load || op.code == Opcode::store || op.code == Opcode::swap; }
+
+Affine widen(Affine a, int64_t low, int64_t high) {
+  a.rest.lo = std::max(a.rest.lo + low, -Range::kUnbounded);
+  a.rest.hi = std::min(a.rest.hi + high, Range::kUnbounded);
+  return a;
+}
+
+// Positions along one dim of a Ref of extent `n` that an index entry touches.
+Affine dim_footprint(const ir::Kernel& k, const ir::Op& op, const ir::Index& ix, int64_t n, ScalarAnalysis& scalars) {
+  const int64_t span = ix.kind == ir::Index::Kind::slice ? std::max<int64_t>(ix.size - 1, 0) * ix.step : 0;
+  if (ix.is_static()) return widen(scalars.constant(ix.start), 0, span);
+  const Affine& start = scalars.of(op.operands[static_cast<size_t>(ix.start_operand)]);
+  const Range r = scalars.range(start);
+  // A start that may need wrapping, clamping or masking can land anywhere.
+  if (op.has_mask() || r.lo < 0 || r.hi + span > n - 1) return widen(scalars.constant(0), 0, std::max<int64_t>(n - 1, 0));
+  (void)k;
+  return widen(start, 0, span);
+}
+
+// Which axes a form separates: programs that differ in such an axis touch different elements. Mixed radix: each coefficient must exceed
+// everything the smaller ones and the rest can add up to.
+std::vector<bool> separated_axes(const std::vector<int64_t>& coef, Range rest, const ir::Kernel& k) {
+  std::vector<bool> separated(coef.size(), false);
+  if (!rest.bounded()) return separated;
+  std::vector<size_t> order;
+  for (size_t a = 0; a < coef.size(); ++a)
+    if (coef[a] != 0) order.push_back(a);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return std::abs(coef[a]) < std::abs(coef[b]); });
+  // The smallest coefficient first. One that does not exceed the reach of everything smaller can cancel it: then neither it nor anything
+  // smaller tells programs apart ((i, j) -> i + j is injective in each axis and still collides).
+  int64_t span = rest.hi - rest.lo;
+  for (size_t a : order) {
+    if (std::abs(coef[a]) > span) separated[a] = true;
+    else separated.assign(coef.size(), false);
+    const auto n = k.grid[a].size.value();
+    span = n ? std::min(span + std::abs(coef[a]) * std::max<int64_t>(*n - 1, 0), Range::kUnbounded) : Range::kUnbounded;
+  }
+  return separated;
+}
+
+// Is every read of scratch preceded by a whole write within one coordinate of the parallel axes?
+class ScratchCheck {
+ public:
+  ScratchCheck(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars) : k_(k), parallel_(parallel), scalars_(scalars) {}
+  bool run() {
+    first_ = true;
+    std::vector<bool> written(k_.scratch.size(), false);
+    if (!walk(k_.body, written)) return false;
+    bool more_steps = false;
+    for (size_t a = 0; a < parallel_.size(); ++a) more_steps = more_steps || (!parallel_[a] && k_.grid[a].size != Extent(1));
+    first_ = false;
+    return !more_steps || walk(k_.body, written);
+  }
+
+ private:
+  int scratch_of(const ir::Op& op) const { return ref_position(k_, op.operands[0]) - static_cast<int>(k_.blocks.size()); }
+
+  // Value of a scalar when every sequential program id is 0, if that decides it.
+  std::optional<int64_t> known(ir::Value v) const {
+    if (const auto c = ir::constant_int(k_, v)) return c;
+    const ir::Op* op = k_.def(v);
+    if (!op || !k_.type(v).is_scalar()) return std::nullopt;
+    if (op->code == Opcode::program_id) return first_ && !parallel_[static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)))] ? std::optional<int64_t>(0) : std::nullopt;
+    auto arg = [&](size_t i) { return known(op->operands[i]); };
+    switch (op->code) {
+      case Opcode::and_: { const auto a = arg(0), b = arg(1); if ((a && !*a) || (b && !*b)) return 0; return a && b ? std::optional(*a & *b) : std::nullopt; }
+      case Opcode::or_: { const auto a = arg(0), b = arg(1); if (k_.type(v).dtype == DType::boolean && ((a && *a) || (b && *b))) return 1; return a && b ? std::optional(*a | *b) : std::nullopt; }
+      case Opcode::not_: { const auto a = arg(0); return a && k_.type(v).dtype == DType::boolean ? std::optional<int64_t>(!*a) : std::nullopt; }
+      case Opcode::convert: return is_float(k_.type(op->operands[0]).dtype) ? std::nullopt : arg(0);
+      case Opcode::eq: case Opcode::ne: case Opcode::lt: case Opcode::le: case Opcode::gt: case Opcode::ge: {
+        if (is_float(k_.type(op->operands[0]).dtype)) return std::nullopt;
+        const auto a = arg(0), b = arg(1);
+        if (!a || !b) return std::nullopt;
+        switch (op->code) {
+          case Opcode::eq: return *a == *b;
+          case Opcode::ne: return *a != *b;
+          case Opcode::lt: return *a < *b;
+          case Opcode::le: return *a <= *b;
+          case Opcode::gt: return *a > *b;
+          default: return *a >= *b;
+        }
+      }
+      case Opcode::add: { const auto a = arg(0), b = arg(1); return a && b && std::abs(*a) < INT16_MAX && std::abs(*b) < INT16_MAX ? std::optional(*a + *b) : std::nullopt; }
+      case Opcode::mul: { const auto a = arg(0), b = arg(1); return a && b && std::abs(*a) < INT16_MAX && std::abs(*b) < INT8_MAX ? std::optional(*a * *b) : std::nullopt; }
+      default: return std::nullopt;
+    }
+  }
+
+  bool whole_write(const ir::Op& op) const {
+    if (op.code != Opcode::store || op.has_mask()) return false;
+    const Shape& shape = k_.type(op.operands[0]).shape;
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (!(op.index[d] == ir::Index::all(shape[d]) || (op.index[d].is_static() && op.index[d].kind == ir::Index::Kind::integer && shape[d] == 1))) return false;
+    return true;
+  }
+
+  bool walk(ir::RegionId r, std::vector<bool>& written) {
+    for (ir::OpId id : k_.region(r).ops) {
+      const ir::Op& op = k_.op(id);
+      if (is_memory_op(op)) {
+        const int s = scratch_of(op);
+        if (s < 0) continue;
+        const auto i = static_cast<size_t>(s);
+        if (op.code != Opcode::store && !written[i]) return false;
+        if (whole_write(op)) written[i] = true;
+      } else if (op.code == Opcode::if_ || op.code == Opcode::switch_) {
+        const auto choice = known(op.operands[0]);
+        if (choice) {
+          const int64_t n = static_cast<int64_t>(op.regions.size());
+          const int64_t taken = op.code == Opcode::if_ ? (*choice ? 0 : 1) : std::clamp<int64_t>(*choice, 0, n - 1);
+          if (!walk(op.regions[static_cast<size_t>(taken)], written)) return false;
+          continue;
+        }
+        std::vector<bool> all(written.size(), true);
+        for (ir::RegionId branch : op.regions) {
+          std::vector<bool> w = written;
+          if (!walk(branch, w)) return false;
+          for (size_t i = 0; i < w.size(); ++i) all[i] = all[i] && w[i];
+        }
+        written = all;
+      } else if (op.code == Opcode::for_ || op.code == Opcode::while_) {
+        bool runs = false;
+        if (op.code == Opcode::for_) {
+          const auto lower = ir::constant_int(k_, op.operands[0]), upper = ir::constant_int(k_, op.operands[1]);
+          runs = lower && upper && *lower < *upper;
+        }
+        std::vector<bool> w = written;
+        for (ir::RegionId body : op.regions)
+          if (!walk(body, w)) return false;
+        if (runs) written = w;
+        else if (op.code == Opcode::while_) {
+          std::vector<bool> cond = written;
+          if (!walk(op.regions[0], cond)) return false;
+          written = cond;
+        }
+      }
+    }
+    return true;
+  }
+
+  const ir::Kernel& k_;
+  const std::vector<bool>& parallel_;
+  ScalarAnalysis& scalars_;
+  bool first_ = true;
+};
+
+void collect_ops(const ir::Kernel& k, ir::RegionId r, std::vector<ir::OpId>& out) {
+  for (ir::OpId id : k.region(r).ops) {
+    out.push_back(id);
+    for (ir::RegionId inner : k.op(id).regions) collect_ops(k, inner, out);
+  }
+}
+}  // namespace
+
+int ref_position(const ir::Kernel& k, ir::Value ref) {
+  const ir::ValueInfo& info = k.value(ref);
+  if (!(info.region == k.body)) throw InternalError(k.name + ": a Ref that is no argument of the body");
+  return static_cast<int>(info.number);
+}
+
+std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis& scalars) {
+  const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
+  std::vector<BlockStart> starts;
+  if (b.whole) {
+    for (size_t d = 0; d < b.array_shape.size(); ++d) starts.push_back({scalars.constant(0), true, true});
+    return starts;
+  }
+  const ir::Op& yields = k.terminator(b.index_map);
+  for (size_t d = 0; d < b.block.size(); ++d) {
+    BlockStart s;
+    s.form = scalars.of(yields.operands[d]);
+    const Range r = scalars.range(s.form);
+    const Extent blocks = cdiv(b.array_shape[d], Extent(b.block[d].size));
+    if (r.lo >= 0) {
+      if (const auto n = blocks.value()) s.in_range = r.hi < std::max<int64_t>(*n, 1);
+      else {
+        // A run-time size: in range if the index is one program id whose grid size is this very number of blocks.
+        int axis = -1, used = 0;
+        for (size_t a = 0; a < s.form.coef.size(); ++a)
+          if (s.form.coef[a] != 0) { ++used; axis = static_cast<int>(a); }
+        if (used == 0) s.in_range = r.hi == 0;
+        if (used == 1 && s.form.coef[static_cast<size_t>(axis)] == 1 && s.form.rest.lo == 0 && s.form.rest.hi == 0) s.in_range = k.grid[static_cast<size_t>(axis)].size == blocks;
+      }
+    }
+    const auto extent = b.array_shape[d].value();
+    if (s.in_range) s.interior = b.block[d].size == 1 ? extent != 0 : (extent && *extent % b.block[d].size == 0 && *extent > 0);
+    if (!extent && b.block[d].size == 1 && s.in_range) {
+      bool varies = false;
+      for (int64_t c : s.form.coef) varies = varies || c != 0;
+      s.interior = varies;  // one program per element: none runs where the extent is zero
+    }
+    starts.push_back(s);
+  }
+  return starts;
+}
+
+ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
+  ParallelPlan plan;
+  const size_t rank = k.grid.size();
+  plan.axes.resize(rank);
+
+  std::vector<std::vector<BlockStart>> starts;
+  for (size_t i = 0; i < k.blocks.size(); ++i) starts.push_back(block_starts(k, static_cast<int>(i), scalars));
+
+  std::vector<ir::OpId> ops;
+  collect_ops(k, k.body, ops);
+  std::vector<bool> read(k.blocks.size(), false);
+  for (ir::OpId id : ops) {
+    const ir::Op& op = k.op(id);
+    if (!is_memory_op(op)) continue;
+    const int ref = ref_position(k, op.operands[0]);
+    if (ref < static_cast<int>(k.blocks.size()) && op.code != Opcode::store) read[static_cast<size_t>(ref)] = true;
+  }
+  for (ir::OpId id : ops) {
+    const ir::Op& op = k.op(id);
+    if (!is_memory_op(op)) continue;
+    const int ref = ref_position(k, op.operands[0]);
+    if (ref >= static_cast<int>(k.blocks.size())) continue;
+    const auto i = static_cast<size_t>(ref);
+    const ir::BlockMapping& b = k.blocks[i];
+    Access access{id, ref, op.code != Opcode::store, op.code != Opcode::load, {}};
+    // An output that the kernel also reads is kept in a private tile and written back whole, so all of its block counts.
+    const bool whole_block = k.is_output(ref) && read[i] && !b.whole;
+    size_t ref_dim = 0;
+    for (size_t d = 0; d < b.array_shape.size(); ++d) {
+      if (b.whole) {
+        access.dims.push_back(dim_footprint(k, op, op.index[d], *b.array_shape[d].value(), scalars));
+        continue;
+      }
+      const int64_t block = b.block[d].size;
+      const BlockStart& s = starts[i][d];
+      Affine form = s.form;
+      for (int64_t& c : form.coef) c *= block;
+      form.rest = s.form.rest.bounded() ? Range{s.form.rest.lo * block, s.form.rest.hi * block} : Range{};
+      if (!s.in_range) form = Affine{std::vector<int64_t>(rank, 0), Range{}};
+      if (b.block[d].kind == ir::BlockDim::Kind::squeezed) { access.dims.push_back(form); continue; }
+      Affine inner = whole_block ? widen(scalars.constant(0), 0, block - 1) : dim_footprint(k, op, op.index[ref_dim], block, scalars);
+      ++ref_dim;
+      for (size_t a = 0; a < rank; ++a) form.coef[a] += inner.coef[a];
+      access.dims.push_back(form.rest.bounded() ? widen(form, inner.rest.lo, inner.rest.hi) : form);
+    }
+    plan.accesses.push_back(std::move(access));
+  }
+
+  std::vector<bool> proved(rank, true);
+  std::vector<std::string> why(rank, "proved: no output is touched twice along it");
+  for (size_t i = static_cast<size_t>(k.num_inputs); i < k.blocks.size(); ++i) {
+    std::vector<const Access*> mine;
+    bool written = false;
+    for (const Access& a : plan.accesses)
+      if (a.ref == static_cast<int>(i)) { mine.push_back(&a); written = written || a.writes; }
+    if (!written) continue;
+    std::vector<bool> separated(rank, false);
+    for (size_t d = 0; d < k.blocks[i].array_shape.size(); ++d) {
+      Range rest = mine[0]->dims[d].rest;
+      bool same = true;
+      for (const Access* a : mine) {
+        same = same && a->dims[d].coef == mine[0]->dims[d].coef;
+        rest.lo = std::min(rest.lo, a->dims[d].rest.lo);
+        rest.hi = std::max(rest.hi, a->dims[d].rest.hi);
+      }
+      if (!same) continue;
+      const std::vector<bool> s = separated_axes(mine[0]->dims[d].coef, rest, k);
+      for (size_t a = 0; a < rank; ++a) separated[a] = separated[a] || s[a];
+    }
+    for (size_t a = 0; a < rank; ++a)
+      if (!separated[a] && proved[a]) {
+        proved[a] = false;
+        why[a] = "sequential: " + k.blocks[i].origin + " is not proved to be touched only once along it";
+      }
+  }
+  for (size_t a = 0; a < rank; ++a)
+    if (k.grid[a].size == Extent(1) || k.grid[a].size == Extent(0)) { proved[a] = true; why[a] = "a single program"; }
+
+  auto scratch_ok = [&](const std::vector<bool>& p) { return k.scratch.empty() || ScratchCheck(k, p, scalars).run(); };
+  if (!scratch_ok(proved)) {
+    for (size_t a = 0; a < rank; ++a)
+      if (proved[a] && !(k.grid[a].size == Extent(1))) { proved[a] = false; why[a] = "sequential: scratch may be read before it is written along it"; }
+    // One axis at a time may still be private (a counter along j leaves i parallel only if i resets it).
+    for (size_t a = 0; a < rank; ++a) {
+      if (why[a] != "sequential: scratch may be read before it is written along it") continue;
+      std::vector<bool> p = proved;
+      p[a] = true;
+      if (scratch_ok(p)) { proved = p; why[a] = "proved: outputs are disjoint along it and scratch is written before it is read"; }
+    }
+  }
+  // Parallel by contract: vmapped axes always. Declared axes where nothing sequential is left, or only single programs: otherwise steps of
+  // the sequential axes would have to be ordered across workgroups.
+  for (size_t a = 0; a < rank; ++a)
+    if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "parallel: added by vmap"; }
+  bool rest_parallel = true;
+  for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || k.grid[a].parallel);
+  for (size_t a = 0; a < rank; ++a) {
+    if (!proved[a] && k.grid[a].parallel) {
+      if (rest_parallel) { proved[a] = true; why[a] = "parallel: declared"; }
+      else why[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
+    }
+    plan.axes[a] = {proved[a], why[a]};
+  }
+  return plan;
+}
+
+}  // namespace tessera::lowering

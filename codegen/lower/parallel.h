@@ -1,0 +1,46 @@
+// Which grid axes may run at once. A set P of axes is parallel if for any two programs that differ in P, whatever their other coordinates,
+// nothing one writes meets what the other reads or writes. Proved from footprints: per output array, every access's set of elements as an
+// affine form of the program ids plus a bounded rest. Scratch must be written before it is read within one P-coordinate.
+// The other axes become loops inside the shader: every dependence they carry then links equal P-coordinates.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "codegen/lower/affine.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera::lowering {
+
+struct AxisVerdict {
+  bool parallel = false;
+  std::string why;  // for `tessera explain`
+};
+
+/// One access to a body Ref, composed to array coordinates.
+struct Access {
+  ir::OpId op;
+  int ref = 0;                 // position among the body's arguments
+  bool reads = false, writes = false;
+  std::vector<Affine> dims;    // per array dim: all elements that may be touched
+};
+
+struct ParallelPlan {
+  std::vector<AxisVerdict> axes;   // one per grid axis
+  std::vector<Access> accesses;    // to inputs and outputs
+  bool is_parallel(size_t a) const { return axes[a].parallel; }
+};
+
+ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars);
+
+/// Per array dim of blocks[i]: the index map's form (block or element index), and whether it provably needs no clamp.
+struct BlockStart {
+  Affine form;
+  bool in_range = false;   // provably in [0, cdiv(extent, block) - 1]
+  bool interior = false;   // and the whole block lies inside the array
+};
+std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis& scalars);
+
+/// The position of a memory op's Ref among the body's arguments. Refs are never anything but body arguments at tile level.
+int ref_position(const ir::Kernel& k, ir::Value ref);
+
+}  // namespace tessera::lowering

@@ -1,0 +1,307 @@
+// Grid to workgroups: one unit of work is one coordinate of the parallel grid axes and one tile of each split axis. The other grid axes are
+// loops inside it. Blocks are windows into arrays, placed as soon as the loops that their index map needs are open.
+#include <algorithm>
+
+#include "codegen/lower/lowering.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Opcode;
+
+Lowering::Lowering(const ir::Kernel& k, const Target& target, const Axes& axes, const Schedule& schedule, const ParallelPlan& parallel, ScalarAnalysis& scalars, ir::Kernel& out)
+    : k_(k), target_(target), axes_(axes), s_(schedule), parallel_(parallel), scalars_(scalars), out_(out), b_(out) {}
+
+void Lowering::run() {
+  setup_kernel();
+  plan_homes();
+  plan_lifetimes();
+  emit_units();
+  b_.raw().yield({});
+  b_.finish();
+  out_.lane.shared_bytes = s_.scratch_arena ? 0 : arena_.peak();
+  out_.lane.scratch_bytes = s_.scratch_arena ? arena_.peak() : 0;
+  if (out_.lane.scratch_bytes > 0) out_.lane.max_workgroups = std::max<int64_t>(target_.compute_units, 1) * (target_.kind == Target::Kind::cpu ? 4 : 8);
+}
+
+void Lowering::setup_kernel() {
+  out_.name = k_.name;
+  out_.loc = k_.loc;
+  out_.level = ir::Level::lane;
+  out_.num_inputs = k_.num_inputs;
+  std::vector<ir::Type> args;
+  for (const ir::BlockMapping& m : k_.blocks) {
+    args.push_back(ir::Type::ref(m.dtype, {-1}, ir::MemorySpace::global));
+    ir::BlockMapping whole = m;
+    whole.whole = true;
+    whole.block.clear();
+    whole.index_map = {};
+    out_.blocks.push_back(std::move(whole));
+  }
+  out_.body = b_.raw().new_region(args);
+  b_.raw().set_region(out_.body);
+  b_.raw().set_loc(k_.loc);
+  out_.lane.workgroup_size = s_.workgroup;
+  out_.lane.subgroup_size = s_.shuffles ? s_.subgroup : 0;
+  homes_.resize(k_.values.size());
+  refs_.resize(k_.region(k_.body).args.size());
+  pid_.resize(k_.grid.size());
+  tile_base_.resize(axes_.size());
+  written_.assign(refs_.size(), false);
+  for (const ir::Op& o : k_.ops)
+    if ((o.code == Opcode::store || o.code == Opcode::swap) && k_.type(o.operands[0]).is_ref) written_[static_cast<size_t>(ref_position(k_, o.operands[0]))] = true;
+}
+
+Value Lowering::extent_value(const Extent& e, DType t) {
+  if (const auto v = e.value()) return t == DType::i64 ? b_.i64(*v) : b_.i32(*v);
+  Value& v = extents_[{to_string(e), t}];
+  if (!v) {
+    ir::Op o{.code = Opcode::extent};
+    o.set(Attr::index, static_cast<int64_t>(out_.lane.extents.size()));
+    out_.lane.extents.push_back(e);
+    out_.lane.extent_is_64.push_back(t == DType::i64);
+    const ir::RegionId at = b_.raw().region();
+    b_.raw().set_region(b_.prologue());
+    v = b_.raw().one(std::move(o), ir::Type::array(t));
+    b_.raw().set_region(at);
+  }
+  return v;
+}
+
+void Lowering::emit_units() {
+  Extent units = 1;
+  for (int a : s_.parallel) units = units * k_.grid[static_cast<size_t>(a)].size;
+  for (int a : s_.split_axes) units = units * Extent(cdiv(axes_.axes[static_cast<size_t>(a)].extent, plan(a).tile));
+  out_.lane.num_units = s_.group == 1 ? cdiv(units, Extent(s_.workgroup)) : units;
+
+  const Value local = b_.leaf(Opcode::local_index);
+  thread_ = s_.group == 1 ? b_.i32(0) : local;
+  for (const AxisPlan& p : s_.plans) {
+    if (p.tcount == 1) continue;
+    Value& v = thread_coords_[{p.tstride, p.tcount}];
+    if (v) continue;
+    v = b_.div(thread_, p.tstride);
+    if (p.tstride * p.tcount < s_.group) v = b_.rem(v, p.tcount);
+  }
+  if (s_.shuffles) lane_ = b_.leaf(Opcode::lane_id);
+
+  const Value total = extent_value(units, DType::i32);
+  auto body = [&](Value unit) {
+    // Mixed radix, the last component fastest: grid axes in order, then tiles.
+    struct Part { Value size; std::function<void(Value)> set; };
+    std::vector<Part> parts;
+    for (int a : s_.parallel) parts.push_back({grid_size(static_cast<size_t>(a)), [this, a](Value v) { pid_[static_cast<size_t>(a)] = v; }});
+    for (int a : s_.split_axes)
+      parts.push_back({b_.i32(cdiv(axes_.axes[static_cast<size_t>(a)].extent, plan(a).tile)), [this, a](Value v) { tile_base_[static_cast<size_t>(a)] = b_.mul(v, b_.i32(plan(a).tile)); }});
+    for (size_t i = parts.size(); i-- > 0;) {
+      if (b_.known(parts[i].size) == 1) { parts[i].set(b_.i32(0)); continue; }
+      bool more = false;
+      for (size_t j = 0; j < i; ++j) more = more || b_.known(parts[j].size) != 1;
+      parts[i].set(more ? b_.rem(unit, parts[i].size) : unit);
+      if (more) unit = b_.div(unit, parts[i].size);
+    }
+    emit_sequential(0);
+  };
+  const Value group = b_.leaf(Opcode::workgroup_index);
+  // Whether the dispatch is capped depends on the arena, which is known only afterwards; a scratch arena always is.
+  if (s_.scratch_arena) {
+    b_.for_loop(group, total, b_.leaf(Opcode::num_workgroups), {}, [&](Value u, const Values&) {
+      body(u);
+      loop_barrier();
+      return Values{};
+    });
+  } else if (s_.group == 1) {
+    const Value unit = b_.add(b_.mul(group, b_.i32(s_.workgroup)), local);
+    b_.when(b_.lt(unit, total), [&] { body(unit); });
+  } else {
+    b_.when(b_.lt(group, total), [&] { body(group); });
+  }
+}
+
+void Lowering::emit_sequential(size_t depth) {
+  enter_refs(depth);
+  if (depth == s_.sequential.size()) region(k_.body);
+  else {
+    const auto axis = static_cast<size_t>(s_.sequential[depth]);
+    const Value n = grid_size(axis);
+    if (b_.known(n) == 1) {
+      pid_[axis] = b_.i32(0);
+      emit_sequential(depth + 1);
+    } else {
+      std::vector<int> carried;
+      Values init;
+      for (size_t r = 0; r < refs_.size(); ++r)
+        if (s_.residency[r] == Residency::registers && s_.scope[r] <= static_cast<int>(depth) && written_[r]) {
+          carried.push_back(static_cast<int>(r));
+          init.insert(init.end(), refs_[r].regs.begin(), refs_[r].regs.end());
+        }
+      auto set = [&](const Values& v) {
+        size_t at = 0;
+        for (int r : carried)
+          for (Value& x : refs_[static_cast<size_t>(r)].regs) x = v[at++];
+      };
+      const PendingAccesses before = pending_;
+      const Values after = b_.for_loop(b_.i32(0), n, b_.i32(1), init, [&](Value i, const Values& v) {
+        pid_[axis] = i;
+        set(v);
+        emit_sequential(depth + 1);
+        loop_barrier();
+        Values next;
+        for (int r : carried) next.insert(next.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
+        return next;
+      });
+      pending_ = before;
+      set(after);
+    }
+  }
+  leave_refs(depth);
+}
+
+void Lowering::index_map(int i, Values& starts) {
+  const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
+  const ir::Region& map = k_.region(m.index_map);
+  for (size_t a = 0; a < k_.grid.size(); ++a) home(map.args[a]).scalar = pid_[a] ? pid_[a] : b_.i32(0);
+  for (ir::OpId id : map.ops)
+    if (k_.op(id).code != Opcode::yield) scalar_op(id);
+  for (Value v : k_.terminator(m.index_map).operands) starts.push_back(scalar(v));
+}
+
+void Lowering::enter_window(int i) {
+  const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
+  RefState& r = refs_[static_cast<size_t>(i)];
+  const Value arg = k_.region(k_.body).args[static_cast<size_t>(i)];
+  r = RefState{};
+  r.dtype = m.dtype;
+  r.shape = k_.type(arg).shape;
+  r.range = {i, 0, INT64_MAX};
+  r.tracked = written_[static_cast<size_t>(i)];
+  const Value base = out_.region(out_.body).args[static_cast<size_t>(i)];
+  const size_t rank = m.array_shape.size();
+  for (const Extent& e : m.array_shape) {
+    if (e == Extent(0)) r.dead = true;
+    if (!e.is_static()) r.may_be_empty = true;
+  }
+  // Row-major strides; run-time ones are products of extents that the host evaluates.
+  std::vector<Extent> stride(rank, 1);
+  for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * m.array_shape[d];
+  if (m.whole) {
+    r.ref = base;
+    for (size_t d = 0; d < rank; ++d) { r.stride.push_back(*stride[d].value()); r.wide_stride.emplace_back(); r.limit.emplace_back(); }
+  } else {
+    const std::vector<BlockStart> known = block_starts(k_, i, scalars_);
+    Values starts;
+    index_map(i, starts);
+    Value offset = b_.i64(0);
+    for (size_t d = 0; d < rank; ++d) {
+      const int64_t block = m.block[d].size;
+      Value s = starts[d];
+      if (!known[d].in_range) {
+        const Extent last = cdiv(m.array_shape[d], Extent(block)) - Extent(1);
+        s = b_.max(b_.min(s, extent_value(last, DType::i32)), b_.i32(0));
+      }
+      s = b_.mul(s, b_.i32(block));
+      const auto n = stride[d].value();
+      // A 64-bit base per block; products that stay below 2^31 are formed in 32 bits first.
+      const auto extent = m.array_shape[d].value();
+      if (n && extent && *n * *extent < INT32_MAX) offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
+      else offset = b_.add(offset, b_.mul(b_.convert(s, DType::i64), extent_value(stride[d], DType::i64)));
+      Value limit;
+      if (!known[d].interior) limit = b_.sub(extent_value(m.array_shape[d], DType::i32), s);
+      if (m.block[d].kind == ir::BlockDim::Kind::squeezed) {
+        if (limit && !m.array_shape[d].is_static()) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
+        continue;
+      }
+      r.stride.push_back(n ? *n : -1);
+      r.wide_stride.push_back(n ? Value{} : extent_value(stride[d], DType::i64));
+      r.limit.push_back(limit);
+    }
+    r.ref = b_.view(base, offset);
+  }
+  int64_t span = 0;
+  for (size_t d = 0; d < r.shape.size(); ++d)
+    if (r.stride[d] > 0) span += std::max<int64_t>(r.shape[d] - 1, 0) * std::min<int64_t>(r.stride[d], int64_t{1} << 40);
+  r.narrow = span * size_bytes(m.dtype) < INT32_MAX;
+}
+
+namespace {
+ir::Op identity_access(const Shape& s) {
+  ir::Op o{.code = Opcode::load};
+  for (int64_t n : s) o.index.push_back(ir::Index::all(n));
+  return o;
+}
+}  // namespace
+
+void Lowering::enter_refs(size_t depth) {
+  const auto& args = k_.region(k_.body).args;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool scratch = i >= k_.blocks.size();
+    if (s_.scope[i] != static_cast<int>(depth)) continue;
+    if (!scratch) enter_window(static_cast<int>(i));
+    const ir::Type& type = k_.type(args[i]);
+    std::vector<int> dims;
+    for (size_t d = 0; d < type.shape.size(); ++d) dims.push_back(s_.residency[i] == Residency::registers ? axes_.of_ref(static_cast<int>(i), d) : kNoAxis);
+    RefState& r = refs_[i];
+    if (s_.residency[i] == Residency::registers) {
+      if (scratch) {
+        r.dtype = type.dtype;
+        r.shape = type.shape;
+        r.regs.assign(static_cast<size_t>(s_.registers(dims)), b_.zero(type.dtype));
+        continue;
+      }
+      order({r.range}, {});
+      const ir::Op all = identity_access(r.shape);
+      r.regs.clear();
+      layout_nest(r.shape, dims, false, [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), {}, {})); });
+    } else if (s_.residency[i] == Residency::arena) {
+      // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left.
+      RefState tile;
+      tile.dtype = type.dtype;
+      tile.shape = type.shape;
+      tile.slot = new_slot(type.dtype, type.shape, dims);
+      tile.ref = tile.slot.ref;
+      tile.range = tile.slot.range;
+      tile.tracked = true;
+      int64_t stride = 1;
+      tile.stride.assign(type.shape.size(), 1);
+      for (size_t d = type.shape.size(); d-- > 0;) { tile.stride[d] = stride; stride *= type.shape[d]; }
+      tile.wide_stride.resize(type.shape.size());
+      tile.limit.resize(type.shape.size());
+      tile.dead = num_elements(type.shape) == 0;
+      if (!scratch) {
+        const RefState window = r;
+        order({window.range}, {tile.range});
+        const ir::Op all = identity_access(window.shape);
+        flat_nest(window.shape, dims, [&](const NestPoint& p) {
+          const Value v = load_at(window, address(window, all, p.c), {}, {});
+          b_.when(p.valid, [&] { slot_store(tile.slot, p.c, v); });
+        });
+        windows_[i] = window;
+      }
+      refs_[i] = tile;
+    }
+  }
+}
+
+void Lowering::leave_refs(size_t depth) {
+  const auto& args = k_.region(k_.body).args;
+  for (size_t i = 0; i < k_.blocks.size(); ++i) {
+    if (s_.scope[i] != static_cast<int>(depth) || !k_.is_output(static_cast<int>(i))) continue;
+    RefState& r = refs_[i];
+    std::vector<int> dims;
+    if (s_.residency[i] == Residency::registers) {
+      for (size_t d = 0; d < r.shape.size(); ++d) dims.push_back(axes_.of_ref(static_cast<int>(i), d));
+      order({}, {r.range});
+      const ir::Op all = identity_access(r.shape);
+      size_t at = 0;
+      layout_nest(r.shape, dims, true, [&](const NestPoint& p) { store_at(r, address(r, all, p.c), r.regs[at++], p.valid); });
+    } else if (s_.residency[i] == Residency::arena) {
+      dims.assign(k_.type(args[i]).shape.size(), kNoAxis);
+      const RefState window = windows_[i];
+      order({r.range}, {window.range});
+      const ir::Op all = identity_access(window.shape);
+      flat_nest(window.shape, dims, [&](const NestPoint& p) { store_at(window, address(window, all, p.c), slot_load(r.slot, p.c), p.valid); });
+      free_slot(r.slot);
+    }
+  }
+}
+
+}  // namespace tessera::lowering

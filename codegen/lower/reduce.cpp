@@ -1,0 +1,324 @@
+// Reductions: per thread over registers and strips, then over lanes by xor shuffles, then over subgroups through shared memory. Each thread
+// that shares a result ends with the same bits: the shuffle ladder is symmetric and the exchange adds in one fixed order.
+#include <algorithm>
+#include <bit>
+
+#include "codegen/lower/lowering.h"
+#include "engine/reference.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Opcode;
+
+Values Lowering::across_threads(Values v, int bits, const Accumulator& acc) {
+  bits &= s_.group - 1;
+  if (bits == 0) return v;
+  int by_shuffle = s_.shuffles ? bits & (s_.subgroup - 1) : 0;
+  for (int bit = 1; bit < s_.group; bit *= 2) {
+    if (!(by_shuffle & bit)) continue;
+    Values other;
+    for (Value x : v) other.push_back(b_.shuffle_xor(x, bit));
+    v = acc.merge(v, other);
+  }
+  // What is left, one contiguous run of thread bits after the other: everyone writes, everyone reads the run's members in order.
+  int rest = bits & ~by_shuffle;
+  while (rest) {
+    const int stride = rest & -rest;
+    int count = 2;
+    while (rest & (stride * count)) count *= 2;
+    rest &= ~((count - 1) * stride);
+    std::vector<Slot> slots;
+    for (Value x : v) {
+      slots.push_back(temp_slot(b_.dtype(x), s_.group));
+      order({}, {slots.back().range});
+      b_.store(slots.back().ref, thread_, x);
+    }
+    std::vector<MemoryRange> reads;
+    for (const Slot& s : slots) reads.push_back(s.range);
+    order(reads, {});
+    const Value position = stride * count == s_.group && stride == 1 ? b_.i32(0) : b_.sub(thread_, b_.mul(b_.rem(b_.div(thread_, stride), count), b_.i32(stride)));
+    auto member = [&](Value j) {
+      Values x;
+      for (const Slot& s : slots) x.push_back(b_.load(s.ref, b_.add(position, b_.mul(j, b_.i32(stride)))));
+      return x;
+    };
+    v = member(b_.i32(0));
+    if (count <= 8) {
+      for (int j = 1; j < count; ++j) v = acc.merge(v, member(b_.i32(j)));
+    } else {
+      v = b_.for_loop(b_.i32(1), b_.i32(count), b_.i32(1), v, [&](Value j, const Values& a) { return acc.merge(a, member(j)); });
+    }
+    for (Slot& s : slots) free_slot(s);
+  }
+  return v;
+}
+
+void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std::vector<bool>& reduced, bool needs_layout, const Accumulator& acc,
+                         const std::function<Values(const Coords&)>& element_of, const std::function<void(const NestPoint&, const Values&)>& sink) {
+  Shape kept_shape;
+  std::vector<int> kept_axes;
+  std::vector<size_t> kept, dropped;
+  int64_t count = 1;
+  for (size_t d = 0; d < s.size(); ++d) {
+    if (reduced[d]) { dropped.push_back(d); count *= s[d]; continue; }
+    kept.push_back(d);
+    kept_shape.push_back(s[d]);
+    kept_axes.push_back(dims[d]);
+  }
+  if (num_elements(kept_shape) == 0) return;
+
+  // All of one kept element's operands, one after another, by whoever asks.
+  auto sequential = [&](const Coords& kept_coords) {
+    Coords c(s.size());
+    for (size_t i = 0; i < kept.size(); ++i) c[kept[i]] = kept_coords[i];
+    std::function<Values(size_t, const Values&)> loops = [&](size_t i, const Values& a) -> Values {
+      if (i == dropped.size()) return acc.step(a, element_of(c));
+      return counted(s[dropped[i]], a, [&](Value j, const Values& inner) {
+        c[dropped[i]] = {s[dropped[i]] == 1 ? b_.i32(0) : j};
+        return loops(i + 1, inner);
+      });
+    };
+    return count == 0 ? acc.identity : loops(0, acc.identity);
+  };
+
+  const bool by_layout = !s_.general && layout_fits(dims);
+  if (!by_layout) {
+    if (needs_layout) throw InternalError(k_.name + ": a reduction without a layout reads values in registers");
+    if (num_elements(kept_shape) > 1) {
+      flat_nest(kept_shape, kept_axes, [&](const NestPoint& p) { sink(p, sequential(p.c)); });
+      return;
+    }
+    NestPoint p;
+    p.c.assign(kept.size(), at(0));
+    p.regs.assign(kept.size(), 0);
+    p.valid = first_thread(0);
+    if (s_.general || s_.group == 1 || count < s_.group) { sink(p, sequential(p.c)); return; }
+    // One result of many elements: dealt out in turn, then joined across the group.
+    Shape all;
+    for (size_t d : dropped) all.push_back(s[d]);
+    const Values mine = counted(cdiv(count, int64_t{s_.group}), acc.identity, [&](Value i, const Values& a) {
+      Value e = b_.add(b_.mul(i, b_.i32(s_.group)), thread_), valid;
+      if (count % s_.group != 0) { valid = b_.lt(e, b_.i32(count)); e = b_.min(e, b_.i32(count - 1)); }
+      const Coords u = unravel(e, all);
+      Coords c(s.size(), at(0));
+      for (size_t j = 0; j < dropped.size(); ++j)
+        if (s[dropped[j]] != 1) c[dropped[j]] = u[j];
+      Values x = element_of(c);
+      if (valid)
+        for (size_t j = 0; j < x.size(); ++j) x[j] = b_.select(valid, x[j], acc.neutral[j]);
+      return acc.step(a, x);
+    });
+    sink(p, across_threads(mine, s_.group - 1, acc));
+    return;
+  }
+
+  int kept_bits = 0, reduced_bits = 0;
+  for (size_t d = 0; d < s.size(); ++d)
+    if (dims[d] != kNoAxis) (reduced[d] ? reduced_bits : kept_bits) |= (plan(dims[d]).tcount - 1) * plan(dims[d]).tstride;
+  const Value first = first_thread(kept_bits);
+
+  // Kept strips outside; inside, one accumulator per kept register; then the reduced strips, then the reduced registers.
+  std::vector<Value> strip(s.size());
+  auto regs_of = [&](size_t d) { return dims[d] == kNoAxis ? 1 : plan(dims[d]).reg; };
+  auto enumerate = [&](const std::vector<size_t>& which, const std::function<void(const std::vector<int>&)>& f) {
+    std::vector<int> r(which.size(), 0);
+    for (;;) {
+      f(r);
+      size_t i = which.size();
+      while (i-- > 0) {
+        if (++r[i] < regs_of(which[i])) break;
+        r[i] = 0;
+      }
+      if (i == SIZE_MAX) return;
+    }
+  };
+  auto one_kept_strip = [&] {
+    size_t points = 1;
+    for (size_t d : kept) points *= static_cast<size_t>(regs_of(d));
+    const size_t width = acc.identity.size();
+    Values init;
+    for (size_t i = 0; i < points; ++i) init.insert(init.end(), acc.identity.begin(), acc.identity.end());
+    std::function<Values(size_t, const Values&)> loops = [&](size_t i, const Values& a) -> Values {
+      if (i < dropped.size()) {
+        const size_t d = dropped[i];
+        const int64_t n = dims[d] == kNoAxis ? 1 : plan(dims[d]).strips();
+        if (n == 1) { strip[d] = {}; return loops(i + 1, a); }
+        return counted(n, a, [&](Value j, const Values& inner) { strip[d] = j; return loops(i + 1, inner); });
+      }
+      Values next = a;
+      enumerate(dropped, [&](const std::vector<int>& rr) {
+        Coords c(s.size());
+        Value valid;
+        for (size_t j = 0; j < dropped.size(); ++j) c[dropped[j]] = axis_coord(dims[dropped[j]], s[dropped[j]], strip[dropped[j]], rr[j], valid);
+        size_t point = 0;
+        enumerate(kept, [&](const std::vector<int>& kr) {
+          Value unused;
+          for (size_t j = 0; j < kept.size(); ++j) c[kept[j]] = axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], unused);
+          Values x = element_of(c);
+          if (valid)
+            for (size_t j = 0; j < x.size(); ++j) x[j] = b_.select(valid, x[j], acc.neutral[j]);
+          const auto at_point = next.begin() + static_cast<std::ptrdiff_t>(point * width);
+          const Values stepped = acc.step({at_point, at_point + static_cast<std::ptrdiff_t>(width)}, x);
+          std::copy(stepped.begin(), stepped.end(), at_point);
+          ++point;
+        });
+      });
+      return next;
+    };
+    Values total = count == 0 ? init : loops(0, init);
+    size_t point = 0;
+    enumerate(kept, [&](const std::vector<int>& kr) {
+      const auto at_point = total.begin() + static_cast<std::ptrdiff_t>(point++ * width);
+      const Values r = across_threads({at_point, at_point + static_cast<std::ptrdiff_t>(width)}, reduced_bits, acc);
+      NestPoint p;
+      p.regs = kr;
+      p.valid = first;
+      for (size_t j = 0; j < kept.size(); ++j) p.c.push_back(axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], p.valid));
+      sink(p, r);
+    });
+  };
+  std::function<void(size_t)> strips = [&](size_t i) {
+    if (i == kept.size()) return one_kept_strip();
+    const size_t d = kept[i];
+    const int64_t n = dims[d] == kNoAxis ? 1 : plan(dims[d]).strips();
+    if (n == 1) { strip[d] = {}; return strips(i + 1); }
+    counted(n, [&](Value j) { strip[d] = j; strips(i + 1); });
+  };
+  strips(0);
+}
+
+void Lowering::set_result(Value v, const std::vector<MemoryRange>& reads, const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit) {
+  Home h = new_home(v);
+  if (h.kind == Kind::arena) order(reads, {h.slot.range});
+  else order(reads, {});
+  emit([&](const NestPoint& p, Value x) {
+    if (h.kind == Kind::scalar) h.scalar = x;
+    else if (h.kind == Kind::registers) h.regs.push_back(x);
+    else b_.when(p.valid, [&] { slot_store(h.slot, p.c, x); });
+  });
+  home(v) = h;
+}
+
+void Lowering::reduce_op(ir::OpId id) {
+  const ir::Op& o = k_.op(id);
+  const Value in = o.operands[0], v = o.results[0];
+  const DType t = k_.type(v).dtype;
+  const bool wide = o.code == Opcode::reduce_sum || o.code == Opcode::reduce_prod;
+  const DType a = wide ? accumulate_type(t) : t;
+  const Opcode combiner = reference::reduce_combiner(o.code);
+  Accumulator acc;
+  acc.identity = acc.neutral = {b_.constant(a, reference::reduce_identity(o.code, a))};
+  acc.step = acc.merge = [&, combiner, a](const Values& x, const Values& y) { return Values{b_.op(combiner, {x[0], y[0]}, a)}; };
+  std::vector<bool> reduced(shape(in).size(), false);
+  for (int64_t d : o.ints(Attr::axes)) reduced[static_cast<size_t>(d)] = true;
+  set_result(v, arena_reads({in}), [&](const auto& put) {
+    reduction(shape(in), axes_.of(in), reduced, reads_registers(in), acc, [&](const Coords& c) { return Values{b_.convert(element(in, c), a)}; },
+              [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); });
+  });
+}
+
+void Lowering::arg_reduce_op(ir::OpId id) {
+  const ir::Op& o = k_.op(id);
+  const Value in = o.operands[0], v = o.results[0];
+  const DType t = k_.type(in).dtype;
+  const bool greatest = o.code == Opcode::argmax;
+  const auto axis = static_cast<size_t>(o.attr(Attr::axis));
+  Accumulator acc;
+  acc.identity = acc.neutral = {b_.constant(t, reference::reduce_identity(greatest ? Opcode::reduce_max : Opcode::reduce_min, t)), b_.i32(INT32_MAX)};
+  // The first of equals: NaN before everything, then the better value, then the smaller index.
+  acc.step = acc.merge = [&, t, greatest](const Values& x, const Values& y) {
+    const auto logic = [&](Opcode c, Value p, Value q) { return b_.op(c, {p, q}, DType::boolean); };
+    Value better = logic(greatest ? Opcode::gt : Opcode::lt, y[0], x[0]), same = logic(Opcode::eq, y[0], x[0]);
+    if (is_float(t)) {
+      const Value xn = logic(Opcode::ne, x[0], x[0]), yn = logic(Opcode::ne, y[0], y[0]);
+      better = logic(Opcode::or_, better, logic(Opcode::and_, yn, b_.op(Opcode::not_, {xn}, DType::boolean)));
+      same = logic(Opcode::or_, same, logic(Opcode::and_, yn, xn));
+    }
+    better = logic(Opcode::or_, better, logic(Opcode::and_, same, logic(Opcode::lt, y[1], x[1])));
+    return Values{b_.op(Opcode::select, {better, y[0], x[0]}, t), b_.op(Opcode::select, {better, y[1], x[1]}, DType::i32)};
+  };
+  std::vector<bool> reduced(shape(in).size(), false);
+  reduced[axis] = true;
+  const DType r_type = k_.type(v).dtype;
+  set_result(v, arena_reads({in}), [&](const auto& put) {
+    reduction(shape(in), axes_.of(in), reduced, reads_registers(in), acc, [&](const Coords& c) { return Values{element(in, c), c[axis].v}; },
+              [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); });
+  });
+}
+
+// Inclusive running sums. Many lines: one invocation walks each. Few long ones: every invocation sums a stretch, the stretches' sums are
+// exchanged, and each walks its stretch again from what lies before it.
+void Lowering::cumsum_op(ir::OpId id) {
+  const ir::Op& o = k_.op(id);
+  const Value in = o.operands[0], v = o.results[0];
+  const DType t = k_.type(v).dtype, a = accumulate_type(t);
+  const auto axis = static_cast<size_t>(o.attr(Attr::axis));
+  const bool reverse = o.attr_or(Attr::reverse, 0) != 0;
+  const Shape& s = shape(v);
+  const int64_t n = s[axis];
+  auto plus = [&](Value x, Value y) { return b_.op(Opcode::add, {x, y}, a); };
+  auto read = [&](const Coords& c) { return b_.convert(element(in, c), a); };
+  if (n == 1) {
+    set_result(v, arena_reads({in}), [&](const auto& put) { nest(s, axes_.of(v), kinds_[v.index] == Kind::registers || reads_registers(in), true, [&](const NestPoint& p) { put(p, element(in, p.c)); }); });
+    return;
+  }
+  if (kinds_[v.index] != Kind::arena) throw InternalError(k_.name + ": a scan outside the arena", o.loc);
+  if (reads_registers(in)) throw InternalError(k_.name + ": a scan of values in registers", o.loc);
+  Home h = new_home(v);
+  order(arena_reads({in}), {h.slot.range});
+  if (num_elements(s) > 0) {
+    Shape lines = s;
+    lines[axis] = 1;
+    std::vector<int> line_axes = axes_.of(v);
+    line_axes[axis] = kNoAxis;
+    auto position = [&](Value i) { return reverse ? b_.sub(b_.i32(n - 1), i) : i; };
+    if (s_.general || s_.group == 1 || num_elements(lines) * 2 > s_.group) {
+      flat_nest(lines, line_axes, [&](const NestPoint& p) {
+        counted(n, {b_.zero(a)}, [&](Value i, const Values& sum) {
+          Coords c = p.c;
+          c[axis] = {position(i)};
+          const Value next = plus(sum[0], read(c));
+          b_.when(p.valid, [&] { slot_store(h.slot, c, b_.convert(next, t)); });
+          return Values{next};
+        });
+      });
+    } else {
+      const int64_t stretch = cdiv(n, int64_t{s_.group});
+      Slot sums = temp_slot(a, s_.group);
+      Shape part = lines;
+      for (size_t d = 0; d < s.size(); ++d)
+        if (line_axes[d] != kNoAxis && plan(line_axes[d]).split) part[d] = std::min(plan(line_axes[d]).tile, s[d]);
+      counted(num_elements(part), [&](Value line) {
+        Coords c = unravel(line, part);
+        for (size_t d = 0; d < s.size(); ++d) {
+          if (lines[d] == 1) c[d] = at(0);
+          else if (part[d] != lines[d]) c[d] = {b_.min(b_.add(c[d].v, tile_base(line_axes[d])), b_.i32(s[d] - 1))};
+        }
+        const Value begin = b_.mul(thread_, b_.i32(stretch));
+        auto walk = [&](const Value& start, bool write) {
+          return counted(stretch, {start}, [&](Value i, const Values& sum) {
+            const Value e = b_.add(begin, i), valid = b_.lt(e, b_.i32(n));
+            Coords x = c;
+            x[axis] = {position(b_.min(e, b_.i32(n - 1)))};
+            const Value next = b_.select(valid, plus(sum[0], read(x)), sum[0]);
+            if (write) b_.when(valid, [&] { slot_store(h.slot, x, b_.convert(next, t)); });
+            return Values{next};
+          })[0];
+        };
+        const Value mine = walk(b_.zero(a), false);
+        order({}, {sums.range});
+        b_.store(sums.ref, thread_, mine);
+        order({sums.range}, {});
+        const Value before = b_.for_loop(b_.i32(0), b_.i32(s_.group), b_.i32(1), {b_.zero(a)}, [&](Value j, const Values& x) {
+          const Value y = b_.load(sums.ref, j);
+          return Values{b_.select(b_.lt(j, thread_), plus(x[0], y), x[0])};
+        })[0];
+        walk(before, true);
+      });
+      free_slot(sums);
+    }
+  }
+  home(v) = h;
+}
+
+}  // namespace tessera::lowering

@@ -1,0 +1,376 @@
+// What holds of every GridMapping:
+//   1. grid_names is empty or has one name per grid axis; grid_parallel has one entry per axis; static sizes are not negative
+//   2. vmapped_dims are axes of the grid, increasing
+//   3. there are num_inputs + num_outputs block mappings
+//   4. index_map_avals is i32[] per grid axis, then one Ref per scalar-prefetch operand
+//   5. each block mapping but a whole one has one block dim per array dim, blocked sizes positive, squeezed sizes 1, and an index map that
+//      takes index_map_avals and yields one i32[] per block dim
+//   6. scratch_avals are Refs in vmem or smem with sizes not negative
+#include "engine/front/grid_mapping.h"
+
+#include <algorithm>
+#include <map>
+#include <ostream>
+
+#include "engine/front/trace.h"
+#include "engine/ir/text.h"
+
+namespace tessera {
+using ir::BlockMapping;
+using ir::Opcode;
+using ir::Type;
+
+namespace {
+std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
+
+struct Bad {  // one broken invariant per call
+  std::string text;
+  void operator()(const std::string& what) { text += "\n  " + what; }
+};
+
+/// Copies a region without captures into another kernel.
+class Copier {
+ public:
+  Copier(const ir::Kernel& from, ir::Kernel& to) : from_(from), to_(to) {}
+  ir::RegionId copy(ir::RegionId r) {
+    const ir::RegionId id{static_cast<uint32_t>(to_.regions.size())};
+    to_.regions.emplace_back();
+    for (ir::Value v : from_.region(r).args) to_.region(id).args.push_back(value(v, {}, id));
+    for (ir::OpId o : from_.region(r).ops) {
+      ir::Op op = from_.op(o);
+      for (ir::Value& v : op.operands) v = map_.at(v);
+      for (ir::RegionId& inner : op.regions) inner = copy(inner);
+      const ir::OpId made{static_cast<uint32_t>(to_.ops.size())};
+      for (ir::Value& v : op.results) v = value(v, made, {});
+      to_.ops.push_back(std::move(op));
+      to_.region(id).ops.push_back(made);
+    }
+    return id;
+  }
+
+ private:
+  ir::Value value(ir::Value v, ir::OpId def, ir::RegionId region) {
+    const ir::Value made{static_cast<uint32_t>(to_.values.size())};
+    to_.values.push_back({from_.type(v), def, region, from_.value(v).number});
+    map_[v] = made;
+    return made;
+  }
+  const ir::Kernel& from_;
+  ir::Kernel& to_;
+  std::map<ir::Value, ir::Value> map_;
+};
+}  // namespace
+
+int GridMapping::num_dynamic_grid_bounds() const {
+  return static_cast<int>(std::count_if(grid.begin(), grid.end(), [](const Extent& e) { return !e.is_static(); }));
+}
+Shape GridMapping::static_grid() const {
+  Shape s;
+  for (const Extent& e : grid) {
+    if (!e.is_static()) throw SpecError(index_maps.name + ": the grid " + to_string(grid) + " has no static size: " + to_string(e) + " arrives with the call", index_maps.loc);
+    s.push_back(*e.value());
+  }
+  return s;
+}
+namespace {
+std::vector<ShapeDtype> shapes(const std::vector<BlockMapping>& b, int from, int to) {
+  std::vector<ShapeDtype> s;
+  for (int i = from; i < to; ++i) s.push_back({b[static_cast<size_t>(i)].array_shape, b[static_cast<size_t>(i)].dtype});
+  return s;
+}
+}  // namespace
+std::vector<ShapeDtype> GridMapping::in_shapes() const { return shapes(block_mappings, 0, num_inputs); }
+std::vector<ShapeDtype> GridMapping::out_shapes() const { return shapes(block_mappings, num_inputs, num_inputs + num_outputs); }
+std::vector<BlockMapping> GridMapping::block_mappings_output() const { return {block_mappings.begin() + num_inputs, block_mappings.end()}; }
+
+GridMapping GridMapping::replace(const std::function<void(GridMapping&)>& change) const {
+  GridMapping m = *this;
+  change(m);
+  m.check_invariants();
+  return m;
+}
+
+void GridMapping::check_invariants() const {
+  Bad bad;
+  const size_t rank = grid.size();
+  if (!grid_names.empty() && grid_names.size() != rank) bad("the grid has " + plural(rank, "axis") + " but grid_names has " + std::to_string(grid_names.size()));
+  if (grid_parallel.size() != rank) bad("the grid has " + plural(rank, "axis") + " but grid_parallel has " + std::to_string(grid_parallel.size()));
+  for (size_t i = 0; i < rank; ++i)
+    if (grid[i].is_static() && *grid[i].value() < 0) bad("grid[" + std::to_string(i) + "] is " + to_string(grid[i]) + ", which is negative");
+  for (size_t i = 0; i < vmapped_dims.size(); ++i)
+    if (vmapped_dims[i] < 0 || vmapped_dims[i] >= static_cast<int>(rank) || (i && vmapped_dims[i] <= vmapped_dims[i - 1]))
+      bad("vmapped_dims[" + std::to_string(i) + "] is " + std::to_string(vmapped_dims[i]) + ", which is no later axis of the grid");
+  if (num_inputs < 0 || num_outputs < 0 || num_index_operands < 0 || static_cast<int>(block_mappings.size()) != num_inputs + num_outputs)
+    bad("there are " + plural(block_mappings.size(), "block mapping") + " but " + std::to_string(num_inputs) + " inputs and " + std::to_string(num_outputs) + " outputs");
+  bool avals = index_map_avals.size() == rank + static_cast<size_t>(std::max(num_index_operands, 0));
+  for (size_t i = 0; avals && i < index_map_avals.size(); ++i) avals = i < rank ? index_map_avals[i] == Type::array(DType::i32) : index_map_avals[i].is_ref;
+  if (!avals) bad("index_map_avals is not i32[] for each of " + std::to_string(rank) + " grid axes and a Ref for each of " + std::to_string(num_index_operands) + " index operands");
+  for (size_t i = 0; i < block_mappings.size(); ++i) {
+    const BlockMapping& b = block_mappings[i];
+    const std::string place = "block_mappings[" + std::to_string(i) + "] (" + b.origin + "): ";
+    if (b.whole) continue;
+    if (b.block.size() != b.array_shape.size()) bad(place + plural(b.block.size(), "block dim") + " but the array " + to_string(b.array_shape) + " has " + std::to_string(b.array_shape.size()));
+    for (size_t d = 0; d < b.block.size(); ++d)
+      if (b.block[d].size < 1 || (b.block[d].kind == ir::BlockDim::Kind::squeezed && b.block[d].size != 1))
+        bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block[d].size));
+    if (b.index_map.index >= index_maps.regions.size()) {
+      bad(place + "there is no index map");
+      continue;
+    }
+    const ir::Region& r = index_maps.region(b.index_map);
+    bool takes = r.args.size() == index_map_avals.size();
+    for (size_t a = 0; takes && a < r.args.size(); ++a) takes = index_maps.type(r.args[a]) == index_map_avals[a];
+    if (!takes) bad(place + "the index map does not take index_map_avals");
+    const bool ends = !r.ops.empty() && index_maps.op(r.ops.back()).code == Opcode::yield;
+    if (!ends || index_maps.op(r.ops.back()).operands.size() != b.block.size()) {
+      bad(place + "the index map does not yield one index per block dim");
+      continue;
+    }
+    for (ir::Value v : index_maps.op(r.ops.back()).operands)
+      if (index_maps.type(v) != Type::array(DType::i32)) bad(place + "the index map yields " + to_string(index_maps.type(v)) + ", not i32[]");
+  }
+  for (size_t i = 0; i < scratch_avals.size(); ++i) {
+    const Type& t = scratch_avals[i];
+    if (!t.is_ref || (t.space != MemorySpace::vmem && t.space != MemorySpace::smem) || std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }))
+      bad("scratch_avals[" + std::to_string(i) + "] is " + to_string(t) + ", no Ref in vmem or smem");
+  }
+  if (!bad.text.empty()) throw InternalError(index_maps.name + ": the GridMapping breaks its invariants:" + bad.text, index_maps.loc);
+}
+
+ir::Kernel GridMapping::to_kernel(std::string name, Loc loc) const {
+  ir::Kernel k;
+  k.name = std::move(name);
+  k.loc = loc;
+  for (size_t i = 0; i < grid.size(); ++i) {
+    const bool vmapped = std::find(vmapped_dims.begin(), vmapped_dims.end(), static_cast<int>(i)) != vmapped_dims.end();
+    k.grid.push_back({grid[i], grid_names.empty() ? "" : grid_names[i], grid_parallel[i], vmapped});
+  }
+  k.blocks = block_mappings;
+  k.num_inputs = num_inputs;
+  k.scratch = scratch_avals;
+  for (BlockMapping& b : k.blocks)
+    if (!b.whole) b.index_map = Copier(index_maps, k).copy(b.index_map);
+  std::vector<Type> args;
+  for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
+  args.insert(args.end(), scratch_avals.begin(), scratch_avals.end());
+  k.body = ir::Builder(k).new_region(args);
+  return k;
+}
+
+GridMapping grid_mapping(const ir::Kernel& k) {
+  GridMapping m;
+  bool named = false;
+  for (size_t i = 0; i < k.grid.size(); ++i) {
+    m.grid.push_back(k.grid[i].size);
+    m.grid_names.push_back(k.grid[i].name);
+    named |= !k.grid[i].name.empty();
+    m.grid_parallel.push_back(k.grid[i].parallel);
+    if (k.grid[i].vmapped) m.vmapped_dims.push_back(static_cast<int>(i));
+  }
+  if (!named) m.grid_names.clear();
+  m.block_mappings = k.blocks;
+  m.index_map_avals.assign(k.grid.size(), Type::array(DType::i32));
+  m.scratch_avals = k.scratch;
+  m.num_inputs = k.num_inputs;
+  m.num_outputs = k.num_outputs();
+  m.index_maps.name = k.name;
+  m.index_maps.loc = k.loc;
+  m.index_maps.grid = k.grid;
+  for (BlockMapping& b : m.block_mappings)
+    if (!b.whole) b.index_map = Copier(k, m.index_maps).copy(b.index_map);
+  m.check_invariants();
+  return m;
+}
+
+// -- from specs
+
+std::string to_string(const std::vector<BlockDim>& block) {
+  std::string s = "(";
+  for (size_t i = 0; i < block.size(); ++i) {
+    struct {
+      std::string operator()(Blocked b) const { return std::to_string(b.size); }
+      std::string operator()(Squeezed) const { return "squeezed"; }
+      std::string operator()(const Element& e) const { return "Element(" + std::to_string(e.size) + ")"; }
+      std::string operator()(BoundedSlice b) const { return "BoundedSlice(" + std::to_string(b.size) + ")"; }
+      std::string operator()(const Extent& e) const { return to_string(e); }
+    } print;
+    s += (i ? ", " : "") + std::visit(print, block[i].kind());
+  }
+  return s + (block.size() == 1 ? ",)" : ")");
+}
+
+namespace {
+class Maker {
+ public:
+  explicit Maker(const GridMappingRequest& r) : r_(r) {}
+
+  GridMapping run() {
+    GridMapping m;
+    bool named = false;
+    for (size_t i = 0; i < r_.grid.size(); ++i) {
+      const GridSize& g = r_.grid[i];
+      m.grid.push_back(g.size());
+      m.grid_names.push_back(g.name());
+      named |= !g.name().empty();
+      m.grid_parallel.push_back(i < r_.parallel.size() && r_.parallel[i]);
+      m.index_maps.grid.push_back({g.size(), g.name(), m.grid_parallel.back(), false});
+    }
+    if (!named) m.grid_names.clear();
+    m.index_map_avals.assign(m.grid.size(), Type::array(DType::i32));
+    m.num_inputs = static_cast<int>(r_.inputs.size());
+    m.num_outputs = static_cast<int>(r_.outputs.size());
+    m.debug = r_.debug;
+    m.index_maps.name = r_.name;
+    m.index_maps.loc = r_.loc;
+    for (const ScratchShape& s : r_.scratch) m.scratch_avals.push_back(Type::ref(s.dtype, s.shape, s.memory_space));
+    for (size_t i = 0; i < r_.inputs.size(); ++i) block(m, "in_specs[" + std::to_string(i) + "]", r_.inputs[i], r_.in_specs.at(i));
+    for (size_t i = 0; i < r_.outputs.size(); ++i) block(m, "out_specs[" + std::to_string(i) + "]", r_.outputs[i], r_.out_specs.at(i));
+    m.check_invariants();
+    return m;
+  }
+
+ private:
+  struct Place {
+    const std::string& kernel;
+    const std::string& origin;
+    Loc loc;
+    [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const { throw SpecError(kernel + ": " + origin + ": " + what, loc, note); }
+  };
+
+  void block(GridMapping& m, const std::string& origin, const ShapeDtype& array, const BlockSpec& spec) {
+    const Place place{r_.name, origin, spec.loc ? spec.loc : r_.loc};
+    BlockMapping b;
+    b.origin = origin;
+    b.dtype = array.dtype;
+    b.array_shape = array.shape;
+    b.space = spec.memory_space;
+    b.loc = place.loc;
+    if (spec.memory_space == MemorySpace::global || spec.memory_space == MemorySpace::shared)
+      place.fail("memory space " + std::string(name(spec.memory_space)) + " is not one that a kernel can ask for", "any, vmem and smem are");
+    if (spec.pipeline_mode) place.fail("pipeline_mode is not implemented yet", "leave it out: Tessera buffers as it sees fit");
+    const auto& dims = spec.block_shape.dims();
+    const bool empty = std::any_of(array.shape.begin(), array.shape.end(), [](const Extent& e) { return e == Extent(0); });
+    // A block dim of size 0 has no block index: where the block is the whole of an array without elements, no index map is needed.
+    b.whole = spec.whole || (!dims && !spec.index_map.given() && (spec.memory_space == MemorySpace::any || empty));
+    if (!b.whole) {
+      if (dims) {
+        if (dims->size() != array.shape.size())
+          place.fail("block shape " + to_string(*dims) + " has " + plural(dims->size(), "dim") + " but the array " + to_string(array.shape) + " has " + std::to_string(array.shape.size()),
+                     "give one block size per array dim, or ts::squeezed for a dim that the kernel should not see");
+        for (size_t d = 0; d < dims->size(); ++d) b.block.push_back(block_dim(place, *dims, d));
+      } else {
+        for (const Extent& e : array.shape) {
+          if (!e.is_static()) place.fail("without a block shape the block is the whole array, but the array " + to_string(array.shape) + " has run-time sizes", "give a static block shape");
+          if (*e.value() == 0) place.fail("a block of the whole array " + to_string(array.shape) + " has no elements to index", "leave the index map out");
+          b.block.push_back({ir::BlockDim::Kind::blocked, *e.value()});
+        }
+      }
+      b.index_map = index_map(m, place, b, spec, dims ? to_string(*dims) : to_string(array.shape));
+    } else {
+      b.space = MemorySpace::any;
+    }
+    m.block_mappings.push_back(std::move(b));
+  }
+
+  static ir::BlockDim block_dim(const Place& place, const std::vector<BlockDim>& dims, size_t d) {
+    const std::string where = "block shape " + to_string(dims) + ": ";
+    const auto blocked = [&](int64_t size) -> ir::BlockDim {
+      if (size < 1) place.fail(where + "size " + std::to_string(size) + " of dim " + std::to_string(d) + " is not positive");
+      return {ir::BlockDim::Kind::blocked, size};
+    };
+    const BlockDim::Kind& kind = dims[d].kind();
+    if (const auto* b = std::get_if<Blocked>(&kind)) return blocked(b->size);
+    if (std::holds_alternative<Squeezed>(kind)) return {ir::BlockDim::Kind::squeezed, 1};
+    if (std::holds_alternative<Element>(kind)) place.fail(where + "Element is not implemented yet");
+    if (std::holds_alternative<BoundedSlice>(kind)) place.fail(where + "BoundedSlice is not implemented yet");
+    const Extent& e = std::get<Extent>(kind);
+    if (!e.is_static()) place.fail(where + "size " + to_string(e) + " of dim " + std::to_string(d) + " is known at run time only", "blocks have static sizes; arrays and the grid may have run-time ones");
+    return blocked(*e.value());
+  }
+
+  ir::RegionId index_map(GridMapping& m, const Place& place, const BlockMapping& b, const BlockSpec& spec, const std::string& block_text) {
+    ir::Kernel& k = m.index_maps;
+    Trace trace(k);
+    const ir::RegionId r = trace.builder().new_region(m.index_map_avals);
+    const Trace::Region scope(trace, r);
+    const Trace::IndexMapPart part(trace, b.origin);
+    trace.builder().set_loc(place.loc);
+    std::vector<ir::Value> out;
+    if (!spec.index_map.given()) {
+      for (size_t d = 0; d < b.block.size(); ++d) out.push_back(trace.builder().constant_int(DType::i32, 0));
+    } else {
+      if (spec.index_map.arity() != static_cast<int>(m.grid.size()))
+        place.fail("the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") + " but the grid " + to_string(m.grid) + " has " + std::to_string(m.grid.size()) + (m.grid.size() == 1 ? " axis" : " axes"),
+                   "an index map takes one Value per grid axis");
+      std::vector<Value> ids;
+      for (size_t i = 0; i < m.grid.size(); ++i) ids.push_back(trace.argument(r, i));
+      const Indices indices = spec.index_map(ids);
+      if (indices.values.size() != b.block.size())
+        place.fail("the index map returns " + std::to_string(indices.values.size()) + (indices.values.size() == 1 ? " index" : " indices") + " but the block shape " + block_text + " has " + plural(b.block.size(), "dim"),
+                   "return ts::Indices with one index per block dim, squeezed ones too");
+      for (size_t d = 0; d < indices.values.size(); ++d) {
+        const Operand& o = indices.values[d];
+        out.push_back(Emit("result " + std::to_string(d), o.loc() ? o.loc() : place.loc).index_scalar(o, "the block index"));
+      }
+    }
+    trace.builder().set_loc(place.loc);
+    trace.builder().yield(std::move(out));
+    return r;
+  }
+
+  const GridMappingRequest& r_;
+};
+}  // namespace
+
+GridMapping make_grid_mapping(const GridMappingRequest& r) { return Maker(r).run(); }
+
+// -- printing
+
+namespace {
+/// An index map's value as an expression: i0, i1, ... are the program ids.
+std::string expression(const ir::Kernel& k, ir::Value v) {
+  if (const auto c = ir::constant_int(k, v)) return std::to_string(*c);
+  const ir::Op* op = k.def(v);
+  if (!op) return "i" + std::to_string(k.value(v).number);
+  std::string s = std::string(ir::name(op->code)) + "(";
+  if (op->has(ir::Attr::axis)) s += "axis " + std::to_string(op->attr(ir::Attr::axis));
+  for (size_t i = 0; i < op->operands.size(); ++i) s += (i ? ", " : "") + expression(k, op->operands[i]);
+  return s + ")";
+}
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const GridMapping& m) {
+  out << "grid (";
+  for (size_t i = 0; i < m.grid.size(); ++i) {
+    out << (i ? ", " : "");
+    if (!m.grid_names.empty() && !m.grid_names[i].empty()) out << m.grid_names[i] << ": ";
+    out << to_string(m.grid[i]);
+    if (m.grid_parallel[i]) out << " parallel";
+    if (std::find(m.vmapped_dims.begin(), m.vmapped_dims.end(), static_cast<int>(i)) != m.vmapped_dims.end()) out << " vmapped";
+  }
+  out << (m.grid.size() == 1 ? ",)\n" : ")\n");
+  for (const BlockMapping& b : m.block_mappings) {
+    out << b.origin << ": " << name(b.dtype) << to_string(b.array_shape);
+    if (b.whole) {
+      out << " whole, in any\n";
+      continue;
+    }
+    out << " in blocks (";
+    for (size_t d = 0; d < b.block.size(); ++d) out << (d ? ", " : "") << (b.block[d].kind == ir::BlockDim::Kind::squeezed ? "squeezed" : std::to_string(b.block[d].size));
+    out << (b.block.size() == 1 ? ",)" : ")") << ", in " << name(b.space) << ", index map (";
+    const ir::Region& r = m.index_maps.region(b.index_map);
+    for (size_t i = 0; i < r.args.size(); ++i) out << (i ? ", i" : "i") << i;
+    out << ") -> (";
+    const auto& results = m.index_maps.op(r.ops.back()).operands;
+    for (size_t i = 0; i < results.size(); ++i) out << (i ? ", " : "") << expression(m.index_maps, results[i]);
+    out << ")\n";
+  }
+  for (size_t i = 0; i < m.scratch_avals.size(); ++i) out << "scratch[" << i << "]: " << to_string(m.scratch_avals[i]) << "\n";
+  return out;
+}
+
+namespace ir {
+std::ostream& operator<<(std::ostream& out, const Kernel& k) { return out << print(k); }
+}  // namespace ir
+
+}  // namespace tessera

@@ -1,0 +1,339 @@
+#include "engine/front/ops.h"
+
+#include <algorithm>
+
+#include "engine/front/elementwise.h"
+#include "engine/front/trace.h"
+
+namespace tessera {
+using ir::Attr;
+using ir::Opcode;
+using ir::Type;
+
+namespace {
+Value rounded(Opcode code, const Operand& x) {
+  Emit e(ir::name(code), x);
+  const DType t = e.dtype(x);
+  const ir::Value v = e.as(x, t);
+  return e.wrap(is_float(t) ? e.builder().elementwise(code, {v}) : v);
+}
+}  // namespace
+
+Value exp(Operand x) { return unary_float(Opcode::exp, x, "exp"); }
+Value exp2(Operand x) { return unary_float(Opcode::exp2, x, "exp2"); }
+Value log(Operand x) { return unary_float(Opcode::log, x, "log"); }
+Value log2(Operand x) { return unary_float(Opcode::log2, x, "log2"); }
+Value sqrt(Operand x) { return unary_float(Opcode::sqrt, x, "sqrt"); }
+Value rsqrt(Operand x) { return unary_float(Opcode::rsqrt, x, "rsqrt"); }
+Value tanh(Operand x) { return unary_float(Opcode::tanh, x, "tanh"); }
+Value sin(Operand x) { return unary_float(Opcode::sin, x, "sin"); }
+Value cos(Operand x) { return unary_float(Opcode::cos, x, "cos"); }
+Value erf(Operand x) { return unary_float(Opcode::erf, x, "erf"); }
+Value logistic(Operand x) { return unary_float(Opcode::logistic, x, "logistic"); }
+Value is_finite(Operand x) { return unary_float(Opcode::is_finite, x, "is_finite"); }
+Value sign(Operand x) { return unary(Opcode::sign, x, "sign"); }
+Value floor(Operand x) { return rounded(Opcode::floor, x); }
+Value ceil(Operand x) { return rounded(Opcode::ceil, x); }
+Value round(Operand x) { return rounded(Opcode::round, x); }
+Value round_even(Operand x) { return rounded(Opcode::round_even, x); }
+Value maximum(Operand a, Operand b) { return binary(Opcode::max, a, b, "maximum", Opcode::or_); }
+Value minimum(Operand a, Operand b) { return binary(Opcode::min, a, b, "minimum", Opcode::and_); }
+Value shift_right_logical(Operand a, Operand b) { return binary(Opcode::shift_right_logical, a, b, "shift_right_logical"); }
+
+Value abs(Operand x) {
+  Emit e("abs", x);
+  const DType t = e.dtype(x);
+  const ir::Value v = e.as(x, t);
+  return e.wrap(t == DType::boolean ? v : e.builder().elementwise(Opcode::abs, {v}));
+}
+
+Value pow(Operand x, Operand y) {
+  Emit e("pow", x);
+  const auto& n = y.number();
+  if (n && !std::holds_alternative<double>(*n)) {
+    const int64_t exponent = std::holds_alternative<bool>(*n) ? std::get<bool>(*n) : std::holds_alternative<int64_t>(*n) ? std::get<int64_t>(*n) : static_cast<int64_t>(std::get<uint64_t>(*n));
+    const DType t = e.dtype(x) == DType::boolean ? DType::i32 : e.dtype(x);
+    ir::Builder& b = e.builder();
+    ir::Value base = e.as(x, t), result;
+    if (exponent < 0 && !is_float(t)) e.fail("an integer cannot be raised to the negative power " + std::to_string(exponent), "cast() it to a float first");
+    for (uint64_t left = exponent < 0 ? uint64_t{0} - static_cast<uint64_t>(exponent) : static_cast<uint64_t>(exponent); left; left >>= 1) {
+      if (left & 1) result = result ? b.elementwise(Opcode::mul, {result, base}) : base;
+      if (left > 1) base = b.elementwise(Opcode::mul, {base, base});
+    }
+    const ir::Value one = b.constant_int(t, 1, e.shape(x));
+    if (!result) return e.wrap(one);
+    return e.wrap(exponent < 0 ? b.elementwise(Opcode::div, {one, result}) : result);
+  }
+  const DType t = e.common_dtype({&x, &y});
+  if (!is_float(t)) e.fail("the power of " + std::string(name(t)) + " Values is not defined", "cast() one side to a float, or give the exponent as a number");
+  return binary(Opcode::pow, x, y, "pow");
+}
+
+Value clamp(Operand low, Operand x, Operand high) {
+  Emit e("clamp", x);
+  const DType t = e.common_dtype({&low, &x, &high});
+  const Shape shape = e.common_shape({&low, &x, &high});
+  const ir::Value a = e.as(low, t, shape), b = e.as(x, t, shape), c = e.as(high, t, shape);
+  return e.wrap(e.builder().elementwise(Opcode::clamp, {a, b, c}));
+}
+
+Value fma(Operand a, Operand b, Operand c) {
+  Emit e("fma", a);
+  DType t = e.common_dtype({&a, &b, &c});
+  if (!is_float(t)) t = DType::f32;
+  const Shape shape = e.common_shape({&a, &b, &c});
+  const ir::Value x = e.as(a, t, shape), y = e.as(b, t, shape), z = e.as(c, t, shape);
+  return e.wrap(e.builder().elementwise(Opcode::fma, {x, y, z}));
+}
+
+Value where(Operand condition, Operand a, Operand b) {
+  Emit e("where", condition);
+  const DType t = e.common_dtype({&a, &b});
+  const Shape shape = e.common_shape({&condition, &a, &b});
+  const ir::Value c = e.broadcast(e.truth(condition), shape), x = e.as(a, t, shape), y = e.as(b, t, shape);
+  return e.wrap(e.builder().elementwise(Opcode::select, {c, x, y}));
+}
+
+Value cast(Operand x, DType dtype) {
+  Emit e("cast", x);
+  return e.wrap(e.builder().convert(e.as_is(x), dtype));
+}
+
+Value bitcast(Operand x, DType dtype) {
+  Emit e("bitcast", x);
+  const ir::Value v = e.as_is(x);
+  return e.wrap(e.dtype(x) == dtype ? v : e.builder().elementwise(Opcode::bitcast, {v}, dtype));
+}
+
+Value full(Shape shape, Operand value, std::optional<DType> dtype) {
+  Emit e("full", value);
+  const DType t = dtype.value_or(e.dtype(value));
+  if (value.number() && std::holds_alternative<double>(*value.number()) && !is_float(t)) return e.wrap(e.broadcast(e.builder().convert(e.as_is(value), t), shape));
+  return e.wrap(e.as(value, t, shape));
+}
+Value zeros(Shape shape, DType dtype, Loc loc) {
+  Emit e("zeros", loc);
+  return e.wrap(e.builder().constant_int(dtype, 0, std::move(shape)));
+}
+Value ones(Shape shape, DType dtype, Loc loc) {
+  Emit e("ones", loc);
+  return e.wrap(e.builder().constant_int(dtype, 1, std::move(shape)));
+}
+
+Value iota(DType dtype, Shape shape, int64_t axis, Loc loc) {
+  Emit e("iota", loc);
+  ir::Op op{.code = Opcode::iota};
+  op.set(Attr::axis, e.axis(axis, shape.size()));
+  return e.wrap(e.builder().one(std::move(op), Type::array(dtype, std::move(shape))));
+}
+
+Value broadcast_to(Operand x, Shape shape) {
+  Emit e("broadcast_to", x);
+  return e.wrap(e.broadcast(e.as_is(x), shape));
+}
+
+namespace {
+ir::Value reshaped(Emit& e, ir::Value v, Shape shape) {
+  const Type t = e.trace().kernel().type(v);
+  if (t.shape == shape) return v;
+  return e.builder().one({.code = Opcode::reshape, .operands = {v}}, Type::array(t.dtype, std::move(shape)));
+}
+}  // namespace
+
+Value reshape(Operand x, Shape shape) {
+  Emit e("reshape", x);
+  const auto open = std::count(shape.begin(), shape.end(), -1);
+  if (open > 1) e.fail("shape " + to_string(shape) + " leaves more than one size open");
+  if (open == 1) {
+    int64_t known = 1;
+    for (int64_t d : shape) known *= d == -1 ? 1 : d;
+    const int64_t total = num_elements(e.shape(x));
+    if (known <= 0 || total % known) e.fail("shape " + to_string(e.shape(x)) + " does not divide into " + to_string(shape));
+    *std::find(shape.begin(), shape.end(), -1) = total / known;
+  }
+  return e.wrap(reshaped(e, e.as_is(x), std::move(shape)));
+}
+
+Value transpose(Operand x, std::vector<int64_t> perm) {
+  Emit e("transpose", x);
+  const size_t rank = e.shape(x).size();
+  if (perm.size() != rank) e.fail("perm " + to_string(perm) + " has " + std::to_string(perm.size()) + " entries but the operand " + to_string(e.shape(x)) + " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+  for (int64_t& p : perm) p = e.axis(p, rank);
+  ir::Op op{.code = Opcode::transpose, .operands = {e.as_is(x)}};
+  op.set(Attr::perm, std::move(perm));
+  return e.wrap(e.builder().one(std::move(op)));
+}
+Value transpose(Operand x) {
+  std::vector<int64_t> perm(x.value() ? x.value()->shape().size() : 0);
+  for (size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<int64_t>(perm.size() - 1 - i);
+  return transpose(std::move(x), std::move(perm));
+}
+
+Value slice(Operand x, std::vector<int64_t> start, std::vector<int64_t> limit, std::vector<int64_t> strides) {
+  Emit e("slice", x);
+  if (strides.empty()) strides.assign(start.size(), 1);
+  ir::Op op{.code = Opcode::slice, .operands = {e.as_is(x)}};
+  op.set(Attr::start, std::move(start));
+  op.set(Attr::limit, std::move(limit));
+  op.set(Attr::stride, std::move(strides));
+  return e.wrap(e.builder().one(std::move(op)));
+}
+
+Value concatenate(std::vector<Operand> parts, int64_t axis) {
+  Emit e("concatenate", parts.empty() ? Operand() : parts[0]);
+  if (parts.empty()) e.fail("there is nothing to concatenate");
+  DType t = e.dtype(parts[0]);
+  for (const Operand& p : parts) t = p.value() ? promote_types(t, p.value()->dtype()) : t;
+  ir::Op op{.code = Opcode::concatenate};
+  for (const Operand& p : parts) op.operands.push_back(e.as(p, t));
+  op.set(Attr::axis, e.axis(axis, e.shape(parts[0]).size()));
+  return e.wrap(e.builder().one(std::move(op)));
+}
+
+Value dot(Operand a, Operand b, DotParams p) {
+  Emit e("dot", a);
+  DType t = e.common_dtype({&a, &b});
+  if (t == DType::boolean) e.fail("the product of bools is not defined", "cast() them to an integer dtype first");
+  ir::Value x = e.as(a, t), y = e.as(b, t);
+  Shape xs = e.shape(a), ys = e.shape(b), result_shape;
+  bool reshape_result = false;
+  if (p.lhs_contract.empty() && p.rhs_contract.empty() && p.lhs_batch.empty() && p.rhs_batch.empty()) {
+    if (xs.empty() || ys.empty()) e.fail("a scalar operand: shapes " + to_string(xs) + " and " + to_string(ys), "use * to scale");
+    const Shape original_x = xs, original_y = ys;
+    const bool row = xs.size() == 1, column = ys.size() == 1;
+    if (row) xs.insert(xs.begin(), 1);
+    if (column) ys.push_back(1);
+    if (xs.back() != ys[ys.size() - 2])
+      e.fail("shapes " + to_string(original_x) + " and " + to_string(original_y) + ": " + std::to_string(xs.back()) + " columns on the left meet " + std::to_string(ys[ys.size() - 2]) + " rows on the right");
+    x = reshaped(e, x, xs);
+    y = reshaped(e, y, ys);
+    Shape batch(std::max(xs.size(), ys.size()) - 2);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const auto size = [&](const Shape& s) { return i + 2 < s.size() ? s[s.size() - 3 - i] : int64_t{1}; };
+      const int64_t m = size(xs), n = size(ys);
+      if (m != n && m != 1 && n != 1) e.fail("shapes " + to_string(original_x) + " and " + to_string(original_y) + ": the batch dims do not broadcast");
+      batch[batch.size() - 1 - i] = m == 1 ? n : m;
+    }
+    const auto with_batch = [&](ir::Value v, const Shape& s) {
+      Shape full = batch;
+      full.insert(full.end(), s.end() - 2, s.end());
+      return e.broadcast(v, full);
+    };
+    const int64_t nb = static_cast<int64_t>(batch.size());
+    result_shape = batch;
+    if (!row) result_shape.push_back(xs[xs.size() - 2]);
+    if (!column) result_shape.push_back(ys.back());
+    x = with_batch(x, xs);
+    y = with_batch(y, ys);
+    for (int64_t i = 0; i < nb; ++i) p.lhs_batch.push_back(i);
+    p.rhs_batch = p.lhs_batch;
+    p.lhs_contract = {nb + 1};
+    p.rhs_contract = {nb};
+    reshape_result = row || column;
+  } else {
+    for (auto* dims : {&p.lhs_contract, &p.lhs_batch})
+      for (int64_t& d : *dims) d = e.axis(d, xs.size());
+    for (auto* dims : {&p.rhs_contract, &p.rhs_batch})
+      for (int64_t& d : *dims) d = e.axis(d, ys.size());
+  }
+  ir::Op op{.code = Opcode::dot, .operands = {x, y}};
+  op.set(Attr::lhs_contract, p.lhs_contract);
+  op.set(Attr::rhs_contract, p.rhs_contract);
+  op.set(Attr::lhs_batch, p.lhs_batch);
+  op.set(Attr::rhs_batch, p.rhs_batch);
+  ir::Value v = e.builder().one(std::move(op), Type::array(p.preferred_element_type.value_or(t)));
+  if (reshape_result) v = reshaped(e, v, std::move(result_shape));
+  return e.wrap(v);
+}
+
+namespace {
+Value reduce(Opcode code, std::string_view name, const Operand& x, const ReduceParams& p, DType t) {
+  Emit e(name, x);
+  const Shape shape = e.shape(x);
+  std::vector<int64_t> axes;
+  if (p.axis.list()) {
+    for (int64_t a : *p.axis.list()) axes.push_back(e.axis(a, shape.size()));
+    std::sort(axes.begin(), axes.end());
+    if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end()) e.fail("axis " + std::to_string(*twice) + " is listed twice");
+  } else {
+    for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  }
+  ir::Value v = e.builder().convert(e.as_is(x), t);
+  if (!axes.empty()) {
+    ir::Op op{.code = code, .operands = {v}};
+    op.set(Attr::axes, axes);
+    v = e.builder().one(std::move(op));
+  }
+  if (p.keepdims) {
+    Shape kept = shape;
+    for (int64_t a : axes) kept[static_cast<size_t>(a)] = 1;
+    v = reshaped(e, v, std::move(kept));
+  }
+  return e.wrap(v);
+}
+/// As jnp.sum without 64-bit types: bools and narrow ints in 32 bits of the same sign.
+DType sum_dtype(DType t) {
+  if (t == DType::boolean || (is_signed_int(t) && bits(t) < 32)) return DType::i32;
+  return is_unsigned_int(t) && bits(t) < 32 ? DType::u32 : t;
+}
+DType own_dtype(std::string_view name, const Operand& x) { return Emit(name, x).dtype(x); }
+Value extreme(Opcode code, Opcode for_bool, std::string_view name, const Operand& x, const ReduceParams& p) {
+  const DType t = own_dtype(name, x);
+  return reduce(t == DType::boolean ? for_bool : code, name, x, p, t);
+}
+Value position(Opcode code, const Operand& x, const ArgParams& p) {
+  Emit e(ir::name(code), x);
+  const Shape shape = e.shape(x);
+  ir::Value v = e.as_is(x);
+  if (e.dtype(x) == DType::boolean) v = e.builder().convert(v, DType::u8);
+  if (!p.axis) v = reshaped(e, v, {num_elements(shape)});
+  const int axis = p.axis ? e.axis(*p.axis, shape.size()) : 0;
+  ir::Op op{.code = code, .operands = {v}};
+  op.set(Attr::axis, axis);
+  v = e.builder().one(std::move(op), Type::array(DType::i32));
+  if (p.keepdims) {
+    Shape kept = p.axis ? shape : Shape(shape.size(), 1);
+    if (p.axis) kept[static_cast<size_t>(axis)] = 1;
+    v = reshaped(e, v, std::move(kept));
+  }
+  return e.wrap(v);
+}
+}  // namespace
+
+Value sum(Operand x, ReduceParams p) { return reduce(Opcode::reduce_sum, "sum", x, p, sum_dtype(own_dtype("sum", x))); }
+Value prod(Operand x, ReduceParams p) { return reduce(Opcode::reduce_prod, "prod", x, p, sum_dtype(own_dtype("prod", x))); }
+Value max(Operand x, ReduceParams p) { return extreme(Opcode::reduce_max, Opcode::reduce_or, "max", x, p); }
+Value min(Operand x, ReduceParams p) { return extreme(Opcode::reduce_min, Opcode::reduce_and, "min", x, p); }
+Value reduce_and(Operand x, ReduceParams p) { return reduce(Opcode::reduce_and, "reduce_and", x, p, own_dtype("reduce_and", x)); }
+Value reduce_or(Operand x, ReduceParams p) { return reduce(Opcode::reduce_or, "reduce_or", x, p, own_dtype("reduce_or", x)); }
+Value argmax(Operand x, ArgParams p) { return position(Opcode::argmax, x, p); }
+Value argmin(Operand x, ArgParams p) { return position(Opcode::argmin, x, p); }
+
+Value cumsum(Operand x, CumsumParams p) {
+  Emit e("cumsum", x);
+  const DType t = e.dtype(x);
+  ir::Op op{.code = Opcode::cumsum, .operands = {e.builder().convert(e.as_is(x), t == DType::boolean ? DType::i32 : t)}};
+  op.set(Attr::axis, e.axis(p.axis, e.shape(x).size()));
+  op.set(Attr::reverse, p.reverse);
+  return e.wrap(e.builder().one(std::move(op)));
+}
+
+namespace {
+Value grid_index(Opcode code, int64_t axis, Loc loc) {
+  Emit e(ir::name(code), loc);
+  Trace& t = e.trace();
+  int64_t axes = 0;
+  for (const ir::GridAxis& g : t.kernel().grid) axes += !g.vmapped;
+  if (axis < 0 || axis >= axes) e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(axes) + (axes == 1 ? " axis" : " axes"));
+  // An index map has the program ids as its arguments already.
+  if (code == Opcode::program_id && !t.index_map_origin().empty()) return t.argument(t.outermost_region(), static_cast<size_t>(axis));
+  ir::Op op{.code = code};
+  op.set(Attr::axis, axis);
+  return e.wrap(e.builder().one(std::move(op)));
+}
+}  // namespace
+
+Value program_id(int64_t axis, Loc loc) { return grid_index(Opcode::program_id, axis, loc); }
+Value num_programs(int64_t axis, Loc loc) { return grid_index(Opcode::num_programs, axis, loc); }
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+// The ops that are no operators: one function per op of the table and few compositions. All take Operands (Values, x[all], numbers) and
+// promote and broadcast as value.h says; ints and bools given to a function of floats become f32. Shapes are static.
+// Read next: ops.def for the exact meaning of each op, control.h for loops.
+#pragma once
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "engine/front/value.h"
+
+namespace tessera {
+
+// -- elementwise
+Value exp(Operand x);
+Value exp2(Operand x);
+Value log(Operand x);
+Value log2(Operand x);
+Value sqrt(Operand x);
+Value rsqrt(Operand x);
+Value tanh(Operand x);
+Value sin(Operand x);
+Value cos(Operand x);
+Value erf(Operand x);
+Value logistic(Operand x);  ///< 1 / (1 + e^-x)
+/// x to the power y. An integer number for y multiplies x with itself (exact for integer x); else both are floats.
+Value pow(Operand x, Operand y);
+Value abs(Operand x);
+Value sign(Operand x);
+Value floor(Operand x);       ///< of integers: themselves, as ceil, round and round_even
+Value ceil(Operand x);
+Value round(Operand x);       ///< halves away from zero, as C's and lax.round's default
+Value round_even(Operand x);  ///< halves to even, as jnp.round
+Value is_finite(Operand x);
+Value maximum(Operand a, Operand b);  ///< NaN wins, as in minimum
+Value minimum(Operand a, Operand b);
+Value clamp(Operand low, Operand x, Operand high);  ///< lax.clamp's order
+Value shift_right_logical(Operand a, Operand b);    ///< fills zeros whatever the dtype
+Value fma(Operand a, Operand b, Operand c);         ///< a * b + c, rounded once or twice as the device does best
+/// condition ? a : b, element by element; a condition that is not bool counts as != 0.
+Value where(Operand condition, Operand a, Operand b);
+/// To another dtype: floats round to nearest even, float to int truncates and saturates (NaN: 0), ints wrap, to bool is != 0.
+Value cast(Operand x, DType dtype);
+/// The same bits as a dtype of the same width.
+Value bitcast(Operand x, DType dtype);
+
+// -- making values
+Value full(Shape shape, Operand value, std::optional<DType> dtype = std::nullopt);  ///< without a dtype: the value's own
+Value zeros(Shape shape, DType dtype = f32, Loc loc = Loc::here());
+Value ones(Shape shape, DType dtype = f32, Loc loc = Loc::here());
+/// Each element's index along `axis`.
+Value iota(DType dtype, Shape shape, int64_t axis = 0, Loc loc = Loc::here());
+
+// -- shape
+Value broadcast_to(Operand x, Shape shape);
+/// Row-major; one size may be -1: what is left over.
+Value reshape(Operand x, Shape shape);
+/// Result dim i is x's dim perm[i]; without perm the dims are reversed.
+Value transpose(Operand x, std::vector<int64_t> perm);
+Value transpose(Operand x);
+/// Elements start, start + stride, ... below limit, per dim. Without strides: 1 each.
+Value slice(Operand x, std::vector<int64_t> start, std::vector<int64_t> limit, std::vector<int64_t> strides = {});
+Value concatenate(std::vector<Operand> parts, int64_t axis = 0);
+
+// -- products
+struct DotParams {
+  std::vector<int64_t> lhs_contract = {}, rhs_contract = {};  ///< neither these nor the batch dims: a matrix product
+  std::vector<int64_t> lhs_batch = {}, rhs_batch = {};
+  std::optional<DType> preferred_element_type = std::nullopt;  ///< of the result; else the operands' promoted dtype
+};
+/// [m, k] times [k, n] = [m, n]; leading dims are batches that broadcast, a vector counts as a row on the left and a column on the right
+/// (jnp.matmul). With dims given (lax.dot_general): the result has batch dims, then a's free dims, then b's.
+/// Products accumulate in at least f32 whatever the result's dtype, integers modulo the result's dtype.
+Value dot(Operand a, Operand b, DotParams params = {});
+
+// -- reductions and scans
+/// The axes of a reduction: one, several ({0, 2}), or (by default) all; negative ones count from the last.
+class Axes {
+ public:
+  Axes() = default;
+  Axes(int64_t axis) : axes_(std::vector<int64_t>{axis}) {}                    // NOLINT: implicit on purpose
+  Axes(int axis) : Axes(static_cast<int64_t>(axis)) {}                         // NOLINT
+  Axes(std::initializer_list<int64_t> axes) : axes_(std::vector<int64_t>(axes)) {}
+  Axes(std::vector<int64_t> axes) : axes_(std::move(axes)) {}                  // NOLINT
+  const std::optional<std::vector<int64_t>>& list() const { return axes_; }
+
+ private:
+  std::optional<std::vector<int64_t>> axes_;
+};
+struct ReduceParams {
+  Axes axis = {};
+  bool keepdims = false;  ///< reduced dims stay, with size 1
+};
+Value sum(Operand x, ReduceParams params = {});   ///< bools and ints of less than 32 bits add up in 32 bits, as in jnp; prod too
+Value prod(Operand x, ReduceParams params = {});
+Value max(Operand x, ReduceParams params = {});   ///< NaN wins; of bools: or
+Value min(Operand x, ReduceParams params = {});
+Value reduce_and(Operand x, ReduceParams params = {});  ///< of bools: jnp.all; of ints: bitwise
+Value reduce_or(Operand x, ReduceParams params = {});   ///< of bools: jnp.any
+
+struct ArgParams {
+  std::optional<int64_t> axis = std::nullopt;  ///< without: the row-major position in the whole of x
+  bool keepdims = false;
+};
+Value argmax(Operand x, ArgParams params = {});  ///< i32; the first of equals, the first NaN before all
+Value argmin(Operand x, ArgParams params = {});
+
+struct CumsumParams {
+  int64_t axis = 0;
+  bool reverse = false;  ///< running from the last element
+};
+Value cumsum(Operand x, CumsumParams params = {});  ///< inclusive
+
+// -- the grid
+/// This program's position on a grid axis and the grid's size along it, i32. Axes that vmap added are not counted.
+Value program_id(int64_t axis, Loc loc = Loc::here());
+Value num_programs(int64_t axis, Loc loc = Loc::here());
+
+}  // namespace tessera

@@ -1,0 +1,139 @@
+// Ref: a kernel's view of memory (a block of an input or output, a whole array, or scratch), and how it is indexed.
+//   x[all]                      the whole block
+//   x[{ds(i * 8, 8), all}]      8 rows from a row computed at run time; dims not named are taken whole
+//   x[{i, all}], x[3], x[-1]    an integer (Value or number) drops its dim
+//   x[{range(0, 8, 2), all}]    Python's 0:8:2
+// x[...] is a temporary that is read by using it as a Value or Operand and written by =, +=, ...; it cannot be kept: `auto v = x[all]`
+// leaves something useless, `Value v = x[all]` reads. Static indices are checked while tracing; dynamic ones wrap once if negative, then
+// are clamped so that the window fits (with a mask nothing moves, and elements outside are masked out).
+#pragma once
+#include <concepts>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "engine/front/value.h"
+
+namespace tessera {
+
+/// The index that takes a dim whole, or alone a whole Ref.
+struct All {};
+inline constexpr All all{};
+
+/// `size` elements start, start + step, ...; the start may be a Value, size and step are static.
+struct Ds {
+  Operand start;
+  int64_t size;
+  int64_t step;
+};
+inline Ds ds(Operand start, int64_t size, int64_t step = 1) { return {std::move(start), size, step}; }
+
+/// Python's start:stop:step with a positive step; {} leaves an end open, negative ends count from the last element.
+struct Range {
+  std::optional<int64_t> start, stop;
+  int64_t step;
+};
+inline Range range(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step = 1) { return {start, stop, step}; }
+
+template <class T>
+concept IndexNumber = std::integral<T> && !std::same_as<T, bool>;
+
+/// The index of one dim.
+class IndexItem {
+ public:
+  IndexItem(All) : item_(All{}) {}                                        // NOLINT: implicit on purpose, all of them
+  IndexItem(Ds d) : item_(std::move(d)) {}                                // NOLINT
+  IndexItem(Range r) : item_(r) {}                                        // NOLINT
+  IndexItem(const Value& v, Loc l = Loc::here()) : item_(Operand(v, l)) {}  // NOLINT
+  IndexItem(RefItem&& read, Loc l = Loc::here());                         // NOLINT
+  template <IndexNumber T>
+  IndexItem(T i, Loc l = Loc::here()) : item_(Operand(i, l)) {}           // NOLINT
+  const std::variant<All, Ds, Range, Operand>& item() const { return item_; }
+
+ private:
+  std::variant<All, Ds, Range, Operand> item_;  // Operand: an integer
+};
+
+/// The index of a Ref: one item, or one per leading dim.
+class RefIndex {
+ public:
+  RefIndex(All, Loc l = Loc::here()) : loc_(l) {}                                                       // NOLINT: implicit on purpose
+  RefIndex(std::initializer_list<IndexItem> items, Loc l = Loc::here()) : items_(items), loc_(l) {}      // NOLINT
+  RefIndex(std::vector<IndexItem> items, Loc l = Loc::here()) : items_(std::move(items)), loc_(l) {}     // NOLINT
+  RefIndex(Ds d, Loc l = Loc::here()) : items_{std::move(d)}, loc_(l) {}                                 // NOLINT
+  RefIndex(Range r, Loc l = Loc::here()) : items_{r}, loc_(l) {}                                         // NOLINT
+  RefIndex(const Value& v, Loc l = Loc::here()) : items_{IndexItem(v, l)}, loc_(l) {}                    // NOLINT
+  RefIndex(RefItem&& read, Loc l = Loc::here());                                                         // NOLINT
+  template <IndexNumber T>
+  RefIndex(T i, Loc l = Loc::here()) : items_{IndexItem(i, l)}, loc_(l) {}                               // NOLINT
+  const std::vector<IndexItem>& items() const { return items_; }
+  Loc loc() const { return loc_; }
+
+ private:
+  std::vector<IndexItem> items_;
+  Loc loc_;
+};
+
+class Ref {
+ public:
+  const Shape& shape() const { return type_.shape; }
+  DType dtype() const { return type_.dtype; }
+  int rank() const { return static_cast<int>(type_.shape.size()); }
+  ir::MemorySpace memory_space() const { return type_.space; }
+
+  RefItem operator[](RefIndex index) const;
+
+ private:
+  friend class Trace;
+  friend class RefAccess;
+  Ref(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type) : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
+  uint64_t trace_;
+  ir::RegionId region_;
+  ir::Value id_;
+  ir::Type type_;
+};
+
+/// x[...]: a place in memory, for this expression only. Stored values broadcast to the place's shape and must have its dtype (cast()
+/// converts); numbers adopt it.
+class RefItem {
+ public:
+  RefItem(const RefItem&) = delete;
+  RefItem& operator=(const RefItem&) = delete;
+  void operator=(RefItem&& other) &&;  ///< o[all] = x[all] reads and stores
+  operator Value() && { return std::move(*this).read(index_.loc()); }  // NOLINT: implicit on purpose
+  Value read(Loc loc) &&;
+
+  void operator=(Operand v) &&;
+  void operator+=(Operand v) &&;
+  void operator-=(Operand v) &&;
+  void operator*=(Operand v) &&;
+  void operator/=(Operand v) &&;
+  void operator%=(Operand v) &&;
+  void operator&=(Operand v) &&;
+  void operator|=(Operand v) &&;
+  void operator^=(Operand v) &&;
+
+ private:
+  friend class Ref;
+  RefItem(const Ref& ref, RefIndex index) : ref_(ref), index_(std::move(index)) {}
+  Ref ref_;
+  RefIndex index_;
+};
+
+inline RefItem Ref::operator[](RefIndex index) const { return RefItem(*this, std::move(index)); }
+
+/// bool masks broadcast to the place's shape. Elements that the mask leaves out are `other`, or unspecified.
+struct LoadParams {
+  Operand mask = {};
+  Operand other = {};
+};
+struct StoreParams {
+  Operand mask = {};
+};
+Value load(const Ref& ref, RefIndex index, LoadParams params = {});
+/// Elements that the mask leaves out keep their contents.
+void store(const Ref& ref, RefIndex index, Operand value, StoreParams params = {});
+/// Stores and returns what the elements held before.
+Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+
+}  // namespace tessera

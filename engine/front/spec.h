@@ -1,0 +1,202 @@
+// What surrounds a kernel: the grid, how each array is cut into blocks, scratch memory. Plain structs in the words of Pallas; checked when
+// pallas_call is made or first called, with errors that name the place (in_specs[1]) and the line.
+// Read next: pallas_call.h (who takes these), grid_mapping.h (their canonical form).
+#pragma once
+#include <concepts>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/array.h"
+#include "engine/front/value.h"
+
+namespace tessera {
+
+using ir::MemorySpace;
+
+/// What an index map returns: one block index per block dim (an element index for a squeezed one).
+struct Indices {
+  std::vector<Operand> values;
+  Indices(std::initializer_list<Operand> v) : values(v) {}
+  explicit Indices(std::vector<Operand> v) : values(std::move(v)) {}
+};
+
+namespace spec {
+/// The parameters of a callable that is not generic: Signature<F>::Parameters is a std::tuple, ::Result the return type.
+template <class M> struct Method;
+template <class C, class R, class... P> struct Method<R (C::*)(P...)> { using Result = R; using Parameters = std::tuple<P...>; };
+template <class C, class R, class... P> struct Method<R (C::*)(P...) const> : Method<R (C::*)(P...)> {};
+template <class C, class R, class... P> struct Method<R (C::*)(P...) noexcept> : Method<R (C::*)(P...)> {};
+template <class C, class R, class... P> struct Method<R (C::*)(P...) const noexcept> : Method<R (C::*)(P...)> {};
+template <class F> struct Signature : Method<decltype(&F::operator())> {};
+template <class R, class... P> struct Signature<R (*)(P...)> { using Result = R; using Parameters = std::tuple<P...>; };
+template <class F> concept Countable = requires { typename Signature<F>::Result; } || std::is_pointer_v<F>;
+template <class T, class Tuple> inline constexpr bool all_are = false;
+template <class T, class... P> inline constexpr bool all_are<T, std::tuple<P...>> = ((std::same_as<std::remove_cvref_t<P>, T> && !std::is_rvalue_reference_v<P> && (!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>)) && ...);
+}  // namespace spec
+
+/// From program ids to block indices: a lambda that takes one Value per grid axis and returns ts::Indices, or a single Value or integer.
+/// Absent: all zeros.
+class IndexMap {
+ public:
+  IndexMap() = default;
+  template <class F>
+    requires(!std::same_as<std::decay_t<F>, IndexMap> && !std::integral<std::decay_t<F>> && !std::same_as<std::decay_t<F>, std::nullopt_t>)
+  IndexMap(F f) {  // NOLINT: implicit on purpose
+    static_assert(spec::Countable<F>, "an index map's parameters must be spelled as Value (not auto), so that they can be counted");
+    if constexpr (spec::Countable<F>) {
+      using S = spec::Signature<F>;
+      using P = typename S::Parameters;
+      using R = std::remove_cvref_t<typename S::Result>;
+      constexpr bool values = spec::all_are<Value, P>;
+      constexpr bool good_result = std::same_as<R, Indices> || std::same_as<R, Value> || (std::integral<R> && !std::same_as<R, bool>);
+      static_assert(values, "an index map takes one Value per grid axis; it sees no Refs");
+      static_assert(good_result, "an index map returns ts::Indices{...}, or one Value or integer");
+      if constexpr (values && good_result) {
+        arity_ = static_cast<int>(std::tuple_size_v<P>);
+        call_ = [f = std::move(f)](const std::vector<Value>& ids) {
+          return [&]<size_t... i>(std::index_sequence<i...>) -> Indices {
+            if constexpr (std::same_as<R, Indices>) return f(ids[i]...);
+            else return Indices{Operand(f(ids[i]...), Loc{})};
+          }(std::make_index_sequence<std::tuple_size_v<P>>{});
+        };
+      }
+    }
+  }
+  bool given() const { return call_ != nullptr; }
+  int arity() const { return arity_; }
+  Indices operator()(const std::vector<Value>& program_ids) const { return call_(program_ids); }
+
+ private:
+  std::function<Indices(const std::vector<Value>&)> call_;
+  int arity_ = 0;
+};
+
+/// A block dim of size one that the kernel does not see. Same as std::nullopt there.
+struct Squeezed {};
+inline constexpr Squeezed squeezed{};
+/// The ordinary kind: a number n means Blocked(n).
+struct Blocked { int64_t size; };
+/// Indexed by elements rather than blocks. Not implemented yet.
+struct Element { int64_t size; std::pair<int64_t, int64_t> padding = {0, 0}; };
+/// Of a size known at run time, at most this. Not implemented yet.
+struct BoundedSlice { int64_t size; };
+/// How many blocks are in flight. Not implemented yet.
+struct Buffered { int64_t count; };
+
+class BlockDim {
+ public:
+  using Kind = std::variant<Blocked, Squeezed, Element, BoundedSlice, Extent>;
+  template <std::integral T>
+  BlockDim(T size) : kind_(Blocked{static_cast<int64_t>(size)}) {}  // NOLINT: implicit on purpose, all of them
+  BlockDim(Squeezed) : kind_(Squeezed{}) {}                         // NOLINT
+  BlockDim(std::nullopt_t) : kind_(Squeezed{}) {}                   // NOLINT
+  BlockDim(Blocked b) : kind_(b) {}                                 // NOLINT
+  BlockDim(Element e) : kind_(e) {}                                 // NOLINT
+  BlockDim(BoundedSlice b) : kind_(b) {}                            // NOLINT
+  BlockDim(Extent e) : kind_(std::move(e)) {}                       // NOLINT: refused unless static
+  const Kind& kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+std::string to_string(const std::vector<BlockDim>& block);  ///< "(32, squeezed)"
+
+/// Absent, or one BlockDim per array dim.
+class BlockShape {
+ public:
+  BlockShape() = default;
+  BlockShape(std::nullopt_t) {}                                                        // NOLINT: implicit on purpose
+  BlockShape(std::initializer_list<BlockDim> dims) : dims_(std::vector<BlockDim>(dims)) {}
+  BlockShape(std::vector<BlockDim> dims) : dims_(std::move(dims)) {}                   // NOLINT
+  const std::optional<std::vector<BlockDim>>& dims() const { return dims_; }
+
+ private:
+  std::optional<std::vector<BlockDim>> dims_;
+};
+
+/// How one array is cut into blocks. Without a block shape the block is the whole array; without an index map the indices are zeros.
+struct BlockSpec {
+  BlockShape block_shape = {};
+  IndexMap index_map = {};
+  MemorySpace memory_space = MemorySpace::vmem;
+  std::optional<Buffered> pipeline_mode = std::nullopt;
+  Loc loc = Loc::here();
+  bool whole = false;  ///< set by NoBlockSpec
+};
+/// In place of a BlockSpec, or of a list of them: the kernel's Ref is the whole array, in memory space any.
+struct NoBlockSpec {
+  operator BlockSpec() const { BlockSpec s; s.whole = true; s.loc = {}; return s; }  // NOLINT: implicit on purpose
+};
+inline constexpr NoBlockSpec no_block_spec{};
+
+/// in_specs or out_specs: absent (NoBlockSpec for each array) or one per array.
+class BlockSpecs {
+ public:
+  BlockSpecs() = default;
+  BlockSpecs(NoBlockSpec) {}                                                               // NOLINT: implicit on purpose
+  BlockSpecs(BlockSpec one) : specs_(std::vector<BlockSpec>{std::move(one)}) {}            // NOLINT
+  BlockSpecs(std::initializer_list<BlockSpec> specs) : specs_(std::vector<BlockSpec>(specs)) {}
+  BlockSpecs(std::vector<BlockSpec> specs) : specs_(std::move(specs)) {}                   // NOLINT
+  const std::optional<std::vector<BlockSpec>>& list() const { return specs_; }
+
+ private:
+  std::optional<std::vector<BlockSpec>> specs_;
+};
+
+/// The size of one grid axis: an integer or Extent, with a name if wanted ({"i", 4}). A floating number is refused by pallas_call.
+class GridSize {
+ public:
+  GridSize(Extent size) : size_(std::move(size)) {}                                       // NOLINT: implicit on purpose
+  template <std::integral T>
+  GridSize(T size) : size_(static_cast<int64_t>(size)) {}                                 // NOLINT
+  template <std::floating_point T>
+  GridSize(T size) : not_an_integer_(static_cast<double>(size)) {}                        // NOLINT
+  GridSize(const char* name, Extent size) : size_(std::move(size)), name_(name) {}
+  const Extent& size() const { return size_; }
+  const std::string& name() const { return name_; }
+  const std::optional<double>& not_an_integer() const { return not_an_integer_; }
+
+ private:
+  Extent size_;
+  std::string name_;
+  std::optional<double> not_an_integer_;
+};
+/// The grid's axes, first the outermost. () is one program.
+class Grid {
+ public:
+  Grid() = default;
+  Grid(std::initializer_list<GridSize> axes) : axes_(axes) {}
+  Grid(std::vector<GridSize> axes) : axes_(std::move(axes)) {}      // NOLINT: implicit on purpose
+  template <std::integral T>
+  Grid(T size) : axes_{GridSize(size)} {}                           // NOLINT: a grid of one axis
+  const std::vector<GridSize>& axes() const { return axes_; }
+
+ private:
+  std::vector<GridSize> axes_;
+};
+
+/// Memory that lives as long as the call and keeps its contents from program to program.
+struct ScratchShape {
+  Shape shape;
+  DType dtype;
+  MemorySpace memory_space;
+};
+inline ScratchShape VMEM(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::vmem}; }
+inline ScratchShape SMEM(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::smem}; }
+
+/// grid, in_specs, out_specs and scratch_shapes in one. num_scalar_prefetch other than 0 is not implemented yet.
+struct GridSpec {
+  int num_scalar_prefetch = 0;
+  Grid grid = {};
+  BlockSpecs in_specs = {};
+  BlockSpecs out_specs = {};
+  std::vector<ScratchShape> scratch_shapes = {};
+};
+
+}  // namespace tessera

@@ -1,0 +1,119 @@
+// Value: a tile value while a kernel is being traced, and the operators on it. A kernel lambda runs once; what it computes with Values
+// is recorded as IR. Operand is what every op takes: a Value, a read of a Ref (x[all]) or a number, with the user's line.
+// A Value is no array: it cannot be printed, compared in an `if` or kept after its kernel's trace.
+// Read next: ref.h (reading and writing memory), ops.h (the other ops), control.h (loops and branches).
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <variant>
+
+#include "engine/error.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera {
+
+class Operand;
+class RefItem;
+
+/// The dtype in which two Values of different dtypes meet, by JAX's promotion lattice (jnp.promote_types with 64-bit types enabled):
+/// bool < ints < floats, i8 + u8 = i16, i64 + u64 = f64, f16 + bf16 = f32, any int + f16 = f16.
+DType promote_types(DType a, DType b);
+
+/// A dense array of static shape and dtype, known by name only: its elements exist when the kernel runs.
+class Value {
+ public:
+  const Shape& shape() const { return type_.shape; }
+  DType dtype() const { return type_.dtype; }
+  int rank() const { return static_cast<int>(type_.shape.size()); }
+
+  /// `if (v < 3)` would ask for an element's value while tracing, which there is none of: use where(), when() or cond().
+  explicit operator bool() const = delete;
+
+  Value& operator+=(Operand b);
+  Value& operator-=(Operand b);
+  Value& operator*=(Operand b);
+  Value& operator/=(Operand b);
+  Value& operator%=(Operand b);
+  Value& operator&=(Operand b);
+  Value& operator|=(Operand b);
+  Value& operator^=(Operand b);
+  Value& operator<<=(Operand b);
+  Value& operator>>=(Operand b);
+
+ private:
+  friend class Trace;
+  Value(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type) : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
+  uint64_t trace_;       // serial number of the Trace it belongs to
+  ir::RegionId region_;  // where it was made: usable there and in regions inside
+  ir::Value id_;
+  ir::Type type_;
+};
+
+/// What an op takes. A number has no dtype of its own and adopts the other side's (JAX's weak types): float Values keep their dtype, an
+/// integer Value meets a floating number in f32, a bool Value meets an integer in i32; alone, numbers are f32, i32 or bool. A number that
+/// the dtype cannot hold is a TraceError. The last parameter of each constructor is the user's line; leave it out.
+class Operand {
+ public:
+  using Number = std::variant<bool, int64_t, uint64_t, double>;
+
+  Operand() = default;  ///< absent, for optional operands (masks)
+  Operand(const Value& v, Loc l = Loc::here()) : value_(v), loc_(l) {}  // NOLINT: implicit on purpose, as the next two
+  Operand(RefItem&& read, Loc l = Loc::here());                         // NOLINT
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Operand(T number, Loc l = Loc::here()) : number_(widen(number)), loc_(l) {}  // NOLINT
+
+  bool absent() const { return !value_ && !number_; }
+  const std::optional<Value>& value() const { return value_; }
+  const std::optional<Number>& number() const { return number_; }
+  Loc loc() const { return loc_; }
+  /// The same operand as of another line.
+  Operand at(Loc l) const { Operand o = *this; o.loc_ = l; return o; }
+
+ private:
+  template <class T> static Number widen(T x) {
+    if constexpr (std::is_same_v<T, bool>) return x;
+    else if constexpr (std::is_floating_point_v<T>) return static_cast<double>(x);
+    else if constexpr (std::is_signed_v<T>) return static_cast<int64_t>(x);
+    else return static_cast<uint64_t>(x);
+  }
+  std::optional<Value> value_;
+  std::optional<Number> number_;
+  Loc loc_;
+};
+
+// Shapes meet by NumPy's rules (counted from the last dim, equal or 1), dtypes by promote_types. bool + is "or", bool * is "and".
+Value operator+(Operand a, Operand b);
+Value operator-(Operand a, Operand b);
+Value operator*(Operand a, Operand b);
+Value operator/(Operand a, Operand b);  ///< integers truncate, as in C++ and lax.div; x / 0 is -1
+Value operator%(Operand a, Operand b);  ///< the sign of a, as in C++ and lax.rem; x % 0 is x for integers
+Value operator-(Operand a);
+Value operator==(Operand a, Operand b);
+Value operator!=(Operand a, Operand b);
+Value operator<(Operand a, Operand b);
+Value operator<=(Operand a, Operand b);
+Value operator>(Operand a, Operand b);
+Value operator>=(Operand a, Operand b);
+Value operator&(Operand a, Operand b);
+Value operator|(Operand a, Operand b);
+Value operator^(Operand a, Operand b);
+Value operator~(Operand a);
+Value operator<<(Operand a, Operand b);
+Value operator>>(Operand a, Operand b);  ///< fills the sign bit of signed dtypes, zeros for unsigned ones
+
+// Logic on truth values (other dtypes count as x != 0), both sides always computed. Spelled per left side, because an overload that
+// converts both sides would be ambiguous with the built-in && on the deleted operator bool.
+Value operator&&(const Value& a, Operand b);
+Value operator&&(const Value& a, bool b);
+Value operator&&(bool a, const Value& b);
+Value operator&&(RefItem&& a, Operand b);
+Value operator||(const Value& a, Operand b);
+Value operator||(const Value& a, bool b);
+Value operator||(bool a, const Value& b);
+Value operator||(RefItem&& a, Operand b);
+Value operator!(const Value& a);
+Value operator!(RefItem&& a);
+
+}  // namespace tessera

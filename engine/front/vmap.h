@@ -1,0 +1,35 @@
+// vmap: a pallas_call over a batch. The batch becomes a new leading grid axis that the kernel does not see: program_id and num_programs do
+// not count it, and each batched array's block gets a squeezed dim where the batch lies. Works on traced kernels, so calls nest and mix.
+#pragma once
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "engine/front/pallas_call.h"
+
+namespace tessera {
+
+/// Where the batch lies: one axis for all arguments, or one per argument with std::nullopt for an argument that has none (every element of
+/// the batch sees the same). Negative axes count from the last dim of the batched array.
+class BatchAxes {
+ public:
+  BatchAxes(int64_t all) : all_(all) {}                                  // NOLINT: implicit on purpose
+  BatchAxes(int all) : all_(all) {}                                      // NOLINT
+  BatchAxes(std::initializer_list<std::optional<int64_t>> each) : each_(std::vector<std::optional<int64_t>>(each)) {}
+  BatchAxes(std::vector<std::optional<int64_t>> each) : each_(std::move(each)) {}  // NOLINT
+  const std::optional<std::vector<std::optional<int64_t>>>& each() const { return each_; }
+  int64_t all() const { return all_; }
+
+ private:
+  int64_t all_ = 0;
+  std::optional<std::vector<std::optional<int64_t>>> each_;
+};
+
+/// jax.vmap of a pallas_call: batched arguments gain a dim at in_axes, every output gains one at out_axes. Scratch starts unspecified for
+/// each element of the batch. Throws SpecError at the call (or trace) where axes and arguments do not fit.
+PallasCall vmap(const PallasCall& call, BatchAxes in_axes = 0, BatchAxes out_axes = 0, Loc loc = Loc::here());
+
+/// The same on a traced kernel: `size` is the batch's, axes are normalised, one per input and output.
+ir::Kernel vmap_kernel(ir::Kernel k, const Extent& size, const std::vector<std::optional<int64_t>>& in_axes, const std::vector<int64_t>& out_axes);
+
+}  // namespace tessera
