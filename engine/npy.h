@@ -1,0 +1,25 @@
+// .npy files, NumPy's format for one array (versions 1, 2 and 3): reading and writing Arrays of every dtype.
+// Not .npz archives, not structured, complex, string or object arrays: those are refused by name. Nothing is ever misread: byte order and
+// Fortran order are honoured, and sizes are checked against the file before memory is taken.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/array.h"
+
+namespace tessera {
+
+/// Reads an array. bfloat16 is stored as two raw bytes ("<V2", what NumPy writes for ml_dtypes.bfloat16): `wanted`, if it has two bytes, says
+/// what they are; without it they are bf16. Otherwise the file's dtype stands. Throws SpecError "PATH: what is wrong".
+Array read_npy(const std::string& path, std::optional<DType> wanted = std::nullopt);
+/// The same from memory; `name` stands in messages.
+Array parse_npy(std::string_view bytes, std::string_view name, std::optional<DType> wanted = std::nullopt);
+
+/// Writes version 1 (2 if the header needs it), little-endian, C order. Throws Error if the file cannot be written.
+void write_npy(const std::string& path, const Array& array);
+/// The bytes of such a file.
+std::string format_npy(const Array& array);
+
+}  // namespace tessera
