@@ -393,7 +393,9 @@ class Machine {
       return;
     }
     uint8_t* poison = nullptr;
-    const std::byte* from = reach<false>(i, at, invocation, index_of(i, at, invocation, r), &poison);
+    const int64_t element = index_of(i, at, invocation, r);
+    if (element % i.align != 0 && is_new(8, at, element)) report("vector load at element " + std::to_string(element) + ", which is no multiple of " + std::to_string(i.align) + ", in " + op_at(at) + " in " + who(invocation));
+    const std::byte* from = reach<false>(i, at, invocation, element, &poison);
     if (!from) {
       r[i.dst] = {garbage(i.result), 0};
       return;
