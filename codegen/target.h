@@ -20,6 +20,8 @@ struct Target {
   /// The size codegen plans for. With can_require_subgroup_size a pipeline can insist on it and on full subgroups.
   int32_t subgroup_size = 4;
   bool can_require_subgroup_size = false;
+  /// Most iterations of all loops of one invocation together; 0: no limit. Mesa's llvmpipe leaves every loop after 65535 without a word.
+  int32_t max_loop_iterations = 0;
   int32_t compute_units = 1;                  // cores or multiprocessors, where known: how many workgroups keep the device busy
 
   // subgroup op classes in compute shaders; BASIC is always there

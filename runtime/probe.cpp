@@ -170,6 +170,7 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
     if (t.can_require_subgroup_size)
       t.max_workgroup_size = std::min(t.max_workgroup_size, clamp32(uint64_t{p11.subgroupSize} * p13.maxComputeWorkgroupSubgroups));
   }
+  if (modern && p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) t.max_loop_iterations = 65535;
   if (t.kind == Target::Kind::cpu) t.compute_units = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   else if (sm.shaderSMCount) t.compute_units = clamp32(sm.shaderSMCount);
   else if (amd.shaderEngineCount) t.compute_units = clamp32(uint64_t{amd.shaderEngineCount} * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray);
