@@ -109,8 +109,11 @@ DType Emit::common_dtype(std::initializer_list<const Operand*> operands) const {
   bool integer = false, floating = false;
   for (const Operand* o : operands) {
     std::optional<DType> t;
-    if (o->value()) t = o->value()->dtype();
-    else if (o->number() && std::holds_alternative<bool>(*o->number())) t = DType::boolean;
+    if (o->value()) {
+      use(*o->value());  // before anything is said about its shape or dtype
+      t = o->value()->dtype();
+    }
+    if (o->number() && std::holds_alternative<bool>(*o->number())) t = DType::boolean;
     else if (o->number()) (std::holds_alternative<double>(*o->number()) ? floating : integer) = true;
     if (t) strong = strong ? promote_types(*strong, *t) : *t;
   }
