@@ -14,9 +14,9 @@ Target lavapipe_target() {
   Target t;
   t.name = "llvmpipe";
   t.kind = Target::Kind::cpu;
-  t.max_workgroup_size = 1024;
+  t.max_workgroup_size = 256;  // 32 subgroups: the limit that comes with requiring their size; 1024 without it
   t.shared_bytes = 32768;
-  t.push_constant_bytes = 256;
+  t.push_constant_bytes = 128;
   t.min_subgroup_size = t.max_subgroup_size = t.subgroup_size = 8;
   t.can_require_subgroup_size = true;
   t.compute_units = 2;
@@ -24,6 +24,8 @@ Target lavapipe_target() {
   t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = true;
   t.storage8 = t.storage16 = true;
   t.vulkan_memory_model_device_scope = true;
+  t.rte16 = t.rte32 = t.rte64 = true;
+  t.preserve16 = t.preserve32 = t.preserve64 = true;
   return t;
 }
 

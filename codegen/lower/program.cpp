@@ -29,7 +29,14 @@ void Lowering::setup_kernel() {
   out_.level = ir::Level::lane;
   out_.num_inputs = k_.num_inputs;
   std::vector<ir::Type> args;
-  for (const ir::BlockMapping& m : k_.blocks) args.push_back(ir::Type::ref(m.dtype, {-1}, ir::MemorySpace::global));
+  for (const ir::BlockMapping& m : k_.blocks) {
+    args.push_back(ir::Type::ref(m.dtype, {-1}, ir::MemorySpace::global));
+    ir::BlockMapping whole = m;
+    whole.whole = true;
+    whole.block.clear();
+    whole.index_map = {};
+    out_.blocks.push_back(std::move(whole));
+  }
   out_.body = b_.raw().new_region(args);
   b_.raw().set_region(out_.body);
   b_.raw().set_loc(k_.loc);

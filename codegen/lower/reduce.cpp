@@ -291,8 +291,8 @@ void Lowering::cumsum_op(ir::OpId id) {
       counted(num_elements(part), [&](Value line) {
         Coords c = unravel(line, part);
         for (size_t d = 0; d < s.size(); ++d) {
-          if (s[d] == 1) c[d] = at(0);
-          else if (part[d] != s[d]) c[d] = {b_.min(b_.add(c[d].v, tile_base(line_axes[d])), b_.i32(s[d] - 1))};
+          if (lines[d] == 1) c[d] = at(0);
+          else if (part[d] != lines[d]) c[d] = {b_.min(b_.add(c[d].v, tile_base(line_axes[d])), b_.i32(s[d] - 1))};
         }
         const Value begin = b_.mul(thread_, b_.i32(stretch));
         auto walk = [&](const Value& start, bool write) {

@@ -15,5 +15,7 @@ struct Problem {
 std::vector<Problem> find_problems(const Kernel& k);
 /// Throws InternalError with all problems if there are any; `when` says after what ("pass cse").
 void verify(const Kernel& k, std::string_view when);
+/// The same as TraceError, for a kernel that a person wrote as text.
+void check(const Kernel& k);
 
 }  // namespace tessera::ir

@@ -1,0 +1,176 @@
+// Regions to structured control flow. Carried values are phis.
+#include "codegen/spirv/emitter.h"
+#include "engine/error.h"
+
+namespace tessera::spirv {
+
+using ir::Opcode;
+
+V Emitter::get(ir::Value v) const {
+  const V x = registers_[v.index].v;
+  if (!x.id) throw InternalError(k_.name + ": spirv: value %" + std::to_string(v.index) + " is used before it is defined");
+  return x;
+}
+
+std::vector<V> Emitter::get_all(const std::vector<ir::Value>& vs, size_t from) const {
+  std::vector<V> out;
+  for (size_t i = from; i < vs.size(); ++i) out.push_back(get(vs[i]));
+  return out;
+}
+
+Range Emitter::range(ir::Value v) const { return ranges_[v.index].known ? ranges_[v.index] : full_range(k_.type(v).dtype); }
+void Emitter::set_range(ir::Value v, Range r) { ranges_[v.index] = r; }
+
+std::vector<V> Emitter::region(ir::RegionId r) {
+  for (ir::OpId id : k_.region(r).ops) {
+    const ir::Op& op = k_.op(id);
+    if (op.code == Opcode::yield) return get_all(op.operands);
+    emit(op);
+  }
+  throw InternalError(k_.name + ": spirv: a region without a yield");
+}
+
+void Emitter::emit(const ir::Op& op) {
+  if (op.code != Opcode::constant) line(op.loc);
+  const auto result = [&](V v) { set(op.results.at(0), v); };
+  const auto result_in = [&](V v, int64_t lo, int64_t hi) {
+    result(v);
+    set_range(op.results.at(0), {lo, hi, true});
+  };
+  switch (op.code) {
+#define TESSERA_ELEMENTWISE(name, ...) case Opcode::name:
+#include "engine/ir/ops.def"
+    {
+      const DType operand = k_.type(op.operands.at(op.code == Opcode::select ? 1 : 0)).dtype, out = k_.type(op.results.at(0)).dtype;
+      std::vector<Range> ranges;
+      for (ir::Value v : op.operands) ranges.push_back(range(v));
+      V raw;
+      if (op.code == Opcode::select) {
+        const V a = registers_[op.operands[1].index].raw, b = registers_[op.operands[2].index].raw;
+        if (a.id && b.id) raw = select(get(op.operands[0]), a, b);
+      }
+      if (op.code == Opcode::bitcast && registers_[op.operands[0].index].raw.id) {
+        result(from_memory_bits(registers_[op.operands[0].index].raw, out));
+        return;
+      }
+      if (op.code == Opcode::bitcast && size_bytes(out) == 2 && is_float(out)) raw = memory_bits(get(op.operands[0]), operand);
+      set(op.results[0], elementwise(op.code, operand, out, get_all(op.operands), ranges), raw);
+      set_range(op.results[0], result_range(op.code, operand, out, ranges));
+      return;
+    }
+    case Opcode::constant: {
+      const DType t = k_.type(op.results.at(0)).dtype;
+      const auto bits = static_cast<uint64_t>(op.attr(ir::Attr::bits));
+      V raw;
+      if (is_float(t) && size_bytes(t) == 2) raw = f_.make(Reg::u32, static_cast<uint32_t>(bits & 0xffff));
+      set(op.results[0], constant(f_, t, bits), raw);
+      if (const auto n = is_int(t) ? ir::constant_int(k_, op.results[0]) : std::nullopt; n && !(t == DType::u64 && *n < 0)) set_range(op.results[0], {*n, *n, true});
+      return;
+    }
+    case Opcode::load: return emit_load(op);
+    case Opcode::store: return emit_store(op);
+    case Opcode::alloc_shared: case Opcode::alloc_scratch: return emit_alloc(op);
+    case Opcode::view: return emit_view(op);
+    case Opcode::for_: return emit_for(op);
+    case Opcode::while_: return emit_while(op);
+    case Opcode::switch_: return emit_switch(op);
+    case Opcode::if_: {
+      const V pred = get(op.operands.at(0));
+      const std::vector<V> out = f_.if_else(pred, [&] { return region(op.regions.at(0)); }, [&] { return region(op.regions.at(1)); });
+      for (size_t i = 0; i < out.size(); ++i) set(op.results.at(i), out[i]);
+      return;
+    }
+    case Opcode::workgroup_index: return result_in(workgroup_index_, 0, INT32_MAX);
+    case Opcode::num_workgroups: return result_in(num_workgroups_, 0, INT32_MAX);
+    case Opcode::local_index: return result_in(local_index_, 0, k_.lane.workgroup_size - 1);
+    case Opcode::subgroup_id: return result_in(subgroup_id_, 0, k_.lane.workgroup_size - 1);
+    case Opcode::lane_id: return result_in(lane_id_, 0, k_.lane.workgroup_size - 1);
+    case Opcode::extent: return result(extents_.at(static_cast<size_t>(op.attr(ir::Attr::index))));
+    case Opcode::barrier: {
+      const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeWorkgroup));
+      const V semantics = f_.make(Reg::u32, static_cast<uint32_t>(spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
+                                                                  spv::MemorySemanticsWorkgroupMemoryMask | spv::MemorySemanticsMakeAvailableMask |
+                                                                  spv::MemorySemanticsMakeVisibleMask));
+      m_.op(spv::OpControlBarrier, {scope.id, scope.id, semantics.id});
+      return;
+    }
+    case Opcode::subgroup_reduce: return emit_reduce(op);
+    case Opcode::subgroup_shuffle: return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
+    case Opcode::subgroup_shuffle_xor:
+      return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor, f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
+    case Opcode::iota: case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate:
+    case Opcode::dot: case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and:
+    case Opcode::reduce_or: case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: case Opcode::program_id: case Opcode::num_programs:
+    case Opcode::swap: case Opcode::yield: break;
+  }
+  throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);
+}
+
+void Emitter::emit_for(const ir::Op& op) {
+  const ir::Region& body = k_.region(op.regions.at(0));
+  const V lower = get(op.operands.at(0)), upper = get(op.operands.at(1));
+  V step = get(op.operands.at(2));
+  const Range first = range(op.operands[0]), last = range(op.operands[1]), stride = range(op.operands[2]);
+  if (stride.lo < 1) step = select(slt(step, 1), 1, step);  // a step that data makes 0 must not hang the device
+  // iv + step cannot pass INT32_MAX: the plain test is enough. Else what is left is compared before the addition.
+  const bool plain = last.hi <= int64_t{INT32_MAX} - std::max<int64_t>(stride.hi, 1) + 1;
+  std::vector<V> init{lower};
+  if (!plain) init.push_back(slt(lower, upper));
+  const size_t carried = init.size();
+  for (V v : get_all(op.operands, 3)) init.push_back(v);
+  set_range(body.args.at(0), range_in(DType::i32, first.lo, std::max<__int128>(static_cast<__int128>(last.hi) - 1, first.lo)));
+  const std::vector<V> out = f_.while_loop(
+      init, [&](const std::vector<V>& s) { return plain ? slt(s[0], upper) : s[1]; },
+      [&](const std::vector<V>& s) {
+        set(body.args[0], s[0]);
+        for (size_t i = 1; i < body.args.size(); ++i) set(body.args[i], s[carried + i - 1]);
+        std::vector<V> next{{}};
+        if (!plain) next.push_back({});
+        for (V v : region(op.regions[0])) next.push_back(v);
+        if (!plain) next[1] = (upper - s[0]) > step;
+        next[0] = s[0] + step;
+        return next;
+      });
+  for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], out[carried + i]);
+}
+
+void Emitter::emit_while(const ir::Op& op) {
+  const auto bind = [&](ir::RegionId r, const std::vector<V>& state) {
+    const ir::Region& g = k_.region(r);
+    for (size_t i = 0; i < g.args.size(); ++i) set(g.args[i], state[i]);
+    return region(r);
+  };
+  const std::vector<V> out = f_.while_loop(
+      get_all(op.operands), [&](const std::vector<V>& s) { return bind(op.regions.at(0), s).at(0); },
+      [&](const std::vector<V>& s) { return bind(op.regions.at(1), s); });
+  for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], out[i]);
+}
+
+void Emitter::emit_switch(const ir::Op& op) {
+  const V selector = get(op.operands.at(0));
+  const size_t n = op.regions.size();
+  std::vector<Id> labels;
+  for (size_t i = 0; i < n; ++i) labels.push_back(m_.fresh());
+  const Id merge = m_.fresh();
+  // Clamped to [0, n - 1]: below 0 is region 0, anything else not listed is the last.
+  const V index = select(slt(selector, 0), 0, selector);
+  m_.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
+  Words w{index.id, labels.back()};
+  for (size_t i = 0; i + 1 < n; ++i) w.insert(w.end(), {static_cast<uint32_t>(i), labels[i]});
+  m_.op(spv::OpSwitch, w);
+  std::vector<Words> incoming(op.results.size());
+  std::vector<Reg> regs(op.results.size());
+  for (size_t i = 0; i < n; ++i) {
+    f_.begin(labels[i]);
+    const std::vector<V> out = region(op.regions[i]);
+    for (size_t j = 0; j < incoming.size(); ++j) {
+      incoming[j].insert(incoming[j].end(), {out.at(j).id, f_.block});
+      regs[j] = out[j].reg;
+    }
+    f_.branch(merge);
+  }
+  f_.begin(merge);
+  for (size_t j = 0; j < incoming.size(); ++j) set(op.results[j], {&f_, m_.op(spv::OpPhi, f_.type(regs[j]), incoming[j]), regs[j]});
+}
+
+}  // namespace tessera::spirv

@@ -1,0 +1,227 @@
+// Conversions between dtypes, and between registers and memory. Roundings go through integer bits wherever the target does not promise
+// round-to-nearest-even, and always for bf16.
+#include <bit>
+
+#include "codegen/spirv/elementwise.h"
+#include "engine/error.h"
+
+namespace tessera::spirv {
+namespace {
+
+bool rounds_to_even(const Target& t, Reg r) { return r == Reg::f64 ? t.rte64 : t.rte32; }
+
+Id type_f16(Function& f) {
+  f.module.capability(spv::CapabilityFloat16);
+  return f.module.type_float(16);
+}
+Id type_u16(Function& f) {
+  f.module.capability(spv::CapabilityInt16);
+  return f.module.type_uint(16);
+}
+
+V round_bf16(V v) {
+  const V b = bits(v);
+  const V rounded = (b + 0x7fff) + ((b >> 16) & 1), quiet = b | 0x400000;
+  return floating(select(is_nan(v), quiet, rounded) & 0xffff0000u);
+}
+
+/// f32 to the nearest f16, as f32.
+V round_f16(V v) {
+  Function& f = *v.fn;
+  if (native_f16(f.target)) {
+    const Id half = f.module.op(spv::OpFConvert, type_f16(f), {v.id});
+    return {&f, f.module.op(spv::OpFConvert, f.type(Reg::f32), {half}), Reg::f32};
+  }
+  const V m = magnitude_bits(v);
+  V r = ((m + 0xfff) + ((m >> 13) & 1)) & ~0x1fffu;
+  r = select(r >= 0x47800000u, 0x7f800000u, r);  // 65520 and above: infinity
+  // Below 2^-14: multiples of 2^-24. Rounds the 24-bit significand after a shift by 126 - exponent, which is at least 14.
+  const V shift = 126 - (m >> 23), amount = select(shift > 31, 31, shift);
+  const V significand = (m & 0x7fffff) | 0x800000;
+  const V odd = (significand >> amount) & 1;
+  const V steps = (significand + ((literal(m, 1) << (amount - 1)) - 1) + odd) >> amount;
+  r = select(m < 0x38800000u, bits(float_from_uint(steps, Reg::f32) * 0x1p-24), r);
+  r = select(m > 0x7f800000u, (m | 0x400000) & ~0x1fffu, r);
+  return floating(r | sign_bit(v));
+}
+
+/// Position of the highest set bit; any value for 0.
+V highest_bit(V v) {
+  Function& f = *v.fn;
+  const auto msb = [&](V x) { return f.glsl(GLSLstd450FindUMsb, Reg::u32, {x}); };
+  if (v.reg == Reg::u32) return msb(v);
+  const V high = to_uint(v >> 32, Reg::u32), low = to_uint(v, Reg::u32);
+  return select(ne(high, 0), msb(high) + 32, msb(low));
+}
+
+enum class Rounding { even, odd };
+
+/// Unsigned integer to float through bits. Rounding to odd keeps what a second rounding to fewer bits needs.
+V pack(V v, Reg to, Rounding rounding) {
+  const int w = static_cast<int>(width(v.reg));
+  const Layout l = layout(to);
+  const V n = highest_bit(v) & (w - 1);
+  const V aligned = v << to_uint(w - 1 - n, v.reg);  // highest bit on top
+  V top, rest;
+  if (w > l.mantissa + 1) {
+    top = aligned >> (w - 1 - l.mantissa);
+    rest = aligned << (l.mantissa + 1);
+  } else {  // u32 to f64: exact
+    return float_from_uint(v, to);
+  }
+  if (rounding == Rounding::odd) {
+    top = top | select(ne(rest, 0), literal(top, 1), literal(top, 0));
+  } else {
+    const uint64_t half = uint64_t{1} << (w - 1);
+    const V up = (rest > Literal(half)) | (eq(rest, Literal(half)) & ne(top & 1, 0));
+    top = top + select(up, literal(top, 1), literal(top, 0));
+  }
+  const Reg u = uint_of(to);
+  const V packed = ((to_uint(n, u) + (l.bias - 1)) << l.mantissa) + to_uint(top, u);  // top's highest bit adds 1 to the exponent
+  return floating(select(eq(v, 0), 0, packed));
+}
+
+V int_to_float(V v, DType from, DType to) {
+  const Reg reg = reg_of(to);
+  const bool sgn = is_signed_int(from);
+  const int significant = bits(from) - (sgn ? 1 : 0), holds = layout(reg).mantissa + 1;
+  // Rounding twice is harmless for f16: every integer beyond 2^24 is infinity there.
+  const bool twice = to == DType::bf16 && significant > holds;
+  if (!twice && (significant <= holds || rounds_to_even(v.fn->target, reg))) return normalize(sgn ? float_from_sint(v, reg) : float_from_uint(v, reg), to);
+  if (!sgn) return normalize(pack(v, reg, twice ? Rounding::odd : Rounding::even), to);
+  const V negative = slt(v, 0);
+  const V m = pack(select(negative, -v, v), reg, twice ? Rounding::odd : Rounding::even);
+  return normalize(floating(bits(m) | select(negative, literal(bits(m), layout(reg).sign), literal(bits(m), 0))), to);
+}
+
+V float_to_int(V v, DType to) {
+  const Reg reg = reg_of(to);
+  const int n = tessera::bits(to);
+  const double above = std::bit_cast<double>(static_cast<uint64_t>(1023 + n - (is_signed_int(to) ? 1 : 0)) << 52);  // 2^(n-1) or 2^n
+  const V not_nan = ~is_nan(v);
+  if (is_signed_int(to)) {
+    const V low = v < -above, high = v >= above, ok = not_nan & ~(low | high);
+    const V r = sint_from_float(select(ok, v, 0.0), reg);
+    const uint64_t most = (uint64_t{1} << (n - 1)) - 1;
+    return select(ok, r, select(not_nan, select(low, literal(r, ~most), literal(r, most)), literal(r, 0)));
+  }
+  const V positive = (v > 0.0) & not_nan, high = v >= above;
+  const V r = uint_from_float(select(positive & ~high, v, 0.0), reg);
+  return select(positive & high, literal(r, n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1), r);
+}
+
+V f64_to_f32(V v, Rounding rounding) {
+  const V b = bits(v), m = b & (layout(Reg::f64).sign - 1), e = m >> 52;
+  const V sign = to_uint(b >> 32, Reg::u32) & 0x80000000u;
+  const V fraction = (m & layout(Reg::f64).fraction) | uint64_t{1} << 52;
+  // The result's 24 bits (fewer below 2^-126) after a shift; what falls off decides the rounding.
+  const V deficit = select(e < 897, 897 - e, literal(e, 0));
+  const V shift = 29 + select(deficit > 34, literal(e, 34), deficit);
+  const V kept = fraction >> shift, rest = fraction & ((literal(b, 1) << shift) - 1);
+  V q;
+  if (rounding == Rounding::odd) {
+    q = kept | select(ne(rest, 0), literal(b, 1), literal(b, 0));
+  } else {
+    const V half = literal(b, 1) << (shift - 1);
+    q = kept + select((rest > half) | (eq(rest, half) & ne(kept & 1, 0)), literal(b, 1), literal(b, 0));
+  }
+  const V base = select(e < 897, literal(e, 0), e - 897);
+  const V packed = (base << 23) + q;
+  const V limited = select(packed >= uint64_t{0x7f800000}, literal(b, rounding == Rounding::odd ? 0x7f7fffff : 0x7f800000), packed);
+  const V special = select(eq(m, layout(Reg::f64).infinity), literal(b, 0x7f800000), (m >> 29 & 0x3fffff) | 0x7fc00000);
+  const V r = select(m >= layout(Reg::f64).infinity, special, limited);
+  return floating(to_uint(r, Reg::u32) | sign);
+}
+
+V float_to_float_dtype(V v, DType from, DType to) {
+  if (from == DType::f64) {
+    if (to == DType::f32) return rounds_to_even(v.fn->target, Reg::f32) ? float_to_float(v, Reg::f32) : f64_to_f32(v, Rounding::even);
+    return normalize(f64_to_f32(v, Rounding::odd), to);
+  }
+  if (to == DType::f64) return float_to_float(v, Reg::f64);
+  return to == DType::f32 ? v : normalize(v, to);
+}
+
+}  // namespace
+
+V normalize(V v, DType t) {
+  switch (t) {
+    case DType::i8: return sign_extend(v, 8);
+    case DType::i16: return sign_extend(v, 16);
+    case DType::u8: return v & 0xff;
+    case DType::u16: return v & 0xffff;
+    case DType::f16: return round_f16(v);
+    case DType::bf16: return round_bf16(v);
+    default: return v;
+  }
+}
+
+V convert(V v, DType from, DType to) {
+  if (from == to) return v;
+  const Reg reg = reg_of(to);
+  if (to == DType::boolean) return tessera::is_float(from) ? ne(magnitude_bits(v), 0) : ne(v, 0);
+  if (from == DType::boolean) return select(v, v.fn->make(reg, 1), v.fn->make(reg, 0));
+  if (tessera::is_float(from)) return tessera::is_float(to) ? float_to_float_dtype(v, from, to) : float_to_int(v, to);
+  if (tessera::is_float(to)) return int_to_float(v, from, to);
+  const V w = reg == v.reg ? v : reg == Reg::u64 && is_signed_int(from) ? sign_extend(v) : to_uint(v, reg);
+  const Range held = full_range(from);
+  return held.known && held.within(full_range(to).lo, full_range(to).hi) ? w : normalize(w, to);
+}
+
+V constant(Function& f, DType t, uint64_t b) {
+  switch (t) {
+    case DType::i8: return f.make(Reg::u32, static_cast<int8_t>(b));
+    case DType::i16: return f.make(Reg::u32, static_cast<int16_t>(b));
+    case DType::f16: return f.make_bits(Reg::f32, std::bit_cast<uint32_t>(from_f16_bits(static_cast<uint16_t>(b))));
+    case DType::bf16: return f.make_bits(Reg::f32, (b & 0xffff) << 16);
+    case DType::boolean: return f.boolean(b != 0);
+    default: return f.make_bits(reg_of(t), width(reg_of(t)) == 64 ? b : b & 0xffffffffu);
+  }
+}
+
+V memory_bits(V v, DType t) {
+  Function& f = *v.fn;
+  switch (t) {
+    case DType::boolean: return select(v, f.make(Reg::u32, 1), f.make(Reg::u32, 0));
+    case DType::i8: return v & 0xff;
+    case DType::i16: return v & 0xffff;
+    case DType::bf16: return bits(v) >> 16;
+    case DType::f16: {
+      if (native_f16(f.target)) {
+        const Id half = f.module.op(spv::OpFConvert, type_f16(f), {v.id});
+        const Id raw = f.module.op(spv::OpBitcast, type_u16(f), {half});
+        return {&f, f.module.op(spv::OpUConvert, f.type(Reg::u32), {raw}), Reg::u32};
+      }
+      const V m = magnitude_bits(v);
+      V r = (m - 0x38000000u) >> 13;
+      r = select(m < 0x38800000u, uint_from_float(select(m < 0x38800000u, floating(m), 0.0) * 0x1p24, Reg::u32), r);
+      r = select(m >= 0x7f800000u, ((m >> 13) & 0x3ff) | 0x7c00, r);
+      return r | (sign_bit(v) >> 16);
+    }
+    default: return bits(v);
+  }
+}
+
+V from_memory_bits(V raw, DType t) {
+  Function& f = *raw.fn;
+  switch (t) {
+    case DType::boolean: return ne(raw, 0);
+    case DType::i8: case DType::i16: return normalize(raw, t);
+    case DType::bf16: return floating(raw << 16);
+    case DType::f16: {
+      if (native_f16(f.target)) {
+        const Id narrow = f.module.op(spv::OpUConvert, type_u16(f), {raw.id});
+        const Id half = f.module.op(spv::OpBitcast, type_f16(f), {narrow});
+        return {&f, f.module.op(spv::OpFConvert, f.type(Reg::f32), {half}), Reg::f32};
+      }
+      const V m = raw & 0x7fff, shifted = m << 13;
+      V r = shifted + select(m >= 0x7c00, literal(m, 0x70000000u), literal(m, 0x38000000u));
+      r = select(m < 0x400, bits(float_from_uint(m, Reg::f32) * 0x1p-24), r);
+      return floating(r | ((raw & 0x8000) << 16));
+    }
+    case DType::f32: case DType::f64: return floating(raw);
+    default: return raw;
+  }
+}
+
+}  // namespace tessera::spirv

@@ -1,0 +1,198 @@
+#include "codegen/spirv/emit.h"
+
+#include "codegen/spirv/emitter.h"
+#include "engine/error.h"
+
+namespace tessera::spirv {
+
+using ir::Opcode;
+
+std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table) {
+  if (lane_kernel.level != ir::Level::lane) throw InternalError(lane_kernel.name + ": spirv::emit needs a lane-level kernel", lane_kernel.loc);
+  return Emitter(lane_kernel, target, indirect_table).run();
+}
+
+void Emitter::fail(const ir::Op& op, const std::string& what, const std::string& note) const {
+  throw CompileError(k_.name + ": " + std::string(ir::name(op.code)) + ": " + what, op.loc ? op.loc : k_.loc, note);
+}
+
+void Emitter::need(const ir::Op& op, bool has, DType t, const char* feature) const {
+  if (!has) fail(op, "dtype " + std::string(tessera::name(t)) + " needs " + feature + ", which " + target_.name + " does not have");
+}
+
+void Emitter::collect(ir::RegionId r) {
+  for (ir::OpId id : k_.region(r).ops) {
+    const ir::Op& op = k_.op(id);
+    used_.insert(op.code);
+    check_dtypes(op);
+    if (op.code == Opcode::store) written_.insert(root(op.operands.at(0)).index);
+    for (ir::RegionId inner : op.regions) collect(inner);
+  }
+}
+
+void Emitter::check_limits() {
+  const auto limit = [&](const char* what, int64_t wanted, int64_t has, const char* unit) {
+    if (wanted > has)
+      throw CompileError(k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name + " has " + std::to_string(has), k_.loc);
+  };
+  if (!target_.int64) throw CompileError(k_.name + ": buffer addresses need shaderInt64, which " + target_.name + " does not have", k_.loc);
+  limit("workgroup size", k_.lane.workgroup_size, target_.max_workgroup_size, " invocations");
+  limit("shared memory", k_.lane.shared_bytes, target_.shared_bytes, " bytes");
+}
+
+void Emitter::check_dtypes(const ir::Op& op) {
+  for (ir::Value v : op.operands) check_dtype(op, k_.type(v).dtype);
+  for (ir::Value v : op.results) check_dtype(op, k_.type(v).dtype);
+  if (op.code != Opcode::load && op.code != Opcode::store) return;
+  const ir::Type& t = k_.type(op.operands.at(0));
+  if (t.space == ir::MemorySpace::shared) return;
+  if (size_bytes(t.dtype) == 1) need(op, target_.storage8, t.dtype, "storageBuffer8BitAccess");
+  if (size_bytes(t.dtype) == 2) need(op, target_.storage16, t.dtype, "storageBuffer16BitAccess");
+}
+
+void Emitter::check_dtype(const ir::Op& op, DType t) {
+  if (t != DType::f64) return;
+  need(op, target_.float64, t, "shaderFloat64");
+  uses_f64_ = true;
+}
+
+V Emitter::built_in(spv::BuiltIn b) {
+  const Id var = m_.variable(spv::StorageClassInput, f_.type(Reg::u32));
+  m_.decorate(var, spv::DecorationBuiltIn, {static_cast<uint32_t>(b)});
+  return {&f_, m_.op(spv::OpLoad, f_.type(Reg::u32), {var}), Reg::u32};
+}
+
+void Emitter::built_ins() {
+  const auto vector = [&](spv::BuiltIn b) {
+    const Id type = m_.type_vector(f_.type(Reg::u32), 3), var = m_.variable(spv::StorageClassInput, type);
+    m_.decorate(var, spv::DecorationBuiltIn, {static_cast<uint32_t>(b)});
+    return m_.op(spv::OpLoad, type, {var});
+  };
+  const auto component = [&](Id v, uint32_t i) { return V{&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {v, i}), Reg::u32}; };
+  const bool index = uses(Opcode::workgroup_index) || uses(Opcode::alloc_scratch), number = uses(Opcode::num_workgroups);
+  if (index || number) {
+    const Id n = vector(spv::BuiltInNumWorkgroups);
+    const V nx = component(n, 0), ny = component(n, 1);
+    if (number) num_workgroups_ = nx * ny * component(n, 2);
+    if (index) {
+      const Id id = vector(spv::BuiltInWorkgroupId);
+      workgroup_index_ = (component(id, 2) * ny + component(id, 1)) * nx + component(id, 0);
+    }
+  }
+  const bool shuffles = uses(Opcode::subgroup_reduce) || uses(Opcode::subgroup_shuffle) || uses(Opcode::subgroup_shuffle_xor);
+  // With full subgroups the order of lanes is the subgroups'; LocalInvocationIndex need not agree with it.
+  uses_subgroups_ = k_.lane.subgroup_size > 0 || shuffles || uses(Opcode::subgroup_id) || uses(Opcode::lane_id);
+  if (uses_subgroups_) m_.capability(spv::CapabilityGroupNonUniform);
+  if (uses(Opcode::subgroup_id) || (uses_subgroups_ && uses(Opcode::local_index))) subgroup_id_ = built_in(spv::BuiltInSubgroupId);
+  if (uses(Opcode::lane_id) || (uses_subgroups_ && uses(Opcode::local_index))) lane_id_ = built_in(spv::BuiltInSubgroupLocalInvocationId);
+  if (uses_subgroups_ && k_.lane.subgroup_size == 0 && (uses(Opcode::local_index) || uses(Opcode::subgroup_reduce)))
+    subgroup_size_ = built_in(spv::BuiltInSubgroupSize);
+  else subgroup_size_ = f_.make(Reg::u32, k_.lane.subgroup_size);
+  if (uses(Opcode::local_index)) local_index_ = uses_subgroups_ ? subgroup_id_ * subgroup_size_ + lane_id_ : built_in(spv::BuiltInLocalInvocationIndex);
+}
+
+/// Addresses and extents, in the layout that Program documents.
+void Emitter::arguments() {
+  const std::vector<ir::Value>& args = k_.region(k_.body).args;
+  const Id u64 = f_.type(Reg::u64), u32 = f_.type(Reg::u32);
+  std::vector<std::pair<Id, uint32_t>> members;
+  uint32_t offset = 0;
+  const auto add = [&](Id type, uint32_t size) {
+    members.push_back({type, offset});
+    offset += size;
+    return static_cast<uint32_t>(members.size() - 1);
+  };
+  for (size_t i = 0; i < args.size(); ++i) add(u64, 8);
+  const uint32_t scratch = k_.lane.scratch_bytes > 0 ? add(u64, 8) : 0;
+  std::vector<uint32_t> place(k_.lane.extents.size());
+  for (bool wide : {true, false})
+    for (size_t i = 0; i < place.size(); ++i)
+      if (k_.lane.extent_is_64.at(i) == wide) place[i] = add(wide ? u64 : u32, wide ? 8 : 4);
+  if (!indirect_ && offset > static_cast<uint32_t>(target_.push_constant_bytes))
+    throw CompileError(k_.name + ": push constants: needs " + std::to_string(offset) + " bytes, " + target_.name + " has " +
+                           std::to_string(target_.push_constant_bytes), k_.loc);
+  if (members.empty()) return;
+
+  const Id block = m_.type_block(members);
+  const auto push_class = spv::StorageClassPushConstant, buffer_class = spv::StorageClassPhysicalStorageBuffer;
+  Id from = 0;
+  if (indirect_) {
+    const Id push = m_.variable(push_class, m_.type_block({{u64, 0}}));
+    m_.name(push, "table_address");
+    const Id at = m_.op(spv::OpAccessChain, m_.type_pointer(push_class, u64), {push, f_.make(Reg::u32, 0).id});
+    const Id address = m_.op(spv::OpLoad, u64, {at});
+    from = m_.op(spv::OpConvertUToPtr, m_.type_pointer(buffer_class, block), {address});
+  } else {
+    from = m_.variable(push_class, block);
+    m_.name(from, "arguments");
+  }
+  const auto read = [&](uint32_t member, Reg reg) {
+    const Id type = f_.type(reg);
+    const Id at = m_.op(spv::OpAccessChain, m_.type_pointer(indirect_ ? buffer_class : push_class, type), {from, f_.make(Reg::u32, member).id});
+    Words w{at};
+    if (indirect_) w.insert(w.end(), {spv::MemoryAccessAlignedMask, width(reg) / 8});
+    return V{&f_, m_.op(spv::OpLoad, type, w), reg};
+  };
+  for (uint32_t i = 0; i < args.size(); ++i) {
+    const ir::Type& t = k_.type(args[i]);
+    refs_[args[i].index] = global_ref(t.dtype, read(i, Reg::u64), written_.count(args[i].index) != 0);
+    if (i < k_.blocks.size()) m_.name(refs_[args[i].index]->base.id, k_.blocks[i].origin);
+  }
+  if (k_.lane.scratch_bytes > 0) scratch_ = read(scratch, Reg::u64);
+  for (size_t i = 0; i < place.size(); ++i) extents_.push_back(read(place[i], k_.lane.extent_is_64[i] ? Reg::u64 : Reg::u32));
+}
+
+void Emitter::float_controls() {
+  const auto mode = [&](bool has, spv::Capability c, spv::ExecutionMode e, uint32_t bits) {
+    if (!has) return;
+    m_.capability(c);
+    m_.execution_mode(e, {bits});
+  };
+  const auto both = [&](bool rte, bool preserve, uint32_t bits) {
+    mode(rte, spv::CapabilityRoundingModeRTE, spv::ExecutionModeRoundingModeRTE, bits);
+    mode(preserve, spv::CapabilitySignedZeroInfNanPreserve, spv::ExecutionModeSignedZeroInfNanPreserve, bits);
+  };
+  if (native_f16(target_)) both(true, true, 16);
+  both(target_.rte32, target_.preserve32, 32);
+  if (uses_f64_) both(target_.rte64, target_.preserve64, 64);
+}
+
+void Emitter::line(Loc loc) {
+  if (!loc || (line_block_ == f_.block && line_.file == loc.file && line_.line == loc.line)) return;
+  m_.op(spv::OpLine, {m_.string(loc.file), loc.line, 0});
+  line_ = loc;
+  line_block_ = f_.block;
+}
+
+Words Emitter::run() {
+  check_limits();
+  registers_.resize(k_.values.size());
+  ranges_.resize(k_.values.size());
+  refs_.resize(k_.values.size());
+  collect(k_.body);
+  m_.capability(spv::CapabilityShader);
+  m_.capability(spv::CapabilityPhysicalStorageBufferAddresses);
+  m_.capability(spv::CapabilityVulkanMemoryModel);
+  m_.capability(spv::CapabilityInt64);
+  if (uses_f64_) m_.capability(spv::CapabilityFloat64);
+
+  const Id main = m_.fresh(), nothing = m_.type_void();
+  m_.entry_point(main, "main");
+  m_.name(main, k_.name);
+  m_.execution_mode(spv::ExecutionModeLocalSize, {static_cast<uint32_t>(k_.lane.workgroup_size), 1, 1});
+  float_controls();
+  m_.op_as(spv::OpFunction, nothing, main, {spv::FunctionControlMaskNone, m_.type_function(nothing)});
+  f_.begin(m_.fresh());
+  built_ins();
+  arguments();
+  if (k_.lane.shared_bytes > 0) {
+    arena_ = m_.variable(spv::StorageClassWorkgroup, m_.type_array(f_.type(Reg::u32), static_cast<uint32_t>((k_.lane.shared_bytes + 3) / 4)));
+    m_.name(arena_, "arena");
+  }
+  region(k_.body);
+  m_.op(spv::OpReturn, {});
+  m_.op(spv::OpFunctionEnd, {});
+  return m_.words();
+}
+
+}  // namespace tessera::spirv

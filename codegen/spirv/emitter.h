@@ -1,0 +1,97 @@
+// The walk over one lane-level kernel that fills a Module. Private to codegen/spirv; emit.h is the way in.
+// emit.cpp: module set-up, built-ins and arguments. control.cpp: regions. memory.cpp: refs. subgroup.cpp: what lanes share.
+#pragma once
+#include <optional>
+#include <set>
+#include <string>
+
+#include "codegen/spirv/elementwise.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera::spirv {
+
+class Emitter {
+ public:
+  Emitter(const ir::Kernel& k, const Target& t, bool indirect_table) : k_(k), target_(t), indirect_(indirect_table), f_(m_, t) {}
+  Words run();
+
+ private:
+  /// An IR value that is an array element. `raw`, if there, has a 16-bit float's memory bits: copying keeps NaNs bit for bit.
+  struct Register {
+    V v, raw;
+  };
+  struct Ref {
+    ir::MemorySpace space = ir::MemorySpace::global;
+    DType dtype = DType::f32;
+    bool shared_with_others = false;  // another invocation may see or make the accesses: NonPrivatePointer
+    V base;                           // global: u64 address of element 0; shared: u32 index of its first word
+    Id pointer = 0;                   // global: base as a pointer to a block holding a runtime array
+  };
+
+  // emit.cpp
+  void collect(ir::RegionId r);
+  void check_limits();
+  void check_dtypes(const ir::Op& op);
+  void check_dtype(const ir::Op& op, DType t);
+  void arguments();
+  void built_ins();
+  V built_in(spv::BuiltIn b);
+  V built_in_component(spv::BuiltIn b, uint32_t component);
+  V subgroup_size();
+  void float_controls();
+  void line(Loc loc);
+  bool uses(ir::Opcode c) const { return used_.count(c) != 0; }
+  [[noreturn]] void fail(const ir::Op& op, const std::string& what, const std::string& note = {}) const;
+  void need(const ir::Op& op, bool has, DType t, const char* feature) const;
+
+  // control.cpp
+  std::vector<V> region(ir::RegionId r);  ///< emits the ops, gives the yielded values
+  void emit(const ir::Op& op);
+  void emit_for(const ir::Op& op);
+  void emit_while(const ir::Op& op);
+  void emit_switch(const ir::Op& op);
+  void set(ir::Value v, V x, V raw = {}) { registers_[v.index] = {x, raw}; }
+  V get(ir::Value v) const;
+  std::vector<V> get_all(const std::vector<ir::Value>& vs, size_t from = 0) const;
+  Range range(ir::Value v) const;
+  void set_range(ir::Value v, Range r);
+
+  // memory.cpp
+  Ref& ref(ir::Value v);
+  Id storage_type(DType t);
+  Ref global_ref(DType t, V base, bool shared_with_others);
+  void emit_alloc(const ir::Op& op);
+  void emit_view(const ir::Op& op);
+  void emit_load(const ir::Op& op);
+  void emit_store(const ir::Op& op);
+  V element_index(const ir::Op& op);
+  Id element_pointer(const Ref& r, V index);
+  V shared_word(const Ref& r, V index, uint32_t word);
+  Register load(const ir::Op& op, const Ref& r, V index);
+  void store(const ir::Op& op, const Ref& r, V index, V value, V raw);
+  ir::Value root(ir::Value ref) const;  ///< through views
+
+  // subgroup.cpp
+  void emit_reduce(const ir::Op& op);
+  V shuffle(const ir::Op& op, V v, spv::Op code, V lane);
+  V shuffle_any(const ir::Op& op, V v, spv::Op code, V lane);  ///< of any register
+
+  const ir::Kernel& k_;
+  const Target& target_;
+  const bool indirect_;
+  Module m_;
+  Function f_;
+  std::set<ir::Opcode> used_;
+  std::set<uint32_t> written_;  // roots of refs that are stored to
+  std::vector<Register> registers_;
+  std::vector<Range> ranges_;
+  std::vector<std::optional<Ref>> refs_;
+  std::vector<V> extents_;
+  V scratch_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
+  Id arena_ = 0;  // the Workgroup array of u32
+  bool uses_f64_ = false, uses_subgroups_ = false;
+  Loc line_;
+  Id line_block_ = 0;
+};
+
+}  // namespace tessera::spirv

@@ -1,0 +1,24 @@
+// The transcendental rows of the op table as range-reduced polynomials in f32 and f64: Vulkan's own are too inaccurate, undefined for
+// large arguments, or missing for f64 (rules of the table: total on every input, infinities and NaN by bits, never a driver's assumption).
+// Each function takes and gives an f32 or f64 register; the coefficients' origin stands at each table in expand_*.cpp.
+#pragma once
+#include "codegen/spirv/function.h"
+
+namespace tessera::spirv {
+
+V sqrt(V x);
+V rsqrt(V x);
+V exp(V x);
+V exp2(V x);
+V log(V x);
+V log2(V x);
+V pow(V x, V y);
+V sin(V x);
+V cos(V x);
+V tanh(V x);
+V erf(V x);
+V logistic(V x);
+/// C's fmod: the exact remainder with the sign of x; NaN for y = 0 or infinite x.
+V float_rem(V x, V y);
+
+}  // namespace tessera::spirv

@@ -1,0 +1,164 @@
+#include "codegen/spirv/function.h"
+
+#include <bit>
+
+#include "engine/error.h"
+
+namespace tessera::spirv {
+
+Id Function::type(Reg r) {
+  switch (r) {
+    case Reg::boolean: return module.type_bool();
+    case Reg::u32: return module.type_uint(32);
+    case Reg::u64: return module.type_uint(64);
+    case Reg::f32: return module.type_float(32);
+    case Reg::f64: return module.type_float(64);
+  }
+  return 0;
+}
+
+V Function::make(Reg r, Literal x) {
+  switch (r) {
+    case Reg::boolean: return boolean(x.integer != 0);
+    case Reg::u32: return make_bits(r, static_cast<uint32_t>(x.integer));
+    case Reg::u64: return make_bits(r, x.integer);
+    case Reg::f32: return make_bits(r, std::bit_cast<uint32_t>(static_cast<float>(x.number)));
+    case Reg::f64: return make_bits(r, std::bit_cast<uint64_t>(x.number));
+  }
+  return {};
+}
+
+V Function::make_bits(Reg r, uint64_t b) { return {this, module.constant(type(r), b, width(r)), r}; }
+
+V Function::emit(spv::Op code, Reg r, const std::vector<V>& operands) {
+  Words w;
+  for (V v : operands) w.push_back(v.id);
+  return {this, module.op(code, type(r), w), r};
+}
+
+V Function::exact(spv::Op code, Reg r, const std::vector<V>& operands) {
+  const V v = emit(code, r, operands);
+  module.decorate(v.id, spv::DecorationNoContraction);
+  return v;
+}
+
+V Function::glsl(GLSLstd450 code, Reg r, const std::vector<V>& operands) {
+  Words w{module.glsl(), static_cast<uint32_t>(code)};
+  for (V v : operands) w.push_back(v.id);
+  return {this, module.op(spv::OpExtInst, type(r), w), r};
+}
+
+void Function::begin(Id label) {
+  module.op(spv::OpLabel, {label});
+  block = label;
+}
+
+std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& then_body, const std::function<std::vector<V>()>& else_body) {
+  const Id then_label = module.fresh(), else_label = module.fresh(), merge = module.fresh();
+  module.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
+  branch_if(c, then_label, else_label);
+  begin(then_label);
+  const std::vector<V> a = then_body();
+  const Id then_end = block;
+  branch(merge);
+  begin(else_label);
+  const std::vector<V> b = else_body();
+  const Id else_end = block;
+  branch(merge);
+  begin(merge);
+  std::vector<V> out;
+  for (size_t i = 0; i < a.size(); ++i) out.push_back({this, module.op(spv::OpPhi, type(a[i].reg), {a[i].id, then_end, b[i].id, else_end}), a[i].reg});
+  return out;
+}
+
+std::vector<V> Function::while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
+                                    const std::function<std::vector<V>(const std::vector<V>&)>& body) {
+  const Id entry = block, header = module.fresh(), test = module.fresh(), inside = module.fresh(), next = module.fresh(), merge = module.fresh();
+  branch(header);
+  begin(header);
+  std::vector<V> state;
+  std::vector<size_t> holes;  // where each phi's value from the back edge goes
+  for (V v : init) {
+    state.push_back({this, module.op(spv::OpPhi, type(v.reg), {v.id, entry, 0, next}), v.reg});
+    holes.push_back(module.position() - 2);
+  }
+  module.op(spv::OpLoopMerge, {merge, next, spv::LoopControlMaskNone});
+  branch(test);
+  begin(test);
+  branch_if(cond(state), inside, merge);
+  begin(inside);
+  const std::vector<V> after = body(state);
+  branch(next);
+  begin(next);
+  for (size_t i = 0; i < after.size(); ++i) module.patch(holes[i], after[i].id);
+  branch(header);
+  begin(merge);
+  return state;
+}
+
+namespace {
+
+V pick(V a, V b, spv::Op f, spv::Op i) {
+  if (a.reg != b.reg) throw InternalError("spirv: operands in different registers");
+  return is_float(a.reg) ? a.fn->exact(f, a.reg, {a, b}) : a.fn->emit(i, a.reg, {a, b});
+}
+V logic(V a, V b, spv::Op i, spv::Op boolean) { return a.fn->emit(a.reg == Reg::boolean ? boolean : i, a.reg, {a, b}); }
+V compare(V a, V b, spv::Op f, spv::Op i) { return a.fn->emit(is_float(a.reg) ? f : i, Reg::boolean, {a, b}); }
+
+}  // namespace
+
+V operator+(V a, V b) { return pick(a, b, spv::OpFAdd, spv::OpIAdd); }
+V operator-(V a, V b) { return pick(a, b, spv::OpFSub, spv::OpISub); }
+V operator*(V a, V b) { return pick(a, b, spv::OpFMul, spv::OpIMul); }
+V operator/(V a, V b) { return a.fn->exact(spv::OpFDiv, a.reg, {a, b}); }
+V operator-(V a) { return a.fn->emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a}); }
+V operator&(V a, V b) { return logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd); }
+V operator|(V a, V b) { return logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr); }
+V operator^(V a, V b) { return logic(a, b, spv::OpBitwiseXor, spv::OpLogicalNotEqual); }
+V operator~(V a) { return a.fn->emit(a.reg == Reg::boolean ? spv::OpLogicalNot : spv::OpNot, a.reg, {a}); }
+V operator<<(V a, V b) { return a.fn->emit(spv::OpShiftLeftLogical, a.reg, {a, b}); }
+V operator>>(V a, V b) { return a.fn->emit(spv::OpShiftRightLogical, a.reg, {a, b}); }
+V sar(V a, V b) { return a.fn->emit(spv::OpShiftRightArithmetic, a.reg, {a, b}); }
+V operator<(V a, V b) { return compare(a, b, spv::OpFOrdLessThan, spv::OpULessThan); }
+V operator<=(V a, V b) { return compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual); }
+V operator>(V a, V b) { return compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan); }
+V operator>=(V a, V b) { return compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual); }
+V eq(V a, V b) { return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalEqual, a.reg, {a, b}) : compare(a, b, spv::OpFOrdEqual, spv::OpIEqual); }
+V ne(V a, V b) { return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalNotEqual, a.reg, {a, b}) : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual); }
+V slt(V a, V b) { return a.fn->emit(spv::OpSLessThan, Reg::boolean, {a, b}); }
+V sle(V a, V b) { return a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b}); }
+
+V literal(V like, Literal x) { return like.fn->make(like.reg, x); }
+V select(V c, V a, V b) { return a.fn->emit(spv::OpSelect, a.reg, {c, a, b}); }
+V udiv(V a, V b) { return a.fn->emit(spv::OpUDiv, a.reg, {a, b}); }
+V sdiv(V a, V b) { return a.fn->emit(spv::OpSDiv, a.reg, {a, b}); }
+V umod(V a, V b) { return a.fn->emit(spv::OpUMod, a.reg, {a, b}); }
+V bits(V a) { return is_float(a.reg) ? a.fn->emit(spv::OpBitcast, uint_of(a.reg), {a}) : a; }
+V floating(V a) { return is_float(a.reg) ? a : a.fn->emit(spv::OpBitcast, float_of(a.reg), {a}); }
+V to_uint(V a, Reg r) { return a.reg == r ? a : a.fn->emit(spv::OpUConvert, r, {a}); }
+V sign_extend(V a) { return a.fn->emit(spv::OpSConvert, Reg::u64, {a}); }
+V sign_extend(V a, int from_bits) {
+  return a.fn->emit(spv::OpBitFieldSExtract, a.reg, {a, a.fn->make(Reg::u32, 0), a.fn->make(Reg::u32, from_bits)});
+}
+V float_from_uint(V a, Reg r) { return a.fn->emit(spv::OpConvertUToF, r, {a}); }
+V float_from_sint(V a, Reg r) { return a.fn->emit(spv::OpConvertSToF, r, {a}); }
+V uint_from_float(V a, Reg r) { return a.fn->emit(spv::OpConvertFToU, r, {a}); }
+V sint_from_float(V a, Reg r) { return a.fn->emit(spv::OpConvertFToS, r, {a}); }
+V float_to_float(V a, Reg r) { return a.reg == r ? a : a.fn->emit(spv::OpFConvert, r, {a}); }
+V abs(V a) { return a.fn->glsl(GLSLstd450FAbs, a.reg, {a}); }
+V floor(V a) { return a.fn->glsl(GLSLstd450Floor, a.reg, {a}); }
+V trunc(V a) { return a.fn->glsl(GLSLstd450Trunc, a.reg, {a}); }
+V round_even(V a) { return a.fn->glsl(GLSLstd450RoundEven, a.reg, {a}); }
+
+V magnitude_bits(V a) { return bits(a) & (layout(a.reg).sign - 1); }
+V sign_bit(V a) { return bits(a) & layout(a.reg).sign; }
+V is_nan(V a) { return magnitude_bits(a) > layout(a.reg).infinity; }
+V is_inf(V a) { return eq(magnitude_bits(a), layout(a.reg).infinity); }
+V nan(V like) {
+  const Layout l = layout(like.reg);
+  return like.fn->make_bits(like.reg, l.infinity | (l.fraction + 1) >> 1);
+}
+V infinity(V like) { return like.fn->make_bits(like.reg, layout(like.reg).infinity); }
+V copy_sign(V magnitude, V sign) { return floating(magnitude_bits(magnitude) | sign_bit(sign)); }
+
+}  // namespace tessera::spirv

@@ -1,0 +1,159 @@
+// Refs: arguments and scratch through buffer addresses, shared memory as one array of 32-bit words.
+#include "codegen/spirv/emitter.h"
+#include "engine/error.h"
+
+namespace tessera::spirv {
+
+using ir::MemorySpace;
+using ir::Opcode;
+
+ir::Value Emitter::root(ir::Value v) const {
+  for (const ir::Op* d = k_.def(v); d && d->code == Opcode::view; d = k_.def(v)) v = d->operands.at(0);
+  return v;
+}
+
+Emitter::Ref& Emitter::ref(ir::Value v) {
+  if (!refs_[v.index]) throw InternalError(k_.name + ": spirv: ref %" + std::to_string(v.index) + " is no argument, allocation or view");
+  return *refs_[v.index];
+}
+
+/// What memory holds: bool as u8, 16-bit floats as u16.
+Id Emitter::storage_type(DType t) {
+  switch (size_bytes(t)) {
+    case 1: m_.capability(spv::CapabilityStorageBuffer8BitAccess); return m_.type_uint(8);
+    case 2: m_.capability(spv::CapabilityStorageBuffer16BitAccess); return m_.type_uint(16);
+    default: return f_.type(reg_of(t));
+  }
+}
+
+Emitter::Ref Emitter::global_ref(DType t, V base, bool shared_with_others) {
+  Ref r;
+  r.space = MemorySpace::global;
+  r.dtype = t;
+  r.shared_with_others = shared_with_others;
+  r.base = base;
+  return r;
+}
+
+void Emitter::emit_alloc(const ir::Op& op) {
+  const DType t = k_.type(op.results.at(0)).dtype;
+  const int64_t offset = op.attr(ir::Attr::offset);
+  Ref r;
+  if (op.code == Opcode::alloc_scratch) {
+    const V slice = to_uint(workgroup_index_, Reg::u64) * f_.make(Reg::u64, k_.lane.scratch_bytes);
+    r = global_ref(t, scratch_ + (slice + Literal(offset)), true);
+  } else {
+    r.space = MemorySpace::shared;
+    r.dtype = t;
+    r.shared_with_others = true;
+    r.base = f_.make(Reg::u32, static_cast<uint32_t>(offset / 4));
+  }
+  refs_[op.results[0].index] = r;
+}
+
+void Emitter::emit_view(const ir::Op& op) {
+  Ref r = ref(op.operands.at(0));
+  const V offset = get(op.operands.at(1));
+  if (r.space == MemorySpace::shared) r.base = r.base + to_uint(offset, Reg::u32) * static_cast<uint32_t>(ir::arena_stride(r.dtype) / 4);
+  else r = global_ref(r.dtype, r.base + offset * Literal(size_bytes(r.dtype)), r.shared_with_others);
+  refs_[op.results.at(0).index] = r;
+}
+
+V Emitter::element_index(const ir::Op& op) {
+  const ir::Index& i = op.index.at(0);
+  if (i.start_operand >= 0) return get(op.operands.at(static_cast<size_t>(i.start_operand)));
+  if (i.start > INT32_MAX || i.start < INT32_MIN) return f_.make(Reg::u64, i.start);
+  return f_.make(Reg::u32, i.start);
+}
+
+Id Emitter::element_pointer(const Ref& r, V index) {
+  const auto buffer_class = spv::StorageClassPhysicalStorageBuffer;
+  const Id element = storage_type(r.dtype);
+  const Id block = m_.type_block({{m_.type_runtime_array(element, static_cast<uint32_t>(size_bytes(r.dtype))), 0}});
+  const Id pointer = m_.op(spv::OpConvertUToPtr, m_.type_pointer(buffer_class, block), {r.base.id});
+  return m_.op(spv::OpAccessChain, m_.type_pointer(buffer_class, element), {pointer, f_.make(Reg::u32, 0).id, index.id});
+}
+
+V Emitter::shared_word(const Ref& r, V index, uint32_t word) {
+  const V scaled = ir::arena_stride(r.dtype) == 8 ? to_uint(index, Reg::u32) * 2 : to_uint(index, Reg::u32);
+  const V at = r.base + scaled;
+  return word ? at + word : at;
+}
+
+Emitter::Register Emitter::load(const ir::Op&, const Ref& r, V index) {
+  if (r.space == MemorySpace::shared) {
+    const auto word = [&](uint32_t i) {
+      const Id p = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
+      return V{&f_, m_.op(spv::OpLoad, f_.type(Reg::u32), {p, spv::MemoryAccessNonPrivatePointerMask}), Reg::u32};
+    };
+    const V low = word(0);
+    if (ir::arena_stride(r.dtype) == 8) {
+      const V v = to_uint(low, Reg::u64) | (to_uint(word(1), Reg::u64) << 32);
+      return {r.dtype == DType::f64 ? floating(v) : v, {}};
+    }
+    if (r.dtype == DType::boolean) return {ne(low, 0), {}};
+    return {is_float(r.dtype) ? floating(low) : low, {}};  // 16-bit floats lie there as f32
+  }
+  const Id type = storage_type(r.dtype);
+  const uint32_t access = spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
+  const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(r, index), access, static_cast<uint32_t>(size_bytes(r.dtype))});
+  if (size_bytes(r.dtype) >= 4) return {{&f_, loaded, reg_of(r.dtype)}, {}};
+  const V wide{&f_, m_.op(is_signed_int(r.dtype) ? spv::OpSConvert : spv::OpUConvert, f_.type(Reg::u32), {loaded}), Reg::u32};
+  if (is_int(r.dtype)) return {wide, {}};
+  return {from_memory_bits(wide, r.dtype), r.dtype == DType::boolean ? V{} : wide};
+}
+
+void Emitter::store(const ir::Op&, const Ref& r, V index, V value, V raw) {
+  if (r.space == MemorySpace::shared) {
+    const auto word = [&](uint32_t i, V v) {
+      const Id p = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
+      m_.op(spv::OpStore, {p, v.id, spv::MemoryAccessNonPrivatePointerMask});
+    };
+    if (ir::arena_stride(r.dtype) == 8) {
+      const V b = bits(value);
+      word(0, to_uint(b, Reg::u32));
+      word(1, to_uint(b >> 32, Reg::u32));
+    } else {
+      word(0, r.dtype == DType::boolean ? memory_bits(value, r.dtype) : bits(value));
+    }
+    return;
+  }
+  Id v = value.id;
+  if (size_bytes(r.dtype) < 4) {
+    const V wide = raw.id ? raw : is_int(r.dtype) ? value : memory_bits(value, r.dtype);
+    v = m_.op(spv::OpUConvert, storage_type(r.dtype), {wide.id});
+  }
+  const uint32_t access = spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
+  m_.op(spv::OpStore, {element_pointer(r, index), v, access, static_cast<uint32_t>(size_bytes(r.dtype))});
+}
+
+void Emitter::emit_load(const ir::Op& op) {
+  const Ref& r = ref(op.operands.at(0));
+  const ir::Value result = op.results.at(0);
+  if (!op.has_mask()) {
+    const Register x = load(op, r, element_index(op));
+    set(result, x.v, x.raw);
+    return;
+  }
+  const V index = element_index(op);
+  // A masked-out element that nobody names is 0: unspecified, but the same at every use.
+  const V other = op.has_other() ? get(op.operands.at(static_cast<size_t>(op.other_position()))) : constant(f_, r.dtype, 0);
+  const std::vector<V> out = f_.if_else(
+      get(op.operands.at(1)), [&] { return std::vector<V>{load(op, r, index).v}; }, [&] { return std::vector<V>{other}; });
+  set(result, out.at(0));
+}
+
+void Emitter::emit_store(const ir::Op& op) {
+  const Ref& r = ref(op.operands.at(0));
+  const V index = element_index(op), value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
+  if (!op.has_mask()) return store(op, r, index, value, raw);
+  const Id inside = m_.fresh(), merge = m_.fresh();
+  m_.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
+  f_.branch_if(get(op.operands.at(2)), inside, merge);
+  f_.begin(inside);
+  store(op, r, index, value, raw);
+  f_.branch(merge);
+  f_.begin(merge);
+}
+
+}  // namespace tessera::spirv

@@ -1,0 +1,73 @@
+// What lanes of a subgroup tell each other. 64-bit values travel as two 32-bit halves and bool as a word: no extended-types feature needed.
+#include "codegen/spirv/emitter.h"
+#include "engine/error.h"
+
+namespace tessera::spirv {
+
+using ir::Opcode;
+
+V Emitter::shuffle(const ir::Op& op, V v, spv::Op code, V lane) {
+  if (!target_.subgroup_shuffle) fail(op, "needs subgroup shuffles, which " + target_.name + " does not have");
+  m_.capability(spv::CapabilityGroupNonUniformShuffle);
+  const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeSubgroup));
+  return f_.emit(code, v.reg, {scope, v, lane});
+}
+
+V Emitter::shuffle_any(const ir::Op& op, V v, spv::Op code, V lane) {
+  if (v.reg == Reg::boolean) return ne(shuffle(op, select(v, f_.make(Reg::u32, 1), f_.make(Reg::u32, 0)), code, lane), 0);
+  if (width(v.reg) == 32) return shuffle(op, v, code, lane);
+  const V b = bits(v);
+  const V low = shuffle(op, to_uint(b, Reg::u32), code, lane), high = shuffle(op, to_uint(b >> 32, Reg::u32), code, lane);
+  const V joined = to_uint(low, Reg::u64) | (to_uint(high, Reg::u64) << 32);
+  return v.reg == Reg::f64 ? floating(joined) : joined;
+}
+
+namespace {
+
+/// The device's own reduction, where it means what the op's row says: it may assume that floats are neither NaN nor infinite in max and min.
+std::optional<spv::Op> native(Opcode kind, DType t) {
+  const bool flt = tessera::is_float(t), sgn = is_signed_int(t), boolean = t == DType::boolean;
+  switch (kind) {
+    case Opcode::add: return flt ? spv::OpGroupNonUniformFAdd : spv::OpGroupNonUniformIAdd;
+    case Opcode::mul: return flt ? spv::OpGroupNonUniformFMul : spv::OpGroupNonUniformIMul;
+    case Opcode::max: return flt ? std::nullopt : std::optional(sgn ? spv::OpGroupNonUniformSMax : spv::OpGroupNonUniformUMax);
+    case Opcode::min: return flt ? std::nullopt : std::optional(sgn ? spv::OpGroupNonUniformSMin : spv::OpGroupNonUniformUMin);
+    case Opcode::and_: return boolean ? spv::OpGroupNonUniformLogicalAnd : spv::OpGroupNonUniformBitwiseAnd;
+    case Opcode::or_: return boolean ? spv::OpGroupNonUniformLogicalOr : spv::OpGroupNonUniformBitwiseOr;
+    case Opcode::xor_: return boolean ? spv::OpGroupNonUniformLogicalXor : spv::OpGroupNonUniformBitwiseXor;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void Emitter::emit_reduce(const ir::Op& op) {
+  const auto kind = static_cast<Opcode>(op.attr(ir::Attr::kind));
+  const DType t = k_.type(op.results.at(0)).dtype;
+  // Sums and products of 16-bit floats run in f32 and round once.
+  const bool narrow_float = is_float(t) && size_bytes(t) == 2;
+  const DType inner = narrow_float ? DType::f32 : t;
+  V v = get(op.operands.at(0));
+  const std::optional<spv::Op> code = native(kind, t);
+  const bool wide_int = v.reg == Reg::u64;  // would need shaderSubgroupExtendedTypes
+  // On a CPU a ladder of shuffles is cheaper than the driver's reduction.
+  const bool ladder = target_.subgroup_shuffle && (!target_.subgroup_arithmetic || !code || wide_int || target_.kind == Target::Kind::cpu);
+  if (ladder) {
+    const int size = k_.lane.subgroup_size;
+    const int steps = size > 0 ? size : target_.max_subgroup_size;
+    for (int mask = 1; mask < steps; mask *= 2) {
+      const V other = shuffle_any(op, v, spv::OpGroupNonUniformShuffleXor, f_.make(Reg::u32, mask));
+      const V both = elementwise(kind, inner, inner, {v, other}, {full_range(inner), full_range(inner)});
+      v = size > 0 ? both : select(subgroup_size_ > mask, both, v);  // beyond the subgroup there is nobody to ask
+    }
+  } else if (target_.subgroup_arithmetic && code) {
+    m_.capability(spv::CapabilityGroupNonUniformArithmetic);
+    const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeSubgroup));
+    v = {&f_, m_.op(*code, f_.type(v.reg), {scope.id, static_cast<uint32_t>(spv::GroupOperationReduce), v.id}), v.reg};
+  } else {
+    fail(op, std::string(ir::name(kind)) + " of " + std::string(tessera::name(t)) + " needs subgroup shuffles, which " + target_.name + " does not have");
+  }
+  set(op.results[0], normalize(v, t));
+}
+
+}  // namespace tessera::spirv

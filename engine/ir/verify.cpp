@@ -1,0 +1,287 @@
+// The verifier. A well-formed kernel:
+//   tables      every value, op and region that is reachable exists; a region belongs to one place, an op stands once; every value's entry
+//               names the op or region that it comes from, and its position there
+//   regions     end in a yield and have no other
+//   level       every op is legal at the kernel's level; at lane level arrays are scalars and Refs have rank 1
+//   types       every result has the type that infer() gives (region arguments and yields of for, while, if and switch included)
+//   scopes      an operand is defined before, in the same region or one around it; index maps and body see nothing of each other
+//   grid        static sizes are not negative; names of sizes are identifiers
+//   blocks      num_inputs of them are inputs; each is the whole array (static extents) or has one block dim per array dim, of at least
+//               one element (none where the array has none), squeezed ones of exactly one
+//   index maps  take one i32 per grid axis (vmapped ones too), yield one i32 per block dim, and compute on i32 and bool scalars by
+//               elementwise ops, constants and num_programs only: they touch no Ref
+//   body        takes the Ref of every block, then of every scratch buffer (lane level: one global ref of unknown length per block);
+//               yields nothing
+//   lane info   workgroup_size of at least 1, subgroup_size 0 or a power of two, allocations inside their arenas, extents that exist
+// Barriers under divergent control flow are codegen/lane's to find.
+#include "engine/ir/verify.h"
+
+#include <algorithm>
+
+#include "engine/ir/builder.h"
+#include "engine/ir/text.h"
+
+namespace tessera::ir {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& k) : k_(k) {}
+
+  std::vector<Problem> run() {
+    if (k_.num_inputs < 0 || k_.num_inputs > static_cast<int>(k_.blocks.size()))
+      add(k_.name, "has " + std::to_string(k_.num_inputs) + " inputs but " + std::to_string(k_.blocks.size()) + " blocks", k_.loc);
+    numbers_ = numbering(k_);
+    seen_ops_.resize(k_.ops.size());
+    seen_regions_.resize(k_.regions.size());
+    for (const BlockMapping& b : k_.blocks)
+      if (b.index_map) tables(b.index_map, b.origin + ": index map", b.loc);
+    if (k_.body) tables(k_.body, "body", k_.loc);
+    else add("body", "is missing", k_.loc);
+    if (!problems_.empty()) return std::move(problems_);  // the rest may follow any index
+    visible_.resize(k_.values.size());
+    grid();
+    for (size_t i = 0; i < k_.blocks.size(); ++i) block(static_cast<int>(i));
+    for (size_t i = 0; i < k_.scratch.size(); ++i) scratch(i);
+    if (k_.level == Level::lane) lane();
+    body();
+    return std::move(problems_);
+  }
+
+ private:
+  const Kernel& k_;
+  std::vector<Problem> problems_;
+  std::vector<uint32_t> numbers_;
+  std::vector<bool> seen_ops_, seen_regions_, visible_;
+
+  void add(std::string entity, std::string message, Loc loc) { problems_.push_back({std::move(entity), std::move(message), loc}); }
+  std::string value(Value v) const {
+    if (v.index >= numbers_.size() || numbers_[v.index] == UINT32_MAX) return "<value " + std::to_string(v.index) + ">";
+    return "%" + std::to_string(numbers_[v.index]);
+  }
+  /// "%12 = add", "store %3".
+  std::string entity(const Op& o) const {
+    std::string s;
+    for (size_t i = 0; i < o.results.size(); ++i) s += (i ? ", " : "") + value(o.results[i]);
+    if (!s.empty()) return s + " = " + std::string(name(o.code));
+    return std::string(name(o.code)) + (o.operands.empty() ? "" : " " + value(o.operands[0]));
+  }
+
+  // -- tables and regions: everything that the rest indexes with
+  void tables(RegionId id, const std::string& place, Loc loc) {
+    if (id.index >= k_.regions.size()) return add(place, "region " + std::to_string(id.index) + " does not exist", loc);
+    if (seen_regions_[id.index]) return add(place, "region " + std::to_string(id.index) + " is used twice", loc);
+    seen_regions_[id.index] = true;
+    const Region& r = k_.region(id);
+    for (size_t i = 0; i < r.args.size(); ++i) {
+      const Value v = r.args[i];
+      if (v.index >= k_.values.size()) add(place, "argument " + std::to_string(i) + " does not exist", loc);
+      else if (k_.value(v).region != id || k_.value(v).number != i || k_.value(v).def) add(place, "argument " + value(v) + " is recorded as coming from elsewhere", loc);
+      else check_type(place, v, loc);
+    }
+    for (size_t n = 0; n < r.ops.size(); ++n) {
+      const OpId o = r.ops[n];
+      if (o.index >= k_.ops.size()) {
+        add(place, "op " + std::to_string(o.index) + " does not exist", loc);
+        continue;
+      }
+      const Op& op = k_.op(o);
+      if (seen_ops_[o.index]) {
+        add(entity(op), "stands in two places", op.loc);
+        continue;
+      }
+      seen_ops_[o.index] = true;
+      for (Value v : op.operands)
+        if (v.index >= k_.values.size()) add(entity(op), "operand " + value(v) + " does not exist", op.loc);
+      for (size_t i = 0; i < op.results.size(); ++i) {
+        const Value v = op.results[i];
+        if (v.index >= k_.values.size()) add(entity(op), "result " + std::to_string(i) + " does not exist", op.loc);
+        else if (k_.value(v).def != o || k_.value(v).number != i || k_.value(v).region) add(entity(op), "result " + std::to_string(i) + " is recorded as coming from elsewhere", op.loc);
+        else check_type(entity(op), v, op.loc);
+      }
+      if (op.code == Opcode::yield && n + 1 < r.ops.size()) add(entity(op), "stands before the end of its region", op.loc);
+      for (size_t i = 0; i < op.regions.size(); ++i) tables(op.regions[i], entity(op) + ": region " + std::to_string(i), op.loc);
+    }
+    if (r.ops.empty() || (r.ops.back().index < k_.ops.size() && k_.op(r.ops.back()).code != Opcode::yield)) add(place, "does not end in a yield", loc);
+  }
+  void check_type(const std::string& place, Value v, Loc loc) {
+    const Type& t = k_.type(v);
+    const bool lane = k_.level == Level::lane;
+    if (!within_limits(t.shape)) add(place, value(v) + ": " + to_string(t) + " is too large", loc);
+    for (int64_t d : t.shape)
+      if (d < 0 && !(lane && t.is_ref && d == -1)) return add(place, value(v) + ": " + to_string(t) + " has a negative size", loc);
+    if (lane && t.is_ref && t.shape.size() != 1) add(place, value(v) + ": lane-level refs have rank 1, not " + to_string(t), loc);
+    if (lane && !t.is_ref && !t.shape.empty()) add(place, value(v) + ": lane-level values are scalars, not " + to_string(t), loc);
+    if (t.is_ref) {
+      const bool global = t.space == MemorySpace::global || t.space == MemorySpace::shared;
+      if (global != lane) add(place, value(v) + ": " + to_string(t) + " belongs to the other level", loc);
+    }
+  }
+
+  // -- types and scopes
+  /// `index_map`: restricted ops. Marks what it defines as visible and takes that back at the end.
+  void walk(RegionId id, bool index_map, const std::string& place) {
+    const Region& r = k_.region(id);
+    for (Value v : r.args) visible_[v.index] = true;
+    for (OpId o : r.ops) {
+      const Op& op = k_.op(o);
+      bool in_scope = true;
+      for (Value v : op.operands)
+        if (!visible_[v.index]) {
+          in_scope = false;
+          add(entity(op), value(v) + " is not defined before it in its region or one around it", op.loc);
+        }
+      const OpInfo& row = info(op.code);
+      if (!(k_.level == Level::tile ? row.tile : row.lane)) add(entity(op), "is not legal at " + std::string(k_.level == Level::tile ? "tile" : "lane") + " level", op.loc);
+      if (index_map) in_index_map(op, place);
+      for (size_t i = 0; i < op.regions.size(); ++i) walk(op.regions[i], index_map, place);
+      if (in_scope) types(op);
+      for (Value v : op.results) visible_[v.index] = true;
+    }
+    for (Value v : r.args) visible_[v.index] = false;
+    for (OpId o : r.ops)
+      for (Value v : k_.op(o).results) visible_[v.index] = false;
+  }
+  void types(const Op& op) {
+    try {
+      const std::vector<Type> wanted = infer(k_, op, op.results.size() == 1 ? k_.type(op.results[0]) : Type{});
+      if (wanted.size() != op.results.size()) return add(entity(op), "has " + std::to_string(op.results.size()) + " results instead of " + std::to_string(wanted.size()), op.loc);
+      for (size_t i = 0; i < wanted.size(); ++i)
+        if (k_.type(op.results[i]) != wanted[i]) add(entity(op), value(op.results[i]) + " is " + to_string(k_.type(op.results[i])) + " instead of " + to_string(wanted[i]), op.loc);
+    } catch (const Error& e) {
+      std::string what = e.what();
+      what = what.substr(0, what.find('\n'));
+      const std::string prefix = k_.name + ": " + std::string(name(op.code)) + ": ";
+      add(entity(op), what.starts_with(prefix) ? what.substr(prefix.size()) : what, op.loc);
+    }
+  }
+  void in_index_map(const Op& op, const std::string& place) {
+    for (Value v : op.operands)
+      if (k_.type(v).is_ref) return add(place, entity(op) + " touches a ref: an index map may only compute on the program ids", op.loc);
+    if (op.code == Opcode::yield) return;
+    if (!info(op.code).elementwise && op.code != Opcode::constant && op.code != Opcode::num_programs)
+      return add(place, entity(op) + ": an index map may only have elementwise ops, constants and num_programs", op.loc);
+    for (Value v : op.results)
+      if (const Type& t = k_.type(v); !t.is_scalar() || (t.dtype != DType::i32 && t.dtype != DType::boolean))
+        add(place, entity(op) + " is " + to_string(t) + ": an index map computes on i32[] and bool[]", op.loc);
+  }
+
+  // -- the kernel around the ops
+  static bool is_identifier(const std::string& s) {
+    const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+    return !s.empty() && letter(s[0]) && std::all_of(s.begin(), s.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+  }
+  void sizes(const Extent& e, const std::string& place, Loc loc) {
+    if (e.is_static() && *e.value() < 0) add(place, "size " + to_string(e) + " is negative", loc);
+    std::vector<std::string> names;
+    e.collect_names(names);
+    for (const std::string& n : names)
+      if (!is_identifier(n)) add(place, "size name \"" + n + "\" is not an identifier", loc);
+  }
+  void grid() {
+    for (size_t i = 0; i < k_.grid.size(); ++i) sizes(k_.grid[i].size, "grid axis " + std::to_string(i), k_.loc);
+  }
+  void block(int i) {
+    const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
+    for (const Extent& e : b.array_shape) sizes(e, b.origin, b.loc);
+    if (k_.level == Level::lane || b.whole) return;
+    if (b.block.size() != b.array_shape.size()) {
+      Shape shape;
+      for (const BlockDim& d : b.block) shape.push_back(d.size);
+      add(b.origin, "block shape " + to_string(shape) + " has " + dims(shape.size()) + " but the array " + to_string(b.array_shape) + " has " + std::to_string(b.array_shape.size()), b.loc);
+    } else {
+      for (size_t d = 0; d < b.block.size(); ++d) {
+        const BlockDim& x = b.block[d];
+        if (x.kind == BlockDim::Kind::squeezed ? x.size != 1 : x.size < 1 && !(x.size == 0 && b.array_shape[d] == Extent(0)))
+          add(b.origin, "block dim " + std::to_string(d) + " has size " + std::to_string(x.size) + (x.kind == BlockDim::Kind::squeezed ? " although it is squeezed" : ", not at least 1"), b.loc);
+      }
+    }
+    if (!b.index_map) return add(b.origin, "has no index map", b.loc);
+    const std::string place = b.origin + ": index map";
+    const Region& r = k_.region(b.index_map);
+    if (r.args.size() != k_.grid.size()) add(place, "takes " + std::to_string(r.args.size()) + " program ids but the grid has " + std::to_string(k_.grid.size()) + (k_.grid.size() == 1 ? " axis" : " axes"), b.loc);
+    for (Value v : r.args)
+      if (k_.type(v) != Type::array(DType::i32)) add(place, value(v) + " is " + to_string(k_.type(v)) + " instead of i32[]", b.loc);
+    const Op& yield = k_.terminator(b.index_map);
+    if (yield.operands.size() != b.block.size()) add(place, "yields " + indices(yield.operands.size()) + " but the block has " + dims(b.block.size()), yield.loc);
+    for (Value v : yield.operands)
+      if (k_.type(v) != Type::array(DType::i32)) add(place, "yields " + value(v) + ": " + to_string(k_.type(v)) + " instead of i32[]", yield.loc);
+    walk(b.index_map, true, place);
+  }
+  static std::string dims(size_t n) { return std::to_string(n) + (n == 1 ? " dim" : " dims"); }
+  static std::string indices(size_t n) { return std::to_string(n) + (n == 1 ? " index" : " indices"); }
+  void scratch(size_t i) {
+    const Type& t = k_.scratch[i];
+    const std::string place = "scratch[" + std::to_string(i) + "]";
+    if (!t.is_ref || (t.space != MemorySpace::vmem && t.space != MemorySpace::smem)) add(place, "must be a ref to vmem or smem but is " + to_string(t), k_.loc);
+    if (std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }) || !within_limits(t.shape)) add(place, to_string(t) + " has a size that is negative or too large", k_.loc);
+  }
+  void lane() {
+    const LaneInfo& l = k_.lane;
+    if (l.workgroup_size < 1) add(k_.name, "workgroup_size is " + std::to_string(l.workgroup_size), k_.loc);
+    if (l.subgroup_size < 0 || (l.subgroup_size & (l.subgroup_size - 1))) add(k_.name, "subgroup_size " + std::to_string(l.subgroup_size) + " is not 0 or a power of two", k_.loc);
+    if (l.extents.size() != l.extent_is_64.size()) add(k_.name, "has " + std::to_string(l.extents.size()) + " extents but widths for " + std::to_string(l.extent_is_64.size()), k_.loc);
+    for (const Extent& e : l.extents) sizes(e, k_.name + ": extents", k_.loc);
+    sizes(l.num_units, k_.name + ": num_units", k_.loc);
+    for (size_t o = 0; o < k_.ops.size(); ++o) {
+      const Op& op = k_.ops[o];
+      if (!seen_ops_[o] || op.results.size() != 1) continue;
+      const Type& t = k_.type(op.results[0]);
+      if (op.code == Opcode::extent && op.has(Attr::index) && op.ints(Attr::index).size() == 1) {
+        const int64_t i = op.attr(Attr::index);
+        if (i < 0 || i >= static_cast<int64_t>(std::min(l.extents.size(), l.extent_is_64.size()))) add(entity(op), "index " + std::to_string(i) + " is out of range for " + std::to_string(l.extents.size()) + " extents", op.loc);
+        else if ((t.dtype == DType::i64) != l.extent_is_64[static_cast<size_t>(i)]) add(entity(op), "is " + to_string(t) + " but the extent is " + (l.extent_is_64[static_cast<size_t>(i)] ? "i64" : "i32"), op.loc);
+      }
+      const bool shared = op.code == Opcode::alloc_shared;
+      if ((shared || op.code == Opcode::alloc_scratch) && op.has(Attr::offset) && op.ints(Attr::offset).size() == 1 && t.shape.size() == 1) {
+        const int64_t at = op.attr(Attr::offset), size = shared ? arena_stride(t.dtype) : size_bytes(t.dtype), bytes = shared ? l.shared_bytes : l.scratch_bytes;
+        if (at < 0 || t.shape[0] < 0 || at > bytes || t.shape[0] > (bytes - at) / size)
+          add(entity(op), "takes " + std::to_string(t.shape[0]) + " elements of " + std::to_string(size) + " bytes from byte " + std::to_string(at) + " but the arena has " + std::to_string(bytes) + " bytes", op.loc);
+        else if (at % size) add(entity(op), "offset " + std::to_string(at) + " is not a multiple of the element's " + std::to_string(size) + " bytes", op.loc);
+      }
+    }
+  }
+  void body() {
+    const Region& r = k_.region(k_.body);
+    std::vector<Type> wanted;
+    for (int i = 0; i < static_cast<int>(k_.blocks.size()); ++i) {
+      try {
+        wanted.push_back(k_.level == Level::lane ? Type::ref(k_.blocks[static_cast<size_t>(i)].dtype, {-1}, MemorySpace::global) : k_.block_ref_type(i));
+      } catch (const Error& e) {
+        const std::string what = e.what(), prefix = k_.name + ": ";
+        const std::string first = what.substr(0, what.find('\n'));
+        add("body", first.starts_with(prefix) ? first.substr(prefix.size()) : first, k_.blocks[static_cast<size_t>(i)].loc);
+        wanted.push_back(static_cast<size_t>(i) < r.args.size() ? k_.type(r.args[static_cast<size_t>(i)]) : Type{});
+      }
+    }
+    if (k_.level == Level::tile) wanted.insert(wanted.end(), k_.scratch.begin(), k_.scratch.end());
+    if (r.args.size() != wanted.size()) add("body", "takes " + std::to_string(r.args.size()) + " refs but there are " + std::to_string(wanted.size()) + " inputs, outputs and scratch buffers", k_.loc);
+    for (size_t i = 0; i < std::min(r.args.size(), wanted.size()); ++i)
+      if (k_.type(r.args[i]) != wanted[i]) add("body", "argument " + value(r.args[i]) + " is " + to_string(k_.type(r.args[i])) + " instead of " + to_string(wanted[i]), k_.loc);
+    if (!k_.terminator(k_.body).operands.empty()) add("body", "yields values", k_.terminator(k_.body).loc);
+    walk(k_.body, false, "body");
+  }
+};
+
+std::string list(const Kernel& k, const std::vector<Problem>& problems, const std::string& when) {
+  std::string s = k.name + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " problem" : " problems") + when;
+  for (const Problem& p : problems) {
+    s += "\n  " + p.entity + ": " + p.message;
+    if (p.loc) s += "\n    at " + to_string(p.loc);
+  }
+  return s;
+}
+
+}  // namespace
+
+std::vector<Problem> find_problems(const Kernel& k) { return Verifier(k).run(); }
+
+void verify(const Kernel& k, std::string_view when) {
+  if (const auto problems = find_problems(k); !problems.empty()) throw InternalError(list(k, problems, " after " + std::string(when)));
+}
+
+void check(const Kernel& k) {
+  if (const auto problems = find_problems(k); !problems.empty()) throw TraceError(list(k, problems, ""));
+}
+
+}  // namespace tessera::ir

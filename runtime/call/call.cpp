@@ -1,0 +1,44 @@
+#include "runtime/call/call.h"
+
+#include <mutex>
+
+#include "engine/ir/text.h"
+#include "runtime/context.h"
+#include "runtime/launch.h"
+
+namespace tessera {
+
+std::vector<DeviceArray> CompiledKernel::operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims) const {
+  return launch(device_, *program_, inputs, dims);
+}
+
+std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const DimValues& dims) const {
+  std::vector<std::pair<DType, Shape>> shapes;
+  for (const Array& a : inputs) shapes.emplace_back(a.dtype(), a.shape());
+  bind_dims(*program_, shapes, dims);  // before anything is uploaded
+  std::vector<DeviceArray> arguments;
+  for (const Array& a : inputs) arguments.emplace_back(device_, a);
+  std::vector<Array> outputs;
+  for (const DeviceArray& o : (*this)(arguments, dims)) outputs.push_back(o.download());
+  return outputs;
+}
+
+CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options) {
+  if (options.dump) return {device, std::make_shared<const Program>(compile(kernel, device.target(), options))};
+  vulkan::Context& context = *device.context();
+  // The text holds all that compilation sees; with the source lines, since errors name them. The target is the device's own.
+  const std::string key = (options.general ? "general\n" : "fast\n") + ir::print(kernel, true);
+  {
+    std::lock_guard lock(context.programs_mutex);
+    if (auto it = context.programs.find(key); it != context.programs.end()) return {device, it->second};
+  }
+  auto program = std::make_shared<const Program>(compile(kernel, device.target(), options));
+  std::lock_guard lock(context.programs_mutex);
+  return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
+}
+
+std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs) {
+  return load(default_device(), kernel).run(inputs);
+}
+
+}  // namespace tessera

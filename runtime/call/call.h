@@ -1,0 +1,38 @@
+// Calls of tile-level kernels on devices: compiled once per device, cached in memory with it, launched on device or host arrays. This is
+// where the compiler (codegen/) and the runtime meet; programs that bring compiled Programs use launch.h alone.
+// Read next: codegen/compile.h, runtime/launch.h.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "codegen/compile.h"
+#include "engine/array.h"
+#include "runtime/device_array.h"
+
+namespace tessera {
+
+/// A kernel compiled for one device. Copies share it.
+class CompiledKernel {
+ public:
+  CompiledKernel(Device device, std::shared_ptr<const Program> program) : device_(std::move(device)), program_(std::move(program)) {}
+  const Program& program() const { return *program_; }
+  const Device& device() const { return device_; }
+
+  /// Starts a call and returns its outputs without waiting. Errors as launch().
+  std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims = {}) const;
+  /// Uploads, calls, waits and downloads.
+  std::vector<Array> run(const std::vector<Array>& inputs, const DimValues& dims = {}) const;
+
+ private:
+  Device device_;
+  std::shared_ptr<const Program> program_;
+};
+
+/// Compiles for the device, unless it has compiled the same kernel before. With options.dump, always compiles. Throws CompileError where
+/// the device lacks what the kernel needs.
+CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options = {});
+
+/// What calling a kernel on host arrays does: load() and run() on default_device().
+std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs);
+
+}  // namespace tessera

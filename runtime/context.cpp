@@ -1,0 +1,306 @@
+#include "runtime/context.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+
+#include "codegen/program.h"
+#include "engine/error.h"
+#include "runtime/pipeline.h"
+
+namespace tessera::vulkan {
+namespace {
+
+std::string lower(std::string s) {
+  for (char& c : s) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return s;
+}
+
+std::string environment(const char* name) {
+  const char* v = std::getenv(name);
+  return v ? v : "";
+}
+
+std::string listing(const std::vector<Probe>& probes) {
+  std::string s;
+  for (const Probe& p : probes) {
+    s += "\n  " + std::to_string(p.info.index) + ": " + p.info.name;
+    for (size_t i = 0; i < p.info.lacks.size(); ++i) s += (i ? ", " : " (lacks ") + p.info.lacks[i];
+    if (!p.info.lacks.empty()) s += ")";
+  }
+  return s;
+}
+
+int rank(const std::string& kind) {
+  const char* order[] = {"discrete GPU", "integrated GPU", "virtual GPU", "CPU"};
+  return static_cast<int>(std::find(order, order + 4, kind) - order);
+}
+
+size_t choose(const std::vector<Probe>& probes, const DeviceOptions& options) {
+  const std::string from_environment = options.select.empty() ? environment("TESSERA_DEVICE") : "";
+  const std::string wanted = options.select.empty() ? from_environment : options.select;
+  if (!wanted.empty()) {
+    const std::string asked = (from_environment.empty() ? "device \"" : "TESSERA_DEVICE=\"") + wanted + "\"";
+    const bool is_index = wanted.size() < 10 && std::all_of(wanted.begin(), wanted.end(), [](unsigned char c) { return std::isdigit(c); });
+    for (size_t i = 0; i < probes.size(); ++i) {
+      const bool fits = is_index ? probes[i].info.index == std::stoi(wanted) : lower(probes[i].info.name).find(lower(wanted)) != std::string::npos;
+      if (!fits) continue;
+      if (!probes[i].info.lacks.empty()) throw DeviceError(asked + " cannot run Tessera; the Vulkan devices are:" + listing(probes));
+      return i;
+    }
+    throw DeviceError(asked + " is none of the Vulkan devices:" + listing(probes));
+  }
+  size_t best = probes.size();
+  for (size_t i = 0; i < probes.size(); ++i)
+    if (probes[i].info.lacks.empty() && (best == probes.size() || rank(probes[i].info.kind) < rank(probes[best].info.kind))) best = i;
+  if (best == probes.size()) throw DeviceError("no Vulkan device can run Tessera:" + listing(probes), {}, "update the driver, or run kernels in the interpreter");
+  return best;
+}
+
+std::vector<Probe> probe_all(const Instance& instance, const std::vector<VkPhysicalDevice>& devices) {
+  std::vector<Probe> probes;
+  for (VkPhysicalDevice d : devices) probes.push_back(probe(instance, d, static_cast<int>(probes.size())));
+  return probes;
+}
+
+}  // namespace
+
+// ---- Context
+
+std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options)); }
+
+Context::Context(const DeviceOptions& options) : always_stage_(options.always_stage), log_commands_(options.log_commands) {
+  instance_ = std::make_unique<Instance>(options.library, options.validation || environment("TESSERA_VALIDATION") == "1");
+  const std::vector<VkPhysicalDevice> devices = instance_->physical_devices();
+  std::vector<Probe> probes = probe_all(*instance_, devices);
+  const size_t chosen = choose(probes, options);
+  physical_ = devices[chosen];
+  probe_ = std::move(probes[chosen]);
+  create_device();
+  try {
+    create_allocator();
+    recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, probe_.queue_family, name(), log_commands_);
+  } catch (...) {
+    if (allocator_) vmaDestroyAllocator(allocator_);
+    vk_.vkDestroyDevice(device_, nullptr);
+    throw;
+  }
+}
+
+void Context::create_device() {
+  const float priority = 1;
+  VkDeviceQueueCreateInfo queue{};
+  queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+  queue.queueFamilyIndex = probe_.queue_family;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+  VkDeviceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = &probe_.enable->core;
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  info.enabledExtensionCount = static_cast<uint32_t>(probe_.extensions.size());
+  info.ppEnabledExtensionNames = probe_.extensions.data();
+  check(instance_->vk().vkCreateDevice(physical_, &info, nullptr, &device_), "vkCreateDevice", name());
+  vk_ = load_device(instance_->vk(), device_);
+  vk_.vkGetDeviceQueue(device_, probe_.queue_family, 0, &queue_);
+}
+
+void Context::create_allocator() {
+  VmaVulkanFunctions functions{};
+  functions.vkGetInstanceProcAddr = instance_->library().vkGetInstanceProcAddr;
+  functions.vkGetDeviceProcAddr = instance_->vk().vkGetDeviceProcAddr;
+  VmaAllocatorCreateInfo info{};
+  info.flags = VMA_ALLOCATOR_CREATE_BUFFER_DEVICE_ADDRESS_BIT;
+  if (probe_.memory_budget) info.flags |= VMA_ALLOCATOR_CREATE_EXT_MEMORY_BUDGET_BIT;
+  info.physicalDevice = physical_;
+  info.device = device_;
+  info.instance = instance_->handle();
+  info.pVulkanFunctions = &functions;
+  info.vulkanApiVersion = VK_API_VERSION_1_3;
+  check(vmaCreateAllocator(&info, &allocator_), "vmaCreateAllocator", name());
+}
+
+Context::~Context() {
+  vk_.vkDeviceWaitIdle(device_);  // an error here is device loss, after which destruction is allowed
+  for (const Garbage& g : garbage_) vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
+  pipelines_.clear();
+  recorder_.reset();
+  vmaDestroyAllocator(allocator_);
+  vk_.vkDestroyDevice(device_, nullptr);
+}
+
+void Context::wait(uint64_t value) {
+  if (value == 0) return;
+  VkSemaphore timeline = recorder_->timeline();
+  VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline, &value};
+  check(vk_.vkWaitSemaphores(device_, &info, UINT64_MAX), "vkWaitSemaphores", name());
+  std::lock_guard lock(mutex_);
+  recorder_->note_completed(value);
+  collect();
+}
+
+void Context::wait_all() {
+  uint64_t value;
+  {
+    std::lock_guard lock(mutex_);
+    value = recorder_->submitted();
+  }
+  wait(value);
+}
+
+void Context::destroy(const Garbage& g) {
+  recorder_->note_release(g.range);
+  vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
+}
+
+void Context::collect() {
+  if (garbage_.empty()) return;
+  const uint64_t completed = recorder_->completed();
+  std::erase_if(garbage_, [&](const Garbage& g) {
+    if (g.value > completed) return false;
+    destroy(g);
+    return true;
+  });
+}
+
+const Pipeline& Context::pipeline(const Program& program) {
+  check_limits(program, probe_.info.target);  // not part of the key
+  const uint64_t key = Pipeline::hash(program);
+  std::lock_guard lock(pipelines_mutex_);
+  for (auto [it, end] = pipelines_.equal_range(key); it != end; ++it)
+    if (it->second->is_for(program)) return *it->second;
+  return *pipelines_.emplace(key, std::make_unique<Pipeline>(*this, program))->second;
+}
+
+int64_t Context::allocated_bytes() {
+  std::lock_guard lock(mutex_);
+  collect();
+  VmaTotalStatistics statistics{};
+  vmaCalculateStatistics(allocator_, &statistics);
+  return static_cast<int64_t>(statistics.total.statistics.allocationBytes);
+}
+
+std::string Context::short_of_memory(uint64_t size, const std::string& what, VkResult r) {
+  VmaBudget budgets[VK_MAX_MEMORY_HEAPS] = {};
+  vmaGetHeapBudgets(allocator_, budgets);
+  uint64_t used = 0;
+  for (const VmaBudget& b : budgets) used += b.statistics.allocationBytes;
+  return what + ": " + std::to_string(size) + " bytes asked on " + name() + ", which has " + std::to_string(probe_.info.memory_bytes) +
+         " of which Tessera holds " + std::to_string(used) + ": " + to_string(r);
+}
+
+// ---- Buffer
+
+Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, const std::string& what) : context_(std::move(context)), size_(size) {
+  Context& c = *context_;
+  const auto most = static_cast<uint64_t>(c.probe_.info.max_array_bytes);
+  if (size > most)
+    throw DeviceError(what + " takes " + std::to_string(size) + " bytes but a buffer of " + c.name() + " has at most " + std::to_string(most));
+
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = size;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  VmaAllocationCreateInfo how{};
+  how.usage = VMA_MEMORY_USAGE_AUTO_PREFER_DEVICE;
+  switch (kind) {
+    case Memory::array:
+      if (c.always_stage_) break;
+      if (c.probe_.unified) how.flags = VMA_ALLOCATION_CREATE_MAPPED_BIT | VMA_ALLOCATION_CREATE_HOST_ACCESS_RANDOM_BIT;
+      else if (c.probe_.host_writes_arrays)
+        how.flags = VMA_ALLOCATION_CREATE_MAPPED_BIT | VMA_ALLOCATION_CREATE_HOST_ACCESS_SEQUENTIAL_WRITE_BIT |
+                    VMA_ALLOCATION_CREATE_HOST_ACCESS_ALLOW_TRANSFER_INSTEAD_BIT;
+      break;
+    case Memory::upload:
+      how.usage = VMA_MEMORY_USAGE_AUTO_PREFER_HOST;
+      how.flags = VMA_ALLOCATION_CREATE_MAPPED_BIT | VMA_ALLOCATION_CREATE_HOST_ACCESS_SEQUENTIAL_WRITE_BIT;
+      break;
+    case Memory::download:
+      how.usage = VMA_MEMORY_USAGE_AUTO_PREFER_HOST;
+      how.flags = VMA_ALLOCATION_CREATE_MAPPED_BIT | VMA_ALLOCATION_CREATE_HOST_ACCESS_RANDOM_BIT;
+      break;
+    case Memory::scratch: break;
+  }
+  constexpr VkDeviceSize kAlignment = 64;
+  VmaAllocationInfo got{};
+  auto attempt = [&] { return vmaCreateBufferWithAlignment(c.allocator_, &info, &how, kAlignment, &handle_, &allocation_, &got); };
+  {
+    std::lock_guard lock(c.mutex_);
+    c.collect();
+  }
+  VkResult r = attempt();
+  if (r == VK_ERROR_OUT_OF_DEVICE_MEMORY || r == VK_ERROR_OUT_OF_HOST_MEMORY) {  // calls in flight may hold what is needed
+    c.wait_all();
+    r = attempt();
+  }
+  if (r < 0) throw DeviceError(c.short_of_memory(size, what, r));
+  const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, handle_};
+  address_ = c.vk_.vkGetBufferDeviceAddress(c.device_, &address);
+
+  VkMemoryPropertyFlags properties = 0;
+  vmaGetAllocationMemoryProperties(c.allocator_, allocation_, &properties);
+  // Without always_stage, memory that happens to be mappable is mapped only where `how` asked for it.
+  mapped_ = static_cast<std::byte*>(got.pMappedData);
+  host_reads_ = mapped_ && (properties & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) && (kind == Memory::download || c.probe_.unified);
+}
+
+Buffer::~Buffer() {
+  Context& c = *context_;
+  const Context::Garbage g{handle_, allocation_, hazards.used_at, {address_, address_ + size_}};
+  std::lock_guard lock(c.mutex_);
+  c.garbage_.push_back(g);
+  try {
+    c.collect();
+  } catch (const DeviceError&) {
+    // The device is lost; the garbage goes with the context.
+  }
+}
+
+void Buffer::host_write(const void* from, uint64_t size) {
+  std::memcpy(mapped_, from, size);
+  check(vmaFlushAllocation(context_->allocator_, allocation_, 0, size), "vmaFlushAllocation", context_->name());
+}
+
+void Buffer::host_read(void* to, uint64_t offset, uint64_t size) const {
+  check(vmaInvalidateAllocation(context_->allocator_, allocation_, offset, size), "vmaInvalidateAllocation", context_->name());
+  std::memcpy(to, mapped_ + offset, size);
+}
+
+}  // namespace tessera::vulkan
+
+namespace tessera {
+
+std::vector<DeviceInfo> list_devices(const DeviceOptions& options) {
+  const vulkan::Instance instance(options.library, false);
+  std::vector<DeviceInfo> infos;
+  for (vulkan::Probe& p : vulkan::probe_all(instance, instance.physical_devices())) infos.push_back(std::move(p.info));
+  return infos;
+}
+
+Device::Device(const DeviceOptions& options) : context_(vulkan::Context::create(options)) {}
+const DeviceInfo& Device::info() const { return context_->probe().info; }
+void Device::wait() const { context_->wait_all(); }
+std::vector<std::string> Device::validation_messages() const { return context_->instance().messages(); }
+int64_t Device::allocated_bytes() const { return context_->allocated_bytes(); }
+CommandLog Device::command_log() const {
+  std::lock_guard lock(context_->mutex());
+  return context_->recorder().log();
+}
+
+Device& default_device() {
+  // Never destroyed: the driver may be gone by the time that static objects are. Work in flight is awaited, so that no thread of the
+  // driver runs while the process ends.
+  struct Holder {
+    Device* device = new Device();
+    ~Holder() {
+      try { device->wait(); } catch (const Error&) {}
+    }
+  };
+  static Holder holder;
+  return *holder.device;
+}
+
+}  // namespace tessera

@@ -1,0 +1,117 @@
+// Context: what a Device handle shares: the VkDevice with its function table, the memory allocator, the recorder of commands, pipelines,
+// and memory whose owner is gone but which the device still uses. Buffer: a piece of memory with a device address.
+// Internal to runtime/. Read next: recorder.h.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/probe.h"
+#include "runtime/recorder.h"
+#include "runtime/vma.h"
+
+namespace tessera { struct Program; }
+
+namespace tessera::vulkan {
+
+class Pipeline;
+
+enum class Memory : uint8_t {
+  array,     // the device's own; mapped too where that costs nothing
+  upload,    // written by the host, read by the device: staging, argument tables
+  download,  // written by the device, read by the host
+  scratch,   // the device's own, for one call
+};
+
+/// Owned by whoever holds it; when it goes, its memory is kept until the device has finished the work that uses it.
+class Buffer {
+ public:
+  /// `what` names the asker in the error, "f32[1024, 1024]". size > 0. Throws DeviceError when it is beyond the device's limits (before
+  /// asking the driver) or when memory is short even after all work in flight has finished.
+  Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, const std::string& what);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  Context& context() const { return *context_; }
+  VkBuffer handle() const { return handle_; }
+  uint64_t address() const { return address_; }  // a multiple of 64
+  uint64_t size() const { return size_; }
+  bool mapped() const { return mapped_ != nullptr; }
+  bool host_reads() const { return host_reads_; }  // mapped, and reading it is fast
+  /// Copies through the mapping; the caller knows that the device is done with the bytes.
+  void host_write(const void* from, uint64_t size);
+  void host_read(void* to, uint64_t offset, uint64_t size) const;
+
+  Hazards hazards;  // guarded by the context's mutex
+
+ private:
+  std::shared_ptr<Context> context_;
+  VkBuffer handle_ = VK_NULL_HANDLE;
+  VmaAllocation allocation_ = VK_NULL_HANDLE;
+  uint64_t address_ = 0, size_ = 0;
+  std::byte* mapped_ = nullptr;
+  bool host_reads_ = false;
+};
+
+class Context : public std::enable_shared_from_this<Context> {
+ public:
+  static std::shared_ptr<Context> create(const DeviceOptions& options);
+  ~Context();
+
+  const Probe& probe() const { return probe_; }
+  const DeviceTable& vk() const { return vk_; }
+  VkDevice handle() const { return device_; }
+  const std::string& name() const { return probe_.info.name; }
+  bool always_stage() const { return always_stage_; }
+  const Instance& instance() const { return *instance_; }
+
+  /// Guards the recorder, the hazards of all buffers, and the garbage. Never held while waiting.
+  std::mutex& mutex() { return mutex_; }
+  Recorder& recorder() { return *recorder_; }  // with mutex() held
+
+  /// Waits until the timeline has reached `value`; without mutex().
+  void wait(uint64_t value);
+  void wait_all();
+  /// The pipeline for a program, made if need be. Throws CompileError if the program exceeds the device's limits.
+  const Pipeline& pipeline(const Program& program);
+  int64_t allocated_bytes();
+
+  /// Programs by a key of the caller's, for as long as the device lives: runtime/call keeps compiled kernels here.
+  std::mutex programs_mutex;
+  std::map<std::string, std::shared_ptr<const Program>, std::less<>> programs;
+
+ private:
+  friend class Buffer;
+  struct Garbage {
+    VkBuffer buffer;
+    VmaAllocation allocation;
+    uint64_t value;        // the timeline's when the device is done with it
+    AddressRange range;
+  };
+  explicit Context(const DeviceOptions& options);
+  void create_device();
+  void create_allocator();
+  void collect();          // frees garbage that the device is done with; with mutex() held
+  void destroy(const Garbage& g);
+  std::string short_of_memory(uint64_t size, const std::string& what, VkResult r);
+
+  std::unique_ptr<Instance> instance_;
+  Probe probe_;
+  VkPhysicalDevice physical_ = VK_NULL_HANDLE;
+  VkDevice device_ = VK_NULL_HANDLE;
+  VkQueue queue_ = VK_NULL_HANDLE;
+  DeviceTable vk_;
+  VmaAllocator allocator_ = VK_NULL_HANDLE;
+  bool always_stage_ = false, log_commands_ = false;
+  std::mutex mutex_;
+  std::unique_ptr<Recorder> recorder_;
+  std::vector<Garbage> garbage_;
+  std::mutex pipelines_mutex_;
+  std::unordered_multimap<uint64_t, std::unique_ptr<Pipeline>> pipelines_;
+};
+
+}  // namespace tessera::vulkan

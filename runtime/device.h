@@ -1,0 +1,73 @@
+// Device: a Vulkan device that runs Programs, as a handle that copies share. Choosing one, what it can do (a Target for codegen), and
+// waiting for it. No Vulkan header is needed to use it. Several calls may be in flight: nothing here waits unless it says so.
+// Any number of threads may use one Device.
+// Read next: device_array.h, launch.h.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/target.h"
+#include "runtime/order.h"
+
+namespace tessera {
+
+namespace vulkan { class Context; }
+
+struct DeviceOptions {
+  /// Index in list_devices() or a part of the name, in any case; empty: the environment's TESSERA_DEVICE, else the best device.
+  std::string select;
+  /// Core and synchronisation validation; also switched on by TESSERA_VALIDATION=1. Messages are collected, not printed.
+  bool validation = false;
+  /// Keep a log for find_unordered() (order.h). It grows with every call.
+  bool log_commands = false;
+  /// Treat memory that the host could map as if it could not, so that all transfers are staged (for tests on CPU devices).
+  bool always_stage = false;
+  /// The Vulkan loader to open instead of the system's.
+  std::string library;
+};
+
+struct DeviceInfo {
+  int index = 0;
+  std::string name;        // "llvmpipe (LLVM 15.0.6, 256 bits)"
+  std::string kind;        // "discrete GPU", "integrated GPU", "virtual GPU", "CPU", "other"
+  std::string driver;      // "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)"
+  std::string api_version; // "1.3.230"
+  int64_t memory_bytes = 0;       // of the largest device-local heap
+  int64_t max_array_bytes = 0;    // the largest buffer and allocation
+  std::vector<std::string> lacks; // what Tessera needs and the device has not; empty: usable
+  Target target;
+};
+
+/// Every device that Vulkan shows. Throws DeviceError, saying what to install, if there is no loader or no driver.
+std::vector<DeviceInfo> list_devices(const DeviceOptions& options = {});
+
+class Device {
+ public:
+  /// The best device (discrete before integrated before virtual before CPU), or the one that the options or TESSERA_DEVICE name.
+  /// Throws DeviceError listing the devices if none fits.
+  explicit Device(const DeviceOptions& options = {});
+
+  const DeviceInfo& info() const;
+  const Target& target() const { return info().target; }
+  /// Waits until all calls and copies so far are done.
+  void wait() const;
+  /// What the validation layers have said about this device's calls so far.
+  std::vector<std::string> validation_messages() const;
+  CommandLog command_log() const;  ///< empty without DeviceOptions::log_commands
+  /// Bytes that arrays and calls in flight hold now.
+  int64_t allocated_bytes() const;
+  bool operator==(const Device&) const = default;
+
+  const std::shared_ptr<vulkan::Context>& context() const { return context_; }  ///< for runtime/ itself
+  explicit Device(std::shared_ptr<vulkan::Context> context) : context_(std::move(context)) {}
+
+ private:
+  std::shared_ptr<vulkan::Context> context_;
+};
+
+/// Made at its first use with default options; what calls on host arrays use.
+Device& default_device();
+
+}  // namespace tessera

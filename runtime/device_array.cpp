@@ -1,0 +1,200 @@
+#include "runtime/device_array.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <mutex>
+
+#include "runtime/context.h"
+
+namespace tessera {
+
+using vulkan::Access;
+using vulkan::Buffer;
+using vulkan::Context;
+using vulkan::Memory;
+
+struct DeviceArray::State {
+  Device device;
+  Shape shape;
+  DType dtype;
+  std::mutex mutex;
+  std::shared_ptr<Buffer> buffer;  // guarded by mutex
+  bool freed = false;
+};
+
+namespace {
+
+constexpr uint64_t kStagingBytes = uint64_t{64} << 20;  // per piece of a staged transfer; two pieces are in flight at most
+
+std::string describe(const Shape& shape, DType dtype) {
+  std::string s(name(dtype));
+  s += '[';
+  for (size_t i = 0; i < shape.size(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
+  return s + ']';
+}
+
+uint64_t checked_bytes(const Shape& shape, DType dtype) {
+  uint64_t bytes = static_cast<uint64_t>(size_bytes(dtype));
+  for (int64_t d : shape)
+    if (d < 0) throw SpecError("DeviceArray: shape " + to_string(shape) + " has a negative size");
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  for (int64_t d : shape)
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes) || bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      throw DeviceError(describe(shape, dtype) + " takes more bytes than a 64-bit number counts");
+  return bytes;
+}
+
+// Through staging memory piece by piece, in the queue's order. Waits only where a third piece would be needed.
+void staged_write(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes, const std::string& what) {
+  std::deque<uint64_t> in_flight;
+  for (uint64_t offset = 0; offset < bytes; offset += kStagingBytes) {
+    const uint64_t size = std::min(kStagingBytes, bytes - offset);
+    if (in_flight.size() == 2) {
+      context->wait(in_flight.front());
+      in_flight.pop_front();
+    }
+    Buffer piece(context, size, Memory::upload, "staging memory for " + what);
+    piece.host_write(from + offset, size);
+    std::lock_guard lock(context->mutex());
+    in_flight.push_back(context->recorder().submit("the upload of " + what, [&] { context->recorder().copy(piece, 0, to, offset, size); }));
+  }
+}
+
+void staged_read(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes, const std::string& what) {
+  struct Piece { std::unique_ptr<Buffer> buffer; uint64_t value, offset, size; };
+  std::deque<Piece> in_flight;
+  auto finish = [&] {
+    Piece p = std::move(in_flight.front());
+    in_flight.pop_front();
+    context->wait(p.value);
+    {
+      std::lock_guard lock(context->mutex());
+      context->recorder().note_host_read("the download of " + what, *p.buffer, 0, p.size);
+    }
+    p.buffer->host_read(to + p.offset, 0, p.size);
+  };
+  for (uint64_t offset = 0; offset < bytes; offset += kStagingBytes) {
+    const uint64_t size = std::min(kStagingBytes, bytes - offset);
+    if (in_flight.size() == 2) finish();
+    Piece p{std::make_unique<Buffer>(context, size, Memory::download, "staging memory for " + what), 0, offset, size};
+    {
+      std::lock_guard lock(context->mutex());
+      Buffer* shown[] = {p.buffer.get()};
+      p.value = context->recorder().submit("the download of " + what, [&] {
+        context->recorder().copy(from, offset, *p.buffer, 0, size);
+        context->recorder().show_host(shown);
+      });
+    }
+    in_flight.push_back(std::move(p));
+  }
+  while (!in_flight.empty()) finish();
+}
+
+void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes, const std::string& what) {
+  {
+    std::lock_guard lock(context->mutex());
+    vulkan::Recorder& recorder = context->recorder();
+    if (to.mapped() && (to.hazards.used_at == 0 || to.hazards.used_at <= recorder.completed())) {
+      recorder.note_host_write("the upload of " + what, to, bytes);
+      to.hazards = {};
+      to.host_write(from, bytes);  // under the lock: no call may start to use it meanwhile
+      return;
+    }
+  }
+  staged_write(context, to, from, bytes, what);
+}
+
+void read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes, const std::string& what) {
+  if (!from.host_reads()) return staged_read(context, from, to, bytes, what);
+  uint64_t value = 0;
+  {
+    std::lock_guard lock(context->mutex());
+    if (from.hazards.written_by[0] || from.hazards.written_by[1]) {
+      Buffer* shown[] = {&from};
+      if (from.hazards.readable_at == 0)
+        context->recorder().submit("the download of " + what, [&] { context->recorder().show_host(shown); });
+      value = from.hazards.readable_at;
+    }
+  }
+  context->wait(value);
+  {
+    std::lock_guard lock(context->mutex());
+    context->recorder().note_host_read("the download of " + what, from, 0, bytes);
+  }
+  from.host_read(to, 0, bytes);
+}
+
+}  // namespace
+
+DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype) {
+  const uint64_t bytes = checked_bytes(shape, dtype);
+  std::shared_ptr<Buffer> buffer;
+  if (bytes) buffer = std::make_shared<Buffer>(device.context(), bytes, Memory::array, describe(shape, dtype));
+  state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, std::move(buffer)});
+}
+
+DeviceArray::DeviceArray(const Device& device, const Array& host) : DeviceArray(device, host.shape(), host.dtype()) { write(host); }
+
+bool DeviceArray::valid() const {
+  if (!state_) return false;
+  std::lock_guard lock(state_->mutex);
+  return !state_->freed;
+}
+
+DeviceArray::View DeviceArray::get(const char* use) const {
+  if (!state_) throw SpecError(std::string(use) + ": this DeviceArray holds no array: it was never given one, or has been moved from");
+  return {state_->device, state_->shape, state_->dtype};
+}
+
+std::shared_ptr<Buffer> DeviceArray::buffer(const std::string& use) const {
+  const View v = get(use.c_str());
+  std::lock_guard lock(state_->mutex);
+  if (state_->freed) throw SpecError(use + ": the device array " + describe(v.shape, v.dtype) + " has been freed");
+  return state_->buffer;
+}
+
+Array DeviceArray::download() const {
+  const std::shared_ptr<Buffer> memory = buffer("download");
+  Array host(state_->shape, state_->dtype);
+  if (memory) read_bytes(state_->device.context(), *memory, host.bytes(), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+  return host;
+}
+
+void DeviceArray::write(const Array& host) {
+  const std::shared_ptr<Buffer> memory = buffer("write");
+  if (host.shape() != state_->shape || host.dtype() != state_->dtype)
+    throw SpecError("write: the array is " + describe(host.shape(), host.dtype()) + " but the device array is " + describe(state_->shape, state_->dtype));
+  if (memory) write_bytes(state_->device.context(), *memory, host.bytes(), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+}
+
+void DeviceArray::write(const DeviceArray& from) {
+  const std::shared_ptr<Buffer> memory = buffer("write"), source = from.buffer("write");
+  if (from.shape() != shape() || from.dtype() != dtype())
+    throw SpecError("write: the array is " + describe(from.shape(), from.dtype()) + " but the device array is " + describe(shape(), dtype()));
+  if (!(from.device() == device())) throw SpecError("write: the array is on another Device", {}, "download it, then write the host array");
+  if (!memory || memory == source) return;
+  const std::shared_ptr<Context>& context = state_->device.context();
+  std::lock_guard lock(context->mutex());
+  context->recorder().submit("the copy of " + describe(shape(), dtype()), [&] {
+    context->recorder().copy(*source, 0, *memory, 0, static_cast<uint64_t>(nbytes()));
+    Buffer* shown[] = {memory.get()};
+    if (memory->host_reads()) context->recorder().show_host(shown);
+  });
+}
+
+DeviceArray DeviceArray::copy() const {
+  DeviceArray c(device(), shape(), dtype());
+  c.write(*this);
+  return c;
+}
+
+void DeviceArray::free() {
+  get("free");
+  std::shared_ptr<Buffer> memory;  // goes after the lock
+  std::lock_guard lock(state_->mutex);
+  state_->freed = true;
+  memory.swap(state_->buffer);
+}
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+// DeviceArray: a dense row-major array in a device's memory. Copies are handles to the same memory; nothing waits except download().
+// Memory is kept until the calls that use it have finished, whenever its handles go or free() is called.
+// Read next: launch.h.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "engine/array.h"
+#include "runtime/device.h"
+
+namespace tessera {
+
+namespace vulkan { class Buffer; }
+
+class DeviceArray {
+ public:
+  /// No array: every use of it throws SpecError. What a moved-from DeviceArray is, too.
+  DeviceArray() = default;
+  /// Unspecified contents. A zero-size array has no memory. Throws SpecError on a negative size, DeviceError if the device cannot hold it.
+  DeviceArray(const Device& device, Shape shape, DType dtype);
+  /// A copy of a host array, which may be changed or gone when this returns.
+  DeviceArray(const Device& device, const Array& host);
+
+  const Shape& shape() const { return get("shape").shape; }
+  DType dtype() const { return get("dtype").dtype; }
+  int64_t nbytes() const { return num_elements(shape()) * size_bytes(dtype()); }
+  const Device& device() const { return get("device").device; }
+  /// Neither empty, nor moved from, nor freed.
+  bool valid() const;
+
+  /// Waits for the calls that write it, and copies it to the host.
+  Array download() const;
+  /// Replaces the contents, for calls made from now on; SpecError if shape or dtype differ.
+  void write(const Array& host);
+  void write(const DeviceArray& from);  ///< the same, from an array on the same device
+  /// A new array on the same device with these contents.
+  DeviceArray copy() const;
+  /// Gives the memory back as soon as the calls in flight are done with it. Every later use, through any handle, throws SpecError.
+  void free();
+
+  /// For runtime/ itself: the memory, null for a zero-size array; throws SpecError, `use` saying what for, if there is no array.
+  std::shared_ptr<vulkan::Buffer> buffer(const std::string& use) const;
+
+ private:
+  struct State;
+  struct View {
+    const Device& device;
+    const Shape& shape;
+    DType dtype;
+  };
+  View get(const char* use) const;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,112 @@
+#include "runtime/instance.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/error.h"
+
+namespace tessera::vulkan {
+namespace {
+constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
+constexpr const char* kPortability = "VK_KHR_portability_enumeration";
+
+[[noreturn]] void no_driver() {
+  throw DeviceError("there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and Ubuntu: "
+                    "apt-get install mesa-vulkan-drivers), or run kernels in the interpreter");
+}
+
+bool has_layer(const Library& lib, const char* name) {
+  uint32_t n = 0;
+  check(lib.vkEnumerateInstanceLayerProperties(&n, nullptr), "vkEnumerateInstanceLayerProperties", "the Vulkan loader");
+  std::vector<VkLayerProperties> layers(n);
+  check(lib.vkEnumerateInstanceLayerProperties(&n, layers.data()), "vkEnumerateInstanceLayerProperties", "the Vulkan loader");
+  layers.resize(n);
+  return std::any_of(layers.begin(), layers.end(), [&](const VkLayerProperties& l) { return std::strcmp(l.layerName, name) == 0; });
+}
+
+bool has_extension(const Library& lib, const char* layer, const char* name) {
+  uint32_t n = 0;
+  if (lib.vkEnumerateInstanceExtensionProperties(layer, &n, nullptr) < 0) return false;
+  std::vector<VkExtensionProperties> extensions(n);
+  if (lib.vkEnumerateInstanceExtensionProperties(layer, &n, extensions.data()) < 0) return false;
+  extensions.resize(n);
+  return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, name) == 0; });
+}
+}  // namespace
+
+VKAPI_ATTR VkBool32 VKAPI_CALL Instance::collect(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+                                                 const VkDebugUtilsMessengerCallbackDataEXT* data, void* self) {
+  auto* instance = static_cast<Instance*>(self);
+  std::lock_guard lock(instance->mutex_);
+  instance->messages_.push_back(data->pMessage ? data->pMessage : "");
+  return VK_FALSE;
+}
+
+Instance::Instance(const std::string& library, bool validation) : library_(open_library(library)) {
+  const Library& lib = *library_;
+  uint32_t version = 0;
+  check(lib.vkEnumerateInstanceVersion(&version), "vkEnumerateInstanceVersion", "the Vulkan loader");
+  if (version < VK_API_VERSION_1_3)
+    throw DeviceError("the Vulkan loader is of version " + std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
+                      std::to_string(VK_API_VERSION_MINOR(version)) + " and Tessera needs 1.3: update it (Debian and Ubuntu: libvulkan1)");
+
+  std::vector<const char*> layers, extensions;
+  VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, nullptr, 0, "Tessera", 0, VK_API_VERSION_1_3};
+  VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, nullptr, 0, &app, 0, nullptr, 0, nullptr};
+  if (has_extension(lib, nullptr, kPortability)) {  // drivers on top of another API (MoltenVK) are listed only on request
+    extensions.push_back(kPortability);
+    info.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
+  }
+
+  VkDebugUtilsMessengerCreateInfoEXT messenger{VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT, nullptr, 0,
+      VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+      VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT, &Instance::collect, this};
+  const VkValidationFeatureEnableEXT enabled[] = {VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
+  VkValidationFeaturesEXT features{VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, &messenger, 1, enabled, 0, nullptr};
+  if (validation) {
+    if (!has_layer(lib, kValidationLayer))
+      throw DeviceError("the Vulkan validation layer is not installed (Debian and Ubuntu: apt-get install vulkan-validationlayers)");
+    layers.push_back(kValidationLayer);
+    extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
+    extensions.push_back(VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME);
+    info.pNext = &features;
+  }
+  info.enabledLayerCount = static_cast<uint32_t>(layers.size());
+  info.ppEnabledLayerNames = layers.data();
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
+
+  const VkResult r = lib.vkCreateInstance(&info, nullptr, &handle_);
+  if (r == VK_ERROR_INCOMPATIBLE_DRIVER) no_driver();
+  check(r, "vkCreateInstance", "the Vulkan loader");
+  try {
+    vk_ = load_instance(lib, handle_);
+    if (validation) check(vk_.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT", "the Vulkan loader");
+  } catch (...) {
+    if (vk_.vkDestroyInstance) vk_.vkDestroyInstance(handle_, nullptr);
+    throw;
+  }
+}
+
+Instance::~Instance() {
+  if (messenger_) vk_.vkDestroyDebugUtilsMessengerEXT(handle_, messenger_, nullptr);
+  vk_.vkDestroyInstance(handle_, nullptr);
+}
+
+std::vector<VkPhysicalDevice> Instance::physical_devices() const {
+  uint32_t n = 0;
+  const VkResult r = vk_.vkEnumeratePhysicalDevices(handle_, &n, nullptr);
+  if (r == VK_ERROR_INITIALIZATION_FAILED || (r == VK_SUCCESS && n == 0)) no_driver();
+  check(r, "vkEnumeratePhysicalDevices", "the Vulkan loader");
+  std::vector<VkPhysicalDevice> devices(n);
+  check(vk_.vkEnumeratePhysicalDevices(handle_, &n, devices.data()), "vkEnumeratePhysicalDevices", "the Vulkan loader");
+  devices.resize(n);
+  return devices;
+}
+
+std::vector<std::string> Instance::messages() const {
+  std::lock_guard lock(mutex_);
+  return messages_;
+}
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,178 @@
+#include "runtime/launch.h"
+
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <optional>
+
+#include "runtime/context.h"
+#include "runtime/pipeline.h"
+
+namespace tessera {
+
+using vulkan::Access;
+using vulkan::Buffer;
+using vulkan::Context;
+using vulkan::Memory;
+
+namespace {
+
+std::string describe(DType dtype, const std::string& shape) { return std::string(name(dtype)) + " " + shape; }
+
+std::string place(const Program& p, size_t argument) { return p.name + ": " + p.args[argument].origin; }
+
+size_t num_inputs(const Program& p) {
+  size_t n = 0;
+  while (n < p.args.size() && !p.args[n].is_output) ++n;
+  return n;
+}
+
+// The values of the program's extents, in its order.
+std::vector<int64_t> extents(const Program& p, const DimValues& dims) {
+  std::vector<int64_t> values;
+  for (size_t i = 0; i < p.extents.size(); ++i) {
+    const int64_t v = p.extents[i].eval(dims);
+    if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max()))
+      throw SpecError(p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits", p.loc);
+    values.push_back(v);
+  }
+  return values;
+}
+
+// The push-constant block (or the table) in its order: addresses, the arena last, then 64-bit extents, then 32-bit ones.
+std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes) {
+  std::vector<std::byte> block;
+  auto put = [&](auto v) {
+    const size_t at = block.size();
+    block.resize(at + sizeof v);
+    std::memcpy(block.data() + at, &v, sizeof v);
+  };
+  for (uint64_t a : addresses) put(a);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (p.extent_is_64[i]) put(sizes[i]);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (!p.extent_is_64[i]) put(static_cast<int32_t>(sizes[i]));
+  return block;
+}
+
+int64_t workgroups(const Program& p, const DimValues& dims) {
+  int64_t n = p.num_units.eval(dims);
+  if (n <= 0) return 0;
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  if (n > most)
+    throw SpecError(p.name + ": the grid takes " + std::to_string(n) + " workgroups but a call has at most " + std::to_string(most), p.loc);
+  return p.max_workgroups > 0 ? std::min<int64_t>(n, p.max_workgroups) : n;
+}
+
+}  // namespace
+
+DimValues bind_dims(const Program& p, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given) {
+  const size_t n = num_inputs(p);
+  if (inputs.size() != n)
+    throw SpecError(p.name + ": takes " + std::to_string(n) + " arrays but got " + std::to_string(inputs.size()), p.loc);
+  DimValues dims = given;
+  std::map<std::string, std::string, std::less<>> from;
+  for (const auto& [name, value] : given) from[name] = "the call";
+  for (size_t i = 0; i < n; ++i) {
+    const ProgramArg& arg = p.args[i];
+    const auto& [dtype, shape] = inputs[i];
+    if (dtype != arg.dtype || shape.size() != arg.shape.size())
+      throw SpecError(place(p, i) + ": expected " + describe(arg.dtype, to_string(arg.shape)) + " but got " + describe(dtype, to_string(shape)), p.loc);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const std::optional<std::string> name = arg.shape[d].as_name();
+      if (!name) continue;
+      const auto [it, fresh] = dims.emplace(*name, shape[d]);
+      if (fresh) from[*name] = arg.origin;
+      else if (it->second != shape[d])
+        throw SpecError(place(p, i) + ": size " + *name + " is " + std::to_string(shape[d]) + " here but " + std::to_string(it->second) + " in " + from[*name], p.loc);
+    }
+  }
+  for (size_t i = 0; i < n; ++i)
+    for (size_t d = 0; d < inputs[i].second.size(); ++d)
+      if (p.args[i].shape[d].eval(dims) != inputs[i].second[d])
+        throw SpecError(place(p, i) + ": expected " + describe(p.args[i].dtype, to_string(p.args[i].shape)) + " but got " +
+                        describe(inputs[i].first, to_string(inputs[i].second)), p.loc);
+  return dims;
+}
+
+std::array<uint32_t, 3> fold_workgroups(int64_t count, const std::array<uint32_t, 3>& limits) {
+  auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t z = up(count, static_cast<int64_t>(limits[0]) * limits[1]);
+  const int64_t y = up(up(count, z), limits[0]);
+  const int64_t x = up(up(count, z), y);
+  return {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(z)};
+}
+
+void prepare(const Device& device, const Program& program) { device.context()->pipeline(program); }
+
+std::vector<DeviceArray> launch(const Device& device, const Program& p, const std::vector<DeviceArray>& inputs, const DimValues& given) {
+  const std::shared_ptr<Context>& context = device.context();
+
+  // What may fail comes before anything is recorded.
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  std::vector<std::pair<DType, Shape>> shapes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string where = i < p.args.size() ? place(p, i) : p.name + ": argument " + std::to_string(i);
+    buffers.push_back(inputs[i].buffer(where));
+    if (!(inputs[i].device() == device)) throw SpecError(where + ": the array is on another Device than the call", p.loc);
+    shapes.emplace_back(inputs[i].dtype(), inputs[i].shape());
+  }
+  const DimValues dims = bind_dims(p, shapes, given);
+  std::vector<DeviceArray> outputs;
+  for (size_t i = inputs.size(); i < p.args.size(); ++i) {
+    Shape shape;
+    for (const Extent& e : p.args[i].shape) shape.push_back(e.eval(dims));
+    for (int64_t d : shape)
+      if (d < 0) throw SpecError(place(p, i) + ": shape " + to_string(p.args[i].shape) + " has a negative size " + to_string(shape), p.loc);
+    outputs.emplace_back(device, std::move(shape), p.args[i].dtype);
+    buffers.push_back(outputs.back().buffer(p.name));
+  }
+  const int64_t count = workgroups(p, dims);
+  const std::vector<int64_t> sizes = extents(p, dims);
+  const vulkan::Pipeline& pipeline = context->pipeline(p);
+  if (count == 0) return outputs;
+  const uint32_t* most = context->probe().max_groups;
+  const std::array<uint32_t, 3> groups = fold_workgroups(count, {most[0], most[1], most[2]});
+  const uint64_t launched = uint64_t{groups[0]} * groups[1] * groups[2];
+  if (groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
+    throw SpecError(p.name + ": the grid takes " + std::to_string(count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
+
+  std::vector<uint64_t> addresses;
+  for (const auto& b : buffers) addresses.push_back(b ? b->address() : 0);
+  std::optional<Buffer> scratch, table;
+  if (p.scratch_bytes > 0) {
+    uint64_t bytes;
+    if (__builtin_mul_overflow(launched, static_cast<uint64_t>(p.scratch_bytes), &bytes)) bytes = std::numeric_limits<uint64_t>::max();
+    scratch.emplace(context, bytes, Memory::scratch, p.name + ": the scratch arena of " + std::to_string(launched) + " workgroups");
+    addresses.push_back(scratch->address());
+  }
+  std::vector<std::byte> push = argument_block(p, addresses, sizes);
+  if (p.indirect_table) {
+    table.emplace(context, push.size(), Memory::upload, p.name + ": the argument table");
+    table->host_write(push.data(), push.size());
+    const uint64_t address = table->address();
+    push.resize(sizeof address);
+    std::memcpy(push.data(), &address, sizeof address);
+  }
+
+  std::vector<Access> accesses;
+  std::vector<Buffer*> shown;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!buffers[i]) continue;
+    // An argument that the code neither reads nor writes is still kept until the call is done.
+    accesses.push_back({buffers[i].get(), p.args[i].read, p.args[i].written, 0, buffers[i]->size()});
+    if (p.args[i].written && buffers[i]->host_reads()) shown.push_back(buffers[i].get());
+  }
+  if (scratch) accesses.push_back({&*scratch, true, true, 0, scratch->size()});
+  if (table) accesses.push_back({&*table, true, false, 0, table->size()});
+
+  std::lock_guard lock(context->mutex());
+  if (table) context->recorder().note_host_write("launch of " + p.name, *table, table->size());
+  context->recorder().submit(p.name, [&] {
+    context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, groups, accesses);
+    context->recorder().show_host(shown);
+  });
+  return outputs;
+}
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// launch: one call of a Program on device arrays. It checks and binds the arguments, makes the outputs and records the dispatch; it never
+// waits for the device. What a Program is: codegen/program.h.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "codegen/program.h"
+#include "runtime/device_array.h"
+
+namespace tessera {
+
+/// Values of the program's run-time sizes: matched from the inputs' shapes, with `given` for those that no input shows. Throws SpecError
+/// naming the program, the argument and both sides.
+DimValues bind_dims(const Program& program, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
+
+/// The outputs, in order. What the program does not write of them is unspecified. Inputs are not changed.
+/// Throws SpecError on arguments that do not fit, CompileError if the program exceeds the device's limits, DeviceError if Vulkan fails.
+std::vector<DeviceArray> launch(const Device& device, const Program& program, const std::vector<DeviceArray>& inputs, const DimValues& dims = {});
+
+/// Makes the program's pipeline now rather than at its first launch.
+void prepare(const Device& device, const Program& program);
+
+/// `count` workgroups over three dimensions of at most `limits`, with as few surplus ones as can be: the product is at least `count`.
+std::array<uint32_t, 3> fold_workgroups(int64_t count, const std::array<uint32_t, 3>& limits);
+
+}  // namespace tessera

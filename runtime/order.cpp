@@ -1,0 +1,106 @@
+#include "runtime/order.h"
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+// A device access that later ones may conflict with.
+struct Live {
+  const LogEntry* command;
+  AddressRange range;
+  bool write;
+  StageMask ordered = 0;           // stages in which everything from here on comes after it, and sees what it wrote
+  uint64_t submission = 0;         // timeline value at which it is done; 0: not submitted yet
+  bool host_barrier = false;       // a barrier towards the host has been recorded after it,
+  uint64_t host_submission = 0;    // in this submission; 0: not submitted yet
+};
+
+bool overlap(const AddressRange& a, const AddressRange& b) { return a.begin < b.end && b.begin < a.end; }
+bool within(const AddressRange& a, const AddressRange& outer) { return outer.begin <= a.begin && a.end <= outer.end; }
+
+class Checker {
+ public:
+  std::vector<std::string> reports;
+
+  void step(const LogEntry& e) {
+    switch (e.kind) {
+      case LogEntry::Kind::command: return command(e);
+      case LogEntry::Kind::barrier: return barrier(e);
+      case LogEntry::Kind::submit: return submit(e.value);
+      case LogEntry::Kind::completed: completed_ = std::max(completed_, e.value); return;
+      case LogEntry::Kind::host_read: return host_read(e);
+      case LogEntry::Kind::host_write:
+      case LogEntry::Kind::release: return replace(e);
+    }
+  }
+
+ private:
+  void report(const LogEntry& later, const char* does, const AddressRange& range, const Live& earlier, const std::string& missing) {
+    reports.push_back(later.what + does + "bytes [" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ") that " +
+                      earlier.command->what + (earlier.write ? " writes" : " reads") + ", " + missing);
+  }
+
+  void command(const LogEntry& e) {
+    auto conflicts = [&](const AddressRange& range, bool write) {
+      for (const Live& a : live_)
+        if ((write || a.write) && overlap(a.range, range) && !(a.ordered & mask(e.stage)))
+          report(e, write ? " writes " : " reads ", range, a, "and no barrier orders them");
+    };
+    for (const AddressRange& r : e.reads) conflicts(r, false);
+    for (const AddressRange& r : e.writes) conflicts(r, true);
+    for (const AddressRange& r : e.reads) live_.push_back({&e, r, false});
+    for (const AddressRange& r : e.writes) live_.push_back({&e, r, true});
+  }
+
+  // Dependencies chain: what an earlier barrier ordered before a stage in `from` is ordered before `to` as well.
+  void barrier(const LogEntry& e) {
+    for (Live& a : live_) {
+      if (!((mask(a.command->stage) | a.ordered) & e.from)) continue;
+      a.ordered |= e.to & static_cast<StageMask>(~mask(Stage::host));
+      if (e.to & mask(Stage::host)) a.host_barrier = true;
+    }
+  }
+
+  void submit(uint64_t value) {
+    for (Live& a : live_) {
+      if (a.submission == 0) a.submission = value;
+      if (a.host_barrier && a.host_submission == 0) a.host_submission = value;
+    }
+  }
+
+  bool done(uint64_t submission) const { return submission != 0 && submission <= completed_; }
+
+  // A barrier towards the host counts once the submission that holds it is done.
+  void host_read(const LogEntry& e) {
+    for (const AddressRange& r : e.reads)
+      for (const Live& a : live_) {
+        if (!a.write || !overlap(a.range, r)) continue;
+        if (!done(a.submission)) report(e, " reads ", r, a, "and nothing has waited for that");
+        else if (!done(a.host_submission)) report(e, " reads ", r, a, "and no barrier has made it visible to the host");
+      }
+  }
+
+  // The host overwrites or gives back memory: the device must be done with it. A later submission sees what the host wrote before.
+  void replace(const LogEntry& e) {
+    const char* does = e.kind == LogEntry::Kind::release ? " frees " : " writes ";
+    for (const AddressRange& r : e.writes) {
+      for (const Live& a : live_)
+        if (overlap(a.range, r) && !done(a.submission)) report(e, does, r, a, "and nothing has waited for that");
+      std::erase_if(live_, [&](const Live& a) { return within(a.range, r) && done(a.submission); });
+    }
+  }
+
+  std::vector<Live> live_;
+  uint64_t completed_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> find_unordered(const CommandLog& log) {
+  Checker checker;
+  for (const LogEntry& e : log) checker.step(e);
+  return std::move(checker.reports);
+}
+
+}  // namespace tessera

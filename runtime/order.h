@@ -1,0 +1,44 @@
+// What the recorder did, as plain data, and the proof that conflicting accesses were ordered. Validation layers see no accesses through
+// buffer addresses, so this is the only check that every barrier between calls is there. It knows nothing of Vulkan and runs after the fact.
+// Read next: recorder.h, which writes the log when DeviceOptions::log_commands is set.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// Where an access happens; barriers order masks of these.
+enum class Stage : uint8_t { compute = 1, transfer = 2, host = 4 };
+using StageMask = uint8_t;
+constexpr StageMask mask(Stage s) { return static_cast<StageMask>(s); }
+
+/// Bytes [begin, end) of the device's address space.
+struct AddressRange {
+  uint64_t begin = 0, end = 0;
+};
+
+/// One step of what was recorded, submitted or done by the host, in that order.
+struct LogEntry {
+  enum class Kind : uint8_t {
+    command,     ///< a dispatch, copy or fill in `stage`, with reads and writes
+    barrier,     ///< memory barrier: all accesses of stages `from` before it happen before, and are visible to, those of `to` after it
+    submit,      ///< what was recorded since the last submit goes to the queue, which sets the timeline to `value` when it is done
+    completed,   ///< the host has seen the timeline at `value`
+    host_read,   ///< the host reads `reads` through a mapping
+    host_write,  ///< the host writes `writes` through a mapping
+    release,     ///< the memory `writes` is given back, to be used for something else
+  };
+  Kind kind = Kind::command;
+  std::string what = {};  // "dispatch add"
+  Stage stage = Stage::compute;
+  StageMask from = 0, to = 0;
+  std::vector<AddressRange> reads = {}, writes = {};
+  uint64_t value = 0;
+};
+using CommandLog = std::vector<LogEntry>;
+
+/// One sentence per pair of accesses to the same bytes, at least one a write, that nothing orders. Empty: the log is sound.
+std::vector<std::string> find_unordered(const CommandLog& log);
+
+}  // namespace tessera

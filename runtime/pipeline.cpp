@@ -1,0 +1,93 @@
+#include "runtime/pipeline.h"
+
+#include "runtime/context.h"
+
+namespace tessera::vulkan {
+namespace {
+
+void fits(const Program& p, int64_t need, int64_t limit, const std::string& of_what, const std::string& device) {
+  if (need > limit) throw CompileError(p.name + ": needs " + std::to_string(need) + of_what + " but " + device + " has " + std::to_string(limit), p.loc);
+}
+
+}  // namespace
+
+void check_limits(const Program& p, const Target& t) {
+  fits(p, p.shared_bytes, t.shared_bytes, " bytes of shared memory", t.name);
+  fits(p, pushed_bytes(p), t.push_constant_bytes, " bytes of push constants", t.name);
+  fits(p, p.workgroup_size, t.max_workgroup_size, " invocations per workgroup", t.name);
+  const int32_t s = p.required_subgroup_size;
+  if (s == 0) return;
+  if (!t.can_require_subgroup_size || s < t.min_subgroup_size || s > t.max_subgroup_size || (s & (s - 1)) != 0)
+    throw CompileError(p.name + ": needs subgroups of " + std::to_string(s) + " but " + t.name + " has " +
+                           (t.can_require_subgroup_size ? std::to_string(t.min_subgroup_size) + " to " + std::to_string(t.max_subgroup_size)
+                                                        : "no way to require a size"), p.loc);
+  if (p.workgroup_size % s != 0)
+    throw InternalError(p.name + ": a workgroup of " + std::to_string(p.workgroup_size) + " does not consist of full subgroups of " + std::to_string(s), p.loc);
+}
+
+uint32_t pushed_bytes(const Program& p) { return p.indirect_table ? 8 : static_cast<uint32_t>(p.push_bytes()); }
+
+uint64_t Pipeline::hash(const Program& p) {
+  uint64_t h = 0xcbf29ce484222325u;  // FNV-1a over words
+  auto mix = [&](uint64_t v) { h = (h ^ v) * 0x100000001b3u; };
+  mix(p.spirv.size());
+  for (uint32_t word : p.spirv) mix(word);
+  mix(pushed_bytes(p));
+  mix(static_cast<uint64_t>(p.required_subgroup_size));
+  return h;
+}
+
+bool Pipeline::is_for(const Program& p) const {
+  return spirv_ == p.spirv && push_bytes_ == pushed_bytes(p) && subgroup_size_ == p.required_subgroup_size;
+}
+
+Pipeline::Pipeline(Context& context, const Program& p)
+    : context_(context), spirv_(p.spirv), push_bytes_(pushed_bytes(p)), subgroup_size_(p.required_subgroup_size) {
+  const DeviceTable& vk = context.vk();
+  VkDevice device = context.handle();
+
+  VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_bytes_};
+  VkPipelineLayoutCreateInfo layout{};
+  layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  layout.pushConstantRangeCount = push_bytes_ ? 1 : 0;
+  layout.pPushConstantRanges = &range;
+  check(vk.vkCreatePipelineLayout(device, &layout, nullptr, &layout_), "vkCreatePipelineLayout", context.name());
+
+  VkShaderModule module = VK_NULL_HANDLE;
+  VkShaderModuleCreateInfo code{};
+  code.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  code.codeSize = spirv_.size() * sizeof(uint32_t);
+  code.pCode = spirv_.data();
+  VkResult r = vk.vkCreateShaderModule(device, &code, nullptr, &module);
+  const char* call = "vkCreateShaderModule";
+  if (r >= 0) {
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{};
+    size.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
+    size.requiredSubgroupSize = static_cast<uint32_t>(subgroup_size_);
+    VkComputePipelineCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+    info.layout = layout_;
+    info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+    info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+    info.stage.module = module;
+    info.stage.pName = "main";
+    if (subgroup_size_) {
+      info.stage.pNext = &size;
+      info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    }
+    call = "vkCreateComputePipelines";
+    r = vk.vkCreateComputePipelines(device, VK_NULL_HANDLE, 1, &info, nullptr, &pipeline_);
+    vk.vkDestroyShaderModule(device, module, nullptr);
+  }
+  if (r < 0) {
+    vk.vkDestroyPipelineLayout(device, layout_, nullptr);
+    throw DeviceError(p.name + ": " + call + " on " + context.name() + ": " + to_string(r), p.loc);
+  }
+}
+
+Pipeline::~Pipeline() {
+  context_.vk().vkDestroyPipeline(context_.handle(), pipeline_, nullptr);
+  context_.vk().vkDestroyPipelineLayout(context_.handle(), layout_, nullptr);
+}
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,35 @@
+// Facts about a VkPhysicalDevice: the DeviceInfo and Target that the rest of Tessera sees, and the features to enable.
+// Internal to runtime/. Read next: context.h.
+#pragma once
+#include <memory>
+
+#include "runtime/device.h"
+#include "runtime/instance.h"
+
+namespace tessera::vulkan {
+
+/// Everything the device has of what Tessera uses, chained for VkDeviceCreateInfo. Not movable: the structs point at each other.
+struct Features {
+  Features();
+  Features(const Features&) = delete;
+  Features& operator=(const Features&) = delete;
+  VkPhysicalDeviceFeatures2 core;
+  VkPhysicalDeviceVulkan11Features v11;
+  VkPhysicalDeviceVulkan12Features v12;
+  VkPhysicalDeviceVulkan13Features v13;
+};
+
+struct Probe {
+  DeviceInfo info;
+  std::unique_ptr<Features> enable;
+  std::vector<const char*> extensions;
+  uint32_t queue_family = UINT32_MAX;
+  bool unified = false;             // arrays live in memory that the host maps and reads at full speed
+  bool host_writes_arrays = false;  // or at least maps and writes all of (resizable BAR)
+  bool memory_budget = false;
+  uint32_t max_groups[3] = {};
+};
+
+Probe probe(const Instance& instance, VkPhysicalDevice device, int index);
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,191 @@
+#include "runtime/recorder.h"
+
+#include <algorithm>
+
+#include "engine/error.h"
+#include "runtime/context.h"
+
+namespace tessera::vulkan {
+namespace {
+constexpr int kStages = 3;
+constexpr int position(Stage s) { return s == Stage::compute ? 0 : s == Stage::transfer ? 1 : 2; }
+constexpr StageMask at(int position) { return static_cast<StageMask>(1 << position); }
+
+VkPipelineStageFlags2 stages(StageMask m) {
+  VkPipelineStageFlags2 s = 0;
+  if (m & mask(Stage::compute)) s |= VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
+  if (m & mask(Stage::transfer)) s |= VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+  if (m & mask(Stage::host)) s |= VK_PIPELINE_STAGE_2_HOST_BIT;
+  return s;
+}
+VkAccessFlags2 accesses(StageMask m, bool reads) {
+  VkAccessFlags2 a = 0;
+  if (m & mask(Stage::compute)) a |= VK_ACCESS_2_SHADER_WRITE_BIT | (reads ? VK_ACCESS_2_SHADER_READ_BIT : 0);
+  if (m & mask(Stage::transfer)) a |= VK_ACCESS_2_TRANSFER_WRITE_BIT | (reads ? VK_ACCESS_2_TRANSFER_READ_BIT : 0);
+  if (m & mask(Stage::host)) a |= VK_ACCESS_2_HOST_READ_BIT;
+  return a;
+}
+AddressRange range(const Buffer& b, uint64_t offset, uint64_t size) { return {b.address() + offset, b.address() + offset + size}; }
+}  // namespace
+
+Recorder::Recorder(const DeviceTable& vk, VkDevice device, VkQueue queue, uint32_t family, std::string device_name, bool log)
+    : vk_(vk), device_(device), queue_(queue), name_(std::move(device_name)), log_on_(log) {
+  VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
+  VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
+  check(vk_.vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_), "vkCreateSemaphore", name_);
+  VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
+                               VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT | VK_COMMAND_POOL_CREATE_TRANSIENT_BIT, family};
+  const VkResult r = vk_.vkCreateCommandPool(device_, &pool, nullptr, &pool_);
+  if (r < 0) vk_.vkDestroySemaphore(device_, timeline_, nullptr);
+  check(r, "vkCreateCommandPool", name_);
+}
+
+Recorder::~Recorder() {
+  vk_.vkDestroyCommandPool(device_, pool_, nullptr);
+  vk_.vkDestroySemaphore(device_, timeline_, nullptr);
+}
+
+VkCommandBuffer Recorder::open() {
+  if (lost_) throw DeviceError("the device " + name_ + " was lost in an earlier call", {}, "make a new Device");
+  if (open_) return open_;
+  completed();
+  while (!in_flight_.empty() && in_flight_.front().value <= completed_) {
+    idle_.push_back(in_flight_.front().commands);
+    in_flight_.pop_front();
+  }
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+  if (idle_.empty()) {
+    VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+    check(vk_.vkAllocateCommandBuffers(device_, &info, &commands), "vkAllocateCommandBuffers", name_);
+  } else {
+    commands = idle_.back();
+    idle_.pop_back();
+    check(vk_.vkResetCommandBuffer(commands, 0), "vkResetCommandBuffer", name_);
+  }
+  VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
+  check(vk_.vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer", name_);
+  return open_ = commands;
+}
+
+void Recorder::barrier(StageMask from, StageMask to) {
+  const VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, nullptr, stages(from), accesses(from, false), stages(to), accesses(to, true)};
+  VkDependencyInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
+  info.memoryBarrierCount = 1;
+  info.pMemoryBarriers = &memory;
+  vk_.vkCmdPipelineBarrier2(open(), &info);
+  uint64_t chained[kStages] = {};  // what the barriers so far have ordered before a stage in `from`
+  for (int s = 0; s < kStages; ++s) {
+    if (from & at(s)) chained[s] = number_;
+    for (int via = 0; via < kStages; ++via)
+      if (from & at(via)) chained[s] = std::max(chained[s], ordered_[s][via]);
+  }
+  for (int s = 0; s < kStages; ++s)
+    for (int t = 0; t < kStages; ++t)
+      if (to & at(t)) ordered_[s][t] = std::max(ordered_[s][t], chained[s]);
+  add({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = from, .to = to});
+}
+
+// One barrier before the command covers whatever of its accesses is not ordered yet.
+void Recorder::access(const std::string& what, Stage stage, std::span<const Access> list) {
+  open();
+  const int to = position(stage);
+  StageMask from = 0;
+  for (const Access& a : list)
+    for (int s = 0; s < 2; ++s) {
+      const Hazards& h = a.buffer->hazards;
+      if (h.written_by[s] > ordered_[s][to] || (a.writes && h.read_by[s] > ordered_[s][to])) from |= at(s);
+    }
+  if (from) barrier(from, mask(stage));
+  ++number_;
+  LogEntry entry{.kind = LogEntry::Kind::command, .what = what, .stage = stage};
+  for (const Access& a : list) {
+    Hazards& h = a.buffer->hazards;
+    if (a.reads) h.read_by[to] = number_;
+    if (a.writes) {
+      h.written_by[to] = number_;
+      h.readable_at = 0;
+      std::erase(shown_, a.buffer);
+    }
+    touched_.push_back(a.buffer);
+    if (!log_on_) continue;
+    if (a.reads) entry.reads.push_back(range(*a.buffer, a.offset, a.size));
+    if (a.writes) entry.writes.push_back(range(*a.buffer, a.offset, a.size));
+  }
+  add(std::move(entry));
+}
+
+void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
+                        const std::array<uint32_t, 3>& groups, std::span<const Access> list) {
+  access("dispatch " + name, Stage::compute, list);
+  vk_.vkCmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  if (!push.empty()) vk_.vkCmdPushConstants(open_, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()), push.data());
+  vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
+}
+
+void Recorder::copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size) {
+  const Access list[] = {{&from, true, false, from_offset, size}, {&to, false, true, to_offset, size}};
+  access("copy", Stage::transfer, list);
+  const VkBufferCopy region{from_offset, to_offset, size};
+  vk_.vkCmdCopyBuffer(open_, from.handle(), to.handle(), 1, &region);
+}
+
+void Recorder::show_host(std::span<Buffer* const> buffers) {
+  StageMask from = 0;
+  for (const Buffer* b : buffers)
+    for (int s = 0; s < 2; ++s)
+      if (b->hazards.written_by[s] > ordered_[s][position(Stage::host)]) from |= at(s);
+  if (from) barrier(from, mask(Stage::host));
+  shown_.insert(shown_.end(), buffers.begin(), buffers.end());
+}
+
+void Recorder::give_up() {
+  lost_ = true;
+  touched_.clear();
+  shown_.clear();
+}
+
+uint64_t Recorder::submit_open(const std::string& what) {
+  open();
+  check(vk_.vkEndCommandBuffer(open_), "vkEndCommandBuffer", name_);
+  const uint64_t value = submitted_ + 1;
+  VkCommandBufferSubmitInfo commands{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, open_, 0};
+  VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, timeline_, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0};
+  VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, 0, nullptr, 1, &commands, 1, &signal};
+  const VkResult r = vk_.vkQueueSubmit2(queue_, 1, &info, VK_NULL_HANDLE);
+  if (r < 0) throw DeviceError("vkQueueSubmit2 of " + what + " on " + name_ + ": " + to_string(r));
+  submitted_ = value;
+  in_flight_.push_back({open_, value});
+  open_ = VK_NULL_HANDLE;
+  for (Buffer* b : touched_) b->hazards.used_at = value;
+  for (Buffer* b : shown_) b->hazards.readable_at = value;
+  touched_.clear();
+  shown_.clear();
+  add({.kind = LogEntry::Kind::submit, .what = what, .value = value});
+  return value;
+}
+
+uint64_t Recorder::completed() {
+  uint64_t value = 0;
+  const VkResult r = vk_.vkGetSemaphoreCounterValue(device_, timeline_, &value);
+  if (r == VK_ERROR_DEVICE_LOST) lost_ = true;
+  check(r, "vkGetSemaphoreCounterValue", name_);
+  note_completed(value);
+  return completed_;
+}
+
+void Recorder::note_completed(uint64_t value) {
+  if (value <= completed_) return;
+  completed_ = value;
+  add({.kind = LogEntry::Kind::completed, .what = "wait", .value = value});
+}
+
+void Recorder::note_host_read(const std::string& what, const Buffer& buffer, uint64_t offset, uint64_t size) {
+  add({.kind = LogEntry::Kind::host_read, .what = what, .reads = {range(buffer, offset, size)}});
+}
+void Recorder::note_host_write(const std::string& what, const Buffer& buffer, uint64_t size) {
+  add({.kind = LogEntry::Kind::host_write, .what = what, .writes = {range(buffer, 0, size)}});
+}
+void Recorder::note_release(AddressRange freed) { add({.kind = LogEntry::Kind::release, .what = "the allocator", .writes = {freed}}); }
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,95 @@
+// Recorder: commands on one queue, with the memory barriers that their reads and writes need and no others. Every submission advances a
+// timeline; nothing here waits. All calls are made with the Context's mutex held. Internal to runtime/. Read next: order.h, the proof.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/order.h"
+#include "runtime/vulkan.h"
+
+namespace tessera::vulkan {
+
+class Buffer;
+
+/// What the queue has been told to do with a buffer. Commands are numbered from 1; 0: never.
+struct Hazards {
+  uint64_t written_by[2] = {};  // number of the last command that writes it, per stage (compute, transfer)
+  uint64_t read_by[2] = {};     // and that reads it
+  uint64_t used_at = 0;         // timeline value of the last submission that uses it
+  uint64_t readable_at = 0;     // timeline value at which the host sees the last write through a mapping; 0: no barrier for that yet
+};
+
+/// A use of bytes [offset, offset + size) of a buffer by one command.
+struct Access {
+  Buffer* buffer;
+  bool reads, writes;
+  uint64_t offset, size;
+};
+
+class Recorder {
+ public:
+  Recorder(const DeviceTable& vk, VkDevice device, VkQueue queue, uint32_t family, std::string device_name, bool log);
+  ~Recorder();  // the device is idle
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  void dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
+                const std::array<uint32_t, 3>& groups, std::span<const Access> accesses);
+  void copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size);
+  /// Makes what has been recorded so far visible to the host, for those buffers once this submission is done.
+  void show_host(std::span<Buffer* const> buffers);
+  /// Calls `record`, hands what it recorded to the queue and returns the timeline value at which that is done. `what` names it in errors.
+  template <class F> uint64_t submit(const std::string& what, F record) {
+    try {
+      record();
+      return submit_open(what);
+    } catch (...) {
+      give_up();
+      throw;
+    }
+  }
+
+  uint64_t submitted() const { return submitted_; }
+  uint64_t completed();                // asks the driver
+  void note_completed(uint64_t value); // the caller has waited for it
+  VkSemaphore timeline() const { return timeline_; }
+  bool lost() const { return lost_; }
+
+  // For the log only:
+  void note_host_read(const std::string& what, const Buffer& buffer, uint64_t offset, uint64_t size);
+  void note_host_write(const std::string& what, const Buffer& buffer, uint64_t size);
+  void note_release(AddressRange range);
+  const CommandLog& log() const { return log_; }
+
+ private:
+  struct Recording { VkCommandBuffer commands; uint64_t value; };
+  VkCommandBuffer open();
+  uint64_t submit_open(const std::string& what);
+  void give_up();  // half of something is recorded: no later command may rely on it
+  void access(const std::string& what, Stage stage, std::span<const Access> accesses);
+  void barrier(StageMask from, StageMask to);
+  void add(LogEntry entry) { if (log_on_) log_.push_back(std::move(entry)); }
+
+  const DeviceTable& vk_;
+  VkDevice device_;
+  VkQueue queue_;
+  std::string name_;
+  VkSemaphore timeline_ = VK_NULL_HANDLE;
+  VkCommandPool pool_ = VK_NULL_HANDLE;
+  VkCommandBuffer open_ = VK_NULL_HANDLE;
+  std::deque<Recording> in_flight_;
+  std::vector<VkCommandBuffer> idle_;
+  std::vector<Buffer*> touched_, shown_;     // since the last submit
+  uint64_t number_ = 0;                      // of the last command
+  uint64_t ordered_[3][3] = {};              // [from][to]: commands of stage `from` up to this number come before anything new in `to`
+  uint64_t submitted_ = 0, completed_ = 0;
+  bool lost_ = false;
+  bool log_on_;
+  CommandLog log_;
+};
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,80 @@
+#include "runtime/vulkan.h"
+
+#include <dlfcn.h>
+
+#include "engine/error.h"
+
+namespace tessera::vulkan {
+namespace {
+#if defined(__APPLE__)
+constexpr const char* kLoader = "libvulkan.1.dylib";
+#else
+constexpr const char* kLoader = "libvulkan.so.1";
+#endif
+
+template <class F> void require(F f, const char* name) {
+  if (!f) throw DeviceError(std::string("the Vulkan driver has no ") + name + ", which Vulkan 1.3 promises", {}, "update the driver");
+}
+}  // namespace
+
+Library::~Library() {
+  if (handle) dlclose(handle);
+}
+
+std::shared_ptr<const Library> open_library(const std::string& name) {
+  auto library = std::make_shared<Library>();
+  const std::string file = name.empty() ? kLoader : name;
+  library->handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library->handle)
+    throw DeviceError("there is no Vulkan loader (" + file + ") on this machine: install it and a driver (Debian and Ubuntu: apt-get install "
+                      "libvulkan1 mesa-vulkan-drivers), or run kernels in the interpreter");
+  library->vkGetInstanceProcAddr = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library->handle, "vkGetInstanceProcAddr"));
+  if (!library->vkGetInstanceProcAddr) throw DeviceError(file + " is not a Vulkan loader: it has no vkGetInstanceProcAddr");
+#define X(f)                                                                                        \
+  library->f = reinterpret_cast<PFN_##f>(library->vkGetInstanceProcAddr(nullptr, #f));              \
+  require(library->f, #f);
+  TESSERA_VK_GLOBAL(X)
+#undef X
+  return library;
+}
+
+InstanceTable load_instance(const Library& library, VkInstance instance) {
+  InstanceTable t;
+#define X(f) t.f = reinterpret_cast<PFN_##f>(library.vkGetInstanceProcAddr(instance, #f));
+  TESSERA_VK_INSTANCE(X)
+  TESSERA_VK_DEBUG(X)
+#undef X
+#define X(f) require(t.f, #f);
+  TESSERA_VK_INSTANCE(X)
+#undef X
+  return t;
+}
+
+DeviceTable load_device(const InstanceTable& instance, VkDevice device) {
+  DeviceTable t;
+#define X(f)                                                                     \
+  t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));     \
+  require(t.f, #f);
+  TESSERA_VK_DEVICE(X)
+#undef X
+  return t;
+}
+
+std::string to_string(VkResult r) {
+  switch (static_cast<int64_t>(r)) {
+#define X(name) case name: return #name;
+    X(VK_SUCCESS) X(VK_NOT_READY) X(VK_TIMEOUT) X(VK_INCOMPLETE) X(VK_ERROR_OUT_OF_HOST_MEMORY) X(VK_ERROR_OUT_OF_DEVICE_MEMORY)
+    X(VK_ERROR_INITIALIZATION_FAILED) X(VK_ERROR_DEVICE_LOST) X(VK_ERROR_MEMORY_MAP_FAILED) X(VK_ERROR_LAYER_NOT_PRESENT)
+    X(VK_ERROR_EXTENSION_NOT_PRESENT) X(VK_ERROR_FEATURE_NOT_PRESENT) X(VK_ERROR_INCOMPATIBLE_DRIVER) X(VK_ERROR_TOO_MANY_OBJECTS)
+    X(VK_ERROR_FRAGMENTED_POOL) X(VK_ERROR_UNKNOWN) X(VK_ERROR_OUT_OF_POOL_MEMORY) X(VK_ERROR_INVALID_EXTERNAL_HANDLE)
+    X(VK_ERROR_FRAGMENTATION) X(VK_ERROR_INVALID_OPAQUE_CAPTURE_ADDRESS) X(VK_ERROR_INVALID_SHADER_NV)
+#undef X
+    default: return "VkResult " + std::to_string(static_cast<int64_t>(r));
+  }
+}
+
+void check(VkResult r, const char* call, const std::string& device) {
+  if (r < 0) throw DeviceError(std::string(call) + " on " + device + ": " + to_string(r));
+}
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,56 @@
+// Vulkan's functions through tables of pointers, taken from vkGetInstanceProcAddr of a library that is opened at run time: a program that
+// links Tessera starts on a machine without Vulkan, and no table is shared with the application's own. Internal to runtime/.
+// Read next: instance.h.
+#pragma once
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan_core.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tessera::vulkan {
+
+#define TESSERA_VK_GLOBAL(X) \
+  X(vkCreateInstance) X(vkEnumerateInstanceVersion) X(vkEnumerateInstanceLayerProperties) X(vkEnumerateInstanceExtensionProperties)
+
+#define TESSERA_VK_INSTANCE(X)                                                                                                     \
+  X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceFeatures2)             \
+  X(vkGetPhysicalDeviceMemoryProperties) X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkEnumerateDeviceExtensionProperties)       \
+  X(vkCreateDevice) X(vkGetDeviceProcAddr)
+
+// debug_utils is an instance extension and may be absent: these pointers may be null.
+#define TESSERA_VK_DEBUG(X) X(vkCreateDebugUtilsMessengerEXT) X(vkDestroyDebugUtilsMessengerEXT)
+
+#define TESSERA_VK_DEVICE(X)                                                                                                       \
+  X(vkDestroyDevice) X(vkGetDeviceQueue) X(vkQueueSubmit2) X(vkDeviceWaitIdle) X(vkCreateSemaphore) X(vkDestroySemaphore)          \
+  X(vkGetSemaphoreCounterValue) X(vkWaitSemaphores) X(vkCreateCommandPool) X(vkDestroyCommandPool) X(vkAllocateCommandBuffers)     \
+  X(vkBeginCommandBuffer) X(vkEndCommandBuffer) X(vkResetCommandBuffer) X(vkCmdBindPipeline) X(vkCmdPushConstants)                 \
+  X(vkCmdDispatch) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdPipelineBarrier2) X(vkGetBufferDeviceAddress)                      \
+  X(vkCreateShaderModule) X(vkDestroyShaderModule) X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout)                            \
+  X(vkCreateComputePipelines) X(vkDestroyPipeline)
+
+#define TESSERA_VK_FIELD(f) PFN_##f f = nullptr;
+struct InstanceTable { TESSERA_VK_INSTANCE(TESSERA_VK_FIELD) TESSERA_VK_DEBUG(TESSERA_VK_FIELD) };
+struct DeviceTable { TESSERA_VK_DEVICE(TESSERA_VK_FIELD) };
+
+/// The opened library and the functions that need no instance.
+struct Library {
+  ~Library();
+  void* handle = nullptr;
+  PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;
+  TESSERA_VK_GLOBAL(TESSERA_VK_FIELD)
+};
+#undef TESSERA_VK_FIELD
+
+/// Opens `name` (empty: the system's Vulkan loader). Throws DeviceError with one sentence saying what to install.
+std::shared_ptr<const Library> open_library(const std::string& name);
+/// Throw DeviceError where a function is missing.
+InstanceTable load_instance(const Library& library, VkInstance instance);
+DeviceTable load_device(const InstanceTable& instance, VkDevice device);
+
+std::string to_string(VkResult r);  ///< "VK_ERROR_DEVICE_LOST"
+/// Throws DeviceError "CALL on DEVICE: RESULT" if r is an error.
+void check(VkResult r, const char* call, const std::string& device);
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,321 @@
+// Emission of memory, control flow, barriers and subgroup ops: valid modules, the same words every time, the right answers on a device,
+// and the errors where a target lacks something.
+#include <algorithm>
+
+#include "engine/error.h"
+#include "tests/unit/codegen/spirv_support.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+template <class F> std::string error_of(F f) {
+  try {
+    f();
+  } catch (const CompileError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+template <class T> std::vector<T> counting(int n, T start = 0) {
+  std::vector<T> v;
+  for (int i = 0; i < n; ++i) v.push_back(static_cast<T>(start + static_cast<T>(i)));
+  return v;
+}
+
+/// Every optional float feature off: conversions through integer code.
+Target plain_floats(Target t) {
+  t.float16 = t.int16 = t.int8 = t.rte16 = t.rte32 = t.rte64 = t.preserve16 = t.preserve32 = t.preserve64 = false;
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("spirv: one element per invocation, workgroup index folded over y and z") {
+  LaneKernel t(8);
+  const Value x = t.arg(DType::f32), y = t.arg(DType::f32), i = t.global_index();
+  t.store(y, i, t.op(Opcode::add, {t.load(x, i), t.load(x, i)}));
+  t.finish();
+  const auto words = emit_valid(t.k, lavapipe_target());
+  CHECK(words == spirv::emit(t.k, lavapipe_target(), false));
+  CHECK(emit_valid(t.k, lavapipe_target(), true) != words);
+  if (!device()) return;
+  for (bool table : {false, true}) {
+    auto in = bytes_of(counting<float>(8 * 2 * 3 * 2)), out = in;
+    device()->run(emit_valid(t.k, device()->target(), table), {.buffers = {&in, &out}, .workgroups = {2, 3, 2}, .indirect_table = table});
+    const auto got = values_of<float>(out);
+    for (size_t j = 0; j < got.size(); ++j) CHECK(got[j] == 2 * static_cast<float>(j));
+  }
+  quiet();
+}
+
+TEST_CASE("spirv: loads and stores of every dtype keep bits, through views, shared memory and scratch") {
+  for (int d = 0; d < 2 * kNumDTypes; ++d) {
+    const auto dt = static_cast<DType>(d % kNumDTypes);
+    CAPTURE(name(dt));
+    LaneKernel t(8);
+    const Value x = t.arg(dt), y = t.arg(dt), lane = t.value(Opcode::local_index);
+    t.k.lane.shared_bytes = 16 + 8 * ir::arena_stride(dt);
+    t.k.lane.scratch_bytes = 256;
+    const Value shared = t.alloc(Opcode::alloc_shared, dt, 8, 16), scratch = t.alloc(Opcode::alloc_scratch, dt, 8, 64);
+    const Value eight = t.b.constant_int(DType::i64, 8), far = t.view(x, eight);
+    t.store(y, lane, t.load(far, lane));
+    const Value back = t.op(Opcode::sub, {t.i32c(7), lane});
+    t.store(shared, lane, t.load(x, lane));
+    t.store(scratch, back, t.load(far, lane));
+    t.barrier();
+    const Value mid = t.view(y, eight), end = t.view(mid, eight);
+    t.store(mid, lane, t.load(shared, back));
+    t.store(end, lane, t.load(scratch, lane));
+    t.finish();
+    const Target base = device() ? device()->target() : lavapipe_target();
+    const auto words = emit_valid(t.k, d < kNumDTypes ? base : plain_floats(base));
+    if (!device()) continue;
+    const auto n = static_cast<size_t>(size_bytes(dt));
+    std::vector<std::byte> in(16 * n), out(24 * n);
+    uint32_t seed = 1;
+    const auto next = [&] { return (seed = seed * 1664525 + 1013904223) >> 24; };
+    for (std::byte& b : in) b = static_cast<std::byte>(dt == DType::boolean ? next() >> 7 : next());
+    // A signaling NaN and a subnormal travel from buffer to buffer; shared memory holds 16-bit floats as f32, where a NaN may turn quiet.
+    if (is_float(dt) && n == 2) {
+      const uint16_t nan16 = dt == DType::f16 ? 0x7c01 : 0x7f81, small = 0x8001;
+      for (size_t i = 0; i < 16; ++i) in[i * n + 1] &= std::byte{0xbf};
+      std::memcpy(&in[8 * n], &nan16, 2);
+      std::memcpy(&in[9 * n], &small, 2);
+    }
+    device()->run(words, {.buffers = {&in, &out}, .scratch_bytes = 256});
+    for (size_t i = 0; i < 8; ++i) {
+      CHECK(std::memcmp(&out[i * n], &in[(8 + i) * n], n) == 0);
+      CHECK(std::memcmp(&out[(8 + i) * n], &in[(7 - i) * n], n) == 0);
+      CHECK(std::memcmp(&out[(16 + i) * n], &in[(15 - i) * n], n) == 0);
+    }
+  }
+  quiet();
+}
+
+TEST_CASE("spirv: masked loads and stores") {
+  LaneKernel t(8);
+  const Value x = t.arg(DType::i32), y = t.arg(DType::i32), i = t.value(Opcode::local_index);
+  const Value inside = t.op(Opcode::lt, {i, t.i32c(5)});
+  const Value v = t.load_masked(x, i, inside, t.i32c(-1));
+  const Value odd = t.op(Opcode::eq, {t.op(Opcode::and_, {i, t.i32c(1)}), t.i32c(1)});
+  t.store_masked(y, i, v, odd);
+  t.finish();
+  const auto words = emit_valid(t.k, lavapipe_target());
+  if (!device()) return;
+  auto in = bytes_of(counting<int32_t>(5, 10)), out = bytes_of(std::vector<int32_t>(8, 7));
+  device()->run(words, {.buffers = {&in, &out}});
+  CHECK(values_of<int32_t>(out) == std::vector<int32_t>{7, 11, 7, 13, 7, -1, 7, -1});
+  quiet();
+}
+
+TEST_CASE("spirv: for, while, if and switch carry values") {
+  LaneKernel t(8);
+  const Value n = t.arg(DType::i32), y = t.arg(DType::i32), i = t.value(Opcode::local_index);
+  const Value limit = t.load(n, i), zero = t.i32c(0), one = t.i32c(1), step = t.load(n, t.op(Opcode::add, {i, t.i32c(8)}));
+  // Sum and count of 0, step, ... below limit; odd values count double.
+  const auto sums = t.b.for_loop(zero, limit, step, {zero, zero}, [&](Value iv, const std::vector<Value>& c) {
+    const Value odd = t.op(Opcode::eq, {t.op(Opcode::rem, {iv, t.i32c(2)}), one});
+    const auto add = t.b.if_else(odd, [&] { return std::vector<Value>{t.op(Opcode::mul, {iv, t.i32c(2)})}; }, [&] { return std::vector<Value>{iv}; });
+    return std::vector<Value>{t.op(Opcode::add, {c[0], add[0]}), t.op(Opcode::add, {c[1], one})};
+  });
+  t.store(y, i, sums[0]);
+  t.store(y, t.op(Opcode::add, {i, t.i32c(8)}), sums[1]);
+  // Collatz steps of i + 1.
+  const std::vector<Type> pair(2, Type::array(DType::i32));
+  const ir::RegionId cond = t.b.new_region(pair), body = t.b.new_region(pair);
+  t.b.set_region(cond);
+  t.b.yield({t.op(Opcode::ne, {t.b.arg(cond, 0), t.i32c(1)})});
+  t.b.set_region(body);
+  const Value v = t.b.arg(body, 0);
+  const Value even = t.op(Opcode::eq, {t.op(Opcode::and_, {v, t.i32c(1)}), t.i32c(0)});
+  const Value triple = t.op(Opcode::add, {t.op(Opcode::mul, {v, t.i32c(3)}), t.i32c(1)});
+  t.b.yield({t.op(Opcode::select, {even, t.op(Opcode::div, {v, t.i32c(2)}), triple}), t.op(Opcode::add, {t.b.arg(body, 1), t.i32c(1)})});
+  t.b.set_region(t.k.body);
+  const ir::OpId loop = t.b.append({.code = Opcode::while_, .operands = {t.op(Opcode::add, {i, one}), zero}, .regions = {cond, body}});
+  t.store(y, t.op(Opcode::add, {i, t.i32c(16)}), t.k.op(loop).results[1]);
+  // A switch clamps its selector: i - 2 over three regions.
+  std::vector<ir::RegionId> regions;
+  for (int64_t r = 0; r < 3; ++r) {
+    regions.push_back(t.b.new_region({}));
+    t.b.set_region(regions.back());
+    t.b.yield({t.i32c(100 + r)});
+  }
+  t.b.set_region(t.k.body);
+  const ir::OpId pick = t.b.append({.code = Opcode::switch_, .operands = {t.op(Opcode::sub, {i, t.i32c(2)})}, .regions = regions});
+  t.store(y, t.op(Opcode::add, {i, t.i32c(24)}), t.k.op(pick).results[0]);
+  t.finish();
+  const auto words = emit_valid(t.k, lavapipe_target());
+  if (!device()) return;
+  const std::vector<int32_t> limits{0, 1, 5, 10, -3, 100, INT32_MAX, INT32_MAX}, steps{1, 1, 2, 3, 1, 7, INT32_MAX - 5, 1 << 30};
+  std::vector<int32_t> both = limits;
+  both.insert(both.end(), steps.begin(), steps.end());
+  auto in = bytes_of(both), out = bytes_of(std::vector<int32_t>(32, 0));
+  device()->run(words, {.buffers = {&in, &out}});
+  const auto got = values_of<int32_t>(out);
+  for (size_t l = 0; l < 8; ++l) {
+    uint32_t sum = 0;
+    int32_t count = 0, collatz = 0;
+    for (int64_t j = 0; j < limits[l]; j += steps[l], ++count) sum += static_cast<uint32_t>(j % 2 ? 2 * j : j);
+    for (auto c = static_cast<int32_t>(l + 1); c != 1; ++collatz) c = c % 2 ? 3 * c + 1 : c / 2;
+    CAPTURE(l);
+    CHECK(got[l] == static_cast<int32_t>(sum));
+    CHECK(got[8 + l] == count);
+    CHECK(got[16 + l] == collatz);
+    CHECK(got[24 + l] == 100 + std::clamp(static_cast<int>(l) - 2, 0, 2));
+  }
+  quiet();
+}
+
+TEST_CASE("spirv: extents in the push constants, i64 first") {
+  LaneKernel t(8);
+  const Value y = t.arg(DType::i64), i = t.value(Opcode::local_index);
+  t.k.lane.extents = {Extent(1), Extent(2), Extent(3)};
+  t.k.lane.extent_is_64 = {false, true, false};
+  const Value product = t.op(Opcode::mul, {t.extent(1, true), t.b.convert(t.extent(2, false), DType::i64)});
+  t.store(y, i, t.op(Opcode::add, {t.b.convert(t.extent(0, false), DType::i64), product}));
+  t.finish();
+  const auto words = emit_valid(t.k, lavapipe_target());
+  if (!device()) return;
+  auto out = bytes_of(std::vector<int64_t>(8, 0)), extents = bytes_of(std::vector<int64_t>{int64_t{1} << 40});
+  const auto narrow = bytes_of(std::vector<int32_t>{-5, 3});
+  extents.insert(extents.end(), narrow.begin(), narrow.end());
+  device()->run(words, {.buffers = {&out}, .extents = extents});
+  CHECK(values_of<int64_t>(out) == std::vector<int64_t>(8, (int64_t{3} << 40) - 5));
+  quiet();
+}
+
+TEST_CASE("spirv: barriers order shared memory between subgroups, in a loop") {
+  LaneKernel t(32);
+  const Value y = t.arg(DType::i32), i = t.value(Opcode::local_index);
+  t.k.lane.shared_bytes = 128;
+  const Value s = t.alloc(Opcode::alloc_shared, DType::i32, 32, 0);
+  t.store(s, i, i);
+  t.barrier();
+  // Rotate by one, 33 times.
+  t.b.for_loop(t.i32c(0), t.i32c(33), t.i32c(1), {}, [&](Value, const std::vector<Value>&) {
+    const Value v = t.load(s, t.op(Opcode::rem, {t.op(Opcode::add, {i, t.i32c(1)}), t.i32c(32)}));
+    t.barrier();
+    t.store(s, i, v);
+    t.barrier();
+    return std::vector<Value>{};
+  });
+  t.store(y, i, t.load(s, i));
+  t.finish();
+  const auto words = emit_valid(t.k, lavapipe_target());
+  if (!device()) return;
+  auto out = bytes_of(std::vector<int32_t>(32, -1));
+  device()->run(words, {.buffers = {&out}});
+  for (int32_t l = 0; l < 32; ++l) CHECK(values_of<int32_t>(out)[static_cast<size_t>(l)] == (l + 1) % 32);
+  quiet();
+}
+
+TEST_CASE("spirv: subgroup reductions and shuffles of every dtype") {
+  struct Variant {
+    const char* what;
+    bool arithmetic;
+    Target::Kind kind;
+  };
+  for (const Variant& variant : {Variant{"cpu", true, Target::Kind::cpu}, Variant{"gpu", true, Target::Kind::gpu}, Variant{"shuffles only", false, Target::Kind::gpu}}) {
+    for (int d = 0; d < kNumDTypes; ++d) {
+      const auto dt = static_cast<DType>(d);
+      CAPTURE(name(dt));
+      CAPTURE(variant.what);
+      Target target = device() ? device()->target() : lavapipe_target();
+      const int size = target.subgroup_size;
+      target.subgroup_arithmetic = variant.arithmetic;
+      target.kind = variant.kind;
+      LaneKernel t(2 * size);
+      t.k.lane.subgroup_size = size;
+      const Value x = t.arg(dt), y = t.arg(dt), i = t.value(Opcode::local_index), v = t.load(x, i);
+      std::vector<Opcode> kinds;
+      if (dt != DType::boolean) kinds = {Opcode::add, Opcode::mul, Opcode::max, Opcode::min};
+      if (!is_float(dt)) kinds.insert(kinds.end(), {Opcode::and_, Opcode::or_, Opcode::xor_});
+      int64_t row = 0;
+      const auto put = [&](Value r) { t.store(y, t.op(Opcode::add, {i, t.i32c(2 * size * row++)}), r); };
+      for (Opcode kind : kinds) put(t.reduce(kind, v));
+      put(t.shuffle_xor(v, 1));
+      const Value mirror = t.op(Opcode::sub, {t.i32c(size - 1), t.value(Opcode::lane_id)});
+      put(t.b.one({.code = Opcode::subgroup_shuffle, .operands = {v, mirror}}));
+      t.finish();
+      const auto words = emit_valid(t.k, target);
+      if (!device()) continue;
+      const int64_t count = 2 * size;
+      Elements in(dt, count), out(dt, row * count);
+      for (int64_t j = 0; j < count; ++j) in.set(j, reference::from_double(dt, dt == DType::boolean ? double(j % 3 == 0) : double(j % 3 + 1)));
+      device()->run(words, {.buffers = {&in.bytes, &out.bytes}, .subgroup_size = static_cast<uint32_t>(size)});
+      const auto rows = static_cast<int64_t>(kinds.size());
+      for (int64_t j = 0; j < count; ++j) {
+        const int64_t first = j / size * size;
+        for (int64_t r = 0; r < rows; ++r) {
+          const Opcode kind = kinds[static_cast<size_t>(r)];
+          uint64_t want = in.get(first);
+          for (int64_t l = 1; l < size; ++l) {
+            const uint64_t pair[] = {want, in.get(first + l)};
+            want = reference::eval(kind, dt, dt, pair);
+          }
+          CAPTURE(ir::name(kind));
+          CHECK(out.get(r * count + j) == want);
+        }
+        CHECK(out.get(rows * count + j) == in.get(j ^ 1));
+        CHECK(out.get((rows + 1) * count + j) == in.get(first + size - 1 - (j - first)));
+      }
+    }
+  }
+  quiet();
+}
+
+TEST_CASE("spirv: what a target lacks is an error that names it") {
+  const auto copy = [](LaneKernel& t, DType d) {
+    const Value x = t.arg(d), i = t.value(Opcode::local_index);
+    t.b.set_loc({"kernel.cpp", 12});
+    t.store(x, i, t.load(x, i));
+    t.finish();
+  };
+  Target small = minimum_target();
+  const auto error = [&](DType d, int32_t workgroup_size = 8, int64_t shared = 0) {
+    LaneKernel t(workgroup_size);
+    t.k.lane.shared_bytes = shared;
+    copy(t, d);
+    return error_of([&] { spirv::emit(t.k, small, false); });
+  };
+  CHECK(error(DType::f32) == "test: buffer addresses need shaderInt64, which minimum does not have");
+  small.int64 = true;
+  CHECK(error(DType::f32) == "no error");
+  CHECK(error(DType::f64) == "test: load: dtype f64 needs shaderFloat64, which minimum does not have\n  at kernel.cpp:12");
+  CHECK(error(DType::i8) == "test: load: dtype i8 needs storageBuffer8BitAccess, which minimum does not have\n  at kernel.cpp:12");
+  CHECK(error(DType::boolean) == "test: load: dtype bool needs storageBuffer8BitAccess, which minimum does not have\n  at kernel.cpp:12");
+  CHECK(error(DType::bf16) == "test: load: dtype bf16 needs storageBuffer16BitAccess, which minimum does not have\n  at kernel.cpp:12");
+  CHECK(error(DType::f32, 129) == "test: workgroup size: needs 129 invocations, minimum has 128");
+  CHECK(error(DType::f32, 8, 16388) == "test: shared memory: needs 16388 bytes, minimum has 16384");
+  {
+    LaneKernel t;
+    const Value x = t.arg(DType::f32), i = t.value(Opcode::local_index);
+    t.b.set_loc({"kernel.cpp", 13});
+    t.store(x, i, t.reduce(Opcode::max, t.load(x, i)));
+    t.finish();
+    CHECK(error_of([&] { spirv::emit(t.k, small, false); }) ==
+          "test: subgroup_reduce: max of f32 needs subgroup shuffles, which minimum does not have\n  at kernel.cpp:13");
+  }
+  LaneKernel t;
+  for (int j = 0; j < 17; ++j) t.arg(DType::f32);
+  t.finish();
+  CHECK(error_of([&] { spirv::emit(t.k, small, false); }) == "test: push constants: needs 136 bytes, minimum has 128");
+  emit_valid(t.k, small, true);
+}
+
+TEST_CASE("spirv: the user's lines and the kernel's name are in the module") {
+  LaneKernel t;
+  const Value x = t.arg(DType::f32), i = t.value(Opcode::local_index);
+  t.b.set_loc({"some/kernel.cpp", 77});
+  t.store(x, i, t.load(x, i));
+  t.finish();
+  const auto words = emit_valid(t.k, lavapipe_target());
+#ifdef TESSERA_SPIRV_TOOLS
+  const std::string text = spirv::disassemble(words);
+  for (const char* wanted : {"OpEntryPoint GLCompute %test \"main\"", "OpString \"some/kernel.cpp\"", " 77 0", "OpExecutionMode %test LocalSize 8 1 1"})
+    CHECK_MESSAGE(text.find(wanted) != std::string::npos, wanted << " in\n" << text);
+#endif
+}

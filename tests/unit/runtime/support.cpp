@@ -1,0 +1,84 @@
+#include "support.h"
+
+#include "programs/ADD.h"
+#include "programs/BUSY.h"
+#include "programs/SCALE.h"
+#include "programs/SCRATCH.h"
+#include "programs/SUBGROUP.h"
+#include "programs/TABLE.h"
+
+namespace tessera::test {
+namespace {
+
+template <size_t N> Program program(const char* name, const uint32_t (&words)[N], int inputs) {
+  Program p;
+  p.name = name;
+  p.spirv.assign(words, words + N);
+  const Extent n = dim("n");
+  for (int i = 0; i < inputs; ++i) p.args.push_back({"in_specs[" + std::to_string(i) + "]", f32, {n}, false, true, false});
+  p.args.push_back({"out_specs[0]", f32, {n}, true, false, true});
+  p.workgroup_size = 64;
+  p.num_units = cdiv(n, 64);
+  p.extents = {n};
+  p.extent_is_64 = {false};
+  return p;
+}
+
+}  // namespace
+
+Device& device() {
+  static Device d = [] {
+    DeviceOptions o;
+    o.validation = o.log_commands = true;
+    return Device(o);
+  }();
+  return d;
+}
+
+void check_clean(const Device& d) {
+  d.wait();
+  for (const std::string& m : d.validation_messages()) FAIL_CHECK(m);
+  for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+}
+
+Program add() { return program("add", kADD, 2); }
+Program scale() { return program("scale", kSCALE, 1); }
+Program busy() { return program("busy", kBUSY, 1); }
+Program subgroup() { return program("subgroup", kSUBGROUP, 0); }
+Program table() {
+  Program p = program("table", kTABLE, 2);
+  p.indirect_table = true;
+  return p;
+}
+Program scratch() {
+  Program p = program("scratch", kSCRATCH, 1);
+  p.scratch_bytes = 64 * 4;
+  p.max_workgroups = 3;
+  p.extents.push_back(p.num_units);
+  p.extent_is_64.push_back(false);
+  return p;
+}
+
+Array ramp(int64_t n, float start) {
+  std::vector<float> v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(start + static_cast<float>(i));
+  return Array({n}, v);
+}
+
+std::vector<float> floats(const DeviceArray& a) {
+  const Array host = a.download();
+  const auto s = std::as_const(host).data<float>();
+  return {s.begin(), s.end()};
+}
+
+std::vector<float> scaled_ramp(int64_t n, int times) {
+  std::vector<float> v;
+  for (int64_t i = 0; i < n; ++i) {
+    float x = static_cast<float>(i);
+    for (int t = 0; t < times; ++t) x = 2 * x + 1;
+    v.push_back(x);
+  }
+  return v;
+}
+
+}  // namespace tessera::test
