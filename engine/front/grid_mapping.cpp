@@ -23,6 +23,8 @@ using ir::Type;
 namespace {
 std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
+std::string axes(size_t n) { return std::to_string(n) + (n == 1 ? " axis" : " axes"); }
+
 struct Bad {  // one broken invariant per call
   std::string text;
   void operator()(const std::string& what) { text += "\n  " + what; }
@@ -93,8 +95,8 @@ GridMapping GridMapping::replace(const std::function<void(GridMapping&)>& change
 void GridMapping::check_invariants() const {
   Bad bad;
   const size_t rank = grid.size();
-  if (!grid_names.empty() && grid_names.size() != rank) bad("the grid has " + plural(rank, "axis") + " but grid_names has " + std::to_string(grid_names.size()));
-  if (grid_parallel.size() != rank) bad("the grid has " + plural(rank, "axis") + " but grid_parallel has " + std::to_string(grid_parallel.size()));
+  if (!grid_names.empty() && grid_names.size() != rank) bad("the grid has " + axes(rank) + " but grid_names has " + std::to_string(grid_names.size()));
+  if (grid_parallel.size() != rank) bad("the grid has " + axes(rank) + " but grid_parallel has " + std::to_string(grid_parallel.size()));
   for (size_t i = 0; i < rank; ++i)
     if (grid[i].is_static() && *grid[i].value() < 0) bad("grid[" + std::to_string(i) + "] is " + to_string(grid[i]) + ", which is negative");
   for (size_t i = 0; i < vmapped_dims.size(); ++i)
@@ -300,7 +302,7 @@ class Maker {
       for (size_t d = 0; d < b.block.size(); ++d) out.push_back(trace.builder().constant_int(DType::i32, 0));
     } else {
       if (spec.index_map.arity() != static_cast<int>(m.grid.size()))
-        place.fail("the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") + " but the grid " + to_string(m.grid) + " has " + std::to_string(m.grid.size()) + (m.grid.size() == 1 ? " axis" : " axes"),
+        place.fail("the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") + " but the grid " + to_string(m.grid) + " has " + axes(m.grid.size()),
                    "an index map takes one Value per grid axis");
       std::vector<Value> ids;
       for (size_t i = 0; i < m.grid.size(); ++i) ids.push_back(trace.argument(r, i));

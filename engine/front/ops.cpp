@@ -77,15 +77,6 @@ Value clamp(Operand low, Operand x, Operand high) {
   return e.wrap(e.builder().elementwise(Opcode::clamp, {a, b, c}));
 }
 
-Value fma(Operand a, Operand b, Operand c) {
-  Emit e("fma", a);
-  DType t = e.common_dtype({&a, &b, &c});
-  if (!is_float(t)) t = DType::f32;
-  const Shape shape = e.common_shape({&a, &b, &c});
-  const ir::Value x = e.as(a, t, shape), y = e.as(b, t, shape), z = e.as(c, t, shape);
-  return e.wrap(e.builder().elementwise(Opcode::fma, {x, y, z}));
-}
-
 Value where(Operand condition, Operand a, Operand b) {
   Emit e("where", condition);
   const DType t = e.common_dtype({&a, &b});

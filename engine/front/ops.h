@@ -35,7 +35,6 @@ Value maximum(Operand a, Operand b);  ///< NaN wins, as in minimum
 Value minimum(Operand a, Operand b);
 Value clamp(Operand low, Operand x, Operand high);  ///< lax.clamp's order
 Value shift_right_logical(Operand a, Operand b);    ///< fills zeros whatever the dtype
-Value fma(Operand a, Operand b, Operand c);         ///< a * b + c, rounded once or twice as the device does best
 /// condition ? a : b, element by element; a condition that is not bool counts as != 0.
 Value where(Operand condition, Operand a, Operand b);
 /// To another dtype: floats round to nearest even, float to int truncates and saturates (NaN: 0), ints wrap, to bool is != 0.

@@ -35,7 +35,7 @@ template <class C, class R, class... P> struct Method<R (C::*)(P...) noexcept> :
 template <class C, class R, class... P> struct Method<R (C::*)(P...) const noexcept> : Method<R (C::*)(P...)> {};
 template <class F> struct Signature : Method<decltype(&F::operator())> {};
 template <class R, class... P> struct Signature<R (*)(P...)> { using Result = R; using Parameters = std::tuple<P...>; };
-template <class F> concept Countable = requires { typename Signature<F>::Result; } || std::is_pointer_v<F>;
+template <class F> concept Countable = std::is_pointer_v<F> || requires { &F::operator(); };
 template <class T, class Tuple> inline constexpr bool all_are = false;
 template <class T, class... P> inline constexpr bool all_are<T, std::tuple<P...>> = ((std::same_as<std::remove_cvref_t<P>, T> && !std::is_rvalue_reference_v<P> && (!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>)) && ...);
 }  // namespace spec

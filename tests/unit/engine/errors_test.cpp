@@ -37,9 +37,8 @@ const std::vector<ts::ShapeDtype> square{{{8, 8}, ts::f32}};
 }  // namespace
 
 TEST_CASE("block specs") {
-  int line = 0;
-  const auto with = [&](auto block, auto map) {
-    line = __LINE__ + 1;
+  const int line = __LINE__ + 2;
+  const auto with = [](auto block, auto map) {
     return spec_error([&] { ts::pallas_call(one, {.out_shape = {{{8, 8}, ts::f32}}, .grid = {2, 2}, .in_specs = ts::BlockSpec{block, map, ts::MemorySpace::vmem, std::nullopt, ts::Loc::here()}, .name = "copy"}).trace(square); });
   };
   using Block = ts::BlockShape;
@@ -100,11 +99,10 @@ TEST_CASE("the grid") {
 }
 
 TEST_CASE("parameters that are not implemented, unknown, or do not fit together") {
-  int line = 0;
-  const auto with = [&](auto change) {
+  int line = __LINE__ + 4;
+  const auto with = [](auto change) {
     ts::PallasCallParams p{.out_shape = {{{8}, ts::f32}}, .grid = {2}, .name = "copy"};
     change(p);
-    line = __LINE__ + 1;
     return spec_error([&] { ts::pallas_call(one, p); });
   };
   const auto not_yet = [&](const char* what) { return std::string("copy: ") + what + " is not implemented yet" + at(line) + note("leave it out"); };

@@ -12,6 +12,15 @@
 namespace ts = tessera;
 using ts::all, ts::ds, ts::Ref, ts::Value;
 
+// This test has no runtime: it stands in its place, so that calls can be seen to arrive there.
+namespace tessera {
+static int device_calls = 0;
+std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments) {
+  ++device_calls;
+  return interpret(kernel, arguments);
+}
+}  // namespace tessera
+
 namespace {
 ts::Array ramp(ts::Shape shape, double start = 0, double step = 1) {
   std::vector<float> v(static_cast<size_t>(ts::num_elements(shape)));
@@ -191,7 +200,6 @@ TEST_CASE("functions") {
   check([](Value v) { return ts::maximum(v, 0); }, [](double d) { return std::fmax(d, 0); });
   check([](Value v) { return ts::minimum(0, v); }, [](double d) { return std::fmin(d, 0); });
   check([](Value v) { return ts::clamp(-0.5, v, 1); }, [](double d) { return std::fmin(std::fmax(d, -0.5), 1); });
-  check([](Value v) { return ts::fma(v, 2, 1); }, [](double d) { return 2 * d + 1; });
   check([](Value v) { return ts::where(v > 0, v, 7); }, [](double d) { return d > 0 ? d : 7; });
   check([](Value v) { return ts::bitcast(ts::bitcast(v, ts::i32) & 0x7fffffff, ts::f32); }, [](double d) { return std::fabs(d); });
   check([](Value v) { return ts::cast(ts::is_finite(v), ts::f32); }, [](double) { return 1.0; });
@@ -329,6 +337,12 @@ TEST_CASE("a kernel is traced once per input shapes and dtypes") {
   CHECK(list(call(ints({3}))) == List{3});
   CHECK(list(call(ramp({4}))) == List{6});
   CHECK(traces == 3);
+  CHECK(ts::device_calls == 0);
+  auto add = ts::pallas_call([](Ref x, Ref o) { o[all] = x[all] + 1; }, {.out_shape = {{{2}, ts::f32}}});
+  const ts::Array z = add(ramp({2})), w = add(add(ramp({2})));
+  CHECK(list(z) == List{1, 2});
+  CHECK(list(w) == List{2, 3});
+  CHECK(ts::device_calls == 3);
 }
 
 TEST_CASE("arrays without elements") {
