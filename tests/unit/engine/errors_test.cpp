@@ -47,12 +47,8 @@ template <class F> std::string trace_error(F kernel) {
 const auto one = [](Ref x, Ref o) { o[all] = x[all]; };
 const std::vector<ts::ShapeDtype> square{{{8, 8}, ts::f32}};
 /// Traces the kernel "copy" on f32[8, 8] with the BlockSpecs given.
-struct Specs {
-  ts::Grid grid = {2, 2};
-  ts::BlockSpecs in_specs = {}, out_specs = {};
-};
-void copy_with(Specs s) {
-  ts::pallas_call(one, {.out_shape = square, .grid = s.grid, .in_specs = s.in_specs, .out_specs = s.out_specs, .name = "copy"}).trace(square);
+void copy_with(const ts::Grid& grid, const ts::BlockSpecs& in, const ts::BlockSpecs& out = {}) {
+  ts::pallas_call(one, {.out_shape = square, .grid = grid, .in_specs = in, .out_specs = out, .name = "copy"}).trace(square);
 }
 }  // namespace
 
@@ -60,7 +56,7 @@ TEST_CASE("block specs") {
   const int line = __LINE__ + 2;
   const auto with = [](auto block, auto map) {
     const ts::BlockSpec spec{block, map};
-    return spec_error([&] { copy_with({.in_specs = spec}); });
+    return spec_error([&] { copy_with({2, 2}, spec); });
   };
   using Block = ts::BlockShape;
   const auto ij = [](Value i, Value j) { return ts::Indices{i, j}; };
@@ -126,7 +122,7 @@ TEST_CASE("an index map sees only its program ids") {
   line = __LINE__ + 1;
   const auto keep = [&](Value i) { if (!first) first = i; return ts::Indices{i + *first, 0}; };
   const ts::BlockSpec spec{{4, 8}, keep};
-  expect(message<ts::TraceError>([&] { copy_with({.grid = {2}, .in_specs = spec, .out_specs = spec}); }),
+  expect(message<ts::TraceError>([&] { copy_with(2, spec, spec); }),
         "copy: out_specs[0]: index map: add: a Value is used after the trace that made it has ended" + at(line) + kEnded);
 }
 
@@ -182,11 +178,11 @@ TEST_CASE("parameters that are not implemented, unknown, or do not fit together"
         "copy: scratch_shapes[0]: memory space any is not for scratch" + at(line) + note("vmem and smem are"));
   line = __LINE__ + 1;
   const ts::BlockSpec buffered{.pipeline_mode = ts::Buffered{2}};
-  expect(spec_error([&] { copy_with({.in_specs = buffered}); }),
+  expect(spec_error([&] { copy_with(2, buffered); }),
         "copy: in_specs[0]: pipeline_mode is not implemented yet" + at(line) + note("leave it out: Tessera buffers as it sees fit"));
   line = __LINE__ + 1;
   const ts::BlockSpec shared{.memory_space = ts::MemorySpace::shared};
-  expect(spec_error([&] { copy_with({.in_specs = shared}); }),
+  expect(spec_error([&] { copy_with(2, shared); }),
         "copy: in_specs[0]: memory space shared is not one that a kernel can ask for" + at(line) + note("any, vmem and smem are"));
 }
 
