@@ -1,6 +1,5 @@
 // Regions to structured control flow. Carried values are phis.
 #include <algorithm>
-#include <utility>
 
 #include "codegen/spirv/emitter.h"
 #include "engine/error.h"
@@ -79,9 +78,7 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::switch_: return emit_switch(op);
     case Opcode::if_: {
       const V pred = get(op.operands.at(0));
-      const double outer = std::exchange(repeats_, 0);  // nothing in it is certain to run
       const std::vector<V> out = f_.if_else(pred, [&] { return region(op.regions.at(0)); }, [&] { return region(op.regions.at(1)); });
-      repeats_ = outer;
       for (size_t i = 0; i < out.size(); ++i) set(op.results.at(i), out[i]);
       return;
     }
@@ -123,8 +120,8 @@ int Emitter::weight(ir::RegionId r) const {
   return n;
 }
 
-/// How many copies of an innermost body go into one iteration. On a CPU an iteration costs as much as ten operations, and llvmpipe counts
-/// them; GPU compilers unroll for themselves.
+/// How many copies of an innermost body with run-time bounds go into one iteration (loops with constant bounds come here unrolled). On a
+/// CPU an iteration costs as much as ten operations, and some llvmpipes count them; GPU compilers unroll for themselves.
 int Emitter::unroll_factor(const ir::Op& op) const {
   if (target_.kind != Target::Kind::cpu && target_.max_loop_iterations == 0) return 1;
   const int ops = weight(op.regions.at(0));
@@ -134,13 +131,6 @@ int Emitter::unroll_factor(const ir::Op& op) const {
   return stride.known && stride.hi <= INT32_MAX / 16 ? factor : 1;
 }
 
-void Emitter::count_iterations(const ir::Op& op, double n) {
-  iterations_ += repeats_ * n;
-  if (repeats_ * n <= longest_) return;
-  longest_ = repeats_ * n;
-  longest_loc_ = op.loc;
-}
-
 void Emitter::emit_for(const ir::Op& op) {
   const ir::Region& body = k_.region(op.regions.at(0));
   const V lower = get(op.operands.at(0)), upper = get(op.operands.at(1));
@@ -148,11 +138,8 @@ void Emitter::emit_for(const ir::Op& op) {
   const Range first = range(op.operands[0]), last = range(op.operands[1]), stride = range(op.operands[2]);
   if (stride.lo < 1) step = select(slt(step, 1), 1, step);  // a step that data makes 0 must not hang the device
   const int64_t most = std::max<int64_t>(stride.hi, 1);
-  const auto trips = [&](int64_t lo, int64_t hi, int64_t s) { return hi > lo ? (hi - lo + s - 1) / s : 0; };
-  const int64_t fewest = trips(first.hi, last.lo, most);
-  const bool exact = first.lo == first.hi && last.lo == last.hi && stride.lo == stride.hi;
-  int copies = unroll_factor(op);
-  while (exact && copies > 1 && copies > fewest) copies /= 2;
+  const bool constant = first.lo == first.hi && last.lo == last.hi && stride.lo == stride.hi;
+  const int copies = constant ? 1 : unroll_factor(op);
   // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the addition.
   const bool plain = last.hi + copies * most - 1 <= INT32_MAX;
   set_range(body.args.at(0), range_in(DType::i32, first.lo, std::max<__int128>(static_cast<__int128>(last.hi) - 1, first.lo)));
@@ -162,10 +149,6 @@ void Emitter::emit_for(const ir::Op& op) {
   const size_t carried = state.size();
   for (V v : get_all(op.operands, 3)) state.push_back(v);
   const auto loop = [&](int n) {
-    const double runs = static_cast<double>(fewest / n);
-    count_iterations(op, runs);
-    const double outer = repeats_;
-    repeats_ *= runs;
     const V more = n > 1 ? step * (n - 1) : step, stepped = n > 1 ? step * n : step;
     state = f_.while_loop(
         state,
@@ -185,10 +168,9 @@ void Emitter::emit_for(const ir::Op& op) {
           if (!plain) now[1] = (upper - s[0]) > stepped;
           return now;
         });
-    repeats_ = outer;
   };
   if (copies > 1) loop(copies);
-  if (!exact || copies == 1 || fewest % copies != 0) loop(1);
+  loop(1);
   for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], state[carried + i]);
 }
 
@@ -198,11 +180,9 @@ void Emitter::emit_while(const ir::Op& op) {
     for (size_t i = 0; i < g.args.size(); ++i) set(g.args[i], state[i]);
     return region(r);
   };
-  const double outer = std::exchange(repeats_, 0);
   const std::vector<V> out = f_.while_loop(
       get_all(op.operands), [&](const std::vector<V>& s) { return bind(op.regions.at(0), s).at(0); },
       [&](const std::vector<V>& s) { return bind(op.regions.at(1), s); });
-  repeats_ = outer;
   for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], out[i]);
 }
 
@@ -218,7 +198,6 @@ void Emitter::emit_switch(const ir::Op& op) {
   Words w{index.id, labels.back()};
   for (size_t i = 0; i + 1 < n; ++i) w.insert(w.end(), {static_cast<uint32_t>(i), labels[i]});
   m_.op(spv::OpSwitch, w);
-  const double outer = std::exchange(repeats_, 0);
   std::vector<Words> incoming(op.results.size());
   std::vector<Reg> regs(op.results.size());
   for (size_t i = 0; i < n; ++i) {
@@ -230,7 +209,6 @@ void Emitter::emit_switch(const ir::Op& op) {
     }
     f_.branch(merge);
   }
-  repeats_ = outer;
   f_.begin(merge);
   for (size_t j = 0; j < incoming.size(); ++j) set(op.results[j], {&f_, m_.op(spv::OpPhi, f_.type(regs[j]), incoming[j]), regs[j]});
 }

@@ -194,10 +194,6 @@ Words Emitter::run() {
     m_.name(arena_, "arena");
   }
   region(k_.body);
-  if (target_.max_loop_iterations > 0 && iterations_ > target_.max_loop_iterations)
-    throw CompileError(k_.name + ": loops: at least " + std::to_string(static_cast<int64_t>(iterations_)) + " iterations in one invocation, " + target_.name +
-                           " stops after " + std::to_string(target_.max_loop_iterations), longest_loc_ ? longest_loc_ : k_.loc,
-                       "split the work over more programs, or into several calls");
   m_.op(spv::OpReturn, {});
   m_.op(spv::OpFunctionEnd, {});
   return m_.words();

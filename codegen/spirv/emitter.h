@@ -50,7 +50,6 @@ class Emitter {
   void emit_for(const ir::Op& op);
   int unroll_factor(const ir::Op& op) const;
   int weight(ir::RegionId r) const;        ///< ops in it, inner regions included; a large number if it has loops
-  void count_iterations(const ir::Op& op, double n);
   void emit_while(const ir::Op& op);
   void emit_switch(const ir::Op& op);
   void set(ir::Value v, V x, V raw = {}) { registers_[v.index] = {x, raw}; }
@@ -92,9 +91,6 @@ class Emitter {
   std::vector<std::optional<Ref>> refs_;
   std::vector<V> extents_;
   V scratch_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
-  /// Loop iterations that one invocation certainly makes: of all loops so far, how often the current region runs, and the longest loop.
-  double iterations_ = 0, repeats_ = 1, longest_ = 0;
-  Loc longest_loc_;
   Id arena_ = 0;  // the Workgroup array of u32
   bool uses_f64_ = false, uses_subgroups_ = false;
   Loc line_;

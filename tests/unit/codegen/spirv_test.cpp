@@ -224,26 +224,6 @@ TEST_CASE("spirv: loops that unroll to a whole number of copies, to a rest, and 
   quiet();
 }
 
-TEST_CASE("spirv: more loop iterations than the driver makes are an error") {
-  LaneKernel t(8);
-  const Value y = t.arg(DType::i32), i = t.value(Opcode::local_index);
-  t.b.set_loc({"kernel.cpp", 5});
-  const auto sum = t.b.for_loop(t.i32c(0), t.i32c(1000), t.i32c(1), {t.i32c(0)}, [&](Value, const std::vector<Value>& outer) {
-    return t.b.for_loop(t.i32c(0), t.i32c(2000), t.i32c(1), {outer[0]}, [&](Value iv, const std::vector<Value>& c) {
-      return std::vector<Value>{t.op(Opcode::add, {c[0], t.op(Opcode::xor_, {iv, i})})};
-    });
-  });
-  t.store(y, i, sum[0]);
-  t.finish();
-  CHECK(error_of([&] { spirv::emit(t.k, lavapipe_target(), false); }) ==
-        "test: loops: at least 126000 iterations in one invocation, llvmpipe stops after 65535\n  at kernel.cpp:5\n"
-        "  note: split the work over more programs, or into several calls");
-  Target gpu = lavapipe_target();
-  gpu.max_loop_iterations = 0;
-  gpu.kind = Target::Kind::gpu;
-  emit_valid(t.k, gpu);
-}
-
 TEST_CASE("spirv: extents in the push constants, i64 first") {
   LaneKernel t(8);
   const Value y = t.arg(DType::i64), i = t.value(Opcode::local_index);
