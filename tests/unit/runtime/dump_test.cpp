@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
