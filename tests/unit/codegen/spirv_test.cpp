@@ -11,7 +11,8 @@ using namespace tessera::test;
 
 namespace {
 
-template <class F> std::string error_of(F f) {
+template <class F>
+std::string error_of(F f) {
   try {
     f();
   } catch (const CompileError& e) {
@@ -20,7 +21,8 @@ template <class F> std::string error_of(F f) {
   return "no error";
 }
 
-template <class T> std::vector<T> counting(int n, T start = 0) {
+template <class T>
+std::vector<T> counting(int n, T start = 0) {
   std::vector<T> v;
   for (int i = 0; i < n; ++i) v.push_back(static_cast<T>(start + static_cast<T>(i)));
   return v;
@@ -119,7 +121,12 @@ TEST_CASE("spirv: for, while, if and switch carry values") {
   // Sum and count of 0, step, ... below limit; odd values count double.
   const auto sums = t.b.for_loop(zero, limit, step, {zero, zero}, [&](Value iv, const std::vector<Value>& c) {
     const Value odd = t.op(Opcode::eq, {t.op(Opcode::rem, {iv, t.i32c(2)}), one});
-    const auto add = t.b.if_else(odd, [&] { return std::vector<Value>{t.op(Opcode::mul, {iv, t.i32c(2)})}; }, [&] { return std::vector<Value>{iv}; });
+    const auto add = t.b.if_else(
+        odd,
+        [&] {
+          return std::vector<Value>{t.op(Opcode::mul, {iv, t.i32c(2)})};
+        },
+        [&] { return std::vector<Value>{iv}; });
     return std::vector<Value>{t.op(Opcode::add, {c[0], add[0]}), t.op(Opcode::add, {c[1], one})};
   });
   t.store(y, i, sums[0]);
@@ -194,9 +201,9 @@ TEST_CASE("spirv: long loops of few operations are unrolled on a CPU, where the 
   quiet();
 }
 
-
 TEST_CASE("spirv: loops that unroll to a whole number of copies, to a rest, and to nothing") {
-  for (const auto& [lower, upper, step] : std::vector<std::tuple<int, int, int>>{{0, 64, 1}, {0, 67, 1}, {3, 4, 1}, {5, 5, 1}, {-9, 40, 7}, {0, INT32_MAX, 1 << 26}, {INT32_MAX - 40, INT32_MAX, 3}}) {
+  for (const auto& [lower, upper, step] : std::vector<std::tuple<int, int, int>>{
+           {0, 64, 1}, {0, 67, 1}, {3, 4, 1}, {5, 5, 1}, {-9, 40, 7}, {0, INT32_MAX, 1 << 26}, {INT32_MAX - 40, INT32_MAX, 3}}) {
     for (bool known : {true, false}) {
       LaneKernel t(8);
       t.k.lane.extents = {Extent(0)};
@@ -273,7 +280,8 @@ TEST_CASE("spirv: subgroup reductions and shuffles of every dtype") {
     bool arithmetic;
     Target::Kind kind;
   };
-  for (const Variant& variant : {Variant{"cpu", true, Target::Kind::cpu}, Variant{"gpu", true, Target::Kind::gpu}, Variant{"shuffles only", false, Target::Kind::gpu}}) {
+  for (const Variant& variant : {Variant{"cpu", true, Target::Kind::cpu}, Variant{"gpu", true, Target::Kind::gpu},
+                                 Variant{"shuffles only", false, Target::Kind::gpu}}) {
     for (int d = 0; d < kNumDTypes; ++d) {
       const auto dt = static_cast<DType>(d);
       CAPTURE(name(dt));
@@ -299,7 +307,8 @@ TEST_CASE("spirv: subgroup reductions and shuffles of every dtype") {
       if (!device()) continue;
       const int64_t count = 2 * size;
       Elements in(dt, count), out(dt, row * count);
-      for (int64_t j = 0; j < count; ++j) in.set(j, reference::from_double(dt, dt == DType::boolean ? double(j % 3 == 0) : double(j % 3 + 1)));
+      for (int64_t j = 0; j < count; ++j)
+        in.set(j, reference::from_double(dt, dt == DType::boolean ? double(j % 3 == 0) : double(j % 3 + 1)));
       device()->run(words, {.buffers = {&in.bytes, &out.bytes}, .subgroup_size = static_cast<uint32_t>(size)});
       const auto rows = static_cast<int64_t>(kinds.size());
       for (int64_t j = 0; j < count; ++j) {
@@ -370,7 +379,8 @@ TEST_CASE("spirv: the user's lines and the kernel's name are in the module") {
   const auto words = emit_valid(t.k, lavapipe_target());
 #ifdef TESSERA_SPIRV_TOOLS
   const std::string text = spirv::disassemble(words);
-  for (const char* wanted : {"OpEntryPoint GLCompute %test \"main\"", "OpString \"some/kernel.cpp\"", " 77 0", "OpExecutionMode %test LocalSize 8 1 1"})
+  for (const char* wanted :
+       {"OpEntryPoint GLCompute %test \"main\"", "OpString \"some/kernel.cpp\"", " 77 0", "OpExecutionMode %test LocalSize 8 1 1"})
     CHECK_MESSAGE(text.find(wanted) != std::string::npos, wanted << " in\n" << text);
 #endif
 }
