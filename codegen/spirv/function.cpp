@@ -6,15 +6,16 @@
 
 namespace tessera::spirv {
 
-Id Function::type(Reg r) {
+Id Function::declare(Reg r) {
+  Id& id = types_[static_cast<size_t>(r)];
   switch (r) {
-    case Reg::boolean: return module.type_bool();
-    case Reg::u32: return module.type_uint(32);
-    case Reg::u64: return module.type_uint(64);
-    case Reg::f32: return module.type_float(32);
-    case Reg::f64: return module.type_float(64);
+    case Reg::boolean: return id = module.type_bool();
+    case Reg::u32: return id = module.type_uint(32);
+    case Reg::u64: return id = module.type_uint(64);
+    case Reg::f32: return id = module.type_float(32);
+    case Reg::f64: return id = module.type_float(64);
   }
-  return 0;
+  return id;
 }
 
 V Function::make(Reg r, Literal x) {

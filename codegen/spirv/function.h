@@ -4,6 +4,7 @@
 #pragma once
 #include <spirv/unified1/GLSL.std.450.h>
 
+#include <array>
 #include <functional>
 
 #include "codegen/spirv/module.h"
@@ -43,7 +44,7 @@ class Function {
   const Target& target;
   Id block = 0;  ///< label of the block that instructions go to
 
-  Id type(Reg r);
+  Id type(Reg r) { return types_[static_cast<size_t>(r)] ? types_[static_cast<size_t>(r)] : declare(r); }
   V make(Reg r, Literal x);           ///< a constant
   V make_bits(Reg r, uint64_t bits);  ///< a float constant given by its bits
   V boolean(bool v) { return {this, module.constant_bool(v), Reg::boolean}; }
@@ -60,6 +61,10 @@ class Function {
   /// while (cond(state)) state = body(state).
   std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
                             const std::function<std::vector<V>(const std::vector<V>&)>& body);
+
+ private:
+  Id declare(Reg r);
+  std::array<Id, 5> types_{};
 };
 
 // Arithmetic: both sides of one register type. Integers wrap; >> fills zeros; shift amounts must be in range.

@@ -331,6 +331,28 @@ TEST_CASE("spirv: subgroup reductions and shuffles of every dtype") {
   quiet();
 }
 
+TEST_CASE("spirv: a reduction where the subgroup's size is known on the device only") {
+  LaneKernel t(64);
+  const Value x = t.arg(DType::f32), y = t.arg(DType::f32), i = t.value(Opcode::local_index), v = t.load(x, i);
+  t.store(y, i, t.reduce(Opcode::max, v));
+  t.store(y, t.op(Opcode::add, {i, t.i32c(64)}), t.reduce(Opcode::add, v));
+  t.finish();
+  Target target = device() ? device()->target() : lavapipe_target();
+  const auto size = static_cast<size_t>(target.subgroup_size);
+  target.max_subgroup_size = 64;
+  const auto words = emit_valid(t.k, target);
+  if (!device()) return;
+  auto in = bytes_of(counting<float>(64)), out = bytes_of(std::vector<float>(128, 0));
+  device()->run(words, {.buffers = {&in, &out}});
+  const auto got = values_of<float>(out);
+  for (size_t l = 0; l < 64; ++l) {
+    const size_t first = l / size * size;
+    CHECK(got[l] == static_cast<float>(first + size - 1));
+    CHECK(got[64 + l] == static_cast<float>(size * first + size * (size - 1) / 2));
+  }
+  quiet();
+}
+
 TEST_CASE("spirv: what a target lacks is an error that names it") {
   const auto copy = [](LaneKernel& t, DType d) {
     const Value x = t.arg(d), i = t.value(Opcode::local_index);
