@@ -1,12 +1,32 @@
 #include "runtime/call/call.h"
 
+#include <cstdlib>
+#include <fstream>
+#include <map>
 #include <mutex>
 
+#include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "runtime/context.h"
 #include "runtime/launch.h"
 
 namespace tessera {
+
+namespace {
+/// What TESSERA_DUMP asks for: NAME.tir in that folder, then NAME.2.tir and so on for further kernels of the name.
+void dump_to_folder(const ir::Kernel& kernel) {
+  const char* folder = std::getenv("TESSERA_DUMP");
+  if (!folder || !*folder) return;
+  static std::mutex mutex;
+  static std::map<std::string, int> count;
+  std::lock_guard lock(mutex);
+  const int n = ++count[kernel.name];
+  const std::string path = std::string(folder) + "/" + kernel.name + (n > 1 ? "." + std::to_string(n) : "") + ".tir";
+  std::ofstream out(path, std::ios::binary);
+  out << ir::print(kernel);
+  if (!out.flush()) throw Error("TESSERA_DUMP: cannot write " + path);
+}
+}  // namespace
 
 std::vector<DeviceArray> CompiledKernel::operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims) const {
   return launch(device_, *program_, inputs, dims);
@@ -34,10 +54,14 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Compil
   }
   auto program = std::make_shared<const Program>(compile(kernel, device.target(), options));
   std::lock_guard lock(context.programs_mutex);
-  return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
+  const auto [kept, is_new] = context.programs.emplace(key, std::move(program));  // whoever came first, if two compiled it at once
+  if (is_new) dump_to_folder(kernel);
+  return {device, kept->second};
 }
 
 std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs) {
+  const char* device = std::getenv("TESSERA_DEVICE");
+  if (device && std::string_view(device) == "interpreter") return interpret(kernel, inputs);
   return load(default_device(), kernel).run(inputs);
 }
 

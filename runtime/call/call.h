@@ -32,7 +32,7 @@ class CompiledKernel {
 /// the device lacks what the kernel needs.
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options = {});
 
-/// What calling a kernel on host arrays does: load() and run() on default_device().
+/// What calling a kernel on host arrays does: load() and run() on default_device(), or interpret() where TESSERA_DEVICE is "interpreter".
 std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs);
 
 }  // namespace tessera
