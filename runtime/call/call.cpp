@@ -1,8 +1,8 @@
 #include "runtime/call/call.h"
 
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <mutex>
 
 #include "engine/interpreter/interpreter.h"
@@ -11,22 +11,6 @@
 #include "runtime/launch.h"
 
 namespace tessera {
-
-namespace {
-/// What TESSERA_DUMP asks for: NAME.tir in that folder, then NAME.2.tir and so on for further kernels of the name.
-void dump_to_folder(const ir::Kernel& kernel) {
-  const char* folder = std::getenv("TESSERA_DUMP");
-  if (!folder || !*folder) return;
-  static std::mutex mutex;
-  static std::map<std::string, int> count;
-  std::lock_guard lock(mutex);
-  const int n = ++count[kernel.name];
-  const std::string path = std::string(folder) + "/" + kernel.name + (n > 1 ? "." + std::to_string(n) : "") + ".tir";
-  std::ofstream out(path, std::ios::binary);
-  out << ir::print(kernel);
-  if (!out.flush()) throw Error("TESSERA_DUMP: cannot write " + path);
-}
-}  // namespace
 
 std::vector<DeviceArray> CompiledKernel::operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims) const {
   return launch(device_, *program_, inputs, dims);
@@ -43,6 +27,22 @@ std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const D
   return outputs;
 }
 
+namespace {
+
+/// TESSERA_DUMP: the kernel as FOLDER/NAME.tir, whether it then compiles or not.
+void dump(const char* folder, const ir::Kernel& kernel) {
+  std::string file = kernel.name;
+  for (char& c : file)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  file = std::string(folder) + "/" + file + ".tir";
+  std::ofstream out(file, std::ios::binary);
+  out << ir::print(kernel, true);
+  out.close();
+  if (!out) throw SpecError(kernel.name + ": TESSERA_DUMP: cannot write " + file, kernel.loc);
+}
+
+}  // namespace
+
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options) {
   if (options.dump) return {device, std::make_shared<const Program>(compile(kernel, device.target(), options))};
   vulkan::Context& context = *device.context();
@@ -52,11 +52,10 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Compil
     std::lock_guard lock(context.programs_mutex);
     if (auto it = context.programs.find(key); it != context.programs.end()) return {device, it->second};
   }
+  if (const char* folder = std::getenv("TESSERA_DUMP"); folder && *folder) dump(folder, kernel);
   auto program = std::make_shared<const Program>(compile(kernel, device.target(), options));
   std::lock_guard lock(context.programs_mutex);
-  const auto [kept, is_new] = context.programs.emplace(key, std::move(program));  // whoever came first, if two compiled it at once
-  if (is_new) dump_to_folder(kernel);
-  return {device, kept->second};
+  return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
 }
 
 std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs) {

@@ -29,7 +29,7 @@ class CompiledKernel {
 };
 
 /// Compiles for the device, unless it has compiled the same kernel before. With options.dump, always compiles. Throws CompileError where
-/// the device lacks what the kernel needs.
+/// the device lacks what the kernel needs. With TESSERA_DUMP set, a kernel that is compiled is also written to that folder, as NAME.tir.
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options = {});
 
 /// What calling a kernel on host arrays does: load() and run() on default_device(), or interpret() where TESSERA_DEVICE is "interpreter".
