@@ -8,12 +8,20 @@
 #include "runtime/device.h"
 
 namespace tessera::cli {
+namespace {
+std::string read_text(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  try {
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    if (in) return text;
+  } catch (const std::ios_base::failure&) {  // a directory opens, and fails at the first read
+  }
+  throw Error(file + ": cannot be read");
+}
+}  // namespace
 
 ir::Kernel read_kernel(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in || in.bad()) throw Error(file + ": cannot be read");
-  ir::Kernel k = ir::parse(text, file);
+  ir::Kernel k = ir::parse(read_text(file), file);
   const std::vector<ir::Problem> problems = ir::find_problems(k);
   if (!problems.empty()) {
     std::string all = file + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " problem" : " problems");
