@@ -2,6 +2,7 @@
 
 #include "codegen/lane/verify.h"
 #include "codegen/lower/parallel.h"
+#include "codegen/lower/vectorize.h"
 #include "codegen/spirv/emit.h"
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
@@ -19,6 +20,10 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   ir::Kernel lanes = lower(k, target, options, &program.explain);
   dump("lower", lanes, true);
   passes::optimize(lanes, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("lane/" + std::string(p.name), kernel, changed); });
+  // Lavapipe splits vectors of four into scalar loads, but loads 64 bits at once.
+  bool wider = target.kind == Target::Kind::gpu && lowering::vectorize_loads(lanes, 4);
+  wider = lowering::vectorize_loads(lanes, 2) || wider;
+  dump("lane/vectorize", lanes, wider);
   lane::verify_lane(lanes, "lowering");
 
   program.name = k.name;

@@ -227,7 +227,26 @@ class Flattener {
     emit(i);
   }
 
+  // A vector load is its elements' loads, the first of which checks the alignment.
+  void vector_load(const Op& o, uint32_t source) {
+    const uint32_t place = places_[o.operands[0].index];
+    if (place == kNone || o.index.size() != 1 || o.results.size() != static_cast<size_t>(o.index[0].size)) malformed(o, "is no vector load");
+    const uint32_t first = o.index[0].is_static() ? fresh(static_cast<uint32_t>(o.index[0].start)) : use(o, static_cast<size_t>(o.index[0].start_operand));
+    for (size_t j = 0; j < o.results.size(); ++j) {
+      uint32_t at = first;
+      if (j) {
+        at = fresh(0);
+        emit({.code = Code::add_i32, .op = Opcode::add, .operand = DType::i32, .result = DType::i32, .dst = at, .a = first, .b = fresh(static_cast<uint32_t>(j)), .source = source});
+      }
+      Instr i{.code = Code::load, .dst = def(o.results[j]), .a = use(o, 0), .b = at, .aux = place, .source = source};
+      i.operand = i.result = out_.places[place].dtype;
+      i.align = j ? 1 : static_cast<uint32_t>(o.results.size());
+      emit(i);
+    }
+  }
+
   void memory(const Op& o, uint32_t source) {
+    if (o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice) return vector_load(o, source);
     const bool store = o.code == Opcode::store;
     Instr i{.code = store ? Code::store : Code::load, .source = source};
     i.a = use(o, 0);

@@ -113,7 +113,7 @@ class Machine {
     random_.shuffle(order);
     for (const uint32_t g : order) {
       workgroup(g);
-      if (out_of_steps_) break;
+      if (stopped_) break;
     }
     RunResult result;
     for (size_t i = num_inputs_; i < arrays_.size(); ++i) result.outputs.push_back(arrays_[i]);
@@ -161,7 +161,7 @@ class Machine {
       random_.shuffle(ready);
       for (const uint32_t i : ready) {
         advance(i);
-        if (out_of_steps_) return;
+        if (stopped_) return;
       }
       if (release_subgroups()) continue;
       const bool done = std::all_of(invocations_.begin(), invocations_.end(), [](const Invocation& v) { return v.state == State::finished; });
@@ -290,6 +290,12 @@ class Machine {
     report(std::string("uninitialised memory, read by ") + op_at(r.poison - 1) + ", is " + use + " of " + op_at(at) + " in " + who(invocation));
   }
 
+  // Control that hangs on garbage: whatever follows says nothing.
+  void stop_at(uint32_t invocation, uint32_t at, const Register& r, const char* use) {
+    poisoned(invocation, at, r, use);
+    stopped_ = true;
+  }
+
   // -- memory
 
   uint64_t garbage(DType t) const {
@@ -387,7 +393,9 @@ class Machine {
       return;
     }
     uint8_t* poison = nullptr;
-    const std::byte* from = reach<false>(i, at, invocation, index_of(i, at, invocation, r), &poison);
+    const int64_t element = index_of(i, at, invocation, r);
+    if (element % i.align != 0 && is_new(8, at, element)) report("vector load at element " + std::to_string(element) + ", which is no multiple of " + std::to_string(i.align) + ", in " + op_at(at) + " in " + who(invocation));
+    const std::byte* from = reach<false>(i, at, invocation, element, &poison);
     if (!from) {
       r[i.dst] = {garbage(i.result), 0};
       return;
@@ -414,7 +422,7 @@ class Machine {
     steps_ += steps;
     if (steps_ <= options_.max_steps) return true;
     if (is_new(5, at, 0)) report("still running after " + std::to_string(options_.max_steps) + " steps, in " + op_at(at));
-    out_of_steps_ = true;
+    stopped_ = true;
     return false;
   }
 
@@ -501,16 +509,16 @@ class Machine {
         }
         case Code::jump: pc = i.aux - 1; break;
         case Code::branch_false:
-          if (r[i.a].poison) poisoned(id, pc, r[i.a], "the condition");
+          if (r[i.a].poison) return stop_at(id, pc, r[i.a], "the condition");
           if (!r[i.a].bits) pc = i.aux - 1;
           break;
         case Code::choose:
-          if (r[i.a].poison) poisoned(id, pc, r[i.a], "the choice");
+          if (r[i.a].poison) return stop_at(id, pc, r[i.a], "the choice");
           pc = code_.targets[i.aux + static_cast<uint32_t>(std::clamp<int64_t>(i32_of(i.a), 0, i.d - 1))] - 1;
           break;
         case Code::for_begin:
           for (const uint32_t reg : {i.a, i.b, i.c})
-            if (r[reg].poison) poisoned(id, pc, r[reg], "a bound");
+            if (r[reg].poison) return stop_at(id, pc, r[reg], "a bound");
           if (i32_of(i.c) <= 0) {
             if (is_new(7, pc, 0)) report("the step is " + std::to_string(i32_of(i.c)) + " in " + op_at(pc) + " in " + who(id));
             // Runs no round: beyond every bound.
@@ -570,7 +578,7 @@ class Machine {
   std::vector<Register> temporary_;
   uint32_t group_ = 0, epoch_ = 0;
   uint64_t garbage_ = 0;
-  bool out_of_steps_ = false;
+  bool stopped_ = false;
   std::vector<std::string> reports_;
   std::set<std::tuple<int, uint32_t, uint32_t>> seen_;
 };

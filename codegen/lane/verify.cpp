@@ -149,10 +149,13 @@ class Verifier {
     if (o.operands.empty() || !k_.type(o.operands[0]).is_ref) return problem(o, "operand 0 is not a Ref");
     const Type element = Type::array(k_.type(o.operands[0]).dtype);
     if (o.code == Opcode::store) expect(1, element, "the stored value");
-    if (o.code == Opcode::load && (o.results.size() != 1 || !(k_.type(o.results[0]) == element))) problem(o, "the result is not " + to_string(element));
+    // A slice is a vector load: 2 or 4 elements of 32 bits, aligned to their total size.
+    const bool vector = o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice;
+    if (o.code == Opcode::load && (o.results.size() != (vector ? static_cast<size_t>(o.index[0].size) : 1) || !(k_.type(o.results[0]) == element))) problem(o, "the result is not " + to_string(element));
+    if (vector && (size_bytes(element.dtype) != 4 || k_.type(o.operands[0]).space != ir::MemorySpace::global || o.has_mask())) problem(o, "a vector load takes 32-bit elements of a global Ref and no mask");
     if (o.has_mask()) expect(static_cast<size_t>(o.mask_position()), Type::array(DType::boolean), "the mask");
     if (o.has_other()) expect(static_cast<size_t>(o.other_position()), element, "other");
-    if (o.index.size() != 1 || o.index[0].kind != ir::Index::Kind::integer) return problem(o, "wants one integer index");
+    if (o.index.size() != 1 || (!vector && o.index[0].kind != ir::Index::Kind::integer)) return problem(o, "wants one integer index");
     if (!o.index[0].is_static()) expect(static_cast<size_t>(o.index[0].start_operand), Type::array(DType::i32), "the index");
     else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
     if (o.code != Opcode::store) return;

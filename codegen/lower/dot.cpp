@@ -100,7 +100,7 @@ void Lowering::dot_op(ir::OpId id) {
     lhs_staged = reads_registers(d.lhs);
     rhs_staged = reads_registers(d.rhs);
   } else if (form == DotForm::shuffle) {
-    const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).tstride == 1 && plan(d.k_axes[0]).tcount == s_.group && plan(d.k_axes[0]).strips() == 1;
+    const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).vec == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).tstride == 1 && plan(d.k_axes[0]).tcount == s_.group && plan(d.k_axes[0]).strips() == 1;
     for (int a : d.k_axes) {
       rhs_staged = rhs_staged || registers_along(d.rhs, a);
       lhs_staged = lhs_staged || (registers_along(d.lhs, a) && !lanes_hold_k);
@@ -319,7 +319,7 @@ void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
     Values carried(points, b_.zero(d.acc));
     for (Value x : fetch(a_share, row_dim, b_.i32(0), d.lhs_at)) carried.push_back(x);
     for (Value x : fetch(b_share, col_dim, b_.i32(0), d.rhs_at)) carried.push_back(x);
-    const Value tci = thread_coord(pi), tcj = thread_coord(pj);
+    const Value tci = b_.mul(thread_coord(pi), b_.i32(pi.vec)), tcj = b_.mul(thread_coord(pj), b_.i32(pj.vec));
     carried = counted(chunks, carried, [&](Value chunk, const Values& in) {
       Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
       order({}, {a_tile.range, b_tile.range});
@@ -345,8 +345,8 @@ void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
       }
       for (int64_t k = 0; k < tk; ++k) {
         Values a, b;
-        for (int r = 0; r < pi.reg; ++r) a.push_back(b_.load(a_tile.ref, b_.add(tci, b_.i32(k * (ti + pad) + int64_t{r} * pi.tcount))));
-        for (int r = 0; r < pj.reg; ++r) b.push_back(b_.load(b_tile.ref, b_.add(tcj, b_.i32(k * (tj + pad) + int64_t{r} * pj.tcount))));
+        for (int r = 0; r < pi.reg; ++r) a.push_back(b_.load(a_tile.ref, b_.add(tci, b_.i32(k * (ti + pad) + pi.local(r)))));
+        for (int r = 0; r < pj.reg; ++r) b.push_back(b_.load(b_tile.ref, b_.add(tcj, b_.i32(k * (tj + pad) + pj.local(r)))));
         for (size_t i = 0; i < a.size(); ++i)
           for (size_t j = 0; j < b.size(); ++j) acc[i * b.size() + j] = multiply_add(a[i], b[j], acc[i * b.size() + j]);
       }

@@ -36,7 +36,23 @@ Value LaneBuilder::add(Value a, Value b) {
   if (x && y) return t == DType::i64 ? i64(*x + *y) : i32(*x + *y);
   if (x == 0) return b;
   if (y == 0) return a;
-  return op(Opcode::add, {a, b});
+  // Constants move outwards, so that addresses that differ by a constant show it: (p + c) + (q + d) = (p + q) + (c + d).
+  if (x) return add(b, a);
+  const auto [p, c] = split_constant(a);
+  const auto [q, d] = split_constant(b);
+  auto number = [&](int64_t v) { return t == DType::i64 ? i64(v) : i32(v); };
+  if (y) return c == 0 ? op(Opcode::add, {a, b}) : add(p, number(c + *y));
+  if (c == 0 && d == 0) return op(Opcode::add, {a, b});
+  const Value sum = op(Opcode::add, {p, q});
+  return c + d == 0 ? sum : op(Opcode::add, {sum, number(c + d)});
+}
+
+// v as p + c, if it is the sum of something and a constant.
+std::pair<Value, int64_t> LaneBuilder::split_constant(Value v) {
+  const ir::Op* o = kernel().def(v);
+  if (!o || o->code != Opcode::add) return {v, 0};
+  if (const auto c = known(o->operands[1])) return {o->operands[0], *c};
+  return {v, 0};
 }
 Value LaneBuilder::sub(Value a, Value b) {
   const auto x = known(a), y = known(b);
@@ -50,6 +66,9 @@ Value LaneBuilder::mul(Value a, Value b) {
   if (x && y) return t == DType::i64 ? i64(*x * *y) : i32(*x * *y);
   if (x == 0 || y == 1) return a;
   if (y == 0 || x == 1) return b;
+  if (x) return mul(b, a);
+  if (y)
+    if (const auto [p, c] = split_constant(a); c != 0) return add(mul(p, b), t == DType::i64 ? i64(c * *y) : i32(c * *y));
   return op(Opcode::mul, {a, b});
 }
 Value LaneBuilder::div(Value a, int64_t b) { return div(a, dtype(a) == DType::i64 ? i64(b) : i32(b)); }

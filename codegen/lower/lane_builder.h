@@ -68,6 +68,7 @@ class LaneBuilder {
   void when(Value pred, const std::function<void()>& body);  ///< an empty pred: always
 
  private:
+  std::pair<Value, int64_t> split_constant(Value v);
   struct KeyHash {
     size_t operator()(const std::vector<uint32_t>& k) const {
       size_t h = 1469598103934665603ull;

@@ -42,13 +42,13 @@ Coord Lowering::axis_coord(int axis, int64_t n, Value strip, int r, Value& valid
   const AxisPlan& p = plan(axis);
   Value e = tile_base(axis);
   if (strip) e = b_.add(e, b_.mul(strip, b_.i32(p.cover())));
-  e = b_.add(e, b_.i32(int64_t{r} * p.tcount));
-  e = b_.add(e, thread_coord(p));
+  e = b_.add(e, b_.mul(thread_coord(p), b_.i32(p.vec)));
+  e = b_.add(e, b_.i32(p.local(r)));
   const int64_t parts = p.split ? cdiv(n, p.tile) : 1;
   const bool overhangs = parts * p.strips() * p.cover() != n;
   if (!overhangs) return {e, axis, r};
   // Known positions need no test.
-  if (!p.split && !strip && int64_t{r} * p.tcount + p.tcount <= n) return {e, axis, r};
+  if (!p.split && !strip && p.local(r) + int64_t{p.tcount - 1} * p.vec < n) return {e, axis, r};
   const Value last = b_.i32(n - 1);
   valid = b_.both(valid, b_.lt(e, b_.i32(n)));
   return {b_.min(e, last), axis, r};

@@ -63,6 +63,7 @@ class Emitter {
   void emit_alloc(const ir::Op& op);
   void emit_view(const ir::Op& op);
   void emit_load(const ir::Op& op);
+  void emit_vector_load(const ir::Op& op);
   void emit_store(const ir::Op& op);
   V element_index(const ir::Op& op);
   Id element_pointer(const Ref& r, V index);

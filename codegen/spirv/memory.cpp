@@ -127,7 +127,30 @@ void Emitter::store(const ir::Op&, const Ref& r, V index, V value, V raw) {
   m_.op(spv::OpStore, {element_pointer(r, index), v, access, static_cast<uint32_t>(size_bytes(r.dtype))});
 }
 
+// Two or four adjacent 32-bit elements in one access, aligned to their total size: a u64 (lavapipe splits vectors into scalar loads, not
+// integers) or a vector of four words.
+void Emitter::emit_vector_load(const ir::Op& op) {
+  const Ref& r = ref(op.operands.at(0));
+  const uint32_t width = static_cast<uint32_t>(op.results.size());
+  const V index = element_index(op);
+  const V address = r.base + (index.reg == Reg::u64 ? index : sign_extend(index)) * Literal(size_bytes(r.dtype));
+  const Id type = width == 2 ? f_.type(Reg::u64) : m_.type_vector(f_.type(Reg::u32), 4);
+  const Id pointer = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, type), {address.id});
+  const uint32_t access = spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
+  const Id loaded = m_.op(spv::OpLoad, type, {pointer, access, 4 * width});
+  for (uint32_t i = 0; i < width; ++i) {
+    V word;
+    if (width == 4) word = {&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {loaded, i}), Reg::u32};
+    else {
+      const V pair{&f_, loaded, Reg::u64};
+      word = to_uint(i ? pair >> 32 : pair, Reg::u32);
+    }
+    set(op.results[i], is_float(r.dtype) ? floating(word) : word);
+  }
+}
+
 void Emitter::emit_load(const ir::Op& op) {
+  if (op.index.size() == 1 && op.index[0].kind == ir::Index::Kind::slice) return emit_vector_load(op);
   const Ref& r = ref(op.operands.at(0));
   const ir::Value result = op.results.at(0);
   if (!op.has_mask()) {

@@ -332,6 +332,7 @@ class Inference {
       return;
     }
     if (x.size < 0 || x.step < 1) fail(place + "a slice needs a size of at least 0 and a step of at least 1, not " + std::to_string(x.size) + " and " + std::to_string(x.step));
+    if (dim < 0 && k_.level == Level::lane && op_.code == Opcode::load) return;
     if (dim < 0) fail(place + "the ref " + show(type(0)) + " takes one integer index, not a slice");
     using Wide = __int128;
     const Wide window = x.size == 0 ? 0 : Wide{x.size - 1} * x.step + 1;
@@ -342,6 +343,11 @@ class Inference {
   }
   std::vector<Type> load() const {
     Shape shape = access(1);
+    // At lane level a slice is a vector load: one scalar per element.
+    if (k_.level == Level::lane && shape.size() == 1) {
+      if ((shape[0] != 2 && shape[0] != 4) || op_.index[0].step != 1 || op_.has_mask()) fail("a vector load takes 2 or 4 elements with step 1 and no mask");
+      return std::vector<Type>(static_cast<size_t>(shape[0]), Type::array(type(0).dtype));
+    }
     return {Type::array(type(0).dtype, std::move(shape))};
   }
   Type stored() const {
