@@ -20,6 +20,9 @@ struct Target {
   /// The size codegen plans for. With can_require_subgroup_size a pipeline can insist on it and on full subgroups.
   int32_t subgroup_size = 4;
   bool can_require_subgroup_size = false;
+  /// Loop iterations after which the driver silently leaves every loop of an invocation, all loops together; 0: no limit. Lavapipe before
+  /// Mesa 25 has 65535 (seen on 22.3; 25.0 is free of it).
+  int64_t max_loop_iterations = 0;
   int32_t compute_units = 1;                  // cores or multiprocessors, where known: how many workgroups keep the device busy
 
   // subgroup op classes in compute shaders; BASIC is always there
