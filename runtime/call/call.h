@@ -29,7 +29,7 @@ class CompiledKernel {
 };
 
 /// Compiles for the device, unless it has compiled the same kernel before. With options.dump, always compiles. Throws CompileError where
-/// the device lacks what the kernel needs.
+/// the device lacks what the kernel needs. With TESSERA_DUMP set, a kernel that is compiled is also written to that folder, as NAME.tir.
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options = {});
 
 /// A pallas_call on device arrays: traced for their shapes and compiled for `device` at the first call with them. Does not wait.
