@@ -18,7 +18,11 @@ struct InterpretOptions {
 std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options = {});
 
 /// Binds run-time sizes: matches argument shapes with k.blocks, solving bare names; throws SpecError naming the kernel, the argument and
-/// both shapes. Shared with the runtime. Only shapes and dtypes are looked at.
+/// both shapes. Shared with the runtime. Only shapes and dtypes are looked at. The result is complete: bind_shape and bind_grid succeed with it.
 DimValues bind_dims(const ir::Kernel& k, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
+/// The shape of k.blocks[block]'s array; SpecError if a size is missing or negative.
+Shape bind_shape(const ir::Kernel& k, int block, const DimValues& dims);
+/// The grid's sizes, one per axis; SpecError if one is missing, negative or beyond i32.
+std::vector<int64_t> bind_grid(const ir::Kernel& k, const DimValues& dims);
 
 }  // namespace tessera

@@ -1,0 +1,127 @@
+#include "engine/interpreter/dot.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "engine/element.h"
+#include "engine/interpreter/strided.h"
+#include "engine/reference.h"
+
+namespace tessera::interpreter {
+namespace {
+
+// c[m, n] = a[m, k] b[k, n], all dense. Columns of b are packed into panels as wide as a register tile; each element of c is summed over k
+// in order, in registers, so the blocking does not show in the result. T is float, double or an unsigned integer.
+template <class T> void multiply(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) {
+  typedef T Vector __attribute__((vector_size(16)));
+  struct Packed { Vector v; };  // a vector type as such is no template argument
+  constexpr int64_t kLanes = 16 / static_cast<int64_t>(sizeof(T)), kVectors = 3, kColumns = kLanes * kVectors, kRows = 4;
+  if (m * n * k < 512 || k == 0) {
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;  // narrow unsigned types would be promoted to int
+        Wide sum{0};
+        for (int64_t p = 0; p < k; ++p) sum += Wide{a[i * k + p]} * Wide{b[p * n + j]};
+        c[i * n + j] = static_cast<T>(sum);
+      }
+    return;
+  }
+  std::vector<Packed> panel(static_cast<size_t>(k * kVectors));
+  for (int64_t j = 0; j < n; j += kColumns) {
+    const int64_t columns = std::min(kColumns, n - j);
+    for (int64_t p = 0; p < k; ++p) {
+      T row[kColumns] = {};
+      std::copy_n(b + p * n + j, columns, row);
+      for (int64_t v = 0; v < kVectors; ++v)
+        for (int64_t l = 0; l < kLanes; ++l) panel[static_cast<size_t>(p * kVectors + v)].v[l] = row[v * kLanes + l];
+    }
+    for (int64_t i = 0; i < m; i += kRows) {
+      const int64_t rows = std::min(kRows, m - i);
+      const T* source[kRows];  // rows beyond the last repeat it; their sums are not stored
+      for (int64_t r = 0; r < kRows; ++r) source[r] = a + (i + std::min(r, rows - 1)) * k;
+      Vector sum[kRows][kVectors] = {};
+      const Packed* panel_row = panel.data();
+      for (int64_t p = 0; p < k; ++p, panel_row += kVectors)
+        for (int64_t r = 0; r < kRows; ++r) {
+          const T x = source[r][p];
+          for (int64_t v = 0; v < kVectors; ++v) sum[r][v] += x * panel_row[v].v;
+        }
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t x = 0; x < columns; ++x) c[(i + r) * n + j + x] = sum[r][x / kLanes][x % kLanes];
+    }
+  }
+}
+
+// The operand in the order of `shape`, converted; points into the operand itself where that is what it is already.
+const std::byte* prepare(const std::byte* operand, const Shape& shape, const Strides& strides, DType from, DType to, std::vector<std::byte>& permuted, std::vector<std::byte>& converted) {
+  const int64_t n = num_elements(shape);
+  if (!is_dense(shape.size(), shape.data(), strides.data())) {
+    permuted.resize(static_cast<size_t>(n * size_bytes(from)));
+    const Strides dense = dense_strides(shape);
+    copy_strided(shape.size(), shape.data(), permuted.data(), dense.data(), operand, strides.data(), size_bytes(from));
+    operand = permuted.data();
+  }
+  if (from == to) return operand;
+  converted.resize(static_cast<size_t>(n * size_bytes(to)));
+  const void* source = operand;
+  reference::eval_array(ir::Opcode::convert, from, to, &source, converted.data(), n);
+  return converted.data();
+}
+}  // namespace
+
+DotPlan plan_dot(const ir::Kernel& kernel, const ir::Op& op) {
+  const ir::Type &l = kernel.type(op.operands[0]), &r = kernel.type(op.operands[1]);
+  DotPlan p;
+  p.operand = l.dtype;
+  p.result = kernel.type(op.results[0]).dtype;
+  p.accumulator = is_float(p.operand) ? (p.result == DType::f64 ? DType::f64 : DType::f32) : p.result;
+  const auto &lc = op.ints(ir::Attr::lhs_contract), &rc = op.ints(ir::Attr::rhs_contract), &lb = op.ints(ir::Attr::lhs_batch), &rb = op.ints(ir::Attr::rhs_batch);
+  const auto free_dims = [](const Shape& shape, const std::vector<int64_t>& c, const std::vector<int64_t>& b) {
+    std::vector<int64_t> dims;
+    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
+      if (std::find(c.begin(), c.end(), d) == c.end() && std::find(b.begin(), b.end(), d) == b.end()) dims.push_back(d);
+    return dims;
+  };
+  const auto take = [](const Shape& from, const std::vector<int64_t>& dims, Shape& shape, Strides& strides) {
+    const Strides dense = dense_strides(from);
+    int64_t product = 1;
+    for (int64_t d : dims) {
+      shape.push_back(from[static_cast<size_t>(d)]);
+      strides.push_back(dense[static_cast<size_t>(d)]);
+      product *= from[static_cast<size_t>(d)];
+    }
+    return product;
+  };
+  p.batch = take(l.shape, lb, p.lhs_shape, p.lhs_strides);
+  p.m = take(l.shape, free_dims(l.shape, lc, lb), p.lhs_shape, p.lhs_strides);
+  p.k = take(l.shape, lc, p.lhs_shape, p.lhs_strides);
+  take(r.shape, rb, p.rhs_shape, p.rhs_strides);
+  take(r.shape, rc, p.rhs_shape, p.rhs_strides);
+  p.n = take(r.shape, free_dims(r.shape, rc, rb), p.rhs_shape, p.rhs_strides);
+  return p;
+}
+
+void dot(const DotPlan& p, const std::byte* lhs, const std::byte* rhs, std::byte* out) {
+  if (p.batch * p.m * p.n == 0) return;
+  std::vector<std::byte> buffers[5];
+  const std::byte* a = prepare(lhs, p.lhs_shape, p.lhs_strides, p.operand, p.accumulator, buffers[0], buffers[1]);
+  const std::byte* b = prepare(rhs, p.rhs_shape, p.rhs_strides, p.operand, p.accumulator, buffers[2], buffers[3]);
+  std::byte* c = out;
+  const int64_t elements = p.batch * p.m * p.n;
+  if (p.accumulator != p.result) {
+    buffers[4].resize(static_cast<size_t>(elements * size_bytes(p.accumulator)));
+    c = buffers[4].data();
+  }
+  with_dtype(p.accumulator, [&](auto t) {
+    using M = typename Element<t>::Memory;
+    using T = typename std::conditional_t<std::is_integral_v<M>, std::make_unsigned<M>, std::type_identity<M>>::type;
+    for (int64_t i = 0; i < p.batch; ++i)
+      multiply<T>(p.m, p.n, p.k, reinterpret_cast<const T*>(a) + i * p.m * p.k, reinterpret_cast<const T*>(b) + i * p.k * p.n, reinterpret_cast<T*>(c) + i * p.m * p.n);
+  });
+  if (p.accumulator != p.result) {
+    const void* source = c;
+    reference::eval_array(ir::Opcode::convert, p.accumulator, p.result, &source, out, elements);
+  }
+}
+
+}  // namespace tessera::interpreter

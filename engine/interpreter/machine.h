@@ -1,0 +1,46 @@
+// The machine that runs a kernel's regions: every op becomes one Step (a closure over places and shapes), every value one place in memory,
+// planned once per call. A step works on whole arrays; nothing is looked up by name or allocated per element.
+// plan.cpp makes steps and places buffers, memory.cpp makes the steps of load, store and swap; interpreter.cpp moves blocks and runs the grid.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "engine/interpreter/strided.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera::interpreter {
+
+struct Machine;
+using Step = std::function<void(Machine&)>;
+
+/// Where a Ref's elements are now; its shape is static.
+struct View {
+  std::byte* data = nullptr;
+  const int64_t* strides = nullptr;  // in elements, one per dim of the Ref
+};
+
+struct Machine {
+  std::vector<std::byte*> place;           // by value: its elements, dense
+  std::vector<View> views;                 // by position among the body's arguments
+  std::vector<std::vector<Step>> steps;    // by region
+  std::vector<int32_t> program, programs;  // this program's id and the grid's size, vmapped axes left out
+  std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block
+
+  void run(ir::RegionId r) {
+    for (const Step& s : steps[r.index]) s(*this);
+  }
+  int32_t scalar(ir::Value v) const { return *reinterpret_cast<const int32_t*>(place[v.index]); }
+};
+
+/// Plans the body and the index maps of k. The program ids of index maps are stored at place[argument]. `written` says for each body
+/// argument whether the kernel may store to it.
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written);
+
+/// The step of a load, store or swap of the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
+Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* result, bool borrow);
+
+/// What memory holds before its first write, and overhang: NaN, the least integer, or true.
+uint64_t unspecified_bits(DType t);
+
+}  // namespace tessera::interpreter

@@ -1,0 +1,151 @@
+// load, store and swap. Without a mask a negative start wraps once and is then clamped so that the window fits; with a mask nothing shifts
+// and each element is tested against the ref's shape and the mask.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/interpreter/machine.h"
+
+namespace tessera::interpreter {
+namespace {
+struct Dim {
+  int64_t extent, size, step, start;  // size 1 for an integer; start is static where no operand gives it
+  uint32_t start_value = UINT32_MAX;
+};
+
+struct Access {
+  size_t ref;
+  int64_t bytes;
+  uint64_t unspecified;
+  std::vector<Dim> dims;       // one per dim of the ref
+  Shape shape;                 // sizes of all dims, integers included as 1: the value's elements in order
+  Strides dense;
+  int64_t elements;
+  ir::Value result, value, mask, other;
+
+  // Offset of the window's first element, and its strides.
+  int64_t window(const Machine& m, int64_t* strides) const {
+    const View& view = m.views[ref];
+    int64_t offset = 0;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const Dim& x = dims[d];
+      int64_t start = x.start;
+      if (x.start_value != UINT32_MAX) {
+        start = *reinterpret_cast<const int32_t*>(m.place[x.start_value]);
+        if (start < 0) start += x.extent;
+        const int64_t span = x.size == 0 ? 0 : (x.size - 1) * x.step + 1;
+        start = std::max<int64_t>(0, std::min(start, x.extent - span));
+      }
+      offset += start * view.strides[d];
+      strides[d] = x.step * view.strides[d];
+    }
+    return offset;
+  }
+
+  // Calls f(element of the ref or null, position in the value) for every element.
+  template <class F> void masked(const Machine& m, F&& f) const {
+    const View& view = m.views[ref];
+    const auto* mask_bytes = reinterpret_cast<const uint8_t*>(m.place[mask.index]);
+    int64_t starts[kMaxRank], i = 0;
+    for (size_t d = 0; d < dims.size(); ++d)
+      starts[d] = dims[d].start_value == UINT32_MAX ? dims[d].start : *reinterpret_cast<const int32_t*>(m.place[dims[d].start_value]);
+    for_each_index(dims.size(), shape.data(), [&](const int64_t* at) {
+      bool inside = mask_bytes[i] != 0;
+      int64_t offset = 0;
+      for (size_t d = 0; inside && d < dims.size(); ++d) {
+        const int64_t p = starts[d] + at[d] * dims[d].step;
+        inside = p >= 0 && p < dims[d].extent;
+        offset += p * view.strides[d];
+      }
+      f(inside ? view.data + offset * bytes : nullptr, i++);
+    });
+  }
+
+  void read(Machine& m, std::byte* out) const {
+    if (!mask) {
+      int64_t strides[kMaxRank];
+      const int64_t offset = window(m, strides);
+      if (elements) copy_strided(dims.size(), shape.data(), out, dense.data(), m.views[ref].data + offset * bytes, strides, bytes);
+      return;
+    }
+    const std::byte* instead = other ? m.place[other.index] : nullptr;
+    masked(m, [&](const std::byte* element, int64_t i) {
+      const std::byte* from = element ? element : instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified);
+      std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
+    });
+  }
+  void write(Machine& m) const {
+    const std::byte* from = m.place[value.index];
+    if (!mask) {
+      int64_t strides[kMaxRank];
+      const int64_t offset = window(m, strides);
+      if (elements) copy_strided(dims.size(), shape.data(), m.views[ref].data + offset * bytes, strides, from, dense.data(), bytes);
+      return;
+    }
+    masked(m, [&](std::byte* element, int64_t i) {
+      if (element) std::memcpy(element, from + i * bytes, static_cast<size_t>(bytes));
+    });
+  }
+};
+
+Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref) {
+  const ir::Type& t = k.type(op.operands[0]);
+  Access a{.ref = ref, .bytes = size_bytes(t.dtype), .unspecified = unspecified_bits(t.dtype), .dims = {}, .shape = {}, .dense = {}, .elements = 1,
+           .result = {}, .value = {}, .mask = {}, .other = {}};
+  for (size_t d = 0; d < op.index.size(); ++d) {
+    const ir::Index& x = op.index[d];
+    const bool integer = x.kind == ir::Index::Kind::integer;
+    a.dims.push_back({t.shape[d], integer ? 1 : x.size, integer ? 1 : x.step, x.start, x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index});
+    a.shape.push_back(a.dims.back().size);
+  }
+  a.dense = dense_strides(a.shape);
+  a.elements = num_elements(a.shape);
+  if (!op.results.empty()) a.result = op.results[0];
+  if (op.value_position() >= 0) a.value = op.operands[static_cast<size_t>(op.value_position())];
+  if (op.has_mask()) a.mask = op.operands[static_cast<size_t>(op.mask_position())];
+  if (op.has_other()) a.other = op.operands[static_cast<size_t>(op.other_position())];
+  return a;
+}
+}  // namespace
+
+uint64_t unspecified_bits(DType t) {
+  switch (t) {
+    case DType::boolean: return 1;
+    case DType::i8: case DType::i16: case DType::i32: case DType::i64: return uint64_t{1} << (bits(t) - 1);
+    case DType::u8: case DType::u16: case DType::u32: case DType::u64: return 0;
+    case DType::f16: return 0x7e00;
+    case DType::bf16: return 0x7fc0;
+    case DType::f32: return 0x7fc00000;
+    case DType::f64: return 0x7ff8000000000000;
+  }
+  return 0;
+}
+
+Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* buffer, bool borrow) {
+  Access a = make_access(k, op, ref);
+  switch (op.code) {
+    case ir::Opcode::load:
+      if (borrow && !a.mask)
+        return [a = std::move(a), buffer](Machine& m) {
+          int64_t strides[kMaxRank];
+          const int64_t offset = a.window(m, strides);
+          std::byte* from = m.views[a.ref].data + offset * a.bytes;
+          std::byte*& place = m.place[a.result.index];
+          if (a.elements && is_dense(a.dims.size(), a.shape.data(), strides)) {
+            place = from;
+          } else {
+            place = buffer;
+            if (a.elements) copy_strided(a.dims.size(), a.shape.data(), buffer, a.dense.data(), from, strides, a.bytes);
+          }
+        };
+      return [a = std::move(a)](Machine& m) { a.read(m, m.place[a.result.index]); };
+    case ir::Opcode::store: return [a = std::move(a)](Machine& m) { a.write(m); };
+    case ir::Opcode::swap:
+      return [a = std::move(a)](Machine& m) {
+        a.read(m, m.place[a.result.index]);
+        a.write(m);
+      };
+    default: throw InternalError(std::string(ir::name(op.code)) + " does not access memory", op.loc);
+  }
+}
+
+}  // namespace tessera::interpreter

@@ -1,0 +1,399 @@
+// From ops to steps. Buffers are planned as a compiler would: a value's bytes are given back after its last use in the region that defines
+// it, and an elementwise result takes over the buffer of an operand that dies there. Loop carries live in the buffers of the loop's results.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "engine/interpreter/dot.h"
+#include "engine/interpreter/machine.h"
+#include "engine/interpreter/reduce.h"
+#include "engine/reference.h"
+
+namespace tessera::interpreter {
+namespace {
+using ir::Attr;
+using ir::Op;
+using ir::Opcode;
+using ir::RegionId;
+using ir::Value;
+
+constexpr int kMaxDepth = 500;                    // nested regions: the machine recurses
+constexpr int64_t kHoistedBytes = int64_t{1} << 16;  // constants up to this size are made once per call
+
+class Planner {
+ public:
+  Planner(const ir::Kernel& k, Machine& m, const std::vector<bool>& written) : k_(k), m_(m), written_(written) {
+    const size_t n = k.values.size();
+    root_.resize(n);
+    for (size_t i = 0; i < n; ++i) root_[i] = static_cast<uint32_t>(i);
+    home_.assign(n, {});
+    last_use_.assign(n, -1);
+    offset_.assign(n, -1);
+    permanent_.assign(n, false);
+    at_.assign(k.regions.size(), -1);
+    dying_.resize(k.regions.size());
+    m.steps.resize(k.regions.size());
+    m.place.assign(n, nullptr);
+  }
+
+  void run() {
+    for (const ir::BlockMapping& b : k_.blocks)
+      if (!b.whole) plan_top(b.index_map, true);
+    plan_top(k_.body, false);
+    m_.arena.resize(static_cast<size_t>(top_));
+    for (size_t v = 0; v < offset_.size(); ++v)
+      if (offset_[v] >= 0) m_.place[v] = m_.arena.data() + offset_[v];
+    // Steps know their buffers only now that the arena has its address.
+    for (auto& [region, make] : late_) m_.steps[region].push_back(make());
+    for (const auto& make : hoisted_) make()(m_);
+  }
+
+ private:
+  using Make = std::function<Step()>;
+  const ir::Kernel& k_;
+  Machine& m_;
+  const std::vector<bool>& written_;
+  std::vector<uint32_t> root_;       // by value: the value whose buffer it uses
+  std::vector<RegionId> home_;       // by root: the region in which its buffer is taken and given back
+  std::vector<int64_t> last_use_;    // by root: position in home's ops
+  std::vector<int64_t> offset_;      // by value: in the arena, or -1
+  std::vector<bool> permanent_;      // by value: made once, before the first program
+  std::vector<int64_t> at_;          // by region: the op being visited
+  std::vector<std::vector<std::vector<uint32_t>>> dying_;  // by region and position of an op: the roots that it uses last
+  std::map<int64_t, std::vector<int64_t>> free_;  // bytes -> offsets
+  int64_t top_ = 0;
+  std::vector<std::pair<uint32_t, Make>> late_;
+  std::vector<Make> hoisted_;
+
+  const ir::Type& type(Value v) const { return k_.type(v); }
+  static int64_t elements(const ir::Type& t) { return num_elements(t.shape); }
+  int64_t bytes(Value v) const { return (std::max<int64_t>(1, elements(type(v)) * size_bytes(type(v).dtype)) + 63) / 64 * 64; }
+
+  void plan_top(RegionId r, bool index_map) {
+    find_uses(r, 0);
+    for (uint32_t v = 0; v < home_.size(); ++v)
+      if (home_[v] && last_use_[v] >= 0 && offset_[v] < 0) {
+        auto& list = dying_[home_[v].index];
+        list.resize(k_.region(home_[v]).ops.size());
+        list[static_cast<size_t>(last_use_[v])].push_back(v);
+      }
+    if (index_map)
+      for (Value v : k_.region(r).args) { take(v); permanent_[v.index] = true; }  // never given back, so that they may be written before each run
+    plan_region(r);
+  }
+
+  // -- lifetimes
+  void define(Value v, RegionId r) { if (root_[v.index] == v.index) home_[v.index] = r; }
+  void use(Value v) {
+    const uint32_t root = root_[v.index];
+    if (home_[root]) last_use_[root] = at_[home_[root].index];
+  }
+  void find_uses(RegionId r, int depth) {
+    if (depth > kMaxDepth) throw SpecError(k_.name + ": control flow is nested more than " + std::to_string(kMaxDepth) + " deep", k_.loc);
+    const ir::Region& region = k_.region(r);
+    for (Value v : region.args) define(v, r);
+    for (size_t i = 0; i < region.ops.size(); ++i) {
+      const Op& op = k_.op(region.ops[i]);
+      at_[r.index] = static_cast<int64_t>(i);
+      for (Value v : op.operands) use(v);
+      if (op.code == Opcode::reshape) root_[op.results[0].index] = root_[op.operands[0].index];
+      for (Value v : op.results) define(v, r);
+      if (op.code == Opcode::for_ || op.code == Opcode::while_)
+        for (RegionId inner : op.regions) {
+          const auto& args = k_.region(inner).args;
+          const size_t first = op.code == Opcode::for_ ? 1 : 0;
+          for (size_t c = 0; c < op.results.size(); ++c) root_[args[first + c].index] = op.results[c].index;
+        }
+      for (RegionId inner : op.regions) find_uses(inner, depth + 1);
+    }
+  }
+
+  // -- buffers
+  void take(Value v) {
+    auto& list = free_[bytes(v)];
+    if (list.empty()) {
+      offset_[v.index] = top_;
+      top_ += bytes(v);
+    } else {
+      offset_[v.index] = list.back();
+      list.pop_back();
+    }
+  }
+  void give_back(uint32_t root) {
+    if (offset_[root] < 0 || permanent_[root]) return;
+    free_[bytes(Value{root})].push_back(offset_[root]);
+    home_[root] = {};
+  }
+  bool dies(Value v, RegionId r, size_t i) const {
+    const uint32_t root = root_[v.index];
+    return home_[root] == r && last_use_[root] == static_cast<int64_t>(i) && !permanent_[root] && offset_[root] >= 0;
+  }
+
+  void plan_region(RegionId r) {
+    const ir::Region& region = k_.region(r);
+    for (size_t i = 0; i + 1 < region.ops.size(); ++i) plan_op(r, i);
+    bury(r, region.ops.size() - 1);
+  }
+  void bury(RegionId r, size_t i) {
+    if (dying_[r.index].empty()) return;
+    for (uint32_t root : dying_[r.index][i])
+      if (home_[root]) give_back(root);
+  }
+
+  void emit(RegionId r, Make make) { late_.emplace_back(r.index, std::move(make)); }
+
+  bool hoistable(const Op& op) const {
+    if (op.results.size() != 1 || !op.regions.empty() || ir::info(op.code).effect != ir::Effect::pure || op.code == Opcode::program_id) return false;
+    if (bytes(op.results[0]) > kHoistedBytes) return false;
+    return std::all_of(op.operands.begin(), op.operands.end(), [&](Value v) { return permanent_[v.index] && k_.def(v); });
+  }
+
+  void plan_op(RegionId r, size_t i) {
+    const Op& op = k_.op(k_.region(r).ops[i]);
+    const bool hoist = hoistable(op);
+    if (op.code == Opcode::reshape) {
+      permanent_[op.results[0].index] = hoist;
+      const Value from = op.operands[0], to = op.results[0];
+      Make make = [=] { return [=](Machine& m) { m.place[to.index] = m.place[from.index]; }; };
+      if (hoist) hoisted_.push_back(std::move(make)); else emit(r, std::move(make));
+    } else if (hoist) {
+      // Its own buffer, never shared: the hoisted steps run in this order before everything else.
+      offset_[op.results[0].index] = top_;
+      top_ += bytes(op.results[0]);
+      permanent_[op.results[0].index] = true;
+      hoisted_.push_back(array_op(op));
+    } else {
+      const bool in_place = ir::info(op.code).elementwise && take_over(op, r, i);
+      if (!in_place)
+        for (Value v : op.results) take(v);
+      if (op.regions.empty()) emit(r, op.code == Opcode::load || op.code == Opcode::store || op.code == Opcode::swap ? memory_op(op) : array_op(op));
+      else control_flow(op, r);
+    }
+    bury(r, i);
+    for (Value v : op.results)
+      if (home_[v.index] == r && last_use_[v.index] < 0) give_back(v.index);
+  }
+  bool take_over(const Op& op, RegionId r, size_t i) {
+    const Value to = op.results[0];
+    for (Value v : op.operands) {
+      const uint32_t root = root_[v.index];
+      if (!dies(v, r, i) || size_bytes(type(v).dtype) != size_bytes(type(to).dtype) || elements(type(v)) != elements(type(to))) continue;
+      offset_[to.index] = offset_[root];
+      home_[root] = {};  // nothing to give back: the result does
+      return true;
+    }
+    return false;
+  }
+
+  // -- steps. A Make is called when every place is known; places of borrowed loads change while the machine runs, so steps read them late.
+  Make memory_op(const Op& op) {
+    const size_t ref = k_.value(op.operands[0]).number;
+    const Op* o = &op;
+    return [=, this] {
+      std::byte* buffer = o->results.empty() ? nullptr : m_.place[o->results[0].index];
+      return memory_step(k_, *o, ref, buffer, !written_[ref]);
+    };
+  }
+
+  static Make ready(Step s) { return [s = std::move(s)] { return s; }; }
+
+  Make array_op(const Op& op) {
+    const uint32_t to = op.results[0].index;
+    const ir::Type& t = type(op.results[0]);
+    const int64_t n = elements(t), size = size_bytes(t.dtype);
+    const std::vector<Value>& o = op.operands;
+    if (ir::info(op.code).elementwise) {
+      const DType operand = type(o.back()).dtype;
+      const reference::ArrayFunction f = reference::array_function(op.code, operand, t.dtype);
+      if (!f) throw InternalError(std::string(ir::name(op.code)) + " of " + std::string(name(operand)) + " has no reference", op.loc);
+      const uint32_t a = o[0].index, b = o.size() > 1 ? o[1].index : a, c = o.size() > 2 ? o[2].index : a;
+      return ready([=](Machine& m) {
+        const void* operands[] = {m.place[a], m.place[b], m.place[c]};
+        f(operands, m.place[to], n);
+      });
+    }
+    const uint32_t from = o.empty() ? 0 : o[0].index;
+    switch (op.code) {
+      case Opcode::constant: {
+        const auto bits = static_cast<uint64_t>(op.attr(Attr::bits));
+        return ready([=](Machine& m) { fill(m.place[to], n, bits, size); });
+      }
+      case Opcode::iota: return iota(op);
+      case Opcode::broadcast: case Opcode::transpose: case Opcode::slice: return strided_op(op);
+      case Opcode::concatenate: return concatenate(op);
+      case Opcode::dot: return ready([to, a = o[0].index, b = o[1].index, plan = plan_dot(k_, op)](Machine& m) { dot(plan, m.place[a], m.place[b], m.place[to]); });
+      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
+        return ready([=, code = op.code, in = type(o[0]), axes = op.ints(Attr::axes)](Machine& m) { reduce(code, in.dtype, in.shape, axes, m.place[from], m.place[to]); });
+      case Opcode::argmax: case Opcode::argmin:
+        return ready([=, code = op.code, in = type(o[0]), index = t.dtype, axis = op.attr(Attr::axis)](Machine& m) {
+          arg_reduce(code, in.dtype, index, in.shape, axis, m.place[from], m.place[to]);
+        });
+      case Opcode::cumsum:
+        return ready([=, in = type(o[0]), axis = op.attr(Attr::axis), reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
+          cumsum(in.dtype, in.shape, axis, reverse, m.place[from], m.place[to]);
+        });
+      case Opcode::program_id: case Opcode::num_programs: {
+        const auto axis = static_cast<size_t>(op.attr(Attr::axis));
+        const bool id = op.code == Opcode::program_id;
+        return ready([=](Machine& m) { std::memcpy(m.place[to], &(id ? m.program : m.programs)[axis], 4); });
+      }
+      default: throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " in a tile-level kernel", op.loc);
+    }
+  }
+
+  Make iota(const Op& op) {
+    const ir::Type t = type(op.results[0]);
+    const uint32_t to = op.results[0].index;
+    const auto axis = static_cast<size_t>(op.attr(Attr::axis));
+    std::vector<int64_t> counted(static_cast<size_t>(t.shape[axis]));
+    for (size_t i = 0; i < counted.size(); ++i) counted[i] = static_cast<int64_t>(i);
+    std::vector<std::byte> line(counted.size() * static_cast<size_t>(size_bytes(t.dtype)));
+    const void* source = counted.data();
+    reference::eval_array(Opcode::convert, DType::i64, t.dtype, &source, line.data(), t.shape[axis]);
+    Strides strides(t.shape.size(), 0);
+    strides[axis] = 1;
+    return ready([=, dense = dense_strides(t.shape)](Machine& m) {
+      copy_strided(t.shape.size(), t.shape.data(), m.place[to], dense.data(), line.data(), strides.data(), size_bytes(t.dtype));
+    });
+  }
+
+  // broadcast, transpose and slice: one strided copy.
+  Make strided_op(const Op& op) {
+    const ir::Type &in = type(op.operands[0]), &t = type(op.results[0]);
+    const Strides source = dense_strides(in.shape);
+    Strides strides(t.shape.size(), 0);
+    int64_t offset = 0;
+    if (op.code == Opcode::broadcast) {
+      const auto& dims = op.ints(Attr::dims);
+      for (size_t i = 0; i < dims.size(); ++i) strides[static_cast<size_t>(dims[i])] = in.shape[i] == 1 ? 0 : source[i];
+    } else if (op.code == Opcode::transpose) {
+      const auto& perm = op.ints(Attr::perm);
+      for (size_t d = 0; d < perm.size(); ++d) strides[d] = source[static_cast<size_t>(perm[d])];
+    } else {
+      for (size_t d = 0; d < strides.size(); ++d) {
+        strides[d] = source[d] * op.ints(Attr::stride)[d];
+        offset += source[d] * op.ints(Attr::start)[d];
+      }
+    }
+    const int64_t size = size_bytes(t.dtype);
+    return ready([=, from = op.operands[0].index, to = op.results[0].index, shape = t.shape, dense = dense_strides(t.shape)](Machine& m) {
+      copy_strided(shape.size(), shape.data(), m.place[to], dense.data(), m.place[from] + offset * size, strides.data(), size);
+    });
+  }
+
+  Make concatenate(const Op& op) {
+    const ir::Type& t = type(op.results[0]);
+    const auto axis = static_cast<size_t>(op.attr(Attr::axis));
+    const Strides dense = dense_strides(t.shape);
+    struct Part { uint32_t from; Shape shape; Strides strides; int64_t offset; };
+    std::vector<Part> parts;
+    int64_t start = 0;
+    for (Value v : op.operands) {
+      parts.push_back({v.index, type(v).shape, dense_strides(type(v).shape), start * dense[axis]});
+      start += type(v).shape[axis];
+    }
+    return ready([=, to = op.results[0].index, size = size_bytes(t.dtype)](Machine& m) {
+      for (const Part& p : parts)
+        copy_strided(p.shape.size(), p.shape.data(), m.place[to] + p.offset * size, dense.data(), m.place[p.from], p.strides.data(), size);
+    });
+  }
+
+  // -- control flow
+  struct Move { uint32_t from, to; size_t bytes; };
+  std::vector<Move> moves(const std::vector<Value>& from, size_t first, const std::vector<Value>& to) const {
+    std::vector<Move> list;
+    for (size_t c = 0; c < to.size(); ++c)
+      list.push_back({from[first + c].index, to[c].index, static_cast<size_t>(elements(type(to[c])) * size_bytes(type(to[c]).dtype))});
+    return list;
+  }
+  // All at once: a source that is also another move's target is saved first (carries that trade places).
+  static void perform(Machine& m, const std::vector<Move>& list) {
+    std::vector<std::vector<std::byte>> saved(0);
+    const auto clashes = [&](size_t i) {
+      for (size_t j = 0; j < i; ++j)
+        if (m.place[list[j].to] == m.place[list[i].from]) return true;
+      return false;
+    };
+    bool any = false;
+    for (size_t i = 1; i < list.size() && !any; ++i) any = clashes(i);
+    if (any) {
+      for (const Move& x : list) saved.emplace_back(m.place[x.from], m.place[x.from] + x.bytes);
+      for (size_t i = 0; i < list.size(); ++i)
+        if (list[i].bytes) std::memcpy(m.place[list[i].to], saved[i].data(), list[i].bytes);
+      return;
+    }
+    for (const Move& x : list)
+      if (x.bytes && m.place[x.to] != m.place[x.from]) std::memcpy(m.place[x.to], m.place[x.from], x.bytes);
+  }
+
+  void control_flow(const Op& op, RegionId r) {
+    const Op* o = &op;
+    switch (op.code) {
+      case Opcode::for_: {
+        const RegionId body = op.regions[0];
+        const auto& args = k_.region(body).args;
+        take(args[0]);
+        for (size_t c = 0; c < op.results.size(); ++c) offset_[args[c + 1].index] = offset_[op.results[c].index];
+        plan_region(body);
+        if (home_[args[0].index]) give_back(args[0].index);
+        emit(r, ready([=, enter = moves(op.operands, 3, op.results), next = moves(k_.terminator(body).operands, 0, op.results), iv = args[0].index](Machine& m) {
+          const int64_t lower = m.scalar(o->operands[0]), upper = m.scalar(o->operands[1]), step = m.scalar(o->operands[2]);
+          if (step <= 0) throw SpecError("for: the step must be positive but is " + std::to_string(step), o->loc);
+          perform(m, enter);
+          for (int64_t i = lower; i < upper; i += step) {
+            const auto i32 = static_cast<int32_t>(i);
+            std::memcpy(m.place[iv], &i32, 4);
+            m.run(body);
+            perform(m, next);
+          }
+        }));
+        return;
+      }
+      case Opcode::while_: {
+        const RegionId condition = op.regions[0], body = op.regions[1];
+        for (RegionId region : op.regions) {
+          for (size_t c = 0; c < op.results.size(); ++c) offset_[k_.region(region).args[c].index] = offset_[op.results[c].index];
+          plan_region(region);
+        }
+        emit(r, ready([=, enter = moves(op.operands, 0, op.results), next = moves(k_.terminator(body).operands, 0, op.results), go_on = k_.terminator(condition).operands[0].index](Machine& m) {
+          perform(m, enter);
+          for (;;) {
+            m.run(condition);
+            if (m.place[go_on][0] == std::byte{0}) break;
+            m.run(body);
+            perform(m, next);
+          }
+        }));
+        return;
+      }
+      case Opcode::if_: case Opcode::switch_: {
+        std::vector<std::vector<Move>> leave;
+        for (RegionId region : op.regions) {
+          plan_region(region);
+          leave.push_back(moves(k_.terminator(region).operands, 0, op.results));
+        }
+        const bool is_if = op.code == Opcode::if_;
+        emit(r, ready([=](Machine& m) {
+          const auto last = static_cast<int32_t>(o->regions.size()) - 1;
+          const auto choice = static_cast<size_t>(is_if ? (m.place[o->operands[0].index][0] == std::byte{0} ? 1 : 0) : std::clamp(m.scalar(o->operands[0]), 0, last));
+          m.run(o->regions[choice]);
+          perform(m, leave[choice]);
+        }));
+        return;
+      }
+      default: throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " with regions", op.loc);
+    }
+  }
+};
+}  // namespace
+
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written) {
+  Machine m;
+  m.programs = std::move(programs);
+  m.program.assign(m.programs.size(), 0);
+  m.views.resize(k.region(k.body).args.size());
+  Planner(k, m, written).run();
+  return m;
+}
+
+}  // namespace tessera::interpreter

@@ -1,0 +1,121 @@
+#include "engine/interpreter/reduce.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/element.h"
+#include "engine/interpreter/strided.h"
+#include "engine/reference.h"
+
+namespace tessera::interpreter {
+namespace {
+struct Around { int64_t outer = 1, n = 1, inner = 1; };
+Around around(const Shape& shape, size_t first, size_t last) {  // the dims [first, last] as one axis
+  Around a;
+  for (size_t d = 0; d < shape.size(); ++d) (d < first ? a.outer : d > last ? a.inner : a.n) *= shape[d];
+  return a;
+}
+
+// [outer, n, inner] -> [outer, inner]. `buffer` may be changed: each round combines the first half of the rows with the second.
+void combine_axis(reference::ArrayFunction f, int64_t bytes, const Around& a, std::byte* buffer, std::byte* out) {
+  const int64_t row = a.inner * bytes;
+  for (int64_t o = 0; o < a.outer; ++o) {
+    std::byte* rows = buffer + o * a.n * row;
+    for (int64_t left = a.n; left > 1;) {
+      const int64_t half = left / 2;
+      const void* operands[] = {rows, rows + half * row};
+      f(operands, rows, half * a.inner);
+      if (left % 2) std::memmove(rows + half * row, rows + (left - 1) * row, static_cast<size_t>(row));
+      left = half + left % 2;
+    }
+    std::memmove(out + o * row, rows, static_cast<size_t>(row));
+  }
+}
+}  // namespace
+
+void reduce(ir::Opcode op, DType t, const Shape& shape, const std::vector<int64_t>& axes, const std::byte* in, std::byte* out) {
+  int64_t kept = 1;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end()) kept *= shape[d];
+  if (kept == 0) return;
+  const int64_t elements = num_elements(shape);
+  const bool sums = op == ir::Opcode::reduce_sum || op == ir::Opcode::reduce_prod;
+  const DType wide = sums && (t == DType::f16 || t == DType::bf16) ? DType::f32 : t;
+  const int64_t bytes = size_bytes(wide);
+  const reference::ArrayFunction f = reference::array_function(reference::reduce_combiner(op), wide, wide);
+  std::vector<std::byte> current(static_cast<size_t>(std::max(elements, kept) * bytes));
+  if (elements) {
+    const void* source = in;
+    if (wide == t) std::memcpy(current.data(), in, static_cast<size_t>(elements * bytes));
+    else reference::eval_array(ir::Opcode::convert, t, wide, &source, current.data(), elements);
+    // Neighbouring axes as one, the last group first; results are compacted to the front of `current`, which never overtakes what is read.
+    Shape left = shape;
+    for (size_t i = axes.size(); i-- > 0;) {
+      const size_t last = static_cast<size_t>(axes[i]);
+      while (i > 0 && axes[i - 1] == axes[i] - 1) --i;
+      const size_t first = static_cast<size_t>(axes[i]);
+      combine_axis(f, bytes, around(left, first, last), current.data(), current.data());
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(first), left.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    }
+  } else {
+    fill(current.data(), kept, reference::reduce_identity(op, wide), bytes);
+  }
+  if (sums && is_float(wide) && elements && !axes.empty()) {  // 0 + -0 = 0
+    std::vector<std::byte> identity(static_cast<size_t>(kept * bytes));
+    fill(identity.data(), kept, reference::reduce_identity(op, wide), bytes);
+    const void* operands[] = {identity.data(), current.data()};
+    f(operands, current.data(), kept);
+  }
+  const void* source = current.data();
+  reference::eval_array(ir::Opcode::convert, wide, t, &source, out, kept);
+}
+
+void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in, std::byte* out) {
+  const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
+  const bool greatest = op == ir::Opcode::argmax;
+  std::vector<int64_t> found(static_cast<size_t>(a.outer * a.inner));
+  with_dtype(t, [&](auto c) {
+    using E = Element<c>;
+    const auto* x = reinterpret_cast<const typename E::Memory*>(in);
+    std::vector<typename E::Memory> best(static_cast<size_t>(a.inner));
+    for (int64_t o = 0; o < a.outer; ++o) {
+      const auto* block = x + o * a.n * a.inner;
+      int64_t* where = found.data() + o * a.inner;
+      if (a.n) std::copy_n(block, a.inner, best.begin());
+      for (int64_t r = 1; r < a.n; ++r)
+        for (int64_t i = 0; i < a.inner; ++i) {
+          const auto b = E::get(best[static_cast<size_t>(i)]), y = E::get(block[r * a.inner + i]);
+          const bool better = b == b && (y != y || (greatest ? y > b : y < b));
+          if (better) best[static_cast<size_t>(i)] = block[r * a.inner + i], where[i] = r;
+        }
+    }
+  });
+  const void* source = found.data();
+  reference::eval_array(ir::Opcode::convert, DType::i64, index, &source, out, a.outer * a.inner);
+}
+
+void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out) {
+  const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
+  with_dtype(t, [&](auto c) {
+    if constexpr (c == DType::boolean) throw InternalError("cumsum of bool");
+    using E = Element<c>;
+    using C = std::conditional_t<c == DType::boolean, uint8_t, typename E::Compute>;
+    const auto* x = reinterpret_cast<const typename E::Memory*>(in);
+    auto* y = reinterpret_cast<typename E::Memory*>(out);
+    std::vector<C> sum(static_cast<size_t>(a.inner));
+    for (int64_t o = 0; o < a.outer; ++o) {
+      std::fill(sum.begin(), sum.end(), C{0});
+      for (int64_t step = 0; step < a.n; ++step) {
+        const int64_t at = (o * a.n + (reverse ? a.n - 1 - step : step)) * a.inner;
+        for (int64_t i = 0; i < a.inner; ++i) {
+          C& s = sum[static_cast<size_t>(i)];
+          if constexpr (std::is_integral_v<C>) s = static_cast<C>(static_cast<uint64_t>(s) + static_cast<uint64_t>(E::get(x[at + i])));
+          else s = static_cast<C>(s + E::get(x[at + i]));
+          y[at + i] = E::put(s);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace tessera::interpreter

@@ -1,0 +1,18 @@
+// Reductions, argmax and argmin, and running sums. An array is seen as [outer, n, inner] around the axis worked along.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::interpreter {
+
+/// Over the sorted `axes` of `shape`. Elements are combined in pairs, so the error of a sum grows with log n; f16 and bf16 sums and
+/// products are kept in f32 and rounded once.
+void reduce(ir::Opcode op, DType t, const Shape& shape, const std::vector<int64_t>& axes, const std::byte* in, std::byte* out);
+/// Index of the first greatest (least) element along `axis`, the first NaN before all.
+void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in, std::byte* out);
+/// Inclusive running sum along `axis`, from its end if `reverse`; f16 and bf16 run in f32 and round each element once.
+void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out);
+
+}  // namespace tessera::interpreter
