@@ -29,7 +29,7 @@ Reference reference_of(const Kernel& k, const Case& c) {
   Reference r;
   r.outputs = interpret(k, c.inputs, {.dims = c.dims});
   for (const Array& a : r.outputs) r.defined.emplace_back(static_cast<size_t>(a.size()), true);
-  for (uint64_t fill = 1; fill <= 2; ++fill) {
+  for (const int fill : {1, 2, 3}) {
     const std::vector<Array> again = interpret(k, c.inputs, {.dims = c.dims, .fill = fill});
     for (size_t o = 0; o < again.size(); ++o)
       for (int64_t i = 0; i < again[o].size(); ++i)
