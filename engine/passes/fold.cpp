@@ -1,0 +1,296 @@
+#include <algorithm>
+#include <numeric>
+
+#include "engine/passes/folder.h"
+#include "engine/passes/passes.h"
+
+namespace tessera::passes {
+using ir::Attr, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Type, ir::Value;
+
+bool fold(ir::Kernel& k) { return Folder(k).run(); }
+
+bool Folder::run() {
+  for (RegionId r : top_regions(k_)) top_region(r);
+  return changed_;
+}
+
+void Folder::top_region(RegionId r) {
+  constants_.clear();
+  constant_values_.clear();
+  region(r);
+  std::vector<OpId>& list = k_.region(r).ops;
+  list.insert(list.begin(), constants_.begin(), constants_.end());
+}
+
+void Folder::region(RegionId r) {
+  std::vector<OpId> made, *outer = out_;
+  out_ = &made;
+  ++region_depth_;
+  const std::vector<OpId> list = std::move(k_.region(r).ops);
+  ops(list);
+  k_.region(r).ops = std::move(made);
+  --region_depth_;
+  out_ = outer;
+}
+
+void Folder::ops(const std::vector<OpId>& list) {
+  for (OpId id : list) op(id);
+}
+
+void Folder::op(OpId id) {
+  changed_ |= replaced_.apply(k_.op(id));
+  if (k_.op(id).code == Opcode::constant) return constant_op(id);
+  if (!k_.op(id).regions.empty()) {
+    if (control_flow(id)) {
+      changed_ = true;
+      return;
+    }
+    out_->push_back(id);
+    return;
+  }
+  const ir::OpInfo& row = info(k_.op(id).code);
+  if (row.effect == ir::Effect::reads || row.effect == ir::Effect::writes) static_starts(k_.op(id));
+  if (row.effect == ir::Effect::pure && k_.op(id).results.size() == 1) {
+    Op op = std::move(k_.op(id));  // k_.ops may grow meanwhile
+    const Value result = op.results[0];
+    const Type t = k_.type(result);
+    if (const auto by = simplify(op, t)) {
+      replaced_.replace(result, *by);
+      changed_ = true;
+      return;
+    }
+    ranges_.set(result, ranges_.compute(op, t));
+    k_.op(id) = std::move(op);
+  }
+  out_->push_back(id);
+}
+
+void Folder::constant_op(OpId id) {
+  const Op& op = k_.op(id);
+  const Type& t = k_.type(op.results[0]);
+  const auto [it, fresh] = constant_values_.try_emplace({t.dtype, static_cast<uint64_t>(op.attr(Attr::bits)), t.shape}, op.results[0]);
+  if (!fresh) {
+    replaced_.replace(op.results[0], it->second);
+    changed_ = true;
+    return;
+  }
+  ranges_.set(op.results[0], ranges_.compute(op, t));
+  constants_.push_back(id);
+  if (region_depth_ > 1 || !out_->empty()) changed_ = true;  // it moves to the front
+}
+
+Value Folder::constant(const Type& t, uint64_t bits, Loc loc) {
+  const auto key = std::tuple{t.dtype, bits, t.shape};
+  if (const auto it = constant_values_.find(key); it != constant_values_.end()) return it->second;
+  const OpId id{static_cast<uint32_t>(k_.ops.size())};
+  const Value v{static_cast<uint32_t>(k_.values.size())};
+  Op op{.code = Opcode::constant, .results = {v}, .loc = loc};
+  op.set(Attr::bits, static_cast<int64_t>(bits));
+  k_.values.push_back({t, id, {}, 0});
+  ranges_.set(v, ranges_.compute(op, t));
+  k_.ops.push_back(std::move(op));
+  constants_.push_back(id);
+  constant_values_.emplace(key, v);
+  return v;
+}
+
+Value Folder::make(Op op, const Type& t) {
+  if (const auto v = simplify(op, t)) return *v;
+  const OpId id{static_cast<uint32_t>(k_.ops.size())};
+  const Value v{static_cast<uint32_t>(k_.values.size())};
+  op.results = {v};
+  k_.values.push_back({t, id, {}, 0});
+  ranges_.set(v, ranges_.compute(op, t));
+  k_.ops.push_back(std::move(op));
+  out_->push_back(id);
+  return v;
+}
+
+std::optional<Value> Folder::simplify(Op& op, const Type& t) {
+  constexpr int kMaxDepth = 32;  // each rewrite is simpler than what it replaces; this bounds the stack on long chains
+  if (t.is_ref || depth_ >= kMaxDepth) return std::nullopt;
+  ++depth_;
+  std::optional<Value> v = info(op.code).elementwise ? elementwise(op, t) : shape_op(op, t);
+  if (!v)
+    if (const auto r = ranges_.compute(op, t); r && r->lo == r->hi) {
+      const int n = bits(t.dtype);
+      v = constant(t, static_cast<uint64_t>(r->lo) & (n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1), op.loc);
+    }
+  --depth_;
+  return v;
+}
+
+// -- shapes
+namespace {
+bool is_identity(const std::vector<int64_t>& dims) {
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] != static_cast<int64_t>(i)) return false;
+  return true;
+}
+}  // namespace
+
+std::optional<Value> Folder::shape_op(Op& op, const Type& t) {
+  const auto of_splat = [&]() -> std::optional<Value> {
+    for (Value v : op.operands)
+      if (!bits_of(v) || bits_of(v) != bits_of(op.operands[0])) return std::nullopt;
+    return constant(t, *bits_of(op.operands[0]), op.loc);
+  };
+  const auto inner = [&](Opcode c) -> const Op* {
+    const Op* def = k_.def(op.operands[0]);
+    return def && def->code == c ? def : nullptr;
+  };
+  switch (op.code) {
+    case Opcode::broadcast: {
+      if (k_.type(op.operands[0]) == t && is_identity(op.ints(Attr::dims))) return op.operands[0];
+      if (const Op* first = inner(Opcode::broadcast)) {
+        std::vector<int64_t> dims;
+        for (int64_t d : first->ints(Attr::dims)) dims.push_back(op.ints(Attr::dims)[static_cast<size_t>(d)]);
+        op.operands[0] = first->operands[0];
+        op.set(Attr::dims, std::move(dims));
+        changed_ = true;
+        if (k_.type(op.operands[0]) == t && is_identity(op.ints(Attr::dims))) return op.operands[0];
+      }
+      return of_splat();
+    }
+    case Opcode::reshape:
+      if (k_.type(op.operands[0]) == t) return op.operands[0];
+      if (const Op* first = inner(Opcode::reshape)) {
+        op.operands[0] = first->operands[0];
+        changed_ = true;
+        if (k_.type(op.operands[0]) == t) return op.operands[0];
+      }
+      return of_splat();
+    case Opcode::transpose:
+      if (const Op* first = inner(Opcode::transpose)) {
+        std::vector<int64_t> perm;
+        for (int64_t d : op.ints(Attr::perm)) perm.push_back(first->ints(Attr::perm)[static_cast<size_t>(d)]);
+        op.operands[0] = first->operands[0];
+        op.set(Attr::perm, std::move(perm));
+        changed_ = true;
+      }
+      if (is_identity(op.ints(Attr::perm))) return op.operands[0];
+      return of_splat();
+    case Opcode::slice:
+      if (k_.type(op.operands[0]) == t) return op.operands[0];
+      return of_splat();
+    case Opcode::concatenate:
+      if (op.operands.size() == 1) return op.operands[0];
+      return of_splat();
+    case Opcode::reduce_sum: case Opcode::reduce_prod:
+      if (op.ints(Attr::axes).empty()) return op.operands[0];
+      return std::nullopt;
+    case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or: {
+      if (op.ints(Attr::axes).empty()) return op.operands[0];
+      const Shape& shape = k_.type(op.operands[0]).shape;
+      if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return std::nullopt;
+      return of_splat();
+    }
+    default: return std::nullopt;
+  }
+}
+
+// -- memory
+/// A dynamic start that is a constant inside the bounds becomes a static one.
+void Folder::static_starts(Op& op) {
+  const Shape& shape = k_.type(op.operands[0]).shape;
+  for (size_t d = 0; d < op.index.size(); ++d) {
+    ir::Index& x = op.index[d];
+    if (x.is_static()) continue;
+    const auto at = ir::constant_int(k_, op.operands[static_cast<size_t>(x.start_operand)]);
+    if (!at || *at < 0) continue;
+    const __int128 window = x.kind == ir::Index::Kind::integer ? 1 : x.size == 0 ? 0 : __int128{x.size - 1} * x.step + 1;
+    if (shape[d] >= 0 && *at + window > shape[d]) continue;
+    const int32_t operand = x.start_operand;
+    x.start = *at;
+    x.start_operand = -1;
+    changed_ = true;
+    const bool used = std::any_of(op.index.begin(), op.index.end(), [&](const ir::Index& o) { return o.start_operand == operand; });
+    if (used) continue;
+    op.operands.erase(op.operands.begin() + operand);
+    for (ir::Index& o : op.index)
+      if (o.start_operand > operand) --o.start_operand;
+  }
+}
+
+// -- control flow
+/// The region's ops in place of the op that holds it; `results` stand for what it yields.
+void Folder::splice(RegionId r, const std::vector<Value>& results) {
+  std::vector<OpId> list = std::move(k_.region(r).ops);
+  k_.region(r).ops.clear();
+  const OpId yield = list.back();
+  list.pop_back();
+  ops(list);
+  replaced_.apply(k_.op(yield));
+  for (size_t i = 0; i < results.size(); ++i) replaced_.replace(results[i], k_.op(yield).operands[i]);
+}
+
+/// A loop value that every step passes on unchanged is the value it started with.
+void Folder::drop_invariant_carries(Op& op) {
+  const bool is_for = op.code == Opcode::for_;
+  const size_t first_operand = is_for ? 3 : 0, first_arg = is_for ? 1 : 0;
+  const RegionId body = op.regions.back();
+  const std::vector<Value>& yields = k_.terminator(body).operands;
+  for (size_t i = 0; i < yields.size(); ++i) {
+    const Value arg = k_.region(body).args[i + first_arg], init = op.operands[i + first_operand];
+    const Value yielded = replaced_(yields[i]);
+    if (yielded != arg && yielded != init) continue;
+    for (RegionId r : op.regions)
+      replaced_.replace(k_.region(r).args[i + first_arg], init);
+    replaced_.replace(op.results[i], init);
+  }
+}
+
+/// True if the op is gone.
+bool Folder::control_flow(OpId id) {
+  const Opcode code = k_.op(id).code;
+  if (code == Opcode::if_ || code == Opcode::switch_) {
+    const std::vector<Value> results = k_.op(id).results;
+    const std::vector<RegionId> regions = k_.op(id).regions;
+    const Value choice = k_.op(id).operands[0];
+    if (const auto r = ranges_.of(choice); r && (r->lo == r->hi || regions.size() == 1 || (code == Opcode::switch_ && (r->hi <= 0 || r->lo >= static_cast<int64_t>(regions.size()) - 1)))) {
+      const int64_t last = static_cast<int64_t>(regions.size()) - 1;
+      splice(regions[static_cast<size_t>(code == Opcode::if_ ? 1 - r->lo : std::clamp<int64_t>(r->lo, 0, last))], results);
+      return true;
+    }
+    for (RegionId r : regions) region(r);
+    for (size_t i = 0; i < results.size(); ++i) {
+      const Value first = k_.terminator(regions[0]).operands[i];
+      const bool same = std::all_of(regions.begin(), regions.end(), [&](RegionId r) { return k_.terminator(r).operands[i] == first; });
+      if (same) replaced_.replace(results[i], first);  // defined outside, since both see it
+    }
+    return false;
+  }
+  if (code == Opcode::for_) {
+    const std::vector<Value> operands = k_.op(id).operands, results = k_.op(id).results;
+    const RegionId body = k_.op(id).regions[0];
+    const Range lower = *ranges_.of(operands[0]), upper = *ranges_.of(operands[1]);
+    if (lower.lo >= upper.hi) {  // never runs
+      for (size_t i = 0; i < results.size(); ++i) replaced_.replace(results[i], operands[i + 3]);
+      return true;
+    }
+    const Range step = *ranges_.of(operands[2]);
+    if (lower.lo == lower.hi && lower.hi < upper.lo && upper.hi - lower.lo <= step.lo) {  // runs once
+      const std::vector<Value> args = k_.region(body).args;
+      replaced_.replace(args[0], operands[0]);
+      for (size_t i = 1; i < args.size(); ++i) replaced_.replace(args[i], operands[i + 2]);
+      splice(body, results);
+      return true;
+    }
+    drop_invariant_carries(k_.op(id));
+    ranges_.set(k_.region(body).args[0], Range{lower.lo, upper.hi - 1});
+    region(body);
+    return false;
+  }
+  const RegionId cond = k_.op(id).regions[0], body = k_.op(id).regions[1];
+  drop_invariant_carries(k_.op(id));
+  region(cond);
+  if (const std::vector<OpId>& list = k_.region(cond).ops; list.size() == 1 && is(k_.terminator(cond).operands[0], 0)) {  // never runs
+    const Op& op = k_.op(id);
+    for (size_t i = 0; i < op.results.size(); ++i) replaced_.replace(op.results[i], op.operands[i]);
+    return true;
+  }
+  region(body);
+  return false;
+}
+
+}  // namespace tessera::passes

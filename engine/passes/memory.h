@@ -1,0 +1,35 @@
+// Which memory an access may touch, for the passes. Refs fall into classes: two Refs of different classes never share memory.
+// Tile level: every body argument (input, output, scratch) is a class of its own. Lane level: the same, and one class for all of the shared
+// arena and one for all of the scratch arena, since allocations there may overlap; a view has its base's class.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::passes {
+
+class MemoryClasses {
+ public:
+  explicit MemoryClasses(const ir::Kernel& k);
+  uint32_t count() const { return count_; }
+  uint32_t of(ir::Value ref) const;
+  /// No op of the kernel stores to the class.
+  bool read_only(uint32_t c) const { return !stored_[c]; }
+
+  struct Effects {
+    std::vector<uint32_t> stored;  // classes, each once
+    bool barrier = false;
+  };
+  /// What the ops of a region and of all regions in it do.
+  const Effects& effects(ir::RegionId r) const { return effects_[r.index]; }
+
+ private:
+  void collect(ir::RegionId r);
+  const ir::Kernel& k_;
+  uint32_t count_ = 0;
+  std::vector<bool> stored_;
+  std::vector<Effects> effects_;
+};
+
+}  // namespace tessera::passes

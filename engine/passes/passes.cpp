@@ -1,0 +1,28 @@
+#include "engine/passes/passes.h"
+
+#include <string>
+
+#include "engine/ir/verify.h"
+
+namespace tessera::passes {
+
+const std::vector<Pass>& all() {
+  static const std::vector<Pass> kPasses = {{"fold", fold}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
+  return kPasses;
+}
+
+void optimize(ir::Kernel& k, const std::function<void(const Pass&, const ir::Kernel&, bool)>& after) {
+  constexpr int kMaxRounds = 4;
+  bool changed = true;
+  for (int round = 0; round < kMaxRounds && changed; ++round) {
+    changed = false;
+    for (const Pass& pass : all()) {
+      const bool did = pass.run(k);
+      changed |= did;
+      if (did) ir::verify(k, "pass " + std::string(pass.name));
+      if (after) after(pass, k, did);
+    }
+  }
+}
+
+}  // namespace tessera::passes

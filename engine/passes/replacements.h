@@ -1,0 +1,44 @@
+// Replacements: which values stand for others now. A pass walks ops in order, rewrites their operands through it, and adds to it.
+#pragma once
+#include <vector>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::passes {
+
+class Replacements {
+ public:
+  explicit Replacements(const ir::Kernel& k) : to_(k.values.size()) {}
+  ir::Value operator()(ir::Value v) const {
+    while (v.index < to_.size() && to_[v.index]) v = to_[v.index];
+    return v;
+  }
+  void replace(ir::Value from, ir::Value by) {
+    if (from.index >= to_.size()) to_.resize(from.index + 1);
+    to_[from.index] = (*this)(by);
+  }
+  /// True if an operand changed.
+  bool apply(ir::Op& op) const {
+    bool changed = false;
+    for (ir::Value& v : op.operands)
+      if (const ir::Value by = (*this)(v); by != v) {
+        v = by;
+        changed = true;
+      }
+    return changed;
+  }
+
+ private:
+  std::vector<ir::Value> to_;
+};
+
+/// The regions that see no values of each other: index maps, then the body.
+inline std::vector<ir::RegionId> top_regions(const ir::Kernel& k) {
+  std::vector<ir::RegionId> regions;
+  for (const ir::BlockMapping& b : k.blocks)
+    if (b.index_map) regions.push_back(b.index_map);
+  regions.push_back(k.body);
+  return regions;
+}
+
+}  // namespace tessera::passes
