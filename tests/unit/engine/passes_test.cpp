@@ -1,0 +1,717 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "engine/ir/text.h"
+#include "engine/ir/verify.h"
+#include "engine/passes/passes.h"
+
+using namespace tessera;
+
+namespace {
+
+const std::string kHead =
+    "tir 1\nkernel @k\ngrid (4, n)\nin f32[8] whole\nin i32[8] whole\nout f32[8] whole\nout i32[8] whole\nscratch ref<vmem, f32[8]>\nbody (%x, %n, %o, %m, %s) {\n";
+const std::string kLaneHead =
+    "tir 1\nlane kernel @k\nworkgroup_size 64 subgroup_size 8 shared_bytes 1024\nnum_units n\nextents (n, n - 1: i64)\nin f32[8] whole\nout f32[8] whole\nbody (%x, %o) {\n";
+
+/// The body's ops after the pass, whose return value must say whether the text changed.
+std::string apply(bool (*pass)(ir::Kernel&), const std::string& head, const std::string& ops) {
+  ir::Kernel k = ir::parse(head + ops + "}\n");
+  ir::check(k);
+  const std::string before = ir::print(k);
+  const bool changed = pass(k);
+  ir::verify(k, "the pass");
+  const std::string after = ir::print(k);
+  CHECK(changed == (before != after));
+  CHECK_FALSE((pass(k) && ir::print(k) == after));
+  const size_t begin = after.find("{\n", after.find("body")) + 2;
+  return "\n" + after.substr(begin, after.size() - begin - 2);
+}
+bool fold_dce(ir::Kernel& k) {
+  const bool folded = passes::fold(k);
+  return passes::dce(k) || folded;
+}
+/// Tile-level ops after fold and dce. %0 %1 are the inputs f32[8] and i32[8], %2 %3 the outputs of the same types, %4 is scratch f32[8].
+std::string fold(const std::string& ops) { return apply(fold_dce, kHead, ops); }
+std::string fold_lane(const std::string& ops) { return apply(fold_dce, kLaneHead, ops); }
+std::string cse(const std::string& ops) { return apply(passes::cse, kHead, ops); }
+std::string cse_lane(const std::string& ops) { return apply(passes::cse, kLaneHead, ops); }
+std::string licm(const std::string& ops) { return apply(passes::licm, kHead, ops); }
+std::string licm_lane(const std::string& ops) { return apply(passes::licm, kLaneHead, ops); }
+std::string dce(const std::string& ops) { return apply(passes::dce, kHead, ops); }
+
+}  // namespace
+
+TEST_CASE("fold: constants, whatever their shape, stand once at the front") {
+  CHECK(fold(R"(
+  %a = constant 2 : i32[8]
+  %b = constant 3 : i32[]
+  %c = broadcast %b dims [] : i32[8]
+  %d = mul %a, %c
+  %e = slice %d[0:4]
+  %f = concatenate %e, %e axis 0
+  store %m[0:8], %f
+  %g = convert %a : f32[8]
+  %h = sqrt %g
+  store %o[0:8], %h
+)") == R"(
+  %5 = constant 6 : i32[8]
+  %6 = constant 1.4142135 : f32[8]
+  store %3[0:8], %5
+  store %2[0:8], %6
+)");
+  CHECK(fold(R"(
+  %p = constant true : bool[8]
+  %a = load %n[0:8]
+  %b = constant 7 : i32[8]
+  %c = select %p, %a, %b
+  store %m[0:8], %c
+  %min = constant -2147483648 : i32[8]
+  %minus = constant -1 : i32[8]
+  %d = div %min, %minus
+  store %m[0:8], %d
+)") == R"(
+  %5 = constant -2147483648 : i32[8]
+  %6 = load %1[0:8] : i32[8]
+  store %3[0:8], %6
+  store %3[0:8], %5
+)");
+}
+
+TEST_CASE("fold: integer identities") {
+  const auto r = [](const std::string& op) {
+    const std::string s = fold("  %a = load %n[0:8]\n  %0 = constant 0 : i32[8]\n  %1 = constant 1 : i32[8]\n  %5 = constant 5 : i32[8]\n  %7 = constant 7 : i32[8]\n  %m1 = constant -1 : i32[8]\n" + op + "  store %m[0:8], %r\n");
+    return s;
+  };
+  const std::string a = "\n  %5 = load %1[0:8] : i32[8]\n  store %3[0:8], %5\n", zero = "\n  %5 = constant 0 : i32[8]\n  store %3[0:8], %5\n";
+  for (const char* op : {"add %a, %0", "add %0, %a", "sub %a, %0", "mul %a, %1", "mul %1, %a", "div %a, %1", "or %a, %0", "or %a, %a", "and %a, %a", "and %m1, %a",
+                         "xor %a, %0", "max %a, %a", "min %a, %a", "shift_left %a, %0", "shift_right_logical %a, %0", "shift_right_arithmetic %a, %0"}) {
+    CAPTURE(op);
+    CHECK(r(std::string("  %r = ") + op + "\n") == a);
+  }
+  for (const char* op : {"mul %a, %0", "sub %a, %a", "rem %a, %1", "and %a, %0", "xor %a, %a", "rem %a, %a"}) {
+    CAPTURE(op);
+    CHECK(r(std::string("  %r = ") + op + "\n") == zero);
+  }
+  CHECK(r("  %t = not %a\n  %r = not %t\n") == a);
+  CHECK(r("  %t = neg %a\n  %r = neg %t\n") == a);
+  CHECK(r("  %t = add %a, %5\n  %r = sub %t, %5\n") == a);
+  CHECK(r("  %t = add %5, %a\n  %u = add %t, %7\n  %r = add %1, %u\n") == "\n  %5 = constant 13 : i32[8]\n  %6 = load %1[0:8] : i32[8]\n  %7 = add %6, %5 : i32[8]\n  store %3[0:8], %7\n");
+  CHECK(r("  %t = mul %5, %a\n  %r = mul %t, %7\n") == "\n  %5 = constant 35 : i32[8]\n  %6 = load %1[0:8] : i32[8]\n  %7 = mul %6, %5 : i32[8]\n  store %3[0:8], %7\n");
+  CHECK(r("  %t = sub %a, %5\n  %r = sub %t, %7\n") == "\n  %5 = constant -12 : i32[8]\n  %6 = load %1[0:8] : i32[8]\n  %7 = add %6, %5 : i32[8]\n  store %3[0:8], %7\n");
+  CHECK(r("  %t = convert %a : i64[8]\n  %r = convert %t : i32[8]\n") == a);
+  CHECK(r("  %t = convert %a : i16[8]\n  %r = convert %t : i32[8]\n") ==
+        "\n  %5 = load %1[0:8] : i32[8]\n  %6 = convert %5 : i16[8]\n  %7 = convert %6 : i32[8]\n  store %3[0:8], %7\n");
+  // 0 / 0 is -1, and x / x is not 1 for x = 0.
+  CHECK(r("  %r = div %a, %a\n") == "\n  %5 = load %1[0:8] : i32[8]\n  %6 = div %5, %5 : i32[8]\n  store %3[0:8], %6\n");
+}
+
+TEST_CASE("fold: floats keep their bits") {
+  const auto r = [](const std::string& op) {
+    return fold("  %a = load %x[0:8]\n  %0 = constant 0.0 : f32[8]\n  %m0 = constant -0.0 : f32[8]\n  %1 = constant 1.0 : f32[8]\n  %r = " + op + "\n  store %o[0:8], %r\n");
+  };
+  const std::string a = "\n  %5 = load %0[0:8] : f32[8]\n  store %2[0:8], %5\n";
+  for (const char* op : {"mul %a, %1", "mul %1, %a", "div %a, %1", "add %a, %m0", "sub %a, %0"}) {
+    CAPTURE(op);
+    CHECK(r(op) == a);
+  }
+  CHECK(r("add %a, %0") == "\n  %5 = constant 0.0 : f32[8]\n  %6 = load %0[0:8] : f32[8]\n  %7 = add %6, %5 : f32[8]\n  store %2[0:8], %7\n");  // -0 + 0 is 0
+  CHECK(r("mul %a, %0") == "\n  %5 = constant 0.0 : f32[8]\n  %6 = load %0[0:8] : f32[8]\n  %7 = mul %6, %5 : f32[8]\n  store %2[0:8], %7\n");
+  CHECK(r("sub %a, %a") == "\n  %5 = load %0[0:8] : f32[8]\n  %6 = sub %5, %5 : f32[8]\n  store %2[0:8], %6\n");  // inf - inf
+}
+
+TEST_CASE("fold: choices and loops that are known") {
+  CHECK(fold(R"(
+  %p = constant true : bool[]
+  %a = load %n[0:8]
+  %r = if %p {
+    %b = neg %a
+    yield %b
+  } else { yield %a }
+  store %m[0:8], %r
+)") == R"(
+  %5 = load %1[0:8] : i32[8]
+  %6 = neg %5 : i32[8]
+  store %3[0:8], %6
+)");
+  CHECK(fold(R"(
+  %i = constant 9 : i32[]
+  %a = load %n[0:8]
+  %b = load %n[0]
+  %r = switch %i case 0 { yield %i } case 1 { yield %b }
+  store %m[0], %r
+)") == R"(
+  %5 = load %1[0] : i32[]
+  store %3[0], %5
+)");
+  CHECK(fold(R"(
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  %a = load %n[0:8]
+  %r = for %i = %1 to %0 step %1 carry (%c = %a) {
+    %d = neg %c
+    yield %d
+  }
+  store %m[0:8], %r
+  %r2 = for %i = %0 to %1 step %1 carry (%c = %a) {
+    store %m[%i], %1
+    %d = neg %c
+    yield %d
+  }
+  store %m[0:8], %r2
+)") == R"(
+  %5 = constant 1 : i32[]
+  %6 = load %1[0:8] : i32[8]
+  store %3[0:8], %6
+  store %3[0], %5
+  %7 = neg %6 : i32[8]
+  store %3[0:8], %7
+)");
+  // A while whose condition is false goes; a carry that every step passes on is its first value.
+  CHECK(fold(R"(
+  %0 = constant 0 : i32[]
+  %r = while (%c = %0) {
+    %f = constant false : bool[]
+    yield %f
+  } do (%c) { yield %c }
+  store %m[0], %r
+  %l = load %n[1]
+  %r2, %k = while (%c = %0, %l2 = %l) {
+    %f = lt %c, %l2
+    yield %f
+  } do (%c, %l2) {
+    %d = add %c, %l2
+    yield %d, %l2
+  }
+  store %m[0], %r2
+  store %m[1], %k
+)") == R"(
+  %5 = constant 0 : i32[]
+  store %3[0], %5
+  %6 = load %1[1] : i32[]
+  %7 = while (%8 = %5: i32[]) {
+    %9 = lt %8, %6 : bool[]
+    yield %9
+  } do (%10: i32[]) {
+    %11 = add %10, %6 : i32[]
+    yield %11
+  }
+  store %3[0], %7
+  store %3[1], %6
+)");
+}
+
+TEST_CASE("fold: ranges decide comparisons, quotients and remainders of indices") {
+  // 0 <= program_id 0 < 4; program_id 1 is not bounded above.
+  CHECK(fold(R"(
+  %p = program_id axis 0
+  %4 = constant 4 : i32[]
+  %a = rem %p, %4
+  store %m[%a], %a
+  %8 = constant 8 : i32[]
+  %3 = constant 3 : i32[]
+  %q = mul %p, %8
+  %i = add %q, %3
+  %b = div %i, %8
+  store %m[%b], %b
+  %c = rem %i, %8
+  store %m[%c], %c
+  %t = lt %p, %4
+  if %t { store %m[0], %4 }
+)") == R"(
+  %5 = constant 4 : i32[]
+  %6 = constant 3 : i32[]
+  %7 = program_id axis 0 : i32[]
+  store %3[%7], %7
+  store %3[%7], %7
+  store %3[3], %6
+  store %3[0], %5
+)");
+  CHECK(fold(R"(
+  %p = program_id axis 1
+  %8 = constant 8 : i32[]
+  %q = mul %p, %8
+  %b = div %q, %8
+  store %m[0], %b
+)") == R"(
+  %5 = constant 8 : i32[]
+  %6 = program_id axis 1 : i32[]
+  %7 = mul %6, %5 : i32[]
+  %8 = div %7, %5 : i32[]
+  store %3[0], %8
+)");  // the product may wrap
+  CHECK(fold_lane(R"(
+  %l = local_index
+  %8 = constant 8 : i32[]
+  %64 = constant 64 : i32[]
+  %row = div %l, %8
+  %column = rem %l, %8
+  %small = lt %l, %64
+  %v = load %x[%row]
+  if %small { store %o[%column], %v }
+  %e = extent index 0 : i32[]
+  %0 = constant 0 : i32[]
+  %f = max %e, %0
+  %g = rem %f, %64
+  store %o[%g], %v
+)") == R"(
+  %2 = constant 3 : i32[]
+  %3 = constant 7 : i32[]
+  %4 = constant 63 : i32[]
+  %5 = local_index : i32[]
+  %6 = shift_right_logical %5, %2 : i32[]
+  %7 = and %5, %3 : i32[]
+  %8 = load %0[%6] : f32[]
+  store %1[%7], %8
+  %9 = extent index 0 : i32[]
+  %10 = and %9, %4 : i32[]
+  store %1[%10], %8
+)");
+}
+
+TEST_CASE("fold: a dynamic start that is a constant in range becomes static, another keeps its clamp") {
+  CHECK(fold(R"(
+  %2 = constant 2 : i32[]
+  %6 = constant 6 : i32[]
+  %a = load %n[ds(%2, 4)]
+  %b = load %n[ds(%6, 4)]
+  store %m[ds(%2, 4)], %a
+  store %m[ds(%6, 4)], %b
+  %c = load %n[%6]
+  store %m[%2], %c
+)") == R"(
+  %5 = constant 6 : i32[]
+  %6 = load %1[2:6] : i32[4]
+  %7 = load %1[ds(%5, 4)] : i32[4]
+  store %3[2:6], %6
+  store %3[ds(%5, 4)], %7
+  %8 = load %1[6] : i32[]
+  store %3[2], %8
+)");
+}
+
+TEST_CASE("fold: shape ops that do nothing, or twice the same") {
+  CHECK(fold(R"(
+  %a = load %x[0:8]
+  %b = reshape %a : f32[2, 4]
+  %c = transpose %b perm [1, 0]
+  %d = transpose %c perm [1, 0]
+  %e = reshape %d : f32[8]
+  %f = broadcast %e dims [0] : f32[8]
+  %g = slice %f[0:8]
+  %h = concatenate %g axis 0
+  %i = reduce_sum %h axes []
+  store %o[0:8], %i
+)") == "\n  %5 = load %0[0:8] : f32[8]\n  store %2[0:8], %5\n");
+}
+
+TEST_CASE("fold: bool logic") {
+  CHECK(fold(R"(
+  %a = load %n[0:8]
+  %b = constant 3 : i32[8]
+  %t = constant true : bool[8]
+  %f = constant false : bool[8]
+  %p = lt %a, %b
+  %q = and %t, %p
+  %r = select %q, %f, %t
+  %v = or %r, %f
+  %u = select %v, %a, %b
+  store %m[0:8], %u
+)") == R"(
+  %5 = constant 3 : i32[8]
+  %6 = load %1[0:8] : i32[8]
+  %7 = ge %6, %5 : bool[8]
+  %8 = select %7, %6, %5 : i32[8]
+  store %3[0:8], %8
+)");
+}
+
+TEST_CASE("cse: equal pure ops, where the first dominates") {
+  CHECK(cse(R"(
+  %a = load %n[0:8]
+  %b = load %n[0:8]
+  %c = add %a, %b
+  %d = add %b, %a
+  %e = add %c, %d
+  %f = sub %a, %c
+  %g = sub %c, %a
+  store %m[0:8], %e
+  store %m[0:8], %f
+  store %m[0:8], %g
+)") == R"(
+  %5 = load %1[0:8] : i32[8]
+  %6 = add %5, %5 : i32[8]
+  %7 = add %6, %6 : i32[8]
+  %8 = sub %5, %6 : i32[8]
+  %9 = sub %6, %5 : i32[8]
+  store %3[0:8], %7
+  store %3[0:8], %8
+  store %3[0:8], %9
+)");
+  CHECK(cse(R"(
+  %p = constant true : bool[]
+  %a = load %n[0]
+  %r = if %p {
+    %b = neg %a
+    yield %b
+  } else {
+    %c = neg %a
+    yield %c
+  }
+  %d = neg %a
+  %e = add %d, %r
+  store %m[0], %e
+)") == R"(
+  %5 = constant true : bool[]
+  %6 = load %1[0] : i32[]
+  %7 = if %5 {
+    %8 = neg %6 : i32[]
+    yield %8
+  } else {
+    %9 = neg %6 : i32[]
+    yield %9
+  }
+  %10 = neg %6 : i32[]
+  %11 = add %10, %7 : i32[]
+  store %3[0], %11
+)");
+  // The same operands, but other attributes or another type.
+  CHECK(cse(R"(
+  %a = iota axis 0 : i32[2, 2]
+  %b = iota axis 1 : i32[2, 2]
+  %c = iota axis 0 : i32[2, 3]
+  %d = iota axis 0 : i32[2, 2]
+)") == R"(
+  %5 = iota axis 0 : i32[2, 2]
+  %6 = iota axis 1 : i32[2, 2]
+  %7 = iota axis 0 : i32[2, 3]
+)");
+}
+
+TEST_CASE("cse: loads are merged up to a store to the same memory, and a load finds what was stored") {
+  CHECK(cse(R"(
+  %a = load %s[0:8]
+  store %o[0:8], %a
+  %b = load %s[0:8]
+  %c = neg %b
+  %h = slice %c[0:4]
+  store %s[0:4], %h
+  %d = load %s[0:8]
+  %e = load %s[0:4]
+  %f = load %o[0:8]
+  store %o[0:8], %d
+  store %o[4:8], %e
+  store %o[0:8], %f
+)") == R"(
+  %5 = load %4[0:8] : f32[8]
+  store %2[0:8], %5
+  %6 = neg %5 : f32[8]
+  %7 = slice %6[0:4] : f32[4]
+  store %4[0:4], %7
+  %8 = load %4[0:8] : f32[8]
+  store %2[0:8], %8
+  store %2[4:8], %7
+  store %2[0:8], %5
+)");
+  // Masked stores and other windows are not found; masked loads are equal only with equal masks.
+  CHECK(cse(R"(
+  %i = load %n[0]
+  %a = load %x[0:8]
+  %p = constant true : bool[8]
+  store %s[0:8], %a mask %p
+  %b = load %s[0:8]
+  store %s[ds(%i, 8)], %b
+  %c = load %s[ds(%i, 8)]
+  %d = load %s[ds(%i, 8)] mask %p other %a
+  %e = load %s[ds(%i, 8)] mask %p other %a
+  %f = load %s[ds(%i, 8)] mask %p
+  %g = load %s[0:8:1]
+  store %o[0:8], %c
+  store %o[0:8], %d
+  store %o[0:8], %e
+  store %o[0:8], %f
+  store %o[0:8], %g
+)") == R"(
+  %5 = load %1[0] : i32[]
+  %6 = load %0[0:8] : f32[8]
+  %7 = constant true : bool[8]
+  store %4[0:8], %6 mask %7
+  %8 = load %4[0:8] : f32[8]
+  store %4[ds(%5, 8)], %8
+  %9 = load %4[ds(%5, 8)] mask %7 other %6 : f32[8]
+  %10 = load %4[ds(%5, 8)] mask %7 : f32[8]
+  %11 = load %4[0:8] : f32[8]
+  store %2[0:8], %8
+  store %2[0:8], %9
+  store %2[0:8], %9
+  store %2[0:8], %10
+  store %2[0:8], %11
+)");
+  // A loop that stores: neither what was loaded before it, nor what an arm stored, is known inside or after.
+  CHECK(cse(R"(
+  %0 = constant 0 : i32[]
+  %8 = constant 8 : i32[]
+  %1 = constant 1 : i32[]
+  %p = constant true : bool[]
+  %x0 = load %x[0]
+  %a = load %s[0]
+  for %i = %0 to %8 step %1 {
+    %b = load %s[0]
+    %x1 = load %x[0]
+    %c = add %b, %x1
+    store %s[0], %c
+  }
+  %d = load %s[0]
+  store %o[0], %d
+  if %p {
+    store %s[0], %a
+    %e = load %s[0]
+    store %o[1], %e
+  } else {
+    %f = load %s[0]
+    store %o[2], %f
+  }
+  %g = load %s[0]
+  store %o[3], %g
+)") == R"(
+  %5 = constant 0 : i32[]
+  %6 = constant 8 : i32[]
+  %7 = constant 1 : i32[]
+  %8 = constant true : bool[]
+  %9 = load %0[0] : f32[]
+  %10 = load %4[0] : f32[]
+  for %11 = %5 to %6 step %7 {
+    %12 = load %4[0] : f32[]
+    %13 = add %12, %9 : f32[]
+    store %4[0], %13
+  }
+  %14 = load %4[0] : f32[]
+  store %2[0], %14
+  if %8 {
+    store %4[0], %10
+    store %2[1], %10
+  } else {
+    store %2[2], %14
+  }
+  %15 = load %4[0] : f32[]
+  store %2[3], %15
+)");
+}
+
+TEST_CASE("cse: at lane level a barrier makes written memory new, arenas are one memory each, views are their base") {
+  CHECK(cse_lane(R"(
+  %l = local_index
+  %0 = constant 0 : i32[]
+  %e = extent index 1 : i64[]
+  %a = alloc_shared offset 0 : ref<shared, f32[64]>
+  %b = alloc_shared offset 256 : ref<shared, f32[64]>
+  %v = view %o, %e
+  %x0 = load %x[%l]
+  %a0 = load %a[%0]
+  store %b[%l], %x0
+  %a1 = load %a[%0]
+  store %b[%l], %a1
+  store %v[%l], %a0
+  %o0 = load %o[%l]
+  barrier
+  %x1 = load %x[%l]
+  %b1 = load %b[%l]
+  %o1 = load %o[%l]
+  store %o[%l], %x1
+  store %o[%l], %b1
+  store %o[%l], %o0
+  store %o[%l], %o1
+)") == R"(
+  %2 = local_index : i32[]
+  %3 = constant 0 : i32[]
+  %4 = extent index 1 : i64[]
+  %5 = alloc_shared offset 0 : ref<shared, f32[64]>
+  %6 = alloc_shared offset 256 : ref<shared, f32[64]>
+  %7 = view %1, %4 : ref<global, f32[?]>
+  %8 = load %0[%2] : f32[]
+  %9 = load %5[%3] : f32[]
+  store %6[%2], %8
+  %10 = load %5[%3] : f32[]
+  store %6[%2], %10
+  store %7[%2], %9
+  %11 = load %1[%2] : f32[]
+  barrier
+  %12 = load %6[%2] : f32[]
+  %13 = load %1[%2] : f32[]
+  store %1[%2], %8
+  store %1[%2], %12
+  store %1[%2], %11
+  store %1[%2], %13
+)");
+}
+
+TEST_CASE("licm: pure ops and unstored loads leave loops, through several at once") {
+  CHECK(licm(R"(
+  %0 = constant 0 : i32[]
+  %8 = constant 8 : i32[]
+  %1 = constant 1 : i32[]
+  for %i = %0 to %8 step %1 {
+    for %j = %0 to %8 step %1 {
+      %a = load %x[0:8]
+      %b = exp %a
+      %c = load %s[0:8]
+      %d = add %b, %c
+      %k = add %i, %1
+      %q = add %j, %1
+      store %s[0:8], %d
+      store %m[%k], %q
+    }
+  }
+)") == R"(
+  %5 = constant 0 : i32[]
+  %6 = constant 8 : i32[]
+  %7 = constant 1 : i32[]
+  %8 = load %0[0:8] : f32[8]
+  %9 = exp %8 : f32[8]
+  for %10 = %5 to %6 step %7 {
+    %11 = add %10, %7 : i32[]
+    for %12 = %5 to %6 step %7 {
+      %13 = load %4[0:8] : f32[8]
+      %14 = add %9, %13 : f32[8]
+      %15 = add %12, %7 : i32[]
+      store %4[0:8], %14
+      store %3[%11], %15
+    }
+  }
+)");
+  CHECK(licm(R"(
+  %0 = constant 0 : i32[]
+  %n0 = load %n[0]
+  %r = while (%c = %0) {
+    %b = neg %n0
+    %f = lt %c, %b
+    yield %f
+  } do (%c) {
+    %one = constant 1 : i32[]
+    %d = add %c, %one
+    yield %d
+  }
+  store %m[0], %r
+)") == R"(
+  %5 = constant 0 : i32[]
+  %6 = load %1[0] : i32[]
+  %7 = neg %6 : i32[]
+  %8 = constant 1 : i32[]
+  %9 = while (%10 = %5: i32[]) {
+    %11 = lt %10, %7 : bool[]
+    yield %11
+  } do (%12: i32[]) {
+    %13 = add %12, %8 : i32[]
+    yield %13
+  }
+  store %3[0], %9
+)");
+  CHECK(licm_lane(R"(
+  %0 = constant 0 : i32[]
+  %n = extent index 0 : i32[]
+  %1 = constant 1 : i32[]
+  %l = local_index
+  for %i = %0 to %n step %1 {
+    %k = add %l, %n
+    %a = load %x[%k]
+    store %o[%i], %a
+  }
+)") == R"(
+  %2 = constant 0 : i32[]
+  %3 = extent index 0 : i32[]
+  %4 = constant 1 : i32[]
+  %5 = local_index : i32[]
+  %6 = add %5, %3 : i32[]
+  for %7 = %2 to %3 step %4 {
+    %8 = load %0[%6] : f32[]
+    store %1[%7], %8
+  }
+)");
+}
+
+TEST_CASE("dce: unused ops, carries, results and empty control flow go; effects and while stay") {
+  CHECK(dce(R"(
+  %0 = constant 0 : i32[]
+  %8 = constant 8 : i32[]
+  %1 = constant 1 : i32[]
+  %p = constant true : bool[]
+  %unused = load %x[0:8]
+  %a, %b, %c = for %i = %0 to %8 step %1 carry (%ca = %0, %cb = %0, %cc = %0) {
+    %da = add %ca, %cb
+    %db = add %cb, %1
+    %dc = add %cc, %da
+    yield %da, %db, %dc
+  }
+  store %m[0], %a
+  for %i = %0 to %8 step %1 {
+    %t = add %i, %i
+  }
+  if %p {
+    %t = load %n[0]
+  }
+  %r, %s2 = if %p { yield %0, %8 } else { yield %8, %0 }
+  store %m[1], %s2
+  %w = while (%cw = %0) { yield %p } do (%cw) {
+    %z = add %cw, %1
+    yield %z
+  }
+  %old = swap %m[0], %0
+)") == R"(
+  %5 = constant 0 : i32[]
+  %6 = constant 8 : i32[]
+  %7 = constant 1 : i32[]
+  %8 = constant true : bool[]
+  %9, %10 = for %11 = %5 to %6 step %7 carry (%12 = %5: i32[], %13 = %5: i32[]) {
+    %14 = add %12, %13 : i32[]
+    %15 = add %13, %7 : i32[]
+    yield %14, %15
+  }
+  store %3[0], %9
+  %16 = if %8 { yield %6 } else { yield %5 }
+  store %3[1], %16
+  while () { yield %8 } do () {}
+  %17 = swap %3[0], %5 : i32[]
+)");
+}
+
+TEST_CASE("passes: index maps are simplified too") {
+  ir::Kernel k = ir::parse(R"(tir 1
+kernel @k
+grid (4, 8)
+in f32[32, 64] block (8, 8) map (%i, %j) {
+  %one = constant 1 : i32[]
+  %a = mul %i, %one
+  %n = num_programs axis 1
+  %b = rem %j, %n
+  yield %a, %b
+}
+out f32[32, 64] block (8, 8) map (%i, %j) { yield %i, %j }
+body (%x, %o) {
+  %a = load %x[0:8, 0:8]
+  store %o[0:8, 0:8], %a
+}
+)");
+  passes::optimize(k);
+  CHECK(ir::print(k) == R"(tir 1
+kernel @k
+grid (4, 8)
+in f32[32, 64] block (8, 8) map (%0, %1) {
+  %2 = constant 8 : i32[]
+  %3 = rem %1, %2 : i32[]
+  yield %0, %3
+}
+out f32[32, 64] block (8, 8) map (%4, %5) { yield %4, %5 }
+body (%6: ref<vmem, f32[8, 8]>, %7: ref<vmem, f32[8, 8]>) {
+  %8 = load %6[0:8, 0:8] : f32[8, 8]
+  store %7[0:8, 0:8], %8
+}
+)");
+}
+
+TEST_CASE("passes: optimize shows every pass in order and ends") {
+  ir::Kernel k = ir::parse(kHead + "  %a = load %x[0:8]\n  %b = load %x[0:8]\n  %c = add %a, %b\n  store %o[0:8], %c\n}\n");
+  std::string seen;
+  passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel&, bool changed) { seen += std::string(p.name) + (changed ? "! " : " "); });
+  CHECK(seen == "fold cse! licm dce fold cse licm dce ");
+}
