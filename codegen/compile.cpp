@@ -49,7 +49,8 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     if (o.code != ir::Opcode::load) written[i] = true;
   }
   for (size_t i = 0; i < k.blocks.size(); ++i)
-    program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i]});
+    program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i], k.blocks[i].loc});
+  for (const ir::GridAxis& axis : k.grid) program.grid.push_back(axis.size);
   program.workgroup_size = lanes.lane.workgroup_size;
   program.required_subgroup_size = lanes.lane.subgroup_size;
   program.shared_bytes = lanes.lane.shared_bytes;
