@@ -361,6 +361,7 @@ TEST_CASE("spirv: what a target lacks is an error that names it") {
     t.finish();
   };
   Target small = minimum_target();
+  small.int64 = false;
   const auto error = [&](DType d, int32_t workgroup_size = 8, int64_t shared = 0) {
     LaneKernel t(workgroup_size);
     t.k.lane.shared_bytes = shared;
