@@ -40,8 +40,13 @@ struct Target {
   bool operator==(const Target&) const = default;
 };
 
-/// 16 KiB shared memory, 128 invocations, subgroups of 4 with BASIC ops only; 32-bit types only unless the flags say more.
-inline Target minimum_target() { return {}; }
+/// 16 KiB shared memory, 128 invocations, subgroups of 4 with BASIC ops only; of the types beside the 32-bit ones only 64-bit integers, which
+/// buffer addresses need and the runtime therefore requires.
+inline Target minimum_target() {
+  Target t;
+  t.int64 = true;
+  return t;
+}
 /// What Debian 12's lavapipe reports (Mesa 22.3); a newer one differs in nothing that codegen needs.
 Target lavapipe_target();
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "runtime/context.h"
 #include "runtime/launch.h"
@@ -57,7 +58,21 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Compil
   return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
 }
 
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments) {
+  std::vector<ShapeDtype> types;
+  for (const DeviceArray& a : arguments) {
+    ShapeDtype t;
+    for (int64_t d : a.shape()) t.shape.emplace_back(d);
+    t.dtype = a.dtype();
+    types.push_back(std::move(t));
+  }
+  const ir::Kernel& kernel = call.in_shape() ? call.trace() : call.trace(types);
+  return load(device, kernel)(arguments);
+}
+
 std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs) {
+  const char* device = std::getenv("TESSERA_DEVICE");
+  if (device && std::string_view(device) == "interpreter") return interpret(kernel, inputs);
   return load(default_device(), kernel).run(inputs);
 }
 
