@@ -173,6 +173,7 @@ class Lowering {
   DType accumulate_type(DType t) const { return t == DType::f16 || t == DType::bf16 ? DType::f32 : t; }
   /// Makes v's home, orders it after `reads`, and hands emit the function that takes each of its elements.
   void set_result(Value v, const std::vector<MemoryRange>& reads, const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit);
+  void touched(const std::vector<MemoryRange>& reads, const Home& h);
   bool uniform_scalar(Value v);
   Value condition(Value v);  ///< the scalar v, the same in every invocation of the group by construction
   bool registers_along(Value v, int axis);
