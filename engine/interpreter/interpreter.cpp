@@ -13,6 +13,7 @@ using namespace interpreter;
 struct Block {
   const ir::BlockMapping* mapping = nullptr;
   bool written = false;
+  int unspecified = 0;              // InterpretOptions::fill
   std::byte* base = nullptr;
   int64_t bytes = 0;
   Shape array_shape;
@@ -68,7 +69,7 @@ struct Block {
       return;
     }
     tile.resize(static_cast<size_t>(num_elements(shape) * bytes));
-    fill(tile.data(), num_elements(shape), unspecified_bits(mapping->dtype), bytes);
+    fill(tile.data(), num_elements(shape), unspecified_bits(mapping->dtype, unspecified), bytes);
     if (any) copy_tile(false);
     else if (inside.empty()) inside.assign(1, 0);  // a rank 0 block of an empty array: nothing to copy either way
     view = {tile.data(), tile_strides.data()};
@@ -105,20 +106,21 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   for (int i = k.num_inputs; i < static_cast<int>(k.blocks.size()); ++i) {
     const DType t = k.blocks[static_cast<size_t>(i)].dtype;
     Array a(bind_shape(k, i, dims), t);
-    fill(a.bytes(), a.size(), unspecified_bits(t), size_bytes(t));
+    fill(a.bytes(), a.size(), unspecified_bits(t, options.fill), size_bytes(t));
     arrays.push_back(std::move(a));
   }
 
   std::vector<int32_t> programs;
   for (size_t i = 0; i < grid.size(); ++i)
     if (!k.grid[i].vmapped) programs.push_back(static_cast<int32_t>(grid[i]));
-  Machine m = make_machine(k, programs, written);
+  Machine m = make_machine(k, programs, written, options.fill);
 
   std::vector<Block> blocks(k.blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
     Block& b = blocks[i];
     b.mapping = &k.blocks[i];
     b.written = written[i];
+    b.unspecified = options.fill;
     b.bytes = size_bytes(b.mapping->dtype);
     b.array_shape = arrays[i].shape();
     b.array_strides = dense_strides(b.array_shape);
@@ -142,7 +144,7 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     scratch_strides.push_back(dense_strides(t.shape));
   }
   const auto forget_scratch = [&] {
-    for (size_t i = 0; i < scratch.size(); ++i) fill(scratch[i].data(), num_elements(k.scratch[i].shape), unspecified_bits(k.scratch[i].dtype), size_bytes(k.scratch[i].dtype));
+    for (size_t i = 0; i < scratch.size(); ++i) fill(scratch[i].data(), num_elements(k.scratch[i].shape), unspecified_bits(k.scratch[i].dtype, options.fill), size_bytes(k.scratch[i].dtype));
   };
   for (size_t i = 0; i < scratch.size(); ++i) m.views[blocks.size() + i] = {scratch[i].data(), scratch_strides[i].data()};
   forget_scratch();

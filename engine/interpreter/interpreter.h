@@ -11,6 +11,8 @@ namespace tessera {
 
 struct InterpretOptions {
   DimValues dims;                    ///< run-time sizes that no input shape gives
+  /// What unspecified elements hold: 0: as above; 1, 2, 3: other values. An output element that differs depends on unspecified memory.
+  int fill = 0;
 };
 
 /// Runs a tile-level kernel on inputs and returns its outputs. Throws SpecError on wrong argument count, dtype or shape (against the array

@@ -25,6 +25,7 @@ struct Machine {
   std::vector<View> views;                 // by position among the body's arguments
   std::vector<std::vector<Step>> steps;    // by region
   std::vector<int32_t> program, programs;  // this program's id and the grid's size, vmapped axes left out
+  int fill = 0;                            // of unspecified_bits
   std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block
 
   void run(ir::RegionId r) {
@@ -35,12 +36,12 @@ struct Machine {
 
 /// Plans the body and the index maps of k. The program ids of index maps are stored at place[argument]. `written` says for each body
 /// argument whether the kernel may store to it.
-Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written);
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill);
 
 /// The step of a load, store or swap of the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
-Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* result, bool borrow);
+Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* result, bool borrow, int fill);
 
-/// What memory holds before its first write, and overhang: NaN, the least integer, or true.
-uint64_t unspecified_bits(DType t);
+/// What memory holds before its first write, and overhang: NaN, the least integer, or true; other values for `fill` 1, 2 and 3.
+uint64_t unspecified_bits(DType t, int fill);
 
 }  // namespace tessera::interpreter

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/interpreter/machine.h"
+#include "engine/reference.h"
 
 namespace tessera::interpreter {
 namespace {
@@ -87,9 +88,9 @@ struct Access {
   }
 };
 
-Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref) {
+Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
   const ir::Type& t = k.type(op.operands[0]);
-  Access a{.ref = ref, .bytes = size_bytes(t.dtype), .unspecified = unspecified_bits(t.dtype), .dims = {}, .shape = {}, .dense = {}, .elements = 1,
+  Access a{.ref = ref, .bytes = size_bytes(t.dtype), .unspecified = unspecified_bits(t.dtype, fill), .dims = {}, .shape = {}, .dense = {}, .elements = 1,
            .result = {}, .value = {}, .mask = {}, .other = {}};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
@@ -107,7 +108,11 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref) {
 }
 }  // namespace
 
-uint64_t unspecified_bits(DType t) {
+uint64_t unspecified_bits(DType t, int fill) {
+  if (fill == 1 && t == DType::boolean) return 0;
+  if (fill == 1) return reference::from_double(t, is_float(t) ? 3e4 : 1e30);
+  if (fill == 2) return reference::from_double(t, is_float(t) ? -1.5 : 1);
+  if (fill == 3) return 0;
   switch (t) {
     case DType::boolean: return 1;
     case DType::i8: case DType::i16: case DType::i32: case DType::i64: return uint64_t{1} << (bits(t) - 1);
@@ -120,8 +125,8 @@ uint64_t unspecified_bits(DType t) {
   return 0;
 }
 
-Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* buffer, bool borrow) {
-  Access a = make_access(k, op, ref);
+Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* buffer, bool borrow, int fill) {
+  Access a = make_access(k, op, ref, fill);
   switch (op.code) {
     case ir::Opcode::load:
       if (borrow && !a.mask)

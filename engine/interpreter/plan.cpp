@@ -191,7 +191,7 @@ class Planner {
     const Op* o = &op;
     return [=, this] {
       std::byte* buffer = o->results.empty() ? nullptr : m_.place[o->results[0].index];
-      return memory_step(k_, *o, ref, buffer, !written_[ref]);
+      return memory_step(k_, *o, ref, buffer, !written_[ref], m_.fill);
     };
   }
 
@@ -387,8 +387,9 @@ class Planner {
 };
 }  // namespace
 
-Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written) {
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill) {
   Machine m;
+  m.fill = fill;
   m.programs = std::move(programs);
   m.program.assign(m.programs.size(), 0);
   m.views.resize(k.region(k.body).args.size());

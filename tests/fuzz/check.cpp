@@ -1,0 +1,214 @@
+#include "tests/fuzz/check.h"
+
+#include <cmath>
+#include <sstream>
+
+#include "codegen/compile.h"
+#include "codegen/lane/interpreter.h"
+#include "codegen/lane/verify.h"
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
+#include "engine/ir/verify.h"
+#include "engine/passes/passes.h"
+#include "engine/reference.h"
+#ifdef TESSERA_SPIRV_TOOLS
+#include <spirv-tools/libspirv.hpp>
+#endif
+
+namespace tessera::fuzz {
+namespace {
+using ir::Kernel;
+
+struct Reference {
+  std::vector<Array> outputs;
+  std::vector<std::vector<bool>> defined;  // per output and element: does not depend on unspecified memory
+  bool all_defined = true;
+};
+
+Reference reference_of(const Kernel& k, const Case& c) {
+  Reference r;
+  r.outputs = interpret(k, c.inputs, {.dims = c.dims});
+  for (const Array& a : r.outputs) r.defined.emplace_back(static_cast<size_t>(a.size()), true);
+  for (const int fill : {1, 2, 3}) {
+    const std::vector<Array> again = interpret(k, c.inputs, {.dims = c.dims, .fill = fill});
+    for (size_t o = 0; o < again.size(); ++o)
+      for (int64_t i = 0; i < again[o].size(); ++i)
+        if (again[o].element_bits(i) != r.outputs[o].element_bits(i)) r.defined[o][static_cast<size_t>(i)] = false, r.all_defined = false;
+  }
+  return r;
+}
+
+std::string show(DType t, uint64_t bits) {
+  std::ostringstream s;
+  s.precision(9);
+  s << reference::to_double(t, bits) << " (0x" << std::hex << bits << ")";
+  return s.str();
+}
+
+bool close(DType t, uint64_t wanted, uint64_t got, double tolerance) {
+  if (wanted == got) return true;
+  if (!is_float(t)) return false;
+  const double a = reference::to_double(t, wanted), b = reference::to_double(t, got);
+  if (std::isnan(a) && std::isnan(b)) return true;
+  return a == b || std::abs(a - b) <= tolerance;
+}
+
+// Nothing if equal where defined.
+std::optional<std::string> difference(const Reference& r, const std::vector<Array>& got, const std::vector<double>& tolerance) {
+  if (got.size() != r.outputs.size()) return "there are " + std::to_string(got.size()) + " outputs, but " + std::to_string(r.outputs.size()) + " are wanted";
+  for (size_t o = 0; o < got.size(); ++o) {
+    const Array &a = r.outputs[o], &b = got[o];
+    if (a.shape() != b.shape() || a.dtype() != b.dtype()) return "output " + std::to_string(o) + " has another shape or dtype";
+    int64_t wrong = 0, first = -1;
+    for (int64_t i = 0; i < a.size(); ++i)
+      if (r.defined[o][static_cast<size_t>(i)] && !close(a.dtype(), a.element_bits(i), b.element_bits(i), tolerance.empty() ? 0 : tolerance[o]))
+        if (wrong++ == 0) first = i;
+    if (wrong)
+      return "output " + std::to_string(o) + " of " + to_string(a.shape()) + ": " + std::to_string(wrong) + " elements differ, first element " + std::to_string(first) + ": " +
+             show(b.dtype(), b.element_bits(first)) + ", but the interpreter has " + show(a.dtype(), a.element_bits(first));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> validate(const std::vector<uint32_t>& words) {
+#ifdef TESSERA_SPIRV_TOOLS
+  spvtools::SpirvTools tools(SPV_ENV_VULKAN_1_3);
+  std::string log;
+  tools.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t& at, const char* message) {
+    log += "word " + std::to_string(at.index) + ": " + message + "\n";
+  });
+  if (!tools.Validate(words)) return log;
+#else
+  (void)words;
+#endif
+  return std::nullopt;
+}
+
+bool only_32_bits(const Kernel& k) {
+  for (const ir::ValueInfo& v : k.values) {
+    const DType t = v.type.dtype;
+    if (t != DType::f32 && t != DType::i32 && t != DType::u32 && !(t == DType::boolean && !v.type.is_ref)) return false;
+  }
+  return true;
+}
+
+class Checker {
+ public:
+  Checker(const Case& c, const CheckOptions& options) : case_(c), options_(options) {}
+
+  Outcome run() {
+    try {
+      stage_ = "verify";
+      std::string problems;
+      for (const ir::Problem& p : ir::find_problems(case_.kernel)) problems += p.entity + ": " + p.message + "\n";
+      if (!problems.empty()) return fail(problems);
+      stage_ = "text form";
+      const std::string text = ir::print(case_.kernel);
+      if (const std::string again = ir::print(ir::parse(text)); again != text) return fail("print(parse(text)) differs:\n" + again);
+      stage_ = "interpreter";
+      reference_ = reference_of(case_.kernel, case_);
+      for (const auto& d : reference_.defined) {
+        out_.elements += static_cast<int64_t>(d.size());
+        for (const bool b : d) out_.defined += b;
+      }
+      if (options_.passes && !passes()) return std::move(out_);
+      for (const bool general : {true, false}) {
+        if (general ? !options_.general : !options_.fast) continue;
+        const std::string form = general ? "general/" : "fast/";
+        Target minimum = minimum_target();
+        if (options_.minimum && only_32_bits(case_.kernel) && !target(form + "bare minimum", minimum, general)) return std::move(out_);
+        minimum.int8 = minimum.int16 = minimum.int64 = minimum.float16 = minimum.float64 = minimum.storage8 = minimum.storage16 = true;
+        if (options_.minimum && !target(form + "minimum", minimum, general)) return std::move(out_);
+        if (options_.lavapipe && !target(form + "lavapipe", lavapipe_target(), general)) return std::move(out_);
+        if (options_.device) {
+          stage_ = form + "device";
+          if (const auto d = difference(reference_, options_.device(case_, general), case_.tolerance)) return fail(*d);
+        }
+      }
+    } catch (const std::exception& e) {
+      return fail(e.what());
+    }
+    return std::move(out_);
+  }
+
+ private:
+  Outcome fail(std::string message) {
+    out_.failure = Failure{stage_, std::move(message)};
+    return std::move(out_);
+  }
+  bool failed(std::string message) {
+    out_.failure = Failure{stage_, std::move(message)};
+    return false;
+  }
+
+  // Passes keep every defined bit, floats included.
+  bool passes() {
+    for (const passes::Pass& p : passes::all()) {
+      stage_ = "pass " + std::string(p.name);
+      Kernel k = case_.kernel;
+      p.run(k);
+      ir::verify(k, stage_);
+      if (const auto d = difference(reference_, interpret(k, case_.inputs, {.dims = case_.dims}), {})) return failed(*d + "\nafter the pass:\n" + ir::print(k));
+    }
+    stage_ = "optimize";
+    Kernel k = case_.kernel;
+    passes::optimize(k);
+    if (const auto d = difference(reference_, interpret(k, case_.inputs, {.dims = case_.dims}), {})) return failed(*d + "\nafter the passes:\n" + ir::print(k));
+    return true;
+  }
+
+  bool target(const std::string& name, const Target& t, bool general) {
+    stage_ = name + ": compile";
+    Kernel lane;
+    CompileOptions options;
+    options.general = general;
+    options.dump = [&](std::string_view, const Kernel& k, bool) {
+      if (k.level == ir::Level::lane) lane = k;
+    };
+    Program program;
+    try {
+      program = compile(case_.kernel, t, options);
+    } catch (const CompileError& e) {
+      ++out_.compile_errors;
+      return true;
+    }
+    stage_ = name + ": spirv-val";
+    if (const auto log = validate(program.spirv)) return failed(*log);
+    stage_ = name + ": lane interpreter";
+    std::vector<Array> arrays = case_.inputs;
+    for (const Array& o : reference_.outputs) {
+      Array a(o.shape(), o.dtype());
+      for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
+      arrays.push_back(std::move(a));
+    }
+    for (int order = 0; order < options_.orders; ++order) {
+      lane::RunOptions run;
+      run.seed = static_cast<uint64_t>(order);
+      run.subgroup_size = t.subgroup_size;
+      run.max_workgroups = order % 2 ? 1 + order / 2 : 0;
+      run.max_steps = int64_t{1} << 31;
+      const lane::RunResult r = lane::run(lane, arrays, case_.kernel.num_inputs, case_.dims, run);
+      std::string reports;
+      for (const std::string& s : r.reports) {
+        // Where the kernel stores unspecified memory, so does its lowering.
+        if (!reference_.all_defined && s.find("uninitialised memory") != std::string::npos && s.find("is the stored value of") != std::string::npos) continue;
+        reports += s + "\n";
+      }
+      const std::string where = " (order " + std::to_string(order) + ")\nlane-level kernel:\n";
+      if (!reports.empty()) return failed(reports + where + ir::print(lane));
+      if (const auto d = difference(reference_, r.outputs, case_.tolerance)) return failed(*d + where + ir::print(lane));
+    }
+    return true;
+  }
+
+  const Case& case_;
+  const CheckOptions& options_;
+  Reference reference_;
+  std::string stage_;
+  Outcome out_;
+};
+}  // namespace
+
+Outcome check(const Case& c, const CheckOptions& options) { return Checker(c, options).run(); }
+
+}  // namespace tessera::fuzz

@@ -1,0 +1,33 @@
+// One case through everything: the text form, every pass, both forms of code generation on several targets under the lane-level
+// interpreter in random orders, the SPIR-V validator, and a device if there is one. The interpreter is right by definition.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "tests/fuzz/generator.h"
+
+namespace tessera::fuzz {
+
+struct CheckOptions {
+  bool general = true, fast = true;         // forms of code generation
+  bool minimum = true, lavapipe = true;     // targets
+  int orders = 2;                           // seeds of the lane-level interpreter per form and target
+  bool passes = true;
+  /// Runs the case on a device; empty: none.
+  std::function<std::vector<Array>(const Case&, bool general)> device;
+};
+
+struct Failure {
+  std::string stage;    // "pass cse", "fast/minimum: lane interpreter": what a shrunk case must fail again
+  std::string message;
+};
+struct Outcome {
+  std::optional<Failure> failure;
+  int compile_errors = 0;   // targets that said no
+  int64_t defined = 0, elements = 0;
+};
+
+Outcome check(const Case& c, const CheckOptions& options);
+
+}  // namespace tessera::fuzz

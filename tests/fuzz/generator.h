@@ -1,0 +1,21 @@
+// Random valid tile-level kernels, the same for the same seed on every machine, with inputs and with what a comparison may demand of the
+// outputs. What the kernels contain is listed atop generator.cpp.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "engine/array.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera::fuzz {
+
+struct Case {
+  ir::Kernel kernel;
+  std::vector<Array> inputs;
+  DimValues dims;                 // all run-time sizes
+  std::vector<double> tolerance;  // per output, absolute; 0: exact but for the sign of zeros
+};
+
+Case generate(uint64_t seed);
+
+}  // namespace tessera::fuzz

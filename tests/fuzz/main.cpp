@@ -1,0 +1,173 @@
+// The fuzzer's driver: makes cases by seed, checks them (check.h), shrinks and prints what fails. Without arguments: a short run for the
+// test suite. The seed alone repeats a failure.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+#include <optional>
+#include <tuple>
+
+#include <unistd.h>
+
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
+#include "engine/reference.h"
+#include "runtime/call/call.h"
+#include "runtime/device.h"
+#include "tests/fuzz/check.h"
+#include "tests/fuzz/random.h"
+#include "tests/fuzz/shrink.h"
+
+using namespace tessera;
+using namespace tessera::fuzz;
+
+namespace {
+constexpr const char* kUsage =
+    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|both] [--orders N]\n"
+    "     [--device vulkan|none] [--no-passes] [--shrink SECONDS] [--out DIR] [--print] [--verbose] [FILE.tir ...]\n"
+    "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
+    "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
+    "  --print           print the kernels' text instead of checking them\n"
+    "  FILE.tir          check these kernels, on random inputs, instead of generated ones\n";
+
+struct Arguments {
+  uint64_t seed = 1;
+  int64_t count = 120;
+  double seconds = 1e9, shrink_seconds = 40;
+  bool device = false, print = false, verbose = false;
+  std::string out;
+  std::vector<std::string> files;
+  CheckOptions check;
+};
+
+[[noreturn]] void usage(const std::string& what) {
+  std::cerr << "fuzz: " << what << "\n" << kUsage;
+  std::exit(2);
+}
+
+Arguments parse_arguments(int argc, char** argv) {
+  Arguments a;
+  for (int i = 1; i < argc; ++i) {
+    const std::string s = argv[i];
+    const auto next = [&]() -> std::string {
+      if (i + 1 >= argc) usage(s + " wants a value");
+      return argv[++i];
+    };
+    const auto one_of = [&](const std::string& x, const std::string& y) {
+      const std::string v = next();
+      if (v != x && v != y && v != "both") usage(s + " " + v + ": " + x + ", " + y + " or both are wanted");
+      return std::pair{v != y, v != x};
+    };
+    if (s == "--seed") a.seed = std::strtoull(next().c_str(), nullptr, 10);
+    else if (s == "--count") a.count = std::strtoll(next().c_str(), nullptr, 10);
+    else if (s == "--seconds") a.seconds = std::strtod(next().c_str(), nullptr), a.count = INT64_MAX;
+    else if (s == "--codegen") std::tie(a.check.general, a.check.fast) = one_of("general", "fast");
+    else if (s == "--target") std::tie(a.check.minimum, a.check.lavapipe) = one_of("minimum", "lavapipe");
+    else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
+    else if (s == "--device") a.device = next() == "vulkan";
+    else if (s == "--no-passes") a.check.passes = false;
+    else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
+    else if (s == "--out") a.out = next();
+    else if (s == "--print") a.print = true;
+    else if (s == "--verbose") a.verbose = true;
+    else if (s == "--help") { std::cout << kUsage; std::exit(0); }
+    else if (s[0] == '-') usage("unknown option " + s);
+    else a.files.push_back(s);
+  }
+  return a;
+}
+
+// A kernel from a file on small whole numbers. Floats are compared within a part in 100 of 10: the file does not say how exact it is.
+Case from_file(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) usage("cannot read " + path);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  Case c;
+  c.kernel = ir::parse(text, path);
+  Random random(1);
+  for (const std::string& name : c.kernel.dim_names()) c.dims[name] = random.in(5, 20);
+  for (int i = 0; i < c.kernel.num_inputs; ++i) {
+    const DType t = c.kernel.blocks[static_cast<size_t>(i)].dtype;
+    Array a(bind_shape(c.kernel, i, c.dims), t);
+    for (int64_t e = 0; e < a.size(); ++e)
+      a.set_element_bits(e, t == DType::boolean ? random.next() & 1 : reference::from_double(t, static_cast<double>(is_unsigned_int(t) ? random.in(0, 8) : random.in(-8, 8))));
+    c.inputs.push_back(std::move(a));
+  }
+  for (int i = 0; i < c.kernel.num_outputs(); ++i) c.tolerance.push_back(is_float(c.kernel.blocks[static_cast<size_t>(c.kernel.num_inputs + i)].dtype) ? 0.1 : 0);
+  return c;
+}
+
+std::string first_lines(const std::string& text, size_t n) {
+  std::istringstream in(text);
+  std::string line, out;
+  for (size_t i = 0; i < n && std::getline(in, line); ++i) out += line + "\n";
+  return out;
+}
+
+void report(const Case& c, const Failure& failure, const std::string& name, const Arguments& a) {
+  std::cout << name << " FAILED in " << failure.stage << "\n" << first_lines(failure.message, a.verbose ? 100000 : 12);
+  Case small = c;
+  Failure last = failure;
+  if (a.shrink_seconds > 0)
+    small = shrink(c, [&](const Case& x) {
+      const Outcome o = check(x, a.check);
+      // An error of ours stays that error; a difference stays a difference.
+      const bool same = o.failure && o.failure->stage == failure.stage && (o.failure->message.find("output ") == 0) == (failure.message.find("output ") == 0);
+      if (same) last = *o.failure;
+      return same;
+    }, a.shrink_seconds);
+  const std::string text = ir::print(small.kernel);
+  std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
+  if (!a.out.empty()) std::ofstream(a.out + "/fuzz_" + name.substr(name.find(' ') + 1) + ".tir") << text;
+}
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments a = parse_arguments(argc, argv);
+  std::optional<Device> device;
+  if (a.device) {
+    device.emplace();
+    std::cout << "device: " << device->info().name << "\n";
+    a.check.device = [&](const Case& c, bool general) {
+      CompileOptions options;
+      options.general = general;
+      return load(*device, c.kernel, options).run(c.inputs, c.dims);
+    };
+  }
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  int64_t done = 0, failures = 0, refusals = 0, defined = 0, elements = 0;
+  const auto one = [&](const Case& c, const std::string& name) {
+    if (a.print) {
+      std::cout << "// " << name << "\n" << ir::print(c.kernel);
+      return;
+    }
+    const double begin = elapsed();
+    const Outcome o = check(c, a.check);
+    ++done;
+    refusals += o.compile_errors;
+    defined += o.defined, elements += o.elements;
+    if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s" << std::endl;
+    if (!o.failure) return;
+    ++failures;
+    report(c, *o.failure, name, a);
+  };
+  if (!a.files.empty()) {
+    for (const std::string& path : a.files) one(from_file(path), path);
+  } else {
+    for (int64_t i = 0; i < a.count && elapsed() < a.seconds; ++i) {
+      const uint64_t seed = a.seed + static_cast<uint64_t>(i);
+      one(generate(seed), "seed " + std::to_string(seed));
+      if (isatty(1) && i % 10 == 0) std::cerr << "\r" << i << " " << std::flush;
+    }
+  }
+  if (!a.print)
+    std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, "
+              << (elements ? 100 * defined / elements : 0) << "% of the output elements defined, " << elapsed() << " s\n";
+  return failures ? 1 : 0;
+}

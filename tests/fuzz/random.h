@@ -1,0 +1,30 @@
+// The fuzzer's random numbers: the same on every machine for the same seed (std's distributions are not).
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace tessera::fuzz {
+
+class Random {  // splitmix64
+ public:
+  explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 0x1234567) { next(); }
+  uint64_t next() {
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  int64_t in(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1)); }  ///< both included
+  size_t below(size_t n) { return static_cast<size_t>(next() % n); }
+  bool chance(double p) { return static_cast<double>(next() >> 11) * 0x1p-53 < p; }
+  template <class T> const T& pick(const std::vector<T>& v) { return v[below(v.size())]; }
+  template <class T> void shuffle(std::vector<T>& v) {
+    for (size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[below(i)]);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace tessera::fuzz

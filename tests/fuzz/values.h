@@ -1,0 +1,70 @@
+// Random tile-level values with what is known about them: how large they get, how far a device may be from the interpreter, and whether
+// elements may hang on unspecified memory. Every value made here stays tame: no infinities, no NaN, no rounding that decides a branch.
+// Read next: generator.h, which builds whole kernels from these.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "engine/ir/builder.h"
+#include "tests/fuzz/random.h"
+
+namespace tessera::fuzz {
+
+struct Fact {
+  double bound = 0;    // of the absolute value
+  double err = 0;      // absolute: how far another correct evaluation may be; 0: the same bits (but for the sign of a zero)
+  bool whole = true;   // integer-valued, and so exact under sums and products while it fits the mantissa
+  bool dirty = false;  // some elements may come from unspecified memory: such values meet only elementwise ops, moves and stores
+};
+Fact join(const Fact& a, const Fact& b);
+/// Largest integer up to which all integers are representable.
+double exact_limit(DType t);
+
+class Values {
+ public:
+  Values(ir::Kernel& k, Random& random, std::vector<DType> dtypes) : b(k), random_(random), dtypes_(std::move(dtypes)) {}
+
+  ir::Builder b;
+  std::vector<ir::Value> pool;  // what may be used at this place; regions truncate it again when they end
+
+  const Fact& fact(ir::Value v) const { return facts_[v.index]; }
+  ir::Value note(ir::Value v, const Fact& f);  ///< keeps the fact; returns v
+  const ir::Type& type(ir::Value v) { return b.kernel().type(v); }
+  DType some_dtype() { return random_.pick(dtypes_); }
+
+  // leaves
+  ir::Value constant(DType t, double v, const Shape& shape = {});
+  ir::Value leaf(DType t, const Shape& shape);
+  // conversions of what is there to what is wanted
+  std::optional<ir::Value> cast(ir::Value v, DType t);
+  ir::Value coerce(ir::Value v, const Shape& shape);
+  /// A value of this type, from the pool where it goes.
+  ir::Value want(DType t, const Shape& shape, bool clean);
+  /// v made integer-valued (floats) and no larger than `bound`, or something else that is.
+  ir::Value conform(ir::Value v, double bound);
+  ir::Value scalar_int(int64_t low, int64_t high);  ///< a clean i32 scalar within [low, high]
+  ir::Value scalar_bool();
+
+  // random ops on v; their results keep to the facts
+  ir::Value elementwise(ir::Value v);
+  ir::Value movement(ir::Value v);
+  std::optional<ir::Value> reduction(ir::Value v);
+  ir::Value dot();
+
+  std::optional<ir::Value> apply(ir::Opcode op, const std::vector<ir::Value>& operands);
+  ir::Value broadcast(ir::Value v, const Shape& shape, const std::vector<int64_t>& dims);
+  ir::Value reshape(ir::Value v, const Shape& shape);
+  ir::Value transpose(ir::Value v, const std::vector<int64_t>& perm);
+  ir::Value slice(ir::Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride);
+  ir::Value concatenate(const std::vector<ir::Value>& parts, int64_t axis);
+
+ private:
+  std::optional<Fact> predict(ir::Opcode op, DType t, const std::vector<Fact>& f) const;
+  ir::Value binary(ir::Opcode op, ir::Value x, ir::Value y);
+
+  Random& random_;
+  std::vector<DType> dtypes_;
+  std::vector<Fact> facts_;
+};
+
+}  // namespace tessera::fuzz
