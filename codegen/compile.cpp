@@ -2,6 +2,7 @@
 
 #include "codegen/lane/verify.h"
 #include "codegen/lower/parallel.h"
+#include "codegen/lower/unroll.h"
 #include "codegen/lower/vectorize.h"
 #include "codegen/spirv/emit.h"
 #include "engine/ir/verify.h"
@@ -20,6 +21,12 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   ir::Kernel lanes = lower(k, target, options, &program.explain);
   dump("lower", lanes, true);
   passes::optimize(lanes, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("lane/" + std::string(p.name), kernel, changed); });
+  const bool unrolled = lowering::unroll_loops(lanes, target.kind == Target::Kind::cpu ? 192 : 64);
+  dump("lane/unroll", lanes, unrolled);
+  if (unrolled) passes::optimize(lanes, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("lane/" + std::string(p.name), kernel, changed); });
+  if (const int64_t n = lowering::known_iterations(lanes); target.max_loop_iterations > 0 && n >= target.max_loop_iterations)
+    throw CompileError(k.name + ": one invocation runs " + std::to_string(n) + " loop iterations, but " + target.name + " leaves all loops after " + std::to_string(target.max_loop_iterations), k.loc,
+                       "use a driver without that limit (lavapipe from Mesa 25 on) or smaller blocks");
   // Lavapipe splits vectors of four into scalar loads, but loads 64 bits at once.
   bool wider = target.kind == Target::Kind::gpu && lowering::vectorize_loads(lanes, 4);
   wider = lowering::vectorize_loads(lanes, 2) || wider;
@@ -37,7 +44,8 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     if (o.code != ir::Opcode::load) written[i] = true;
   }
   for (size_t i = 0; i < k.blocks.size(); ++i)
-    program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i]});
+    program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i], k.blocks[i].loc});
+  for (const ir::GridAxis& axis : k.grid) program.grid.push_back(axis.size);
   program.workgroup_size = lanes.lane.workgroup_size;
   program.required_subgroup_size = lanes.lane.subgroup_size;
   program.shared_bytes = lanes.lane.shared_bytes;

@@ -18,6 +18,7 @@ struct ProgramArg {
   std::vector<Extent> shape;
   bool is_output = false;
   bool read = false, written = false;  // by the code: for barriers between calls
+  Loc loc = {};                        // of its BlockSpec
 };
 
 /// The push-constant block, in order, 8-byte aligned entries first: one u64 address per arg, the scratch arena's u64 address if
@@ -28,6 +29,7 @@ struct Program {
   Loc loc;
   std::vector<ProgramArg> args;           // inputs, then outputs
   std::vector<uint32_t> spirv;            // Vulkan 1.3; entry point "main"
+  std::vector<Extent> grid;               // per axis; a call checks that each is from 0 to 2^31 - 1
   int32_t workgroup_size = 1;             // along x
   int32_t required_subgroup_size = 0;     // 0: any; else also full subgroups
   int64_t shared_bytes = 0;

@@ -20,6 +20,9 @@ struct Target {
   /// The size codegen plans for. With can_require_subgroup_size a pipeline can insist on it and on full subgroups.
   int32_t subgroup_size = 4;
   bool can_require_subgroup_size = false;
+  /// Loop iterations after which the driver silently leaves every loop of an invocation, all loops together; 0: no limit. Lavapipe before
+  /// Mesa 25 has 65535 (seen on 22.3; 25.0 is free of it).
+  int64_t max_loop_iterations = 0;
   int32_t compute_units = 1;                  // cores or multiprocessors, where known: how many workgroups keep the device busy
 
   // subgroup op classes in compute shaders; BASIC is always there
@@ -37,8 +40,13 @@ struct Target {
   bool operator==(const Target&) const = default;
 };
 
-/// 16 KiB shared memory, 128 invocations, subgroups of 4 with BASIC ops only; 32-bit types only unless the flags say more.
-inline Target minimum_target() { return {}; }
+/// 16 KiB shared memory, 128 invocations, subgroups of 4 with BASIC ops only; of the types beside the 32-bit ones only 64-bit integers, which
+/// buffer addresses need and the runtime therefore requires.
+inline Target minimum_target() {
+  Target t;
+  t.int64 = true;
+  return t;
+}
 /// What Debian 12's lavapipe reports (Mesa 22.3); a newer one differs in nothing that codegen needs.
 Target lavapipe_target();
 

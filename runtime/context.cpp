@@ -280,6 +280,12 @@ std::vector<DeviceInfo> list_devices(const DeviceOptions& options) {
   return infos;
 }
 
+DeviceInfo find_device(const DeviceOptions& options) {
+  const vulkan::Instance instance(options.library, false);
+  const std::vector<vulkan::Probe> probes = vulkan::probe_all(instance, instance.physical_devices());
+  return probes[vulkan::choose(probes, options)].info;
+}
+
 Device::Device(const DeviceOptions& options) : context_(vulkan::Context::create(options)) {}
 const DeviceInfo& Device::info() const { return context_->probe().info; }
 void Device::wait() const { context_->wait_all(); }

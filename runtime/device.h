@@ -42,6 +42,8 @@ struct DeviceInfo {
 
 /// Every device that Vulkan shows. Throws DeviceError, saying what to install, if there is no loader or no driver.
 std::vector<DeviceInfo> list_devices(const DeviceOptions& options = {});
+/// The one that Device(options) would be, without making it.
+DeviceInfo find_device(const DeviceOptions& options = {});
 
 class Device {
  public:

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 
+#include "engine/bind.h"
 #include "runtime/context.h"
 #include "runtime/pipeline.h"
 
@@ -17,14 +18,17 @@ using vulkan::Memory;
 
 namespace {
 
-std::string describe(DType dtype, const std::string& shape) { return std::string(name(dtype)) + " " + shape; }
-
-std::string place(const Program& p, size_t argument) { return p.name + ": " + p.args[argument].origin; }
-
-size_t num_inputs(const Program& p) {
-  size_t n = 0;
-  while (n < p.args.size() && !p.args[n].is_output) ++n;
-  return n;
+CallSignature signature(const Program& p) {
+  CallSignature s{p.name, p.loc, {}, 0, p.grid, {}};
+  for (const ProgramArg& a : p.args) {
+    s.args.push_back({a.origin, a.dtype, a.shape, a.loc});
+    s.num_inputs += !a.is_output;
+    for (const Extent& e : a.shape) e.collect_names(s.sizes);
+  }
+  for (const Extent& e : p.grid) e.collect_names(s.sizes);
+  for (const Extent& e : p.extents) e.collect_names(s.sizes);
+  p.num_units.collect_names(s.sizes);
+  return s;
 }
 
 // The values of the program's extents, in its order.
@@ -67,32 +71,7 @@ int64_t workgroups(const Program& p, const DimValues& dims) {
 }  // namespace
 
 DimValues bind_dims(const Program& p, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given) {
-  const size_t n = num_inputs(p);
-  if (inputs.size() != n)
-    throw SpecError(p.name + ": takes " + std::to_string(n) + " arrays but got " + std::to_string(inputs.size()), p.loc);
-  DimValues dims = given;
-  std::map<std::string, std::string, std::less<>> from;
-  for (const auto& [name, value] : given) from[name] = "the call";
-  for (size_t i = 0; i < n; ++i) {
-    const ProgramArg& arg = p.args[i];
-    const auto& [dtype, shape] = inputs[i];
-    if (dtype != arg.dtype || shape.size() != arg.shape.size())
-      throw SpecError(place(p, i) + ": expected " + describe(arg.dtype, to_string(arg.shape)) + " but got " + describe(dtype, to_string(shape)), p.loc);
-    for (size_t d = 0; d < shape.size(); ++d) {
-      const std::optional<std::string> name = arg.shape[d].as_name();
-      if (!name) continue;
-      const auto [it, fresh] = dims.emplace(*name, shape[d]);
-      if (fresh) from[*name] = arg.origin;
-      else if (it->second != shape[d])
-        throw SpecError(place(p, i) + ": size " + *name + " is " + std::to_string(shape[d]) + " here but " + std::to_string(it->second) + " in " + from[*name], p.loc);
-    }
-  }
-  for (size_t i = 0; i < n; ++i)
-    for (size_t d = 0; d < inputs[i].second.size(); ++d)
-      if (p.args[i].shape[d].eval(dims) != inputs[i].second[d])
-        throw SpecError(place(p, i) + ": expected " + describe(p.args[i].dtype, to_string(p.args[i].shape)) + " but got " +
-                        describe(inputs[i].first, to_string(inputs[i].second)), p.loc);
-  return dims;
+  return bind_dims(signature(p), inputs, given);
 }
 
 std::array<uint32_t, 3> fold_workgroups(int64_t count, const std::array<uint32_t, 3>& limits) {
@@ -112,19 +91,16 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   std::vector<std::shared_ptr<Buffer>> buffers;
   std::vector<std::pair<DType, Shape>> shapes;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::string where = i < p.args.size() ? place(p, i) : p.name + ": argument " + std::to_string(i);
+    const std::string where = p.name + ": argument " + std::to_string(i);
     buffers.push_back(inputs[i].buffer(where));
     if (!(inputs[i].device() == device)) throw SpecError(where + ": the array is on another Device than the call", p.loc);
     shapes.emplace_back(inputs[i].dtype(), inputs[i].shape());
   }
-  const DimValues dims = bind_dims(p, shapes, given);
+  const CallSignature call = signature(p);
+  const DimValues dims = bind_dims(call, shapes, given);
   std::vector<DeviceArray> outputs;
   for (size_t i = inputs.size(); i < p.args.size(); ++i) {
-    Shape shape;
-    for (const Extent& e : p.args[i].shape) shape.push_back(e.eval(dims));
-    for (int64_t d : shape)
-      if (d < 0) throw SpecError(place(p, i) + ": shape " + to_string(p.args[i].shape) + " has a negative size " + to_string(shape), p.loc);
-    outputs.emplace_back(device, std::move(shape), p.args[i].dtype);
+    outputs.emplace_back(device, bind_shape(call, i, dims), p.args[i].dtype);
     buffers.push_back(outputs.back().buffer(p.name));
   }
   const int64_t count = workgroups(p, dims);

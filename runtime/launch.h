@@ -11,8 +11,7 @@
 
 namespace tessera {
 
-/// Values of the program's run-time sizes: matched from the inputs' shapes, with `given` for those that no input shows. Throws SpecError
-/// naming the program, the argument and both sides.
+/// Values of the program's run-time sizes: matched from the inputs' shapes, with `given` for those that no input shows (engine/bind.h).
 DimValues bind_dims(const Program& program, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
 
 /// The outputs, in order. What the program does not write of them is unspecified. Inputs are not changed.

@@ -1,7 +1,9 @@
 #include "runtime/probe.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 namespace tessera::vulkan {
@@ -169,6 +171,11 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
     // A pipeline that insists on its subgroup size may not have more subgroups than this: Vulkan's limit on invocations does not know it.
     if (t.can_require_subgroup_size)
       t.max_workgroup_size = std::min(t.max_workgroup_size, clamp32(uint64_t{p11.subgroupSize} * p13.maxComputeWorkgroupSubgroups));
+  }
+  if (modern && p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) {
+    const std::string_view driver = p12.driverInfo;  // "Mesa 22.3.6 (LLVM 15.0.6)"
+    const int major = driver.substr(0, 5) == "Mesa " ? std::atoi(p12.driverInfo + 5) : 0;
+    if (major < 25) t.max_loop_iterations = 65535;
   }
   if (t.kind == Target::Kind::cpu) t.compute_units = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   else if (sm.shaderSMCount) t.compute_units = clamp32(sm.shaderSMCount);

@@ -1,6 +1,7 @@
-// o = x @ y for 1024 x 1024 f32, the fastest way known on lavapipe: a workgroup is one subgroup of 8 and computes 16 rows x 64 columns.
-// Each lane owns 8 columns in adjacent pairs, so one 64-bit load brings two of them; the lanes hold 8 k-values of a row of x between them
-// and hand each round by shuffle. Rows are outermost inside a strip of 8 k, so that a row's sums stay in CPU registers for all 8.
+// o = x @ y in f32, [batch, M, K] @ [batch, K, N], the fastest way known on lavapipe: a workgroup is one subgroup of 8 and computes
+// 16 rows x 64 columns. Each lane owns 8 columns in adjacent pairs, so one 64-bit load brings two of them; the lanes hold 8 k-values of a row
+// of x between them and hand each round by shuffle. Rows are outermost inside a strip of 8 k, so that a row's sums stay in CPU registers
+// for all 8. N is even and K a multiple of 8; other sizes are clamped at the edges. GELU applies that function to the sums.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -17,20 +18,36 @@ layout(push_constant) uniform Arguments {
   Output o;
 };
 
-const uint n = 1024, rows = 16, pairs = 4, columns = pairs * 16, strip = 8;
+const uint m = M, n = N, k_size = K, rows = 16, pairs = 4, columns = pairs * 16, strip = 8;
+const uint row_tiles = (m + rows - 1) / rows, column_tiles = (n + columns - 1) / columns;
+const bool whole_rows = m % rows == 0, whole_columns = n % columns == 0;
+
+float finish(float v) {
+#ifdef GELU
+  return 0.5 * v * (1 + tanh(0.7978845608 * (v + 0.044715 * v * v * v)));
+#else
+  return v;
+#endif
+}
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
-  const uint row = gl_WorkGroupID.x / (n / columns) * rows, column = gl_WorkGroupID.x % (n / columns) * columns;
+  const uint batch = gl_WorkGroupID.x / (row_tiles * column_tiles), tile = gl_WorkGroupID.x % (row_tiles * column_tiles);
+  const uint row = tile / column_tiles * rows, column = tile % column_tiles * columns;
+  uint left_row[rows], right_pair[pairs];  // where a row of x begins; a lane's pairs in a row of y
+  [[unroll]] for (uint r = 0; r < rows; ++r) left_row[r] = (batch * m + (whole_rows ? row + r : min(row + r, m - 1))) * k_size;
+  [[unroll]] for (uint c = 0; c < pairs; ++c) {
+    const uint first = column / 2 + c * 8 + lane;
+    right_pair[c] = batch * k_size * n / 2 + (whole_columns ? first : min(first, n / 2 - 1));
+  }
   vec2 sum[rows][pairs];
   [[unroll]] for (uint r = 0; r < rows; ++r) [[unroll]] for (uint c = 0; c < pairs; ++c) sum[r][c] = vec2(0);
-  [[dont_unroll]] for (uint k0 = 0; k0 < n; k0 += strip) {
+  [[dont_unroll]] for (uint k0 = 0; k0 < k_size; k0 += strip) {
     float a[rows];
     vec2 b[strip][pairs];
-    [[unroll]] for (uint r = 0; r < rows; ++r) a[r] = x.at[(row + r) * n + k0 + lane];
+    [[unroll]] for (uint r = 0; r < rows; ++r) a[r] = x.at[left_row[r] + k0 + lane];
     [[unroll]] for (uint k = 0; k < strip; ++k)
-      [[unroll]] for (uint c = 0; c < pairs; ++c)
-        b[k][c] = uintBitsToFloat(unpackUint2x32(y.at[((k0 + k) * n + column) / 2 + c * 8 + lane]));
+      [[unroll]] for (uint c = 0; c < pairs; ++c) b[k][c] = uintBitsToFloat(unpackUint2x32(y.at[(k0 + k) * (n / 2) + right_pair[c]]));
     [[unroll]] for (uint r = 0; r < rows; ++r)
       [[unroll]] for (uint k = 0; k < strip; ++k) {
         const float left = subgroupShuffle(a[r], k);
@@ -39,8 +56,10 @@ void main() {
   }
   [[unroll]] for (uint r = 0; r < rows; ++r)
     [[unroll]] for (uint c = 0; c < pairs; ++c) {
-      const uint at = (row + r) * n + column + c * 16 + lane * 2;
-      o.at[at] = sum[r][c].x;
-      o.at[at + 1] = sum[r][c].y;
+      const uint j = column + c * 16 + lane * 2, at = (batch * m + row + r) * n + j;
+      if ((whole_rows || row + r < m) && (whole_columns || j < n)) {
+        o.at[at] = finish(sum[r][c].x);
+        o.at[at + 1] = finish(sum[r][c].y);
+      }
     }
 }

@@ -37,6 +37,7 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
   for (size_t a = 0; a < axes.size() && !s.general; ++a) {
     const Axis& x = axes.axes[a];
     const AxisPlan& p = s.plans[a];
+    if (!p.laid_out && !x.stored && !x.reduced && !x.contracted) continue;
     out += "  axis " + std::to_string(a) + ": " + std::to_string(x.extent) + (x.contracted ? " contracted" : x.reduced ? " reduced" : x.mixed ? " mixed" : " kept");
     if (p.laid_out) out += ", " + std::to_string(p.reg) + " registers x " + std::to_string(p.tcount) + " invocations";
     if (p.strips() > 1) out += " in " + std::to_string(p.strips()) + " strips";

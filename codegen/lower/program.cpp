@@ -20,7 +20,10 @@ void Lowering::run() {
   b_.finish();
   out_.lane.shared_bytes = s_.scratch_arena ? 0 : arena_.peak();
   out_.lane.scratch_bytes = s_.scratch_arena ? arena_.peak() : 0;
-  if (out_.lane.scratch_bytes > 0) out_.lane.max_workgroups = std::max<int64_t>(target_.compute_units, 1) * (target_.kind == Target::Kind::cpu ? 4 : 8);
+  // Enough workgroups to keep the device busy, and as many as a modest arena allows: each then loops over fewer units.
+  constexpr int64_t kArenaBytes = int64_t{64} << 20;
+  if (out_.lane.scratch_bytes > 0)
+    out_.lane.max_workgroups = std::max(int64_t{std::max(target_.compute_units, 1)} * (target_.kind == Target::Kind::cpu ? 2 : 8), std::min<int64_t>(kArenaBytes / out_.lane.scratch_bytes, 4096));
 }
 
 void Lowering::setup_kernel() {

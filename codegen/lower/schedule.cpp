@@ -50,7 +50,7 @@ class Scheduler {
     s_.subgroup = subgroup;
     s_.shuffles = !general && target_.subgroup_shuffle && target_.can_require_subgroup_size && subgroup > 1 && subgroup == target_.subgroup_size;
     if (general) {
-      s_.workgroup = s_.group = std::min(std::max(subgroup, cpu() ? 8 : 64), static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
+      s_.workgroup = s_.group = std::min(std::max(subgroup, 64), static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
       residencies();
       return s_;
     }

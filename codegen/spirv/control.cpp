@@ -1,4 +1,6 @@
 // Regions to structured control flow. Carried values are phis.
+#include <algorithm>
+
 #include "codegen/spirv/emitter.h"
 #include "engine/error.h"
 
@@ -106,32 +108,70 @@ void Emitter::emit(const ir::Op& op) {
   throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);
 }
 
+int Emitter::weight(ir::RegionId r) const {
+  int n = 0;
+  for (ir::OpId id : k_.region(r).ops) {
+    const ir::Op& op = k_.op(id);
+    if (op.code == Opcode::for_ || op.code == Opcode::while_) return 1 << 20;
+    n += 1 + static_cast<int>(op.results.size() / 4);
+    for (ir::RegionId inner : op.regions) n += weight(inner);
+    if (n > 1 << 20) return 1 << 20;
+  }
+  return n;
+}
+
+/// How many copies of an innermost body with run-time bounds go into one iteration (loops with constant bounds come here unrolled). On a
+/// CPU an iteration costs as much as ten operations, and some llvmpipes count them; GPU compilers unroll for themselves.
+int Emitter::unroll_factor(const ir::Op& op) const {
+  if (target_.kind != Target::Kind::cpu && target_.max_loop_iterations == 0) return 1;
+  const int ops = weight(op.regions.at(0));
+  int factor = 1;
+  while (factor < 16 && 2 * factor * ops <= 128) factor *= 2;
+  const Range stride = range(op.operands.at(2));
+  return stride.known && stride.hi <= INT32_MAX / 16 ? factor : 1;
+}
+
 void Emitter::emit_for(const ir::Op& op) {
   const ir::Region& body = k_.region(op.regions.at(0));
   const V lower = get(op.operands.at(0)), upper = get(op.operands.at(1));
   V step = get(op.operands.at(2));
   const Range first = range(op.operands[0]), last = range(op.operands[1]), stride = range(op.operands[2]);
   if (stride.lo < 1) step = select(slt(step, 1), 1, step);  // a step that data makes 0 must not hang the device
-  // iv + step cannot pass INT32_MAX: the plain test is enough. Else what is left is compared before the addition.
-  const bool plain = last.hi <= int64_t{INT32_MAX} - std::max<int64_t>(stride.hi, 1) + 1;
-  std::vector<V> init{lower};
-  if (!plain) init.push_back(slt(lower, upper));
-  const size_t carried = init.size();
-  for (V v : get_all(op.operands, 3)) init.push_back(v);
+  const int64_t most = std::max<int64_t>(stride.hi, 1);
+  const bool constant = first.lo == first.hi && last.lo == last.hi && stride.lo == stride.hi;
+  const int copies = constant ? 1 : unroll_factor(op);
+  // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the addition.
+  const bool plain = last.hi + copies * most - 1 <= INT32_MAX;
   set_range(body.args.at(0), range_in(DType::i32, first.lo, std::max<__int128>(static_cast<__int128>(last.hi) - 1, first.lo)));
-  const std::vector<V> out = f_.while_loop(
-      init, [&](const std::vector<V>& s) { return plain ? slt(s[0], upper) : s[1]; },
-      [&](const std::vector<V>& s) {
-        set(body.args[0], s[0]);
-        for (size_t i = 1; i < body.args.size(); ++i) set(body.args[i], s[carried + i - 1]);
-        std::vector<V> next{{}};
-        if (!plain) next.push_back({});
-        for (V v : region(op.regions[0])) next.push_back(v);
-        if (!plain) next[1] = (upper - s[0]) > step;
-        next[0] = s[0] + step;
-        return next;
-      });
-  for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], out[carried + i]);
+
+  std::vector<V> state{lower};
+  if (!plain) state.push_back(slt(lower, upper));  // whether an iteration is left
+  const size_t carried = state.size();
+  for (V v : get_all(op.operands, 3)) state.push_back(v);
+  const auto loop = [&](int n) {
+    const V more = n > 1 ? step * (n - 1) : step, stepped = n > 1 ? step * n : step;
+    state = f_.while_loop(
+        state,
+        [&](const std::vector<V>& s) {
+          const V any = plain ? slt(s[0], upper) : s[1];
+          return n > 1 ? any & ((upper - s[0]) > more) : any;
+        },
+        [&](const std::vector<V>& s) {
+          std::vector<V> now = s;
+          for (int i = 0; i < n; ++i) {
+            set(body.args[0], now[0]);
+            for (size_t j = 1; j < body.args.size(); ++j) set(body.args[j], now[carried + j - 1]);
+            const std::vector<V> values = region(op.regions[0]);
+            std::copy(values.begin(), values.end(), now.begin() + static_cast<std::ptrdiff_t>(carried));
+            now[0] = now[0] + step;
+          }
+          if (!plain) now[1] = (upper - s[0]) > stepped;
+          return now;
+        });
+  };
+  if (copies > 1) loop(copies);
+  loop(1);
+  for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], state[carried + i]);
 }
 
 void Emitter::emit_while(const ir::Op& op) {

@@ -45,22 +45,13 @@ V round_f16(V v) {
   return floating(r | sign_bit(v));
 }
 
-/// Position of the highest set bit; any value for 0.
-V highest_bit(V v) {
-  Function& f = *v.fn;
-  const auto msb = [&](V x) { return f.glsl(GLSLstd450FindUMsb, Reg::u32, {x}); };
-  if (v.reg == Reg::u32) return msb(v);
-  const V high = to_uint(v >> 32, Reg::u32), low = to_uint(v, Reg::u32);
-  return select(ne(high, 0), msb(high) + 32, msb(low));
-}
-
 enum class Rounding { even, odd };
 
 /// Unsigned integer to float through bits. Rounding to odd keeps what a second rounding to fewer bits needs.
 V pack(V v, Reg to, Rounding rounding) {
   const int w = static_cast<int>(width(v.reg));
   const Layout l = layout(to);
-  const V n = highest_bit(v) & (w - 1);
+  const V n = highest_bit(v);
   const V aligned = v << to_uint(w - 1 - n, v.reg);  // highest bit on top
   V top, rest;
   if (w > l.mantissa + 1) {

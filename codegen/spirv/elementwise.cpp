@@ -36,7 +36,10 @@ V shift(Opcode op, DType t, V a, V b, const Range& rb) {
   const bool in_range = rb.within(0, w - 1);
   const V ok = in_range ? V{} : b < w;  // unsigned: a negative amount is a large one
   const V amount = in_range ? b : b & (static_cast<int>(width(a.reg)) - 1);
-  if (op == Opcode::shift_right_arithmetic && is_signed_int(t)) return sar(a, in_range ? b : select(ok, b, static_cast<int>(width(a.reg)) - 1));
+  if (op == Opcode::shift_right_arithmetic) {  // the top bit fills, of unsigned types too
+    if (is_unsigned_int(t) && w < 32) a = sign_extend(a, w);
+    return sar(a, in_range ? b : select(ok, b, static_cast<int>(width(a.reg)) - 1));
+  }
   if (op != Opcode::shift_left && is_signed_int(t) && w < 32) a = a & ((1 << w) - 1);
   const V r = op == Opcode::shift_left ? a << amount : a >> amount;
   return in_range ? r : select(ok, r, 0);
@@ -133,7 +136,7 @@ V raw(Opcode op, DType t, DType result, const std::vector<V>& a, const std::vect
     case Opcode::clamp: return extreme(false, t, extreme(true, t, a[0], a[1]), a[2]);
     case Opcode::convert: return convert(a[0], t, result);
     case Opcode::bitcast: return from_memory_bits(memory_bits(a[0], t), result);
-    case Opcode::fma: return a[0].fn->glsl(GLSLstd450Fma, a[0].reg, {a[0], a[1], a[2]});
+    case Opcode::fma: return fma(a[0], a[1], a[2]);
 #define TESSERA_STRUCTURED(name, ...) case Opcode::name:
 #include "engine/ir/ops.def"
       break;

@@ -148,13 +148,17 @@ void Emitter::float_controls() {
     m_.capability(c);
     m_.execution_mode(e, {bits});
   };
-  const auto both = [&](bool rte, bool preserve, uint32_t bits) {
-    mode(rte, spv::CapabilityRoundingModeRTE, spv::ExecutionModeRoundingModeRTE, bits);
-    mode(preserve, spv::CapabilitySignedZeroInfNanPreserve, spv::ExecutionModeSignedZeroInfNanPreserve, bits);
+  // Rounding is set for every width that has it: some devices take all widths alike or none.
+  const auto rte = [&](bool has, uint32_t bits) { mode(has, spv::CapabilityRoundingModeRTE, spv::ExecutionModeRoundingModeRTE, bits); };
+  const auto preserve = [&](bool has, uint32_t bits) {
+    mode(has, spv::CapabilitySignedZeroInfNanPreserve, spv::ExecutionModeSignedZeroInfNanPreserve, bits);
   };
-  if (native_f16(target_)) both(true, true, 16);
-  both(target_.rte32, target_.preserve32, 32);
-  if (uses_f64_) both(target_.rte64, target_.preserve64, 64);
+  rte(target_.rte16, 16);
+  rte(target_.rte32, 32);
+  rte(target_.rte64, 64);
+  preserve(native_f16(target_), 16);
+  preserve(target_.preserve32, 32);
+  preserve(uses_f64_ && target_.preserve64, 64);
 }
 
 void Emitter::line(Loc loc) {

@@ -161,4 +161,14 @@ V nan(V like) {
 V infinity(V like) { return like.fn->make_bits(like.reg, layout(like.reg).infinity); }
 V copy_sign(V magnitude, V sign) { return floating(magnitude_bits(magnitude) | sign_bit(sign)); }
 
+V highest_bit(V v) {
+  Function& f = *v.fn;
+  const auto msb = [&](V x) { return f.glsl(GLSLstd450FindUMsb, Reg::u32, {x}); };  // 32 bits only
+  if (v.reg == Reg::u32) return msb(v) & 31;
+  const V high = to_uint(v >> 32, Reg::u32), low = to_uint(v, Reg::u32);
+  return select(ne(high, 0), msb(high) + 32, msb(low)) & 63;
+}
+
+V fma(V a, V b, V c) { return a.fn->glsl(GLSLstd450Fma, a.reg, {a, b, c}); }
+
 }  // namespace tessera::spirv

@@ -145,5 +145,7 @@ V is_inf(V a);
 V nan(V like);
 V infinity(V like);
 V copy_sign(V magnitude, V sign);
+V highest_bit(V v);     // position of an integer's highest set bit, as u32; any value below the width for 0
+V fma(V a, V b, V c);   // fused or not: for polynomials, where either will do
 
 }  // namespace tessera::spirv

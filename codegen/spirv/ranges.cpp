@@ -63,6 +63,7 @@ Range result_range(ir::Opcode op, DType operand, DType result, const std::vector
       return range_in(result, wide(r[0].lo) << r[1].lo, wide(r[0].hi) << r[1].hi);
     case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic:
       if (!r[1].within(0, 62) || !r[0].nonnegative()) return full;
+      if (op == Opcode::shift_right_arithmetic && is_unsigned_int(result) && r[0].hi >> (bits(result) - 1)) return full;  // the top bit fills
       return range_in(result, r[0].lo >> r[1].hi, r[0].hi >> r[1].lo);
     case Opcode::select: return range_in(result, std::min(r[1].lo, r[2].lo), std::max(r[1].hi, r[2].hi));
     case Opcode::convert:

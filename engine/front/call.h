@@ -18,7 +18,9 @@ class Arrays {
  public:
   explicit Arrays(std::vector<Array> arrays) : arrays_(std::move(arrays)) {}
   operator Array() const {  // NOLINT: implicit on purpose
-    if (arrays_.size() != 1) throw SpecError("the call has " + std::to_string(arrays_.size()) + " outputs, not one", {}, "take them by index, or by auto [a, b] = ts::unpack<2>(call(...))");
+    if (arrays_.size() != 1)
+      throw SpecError("the call has " + std::to_string(arrays_.size()) + " outputs, not one", {},
+                      "take them by index, or by auto [a, b] = ts::unpack<2>(call(...))");
     return arrays_[0];
   }
   size_t size() const { return arrays_.size(); }
@@ -34,8 +36,11 @@ class Arrays {
 };
 
 /// auto [values, indices] = unpack<2>(call(x));
-template <size_t n> std::array<Array, n> unpack(const Arrays& a) {
-  if (a.size() != n) throw SpecError("unpack<" + std::to_string(n) + "> of a call that has " + std::to_string(a.size()) + (a.size() == 1 ? " output" : " outputs"));
+template <size_t n>
+std::array<Array, n> unpack(const Arrays& a) {
+  if (a.size() != n)
+    throw SpecError("unpack<" + std::to_string(n) + "> of a call that has " + std::to_string(a.size()) +
+                    (a.size() == 1 ? " output" : " outputs"));
   std::array<Array, n> out;
   for (size_t i = 0; i < n; ++i) out[i] = a[i];
   return out;

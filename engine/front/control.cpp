@@ -36,9 +36,11 @@ void yield_carries(Emit& e, const std::vector<Type>& carries, const Operands& re
     if (o.value()) {
       v.push_back(e.use(*o.value()));
       if (const Type got = e.trace().kernel().type(v.back()); got != t)
-        e.fail("carry " + std::to_string(i) + " starts as " + to_string(t) + " but the body returns " + to_string(got), "a carry keeps its shape and dtype: cast() or broadcast_to() one of them");
+        e.fail("carry " + std::to_string(i) + " starts as " + to_string(t) + " but the body returns " + to_string(got),
+               "a carry keeps its shape and dtype: cast() or broadcast_to() one of them");
     } else if (!t.is_scalar()) {
-      e.fail("carry " + std::to_string(i) + " starts as " + to_string(t) + " but the body returns a number", "a carry keeps its shape: use full()");
+      e.fail("carry " + std::to_string(i) + " starts as " + to_string(t) + " but the body returns a number",
+             "a carry keeps its shape: use full()");
     } else {
       v.push_back(e.as(o, t.dtype));
     }
@@ -47,12 +49,15 @@ void yield_carries(Emit& e, const std::vector<Type>& carries, const Operands& re
   e.builder().yield(std::move(v));
 }
 ir::Value scalar_truth(Emit& e, const Operand& o, const char* what) {
-  if (!e.shape(o).empty()) e.fail(std::string(what) + " must be a scalar but has shape " + to_string(e.shape(o)), "a branch is taken by the whole program; where() chooses per element");
+  if (!e.shape(o).empty())
+    e.fail(std::string(what) + " must be a scalar but has shape " + to_string(e.shape(o)),
+           "a branch is taken by the whole program; where() chooses per element");
   return e.truth(o);
 }
 }  // namespace
 
-Values for_loop(const Operand& lower, const Operand& upper, const Operands& init, const std::function<Operands(const Value&, const Values&)>& body, Loc loc) {
+Values for_loop(const Operand& lower, const Operand& upper, const Operands& init,
+                const std::function<Operands(const Value&, const Values&)>& body, Loc loc) {
   Emit e("fori_loop", loc);
   ir::Builder& b = e.builder();
   Trace& t = e.trace();
@@ -73,7 +78,8 @@ Values for_loop(const Operand& lower, const Operand& upper, const Operands& init
   return results(t, b.append(std::move(op)));
 }
 
-Values while_loop(const Operands& init, const std::function<Operand(const Values&)>& test, const std::function<Operands(const Values&)>& body, Loc loc) {
+Values while_loop(const Operands& init, const std::function<Operand(const Values&)>& test,
+                  const std::function<Operands(const Values&)>& body, Loc loc) {
   Emit e("while_loop", loc);
   ir::Builder& b = e.builder();
   Trace& t = e.trace();
@@ -132,7 +138,9 @@ Values choose(std::string_view name, const Operand& selector, const std::vector<
     if (k == 0) first = got;
     for (size_t i = 0; i < n; ++i)
       if (got[i] != first[i])
-        e.fail("result " + std::to_string(i) + " is " + to_string(first[i]) + " in branch 0 but " + to_string(got[i]) + " in branch " + std::to_string(k), "all branches return the same shapes and dtypes");
+        e.fail("result " + std::to_string(i) + " is " + to_string(first[i]) + " in branch 0 but " + to_string(got[i]) + " in branch " +
+                   std::to_string(k),
+               "all branches return the same shapes and dtypes");
     b.set_loc(loc);
     b.yield(std::move(v));
   }

@@ -23,6 +23,8 @@ using ir::Type;
 namespace {
 std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
+std::string axes(size_t n) { return std::to_string(n) + (n == 1 ? " axis" : " axes"); }
+
 struct Bad {  // one broken invariant per call
   std::string text;
   void operator()(const std::string& what) { text += "\n  " + what; }
@@ -67,7 +69,9 @@ int GridMapping::num_dynamic_grid_bounds() const {
 Shape GridMapping::static_grid() const {
   Shape s;
   for (const Extent& e : grid) {
-    if (!e.is_static()) throw SpecError(index_maps.name + ": the grid " + to_string(grid) + " has no static size: " + to_string(e) + " arrives with the call", index_maps.loc);
+    if (!e.is_static())
+      throw SpecError(index_maps.name + ": the grid " + to_string(grid) + " has no static size: " + to_string(e) + " arrives with the call",
+                      index_maps.loc);
     s.push_back(*e.value());
   }
   return s;
@@ -93,23 +97,31 @@ GridMapping GridMapping::replace(const std::function<void(GridMapping&)>& change
 void GridMapping::check_invariants() const {
   Bad bad;
   const size_t rank = grid.size();
-  if (!grid_names.empty() && grid_names.size() != rank) bad("the grid has " + plural(rank, "axis") + " but grid_names has " + std::to_string(grid_names.size()));
-  if (grid_parallel.size() != rank) bad("the grid has " + plural(rank, "axis") + " but grid_parallel has " + std::to_string(grid_parallel.size()));
+  if (!grid_names.empty() && grid_names.size() != rank)
+    bad("the grid has " + axes(rank) + " but grid_names has " + std::to_string(grid_names.size()));
+  if (grid_parallel.size() != rank) bad("the grid has " + axes(rank) + " but grid_parallel has " + std::to_string(grid_parallel.size()));
   for (size_t i = 0; i < rank; ++i)
-    if (grid[i].is_static() && *grid[i].value() < 0) bad("grid[" + std::to_string(i) + "] is " + to_string(grid[i]) + ", which is negative");
+    if (grid[i].is_static() && *grid[i].value() < 0)
+      bad("grid[" + std::to_string(i) + "] is " + to_string(grid[i]) + ", which is negative");
   for (size_t i = 0; i < vmapped_dims.size(); ++i)
     if (vmapped_dims[i] < 0 || vmapped_dims[i] >= static_cast<int>(rank) || (i && vmapped_dims[i] <= vmapped_dims[i - 1]))
       bad("vmapped_dims[" + std::to_string(i) + "] is " + std::to_string(vmapped_dims[i]) + ", which is no later axis of the grid");
   if (num_inputs < 0 || num_outputs < 0 || num_index_operands < 0 || static_cast<int>(block_mappings.size()) != num_inputs + num_outputs)
-    bad("there are " + plural(block_mappings.size(), "block mapping") + " but " + std::to_string(num_inputs) + " inputs and " + std::to_string(num_outputs) + " outputs");
+    bad("there are " + plural(block_mappings.size(), "block mapping") + " but " + std::to_string(num_inputs) + " inputs and " +
+        std::to_string(num_outputs) + " outputs");
   bool avals = index_map_avals.size() == rank + static_cast<size_t>(std::max(num_index_operands, 0));
-  for (size_t i = 0; avals && i < index_map_avals.size(); ++i) avals = i < rank ? index_map_avals[i] == Type::array(DType::i32) : index_map_avals[i].is_ref;
-  if (!avals) bad("index_map_avals is not i32[] for each of " + std::to_string(rank) + " grid axes and a Ref for each of " + std::to_string(num_index_operands) + " index operands");
+  for (size_t i = 0; avals && i < index_map_avals.size(); ++i)
+    avals = i < rank ? index_map_avals[i] == Type::array(DType::i32) : index_map_avals[i].is_ref;
+  if (!avals)
+    bad("index_map_avals is not i32[] for each of " + std::to_string(rank) + " grid axes and a Ref for each of " +
+        std::to_string(num_index_operands) + " index operands");
   for (size_t i = 0; i < block_mappings.size(); ++i) {
     const BlockMapping& b = block_mappings[i];
     const std::string place = "block_mappings[" + std::to_string(i) + "] (" + b.origin + "): ";
     if (b.whole) continue;
-    if (b.block.size() != b.array_shape.size()) bad(place + plural(b.block.size(), "block dim") + " but the array " + to_string(b.array_shape) + " has " + std::to_string(b.array_shape.size()));
+    if (b.block.size() != b.array_shape.size())
+      bad(place + plural(b.block.size(), "block dim") + " but the array " + to_string(b.array_shape) + " has " +
+          std::to_string(b.array_shape.size()));
     for (size_t d = 0; d < b.block.size(); ++d)
       if (b.block[d].size < 1 || (b.block[d].kind == ir::BlockDim::Kind::squeezed && b.block[d].size != 1))
         bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block[d].size));
@@ -127,11 +139,13 @@ void GridMapping::check_invariants() const {
       continue;
     }
     for (ir::Value v : index_maps.op(r.ops.back()).operands)
-      if (index_maps.type(v) != Type::array(DType::i32)) bad(place + "the index map yields " + to_string(index_maps.type(v)) + ", not i32[]");
+      if (index_maps.type(v) != Type::array(DType::i32))
+        bad(place + "the index map yields " + to_string(index_maps.type(v)) + ", not i32[]");
   }
   for (size_t i = 0; i < scratch_avals.size(); ++i) {
     const Type& t = scratch_avals[i];
-    if (!t.is_ref || (t.space != MemorySpace::vmem && t.space != MemorySpace::smem) || std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }))
+    if (!t.is_ref || (t.space != MemorySpace::vmem && t.space != MemorySpace::smem) ||
+        std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }))
       bad("scratch_avals[" + std::to_string(i) + "] is " + to_string(t) + ", no Ref in vmem or smem");
   }
   if (!bad.text.empty()) throw InternalError(index_maps.name + ": the GridMapping breaks its invariants:" + bad.text, index_maps.loc);
@@ -234,7 +248,9 @@ class Maker {
     const std::string& kernel;
     const std::string& origin;
     Loc loc;
-    [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const { throw SpecError(kernel + ": " + origin + ": " + what, loc, note); }
+    [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const {
+      throw SpecError(kernel + ": " + origin + ": " + what, loc, note);
+    }
   };
 
   void block(GridMapping& m, const std::string& origin, const ShapeDtype& array, const BlockSpec& spec) {
@@ -246,7 +262,8 @@ class Maker {
     b.space = spec.memory_space;
     b.loc = place.loc;
     if (spec.memory_space == MemorySpace::global || spec.memory_space == MemorySpace::shared)
-      place.fail("memory space " + std::string(name(spec.memory_space)) + " is not one that a kernel can ask for", "any, vmem and smem are");
+      place.fail("memory space " + std::string(name(spec.memory_space)) + " is not one that a kernel can ask for",
+                 "any, vmem and smem are");
     if (spec.pipeline_mode) place.fail("pipeline_mode is not implemented yet", "leave it out: Tessera buffers as it sees fit");
     const auto& dims = spec.block_shape.dims();
     const bool empty = std::any_of(array.shape.begin(), array.shape.end(), [](const Extent& e) { return e == Extent(0); });
@@ -255,13 +272,18 @@ class Maker {
     if (!b.whole) {
       if (dims) {
         if (dims->size() != array.shape.size())
-          place.fail("block shape " + to_string(*dims) + " has " + plural(dims->size(), "dim") + " but the array " + to_string(array.shape) + " has " + std::to_string(array.shape.size()),
+          place.fail("block shape " + to_string(*dims) + " has " + plural(dims->size(), "dim") + " but the array " +
+                         to_string(array.shape) + " has " + std::to_string(array.shape.size()),
                      "give one block size per array dim, or ts::squeezed for a dim that the kernel should not see");
         for (size_t d = 0; d < dims->size(); ++d) b.block.push_back(block_dim(place, *dims, d));
       } else {
         for (const Extent& e : array.shape) {
-          if (!e.is_static()) place.fail("without a block shape the block is the whole array, but the array " + to_string(array.shape) + " has run-time sizes", "give a static block shape");
-          if (*e.value() == 0) place.fail("a block of the whole array " + to_string(array.shape) + " has no elements to index", "leave the index map out");
+          if (!e.is_static())
+            place.fail(
+                "without a block shape the block is the whole array, but the array " + to_string(array.shape) + " has run-time sizes",
+                "give a static block shape");
+          if (*e.value() == 0)
+            place.fail("a block of the whole array " + to_string(array.shape) + " has no elements to index", "leave the index map out");
           b.block.push_back({ir::BlockDim::Kind::blocked, *e.value()});
         }
       }
@@ -284,7 +306,9 @@ class Maker {
     if (std::holds_alternative<Element>(kind)) place.fail(where + "Element is not implemented yet");
     if (std::holds_alternative<BoundedSlice>(kind)) place.fail(where + "BoundedSlice is not implemented yet");
     const Extent& e = std::get<Extent>(kind);
-    if (!e.is_static()) place.fail(where + "size " + to_string(e) + " of dim " + std::to_string(d) + " is known at run time only", "blocks have static sizes; arrays and the grid may have run-time ones");
+    if (!e.is_static())
+      place.fail(where + "size " + to_string(e) + " of dim " + std::to_string(d) + " is known at run time only",
+                 "blocks have static sizes; arrays and the grid may have run-time ones");
     return blocked(*e.value());
   }
 
@@ -300,13 +324,15 @@ class Maker {
       for (size_t d = 0; d < b.block.size(); ++d) out.push_back(trace.builder().constant_int(DType::i32, 0));
     } else {
       if (spec.index_map.arity() != static_cast<int>(m.grid.size()))
-        place.fail("the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") + " but the grid " + to_string(m.grid) + " has " + std::to_string(m.grid.size()) + (m.grid.size() == 1 ? " axis" : " axes"),
+        place.fail("the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") + " but the grid " +
+                       to_string(m.grid) + " has " + axes(m.grid.size()),
                    "an index map takes one Value per grid axis");
       std::vector<Value> ids;
       for (size_t i = 0; i < m.grid.size(); ++i) ids.push_back(trace.argument(r, i));
       const Indices indices = spec.index_map(ids);
       if (indices.values.size() != b.block.size())
-        place.fail("the index map returns " + std::to_string(indices.values.size()) + (indices.values.size() == 1 ? " index" : " indices") + " but the block shape " + block_text + " has " + plural(b.block.size(), "dim"),
+        place.fail("the index map returns " + std::to_string(indices.values.size()) + (indices.values.size() == 1 ? " index" : " indices") +
+                       " but the block shape " + block_text + " has " + plural(b.block.size(), "dim"),
                    "return ts::Indices with one index per block dim, squeezed ones too");
       for (size_t d = 0; d < indices.values.size(); ++d) {
         const Operand& o = indices.values[d];
@@ -356,7 +382,8 @@ std::ostream& operator<<(std::ostream& out, const GridMapping& m) {
       continue;
     }
     out << " in blocks (";
-    for (size_t d = 0; d < b.block.size(); ++d) out << (d ? ", " : "") << (b.block[d].kind == ir::BlockDim::Kind::squeezed ? "squeezed" : std::to_string(b.block[d].size));
+    for (size_t d = 0; d < b.block.size(); ++d)
+      out << (d ? ", " : "") << (b.block[d].kind == ir::BlockDim::Kind::squeezed ? "squeezed" : std::to_string(b.block[d].size));
     out << (b.block.size() == 1 ? ",)" : ")") << ", in " << name(b.space) << ", index map (";
     const ir::Region& r = m.index_maps.region(b.index_map);
     for (size_t i = 0; i < r.args.size(); ++i) out << (i ? ", i" : "i") << i;

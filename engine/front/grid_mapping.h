@@ -32,7 +32,7 @@ struct GridMapping {
   int num_inputs = 0;
   int num_outputs = 0;
   bool debug = false;
-  ir::Kernel index_maps;                         // holds the index maps' ops; its own grid and blocks are unused
+  ir::Kernel index_maps;  // holds the index maps' ops; its own grid and blocks are unused
 
   int num_dynamic_grid_bounds() const;
   int num_scratch_operands() const { return static_cast<int>(scratch_avals.size()); }
@@ -52,7 +52,8 @@ struct GridMapping {
   GridMapping replace(const std::function<void(GridMapping&)>& change) const;
   /// What must hold, as a list atop grid_mapping.cpp; InternalError with everything that does not.
   void check_invariants() const;
-  /// A tile-level kernel with this grid, blocks and scratch, index maps included; its body is a region with the Refs as arguments and no ops.
+  /// A tile-level kernel with this grid, blocks and scratch, index maps included; its body is a region with the Refs as arguments and no
+  /// ops.
   ir::Kernel to_kernel(std::string name, Loc loc) const;
 };
 

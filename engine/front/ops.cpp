@@ -51,11 +51,14 @@ Value pow(Operand x, Operand y) {
   Emit e("pow", x);
   const auto& n = y.number();
   if (n && !std::holds_alternative<double>(*n)) {
-    const int64_t exponent = std::holds_alternative<bool>(*n) ? std::get<bool>(*n) : std::holds_alternative<int64_t>(*n) ? std::get<int64_t>(*n) : static_cast<int64_t>(std::get<uint64_t>(*n));
+    const int64_t exponent = std::holds_alternative<bool>(*n)      ? std::get<bool>(*n)
+                             : std::holds_alternative<int64_t>(*n) ? std::get<int64_t>(*n)
+                                                                   : static_cast<int64_t>(std::get<uint64_t>(*n));
     const DType t = e.dtype(x) == DType::boolean ? DType::i32 : e.dtype(x);
     ir::Builder& b = e.builder();
     ir::Value base = e.as(x, t), result;
-    if (exponent < 0 && !is_float(t)) e.fail("an integer cannot be raised to the negative power " + std::to_string(exponent), "cast() it to a float first");
+    if (exponent < 0 && !is_float(t))
+      e.fail("an integer cannot be raised to the negative power " + std::to_string(exponent), "cast() it to a float first");
     for (uint64_t left = exponent < 0 ? uint64_t{0} - static_cast<uint64_t>(exponent) : static_cast<uint64_t>(exponent); left; left >>= 1) {
       if (left & 1) result = result ? b.elementwise(Opcode::mul, {result, base}) : base;
       if (left > 1) base = b.elementwise(Opcode::mul, {base, base});
@@ -65,7 +68,9 @@ Value pow(Operand x, Operand y) {
     return e.wrap(exponent < 0 ? b.elementwise(Opcode::div, {one, result}) : result);
   }
   const DType t = e.common_dtype({&x, &y});
-  if (!is_float(t)) e.fail("the power of " + std::string(name(t)) + " Values is not defined", "cast() one side to a float, or give the exponent as a number");
+  if (!is_float(t))
+    e.fail("the power of " + std::string(name(t)) + " Values is not defined",
+           "cast() one side to a float, or give the exponent as a number");
   return binary(Opcode::pow, x, y, "pow");
 }
 
@@ -75,15 +80,6 @@ Value clamp(Operand low, Operand x, Operand high) {
   const Shape shape = e.common_shape({&low, &x, &high});
   const ir::Value a = e.as(low, t, shape), b = e.as(x, t, shape), c = e.as(high, t, shape);
   return e.wrap(e.builder().elementwise(Opcode::clamp, {a, b, c}));
-}
-
-Value fma(Operand a, Operand b, Operand c) {
-  Emit e("fma", a);
-  DType t = e.common_dtype({&a, &b, &c});
-  if (!is_float(t)) t = DType::f32;
-  const Shape shape = e.common_shape({&a, &b, &c});
-  const ir::Value x = e.as(a, t, shape), y = e.as(b, t, shape), z = e.as(c, t, shape);
-  return e.wrap(e.builder().elementwise(Opcode::fma, {x, y, z}));
 }
 
 Value where(Operand condition, Operand a, Operand b) {
@@ -108,7 +104,8 @@ Value bitcast(Operand x, DType dtype) {
 Value full(Shape shape, Operand value, std::optional<DType> dtype) {
   Emit e("full", value);
   const DType t = dtype.value_or(e.dtype(value));
-  if (value.number() && std::holds_alternative<double>(*value.number()) && !is_float(t)) return e.wrap(e.broadcast(e.builder().convert(e.as_is(value), t), shape));
+  if (value.number() && std::holds_alternative<double>(*value.number()) && !is_float(t))
+    return e.wrap(e.broadcast(e.builder().convert(e.as_is(value), t), shape));
   return e.wrap(e.as(value, t, shape));
 }
 Value zeros(Shape shape, DType dtype, Loc loc) {
@@ -157,7 +154,9 @@ Value reshape(Operand x, Shape shape) {
 Value transpose(Operand x, std::vector<int64_t> perm) {
   Emit e("transpose", x);
   const size_t rank = e.shape(x).size();
-  if (perm.size() != rank) e.fail("perm " + to_string(perm) + " has " + std::to_string(perm.size()) + " entries but the operand " + to_string(e.shape(x)) + " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+  if (perm.size() != rank)
+    e.fail("perm " + to_string(perm) + " has " + std::to_string(perm.size()) + " entries but the operand " + to_string(e.shape(x)) +
+           " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
   for (int64_t& p : perm) p = e.axis(p, rank);
   ir::Op op{.code = Opcode::transpose, .operands = {e.as_is(x)}};
   op.set(Attr::perm, std::move(perm));
@@ -204,14 +203,16 @@ Value dot(Operand a, Operand b, DotParams p) {
     if (row) xs.insert(xs.begin(), 1);
     if (column) ys.push_back(1);
     if (xs.back() != ys[ys.size() - 2])
-      e.fail("shapes " + to_string(original_x) + " and " + to_string(original_y) + ": " + std::to_string(xs.back()) + " columns on the left meet " + std::to_string(ys[ys.size() - 2]) + " rows on the right");
+      e.fail("shapes " + to_string(original_x) + " and " + to_string(original_y) + ": " + std::to_string(xs.back()) +
+             " columns on the left meet " + std::to_string(ys[ys.size() - 2]) + " rows on the right");
     x = reshaped(e, x, xs);
     y = reshaped(e, y, ys);
     Shape batch(std::max(xs.size(), ys.size()) - 2);
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto size = [&](const Shape& s) { return i + 2 < s.size() ? s[s.size() - 3 - i] : int64_t{1}; };
       const int64_t m = size(xs), n = size(ys);
-      if (m != n && m != 1 && n != 1) e.fail("shapes " + to_string(original_x) + " and " + to_string(original_y) + ": the batch dims do not broadcast");
+      if (m != n && m != 1 && n != 1)
+        e.fail("shapes " + to_string(original_x) + " and " + to_string(original_y) + ": the batch dims do not broadcast");
       batch[batch.size() - 1 - i] = m == 1 ? n : m;
     }
     const auto with_batch = [&](ir::Value v, const Shape& s) {
@@ -254,7 +255,8 @@ Value reduce(Opcode code, std::string_view name, const Operand& x, const ReduceP
   if (p.axis.list()) {
     for (int64_t a : *p.axis.list()) axes.push_back(e.axis(a, shape.size()));
     std::sort(axes.begin(), axes.end());
-    if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end()) e.fail("axis " + std::to_string(*twice) + " is listed twice");
+    if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end())
+      e.fail("axis " + std::to_string(*twice) + " is listed twice");
   } else {
     for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   }
@@ -324,7 +326,8 @@ Value grid_index(Opcode code, int64_t axis, Loc loc) {
   Trace& t = e.trace();
   int64_t axes = 0;
   for (const ir::GridAxis& g : t.kernel().grid) axes += !g.vmapped;
-  if (axis < 0 || axis >= axes) e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(axes) + (axes == 1 ? " axis" : " axes"));
+  if (axis < 0 || axis >= axes)
+    e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(axes) + (axes == 1 ? " axis" : " axes"));
   // An index map has the program ids as its arguments already.
   if (code == Opcode::program_id && !t.index_map_origin().empty()) return t.argument(t.outermost_region(), static_cast<size_t>(axis));
   ir::Op op{.code = code};

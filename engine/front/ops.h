@@ -26,7 +26,7 @@ Value logistic(Operand x);  ///< 1 / (1 + e^-x)
 Value pow(Operand x, Operand y);
 Value abs(Operand x);
 Value sign(Operand x);
-Value floor(Operand x);       ///< of integers: themselves, as ceil, round and round_even
+Value floor(Operand x);  ///< of integers: themselves, as ceil, round and round_even
 Value ceil(Operand x);
 Value round(Operand x);       ///< halves away from zero, as C's and lax.round's default
 Value round_even(Operand x);  ///< halves to even, as jnp.round
@@ -35,7 +35,6 @@ Value maximum(Operand a, Operand b);  ///< NaN wins, as in minimum
 Value minimum(Operand a, Operand b);
 Value clamp(Operand low, Operand x, Operand high);  ///< lax.clamp's order
 Value shift_right_logical(Operand a, Operand b);    ///< fills zeros whatever the dtype
-Value fma(Operand a, Operand b, Operand c);         ///< a * b + c, rounded once or twice as the device does best
 /// condition ? a : b, element by element; a condition that is not bool counts as != 0.
 Value where(Operand condition, Operand a, Operand b);
 /// To another dtype: floats round to nearest even, float to int truncates and saturates (NaN: 0), ints wrap, to bool is != 0.
@@ -77,10 +76,10 @@ Value dot(Operand a, Operand b, DotParams params = {});
 class Axes {
  public:
   Axes() = default;
-  Axes(int64_t axis) : axes_(std::vector<int64_t>{axis}) {}                    // NOLINT: implicit on purpose
-  Axes(int axis) : Axes(static_cast<int64_t>(axis)) {}                         // NOLINT
+  Axes(int64_t axis) : axes_(std::vector<int64_t>{axis}) {}  // NOLINT: implicit on purpose
+  Axes(int axis) : Axes(static_cast<int64_t>(axis)) {}       // NOLINT
   Axes(std::initializer_list<int64_t> axes) : axes_(std::vector<int64_t>(axes)) {}
-  Axes(std::vector<int64_t> axes) : axes_(std::move(axes)) {}                  // NOLINT
+  Axes(std::vector<int64_t> axes) : axes_(std::move(axes)) {}  // NOLINT
   const std::optional<std::vector<int64_t>>& list() const { return axes_; }
 
  private:
@@ -90,9 +89,9 @@ struct ReduceParams {
   Axes axis = {};
   bool keepdims = false;  ///< reduced dims stay, with size 1
 };
-Value sum(Operand x, ReduceParams params = {});   ///< bools and ints of less than 32 bits add up in 32 bits, as in jnp; prod too
+Value sum(Operand x, ReduceParams params = {});  ///< bools and ints of less than 32 bits add up in 32 bits, as in jnp; prod too
 Value prod(Operand x, ReduceParams params = {});
-Value max(Operand x, ReduceParams params = {});   ///< NaN wins; of bools: or
+Value max(Operand x, ReduceParams params = {});  ///< NaN wins; of bools: or
 Value min(Operand x, ReduceParams params = {});
 Value reduce_and(Operand x, ReduceParams params = {});  ///< of bools: jnp.all; of ints: bitwise
 Value reduce_or(Operand x, ReduceParams params = {});   ///< of bools: jnp.any

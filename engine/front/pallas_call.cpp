@@ -27,7 +27,8 @@ std::string show(const ShapeDtype& s) { return std::string(name(s.dtype)) + to_s
 /// Arguments against in_shape: what is static must agree; run-time sizes are bound where the kernel runs.
 void check_arguments(const PallasCall& call, const std::vector<ShapeDtype>& declared, const std::vector<ShapeDtype>& given) {
   const auto fail = [&](const std::string& what) { throw SpecError(call.name() + ": " + what, call.loc()); };
-  if (declared.size() != given.size()) fail("called with " + plural(given.size(), "argument") + " but in_shape has " + std::to_string(declared.size()));
+  if (declared.size() != given.size())
+    fail("called with " + plural(given.size(), "argument") + " but in_shape has " + std::to_string(declared.size()));
   for (size_t i = 0; i < given.size(); ++i) {
     const ShapeDtype &d = declared[i], &g = given[i];
     const std::string both = "argument " + std::to_string(i) + " is " + show(g) + " but in_shape[" + std::to_string(i) + "] is " + show(d);
@@ -67,7 +68,7 @@ namespace {
 /// Everything but the inputs, checked.
 struct Checked {
   KernelFunction kernel;
-  GridMappingRequest request;           // without inputs and in_specs
+  GridMappingRequest request;  // without inputs and in_specs
   std::optional<std::vector<BlockSpec>> in_specs;
 };
 
@@ -86,7 +87,9 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
   const auto refuse = [&](bool given, const char* parameter) {
     if (given) fail(std::string(parameter) + " is not implemented yet", "leave it out");
   };
-  if (r.name.empty() || !std::all_of(r.name.begin(), r.name.end(), [](unsigned char ch) { return ch < 128 && (std::isalnum(ch) || ch == '_'); }) || std::isdigit(static_cast<unsigned char>(r.name[0]))) {
+  if (r.name.empty() ||
+      !std::all_of(r.name.begin(), r.name.end(), [](unsigned char ch) { return ch < 128 && (std::isalnum(ch) || ch == '_'); }) ||
+      std::isdigit(static_cast<unsigned char>(r.name[0]))) {
     const std::string given = std::exchange(r.name, "kernel");
     fail("name \"" + given + "\" is not a word of letters, digits and _ that starts with no digit");
   }
@@ -97,7 +100,8 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
   refuse(p.metadata.has_value(), "metadata");
   if (p.grid_spec) {
     const bool twice = !p.grid.axes().empty() || p.in_specs.list() || p.out_specs.list() || !p.scratch_shapes.empty();
-    if (twice) fail("grid_spec is given, and grid, in_specs, out_specs or scratch_shapes too", "give them in grid_spec or directly, not both");
+    if (twice)
+      fail("grid_spec is given, and grid, in_specs, out_specs or scratch_shapes too", "give them in grid_spec or directly, not both");
     refuse(p.grid_spec->num_scalar_prefetch != 0, "grid_spec: num_scalar_prefetch");
   }
   if (!p.out_shape.list()) fail("out_shape is missing", "give the shape and dtype of each output: .out_shape = {{{m, n}, ts::f32}}");
@@ -112,28 +116,37 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
   if (p.compiler_params) {
     const auto& semantics = p.compiler_params->dimension_semantics;
     if (!semantics.empty() && semantics.size() != r.grid.size())
-      fail("compiler_params: dimension_semantics has " + std::to_string(semantics.size()) + (semantics.size() == 1 ? " entry" : " entries") + " but the grid has " + std::to_string(r.grid.size()) + (r.grid.size() == 1 ? " axis" : " axes"));
+      fail("compiler_params: dimension_semantics has " + std::to_string(semantics.size()) +
+           (semantics.size() == 1 ? " entry" : " entries") + " but the grid has " + std::to_string(r.grid.size()) +
+           (r.grid.size() == 1 ? " axis" : " axes"));
     for (const std::string& s : semantics) {
-      if (s != "parallel" && s != "arbitrary") fail("compiler_params: dimension_semantics \"" + s + "\" is unknown", "\"parallel\" and \"arbitrary\" are known");
+      if (s != "parallel" && s != "arbitrary")
+        fail("compiler_params: dimension_semantics \"" + s + "\" is unknown", "\"parallel\" and \"arbitrary\" are known");
       r.parallel.push_back(s == "parallel");
     }
   }
   const auto negative = [](const Extent& e) { return e.is_static() && *e.value() < 0; };
   for (size_t i = 0; i < r.outputs.size(); ++i)
-    if (std::any_of(r.outputs[i].shape.begin(), r.outputs[i].shape.end(), negative)) fail("out_shape[" + std::to_string(i) + "]: shape " + to_string(r.outputs[i].shape) + " has a negative size");
+    if (std::any_of(r.outputs[i].shape.begin(), r.outputs[i].shape.end(), negative))
+      fail("out_shape[" + std::to_string(i) + "]: shape " + to_string(r.outputs[i].shape) + " has a negative size");
   const auto& out_specs = p.grid_spec ? p.grid_spec->out_specs.list() : p.out_specs.list();
-  if (out_specs && out_specs->size() != r.outputs.size()) fail("out_specs has " + plural(out_specs->size(), "BlockSpec") + " but out_shape has " + plural(r.outputs.size(), "output"));
+  if (out_specs && out_specs->size() != r.outputs.size())
+    fail("out_specs has " + plural(out_specs->size(), "BlockSpec") + " but out_shape has " + plural(r.outputs.size(), "output"));
   r.out_specs = out_specs ? *out_specs : std::vector<BlockSpec>(r.outputs.size(), no_block_spec);
   r.scratch = p.grid_spec ? p.grid_spec->scratch_shapes : p.scratch_shapes;
   for (size_t i = 0; i < r.scratch.size(); ++i) {
     const ScratchShape& s = r.scratch[i];
-    if (std::any_of(s.shape.begin(), s.shape.end(), [](int64_t d) { return d < 0; })) fail("scratch_shapes[" + std::to_string(i) + "]: shape " + to_string(s.shape) + " has a negative size");
-    if (s.memory_space != MemorySpace::vmem && s.memory_space != MemorySpace::smem) fail("scratch_shapes[" + std::to_string(i) + "]: memory space " + std::string(ir::name(s.memory_space)) + " is not for scratch", "vmem and smem are");
+    if (std::any_of(s.shape.begin(), s.shape.end(), [](int64_t d) { return d < 0; }))
+      fail("scratch_shapes[" + std::to_string(i) + "]: shape " + to_string(s.shape) + " has a negative size");
+    if (s.memory_space != MemorySpace::vmem && s.memory_space != MemorySpace::smem)
+      fail("scratch_shapes[" + std::to_string(i) + "]: memory space " + std::string(ir::name(s.memory_space)) + " is not for scratch",
+           "vmem and smem are");
   }
   c.in_specs = p.grid_spec ? p.grid_spec->in_specs.list() : p.in_specs.list();
   if (p.in_shape.list()) {
     for (size_t i = 0; i < p.in_shape.list()->size(); ++i)
-      if (const auto& s = (*p.in_shape.list())[i].shape; std::any_of(s.begin(), s.end(), negative)) fail("in_shape[" + std::to_string(i) + "]: shape " + to_string(s) + " has a negative size");
+      if (const auto& s = (*p.in_shape.list())[i].shape; std::any_of(s.begin(), s.end(), negative))
+        fail("in_shape[" + std::to_string(i) + "]: shape " + to_string(s) + " has a negative size");
   }
   if (p.in_shape.list() && c.in_specs && c.in_specs->size() != p.in_shape.list()->size())
     fail("in_specs has " + plural(c.in_specs->size(), "BlockSpec") + " but in_shape has " + plural(p.in_shape.list()->size(), "input"));
@@ -144,11 +157,15 @@ ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
   GridMappingRequest r = c.request;
   r.inputs = inputs;
   if (c.in_specs && c.in_specs->size() != inputs.size())
-    throw SpecError(r.name + ": called with " + plural(inputs.size(), "argument") + " but in_specs has " + plural(c.in_specs->size(), "BlockSpec"), r.loc);
+    throw SpecError(
+        r.name + ": called with " + plural(inputs.size(), "argument") + " but in_specs has " + plural(c.in_specs->size(), "BlockSpec"),
+        r.loc);
   r.in_specs = c.in_specs ? *c.in_specs : std::vector<BlockSpec>(inputs.size(), no_block_spec);
   const size_t refs = inputs.size() + r.outputs.size() + r.scratch.size();
   if (static_cast<size_t>(c.kernel.arity) != refs)
-    throw SpecError(r.name + ": the kernel takes " + plural(static_cast<size_t>(c.kernel.arity), "Ref") + " but there are " + plural(inputs.size(), "input") + ", " + plural(r.outputs.size(), "output") + " and " + plural(r.scratch.size(), "scratch shape"),
+    throw SpecError(r.name + ": the kernel takes " + plural(static_cast<size_t>(c.kernel.arity), "Ref") + " but there are " +
+                        plural(inputs.size(), "input") + ", " + plural(r.outputs.size(), "output") + " and " +
+                        plural(r.scratch.size(), "scratch shape"),
                     r.loc, "a kernel takes one Ref per input, then per output, then per scratch shape");
   ir::Kernel k = make_grid_mapping(r).to_kernel(r.name, r.loc);
   {

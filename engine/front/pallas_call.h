@@ -26,7 +26,7 @@ class ShapeDtypes {
   ShapeDtypes() = default;
   ShapeDtypes(ShapeDtype one) : list_(std::vector<ShapeDtype>{std::move(one)}) {}  // NOLINT: implicit on purpose
   ShapeDtypes(std::initializer_list<ShapeDtype> list) : list_(std::vector<ShapeDtype>(list)) {}
-  ShapeDtypes(std::vector<ShapeDtype> list) : list_(std::move(list)) {}            // NOLINT
+  ShapeDtypes(std::vector<ShapeDtype> list) : list_(std::move(list)) {}  // NOLINT
   const std::optional<std::vector<ShapeDtype>>& list() const { return list_; }
 
  private:
@@ -44,19 +44,19 @@ struct CostEstimate {
 /// The parameters of jax.experimental.pallas.pallas_call, in its order, and in_shape. Those marked (not yet) throw a SpecError that says so
 /// if they are given.
 struct PallasCallParams {
-  ShapeDtypes out_shape = {};                            ///< required
-  std::optional<GridSpec> grid_spec = std::nullopt;      ///< instead of grid, in_specs, out_specs and scratch_shapes
+  ShapeDtypes out_shape = {};                        ///< required
+  std::optional<GridSpec> grid_spec = std::nullopt;  ///< instead of grid, in_specs, out_specs and scratch_shapes
   Grid grid = {};
   BlockSpecs in_specs = {};
   BlockSpecs out_specs = {};
   std::vector<ScratchShape> scratch_shapes = {};
-  std::map<int, int> input_output_aliases = {};          ///< (not yet)
-  bool debug = false;                                    ///< (not yet)
-  bool interpret = false;                                ///< calls run the interpreter
-  std::optional<std::string> name = std::nullopt;        ///< in messages and dumps; else "kernel"
+  std::map<int, int> input_output_aliases = {};    ///< (not yet)
+  bool debug = false;                              ///< (not yet)
+  bool interpret = false;                          ///< calls run the interpreter
+  std::optional<std::string> name = std::nullopt;  ///< in messages and dumps; else "kernel"
   std::optional<CompilerParams> compiler_params = std::nullopt;
-  std::optional<CostEstimate> cost_estimate = std::nullopt;               ///< (not yet)
-  std::optional<std::string> backend = std::nullopt;                      ///< (not yet)
+  std::optional<CostEstimate> cost_estimate = std::nullopt;                   ///< (not yet)
+  std::optional<std::string> backend = std::nullopt;                          ///< (not yet)
   std::optional<std::map<std::string, std::string>> metadata = std::nullopt;  ///< (not yet)
   /// Ours, not Pallas's: the inputs' shapes and dtypes. Arguments are checked against them, and dims may be run-time sizes (ts::dim("n")),
   /// which out_shape and grid may use too: one traced kernel serves every size. Without it, extents are the arguments' own.
@@ -79,13 +79,16 @@ class PallasCall {
   /// trace() for these arguments.
   const ir::Kernel& trace_for(const std::vector<Array>& arguments) const&;
   /// The grid mapping of the traced kernel.
-  GridMapping grid_mapping(const std::vector<ShapeDtype>& inputs) const { return tessera::grid_mapping(static_cast<const PallasCall&>(*this).trace(inputs)); }
+  GridMapping grid_mapping(const std::vector<ShapeDtype>& inputs) const {
+    return tessera::grid_mapping(static_cast<const PallasCall&>(*this).trace(inputs));
+  }
 
   /// Runs on the best Vulkan device, or on the interpreter if the call says interpret.
   Arrays operator()(const std::vector<Array>& arguments) const { return run(*this, arguments); }
   template <class... A>
-    requires(std::convertible_to<const A&, Array> && ...)
-  Arrays operator()(const A&... arguments) const { return run(*this, std::vector<Array>{arguments...}); }
+  requires(std::convertible_to<const A&, Array>&&...) Arrays operator()(const A&... arguments) const {
+    return run(*this, std::vector<Array>{arguments...});
+  }
 
   /// How a call is made from a tracer of whole kernels; for vmap and other transformations.
   struct Parts {
@@ -100,7 +103,8 @@ class PallasCall {
 
  private:
   // A template, so that only a program that calls on a device needs the runtime's library.
-  template <class Call> static Arrays run(const Call& call, const std::vector<Array>& arguments) {
+  template <class Call>
+  static Arrays run(const Call& call, const std::vector<Array>& arguments) {
     const ir::Kernel& k = call.trace_for(arguments);
     return Arrays(call.interpreted() ? interpret(k, arguments) : run_on_default_device(k, arguments));
   }
@@ -113,8 +117,7 @@ inline Arrays interpret(const PallasCall& call, const std::vector<Array>& argume
   return Arrays(interpret(call.trace_for(arguments), arguments, options));
 }
 template <class... A>
-  requires(std::convertible_to<const A&, Array> && ...)
-Arrays interpret(const PallasCall& call, const A&... arguments) {
+requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const PallasCall& call, const A&... arguments) {
   return interpret(call, std::vector<Array>{arguments...});
 }
 
@@ -129,18 +132,23 @@ PallasCall make_pallas_call(KernelFunction kernel, PallasCallParams params, Loc 
 
 /// kernel: a lambda of Refs, first the inputs', then the outputs', then the scratch's. It is run while tracing: what it does with Values is
 /// recorded, and the recording runs once per point of the grid. Throws SpecError for parameters that do not fit together.
-template <class F> PallasCall pallas_call(F kernel, PallasCallParams params, Loc loc = Loc::here()) {
+template <class F>
+PallasCall pallas_call(F kernel, PallasCallParams params, Loc loc = Loc::here()) {
   static_assert(spec::Countable<F>, "pallas_call: the kernel's parameters must be spelled as Ref (not auto), so that they can be counted");
   if constexpr (spec::Countable<F>) {
     using P = typename spec::Signature<F>::Parameters;
     constexpr bool refs = spec::all_are<Ref, P>;
     static_assert(refs, "pallas_call: every parameter of a kernel must be a Ref (inputs, then outputs, then scratch)");
-    static_assert(std::is_void_v<typename spec::Signature<F>::Result>, "pallas_call: a kernel returns nothing; it writes to its output Refs");
+    static_assert(std::is_void_v<typename spec::Signature<F>::Result>,
+                  "pallas_call: a kernel returns nothing; it writes to its output Refs");
     if constexpr (refs) {
       constexpr int n = static_cast<int>(std::tuple_size_v<P>);
-      return spec::make_pallas_call({n, [f = std::move(kernel)](const std::vector<Ref>& r) {
-                                       [&]<size_t... i>(std::index_sequence<i...>) { f(r[i]...); }(std::make_index_sequence<static_cast<size_t>(n)>{});
-                                     }}, std::move(params), loc);
+      return spec::make_pallas_call({n,
+                                     [f = std::move(kernel)](const std::vector<Ref>& r) {
+                                       [&]<size_t... i>(std::index_sequence<i...>) { f(r[i]...); }
+                                       (std::make_index_sequence<static_cast<size_t>(n)>{});
+                                     }},
+                                    std::move(params), loc);
     }
   }
 }

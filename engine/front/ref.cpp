@@ -18,11 +18,13 @@ class RefAccess {
  public:
   RefAccess(std::string_view op, const Ref& ref, const RefIndex& index, Loc loc, bool masked) : e_(op, loc), ref_(ref), masked_(masked) {
     if (!e_.trace().index_map_origin().empty())
-      throw TraceError(e_.trace().prefix() + "reads a Ref, but an index map sees only its program ids", loc, "read in the kernel, or compute the block index from the program ids");
+      throw TraceError(e_.trace().prefix() + "reads a Ref, but an index map sees only its program ids", loc,
+                       "read in the kernel, or compute the block index from the program ids");
     e_.check_owner(ref.trace_, ref.region_, "Ref");
     const auto& items = index.items();
     if (items.size() > ref.shape().size())
-      e_.fail("the index has " + std::to_string(items.size()) + " entries but the Ref " + to_string(ref.shape()) + " has " + std::to_string(ref.rank()) + (ref.rank() == 1 ? " dim" : " dims"));
+      e_.fail("the index has " + std::to_string(items.size()) + " entries but the Ref " + to_string(ref.shape()) + " has " +
+              std::to_string(ref.rank()) + (ref.rank() == 1 ? " dim" : " dims"));
     for (size_t d = 0; d < ref.shape().size(); ++d) {
       const int64_t n = ref.shape()[d];
       index_.push_back(d < items.size() ? std::visit([&](const auto& item) { return lower(item, d, n); }, items[d].item()) : Index::all(n));
@@ -68,7 +70,9 @@ class RefAccess {
   }
   Index lower(const Range& r, size_t d, int64_t n) {
     if (r.step < 1) e_.fail(dim(d) + "the step " + std::to_string(r.step) + " is not positive");
-    const auto end = [&](std::optional<int64_t> x, int64_t open) { return std::clamp<int64_t>(!x ? open : *x < 0 ? std::max<int64_t>(*x, -n) + n : *x, 0, n); };
+    const auto end = [&](std::optional<int64_t> x, int64_t open) {
+      return std::clamp<int64_t>(!x ? open : *x < 0 ? std::max<int64_t>(*x, -n) + n : *x, 0, n);
+    };
     const int64_t start = end(r.start, 0), stop = end(r.stop, n), count = start < stop ? (stop - start - 1) / r.step + 1 : 0;
     return {Index::Kind::slice, count ? start : 0, -1, count, r.step};
   }
@@ -93,7 +97,8 @@ class RefAccess {
     const DType t = ref_.dtype();
     if (v.value() && v.value()->dtype() != t) {
       e_.use(*v.value());
-      e_.fail("the value is " + std::string(name(v.value()->dtype())) + " but the Ref holds " + std::string(name(t)), "cast(value, " + std::string(name(t)) + ") converts");
+      e_.fail("the value is " + std::string(name(v.value()->dtype())) + " but the Ref holds " + std::string(name(t)),
+              "cast(value, " + std::string(name(t)) + ") converts");
     }
     return e_.as(v, t, shape_);
   }
@@ -104,7 +109,8 @@ class RefAccess {
     }
     if (!other.absent()) {
       if (mask.absent()) e_.fail("other is given without a mask");
-      if (other.value() && other.value()->dtype() != ref_.dtype()) e_.fail("other is " + std::string(name(other.value()->dtype())) + " but the Ref holds " + std::string(name(ref_.dtype())));
+      if (other.value() && other.value()->dtype() != ref_.dtype())
+        e_.fail("other is " + std::string(name(other.value()->dtype())) + " but the Ref holds " + std::string(name(ref_.dtype())));
       op.operands.push_back(e_.as(other, ref_.dtype(), shape_));
       op.set(Attr::other, 1);
     }
@@ -114,7 +120,9 @@ class RefAccess {
     op.operands.insert(op.operands.end(), starts_.begin(), starts_.end());
     return op;
   }
-  Value finish(ir::Op op, const Operand& mask, const Operand& other) { return e_.wrap(e_.builder().one(complete(std::move(op), mask, other))); }
+  Value finish(ir::Op op, const Operand& mask, const Operand& other) {
+    return e_.wrap(e_.builder().one(complete(std::move(op), mask, other)));
+  }
 
   Emit e_;
   const Ref& ref_;
@@ -124,9 +132,15 @@ class RefAccess {
   Shape shape_;
 };
 
-Value load(const Ref& ref, RefIndex index, LoadParams params) { return RefAccess("load", ref, index, index.loc(), !params.mask.absent()).load(params); }
-void store(const Ref& ref, RefIndex index, Operand value, StoreParams params) { RefAccess("store", ref, index, index.loc(), !params.mask.absent()).store(value, params); }
-Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return RefAccess("swap", ref, index, index.loc(), !params.mask.absent()).swap(value, params); }
+Value load(const Ref& ref, RefIndex index, LoadParams params) {
+  return RefAccess("load", ref, index, index.loc(), !params.mask.absent()).load(params);
+}
+void store(const Ref& ref, RefIndex index, Operand value, StoreParams params) {
+  RefAccess("store", ref, index, index.loc(), !params.mask.absent()).store(value, params);
+}
+Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
+  return RefAccess("swap", ref, index, index.loc(), !params.mask.absent()).swap(value, params);
+}
 
 Value RefItem::read(Loc loc) && { return RefAccess("load", ref_, index_, loc, false).load({}); }
 void RefItem::operator=(Operand v) && { RefAccess("store", ref_, index_, v.loc(), false).store(v, {}); }

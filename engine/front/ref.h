@@ -41,13 +41,13 @@ concept IndexNumber = std::integral<T> && !std::same_as<T, bool>;
 /// The index of one dim.
 class IndexItem {
  public:
-  IndexItem(All) : item_(All{}) {}                                        // NOLINT: implicit on purpose, all of them
-  IndexItem(Ds d) : item_(std::move(d)) {}                                // NOLINT
-  IndexItem(Range r) : item_(r) {}                                        // NOLINT
+  IndexItem(All) : item_(All{}) {}                                          // NOLINT: implicit on purpose, all of them
+  IndexItem(Ds d) : item_(std::move(d)) {}                                  // NOLINT
+  IndexItem(Range r) : item_(r) {}                                          // NOLINT
   IndexItem(const Value& v, Loc l = Loc::here()) : item_(Operand(v, l)) {}  // NOLINT
-  IndexItem(RefItem&& read, Loc l = Loc::here());                         // NOLINT
+  IndexItem(RefItem&& read, Loc l = Loc::here());                           // NOLINT
   template <IndexNumber T>
-  IndexItem(T i, Loc l = Loc::here()) : item_(Operand(i, l)) {}           // NOLINT
+  IndexItem(T i, Loc l = Loc::here()) : item_(Operand(i, l)) {}  // NOLINT
   const std::variant<All, Ds, Range, Operand>& item() const { return item_; }
 
  private:
@@ -57,15 +57,15 @@ class IndexItem {
 /// The index of a Ref: one item, or one per leading dim.
 class RefIndex {
  public:
-  RefIndex(All, Loc l = Loc::here()) : loc_(l) {}                                                       // NOLINT: implicit on purpose
-  RefIndex(std::initializer_list<IndexItem> items, Loc l = Loc::here()) : items_(items), loc_(l) {}      // NOLINT
-  RefIndex(std::vector<IndexItem> items, Loc l = Loc::here()) : items_(std::move(items)), loc_(l) {}     // NOLINT
-  RefIndex(Ds d, Loc l = Loc::here()) : items_{std::move(d)}, loc_(l) {}                                 // NOLINT
-  RefIndex(Range r, Loc l = Loc::here()) : items_{r}, loc_(l) {}                                         // NOLINT
-  RefIndex(const Value& v, Loc l = Loc::here()) : items_{IndexItem(v, l)}, loc_(l) {}                    // NOLINT
-  RefIndex(RefItem&& read, Loc l = Loc::here());                                                         // NOLINT
+  RefIndex(All, Loc l = Loc::here()) : loc_(l) {}                                                     // NOLINT: implicit on purpose
+  RefIndex(std::initializer_list<IndexItem> items, Loc l = Loc::here()) : items_(items), loc_(l) {}   // NOLINT
+  RefIndex(std::vector<IndexItem> items, Loc l = Loc::here()) : items_(std::move(items)), loc_(l) {}  // NOLINT
+  RefIndex(Ds d, Loc l = Loc::here()) : items_{std::move(d)}, loc_(l) {}                              // NOLINT
+  RefIndex(Range r, Loc l = Loc::here()) : items_{r}, loc_(l) {}                                      // NOLINT
+  RefIndex(const Value& v, Loc l = Loc::here()) : items_{IndexItem(v, l)}, loc_(l) {}                 // NOLINT
+  RefIndex(RefItem&& read, Loc l = Loc::here());                                                      // NOLINT
   template <IndexNumber T>
-  RefIndex(T i, Loc l = Loc::here()) : items_{IndexItem(i, l)}, loc_(l) {}                               // NOLINT
+  RefIndex(T i, Loc l = Loc::here()) : items_{IndexItem(i, l)}, loc_(l) {}  // NOLINT
   const std::vector<IndexItem>& items() const { return items_; }
   Loc loc() const { return loc_; }
 
@@ -99,7 +99,7 @@ class RefItem {
  public:
   RefItem(const RefItem&) = delete;
   RefItem& operator=(const RefItem&) = delete;
-  void operator=(RefItem&& other) &&;  ///< o[all] = x[all] reads and stores
+  void operator=(RefItem&& other) &&;                                  ///< o[all] = x[all] reads and stores
   operator Value() && { return std::move(*this).read(index_.loc()); }  // NOLINT: implicit on purpose
   Value read(Loc loc) &&;
 

@@ -28,16 +28,36 @@ struct Indices {
 
 namespace spec {
 /// The parameters of a callable that is not generic: Signature<F>::Parameters is a std::tuple, ::Result the return type.
-template <class M> struct Method;
-template <class C, class R, class... P> struct Method<R (C::*)(P...)> { using Result = R; using Parameters = std::tuple<P...>; };
-template <class C, class R, class... P> struct Method<R (C::*)(P...) const> : Method<R (C::*)(P...)> {};
-template <class C, class R, class... P> struct Method<R (C::*)(P...) noexcept> : Method<R (C::*)(P...)> {};
-template <class C, class R, class... P> struct Method<R (C::*)(P...) const noexcept> : Method<R (C::*)(P...)> {};
-template <class F> struct Signature : Method<decltype(&F::operator())> {};
-template <class R, class... P> struct Signature<R (*)(P...)> { using Result = R; using Parameters = std::tuple<P...>; };
-template <class F> concept Countable = requires { typename Signature<F>::Result; } || std::is_pointer_v<F>;
-template <class T, class Tuple> inline constexpr bool all_are = false;
-template <class T, class... P> inline constexpr bool all_are<T, std::tuple<P...>> = ((std::same_as<std::remove_cvref_t<P>, T> && !std::is_rvalue_reference_v<P> && (!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>)) && ...);
+template <class M>
+struct Method;
+template <class C, class R, class... P>
+struct Method<R (C::*)(P...)> {
+  using Result = R;
+  using Parameters = std::tuple<P...>;
+};
+template <class C, class R, class... P>
+struct Method<R (C::*)(P...) const> : Method<R (C::*)(P...)> {};
+template <class C, class R, class... P>
+struct Method<R (C::*)(P...) noexcept> : Method<R (C::*)(P...)> {};
+template <class C, class R, class... P>
+struct Method<R (C::*)(P...) const noexcept> : Method<R (C::*)(P...)> {};
+template <class F>
+struct Signature : Method<decltype(&F::operator())> {};
+template <class R, class... P>
+struct Signature<R (*)(P...)> {
+  using Result = R;
+  using Parameters = std::tuple<P...>;
+};
+template <class F>
+concept Countable = std::is_pointer_v<F> || requires {
+  &F::operator();
+};
+template <class T, class Tuple>
+inline constexpr bool all_are = false;
+template <class T, class... P>
+inline constexpr bool all_are<T, std::tuple<P...>> = ((std::same_as<std::remove_cvref_t<P>, T> && !std::is_rvalue_reference_v<P> &&
+                                                       (!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>)) &&
+                                                      ...);
 }  // namespace spec
 
 /// From program ids to block indices: a lambda that takes one Value per grid axis and returns ts::Indices, or a single Value or integer.
@@ -46,8 +66,8 @@ class IndexMap {
  public:
   IndexMap() = default;
   template <class F>
-    requires(!std::same_as<std::decay_t<F>, IndexMap> && !std::integral<std::decay_t<F>> && !std::same_as<std::decay_t<F>, std::nullopt_t>)
-  IndexMap(F f) {  // NOLINT: implicit on purpose
+  requires(!std::same_as<std::decay_t<F>, IndexMap> && !std::integral<std::decay_t<F>> && !std::same_as<std::decay_t<F>, std::nullopt_t>)
+      IndexMap(F f) {  // NOLINT: implicit on purpose
     static_assert(spec::Countable<F>, "an index map's parameters must be spelled as Value (not auto), so that they can be counted");
     if constexpr (spec::Countable<F>) {
       using S = spec::Signature<F>;
@@ -60,10 +80,11 @@ class IndexMap {
       if constexpr (values && good_result) {
         arity_ = static_cast<int>(std::tuple_size_v<P>);
         call_ = [f = std::move(f)](const std::vector<Value>& ids) {
-          return [&]<size_t... i>(std::index_sequence<i...>) -> Indices {
+          return [&]<size_t... i>(std::index_sequence<i...>)->Indices {
             if constexpr (std::same_as<R, Indices>) return f(ids[i]...);
             else return Indices{Operand(f(ids[i]...), Loc{})};
-          }(std::make_index_sequence<std::tuple_size_v<P>>{});
+          }
+          (std::make_index_sequence<std::tuple_size_v<P>>{});
         };
       }
     }
@@ -81,13 +102,22 @@ class IndexMap {
 struct Squeezed {};
 inline constexpr Squeezed squeezed{};
 /// The ordinary kind: a number n means Blocked(n).
-struct Blocked { int64_t size; };
+struct Blocked {
+  int64_t size;
+};
 /// Indexed by elements rather than blocks. Not implemented yet.
-struct Element { int64_t size; std::pair<int64_t, int64_t> padding = {0, 0}; };
+struct Element {
+  int64_t size;
+  std::pair<int64_t, int64_t> padding = {0, 0};
+};
 /// Of a size known at run time, at most this. Not implemented yet.
-struct BoundedSlice { int64_t size; };
+struct BoundedSlice {
+  int64_t size;
+};
 /// How many blocks are in flight. Not implemented yet.
-struct Buffered { int64_t count; };
+struct Buffered {
+  int64_t count;
+};
 
 class BlockDim {
  public:
@@ -111,9 +141,9 @@ std::string to_string(const std::vector<BlockDim>& block);  ///< "(32, squeezed)
 class BlockShape {
  public:
   BlockShape() = default;
-  BlockShape(std::nullopt_t) {}                                                        // NOLINT: implicit on purpose
+  BlockShape(std::nullopt_t) {}  // NOLINT: implicit on purpose
   BlockShape(std::initializer_list<BlockDim> dims) : dims_(std::vector<BlockDim>(dims)) {}
-  BlockShape(std::vector<BlockDim> dims) : dims_(std::move(dims)) {}                   // NOLINT
+  BlockShape(std::vector<BlockDim> dims) : dims_(std::move(dims)) {}  // NOLINT
   const std::optional<std::vector<BlockDim>>& dims() const { return dims_; }
 
  private:
@@ -131,7 +161,12 @@ struct BlockSpec {
 };
 /// In place of a BlockSpec, or of a list of them: the kernel's Ref is the whole array, in memory space any.
 struct NoBlockSpec {
-  operator BlockSpec() const { BlockSpec s; s.whole = true; s.loc = {}; return s; }  // NOLINT: implicit on purpose
+  operator BlockSpec() const {
+    BlockSpec s;
+    s.whole = true;
+    s.loc = {};
+    return s;
+  }  // NOLINT: implicit on purpose
 };
 inline constexpr NoBlockSpec no_block_spec{};
 
@@ -139,10 +174,10 @@ inline constexpr NoBlockSpec no_block_spec{};
 class BlockSpecs {
  public:
   BlockSpecs() = default;
-  BlockSpecs(NoBlockSpec) {}                                                               // NOLINT: implicit on purpose
-  BlockSpecs(BlockSpec one) : specs_(std::vector<BlockSpec>{std::move(one)}) {}            // NOLINT
+  BlockSpecs(NoBlockSpec) {}                                                     // NOLINT: implicit on purpose
+  BlockSpecs(BlockSpec one) : specs_(std::vector<BlockSpec>{std::move(one)}) {}  // NOLINT
   BlockSpecs(std::initializer_list<BlockSpec> specs) : specs_(std::vector<BlockSpec>(specs)) {}
-  BlockSpecs(std::vector<BlockSpec> specs) : specs_(std::move(specs)) {}                   // NOLINT
+  BlockSpecs(std::vector<BlockSpec> specs) : specs_(std::move(specs)) {}  // NOLINT
   const std::optional<std::vector<BlockSpec>>& list() const { return specs_; }
 
  private:
@@ -152,11 +187,11 @@ class BlockSpecs {
 /// The size of one grid axis: an integer or Extent, with a name if wanted ({"i", 4}). A floating number is refused by pallas_call.
 class GridSize {
  public:
-  GridSize(Extent size) : size_(std::move(size)) {}                                       // NOLINT: implicit on purpose
+  GridSize(Extent size) : size_(std::move(size)) {}  // NOLINT: implicit on purpose
   template <std::integral T>
-  GridSize(T size) : size_(static_cast<int64_t>(size)) {}                                 // NOLINT
+  GridSize(T size) : size_(static_cast<int64_t>(size)) {}  // NOLINT
   template <std::floating_point T>
-  GridSize(T size) : not_an_integer_(static_cast<double>(size)) {}                        // NOLINT
+  GridSize(T size) : not_an_integer_(static_cast<double>(size)) {}  // NOLINT
   GridSize(const char* name, Extent size) : size_(std::move(size)), name_(name) {}
   const Extent& size() const { return size_; }
   const std::string& name() const { return name_; }
@@ -172,9 +207,9 @@ class Grid {
  public:
   Grid() = default;
   Grid(std::initializer_list<GridSize> axes) : axes_(axes) {}
-  Grid(std::vector<GridSize> axes) : axes_(std::move(axes)) {}      // NOLINT: implicit on purpose
+  Grid(std::vector<GridSize> axes) : axes_(std::move(axes)) {}  // NOLINT: implicit on purpose
   template <std::integral T>
-  Grid(T size) : axes_{GridSize(size)} {}                           // NOLINT: a grid of one axis
+  Grid(T size) : axes_{GridSize(size)} {}  // NOLINT: a grid of one axis
   const std::vector<GridSize>& axes() const { return axes_; }
 
  private:

@@ -29,10 +29,13 @@ std::optional<std::string> live_name(uint64_t serial) {
   const std::string w = what;
   const auto owner = live_name(serial);
   if (!owner)
-    throw TraceError(prefix + "a " + w + " is used after the trace that made it has ended", loc, "a " + w + " lives only while its kernel is traced; make it inside the kernel that uses it");
+    throw TraceError(prefix + "a " + w + " is used after the trace that made it has ended", loc,
+                     "a " + w + " lives only while its kernel is traced; make it inside the kernel that uses it");
   if (!Trace::innermost())
-    throw TraceError(prefix + "a " + w + " of the kernel \"" + *owner + "\" is used on a thread that traces no kernel", loc, "a kernel is traced by one thread, the one that made the call");
-  throw TraceError(prefix + "a " + w + " of the kernel \"" + *owner + "\" is used in the trace of another kernel", loc, "pass data between kernels through their inputs and outputs");
+    throw TraceError(prefix + "a " + w + " of the kernel \"" + *owner + "\" is used on a thread that traces no kernel", loc,
+                     "a kernel is traced by one thread, the one that made the call");
+  throw TraceError(prefix + "a " + w + " of the kernel \"" + *owner + "\" is used in the trace of another kernel", loc,
+                   "pass data between kernels through their inputs and outputs");
 }
 
 std::string text(const Operand::Number& n) {
@@ -73,13 +76,10 @@ Ref Trace::ref_argument(ir::RegionId r, size_t i) const {
   return Ref(serial_, r, v, kernel_.type(v));
 }
 bool Trace::is_open(ir::RegionId r) const { return std::find(open_.begin(), open_.end(), r) != open_.end(); }
-std::string Trace::prefix() const {
-  return kernel_.name + ": " + (index_map_origin_.empty() ? "" : index_map_origin_ + ": index map: ");
-}
+std::string Trace::prefix() const { return kernel_.name + ": " + (index_map_origin_.empty() ? "" : index_map_origin_ + ": index map: "); }
 
 Emit::Emit(std::string_view op, Loc loc) : op_(op), loc_(loc), trace_(Trace::innermost()) {
-  if (!trace_)
-    throw TraceError(std::string(op) + ": no kernel is being traced", loc, "call it inside the kernel given to pallas_call");
+  if (!trace_) throw TraceError(std::string(op) + ": no kernel is being traced", loc, "call it inside the kernel given to pallas_call");
   builder().set_loc(loc);
 }
 
@@ -89,13 +89,16 @@ Emit::Emit(std::string_view op, const Operand& first) : op_(op), loc_(first.loc(
   builder().set_loc(loc_);
 }
 
-void Emit::fail(const std::string& what, const std::string& note) const { throw TraceError(trace_->prefix() + std::string(op_) + ": " + what, loc_, note); }
+void Emit::fail(const std::string& what, const std::string& note) const {
+  throw TraceError(trace_->prefix() + std::string(op_) + ": " + what, loc_, note);
+}
 
 void Emit::check_owner(uint64_t serial, ir::RegionId region, const char* what) const {
   const std::string w = what;
   if (serial != trace_->serial()) fail_foreign(trace_->prefix() + std::string(op_) + ": ", serial, what, loc_);
   if (trace_->is_open(region)) return;
-  if (!trace_->index_map_origin().empty()) fail("a " + w + " from outside the index map is used in it", "an index map computes from its program ids and from numbers alone");
+  if (!trace_->index_map_origin().empty())
+    fail("a " + w + " from outside the index map is used in it", "an index map computes from its program ids and from numbers alone");
   fail("a " + w + " is used outside the loop body, branch or index map that made it", "return it from the body to use it outside");
 }
 
@@ -109,8 +112,11 @@ DType Emit::common_dtype(std::initializer_list<const Operand*> operands) const {
   bool integer = false, floating = false;
   for (const Operand* o : operands) {
     std::optional<DType> t;
-    if (o->value()) t = o->value()->dtype();
-    else if (o->number() && std::holds_alternative<bool>(*o->number())) t = DType::boolean;
+    if (o->value()) {
+      use(*o->value());  // before anything is said about its shape or dtype
+      t = o->value()->dtype();
+    }
+    if (o->number() && std::holds_alternative<bool>(*o->number())) t = DType::boolean;
     else if (o->number()) (std::holds_alternative<double>(*o->number()) ? floating : integer) = true;
     if (t) strong = strong ? promote_types(*strong, *t) : *t;
   }
@@ -148,7 +154,8 @@ ir::Value Emit::constant(const Operand::Number& n, DType t, const Shape& shape) 
   ir::Builder& b = builder();
   const auto too_large = [&]() { fail("the number " + text(n) + " does not fit " + std::string(name(t))); };
   if (const double* d = std::get_if<double>(&n)) {
-    if (!is_float(t)) fail("the number " + text(n) + " is floating but " + std::string(name(t)) + " is needed", "cast() says how to convert");
+    if (!is_float(t))
+      fail("the number " + text(n) + " is floating but " + std::string(name(t)) + " is needed", "cast() says how to convert");
     return b.constant_float(t, *d, shape);
   }
   if (const bool* x = std::get_if<bool>(&n)) return b.constant_int(t, *x, shape);
@@ -180,7 +187,8 @@ ir::Value Emit::broadcast(ir::Value v, const Shape& shape) {
     const int64_t to = shape[shape.size() - from.size() + i];
     fits = from[i] == to || from[i] == 1;
   }
-  if (!fits) fail("shape " + to_string(from) + " does not broadcast to " + to_string(shape), "counted from the last dim, sizes must be equal or 1");
+  if (!fits)
+    fail("shape " + to_string(from) + " does not broadcast to " + to_string(shape), "counted from the last dim, sizes must be equal or 1");
   std::vector<int64_t> dims;
   for (size_t i = 0; i < from.size(); ++i) dims.push_back(static_cast<int64_t>(shape.size() - from.size() + i));
   return builder().broadcast(v, shape, dims);
@@ -202,7 +210,8 @@ ir::Value Emit::index_scalar(const Operand& o, const std::string& what) {
   }
   const Value& v = *o.value();
   ir::Value x = use(v);
-  if (v.rank() != 0 || !is_int(v.dtype())) fail(what + " must be an integer scalar but is " + to_string(ir::Type::array(v.dtype(), v.shape())));
+  if (v.rank() != 0 || !is_int(v.dtype()))
+    fail(what + " must be an integer scalar but is " + to_string(ir::Type::array(v.dtype(), v.shape())));
   ir::Builder& b = builder();
   const auto limit = [&](int64_t n) { return b.constant_int(v.dtype(), n); };
   if (v.dtype() == DType::i64 || v.dtype() == DType::u32 || v.dtype() == DType::u64)

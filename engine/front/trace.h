@@ -41,8 +41,14 @@ class Trace {
   /// Ops go to `r` until destruction.
   class Region {
    public:
-    Region(Trace& t, ir::RegionId r) : trace_(t), outer_(t.builder_.region()) { t.open_.push_back(r); t.builder_.set_region(r); }
-    ~Region() { trace_.open_.pop_back(); trace_.builder_.set_region(outer_); }
+    Region(Trace& t, ir::RegionId r) : trace_(t), outer_(t.builder_.region()) {
+      t.open_.push_back(r);
+      t.builder_.set_region(r);
+    }
+    ~Region() {
+      trace_.open_.pop_back();
+      trace_.builder_.set_region(outer_);
+    }
     Region(const Region&) = delete;
     Region& operator=(const Region&) = delete;
 

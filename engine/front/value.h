@@ -43,7 +43,8 @@ class Value {
 
  private:
   friend class Trace;
-  Value(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type) : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
+  Value(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type)
+      : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
   uint64_t trace_;       // serial number of the Trace it belongs to
   ir::RegionId region_;  // where it was made: usable there and in regions inside
   ir::Value id_;
@@ -57,22 +58,26 @@ class Operand {
  public:
   using Number = std::variant<bool, int64_t, uint64_t, double>;
 
-  Operand() = default;  ///< absent, for optional operands (masks)
+  Operand() = default;                                                  ///< absent, for optional operands (masks)
   Operand(const Value& v, Loc l = Loc::here()) : value_(v), loc_(l) {}  // NOLINT: implicit on purpose, as the next two
   Operand(RefItem&& read, Loc l = Loc::here());                         // NOLINT
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Operand(T number, Loc l = Loc::here()) : number_(widen(number)), loc_(l) {}  // NOLINT
+  requires std::is_arithmetic_v<T> Operand(T number, Loc l = Loc::here()) : number_(widen(number)), loc_(l) {}  // NOLINT
 
   bool absent() const { return !value_ && !number_; }
   const std::optional<Value>& value() const { return value_; }
   const std::optional<Number>& number() const { return number_; }
   Loc loc() const { return loc_; }
   /// The same operand as of another line.
-  Operand at(Loc l) const { Operand o = *this; o.loc_ = l; return o; }
+  Operand at(Loc l) const {
+    Operand o = *this;
+    o.loc_ = l;
+    return o;
+  }
 
  private:
-  template <class T> static Number widen(T x) {
+  template <class T>
+  static Number widen(T x) {
     if constexpr (std::is_same_v<T, bool>) return x;
     else if constexpr (std::is_floating_point_v<T>) return static_cast<double>(x);
     else if constexpr (std::is_signed_v<T>) return static_cast<int64_t>(x);

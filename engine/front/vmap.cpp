@@ -14,8 +14,14 @@ void batch(ir::Kernel& k, ir::BlockMapping& b, const Extent& size, std::optional
   if (b.whole && !axis) return;
   if (b.whole) {  // becomes one block per element of the batch; its memory space stays
     for (const Extent& e : b.array_shape) {
-      if (!e.is_static()) throw SpecError(k.name + ": " + b.origin + ": a Ref without a BlockSpec needs static extents, but the array is " + to_string(b.array_shape), b.loc, "give a BlockSpec with a static block shape");
-      if (*e.value() == 0) throw SpecError(k.name + ": " + b.origin + ": vmap of the whole array " + to_string(b.array_shape) + ", which has no elements, is not implemented yet", b.loc);
+      if (!e.is_static())
+        throw SpecError(
+            k.name + ": " + b.origin + ": a Ref without a BlockSpec needs static extents, but the array is " + to_string(b.array_shape),
+            b.loc, "give a BlockSpec with a static block shape");
+      if (*e.value() == 0)
+        throw SpecError(k.name + ": " + b.origin + ": vmap of the whole array " + to_string(b.array_shape) +
+                            ", which has no elements, is not implemented yet",
+                        b.loc);
       b.block.push_back({ir::BlockDim::Kind::blocked, *e.value()});
     }
     b.whole = false;
@@ -39,7 +45,8 @@ void batch(ir::Kernel& k, ir::BlockMapping& b, const Extent& size, std::optional
 }
 }  // namespace
 
-ir::Kernel vmap_kernel(ir::Kernel k, const Extent& size, const std::vector<std::optional<int64_t>>& in_axes, const std::vector<int64_t>& out_axes) {
+ir::Kernel vmap_kernel(ir::Kernel k, const Extent& size, const std::vector<std::optional<int64_t>>& in_axes,
+                       const std::vector<int64_t>& out_axes) {
   k.grid.insert(k.grid.begin(), ir::GridAxis{size, "", true, true});
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const size_t inputs = static_cast<size_t>(k.num_inputs);
@@ -55,13 +62,17 @@ PallasCall vmap(const PallasCall& call, BatchAxes in_axes, BatchAxes out_axes, L
   parts.loc = loc;
   parts.interpreted = call.interpreted();
   parts.trace = [call, in_axes, out_axes, loc](const std::vector<ShapeDtype>& inputs) {
-    const auto fail = [&](const std::string& what, const std::string& note = {}) { throw SpecError(call.name() + ": vmap: " + what, loc, note); };
+    const auto fail = [&](const std::string& what, const std::string& note = {}) {
+      throw SpecError(call.name() + ": vmap: " + what, loc, note);
+    };
     const auto normalise = [&](int64_t axis, size_t rank, const std::string& place) {
       const int64_t n = static_cast<int64_t>(rank);
       if (axis < -n || axis >= n) fail(place + " is " + std::to_string(axis) + ", but the batched array has " + plural(rank, "dim"));
       return axis < 0 ? axis + n : axis;
     };
-    if (in_axes.each() && in_axes.each()->size() != inputs.size()) fail("in_axes has " + std::to_string(in_axes.each()->size()) + (in_axes.each()->size() == 1 ? " entry" : " entries") + " but the call has " + plural(inputs.size(), "argument"));
+    if (in_axes.each() && in_axes.each()->size() != inputs.size())
+      fail("in_axes has " + std::to_string(in_axes.each()->size()) + (in_axes.each()->size() == 1 ? " entry" : " entries") +
+           " but the call has " + plural(inputs.size(), "argument"));
     std::vector<ShapeDtype> inner = inputs;
     std::vector<std::optional<int64_t>> axes;
     std::optional<size_t> first;  // the argument that gave the batch its size
@@ -74,7 +85,8 @@ PallasCall vmap(const PallasCall& call, BatchAxes in_axes, BatchAxes out_axes, L
       axes.back() = at;
       const Extent& n = inputs[i].shape[static_cast<size_t>(at)];
       if (first && n != size)
-        fail("argument " + std::to_string(*first) + " has a batch of " + to_string(size) + " but argument " + std::to_string(i) + " of shape " + to_string(inputs[i].shape) + " has " + to_string(n) + " along axis " + std::to_string(at));
+        fail("argument " + std::to_string(*first) + " has a batch of " + to_string(size) + " but argument " + std::to_string(i) +
+             " of shape " + to_string(inputs[i].shape) + " has " + to_string(n) + " along axis " + std::to_string(at));
       if (!first) first = i;
       size = n;
       inner[i].shape.erase(inner[i].shape.begin() + at);
@@ -82,12 +94,15 @@ PallasCall vmap(const PallasCall& call, BatchAxes in_axes, BatchAxes out_axes, L
     if (!first) fail("no argument is batched", "in_axes must name an axis of at least one argument");
     const ir::Kernel& k = call.trace(inner);
     const size_t outputs = static_cast<size_t>(k.num_outputs());
-    if (out_axes.each() && out_axes.each()->size() != outputs) fail("out_axes has " + std::to_string(out_axes.each()->size()) + (out_axes.each()->size() == 1 ? " entry" : " entries") + " but the call has " + plural(outputs, "output"));
+    if (out_axes.each() && out_axes.each()->size() != outputs)
+      fail("out_axes has " + std::to_string(out_axes.each()->size()) + (out_axes.each()->size() == 1 ? " entry" : " entries") +
+           " but the call has " + plural(outputs, "output"));
     std::vector<int64_t> outs;
     for (size_t i = 0; i < outputs; ++i) {
       const std::optional<int64_t> axis = out_axes.each() ? (*out_axes.each())[i] : std::optional(out_axes.all());
       if (!axis) fail("out_axes[" + std::to_string(i) + "] is nullopt, but every output is batched");
-      outs.push_back(normalise(*axis, k.blocks[static_cast<size_t>(k.num_inputs) + i].array_shape.size() + 1, "out_axes[" + std::to_string(i) + "]"));
+      outs.push_back(
+          normalise(*axis, k.blocks[static_cast<size_t>(k.num_inputs) + i].array_shape.size() + 1, "out_axes[" + std::to_string(i) + "]"));
     }
     return vmap_kernel(k, size, axes, outs);
   };

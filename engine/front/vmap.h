@@ -13,8 +13,8 @@ namespace tessera {
 /// the batch sees the same). Negative axes count from the last dim of the batched array.
 class BatchAxes {
  public:
-  BatchAxes(int64_t all) : all_(all) {}                                  // NOLINT: implicit on purpose
-  BatchAxes(int all) : all_(all) {}                                      // NOLINT
+  BatchAxes(int64_t all) : all_(all) {}  // NOLINT: implicit on purpose
+  BatchAxes(int all) : all_(all) {}      // NOLINT
   BatchAxes(std::initializer_list<std::optional<int64_t>> each) : each_(std::vector<std::optional<int64_t>>(each)) {}
   BatchAxes(std::vector<std::optional<int64_t>> each) : each_(std::move(each)) {}  // NOLINT
   const std::optional<std::vector<std::optional<int64_t>>>& each() const { return each_; }
@@ -30,6 +30,7 @@ class BatchAxes {
 PallasCall vmap(const PallasCall& call, BatchAxes in_axes = 0, BatchAxes out_axes = 0, Loc loc = Loc::here());
 
 /// The same on a traced kernel: `size` is the batch's, axes are normalised, one per input and output.
-ir::Kernel vmap_kernel(ir::Kernel k, const Extent& size, const std::vector<std::optional<int64_t>>& in_axes, const std::vector<int64_t>& out_axes);
+ir::Kernel vmap_kernel(ir::Kernel k, const Extent& size, const std::vector<std::optional<int64_t>>& in_axes,
+                       const std::vector<int64_t>& out_axes);
 
 }  // namespace tessera

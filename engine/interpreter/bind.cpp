@@ -1,109 +1,21 @@
-// Binding run-time sizes to arguments: every mismatch is a SpecError that names the kernel, the argument and both sides.
-#include <algorithm>
-#include <limits>
+#include "engine/bind.h"
 
 #include "engine/interpreter/interpreter.h"
 
 namespace tessera {
 namespace {
-std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
-
-// " for m = 3, n = 5" over the names of `e` that are bound.
-std::string bindings(const std::vector<Extent>& extents, const DimValues& dims) {
-  std::vector<std::string> names;
-  for (const Extent& e : extents) e.collect_names(names);
-  std::string s;
-  for (const std::string& n : names)
-    if (const auto it = dims.find(n); it != dims.end()) s += (s.empty() ? " for " : ", ") + n + " = " + std::to_string(it->second);
+CallSignature signature(const ir::Kernel& k) {
+  CallSignature s{k.name, k.loc, {}, static_cast<size_t>(k.num_inputs), {}, k.dim_names()};
+  for (const ir::BlockMapping& b : k.blocks) s.args.push_back({b.origin, b.dtype, b.array_shape, b.loc});
+  for (const ir::GridAxis& axis : k.grid) s.grid.push_back(axis.size);
   return s;
-}
-
-int64_t evaluate(const ir::Kernel& k, const std::string& place, const Extent& e, const DimValues& dims, Loc loc) {
-  std::vector<std::string> names;
-  e.collect_names(names);
-  for (const std::string& n : names)
-    if (!dims.contains(n))
-      throw SpecError(k.name + ": " + place + ": no value for the size \"" + n + "\" in " + to_string(e), loc,
-                      "a size is taken from an argument whose shape names it alone, or given with the call");
-  try {
-    return e.eval(dims);
-  } catch (const SpecError& error) {
-    throw SpecError(k.name + ": " + place + ": " + to_string(e) + bindings({e}, dims) + ": " + error.what(), loc);
-  }
 }
 }  // namespace
 
-Shape bind_shape(const ir::Kernel& k, int block, const DimValues& dims) {
-  const ir::BlockMapping& b = k.blocks[static_cast<size_t>(block)];
-  Shape shape;
-  for (const Extent& e : b.array_shape) shape.push_back(evaluate(k, b.origin, e, dims, b.loc));
-  if (std::any_of(shape.begin(), shape.end(), [](int64_t d) { return d < 0; }))
-    throw SpecError(k.name + ": " + b.origin + ": array shape " + to_string(b.array_shape) + " is " + to_string(shape) + bindings(b.array_shape, dims), b.loc,
-                    "sizes must not be negative");
-  return shape;
-}
-
-std::vector<int64_t> bind_grid(const ir::Kernel& k, const DimValues& dims) {
-  std::vector<int64_t> grid;
-  for (size_t i = 0; i < k.grid.size(); ++i) {
-    const Extent& e = k.grid[i].size;
-    const std::string place = "grid axis " + std::to_string(i);
-    const int64_t n = evaluate(k, place, e, dims, k.loc);
-    const std::string is = k.name + ": " + place + " is " + std::to_string(n) + (e.is_static() ? "" : ", from " + to_string(e) + bindings({e}, dims));
-    if (n < 0) throw SpecError(is, k.loc, "grid sizes must not be negative");
-    if (n > std::numeric_limits<int32_t>::max()) throw SpecError(is, k.loc, "program ids are i32, so a grid axis has at most 2147483647 programs");
-    grid.push_back(n);
-  }
-  return grid;
-}
-
 DimValues bind_dims(const ir::Kernel& k, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given) {
-  const auto wanted = static_cast<size_t>(k.num_inputs);
-  if (inputs.size() != wanted)
-    throw SpecError(k.name + ": takes " + plural(wanted, "argument") + " but " + std::to_string(inputs.size()) + (inputs.size() == 1 ? " was given" : " were given"), k.loc);
-  const std::vector<std::string> names = k.dim_names();
-  for (const auto& [name, value] : given) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      std::string list;
-      for (const std::string& n : names) list += (list.empty() ? "" : ", ") + n;
-      throw SpecError(k.name + ": a size \"" + name + "\" was given but the kernel has none of that name", k.loc, names.empty() ? "all its sizes are fixed" : "its sizes are " + list);
-    }
-    if (value < 0) throw SpecError(k.name + ": the size " + name + " was given as " + std::to_string(value), k.loc, "sizes must not be negative");
-  }
-
-  DimValues dims = given;
-  std::map<std::string, size_t> source;  // the argument that gave a name
-  for (size_t i = 0; i < wanted; ++i) {
-    const ir::BlockMapping& b = k.blocks[i];
-    const auto& [dtype, shape] = inputs[i];
-    const std::string place = k.name + ": argument " + std::to_string(i) + ": ";
-    if (dtype != b.dtype) throw SpecError(place + "dtype is " + std::string(name(dtype)) + " but the kernel takes " + std::string(name(b.dtype)), b.loc);
-    if (shape.size() != b.array_shape.size())
-      throw SpecError(place + "shape " + to_string(shape) + " has " + plural(shape.size(), "dim") + " but the kernel takes " + to_string(b.array_shape) + " with " + std::to_string(b.array_shape.size()), b.loc);
-    for (size_t d = 0; d < shape.size(); ++d) {
-      const Extent& e = b.array_shape[d];
-      if (const auto fixed = e.value(); fixed && *fixed != shape[d]) throw SpecError(place + "shape is " + to_string(shape) + " but the kernel takes " + to_string(b.array_shape), b.loc);
-      const auto name = e.as_name();
-      if (!name) continue;
-      const auto [it, fresh] = dims.try_emplace(*name, shape[d]);
-      if (fresh) source[*name] = i;
-      else if (it->second != shape[d]) {
-        const std::string other = source.contains(*name) ? source[*name] == i ? "but it has " + *name + " = " : "but argument " + std::to_string(source[*name]) + " has " + *name + " = "
-                                                         : "but the call gives " + *name + " = ";
-        throw SpecError(place + "shape " + to_string(shape) + " has " + *name + " = " + std::to_string(shape[d]) + " " + other + std::to_string(it->second), b.loc,
-                        "the kernel takes " + to_string(b.array_shape) + " here; equal names are equal sizes");
-      }
-    }
-  }
-  for (int i = 0; i < static_cast<int>(k.blocks.size()); ++i) {
-    const Shape bound = bind_shape(k, i, dims);
-    if (static_cast<size_t>(i) < wanted && bound != inputs[static_cast<size_t>(i)].second)
-      throw SpecError(k.name + ": argument " + std::to_string(i) + ": shape is " + to_string(inputs[static_cast<size_t>(i)].second) + " but the kernel takes " +
-                          to_string(k.blocks[static_cast<size_t>(i)].array_shape) + ", which is " + to_string(bound) + bindings(k.blocks[static_cast<size_t>(i)].array_shape, dims),
-                      k.blocks[static_cast<size_t>(i)].loc);
-  }
-  bind_grid(k, dims);
-  return dims;
+  return bind_dims(signature(k), inputs, given);
 }
+Shape bind_shape(const ir::Kernel& k, int block, const DimValues& dims) { return bind_shape(signature(k), static_cast<size_t>(block), dims); }
+std::vector<int64_t> bind_grid(const ir::Kernel& k, const DimValues& dims) { return bind_grid(signature(k), dims); }
 
 }  // namespace tessera

@@ -126,9 +126,10 @@ class Verifier {
     for (OpId o : r.ops) {
       const Op& op = k_.op(o);
       bool in_scope = true;
-      for (Value v : op.operands)
-        if (!visible_[v.index]) {
+      for (size_t i = 0; i < op.operands.size(); ++i)
+        if (const Value v = op.operands[i]; !visible_[v.index]) {
           in_scope = false;
+          if (std::find(op.operands.begin(), op.operands.begin() + static_cast<ptrdiff_t>(i), v) != op.operands.begin() + static_cast<ptrdiff_t>(i)) continue;
           add(entity(op), value(v) + " is not defined before it in its region or one around it", op.loc);
         }
       const OpInfo& row = info(op.code);

@@ -22,7 +22,6 @@ class Cse {
  private:
   struct Entry {
     OpId op;           // a pure op or load, or the store whose value a load would find
-    Value value;
     uint64_t version;  // of the memory at that point; 0 for pure ops
     uint64_t hash;
     uint32_t next;     // older entry with the same head
@@ -71,7 +70,7 @@ class Cse {
       case Effect::writes: {
         const uint32_t c = memory_.of(o.operands[0]);
         touch(c);
-        if (o.code == Opcode::store && !o.has_mask()) add(load_hash(o, versions_[c] + 1), id, o.operands[1], versions_[c] + 1);
+        if (o.code == Opcode::store && !o.has_mask()) add(load_hash(o, versions_[c] + 1), id, versions_[c] + 1);
         return false;
       }
       case Effect::ordered:
@@ -99,15 +98,18 @@ class Cse {
     const uint64_t h = o.code == Opcode::load ? load_hash(o, version) : hash(o);
     for (uint32_t i = head(h); i != kNone; i = entries_[i].next)
       if (const Entry& e = entries_[i]; e.hash == h && e.version == version && same(k_.op(e.op), o)) {
-        replaced_.replace(o.results[0], e.value);
+        const Op& earlier = k_.op(e.op);
+        if (earlier.code == Opcode::store) replaced_.replace(o.results[0], earlier.operands[1]);
+        else  // a lane-level vector load has several results
+          for (size_t r = 0; r < o.results.size(); ++r) replaced_.replace(o.results[r], earlier.results[r]);
         return changed_ = true;
       }
-    add(h, id, o.results[0], version);
+    add(h, id, version);
     return false;
   }
   uint32_t& head(uint64_t h) { return heads_[h & (heads_.size() - 1)]; }
-  void add(uint64_t h, OpId op, Value v, uint64_t version) {
-    entries_.push_back({op, v, version, h, head(h)});
+  void add(uint64_t h, OpId op, uint64_t version) {
+    entries_.push_back({op, version, h, head(h)});
     head(h) = static_cast<uint32_t>(entries_.size() - 1);
   }
 

@@ -1,5 +1,8 @@
 #include "runtime/call/call.h"
 
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
 #include <mutex>
 
 #include "engine/ir/text.h"
@@ -23,6 +26,22 @@ std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const D
   return outputs;
 }
 
+namespace {
+
+/// TESSERA_DUMP: the kernel as FOLDER/NAME.tir, whether it then compiles or not.
+void dump(const char* folder, const ir::Kernel& kernel) {
+  std::string file = kernel.name;
+  for (char& c : file)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  file = std::string(folder) + "/" + file + ".tir";
+  std::ofstream out(file, std::ios::binary);
+  out << ir::print(kernel, true);
+  out.close();
+  if (!out) throw SpecError(kernel.name + ": TESSERA_DUMP: cannot write " + file, kernel.loc);
+}
+
+}  // namespace
+
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options) {
   if (options.dump) return {device, std::make_shared<const Program>(compile(kernel, device.target(), options))};
   vulkan::Context& context = *device.context();
@@ -32,9 +51,22 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Compil
     std::lock_guard lock(context.programs_mutex);
     if (auto it = context.programs.find(key); it != context.programs.end()) return {device, it->second};
   }
+  if (const char* folder = std::getenv("TESSERA_DUMP"); folder && *folder) dump(folder, kernel);
   auto program = std::make_shared<const Program>(compile(kernel, device.target(), options));
   std::lock_guard lock(context.programs_mutex);
   return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
+}
+
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments) {
+  std::vector<ShapeDtype> types;
+  for (const DeviceArray& a : arguments) {
+    ShapeDtype t;
+    for (int64_t d : a.shape()) t.shape.emplace_back(d);
+    t.dtype = a.dtype();
+    types.push_back(std::move(t));
+  }
+  const ir::Kernel& kernel = call.in_shape() ? call.trace() : call.trace(types);
+  return load(device, kernel)(arguments);
 }
 
 std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs) {

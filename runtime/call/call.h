@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "codegen/compile.h"
-#include "engine/array.h"
+#include "engine/front/pallas_call.h"
 #include "runtime/device_array.h"
 
 namespace tessera {
@@ -29,10 +29,10 @@ class CompiledKernel {
 };
 
 /// Compiles for the device, unless it has compiled the same kernel before. With options.dump, always compiles. Throws CompileError where
-/// the device lacks what the kernel needs.
+/// the device lacks what the kernel needs. With TESSERA_DUMP set, a kernel that is compiled is also written to that folder, as NAME.tir.
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options = {});
 
-/// What calling a kernel on host arrays does: load() and run() on default_device().
-std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs);
+/// A pallas_call on device arrays: traced for their shapes and compiled for `device` at the first call with them. Does not wait.
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments);
 
 }  // namespace tessera

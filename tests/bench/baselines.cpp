@@ -5,8 +5,13 @@
 
 namespace {
 #include "shaders/add.h"
+#include "shaders/blur.h"
 #include "shaders/copy.h"
+#include "shaders/iota.h"
+#include "shaders/mandelbrot.h"
 #include "shaders/matmul_lanes.h"
+#include "shaders/matmul_lanes_500.h"
+#include "shaders/matmul_lanes_gelu.h"
 #include "shaders/matmul_naive.h"
 #include "shaders/matmul_tiled.h"
 #include "shaders/softmax_32.h"
@@ -59,32 +64,52 @@ int64_t elements(const ir::BlockMapping& b, const DimValues& dims) {
 std::vector<Baseline> baselines(const ir::Kernel& k, const Target& target, const DimValues& dims) {
   std::vector<Baseline> all;
   const bool lanes_of_8 = target.can_require_subgroup_size && target.min_subgroup_size <= 8 && 8 <= target.max_subgroup_size;
-  const auto size_at = [&](int i) { return elements(k.blocks[static_cast<size_t>(i)], dims); };
-  const auto is_f32 = [&](int i, const Shape& shape) { return is(k.blocks[static_cast<size_t>(i)], DType::f32, shape); };
+  const bool groups_of_256 = target.max_workgroup_size >= 256;
+  const size_t arrays = k.blocks.size();
+  const auto is_f32 = [&](size_t i, const Shape& shape) { return is(k.blocks[i], DType::f32, shape); };
+  const auto size = [&](size_t i, size_t dim) { return k.blocks[i].array_shape[dim].eval(dims); };
+  const auto count = [&](size_t i) { return elements(k.blocks[i], dims); };
+  const auto add_lanes = [&](Baseline b) {
+    b.program.required_subgroup_size = 8;
+    if (lanes_of_8) all.push_back(std::move(b));
+  };
 
-  if (starts_with(k.name, "matmul") && k.num_inputs == 2 && k.num_outputs() == 1 && is_f32(0, {1024, 1024}) && is_f32(1, {1024, 1024})) {
-    if (lanes_of_8) {
-      all.push_back(baseline("matmul_lanes", matmul_lanes, k, {0, 1}, 64 * 16, 8));
-      all.back().program.required_subgroup_size = 8;
+  if (starts_with(k.name, "matmul") && k.num_inputs == 2 && arrays == 3) {
+    const bool square = is_f32(0, {1024, 1024}) && is_f32(1, {1024, 1024}) && is_f32(2, {1024, 1024});
+    if (starts_with(k.name, "matmul_activation") && square) {
+      add_lanes(baseline("matmul_lanes, gelu", matmul_lanes_gelu, k, {0, 1}, 64 * 16, 8));
+    } else if (square) {
+      add_lanes(baseline("matmul_lanes", matmul_lanes, k, {0, 1}, 64 * 16, 8));
+      if (groups_of_256) all.push_back(baseline("matmul_tiled", matmul_tiled, k, {0, 1}, 8 * 8, 256));
+      all.push_back(baseline("matmul_naive", matmul_naive, k, {0, 1}, 1024 * 1024 / 64, 64, {1024}));
+    } else if (is_f32(0, {4, 1024, 1024}) && is_f32(1, {4, 1024, 1024}) && is_f32(2, {4, 1024, 1024})) {
+      add_lanes(baseline("matmul_lanes", matmul_lanes, k, {0, 1}, 4 * 64 * 16, 8));
+    } else if (is_f32(0, {500, 960}) && is_f32(1, {960, 700}) && is_f32(2, {500, 700})) {
+      add_lanes(baseline("matmul_lanes", matmul_lanes_500, k, {0, 1}, 32 * 11, 8));
     }
-    if (target.max_workgroup_size >= 256) all.push_back(baseline("matmul_tiled", matmul_tiled, k, {0, 1}, 8 * 8, 256));
-    all.push_back(baseline("matmul_naive", matmul_naive, k, {0, 1}, 1024 * 1024 / 64, 64, {1024}));
   }
-  if (starts_with(k.name, "add") && k.num_inputs == 2 && k.num_outputs() == 1 && k.blocks[0].dtype == DType::f32 && target.max_workgroup_size >= 256) {
-    const int64_t n = size_at(2);
-    all.push_back(baseline("add", add, k, {0, 1}, cdiv(n, 256), 256, {n}));
-    all.push_back(baseline("copy", copy, k, {0}, cdiv(n, 256), 256, {n}));
-    all.back().shader = "copy x 3/2";
+  if (starts_with(k.name, "add") && k.num_inputs == 2 && arrays == 3 && k.blocks[0].dtype == DType::f32 && groups_of_256) {
+    all.push_back(baseline("add", add, k, {0, 1}, cdiv(count(2), 256), 256, {count(2)}));
+    all.push_back(baseline("copy x 3/2", copy, k, {0}, cdiv(count(2), 256), 256, {count(2)}));
     all.back().traffic = 1.5;
     all.back().same_answer = false;
   }
-  if (starts_with(k.name, "softmax") && k.num_inputs == 1 && k.num_outputs() == 1 && k.blocks[0].dtype == DType::f32 &&
-      k.blocks[0].array_shape.size() == 2 && target.subgroup_arithmetic) {
-    const int64_t rows = k.blocks[0].array_shape[0].eval(dims), columns = k.blocks[0].array_shape[1].eval(dims);
-    if (lanes_of_8) all.push_back(baseline("softmax_8", softmax_8, k, {0}, rows, 8, {columns}));
-    else all.push_back(baseline("softmax_32", softmax_32, k, {0}, rows, 32, {columns}));
-    all.back().program.required_subgroup_size = all.back().program.workgroup_size;
+  if (starts_with(k.name, "iota") && k.num_inputs == 0 && arrays == 1 && k.blocks[0].dtype == DType::i32 && groups_of_256)
+    all.push_back(baseline("iota", iota, k, {}, cdiv(count(0), 256), 256, {count(0)}));
+  if (starts_with(k.name, "softmax") && k.num_inputs == 1 && arrays == 2 && k.blocks[0].dtype == DType::f32 && k.blocks[0].array_shape.size() == 2 &&
+      target.subgroup_arithmetic) {
+    if (lanes_of_8) {
+      add_lanes(baseline("softmax, 8 lanes", softmax_8, k, {0}, size(0, 0), 8, {size(0, 1)}));
+    } else {
+      all.push_back(baseline("softmax, 32 lanes", softmax_32, k, {0}, size(0, 0), 32, {size(0, 1)}));
+      all.back().program.required_subgroup_size = 32;
+    }
   }
+  if (starts_with(k.name, "mandelbrot") && k.num_inputs == 0 && arrays == 1 && is_f32(0, {3, 480, 640}))
+    all.push_back(baseline("mandelbrot", mandelbrot, k, {}, 640 * 480 / 64, 64));
+  if (starts_with(k.name, "blur") && k.num_inputs == 2 && arrays == 3 && k.blocks[0].dtype == DType::f32 && k.blocks[0].array_shape.size() == 3 &&
+      size(0, 0) == 3 && is_f32(1, {37}))
+    all.push_back(baseline("blur", blur, k, {0, 1}, 3 * size(0, 1) * cdiv(size(0, 2), 64), 64, {size(0, 1), size(0, 2)}));
   return all;
 }
 

@@ -134,6 +134,7 @@ void VulkanRunner::fill_target() {
   t.max_subgroup_size = static_cast<int32_t>(p13.maxSubgroupSize);
   t.subgroup_size = static_cast<int32_t>(p11.subgroupSize);
   t.can_require_subgroup_size = f13.subgroupSizeControl && f13.computeFullSubgroups && (p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
+  if (p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) t.max_loop_iterations = 65535;
   t.subgroup_vote = p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_VOTE_BIT;
   t.subgroup_arithmetic = p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
   t.subgroup_ballot = p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT;

@@ -546,6 +546,25 @@ TEST_CASE("cse: at lane level a barrier makes written memory new, arenas are one
 )");
 }
 
+TEST_CASE("cse: a lane-level vector load has several results") {
+  CHECK(cse_lane(R"(
+  %l = local_index
+  %a, %b = load %x[ds(%l, 2)]
+  %c, %d = load %x[ds(%l, 2)]
+  %e, %f, %g, %h = load %x[ds(%l, 4)]
+  %i = add %c, %d
+  %j = add %i, %h
+  store %o[%l], %j
+)") == R"(
+  %2 = local_index : i32[]
+  %3, %4 = load %0[ds(%2, 2)]
+  %5, %6, %7, %8 = load %0[ds(%2, 4)]
+  %9 = add %3, %4 : f32[]
+  %10 = add %9, %8 : f32[]
+  store %1[%2], %10
+)");
+}
+
 TEST_CASE("licm: pure ops and unstored loads leave loops, through several at once") {
   CHECK(licm(R"(
   %0 = constant 0 : i32[]

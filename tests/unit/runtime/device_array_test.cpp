@@ -116,7 +116,7 @@ TEST_CASE("using an array that is not there") {
   CHECK(error_of<SpecError>([&] { handle.download(); }) == "download: " + freed);
   CHECK(error_of<SpecError>([&] { handle.write(ramp(4)); }) == "write: " + freed);
   CHECK(error_of<SpecError>([&] { handle.copy(); }) == "write: " + freed);
-  CHECK(error_of<SpecError>([&] { launch(device(), scale(), {handle}); }) == "scale: in_specs[0]: " + freed);
+  CHECK(error_of<SpecError>([&] { launch(device(), scale(), {handle}); }) == "scale: argument 0: " + freed);
   handle.free();  // twice is once
 
   DeviceArray from(device(), ramp(4));

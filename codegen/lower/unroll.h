@@ -1,0 +1,17 @@
+// Unrolling at lane level: innermost for loops with a constant trip count and a small body run several rounds per iteration. Pays where an
+// iteration is dear (lavapipe: as much as seven multiply-adds), and keeps a driver's limit on iterations far away.
+#pragma once
+#include <cstdint>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::lowering {
+
+/// Bodies grow to at most `budget` ops. Returns true if something changed.
+bool unroll_loops(ir::Kernel& k, int budget);
+
+/// An upper bound of the loop iterations that one invocation runs, as far as trip counts are constant: loops with run-time bounds count as
+/// one iteration. Saturates.
+int64_t known_iterations(const ir::Kernel& k);
+
+}  // namespace tessera::lowering

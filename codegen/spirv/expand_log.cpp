@@ -1,0 +1,136 @@
+// log, log2 and pow: x = 2^e m with m in [sqrt(1/2), sqrt(2)), and log m through s = (m - 1) / (m + 1).
+#include "codegen/spirv/expand.h"
+#include "codegen/spirv/expand_common.h"
+
+namespace tessera::spirv {
+namespace {
+
+// (2 atanh(s) / s - 2) / z in z = s^2 on [0, 0.02947]; error relative to 2 s: 2^-30.0 and 2^-59.1.
+const Table kLog{{0x1.55557ap-1, 0x1.995e9ap-2, 0x1.31e686p-2},
+                 {0x1.5555555555593p-1, 0x1.999999997fb31p-2, 0x1.2492494217acdp-2, 0x1.c71c51e7eb612p-3, 0x1.7466462f25162p-3,
+                  0x1.39a0f4beb11c7p-3, 0x1.2f0d914625ffap-3}};
+
+// ((2 atanh(s) / s - 2) / z - 2/3) / z on the same interval; error relative to 2 s: 2^-36.8 and 2^-65.7.
+const Table kLogTail{{0x1.999a0p-2, 0x1.245278p-2, 0x1.dfa33cp-3},
+                     {0x1.9999999999b33p-2, 0x1.2492492457803p-2, 0x1.c71c722de3732p-3, 0x1.745ce9b6c3988p-3, 0x1.3b1ef460c478cp-3,
+                      0x1.0f7f20bd7093fp-3, 0x1.0e4a2f89e711bp-3}};
+
+struct Parts {
+  V e, m;  // both floats
+};
+
+/// By integer arithmetic, so that subnormals are right where the device flushes them. The sign of x is ignored.
+Parts parts(V x) {
+  const Layout l = layout(x.reg);
+  const V b = magnitude_bits(x);
+  const V subnormal = b <= l.fraction;
+  const V c = select(subnormal, bits(float_from_uint(b, x.reg)), b);  // the value times 2^(bias - 1 + mantissa)
+  const V sqrt_half = literal(b, width(x.reg) == 64 ? uint64_t{0x3fe6a09e667f3bcd} : uint64_t{0x3f3504f3});
+  const V k = sar(c - sqrt_half, l.mantissa);
+  const V e = float_from_sint(to_uint(k, Reg::u32), x.reg);
+  const V shift = select(subnormal, literal(x, -static_cast<double>(l.bias - 1 + l.mantissa)), literal(x, 0.0));
+  return {e + shift, floating(c - (k << l.mantissa))};
+}
+
+/// r where x is positive and finite; -inf at 0, inf at inf, NaN below 0 and for NaN.
+V with_special_logs(V x, V r) {
+  const Layout l = layout(x.reg);
+  const V b = bits(x);
+  const V keeps = (magnitude_bits(x) > l.infinity) | eq(b, Literal(l.infinity));
+  const V special = select(eq(magnitude_bits(x), 0), -infinity(x), select(keeps, x, nan(x)));
+  return select((b - 1) < l.infinity - 1, r, special);
+}
+
+struct LogOfM {
+  V f, half_square, rest;  // log m = f - (half_square - rest)
+};
+
+LogOfM log_of_m(V m) {
+  const V f = m - 1.0, s = f / (f + 2.0), z = s * s;
+  const V half_square = (f * f) * 0.5;
+  return {f, half_square, s * (half_square + z * polynomial(z, kLog))};
+}
+
+// Pairs of floats whose sum is a number of twice the precision.
+struct Pair {
+  V hi, lo;
+};
+
+Pair quick_sum(V a, V b) {  // |a| >= |b|
+  const V s = a + b;
+  return {s, b - (s - a)};
+}
+
+/// a times b exactly, by halves of the significands: Vulkan's Fma need not be fused.
+Pair product(V a, V b) {
+  const uint64_t mask = width(a.reg) == 64 ? ~uint64_t{0x7ffffff} : 0xfffff000u;
+  const V ah = floating(bits(a) & mask), al = a - ah, bh = floating(bits(b) & mask), bl = b - bh;
+  const V p = a * b;
+  return {p, (((ah * bh - p) + ah * bl) + al * bh) + al * bl};
+}
+
+Pair times(Pair a, Pair b) {
+  const Pair p = product(a.hi, b.hi);
+  return quick_sum(p.hi, p.lo + (a.hi * b.lo + a.lo * b.hi));
+}
+
+/// log2 of |x| for x neither 0 nor special.
+Pair log2_pair(V x) {
+  const Parts d = parts(x);
+  const V f = d.m - 1.0, below = d.m + 1.0, below_lo = d.m - (below - 1.0);
+  const V s = f / below;
+  const Pair back = product(s, below);
+  const Pair ratio = quick_sum(s, (((f - back.hi) - back.lo) - s * below_lo) / below);
+  const Pair z = times(ratio, ratio);
+  const V third = pick(x, 0x1.555556p-1, 0x1.5555555555555p-1), third_lo = pick(x, -0x1.555556p-26, 0x1.5555555555555p-55);
+  Pair series = quick_sum(third, z.hi * polynomial(z.hi, kLogTail));
+  series.lo = series.lo + third_lo;
+  const Pair cubic = times(ratio, times(z, series));
+  Pair log_m = quick_sum(ratio.hi * 2.0, cubic.hi);
+  log_m.lo = log_m.lo + (ratio.lo * 2.0 + cubic.lo);
+  const Pair log2_e{pick(x, 0x1.715476p+0, 0x1.71547652b82fep+0), pick(x, 0x1.4ae0cp-26, 0x1.777d0ffda0d24p-56)};
+  const Pair w = times(log_m, log2_e);
+  const Pair sum = quick_sum(d.e, w.hi);
+  return {sum.hi, sum.lo + w.lo};
+}
+
+}  // namespace
+
+V log(V x) {
+  const Parts d = parts(x);
+  const LogOfM l = log_of_m(d.m);
+  const V high = pick(x, 0x1.62e4p-1, 0x1.62e42fee00000p-1), low = pick(x, 0x1.7f7d1cp-20, 0x1.a39ef35793c76p-33);  // ln 2
+  return with_special_logs(x, d.e * high - ((l.half_square - (l.rest + d.e * low)) - l.f));
+}
+
+V log2(V x) {
+  const Parts d = parts(x);
+  const LogOfM l = log_of_m(d.m);
+  return with_special_logs(x, d.e + (l.f - (l.half_square - l.rest)) * 0x1.71547652b82fep+0);
+}
+
+V pow(V x, V y) {
+  const V limit = literal(y, width(y.reg) == 64 ? 0x1p64 : 0x1p33);  // |log2 x| >= 2^-53 or 2^-24 unless 0: beyond, the result is 0, 1 or inf
+  const V exponent = select(abs(y) > limit, copy_sign(limit, y), y);
+  const Pair l = log2_pair(x), p = product(exponent, l.hi);
+  const V tail = p.lo + exponent * l.lo;
+  const V ordinary = (p.hi < pick(x.reg, 130, 1026)) & (p.hi > pick(x.reg, -152, -1077));
+  const V safe = select(ordinary, p.hi, 0.0), k = round_even(safe);
+  const V fraction = (safe - k) + select(ordinary, tail, 0.0);
+  V r = scale(expm1_reduced(fraction * 0x1.62e42fefa39efp-1) + 1.0, integer_of(k));
+  const V zero = literal(x, 0.0), inf = infinity(x);
+  r = select(ordinary, r, select(p.hi > 0.0, inf, zero));
+  const V x_zero = eq(magnitude_bits(x), 0), x_inf = is_inf(x), up = y > 0.0;
+  r = select(x_zero, select(up, zero, inf), r);
+  r = select(x_inf, select(up, inf, zero), r);
+  // Odd integers keep the sign of x; from 2^24 (2^53) on every float is even.
+  const V whole = eq(trunc(y), y) | is_inf(y), half = y * 0.5;
+  const V odd = whole & ne(trunc(half), half) & ~is_inf(y);
+  const V negative = ne(sign_bit(x), 0);
+  r = floating(bits(r) | select(odd, sign_bit(x), literal(bits(x), 0)));
+  const V invalid = negative & ~whole & ~x_zero & ~x_inf;
+  r = select(invalid | is_nan(x) | is_nan(y), nan(x), r);
+  return select(eq(magnitude_bits(y), 0) | eq(bits(x), Literal(layout(x.reg).one)), 1.0, r);
+}
+
+}  // namespace tessera::spirv

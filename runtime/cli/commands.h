@@ -1,0 +1,42 @@
+// The commands of the executable `tessera`. Each takes its parsed arguments and prints to stdout; errors are exceptions.
+// Read next: main.cpp, which parses and reports.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "codegen/compile.h"
+#include "engine/extent.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera::cli {
+
+/// A wrong combination of arguments that parsing alone cannot see: exit code 2.
+struct UsageError : Error { using Error::Error; };
+
+void devices();
+
+struct RunArguments {
+  std::string file;
+  std::vector<std::string> in, out, dims;  // dims: "n=5"
+  std::string device;                      // index, part of a name, "interpreter"; empty: the best
+  bool general = false;
+};
+void run(const RunArguments& a);
+
+struct CompileArguments {
+  std::string file;
+  std::string emit = "spirv";      // ir, lane, spirv, spirv-bin
+  std::string codegen = "fast";    // or general
+  std::string dump;                // empty: nothing; "*": every step; else one step or pass
+  std::string output;              // empty: stdout
+  std::string target = "device";   // or minimum, lavapipe
+};
+void compile(const CompileArguments& a);
+void explain(const CompileArguments& a);
+
+/// Reads, parses and verifies a tile-level kernel; reports everything wrong with it at once.
+ir::Kernel read_kernel(const std::string& file);
+Target target(const std::string& name);
+DimValues parse_dims(const std::vector<std::string>& dims);
+
+}  // namespace tessera::cli

@@ -1,0 +1,82 @@
+#include <unistd.h>
+
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <set>
+
+#include "codegen/spirv/emit.h"
+#include "engine/ir/text.h"
+#include "engine/passes/passes.h"
+#include "runtime/cli/commands.h"
+
+namespace tessera::cli {
+namespace {
+
+// Prints the steps that --dump-ir asks for, and keeps the last kernel of each level.
+struct Watch {
+  const std::string& wanted;
+  std::set<std::string> steps = {};
+  bool printed = false;
+  std::optional<ir::Kernel> tile = std::nullopt, lane = std::nullopt;
+
+  void operator()(std::string_view step, const ir::Kernel& k, bool changed) {
+    (k.level == ir::Level::tile ? tile : lane) = k;
+    if (wanted.empty()) return;
+    steps.emplace(step);
+    if (wanted != "*" && step != wanted && step.substr(step.find('/') + 1) != wanted) return;
+    printed = true;
+    std::cerr << "// after " << step << (changed ? "\n" + ir::print(k) : " (unchanged)\n");
+  }
+  // A name that no step has is a mistake to point out, whatever else was printed.
+  void check() const {
+    if (wanted.empty() || printed) return;
+    std::string names;
+    for (const std::string& s : steps) names += (names.empty() ? "" : ", ") + s;
+    throw UsageError("--dump-ir=" + wanted + ": there is no such step; the steps are " + names);
+  }
+};
+
+void write(const std::string& file, const std::string& bytes) {
+  if (file.empty()) {
+    std::cout << bytes;
+    return;
+  }
+  std::ofstream out(file, std::ios::binary);
+  out << bytes;
+  out.close();
+  if (!out) throw Error(file + ": cannot be written");
+}
+
+}  // namespace
+
+void compile(const CompileArguments& a) {
+  if (a.emit == "spirv-bin" && a.output.empty() && isatty(STDOUT_FILENO)) throw UsageError("--emit=spirv-bin writes binary: give -o FILE, or pipe stdout");
+  ir::Kernel k = read_kernel(a.file);
+  Watch watch{a.dump};
+  std::string text;
+  if (a.emit == "ir") {
+    passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel& after, bool changed) { watch("tile/" + std::string(p.name), after, changed); });
+    text = ir::print(k);
+  } else {
+    CompileOptions options;
+    options.general = a.codegen == "general";
+    options.dump = [&](std::string_view step, const ir::Kernel& after, bool changed) { watch(step, after, changed); };
+    const Program program = tessera::compile(k, target(a.target), options);
+    if (a.emit == "lane") text = ir::print(watch.lane.value());
+    else if (a.emit == "spirv") text = spirv::disassemble(program.spirv);
+    else text.assign(reinterpret_cast<const char*>(program.spirv.data()), program.spirv.size() * sizeof(uint32_t));
+  }
+  watch.check();
+  write(a.output, text);
+}
+
+void explain(const CompileArguments& a) {
+  CompileOptions options;
+  options.general = a.codegen == "general";
+  std::string text = tessera::compile(read_kernel(a.file), target(a.target), options).explain;
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  std::cout << text;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,59 @@
+#include <charconv>
+#include <fstream>
+#include <iterator>
+
+#include "engine/ir/text.h"
+#include "engine/ir/verify.h"
+#include "runtime/cli/commands.h"
+#include "runtime/device.h"
+
+namespace tessera::cli {
+namespace {
+std::string read_text(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  try {
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    if (in) return text;
+  } catch (const std::ios_base::failure&) {  // a directory opens, and fails at the first read
+  }
+  throw Error(file + ": cannot be read");
+}
+}  // namespace
+
+ir::Kernel read_kernel(const std::string& file) {
+  ir::Kernel k = ir::parse(read_text(file), file);
+  const std::vector<ir::Problem> problems = ir::find_problems(k);
+  if (!problems.empty()) {
+    std::string all = file + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " problem" : " problems");
+    for (const ir::Problem& p : problems) all += "\n  " + p.entity + ": " + p.message + (p.loc ? "\n    at " + to_string(p.loc) : "");
+    throw TraceError(all);
+  }
+  if (k.level != ir::Level::tile) throw SpecError(file + ": is a lane-level kernel, which is what compilation makes", {}, "give the tile-level kernel");
+  return k;
+}
+
+Target target(const std::string& name) {
+  if (name == "minimum") return minimum_target();
+  if (name == "lavapipe") return lavapipe_target();
+  try {
+    return find_device().target;
+  } catch (const DeviceError& e) {
+    throw DeviceError(e.what(), {}, "--target minimum or --target lavapipe compile without a device");
+  }
+}
+
+DimValues parse_dims(const std::vector<std::string>& dims) {
+  DimValues values;
+  for (const std::string& d : dims) {
+    const size_t equals = d.find('=');
+    int64_t value = 0;
+    const char* end = d.data() + d.size();
+    const char* begin = equals == std::string::npos ? end : d.data() + equals + 1;
+    const auto [rest, error] = std::from_chars(begin, end, value);
+    if (equals == 0 || begin == end || rest != end || error != std::errc()) throw UsageError("--dim " + d + ": expected NAME=SIZE, as in --dim n=5");
+    if (!values.emplace(d.substr(0, equals), value).second) throw UsageError("--dim " + d + ": the size is given twice");
+  }
+  return values;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,77 @@
+// The command line: parses, runs one command, reports errors in one place. Exit codes: 0, 1 (the kernel or the device), 2 (usage).
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "runtime/cli/commands.h"
+#include "tessera/version.h"
+
+namespace {
+
+int command_line(int argc, char** argv) {
+  using namespace tessera::cli;
+  CLI::App app("Compiles and runs kernels over blocks (.tir files) on Vulkan devices.", "tessera");
+  app.set_version_flag("--version", "tessera " TESSERA_VERSION);
+  app.require_subcommand(1);
+  app.footer("tessera COMMAND --help says more. TESSERA_DEVICE chooses the device, TESSERA_VALIDATION=1 switches on Vulkan's validation layers.");
+
+  app.add_subcommand("devices", "List the Vulkan devices; * is the one that is used")->callback(devices);
+
+  RunArguments r;
+  CLI::App* run_command = app.add_subcommand("run", "Run a kernel on .npy arrays");
+  run_command->add_option("FILE", r.file, "tile-level kernel (.tir)")->required();
+  run_command->add_option("--in", r.in, "inputs, in order (.npy)");
+  run_command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
+  run_command->add_option("--device", r.device, "index or part of a name, or interpreter; default: the best device");
+  run_command->add_option("--dim", r.dims, "NAME=SIZE: a run-time size that no input's shape gives");
+  std::string run_codegen = "fast";
+  run_command->add_option("--codegen", run_codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
+  run_command->callback([&] {
+    r.general = run_codegen == "general";
+    run(r);
+  });
+
+  CompileArguments c;
+  auto shared = [&](CLI::App* command) {
+    command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
+    command->add_option("--target", c.target, "device (the best, or TESSERA_DEVICE), minimum or lavapipe")
+        ->check(CLI::IsMember({"device", "minimum", "lavapipe"}));
+    command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
+  };
+  CLI::App* compile_command = app.add_subcommand("compile", "Compile a kernel and print a stage of it");
+  shared(compile_command);
+  compile_command->add_option("--emit", c.emit, "ir (optimised tile level), lane, spirv (text) or spirv-bin")
+      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin"}))->capture_default_str();
+  compile_command->add_flag("--dump-ir{*}", c.dump, "print the kernel to stderr after every step, or after the one step or pass that is named: --dump-ir=cse");
+  compile_command->add_option("-o", c.output, "file to write instead of stdout");
+  compile_command->callback([&] { compile(c); });
+
+  CLI::App* explain_command = app.add_subcommand("explain", "Say how a kernel meets the device: parallel axes, workgroups, memory");
+  shared(explain_command);
+  explain_command->callback([&] { explain(c); });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {  // --help, --version
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    std::cerr << "error: " << e.what() << "\n  note: tessera --help lists the commands, tessera COMMAND --help their options\n";
+    return 2;
+  }
+  if (!std::cout.flush()) throw tessera::Error("stdout: cannot be written");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return command_line(argc, argv);
+  } catch (const tessera::cli::UsageError& e) {
+    std::cerr << "error: " << e.what() << "\n";
+    return 2;
+  } catch (const std::exception& e) {
+    std::cerr << "error: " << e.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,38 @@
+#include <iostream>
+
+#include "engine/interpreter/interpreter.h"
+#include "engine/npy.h"
+#include "runtime/call/call.h"
+#include "runtime/cli/commands.h"
+
+namespace tessera::cli {
+
+void run(const RunArguments& a) {
+  const DimValues dims = parse_dims(a.dims);
+  const ir::Kernel k = read_kernel(a.file);
+  auto count = [](size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
+  const auto inputs = static_cast<size_t>(k.num_inputs), outputs = static_cast<size_t>(k.num_outputs());
+  if (a.in.size() != inputs) throw UsageError(k.name + " takes " + count(inputs, "input") + " but --in names " + std::to_string(a.in.size()));
+  if (!a.out.empty() && a.out.size() != outputs) throw UsageError(k.name + " has " + count(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
+
+  std::vector<Array> arrays;
+  for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], k.blocks[i].dtype));
+  std::vector<Array> results;
+  if (a.device == "interpreter") {
+    results = interpret(k, arrays, {.dims = dims});
+  } else {
+    DeviceOptions options;
+    options.select = a.device;
+    CompileOptions compile_options;
+    compile_options.general = a.general;
+    const Device device(options);
+    results = load(device, k, compile_options).run(arrays, dims);
+    for (const std::string& m : device.validation_messages()) std::cerr << m << "\n";
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (a.out.empty()) std::cout << k.blocks[inputs + i].origin << " = " << results[i] << "\n";
+    else write_npy(a.out[i], results[i]);
+  }
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,269 @@
+// Every elementwise op on every dtype it takes, on a device, against engine/reference: special values in all combinations and random ones.
+// Integers, bools and exact float ops must agree bit for bit; others within the row's ulp of the reference in double. f32 and f64
+// subnormals may be flushed, in and out, to a zero of the same sign (f16 and bf16 subnormals of f16 may not: they are normal f32).
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "tests/unit/codegen/spirv_support.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+constexpr int kWorkgroup = 64;
+
+bool is_nan_bits(DType t, uint64_t b) { return std::isnan(reference::to_double(t, b)); }
+double least_normal(DType t) { return t == DType::f64 ? 0x1p-1022 : t == DType::f16 ? 0x1p-14 : 0x1p-126; }
+uint64_t sign_mask(DType t) { return uint64_t{1} << (bits(t) - 1); }
+bool flushable(DType t) { return is_float(t) && t != DType::f16; }
+bool subnormal(DType t, uint64_t b) { return is_float(t) && std::fabs(reference::to_double(t, b)) < least_normal(t) && (b & ~sign_mask(t)) != 0; }
+uint64_t flush(DType t, uint64_t b) { return flushable(t) && subnormal(t, b) ? b & sign_mask(t) : b; }
+
+double ulp_of(DType t, double x) {
+  const int digits = t == DType::f64 ? 53 : t == DType::f32 ? 24 : t == DType::f16 ? 11 : 8;
+  int e = 0;
+  std::frexp(std::max(std::fabs(x), least_normal(t)), &e);
+  return std::ldexp(1.0, e - digits);
+}
+
+std::vector<uint64_t> special_values(DType t) {
+  std::vector<uint64_t> v;
+  if (t == DType::boolean) return {0, 1};
+  if (is_int(t)) {
+    const uint64_t mask = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1, high = uint64_t{1} << (bits(t) - 1);
+    for (uint64_t x : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{7}, uint64_t(bits(t)) - 1, uint64_t(bits(t)), high - 1, high, high + 1, mask, mask - 1, mask - 6})
+      v.push_back(x & mask);
+    return v;
+  }
+  for (double x : {0.0, 1.0, 0.5, 1.5, 2.5, 2.0, 3.0, 0.25, 0.49999997, 0.9, 100.0, 1e4, 1e-3, 88.5, 127.9, 1e6, 65519.0, 3.4e38, 1e-30, 2147483648.0, 4294967296.0, 1e300, 1e-300,
+                   9.2233720368547758e18, 1.8446744073709552e19, HUGE_VAL, std::nan("")})
+    for (double s : {x, -x}) v.push_back(reference::from_double(t, s));
+  v.push_back(1);                     // the least subnormal
+  v.push_back(sign_mask(t) | 5);
+  v.push_back(reference::from_double(t, least_normal(t)));
+  v.push_back(reference::from_double(t, HUGE_VAL) - 1);  // the greatest finite
+  return v;
+}
+
+uint64_t random_value(DType t, std::mt19937_64& g, int kind) {
+  if (t == DType::boolean) return g() & 1;
+  const uint64_t mask = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1;
+  if (is_int(t)) return (kind % 2 ? g() : g() >> (g() % 64)) & mask;  // all sizes
+  if (kind % 3 == 0) return g() & mask;                                // all exponents
+  std::uniform_real_distribution<double> near(-8, 8), far(-120, 120);
+  return reference::from_double(t, kind % 3 == 1 ? near(g) : far(g));
+}
+
+struct Case {
+  Opcode op;
+  DType operand, result;
+};
+
+/// The inputs of a case: operand i's elements, all of the same number, a multiple of the workgroup.
+std::vector<Elements> inputs(const Case& c, int64_t random) {
+  const ir::OpInfo& row = ir::info(c.op);
+  const auto dtype_of = [&](int i) { return c.op == Opcode::select && i == 0 ? DType::boolean : c.operand; };
+  std::vector<std::vector<uint64_t>> v(static_cast<size_t>(row.arity));
+  std::vector<std::vector<uint64_t>> special;
+  for (int i = 0; i < row.arity; ++i) special.push_back(special_values(dtype_of(i)));
+  std::mt19937_64 g(static_cast<uint64_t>(c.op) * 64 + static_cast<uint64_t>(c.operand));
+  if (row.arity == 3) {  // all pairs, the third by turns
+    for (size_t i = 0; i < special[0].size(); ++i)
+      for (size_t j = 0; j < special[1].size(); ++j) {
+        v[0].push_back(special[0][i]);
+        v[1].push_back(special[1][j]);
+        v[2].push_back(special[2][g() % special[2].size()]);
+      }
+  } else if (row.arity == 2) {
+    for (uint64_t a : special[0])
+      for (uint64_t b : special[1]) {
+        v[0].push_back(a);
+        v[1].push_back(b);
+      }
+  } else {
+    v[0] = special[0];
+    if (bits(c.operand) <= 16 && c.operand != DType::boolean)
+      for (uint64_t b = 0; b < (uint64_t{1} << bits(c.operand)); b += bits(c.operand) == 16 ? 5 : 1) v[0].push_back(b);
+  }
+  for (int64_t n = 0; n < random || v[0].size() % kWorkgroup; ++n)
+    for (int i = 0; i < row.arity; ++i) v[static_cast<size_t>(i)].push_back(random_value(dtype_of(i), g, static_cast<int>(n)));
+  std::vector<Elements> out;
+  for (int i = 0; i < row.arity; ++i) {
+    out.emplace_back(dtype_of(i), static_cast<int64_t>(v[0].size()));
+    for (size_t j = 0; j < v[0].size(); ++j) out.back().set(static_cast<int64_t>(j), v[static_cast<size_t>(i)][j]);
+  }
+  return out;
+}
+
+std::vector<uint32_t> module_of(const Case& c, const Target& target) {
+  LaneKernel t(kWorkgroup);
+  const int arity = ir::info(c.op).arity;
+  std::vector<Value> refs, loaded;
+  for (int i = 0; i < arity; ++i) refs.push_back(t.arg(c.op == Opcode::select && i == 0 ? DType::boolean : c.operand));
+  const Value out = t.arg(c.result), index = t.global_index();
+  for (Value r : refs) loaded.push_back(t.load(r, index));
+  t.store(out, index, t.op(c.op, loaded, c.result));
+  t.finish();
+  return emit_valid(t.k, target);
+}
+
+/// How far `got` is from what the reference says, in ulps of the result; 0 if right. Infinity if it is no neighbour at all.
+double distance(const Case& c, const uint64_t* operands, int arity, uint64_t got) {
+  const auto one = [&](const uint64_t* a) -> double {
+    const uint64_t want = reference::eval(c.op, c.operand, c.result, a);
+    if (want == got) return 0;
+    if (!is_float(c.result)) return HUGE_VAL;
+    if (is_nan_bits(c.result, want)) return is_nan_bits(c.result, got) && c.op != Opcode::bitcast ? 0 : HUGE_VAL;
+    if (flush(c.result, want) == flush(c.result, got) && c.op != Opcode::bitcast) return 0;
+    if (is_nan_bits(c.result, got)) return HUGE_VAL;
+    double exact = reference::to_double(c.result, want);
+    // In double where the reference has it: f32's rounding of its own answer is not the device's error.
+    if (c.result == c.operand && c.result != DType::f64 && ir::info(c.op).ulp > 0) {
+      uint64_t wide[3];
+      for (int i = 0; i < arity; ++i) wide[i] = c.op == Opcode::select && i == 0 ? a[i] : std::bit_cast<uint64_t>(reference::to_double(c.operand, a[i]));
+      exact = std::bit_cast<double>(reference::eval(c.op, DType::f64, DType::f64, wide));
+    }
+    double value = reference::to_double(c.result, got);
+    const double top = std::ldexp(1.0, c.result == DType::f16 ? 16 : 128);  // infinity stands for the next power of two
+    if (std::isinf(value) && c.result != DType::f64 && std::isfinite(exact)) value = std::copysign(top, value);
+    if (std::isinf(exact) && c.result != DType::f64 && std::isfinite(value)) exact = std::copysign(top, exact);
+    if (std::isinf(exact) || std::isinf(value)) return HUGE_VAL;
+    if (exact != 0 && value != 0 && std::signbit(exact) != std::signbit(value)) return HUGE_VAL;
+    return std::fabs(value - exact) / ulp_of(c.result, exact);
+  };
+  double best = one(operands);
+  if (c.op == Opcode::fma && best != 0) {
+    // Fused or not: the product may have been rounded (for 16-bit floats to f32) before the sum.
+    const DType inner = c.operand == DType::f64 ? DType::f64 : DType::f32;
+    uint64_t a[3];
+    for (int i = 0; i < 3; ++i) a[i] = reference::eval(Opcode::convert, c.operand, inner, &operands[i]);
+    const uint64_t sum[] = {reference::eval(Opcode::mul, inner, inner, a), a[2]};
+    const uint64_t apart = reference::eval(Opcode::add, inner, inner, sum);
+    const uint64_t want = inner == c.result ? apart : reference::eval(Opcode::convert, inner, c.result, &apart);
+    if (flush(c.result, want) == flush(c.result, got) || (is_nan_bits(c.result, want) && is_nan_bits(c.result, got))) return 0;
+  }
+  if (best == 0 || !flushable(c.operand)) return best;
+  // Each subnormal operand may have been taken as zero.
+  for (int mask = 1; mask < 1 << arity; ++mask) {
+    uint64_t a[3];
+    for (int i = 0; i < arity; ++i) a[i] = mask >> i & 1 && !(c.op == Opcode::select && i == 0) ? flush(c.operand, operands[i]) : operands[i];
+    best = std::min(best, one(a));
+  }
+  return best;
+}
+
+struct Outcome {
+  double worst = 0;
+  int failures = 0;
+};
+
+Outcome run_case(const Case& c, const Target& target, int64_t random, bool only_floats) {
+  if (only_floats && !is_float(c.operand) && !is_float(c.result)) return {};
+  const std::string what = std::string(ir::name(c.op)) + " " + std::string(name(c.operand)) + " -> " + std::string(name(c.result));
+  const auto words = module_of(c, target);
+  Outcome outcome;
+  if (!device()) return outcome;
+  std::vector<Elements> in = inputs(c, random);
+  const int64_t n = in[0].size();
+  Elements out(c.result, n);
+  Dispatch d{.workgroups = {static_cast<uint32_t>(n / kWorkgroup), 1, 1}};
+  for (Elements& e : in) d.buffers.push_back(&e.bytes);
+  d.buffers.push_back(&out.bytes);
+  device()->run(words, d);
+  const int arity = ir::info(c.op).arity;
+  double allowed = is_float(c.result) ? ir::info(c.op).ulp : 0;
+  // A 16-bit result is a rounded f32 one: at most the wrong neighbour.
+  if (is_float(c.result) && size_bytes(c.result) == 2 && allowed > 0) allowed = 1;
+  for (int64_t j = 0; j < n; ++j) {
+    uint64_t a[3] = {};
+    for (int i = 0; i < arity; ++i) a[i] = in[static_cast<size_t>(i)].get(j);
+    const double error = distance(c, a, arity, out.get(j));
+    outcome.worst = std::max(outcome.worst, error);
+    if (error <= allowed) continue;
+    if (++outcome.failures > 3) continue;
+    std::string text = what + "(";
+    for (int i = 0; i < arity; ++i) text += (i ? ", " : "") + std::to_string(reference::to_double(c.operand, a[i])) + " = 0x" + [&] { char b[32]; std::snprintf(b, sizeof b, "%llx", static_cast<unsigned long long>(a[i])); return std::string(b); }();
+    char tail[160];
+    std::snprintf(tail, sizeof tail, ") = %.17g (0x%llx), reference %.17g, %g ulp, allowed %g", reference::to_double(c.result, out.get(j)),
+                  static_cast<unsigned long long>(out.get(j)), reference::to_double(c.result, reference::eval(c.op, c.operand, c.result, a)), error, allowed);
+    FAIL_CHECK((text + tail));
+  }
+  if (outcome.failures > 3) FAIL_CHECK(what << ": " << outcome.failures << " of " << n << " wrong");
+  return outcome;
+}
+
+bool takes(const ir::OpInfo& row, DType t) {
+  switch (row.operands) {
+    case ir::OperandRule::num: return t != DType::boolean;
+    case ir::OperandRule::flt: return is_float(t);
+    case ir::OperandRule::int_: return is_int(t);
+    case ir::OperandRule::ibl: return !is_float(t);
+    case ir::OperandRule::any: case ir::OperandRule::select: return true;
+    case ir::OperandRule::none: return false;
+  }
+  return false;
+}
+
+std::vector<Case> cases_of(Opcode op) {
+  const ir::OpInfo& row = ir::info(op);
+  std::vector<Case> out;
+  for (int d = 0; d < kNumDTypes; ++d) {
+    const auto t = static_cast<DType>(d);
+    if (!takes(row, t)) continue;
+    if (row.result == ir::ResultRule::same) out.push_back({op, t, t});
+    if (row.result == ir::ResultRule::pred) out.push_back({op, t, DType::boolean});
+    for (int r = 0; row.result == ir::ResultRule::other && r < kNumDTypes; ++r) {
+      const auto to = static_cast<DType>(r);
+      if (op == Opcode::bitcast && (bits(t) != bits(to) || t == DType::boolean)) continue;
+      if (t != to) out.push_back({op, t, to});
+    }
+  }
+  return out;
+}
+
+void run_all(bool (*wanted)(Opcode), const Target& target, int64_t random, bool only_floats = false) {
+  for (int i = 0; i < ir::kNumOpcodes; ++i) {
+    const auto op = static_cast<Opcode>(i);
+    if (!ir::info(op).elementwise || !wanted(op)) continue;
+    for (const Case& c : cases_of(op)) {
+      const Outcome o = run_case(c, target, random, only_floats);
+      if (std::getenv("TESSERA_TEST_ULP")) MESSAGE(ir::name(op), " ", name(c.operand), ": ", o.worst, " ulp");
+    }
+  }
+  quiet();
+}
+
+/// The same device without its optional float features: conversions and roundings through integer code.
+Target plain(Target t) {
+  t.float16 = t.int16 = t.int8 = t.rte16 = t.rte32 = t.rte64 = t.preserve16 = t.preserve32 = t.preserve64 = false;
+  return t;
+}
+
+Target base() { return device() ? device()->target() : lavapipe_target(); }
+
+bool transcendental(Opcode op) {
+  switch (op) {
+    case Opcode::pow: case Opcode::sqrt: case Opcode::rsqrt: case Opcode::exp: case Opcode::exp2: case Opcode::log: case Opcode::log2:
+    case Opcode::tanh: case Opcode::sin: case Opcode::cos: case Opcode::erf: case Opcode::logistic: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("expand: arithmetic, comparison, logic and choice of every dtype") {
+  run_all([](Opcode op) { return !transcendental(op) && op != Opcode::convert && op != Opcode::bitcast; }, base(), 500);
+}
+TEST_CASE("expand: conversions between all dtypes") {
+  run_all([](Opcode op) { return op == Opcode::convert || op == Opcode::bitcast; }, base(), 1000);
+}
+TEST_CASE("expand: arithmetic and conversions of floats without float controls and 16-bit types") {
+  run_all([](Opcode op) { return op == Opcode::add || op == Opcode::max || op == Opcode::min || op == Opcode::floor || op == Opcode::convert || op == Opcode::exp; },
+          plain(base()), 1000, true);
+}
+TEST_CASE("expand: transcendental functions") { run_all(transcendental, base(), 5000); }

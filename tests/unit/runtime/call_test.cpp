@@ -1,0 +1,99 @@
+#include "runtime/call/call.h"
+
+#include "engine/ir/text.h"
+#include "support.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+// o = x + x, for any length; blocks of 128.
+constexpr const char* kTwice = R"(tir 1
+kernel @twice
+grid (cdiv(n, 128))
+in f32[n] block (128) map (%0) {
+  yield %0
+}
+out f32[n] block (128) map (%1) {
+  yield %1
+}
+body (%2: ref<vmem, f32[128]>, %3: ref<vmem, f32[128]>) {
+  %4 = load %2[0:128] : f32[128]
+  %5 = add %4, %4 : f32[128]
+  store %3[0:128], %5
+}
+)";
+
+std::vector<float> doubled(int64_t n) {
+  std::vector<float> v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(2.0f * static_cast<float>(i));
+  return v;
+}
+std::vector<float> floats(const Array& a) {
+  const auto s = a.data<float>();
+  return {s.begin(), s.end()};
+}
+
+}  // namespace
+
+TEST_CASE("one compiled kernel serves every size, on host and device arrays") {
+  const ir::Kernel k = ir::parse(kTwice, "twice.tir");
+  const CompiledKernel twice = load(device(), k);
+  for (int64_t n : {1, 127, 128, 129, 5000, 0}) {
+    CAPTURE(n);
+    const std::vector<Array> host = twice.run({ramp(n)});
+    CHECK(floats(host.at(0)) == doubled(n));
+    const std::vector<DeviceArray> there = twice({DeviceArray(device(), ramp(n))});
+    CHECK(floats(there.at(0).download()) == doubled(n));
+  }
+  check_clean(device());
+}
+
+TEST_CASE("a kernel is compiled once per device and once per form") {
+  const ir::Kernel k = ir::parse(kTwice, "twice.tir");
+  const Device d;
+  CompileOptions general;
+  general.general = true;
+  const CompiledKernel a = load(d, k), b = load(d, ir::parse(kTwice, "twice.tir")), c = load(d, k, general), other = load(Device(), k);
+  CHECK(&a.program() == &b.program());
+  CHECK(&a.program() != &c.program());
+  CHECK(&a.program() != &other.program());
+  CHECK(floats(c.run({ramp(300)}).at(0)) == doubled(300));
+  CHECK(floats(other.run({ramp(300)}).at(0)) == doubled(300));
+}
+
+TEST_CASE("calls on the default device, by kernel and by pallas_call") {
+  CHECK(floats(run_on_default_device(ir::parse(kTwice, "twice.tir"), {ramp(77)}).at(0)) == doubled(77));
+  const PallasCall twice = pallas_call([](Ref x, Ref o) { o[all] = x[all] + x[all]; }, {.out_shape = {{{40}, f32}}, .name = "twice"});
+  CHECK(floats(Array(twice(ramp(40)))) == doubled(40));
+}
+
+TEST_CASE("a pallas_call on device arrays waits for nothing and chains") {
+  const PallasCall twice = pallas_call([](Ref x, Ref o) { o[all] = x[all] + x[all]; }, {.out_shape = {{{40}, f32}}, .name = "twice"});
+  DeviceArray x(device(), ramp(40));
+  for (int i = 0; i < 3; ++i) x = launch(device(), twice, {x}).at(0);
+  CHECK(floats(x.download())[39] == 8 * 39);
+  check_clean(device());
+}
+
+TEST_CASE("what a device lacks is an error that names it") {
+  // No device of ours lacks these, so the target is made poorer.
+  Target poor = device().target();
+  poor.float64 = false;
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @wide
+grid ()
+in f64[4] whole
+out f64[4] whole
+body (%0: ref<any, f64[4]>, %1: ref<any, f64[4]>) {
+  %2 = load %0[0:4] : f64[4]
+  %3 = add %2, %2 : f64[4]
+  store %1[0:4], %3
+}
+)", "wide.tir");
+  const std::string text = error_of<CompileError>([&] { compile(k, poor); });
+  CAPTURE(text);
+  CHECK(text.find("wide") != std::string::npos);
+  CHECK(text.find("f64") != std::string::npos);
+}

@@ -1,0 +1,219 @@
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "engine/npy.h"
+#include "support.h"
+#include "tessera/version.h"
+
+#ifdef TESSERA_CLI
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+constexpr const char* kAdd = R"(tir 1
+kernel @add
+grid (cdiv(n, 32))
+in f32[n] block (32) map (%0) {
+  yield %0
+}
+in f32[n] block (32) map (%1) {
+  yield %1
+}
+out f32[n] block (32) map (%2) {
+  yield %2
+}
+body (%3: ref<vmem, f32[32]>, %4: ref<vmem, f32[32]>, %5: ref<vmem, f32[32]>) {
+  %6 = load %3[0:32] : f32[32]
+  %7 = load %4[0:32] : f32[32]
+  %8 = add %6, %7 : f32[32]
+  store %5[0:32], %8
+}
+)";
+
+// A directory of its own per test, gone afterwards.
+struct Scratch {
+  std::filesystem::path path;
+  Scratch() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tessera_cli_XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path = pattern;
+    write("add.tir", kAdd);
+    write_npy(at("a.npy"), ramp(50));
+    write_npy(at("b.npy"), ramp(50, 0.5f));
+  }
+  ~Scratch() { std::filesystem::remove_all(path); }
+  std::string at(const std::string& name) const { return (path / name).string(); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(at(name), std::ios::binary) << text; }
+  std::string read(const std::string& name) const {
+    std::ifstream in(at(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+};
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+// Runs in the scratch directory, so that messages hold no absolute paths.
+Outcome tessera_cli(const Scratch& s, const std::string& arguments, const std::string& environment = "") {
+  const std::string command = "cd '" + s.path.string() + "' && " + environment + " '" TESSERA_CLI "' " + arguments + " >out.txt 2>err.txt";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, s.read("out.txt"), s.read("err.txt")};
+}
+
+void check_sum(const Array& o) {
+  REQUIRE(o.shape() == Shape{50});
+  for (int64_t i = 0; i < 50; ++i) CHECK(o.at(i) == 2.0 * static_cast<double>(i) + 0.5);
+}
+
+}  // namespace
+
+TEST_CASE("tessera run adds two files, on the device and in the interpreter") {
+  const Scratch s;
+  for (const char* how : {"", " --codegen general", " --device interpreter"}) {
+    CAPTURE(how);
+    const Outcome o = tessera_cli(s, std::string("run add.tir --in a.npy b.npy --out o.npy") + how, "TESSERA_VALIDATION=1");
+    CHECK(o.err == "");
+    CHECK(o.out == "");
+    REQUIRE(o.code == 0);
+    check_sum(read_npy(s.at("o.npy")));
+    std::filesystem::remove(s.at("o.npy"));
+  }
+  const std::string name = device().info().name.substr(0, 4);
+  CHECK(tessera_cli(s, "run add.tir --in a.npy --in b.npy --out o.npy --device " + name).code == 0);
+  check_sum(read_npy(s.at("o.npy")));
+}
+
+TEST_CASE("tessera run without --out prints the outputs") {
+  const Scratch s;
+  write_npy(s.at("a.npy"), ramp(3));
+  const Outcome o = tessera_cli(s, "run add.tir --in a.npy a.npy");
+  CHECK(o.out == "out_specs[0] = f32[3] [0 2 4]\n");
+  CHECK(o.code == 0);
+}
+
+TEST_CASE("tessera compile emits every stage") {
+  const Scratch s;
+  const Outcome ir = tessera_cli(s, "compile add.tir --emit=ir");
+  CHECK(ir.code == 0);
+  CHECK(ir.out.find("kernel @add\n") != std::string::npos);
+  CHECK(ir.out.find("grid (cdiv(n, 32))") != std::string::npos);
+  for (const char* target : {"minimum", "lavapipe", "device"}) {
+    CAPTURE(target);
+    const std::string base = std::string("compile add.tir --target ") + target;
+    const Outcome lane = tessera_cli(s, base + " --emit=lane");
+    CHECK(lane.err == "");
+    CHECK(lane.out.find("kernel @add") != std::string::npos);
+    CHECK(lane.out.find("workgroup") != std::string::npos);
+    const Outcome text = tessera_cli(s, base);
+    CHECK(text.err == "");
+    CHECK(text.out.find("OpEntryPoint GLCompute") != std::string::npos);
+    CHECK(tessera_cli(s, base + " --emit=spirv-bin -o add.spv").code == 0);
+    const std::string words = s.read("add.spv");
+    REQUIRE(words.size() > 20);
+    CHECK(words.substr(0, 4) == "\x03\x02\x23\x07");
+    CHECK(tessera_cli(s, base + " --emit=spirv-bin").out == words);
+    CHECK(tessera_cli(s, base + " --codegen=general --emit=spirv-bin").code == 0);
+  }
+}
+
+TEST_CASE("tessera compile --dump-ir shows every step, or one") {
+  const Scratch s;
+  const Outcome every = tessera_cli(s, "compile add.tir --target minimum --emit=spirv-bin -o add.spv --dump-ir");
+  CHECK(every.code == 0);
+  CHECK(every.out == "");
+  for (const char* step : {"// after tile/cse", "// after lower\n", "// after lane/dce"}) CHECK(every.err.find(step) != std::string::npos);
+  const Outcome one = tessera_cli(s, "compile --dump-ir=lower add.tir --target minimum -o add.txt");
+  CHECK(one.code == 0);
+  CHECK(one.err.find("// after lower\n") == 0);
+  CHECK(one.err.find("// after", 1) == std::string::npos);
+  const Outcome none = tessera_cli(s, "compile add.tir --target minimum --dump-ir=fuse");
+  CHECK(none.code == 2);
+  CHECK(none.err.find("error: --dump-ir=fuse: there is no such step; the steps are lane/cse, ") == 0);
+}
+
+TEST_CASE("tessera explain and devices") {
+  const Scratch s;
+  const Outcome e = tessera_cli(s, "explain add.tir --target lavapipe");
+  CHECK(e.code == 0);
+  CHECK(e.err == "");
+  for (const char* word : {"add", "grid axis 0: parallel", "workgroup", "shared", "registers"}) {
+    CAPTURE(word);
+    CHECK(e.out.find(word) != std::string::npos);
+  }
+  const Outcome d = tessera_cli(s, "devices");
+  CHECK(d.code == 0);
+  CHECK(d.out.find(std::to_string(device().info().index) + ": " + device().info().name + "\n") != std::string::npos);
+  CHECK(d.out.find("* ") != std::string::npos);
+}
+
+TEST_CASE("tessera --version and --help") {
+  const Scratch s;
+  const Outcome version = tessera_cli(s, "--version");
+  CHECK(version.out == "tessera " TESSERA_VERSION "\n");
+  CHECK(version.code == 0);
+  for (const char* command : {"", "devices", "run", "compile", "explain"}) {
+    const Outcome help = tessera_cli(s, std::string(command) + " --help");
+    CHECK(help.code == 0);
+    CHECK(help.err == "");
+    CHECK(help.out.find("Usage: tessera") != std::string::npos);
+  }
+}
+
+TEST_CASE("what the command line refuses") {
+  const Scratch s;
+  auto fails = [&](const std::string& arguments, int code, const std::string& err, const std::string& environment = "") {
+    CAPTURE(arguments);
+    const Outcome o = tessera_cli(s, arguments, environment);
+    CHECK(o.code == code);
+    CHECK(o.err == "error: " + err + "\n");
+    CHECK(o.out == "");
+  };
+  const std::string note = "\n  note: tessera --help lists the commands, tessera COMMAND --help their options";
+  fails("", 2, "A subcommand is required" + note);
+  fails("run", 2, "FILE is required" + note);
+  fails("compile add.tir --emit=ptx", 2, "--emit: ptx not in {ir,lane,spirv,spirv-bin}" + note);
+  fails("run add.tir --in a.npy", 2, "add takes 2 inputs but --in names 1");
+  fails("run add.tir --in a.npy b.npy --out o.npy p.npy", 2, "add has 1 output but --out names 2");
+  fails("run add.tir --in a.npy b.npy --dim n", 2, "--dim n: expected NAME=SIZE, as in --dim n=5");
+  fails("run add.tir --in a.npy b.npy --dim n=5x", 2, "--dim n=5x: expected NAME=SIZE, as in --dim n=5");
+  fails("run add.tir --in a.npy b.npy --dim n=5 --dim n=5", 2, "--dim n=5: the size is given twice");
+  fails("run missing.tir", 1, "missing.tir: cannot be read");
+  fails("compile . --emit=ir", 1, ".: cannot be read");
+  fails("compile add.tir --target minimum -o missing/add.spv", 1, "missing/add.spv: cannot be written");
+
+  write_npy(s.at("i.npy"), Array({50}, i32));
+  const Outcome dtype = tessera_cli(s, "run add.tir --in a.npy i.npy");
+  CHECK(dtype.code == 1);
+  CHECK(dtype.err.find("i32") != std::string::npos);
+
+  s.write("short.npy", s.read("a.npy").substr(0, 150));
+  CHECK(tessera_cli(s, "run add.tir --in a.npy short.npy").code == 1);
+  CHECK(tessera_cli(s, "run add.tir --in a.npy short.npy").err.find("error: short.npy: ") == 0);
+
+  std::string broken = kAdd;
+  broken.replace(broken.find("add %6"), 3, "bad");
+  s.write("broken.tir", broken);
+  const Outcome parse = tessera_cli(s, "compile broken.tir");
+  CHECK(parse.code == 1);
+  CHECK(parse.err.find("error: broken.tir:16:") == 0);
+
+  const std::string no_driver = "VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent";
+  const std::string sentence = "there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and Ubuntu: "
+                               "apt-get install mesa-vulkan-drivers), or run kernels in the interpreter";
+  fails("devices", 1, sentence, no_driver);
+  fails("run add.tir --in a.npy b.npy", 1, sentence, no_driver);
+  fails("explain add.tir", 1, sentence + "\n  note: --target minimum or --target lavapipe compile without a device", no_driver);
+  const Outcome interpreted = tessera_cli(s, "run add.tir --in a.npy b.npy --out o.npy --device interpreter", no_driver);
+  CHECK(interpreted.err == "");
+  CHECK(interpreted.code == 0);
+}
+
+#endif

@@ -1,0 +1,65 @@
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "engine/ir/text.h"
+#include "runtime/call/call.h"
+#include "tests/unit/runtime/support.h"
+
+using namespace tessera;
+
+namespace {
+
+const char* kText = R"(tir 1
+kernel @"twice, shifted"
+grid ()
+in f32[5] whole
+out f32[5] whole
+body (%0: ref<any, f32[5]>, %1: ref<any, f32[5]>) {
+  %2 = load %0[0:5] : f32[5]
+  %3 = add %2, %2 : f32[5]
+  store %1[0:5], %3
+}
+)";
+
+struct Environment {
+  explicit Environment(const std::string& folder) { setenv("TESSERA_DUMP", folder.c_str(), 1); }
+  ~Environment() { unsetenv("TESSERA_DUMP"); }
+};
+
+}  // namespace
+
+TEST_CASE("TESSERA_DUMP receives every kernel that is compiled, once") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("tessera_dump_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::filesystem::path file = folder / "twice__shifted.tir";
+  const ir::Kernel kernel = ir::parse(kText);
+  Device own;
+  {
+    const Environment set(folder.string());
+    load(own, kernel);
+    std::ifstream in(file);
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    CHECK(ir::print(ir::parse(text)) == ir::print(kernel));
+    std::filesystem::remove(file);
+    load(own, kernel);  // kept in memory: nothing is compiled
+    CHECK_FALSE(std::filesystem::exists(file));
+  }
+  load(Device(), kernel);  // unset: nothing is written
+  CHECK_FALSE(std::filesystem::exists(file));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("TESSERA_DUMP names a folder that is not there") {
+  const Environment set("no such folder");
+  const ir::Kernel kernel = ir::parse(kText, "k.tir");
+  CHECK(test::error_of<SpecError>([&] { load(Device(), kernel); }) ==
+        "twice, shifted: TESSERA_DUMP: cannot write no such folder/twice__shifted.tir\n  at k.tir:2");
+}
