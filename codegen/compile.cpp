@@ -5,6 +5,7 @@
 #include "codegen/lower/unroll.h"
 #include "codegen/lower/vectorize.h"
 #include "codegen/spirv/emit.h"
+#include "engine/ir/compact.h"
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
 
@@ -17,19 +18,23 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     if (options.dump) options.dump(step, kernel, changed);
   };
   passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("tile/" + std::string(p.name), kernel, changed); });
+  ir::compact(k);
   Program program;
   ir::Kernel lanes = lower(k, target, options, &program.explain);
   dump("lower", lanes, true);
   passes::optimize(lanes, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("lane/" + std::string(p.name), kernel, changed); });
+  ir::compact(lanes);
   const bool unrolled = lowering::unroll_loops(lanes, target.kind == Target::Kind::cpu ? 192 : 64);
   dump("lane/unroll", lanes, unrolled);
   if (unrolled) passes::optimize(lanes, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("lane/" + std::string(p.name), kernel, changed); });
   if (const int64_t n = lowering::known_iterations(lanes); target.max_loop_iterations > 0 && n >= target.max_loop_iterations)
     throw CompileError(k.name + ": one invocation runs " + std::to_string(n) + " loop iterations, but " + target.name + " leaves all loops after " + std::to_string(target.max_loop_iterations), k.loc,
                        "use a driver without that limit (lavapipe from Mesa 25 on) or smaller blocks");
+  ir::compact(lanes);
   // Lavapipe splits vectors of four into scalar loads, but loads 64 bits at once.
   bool wider = target.kind == Target::Kind::gpu && lowering::vectorize_loads(lanes, 4);
   wider = lowering::vectorize_loads(lanes, 2) || wider;
+  if (wider) ir::compact(lanes);
   dump("lane/vectorize", lanes, wider);
   lane::verify_lane(lanes, "lowering");
 

@@ -1,6 +1,7 @@
 // Extent: a size that is an integer or an integer expression over named sizes which arrive with the call (ts::dim("n")).
 // Array extents and grid sizes are Extents; blocks, scratch and values are always static. One compiled kernel serves every size.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -25,7 +26,9 @@ class Extent {
   };
 
   Extent(int64_t value = 0) : nodes_{{Op::constant, value, {}, -1, -1}} {}  // NOLINT: implicit on purpose
-  Extent(int value) : Extent(static_cast<int64_t>(value)) {}                // NOLINT
+  template <std::integral T>
+    requires(!std::same_as<T, bool>)
+  Extent(T value) : Extent(static_cast<int64_t>(value)) {}  // NOLINT: size_t and int alike
   /// The extent that argument arrays (or the caller) give under `name`; equal names are equal sizes.
   static Extent named(std::string name);
   /// op over two extents, constants folded (x + 0, x * 1, x - x, x // 1 and cdiv(x, 1) too).

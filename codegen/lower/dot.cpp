@@ -131,12 +131,12 @@ void Lowering::dot_op(ir::OpId id) {
     const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
     if (form == DotForm::shuffle) dot_shuffle(d, sink);
     else if (form == DotForm::staged) dot_staged(d, sink);
-    else dot_reduce(d, sink);
+    else dot_reduce(d, kinds_[v.index] == Kind::registers, sink);
   });
   for (auto& [x, h] : staged) free_slot(h.slot);
 }
 
-void Lowering::dot_reduce(const DotShape& d, const Sink& sink) {
+void Lowering::dot_reduce(const DotShape& d, bool to_registers, const Sink& sink) {
   Shape all = d.result;
   std::vector<int> axes = d.result_axes;
   std::vector<bool> reduced(all.size(), false);
@@ -152,7 +152,7 @@ void Lowering::dot_reduce(const DotShape& d, const Sink& sink) {
   acc.merge = [&](const Values& a, const Values& b) { return Values{b_.op(Opcode::add, {a[0], b[0]}, d.acc)}; };
   bool registers = false;
   for (Value x : {d.lhs, d.rhs}) registers = registers || (layout_fits(axes) && !s_.general && reads_registers(x));
-  reduction(all, axes, reduced, registers, acc, [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
+  reduction(all, axes, reduced, registers, to_registers, acc, [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
             [&](const NestPoint& p, const Values& r) { sink(p, r[0]); });
 }
 

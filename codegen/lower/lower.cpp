@@ -4,6 +4,7 @@
 #include "codegen/compile.h"
 #include "codegen/lower/explain.h"
 #include "codegen/lower/lowering.h"
+#include "engine/ir/compact.h"
 
 namespace tessera {
 namespace {
@@ -52,7 +53,9 @@ ir::Kernel lower_as(const ir::Kernel& k, const Target& target, bool general, std
 }
 }  // namespace
 
-ir::Kernel lower(const ir::Kernel& k, const Target& target, const CompileOptions& options, std::string* explain) {
+ir::Kernel lower(const ir::Kernel& source, const Target& target, const CompileOptions& options, std::string* explain) {
+  ir::Kernel k = source;
+  ir::compact(k);
   ir::Kernel out;
   if (options.general) {
     out = lower_as(k, target, true, explain);

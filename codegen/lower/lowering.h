@@ -166,13 +166,14 @@ class Lowering {
     std::function<Values(const Values& acc, const Values& x)> step, merge;
   };
   /// Reduces over the dims marked in `reduced`; element(c) gives one element's lane values; sink gets, per kept element that this thread
-  /// holds, the result (in every thread that holds it).
-  void reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced, bool needs_layout, const Accumulator& acc,
+  /// holds, the result (in every thread that holds it). to_registers: the result lives in registers, so its layout decides who holds what.
+  void reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced, bool needs_layout, bool to_registers, const Accumulator& acc,
                  const std::function<Values(const Coords&)>& element, const std::function<void(const NestPoint&, const Values&)>& sink);
   Values across_threads(Values v, int bits, const Accumulator& acc);
   DType accumulate_type(DType t) const { return t == DType::f16 || t == DType::bf16 ? DType::f32 : t; }
   /// Makes v's home, orders it after `reads`, and hands emit the function that takes each of its elements.
   void set_result(Value v, const std::vector<MemoryRange>& reads, const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit);
+  void touched(const std::vector<MemoryRange>& reads, const Home& h);
   bool uniform_scalar(Value v);
   Value condition(Value v);  ///< the scalar v, the same in every invocation of the group by construction
   bool registers_along(Value v, int axis);
@@ -180,7 +181,7 @@ class Lowering {
   using Sink = std::function<void(const NestPoint&, Value)>;
   void dot_shuffle(const DotShape& d, const Sink& sink);
   void dot_staged(const DotShape& d, const Sink& sink);
-  void dot_reduce(const DotShape& d, const Sink& sink);
+  void dot_reduce(const DotShape& d, bool to_registers, const Sink& sink);
   Value multiply_add(Value a, Value b, Value c);
 
   Home& home(Value v) { return homes_[v.index]; }

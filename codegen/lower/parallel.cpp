@@ -51,13 +51,21 @@ std::vector<bool> separated_axes(const std::vector<int64_t>& coef, Range rest, c
 // Is every read of scratch preceded by a whole write within one coordinate of the parallel axes?
 class ScratchCheck {
  public:
-  ScratchCheck(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars) : k_(k), parallel_(parallel), scalars_(scalars) {}
+  ScratchCheck(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars) : k_(k), inner_(parallel.size(), false), scalars_(scalars) {
+    // Only axes that run inside every parallel one keep a coordinate's programs together: along an outer one, other coordinates' programs
+    // come in between and leave their contents.
+    for (size_t a = parallel.size(); a-- > 0;) {
+      if (k.grid[a].size == Extent(1)) continue;
+      if (parallel[a]) break;
+      inner_[a] = true;
+    }
+  }
   bool run() {
     first_ = true;
     std::vector<bool> written(k_.scratch.size(), false);
     if (!walk(k_.body, written)) return false;
     bool more_steps = false;
-    for (size_t a = 0; a < parallel_.size(); ++a) more_steps = more_steps || (!parallel_[a] && k_.grid[a].size != Extent(1));
+    for (size_t a = 0; a < inner_.size(); ++a) more_steps = more_steps || inner_[a];
     first_ = false;
     return !more_steps || walk(k_.body, written);
   }
@@ -70,7 +78,8 @@ class ScratchCheck {
     if (const auto c = ir::constant_int(k_, v)) return c;
     const ir::Op* op = k_.def(v);
     if (!op || !k_.type(v).is_scalar()) return std::nullopt;
-    if (op->code == Opcode::program_id) return first_ && !parallel_[static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)))] ? std::optional<int64_t>(0) : std::nullopt;
+    if (op->code == Opcode::program_id && k_.grid[static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)))].size == Extent(1)) return 0;
+    if (op->code == Opcode::program_id) return first_ && inner_[static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)))] ? std::optional<int64_t>(0) : std::nullopt;
     auto arg = [&](size_t i) { return known(op->operands[i]); };
     switch (op->code) {
       case Opcode::and_: { const auto a = arg(0), b = arg(1); if ((a && !*a) || (b && !*b)) return 0; return a && b ? std::optional(*a & *b) : std::nullopt; }
@@ -149,7 +158,7 @@ class ScratchCheck {
   }
 
   const ir::Kernel& k_;
-  const std::vector<bool>& parallel_;
+  std::vector<bool> inner_;
   ScalarAnalysis& scalars_;
   bool first_ = true;
 };

@@ -53,7 +53,7 @@ Values Lowering::across_threads(Values v, int bits, const Accumulator& acc) {
   return v;
 }
 
-void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std::vector<bool>& reduced, bool needs_layout, const Accumulator& acc,
+void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std::vector<bool>& reduced, bool needs_layout, bool to_registers, const Accumulator& acc,
                          const std::function<Values(const Coords&)>& element_of, const std::function<void(const NestPoint&, const Values&)>& sink) {
   Shape kept_shape;
   std::vector<int> kept_axes;
@@ -84,6 +84,10 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
   const bool by_layout = !s_.general && layout_fits(dims);
   if (!by_layout) {
     if (needs_layout) throw InternalError(k_.name + ": a reduction without a layout reads values in registers");
+    if (to_registers) {
+      layout_nest(kept_shape, kept_axes, true, [&](const NestPoint& p) { sink(p, sequential(p.c)); });
+      return;
+    }
     if (num_elements(kept_shape) > 1) {
       flat_nest(kept_shape, kept_axes, [&](const NestPoint& p) { sink(p, sequential(p.c)); });
       return;
@@ -196,7 +200,15 @@ void Lowering::set_result(Value v, const std::vector<MemoryRange>& reads, const 
     else if (h.kind == Kind::registers) h.regs.push_back(x);
     else b_.when(p.valid, [&] { slot_store(h.slot, p.c, x); });
   });
+  touched(reads, h);
   home(v) = h;
+}
+
+// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come after those barriers.
+void Lowering::touched(const std::vector<MemoryRange>& reads, const Home& h) {
+  if (!uniform_group()) return;
+  pending_.add(reads, {});
+  if (h.kind == Kind::arena) pending_.add({}, {h.slot.range});
 }
 
 void Lowering::reduce_op(ir::OpId id) {
@@ -212,7 +224,7 @@ void Lowering::reduce_op(ir::OpId id) {
   std::vector<bool> reduced(shape(in).size(), false);
   for (int64_t d : o.ints(Attr::axes)) reduced[static_cast<size_t>(d)] = true;
   set_result(v, arena_reads({in}), [&](const auto& put) {
-    reduction(shape(in), axes_.of(in), reduced, reads_registers(in), acc, [&](const Coords& c) { return Values{b_.convert(element(in, c), a)}; },
+    reduction(shape(in), axes_.of(in), reduced, reads_registers(in), kinds_[v.index] == Kind::registers, acc, [&](const Coords& c) { return Values{b_.convert(element(in, c), a)}; },
               [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); });
   });
 }
@@ -241,7 +253,7 @@ void Lowering::arg_reduce_op(ir::OpId id) {
   reduced[axis] = true;
   const DType r_type = k_.type(v).dtype;
   set_result(v, arena_reads({in}), [&](const auto& put) {
-    reduction(shape(in), axes_.of(in), reduced, reads_registers(in), acc, [&](const Coords& c) { return Values{element(in, c), c[axis].v}; },
+    reduction(shape(in), axes_.of(in), reduced, reads_registers(in), kinds_[v.index] == Kind::registers, acc, [&](const Coords& c) { return Values{element(in, c), c[axis].v}; },
               [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); });
   });
 }
@@ -318,6 +330,7 @@ void Lowering::cumsum_op(ir::OpId id) {
       free_slot(sums);
     }
   }
+  touched(arena_reads({in}), h);
   home(v) = h;
 }
 

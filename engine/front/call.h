@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-/// Runs a traced kernel on the best Vulkan device (TESSERA_DEVICE overrides) and waits for its outputs. Defined in runtime/call.cpp.
+/// Runs a traced kernel on the best Vulkan device and waits for its outputs. TESSERA_DEVICE names another; "interpreter" is interpret().
+/// Defined in runtime/call/call.cpp.
 std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments);
 
 /// The outputs of a call. A single one converts to Array: `Array z = matmul(x, y);`.

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <sstream>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "engine/ir/text.h"
@@ -96,6 +98,45 @@ TEST_CASE("a matmul with a K axis and scratch, as the style guide writes it") {
       for (int p = 0; p < k; ++p) want += x.at(i * k + p) * y.at(p * n + j);
       CHECK(z.at(i * n + j) == static_cast<float>(ts::half_t(static_cast<float>(want))));
     }
+}
+
+TEST_CASE("attention with a running maximum, as the style guide writes it") {
+  const int64_t s = 8, d = 4, bq = 4, bk = 2;
+  const float scale = 0.5f;
+  auto attention = ts::pallas_call(
+      [=](Ref q_ref, Ref k_ref, Ref v_ref, Ref o) {
+        Value q = q_ref[all];  // [bq, d]
+        Value acc0 = ts::zeros({bq, d}), m0 = ts::full({bq, 1}, -INFINITY), l0 = ts::zeros({bq, 1});
+        auto [acc, m, l] = ts::fori_loop(0, s / bk, std::tuple{acc0, m0, l0}, [&](Value j, Value a, Value before, Value sum) {
+          Value k = k_ref[{ds(j * bk, bk), all}];               // [bk, d]
+          Value logits = ts::dot(q, ts::transpose(k)) * scale;  // [bq, bk]
+          Value now = ts::maximum(before, ts::max(logits, {.axis = 1, .keepdims = true}));
+          Value weights = ts::exp(logits - now), shrink = ts::exp(before - now);
+          return std::tuple{a * shrink + ts::dot(weights, v_ref[{ds(j * bk, bk), all}]), now,
+                            sum * shrink + ts::sum(weights, {.axis = 1, .keepdims = true})};
+        });
+        o[all] = acc / l;
+      },
+      {.out_shape = {{{s, d}, ts::f32}},
+       .grid = {s / bq},
+       .in_specs = {{{bq, d}, [](Value i) { return ts::Indices{i, 0}; }}, ts::no_block_spec, ts::no_block_spec},
+       .out_specs = {{{bq, d}, [](Value i) { return ts::Indices{i, 0}; }}},
+       .name = "attention"});
+  const ts::Array q = ramp({s, d}, -1, 0.1), k = ramp({s, d}, 1, -0.07), v = ramp({s, d});
+  const ts::Array got = ts::interpret(attention, q, k, v);
+  for (int64_t i = 0; i < s; ++i) {
+    List weights, out(static_cast<size_t>(d));
+    double total = 0;
+    for (int64_t j = 0; j < s; ++j) {
+      double logit = 0;
+      for (int64_t c = 0; c < d; ++c) logit += q.at(i * d + c) * k.at(j * d + c) * scale;
+      weights.push_back(std::exp(logit));
+      total += weights.back();
+    }
+    for (int64_t j = 0; j < s; ++j)
+      for (int64_t c = 0; c < d; ++c) out[static_cast<size_t>(c)] += weights[static_cast<size_t>(j)] / total * v.at(j * d + c);
+    for (int64_t c = 0; c < d; ++c) CHECK(got.at(i * d + c) == doctest::Approx(out[static_cast<size_t>(c)]).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("dtypes of two Values meet as jnp.promote_types says") {

@@ -1,0 +1,58 @@
+#include "engine/ir/compact.h"
+
+namespace tessera::ir {
+namespace {
+class Compactor {
+ public:
+  explicit Compactor(Kernel& k) : from_(k), value_(k.values.size()) {}
+
+  void run() {
+    std::vector<RegionId> roots;
+    for (const BlockMapping& b : from_.blocks) roots.push_back(b.index_map ? visit(b.index_map) : RegionId{});
+    const RegionId body = from_.body ? visit(from_.body) : RegionId{};
+    for (size_t i = 0; i < roots.size(); ++i) from_.blocks[i].index_map = roots[i];
+    from_.body = body;
+    from_.values = std::move(values_);
+    from_.ops = std::move(ops_);
+    from_.regions = std::move(regions_);
+  }
+
+ private:
+  Value define(Value old, OpId def, RegionId region, size_t number) {
+    const Value v{static_cast<uint32_t>(values_.size())};
+    values_.push_back({from_.type(old), def, region, static_cast<uint32_t>(number)});
+    value_[old.index] = v;
+    return v;
+  }
+
+  RegionId visit(RegionId old) {
+    const RegionId r{static_cast<uint32_t>(regions_.size())};
+    regions_.emplace_back();
+    const Region source = from_.region(old);
+    for (size_t i = 0; i < source.args.size(); ++i) {
+      const Value v = define(source.args[i], {}, r, i);
+      regions_[r.index].args.push_back(v);
+    }
+    for (OpId id : source.ops) {
+      Op op = from_.op(id);
+      for (Value& v : op.operands) v = value_[v.index];
+      for (RegionId& inner : op.regions) inner = visit(inner);
+      const OpId made{static_cast<uint32_t>(ops_.size())};
+      for (size_t i = 0; i < op.results.size(); ++i) op.results[i] = define(op.results[i], made, {}, i);
+      ops_.push_back(std::move(op));
+      regions_[r.index].ops.push_back(made);
+    }
+    return r;
+  }
+
+  Kernel& from_;
+  std::vector<Value> value_;
+  std::vector<ValueInfo> values_;
+  std::vector<Op> ops_;
+  std::vector<Region> regions_;
+};
+}  // namespace
+
+void compact(Kernel& k) { Compactor(k).run(); }
+
+}  // namespace tessera::ir

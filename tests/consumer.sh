@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Another project uses Tessera: installed in a prefix and found by find_package, and as a subdirectory of its own tree.
+set -u
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${TESSERA_BUILD_DIR:-$root/build}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+passed=0 failed=0
+# try "what" command...: one test; its output is shown when it fails.
+try() {
+  local what=$1
+  shift
+  if "$@" > "$work/log" 2>&1; then
+    echo "ok: $what"
+    passed=$((passed + 1))
+  else
+    printf 'FAILED: %s\n' "$what"
+    tail -n 40 "$work/log" | sed 's/^/  /'
+    failed=$((failed + 1))
+  fi
+}
+options=(-DCMAKE_BUILD_TYPE=None)  # what is tested is the package: no optimisation
+command -v ninja >/dev/null && options+=(-G Ninja)
+command -v ccache >/dev/null && options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+version=$(sed -n 's/^project(Tessera VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+
+# The program is the README's first one, and its last comment is what it prints.
+awk '/^```cpp/ { inside = 1; next } /^```/ { if (inside) exit } inside' "$root/README.md" > "$work/main.cpp"
+expected=$(sed -n 's/.*std::cout << z.*\/\/ //p' "$work/main.cpp")
+
+try "cmake --install" cmake --install "$build" --prefix "$work/prefix"
+try "the installed files name no path of the source tree" bash -c "! grep -rIlF '$root/' '$work/prefix/lib' '$work/prefix/include'"
+try "find_package finds it in the prefix" cmake -S "$root/tests/consumer" -B "$work/found" "${options[@]}" -DMAIN="$work/main.cpp" -DCMAKE_PREFIX_PATH="$work/prefix"
+try "programs that use the package build" cmake --build "$work/found" --parallel "$(nproc)"
+try "the README's program prints what the README says" bash -c "[ -n '$expected' ] && '$work/found/consumer' | tee /dev/stderr | grep -qxF '$expected'"
+try "a program that uses the engine alone gives the right answer" "$work/found/consumer_engine"
+try "the header, the command line and the changelog agree on the version" bash -c "
+  [ \"\$('$work/found/consumer_engine' --version)\" = '$version' ] && [ \"\$('$work/prefix/bin/tessera' --version)\" = 'tessera $version' ] &&
+  grep -m1 '^## ' '$root/CHANGELOG.md' | grep -qF '## $version'"
+try "a version that is not there is refused" bash -c "! cmake -S '$root/tests/consumer' -B '$work/refused' ${options[*]} \
+  -DCMAKE_PREFIX_PATH='$work/prefix' -DMAIN='$work/main.cpp' -DTESSERA_WANTED=9.0"
+try "add_subdirectory configures, with tests and samples off" bash -c "
+  cmake -S '$root/tests/consumer' -B '$work/sub' ${options[*]} -DMAIN='$work/main.cpp' -DTESSERA_SOURCE='$root' &&
+  ! cmake --build '$work/sub' --target help | grep -qE '(test_engine|sample_)'"
+target=consumer_engine
+[ -z "${TESSERA_TESTS_ALL:-}" ] || target=all  # compiles all of Tessera once more
+try "a program in the same build tree builds" cmake --build "$work/sub" --parallel "$(nproc)" --target "$target"
+try "and gives the right answer" "$work/sub/consumer_engine"
+
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
