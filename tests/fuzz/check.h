@@ -16,6 +16,7 @@ struct CheckOptions {
   bool passes = true;
   /// Runs the case on a device; empty: none.
   std::function<std::vector<Array>(const Case&, bool general)> device;
+  std::function<void(const std::string& stage)> on_stage;   // sees each stage as it begins
 };
 
 struct Failure {
@@ -29,5 +30,7 @@ struct Outcome {
 };
 
 Outcome check(const Case& c, const CheckOptions& options);
+/// check() in a process of its own, so that a crash, or more than `seconds`, is a Failure like others. Not for devices: drivers do not fork.
+Outcome check_apart(const Case& c, const CheckOptions& options, int seconds);
 
 }  // namespace tessera::fuzz

@@ -108,15 +108,22 @@ std::string first_lines(const std::string& text, size_t n) {
   return out;
 }
 
+Outcome run_check(const Case& c, const Arguments& a) { return a.device ? check(c, a.check) : check_apart(c, a.check, 60); }
+
+// What kind of failure it is, so that shrinking keeps it: its stage, and what its message begins with.
+std::string kind(const Failure& f) {
+  std::string s = f.stage + " " + f.message.substr(0, f.message.find_first_of("0123456789%"));
+  return s.substr(0, f.stage.size() + 40);
+}
+
 void report(const Case& c, const Failure& failure, const std::string& name, const Arguments& a) {
   std::cout << name << " FAILED in " << failure.stage << "\n" << first_lines(failure.message, a.verbose ? 100000 : 12);
   Case small = c;
   Failure last = failure;
   if (a.shrink_seconds > 0)
     small = shrink(c, [&](const Case& x) {
-      const Outcome o = check(x, a.check);
-      // An error of ours stays that error; a difference stays a difference.
-      const bool same = o.failure && o.failure->stage == failure.stage && (o.failure->message.find("output ") == 0) == (failure.message.find("output ") == 0);
+      const Outcome o = run_check(x, a);
+      const bool same = o.failure && kind(*o.failure) == kind(failure);
       if (same) last = *o.failure;
       return same;
     }, a.shrink_seconds);
@@ -148,7 +155,7 @@ int main(int argc, char** argv) {
       return;
     }
     const double begin = elapsed();
-    const Outcome o = check(c, a.check);
+    const Outcome o = run_check(c, a);
     ++done;
     refusals += o.compile_errors;
     defined += o.defined, elements += o.elements;
