@@ -192,6 +192,7 @@ class Checker {
       for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
       arrays.push_back(std::move(a));
     }
+    if (options_.delete_barriers) count_barriers(lane, arrays, t);
     for (int order = 0; order < options_.orders; ++order) {
       lane::RunOptions run;
       run.seed = static_cast<uint64_t>(order);
@@ -210,6 +211,26 @@ class Checker {
       if (const auto d = difference(reference_, r.outputs, case_.tolerance)) return failed(*d + where + ir::print(lane));
     }
     return true;
+  }
+
+  void count_barriers(const Kernel& lane, const std::vector<Array>& arrays, const Target& t) {
+    for (size_t r = 0; r < lane.regions.size(); ++r)
+      for (size_t i = 0; i < lane.regions[r].ops.size(); ++i) {
+        if (lane.op(lane.regions[r].ops[i]).code != ir::Opcode::barrier) continue;
+        Kernel k = lane;
+        k.regions[r].ops.erase(k.regions[r].ops.begin() + static_cast<std::ptrdiff_t>(i));
+        ++out_.barriers;
+        for (uint64_t order = 0; order < 3; ++order) {
+          lane::RunOptions run;
+          run.seed = order;
+          run.subgroup_size = t.subgroup_size;
+          run.max_workgroups = order ? 1 : 0;
+          run.max_steps = int64_t{1} << 26;
+          if (lane::run(k, arrays, case_.kernel.num_inputs, case_.dims, run).reports.empty()) continue;
+          ++out_.needed;
+          break;
+        }
+      }
   }
 
   const Case& case_;
@@ -241,7 +262,7 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     CheckOptions o = options;
     o.on_stage = [&](const std::string& stage) { send('s', stage); };
     const Outcome out = check(c, o);
-    send('n', std::to_string(out.compile_errors) + " " + std::to_string(out.defined) + " " + std::to_string(out.elements));
+    send('n', std::to_string(out.compile_errors) + " " + std::to_string(out.defined) + " " + std::to_string(out.elements) + " " + std::to_string(out.barriers) + " " + std::to_string(out.needed));
     if (out.failure) send('f', out.failure->message);
     send('e', "");
     _exit(0);
@@ -265,7 +286,7 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     if (all[at] == 's') stage = text;
     else if (all[at] == 'f') message = text;
     else if (all[at] == 'e') ended = true;
-    else std::istringstream(text) >> out.compile_errors >> out.defined >> out.elements;
+    else std::istringstream(text) >> out.compile_errors >> out.defined >> out.elements >> out.barriers >> out.needed;
     at = colon + 1 + length;
   }
   if (message) out.failure = Failure{stage, *message};

@@ -12,6 +12,7 @@ namespace tessera::fuzz {
 struct CheckOptions {
   bool general = true, fast = true;         // forms of code generation
   bool minimum = true, lavapipe = true;     // targets
+  bool delete_barriers = false;             // also run each lane-level kernel without each of its barriers, and count what is reported
   int orders = 2;                           // seeds of the lane-level interpreter per form and target
   bool passes = true;
   /// Runs the case on a device; empty: none.
@@ -27,6 +28,7 @@ struct Outcome {
   std::optional<Failure> failure;
   int compile_errors = 0;   // targets that said no
   int64_t defined = 0, elements = 0;
+  int64_t barriers = 0, needed = 0;   // delete_barriers: how many there are, and how many were missed
 };
 
 Outcome check(const Case& c, const CheckOptions& options);

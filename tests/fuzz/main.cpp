@@ -28,8 +28,9 @@ using namespace tessera::fuzz;
 namespace {
 constexpr const char* kUsage =
     "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|both] [--orders N]\n"
-    "     [--device vulkan|none] [--no-passes] [--shrink SECONDS] [--out DIR] [--print] [--verbose] [FILE.tir ...]\n"
+    "     [--device vulkan|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
+    "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  FILE.tir          check these kernels, on random inputs, instead of generated ones\n";
@@ -70,6 +71,7 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
     else if (s == "--device") a.device = next() == "vulkan";
     else if (s == "--no-passes") a.check.passes = false;
+    else if (s == "--delete-barriers") a.check.delete_barriers = true;
     else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
     else if (s == "--out") a.out = next();
     else if (s == "--print") a.print = true;
@@ -148,7 +150,7 @@ int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  int64_t done = 0, failures = 0, refusals = 0, defined = 0, elements = 0;
+  int64_t done = 0, failures = 0, refusals = 0, defined = 0, elements = 0, barriers = 0, needed = 0;
   const auto one = [&](const Case& c, const std::string& name) {
     if (a.print) {
       std::cout << "// " << name << "\n" << ir::print(c.kernel);
@@ -159,7 +161,8 @@ int main(int argc, char** argv) {
     ++done;
     refusals += o.compile_errors;
     defined += o.defined, elements += o.elements;
-    if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s" << std::endl;
+    barriers += o.barriers, needed += o.needed;
+    if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements << " elements defined" << std::endl;
     if (!o.failure) return;
     ++failures;
     report(c, *o.failure, name, a);
@@ -176,5 +179,6 @@ int main(int argc, char** argv) {
   if (!a.print)
     std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, "
               << (elements ? 100 * defined / elements : 0) << "% of the output elements defined, " << elapsed() << " s\n";
+  if (a.check.delete_barriers) std::cout << needed << " of " << barriers << " barriers are missed when deleted\n";
   return failures ? 1 : 0;
 }
