@@ -1,7 +1,6 @@
 // Emission of memory, control flow, barriers and subgroup ops: valid modules, the same words every time, the right answers on a device,
 // and the errors where a target lacks something.
 #include <algorithm>
-#include <tuple>
 
 #include "engine/error.h"
 #include "tests/unit/codegen/spirv_support.h"
@@ -202,8 +201,12 @@ TEST_CASE("spirv: long loops of few operations are unrolled on a CPU, where the 
 }
 
 TEST_CASE("spirv: loops that unroll to a whole number of copies, to a rest, and to nothing") {
-  for (const auto& [lower, upper, step] : std::vector<std::tuple<int, int, int>>{
+  struct Bounds {
+    int32_t lower, upper, step;
+  };
+  for (const Bounds& bounds : std::vector<Bounds>{
            {0, 64, 1}, {0, 67, 1}, {3, 4, 1}, {5, 5, 1}, {-9, 40, 7}, {0, INT32_MAX, 1 << 26}, {INT32_MAX - 40, INT32_MAX, 3}}) {
+    const int32_t lower = bounds.lower, upper = bounds.upper, step = bounds.step;
     for (bool known : {true, false}) {
       LaneKernel t(8);
       t.k.lane.extents = {Extent(0)};
