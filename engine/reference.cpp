@@ -90,7 +90,7 @@ struct round_even : InCompute {
   template <class T> static T run(T a) {
     const T below = std::floor(a), distance = a - below;
     if (!(distance > 0)) return a;  // integers, infinities, NaN, signed zeros
-    const bool up = distance > T{0.5} || (distance == T{0.5} && std::fmod(below, T{2}) != 0);
+    const bool up = distance > T{0.5} || (distance == T{0.5} && below - 2 * std::floor(below / 2) != 0);
     return std::copysign(up ? below + 1 : below, a);
   }
 };
@@ -227,7 +227,10 @@ template <class U> struct Select {
     const auto* p = static_cast<const uint8_t*>(o[0]);
     const auto* a = static_cast<const U*>(o[1]);
     const auto* b = static_cast<const U*>(o[2]);
-    for (int64_t i = 0; i < n; ++i) y[i] = p[i] ? a[i] : b[i];
+    for (int64_t i = 0; i < n; ++i) {  // without a branch: predicates of data are unpredictable
+      const U keep = static_cast<U>(U{0} - static_cast<U>(p[i] != 0));
+      y[i] = static_cast<U>((a[i] & keep) | (b[i] & ~keep));
+    }
   }
 };
 template <class U> struct Copy {

@@ -79,7 +79,7 @@ Context::Context(const DeviceOptions& options) : always_stage_(options.always_st
   probe_ = std::move(probes[chosen]);
   create_device();
   try {
-    create_allocator();
+    create_allocator(options.memory_limit);
     recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, probe_.queue_family, name(), log_commands_);
   } catch (...) {
     if (allocator_) vmaDestroyAllocator(allocator_);
@@ -107,7 +107,10 @@ void Context::create_device() {
   vk_.vkGetDeviceQueue(device_, probe_.queue_family, 0, &queue_);
 }
 
-void Context::create_allocator() {
+void Context::create_allocator(int64_t memory_limit) {
+  memory_bytes_ = probe_.info.memory_bytes;
+  if (memory_limit > 0) memory_bytes_ = std::min(memory_bytes_, memory_limit);
+  std::vector<VkDeviceSize> limits(VK_MAX_MEMORY_HEAPS, memory_limit > 0 ? static_cast<VkDeviceSize>(memory_limit) : VK_WHOLE_SIZE);
   VmaVulkanFunctions functions{};
   functions.vkGetInstanceProcAddr = instance_->library().vkGetInstanceProcAddr;
   functions.vkGetDeviceProcAddr = instance_->vk().vkGetDeviceProcAddr;
@@ -119,6 +122,7 @@ void Context::create_allocator() {
   info.instance = instance_->handle();
   info.pVulkanFunctions = &functions;
   info.vulkanApiVersion = VK_API_VERSION_1_3;
+  info.pHeapSizeLimit = limits.data();
   check(vmaCreateAllocator(&info, &allocator_), "vmaCreateAllocator", name());
 }
 
@@ -187,7 +191,7 @@ std::string Context::short_of_memory(uint64_t size, const std::string& what, VkR
   vmaGetHeapBudgets(allocator_, budgets);
   uint64_t used = 0;
   for (const VmaBudget& b : budgets) used += b.statistics.allocationBytes;
-  return what + ": " + std::to_string(size) + " bytes asked on " + name() + ", which has " + std::to_string(probe_.info.memory_bytes) +
+  return what + ": " + std::to_string(size) + " bytes asked on " + name() + ", which has " + std::to_string(memory_bytes_) +
          " of which Tessera holds " + std::to_string(used) + ": " + to_string(r);
 }
 

@@ -94,7 +94,7 @@ class Context : public std::enable_shared_from_this<Context> {
   };
   explicit Context(const DeviceOptions& options);
   void create_device();
-  void create_allocator();
+  void create_allocator(int64_t memory_limit);
   void collect();          // frees garbage that the device is done with; with mutex() held
   void destroy(const Garbage& g);
   std::string short_of_memory(uint64_t size, const std::string& what, VkResult r);
@@ -106,6 +106,7 @@ class Context : public std::enable_shared_from_this<Context> {
   VkQueue queue_ = VK_NULL_HANDLE;
   DeviceTable vk_;
   VmaAllocator allocator_ = VK_NULL_HANDLE;
+  int64_t memory_bytes_ = 0;  // of the largest device-local heap, or the limit on it
   bool always_stage_ = false, log_commands_ = false;
   std::mutex mutex_;
   std::unique_ptr<Recorder> recorder_;

@@ -24,6 +24,8 @@ struct DeviceOptions {
   bool log_commands = false;
   /// Treat memory that the host could map as if it could not, so that all transfers are staged (for tests on CPU devices).
   bool always_stage = false;
+  /// Most bytes of memory to hold per heap; 0: what the driver gives.
+  int64_t memory_limit = 0;
   /// The Vulkan loader to open instead of the system's.
   std::string library;
 };

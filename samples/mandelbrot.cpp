@@ -23,15 +23,20 @@ void kernel(Ref o) {  // [3, rows, columns]
   const ts::Shape tile = {rows, columns};
   Value y = ts::cast(ts::program_id(0) * rows + ts::iota(ts::i32, tile, 0), ts::f32);
   Value x = ts::cast(ts::program_id(1) * columns + ts::iota(ts::i32, tile, 1), ts::f32);
-  Value shift = ts::iota(ts::f32, {3, 1, 1}) * 0.1;  // of each colour's wave
-  Value total = ts::fori_loop(0, 4, ts::zeros(o.shape()), [=](Value s, Value sum) {
+  const Value black = ts::zeros(tile);
+  auto [red, green, blue] = ts::fori_loop(0, 4, std::tuple{black, black, black}, [=](Value s, Value r, Value g, Value b) {
     Value dx = 0.25 + 0.5 * ts::cast(s % 2, ts::f32), dy = 0.25 + 0.5 * ts::cast(s / 2, ts::f32);
     auto [distance, steps] = escape((x + dx - width / 2) * (3.2 / width) - 0.7, (y + dy - height / 2) * (3.2 / width));
     Value smooth = steps - ts::log2(ts::log2(ts::maximum(distance, 256)) / 8);  // no steps to be seen
-    Value wave = 0.5 + 0.5 * ts::cos(6.2831853 * (ts::log2(ts::maximum(smooth, 1)) / 4 + shift));
-    return sum + ts::where(distance < 256, 0, wave);
+    Value phase = ts::log2(ts::maximum(smooth, 1)) / 4;
+    const auto wave = [=, inside = distance < 256](double shift) {
+      return ts::where(inside, 0, 0.5 + 0.5 * ts::cos(6.2831853 * (phase + shift)));
+    };
+    return std::tuple{r + wave(0), g + wave(0.1), b + wave(0.2)};
   });
-  o[all] = total / 4;
+  o[0] = red / 4;
+  o[1] = green / 4;
+  o[2] = blue / 4;
 }
 
 int main(int argc, char** argv) try {

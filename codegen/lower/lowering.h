@@ -64,6 +64,7 @@ struct RefState {
   bool narrow = true;              // every element offset fits 31 bits
   MemoryRange range;
   bool tracked = false;            // written by the kernel: accesses need ordering
+  bool owned = false;              // ... but each element is stored by one invocation only
   Values regs;                     // Residency::registers: the current contents
   Slot slot;                       // Residency::arena
 };
@@ -173,6 +174,7 @@ class Lowering {
   DType accumulate_type(DType t) const { return t == DType::f16 || t == DType::bf16 ? DType::f32 : t; }
   /// Makes v's home, orders it after `reads`, and hands emit the function that takes each of its elements.
   void set_result(Value v, const std::vector<MemoryRange>& reads, const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit);
+  void touched(const std::vector<MemoryRange>& reads, const Home& h);
   bool uniform_scalar(Value v);
   Value condition(Value v);  ///< the scalar v, the same in every invocation of the group by construction
   bool registers_along(Value v, int axis);
@@ -199,7 +201,7 @@ class Lowering {
 
   std::vector<Home> homes_;             // per value
   std::vector<Kind> kinds_;             // per value, decided before emission
-  std::vector<bool> written_;           // per body argument
+  std::vector<bool> written_, owned_;   // per body argument
   std::vector<RefState> refs_;          // per body argument
   std::map<size_t, RefState> windows_;  // the array windows behind private tiles
   Values pid_;                          // per grid axis, i32

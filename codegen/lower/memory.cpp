@@ -98,7 +98,8 @@ void Lowering::store_op(const ir::Op& o) {
     r.regs = regs;
     return;
   }
-  order(arena_reads(roots), {r.range});
+  if (r.owned) order(arena_reads(roots), {});
+  else order(arena_reads(roots), {r.range});
   bool layout = false;
   for (Value x : roots) layout = layout || reads_registers(x);
   if (shape(v).empty()) {

@@ -78,6 +78,7 @@ class ScratchCheck {
     if (const auto c = ir::constant_int(k_, v)) return c;
     const ir::Op* op = k_.def(v);
     if (!op || !k_.type(v).is_scalar()) return std::nullopt;
+    if (op->code == Opcode::program_id && k_.grid[static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)))].size == Extent(1)) return 0;
     if (op->code == Opcode::program_id) return first_ && inner_[static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)))] ? std::optional<int64_t>(0) : std::nullopt;
     auto arg = [&](size_t i) { return known(op->operands[i]); };
     switch (op->code) {

@@ -200,7 +200,15 @@ void Lowering::set_result(Value v, const std::vector<MemoryRange>& reads, const 
     else if (h.kind == Kind::registers) h.regs.push_back(x);
     else b_.when(p.valid, [&] { slot_store(h.slot, p.c, x); });
   });
+  touched(reads, h);
   home(v) = h;
+}
+
+// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come after those barriers.
+void Lowering::touched(const std::vector<MemoryRange>& reads, const Home& h) {
+  if (!uniform_group()) return;
+  pending_.add(reads, {});
+  if (h.kind == Kind::arena) pending_.add({}, {h.slot.range});
 }
 
 void Lowering::reduce_op(ir::OpId id) {
@@ -322,6 +330,7 @@ void Lowering::cumsum_op(ir::OpId id) {
       free_slot(sums);
     }
   }
+  touched(arena_reads({in}), h);
   home(v) = h;
 }
 

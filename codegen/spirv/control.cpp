@@ -66,19 +66,22 @@ void Emitter::emit(const ir::Op& op) {
       V raw;
       if (is_float(t) && size_bytes(t) == 2) raw = f_.make(Reg::u32, static_cast<uint32_t>(bits & 0xffff));
       set(op.results[0], constant(f_, t, bits), raw);
-      if (const auto n = is_int(t) ? ir::constant_int(k_, op.results[0]) : std::nullopt; n && !(t == DType::u64 && *n < 0)) set_range(op.results[0], {*n, *n, true});
+      if (const auto n = is_int(t) ? ir::constant_int(k_, op.results[0]) : std::nullopt; n && !(t == DType::u64 && *n < 0))
+        set_range(op.results[0], {*n, *n, true});
       return;
     }
     case Opcode::load: return emit_load(op);
     case Opcode::store: return emit_store(op);
-    case Opcode::alloc_shared: case Opcode::alloc_scratch: return emit_alloc(op);
+    case Opcode::alloc_shared:
+    case Opcode::alloc_scratch: return emit_alloc(op);
     case Opcode::view: return emit_view(op);
     case Opcode::for_: return emit_for(op);
     case Opcode::while_: return emit_while(op);
     case Opcode::switch_: return emit_switch(op);
     case Opcode::if_: {
       const V pred = get(op.operands.at(0));
-      const std::vector<V> out = f_.if_else(pred, [&] { return region(op.regions.at(0)); }, [&] { return region(op.regions.at(1)); });
+      const std::vector<V> out = f_.if_else(
+          pred, [&] { return region(op.regions.at(0)); }, [&] { return region(op.regions.at(1)); });
       for (size_t i = 0; i < out.size(); ++i) set(op.results.at(i), out[i]);
       return;
     }
@@ -90,30 +93,70 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::extent: return result(extents_.at(static_cast<size_t>(op.attr(ir::Attr::index))));
     case Opcode::barrier: {
       const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeWorkgroup));
-      const V semantics = f_.make(Reg::u32, static_cast<uint32_t>(spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
-                                                                  spv::MemorySemanticsWorkgroupMemoryMask | spv::MemorySemanticsMakeAvailableMask |
-                                                                  spv::MemorySemanticsMakeVisibleMask));
+      const V semantics =
+          f_.make(Reg::u32, static_cast<uint32_t>(spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
+                                                  spv::MemorySemanticsWorkgroupMemoryMask | spv::MemorySemanticsMakeAvailableMask |
+                                                  spv::MemorySemanticsMakeVisibleMask));
       m_.op(spv::OpControlBarrier, {scope.id, scope.id, semantics.id});
       return;
     }
     case Opcode::subgroup_reduce: return emit_reduce(op);
-    case Opcode::subgroup_shuffle: return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
+    case Opcode::subgroup_shuffle:
+      return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
     case Opcode::subgroup_shuffle_xor:
-      return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor, f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
-    case Opcode::iota: case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate:
-    case Opcode::dot: case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and:
-    case Opcode::reduce_or: case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: case Opcode::program_id: case Opcode::num_programs:
-    case Opcode::swap: case Opcode::yield: break;
+      return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor,
+                                f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
+    case Opcode::iota:
+    case Opcode::broadcast:
+    case Opcode::reshape:
+    case Opcode::transpose:
+    case Opcode::slice:
+    case Opcode::concatenate:
+    case Opcode::dot:
+    case Opcode::reduce_sum:
+    case Opcode::reduce_prod:
+    case Opcode::reduce_max:
+    case Opcode::reduce_min:
+    case Opcode::reduce_and:
+    case Opcode::reduce_or:
+    case Opcode::argmax:
+    case Opcode::argmin:
+    case Opcode::cumsum:
+    case Opcode::program_id:
+    case Opcode::num_programs:
+    case Opcode::swap:
+    case Opcode::yield: break;
   }
   throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);
 }
+
+namespace {
+
+/// Roughly how many instructions an op becomes.
+int op_weight(Opcode c) {
+  switch (c) {
+    case Opcode::pow: return 200;
+    case Opcode::sin:
+    case Opcode::cos: return 100;
+    case Opcode::exp:
+    case Opcode::exp2:
+    case Opcode::log:
+    case Opcode::log2:
+    case Opcode::tanh:
+    case Opcode::erf:
+    case Opcode::logistic: return 30;
+    default: return 1;
+  }
+}
+
+}  // namespace
 
 int Emitter::weight(ir::RegionId r) const {
   int n = 0;
   for (ir::OpId id : k_.region(r).ops) {
     const ir::Op& op = k_.op(id);
     if (op.code == Opcode::for_ || op.code == Opcode::while_) return 1 << 20;
-    n += 1 + static_cast<int>(op.results.size() / 4);
+    n += op_weight(op.code);
     for (ir::RegionId inner : op.regions) n += weight(inner);
     if (n > 1 << 20) return 1 << 20;
   }

@@ -78,7 +78,8 @@ V int_to_float(V v, DType from, DType to) {
   const int significant = bits(from) - (sgn ? 1 : 0), holds = layout(reg).mantissa + 1;
   // Rounding twice is harmless for f16: every integer beyond 2^24 is infinity there.
   const bool twice = to == DType::bf16 && significant > holds;
-  if (!twice && (significant <= holds || rounds_to_even(v.fn->target, reg))) return normalize(sgn ? float_from_sint(v, reg) : float_from_uint(v, reg), to);
+  if (!twice && (significant <= holds || rounds_to_even(v.fn->target, reg)))
+    return normalize(sgn ? float_from_sint(v, reg) : float_from_uint(v, reg), to);
   if (!sgn) return normalize(pack(v, reg, twice ? Rounding::odd : Rounding::even), to);
   const V negative = slt(v, 0);
   const V m = pack(select(negative, -v, v), reg, twice ? Rounding::odd : Rounding::even);
@@ -197,7 +198,8 @@ V from_memory_bits(V raw, DType t) {
   Function& f = *raw.fn;
   switch (t) {
     case DType::boolean: return ne(raw, 0);
-    case DType::i8: case DType::i16: return normalize(raw, t);
+    case DType::i8:
+    case DType::i16: return normalize(raw, t);
     case DType::bf16: return floating(raw << 16);
     case DType::f16: {
       if (native_f16(f.target)) {
@@ -210,7 +212,8 @@ V from_memory_bits(V raw, DType t) {
       r = select(m < 0x400, bits(float_from_uint(m, Reg::f32) * 0x1p-24), r);
       return floating(r | ((raw & 0x8000) << 16));
     }
-    case DType::f32: case DType::f64: return floating(raw);
+    case DType::f32:
+    case DType::f64: return floating(raw);
     default: return raw;
   }
 }

@@ -52,7 +52,8 @@ V extreme(bool larger, DType t, V a, V b) {
   const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
   const V nan_a = preserve ? ne(a, a) : is_nan(a);
   // True where b wins or either is NaN.
-  const V pick_b = preserve ? a.fn->emit(larger ? spv::OpFUnordLessThan : spv::OpFUnordGreaterThan, Reg::boolean, {a, b}) : (larger ? a < b : b < a) | is_nan(b);
+  const V pick_b = preserve ? a.fn->emit(larger ? spv::OpFUnordLessThan : spv::OpFUnordGreaterThan, Reg::boolean, {a, b})
+                            : (larger ? a < b : b < a) | is_nan(b);
   // Equal operands differ only if they are zeros of opposite signs: and keeps a common sign (max), or any sign (min).
   const V same = floating(larger ? bits(a) & bits(b) : bits(a) | bits(b));
   return select(nan_a, a, select(eq(a, b), same, select(pick_b, b, a)));
@@ -131,7 +132,9 @@ V raw(Opcode op, DType t, DType result, const std::vector<V>& a, const std::vect
     case Opcode::or_: return a[0] | a[1];
     case Opcode::xor_: return a[0] ^ a[1];
     case Opcode::not_: return ~a[0];
-    case Opcode::shift_left: case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic: return shift(op, t, a[0], a[1], r[1]);
+    case Opcode::shift_left:
+    case Opcode::shift_right_logical:
+    case Opcode::shift_right_arithmetic: return shift(op, t, a[0], a[1], r[1]);
     case Opcode::select: return select(a[0], a[1], a[2]);
     case Opcode::clamp: return extreme(false, t, extreme(true, t, a[0], a[1]), a[2]);
     case Opcode::convert: return convert(a[0], t, result);
@@ -147,10 +150,24 @@ V raw(Opcode op, DType t, DType result, const std::vector<V>& a, const std::vect
 /// Ops whose result may lie outside the dtype although the operands do not.
 bool leaves_dtype(Opcode op, DType t) {
   switch (op) {
-    case Opcode::and_: case Opcode::or_: case Opcode::xor_: case Opcode::not_: return op == Opcode::not_ && is_unsigned_int(t);
-    case Opcode::max: case Opcode::min: case Opcode::select: case Opcode::clamp: case Opcode::sign: case Opcode::floor: case Opcode::ceil:
-    case Opcode::round: case Opcode::round_even: case Opcode::convert: case Opcode::bitcast: case Opcode::rem: return false;
-    case Opcode::neg: case Opcode::abs: return !tessera::is_float(t);
+    case Opcode::and_:
+    case Opcode::or_:
+    case Opcode::xor_:
+    case Opcode::not_: return op == Opcode::not_ && is_unsigned_int(t);
+    case Opcode::max:
+    case Opcode::min:
+    case Opcode::select:
+    case Opcode::clamp:
+    case Opcode::sign:
+    case Opcode::floor:
+    case Opcode::ceil:
+    case Opcode::round:
+    case Opcode::round_even:
+    case Opcode::convert:
+    case Opcode::bitcast:
+    case Opcode::rem: return false;
+    case Opcode::neg:
+    case Opcode::abs: return !tessera::is_float(t);
     default: return true;
   }
 }

@@ -12,8 +12,11 @@ namespace tessera::spirv {
 constexpr Reg reg_of(DType t) {
   switch (t) {
     case DType::boolean: return Reg::boolean;
-    case DType::i64: case DType::u64: return Reg::u64;
-    case DType::f16: case DType::bf16: case DType::f32: return Reg::f32;
+    case DType::i64:
+    case DType::u64: return Reg::u64;
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32: return Reg::f32;
     case DType::f64: return Reg::f64;
     default: return Reg::u32;
   }

@@ -8,7 +8,8 @@ namespace tessera::spirv {
 using ir::Opcode;
 
 std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table) {
-  if (lane_kernel.level != ir::Level::lane) throw InternalError(lane_kernel.name + ": spirv::emit needs a lane-level kernel", lane_kernel.loc);
+  if (lane_kernel.level != ir::Level::lane)
+    throw InternalError(lane_kernel.name + ": spirv::emit needs a lane-level kernel", lane_kernel.loc);
   return Emitter(lane_kernel, target, indirect_table).run();
 }
 
@@ -33,7 +34,8 @@ void Emitter::collect(ir::RegionId r) {
 void Emitter::check_limits() {
   const auto limit = [&](const char* what, int64_t wanted, int64_t has, const char* unit) {
     if (wanted > has)
-      throw CompileError(k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name + " has " + std::to_string(has), k_.loc);
+      throw CompileError(
+          k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name + " has " + std::to_string(has), k_.loc);
   };
   if (!target_.int64) throw CompileError(k_.name + ": buffer addresses need shaderInt64, which " + target_.name + " does not have", k_.loc);
   limit("workgroup size", k_.lane.workgroup_size, target_.max_workgroup_size, " invocations");
@@ -88,7 +90,8 @@ void Emitter::built_ins() {
   if (uses_subgroups_ && k_.lane.subgroup_size == 0 && (uses(Opcode::local_index) || uses(Opcode::subgroup_reduce)))
     subgroup_size_ = built_in(spv::BuiltInSubgroupSize);
   else subgroup_size_ = f_.make(Reg::u32, k_.lane.subgroup_size);
-  if (uses(Opcode::local_index)) local_index_ = uses_subgroups_ ? subgroup_id_ * subgroup_size_ + lane_id_ : built_in(spv::BuiltInLocalInvocationIndex);
+  if (uses(Opcode::local_index))
+    local_index_ = uses_subgroups_ ? subgroup_id_ * subgroup_size_ + lane_id_ : built_in(spv::BuiltInLocalInvocationIndex);
 }
 
 /// Addresses and extents, in the layout that Program documents.
@@ -110,7 +113,8 @@ void Emitter::arguments() {
       if (k_.lane.extent_is_64.at(i) == wide) place[i] = add(wide ? u64 : u32, wide ? 8 : 4);
   if (!indirect_ && offset > static_cast<uint32_t>(target_.push_constant_bytes))
     throw CompileError(k_.name + ": push constants: needs " + std::to_string(offset) + " bytes, " + target_.name + " has " +
-                           std::to_string(target_.push_constant_bytes), k_.loc);
+                           std::to_string(target_.push_constant_bytes),
+                       k_.loc);
   if (members.empty()) return;
 
   const Id block = m_.type_block(members);
@@ -128,7 +132,8 @@ void Emitter::arguments() {
   }
   const auto read = [&](uint32_t member, Reg reg) {
     const Id type = f_.type(reg);
-    const Id at = m_.op(spv::OpAccessChain, m_.type_pointer(indirect_ ? buffer_class : push_class, type), {from, f_.make(Reg::u32, member).id});
+    const Id at =
+        m_.op(spv::OpAccessChain, m_.type_pointer(indirect_ ? buffer_class : push_class, type), {from, f_.make(Reg::u32, member).id});
     Words w{at};
     if (indirect_) w.insert(w.end(), {spv::MemoryAccessAlignedMask, width(reg) / 8});
     return V{&f_, m_.op(spv::OpLoad, type, w), reg};
@@ -190,7 +195,8 @@ Words Emitter::run() {
   built_ins();
   arguments();
   if (k_.lane.shared_bytes > 0) {
-    arena_ = m_.variable(spv::StorageClassWorkgroup, m_.type_array(f_.type(Reg::u32), static_cast<uint32_t>((k_.lane.shared_bytes + 3) / 4)));
+    arena_ =
+        m_.variable(spv::StorageClassWorkgroup, m_.type_array(f_.type(Reg::u32), static_cast<uint32_t>((k_.lane.shared_bytes + 3) / 4)));
     m_.name(arena_, "arena");
   }
   region(k_.body);

@@ -49,7 +49,7 @@ class Emitter {
   void emit(const ir::Op& op);
   void emit_for(const ir::Op& op);
   int unroll_factor(const ir::Op& op) const;
-  int weight(ir::RegionId r) const;        ///< ops in it, inner regions included; a large number if it has loops
+  int weight(ir::RegionId r) const;  ///< ops in it, inner regions included; a large number if it has loops
   void emit_while(const ir::Op& op);
   void emit_switch(const ir::Op& op);
   void set(ir::Value v, V x, V raw = {}) { registers_[v.index] = {x, raw}; }

@@ -6,10 +6,10 @@ namespace tessera::spirv {
 namespace {
 
 // (e^r - 1 - r) / r^2 on |r| <= 0.34693; error relative to r: 2^-25.9 and 2^-60.5.
-const Table kExp{{0x1.00000p-1, 0x1.5554aep-3, 0x1.555484p-5, 0x1.122886p-7, 0x1.6d9b2ep-10},
-                 {0x1.0000000000000p-1, 0x1.5555555555559p-3, 0x1.555555555555bp-5, 0x1.111111110f67bp-7, 0x1.6c16c16c14323p-10,
-                  0x1.a01a01affc55ep-13, 0x1.a01a01b11ce94p-16, 0x1.71ddf81314962p-19, 0x1.27e4c4b5f4ce6p-22, 0x1.af5f395cb685dp-26,
-                  0x1.1f96e79e943dcp-29}};
+const Table kExp{
+    {0x1.00000p-1, 0x1.5554aep-3, 0x1.555484p-5, 0x1.122886p-7, 0x1.6d9b2ep-10},
+    {0x1.0000000000000p-1, 0x1.5555555555559p-3, 0x1.555555555555bp-5, 0x1.111111110f67bp-7, 0x1.6c16c16c14323p-10, 0x1.a01a01affc55ep-13,
+     0x1.a01a01b11ce94p-16, 0x1.71ddf81314962p-19, 0x1.27e4c4b5f4ce6p-22, 0x1.af5f395cb685dp-26, 0x1.1f96e79e943dcp-29}};
 
 // erf(x) / x in x^2 on [0, 0.81]; relative error 2^-23.6 and 2^-56.0.
 const Table kErfSmall{{0x1.20dd74p+0, -0x1.8126fap-2, 0x1.ce1dd2p-4, -0x1.b6bee4p-6, 0x1.4876cap-8, -0x1.3f4f7p-11},
@@ -18,11 +18,12 @@ const Table kErfSmall{{0x1.20dd74p+0, -0x1.8126fap-2, 0x1.ce1dd2p-4, -0x1.b6bee4
                        0x1.e29e55fe51dfep-27, -0x1.d24b6cb4ac45ep-31}};
 
 // -log(1 - erf(x)) on [0.9, 3.95] and [0.9, 5.95]; error in erf, relative: 2^-25.9 and 2^-57.9.
-const Table kErfLarge{{0x1.5d180ap-13, 0x1.20b75p+0, 0x1.4621bep-1, 0x1.aa72fep-4, -0x1.6d9c8cp-6, 0x1.91cc4p-9, -0x1.9fb16ep-13},
-                      {-0x1.f7b63c8b6f3d0p-29, 0x1.20dd7647f0e4cp+0, 0x1.45f2f1e7d104bp-1, 0x1.a4f8073e84da7p-4, -0x1.398efe56ddbfdp-6,
-                       -0x1.878138c923396p-13, 0x1.b233526fe78fep-10, -0x1.1875ee83bbbb3p-11, -0x1.258a92dbfd860p-15, 0x1.f143b26f93d1bp-14,
-                       -0x1.1f5f070bb3582p-14, 0x1.afe143c3e2430p-16, -0x1.e5f633a4c04c6p-18, 0x1.a9168a2969eb6p-20, -0x1.22538cce01584p-22,
-                       0x1.312dd89cb5da0p-25, -0x1.ddeaa1b1a1654p-29, 0x1.06c1a2afa608ep-32, -0x1.6a0bb00a07030p-37, 0x1.d62f3d4222c84p-43}};
+const Table kErfLarge{
+    {0x1.5d180ap-13, 0x1.20b75p+0, 0x1.4621bep-1, 0x1.aa72fep-4, -0x1.6d9c8cp-6, 0x1.91cc4p-9, -0x1.9fb16ep-13},
+    {-0x1.f7b63c8b6f3d0p-29, 0x1.20dd7647f0e4cp+0,   0x1.45f2f1e7d104bp-1,   0x1.a4f8073e84da7p-4,   -0x1.398efe56ddbfdp-6,
+     -0x1.878138c923396p-13, 0x1.b233526fe78fep-10,  -0x1.1875ee83bbbb3p-11, -0x1.258a92dbfd860p-15, 0x1.f143b26f93d1bp-14,
+     -0x1.1f5f070bb3582p-14, 0x1.afe143c3e2430p-16,  -0x1.e5f633a4c04c6p-18, 0x1.a9168a2969eb6p-20,  -0x1.22538cce01584p-22,
+     0x1.312dd89cb5da0p-25,  -0x1.ddeaa1b1a1654p-29, 0x1.06c1a2afa608ep-32,  -0x1.6a0bb00a07030p-37, 0x1.d62f3d4222c84p-43}};
 constexpr double kErfSplit = 0.9;
 
 struct Reduced {

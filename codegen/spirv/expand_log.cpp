@@ -110,7 +110,8 @@ V log2(V x) {
 }
 
 V pow(V x, V y) {
-  const V limit = literal(y, width(y.reg) == 64 ? 0x1p64 : 0x1p33);  // |log2 x| >= 2^-53 or 2^-24 unless 0: beyond, the result is 0, 1 or inf
+  const V limit =
+      literal(y, width(y.reg) == 64 ? 0x1p64 : 0x1p33);  // |log2 x| >= 2^-53 or 2^-24 unless 0: beyond, the result is 0, 1 or inf
   const V exponent = select(abs(y) > limit, copy_sign(limit, y), y);
   const Pair l = log2_pair(x), p = product(exponent, l.hi);
   const V tail = p.lo + exponent * l.lo;

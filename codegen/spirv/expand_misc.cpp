@@ -46,11 +46,12 @@ V float_rem(V x, V y) {
   const V divisor = select(eq(my, 0), 1, my);
   const V divides = (ax >= ay) & (ay < l.infinity) & (ax < l.infinity) & ne(ay, 0);
   const V n = select(divides, ex - ey, 0);
-  const V r = x.fn->while_loop({umod(significand(ax), divisor), n}, [](const std::vector<V>& s) { return ne(s[1], 0); },
-                               [&](const std::vector<V>& s) {
-                                 const V step = select(s[1] < chunk, s[1], chunk);
-                                 return std::vector<V>{umod(s[0] << step, divisor), s[1] - step};
-                               })[0];
+  const V r = x.fn->while_loop(
+      {umod(significand(ax), divisor), n}, [](const std::vector<V>& s) { return ne(s[1], 0); },
+      [&](const std::vector<V>& s) {
+        const V step = select(s[1] < chunk, s[1], chunk);
+        return std::vector<V>{umod(s[0] << step, divisor), s[1] - step};
+      })[0];
   // Back to a float: up by as many bits as the significand lacks, or as the exponent allows.
   const V lacking = to_uint(l.mantissa - highest_bit(r), r.reg), allowed = ey - 1;
   const V up = select(lacking < allowed, lacking, allowed);

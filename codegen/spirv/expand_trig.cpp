@@ -18,9 +18,9 @@ const Table kCos{{0x1.55554ap-5, -0x1.6c0c82p-10, 0x1.99ff4p-16},
 // The bits of 2/pi after the point, behind 64 zero bits.
 constexpr uint32_t kTwoOverPi[] = {
     0,          0,          0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561, 0xb7246e3a,
-    0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41, 0x3991d639,
-    0x835339f4, 0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f, 0xef2f118b, 0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66,
-    0x9e5fea2d, 0x7527bac7, 0xebe5f17b, 0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20};
+    0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41, 0x3991d639, 0x835339f4,
+    0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f, 0xef2f118b, 0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7,
+    0xebe5f17b, 0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20};
 
 struct Quarter {
   V n, r;  // n (u32) modulo 4 counts
@@ -51,7 +51,8 @@ struct Wide {
 Wide multiply(V a, V b) {  // u32
   Function& f = *a.fn;
   const Id u = f.type(Reg::u32), both = f.module.op(spv::OpUMulExtended, f.module.type_pair(u, u), {a.id, b.id});
-  return {{&f, f.module.op(spv::OpCompositeExtract, u, {both, 1}), Reg::u32}, {&f, f.module.op(spv::OpCompositeExtract, u, {both, 0}), Reg::u32}};
+  return {{&f, f.module.op(spv::OpCompositeExtract, u, {both, 1}), Reg::u32},
+          {&f, f.module.op(spv::OpCompositeExtract, u, {both, 0}), Reg::u32}};
 }
 
 V carry(V sum, V addend) { return select(sum < addend, literal(sum, 1), literal(sum, 0)); }
@@ -122,7 +123,11 @@ Quarter reduce(V x) {
   const V a = abs(x);
   const V small = a <= pick(x, 400.0, 0x1p20);
   const std::vector<V> q = x.fn->if_else(
-      small, [&] { const Quarter s = reduce_small(a); return std::vector<V>{s.n, s.r}; },
+      small,
+      [&] {
+        const Quarter s = reduce_small(a);
+        return std::vector<V>{s.n, s.r};
+      },
       [&] {
         // Infinities and NaN have the shape of a number too large for the table.
         const V finite = magnitude_bits(x) < layout(x.reg).infinity;

@@ -6,15 +6,16 @@
 
 namespace tessera::spirv {
 
-Id Function::type(Reg r) {
+Id Function::declare(Reg r) {
+  Id& id = types_[static_cast<size_t>(r)];
   switch (r) {
-    case Reg::boolean: return module.type_bool();
-    case Reg::u32: return module.type_uint(32);
-    case Reg::u64: return module.type_uint(64);
-    case Reg::f32: return module.type_float(32);
-    case Reg::f64: return module.type_float(64);
+    case Reg::boolean: return id = module.type_bool();
+    case Reg::u32: return id = module.type_uint(32);
+    case Reg::u64: return id = module.type_uint(64);
+    case Reg::f32: return id = module.type_float(32);
+    case Reg::f64: return id = module.type_float(64);
   }
-  return 0;
+  return id;
 }
 
 V Function::make(Reg r, Literal x) {
@@ -67,13 +68,15 @@ std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& the
   branch(merge);
   begin(merge);
   std::vector<V> out;
-  for (size_t i = 0; i < a.size(); ++i) out.push_back({this, module.op(spv::OpPhi, type(a[i].reg), {a[i].id, then_end, b[i].id, else_end}), a[i].reg});
+  for (size_t i = 0; i < a.size(); ++i)
+    out.push_back({this, module.op(spv::OpPhi, type(a[i].reg), {a[i].id, then_end, b[i].id, else_end}), a[i].reg});
   return out;
 }
 
 std::vector<V> Function::while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
                                     const std::function<std::vector<V>(const std::vector<V>&)>& body) {
-  const Id entry = block, header = module.fresh(), test = module.fresh(), inside = module.fresh(), next = module.fresh(), merge = module.fresh();
+  const Id entry = block, header = module.fresh(), test = module.fresh(), inside = module.fresh(), next = module.fresh(),
+           merge = module.fresh();
   branch(header);
   begin(header);
   std::vector<V> state;
@@ -123,8 +126,12 @@ V operator<(V a, V b) { return compare(a, b, spv::OpFOrdLessThan, spv::OpULessTh
 V operator<=(V a, V b) { return compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual); }
 V operator>(V a, V b) { return compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan); }
 V operator>=(V a, V b) { return compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual); }
-V eq(V a, V b) { return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalEqual, a.reg, {a, b}) : compare(a, b, spv::OpFOrdEqual, spv::OpIEqual); }
-V ne(V a, V b) { return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalNotEqual, a.reg, {a, b}) : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual); }
+V eq(V a, V b) {
+  return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalEqual, a.reg, {a, b}) : compare(a, b, spv::OpFOrdEqual, spv::OpIEqual);
+}
+V ne(V a, V b) {
+  return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalNotEqual, a.reg, {a, b}) : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual);
+}
 V slt(V a, V b) { return a.fn->emit(spv::OpSLessThan, Reg::boolean, {a, b}); }
 V sle(V a, V b) { return a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b}); }
 

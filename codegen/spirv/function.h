@@ -1,9 +1,11 @@
 // Arithmetic in SPIR-V as C++ expressions: V is a value in a register, its operators append instructions to the function. Integers are
-// always SPIR-V's unsigned types (signed instructions take them as they are); floats' add, sub, mul and div are NoContraction, so error-free
-// sums and range reductions survive every driver. What the table's ops mean is elementwise.h's and expand.h's business.
+// always SPIR-V's unsigned types (signed instructions take them as they are); floats' add, sub, mul and div are NoContraction, so
+// error-free sums and range reductions survive every driver. What the table's ops mean is elementwise.h's and expand.h's business.
 #pragma once
-#include <functional>
 #include <spirv/unified1/GLSL.std.450.h>
+
+#include <array>
+#include <functional>
 
 #include "codegen/spirv/module.h"
 #include "codegen/target.h"
@@ -28,11 +30,11 @@ struct V {
 struct Literal {
   double number = 0;
   uint64_t integer = 0;
-  Literal(double x) : number(x), integer(0) {}                                                           // NOLINT: implicit on purpose
-  Literal(int x) : number(x), integer(static_cast<uint64_t>(static_cast<int64_t>(x))) {}                 // NOLINT
-  Literal(uint32_t x) : number(x), integer(x) {}                                                         // NOLINT
-  Literal(uint64_t x) : number(static_cast<double>(x)), integer(x) {}                                    // NOLINT
-  Literal(int64_t x) : number(static_cast<double>(x)), integer(static_cast<uint64_t>(x)) {}              // NOLINT
+  Literal(double x) : number(x), integer(0) {}                                               // NOLINT: implicit on purpose
+  Literal(int x) : number(x), integer(static_cast<uint64_t>(static_cast<int64_t>(x))) {}     // NOLINT
+  Literal(uint32_t x) : number(x), integer(x) {}                                             // NOLINT
+  Literal(uint64_t x) : number(static_cast<double>(x)), integer(x) {}                        // NOLINT
+  Literal(int64_t x) : number(static_cast<double>(x)), integer(static_cast<uint64_t>(x)) {}  // NOLINT
 };
 
 class Function {
@@ -42,16 +44,16 @@ class Function {
   const Target& target;
   Id block = 0;  ///< label of the block that instructions go to
 
-  Id type(Reg r);
-  V make(Reg r, Literal x);               ///< a constant
-  V make_bits(Reg r, uint64_t bits);      ///< a float constant given by its bits
+  Id type(Reg r) { return types_[static_cast<size_t>(r)] ? types_[static_cast<size_t>(r)] : declare(r); }
+  V make(Reg r, Literal x);           ///< a constant
+  V make_bits(Reg r, uint64_t bits);  ///< a float constant given by its bits
   V boolean(bool v) { return {this, module.constant_bool(v), Reg::boolean}; }
   V emit(spv::Op code, Reg r, const std::vector<V>& operands);
   V exact(spv::Op code, Reg r, const std::vector<V>& operands);  ///< with NoContraction
   V glsl(GLSLstd450 code, Reg r, const std::vector<V>& operands);
 
   // Control flow.
-  void begin(Id label);                                        ///< OpLabel
+  void begin(Id label);  ///< OpLabel
   void branch(Id label) { module.op(spv::OpBranch, {label}); }
   void branch_if(V c, Id then_label, Id else_label) { module.op(spv::OpBranchConditional, {c.id, then_label, else_label}); }
   /// Both sides give values of the same registers, in order; their results are merged.
@@ -59,6 +61,10 @@ class Function {
   /// while (cond(state)) state = body(state).
   std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
                             const std::function<std::vector<V>(const std::vector<V>&)>& body);
+
+ private:
+  Id declare(Reg r);
+  std::array<Id, 5> types_{};
 };
 
 // Arithmetic: both sides of one register type. Integers wrap; >> fills zeros; shift amounts must be in range.
@@ -73,7 +79,7 @@ V operator^(V a, V b);
 V operator~(V a);
 V operator<<(V a, V b);
 V operator>>(V a, V b);
-V sar(V a, V b);        // fills the sign
+V sar(V a, V b);  // fills the sign
 // Comparisons: ordered for floats (false with a NaN), except ne; unsigned for integers.
 V operator<(V a, V b);
 V operator<=(V a, V b);
@@ -81,11 +87,11 @@ V operator>(V a, V b);
 V operator>=(V a, V b);
 V eq(V a, V b);
 V ne(V a, V b);
-V slt(V a, V b);        // signed
+V slt(V a, V b);  // signed
 V sle(V a, V b);
 
 V literal(V like, Literal x);
-#define TESSERA_LITERAL(f)                               \
+#define TESSERA_LITERAL(f)                                   \
   inline V f(V a, Literal b) { return f(a, literal(a, b)); } \
   inline V f(Literal a, V b) { return f(literal(b, a), b); }
 TESSERA_LITERAL(operator+)
@@ -112,19 +118,19 @@ V select(V c, V a, V b);
 inline V select(V c, V a, Literal b) { return select(c, a, literal(a, b)); }
 inline V select(V c, Literal a, V b) { return select(c, literal(b, a), b); }
 V udiv(V a, V b);
-V sdiv(V a, V b);       // b neither 0 nor, with a the least integer, -1
+V sdiv(V a, V b);  // b neither 0 nor, with a the least integer, -1
 V umod(V a, V b);
-V bits(V a);            // a float's bits, or an integer as it is
-V floating(V a);        // the float that has those bits
-V to_uint(V a, Reg r);  // integer to integer: zero-extended or cut
-V sign_extend(V a);     // u32 to u64
-V sign_extend(V a, int from_bits);                    // within u32: the low bits' sign
+V bits(V a);                        // a float's bits, or an integer as it is
+V floating(V a);                    // the float that has those bits
+V to_uint(V a, Reg r);              // integer to integer: zero-extended or cut
+V sign_extend(V a);                 // u32 to u64
+V sign_extend(V a, int from_bits);  // within u32: the low bits' sign
 V float_from_uint(V a, Reg r);
 V float_from_sint(V a, Reg r);
-V uint_from_float(V a, Reg r);                        // truncates; a >= 0 and in range
-V sint_from_float(V a, Reg r);                        // truncates; a in range
-V float_to_float(V a, Reg r);                         // the native conversion
-V abs(V a);             // of a float
+V uint_from_float(V a, Reg r);  // truncates; a >= 0 and in range
+V sint_from_float(V a, Reg r);  // truncates; a in range
+V float_to_float(V a, Reg r);   // the native conversion
+V abs(V a);                     // of a float
 V floor(V a);
 V trunc(V a);
 V round_even(V a);
@@ -145,7 +151,7 @@ V is_inf(V a);
 V nan(V like);
 V infinity(V like);
 V copy_sign(V magnitude, V sign);
-V highest_bit(V v);     // position of an integer's highest set bit, as u32; any value below the width for 0
-V fma(V a, V b, V c);   // fused or not: for polynomials, where either will do
+V highest_bit(V v);    // position of an integer's highest set bit, as u32; any value below the width for 0
+V fma(V a, V b, V c);  // fused or not: for polynomials, where either will do
 
 }  // namespace tessera::spirv

@@ -83,7 +83,8 @@ V Emitter::shared_word(const Ref& r, V index, uint32_t word) {
 Emitter::Register Emitter::load(const ir::Op&, const Ref& r, V index) {
   if (r.space == MemorySpace::shared) {
     const auto word = [&](uint32_t i) {
-      const Id p = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
+      const Id p =
+          m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
       return V{&f_, m_.op(spv::OpLoad, f_.type(Reg::u32), {p, spv::MemoryAccessNonPrivatePointerMask}), Reg::u32};
     };
     const V low = word(0);
@@ -95,7 +96,8 @@ Emitter::Register Emitter::load(const ir::Op&, const Ref& r, V index) {
     return {is_float(r.dtype) ? floating(low) : low, {}};  // 16-bit floats lie there as f32
   }
   const Id type = storage_type(r.dtype);
-  const uint32_t access = spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
+  const uint32_t access =
+      spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
   const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(r, index), access, static_cast<uint32_t>(size_bytes(r.dtype))});
   if (size_bytes(r.dtype) >= 4) return {{&f_, loaded, reg_of(r.dtype)}, {}};
   const V wide{&f_, m_.op(is_signed_int(r.dtype) ? spv::OpSConvert : spv::OpUConvert, f_.type(Reg::u32), {loaded}), Reg::u32};
@@ -106,7 +108,8 @@ Emitter::Register Emitter::load(const ir::Op&, const Ref& r, V index) {
 void Emitter::store(const ir::Op&, const Ref& r, V index, V value, V raw) {
   if (r.space == MemorySpace::shared) {
     const auto word = [&](uint32_t i, V v) {
-      const Id p = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
+      const Id p =
+          m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
       m_.op(spv::OpStore, {p, v.id, spv::MemoryAccessNonPrivatePointerMask});
     };
     if (ir::arena_stride(r.dtype) == 8) {
@@ -123,7 +126,8 @@ void Emitter::store(const ir::Op&, const Ref& r, V index, V value, V raw) {
     const V wide = raw.id ? raw : is_int(r.dtype) ? value : memory_bits(value, r.dtype);
     v = m_.op(spv::OpUConvert, storage_type(r.dtype), {wide.id});
   }
-  const uint32_t access = spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
+  const uint32_t access =
+      spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
   m_.op(spv::OpStore, {element_pointer(r, index), v, access, static_cast<uint32_t>(size_bytes(r.dtype))});
 }
 
@@ -136,7 +140,8 @@ void Emitter::emit_vector_load(const ir::Op& op) {
   const V address = r.base + (index.reg == Reg::u64 ? index : sign_extend(index)) * Literal(size_bytes(r.dtype));
   const Id type = width == 2 ? f_.type(Reg::u64) : m_.type_vector(f_.type(Reg::u32), 4);
   const Id pointer = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, type), {address.id});
-  const uint32_t access = spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
+  const uint32_t access =
+      spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
   const Id loaded = m_.op(spv::OpLoad, type, {pointer, access, 4 * width});
   for (uint32_t i = 0; i < width; ++i) {
     V word;

@@ -12,7 +12,8 @@ void put(Words& out, spv::Op code, const Words& operands) {
 void put_string(Words& out, std::string_view text) {
   for (size_t i = 0; i <= text.size(); i += 4) {
     uint32_t word = 0;
-    for (size_t j = i; j < i + 4 && j < text.size(); ++j) word |= static_cast<uint32_t>(static_cast<unsigned char>(text[j])) << (8 * (j - i));
+    for (size_t j = i; j < i + 4 && j < text.size(); ++j)
+      word |= static_cast<uint32_t>(static_cast<unsigned char>(text[j])) << (8 * (j - i));
     out.push_back(word);
   }
 }
@@ -82,9 +83,7 @@ Id Module::glsl() {
   return glsl_;
 }
 
-Id Module::type_array(Id element, uint32_t length) {
-  return declare(spv::OpTypeArray, {element, constant(type_uint(32), length, 32)});
-}
+Id Module::type_array(Id element, uint32_t length) { return declare(spv::OpTypeArray, {element, constant(type_uint(32), length, 32)}); }
 
 Id Module::type_runtime_array(Id element, uint32_t stride) {
   Id& id = runtime_arrays_[{element, stride}];
@@ -144,12 +143,14 @@ Words Module::words() const {
   Words out{spv::MagicNumber, 0x00010600, 0, next_, 0};
   for (spv::Capability c : capabilities_) put(out, spv::OpCapability, {static_cast<uint32_t>(c)});
   out.insert(out.end(), imports_.begin(), imports_.end());
-  put(out, spv::OpMemoryModel, {static_cast<uint32_t>(spv::AddressingModelPhysicalStorageBuffer64), static_cast<uint32_t>(spv::MemoryModelVulkan)});
+  put(out, spv::OpMemoryModel,
+      {static_cast<uint32_t>(spv::AddressingModelPhysicalStorageBuffer64), static_cast<uint32_t>(spv::MemoryModelVulkan)});
   Words entry{static_cast<uint32_t>(spv::ExecutionModelGLCompute), entry_function_};
   put_string(entry, entry_name_);
   entry.insert(entry.end(), globals_.begin(), globals_.end());
   put(out, spv::OpEntryPoint, entry);
-  for (const Words* section : {&modes_, &strings_, &names_, &decorations_, &declarations_, &code_}) out.insert(out.end(), section->begin(), section->end());
+  for (const Words* section : {&modes_, &strings_, &names_, &decorations_, &declarations_, &code_})
+    out.insert(out.end(), section->begin(), section->end());
   return out;
 }
 

@@ -25,17 +25,17 @@ class Module {
   void execution_mode(spv::ExecutionMode mode, std::initializer_list<uint32_t> literals);
   void entry_point(Id function, std::string_view name);  ///< GLCompute; the interface is every global variable made
   void name(Id id, std::string_view text);
-  Id string(std::string_view text);                      ///< OpString, deduplicated
+  Id string(std::string_view text);  ///< OpString, deduplicated
   void decorate(Id id, spv::Decoration d, std::initializer_list<uint32_t> literals = {});
   void decorate_member(Id type, uint32_t member, spv::Decoration d, std::initializer_list<uint32_t> literals = {});
-  Id glsl();                                             ///< the imported GLSL.std.450
+  Id glsl();  ///< the imported GLSL.std.450
 
   Id type_void() { return declare(spv::OpTypeVoid, {}); }
   Id type_bool() { return declare(spv::OpTypeBool, {}); }
   Id type_uint(uint32_t width) { return declare(spv::OpTypeInt, {width, 0}); }
   Id type_float(uint32_t width) { return declare(spv::OpTypeFloat, {width}); }
   Id type_vector(Id element, uint32_t n) { return declare(spv::OpTypeVector, {element, n}); }
-  Id type_array(Id element, uint32_t length);            ///< no stride: for Workgroup memory
+  Id type_array(Id element, uint32_t length);  ///< no stride: for Workgroup memory
   Id type_runtime_array(Id element, uint32_t stride);
   Id type_block(const std::vector<std::pair<Id, uint32_t>>& members);  ///< a Block struct of (type, offset)
   /// A plain struct, as results of extended arithmetic have.
@@ -44,13 +44,13 @@ class Module {
   Id type_function(Id result) { return declare(spv::OpTypeFunction, {result}); }
 
   Id constant_bool(bool v);
-  Id constant(Id type, uint64_t bits, uint32_t width);   ///< of a scalar type of 32 or 64 bits
+  Id constant(Id type, uint64_t bits, uint32_t width);  ///< of a scalar type of 32 or 64 bits
   Id undef(Id type);
   Id variable(spv::StorageClass c, Id pointee);
 
   // Instructions of the function, in order.
-  Id op(spv::Op code, Id type, const Words& operands);   ///< with a result
-  void op(spv::Op code, const Words& operands);          ///< without
+  Id op(spv::Op code, Id type, const Words& operands);                  ///< with a result
+  void op(spv::Op code, const Words& operands);                         ///< without
   void op_as(spv::Op code, Id type, Id result, const Words& operands);  ///< result id taken beforehand
   size_t position() const { return code_.size(); }
   void patch(size_t at, uint32_t word) { code_[at] = word; }

@@ -37,12 +37,14 @@ Range result_range(ir::Opcode op, DType operand, DType result, const std::vector
     }
     case Opcode::div:
       if (r[1].lo <= 0) return full;
-      return range_in(result, std::min(wide(r[0].lo) / r[1].lo, wide(r[0].lo) / r[1].hi), std::max(wide(r[0].hi) / r[1].lo, wide(r[0].hi) / r[1].hi));
+      return range_in(result, std::min(wide(r[0].lo) / r[1].lo, wide(r[0].lo) / r[1].hi),
+                      std::max(wide(r[0].hi) / r[1].lo, wide(r[0].hi) / r[1].hi));
     case Opcode::rem: {
       if (!r[1].known || r[1].lo <= 0) return full;
       const int64_t most = r[1].hi - 1;
       if (!r[0].known) return result == DType::u64 ? Range{0, most, true} : range_in(result, -wide(most), most);
-      return range_in(result, r[0].lo >= 0 ? 0 : std::max(-wide(most), wide(r[0].lo)), r[0].hi <= 0 ? 0 : std::min(wide(most), wide(r[0].hi)));
+      return range_in(result, r[0].lo >= 0 ? 0 : std::max(-wide(most), wide(r[0].lo)),
+                      r[0].hi <= 0 ? 0 : std::min(wide(most), wide(r[0].hi)));
     }
     case Opcode::max: return range_in(result, std::max(r[0].lo, r[1].lo), std::max(r[0].hi, r[1].hi));
     case Opcode::min:
@@ -61,9 +63,11 @@ Range result_range(ir::Opcode op, DType operand, DType result, const std::vector
     case Opcode::shift_left:
       if (!r[1].within(0, 62) || !r[0].nonnegative()) return full;
       return range_in(result, wide(r[0].lo) << r[1].lo, wide(r[0].hi) << r[1].hi);
-    case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic:
+    case Opcode::shift_right_logical:
+    case Opcode::shift_right_arithmetic:
       if (!r[1].within(0, 62) || !r[0].nonnegative()) return full;
-      if (op == Opcode::shift_right_arithmetic && is_unsigned_int(result) && r[0].hi >> (bits(result) - 1)) return full;  // the top bit fills
+      if (op == Opcode::shift_right_arithmetic && is_unsigned_int(result) && r[0].hi >> (bits(result) - 1))
+        return full;  // the top bit fills
       return range_in(result, r[0].lo >> r[1].hi, r[0].hi >> r[1].lo);
     case Opcode::select: return range_in(result, std::min(r[1].lo, r[2].lo), std::max(r[1].hi, r[2].hi));
     case Opcode::convert:

@@ -24,7 +24,8 @@ V Emitter::shuffle_any(const ir::Op& op, V v, spv::Op code, V lane) {
 
 namespace {
 
-/// The device's own reduction, where it means what the op's row says: it may assume that floats are neither NaN nor infinite in max and min.
+/// The device's own reduction, where it means what the op's row says: it may assume that floats are neither NaN nor infinite in max and
+/// min.
 std::optional<spv::Op> native(Opcode kind, DType t) {
   const bool flt = tessera::is_float(t), sgn = is_signed_int(t), boolean = t == DType::boolean;
   switch (kind) {
@@ -65,7 +66,8 @@ void Emitter::emit_reduce(const ir::Op& op) {
     const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeSubgroup));
     v = {&f_, m_.op(*code, f_.type(v.reg), {scope.id, static_cast<uint32_t>(spv::GroupOperationReduce), v.id}), v.reg};
   } else {
-    fail(op, std::string(ir::name(kind)) + " of " + std::string(tessera::name(t)) + " needs subgroup shuffles, which " + target_.name + " does not have");
+    fail(op, std::string(ir::name(kind)) + " of " + std::string(tessera::name(t)) + " needs subgroup shuffles, which " + target_.name +
+                 " does not have");
   }
   set(op.results[0], normalize(v, t));
 }

@@ -26,6 +26,7 @@ class Inference {
   const Kernel& k_;
   const Op& op_;
   const Type& requested_;
+  const Type i32_ = Type::array(DType::i32);
 
   [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const {
     throw TraceError(k_.name + ": " + std::string(name(op_.code)) + ": " + what, op_.loc, note);
@@ -309,7 +310,7 @@ class Inference {
       if (!x.is_static()) {
         const size_t at = static_cast<size_t>(x.start_operand);
         if (at < first_start || at >= op_.operands.size()) fail("dim " + std::to_string(d) + ": the start is operand " + std::to_string(at) + ", which is not one of the dynamic starts");
-        scalar(at, DType::i32, ("dim " + std::to_string(d) + ": a dynamic start").c_str());
+        if (type(at) != i32_) scalar(at, DType::i32, ("dim " + std::to_string(d) + ": a dynamic start").c_str());
         used[at - first_start] = true;
       }
       bounds(d, x, ref.shape[d], mask);
@@ -325,20 +326,21 @@ class Inference {
     return shape;
   }
   void bounds(size_t d, const Index& x, int64_t dim, bool mask) const {
-    const std::string place = "dim " + std::to_string(d) + ": ", elements = std::to_string(dim) + (dim == 1 ? " element" : " elements");
+    const auto place = [&] { return "dim " + std::to_string(d) + ": "; };
+    const auto elements = [&] { return dim < 0 ? std::string("an array") : std::to_string(dim) + (dim == 1 ? " element" : " elements"); };
     if (x.kind == Index::Kind::integer) {
       if (x.is_static() ? x.start < 0 || (dim >= 0 && x.start >= dim) : dim == 0)
-        fail(place + "index " + (x.is_static() ? std::to_string(x.start) + " " : std::string()) + "is out of range for " + elements);
+        fail(place() + "index " + (x.is_static() ? std::to_string(x.start) + " " : std::string()) + "is out of range for " + elements());
       return;
     }
-    if (x.size < 0 || x.step < 1) fail(place + "a slice needs a size of at least 0 and a step of at least 1, not " + std::to_string(x.size) + " and " + std::to_string(x.step));
-    if (dim < 0 && k_.level == Level::lane && op_.code == Opcode::load) return;
-    if (dim < 0) fail(place + "the ref " + show(type(0)) + " takes one integer index, not a slice");
+    if (x.size < 0 || x.step < 1) fail(place() + "a slice needs a size of at least 0 and a step of at least 1, not " + std::to_string(x.size) + " and " + std::to_string(x.step));
+    const bool vector = dim < 0 && k_.level == Level::lane && op_.code == Opcode::load;
+    if (dim < 0 && !vector) fail(place() + "the ref " + show(type(0)) + " takes one integer index, not a slice");
     using Wide = __int128;
     const Wide window = x.size == 0 ? 0 : Wide{x.size - 1} * x.step + 1;
-    if (x.is_static() ? x.start < 0 || Wide{x.start} + window > dim : !mask && window > dim) {
+    if (x.is_static() ? x.start < 0 || (Wide{x.start} + window > dim && !vector) : !mask && window > dim && !vector) {
       const std::string step = x.step == 1 ? "" : ", step " + std::to_string(x.step);
-      fail(place + "slice of " + std::to_string(x.size) + (x.is_static() ? " from " + std::to_string(x.start) : std::string()) + step + " is out of range for " + elements);
+      fail(place() + "slice of " + std::to_string(x.size) + (x.is_static() ? " from " + std::to_string(x.start) : std::string()) + step + " is out of range for " + elements());
     }
   }
   std::vector<Type> load() const {

@@ -122,7 +122,8 @@ std::optional<Range> Ranges::compute(const Op& op, const ir::Type& t) const {
     }
     case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic: {
       const Range a = *operand(0), b = *operand(1);
-      if (a.lo < 0) return all;
+      const bool fills = op.code == Opcode::shift_right_arithmetic && is_unsigned_int(t.dtype) && a.hi > all->hi / 2;  // with the top bit
+      if (a.lo < 0 || fills) return all;
       return b.lo == b.hi && b.lo >= 0 && b.lo < bits(t.dtype) ? Range{a.lo >> b.lo, a.hi >> b.lo} : Range{0, a.hi};
     }
     case Opcode::convert: {

@@ -1,7 +1,14 @@
 #include "tests/fuzz/check.h"
 
+#include <cerrno>
 #include <cmath>
+#include <csignal>
+#include <cstring>
 #include <sstream>
+#include <stdexcept>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
@@ -45,7 +52,7 @@ std::string show(DType t, uint64_t bits) {
   return s.str();
 }
 
-bool close(DType t, uint64_t wanted, uint64_t got, double tolerance) {
+bool near_enough(DType t, uint64_t wanted, uint64_t got, double tolerance) {
   if (wanted == got) return true;
   if (!is_float(t)) return false;
   const double a = reference::to_double(t, wanted), b = reference::to_double(t, got);
@@ -61,7 +68,7 @@ std::optional<std::string> difference(const Reference& r, const std::vector<Arra
     if (a.shape() != b.shape() || a.dtype() != b.dtype()) return "output " + std::to_string(o) + " has another shape or dtype";
     int64_t wrong = 0, first = -1;
     for (int64_t i = 0; i < a.size(); ++i)
-      if (r.defined[o][static_cast<size_t>(i)] && !close(a.dtype(), a.element_bits(i), b.element_bits(i), tolerance.empty() ? 0 : tolerance[o]))
+      if (r.defined[o][static_cast<size_t>(i)] && !near_enough(a.dtype(), a.element_bits(i), b.element_bits(i), tolerance.empty() ? 0 : tolerance[o]))
         if (wrong++ == 0) first = i;
     if (wrong)
       return "output " + std::to_string(o) + " of " + to_string(a.shape()) + ": " + std::to_string(wrong) + " elements differ, first element " + std::to_string(first) + ": " +
@@ -98,14 +105,14 @@ class Checker {
 
   Outcome run() {
     try {
-      stage_ = "verify";
+      begin("verify");
       std::string problems;
       for (const ir::Problem& p : ir::find_problems(case_.kernel)) problems += p.entity + ": " + p.message + "\n";
       if (!problems.empty()) return fail(problems);
-      stage_ = "text form";
+      begin("text form");
       const std::string text = ir::print(case_.kernel);
       if (const std::string again = ir::print(ir::parse(text)); again != text) return fail("print(parse(text)) differs:\n" + again);
-      stage_ = "interpreter";
+      begin("interpreter");
       reference_ = reference_of(case_.kernel, case_);
       for (const auto& d : reference_.defined) {
         out_.elements += static_cast<int64_t>(d.size());
@@ -121,7 +128,7 @@ class Checker {
         if (options_.minimum && !target(form + "minimum", minimum, general)) return std::move(out_);
         if (options_.lavapipe && !target(form + "lavapipe", lavapipe_target(), general)) return std::move(out_);
         if (options_.device) {
-          stage_ = form + "device";
+          begin(form + "device");
           if (const auto d = difference(reference_, options_.device(case_, general), case_.tolerance)) return fail(*d);
         }
       }
@@ -132,6 +139,10 @@ class Checker {
   }
 
  private:
+  void begin(std::string stage) {
+    stage_ = std::move(stage);
+    if (options_.on_stage) options_.on_stage(stage_);
+  }
   Outcome fail(std::string message) {
     out_.failure = Failure{stage_, std::move(message)};
     return std::move(out_);
@@ -144,13 +155,13 @@ class Checker {
   // Passes keep every defined bit, floats included.
   bool passes() {
     for (const passes::Pass& p : passes::all()) {
-      stage_ = "pass " + std::string(p.name);
+      begin("pass " + std::string(p.name));
       Kernel k = case_.kernel;
       p.run(k);
       ir::verify(k, stage_);
       if (const auto d = difference(reference_, interpret(k, case_.inputs, {.dims = case_.dims}), {})) return failed(*d + "\nafter the pass:\n" + ir::print(k));
     }
-    stage_ = "optimize";
+    begin("optimize");
     Kernel k = case_.kernel;
     passes::optimize(k);
     if (const auto d = difference(reference_, interpret(k, case_.inputs, {.dims = case_.dims}), {})) return failed(*d + "\nafter the passes:\n" + ir::print(k));
@@ -158,7 +169,7 @@ class Checker {
   }
 
   bool target(const std::string& name, const Target& t, bool general) {
-    stage_ = name + ": compile";
+    begin(name + ": compile");
     Kernel lane;
     CompileOptions options;
     options.general = general;
@@ -172,15 +183,16 @@ class Checker {
       ++out_.compile_errors;
       return true;
     }
-    stage_ = name + ": spirv-val";
+    begin(name + ": spirv-val");
     if (const auto log = validate(program.spirv)) return failed(*log);
-    stage_ = name + ": lane interpreter";
+    begin(name + ": lane interpreter");
     std::vector<Array> arrays = case_.inputs;
     for (const Array& o : reference_.outputs) {
       Array a(o.shape(), o.dtype());
       for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
       arrays.push_back(std::move(a));
     }
+    if (options_.delete_barriers) count_barriers(lane, arrays, t);
     for (int order = 0; order < options_.orders; ++order) {
       lane::RunOptions run;
       run.seed = static_cast<uint64_t>(order);
@@ -201,6 +213,26 @@ class Checker {
     return true;
   }
 
+  void count_barriers(const Kernel& lane, const std::vector<Array>& arrays, const Target& t) {
+    for (size_t r = 0; r < lane.regions.size(); ++r)
+      for (size_t i = 0; i < lane.regions[r].ops.size(); ++i) {
+        if (lane.op(lane.regions[r].ops[i]).code != ir::Opcode::barrier) continue;
+        Kernel k = lane;
+        k.regions[r].ops.erase(k.regions[r].ops.begin() + static_cast<std::ptrdiff_t>(i));
+        ++out_.barriers;
+        for (uint64_t order = 0; order < 3; ++order) {
+          lane::RunOptions run;
+          run.seed = order;
+          run.subgroup_size = t.subgroup_size;
+          run.max_workgroups = order ? 1 : 0;
+          run.max_steps = int64_t{1} << 26;
+          if (lane::run(k, arrays, case_.kernel.num_inputs, case_.dims, run).reports.empty()) continue;
+          ++out_.needed;
+          break;
+        }
+      }
+  }
+
   const Case& case_;
   const CheckOptions& options_;
   Reference reference_;
@@ -210,5 +242,57 @@ class Checker {
 }  // namespace
 
 Outcome check(const Case& c, const CheckOptions& options) { return Checker(c, options).run(); }
+
+Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("fuzz: pipe: " + std::string(std::strerror(errno)));
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("fuzz: fork: " + std::string(std::strerror(errno)));
+  if (child == 0) {
+    close(ends[0]);
+    alarm(static_cast<unsigned>(seconds));
+    const auto send = [&](char tag, const std::string& text) {
+      const std::string line = tag + std::to_string(text.size()) + ":" + text;
+      for (size_t done = 0; done < line.size();) {
+        const ssize_t n = write(ends[1], line.data() + done, line.size() - done);
+        if (n <= 0) _exit(1);
+        done += static_cast<size_t>(n);
+      }
+    };
+    CheckOptions o = options;
+    o.on_stage = [&](const std::string& stage) { send('s', stage); };
+    const Outcome out = check(c, o);
+    send('n', std::to_string(out.compile_errors) + " " + std::to_string(out.defined) + " " + std::to_string(out.elements) + " " + std::to_string(out.barriers) + " " + std::to_string(out.needed));
+    if (out.failure) send('f', out.failure->message);
+    send('e', "");
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string all;
+  char buffer[65536];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) all.append(buffer, static_cast<size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  Outcome out;
+  std::string stage;
+  std::optional<std::string> message;
+  bool ended = false;
+  for (size_t at = 0; at < all.size();) {
+    const size_t colon = all.find(':', at);
+    if (colon == std::string::npos) break;
+    const size_t length = std::stoul(all.substr(at + 1, colon - at - 1));
+    const std::string text = all.substr(colon + 1, length);
+    if (all[at] == 's') stage = text;
+    else if (all[at] == 'f') message = text;
+    else if (all[at] == 'e') ended = true;
+    else std::istringstream(text) >> out.compile_errors >> out.defined >> out.elements >> out.barriers >> out.needed;
+    at = colon + 1 + length;
+  }
+  if (message) out.failure = Failure{stage, *message};
+  else if (!ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) out.failure = Failure{stage, "takes longer than " + std::to_string(seconds) + " s"};
+  else if (!ended) out.failure = Failure{stage, "crash: " + std::string(WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the process ended")};
+  return out;
+}
 
 }  // namespace tessera::fuzz

@@ -12,10 +12,12 @@ namespace tessera::fuzz {
 struct CheckOptions {
   bool general = true, fast = true;         // forms of code generation
   bool minimum = true, lavapipe = true;     // targets
+  bool delete_barriers = false;             // also run each lane-level kernel without each of its barriers, and count what is reported
   int orders = 2;                           // seeds of the lane-level interpreter per form and target
   bool passes = true;
   /// Runs the case on a device; empty: none.
   std::function<std::vector<Array>(const Case&, bool general)> device;
+  std::function<void(const std::string& stage)> on_stage;   // sees each stage as it begins
 };
 
 struct Failure {
@@ -26,8 +28,11 @@ struct Outcome {
   std::optional<Failure> failure;
   int compile_errors = 0;   // targets that said no
   int64_t defined = 0, elements = 0;
+  int64_t barriers = 0, needed = 0;   // delete_barriers: how many there are, and how many were missed
 };
 
 Outcome check(const Case& c, const CheckOptions& options);
+/// check() in a process of its own, so that a crash, or more than `seconds`, is a Failure like others. Not for devices: drivers do not fork.
+Outcome check_apart(const Case& c, const CheckOptions& options, int seconds);
 
 }  // namespace tessera::fuzz

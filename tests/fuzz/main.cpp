@@ -28,8 +28,9 @@ using namespace tessera::fuzz;
 namespace {
 constexpr const char* kUsage =
     "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|both] [--orders N]\n"
-    "     [--device vulkan|none] [--no-passes] [--shrink SECONDS] [--out DIR] [--print] [--verbose] [FILE.tir ...]\n"
+    "     [--device vulkan|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
+    "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  FILE.tir          check these kernels, on random inputs, instead of generated ones\n";
@@ -70,6 +71,7 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
     else if (s == "--device") a.device = next() == "vulkan";
     else if (s == "--no-passes") a.check.passes = false;
+    else if (s == "--delete-barriers") a.check.delete_barriers = true;
     else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
     else if (s == "--out") a.out = next();
     else if (s == "--print") a.print = true;
@@ -108,15 +110,22 @@ std::string first_lines(const std::string& text, size_t n) {
   return out;
 }
 
+Outcome run_check(const Case& c, const Arguments& a) { return a.device ? check(c, a.check) : check_apart(c, a.check, 60); }
+
+// What kind of failure it is, so that shrinking keeps it: its stage, and what its message begins with.
+std::string kind(const Failure& f) {
+  std::string s = f.stage + " " + f.message.substr(0, f.message.find_first_of("0123456789%"));
+  return s.substr(0, f.stage.size() + 40);
+}
+
 void report(const Case& c, const Failure& failure, const std::string& name, const Arguments& a) {
   std::cout << name << " FAILED in " << failure.stage << "\n" << first_lines(failure.message, a.verbose ? 100000 : 12);
   Case small = c;
   Failure last = failure;
   if (a.shrink_seconds > 0)
     small = shrink(c, [&](const Case& x) {
-      const Outcome o = check(x, a.check);
-      // An error of ours stays that error; a difference stays a difference.
-      const bool same = o.failure && o.failure->stage == failure.stage && (o.failure->message.find("output ") == 0) == (failure.message.find("output ") == 0);
+      const Outcome o = run_check(x, a);
+      const bool same = o.failure && kind(*o.failure) == kind(failure);
       if (same) last = *o.failure;
       return same;
     }, a.shrink_seconds);
@@ -141,18 +150,19 @@ int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  int64_t done = 0, failures = 0, refusals = 0, defined = 0, elements = 0;
+  int64_t done = 0, failures = 0, refusals = 0, defined = 0, elements = 0, barriers = 0, needed = 0;
   const auto one = [&](const Case& c, const std::string& name) {
     if (a.print) {
       std::cout << "// " << name << "\n" << ir::print(c.kernel);
       return;
     }
     const double begin = elapsed();
-    const Outcome o = check(c, a.check);
+    const Outcome o = run_check(c, a);
     ++done;
     refusals += o.compile_errors;
     defined += o.defined, elements += o.elements;
-    if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s" << std::endl;
+    barriers += o.barriers, needed += o.needed;
+    if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements << " elements defined" << std::endl;
     if (!o.failure) return;
     ++failures;
     report(c, *o.failure, name, a);
@@ -169,5 +179,6 @@ int main(int argc, char** argv) {
   if (!a.print)
     std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, "
               << (elements ? 100 * defined / elements : 0) << "% of the output elements defined, " << elapsed() << " s\n";
+  if (a.check.delete_barriers) std::cout << needed << " of " << barriers << " barriers are missed when deleted\n";
   return failures ? 1 : 0;
 }

@@ -12,7 +12,8 @@ void check(VkResult r, const char* call) {
 }
 
 /// A Vulkan struct, all zero but for its type and what it is chained to.
-template <class T> T make(VkStructureType type, void* next = nullptr) {
+template <class T>
+T make(VkStructureType type, void* next = nullptr) {
   T t{};
   t.sType = type;
   t.pNext = next;
@@ -62,7 +63,8 @@ bool VulkanRunner::init(std::string& why) {
     return false;
   }
   if (validation) {
-    const auto create_messenger = reinterpret_cast<PFN_vkCreateDebugUtilsMessengerEXT>(vkGetInstanceProcAddr(instance_, "vkCreateDebugUtilsMessengerEXT"));
+    const auto create_messenger =
+        reinterpret_cast<PFN_vkCreateDebugUtilsMessengerEXT>(vkGetInstanceProcAddr(instance_, "vkCreateDebugUtilsMessengerEXT"));
     check(create_messenger(instance_, &debug, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT");
   }
   vkEnumeratePhysicalDevices(instance_, &count, nullptr);
@@ -107,7 +109,8 @@ bool VulkanRunner::init(std::string& why) {
   device.pQueueCreateInfos = &queue;
   check(vkCreateDevice(physical_, &device, nullptr, &device_), "vkCreateDevice");
   vkGetDeviceQueue(device_, family_, 0, &queue_);
-  const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, family_};
+  const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                                     family_};
   check(vkCreateCommandPool(device_, &pool, nullptr, &pool_), "vkCreateCommandPool");
   return true;
 }
@@ -133,7 +136,8 @@ void VulkanRunner::fill_target() {
   t.min_subgroup_size = static_cast<int32_t>(p13.minSubgroupSize);
   t.max_subgroup_size = static_cast<int32_t>(p13.maxSubgroupSize);
   t.subgroup_size = static_cast<int32_t>(p11.subgroupSize);
-  t.can_require_subgroup_size = f13.subgroupSizeControl && f13.computeFullSubgroups && (p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
+  t.can_require_subgroup_size =
+      f13.subgroupSizeControl && f13.computeFullSubgroups && (p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
   if (p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) t.max_loop_iterations = 65535;
   t.subgroup_vote = p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_VOTE_BIT;
   t.subgroup_arithmetic = p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
@@ -161,7 +165,8 @@ VulkanRunner::~VulkanRunner() {
     vkDestroyDevice(device_, nullptr);
   }
   if (messenger_) {
-    const auto destroy = reinterpret_cast<PFN_vkDestroyDebugUtilsMessengerEXT>(vkGetInstanceProcAddr(instance_, "vkDestroyDebugUtilsMessengerEXT"));
+    const auto destroy =
+        reinterpret_cast<PFN_vkDestroyDebugUtilsMessengerEXT>(vkGetInstanceProcAddr(instance_, "vkDestroyDebugUtilsMessengerEXT"));
     destroy(instance_, messenger_, nullptr);
   }
   if (instance_) vkDestroyInstance(instance_, nullptr);
@@ -198,7 +203,9 @@ void VulkanRunner::free_buffer(const Buffer& b) {
 void VulkanRunner::run(const std::vector<uint32_t>& spirv, const Dispatch& d) {
   std::vector<Buffer> buffers;
   std::vector<std::byte> push;
-  const auto append = [&](const void* data, size_t n) { push.insert(push.end(), static_cast<const std::byte*>(data), static_cast<const std::byte*>(data) + n); };
+  const auto append = [&](const void* data, size_t n) {
+    push.insert(push.end(), static_cast<const std::byte*>(data), static_cast<const std::byte*>(data) + n);
+  };
   for (std::vector<std::byte>* host : d.buffers) {
     buffers.push_back(make_buffer(host->size()));
     if (!host->empty()) std::memcpy(buffers.back().mapped, host->data(), host->size());
@@ -226,7 +233,8 @@ void VulkanRunner::run(const std::vector<uint32_t>& spirv, const Dispatch& d) {
   layout_info.pPushConstantRanges = &range;
   VkPipelineLayout layout = VK_NULL_HANDLE;
   check(vkCreatePipelineLayout(device_, &layout_info, nullptr, &layout), "vkCreatePipelineLayout");
-  auto size = make<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
+  auto size =
+      make<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
   size.requiredSubgroupSize = d.subgroup_size;
   auto info = make<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
   info.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0, VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr};
@@ -239,7 +247,8 @@ void VulkanRunner::run(const std::vector<uint32_t>& spirv, const Dispatch& d) {
   check(vkCreateComputePipelines(device_, VK_NULL_HANDLE, 1, &info, nullptr, &pipeline), "vkCreateComputePipelines");
 
   VkCommandBuffer commands = VK_NULL_HANDLE;
-  const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+  const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_,
+                                             VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
   check(vkAllocateCommandBuffers(device_, &allocate, &commands), "vkAllocateCommandBuffers");
   const auto begin = make<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
   check(vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");

@@ -16,10 +16,10 @@ namespace tessera::test {
 
 struct Dispatch {
   std::vector<std::vector<std::byte>*> buffers = {};  ///< arguments in order: uploaded before, downloaded after
-  int64_t scratch_bytes = 0;                     ///< of the whole dispatch; 0: the kernel has no scratch address
-  std::vector<std::byte> extents = {};               ///< appended to the addresses: i64 extents, then i32 ones
+  int64_t scratch_bytes = 0;                          ///< of the whole dispatch; 0: the kernel has no scratch address
+  std::vector<std::byte> extents = {};                ///< appended to the addresses: i64 extents, then i32 ones
   uint32_t workgroups[3] = {1, 1, 1};
-  uint32_t subgroup_size = 0;                    ///< required, with full subgroups
+  uint32_t subgroup_size = 0;  ///< required, with full subgroups
   bool indirect_table = false;
 };
 

@@ -21,7 +21,9 @@ bool is_nan_bits(DType t, uint64_t b) { return std::isnan(reference::to_double(t
 double least_normal(DType t) { return t == DType::f64 ? 0x1p-1022 : t == DType::f16 ? 0x1p-14 : 0x1p-126; }
 uint64_t sign_mask(DType t) { return uint64_t{1} << (bits(t) - 1); }
 bool flushable(DType t) { return is_float(t) && t != DType::f16; }
-bool subnormal(DType t, uint64_t b) { return is_float(t) && std::fabs(reference::to_double(t, b)) < least_normal(t) && (b & ~sign_mask(t)) != 0; }
+bool subnormal(DType t, uint64_t b) {
+  return is_float(t) && std::fabs(reference::to_double(t, b)) < least_normal(t) && (b & ~sign_mask(t)) != 0;
+}
 uint64_t flush(DType t, uint64_t b) { return flushable(t) && subnormal(t, b) ? b & sign_mask(t) : b; }
 
 double ulp_of(DType t, double x) {
@@ -36,14 +38,40 @@ std::vector<uint64_t> special_values(DType t) {
   if (t == DType::boolean) return {0, 1};
   if (is_int(t)) {
     const uint64_t mask = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1, high = uint64_t{1} << (bits(t) - 1);
-    for (uint64_t x : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{7}, uint64_t(bits(t)) - 1, uint64_t(bits(t)), high - 1, high, high + 1, mask, mask - 1, mask - 6})
+    for (uint64_t x : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{7}, uint64_t(bits(t)) - 1, uint64_t(bits(t)), high - 1,
+                       high, high + 1, mask, mask - 1, mask - 6})
       v.push_back(x & mask);
     return v;
   }
-  for (double x : {0.0, 1.0, 0.5, 1.5, 2.5, 2.0, 3.0, 0.25, 0.49999997, 0.9, 100.0, 1e4, 1e-3, 88.5, 127.9, 1e6, 65519.0, 3.4e38, 1e-30, 2147483648.0, 4294967296.0, 1e300, 1e-300,
-                   9.2233720368547758e18, 1.8446744073709552e19, HUGE_VAL, std::nan("")})
+  for (double x : {0.0,
+                   1.0,
+                   0.5,
+                   1.5,
+                   2.5,
+                   2.0,
+                   3.0,
+                   0.25,
+                   0.49999997,
+                   0.9,
+                   100.0,
+                   1e4,
+                   1e-3,
+                   88.5,
+                   127.9,
+                   1e6,
+                   65519.0,
+                   3.4e38,
+                   1e-30,
+                   2147483648.0,
+                   4294967296.0,
+                   1e300,
+                   1e-300,
+                   9.2233720368547758e18,
+                   1.8446744073709552e19,
+                   HUGE_VAL,
+                   std::nan("")})
     for (double s : {x, -x}) v.push_back(reference::from_double(t, s));
-  v.push_back(1);                     // the least subnormal
+  v.push_back(1);  // the least subnormal
   v.push_back(sign_mask(t) | 5);
   v.push_back(reference::from_double(t, least_normal(t)));
   v.push_back(reference::from_double(t, HUGE_VAL) - 1);  // the greatest finite
@@ -54,7 +82,7 @@ uint64_t random_value(DType t, std::mt19937_64& g, int kind) {
   if (t == DType::boolean) return g() & 1;
   const uint64_t mask = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1;
   if (is_int(t)) return (kind % 2 ? g() : g() >> (g() % 64)) & mask;  // all sizes
-  if (kind % 3 == 0) return g() & mask;                                // all exponents
+  if (kind % 3 == 0) return g() & mask;                               // all exponents
   std::uniform_real_distribution<double> near(-8, 8), far(-120, 120);
   return reference::from_double(t, kind % 3 == 1 ? near(g) : far(g));
 }
@@ -125,7 +153,8 @@ double distance(const Case& c, const uint64_t* operands, int arity, uint64_t got
     // In double where the reference has it: f32's rounding of its own answer is not the device's error.
     if (c.result == c.operand && c.result != DType::f64 && ir::info(c.op).ulp > 0) {
       uint64_t wide[3];
-      for (int i = 0; i < arity; ++i) wide[i] = c.op == Opcode::select && i == 0 ? a[i] : std::bit_cast<uint64_t>(reference::to_double(c.operand, a[i]));
+      for (int i = 0; i < arity; ++i)
+        wide[i] = c.op == Opcode::select && i == 0 ? a[i] : std::bit_cast<uint64_t>(reference::to_double(c.operand, a[i]));
       exact = std::bit_cast<double>(reference::eval(c.op, DType::f64, DType::f64, wide));
     }
     double value = reference::to_double(c.result, got);
@@ -151,7 +180,8 @@ double distance(const Case& c, const uint64_t* operands, int arity, uint64_t got
   // Each subnormal operand may have been taken as zero.
   for (int mask = 1; mask < 1 << arity; ++mask) {
     uint64_t a[3];
-    for (int i = 0; i < arity; ++i) a[i] = mask >> i & 1 && !(c.op == Opcode::select && i == 0) ? flush(c.operand, operands[i]) : operands[i];
+    for (int i = 0; i < arity; ++i)
+      a[i] = mask >> i & 1 && !(c.op == Opcode::select && i == 0) ? flush(c.operand, operands[i]) : operands[i];
     best = std::min(best, one(a));
   }
   return best;
@@ -187,10 +217,16 @@ Outcome run_case(const Case& c, const Target& target, int64_t random, bool only_
     if (error <= allowed) continue;
     if (++outcome.failures > 3) continue;
     std::string text = what + "(";
-    for (int i = 0; i < arity; ++i) text += (i ? ", " : "") + std::to_string(reference::to_double(c.operand, a[i])) + " = 0x" + [&] { char b[32]; std::snprintf(b, sizeof b, "%llx", static_cast<unsigned long long>(a[i])); return std::string(b); }();
+    for (int i = 0; i < arity; ++i)
+      text += (i ? ", " : "") + std::to_string(reference::to_double(c.operand, a[i])) + " = 0x" + [&] {
+        char b[32];
+        std::snprintf(b, sizeof b, "%llx", static_cast<unsigned long long>(a[i]));
+        return std::string(b);
+      }();
     char tail[160];
     std::snprintf(tail, sizeof tail, ") = %.17g (0x%llx), reference %.17g, %g ulp, allowed %g", reference::to_double(c.result, out.get(j)),
-                  static_cast<unsigned long long>(out.get(j)), reference::to_double(c.result, reference::eval(c.op, c.operand, c.result, a)), error, allowed);
+                  static_cast<unsigned long long>(out.get(j)),
+                  reference::to_double(c.result, reference::eval(c.op, c.operand, c.result, a)), error, allowed);
     FAIL_CHECK((text + tail));
   }
   if (outcome.failures > 3) FAIL_CHECK(what << ": " << outcome.failures << " of " << n << " wrong");
@@ -203,7 +239,8 @@ bool takes(const ir::OpInfo& row, DType t) {
     case ir::OperandRule::flt: return is_float(t);
     case ir::OperandRule::int_: return is_int(t);
     case ir::OperandRule::ibl: return !is_float(t);
-    case ir::OperandRule::any: case ir::OperandRule::select: return true;
+    case ir::OperandRule::any:
+    case ir::OperandRule::select: return true;
     case ir::OperandRule::none: return false;
   }
   return false;
@@ -248,8 +285,18 @@ Target base() { return device() ? device()->target() : lavapipe_target(); }
 
 bool transcendental(Opcode op) {
   switch (op) {
-    case Opcode::pow: case Opcode::sqrt: case Opcode::rsqrt: case Opcode::exp: case Opcode::exp2: case Opcode::log: case Opcode::log2:
-    case Opcode::tanh: case Opcode::sin: case Opcode::cos: case Opcode::erf: case Opcode::logistic: return true;
+    case Opcode::pow:
+    case Opcode::sqrt:
+    case Opcode::rsqrt:
+    case Opcode::exp:
+    case Opcode::exp2:
+    case Opcode::log:
+    case Opcode::log2:
+    case Opcode::tanh:
+    case Opcode::sin:
+    case Opcode::cos:
+    case Opcode::erf:
+    case Opcode::logistic: return true;
     default: return false;
   }
 }
@@ -263,7 +310,11 @@ TEST_CASE("expand: conversions between all dtypes") {
   run_all([](Opcode op) { return op == Opcode::convert || op == Opcode::bitcast; }, base(), 1000);
 }
 TEST_CASE("expand: arithmetic and conversions of floats without float controls and 16-bit types") {
-  run_all([](Opcode op) { return op == Opcode::add || op == Opcode::max || op == Opcode::min || op == Opcode::floor || op == Opcode::convert || op == Opcode::exp; },
-          plain(base()), 1000, true);
+  run_all(
+      [](Opcode op) {
+        return op == Opcode::add || op == Opcode::max || op == Opcode::min || op == Opcode::floor || op == Opcode::convert ||
+               op == Opcode::exp;
+      },
+      plain(base()), 1000, true);
 }
 TEST_CASE("expand: transcendental functions") { run_all(transcendental, base(), 5000); }

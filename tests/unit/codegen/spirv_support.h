@@ -102,7 +102,8 @@ inline std::string validate(const std::vector<uint32_t>& words) {
   std::string out;
 #ifdef TESSERA_SPIRV_TOOLS
   spvtools::SpirvTools tools(SPV_ENV_VULKAN_1_3);
-  tools.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t&, const char* message) { out += std::string(message) + "\n"; });
+  tools.SetMessageConsumer(
+      [&](spv_message_level_t, const char*, const spv_position_t&, const char* message) { out += std::string(message) + "\n"; });
   tools.Validate(words);
 #else
   (void)words;
@@ -132,12 +133,14 @@ inline void quiet() {
   for (const std::string& m : device()->messages()) FAIL_CHECK(m);
 }
 
-template <class T> std::vector<std::byte> bytes_of(const std::vector<T>& v) {
+template <class T>
+std::vector<std::byte> bytes_of(const std::vector<T>& v) {
   std::vector<std::byte> out(v.size() * sizeof(T));
   if (!v.empty()) std::memcpy(out.data(), v.data(), out.size());
   return out;
 }
-template <class T> std::vector<T> values_of(const std::vector<std::byte>& b) {
+template <class T>
+std::vector<T> values_of(const std::vector<std::byte>& b) {
   std::vector<T> out(b.size() / sizeof(T));
   if (!b.empty()) std::memcpy(out.data(), b.data(), b.size());
   return out;
@@ -154,7 +157,9 @@ struct Elements {
     std::memcpy(&v, &bytes[static_cast<size_t>(i * size_bytes(dtype))], static_cast<size_t>(size_bytes(dtype)));
     return v;
   }
-  void set(int64_t i, uint64_t v) { std::memcpy(&bytes[static_cast<size_t>(i * size_bytes(dtype))], &v, static_cast<size_t>(size_bytes(dtype))); }
+  void set(int64_t i, uint64_t v) {
+    std::memcpy(&bytes[static_cast<size_t>(i * size_bytes(dtype))], &v, static_cast<size_t>(size_bytes(dtype)));
+  }
 };
 
 }  // namespace tessera::test

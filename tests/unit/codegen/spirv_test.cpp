@@ -1,7 +1,6 @@
 // Emission of memory, control flow, barriers and subgroup ops: valid modules, the same words every time, the right answers on a device,
 // and the errors where a target lacks something.
 #include <algorithm>
-#include <tuple>
 
 #include "engine/error.h"
 #include "tests/unit/codegen/spirv_support.h"
@@ -11,7 +10,8 @@ using namespace tessera::test;
 
 namespace {
 
-template <class F> std::string error_of(F f) {
+template <class F>
+std::string error_of(F f) {
   try {
     f();
   } catch (const CompileError& e) {
@@ -20,7 +20,8 @@ template <class F> std::string error_of(F f) {
   return "no error";
 }
 
-template <class T> std::vector<T> counting(int n, T start = 0) {
+template <class T>
+std::vector<T> counting(int n, T start = 0) {
   std::vector<T> v;
   for (int i = 0; i < n; ++i) v.push_back(static_cast<T>(start + static_cast<T>(i)));
   return v;
@@ -119,7 +120,12 @@ TEST_CASE("spirv: for, while, if and switch carry values") {
   // Sum and count of 0, step, ... below limit; odd values count double.
   const auto sums = t.b.for_loop(zero, limit, step, {zero, zero}, [&](Value iv, const std::vector<Value>& c) {
     const Value odd = t.op(Opcode::eq, {t.op(Opcode::rem, {iv, t.i32c(2)}), one});
-    const auto add = t.b.if_else(odd, [&] { return std::vector<Value>{t.op(Opcode::mul, {iv, t.i32c(2)})}; }, [&] { return std::vector<Value>{iv}; });
+    const auto add = t.b.if_else(
+        odd,
+        [&] {
+          return std::vector<Value>{t.op(Opcode::mul, {iv, t.i32c(2)})};
+        },
+        [&] { return std::vector<Value>{iv}; });
     return std::vector<Value>{t.op(Opcode::add, {c[0], add[0]}), t.op(Opcode::add, {c[1], one})};
   });
   t.store(y, i, sums[0]);
@@ -194,9 +200,13 @@ TEST_CASE("spirv: long loops of few operations are unrolled on a CPU, where the 
   quiet();
 }
 
-
 TEST_CASE("spirv: loops that unroll to a whole number of copies, to a rest, and to nothing") {
-  for (const auto& [lower, upper, step] : std::vector<std::tuple<int, int, int>>{{0, 64, 1}, {0, 67, 1}, {3, 4, 1}, {5, 5, 1}, {-9, 40, 7}, {0, INT32_MAX, 1 << 26}, {INT32_MAX - 40, INT32_MAX, 3}}) {
+  struct Bounds {
+    int32_t lower, upper, step;
+  };
+  for (const Bounds& bounds : std::vector<Bounds>{
+           {0, 64, 1}, {0, 67, 1}, {3, 4, 1}, {5, 5, 1}, {-9, 40, 7}, {0, INT32_MAX, 1 << 26}, {INT32_MAX - 40, INT32_MAX, 3}}) {
+    const int32_t lower = bounds.lower, upper = bounds.upper, step = bounds.step;
     for (bool known : {true, false}) {
       LaneKernel t(8);
       t.k.lane.extents = {Extent(0)};
@@ -273,7 +283,8 @@ TEST_CASE("spirv: subgroup reductions and shuffles of every dtype") {
     bool arithmetic;
     Target::Kind kind;
   };
-  for (const Variant& variant : {Variant{"cpu", true, Target::Kind::cpu}, Variant{"gpu", true, Target::Kind::gpu}, Variant{"shuffles only", false, Target::Kind::gpu}}) {
+  for (const Variant& variant : {Variant{"cpu", true, Target::Kind::cpu}, Variant{"gpu", true, Target::Kind::gpu},
+                                 Variant{"shuffles only", false, Target::Kind::gpu}}) {
     for (int d = 0; d < kNumDTypes; ++d) {
       const auto dt = static_cast<DType>(d);
       CAPTURE(name(dt));
@@ -299,7 +310,8 @@ TEST_CASE("spirv: subgroup reductions and shuffles of every dtype") {
       if (!device()) continue;
       const int64_t count = 2 * size;
       Elements in(dt, count), out(dt, row * count);
-      for (int64_t j = 0; j < count; ++j) in.set(j, reference::from_double(dt, dt == DType::boolean ? double(j % 3 == 0) : double(j % 3 + 1)));
+      for (int64_t j = 0; j < count; ++j)
+        in.set(j, reference::from_double(dt, dt == DType::boolean ? double(j % 3 == 0) : double(j % 3 + 1)));
       device()->run(words, {.buffers = {&in.bytes, &out.bytes}, .subgroup_size = static_cast<uint32_t>(size)});
       const auto rows = static_cast<int64_t>(kinds.size());
       for (int64_t j = 0; j < count; ++j) {
@@ -318,6 +330,28 @@ TEST_CASE("spirv: subgroup reductions and shuffles of every dtype") {
         CHECK(out.get((rows + 1) * count + j) == in.get(first + size - 1 - (j - first)));
       }
     }
+  }
+  quiet();
+}
+
+TEST_CASE("spirv: a reduction where the subgroup's size is known on the device only") {
+  LaneKernel t(64);
+  const Value x = t.arg(DType::f32), y = t.arg(DType::f32), i = t.value(Opcode::local_index), v = t.load(x, i);
+  t.store(y, i, t.reduce(Opcode::max, v));
+  t.store(y, t.op(Opcode::add, {i, t.i32c(64)}), t.reduce(Opcode::add, v));
+  t.finish();
+  Target target = device() ? device()->target() : lavapipe_target();
+  const auto size = static_cast<size_t>(target.subgroup_size);
+  target.max_subgroup_size = 64;
+  const auto words = emit_valid(t.k, target);
+  if (!device()) return;
+  auto in = bytes_of(counting<float>(64)), out = bytes_of(std::vector<float>(128, 0));
+  device()->run(words, {.buffers = {&in, &out}});
+  const auto got = values_of<float>(out);
+  for (size_t l = 0; l < 64; ++l) {
+    const size_t first = l / size * size;
+    CHECK(got[l] == static_cast<float>(first + size - 1));
+    CHECK(got[64 + l] == static_cast<float>(size * first + size * (size - 1) / 2));
   }
   quiet();
 }
@@ -371,7 +405,8 @@ TEST_CASE("spirv: the user's lines and the kernel's name are in the module") {
   const auto words = emit_valid(t.k, lavapipe_target());
 #ifdef TESSERA_SPIRV_TOOLS
   const std::string text = spirv::disassemble(words);
-  for (const char* wanted : {"OpEntryPoint GLCompute %test \"main\"", "OpString \"some/kernel.cpp\"", " 77 0", "OpExecutionMode %test LocalSize 8 1 1"})
+  for (const char* wanted :
+       {"OpEntryPoint GLCompute %test \"main\"", "OpString \"some/kernel.cpp\"", " 77 0", "OpExecutionMode %test LocalSize 8 1 1"})
     CHECK_MESSAGE(text.find(wanted) != std::string::npos, wanted << " in\n" << text);
 #endif
 }

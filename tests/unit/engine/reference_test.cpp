@@ -186,3 +186,15 @@ TEST_CASE("reference: reductions start from what changes nothing") {
   CHECK(reference::reduce_identity(Opcode::reduce_or, u8) == 0);
   CHECK(reference::reduce_combiner(Opcode::reduce_and) == Opcode::and_);
 }
+
+TEST_CASE("reference: select and bitcast move bits, fma multiplies and adds") {
+  const uint64_t signalling = 0x7fa00001;
+  CHECK(run(Opcode::select, f32, {1, signalling, 0}) == signalling);
+  CHECK(run(Opcode::select, f32, {0, signalling, 7}) == 7);
+  uint64_t b = signalling;
+  CHECK(reference::eval(Opcode::bitcast, f32, i32, &b) == signalling);
+  CHECK_THROWS_AS(reference::eval(Opcode::bitcast, f32, i64, &b), InternalError);
+  CHECK(run(Opcode::fma, f32, {f(3), f(4), f(-5)}) == f(7));
+  CHECK(run(Opcode::fma, f32, {f(1 + 0x1p-23f), f(1 - 0x1p-23f), f(-1)}) == f(-0x1p-46f));
+  CHECK(run(Opcode::fma, f16, {0x4200, 0x4400, 0xc500}) == 0x4700);  // 3 * 4 - 5
+}

@@ -147,3 +147,22 @@ TEST_CASE("shapes and dtypes of writes, and sizes that no device has") {
         "f32[1099511627776, 1099511627776] takes more bytes than a 64-bit number counts");
   check_clean(device());
 }
+
+TEST_CASE("short of memory: calls in flight are awaited first, then the error says what is held") {
+  DeviceOptions o;
+  o.validation = true;
+  o.memory_limit = 64 << 20;
+  const Device d(o);
+  constexpr int64_t n = 6 << 20;
+  DeviceArray a(d, ramp(n));
+  const std::string held = std::to_string(d.allocated_bytes());
+  const std::string bytes = std::to_string(11 * 4 << 20);
+  CHECK(error_of<DeviceError>([&] { DeviceArray(d, {11 << 20}, f32); }) ==
+        "f32[11534336]: " + bytes + " bytes asked on " + d.info().name + ", which has 67108864 of which Tessera holds " + held +
+            ": VK_ERROR_OUT_OF_DEVICE_MEMORY");
+  DeviceArray b = launch(d, busy(), {a}).at(0);
+  a.free();
+  const DeviceArray c = launch(d, scale(), {b}).at(0);  // b and c fit only once a is gone, which the first call still reads
+  CHECK(floats(c)[5] == 23);
+  CHECK(d.validation_messages().empty());
+}

@@ -1,0 +1,178 @@
+// Runs every sample as a program, on the interpreter and on the best Vulkan device with the validation layers on; compares the kernels that
+// they compile with tests/tir/samples (TESSERA_BLESS=1 rewrites those); and feeds the blur pictures of awkward sizes and kinds.
+#include <doctest/doctest.h>
+#include <png.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "engine/ir/text.h"
+#include "samples/support/picture.h"
+#include "samples/support/sample.h"
+
+namespace {
+using tessera::Array;
+
+// A folder of its own per test, gone afterwards.
+struct Scratch {
+  std::string path = (std::filesystem::temp_directory_path() / "tessera_samples_XXXXXX").string();
+  Scratch() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+  ~Scratch() { std::filesystem::remove_all(path); }
+  std::string at(const std::string& name) const { return path + "/" + name; }
+};
+
+std::string read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+struct Outcome {
+  int code;
+  std::string output;
+};
+
+/// Runs `sample arguments` in the folder, with `environment` before it.
+Outcome run(const Scratch& folder, const std::string& environment, const std::string& sample, const std::string& arguments = "") {
+  const std::string log = folder.at("output.txt");
+  const std::string command = "cd '" + folder.path + "' && " + environment + " '" TESSERA_SAMPLES_BIN "/" + sample + "' " + arguments + " >'" + log + "' 2>&1";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(log)};
+}
+
+/// The names in samples.txt, which CMake writes.
+std::vector<std::string> samples() {
+  std::ifstream in(TESSERA_SAMPLES_BIN "/samples.txt");
+  std::vector<std::string> names;
+  for (std::string name; std::getline(in, name);) names.push_back(name);
+  REQUIRE(names.size() >= 9);
+  return names;
+}
+
+bool ends_with(const std::string& s, const std::string& end) { return s.size() >= end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }
+
+/// The greatest difference of any entry of the blurred picture from the definition, with the sample's weights.
+double blur_error(const Array& before, const Array& after) {
+  REQUIRE(before.shape() == after.shape());
+  const Array weights = sample::gaussian(37, 6);
+  double worst = 0;
+  for (int64_t i = 0; i < after.size(); ++i) worst = std::max(worst, std::fabs(after.at(i) - sample::blurred_entry(before, weights, i)));
+  return worst;
+}
+
+constexpr const char* kVulkan = "TESSERA_VALIDATION=1";
+constexpr const char* kInterpreter = "TESSERA_DEVICE=interpreter";
+constexpr double kHalfALevel = 0.5 / 255 + 1e-5;  // a PNG's colours are rounded to 256 levels
+}  // namespace
+
+TEST_CASE("every sample is right on the interpreter") {
+  const Scratch folder;
+  for (const std::string& name : samples()) {
+    const Outcome o = run(folder, kInterpreter, name);
+    INFO(o.output);
+    CHECK_MESSAGE(o.code == 0, name);
+    CHECK(o.output.find(" on the interpreter: largest difference ") != std::string::npos);
+    CHECK(ends_with(o.output, ": ok\n"));
+  }
+}
+
+TEST_CASE("every sample is right on Vulkan, without a word from the validation layers, and compiles the kernels of tests/tir/samples") {
+  const Scratch folder;
+  const bool bless = std::getenv("TESSERA_BLESS") && std::string(std::getenv("TESSERA_BLESS")) == "1";
+  for (const std::string& name : samples()) {
+    const Outcome o = run(folder, std::string(kVulkan) + " TESSERA_DUMP='" + folder.path + "'", name);
+    INFO(o.output);
+    CHECK_MESSAGE(o.code == 0, name);
+    CHECK(o.output.find("the interpreter") == std::string::npos);
+    CHECK(ends_with(o.output, ": ok\n"));
+
+    const std::string text = read(folder.at(name + ".tir")), stored = "tests/tir/samples/" + name + ".tir";
+    REQUIRE_MESSAGE(!text.empty(), name);
+    const std::string printed = tessera::ir::print(tessera::ir::parse(text, name));  // without source lines
+    if (bless) std::ofstream(stored, std::ios::binary) << printed;
+#ifndef __clang__  // C++ leaves the order of operands open, and so the order of traced ops; g++'s is stored
+    CHECK_MESSAGE(printed == read(stored), stored);
+#endif
+  }
+}
+
+TEST_CASE("the check that the samples share sees what is wrong") {
+  Array counted({10'000}, tessera::i32);
+  for (int32_t i = 0; i < 10'000; ++i) counted.data<int32_t>()[static_cast<size_t>(i)] = i;
+  setenv("TESSERA_DEVICE", "interpreter", 1);  // no device is asked for its validation messages
+  CHECK(sample::check("iota", counted, {.entries = 0, .row_sums = 0}) == 0);
+  counted.data<int32_t>()[4321] += 1;  // no sampled entry, perhaps, but its row's sum
+  CHECK(sample::check("iota", counted, {.entries = 0, .row_sums = 0}) == 1);
+  Array zeros({10'000}, tessera::i32);
+  CHECK(sample::check("iota", zeros, {.entries = 0, .row_sums = 1e9}) == 1);
+  Array nans({10'000}, tessera::f32);
+  for (float& x : nans.data<float>()) x = NAN;
+  CHECK(sample::check("iota", nans, {.entries = 1e9, .row_sums = 1e9}) == 1);
+  CHECK(sample::check("nans", nans, [](int64_t) { return 0.0; }, 1e9) == 1);
+  CHECK_THROWS_WITH(sample::check("iota", Array({100, 100}, tessera::i32), {.entries = 0, .row_sums = 0}),
+                    "the result 100 x 100 has not the shape of the stored answers");
+  unsetenv("TESSERA_DEVICE");
+}
+
+TEST_CASE("the blur takes pictures of any size") {
+  const Scratch folder;
+  const std::pair<int64_t, int64_t> sizes[] = {{1, 1}, {1, 300}, {600, 2}, {37, 257}};
+  uint32_t seed = 1;
+  for (const auto& [h, w] : sizes) {
+    Array noise = sample::random({3, h, w}, seed++);
+    for (float& x : noise.data<float>()) x = x > 0 ? 1 : 0;  // survives a PNG
+    sample::write_png(folder.at("in.png"), noise);
+    for (const char* device : {kInterpreter, kVulkan}) {
+      std::filesystem::remove(folder.at("out.png"));
+      const Outcome o = run(folder, device, "blur", "in.png out.png");
+      INFO(o.output);
+      REQUIRE(o.code == 0);
+      CHECK(blur_error(noise, sample::read_png(folder.at("out.png"))) < kHalfALevel);
+    }
+  }
+}
+
+TEST_CASE("pictures: grey, transparent and of 16 bits, and files that are none") {
+  const Scratch folder;
+  const auto write = [&](uint32_t format, uint32_t width, const void* pixels) {
+    png_image image{};
+    image.version = PNG_IMAGE_VERSION;
+    image.format = format;
+    image.width = width;
+    image.height = 1;
+    REQUIRE(png_image_write_to_file(&image, folder.at("in.png").c_str(), 0, pixels, 0, nullptr));
+    return sample::read_png(folder.at("in.png"));
+  };
+  const uint8_t grey[] = {0, 51, 255};
+  const Array g = write(PNG_FORMAT_GRAY, 3, grey);
+  CHECK(g.shape() == tessera::Shape{3, 1, 3});
+  for (int64_t c = 0; c < 3; ++c)
+    for (int64_t x = 0; x < 3; ++x) CHECK(g.at(c * 3 + x) == doctest::Approx(grey[x] / 255.0));
+  const uint8_t clear_and_red[] = {9, 9, 9, 0, 255, 0, 0, 255};
+  const Array a = write(PNG_FORMAT_RGBA, 2, clear_and_red);
+  const double white_red[] = {1, 1, 1, 0, 1, 0};
+  for (int64_t i = 0; i < 6; ++i) CHECK(a.at(i) == white_red[i]);
+  const uint16_t linear[] = {0, 65535, 65535, 65535, 0, 0};  // 16 bits, linear light
+  const Array l = write(PNG_FORMAT_LINEAR_RGB, 2, linear);
+  const double cyan_red[] = {0, 1, 1, 0, 1, 0};
+  for (int64_t i = 0; i < 6; ++i) CHECK(l.at(i) == cyan_red[i]);
+
+  Array odd({3, 1, 2}, std::vector<float>{-1, 2, NAN, 0.5f, 0.2f, 1});
+  sample::write_png(folder.at("odd.png"), odd);
+  const Array back = sample::read_png(folder.at("odd.png"));
+  const double levels[] = {0, 255, 0, 128, 51, 255};
+  for (int64_t i = 0; i < 6; ++i) CHECK(std::lround(back.at(i) * 255) == levels[i]);
+  CHECK_THROWS_WITH(sample::write_png("flat.png", Array({4, 4}, tessera::f32)), "flat.png: a picture is [3, height, width], not (4, 4)");
+
+  std::ofstream(folder.at("text.png")) << "this is no picture";
+  const Outcome text = run(folder, kInterpreter, "blur", "text.png");
+  CHECK(text.code == 1);
+  CHECK(text.output == "blur: text.png: Not a PNG file\n");
+  const Outcome none = run(folder, kInterpreter, "blur", "none.png");
+  CHECK(none.code == 1);
+  CHECK(none.output == "blur: none.png: No such file or directory\n");
+}
