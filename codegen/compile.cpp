@@ -17,16 +17,20 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   auto dump = [&](const std::string& step, const ir::Kernel& kernel, bool changed) {
     if (options.dump) options.dump(step, kernel, changed);
   };
-  passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("tile/" + std::string(p.name), kernel, changed); });
+  auto optimize = [&](ir::Kernel& kernel, const std::string& level) {
+    if (!options.dump) return passes::optimize(kernel);
+    passes::optimize(kernel, [&](const passes::Pass& p, const ir::Kernel& now, bool changed) { dump(level + "/" + std::string(p.name), now, changed); });
+  };
+  optimize(k, "tile");
   ir::compact(k);
   Program program;
   ir::Kernel lanes = lower(k, target, options, &program.explain);
   dump("lower", lanes, true);
-  passes::optimize(lanes, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("lane/" + std::string(p.name), kernel, changed); });
+  optimize(lanes, "lane");
   ir::compact(lanes);
   const bool unrolled = lowering::unroll_loops(lanes, target.kind == Target::Kind::cpu ? 192 : 64);
   dump("lane/unroll", lanes, unrolled);
-  if (unrolled) passes::optimize(lanes, [&](const passes::Pass& p, const ir::Kernel& kernel, bool changed) { dump("lane/" + std::string(p.name), kernel, changed); });
+  if (unrolled) optimize(lanes, "lane");
   if (const int64_t n = lowering::known_iterations(lanes); target.max_loop_iterations > 0 && n >= target.max_loop_iterations)
     throw CompileError(k.name + ": one invocation runs " + std::to_string(n) + " loop iterations, but " + target.name + " leaves all loops after " + std::to_string(target.max_loop_iterations), k.loc,
                        "use a driver without that limit (lavapipe from Mesa 25 on) or smaller blocks");

@@ -64,6 +64,7 @@ struct RefState {
   bool narrow = true;              // every element offset fits 31 bits
   MemoryRange range;
   bool tracked = false;            // written by the kernel: accesses need ordering
+  bool owned = false;              // ... but each element is stored by one invocation only
   Values regs;                     // Residency::registers: the current contents
   Slot slot;                       // Residency::arena
 };
@@ -200,7 +201,7 @@ class Lowering {
 
   std::vector<Home> homes_;             // per value
   std::vector<Kind> kinds_;             // per value, decided before emission
-  std::vector<bool> written_;           // per body argument
+  std::vector<bool> written_, owned_;   // per body argument
   std::vector<RefState> refs_;          // per body argument
   std::map<size_t, RefState> windows_;  // the array windows behind private tiles
   Values pid_;                          // per grid axis, i32

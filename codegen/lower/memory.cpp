@@ -61,7 +61,8 @@ Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value o
   auto plain = [&](Value wide, Value narrow) { return b_.load(wide ? b_.view(r.ref, wide) : r.ref, narrow); };
   if (!valid || b_.known(valid) == 1) return plain(a.wide, a.narrow);
   if (b_.known(valid) == 0) return instead;
-  if (r.may_be_empty) return b_.if_else(valid, [&] { return Values{plain(a.wide, a.narrow)}; }, [&] { return Values{instead}; })[0];
+  // Element 0 stands in for what is not there, but not where it may not exist or where another slice may be storing it.
+  if (r.may_be_empty || r.tracked) return b_.if_else(valid, [&] { return Values{plain(a.wide, a.narrow)}; }, [&] { return Values{instead}; })[0];
   const Value v = plain(a.wide ? b_.select(valid, a.wide, b_.i64(0)) : Value{}, b_.select(valid, a.narrow, b_.i32(0)));
   return other ? b_.select(valid, v, other) : v;
 }
@@ -98,7 +99,8 @@ void Lowering::store_op(const ir::Op& o) {
     r.regs = regs;
     return;
   }
-  order(arena_reads(roots), {r.range});
+  if (r.owned) order(arena_reads(roots), {});
+  else order(arena_reads(roots), {r.range});
   bool layout = false;
   for (Value x : roots) layout = layout || reads_registers(x);
   if (shape(v).empty()) {

@@ -50,8 +50,19 @@ void Lowering::setup_kernel() {
   pid_.resize(k_.grid.size());
   tile_base_.resize(axes_.size());
   written_.assign(refs_.size(), false);
-  for (const ir::Op& o : k_.ops)
-    if ((o.code == Opcode::store || o.code == Opcode::swap) && k_.type(o.operands[0]).is_ref) written_[static_cast<size_t>(ref_position(k_, o.operands[0]))] = true;
+  std::vector<int> accesses(refs_.size(), 0);
+  std::vector<bool> fixed(refs_.size(), true);
+  for (const ir::Op& o : k_.ops) {
+    if (o.code != Opcode::load && o.code != Opcode::store && o.code != Opcode::swap) continue;
+    const auto r = static_cast<size_t>(ref_position(k_, o.operands[0]));
+    if (o.code != Opcode::load) written_[r] = true;
+    ++accesses[r];
+    for (const ir::Index& ix : o.index) fixed[r] = fixed[r] && ix.is_static();
+  }
+  // One store at fixed positions is all that touches the block: an element of the array always belongs to the same invocation, whichever
+  // iteration stores it, because blocks coincide or are disjoint. Nothing needs ordering.
+  owned_.assign(refs_.size(), false);
+  for (size_t r = 0; r < k_.blocks.size(); ++r) owned_[r] = written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole;
 }
 
 Value Lowering::extent_value(const Extent& e, DType t) {
@@ -177,6 +188,7 @@ void Lowering::enter_window(int i) {
   r.shape = k_.type(arg).shape;
   r.range = {i, 0, INT64_MAX};
   r.tracked = written_[static_cast<size_t>(i)];
+  r.owned = owned_[static_cast<size_t>(i)];
   const Value base = out_.region(out_.body).args[static_cast<size_t>(i)];
   const size_t rank = m.array_shape.size();
   for (const Extent& e : m.array_shape) {

@@ -24,7 +24,7 @@ bool licm(ir::Kernel& k);
 struct Pass { std::string_view name; bool (*run)(ir::Kernel&); };
 /// fold, cse, licm, dce: the order in which optimize() runs them.
 const std::vector<Pass>& all();
-/// Runs all() until nothing changes (at most a fixed number of rounds), verifying after each pass. `after` sees every pass's outcome (--dump-ir).
+/// Runs all() until nothing changes (at most a fixed number of rounds), verifying after each pass (release builds without `after`: at the end). `after` sees every pass's outcome (--dump-ir).
 void optimize(ir::Kernel& k, const std::function<void(const Pass&, const ir::Kernel&, bool changed)>& after = {});
 
 }  // namespace tessera::passes
