@@ -197,11 +197,11 @@ class Generator {
     } else {
       int64_t elements = 1;
       for (int64_t d = 0; d < rank; ++d) {
-        const DimMap map = dim_map();
+        DimMap map = dim_map();
         BlockDim block;
         if (random_.chance(0.2)) block = {BlockDim::Kind::squeezed, 1};
         else block.size = block_size();
-        if (elements * block.size > (big_ && programs_ < 20 ? 6000 : values_.plain ? 1100 : 700)) block.size = random_.in(1, 2);
+        if (block.kind == BlockDim::Kind::blocked && elements * block.size > (big_ && programs_ < 20 ? 6000 : values_.plain ? 1100 : 700)) block.size = random_.in(1, 2);
         elements *= block.size;
         // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
         int64_t blocks = map.count;
@@ -210,6 +210,11 @@ class Generator {
         int64_t extent = blocks * block.size;
         if (random_.chance(0.45)) extent = (blocks - 1) * block.size + random_.in(1, block.size);
         if (random_.chance(0.04)) extent = random_.in(1, block.size);
+        if (num_elements(shape) * extent > 40000) {  // far from large: the lane-level interpreter keeps books per element
+          map = {};
+          extent = block.size;
+          if (num_elements(shape) * extent > 40000) extent = block.size = 1;
+        }
         shape.push_back(extent);
         m.block.push_back(block);
         maps.push_back(map);
