@@ -90,13 +90,17 @@ class Scheduler {
   void residencies() {
     const size_t args = k_.region(k_.body).args.size();
     s_.residency.assign(args, Residency::memory);
-    std::vector<bool> read(args, false);
+    std::vector<bool> read(args, false), written(args, false);
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
-      if (is_memory_op(op.code) && op.code != Opcode::store) read[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
+      if (!is_memory_op(op.code)) return;
+      const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
+      if (op.code != Opcode::store) read[ref] = true;
+      if (op.code != Opcode::load) written[ref] = true;
     });
     for (size_t i = 0; i < args; ++i) {
       const bool scratch = i >= k_.blocks.size();
+      if (!scratch && !written[i]) continue;  // what is only read has nothing to write back
       if (resident_[i] && !s_.general) {
         std::vector<int> dims;
         for (size_t d = 0; d < k_.type(k_.region(k_.body).args[i]).shape.size(); ++d) dims.push_back(axes_.of_ref(static_cast<int>(i), d));

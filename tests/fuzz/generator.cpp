@@ -37,7 +37,10 @@ class Generator {
  public:
   explicit Generator(uint64_t seed) : random_(seed), values_(out_.kernel, random_, dtypes(random_)) {
     out_.kernel.name = "fuzz" + std::to_string(seed);
-    big_ = random_.chance(0.08);
+    big_ = random_.chance(0.12);
+    values_.plain = random_.chance(0.55);
+    values_.sizes.clear();
+    for (int64_t n = random_.in(2, 3); n-- > 0;) values_.sizes.push_back(random_.chance(0.4) ? int64_t{1} << random_.in(1, big_ ? 6 : 5) : random_.in(2, big_ ? 70 : 24));
   }
 
   Case run() {
@@ -106,6 +109,7 @@ class Generator {
   }
 
   int64_t block_size() {
+    if (values_.plain && random_.chance(0.9)) return random_.pick(values_.sizes);
     if (big_ && random_.chance(0.4)) return random_.in(1, 70);
     return random_.chance(0.15) ? random_.in(1, 40) : random_.chance(0.2) ? int64_t{1} << random_.in(0, 4) : random_.in(1, 9);
   }
@@ -153,7 +157,7 @@ class Generator {
     const int64_t num_scratch = random_.chance(0.6) ? 0 : random_.in(1, 2);
     for (int64_t i = 0; i < num_scratch + (accumulator_ >= 0); ++i) {
       Shape shape;
-      for (int64_t rank = random_.in(0, 3), d = 0; d < rank; ++d) shape.push_back(random_.in(1, 9));
+      for (int64_t rank = random_.in(0, values_.plain ? 2 : 3), d = 0; d < rank; ++d) shape.push_back(values_.plain ? random_.pick(values_.sizes) : random_.in(1, 9));
       k.scratch.push_back(Type::ref(i == num_scratch ? DType::f32 : values_.some_dtype(), shape, random_.chance(0.15) && shape.empty() ? MemorySpace::smem : MemorySpace::vmem));
     }
     std::vector<Type> args;
@@ -193,11 +197,11 @@ class Generator {
     } else {
       int64_t elements = 1;
       for (int64_t d = 0; d < rank; ++d) {
-        const DimMap map = dim_map();
+        DimMap map = dim_map();
         BlockDim block;
         if (random_.chance(0.2)) block = {BlockDim::Kind::squeezed, 1};
         else block.size = block_size();
-        if (elements * block.size > (big_ && programs_ < 20 ? 6000 : 700)) block.size = random_.in(1, 2);
+        if (block.kind == BlockDim::Kind::blocked && elements * block.size > (big_ && programs_ < 20 ? 6000 : values_.plain ? 1100 : 700)) block.size = random_.in(1, 2);
         elements *= block.size;
         // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
         int64_t blocks = map.count;
@@ -206,6 +210,11 @@ class Generator {
         int64_t extent = blocks * block.size;
         if (random_.chance(0.45)) extent = (blocks - 1) * block.size + random_.in(1, block.size);
         if (random_.chance(0.04)) extent = random_.in(1, block.size);
+        if (num_elements(shape) * extent > 40000) {  // far from large: the lane-level interpreter keeps books per element
+          map = {};
+          extent = block.size;
+          if (num_elements(shape) * extent > 40000) extent = block.size = 1;
+        }
         shape.push_back(extent);
         m.block.push_back(block);
         maps.push_back(map);
@@ -365,7 +374,7 @@ class Generator {
     // The block may hang over the edge; what lies there is unspecified.
     const bool over = r.block >= 0 && hangs_over(r);
     f.dirty |= over || (masked && !other) || !r.readable;
-    if (!masked && random_.chance(0.5)) {
+    if (!masked && random_.chance(values_.plain ? 0.85 : 0.5)) {
       for (const int64_t n : r.shape) op.index.push_back(Index::all(n));
       Value v = values_.note(values_.b.one(std::move(op)), f);
       if (over && r.block < out_.kernel.num_inputs && random_.chance(0.8)) v = mask_overhang(r, v);
@@ -595,6 +604,11 @@ class Generator {
       return random_.chance(0.6) ? pool[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(pool);
     };
     const double roll = static_cast<double>(random_.below(1000)) / 1000;
+    if (values_.plain && random_.chance(0.15)) {
+      const Value v = some();
+      if (num_elements(values_.type(v).shape) > 1)
+        if (const auto r = values_.normalised(v)) return pool.push_back(*r);
+    }
     if (roll < 0.22) {
       if (RefInfo* r = some_ref(false)) return load(*r);
     } else if (roll < 0.29) {
