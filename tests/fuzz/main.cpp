@@ -56,6 +56,7 @@ struct Arguments {
 Arguments parse_arguments(int argc, char** argv) {
   Arguments a;
   a.suite = argc == 1;
+  if (a.suite && std::getenv("TESSERA_TESTS_ALL")) a.count = 10'000, a.seconds = 1200, a.device = true;
   for (int i = 1; i < argc; ++i) {
     const std::string s = argv[i];
     const auto next = [&]() -> std::string {
@@ -193,5 +194,6 @@ int main(int argc, char** argv) {
     std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, "
               << (elements ? 100 * defined / elements : 0) << "% of the output elements defined, " << elapsed() << " s\n";
   if (a.check.delete_barriers) std::cout << needed << " of " << barriers << " barriers are missed when deleted\n";
+  if (!a.print) std::cout << done - failures << " passed, " << failures << " failed\n";
   return failures ? 1 : 0;
 }
