@@ -680,6 +680,15 @@ class Generator {
 };
 }  // namespace
 
-Case generate(uint64_t seed) { return Generator(seed).run(); }
+void keep_used_dims(Case& c) {
+  const std::vector<std::string> names = c.kernel.dim_names();
+  std::erase_if(c.dims, [&](const auto& d) { return std::find(names.begin(), names.end(), d.first) == names.end(); });
+}
+
+Case generate(uint64_t seed) {
+  Case c = Generator(seed).run();
+  keep_used_dims(c);
+  return c;
+}
 
 }  // namespace tessera::fuzz
