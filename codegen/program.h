@@ -39,6 +39,7 @@ struct Program {
   std::vector<Extent> extents;            // pushed values
   std::vector<bool> extent_is_64;
   bool indirect_table = false;
+  int32_t alignment = 16;                 // every argument's address is a multiple: vector loads rely on it; checked at bind
   int64_t push_bytes() const;             // of the whole block, also when it lives in a table
   std::string explain;                    // what `tessera explain` prints
 };

@@ -115,6 +115,9 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
 
   std::vector<uint64_t> addresses;
   for (const auto& b : buffers) addresses.push_back(b ? b->address() : 0);
+  for (size_t i = 0; i < addresses.size(); ++i)
+    if (p.alignment > 1 && addresses[i] % static_cast<uint64_t>(p.alignment) != 0)
+      throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " + std::to_string(addresses[i]) + ", which is no multiple of " + std::to_string(p.alignment), p.loc);
   std::optional<Buffer> scratch, table;
   if (p.scratch_bytes > 0) {
     uint64_t bytes;

@@ -16,10 +16,10 @@ void main() {
   for (int s = 0; s < 4; ++s) {
     const float dx = 0.25 + 0.5 * float(s % 2), dy = 0.25 + 0.5 * float(s / 2);
     const float cr = (x + dx - width / 2) * (3.2 / width) - 0.7, ci = (y + dy - height / 2) * (3.2 / width);
-    float r = 0, i = 0;
+    precise float r = 0, i = 0;  // chaos: the same roundings as the kernel's
     int steps = 0;
     for (; steps < iterations && r * r + i * i < 256; ++steps) {
-      const float next = r * r - i * i + cr;
+      precise const float next = r * r - i * i + cr;
       i = 2 * r * i + ci;
       r = next;
     }

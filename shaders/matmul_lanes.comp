@@ -33,7 +33,7 @@ float finish(float v) {
 void main() {
   const uint lane = gl_SubgroupInvocationID;
   const uint batch = gl_WorkGroupID.x / (row_tiles * column_tiles), tile = gl_WorkGroupID.x % (row_tiles * column_tiles);
-  const uint row = tile / column_tiles * rows, column = tile % column_tiles * columns;
+  const uint row = tile % row_tiles * rows, column = tile / row_tiles * columns;  // y's columns stay in the cache
   uint left_row[rows], right_pair[pairs];  // where a row of x begins; a lane's pairs in a row of y
   [[unroll]] for (uint r = 0; r < rows; ++r) left_row[r] = (batch * m + (whole_rows ? row + r : min(row + r, m - 1))) * k_size;
   [[unroll]] for (uint c = 0; c < pairs; ++c) {

@@ -58,7 +58,7 @@ struct Arena {
 class Machine {
  public:
   Machine(const Kernel& k, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims, const RunOptions& options)
-      : k_(k), options_(options), random_{options.seed * 2 + 1}, code_(flatten(k)) {
+      : k_(k), options_(options), random_{Random{options.seed}.next()}, code_(flatten(k)) {
     const size_t num_args = k.region(k.body).args.size();
     if (arrays.size() != num_args)
       throw SpecError(k.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(num_args) + " args", k.loc);

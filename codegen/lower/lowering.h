@@ -121,7 +121,7 @@ class Lowering {
 
   // memory.cpp
   bool written(int ref) const { return written_[static_cast<size_t>(ref)]; }
-  Value load_element(const ir::Op& op, const Coords& c);
+  Value load_element(const ir::Op& op, const Coords& c, Value valid = {});
   void store_element(const ir::Op& op, const Coords& c, Value v, Value predicate);
   struct Address { Value wide, narrow, valid; };
   Address address(const RefState& r, const ir::Op& op, const Coords& c);

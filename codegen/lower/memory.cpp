@@ -61,7 +61,8 @@ Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value o
   auto plain = [&](Value wide, Value narrow) { return b_.load(wide ? b_.view(r.ref, wide) : r.ref, narrow); };
   if (!valid || b_.known(valid) == 1) return plain(a.wide, a.narrow);
   if (b_.known(valid) == 0) return instead;
-  if (r.may_be_empty) return b_.if_else(valid, [&] { return Values{plain(a.wide, a.narrow)}; }, [&] { return Values{instead}; })[0];
+  // Element 0 stands in for what is not there, but not where it may not exist or where another slice may be storing it.
+  if (r.may_be_empty || r.tracked) return b_.if_else(valid, [&] { return Values{plain(a.wide, a.narrow)}; }, [&] { return Values{instead}; })[0];
   const Value v = plain(a.wide ? b_.select(valid, a.wide, b_.i64(0)) : Value{}, b_.select(valid, a.narrow, b_.i32(0)));
   return other ? b_.select(valid, v, other) : v;
 }
@@ -71,10 +72,11 @@ void Lowering::store_at(const RefState& r, const Address& a, Value v, Value pred
   b_.when(b_.both(a.valid, predicate), [&] { b_.store(a.wide ? b_.view(r.ref, a.wide) : r.ref, a.narrow, v); });
 }
 
-Value Lowering::load_element(const ir::Op& o, const Coords& c) {
+Value Lowering::load_element(const ir::Op& o, const Coords& c, Value valid) {
   const RefState& r = refs_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
-  Value mask, other;
-  if (o.has_mask()) mask = element(o.operands[static_cast<size_t>(o.mask_position())], c);
+  // A padding lane's clamped position belongs to another invocation, which may be storing there.
+  Value mask = r.tracked ? valid : Value{}, other;
+  if (o.has_mask()) mask = b_.both(mask, element(o.operands[static_cast<size_t>(o.mask_position())], c));
   if (o.has_other()) other = element(o.operands[static_cast<size_t>(o.other_position())], c);
   return load_at(r, address(r, o, c), mask, other);
 }
@@ -138,12 +140,12 @@ void Lowering::load_op(ir::OpId id) {
     for (Value x : roots) layout = layout || reads_registers(x);
     if (kinds_[v.index] == Kind::registers) {
       order(reads, {});
-      layout_nest(shape(v), axes_.of(v), false, [&](const NestPoint& p) { h.regs.push_back(load_element(o, p.c)); });
+      layout_nest(shape(v), axes_.of(v), false, [&](const NestPoint& p) { h.regs.push_back(load_element(o, p.c, p.valid)); });
     } else {
       h.slot = new_slot(k_.type(v).dtype, shape(v), axes_.of(v));
       order(reads, {h.slot.range});
       nest(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
-        const Value e = load_element(o, p.c);
+        const Value e = load_element(o, p.c, p.valid);
         b_.when(p.valid, [&] { slot_store(h.slot, p.c, e); });
       });
     }

@@ -265,7 +265,7 @@ void Lowering::enter_refs(size_t depth) {
       order({r.range}, {});
       const ir::Op all = identity_access(r.shape);
       r.regs.clear();
-      layout_nest(r.shape, dims, false, [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), {}, {})); });
+      layout_nest(r.shape, dims, false, [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
     } else if (s_.residency[i] == Residency::arena) {
       // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left.
       RefState tile;
@@ -286,7 +286,7 @@ void Lowering::enter_refs(size_t depth) {
         order({window.range}, {tile.range});
         const ir::Op all = identity_access(window.shape);
         flat_nest(window.shape, dims, [&](const NestPoint& p) {
-          const Value v = load_at(window, address(window, all, p.c), {}, {});
+          const Value v = load_at(window, address(window, all, p.c), p.valid, {});
           b_.when(p.valid, [&] { slot_store(tile.slot, p.c, v); });
         });
         windows_[i] = window;

@@ -46,6 +46,7 @@ class Scheduler {
     for (size_t a = 0; a < axes_.size(); ++a) s_.plans[a].tile = axes_.axes[a].extent;
     for (size_t a = 0; a < k_.grid.size(); ++a) (parallel_.is_parallel(a) ? s_.parallel : s_.sequential).push_back(static_cast<int>(a));
     scopes();
+    find_accesses();
     const int subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
     s_.subgroup = subgroup;
     s_.shuffles = !general && target_.subgroup_shuffle && target_.can_require_subgroup_size && subgroup > 1 && subgroup == target_.subgroup_size;
@@ -90,25 +91,37 @@ class Scheduler {
   void residencies() {
     const size_t args = k_.region(k_.body).args.size();
     s_.residency.assign(args, Residency::memory);
-    std::vector<bool> read(args, false);
-    each_op(k_, k_.body, [&](ir::OpId id) {
-      const ir::Op& op = k_.op(id);
-      if (is_memory_op(op.code) && op.code != Opcode::store) read[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
-    });
     for (size_t i = 0; i < args; ++i) {
       const bool scratch = i >= k_.blocks.size();
+      if (!scratch && !written_[i]) continue;  // what is only read has nothing to write back
       if (resident_[i] && !s_.general) {
         std::vector<int> dims;
         for (size_t d = 0; d < k_.type(k_.region(k_.body).args[i]).shape.size(); ++d) dims.push_back(axes_.of_ref(static_cast<int>(i), d));
         if (s_.enumerable(axes_, dims)) { s_.residency[i] = Residency::registers; continue; }
       }
       if (scratch) { s_.residency[i] = Residency::arena; continue; }
-      if (!k_.is_output(static_cast<int>(i)) || !read[i] || k_.blocks[i].whole) continue;
-      bool interior = true;
-      for (const BlockStart& b : block_starts(k_, static_cast<int>(i), scalars_)) interior = interior && b.interior;
-      // What a program stores beyond the array's edge it must read back: a private tile has room for it.
-      if (!interior) s_.residency[i] = Residency::arena;
+      if (wants_room(i)) s_.residency[i] = Residency::arena;
     }
+  }
+
+  void find_accesses() {
+    read_.assign(k_.region(k_.body).args.size(), false);
+    written_ = read_;
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& op = k_.op(id);
+      if (!is_memory_op(op.code)) return;
+      const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
+      if (op.code != Opcode::store) read_[ref] = true;
+      if (op.code != Opcode::load) written_[ref] = true;
+    });
+  }
+
+  // What a program stores beyond the array's edge it must read back: registers or a private tile have room for it.
+  bool wants_room(size_t i) {
+    if (i >= k_.blocks.size() || !k_.is_output(static_cast<int>(i)) || !read_[i] || !written_[i] || k_.blocks[i].whole) return false;
+    for (const BlockStart& b : block_starts(k_, static_cast<int>(i), scalars_))
+      if (!b.interior) return true;
+    return false;
   }
 
   void add_nest(std::vector<int> kept, std::vector<int> reduced, std::vector<int> order, const ir::Op* dot = nullptr) {
@@ -219,6 +232,10 @@ class Scheduler {
         }
       }
     }
+    // A private tile is loaded and written back whole, so the program stays in one workgroup.
+    for (size_t r = 0; r < args; ++r)
+      if (wants_room(r) && !resident_[r])
+        for (Axis& axis : axes_.axes) axis.splittable = false;
   }
 
   // One and the same value in every program and iteration that a workgroup runs for one parallel coordinate.
@@ -457,6 +474,7 @@ class Scheduler {
   const ParallelPlan& parallel_;
   ScalarAnalysis& scalars_;
   const Target& target_;
+  std::vector<bool> read_, written_;  // per argument of the body
   Schedule s_;
   std::vector<Nest> nests_;
   std::vector<std::vector<int>> homed_;  // axes of every value that wants a home

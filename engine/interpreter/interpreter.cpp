@@ -45,7 +45,8 @@ struct Block {
       const int64_t count = squeezed ? array_shape[d] : dim.size == 0 ? 1 : cdiv(array_shape[d], dim.size);
       wanted[d] = std::clamp<int64_t>(wanted[d], 0, std::max<int64_t>(count - 1, 0));
     }
-    if (entered && wanted == index) return;
+    // Overhang is fixed within a program only: where the caller chooses what it holds, it starts anew with each.
+    if (entered && wanted == index && !(edge && unspecified != 0)) return;
     leave();
     index = wanted;
     entered = true;

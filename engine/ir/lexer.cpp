@@ -58,7 +58,10 @@ Token Lexer::next() {
       break;
     }
   }
-  Token t{.offset = at_, .line = line_, .first_on_line = first_};
+  Token t;
+  t.offset = at_;
+  t.line = line_;
+  t.first_on_line = first_;
   first_ = false;
   const std::string_view s = text_.substr(at_);
   if (s.empty()) {

@@ -37,7 +37,10 @@ class Generator {
  public:
   explicit Generator(uint64_t seed) : random_(seed), values_(out_.kernel, random_, dtypes(random_)) {
     out_.kernel.name = "fuzz" + std::to_string(seed);
-    big_ = random_.chance(0.08);
+    big_ = random_.chance(0.12);
+    values_.plain = random_.chance(0.55);
+    values_.sizes.clear();
+    for (int64_t n = random_.in(2, 3); n-- > 0;) values_.sizes.push_back(random_.chance(0.4) ? int64_t{1} << random_.in(1, big_ ? 6 : 5) : random_.in(2, big_ ? 70 : 24));
   }
 
   Case run() {
@@ -45,12 +48,12 @@ class Generator {
     grid();
     arrays();
     values_.b.set_region(k.body);
-    for (size_t axis = 0; axis < k.grid.size(); ++axis)
+    for (size_t axis = first_visible(); axis < k.grid.size(); ++axis)
       if (random_.chance(0.85)) pid(axis);
-    if (random_.chance(0.2) && !k.grid.empty()) {
-      const size_t axis = random_.below(k.grid.size());
+    if (random_.chance(0.2) && k.grid.size() > first_visible()) {
+      const size_t axis = first_visible() + random_.below(k.grid.size() - first_visible());
       Op op{.code = Opcode::num_programs};
-      op.set(Attr::axis, static_cast<int64_t>(axis));
+      op.set(Attr::axis, static_cast<int64_t>(axis - first_visible()));
       values_.pool.push_back(values_.note(values_.b.one(std::move(op)), {static_cast<double>(grid_[axis]), 0, true, false}));
     }
     initialise_scratch();
@@ -59,6 +62,7 @@ class Generator {
     for (RefInfo& r : refs_)
       if (r.block >= k.num_inputs) final_store(r);
     values_.b.yield({});
+    if (random_.chance(0.4)) declare_parallel();
     for (const RefInfo& r : refs_)
       if (r.block >= k.num_inputs) out_.tolerance.push_back(4 * r.fact.err);
     return std::move(out_);
@@ -79,6 +83,7 @@ class Generator {
   void grid() {
     ir::Kernel& k = out_.kernel;
     const int64_t rank = random_.chance(0.1) ? 0 : random_.chance(0.6) ? random_.in(1, 2) : random_.in(3, 4);
+    vmapped_ = rank > 0 && random_.chance(0.08);
     int64_t programs = 1;
     for (int64_t i = 0; i < rank; ++i) {
       int64_t n = random_.chance(0.05) ? random_.in(1, 40) : random_.in(1, rank > 2 ? 3 : 6);
@@ -89,6 +94,8 @@ class Generator {
         const int64_t block = random_.in(1, 7);
         axis.size = cdiv(named((n - 1) * block + random_.in(1, block)), Extent(block));
       }
+      if (random_.chance(0.004)) n = 0, axis.size = 0;
+      axis.vmapped = vmapped_ && i == 0;
       if (random_.chance(0.3)) axis.name = "axis" + std::to_string(i);
       programs *= n;
       grid_.push_back(n);
@@ -106,19 +113,24 @@ class Generator {
   }
 
   int64_t block_size() {
+    if (values_.plain && random_.chance(0.9)) return random_.pick(values_.sizes);
     if (big_ && random_.chance(0.4)) return random_.in(1, 70);
     return random_.chance(0.15) ? random_.in(1, 40) : random_.chance(0.2) ? int64_t{1} << random_.in(0, 4) : random_.in(1, 9);
   }
 
+  // The vmapped axis, if any, is the first: the kernel does not see it, and index maps use it alone, in array().
+  size_t first_visible() const { return vmapped_ ? 1 : 0; }
+  size_t visible_axis() { return first_visible() + random_.below(grid_.size() - first_visible()); }
+
   DimMap dim_map() {
     DimMap m;
-    if (grid_.empty() || random_.chance(0.12)) {
+    if (grid_.size() <= first_visible() || random_.chance(0.12)) {
       m.number = random_.in(0, 2);
       m.count = m.number + 1;
       return m;
     }
-    m.a = static_cast<int64_t>(random_.below(grid_.size()));
-    m.b = static_cast<int64_t>(random_.below(grid_.size()));
+    m.a = static_cast<int64_t>(visible_axis());
+    m.b = static_cast<int64_t>(visible_axis());
     const int64_t na = grid_[static_cast<size_t>(m.a)], nb = grid_[static_cast<size_t>(m.b)];
     m.kind = random_.chance(0.75) ? DimMap::Kind::axis : random_.pick(std::vector{DimMap::Kind::sum, DimMap::Kind::half, DimMap::Kind::reversed});
     switch (m.kind) {
@@ -149,11 +161,11 @@ class Generator {
     const int num_inputs = static_cast<int>(random_.in(random_.chance(0.05) ? 0 : 1, 3)), num_outputs = static_cast<int>(random_.chance(0.7) ? 1 : 2);
     k.num_inputs = num_inputs;
     for (int i = 0; i < num_inputs + num_outputs; ++i) array(i, i >= num_inputs);
-    if (!grid_.empty() && random_.chance(0.25)) accumulator_ = static_cast<int>(random_.below(grid_.size()));
+    if (grid_.size() > first_visible() && random_.chance(0.25)) accumulator_ = static_cast<int>(visible_axis());
     const int64_t num_scratch = random_.chance(0.6) ? 0 : random_.in(1, 2);
     for (int64_t i = 0; i < num_scratch + (accumulator_ >= 0); ++i) {
       Shape shape;
-      for (int64_t rank = random_.in(0, 3), d = 0; d < rank; ++d) shape.push_back(random_.in(1, 9));
+      for (int64_t rank = random_.in(0, values_.plain ? 2 : 3), d = 0; d < rank; ++d) shape.push_back(values_.plain ? random_.pick(values_.sizes) : random_.in(1, 9));
       k.scratch.push_back(Type::ref(i == num_scratch ? DType::f32 : values_.some_dtype(), shape, random_.chance(0.15) && shape.empty() ? MemorySpace::smem : MemorySpace::vmem));
     }
     std::vector<Type> args;
@@ -185,27 +197,39 @@ class Generator {
     const int64_t rank = random_.chance(0.08) ? 0 : random_.chance(0.75) ? random_.in(1, 2) : random_.in(3, 4);
     Shape shape;
     std::vector<DimMap> maps;
-    if (random_.chance(0.15)) {
+    if (random_.chance(0.15) && !(output && vmapped_)) {
       m.whole = true;
       m.space = MemorySpace::any;
       for (int64_t d = 0; d < rank; ++d) shape.push_back(random_.in(1, rank > 2 ? 6 : 14));
       m.array_shape.assign(shape.begin(), shape.end());
     } else {
       int64_t elements = 1;
+      if (vmapped_ && (output || random_.chance(0.6))) {  // what vmap makes: a dim per element of the batch
+        m.block.push_back({BlockDim::Kind::squeezed, 1});
+        maps.push_back({DimMap::Kind::axis, 0, 0, 0, grid_[0]});
+        shape.push_back(std::max<int64_t>(grid_[0], 1));
+        m.array_shape.push_back(shape.back());
+      }
       for (int64_t d = 0; d < rank; ++d) {
-        const DimMap map = dim_map();
+        DimMap map = dim_map();
         BlockDim block;
         if (random_.chance(0.2)) block = {BlockDim::Kind::squeezed, 1};
         else block.size = block_size();
-        if (elements * block.size > (big_ && programs_ < 20 ? 6000 : 700)) block.size = random_.in(1, 2);
+        if (block.kind == BlockDim::Kind::blocked && elements * block.size > (big_ && programs_ < 20 ? 6000 : values_.plain ? 1100 : 700)) block.size = random_.in(1, 2);
         elements *= block.size;
         // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
-        int64_t blocks = map.count;
+        int64_t blocks = std::max<int64_t>(1, map.count);
         if (random_.chance(0.12)) blocks = std::max<int64_t>(1, blocks - random_.in(1, 2));
         else if (random_.chance(0.08)) ++blocks;
         int64_t extent = blocks * block.size;
         if (random_.chance(0.45)) extent = (blocks - 1) * block.size + random_.in(1, block.size);
         if (random_.chance(0.04)) extent = random_.in(1, block.size);
+        if (random_.chance(0.003)) extent = 0;
+        if (num_elements(shape) * extent > 40000) {  // far from large: the lane-level interpreter keeps books per element
+          map = {};
+          extent = block.size;
+          if (num_elements(shape) * extent > 40000) extent = block.size = 1;
+        }
         shape.push_back(extent);
         m.block.push_back(block);
         maps.push_back(map);
@@ -241,12 +265,27 @@ class Generator {
     input_facts_.push_back(f);
   }
 
+  // Axes along which programs share nothing: every output has a dim of distinct blocks along it, and scratch is written before it is read.
+  void declare_parallel() {
+    for (size_t axis = first_visible(); axis < grid_.size(); ++axis) {
+      bool free = !persistent_ && (accumulator_ < 0 || static_cast<int>(axis) < accumulator_);
+      for (size_t i = static_cast<size_t>(out_.kernel.num_inputs); i < out_.kernel.blocks.size(); ++i) {
+        bool distinct = false;
+        for (size_t d = 0; d < maps_[i].size(); ++d)
+          distinct |= maps_[i][d].kind == DimMap::Kind::axis && maps_[i][d].a == static_cast<int64_t>(axis) &&
+                      cdiv(shapes_[i][d], out_.kernel.blocks[i].block[d].size) >= grid_[axis];
+        free &= distinct;
+      }
+      if (free) out_.kernel.grid[axis].parallel = true;
+    }
+  }
+
   // -- the body
 
   Value pid(size_t axis) {
     Op op{.code = Opcode::program_id};
-    op.set(Attr::axis, static_cast<int64_t>(axis));
-    const Value v = values_.note(values_.b.one(std::move(op)), {static_cast<double>(grid_[axis] - 1), 0, true, false});
+    op.set(Attr::axis, static_cast<int64_t>(axis - first_visible()));
+    const Value v = values_.note(values_.b.one(std::move(op)), {static_cast<double>(std::max<int64_t>(grid_[axis] - 1, 0)), 0, true, false});
     values_.pool.push_back(v);
     return v;
   }
@@ -268,10 +307,11 @@ class Generator {
       RefInfo& r = refs_[i];
       if (r.block >= 0 || (accumulator_ >= 0 && i + 1 == refs_.size())) continue;
       const Value v = values_.conform(values_.leaf(r.dtype, r.shape), r.fact.bound);
-      if (random_.chance(0.5) && !grid_.empty()) {
-        // Once: scratch lives from program to program.
-        Value first = is_id(0, 0);
-        for (size_t axis = 1; axis < grid_.size(); ++axis) first = *values_.apply(Opcode::and_, {first, is_id(axis, 0)});
+      if (random_.chance(0.5) && grid_.size() > first_visible()) {
+        // Once: scratch lives from program to program (and starts anew with each element of a batch).
+        persistent_ = true;
+        Value first = is_id(first_visible(), 0);
+        for (size_t axis = first_visible() + 1; axis < grid_.size(); ++axis) first = *values_.apply(Opcode::and_, {first, is_id(axis, 0)});
         values_.b.when(first, [&] { store_all(r, v); });
       } else {
         store_all(r, v);
@@ -365,7 +405,7 @@ class Generator {
     // The block may hang over the edge; what lies there is unspecified.
     const bool over = r.block >= 0 && hangs_over(r);
     f.dirty |= over || (masked && !other) || !r.readable;
-    if (!masked && random_.chance(0.5)) {
+    if (!masked && random_.chance(values_.plain ? 0.85 : 0.5)) {
       for (const int64_t n : r.shape) op.index.push_back(Index::all(n));
       Value v = values_.note(values_.b.one(std::move(op)), f);
       if (over && r.block < out_.kernel.num_inputs && random_.chance(0.8)) v = mask_overhang(r, v);
@@ -399,7 +439,7 @@ class Generator {
     ir::Builder& b = values_.b;
     const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
     std::vector<Value> ids;
-    for (size_t axis = 0; axis < grid_.size(); ++axis) ids.push_back(pid(axis));
+    for (size_t axis = 0; axis < grid_.size(); ++axis) ids.push_back(axis < first_visible() ? Value{} : pid(axis));
     int64_t seen = 0;
     for (size_t d = 0; d < m.block.size(); ++d) {
       if (m.block[d].kind == BlockDim::Kind::squeezed) continue;
@@ -595,6 +635,11 @@ class Generator {
       return random_.chance(0.6) ? pool[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(pool);
     };
     const double roll = static_cast<double>(random_.below(1000)) / 1000;
+    if (values_.plain && random_.chance(0.15)) {
+      const Value v = some();
+      if (num_elements(values_.type(v).shape) > 1)
+        if (const auto r = values_.normalised(v)) return pool.push_back(*r);
+    }
     if (roll < 0.22) {
       if (RefInfo* r = some_ref(false)) return load(*r);
     } else if (roll < 0.29) {
@@ -623,7 +668,8 @@ class Generator {
   Case out_;
   Random random_;
   Values values_;
-  bool big_ = false;
+  bool big_ = false, vmapped_ = false;
+  bool persistent_ = false;        // some scratch is initialised in the first program only
   std::vector<int64_t> grid_;
   int64_t programs_ = 1;
   int accumulator_ = -1;           // the grid axis of the accumulator in the last scratch Ref
@@ -634,6 +680,15 @@ class Generator {
 };
 }  // namespace
 
-Case generate(uint64_t seed) { return Generator(seed).run(); }
+void keep_used_dims(Case& c) {
+  const std::vector<std::string> names = c.kernel.dim_names();
+  std::erase_if(c.dims, [&](const auto& d) { return std::find(names.begin(), names.end(), d.first) == names.end(); });
+}
+
+Case generate(uint64_t seed) {
+  Case c = Generator(seed).run();
+  keep_used_dims(c);
+  return c;
+}
 
 }  // namespace tessera::fuzz

@@ -17,5 +17,7 @@ struct Case {
 };
 
 Case generate(uint64_t seed);
+/// Drops the sizes that the kernel does not name.
+void keep_used_dims(Case& c);
 
 }  // namespace tessera::fuzz

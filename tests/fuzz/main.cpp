@@ -1,12 +1,14 @@
 // The fuzzer's driver: makes cases by seed, checks them (check.h), shrinks and prints what fails. Without arguments: a short run for the
-// test suite. The seed alone repeats a failure.
+// test suite, over the kernels in tests/tir too. The seed alone repeats a failure.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <sstream>
 #include <optional>
 #include <tuple>
@@ -42,6 +44,7 @@ struct Arguments {
   bool device = false, print = false, verbose = false;
   std::string out;
   std::vector<std::string> files;
+  bool suite = false;  // no arguments: tests/tir too
   CheckOptions check;
 };
 
@@ -52,6 +55,8 @@ struct Arguments {
 
 Arguments parse_arguments(int argc, char** argv) {
   Arguments a;
+  a.suite = argc == 1;
+  if (a.suite && std::getenv("TESSERA_TESTS_ALL")) a.count = 10'000, a.seconds = 1200, a.device = true;
   for (int i = 1; i < argc; ++i) {
     const std::string s = argv[i];
     const auto next = [&]() -> std::string {
@@ -130,7 +135,7 @@ void report(const Case& c, const Failure& failure, const std::string& name, cons
       return same;
     }, a.shrink_seconds);
   const std::string text = ir::print(small.kernel);
-  std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
+  if (a.shrink_seconds > 0) std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
   if (!a.out.empty()) std::ofstream(a.out + "/fuzz_" + name.substr(name.find(' ') + 1) + ".tir") << text;
 }
 }  // namespace
@@ -151,6 +156,7 @@ int main(int argc, char** argv) {
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   int64_t done = 0, failures = 0, refusals = 0, defined = 0, elements = 0, barriers = 0, needed = 0;
+  std::map<std::string, int> seen;
   const auto one = [&](const Case& c, const std::string& name) {
     if (a.print) {
       std::cout << "// " << name << "\n" << ir::print(c.kernel);
@@ -165,11 +171,19 @@ int main(int argc, char** argv) {
     if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements << " elements defined" << std::endl;
     if (!o.failure) return;
     ++failures;
+    const std::string what = kind(*o.failure);
+    if (++seen[what] > 2) {
+      std::cout << name << " FAILED as others: " << what << std::endl;
+      return;
+    }
     report(c, *o.failure, name, a);
   };
   if (!a.files.empty()) {
     for (const std::string& path : a.files) one(from_file(path), path);
   } else {
+    if (a.suite && std::filesystem::is_directory("tests/tir"))
+      for (const auto& entry : std::filesystem::directory_iterator("tests/tir"))
+        if (entry.path().extension() == ".tir") one(from_file(entry.path().string()), entry.path().string());
     for (int64_t i = 0; i < a.count && elapsed() < a.seconds; ++i) {
       const uint64_t seed = a.seed + static_cast<uint64_t>(i);
       one(generate(seed), "seed " + std::to_string(seed));
@@ -180,5 +194,6 @@ int main(int argc, char** argv) {
     std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, "
               << (elements ? 100 * defined / elements : 0) << "% of the output elements defined, " << elapsed() << " s\n";
   if (a.check.delete_barriers) std::cout << needed << " of " << barriers << " barriers are missed when deleted\n";
+  if (!a.print) std::cout << done - failures << " passed, " << failures << " failed\n";
   return failures ? 1 : 0;
 }

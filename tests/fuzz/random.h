@@ -8,9 +8,10 @@ namespace tessera::fuzz {
 
 class Random {  // splitmix64
  public:
-  explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 0x1234567) { next(); }
-  uint64_t next() {
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+  // The seed goes through the mixer itself: streams that start one step apart would be one stream, shifted.
+  explicit Random(uint64_t seed) : state_(mix(seed ^ 0x6a09e667f3bcc908u)) {}
+  uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15u); }
+  static uint64_t mix(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);

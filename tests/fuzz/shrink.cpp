@@ -281,6 +281,7 @@ Case shrink(const Case& c, const std::function<bool(const Case&)>& fails, double
       try {
         if (!list[i](next)) continue;
         sweep(next.kernel);
+        keep_used_dims(next);
         if (!ir::find_problems(next.kernel).empty() || !fails(next)) continue;
       } catch (const std::exception&) {
         continue;  // the change made no kernel

@@ -282,7 +282,33 @@ Value Values::coerce(Value v, const Shape& shape) {
   return broadcast(v, shape, dims);
 }
 
+// A value that has the shape already, or one to broadcast along some of its dims.
+std::optional<Value> Values::plain_operand(DType t, const Shape& shape, bool clean) {
+  std::vector<Value> fitting;
+  for (const Value v : pool)
+    if (type(v).shape == shape && !(clean && fact(v).dirty) && (type(v).dtype == t || random_.chance(0.3))) fitting.push_back(v);
+  if (!fitting.empty() && random_.chance(0.85)) {
+    const size_t n = fitting.size();
+    return cast(random_.chance(0.5) ? fitting[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(fitting), t);
+  }
+  for (int tries = 0; tries < 6 && !pool.empty(); ++tries) {
+    const Value v = random_.pick(pool);
+    const Shape have = type(v).shape;
+    if ((clean && fact(v).dirty) || have.size() > shape.size()) continue;
+    // The operand's dims in order among the result's, as many as fit.
+    std::vector<int64_t> dims;
+    for (size_t d = 0; d < shape.size() && dims.size() < have.size(); ++d)
+      if (have[dims.size()] == shape[d] || have[dims.size()] == 1) dims.push_back(static_cast<int64_t>(d));
+    if (dims.size() < have.size()) continue;
+    const auto c = cast(v, t);
+    if (c) return broadcast(*c, shape, dims);
+  }
+  return std::nullopt;
+}
+
 Value Values::want(DType t, const Shape& shape, bool clean) {
+  if (plain && random_.chance(0.9))
+    if (const auto v = plain_operand(t, shape, clean)) return *v;
   for (int tries = 0; tries < 4 && !pool.empty(); ++tries) {
     // Late values are the interesting ones.
     const size_t n = pool.size(), at = random_.chance(0.6) ? n - 1 - random_.below(std::min<size_t>(n, 4)) : random_.below(n);
@@ -393,7 +419,7 @@ Value Values::elementwise(Value v) {
 Value Values::movement(Value v) {
   const Shape shape = type(v).shape;
   const size_t rank = shape.size();
-  switch (random_.below(6)) {
+  switch (plain && random_.chance(0.8) ? (random_.chance(0.6) ? 0u : 5u) : random_.below(6)) {
     case 0: {  // transpose
       if (rank < 2) break;
       std::vector<int64_t> perm;
@@ -501,6 +527,34 @@ std::optional<Value> Values::reduction(Value v) {
   return note(b.one(std::move(op)), g);
 }
 
+std::optional<Value> Values::normalised(Value v) {
+  const Shape shape = type(v).shape;
+  const DType t = type(v).dtype;
+  const Fact f = fact(v);
+  if (f.dirty || shape.empty() || t == DType::boolean || num_elements(shape) == 0) return std::nullopt;
+  const size_t axis = random_.chance(0.6) ? shape.size() - 1 : random_.below(shape.size());
+  Fact g = f;
+  Op op{.code = random_.pick(std::vector{Opcode::reduce_max, Opcode::reduce_min, Opcode::reduce_sum}), .operands = {v}};
+  if (op.code == Opcode::reduce_sum) {
+    const double n = static_cast<double>(shape[axis]);
+    const auto r = rounded(t, f.bound * n, n * (f.err + (f.whole ? 0 : epsilon(t) * f.bound * n)), f.whole, false);
+    if (!r) return std::nullopt;
+    g = *r;
+  }
+  op.set(Attr::axes, static_cast<int64_t>(axis));
+  Value r = note(b.one(std::move(op)), g);
+  if (random_.chance(0.3)) pool.push_back(r);
+  Shape one = shape;
+  one[axis] = 1;
+  std::vector<int64_t> dims, all;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    all.push_back(static_cast<int64_t>(d));
+    if (d != axis) dims.push_back(static_cast<int64_t>(d));
+  }
+  r = random_.chance(0.5) ? broadcast(r, shape, dims) : broadcast(reshape(r, one), shape, all);
+  return binary(random_.pick(std::vector{Opcode::sub, Opcode::add, Opcode::max, Opcode::mul}), v, r);
+}
+
 Value Values::dot() {
   std::vector<DType> candidates;
   for (const DType d : dtypes_)
@@ -514,9 +568,11 @@ Value Values::dot() {
   std::vector<Dim> left, right;
   int64_t work = 1;
   const auto size = [&](int64_t most) {
-    const int64_t s = random_.chance(0.15) ? random_.in(1, 3 * most) : random_.in(1, most);
+    const int64_t s = plain && random_.chance(0.9) ? random_.pick(sizes) : random_.chance(0.15) ? random_.in(1, 3 * most) : random_.in(1, most);
     work *= s;
-    return work > 20000 ? int64_t{1} : s;
+    if (work <= 40000) return s;
+    work /= s;
+    return int64_t{1};
   };
   const int contracted = random_.chance(0.1) ? 0 : random_.chance(0.15) ? 2 : 1;
   double k = 1;
@@ -531,7 +587,7 @@ Value Values::dot() {
   }
   for (int i = random_.chance(0.1) ? 2 : random_.chance(0.1) ? 0 : 1; i-- > 0;) left.push_back({'m', i, size(10)});
   for (int i = random_.chance(0.1) ? 2 : random_.chance(0.1) ? 0 : 1; i-- > 0;) right.push_back({'n', i, size(10)});
-  random_.shuffle(left), random_.shuffle(right);
+  if (!plain || random_.chance(0.5)) random_.shuffle(left), random_.shuffle(right);
   const auto shape = [](const std::vector<Dim>& dims) {
     Shape s;
     for (const Dim& d : dims) s.push_back(d.size);

@@ -25,6 +25,9 @@ class Values {
   Values(ir::Kernel& k, Random& random, std::vector<DType> dtypes) : b(k), random_(random), dtypes_(std::move(dtypes)) {}
 
   ir::Builder b;
+  /// Operands of one shape, whole blocks, sizes from a few: kernels as people write them rather than a heap of odd slices.
+  bool plain = false;
+  std::vector<int64_t> sizes{4};  // plain: of dims that are free to choose
   std::vector<ir::Value> pool;  // what may be used at this place; regions truncate it again when they end
 
   const Fact& fact(ir::Value v) const { return facts_[v.index]; }
@@ -49,6 +52,8 @@ class Values {
   ir::Value elementwise(ir::Value v);
   ir::Value movement(ir::Value v);
   std::optional<ir::Value> reduction(ir::Value v);
+  /// v against its own reduction, as in a softmax: v - max(v, axis, keepdims) and the like.
+  std::optional<ir::Value> normalised(ir::Value v);
   ir::Value dot();
 
   std::optional<ir::Value> apply(ir::Opcode op, const std::vector<ir::Value>& operands);
@@ -60,6 +65,7 @@ class Values {
 
  private:
   std::optional<Fact> predict(ir::Opcode op, DType t, const std::vector<Fact>& f) const;
+  std::optional<ir::Value> plain_operand(DType t, const Shape& shape, bool clean);
   ir::Value binary(ir::Opcode op, ir::Value x, ir::Value y);
 
   Random& random_;
