@@ -125,6 +125,7 @@ uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
   if (fill >= 4) {
     const uint64_t h = mix(mix(place) + static_cast<uint64_t>(fill) * 0x9e3779b97f4a7c15u);
     if (t == DType::boolean) return h & 1;
+    if (h >> 62 == 0) return 0;  // often, so that no test of a number always comes out the same
     if (is_float(t)) return reference::from_double(t, static_cast<double>(static_cast<int64_t>(h % 2001) - 1000) / 8);
     return bits(t) == 64 ? h : h & ((uint64_t{1} << bits(t)) - 1);
   }
