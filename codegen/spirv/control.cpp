@@ -153,15 +153,9 @@ int op_weight(Opcode c) {
   switch (c) {
     case Opcode::pow: return 200;
     case Opcode::sin:
-    case Opcode::cos: return 100;
-    case Opcode::exp:
-    case Opcode::exp2:
-    case Opcode::log:
-    case Opcode::log2:
-    case Opcode::tanh:
-    case Opcode::erf:
-    case Opcode::logistic: return 30;
-    default: return 1;
+    case Opcode::cos:
+    case Opcode::tan: return 100;
+    default: return ir::info(c).transcendental ? 30 : 1;
   }
 }
 
