@@ -103,8 +103,8 @@ class Parser {
       lexer_.seek(token_.offset + before - rest.size());
       advance();
       return e;
-    } catch (const Error& e) {
-      fail(e.what());
+    } catch (const Error& e) {  // rest begins where it was found
+      lexer_.fail(token_.offset + before - rest.size(), e.what());
     }
   }
 
