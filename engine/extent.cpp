@@ -73,7 +73,8 @@ struct Parser {
   }
   [[noreturn]] void fail(const std::string& wanted) {
     const bool line_ends = !text.empty() && (text.front() == '\n' || text.front() == '\r');
-    throw TraceError("expected " + wanted + " but found " + (text.empty() ? "the end" : line_ends ? "the end of the line" : "'" + std::string(text.substr(0, 1)) + "'"));
+    const std::string found = text.empty() ? "the end" : line_ends ? "the end of the line" : "'" + std::string(text.substr(0, 1)) + "'";
+    throw TraceError("expected " + wanted + " but found " + found);
   }
   void deeper() {
     if (++depth > kMaxDepth) throw TraceError("size expression is nested more than " + std::to_string(kMaxDepth) + " deep");
