@@ -339,7 +339,7 @@ class Scheduler {
         deal_threads(n, order);
       }
     // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
-    const int budget = cpu() ? 64 : 32;
+    const int budget = cpu() ? 128 : 32;
     for (const Nest& n : nests_) {
       int64_t regs = 1;
       for (int a : n.order) regs *= plan(a).reg;
@@ -351,7 +351,12 @@ class Scheduler {
         const bool reduced = std::find(n.reduced.begin(), n.reduced.end(), *it) != n.reduced.end();
         int64_t reg = 1;
         if (need <= room) reg = need;
-        else if (reduced || !homed_axis_.count(*it)) reg = std::min<int64_t>(room, cpu() ? 8 : 4);
+        else if (reduced || !homed_axis_.count(*it)) {
+          // Strips that end where the axis ends need no masks.
+          const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : 4);
+          while (reg > most / 2 && axis(*it).extent % (reg * p.tcount) != 0) --reg;
+          if (reg == most / 2) reg = most;
+        }
         if (axis(*it).splittable && !reduced) reg = std::min<int64_t>(reg, homed_axis_.count(*it) ? 1 : (cpu() ? 8 : 4));
         p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
         regs *= p.reg;
