@@ -55,7 +55,7 @@ class Scheduler {
       residencies();
       return s_;
     }
-    s_.max_registers = cpu() ? 160 : 128;
+    s_.max_registers = cpu() ? 320 : 128;
     collect_nests();
     find_splittable();
     if (try_packed()) { residencies(); return s_; }
@@ -389,10 +389,12 @@ class Scheduler {
       pj.tcount = s_.group;
       pi.tcount = 1;
       const int64_t want_j = cdiv(axis(j).extent, int64_t{pj.tcount});
-      // 16 x 8 results per invocation measured best on two lavapipe versions; adjacent columns in pairs, one 64-bit load each.
+      // Eight columns, adjacent ones in pairs that one 64-bit load brings.
       pj.reg = static_cast<int>(axis(j).splittable ? std::min<int64_t>(want_j, 8) : (want_j <= 16 ? want_j : 8));
       if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
-      pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, 128 / pj.reg)));
+      // What follows in registers is unrolled over all results, and each takes its time to compile.
+      const int results = anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results;
+      pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, results / pj.reg)));
       s_.wide_dot = DotForm::shuffle;
     } else {
       // Square tiles of the group's threads; the register tile grows while enough workgroups remain.
@@ -427,6 +429,17 @@ class Scheduler {
       plan(a).laid_out = true;  // batch and further free dims: one element at a time
       fixed_.insert(a);
     }
+  }
+  // Whether any element-wise op has values over both axes.
+  bool anything_along(int i, int j) const {
+    bool found = false;
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& op = k_.op(id);
+      if (!ir::info(op.code).elementwise) return;
+      const std::vector<int> dims = axes_.of(op.results[0]);
+      found = found || (std::count(dims.begin(), dims.end(), i) && std::count(dims.begin(), dims.end(), j));
+    });
+    return found;
   }
   bool is_64(const ir::Op& op) const { return size_bytes(k_.type(op.results[0]).dtype) == 8; }
 
