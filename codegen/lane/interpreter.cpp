@@ -118,6 +118,7 @@ class Machine {
     RunResult result;
     for (size_t i = num_inputs_; i < arrays_.size(); ++i) result.outputs.push_back(arrays_[i]);
     result.reports = std::move(reports_);
+    result.out_of_steps = out_of_steps_;
     return result;
   }
 
@@ -422,7 +423,7 @@ class Machine {
     steps_ += steps;
     if (steps_ <= options_.max_steps) return true;
     if (is_new(5, at, 0)) report("still running after " + std::to_string(options_.max_steps) + " steps, in " + op_at(at));
-    stopped_ = true;
+    stopped_ = out_of_steps_ = true;
     return false;
   }
 
@@ -578,7 +579,7 @@ class Machine {
   std::vector<Register> temporary_;
   uint32_t group_ = 0, epoch_ = 0;
   uint64_t garbage_ = 0;
-  bool stopped_ = false;
+  bool stopped_ = false, out_of_steps_ = false;
   std::vector<std::string> reports_;
   std::set<std::tuple<int, uint32_t, uint32_t>> seen_;
 };

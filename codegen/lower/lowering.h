@@ -75,11 +75,13 @@ class Lowering {
   Lowering(const ir::Kernel& k, const Target& target, const Axes& axes, const Schedule& schedule, const ParallelPlan& parallel, ScalarAnalysis& scalars, ir::Kernel& out);
   void run();
   int64_t arena_bytes() const { return arena_.peak(); }
+  int misfits() const { return misfits_; }  ///< values that demote_misfits() sent to the arena
 
  private:
   // program.cpp: grid to workgroups
   void setup_kernel();
   void plan_homes();
+  void demote_misfits();
   void plan_lifetimes();
   void emit_units();
   void emit_sequential(size_t depth);
@@ -157,6 +159,7 @@ class Lowering {
   size_t unflatten(Home& h, const Values& in, size_t at) const;
   std::vector<MemoryRange> arena_reads(const std::vector<Value>& roots);
   bool reads_registers(Value v);
+  bool has_axes(Value v) const;
 
   // reduce.cpp, dot.cpp
   void reduce_op(ir::OpId id);
@@ -204,6 +207,7 @@ class Lowering {
 
   std::vector<Home> homes_;             // per value
   std::vector<Kind> kinds_;             // per value, decided before emission
+  int misfits_ = 0;
   std::vector<bool> written_, owned_;   // per body argument
   std::vector<RefState> refs_;          // per body argument
   std::map<size_t, RefState> windows_;  // the array windows behind private tiles

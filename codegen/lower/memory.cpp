@@ -136,8 +136,18 @@ void Lowering::load_op(ir::OpId id) {
   const Value v = o.results[0];
   Home& h = home(v);
   if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
-    if (shape(v).empty()) h.scalar = r.regs.at(0);
-    h.regs = r.regs;
+    if (kinds_[v.index] != Kind::arena) {
+      if (shape(v).empty()) h.scalar = r.regs.at(0);
+      h.regs = r.regs;
+      return;
+    }
+    h.slot = new_slot(k_.type(v).dtype, shape(v), axes_.of(v));
+    order({}, {h.slot.range});
+    size_t at = 0;
+    layout_nest(shape(v), axes_.of(v), true, [&](const NestPoint& p) {
+      const Value x = r.regs[at++];
+      b_.when(p.valid, [&] { slot_store(h.slot, p.c, x); });
+    });
   } else {
     std::vector<Value> roots;
     if (o.has_mask()) roots.push_back(o.operands[static_cast<size_t>(o.mask_position())]);

@@ -30,7 +30,7 @@ bool Lowering::layout_fits(const std::vector<int>& dims) const {
   for (int a : dims) {
     if (a == kNoAxis) continue;
     const AxisPlan& p = plan(a);
-    if (axes_.axes[static_cast<size_t>(a)].mixed) return false;
+    if (axes_.axes[static_cast<size_t>(a)].mixed && uniform_group()) return false;  // of a packed program one invocation has all elements
     const int mine = (p.tcount - 1) * p.tstride;
     if (bits & mine) return false;
     bits |= mine;

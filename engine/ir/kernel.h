@@ -41,7 +41,7 @@ struct OpInfo {
   int arity;  // -1 for structured ops
   OperandRule operands;
   ResultRule result;
-  bool commutative, associative;
+  bool commutative, associative, transcendental;
   bool tile, lane;  // legal at that level
   Effect effect;
   double ulp;

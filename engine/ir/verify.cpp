@@ -265,11 +265,22 @@ class Verifier {
   }
 };
 
-std::string list(const Kernel& k, const std::vector<Problem>& problems, const std::string& when) {
+/// Line `number` of the text, from 1; empty if there is none.
+std::string_view line_of(std::string_view text, uint32_t number) {
+  while (--number > 0 && text.find('\n') != std::string_view::npos) text.remove_prefix(text.find('\n') + 1);
+  return number > 0 ? std::string_view() : text.substr(0, text.find('\n'));
+}
+
+std::string list(const Kernel& k, const std::vector<Problem>& problems, const std::string& when, std::string_view text = {}, std::string_view file = {}) {
   std::string s = k.name + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " problem" : " problems") + when;
   for (const Problem& p : problems) {
     s += "\n  " + p.entity + ": " + p.message;
-    if (p.loc) s += "\n    at " + to_string(p.loc);
+    if (!p.loc) continue;
+    s += "\n    at " + to_string(p.loc);
+    if (p.loc.file != file) continue;
+    const std::string_view line = line_of(text, p.loc.line);
+    const size_t column = line.find_first_not_of(" \t"), end = line.find_last_not_of(" \t\r");  // ops and clauses begin their lines
+    if (column != std::string_view::npos) s += ":" + std::to_string(column + 1) + "\n      " + std::string(line.substr(column, end + 1 - column));
   }
   return s;
 }
@@ -282,8 +293,8 @@ void verify(const Kernel& k, std::string_view when) {
   if (const auto problems = find_problems(k); !problems.empty()) throw InternalError(list(k, problems, " after " + std::string(when)));
 }
 
-void check(const Kernel& k) {
-  if (const auto problems = find_problems(k); !problems.empty()) throw TraceError(list(k, problems, ""));
+void check(const Kernel& k, std::string_view text, std::string_view file) {
+  if (const auto problems = find_problems(k); !problems.empty()) throw TraceError(list(k, problems, "", text, file));
 }
 
 }  // namespace tessera::ir
