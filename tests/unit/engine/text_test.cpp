@@ -71,7 +71,7 @@ body (%11: ref<vmem, f32[8, 256]>, %12: ref<any, f32[16, 16]>, %13: ref<smem, i3
 const std::string kLane = R"(tir 1
 lane kernel @"strange \"name\""
 workgroup_size 64 subgroup_size 32 shared_bytes 512 scratch_bytes 1024 max_workgroups 128
-num_units cdiv(n, 64)
+num_units cdiv(n, 64) exact
 extents (n, n * m: i64)
 in f32[n, m] whole
 out f32[n, m] whole
@@ -140,6 +140,7 @@ TEST_CASE("text: everything of a kernel comes back") {
   CHECK(lane.lane.scratch_bytes == 1024);
   CHECK(lane.lane.max_workgroups == 128);
   CHECK(lane.lane.num_units == cdiv(dim("n"), 64));
+  CHECK(lane.lane.exact);
   CHECK(lane.lane.extents == std::vector<Extent>{dim("n"), dim("n") * dim("m")});
   CHECK(lane.lane.extent_is_64 == std::vector<bool>{false, true});
 }
