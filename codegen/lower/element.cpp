@@ -28,6 +28,7 @@ void Lowering::scalar_op(ir::OpId id) {
   switch (o.code) {
     case Opcode::constant: h.scalar = b_.constant(k_.type(v).dtype, static_cast<uint64_t>(o.attr(Attr::bits))); return;
     case Opcode::program_id: h.scalar = pid_[static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))]; return;
+    case Opcode::load: h.scalar = load_element(o, {}); return;  // of an index map: scalar-prefetch operands are never written
     case Opcode::num_programs: h.scalar = grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))); return;
     case Opcode::broadcast: case Opcode::reshape: {
       // From rank 0 or a single element.

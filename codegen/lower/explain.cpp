@@ -64,9 +64,17 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
       for (size_t d = 0; d < b.block.size(); ++d) out += (d ? ", " : "") + (b.block[d].kind == ir::BlockDim::Kind::squeezed ? std::string("squeezed") : std::to_string(b.block[d].size));
       out += ")";
     }
-    bool interior = true;
-    for (const BlockStart& start : block_starts(k, static_cast<int>(i), scalars)) interior = interior && start.interior;
+    if (static_cast<int>(i) < k.num_prefetch) {
+      out += "; scalar prefetch\n";
+      continue;
+    }
+    bool interior = true, in_range = true;
+    for (const BlockStart& start : block_starts(k, static_cast<int>(i), scalars)) {
+      interior = interior && start.interior;
+      in_range = in_range && start.in_range;
+    }
     out += interior ? "; interior, no masks" : "; may hang over the edge, masked";
+    if (depends_on_data(k, static_cast<int>(i))) out += in_range ? "; index from data" : "; index from data, clamped";
     if (s.residency[i] == Residency::registers) out += "; block kept in registers";
     if (s.residency[i] == Residency::arena) out += "; private tile in the arena";
     out += "\n";

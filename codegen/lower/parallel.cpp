@@ -172,9 +172,15 @@ void collect_ops(const ir::Kernel& k, ir::RegionId r, std::vector<ir::OpId>& out
 }  // namespace
 
 int ref_position(const ir::Kernel& k, ir::Value ref) {
-  const ir::ValueInfo& info = k.value(ref);
-  if (!(info.region == k.body)) throw InternalError(k.name + ": a Ref that is no argument of the body");
-  return static_cast<int>(info.number);
+  if (k.value(ref).def) throw InternalError(k.name + ": a Ref that is no argument of the body or an index map");
+  return static_cast<int>(k.ref_position(ref));
+}
+
+bool depends_on_data(const ir::Kernel& k, int i) {
+  const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
+  if (b.whole) return false;
+  const auto& ops = k.region(b.index_map).ops;
+  return std::any_of(ops.begin(), ops.end(), [&](ir::OpId o) { return k.op(o).code == Opcode::load; });
 }
 
 std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis& scalars) {
@@ -285,7 +291,7 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
     for (size_t a = 0; a < rank; ++a)
       if (!separated[a] && proved[a]) {
         proved[a] = false;
-        why[a] = "sequential: " + k.blocks[i].origin + " is not proved to be touched only once along it";
+        why[a] = "sequential: " + k.blocks[i].origin + " is not proved to be touched only once along it" + (depends_on_data(k, static_cast<int>(i)) ? ": its blocks depend on data" : "");
       }
   }
   for (size_t a = 0; a < rank; ++a)

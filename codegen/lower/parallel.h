@@ -40,7 +40,10 @@ struct BlockStart {
 };
 std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis& scalars);
 
-/// The position of a memory op's Ref among the body's arguments. Refs are never anything but body arguments at tile level.
+/// The position of a memory op's Ref among the body's arguments. At tile level Refs are never anything but arguments of the body, or an index
+/// map's of the scalar-prefetch operands, which come first in the body.
 int ref_position(const ir::Kernel& k, ir::Value ref);
+/// The index map of blocks[i] loads from a scalar-prefetch operand.
+bool depends_on_data(const ir::Kernel& k, int i);
 
 }  // namespace tessera::lowering

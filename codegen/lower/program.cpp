@@ -32,6 +32,7 @@ void Lowering::setup_kernel() {
   out_.loc = k_.loc;
   out_.level = ir::Level::lane;
   out_.num_inputs = k_.num_inputs;
+  out_.num_prefetch = k_.num_prefetch;
   std::vector<ir::Type> args;
   for (const ir::BlockMapping& m : k_.blocks) {
     args.push_back(ir::Type::ref(m.dtype, {-1}, ir::MemorySpace::global));

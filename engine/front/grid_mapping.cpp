@@ -1,10 +1,10 @@
 // What holds of every GridMapping:
 //   1. grid_names is empty or has one name per grid axis; grid_parallel has one entry per axis; static sizes are not negative
 //   2. vmapped_dims are axes of the grid, increasing
-//   3. there are num_inputs + num_outputs block mappings
-//   4. index_map_avals is i32[] per grid axis, then one Ref per scalar-prefetch operand
+//   3. there are num_inputs + num_outputs block mappings and num_index_operands index operands
+//   4. index_map_avals is i32[] per grid axis, then the Ref of each index operand
 //   5. each block mapping but a whole one has one block dim per array dim, blocked sizes positive, squeezed sizes 1, and an index map that
-//      takes index_map_avals and yields one i32[] per block dim
+//      takes index_map_avals (those of index operands: the i32[] alone) and yields one i32[] per block dim
 //   6. scratch_avals are Refs in vmem or smem with sizes not negative
 #include "engine/front/grid_mapping.h"
 
@@ -77,14 +77,30 @@ Shape GridMapping::static_grid() const {
   return s;
 }
 namespace {
-std::vector<ShapeDtype> shapes(const std::vector<BlockMapping>& b, int from, int to) {
-  std::vector<ShapeDtype> s;
+void append_shapes(std::vector<ShapeDtype>& s, const std::vector<BlockMapping>& b, int from, int to) {
   for (int i = from; i < to; ++i) s.push_back({b[static_cast<size_t>(i)].array_shape, b[static_cast<size_t>(i)].dtype});
-  return s;
+}
+/// The type of a Ref to a block.
+Type ref_type(const BlockMapping& b, MemorySpace whole) {
+  Type t = Type::ref(b.dtype, {}, b.whole ? whole : b.space);
+  if (b.whole)
+    for (const Extent& e : b.array_shape) t.shape.push_back(e.value().value_or(-1));
+  for (const ir::BlockDim& d : b.block)
+    if (d.kind == ir::BlockDim::Kind::blocked) t.shape.push_back(d.size);
+  return t;
 }
 }  // namespace
-std::vector<ShapeDtype> GridMapping::in_shapes() const { return shapes(block_mappings, 0, num_inputs); }
-std::vector<ShapeDtype> GridMapping::out_shapes() const { return shapes(block_mappings, num_inputs, num_inputs + num_outputs); }
+std::vector<ShapeDtype> GridMapping::in_shapes() const {
+  std::vector<ShapeDtype> s;
+  append_shapes(s, index_operands, 0, num_index_operands);
+  append_shapes(s, block_mappings, 0, num_inputs);
+  return s;
+}
+std::vector<ShapeDtype> GridMapping::out_shapes() const {
+  std::vector<ShapeDtype> s;
+  append_shapes(s, block_mappings, num_inputs, num_inputs + num_outputs);
+  return s;
+}
 std::vector<BlockMapping> GridMapping::block_mappings_output() const { return {block_mappings.begin() + num_inputs, block_mappings.end()}; }
 
 GridMapping GridMapping::replace(const std::function<void(GridMapping&)>& change) const {
@@ -109,39 +125,37 @@ void GridMapping::check_invariants() const {
   if (num_inputs < 0 || num_outputs < 0 || num_index_operands < 0 || static_cast<int>(block_mappings.size()) != num_inputs + num_outputs)
     bad("there are " + plural(block_mappings.size(), "block mapping") + " but " + std::to_string(num_inputs) + " inputs and " +
         std::to_string(num_outputs) + " outputs");
-  bool avals = index_map_avals.size() == rank + static_cast<size_t>(std::max(num_index_operands, 0));
-  for (size_t i = 0; avals && i < index_map_avals.size(); ++i)
-    avals = i < rank ? index_map_avals[i] == Type::array(DType::i32) : index_map_avals[i].is_ref;
-  if (!avals)
+  if (num_index_operands < 0 || static_cast<int>(index_operands.size()) != num_index_operands)
+    bad("there are " + plural(index_operands.size(), "index operand") + " but num_index_operands is " + std::to_string(num_index_operands));
+  const std::vector<Type> ids(rank, Type::array(DType::i32));
+  std::vector<Type> wanted = ids;
+  for (const BlockMapping& b : index_operands) wanted.push_back(ref_type(b, MemorySpace::smem));
+  if (index_map_avals != wanted)
     bad("index_map_avals is not i32[] for each of " + std::to_string(rank) + " grid axes and a Ref for each of " +
         std::to_string(num_index_operands) + " index operands");
-  for (size_t i = 0; i < block_mappings.size(); ++i) {
-    const BlockMapping& b = block_mappings[i];
-    const std::string place = "block_mappings[" + std::to_string(i) + "] (" + b.origin + "): ";
-    if (b.whole) continue;
+  const auto check = [&](const BlockMapping& b, const std::string& list, size_t i, const std::vector<Type>& avals) {
+    const std::string place = list + "[" + std::to_string(i) + "] (" + b.origin + "): ";
+    if (b.whole) return;
     if (b.block.size() != b.array_shape.size())
       bad(place + plural(b.block.size(), "block dim") + " but the array " + to_string(b.array_shape) + " has " +
           std::to_string(b.array_shape.size()));
     for (size_t d = 0; d < b.block.size(); ++d)
       if (b.block[d].size < 1 || (b.block[d].kind == ir::BlockDim::Kind::squeezed && b.block[d].size != 1))
         bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block[d].size));
-    if (b.index_map.index >= index_maps.regions.size()) {
-      bad(place + "there is no index map");
-      continue;
-    }
+    if (b.index_map.index >= index_maps.regions.size()) return bad(place + "there is no index map");
     const ir::Region& r = index_maps.region(b.index_map);
-    bool takes = r.args.size() == index_map_avals.size();
-    for (size_t a = 0; takes && a < r.args.size(); ++a) takes = index_maps.type(r.args[a]) == index_map_avals[a];
+    bool takes = r.args.size() == avals.size();
+    for (size_t a = 0; takes && a < r.args.size(); ++a) takes = index_maps.type(r.args[a]) == avals[a];
     if (!takes) bad(place + "the index map does not take index_map_avals");
     const bool ends = !r.ops.empty() && index_maps.op(r.ops.back()).code == Opcode::yield;
-    if (!ends || index_maps.op(r.ops.back()).operands.size() != b.block.size()) {
-      bad(place + "the index map does not yield one index per block dim");
-      continue;
-    }
+    if (!ends || index_maps.op(r.ops.back()).operands.size() != b.block.size())
+      return bad(place + "the index map does not yield one index per block dim");
     for (ir::Value v : index_maps.op(r.ops.back()).operands)
       if (index_maps.type(v) != Type::array(DType::i32))
         bad(place + "the index map yields " + to_string(index_maps.type(v)) + ", not i32[]");
-  }
+  };
+  for (size_t i = 0; i < index_operands.size(); ++i) check(index_operands[i], "index_operands", i, ids);
+  for (size_t i = 0; i < block_mappings.size(); ++i) check(block_mappings[i], "block_mappings", i, index_map_avals);
   for (size_t i = 0; i < scratch_avals.size(); ++i) {
     const Type& t = scratch_avals[i];
     if (!t.is_ref || (t.space != MemorySpace::vmem && t.space != MemorySpace::smem) ||
@@ -159,8 +173,10 @@ ir::Kernel GridMapping::to_kernel(std::string name, Loc loc) const {
     const bool vmapped = std::find(vmapped_dims.begin(), vmapped_dims.end(), static_cast<int>(i)) != vmapped_dims.end();
     k.grid.push_back({grid[i], grid_names.empty() ? "" : grid_names[i], grid_parallel[i], vmapped});
   }
-  k.blocks = block_mappings;
-  k.num_inputs = num_inputs;
+  k.blocks = index_operands;
+  k.blocks.insert(k.blocks.end(), block_mappings.begin(), block_mappings.end());
+  k.num_prefetch = num_index_operands;
+  k.num_inputs = num_index_operands + num_inputs;
   k.scratch = scratch_avals;
   for (BlockMapping& b : k.blocks)
     if (!b.whole) b.index_map = Copier(index_maps, k).copy(b.index_map);
@@ -182,16 +198,20 @@ GridMapping grid_mapping(const ir::Kernel& k) {
     if (k.grid[i].vmapped) m.vmapped_dims.push_back(static_cast<int>(i));
   }
   if (!named) m.grid_names.clear();
-  m.block_mappings = k.blocks;
+  m.num_index_operands = k.num_prefetch;
+  m.index_operands.assign(k.blocks.begin(), k.blocks.begin() + k.num_prefetch);
+  m.block_mappings.assign(k.blocks.begin() + k.num_prefetch, k.blocks.end());
   m.index_map_avals.assign(k.grid.size(), Type::array(DType::i32));
+  for (int i = 0; i < k.num_prefetch; ++i) m.index_map_avals.push_back(k.block_ref_type(i));
   m.scratch_avals = k.scratch;
-  m.num_inputs = k.num_inputs;
+  m.num_inputs = k.num_inputs - k.num_prefetch;
   m.num_outputs = k.num_outputs();
   m.index_maps.name = k.name;
   m.index_maps.loc = k.loc;
   m.index_maps.grid = k.grid;
-  for (BlockMapping& b : m.block_mappings)
-    if (!b.whole) b.index_map = Copier(k, m.index_maps).copy(b.index_map);
+  for (auto* list : {&m.index_operands, &m.block_mappings})
+    for (BlockMapping& b : *list)
+      if (!b.whole) b.index_map = Copier(k, m.index_maps).copy(b.index_map);
   m.check_invariants();
   return m;
 }
@@ -231,13 +251,17 @@ class Maker {
     }
     if (!named) m.grid_names.clear();
     m.index_map_avals.assign(m.grid.size(), Type::array(DType::i32));
-    m.num_inputs = static_cast<int>(r_.inputs.size());
+    const auto prefetch = static_cast<size_t>(r_.num_scalar_prefetch);
+    m.num_index_operands = r_.num_scalar_prefetch;
+    m.num_inputs = static_cast<int>(r_.inputs.size()) - m.num_index_operands;
     m.num_outputs = static_cast<int>(r_.outputs.size());
     m.debug = r_.debug;
     m.index_maps.name = r_.name;
     m.index_maps.loc = r_.loc;
     for (const ScratchShape& s : r_.scratch) m.scratch_avals.push_back(Type::ref(s.dtype, s.shape, s.memory_space));
-    for (size_t i = 0; i < r_.inputs.size(); ++i) block(m, "in_specs[" + std::to_string(i) + "]", r_.inputs[i], r_.in_specs.at(i));
+    for (size_t i = 0; i < prefetch; ++i) index_operand(m, "scalar_prefetch[" + std::to_string(i) + "]", r_.inputs[i]);
+    for (size_t i = prefetch; i < r_.inputs.size(); ++i)
+      block(m, "in_specs[" + std::to_string(i - prefetch) + "]", r_.inputs[i], r_.in_specs.at(i - prefetch));
     for (size_t i = 0; i < r_.outputs.size(); ++i) block(m, "out_specs[" + std::to_string(i) + "]", r_.outputs[i], r_.out_specs.at(i));
     m.check_invariants();
     return m;
@@ -252,6 +276,21 @@ class Maker {
       throw SpecError(kernel + ": " + origin + ": " + what, loc, note);
     }
   };
+
+  void index_operand(GridMapping& m, const std::string& origin, const ShapeDtype& array) {
+    for (const Extent& e : array.shape)
+      if (!e.is_static())
+        Place{r_.name, origin, r_.loc}.fail("a scalar-prefetch operand needs static extents, but the array is " + to_string(array.shape));
+    BlockMapping b;
+    b.origin = origin;
+    b.dtype = array.dtype;
+    b.array_shape = array.shape;
+    b.whole = true;
+    b.space = MemorySpace::smem;
+    b.loc = r_.loc;
+    m.index_map_avals.push_back(ref_type(b, MemorySpace::smem));
+    m.index_operands.push_back(std::move(b));
+  }
 
   void block(GridMapping& m, const std::string& origin, const ShapeDtype& array, const BlockSpec& spec) {
     const Place place{r_.name, origin, spec.loc ? spec.loc : r_.loc};
@@ -327,9 +366,14 @@ class Maker {
         place.fail("the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") + " but the grid " +
                        to_string(m.grid) + " has " + axes(m.grid.size()),
                    "an index map takes one Value per grid axis");
+      if (const int refs = spec.index_map.num_refs(); refs != 0 && refs != m.num_index_operands)
+        place.fail("the index map takes " + plural(static_cast<size_t>(refs), "Ref") + " but num_scalar_prefetch is " + std::to_string(m.num_index_operands),
+                   "after its program ids an index map takes one Ref per scalar-prefetch operand, or none");
       std::vector<Value> ids;
+      std::vector<Ref> refs;
       for (size_t i = 0; i < m.grid.size(); ++i) ids.push_back(trace.argument(r, i));
-      const Indices indices = spec.index_map(ids);
+      for (size_t i = m.grid.size(); i < m.index_map_avals.size(); ++i) refs.push_back(trace.ref_argument(r, i));
+      const Indices indices = spec.index_map(ids, refs);
       if (indices.values.size() != b.block.size())
         place.fail("the index map returns " + std::to_string(indices.values.size()) + (indices.values.size() == 1 ? " index" : " indices") +
                        " but the block shape " + block_text + " has " + plural(b.block.size(), "dim"),
@@ -353,11 +397,17 @@ GridMapping make_grid_mapping(const GridMappingRequest& r) { return Maker(r).run
 // -- printing
 
 namespace {
-/// An index map's value as an expression: i0, i1, ... are the program ids.
+/// An index map's value as an expression: i0, i1, ... are the program ids, s0, s1, ... the scalar-prefetch Refs.
 std::string expression(const ir::Kernel& k, ir::Value v) {
   if (const auto c = ir::constant_int(k, v)) return std::to_string(*c);
   const ir::Op* op = k.def(v);
-  if (!op) return "i" + std::to_string(k.value(v).number);
+  if (!op) return k.type(v).is_ref ? "s" + std::to_string(k.value(v).number - k.grid.size()) : "i" + std::to_string(k.value(v).number);
+  if (op->code == Opcode::load && !op->has_mask()) {
+    std::string s = expression(k, op->operands[0]) + "[";
+    for (size_t d = 0; d < op->index.size(); ++d)
+      s += (d ? ", " : "") + (op->index[d].is_static() ? std::to_string(op->index[d].start) : expression(k, op->operands[static_cast<size_t>(op->index[d].start_operand)]));
+    return s + "]";
+  }
   std::string s = std::string(ir::name(op->code)) + "(";
   if (op->has(ir::Attr::axis)) s += "axis " + std::to_string(op->attr(ir::Attr::axis));
   for (size_t i = 0; i < op->operands.size(); ++i) s += (i ? ", " : "") + expression(k, op->operands[i]);
@@ -375,23 +425,25 @@ std::ostream& operator<<(std::ostream& out, const GridMapping& m) {
     if (std::find(m.vmapped_dims.begin(), m.vmapped_dims.end(), static_cast<int>(i)) != m.vmapped_dims.end()) out << " vmapped";
   }
   out << (m.grid.size() == 1 ? ",)\n" : ")\n");
-  for (const BlockMapping& b : m.block_mappings) {
+  const auto print = [&](const BlockMapping& b, MemorySpace whole) {
     out << b.origin << ": " << name(b.dtype) << to_string(b.array_shape);
     if (b.whole) {
-      out << " whole, in any\n";
-      continue;
+      out << " whole, in " << name(whole) << "\n";
+      return;
     }
     out << " in blocks (";
     for (size_t d = 0; d < b.block.size(); ++d)
       out << (d ? ", " : "") << (b.block[d].kind == ir::BlockDim::Kind::squeezed ? "squeezed" : std::to_string(b.block[d].size));
     out << (b.block.size() == 1 ? ",)" : ")") << ", in " << name(b.space) << ", index map (";
     const ir::Region& r = m.index_maps.region(b.index_map);
-    for (size_t i = 0; i < r.args.size(); ++i) out << (i ? ", i" : "i") << i;
+    for (size_t i = 0; i < r.args.size(); ++i) out << (i ? ", " : "") << expression(m.index_maps, r.args[i]);
     out << ") -> (";
     const auto& results = m.index_maps.op(r.ops.back()).operands;
     for (size_t i = 0; i < results.size(); ++i) out << (i ? ", " : "") << expression(m.index_maps, results[i]);
     out << ")\n";
-  }
+  };
+  for (const BlockMapping& b : m.index_operands) print(b, MemorySpace::smem);
+  for (const BlockMapping& b : m.block_mappings) print(b, MemorySpace::any);
   for (size_t i = 0; i < m.scratch_avals.size(); ++i) out << "scratch[" << i << "]: " << to_string(m.scratch_avals[i]) << "\n";
   return out;
 }

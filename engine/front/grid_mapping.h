@@ -1,5 +1,5 @@
 // GridMapping: the canonical form of grid, block specs and scratch, and the calling convention that follows from them.
-//   pallas_call gets  *dynamic_grid_sizes, *index, *inputs     (index: the scalar-prefetch operands; none are implemented yet)
+//   pallas_call gets  *dynamic_grid_sizes, *index, *inputs     (index: the scalar-prefetch operands)
 //   the kernel gets   *index, *inputs, *outputs, *scratch
 //   an index map gets *program_ids (i32 scalars, vmapped axes included), *index
 // Made from specs (by pallas_call) or from any tile-level kernel; to_kernel() turns it into a Kernel that lacks only its body.
@@ -24,12 +24,13 @@ struct GridMapping {
   std::vector<Extent> grid;                      // dynamic sizes are Extents that are not static
   std::vector<std::string> grid_names;           // none, or one per axis
   std::vector<bool> grid_parallel;               // dimension_semantics, one per axis
+  std::vector<ir::BlockMapping> index_operands;  // whole, or where vmap batched one an element of the batch: their index maps see no Refs
   std::vector<ir::BlockMapping> block_mappings;  // inputs, then outputs; their index maps are regions of index_maps
   std::vector<ir::Type> index_map_avals;         // i32[] per grid axis, then the Refs of scalar prefetch
   std::vector<int> vmapped_dims;                 // axes that vmap added, increasing
   std::vector<ir::Type> scratch_avals;           // Ref types
   int num_index_operands = 0;
-  int num_inputs = 0;
+  int num_inputs = 0;                            // without the index operands
   int num_outputs = 0;
   bool debug = false;
   ir::Kernel index_maps;  // holds the index maps' ops; its own grid and blocks are unused
@@ -66,8 +67,9 @@ struct GridMappingRequest {
   Loc loc;
   std::vector<GridSize> grid;
   std::vector<bool> parallel;  // per axis
-  std::vector<ShapeDtype> inputs, outputs;
-  std::vector<BlockSpec> in_specs, out_specs;
+  std::vector<ShapeDtype> inputs, outputs;  // *index, *inputs
+  int num_scalar_prefetch = 0;
+  std::vector<BlockSpec> in_specs, out_specs;  // none for scalar-prefetch operands
   std::vector<ScratchShape> scratch;
   bool debug = false;
 };

@@ -78,6 +78,9 @@ std::string number(double d) {
   return s.back() == '.' ? s + "0" : s;
 }
 
+/// " and num_scalar_prefetch is 2", if it is not 0.
+std::string after_prefetch(int n) { return n ? " and num_scalar_prefetch is " + std::to_string(n) : ""; }
+
 Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
   Checked c{std::move(kernel), {}, {}};
   GridMappingRequest& r = c.request;
@@ -102,7 +105,8 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
     const bool twice = !p.grid.axes().empty() || p.in_specs.list() || p.out_specs.list() || !p.scratch_shapes.empty();
     if (twice)
       fail("grid_spec is given, and grid, in_specs, out_specs or scratch_shapes too", "give them in grid_spec or directly, not both");
-    refuse(p.grid_spec->num_scalar_prefetch != 0, "grid_spec: num_scalar_prefetch");
+    r.num_scalar_prefetch = p.grid_spec->num_scalar_prefetch;
+    if (r.num_scalar_prefetch < 0) fail("grid_spec: num_scalar_prefetch is " + std::to_string(r.num_scalar_prefetch));
   }
   if (!p.out_shape.list()) fail("out_shape is missing", "give the shape and dtype of each output: .out_shape = {{{m, n}, ts::f32}}");
   r.outputs = *p.out_shape.list();
@@ -148,25 +152,27 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
       if (const auto& s = (*p.in_shape.list())[i].shape; std::any_of(s.begin(), s.end(), negative))
         fail("in_shape[" + std::to_string(i) + "]: shape " + to_string(s) + " has a negative size");
   }
-  if (p.in_shape.list() && c.in_specs && c.in_specs->size() != p.in_shape.list()->size())
-    fail("in_specs has " + plural(c.in_specs->size(), "BlockSpec") + " but in_shape has " + plural(p.in_shape.list()->size(), "input"));
+  if (p.in_shape.list() && c.in_specs && c.in_specs->size() + static_cast<size_t>(r.num_scalar_prefetch) != p.in_shape.list()->size())
+    fail("in_specs has " + plural(c.in_specs->size(), "BlockSpec") + after_prefetch(r.num_scalar_prefetch) + " but in_shape has " + plural(p.in_shape.list()->size(), "input"));
   return c;
 }
 
 ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
   GridMappingRequest r = c.request;
   r.inputs = inputs;
-  if (c.in_specs && c.in_specs->size() != inputs.size())
-    throw SpecError(
-        r.name + ": called with " + plural(inputs.size(), "argument") + " but in_specs has " + plural(c.in_specs->size(), "BlockSpec"),
-        r.loc);
-  r.in_specs = c.in_specs ? *c.in_specs : std::vector<BlockSpec>(inputs.size(), no_block_spec);
+  const auto prefetch = static_cast<size_t>(r.num_scalar_prefetch);
+  if (c.in_specs ? c.in_specs->size() + prefetch != inputs.size() : inputs.size() < prefetch)
+    throw SpecError(r.name + ": called with " + plural(inputs.size(), "argument") + " but " +
+                        (c.in_specs ? "in_specs has " + plural(c.in_specs->size(), "BlockSpec") + after_prefetch(r.num_scalar_prefetch)
+                                    : "num_scalar_prefetch is " + std::to_string(prefetch)),
+                    r.loc);
+  r.in_specs = c.in_specs ? *c.in_specs : std::vector<BlockSpec>(inputs.size() - prefetch, no_block_spec);
   const size_t refs = inputs.size() + r.outputs.size() + r.scratch.size();
   if (static_cast<size_t>(c.kernel.arity) != refs)
     throw SpecError(r.name + ": the kernel takes " + plural(static_cast<size_t>(c.kernel.arity), "Ref") + " but there are " +
-                        plural(inputs.size(), "input") + ", " + plural(r.outputs.size(), "output") + " and " +
-                        plural(r.scratch.size(), "scratch shape"),
-                    r.loc, "a kernel takes one Ref per input, then per output, then per scratch shape");
+                        (prefetch ? plural(prefetch, "scalar-prefetch operand") + ", " : "") + plural(inputs.size() - prefetch, "input") + ", " +
+                        plural(r.outputs.size(), "output") + " and " + plural(r.scratch.size(), "scratch shape"),
+                    r.loc, std::string("a kernel takes one Ref per ") + (prefetch ? "scalar-prefetch operand, then per " : "") + "input, then per output, then per scratch shape");
   ir::Kernel k = make_grid_mapping(r).to_kernel(r.name, r.loc);
   {
     Trace t(k);

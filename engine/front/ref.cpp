@@ -17,10 +17,17 @@ RefIndex::RefIndex(RefItem&& read, Loc l) : items_{IndexItem(std::move(read), l)
 class RefAccess {
  public:
   RefAccess(std::string_view op, const Ref& ref, const RefIndex& index, Loc loc, bool masked) : e_(op, loc), ref_(ref), masked_(masked) {
-    if (!e_.trace().index_map_origin().empty())
-      throw TraceError(e_.trace().prefix() + "reads a Ref, but an index map sees only its program ids", loc,
-                       "read in the kernel, or compute the block index from the program ids");
+    const bool in_index_map = !e_.trace().index_map_origin().empty();
+    if (in_index_map && !(ref.trace_ == e_.trace().serial() && e_.trace().is_open(ref.region_)))
+      throw TraceError(e_.trace().prefix() + "reads a Ref, but an index map sees only its program ids and scalar-prefetch Refs", loc,
+                       "read in the kernel, or give the data as a scalar-prefetch operand");
     e_.check_owner(ref.trace_, ref.region_, "Ref");
+    if (op != "load") {
+      const ir::Kernel& k = e_.trace().kernel();
+      const uint32_t at = k.value(ref.id_).number;
+      if (in_index_map || (k.value(ref.id_).region == k.body && at < static_cast<uint32_t>(k.num_prefetch)))
+        e_.fail("a scalar-prefetch operand is only read", "keep what changes in scratch: SMEM({n}, ts::i32)");
+    }
     const auto& items = index.items();
     if (items.size() > ref.shape().size())
       e_.fail("the index has " + std::to_string(items.size()) + " entries but the Ref " + to_string(ref.shape()) + " has " +
@@ -30,6 +37,8 @@ class RefAccess {
       index_.push_back(d < items.size() ? std::visit([&](const auto& item) { return lower(item, d, n); }, items[d].item()) : Index::all(n));
       if (index_.back().kind == Index::Kind::slice) shape_.push_back(index_.back().size);
     }
+    if (in_index_map && !shape_.empty())
+      e_.fail("reads " + to_string(ir::Type::array(ref.dtype(), shape_)) + ", but an index map reads single elements", "index every dim with an integer");
   }
 
   Value load(const LoadParams& p) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/array.h"
-#include "engine/front/value.h"
+#include "engine/front/ref.h"
 
 namespace tessera {
 
@@ -52,16 +52,28 @@ template <class F>
 concept Countable = std::is_pointer_v<F> || requires {
   &F::operator();
 };
+/// A parameter of type P takes a T by value or const reference.
+template <class T, class P>
+inline constexpr bool takes = std::same_as<std::remove_cvref_t<P>, T> && !std::is_rvalue_reference_v<P> &&
+                              (!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>);
 template <class T, class Tuple>
 inline constexpr bool all_are = false;
 template <class T, class... P>
-inline constexpr bool all_are<T, std::tuple<P...>> = ((std::same_as<std::remove_cvref_t<P>, T> && !std::is_rvalue_reference_v<P> &&
-                                                       (!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>)) &&
-                                                      ...);
+inline constexpr bool all_are<T, std::tuple<P...>> = (takes<T, P> && ...);
+/// How many Values come first in a tuple of Values and then Refs; -1 for any other tuple.
+template <class Tuple>
+inline constexpr int leading_values = -1;
+template <class... P>
+inline constexpr int leading_values<std::tuple<P...>> = [] {
+  int values = 0, refs = 0;
+  bool good = true;
+  ((takes<Value, P> ? (good &= refs == 0, ++values) : takes<Ref, P> ? ++refs : (good = false, 0)), ...);
+  return good ? values : -1;
+}();
 }  // namespace spec
 
-/// From program ids to block indices: a lambda that takes one Value per grid axis and returns ts::Indices, or a single Value or integer.
-/// Absent: all zeros.
+/// From program ids to block indices: a lambda that takes one Value per grid axis, then one Ref per scalar-prefetch operand (or none of them),
+/// and returns ts::Indices, or a single Value or integer. Absent: all zeros.
 class IndexMap {
  public:
   IndexMap() = default;
@@ -73,29 +85,34 @@ class IndexMap {
       using S = spec::Signature<F>;
       using P = typename S::Parameters;
       using R = std::remove_cvref_t<typename S::Result>;
-      constexpr bool values = spec::all_are<Value, P>;
-      constexpr bool good_result = std::same_as<R, Indices> || std::same_as<R, Value> || (std::integral<R> && !std::same_as<R, bool>);
-      static_assert(values, "an index map takes one Value per grid axis; it sees no Refs");
+      constexpr int values = spec::leading_values<P>;
+      constexpr bool good_result = std::same_as<R, Indices> || std::same_as<R, Value> || std::same_as<R, RefItem> || (std::integral<R> && !std::same_as<R, bool>);
+      static_assert(values >= 0, "an index map takes one Value per grid axis, then one Ref per scalar-prefetch operand");
       static_assert(good_result, "an index map returns ts::Indices{...}, or one Value or integer");
-      if constexpr (values && good_result) {
-        arity_ = static_cast<int>(std::tuple_size_v<P>);
-        call_ = [f = std::move(f)](const std::vector<Value>& ids) {
-          return [&]<size_t... i>(std::index_sequence<i...>)->Indices {
-            if constexpr (std::same_as<R, Indices>) return f(ids[i]...);
-            else return Indices{Operand(f(ids[i]...), Loc{})};
+      if constexpr (values >= 0 && good_result) {
+        constexpr size_t num_refs = std::tuple_size_v<P> - static_cast<size_t>(values);
+        arity_ = values;
+        num_refs_ = static_cast<int>(num_refs);
+        call_ = [f = std::move(f)](const std::vector<Value>& ids, const std::vector<Ref>& refs) {
+          return [&]<size_t... i, size_t... r>(std::index_sequence<i...>, std::index_sequence<r...>)->Indices {
+            (void)ids, (void)refs;
+            if constexpr (std::same_as<R, Indices>) return f(ids[i]..., refs[r]...);
+            else if constexpr (std::same_as<R, RefItem>) return Indices{Operand(Value(f(ids[i]..., refs[r]...)), Loc{})};
+            else return Indices{Operand(f(ids[i]..., refs[r]...), Loc{})};
           }
-          (std::make_index_sequence<std::tuple_size_v<P>>{});
+          (std::make_index_sequence<static_cast<size_t>(values)>{}, std::make_index_sequence<num_refs>{});
         };
       }
     }
   }
   bool given() const { return call_ != nullptr; }
-  int arity() const { return arity_; }
-  Indices operator()(const std::vector<Value>& program_ids) const { return call_(program_ids); }
+  int arity() const { return arity_; }        ///< program ids
+  int num_refs() const { return num_refs_; }  ///< scalar-prefetch Refs
+  Indices operator()(const std::vector<Value>& program_ids, const std::vector<Ref>& prefetch) const { return call_(program_ids, prefetch); }
 
  private:
-  std::function<Indices(const std::vector<Value>&)> call_;
-  int arity_ = 0;
+  std::function<Indices(const std::vector<Value>&, const std::vector<Ref>&)> call_;
+  int arity_ = 0, num_refs_ = 0;
 };
 
 /// A block dim of size one that the kernel does not see. Same as std::nullopt there.
@@ -226,7 +243,8 @@ struct ScratchShape {
 inline ScratchShape VMEM(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::vmem}; }
 inline ScratchShape SMEM(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::smem}; }
 
-/// grid, in_specs, out_specs and scratch_shapes in one. num_scalar_prefetch other than 0 is not implemented yet.
+/// grid, in_specs, out_specs and scratch_shapes in one. The first num_scalar_prefetch arguments of the call are scalar-prefetch operands: whole
+/// arrays in smem that the kernel and the index maps may load from. They have no in_specs.
 struct GridSpec {
   int num_scalar_prefetch = 0;
   Grid grid = {};
@@ -234,5 +252,6 @@ struct GridSpec {
   BlockSpecs out_specs = {};
   std::vector<ScratchShape> scratch_shapes = {};
 };
+using PrefetchScalarGridSpec = GridSpec;
 
 }  // namespace tessera

@@ -8,7 +8,8 @@ namespace {
 std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
 /// Gives a block mapping the batch: the new program id is argument 0 of every index map, and the index of the new dim if there is one.
-void batch(ir::Kernel& k, ir::BlockMapping& b, const Extent& size, std::optional<int64_t> axis) {
+void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> axis) {
+  ir::BlockMapping& b = k.blocks[static_cast<size_t>(block)];
   ir::Builder builder(k);
   builder.set_loc(b.loc);
   if (b.whole && !axis) return;
@@ -24,9 +25,11 @@ void batch(ir::Kernel& k, ir::BlockMapping& b, const Extent& size, std::optional
                         b.loc);
       b.block.push_back({ir::BlockDim::Kind::blocked, *e.value()});
     }
+    b.space = k.block_ref_type(block).space;
     b.whole = false;
-    b.space = ir::MemorySpace::any;
-    b.index_map = builder.new_region(std::vector<ir::Type>(k.grid.size() - 1, ir::Type::array(DType::i32)));
+    std::vector<ir::Type> args(k.grid.size() - 1, ir::Type::array(DType::i32));
+    for (int i = 0; i < k.num_prefetch && block >= k.num_prefetch; ++i) args.push_back(k.block_ref_type(i));
+    b.index_map = builder.new_region(args);
     builder.set_region(b.index_map);
     std::vector<ir::Value> zeros;
     for (size_t d = 0; d < b.block.size(); ++d) zeros.push_back(builder.constant_int(DType::i32, 0));
@@ -50,7 +53,7 @@ ir::Kernel vmap_kernel(ir::Kernel k, const Extent& size, const std::vector<std::
   k.grid.insert(k.grid.begin(), ir::GridAxis{size, "", true, true});
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const size_t inputs = static_cast<size_t>(k.num_inputs);
-    batch(k, k.blocks[i], size, i < inputs ? in_axes[i] : std::optional(out_axes[i - inputs]));
+    batch(k, static_cast<int>(i), size, i < inputs ? in_axes[i] : std::optional(out_axes[i - inputs]));
   }
   ir::verify(k, "vmap");
   return k;

@@ -78,7 +78,8 @@ class Planner {
         list[static_cast<size_t>(last_use_[v])].push_back(v);
       }
     if (index_map)
-      for (Value v : k_.region(r).args) { take(v); permanent_[v.index] = true; }  // never given back, so that they may be written before each run
+      for (Value v : k_.region(r).args)
+        if (!type(v).is_ref) take(v), permanent_[v.index] = true;  // never given back, so that they may be written before each run
     plan_region(r);
   }
 
@@ -187,7 +188,7 @@ class Planner {
 
   // -- steps. A Make is called when every place is known; places of borrowed loads change while the machine runs, so steps read them late.
   Make memory_op(const Op& op) {
-    const size_t ref = k_.value(op.operands[0]).number;
+    const size_t ref = k_.ref_position(op.operands[0]);
     const Op* o = &op;
     return [=, this] {
       std::byte* buffer = o->results.empty() ? nullptr : m_.place[o->results[0].index];

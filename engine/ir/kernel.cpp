@@ -89,11 +89,17 @@ Type Kernel::block_ref_type(int i) const {
                         b.loc, "give a BlockSpec with a static block shape");
       shape.push_back(*e.value());
     }
-    return Type::ref(b.dtype, shape, MemorySpace::any);
+    return Type::ref(b.dtype, shape, i < num_prefetch ? MemorySpace::smem : MemorySpace::any);
   }
   for (const BlockDim& d : b.block)
     if (d.kind == BlockDim::Kind::blocked) shape.push_back(d.size);
   return Type::ref(b.dtype, shape, b.space);
+}
+
+std::string Kernel::usual_origin(int i) const {
+  const auto place = [](const char* list, int at) { return std::string(list) + "[" + std::to_string(at) + "]"; };
+  if (i < num_prefetch) return place("scalar_prefetch", i);
+  return is_output(i) ? place("out_specs", i - num_inputs) : place("in_specs", i - num_prefetch);
 }
 
 std::vector<std::string> Kernel::dim_names() const {

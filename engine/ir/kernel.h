@@ -163,8 +163,9 @@ struct BlockDim {
   bool operator==(const BlockDim&) const = default;
 };
 
-/// How one input or output array is cut into blocks. The index map gets *program_ids (i32, vmapped axes included) and yields one i32 per
-/// block dim: a block index for a blocked dim, an element index for a squeezed one. It is clamped to [0, cdiv(extent, block) - 1].
+/// How one input or output array is cut into blocks. The index map gets *program_ids (i32, vmapped axes included) and the scalar-prefetch Refs,
+/// from which it may load, and yields one i32 per block dim: a block index for a blocked dim, an element index for a squeezed one. It is
+/// clamped to [0, cdiv(extent, block) - 1].
 struct BlockMapping {
   std::string origin;  // "in_specs[0]", "out_specs[1]": for messages
   DType dtype = DType::f32;
@@ -199,6 +200,7 @@ struct Kernel {
   std::vector<GridAxis> grid;
   std::vector<BlockMapping> blocks;  // inputs, then outputs
   int num_inputs = 0;
+  int num_prefetch = 0;              // the first so many inputs are scalar-prefetch operands: never stored to, whole (or what vmap made of that), in smem
   std::vector<Type> scratch;         // Ref types
   RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
   LaneInfo lane;                     // lane level only
@@ -221,6 +223,13 @@ struct Kernel {
   Type block_ref_type(int i) const;
   /// "in_specs[0]" style place of argument i is blocks[i].origin; true if i is an output.
   bool is_output(int i) const { return i >= num_inputs; }
+  /// The position among the body's arguments that a Ref argument stands for: an index map's Refs are the body's first ones.
+  uint32_t ref_position(Value ref) const {
+    const ValueInfo& v = value(ref);
+    return v.region == body ? v.number : v.number - static_cast<uint32_t>(grid.size());
+  }
+  /// What blocks[i] is called where nobody named it: "scalar_prefetch[0]", "in_specs[0]", "out_specs[0]".
+  std::string usual_origin(int i) const;
   /// Names of all run-time sizes in array shapes and grid, in order of appearance.
   std::vector<std::string> dim_names() const;
 };

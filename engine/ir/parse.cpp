@@ -186,7 +186,7 @@ class Parser {
   }
   void clause() {
     if (take("grid")) list("(", ")", [&] { axis(); });
-    else if (token_.is("in") || token_.is("out")) block();
+    else if (token_.is("prefetch") || token_.is("in") || token_.is("out")) block();
     else if (take("scratch")) k_.scratch.push_back(ref_type());
     else if (lane_number("workgroup_size", 1, INT32_MAX, [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); })) {}
     else if (lane_number("subgroup_size", 0, INT32_MAX, [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); })) {}
@@ -195,7 +195,7 @@ class Parser {
     else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {}
     else if (lane_word("num_units")) { k_.lane.num_units = extent(); k_.lane.exact = take("exact"); }
     else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
-    else expected("'grid', 'in', 'out', 'scratch'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
+    else expected("'grid', 'prefetch', 'in', 'out', 'scratch'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
   }
   bool lane_word(const char* s) {
     if (!token_.is(s)) return false;
@@ -245,12 +245,15 @@ class Parser {
   void block() {
     BlockMapping m;
     const uint32_t line = token_.line;
-    const bool output = token_.is("out");
+    const bool output = token_.is("out"), prefetch = token_.is("prefetch");
     if (!output && outputs_) fail("inputs come before outputs");
+    if (prefetch && k_.num_prefetch < k_.num_inputs) fail("scalar-prefetch operands come before inputs");
     outputs_ |= output;
+    k_.num_prefetch += prefetch;
+    k_.num_inputs += !output;
     advance();
-    const int number = output ? k_.num_outputs() : k_.num_inputs;
-    m.origin = token_.kind == Token::Kind::string ? text("an origin") : (output ? "out_specs[" : "in_specs[") + std::to_string(number) + "]";
+    if (token_.kind == Token::Kind::string) m.origin = text("an origin");
+    else m.origin = k_.usual_origin(static_cast<int>(k_.blocks.size()));
     m.dtype = dtype();
     list("[", "]", [&] { m.array_shape.push_back(extent()); });
     m.whole = take("whole");
@@ -270,10 +273,13 @@ class Parser {
       m.space = *s;
       advance();
     }
-    if (take("map")) m.index_map = top_region([](size_t) { return std::optional(Type::array(DType::i32)); });
+    if (prefetch) m.space = MemorySpace::smem;
+    if (take("map")) {
+      const size_t start = token_.offset, ids = k_.grid.size(), refs = prefetch ? 0 : static_cast<size_t>(k_.num_prefetch);
+      m.index_map = top_region([&](size_t i) { return std::optional(i < ids || i >= ids + refs ? Type::array(DType::i32) : block_type(i - ids, start)); });
+    }
     m.loc = lexer_.location(line);
     k_.blocks.push_back(std::move(m));
-    if (!output) ++k_.num_inputs;
   }
   void body() {
     expect("body");
@@ -285,12 +291,15 @@ class Parser {
       if (i >= wanted) return std::nullopt;
       if (i >= k_.blocks.size()) return k_.scratch[i - k_.blocks.size()];
       if (k_.level == Level::lane) return Type::ref(k_.blocks[i].dtype, {-1}, MemorySpace::global);
-      try {
-        return k_.block_ref_type(static_cast<int>(i));
-      } catch (const Error& e) {
-        lexer_.fail(start, e, k_.name);
-      }
+      return block_type(i, start);
     });
+  }
+  Type block_type(size_t i, size_t offset) {
+    try {
+      return k_.block_ref_type(static_cast<int>(i));
+    } catch (const Error& e) {
+      lexer_.fail(offset, e, k_.name);
+    }
   }
   /// Arguments and ops of a region that sees no outer values. `usual` gives the type of argument i where the text has none.
   template <class F> RegionId top_region(F usual) {

@@ -130,10 +130,8 @@ class Printer {
   }
   void block(int i) {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
-    const bool output = k_.is_output(i);
-    const std::string usual = output ? "out_specs[" + std::to_string(i - k_.num_inputs) + "]" : "in_specs[" + std::to_string(i) + "]";
-    out_ += output ? "out " : "in ";
-    if (b.origin != usual) out_ += quoted(b.origin) + " ";
+    out_ += i < k_.num_prefetch ? "prefetch " : k_.is_output(i) ? "out " : "in ";
+    if (b.origin != k_.usual_origin(i)) out_ += quoted(b.origin) + " ";
     out_ += std::string(name(b.dtype)) + "[";
     list(b.array_shape, [&](const Extent& e) { out_ += to_string(e); });
     out_ += "]";
@@ -143,7 +141,7 @@ class Printer {
       list(b.block, [&](const BlockDim& d) { out_ += d.kind == BlockDim::Kind::blocked ? std::to_string(d.size) : d.size == 1 ? "squeezed" : "<squeezed " + std::to_string(d.size) + ">"; });
       out_ += ")";
     }
-    if (b.space != MemorySpace::vmem) out_ += " " + std::string(name(b.space));
+    if (b.space != MemorySpace::vmem && i >= k_.num_prefetch) out_ += " " + std::string(name(b.space));
     if (exists(b.index_map)) {
       out_ += " map ";
       arguments(b.index_map, false);

@@ -6,12 +6,12 @@
 //   types       every result has the type that infer() gives (region arguments and yields of for, while, if and switch included)
 //   scopes      an operand is defined before, in the same region or one around it; index maps and body see nothing of each other
 //   grid        static sizes are not negative; names of sizes are identifiers
-//   blocks      num_inputs of them are inputs; each is the whole array (static extents) or has one block dim per array dim, of at least
+//   blocks      num_inputs of them are inputs, of which the first num_prefetch are scalar-prefetch operands, in smem; each is the whole array (static extents) or has one block dim per array dim, of at least
 //               one element (none where the array has none), squeezed ones of exactly one
-//   index maps  take one i32 per grid axis (vmapped ones too), yield one i32 per block dim, and compute on i32 and bool scalars by
-//               elementwise ops, constants and num_programs only: they touch no Ref
+//   index maps  take one i32 per grid axis (vmapped ones too) and the Ref of every scalar-prefetch operand (those of such operands themselves:
+//               no Refs), yield one i32 per block dim, and compute on scalars by elementwise ops, constants, num_programs and loads only
 //   body        takes the Ref of every block, then of every scratch buffer (lane level: one global ref of unknown length per block);
-//               yields nothing
+//               stores to no scalar-prefetch operand; yields nothing
 //   lane info   workgroup_size of at least 1, subgroup_size 0 or a power of two, allocations inside their arenas, extents that exist
 // Barriers under divergent control flow are codegen/lane's to find.
 #include "engine/ir/verify.h"
@@ -31,6 +31,8 @@ class Verifier {
   std::vector<Problem> run() {
     if (k_.num_inputs < 0 || k_.num_inputs > static_cast<int>(k_.blocks.size()))
       add(k_.name, "has " + std::to_string(k_.num_inputs) + " inputs but " + std::to_string(k_.blocks.size()) + " blocks", k_.loc);
+    if (k_.num_prefetch < 0 || k_.num_prefetch > k_.num_inputs)
+      add(k_.name, "has " + std::to_string(k_.num_prefetch) + " scalar-prefetch operands but " + std::to_string(k_.num_inputs) + " inputs", k_.loc);
     numbers_ = numbering(k_);
     seen_ops_.resize(k_.ops.size());
     seen_regions_.resize(k_.regions.size());
@@ -136,6 +138,8 @@ class Verifier {
       const OpInfo& row = info(op.code);
       if (!(k_.level == Level::tile ? row.tile : row.lane)) add(entity(op), "is not legal at " + std::string(k_.level == Level::tile ? "tile" : "lane") + " level", op.loc);
       if (index_map) in_index_map(op, place);
+      else if (info(op.code).effect == Effect::writes && !op.operands.empty() && k_.value(op.operands[0]).region == k_.body)
+        if (const uint32_t at = k_.value(op.operands[0]).number; at < static_cast<uint32_t>(k_.num_prefetch)) add(entity(op), "stores to " + k_.blocks[at].origin + ": a scalar-prefetch operand is only read", op.loc);
       for (size_t i = 0; i < op.regions.size(); ++i) walk(op.regions[i], index_map, place);
       if (in_scope) types(op);
       for (Value v : op.results) visible_[v.index] = true;
@@ -158,14 +162,11 @@ class Verifier {
     }
   }
   void in_index_map(const Op& op, const std::string& place) {
-    for (Value v : op.operands)
-      if (k_.type(v).is_ref) return add(place, entity(op) + " touches a ref: an index map may only compute on the program ids", op.loc);
     if (op.code == Opcode::yield) return;
-    if (!info(op.code).elementwise && op.code != Opcode::constant && op.code != Opcode::num_programs)
-      return add(place, entity(op) + ": an index map may only have elementwise ops, constants and num_programs", op.loc);
+    if (!info(op.code).elementwise && op.code != Opcode::constant && op.code != Opcode::num_programs && op.code != Opcode::load)
+      return add(place, entity(op) + ": an index map may only have elementwise ops, constants, num_programs and loads of single elements", op.loc);
     for (Value v : op.results)
-      if (const Type& t = k_.type(v); !t.is_scalar() || (t.dtype != DType::i32 && t.dtype != DType::boolean))
-        add(place, entity(op) + " is " + to_string(t) + ": an index map computes on i32[] and bool[]", op.loc);
+      if (const Type& t = k_.type(v); !t.is_scalar()) add(place, entity(op) + " is " + to_string(t) + ": an index map computes on scalars", op.loc);
   }
 
   // -- the kernel around the ops
@@ -186,7 +187,9 @@ class Verifier {
   void block(int i) {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
     for (const Extent& e : b.array_shape) sizes(e, b.origin, b.loc);
-    if (k_.level == Level::lane || b.whole) return;
+    if (k_.level == Level::lane) return;
+    if (i < k_.num_prefetch && b.space != MemorySpace::smem) add(b.origin, "is in " + std::string(name(b.space)) + " but scalar-prefetch operands are in smem", b.loc);
+    if (b.whole) return;
     if (b.block.size() != b.array_shape.size()) {
       Shape shape;
       for (const BlockDim& d : b.block) shape.push_back(d.size);
@@ -201,14 +204,27 @@ class Verifier {
     if (!b.index_map) return add(b.origin, "has no index map", b.loc);
     const std::string place = b.origin + ": index map";
     const Region& r = k_.region(b.index_map);
-    if (r.args.size() != k_.grid.size()) add(place, "takes " + std::to_string(r.args.size()) + " program ids but the grid has " + std::to_string(k_.grid.size()) + (k_.grid.size() == 1 ? " axis" : " axes"), b.loc);
-    for (Value v : r.args)
-      if (k_.type(v) != Type::array(DType::i32)) add(place, value(v) + " is " + to_string(k_.type(v)) + " instead of i32[]", b.loc);
+    const size_t refs = i < k_.num_prefetch ? 0 : static_cast<size_t>(k_.num_prefetch), wanted = k_.grid.size() + refs;
+    const std::string axes = std::to_string(k_.grid.size()) + (k_.grid.size() == 1 ? " axis" : " axes");
+    if (r.args.size() != wanted && refs == 0) add(place, "takes " + std::to_string(r.args.size()) + " program ids but the grid has " + axes, b.loc);
+    else if (r.args.size() != wanted) add(place, "takes " + std::to_string(r.args.size()) + " arguments but the grid has " + axes + " and there " + (refs == 1 ? "is " : "are ") + std::to_string(refs) + (refs == 1 ? " scalar-prefetch operand" : " scalar-prefetch operands"), b.loc);
+    for (size_t a = 0; a < r.args.size(); ++a) {
+      const Type type = a < k_.grid.size() || a >= wanted ? Type::array(DType::i32) : ref_type(static_cast<int>(a - k_.grid.size()));
+      if (k_.type(r.args[a]) != type) add(place, value(r.args[a]) + " is " + to_string(k_.type(r.args[a])) + " instead of " + to_string(type), b.loc);
+    }
     const Op& yield = k_.terminator(b.index_map);
     if (yield.operands.size() != b.block.size()) add(place, "yields " + indices(yield.operands.size()) + " but the block has " + dims(b.block.size()), yield.loc);
     for (Value v : yield.operands)
       if (k_.type(v) != Type::array(DType::i32)) add(place, "yields " + value(v) + ": " + to_string(k_.type(v)) + " instead of i32[]", yield.loc);
     walk(b.index_map, true, place);
+  }
+  /// The Ref that a kernel sees for a block, or a type that nothing has where there is none: body() says why.
+  Type ref_type(int i) const {
+    try {
+      return k_.block_ref_type(i);
+    } catch (const Error&) {
+      return Type::ref(k_.blocks[static_cast<size_t>(i)].dtype, {}, MemorySpace::global);
+    }
   }
   static std::string dims(size_t n) { return std::to_string(n) + (n == 1 ? " dim" : " dims"); }
   static std::string indices(size_t n) { return std::to_string(n) + (n == 1 ? " index" : " indices"); }

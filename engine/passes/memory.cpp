@@ -17,7 +17,7 @@ uint32_t MemoryClasses::of(ir::Value ref) const {
     if (op->code == Opcode::view) ref = op->operands[0];
     else return op->code == Opcode::alloc_shared ? count_ - 2 : count_ - 1;
   }
-  return k_.value(ref).number;
+  return k_.ref_position(ref);
 }
 
 void MemoryClasses::collect(ir::RegionId r) {

@@ -113,8 +113,8 @@ TEST_CASE("an index map sees only its program ids") {
   };
   line = __LINE__ + 1;
   expect(outer([&](Value) { return ts::Indices{(*stolen)[{0, 0}], 0}; }),
-        "inner: in_specs[0]: index map: reads a Ref, but an index map sees only its program ids" + at(line) +
-            note("read in the kernel, or compute the block index from the program ids"));
+        "inner: in_specs[0]: index map: reads a Ref, but an index map sees only its program ids and scalar-prefetch Refs" + at(line) +
+            note("read in the kernel, or give the data as a scalar-prefetch operand"));
   line = __LINE__ + 1;
   expect(outer([&](Value i) { return ts::Indices{i + *value, 0}; }),
         "inner: in_specs[0]: index map: add: a Value of the kernel \"outer\" is used in the trace of another kernel" + at(line) + kElsewhere);
@@ -158,8 +158,6 @@ TEST_CASE("parameters that are not implemented, unknown, or do not fit together"
   expect(with([](auto& p) { p.cost_estimate.emplace(); }), not_yet("cost_estimate"));
   expect(with([](auto& p) { p.backend = "triton"; }), not_yet("backend"));
   expect(with([](auto& p) { p.metadata.emplace(); }), not_yet("metadata"));
-  expect(with([](auto& p) { p.grid = {}; p.grid_spec = ts::GridSpec{.num_scalar_prefetch = 1}; }),
-        not_yet("grid_spec: num_scalar_prefetch"));
   expect(with([](auto& p) { p.grid_spec = ts::GridSpec{.grid = {2}}; }),
         "copy: grid_spec is given, and grid, in_specs, out_specs or scratch_shapes too" + at(line) +
             note("give them in grid_spec or directly, not both"));
