@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "engine/passes/passes.h"
+
 namespace tessera::fuzz {
 namespace {
 using ir::Attr, ir::Op, ir::Opcode;
@@ -71,11 +73,12 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
 }
 
 void Coverage::see_region(const ir::Kernel& k, ir::RegionId r, int depth) {
-  for (const ir::OpId id : k.region(r).ops) see_op(k, k.op(id), depth);
+  for (const ir::OpId id : k.region(r).ops) see_op(k, k.op(id), depth), ++ops_seen_;
 }
 
 void Coverage::add(const Case& c) {
-  const ir::Kernel& k = c.kernel;
+  ir::Kernel k = c.kernel;
+  passes::optimize(k);  // what reaches lowering
   ++cases_;
   now_.clear();
   see(count("grid of rank", k.grid.size(), 5));
@@ -120,7 +123,7 @@ void Coverage::add(const Case& c) {
 
 std::string Coverage::text() const {
   std::ostringstream s;
-  s << cases_ << " cases; cases with each feature:\n";
+  s << cases_ << " cases with " << ops_seen_ / std::max<int64_t>(cases_, 1) << " ops each after the passes; cases with each feature:\n";
   for (const auto& [feature, n] : features_) s << "  " << n << "\t" << feature << "\n";
   s << "uses of each op by dtype:\n";
   for (int i = 0; i < ir::kNumOpcodes; ++i) {

@@ -37,10 +37,11 @@ class Generator {
  public:
   explicit Generator(uint64_t seed) : random_(seed), values_(out_.kernel, random_, dtypes(random_)) {
     out_.kernel.name = "fuzz" + std::to_string(seed);
-    big_ = random_.chance(0.12);
+    const double style = static_cast<double>(random_.below(1000)) / 1000;
+    size_ = style < 0.12 ? Size::big : style < 0.15 ? Size::huge : style < 0.19 ? Size::many : Size::usual;
     values_.plain = random_.chance(0.55);
     values_.sizes.clear();
-    for (int64_t n = random_.in(2, 3); n-- > 0;) values_.sizes.push_back(random_.chance(0.4) ? int64_t{1} << random_.in(1, big_ ? 6 : 5) : random_.in(2, big_ ? 70 : 24));
+    for (int64_t n = random_.in(2, 3); n-- > 0;) values_.sizes.push_back(some_size());
   }
 
   Case run() {
@@ -58,7 +59,8 @@ class Generator {
     }
     initialise_scratch();
     if (accumulator_ >= 0) accumulate();
-    for (int64_t n = random_.in(2, 10); n-- > 0;) statement(0);
+    if (random_.chance(0.07)) chain();
+    for (int64_t n = size_ == Size::huge || size_ == Size::many ? random_.in(1, 4) : random_.in(2, 10); n-- > 0;) statement(0);
     for (RefInfo& r : refs_)
       if (r.block >= k.num_inputs) final_store(r);
     values_.b.yield({});
@@ -70,9 +72,13 @@ class Generator {
 
  private:
   static std::vector<DType> dtypes(Random& random) {
-    if (random.chance(0.35)) return {DType::f32, DType::f32, DType::i32, DType::u32, DType::boolean};
+    if (random.chance(0.25)) return {DType::f32, DType::f32, DType::i32, DType::u32, DType::boolean};
     std::vector<DType> all;
     for (int t = 0; t < kNumDTypes; ++t) all.push_back(static_cast<DType>(t));
+    if (random.chance(0.4)) {  // much of one
+      const DType t = random.pick(all);
+      return {t, t, t, DType::i32, random.pick(all)};
+    }
     std::vector<DType> some{DType::f32, DType::i32};
     for (int64_t n = random.in(1, 5); n-- > 0;) some.push_back(random.pick(all));
     return some;
@@ -82,12 +88,14 @@ class Generator {
 
   void grid() {
     ir::Kernel& k = out_.kernel;
-    const int64_t rank = random_.chance(0.1) ? 0 : random_.chance(0.6) ? random_.in(1, 2) : random_.in(3, 4);
+    const int64_t rank = random_.chance(0.1) ? 0 : random_.chance(0.6) ? random_.in(1, 2) : random_.chance(0.9) ? random_.in(3, 4) : random_.in(5, 6);
+    const int64_t most_programs = size_ == Size::many ? 2500 : 64;
     vmapped_ = rank > 0 && random_.chance(0.08);
     int64_t programs = 1;
     for (int64_t i = 0; i < rank; ++i) {
       int64_t n = random_.chance(0.05) ? random_.in(1, 40) : random_.in(1, rank > 2 ? 3 : 6);
-      if (programs * n > 64) n = 1;
+      if (size_ == Size::many) n = random_.in(1, rank > 2 ? 12 : rank == 2 ? 60 : 2500);
+      if (programs * n > most_programs) n = 1;
       ir::GridAxis axis;
       axis.size = n;
       if (random_.chance(0.2)) {
@@ -112,9 +120,16 @@ class Generator {
     return Extent::named(name);
   }
 
+  int64_t some_size() {
+    if (size_ == Size::many) return random_.in(1, 4);
+    return random_.chance(0.4) ? int64_t{1} << random_.in(1, size_ == Size::big ? 6 : 5) : random_.in(2, size_ == Size::big ? 70 : 24);
+  }
+
   int64_t block_size() {
+    if (size_ == Size::many) return random_.in(1, 4);
+    if (size_ == Size::huge && random_.chance(0.6)) return random_.chance(0.3) ? int64_t{1} << random_.in(8, 14) : random_.in(200, 12000);
     if (values_.plain && random_.chance(0.9)) return random_.pick(values_.sizes);
-    if (big_ && random_.chance(0.4)) return random_.in(1, 70);
+    if (size_ == Size::big && random_.chance(0.4)) return random_.in(1, 70);
     return random_.chance(0.15) ? random_.in(1, 40) : random_.chance(0.2) ? int64_t{1} << random_.in(0, 4) : random_.in(1, 9);
   }
 
@@ -122,10 +137,10 @@ class Generator {
   size_t first_visible() const { return vmapped_ ? 1 : 0; }
   size_t visible_axis() { return first_visible() + random_.below(grid_.size() - first_visible()); }
 
-  DimMap dim_map() {
+  DimMap dim_map(bool output) {
     DimMap m;
     if (grid_.size() <= first_visible() || random_.chance(0.12)) {
-      m.number = random_.in(0, 2);
+      m.number = output && random_.chance(0.8) ? 0 : random_.in(0, 2);
       m.count = m.number + 1;
       return m;
     }
@@ -158,14 +173,14 @@ class Generator {
 
   void arrays() {
     ir::Kernel& k = out_.kernel;
-    const int num_inputs = static_cast<int>(random_.in(random_.chance(0.05) ? 0 : 1, 3)), num_outputs = static_cast<int>(random_.chance(0.7) ? 1 : 2);
+    const int num_inputs = static_cast<int>(random_.in(random_.chance(0.05) ? 0 : 1, 3)), num_outputs = static_cast<int>(random_.chance(0.68) ? 1 : random_.in(2, 3));
     k.num_inputs = num_inputs;
     for (int i = 0; i < num_inputs + num_outputs; ++i) array(i, i >= num_inputs);
     if (grid_.size() > first_visible() && random_.chance(0.25)) accumulator_ = static_cast<int>(visible_axis());
     const int64_t num_scratch = random_.chance(0.6) ? 0 : random_.in(1, 2);
     for (int64_t i = 0; i < num_scratch + (accumulator_ >= 0); ++i) {
       Shape shape;
-      for (int64_t rank = random_.in(0, values_.plain ? 2 : 3), d = 0; d < rank; ++d) shape.push_back(values_.plain ? random_.pick(values_.sizes) : random_.in(1, 9));
+      for (int64_t rank = random_.in(0, values_.plain ? 2 : 3), d = 0; d < rank; ++d) shape.push_back(values_.plain ? random_.pick(values_.sizes) : random_.in(1, size_ == Size::many ? 3 : 9));
       k.scratch.push_back(Type::ref(i == num_scratch ? DType::f32 : values_.some_dtype(), shape, random_.chance(0.15) && shape.empty() ? MemorySpace::smem : MemorySpace::vmem));
     }
     std::vector<Type> args;
@@ -187,6 +202,16 @@ class Generator {
       }
       refs_.push_back(r);
     }
+  }
+
+  int64_t most_elements() const {
+    switch (size_) {
+      case Size::huge: return 20000;
+      case Size::big: return programs_ < 20 ? 6000 : 1100;
+      case Size::many: return 12;
+      case Size::usual: break;
+    }
+    return values_.plain ? 1100 : 700;
   }
 
   void array(int i, bool output) {
@@ -211,11 +236,11 @@ class Generator {
         m.array_shape.push_back(shape.back());
       }
       for (int64_t d = 0; d < rank; ++d) {
-        DimMap map = dim_map();
+        DimMap map = dim_map(output);
         BlockDim block;
         if (random_.chance(0.2)) block = {BlockDim::Kind::squeezed, 1};
         else block.size = block_size();
-        if (block.kind == BlockDim::Kind::blocked && elements * block.size > (big_ && programs_ < 20 ? 6000 : values_.plain ? 1100 : 700)) block.size = random_.in(1, 2);
+        if (block.kind == BlockDim::Kind::blocked && elements * block.size > most_elements()) block.size = random_.in(1, 2);
         elements *= block.size;
         // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
         int64_t blocks = std::max<int64_t>(1, map.count);
@@ -225,10 +250,11 @@ class Generator {
         if (random_.chance(0.45)) extent = (blocks - 1) * block.size + random_.in(1, block.size);
         if (random_.chance(0.04)) extent = random_.in(1, block.size);
         if (random_.chance(0.003)) extent = 0;
-        if (num_elements(shape) * extent > 40000) {  // far from large: the lane-level interpreter keeps books per element
+        const int64_t most = size_ == Size::huge ? 100000 : 40000;  // the lane-level interpreter keeps books per element
+        if (num_elements(shape) * extent > most) {
           map = {};
           extent = block.size;
-          if (num_elements(shape) * extent > 40000) extent = block.size = 1;
+          if (num_elements(shape) * extent > most) extent = block.size = 1;
         }
         shape.push_back(extent);
         m.block.push_back(block);
@@ -253,6 +279,7 @@ class Generator {
     const int style = static_cast<int>(random_.below(4));
     if (t == DType::boolean) f.bound = 1;
     else if (is_int(t) && style == 0) f.bound = std::max(exact_limit(t), 1.0);
+    else if (is_float(t) && random_.chance(0.1)) return wild_input(std::move(a));
     else if (is_float(t) && style == 0) f = {3, 0, false, false};
     else if (is_unsigned_int(t)) f.bound = 16;
     for (int64_t i = 0; i < a.size(); ++i) {
@@ -263,6 +290,16 @@ class Generator {
     }
     out_.inputs.push_back(std::move(a));
     input_facts_.push_back(f);
+  }
+
+  // Not a number, infinities, zeros of both signs and the largest among ordinary numbers; no subnormals, which devices may flush.
+  void wild_input(Array a) {
+    const DType t = a.dtype();
+    const double most = t == DType::f16 ? 65504 : t == DType::bf16 ? 3e38 : t == DType::f32 ? 3.4e38 : 1e308;
+    const std::vector<double> special{NAN, INFINITY, -INFINITY, 0.0, -0.0, most, -most, 0.5, -1};
+    for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, reference::from_double(t, random_.chance(0.4) ? random_.pick(special) : static_cast<double>(random_.in(-50, 50)) / 8));
+    out_.inputs.push_back(std::move(a));
+    input_facts_.push_back({INFINITY, 0, false, false});
   }
 
   // Axes along which programs share nothing: every output has a dim of distinct blocks along it, and scratch is written before it is read.
@@ -287,6 +324,7 @@ class Generator {
     op.set(Attr::axis, static_cast<int64_t>(axis - first_visible()));
     const Value v = values_.note(values_.b.one(std::move(op)), {static_cast<double>(std::max<int64_t>(grid_[axis] - 1, 0)), 0, true, false});
     values_.pool.push_back(v);
+    if (grid_[axis] > 0) values_.counters.push_back({v, grid_[axis] - 1});
     return v;
   }
   Value is_id(size_t axis, int64_t at) { return *values_.apply(Opcode::eq, {pid(axis), values_.constant(DType::i32, static_cast<double>(at))}); }
@@ -327,7 +365,14 @@ class Generator {
     statement(0), statement(0);
     const Value zero = values_.constant(r.dtype, 0, r.shape);
     values_.b.when(is_id(axis, 0), [&] { store_all(r, zero); });
-    const Value v = values_.conform(values_.want(r.dtype, r.shape, true), 4000);
+    Value v;
+    if (r.shape.size() == 2 && random_.chance(0.6)) {  // a product in pieces along the axis
+      const int64_t depth = some_size();
+      v = values_.product(values_.want(r.dtype, {r.shape[0], depth}, true), values_.want(r.dtype, {depth, r.shape[1]}, true), {{1}, {0}, {}, {}}, r.dtype);
+    } else {
+      v = values_.want(r.dtype, r.shape, true);
+    }
+    v = values_.conform(v, 4000);
     const double bound = 4000.0 * static_cast<double>(programs_);
     const Value old = values_.note(load_all(r), {bound - 4000, 0, true, false});
     store_all(r, *values_.apply(Opcode::add, {old, v}));
@@ -345,6 +390,34 @@ class Generator {
       }
   }
 
+  // v joined with values of this region that nothing has used yet: what no output depends on is gone before it reaches lowering. `strict`: the
+  // result must be clean and exact, as memory and carried values that are read again.
+  Value with_unused(Value v, int64_t most, bool strict) {
+    const ir::Kernel& k = out_.kernel;
+    std::vector<bool> used(k.values.size(), false);
+    for (const Op& op : k.ops)
+      for (const Value x : op.operands) used[x.index] = true;
+    const DType t = values_.type(v).dtype;
+    const Shape shape = values_.type(v).shape;
+    for (size_t i = values_.pool.size(); i-- > region_start_ && most > 0;) {
+      const Value u = values_.pool[i];
+      const Fact f = values_.fact(u);
+      if (used[u.index] || u == v || (strict && (f.dirty || f.err != 0)) || (f.dirty && random_.chance(0.6))) continue;
+      const auto c = values_.cast(u, t);
+      if (!c || (strict && values_.fact(*c).err != 0)) continue;
+      const Value piece = values_.coerce(*c, shape);
+      static const std::vector<Opcode> kInts{Opcode::add, Opcode::xor_, Opcode::max, Opcode::sub}, kFloats{Opcode::add, Opcode::add, Opcode::max, Opcode::sub},
+          kBools{Opcode::xor_, Opcode::ne, Opcode::or_};
+      Opcode op = random_.pick(t == DType::boolean ? kBools : is_int(t) ? kInts : kFloats);
+      auto r = values_.apply(op, {v, piece});
+      if (!r && t != DType::boolean) r = values_.apply(Opcode::max, {v, piece});
+      if (!r || (strict && values_.fact(*r).err != 0)) continue;
+      v = *r;
+      --most;
+    }
+    return v;
+  }
+
   // v as the Ref may hold it: stateful Refs keep their fact (the caller's v is clean), the others' fact grows.
   Value fit(RefInfo& r, Value v) {
     if (r.stateful) return values_.conform(v, r.fact.bound);
@@ -353,9 +426,9 @@ class Generator {
   }
 
   void final_store(RefInfo& r) {
-    if (random_.chance(0.06)) return;
-    const Value v = fit(r, values_.want(r.dtype, r.shape, r.stateful));
-    if (random_.chance(0.1) && !grid_.empty()) {
+    if (random_.chance(0.03)) return;
+    const Value v = fit(r, with_unused(values_.want(r.dtype, r.shape, r.stateful || random_.chance(0.8)), 6, r.stateful));
+    if (random_.chance(0.07) && !grid_.empty()) {
       values_.b.when(values_.scalar_bool(), [&] { store_all(r, v); });
     } else if (random_.chance(0.1)) {
       const Value mask = values_.want(DType::boolean, r.shape, true);
@@ -387,7 +460,9 @@ class Generator {
           x.start = 0;
           x.start_operand = first + static_cast<int32_t>(starts.size());
           // Beyond the edges at times: unmasked starts wrap once and clamp, masked ones are tested per element.
-          starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1)) : values_.scalar_int(-n - 2, n + 2));
+          const int64_t last = x.kind == Index::Kind::slice ? n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step : n - 1;
+          if (random_.chance(0.45)) starts.push_back(values_.counted_index(last));
+          else starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1)) : values_.scalar_int(-n - 2, n + 2));
           if (masked && random_.chance(0.3)) x.size += 2;
         }
       }
@@ -464,16 +539,16 @@ class Generator {
 
   void store(RefInfo& r, int depth) {
     if (depth == 0 && r.stateful && random_.chance(0.5)) {
-      store_all(r, fit(r, values_.want(r.dtype, r.shape, true)));
+      store_all(r, fit(r, with_unused(values_.want(r.dtype, r.shape, true), 2, true)));
       r.readable = true;
       return;
     }
-    Op op{.code = random_.chance(0.2) && (r.readable || random_.chance(0.2)) ? Opcode::swap : Opcode::store, .operands = {r.ref}};
+    Op op{.code = random_.chance(0.35) && (r.readable || random_.chance(0.2)) ? Opcode::swap : Opcode::store, .operands = {r.ref}};
     std::vector<Value> starts;
     const bool masked = random_.chance(0.2), other = masked && op.code == Opcode::swap && random_.chance(0.7);
     const Shape shape = random_index(r, masked, op.index, starts, 2 + masked + other);
     const bool was_readable = r.readable;
-    const Value v = fit(r, values_.want(r.dtype, shape, r.stateful));
+    const Value v = fit(r, with_unused(values_.want(r.dtype, shape, r.stateful), depth ? 2 : 1, r.stateful));
     op.operands.push_back(v);
     if (masked) {
       op.set(Attr::mask, 1);
@@ -497,13 +572,18 @@ class Generator {
   // -- control flow; what a region makes stays in it
 
   template <class F> auto scoped(F f) {
-    const size_t n = values_.pool.size();
+    const size_t n = values_.pool.size(), counters = values_.counters.size(), outer = region_start_;
+    region_start_ = n;
     auto result = f();
+    region_start_ = outer;
     values_.pool.resize(n);
+    values_.counters.resize(counters);
     return result;
   }
   void statements(int depth) {
     for (int64_t n = random_.in(1, 3); n-- > 0;) statement(depth);
+    if (random_.chance(0.4))
+      if (RefInfo* r = some_ref(true)) store(*r, depth);
   }
 
   struct Carry { Type type; Fact fact; };
@@ -526,7 +606,7 @@ class Generator {
       const auto sum = values_.apply(c.type.dtype == DType::boolean ? Opcode::xor_ : Opcode::add, {now, v});
       if (sum) v = *sum;
     }
-    return values_.conform(v, c.fact.bound);
+    return values_.conform(with_unused(v, 2, true), c.fact.bound);
   }
 
   void for_loop(int depth) {
@@ -534,11 +614,13 @@ class Generator {
     const std::vector<Carry> list = carries(init);
     const bool simple = random_.chance(0.5);
     const Value lower = simple ? values_.constant(DType::i32, 0) : values_.scalar_int(-2, 2);
-    const Value upper = simple ? values_.constant(DType::i32, static_cast<double>(random_.in(0, 4))) : values_.scalar_int(0, 4);
+    const int64_t rounds = random_.in(0, random_.chance(0.1) ? 20 : 4);
+    const Value upper = simple ? values_.constant(DType::i32, static_cast<double>(rounds)) : values_.scalar_int(0, 4);
     const Value step = values_.constant(DType::i32, random_.chance(0.8) ? 1 : static_cast<double>(random_.in(1, 3)));
     const auto results = scoped([&] {
       return values_.b.for_loop(lower, upper, step, init, [&](Value iv, const std::vector<Value>& args) {
-        values_.pool.push_back(values_.note(iv, {4, 0, true, false}));
+        values_.pool.push_back(values_.note(iv, {20, 0, true, false}));
+        if (simple && rounds > 0) values_.counters.push_back({iv, rounds - 1});
         for (size_t i = 0; i < args.size(); ++i) values_.pool.push_back(values_.note(args[i], list[i].fact));
         statements(depth + 1);
         std::vector<Value> out;
@@ -547,6 +629,48 @@ class Generator {
       });
     });
     for (size_t i = 0; i < results.size(); ++i) values_.pool.push_back(values_.note(results[i], list[i].fact));
+  }
+
+  // Products that share axes, as in attention: for each chunk of keys, scores = q k^T against their own maximum, and acc += scores v.
+  void chain() {
+    const DType t = random_.chance(0.6) ? DType::f32 : values_.some_dtype();
+    const DType sum = t == DType::boolean ? DType::f32 : is_float(t) && bits(t) < 32 ? DType::f32 : t;
+    const DType in = t == DType::boolean ? DType::f32 : t;
+    std::vector<int64_t> n;  // queries, keys, depth, columns
+    for (int i = 0; i < 4; ++i) n.push_back(values_.plain && random_.chance(0.8) ? random_.pick(values_.sizes) : some_size());
+    while (n[0] * n[1] * (n[2] + n[3]) > 100000) n[static_cast<size_t>(random_.below(4))] = random_.in(1, 16);
+    const Value q = values_.conform(values_.want(in, {n[0], n[2]}, true), 4);
+    std::vector<Value> init{values_.conform(values_.want(sum, {n[0], n[3]}, true), 100)};
+    const bool with_maximum = random_.chance(0.5);
+    if (with_maximum) init.push_back(values_.conform(values_.want(sum, {n[0]}, true), 100));
+    const double bound = is_float(sum) ? 100 : std::max(exact_limit(sum), 1.0);
+    const int64_t rounds = random_.in(1, 3);
+    const auto rows_of = [&](Value v, int64_t columns) { return values_.broadcast(v, {n[0], columns}, {0}); };
+    const auto results = scoped([&] {
+      return values_.b.for_loop(values_.constant(DType::i32, 0), values_.constant(DType::i32, static_cast<double>(rounds)), values_.constant(DType::i32, 1), init,
+                                [&](Value iv, const std::vector<Value>& args) {
+        values_.counters.push_back({iv, rounds - 1});
+        for (const Value v : args) values_.note(v, {bound, 0, true, false});
+        if (random_.chance(0.7)) statement(2);
+        const Value k = values_.conform(values_.want(in, {n[1], n[2]}, true), 4), v = values_.conform(values_.want(in, {n[1], n[3]}, true), 4);
+        Value scores = values_.conform(values_.product(q, k, {{1}, {1}, {}, {}}, sum), 50);
+        Op op{.code = Opcode::reduce_max, .operands = {scores}};
+        op.set(Attr::axes, 1);
+        const Fact f = values_.fact(scores);
+        Value greatest = values_.note(values_.b.one(std::move(op)), f);
+        if (with_maximum) greatest = *values_.apply(Opcode::max, {args[1], greatest});
+        scores = values_.conform(*values_.apply(Opcode::sub, {scores, rows_of(greatest, n[1])}), 4);
+        if (const auto p = values_.cast(scores, in)) scores = values_.conform(*p, 4);
+        else scores = values_.leaf(in, {n[0], n[1]});
+        Value acc = args[0];
+        if (with_maximum) acc = *values_.apply(Opcode::min, {acc, rows_of(greatest, n[3])});
+        acc = values_.conform(*values_.apply(Opcode::add, {acc, values_.product(scores, v, {{1}, {0}, {}, {}}, sum)}), 100);
+        std::vector<Value> out{acc};
+        if (with_maximum) out.push_back(values_.conform(greatest, 100));
+        return out;
+      });
+    });
+    for (const Value v : results) values_.pool.push_back(values_.note(v, {bound, 0, true, false}));
   }
 
   void while_loop(int depth) {
@@ -605,7 +729,7 @@ class Generator {
         if (random_.chance(0.85)) statements(depth + 1);
         std::vector<Value> out;
         for (size_t i = 0; i < types.size(); ++i) {
-          out.push_back(values_.want(types[i].dtype, types[i].shape, false));
+          out.push_back(with_unused(values_.want(types[i].dtype, types[i].shape, false), 2, false));
           facts[i] = join(facts[i], values_.fact(out.back()));
         }
         b.yield(out);
@@ -633,7 +757,9 @@ class Generator {
     const auto some = [&]() -> Value {
       if (pool.empty() || random_.chance(0.05)) return values_.leaf(values_.some_dtype(), {random_.in(1, 6), random_.in(1, 6)});
       const size_t n = pool.size();
-      return random_.chance(0.6) ? pool[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(pool);
+      Value v = random_.chance(0.6) ? pool[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(pool);
+      for (int tries = 0; tries < 3 && values_.type(v).is_scalar() && random_.chance(0.7); ++tries) v = random_.pick(pool);  // tiles are the point
+      return v;
     };
     const double roll = static_cast<double>(random_.below(1000)) / 1000;
     if (values_.plain && random_.chance(0.15)) {
@@ -651,7 +777,7 @@ class Generator {
       return pool.push_back(v);
     } else if (roll < 0.70) {
       const Value v = values_.movement(some());
-      if (num_elements(values_.type(v).shape) <= 8000) pool.push_back(v);
+      if (num_elements(values_.type(v).shape) <= (size_ == Size::huge ? 60000 : 8000)) pool.push_back(v);
       return;
     } else if (roll < 0.81) {
       if (const auto v = values_.reduction(some())) pool.push_back(*v);
@@ -669,8 +795,11 @@ class Generator {
   Case out_;
   Random random_;
   Values values_;
-  bool big_ = false, vmapped_ = false;
+  // big: blocks of thousands of elements; huge: tens of thousands; many: thousands of tiny programs
+  enum class Size { usual, big, huge, many } size_ = Size::usual;
+  bool vmapped_ = false;
   bool persistent_ = false;        // some scratch is initialised in the first program only
+  size_t region_start_ = 0;        // in the pool: what this region has made
   std::vector<int64_t> grid_;
   int64_t programs_ = 1;
   int accumulator_ = -1;           // the grid axis of the accumulator in the last scratch Ref
