@@ -45,7 +45,7 @@ class Values {
 
   const Fact& fact(ir::Value v) const { return facts_[v.index]; }
   ir::Value note(ir::Value v, const Fact& f);  ///< keeps the fact; returns v
-  const ir::Type& type(ir::Value v) { return b.kernel().type(v); }
+  ir::Type type(ir::Value v) { return b.kernel().type(v); }  // a copy: a reference would not outlive the next op made
   DType some_dtype() { return random_.pick(dtypes_); }
 
   // leaves
