@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/fuzz/generator.h"
 
@@ -15,6 +16,8 @@ class Coverage {
   void add(const Case& c);
   /// Cases per feature, then ops and dtypes that no case has.
   std::string text() const;
+  /// Names of tile-level ops that no case has.
+  std::vector<std::string> never() const;
 
  private:
   void see(const std::string& feature) { now_.insert(feature); }

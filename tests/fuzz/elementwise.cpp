@@ -154,7 +154,7 @@ std::optional<Value> Values::any_row(Value v) {
     if (!row.elementwise || !row.tile || op == Opcode::convert) continue;
     if (op == Opcode::bitcast ? t != DType::boolean : reference::scalar_function(op, t, row.result == ir::ResultRule::pred ? DType::boolean : t) != nullptr) rows.push_back(op);
   }
-  const Opcode op = random_.pick(rows);
+  const Opcode op = random_.chance(0.5) && std::find(rows.begin(), rows.end(), favourite) != rows.end() ? favourite : random_.pick(rows);
   if (op == Opcode::bitcast) return by_bits(v);
   if (op == Opcode::select) return apply(op, {want(DType::boolean, type(v).shape, true), v, want(t, type(v).shape, false)});
   const ir::OpInfo& row = ir::info(op);

@@ -335,7 +335,7 @@ class Generator : Spec {
     const std::vector<Carry> list = carries(init);
     const bool simple = random_.chance(0.5);
     const Value lower = simple ? values_.constant(DType::i32, 0) : values_.scalar_int(-2, 2);
-    const int64_t rounds = random_.in(0, random_.chance(0.1) ? 20 : 4);
+    const int64_t rounds = random_.chance(0.7) ? random_.in(2, 5) : random_.in(0, random_.chance(0.3) ? 20 : 1);
     const Value upper = simple ? values_.constant(DType::i32, static_cast<double>(rounds)) : values_.scalar_int(0, 4);
     const Value step = values_.constant(DType::i32, random_.chance(0.8) ? 1 : static_cast<double>(random_.in(1, 3)));
     const auto results = scoped([&] {
@@ -473,6 +473,23 @@ class Generator : Spec {
     return list.empty() ? nullptr : random_.pick(list);
   }
 
+  // Where statement() makes this op.
+  static double turn(Opcode op) {
+    switch (op) {
+      case Opcode::load: return 0;
+      case Opcode::store: case Opcode::swap: return 0.25;
+      case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate: return 0.6;
+      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
+      case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: return 0.75;
+      case Opcode::dot: return 0.85;
+      case Opcode::for_: return 0.9;
+      case Opcode::while_: return 0.94;
+      case Opcode::if_: return 0.96;
+      case Opcode::switch_: return 0.99;
+      default: return 0.5;
+    }
+  }
+
   void statement(int depth) {
     std::vector<Value>& pool = values_.pool;
     const auto some = [&]() -> Value {
@@ -482,7 +499,8 @@ class Generator : Spec {
       for (int tries = 0; tries < 3 && values_.type(v).is_scalar() && random_.chance(0.7); ++tries) v = random_.pick(pool);  // tiles are the point
       return v;
     };
-    const double roll = static_cast<double>(random_.below(1000)) / 1000;
+    double roll = static_cast<double>(random_.below(1000)) / 1000;
+    if (random_.chance(0.2)) roll = turn(values_.favourite);
     if (values_.plain && random_.chance(0.15)) {
       const Value v = some();
       if (num_elements(values_.type(v).shape) > 1)

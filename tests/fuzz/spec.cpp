@@ -12,6 +12,7 @@ Spec::Spec(uint64_t seed) : random_(seed), values_(out_.kernel, random_, dtypes(
   out_.kernel.name = "fuzz" + std::to_string(seed);
   const double style = static_cast<double>(random_.below(1000)) / 1000;
   size_ = style < 0.12 ? Size::big : style < 0.15 ? Size::huge : style < 0.19 ? Size::many : Size::usual;
+  values_.favourite = static_cast<Opcode>(seed % static_cast<uint64_t>(ir::kNumOpcodes));
   values_.plain = random_.chance(0.55);
   values_.sizes.clear();
   for (int64_t n = random_.in(2, 3); n-- > 0;) values_.sizes.push_back(some_size());
@@ -140,7 +141,7 @@ void Spec::arrays() {
       r.readable = true;
       r.fact = input_facts_[i];
     } else {
-      r.stateful = r.block < 0 || random_.chance(0.4);
+      r.stateful = r.block < 0 || random_.chance(0.3);
       // What it may hold: ints and bools anything, floats small whole numbers. Outputs that are never read hold what they get.
       r.fact = {r.stateful || !is_float(r.dtype) ? (is_float(r.dtype) ? 100.0 : std::max(exact_limit(r.dtype), 1.0)) : 0.0, 0, true, false};
     }

@@ -316,7 +316,10 @@ Value Values::scalar_bool() {
 Value Values::movement(Value v) {
   const Shape shape = type(v).shape;
   const size_t rank = shape.size();
-  switch (plain && random_.chance(0.8) ? (random_.chance(0.6) ? 0u : 5u) : random_.below(6)) {
+  static constexpr Opcode kMoves[] = {Opcode::transpose, Opcode::slice, Opcode::reshape, Opcode::concatenate, Opcode::broadcast};
+  size_t which = plain && random_.chance(0.8) ? (random_.chance(0.6) ? 0u : 5u) : rank >= 2 && random_.chance(0.25) ? 0u : random_.below(6);
+  if (const auto liked = std::find(std::begin(kMoves), std::end(kMoves), favourite); liked != std::end(kMoves) && random_.chance(0.5)) which = static_cast<size_t>(liked - std::begin(kMoves));
+  switch (which) {
     case 0: {  // transpose
       if (rank < 2) break;
       std::vector<int64_t> perm;
@@ -381,15 +384,16 @@ std::optional<Value> Values::reduction(Value v) {
   if (f.dirty || shape.empty()) return std::nullopt;
   const size_t axis = random_.below(shape.size());
   const double n = static_cast<double>(shape[axis]);
-  if (t != DType::boolean && random_.chance(0.12) && f.err == 0 && shape[axis] > 0) {
-    Op op{.code = random_.chance(0.5) ? Opcode::argmax : Opcode::argmin, .operands = {v}};
+  const auto liked = [&](Opcode op) { return op == favourite && random_.chance(0.6); };
+  if (t != DType::boolean && (random_.chance(0.12) || liked(Opcode::argmax) || liked(Opcode::argmin)) && f.err == 0 && shape[axis] > 0) {
+    Op op{.code = favourite == Opcode::argmax || (favourite != Opcode::argmin && random_.chance(0.5)) ? Opcode::argmax : Opcode::argmin, .operands = {v}};
     op.set(Attr::axis, static_cast<int64_t>(axis));
     std::vector<DType> ints;
     for (const DType d : dtypes_)
       if (is_int(d) && n < largest(d)) ints.push_back(d);
     return note(b.one(std::move(op), Type::array(ints.empty() ? DType::i32 : random_.pick(ints))), {n, 0, true, false});
   }
-  if (t != DType::boolean && random_.chance(0.16)) {
+  if (t != DType::boolean && (random_.chance(0.16) || liked(Opcode::cumsum))) {
     const auto g = rounded(t, f.bound * n, n * (f.err + (f.whole ? 0 : epsilon(t) * f.bound * n)), f.whole, false);
     if (!g) return std::nullopt;
     Op op{.code = Opcode::cumsum, .operands = {v}};
@@ -408,7 +412,7 @@ std::optional<Value> Values::reduction(Value v) {
   if (t != DType::boolean) kinds = {Opcode::reduce_sum, Opcode::reduce_sum, Opcode::reduce_max, Opcode::reduce_min};
   if (is_int(t)) kinds.push_back(Opcode::reduce_prod);
   if (!is_float(t)) kinds.insert(kinds.end(), {Opcode::reduce_and, Opcode::reduce_or});
-  const Opcode kind = random_.pick(kinds);
+  const Opcode kind = liked(favourite) && std::find(kinds.begin(), kinds.end(), favourite) != kinds.end() ? favourite : random_.pick(kinds);
   Fact g = f;
   if (kind == Opcode::reduce_sum) {
     const auto r = rounded(t, f.bound * std::max(count, 1.0), count * (f.err + (f.whole ? 0 : epsilon(t) * f.bound * count)), f.whole, false);

@@ -35,6 +35,7 @@ class Values {
   /// Operands of one shape, whole blocks, sizes from a few: kernels as people write them rather than a heap of odd slices.
   bool plain = false;
   std::vector<int64_t> sizes{4};  // plain: of dims that are free to choose
+  ir::Opcode favourite = ir::Opcode::add;  // made more often: over many seeds every op has its turn
   std::vector<ir::Value> pool;  // what may be used at this place; regions truncate it again when they end
 
   struct Counter {
