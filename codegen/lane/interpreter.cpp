@@ -86,7 +86,7 @@ class Machine {
     if (k.lane.max_workgroups > 0) {
       count_ = std::min(count_, k.lane.max_workgroups);
       if (options.max_workgroups > 0) count_ = std::min<int64_t>(count_, options.max_workgroups);
-    } else if (count_ > 0 && random_.below(3) == 0) {
+    } else if (!k.lane.exact && count_ > 0 && random_.below(3) == 0) {
       count_ += 1 + random_.below(3);  // surplus workgroups of a folded dispatch
     }
     for (const auto& [reg, i] : code_.extents) {
