@@ -111,7 +111,7 @@ Value Values::elementwise(Value v) {
   const DType t = type(v).dtype;
   const Shape shape = type(v).shape;
   const auto operand = [&] { return want(t, shape, false); };
-  if (random_.chance(0.22))
+  if (random_.chance(0.3))
     if (const auto r = any_row(v)) return *r;
   if (random_.chance(0.12)) {
     const Value c = want(DType::boolean, shape, true);
@@ -181,17 +181,18 @@ std::optional<Value> Values::any_row(Value v) {
   if (is_float(t)) {
     if (random_.chance(0.5) && !wants_distance(op))
       if (const auto r = apply(op, operands)) return r;
-    return on_grid(op, operands);
+    const double middle = random_.chance(0.6) ? 0 : 1.5;
+    const auto r = on_grid(op, operands, middle);
+    return r ? r : on_grid(op, operands, 1.5 - middle);
   }
   bool dirty = false;
   for (const Value x : operands) dirty |= fact(x).dirty;
   return note(b.elementwise(op, operands), {largest(t), 0, true, dirty});
 }
 
-// A float function on few exact numbers, each operand a multiple of 1/8 in [-1/2, 1/2] or [1, 2]: what it gives there is known beforehand.
-std::optional<Value> Values::on_grid(Opcode op, const std::vector<Value>& operands) {
+// A float function on few exact numbers, each operand a multiple of 1/8 within 1/2 of `middle`: what it gives there is known beforehand.
+std::optional<Value> Values::on_grid(Opcode op, const std::vector<Value>& operands, double middle) {
   const DType t = type(operands[0]).dtype;
-  const double middle = random_.chance(0.6) ? 0 : 1.5;
   double bound = 0;
   std::vector<int> at(operands.size(), -4);
   for (bool more = true; more;) {

@@ -86,7 +86,7 @@ class Values {
  private:
   std::optional<Fact> predict(ir::Opcode op, DType t, const std::vector<Fact>& f) const;
   std::optional<ir::Value> any_row(ir::Value v);
-  std::optional<ir::Value> on_grid(ir::Opcode op, const std::vector<ir::Value>& operands);
+  std::optional<ir::Value> on_grid(ir::Opcode op, const std::vector<ir::Value>& operands, double middle);
   std::optional<ir::Value> by_bits(ir::Value v);
   std::optional<ir::Value> plain_operand(DType t, const Shape& shape, bool clean);
   ir::Value binary(ir::Opcode op, ir::Value x, ir::Value y);
