@@ -34,6 +34,7 @@ class Generator : Spec {
     initialise_scratch();
     if (accumulator_ >= 0) accumulate();
     if (random_.chance(0.07)) chain();
+    if (random_.chance(0.09)) einsum();
     for (int64_t n = size_ == Size::huge || size_ == Size::many ? random_.in(1, 4) : random_.in(2, 10); n-- > 0;) statement(0);
     for (RefInfo& r : refs_)
       if (r.block >= k.num_inputs) final_store(r);
@@ -394,6 +395,78 @@ class Generator : Spec {
     for (const Value v : results) values_.pool.push_back(values_.note(v, {bound, 0, true, false}));
   }
 
+  // Products and sums over tiles that share a few named dims, as einsum writes them: one dim is batch here, contracted or free there.
+  void einsum() {
+    struct Tile { Value v; std::vector<size_t> dims; };
+    std::vector<int64_t> sizes;
+    for (int64_t n = random_.in(3, 4); n-- > 0;) sizes.push_back(values_.plain ? random_.pick(values_.sizes) : some_size());
+    const auto shape = [&](const std::vector<size_t>& dims) {
+      Shape s;
+      for (const size_t d : dims) s.push_back(sizes[d]);
+      return s;
+    };
+    const DType t = random_.chance(0.7) ? DType::f32 : values_.some_dtype() == DType::boolean ? DType::i32 : values_.some_dtype();
+    const DType type = t == DType::boolean ? DType::i32 : t;
+    std::vector<Tile> tiles;
+    const auto fresh = [&](std::vector<size_t> dims) {
+      for (const Tile& x : tiles)
+        if (x.dims == dims && random_.chance(0.5)) return x;
+      while (num_elements(shape(dims)) > 6000) dims.pop_back();
+      return Tile{values_.conform(values_.want(type, shape(dims), true), 4), dims};
+    };
+    for (int64_t n = random_.in(2, 4); n-- > 0;) {
+      Tile x = !tiles.empty() && random_.chance(0.7) ? random_.pick(tiles) : Tile{};
+      if (!x.v) {
+        std::vector<size_t> dims;
+        for (size_t d = 0; d < sizes.size(); ++d) dims.push_back(d);
+        random_.shuffle(dims);
+        dims.resize(static_cast<size_t>(random_.in(1, 3)));
+        x = fresh(dims);
+        tiles.push_back(x);
+      }
+      Tile y;
+      std::vector<size_t> contracted, batch;
+      for (const size_t d : x.dims) {
+        const double role = static_cast<double>(random_.below(100)) / 100;
+        if (role < 0.25) batch.push_back(d), y.dims.push_back(d);
+        else if (role < 0.65) contracted.push_back(d), y.dims.push_back(d);
+      }
+      for (size_t d = 0; d < sizes.size(); ++d)
+        if (std::find(x.dims.begin(), x.dims.end(), d) == x.dims.end() && y.dims.size() < 3 && random_.chance(0.6)) y.dims.push_back(d);
+      if (random_.chance(0.4)) random_.shuffle(y.dims);
+      y = fresh(y.dims);
+      const auto position = [](const Tile& tile, size_t d) { return static_cast<int64_t>(std::find(tile.dims.begin(), tile.dims.end(), d) - tile.dims.begin()); };
+      Values::DotDims dims;
+      Tile r;
+      double work = 1;
+      for (const size_t d : batch)
+        if (position(y, d) < static_cast<int64_t>(y.dims.size())) dims.lhs_batch.push_back(position(x, d)), dims.rhs_batch.push_back(position(y, d)), r.dims.push_back(d);
+      for (const size_t d : contracted)
+        if (position(y, d) < static_cast<int64_t>(y.dims.size())) dims.lhs_contract.push_back(position(x, d)), dims.rhs_contract.push_back(position(y, d));
+      const auto free_dims = [&](const Tile& tile, const std::vector<int64_t>& a, const std::vector<int64_t>& c) {
+        for (size_t i = 0; i < tile.dims.size(); ++i)
+          if (std::find(a.begin(), a.end(), static_cast<int64_t>(i)) == a.end() && std::find(c.begin(), c.end(), static_cast<int64_t>(i)) == c.end()) r.dims.push_back(tile.dims[i]);
+      };
+      free_dims(x, dims.lhs_batch, dims.lhs_contract);
+      free_dims(y, dims.rhs_batch, dims.rhs_contract);
+      for (const size_t d : r.dims) work *= static_cast<double>(sizes[d]);
+      for (const int64_t d : dims.lhs_contract) work *= static_cast<double>(sizes[x.dims[static_cast<size_t>(d)]]);
+      if (work > 150000 || r.dims.size() > 4) continue;
+      r.v = values_.product(x.v, y.v, dims, type);
+      values_.pool.push_back(r.v);
+      for (const Tile& z : tiles) {  // what has some of its dims, in order, joins it
+        if (r.dims.empty() || random_.chance(0.5)) continue;
+        std::vector<int64_t> to;
+        for (const size_t d : z.dims) to.push_back(position(r, d));
+        if (!std::is_sorted(to.begin(), to.end()) || std::any_of(to.begin(), to.end(), [&](int64_t at) { return at >= static_cast<int64_t>(r.dims.size()); })) continue;
+        if (const auto sum = values_.apply(random_.chance(0.5) ? Opcode::add : Opcode::max, {r.v, values_.broadcast(z.v, shape(r.dims), to)})) r.v = *sum;
+      }
+      r.v = values_.conform(r.v, 50);
+      values_.pool.push_back(r.v);
+      if (r.dims.size() <= 3) tiles.push_back(r);
+    }
+  }
+
   void while_loop(int depth) {
     ir::Builder& b = values_.b;
     std::vector<Value> init{values_.scalar_int(-1, 2)};
@@ -522,6 +595,8 @@ class Generator : Spec {
       if (const auto v = values_.reduction(some())) pool.push_back(*v);
       return;
     } else if (roll < 0.88) {
+      if (random_.chance(0.5))
+        if (const auto v = values_.dot_of(some())) return pool.push_back(*v);
       return pool.push_back(values_.dot());
     } else if (depth < 2) {
       if (roll < 0.93) return for_loop(depth);

@@ -502,6 +502,35 @@ Value Values::dot() {
   return product(want(t, shape(left), true), want(t, shape(right), true), {positions(left, 'k'), positions(right, 'k'), positions(left, 'b'), positions(right, 'b')}, to);
 }
 
+// A dot of v itself: its dims become batch, contracted or free, so that they have one role here and another where v was made.
+std::optional<Value> Values::dot_of(Value v) {
+  const Shape from = type(v).shape;
+  const DType t = type(v).dtype;
+  if (t == DType::boolean || fact(v).dirty || from.empty() || from.size() > 3 || num_elements(from) == 0 || num_elements(from) > 4000) return std::nullopt;
+  DotDims dims;
+  Shape other;
+  int64_t work = num_elements(from);
+  for (size_t d = 0; d < from.size(); ++d) {
+    const double role = static_cast<double>(random_.below(100)) / 100;
+    if (role < 0.3) dims.lhs_batch.push_back(static_cast<int64_t>(d)), dims.rhs_batch.push_back(static_cast<int64_t>(other.size())), other.push_back(from[d]);
+    else if (role < 0.65) dims.lhs_contract.push_back(static_cast<int64_t>(d)), dims.rhs_contract.push_back(static_cast<int64_t>(other.size())), other.push_back(from[d]);
+  }
+  if (random_.chance(0.85)) {
+    int64_t n = plain && random_.chance(0.9) ? random_.pick(sizes) : random_.in(1, 12);
+    if (work * n > 80000) n = 1;
+    if (random_.chance(0.5)) {
+      other.push_back(n);
+    } else {  // in front
+      other.insert(other.begin(), n);
+      for (auto* list : {&dims.rhs_batch, &dims.rhs_contract})
+        for (int64_t& d : *list) ++d;
+    }
+  }
+  const Value w = want(t, other, true);
+  if (random_.chance(0.6)) return product(v, w, dims, t);
+  return product(w, v, {dims.rhs_contract, dims.lhs_contract, dims.rhs_batch, dims.lhs_batch}, t);
+}
+
 Value Values::product(Value x, Value y, const DotDims& dims, DType to) {
   const DType t = type(x).dtype;
   double k = 1;

@@ -71,6 +71,7 @@ class Values {
   /// v against its own reduction, as in a softmax: v - max(v, axis, keepdims) and the like.
   std::optional<ir::Value> normalised(ir::Value v);
   ir::Value dot();
+  std::optional<ir::Value> dot_of(ir::Value v);
   struct DotDims {
     std::vector<int64_t> lhs_contract, rhs_contract, lhs_batch, rhs_batch;
   };
