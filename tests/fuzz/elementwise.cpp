@@ -111,6 +111,8 @@ Value Values::elementwise(Value v) {
   const DType t = type(v).dtype;
   const Shape shape = type(v).shape;
   const auto operand = [&] { return want(t, shape, false); };
+  if (ir::info(favourite).operands == ir::OperandRule::flt && !is_float(t) && !fact(v).dirty && random_.chance(0.3))
+    if (const auto r = any_row(*cast(v, random_.chance(0.6) ? DType::f32 : random_.pick(std::vector{DType::f16, DType::bf16, DType::f64})))) return *r;
   if (random_.chance(0.3))
     if (const auto r = any_row(v)) return *r;
   if (random_.chance(0.12)) {

@@ -128,10 +128,12 @@ class Generator : Spec {
       for (const Value x : op.operands) used[x.index] = true;
     const DType t = values_.type(v).dtype;
     const Shape shape = values_.type(v).shape;
+    const bool inexact_left = std::any_of(values_.pool.begin(), values_.pool.end(), [&](Value u) { return !used[u.index] && values_.fact(u).err != 0; });
     for (size_t i = values_.pool.size(); i-- > region_start_ && most > 0;) {
       const Value u = values_.pool[i];
       const Fact f = values_.fact(u);
       if (used[u.index] || u == v || (strict && (f.dirty || f.err != 0)) || (f.dirty && random_.chance(0.6))) continue;
+      if (f.err == 0 && inexact_left && !strict && is_float(t) && random_.chance(0.5)) continue;  // they have no other place to go
       const auto c = values_.cast(u, t);
       if (!c || (strict && values_.fact(*c).err != 0)) continue;
       const Value piece = values_.coerce(*c, shape);
@@ -156,7 +158,10 @@ class Generator : Spec {
 
   void final_store(RefInfo& r) {
     if (random_.chance(0.03)) return;
-    const Value v = fit(r, with_unused(values_.want(r.dtype, r.shape, r.stateful || random_.chance(0.8)), 6, r.stateful));
+    Value v = with_unused(values_.want(r.dtype, r.shape, r.stateful || random_.chance(0.8)), 6, r.stateful);
+    if (!r.stateful && random_.chance(0.3))
+      if (const auto c = values_.cast(values_.elementwise(v), r.dtype)) v = *c;
+    v = fit(r, v);
     if (random_.chance(0.07) && !grid_.empty()) {
       values_.b.when(values_.scalar_bool(), [&] { store_all(r, v); });
     } else if (random_.chance(0.1)) {

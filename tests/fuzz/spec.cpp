@@ -12,7 +12,10 @@ Spec::Spec(uint64_t seed) : random_(seed), values_(out_.kernel, random_, dtypes(
   out_.kernel.name = "fuzz" + std::to_string(seed);
   const double style = static_cast<double>(random_.below(1000)) / 1000;
   size_ = style < 0.12 ? Size::big : style < 0.15 ? Size::huge : style < 0.19 ? Size::many : Size::usual;
-  values_.favourite = static_cast<Opcode>(seed % static_cast<uint64_t>(ir::kNumOpcodes));
+  std::vector<Opcode> ops;
+  for (int i = 0; i < ir::kNumOpcodes; ++i)
+    if (ir::info(static_cast<Opcode>(i)).tile) ops.push_back(static_cast<Opcode>(i));
+  values_.favourite = ops[seed % ops.size()];
   values_.plain = random_.chance(0.55);
   values_.sizes.clear();
   for (int64_t n = random_.in(2, 3); n-- > 0;) values_.sizes.push_back(some_size());
@@ -141,7 +144,7 @@ void Spec::arrays() {
       r.readable = true;
       r.fact = input_facts_[i];
     } else {
-      r.stateful = r.block < 0 || random_.chance(0.3);
+      r.stateful = r.block < 0 || random_.chance(0.25);
       // What it may hold: ints and bools anything, floats small whole numbers. Outputs that are never read hold what they get.
       r.fact = {r.stateful || !is_float(r.dtype) ? (is_float(r.dtype) ? 100.0 : std::max(exact_limit(r.dtype), 1.0)) : 0.0, 0, true, false};
     }
@@ -163,7 +166,7 @@ void Spec::array(int i, bool output) {
   ir::Kernel& k = out_.kernel;
   BlockMapping m;
   m.origin = output ? "out_specs[" + std::to_string(i - k.num_inputs) + "]" : "in_specs[" + std::to_string(i) + "]";
-  m.dtype = values_.some_dtype();
+  m.dtype = output && random_.chance(0.35) ? DType::f32 : values_.some_dtype();  // only floats that nobody reads again can take inexact ones
   const int64_t rank = random_.chance(0.08) ? 0 : random_.chance(0.75) ? random_.in(1, 2) : random_.in(3, 4);
   Shape shape;
   std::vector<DimMap> maps;
