@@ -497,6 +497,12 @@ class Inference {
         scalar(1, DType::i64, "the offset");
         return {type(0)};
       case Opcode::barrier: count(0); return {};
+      case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
+      case Opcode::report:
+        count(1);
+        scalar(0, DType::boolean, "the condition");
+        if (attr(Attr::mask) <= 0 || attr(Attr::mask) > INT32_MAX) fail("the mask " + std::to_string(attr(Attr::mask)) + " is not one of bits 0 to 30");
+        return {};
       case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle_xor: return subgroup(1);
       case Opcode::subgroup_shuffle: return subgroup(2);
 #define TESSERA_ELEMENTWISE(n, ...) case Opcode::n:
