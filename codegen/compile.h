@@ -11,7 +11,6 @@ namespace tessera {
 
 struct CompileOptions {
   bool general = false;  ///< --codegen=general: every tile op a cooperative loop through the arena, no fusion, no splitting
-  bool strict = false;   ///< for tests: an InternalError of the fast form is thrown, not answered with the general form
   /// Sees the kernel after each step ("promote", "lower", "lane/cse", ...): --dump-ir.
   std::function<void(std::string_view step, const ir::Kernel&, bool changed)> dump;
 };

@@ -64,6 +64,7 @@ Target lavapipe_target() {
   t.can_require_subgroup_size = true;
   t.compute_units = 2;
   t.max_loop_iterations = 65535;
+  t.dot_results = 256;
   t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
   t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = true;
   t.storage8 = t.storage16 = true;

@@ -114,6 +114,35 @@ struct logistic : InDouble {
   }
 };
 
+struct expm1 : InDouble { static double run(double a) { return std::expm1(a); } };
+struct log1p : InDouble { static double run(double a) { return std::log1p(a); } };
+struct cbrt : InDouble { static double run(double a) { return std::cbrt(a); } };
+struct tan : InDouble { static double run(double a) { return std::tan(a); } };
+struct asin : InDouble { static double run(double a) { return std::asin(a); } };
+struct acos : InDouble { static double run(double a) { return std::acos(a); } };
+struct atan : InDouble { static double run(double a) { return std::atan(a); } };
+struct atan2 : InDouble { static double run(double a, double b) { return std::atan2(a, b); } };
+struct sinh : InDouble { static double run(double a) { return std::sinh(a); } };
+struct cosh : InDouble { static double run(double a) { return std::cosh(a); } };
+struct asinh : InDouble { static double run(double a) { return std::asinh(a); } };
+struct acosh : InDouble { static double run(double a) { return std::acosh(a); } };
+struct atanh : InDouble { static double run(double a) { return std::atanh(a); } };
+struct erf_inv : InDouble {
+  // C has none: Newton's method with a second-order term, on erf(y) = a near 0 and on erfc(y) = 1 - |a| (exact there) in the tails.
+  static double run(double a) {
+    const double x = std::fabs(a), q = 1 - x;
+    if (!(x < 1)) return x == 1 ? std::copysign(std::numeric_limits<double>::infinity(), a) : std::numeric_limits<double>::quiet_NaN();
+    const double w = -std::log(q * (1 + x)), root = std::sqrt(w);
+    double y = w < 5 ? x * (0.8862 + w * (0.2282 - w * 0.0045)) : root - 0.5 * std::log(1.7724538509055160 * root) / root;  // within 5 %
+    for (int i = 0; i < 4; ++i) {
+      const double slope = 1.1283791670955126 * std::exp(-y * y);
+      const double step = (x < 0.5 ? std::erf(y) - x : q - std::erfc(y)) / slope;
+      y -= step / (1 + y * step);
+    }
+    return std::copysign(y, a);
+  }
+};
+
 struct eq : InCompute { template <class T> static bool run(T a, T b) { return a == b; } };
 struct ne : InCompute { template <class T> static bool run(T a, T b) { return a != b; } };
 struct lt : InCompute { template <class T> static bool run(T a, T b) { return a < b; } };
@@ -142,6 +171,29 @@ struct shift_right_arithmetic : InCompute {  // of unsigned types too: the top b
     return static_cast<T>(s >> (bits_of(b) >= kBits<T> ? kBits<T> - 1 : static_cast<int>(bits_of(b))));
   }
 };
+struct mulhi : InCompute {
+  template <class T> static T run(T a, T b) {
+    using Product = std::conditional_t<sizeof(T) < 8, int64_t, std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>>;
+    using Exact = std::conditional_t<std::is_same_v<T, uint32_t>, uint64_t, Product>;
+    return static_cast<T>((static_cast<Exact>(a) * static_cast<Exact>(b)) >> kBits<T>);
+  }
+};
+struct clz : InCompute { template <class T> static T run(T a) { return static_cast<T>(std::countl_zero(bits_of(a))); } };
+struct population_count : InCompute { template <class T> static T run(T a) { return static_cast<T>(std::popcount(bits_of(a))); } };
+// Works on the bits of the dtype itself. Floats are in the order of their bits as signed magnitudes.
+struct nextafter {
+  template <DType t, class U> static U run(U a, U b) {
+    using S = std::make_signed_t<U>;
+    constexpr U sign = static_cast<U>(U{1} << (kBits<U> - 1));
+    const auto order = [](U x) { return static_cast<S>(x & sign ? -static_cast<S>(x & ~sign) : static_cast<S>(x)); };
+    const U infinity = static_cast<U>(from_double(t, std::numeric_limits<double>::infinity()));
+    if ((a & ~sign) > infinity || (b & ~sign) > infinity) return static_cast<U>(infinity | (infinity >> 1));
+    const S x = order(a), y = order(b);
+    if (x == y) return b;
+    const S next = static_cast<S>(x + (x < y ? 1 : -1));
+    return next == 0 ? static_cast<U>(a & sign) : next < 0 ? static_cast<U>(sign | static_cast<U>(-next)) : static_cast<U>(next);
+  }
+};
 struct select {};   // moves bits: made below
 struct convert {};
 struct bitcast {};
@@ -149,6 +201,7 @@ struct bitcast {};
 
 template <DType t> using Memory = typename Element<t>::Memory;
 template <DType t> using Compute = typename Element<t>::Compute;
+template <DType t> using UInt = std::conditional_t<size_bytes(t) == 2, uint16_t, std::conditional_t<size_bytes(t) == 4, uint32_t, uint64_t>>;
 template <DType t> Memory<t> element_of(uint64_t bits) {
   if constexpr (t == DType::f32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
   else if constexpr (t == DType::f64) return std::bit_cast<double>(bits);
@@ -162,7 +215,8 @@ template <DType t> uint64_t bits_of_element(Memory<t> x) {
 
 // One element of an arithmetic function, from and to memory form. `r` is the result's dtype.
 template <class F, DType t, DType r, class... M> Memory<r> compute(M... m) {
-  if constexpr (F::kInDouble) return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
+  if constexpr (std::is_same_v<F, fn::nextafter>) return element_of<r>(F::template run<t>(static_cast<UInt<t>>(bits_of_element<t>(m))...));
+  else if constexpr (F::kInDouble) return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
   else return Element<r>::put(F::run(Element<t>::get(m)...));
 }
 

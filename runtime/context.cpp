@@ -49,12 +49,13 @@ size_t choose(const std::vector<Probe>& probes, const DeviceOptions& options) {
       if (!probes[i].info.lacks.empty()) throw DeviceError(asked + " cannot run Tessera; the Vulkan devices are:" + listing(probes));
       return i;
     }
-    throw DeviceError(asked + " is none of the Vulkan devices:" + listing(probes));
+    const bool host = from_environment == "interpreter";
+    throw DeviceError(asked + (host ? " runs calls of host arrays on the host, and" : "") + " is none of the Vulkan devices:" + listing(probes));
   }
   size_t best = probes.size();
   for (size_t i = 0; i < probes.size(); ++i)
     if (probes[i].info.lacks.empty() && (best == probes.size() || rank(probes[i].info.kind) < rank(probes[best].info.kind))) best = i;
-  if (best == probes.size()) throw DeviceError("no Vulkan device can run Tessera:" + listing(probes), {}, "update the driver, or run kernels in the interpreter");
+  if (best == probes.size()) throw DeviceError("no Vulkan device can run Tessera:" + listing(probes), {}, "update the driver, or set TESSERA_DEVICE=interpreter to run kernels on the host");
   return best;
 }
 
@@ -71,7 +72,8 @@ std::vector<Probe> probe_all(const Instance& instance, const std::vector<VkPhysi
 std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options)); }
 
 Context::Context(const DeviceOptions& options) : always_stage_(options.always_stage), log_commands_(options.log_commands) {
-  instance_ = std::make_unique<Instance>(options.library, options.validation || environment("TESSERA_VALIDATION") == "1");
+  const bool asked = environment("TESSERA_VALIDATION") == "1";
+  instance_ = std::make_unique<Instance>(options.library, asked ? Validation::print : options.validation ? Validation::collect : Validation::off);
   const std::vector<VkPhysicalDevice> devices = instance_->physical_devices();
   std::vector<Probe> probes = probe_all(*instance_, devices);
   const size_t chosen = choose(probes, options);
@@ -285,14 +287,14 @@ void Buffer::host_read(void* to, uint64_t offset, uint64_t size) const {
 namespace tessera {
 
 std::vector<DeviceInfo> list_devices(const DeviceOptions& options) {
-  const vulkan::Instance instance(options.library, false);
+  const vulkan::Instance instance(options.library, vulkan::Validation::off);
   std::vector<DeviceInfo> infos;
   for (vulkan::Probe& p : vulkan::probe_all(instance, instance.physical_devices())) infos.push_back(std::move(p.info));
   return infos;
 }
 
 DeviceInfo find_device(const DeviceOptions& options) {
-  const vulkan::Instance instance(options.library, false);
+  const vulkan::Instance instance(options.library, vulkan::Validation::off);
   const std::vector<vulkan::Probe> probes = vulkan::probe_all(instance, instance.physical_devices());
   return probes[vulkan::choose(probes, options)].info;
 }

@@ -18,7 +18,7 @@ namespace vulkan { class Context; }
 struct DeviceOptions {
   /// Index in list_devices() or a part of the name, in any case; empty: the environment's TESSERA_DEVICE, else the best device.
   std::string select;
-  /// Core and synchronisation validation; also switched on by TESSERA_VALIDATION=1. Messages are collected, not printed.
+  /// Core and synchronisation validation. Messages are collected; where TESSERA_VALIDATION=1 switched it on they go to stderr too.
   bool validation = false;
   /// Keep a log for find_unordered() (order.h). It grows with every call.
   bool log_commands = false;

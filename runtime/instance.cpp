@@ -1,6 +1,7 @@
 #include "runtime/instance.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "engine/error.h"
@@ -12,7 +13,7 @@ constexpr const char* kPortability = "VK_KHR_portability_enumeration";
 
 [[noreturn]] void no_driver() {
   throw DeviceError("there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and Ubuntu: "
-                    "apt-get install mesa-vulkan-drivers), or run kernels in the interpreter");
+                    "apt-get install mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host");
 }
 
 bool has_layer(const Library& lib, const char* name) {
@@ -39,10 +40,11 @@ VKAPI_ATTR VkBool32 VKAPI_CALL Instance::collect(VkDebugUtilsMessageSeverityFlag
   auto* instance = static_cast<Instance*>(self);
   std::lock_guard lock(instance->mutex_);
   instance->messages_.push_back(data->pMessage ? data->pMessage : "");
+  if (instance->print_) std::fprintf(stderr, "%s\n", instance->messages_.back().c_str());
   return VK_FALSE;
 }
 
-Instance::Instance(const std::string& library, bool validation) : library_(open_library(library)) {
+Instance::Instance(const std::string& library, Validation validation) : library_(open_library(library)), print_(validation == Validation::print) {
   const Library& lib = *library_;
   uint32_t version = 0;
   check(lib.vkEnumerateInstanceVersion(&version), "vkEnumerateInstanceVersion", "the Vulkan loader");
@@ -63,7 +65,7 @@ Instance::Instance(const std::string& library, bool validation) : library_(open_
       VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT, &Instance::collect, this};
   const VkValidationFeatureEnableEXT enabled[] = {VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
   VkValidationFeaturesEXT features{VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, &messenger, 1, enabled, 0, nullptr};
-  if (validation) {
+  if (validation != Validation::off) {
     if (!has_layer(lib, kValidationLayer))
       throw DeviceError("the Vulkan validation layer is not installed (Debian and Ubuntu: apt-get install vulkan-validationlayers)");
     layers.push_back(kValidationLayer);
@@ -81,7 +83,7 @@ Instance::Instance(const std::string& library, bool validation) : library_(open_
   check(r, "vkCreateInstance", "the Vulkan loader");
   try {
     vk_ = load_instance(lib, handle_);
-    if (validation) check(vk_.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT", "the Vulkan loader");
+    if (validation != Validation::off) check(vk_.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT", "the Vulkan loader");
   } catch (...) {
     if (vk_.vkDestroyInstance) vk_.vkDestroyInstance(handle_, nullptr);
     throw;

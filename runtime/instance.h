@@ -10,10 +10,13 @@
 
 namespace tessera::vulkan {
 
+/// The validation layers: not loaded; their messages kept; kept and written to stderr as they come.
+enum class Validation : uint8_t { off, collect, print };
+
 class Instance {
  public:
   /// Throws DeviceError where there is no loader, no driver or (with `validation`) no validation layer. `library`: see open_library.
-  Instance(const std::string& library, bool validation);
+  Instance(const std::string& library, Validation validation);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -32,6 +35,7 @@ class Instance {
   VkInstance handle_ = VK_NULL_HANDLE;
   VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
   InstanceTable vk_;
+  bool print_ = false;
   mutable std::mutex mutex_;
   std::vector<std::string> messages_;
 };

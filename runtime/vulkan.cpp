@@ -27,7 +27,7 @@ std::shared_ptr<const Library> open_library(const std::string& name) {
   library->handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library->handle)
     throw DeviceError("there is no Vulkan loader (" + file + ") on this machine: install it and a driver (Debian and Ubuntu: apt-get install "
-                      "libvulkan1 mesa-vulkan-drivers), or run kernels in the interpreter");
+                      "libvulkan1 mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host");
   library->vkGetInstanceProcAddr = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library->handle, "vkGetInstanceProcAddr"));
   if (!library->vkGetInstanceProcAddr) throw DeviceError(file + " is not a Vulkan loader: it has no vkGetInstanceProcAddr");
 #define X(f)                                                                                        \

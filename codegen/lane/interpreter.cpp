@@ -86,7 +86,7 @@ class Machine {
     if (k.lane.max_workgroups > 0) {
       count_ = std::min(count_, k.lane.max_workgroups);
       if (options.max_workgroups > 0) count_ = std::min<int64_t>(count_, options.max_workgroups);
-    } else if (count_ > 0 && random_.below(3) == 0) {
+    } else if (!k.lane.exact && count_ > 0 && random_.below(3) == 0) {
       count_ += 1 + random_.below(3);  // surplus workgroups of a folded dispatch
     }
     for (const auto& [reg, i] : code_.extents) {
@@ -119,6 +119,7 @@ class Machine {
     for (size_t i = num_inputs_; i < arrays_.size(); ++i) result.outputs.push_back(arrays_[i]);
     result.report = report_;
     result.reports = std::move(reports_);
+    result.out_of_steps = out_of_steps_;
     return result;
   }
 
@@ -423,7 +424,7 @@ class Machine {
     steps_ += steps;
     if (steps_ <= options_.max_steps) return true;
     if (is_new(5, at, 0)) report("still running after " + std::to_string(options_.max_steps) + " steps, in " + op_at(at));
-    stopped_ = true;
+    stopped_ = out_of_steps_ = true;
     return false;
   }
 
@@ -583,7 +584,7 @@ class Machine {
   std::vector<Register> temporary_;
   uint32_t group_ = 0, epoch_ = 0, report_ = 0;
   uint64_t garbage_ = 0;
-  bool stopped_ = false;
+  bool stopped_ = false, out_of_steps_ = false;
   std::vector<std::string> reports_;
   std::set<std::tuple<int, uint32_t, uint32_t>> seen_;
 };

@@ -22,6 +22,7 @@ struct RunResult {
   std::vector<Array> outputs;
   uint32_t report = 0;               // what op report has set
   std::vector<std::string> reports;  // empty: no conflict, no out-of-bounds access, no divergence
+  bool out_of_steps = false;         // max_steps, which the reports say too: the outputs are unfinished
 };
 
 /// `arrays`: one per body argument, inputs then outputs (outputs' contents are the initial memory).

@@ -14,15 +14,9 @@ int op_weight(Opcode c) {
   switch (c) {
     case Opcode::pow: return 200;
     case Opcode::sin:
-    case Opcode::cos: return 100;
-    case Opcode::exp:
-    case Opcode::exp2:
-    case Opcode::log:
-    case Opcode::log2:
-    case Opcode::tanh:
-    case Opcode::erf:
-    case Opcode::logistic: return 30;
-    default: return 1;
+    case Opcode::cos:
+    case Opcode::tan: return 100;
+    default: return ir::info(c).transcendental ? 30 : 1;
   }
 }
 
@@ -78,6 +72,29 @@ class Counter {
     const auto fixed = e ? e->value() : std::nullopt;
     return fixed && (*fixed < INT32_MIN || *fixed > INT32_MAX) ? Count{} : e;
   }
+  /// An i32 in the first invocation of the first workgroup, if ids and constants make it.
+  std::optional<int64_t> first(Value v, int depth = 0) const {
+    if (const auto c = ir::constant_int(k_, v)) return c;
+    const Op* o = k_.def(v);
+    if (!o || depth > 6) return {};
+    switch (o->code) {
+      case Opcode::workgroup_index: case Opcode::local_index: case Opcode::subgroup_id: case Opcode::lane_id: return 0;
+      case Opcode::add: case Opcode::mul: {
+        const auto a = first(o->operands[0], depth + 1), b = first(o->operands[1], depth + 1);
+        if (a == 0 && b == 0) return 0;
+        return o->code == Opcode::mul && (a == 0 || b == 0) ? std::optional<int64_t>(0) : std::nullopt;
+      }
+      default: return {};
+    }
+  }
+  /// Such as the test whether there is a unit for this workgroup or invocation: without any, nothing would be dispatched.
+  bool holds_for_the_first(const Op& o) const {
+    const Op* test = o.code == Opcode::if_ ? k_.def(o.operands[0]) : nullptr;
+    if (!test || test->code != Opcode::lt || first(test->operands[0]) != 0) return false;
+    const Count e = exact(test->operands[1]);
+    if (!e || e->is_static()) return e && *e->value() > 0;
+    return *e == k_.lane.num_units || cdiv(*e, Extent(k_.lane.workgroup_size)) == k_.lane.num_units;
+  }
   Count least(Value v) const {
     if (const Count e = exact(v)) return e;
     const auto r = ranges_.of(v);
@@ -101,8 +118,7 @@ class Counter {
       if (o.code == Opcode::for_) for_loop(o, fewest, greatest, outermost);
       else if (o.code == Opcode::while_) while_loop(o, fewest);
       else
-        // The outermost test is whether there is a unit for this workgroup, and there is for the first.
-        for (size_t i = 0; i < o.regions.size(); ++i) region(o.regions[i], outermost && i == 0 ? fewest : Extent(0), greatest, false);
+        for (size_t i = 0; i < o.regions.size(); ++i) region(o.regions[i], i == 0 && holds_for_the_first(o) ? fewest : Extent(0), greatest, false);
     }
   }
 

@@ -14,7 +14,7 @@ namespace tessera::lane {
 int copies_per_iteration(const ir::Kernel& k, const ir::Op& loop, const Target& target);
 
 /// One entry per loop, counted as a driver does that runs whole subgroups under masks: an iteration for the test that ends a loop, and one for
-/// each loop in a branch that nobody takes. `at_least` holds of some invocation; `at_most` is missing where data decides. The loop over
+/// each loop in a branch that nobody takes. `at_least` holds of the first invocation; `at_most` is missing where data decides. The loop over
 /// units (LaneInfo::max_workgroups) counts as one iteration: all is per unit of work.
 std::vector<ProgramLoop> count_loops(const ir::Kernel& k, const Target& target);
 

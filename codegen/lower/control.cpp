@@ -40,6 +40,7 @@ void Lowering::plan_homes() {
     if (o && o->code == Opcode::load && s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers) registers = true;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
   }
+  demote_misfits();
 }
 
 // Walks lazy values down to what they read.
@@ -67,11 +68,86 @@ std::vector<MemoryRange> Lowering::arena_reads(const std::vector<Value>& roots) 
   return reads;
 }
 
+// Single elements do not count: every invocation holds them, so any position may read them.
 bool Lowering::reads_registers(Value root) {
   bool found = false;
   std::set<uint32_t> seen;
-  each_home(k_, kinds_, root, seen, [&](Value v) { found = found || kinds_[v.index] == Kind::registers; });
+  each_home(k_, kinds_, root, seen, [&](Value v) { found = found || (kinds_[v.index] == Kind::registers && has_axes(v)); });
   return found;
+}
+
+bool Lowering::has_axes(Value v) const {
+  const std::vector<int> dims = axes_.of(v);
+  return std::any_of(dims.begin(), dims.end(), [](int a) { return a != kNoAxis; });
+}
+
+// A value in registers can be read by a nest over axes that have a common layout. Each axis got its layout where it mattered most, so a
+// lighter nest may find two of its axes on the same invocations: the values that it reads then live in the arena instead. Packed programs
+// have no arena and no need of this: one invocation holds everything.
+void Lowering::demote_misfits() {
+  if (s_.general || !uniform_group()) return;
+  // Carried values change home together: what a loop yields is what its region receives and what it results in.
+  std::vector<Value> next_in_group(k_.values.size());
+  for (uint32_t i = 0; i < next_in_group.size(); ++i) next_in_group[i] = {i};
+  auto tie = [&](Value a, Value b) { std::swap(next_in_group[a.index], next_in_group[b.index]); };
+  for (const ir::Op& o : k_.ops)
+    for (size_t i = 0; i < o.results.size() && (o.code == Opcode::for_ || o.code == Opcode::while_); ++i)
+      for (ir::RegionId r : o.regions) tie(o.results[i], k_.region(r).args[i + (o.code == Opcode::for_ ? 1 : 0)]);
+
+  bool changed = false;
+  auto demote = [&](Value root) {
+    std::set<uint32_t> seen;
+    std::vector<Value> found;
+    each_home(k_, kinds_, root, seen, [&](Value v) { if (kinds_[v.index] == Kind::registers && has_axes(v)) found.push_back(v); });
+    for (Value v : found) {
+      changed = true;
+      for (Value x = v;;) {
+        kinds_[x.index] = Kind::arena;
+        ++misfits_;
+        x = next_in_group[x.index];
+        if (x == v) break;
+      }
+    }
+  };
+  // A nest over the dims of `root` (and what has the same dims) reads these values.
+  auto use = [&](Value root, std::initializer_list<Value> values) {
+    if (layout_fits(axes_.of(root))) return;
+    for (Value v : values)
+      if (v) demote(v);
+  };
+  auto operand = [&](const ir::Op& o, bool there, int position) { return there ? o.operands[static_cast<size_t>(position)] : Value{}; };
+  std::function<void(ir::RegionId)> walk = [&](ir::RegionId region) {
+    for (ir::OpId id : k_.region(region).ops) {
+      const ir::Op& o = k_.op(id);
+      for (ir::RegionId inner : o.regions) walk(inner);
+      switch (o.code) {
+        case Opcode::load: use(o.results[0], {operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())}); break;
+        case Opcode::store: case Opcode::swap:
+          use(o.operands[1], {o.operands[1], operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())});
+          break;
+        case Opcode::yield:  // into the home of a result or a carried value
+        case Opcode::for_: case Opcode::while_:
+          for (Value v : o.operands) use(v, {v});
+          break;
+        case Opcode::cumsum:  // each invocation walks a line
+          if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) demote(o.operands[0]);
+          else use(o.operands[0], {o.operands[0]});
+          break;
+        case Opcode::dot: case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and:
+        case Opcode::reduce_or: case Opcode::argmax: case Opcode::argmin:
+          // A dot stages the operand that it cannot read in place, by a nest over that operand.
+          for (Value v : o.operands) use(v, {v});
+          break;
+        default: break;  // index functions are evaluated where they are used
+      }
+    }
+  };
+  // A demoted value is evaluated by a nest of its own now, over axes that it had before: nothing new can misfit, but one walk may demote
+  // what an earlier op of the same walk relied on.
+  do {
+    changed = false;
+    walk(k_.body);
+  } while (changed);
 }
 
 // An arena value dies after the last op of its region that evaluates it, directly or through lazy values.

@@ -208,8 +208,7 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
         set_k(c, b_.add(k0, b_.i32(k)), false);
         b[static_cast<size_t>(k)].push_back(d.rhs_at(c));
       });
-    Values next = acc;
-    size_t row = 0;
+    Values a;
     each_register(row_counts, [&](const std::vector<int>& rr) {
       std::vector<int> regs(rank, 0);
       std::copy(rr.begin(), rr.end(), regs.begin());
@@ -217,16 +216,18 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
       Value k = b_.add(k0, lane_);
       if (used < lanes) k = b_.min(k, b_.i32(d.depth - 1));
       set_k(c, k, true);
-      const Value a = d.lhs_at(c);
+      a.push_back(d.lhs_at(c));
+    });
+    // Loads are branches in lavapipe's code: with all of them behind it, the arithmetic is one basic block.
+    Values next = acc;
+    for (size_t row = 0; row < n_rows; ++row)
       for (int64_t i = 0; i < used; ++i) {
-        const Value x = b_.shuffle(a, b_.i32(i));
+        const Value x = b_.shuffle(a[row], b_.i32(i));
         for (size_t j = 0; j < n_cols; ++j) {
           Value& e = next[row * n_cols + j];
           e = multiply_add(x, b[static_cast<size_t>(i)][j], e);
         }
       }
-      ++row;
-    });
     return next;
   };
   auto one_strip = [&] {

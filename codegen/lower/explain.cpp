@@ -5,6 +5,47 @@
 namespace tessera::lowering {
 namespace {
 std::string shape_text(const std::vector<Extent>& s) { return to_string(s); }
+
+/// Where each axis is seen: "dim 1 of in_specs[0] and out_specs[0]", from the accesses that have it; else the shape of a value that has it.
+/// Empty for axes of Refs alone, along which nothing is laid out.
+std::vector<std::string> axis_names(const ir::Kernel& k, const Axes& axes) {
+  std::vector<std::vector<std::string>> seen(axes.size());
+  std::vector<std::string> values(axes.size());
+  for (const ir::Op& o : k.ops) {
+    for (ir::Value v : o.results) {
+      const ir::Type& t = k.type(v);
+      for (size_t d = 0; d < t.shape.size() && !t.is_ref; ++d)
+        if (const int a = axes.of(v, d); a != kNoAxis && values[static_cast<size_t>(a)].empty()) values[static_cast<size_t>(a)] = "dim " + std::to_string(d) + " of a value " + ir::to_string(t);
+    }
+    const bool load = o.code == ir::Opcode::load;
+    if (!load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
+    const auto ref = static_cast<size_t>(ref_position(k, o.operands[0]));
+    const std::string origin = ref < k.blocks.size() ? k.blocks[ref].origin : "scratch[" + std::to_string(ref - k.blocks.size()) + "]";
+    const ir::Value v = load ? o.results[0] : o.operands[1];
+    for (size_t i = 0, d = 0; i < o.index.size(); ++i) {
+      if (o.index[i].kind == ir::Index::Kind::integer) continue;
+      const int a = axes.of(v, d++);
+      const std::string place = "dim " + std::to_string(i) + " of " + origin;
+      if (a == kNoAxis) continue;
+      std::vector<std::string>& places = seen[static_cast<size_t>(a)];
+      if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    }
+  }
+  for (size_t a = 0; a < axes.size(); ++a) {
+    if (seen[a].empty()) continue;
+    values[a].clear();
+    for (size_t i = 0; i < seen[a].size() && i < 3; ++i) values[a] += (i ? ", " : "") + seen[a][i];
+    if (seen[a].size() > 3) values[a] += ", ...";
+  }
+  return values;
+}
+
+/// Along an axis that every unit walks whole, strip after strip: why it is not split over workgroups.
+std::string why_whole(const Axis& x) {
+  if (x.splittable || x.reduced || x.contracted) return "";
+  if (x.mixed) return ", not split: values are read at computed positions along it";
+  return x.stored ? ", not split: some access to memory that the call writes lacks it or has another index along it" : "";
+}
 }  // namespace
 
 std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes, const Schedule& s, const ParallelPlan& parallel, ScalarAnalysis& scalars, const ir::Kernel& lanes) {
@@ -33,31 +74,78 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
     out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) + (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena") + "\n";
   for (size_t a = 0; a < k.grid.size(); ++a)
     out += "  grid axis " + std::to_string(a) + (k.grid[a].name.empty() ? "" : " (" + k.grid[a].name + ")") + ": " + (parallel.axes[a].parallel ? "parallel, " : "") + parallel.axes[a].why + "\n";
-  if (!k.grid.empty() && s.parallel.empty()) out += "  no axis is parallel: the call runs in one workgroup per split tile\n";
+  if (!k.grid.empty() && s.parallel.empty()) out += "  no axis is parallel: the call runs in one workgroup, or in one per tile of what is split\n";
+  const std::vector<std::string> names = axis_names(k, axes);
   for (size_t a = 0; a < axes.size() && !s.general; ++a) {
     const Axis& x = axes.axes[a];
     const AxisPlan& p = s.plans[a];
-    if (!p.laid_out && !x.stored && !x.reduced && !x.contracted) continue;
-    out += "  axis " + std::to_string(a) + ": " + std::to_string(x.extent) + (x.contracted ? " contracted" : x.reduced ? " reduced" : x.mixed ? " mixed" : " kept");
-    if (p.laid_out) out += ", " + std::to_string(p.reg) + " registers x " + std::to_string(p.tcount) + " invocations";
-    if (p.strips() > 1) out += " in " + std::to_string(p.strips()) + " strips";
+    if (names[a].empty() || (!p.laid_out && !x.stored && !x.reduced && !x.contracted)) continue;
+    out += "  " + names[a] + ": " + std::to_string(x.extent) + (x.contracted ? " contracted" : x.reduced ? " reduced" : x.mixed ? " mixed" : "");
+    if (!p.laid_out) out += ", one after another";
+    else {
+      out += (x.contracted || x.reduced || x.mixed ? ", " : ": ") + std::to_string(p.reg) + (p.reg == 1 ? " register x " : " registers x ") + std::to_string(p.tcount) + (p.tcount == 1 ? " invocation" : " invocations");
+      if (p.strips() > 1) out += " in " + std::to_string(p.strips()) + " strips";
+    }
     if (p.split) out += ", split into " + std::to_string(cdiv(x.extent, p.tile)) + " tiles of " + std::to_string(p.tile);
+    else if (p.strips() > 1) out += why_whole(x);
     out += "\n";
   }
   out += "  schedule for " + target.name + ": " + (s.general ? "general form, " : "");
-  out += s.group == 1 ? std::to_string(s.workgroup) + " programs per workgroup, one per invocation" : "each unit on one workgroup of " + std::to_string(s.workgroup) + " invocations";
-  out += "; units " + to_string(lanes.lane.num_units) + "\n";
+  if (s.group > 1) out += "each unit of work on one workgroup of " + std::to_string(s.workgroup) + " invocations";
+  else if (!k.grid.empty() && s.parallel.empty()) out += "one invocation runs all programs";
+  else out += std::to_string(s.workgroup) + " programs per workgroup, one per invocation";
+  out += "; workgroups " + to_string(lanes.lane.num_units) + "\n";
   if (s.wide_dot == DotForm::shuffle) out += "  dots: columns on lanes, k values handed round by shuffle\n";
   if (s.wide_dot == DotForm::staged) out += "  dots: chunks of " + std::to_string(s.dot_chunk) + " staged in shared memory, the next one prefetched into registers\n";
-  int64_t registers = 0;
-  for (uint32_t v = 0; v < k.values.size(); ++v) {
-    if (k.values[v].type.is_ref) continue;
-    const std::vector<int> dims = axes.of(ir::Value{v});
-    if (s.enumerable(axes, dims)) registers = std::max(registers, s.registers(dims));
-  }
-  out += "  shared " + std::to_string(lanes.lane.shared_bytes) + " B   scratch " + std::to_string(lanes.lane.scratch_bytes) + " B per workgroup   registers of the widest value " + std::to_string(registers) + "\n";
   for (const std::string& n : s.notes) out += "  " + n + "\n";
   return out;
+}
+
+int64_t live_registers(const ir::Kernel& k) {
+  // Positions count ops in program order. A value is live from its definition to its last use; one that a loop reads from outside, to the
+  // loop's end.
+  struct Interval { int begin = 0, end = 0; };
+  struct Loop { int begin; std::vector<ir::Value> reads; };
+  std::vector<Interval> live(k.values.size());
+  std::vector<Loop> loops;
+  int at = 0;
+  const auto use = [&](ir::Value v) {
+    for (Loop& l : loops)
+      if (live[v.index].begin <= l.begin) return l.reads.push_back(v);
+    live[v.index].end = at;
+  };
+  const auto walk = [&](const auto& self, ir::RegionId r) -> void {
+    ++at;
+    for (ir::Value v : k.region(r).args) live[v.index] = {at, at};
+    for (ir::OpId id : k.region(r).ops) {
+      const ir::Op& o = k.op(id);
+      ++at;
+      for (ir::Value v : o.operands) use(v);
+      const bool loop = o.code == ir::Opcode::for_ || o.code == ir::Opcode::while_;
+      if (loop) loops.push_back({at, {}});
+      for (ir::RegionId inner : o.regions) self(self, inner);
+      if (!o.regions.empty()) ++at;
+      if (loop) {
+        const Loop done = std::move(loops.back());
+        loops.pop_back();
+        for (ir::Value v : done.reads) live[v.index].end = at;
+      }
+      for (ir::Value v : o.results) live[v.index] = {at, at};
+    }
+  };
+  walk(walk, k.body);
+  std::vector<int64_t> change(static_cast<size_t>(at) + 1);
+  for (size_t v = 0; v < k.values.size(); ++v) {
+    const ir::Type& t = k.values[v].type;
+    const ir::Op* def = k.def({static_cast<uint32_t>(v)});
+    if ((def && def->code == ir::Opcode::constant) || (t.is_ref && !(def && def->code == ir::Opcode::view))) continue;
+    const int64_t weight = t.is_ref || size_bytes(t.dtype) == 8 ? 2 : 1;
+    change[static_cast<size_t>(live[v].begin)] += weight;
+    change[static_cast<size_t>(live[v].end)] -= weight;
+  }
+  int64_t now = 0, most = 0;
+  for (int64_t c : change) most = std::max(most, now += c);
+  return most;
 }
 
 }  // namespace tessera::lowering

@@ -17,6 +17,7 @@ struct Plan {
   std::vector<bool> resident;
   std::unique_ptr<Axes> axes;
   Schedule schedule;
+  int misfits = 0;  // values in the arena because of a nest without a layout
 
   Plan(const ir::Kernel& k, const Target& target, bool general) : scalars(k), parallel(lowering::plan_parallel(k, scalars)), resident(lowering::resident_candidates(k)) {
     if (general) resident.assign(resident.size(), false);
@@ -36,11 +37,16 @@ ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, Plan& plan) {
   ir::Kernel out;
   lowering::Lowering engine(k, target, *plan.axes, plan.schedule, plan.parallel, plan.scalars, out);
   engine.run();
+  plan.misfits = engine.misfits();
   return out;
 }
 
-ir::Kernel lower_as(const ir::Kernel& k, const Target& target, bool general, std::string* explain) {
-  Plan plan(k, target, general);
+}  // namespace
+
+ir::Kernel lower(const ir::Kernel& source, const Target& target, const CompileOptions& options, std::string* explain) {
+  ir::Kernel k = source;
+  ir::compact(k);
+  Plan plan(k, target, options.general);
   ir::Kernel out = emit_lanes(k, target, plan);
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.
   if (out.lane.shared_bytes > target.shared_bytes) {
@@ -48,27 +54,9 @@ ir::Kernel lower_as(const ir::Kernel& k, const Target& target, bool general, std
     plan.schedule.notes.push_back("the arena needs " + std::to_string(out.lane.shared_bytes) + " B of shared memory but the target has " + std::to_string(target.shared_bytes) + ": it lies in global memory");
     out = emit_lanes(k, target, plan);
   }
+  if (plan.misfits > 0)
+    plan.schedule.notes.push_back(std::to_string(plan.misfits) + " values with a layout live in the arena: a nest that reads them finds two of its axes on the same invocations, or one without a layout");
   if (explain) *explain = lowering::explain(k, target, *plan.axes, plan.schedule, plan.parallel, plan.scalars, out);
-  return out;
-}
-}  // namespace
-
-ir::Kernel lower(const ir::Kernel& source, const Target& target, const CompileOptions& options, std::string* explain) {
-  ir::Kernel k = source;
-  ir::compact(k);
-  ir::Kernel out;
-  if (options.general) {
-    out = lower_as(k, target, true, explain);
-  } else {
-    // The fast form keeps values in registers by layout; where a use turns out not to fit its value's layout, the general form is right.
-    try {
-      out = lower_as(k, target, false, explain);
-    } catch (const InternalError& e) {
-      if (options.strict) throw;
-      out = lower_as(k, target, true, explain);
-      if (explain) *explain += std::string("  general form, because: ") + e.what() + "\n";
-    }
-  }
   return out;
 }
 

@@ -81,9 +81,25 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::switch_: return emit_switch(op);
     case Opcode::if_: {
       const V pred = get(op.operands.at(0));
+      const size_t n = op.results.size();
+      // The memory bits of 16-bit floats go through too, where both branches have them: an element at an array's edge is loaded in one.
+      std::vector<bool> raw(n, true);
+      const auto branch = [&](size_t r) {
+        std::vector<V> out = region(op.regions.at(r));
+        for (size_t i = 0; i < n; ++i) {
+          const V bits = registers_[k_.terminator(op.regions[r]).operands[i].index].raw;
+          if (!bits.id) raw[i] = false;
+          if (const DType t = k_.type(op.results[i]).dtype; is_float(t) && size_bytes(t) == 2) out.push_back(bits.id ? bits : f_.make(Reg::u32, 0));
+        }
+        return out;
+      };
       const std::vector<V> out = f_.if_else(
-          pred, [&] { return region(op.regions.at(0)); }, [&] { return region(op.regions.at(1)); });
-      for (size_t i = 0; i < out.size(); ++i) set(op.results.at(i), out[i]);
+          pred, [&] { return branch(0); }, [&] { return branch(1); });
+      for (size_t i = 0, next = n; i < n; ++i) {
+        const DType t = k_.type(op.results[i]).dtype;
+        const V bits = is_float(t) && size_bytes(t) == 2 ? out.at(next++) : V{};
+        set(op.results[i], out.at(i), raw[i] ? bits : V{});
+      }
       return;
     }
     case Opcode::workgroup_index: return result_in(workgroup_index_, 0, INT32_MAX);

@@ -121,6 +121,21 @@ V raw(Opcode op, DType t, DType result, const std::vector<V>& a, const std::vect
     case Opcode::cos: return cos(a[0]);
     case Opcode::erf: return erf(a[0]);
     case Opcode::logistic: return logistic(a[0]);
+    case Opcode::expm1: return expm1(a[0]);
+    case Opcode::log1p: return log1p(a[0]);
+    case Opcode::cbrt: return cbrt(a[0]);
+    case Opcode::tan: return tan(a[0]);
+    case Opcode::asin: return asin(a[0]);
+    case Opcode::acos: return acos(a[0]);
+    case Opcode::atan: return atan(a[0]);
+    case Opcode::atan2: return atan2(a[0], a[1]);
+    case Opcode::sinh: return sinh(a[0]);
+    case Opcode::cosh: return cosh(a[0]);
+    case Opcode::asinh: return asinh(a[0]);
+    case Opcode::acosh: return acosh(a[0]);
+    case Opcode::atanh: return atanh(a[0]);
+    case Opcode::erf_inv: return erf_inv(a[0]);
+    case Opcode::nextafter: return nextafter(t, a[0], a[1]);
     case Opcode::eq: return eq(a[0], a[1]);
     case Opcode::ne: return ne(a[0], a[1]);
     case Opcode::lt: return boolean ? ~a[0] & a[1] : sgn ? slt(a[0], a[1]) : a[0] < a[1];
@@ -135,6 +150,9 @@ V raw(Opcode op, DType t, DType result, const std::vector<V>& a, const std::vect
     case Opcode::shift_left:
     case Opcode::shift_right_logical:
     case Opcode::shift_right_arithmetic: return shift(op, t, a[0], a[1], r[1]);
+    case Opcode::mulhi: return mulhi(t, a[0], a[1]);
+    case Opcode::clz: return count_leading_zeros(t, a[0]);
+    case Opcode::population_count: return population_count(t, a[0]);
     case Opcode::select: return select(a[0], a[1], a[2]);
     case Opcode::clamp: return extreme(false, t, extreme(true, t, a[0], a[1]), a[2]);
     case Opcode::convert: return convert(a[0], t, result);
@@ -165,6 +183,9 @@ bool leaves_dtype(Opcode op, DType t) {
     case Opcode::round_even:
     case Opcode::convert:
     case Opcode::bitcast:
+    case Opcode::nextafter:
+    case Opcode::clz:
+    case Opcode::population_count:
     case Opcode::rem: return false;
     case Opcode::neg:
     case Opcode::abs: return !tessera::is_float(t);

@@ -28,6 +28,12 @@ inline bool native_f16(const Target& t) { return t.float16 && t.int16 && t.rte16
 /// `op` on `a`, all of dtype `operand` (select: operands 1 and 2). `ranges` has one entry per operand.
 V elementwise(ir::Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Range>& ranges);
 
+// expand_bits.cpp: rows that depend on the dtype's own width. mulhi and the counts may leave the dtype's sign extension to normalize().
+V mulhi(DType t, V a, V b);
+V count_leading_zeros(DType t, V a);
+V population_count(DType t, V a);
+V nextafter(DType t, V from, V to);
+
 /// The constant of dtype t with these bits, in register form.
 V constant(Function& f, DType t, uint64_t bits);
 /// Brings a u32 or f32 result back to what dtype t can hold: sign- or zero-extends, rounds to nearest even.

@@ -2,8 +2,10 @@
 // emit.cpp: module set-up, built-ins and arguments. control.cpp: regions. memory.cpp: refs. subgroup.cpp: what lanes share.
 #pragma once
 #include <optional>
+#include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "codegen/spirv/elementwise.h"
 #include "engine/ir/kernel.h"
@@ -25,7 +27,6 @@ class Emitter {
     DType dtype = DType::f32;
     bool shared_with_others = false;  // another invocation may see or make the accesses: NonPrivatePointer
     V base;                           // global: u64 address of element 0; shared: u32 index of its first word
-    Id pointer = 0;                   // global: base as a pointer to a block holding a runtime array
   };
 
   // emit.cpp
@@ -68,10 +69,10 @@ class Emitter {
   void emit_store(const ir::Op& op);
   void emit_report(const ir::Op& op);
   V element_index(const ir::Op& op);
-  Id element_pointer(const Ref& r, V index);
+  Id element_pointer(const ir::Op& op, const Ref& r, Id pointee);
   V shared_word(const Ref& r, V index, uint32_t word);
-  Register load(const ir::Op& op, const Ref& r, V index);
-  void store(const ir::Op& op, const Ref& r, V index, V value, V raw);
+  Register load(const ir::Op& op, const Ref& r);
+  void store(const ir::Op& op, const Ref& r, V value, V raw);
   ir::Value root(ir::Value ref) const;  ///< through views
 
   // subgroup.cpp
@@ -91,6 +92,8 @@ class Emitter {
   std::vector<std::optional<Ref>> refs_;
   std::vector<V> extents_;
   V scratch_, report_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
+  std::map<std::tuple<Id, uint32_t, int64_t>, V> addresses_;  // of base + index, in block_of_addresses_
+  Id block_of_addresses_ = 0;
   Id arena_ = 0;  // the Workgroup array of u32
   bool uses_f64_ = false, uses_subgroups_ = false;
   Loc line_;

@@ -18,6 +18,20 @@ V cos(V x);
 V tanh(V x);
 V erf(V x);
 V logistic(V x);
+V expm1(V x);
+V log1p(V x);
+V cbrt(V x);
+V tan(V x);
+V asin(V x);
+V acos(V x);
+V atan(V x);
+V atan2(V y, V x);
+V sinh(V x);
+V cosh(V x);
+V asinh(V x);
+V acosh(V x);
+V atanh(V x);
+V erf_inv(V x);
 /// C's fmod: the exact remainder with the sign of x; NaN for y = 0 or infinite x.
 V float_rem(V x, V y);
 

@@ -39,6 +39,8 @@ inline V integer_of(V x) { return sint_from_float(x, Reg::u32); }
 V expm1_reduced(V r);
 /// e^x for x where neither it nor x is special: |x| below some 700 (f64) or 87 (f32).
 V exp_ordinary(V x);
+/// e^x / 2, which is finite for somewhat larger x than e^x.
+V half_exp(V x);
 /// v * 2^k, rounding once more below the normal range; |k| at most twice the bias.
 V scale(V v, V k);
 

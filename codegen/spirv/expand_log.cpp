@@ -1,4 +1,4 @@
-// log, log2 and pow: x = 2^e m with m in [sqrt(1/2), sqrt(2)), and log m through s = (m - 1) / (m + 1).
+// log, log2, log1p, pow and cbrt: x = 2^e m with m in [sqrt(1/2), sqrt(2)), and log m through s = (m - 1) / (m + 1).
 #include "codegen/spirv/expand.h"
 #include "codegen/spirv/expand_common.h"
 
@@ -14,6 +14,10 @@ const Table kLog{{0x1.55557ap-1, 0x1.995e9ap-2, 0x1.31e686p-2},
 const Table kLogTail{{0x1.999a0p-2, 0x1.245278p-2, 0x1.dfa33cp-3},
                      {0x1.9999999999b33p-2, 0x1.2492492457803p-2, 0x1.c71c722de3732p-3, 0x1.745ce9b6c3988p-3, 0x1.3b1ef460c478cp-3,
                       0x1.0f7f20bd7093fp-3, 0x1.0e4a2f89e711bp-3}};
+
+// The cube root of m on [0.7071, 1.4143], to start from; relative error 2^-16.7.
+const Table kCbrt{{0x1.ce81c6p-2, 0x1.cf445ap-1, -0x1.123e1cp-1, 0x1.bc4980p-3, -0x1.358f42p-5},
+                  {0x1.ce81c6p-2, 0x1.cf445ap-1, -0x1.123e1cp-1, 0x1.bc4980p-3, -0x1.358f42p-5}};
 
 struct Parts {
   V e, m;  // both floats
@@ -45,10 +49,17 @@ struct LogOfM {
   V f, half_square, rest;  // log m = f - (half_square - rest)
 };
 
-LogOfM log_of_m(V m) {
-  const V f = m - 1.0, s = f / (f + 2.0), z = s * s;
+/// log(1 + f) for 1 + f from [sqrt(1/2), sqrt(2)).
+LogOfM log_of_m(V f) {
+  const V s = f / (f + 2.0), z = s * s;
   const V half_square = (f * f) * 0.5;
   return {f, half_square, s * (half_square + z * polynomial(z, kLog))};
+}
+
+/// e ln 2 + l.
+V plus_ln2(V e, LogOfM l) {
+  const V high = pick(e, 0x1.62e4p-1, 0x1.62e42fee00000p-1), low = pick(e, 0x1.7f7d1cp-20, 0x1.a39ef35793c76p-33);
+  return e * high - ((l.half_square - (l.rest + e * low)) - l.f);
 }
 
 // Pairs of floats whose sum is a number of twice the precision.
@@ -98,15 +109,38 @@ Pair log2_pair(V x) {
 
 V log(V x) {
   const Parts d = parts(x);
-  const LogOfM l = log_of_m(d.m);
-  const V high = pick(x, 0x1.62e4p-1, 0x1.62e42fee00000p-1), low = pick(x, 0x1.7f7d1cp-20, 0x1.a39ef35793c76p-33);  // ln 2
-  return with_special_logs(x, d.e * high - ((l.half_square - (l.rest + d.e * low)) - l.f));
+  return with_special_logs(x, plus_ln2(d.e, log_of_m(d.m - 1.0)));
+}
+
+/// Through u = 1 + x, with what its rounding lost put back into the fraction.
+V log1p(V x) {
+  const V u = x + 1.0, lost = select(x < 1.0, x - (u - 1.0), 1.0 - (u - x));
+  const Parts d = parts(u);
+  const V k = select(d.e < 64.0, d.e, 64.0);  // beyond, what was lost is nothing
+  const V f = select(eq(d.e, 0.0), x, (d.m - 1.0) + lost * power_of_two(-integer_of(k), x.reg));
+  const V above = x > -1.0, finite = magnitude_bits(x) < layout(x.reg).infinity;
+  const V special = select(is_nan(x) | (above & ~finite), x, select(eq(x, -1.0), -infinity(x), nan(x)));
+  return select(above & finite, copy_sign(plus_ln2(d.e, log_of_m(f)), x), special);
 }
 
 V log2(V x) {
   const Parts d = parts(x);
-  const LogOfM l = log_of_m(d.m);
+  const LogOfM l = log_of_m(d.m - 1.0);
   return with_special_logs(x, d.e + (l.f - (l.half_square - l.rest)) * 0x1.71547652b82fep+0);
+}
+
+/// 2^(e/3) times the cube root of m: a polynomial, then Newton's steps, which double its correct digits.
+V cbrt(V x) {
+  const Parts d = parts(x);
+  const V third = floor((d.e + 0.5) * (1.0 / 3)), rest = d.e - third * 3.0;  // e = 3 third + rest
+  const auto by_rest = [&](double one, double two) {
+    return select(eq(rest, 2.0), literal(x, two), select(eq(rest, 1.0), literal(x, one), literal(x, 1.0)));
+  };
+  const V m = d.m * by_rest(2, 4);
+  V y = polynomial(d.m, kCbrt) * by_rest(0x1.428a2f98d728bp+0, 0x1.965fea53d6e3dp+0);
+  for (int i = 0; i < pick(x.reg, 1, 2); ++i) y = y - ((y * y) * y - m) / ((y * y) * 3.0);
+  const V ordinary = (magnitude_bits(x) - 1) < layout(x.reg).infinity - 1;
+  return select(ordinary, copy_sign(y * power_of_two(integer_of(third), x.reg), x), x);
 }
 
 V pow(V x, V y) {

@@ -1,4 +1,4 @@
-// sin and cos: |x| = n pi/2 + r with |r| <= pi/4, then a polynomial. Small x by a four-part pi/2 (Cody and Waite), large x by a window of
+// sin, cos and tan: |x| = n pi/2 + r with |r| <= pi/4, then a polynomial. Small x by a four-part pi/2 (Cody and Waite), large x by a window of
 // the bits of 2/pi in integer arithmetic (Payne and Hanek).
 #include "codegen/spirv/expand.h"
 #include "codegen/spirv/expand_common.h"
@@ -137,11 +137,17 @@ Quarter reduce(V x) {
   return {q[0], q[1]};
 }
 
+struct Wave {
+  V sine, cosine;
+};
+Wave wave_of(V r) {
+  const V z = r * r;
+  return {fma(r * z, polynomial(z, kSin), r), 1.0 - fma(z * z, -polynomial(z, kCos), z * 0.5)};
+}
+
 V wave(V x, Quarter q) {
-  const V z = q.r * q.r;
-  const V sine = fma(q.r * z, polynomial(z, kSin), q.r);
-  const V cosine = 1.0 - fma(z * z, -polynomial(z, kCos), z * 0.5);
-  const V r = select(ne(q.n & 1, 0), cosine, sine);
+  const Wave w = wave_of(q.r);
+  const V r = select(ne(q.n & 1, 0), w.cosine, w.sine);
   const V sign = to_uint(q.n & 2, uint_of(x.reg)) << (static_cast<int>(width(x.reg)) - 2);
   return floating(bits(r) ^ sign);
 }
@@ -157,6 +163,14 @@ V cos(V x) {
   Quarter q = reduce(x);
   q.n = q.n + 1;
   return select(magnitude_bits(x) < layout(x.reg).infinity, wave(x, q), nan(x));
+}
+
+V tan(V x) {
+  const Quarter q = reduce(x);
+  const Wave w = wave_of(q.r);
+  const V odd = ne(q.n & 1, 0);  // a quarter turn on: -cos / sin
+  const V r = floating(bits(select(odd, -w.cosine, w.sine) / select(odd, w.sine, w.cosine)) ^ sign_bit(x));
+  return select(magnitude_bits(x) < layout(x.reg).infinity, r, nan(x));
 }
 
 }  // namespace tessera::spirv

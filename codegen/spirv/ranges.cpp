@@ -26,7 +26,9 @@ Range result_range(ir::Opcode op, DType operand, DType result, const std::vector
   const Range full = full_range(result);
   if (!is_int(result) && result != DType::boolean) return full;
   for (const Range& x : r)
-    if (!x.known && op != Opcode::and_ && op != Opcode::min && op != Opcode::rem && op != Opcode::clamp) return full;
+    if (!x.known && op != Opcode::and_ && op != Opcode::min && op != Opcode::rem && op != Opcode::clamp &&
+        op != Opcode::clz && op != Opcode::population_count)
+      return full;
   const auto wide = [](int64_t x) { return static_cast<__int128>(x); };
   switch (op) {
     case Opcode::add: return range_in(result, wide(r[0].lo) + r[1].lo, wide(r[0].hi) + r[1].hi);
@@ -69,6 +71,8 @@ Range result_range(ir::Opcode op, DType operand, DType result, const std::vector
       if (op == Opcode::shift_right_arithmetic && is_unsigned_int(result) && r[0].hi >> (bits(result) - 1))
         return full;  // the top bit fills
       return range_in(result, r[0].lo >> r[1].hi, r[0].hi >> r[1].lo);
+    case Opcode::clz:
+    case Opcode::population_count: return {0, bits(result), true};
     case Opcode::select: return range_in(result, std::min(r[1].lo, r[2].lo), std::max(r[1].hi, r[2].hi));
     case Opcode::convert:
       if ((is_int(operand) || operand == DType::boolean) && is_int(result)) return range_in(result, r[0].lo, r[0].hi);

@@ -13,34 +13,64 @@ namespace tessera {
 // -- elementwise
 Value exp(Operand x);
 Value exp2(Operand x);
+Value expm1(Operand x);  ///< e^x - 1, accurate near 0
 Value log(Operand x);
 Value log2(Operand x);
+Value log1p(Operand x);  ///< log(1 + x), accurate near 0
 Value sqrt(Operand x);
 Value rsqrt(Operand x);
-Value tanh(Operand x);
+Value cbrt(Operand x);
 Value sin(Operand x);
 Value cos(Operand x);
+Value tan(Operand x);
+Value asin(Operand x);
+Value acos(Operand x);
+Value atan(Operand x);
+Value atan2(Operand y, Operand x);  ///< the angle of the point (x, y) in [-pi, pi]
+Value sinh(Operand x);
+Value cosh(Operand x);
+Value tanh(Operand x);
+Value asinh(Operand x);
+Value acosh(Operand x);
+Value atanh(Operand x);
 Value erf(Operand x);
+Value erf_inv(Operand x);   ///< the y with erf(y) = x
 Value logistic(Operand x);  ///< 1 / (1 + e^-x)
 /// x to the power y. An integer number for y multiplies x with itself (exact for integer x); else both are floats.
 Value pow(Operand x, Operand y);
+Value integer_pow(Operand x, int64_t exponent);  ///< x multiplied with itself; floats only for negative exponents
+Value square(Operand x);
+Value reciprocal(Operand x);  ///< 1 / x
 Value abs(Operand x);
 Value sign(Operand x);
 Value floor(Operand x);  ///< of integers: themselves, as ceil, round and round_even
 Value ceil(Operand x);
 Value round(Operand x);       ///< halves away from zero, as C's and lax.round's default
 Value round_even(Operand x);  ///< halves to even, as jnp.round
-Value is_finite(Operand x);
+/// x rounded to what a float format with these many exponent and mantissa bits can hold, in its own dtype (lax.reduce_precision).
+Value reduce_precision(Operand x, int exponent_bits, int mantissa_bits);
+Value nextafter(Operand x, Operand to);  ///< the next float after x on the way to `to`
+Value is_finite(Operand x);              ///< true of integers; is_nan and is_inf are false
+Value is_nan(Operand x);
+Value is_inf(Operand x);
 Value maximum(Operand a, Operand b);  ///< NaN wins, as in minimum
 Value minimum(Operand a, Operand b);
 Value clamp(Operand low, Operand x, Operand high);  ///< lax.clamp's order
 Value shift_right_logical(Operand a, Operand b);    ///< fills zeros whatever the dtype
+Value mulhi(Operand a, Operand b);                  ///< the upper half of the integers' product
+Value clz(Operand x);                               ///< zero bits above the highest one; the width for 0
+Value population_count(Operand x);
 /// condition ? a : b, element by element; a condition that is not bool counts as != 0.
 Value where(Operand condition, Operand a, Operand b);
+/// cases[which], element by element: false is case 0, true case 1; integers out of range count as the nearest case.
+Value select_n(Operand which, std::vector<Operand> cases);
 /// To another dtype: floats round to nearest even, float to int truncates and saturates (NaN: 0), ints wrap, to bool is != 0.
 Value cast(Operand x, DType dtype);
 /// The same bits as a dtype of the same width.
 Value bitcast(Operand x, DType dtype);
+/// Promises of the user's about integers, as Pallas has them: multiples of n, runs of n neighbours. They are x itself, and nothing relies on them.
+Value multiple_of(Operand x, int64_t n);
+Value max_contiguous(Operand x, int64_t n);
 
 // -- making values
 Value full(Shape shape, Operand value, std::optional<DType> dtype = std::nullopt);  ///< without a dtype: the value's own

@@ -107,7 +107,7 @@ ir::Value Emit::use(const Value& v) const {
   return Trace::id(v);
 }
 
-DType Emit::common_dtype(std::initializer_list<const Operand*> operands) const {
+DType Emit::common_dtype(const std::vector<const Operand*>& operands) const {
   std::optional<DType> strong;
   bool integer = false, floating = false;
   for (const Operand* o : operands) {
@@ -129,7 +129,7 @@ DType Emit::common_dtype(std::initializer_list<const Operand*> operands) const {
 const Shape& Emit::shape(const Operand& o) const { return o.value() ? o.value()->shape() : kScalar; }
 DType Emit::dtype(const Operand& o) const { return common_dtype({&o}); }
 
-Shape Emit::common_shape(std::initializer_list<const Operand*> operands) const {
+Shape Emit::common_shape(const std::vector<const Operand*>& operands) const {
   Shape result;
   for (const Operand* o : operands) {
     const Shape& s = shape(*o);

@@ -101,9 +101,9 @@ class Emit {
   void check_owner(uint64_t serial, ir::RegionId region, const char* what) const;
 
   /// The dtype in which the operands meet.
-  DType common_dtype(std::initializer_list<const Operand*> operands) const;
+  DType common_dtype(const std::vector<const Operand*>& operands) const;
   /// The shape in which they meet; TraceError if they do not.
-  Shape common_shape(std::initializer_list<const Operand*> operands) const;
+  Shape common_shape(const std::vector<const Operand*>& operands) const;
   /// The operand as dtype t (numbers adopt, Values convert), its own shape.
   ir::Value as(const Operand& o, DType t);
   /// The operand with its own dtype (numbers: bool, i32 or f32).

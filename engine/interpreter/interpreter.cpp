@@ -14,6 +14,7 @@ struct Block {
   const ir::BlockMapping* mapping = nullptr;
   bool written = false;
   int unspecified = 0;              // InterpretOptions::fill
+  uint64_t owner = 0;               // of the overhang, anew with each program
   std::byte* base = nullptr;
   int64_t bytes = 0;
   Shape array_shape;
@@ -70,7 +71,7 @@ struct Block {
       return;
     }
     tile.resize(static_cast<size_t>(num_elements(shape) * bytes));
-    fill(tile.data(), num_elements(shape), unspecified_bits(mapping->dtype, unspecified), bytes);
+    fill_unspecified(tile.data(), num_elements(shape), mapping->dtype, unspecified, owner);
     if (any) copy_tile(false);
     else if (inside.empty()) inside.assign(1, 0);  // a rank 0 block of an empty array: nothing to copy either way
     view = {tile.data(), tile_strides.data()};
@@ -104,10 +105,11 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
 
   // Arrays: inputs that the kernel stores to are copies of its own.
   std::vector<Array> arrays(inputs);
+  uint64_t owners = 0;
   for (int i = k.num_inputs; i < static_cast<int>(k.blocks.size()); ++i) {
     const DType t = k.blocks[static_cast<size_t>(i)].dtype;
     Array a(bind_shape(k, i, dims), t);
-    fill(a.bytes(), a.size(), unspecified_bits(t, options.fill), size_bytes(t));
+    fill_unspecified(a.bytes(), a.size(), t, options.fill, ++owners);
     arrays.push_back(std::move(a));
   }
 
@@ -145,7 +147,7 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     scratch_strides.push_back(dense_strides(t.shape));
   }
   const auto forget_scratch = [&] {
-    for (size_t i = 0; i < scratch.size(); ++i) fill(scratch[i].data(), num_elements(k.scratch[i].shape), unspecified_bits(k.scratch[i].dtype, options.fill), size_bytes(k.scratch[i].dtype));
+    for (size_t i = 0; i < scratch.size(); ++i) fill_unspecified(scratch[i].data(), num_elements(k.scratch[i].shape), k.scratch[i].dtype, options.fill, ++owners);
   };
   for (size_t i = 0; i < scratch.size(); ++i) m.views[blocks.size() + i] = {scratch[i].data(), scratch_strides[i].data()};
   forget_scratch();
@@ -169,6 +171,7 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
       m.run(b.mapping->index_map);
       wanted.clear();
       for (ir::Value v : k.terminator(b.mapping->index_map).operands) wanted.push_back(signed_scalar(m, k, v));
+      b.owner = ++owners;
       b.enter(wanted, m.views[i]);
     }
     m.run(k.body);

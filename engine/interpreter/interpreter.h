@@ -11,7 +11,8 @@ namespace tessera {
 
 struct InterpretOptions {
   DimValues dims;                    ///< run-time sizes that no input shape gives
-  /// What unspecified elements hold: 0: as above; 1, 2, 3: other values. An output element that differs depends on unspecified memory.
+  /// What unspecified elements hold: 0: as above; 1, 2, 3: another value, everywhere the same; from 4 on: a number of its own in each place,
+  /// by this seed. An output element that differs from run to run depends on unspecified memory.
   int fill = 0;
 };
 

@@ -26,6 +26,7 @@ struct Machine {
   std::vector<std::vector<Step>> steps;    // by region
   std::vector<int32_t> program, programs;  // this program's id and the grid's size, vmapped axes left out
   int fill = 0;                            // of unspecified_bits
+  uint64_t masked_loads = 0;               // so far: each leaves other unspecified elements
   std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block
 
   void run(ir::RegionId r) {
@@ -41,7 +42,10 @@ Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const s
 /// The step of a load, store or swap of the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* result, bool borrow, int fill);
 
-/// What memory holds before its first write, and overhang: NaN, the least integer, or true; other values for `fill` 1, 2 and 3.
-uint64_t unspecified_bits(DType t, int fill);
+/// What memory holds before its first write, and overhang: NaN, the least integer, or true; others by InterpretOptions::fill. `place` tells
+/// places apart where each holds its own.
+uint64_t unspecified_bits(DType t, int fill, uint64_t place = 0);
+/// n elements of memory that nobody has written; `owner` tells blocks, scratch and programs apart.
+void fill_unspecified(std::byte* to, int64_t n, DType t, int fill, uint64_t owner);
 
 }  // namespace tessera::interpreter

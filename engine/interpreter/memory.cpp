@@ -8,6 +8,15 @@
 
 namespace tessera::interpreter {
 namespace {
+constexpr uint64_t kMaskedLoads = uint64_t{1} << 48;  // owners beyond those of blocks and scratch
+
+uint64_t mix(uint64_t z) {  // splitmix64
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+uint64_t place_of(uint64_t owner, int64_t i) { return mix(owner * 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(i); }
+
 struct Dim {
   int64_t extent, size, step, start;  // size 1 for an integer; start is static where no operand gives it
   uint32_t start_value = UINT32_MAX;
@@ -16,7 +25,8 @@ struct Dim {
 struct Access {
   size_t ref;
   int64_t bytes;
-  uint64_t unspecified;
+  DType dtype;
+  int fill;
   std::vector<Dim> dims;       // one per dim of the ref
   Shape shape;                 // sizes of all dims, integers included as 1: the value's elements in order
   Strides dense;
@@ -69,7 +79,10 @@ struct Access {
       return;
     }
     const std::byte* instead = other ? m.place[other.index] : nullptr;
+    const uint64_t owner = kMaskedLoads + m.masked_loads++;
     masked(m, [&](const std::byte* element, int64_t i) {
+      uint64_t unspecified = 0;
+      if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
       const std::byte* from = element ? element : instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified);
       std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
     });
@@ -90,7 +103,7 @@ struct Access {
 
 Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
   const ir::Type& t = k.type(op.operands[0]);
-  Access a{.ref = ref, .bytes = size_bytes(t.dtype), .unspecified = unspecified_bits(t.dtype, fill), .dims = {}, .shape = {}, .dense = {}, .elements = 1,
+  Access a{.ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .dims = {}, .shape = {}, .dense = {}, .elements = 1,
            .result = {}, .value = {}, .mask = {}, .other = {}};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
@@ -108,7 +121,14 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) 
 }
 }  // namespace
 
-uint64_t unspecified_bits(DType t, int fill) {
+uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
+  if (fill >= 4) {
+    const uint64_t h = mix(mix(place) + static_cast<uint64_t>(fill) * 0x9e3779b97f4a7c15u);
+    if (t == DType::boolean) return h & 1;
+    if (h >> 62 == 0) return 0;  // often, so that no test of a number always comes out the same
+    if (is_float(t)) return reference::from_double(t, static_cast<double>(static_cast<int64_t>(h % 2001) - 1000) / 8);
+    return bits(t) == 64 ? h : h & ((uint64_t{1} << bits(t)) - 1);
+  }
   if (fill == 1 && t == DType::boolean) return 0;
   if (fill == 1) return reference::from_double(t, is_float(t) ? 3e4 : 1e30);
   if (fill == 2) return reference::from_double(t, is_float(t) ? -1.5 : 1);
@@ -123,6 +143,14 @@ uint64_t unspecified_bits(DType t, int fill) {
     case DType::f64: return 0x7ff8000000000000;
   }
   return 0;
+}
+
+void fill_unspecified(std::byte* to, int64_t n, DType t, int fill, uint64_t owner) {
+  if (fill < 4) return interpreter::fill(to, n, unspecified_bits(t, fill), size_bytes(t));
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t v = unspecified_bits(t, fill, place_of(owner, i));
+    std::memcpy(to + i * size_bytes(t), &v, static_cast<size_t>(size_bytes(t)));
+  }
 }
 
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* buffer, bool borrow, int fill) {

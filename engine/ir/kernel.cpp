@@ -7,7 +7,7 @@ namespace tessera::ir {
 namespace {
 constexpr std::string_view bare(std::string_view n) { return n.back() == '_' ? n.substr(0, n.size() - 1) : n; }
 
-constexpr int C = 1, A = 2;  // flags column
+constexpr int C = 1, A = 2, T = 4;  // flags column
 constexpr OperandRule num = OperandRule::num, flt = OperandRule::flt, int_ = OperandRule::int_, ibl = OperandRule::ibl,
                       any = OperandRule::any, select = OperandRule::select;
 enum Levels { tile = 1, lane = 2, both = 3 };
@@ -21,9 +21,9 @@ const std::array<OpInfo, kNumOpcodes> kInfo = [] {
 #define RULE_select select
   std::array<OpInfo, kNumOpcodes> t;
 #define TESSERA_ELEMENTWISE(n, ar, operands, res, flags, ref, sf, ss, su, sb, ulp, doc) \
-  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), true, ar, RULE_##operands, ResultRule::res, ((flags)&C) != 0, ((flags)&A) != 0, std::string_view(#n) != "fma", true, Effect::pure, ulp, doc};
+  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), true, ar, RULE_##operands, ResultRule::res, ((flags)&C) != 0, ((flags)&A) != 0, ((flags)&T) != 0, std::string_view(#n) != "fma", true, Effect::pure, ulp, doc};
 #define TESSERA_STRUCTURED(n, level, effect, doc) \
-  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), false, -1, OperandRule::none, ResultRule::structured, false, false, ((level)&tile) != 0, ((level)&lane) != 0, Effect::effect, 0, doc};
+  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), false, -1, OperandRule::none, ResultRule::structured, false, false, false, ((level)&tile) != 0, ((level)&lane) != 0, Effect::effect, 0, doc};
 #include "engine/ir/ops.def"
   return t;
 }();

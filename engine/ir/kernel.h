@@ -41,7 +41,7 @@ struct OpInfo {
   int arity;  // -1 for structured ops
   OperandRule operands;
   ResultRule result;
-  bool commutative, associative;
+  bool commutative, associative, transcendental;
   bool tile, lane;  // legal at that level
   Effect effect;
   double ulp;
@@ -186,7 +186,8 @@ struct LaneInfo {
   int64_t max_workgroups = 0;         // 0: launch num_units workgroups; else at most so many (the body loops)
   std::vector<Extent> extents;        // what op extent reads
   std::vector<bool> extent_is_64;     // i64 rather than i32, per extent
-  Extent num_units = 1;               // workgroups wanted; the body handles workgroup_index >= num_units
+  Extent num_units = 1;               // workgroups wanted
+  bool exact = false;                 // no more are launched; else the body handles workgroup_index >= num_units
 };
 
 /// Bytes between elements in the shared arena: 4 for every dtype up to 32 bits, else 8.

@@ -104,7 +104,7 @@ Loc Lexer::location(uint32_t line) const {
   return it != locations_.end() ? it->second : Loc{interned_, line};
 }
 
-void Lexer::fail(size_t offset, const std::string& what) const {
+void Lexer::fail(size_t offset, const std::string& what, const std::string& more) const {
   offset = std::min(offset, text_.size());
   const std::string_view before = text_.substr(0, offset);
   const size_t begin = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
@@ -116,7 +116,20 @@ void Lexer::fail(size_t offset, const std::string& what) const {
   for (size_t i = from; i < to; ++i) shown += static_cast<unsigned char>(text_[i]) < ' ' ? ' ' : text_[i];
   caret.assign(offset - from, ' ');
   while (!shown.empty() && shown.back() == ' ') shown.pop_back();
-  throw TraceError(file_ + ":" + std::to_string(line) + ":" + std::to_string(offset - begin + 1) + ": " + what + "\n  " + shown + "\n  " + caret + "^");
+  const std::string place = file_ + ":" + std::to_string(line) + ":" + std::to_string(offset - begin + 1);
+  throw TraceError(place + ": " + what + (shown.empty() ? "" : "\n  " + shown + "\n  " + caret + "^") + more);
+}
+
+void Lexer::fail(size_t offset, const Error& error, const std::string& kernel) const {
+  std::string what = error.what();
+  const size_t end = std::min(what.find('\n'), what.size());
+  std::string more = what.substr(end);
+  what.resize(end);
+  if (what.starts_with(kernel + ": ")) what.erase(0, kernel.size() + 2);
+  const std::string_view before = text_.substr(0, std::min(offset, text_.size()));
+  const std::string here = "\n  at " + to_string(Loc{interned_, static_cast<uint32_t>(std::count(before.begin(), before.end(), '\n') + 1)});
+  if (more == here || more.starts_with(here + "\n")) more.erase(0, here.size());
+  fail(offset, what, more);
 }
 
 }  // namespace tessera::ir

@@ -28,8 +28,10 @@ class Lexer {
   std::string_view rest(size_t offset) const { return text_.substr(offset); }
   /// What a trailing `// file:line` comment on that line said, else the line itself. Lines up to the last token's are known.
   Loc location(uint32_t line) const;
-  /// Throws TraceError "FILE:LINE:COLUMN: what", the line, and a caret under the column.
-  [[noreturn]] void fail(size_t offset, const std::string& what) const;
+  /// Throws TraceError "FILE:LINE:COLUMN: what", the line, a caret under the column, and `more`.
+  [[noreturn]] void fail(size_t offset, const std::string& what, const std::string& more = {}) const;
+  /// The same for what infer() and others threw about `kernel`, in their layout: "KERNEL: what", "  at LOC", "  note: NOTE".
+  [[noreturn]] void fail(size_t offset, const Error& error, const std::string& kernel) const;
 
  private:
   void comment(std::string_view body);

@@ -42,6 +42,7 @@ class Parser {
   [[noreturn]] void fail(const std::string& what) const { lexer_.fail(token_.offset, what); }
   [[noreturn]] void expected(const std::string& what) const {
     std::string found = token_.kind == Token::Kind::end ? "the end of the file" : "'" + std::string(lexer_.rest(token_.offset).substr(0, length())) + "'";
+    if (token_.kind == Token::Kind::other && (token_.text[0] < ' ' || token_.text[0] > '~')) found = "the byte " + std::to_string(static_cast<unsigned char>(token_.text[0]));
     fail("expected " + what + " but found " + found);
   }
   size_t length() const {
@@ -192,7 +193,7 @@ class Parser {
     else if (lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; })) {}
     else if (lane_number("report_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.report_bytes = v; })) {}
     else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {}
-    else if (lane_word("num_units")) k_.lane.num_units = extent();
+    else if (lane_word("num_units")) { k_.lane.num_units = extent(); k_.lane.exact = take("exact"); }
     else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
     else expected("'grid', 'in', 'out', 'scratch'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
   }
@@ -230,7 +231,9 @@ class Parser {
       g.name = text("an axis");
       expect(":");
     }
+    const size_t at = token_.offset;
     g.size = extent();
+    if (g.size.is_static() && *g.size.value() < 0) lexer_.fail(at, "grid axis " + std::to_string(k_.grid.size()) + ": size " + to_string(g.size) + " is negative");
     for (;;) {
       if (take("parallel")) g.parallel = true;
       else if (take("vmapped")) g.vmapped = true;
@@ -250,7 +253,7 @@ class Parser {
     m.dtype = dtype();
     list("[", "]", [&] { m.array_shape.push_back(extent()); });
     m.whole = take("whole");
-    if (take("block")) {
+    if (!m.whole && take("block")) {
       const size_t start = token_.offset;
       Shape sizes;
       list("(", ")", [&] {
@@ -284,7 +287,7 @@ class Parser {
       try {
         return k_.block_ref_type(static_cast<int>(i));
       } catch (const Error& e) {
-        lexer_.fail(start, e.what());
+        lexer_.fail(start, e, k_.name);
       }
     });
   }
@@ -376,7 +379,13 @@ class Parser {
     }
     if (same_line() && !token_.is("}")) expected("the end of the line");
     o.loc = lexer_.location(line);
-    const OpId id = b_.append(std::move(o), requested);
+    const OpId id = [&] {
+      try {
+        return b_.append(std::move(o), requested);
+      } catch (const TraceError& e) {
+        lexer_.fail(start.offset, e, k_.name);
+      }
+    }();
     const std::vector<Value>& made = k_.op(id).results;
     if (made.size() != results.size())
       lexer_.fail(start.offset, std::string(name(*code)) + " has " + std::to_string(made.size()) + (made.size() == 1 ? " result" : " results") + " but " + std::to_string(results.size()) + (results.size() == 1 ? " is" : " are") + " named");

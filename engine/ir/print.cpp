@@ -122,7 +122,7 @@ class Printer {
     if (l.scratch_bytes) out_ += " scratch_bytes " + std::to_string(l.scratch_bytes);
     if (l.report_bytes) out_ += " report_bytes " + std::to_string(l.report_bytes);
     if (l.max_workgroups) out_ += " max_workgroups " + std::to_string(l.max_workgroups);
-    out_ += "\nnum_units " + to_string(l.num_units) + "\n";
+    out_ += "\nnum_units " + to_string(l.num_units) + (l.exact ? " exact\n" : "\n");
     if (l.extents.empty()) return;
     out_ += "extents (";
     for (size_t i = 0; i < l.extents.size(); ++i)

@@ -142,6 +142,7 @@ std::optional<Range> Ranges::compute(const Op& op, const ir::Type& t) const {
       if (op.code == Opcode::lt || op.code == Opcode::gt) return decided(a->hi < b->lo, a->lo >= b->hi);
       return decided(a->hi <= b->lo, a->lo > b->hi);
     }
+    case Opcode::clz: case Opcode::population_count: return within(0, bits(t.dtype));
     case Opcode::argmax: case Opcode::argmin: return within(0, k_.type(op.operands[0]).shape[static_cast<size_t>(op.attr(Attr::axis))] - 1);
     case Opcode::program_id: case Opcode::num_programs: {
       const ir::GridAxis* g = grid_axis(k_, op.attr(Attr::axis));

@@ -1,5 +1,7 @@
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
+#include <string_view>
 
 #include "runtime/cli/commands.h"
 #include "runtime/device.h"
@@ -13,7 +15,9 @@ void devices() {
   try {
     used = find_device().index;
   } catch (const DeviceError& e) {
-    why_none = e.what();
+    const char* named = std::getenv("TESSERA_DEVICE");
+    if (named && std::string_view(named) == "interpreter") std::cout << "* interpreter: calls run on the host, as TESSERA_DEVICE says\n";
+    else why_none = e.what();
   }
   for (const DeviceInfo& d : all) {
     char gib[32];

@@ -21,13 +21,9 @@ std::string read_text(const std::string& file) {
 }  // namespace
 
 ir::Kernel read_kernel(const std::string& file) {
-  ir::Kernel k = ir::parse(read_text(file), file);
-  const std::vector<ir::Problem> problems = ir::find_problems(k);
-  if (!problems.empty()) {
-    std::string all = file + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " problem" : " problems");
-    for (const ir::Problem& p : problems) all += "\n  " + p.entity + ": " + p.message + (p.loc ? "\n    at " + to_string(p.loc) : "");
-    throw TraceError(all);
-  }
+  const std::string text = read_text(file);
+  ir::Kernel k = ir::parse(text, file);
+  ir::check(k, text, file);
   if (k.level != ir::Level::tile) throw SpecError(file + ": is a lane-level kernel, which is what compilation makes", {}, "give the tile-level kernel");
   return k;
 }

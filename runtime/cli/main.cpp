@@ -1,5 +1,6 @@
 // The command line: parses, runs one command, reports errors in one place. Exit codes: 0, 1 (the kernel or the device), 2 (usage).
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -22,7 +23,7 @@ int command_line(int argc, char** argv) {
   run_command->add_option("FILE", r.file, "tile-level kernel (.tir)")->required();
   run_command->add_option("--in", r.in, "inputs, in order (.npy)");
   run_command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
-  run_command->add_option("--device", r.device, "index or part of a name, or interpreter; default: the best device");
+  run_command->add_option("--device", r.device, "index or part of a name, or interpreter; default: TESSERA_DEVICE, else the best device");
   run_command->add_option("--dim", r.dims, "NAME=SIZE: a run-time size that no input's shape gives");
   std::string run_codegen = "fast";
   run_command->add_option("--codegen", run_codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
@@ -55,8 +56,15 @@ int command_line(int argc, char** argv) {
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::cerr << "error: " << e.what() << "\n  note: tessera --help lists the commands, tessera COMMAND --help their options\n";
-    return 2;
+    std::string what = e.what();
+    if (app.get_subcommands().empty()) {  // CLI11 says of any word that it is not expected, or that a subcommand is required
+      const auto word = std::find_if(argv + 1, argv + argc, [](const char* a) { return *a != '-'; });
+      what = word == argv + argc ? "no command is given" : "there is no command \"" + std::string(*word) + "\"";
+      std::string names;
+      for (const CLI::App* command : app.get_subcommands({})) names += (names.empty() ? "; the commands are " : ", ") + command->get_name();
+      what += names;
+    }
+    throw UsageError(what, {}, "tessera --help lists the commands, tessera COMMAND --help their options");
   }
   if (!std::cout.flush()) throw tessera::Error("stdout: cannot be written");
   return 0;

@@ -1,4 +1,6 @@
+#include <cstdlib>
 #include <iostream>
+#include <string_view>
 
 #include "engine/interpreter/interpreter.h"
 #include "engine/npy.h"
@@ -18,7 +20,8 @@ void run(const RunArguments& a) {
   std::vector<Array> arrays;
   for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], k.blocks[i].dtype));
   std::vector<Array> results;
-  if (a.device == "interpreter") {
+  const char* named = std::getenv("TESSERA_DEVICE");
+  if (a.device == "interpreter" || (a.device.empty() && named && std::string_view(named) == "interpreter")) {
     results = interpret(k, arrays, {.dims = dims});
   } else {
     DeviceOptions options;
@@ -27,7 +30,6 @@ void run(const RunArguments& a) {
     compile_options.general = a.general;
     const Device device(options);
     results = load(device, k, compile_options).run(arrays, dims);
-    for (const std::string& m : device.validation_messages()) std::cerr << m << "\n";
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (a.out.empty()) std::cout << k.blocks[inputs + i].origin << " = " << results[i] << "\n";

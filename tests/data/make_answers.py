@@ -1,11 +1,14 @@
-"""Writes the stored answers in this folder by asking JAX on the CPU (made with JAX 0.10.2). Run by hand, in an environment with jax and
-ml_dtypes; the tests only read what it wrote:
+"""Writes the stored answers in this folder by asking JAX on the CPU (made with JAX 0.10.2). Run by hand, in an environment with jax,
+ml_dtypes and mpmath; the tests only read what it wrote:
 
     JAX_PLATFORMS=cpu python tests/data/make_answers.py
 
 elementwise/   every elementwise op on special values. ops.txt lists "KIND DTYPE op op ...": KIND_DTYPE.npy has one row per op, and
                KIND_operands_DTYPE.npy the operands, one row each. convert_DTYPE.npy holds the bytes of the conversions to every dtype, in
                order of the dtypes. What JAX does not define (abs of unsigned integers) is not listed.
+               Transcendental ops have "exact" rows too: the answers in f64, by mpmath in 60 digits, because JAX's own are up to hundreds of
+               units in the last place off (its cosh is e^(x - ln 2)); NaN where an operand is not finite or the answer is zero or infinite.
+front/         NAME.inI.npy and NAME.outI.npy: functions of the C++ front end that no op stands for, with jax.lax's or jax.numpy's answer.
 structured/    NAME.tir with NAME.inI.npy and NAME.outI.npy: one op each on odd shapes, the answer from jax.lax or jax.numpy.
 pallas/        the same for whole kernels, the answer from pallas_call(interpret=True).
 """
@@ -18,6 +21,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
 import jax.numpy as jnp
 import ml_dtypes
+import mpmath as mp
 import numpy as np
 from jax import lax
 
@@ -51,7 +55,8 @@ def specials(dtype):
     f = ml_dtypes.finfo(t)
     w = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, float(f.max), float(f.smallest_subnormal), -2.5, 0.5, 3.0, 1 / 3, float(f.smallest_normal), -float(f.smallest_normal), -float(f.max),
          -0.5, 1.5, 2.5, -3.7, 0.1, 10.0, -10.0, 3.1415926, -20.0, 20.0, 80.0, -80.0, 0.999, 1e-3, -1e-3, 1e-5, 255.5, 128.0, -128.5, -129.0, 2147483648.0, 9.3e18, 1.9e19, -9.3e18,
-         8388607.5, 0.49999997, 1e6, 1e22, 3e38, -1e6, 65504.0, 65519.0, 1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-8 + 2.0**-40, 1e-40, -1e-41]
+         8388607.5, 0.49999997, 1e6, 1e22, 3e38, -1e6, 65504.0, 65519.0, 1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-8 + 2.0**-40, 1e-40, -1e-41,
+         -0.75, 0.25, 0.70710678, -0.9999, 0.99999994, 1 - 2.0**-53, 1.0000001, -1.5, 5.0, 1.57079637, -4.71238899, 1e-10, 88.8, 89.4, -104.5, 710.2, -745.5, 2.0**60]
     return np.array(w, dtype=np.float64).astype(t)
 
 
@@ -60,22 +65,54 @@ def with_random(dtype, n):
     if dtype not in FLOATS:
         return s
     rng = np.random.default_rng(1)
-    return np.concatenate([s, (rng.standard_normal(n) * np.exp(rng.standard_normal(n) * 1.5)).astype(DTYPES[dtype])])
+    return np.concatenate([s, (rng.standard_normal(n) * np.exp(rng.standard_normal(n) * 1.5)).astype(DTYPES[dtype]), rng.uniform(-1, 1, n).astype(DTYPES[dtype])])
+
+
+def random_bits(dtype, shape):
+    """Integers of all lengths, floats of all exponents (NaN among them)."""
+    t = np.dtype(DTYPES[dtype])
+    rng = np.random.default_rng(5)
+    bits = rng.integers(0, 256, (*shape, t.itemsize), np.uint8).view(f"u{t.itemsize}")[..., 0]
+    return (bits >> rng.integers(0, 8 * t.itemsize, shape).astype(bits.dtype) if dtype in INTS else bits).view(t)
 
 
 UNARY_FLOAT = {
     "neg": lax.neg, "abs": lax.abs, "sign": lax.sign, "floor": lax.floor, "ceil": lax.ceil,
     "round": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO), "round_even": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
     "sqrt": lax.sqrt, "rsqrt": lax.rsqrt, "exp": lax.exp, "exp2": lax.exp2, "log": lax.log, "log2": lambda x: jnp.log2(x), "tanh": lax.tanh, "sin": lax.sin,
-    "cos": lax.cos, "erf": lax.erf, "logistic": lax.logistic}
-UNARY_INT = {"neg": lax.neg, "abs": lax.abs, "sign": lax.sign, "not": lax.bitwise_not}
+    "cos": lax.cos, "erf": lax.erf, "logistic": lax.logistic, "expm1": lax.expm1, "log1p": lax.log1p, "cbrt": lax.cbrt, "tan": lax.tan, "asin": lax.asin,
+    "acos": lax.acos, "atan": lax.atan, "sinh": lax.sinh, "cosh": lax.cosh, "asinh": lax.asinh, "acosh": lax.acosh, "atanh": lax.atanh, "erf_inv": lax.erf_inv}
+UNARY_INT = {"neg": lax.neg, "abs": lax.abs, "sign": lax.sign, "not": lax.bitwise_not, "clz": lax.clz, "population_count": lax.population_count}
 BINARY = {"add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div, "rem": lax.rem, "max": lax.max, "min": lax.min}
 BITS = {"and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor}
 SHIFTS = {"shift_left": lax.shift_left, "shift_right_logical": lax.shift_right_logical, "shift_right_arithmetic": lax.shift_right_arithmetic}
+BINARY_FLOAT = {**BINARY, "pow": lax.pow, "atan2": lax.atan2, "nextafter": lax.nextafter}
+BINARY_INT = {**BINARY, **BITS, **SHIFTS, "mulhi": lax.mulhi}
 COMPARE = {"eq": lax.eq, "ne": lax.ne, "lt": lax.lt, "le": lax.le, "gt": lax.gt, "ge": lax.ge}
 
 
+EXACT = {"exp": mp.exp, "exp2": lambda x: mp.mpf(2) ** x, "log": mp.log, "log2": lambda x: mp.log(x) / mp.log(2), "tanh": mp.tanh, "sin": mp.sin, "cos": mp.cos,
+         "erf": mp.erf, "logistic": lambda x: 1 / (1 + mp.exp(-x)), "expm1": mp.expm1, "log1p": mp.log1p, "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
+         "tan": mp.tan, "asin": mp.asin, "acos": mp.acos, "atan": mp.atan, "sinh": mp.sinh, "cosh": mp.cosh, "asinh": mp.asinh, "acosh": mp.acosh,
+         "atanh": mp.atanh, "erf_inv": mp.erfinv, "pow": mp.power, "atan2": mp.atan2}
+
+
+def exact(name, *operands):
+    x = [float(o) for o in operands]
+    if not all(np.isfinite(x)) or (name in ("pow", "atan2") and x[0] == 0):  # mpmath has no -0
+        return np.nan
+    if name in ("exp", "exp2", "expm1", "sinh", "cosh") and abs(x[0]) > 1e4:  # mpmath would take the digits of e^(10^22)
+        return np.nan
+    try:
+        y = EXACT[name](*[mp.mpf(v) for v in x])
+        within = not isinstance(y, mp.mpc) and mp.isfinite(y) and mp.mpf(2) ** -1080 < abs(y) < mp.mpf(2) ** 1025
+        return float(y) if within else np.nan
+    except (ValueError, ZeroDivisionError):
+        return np.nan
+
+
 def elementwise():
+    mp.mp.dps = 60
     lines = []
 
     def rows(kind, dtype, ops, operands):
@@ -91,23 +128,57 @@ def elementwise():
         save("elementwise", f"{kind}_operands_{dtype}", np.stack(operands))
         save("elementwise", f"{kind}_{dtype}", np.stack(answers))
         lines.append(" ".join([kind, dtype, *done]))
+        known = [name for name in done if name in EXACT]
+        if known:
+            save("elementwise", f"exact_{kind}_{dtype}", np.array([[exact(name, *x) for x in zip(*operands)] for name in known], np.float64))
+            lines.append(" ".join(["exact_" + kind, dtype, *known]))
 
     for d in DTYPES:
-        one = with_random(d, 24)
+        one = with_random(d, 40)
         rows("unary", d, UNARY_FLOAT if d in FLOATS else {"not": lax.bitwise_not} if d == "bool" else UNARY_INT, [one])
         if d in FLOATS:
             rows("finite", d, {"is_finite": lax.is_finite}, [one])
         pairs = np.array(list(itertools.product(specials(d)[:11], repeat=2)), dtype=DTYPES[d]).T.copy()
-        rows("binary", d, {"bool": BITS}.get(d, {**BINARY, "pow": lax.pow} if d in FLOATS else {**BINARY, **BITS, **SHIFTS}), list(pairs))
+        if d != "bool":
+            pairs = np.concatenate([pairs, random_bits(d, (2, 50)), np.random.default_rng(6).choice(one, (2, 80))], 1)
+        rows("binary", d, BITS if d == "bool" else BINARY_FLOAT if d in FLOATS else BINARY_INT, list(pairs))
         rows("compare", d, COMPARE, list(pairs))
         if d != "bool":
             triples = np.random.default_rng(2).choice(specials(d)[:12], (3, 160))
             rows("ternary", d, {"clamp": lax.clamp}, list(triples))
+        one = np.concatenate([one, random_bits(d, (60,))]) if d != "bool" else one
         converted = [np.asarray(lax.convert_element_type(jnp.asarray(one), t)) for t in DTYPES.values()]
         save("elementwise", f"convert_operands_{d}", one[None])
         save("elementwise", f"convert_{d}", np.frombuffer(b"".join(c.tobytes() for c in converted), np.uint8))
     with open(os.path.join(HERE, "elementwise", "ops.txt"), "w") as out:
         out.write("\n".join(lines) + "\n")
+
+
+# -- functions of the front end (tests/unit/engine/front_answers_test.cpp says by NAME what to call)
+def front():
+    def case(name, f, *inputs):
+        outputs = f(*[jnp.asarray(x) for x in inputs])
+        for i, x in enumerate(inputs):
+            save("front", f"{name}.in{i}", x)
+        for i, y in enumerate(outputs if isinstance(outputs, (list, tuple)) else [outputs]):
+            save("front", f"{name}.out{i}", y)
+
+    floats = {d: np.concatenate([with_random(d, 20), random_bits(d, (20,))]) for d in FLOATS}
+    for d, formats in {"f16": [(5, 4), (4, 3), (3, 10)], "bf16": [(4, 3), (5, 2)], "f32": [(8, 7), (5, 10), (4, 3), (2, 0), (8, 23)], "f64": [(8, 23), (11, 20)]}.items():
+        for e, m in formats:
+            case(f"reduce_precision_{d}_{e}_{m}", lambda x: lax.reduce_precision(x, e, m), floats[d])
+    for d in ["i8", "u32", "f32"]:
+        x = floats["f32"] if d == "f32" else specials(d)
+        case(f"square_{d}", lax.square, x)
+        for n in [0, 1, 3, 10] + ([-1, -3] if d == "f32" else []):
+            case(f"integer_pow_{d}_{n}", lambda x: lax.integer_pow(x, n), x)
+    case("reciprocal_f32", lax.reciprocal, floats["f32"])
+    for d in FLOATS:
+        case(f"is_nan_{d}", jnp.isnan, floats[d])
+        case(f"is_inf_{d}", jnp.isinf, floats[d])
+    which, cases = np.array([0, 2, 1, 1, 0, 2, 2], np.int32), np.arange(21, dtype=np.float32).reshape(3, 7)
+    case("select_n_i32", lambda w, a, b, c: lax.select_n(w, a, b, c), which, *cases)
+    case("select_n_bool", lambda w, a, b: lax.select_n(w, a, b), which > 0, *cases[:2])
 
 
 # -- kernels: each has its text, its inputs, and the answers
@@ -606,5 +677,5 @@ body (%0: ref<any, i32[1]>, %1: ref<any, i32[4]>) {
 
 
 if __name__ == "__main__":  # the parts to write may be named
-    for part in sys.argv[1:] or ["elementwise", "structured", "pallas"]:
-        {"elementwise": elementwise, "structured": structured, "pallas": pallas}[part]()
+    for part in sys.argv[1:] or ["elementwise", "front", "structured", "pallas"]:
+        {"elementwise": elementwise, "front": front, "structured": structured, "pallas": pallas}[part]()

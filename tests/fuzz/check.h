@@ -11,9 +11,10 @@ namespace tessera::fuzz {
 
 struct CheckOptions {
   bool general = true, fast = true;         // forms of code generation
-  bool minimum = true, lavapipe = true;     // targets
+  bool minimum = true, lavapipe = true, gpu = true;   // targets
   bool delete_barriers = false;             // also run each lane-level kernel without each of its barriers, and count what is reported
   int orders = 2;                           // seeds of the lane-level interpreter per form and target
+  int64_t max_steps = int64_t{1} << 29;     // of the lane-level interpreter per run: kernels that need more are counted, not run to the end
   bool passes = true;
   /// Runs the case on a device; empty: none.
   std::function<std::vector<Array>(const Case&, bool general)> device;
@@ -27,6 +28,7 @@ struct Failure {
 struct Outcome {
   std::optional<Failure> failure;
   int compile_errors = 0;   // targets that said no
+  int unfinished = 0;       // runs of the lane-level interpreter that CheckOptions::max_steps ended
   int64_t defined = 0, elements = 0;
   int64_t barriers = 0, needed = 0;   // delete_barriers: how many there are, and how many were missed
 };

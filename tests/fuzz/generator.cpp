@@ -430,12 +430,13 @@ class Generator {
   bool hangs_over(const RefInfo& r) const {
     const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
     for (size_t d = 0; d < m.block.size(); ++d)
-      if (shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0) return true;
+      if (shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 || shapes_[static_cast<size_t>(r.block)][d] == 0) return true;
     return false;
   }
 
-  // select(inside the array, v, a number), as kernels do before they reduce.
+  // select(inside the array, v, a number), as kernels do before they reduce. An empty array has no inside.
   Value mask_overhang(const RefInfo& r, Value v) {
+    if (num_elements(shapes_[static_cast<size_t>(r.block)]) == 0) return v;
     ir::Builder& b = values_.b;
     const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
     std::vector<Value> ids;

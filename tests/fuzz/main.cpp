@@ -1,6 +1,7 @@
 // The fuzzer's driver: makes cases by seed, checks them (check.h), shrinks and prints what fails. Without arguments: a short run for the
 // test suite, over the kernels in tests/tir too. The seed alone repeats a failure.
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,7 @@
 #include "runtime/call/call.h"
 #include "runtime/device.h"
 #include "tests/fuzz/check.h"
+#include "tests/fuzz/coverage.h"
 #include "tests/fuzz/random.h"
 #include "tests/fuzz/shrink.h"
 
@@ -29,19 +31,20 @@ using namespace tessera::fuzz;
 
 namespace {
 constexpr const char* kUsage =
-    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|both] [--orders N]\n"
-    "     [--device vulkan|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--verbose] [FILE.tir ...]\n"
+    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|all] [--orders N]\n"
+    "     [--device vulkan|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
     "  --print           print the kernels' text instead of checking them\n"
+    "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
     "  FILE.tir          check these kernels, on random inputs, instead of generated ones\n";
 
 struct Arguments {
   uint64_t seed = 1;
   int64_t count = 120;
   double seconds = 1e9, shrink_seconds = 40;
-  bool device = false, print = false, verbose = false;
+  bool device = false, print = false, coverage = false, verbose = false;
   std::string out;
   std::vector<std::string> files;
   bool suite = false;  // no arguments: tests/tir too
@@ -72,7 +75,13 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--count") a.count = std::strtoll(next().c_str(), nullptr, 10);
     else if (s == "--seconds") a.seconds = std::strtod(next().c_str(), nullptr), a.count = INT64_MAX;
     else if (s == "--codegen") std::tie(a.check.general, a.check.fast) = one_of("general", "fast");
-    else if (s == "--target") std::tie(a.check.minimum, a.check.lavapipe) = one_of("minimum", "lavapipe");
+    else if (s == "--target") {
+      const std::string v = next();
+      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "all") usage("--target " + v + ": minimum, lavapipe, gpu or all are wanted");
+      a.check.minimum = v == "minimum" || v == "all";
+      a.check.lavapipe = v == "lavapipe" || v == "all";
+      a.check.gpu = v == "gpu" || v == "all";
+    }
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
     else if (s == "--device") a.device = next() == "vulkan";
     else if (s == "--no-passes") a.check.passes = false;
@@ -80,6 +89,7 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
     else if (s == "--out") a.out = next();
     else if (s == "--print") a.print = true;
+    else if (s == "--coverage") a.coverage = true, a.check.general = a.check.fast = a.check.passes = false;
     else if (s == "--verbose") a.verbose = true;
     else if (s == "--help") { std::cout << kUsage; std::exit(0); }
     else if (s[0] == '-') usage("unknown option " + s);
@@ -115,7 +125,7 @@ std::string first_lines(const std::string& text, size_t n) {
   return out;
 }
 
-Outcome run_check(const Case& c, const Arguments& a) { return a.device ? check(c, a.check) : check_apart(c, a.check, 60); }
+Outcome run_check(const Case& c, const Arguments& a) { return a.device || a.coverage ? check(c, a.check) : check_apart(c, a.check, 60); }
 
 // What kind of failure it is, so that shrinking keeps it: its stage, and what its message begins with.
 std::string kind(const Failure& f) {
@@ -155,9 +165,13 @@ int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  int64_t done = 0, failures = 0, refusals = 0, defined = 0, elements = 0, barriers = 0, needed = 0;
+  int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0;
   std::map<std::string, int> seen;
+  int64_t nothing_defined = 0, cases_with_output = 0;
+  double share = 0;
+  Coverage coverage;
   const auto one = [&](const Case& c, const std::string& name) {
+    coverage.add(c);
     if (a.print) {
       std::cout << "// " << name << "\n" << ir::print(c.kernel);
       return;
@@ -166,7 +180,13 @@ int main(int argc, char** argv) {
     const Outcome o = run_check(c, a);
     ++done;
     refusals += o.compile_errors;
+    unfinished += o.unfinished;
     defined += o.defined, elements += o.elements;
+    if (o.elements > 0) {
+      ++cases_with_output;
+      share += static_cast<double>(o.defined) / static_cast<double>(o.elements);
+      nothing_defined += o.defined == 0;
+    }
     barriers += o.barriers, needed += o.needed;
     if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements << " elements defined" << std::endl;
     if (!o.failure) return;
@@ -191,8 +211,10 @@ int main(int argc, char** argv) {
     }
   }
   if (!a.print)
-    std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, "
-              << (elements ? 100 * defined / elements : 0) << "% of the output elements defined, " << elapsed() << " s\n";
+    std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, " << unfinished << " runs too long, "
+              << (cases_with_output ? std::lround(100 * share / static_cast<double>(cases_with_output)) : 0) << "% of a case's output elements defined on average, none in "
+              << nothing_defined << " cases, " << elapsed() << " s\n";
+  if (a.coverage) std::cout << coverage.text() << defined << " of " << elements << " output elements defined\n";
   if (a.check.delete_barriers) std::cout << needed << " of " << barriers << " barriers are missed when deleted\n";
   if (!a.print) std::cout << done - failures << " passed, " << failures << " failed\n";
   return failures ? 1 : 0;

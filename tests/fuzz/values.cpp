@@ -97,13 +97,21 @@ std::optional<Fact> Values::predict(Opcode op, DType t, const std::vector<Fact>&
     case Opcode::exp: case Opcode::exp2:
       if (x.bound > 4) return std::nullopt;
       return by_function(std::exp(x.bound), std::exp(x.bound));
+    case Opcode::log1p: return by_function(std::log(std::max(x.bound + 1, 3.0)), 1);
+    case Opcode::cbrt: return by_function(std::cbrt(std::max(x.bound, 1.0)), 0.4);
+    case Opcode::expm1: case Opcode::sinh: case Opcode::cosh:
+      if (x.bound > 4) return std::nullopt;
+      return by_function(std::exp(x.bound), std::exp(x.bound));
+    case Opcode::atan: return by_function(1.6, 1);
+    case Opcode::asinh: return by_function(std::asinh(x.bound), 1);
     case Opcode::tanh: case Opcode::sin: case Opcode::cos: case Opcode::logistic: return by_function(1, 1);
+    case Opcode::clz: case Opcode::population_count: return Fact{static_cast<double>(bits(t)), 0, true, all.dirty};
     case Opcode::erf: return by_function(1, 1.2);
     case Opcode::is_finite: return Fact{1, 0, true, all.dirty};
     case Opcode::eq: case Opcode::ne: case Opcode::lt: case Opcode::le: case Opcode::gt: case Opcode::ge:
       return exact ? std::optional(Fact{1, 0, true, all.dirty}) : std::nullopt;
     case Opcode::and_: case Opcode::or_: case Opcode::xor_: case Opcode::not_:
-    case Opcode::shift_left: case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic:
+    case Opcode::shift_left: case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic: case Opcode::mulhi:
       return Fact{largest(t), 0, true, all.dirty};
     default: return std::nullopt;
   }
@@ -387,19 +395,20 @@ Value Values::elementwise(Value v) {
   }
   if (is_int(t)) {
     constexpr Opcode kBinary[] = {Opcode::add, Opcode::sub, Opcode::mul, Opcode::div, Opcode::rem, Opcode::max, Opcode::min, Opcode::and_, Opcode::or_,
-                                  Opcode::xor_, Opcode::shift_left, Opcode::shift_right_logical, Opcode::shift_right_arithmetic};
-    constexpr Opcode kUnary[] = {Opcode::neg, Opcode::abs, Opcode::sign, Opcode::not_};
-    if (random_.chance(0.2)) return *apply(kUnary[random_.below(4)], {v});
+                                  Opcode::xor_, Opcode::shift_left, Opcode::shift_right_logical, Opcode::shift_right_arithmetic, Opcode::mulhi};
+    constexpr Opcode kUnary[] = {Opcode::neg, Opcode::abs, Opcode::sign, Opcode::not_, Opcode::clz, Opcode::population_count};
+    if (random_.chance(0.2)) return *apply(kUnary[random_.below(std::size(kUnary))], {v});
     if (random_.chance(0.08)) return *apply(Opcode::clamp, {constant(t, 1, shape), v, operand()});
     return binary(kBinary[random_.below(std::size(kBinary))], v, operand());
   }
   if (random_.chance(0.45)) {
     constexpr Opcode kUnary[] = {Opcode::neg, Opcode::abs, Opcode::sign, Opcode::floor, Opcode::ceil, Opcode::round, Opcode::round_even, Opcode::sqrt,
                                  Opcode::rsqrt, Opcode::exp, Opcode::exp2, Opcode::log, Opcode::log2, Opcode::tanh, Opcode::sin, Opcode::cos,
-                                 Opcode::erf, Opcode::logistic};
+                                 Opcode::erf, Opcode::logistic, Opcode::log1p, Opcode::cbrt, Opcode::expm1, Opcode::sinh, Opcode::cosh,
+                                 Opcode::atan, Opcode::asinh};
     const Opcode op = kUnary[random_.below(std::size(kUnary))];
     Value x = v;
-    if (op == Opcode::sqrt || op == Opcode::rsqrt || op == Opcode::log || op == Opcode::log2)
+    if (op == Opcode::sqrt || op == Opcode::rsqrt || op == Opcode::log || op == Opcode::log2 || op == Opcode::log1p || op == Opcode::cbrt)
       x = binary(Opcode::add, *apply(Opcode::abs, {v}), constant(t, 1, shape));
     if (const auto r = apply(op, {x})) return *r;
     return *apply(Opcode::neg, {v});

@@ -7,14 +7,17 @@ packages=(libvulkan1 libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers g
 vma=libvulkan-memory-allocator-dev  # in Debian from 13 on; only headers, so it installs on 12 as well
 
 say() { printf '== %s\n' "$*"; }
+# Prints the comment that the script begins with: its help.
+help() { sed -n -e '1d' -e '/^[^#]/q' -e 's/^# \{0,1\}//p' "$0"; exit 0; }
 fail() { printf 'FAILED: %s\n' "$1" >&2; shift; for line in "$@"; do printf '  %s\n' "$line" >&2; done; exit 1; }
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
 # Prints the packages that are not installed.
 missing_packages() {
-  local p
-  for p in "${packages[@]}" $vma; do installed "$p" || printf '%s ' "$p"; done
+  local p missing=()
+  for p in "${packages[@]}" $vma; do installed "$p" || missing+=("$p"); done
+  printf '%s' "${missing[*]}"
 }
 
 # The archive's URI, as apt itself understands this machine's sources, whatever files and formats they are in.
@@ -53,10 +56,15 @@ install_missing() {
   missing=$(missing_packages)
   [ -n "$missing" ] || return 0
   if [ "$(id -u)" -ne 0 ]; then
-    fail "these packages are missing and installing them takes root: $missing" \
-      "as root: apt-get install $(printf '%s' "$missing" | sed "s/$vma//")" \
-      "$vma is in Debian 13 and later; run this script as root to have it fetched from there, or install that .deb by hand" \
-      "to build with what is there: $0 --no-install"
+    local lines=() rest=$missing
+    case " $missing " in *" $vma "*)
+      if ! apt-cache show $vma >/dev/null 2>&1; then
+        rest=$(printf '%s' "$missing" | sed "s/ *$vma//")
+        lines=("$vma is in Debian 13 and later: run this script as root to have it fetched from there, or install that .deb by hand")
+      fi
+    esac
+    [ -z "$rest" ] || lines=("as root: apt-get install $rest" "${lines[@]}")
+    fail "these packages are missing, and installing them takes root: $missing" "${lines[@]}" "to build with what is there: $0 --no-install"
   fi
   say "installing from Debian's archive: $missing"
   export DEBIAN_FRONTEND=noninteractive
@@ -79,12 +87,14 @@ configure() {
   [ "$preset" = release ] || build=$root/build-$preset
   command -v cmake >/dev/null || fail "cmake is missing"
   if [ ! -f "$build/build.ninja" ] && [ ! -f "$build/Makefile" ]; then
-    local options=()
+    local options=() missing
+    rm -rf "$build/CMakeCache.txt" "$build/CMakeFiles"  # of a configuration that failed, perhaps for another generator
     command -v ninja >/dev/null && options+=(-G Ninja)
     command -v ccache >/dev/null && options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
     say "configuring ${build##*/}/"
     (cd "$root" && cmake --preset "$preset" "${options[@]}") ||
-      fail "cmake could not configure the build; its message is above" "packages that the build wants: ${packages[*]} $vma"
+      { missing=$(missing_packages)
+        fail "cmake could not configure the build; its message is above" ${missing:+"packages that are not installed: $missing"}; }
   fi
 }
 

@@ -283,23 +283,7 @@ Target plain(Target t) {
 
 Target base() { return device() ? device()->target() : lavapipe_target(); }
 
-bool transcendental(Opcode op) {
-  switch (op) {
-    case Opcode::pow:
-    case Opcode::sqrt:
-    case Opcode::rsqrt:
-    case Opcode::exp:
-    case Opcode::exp2:
-    case Opcode::log:
-    case Opcode::log2:
-    case Opcode::tanh:
-    case Opcode::sin:
-    case Opcode::cos:
-    case Opcode::erf:
-    case Opcode::logistic: return true;
-    default: return false;
-  }
-}
+bool transcendental(Opcode op) { return ir::info(op).transcendental || op == Opcode::sqrt || op == Opcode::rsqrt; }
 
 }  // namespace
 

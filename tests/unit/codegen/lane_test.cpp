@@ -398,6 +398,7 @@ TEST_CASE("a loop that does not end is reported") {
   l.b.append({.code = Opcode::while_, .regions = {cond, body}});
   const auto r = lane::run(l.done(), {counting(1), Array({1}, DType::f32)}, 1, {}, {.max_steps = 1000});
   CHECK(any_contains(r.reports, "still running after 1000 steps"));
+  CHECK(r.out_of_steps);
 }
 
 TEST_CASE("the shortcuts of the machine agree with the reference") {

@@ -85,8 +85,8 @@ TEST_CASE("loops: an iteration for every test, those in vain included") {
 TEST_CASE("loops: nests multiply, branches add up, and whiles have no bound") {
   CHECK(counts("for %i = %0 to %n step %1 {\n for %j = %0 to %100 step %1 {\n barrier\n }\n }") == "max(n, 0) to max(n, 0) + 1; max(n, 0) * 100 to (max(n, 0) + 1) * 101");
   CHECK(counts("for %i = %0 to %100 step %1 {\n for %j = %i to %100 step %1 {\n store %o[%j], %i\n }\n }") == "100 to 101; 0 to 2424");
-  // The outermost if is the test whether there is a unit for this workgroup.
-  CHECK(counts("%p = lt %0, %n\n if %p {\n for %j = %0 to %100 step %1 {\n barrier\n }\n %q = lt %d, %n\n if %q {\n for %i = %0 to %100 step %1 {\n barrier\n }\n } else {\n for %h = %0 to %100 step %1 {\n barrier\n }\n }\n }") ==
+  // The first if is the test whether there is a unit for this workgroup.
+  CHECK(counts("%w = workgroup_index\n %p = lt %w, %n\n if %p {\n for %j = %0 to %100 step %1 {\n barrier\n }\n %q = lt %d, %n\n if %q {\n for %i = %0 to %100 step %1 {\n barrier\n }\n } else {\n for %h = %0 to %100 step %1 {\n barrier\n }\n }\n }") ==
         "100 to 101; 0 to 101; 0 to 101");
   CHECK(counts("%r = while (%c = %d) {\n for %j = %0 to %100 step %1 {\n barrier\n }\n %p = lt %c, %n\n yield %p\n } do (%e) {\n for %i = %0 to %100 step %1 {\n barrier\n }\n yield %e\n }") ==
         "1 to any; 100 to any; 0 to any");

@@ -63,7 +63,9 @@ TEST_CASE("spirv: loads and stores of every dtype keep bits, through views, shar
     t.k.lane.scratch_bytes = 256;
     const Value shared = t.alloc(Opcode::alloc_shared, dt, 8, 16), scratch = t.alloc(Opcode::alloc_scratch, dt, 8, 64);
     const Value eight = t.b.constant_int(DType::i64, 8), far = t.view(x, eight);
-    t.store(y, lane, t.load(far, lane));
+    const Value inside = t.op(Opcode::lt, {lane, t.i32c(100)});  // as at an array's edge
+    const auto edge = t.b.if_else(inside, [&] { return std::vector<Value>{t.load(far, lane)}; }, [&] { return std::vector<Value>{t.b.constant(dt, 0)}; });
+    t.store(y, lane, edge.at(0));
     const Value back = t.op(Opcode::sub, {t.i32c(7), lane});
     t.store(shared, lane, t.load(x, lane));
     t.store(scratch, back, t.load(far, lane));

@@ -15,7 +15,7 @@ const std::string kHead = "tir 1\nkernel @k\ngrid (4, 2 vmapped)\nin f32[2, 3] w
                           "  %f23 = load %x[0:2, 0:3]\n  %i4 = load %n[0:4]\n  %i = load %n[0]\n  %p = constant true : bool[]\n  %p23 = constant true : bool[2, 3]\n";
 const std::string kLaneHead = "tir 1\nlane kernel @k\nworkgroup_size 8 shared_bytes 64 scratch_bytes 64\nextents (n)\nin f32[8] whole\nout f32[8] whole\nbody (%x, %o) {\n  %i = local_index\n  %f = load %x[%i]\n";
 
-/// The message for one op, without the kernel's name and the place; the type of its result if there is none.
+/// The message for one op, without the place and the source; the type of its result if there is none.
 std::string infer(const std::string& op, const std::string& head = kHead) {
   try {
     const ir::Kernel k = ir::parse(head + "  " + op + "\n}\n", "f");
@@ -27,10 +27,10 @@ std::string infer(const std::string& op, const std::string& head = kHead) {
   } catch (const TraceError& e) {
     std::string what = e.what();
     const auto line = std::count(head.begin(), head.end(), '\n') + std::count(op.begin(), op.end(), '\n') + 1;
-    const std::string place = "\n  at f:" + std::to_string(line);
-    const size_t at = what.find(place);
-    if (!what.starts_with("k: ") || at == std::string::npos) return what;
-    return what.substr(3, at - 3) + what.substr(at + place.size());
+    const size_t at = what.find(": ") + 2, end = what.find('\n', at);
+    if (!what.starts_with("f:" + std::to_string(line) + ":") || end == std::string::npos) return what;
+    const size_t note = what.find('\n', what.find('\n', end + 1) + 1);  // after the source line and the caret's
+    return what.substr(at, end - at) + (note == std::string::npos ? "" : what.substr(note));
   }
 }
 std::string lane(const std::string& op) { return infer(op, kLaneHead); }
@@ -174,6 +174,10 @@ TEST_CASE("infer: lane level") {
   CHECK(lane("%r = subgroup_shuffle %f, %i") == "f32[]");
   CHECK(lane("%r = subgroup_shuffle_xor %f mask 4") == "f32[]");
   CHECK(lane("barrier") == "");
+  CHECK(lane("%r = loops_cut") == "bool[]");
+  CHECK(lane("%r = loops_cut\n  report %r mask 4") == "");
+  CHECK(lane("%r = loops_cut\n  report %r mask 0") == "report: the mask 0 is not one of bits 0 to 30");
+  CHECK(lane("report %i mask 1") == "report: the condition must be bool[] but is i32[]");
   CHECK(lane("%r = fma %f, %f, %f") == "f32[]");
 }
 

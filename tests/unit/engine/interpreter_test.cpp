@@ -98,6 +98,43 @@ body (%4: ref<vmem, f32[4]>, %5: ref<vmem, f32[4]>, %6: ref<any, f32[2]>) {
   CHECK(same(values<float>(out[1]), {kNan, 7}));
 }
 
+TEST_CASE("interpreter: unspecified elements, all alike or each with a value of its own") {
+  // x hangs over by two elements. What one read gives is fixed, so a difference of it with itself is 0; two places differ.
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @unspecified
+in i32[2] block (4) map () { %0 = constant 0 : i32[]
+  yield %0 }
+out i32[4] whole
+out i32[4] whole
+out bool[64] whole
+body (%1: ref<vmem, i32[4]>, %2: ref<any, i32[4]>, %3: ref<any, i32[4]>, %4: ref<any, bool[64]>) {
+  %5 = load %1[0:4] : i32[4]
+  %6 = sub %5, %5 : i32[4]
+  store %2[0:4], %6
+  %7 = slice %5[2:3] : i32[1]
+  %8 = slice %5[3:4] : i32[1]
+  %9 = sub %7, %8 : i32[1]
+  %10 = broadcast %9 dims [0] : i32[4]
+  store %3[0:4], %10
+  %11 = constant false : bool[64]
+  %12 = load %4[0:64] mask %11 : bool[64]
+  %13 = load %4[0:64] mask %11 : bool[64]
+  %14 = xor %12, %13 : bool[64]
+  store %4[0:64], %14
+})");
+  const auto out = [&](int fill) { return interpret(k, {Array({2}, std::vector<int32_t>{5, 6})}, {.dims = {}, .fill = fill}); };
+  for (int fill = 0; fill < 4; ++fill) CHECK(values<int32_t>(out(fill)[1]) == Ints{0, 0, 0, 0});
+  for (int fill = 4; fill < 7; ++fill) {
+    CHECK(values<int32_t>(out(fill)[0]) == Ints{0, 0, 0, 0});
+    CHECK(values<int32_t>(out(fill)[1])[0] != 0);
+    CHECK(values<int32_t>(out(fill)[1])[0] != values<int32_t>(out(fill + 1)[1])[0]);
+    int64_t ones = 0;
+    for (int64_t i = 0; i < 64; ++i) ones += static_cast<int64_t>(out(fill)[2].element_bits(i));
+    CHECK(ones > 10);
+    CHECK(ones < 54);
+  }
+}
+
 TEST_CASE("interpreter: leaving an output block writes it back, coming back reads it") {
   // Blocks 0, 1, 0 of an array whose second block hangs over; each program adds 1 to a block that program 0 and 1 initialise.
   const std::string text = R"(kernel @back

@@ -81,6 +81,44 @@ TEST_CASE("reference: floats choose NaN and the right zero") {
   CHECK(run(Opcode::logistic, f32, {f(kInf)}) == f(1));
 }
 
+TEST_CASE("reference: nextafter steps through the bits of its dtype") {
+  const auto next = [](DType t, uint64_t a, uint64_t b) { return run(Opcode::nextafter, t, {a, b}); };
+  CHECK(next(f32, f(1), f(2)) == f(1) + 1);
+  CHECK(next(f32, f(1), f(-kInf)) == f(1) - 1);
+  CHECK(next(f32, 0, f(1)) == 1);
+  CHECK(next(f32, f(-0.0f), f(-1)) == 0x80000001);
+  CHECK(next(f32, 0x80000001, f(1)) == f(-0.0f));
+  CHECK(next(f32, 0, f(-0.0f)) == f(-0.0f));  // equal: the second
+  CHECK(next(f32, f(kInf), f(0)) == 0x7f7fffff);
+  CHECK(next(f32, 0x7f7fffff, f(kInf)) == f(kInf));
+  CHECK(std::isnan(as_float(next(f32, f(1), f(kNan)))));
+  CHECK(next(f16, 0x3c00, 0x4000) == 0x3c01);
+  CHECK(next(bf16, 0x0001, 0xbf80) == 0);
+  CHECK(next(f64, std::bit_cast<uint64_t>(-1.0), 0) == std::bit_cast<uint64_t>(std::nextafter(-1.0, 0.0)));
+}
+
+TEST_CASE("reference: bits are counted and products halved in the width of the dtype") {
+  CHECK(run(Opcode::clz, i8, {0}) == 8);
+  CHECK(run(Opcode::clz, i8, {0xff}) == 0);
+  CHECK(run(Opcode::clz, u64, {1}) == 63);
+  CHECK(run(Opcode::population_count, i16, {0xffff}) == 16);
+  CHECK(run(Opcode::population_count, u64, {~uint64_t{0}}) == 64);
+  CHECK(run(Opcode::mulhi, u32, {0xd2511f53, 0xffffffff}) == 0xd2511f52);
+  CHECK(run(Opcode::mulhi, i32, {0xffffffff, 2}) == 0xffffffff);
+  CHECK(run(Opcode::mulhi, i8, {0x80, 0x80}) == 0x40);
+  CHECK(run(Opcode::mulhi, u64, {~uint64_t{0}, ~uint64_t{0}}) == ~uint64_t{1});
+  CHECK(run(Opcode::mulhi, i64, {uint64_t{1} << 63, uint64_t{1} << 63}) == uint64_t{1} << 62);
+}
+
+TEST_CASE("reference: erf_inv undoes erf") {
+  for (const double y : {-5.0, -2.3, -0.7, -1e-9, 0.0, 0.3, 1.0, 3.1, 5.5}) {
+    const uint64_t x = std::bit_cast<uint64_t>(std::erf(y));
+    CHECK(std::bit_cast<double>(run(Opcode::erf_inv, f64, {x})) == doctest::Approx(y).epsilon(y * y < 12 ? 1e-11 : 1e-4));  // the rounding of erf(y)
+  }
+  CHECK(run(Opcode::erf_inv, f32, {f(-1)}) == f(-kInf));
+  CHECK(std::isnan(as_float(run(Opcode::erf_inv, f32, {f(1.0000001f)}))));
+}
+
 TEST_CASE("reference: conversions saturate, wrap and round") {
   CHECK(convert(f32, i8, f(kNan)) == 0);
   CHECK(convert(f32, i8, f(-128.9f)) == 0x80);

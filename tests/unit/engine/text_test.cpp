@@ -70,8 +70,8 @@ body (%11: ref<vmem, f32[8, 256]>, %12: ref<any, f32[16, 16]>, %13: ref<smem, i3
 
 const std::string kLane = R"(tir 1
 lane kernel @"strange \"name\""
-workgroup_size 64 subgroup_size 32 shared_bytes 512 scratch_bytes 1024 max_workgroups 128
-num_units cdiv(n, 64)
+workgroup_size 64 subgroup_size 32 shared_bytes 512 scratch_bytes 1024 report_bytes 8 max_workgroups 128
+num_units cdiv(n, 64) exact
 extents (n, n * m: i64)
 in f32[n, m] whole
 out f32[n, m] whole
@@ -86,6 +86,8 @@ body (%0: ref<global, f32[?]>, %1: ref<global, f32[?]>) {
   %7 = subgroup_reduce %3 kind add : f32[]
   %8 = subgroup_shuffle_xor %7 mask 4 : f32[]
   store %6[%2], %8
+  %9 = loops_cut : bool[]
+  report %9 mask 5
 }
 )";
 
@@ -138,8 +140,10 @@ TEST_CASE("text: everything of a kernel comes back") {
   CHECK(lane.lane.subgroup_size == 32);
   CHECK(lane.lane.shared_bytes == 512);
   CHECK(lane.lane.scratch_bytes == 1024);
+  CHECK(lane.lane.report_bytes == 8);
   CHECK(lane.lane.max_workgroups == 128);
   CHECK(lane.lane.num_units == cdiv(dim("n"), 64));
+  CHECK(lane.lane.exact);
   CHECK(lane.lane.extents == std::vector<Extent>{dim("n"), dim("n") * dim("m")});
   CHECK(lane.lane.extent_is_64 == std::vector<bool>{false, true});
 }
@@ -215,17 +219,23 @@ TEST_CASE("text: literals") {
 }
 
 TEST_CASE("text: syntax errors") {
-  CHECK(error("") == "k.tir:1:1: expected 'tir 1' on the first line but found the end of the file\n  \n  ^");
+  CHECK(error("") == "k.tir:1:1: expected 'tir 1' on the first line but found the end of the file");
+  CHECK(error("\x7f" "ELF") == "k.tir:1:1: expected 'tir 1' on the first line but found the byte 127\n  \x7f" "ELF\n  ^");
   CHECK(error("tir 2\n") == "k.tir:1:5: version 2 of the text form is not known: this build reads version 1\n  tir 2\n      ^");
   CHECK(error("tir 1\nkernal @k\n") == "k.tir:2:1: expected 'kernel' but found 'kernal'\n  kernal @k\n  ^");
   CHECK(error("tir 1\nkernel @k\ngrid (n +)\n") == "k.tir:3:7: expected a size but found ')'\n  grid (n +)\n        ^");
-  CHECK(error("tir 1\nkernel @k\nin f32[8] block (8,\n") == "k.tir:4:1: expected a block size or 'squeezed' but found the end of the file\n  \n  ^");
+  CHECK(error("tir 1\nkernel @k\nin f32[8] block (8,\n") == "k.tir:4:1: expected a block size or 'squeezed' but found the end of the file");
+  CHECK(error("tir 1\nkernel @k\ngrid (2, -4)\n") == "k.tir:3:10: grid axis 1: size -4 is negative\n  grid (2, -4)\n           ^");
+  CHECK(error("tir 1\nkernel @k\ngrid (4.5)\n") == "k.tir:3:8: expected ',' or ')' but found '.'\n  grid (4.5)\n         ^");
+  CHECK(error("tir 1\nkernel @k\nin f32[8] whole block (8)\n") ==
+        "k.tir:3:17: expected 'grid', 'in', 'out', 'scratch' or 'body' but found 'block'\n  in f32[8] whole block (8)\n                  ^");
   CHECK(error("tir 1\nkernel @k\nin f33[8] whole\n") == "k.tir:3:4: expected a dtype but found 'f33'\n  in f33[8] whole\n     ^");
   CHECK(error("tir 1\nkernel @k\nin f32[8]\nbody") == "k.tir:4:1: expected 'whole' or 'block' but found 'body'\n  body\n  ^");
   CHECK(error("tir 1\nkernel @k\nout f32[8] whole\nin f32[8] whole\n") == "k.tir:4:1: inputs come before outputs\n  in f32[8] whole\n  ^");
   CHECK(error("tir 1\nkernel @k\nworkgroup_size 64\n") == "k.tir:3:1: 'workgroup_size' belongs to lane-level kernels\n  workgroup_size 64\n  ^");
   CHECK(error("tir 1\nkernel @k\nin f32[n] whole\nbody (%x) {}\n") ==
-        "k.tir:4:6: k: in_specs[0]: a Ref without a BlockSpec needs static extents, but the array is (n,)\n  at k.tir:3\n  note: give a BlockSpec with a static block shape\n  body (%x) {}\n       ^");
+        "k.tir:4:6: in_specs[0]: a Ref without a BlockSpec needs static extents, but the array is (n,)\n  body (%x) {}\n       ^\n  at k.tir:3\n"
+        "  note: give a BlockSpec with a static block shape");
   CHECK(body_error("  %1 = load %x[0:8\n") == "k.tir:7:1: expected ',' or ']' but found '}'\n  }\n  ^");
   CHECK(body_error("  %1 = lod %x[0:8]\n") == "k.tir:6:8: there is no op 'lod'\n    %1 = lod %x[0:8]\n         ^");
   CHECK(body_error("  %1 = load %y[0:8]\n") == "k.tir:6:13: %y is not defined here\n    %1 = load %y[0:8]\n              ^");
@@ -241,13 +251,14 @@ TEST_CASE("text: syntax errors") {
   CHECK(body_error("  %1 = iota axis 0 : i32[1099511627776, 1099511627776]\n") ==
         "k.tir:6:22: the type is too large: at most 32 dims and 2^40 elements are allowed\n    %1 = iota axis 0 : i32[1099511627776, 1099511627776]\n                       ^");
   CHECK(body_error("  %1 = load %x[4:2]\n") == "k.tir:6:16: a slice start:stop:step needs start <= stop and a step of at least 1\n    %1 = load %x[4:2]\n                 ^");
-  CHECK(error(kStart) == "k.tir:6:1: expected an op or '}' but found the end of the file\n  \n  ^");
+  CHECK(error(kStart) == "k.tir:6:1: expected an op or '}' but found the end of the file");
 }
 
-TEST_CASE("text: what infer() refuses carries the line of the text") {
+TEST_CASE("text: what infer() refuses carries line, column and source") {
   CHECK(body_error("  %1 = load %x[0:8]\n  %2 = load %x[0:4]\n  %3 = add %1, %2\n") ==
-        "k: add: operands have shapes (8,) and (4,)\n  at k.tir:8\n  note: shapes must be equal or broadcast to one shape");
-  CHECK(body_error("  %1 = load %x[4:12] // user.cpp:7\n") == "k: load: dim 0: slice of 8 from 4 is out of range for 8 elements\n  at user.cpp:7");
+        "k.tir:8:8: add: operands have shapes (8,) and (4,)\n    %3 = add %1, %2\n         ^\n  note: shapes must be equal or broadcast to one shape");
+  CHECK(body_error("  %1 = load %x[4:12] // user.cpp:7\n") ==
+        "k.tir:6:8: load: dim 0: slice of 8 from 4 is out of range for 8 elements\n    %1 = load %x[4:12] // user.cpp:7\n         ^\n  at user.cpp:7");
 }
 
 TEST_CASE("text: nesting is bounded") {

@@ -153,6 +153,13 @@ TEST_CASE("tessera explain and devices") {
   CHECK(d.code == 0);
   CHECK(d.out.find(std::to_string(device().info().index) + ": " + device().info().name + "\n") != std::string::npos);
   CHECK(d.out.find("* ") != std::string::npos);
+  const Outcome host = tessera_cli(s, "devices", "TESSERA_DEVICE=interpreter");
+  CHECK(host.code == 0);
+  CHECK(host.err == "");
+  CHECK(host.out.find("* interpreter: calls run on the host, as TESSERA_DEVICE says\n  0: ") == 0);
+  const Outcome other = tessera_cli(s, "devices", "TESSERA_DEVICE=abacus");
+  CHECK(other.code == 1);
+  CHECK(other.err.find("error: TESSERA_DEVICE=\"abacus\" is none of the Vulkan devices:\n  0: ") == 0);
 }
 
 TEST_CASE("tessera --version and --help") {
@@ -178,7 +185,10 @@ TEST_CASE("what the command line refuses") {
     CHECK(o.out == "");
   };
   const std::string note = "\n  note: tessera --help lists the commands, tessera COMMAND --help their options";
-  fails("", 2, "A subcommand is required" + note);
+  fails("", 2, "no command is given; the commands are devices, run, compile, explain" + note);
+  fails("frobnicate add.tir", 2, "there is no command \"frobnicate\"; the commands are devices, run, compile, explain" + note);
+  fails("--frobnicate", 2, "no command is given; the commands are devices, run, compile, explain" + note);
+  fails("devices add.tir", 2, "The following argument was not expected: add.tir" + note);
   fails("run", 2, "FILE is required" + note);
   fails("compile add.tir --emit=ptx", 2, "--emit: ptx not in {ir,lane,spirv,spirv-bin}" + note);
   fails("run add.tir --in a.npy", 2, "add takes 2 inputs but --in names 1");
@@ -202,19 +212,35 @@ TEST_CASE("what the command line refuses") {
   std::string broken = kAdd;
   broken.replace(broken.find("add %6"), 3, "bad");
   s.write("broken.tir", broken);
-  const Outcome parse = tessera_cli(s, "compile broken.tir");
-  CHECK(parse.code == 1);
-  CHECK(parse.err.find("error: broken.tir:16:") == 0);
+  fails("compile broken.tir", 1, "broken.tir:16:8: there is no op 'bad'\n    %8 = bad %6, %7 : f32[32]\n         ^");
+
+  std::string wrong = kAdd;
+  wrong.replace(wrong.find("yield %0"), 8, "yield %0, %0");
+  wrong.replace(wrong.find("map (%2)"), 8, "map ()");
+  wrong.replace(wrong.find("yield %2"), 8, "yield");
+  s.write("wrong.tir", wrong);
+  for (const char* command : {"compile wrong.tir", "explain wrong.tir", "run wrong.tir --in a.npy b.npy"})
+    fails(command, 1, "add: 3 problems\n  in_specs[0]: index map: yields 2 indices but the block has 1 dim\n    at wrong.tir:5:3\n      yield %0, %0"
+                      "\n  out_specs[0]: index map: takes 0 program ids but the grid has 1 axis\n    at wrong.tir:10:1\n      out f32[n] block (32) map () {"
+                      "\n  out_specs[0]: index map: yields 0 indices but the block has 1 dim\n    at wrong.tir:11:3\n      yield");
+  s.write("lane.tir", "tir 1\nlane kernel @k\nbody () {}\n");
+  fails("compile lane.tir", 1, "lane.tir: is a lane-level kernel, which is what compilation makes\n  note: give the tile-level kernel");
+  s.write("shapes.tir", "tir 1\nkernel @k\nin f32[8] whole\nout i32[8] whole\nbody (%x, %o) {\n  %v = load %x[0:8]\n  store %o[0:8], %v\n}\n");
+  fails("explain shapes.tir", 1, "shapes.tir:7:3: store: the value must be i32[8] but is f32[8]\n    store %o[0:8], %v\n    ^");
 
   const std::string no_driver = "VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent";
   const std::string sentence = "there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and Ubuntu: "
-                               "apt-get install mesa-vulkan-drivers), or run kernels in the interpreter";
+                               "apt-get install mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
   fails("devices", 1, sentence, no_driver);
   fails("run add.tir --in a.npy b.npy", 1, sentence, no_driver);
   fails("explain add.tir", 1, sentence + "\n  note: --target minimum or --target lavapipe compile without a device", no_driver);
-  const Outcome interpreted = tessera_cli(s, "run add.tir --in a.npy b.npy --out o.npy --device interpreter", no_driver);
-  CHECK(interpreted.err == "");
-  CHECK(interpreted.code == 0);
+  for (const char* how : {" --device interpreter", ""}) {
+    const Outcome interpreted = tessera_cli(s, std::string("run add.tir --in a.npy b.npy --out o.npy") + how, no_driver + (*how ? "" : " TESSERA_DEVICE=interpreter"));
+    CHECK(interpreted.err == "");
+    CHECK(interpreted.code == 0);
+    check_sum(read_npy(s.at("o.npy")));
+    std::filesystem::remove(s.at("o.npy"));
+  }
 }
 
 #endif

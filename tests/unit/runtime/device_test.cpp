@@ -1,3 +1,6 @@
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 
@@ -21,6 +24,28 @@ class Environment {
   void set(const char* value) { value ? setenv(name_.c_str(), value, 1) : unsetenv(name_.c_str()); }
   std::string name_;
   std::optional<std::string> old_;
+};
+
+/// What goes to stderr while it lives.
+class CapturedStderr {
+ public:
+  explicit CapturedStderr(std::string& text) : text_(text), file_(std::tmpfile()), saved_(dup(2)) {
+    std::fflush(stderr);
+    dup2(fileno(file_), 2);
+  }
+  ~CapturedStderr() {
+    std::fflush(stderr);
+    dup2(saved_, 2);
+    close(saved_);
+    std::rewind(file_);
+    for (int c; (c = std::fgetc(file_)) != EOF;) text_ += static_cast<char>(c);
+    std::fclose(file_);
+  }
+
+ private:
+  std::string& text_;
+  std::FILE* file_;
+  int saved_;
 };
 
 std::string listing() {
@@ -87,6 +112,11 @@ TEST_CASE("TESSERA_DEVICE and the options choose a device by index or name") {
   }
   const Environment e("TESSERA_DEVICE", "no such GPU");
   CHECK(error_of<DeviceError>([] { Device d; }) == "TESSERA_DEVICE=\"no such GPU\" is none of the Vulkan devices:" + listing());
+  {
+    const Environment host("TESSERA_DEVICE", "interpreter");
+    CHECK(error_of<DeviceError>([] { Device d; }) ==
+          "TESSERA_DEVICE=\"interpreter\" runs calls of host arrays on the host, and is none of the Vulkan devices:" + listing());
+  }
   DeviceOptions o;
   o.select = "4711";  // goes before the environment
   CHECK(error_of<DeviceError>([&] { Device d(o); }) == "device \"4711\" is none of the Vulkan devices:" + listing());
@@ -98,13 +128,13 @@ TEST_CASE("a machine without Vulkan gets one sentence saying what to install") {
   DeviceOptions o;
   o.library = "libno_such_loader.so";
   const std::string no_loader = "there is no Vulkan loader (libno_such_loader.so) on this machine: install it and a driver (Debian and Ubuntu: "
-                                "apt-get install libvulkan1 mesa-vulkan-drivers), or run kernels in the interpreter";
+                                "apt-get install libvulkan1 mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
   CHECK(error_of<DeviceError>([&] { Device d(o); }) == no_loader);
   CHECK(error_of<DeviceError>([&] { list_devices(o); }) == no_loader);
 
   const Environment a("VK_DRIVER_FILES", "/nonexistent/driver.json"), b("VK_ICD_FILENAMES", "/nonexistent/driver.json");
   const std::string no_driver = "there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and "
-                                "Ubuntu: apt-get install mesa-vulkan-drivers), or run kernels in the interpreter";
+                                "Ubuntu: apt-get install mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
   CHECK(error_of<DeviceError>([] { Device d; }) == no_driver);
   CHECK(error_of<DeviceError>([] { list_devices(); }) == no_driver);
 }
@@ -128,9 +158,14 @@ TEST_CASE("validation is on where asked for, and its messages are collected") {
   }
   {
     const Environment e("TESSERA_VALIDATION", "1");
-    const Device d;
-    prepare(d, p);
-    CHECK(d.validation_messages().size() == 1);
+    std::string printed;
+    {
+      const CapturedStderr capture(printed);  // whoever sets the variable reads the messages there
+      const Device d;
+      prepare(d, p);
+      CHECK(d.validation_messages().size() == 1);
+    }
+    CHECK(printed.find("VUID-VkComputePipelineCreateInfo-layout-") != std::string::npos);
   }
 }
 

@@ -1,0 +1,49 @@
+// Comparing an element with the answer that it should be: exact, or within units in the last place, and subnormal numbers as zeros of
+// the same sign where one side flushes them.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "engine/reference.h"
+
+namespace tessera::test {
+
+struct Format { int mantissa, least_exponent; };  // stored bits; exponent of the least normal number
+inline Format format(DType t) {
+  switch (t) {
+    case DType::f16: return {10, -14};
+    case DType::bf16: return {7, -126};
+    case DType::f32: return {23, -126};
+    default: return {52, -1022};
+  }
+}
+inline bool is_subnormal(DType t, uint64_t bits) {
+  if (!is_float(t)) return false;
+  const double x = std::fabs(reference::to_double(t, bits));
+  return x > 0 && x < std::ldexp(1.0, format(t).least_exponent);
+}
+inline uint64_t flushed(DType t, uint64_t b) { return is_subnormal(t, b) ? b & uint64_t{1} << (bits(t) - 1) : b; }
+// Distance in units in the last place of the wanted value, 0 for equal bits or two NaNs, infinity where no distance makes sense.
+inline double distance(DType t, uint64_t got, uint64_t wanted) {
+  if (got == wanted) return 0;
+  const double a = reference::to_double(t, got), b = reference::to_double(t, wanted);
+  if (std::isnan(a) && std::isnan(b)) return 0;
+  if (std::isnan(a) || std::isnan(b) || std::isinf(a) || std::isinf(b) || std::signbit(a) != std::signbit(b)) return std::numeric_limits<double>::infinity();
+  const int exponent = b == 0 ? format(t).least_exponent : std::max(std::ilogb(b), format(t).least_exponent);
+  return std::fabs(a - b) / std::ldexp(1.0, exponent - format(t).mantissa);
+}
+inline bool agrees(DType t, uint64_t got, uint64_t wanted, double ulp) {
+  if (!is_float(t)) return got == wanted;
+  return distance(t, got, wanted) <= ulp || distance(t, flushed(t, got), flushed(t, wanted)) <= ulp;
+}
+inline std::string show(DType t, uint64_t b) {
+  std::ostringstream s;
+  s.precision(17);
+  s << reference::to_double(t, b) << " (0x" << std::hex << b << ")";
+  return s.str();
+}
+
+}  // namespace tessera::test

@@ -1,0 +1,91 @@
+// What `tessera explain` says: the schedule in the words of the user's blocks, and the estimate of registers.
+#include "codegen/lower/explain.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "codegen/compile.h"
+#include "engine/ir/text.h"
+
+using namespace tessera;
+
+namespace {
+
+int64_t registers(const std::string& body) {
+  return lowering::live_registers(ir::parse("tir 1\nlane kernel @k\nworkgroup_size 8\nextents (n: i64)\nin f32[n] whole\nout f32[n] whole\nbody (%x, %o) {\n  %i = local_index\n" + body + "}\n"));
+}
+
+std::string explained(const std::string& text, bool general = false) {
+  CompileOptions options;
+  options.general = general;
+  return compile(ir::parse(text, "k.tir"), lavapipe_target(), options).explain;
+}
+bool says(const std::string& text, const std::string& line) { return ("\n" + text).find("\n  " + line + "\n") != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("explain: registers are what is live at once") {
+  CHECK(registers("") == 0);
+  CHECK(registers("  %a = load %x[%i]\n  store %o[%i], %a\n") == 2);  // %i and %a
+  // Two loads before the first use, against one after the other; constants are free.
+  CHECK(registers("  %a = load %x[%i]\n  %b = load %x[%i]\n  %c = add %a, %b\n  store %o[%i], %c\n") == 3);
+  CHECK(registers("  %a = load %x[%i]\n  %c = constant 2.0 : f32[]\n  %d = mul %a, %c\n  %e = mul %d, %c\n  store %o[%i], %e\n") == 2);
+  // 64 bits and views take two.
+  CHECK(registers("  %n = extent index 0 : i64[]\n  %y = view %x, %n\n  %a = load %y[%i]\n  store %o[%i], %a\n") == 3);
+  // What a loop reads is live all through it, and so are its carries; branches share.
+  const std::string ends = "  %0 = constant 0 : i32[]\n  %9 = constant 9 : i32[]\n  %1 = constant 1 : i32[]\n  %a = load %x[%i]\n";
+  CHECK(registers(ends + "  %s = for %k = %0 to %9 step %1 carry (%c = %a) {\n    %b = load %x[%k]\n    %d = add %b, %a\n    %e = add %d, %c\n    yield %e\n  }\n  store %o[%i], %s\n") == 4);
+  CHECK(registers(ends + "  %p = lt %i, %9\n  %s = if %p {\n    %b = add %a, %a\n    yield %b\n  } else {\n    %b = mul %a, %a\n    yield %b\n  }\n  store %o[%i], %s\n") == 3);
+}
+
+TEST_CASE("explain: axes are named by the blocks that have them") {
+  const std::string product = explained(R"(tir 1
+kernel @product
+in f32[64, 48] whole
+in f32[48, 80] whole
+out f32[64, 80] whole
+body (%x, %y, %o) {
+  %a = load %x[0:64, 0:48]
+  %b = load %y[0:48, 0:80]
+  %c = dot %a, %b lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[64, 80]
+  store %o[0:64, 0:80], %c
+}
+)");
+  CAPTURE(product);
+  CHECK(product.find("\n  dim 1 of in_specs[0], dim 0 of in_specs[1]: 48 contracted") != std::string::npos);
+  CHECK(product.find("\n  dim 0 of in_specs[0], dim 0 of out_specs[0]: 64: ") != std::string::npos);
+  CHECK(product.find(" registers per invocation\n") != std::string::npos);
+}
+
+TEST_CASE("explain: what keeps a program whole, and programs in order") {
+  const std::string turned = explained(R"(tir 1
+kernel @turned
+out f32[2000, 2000] whole
+body (%o) {
+  %a = load %o[0:2000, 0:2000]
+  %t = transpose %a perm [1, 0]
+  store %o[0:2000, 0:2000], %t
+}
+)");
+  CAPTURE(turned);
+  CHECK(turned.find(", not split: some access to memory that the call writes lacks it or has another index along it\n") != std::string::npos);
+  const std::string scattered = R"(tir 1
+kernel @scattered
+grid (100)
+in i32[100] whole
+out i32[100] whole
+body (%x, %o) {
+  %i = program_id axis 0
+  %v = load %x[%i]
+  store %o[%v], %i
+}
+)";
+  for (bool general : {false, true}) {
+    const std::string text = explained(scattered, general);
+    CAPTURE(text);
+    CHECK(says(text, "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it"));
+    CHECK(says(text, "no axis is parallel: the call runs in one workgroup, or in one per tile of what is split"));
+    CHECK(text.find(general ? "general form, each unit of work on one workgroup of" : ": one invocation runs all programs; workgroups 1\n") != std::string::npos);
+  }
+}

@@ -1,0 +1,103 @@
+// Functions of the front end that no op stands for, against answers of JAX on the CPU: tests/data/front, written by make_answers.py. Each is
+// traced as a kernel over whole arrays and run by the interpreter.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "engine/front/front.h"
+#include "engine/npy.h"
+#include "tests/support/answers.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+using Operands = std::vector<Value>;
+struct Function {
+  std::vector<DType> inputs;  // of the stored arrays
+  std::vector<DType> outputs;
+  std::function<std::vector<Value>(const Operands&)> f;
+  double ulp = 0;
+};
+using Functions = std::map<std::string, Function>;
+
+void check(const std::string& name, const Function& function) {
+  INFO(name);
+  const std::string stem = "tests/data/front/" + name;
+  std::vector<Array> inputs, answers;
+  for (size_t i = 0; i < function.inputs.size(); ++i) inputs.push_back(read_npy(stem + ".in" + std::to_string(i) + ".npy", function.inputs[i]));
+  std::vector<ShapeDtype> shapes;
+  for (size_t i = 0; i < function.outputs.size(); ++i) {
+    answers.push_back(read_npy(stem + ".out" + std::to_string(i) + ".npy", function.outputs[i]));
+    REQUIRE(answers.back().dtype() == function.outputs[i]);
+    const Shape& s = answers.back().shape();
+    shapes.push_back({{s.begin(), s.end()}, function.outputs[i]});
+  }
+  const auto call = spec::make_pallas_call({static_cast<int>(inputs.size() + answers.size()),
+                                            [&](const std::vector<Ref>& refs) {
+                                              Operands operands;
+                                              for (size_t i = 0; i < inputs.size(); ++i) operands.push_back(refs[i][all]);
+                                              const std::vector<Value> results = function.f(operands);
+                                              REQUIRE(results.size() == answers.size());
+                                              for (size_t i = 0; i < results.size(); ++i) {
+                                                CHECK(results[i].dtype() == function.outputs[i]);
+                                                CHECK(results[i].shape() == answers[i].shape());
+                                                refs[inputs.size() + i][all] = results[i];
+                                              }
+                                            }},
+                                           {.out_shape = shapes}, Loc::here());
+  const Arrays got = interpret(call, inputs);
+  for (Array& x : inputs)
+    for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, flushed(x.dtype(), x.element_bits(i)));
+  const Arrays flushed_first = interpret(call, inputs);
+  for (size_t o = 0; o < answers.size(); ++o) {
+    const DType t = answers[o].dtype();
+    for (int64_t i = 0; i < answers[o].size(); ++i) {
+      const uint64_t a = got[o].element_bits(i), b = answers[o].element_bits(i);
+      if (!agrees(t, a, b, function.ulp) && !agrees(t, flushed_first[o].element_bits(i), b, function.ulp)) FAIL_CHECK(name, " output ", o, " element ", i, " is ", show(t, a), " but JAX has ", show(t, b));
+    }
+  }
+}
+
+Functions elementwise() {
+  Functions all;
+  const auto one = [&](const std::string& name, DType in, DType out, std::function<Value(Value)> f, double ulp = 0) {
+    all[name] = {{in}, {out}, [f](const Operands& o) { return std::vector<Value>{f(o[0])}; }, ulp};
+  };
+  const std::map<DType, std::vector<std::pair<int, int>>> formats{{f16, {{5, 4}, {4, 3}, {3, 10}}},
+                                                                  {bf16, {{4, 3}, {5, 2}}},
+                                                                  {f32, {{8, 7}, {5, 10}, {4, 3}, {2, 0}, {8, 23}}},
+                                                                  {f64, {{8, 23}, {11, 20}}}};
+  for (const auto& [t, list] : formats)
+    for (const auto& [e, m] : list)
+      one("reduce_precision_" + std::string(name(t)) + "_" + std::to_string(e) + "_" + std::to_string(m), t, t,
+          [e = e, m = m](Value x) { return reduce_precision(x, e, m); });
+  for (const DType t : {i8, u32, f32}) {
+    const std::string of = std::string(name(t));
+    one("square_" + of, t, t, [](Value x) { return square(x); });
+    for (const int n : {0, 1, 3, 10, -1, -3})
+      if (n >= 0 || is_float(t)) one("integer_pow_" + of + "_" + std::to_string(n), t, t, [n](Value x) { return integer_pow(x, n); }, 1);
+  }
+  one("reciprocal_f32", f32, f32, [](Value x) { return reciprocal(x); });
+  for (const DType t : {f16, bf16, f32, f64}) {
+    one("is_nan_" + std::string(name(t)), t, boolean, [](Value x) { return is_nan(x); });
+    one("is_inf_" + std::string(name(t)), t, boolean, [](Value x) { return is_inf(x); });
+  }
+  all["select_n_i32"] = {{i32, f32, f32, f32}, {f32}, [](const Operands& o) { return Operands{select_n(o[0], {o[1], o[2], o[3]})}; }};
+  all["select_n_bool"] = {{boolean, f32, f32}, {f32}, [](const Operands& o) { return Operands{select_n(o[0], {o[1], o[2]})}; }};
+  return all;
+}
+}  // namespace
+
+TEST_CASE("front: elementwise functions agree with JAX") {
+  for (const auto& [name, f] : elementwise()) check(name, f);
+}
+
+TEST_CASE("front: every stored answer is compared") {
+  const Functions functions = elementwise();
+  for (const auto& file : std::filesystem::directory_iterator("tests/data/front")) {
+    const std::string name = file.path().filename().string();
+    CHECK_MESSAGE(functions.contains(name.substr(0, name.find('.'))), name);
+  }
+}
