@@ -1,6 +1,7 @@
 #include "codegen/compile.h"
 
 #include "codegen/lane/verify.h"
+#include "codegen/lower/accumulate.h"
 #include "codegen/lower/explain.h"
 #include "codegen/lower/parallel.h"
 #include "codegen/lower/unroll.h"
@@ -24,6 +25,10 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   };
   optimize(k, "tile");
   ir::compact(k);
+  const bool accumulated = lowering::accumulate_into_dots(k);
+  if (accumulated) passes::dce(k);
+  dump("tile/accumulate", k, accumulated);
+  if (accumulated) ir::compact(k);
   for (const ir::Op& o : k.ops) {
     if (o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
     if (const int i = lowering::ref_position(k, o.operands[0]); i < k.num_inputs)
