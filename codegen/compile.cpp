@@ -4,6 +4,7 @@
 
 #include "codegen/lane/loops.h"
 #include "codegen/lane/verify.h"
+#include "codegen/lower/accumulate.h"
 #include "codegen/lower/explain.h"
 #include "codegen/lower/parallel.h"
 #include "codegen/lower/unroll.h"
@@ -51,11 +52,15 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   };
   optimize(k, "tile");
   ir::compact(k);
+  const bool accumulated = lowering::accumulate_into_dots(k);
+  if (accumulated) passes::dce(k);
+  dump("tile/accumulate", k, accumulated);
+  if (accumulated) ir::compact(k);
   for (const ir::Op& o : k.ops) {
     if (o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
     if (const int i = lowering::ref_position(k, o.operands[0]); i < k.num_inputs)
-      throw CompileError(k.name + ": " + std::string(ir::name(o.code)) + ": storing to an input (" + k.blocks[static_cast<size_t>(i)].origin + ") is not implemented yet on devices", o.loc,
-                         "store to an output or to scratch; the interpreter runs it");
+      throw CompileError(k.name + ": " + std::string(ir::name(o.code)) + ": storing to an input (" + k.blocks[static_cast<size_t>(i)].origin +
+                             ") is not implemented yet on devices", o.loc, "store to an output or to scratch; the interpreter runs it");
   }
   Program program;
   ir::Kernel lanes = lower(k, target, options, &program.explain);
@@ -74,8 +79,8 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   if (wider) ir::compact(lanes);
   dump("lane/vectorize", lanes, wider);
   lane::verify_lane(lanes, "lowering");
-  program.explain += "  shared " + std::to_string(lanes.lane.shared_bytes) + " B   scratch " + std::to_string(lanes.lane.scratch_bytes) + " B per workgroup   about " +
-                     std::to_string(lowering::live_registers(lanes)) + " registers per invocation\n";
+  program.explain += "  shared " + std::to_string(lanes.lane.shared_bytes) + " B   scratch " + std::to_string(lanes.lane.scratch_bytes) +
+                     " B per workgroup   about " + std::to_string(lowering::live_registers(lanes)) + " registers per invocation\n";
 
   program.name = k.name;
   program.loc = k.loc;

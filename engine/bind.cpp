@@ -18,7 +18,10 @@ int64_t evaluate(const CallSignature& k, const std::string& place, const Extent&
   try {
     return e.eval(dims);
   } catch (const SpecError& error) {
-    throw SpecError(std::string(k.name) + ": " + place + ": " + to_string(e) + bindings({e}, dims) + ": " + error.what(), loc);
+    const std::string what = error.what(), separator = "\n  note: ";
+    const size_t end = what.find(separator);
+    throw SpecError(std::string(k.name) + ": " + place + ": " + to_string(e) + bindings({e}, dims) + ": " + what.substr(0, end), loc,
+                    end == std::string::npos ? "" : what.substr(end + separator.size()));
   }
 }
 }  // namespace

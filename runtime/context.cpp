@@ -55,7 +55,8 @@ size_t choose(const std::vector<Probe>& probes, const DeviceOptions& options) {
   size_t best = probes.size();
   for (size_t i = 0; i < probes.size(); ++i)
     if (probes[i].info.lacks.empty() && (best == probes.size() || rank(probes[i].info.kind) < rank(probes[best].info.kind))) best = i;
-  if (best == probes.size()) throw DeviceError("no Vulkan device can run Tessera:" + listing(probes), {}, "update the driver, or set TESSERA_DEVICE=interpreter to run kernels on the host");
+  if (best == probes.size())
+    throw DeviceError("no Vulkan device can run Tessera:" + listing(probes), {}, "update the driver, or set TESSERA_DEVICE=interpreter to run kernels on the host");
   return best;
 }
 
