@@ -175,7 +175,10 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
   if (modern && p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) {
     const std::string_view driver = p12.driverInfo;  // "Mesa 22.3.6 (LLVM 15.0.6)"
     const int major = driver.substr(0, 5) == "Mesa " ? std::atoi(p12.driverInfo + 5) : 0;
-    if (major < 25) t.max_loop_iterations = 65535;
+    if (major < 25) {
+      t.max_loop_iterations = 65535;
+      t.dot_results = 256;
+    }
   }
   if (t.kind == Target::Kind::cpu) t.compute_units = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   else if (sm.shaderSMCount) t.compute_units = clamp32(sm.shaderSMCount);

@@ -1,5 +1,5 @@
 // o = x @ y in f32, [batch, M, K] @ [batch, K, N], the fastest way known on lavapipe: a workgroup is one subgroup of 8 and computes
-// 16 rows x 64 columns. Each lane owns 8 columns in adjacent pairs, so one 64-bit load brings two of them; the lanes hold 8 k-values of a row
+// ROWS rows x 64 columns. Each lane owns 8 columns in adjacent pairs, so one 64-bit load brings two of them; the lanes hold 8 k-values of a row
 // of x between them and hand each round by shuffle. Rows are outermost inside a strip of 8 k, so that a row's sums stay in CPU registers
 // for all 8. N is even and K a multiple of 8; other sizes are clamped at the edges. GELU applies that function to the sums.
 #version 460
@@ -18,7 +18,7 @@ layout(push_constant) uniform Arguments {
   Output o;
 };
 
-const uint m = M, n = N, k_size = K, rows = 16, pairs = 4, columns = pairs * 16, strip = 8;
+const uint m = M, n = N, k_size = K, rows = ROWS, pairs = 4, columns = pairs * 16, strip = 8;
 const uint row_tiles = (m + rows - 1) / rows, column_tiles = (n + columns - 1) / columns;
 const bool whole_rows = m % rows == 0, whole_columns = n % columns == 0;
 

@@ -58,6 +58,7 @@ struct RefState {
   std::vector<int64_t> stride;     // per visible dim, elements; -1: run-time, see wide_stride
   std::vector<Value> wide_stride;  // i64, where stride is -1
   std::vector<Value> limit;        // per visible dim: elements inside the array (i32), or none where all are
+  std::vector<int64_t> limit_divisor;  // a power of two, at most 4, that divides the limit
   Value inside;                    // bool: squeezed dims' positions exist (arrays that may be empty); none: always
   bool dead = false;               // the array is empty: no access may reach memory
   bool may_be_empty = false;       // element 0 may not exist: masked accesses need a branch
@@ -126,7 +127,9 @@ class Lowering {
   Value load_element(const ir::Op& op, const Coords& c, Value valid = {});
   void store_element(const ir::Op& op, const Coords& c, Value v, Value predicate);
   struct Address { Value wide, narrow, valid; };
-  Address address(const RefState& r, const ir::Op& op, const Coords& c);
+  /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid.
+  Address address(const RefState& r, const ir::Op& op, const Coords& c, bool clamp = false);
+  Value clamp_along(Value e, Value n, int64_t divisor, int axis, int reg);
   Value load_at(const RefState& r, const Address& a, Value mask, Value other);
   void store_at(const RefState& r, const Address& a, Value v, Value predicate);
   void store_op(const ir::Op& op);

@@ -1,6 +1,5 @@
 // Refs, the arena and the order of accesses. No index from data reaches memory unchecked: dynamic starts wrap once and are clamped so that
-// the window fits (masked accesses test each element instead); elements beyond the array's edge read element 0 of the block and are
-// never stored.
+// the window fits (masked accesses test each element instead); a read beyond the array's edge gets an element inside, a store is dropped.
 #include <algorithm>
 
 #include "codegen/lower/lowering.h"
@@ -9,7 +8,7 @@ namespace tessera::lowering {
 using ir::Index;
 using ir::Opcode;
 
-Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Coords& c) {
+Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Coords& c, bool clamp) {
   Address a;
   a.narrow = b_.i32(0);
   size_t value_dim = 0;
@@ -29,6 +28,7 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
         p = b_.clamp(p, b_.i32(0), b_.i32(std::max<int64_t>(n - 1 - span, 0)));
       }
     }
+    const size_t own_dim = value_dim;
     if (slice) {
       const Value e = ix.size == 1 ? b_.i32(0) : b_.mul(c[value_dim].v, b_.i32(ix.step));
       ++value_dim;
@@ -39,7 +39,13 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
       if (known.lo < 0) a.valid = b_.both(a.valid, b_.ge_zero(p));
       if (known.hi + span >= n) a.valid = b_.both(a.valid, b_.lt(p, b_.i32(n)));
     }
-    if (r.limit[d]) a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
+    if (r.limit[d] && clamp) {
+      const bool along = slice && ix.size > 1 && ix.step == 1 && ix.is_static();
+      const int64_t divisor = along ? std::min(r.limit_divisor[d], ix.start % 4 == 0 ? 4 : ix.start % 2 == 0 ? int64_t{2} : int64_t{1}) : 1;
+      p = clamp_along(p, r.limit[d], divisor, along ? c[own_dim].axis : kNoAxis, along ? c[own_dim].reg : 0);
+    } else if (r.limit[d]) {
+      a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
+    }
     if (r.stride[d] < 0) {
       const Value w = b_.mul(b_.convert(p, DType::i64), r.wide_stride[d]);
       a.wide = a.wide ? b_.add(a.wide, w) : w;
@@ -52,6 +58,14 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
   }
   if (r.inside) a.valid = b_.both(a.valid, r.inside);
   return a;
+}
+
+// min(e, n - 1). Registers that are neighbours in memory stay neighbours where the end does not part them, so that one load can bring them.
+Value Lowering::clamp_along(Value e, Value n, int64_t divisor, int axis, int reg) {
+  const int vec = axis == kNoAxis ? 1 : plan(axis).vec;
+  if (vec == 1 || divisor % vec != 0) return b_.min(e, b_.add(n, b_.i32(-1)));
+  const int within = reg % vec;
+  return b_.add(b_.min(b_.add(e, b_.i32(-within)), b_.add(n, b_.i32(-vec))), b_.i32(within));
 }
 
 Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value other) {
@@ -78,7 +92,8 @@ Value Lowering::load_element(const ir::Op& o, const Coords& c, Value valid) {
   Value mask = r.tracked ? valid : Value{}, other;
   if (o.has_mask()) mask = b_.both(mask, element(o.operands[static_cast<size_t>(o.mask_position())], c));
   if (o.has_other()) other = element(o.operands[static_cast<size_t>(o.other_position())], c);
-  return load_at(r, address(r, o, c), mask, other);
+  // Whoever may not exist, or is written by another slice, must not be read in place of what hangs over.
+  return load_at(r, address(r, o, c, !r.tracked && !r.may_be_empty), mask, other);
 }
 
 void Lowering::store_element(const ir::Op& o, const Coords& c, Value v, Value predicate) {

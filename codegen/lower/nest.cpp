@@ -1,5 +1,6 @@
 // Nests: loops over the elements of one root, by layout or flat.
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/lower/lowering.h"
 
@@ -49,9 +50,9 @@ Coord Lowering::axis_coord(int axis, int64_t n, Value strip, int r, Value& valid
   if (!overhangs) return {e, axis, r};
   // Known positions need no test.
   if (!p.split && !strip && p.local(r) + int64_t{p.tcount - 1} * p.vec < n) return {e, axis, r};
-  const Value last = b_.i32(n - 1);
-  valid = b_.both(valid, b_.lt(e, b_.i32(n)));
-  return {b_.min(e, last), axis, r};
+  const int64_t divisor = std::gcd(n, int64_t{4});
+  valid = b_.both(valid, b_.lt(divisor % p.vec == 0 ? b_.add(e, b_.i32(-(r % p.vec))) : e, b_.i32(n)));
+  return {clamp_along(e, b_.i32(n), divisor, axis, r), axis, r};
 }
 
 void Lowering::counted(int64_t n, const std::function<void(Value)>& body) {

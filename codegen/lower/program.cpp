@@ -1,6 +1,7 @@
 // Grid to workgroups: one unit of work is one coordinate of the parallel grid axes and one tile of each split axis. The other grid axes are
 // loops inside it. Blocks are windows into arrays, placed as soon as the loops that their index map needs are open.
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/lower/lowering.h"
 
@@ -115,6 +116,10 @@ void Lowering::emit_units() {
     }
     emit_sequential(0);
   };
+  // A dispatch has surplus workgroups only where their number had to be folded, and surplus invocations only where programs are packed.
+  const auto known_groups = out_.lane.num_units.value(), known_units = units.value();
+  const bool exact = known_groups && *known_groups <= target_.max_workgroup_count && !s_.scratch_arena;
+  out_.lane.exact = exact;
   const Value group = b_.leaf(Opcode::workgroup_index);
   // Whether the dispatch is capped depends on the arena, which is known only afterwards; a scratch arena always is.
   if (s_.scratch_arena) {
@@ -125,9 +130,11 @@ void Lowering::emit_units() {
     });
   } else if (s_.group == 1) {
     const Value unit = b_.add(b_.mul(group, b_.i32(s_.workgroup)), local);
-    b_.when(b_.lt(unit, total), [&] { body(unit); });
+    if (exact && *known_units % s_.workgroup == 0) body(unit);
+    else b_.when(b_.lt(unit, total), [&] { body(unit); });
   } else {
-    b_.when(b_.lt(group, total), [&] { body(group); });
+    if (exact) body(group);
+    else b_.when(b_.lt(group, total), [&] { body(group); });
   }
 }
 
@@ -191,16 +198,30 @@ void Lowering::enter_window(int i) {
   r.owned = owned_[static_cast<size_t>(i)];
   const Value base = out_.region(out_.body).args[static_cast<size_t>(i)];
   const size_t rank = m.array_shape.size();
+  // A grid axis that is empty with the array shows that no program runs without elements.
+  const auto counts = [&](const Extent& e) {
+    if (!e.as_name()) return false;
+    return std::any_of(k_.grid.begin(), k_.grid.end(), [&](const ir::GridAxis& axis) {
+      std::vector<std::string> names;
+      axis.size.collect_names(names);
+      if (names != std::vector{*e.as_name()}) return false;
+      try {
+        return axis.size.eval({{names[0], 0}}) <= 0;
+      } catch (const SpecError&) {  // divides by it
+        return false;
+      }
+    });
+  };
   for (const Extent& e : m.array_shape) {
     if (e == Extent(0)) r.dead = true;
-    if (!e.is_static()) r.may_be_empty = true;
+    if (!e.is_static() && !counts(e)) r.may_be_empty = true;
   }
   // Row-major strides; run-time ones are products of extents that the host evaluates.
   std::vector<Extent> stride(rank, 1);
   for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * m.array_shape[d];
   if (m.whole) {
     r.ref = base;
-    for (size_t d = 0; d < rank; ++d) { r.stride.push_back(*stride[d].value()); r.wide_stride.emplace_back(); r.limit.emplace_back(); }
+    for (size_t d = 0; d < rank; ++d) { r.stride.push_back(*stride[d].value()); r.wide_stride.emplace_back(); r.limit.emplace_back(); r.limit_divisor.push_back(1); }
   } else {
     const std::vector<BlockStart> known = block_starts(k_, i, scalars_);
     Values starts;
@@ -228,6 +249,7 @@ void Lowering::enter_window(int i) {
       r.stride.push_back(n ? *n : -1);
       r.wide_stride.push_back(n ? Value{} : extent_value(stride[d], DType::i64));
       r.limit.push_back(limit);
+      r.limit_divisor.push_back(extent ? std::gcd(std::gcd(*extent, block), int64_t{4}) : 1);
     }
     r.ref = b_.view(base, offset);
   }
@@ -280,6 +302,7 @@ void Lowering::enter_refs(size_t depth) {
       for (size_t d = type.shape.size(); d-- > 0;) { tile.stride[d] = stride; stride *= type.shape[d]; }
       tile.wide_stride.resize(type.shape.size());
       tile.limit.resize(type.shape.size());
+      tile.limit_divisor.assign(type.shape.size(), 1);
       tile.dead = num_elements(type.shape) == 0;
       if (!scratch) {
         const RefState window = r;

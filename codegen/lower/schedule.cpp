@@ -55,7 +55,7 @@ class Scheduler {
       residencies();
       return s_;
     }
-    s_.max_registers = cpu() ? 160 : 128;
+    s_.max_registers = cpu() ? 320 : 128;
     collect_nests();
     find_splittable();
     if (try_packed()) { residencies(); return s_; }
@@ -339,7 +339,7 @@ class Scheduler {
         deal_threads(n, order);
       }
     // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
-    const int budget = cpu() ? 64 : 32;
+    const int budget = cpu() ? 128 : 32;
     for (const Nest& n : nests_) {
       int64_t regs = 1;
       for (int a : n.order) regs *= plan(a).reg;
@@ -351,7 +351,12 @@ class Scheduler {
         const bool reduced = std::find(n.reduced.begin(), n.reduced.end(), *it) != n.reduced.end();
         int64_t reg = 1;
         if (need <= room) reg = need;
-        else if (reduced || !homed_axis_.count(*it)) reg = std::min<int64_t>(room, cpu() ? 8 : 4);
+        else if (reduced || !homed_axis_.count(*it)) {
+          // Strips that end where the axis ends need no masks.
+          const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : 4);
+          while (reg > most / 2 && axis(*it).extent % (reg * p.tcount) != 0) --reg;
+          if (reg == most / 2) reg = most;
+        }
         if (axis(*it).splittable && !reduced) reg = std::min<int64_t>(reg, homed_axis_.count(*it) ? 1 : (cpu() ? 8 : 4));
         p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
         regs *= p.reg;
@@ -384,10 +389,12 @@ class Scheduler {
       pj.tcount = s_.group;
       pi.tcount = 1;
       const int64_t want_j = cdiv(axis(j).extent, int64_t{pj.tcount});
-      // 16 x 8 results per invocation measured best on two lavapipe versions; adjacent columns in pairs, one 64-bit load each.
+      // Eight columns, adjacent ones in pairs that one 64-bit load brings.
       pj.reg = static_cast<int>(axis(j).splittable ? std::min<int64_t>(want_j, 8) : (want_j <= 16 ? want_j : 8));
       if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
-      pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, 128 / pj.reg)));
+      // What follows in registers is unrolled over all results, and each takes its time to compile.
+      const int results = anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results;
+      pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, results / pj.reg)));
       s_.wide_dot = DotForm::shuffle;
     } else {
       // Square tiles of the group's threads; the register tile grows while enough workgroups remain.
@@ -422,6 +429,17 @@ class Scheduler {
       plan(a).laid_out = true;  // batch and further free dims: one element at a time
       fixed_.insert(a);
     }
+  }
+  // Whether any element-wise op has values over both axes.
+  bool anything_along(int i, int j) const {
+    bool found = false;
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& op = k_.op(id);
+      if (!ir::info(op.code).elementwise) return;
+      const std::vector<int> dims = axes_.of(op.results[0]);
+      found = found || (std::count(dims.begin(), dims.end(), i) && std::count(dims.begin(), dims.end(), j));
+    });
+    return found;
   }
   bool is_64(const ir::Op& op) const { return size_bytes(k_.type(op.results[0]).dtype) == 8; }
 

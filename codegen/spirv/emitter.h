@@ -2,8 +2,10 @@
 // emit.cpp: module set-up, built-ins and arguments. control.cpp: regions. memory.cpp: refs. subgroup.cpp: what lanes share.
 #pragma once
 #include <optional>
+#include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "codegen/spirv/elementwise.h"
 #include "engine/ir/kernel.h"
@@ -25,7 +27,6 @@ class Emitter {
     DType dtype = DType::f32;
     bool shared_with_others = false;  // another invocation may see or make the accesses: NonPrivatePointer
     V base;                           // global: u64 address of element 0; shared: u32 index of its first word
-    Id pointer = 0;                   // global: base as a pointer to a block holding a runtime array
   };
 
   // emit.cpp
@@ -48,9 +49,8 @@ class Emitter {
   std::vector<V> region(ir::RegionId r);  ///< emits the ops, gives the yielded values
   void emit(const ir::Op& op);
   void emit_for(const ir::Op& op);
-  int unroll_factor(const ir::Op& op) const;
-  int weight(ir::RegionId r) const;  ///< ops in it, inner regions included; a large number if it has loops
   void emit_while(const ir::Op& op);
+  V loops_cut();
   void emit_switch(const ir::Op& op);
   void set(ir::Value v, V x, V raw = {}) { registers_[v.index] = {x, raw}; }
   V get(ir::Value v) const;
@@ -67,11 +67,12 @@ class Emitter {
   void emit_load(const ir::Op& op);
   void emit_vector_load(const ir::Op& op);
   void emit_store(const ir::Op& op);
+  void emit_report(const ir::Op& op);
   V element_index(const ir::Op& op);
-  Id element_pointer(const Ref& r, V index);
+  Id element_pointer(const ir::Op& op, const Ref& r, Id pointee);
   V shared_word(const Ref& r, V index, uint32_t word);
-  Register load(const ir::Op& op, const Ref& r, V index);
-  void store(const ir::Op& op, const Ref& r, V index, V value, V raw);
+  Register load(const ir::Op& op, const Ref& r);
+  void store(const ir::Op& op, const Ref& r, V value, V raw);
   ir::Value root(ir::Value ref) const;  ///< through views
 
   // subgroup.cpp
@@ -90,7 +91,9 @@ class Emitter {
   std::vector<Range> ranges_;
   std::vector<std::optional<Ref>> refs_;
   std::vector<V> extents_;
-  V scratch_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
+  V scratch_, report_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
+  std::map<std::tuple<Id, uint32_t, int64_t>, V> addresses_;  // of base + index, in block_of_addresses_
+  Id block_of_addresses_ = 0;
   Id arena_ = 0;  // the Workgroup array of u32
   bool uses_f64_ = false, uses_subgroups_ = false;
   Loc line_;

@@ -66,12 +66,33 @@ V Emitter::element_index(const ir::Op& op) {
   return f_.make(Reg::u32, i.start);
 }
 
-Id Emitter::element_pointer(const Ref& r, V index) {
-  const auto buffer_class = spv::StorageClassPhysicalStorageBuffer;
-  const Id element = storage_type(r.dtype);
-  const Id block = m_.type_block({{m_.type_runtime_array(element, static_cast<uint32_t>(size_bytes(r.dtype))), 0}});
-  const Id pointer = m_.op(spv::OpConvertUToPtr, m_.type_pointer(buffer_class, block), {r.base.id});
-  return m_.op(spv::OpAccessChain, m_.type_pointer(buffer_class, element), {pointer, f_.make(Reg::u32, 0).id, index.id});
+// An index x + constant becomes (base + x) + constant: accesses around one place share the 64-bit product and sum. It is the same address:
+// an element's offset is in [0, 2^31), so with |constant| < 2^31 the 32-bit sum has not wrapped.
+Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) {
+  const ir::Index& i = op.index.at(0);
+  const int64_t size = size_bytes(r.dtype);
+  V address = r.base;
+  int64_t constant = i.start;
+  if (!i.is_static()) {
+    constant = 0;
+    ir::Value x = op.operands.at(static_cast<size_t>(i.start_operand));
+    for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add && !d->operands.empty(); d = k_.def(x)) {
+      const auto c = ir::constant_int(k_, d->operands[1]);
+      if (!c || std::abs(constant + *c) > INT32_MAX) break;
+      constant += *c;
+      x = d->operands[0];
+    }
+    if (block_of_addresses_ != f_.block) addresses_.clear();
+    block_of_addresses_ = f_.block;
+    V& known = addresses_[{r.base.id, x.index, size}];
+    if (!known.id) {
+      const V index = get(x);
+      known = r.base + (index.reg == Reg::u64 ? index : sign_extend(index)) * Literal(size);
+    }
+    address = known;
+  }
+  if (constant) address = address + Literal(constant * size);
+  return m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, pointee), {address.id});
 }
 
 V Emitter::shared_word(const Ref& r, V index, uint32_t word) {
@@ -80,8 +101,9 @@ V Emitter::shared_word(const Ref& r, V index, uint32_t word) {
   return word ? at + word : at;
 }
 
-Emitter::Register Emitter::load(const ir::Op&, const Ref& r, V index) {
+Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   if (r.space == MemorySpace::shared) {
+    const V index = element_index(op);
     const auto word = [&](uint32_t i) {
       const Id p =
           m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
@@ -98,15 +120,16 @@ Emitter::Register Emitter::load(const ir::Op&, const Ref& r, V index) {
   const Id type = storage_type(r.dtype);
   const uint32_t access =
       spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
-  const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(r, index), access, static_cast<uint32_t>(size_bytes(r.dtype))});
+  const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(op, r, type), access, static_cast<uint32_t>(size_bytes(r.dtype))});
   if (size_bytes(r.dtype) >= 4) return {{&f_, loaded, reg_of(r.dtype)}, {}};
   const V wide{&f_, m_.op(is_signed_int(r.dtype) ? spv::OpSConvert : spv::OpUConvert, f_.type(Reg::u32), {loaded}), Reg::u32};
   if (is_int(r.dtype)) return {wide, {}};
   return {from_memory_bits(wide, r.dtype), r.dtype == DType::boolean ? V{} : wide};
 }
 
-void Emitter::store(const ir::Op&, const Ref& r, V index, V value, V raw) {
+void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   if (r.space == MemorySpace::shared) {
+    const V index = element_index(op);
     const auto word = [&](uint32_t i, V v) {
       const Id p =
           m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
@@ -128,7 +151,7 @@ void Emitter::store(const ir::Op&, const Ref& r, V index, V value, V raw) {
   }
   const uint32_t access =
       spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
-  m_.op(spv::OpStore, {element_pointer(r, index), v, access, static_cast<uint32_t>(size_bytes(r.dtype))});
+  m_.op(spv::OpStore, {element_pointer(op, r, storage_type(r.dtype)), v, access, static_cast<uint32_t>(size_bytes(r.dtype))});
 }
 
 // Two or four adjacent 32-bit elements in one access, aligned to their total size: a u64 (lavapipe splits vectors into scalar loads, not
@@ -136,13 +159,10 @@ void Emitter::store(const ir::Op&, const Ref& r, V index, V value, V raw) {
 void Emitter::emit_vector_load(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
   const uint32_t width = static_cast<uint32_t>(op.results.size());
-  const V index = element_index(op);
-  const V address = r.base + (index.reg == Reg::u64 ? index : sign_extend(index)) * Literal(size_bytes(r.dtype));
   const Id type = width == 2 ? f_.type(Reg::u64) : m_.type_vector(f_.type(Reg::u32), 4);
-  const Id pointer = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, type), {address.id});
   const uint32_t access =
       spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
-  const Id loaded = m_.op(spv::OpLoad, type, {pointer, access, 4 * width});
+  const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(op, r, type), access, 4 * width});
   for (uint32_t i = 0; i < width; ++i) {
     V word;
     if (width == 4) word = {&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {loaded, i}), Reg::u32};
@@ -159,29 +179,31 @@ void Emitter::emit_load(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
   const ir::Value result = op.results.at(0);
   if (!op.has_mask()) {
-    const Register x = load(op, r, element_index(op));
+    const Register x = load(op, r);
     set(result, x.v, x.raw);
     return;
   }
-  const V index = element_index(op);
   // A masked-out element that nobody names is 0: unspecified, but the same at every use.
   const V other = op.has_other() ? get(op.operands.at(static_cast<size_t>(op.other_position()))) : constant(f_, r.dtype, 0);
   const std::vector<V> out = f_.if_else(
-      get(op.operands.at(1)), [&] { return std::vector<V>{load(op, r, index).v}; }, [&] { return std::vector<V>{other}; });
+      get(op.operands.at(1)), [&] { return std::vector<V>{load(op, r).v}; }, [&] { return std::vector<V>{other}; });
   set(result, out.at(0));
 }
 
 void Emitter::emit_store(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
-  const V index = element_index(op), value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
-  if (!op.has_mask()) return store(op, r, index, value, raw);
-  const Id inside = m_.fresh(), merge = m_.fresh();
-  m_.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
-  f_.branch_if(get(op.operands.at(2)), inside, merge);
-  f_.begin(inside);
-  store(op, r, index, value, raw);
-  f_.branch(merge);
-  f_.begin(merge);
+  const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
+  if (!op.has_mask()) return store(op, r, value, raw);
+  f_.when(get(op.operands.at(2)), [&] { store(op, r, value, raw); });
+}
+
+// Several workgroups may report the same, hence an atomic; the widest scope that every device has is the queue family's.
+void Emitter::emit_report(const ir::Op& op) {
+  f_.when(get(op.operands.at(0)), [&] {
+    const Id u32 = f_.type(Reg::u32), at = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, u32), {report_.id});
+    const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
+    m_.op(spv::OpAtomicOr, u32, {at, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone), word(static_cast<uint32_t>(op.attr(ir::Attr::mask)))});
+  });
 }
 
 }  // namespace tessera::spirv

@@ -208,8 +208,9 @@ class Grid {
   Grid() = default;
   Grid(std::initializer_list<GridSize> axes) : axes_(axes) {}
   Grid(std::vector<GridSize> axes) : axes_(std::move(axes)) {}  // NOLINT: implicit on purpose
-  template <std::integral T>
-  Grid(T size) : axes_{GridSize(size)} {}  // NOLINT: a grid of one axis
+  template <class T>
+  requires(std::integral<T> || std::floating_point<T> || std::same_as<T, Extent>)
+  Grid(T size) : axes_{GridSize(std::move(size))} {}  // NOLINT: a grid of one axis
   const std::vector<GridSize>& axes() const { return axes_; }
 
  private:

@@ -7,6 +7,8 @@ class Compactor {
   explicit Compactor(Kernel& k) : from_(k), value_(k.values.size()) {}
 
   void run() {
+    values_.reserve(from_.values.size());
+    ops_.reserve(from_.ops.size());
     std::vector<RegionId> roots;
     for (const BlockMapping& b : from_.blocks) roots.push_back(b.index_map ? visit(b.index_map) : RegionId{});
     const RegionId body = from_.body ? visit(from_.body) : RegionId{};
@@ -20,7 +22,7 @@ class Compactor {
  private:
   Value define(Value old, OpId def, RegionId region, size_t number) {
     const Value v{static_cast<uint32_t>(values_.size())};
-    values_.push_back({from_.type(old), def, region, static_cast<uint32_t>(number)});
+    values_.push_back({std::move(from_.values[old.index].type), def, region, static_cast<uint32_t>(number)});
     value_[old.index] = v;
     return v;
   }
@@ -28,13 +30,13 @@ class Compactor {
   RegionId visit(RegionId old) {
     const RegionId r{static_cast<uint32_t>(regions_.size())};
     regions_.emplace_back();
-    const Region source = from_.region(old);
+    const Region source = std::move(from_.region(old));
     for (size_t i = 0; i < source.args.size(); ++i) {
       const Value v = define(source.args[i], {}, r, i);
       regions_[r.index].args.push_back(v);
     }
     for (OpId id : source.ops) {
-      Op op = from_.op(id);
+      Op op = std::move(from_.op(id));  // an op stands in one place
       for (Value& v : op.operands) v = value_[v.index];
       for (RegionId& inner : op.regions) inner = visit(inner);
       const OpId made{static_cast<uint32_t>(ops_.size())};

@@ -77,7 +77,7 @@ class Verifier {
       const Value v = r.args[i];
       if (v.index >= k_.values.size()) add(place, "argument " + std::to_string(i) + " does not exist", loc);
       else if (k_.value(v).region != id || k_.value(v).number != i || k_.value(v).def) add(place, "argument " + value(v) + " is recorded as coming from elsewhere", loc);
-      else check_type(place, v, loc);
+      else check_type([&] { return place; }, v, loc);
     }
     for (size_t n = 0; n < r.ops.size(); ++n) {
       const OpId o = r.ops[n];
@@ -97,24 +97,25 @@ class Verifier {
         const Value v = op.results[i];
         if (v.index >= k_.values.size()) add(entity(op), "result " + std::to_string(i) + " does not exist", op.loc);
         else if (k_.value(v).def != o || k_.value(v).number != i || k_.value(v).region) add(entity(op), "result " + std::to_string(i) + " is recorded as coming from elsewhere", op.loc);
-        else check_type(entity(op), v, op.loc);
+        else check_type([&] { return entity(op); }, v, op.loc);
       }
       if (op.code == Opcode::yield && n + 1 < r.ops.size()) add(entity(op), "stands before the end of its region", op.loc);
       for (size_t i = 0; i < op.regions.size(); ++i) tables(op.regions[i], entity(op) + ": region " + std::to_string(i), op.loc);
     }
     if (r.ops.empty() || (r.ops.back().index < k_.ops.size() && k_.op(r.ops.back()).code != Opcode::yield)) add(place, "does not end in a yield", loc);
   }
-  void check_type(const std::string& place, Value v, Loc loc) {
+  /// `place` is called only if there is something to say.
+  template <class Place> void check_type(const Place& place, Value v, Loc loc) {
     const Type& t = k_.type(v);
     const bool lane = k_.level == Level::lane;
-    if (!within_limits(t.shape)) add(place, value(v) + ": " + to_string(t) + " is too large", loc);
+    if (!within_limits(t.shape)) add(place(), value(v) + ": " + to_string(t) + " is too large", loc);
     for (int64_t d : t.shape)
-      if (d < 0 && !(lane && t.is_ref && d == -1)) return add(place, value(v) + ": " + to_string(t) + " has a negative size", loc);
-    if (lane && t.is_ref && t.shape.size() != 1) add(place, value(v) + ": lane-level refs have rank 1, not " + to_string(t), loc);
-    if (lane && !t.is_ref && !t.shape.empty()) add(place, value(v) + ": lane-level values are scalars, not " + to_string(t), loc);
+      if (d < 0 && !(lane && t.is_ref && d == -1)) return add(place(), value(v) + ": " + to_string(t) + " has a negative size", loc);
+    if (lane && t.is_ref && t.shape.size() != 1) add(place(), value(v) + ": lane-level refs have rank 1, not " + to_string(t), loc);
+    if (lane && !t.is_ref && !t.shape.empty()) add(place(), value(v) + ": lane-level values are scalars, not " + to_string(t), loc);
     if (t.is_ref) {
       const bool global = t.space == MemorySpace::global || t.space == MemorySpace::shared;
-      if (global != lane) add(place, value(v) + ": " + to_string(t) + " belongs to the other level", loc);
+      if (global != lane) add(place(), value(v) + ": " + to_string(t) + " belongs to the other level", loc);
     }
   }
 
@@ -270,7 +271,8 @@ std::string_view line_of(std::string_view text, uint32_t number) {
   return number > 0 ? std::string_view() : text.substr(0, text.find('\n'));
 }
 
-std::string list(const Kernel& k, const std::vector<Problem>& problems, const std::string& when, std::string_view text = {}, std::string_view file = {}) {
+std::string list(const Kernel& k, const std::vector<Problem>& problems, const std::string& when, std::string_view text = {},
+                 std::string_view file = {}) {
   std::string s = k.name + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " problem" : " problems") + when;
   for (const Problem& p : problems) {
     s += "\n  " + p.entity + ": " + p.message;

@@ -241,6 +241,26 @@ void Folder::drop_invariant_carries(Op& op) {
 }
 
 /// True if the op is gone.
+// `choice` holds in the first iteration of a loop only, `otherwise` is what that loop carries, and it carries `first` into that iteration:
+// the accumulator's "if k == 0, start from zero", where it starts from zero anyway.
+bool Folder::resets_first_iteration(Value choice, Value first, Value otherwise) const {
+  const Op* test = k_.def(choice);
+  if (!test || test->code != Opcode::eq) return false;
+  const RegionId body = k_.value(otherwise).region;
+  const auto it = loop_of_body_.find(body.index);
+  if (!body || it == loop_of_body_.end()) return false;
+  const Op& loop = k_.op(it->second);
+  const uint32_t number = k_.value(otherwise).number;
+  const auto equal = [&](Value a, Value b) {
+    if (a == b) return true;
+    const auto x = ir::constant_bits(k_, a), y = ir::constant_bits(k_, b);
+    return x && y && *x == *y && k_.type(a) == k_.type(b);
+  };
+  const Value iv = k_.region(body).args[0];
+  const bool at_start = (test->operands[0] == iv && equal(test->operands[1], loop.operands[0])) || (test->operands[1] == iv && equal(test->operands[0], loop.operands[0]));
+  return at_start && number > 0 && equal(loop.operands[number + 2], first);
+}
+
 bool Folder::control_flow(OpId id) {
   const Opcode code = k_.op(id).code;
   if (code == Opcode::if_ || code == Opcode::switch_) {
@@ -257,6 +277,7 @@ bool Folder::control_flow(OpId id) {
       const Value first = k_.terminator(regions[0]).operands[i];
       const bool same = std::all_of(regions.begin(), regions.end(), [&](RegionId r) { return k_.terminator(r).operands[i] == first; });
       if (same) replaced_.replace(results[i], first);  // defined outside, since both see it
+      else if (code == Opcode::if_ && resets_first_iteration(choice, first, k_.terminator(regions[1]).operands[i])) replaced_.replace(results[i], k_.terminator(regions[1]).operands[i]);
     }
     return false;
   }
@@ -278,6 +299,7 @@ bool Folder::control_flow(OpId id) {
     }
     drop_invariant_carries(k_.op(id));
     ranges_.set(k_.region(body).args[0], Range{lower.lo, upper.hi - 1});
+    loop_of_body_[body.index] = id;
     region(body);
     return false;
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/passes/ranges.h"
@@ -23,6 +24,7 @@ class Folder {
   std::vector<ir::OpId>* out_ = nullptr;                     // ops of the region being rewritten
   std::vector<ir::OpId> constants_;                          // all constants of the top region: they go to its front
   std::map<std::tuple<DType, uint64_t, Shape>, ir::Value> constant_values_;
+  std::unordered_map<uint32_t, ir::OpId> loop_of_body_;      // the for op around a body region that is being walked
   bool changed_ = false;
   int depth_ = 0;                                            // of simplify()
   int region_depth_ = 0;
@@ -35,6 +37,7 @@ class Folder {
   void constant_op(ir::OpId id);
   bool control_flow(ir::OpId id);
   void drop_invariant_carries(ir::Op& op);
+  bool resets_first_iteration(ir::Value choice, ir::Value first, ir::Value otherwise) const;
   void static_starts(ir::Op& op);
   void splice(ir::RegionId r, const std::vector<ir::Value>& results);
   /// The value that op's single result, of type t, equals; nothing if it stays. May change op into something equal.

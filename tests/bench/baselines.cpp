@@ -9,9 +9,12 @@ namespace {
 #include "shaders/copy.h"
 #include "shaders/iota.h"
 #include "shaders/mandelbrot.h"
-#include "shaders/matmul_lanes.h"
-#include "shaders/matmul_lanes_500.h"
-#include "shaders/matmul_lanes_gelu.h"
+#include "shaders/matmul_lanes_16.h"
+#include "shaders/matmul_lanes_16_500.h"
+#include "shaders/matmul_lanes_16_gelu.h"
+#include "shaders/matmul_lanes_32.h"
+#include "shaders/matmul_lanes_32_500.h"
+#include "shaders/matmul_lanes_32_gelu.h"
 #include "shaders/matmul_naive.h"
 #include "shaders/matmul_tiled.h"
 #include "shaders/softmax_32.h"
@@ -77,15 +80,19 @@ std::vector<Baseline> baselines(const ir::Kernel& k, const Target& target, const
   if (starts_with(k.name, "matmul") && k.num_inputs == 2 && arrays == 3) {
     const bool square = is_f32(0, {1024, 1024}) && is_f32(1, {1024, 1024}) && is_f32(2, {1024, 1024});
     if (starts_with(k.name, "matmul_activation") && square) {
-      add_lanes(baseline("matmul_lanes, gelu", matmul_lanes_gelu, k, {0, 1}, 64 * 16, 8));
+      add_lanes(baseline("matmul_lanes 16, gelu", matmul_lanes_16_gelu, k, {0, 1}, 64 * 16, 8));
+      add_lanes(baseline("matmul_lanes 32, gelu", matmul_lanes_32_gelu, k, {0, 1}, 32 * 16, 8));
     } else if (square) {
-      add_lanes(baseline("matmul_lanes", matmul_lanes, k, {0, 1}, 64 * 16, 8));
+      add_lanes(baseline("matmul_lanes 16", matmul_lanes_16, k, {0, 1}, 64 * 16, 8));
+      add_lanes(baseline("matmul_lanes 32", matmul_lanes_32, k, {0, 1}, 32 * 16, 8));
       if (groups_of_256) all.push_back(baseline("matmul_tiled", matmul_tiled, k, {0, 1}, 8 * 8, 256));
       all.push_back(baseline("matmul_naive", matmul_naive, k, {0, 1}, 1024 * 1024 / 64, 64, {1024}));
     } else if (is_f32(0, {4, 1024, 1024}) && is_f32(1, {4, 1024, 1024}) && is_f32(2, {4, 1024, 1024})) {
-      add_lanes(baseline("matmul_lanes", matmul_lanes, k, {0, 1}, 4 * 64 * 16, 8));
+      add_lanes(baseline("matmul_lanes 16", matmul_lanes_16, k, {0, 1}, 4 * 64 * 16, 8));
+      add_lanes(baseline("matmul_lanes 32", matmul_lanes_32, k, {0, 1}, 4 * 32 * 16, 8));
     } else if (is_f32(0, {500, 960}) && is_f32(1, {960, 700}) && is_f32(2, {500, 700})) {
-      add_lanes(baseline("matmul_lanes", matmul_lanes_500, k, {0, 1}, 32 * 11, 8));
+      add_lanes(baseline("matmul_lanes 16", matmul_lanes_16_500, k, {0, 1}, 32 * 11, 8));
+      add_lanes(baseline("matmul_lanes 32", matmul_lanes_32_500, k, {0, 1}, 16 * 11, 8));
     }
   }
   if (starts_with(k.name, "add") && k.num_inputs == 2 && arrays == 3 && k.blocks[0].dtype == DType::f32 && groups_of_256) {

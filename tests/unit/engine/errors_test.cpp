@@ -136,6 +136,12 @@ TEST_CASE("the grid") {
   line = __LINE__ + 1;
   expect(spec_error([] { ts::pallas_call(one, {.out_shape = {{{8}, ts::f32}}, .grid = {4.0f}}); }),
         "kernel: grid: size 4.0 of axis 0 is not an integer" + at(line) + note("cdiv(n, block) rounds up"));
+  line = __LINE__ + 1;
+  expect(spec_error([] { ts::pallas_call(one, {.out_shape = {{{8}, ts::f32}}, .grid = 8 / 3.2, .name = "copy"}); }),
+        "copy: grid: size 2.5 of axis 0 is not an integer" + at(line) + note("cdiv(n, block) rounds up"));
+  line = __LINE__ + 1;
+  expect(spec_error([] { ts::pallas_call(one, {.out_shape = {{{8}, ts::f32}}, .grid = -1, .name = "copy"}); }),
+        "copy: grid: size -1 of axis 0 is negative" + at(line));
 }
 
 TEST_CASE("parameters that are not implemented, unknown, or do not fit together") {

@@ -438,7 +438,7 @@ TEST_CASE("num_programs, named axes, smem, squeezed dims and blocks over the edg
 TEST_CASE("run-time sizes: one traced kernel serves every size") {
   const ts::Extent n = ts::dim("n");
   auto scale = ts::pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2; }, {.out_shape = {{{n}, ts::f32}},
-                                                                           .grid = {ts::cdiv(n, 4)},
+                                                                           .grid = ts::cdiv(n, 4),
                                                                            .in_specs = {{{4}, [](Value i) { return i; }}},
                                                                            .out_specs = {{{4}, [](Value i) { return i; }}},
                                                                            .in_shape = {{{n}, ts::f32}}});

@@ -202,6 +202,36 @@ TEST_CASE("fold: choices and loops that are known") {
 )");
 }
 
+TEST_CASE("fold: what the first iteration sets to the value that the loop starts from is carried as it is") {
+  const std::string loop = R"(
+  %a = load %n[0]
+  %b = load %n[1]
+  %c = load %x[0]
+  %z = constant 0.0 : f32[]
+  %one = constant 1 : i32[]
+  %r = for %i = %a to %b step %one carry (%acc = INIT : f32[]) {
+    %first = eq %i, START
+    %t = if %first {
+      yield %z
+    } else {
+      yield %acc
+    }
+    %u = add %t, %c
+    yield %u
+  }
+  store %o[0], %r
+)";
+  const auto with = [&](std::string s, const char* init, const char* start) {
+    s.replace(s.find("INIT"), 4, init);
+    s.replace(s.find("START"), 5, start);
+    return fold(s).find("if ") == std::string::npos;
+  };
+  CHECK(with(loop, "%z", "%a"));
+  CHECK_FALSE(with(loop, "%c", "%a"));  // starts from something else
+  CHECK_FALSE(with(loop, "%z", "%b"));  // not the first iteration
+  CHECK_FALSE(with(loop, "%z", "%one"));
+}
+
 TEST_CASE("fold: ranges decide comparisons, quotients and remainders of indices") {
   // 0 <= program_id 0 < 4; program_id 1 is not bounded above.
   CHECK(fold(R"(
@@ -646,6 +676,17 @@ TEST_CASE("licm: pure ops and unstored loads leave loops, through several at onc
     %8 = load %0[%6] : f32[]
     store %1[%7], %8
   }
+)");
+}
+
+TEST_CASE("dce: what a call reports to the host stays") {
+  CHECK(fold_lane(R"(
+  %p = loops_cut
+  %q = loops_cut
+  report %q mask 1
+)") == R"(
+  %2 = loops_cut : bool[]
+  report %2 mask 1
 )");
 }
 
