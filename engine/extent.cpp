@@ -72,7 +72,9 @@ struct Parser {
     return true;
   }
   [[noreturn]] void fail(const std::string& wanted) {
-    throw TraceError("expected " + wanted + " but found " + (text.empty() ? "the end" : "'" + std::string(text.substr(0, 1)) + "'"));
+    const bool line_ends = !text.empty() && (text.front() == '\n' || text.front() == '\r');
+    const std::string found = text.empty() ? "the end" : line_ends ? "the end of the line" : "'" + std::string(text.substr(0, 1)) + "'";
+    throw TraceError("expected " + wanted + " but found " + found);
   }
   void deeper() {
     if (++depth > kMaxDepth) throw TraceError("size expression is nested more than " + std::to_string(kMaxDepth) + " deep");

@@ -83,7 +83,8 @@ Instance::Instance(const std::string& library, Validation validation) : library_
   check(r, "vkCreateInstance", "the Vulkan loader");
   try {
     vk_ = load_instance(lib, handle_);
-    if (validation != Validation::off) check(vk_.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT", "the Vulkan loader");
+    if (validation != Validation::off)
+      check(vk_.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT", "the Vulkan loader");
   } catch (...) {
     if (vk_.vkDestroyInstance) vk_.vkDestroyInstance(handle_, nullptr);
     throw;

@@ -15,7 +15,8 @@ std::vector<std::string> axis_names(const ir::Kernel& k, const Axes& axes) {
     for (ir::Value v : o.results) {
       const ir::Type& t = k.type(v);
       for (size_t d = 0; d < t.shape.size() && !t.is_ref; ++d)
-        if (const int a = axes.of(v, d); a != kNoAxis && values[static_cast<size_t>(a)].empty()) values[static_cast<size_t>(a)] = "dim " + std::to_string(d) + " of a value " + ir::to_string(t);
+        if (const int a = axes.of(v, d); a != kNoAxis && values[static_cast<size_t>(a)].empty())
+          values[static_cast<size_t>(a)] = "dim " + std::to_string(d) + " of a value " + ir::to_string(t);
     }
     const bool load = o.code == ir::Opcode::load;
     if (!load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
@@ -83,7 +84,8 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
     out += "  " + names[a] + ": " + std::to_string(x.extent) + (x.contracted ? " contracted" : x.reduced ? " reduced" : x.mixed ? " mixed" : "");
     if (!p.laid_out) out += ", one after another";
     else {
-      out += (x.contracted || x.reduced || x.mixed ? ", " : ": ") + std::to_string(p.reg) + (p.reg == 1 ? " register x " : " registers x ") + std::to_string(p.tcount) + (p.tcount == 1 ? " invocation" : " invocations");
+      out += (x.contracted || x.reduced || x.mixed ? ", " : ": ") + std::to_string(p.reg) + (p.reg == 1 ? " register x " : " registers x ");
+      out += std::to_string(p.tcount) + (p.tcount == 1 ? " invocation" : " invocations");
       if (p.strips() > 1) out += " in " + std::to_string(p.strips()) + " strips";
     }
     if (p.split) out += ", split into " + std::to_string(cdiv(x.extent, p.tile)) + " tiles of " + std::to_string(p.tile);

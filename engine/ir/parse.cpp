@@ -42,7 +42,8 @@ class Parser {
   [[noreturn]] void fail(const std::string& what) const { lexer_.fail(token_.offset, what); }
   [[noreturn]] void expected(const std::string& what) const {
     std::string found = token_.kind == Token::Kind::end ? "the end of the file" : "'" + std::string(lexer_.rest(token_.offset).substr(0, length())) + "'";
-    if (token_.kind == Token::Kind::other && (token_.text[0] < ' ' || token_.text[0] > '~')) found = "the byte " + std::to_string(static_cast<unsigned char>(token_.text[0]));
+    if (token_.kind == Token::Kind::other && (token_.text[0] < ' ' || token_.text[0] > '~'))
+      found = "the byte " + std::to_string(static_cast<unsigned char>(token_.text[0]));
     fail("expected " + what + " but found " + found);
   }
   size_t length() const {
@@ -103,8 +104,8 @@ class Parser {
       lexer_.seek(token_.offset + before - rest.size());
       advance();
       return e;
-    } catch (const Error& e) {
-      fail(e.what());
+    } catch (const Error& e) {  // rest begins where it was found
+      lexer_.fail(token_.offset + before - rest.size(), e.what());
     }
   }
 
@@ -191,6 +192,7 @@ class Parser {
     else if (lane_number("subgroup_size", 0, INT32_MAX, [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); })) {}
     else if (lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; })) {}
     else if (lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; })) {}
+    else if (lane_number("report_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.report_bytes = v; })) {}
     else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {}
     else if (lane_word("num_units")) { k_.lane.num_units = extent(); k_.lane.exact = take("exact"); }
     else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
@@ -232,7 +234,8 @@ class Parser {
     }
     const size_t at = token_.offset;
     g.size = extent();
-    if (g.size.is_static() && *g.size.value() < 0) lexer_.fail(at, "grid axis " + std::to_string(k_.grid.size()) + ": size " + to_string(g.size) + " is negative");
+    if (g.size.is_static() && *g.size.value() < 0)
+      lexer_.fail(at, "grid axis " + std::to_string(k_.grid.size()) + ": size " + to_string(g.size) + " is negative");
     for (;;) {
       if (take("parallel")) g.parallel = true;
       else if (take("vmapped")) g.vmapped = true;

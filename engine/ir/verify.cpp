@@ -271,7 +271,8 @@ std::string_view line_of(std::string_view text, uint32_t number) {
   return number > 0 ? std::string_view() : text.substr(0, text.find('\n'));
 }
 
-std::string list(const Kernel& k, const std::vector<Problem>& problems, const std::string& when, std::string_view text = {}, std::string_view file = {}) {
+std::string list(const Kernel& k, const std::vector<Problem>& problems, const std::string& when, std::string_view text = {},
+                 std::string_view file = {}) {
   std::string s = k.name + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " problem" : " problems") + when;
   for (const Problem& p : problems) {
     s += "\n  " + p.entity + ": " + p.message;

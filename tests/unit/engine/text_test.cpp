@@ -70,7 +70,7 @@ body (%11: ref<vmem, f32[8, 256]>, %12: ref<any, f32[16, 16]>, %13: ref<smem, i3
 
 const std::string kLane = R"(tir 1
 lane kernel @"strange \"name\""
-workgroup_size 64 subgroup_size 32 shared_bytes 512 scratch_bytes 1024 max_workgroups 128
+workgroup_size 64 subgroup_size 32 shared_bytes 512 scratch_bytes 1024 report_bytes 8 max_workgroups 128
 num_units cdiv(n, 64) exact
 extents (n, n * m: i64)
 in f32[n, m] whole
@@ -86,6 +86,8 @@ body (%0: ref<global, f32[?]>, %1: ref<global, f32[?]>) {
   %7 = subgroup_reduce %3 kind add : f32[]
   %8 = subgroup_shuffle_xor %7 mask 4 : f32[]
   store %6[%2], %8
+  %9 = loops_cut : bool[]
+  report %9 mask 5
 }
 )";
 
@@ -138,6 +140,7 @@ TEST_CASE("text: everything of a kernel comes back") {
   CHECK(lane.lane.subgroup_size == 32);
   CHECK(lane.lane.shared_bytes == 512);
   CHECK(lane.lane.scratch_bytes == 1024);
+  CHECK(lane.lane.report_bytes == 8);
   CHECK(lane.lane.max_workgroups == 128);
   CHECK(lane.lane.num_units == cdiv(dim("n"), 64));
   CHECK(lane.lane.exact);
@@ -220,7 +223,8 @@ TEST_CASE("text: syntax errors") {
   CHECK(error("\x7f" "ELF") == "k.tir:1:1: expected 'tir 1' on the first line but found the byte 127\n  \x7f" "ELF\n  ^");
   CHECK(error("tir 2\n") == "k.tir:1:5: version 2 of the text form is not known: this build reads version 1\n  tir 2\n      ^");
   CHECK(error("tir 1\nkernal @k\n") == "k.tir:2:1: expected 'kernel' but found 'kernal'\n  kernal @k\n  ^");
-  CHECK(error("tir 1\nkernel @k\ngrid (n +)\n") == "k.tir:3:7: expected a size but found ')'\n  grid (n +)\n        ^");
+  CHECK(error("tir 1\nkernel @k\ngrid (n +)\n") == "k.tir:3:10: expected a size but found ')'\n  grid (n +)\n           ^");
+  CHECK(error("tir 1\nkernel @k\ngrid (n +\n") == "k.tir:3:10: expected a size but found the end of the line\n  grid (n +\n           ^");
   CHECK(error("tir 1\nkernel @k\nin f32[8] block (8,\n") == "k.tir:4:1: expected a block size or 'squeezed' but found the end of the file");
   CHECK(error("tir 1\nkernel @k\ngrid (2, -4)\n") == "k.tir:3:10: grid axis 1: size -4 is negative\n  grid (2, -4)\n           ^");
   CHECK(error("tir 1\nkernel @k\ngrid (4.5)\n") == "k.tir:3:8: expected ',' or ')' but found '.'\n  grid (4.5)\n         ^");
@@ -262,10 +266,10 @@ TEST_CASE("text: nesting is bounded") {
   std::string deep = kStart + "%p = constant true : bool[]\n";
   for (int i = 0; i < 100000; ++i) deep += "if %p {\n";
   CHECK(error(deep).starts_with("k.tir:206:7: regions are nested more than 200 deep"));
-  CHECK(error("tir 1\nkernel @k\ngrid (" + std::string(100000, '(')).starts_with("k.tir:3:7: size expression is nested more than 100 deep"));
+  CHECK(error("tir 1\nkernel @k\ngrid (" + std::string(100000, '(')).starts_with("k.tir:3:108: size expression is nested more than 100 deep"));
   std::string sum = "n";
   for (int i = 0; i < 100000; ++i) sum += " + n";
-  CHECK(error("tir 1\nkernel @k\ngrid (" + sum + ")").starts_with("k.tir:3:7: size expression has more than 1000 terms"));
+  CHECK(error("tir 1\nkernel @k\ngrid (" + sum + ")").starts_with("k.tir:3:2013: size expression has more than 1000 terms"));
 }
 
 TEST_CASE("text: any mutation parses or throws TraceError, and what parses round-trips") {
