@@ -158,6 +158,8 @@ void Axes::visit(const ir::Op& op) {
       };
       free_dims(lhs, lc, lb);
       free_dims(rhs, rc, rb);
+      if (op.operands.size() == 3)
+        for (size_t i = 0; i < k_.type(op.operands[2]).shape.size(); ++i) equate(op.operands[2], i, result(), i);
       return;
     }
     case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:

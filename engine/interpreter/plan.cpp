@@ -221,7 +221,15 @@ class Planner {
       case Opcode::iota: return iota(op);
       case Opcode::broadcast: case Opcode::transpose: case Opcode::slice: return strided_op(op);
       case Opcode::concatenate: return concatenate(op);
-      case Opcode::dot: return ready([to, a = o[0].index, b = o[1].index, plan = plan_dot(k_, op)](Machine& m) { dot(plan, m.place[a], m.place[b], m.place[to]); });
+      case Opcode::dot: {
+        const bool adds = o.size() == 3;
+        return ready([=, a = o[0].index, b = o[1].index, start = o.back().index, sum = reference::array_function(Opcode::add, t.dtype, t.dtype), plan = plan_dot(k_, op)](Machine& m) {
+          dot(plan, m.place[a], m.place[b], m.place[to]);
+          if (!adds) return;
+          const void* operands[] = {m.place[start], m.place[to], m.place[start]};
+          sum(operands, m.place[to], n);
+        });
+      }
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
         return ready([=, code = op.code, in = type(o[0]), axes = op.ints(Attr::axes)](Machine& m) { reduce(code, in.dtype, in.shape, axes, m.place[from], m.place[to]); });
       case Opcode::argmax: case Opcode::argmin:

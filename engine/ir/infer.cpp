@@ -221,7 +221,8 @@ class Inference {
       }
   }
   std::vector<Type> dot() const {
-    count(2);
+    const bool accumulates = op_.operands.size() == 3;
+    if (!accumulates) count(2);
     const Type &l = array(0), &r = array(1);
     if (l.dtype != r.dtype) fail("operands have dtypes " + each(0, [](const Type& x) { return std::string(name(x.dtype)); }), "convert one of them first");
     check_dtype(OperandRule::num, l.dtype);
@@ -250,7 +251,9 @@ class Inference {
     };
     free_dims(l, lc, lb);
     free_dims(r, rc, rb);
-    return {Type::array(to, shape)};
+    const Type result = Type::array(to, shape);
+    if (accumulates && array(2) != result) fail("adds to " + show(array(2)) + " but the product is " + show(result));
+    return {result};
   }
   std::vector<Type> reduce(OperandRule rule) const {
     count(1);
@@ -497,6 +500,12 @@ class Inference {
         scalar(1, DType::i64, "the offset");
         return {type(0)};
       case Opcode::barrier: count(0); return {};
+      case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
+      case Opcode::report:
+        count(1);
+        scalar(0, DType::boolean, "the condition");
+        if (attr(Attr::mask) <= 0 || attr(Attr::mask) > INT32_MAX) fail("the mask " + std::to_string(attr(Attr::mask)) + " is not one of bits 0 to 30");
+        return {};
       case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle_xor: return subgroup(1);
       case Opcode::subgroup_shuffle: return subgroup(2);
 #define TESSERA_ELEMENTWISE(n, ...) case Opcode::n:
