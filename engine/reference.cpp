@@ -224,7 +224,7 @@ template <DType to, DType from> Memory<to> convert_element(Memory<from> m) {
   if constexpr (to == from) return m;
   else {
     using C = Compute<from>;
-    const C x = Element<from>::get(m);
+    const std::conditional_t<from == DType::boolean, int, C> x = Element<from>::get(m);  // loops over bool are not vectorised
     if constexpr (to == DType::boolean) return x != C{0};
     else if constexpr (is_float(to)) {
       // Wider types reach f16 and bf16 through f32, as in JAX on the CPU.
