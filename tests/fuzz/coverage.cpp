@@ -66,7 +66,9 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
         if (!type(v).is_scalar()) see(op_name + " with a tile result");
       break;
     case Opcode::concatenate: see(count("concatenate parts", op.operands.size(), 3)); break;
-    case Opcode::cumsum: see(op.attr_or(Attr::reverse, 0) ? "cumsum reverse" : "cumsum forward"); break;
+    case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
+      see(op_name + (op.attr_or(Attr::reverse, 0) ? " reverse" : " forward"));
+      break;
     default: break;
   }
   for (const ir::RegionId r : op.regions) see_region(k, r, depth + 1);

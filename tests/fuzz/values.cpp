@@ -352,7 +352,13 @@ Value Values::movement(Value v) {
       if (left > 1 || random_.chance(0.3)) s.push_back(left);
       return reshape(v, s);
     }
-    case 3: {  // concatenate
+    case 3: {  // concatenate, or turn round
+      if (rank > 0 && random_.chance(0.3)) {
+        const Fact f = fact(v);
+        Op op{.code = Opcode::rev, .operands = {v}};
+        op.set(Attr::axes, static_cast<int64_t>(random_.below(rank)));
+        return note(b.one(std::move(op)), f);
+      }
       if (rank == 0 || num_elements(shape) > 600) break;
       const size_t axis = random_.below(rank);
       Shape other = shape;
@@ -397,9 +403,12 @@ std::optional<Value> Values::reduction(Value v) {
     const auto g = rounded(t, f.bound * n, n * (f.err + (f.whole ? 0 : epsilon(t) * f.bound * n)), f.whole, false);
     if (!g) return std::nullopt;
     Op op{.code = Opcode::cumsum, .operands = {v}};
+    Fact h = *g;
+    if (random_.chance(0.4)) op.code = random_.chance(0.5) ? Opcode::cummax : Opcode::cummin, h = f;
+    else if (is_int(t) && random_.chance(0.3)) op.code = Opcode::cumprod, h.bound = largest(t);
     op.set(Attr::axis, static_cast<int64_t>(axis));
     op.set(Attr::reverse, random_.in(0, 1));
-    return note(b.one(std::move(op)), *g);
+    return note(b.one(std::move(op)), h);
   }
   std::vector<int64_t> axes;
   double count = 1;
