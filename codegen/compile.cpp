@@ -1,6 +1,10 @@
 #include "codegen/compile.h"
 
+#include <algorithm>
+
+#include "codegen/lane/loops.h"
 #include "codegen/lane/verify.h"
+#include "codegen/lower/accumulate.h"
 #include "codegen/lower/explain.h"
 #include "codegen/lower/parallel.h"
 #include "codegen/lower/unroll.h"
@@ -11,6 +15,30 @@
 #include "engine/passes/passes.h"
 
 namespace tessera {
+
+namespace {
+
+// A driver that leaves loops too early: loops that constants prove short are fine, those that they prove too long an error. What arrives with
+// a call is checked by its launch; and where neither proves enough, the code reports to the host that its loops were cut.
+void limit_loops(ir::Kernel& lanes, const Target& target, Program& program) {
+  const ir::LaneInfo& lane = lanes.lane;
+  std::vector<ProgramLoop> loops = lane::count_loops(lanes, target);
+  const std::optional<int64_t> all_units = lane.num_units.value();
+  // A launch may have more workgroups than max_workgroups, and then fewer units for each.
+  const LoopTotal least = total_iterations(loops, 0, nullptr);
+  if (least.at_least > target.max_loop_iterations)
+    throw CompileError(loops_too_long(lanes.name, least.at_least, "", target.name, target.max_loop_iterations), least.at_least_loc, kShorterLoops);
+  if (lane.max_workgroups == 0 || all_units) {
+    const int64_t units = lane.max_workgroups == 0 ? 0 : cdiv(*all_units, std::clamp<int64_t>(*all_units, 1, lane.max_workgroups));
+    const LoopTotal most = total_iterations(loops, units, nullptr);
+    if (most.at_most && *most.at_most <= target.max_loop_iterations) return;
+  }
+  lane::report_cut_loops(lanes);
+  program.loops = std::move(loops);
+  program.max_loop_iterations = target.max_loop_iterations;
+}
+
+}  // namespace
 
 Program compile(const ir::Kernel& source, const Target& target, const CompileOptions& options) {
   ir::Kernel k = source;
@@ -24,6 +52,10 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   };
   optimize(k, "tile");
   ir::compact(k);
+  const bool accumulated = lowering::accumulate_into_dots(k);
+  if (accumulated) passes::dce(k);
+  dump("tile/accumulate", k, accumulated);
+  if (accumulated) ir::compact(k);
   for (const ir::Op& o : k.ops) {
     if (o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
     if (const int i = lowering::ref_position(k, o.operands[0]); i < k.num_inputs)
@@ -38,9 +70,8 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   const bool unrolled = lowering::unroll_loops(lanes, target.kind == Target::Kind::cpu ? 192 : 64);
   dump("lane/unroll", lanes, unrolled);
   if (unrolled) optimize(lanes, "lane");
-  if (const int64_t n = lowering::known_iterations(lanes); target.max_loop_iterations > 0 && n >= target.max_loop_iterations)
-    throw CompileError(k.name + ": one invocation runs " + std::to_string(n) + " loop iterations, but " + target.name + " leaves all loops after " + std::to_string(target.max_loop_iterations), k.loc,
-                       "use a driver without that limit (lavapipe from Mesa 25 on) or smaller blocks");
+  if (target.max_loop_iterations > 0) limit_loops(lanes, target, program);
+  dump("lane/loops", lanes, program.report_bytes > 0);
   ir::compact(lanes);
   // Lavapipe splits vectors of four into scalar loads, but loads 64 bits at once.
   bool wider = target.kind == Target::Kind::gpu && lowering::vectorize_loads(lanes, 4);
@@ -68,6 +99,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   program.required_subgroup_size = lanes.lane.subgroup_size;
   program.shared_bytes = lanes.lane.shared_bytes;
   program.scratch_bytes = lanes.lane.scratch_bytes;
+  program.report_bytes = lanes.lane.report_bytes;
   program.max_workgroups = static_cast<int32_t>(lanes.lane.max_workgroups);
   program.num_units = lanes.lane.num_units;
   program.extents = lanes.lane.extents;

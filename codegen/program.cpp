@@ -1,14 +1,57 @@
 #include "codegen/program.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "codegen/target.h"
 
 namespace tessera {
 
 int64_t Program::push_bytes() const {
-  int64_t n = 8 * static_cast<int64_t>(args.size()) + (scratch_bytes > 0 ? 8 : 0);
+  int64_t n = 8 * static_cast<int64_t>(args.size()) + (scratch_bytes > 0 ? 8 : 0) + (report_bytes > 0 ? 8 : 0);
   for (bool wide : extent_is_64) n += wide ? 8 : 4;
   return n;
 }
+
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+int64_t capped(__int128 n) { return n > kMost ? kMost : static_cast<int64_t>(n); }
+
+// What overflows is as good as kMost.
+std::optional<int64_t> evaluate(const Extent& e, const DimValues* dims) {
+  if (const auto v = e.value()) return v;
+  if (!dims) return std::nullopt;
+  try {
+    return e.eval(*dims);
+  } catch (const SpecError&) {
+    return kMost;
+  }
+}
+
+}  // namespace
+
+LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units, const DimValues* dims) {
+  LoopTotal t;
+  int64_t least = -1, most = -1;
+  for (const ProgramLoop& l : loops) {
+    const int64_t few = evaluate(l.at_least, dims).value_or(0);
+    if (few > least) least = few, t.at_least_loc = l.loc;
+    t.at_least = capped(static_cast<__int128>(t.at_least) + few);
+    const std::optional<int64_t> many = l.at_most ? evaluate(*l.at_most, dims) : std::nullopt;
+    if (!many && t.at_most) t.at_most_loc = l.loc;  // the first of those without a bound
+    if (many && t.at_most && *many > most) most = *many, t.at_most_loc = l.loc;
+    t.at_most = many && t.at_most ? std::optional(capped(static_cast<__int128>(*t.at_most) + *many)) : std::nullopt;
+  }
+  t.at_least = capped(static_cast<__int128>(t.at_least) * std::max<int64_t>(units, 1));
+  if (t.at_most) t.at_most = capped(static_cast<__int128>(*t.at_most) * (static_cast<__int128>(units) + 1));  // the last test runs the body for nobody
+  return t;
+}
+
+std::string loops_too_long(const std::string& kernel, int64_t iterations, const std::string& sizes, const std::string& device, int64_t limit) {
+  return kernel + ": one invocation runs at least " + std::to_string(iterations) + " loop iterations" + sizes + ", but " + device + " leaves all loops after " + std::to_string(limit);
+}
+const char* const kShorterLoops = "use a driver without that limit (lavapipe from Mesa 25 on), smaller blocks, more of them in parallel, or the interpreter";
 
 Target lavapipe_target() {
   Target t;

@@ -2,6 +2,7 @@
 // IR. Arguments arrive as buffer addresses in push constants (or in a table in memory when they exceed the device's push constants).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,15 @@ struct ProgramArg {
   Loc loc = {};                        // of its BlockSpec
 };
 
+/// A loop of the code, where the target leaves an invocation's loops after so many iterations of all of them (Target::max_loop_iterations).
+struct ProgramLoop {
+  Loc loc;
+  Extent at_least = 0;            // iterations that some invocation runs per unit of work
+  std::optional<Extent> at_most;  // and that each does; none: data decides
+};
+
 /// The push-constant block, in order, 8-byte aligned entries first: one u64 address per arg, the scratch arena's u64 address if
-/// scratch_bytes > 0, then i64 extents, then i32 extents. If that exceeds the target's push constants, indirect_table is true, the
+/// scratch_bytes > 0, the report's if report_bytes > 0, then i64 extents, then i32 extents. If that exceeds the target's push constants, indirect_table is true, the
 /// push constants are one u64: the address of a buffer with the same layout.
 struct Program {
   std::string name;
@@ -36,6 +44,12 @@ struct Program {
   int64_t scratch_bytes = 0;              // per workgroup
   int32_t max_workgroups = 0;             // 0: num_units of them
   Extent num_units = 1;                   // workgroups wanted; 0: nothing is dispatched
+  /// What the code writes for the host to read when the call is done: zeros before, at an address that is a multiple of 64. The first word
+  /// has the bits below. 0: no report.
+  int64_t report_bytes = 0;
+  static constexpr uint32_t kLoopsCut = 1;  // the driver has left a loop too early: what the call wrote is wrong
+  std::vector<ProgramLoop> loops;         // none if they are known to be short enough
+  int64_t max_loop_iterations = 0;        // the target's
   std::vector<Extent> extents;            // pushed values
   std::vector<bool> extent_is_64;
   bool indirect_table = false;
@@ -43,5 +57,19 @@ struct Program {
   int64_t push_bytes() const;             // of the whole block, also when it lives in a table
   std::string explain;                    // what `tessera explain` prints
 };
+
+/// Iterations of one invocation that loops over `units` units of work (0: it has one, and no loop over them), with the lines of the loops
+/// that add most to either number.
+struct LoopTotal {
+  int64_t at_least = 0;
+  Loc at_least_loc;
+  std::optional<int64_t> at_most = 0;
+  Loc at_most_loc;
+};
+/// Without `dims`, as far as it is known before a call.
+LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units, const DimValues* dims);
+/// What CompileErrors of the compiler and of a launch say; `sizes`: " for n = 5", or nothing.
+std::string loops_too_long(const std::string& kernel, int64_t iterations, const std::string& sizes, const std::string& device, int64_t limit);
+extern const char* const kShorterLoops;
 
 }  // namespace tessera

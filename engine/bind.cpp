@@ -8,16 +8,6 @@ namespace tessera {
 namespace {
 std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
-// " for m = 3, n = 5" over the names of `e` that are bound.
-std::string bindings(const std::vector<Extent>& extents, const DimValues& dims) {
-  std::vector<std::string> names;
-  for (const Extent& e : extents) e.collect_names(names);
-  std::string s;
-  for (const std::string& n : names)
-    if (const auto it = dims.find(n); it != dims.end()) s += (s.empty() ? " for " : ", ") + n + " = " + std::to_string(it->second);
-  return s;
-}
-
 int64_t evaluate(const CallSignature& k, const std::string& place, const Extent& e, const DimValues& dims, Loc loc) {
   std::vector<std::string> names;
   e.collect_names(names);
@@ -35,6 +25,15 @@ int64_t evaluate(const CallSignature& k, const std::string& place, const Extent&
   }
 }
 }  // namespace
+
+std::string bindings(const std::vector<Extent>& extents, const DimValues& dims) {
+  std::vector<std::string> names;
+  for (const Extent& e : extents) e.collect_names(names);
+  std::string s;
+  for (const std::string& n : names)
+    if (const auto it = dims.find(n); it != dims.end()) s += (s.empty() ? " for " : ", ") + n + " = " + std::to_string(it->second);
+  return s;
+}
 
 Shape bind_shape(const CallSignature& k, size_t position, const DimValues& dims) {
   const CallSignature::Arg& b = k.args[position];

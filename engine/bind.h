@@ -33,6 +33,8 @@ struct CallSignature {
 DimValues bind_dims(const CallSignature& call, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
 /// The shape of args[position]; SpecError if a size is missing or negative.
 Shape bind_shape(const CallSignature& call, size_t position, const DimValues& dims);
+/// " for m = 3, n = 5" over the names in `extents` that are bound; empty without any.
+std::string bindings(const std::vector<Extent>& extents, const DimValues& dims);
 /// The grid's sizes, one per axis; SpecError if one is missing, negative or beyond i32.
 std::vector<int64_t> bind_grid(const CallSignature& call, const DimValues& dims);
 

@@ -224,7 +224,7 @@ template <DType to, DType from> Memory<to> convert_element(Memory<from> m) {
   if constexpr (to == from) return m;
   else {
     using C = Compute<from>;
-    const C x = Element<from>::get(m);
+    const std::conditional_t<from == DType::boolean, int, C> x = Element<from>::get(m);  // loops over bool are not vectorised
     if constexpr (to == DType::boolean) return x != C{0};
     else if constexpr (is_float(to)) {
       // Wider types reach f16 and bf16 through f32, as in JAX on the CPU.
@@ -387,6 +387,16 @@ Opcode reduce_combiner(Opcode reduce_op) {
     case Opcode::reduce_and: return Opcode::and_;
     case Opcode::reduce_or: return Opcode::or_;
     default: throw InternalError("reference: " + std::string(ir::name(reduce_op)) + " is not a reduction");
+  }
+}
+
+Opcode scan_reduction(Opcode scan_op) {
+  switch (scan_op) {
+    case Opcode::cumsum: return Opcode::reduce_sum;
+    case Opcode::cumprod: return Opcode::reduce_prod;
+    case Opcode::cummax: return Opcode::reduce_max;
+    case Opcode::cummin: return Opcode::reduce_min;
+    default: throw InternalError("reference: " + std::string(ir::name(scan_op)) + " is not a scan");
   }
 }
 

@@ -131,6 +131,12 @@ void Context::create_allocator(int64_t memory_limit) {
 
 Context::~Context() {
   vk_.vkDeviceWaitIdle(device_);  // an error here is device loss, after which destruction is allowed
+  for (const auto& o : in_flight_) {
+    o->inputs.clear();
+    if (o->report) reports_.push_back(std::move(o->report));
+  }
+  in_flight_.clear();
+  reports_.clear();
   for (const Garbage& g : garbage_) vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
   pipelines_.clear();
   recorder_.reset();
@@ -163,8 +169,9 @@ void Context::destroy(const Garbage& g) {
 }
 
 void Context::collect() {
-  if (garbage_.empty()) return;
+  if (garbage_.empty() && in_flight_.empty()) return;
   const uint64_t completed = recorder_->completed();
+  for (; !in_flight_.empty() && in_flight_.front()->value <= completed; in_flight_.pop_front()) settle(*in_flight_.front());
   std::erase_if(garbage_, [&](const Garbage& g) {
     if (g.value > completed) return false;
     destroy(g);
@@ -295,7 +302,10 @@ DeviceInfo find_device(const DeviceOptions& options) {
 
 Device::Device(const DeviceOptions& options) : context_(vulkan::Context::create(options)) {}
 const DeviceInfo& Device::info() const { return context_->probe().info; }
-void Device::wait() const { context_->wait_all(); }
+void Device::wait() const {
+  context_->wait_all();
+  context_->throw_untold();
+}
 std::vector<std::string> Device::validation_messages() const { return context_->instance().messages(); }
 int64_t Device::allocated_bytes() const { return context_->allocated_bytes(); }
 CommandLog Device::command_log() const {

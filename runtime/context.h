@@ -1,7 +1,9 @@
 // Context: what a Device handle shares: the VkDevice with its function table, the memory allocator, the recorder of commands, pipelines,
-// and memory whose owner is gone but which the device still uses. Buffer: a piece of memory with a device address.
+// memory whose owner is gone but which the device still uses, and calls whose report is still to be read. Buffer: a piece of memory with a
+// device address.
 // Internal to runtime/. Read next: recorder.h.
 #pragma once
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/outcome.h"
 #include "runtime/probe.h"
 #include "runtime/recorder.h"
 #include "runtime/vma.h"
@@ -22,7 +25,7 @@ class Pipeline;
 enum class Memory : uint8_t {
   array,     // the device's own; mapped too where that costs nothing
   upload,    // written by the host, read by the device: staging, argument tables
-  download,  // written by the device, read by the host
+  download,  // written by the device, read by the host: staging, reports
   scratch,   // the device's own, for one call
 };
 
@@ -46,7 +49,8 @@ class Buffer {
   void host_write(const void* from, uint64_t size);
   void host_read(void* to, uint64_t offset, uint64_t size) const;
 
-  Hazards hazards;  // guarded by the context's mutex
+  Hazards hazards;                   // guarded by the context's mutex
+  std::shared_ptr<Outcome> outcome;  // of the call that its contents come from, if that can fail; guarded by the context's mutex
 
  private:
   std::shared_ptr<Context> context_;
@@ -80,6 +84,16 @@ class Context : public std::enable_shared_from_this<Context> {
   const Pipeline& pipeline(const Program& program);
   int64_t allocated_bytes();
 
+  // Reports (outcome.cpp):
+  /// Memory for one; whoever has cleared it, and had a submission write it, hands it on with the call's outcome.
+  std::unique_ptr<Buffer> report_buffer(uint64_t bytes, const std::string& what);
+  void clear_report(const std::string& what, Buffer& report);  // with mutex() held
+  void follow(std::shared_ptr<Outcome> outcome);               // the call has been submitted; with mutex() held
+  /// Throws what went wrong with a call that has been waited for, or with one that its inputs come from.
+  void throw_if_wrong(const std::shared_ptr<Outcome>& outcome);
+  /// Throws the first error of a settled call that nobody has been told of.
+  void throw_untold();
+
   /// Programs by a key of the caller's, for as long as the device lives: runtime/call keeps compiled kernels here.
   std::mutex programs_mutex;
   std::map<std::string, std::shared_ptr<const Program>, std::less<>> programs;
@@ -95,7 +109,8 @@ class Context : public std::enable_shared_from_this<Context> {
   explicit Context(const DeviceOptions& options);
   void create_device();
   void create_allocator(int64_t memory_limit);
-  void collect();          // frees garbage that the device is done with; with mutex() held
+  void collect();          // frees garbage that the device is done with, and settles what is done; with mutex() held
+  void settle(Outcome& o);
   void destroy(const Garbage& g);
   std::string short_of_memory(uint64_t size, const std::string& what, VkResult r);
 
@@ -111,6 +126,9 @@ class Context : public std::enable_shared_from_this<Context> {
   std::mutex mutex_;
   std::unique_ptr<Recorder> recorder_;
   std::vector<Garbage> garbage_;
+  std::deque<std::shared_ptr<Outcome>> in_flight_;          // in the order of their submissions
+  std::deque<std::shared_ptr<const DeviceError>> untold_;
+  std::vector<std::unique_ptr<Buffer>> reports_;            // idle
   std::mutex pipelines_mutex_;
   std::unordered_multimap<uint64_t, std::unique_ptr<Pipeline>> pipelines_;
 };

@@ -55,7 +55,8 @@ class Device {
 
   const DeviceInfo& info() const;
   const Target& target() const { return info().target; }
-  /// Waits until all calls and copies so far are done.
+  /// Waits until all calls and copies so far are done. Throws DeviceError if a call has reported that its results are wrong (runtime/README.md)
+  /// and no download has said so; once per such call.
   void wait() const;
   /// What the validation layers have said about this device's calls so far.
   std::vector<std::string> validation_messages() const;

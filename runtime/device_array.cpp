@@ -47,6 +47,10 @@ uint64_t checked_bytes(const Shape& shape, DType dtype) {
 
 // Through staging memory piece by piece, in the queue's order. Waits only where a third piece would be needed.
 void staged_write(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes, const std::string& what) {
+  {
+    std::lock_guard lock(context->mutex());
+    to.outcome = nullptr;
+  }
   std::deque<uint64_t> in_flight;
   for (uint64_t offset = 0; offset < bytes; offset += kStagingBytes) {
     const uint64_t size = std::min(kStagingBytes, bytes - offset);
@@ -98,6 +102,7 @@ void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std:
     if (to.mapped() && (to.hazards.used_at == 0 || to.hazards.used_at <= recorder.completed())) {
       recorder.note_host_write("the upload of " + what, to, bytes);
       to.hazards = {};
+      to.outcome = nullptr;
       to.host_write(from, bytes);  // under the lock: no call may start to use it meanwhile
       return;
     }
@@ -157,7 +162,15 @@ std::shared_ptr<Buffer> DeviceArray::buffer(const std::string& use) const {
 Array DeviceArray::download() const {
   const std::shared_ptr<Buffer> memory = buffer("download");
   Array host(state_->shape, state_->dtype);
-  if (memory) read_bytes(state_->device.context(), *memory, host.bytes(), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+  if (!memory) return host;
+  const std::shared_ptr<Context>& context = state_->device.context();
+  std::shared_ptr<vulkan::Outcome> outcome;
+  {
+    std::lock_guard lock(context->mutex());
+    outcome = memory->outcome;
+  }
+  read_bytes(context, *memory, host.bytes(), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+  context->throw_if_wrong(outcome);
   return host;
 }
 
@@ -181,6 +194,7 @@ void DeviceArray::write(const DeviceArray& from) {
     Buffer* shown[] = {memory.get()};
     if (memory->host_reads()) context->recorder().show_host(shown);
   });
+  memory->outcome = source->outcome;
 }
 
 DeviceArray DeviceArray::copy() const {

@@ -28,7 +28,8 @@ class DeviceArray {
   /// Neither empty, nor moved from, nor freed.
   bool valid() const;
 
-  /// Waits for the calls that write it, and copies it to the host.
+  /// Waits for the calls that write it, and copies it to the host. Throws DeviceError, every time, if one of the calls that the contents come
+  /// from has reported that its results are wrong.
   Array download() const;
   /// Replaces the contents, for calls made from now on; SpecError if shape or dtype differ.
   void write(const Array& host);

@@ -1,5 +1,6 @@
 #include "runtime/launch.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -15,6 +16,7 @@ using vulkan::Access;
 using vulkan::Buffer;
 using vulkan::Context;
 using vulkan::Memory;
+using vulkan::Outcome;
 
 namespace {
 
@@ -43,7 +45,7 @@ std::vector<int64_t> extents(const Program& p, const DimValues& dims) {
   return values;
 }
 
-// The push-constant block (or the table) in its order: addresses, the arena last, then 64-bit extents, then 32-bit ones.
+// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit extents, then 32-bit ones.
 std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes) {
   std::vector<std::byte> block;
   auto put = [&](auto v) {
@@ -59,13 +61,41 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
   return block;
 }
 
-int64_t workgroups(const Program& p, const DimValues& dims) {
-  int64_t n = p.num_units.eval(dims);
+int64_t workgroups(const Program& p, const DimValues& dims, const DeviceInfo& device) {
+  const int64_t n = p.num_units.eval(dims);
   if (n <= 0) return 0;
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   if (n > most)
     throw SpecError(p.name + ": the grid takes " + std::to_string(n) + " workgroups but a call has at most " + std::to_string(most), p.loc);
-  return p.max_workgroups > 0 ? std::min<int64_t>(n, p.max_workgroups) : n;
+  if (p.max_workgroups == 0) return n;
+  const int64_t usual = std::min<int64_t>(n, p.max_workgroups);
+  if (p.max_loop_iterations == 0) return usual;
+  // Where that makes each loop over too many units for the driver: more workgroups, within a quarter of the memory for their arenas.
+  const LoopTotal unit = total_iterations(p.loops, 0, &dims);
+  const int64_t units = std::max<int64_t>(p.max_loop_iterations / std::max<int64_t>(unit.at_most.value_or(unit.at_least), 1) - 1, 1);
+  const int64_t room = std::min(device.memory_bytes / 4, device.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
+  return std::max(usual, std::min(cdiv(n, units), room));
+}
+
+// Loops that the driver would leave before their end, as far as the sizes tell. Returns the line of the longest, for what the call may report.
+Loc check_loops(const Program& p, const DimValues& dims, int64_t launched, const std::string& device) {
+  if (p.max_loop_iterations == 0) return p.loc;
+  const LoopTotal total = total_iterations(p.loops, p.max_workgroups > 0 ? cdiv(p.num_units.eval(dims), launched) : 0, &dims);
+  if (total.at_least <= p.max_loop_iterations) return total.at_most_loc;
+  std::vector<Extent> sizes{p.num_units};
+  for (const ProgramLoop& l : p.loops) sizes.push_back(l.at_least);
+  throw CompileError(loops_too_long(p.name, total.at_least, bindings(sizes, dims), device, p.max_loop_iterations), total.at_least_loc, kShorterLoops);
+}
+
+// Where the arrays that a call reads come from, as far as that may yet turn out wrong, or has; with the mutex held.
+std::vector<std::shared_ptr<Outcome>> doubts(const Program& p, const std::vector<std::shared_ptr<Buffer>>& buffers) {
+  std::vector<std::shared_ptr<Outcome>> found;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (p.args[i].is_output || !p.args[i].read || !buffers[i]) continue;
+    const std::shared_ptr<Outcome>& o = buffers[i]->outcome;
+    if (o && (!o->settled || o->error) && std::find(found.begin(), found.end(), o) == found.end()) found.push_back(o);
+  }
+  return found;
 }
 
 }  // namespace
@@ -103,7 +133,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     outputs.emplace_back(device, bind_shape(call, i, dims), p.args[i].dtype);
     buffers.push_back(outputs.back().buffer(p.name));
   }
-  const int64_t count = workgroups(p, dims);
+  const int64_t count = workgroups(p, dims, device.info());
   const std::vector<int64_t> sizes = extents(p, dims);
   const vulkan::Pipeline& pipeline = context->pipeline(p);
   if (count == 0) return outputs;
@@ -112,6 +142,8 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   const uint64_t launched = uint64_t{groups[0]} * groups[1] * groups[2];
   if (groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
     throw SpecError(p.name + ": the grid takes " + std::to_string(count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
+
+  const Loc longest_loop = check_loops(p, dims, static_cast<int64_t>(launched), device.info().name);
 
   std::vector<uint64_t> addresses;
   for (const auto& b : buffers) addresses.push_back(b ? b->address() : 0);
@@ -124,6 +156,11 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     if (__builtin_mul_overflow(launched, static_cast<uint64_t>(p.scratch_bytes), &bytes)) bytes = std::numeric_limits<uint64_t>::max();
     scratch.emplace(context, bytes, Memory::scratch, p.name + ": the scratch arena of " + std::to_string(launched) + " workgroups");
     addresses.push_back(scratch->address());
+  }
+  std::unique_ptr<Buffer> report;
+  if (p.report_bytes > 0) {
+    report = context->report_buffer(static_cast<uint64_t>(p.report_bytes), p.name + ": the report");
+    addresses.push_back(report->address());
   }
   std::vector<std::byte> push = argument_block(p, addresses, sizes);
   if (p.indirect_table) {
@@ -144,13 +181,30 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   }
   if (scratch) accesses.push_back({&*scratch, true, true, 0, scratch->size()});
   if (table) accesses.push_back({&*table, true, false, 0, table->size()});
+  if (report) {
+    accesses.push_back({report.get(), true, true, 0, report->size()});
+    shown.push_back(report.get());
+  }
 
   std::lock_guard lock(context->mutex());
   if (table) context->recorder().note_host_write("launch of " + p.name, *table, table->size());
-  context->recorder().submit(p.name, [&] {
+  if (report) context->clear_report("launch of " + p.name, *report);
+  std::vector<std::shared_ptr<Outcome>> from = doubts(p, buffers);
+  const uint64_t value = context->recorder().submit(p.name, [&] {
     context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, groups, accesses);
     context->recorder().show_host(shown);
   });
+  if (!report && from.empty()) return outputs;
+  auto outcome = std::make_shared<Outcome>();
+  outcome->value = value;
+  outcome->report = std::move(report);
+  outcome->inputs = std::move(from);
+  outcome->kernel = p.name;
+  outcome->loc = longest_loop;
+  outcome->max_loop_iterations = p.max_loop_iterations;
+  for (size_t i = inputs.size(); i < buffers.size(); ++i)
+    if (buffers[i]) buffers[i]->outcome = outcome;
+  context->follow(std::move(outcome));
   return outputs;
 }
 

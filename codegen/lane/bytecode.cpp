@@ -166,6 +166,7 @@ class Flattener {
         return;
       }
       case Opcode::load: case Opcode::store: return memory(o, source);
+      case Opcode::report: emit({.code = Code::report, .a = use(o, 0), .aux = static_cast<uint32_t>(o.attr(ir::Attr::mask)), .source = source}); return;
       case Opcode::barrier: emit({.code = Code::barrier, .aux = sync(), .source = source}); return;
       case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle: case Opcode::subgroup_shuffle_xor: return subgroup(o, source);
       default: break;
@@ -175,6 +176,7 @@ class Flattener {
     const DType t = k_.type(r).dtype;
     switch (o.code) {
       case Opcode::constant: out_.registers[def(r)] = static_cast<uint64_t>(o.attr(ir::Attr::bits)); return;
+      case Opcode::loops_cut: out_.registers[def(r)] = 0; return;  // no loop is cut here
       case Opcode::workgroup_index: out_.workgroup_index.push_back(def(r)); return;
       case Opcode::num_workgroups: out_.num_workgroups.push_back(def(r)); return;
       case Opcode::local_index: out_.local_index.push_back(def(r)); return;

@@ -18,6 +18,7 @@ enum class Code : uint8_t {
   move, moves,                                            // moves: aux is an entry of Bytecode::moves, all at once
   jump, branch_false, choose,                             // choose: aux is the first of d entries of Bytecode::targets
   for_begin, for_head, for_next, round,                   // round: counts one round of a while
+  report,                                                 // aux: the bits
   barrier, reduce, shuffle, shuffle_xor, end
 };
 

@@ -117,6 +117,7 @@ class Machine {
     }
     RunResult result;
     for (size_t i = num_inputs_; i < arrays_.size(); ++i) result.outputs.push_back(arrays_[i]);
+    result.report = report_;
     result.reports = std::move(reports_);
     result.out_of_steps = out_of_steps_;
     return result;
@@ -550,6 +551,10 @@ class Machine {
           ++r[i.aux].bits;
           if (!charge(i.d, pc)) return;
           break;
+        case Code::report:
+          if (r[i.a].poison) poisoned(id, pc, r[i.a], "the condition");
+          if (r[i.a].bits) report_ |= i.aux;
+          break;
         case Code::barrier: case Code::reduce: case Code::shuffle: case Code::shuffle_xor:
           me.pc = pc;
           me.state = State::waiting;
@@ -577,7 +582,7 @@ class Machine {
   int64_t count_ = 0, steps_ = 0;
   std::vector<Invocation> invocations_;
   std::vector<Register> temporary_;
-  uint32_t group_ = 0, epoch_ = 0;
+  uint32_t group_ = 0, epoch_ = 0, report_ = 0;
   uint64_t garbage_ = 0;
   bool stopped_ = false, out_of_steps_ = false;
   std::vector<std::string> reports_;

@@ -20,6 +20,7 @@ struct RunOptions {
 };
 struct RunResult {
   std::vector<Array> outputs;
+  uint32_t report = 0;               // what op report has set
   std::vector<std::string> reports;  // empty: no conflict, no out-of-bounds access, no divergence
   bool out_of_steps = false;         // max_steps, which the reports say too: the outputs are unfinished
 };

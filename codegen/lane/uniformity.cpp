@@ -63,6 +63,7 @@ class Analysis {
     switch (o.code) {
       case Opcode::local_index:
       case Opcode::lane_id:
+      case Opcode::loops_cut:
         return result(o, U::varying);
       case Opcode::subgroup_id:
         return result(o, one_subgroup_ ? U::workgroup : U::subgroup);

@@ -6,7 +6,8 @@
 //   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
 //   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least (uniformity.h).
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
-//   8. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length.
+//   8. loops_cut and report need a report (LaneInfo::report_bytes).
+//   9. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length.
 #include "codegen/lane/verify.h"
 
 #include "codegen/lane/uniformity.h"
@@ -123,6 +124,9 @@ class Verifier {
       case Opcode::extent: extent(o); break;
       case Opcode::view:
         if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64)) problem(o, "wants a Ref and an i64 offset");
+        break;
+      case Opcode::loops_cut: case Opcode::report:
+        if (k_.lane.report_bytes < 4) problem(o, "needs a report of at least 4 bytes, but report_bytes is " + std::to_string(k_.lane.report_bytes));
         break;
       case Opcode::subgroup_reduce:
         if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 || o.attr(ir::Attr::kind) >= ir::kNumOpcodes ||

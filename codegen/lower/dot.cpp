@@ -11,7 +11,7 @@ using ir::Attr;
 using ir::Opcode;
 
 struct Lowering::DotShape {
-  Value lhs, rhs;
+  Value lhs, rhs, start;          // start: none for zeros
   Shape result;                   // batch, rows (lhs free), columns (rhs free)
   std::vector<int> result_axes;
   size_t batch = 0, rows = 0, cols = 0;  // how many dims of each
@@ -22,6 +22,8 @@ struct Lowering::DotShape {
   std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
   // One element of an operand, in the accumulator's dtype; c: [result dims..., k dims...].
   std::function<Value(const Coords&)> lhs_at, rhs_at;
+  // What element c of the result starts from; c: [result dims...].
+  std::function<Value(const Coords&)> start_at;
 };
 
 Value Lowering::multiply_add(Value a, Value b, Value c) {
@@ -54,6 +56,7 @@ void Lowering::dot_op(ir::OpId id) {
   DotShape d;
   d.lhs = o.operands[0];
   d.rhs = o.operands[1];
+  if (o.operands.size() == 3) d.start = o.operands[2];
   d.result = shape(v);
   d.result_axes = axes_.of(v);
   const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch), &rb = o.ints(Attr::rhs_batch);
@@ -88,6 +91,11 @@ void Lowering::dot_op(ir::OpId id) {
     const int i = d.result_axes[d.batch + d.rows - 1], j = d.result_axes.back();
     if (i == kNoAxis || j == kNoAxis) return false;
     const AxisPlan &pi = plan(i), &pj = plan(j);
+    // Another dot may have given registers to a dim that this form walks one element at a time: batch dims, and, staged, further free dims.
+    for (size_t r = 0; r < d.result_axes.size(); ++r) {
+      const int a = d.result_axes[r];
+      if ((r < d.batch || (s_.wide_dot == DotForm::staged && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1) return false;
+    }
     if (s_.wide_dot == DotForm::shuffle) return pj.laid_out && pj.tstride == 1 && pj.tcount == s_.group && s_.group == s_.subgroup && pi.tcount == 1;
     int bits = 0;
     for (int a : d.result_axes)
@@ -95,7 +103,7 @@ void Lowering::dot_op(ir::OpId id) {
     return pi.laid_out && pj.laid_out && (pi.tcount - 1) * pi.tstride + (pj.tcount - 1) * pj.tstride == s_.group - 1 && bits == s_.group - 1;
   }();
   const DotForm form = wide ? s_.wide_dot : DotForm::reduce;
-  bool lhs_staged = false, rhs_staged = false;
+  bool lhs_staged = false, rhs_staged = false, start_staged = false;
   if (form == DotForm::staged) {
     lhs_staged = reads_registers(d.lhs);
     rhs_staged = reads_registers(d.rhs);
@@ -111,9 +119,12 @@ void Lowering::dot_op(ir::OpId id) {
     if (s_.general || !layout_fits(all)) {
       lhs_staged = reads_registers(d.lhs);
       rhs_staged = reads_registers(d.rhs);
+      start_staged = d.start && reads_registers(d.start);
     }
   }
   const size_t l_index = lhs_staged ? to_arena(d.lhs) : 0, r_index = rhs_staged ? to_arena(d.rhs) : 0;
+  const size_t start_index = start_staged ? to_arena(d.start) : 0;
+  d.start_at = [&](const Coords& c) { return !d.start ? b_.zero(d.acc) : start_staged ? slot_load(staged[start_index].second.slot, c) : element(d.start, c); };
   auto reader = [&](Value x, const std::vector<size_t>& dims, bool from_arena, size_t index) {
     return [this, x, &dims, &staged, from_arena, index, acc = d.acc](const Coords& c) {
       Coords in;
@@ -125,7 +136,7 @@ void Lowering::dot_op(ir::OpId id) {
   };
   d.lhs_at = reader(d.lhs, d.lhs_dims, lhs_staged, l_index);
   d.rhs_at = reader(d.rhs, d.rhs_dims, rhs_staged, r_index);
-  std::vector<MemoryRange> reads = arena_reads({d.lhs, d.rhs});
+  std::vector<MemoryRange> reads = arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (auto& [x, h] : staged) reads.push_back(h.slot.range);
   set_result(v, reads, [&](const auto& put) {
     const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
@@ -151,9 +162,9 @@ void Lowering::dot_reduce(const DotShape& d, bool to_registers, const Sink& sink
   acc.step = [&](const Values& a, const Values& x) { return Values{multiply_add(x[0], x[1], a[0])}; };
   acc.merge = [&](const Values& a, const Values& b) { return Values{b_.op(Opcode::add, {a[0], b[0]}, d.acc)}; };
   bool registers = false;
-  for (Value x : {d.lhs, d.rhs}) registers = registers || (layout_fits(axes) && !s_.general && reads_registers(x));
+  for (Value x : {d.lhs, d.rhs, d.start}) registers = registers || (x && layout_fits(axes) && !s_.general && reads_registers(x));
   reduction(all, axes, reduced, registers, to_registers, acc, [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
-            [&](const NestPoint& p, const Values& r) { sink(p, r[0]); });
+            [&](const NestPoint& p, const Values& r) { sink(p, d.start ? b_.op(Opcode::add, {d.start_at(p.c), r[0]}, d.acc) : r[0]); });
 }
 
 namespace {
@@ -231,7 +242,17 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
     return next;
   };
   auto one_strip = [&] {
-    Values acc(n_rows * n_cols, b_.zero(d.acc));
+    std::vector<NestPoint> points;
+    Values acc;
+    each_register(counts, [&](const std::vector<int>& regs) {
+      NestPoint p;
+      p.regs = regs;
+      p.valid = first;
+      p.c = coords(regs, p.valid);
+      p.c.resize(rank);
+      acc.push_back(d.start_at(p.c));
+      points.push_back(std::move(p));
+    });
     const int64_t full = d.depth / lanes, rest = d.depth % lanes;
     if (tagged) {
       for (int64_t i = 0; i < full; ++i) acc = chunk(acc, b_.i32(i * lanes), lanes, static_cast<int>(i));
@@ -239,15 +260,7 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
       acc = counted(full, acc, [&](Value i, const Values& a) { return chunk(a, b_.mul(i, b_.i32(lanes)), lanes, 0); });
     }
     if (rest) acc = chunk(acc, b_.i32(full * lanes), rest, static_cast<int>(full));
-    size_t i = 0;
-    each_register(counts, [&](const std::vector<int>& regs) {
-      NestPoint p;
-      p.regs = regs;
-      p.valid = first;
-      p.c = coords(regs, p.valid);
-      p.c.resize(rank);
-      sink(p, acc[i++]);
-    });
+    for (size_t i = 0; i < points.size(); ++i) sink(points[i], acc[i]);
   };
   std::function<void(size_t)> strips = [&](size_t i) {
     if (i == rank) return one_strip();
@@ -317,7 +330,15 @@ void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
   };
   auto one_strip = [&] {
     const size_t points = static_cast<size_t>(pi.reg) * static_cast<size_t>(pj.reg);
-    Values carried(points, b_.zero(d.acc));
+    std::vector<NestPoint> held;
+    Values carried;
+    each_register(counts, [&](const std::vector<int>& regs) {
+      NestPoint p;
+      p.regs = regs;
+      for (size_t j = 0; j < rank; ++j) p.c.push_back(axis_coord(d.result_axes[j], d.result[j], strip[j], regs[j], p.valid));
+      carried.push_back(d.start_at(p.c));
+      held.push_back(std::move(p));
+    });
     for (Value x : fetch(a_share, row_dim, b_.i32(0), d.lhs_at)) carried.push_back(x);
     for (Value x : fetch(b_share, col_dim, b_.i32(0), d.rhs_at)) carried.push_back(x);
     const Value tci = b_.mul(thread_coord(pi), b_.i32(pi.vec)), tcj = b_.mul(thread_coord(pj), b_.i32(pj.vec));
@@ -355,13 +376,7 @@ void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
       acc.insert(acc.end(), next_b.begin(), next_b.end());
       return acc;
     });
-    size_t i = 0;
-    each_register(counts, [&](const std::vector<int>& regs) {
-      NestPoint p;
-      p.regs = regs;
-      for (size_t j = 0; j < rank; ++j) p.c.push_back(axis_coord(d.result_axes[j], d.result[j], strip[j], regs[j], p.valid));
-      sink(p, carried[i++]);
-    });
+    for (size_t i = 0; i < held.size(); ++i) sink(held[i], carried[i]);
   };
   std::function<void(size_t)> strips = [&](size_t i) {
     if (i == rank) return one_strip();

@@ -295,7 +295,7 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
       }
   }
   for (size_t a = 0; a < rank; ++a)
-    if (k.grid[a].size == Extent(1) || k.grid[a].size == Extent(0)) { proved[a] = true; why[a] = "a single program"; }
+    if (k.grid[a].size == Extent(1) || k.grid[a].size == Extent(0)) { proved[a] = true; why[a] = "at most one program"; }
 
   auto scratch_ok = [&](const std::vector<bool>& p) { return k.scratch.empty() || ScratchCheck(k, p, scalars).run(); };
   if (!scratch_ok(proved)) {
@@ -312,12 +312,12 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
   // Parallel by contract: vmapped axes always. Declared axes where nothing sequential is left, or only single programs: otherwise steps of
   // the sequential axes would have to be ordered across workgroups.
   for (size_t a = 0; a < rank; ++a)
-    if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "parallel: added by vmap"; }
+    if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "added by vmap"; }
   bool rest_parallel = true;
   for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || k.grid[a].parallel);
   for (size_t a = 0; a < rank; ++a) {
     if (!proved[a] && k.grid[a].parallel) {
-      if (rest_parallel) { proved[a] = true; why[a] = "parallel: declared"; }
+      if (rest_parallel) { proved[a] = true; why[a] = "declared"; }
       else why[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
     }
     plan.axes[a] = {proved[a], why[a]};

@@ -141,28 +141,8 @@ class Unroller {
   int budget_;
   bool changed_ = false;
 };
-
-int64_t iterations(const ir::Kernel& k, ir::RegionId r) {
-  constexpr int64_t kMost = int64_t{1} << 60;
-  int64_t n = 0;
-  for (ir::OpId id : k.region(r).ops) {
-    const ir::Op& o = k.op(id);
-    int64_t inner = 0;
-    for (ir::RegionId x : o.regions) inner = std::max(inner, iterations(k, x));
-    if (o.code == Opcode::for_) {
-      Trip t;
-      const int64_t count = constant_trip(k, o, t) ? t.count : 1;
-      inner = inner + 1 > kMost / std::max<int64_t>(count, 1) ? kMost : count * (inner + 1);
-    } else if (o.code == Opcode::while_) {
-      inner += 1;
-    }
-    n = std::min(n + inner, kMost);
-  }
-  return n;
-}
 }  // namespace
 
 bool unroll_loops(ir::Kernel& k, int budget) { return Unroller(k, budget).run(); }
-int64_t known_iterations(const ir::Kernel& k) { return iterations(k, k.body); }
 
 }  // namespace tessera::lowering

@@ -10,8 +10,4 @@ namespace tessera::lowering {
 /// Bodies grow to at most `budget` ops. Returns true if something changed.
 bool unroll_loops(ir::Kernel& k, int budget);
 
-/// An upper bound of the loop iterations that one invocation runs, as far as trip counts are constant: loops with run-time bounds count as
-/// one iteration. Saturates.
-int64_t known_iterations(const ir::Kernel& k);
-
 }  // namespace tessera::lowering

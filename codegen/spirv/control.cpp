@@ -1,6 +1,7 @@
 // Regions to structured control flow. Carried values are phis.
 #include <algorithm>
 
+#include "codegen/lane/loops.h"
 #include "codegen/spirv/emitter.h"
 #include "engine/error.h"
 
@@ -116,6 +117,8 @@ void Emitter::emit(const ir::Op& op) {
       m_.op(spv::OpControlBarrier, {scope.id, scope.id, semantics.id});
       return;
     }
+    case Opcode::loops_cut: return result(loops_cut());
+    case Opcode::report: return emit_report(op);
     case Opcode::subgroup_reduce: return emit_reduce(op);
     case Opcode::subgroup_shuffle:
       return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
@@ -127,6 +130,7 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::reshape:
     case Opcode::transpose:
     case Opcode::slice:
+    case Opcode::rev:
     case Opcode::concatenate:
     case Opcode::dot:
     case Opcode::reduce_sum:
@@ -138,50 +142,15 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::argmax:
     case Opcode::argmin:
     case Opcode::cumsum:
+    case Opcode::cumprod:
+    case Opcode::cummax:
+    case Opcode::cummin:
     case Opcode::program_id:
     case Opcode::num_programs:
     case Opcode::swap:
     case Opcode::yield: break;
   }
   throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);
-}
-
-namespace {
-
-/// Roughly how many instructions an op becomes.
-int op_weight(Opcode c) {
-  switch (c) {
-    case Opcode::pow: return 200;
-    case Opcode::sin:
-    case Opcode::cos:
-    case Opcode::tan: return 100;
-    default: return ir::info(c).transcendental ? 30 : 1;
-  }
-}
-
-}  // namespace
-
-int Emitter::weight(ir::RegionId r) const {
-  int n = 0;
-  for (ir::OpId id : k_.region(r).ops) {
-    const ir::Op& op = k_.op(id);
-    if (op.code == Opcode::for_ || op.code == Opcode::while_) return 1 << 20;
-    n += op_weight(op.code);
-    for (ir::RegionId inner : op.regions) n += weight(inner);
-    if (n > 1 << 20) return 1 << 20;
-  }
-  return n;
-}
-
-/// How many copies of an innermost body with run-time bounds go into one iteration (loops with constant bounds come here unrolled). On a
-/// CPU an iteration costs as much as ten operations, and some llvmpipes count them; GPU compilers unroll for themselves.
-int Emitter::unroll_factor(const ir::Op& op) const {
-  if (target_.kind != Target::Kind::cpu && target_.max_loop_iterations == 0) return 1;
-  const int ops = weight(op.regions.at(0));
-  int factor = 1;
-  while (factor < 16 && 2 * factor * ops <= 128) factor *= 2;
-  const Range stride = range(op.operands.at(2));
-  return stride.known && stride.hi <= INT32_MAX / 16 ? factor : 1;
 }
 
 void Emitter::emit_for(const ir::Op& op) {
@@ -191,8 +160,7 @@ void Emitter::emit_for(const ir::Op& op) {
   const Range first = range(op.operands[0]), last = range(op.operands[1]), stride = range(op.operands[2]);
   if (stride.lo < 1) step = select(slt(step, 1), 1, step);  // a step that data makes 0 must not hang the device
   const int64_t most = std::max<int64_t>(stride.hi, 1);
-  const bool constant = first.lo == first.hi && last.lo == last.hi && stride.lo == stride.hi;
-  const int copies = constant ? 1 : unroll_factor(op);
+  const int copies = lane::copies_per_iteration(k_, op, target_);
   // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the addition.
   const bool plain = last.hi + copies * most - 1 <= INT32_MAX;
   set_range(body.args.at(0), range_in(DType::i32, first.lo, std::max<__int128>(static_cast<__int128>(last.hi) - 1, first.lo)));
@@ -237,6 +205,15 @@ void Emitter::emit_while(const ir::Op& op) {
       get_all(op.operands), [&](const std::vector<V>& s) { return bind(op.regions.at(0), s).at(0); },
       [&](const std::vector<V>& s) { return bind(op.regions.at(1), s); });
   for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], out[i]);
+}
+
+// A driver that has cut a loop leaves every later one after its first iteration: so one that must run twice tells. Nothing in it is a constant,
+// lest a compiler know its result: the report's address is a multiple of 64, and only we know that.
+V Emitter::loops_cut() {
+  const V low = to_uint(report_, Reg::u32), rounds = (low & 31) + 2, wanted = ((low >> 1) & 31) + 2;
+  const std::vector<V> done = f_.while_loop(
+      {f_.make(Reg::u32, 0)}, [&](const std::vector<V>& s) { return s[0] < rounds; }, [&](const std::vector<V>& s) { return std::vector<V>{s[0] + 1}; });
+  return ne(done[0], wanted);
 }
 
 void Emitter::emit_switch(const ir::Op& op) {

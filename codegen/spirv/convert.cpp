@@ -45,10 +45,8 @@ V round_f16(V v) {
   return floating(r | sign_bit(v));
 }
 
-enum class Rounding { even, odd };
-
-/// Unsigned integer to float through bits. Rounding to odd keeps what a second rounding to fewer bits needs.
-V pack(V v, Reg to, Rounding rounding) {
+/// Unsigned integer to float through bits, rounding to nearest even.
+V pack(V v, Reg to) {
   const int w = static_cast<int>(width(v.reg));
   const Layout l = layout(to);
   const V n = highest_bit(v);
@@ -60,13 +58,9 @@ V pack(V v, Reg to, Rounding rounding) {
   } else {  // u32 to f64: exact
     return float_from_uint(v, to);
   }
-  if (rounding == Rounding::odd) {
-    top = top | select(ne(rest, 0), literal(top, 1), literal(top, 0));
-  } else {
-    const uint64_t half = uint64_t{1} << (w - 1);
-    const V up = (rest > Literal(half)) | (eq(rest, Literal(half)) & ne(top & 1, 0));
-    top = top + select(up, literal(top, 1), literal(top, 0));
-  }
+  const uint64_t half = uint64_t{1} << (w - 1);
+  const V up = (rest > Literal(half)) | (eq(rest, Literal(half)) & ne(top & 1, 0));
+  top = top + select(up, literal(top, 1), literal(top, 0));
   const Reg u = uint_of(to);
   const V packed = ((to_uint(n, u) + (l.bias - 1)) << l.mantissa) + to_uint(top, u);  // top's highest bit adds 1 to the exponent
   return floating(select(eq(v, 0), 0, packed));
@@ -76,13 +70,11 @@ V int_to_float(V v, DType from, DType to) {
   const Reg reg = reg_of(to);
   const bool sgn = is_signed_int(from);
   const int significant = bits(from) - (sgn ? 1 : 0), holds = layout(reg).mantissa + 1;
-  // Rounding twice is harmless for f16: every integer beyond 2^24 is infinity there.
-  const bool twice = to == DType::bf16 && significant > holds;
-  if (!twice && (significant <= holds || rounds_to_even(v.fn->target, reg)))
-    return normalize(sgn ? float_from_sint(v, reg) : float_from_uint(v, reg), to);
-  if (!sgn) return normalize(pack(v, reg, twice ? Rounding::odd : Rounding::even), to);
+  // f16 and bf16 round twice, through f32, as the reference does.
+  if (significant <= holds || rounds_to_even(v.fn->target, reg)) return normalize(sgn ? float_from_sint(v, reg) : float_from_uint(v, reg), to);
+  if (!sgn) return normalize(pack(v, reg), to);
   const V negative = slt(v, 0);
-  const V m = pack(select(negative, -v, v), reg, twice ? Rounding::odd : Rounding::even);
+  const V m = pack(select(negative, -v, v), reg);
   return normalize(floating(bits(m) | select(negative, literal(bits(m), layout(reg).sign), literal(bits(m), 0))), to);
 }
 
@@ -102,7 +94,7 @@ V float_to_int(V v, DType to) {
   return select(positive & high, literal(r, n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1), r);
 }
 
-V f64_to_f32(V v, Rounding rounding) {
+V f64_to_f32(V v) {
   const V b = bits(v), m = b & (layout(Reg::f64).sign - 1), e = m >> 52;
   const V sign = to_uint(b >> 32, Reg::u32) & 0x80000000u;
   const V fraction = (m & layout(Reg::f64).fraction) | uint64_t{1} << 52;
@@ -110,26 +102,18 @@ V f64_to_f32(V v, Rounding rounding) {
   const V deficit = select(e < 897, 897 - e, literal(e, 0));
   const V shift = 29 + select(deficit > 34, literal(e, 34), deficit);
   const V kept = fraction >> shift, rest = fraction & ((literal(b, 1) << shift) - 1);
-  V q;
-  if (rounding == Rounding::odd) {
-    q = kept | select(ne(rest, 0), literal(b, 1), literal(b, 0));
-  } else {
-    const V half = literal(b, 1) << (shift - 1);
-    q = kept + select((rest > half) | (eq(rest, half) & ne(kept & 1, 0)), literal(b, 1), literal(b, 0));
-  }
+  const V half = literal(b, 1) << (shift - 1);
+  const V q = kept + select((rest > half) | (eq(rest, half) & ne(kept & 1, 0)), literal(b, 1), literal(b, 0));
   const V base = select(e < 897, literal(e, 0), e - 897);
   const V packed = (base << 23) + q;
-  const V limited = select(packed >= uint64_t{0x7f800000}, literal(b, rounding == Rounding::odd ? 0x7f7fffff : 0x7f800000), packed);
+  const V limited = select(packed >= uint64_t{0x7f800000}, literal(b, 0x7f800000), packed);
   const V special = select(eq(m, layout(Reg::f64).infinity), literal(b, 0x7f800000), (m >> 29 & 0x3fffff) | 0x7fc00000);
   const V r = select(m >= layout(Reg::f64).infinity, special, limited);
   return floating(to_uint(r, Reg::u32) | sign);
 }
 
 V float_to_float_dtype(V v, DType from, DType to) {
-  if (from == DType::f64) {
-    if (to == DType::f32) return rounds_to_even(v.fn->target, Reg::f32) ? float_to_float(v, Reg::f32) : f64_to_f32(v, Rounding::even);
-    return normalize(f64_to_f32(v, Rounding::odd), to);
-  }
+  if (from == DType::f64) return normalize(rounds_to_even(v.fn->target, Reg::f32) ? float_to_float(v, Reg::f32) : f64_to_f32(v), to);
   if (to == DType::f64) return float_to_float(v, Reg::f64);
   return to == DType::f32 ? v : normalize(v, to);
 }

@@ -108,6 +108,7 @@ void Emitter::arguments() {
   };
   for (size_t i = 0; i < args.size(); ++i) add(u64, 8);
   const uint32_t scratch = k_.lane.scratch_bytes > 0 ? add(u64, 8) : 0;
+  const uint32_t report = k_.lane.report_bytes > 0 ? add(u64, 8) : 0;
   std::vector<uint32_t> place(k_.lane.extents.size());
   for (bool wide : {true, false})
     for (size_t i = 0; i < place.size(); ++i)
@@ -145,6 +146,7 @@ void Emitter::arguments() {
     if (i < k_.blocks.size()) m_.name(refs_[args[i].index]->base.id, k_.blocks[i].origin);
   }
   if (k_.lane.scratch_bytes > 0) scratch_ = read(scratch, Reg::u64);
+  if (k_.lane.report_bytes > 0) report_ = read(report, Reg::u64);
   for (size_t i = 0; i < place.size(); ++i) extents_.push_back(read(place[i], k_.lane.extent_is_64[i] ? Reg::u64 : Reg::u32));
 }
 

@@ -49,9 +49,8 @@ class Emitter {
   std::vector<V> region(ir::RegionId r);  ///< emits the ops, gives the yielded values
   void emit(const ir::Op& op);
   void emit_for(const ir::Op& op);
-  int unroll_factor(const ir::Op& op) const;
-  int weight(ir::RegionId r) const;  ///< ops in it, inner regions included; a large number if it has loops
   void emit_while(const ir::Op& op);
+  V loops_cut();
   void emit_switch(const ir::Op& op);
   void set(ir::Value v, V x, V raw = {}) { registers_[v.index] = {x, raw}; }
   V get(ir::Value v) const;
@@ -68,6 +67,7 @@ class Emitter {
   void emit_load(const ir::Op& op);
   void emit_vector_load(const ir::Op& op);
   void emit_store(const ir::Op& op);
+  void emit_report(const ir::Op& op);
   V element_index(const ir::Op& op);
   Id element_pointer(const ir::Op& op, const Ref& r, Id pointee);
   V shared_word(const Ref& r, V index, uint32_t word);
@@ -91,7 +91,7 @@ class Emitter {
   std::vector<Range> ranges_;
   std::vector<std::optional<Ref>> refs_;
   std::vector<V> extents_;
-  V scratch_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
+  V scratch_, report_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
   std::map<std::tuple<Id, uint32_t, int64_t>, V> addresses_;  // of base + index, in block_of_addresses_
   Id block_of_addresses_ = 0;
   Id arena_ = 0;  // the Workgroup array of u32

@@ -73,6 +73,16 @@ std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& the
   return out;
 }
 
+void Function::when(V c, const std::function<void()>& body) {
+  const Id inside = module.fresh(), merge = module.fresh();
+  module.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
+  branch_if(c, inside, merge);
+  begin(inside);
+  body();
+  branch(merge);
+  begin(merge);
+}
+
 std::vector<V> Function::while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
                                     const std::function<std::vector<V>(const std::vector<V>&)>& body) {
   const Id entry = block, header = module.fresh(), test = module.fresh(), inside = module.fresh(), next = module.fresh(),

@@ -58,6 +58,7 @@ class Function {
   void branch_if(V c, Id then_label, Id else_label) { module.op(spv::OpBranchConditional, {c.id, then_label, else_label}); }
   /// Both sides give values of the same registers, in order; their results are merged.
   std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body, const std::function<std::vector<V>()>& else_body);
+  void when(V c, const std::function<void()>& body);
   /// while (cond(state)) state = body(state).
   std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
                             const std::function<std::vector<V>(const std::vector<V>&)>& body);

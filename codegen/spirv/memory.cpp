@@ -194,13 +194,16 @@ void Emitter::emit_store(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
   const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
   if (!op.has_mask()) return store(op, r, value, raw);
-  const Id inside = m_.fresh(), merge = m_.fresh();
-  m_.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
-  f_.branch_if(get(op.operands.at(2)), inside, merge);
-  f_.begin(inside);
-  store(op, r, value, raw);
-  f_.branch(merge);
-  f_.begin(merge);
+  f_.when(get(op.operands.at(2)), [&] { store(op, r, value, raw); });
+}
+
+// Several workgroups may report the same, hence an atomic; the widest scope that every device has is the queue family's.
+void Emitter::emit_report(const ir::Op& op) {
+  f_.when(get(op.operands.at(0)), [&] {
+    const Id u32 = f_.type(Reg::u32), at = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, u32), {report_.id});
+    const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
+    m_.op(spv::OpAtomicOr, u32, {at, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone), word(static_cast<uint32_t>(op.attr(ir::Attr::mask)))});
+  });
 }
 
 }  // namespace tessera::spirv

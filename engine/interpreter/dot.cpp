@@ -4,53 +4,12 @@
 #include <type_traits>
 
 #include "engine/element.h"
+#include "engine/interpreter/multiply.h"
 #include "engine/interpreter/strided.h"
 #include "engine/reference.h"
 
 namespace tessera::interpreter {
 namespace {
-
-// c[m, n] = a[m, k] b[k, n], all dense. Columns of b are packed into panels as wide as a register tile; each element of c is summed over k
-// in order, in registers, so the blocking does not show in the result. T is float, double or an unsigned integer.
-template <class T> void multiply(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) {
-  typedef T Vector __attribute__((vector_size(16)));
-  struct Packed { Vector v; };  // a vector type as such is no template argument
-  constexpr int64_t kLanes = 16 / static_cast<int64_t>(sizeof(T)), kVectors = 3, kColumns = kLanes * kVectors, kRows = 4;
-  if (m * n * k < 512 || k == 0) {
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j) {
-        using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;  // narrow unsigned types would be promoted to int
-        Wide sum{0};
-        for (int64_t p = 0; p < k; ++p) sum += Wide{a[i * k + p]} * Wide{b[p * n + j]};
-        c[i * n + j] = static_cast<T>(sum);
-      }
-    return;
-  }
-  std::vector<Packed> panel(static_cast<size_t>(k * kVectors));
-  for (int64_t j = 0; j < n; j += kColumns) {
-    const int64_t columns = std::min(kColumns, n - j);
-    for (int64_t p = 0; p < k; ++p) {
-      T row[kColumns] = {};
-      std::copy_n(b + p * n + j, columns, row);
-      for (int64_t v = 0; v < kVectors; ++v)
-        for (int64_t l = 0; l < kLanes; ++l) panel[static_cast<size_t>(p * kVectors + v)].v[l] = row[v * kLanes + l];
-    }
-    for (int64_t i = 0; i < m; i += kRows) {
-      const int64_t rows = std::min(kRows, m - i);
-      const T* source[kRows];  // rows beyond the last repeat it; their sums are not stored
-      for (int64_t r = 0; r < kRows; ++r) source[r] = a + (i + std::min(r, rows - 1)) * k;
-      Vector sum[kRows][kVectors] = {};
-      const Packed* panel_row = panel.data();
-      for (int64_t p = 0; p < k; ++p, panel_row += kVectors)
-        for (int64_t r = 0; r < kRows; ++r) {
-          const T x = source[r][p];
-          for (int64_t v = 0; v < kVectors; ++v) sum[r][v] += x * panel_row[v].v;
-        }
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t x = 0; x < columns; ++x) c[(i + r) * n + j + x] = sum[r][x / kLanes][x % kLanes];
-    }
-  }
-}
 
 // The operand in the order of `shape`, converted; points into the operand itself where that is what it is already.
 const std::byte* prepare(const std::byte* operand, const Shape& shape, const Strides& strides, DType from, DType to, std::vector<std::byte>& permuted, std::vector<std::byte>& converted) {
@@ -115,8 +74,9 @@ void dot(const DotPlan& p, const std::byte* lhs, const std::byte* rhs, std::byte
   with_dtype(p.accumulator, [&](auto t) {
     using M = typename Element<t>::Memory;
     using T = typename std::conditional_t<std::is_integral_v<M>, std::make_unsigned<M>, std::type_identity<M>>::type;
+    const Multiply<T> multiply = multiply_codes<T>().front().run;
     for (int64_t i = 0; i < p.batch; ++i)
-      multiply<T>(p.m, p.n, p.k, reinterpret_cast<const T*>(a) + i * p.m * p.k, reinterpret_cast<const T*>(b) + i * p.k * p.n, reinterpret_cast<T*>(c) + i * p.m * p.n);
+      multiply(p.m, p.n, p.k, reinterpret_cast<const T*>(a) + i * p.m * p.k, reinterpret_cast<const T*>(b) + i * p.k * p.n, reinterpret_cast<T*>(c) + i * p.m * p.n);
   });
   if (p.accumulator != p.result) {
     const void* source = c;

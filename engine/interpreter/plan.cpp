@@ -220,18 +220,26 @@ class Planner {
         return ready([=](Machine& m) { fill(m.place[to], n, bits, size); });
       }
       case Opcode::iota: return iota(op);
-      case Opcode::broadcast: case Opcode::transpose: case Opcode::slice: return strided_op(op);
+      case Opcode::broadcast: case Opcode::transpose: case Opcode::slice: case Opcode::rev: return strided_op(op);
       case Opcode::concatenate: return concatenate(op);
-      case Opcode::dot: return ready([to, a = o[0].index, b = o[1].index, plan = plan_dot(k_, op)](Machine& m) { dot(plan, m.place[a], m.place[b], m.place[to]); });
+      case Opcode::dot: {
+        const bool adds = o.size() == 3;
+        return ready([=, a = o[0].index, b = o[1].index, start = o.back().index, sum = reference::array_function(Opcode::add, t.dtype, t.dtype), plan = plan_dot(k_, op)](Machine& m) {
+          dot(plan, m.place[a], m.place[b], m.place[to]);
+          if (!adds) return;
+          const void* operands[] = {m.place[start], m.place[to], m.place[start]};
+          sum(operands, m.place[to], n);
+        });
+      }
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
         return ready([=, code = op.code, in = type(o[0]), axes = op.ints(Attr::axes)](Machine& m) { reduce(code, in.dtype, in.shape, axes, m.place[from], m.place[to]); });
       case Opcode::argmax: case Opcode::argmin:
         return ready([=, code = op.code, in = type(o[0]), index = t.dtype, axis = op.attr(Attr::axis)](Machine& m) {
           arg_reduce(code, in.dtype, index, in.shape, axis, m.place[from], m.place[to]);
         });
-      case Opcode::cumsum:
-        return ready([=, in = type(o[0]), axis = op.attr(Attr::axis), reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
-          cumsum(in.dtype, in.shape, axis, reverse, m.place[from], m.place[to]);
+      case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
+        return ready([=, code = op.code, in = type(o[0]), axis = op.attr(Attr::axis), reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
+          scan(code, in.dtype, in.shape, axis, reverse, m.place[from], m.place[to]);
         });
       case Opcode::program_id: case Opcode::num_programs: {
         const auto axis = static_cast<size_t>(op.attr(Attr::axis));
@@ -258,7 +266,7 @@ class Planner {
     });
   }
 
-  // broadcast, transpose and slice: one strided copy.
+  // broadcast, transpose, slice and rev: one strided copy.
   Make strided_op(const Op& op) {
     const ir::Type &in = type(op.operands[0]), &t = type(op.results[0]);
     const Strides source = dense_strides(in.shape);
@@ -270,6 +278,13 @@ class Planner {
     } else if (op.code == Opcode::transpose) {
       const auto& perm = op.ints(Attr::perm);
       for (size_t d = 0; d < perm.size(); ++d) strides[d] = source[static_cast<size_t>(perm[d])];
+    } else if (op.code == Opcode::rev) {
+      strides = source;
+      for (const int64_t axis : op.ints(Attr::axes)) {
+        const auto d = static_cast<size_t>(axis);
+        strides[d] = -source[d];
+        offset += source[d] * std::max<int64_t>(in.shape[d] - 1, 0);
+      }
     } else {
       for (size_t d = 0; d < strides.size(); ++d) {
         strides[d] = source[d] * op.ints(Attr::stride)[d];

@@ -221,7 +221,8 @@ class Inference {
       }
   }
   std::vector<Type> dot() const {
-    count(2);
+    const bool accumulates = op_.operands.size() == 3;
+    if (!accumulates) count(2);
     const Type &l = array(0), &r = array(1);
     if (l.dtype != r.dtype) fail("operands have dtypes " + each(0, [](const Type& x) { return std::string(name(x.dtype)); }), "convert one of them first");
     check_dtype(OperandRule::num, l.dtype);
@@ -250,18 +251,17 @@ class Inference {
     };
     free_dims(l, lc, lb);
     free_dims(r, rc, rb);
-    return {Type::array(to, shape)};
+    const Type result = Type::array(to, shape);
+    if (accumulates && array(2) != result) fail("adds to " + show(array(2)) + " but the product is " + show(result));
+    return {result};
   }
   std::vector<Type> reduce(OperandRule rule) const {
     count(1);
     const Type& t = array(0);
     check_dtype(rule, t.dtype);
+    sorted_axes(t);
     const auto& axes = ints(Attr::axes);
     Shape shape = t.shape;
-    for (size_t i = 0; i < axes.size(); ++i) {
-      in_range("axis", axes[i], t.shape.size());
-      if (i && axes[i] <= axes[i - 1]) fail("axes " + to_string(axes) + " do not increase");
-    }
     for (size_t i = axes.size(); i-- > 0;) shape.erase(shape.begin() + axes[i]);
     return {Type::array(t.dtype, shape)};
   }
@@ -277,7 +277,20 @@ class Inference {
     shape.erase(shape.begin() + axis);
     return {Type::array(requested_.dtype, shape)};
   }
-  std::vector<Type> cumsum() const {
+  std::vector<Type> rev() const {
+    count(1);
+    const Type& t = array(0);
+    sorted_axes(t);
+    return {t};
+  }
+  void sorted_axes(const Type& t) const {
+    const auto& axes = ints(Attr::axes);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      in_range("axis", axes[i], t.shape.size());
+      if (i && axes[i] <= axes[i - 1]) fail("axes " + to_string(axes) + " do not increase");
+    }
+  }
+  std::vector<Type> scan() const {
     count(1);
     const Type& t = array(0);
     check_dtype(OperandRule::num, t.dtype);
@@ -469,7 +482,8 @@ class Inference {
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: return reduce(OperandRule::num);
       case Opcode::reduce_and: case Opcode::reduce_or: return reduce(OperandRule::ibl);
       case Opcode::argmax: case Opcode::argmin: return argument();
-      case Opcode::cumsum: return cumsum();
+      case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: return scan();
+      case Opcode::rev: return rev();
       case Opcode::program_id: case Opcode::num_programs: return grid_index();
       case Opcode::load: return load();
       case Opcode::store: stored(); return {};
@@ -497,6 +511,12 @@ class Inference {
         scalar(1, DType::i64, "the offset");
         return {type(0)};
       case Opcode::barrier: count(0); return {};
+      case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
+      case Opcode::report:
+        count(1);
+        scalar(0, DType::boolean, "the condition");
+        if (attr(Attr::mask) <= 0 || attr(Attr::mask) > INT32_MAX) fail("the mask " + std::to_string(attr(Attr::mask)) + " is not one of bits 0 to 30");
+        return {};
       case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle_xor: return subgroup(1);
       case Opcode::subgroup_shuffle: return subgroup(2);
 #define TESSERA_ELEMENTWISE(n, ...) case Opcode::n:

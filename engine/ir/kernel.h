@@ -183,6 +183,7 @@ struct LaneInfo {
   int32_t subgroup_size = 0;          // required, with full subgroups; 0: any
   int64_t shared_bytes = 0;           // extent of the alloc_shared offsets
   int64_t scratch_bytes = 0;          // per workgroup, extent of the alloc_scratch offsets
+  int64_t report_bytes = 0;           // of the call's report, which op report writes; 0: none
   int64_t max_workgroups = 0;         // 0: launch num_units workgroups; else at most so many (the body loops)
   std::vector<Extent> extents;        // what op extent reads
   std::vector<bool> extent_is_64;     // i64 rather than i32, per extent

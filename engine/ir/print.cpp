@@ -120,6 +120,7 @@ class Printer {
     if (l.subgroup_size) out_ += " subgroup_size " + std::to_string(l.subgroup_size);
     if (l.shared_bytes) out_ += " shared_bytes " + std::to_string(l.shared_bytes);
     if (l.scratch_bytes) out_ += " scratch_bytes " + std::to_string(l.scratch_bytes);
+    if (l.report_bytes) out_ += " report_bytes " + std::to_string(l.report_bytes);
     if (l.max_workgroups) out_ += " max_workgroups " + std::to_string(l.max_workgroups);
     out_ += "\nnum_units " + to_string(l.num_units) + (l.exact ? " exact\n" : "\n");
     if (l.extents.empty()) return;

@@ -2,12 +2,12 @@
 // Integers, bools and exact float ops must agree bit for bit; others within the row's ulp of the reference in double. f32 and f64
 // subnormals may be flushed, in and out, to a zero of the same sign (f16 and bf16 subnormals of f16 may not: they are normal f32).
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 
+#include "tests/support/elementwise.h"
 #include "tests/unit/codegen/spirv_support.h"
 
 using namespace tessera;
@@ -17,29 +17,13 @@ namespace {
 
 constexpr int kWorkgroup = 64;
 
-bool is_nan_bits(DType t, uint64_t b) { return std::isnan(reference::to_double(t, b)); }
-double least_normal(DType t) { return t == DType::f64 ? 0x1p-1022 : t == DType::f16 ? 0x1p-14 : 0x1p-126; }
-uint64_t sign_mask(DType t) { return uint64_t{1} << (bits(t) - 1); }
-bool flushable(DType t) { return is_float(t) && t != DType::f16; }
-bool subnormal(DType t, uint64_t b) {
-  return is_float(t) && std::fabs(reference::to_double(t, b)) < least_normal(t) && (b & ~sign_mask(t)) != 0;
-}
-uint64_t flush(DType t, uint64_t b) { return flushable(t) && subnormal(t, b) ? b & sign_mask(t) : b; }
-
-double ulp_of(DType t, double x) {
-  const int digits = t == DType::f64 ? 53 : t == DType::f32 ? 24 : t == DType::f16 ? 11 : 8;
-  int e = 0;
-  std::frexp(std::max(std::fabs(x), least_normal(t)), &e);
-  return std::ldexp(1.0, e - digits);
-}
-
 std::vector<uint64_t> special_values(DType t) {
   std::vector<uint64_t> v;
   if (t == DType::boolean) return {0, 1};
   if (is_int(t)) {
     const uint64_t mask = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1, high = uint64_t{1} << (bits(t) - 1);
     for (uint64_t x : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{7}, uint64_t(bits(t)) - 1, uint64_t(bits(t)), high - 1,
-                       high, high + 1, mask, mask - 1, mask - 6})
+                       high, high + 1, mask, mask - 1, mask - 6, (high >> 1) + (high >> 9) + 1})
       v.push_back(x & mask);
     return v;
   }
@@ -68,6 +52,8 @@ std::vector<uint64_t> special_values(DType t) {
                    1e-300,
                    9.2233720368547758e18,
                    1.8446744073709552e19,
+                   1 + 0x1p-11 + 0x1p-40,
+                   1 + 0x1p-8 + 0x1p-40,
                    HUGE_VAL,
                    std::nan("")})
     for (double s : {x, -x}) v.push_back(reference::from_double(t, s));
@@ -86,11 +72,6 @@ uint64_t random_value(DType t, std::mt19937_64& g, int kind) {
   std::uniform_real_distribution<double> near(-8, 8), far(-120, 120);
   return reference::from_double(t, kind % 3 == 1 ? near(g) : far(g));
 }
-
-struct Case {
-  Opcode op;
-  DType operand, result;
-};
 
 /// The inputs of a case: operand i's elements, all of the same number, a multiple of the workgroup.
 std::vector<Elements> inputs(const Case& c, int64_t random) {
@@ -140,53 +121,6 @@ std::vector<uint32_t> module_of(const Case& c, const Target& target) {
   return emit_valid(t.k, target);
 }
 
-/// How far `got` is from what the reference says, in ulps of the result; 0 if right. Infinity if it is no neighbour at all.
-double distance(const Case& c, const uint64_t* operands, int arity, uint64_t got) {
-  const auto one = [&](const uint64_t* a) -> double {
-    const uint64_t want = reference::eval(c.op, c.operand, c.result, a);
-    if (want == got) return 0;
-    if (!is_float(c.result)) return HUGE_VAL;
-    if (is_nan_bits(c.result, want)) return is_nan_bits(c.result, got) && c.op != Opcode::bitcast ? 0 : HUGE_VAL;
-    if (flush(c.result, want) == flush(c.result, got) && c.op != Opcode::bitcast) return 0;
-    if (is_nan_bits(c.result, got)) return HUGE_VAL;
-    double exact = reference::to_double(c.result, want);
-    // In double where the reference has it: f32's rounding of its own answer is not the device's error.
-    if (c.result == c.operand && c.result != DType::f64 && ir::info(c.op).ulp > 0) {
-      uint64_t wide[3];
-      for (int i = 0; i < arity; ++i)
-        wide[i] = c.op == Opcode::select && i == 0 ? a[i] : std::bit_cast<uint64_t>(reference::to_double(c.operand, a[i]));
-      exact = std::bit_cast<double>(reference::eval(c.op, DType::f64, DType::f64, wide));
-    }
-    double value = reference::to_double(c.result, got);
-    const double top = std::ldexp(1.0, c.result == DType::f16 ? 16 : 128);  // infinity stands for the next power of two
-    if (std::isinf(value) && c.result != DType::f64 && std::isfinite(exact)) value = std::copysign(top, value);
-    if (std::isinf(exact) && c.result != DType::f64 && std::isfinite(value)) exact = std::copysign(top, exact);
-    if (std::isinf(exact) || std::isinf(value)) return HUGE_VAL;
-    if (exact != 0 && value != 0 && std::signbit(exact) != std::signbit(value)) return HUGE_VAL;
-    return std::fabs(value - exact) / ulp_of(c.result, exact);
-  };
-  double best = one(operands);
-  if (c.op == Opcode::fma && best != 0) {
-    // Fused or not: the product may have been rounded (for 16-bit floats to f32) before the sum.
-    const DType inner = c.operand == DType::f64 ? DType::f64 : DType::f32;
-    uint64_t a[3];
-    for (int i = 0; i < 3; ++i) a[i] = reference::eval(Opcode::convert, c.operand, inner, &operands[i]);
-    const uint64_t sum[] = {reference::eval(Opcode::mul, inner, inner, a), a[2]};
-    const uint64_t apart = reference::eval(Opcode::add, inner, inner, sum);
-    const uint64_t want = inner == c.result ? apart : reference::eval(Opcode::convert, inner, c.result, &apart);
-    if (flush(c.result, want) == flush(c.result, got) || (is_nan_bits(c.result, want) && is_nan_bits(c.result, got))) return 0;
-  }
-  if (best == 0 || !flushable(c.operand)) return best;
-  // Each subnormal operand may have been taken as zero.
-  for (int mask = 1; mask < 1 << arity; ++mask) {
-    uint64_t a[3];
-    for (int i = 0; i < arity; ++i)
-      a[i] = mask >> i & 1 && !(c.op == Opcode::select && i == 0) ? flush(c.operand, operands[i]) : operands[i];
-    best = std::min(best, one(a));
-  }
-  return best;
-}
-
 struct Outcome {
   double worst = 0;
   int failures = 0;
@@ -206,13 +140,11 @@ Outcome run_case(const Case& c, const Target& target, int64_t random, bool only_
   d.buffers.push_back(&out.bytes);
   device()->run(words, d);
   const int arity = ir::info(c.op).arity;
-  double allowed = is_float(c.result) ? ir::info(c.op).ulp : 0;
-  // A 16-bit result is a rounded f32 one: at most the wrong neighbour.
-  if (is_float(c.result) && size_bytes(c.result) == 2 && allowed > 0) allowed = 1;
+  const double allowed = allowed_distance(c);
   for (int64_t j = 0; j < n; ++j) {
     uint64_t a[3] = {};
     for (int i = 0; i < arity; ++i) a[i] = in[static_cast<size_t>(i)].get(j);
-    const double error = distance(c, a, arity, out.get(j));
+    const double error = device_distance(c, a, arity, out.get(j));
     outcome.worst = std::max(outcome.worst, error);
     if (error <= allowed) continue;
     if (++outcome.failures > 3) continue;
@@ -231,36 +163,6 @@ Outcome run_case(const Case& c, const Target& target, int64_t random, bool only_
   }
   if (outcome.failures > 3) FAIL_CHECK(what << ": " << outcome.failures << " of " << n << " wrong");
   return outcome;
-}
-
-bool takes(const ir::OpInfo& row, DType t) {
-  switch (row.operands) {
-    case ir::OperandRule::num: return t != DType::boolean;
-    case ir::OperandRule::flt: return is_float(t);
-    case ir::OperandRule::int_: return is_int(t);
-    case ir::OperandRule::ibl: return !is_float(t);
-    case ir::OperandRule::any:
-    case ir::OperandRule::select: return true;
-    case ir::OperandRule::none: return false;
-  }
-  return false;
-}
-
-std::vector<Case> cases_of(Opcode op) {
-  const ir::OpInfo& row = ir::info(op);
-  std::vector<Case> out;
-  for (int d = 0; d < kNumDTypes; ++d) {
-    const auto t = static_cast<DType>(d);
-    if (!takes(row, t)) continue;
-    if (row.result == ir::ResultRule::same) out.push_back({op, t, t});
-    if (row.result == ir::ResultRule::pred) out.push_back({op, t, DType::boolean});
-    for (int r = 0; row.result == ir::ResultRule::other && r < kNumDTypes; ++r) {
-      const auto to = static_cast<DType>(r);
-      if (op == Opcode::bitcast && (bits(t) != bits(to) || t == DType::boolean)) continue;
-      if (t != to) out.push_back({op, t, to});
-    }
-  }
-  return out;
 }
 
 void run_all(bool (*wanted)(Opcode), const Target& target, int64_t random, bool only_floats = false) {

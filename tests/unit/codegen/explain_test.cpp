@@ -88,4 +88,8 @@ body (%x, %o) {
     CHECK(says(text, "no axis is parallel: the call runs in one workgroup, or in one per tile of what is split"));
     CHECK(text.find(general ? "general form, each unit of work on one workgroup of" : ": one invocation runs all programs; workgroups 1\n") != std::string::npos);
   }
+  std::string declared = scattered;
+  declared.replace(declared.find("(100)"), 5, "(100 parallel, 1)");
+  CHECK(says(explained(declared), "grid axis 0: parallel, declared"));
+  CHECK(says(explained(declared), "grid axis 1: parallel, at most one program"));
 }

@@ -88,6 +88,7 @@ TEST_CASE("infer: products and reductions") {
   CHECK(infer("%r = dot %f23, %f23" + dims + " : f32[2, 2]") == "f32[2, 2]");
   CHECK(infer("%r = dot %f23, %f23" + dims + " : f64[2, 2]") == "f64[2, 2]");
   CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [1] lhs_batch [0] rhs_batch [0] : f32[2]") == "f32[2]");
+  CHECK(infer("%s = dot %f23, %f23" + dims + " : f32[2, 2]\n  %r = dot %f23, %f23, %f23" + dims + " : f32[2, 2]") == "dot: adds to f32[2, 3] but the product is f32[2, 2]");
   CHECK(infer("%r = dot %f23, %f23" + dims + " : f16[2, 2]") == "dot: operands of f32 cannot give a result of f16\n  note: the result has the operands' dtype or a wider one of its kind");
   CHECK(infer("%r = dot %i4, %i4 lhs_contract [0] rhs_contract [0] lhs_batch [] rhs_batch [] : u32[]") ==
         "dot: operands of i32 cannot give a result of u32\n  note: the result has the operands' dtype or a wider one of its kind");
@@ -105,6 +106,10 @@ TEST_CASE("infer: products and reductions") {
   CHECK(infer("%e = load %z[0:0]\n  %r = reduce_sum %e axes [0]") == "f32[]");
   CHECK(infer("%r = cumsum %f23 axis 1 reverse 1") == "f32[2, 3]");
   CHECK(infer("%r = cumsum %f23 axis 1 reverse 2") == "cumsum: attribute reverse is 2, not 0 or 1");
+  CHECK(infer("%r = cummax %f23 axis 2") == "cummax: axis 2 is out of range for 2 dims");
+  CHECK(infer("%r = rev %f23 axes [0, 1]") == "f32[2, 3]");
+  CHECK(infer("%r = rev %f23 axes [1, 0]") == "rev: axes (1, 0) do not increase");
+  CHECK(infer("%r = rev %f23 axes [2]") == "rev: axis 2 is out of range for 2 dims");
   CHECK(infer("%r = program_id axis 0") == "i32[]");
   CHECK(infer("%r = num_programs axis 1") == "num_programs: axis 1 is out of range for a grid of 1 axis");
 }
@@ -174,6 +179,10 @@ TEST_CASE("infer: lane level") {
   CHECK(lane("%r = subgroup_shuffle %f, %i") == "f32[]");
   CHECK(lane("%r = subgroup_shuffle_xor %f mask 4") == "f32[]");
   CHECK(lane("barrier") == "");
+  CHECK(lane("%r = loops_cut") == "bool[]");
+  CHECK(lane("%r = loops_cut\n  report %r mask 4") == "");
+  CHECK(lane("%r = loops_cut\n  report %r mask 0") == "report: the mask 0 is not one of bits 0 to 30");
+  CHECK(lane("report %i mask 1") == "report: the condition must be bool[] but is i32[]");
   CHECK(lane("%r = fma %f, %f, %f") == "f32[]");
 }
 

@@ -679,6 +679,17 @@ TEST_CASE("licm: pure ops and unstored loads leave loops, through several at onc
 )");
 }
 
+TEST_CASE("dce: what a call reports to the host stays") {
+  CHECK(fold_lane(R"(
+  %p = loops_cut
+  %q = loops_cut
+  report %q mask 1
+)") == R"(
+  %2 = loops_cut : bool[]
+  report %2 mask 1
+)");
+}
+
 TEST_CASE("dce: unused ops, carries, results and empty control flow go; effects and while stay") {
   CHECK(dce(R"(
   %0 = constant 0 : i32[]

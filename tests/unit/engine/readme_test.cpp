@@ -56,7 +56,7 @@ body (%x, %y, %o) {
 )";
 const std::string kLane = R"(tir 1
 lane kernel @example
-workgroup_size 32 subgroup_size 8 shared_bytes 1024 scratch_bytes 1024
+workgroup_size 32 subgroup_size 8 shared_bytes 1024 scratch_bytes 1024 report_bytes 4
 extents (n, n: i64)
 in f32[n] whole
 out f32[n] whole
@@ -66,6 +66,7 @@ body (%x, %o) {
   %f = load %x[%i]
   %g = load %x[%i]
   %h = load %x[%i]
+  %b = lt %i, %i
 )";
 
 }  // namespace

@@ -70,7 +70,7 @@ body (%11: ref<vmem, f32[8, 256]>, %12: ref<any, f32[16, 16]>, %13: ref<smem, i3
 
 const std::string kLane = R"(tir 1
 lane kernel @"strange \"name\""
-workgroup_size 64 subgroup_size 32 shared_bytes 512 scratch_bytes 1024 max_workgroups 128
+workgroup_size 64 subgroup_size 32 shared_bytes 512 scratch_bytes 1024 report_bytes 8 max_workgroups 128
 num_units cdiv(n, 64) exact
 extents (n, n * m: i64)
 in f32[n, m] whole
@@ -86,6 +86,8 @@ body (%0: ref<global, f32[?]>, %1: ref<global, f32[?]>) {
   %7 = subgroup_reduce %3 kind add : f32[]
   %8 = subgroup_shuffle_xor %7 mask 4 : f32[]
   store %6[%2], %8
+  %9 = loops_cut : bool[]
+  report %9 mask 5
 }
 )";
 
@@ -138,6 +140,7 @@ TEST_CASE("text: everything of a kernel comes back") {
   CHECK(lane.lane.subgroup_size == 32);
   CHECK(lane.lane.shared_bytes == 512);
   CHECK(lane.lane.scratch_bytes == 1024);
+  CHECK(lane.lane.report_bytes == 8);
   CHECK(lane.lane.max_workgroups == 128);
   CHECK(lane.lane.num_units == cdiv(dim("n"), 64));
   CHECK(lane.lane.exact);

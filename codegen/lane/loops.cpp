@@ -1,0 +1,194 @@
+#include "codegen/lane/loops.h"
+
+#include <algorithm>
+
+#include "engine/ir/builder.h"
+#include "engine/passes/ranges.h"
+
+namespace tessera::lane {
+namespace {
+using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Value;
+
+/// Roughly how many instructions an op becomes.
+int op_weight(Opcode c) {
+  switch (c) {
+    case Opcode::pow: return 200;
+    case Opcode::sin:
+    case Opcode::cos:
+    case Opcode::tan: return 100;
+    default: return ir::info(c).transcendental ? 30 : 1;
+  }
+}
+
+/// Of a region, inner regions included; a large number if it has loops.
+int weight(const Kernel& k, RegionId r) {
+  constexpr int kMany = 1 << 20;
+  int n = 0;
+  for (OpId id : k.region(r).ops) {
+    const Op& op = k.op(id);
+    if (op.code == Opcode::for_ || op.code == Opcode::while_) return kMany;
+    n += op_weight(op.code);
+    for (RegionId inner : op.regions) n += weight(k, inner);
+    if (n > kMany) return kMany;
+  }
+  return n;
+}
+
+using Count = std::optional<Extent>;
+
+Count combine(Extent::Op op, const Count& a, const Count& b) { return a && b ? Count(Extent::make(op, *a, *b)) : Count{}; }
+Extent product(const Extent& a, const Extent& b) {
+  const auto x = a.value(), y = b.value();
+  if (x == 0 || y == 0) return 0;
+  int64_t xy;
+  if (x && y) return __builtin_mul_overflow(*x, *y, &xy) ? int64_t{1} << 60 : xy;
+  return a * b;
+}
+
+class Counter {
+ public:
+  Counter(const Kernel& k, const Target& target) : k_(k), target_(target), ranges_(k) {}
+  std::vector<ProgramLoop> run() {
+    region(k_.body, Extent(1), Extent(1), true);
+    return std::move(out_);
+  }
+
+ private:
+  /// An i32 that is the same for every invocation and known when the call is. Sizes that arrive with it are taken not to wrap.
+  Count exact(Value v, int depth = 0) const {
+    if (const auto c = ir::constant_int(k_, v)) return Extent(*c);
+    const Op* o = k_.def(v);
+    if (!o || depth > 6) return {};
+    const auto both = [&](Extent::Op op) { return combine(op, exact(o->operands[0], depth + 1), exact(o->operands[1], depth + 1)); };
+    Count e;
+    switch (o->code) {
+      case Opcode::extent: return k_.lane.extents[static_cast<size_t>(o->attr(ir::Attr::index))];
+      case Opcode::add: e = both(Extent::Op::add); break;
+      case Opcode::sub: e = both(Extent::Op::sub); break;
+      case Opcode::min: e = both(Extent::Op::min); break;
+      case Opcode::max: e = both(Extent::Op::max); break;
+      default: return {};
+    }
+    const auto fixed = e ? e->value() : std::nullopt;
+    return fixed && (*fixed < INT32_MIN || *fixed > INT32_MAX) ? Count{} : e;
+  }
+  /// An i32 in the first invocation of the first workgroup, if ids and constants make it.
+  std::optional<int64_t> first(Value v, int depth = 0) const {
+    if (const auto c = ir::constant_int(k_, v)) return c;
+    const Op* o = k_.def(v);
+    if (!o || depth > 6) return {};
+    switch (o->code) {
+      case Opcode::workgroup_index: case Opcode::local_index: case Opcode::subgroup_id: case Opcode::lane_id: return 0;
+      case Opcode::add: case Opcode::mul: {
+        const auto a = first(o->operands[0], depth + 1), b = first(o->operands[1], depth + 1);
+        if (a == 0 && b == 0) return 0;
+        return o->code == Opcode::mul && (a == 0 || b == 0) ? std::optional<int64_t>(0) : std::nullopt;
+      }
+      default: return {};
+    }
+  }
+  /// Such as the test whether there is a unit for this workgroup or invocation: without any, nothing would be dispatched.
+  bool holds_for_the_first(const Op& o) const {
+    const Op* test = o.code == Opcode::if_ ? k_.def(o.operands[0]) : nullptr;
+    if (!test || test->code != Opcode::lt || first(test->operands[0]) != 0) return false;
+    const Count e = exact(test->operands[1]);
+    if (!e || e->is_static()) return e && *e->value() > 0;
+    return *e == k_.lane.num_units || cdiv(*e, Extent(k_.lane.workgroup_size)) == k_.lane.num_units;
+  }
+  Count least(Value v) const {
+    if (const Count e = exact(v)) return e;
+    const auto r = ranges_.of(v);
+    return r && r->lo > INT32_MIN ? Count(Extent(r->lo)) : Count{};
+  }
+  Count most(Value v) const {
+    if (const Count e = exact(v)) return e;
+    const auto r = ranges_.of(v);
+    return r && r->hi < INT32_MAX ? Count(Extent(r->hi)) : Count{};
+  }
+
+  void add(const Op& o, const Extent& least, const Count& most) {
+    out_.push_back({o.loc ? o.loc : k_.loc, least, most});
+  }
+
+  // The region runs `fewest` to `greatest` times.
+  void region(RegionId r, const Extent& fewest, const Count& greatest, bool outermost) {
+    for (OpId id : k_.region(r).ops) {
+      const Op& o = k_.op(id);
+      if (o.results.size() == 1 && o.regions.empty()) ranges_.set(o.results[0], ranges_.compute(o, k_.type(o.results[0])));
+      if (o.code == Opcode::for_) for_loop(o, fewest, greatest, outermost);
+      else if (o.code == Opcode::while_) while_loop(o, fewest);
+      else
+        for (size_t i = 0; i < o.regions.size(); ++i) region(o.regions[i], i == 0 && holds_for_the_first(o) ? fewest : Extent(0), greatest, false);
+    }
+  }
+
+  void for_loop(const Op& o, const Extent& fewest, const Count& greatest, bool outermost) {
+    const Value lower = o.operands[0], upper = o.operands[1], iv = k_.region(o.regions[0]).args[0];
+    const auto lo = ranges_.of(lower), hi = ranges_.of(upper);
+    if (lo && hi) ranges_.set(iv, passes::Range{lo->lo, std::max(hi->hi - 1, lo->lo)});
+    const Op* by = k_.def(o.operands[2]);
+    if (outermost && by && by->code == Opcode::num_workgroups) {
+      add(o, Extent(1), Extent(1));
+      return region(o.regions[0], fewest, greatest, false);
+    }
+    const auto step = ir::constant_int(k_, o.operands[2]);
+    const auto rounds = [&](const Count& from, const Count& to, int64_t stride) {
+      const Count n = combine(Extent::Op::sub, to, from);
+      return n ? Count(cdiv(Extent::make(Extent::Op::max, *n, Extent(0)), Extent(stride))) : Count{};
+    };
+    const Count few = step && *step > 0 ? rounds(most(lower), least(upper), *step) : Count{};
+    const Count many = rounds(least(lower), most(upper), step && *step > 0 ? *step : 1);
+    const int copies = copies_per_iteration(k_, o, target_);
+    // Drivers unroll short loops with constant bounds themselves: then only what lies in them counts for sure.
+    constexpr int64_t kMayUnroll = 64;
+    const bool may_vanish = few && few == many && few->is_static() && *few->value() <= kMayUnroll;
+    const Extent own = !few || may_vanish ? Extent(0) : product(fewest, copies > 1 ? Extent::make(Extent::Op::floordiv, *few, Extent(copies)) : *few);
+    // The iteration whose test fails runs the body, too, for nobody. A loop of several copies is followed by one for what is left.
+    const Count iterations = !many ? Count{} : copies > 1 ? cdiv(*many, Extent(copies)) + Extent(copies + 1) : *many + Extent(1);
+    const Count all = greatest && iterations ? Count(product(*greatest, *iterations)) : Count{};
+    add(o, own, all);
+    region(o.regions[0], few ? product(fewest, *few) : Extent(0), all, false);
+  }
+
+  void while_loop(const Op& o, const Extent& fewest) {
+    add(o, fewest, {});
+    region(o.regions[0], fewest, {}, false);
+    region(o.regions[1], Extent(0), {}, false);
+  }
+
+  const Kernel& k_;
+  const Target& target_;
+  passes::Ranges ranges_;
+  std::vector<ProgramLoop> out_;
+};
+}  // namespace
+
+// Loops with constant bounds come here unrolled. On a CPU an iteration costs as much as ten operations, and some llvmpipes count them; GPU
+// compilers unroll for themselves. The copies' induction variable must not pass INT32_MAX by more than one stride.
+int copies_per_iteration(const Kernel& k, const Op& loop, const Target& target) {
+  if (target.kind != Target::Kind::cpu && target.max_loop_iterations == 0) return 1;
+  const auto step = ir::constant_int(k, loop.operands.at(2));
+  if (!step || *step < 1 || *step > INT32_MAX / 16) return 1;
+  if (ir::constant_int(k, loop.operands[0]) && ir::constant_int(k, loop.operands[1])) return 1;
+  const int ops = weight(k, loop.regions.at(0));
+  int factor = 1;
+  while (factor < 16 && 2 * factor * ops <= 128) factor *= 2;
+  return factor;
+}
+
+std::vector<ProgramLoop> count_loops(const Kernel& k, const Target& target) { return Counter(k, target).run(); }
+
+void report_cut_loops(Kernel& k) {
+  k.lane.report_bytes = std::max<int64_t>(k.lane.report_bytes, 4);
+  const OpId end = k.region(k.body).ops.back();
+  k.region(k.body).ops.pop_back();
+  ir::Builder b(k);
+  b.set_region(k.body);
+  b.set_loc(k.loc);
+  Op report{.code = Opcode::report, .operands = {b.one({.code = Opcode::loops_cut})}};
+  report.set(ir::Attr::mask, Program::kLoopsCut);
+  b.append(std::move(report));
+  k.region(k.body).ops.push_back(end);
+}
+
+}  // namespace tessera::lane

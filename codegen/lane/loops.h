@@ -1,0 +1,24 @@
+// Loops of a lane-level kernel, counted: how many iterations one invocation runs at least and at most. For drivers that leave all loops of
+// an invocation after so many (Target::max_loop_iterations), and for the emitter, which packs several rounds into one iteration. What a
+// kernel whose loops are not proved short does about it: report_cut_loops. Who reads the counts: compile.cpp, runtime/launch.cpp.
+#pragma once
+#include <vector>
+
+#include "codegen/program.h"
+#include "codegen/target.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera::lane {
+
+/// Copies of a for's body that the emitter puts into one iteration: more than 1 only for innermost loops with run-time bounds.
+int copies_per_iteration(const ir::Kernel& k, const ir::Op& loop, const Target& target);
+
+/// One entry per loop, counted as a driver does that runs whole subgroups under masks: an iteration for the test that ends a loop, and one for
+/// each loop in a branch that nobody takes. `at_least` holds of the first invocation; `at_most` is missing where data decides. The loop over
+/// units (LaneInfo::max_workgroups) counts as one iteration: all is per unit of work.
+std::vector<ProgramLoop> count_loops(const ir::Kernel& k, const Target& target);
+
+/// Lets every invocation report, at its end, that the driver has cut its loops short.
+void report_cut_loops(ir::Kernel& k);
+
+}  // namespace tessera::lane

@@ -1,0 +1,9 @@
+// A rewrite before lowering: products that take what they are added to. Read next: dot.cpp.
+#pragma once
+#include "engine/ir/kernel.h"
+
+namespace tessera::lowering {
+/// sum = add(x, dot(a, b)) becomes sum = dot(a, b, x) where nothing else uses the product and it is not wider inside than its dtype: the
+/// accumulators start from x, and no second set of them is alive. Says whether it changed anything.
+bool accumulate_into_dots(ir::Kernel& k);
+}  // namespace tessera::lowering

@@ -1,0 +1,348 @@
+// Drivers that leave all loops of an invocation after so many iterations (Target::max_loop_iterations): a call that they cut short is an
+// error, never a wrong answer, whatever the loops look like; and what stays below the limit is right.
+#include <algorithm>
+
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
+#include "runtime/call/call.h"
+#include "support.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+// Programs of one i32 each, packed into one subgroup: o[i] = body(x[i], y[i], i). A semicolon ends a line.
+ir::Kernel each(std::string ops) {
+  std::replace(ops.begin(), ops.end(), ';', '\n');
+  return ir::parse(R"(tir 1
+kernel @each
+grid (8)
+in i32[8] block (1) map (%i) { yield %i }
+in i32[8] block (1) map (%i) { yield %i }
+out i32[8] block (1) map (%i) { yield %i }
+body (%x, %y, %o) {
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  %2 = constant 2 : i32[]
+  %i = program_id axis 0
+  %n = load %x[0]
+  %m = load %y[0]
+)" + ops + "  store %o[0], %r\n}\n", "each.tir");
+}
+
+const std::string kWhile = R"(
+  %a, %r = while (%c = %n, %s = %0) { %go = gt %c, %0; yield %go } do (%d, %t) {
+    %e = sub %d, %1
+    %u = add %t, %2
+    yield %e, %u
+  }
+)";
+const std::string kNested = R"(
+  %a, %r = while (%c = %n, %s = %0) { %go = gt %c, %0; yield %go } do (%d, %t) {
+    %b, %p = while (%f = %m, %q = %t) { %on = gt %f, %0; yield %on } do (%g, %v) {
+      %h = sub %g, %1
+      %w = add %v, %1
+      yield %h, %w
+    }
+    %e = sub %d, %1
+    yield %e, %p
+  }
+)";
+// The inner loop is another program's turn in every round, so the subgroup runs it every time.
+const std::string kTurns = R"(
+  %8 = constant 8 : i32[]
+  %a, %r = while (%c = %n, %s = %0) { %go = gt %c, %0; yield %go } do (%d, %t) {
+    %turn = rem %d, %8
+    %mine = eq %turn, %i
+    %k = if %mine { yield %m } else { yield %0 }
+    %b, %p = while (%f = %k, %q = %t) { %on = gt %f, %0; yield %on } do (%g, %v) {
+      %h = sub %g, %1
+      %w = add %v, %1
+      yield %h, %w
+    }
+    %e = sub %d, %1
+    yield %e, %p
+  }
+)";
+// Loops on both sides of an if that divides the programs, in a loop.
+const std::string kSides = R"(
+  %odd = rem %i, %2
+  %left = eq %odd, %0
+  %a, %r = while (%c = %n, %s = %0) { %go = gt %c, %0; yield %go } do (%d, %t) {
+    %p = if %left {
+      %b1, %p1 = while (%f = %m, %q = %t) { %on = gt %f, %0; yield %on } do (%g, %v) {
+        %h = sub %g, %1
+        %w = add %v, %1
+        yield %h, %w
+      }
+      yield %p1
+    } else {
+      %b2, %p2 = while (%f2 = %m, %q2 = %t) { %on2 = gt %f2, %0; yield %on2 } do (%g2, %v2) {
+        %h2 = sub %g2, %1
+        %w2 = sub %v2, %1
+        yield %h2, %w2
+      }
+      yield %p2
+    }
+    %e = sub %d, %1
+    yield %e, %p
+  }
+)";
+// Nobody ever enters the inner loops, but the driver counts them.
+const std::string kUntaken = R"(
+  %never = lt %m, %0
+  %a, %r = while (%c = %n, %s = %0) { %go = gt %c, %0; yield %go } do (%d, %t) {
+    %p = if %never {
+      %q = for %j = %0 to %d step %1 carry (%v = %t) { %w = mul %v, %d; yield %w }
+      yield %q
+    } else {
+      %w1 = add %t, %1
+      yield %w1
+    }
+    %e = sub %d, %1
+    yield %e, %p
+  }
+)";
+const std::string kFor = R"(
+  %r = for %j = %0 to %n step %1 carry (%s = %m) { %q = mul %s, %j; %t = add %q, %1; yield %t }
+)";
+const std::string kForNested = R"(
+  %r = for %j = %0 to %n step %1 carry (%s = %m) {
+    %p = for %k = %0 to %m step %1 carry (%v = %s) { %q = mul %v, %k; %t = add %q, %j; yield %t }
+    yield %p
+  }
+)";
+// The condition itself has a loop.
+const std::string kInCondition = R"(
+  %a, %r = while (%c = %n, %s = %0) {
+    %z = for %j = %0 to %m step %1 carry (%q = %c) { %q1 = sub %q, %0; yield %q1 }
+    %go = gt %z, %0
+    yield %go
+  } do (%d, %t) {
+    %e = sub %d, %1
+    %u = add %t, %2
+    yield %e, %u
+  }
+)";
+enum class Result { right, error, wrong };
+
+Result run(const ir::Kernel& k, const std::vector<Array>& inputs, const Array& want, bool general = false) {
+  CompileOptions options;
+  options.general = general;
+  try {
+    const Array got = load(device(), k, options).run(inputs).at(0);
+    for (int64_t i = 0; i < want.size(); ++i)
+      if (got.element_bits(i) != want.element_bits(i)) return Result::wrong;
+    return Result::right;
+  } catch (const DeviceError&) {
+    return Result::error;
+  }
+}
+std::vector<int32_t> same(int32_t n) { return std::vector<int32_t>(8, n); }
+
+bool limited() { return device().target().max_loop_iterations > 0; }
+
+/// Right up to n = `good`, and beyond that right or an error; `bad` is an error where the driver has the limit (in the general form, a
+/// program has a workgroup of its own, and what its neighbours do does not count). `alone`: one program's n only, the others' are 0.
+void sweep(const char* name, const ir::Kernel& k, int32_t m, int32_t good, int32_t bad, bool alone = false) {
+  const int32_t step = std::max(1, (bad - good) / 4);
+  for (int32_t n : {0, 1, 100, good, good + step, good + 2 * step, good + 3 * step, bad}) {
+    std::vector<int32_t> x = same(alone ? 0 : n);
+    x[5] = n;
+    const std::vector<Array> inputs{Array({8}, x), Array({8}, same(m))};
+    const Array want = interpret(k, inputs).at(0);
+    for (bool general : {false, true}) {
+      CAPTURE(std::string(name));
+      CAPTURE(general);
+      CAPTURE(n);
+      const Result r = run(k, inputs, want, general);
+      CHECK(r != Result::wrong);
+      if (n <= good || !limited()) CHECK(r == Result::right);
+      if (n == bad && !general && limited()) CHECK(r == Result::error);
+    }
+  }
+}
+
+}  // namespace
+
+// With the limit of 65535, and iterations counted as the driver does: each test of a condition is one.
+TEST_CASE("loops that data makes too long are an error, and below the limit they are right") {
+  sweep("while", each(kWhile), 0, 65532, 65536);
+  sweep("one while", each(kWhile), 0, 65532, 65536, true);
+  sweep("nested", each(kNested), 9, 65532 / 11, 65536 / 11 + 2);
+  sweep("turns", each(kTurns), 20, 65530 / 22, 65536 / 22 + 2);
+  sweep("sides", each(kSides), 9, 65530 / 21, 65536 / 21 + 2);
+  sweep("untaken", each(kUntaken), 1, 65530 / 3 - 1, 65540 / 3 + 2);
+  sweep("for", each(kFor), 3, 65500 * 8, 65535 * 16 + 20, true);
+  sweep("for nested", each(kForNested), 5, 65530 / 9, 70000);
+  sweep("in the condition", each(kInCondition), 4, 65530 / 8, 70000);
+}
+
+TEST_CASE("barriers and shuffles in a loop, in several subgroups") {
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @together
+in i32[1] whole
+in f32[64, 40] whole
+out f32[64, 40] whole
+body (%n, %x, %o) {
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  %a = load %n[0]
+  %b = load %x[0:64, 0:40]
+  %c, %r = while (%i = %a, %s = %b) {
+    %go = gt %i, %0
+    yield %go
+  } do (%j, %t) {
+    %m = reduce_max %t axes [0]
+    %w = broadcast %m dims [1] : f32[64, 40]
+    %u = sub %w, %t
+    %k = sub %j, %1
+    yield %k, %u
+  }
+  store %o[0:64, 0:40], %r
+}
+)", "together.tir");
+  std::vector<float> x;
+  for (int i = 0; i < 64 * 40; ++i) x.push_back(static_cast<float>(i * 7 % 31));
+  const Array data({64, 40}, x);
+  for (int32_t n : {0, 1, 2, 999, 20000, 40000, 70000}) {
+    CAPTURE(n);
+    const int32_t same = n % 2 ? 1 : n ? 2 : 0;  // after two rounds it repeats every other one
+    const Array want = interpret(k, {Array({1}, std::vector<int32_t>{same}), data}).at(0);
+    bool right = true, error = false;
+    try {
+      const Array got = load(device(), k).run({Array({1}, std::vector<int32_t>{n}), data}).at(0);
+      for (int64_t i = 0; i < want.size(); ++i) right = right && got.element_bits(i) == want.element_bits(i);
+    } catch (const DeviceError&) {
+      error = true;
+    }
+    CHECK(right);
+    if (n < 1000 || !limited()) CHECK_FALSE(error);
+    if (n == 70000) CHECK(error == limited());
+  }
+  check_clean(device());
+}
+
+namespace {
+
+// acc += x[i] over a grid axis that the sums make sequential; two steps in one iteration.
+const char* const kRunningSum = R"(tir 1
+kernel @running_sum
+grid (n)
+in i32[n] block (1) map (%i) { yield %i }
+out i32[8] block (8) map (%i) {
+  %z = constant 0 : i32[]
+  yield %z
+}
+scratch ref<vmem, i32[8]>
+body (%x, %o, %acc) {
+  %0 = constant 0 : i32[]
+  %i = program_id axis 0
+  %first = eq %i, %0
+  if %first {
+    %z = constant 0 : i32[8]
+    store %acc[0:8], %z
+  }
+  %v = load %x[0]
+  %a = load %acc[0:8]
+  %b = broadcast %v dims [] : i32[8]
+  %s = add %a, %b
+  store %acc[0:8], %s
+  store %o[0:8], %s
+}
+)";
+const std::string kNote = "\n  note: use a driver without that limit (lavapipe from Mesa 25 on), smaller blocks, more of them in parallel, or the interpreter";
+Array ones(int64_t n) { return Array({n}, std::vector<int32_t>(static_cast<size_t>(n), 1)); }
+
+std::string cut_text(const std::string& kernel, const std::string& at) {
+  return kernel + ": the loops of an invocation ran more than 65535 iterations, after which " + device().info().name + " leaves them all: the results are wrong\n  at " + at + kNote;
+}
+
+}  // namespace
+
+TEST_CASE("sizes that make loops too long are an error of the launch") {
+  const CompiledKernel sum = load(device(), ir::parse(kRunningSum, "sum.tir"));
+  for (int32_t n : {1, 1000, 130000}) {
+    CAPTURE(n);
+    CHECK(sum.run({ones(n)}).at(0).element_bits(7) == static_cast<uint64_t>(n));
+  }
+  if (!limited()) {
+    CHECK(sum.program().loops.empty());
+    CHECK(sum.run({ones(300000)}).at(0).element_bits(7) == 300000);
+    return;
+  }
+  CHECK(sum.program().loops.size() == 1);
+  const DeviceArray many(device(), ones(300000));
+  CHECK(error_of<CompileError>([&] { sum({many}); }) ==
+        "running_sum: one invocation runs at least 75000 loop iterations for n = 300000, but " + device().info().name + " leaves all loops after 65535\n  at sum.tir:2" + kNote);
+  check_clean(device());
+}
+
+TEST_CASE("a cut loop is an error for whoever waits for what came of it, and for nobody else") {
+  if (!limited()) return;
+  Device d = device();
+  const CompiledKernel each_one = load(d, each(kWhile)), sum = load(d, each("  %r = add %n, %m\n"));
+  const DeviceArray few(d, Array({8}, same(5))), many(d, Array({8}, same(70000)));
+  const std::string text = cut_text("each", "each.tir:15");
+
+  const DeviceArray good = each_one({few, few}).at(0), bad = each_one({many, few}).at(0), after = each_one({few, few}).at(0);
+  CHECK(error_of<DeviceError>([&] { bad.download(); }) == text);
+  CHECK(error_of<DeviceError>([&] { bad.download(); }) == text);  // it stays wrong
+  CHECK(good.download().element_bits(0) == 10);
+  CHECK(after.download().element_bits(0) == 10);
+  CHECK_NOTHROW(d.wait());  // all has been said
+
+  // Device::wait says it once, too, and the arrays go on saying it.
+  const DeviceArray worse = each_one({many, few}).at(0), worst = each_one({many, few}).at(0);
+  CHECK(error_of<DeviceError>([&] { d.wait(); }) == text);
+  CHECK(error_of<DeviceError>([&] { worst.download(); }) == text);
+  CHECK_NOTHROW(d.wait());
+  CHECK(error_of<DeviceError>([&] { worse.download(); }) == text);
+
+  // What is computed or copied from wrong numbers is wrong, whether the calls are still in flight or not.
+  DeviceArray next = each_one({many, few}).at(0);
+  const DeviceArray copied = next.copy();
+  for (int i = 0; i < 3; ++i) next = sum({few, next}).at(0);
+  CHECK(error_of<DeviceError>([&] { next.download(); }) == text);
+  CHECK(error_of<DeviceError>([&] { copied.download(); }) == text);
+  const DeviceArray late = sum({few, bad}).at(0);
+  CHECK(error_of<DeviceError>([&] { late.download(); }) == text);
+
+  // New contents are right again.
+  DeviceArray reused = bad;
+  reused.write(Array({8}, same(9)));
+  CHECK(reused.download().element_bits(3) == 9);
+  CHECK_NOTHROW(d.wait());
+  check_clean(d);
+}
+
+TEST_CASE("reports are found where transfers are staged, and forgotten with their device") {
+  for (bool stage : {false, true}) {
+    DeviceOptions options;
+    options.validation = options.log_commands = true;
+    options.always_stage = stage;
+    Device d(options);
+    const CompiledKernel each_one = load(d, each(kWhile)), sum = load(d, each("  %r = add %n, %m\n"));
+    const DeviceArray many(d, Array({8}, same(70000)));
+    const DeviceArray bad = each_one({many, many}).at(0), worse = sum({many, bad}).at(0);
+    CHECK((error_of<DeviceError>([&] { worse.download(); }) != "") == limited());
+    check_clean(d);
+    CHECK(each_one({many, many}).size() == 1);  // nobody waits for this one
+    for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+  }
+}
+
+TEST_CASE("workgroups that would loop over too many units become more") {
+  Program p = scratch();  // three workgroups at most; units of 64 elements
+  p.max_loop_iterations = 250;
+  p.loops = {{{"scratch.comp", 1}, 100, Extent(100)}};
+  const DeviceArray a(device(), ramp(1000));
+  std::vector<float> want;
+  for (int i = 0; i < 1000; ++i) want.push_back(3.0f * static_cast<float>(i));
+  CHECK(floats(launch(device(), p, {a}).at(0)) == want);
+  p.loops = {{{"scratch.comp", 1}, 300, Extent(300)}};
+  CHECK(error_of<CompileError>([&] { launch(device(), p, {a}); }) ==
+        "scratch: one invocation runs at least 300 loop iterations for n = 1000, but " + device().info().name + " leaves all loops after 250\n  at scratch.comp:1" + kNote);
+  check_clean(device());
+}
