@@ -208,7 +208,8 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
       }
     }
     const auto extent = b.array_shape[d].value();
-    if (s.in_range) s.interior = b.block[d].size == 1 ? extent != 0 : (extent && *extent % b.block[d].size == 0 && *extent > 0);
+    // What is clamped lies inside as well, if no block hangs over.
+    s.interior = extent ? *extent > 0 && *extent % b.block[d].size == 0 : s.in_range && b.block[d].size == 1;
     if (!extent && b.block[d].size == 1 && s.in_range) {
       bool varies = false;
       for (int64_t c : s.form.coef) varies = varies || c != 0;

@@ -36,7 +36,7 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars);
 struct BlockStart {
   Affine form;
   bool in_range = false;   // provably in [0, cdiv(extent, block) - 1]
-  bool interior = false;   // and the whole block lies inside the array
+  bool interior = false;   // once clamped, the whole block lies inside the array
 };
 std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis& scalars);
 

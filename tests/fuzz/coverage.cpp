@@ -95,13 +95,16 @@ void Coverage::add(const Case& c) {
   if (programs == 0) see("empty grid");
   if (programs > 64) see("grid of more than 64 programs");
   if (programs > 1000) see("grid of more than 1000 programs");
-  see(count("inputs", static_cast<size_t>(k.num_inputs), 3));
+  see(count("inputs", static_cast<size_t>(k.num_inputs - k.num_prefetch), 3));
+  see(count("scalar-prefetch operands", static_cast<size_t>(k.num_prefetch), 2));
   see(count("outputs", static_cast<size_t>(k.num_outputs()), 3));
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const ir::BlockMapping& m = k.blocks[i];
     const std::string which = k.is_output(static_cast<int>(i)) ? "output" : "input";
     see(count(which + " of rank", m.array_shape.size(), 5));
-    if (m.whole) { see(which + " whole"); continue; }
+    if (m.whole) { see(static_cast<int>(i) < k.num_prefetch ? "scalar prefetch whole" : which + " whole"); continue; }
+    const auto& map = k.region(m.index_map).ops;
+    if (std::any_of(map.begin(), map.end(), [&](ir::OpId o) { return k.op(o).code == Opcode::load; })) see(which + " block that depends on data");
     int64_t elements = 1;
     for (size_t d = 0; d < m.block.size(); ++d) {
       const int64_t extent = m.array_shape[d].eval(c.dims);

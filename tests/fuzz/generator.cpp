@@ -249,7 +249,7 @@ class Generator : Spec {
       const int64_t at = seen++, extent = shapes_[static_cast<size_t>(r.block)][d], size = m.block[d].size;
       if (extent % size == 0) continue;
       const auto number = [&](int64_t n, const Shape& s = {}) { return values_.constant(DType::i32, static_cast<double>(n), s); };
-      const Value block = b.elementwise(Opcode::clamp, {number(0), emit(maps_[static_cast<size_t>(r.block)][d], ids), number(cdiv(extent, size) - 1)});
+      const Value block = b.elementwise(Opcode::clamp, {number(0), emit(maps_[static_cast<size_t>(r.block)][d], ids, out_.kernel.region(out_.kernel.body).args), number(cdiv(extent, size) - 1)});
       const Value base = b.elementwise(Opcode::mul, {block, number(size)});
       Op iota{.code = Opcode::iota};
       iota.set(Attr::axis, at);

@@ -102,7 +102,21 @@ void inline_region(Kernel& k, const Place& p, RegionId r, const std::vector<std:
 bool remove_arg(Case& c, size_t i) {
   Kernel& k = c.kernel;
   auto& args = k.region(k.body).args;
-  if (is_used(k, args[i], live_ops(k))) return false;
+  const std::vector<bool> live = live_ops(k);
+  if (is_used(k, args[i], live)) return false;
+  const bool prefetch = static_cast<int>(i) < k.num_prefetch;
+  if (prefetch) {  // the index maps' Refs of it go too
+    const auto maps = [&](const auto& f) {
+      return std::all_of(k.blocks.begin() + k.num_prefetch, k.blocks.end(), [&](const ir::BlockMapping& b) { return b.whole || f(k.region(b.index_map).args); });
+    };
+    if (!maps([&](const auto& list) { return !is_used(k, list[k.grid.size() + i], live); })) return false;
+    maps([&](auto& list) {
+      list.erase(list.begin() + static_cast<std::ptrdiff_t>(k.grid.size() + i));
+      for (size_t n = 0; n < list.size(); ++n) k.values[list[n].index].number = static_cast<uint32_t>(n);
+      return true;
+    });
+    --k.num_prefetch;
+  }
   if (i < k.blocks.size()) {
     const bool input = static_cast<int>(i) < k.num_inputs;
     if (!input && k.num_outputs() == 1) return false;

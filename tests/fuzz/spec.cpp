@@ -95,6 +95,15 @@ DimMap Spec::dim_map(bool output) {
   m.a = static_cast<int64_t>(visible_axis());
   m.b = static_cast<int64_t>(visible_axis());
   const int64_t na = grid_[static_cast<size_t>(m.a)], nb = grid_[static_cast<size_t>(m.b)];
+  if (!prefetch_.empty() && random_.chance(output ? 0.35 : 0.5)) {
+    m.kind = DimMap::Kind::data;
+    m.number = static_cast<int64_t>(random_.below(prefetch_.size()));
+    const Prefetch& p = prefetch_[static_cast<size_t>(m.number)];
+    for (size_t d = 0; d < p.shape.size(); ++d) m.at.push_back(p.permutes >= 0 && random_.chance(0.8) ? p.permutes : static_cast<int64_t>(visible_axis()));
+    m.plus = random_.chance(0.15);
+    m.count = std::max<int64_t>(p.largest, 0) + (m.plus ? nb : 1);
+    return m;
+  }
   m.kind = random_.chance(0.75) ? DimMap::Kind::axis : random_.pick(std::vector{DimMap::Kind::sum, DimMap::Kind::half, DimMap::Kind::reversed});
   switch (m.kind) {
     case DimMap::Kind::constant: break;
@@ -102,11 +111,12 @@ DimMap Spec::dim_map(bool output) {
     case DimMap::Kind::sum: m.count = na + nb - 1; break;
     case DimMap::Kind::half: m.count = (na + 1) / 2; break;
     case DimMap::Kind::reversed: m.number = na - 1, m.count = na; break;
+    case DimMap::Kind::data: break;
   }
   return m;
 }
 
-Value Spec::emit(const DimMap& m, const std::vector<Value>& ids) {
+Value Spec::emit(const DimMap& m, const std::vector<Value>& ids, const std::vector<Value>& refs) {
   ir::Builder& b = values_.b;
   const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
   switch (m.kind) {
@@ -115,15 +125,83 @@ Value Spec::emit(const DimMap& m, const std::vector<Value>& ids) {
     case DimMap::Kind::sum: return b.elementwise(Opcode::add, {ids[static_cast<size_t>(m.a)], ids[static_cast<size_t>(m.b)]});
     case DimMap::Kind::half: return b.elementwise(Opcode::div, {ids[static_cast<size_t>(m.a)], number(2)});
     case DimMap::Kind::reversed: return b.elementwise(Opcode::sub, {number(m.number), ids[static_cast<size_t>(m.a)]});
+    case DimMap::Kind::data: {
+      ir::Op load{.code = Opcode::load, .operands = {refs[static_cast<size_t>(m.number)]}};
+      for (const int64_t axis : m.at) {
+        load.index.push_back({ir::Index::Kind::integer, 0, static_cast<int32_t>(load.operands.size()), 1, 1});
+        load.operands.push_back(ids[static_cast<size_t>(axis)]);
+      }
+      const Value v = b.convert(b.one(std::move(load)), DType::i32);
+      return m.plus ? b.elementwise(Opcode::add, {v, ids[static_cast<size_t>(m.b)]}) : v;
+    }
   }
   return {};
+}
+
+// Of every index map but those of scalar-prefetch operands.
+std::vector<Type> Spec::map_types() const {
+  std::vector<Type> types(grid_.size(), Type::array(DType::i32));
+  for (int i = 0; i < out_.kernel.num_prefetch; ++i) types.push_back(out_.kernel.block_ref_type(i));
+  return types;
+}
+
+// Small whole numbers, at times a permutation of an axis's program ids, at times beyond the arrays' blocks.
+void Spec::prefetch() {
+  ir::Kernel& k = out_.kernel;
+  BlockMapping m;
+  m.origin = k.usual_origin(static_cast<int>(k.blocks.size()));
+  m.space = MemorySpace::smem;
+  m.dtype = random_.chance(0.8) ? DType::i32 : random_.pick(std::vector{DType::i16, DType::u8, DType::u32, DType::i64});
+  Prefetch p;
+  const bool axes = grid_.size() > first_visible();
+  if (axes && random_.chance(0.4)) p.permutes = static_cast<int64_t>(visible_axis());
+  if (p.permutes >= 0) p.shape = {grid_[static_cast<size_t>(p.permutes)]};
+  else
+    for (int64_t rank = axes ? random_.in(1, random_.chance(0.2) ? 2 : 1) : 0; rank-- > 0;) p.shape.push_back(random_.in(1, 9));
+  Shape shape = p.shape;
+  const bool batched = vmapped_ && random_.chance(0.5);
+  if (batched) shape.insert(shape.begin(), std::max<int64_t>(grid_[0], 1));
+  Array a(shape, m.dtype);
+  const int64_t n = std::max<int64_t>(num_elements(p.shape), 1);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+  for (int64_t i = 0; i < a.size(); ++i) {
+    if (i % n == 0)
+      for (size_t e = order.size(); e > 1; --e) std::swap(order[e - 1], order[random_.below(e)]);
+    const int64_t least = is_unsigned_int(m.dtype) ? 0 : -2;
+    const int64_t v = p.permutes >= 0 ? order[static_cast<size_t>(i % n)] : random_.chance(0.1) ? random_.in(least, 12) : random_.in(0, 4);
+    a.set_element_bits(i, reference::from_double(m.dtype, static_cast<double>(v)));
+    p.largest = std::max(p.largest, random_.chance(0.9) ? v : 0);
+  }
+  m.array_shape.assign(shape.begin(), shape.end());
+  if (batched) {
+    m.block.push_back({BlockDim::Kind::squeezed, 1});
+    for (const int64_t d : p.shape) m.block.push_back({BlockDim::Kind::blocked, d});
+    m.index_map = values_.b.new_region(std::vector<Type>(grid_.size(), Type::array(DType::i32)));
+    values_.b.set_region(m.index_map);
+    std::vector<Value> results{k.region(m.index_map).args[0]};
+    for (size_t d = 0; d < p.shape.size(); ++d) results.push_back(values_.b.constant_int(DType::i32, 0));
+    values_.b.yield(results);
+  } else {
+    m.whole = true;
+  }
+  k.blocks.push_back(m);
+  prefetch_.push_back(p);
+  maps_.emplace_back(m.block.size());
+  shapes_.push_back(shape);
+  input_facts_.push_back({12, 0, true, false});
+  if (p.permutes >= 0) input_facts_.back().bound = static_cast<double>(n);
+  out_.inputs.push_back(std::move(a));
 }
 
 void Spec::arrays() {
   ir::Kernel& k = out_.kernel;
   const int num_inputs = static_cast<int>(random_.in(random_.chance(0.05) ? 0 : 1, 3)), num_outputs = static_cast<int>(random_.chance(0.68) ? 1 : random_.in(2, 3));
-  k.num_inputs = num_inputs;
-  for (int i = 0; i < num_inputs + num_outputs; ++i) array(i, i >= num_inputs);
+  const int num_prefetch = static_cast<int>(random_.chance(0.22) ? random_.in(1, 2) : 0);
+  k.num_inputs = num_prefetch + num_inputs;
+  k.num_prefetch = num_prefetch;
+  for (int i = 0; i < num_prefetch; ++i) prefetch();
+  for (int i = num_prefetch; i < k.num_inputs + num_outputs; ++i) array(i, i >= k.num_inputs);
   if (grid_.size() > first_visible() && random_.chance(0.25)) accumulator_ = static_cast<int>(visible_axis());
   const int64_t num_scratch = random_.chance(0.6) ? 0 : random_.in(1, 2);
   for (int64_t i = 0; i < num_scratch + (accumulator_ >= 0); ++i) {
@@ -140,7 +218,7 @@ void Spec::arrays() {
     r.ref = k.region(k.body).args[i];
     r.dtype = args[i].dtype, r.shape = args[i].shape;
     r.block = i < k.blocks.size() ? static_cast<int>(i) : -1;
-    if (r.block >= 0 && r.block < num_inputs) {
+    if (r.block >= 0 && r.block < k.num_inputs) {
       r.readable = true;
       r.fact = input_facts_[i];
     } else {
@@ -165,7 +243,7 @@ int64_t Spec::most_elements() const {
 void Spec::array(int i, bool output) {
   ir::Kernel& k = out_.kernel;
   BlockMapping m;
-  m.origin = output ? "out_specs[" + std::to_string(i - k.num_inputs) + "]" : "in_specs[" + std::to_string(i) + "]";
+  m.origin = k.usual_origin(i);
   m.dtype = output && random_.chance(0.35) ? DType::f32 : values_.some_dtype();  // only floats that nobody reads again can take inexact ones
   const int64_t rank = random_.chance(0.08) ? 0 : random_.chance(0.75) ? random_.in(1, 2) : random_.in(3, 4);
   Shape shape;
@@ -209,10 +287,11 @@ void Spec::array(int i, bool output) {
       maps.push_back(map);
       m.array_shape.push_back(random_.chance(0.15) ? named(extent) : Extent(extent));
     }
-    m.index_map = values_.b.new_region(std::vector<Type>(grid_.size(), Type::array(DType::i32)));
+    m.index_map = values_.b.new_region(map_types());
     values_.b.set_region(m.index_map);
+    const std::vector<Value> args = k.region(m.index_map).args, refs(args.begin() + static_cast<std::ptrdiff_t>(grid_.size()), args.end());
     std::vector<Value> results;
-    for (const DimMap& map : maps) results.push_back(emit(map, k.region(m.index_map).args));
+    for (const DimMap& map : maps) results.push_back(emit(map, args, refs));
     values_.b.yield(results);
   }
   k.blocks.push_back(m);
@@ -256,9 +335,12 @@ void Spec::declare_parallel() {
     bool free = !persistent_ && (accumulator_ < 0 || static_cast<int>(axis) < accumulator_);
     for (size_t i = static_cast<size_t>(out_.kernel.num_inputs); i < out_.kernel.blocks.size(); ++i) {
       bool distinct = false;
-      for (size_t d = 0; d < maps_[i].size(); ++d)
-        distinct |= maps_[i][d].kind == DimMap::Kind::axis && maps_[i][d].a == static_cast<int64_t>(axis) &&
-                    cdiv(shapes_[i][d], out_.kernel.blocks[i].block[d].size) >= grid_[axis];
+      for (size_t d = 0; d < maps_[i].size(); ++d) {
+        const DimMap& m = maps_[i][d];
+        const int64_t at = static_cast<int64_t>(axis);
+        const bool permuted = m.kind == DimMap::Kind::data && !m.plus && m.at == std::vector{at} && prefetch_[static_cast<size_t>(m.number)].permutes == at;
+        distinct |= (permuted || (m.kind == DimMap::Kind::axis && m.a == at)) && cdiv(shapes_[i][d], out_.kernel.blocks[i].block[d].size) >= grid_[axis];
+      }
       free &= distinct;
     }
     if (free) out_.kernel.grid[axis].parallel = true;

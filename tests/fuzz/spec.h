@@ -10,10 +10,19 @@ namespace tessera::fuzz {
 
 /// One dim of an index map, as a function of the program ids; emitted into the map's region and, for masks, into the body.
 struct DimMap {
-  enum class Kind { constant, axis, sum, half, reversed } kind = Kind::constant;
-  int64_t number = 0;       // constant; reversed: the minuend
+  enum class Kind { constant, axis, sum, half, reversed, data } kind = Kind::constant;
+  int64_t number = 0;       // constant; reversed: the minuend; data: the scalar-prefetch operand
   int64_t a = 0, b = 0;     // axes
   int64_t count = 1;        // values 0 .. count - 1, for the array's size
+  std::vector<int64_t> at = {};  // data: per dim of the operand the axis that indexes it
+  bool plus = false;             // data: plus the program id on axis b
+};
+
+/// A scalar-prefetch operand: what index maps may load.
+struct Prefetch {
+  Shape shape;
+  int64_t largest = 0;
+  int64_t permutes = -1;    // it holds a permutation of this axis's program ids
 };
 
 struct RefInfo {
@@ -39,7 +48,10 @@ class Spec {
   size_t first_visible() const { return vmapped_ ? 1 : 0; }
   size_t visible_axis();
   DimMap dim_map(bool output);
-  ir::Value emit(const DimMap& m, const std::vector<ir::Value>& ids);
+  /// The index as computed from program ids and the Refs of scalar-prefetch operands, which come first in `refs`.
+  ir::Value emit(const DimMap& m, const std::vector<ir::Value>& ids, const std::vector<ir::Value>& refs);
+  std::vector<ir::Type> map_types() const;
+  void prefetch();
   void arrays();
   void array(int i, bool output);
   void input(DType t, const Shape& shape);
@@ -57,6 +69,7 @@ class Spec {
   std::vector<int64_t> grid_;
   int64_t programs_ = 1;
   int accumulator_ = -1;           // the grid axis of the accumulator in the last scratch Ref
+  std::vector<Prefetch> prefetch_;
   std::vector<RefInfo> refs_;
   std::vector<std::vector<DimMap>> maps_;
   std::vector<Shape> shapes_;      // of the arrays

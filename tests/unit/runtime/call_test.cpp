@@ -1,5 +1,6 @@
 #include "runtime/call/call.h"
 
+#include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "support.h"
 
@@ -74,6 +75,22 @@ TEST_CASE("a pallas_call on device arrays waits for nothing and chains") {
   DeviceArray x(device(), ramp(40));
   for (int i = 0; i < 3; ++i) x = launch(device(), twice, {x}).at(0);
   CHECK(floats(x.download())[39] == 8 * 39);
+  check_clean(device());
+}
+
+TEST_CASE("index maps load from scalar-prefetch operands") {
+  const PallasCall gather = pallas_call([](Ref rows, Ref x, Ref o) { o[all] = x[all] + rows[program_id(0)]; },
+                                        {.out_shape = {{{4, 9}, i32}},
+                                         .grid_spec = PrefetchScalarGridSpec{.num_scalar_prefetch = 1,
+                                                                             .grid = {4},
+                                                                             .in_specs = {{{squeezed, 9}, [](Value i, Ref rows) { return Indices{rows[i], 0}; }}},
+                                                                             .out_specs = {{{squeezed, 9}, [](Value i) { return Indices{i, 0}; }}}}});
+  Array x({3, 9}, i32);
+  for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, static_cast<uint64_t>(i));
+  const std::vector<DeviceArray> arguments{{device(), Array({4}, std::vector<int32_t>{2, 0, 100, 1})}, {device(), x}};
+  const Array o = launch(device(), gather, arguments).at(0).download();
+  const std::vector<int32_t> first{20, 0, 118, 10};
+  for (int64_t i = 0; i < o.size(); ++i) CHECK(o.at(i) == first[static_cast<size_t>(i / 9)] + i % 9);
   check_clean(device());
 }
 
