@@ -390,6 +390,16 @@ Opcode reduce_combiner(Opcode reduce_op) {
   }
 }
 
+Opcode scan_reduction(Opcode scan_op) {
+  switch (scan_op) {
+    case Opcode::cumsum: return Opcode::reduce_sum;
+    case Opcode::cumprod: return Opcode::reduce_prod;
+    case Opcode::cummax: return Opcode::reduce_max;
+    case Opcode::cummin: return Opcode::reduce_min;
+    default: throw InternalError("reference: " + std::string(ir::name(scan_op)) + " is not a scan");
+  }
+}
+
 uint64_t reduce_identity(Opcode reduce_op, DType t) {
   return with_dtype(t, [&](auto c) -> uint64_t {
     constexpr DType d = c;

@@ -28,6 +28,9 @@ uint64_t reduce_identity(ir::Opcode reduce_op, DType t);
 /// The elementwise op that combines two elements under a reduction: reduce_sum -> add, ...
 ir::Opcode reduce_combiner(ir::Opcode reduce_op);
 
+/// The reduction that a running one (cumsum, ...) goes through: cumsum -> reduce_sum, ...
+ir::Opcode scan_reduction(ir::Opcode scan_op);
+
 /// Bits <-> double (exact but for 64-bit integers beyond 2^53).
 double to_double(DType t, uint64_t bits);
 uint64_t from_double(DType t, double x);  ///< as convert from f64

@@ -1,3 +1,4 @@
+// A rewrite before lowering: products that take what they are added to. Read next: dot.cpp.
 #pragma once
 #include "engine/ir/kernel.h"
 

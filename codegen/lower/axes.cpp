@@ -132,6 +132,13 @@ void Axes::visit(const ir::Op& op) {
       }
       return;
     }
+    case Opcode::rev:
+      for (size_t d = 0; d < k_.type(result()).shape.size(); ++d) {
+        const auto& turned = op.ints(Attr::axes);
+        if (std::find(turned.begin(), turned.end(), static_cast<int64_t>(d)) != turned.end()) mix(op.operands[0], d);
+        else equate(op.operands[0], d, result(), d);
+      }
+      return;
     case Opcode::concatenate:
       for (Value v : op.operands)
         for (size_t d = 0; d < k_.type(v).shape.size(); ++d) {
@@ -172,7 +179,7 @@ void Axes::visit(const ir::Op& op) {
       }
       return;
     }
-    case Opcode::cumsum:
+    case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
       for (size_t d = 0; d < k_.type(result()).shape.size(); ++d) {
         if (static_cast<int64_t>(d) == op.attr(Attr::axis)) { mix(op.operands[0], d); mix(result(), d); }
         else equate(op.operands[0], d, result(), d);

@@ -12,7 +12,8 @@ bool is_region_op(Opcode c) { return c == Opcode::for_ || c == Opcode::while_ ||
 
 bool index_function(Opcode c) {
   switch (c) {
-    case Opcode::constant: case Opcode::iota: case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate: return true;
+    case Opcode::constant: case Opcode::iota: case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev:
+    case Opcode::concatenate: return true;
     default: return ir::info(c).elementwise;
   }
 }
@@ -129,7 +130,7 @@ void Lowering::demote_misfits() {
         case Opcode::for_: case Opcode::while_:
           for (Value v : o.operands) use(v, {v});
           break;
-        case Opcode::cumsum:  // each invocation walks a line
+        case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:  // each invocation walks a line
           if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) demote(o.operands[0]);
           else use(o.operands[0], {o.operands[0]});
           break;
@@ -211,7 +212,7 @@ void Lowering::op(ir::OpId id) {
     case Opcode::if_: case Opcode::switch_: branch_op(id); break;
     case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or: reduce_op(id); break;
     case Opcode::argmax: case Opcode::argmin: arg_reduce_op(id); break;
-    case Opcode::cumsum: cumsum_op(id); break;
+    case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: scan_op(id); break;
     case Opcode::dot: dot_op(id); break;
     case Opcode::yield: break;
     default: {

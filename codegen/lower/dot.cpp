@@ -91,6 +91,11 @@ void Lowering::dot_op(ir::OpId id) {
     const int i = d.result_axes[d.batch + d.rows - 1], j = d.result_axes.back();
     if (i == kNoAxis || j == kNoAxis) return false;
     const AxisPlan &pi = plan(i), &pj = plan(j);
+    // Another dot may have given registers to a dim that this form walks one element at a time: batch dims, and, staged, further free dims.
+    for (size_t r = 0; r < d.result_axes.size(); ++r) {
+      const int a = d.result_axes[r];
+      if ((r < d.batch || (s_.wide_dot == DotForm::staged && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1) return false;
+    }
     if (s_.wide_dot == DotForm::shuffle) return pj.laid_out && pj.tstride == 1 && pj.tcount == s_.group && s_.group == s_.subgroup && pi.tcount == 1;
     int bits = 0;
     for (int a : d.result_axes)

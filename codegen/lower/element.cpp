@@ -140,6 +140,14 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
       }
       return element(o.operands[0], in);
     }
+    case Opcode::rev: {
+      Coords in = c;
+      for (const int64_t axis : o.ints(Attr::axes)) {
+        const auto d = static_cast<size_t>(axis);
+        if (shape(v)[d] != 1) in[d] = {b_.sub(b_.i32(shape(v)[d] - 1), c[d].v)};
+      }
+      return element(o.operands[0], in);
+    }
     case Opcode::concatenate: {
       const auto axis = static_cast<size_t>(o.attr(Attr::axis));
       // Every part is read at a clamped position, so that the choice between them needs no branch.

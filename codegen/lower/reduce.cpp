@@ -258,9 +258,9 @@ void Lowering::arg_reduce_op(ir::OpId id) {
   });
 }
 
-// Inclusive running sums. Many lines: one invocation walks each. Few long ones: every invocation sums a stretch, the stretches' sums are
+// Inclusive running sums, products, maxima and minima. Many lines: one invocation walks each. Few long ones: every invocation sums a stretch, the stretches' sums are
 // exchanged, and each walks its stretch again from what lies before it.
-void Lowering::cumsum_op(ir::OpId id) {
+void Lowering::scan_op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
   const DType t = k_.type(v).dtype, a = accumulate_type(t);
@@ -268,7 +268,9 @@ void Lowering::cumsum_op(ir::OpId id) {
   const bool reverse = o.attr_or(Attr::reverse, 0) != 0;
   const Shape& s = shape(v);
   const int64_t n = s[axis];
-  auto plus = [&](Value x, Value y) { return b_.op(Opcode::add, {x, y}, a); };
+  const Opcode reduction = reference::scan_reduction(o.code), combiner = reference::reduce_combiner(reduction);
+  const Value identity = b_.constant(a, reference::reduce_identity(reduction, a));
+  auto combine = [&](Value x, Value y) { return b_.op(combiner, {x, y}, a); };
   auto read = [&](const Coords& c) { return b_.convert(element(in, c), a); };
   if (n == 1) {
     set_result(v, arena_reads({in}), [&](const auto& put) { nest(s, axes_.of(v), kinds_[v.index] == Kind::registers || reads_registers(in), true, [&](const NestPoint& p) { put(p, element(in, p.c)); }); });
@@ -286,10 +288,10 @@ void Lowering::cumsum_op(ir::OpId id) {
     auto position = [&](Value i) { return reverse ? b_.sub(b_.i32(n - 1), i) : i; };
     if (s_.general || s_.group == 1 || num_elements(lines) * 2 > s_.group) {
       flat_nest(lines, line_axes, [&](const NestPoint& p) {
-        counted(n, {b_.zero(a)}, [&](Value i, const Values& sum) {
+        counted(n, {identity}, [&](Value i, const Values& sum) {
           Coords c = p.c;
           c[axis] = {position(i)};
-          const Value next = plus(sum[0], read(c));
+          const Value next = combine(sum[0], read(c));
           b_.when(p.valid, [&] { slot_store(h.slot, c, b_.convert(next, t)); });
           return Values{next};
         });
@@ -312,18 +314,18 @@ void Lowering::cumsum_op(ir::OpId id) {
             const Value e = b_.add(begin, i), valid = b_.lt(e, b_.i32(n));
             Coords x = c;
             x[axis] = {position(b_.min(e, b_.i32(n - 1)))};
-            const Value next = b_.select(valid, plus(sum[0], read(x)), sum[0]);
+            const Value next = b_.select(valid, combine(sum[0], read(x)), sum[0]);
             if (write) b_.when(valid, [&] { slot_store(h.slot, x, b_.convert(next, t)); });
             return Values{next};
           })[0];
         };
-        const Value mine = walk(b_.zero(a), false);
+        const Value mine = walk(identity, false);
         order({}, {sums.range});
         b_.store(sums.ref, thread_, mine);
         order({sums.range}, {});
-        const Value before = b_.for_loop(b_.i32(0), b_.i32(s_.group), b_.i32(1), {b_.zero(a)}, [&](Value j, const Values& x) {
+        const Value before = b_.for_loop(b_.i32(0), b_.i32(s_.group), b_.i32(1), {identity}, [&](Value j, const Values& x) {
           const Value y = b_.load(sums.ref, j);
-          return Values{b_.select(b_.lt(j, thread_), plus(x[0], y), x[0])};
+          return Values{b_.select(b_.lt(j, thread_), combine(x[0], y), x[0])};
         })[0];
         walk(before, true);
       });

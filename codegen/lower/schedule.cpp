@@ -33,6 +33,7 @@ bool is_reduction(Opcode c) {
     default: return false;
   }
 }
+bool is_scan(Opcode c) { return c == Opcode::cumsum || c == Opcode::cumprod || c == Opcode::cummax || c == Opcode::cummin; }
 bool is_memory_op(Opcode c) { return c == Opcode::load || c == Opcode::store || c == Opcode::swap; }
 
 class Scheduler {
@@ -177,7 +178,7 @@ class Scheduler {
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
         add_nest(kept, reduced, kept, &op);
         home(op.results[0]);
-      } else if (op.code == Opcode::cumsum || op.code == Opcode::for_ || op.code == Opcode::while_ || op.code == Opcode::if_ || op.code == Opcode::switch_) {
+      } else if (is_scan(op.code) || op.code == Opcode::for_ || op.code == Opcode::while_ || op.code == Opcode::if_ || op.code == Opcode::switch_) {
         for (Value v : op.results) {
           const std::vector<int> d = drop_none(axes_.of(v));
           if (!d.empty()) add_nest(d, {}, d);

@@ -130,6 +130,7 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::reshape:
     case Opcode::transpose:
     case Opcode::slice:
+    case Opcode::rev:
     case Opcode::concatenate:
     case Opcode::dot:
     case Opcode::reduce_sum:
@@ -141,6 +142,9 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::argmax:
     case Opcode::argmin:
     case Opcode::cumsum:
+    case Opcode::cumprod:
+    case Opcode::cummax:
+    case Opcode::cummin:
     case Opcode::program_id:
     case Opcode::num_programs:
     case Opcode::swap:

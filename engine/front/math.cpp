@@ -101,6 +101,12 @@ Value is_inf(Operand x) {
   });
 }
 
+Value logaddexp(Operand a, Operand b) {
+  const Value larger = maximum(a, b), apart = unary_float(Opcode::abs, binary(Opcode::sub, a, b, "logaddexp"), "logaddexp");
+  // Equal infinities have no difference, and NaN stays.
+  return where(is_nan(apart), binary(Opcode::add, a, b, "logaddexp"), larger + log1p(exp(-apart)));
+}
+
 Value abs(Operand x) {
   Emit e("abs", x);
   const DType t = e.dtype(x);

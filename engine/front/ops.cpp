@@ -201,7 +201,8 @@ Value position(Opcode code, const Operand& x, const ArgParams& p) {
   const int axis = p.axis ? e.axis(*p.axis, shape.size()) : 0;
   ir::Op op{.code = code, .operands = {v}};
   op.set(Attr::axis, axis);
-  v = e.builder().one(std::move(op), Type::array(DType::i32));
+  if (!is_int(p.index_dtype)) e.fail("the index dtype must be integers but is " + std::string(name(p.index_dtype)));
+  v = e.builder().one(std::move(op), Type::array(p.index_dtype));
   if (p.keepdims) {
     Shape kept = p.axis ? shape : Shape(shape.size(), 1);
     if (p.axis) kept[static_cast<size_t>(axis)] = 1;
@@ -220,14 +221,21 @@ Value reduce_or(Operand x, ReduceParams p) { return reduce(Opcode::reduce_or, "r
 Value argmax(Operand x, ArgParams p) { return position(Opcode::argmax, x, p); }
 Value argmin(Operand x, ArgParams p) { return position(Opcode::argmin, x, p); }
 
-Value cumsum(Operand x, CumsumParams p) {
-  Emit e("cumsum", x);
+namespace {
+Value scan(Opcode code, const Operand& x, const ScanParams& p) {
+  Emit e(ir::name(code), x);
   const DType t = e.dtype(x);
-  ir::Op op{.code = Opcode::cumsum, .operands = {e.builder().convert(e.as_is(x), t == DType::boolean ? DType::i32 : t)}};
+  ir::Op op{.code = code, .operands = {e.builder().convert(e.as_is(x), t == DType::boolean ? DType::i32 : t)}};
   op.set(Attr::axis, e.axis(p.axis, e.shape(x).size()));
   op.set(Attr::reverse, p.reverse);
   return e.wrap(e.builder().one(std::move(op)));
 }
+}  // namespace
+
+Value cumsum(Operand x, ScanParams p) { return scan(Opcode::cumsum, x, p); }
+Value cumprod(Operand x, ScanParams p) { return scan(Opcode::cumprod, x, p); }
+Value cummax(Operand x, ScanParams p) { return scan(Opcode::cummax, x, p); }
+Value cummin(Operand x, ScanParams p) { return scan(Opcode::cummin, x, p); }
 
 namespace {
 Value grid_index(Opcode code, int64_t axis, Loc loc) {

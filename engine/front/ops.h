@@ -2,6 +2,7 @@
 // promote and broadcast as value.h says; ints and bools given to a function of floats become f32. Shapes are static.
 // Read next: ops.def for the exact meaning of each op, control.h for loops.
 #pragma once
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <vector>
@@ -53,6 +54,7 @@ Value nextafter(Operand x, Operand to);  ///< the next float after x on the way 
 Value is_finite(Operand x);              ///< true of integers; is_nan and is_inf are false
 Value is_nan(Operand x);
 Value is_inf(Operand x);
+Value logaddexp(Operand a, Operand b);  ///< log(e^a + e^b)
 Value maximum(Operand a, Operand b);  ///< NaN wins, as in minimum
 Value minimum(Operand a, Operand b);
 Value clamp(Operand low, Operand x, Operand high);  ///< lax.clamp's order
@@ -89,6 +91,19 @@ Value transpose(Operand x);
 /// Elements start, start + stride, ... below limit, per dim. Without strides: 1 each.
 Value slice(Operand x, std::vector<int64_t> start, std::vector<int64_t> limit, std::vector<int64_t> strides = {});
 Value concatenate(std::vector<Operand> parts, int64_t axis = 0);
+Value stack(std::vector<Operand> parts, int64_t axis = 0);  ///< along a new dim
+/// Parts of these sizes, one after another along axis; or `parts` equal ones.
+std::vector<Value> split(Operand x, std::vector<int64_t> sizes, int64_t axis = 0);
+std::vector<Value> split(Operand x, int parts, int64_t axis = 0);
+Value expand_dims(Operand x, std::vector<int64_t> axes);           ///< dims of size 1, at these positions of the result
+Value squeeze(Operand x, std::vector<int64_t> axes);               ///< without these dims, of size 1
+Value tile(Operand x, std::vector<int64_t> repeats);               ///< jnp.tile: repeats count from the last dim
+Value rev(Operand x, std::vector<int64_t> axes);                   ///< in the opposite order along each of them
+Value roll(Operand x, int64_t shift, int64_t axis = 0);            ///< jnp.roll: element i comes to i + shift, round the end
+struct Padding {
+  int64_t low = 0, high = 0, interior = 0;  ///< before, behind and between the elements; negative low and high cut
+};
+Value pad(Operand x, Operand value, std::vector<Padding> dims);  ///< lax.pad: one Padding per dim
 
 // -- products
 struct DotParams {
@@ -129,15 +144,22 @@ Value reduce_or(Operand x, ReduceParams params = {});   ///< of bools: jnp.any
 struct ArgParams {
   std::optional<int64_t> axis = std::nullopt;  ///< without: the row-major position in the whole of x
   bool keepdims = false;
+  DType index_dtype = i32;
 };
-Value argmax(Operand x, ArgParams params = {});  ///< i32; the first of equals, the first NaN before all
+Value argmax(Operand x, ArgParams params = {});  ///< the first of equals, the first NaN before all
 Value argmin(Operand x, ArgParams params = {});
 
-struct CumsumParams {
+struct ScanParams {
   int64_t axis = 0;
   bool reverse = false;  ///< running from the last element
 };
-Value cumsum(Operand x, CumsumParams params = {});  ///< inclusive
+Value cumsum(Operand x, ScanParams params = {});  ///< inclusive, as all of these
+Value cumprod(Operand x, ScanParams params = {});
+Value cummax(Operand x, ScanParams params = {});  ///< NaN wins
+Value cummin(Operand x, ScanParams params = {});
+Value cumlogsumexp(Operand x, ScanParams params = {});  ///< log of the running sum of e^x, which does not overflow
+/// f(...f(f(x0, x1), x2)..., xn) for every n, for an associative f of two Values of one shape: log2 of the axis's size rounds of f.
+Value associative_scan(const std::function<Value(Value, Value)>& f, Operand x, ScanParams params = {});
 
 // -- the grid
 /// This program's position on a grid axis and the grid's size along it, i32. Axes that vmap added are not counted.

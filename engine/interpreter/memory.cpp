@@ -159,9 +159,13 @@ uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
   if (fill >= 4) {
     const uint64_t h = mix(mix(place) + static_cast<uint64_t>(fill) * 0x9e3779b97f4a7c15u);
     if (t == DType::boolean) return h & 1;
-    if (h >> 62 == 0) return 0;  // often, so that no test of a number always comes out the same
-    if (is_float(t)) return reference::from_double(t, static_cast<double>(static_cast<int64_t>(h % 2001) - 1000) / 8);
-    return bits(t) == 64 ? h : h & ((uint64_t{1} << bits(t)) - 1);
+    // Zeros, extremes and small numbers often, so that no test of such a number, and no max or min with it, always comes out the same.
+    const uint64_t style = h >> 60, ones = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1;
+    const double small = static_cast<double>(static_cast<int64_t>(h % 2001) - 1000);
+    if (style < 4) return 0;
+    if (is_float(t)) return reference::from_double(t, style < 6 ? small * 30 : small / 8);
+    if (style < 8) return style == 4 ? ones : style == 5 ? ones >> 1 : style == 6 ? ones ^ (ones >> 1) : 1;
+    return style < 12 ? static_cast<uint64_t>(static_cast<int64_t>(small)) & ones : h & ones;
   }
   if (fill == 1 && t == DType::boolean) return 0;
   if (fill == 1) return reference::from_double(t, is_float(t) ? 3e4 : 1e30);

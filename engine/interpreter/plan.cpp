@@ -219,7 +219,7 @@ class Planner {
         return ready([=](Machine& m) { fill(m.place[to], n, bits, size); });
       }
       case Opcode::iota: return iota(op);
-      case Opcode::broadcast: case Opcode::transpose: case Opcode::slice: return strided_op(op);
+      case Opcode::broadcast: case Opcode::transpose: case Opcode::slice: case Opcode::rev: return strided_op(op);
       case Opcode::concatenate: return concatenate(op);
       case Opcode::dot: {
         const bool adds = o.size() == 3;
@@ -236,9 +236,9 @@ class Planner {
         return ready([=, code = op.code, in = type(o[0]), index = t.dtype, axis = op.attr(Attr::axis)](Machine& m) {
           arg_reduce(code, in.dtype, index, in.shape, axis, m.place[from], m.place[to]);
         });
-      case Opcode::cumsum:
-        return ready([=, in = type(o[0]), axis = op.attr(Attr::axis), reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
-          cumsum(in.dtype, in.shape, axis, reverse, m.place[from], m.place[to]);
+      case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
+        return ready([=, code = op.code, in = type(o[0]), axis = op.attr(Attr::axis), reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
+          scan(code, in.dtype, in.shape, axis, reverse, m.place[from], m.place[to]);
         });
       case Opcode::program_id: case Opcode::num_programs: {
         const auto axis = static_cast<size_t>(op.attr(Attr::axis));
@@ -265,7 +265,7 @@ class Planner {
     });
   }
 
-  // broadcast, transpose and slice: one strided copy.
+  // broadcast, transpose, slice and rev: one strided copy.
   Make strided_op(const Op& op) {
     const ir::Type &in = type(op.operands[0]), &t = type(op.results[0]);
     const Strides source = dense_strides(in.shape);
@@ -277,6 +277,13 @@ class Planner {
     } else if (op.code == Opcode::transpose) {
       const auto& perm = op.ints(Attr::perm);
       for (size_t d = 0; d < perm.size(); ++d) strides[d] = source[static_cast<size_t>(perm[d])];
+    } else if (op.code == Opcode::rev) {
+      strides = source;
+      for (const int64_t axis : op.ints(Attr::axes)) {
+        const auto d = static_cast<size_t>(axis);
+        strides[d] = -source[d];
+        offset += source[d] * std::max<int64_t>(in.shape[d] - 1, 0);
+      }
     } else {
       for (size_t d = 0; d < strides.size(); ++d) {
         strides[d] = source[d] * op.ints(Attr::stride)[d];

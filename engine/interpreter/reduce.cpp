@@ -118,4 +118,24 @@ void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::
   });
 }
 
+void scan(ir::Opcode op, DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out) {
+  if (op == ir::Opcode::cumsum) return cumsum(t, shape, axis, reverse, in, out);
+  const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
+  const DType wide = t == DType::f16 || t == DType::bf16 ? DType::f32 : t;
+  const reference::ArrayFunction f = reference::array_function(reference::reduce_combiner(reference::scan_reduction(op)), wide, wide);
+  const int64_t row = a.inner * size_bytes(wide);
+  if (a.outer * a.n * a.inner == 0) return;
+  std::vector<std::byte> running(static_cast<size_t>(row)), next(static_cast<size_t>(row));
+  for (int64_t o = 0; o < a.outer; ++o)
+    for (int64_t step = 0; step < a.n; ++step) {
+      const int64_t at = (o * a.n + (reverse ? a.n - 1 - step : step)) * a.inner * size_bytes(t);
+      const void* source = in + at;
+      reference::eval_array(ir::Opcode::convert, t, wide, &source, step ? next.data() : running.data(), a.inner);
+      const void* operands[] = {running.data(), next.data()};
+      if (step) f(operands, running.data(), a.inner);
+      source = running.data();
+      reference::eval_array(ir::Opcode::convert, wide, t, &source, out + at, a.inner);
+    }
+}
+
 }  // namespace tessera::interpreter

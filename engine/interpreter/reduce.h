@@ -14,5 +14,7 @@ void reduce(ir::Opcode op, DType t, const Shape& shape, const std::vector<int64_
 void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in, std::byte* out);
 /// Inclusive running sum along `axis`, from its end if `reverse`; f16 and bf16 run in f32 and round each element once.
 void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out);
+/// The same for any scan: cumsum, cumprod, cummax, cummin.
+void scan(ir::Opcode op, DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out);
 
 }  // namespace tessera::interpreter

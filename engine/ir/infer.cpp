@@ -259,12 +259,9 @@ class Inference {
     count(1);
     const Type& t = array(0);
     check_dtype(rule, t.dtype);
+    sorted_axes(t);
     const auto& axes = ints(Attr::axes);
     Shape shape = t.shape;
-    for (size_t i = 0; i < axes.size(); ++i) {
-      in_range("axis", axes[i], t.shape.size());
-      if (i && axes[i] <= axes[i - 1]) fail("axes " + to_string(axes) + " do not increase");
-    }
     for (size_t i = axes.size(); i-- > 0;) shape.erase(shape.begin() + axes[i]);
     return {Type::array(t.dtype, shape)};
   }
@@ -280,7 +277,20 @@ class Inference {
     shape.erase(shape.begin() + axis);
     return {Type::array(requested_.dtype, shape)};
   }
-  std::vector<Type> cumsum() const {
+  std::vector<Type> rev() const {
+    count(1);
+    const Type& t = array(0);
+    sorted_axes(t);
+    return {t};
+  }
+  void sorted_axes(const Type& t) const {
+    const auto& axes = ints(Attr::axes);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      in_range("axis", axes[i], t.shape.size());
+      if (i && axes[i] <= axes[i - 1]) fail("axes " + to_string(axes) + " do not increase");
+    }
+  }
+  std::vector<Type> scan() const {
     count(1);
     const Type& t = array(0);
     check_dtype(OperandRule::num, t.dtype);
@@ -472,7 +482,8 @@ class Inference {
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: return reduce(OperandRule::num);
       case Opcode::reduce_and: case Opcode::reduce_or: return reduce(OperandRule::ibl);
       case Opcode::argmax: case Opcode::argmin: return argument();
-      case Opcode::cumsum: return cumsum();
+      case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: return scan();
+      case Opcode::rev: return rev();
       case Opcode::program_id: case Opcode::num_programs: return grid_index();
       case Opcode::load: return load();
       case Opcode::store: stored(); return {};

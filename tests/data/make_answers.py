@@ -181,6 +181,26 @@ def front():
     case("select_n_bool", lambda w, a, b: lax.select_n(w, a, b), which > 0, *cases[:2])
 
 
+    x, y = np.arange(30, dtype=np.float32).reshape(2, 5, 3) - 7, np.array([3, -np.inf, 5, np.nan, 5, -0.0, 0.0, np.inf], np.float32)
+    case("expand_dims", lambda x: jnp.expand_dims(x, (0, -1)), x)
+    case("squeeze", lambda x: lax.squeeze(x[None, :, :1], (0, 2)), x)
+    case("stack", lambda x: jnp.stack([x, x * 2], -1), x)
+    case("split", lambda x: lax.split(x, [1, 0, 4], 1), x)
+    case("tile", lambda x: jnp.tile(x, (2, 1, 3)), x[0])
+    case("rev", lambda x: lax.rev(x, (0, 2)), x)
+    case("roll", lambda x: jnp.roll(x, -7, 1), x)
+    for name, pads in {"edges": [(1, 2, 0), (0, 1, 0), (2, 0, 0)], "interior": [(0, 0, 3), (1, 0, 1), (0, 2, 2)], "cut": [(-1, 2, 0), (-2, -1, 1), (3, -4, 0)]}.items():
+        case(f"pad_{name}", lambda x: lax.pad(x, np.float32(9), pads), x)
+    for name, f in {"cumprod": lax.cumprod, "cummax": lax.cummax, "cummin": lax.cummin}.items():
+        case(f"{name}_f32", lambda x: [f(x, 1), f(x, 2, True)], x % 4 - 1)
+        case(f"{name}_i8", lambda x: [f(x, 0), f(x, 0, True)], specials("i8"))
+        case(f"{name}_bf16", lambda x: f(x, 0), (x[0] % 3).astype(ml_dtypes.bfloat16))
+    case("cummax_special", lambda x: [lax.cummax(x, 0), lax.cummin(x, 0, True)], y)
+    case("cumlogsumexp", lambda x: [lax.cumlogsumexp(x, 1), lax.cumlogsumexp(x, 2, True)], x * 5)
+    case("argmax_u8", lambda x: lax.argmax(x, 1, np.uint8), x)
+    case("logaddexp", lambda a, b: jnp.logaddexp(a, b), y, y[::-1].copy())
+
+
 # -- kernels: each has its text, its inputs, and the answers
 def write_case(folder, name, text, inputs, outputs):
     os.makedirs(os.path.join(HERE, folder), exist_ok=True)

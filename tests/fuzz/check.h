@@ -14,7 +14,7 @@ struct CheckOptions {
   bool minimum = true, lavapipe = true, gpu = true;   // targets
   bool delete_barriers = false;             // also run each lane-level kernel without each of its barriers, and count what is reported
   int orders = 2;                           // seeds of the lane-level interpreter per form and target
-  int64_t max_steps = int64_t{1} << 29;     // of the lane-level interpreter per run: kernels that need more are counted, not run to the end
+  int64_t max_steps = int64_t{1} << 27;     // of the lane-level interpreter per run: kernels that need more are counted, not run to the end
   bool passes = true;
   /// Runs the case on a device; empty: none.
   std::function<std::vector<Array>(const Case&, bool general)> device;
@@ -34,7 +34,7 @@ struct Outcome {
 };
 
 Outcome check(const Case& c, const CheckOptions& options);
-/// check() in a process of its own, so that a crash, or more than `seconds`, is a Failure like others. Not for devices: drivers do not fork.
+/// check() in a process of its own, so that a crash, or more than `seconds` of processor time, is a Failure like others. Not for devices: drivers do not fork.
 Outcome check_apart(const Case& c, const CheckOptions& options, int seconds);
 
 }  // namespace tessera::fuzz

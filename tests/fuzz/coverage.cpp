@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "engine/passes/passes.h"
+
 namespace tessera::fuzz {
 namespace {
 using ir::Attr, ir::Op, ir::Opcode;
@@ -64,18 +66,21 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
         if (!type(v).is_scalar()) see(op_name + " with a tile result");
       break;
     case Opcode::concatenate: see(count("concatenate parts", op.operands.size(), 3)); break;
-    case Opcode::cumsum: see(op.attr_or(Attr::reverse, 0) ? "cumsum reverse" : "cumsum forward"); break;
+    case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
+      see(op_name + (op.attr_or(Attr::reverse, 0) ? " reverse" : " forward"));
+      break;
     default: break;
   }
   for (const ir::RegionId r : op.regions) see_region(k, r, depth + 1);
 }
 
 void Coverage::see_region(const ir::Kernel& k, ir::RegionId r, int depth) {
-  for (const ir::OpId id : k.region(r).ops) see_op(k, k.op(id), depth);
+  for (const ir::OpId id : k.region(r).ops) see_op(k, k.op(id), depth), ++ops_seen_;
 }
 
 void Coverage::add(const Case& c) {
-  const ir::Kernel& k = c.kernel;
+  ir::Kernel k = c.kernel;
+  passes::optimize(k);  // what reaches lowering
   ++cases_;
   now_.clear();
   see(count("grid of rank", k.grid.size(), 5));
@@ -120,22 +125,25 @@ void Coverage::add(const Case& c) {
 
 std::string Coverage::text() const {
   std::ostringstream s;
-  s << cases_ << " cases; cases with each feature:\n";
+  s << cases_ << " cases with " << ops_seen_ / std::max<int64_t>(cases_, 1) << " ops each after the passes; cases with each feature:\n";
   for (const auto& [feature, n] : features_) s << "  " << n << "\t" << feature << "\n";
   s << "uses of each op by dtype:\n";
+  for (const auto& [op, uses] : ops_) {
+    s << "  " << op << ":";
+    for (const auto& [t, n] : uses) s << " " << name(t) << " " << n;
+    s << "\n";
+  }
+  for (const std::string& op : never()) s << "  " << op << ": NEVER\n";
+  return s.str();
+}
+
+std::vector<std::string> Coverage::never() const {
+  std::vector<std::string> missing;
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const ir::OpInfo& op = ir::info(static_cast<Opcode>(i));
-    if (!op.tile || static_cast<Opcode>(i) == Opcode::yield) continue;
-    const auto seen = ops_.find(std::string(op.name));
-    s << "  " << op.name << ":";
-    for (int t = 0; t < kNumDTypes; ++t) {
-      const DType dtype = static_cast<DType>(t);
-      const int64_t n = seen == ops_.end() || !seen->second.count(dtype) ? 0 : seen->second.at(dtype);
-      if (n) s << " " << name(dtype) << " " << n;
-    }
-    s << (seen == ops_.end() ? " NEVER" : "") << "\n";
+    if (op.tile && static_cast<Opcode>(i) != Opcode::yield && !ops_.count(std::string(op.name))) missing.emplace_back(op.name);
   }
-  return s.str();
+  return missing;
 }
 
 }  // namespace tessera::fuzz

@@ -8,40 +8,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/reference.h"
-#include "tests/fuzz/values.h"
+#include "tests/fuzz/spec.h"
 
 namespace tessera::fuzz {
 namespace {
 using ir::Attr, ir::BlockDim, ir::BlockMapping, ir::Index, ir::MemorySpace, ir::Op, ir::Opcode, ir::RegionId, ir::Type, ir::Value;
 
-// One dim of an index map, as a function of the program ids; emitted into the map's region and, for masks, into the body.
-struct DimMap {
-  enum class Kind { constant, axis, sum, half, reversed } kind = Kind::constant;
-  int64_t number = 0;       // constant; reversed: the minuend
-  int64_t a = 0, b = 0;     // axes
-  int64_t count = 1;        // values 0 .. count - 1, for the array's size
-};
-
-struct RefInfo {
-  Value ref;
-  DType dtype = DType::f32;
-  Shape shape;
-  int block = -1;           // position in Kernel::blocks; -1: scratch
-  Fact fact;                // of what it holds
-  bool stateful = false;    // may be read: stores conform to `fact`
-  bool readable = false;    // every element was written before
-};
-
-class Generator {
+class Generator : Spec {
  public:
-  explicit Generator(uint64_t seed) : random_(seed), values_(out_.kernel, random_, dtypes(random_)) {
-    out_.kernel.name = "fuzz" + std::to_string(seed);
-    big_ = random_.chance(0.12);
-    values_.plain = random_.chance(0.55);
-    values_.sizes.clear();
-    for (int64_t n = random_.in(2, 3); n-- > 0;) values_.sizes.push_back(random_.chance(0.4) ? int64_t{1} << random_.in(1, big_ ? 6 : 5) : random_.in(2, big_ ? 70 : 24));
-  }
+  explicit Generator(uint64_t seed) : Spec(seed) {}
 
   Case run() {
     ir::Kernel& k = out_.kernel;
@@ -58,7 +33,9 @@ class Generator {
     }
     initialise_scratch();
     if (accumulator_ >= 0) accumulate();
-    for (int64_t n = random_.in(2, 10); n-- > 0;) statement(0);
+    if (random_.chance(0.07)) chain();
+    if (random_.chance(0.09)) einsum();
+    for (int64_t n = size_ == Size::huge || size_ == Size::many ? random_.in(1, 4) : random_.in(2, 10); n-- > 0;) statement(0);
     for (RefInfo& r : refs_)
       if (r.block >= k.num_inputs) final_store(r);
     values_.b.yield({});
@@ -69,217 +46,6 @@ class Generator {
   }
 
  private:
-  static std::vector<DType> dtypes(Random& random) {
-    if (random.chance(0.35)) return {DType::f32, DType::f32, DType::i32, DType::u32, DType::boolean};
-    std::vector<DType> all;
-    for (int t = 0; t < kNumDTypes; ++t) all.push_back(static_cast<DType>(t));
-    std::vector<DType> some{DType::f32, DType::i32};
-    for (int64_t n = random.in(1, 5); n-- > 0;) some.push_back(random.pick(all));
-    return some;
-  }
-
-  // -- grid, arrays, Refs
-
-  void grid() {
-    ir::Kernel& k = out_.kernel;
-    const int64_t rank = random_.chance(0.1) ? 0 : random_.chance(0.6) ? random_.in(1, 2) : random_.in(3, 4);
-    vmapped_ = rank > 0 && random_.chance(0.08);
-    int64_t programs = 1;
-    for (int64_t i = 0; i < rank; ++i) {
-      int64_t n = random_.chance(0.05) ? random_.in(1, 40) : random_.in(1, rank > 2 ? 3 : 6);
-      if (programs * n > 64) n = 1;
-      ir::GridAxis axis;
-      axis.size = n;
-      if (random_.chance(0.2)) {
-        const int64_t block = random_.in(1, 7);
-        axis.size = cdiv(named((n - 1) * block + random_.in(1, block)), Extent(block));
-      }
-      if (random_.chance(0.004)) n = 0, axis.size = 0;
-      axis.vmapped = vmapped_ && i == 0;
-      if (random_.chance(0.3)) axis.name = "axis" + std::to_string(i);
-      programs *= n;
-      grid_.push_back(n);
-      k.grid.push_back(axis);
-    }
-    programs_ = programs;
-  }
-
-  Extent named(int64_t value) {
-    for (const auto& [name, v] : out_.dims)
-      if (v == value && random_.chance(0.7)) return Extent::named(name);
-    const std::string name = "n" + std::to_string(out_.dims.size());
-    out_.dims[name] = value;
-    return Extent::named(name);
-  }
-
-  int64_t block_size() {
-    if (values_.plain && random_.chance(0.9)) return random_.pick(values_.sizes);
-    if (big_ && random_.chance(0.4)) return random_.in(1, 70);
-    return random_.chance(0.15) ? random_.in(1, 40) : random_.chance(0.2) ? int64_t{1} << random_.in(0, 4) : random_.in(1, 9);
-  }
-
-  // The vmapped axis, if any, is the first: the kernel does not see it, and index maps use it alone, in array().
-  size_t first_visible() const { return vmapped_ ? 1 : 0; }
-  size_t visible_axis() { return first_visible() + random_.below(grid_.size() - first_visible()); }
-
-  DimMap dim_map() {
-    DimMap m;
-    if (grid_.size() <= first_visible() || random_.chance(0.12)) {
-      m.number = random_.in(0, 2);
-      m.count = m.number + 1;
-      return m;
-    }
-    m.a = static_cast<int64_t>(visible_axis());
-    m.b = static_cast<int64_t>(visible_axis());
-    const int64_t na = grid_[static_cast<size_t>(m.a)], nb = grid_[static_cast<size_t>(m.b)];
-    m.kind = random_.chance(0.75) ? DimMap::Kind::axis : random_.pick(std::vector{DimMap::Kind::sum, DimMap::Kind::half, DimMap::Kind::reversed});
-    switch (m.kind) {
-      case DimMap::Kind::constant: break;
-      case DimMap::Kind::axis: m.count = na; break;
-      case DimMap::Kind::sum: m.count = na + nb - 1; break;
-      case DimMap::Kind::half: m.count = (na + 1) / 2; break;
-      case DimMap::Kind::reversed: m.number = na - 1, m.count = na; break;
-    }
-    return m;
-  }
-
-  Value emit(const DimMap& m, const std::vector<Value>& ids) {
-    ir::Builder& b = values_.b;
-    const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
-    switch (m.kind) {
-      case DimMap::Kind::constant: return number(m.number);
-      case DimMap::Kind::axis: return ids[static_cast<size_t>(m.a)];
-      case DimMap::Kind::sum: return b.elementwise(Opcode::add, {ids[static_cast<size_t>(m.a)], ids[static_cast<size_t>(m.b)]});
-      case DimMap::Kind::half: return b.elementwise(Opcode::div, {ids[static_cast<size_t>(m.a)], number(2)});
-      case DimMap::Kind::reversed: return b.elementwise(Opcode::sub, {number(m.number), ids[static_cast<size_t>(m.a)]});
-    }
-    return {};
-  }
-
-  void arrays() {
-    ir::Kernel& k = out_.kernel;
-    const int num_inputs = static_cast<int>(random_.in(random_.chance(0.05) ? 0 : 1, 3)), num_outputs = static_cast<int>(random_.chance(0.7) ? 1 : 2);
-    k.num_inputs = num_inputs;
-    for (int i = 0; i < num_inputs + num_outputs; ++i) array(i, i >= num_inputs);
-    if (grid_.size() > first_visible() && random_.chance(0.25)) accumulator_ = static_cast<int>(visible_axis());
-    const int64_t num_scratch = random_.chance(0.6) ? 0 : random_.in(1, 2);
-    for (int64_t i = 0; i < num_scratch + (accumulator_ >= 0); ++i) {
-      Shape shape;
-      for (int64_t rank = random_.in(0, values_.plain ? 2 : 3), d = 0; d < rank; ++d) shape.push_back(values_.plain ? random_.pick(values_.sizes) : random_.in(1, 9));
-      k.scratch.push_back(Type::ref(i == num_scratch ? DType::f32 : values_.some_dtype(), shape, random_.chance(0.15) && shape.empty() ? MemorySpace::smem : MemorySpace::vmem));
-    }
-    std::vector<Type> args;
-    for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
-    args.insert(args.end(), k.scratch.begin(), k.scratch.end());
-    k.body = values_.b.new_region(args);
-    for (size_t i = 0; i < args.size(); ++i) {
-      RefInfo r;
-      r.ref = k.region(k.body).args[i];
-      r.dtype = args[i].dtype, r.shape = args[i].shape;
-      r.block = i < k.blocks.size() ? static_cast<int>(i) : -1;
-      if (r.block >= 0 && r.block < num_inputs) {
-        r.readable = true;
-        r.fact = input_facts_[i];
-      } else {
-        r.stateful = r.block < 0 || random_.chance(0.4);
-        // What it may hold: ints and bools anything, floats small whole numbers. Outputs that are never read hold what they get.
-        r.fact = {r.stateful || !is_float(r.dtype) ? (is_float(r.dtype) ? 100.0 : std::max(exact_limit(r.dtype), 1.0)) : 0.0, 0, true, false};
-      }
-      refs_.push_back(r);
-    }
-  }
-
-  void array(int i, bool output) {
-    ir::Kernel& k = out_.kernel;
-    BlockMapping m;
-    m.origin = output ? "out_specs[" + std::to_string(i - k.num_inputs) + "]" : "in_specs[" + std::to_string(i) + "]";
-    m.dtype = values_.some_dtype();
-    const int64_t rank = random_.chance(0.08) ? 0 : random_.chance(0.75) ? random_.in(1, 2) : random_.in(3, 4);
-    Shape shape;
-    std::vector<DimMap> maps;
-    if (random_.chance(0.15) && !(output && vmapped_)) {
-      m.whole = true;
-      m.space = MemorySpace::any;
-      for (int64_t d = 0; d < rank; ++d) shape.push_back(random_.in(1, rank > 2 ? 6 : 14));
-      m.array_shape.assign(shape.begin(), shape.end());
-    } else {
-      int64_t elements = 1;
-      if (vmapped_ && (output || random_.chance(0.6))) {  // what vmap makes: a dim per element of the batch
-        m.block.push_back({BlockDim::Kind::squeezed, 1});
-        maps.push_back({DimMap::Kind::axis, 0, 0, 0, grid_[0]});
-        shape.push_back(std::max<int64_t>(grid_[0], 1));
-        m.array_shape.push_back(shape.back());
-      }
-      for (int64_t d = 0; d < rank; ++d) {
-        DimMap map = dim_map();
-        BlockDim block;
-        if (random_.chance(0.2)) block = {BlockDim::Kind::squeezed, 1};
-        else block.size = block_size();
-        if (block.kind == BlockDim::Kind::blocked && elements * block.size > (big_ && programs_ < 20 ? 6000 : values_.plain ? 1100 : 700)) block.size = random_.in(1, 2);
-        elements *= block.size;
-        // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
-        int64_t blocks = std::max<int64_t>(1, map.count);
-        if (random_.chance(0.12)) blocks = std::max<int64_t>(1, blocks - random_.in(1, 2));
-        else if (random_.chance(0.08)) ++blocks;
-        int64_t extent = blocks * block.size;
-        if (random_.chance(0.45)) extent = (blocks - 1) * block.size + random_.in(1, block.size);
-        if (random_.chance(0.04)) extent = random_.in(1, block.size);
-        if (random_.chance(0.003)) extent = 0;
-        if (num_elements(shape) * extent > 40000) {  // far from large: the lane-level interpreter keeps books per element
-          map = {};
-          extent = block.size;
-          if (num_elements(shape) * extent > 40000) extent = block.size = 1;
-        }
-        shape.push_back(extent);
-        m.block.push_back(block);
-        maps.push_back(map);
-        m.array_shape.push_back(random_.chance(0.15) ? named(extent) : Extent(extent));
-      }
-      m.index_map = values_.b.new_region(std::vector<Type>(grid_.size(), Type::array(DType::i32)));
-      values_.b.set_region(m.index_map);
-      std::vector<Value> results;
-      for (const DimMap& map : maps) results.push_back(emit(map, k.region(m.index_map).args));
-      values_.b.yield(results);
-    }
-    k.blocks.push_back(m);
-    maps_.push_back(maps);
-    shapes_.push_back(shape);
-    if (!output) input(m.dtype, shape);
-  }
-
-  void input(DType t, const Shape& shape) {
-    Array a(shape, t);
-    Fact f{8, 0, true, false};
-    const int style = static_cast<int>(random_.below(4));
-    if (t == DType::boolean) f.bound = 1;
-    else if (is_int(t) && style == 0) f.bound = std::max(exact_limit(t), 1.0);
-    else if (is_float(t) && style == 0) f = {3, 0, false, false};
-    else if (is_unsigned_int(t)) f.bound = 16;
-    for (int64_t i = 0; i < a.size(); ++i) {
-      if (t == DType::boolean) a.set_element_bits(i, random_.next() & 1);
-      else if (is_int(t) && style == 0) a.set_element_bits(i, bits(t) == 64 ? random_.next() : random_.next() & ((uint64_t{1} << bits(t)) - 1));
-      else if (is_float(t) && style == 0) a.set_element_bits(i, reference::from_double(t, static_cast<double>(random_.in(-24, 24)) / 8));
-      else a.set_element_bits(i, reference::from_double(t, static_cast<double>(is_unsigned_int(t) ? random_.in(0, 16) : random_.in(-8, 8))));
-    }
-    out_.inputs.push_back(std::move(a));
-    input_facts_.push_back(f);
-  }
-
-  // Axes along which programs share nothing: every output has a dim of distinct blocks along it, and scratch is written before it is read.
-  void declare_parallel() {
-    for (size_t axis = first_visible(); axis < grid_.size(); ++axis) {
-      bool free = !persistent_ && (accumulator_ < 0 || static_cast<int>(axis) < accumulator_);
-      for (size_t i = static_cast<size_t>(out_.kernel.num_inputs); i < out_.kernel.blocks.size(); ++i) {
-        bool distinct = false;
-        for (size_t d = 0; d < maps_[i].size(); ++d)
-          distinct |= maps_[i][d].kind == DimMap::Kind::axis && maps_[i][d].a == static_cast<int64_t>(axis) &&
-                      cdiv(shapes_[i][d], out_.kernel.blocks[i].block[d].size) >= grid_[axis];
-        free &= distinct;
-      }
-      if (free) out_.kernel.grid[axis].parallel = true;
-    }
-  }
-
   // -- the body
 
   Value pid(size_t axis) {
@@ -287,6 +53,7 @@ class Generator {
     op.set(Attr::axis, static_cast<int64_t>(axis - first_visible()));
     const Value v = values_.note(values_.b.one(std::move(op)), {static_cast<double>(std::max<int64_t>(grid_[axis] - 1, 0)), 0, true, false});
     values_.pool.push_back(v);
+    if (grid_[axis] > 0) values_.counters.push_back({v, grid_[axis] - 1});
     return v;
   }
   Value is_id(size_t axis, int64_t at) { return *values_.apply(Opcode::eq, {pid(axis), values_.constant(DType::i32, static_cast<double>(at))}); }
@@ -327,7 +94,14 @@ class Generator {
     statement(0), statement(0);
     const Value zero = values_.constant(r.dtype, 0, r.shape);
     values_.b.when(is_id(axis, 0), [&] { store_all(r, zero); });
-    const Value v = values_.conform(values_.want(r.dtype, r.shape, true), 4000);
+    Value v;
+    if (r.shape.size() == 2 && random_.chance(0.6)) {  // a product in pieces along the axis
+      const int64_t depth = some_size();
+      v = values_.product(values_.want(r.dtype, {r.shape[0], depth}, true), values_.want(r.dtype, {depth, r.shape[1]}, true), {{1}, {0}, {}, {}}, r.dtype);
+    } else {
+      v = values_.want(r.dtype, r.shape, true);
+    }
+    v = values_.conform(v, 4000);
     const double bound = 4000.0 * static_cast<double>(programs_);
     const Value old = values_.note(load_all(r), {bound - 4000, 0, true, false});
     store_all(r, *values_.apply(Opcode::add, {old, v}));
@@ -345,6 +119,36 @@ class Generator {
       }
   }
 
+  // v joined with values of this region that nothing has used yet: what no output depends on is gone before it reaches lowering. `strict`: the
+  // result must be clean and exact, as memory and carried values that are read again.
+  Value with_unused(Value v, int64_t most, bool strict) {
+    const ir::Kernel& k = out_.kernel;
+    std::vector<bool> used(k.values.size(), false);
+    for (const Op& op : k.ops)
+      for (const Value x : op.operands) used[x.index] = true;
+    const DType t = values_.type(v).dtype;
+    const Shape shape = values_.type(v).shape;
+    const bool inexact_left = std::any_of(values_.pool.begin(), values_.pool.end(), [&](Value u) { return !used[u.index] && values_.fact(u).err != 0; });
+    for (size_t i = values_.pool.size(); i-- > region_start_ && most > 0;) {
+      const Value u = values_.pool[i];
+      const Fact f = values_.fact(u);
+      if (used[u.index] || u == v || (strict && (f.dirty || f.err != 0)) || (f.dirty && random_.chance(0.6))) continue;
+      if (f.err == 0 && inexact_left && !strict && is_float(t) && random_.chance(0.5)) continue;  // they have no other place to go
+      const auto c = values_.cast(u, t);
+      if (!c || (strict && values_.fact(*c).err != 0)) continue;
+      const Value piece = values_.coerce(*c, shape);
+      static const std::vector<Opcode> kInts{Opcode::add, Opcode::xor_, Opcode::max, Opcode::sub}, kFloats{Opcode::add, Opcode::add, Opcode::max, Opcode::sub},
+          kBools{Opcode::xor_, Opcode::ne, Opcode::or_};
+      Opcode op = random_.pick(t == DType::boolean ? kBools : is_int(t) ? kInts : kFloats);
+      auto r = values_.apply(op, {v, piece});
+      if (!r && t != DType::boolean) r = values_.apply(Opcode::max, {v, piece});
+      if (!r || (strict && values_.fact(*r).err != 0)) continue;
+      v = *r;
+      --most;
+    }
+    return v;
+  }
+
   // v as the Ref may hold it: stateful Refs keep their fact (the caller's v is clean), the others' fact grows.
   Value fit(RefInfo& r, Value v) {
     if (r.stateful) return values_.conform(v, r.fact.bound);
@@ -353,9 +157,12 @@ class Generator {
   }
 
   void final_store(RefInfo& r) {
-    if (random_.chance(0.06)) return;
-    const Value v = fit(r, values_.want(r.dtype, r.shape, r.stateful));
-    if (random_.chance(0.1) && !grid_.empty()) {
+    if (random_.chance(0.03)) return;
+    Value v = with_unused(values_.want(r.dtype, r.shape, r.stateful || random_.chance(0.8)), 6, r.stateful);
+    if (!r.stateful && random_.chance(0.3))
+      if (const auto c = values_.cast(values_.elementwise(v), r.dtype)) v = *c;
+    v = fit(r, v);
+    if (random_.chance(0.07) && !grid_.empty()) {
       values_.b.when(values_.scalar_bool(), [&] { store_all(r, v); });
     } else if (random_.chance(0.1)) {
       const Value mask = values_.want(DType::boolean, r.shape, true);
@@ -387,7 +194,9 @@ class Generator {
           x.start = 0;
           x.start_operand = first + static_cast<int32_t>(starts.size());
           // Beyond the edges at times: unmasked starts wrap once and clamp, masked ones are tested per element.
-          starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1)) : values_.scalar_int(-n - 2, n + 2));
+          const int64_t last = x.kind == Index::Kind::slice ? n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step : n - 1;
+          if (random_.chance(0.45)) starts.push_back(values_.counted_index(last));
+          else starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1)) : values_.scalar_int(-n - 2, n + 2));
           if (masked && random_.chance(0.3)) x.size += 2;
         }
       }
@@ -427,13 +236,6 @@ class Generator {
     values_.pool.push_back(values_.note(values_.b.one(std::move(op)), f));
   }
 
-  bool hangs_over(const RefInfo& r) const {
-    const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
-    for (size_t d = 0; d < m.block.size(); ++d)
-      if (shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 || shapes_[static_cast<size_t>(r.block)][d] == 0) return true;
-    return false;
-  }
-
   // select(inside the array, v, a number), as kernels do before they reduce. An empty array has no inside.
   Value mask_overhang(const RefInfo& r, Value v) {
     if (num_elements(shapes_[static_cast<size_t>(r.block)]) == 0) return v;
@@ -464,16 +266,16 @@ class Generator {
 
   void store(RefInfo& r, int depth) {
     if (depth == 0 && r.stateful && random_.chance(0.5)) {
-      store_all(r, fit(r, values_.want(r.dtype, r.shape, true)));
+      store_all(r, fit(r, with_unused(values_.want(r.dtype, r.shape, true), 2, true)));
       r.readable = true;
       return;
     }
-    Op op{.code = random_.chance(0.2) && (r.readable || random_.chance(0.2)) ? Opcode::swap : Opcode::store, .operands = {r.ref}};
+    Op op{.code = random_.chance(0.35) && (r.readable || random_.chance(0.2)) ? Opcode::swap : Opcode::store, .operands = {r.ref}};
     std::vector<Value> starts;
     const bool masked = random_.chance(0.2), other = masked && op.code == Opcode::swap && random_.chance(0.7);
     const Shape shape = random_index(r, masked, op.index, starts, 2 + masked + other);
     const bool was_readable = r.readable;
-    const Value v = fit(r, values_.want(r.dtype, shape, r.stateful));
+    const Value v = fit(r, with_unused(values_.want(r.dtype, shape, r.stateful), depth ? 2 : 1, r.stateful));
     op.operands.push_back(v);
     if (masked) {
       op.set(Attr::mask, 1);
@@ -497,13 +299,18 @@ class Generator {
   // -- control flow; what a region makes stays in it
 
   template <class F> auto scoped(F f) {
-    const size_t n = values_.pool.size();
+    const size_t n = values_.pool.size(), counters = values_.counters.size(), outer = region_start_;
+    region_start_ = n;
     auto result = f();
+    region_start_ = outer;
     values_.pool.resize(n);
+    values_.counters.resize(counters);
     return result;
   }
   void statements(int depth) {
     for (int64_t n = random_.in(1, 3); n-- > 0;) statement(depth);
+    if (random_.chance(0.4))
+      if (RefInfo* r = some_ref(true)) store(*r, depth);
   }
 
   struct Carry { Type type; Fact fact; };
@@ -526,7 +333,7 @@ class Generator {
       const auto sum = values_.apply(c.type.dtype == DType::boolean ? Opcode::xor_ : Opcode::add, {now, v});
       if (sum) v = *sum;
     }
-    return values_.conform(v, c.fact.bound);
+    return values_.conform(with_unused(v, 2, true), c.fact.bound);
   }
 
   void for_loop(int depth) {
@@ -534,11 +341,13 @@ class Generator {
     const std::vector<Carry> list = carries(init);
     const bool simple = random_.chance(0.5);
     const Value lower = simple ? values_.constant(DType::i32, 0) : values_.scalar_int(-2, 2);
-    const Value upper = simple ? values_.constant(DType::i32, static_cast<double>(random_.in(0, 4))) : values_.scalar_int(0, 4);
+    const int64_t rounds = random_.chance(0.7) ? random_.in(2, 5) : random_.in(0, random_.chance(0.3) ? 20 : 1);
+    const Value upper = simple ? values_.constant(DType::i32, static_cast<double>(rounds)) : values_.scalar_int(0, 4);
     const Value step = values_.constant(DType::i32, random_.chance(0.8) ? 1 : static_cast<double>(random_.in(1, 3)));
     const auto results = scoped([&] {
       return values_.b.for_loop(lower, upper, step, init, [&](Value iv, const std::vector<Value>& args) {
-        values_.pool.push_back(values_.note(iv, {4, 0, true, false}));
+        values_.pool.push_back(values_.note(iv, {20, 0, true, false}));
+        if (simple && rounds > 0) values_.counters.push_back({iv, rounds - 1});
         for (size_t i = 0; i < args.size(); ++i) values_.pool.push_back(values_.note(args[i], list[i].fact));
         statements(depth + 1);
         std::vector<Value> out;
@@ -547,6 +356,120 @@ class Generator {
       });
     });
     for (size_t i = 0; i < results.size(); ++i) values_.pool.push_back(values_.note(results[i], list[i].fact));
+  }
+
+  // Products that share axes, as in attention: for each chunk of keys, scores = q k^T against their own maximum, and acc += scores v.
+  void chain() {
+    const DType t = random_.chance(0.6) ? DType::f32 : values_.some_dtype();
+    const DType sum = t == DType::boolean ? DType::f32 : is_float(t) && bits(t) < 32 ? DType::f32 : t;
+    const DType in = t == DType::boolean ? DType::f32 : t;
+    std::vector<int64_t> n;  // queries, keys, depth, columns
+    for (int i = 0; i < 4; ++i) n.push_back(values_.plain && random_.chance(0.8) ? random_.pick(values_.sizes) : some_size());
+    while (n[0] * n[1] * (n[2] + n[3]) > 100000) n[static_cast<size_t>(random_.below(4))] = random_.in(1, 16);
+    const Value q = values_.conform(values_.want(in, {n[0], n[2]}, true), 4);
+    std::vector<Value> init{values_.conform(values_.want(sum, {n[0], n[3]}, true), 100)};
+    const bool with_maximum = random_.chance(0.5);
+    if (with_maximum) init.push_back(values_.conform(values_.want(sum, {n[0]}, true), 100));
+    const double bound = is_float(sum) ? 100 : std::max(exact_limit(sum), 1.0);
+    const int64_t rounds = random_.in(1, 3);
+    const auto rows_of = [&](Value v, int64_t columns) { return values_.broadcast(v, {n[0], columns}, {0}); };
+    const auto results = scoped([&] {
+      return values_.b.for_loop(values_.constant(DType::i32, 0), values_.constant(DType::i32, static_cast<double>(rounds)), values_.constant(DType::i32, 1), init,
+                                [&](Value iv, const std::vector<Value>& args) {
+        values_.counters.push_back({iv, rounds - 1});
+        for (const Value v : args) values_.note(v, {bound, 0, true, false});
+        if (random_.chance(0.7)) statement(2);
+        const Value k = values_.conform(values_.want(in, {n[1], n[2]}, true), 4), v = values_.conform(values_.want(in, {n[1], n[3]}, true), 4);
+        Value scores = values_.conform(values_.product(q, k, {{1}, {1}, {}, {}}, sum), 50);
+        Op op{.code = Opcode::reduce_max, .operands = {scores}};
+        op.set(Attr::axes, 1);
+        const Fact f = values_.fact(scores);
+        Value greatest = values_.note(values_.b.one(std::move(op)), f);
+        if (with_maximum) greatest = *values_.apply(Opcode::max, {args[1], greatest});
+        scores = values_.conform(*values_.apply(Opcode::sub, {scores, rows_of(greatest, n[1])}), 4);
+        if (const auto p = values_.cast(scores, in)) scores = values_.conform(*p, 4);
+        else scores = values_.leaf(in, {n[0], n[1]});
+        Value acc = args[0];
+        if (with_maximum) acc = *values_.apply(Opcode::min, {acc, rows_of(greatest, n[3])});
+        acc = values_.conform(*values_.apply(Opcode::add, {acc, values_.product(scores, v, {{1}, {0}, {}, {}}, sum)}), 100);
+        std::vector<Value> out{acc};
+        if (with_maximum) out.push_back(values_.conform(greatest, 100));
+        return out;
+      });
+    });
+    for (const Value v : results) values_.pool.push_back(values_.note(v, {bound, 0, true, false}));
+  }
+
+  // Products and sums over tiles that share a few named dims, as einsum writes them: one dim is batch here, contracted or free there.
+  void einsum() {
+    struct Tile { Value v; std::vector<size_t> dims; };
+    std::vector<int64_t> sizes;
+    for (int64_t n = random_.in(3, 4); n-- > 0;) sizes.push_back(values_.plain ? random_.pick(values_.sizes) : some_size());
+    const auto shape = [&](const std::vector<size_t>& dims) {
+      Shape s;
+      for (const size_t d : dims) s.push_back(sizes[d]);
+      return s;
+    };
+    const DType t = random_.chance(0.7) ? DType::f32 : values_.some_dtype() == DType::boolean ? DType::i32 : values_.some_dtype();
+    const DType type = t == DType::boolean ? DType::i32 : t;
+    std::vector<Tile> tiles;
+    const auto fresh = [&](std::vector<size_t> dims) {
+      for (const Tile& x : tiles)
+        if (x.dims == dims && random_.chance(0.5)) return x;
+      while (num_elements(shape(dims)) > 6000) dims.pop_back();
+      return Tile{values_.conform(values_.want(type, shape(dims), true), 4), dims};
+    };
+    for (int64_t n = random_.in(2, 4); n-- > 0;) {
+      Tile x = !tiles.empty() && random_.chance(0.7) ? random_.pick(tiles) : Tile{};
+      if (!x.v) {
+        std::vector<size_t> dims;
+        for (size_t d = 0; d < sizes.size(); ++d) dims.push_back(d);
+        random_.shuffle(dims);
+        dims.resize(static_cast<size_t>(random_.in(1, 3)));
+        x = fresh(dims);
+        tiles.push_back(x);
+      }
+      Tile y;
+      std::vector<size_t> contracted, batch;
+      for (const size_t d : x.dims) {
+        const double role = static_cast<double>(random_.below(100)) / 100;
+        if (role < 0.25) batch.push_back(d), y.dims.push_back(d);
+        else if (role < 0.65) contracted.push_back(d), y.dims.push_back(d);
+      }
+      for (size_t d = 0; d < sizes.size(); ++d)
+        if (std::find(x.dims.begin(), x.dims.end(), d) == x.dims.end() && y.dims.size() < 3 && random_.chance(0.6)) y.dims.push_back(d);
+      if (random_.chance(0.4)) random_.shuffle(y.dims);
+      y = fresh(y.dims);
+      const auto position = [](const Tile& tile, size_t d) { return static_cast<int64_t>(std::find(tile.dims.begin(), tile.dims.end(), d) - tile.dims.begin()); };
+      Values::DotDims dims;
+      Tile r;
+      double work = 1;
+      for (const size_t d : batch)
+        if (position(y, d) < static_cast<int64_t>(y.dims.size())) dims.lhs_batch.push_back(position(x, d)), dims.rhs_batch.push_back(position(y, d)), r.dims.push_back(d);
+      for (const size_t d : contracted)
+        if (position(y, d) < static_cast<int64_t>(y.dims.size())) dims.lhs_contract.push_back(position(x, d)), dims.rhs_contract.push_back(position(y, d));
+      const auto free_dims = [&](const Tile& tile, const std::vector<int64_t>& a, const std::vector<int64_t>& c) {
+        for (size_t i = 0; i < tile.dims.size(); ++i)
+          if (std::find(a.begin(), a.end(), static_cast<int64_t>(i)) == a.end() && std::find(c.begin(), c.end(), static_cast<int64_t>(i)) == c.end()) r.dims.push_back(tile.dims[i]);
+      };
+      free_dims(x, dims.lhs_batch, dims.lhs_contract);
+      free_dims(y, dims.rhs_batch, dims.rhs_contract);
+      for (const size_t d : r.dims) work *= static_cast<double>(sizes[d]);
+      for (const int64_t d : dims.lhs_contract) work *= static_cast<double>(sizes[x.dims[static_cast<size_t>(d)]]);
+      if (work > 150000 || r.dims.size() > 4) continue;
+      r.v = values_.product(x.v, y.v, dims, type);
+      values_.pool.push_back(r.v);
+      for (const Tile& z : tiles) {  // what has some of its dims, in order, joins it
+        if (r.dims.empty() || random_.chance(0.5)) continue;
+        std::vector<int64_t> to;
+        for (const size_t d : z.dims) to.push_back(position(r, d));
+        if (!std::is_sorted(to.begin(), to.end()) || std::any_of(to.begin(), to.end(), [&](int64_t at) { return at >= static_cast<int64_t>(r.dims.size()); })) continue;
+        if (const auto sum = values_.apply(random_.chance(0.5) ? Opcode::add : Opcode::max, {r.v, values_.broadcast(z.v, shape(r.dims), to)})) r.v = *sum;
+      }
+      r.v = values_.conform(r.v, 50);
+      values_.pool.push_back(r.v);
+      if (r.dims.size() <= 3) tiles.push_back(r);
+    }
   }
 
   void while_loop(int depth) {
@@ -605,7 +528,7 @@ class Generator {
         if (random_.chance(0.85)) statements(depth + 1);
         std::vector<Value> out;
         for (size_t i = 0; i < types.size(); ++i) {
-          out.push_back(values_.want(types[i].dtype, types[i].shape, false));
+          out.push_back(with_unused(values_.want(types[i].dtype, types[i].shape, false), 2, false));
           facts[i] = join(facts[i], values_.fact(out.back()));
         }
         b.yield(out);
@@ -628,14 +551,34 @@ class Generator {
     return list.empty() ? nullptr : random_.pick(list);
   }
 
+  // Where statement() makes this op.
+  static double turn(Opcode op) {
+    switch (op) {
+      case Opcode::load: return 0;
+      case Opcode::store: case Opcode::swap: return 0.25;
+      case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate: return 0.6;
+      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
+      case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: return 0.75;
+      case Opcode::dot: return 0.85;
+      case Opcode::for_: return 0.9;
+      case Opcode::while_: return 0.94;
+      case Opcode::if_: return 0.96;
+      case Opcode::switch_: return 0.99;
+      default: return 0.5;
+    }
+  }
+
   void statement(int depth) {
     std::vector<Value>& pool = values_.pool;
     const auto some = [&]() -> Value {
       if (pool.empty() || random_.chance(0.05)) return values_.leaf(values_.some_dtype(), {random_.in(1, 6), random_.in(1, 6)});
       const size_t n = pool.size();
-      return random_.chance(0.6) ? pool[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(pool);
+      Value v = random_.chance(0.6) ? pool[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(pool);
+      for (int tries = 0; tries < 3 && values_.type(v).is_scalar() && random_.chance(0.7); ++tries) v = random_.pick(pool);  // tiles are the point
+      return v;
     };
-    const double roll = static_cast<double>(random_.below(1000)) / 1000;
+    double roll = static_cast<double>(random_.below(1000)) / 1000;
+    if (random_.chance(0.2)) roll = turn(values_.favourite);
     if (values_.plain && random_.chance(0.15)) {
       const Value v = some();
       if (num_elements(values_.type(v).shape) > 1)
@@ -651,12 +594,14 @@ class Generator {
       return pool.push_back(v);
     } else if (roll < 0.70) {
       const Value v = values_.movement(some());
-      if (num_elements(values_.type(v).shape) <= 8000) pool.push_back(v);
+      if (num_elements(values_.type(v).shape) <= (size_ == Size::huge ? 60000 : 8000)) pool.push_back(v);
       return;
     } else if (roll < 0.81) {
       if (const auto v = values_.reduction(some())) pool.push_back(*v);
       return;
     } else if (roll < 0.88) {
+      if (random_.chance(0.5))
+        if (const auto v = values_.dot_of(some())) return pool.push_back(*v);
       return pool.push_back(values_.dot());
     } else if (depth < 2) {
       if (roll < 0.93) return for_loop(depth);
@@ -666,18 +611,7 @@ class Generator {
     pool.push_back(values_.elementwise(some()));
   }
 
-  Case out_;
-  Random random_;
-  Values values_;
-  bool big_ = false, vmapped_ = false;
-  bool persistent_ = false;        // some scratch is initialised in the first program only
-  std::vector<int64_t> grid_;
-  int64_t programs_ = 1;
-  int accumulator_ = -1;           // the grid axis of the accumulator in the last scratch Ref
-  std::vector<RefInfo> refs_;
-  std::vector<std::vector<DimMap>> maps_;
-  std::vector<Shape> shapes_;      // of the arrays
-  std::vector<Fact> input_facts_;
+  size_t region_start_ = 0;  // in the pool: what this region has made
 };
 }  // namespace
 

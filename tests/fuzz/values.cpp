@@ -4,7 +4,6 @@
 #include <cmath>
 
 namespace tessera::fuzz {
-namespace {
 using ir::Attr, ir::Op, ir::Opcode, ir::Type, ir::Value;
 
 double epsilon(DType t) {
@@ -16,21 +15,18 @@ double epsilon(DType t) {
     default: return 0;
   }
 }
-double largest(DType t) {  // of ints: of the absolute value
+double largest(DType t) {
   if (t == DType::boolean) return 1;
   return is_int(t) ? std::ldexp(1.0, is_signed_int(t) ? bits(t) - 1 : bits(t)) : 0;
 }
-// Floats beyond this are not made.
 double tame_limit(DType t) { return t == DType::f16 ? 4000 : t == DType::bf16 ? 1e5 : 1e6; }
 
-// The fact of a result of at most `bound`, `err` off before rounding.
 std::optional<Fact> rounded(DType t, double bound, double err, bool whole, bool dirty) {
   if (!is_float(t)) return Fact{std::min(bound, largest(t)), 0, true, dirty};
   if (whole && err == 0 && bound <= exact_limit(t)) return Fact{bound, 0, true, dirty};
   if (!(bound <= tame_limit(t))) return std::nullopt;
   return Fact{bound, err + epsilon(t) * bound, false, dirty};
 }
-}  // namespace
 
 double exact_limit(DType t) {
   switch (t) {
@@ -48,86 +44,6 @@ Value Values::note(Value v, const Fact& f) {
   if (facts_.size() < b.kernel().values.size()) facts_.resize(b.kernel().values.size());
   facts_[v.index] = f;
   return v;
-}
-
-// -- facts of elementwise ops; nothing: the op would not be tame here
-
-std::optional<Fact> Values::predict(Opcode op, DType t, const std::vector<Fact>& f) const {
-  Fact all = f[0];
-  for (const Fact& x : f) all = join(all, x);
-  const Fact x = f[0], y = f.size() > 1 ? f[1] : Fact{};
-  const bool exact = all.err == 0;
-  const auto by_function = [&](double bound, double slope) -> std::optional<Fact> {
-    const double err = slope * x.err + 2 * ir::info(op).ulp * epsilon(t) * bound;
-    return Fact{bound, err, false, all.dirty};
-  };
-  switch (op) {
-    case Opcode::add: case Opcode::sub:
-      if (op == Opcode::sub && is_unsigned_int(t)) return Fact{largest(t), 0, true, all.dirty};
-      return rounded(t, x.bound + y.bound, x.err + y.err, all.whole, all.dirty);
-    case Opcode::mul: return rounded(t, x.bound * y.bound, x.bound * y.err + y.bound * x.err + x.err * y.err, all.whole, all.dirty);
-    case Opcode::div:
-      if (is_int(t)) return Fact{largest(t), 0, true, all.dirty};
-      // The caller keeps |y| >= 1.
-      return Fact{x.bound, x.err + x.bound * y.err + 6 * epsilon(t) * x.bound, false, all.dirty};
-    case Opcode::rem:
-      if (!exact) return std::nullopt;
-      return Fact{is_int(t) ? std::max(x.bound, y.bound) : x.bound, 0, all.whole, all.dirty};
-    case Opcode::max: case Opcode::min: case Opcode::clamp: return all;
-    case Opcode::select: {
-      if (x.err != 0) return std::nullopt;
-      Fact r = join(f[1], f[2]);
-      r.dirty |= x.dirty;
-      return r;
-    }
-    case Opcode::neg: return is_unsigned_int(t) ? Fact{largest(t), 0, true, all.dirty} : x;
-    case Opcode::abs: return x;
-    case Opcode::sign: return exact ? std::optional(Fact{1, 0, true, all.dirty}) : std::nullopt;
-    case Opcode::floor: case Opcode::ceil: case Opcode::round: case Opcode::round_even:
-      if (!exact || x.bound + 1 > exact_limit(t)) return std::nullopt;
-      return Fact{x.bound + 1, 0, true, all.dirty};
-    case Opcode::pow:
-      if (!exact || !all.whole || x.bound > 4 || y.bound > 3) return std::nullopt;
-      return Fact{64, 32 * epsilon(t) * 64, false, all.dirty};
-    // The caller adds 1 to the absolute value first.
-    case Opcode::sqrt: return by_function(std::sqrt(x.bound), 0.5);
-    case Opcode::rsqrt: return by_function(1, 0.5);
-    case Opcode::log: return by_function(std::log(std::max(x.bound, 3.0)), 1);
-    case Opcode::log2: return by_function(std::log2(std::max(x.bound, 2.0)), 1.5);
-    case Opcode::exp: case Opcode::exp2:
-      if (x.bound > 4) return std::nullopt;
-      return by_function(std::exp(x.bound), std::exp(x.bound));
-    case Opcode::log1p: return by_function(std::log(std::max(x.bound + 1, 3.0)), 1);
-    case Opcode::cbrt: return by_function(std::cbrt(std::max(x.bound, 1.0)), 0.4);
-    case Opcode::expm1: case Opcode::sinh: case Opcode::cosh:
-      if (x.bound > 4) return std::nullopt;
-      return by_function(std::exp(x.bound), std::exp(x.bound));
-    case Opcode::atan: return by_function(1.6, 1);
-    case Opcode::asinh: return by_function(std::asinh(x.bound), 1);
-    case Opcode::tanh: case Opcode::sin: case Opcode::cos: case Opcode::logistic: return by_function(1, 1);
-    case Opcode::clz: case Opcode::population_count: return Fact{static_cast<double>(bits(t)), 0, true, all.dirty};
-    case Opcode::erf: return by_function(1, 1.2);
-    case Opcode::is_finite: return Fact{1, 0, true, all.dirty};
-    case Opcode::eq: case Opcode::ne: case Opcode::lt: case Opcode::le: case Opcode::gt: case Opcode::ge:
-      return exact ? std::optional(Fact{1, 0, true, all.dirty}) : std::nullopt;
-    case Opcode::and_: case Opcode::or_: case Opcode::xor_: case Opcode::not_:
-    case Opcode::shift_left: case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic: case Opcode::mulhi:
-      return Fact{largest(t), 0, true, all.dirty};
-    default: return std::nullopt;
-  }
-}
-
-std::optional<Value> Values::apply(Opcode op, const std::vector<Value>& operands) {
-  std::vector<Fact> facts;
-  for (const Value v : operands) facts.push_back(fact(v));
-  const DType t = type(operands[op == Opcode::select ? 1 : 0]).dtype;
-  const auto f = predict(op, t, facts);
-  if (!f) return std::nullopt;
-  return note(b.elementwise(op, operands), *f);
-}
-Value Values::binary(Opcode op, Value x, Value y) {
-  if (const auto r = apply(op, {x, y})) return *r;
-  return *apply(Opcode::max, {x, y});
 }
 
 // -- leaves
@@ -154,6 +70,10 @@ Value Values::leaf(DType t, const Shape& shape) {
     }
   }
   if (t == DType::boolean) return constant(t, static_cast<double>(random_.in(0, 1)), shape);
+  if (is_int(t) && random_.chance(0.12)) {  // the least and the greatest
+    const int64_t least = is_signed_int(t) ? static_cast<int64_t>(~uint64_t{0} << (bits(t) - 1)) : 0;
+    return note(b.constant_int(t, random_.chance(0.5) ? least : ~least, shape), {largest(t), 0, true, false});
+  }
   return constant(t, static_cast<double>(is_unsigned_int(t) ? random_.in(0, 6) : random_.in(-5, 6)), shape);
 }
 
@@ -169,6 +89,7 @@ std::optional<Value> Values::cast(Value v, DType t) {
     return out({1, 0, true, f.dirty});
   }
   if (is_float(from) && is_float(t)) {
+    if (wild(f)) return out(f);  // exact, then rounded once
     if (f.bound > tame_limit(t)) return std::nullopt;
     const bool fits = f.whole && f.bound <= exact_limit(t);
     return out({f.bound * (1 + epsilon(t)), f.err == 0 ? 0 : f.err + epsilon(t) * f.bound, fits, f.dirty});
@@ -176,7 +97,7 @@ std::optional<Value> Values::cast(Value v, DType t) {
   if (is_float(from)) {
     if (f.err != 0) return std::nullopt;
     if (f.dirty) return std::nullopt;  // NaN becomes 0, other garbage something else: still dirty, but nothing is learnt
-    return out({is_unsigned_int(t) ? std::min(f.bound, largest(t)) : std::min(f.bound, largest(t)), 0, true, f.dirty});
+    return out({std::min(f.bound, largest(t)), 0, true, f.dirty});
   }
   if (is_int(t)) {
     const bool may_be_negative = is_signed_int(from);
@@ -345,6 +266,7 @@ Value Values::conform(Value v, double bound) {
     v = *r;
   }
   if (fact(v).bound <= bound) return v;
+  if (wild(fact(v))) return leaf(t, shape);
   const Value c = b.elementwise(Opcode::clamp, {constant(t, -bound, shape), v, constant(t, bound, shape)});
   return note(c, {bound, 0, true, fact(v).dirty});
 }
@@ -361,6 +283,26 @@ Value Values::scalar_int(int64_t low, int64_t high) {
   return note(c, {static_cast<double>(std::max(std::abs(low), std::abs(high))), 0, true, false});
 }
 
+Value Values::counted_index(int64_t most) {
+  Value sum;
+  int64_t reach = 0;
+  for (int64_t terms = random_.in(1, 2); terms-- > 0 && !counters.empty();) {
+    const Counter& c = random_.chance(0.5) ? counters.back() : random_.pick(counters);
+    if (c.most > most - reach) continue;
+    const int64_t factor = c.most == 0 ? random_.in(1, 3) : random_.chance(0.4) ? (most - reach) / c.most : random_.in(1, (most - reach) / c.most);
+    reach += factor * c.most;
+    const Value term = factor == 1 ? c.v : b.elementwise(Opcode::mul, {c.v, constant(DType::i32, static_cast<double>(factor))});
+    sum = sum ? b.elementwise(Opcode::add, {sum, term}) : term;
+  }
+  if (!sum || (reach < most && random_.chance(0.3))) {
+    const int64_t rest = random_.in(0, most - reach);
+    const Value c = constant(DType::i32, static_cast<double>(rest));
+    reach += rest;
+    sum = sum ? b.elementwise(Opcode::add, {sum, c}) : c;
+  }
+  return note(sum, {static_cast<double>(reach), 0, true, false});
+}
+
 Value Values::scalar_bool() {
   constexpr Opcode kOps[] = {Opcode::eq, Opcode::ne, Opcode::lt, Opcode::le, Opcode::gt, Opcode::ge};
   const Value x = scalar_int(0, 4), y = constant(DType::i32, static_cast<double>(random_.in(0, 3)));
@@ -371,64 +313,13 @@ Value Values::scalar_bool() {
 
 // -- random ops
 
-Value Values::elementwise(Value v) {
-  const DType t = type(v).dtype;
-  const Shape shape = type(v).shape;
-  const auto operand = [&] { return want(t, shape, false); };
-  if (random_.chance(0.12)) {
-    const Value c = want(DType::boolean, shape, true);
-    return *apply(Opcode::select, {c, v, operand()});
-  }
-  if (random_.chance(0.15)) {
-    const auto c = cast(v, some_dtype());
-    if (c) return *c;
-  }
-  if (t == DType::boolean) {
-    constexpr Opcode kOps[] = {Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::eq, Opcode::ne, Opcode::lt, Opcode::ge};
-    if (random_.chance(0.2)) return *apply(Opcode::not_, {v});
-    return binary(kOps[random_.below(std::size(kOps))], v, operand());
-  }
-  if (random_.chance(0.12) && fact(v).err == 0) {
-    constexpr Opcode kOps[] = {Opcode::eq, Opcode::ne, Opcode::lt, Opcode::le, Opcode::gt, Opcode::ge};
-    const Value y = operand();
-    if (fact(y).err == 0) return *apply(kOps[random_.below(6)], {v, y});
-  }
-  if (is_int(t)) {
-    constexpr Opcode kBinary[] = {Opcode::add, Opcode::sub, Opcode::mul, Opcode::div, Opcode::rem, Opcode::max, Opcode::min, Opcode::and_, Opcode::or_,
-                                  Opcode::xor_, Opcode::shift_left, Opcode::shift_right_logical, Opcode::shift_right_arithmetic, Opcode::mulhi};
-    constexpr Opcode kUnary[] = {Opcode::neg, Opcode::abs, Opcode::sign, Opcode::not_, Opcode::clz, Opcode::population_count};
-    if (random_.chance(0.2)) return *apply(kUnary[random_.below(std::size(kUnary))], {v});
-    if (random_.chance(0.08)) return *apply(Opcode::clamp, {constant(t, 1, shape), v, operand()});
-    return binary(kBinary[random_.below(std::size(kBinary))], v, operand());
-  }
-  if (random_.chance(0.45)) {
-    constexpr Opcode kUnary[] = {Opcode::neg, Opcode::abs, Opcode::sign, Opcode::floor, Opcode::ceil, Opcode::round, Opcode::round_even, Opcode::sqrt,
-                                 Opcode::rsqrt, Opcode::exp, Opcode::exp2, Opcode::log, Opcode::log2, Opcode::tanh, Opcode::sin, Opcode::cos,
-                                 Opcode::erf, Opcode::logistic, Opcode::log1p, Opcode::cbrt, Opcode::expm1, Opcode::sinh, Opcode::cosh,
-                                 Opcode::atan, Opcode::asinh};
-    const Opcode op = kUnary[random_.below(std::size(kUnary))];
-    Value x = v;
-    if (op == Opcode::sqrt || op == Opcode::rsqrt || op == Opcode::log || op == Opcode::log2 || op == Opcode::log1p || op == Opcode::cbrt)
-      x = binary(Opcode::add, *apply(Opcode::abs, {v}), constant(t, 1, shape));
-    if (const auto r = apply(op, {x})) return *r;
-    return *apply(Opcode::neg, {v});
-  }
-  const Value y = operand();
-  if (random_.chance(0.1)) {
-    const Value divisor = binary(Opcode::add, *apply(Opcode::abs, {y}), constant(t, 1, shape));
-    // max() took add's place where the sum would not be tame: then |y| >= 1 still holds.
-    if (const auto r = apply(random_.chance(0.7) ? Opcode::div : Opcode::rem, {v, divisor})) return *r;
-  }
-  if (random_.chance(0.05))
-    if (const auto r = apply(Opcode::pow, {conform(v, 4), *apply(Opcode::abs, {conform(y, 3)})})) return *r;
-  constexpr Opcode kBinary[] = {Opcode::add, Opcode::add, Opcode::sub, Opcode::mul, Opcode::mul, Opcode::max, Opcode::min};
-  return binary(kBinary[random_.below(std::size(kBinary))], v, y);
-}
-
 Value Values::movement(Value v) {
   const Shape shape = type(v).shape;
   const size_t rank = shape.size();
-  switch (plain && random_.chance(0.8) ? (random_.chance(0.6) ? 0u : 5u) : random_.below(6)) {
+  static constexpr Opcode kMoves[] = {Opcode::transpose, Opcode::slice, Opcode::reshape, Opcode::concatenate, Opcode::broadcast};
+  size_t which = plain && random_.chance(0.8) ? (random_.chance(0.6) ? 0u : 5u) : rank >= 2 && random_.chance(0.25) ? 0u : random_.below(6);
+  if (const auto liked = std::find(std::begin(kMoves), std::end(kMoves), favourite); liked != std::end(kMoves) && random_.chance(0.5)) which = static_cast<size_t>(liked - std::begin(kMoves));
+  switch (which) {
     case 0: {  // transpose
       if (rank < 2) break;
       std::vector<int64_t> perm;
@@ -461,7 +352,13 @@ Value Values::movement(Value v) {
       if (left > 1 || random_.chance(0.3)) s.push_back(left);
       return reshape(v, s);
     }
-    case 3: {  // concatenate
+    case 3: {  // concatenate, or turn round
+      if (rank > 0 && random_.chance(0.3)) {
+        const Fact f = fact(v);
+        Op op{.code = Opcode::rev, .operands = {v}};
+        op.set(Attr::axes, static_cast<int64_t>(random_.below(rank)));
+        return note(b.one(std::move(op)), f);
+      }
       if (rank == 0 || num_elements(shape) > 600) break;
       const size_t axis = random_.below(rank);
       Shape other = shape;
@@ -493,21 +390,25 @@ std::optional<Value> Values::reduction(Value v) {
   if (f.dirty || shape.empty()) return std::nullopt;
   const size_t axis = random_.below(shape.size());
   const double n = static_cast<double>(shape[axis]);
-  if (t != DType::boolean && random_.chance(0.12) && f.err == 0 && shape[axis] > 0) {
-    Op op{.code = random_.chance(0.5) ? Opcode::argmax : Opcode::argmin, .operands = {v}};
+  const auto liked = [&](Opcode op) { return op == favourite && random_.chance(0.6); };
+  if (t != DType::boolean && (random_.chance(0.12) || liked(Opcode::argmax) || liked(Opcode::argmin)) && f.err == 0 && shape[axis] > 0) {
+    Op op{.code = favourite == Opcode::argmax || (favourite != Opcode::argmin && random_.chance(0.5)) ? Opcode::argmax : Opcode::argmin, .operands = {v}};
     op.set(Attr::axis, static_cast<int64_t>(axis));
     std::vector<DType> ints;
     for (const DType d : dtypes_)
       if (is_int(d) && n < largest(d)) ints.push_back(d);
     return note(b.one(std::move(op), Type::array(ints.empty() ? DType::i32 : random_.pick(ints))), {n, 0, true, false});
   }
-  if (t != DType::boolean && random_.chance(0.12)) {
+  if (t != DType::boolean && (random_.chance(0.16) || liked(Opcode::cumsum))) {
     const auto g = rounded(t, f.bound * n, n * (f.err + (f.whole ? 0 : epsilon(t) * f.bound * n)), f.whole, false);
     if (!g) return std::nullopt;
     Op op{.code = Opcode::cumsum, .operands = {v}};
+    Fact h = *g;
+    if (random_.chance(0.4)) op.code = random_.chance(0.5) ? Opcode::cummax : Opcode::cummin, h = f;
+    else if (is_int(t) && random_.chance(0.3)) op.code = Opcode::cumprod, h.bound = largest(t);
     op.set(Attr::axis, static_cast<int64_t>(axis));
     op.set(Attr::reverse, random_.in(0, 1));
-    return note(b.one(std::move(op)), *g);
+    return note(b.one(std::move(op)), h);
   }
   std::vector<int64_t> axes;
   double count = 1;
@@ -520,7 +421,7 @@ std::optional<Value> Values::reduction(Value v) {
   if (t != DType::boolean) kinds = {Opcode::reduce_sum, Opcode::reduce_sum, Opcode::reduce_max, Opcode::reduce_min};
   if (is_int(t)) kinds.push_back(Opcode::reduce_prod);
   if (!is_float(t)) kinds.insert(kinds.end(), {Opcode::reduce_and, Opcode::reduce_or});
-  const Opcode kind = random_.pick(kinds);
+  const Opcode kind = liked(favourite) && std::find(kinds.begin(), kinds.end(), favourite) != kinds.end() ? favourite : random_.pick(kinds);
   Fact g = f;
   if (kind == Opcode::reduce_sum) {
     const auto r = rounded(t, f.bound * std::max(count, 1.0), count * (f.err + (f.whole ? 0 : epsilon(t) * f.bound * count)), f.whole, false);
@@ -579,20 +480,18 @@ Value Values::dot() {
   const auto size = [&](int64_t most) {
     const int64_t s = plain && random_.chance(0.9) ? random_.pick(sizes) : random_.chance(0.15) ? random_.in(1, 3 * most) : random_.in(1, most);
     work *= s;
-    if (work <= 40000) return s;
+    if (work <= (plain ? 80000 : 40000)) return s;
     work /= s;
     return int64_t{1};
   };
   const int contracted = random_.chance(0.1) ? 0 : random_.chance(0.15) ? 2 : 1;
-  double k = 1;
   for (int i = 0; i < contracted; ++i) {
     const int64_t s = size(contracted == 1 ? 12 : 5);
-    k *= static_cast<double>(s);
     left.push_back({'k', i, s}), right.push_back({'k', i, s});
   }
-  if (random_.chance(0.25)) {
+  for (int i = random_.chance(0.05) ? 2 : random_.chance(0.22) ? 1 : 0; i-- > 0;) {
     const int64_t s = size(3);
-    left.push_back({'b', 0, s}), right.push_back({'b', 0, s});
+    left.push_back({'b', i, s}), right.push_back({'b', i, s});
   }
   for (int i = random_.chance(0.1) ? 2 : random_.chance(0.1) ? 0 : 1; i-- > 0;) left.push_back({'m', i, size(10)});
   for (int i = random_.chance(0.1) ? 2 : random_.chance(0.1) ? 0 : 1; i-- > 0;) right.push_back({'n', i, size(10)});
@@ -609,9 +508,45 @@ Value Values::dot() {
         if (dims[i].label == label && dims[i].number == n) r.push_back(static_cast<int64_t>(i));
     return r;
   };
-  Value x = want(t, shape(left), true), y = want(t, shape(right), true);
-  const auto outcome = [&] {
+  return product(want(t, shape(left), true), want(t, shape(right), true), {positions(left, 'k'), positions(right, 'k'), positions(left, 'b'), positions(right, 'b')}, to);
+}
+
+// A dot of v itself: its dims become batch, contracted or free, so that they have one role here and another where v was made.
+std::optional<Value> Values::dot_of(Value v) {
+  const Shape from = type(v).shape;
+  const DType t = type(v).dtype;
+  if (t == DType::boolean || fact(v).dirty || from.empty() || from.size() > 3 || num_elements(from) == 0 || num_elements(from) > 4000) return std::nullopt;
+  DotDims dims;
+  Shape other;
+  int64_t work = num_elements(from);
+  for (size_t d = 0; d < from.size(); ++d) {
+    const double role = static_cast<double>(random_.below(100)) / 100;
+    if (role < 0.3) dims.lhs_batch.push_back(static_cast<int64_t>(d)), dims.rhs_batch.push_back(static_cast<int64_t>(other.size())), other.push_back(from[d]);
+    else if (role < 0.65) dims.lhs_contract.push_back(static_cast<int64_t>(d)), dims.rhs_contract.push_back(static_cast<int64_t>(other.size())), other.push_back(from[d]);
+  }
+  if (random_.chance(0.85)) {
+    int64_t n = plain && random_.chance(0.9) ? random_.pick(sizes) : random_.in(1, 12);
+    if (work * n > 80000) n = 1;
+    if (random_.chance(0.5)) {
+      other.push_back(n);
+    } else {  // in front
+      other.insert(other.begin(), n);
+      for (auto* list : {&dims.rhs_batch, &dims.rhs_contract})
+        for (int64_t& d : *list) ++d;
+    }
+  }
+  const Value w = want(t, other, true);
+  if (random_.chance(0.6)) return product(v, w, dims, t);
+  return product(w, v, {dims.rhs_contract, dims.lhs_contract, dims.rhs_batch, dims.lhs_batch}, t);
+}
+
+Value Values::product(Value x, Value y, const DotDims& dims, DType to) {
+  const DType t = type(x).dtype;
+  double k = 1;
+  for (const int64_t d : dims.lhs_contract) k *= static_cast<double>(type(x).shape[static_cast<size_t>(d)]);
+  const auto outcome = [&]() -> std::optional<Fact> {
     const Fact f = fact(x), g = fact(y);
+    if (wild(f) || wild(g)) return std::nullopt;
     const double bound = k * f.bound * g.bound, err = k * (f.bound * g.err + g.bound * f.err + f.err * g.err);
     const bool whole = f.whole && g.whole && (!is_float(t) || bound <= 0x1p24);
     return rounded(to, bound, whole ? 0 : err + k * 0x1p-23 * bound, whole, false);
@@ -624,10 +559,10 @@ Value Values::dot() {
   // Exact in the accumulator, then rounded once.
   if (!f) f = Fact{k * 16, 0, false, false};
   Op op{.code = Opcode::dot, .operands = {x, y}};
-  op.set(Attr::lhs_contract, positions(left, 'k'));
-  op.set(Attr::rhs_contract, positions(right, 'k'));
-  op.set(Attr::lhs_batch, positions(left, 'b'));
-  op.set(Attr::rhs_batch, positions(right, 'b'));
+  op.set(Attr::lhs_contract, dims.lhs_contract);
+  op.set(Attr::rhs_contract, dims.rhs_contract);
+  op.set(Attr::lhs_batch, dims.lhs_batch);
+  op.set(Attr::rhs_batch, dims.rhs_batch);
   return note(b.one(std::move(op), Type::array(to)), *f);
 }
 

@@ -88,14 +88,47 @@ Functions elementwise() {
   all["select_n_bool"] = {{boolean, f32, f32}, {f32}, [](const Operands& o) { return Operands{select_n(o[0], {o[1], o[2]})}; }};
   return all;
 }
+
+Functions shapes() {
+  Functions all;
+  const auto one = [&](const std::string& name, std::function<Operands(Value)> f, DType t = f32, size_t outputs = 1, DType out = f32, double ulp = 0) {
+    all[name] = {{t}, std::vector<DType>(outputs, out), [f](const Operands& o) { return f(o[0]); }, ulp};
+  };
+  one("expand_dims", [](Value x) { return Operands{expand_dims(x, {0, -1})}; });
+  one("squeeze", [](Value x) { return Operands{squeeze(slice(expand_dims(x, {0}), {0, 0, 0, 0}, {1, 2, 1, 3}), {0, 2})}; });
+  one("stack", [](Value x) { return Operands{stack({x, x * 2}, -1)}; });
+  one("split", [](Value x) { return split(x, {1, 0, 4}, 1); }, f32, 3);
+  one("tile", [](Value x) { return Operands{tile(x, {2, 1, 3})}; });
+  one("rev", [](Value x) { return Operands{rev(x, {0, -1})}; });
+  one("roll", [](Value x) { return Operands{roll(x, -7, 1)}; });
+  one("pad_edges", [](Value x) { return Operands{pad(x, 9, {{1, 2, 0}, {0, 1, 0}, {2, 0, 0}})}; });
+  one("pad_interior", [](Value x) { return Operands{pad(x, 9, {{0, 0, 3}, {1, 0, 1}, {0, 2, 2}})}; });
+  one("pad_cut", [](Value x) { return Operands{pad(x, 9, {{-1, 2, 0}, {-2, -1, 1}, {3, -4, 0}})}; });
+  using Scan = Value (*)(Operand, ScanParams);
+  for (const auto& [name, f] : std::map<std::string, Scan>{{"cumprod", cumprod}, {"cummax", cummax}, {"cummin", cummin}}) {
+    one(name + "_f32", [f = f](Value x) { return Operands{f(x, {.axis = 1}), f(x, {.axis = 2, .reverse = true})}; }, f32, 2);
+    one(name + "_i8", [f = f](Value x) { return Operands{f(x, {}), f(x, {.reverse = true})}; }, i8, 2, i8);
+    one(name + "_bf16", [f = f](Value x) { return Operands{f(x, {})}; }, bf16, 1, bf16);
+  }
+  one("cummax_special", [](Value x) { return Operands{cummax(x), cummin(x, {.reverse = true})}; }, f32, 2);
+  one("cumlogsumexp", [](Value x) { return Operands{cumlogsumexp(x, {.axis = 1}), cumlogsumexp(x, {.axis = 2, .reverse = true})}; }, f32, 2, f32, 8);
+  one("argmax_u8", [](Value x) { return Operands{argmax(x, {.axis = 1, .index_dtype = u8})}; }, f32, 1, u8);
+  all["logaddexp"] = {{f32, f32}, {f32}, [](const Operands& o) { return Operands{logaddexp(o[0], o[1])}; }, 8};
+  return all;
+}
 }  // namespace
+
+TEST_CASE("front: functions of shape, and scans, agree with JAX") {
+  for (const auto& [name, f] : shapes()) check(name, f);
+}
 
 TEST_CASE("front: elementwise functions agree with JAX") {
   for (const auto& [name, f] : elementwise()) check(name, f);
 }
 
 TEST_CASE("front: every stored answer is compared") {
-  const Functions functions = elementwise();
+  Functions functions = elementwise();
+  functions.merge(shapes());
   for (const auto& file : std::filesystem::directory_iterator("tests/data/front")) {
     const std::string name = file.path().filename().string();
     CHECK_MESSAGE(functions.contains(name.substr(0, name.find('.'))), name);

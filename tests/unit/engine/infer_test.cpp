@@ -106,6 +106,10 @@ TEST_CASE("infer: products and reductions") {
   CHECK(infer("%e = load %z[0:0]\n  %r = reduce_sum %e axes [0]") == "f32[]");
   CHECK(infer("%r = cumsum %f23 axis 1 reverse 1") == "f32[2, 3]");
   CHECK(infer("%r = cumsum %f23 axis 1 reverse 2") == "cumsum: attribute reverse is 2, not 0 or 1");
+  CHECK(infer("%r = cummax %f23 axis 2") == "cummax: axis 2 is out of range for 2 dims");
+  CHECK(infer("%r = rev %f23 axes [0, 1]") == "f32[2, 3]");
+  CHECK(infer("%r = rev %f23 axes [1, 0]") == "rev: axes (1, 0) do not increase");
+  CHECK(infer("%r = rev %f23 axes [2]") == "rev: axis 2 is out of range for 2 dims");
   CHECK(infer("%r = program_id axis 0") == "i32[]");
   CHECK(infer("%r = num_programs axis 1") == "num_programs: axis 1 is out of range for a grid of 1 axis");
 }

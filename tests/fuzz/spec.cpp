@@ -1,0 +1,275 @@
+#include "tests/fuzz/spec.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/reference.h"
+
+namespace tessera::fuzz {
+using ir::BlockDim, ir::BlockMapping, ir::MemorySpace, ir::Opcode, ir::Type, ir::Value;
+
+Spec::Spec(uint64_t seed) : random_(seed), values_(out_.kernel, random_, dtypes(random_)) {
+  out_.kernel.name = "fuzz" + std::to_string(seed);
+  const double style = static_cast<double>(random_.below(1000)) / 1000;
+  size_ = style < 0.12 ? Size::big : style < 0.15 ? Size::huge : style < 0.19 ? Size::many : Size::usual;
+  std::vector<Opcode> ops;
+  for (int i = 0; i < ir::kNumOpcodes; ++i)
+    if (ir::info(static_cast<Opcode>(i)).tile) ops.push_back(static_cast<Opcode>(i));
+  values_.favourite = ops[seed % ops.size()];
+  values_.plain = random_.chance(0.55);
+  values_.sizes.clear();
+  for (int64_t n = random_.in(2, 3); n-- > 0;) values_.sizes.push_back(some_size());
+}
+
+std::vector<DType> Spec::dtypes(Random& random) {
+  if (random.chance(0.25)) return {DType::f32, DType::f32, DType::i32, DType::u32, DType::boolean};
+  std::vector<DType> all;
+  for (int t = 0; t < kNumDTypes; ++t) all.push_back(static_cast<DType>(t));
+  if (random.chance(0.4)) {  // much of one
+    const DType t = random.pick(all);
+    return {t, t, t, DType::i32, random.pick(all)};
+  }
+  std::vector<DType> some{DType::f32, DType::i32};
+  for (int64_t n = random.in(1, 5); n-- > 0;) some.push_back(random.pick(all));
+  return some;
+}
+
+// -- grid, arrays, Refs
+
+void Spec::grid() {
+  ir::Kernel& k = out_.kernel;
+  const int64_t rank = random_.chance(0.1) ? 0 : random_.chance(0.6) ? random_.in(1, 2) : random_.chance(0.9) ? random_.in(3, 4) : random_.in(5, 6);
+  const int64_t most_programs = size_ == Size::many ? 2500 : 64;
+  vmapped_ = rank > 0 && random_.chance(0.08);
+  int64_t programs = 1;
+  for (int64_t i = 0; i < rank; ++i) {
+    int64_t n = random_.chance(0.05) ? random_.in(1, 40) : random_.in(1, rank > 2 ? 3 : 6);
+    if (size_ == Size::many) n = random_.in(1, rank > 2 ? 12 : rank == 2 ? 60 : 2500);
+    if (programs * n > most_programs) n = 1;
+    ir::GridAxis axis;
+    axis.size = n;
+    if (random_.chance(0.2)) {
+      const int64_t block = random_.in(1, 7);
+      axis.size = cdiv(named((n - 1) * block + random_.in(1, block)), Extent(block));
+    }
+    if (random_.chance(0.004)) n = 0, axis.size = 0;
+    axis.vmapped = vmapped_ && i == 0;
+    if (random_.chance(0.3)) axis.name = "axis" + std::to_string(i);
+    programs *= n;
+    grid_.push_back(n);
+    k.grid.push_back(axis);
+  }
+  programs_ = programs;
+}
+
+Extent Spec::named(int64_t value) {
+  for (const auto& [name, v] : out_.dims)
+    if (v == value && random_.chance(0.7)) return Extent::named(name);
+  const std::string name = "n" + std::to_string(out_.dims.size());
+  out_.dims[name] = value;
+  return Extent::named(name);
+}
+
+int64_t Spec::some_size() {
+  if (size_ == Size::many) return random_.in(1, 4);
+  return random_.chance(0.4) ? int64_t{1} << random_.in(1, size_ == Size::big ? 6 : 5) : random_.in(2, size_ == Size::big ? 70 : 24);
+}
+
+int64_t Spec::block_size() {
+  if (size_ == Size::many) return random_.in(1, 4);
+  if (size_ == Size::huge && random_.chance(0.6)) return random_.chance(0.3) ? int64_t{1} << random_.in(8, 14) : random_.in(200, 12000);
+  if (values_.plain && random_.chance(0.9)) return random_.pick(values_.sizes);
+  if (size_ == Size::big && random_.chance(0.4)) return random_.in(1, 70);
+  return random_.chance(0.15) ? random_.in(1, 40) : random_.chance(0.2) ? int64_t{1} << random_.in(0, 4) : random_.in(1, 9);
+}
+
+size_t Spec::visible_axis() { return first_visible() + random_.below(grid_.size() - first_visible()); }
+
+DimMap Spec::dim_map(bool output) {
+  DimMap m;
+  if (grid_.size() <= first_visible() || random_.chance(0.12)) {
+    m.number = output && random_.chance(0.8) ? 0 : random_.in(0, 2);
+    m.count = m.number + 1;
+    return m;
+  }
+  m.a = static_cast<int64_t>(visible_axis());
+  m.b = static_cast<int64_t>(visible_axis());
+  const int64_t na = grid_[static_cast<size_t>(m.a)], nb = grid_[static_cast<size_t>(m.b)];
+  m.kind = random_.chance(0.75) ? DimMap::Kind::axis : random_.pick(std::vector{DimMap::Kind::sum, DimMap::Kind::half, DimMap::Kind::reversed});
+  switch (m.kind) {
+    case DimMap::Kind::constant: break;
+    case DimMap::Kind::axis: m.count = na; break;
+    case DimMap::Kind::sum: m.count = na + nb - 1; break;
+    case DimMap::Kind::half: m.count = (na + 1) / 2; break;
+    case DimMap::Kind::reversed: m.number = na - 1, m.count = na; break;
+  }
+  return m;
+}
+
+Value Spec::emit(const DimMap& m, const std::vector<Value>& ids) {
+  ir::Builder& b = values_.b;
+  const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
+  switch (m.kind) {
+    case DimMap::Kind::constant: return number(m.number);
+    case DimMap::Kind::axis: return ids[static_cast<size_t>(m.a)];
+    case DimMap::Kind::sum: return b.elementwise(Opcode::add, {ids[static_cast<size_t>(m.a)], ids[static_cast<size_t>(m.b)]});
+    case DimMap::Kind::half: return b.elementwise(Opcode::div, {ids[static_cast<size_t>(m.a)], number(2)});
+    case DimMap::Kind::reversed: return b.elementwise(Opcode::sub, {number(m.number), ids[static_cast<size_t>(m.a)]});
+  }
+  return {};
+}
+
+void Spec::arrays() {
+  ir::Kernel& k = out_.kernel;
+  const int num_inputs = static_cast<int>(random_.in(random_.chance(0.05) ? 0 : 1, 3)), num_outputs = static_cast<int>(random_.chance(0.68) ? 1 : random_.in(2, 3));
+  k.num_inputs = num_inputs;
+  for (int i = 0; i < num_inputs + num_outputs; ++i) array(i, i >= num_inputs);
+  if (grid_.size() > first_visible() && random_.chance(0.25)) accumulator_ = static_cast<int>(visible_axis());
+  const int64_t num_scratch = random_.chance(0.6) ? 0 : random_.in(1, 2);
+  for (int64_t i = 0; i < num_scratch + (accumulator_ >= 0); ++i) {
+    Shape shape;
+    for (int64_t rank = random_.in(0, values_.plain ? 2 : 3), d = 0; d < rank; ++d) shape.push_back(values_.plain ? random_.pick(values_.sizes) : random_.in(1, size_ == Size::many ? 3 : 9));
+    k.scratch.push_back(Type::ref(i == num_scratch ? DType::f32 : values_.some_dtype(), shape, random_.chance(0.15) && shape.empty() ? MemorySpace::smem : MemorySpace::vmem));
+  }
+  std::vector<Type> args;
+  for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
+  args.insert(args.end(), k.scratch.begin(), k.scratch.end());
+  k.body = values_.b.new_region(args);
+  for (size_t i = 0; i < args.size(); ++i) {
+    RefInfo r;
+    r.ref = k.region(k.body).args[i];
+    r.dtype = args[i].dtype, r.shape = args[i].shape;
+    r.block = i < k.blocks.size() ? static_cast<int>(i) : -1;
+    if (r.block >= 0 && r.block < num_inputs) {
+      r.readable = true;
+      r.fact = input_facts_[i];
+    } else {
+      r.stateful = r.block < 0 || random_.chance(0.25);
+      // What it may hold: ints and bools anything, floats small whole numbers. Outputs that are never read hold what they get.
+      r.fact = {r.stateful || !is_float(r.dtype) ? (is_float(r.dtype) ? 100.0 : std::max(exact_limit(r.dtype), 1.0)) : 0.0, 0, true, false};
+    }
+    refs_.push_back(r);
+  }
+}
+
+int64_t Spec::most_elements() const {
+  switch (size_) {
+    case Size::huge: return 20000;
+    case Size::big: return programs_ < 20 ? 6000 : 1100;
+    case Size::many: return 12;
+    case Size::usual: break;
+  }
+  return values_.plain ? 1100 : 700;
+}
+
+void Spec::array(int i, bool output) {
+  ir::Kernel& k = out_.kernel;
+  BlockMapping m;
+  m.origin = output ? "out_specs[" + std::to_string(i - k.num_inputs) + "]" : "in_specs[" + std::to_string(i) + "]";
+  m.dtype = output && random_.chance(0.35) ? DType::f32 : values_.some_dtype();  // only floats that nobody reads again can take inexact ones
+  const int64_t rank = random_.chance(0.08) ? 0 : random_.chance(0.75) ? random_.in(1, 2) : random_.in(3, 4);
+  Shape shape;
+  std::vector<DimMap> maps;
+  if (random_.chance(0.15) && !(output && vmapped_)) {
+    m.whole = true;
+    m.space = MemorySpace::any;
+    for (int64_t d = 0; d < rank; ++d) shape.push_back(random_.in(1, rank > 2 ? 6 : 14));
+    m.array_shape.assign(shape.begin(), shape.end());
+  } else {
+    int64_t elements = 1;
+    if (vmapped_ && (output || random_.chance(0.6))) {  // what vmap makes: a dim per element of the batch
+      m.block.push_back({BlockDim::Kind::squeezed, 1});
+      maps.push_back({DimMap::Kind::axis, 0, 0, 0, grid_[0]});
+      shape.push_back(std::max<int64_t>(grid_[0], 1));
+      m.array_shape.push_back(shape.back());
+    }
+    for (int64_t d = 0; d < rank; ++d) {
+      DimMap map = dim_map(output);
+      BlockDim block;
+      if (random_.chance(0.2)) block = {BlockDim::Kind::squeezed, 1};
+      else block.size = block_size();
+      if (block.kind == BlockDim::Kind::blocked && elements * block.size > most_elements()) block.size = random_.in(1, 2);
+      elements *= block.size;
+      // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
+      int64_t blocks = std::max<int64_t>(1, map.count);
+      if (random_.chance(0.12)) blocks = std::max<int64_t>(1, blocks - random_.in(1, 2));
+      else if (random_.chance(0.08)) ++blocks;
+      int64_t extent = blocks * block.size;
+      if (random_.chance(0.45)) extent = (blocks - 1) * block.size + random_.in(1, block.size);
+      if (random_.chance(0.04)) extent = random_.in(1, block.size);
+      if (random_.chance(0.003)) extent = 0;
+      const int64_t most = size_ == Size::huge ? 100000 : 40000;  // the lane-level interpreter keeps books per element
+      if (num_elements(shape) * extent > most) {
+        map = {};
+        extent = block.size;
+        if (num_elements(shape) * extent > most) extent = block.size = 1;
+      }
+      shape.push_back(extent);
+      m.block.push_back(block);
+      maps.push_back(map);
+      m.array_shape.push_back(random_.chance(0.15) ? named(extent) : Extent(extent));
+    }
+    m.index_map = values_.b.new_region(std::vector<Type>(grid_.size(), Type::array(DType::i32)));
+    values_.b.set_region(m.index_map);
+    std::vector<Value> results;
+    for (const DimMap& map : maps) results.push_back(emit(map, k.region(m.index_map).args));
+    values_.b.yield(results);
+  }
+  k.blocks.push_back(m);
+  maps_.push_back(maps);
+  shapes_.push_back(shape);
+  if (!output) input(m.dtype, shape);
+}
+
+void Spec::input(DType t, const Shape& shape) {
+  Array a(shape, t);
+  Fact f{8, 0, true, false};
+  const int style = static_cast<int>(random_.below(4));
+  if (t == DType::boolean) f.bound = 1;
+  else if (is_int(t) && style == 0) f.bound = std::max(exact_limit(t), 1.0);
+  else if (is_float(t) && random_.chance(0.1)) return wild_input(std::move(a));
+  else if (is_float(t) && style == 0) f = {3, 0, false, false};
+  else if (is_unsigned_int(t)) f.bound = 16;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    if (t == DType::boolean) a.set_element_bits(i, random_.next() & 1);
+    else if (is_int(t) && style == 0) a.set_element_bits(i, bits(t) == 64 ? random_.next() : random_.next() & ((uint64_t{1} << bits(t)) - 1));
+    else if (is_float(t) && style == 0) a.set_element_bits(i, reference::from_double(t, static_cast<double>(random_.in(-24, 24)) / 8));
+    else a.set_element_bits(i, reference::from_double(t, static_cast<double>(is_unsigned_int(t) ? random_.in(0, 16) : random_.in(-8, 8))));
+  }
+  out_.inputs.push_back(std::move(a));
+  input_facts_.push_back(f);
+}
+
+// Not a number, infinities, zeros of both signs and the largest among ordinary numbers; no subnormals, which devices may flush.
+void Spec::wild_input(Array a) {
+  const DType t = a.dtype();
+  const double most = t == DType::f16 ? 65504 : t == DType::bf16 ? 3e38 : t == DType::f32 ? 3.4e38 : 1e308;
+  const std::vector<double> special{NAN, INFINITY, -INFINITY, 0.0, -0.0, most, -most, 0.5, -1};
+  for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, reference::from_double(t, random_.chance(0.4) ? random_.pick(special) : static_cast<double>(random_.in(-50, 50)) / 8));
+  out_.inputs.push_back(std::move(a));
+  input_facts_.push_back({INFINITY, 0, false, false});
+}
+
+// Axes along which programs share nothing: every output has a dim of distinct blocks along it, and scratch is written before it is read.
+void Spec::declare_parallel() {
+  for (size_t axis = first_visible(); axis < grid_.size(); ++axis) {
+    bool free = !persistent_ && (accumulator_ < 0 || static_cast<int>(axis) < accumulator_);
+    for (size_t i = static_cast<size_t>(out_.kernel.num_inputs); i < out_.kernel.blocks.size(); ++i) {
+      bool distinct = false;
+      for (size_t d = 0; d < maps_[i].size(); ++d)
+        distinct |= maps_[i][d].kind == DimMap::Kind::axis && maps_[i][d].a == static_cast<int64_t>(axis) &&
+                    cdiv(shapes_[i][d], out_.kernel.blocks[i].block[d].size) >= grid_[axis];
+      free &= distinct;
+    }
+    if (free) out_.kernel.grid[axis].parallel = true;
+  }
+}
+
+bool Spec::hangs_over(const RefInfo& r) const {
+  const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
+  for (size_t d = 0; d < m.block.size(); ++d)
+    if (shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 || shapes_[static_cast<size_t>(r.block)][d] == 0) return true;
+  return false;
+}
+
+}  // namespace tessera::fuzz
