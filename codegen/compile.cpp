@@ -109,4 +109,12 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   return program;
 }
 
+std::vector<bool> parallel_axes(const ir::Kernel& k) {
+  lowering::ScalarAnalysis scalars(k);
+  const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars);
+  std::vector<bool> axes;
+  for (size_t a = 0; a < k.grid.size(); ++a) axes.push_back(plan.is_parallel(a));
+  return axes;
+}
+
 }  // namespace tessera

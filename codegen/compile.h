@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "codegen/program.h"
 #include "codegen/target.h"
@@ -21,5 +22,8 @@ ir::Kernel lower(const ir::Kernel& k, const Target& target, const CompileOptions
 
 /// Verifies, optimizes, lowers and emits. Deterministic: the same kernel and target give the same words.
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options = {});
+
+/// The grid axes that a compiled program runs in no order: declared parallel, added by vmap, or proved to be.
+std::vector<bool> parallel_axes(const ir::Kernel& k);
 
 }  // namespace tessera

@@ -32,6 +32,8 @@ class Error : public std::runtime_error {
 struct SpecError : Error { using Error::Error; };
 /// A shape or dtype error while a kernel is traced or parsed, or a Value used outside its trace.
 struct TraceError : Error { using Error::Error; };
+/// The kernel broke a rule while the interpreter ran it: out of bounds, or a race.
+struct KernelError : Error { using Error::Error; };
 /// The target cannot run this kernel; names the limit and the need.
 struct CompileError : Error { using Error::Error; };
 /// Vulkan failed: VkResult, call, device.

@@ -142,8 +142,11 @@ V eq(V a, V b) {
 V ne(V a, V b) {
   return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalNotEqual, a.reg, {a, b}) : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual);
 }
-V slt(V a, V b) { return a.fn->emit(spv::OpSLessThan, Reg::boolean, {a, b}); }
-V sle(V a, V b) { return a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b}); }
+// Mesa's compiler up to 22.3 (all its drivers) takes a sign-extended 32-bit number for never less than a 64-bit constant: signed comparisons
+// of 64 bits are unsigned ones of numbers with their sign bits flipped.
+static V flipped(V a) { return a.reg == Reg::u64 ? a ^ Literal(uint64_t{1} << 63) : a; }
+V slt(V a, V b) { return a.reg == Reg::u64 ? flipped(a) < flipped(b) : a.fn->emit(spv::OpSLessThan, Reg::boolean, {a, b}); }
+V sle(V a, V b) { return a.reg == Reg::u64 ? flipped(a) <= flipped(b) : a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b}); }
 
 V literal(V like, Literal x) { return like.fn->make(like.reg, x); }
 V select(V c, V a, V b) { return a.fn->emit(spv::OpSelect, a.reg, {c, a, b}); }

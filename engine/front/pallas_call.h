@@ -116,6 +116,11 @@ class PallasCall {
 inline Arrays interpret(const PallasCall& call, const std::vector<Array>& arguments, const InterpretOptions& options = {}) {
   return Arrays(interpret(call.trace_for(arguments), arguments, options));
 }
+/// ts::interpret(call, {.races = true}, x, y)
+template <class... A>
+requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const PallasCall& call, const InterpretOptions& options, const A&... arguments) {
+  return interpret(call, std::vector<Array>{arguments...}, options);
+}
 template <class... A>
 requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const PallasCall& call, const A&... arguments) {
   return interpret(call, std::vector<Array>{arguments...});

@@ -13,7 +13,7 @@ using namespace interpreter;
 struct Block {
   const ir::BlockMapping* mapping = nullptr;
   bool written = false;
-  int unspecified = 0;              // InterpretOptions::fill
+  int unspecified = 0;              // of unspecified_bits
   uint64_t owner = 0;               // of the overhang, anew with each program
   std::byte* base = nullptr;
   int64_t bytes = 0;
@@ -39,12 +39,17 @@ struct Block {
     entered = false;
   }
   /// Moves to the block at `wanted`, one index per array dim, which is clamped here.
-  void enter(std::vector<int64_t>& wanted, View& view) {
+  void enter(std::vector<int64_t>& wanted, const Machine& m, View& view, Tracked& tracked) {
     for (size_t d = 0; d < wanted.size(); ++d) {
       const ir::BlockDim& dim = mapping->block[d];
       const bool squeezed = dim.kind == ir::BlockDim::Kind::squeezed;
       const int64_t count = squeezed ? array_shape[d] : dim.size == 0 ? 1 : cdiv(array_shape[d], dim.size);
-      wanted[d] = std::clamp<int64_t>(wanted[d], 0, std::max<int64_t>(count - 1, 0));
+      const int64_t given = wanted[d];
+      wanted[d] = std::clamp<int64_t>(given, 0, std::max<int64_t>(count - 1, 0));
+      if (m.raise && given != wanted[d] && count > 0)
+        throw KernelError(m.kernel->name + ": " + mapping->origin + ": in program " + program_text(*m.kernel, m.grid_point.data()) + " the index map gives " + std::to_string(given) + " along dim " +
+                              std::to_string(d) + ", which has " + std::to_string(count) + (squeezed ? count == 1 ? " element" : " elements" : count == 1 ? " block" : " blocks"),
+                          mapping->loc, "unless out-of-bounds accesses raise, it is clamped to " + std::to_string(wanted[d]));
     }
     // Overhang is fixed within a program only: where the caller chooses what it holds, it starts anew with each.
     if (entered && wanted == index && !(edge && unspecified != 0)) return;
@@ -66,6 +71,7 @@ struct Block {
     }
     if (!any) std::fill(inside.begin(), inside.end(), 0);
     first = any ? base + offset * bytes : base;
+    tracked = {offset, view_strides.data(), inside.data()};
     if (!edge) {
       view = {first, view_strides.data()};
       return;
@@ -90,6 +96,39 @@ int64_t signed_scalar(const Machine& m, const ir::Kernel& k, ir::Value v) {
   const std::byte* p = m.place[v.index];
   return k.type(v).dtype == DType::i64 ? *reinterpret_cast<const int64_t*>(p) : *reinterpret_cast<const int32_t*>(p);
 }
+
+int fill_of(const InterpretOptions& options) {
+  switch (options.uninitialised) {
+    case Uninitialised::nan: return 0;
+    case Uninitialised::zero: return 3;
+    case Uninitialised::large: return 1;
+    case Uninitialised::small: return 2;
+    case Uninitialised::pattern: break;
+  }
+  return 4 + static_cast<int>(options.seed.value_or(0) % (1u << 30));
+}
+
+// Calls f(program) for every program. Without a seed in the grid's order. With one the coordinates of the parallel axes come in an order of
+// their own, and each runs all its programs before the next one.
+template <class F> void for_each_program(const std::vector<int64_t>& grid, const std::vector<bool>& parallel, std::optional<uint64_t> seed, F&& f) {
+  if (!seed) return for_each_index(grid.size(), grid.data(), f);
+  std::vector<int64_t> outer(grid), inner(grid);  // the axis' size in one of them, 1 in the other
+  for (size_t a = 0; a < grid.size(); ++a) (parallel[a] ? inner : outer)[a] = 1;
+  std::vector<int64_t> order(static_cast<size_t>(num_elements(outer)));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+  uint64_t random = mix(*seed + 1);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[(random = mix(random + 0x9e3779b97f4a7c15u)) % i]);
+  std::vector<int64_t> program(grid.size());
+  for (int64_t number : order)
+    for_each_index(grid.size(), inner.data(), [&](const int64_t* at) {
+      int64_t left = number;
+      for (size_t a = grid.size(); a-- > 0;) {
+        program[a] = at[a] + left % outer[a];
+        left /= outer[a];
+      }
+      f(program.data());
+    });
+}
 }  // namespace
 
 std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options) {
@@ -102,6 +141,11 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   const DimValues dims = bind_dims(k, types, options.dims);
   const std::vector<int64_t> grid = bind_grid(k, dims);
   const std::vector<bool> written = written_refs(k);
+  const int fill = fill_of(options);
+  if (!options.parallel.empty() && options.parallel.size() != grid.size())
+    throw SpecError(k.name + ": InterpretOptions::parallel has " + std::to_string(options.parallel.size()) + " axes but the grid has " + std::to_string(grid.size()), k.loc);
+  std::vector<bool> parallel(grid.size());
+  for (size_t a = 0; a < grid.size(); ++a) parallel[a] = k.grid[a].parallel || k.grid[a].vmapped || (!options.parallel.empty() && options.parallel[a]);
 
   // Arrays: inputs that the kernel stores to are copies of its own.
   std::vector<Array> arrays(inputs);
@@ -109,27 +153,33 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   for (int i = k.num_inputs; i < static_cast<int>(k.blocks.size()); ++i) {
     const DType t = k.blocks[static_cast<size_t>(i)].dtype;
     Array a(bind_shape(k, i, dims), t);
-    fill_unspecified(a.bytes(), a.size(), t, options.fill, ++owners);
+    fill_unspecified(a.bytes(), a.size(), t, fill, ++owners);
     arrays.push_back(std::move(a));
   }
 
   std::vector<int32_t> programs;
   for (size_t i = 0; i < grid.size(); ++i)
     if (!k.grid[i].vmapped) programs.push_back(static_cast<int32_t>(grid[i]));
-  Machine m = make_machine(k, programs, written, options.fill);
+  Machine m = make_machine(k, programs, written, fill);
+
+  m.raise = options.out_of_bounds == OutOfBounds::raise;
+  std::optional<Races> races;
+  if (options.races) m.races = &races.emplace(k, grid, parallel);
 
   std::vector<Block> blocks(k.blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
     Block& b = blocks[i];
     b.mapping = &k.blocks[i];
     b.written = written[i];
-    b.unspecified = options.fill;
+    b.unspecified = fill;
     b.bytes = size_bytes(b.mapping->dtype);
     b.array_shape = arrays[i].shape();
     b.array_strides = dense_strides(b.array_shape);
     b.base = written[i] ? arrays[i].bytes() : const_cast<std::byte*>(std::as_const(arrays[i]).bytes());
+    if (races && written[i]) races->follow(i, b.array_shape);
     if (b.mapping->whole) {
       m.views[i] = {b.base, b.array_strides.data()};
+      m.tracked[i] = {0, b.array_strides.data(), b.array_shape.data()};
       continue;
     }
     for (size_t d = 0; d < b.mapping->block.size(); ++d)
@@ -147,22 +197,28 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     scratch_strides.push_back(dense_strides(t.shape));
   }
   const auto forget_scratch = [&] {
-    for (size_t i = 0; i < scratch.size(); ++i) fill_unspecified(scratch[i].data(), num_elements(k.scratch[i].shape), k.scratch[i].dtype, options.fill, ++owners);
+    for (size_t i = 0; i < scratch.size(); ++i) fill_unspecified(scratch[i].data(), num_elements(k.scratch[i].shape), k.scratch[i].dtype, fill, ++owners);
   };
-  for (size_t i = 0; i < scratch.size(); ++i) m.views[blocks.size() + i] = {scratch[i].data(), scratch_strides[i].data()};
+  for (size_t i = 0; i < scratch.size(); ++i) {
+    m.views[blocks.size() + i] = {scratch[i].data(), scratch_strides[i].data()};
+    m.tracked[blocks.size() + i] = {0, scratch_strides[i].data(), k.scratch[i].shape.data()};
+    if (races) races->follow(blocks.size() + i, k.scratch[i].shape);
+  }
   forget_scratch();
 
-  std::vector<int64_t> wanted, vmapped, last_vmapped;
-  for_each_index(grid.size(), grid.data(), [&](const int64_t* program) {
-    vmapped.clear();
+  std::vector<int64_t> wanted, own, last_own;  // coordinates that have scratch of their own
+  for_each_program(grid, parallel, options.seed, [&](const int64_t* program) {
+    own.clear();
     for (size_t d = 0, visible = 0; d < grid.size(); ++d) {
-      if (k.grid[d].vmapped) vmapped.push_back(program[d]);
-      else m.program[visible++] = static_cast<int32_t>(program[d]);
+      m.grid_point[d] = program[d];
+      if (k.grid[d].vmapped || (options.seed && parallel[d])) own.push_back(program[d]);
+      if (!k.grid[d].vmapped) m.program[visible++] = static_cast<int32_t>(program[d]);
     }
-    if (vmapped != last_vmapped) {  // every element of a batch starts with its own scratch
+    if (own != last_own) {
       forget_scratch();
-      last_vmapped = vmapped;
+      last_own = own;
     }
+    if (races) races->begin(program);
     for (size_t i = 0; i < blocks.size(); ++i) {
       Block& b = blocks[i];
       if (b.mapping->whole) continue;
@@ -172,7 +228,7 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
       wanted.clear();
       for (ir::Value v : k.terminator(b.mapping->index_map).operands) wanted.push_back(signed_scalar(m, k, v));
       b.owner = ++owners;
-      b.enter(wanted, m.views[i]);
+      b.enter(wanted, m, m.views[i], m.tracked[i]);
     }
     m.run(k.body);
   });

@@ -2,6 +2,7 @@
 // Reads beyond an array's edge, outputs and scratch before their first write are NaN, or the least integer (true for bool).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/array.h"
@@ -9,11 +10,23 @@
 
 namespace tessera {
 
+/// nan: NaN, the least integer, true. large, small: other values, everywhere the same. pattern: a number of its own in each place.
+enum class Uninitialised : uint8_t { nan, zero, large, small, pattern };
+enum class OutOfBounds : uint8_t { clamp, raise };
+
 struct InterpretOptions {
-  DimValues dims;                    ///< run-time sizes that no input shape gives
-  /// What unspecified elements hold: 0: as above; 1, 2, 3: another value, everywhere the same; from 4 on: a number of its own in each place,
-  /// by this seed. An output element that differs from run to run depends on unspecified memory.
-  int fill = 0;
+  DimValues dims = {};               ///< run-time sizes that no input shape gives
+  /// What memory holds that nobody has written, and overhang. An output element that differs between two of these hangs on such memory.
+  Uninitialised uninitialised = Uninitialised::nan;
+  /// What becomes of a dynamic start whose window does not fit, of an element outside under a true mask, and of a block index beyond the last
+  /// block: by the rules (clamped; such an element is left alone), or a KernelError that names line, program and elements. Overhang is in bounds.
+  OutOfBounds out_of_bounds = OutOfBounds::clamp;
+  /// Permutes the programs along parallel axes, each coordinate with scratch of its own; also the seed of Uninitialised::pattern.
+  std::optional<uint64_t> seed = std::nullopt;
+  /// Finds accesses that parallel axes leave without an order (races.h) and throws a KernelError that names line, element and both programs.
+  bool races = false;
+  /// Grid axes that are parallel beside those declared so and those added by vmap: one per axis, or empty.
+  std::vector<bool> parallel = {};
 };
 
 /// Runs a tile-level kernel on inputs and returns its outputs. Throws SpecError on wrong argument count, dtype or shape (against the array

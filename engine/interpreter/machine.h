@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "engine/interpreter/races.h"
 #include "engine/interpreter/strided.h"
 #include "engine/ir/kernel.h"
 
@@ -20,12 +21,24 @@ struct View {
   const int64_t* strides = nullptr;  // in elements, one per dim of the Ref
 };
 
+/// Where a Ref's elements lie in what Races follows: the array or the scratch. Those from `inside` on are overhang.
+struct Tracked {
+  int64_t first = 0;
+  const int64_t* strides = nullptr;
+  const int64_t* inside = nullptr;
+};
+
 struct Machine {
+  const ir::Kernel* kernel = nullptr;
   std::vector<std::byte*> place;           // by value: its elements, dense
   std::vector<View> views;                 // by position among the body's arguments
   std::vector<std::vector<Step>> steps;    // by region
   std::vector<int32_t> program, programs;  // this program's id and the grid's size, vmapped axes left out
   int fill = 0;                            // of unspecified_bits
+  bool raise = false;                      // OutOfBounds::raise
+  Races* races = nullptr;                  // if they are looked for
+  std::vector<Tracked> tracked;            // by position among the body's arguments, for races
+  std::vector<int64_t> grid_point;         // this program, all axes
   uint64_t masked_loads = 0;               // so far: each leaves other unspecified elements
   std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block
 
@@ -42,7 +55,9 @@ Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const s
 /// The step of a load, store or swap of the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* result, bool borrow, int fill);
 
-/// What memory holds before its first write, and overhang: NaN, the least integer, or true; others by InterpretOptions::fill. `place` tells
+/// A hash whose outputs are well mixed.
+uint64_t mix(uint64_t z);
+/// What memory holds before its first write, and overhang: NaN, the least integer, or true; others by `fill`: 1, 2, 3: the same everywhere; from 4 on: by this seed. `place` tells
 /// places apart where each holds its own.
 uint64_t unspecified_bits(DType t, int fill, uint64_t place = 0);
 /// n elements of memory that nobody has written; `owner` tells blocks, scratch and programs apart.

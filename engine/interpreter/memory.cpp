@@ -10,11 +10,6 @@ namespace tessera::interpreter {
 namespace {
 constexpr uint64_t kMaskedLoads = uint64_t{1} << 48;  // owners beyond those of blocks and scratch
 
-uint64_t mix(uint64_t z) {  // splitmix64
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 uint64_t place_of(uint64_t owner, int64_t i) { return mix(owner * 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(i); }
 
 struct Dim {
@@ -23,6 +18,7 @@ struct Dim {
 };
 
 struct Access {
+  const ir::Op* op;
   size_t ref;
   int64_t bytes;
   DType dtype;
@@ -33,23 +29,53 @@ struct Access {
   int64_t elements;
   ir::Value result, value, mask, other;
 
+  int64_t given_start(const Machine& m, const Dim& x) const { return x.start_value == UINT32_MAX ? x.start : *reinterpret_cast<const int32_t*>(m.place[x.start_value]); }
+
+  [[noreturn]] void out_of_bounds(const Machine& m, size_t d, int64_t first, int64_t last, const std::string& note) const {
+    throw KernelError(m.kernel->name + ": " + std::string(ir::name(op->code)) + " of " + ref_text(*m.kernel, ref) + " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
+                          (first == last ? " " + std::to_string(first) : "s " + std::to_string(first) + " to " + std::to_string(last)) + " along dim " + std::to_string(d) + ", which has " +
+                          std::to_string(dims[d].extent),
+                      op->loc, note);
+  }
+
+  // Where the window starts along dim d, without a mask.
+  int64_t fitted_start(const Machine& m, size_t d) const {
+    const Dim& x = dims[d];
+    if (x.start_value == UINT32_MAX) return x.start;
+    const int64_t given = given_start(m, x), span = x.size == 0 ? 0 : (x.size - 1) * x.step + 1, wrapped = given < 0 ? given + x.extent : given;
+    const int64_t start = std::max<int64_t>(0, std::min(wrapped, x.extent - span));
+    if (m.raise && start != wrapped && elements) out_of_bounds(m, d, given, given + span - 1, "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(start));
+    return start;
+  }
+
   // Offset of the window's first element, and its strides.
   int64_t window(const Machine& m, int64_t* strides) const {
     const View& view = m.views[ref];
     int64_t offset = 0;
     for (size_t d = 0; d < dims.size(); ++d) {
-      const Dim& x = dims[d];
-      int64_t start = x.start;
-      if (x.start_value != UINT32_MAX) {
-        start = *reinterpret_cast<const int32_t*>(m.place[x.start_value]);
-        if (start < 0) start += x.extent;
-        const int64_t span = x.size == 0 ? 0 : (x.size - 1) * x.step + 1;
-        start = std::max<int64_t>(0, std::min(start, x.extent - span));
-      }
-      offset += start * view.strides[d];
-      strides[d] = x.step * view.strides[d];
+      offset += fitted_start(m, d) * view.strides[d];
+      strides[d] = dims[d].step * view.strides[d];
     }
     return offset;
+  }
+
+  // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is nobody else's.
+  void record(const Machine& m, bool writes) const {
+    if (!m.races || !m.races->follows(ref)) return;
+    const Tracked& t = m.tracked[ref];
+    const std::byte* mask_bytes = mask ? m.place[mask.index] : nullptr;
+    int64_t starts[kMaxRank], i = 0;
+    for (size_t d = 0; d < dims.size(); ++d) starts[d] = mask ? given_start(m, dims[d]) : fitted_start(m, d);
+    for_each_index(dims.size(), shape.data(), [&](const int64_t* at) {
+      if (mask_bytes && mask_bytes[i++] == std::byte{0}) return;
+      int64_t element = t.first;
+      for (size_t d = 0; d < dims.size(); ++d) {
+        const int64_t p = starts[d] + at[d] * dims[d].step;
+        if (p < 0 || p >= t.inside[d]) return;
+        element += p * t.strides[d];
+      }
+      m.races->access(*op, ref, element, writes);
+    });
   }
 
   // Calls f(element of the ref or null, position in the value) for every element.
@@ -57,14 +83,14 @@ struct Access {
     const View& view = m.views[ref];
     const auto* mask_bytes = reinterpret_cast<const uint8_t*>(m.place[mask.index]);
     int64_t starts[kMaxRank], i = 0;
-    for (size_t d = 0; d < dims.size(); ++d)
-      starts[d] = dims[d].start_value == UINT32_MAX ? dims[d].start : *reinterpret_cast<const int32_t*>(m.place[dims[d].start_value]);
+    for (size_t d = 0; d < dims.size(); ++d) starts[d] = given_start(m, dims[d]);
     for_each_index(dims.size(), shape.data(), [&](const int64_t* at) {
       bool inside = mask_bytes[i] != 0;
       int64_t offset = 0;
       for (size_t d = 0; inside && d < dims.size(); ++d) {
         const int64_t p = starts[d] + at[d] * dims[d].step;
         inside = p >= 0 && p < dims[d].extent;
+        if (!inside && m.raise) out_of_bounds(m, d, p, p, "its mask is true; unless out-of-bounds accesses raise, it is left alone");
         offset += p * view.strides[d];
       }
       f(inside ? view.data + offset * bytes : nullptr, i++);
@@ -72,6 +98,7 @@ struct Access {
   }
 
   void read(Machine& m, std::byte* out) const {
+    record(m, false);
     if (!mask) {
       int64_t strides[kMaxRank];
       const int64_t offset = window(m, strides);
@@ -88,6 +115,7 @@ struct Access {
     });
   }
   void write(Machine& m) const {
+    record(m, true);
     const std::byte* from = m.place[value.index];
     if (!mask) {
       int64_t strides[kMaxRank];
@@ -103,7 +131,7 @@ struct Access {
 
 Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
   const ir::Type& t = k.type(op.operands[0]);
-  Access a{.ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .dims = {}, .shape = {}, .dense = {}, .elements = 1,
+  Access a{.op = &op, .ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .dims = {}, .shape = {}, .dense = {}, .elements = 1,
            .result = {}, .value = {}, .mask = {}, .other = {}};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
@@ -121,13 +149,20 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) 
 }
 }  // namespace
 
+uint64_t mix(uint64_t z) {  // splitmix64
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
 uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
   if (fill >= 4) {
     const uint64_t h = mix(mix(place) + static_cast<uint64_t>(fill) * 0x9e3779b97f4a7c15u);
     if (t == DType::boolean) return h & 1;
     // Zeros, extremes and small numbers often, so that no test of such a number, and no max or min with it, always comes out the same.
     const uint64_t style = h >> 60, ones = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1;
-    const double small = static_cast<double>(static_cast<int64_t>(h % 2001) - 1000);
+    const int64_t most = h >> 59 & 1 ? 1000 : 12;
+    const double small = static_cast<double>(static_cast<int64_t>(h % static_cast<uint64_t>(2 * most + 1)) - most);
     if (style < 4) return 0;
     if (is_float(t)) return reference::from_double(t, style < 6 ? small * 30 : small / 8);
     if (style < 8) return style == 4 ? ones : style == 5 ? ones >> 1 : style == 6 ? ones ^ (ones >> 1) : 1;
@@ -163,6 +198,7 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
     case ir::Opcode::load:
       if (borrow && !a.mask)
         return [a = std::move(a), buffer](Machine& m) {
+          a.record(m, false);
           int64_t strides[kMaxRank];
           const int64_t offset = a.window(m, strides);
           std::byte* from = m.views[a.ref].data + offset * a.bytes;

@@ -405,10 +405,13 @@ class Planner {
 
 Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill) {
   Machine m;
+  m.kernel = &k;
   m.fill = fill;
   m.programs = std::move(programs);
   m.program.assign(m.programs.size(), 0);
   m.views.resize(k.region(k.body).args.size());
+  m.tracked.resize(m.views.size());
+  m.grid_point.resize(k.grid.size());
   Planner(k, m, written).run();
   return m;
 }

@@ -20,6 +20,11 @@ struct RunArguments {
   std::vector<std::string> in, out, dims;  // dims: "n=5"
   std::string device;                      // index, part of a name, "interpreter"; empty: the best
   bool general = false;
+  // Of the interpreter:
+  bool races = false;
+  std::string seed;                        // a number, or "random"; empty: grid order
+  std::string uninitialised = "nan";       // zero, pattern
+  std::string out_of_bounds = "clamp";     // raise
 };
 void run(const RunArguments& a);
 

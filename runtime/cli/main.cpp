@@ -27,6 +27,11 @@ int command_line(int argc, char** argv) {
   run_command->add_option("--dim", r.dims, "NAME=SIZE: a run-time size that no input's shape gives");
   std::string run_codegen = "fast";
   run_command->add_option("--codegen", run_codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
+  run_command->add_flag("--races", r.races, "interpreter: report accesses that parallel axes, declared or proved, leave without an order");
+  run_command->add_option("--seed", r.seed, "interpreter: N or random: permute the programs of parallel axes, and print the seed");
+  run_command->add_option("--uninitialised", r.uninitialised, "interpreter: what memory holds that nobody has written: nan, zero or pattern (by the seed)")
+      ->check(CLI::IsMember({"nan", "zero", "pattern"}))->capture_default_str();
+  run_command->add_option("--out-of-bounds", r.out_of_bounds, "interpreter: raise, or clamp as devices do")->check(CLI::IsMember({"raise", "clamp"}))->capture_default_str();
   run_command->callback([&] {
     r.general = run_codegen == "general";
     run(r);

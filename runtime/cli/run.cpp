@@ -1,5 +1,7 @@
+#include <charconv>
 #include <cstdlib>
 #include <iostream>
+#include <random>
 #include <string_view>
 
 #include "engine/interpreter/interpreter.h"
@@ -8,6 +10,23 @@
 #include "runtime/cli/commands.h"
 
 namespace tessera::cli {
+namespace {
+InterpretOptions interpret_options(const RunArguments& a, const ir::Kernel& k, const DimValues& dims) {
+  InterpretOptions o{.dims = dims};
+  o.uninitialised = a.uninitialised == "nan" ? Uninitialised::nan : a.uninitialised == "zero" ? Uninitialised::zero : Uninitialised::pattern;
+  o.out_of_bounds = a.out_of_bounds == "raise" ? OutOfBounds::raise : OutOfBounds::clamp;
+  o.races = a.races;
+  if (a.races) o.parallel = parallel_axes(k);
+  if (a.seed.empty()) return o;
+  uint64_t seed = 0;
+  const auto [rest, error] = std::from_chars(a.seed.data(), a.seed.data() + a.seed.size(), seed);
+  if (a.seed == "random") seed = std::random_device()();
+  else if (rest != a.seed.data() + a.seed.size() || error != std::errc()) throw UsageError("--seed " + a.seed + ": expected a number or random");
+  std::cerr << "seed: " << seed << "\n";
+  o.seed = seed;
+  return o;
+}
+}  // namespace
 
 void run(const RunArguments& a) {
   const DimValues dims = parse_dims(a.dims);
@@ -22,8 +41,10 @@ void run(const RunArguments& a) {
   std::vector<Array> results;
   const char* named = std::getenv("TESSERA_DEVICE");
   if (a.device == "interpreter" || (a.device.empty() && named && std::string_view(named) == "interpreter")) {
-    results = interpret(k, arrays, {.dims = dims});
+    results = interpret(k, arrays, interpret_options(a, k, dims));
   } else {
+    if (a.races || !a.seed.empty() || a.uninitialised != "nan" || a.out_of_bounds != "clamp")
+      throw UsageError("--races, --seed, --uninitialised and --out-of-bounds are the interpreter's", {}, "add --device interpreter");
     DeviceOptions options;
     options.select = a.device;
     CompileOptions compile_options;

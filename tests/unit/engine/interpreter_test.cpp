@@ -122,7 +122,15 @@ body (%1: ref<vmem, i32[4]>, %2: ref<any, i32[4]>, %3: ref<any, i32[4]>, %4: ref
   %14 = xor %12, %13 : bool[64]
   store %4[0:64], %14
 })");
-  const auto out = [&](int fill) { return interpret(k, {Array({2}, std::vector<int32_t>{5, 6})}, {.dims = {}, .fill = fill}); };
+  // 0 to 3: all alike; from 4 on: by a seed.
+  const auto options = [](int fill) {
+    constexpr Uninitialised kAlike[] = {Uninitialised::nan, Uninitialised::zero, Uninitialised::large, Uninitialised::small};
+    InterpretOptions o;
+    o.uninitialised = fill < 4 ? kAlike[fill] : Uninitialised::pattern;
+    if (fill >= 4) o.seed = static_cast<uint64_t>(fill);
+    return o;
+  };
+  const auto out = [&](int fill) { return interpret(k, {Array({2}, std::vector<int32_t>{5, 6})}, options(fill)); };
   for (int fill = 0; fill < 4; ++fill) CHECK(values<int32_t>(out(fill)[1]) == Ints{0, 0, 0, 0});
   for (int fill = 4; fill < 7; ++fill) {
     CHECK(values<int32_t>(out(fill)[0]) == Ints{0, 0, 0, 0});

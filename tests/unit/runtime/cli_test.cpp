@@ -92,6 +92,29 @@ TEST_CASE("tessera run adds two files, on the device and in the interpreter") {
   check_sum(read_npy(s.at("o.npy")));
 }
 
+TEST_CASE("tessera run: the interpreter judges") {
+  const Scratch s;
+  s.write("sum.tir", "tir 1\nkernel @sum\ngrid (i: 3 parallel)\nin f32[12] block (4) map (%0) { yield %0 }\nout f32[4] block (4) map (%1) {\n  %2 = constant 0 : i32[]\n"
+                     "  yield %2 }\nbody (%3: ref<vmem, f32[4]>, %4: ref<vmem, f32[4]>) {\n  %5 = load %3[0:4] : f32[4]\n  %6 = load %4[0:4] : f32[4]\n  %7 = add %5, %6 : f32[4]\n"
+                     "  store %4[0:4], %7\n}\n");
+  write_npy(s.at("x.npy"), ramp(12));
+  const std::string run = "run sum.tir --in x.npy --device interpreter";
+  const Outcome race = tessera_cli(s, run + " --races");
+  CHECK(race.code == 1);
+  CHECK(race.err == "error: sum: race on out_specs[0], element (0,): program (i = 1) loads what program (i = 0) stored\n  at sum.tir:10\n"
+                    "  note: that was at sum.tir:12; nothing orders programs that differ in axis i\n");
+  const Outcome seeded = tessera_cli(s, run + " --seed 5 --uninitialised zero --out-of-bounds raise");
+  CHECK(seeded.code == 0);
+  CHECK(seeded.err == "seed: 5\n");
+  CHECK(seeded.out == "out_specs[0] = f32[4] [12 15 18 21]\n");
+  const Outcome wrong = tessera_cli(s, run + " --seed x");
+  CHECK(wrong.code == 2);
+  CHECK(wrong.err == "error: --seed x: expected a number or random\n");
+  const Outcome device = tessera_cli(s, "run sum.tir --in x.npy --races", "TESSERA_DEVICE=0");
+  CHECK(device.code == 2);
+  CHECK(device.err == "error: --races, --seed, --uninitialised and --out-of-bounds are the interpreter's\n  note: add --device interpreter\n");
+}
+
 TEST_CASE("tessera run without --out prints the outputs") {
   const Scratch s;
   write_npy(s.at("a.npy"), ramp(3));

@@ -1,0 +1,100 @@
+#include "engine/interpreter/races.h"
+
+#include <limits>
+
+namespace tessera::interpreter {
+
+std::string program_text(const ir::Kernel& k, const int64_t* program) {
+  std::string s = "(";
+  for (size_t a = 0; a < k.grid.size(); ++a) s += (a ? ", " : "") + (k.grid[a].name.empty() ? "" : k.grid[a].name + " = ") + std::to_string(program[a]);
+  return s + ")";
+}
+
+std::string ref_text(const ir::Kernel& k, size_t ref) {
+  return ref < k.blocks.size() ? k.blocks[ref].origin : "scratch_shapes[" + std::to_string(ref - k.blocks.size()) + "]";
+}
+
+Races::Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel) : k_(k), grid_(std::move(grid)), parallel_(std::move(parallel)), strides_(grid_.size()) {
+  int64_t programs = 1;
+  for (size_t a = grid_.size(); a-- > 0;) {
+    strides_[a] = programs;
+    constexpr int64_t kMost = std::numeric_limits<uint32_t>::max() - int64_t{1};
+    if (grid_[a] > 0 && programs > kMost / grid_[a])
+      throw SpecError(k.name + ": the race detector handles at most " + std::to_string(kMost) + " programs", k.loc, "give it a smaller grid");
+    programs *= grid_[a];
+  }
+  memory_.resize(k.region(k.body).args.size());
+  current_.resize(grid_.size());
+}
+
+void Races::follow(size_t ref, Shape shape) {
+  memory_[ref].elements.resize(static_cast<size_t>(num_elements(shape)));
+  memory_[ref].shape = std::move(shape);
+}
+
+void Races::begin(const int64_t* program) {
+  int64_t number = 1;
+  for (size_t a = 0; a < grid_.size(); ++a) {
+    current_[a] = program[a];
+    number += program[a] * strides_[a];
+  }
+  number_ = static_cast<uint32_t>(number);
+}
+
+std::vector<int64_t> Races::program(uint32_t number) const {
+  std::vector<int64_t> p(grid_.size());
+  int64_t left = int64_t{number} - 1;
+  for (size_t a = 0; a < grid_.size(); ++a) {
+    p[a] = left / strides_[a];
+    left %= strides_[a];
+  }
+  return p;
+}
+
+// Nothing was there, or it was this program's, or that of one that differs in no parallel axis.
+bool Races::ordered(const Touch& t) const {
+  if (t.program == 0 || t.program == number_) return true;
+  int64_t left = int64_t{t.program} - 1;
+  for (size_t a = 0; a < grid_.size(); ++a) {
+    if (parallel_[a] && left / strides_[a] != current_[a]) return false;
+    left %= strides_[a];
+  }
+  return true;
+}
+
+void Races::access(const ir::Op& op, size_t ref, int64_t element, bool writes) {
+  Element& e = memory_[ref].elements[static_cast<size_t>(element)];
+  const bool scratch = ref >= k_.blocks.size();
+  if (!ordered(e.writer) && !(scratch && writes)) report(op, ref, element, writes, e.writer, true);
+  if (writes) {
+    if (!scratch)
+      for (const Touch& reader : e.readers)
+        if (!ordered(reader)) report(op, ref, element, true, reader, false);
+    e.writer = {number_, &op};
+  } else if (e.readers[0].program == 0 || ordered(e.readers[0])) {
+    e.readers[0] = {number_, &op};
+  } else {
+    e.readers[1] = {number_, &op};  // whoever writes next is in no order with one of the two
+  }
+}
+
+void Races::report(const ir::Op& op, size_t ref, int64_t element, bool writes, const Touch& other, bool other_writes) const {
+  const Memory& m = memory_[ref];
+  Shape position(m.shape.size());
+  for (size_t d = m.shape.size(); d-- > 0;) {
+    position[d] = element % m.shape[d];
+    element /= m.shape[d];
+  }
+  const std::vector<int64_t> there = program(other.program);
+  std::string axes;
+  for (size_t a = 0; a < grid_.size(); ++a)
+    if (parallel_[a] && there[a] != current_[a]) axes += (axes.empty() ? "" : ", ") + (k_.grid[a].name.empty() ? "axis " + std::to_string(a) : "axis " + k_.grid[a].name);
+  const bool scratch = ref >= k_.blocks.size();
+  throw KernelError(k_.name + ": race on " + ref_text(k_, ref) + ", element " + to_string(position) + ": program " + program_text(k_, current_.data()) + (writes ? " stores" : " loads") +
+                        " what program " + program_text(k_, there.data()) + (other_writes ? " stored" : " loaded"),
+                    op.loc,
+                    (other.op->loc ? "that was at " + to_string(other.op->loc) + "; " : std::string()) +
+                        (scratch ? "programs that differ in " + axes + " share no scratch" : "nothing orders programs that differ in " + axes));
+}
+
+}  // namespace tessera::interpreter

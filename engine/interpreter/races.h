@@ -1,0 +1,45 @@
+// The race detector. Programs that differ in a coordinate of a parallel axis run in no order; the others run one after another. Two accesses of
+// one element, at least one of which writes, by programs in no order are a race. Scratch is private to each coordinate of the parallel axes:
+// there, loading what another coordinate stored is the mistake. What is kept is per element: a writer, and two readers that are in no order.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::interpreter {
+
+/// "(i = 2, 0)": a program of the grid, axes that have a name with it.
+std::string program_text(const ir::Kernel& k, const int64_t* program);
+/// "in_specs[0]", "scratch_shapes[1]": body argument `ref`.
+std::string ref_text(const ir::Kernel& k, size_t ref);
+
+class Races {
+ public:
+  /// Axes of `parallel` are. Throws SpecError if the grid has too many programs to remember.
+  Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel);
+  /// Follows body argument `ref`, whose memory has this shape.
+  void follow(size_t ref, Shape shape);
+  bool follows(size_t ref) const { return !memory_[ref].elements.empty(); }
+  void begin(const int64_t* program);
+  /// The current program's op accesses an element (row-major) of ref. Throws KernelError if that is a race.
+  void access(const ir::Op& op, size_t ref, int64_t element, bool writes);
+
+ private:
+  struct Touch { uint32_t program = 0; const ir::Op* op = nullptr; };  // program is counted from 1
+  struct Element { Touch writer, readers[2]; };
+  struct Memory { Shape shape; std::vector<Element> elements; };
+  bool ordered(const Touch& t) const;
+  std::vector<int64_t> program(uint32_t number) const;
+  [[noreturn]] void report(const ir::Op& op, size_t ref, int64_t element, bool writes, const Touch& other, bool other_writes) const;
+
+  const ir::Kernel& k_;
+  std::vector<int64_t> grid_;
+  std::vector<bool> parallel_;
+  std::vector<int64_t> strides_;  // of program numbers
+  std::vector<Memory> memory_;
+  std::vector<int64_t> current_;
+  uint32_t number_ = 0;
+};
+
+}  // namespace tessera::interpreter

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The kernels of tests/tir and some random ones on the Vulkan device, in both forms, against the interpreter. The suite `fuzz` runs more of them, on
+# the lane-level interpreter; drivers have bugs of their own.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+fuzz=${TESSERA_BUILD_DIR:-build}/tests/fuzz
+passed=0 failed=0
+run() {
+  local out
+  out=$("$fuzz" --device vulkan "$@" 2>&1)
+  printf '%s\n' "$out"
+  read -r p f <<< "$(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<< "$out" | tail -n 1)"
+  if [ -z "${p:-}" ]; then p=0 f=1; fi
+  passed=$((passed + p)) failed=$((failed + f))
+}
+run tests/tir/*.tir
+run --seed 1 --count "$([ "${TESSERA_TESTS_ALL:-0}" = 1 ] && echo 600 || echo 30)"
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
