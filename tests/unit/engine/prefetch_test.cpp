@@ -115,11 +115,11 @@ TEST_CASE("prefetch: the text form") {
 TEST_CASE("prefetch: outputs that come back to a block find what they left") {
   // Sums of x's blocks by group: a group's first block starts it, in any order.
   auto call = ts::pallas_call(
-      [](Ref group, Ref first, Ref x, Ref o) {
+      [](Ref group, Ref first, Ref v, Ref o) {
         const Value i = ts::program_id(0);
         (void)group;
         ts::when(first[i] != 0, [&] { o[all] = ts::zeros({2}, ts::i32); });
-        o[all] += x[all];
+        o[all] += v[all];
       },
       {.out_shape = {{{6}, ts::i32}},
        .grid_spec = ts::GridSpec{.num_scalar_prefetch = 2,
@@ -158,7 +158,7 @@ TEST_CASE("prefetch: errors of the front end") {
   const auto with = [&](auto map, ts::GridSpec spec = {.num_scalar_prefetch = 1, .grid = {2}}) {
     spec.in_specs = ts::BlockSpec{{2}, map, ts::MemorySpace::vmem, std::nullopt, ts::Loc::here(__FILE__, line)};
     return message([&] {
-      ts::pallas_call([](Ref, Ref x, Ref o) { o[all] = x[all]; }, {.out_shape = {{{2}, ts::i32}}, .grid_spec = spec, .name = "k"}, ts::Loc::here(__FILE__, line))
+      ts::pallas_call([](Ref, Ref v, Ref o) { o[all] = v[all]; }, {.out_shape = {{{2}, ts::i32}}, .grid_spec = spec, .name = "k"}, ts::Loc::here(__FILE__, line))
           .trace({{{3}, ts::i32}, {{4}, ts::i32}});
     });
   };
