@@ -215,6 +215,14 @@ void Lowering::op(ir::OpId id) {
     case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: scan_op(id); break;
     case Opcode::dot: dot_op(id); break;
     case Opcode::yield: break;
+    case Opcode::report: {
+      ir::Op report{.code = Opcode::report};
+      for (const Value v : o.operands) report.operands.push_back(scalar(v));
+      report.set(ir::Attr::mask, o.attr(ir::Attr::mask));
+      out_.lane.report_bytes = std::max<int64_t>(out_.lane.report_bytes, 4 * static_cast<int64_t>(o.operands.size()));
+      b_.raw().append(std::move(report));
+      break;
+    }
     default: {
       const Value v = o.results.at(0);
       if (kinds_[v.index] == Kind::scalar) scalar_op(id);
