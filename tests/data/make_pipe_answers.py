@@ -1,4 +1,4 @@
-"""Writes the stored answers about memory of a kernel's own, semaphores, copies (pallas/pipes_*) and emit_pipeline (front/pipeline_*), by JAX's TPU
+"""Writes the stored answers about memory of a kernel's own, semaphores, copies (pallas/pipes_*) and emit_pipeline (pipelines/), by JAX's TPU
 interpreter. As make_answers.py: run by hand, in an environment with jax, ml_dtypes and mpmath.
 
     JAX_PLATFORMS=cpu python tests/data/make_pipe_answers.py
@@ -182,6 +182,65 @@ body (%x, %o, %sem) {
 }""", [x], call(kernel, [((24, 128), f32)], x, grid=(3,), in_specs=[block], out_specs=[block], scratch_shapes=[pltpu.SemaphoreType.REGULAR]))
 
 
+def pipelines():
+    """Each kernel stands in pipeline_test.cpp too. Whole numbers, so that answers are exact."""
+    def keep(name, inputs, outputs):
+        for i, x in enumerate(inputs):
+            make_answers.save("pipelines", f"{name}.in{i}", x)
+        for i, y in enumerate(outputs):
+            make_answers.save("pipelines", f"{name}.out{i}", y)
+
+    # The last block hangs over the edge.
+    def add(x_ref, y_ref, o_ref):
+        def body(x, y, o):
+            o[...] = x[...] + y[...] * pl.program_id(0).astype(f32) + pl.num_programs(0)
+        block = pl.BlockSpec((16, 128), lambda i: (i, 0))
+        pltpu.emit_pipeline(body, grid=(3,), in_specs=[block, block], out_specs=[block])(x_ref, y_ref, o_ref)
+    x, y = whole_numbers(40, 128), whole_numbers(40, 128)
+    keep("add", [x, y], call(add, [((40, 128), f32)], x, y, in_specs=[ANY, ANY], out_specs=[ANY]))
+
+    # An output that is accumulated over the steps that stay on its block.
+    def matmul(x_ref, y_ref, o_ref):
+        def body(x, y, o):
+            @pl.when(pl.program_id(2) == 0)
+            def _():
+                o[...] = jnp.zeros((8, 128), f32)
+            o[...] += jnp.dot(x[...], y[...])
+        pltpu.emit_pipeline(body, grid=(2, 2, 3), in_specs=[pl.BlockSpec((8, 128), lambda i, j, k: (i, k)), pl.BlockSpec((128, 128), lambda i, j, k: (k, j))],
+                            out_specs=[pl.BlockSpec((8, 128), lambda i, j, k: (i, j))])(x_ref, y_ref, o_ref)
+    x, y = whole_numbers(16, 384), whole_numbers(384, 256)
+    keep("matmul", [x, y], call(matmul, [((16, 256), f32)], x, y, in_specs=[ANY, ANY], out_specs=[ANY]))
+
+    # Blocks that stay for two steps, a block that never changes, three buffers; inside of a grid.
+    def stay(x_ref, y_ref, o_ref):
+        outer = pl.program_id(0)
+
+        def body(x, y, o):
+            o[...] = x[...] * y[...] + pl.program_id(0).astype(f32) + 10 * outer.astype(f32)
+        pltpu.emit_pipeline(body, grid=(6,), in_specs=[pl.BlockSpec((8, 128), lambda i: (i // 2, outer), pipeline_mode=pl.Buffered(3)), pl.BlockSpec((8, 128), lambda i: (0, 0))],
+                            out_specs=[pl.BlockSpec((8, 128), lambda i: (i, outer))])(x_ref, y_ref, o_ref)
+    x, y = whole_numbers(24, 256), whole_numbers(8, 128)
+    keep("stay", [x, y], call(stay, [((48, 256), f32)], x, y, grid=(2,), in_specs=[ANY, ANY], out_specs=[ANY]))
+
+    # A number of steps that arrives as data.
+    def some(n_ref, x_ref, o_ref):
+        def fill(t):
+            t[...] = jnp.full((32, 128), -1, f32)
+            pltpu.sync_copy(t, o_ref)
+        pl.run_scoped(fill, pltpu.VMEM((32, 128), f32))
+
+        def body(x, o):
+            o[...] = x[...] * 2
+        block = pl.BlockSpec((8, 128), lambda i: (i, 0))
+        pltpu.emit_pipeline(body, grid=(n_ref[0],), in_specs=[block], out_specs=[block])(x_ref, o_ref)
+    x = whole_numbers(32, 128)
+    for n in range(4):
+        count = np.array([n], np.int32)
+        keep(f"some{n}", [count, x], call(some, [((32, 128), f32)], count, x, in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANY], out_specs=[ANY]))
+
+
 if __name__ == "__main__":
     copies()
     scoped()
+    with jax.enable_x64(False):  # emit_pipeline mixes 32-bit grids with 64-bit counters else
+        pipelines()
