@@ -231,6 +231,9 @@ struct Call {
       if (pair.size() != 2) n.fail("has " + std::to_string(pair.size()) + " entries but should have 2: an input and an output");
       params.input_output_aliases[static_cast<int>(pair[0])] = static_cast<int>(pair[1]);
     }
+    if (const auto n = root.find("metadata")) params.metadata = n->strings();
+    if (const auto n = root.find("cost"))
+      params.cost_estimate = CostEstimate{n->at("flops").integer(0), n->at("transcendentals").integer(0), n->at("bytes_accessed").integer(0)};
   }
 
   ir::Kernel trace() {

@@ -108,6 +108,12 @@ std::string Node::string() const {
   if (!j_->is_string()) fail("is " + kind(*j_) + " but should be a string");
   return j_->get<std::string>();
 }
+std::map<std::string, std::string> Node::strings() const {
+  if (!j_->is_object()) fail("is " + kind(*j_) + " but should be an object");
+  std::map<std::string, std::string> all;
+  for (const auto& [key, value] : j_->items()) all[key] = Node(value, path_ + "." + key).string();
+  return all;
+}
 DType Node::dtype() const {
   const std::string s = string();
   const auto t = dtype_from_name(s);

@@ -2,6 +2,7 @@
 // path to it, so that no document can crash the importer. Internal to engine/jax.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,7 @@ class Node {
   uint64_t bits() const;  ///< an unsigned number
   std::vector<int64_t> integers(int64_t least = INT64_MIN, int64_t most = INT64_MAX) const;
   std::string string() const;
+  std::map<std::string, std::string> strings() const;  ///< an object of strings
   DType dtype() const;
   Shape shape() const;  ///< sizes whose product is a size
 

@@ -84,7 +84,8 @@ def add_blocks():
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = jax.nn.relu(x_ref[...] + y_ref[...]) * 2
     spec = pl.BlockSpec((8,), lambda i: (i,))
-    return call(kernel, [((19,), f32)], grid=(3,), in_specs=[spec, spec], out_specs=[spec]), whole(19), whole(19)
+    return call(kernel, [((19,), f32)], grid=(3,), in_specs=[spec, spec], out_specs=[spec], metadata={"model": "small"},
+                cost_estimate=pl.CostEstimate(flops=38, transcendentals=0, bytes_accessed=228)), whole(19), whole(19)
 
 
 @case

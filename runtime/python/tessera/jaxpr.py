@@ -280,7 +280,7 @@ def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=No
     if gm.grid_names:
         module["grid_names"] = [str(n) for n in gm.grid_names]
     if metadata:
-        module["metadata"] = {str(k): v for k, v in metadata.items()}
+        module["metadata"] = {str(k): str(v) for k, v in metadata.items()}
     if cost_estimate is not None:
         module["cost"] = {k: int(getattr(cost_estimate, k)) for k in ("flops", "transcendentals", "bytes_accessed")}
     return module

@@ -106,6 +106,11 @@ TEST_CASE("an imported kernel keeps the names, the grid and the lines of Python"
   for (const ir::OpId id : k.region(k.body).ops) with_line += to_string(k.op(id).loc).starts_with("tests/data/make_jax_kernels.py:");
   CHECK(with_line == static_cast<int>(k.region(k.body).ops.size()));
 
+  const ir::Kernel a = jax::import_kernel(text_of("add_blocks"));
+  CHECK(a.call.metadata == std::map<std::string, std::string>{{"model", "small"}});
+  REQUIRE(a.call.cost_estimate);
+  CHECK(a.call.cost_estimate->bytes_accessed == Extent(228));
+
   const ir::Kernel v = jax::import_kernel(text_of("vmapped"));
   REQUIRE(v.grid.size() == 3);
   CHECK(v.grid[0].vmapped);
@@ -185,13 +190,13 @@ TEST_CASE("engine/jax/README.md lists every primitive") {
 TEST_CASE("damaged modules are refused or imported") {
   std::mt19937 random(3);
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
-  const bool all = std::getenv("TESSERA_TESTS_ALL") != nullptr;
+  const bool thorough = std::getenv("TESSERA_TESTS_ALL") != nullptr;
   for (const std::string name : {"add_blocks", "matmul", "prefetch", "slices", "scans", "masked_softmax", "swaps", "vmapped"}) {
     const std::string good = text_of(name);
     std::vector<size_t> numbers;
     for (size_t i = 1; i < good.size(); ++i)
       if (std::isdigit(static_cast<unsigned char>(good[i])) && !std::isdigit(static_cast<unsigned char>(good[i - 1]))) numbers.push_back(i);
-    for (int turn = 0; turn < (all ? 2000 : 40); ++turn) {
+    for (int turn = 0; turn < (thorough ? 2000 : 40); ++turn) {
       std::string text = good;
       for (size_t damage = below(3) + 1; damage-- > 0;) {
         const size_t at = below(text.size());
