@@ -54,7 +54,10 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     passes::optimize(kernel, [&](const passes::Pass& p, const ir::Kernel& now, bool changed) { dump(level + "/" + std::string(p.name), now, changed); });
   };
   Program program;
-  const bool expanded = lowering::expand_scopes(k, program.waits);
+  // A copy loaded ahead lives in registers: worth it where loads take long and there are many invocations to hold it.
+  constexpr int64_t kMostAhead = 4096;
+  lowering::Prefetch prefetch{target.kind == Target::Kind::gpu && !options.general ? kMostAhead : 0};
+  const bool expanded = lowering::expand_scopes(k, program.waits, &prefetch);
   if (expanded) ir::compact(k);
   dump("tile/scopes", k, expanded);
   optimize(k, "tile");
@@ -74,7 +77,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
                              ") is not implemented yet on devices", o.loc, "store to an output or to scratch; the interpreter runs it");
   }
   ir::Kernel lanes = lower(k, target, options, &program.explain);
-  program.explain += lowering::explain_copies(source, k, program.waits.size());
+  program.explain += lowering::explain_copies(source, k, program.waits.size(), prefetch);
   dump("lower", lanes, true);
   optimize(lanes, "lane");
   ir::compact(lanes);

@@ -77,7 +77,7 @@ class Balance {
 
 class Expander {
  public:
-  Expander(ir::Kernel& k, std::vector<WaitSite>& sites) : k_(k), b_(k), sites_(sites), replaced_(k) {}
+  Expander(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch) : k_(k), b_(k), sites_(sites), prefetch_(prefetch), replaced_(k) {}
 
   bool run() {
     const bool any = std::any_of(k_.ops.begin(), k_.ops.end(), [](const Op& o) { return is_pipe_op(o.code); }) ||
@@ -97,10 +97,12 @@ class Expander {
         (i < shared ? kept_ : private_).push_back(arg);
       }
     }
+    allocate(k_.body);
     const std::vector<OpId> ops = std::move(k_.region(k_.body).ops);
     k_.region(k_.body).ops.clear();
     b_.set_region(k_.body);
     b_.set_loc(k_.loc);
+    for (const auto& [id, ahead] : ahead_) reset({ahead.pending});
     for (const Value s : fresh_) reset(semaphores_.at(s.index).cells);
     if (!counters.empty()) at_first_program([&] { reset(counters); });
     list(ops);
@@ -126,12 +128,20 @@ class Expander {
     std::vector<Value> cells;  // one scalar each, or a single array
     bool scalars = true;
   };
+  /// A copy that is loaded where it starts and stored where it is waited for.
+  struct Ahead {
+    Value tile, pending;
+    std::vector<Value> starts;  // of the target's index
+    Value semaphore;
+  };
   ir::Kernel& k_;
   ir::Builder b_;
   std::vector<WaitSite>& sites_;
+  Prefetch* prefetch_;
   passes::Replacements replaced_;
   std::map<uint32_t, Semaphore> semaphores_;  // by Ref
   std::vector<Value> kept_, private_, fresh_;
+  std::map<uint32_t, Ahead> ahead_;  // by op
 
   Value new_scratch(const Type& t, std::vector<Value>& list) {
     const Value v{static_cast<uint32_t>(k_.values.size())};
@@ -189,10 +199,15 @@ class Expander {
         case Opcode::semaphore_wait: wait(op, {op.operands[0], 0, op.index.size()}, op.operands[1]); break;
         case Opcode::semaphore_read: replaced_.replace(op.results[0], read(op, {op.operands[0], 0, op.index.size()})); break;
         case Opcode::copy_start:
-          copy(op);
+          if (const auto it = ahead_.find(id.index); it != ahead_.end()) start_ahead(id, it->second);
+          else copy(op);
           count(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
           break;
-        case Opcode::copy_wait: wait(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op))); break;
+        case Opcode::copy_wait:
+          for (const auto& [start, a] : ahead_)
+            if (a.semaphore == op.operands[2]) finish({start}, a);
+          wait(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
+          break;
         default:
           for (RegionId r : op.regions) region(r);
           k_.region(b_.region()).ops.push_back(id);
@@ -200,13 +215,90 @@ class Expander {
     }
   }
 
+  /// Scratch for every run_scoped, and for every copy that is loaded ahead: what waits for it may stand before its start, in a loop.
+  void allocate(RegionId r) {
+    const std::vector<OpId> ops = k_.region(r).ops;
+    for (size_t n = 0; n < ops.size(); ++n) {
+      const OpId id = ops[n];
+      const std::vector<RegionId> regions = k_.op(id).regions;
+      if (k_.op(id).code == Opcode::run_scoped) {
+        const std::vector<Value> args = k_.region(regions[0]).args;
+        for (size_t i = 0; i < args.size(); ++i) {
+          const Type t = k_.type(args[i]);
+          if (is_semaphore(t.space)) make_semaphore(args[i], "run_scoped[" + std::to_string(i) + "]", private_);
+          else replaced_.replace(args[i], new_scratch(t, private_));
+        }
+      }
+      // Nothing is gained where the wait follows at once.
+      if (k_.op(id).code == Opcode::copy_start && !(k_.op(ops[n + 1]).code == Opcode::copy_wait && k_.op(ops[n + 1]).operands[2] == k_.op(id).operands[2])) load_ahead(id);
+      for (RegionId inner : regions) allocate(inner);
+    }
+  }
+  void load_ahead(OpId id) {
+    const Op op = k_.op(id);
+    if (!prefetch_ || op.attr_or(Attr::clip, 0) != 0) return;
+    const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
+    const ir::ValueInfo &from = k_.value(places[0].ref), &to = k_.value(places[1].ref);
+    const bool array = from.region == k_.body && from.number < k_.blocks.size(), scratch = to.region != k_.body || to.number >= k_.blocks.size();
+    Shape shape;
+    for (size_t d = 0; d < places[0].rank; ++d)
+      if (const Index& x = op.index[d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
+    const int64_t n = num_elements(shape);
+    if (!array || !scratch || n == 0 || n > prefetch_->most_elements) return;
+    Ahead a;
+    a.tile = new_scratch(Type::ref(k_.type(places[0].ref).dtype, shape, MemorySpace::vmem), private_);
+    const Type scalar = Type::ref(DType::i32, {}, MemorySpace::smem);
+    a.pending = new_scratch(scalar, private_);
+    for (size_t d = 0; d < places[1].rank; ++d)
+      if (!op.index[places[1].first + d].is_static()) a.starts.push_back(new_scratch(scalar, private_));
+    a.semaphore = places[2].ref;
+    ahead_.emplace(id.index, std::move(a));
+    prefetch_->copies.push_back(id.index);
+  }
+  void load_all(Value ref, Op& load) {
+    load.operands = {ref};
+    for (int64_t n : k_.type(ref).shape) load.index.push_back(Index::all(n));
+  }
+  /// What was loaded ahead, if anything, goes where it belongs.
+  void finish(OpId id, const Ahead& a) {
+    const Op op = k_.op(id);
+    const Value pending = b_.elementwise(Opcode::ne, {load(a.pending), b_.constant_int(DType::i32, 0)});
+    b_.when(pending, [&] {
+      Op all{.code = Opcode::load};
+      load_all(a.tile, all);
+      const Value v = b_.one(std::move(all));
+      const ir::CopyPlace target = ir::copy_places(k_, op)[1];
+      Op to{.code = Opcode::store, .operands = {replaced_(target.ref), v}};
+      to.index.assign(op.index.begin() + static_cast<ptrdiff_t>(target.first), op.index.begin() + static_cast<ptrdiff_t>(target.first + target.rank));
+      size_t next = 0;
+      for (Index& x : to.index) {
+        if (x.is_static()) continue;
+        to.operands.push_back(load(a.starts[next++]));
+        x.start_operand = static_cast<int32_t>(to.operands.size()) - 1;
+      }
+      b_.append(std::move(to));
+      store(a.pending, b_.constant_int(DType::i32, 0));
+    });
+  }
+  void start_ahead(OpId id, const Ahead& a) {
+    finish(id, a);  // an earlier one
+    const Op op = k_.op(id);
+    const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
+    const Value v = load(places[0].ref, &op, &places[0]);
+    Op all{.code = Opcode::store};
+    load_all(a.tile, all);
+    all.operands.push_back(v);
+    b_.append(std::move(all));
+    size_t next = 0;
+    for (size_t d = 0; d < places[1].rank; ++d)
+      if (const Index& x = op.index[places[1].first + d]; !x.is_static()) store(a.starts[next++], op.operands[static_cast<size_t>(x.start_operand)]);
+    store(a.pending, b_.constant_int(DType::i32, 1));
+  }
+
   void scoped(const Op& op) {
     const ir::Region body = k_.region(op.regions[0]);
-    for (size_t i = 0; i < body.args.size(); ++i) {
-      const Type t = k_.type(body.args[i]);
-      if (is_semaphore(t.space)) reset(make_semaphore(body.args[i], "run_scoped[" + std::to_string(i) + "]", private_).cells);
-      else replaced_.replace(body.args[i], new_scratch(t, private_));
-    }
+    for (const Value v : body.args)
+      if (is_semaphore(k_.type(v).space)) reset(semaphores_.at(v.index).cells);
     const OpId yield = body.ops.back();
     list({body.ops.begin(), body.ops.end() - 1});
     replaced_.apply(k_.op(yield));
@@ -339,7 +431,7 @@ class Expander {
 };
 }  // namespace
 
-bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites) { return Expander(k, sites).run(); }
+bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch) { return Expander(k, sites, prefetch).run(); }
 
 void check_waits(const ir::Kernel& k, const std::vector<WaitSite>& sites) {
   for (OpId id : k.region(k.body).ops) {
@@ -351,16 +443,18 @@ void check_waits(const ir::Kernel& k, const std::vector<WaitSite>& sites) {
   }
 }
 
-std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits) {
+std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits, const Prefetch& prefetch) {
   const auto ref = [&](Value v) {
     const ir::ValueInfo& info = source.value(v);
     if (info.region != source.body) return "run_scoped[" + std::to_string(info.number) + "]";
     return info.number < source.blocks.size() ? source.blocks[info.number].origin : "scratch[" + std::to_string(info.number - source.blocks.size()) + "]";
   };
   std::string out;
-  for (const Op& op : source.ops) {
+  for (uint32_t i = 0; i < source.ops.size(); ++i) {
+    const Op& op = source.ops[i];
     if (op.code != Opcode::copy_start) continue;
-    out += "  copy from " + ref(op.operands[0]) + " to " + ref(op.operands[1]) + ", " + std::to_string(bytes_of(source, op)) + " B" + (op.loc ? ", at " + to_string(op.loc) : "") + ": done by loads and stores where it starts" +
+    out += "  copy from " + ref(op.operands[0]) + " to " + ref(op.operands[1]) + ", " + std::to_string(bytes_of(source, op)) + " B" + (op.loc ? ", at " + to_string(op.loc) : "") + ": " +
+           (std::find(prefetch.copies.begin(), prefetch.copies.end(), i) != prefetch.copies.end() ? "loaded ahead where it starts, stored where it is waited for" : "done by loads and stores where it starts") +
            (op.attr_or(Attr::clip, 0) ? ", each element tested against the edges" : "") + "\n";
   }
   if (waits == 0) return out;

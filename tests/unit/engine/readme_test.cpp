@@ -40,7 +40,7 @@ out f32[8, 4] whole
 scratch ref<semaphore, i32[2]>
 scratch ref<dma_semaphore, i32[]>
 scratch ref<vmem, f32[4]>
-body (%x, %y, %o, %e, %g, %h) {
+body (%x, %y, %o, %sem, %dma, %tile) {
   %a = load %x[0:8, 0:4]
   %b = load %x[0:8, 0:4]
   %c = load %x[0:8, 0:4]
