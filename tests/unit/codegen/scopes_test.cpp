@@ -67,7 +67,7 @@ body (%x, %o, %s) {
   CHECK(parallel_axes(parse(text)) == std::vector<bool>{true});
   const Program p = compile(parse(text), lavapipe_target(), {});
   CHECK(p.report_bytes == 0);
-  CHECK(p.explain.find("  copy from in_specs[0] to run_scoped[0], 32 B, at k.tir:14: done by loads and stores where it starts\n") != std::string::npos);
+  CHECK(p.explain.find("  copy from in_specs[0] to run_scoped[0], 32 B, at k.tir:15: done by loads and stores where it starts\n") != std::string::npos);
   CHECK(p.explain.find("  waits: 1, all proved to be satisfied: no semaphore is counted\n") != std::string::npos);
 }
 
@@ -94,20 +94,21 @@ body (%x, %o, %s) {
 }
 
 TEST_CASE("scopes: a wait that is certain to fail is refused, others report") {
-  const std::string never = kHead + R"(scratch ref<semaphore, i32[3]>
-body (%x, %o, %s) {
+  const std::string never = kHead + R"(body (%x, %o) {
   %one = constant 1 : i32[]
   %two = constant 2 : i32[]
-  semaphore_signal %s[1], %one
-  semaphore_wait %s[1], %two
+  run_scoped (%s: ref<semaphore, i32[3]>) {
+    semaphore_signal %s[1], %one
+    semaphore_wait %s[1], %two
+  }
 })";
   const std::string note = "\n  note: nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
-  CHECK(message([&] { compile(parse(never), lavapipe_target(), {}); }) == "k: semaphore_wait: waits for 2 in scratch_shapes[0][1], which holds 1\n  at k.tir:17" + note);
+  CHECK(message([&] { compile(parse(never), lavapipe_target(), {}); }) == "k: semaphore_wait: waits for 2 in run_scoped[0][1], which holds 1\n  at k.tir:17" + note);
   const std::string copies = kHead + R"(body (%x, %o) {
   run_scoped (%a: ref<vmem, f32[8]>, %s: ref<dma_semaphore, i32[]>) {
     copy_start %x[0, 0:4] to %a[0:4] with %s[]
     copy_wait %x[0, 0:8] to %a[0:8] with %s[]
   }
 })";
-  CHECK(message([&] { compile(parse(copies), lavapipe_target(), {}); }) == "k: copy_wait: waits for 32 bytes in run_scoped[1], which holds 16\n  at k.tir:14" + note);
+  CHECK(message([&] { compile(parse(copies), lavapipe_target(), {}); }) == "k: copy_wait: waits for 32 bytes in run_scoped[1], which holds 16\n  at k.tir:15" + note);
 }
