@@ -155,7 +155,7 @@ void make(const fs::path& root, const fs::path& out) {
   fs::create_directories(out);
   // In this order on the first page; a page that is missing is an error.
   const std::vector<std::string> pages{"README.md",         "samples/pallas.md",  "samples/glossary.md", "samples/limits.md",       "samples/README.md", "engine/README.md", "engine/front/README.md",
-                                       "engine/interpreter/README.md", "codegen/README.md", "codegen/spirv/README.md", "runtime/README.md", "shaders/README.md", "tests/README.md",      "CONTRIBUTING.md",   "CHANGELOG.md"};
+                                       "engine/interpreter/README.md", "engine/jax/README.md", "codegen/README.md", "codegen/spirv/README.md", "runtime/README.md", "shaders/README.md", "tests/README.md",      "CONTRIBUTING.md",   "CHANGELOG.md"};
   std::string list;
   for (const std::string& path : pages) {
     const std::string markdown = read(root / path);
