@@ -9,6 +9,7 @@
 #include "engine/front/grid_mapping.h"
 #include "engine/front/ops.h"
 #include "engine/front/pallas_call.h"
+#include "engine/front/pipeline.h"
 #include "engine/front/ref.h"
 #include "engine/front/scope.h"
 #include "engine/front/spec.h"
