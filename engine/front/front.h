@@ -4,6 +4,7 @@
 #pragma once
 #include "engine/array.h"
 #include "engine/cost.h"
+#include "engine/front/buffered.h"
 #include "engine/front/call.h"
 #include "engine/front/control.h"
 #include "engine/front/grid_mapping.h"

@@ -114,8 +114,10 @@ class Emitter {
     if (p.block.size() != array.size())
       fail(origin, "block shape " + to_string(p.block) + " has " + plural(p.block.size(), "dim") + " but the Ref " + to_string(array) + " has " + std::to_string(array.size()),
            "give one block size per dim of the Ref, or ts::squeezed for a dim that the body should not see", loc);
-    if (spec.index_map.given() && spec.index_map.num_refs() > 0) fail(origin, "the index map takes Refs", "it may read Refs of the kernel that its lambda captures", loc);
-    if (spec.index_map.given() && spec.index_map.arity() != static_cast<int>(params_.grid.size()))
+    if (spec.index_map.given() && spec.index_map.num_refs() > 0 && !body_.index) fail(origin, "the index map takes Refs", "it may read Refs of the kernel that its lambda captures", loc);
+    if (body_.index && spec.index_map.given() && spec.index_map.arity() != body_.index_arity)
+      fail(origin, "the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") + " but the grid has " + std::to_string(body_.index_arity) + (body_.index_arity == 1 ? " axis" : " axes"), {}, loc);
+    if (!body_.index && spec.index_map.given() && spec.index_map.arity() != static_cast<int>(params_.grid.size()))
       fail(origin, "the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "argument") + " but the grid has " + axes(), "an index map takes one Value per grid axis", loc);
     if (spec.memory_space != MemorySpace::vmem && spec.memory_space != MemorySpace::smem && spec.memory_space != MemorySpace::any)
       fail(origin, "memory space " + std::string(ir::name(spec.memory_space)) + " is not one for blocks", "vmem, smem and any are", loc);
@@ -172,7 +174,7 @@ class Emitter {
       for (size_t d = 0; d < p.block.size(); ++d) result.push_back(number(0));
       return result;
     }
-    const Indices given = p.spec.index_map(ids(step), {});
+    const Indices given = body_.index ? body_.index(p.spec, ids(step)) : p.spec.index_map(ids(step), {});
     if (given.values.size() != p.block.size())
       fail(p.origin, "the index map returns " + std::to_string(given.values.size()) + (given.values.size() == 1 ? " index" : " indices") + " but the block " + to_string(p.block) + " has " + plural(p.block.size(), "dim"),
            {}, p.spec.loc ? p.spec.loc : loc_);

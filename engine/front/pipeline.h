@@ -37,6 +37,9 @@ namespace pipeline {
 struct Body {
   size_t refs, values;
   std::function<control::Operands(const std::vector<Ref>&, const std::vector<Value>&)> call;
+  /// Instead of a spec's index map, where that takes more than the pipeline's ids: so many.
+  std::function<Indices(const BlockSpec&, const std::vector<Value>&)> index = {};
+  int index_arity = -1;
 };
 std::vector<Value> emit(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc);
 }  // namespace pipeline
