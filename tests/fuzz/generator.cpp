@@ -722,8 +722,17 @@ void keep_used_dims(Case& c) {
   std::erase_if(c.dims, [&](const auto& d) { return std::find(names.begin(), names.end(), d.first) == names.end(); });
 }
 
+/// What a caller may say beside the kernel: nothing that is computed may change by it. Numbers of its own, so that the kernels of the seeds stay.
+void say_something(ir::CallInfo& call, Random random) {
+  if (random.chance(0.15)) call.compiler_params.push_back({"triton", "num_warps", std::to_string(int64_t{1} << random.in(0, 6))});
+  if (random.chance(0.1)) call.compiler_params.push_back({"mosaic_gpu", "profile_dir", "a \"b\" \\ c"});
+  if (random.chance(0.1)) call.metadata = {{"author", "fuzz"}, {"two words", "\n\t// \"x\""}};
+  if (random.chance(0.1)) call.cost_estimate = CostEstimate{.flops = random.in(0, 100), .bytes_accessed = dim("n") * 4};
+}
+
 Case generate(uint64_t seed) {
   Case c = Generator(seed).run();
+  say_something(c.kernel.call, Random(~seed));
   keep_used_dims(c);
   return c;
 }

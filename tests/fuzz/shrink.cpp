@@ -276,6 +276,12 @@ std::vector<Change> changes(const Case& c) {
       });
     }
   }
+  list.push_back([](Case& x) {
+    const ir::CallInfo& call = x.kernel.call;
+    if (call.compiler_params.empty() && call.metadata.empty() && !call.cost_estimate) return false;
+    x.kernel.call = {};
+    return true;
+  });
   return list;
 }
 }  // namespace
