@@ -148,6 +148,7 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::program_id:
     case Opcode::num_programs:
     case Opcode::swap:
+    case Opcode::addupdate:
     case Opcode::yield: break;
   }
   throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);
