@@ -102,12 +102,12 @@ class Estimator {
   Count access(const ir::Op& o) {
     Count c;
     const ir::ValueInfo& ref = k_.value(o.operands[0]);
+    if (o.code == Opcode::addupdate) c.flops = elements(o.operands[1]);
     if (ref.region != k_.body || ref.number >= k_.blocks.size()) return c;
     touched_[ref.number] = true;
     if (!k_.blocks[ref.number].whole || static_cast<int>(ref.number) < k_.num_prefetch) return c;
     c.bytes = size_bytes(k_.type(o.operands[0]).dtype);
-    for (const ir::Index& x : o.index)
-      if (x.kind == ir::Index::Kind::slice) c.bytes = times(c.bytes, x.size);
+    for (const int64_t n : ir::access_dims(k_, o).shape) c.bytes = times(c.bytes, n);
     return c;
   }
 
