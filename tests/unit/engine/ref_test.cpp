@@ -235,12 +235,14 @@ std::map<std::string, Kernel> kernels() {
 }  // namespace
 
 TEST_CASE("refs: indices and views agree with JAX") {
-  for (const auto& [name, kernel] : kernels()) {
+  for (const auto& entry : kernels()) {
+    const std::string& name = entry.first;
+    const Kernel& kernel = entry.second;
     INFO(name);
     const std::vector<Array> inputs = stored(name, "in"), answers = stored(name, "out");
     REQUIRE(!answers.empty());
     const auto call = spec::make_pallas_call({static_cast<int>(inputs.size() + answers.size()),
-                                              [&, kernel = kernel](const Refs& refs) {
+                                              [&](const Refs& refs) {
                                                 kernel({refs.begin(), refs.begin() + static_cast<int64_t>(inputs.size())}, {refs.begin() + static_cast<int64_t>(inputs.size()), refs.end()});
                                               }},
                                              {.out_shape = shapes_of(answers), .name = name}, Loc::here());
