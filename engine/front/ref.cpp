@@ -149,8 +149,9 @@ class RefAccess {
     if (level == 0) {
       Selection::Access a = s.access(false);
       ir::Op op{.code = Opcode::load, .operands = {ref_.id_}};
-      const ir::Value mask = s.condition(a.loops);
-      add_index(op, a, mask ? s.to_memory(mask, a) : mask);
+      const std::vector<int> loops = s.common(a.loops);  // elements of other loops are one
+      const ir::Value mask = s.condition(loops);
+      add_index(op, a, mask ? s.to_memory(mask, loops, a) : mask);
       return s.reshape(s.from_memory(b.one(std::move(op)), a), sizes);
     }
     const RefTransform& t = ref_.views_[level - 1];
@@ -189,9 +190,9 @@ class RefAccess {
     ir::Builder& b = e_.builder();
     if (level == 0) {
       Selection::Access a = s.access(true);
-      ir::Op op{.code = code, .operands = {ref_.id_, s.to_memory(s.reshape(v, s.sizes()), a)}};
+      ir::Op op{.code = code, .operands = {ref_.id_, s.to_memory(s.reshape(v, s.sizes()), s.order, a)}};
       const ir::Value mask = s.condition(s.order);
-      add_index(op, a, mask ? s.to_memory(mask, a) : mask);
+      add_index(op, a, mask ? s.to_memory(mask, s.order, a) : mask);
       b.append(std::move(op));
       return;
     }

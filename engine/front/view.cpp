@@ -457,20 +457,33 @@ Selection::Access Selection::access(bool writes) {
   return a;
 }
 
-ir::Value Selection::to_memory(ir::Value v, const Access& a) {
-  std::vector<int> kept;
-  for (int l : order) {
-    if (std::find(a.loops.begin(), a.loops.end(), l) != a.loops.end()) kept.push_back(l);
-    else if (size[static_cast<size_t>(l)] != 1) throw InternalError("a view stores elements of one loop to one place", e_.loc());
-  }
+std::vector<int> Selection::common(const std::vector<int>& loops) const {
+  std::vector<int> r;
+  for (int l : order)
+    if (std::find(loops.begin(), loops.end(), l) != loops.end()) r.push_back(l);
+  return r;
+}
+
+ir::Value Selection::to_memory(ir::Value v, const std::vector<int>& over, const Access& a) {
+  for (int l : over)
+    if (size[static_cast<size_t>(l)] != 1 && std::find(a.loops.begin(), a.loops.end(), l) == a.loops.end())
+      throw InternalError("a view stores elements of one loop to one place", e_.loc());
+  const std::vector<int> kept = common(a.loops);
   return reshape(expand(reshape(v, sizes(kept)), kept, a.loops), a.shape);
 }
 
-ir::Value Selection::condition(const std::vector<int>& loops) {
+ir::Value Selection::condition(const std::vector<int>& over) {
   ir::Value r;
   for (const auto& [of, v] : inside) {
-    if (std::any_of(of.begin(), of.end(), [&](int l) { return size[static_cast<size_t>(l)] != 1 && std::find(loops.begin(), loops.end(), l) == loops.end(); })) continue;
-    const ir::Value x = expand(v, of, order);
+    std::vector<int> kept;
+    bool varies = false;
+    for (int l : of) {
+      const bool there = std::find(over.begin(), over.end(), l) != over.end();
+      if (there) kept.push_back(l);
+      varies = varies || (!there && size[static_cast<size_t>(l)] != 1);
+    }
+    if (varies) continue;
+    const ir::Value x = expand(reshape(v, sizes(kept)), kept, over);
     r = r ? e_.builder().elementwise(Opcode::and_, {r, x}) : x;
   }
   return r;

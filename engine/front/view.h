@@ -59,11 +59,12 @@ class Selection {
     Shape shape;
   };
   Access access(bool writes);
-  /// v over `order` in the shape of the access's value; nothing may vary along loops that the access has not.
-  ir::Value to_memory(ir::Value v, const Access& a);
+  std::vector<int> common(const std::vector<int>& loops) const;  ///< in the order of `order`
+  /// v over `over` in the shape of the access's value; nothing may vary along loops that the access has not.
+  ir::Value to_memory(ir::Value v, const std::vector<int>& over, const Access& a);
   ir::Value from_memory(ir::Value v, const Access& a) { return expand(reshape(v, sizes(a.loops)), a.loops, order); }
-  /// All of `inside` that does not vary along other loops than these, over `order`; none if there is nothing to hold.
-  ir::Value condition(const std::vector<int>& loops);
+  /// All of `inside` that does not vary along other loops than these, over them; none if there is nothing to hold.
+  ir::Value condition(const std::vector<int>& over);
   /// The access at element `i` of a loop that no position uses.
   Selection without(int loop, int64_t i) const;
   ir::Value take(ir::Value v, const std::vector<int>& loops, int loop, int64_t i) const;  ///< that part of a value over `loops`
