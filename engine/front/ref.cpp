@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "engine/front/scope.h"
 #include "engine/front/trace.h"
 #include "engine/front/view.h"
 
@@ -18,13 +19,13 @@ RefIndex::RefIndex(RefItem&& read, Loc l) : items_{IndexItem(std::move(read), l)
 /// One access being recorded: the index of every dim, its dynamic starts and arrays, and the shape it selects.
 class RefAccess {
  public:
-  RefAccess(std::string_view op, const Ref& ref, const RefIndex& index, Loc loc, bool masked) : e_(op, loc), ref_(ref), masked_(masked) {
+  RefAccess(std::string_view op, const Ref& ref, const RefIndex& index, Loc loc, bool masked, bool writes) : e_(op, loc), ref_(ref), masked_(masked) {
     const bool in_index_map = !e_.trace().index_map_origin().empty();
     if (in_index_map && !(ref.trace_ == e_.trace().serial() && e_.trace().is_open(ref.region_)))
       throw TraceError(e_.trace().prefix() + "reads a Ref, but an index map sees only its program ids and scalar-prefetch Refs", loc,
                        "read in the kernel, or give the data as a scalar-prefetch operand");
     e_.check_owner(ref.trace_, ref.region_, "Ref");
-    if (op != "load" && op != "at") {
+    if (writes) {
       const ir::Kernel& k = e_.trace().kernel();
       const uint32_t at = k.value(ref.id_).number;
       if (in_index_map || (k.value(ref.id_).region == k.body && at < static_cast<uint32_t>(k.num_prefetch)))
@@ -35,6 +36,21 @@ class RefAccess {
     form_ = ir::access_dims(e_.trace().kernel(), access);
     if (in_index_map && op != "at" && !form_.shape.empty())
       e_.fail("reads " + to_string(ir::Type::array(ref.dtype(), form_.shape)) + ", but an index map reads single elements", "index every dim with an integer");
+  }
+
+  /// For ops that move windows: integers and slices alone.
+  PlaceParts parts() && {
+    if (form_.arrays) e_.fail("an index array is for loads and stores", "load by it, and store what came");
+    if (ref_.views_.empty()) return {ref_.id_, ref_.dtype(), std::move(index_), std::move(starts_), form_.shape};
+    const bool casts = std::any_of(ref_.views_.begin(), ref_.views_.end(), [](const RefTransform& t) { return t.kind == RefTransform::Kind::bitcast; });
+    if (!casts && !masked_) {
+      Selection s = selection({}, false);
+      for (size_t level = ref_.views_.size(); level-- > 0;) s.undo(ref_.views_[level], shape_at(level + 1), false);
+      Selection::Access a = s.access(false);
+      const bool slices = std::none_of(a.index.begin(), a.index.end(), [](const Index& x) { return x.kind == Index::Kind::array; });
+      if (slices && a.loops == s.order && a.shape == form_.shape) return {ref_.id_, ref_.dtype(), std::move(a.index), std::move(a.starts), form_.shape};
+    }
+    e_.fail("through this view of the Ref the index is not one slice per dim", "load through the view, and store what came");
   }
 
   Value load(const LoadParams& p) {
@@ -388,7 +404,7 @@ class RefAccess {
   }
 
   Emit e_;
-  const Ref& ref_;
+  const Ref ref_;
   bool masked_;
   std::vector<Index> index_;  // start_operand: position in starts_
   std::vector<ir::Value> starts_;
@@ -396,16 +412,16 @@ class RefAccess {
 };
 
 Value load(const Ref& ref, RefIndex index, LoadParams params) {
-  return RefAccess("load", ref, index, index.loc(), !params.mask.absent()).load(params);
+  return RefAccess("load", ref, index, index.loc(), !params.mask.absent(), false).load(params);
 }
 void store(const Ref& ref, RefIndex index, Operand value, StoreParams params) {
-  RefAccess("store", ref, index, index.loc(), !params.mask.absent()).store(value, params);
+  RefAccess("store", ref, index, index.loc(), !params.mask.absent(), true).store(value, params);
 }
 void addupdate(const Ref& ref, RefIndex index, Operand value, StoreParams params) {
-  RefAccess("addupdate", ref, index, index.loc(), !params.mask.absent()).addupdate(value, params);
+  RefAccess("addupdate", ref, index, index.loc(), !params.mask.absent(), true).addupdate(value, params);
 }
 Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
-  return RefAccess("swap", ref, index, index.loc(), !params.mask.absent()).swap(value, params);
+  return RefAccess("swap", ref, index, index.loc(), !params.mask.absent(), true).swap(value, params);
 }
 
 Ref Ref::with(RefTransform step, Shape to, DType dtype) const {
@@ -415,7 +431,7 @@ Ref Ref::with(RefTransform step, Shape to, DType dtype) const {
   r.type_.dtype = dtype;
   return r;
 }
-Ref Ref::at(RefIndex index) const { return RefAccess("at", *this, index, index.loc(), false).view(); }
+Ref Ref::at(RefIndex index) const { return RefAccess("at", *this, index, index.loc(), false, false).view(); }
 
 Ref Ref::reshape(Shape to, Loc loc) const {
   const Emit e("reshape", loc);
@@ -477,8 +493,12 @@ Ref Ref::T(Loc loc) const {
   return transpose(std::move(perm), loc);
 }
 
-Value RefItem::read(Loc loc) && { return RefAccess("load", ref_, index_, loc, false).load({}); }
-void RefItem::operator=(Operand v) && { RefAccess("store", ref_, index_, v.loc(), false).store(v, {}); }
+PlaceParts place_parts(std::string_view op, const Place& place, Loc loc, bool masked, bool writes) {
+  return RefAccess(op, place.ref(), place.index(), loc, masked, writes).parts();
+}
+
+Value RefItem::read(Loc loc) && { return RefAccess("load", ref_, index_, loc, false, false).load({}); }
+void RefItem::operator=(Operand v) && { RefAccess("store", ref_, index_, v.loc(), false, true).store(v, {}); }
 void RefItem::operator=(RefItem&& other) && {
   const Loc loc = other.index_.loc();
   std::move(*this) = Operand(std::move(other), loc);
@@ -487,9 +507,9 @@ void RefItem::operator=(RefItem&& other) && {
 namespace {
 using Combine = Value (*)(Operand, Operand);
 void update(const Ref& ref, const RefIndex& index, const Operand& v, Combine combine) {
-  const Value before = RefAccess("load", ref, index, v.loc(), false).load({});
+  const Value before = RefAccess("load", ref, index, v.loc(), false, false).load({});
   const Value after = combine(Operand(before, v.loc()), v);
-  RefAccess("store", ref, index, v.loc(), false).store(Operand(after, v.loc()), {});
+  RefAccess("store", ref, index, v.loc(), false, true).store(Operand(after, v.loc()), {});
 }
 }  // namespace
 void RefItem::operator+=(Operand v) && { update(ref_, index_, v, operator+); }

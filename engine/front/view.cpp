@@ -411,8 +411,11 @@ Selection::Access Selection::access(bool writes) {
   };
   for (Position& p : list) {
     if (p.kind != Position::Kind::slice) continue;
+    const int first = p.loops[0];
     std::erase_if(p.loops, [&](int l) { return size[static_cast<size_t>(l)] == 1; });
-    if (p.loops.empty()) p.kind = Position::Kind::fixed;
+    if (!p.loops.empty()) continue;
+    if (std::count_if(list.begin(), list.end(), [&](const Position& o) { return std::find(o.loops.begin(), o.loops.end(), first) != o.loops.end(); }) == 0) p.loops = {first};
+    else p.kind = Position::Kind::fixed;
   }
   for (size_t i = 0; i < list.size(); ++i)
     for (size_t j = 0; j < list.size(); ++j)
