@@ -472,3 +472,38 @@ TEST_CASE("refs: random chains of views take the elements that they should") {
     CHECK(wrong == 0);
   }
 }
+
+TEST_CASE("refs: copies go through views that are slices") {
+  std::vector<int32_t> ids(48);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
+  const auto call = pallas_call(
+      [](Ref x, Ref o) {
+        o[all] = -1;
+        sync_copy(x.at(range(1, 5)).at({range(1, 3), ds(Value(x[{0, 2}]), 4)}), o.at(range(4, 6))[{all, range(0, 4)}]);
+        sync_copy(x.reshape({48})[range(16, 24)], o.reshape({2, 24})[{0, range(8, 16)}]);
+        sync_copy(x.at({range(5, 6), range(0, 3)}), o.at(range(0, 2))[{range(0, 1), range(1, 4)}]);
+      },
+      {.out_shape = {{{6, 8}, i32}}, .name = "copies"});
+  const Array out = interpret(call, Array({6, 8}, ids));
+  std::vector<int32_t> wanted(48, -1);
+  for (size_t r = 0; r < 2; ++r)
+    for (size_t c = 0; c < 4; ++c) wanted[(4 + r) * 8 + c] = static_cast<int32_t>((2 + r) * 8 + 2 + c);
+  for (size_t c = 0; c < 8; ++c) wanted[8 + c] = static_cast<int32_t>(16 + c);
+  for (size_t c = 0; c < 3; ++c) wanted[1 + c] = static_cast<int32_t>(40 + c);
+  for (size_t i = 0; i < wanted.size(); ++i) CHECK(static_cast<int32_t>(out.element_bits(static_cast<int64_t>(i))) == wanted[i]);
+
+  const auto error = [](auto kernel) {
+    try {
+      pallas_call([=](Ref x, Ref o) { kernel(x, o); }, {.out_shape = {{{6, 8}, i32}}, .name = "k"}).trace({{{6, 8}, i32}});
+    } catch (const TraceError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  int line = __LINE__ + 1;
+  CHECK(error([](Ref x, Ref o) { sync_copy(x[{Value(x[{0, range(0, 6)}]), all}], o); }) ==
+        "k: async_copy: an index array is for loads and stores\n  at " + std::string(__FILE__) + ":" + std::to_string(line) + "\n  note: load by it, and store what came");
+  line = __LINE__ + 1;
+  CHECK(error([](Ref x, Ref o) { sync_copy(x.reshape({8, 6}).T(), o); }) ==
+        "k: async_copy: through this view of the Ref the index is not one slice per dim\n  at " + std::string(__FILE__) + ":" + std::to_string(line) + "\n  note: load through the view, and store what came");
+}
