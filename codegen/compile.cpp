@@ -71,7 +71,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   dump("tile/accumulate", k, accumulated);
   if (accumulated) ir::compact(k);
   for (const ir::Op& o : k.ops) {
-    if (o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
+    if (!ir::writes_ref(o.code)) continue;
     if (const int i = lowering::ref_position(k, o.operands[0]); i < k.num_inputs)
       throw CompileError(k.name + ": " + std::string(ir::name(o.code)) + ": storing to an input (" + k.blocks[static_cast<size_t>(i)].origin +
                              ") is not implemented yet on devices", o.loc, "store to an output or to scratch; the interpreter runs it");
@@ -103,11 +103,11 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   program.cost_estimate = k.call.cost_estimate ? *k.call.cost_estimate : estimate_cost(source);
   std::vector<bool> read(k.blocks.size(), false), written(k.blocks.size(), false);
   for (const ir::Op& o : k.ops) {
-    if (o.code != ir::Opcode::load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
+    if (!ir::accesses_ref(o.code)) continue;
     const auto i = static_cast<size_t>(lowering::ref_position(k, o.operands[0]));
     if (i >= k.blocks.size()) continue;
-    if (o.code != ir::Opcode::store) read[i] = true;
-    if (o.code != ir::Opcode::load) written[i] = true;
+    if (ir::reads_ref(o.code)) read[i] = true;
+    if (ir::writes_ref(o.code)) written[i] = true;
   }
   for (size_t i = 0; i < k.blocks.size(); ++i)
     program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i], k.blocks[i].loc});

@@ -185,19 +185,23 @@ void Axes::visit(const ir::Op& op) {
         else equate(op.operands[0], d, result(), d);
       }
       return;
-    case Opcode::load: case Opcode::store: case Opcode::swap: {
+    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: {
       const int ref = ref_position(k_, op.operands[0]);
       const bool whole = resident_[static_cast<size_t>(ref)];
       auto value_dims = [&](Value v) {
         if (whole) equate_all(v, op.operands[0]);
       };
-      if (op.code != Opcode::load) {
+      const ir::AccessDims form = ir::access_dims(k_, op);
+      for (const ir::Index& x : op.index)
+        for (size_t i = 0; x.kind == ir::Index::Kind::array && i < form.array_rank; ++i)
+          equate(op.operands[static_cast<size_t>(x.start_operand)], i, op.code == Opcode::load ? result() : op.operands[1], form.array_at + i);
+      if (ir::writes_ref(op.code)) {
         const Value stored = op.operands[1];
         value_dims(stored);
         for (size_t d = 0; d < k_.type(stored).shape.size(); ++d) stored_[node(stored, d)] = true;
         if (op.has_mask()) equate_all(op.operands[static_cast<size_t>(op.mask_position())], stored);
       }
-      if (op.code != Opcode::store) {
+      if (!op.results.empty()) {
         value_dims(result());
         if (op.has_mask()) equate_all(op.operands[static_cast<size_t>(op.mask_position())], result());
         if (op.has_other()) equate_all(op.operands[static_cast<size_t>(op.other_position())], result());

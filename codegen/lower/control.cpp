@@ -1,6 +1,7 @@
 // Where each value lives, how long, and structured control flow. Conditions and loop bounds are scalars, so control flow is uniform in a group.
 #include <algorithm>
 
+#include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
 
 namespace tessera::lowering {
@@ -110,34 +111,33 @@ void Lowering::demote_misfits() {
       }
     }
   };
-  // A nest over the dims of `root` (and what has the same dims) reads these values.
-  auto use = [&](Value root, std::initializer_list<Value> values) {
-    if (layout_fits(axes_.of(root))) return;
-    for (Value v : values)
-      if (v) demote(v);
+  // A nest over the dims of `root` (and what has the same dims) reads this value.
+  auto use = [&](Value root, Value v) {
+    if (!layout_fits(axes_.of(root))) demote(v);
   };
-  auto operand = [&](const ir::Op& o, bool there, int position) { return there ? o.operands[static_cast<size_t>(position)] : Value{}; };
   std::function<void(ir::RegionId)> walk = [&](ir::RegionId region) {
     for (ir::OpId id : k_.region(region).ops) {
       const ir::Op& o = k_.op(id);
       for (ir::RegionId inner : o.regions) walk(inner);
       switch (o.code) {
-        case Opcode::load: use(o.results[0], {operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())}); break;
-        case Opcode::store: case Opcode::swap:
-          use(o.operands[1], {o.operands[1], operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())});
+        case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate:
+          for (Value v : values_read(o)) {
+            if (must_scatter_in_order(k_, o)) demote(v);  // an invocation walks all elements of the arrays
+            else use(o.code == Opcode::load ? o.results[0] : o.operands[1], v);
+          }
           break;
         case Opcode::yield:  // into the home of a result or a carried value
         case Opcode::for_: case Opcode::while_:
-          for (Value v : o.operands) use(v, {v});
+          for (Value v : o.operands) use(v, v);
           break;
         case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:  // each invocation walks a line
           if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) demote(o.operands[0]);
-          else use(o.operands[0], {o.operands[0]});
+          else use(o.operands[0], o.operands[0]);
           break;
         case Opcode::dot: case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and:
         case Opcode::reduce_or: case Opcode::argmax: case Opcode::argmin:
           // A dot stages the operand that it cannot read in place, by a nest over that operand.
-          for (Value v : o.operands) use(v, {v});
+          for (Value v : o.operands) use(v, v);
           break;
         default: break;  // index functions are evaluated where they are used
       }
@@ -200,7 +200,7 @@ void Lowering::op(ir::OpId id) {
   b_.raw().set_loc(o.loc);
   switch (o.code) {
     case Opcode::load: load_op(id); break;
-    case Opcode::store: store_op(o); break;
+    case Opcode::store: case Opcode::addupdate: store_op(o); break;
     case Opcode::swap: {
       // The old contents first, then the store; the order is kept because the result is never lazy.
       load_op(id);
@@ -286,7 +286,7 @@ std::vector<int> Lowering::written_residents(const std::vector<ir::RegionId>& re
   std::function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
     for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& o = k_.op(id);
-      if (o.code == Opcode::store || o.code == Opcode::swap) {
+      if (ir::writes_ref(o.code)) {
         const int ref = ref_position(k_, o.operands[0]);
         if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) found.insert(ref);
       }

@@ -3,6 +3,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/lower/explain.h"
+#include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
 #include "engine/ir/compact.h"
 
@@ -45,6 +46,7 @@ ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, Plan& plan) {
 
 ir::Kernel lower(const ir::Kernel& source, const Target& target, const CompileOptions& options, std::string* explain) {
   ir::Kernel k = source;
+  lowering::expand_updates(k);
   ir::compact(k);
   Plan plan(k, target, options.general);
   ir::Kernel out = emit_lanes(k, target, plan);

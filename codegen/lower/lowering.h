@@ -127,12 +127,16 @@ class Lowering {
   Value load_element(const ir::Op& op, const Coords& c, Value valid = {});
   void store_element(const ir::Op& op, const Coords& c, Value v, Value predicate);
   struct Address { Value wide, narrow, valid; };
-  /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid.
-  Address address(const RefState& r, const ir::Op& op, const Coords& c, bool clamp = false);
+  /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid. `reads`: positions that
+  /// are outside one by one are the nearest rather than invalid.
+  Address address(const RefState& r, const ir::Op& op, const Coords& c, bool clamp = false, bool reads = false);
+  Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads, Value& valid);
   Value clamp_along(Value e, Value n, int64_t divisor, int axis, int reg);
   Value load_at(const RefState& r, const Address& a, Value mask, Value other);
-  void store_at(const RefState& r, const Address& a, Value v, Value predicate);
+  void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false);
+  std::vector<Value> values_read(const ir::Op& op) const;  ///< by an access: what it stores, its mask, other and index arrays
   void store_op(const ir::Op& op);
+  void scatter_in_order(const ir::Op& op);
   void load_op(ir::OpId id);
   Slot new_slot(DType t, const Shape& shape, const std::vector<int>& axes);
   Slot temp_slot(DType t, int64_t elements);

@@ -7,8 +7,6 @@ namespace tessera::lowering {
 namespace {
 using ir::Opcode;
 
-bool is_memory_op(const ir::Op& op) { return op.code == Opcode::load || op.code == Opcode::store || op.code == Opcode::swap; }
-
 Affine widen(Affine a, int64_t low, int64_t high) {
   a.rest.lo = std::max(a.rest.lo + low, -Range::kUnbounded);
   a.rest.hi = std::min(a.rest.hi + high, Range::kUnbounded);
@@ -21,7 +19,7 @@ Affine dim_footprint(const ir::Kernel& k, const ir::Op& op, const ir::Index& ix,
   if (ix.is_static()) return widen(scalars.constant(ix.start), 0, span);
   const Affine& start = scalars.of(op.operands[static_cast<size_t>(ix.start_operand)]);
   const Range r = scalars.range(start);
-  // A start that may need wrapping, clamping or masking can land anywhere.
+  // What may need wrapping, clamping or masking can land anywhere.
   if (op.has_mask() || r.lo < 0 || r.hi + span > n - 1) return widen(scalars.constant(0), 0, std::max<int64_t>(n - 1, 0));
   (void)k;
   return widen(start, 0, span);
@@ -116,12 +114,12 @@ class ScratchCheck {
   bool walk(ir::RegionId r, std::vector<bool>& written) {
     for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& op = k_.op(id);
-      if (is_memory_op(op)) {
+      if (ir::accesses_ref(op.code)) {
         const int s = scratch_of(op);
         if (s < 0) continue;
         const auto i = static_cast<size_t>(s);
         if (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size()) continue;  // every program's own
-        if (op.code != Opcode::store && !written[i]) return false;
+        if (ir::reads_ref(op.code) && !written[i]) return false;
         if (whole_write(op)) written[i] = true;
       } else if (op.code == Opcode::if_ || op.code == Opcode::switch_) {
         const auto choice = known(op.operands[0]);
@@ -234,18 +232,18 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
   std::vector<bool> read(k.blocks.size(), false);
   for (ir::OpId id : ops) {
     const ir::Op& op = k.op(id);
-    if (!is_memory_op(op)) continue;
+    if (!ir::accesses_ref(op.code)) continue;
     const int ref = ref_position(k, op.operands[0]);
-    if (ref < static_cast<int>(k.blocks.size()) && op.code != Opcode::store) read[static_cast<size_t>(ref)] = true;
+    if (ref < static_cast<int>(k.blocks.size()) && ir::reads_ref(op.code)) read[static_cast<size_t>(ref)] = true;
   }
   for (ir::OpId id : ops) {
     const ir::Op& op = k.op(id);
-    if (!is_memory_op(op)) continue;
+    if (!ir::accesses_ref(op.code)) continue;
     const int ref = ref_position(k, op.operands[0]);
     if (ref >= static_cast<int>(k.blocks.size())) continue;
     const auto i = static_cast<size_t>(ref);
     const ir::BlockMapping& b = k.blocks[i];
-    Access access{id, ref, op.code != Opcode::store, op.code != Opcode::load, {}};
+    Access access{id, ref, ir::reads_ref(op.code), ir::writes_ref(op.code), {}};
     // An output that the kernel also reads is kept in a private tile and written back whole, so all of its block counts.
     const bool whole_block = k.is_output(ref) && read[i] && !b.whole;
     size_t ref_dim = 0;

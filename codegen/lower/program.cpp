@@ -55,9 +55,9 @@ void Lowering::setup_kernel() {
   std::vector<int> accesses(refs_.size(), 0);
   std::vector<bool> fixed(refs_.size(), true);
   for (const ir::Op& o : k_.ops) {
-    if (o.code != Opcode::load && o.code != Opcode::store && o.code != Opcode::swap) continue;
+    if (!ir::accesses_ref(o.code)) continue;
     const auto r = static_cast<size_t>(ref_position(k_, o.operands[0]));
-    if (o.code != Opcode::load) written_[r] = true;
+    if (ir::writes_ref(o.code)) written_[r] = true;
     ++accesses[r];
     for (const ir::Index& ix : o.index) fixed[r] = fixed[r] && ix.is_static();
   }

@@ -148,6 +148,7 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::program_id:
     case Opcode::num_programs:
     case Opcode::swap:
+    case Opcode::addupdate:
     case Opcode::run_scoped:
     case Opcode::semaphore_signal:
     case Opcode::semaphore_wait:

@@ -1,6 +1,6 @@
 // The machine that runs a kernel's regions: every op becomes one Step (a closure over places and shapes), every value one place in memory,
 // planned once per call. A step works on whole arrays; nothing is looked up by name or allocated per element.
-// plan.cpp makes steps and places buffers, memory.cpp makes the steps of load, store and swap; interpreter.cpp moves blocks and runs the grid.
+// plan.cpp makes steps and places buffers, memory.cpp and indexed.cpp make the steps of loads and stores; interpreter.cpp moves blocks and runs the grid.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -55,8 +55,17 @@ struct Machine {
 /// argument whether the kernel may store to it.
 Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill);
 
-/// The step of a load, store or swap of the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
+/// The step of an access to the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* result, bool borrow, int fill);
+
+/// The same where positions wrap and are clamped or dropped one by one: AccessDims::per_element.
+Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill);
+/// Throws the KernelError of OutOfBounds::raise for elements first to last along dim d, which has `extent`.
+[[noreturn]] void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first, int64_t last, const std::string& note);
+/// The owner of unspecified_bits for the masked-out elements of one load.
+inline uint64_t masked_load_owner(Machine& m) { return (uint64_t{1} << 48) + m.masked_loads++; }  // beyond the owners of blocks and scratch
+/// The place of element i.
+uint64_t place_of(uint64_t owner, int64_t i);
 
 /// A hash whose outputs are well mixed.
 uint64_t mix(uint64_t z);

@@ -1,5 +1,5 @@
-// load, store and swap. Without a mask a negative start wraps once and is then clamped so that the window fits; with a mask nothing shifts
-// and each element is tested against the ref's shape and the mask.
+// load, store, swap and addupdate. Without a mask a negative start wraps once and is then clamped so that the window fits; with a mask nothing
+// shifts and each element is tested against the ref's shape and the mask. indexed.cpp has the accesses whose elements go each their own way.
 #include <algorithm>
 #include <cstring>
 
@@ -8,11 +8,17 @@
 #include "engine/reference.h"
 
 namespace tessera::interpreter {
-namespace {
-constexpr uint64_t kMaskedLoads = uint64_t{1} << 48;  // owners beyond those of blocks and scratch
 
 uint64_t place_of(uint64_t owner, int64_t i) { return mix(owner * 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(i); }
 
+void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first, int64_t last, const std::string& note) {
+  throw KernelError(m.kernel->name + ": " + std::string(ir::name(op.code)) + " of " + ref_text(*m.kernel, ref) + " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
+                        (first == last ? " " + std::to_string(first) : "s " + std::to_string(first) + " to " + std::to_string(last)) + " along dim " + std::to_string(d) + ", which has " +
+                        std::to_string(extent),
+                    op.loc, note);
+}
+
+namespace {
 struct Dim {
   int64_t extent, size, step, start;  // size 1 for an integer; start is static where no operand gives it
   uint32_t start_value = UINT32_MAX;
@@ -32,20 +38,13 @@ struct Access {
 
   int64_t given_start(const Machine& m, const Dim& x) const { return x.start_value == UINT32_MAX ? x.start : *reinterpret_cast<const int32_t*>(m.place[x.start_value]); }
 
-  [[noreturn]] void out_of_bounds(const Machine& m, size_t d, int64_t first, int64_t last, const std::string& note) const {
-    throw KernelError(m.kernel->name + ": " + std::string(ir::name(op->code)) + " of " + ref_text(*m.kernel, ref) + " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
-                          (first == last ? " " + std::to_string(first) : "s " + std::to_string(first) + " to " + std::to_string(last)) + " along dim " + std::to_string(d) + ", which has " +
-                          std::to_string(dims[d].extent),
-                      op->loc, note);
-  }
-
   // Where the window starts along dim d, without a mask.
   int64_t fitted_start(const Machine& m, size_t d) const {
     const Dim& x = dims[d];
     if (x.start_value == UINT32_MAX) return x.start;
     const int64_t given = given_start(m, x), span = x.size == 0 ? 0 : (x.size - 1) * x.step + 1, wrapped = given < 0 ? given + x.extent : given;
     const int64_t start = std::max<int64_t>(0, std::min(wrapped, x.extent - span));
-    if (m.raise && start != wrapped && elements) out_of_bounds(m, d, given, given + span - 1, "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(start));
+    if (m.raise && start != wrapped && elements) out_of_bounds(m, *op, ref, d, x.extent, given, given + span - 1, "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(start));
     return start;
   }
 
@@ -97,7 +96,7 @@ struct Access {
       for (size_t d = 0; inside && d < dims.size(); ++d) {
         const int64_t p = starts[d] + at[d] * dims[d].step;
         inside = p >= 0 && p < dims[d].extent;
-        if (!inside && m.raise) out_of_bounds(m, d, p, p, "its mask is true; unless out-of-bounds accesses raise, it is left alone");
+        if (!inside && m.raise) out_of_bounds(m, *op, ref, d, dims[d].extent, p, p, "its mask is true; unless out-of-bounds accesses raise, it is left alone");
         offset += p * view.strides[d];
       }
       f(inside ? view.data + offset * bytes : nullptr, i++);
@@ -113,7 +112,7 @@ struct Access {
       return;
     }
     const std::byte* instead = other ? m.place[other.index] : nullptr;
-    const uint64_t owner = kMaskedLoads + m.masked_loads++;
+    const uint64_t owner = masked_load_owner(m);
     masked(m, [&](const std::byte* element, int64_t i) {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
@@ -121,9 +120,8 @@ struct Access {
       std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
     });
   }
-  void write(Machine& m) const {
+  void write(Machine& m, const std::byte* from) const {
     record(m, true);
-    const std::byte* from = m.place[value.index];
     if (!mask) {
       int64_t strides[kMaxRank];
       const int64_t offset = window(m, strides);
@@ -200,6 +198,7 @@ void fill_unspecified(std::byte* to, int64_t n, DType t, int fill, uint64_t owne
 }
 
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* buffer, bool borrow, int fill) {
+  if (ir::access_dims(k, op).per_element) return per_element_step(k, op, ref, fill);
   Access a = make_access(k, op, ref, fill);
   switch (op.code) {
     case ir::Opcode::load:
@@ -218,11 +217,19 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
           }
         };
       return [a = std::move(a)](Machine& m) { a.read(m, m.place[a.result.index]); };
-    case ir::Opcode::store: return [a = std::move(a)](Machine& m) { a.write(m); };
+    case ir::Opcode::store: return [a = std::move(a)](Machine& m) { a.write(m, m.place[a.value.index]); };
     case ir::Opcode::swap:
       return [a = std::move(a)](Machine& m) {
         a.read(m, m.place[a.result.index]);
-        a.write(m);
+        a.write(m, m.place[a.value.index]);
+      };
+    case ir::Opcode::addupdate:
+      return [a = std::move(a), sum = reference::array_function(ir::Opcode::add, a.dtype, a.dtype), held = std::vector<std::byte>()](Machine& m) mutable {
+        held.resize(static_cast<size_t>(a.elements * a.bytes));
+        a.read(m, held.data());
+        const void* operands[] = {held.data(), m.place[a.value.index], held.data()};
+        sum(operands, held.data(), a.elements);
+        a.write(m, held.data());
       };
     default: throw InternalError(std::string(ir::name(op.code)) + " does not access memory", op.loc);
   }

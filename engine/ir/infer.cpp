@@ -318,18 +318,33 @@ class Inference {
     if (op_.index.size() != ref.shape.size())
       fail("the index has " + std::to_string(op_.index.size()) + (op_.index.size() == 1 ? " entry" : " entries") + " but the ref " + show(ref) + " has " + std::to_string(ref.shape.size()) + (ref.shape.size() == 1 ? " dim" : " dims"));
     std::vector<bool> used(op_.operands.size() - first_start);
-    Shape shape;
+    const Shape* arrays = nullptr;
+    size_t first_array = 0;
     for (size_t d = 0; d < op_.index.size(); ++d) {
       const Index& x = op_.index[d];
       if (!x.is_static()) {
         const size_t at = static_cast<size_t>(x.start_operand);
         if (at < first_start || at >= op_.operands.size()) fail("dim " + std::to_string(d) + ": the start is operand " + std::to_string(at) + ", which is not one of the dynamic starts");
-        if (type(at) != i32_) scalar(at, DType::i32, ("dim " + std::to_string(d) + ": a dynamic start").c_str());
         used[at - first_start] = true;
+        if (x.kind == Index::Kind::array) {
+          const Type& t = type(at);
+          const std::string place = "dim " + std::to_string(d) + ": ";
+          if (k_.level == Level::lane) fail(place + "an index array is legal at tile level only");
+          if (t.is_ref || t.dtype != DType::i32 || t.shape.empty()) fail(place + "an index array must be i32 and have dims but is " + show(t));
+          if (arrays && *arrays != t.shape)
+            fail(place + "the index array has shape " + to_string(t.shape) + " but that of dim " + std::to_string(first_array) + " has " + to_string(*arrays), "arrays of an index have one shape");
+          if (ref.shape[d] == 0 && num_elements(t.shape) != 0) fail(place + "an index array into 0 elements");
+          if (!arrays) first_array = d;
+          arrays = &t.shape;
+          continue;
+        }
+        if (type(at) != i32_) scalar(at, DType::i32, ("dim " + std::to_string(d) + ": a dynamic start").c_str());
+      } else if (x.kind == Index::Kind::array) {
+        fail("dim " + std::to_string(d) + ": the index array is missing");
       }
       bounds(d, x, ref.shape[d], mask);
-      if (x.kind == Index::Kind::slice) shape.push_back(x.size);
     }
+    const Shape shape = access_dims(k_, op_).shape;
     for (size_t i = 0; i < used.size(); ++i)
       if (!used[i]) fail("operand " + std::to_string(first_start + i) + " is not used by the index");
     if (mask && type(before_mask) != Type::array(DType::boolean, shape))
@@ -551,6 +566,9 @@ class Inference {
       case Opcode::load: return load();
       case Opcode::store: stored(); return {};
       case Opcode::swap: return {stored()};
+      case Opcode::addupdate:
+        if (stored().dtype == DType::boolean) fail("bool has no sum", "or it to what is there: store(load | value)");
+        return {};
       case Opcode::run_scoped: return run_scoped();
       case Opcode::semaphore_signal: case Opcode::semaphore_wait: case Opcode::semaphore_read: return semaphore();
       case Opcode::copy_start: case Opcode::copy_wait: copy(); return {};

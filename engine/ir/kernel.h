@@ -95,10 +95,16 @@ struct Type {
 bool within_limits(const Shape& shape);
 std::string to_string(const Type& t);  ///< "f32[32, 64]", "i32[]", "ref<vmem, f32[32, 64]>"
 
+/// Ops whose operand 0 is a Ref with an index, and what they do to its memory.
+constexpr bool accesses_ref(Opcode c) { return c == Opcode::load || c == Opcode::store || c == Opcode::swap || c == Opcode::addupdate; }
+constexpr bool reads_ref(Opcode c) { return accesses_ref(c) && c != Opcode::store; }
+constexpr bool writes_ref(Opcode c) { return accesses_ref(c) && c != Opcode::load; }
+
 /// One dim of a Ref access. An integer selects one position and drops the dim; a slice takes `size` elements start, start + step, ...
-/// The start is the constant `start`, or the i32 scalar in Op::operands[start_operand] if that is not negative.
+/// The start is the constant `start`, or the i32 scalar in Op::operands[start_operand] if that is not negative. An array takes the positions
+/// that the i32 array in Op::operands[start_operand] holds; all arrays of an index have one shape. AccessDims says what that makes of the value.
 struct Index {
-  enum class Kind : uint8_t { integer, slice };
+  enum class Kind : uint8_t { integer, slice, array };
   Kind kind = Kind::slice;
   int64_t start = 0;
   int32_t start_operand = -1;
@@ -106,6 +112,7 @@ struct Index {
   int64_t step = 1;
   static Index at(int64_t i) { return {Kind::integer, i, -1, 1, 1}; }
   static Index all(int64_t size) { return {Kind::slice, 0, -1, size, 1}; }
+  static Index array(int32_t operand) { return {Kind::array, 0, operand, 1, 1}; }
   bool is_static() const { return start_operand < 0; }
   bool operator==(const Index&) const = default;
 };
@@ -116,8 +123,8 @@ inline constexpr int kNumAttrs = static_cast<int>(Attr::clip) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:
-/// ref, value (store, swap, semaphore_signal, semaphore_wait), mask (if attr mask is 1), other (if attr other is 1), then the dynamic starts
-/// that `index` points at. Of copies: source, target, semaphore, then the starts; `index` is that of the three, one after another.
+/// ref, value (store, swap, addupdate, semaphore_signal, semaphore_wait), mask (if attr mask is 1), other (if attr other is 1), then the dynamic
+/// starts and arrays that `index` points at. Of copies: source, target, semaphore, then the starts; `index` is that of the three, one after another.
 struct Op {
   Opcode code;
   std::vector<Value> operands = {};
@@ -246,6 +253,19 @@ struct Kernel {
   /// Names of all run-time sizes in array shapes and grid, in order of appearance.
   std::vector<std::string> dim_names() const;
 };
+
+/// Which dims of an access's value come from which dims of its Ref: one per slice, in order, and those of the arrays' common shape together
+/// where the integers and arrays stand, or in front where slices stand between them.
+struct AccessDims {
+  Shape shape;                         // of the value
+  bool arrays = false;                 // the index has some
+  /// Dynamic positions wrap and are clamped, or dropped by stores, one by one and not as a window: where there are arrays, or a step and a dynamic start.
+  bool per_element = false;
+  size_t array_at = 0, array_rank = 0; // the value's dims that they make
+  std::vector<int> slice;              // per dim of the Ref: its dim of the value, or -1
+  bool is_array_dim(size_t d) const { return d >= array_at && d < array_at + array_rank; }
+};
+AccessDims access_dims(const Kernel& k, const Op& op);
 
 /// One of the Refs that a copy names, with its part of the op's index.
 struct CopyPlace {

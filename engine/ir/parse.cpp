@@ -543,7 +543,11 @@ class Parser {
       starts.push_back(use());
       return x;
     };
-    if (token_.kind == Token::Kind::value) return dynamic(Index::at(0));
+    if (token_.kind == Token::Kind::value) {
+      Index x = dynamic(Index::at(0));
+      if (const Type& t = k_.type(starts.back()); !t.is_ref && !t.shape.empty()) x.kind = Index::Kind::array;
+      return x;
+    }
     if (take("ds")) {
       expect("(");
       Index x;

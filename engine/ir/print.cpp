@@ -317,7 +317,7 @@ class Printer {
         else operand(static_cast<size_t>(x.start_operand));
       };
       int64_t stop = 0;
-      if (x.kind == Index::Kind::integer) return start();
+      if (x.kind != Index::Kind::slice) return start();
       const bool plain_stop = x.is_static() && x.size >= 0 && x.step >= 1 && !__builtin_mul_overflow(std::max<int64_t>(x.size - 1, 0), x.step, &stop) &&
                               !__builtin_add_overflow(stop, x.start + (x.size > 0), &stop);
       if (plain_stop) {

@@ -1,8 +1,8 @@
 // What the kernels contain: grids of rank 0 to 4; blocked and squeezed dims with overhang; block shapes that are not powers of two; index
 // maps that are identities, permutations, constants, sums, halves, and beyond the array's edge (clamped); whole-array Refs; run-time
 // extents and grid sizes; scratch that is a program's own, initialised once, or an accumulator along an axis; loads and stores by slices,
-// steps, integers, program-dependent starts (in bounds or not) and masks; swaps; memory in run_scoped, with copies in and out and semaphores;
-// outputs that are read back; elementwise chains over all
+// steps, integers, index arrays, program-dependent starts (in bounds or not) and masks; swaps and updates; memory in run_scoped, with copies in and
+// out and semaphores; outputs that are read back; elementwise chains over all
 // dtypes, data movement, reductions, scans, dots; for loops with carried tiles, while loops, if and switch.
 #include "tests/fuzz/generator.h"
 
@@ -179,9 +179,16 @@ class Generator : Spec {
 
   // A random index; `starts` are the dynamic starts, whose operand positions begin at `first`. Returns the shape it selects.
   Shape random_index(const RefInfo& r, bool masked, std::vector<Index>& index, std::vector<Value>& starts, int32_t first) {
-    Shape shape;
+    Shape common;  // of index arrays, if there are some
+    if (random_.chance(values_.favourite == Opcode::addupdate ? 0.6 : 0.2))
+      for (int64_t rank = random_.chance(0.75) ? 1 : 2; rank-- > 0;) common.push_back(random_.in(1, 6));
     for (const int64_t n : r.shape) {
       Index x = Index::all(n);
+      if (!common.empty() && n > 0 && random_.chance(0.6)) {
+        index.push_back(Index::array(first + static_cast<int32_t>(starts.size())));
+        starts.push_back(index_array(n, common));
+        continue;
+      }
       if (!random_.chance(0.5)) {
         const bool dynamic = random_.chance(0.5);
         if (random_.chance(0.3) && n > 0) {
@@ -203,9 +210,35 @@ class Generator : Spec {
         }
       }
       index.push_back(x);
-      if (x.kind == Index::Kind::slice) shape.push_back(x.size);
     }
-    return shape;
+    Op op{.code = Opcode::load, .operands = std::vector<Value>(static_cast<size_t>(first)), .index = index};
+    op.operands.insert(op.operands.end(), starts.begin(), starts.end());
+    return ir::access_dims(out_.kernel, op).shape;
+  }
+
+  // Positions along a dim of n elements: by data, some of them outside and some twice, or provably each its own.
+  Value index_array(int64_t n, const Shape& shape) {
+    ir::Builder& b = values_.b;
+    const auto number = [&](int64_t x) { return values_.constant(DType::i32, static_cast<double>(x), shape); };
+    const int64_t m = num_elements(shape);
+    if (m <= n && random_.chance(0.4)) {
+      Value sum;
+      int64_t stride = 1;
+      for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
+        Op iota{.code = Opcode::iota};
+        iota.set(Attr::axis, static_cast<int64_t>(d));
+        Value line = b.one(std::move(iota), Type::array(DType::i32, shape));
+        if (stride != 1) line = b.elementwise(Opcode::mul, {line, number(stride)});
+        sum = sum ? b.elementwise(Opcode::add, {line, sum}) : line;
+      }
+      const Value start = random_.chance(0.5) ? values_.counted_index(n - m) : values_.scalar_int(-n - 1, n);
+      sum = b.elementwise(Opcode::add, {sum, b.broadcast(start, shape, {})});
+      return values_.note(sum, {static_cast<double>(2 * n + 2), 0, true, false});
+    }
+    Value v = values_.want(DType::i32, shape, true);
+    if (values_.fact(v).err != 0) v = values_.leaf(DType::i32, shape);
+    v = b.elementwise(Opcode::clamp, {number(random_.chance(0.5) ? 0 : -n - 1), v, number(random_.chance(0.5) ? n - 1 : n + 1)});
+    return values_.note(v, {static_cast<double>(n + 1), 0, true, false});
   }
 
   void load(RefInfo& r) {
@@ -273,11 +306,19 @@ class Generator : Spec {
       return;
     }
     Op op{.code = random_.chance(0.35) && (r.readable || random_.chance(0.2)) ? Opcode::swap : Opcode::store, .operands = {r.ref}};
+    // Sums stay exact: of integers, or of whole numbers into what is never read again.
+    const bool adds = r.dtype != DType::boolean && (is_int(r.dtype) || (!r.stateful && r.fact.whole)) && random_.chance(values_.favourite == Opcode::addupdate ? 0.8 : 0.2);
+    if (adds) op.code = Opcode::addupdate;
     std::vector<Value> starts;
     const bool masked = random_.chance(0.2), other = masked && op.code == Opcode::swap && random_.chance(0.7);
     const Shape shape = random_index(r, masked, op.index, starts, 2 + masked + other);
     const bool was_readable = r.readable;
-    const Value v = fit(r, with_unused(values_.want(r.dtype, shape, r.stateful), depth ? 2 : 1, r.stateful));
+    Value v = with_unused(values_.want(r.dtype, shape, r.stateful || adds), depth ? 2 : 1, r.stateful || adds);
+    if (adds && is_float(r.dtype)) {
+      v = values_.conform(v, 4);
+      r.fact.bound += 4.0 * static_cast<double>(num_elements(shape));  // and again where a loop adds: whole numbers all the same
+    }
+    v = fit(r, v);
     op.operands.push_back(v);
     if (masked) {
       op.set(Attr::mask, 1);
@@ -654,7 +695,7 @@ class Generator : Spec {
   static double turn(Opcode op) {
     switch (op) {
       case Opcode::load: return 0;
-      case Opcode::store: case Opcode::swap: return 0.25;
+      case Opcode::store: case Opcode::swap: case Opcode::addupdate: return 0.25;
       case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate: return 0.6;
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
       case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: return 0.75;

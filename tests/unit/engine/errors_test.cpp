@@ -286,12 +286,39 @@ TEST_CASE("indices") {
   check([](Ref, Ref, Ref o) { o[ts::range(0, 4, -1)] = 0; }, __LINE__, "store: dim 0: the step -1 is not positive");
   check([](Ref x, Ref, Ref o) { o[0] = x[{0, 0, 0}]; }, __LINE__, "load: the index has 3 entries but the Ref (4, 8) has 2 dims");
   check([](Ref x, Ref, Ref o) { o[0] = x[Value(x[{0, 0}])]; }, __LINE__, "load: dim 0: the index must be an integer scalar but is f32[]");
-  check([](Ref x, Ref i, Ref o) { o[all] = x[Value(i[all])]; }, __LINE__, "load: dim 0: the index must be an integer scalar but is i32[4]");
+  check([](Ref x, Ref i, Ref o) { o[all] = x[ds(Value(i[all]), 1)]; }, __LINE__, "load: dim 0: the start of ds must be an integer scalar but is i32[4]");
   check([](Ref x, Ref, Ref) { ts::load(x, all, {.other = 1}); }, __LINE__, "load: other is given without a mask");
   check([](Ref x, Ref i, Ref) { ts::load(x, 0, {.mask = i[all] > 0}); }, __LINE__,
         "load: shape (4,) does not broadcast to (8,)", kBroadcast);
   check([](Ref, Ref, Ref) { ts::program_id(2); }, __LINE__, "program_id: axis 2 is out of range for a grid of 2 axes");
   check([](Ref, Ref, Ref) { ts::num_programs(-1); }, __LINE__, "num_programs: axis -1 is out of range for a grid of 2 axes");
+}
+
+TEST_CASE("index arrays and views of Refs") {
+  const auto check = [](auto kernel, int line, const std::string& text, const std::string& more = {}) { CHECK(trace_error(kernel) == "k: " + text + at(line) + more); };
+  check([](Ref x, Ref, Ref o) { o[all] = x[Value(x[all])]; }, __LINE__, "load: dim 0: an index array must hold integers but is f32[4, 8]");
+  check([](Ref x, Ref i, Ref o) { o[all] = x[i[all] > 0]; }, __LINE__, "load: dim 0: an index array must hold integers but is bool[4]");
+  check([](Ref x, Ref i, Ref) { Value v = x[{i[all], i[ts::range(0, 3)]}]; }, __LINE__,
+        "load: dim 1: the index array has shape (3,), which does not broadcast with (4,) of those before");
+  check([](Ref x, Ref, Ref o) { o[0] = x[{ts::ellipsis, 0, ts::ellipsis}]; }, __LINE__, "load: the index has more than one ellipsis");
+  check([](Ref x, Ref, Ref o) { o[0] = x[{0, ts::ellipsis, 0, 0}]; }, __LINE__, "load: the index has 3 entries but the Ref (4, 8) has 2 dims");
+  check([](Ref x, Ref i, Ref o) { o[0] = ts::load(x, {i[all], 0}, {.mask = x[all] > 0}); }, __LINE__, "load: shape (4, 8) does not broadcast to (4,)", kBroadcast);
+  check([](Ref, Ref i, Ref o) { ts::addupdate(o, i[all], i[all]); }, __LINE__, "addupdate: the value is i32 but the Ref holds f32", note("cast(value, f32) converts"));
+
+  check([](Ref x, Ref, Ref o) { o[0] = x.at(ts::range(1, 3))[2]; }, __LINE__, "load: dim 0: index 2 is out of range for 2 elements");
+  check([](Ref x, Ref, Ref o) { o[0] = x.at(4)[all]; }, __LINE__, "at: dim 0: index 4 is out of range for 4 elements");
+  check([](Ref x, Ref, Ref o) { o[0] = x.at(1)[{0, 0}]; }, __LINE__, "load: the index has 2 entries but the Ref (8,) has 1 dim");
+  check([](Ref, Ref i, Ref o) { o.at(ds(Value(i[0]), 3))[ds(2, 2)] = 0; }, __LINE__, "store: dim 0: ds of 2 elements from 2 is out of range for 3 elements");
+  check([](Ref x, Ref, Ref) { x.reshape({5, 7}); }, __LINE__, "reshape: the Ref (4, 8) has 32 elements but (5, 7) has 35");
+  check([](Ref x, Ref, Ref) { x.reshape({-1, 5}); }, __LINE__, "reshape: the Ref (4, 8) has 32 elements, which the sizes of (-1, 5) do not divide");
+  check([](Ref x, Ref, Ref) { x.reshape({-1, -1}); }, __LINE__, "reshape: more than one size of (-1, -1) is -1");
+  check([](Ref x, Ref, Ref) { x.reshape({-4, -8}); }, __LINE__, "reshape: the size -4 in (-4, -8) is negative");
+  check([](Ref x, Ref, Ref) { x.transpose({0, 0}); }, __LINE__, "transpose: perm (0, 0) is not a permutation of the dims of (4, 8)");
+  check([](Ref x, Ref, Ref) { x.bitcast(ts::boolean); }, __LINE__, "bitcast: bool is not a matter of bits", note("cast() converts values"));
+  check([](Ref, Ref i, Ref) { i.bitcast(ts::i16); }, __LINE__, "bitcast: i32 to i16 changes the width, which joins or parts rows, but the Ref (4,) has 1 dim", note("reshape it to 2 dims first"));
+  check([](Ref x, Ref, Ref) { x.at(ts::range(0, 3)).bitcast(ts::i64); }, __LINE__, "bitcast: dim 0: 3 rows of 32 bits do not make whole rows of 64 bits");
+  check([](Ref, Ref i, Ref o) { ts::addupdate(o.bitcast(ts::i32), i[all], 1); }, __LINE__, "addupdate: what an index array brings to one element cannot add up through a bitcast",
+        note("add into scratch of the Ref's dtype, and bitcast the sum"));
 }
 
 TEST_CASE("control flow") {

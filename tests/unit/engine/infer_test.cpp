@@ -132,7 +132,20 @@ TEST_CASE("infer: memory") {
   CHECK(infer("%r = load %n[2:6]") == "load: dim 0: slice of 4 from 2 is out of range for 4 elements");
   CHECK(infer("%r = load %n[ds(0, -1)]") == "load: dim 0: a slice needs a size of at least 0 and a step of at least 1, not -1 and 1");
   CHECK(infer("%r = load %z[%i]") == "load: dim 0: index is out of range for 0 elements");
-  CHECK(infer("%r = load %n[%i4]") == "load: dim 0: a dynamic start must be i32[] but is i32[4]");
+  CHECK(infer("%r = load %n[%i4]") == "i32[4]");
+  CHECK(infer("%r = load %n[ds(%i4, 2)]") == "load: dim 0: a dynamic start must be i32[] but is i32[4]");
+  CHECK(infer("%r = load %x[%i4, 0:3]") == "f32[4, 3]");
+  CHECK(infer("%r = load %x[0:2, %i4]") == "f32[2, 4]");
+  CHECK(infer("%r = load %x[%i4, 1]") == "f32[4]");
+  CHECK(infer("%f4 = constant 0.0 : f32[4]\n  %r = swap %o[%i4, %i4], %f4") == "f32[4]");
+  CHECK(infer("addupdate %n[%i4], %i4") == "");
+  CHECK(infer("%p4 = constant true : bool[4]\n  addupdate %n[0:4], %i4 mask %p4") == "");
+  CHECK(infer("addupdate %o[0:4], %p4", "tir 1\nkernel @k\nin bool[4] whole\nout bool[4] whole\nbody (%x, %o) {\n  %p4 = load %x[0:4]\n") == "addupdate: bool has no sum\n  note: or it to what is there: store(load | value)");
+  CHECK(infer("%r = load %x[%f23, 0]") == "load: dim 0: an index array must be i32 and have dims but is f32[2, 3]");
+  CHECK(infer("%j = iota axis 0 : i32[3]\n  %r = load %x[%i4, %j]") == "load: dim 1: the index array has shape (3,) but that of dim 0 has (4,)\n  note: arrays of an index have one shape");
+  CHECK(infer("%r = load %z[%i4]") == "load: dim 0: an index array into 0 elements");
+  CHECK(infer("%r = load %n[%i4] mask %p") == "load: the mask must be bool[4] but is bool[]");
+  CHECK(infer("store %o[%i4, 0:3], %f23") == "store: the value must be f32[4, 3] but is f32[2, 3]");
   CHECK(infer("%r = load %n[ds(9223372036854775807, 9223372036854775807, 9223372036854775807)]") ==
         "load: dim 0: slice of 9223372036854775807 from 9223372036854775807, step 9223372036854775807 is out of range for 4 elements");
   CHECK(infer("%r = load %n[0:4] mask %p") == "load: the mask must be bool[4] but is bool[]");
