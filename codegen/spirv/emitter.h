@@ -18,7 +18,7 @@ class Emitter {
   Words run();
 
  private:
-  /// An IR value that is an array element. `raw`, if there, has a 16-bit float's memory bits: copying keeps NaNs bit for bit.
+  /// An IR value that is an array element. `raw`, if there, has a narrow float's memory bits: copying keeps NaNs bit for bit.
   struct Register {
     V v, raw;
   };

@@ -12,7 +12,7 @@
 
 namespace tessera::spirv {
 
-/// What a register holds. Narrow integers live sign- or zero-extended in u32, f16 and bf16 as an f32 of exactly that value.
+/// What a register holds. Narrow integers live sign- or zero-extended in u32, floats narrower than f32 as an f32 of exactly that value.
 enum class Reg : uint8_t { boolean, u32, u64, f32, f64 };
 constexpr bool is_float(Reg r) { return r == Reg::f32 || r == Reg::f64; }
 constexpr uint32_t width(Reg r) { return r == Reg::u64 || r == Reg::f64 ? 64 : 32; }

@@ -17,7 +17,7 @@ Emitter::Ref& Emitter::ref(ir::Value v) {
   return *refs_[v.index];
 }
 
-/// What memory holds: bool as u8, 16-bit floats as u16.
+/// What memory holds: bool, 4-bit integers and 8-bit floats as u8, 16-bit floats as u16.
 Id Emitter::storage_type(DType t) {
   switch (size_bytes(t)) {
     case 1: m_.capability(spv::CapabilityStorageBuffer8BitAccess); return m_.type_uint(8);
@@ -115,7 +115,7 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
       return {r.dtype == DType::f64 ? floating(v) : v, {}};
     }
     if (r.dtype == DType::boolean) return {ne(low, 0), {}};
-    return {is_float(r.dtype) ? floating(low) : low, {}};  // 16-bit floats lie there as f32
+    return {is_float(r.dtype) ? floating(low) : low, {}};  // narrow floats lie there as f32
   }
   const Id type = storage_type(r.dtype);
   const uint32_t access =
@@ -123,7 +123,7 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(op, r, type), access, static_cast<uint32_t>(size_bytes(r.dtype))});
   if (size_bytes(r.dtype) >= 4) return {{&f_, loaded, reg_of(r.dtype)}, {}};
   const V wide{&f_, m_.op(is_signed_int(r.dtype) ? spv::OpSConvert : spv::OpUConvert, f_.type(Reg::u32), {loaded}), Reg::u32};
-  if (is_int(r.dtype)) return {wide, {}};
+  if (is_int(r.dtype)) return {is_int4(r.dtype) ? from_memory_bits(wide, r.dtype) : wide, {}};
   return {from_memory_bits(wide, r.dtype), r.dtype == DType::boolean ? V{} : wide};
 }
 
@@ -146,7 +146,7 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   }
   Id v = value.id;
   if (size_bytes(r.dtype) < 4) {
-    const V wide = raw.id ? raw : is_int(r.dtype) ? value : memory_bits(value, r.dtype);
+    const V wide = raw.id ? raw : is_int(r.dtype) && !is_int4(r.dtype) ? value : memory_bits(value, r.dtype);
     v = m_.op(spv::OpUConvert, storage_type(r.dtype), {wide.id});
   }
   const uint32_t access =
