@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The kernels of tests/tir and some random ones on the Vulkan device, in both forms, against the interpreter. The suite `fuzz` runs more of them, on
+# The kernels of tests/tir and some random ones on the Vulkan device, in both forms, against the interpreter; with the device's features, and with code
+# for the least that Vulkan promises: 16 KiB of shared memory, 128 invocations, no subgroup operations, types of 32 bits. The suite `fuzz` runs more of them, on
 # the lane-level interpreter; drivers have bugs of their own.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -14,6 +15,8 @@ run() {
   passed=$((passed + p)) failed=$((failed + f))
 }
 run tests/tir/*.tir
+run --device minimum tests/tir/*.tir
+run --device minimum --seed 1000 --count "$([ "${TESSERA_TESTS_ALL:-0}" = 1 ] && echo 300 || echo 10)"
 run --seed 1 --count "$([ "${TESSERA_TESTS_ALL:-0}" = 1 ] && echo 600 || echo 30)"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]
