@@ -78,6 +78,9 @@ TEST_CASE("spirv: loads and stores of every dtype keep bits, through views, shar
     Target of_words = base;
     of_words.int64 = of_words.storage8 = of_words.storage16 = false;
     const auto words = emit_valid(t.k, d < kNumDTypes ? base : d < 2 * kNumDTypes ? plain_floats(base) : of_words);
+    if (d >= 2 * kNumDTypes)
+      for (size_t at = 5; at < words.size() && (words[at] & 0xffff) == spv::OpCapability; at += 2)
+        for (const spv::Capability c : {spv::CapabilityInt64, spv::CapabilityStorageBuffer8BitAccess, spv::CapabilityStorageBuffer16BitAccess}) CHECK(words[at + 1] != c);
     if (!device()) continue;
     const auto n = static_cast<size_t>(size_bytes(dt));
     std::vector<std::byte> in(16 * n), out(24 * n);
