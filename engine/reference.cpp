@@ -24,9 +24,10 @@ template <class T> constexpr int kBits = static_cast<int>(sizeof(T)) * 8;
 // The functions that the reference column of ops.def names. T is the compute type: bool, an integer (i4 and u4 in 8 bits, of which the low four
 // are kept), float (f32 and narrower) or double. InDouble: computes in double and rounds once to the dtype. ByWidth: gets the dtype's width too.
 namespace fn {
-struct InCompute { static constexpr bool kInDouble = false, kByWidth = false; };
-struct InDouble { static constexpr bool kInDouble = true, kByWidth = false; };
-struct ByWidth { static constexpr bool kInDouble = false, kByWidth = true; };
+enum class Form { in_compute, in_double, by_width };
+struct InCompute { static constexpr Form kForm = Form::in_compute; };
+struct InDouble { static constexpr Form kForm = Form::in_double; };
+struct ByWidth { static constexpr Form kForm = Form::by_width; };
 
 struct add : InCompute { template <class T> static T run(T a, T b) { if constexpr (kFloat<T>) return a + b; else return wrap<T>(wide(a) + wide(b)); } };
 struct sub : InCompute { template <class T> static T run(T a, T b) { if constexpr (kFloat<T>) return a - b; else return wrap<T>(wide(a) - wide(b)); } };
@@ -224,8 +225,8 @@ template <DType t> uint64_t bits_of_element(Memory<t> x) {
 // One element of an arithmetic function, from and to memory form. `r` is the result's dtype.
 template <class F, DType t, DType r, class... M> Memory<r> compute(M... m) {
   if constexpr (std::is_same_v<F, fn::nextafter>) return element_of<r>(F::template run<t>(static_cast<UInt<t>>(bits_of_element<t>(m))...));
-  else if constexpr (F::kInDouble) return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
-  else if constexpr (F::kByWidth) return Element<r>::put(F::template run<bits(t)>(Element<t>::get(m)...));
+  else if constexpr (F::kForm == fn::Form::in_double) return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
+  else if constexpr (F::kForm == fn::Form::by_width) return Element<r>::put(F::template run<bits(t)>(Element<t>::get(m)...));
   else return Element<r>::put(F::run(Element<t>::get(m)...));
 }
 

@@ -1,5 +1,6 @@
 #include "codegen/spirv/pairs.h"
 
+#include <bit>
 #include <optional>
 
 namespace tessera::spirv::pairs {
@@ -55,6 +56,9 @@ V add(V a, V b) {
 }
 V sub(V a, V b) { return join(low(a) - low(b), (high(a) - high(b)) - carry(low(a) < low(b))); }
 V mul(V a, V b) {
+  // Addresses are multiplied by the sizes of elements.
+  if (const auto l = a.fn->known_word(low(b)), h = a.fn->known_word(high(b)); l && h && *h == 0 && std::has_single_bit(*l))
+    return shift_left(a, word(a, static_cast<uint32_t>(std::countr_zero(*l))));
   const auto [l, h] = product(low(a), low(b));
   return join(l, h + (low(a) * high(b) + high(a) * low(b)));
 }

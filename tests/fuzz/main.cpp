@@ -36,8 +36,8 @@ constexpr const char* kUsage =
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
-    "  --device minimum  the Vulkan device, by code for the least that Vulkan promises
-  --print           print the kernels' text instead of checking them\n"
+    "  --device minimum  the Vulkan device, by code for the least that Vulkan promises\n"
+    "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
     "  FILE.tir          check these kernels, on random inputs, instead of generated ones\n";
 

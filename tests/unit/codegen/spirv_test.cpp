@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/error.h"
+#include "codegen/spirv/module.h"
 #include "tests/unit/codegen/spirv_support.h"
 
 using namespace tessera;
