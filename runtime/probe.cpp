@@ -64,7 +64,6 @@ std::vector<std::string> missing(const Features& has, uint32_t api_version, bool
   need(has.v12.timelineSemaphore, "timelineSemaphore");
   need(has.v13.synchronization2, "synchronization2");
   need(has.v13.maintenance4, "maintenance4");
-  need(has.core.features.shaderInt64, "shaderInt64");
   return lacks;
 }
 

@@ -373,7 +373,7 @@ class Machine {
       case 4: std::memcpy(&v, from, 4); break;
       default: std::memcpy(&v, from, 8); break;
     }
-    return t == DType::boolean ? v != 0 : v;
+    return t == DType::boolean ? v != 0 : is_int4(t) ? v & 15 : v;
   }
   static void write(std::byte* to, DType t, uint64_t v) { std::memcpy(to, &v, static_cast<size_t>(size_bytes(t))); }
 

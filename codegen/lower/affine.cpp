@@ -27,6 +27,8 @@ Range scale(Range a, int64_t f) {
 Range type_range(DType t) {
   switch (t) {
     case DType::boolean: return {0, 1};
+    case DType::i4: return {-8, 7};
+    case DType::u4: return {0, 15};
     case DType::i8: return {-128, 127};
     case DType::u8: return {0, 255};
     case DType::i16: return {-32768, 32767};

@@ -181,7 +181,7 @@ class Lowering {
   void reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced, bool needs_layout, bool to_registers, const Accumulator& acc,
                  const std::function<Values(const Coords&)>& element, const std::function<void(const NestPoint&, const Values&)>& sink);
   Values across_threads(Values v, int bits, const Accumulator& acc);
-  DType accumulate_type(DType t) const { return t == DType::f16 || t == DType::bf16 ? DType::f32 : t; }
+  DType accumulate_type(DType t) const { return is_narrow_float(t) ? DType::f32 : t; }
   /// Makes v's home, orders it after `reads`, and hands emit the function that takes each of its elements.
   void set_result(Value v, const std::vector<MemoryRange>& reads, const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit);
   void touched(const std::vector<MemoryRange>& reads, const Home& h);

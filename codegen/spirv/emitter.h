@@ -18,7 +18,7 @@ class Emitter {
   Words run();
 
  private:
-  /// An IR value that is an array element. `raw`, if there, has a 16-bit float's memory bits: copying keeps NaNs bit for bit.
+  /// An IR value that is an array element. `raw`, if there, has a narrow float's memory bits: copying keeps NaNs bit for bit.
   struct Register {
     V v, raw;
   };
@@ -69,7 +69,14 @@ class Emitter {
   void emit_store(const ir::Op& op);
   void emit_report(const ir::Op& op);
   V element_index(const ir::Op& op);
+  V element_address(const ir::Op& op, const Ref& r);
+  Id pointer(V address, Id pointee);
   Id element_pointer(const ir::Op& op, const Ref& r, Id pointee);
+
+  // words.cpp
+  bool in_words(DType t) const;  ///< the target cannot access elements of t's size
+  Register load_part(const ir::Op& op, const Ref& r);
+  void store_part(const ir::Op& op, const Ref& r, V raw);
   V shared_word(const Ref& r, V index, uint32_t word);
   Register load(const ir::Op& op, const Ref& r);
   void store(const ir::Op& op, const Ref& r, V value, V raw);

@@ -91,7 +91,7 @@ Value concatenate(std::vector<Operand> parts, int64_t axis) {
   Emit e("concatenate", parts.empty() ? Operand() : parts[0]);
   if (parts.empty()) e.fail("there is nothing to concatenate");
   DType t = e.dtype(parts[0]);
-  for (const Operand& p : parts) t = p.value() ? promote_types(t, p.value()->dtype()) : t;
+  for (const Operand& p : parts) t = p.value() ? e.promote(t, p.value()->dtype()) : t;
   ir::Op op{.code = Opcode::concatenate};
   for (const Operand& p : parts) op.operands.push_back(e.as(p, t));
   op.set(Attr::axis, e.axis(axis, e.shape(parts[0]).size()));

@@ -108,6 +108,8 @@ class Emit {
   Trace& trace() { return *trace_; }
   ir::Builder& builder() { return trace_->builder(); }
   Loc loc() const { return loc_; }
+  /// promote_types(), or an error where the dtypes do not meet.
+  DType promote(DType a, DType b) const;
   [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const;
 
   /// The IR value, once it is sure that v belongs here.

@@ -179,12 +179,9 @@ uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
   if (fill == 3) return 0;
   switch (t) {
     case DType::boolean: return 1;
-    case DType::i8: case DType::i16: case DType::i32: case DType::i64: return uint64_t{1} << (bits(t) - 1);
-    case DType::u8: case DType::u16: case DType::u32: case DType::u64: return 0;
-    case DType::f16: return 0x7e00;
-    case DType::bf16: return 0x7fc0;
-    case DType::f32: return 0x7fc00000;
-    case DType::f64: return 0x7ff8000000000000;
+    case DType::i4: case DType::i8: case DType::i16: case DType::i32: case DType::i64: return uint64_t{1} << (bits(t) - 1);
+    case DType::u4: case DType::u8: case DType::u16: case DType::u32: case DType::u64: return 0;
+    case DType::f8e4m3fn: case DType::f8e5m2: case DType::f16: case DType::bf16: case DType::f32: case DType::f64: return float_format(t).nan;
   }
   return 0;
 }

@@ -176,7 +176,7 @@ VulkanRunner::~VulkanRunner() {
 VulkanRunner::Buffer VulkanRunner::make_buffer(size_t bytes) {
   Buffer b;
   auto info = make<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
-  info.size = std::max<size_t>(bytes, 16);
+  info.size = std::max<size_t>((bytes + 3) / 4 * 4, 16);
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
   check(vkCreateBuffer(device_, &info, nullptr, &b.buffer), "vkCreateBuffer");
   VkMemoryRequirements needs;

@@ -33,6 +33,7 @@ const std::string kWhole = note("a branch is taken by the whole program; where()
 const std::string kOnePerDim = note("give one block size per array dim, or ts::squeezed for a dim that the kernel should not see");
 const std::string kIndices = note("return ts::Indices with one index per block dim, squeezed ones too");
 const std::string kFloating = note("cast() says how to convert");
+const std::string kNotPromoted = note("8-bit floats and 4-bit integers are not promoted, as in JAX: cast() one of the operands");
 const std::string kInside = note("call it inside the kernel given to pallas_call");
 const std::string kElsewhere = note("pass data between kernels through their inputs and outputs");
 const std::string kEnded = note("a Value lives only while its kernel is traced; make it inside the kernel that uses it");
@@ -255,6 +256,14 @@ TEST_CASE("dtypes and numbers") {
   expect(trace_error([](Ref, Ref i, Ref) { ts::cast(i[all], ts::u64) * -1; }), "k: mul: the number -1 does not fit u64" + at(line));
   line = __LINE__ + 1;
   expect(trace_error([](Ref, Ref i, Ref) { i[all] - 0x80000000u; }), "k: sub: the number 2147483648 does not fit i32" + at(line));
+  line = __LINE__ + 1;
+  expect(trace_error([](Ref x, Ref, Ref) { ts::cast(x[all], ts::f8e4m3fn) * x[all]; }), "k: mul: f8e4m3fn and f32 have no common dtype" + at(line) + kNotPromoted);
+  line = __LINE__ + 1;
+  expect(trace_error([](Ref, Ref i, Ref) { ts::cast(i[all], ts::i4) + i[all]; }), "k: add: i4 and i32 have no common dtype" + at(line) + kNotPromoted);
+  line = __LINE__ + 1;
+  expect(trace_error([](Ref, Ref i, Ref) { ts::cast(i[all], ts::u4) + 1.5; }), "k: add: u4 and f32 have no common dtype" + at(line) + kNotPromoted);
+  line = __LINE__ + 1;
+  expect(trace_error([](Ref, Ref i, Ref) { ts::cast(i[all], ts::i4) * 8; }), "k: mul: the number 8 does not fit i4" + at(line));
   line = __LINE__ + 1;
   expect(trace_error([](Ref x, Ref, Ref) { x[all] & 1; }), "k: and: takes integers or bool but the operand is f32" + at(line));
   line = __LINE__ + 1;

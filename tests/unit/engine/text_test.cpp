@@ -197,6 +197,12 @@ TEST_CASE("text: literals") {
   CHECK(parse_literal(f16, "65504") == 0x7bff);
   CHECK_FALSE(parse_literal(f16, "65520"));
   CHECK_FALSE(parse_literal(f32, "1e999"));
+  CHECK(parse_literal(f8e4m3fn, "464") == 0x7e);
+  CHECK_FALSE(parse_literal(f8e4m3fn, "465"));
+  CHECK_FALSE(parse_literal(f8e4m3fn, "inf"));  // it has none
+  CHECK(parse_literal(f8e5m2, "-inf") == 0xfc);
+  CHECK_FALSE(parse_literal(i4, "8"));
+  CHECK(parse_literal(u4, "15") == 15);
   CHECK_FALSE(parse_literal(i8, "128"));
   CHECK(parse_literal(i8, "-128") == 0x80);
   CHECK(parse_literal(i8, "0xff") == 0xff);
@@ -205,7 +211,7 @@ TEST_CASE("text: literals") {
   CHECK_FALSE(parse_literal(boolean, "1"));
   CHECK_FALSE(parse_literal(f32, "infinity"));
   CHECK_FALSE(parse_literal(f32, ""));
-  for (DType t : {f16, bf16, u8, i8, u16, i16})
+  for (DType t : {f8e4m3fn, f8e5m2, f16, bf16, u4, i4, u8, i8, u16, i16})
     for (uint64_t b = 0; b < uint64_t{1} << bits(t); ++b)
       if (const auto back = parse_literal(t, literal(t, b)); !back || *back != b) FAIL_CHECK(name(t), " bits ", b, " print as ", literal(t, b));
   std::mt19937_64 random(1);
