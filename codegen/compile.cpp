@@ -57,7 +57,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   dump("tile/accumulate", k, accumulated);
   if (accumulated) ir::compact(k);
   for (const ir::Op& o : k.ops) {
-    if (o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
+    if (!ir::stores_to_memory(o.code)) continue;
     if (const int i = lowering::ref_position(k, o.operands[0]); i < k.num_inputs)
       throw CompileError(k.name + ": " + std::string(ir::name(o.code)) + ": storing to an input (" + k.blocks[static_cast<size_t>(i)].origin +
                              ") is not implemented yet on devices", o.loc, "store to an output or to scratch; the interpreter runs it");
@@ -86,7 +86,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   program.loc = k.loc;
   std::vector<bool> read(k.blocks.size(), false), written(k.blocks.size(), false);
   for (const ir::Op& o : k.ops) {
-    if (o.code != ir::Opcode::load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
+    if (!ir::accesses_memory(o.code)) continue;
     const auto i = static_cast<size_t>(lowering::ref_position(k, o.operands[0]));
     if (i >= k.blocks.size()) continue;
     if (o.code != ir::Opcode::store) read[i] = true;
@@ -111,7 +111,9 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
 
 std::vector<bool> parallel_axes(const ir::Kernel& k) {
   lowering::ScalarAnalysis scalars(k);
-  const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars);
+  Target any;
+  any.int64_atomics = true;
+  const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars, any);
   std::vector<bool> axes;
   for (size_t a = 0; a < k.grid.size(); ++a) axes.push_back(plan.is_parallel(a));
   return axes;

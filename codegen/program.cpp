@@ -67,6 +67,7 @@ Target lavapipe_target() {
   t.dot_results = 256;
   t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
   t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = true;
+  t.int64_atomics = true;
   t.storage8 = t.storage16 = true;
   t.vulkan_memory_model_device_scope = true;
   t.rte16 = t.rte32 = t.rte64 = true;

@@ -3,6 +3,7 @@
 //   2. The body has one global Ref of unknown length per input and output. Only outputs are stored to.
 //   3. Refs come from the body's args, alloc_shared, alloc_scratch and views of those: never from carries, yields or selects.
 //   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a mask is a bool.
+//      Atomics take such an index too, and no mask; they update outputs.
 //   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
 //   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least (uniformity.h).
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
@@ -104,8 +105,8 @@ class Verifier {
     for (const Value v : o.results) type(v, &o);
     for (const Value v : o.operands) {
       if (!k_.type(v).is_ref) continue;
-      const bool takes_ref = o.code == Opcode::load || o.code == Opcode::store || o.code == Opcode::view;
-      if (!takes_ref) problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only load, store and view take one");
+      const bool takes_ref = ir::accesses_memory(o.code) || o.code == Opcode::view;
+      if (!takes_ref) problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only memory ops and view take one");
       else if (!root_of(k_, v)) problem(o, "%" + std::to_string(v.index) + " does not come from an arg, alloc_shared or alloc_scratch by views alone");
     }
     const U control = uniformity_.control[r.index];
@@ -118,7 +119,7 @@ class Verifier {
                        std::to_string(k_.lane.subgroup_size));
     }
     switch (o.code) {
-      case Opcode::load: case Opcode::store: memory(o); break;
+      case Opcode::load: case Opcode::store: case Opcode::atomic_rmw: case Opcode::atomic_cas: memory(o); break;
       case Opcode::alloc_shared: arena(o, k_.lane.shared_bytes, true); break;
       case Opcode::alloc_scratch: arena(o, k_.lane.scratch_bytes, false); break;
       case Opcode::extent: extent(o); break;
@@ -152,7 +153,9 @@ class Verifier {
     };
     if (o.operands.empty() || !k_.type(o.operands[0]).is_ref) return problem(o, "operand 0 is not a Ref");
     const Type element = Type::array(k_.type(o.operands[0]).dtype);
-    if (o.code == Opcode::store) expect(1, element, "the stored value");
+    if (o.code != Opcode::load) expect(1, element, o.code == Opcode::store ? "the stored value" : "the value");
+    if (o.code == Opcode::atomic_cas) expect(2, element, "what the element is compared with");
+    if (ir::is_atomic(o.code) && o.has_mask()) problem(o, "an atomic takes no mask");
     // A slice is a vector load: 2 or 4 elements of 32 bits, aligned to their total size.
     const bool vector = o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice;
     if (o.code == Opcode::load && (o.results.size() != (vector ? static_cast<size_t>(o.index[0].size) : 1) || !(k_.type(o.results[0]) == element))) problem(o, "the result is not " + to_string(element));
@@ -162,8 +165,9 @@ class Verifier {
     if (o.index.size() != 1 || (!vector && o.index[0].kind != ir::Index::Kind::integer)) return problem(o, "wants one integer index");
     if (!o.index[0].is_static()) expect(static_cast<size_t>(o.index[0].start_operand), Type::array(DType::i32), "the index");
     else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
-    if (o.code != Opcode::store) return;
+    if (o.code == Opcode::load) return;
     const Value root = root_of(k_, o.operands[0]);
+    if (ir::is_atomic(o.code) && root && k_.def(root)) problem(o, "an atomic updates args only");
     if (root && !k_.def(root) && !k_.is_output(static_cast<int>(k_.value(root).number))) problem(o, "stores to an input");
   }
 

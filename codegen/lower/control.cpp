@@ -39,6 +39,8 @@ void Lowering::plan_homes() {
     if (lazy) continue;
     bool registers = s_.enumerable(axes_, axes_.of(v));
     if (o && o->code == Opcode::load && s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers) registers = true;
+    // Where invocations share a workgroup, only the one that updates an element knows what it was.
+    if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
   }
   demote_misfits();
@@ -123,8 +125,8 @@ void Lowering::demote_misfits() {
       for (ir::RegionId inner : o.regions) walk(inner);
       switch (o.code) {
         case Opcode::load: use(o.results[0], {operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())}); break;
-        case Opcode::store: case Opcode::swap:
-          use(o.operands[1], {o.operands[1], operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())});
+        case Opcode::store: case Opcode::swap: case Opcode::atomic_rmw: case Opcode::atomic_cas:
+          use(o.operands[1], {o.operands[1], operand(o, o.code == Opcode::atomic_cas, 2), operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())});
           break;
         case Opcode::yield:  // into the home of a result or a carried value
         case Opcode::for_: case Opcode::while_:
@@ -207,6 +209,7 @@ void Lowering::op(ir::OpId id) {
       store_op(o);
       break;
     }
+    case Opcode::atomic_rmw: case Opcode::atomic_cas: atomic_op(id); break;
     case Opcode::for_: for_op(id); break;
     case Opcode::while_: while_op(id); break;
     case Opcode::if_: case Opcode::switch_: branch_op(id); break;
@@ -278,7 +281,7 @@ std::vector<int> Lowering::written_residents(const std::vector<ir::RegionId>& re
   std::function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
     for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& o = k_.op(id);
-      if (o.code == Opcode::store || o.code == Opcode::swap) {
+      if (ir::stores_to_memory(o.code)) {
         const int ref = ref_position(k_, o.operands[0]);
         if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) found.insert(ref);
       }
@@ -338,7 +341,7 @@ bool Lowering::uniform_scalar(Value root) {
     if (o->code == Opcode::load) {
       const int ref = ref_position(k_, o->operands[0]);
       if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) return false;
-    } else if (o->code == Opcode::swap) {
+    } else if (o->code == Opcode::swap || ir::is_atomic(o->code)) {
       return false;
     }
     for (Value x : o->operands)

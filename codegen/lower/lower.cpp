@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "codegen/compile.h"
+#include "codegen/lower/atomics.h"
 #include "codegen/lower/explain.h"
 #include "codegen/lower/lowering.h"
 #include "engine/ir/compact.h"
@@ -19,7 +20,7 @@ struct Plan {
   Schedule schedule;
   int misfits = 0;  // values in the arena because of a nest without a layout
 
-  Plan(const ir::Kernel& k, const Target& target, bool general) : scalars(k), parallel(lowering::plan_parallel(k, scalars)), resident(lowering::resident_candidates(k)) {
+  Plan(const ir::Kernel& k, const Target& target, bool general) : scalars(k), parallel(lowering::plan_parallel(k, scalars, target)), resident(lowering::resident_candidates(k)) {
     if (general) resident.assign(resident.size(), false);
     // A Ref that does not get registers no longer ties its dims to the values': schedule again without it.
     for (;;) {
@@ -46,6 +47,7 @@ ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, Plan& plan) {
 ir::Kernel lower(const ir::Kernel& source, const Target& target, const CompileOptions& options, std::string* explain) {
   ir::Kernel k = source;
   ir::compact(k);
+  if (lowering::expand_atomics(k, target)) ir::compact(k);
   Plan plan(k, target, options.general);
   ir::Kernel out = emit_lanes(k, target, plan);
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.

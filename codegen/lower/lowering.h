@@ -134,6 +134,7 @@ class Lowering {
   void store_at(const RefState& r, const Address& a, Value v, Value predicate);
   void store_op(const ir::Op& op);
   void load_op(ir::OpId id);
+  void atomic_op(ir::OpId id);  // atomics.cpp
   Slot new_slot(DType t, const Shape& shape, const std::vector<int>& axes);
   Slot temp_slot(DType t, int64_t elements);
   void free_slot(Slot& s);
@@ -209,6 +210,7 @@ class Lowering {
   std::vector<Kind> kinds_;             // per value, decided before emission
   int misfits_ = 0;
   std::vector<bool> written_, owned_;   // per body argument
+  std::vector<bool> used_;              // per value: some op has it as an operand
   std::vector<RefState> refs_;          // per body argument
   std::map<size_t, RefState> windows_;  // the array windows behind private tiles
   Values pid_;                          // per grid axis, i32

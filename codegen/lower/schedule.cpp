@@ -34,12 +34,12 @@ bool is_reduction(Opcode c) {
   }
 }
 bool is_scan(Opcode c) { return c == Opcode::cumsum || c == Opcode::cumprod || c == Opcode::cummax || c == Opcode::cummin; }
-bool is_memory_op(Opcode c) { return c == Opcode::load || c == Opcode::store || c == Opcode::swap; }
+bool is_memory_op(Opcode c) { return ir::accesses_memory(c); }
 
 class Scheduler {
  public:
   Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target)
-      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target) {}
+      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), used_(used_values(k)) {}
 
   Schedule run(bool general) {
     s_.general = general;
@@ -114,7 +114,7 @@ class Scheduler {
       const ir::Op& op = k_.op(id);
       if (!is_memory_op(op.code)) return;
       const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
-      if (op.code != Opcode::store) read_[ref] = true;
+      if (ir::loads_from_memory(op.code) && !(ref < k_.blocks.size() && parallel_.commuting[ref])) read_[ref] = true;
       if (op.code != Opcode::load) written_[ref] = true;
     });
   }
@@ -154,14 +154,14 @@ class Scheduler {
     std::vector<bool> written(k_.region(k_.body).args.size(), false);
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
-      if (op.code == Opcode::store || op.code == Opcode::swap) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
+      if (ir::stores_to_memory(op.code)) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
     });
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
-      if (op.code == Opcode::store || op.code == Opcode::swap) {
+      if (ir::stores_to_memory(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d);
-        if (op.code == Opcode::swap) home(op.results[0]);
+        if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
       } else if (op.code == Opcode::load && written[static_cast<size_t>(ref_position(k_, op.operands[0]))]) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
         add_nest(d, {}, d);
@@ -202,7 +202,7 @@ class Scheduler {
     std::vector<bool> written(args, false);
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
-      if (op.code == Opcode::store || op.code == Opcode::swap) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
+      if (ir::stores_to_memory(op.code)) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
     });
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
@@ -495,6 +495,7 @@ class Scheduler {
   const ParallelPlan& parallel_;
   ScalarAnalysis& scalars_;
   const Target& target_;
+  std::vector<bool> used_;            // per value
   std::vector<bool> read_, written_;  // per argument of the body
   Schedule s_;
   std::vector<Nest> nests_;
@@ -536,7 +537,7 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
     const ir::Op& op = k.op(id);
     if (!is_memory_op(op.code)) return;
     const auto r = static_cast<size_t>(ref_position(k, op.operands[0]));
-    if (!is_whole_access(k, op)) whole[r] = false;
+    if (!is_whole_access(k, op) || ir::is_atomic(op.code)) whole[r] = false;
     if (op.code != Opcode::store) read[r] = true;
   });
   std::vector<bool> candidates(args.size(), false);

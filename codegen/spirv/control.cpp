@@ -73,6 +73,7 @@ void Emitter::emit(const ir::Op& op) {
     }
     case Opcode::load: return emit_load(op);
     case Opcode::store: return emit_store(op);
+    case Opcode::atomic_rmw: case Opcode::atomic_cas: return emit_atomic(op);
     case Opcode::alloc_shared:
     case Opcode::alloc_scratch: return emit_alloc(op);
     case Opcode::view: return emit_view(op);

@@ -68,7 +68,7 @@ V Emitter::element_index(const ir::Op& op) {
 
 // An index x + constant becomes (base + x) + constant: accesses around one place share the 64-bit product and sum. It is the same address:
 // an element's offset is in [0, 2^31), so with |constant| < 2^31 the 32-bit sum has not wrapped.
-Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) {
+V Emitter::element_address(const ir::Op& op, const Ref& r) {
   const ir::Index& i = op.index.at(0);
   const int64_t size = size_bytes(r.dtype);
   V address = r.base;
@@ -92,7 +92,11 @@ Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) {
     address = known;
   }
   if (constant) address = address + Literal(constant * size);
-  return m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, pointee), {address.id});
+  return address;
+}
+
+Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) {
+  return m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, pointee), {element_address(op, r).id});
 }
 
 V Emitter::shared_word(const Ref& r, V index, uint32_t word) {

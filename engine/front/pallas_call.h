@@ -36,6 +36,8 @@ class ShapeDtypes {
 struct CompilerParams {
   /// Per grid axis "parallel" (its programs may run in any order or at once, and share no scratch) or "arbitrary" (in order).
   std::vector<std::string> dimension_semantics = {};
+  /// Sums of floats by atomic_add may take effect in any order, so that programs may run at once: their last bits may differ from run to run.
+  bool allow_float_atomics = false;
 };
 struct CostEstimate {
   int64_t flops = 0, transcendentals = 0, bytes_accessed = 0;

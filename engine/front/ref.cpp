@@ -53,6 +53,20 @@ class RefAccess {
     ir::Op op{.code = Opcode::swap, .operands = {ref_.id_, stored(v)}};
     return finish(std::move(op), p.mask, p.other);
   }
+  Value atomic(Opcode kind, const Operand& v, const LoadParams& p) {
+    const DType t = ref_.dtype();
+    if ((kind == Opcode::add || kind == Opcode::max || kind == Opcode::min) && t == DType::boolean) e_.fail("takes integers or floats but the Ref holds bool");
+    if ((kind == Opcode::and_ || kind == Opcode::or_ || kind == Opcode::xor_) && is_float(t)) e_.fail("takes integers or bool but the Ref holds " + std::string(name(t)));
+    ir::Op op{.code = Opcode::atomic_rmw, .operands = {ref_.id_, stored(v)}};
+    op.set(Attr::kind, static_cast<int64_t>(kind));
+    return finish(std::move(op), p.mask, p.other);
+  }
+  Value compare_and_swap(const Operand& compare, const Operand& v, const LoadParams& p) {
+    const ir::Value value = stored(v);
+    if (compare.value() && compare.value()->dtype() != ref_.dtype())
+      e_.fail("what the elements are compared with is " + std::string(name(compare.value()->dtype())) + " but the Ref holds " + std::string(name(ref_.dtype())));
+    return finish({.code = Opcode::atomic_cas, .operands = {ref_.id_, value, e_.as(compare, ref_.dtype(), shape_)}}, p.mask, p.other);
+  }
 
  private:
   std::string dim(size_t d) const { return "dim " + std::to_string(d) + ": "; }
@@ -149,6 +163,22 @@ void store(const Ref& ref, RefIndex index, Operand value, StoreParams params) {
 }
 Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
   return RefAccess("swap", ref, index, index.loc(), !params.mask.absent()).swap(value, params);
+}
+
+namespace {
+Value atomic(std::string_view op, Opcode kind, const Ref& ref, const RefIndex& index, const Operand& value, const LoadParams& params) {
+  return RefAccess(op, ref, index, index.loc(), !params.mask.absent()).atomic(kind, value, params);
+}
+}  // namespace
+Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_add", Opcode::add, ref, index, value, params); }
+Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_max", Opcode::max, ref, index, value, params); }
+Value atomic_min(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_min", Opcode::min, ref, index, value, params); }
+Value atomic_and(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_and", Opcode::and_, ref, index, value, params); }
+Value atomic_or(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_or", Opcode::or_, ref, index, value, params); }
+Value atomic_xor(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_xor", Opcode::xor_, ref, index, value, params); }
+Value atomic_xchg(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_xchg", Opcode::swap, ref, index, value, params); }
+Value atomic_cas(const Ref& ref, RefIndex index, Operand compare, Operand value, LoadParams params) {
+  return RefAccess("atomic_cas", ref, index, index.loc(), !params.mask.absent()).compare_and_swap(compare, value, params);
 }
 
 Value RefItem::read(Loc loc) && { return RefAccess("load", ref_, index_, loc, false).load({}); }

@@ -87,7 +87,7 @@ struct Block {
 std::vector<bool> written_refs(const ir::Kernel& k) {
   std::vector<bool> written(k.region(k.body).args.size(), false);
   for (const ir::Op& op : k.ops)
-    if ((op.code == ir::Opcode::store || op.code == ir::Opcode::swap) && !op.operands.empty() && k.value(op.operands[0]).region == k.body)
+    if (ir::stores_to_memory(op.code) && !op.operands.empty() && k.value(op.operands[0]).region == k.body)
       written[k.value(op.operands[0]).number] = true;
   return written;
 }

@@ -167,7 +167,7 @@ class Planner {
       const bool in_place = ir::info(op.code).elementwise && take_over(op, r, i);
       if (!in_place)
         for (Value v : op.results) take(v);
-      if (op.regions.empty()) emit(r, op.code == Opcode::load || op.code == Opcode::store || op.code == Opcode::swap ? memory_op(op) : array_op(op));
+      if (op.regions.empty()) emit(r, ir::accesses_memory(op.code) ? memory_op(op) : array_op(op));
       else control_flow(op, r);
     }
     bury(r, i);

@@ -371,6 +371,23 @@ class Inference {
     if (type(1) != wanted) fail("the value must be " + show(wanted) + " but is " + show(type(1)));
     return wanted;
   }
+  Type atomic() const {
+    const size_t first = op_.code == Opcode::atomic_cas ? 3 : 2;
+    if (op_.operands.size() < first) fail("takes at least " + std::to_string(first) + " operands but got " + std::to_string(op_.operands.size()));
+    const Type wanted = Type::array(type(0).dtype, access(first));
+    if (type(1) != wanted) fail("the value must be " + show(wanted) + " but is " + show(type(1)));
+    if (first == 3 && type(2) != wanted) fail("what the elements are compared with must be " + show(wanted) + " but is " + show(type(2)));
+    if (first == 3) return wanted;
+    flag(Attr::unordered);
+    const int64_t kind = attr(Attr::kind);
+    switch (kind < 0 || kind >= kNumOpcodes ? Opcode::yield : static_cast<Opcode>(kind)) {
+      case Opcode::add: case Opcode::max: case Opcode::min: check_dtype(OperandRule::num, wanted.dtype); break;
+      case Opcode::and_: case Opcode::or_: case Opcode::xor_: check_dtype(OperandRule::ibl, wanted.dtype); break;
+      case Opcode::swap: break;
+      default: fail("kind " + (kind < 0 || kind >= kNumOpcodes ? std::to_string(kind) : std::string(name(static_cast<Opcode>(kind)))) + " is not one of add, max, min, and, or, xor and swap");
+    }
+    return wanted;
+  }
 
   // -- control flow
   const Op& terminator(size_t region) const {
@@ -488,6 +505,7 @@ class Inference {
       case Opcode::load: return load();
       case Opcode::store: stored(); return {};
       case Opcode::swap: return {stored()};
+      case Opcode::atomic_rmw: case Opcode::atomic_cas: return {atomic()};
       case Opcode::for_: return for_loop();
       case Opcode::while_: return while_loop();
       case Opcode::if_: return choice(true);

@@ -49,6 +49,11 @@ struct OpInfo {
 };
 const OpInfo& info(Opcode op);
 inline std::string_view name(Opcode op) { return info(op).name; }
+/// Ops with a Ref and an index: what they do to the elements.
+inline bool accesses_memory(Opcode op) { return info(op).effect == Effect::reads || info(op).effect == Effect::writes; }
+inline bool stores_to_memory(Opcode op) { return info(op).effect == Effect::writes; }
+inline bool loads_from_memory(Opcode op) { return accesses_memory(op) && op != Opcode::store; }
+inline bool is_atomic(Opcode op) { return op == Opcode::atomic_rmw || op == Opcode::atomic_cas; }
 /// Nothing found: kNumOpcodes cast to Opcode is never returned; the optional is empty.
 std::optional<Opcode> opcode_from_name(std::string_view name);
 
@@ -105,12 +110,13 @@ struct Index {
 };
 
 enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract, lhs_batch, rhs_batch,
-                            reverse, mask, other, offset, kind, index };
-inline constexpr int kNumAttrs = static_cast<int>(Attr::index) + 1;
+                            reverse, mask, other, offset, kind, index, unordered };
+inline constexpr int kNumAttrs = static_cast<int>(Attr::unordered) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:
-/// ref, value (store, swap), mask (if attr mask is 1), other (if attr other is 1), then the dynamic starts that `index` points at.
+/// ref, value (all but load), what it is compared with (atomic_cas), mask (if attr mask is 1), other (if attr other is 1), then the dynamic starts
+/// that `index` points at.
 struct Op {
   Opcode code;
   std::vector<Value> operands = {};
@@ -130,7 +136,7 @@ struct Op {
   bool has_mask() const { return attr_or(Attr::mask, 0) != 0; }
   bool has_other() const { return attr_or(Attr::other, 0) != 0; }
   int value_position() const { return code == Opcode::load ? -1 : 1; }                   ///< of the stored value
-  int mask_position() const { return code == Opcode::load ? 1 : 2; }                     ///< if has_mask()
+  int mask_position() const { return code == Opcode::load ? 1 : code == Opcode::atomic_cas ? 3 : 2; }  ///< if has_mask()
   int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }          ///< if has_other()
 };
 

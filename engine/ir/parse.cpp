@@ -370,7 +370,7 @@ class Parser {
     else if (*code == Opcode::if_) if_else(o);
     else if (*code == Opcode::switch_) switch_case(o);
     else {
-      if (info(*code).effect == Effect::reads || info(*code).effect == Effect::writes) memory(o);
+      if (accesses_memory(*code)) memory(o);
       else if (*code == Opcode::constant) {
         literal_offset = token_.offset;
         if (!same_line() || (token_.kind != Token::Kind::number && token_.kind != Token::Kind::word)) expected("a number");
@@ -457,6 +457,10 @@ class Parser {
       expect(",");
       o.operands.push_back(use());
     }
+    if (o.code == Opcode::atomic_cas) {
+      expect("compare");
+      o.operands.push_back(use());
+    }
     if (same_line() && take("mask")) {
       o.operands.push_back(use());
       o.set(Attr::mask, 1);
@@ -465,6 +469,7 @@ class Parser {
       o.operands.push_back(use());
       o.set(Attr::other, 1);
     }
+    while (o.code == Opcode::atomic_rmw && same_line() && token_.kind == Token::Kind::word) attribute(o);
     for (Index& x : o.index)
       if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(o.operands.size());
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());

@@ -209,7 +209,7 @@ class Printer {
       out_ += '\n';
       return;
     }
-    if (info(o.code).effect == Effect::reads || info(o.code).effect == Effect::writes) memory(o);
+    if (accesses_memory(o.code)) memory(o);
     else if (o.code == Opcode::constant && o.has(Attr::bits) && !o.results.empty()) constant(o);
     else plain(o);
     if (o.results.size() == 1) out_ += " : " + type_of(o.results[0]);
@@ -224,20 +224,21 @@ class Printer {
   void plain(const Op& o) {
     if (!o.operands.empty()) out_ += ' ', values(o.operands);
     if (o.code == Opcode::slice && slice(o)) return;
-    for (const auto& [key, ints] : o.attrs) {
-      out_ += ' ' + std::string(name(key)) + ' ';
-      if (key == Attr::kind && ints.size() == 1 && ints[0] >= 0 && ints[0] < kNumOpcodes) out_ += name(static_cast<Opcode>(ints[0]));
-      else if (ints.size() == 1 && is_single(key)) out_ += std::to_string(ints[0]);
-      else {
-        out_ += '[';
-        list(ints, [&](int64_t v) { out_ += std::to_string(v); });
-        out_ += ']';
-      }
+    for (const auto& [key, ints] : o.attrs) attribute(key, ints);
+  }
+  void attribute(Attr key, const std::vector<int64_t>& ints) {
+    out_ += ' ' + std::string(name(key)) + ' ';
+    if (key == Attr::kind && ints.size() == 1 && ints[0] >= 0 && ints[0] < kNumOpcodes) out_ += name(static_cast<Opcode>(ints[0]));
+    else if (ints.size() == 1 && is_single(key)) out_ += std::to_string(ints[0]);
+    else {
+      out_ += '[';
+      list(ints, [&](int64_t v) { out_ += std::to_string(v); });
+      out_ += ']';
     }
   }
   static bool is_single(Attr a) {
     switch (a) {
-      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: return true;
+      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: case Attr::unordered: return true;
       default: return false;
     }
   }
@@ -278,8 +279,11 @@ class Printer {
     });
     out_ += ']';
     if (o.value_position() >= 0) out_ += ", ", operand(static_cast<size_t>(o.value_position()));
+    if (o.code == Opcode::atomic_cas) out_ += " compare ", operand(2);
     if (o.has_mask()) out_ += " mask ", operand(static_cast<size_t>(o.mask_position()));
     if (o.has_other()) out_ += " other ", operand(static_cast<size_t>(o.other_position()));
+    for (Attr a : {Attr::kind, Attr::unordered})
+      if (o.has(a)) attribute(a, o.ints(a));
   }
 
   /// "(%4 = %0: f32[8], ...)": a region's arguments from `first_arg` with the operands from `first_operand` that they start from.

@@ -25,7 +25,7 @@ void MemoryClasses::collect(ir::RegionId r) {
   for (ir::OpId o : k_.region(r).ops) {
     const Op& op = k_.op(o);
     e.barrier |= op.code == Opcode::barrier;
-    if (op.code == Opcode::store || op.code == Opcode::swap) {
+    if (ir::stores_to_memory(op.code)) {
       const uint32_t c = of(op.operands[0]);
       stored_[c] = true;
       e.stored.push_back(c);
