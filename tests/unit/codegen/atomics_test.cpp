@@ -3,6 +3,7 @@
 #include "codegen/lane/interpreter.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "engine/ir/verify.h"
 #include "tests/unit/codegen/spirv_support.h"
 
 using namespace tessera;

@@ -1,6 +1,9 @@
 // Atomics: what each kind computes and returns, masks, text form, vmap, races, and exact errors.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
