@@ -65,6 +65,14 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
                              ") is not implemented yet on devices", o.loc, "store to an output or to scratch; the interpreter runs it");
   }
   Program program;
+  for (ir::Op& o : k.ops) {
+    if (!ir::is_print(o.code)) continue;
+    ProgramPrint p{o.code == ir::Opcode::check, k.texts[static_cast<size_t>(o.attr(ir::Attr::text))], {}, o.loc};
+    for (size_t i = p.check; i < o.operands.size(); ++i) p.arguments.emplace_back(k.type(o.operands[i]).dtype, k.type(o.operands[i]).shape);
+    o.set(ir::Attr::index, static_cast<int64_t>(program.prints.size()));
+    program.prints.push_back(std::move(p));
+  }
+  for (const ir::GridAxis& axis : k.grid) program.axis_names.push_back(axis.name);
   ir::Kernel lanes = lower(k, target, options, &program.explain);
   dump("lower", lanes, true);
   optimize(lanes, "lane");

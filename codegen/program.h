@@ -31,6 +31,37 @@ struct ProgramLoop {
   std::optional<Extent> at_most;  // and that each does; none: data decides
 };
 
+/// A debug_print or check of the code: what its records in the report hold, and what becomes of them.
+struct ProgramPrint {
+  bool check = false;
+  std::string text;
+  std::vector<std::pair<DType, Shape>> arguments;
+  Loc loc;
+};
+
+/// The layout of a report in which code prints, in words. The host writes kCapacity before the call. A record is its own number of words, its
+/// print's position in Program::prints, the linear number of its program (two words) and the elements of the arguments, row-major, two words each for
+/// 64-bit dtypes and one for others.
+struct PrintReport {
+  static constexpr int64_t kFlags = 0;       // Program::kLoopsCut
+  static constexpr int64_t kUsed = 1;        // words of records, those that found no room included
+  static constexpr int64_t kDropped = 2;     // records that found none
+  static constexpr int64_t kDroppedWords = 3;  // theirs, two words: low and high
+  static constexpr int64_t kCapacity = 5;    // words for records
+  static constexpr int64_t kEnd = 6;         // where the records end, if any found no room
+  static constexpr int64_t kDroppedChecks = 7;  // records of checks that found none
+  static constexpr int64_t kRecords = 16;    // the first record
+  static constexpr int64_t kHeader = 4;      // words of a record before its arguments
+};
+
+/// A line of a call: the records sorted by program, those of one program in the order in which it made them.
+struct PrintedLine {
+  uint64_t program = 0;  // linear number
+  size_t print = 0;      // position in Program::prints
+  std::string text;
+};
+std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, const std::vector<uint32_t>& records);
+
 /// The push-constant block, in order, 8-byte aligned entries first: one u64 address per arg, the scratch arena's u64 address if
 /// scratch_bytes > 0, the report's if report_bytes > 0, then i64 extents, then i32 extents. If that exceeds the target's push constants, indirect_table is true, the
 /// push constants are one u64: the address of a buffer with the same layout.
@@ -50,6 +81,8 @@ struct Program {
   /// has the bits below. 0: no report.
   int64_t report_bytes = 0;
   static constexpr uint32_t kLoopsCut = 1;  // the driver has left a loop too early: what the call wrote is wrong
+  std::vector<ProgramPrint> prints;       // none: the report has no records
+  std::vector<std::string> axis_names;    // of the grid; may be empty
   std::vector<ProgramLoop> loops;         // none if they are known to be short enough
   int64_t max_loop_iterations = 0;        // the target's
   std::vector<Extent> extents;            // pushed values

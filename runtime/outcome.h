@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/program.h"
 #include "engine/error.h"
 
 namespace tessera::vulkan {
@@ -24,10 +25,13 @@ struct Outcome {
   std::string kernel;
   Loc loc;
   int64_t max_loop_iterations = 0;
+  std::vector<ProgramPrint> prints;
+  std::vector<std::string> axis_names;
+  std::vector<int64_t> grid;
 
   // When it is settled; guarded by the context's mutex:
   bool settled = false;
-  std::shared_ptr<const DeviceError> error;       // the first call's on the way from the inputs to here; none: all is well
+  std::shared_ptr<const Error> error;       // the first call's on the way from the inputs to here; none: all is well
 };
 
 }  // namespace tessera::vulkan

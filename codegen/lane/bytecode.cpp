@@ -200,6 +200,11 @@ class Flattener {
         def(r);
         return;
       }
+      case Opcode::report_memory:
+        places_[r.index] = static_cast<uint32_t>(out_.places.size());
+        out_.places.push_back({Place::Kind::report, 0, t, 0, size_bytes(t), 0});
+        def(r);
+        return;
       case Opcode::view: {
         const uint32_t ref = use(o, 0);
         places_[r.index] = places_[o.operands[0].index];

@@ -36,7 +36,7 @@ struct Instr {
 
 /// Memory that loads and stores reach: an arg, or part of an arena.
 struct Place {
-  enum class Kind : uint8_t { arg, shared, scratch } kind = Kind::arg;
+  enum class Kind : uint8_t { arg, shared, scratch, report } kind = Kind::arg;
   uint32_t arg = 0;
   DType dtype = DType::f32;
   int64_t offset = 0, stride = 1;             // bytes; arenas

@@ -9,6 +9,7 @@
 
 #include "codegen/lane/bytecode.h"
 #include "codegen/lane/verify.h"
+#include "codegen/program.h"
 #include "engine/reference.h"
 
 namespace tessera::lane {
@@ -80,6 +81,12 @@ class Machine {
     subgroup_ = k.lane.subgroup_size > 0 ? k.lane.subgroup_size : std::max(1, options.subgroup_size);
     if (code_.subgroup_ops && k.lane.subgroup_size > 0 && size_ % subgroup_ != 0)
       throw InternalError(k.name + ": workgroup_size " + std::to_string(size_) + " is no multiple of the required subgroup_size " + std::to_string(subgroup_), k.loc);
+    const bool prints = k.lane.report_bytes >= 4 * PrintReport::kRecords;
+    const int64_t room = prints ? std::max<int64_t>(options.print_bytes / 4, 0) : 0;
+    report_.resize(static_cast<size_t>(k.lane.report_bytes / 4 + room));
+    if (prints) report_[PrintReport::kCapacity] = static_cast<uint32_t>(room);
+    report_cells_.resize(report_.size());
+    report_groups_.resize(report_.size());
     make_arena(shared_, k.lane.shared_bytes, 4);
     make_arena(scratch_, k.lane.scratch_bytes, code_.scratch_cell);
     count_ = k.lane.num_units.eval(dims);
@@ -118,7 +125,8 @@ class Machine {
     }
     RunResult result;
     for (size_t i = num_inputs_; i < arrays_.size(); ++i) result.outputs.push_back(arrays_[i]);
-    result.report = report_;
+    result.report = report_.empty() ? 0 : report_[0];
+    result.report_words = std::move(report_);
     result.reports = std::move(reports_);
     result.out_of_steps = out_of_steps_;
     return result;
@@ -280,6 +288,7 @@ class Machine {
     switch (p.kind) {
       case Place::Kind::arg: return element + (p.arg < k_.blocks.size() ? k_.blocks[p.arg].origin : "arg " + std::to_string(p.arg));
       case Place::Kind::shared: return element + std::string(name(p.dtype)) + " shared memory at byte " + std::to_string(p.offset);
+      case Place::Kind::report: return element + "the report";
       case Place::Kind::scratch: return element + std::string(name(p.dtype)) + " scratch at byte " + std::to_string(p.offset);
     }
     return element;
@@ -339,7 +348,7 @@ class Machine {
   template <How how>
   std::byte* reach(const Instr& i, uint32_t at, uint32_t invocation, int64_t index, uint8_t** poison) {
     const Place& p = code_.places[i.aux];
-    const uint64_t length = p.kind == Place::Kind::arg ? arg_length_[p.arg] : static_cast<uint64_t>(p.length);
+    const uint64_t length = p.kind == Place::Kind::arg ? arg_length_[p.arg] : p.kind == Place::Kind::report ? report_.size() : static_cast<uint64_t>(p.length);
     if (static_cast<uint64_t>(index) >= length) {
       if (is_new(4, at, 0))
         report("out of bounds: " + element_of(p, index) + ", which has " + std::to_string(length) + ", in " + op_at(at) + " by " + who(invocation));
@@ -351,6 +360,12 @@ class Machine {
         touch_group<how>(group_cells_[p.arg][static_cast<size_t>(index)], at, p, index);
       }
       return arg_bytes_[p.arg] + index * p.stride;
+    }
+    if (p.kind == Place::Kind::report) {  // its records are nobody else's, and read by the host alone
+      const auto i32_index = static_cast<size_t>(index);
+      touch<how>(report_cells_[i32_index], invocation, at, p, index);
+      touch_group<how>(report_groups_[i32_index], at, p, index);
+      return reinterpret_cast<std::byte*>(&report_[i32_index]);
     }
     Arena& a = p.kind == Place::Kind::shared ? shared_ : scratch_;
     const int64_t byte = p.offset + index * p.stride;
@@ -570,7 +585,7 @@ class Machine {
           break;
         case Code::report:
           if (r[i.a].poison) poisoned(id, pc, r[i.a], "the condition");
-          if (r[i.a].bits) report_ |= i.aux;
+          if (r[i.a].bits) report_.at(0) |= i.aux;
           break;
         case Code::barrier: case Code::reduce: case Code::shuffle: case Code::shuffle_xor:
           me.pc = pc;
@@ -599,7 +614,10 @@ class Machine {
   int64_t count_ = 0, steps_ = 0;
   std::vector<Invocation> invocations_;
   std::vector<Register> temporary_;
-  uint32_t group_ = 0, epoch_ = 0, report_ = 0;
+  uint32_t group_ = 0, epoch_ = 0;
+  std::vector<uint32_t> report_;              // words
+  std::vector<Cell> report_cells_;
+  std::vector<GroupCell> report_groups_;
   uint64_t garbage_ = 0;
   bool stopped_ = false, out_of_steps_ = false;
   std::vector<std::string> reports_;

@@ -152,7 +152,7 @@ Value root_of(const Kernel& k, Value ref) {
   for (size_t steps = 0; ref.index < k.values.size() && steps <= k.ops.size(); ++steps) {
     const Op* d = k.def(ref);
     if (!d) return k.value(ref).region == k.body ? ref : Value{};
-    if (d->code == Opcode::alloc_shared || d->code == Opcode::alloc_scratch) return ref;
+    if (d->code == Opcode::alloc_shared || d->code == Opcode::alloc_scratch || d->code == Opcode::report_memory) return ref;
     if (d->code != Opcode::view || d->operands.empty()) return {};
     ref = d->operands[0];
   }

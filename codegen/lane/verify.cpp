@@ -1,13 +1,13 @@
 // What a lane-level kernel is:
 //   1. Level lane; every op is legal there; every value is a scalar or a rank-1 Ref (space global or shared).
 //   2. The body has one global Ref of unknown length per input and output. Only outputs are stored to.
-//   3. Refs come from the body's args, alloc_shared, alloc_scratch and views of those: never from carries, yields or selects.
+//   3. Refs come from the body's args, alloc_shared, alloc_scratch, report_memory and views of those: never from carries, yields or selects.
 //   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a mask is a bool.
-//      Atomics take such an index too, and no mask; they update outputs.
+//      Atomics take such an index too, and no mask; they update outputs and the report.
 //   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
 //   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least (uniformity.h).
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
-//   8. loops_cut and report need a report (LaneInfo::report_bytes).
+//   8. loops_cut, report and report_memory need a report (LaneInfo::report_bytes).
 //   9. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length.
 #include "codegen/lane/verify.h"
 
@@ -126,7 +126,7 @@ class Verifier {
       case Opcode::view:
         if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64)) problem(o, "wants a Ref and an i64 offset");
         break;
-      case Opcode::loops_cut: case Opcode::report:
+      case Opcode::loops_cut: case Opcode::report: case Opcode::report_memory:
         if (k_.lane.report_bytes < 4) problem(o, "needs a report of at least 4 bytes, but report_bytes is " + std::to_string(k_.lane.report_bytes));
         break;
       case Opcode::subgroup_reduce:
@@ -167,7 +167,7 @@ class Verifier {
     else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
     if (o.code == Opcode::load) return;
     const Value root = root_of(k_, o.operands[0]);
-    if (ir::is_atomic(o.code) && root && k_.def(root)) problem(o, "an atomic updates args only");
+    if (ir::is_atomic(o.code) && root && k_.def(root) && k_.def(root)->code != Opcode::report_memory) problem(o, "an atomic updates args and the report only");
     if (root && !k_.def(root) && !k_.is_output(static_cast<int>(k_.value(root).number))) problem(o, "stores to an input");
   }
 

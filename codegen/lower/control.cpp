@@ -128,6 +128,7 @@ void Lowering::demote_misfits() {
         case Opcode::store: case Opcode::swap: case Opcode::atomic_rmw: case Opcode::atomic_cas:
           use(o.operands[1], {o.operands[1], operand(o, o.code == Opcode::atomic_cas, 2), operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())});
           break;
+        case Opcode::debug_print: case Opcode::check:
         case Opcode::yield:  // into the home of a result or a carried value
         case Opcode::for_: case Opcode::while_:
           for (Value v : o.operands) use(v, {v});
@@ -210,6 +211,7 @@ void Lowering::op(ir::OpId id) {
       break;
     }
     case Opcode::atomic_rmw: case Opcode::atomic_cas: atomic_op(id); break;
+    case Opcode::debug_print: case Opcode::check: print_op(o); break;
     case Opcode::for_: for_op(id); break;
     case Opcode::while_: while_op(id); break;
     case Opcode::if_: case Opcode::switch_: branch_op(id); break;

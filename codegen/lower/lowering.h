@@ -135,6 +135,8 @@ class Lowering {
   void store_op(const ir::Op& op);
   void load_op(ir::OpId id);
   void atomic_op(ir::OpId id);  // atomics.cpp
+  void print_op(const ir::Op& op);  // print.cpp
+  void print_record(const ir::Op& op, size_t first);
   Slot new_slot(DType t, const Shape& shape, const std::vector<int>& axes);
   Slot temp_slot(DType t, int64_t elements);
   void free_slot(Slot& s);

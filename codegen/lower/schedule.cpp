@@ -237,6 +237,11 @@ class Scheduler {
         }
       }
     }
+    // A program prints once, and in its order.
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      if (!ir::is_print(k_.op(id).code)) return;
+      for (Axis& axis : axes_.axes) axis.splittable = false;
+    });
     // A private tile is loaded and written back whole, so the program stays in one workgroup.
     for (size_t r = 0; r < args; ++r)
       if (wants_room(r) && !resident_[r])

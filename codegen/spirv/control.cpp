@@ -77,6 +77,7 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::alloc_shared:
     case Opcode::alloc_scratch: return emit_alloc(op);
     case Opcode::view: return emit_view(op);
+    case Opcode::report_memory: refs_[op.results.at(0).index] = global_ref(DType::u32, report_, true); return;
     case Opcode::for_: return emit_for(op);
     case Opcode::while_: return emit_while(op);
     case Opcode::switch_: return emit_switch(op);
@@ -149,6 +150,8 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::program_id:
     case Opcode::num_programs:
     case Opcode::swap:
+    case Opcode::debug_print:
+    case Opcode::check:
     case Opcode::yield: break;
   }
   throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);

@@ -4,6 +4,8 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/interpreter/races.h"
@@ -40,6 +42,8 @@ struct Machine {
   std::vector<Tracked> tracked;            // by position among the body's arguments, for races
   std::vector<int64_t> grid_point;         // this program, all axes
   uint64_t masked_loads = 0;               // so far: each leaves other unspecified elements
+  std::function<void(std::string)> print;  // of debug_print
+  std::optional<KernelError> failed;       // the first check that did
   std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block
 
   void run(ir::RegionId r) {
@@ -54,6 +58,9 @@ Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const s
 
 /// The step of a load, store or swap of the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* result, bool borrow, int fill);
+
+/// The step of a debug_print or a check.
+Step print_step(const ir::Kernel& k, const ir::Op& op);
 
 /// A hash whose outputs are well mixed.
 uint64_t mix(uint64_t z);

@@ -167,7 +167,7 @@ class Planner {
       const bool in_place = ir::info(op.code).elementwise && take_over(op, r, i);
       if (!in_place)
         for (Value v : op.results) take(v);
-      if (op.regions.empty()) emit(r, ir::accesses_memory(op.code) ? memory_op(op) : array_op(op));
+      if (op.regions.empty()) emit(r, ir::accesses_memory(op.code) ? memory_op(op) : ir::is_print(op.code) ? ready(print_step(k_, op)) : array_op(op));
       else control_flow(op, r);
     }
     bury(r, i);

@@ -2,12 +2,14 @@
 
 #include <limits>
 
+#include "engine/print_text.h"
+
 namespace tessera::interpreter {
 
 std::string program_text(const ir::Kernel& k, const int64_t* program) {
-  std::string s = "(";
-  for (size_t a = 0; a < k.grid.size(); ++a) s += (a ? ", " : "") + (k.grid[a].name.empty() ? "" : k.grid[a].name + " = ") + std::to_string(program[a]);
-  return s + ")";
+  std::vector<std::string> names;
+  for (const ir::GridAxis& axis : k.grid) names.push_back(axis.name);
+  return tessera::program_text(names, program);
 }
 
 std::string ref_text(const ir::Kernel& k, size_t ref) {

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "engine/ir/builder.h"
+#include "engine/print_text.h"
 
 namespace tessera::ir {
 namespace {
@@ -389,6 +390,15 @@ class Inference {
     return wanted;
   }
 
+  void text(size_t first) const {
+    const int64_t at = attr(Attr::text);
+    if (at < 0 || at >= static_cast<int64_t>(k_.texts.size()))
+      fail("text " + std::to_string(at) + " is out of range for " + std::to_string(k_.texts.size()) + (k_.texts.size() == 1 ? " text" : " texts"));
+    std::vector<std::pair<DType, Shape>> arguments;
+    for (size_t i = first; i < op_.operands.size(); ++i) arguments.emplace_back(array(i).dtype, type(i).shape);
+    if (const std::string problem = format_problem(k_.texts[static_cast<size_t>(at)], arguments); !problem.empty()) fail(problem);
+  }
+
   // -- control flow
   const Op& terminator(size_t region) const {
     const Region& r = k_.region(op_.regions[region]);
@@ -506,6 +516,13 @@ class Inference {
       case Opcode::store: stored(); return {};
       case Opcode::swap: return {stored()};
       case Opcode::atomic_rmw: case Opcode::atomic_cas: return {atomic()};
+      case Opcode::debug_print: text(0); return {};
+      case Opcode::check:
+        if (op_.operands.empty()) fail("takes a condition");
+        scalar(0, DType::boolean, "the condition");
+        text(1);
+        return {};
+      case Opcode::report_memory: count(0); return {Type::ref(DType::u32, {-1}, MemorySpace::global)};
       case Opcode::for_: return for_loop();
       case Opcode::while_: return while_loop();
       case Opcode::if_: return choice(true);

@@ -54,6 +54,8 @@ inline std::string_view name(Opcode op) { return info(op).name; }
 inline bool accesses_memory(Opcode op) { return info(op).effect == Effect::reads || info(op).effect == Effect::writes; }
 inline bool stores_to_memory(Opcode op) { return info(op).effect == Effect::writes; }
 inline bool loads_from_memory(Opcode op) { return accesses_memory(op) && op != Opcode::store; }
+/// Writes for people: debug_print and check.
+inline bool is_print(Opcode op) { return op == Opcode::debug_print || op == Opcode::check; }
 inline bool is_atomic(Opcode op) { return op == Opcode::atomic_rmw || op == Opcode::atomic_cas; }
 /// Nothing found: kNumOpcodes cast to Opcode is never returned; the optional is empty.
 std::optional<Opcode> opcode_from_name(std::string_view name);
@@ -111,8 +113,8 @@ struct Index {
 };
 
 enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract, lhs_batch, rhs_batch,
-                            reverse, mask, other, offset, kind, index, unordered };
-inline constexpr int kNumAttrs = static_cast<int>(Attr::unordered) + 1;
+                            reverse, mask, other, offset, kind, index, unordered, text };
+inline constexpr int kNumAttrs = static_cast<int>(Attr::text) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:
@@ -210,6 +212,7 @@ struct Kernel {
   int num_inputs = 0;
   int num_prefetch = 0;              // the first so many inputs are scalar-prefetch operands: never stored to, whole (or what vmap made of that), in smem
   std::vector<Type> scratch;         // Ref types
+  std::vector<std::string> texts;    // of debug_print and check, by attr text
   RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
   LaneInfo lane;                     // lane level only
   CallInfo call;                     // tile level only

@@ -189,6 +189,11 @@ class Parser {
     else if (token_.is("metadata") || token_.is("cost_estimate") || token_.is("compiler_params")) call_info();
     else if (token_.is("prefetch") || token_.is("in") || token_.is("out")) block();
     else if (take("scratch")) k_.scratch.push_back(ref_type());
+    else if (token_.is("text") && k_.level == Level::tile) {
+      advance();
+      if (token_.kind != Token::Kind::string) expected("a string");
+      k_.texts.push_back(text("a text"));
+    }
     else if (lane_number("workgroup_size", 1, INT32_MAX, [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); })) {}
     else if (lane_number("subgroup_size", 0, INT32_MAX, [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); })) {}
     else if (lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; })) {}
@@ -197,7 +202,7 @@ class Parser {
     else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {}
     else if (lane_word("num_units")) { k_.lane.num_units = extent(); k_.lane.exact = take("exact"); }
     else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
-    else expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
+    else expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'text'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
   }
   void call_info() {
     if (k_.level == Level::lane) fail("'" + std::string(token_.text) + "' belongs to tile-level kernels");

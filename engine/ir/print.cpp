@@ -60,6 +60,7 @@ class Printer {
     if (k_.level == Level::lane) lane();
     for (int i = 0; i < static_cast<int>(k_.blocks.size()); ++i) block(i);
     for (const Type& t : k_.scratch) out_ += "scratch " + to_string(t) + "\n";
+    for (const std::string& t : k_.texts) out_ += "text " + quoted(t) + "\n";
     out_ += "body ";
     if (exists(k_.body)) {
       arguments(k_.body, true);
@@ -260,7 +261,7 @@ class Printer {
   }
   static bool is_single(Attr a) {
     switch (a) {
-      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: case Attr::unordered: return true;
+      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: case Attr::unordered: case Attr::text: return true;
       default: return false;
     }
   }

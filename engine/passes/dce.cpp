@@ -34,7 +34,7 @@ class Dce {
   bool changed_ = false;
 
   static bool is_control(const Op& o) { return !o.regions.empty(); }
-  static bool is_root(const Op& o) { return ir::stores_to_memory(o.code) || o.code == Opcode::barrier || o.code == Opcode::report || o.code == Opcode::while_; }
+  static bool is_root(const Op& o) { return ir::stores_to_memory(o.code) || ir::is_print(o.code) || o.code == Opcode::barrier || o.code == Opcode::report || o.code == Opcode::while_; }
   static size_t first_carry(const Op& o) { return o.code == Opcode::for_ ? 3 : 0; }
 
   void own(RegionId r, OpId owner) {

@@ -37,6 +37,8 @@ grid (4, 8)
 in f32[8, 4] whole
 in i32[8, 4] whole
 out f32[8, 4] whole
+text "{} at {}"
+text "{:3d}"
 body (%x, %y, %o) {
   %a = load %x[0:8, 0:4]
   %b = load %x[0:8, 0:4]
