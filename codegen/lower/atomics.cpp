@@ -30,12 +30,10 @@ ir::Op at_the_place_of(const ir::Op& o, Opcode code, std::vector<Value> operands
 }
 }  // namespace
 
-bool expand_atomics(ir::Kernel& k, const Target& target) {
-  if (std::none_of(k.ops.begin(), k.ops.end(), [](const ir::Op& o) { return ir::is_atomic(o.code); })) return false;
+std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target) {
+  if (std::none_of(k.ops.begin(), k.ops.end(), [](const ir::Op& o) { return ir::is_atomic(o.code); })) return std::nullopt;
   ScalarAnalysis scalars(k);
-  const ParallelPlan plan = plan_parallel(k, scalars, target);
-  const std::vector<bool> used = used_values(k);
-  bool changed = false;
+  ParallelPlan plan = plan_parallel(k, scalars, target);
   ir::Builder b(k);
   for (uint32_t r = 0; r < k.regions.size(); ++r) {
     const std::vector<ir::OpId> list = std::move(k.regions[r].ops);
@@ -47,7 +45,6 @@ bool expand_atomics(ir::Kernel& k, const Target& target) {
       if (!ir::is_atomic(o.code)) continue;
       const auto ref = static_cast<size_t>(ref_position(k, o.operands[0]));
       if (ref < k.blocks.size() && plan.concurrent[ref]) continue;
-      changed = true;
       const auto kind = o.code == Opcode::atomic_cas ? o.code : static_cast<Opcode>(o.attr(Attr::kind));
       const Value old = o.results[0], v = o.operands[1];
       // The load, or the swap, takes over the atomic's result.
@@ -61,7 +58,7 @@ bool expand_atomics(ir::Kernel& k, const Target& target) {
       b.append(at_the_place_of(o, Opcode::store, {o.operands[0], now}, false));
     }
   }
-  return changed;
+  return plan;
 }
 
 // Each element by one invocation, which knows what it was; so that goes to the arena where others want it.

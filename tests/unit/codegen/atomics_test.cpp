@@ -148,8 +148,8 @@ TEST_CASE("atomics: on an axis that is declared parallel their order is anybody'
   for (const DType t : {DType::i32, DType::i64, DType::u16, DType::f16, DType::f32, DType::f64}) {
     const std::string d(name(t));
     const ir::Kernel k = parse("kernel @tickets\ngrid (40 parallel)\nout " + d + "[3] whole\nout " + d + "[40] whole\nout " + d + "[40] whole\nout " + d +
-                               "[40, 3] block (squeezed, 3) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nbody (%o, %p, %q, %r) {\n  %i = program_id axis 0\n  %one = constant 1.0 : " + d +
-                               "[]\n  %zero = constant 0.0 : " + d + "[]\n  %n = convert %i : " + d + "[]\n  %m = add %n, %one\n  %a = atomic_rmw %o[0], %one kind add unordered 1\n  store %p[%i], %a\n" +
+                               "[40, 3] block (squeezed, 3) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nbody (%o, %p, %q, %r) {\n  %i = program_id axis 0\n  %one = constant " + (is_float(t) ? "1.0" : "1") + " : " + d +
+                               "[]\n  %zero = constant " + (is_float(t) ? "0.0" : "0") + " : " + d + "[]\n  %n = convert %i : " + d + "[]\n  %m = add %n, %one\n  %a = atomic_rmw %o[0], %one kind add unordered 1\n  store %p[%i], %a\n" +
                                "  %b = atomic_cas %o[1], %m compare %zero\n  %c = atomic_rmw %o[2], %m kind swap\n  store %q[%i], %c\n  %u = broadcast %b dims [] : " + d + "[3]\n  store %r[0:3], %u\n}\n");
     ir::Kernel whole = k;
     if (is_int(t)) whole = ir::parse([&] { std::string s = ir::print(k); for (size_t at; (at = s.find(" unordered 1")) != std::string::npos;) s.erase(at, 12); return s; }());

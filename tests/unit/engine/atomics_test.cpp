@@ -177,30 +177,32 @@ body (%o, %p) {
   const auto race = [&](const std::string& second) { return message([&] { ts::interpret(kernel(second), {}, {.races = true}); }); };
   CHECK(race("%b = atomic_cas %o[0], %one compare %a") == "no error");
   CHECK(race("store %p[%i], %a") == "no error");
-  CHECK(race("%b = load %o[0]") == "r: race on out_specs[0], element (0): program (1) atomically updates what program (0) loaded\n  at r.tir:9\n"
+  CHECK(race("%b = load %o[0]") == "r: race on out_specs[0], element (0,): program (1) atomically updates what program (0) loaded\n  at r.tir:9\n"
                                    "  note: that was at r.tir:10; nothing orders programs that differ in axis 0");
-  CHECK(race("store %o[%i], %one") == "r: race on out_specs[0], element (0): program (1) atomically updates what program (0) stored\n  at r.tir:9\n"
+  CHECK(race("store %o[%i], %one") == "r: race on out_specs[0], element (0,): program (1) atomically updates what program (0) stored\n  at r.tir:9\n"
                                       "  note: that was at r.tir:10; nothing orders programs that differ in axis 0");
-  CHECK(race("%j = sub %one, %i\n  store %o[%j], %one") == "r: race on out_specs[0], element (0): program (1) stores what program (0) atomically updated\n  at r.tir:11\n"
+  CHECK(race("%j = sub %one, %i\n  store %o[%j], %one") == "r: race on out_specs[0], element (0,): program (1) stores what program (0) atomically updated\n  at r.tir:11\n"
                                       "  note: that was at r.tir:9; nothing orders programs that differ in axis 0");
 }
 
 TEST_CASE("atomics: errors") {
   int line = 0;
-  CHECK(traced(ts::boolean, [&](Ref x, Ref o) { line = __LINE__; ts::atomic_add(o, all, Value(x[all])); }) == "k: atomic_add: takes integers or floats but the Ref holds bool" + at(line));
-  CHECK(traced(ts::f32, [&](Ref x, Ref o) { line = __LINE__; ts::atomic_xor(o, all, Value(x[all])); }) == "k: atomic_xor: takes integers or bool but the Ref holds f32" + at(line));
-  CHECK(traced(ts::f32, [&](Ref x, Ref o) { line = __LINE__; ts::atomic_max(o, all, ts::cast(x[all], ts::i32)); }) ==
-        "k: atomic_max: the value is i32 but the Ref holds f32" + at(line) + "\n  note: cast(value, f32) converts");
-  CHECK(traced(ts::i32, [&](Ref x, Ref o) { line = __LINE__; ts::atomic_cas(o, all, ts::cast(x[all], ts::f32), 1); }) ==
-        "k: atomic_cas: what the elements are compared with is f32 but the Ref holds i32" + at(line));
-  CHECK(traced(ts::i32, [&](Ref, Ref o) { line = __LINE__; ts::atomic_add(o, all, 1, {.mask = ts::iota(ts::i32, {3}, 0) > 1}); }).find("k: atomic_add: ") == 0);
-  CHECK(traced(ts::i32, [&](Ref, Ref o) { line = __LINE__; ts::atomic_add(o, {ds(3, 2)}, 1); }) == "k: atomic_add: dim 0: ds of 2 elements from 3 is out of range for 4 elements" + at(line));
-  CHECK(traced(ts::i32, [&](Ref, Ref o) { line = __LINE__; ts::atomic_add(o, all, 1, {.other = 3}); }) == "k: atomic_add: other is given without a mask" + at(line));
-  CHECK(message([&] {
-          ts::pallas_call([&](Ref p, Ref) { line = __LINE__; ts::atomic_add(p, 0, 1); },
-                          {.out_shape = {{{4}, ts::i32}}, .grid_spec = ts::PrefetchScalarGridSpec{.num_scalar_prefetch = 1}, .name = "k"})
-              .trace({{{{4}, ts::i32}}});
-        }) == "k: atomic_add: a scalar-prefetch operand is only read" + at(line) + "\n  note: keep what changes in scratch: SMEM({n}, ts::i32)");
+  const auto expect = [&](const std::string& got, const std::string& what, const std::string& note = "") { CHECK(got == "k: atomic_" + what + at(line) + note); };
+  expect(traced(ts::boolean, [&](Ref x, Ref o) { line = __LINE__; ts::atomic_add(o, all, Value(x[all])); }), "add: takes integers or floats but the Ref holds bool");
+  expect(traced(ts::f32, [&](Ref x, Ref o) { line = __LINE__; ts::atomic_xor(o, all, Value(x[all])); }), "xor: takes integers or bool but the Ref holds f32");
+  expect(traced(ts::f32, [&](Ref x, Ref o) { line = __LINE__; ts::atomic_max(o, all, ts::cast(x[all], ts::i32)); }), "max: the value is i32 but the Ref holds f32",
+         "\n  note: cast(value, f32) converts");
+  expect(traced(ts::i32, [&](Ref x, Ref o) { line = __LINE__; ts::atomic_cas(o, all, ts::cast(x[all], ts::f32), 1); }),
+         "cas: what the elements are compared with is f32 but the Ref holds i32");
+  expect(traced(ts::i32, [&](Ref, Ref o) { line = __LINE__; ts::atomic_add(o, {ds(3, 2)}, 1); }), "add: dim 0: ds of 2 elements from 3 is out of range for 4 elements");
+  expect(traced(ts::i32, [&](Ref, Ref o) { line = __LINE__; ts::atomic_add(o, all, 1, {.other = 3}); }), "add: other is given without a mask");
+  expect(traced(ts::i32, [&](Ref, Ref o) { line = __LINE__; ts::atomic_add(o, all, 1, {.mask = ts::iota(ts::i32, {3}, 0) > 1}); }), "add: shape (3,) does not broadcast to (4,)");
+  expect(message([&] {
+           ts::pallas_call([&](Ref p, Ref) { line = __LINE__; ts::atomic_add(p, 0, 1); },
+                           {.out_shape = {{{4}, ts::i32}}, .grid_spec = ts::PrefetchScalarGridSpec{.num_scalar_prefetch = 1}, .name = "k"})
+               .trace({{{{4}, ts::i32}}});
+         }),
+         "add: a scalar-prefetch operand is only read", "\n  note: keep what changes in scratch: SMEM({n}, ts::i32)");
   const auto parsed = [](const std::string& op) {
     return message([&] { ts::ir::parse("tir 1\nkernel @k\nout f32[4] whole\nbody (%o) {\n  %v = constant 1.0 : f32[4]\n  %i = constant 1 : i32[4]\n  " + op + "\n}\n", "k.tir"); });
   };
