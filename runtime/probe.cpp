@@ -45,7 +45,7 @@ void choose(const Features& has, Features& enable) {
 #define BIT(where, name) enable.where.name = has.where.name;
   BIT(core.features, shaderInt16) BIT(core.features, shaderInt64) BIT(core.features, shaderFloat64)
   BIT(v11, storageBuffer16BitAccess) BIT(v11, uniformAndStorageBuffer16BitAccess) BIT(v11, storagePushConstant16)
-  BIT(v12, storageBuffer8BitAccess) BIT(v12, uniformAndStorageBuffer8BitAccess) BIT(v12, shaderInt8) BIT(v12, shaderFloat16) BIT(v12, shaderBufferInt64Atomics)
+  BIT(v12, storageBuffer8BitAccess) BIT(v12, uniformAndStorageBuffer8BitAccess) BIT(v12, shaderInt8) BIT(v12, shaderFloat16)
   BIT(v12, scalarBlockLayout) BIT(v12, shaderSubgroupExtendedTypes) BIT(v12, timelineSemaphore) BIT(v12, bufferDeviceAddress)
   BIT(v12, vulkanMemoryModel) BIT(v12, vulkanMemoryModelDeviceScope) BIT(v12, vulkanMemoryModelAvailabilityVisibilityChains)
   BIT(v12, shaderBufferInt64Atomics) BIT(v12, shaderSharedInt64Atomics)
