@@ -77,6 +77,11 @@ std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, 
   std::stable_sort(lines.begin(), lines.end(), [](const PrintedLine& a, const PrintedLine& b) { return a.program < b.program; });
   return lines;
 }
+std::string wait_failed(const std::string& kernel, const WaitSite& site, std::optional<int64_t> holds, std::optional<int64_t> amount) {
+  return kernel + ": " + site.op + ": waits for " + (amount ? std::to_string(*amount) : "more") + (site.bytes ? " bytes" : "") + " in " + site.semaphore + ", which holds " +
+         (holds ? std::to_string(*holds) : "less");
+}
+const char* const kSignalFirst = "nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
 
 Target lavapipe_target() {
   Target t;

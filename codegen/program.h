@@ -43,13 +43,13 @@ struct ProgramPrint {
 /// print's position in Program::prints, the linear number of its program (two words) and the elements of the arguments, row-major, two words each for
 /// 64-bit dtypes and one for others.
 struct PrintReport {
-  static constexpr int64_t kFlags = 0;       // Program::kLoopsCut
-  static constexpr int64_t kUsed = 1;        // words of records, those that found no room included
-  static constexpr int64_t kDropped = 2;     // records that found none
-  static constexpr int64_t kDroppedWords = 3;  // theirs, two words: low and high
-  static constexpr int64_t kCapacity = 5;    // words for records
-  static constexpr int64_t kEnd = 6;         // where the records end, if any found no room
-  static constexpr int64_t kDroppedChecks = 7;  // records of checks that found none
+  static constexpr int64_t kFlags = 0;       // Program::kLoopsCut and kWaitFailed, whose words follow
+  static constexpr int64_t kUsed = 4;        // words of records, those that found no room included
+  static constexpr int64_t kDropped = 5;     // records that found none
+  static constexpr int64_t kDroppedWords = 6;  // theirs, two words: low and high
+  static constexpr int64_t kCapacity = 8;    // words for records
+  static constexpr int64_t kEnd = 9;         // where the records end, if any found no room
+  static constexpr int64_t kDroppedChecks = 10;  // records of checks that found none
   static constexpr int64_t kRecords = 16;    // the first record
   static constexpr int64_t kHeader = 4;      // words of a record before its arguments
 };
@@ -61,6 +61,13 @@ struct PrintedLine {
   std::string text;
 };
 std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, const std::vector<uint32_t>& records);
+
+/// A wait for a semaphore, of which the report tells by number that it can never be satisfied.
+struct WaitSite {
+  std::string op, semaphore;  // "copy_wait", "scratch_shapes[1][0]"
+  bool bytes = false;         // it counts them
+  Loc loc;
+};
 
 /// The push-constant block, in order, 8-byte aligned entries first: one u64 address per arg, the scratch arena's u64 address if
 /// scratch_bytes > 0, the report's if report_bytes > 0, then i64 extents, then i32 extents. If that exceeds the target's push constants, indirect_table is true, the
@@ -80,7 +87,9 @@ struct Program {
   /// What the code writes for the host to read when the call is done: zeros before, at an address that is a multiple of 64. The first word
   /// has the bits below. 0: no report.
   int64_t report_bytes = 0;
-  static constexpr uint32_t kLoopsCut = 1;  // the driver has left a loop too early: what the call wrote is wrong
+  static constexpr uint32_t kLoopsCut = 1;    // the driver has left a loop too early: what the call wrote is wrong
+  static constexpr uint32_t kWaitFailed = 2;  // so has a wait: the next words are its number in `waits`, what the semaphore held, what was waited for
+  std::vector<WaitSite> waits;
   std::vector<ProgramPrint> prints;       // none: the report has no records
   std::vector<std::string> axis_names;    // of the grid; may be empty
   std::vector<ProgramLoop> loops;         // none if they are known to be short enough
@@ -108,5 +117,8 @@ LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units,
 /// What CompileErrors of the compiler and of a launch say; `sizes`: " for n = 5", or nothing.
 std::string loops_too_long(const std::string& kernel, int64_t iterations, const std::string& sizes, const std::string& device, int64_t limit);
 extern const char* const kShorterLoops;
+/// What CompileErrors and DeviceErrors say of a wait that nothing can satisfy, as far as the numbers are known.
+std::string wait_failed(const std::string& kernel, const WaitSite& site, std::optional<int64_t> holds, std::optional<int64_t> amount);
+extern const char* const kSignalFirst;
 
 }  // namespace tessera

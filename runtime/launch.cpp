@@ -207,6 +207,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     outcome->axis_names = p.axis_names;
     for (const Extent& e : p.grid) outcome->grid.push_back(e.eval(dims));
   }
+  outcome->waits = p.waits;
   for (size_t i = inputs.size(); i < buffers.size(); ++i)
     if (buffers[i]) buffers[i]->outcome = outcome;
   context->follow(std::move(outcome));

@@ -45,18 +45,24 @@ void Context::settle(Outcome& o) {
   o.inputs.clear();
   o.settled = true;
   if (!o.report) return;
-  std::vector<uint32_t> header(o.prints.empty() ? 1 : PrintReport::kRecords);
-  const uint64_t bytes = header.size() * sizeof header[0];
+  std::vector<uint32_t> words(o.prints.empty() ? 4 : PrintReport::kRecords);  // reports are of 64 bytes at least
+  const uint64_t bytes = words.size() * sizeof words[0];
   recorder_->note_host_read("the report of " + o.kernel, *o.report, 0, bytes);
-  o.report->host_read(header.data(), 0, bytes);
-  if (!o.prints.empty()) read_prints(o, header);
+  o.report->host_read(words.data(), 0, bytes);
+  if (!o.prints.empty()) read_prints(o, words);
   reports_.push_back(std::move(o.report));
-  if (!(header[PrintReport::kFlags] & Program::kLoopsCut)) return;
-  const auto cut = std::make_shared<const DeviceError>(
-      o.kernel + ": the loops of an invocation ran more than " + std::to_string(o.max_loop_iterations) + " iterations, after which " + name() +
-          " leaves them all: the results are wrong", o.loc, kShorterLoops);
-  if (!o.error) o.error = cut;
-  untold_.push_back(cut);
+  const auto tell = [&](DeviceError error) {
+    const auto told = std::make_shared<const DeviceError>(std::move(error));
+    if (!o.error) o.error = told;
+    untold_.push_back(told);
+  };
+  if (words[0] & Program::kLoopsCut)  // then waits may fail because of it
+    return tell(DeviceError(o.kernel + ": the loops of an invocation ran more than " + std::to_string(o.max_loop_iterations) + " iterations, after which " + name() +
+                     " leaves them all: the results are wrong", o.loc, kShorterLoops));
+  if ((words[0] & Program::kWaitFailed) && words[1] < o.waits.size()) {
+    const WaitSite& site = o.waits[words[1]];
+    tell(DeviceError(wait_failed(o.kernel, site, static_cast<int32_t>(words[2]), static_cast<int32_t>(words[3])), site.loc, kSignalFirst));
+  }
 }
 
 void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {

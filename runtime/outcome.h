@@ -28,6 +28,7 @@ struct Outcome {
   std::vector<ProgramPrint> prints;
   std::vector<std::string> axis_names;
   std::vector<int64_t> grid;
+  std::vector<WaitSite> waits;
 
   // When it is settled; guarded by the context's mutex:
   bool settled = false;

@@ -27,6 +27,7 @@ using Entries = std::vector<Entry>;
 struct Import {
   std::string kernel;           // its name, for messages
   std::vector<int> grid_axes;   // the axes that program_id counts: those that vmap did not add
+  std::vector<std::string> grid_names;  // of all axes, empty where there is none
 };
 
 /// Runs a jaxpr on what its arguments stand for (behind its constants), and returns what it results in. Equations of unknown line have `loc`.

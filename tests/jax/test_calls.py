@@ -129,6 +129,32 @@ def test_kernels_of_the_library(device):
     same(got, attention.mha_reference(q, k, v, segment_ids=None, causal=True), 2e-5)
 
 
+def test_kernels_over_meshes(device):
+    def double(x_ref, o_ref):
+        i = lax.axis_index("core")
+        o_ref[pl.ds(i * 2, 2), :] = x_ref[pl.ds(i * 2, 2), :] * 2
+    x = whole(4, 3)
+    call = pl.kernel(double, out_type=jax.ShapeDtypeStruct((4, 3), f32), mesh=pltpu.create_tensorcore_mesh("core", num_cores=2))
+    same(jax.jit(call)(x), x * 2)
+
+
+def test_names_that_are_no_words(device):
+    call = pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] + 1), out_shape=jax.ShapeDtypeStruct((3,), f32))
+    same(call(whole(3)), whole(3) + 1)
+
+
+def test_several_devices_of_the_platform(device):
+    def double(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2
+    call = lambda x: pl.pallas_call(double, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
+    assert mesh.size == 2
+    spec = jax.sharding.PartitionSpec("i")
+    f = jax.jit(jax.shard_map(call, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
+    x = whole(4, 3)
+    same(f(jax.device_put(x, jax.sharding.NamedSharding(mesh, spec))), x * 2)
+
+
 def test_outputs_of_many_dtypes(device):
     def kernel(x_ref, a_ref, b_ref, c_ref):
         x = x_ref[...]

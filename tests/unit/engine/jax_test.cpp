@@ -111,6 +111,23 @@ TEST_CASE("an imported kernel keeps the names, the grid and the lines of Python"
   REQUIRE(a.call.cost_estimate);
   CHECK(a.call.cost_estimate->bytes_accessed == Extent(228));
 
+  // Names that are no words of the text form.
+  const auto name = [&](const std::string& n) { return jax::import_kernel(replaced(text_of("matmul"), "\"name\": \"kernel\"", "\"name\": \"" + n + "\"")).name; };
+  CHECK(name("<lambda>") == "lambda");
+  CHECK(name("a.b c/d") == "a_b_c_d");
+  CHECK(name("3x_") == "_3x_");
+  CHECK(name("") == "kernel");
+  CHECK(name("__main__") == "__main__");
+
+  // Positions by an axis's name.
+  const std::string by_number = text_of("prefetch");
+  const std::string by_name = replaced(replaced(by_number, "\"grid\": [6]", "\"grid\": [6], \"grid_names\": [\"core\"]"),
+                                       "{\"p\": \"program_id\"", "{\"p\": \"axis_index\"");
+  const auto with_axis = [&](const std::string& axis) { return replaced(by_name, "\"params\": {\"axis\": 0}", "\"params\": {\"axis_name\": " + axis + "}"); };
+  CHECK(jax::import_kernel(with_axis("\"core\"")).grid[0].name == "core");
+  CHECK(replaced(ir::print(jax::import_kernel(with_axis("[\"core\"]"))), "core: ", "") == ir::print(jax::import_kernel(by_number)));
+  CHECK(error_of(with_axis("\"x\"")).starts_with("kernel: axis_index: the grid has no axis of the name \"x\"\n  at tests/data/make_jax_kernels.py:"));
+
   const ir::Kernel v = jax::import_kernel(text_of("vmapped"));
   REQUIRE(v.grid.size() == 3);
   CHECK(v.grid[0].vmapped);
