@@ -76,6 +76,14 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
       throw CompileError(k.name + ": " + std::string(ir::name(o.code)) + ": storing to an input (" + k.blocks[static_cast<size_t>(i)].origin +
                              ") is not implemented yet on devices", o.loc, "store to an output or to scratch; the interpreter runs it");
   }
+  for (ir::Op& o : k.ops) {
+    if (!ir::is_print(o.code)) continue;
+    ProgramPrint p{o.code == ir::Opcode::check, k.texts[static_cast<size_t>(o.attr(ir::Attr::text))], {}, o.loc};
+    for (size_t i = p.check; i < o.operands.size(); ++i) p.arguments.emplace_back(k.type(o.operands[i]).dtype, k.type(o.operands[i]).shape);
+    o.set(ir::Attr::index, static_cast<int64_t>(program.prints.size()));
+    program.prints.push_back(std::move(p));
+  }
+  for (const ir::GridAxis& axis : k.grid) program.axis_names.push_back(axis.name);
   ir::Kernel lanes = lower(k, target, options, &program.explain);
   program.explain += lowering::explain_copies(source, k, program.waits.size(), prefetch);
   dump("lower", lanes, true);
@@ -131,7 +139,9 @@ std::vector<bool> parallel_axes(const ir::Kernel& source) {
   std::vector<WaitSite> waits;
   if (lowering::expand_scopes(k, waits)) ir::compact(k);
   lowering::ScalarAnalysis scalars(k);
-  const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars);
+  Target any;
+  any.int64_atomics = true;
+  const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars, any);
   std::vector<bool> axes;
   for (size_t a = 0; a < k.grid.size(); ++a) axes.push_back(plan.is_parallel(a));
   return axes;

@@ -32,6 +32,7 @@ struct Target {
 
   // features
   bool int8 = false, int16 = false, int64 = false, float16 = false, float64 = false;
+  bool int64_atomics = false;                 // in buffers; of 32 bits they are always there
   bool storage8 = false, storage16 = false;   // 8 and 16-bit loads and stores through buffer addresses; else by the words around them
   bool vulkan_memory_model_device_scope = false;
 

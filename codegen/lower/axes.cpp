@@ -185,7 +185,7 @@ void Axes::visit(const ir::Op& op) {
         else equate(op.operands[0], d, result(), d);
       }
       return;
-    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: {
+    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: {
       const int ref = ref_position(k_, op.operands[0]);
       const bool whole = resident_[static_cast<size_t>(ref)];
       auto value_dims = [&](Value v) {
@@ -205,7 +205,8 @@ void Axes::visit(const ir::Op& op) {
         value_dims(result());
         if (op.has_mask()) equate_all(op.operands[static_cast<size_t>(op.mask_position())], result());
         if (op.has_other()) equate_all(op.operands[static_cast<size_t>(op.other_position())], result());
-        if (op.code == Opcode::swap) equate_all(op.operands[1], result());
+        if (op.code != Opcode::load) equate_all(op.operands[1], result());
+        if (op.code == Opcode::atomic_cas) equate_all(op.operands[2], result());
       }
       return;
     }

@@ -40,6 +40,8 @@ void Lowering::plan_homes() {
     if (lazy) continue;
     bool registers = s_.enumerable(axes_, axes_.of(v));
     if (o && o->code == Opcode::load && s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers) registers = true;
+    // Where invocations share a workgroup, only the one that updates an element knows what it was.
+    if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
   }
   demote_misfits();
@@ -120,12 +122,13 @@ void Lowering::demote_misfits() {
       const ir::Op& o = k_.op(id);
       for (ir::RegionId inner : o.regions) walk(inner);
       switch (o.code) {
-        case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate:
+        case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas:
           for (Value v : values_read(o)) {
             if (must_scatter_in_order(k_, o)) demote(v);  // an invocation walks all elements of the arrays
             else use(o.code == Opcode::load ? o.results[0] : o.operands[1], v);
           }
           break;
+        case Opcode::debug_print: case Opcode::check:
         case Opcode::yield:  // into the home of a result or a carried value
         case Opcode::for_: case Opcode::while_:
           for (Value v : o.operands) use(v, v);
@@ -207,6 +210,8 @@ void Lowering::op(ir::OpId id) {
       store_op(o);
       break;
     }
+    case Opcode::atomic_rmw: case Opcode::atomic_cas: atomic_op(id); break;
+    case Opcode::debug_print: case Opcode::check: print_op(o); break;
     case Opcode::for_: for_op(id); break;
     case Opcode::while_: while_op(id); break;
     case Opcode::if_: case Opcode::switch_: branch_op(id); break;
@@ -355,7 +360,7 @@ bool Lowering::uniform_scalar(Value root) {
         }
         continue;
       }
-    } else if (o->code == Opcode::swap) {
+    } else if (o->code == Opcode::swap || ir::is_atomic(o->code)) {
       return false;
     }
     for (Value x : o->operands)

@@ -76,6 +76,7 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
     }
     out += interior ? "; interior, no masks" : "; may hang over the edge, masked";
     if (depends_on_data(k, static_cast<int>(i))) out += in_range ? "; index from data" : "; index from data, clamped";
+    if (parallel.concurrent[i]) out += "; updated by programs at once, atomically";
     if (s.residency[i] == Residency::registers) out += "; block kept in registers";
     if (s.residency[i] == Residency::arena) out += "; private tile in the arena";
     out += "\n";

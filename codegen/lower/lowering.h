@@ -138,6 +138,9 @@ class Lowering {
   void store_op(const ir::Op& op);
   void scatter_in_order(const ir::Op& op);
   void load_op(ir::OpId id);
+  void atomic_op(ir::OpId id);  // atomics.cpp
+  void print_op(const ir::Op& op);  // print.cpp
+  void print_record(const ir::Op& op, size_t first);
   Slot new_slot(DType t, const Shape& shape, const std::vector<int>& axes);
   Slot temp_slot(DType t, int64_t elements);
   void free_slot(Slot& s);
@@ -213,6 +216,7 @@ class Lowering {
   std::vector<Kind> kinds_;             // per value, decided before emission
   int misfits_ = 0;
   std::vector<bool> written_, owned_;   // per body argument
+  std::vector<bool> used_;              // per value: some op has it as an operand
   std::vector<RefState> refs_;          // per body argument
   std::map<size_t, RefState> windows_;  // the array windows behind private tiles
   Values pid_;                          // per grid axis, i32

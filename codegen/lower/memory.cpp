@@ -116,6 +116,7 @@ void Lowering::store_at(const RefState& r, const Address& a, Value v, Value pred
 std::vector<Value> Lowering::values_read(const ir::Op& o) const {
   std::vector<Value> r;
   if (o.value_position() >= 0) r.push_back(o.operands[1]);
+  if (o.code == Opcode::atomic_cas) r.push_back(o.operands[2]);
   if (o.has_mask()) r.push_back(o.operands[static_cast<size_t>(o.mask_position())]);
   if (o.has_other()) r.push_back(o.operands[static_cast<size_t>(o.other_position())]);
   for (const Index& ix : o.index)

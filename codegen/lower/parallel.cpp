@@ -219,7 +219,46 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
   return starts;
 }
 
-ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
+namespace {
+// What the atomics among the accesses to one array ask of programs that run at once.
+enum class Updates : uint8_t {
+  none,     // there are none
+  commute,  // nothing: they are all there is, and commute
+  racing,   // that they be atomic, if the axis is declared parallel: their order shows, and the kernel gave it up
+  ordered,  // that there be none: float sums keep their order, or the target has no such atomic, or a program must find what it left beyond the edge
+};
+Updates updates_of(const ir::Kernel& k, const std::vector<const Access*>& accesses, const std::vector<bool>& used, const Target& target, ScalarAnalysis& scalars) {
+  bool any = false, all = true, commute = true, ordered = false;
+  std::optional<int64_t> kind;
+  for (const Access* a : accesses) {
+    const ir::Op& op = k.op(a->op);
+    if (!ir::is_atomic(op.code)) { all = false; continue; }
+    any = true;
+    const DType t = k.type(op.operands[0]).dtype;
+    if (size_bytes(t) == 8 && !target.int64_atomics) ordered = true;
+    if (op.code == Opcode::atomic_cas) { commute = false; continue; }
+    const int64_t mine = op.attr(ir::Attr::kind);
+    if (is_float(t) && mine == static_cast<int64_t>(Opcode::add) && !op.attr_or(ir::Attr::unordered, 0)) ordered = true;
+    commute = commute && mine != static_cast<int64_t>(Opcode::swap) && !used[op.results[0].index] && kind.value_or(mine) == mine;
+    kind = mine;
+  }
+  if (!any) return Updates::none;
+  if (ordered) return Updates::ordered;
+  if (all && commute) return Updates::commute;
+  for (const BlockStart& b : block_starts(k, accesses[0]->ref, scalars))
+    if (!b.interior) return Updates::ordered;
+  return Updates::racing;
+}
+}  // namespace
+
+std::vector<bool> used_values(const ir::Kernel& k) {
+  std::vector<bool> used(k.values.size(), false);
+  for (const ir::Op& op : k.ops)
+    for (ir::Value v : op.operands) used[v.index] = true;
+  return used;
+}
+
+ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target) {
   ParallelPlan plan;
   const size_t rank = k.grid.size();
   plan.axes.resize(rank);
@@ -267,6 +306,11 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
     plan.accesses.push_back(std::move(access));
   }
 
+  plan.commuting.assign(k.blocks.size(), false);
+  plan.concurrent.assign(k.blocks.size(), false);
+  const std::vector<bool> used = used_values(k);
+  std::vector<std::vector<bool>> meets(k.blocks.size());  // per axis: programs that differ in it may touch the same elements
+  std::vector<bool> bound(rank, false);                   // no declaration makes the axis parallel
   std::vector<bool> proved(rank, true);
   std::vector<std::string> why(rank, "proved: no output is touched twice along it");
   for (size_t i = static_cast<size_t>(k.num_inputs); i < k.blocks.size(); ++i) {
@@ -288,11 +332,25 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
       const std::vector<bool> s = separated_axes(mine[0]->dims[d].coef, rest, k);
       for (size_t a = 0; a < rank; ++a) separated[a] = separated[a] || s[a];
     }
-    for (size_t a = 0; a < rank; ++a)
-      if (!separated[a] && proved[a]) {
+    const Updates updates = updates_of(k, mine, used, target, scalars);
+    if (updates != Updates::none) {
+      meets[i] = separated;
+      meets[i].flip();
+    }
+    plan.commuting[i] = updates == Updates::commute;
+    for (size_t a = 0; a < rank; ++a) {
+      if (separated[a] || k.grid[a].size == Extent(1)) continue;
+      if (updates == Updates::commute) {
+        if (proved[a]) why[a] = "proved: what programs that differ in it both update, they update atomically, in no order that shows";
+        continue;
+      }
+      if (updates == Updates::ordered) bound[a] = true;
+      if (proved[a]) {
         proved[a] = false;
         why[a] = "sequential: " + k.blocks[i].origin + " is not proved to be touched only once along it" + (depends_on_data(k, static_cast<int>(i)) ? ": its blocks depend on data" : "");
+        if (updates == Updates::ordered) why[a] += "; its atomic updates keep their order";
       }
+    }
   }
   for (size_t a = 0; a < rank; ++a)
     if (k.grid[a].size == Extent(1) || k.grid[a].size == Extent(0)) { proved[a] = true; why[a] = "at most one program"; }
@@ -314,14 +372,18 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
   for (size_t a = 0; a < rank; ++a)
     if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "added by vmap"; }
   bool rest_parallel = true;
-  for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || k.grid[a].parallel);
+  for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || (k.grid[a].parallel && !bound[a]));
   for (size_t a = 0; a < rank; ++a) {
     if (!proved[a] && k.grid[a].parallel) {
-      if (rest_parallel) { proved[a] = true; why[a] = "declared"; }
+      if (bound[a]) why[a] += ", although it is declared parallel";
+      else if (rest_parallel) { proved[a] = true; why[a] = "declared"; }
       else why[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
     }
     plan.axes[a] = {proved[a], why[a]};
   }
+  for (size_t i = 0; i < k.blocks.size(); ++i)
+    for (size_t a = 0; a < meets[i].size(); ++a)
+      if (meets[i][a] && proved[a] && !k.grid[a].vmapped && !(k.grid[a].size == Extent(1))) plan.concurrent[i] = true;
   return plan;
 }
 

@@ -52,6 +52,7 @@ void Lowering::setup_kernel() {
   pid_.resize(k_.grid.size());
   tile_base_.resize(axes_.size());
   written_.assign(refs_.size(), false);
+  used_ = used_values(k_);
   std::vector<int> accesses(refs_.size(), 0);
   std::vector<bool> fixed(refs_.size(), true);
   for (const ir::Op& o : k_.ops) {
@@ -62,9 +63,9 @@ void Lowering::setup_kernel() {
     for (const ir::Index& ix : o.index) fixed[r] = fixed[r] && ix.is_static();
   }
   // One store at fixed positions is all that touches the block: an element of the array always belongs to the same invocation, whichever
-  // iteration stores it, because blocks coincide or are disjoint. Nothing needs ordering.
+  // iteration stores it, because blocks coincide or are disjoint. Nothing needs ordering. Nor do updates that commute, if nothing else touches the array.
   owned_.assign(refs_.size(), false);
-  for (size_t r = 0; r < k_.blocks.size(); ++r) owned_[r] = written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole;
+  for (size_t r = 0; r < k_.blocks.size(); ++r) owned_[r] = (written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole) || parallel_.commuting[r];
 }
 
 Value Lowering::extent_value(const Extent& e, DType t) {

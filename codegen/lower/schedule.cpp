@@ -41,7 +41,7 @@ bool is_scan(Opcode c) { return c == Opcode::cumsum || c == Opcode::cumprod || c
 class Scheduler {
  public:
   Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target)
-      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target) {}
+      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), used_(used_values(k)) {}
 
   Schedule run(bool general) {
     s_.general = general;
@@ -117,7 +117,7 @@ class Scheduler {
       const ir::Op& op = k_.op(id);
       if (!ir::accesses_ref(op.code)) return;
       const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
-      if (ir::reads_ref(op.code)) read_[ref] = true;
+      if (ir::reads_ref(op.code) && !(ref < k_.blocks.size() && parallel_.commuting[ref])) read_[ref] = true;
       if (ir::writes_ref(op.code)) written_[ref] = true;
     });
   }
@@ -164,7 +164,7 @@ class Scheduler {
       if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d);
-        if (op.code == Opcode::swap) home(op.results[0]);
+        if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
       } else if (op.code == Opcode::load && written[static_cast<size_t>(ref_position(k_, op.operands[0]))]) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
         add_nest(d, {}, d);
@@ -246,6 +246,11 @@ class Scheduler {
         }
       }
     }
+    // A program prints once, and in its order.
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      if (!ir::is_print(k_.op(id).code)) return;
+      for (Axis& axis : axes_.axes) axis.splittable = false;
+    });
     // A private tile is loaded and written back whole, so the program stays in one workgroup.
     for (size_t r = 0; r < args; ++r)
       if (wants_room(r) && !resident_[r])
@@ -514,6 +519,7 @@ class Scheduler {
   const ParallelPlan& parallel_;
   ScalarAnalysis& scalars_;
   const Target& target_;
+  std::vector<bool> used_;            // per value
   std::vector<bool> read_, written_;  // per argument of the body
   Schedule s_;
   std::vector<Nest> nests_;
@@ -555,7 +561,7 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
     const ir::Op& op = k.op(id);
     if (!ir::accesses_ref(op.code)) return;
     const auto r = static_cast<size_t>(ref_position(k, op.operands[0]));
-    if (!is_whole_access(k, op)) whole[r] = false;
+    if (!is_whole_access(k, op) || ir::is_atomic(op.code)) whole[r] = false;
     if (ir::reads_ref(op.code)) read[r] = true;
   });
   std::vector<bool> candidates(args.size(), false);

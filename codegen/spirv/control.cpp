@@ -73,9 +73,11 @@ void Emitter::emit(const ir::Op& op) {
     }
     case Opcode::load: return emit_load(op);
     case Opcode::store: return emit_store(op);
+    case Opcode::atomic_rmw: case Opcode::atomic_cas: return emit_atomic(op);
     case Opcode::alloc_shared:
     case Opcode::alloc_scratch: return emit_alloc(op);
     case Opcode::view: return emit_view(op);
+    case Opcode::report_memory: refs_[op.results.at(0).index] = global_ref(DType::u32, report_, true); return;
     case Opcode::for_: return emit_for(op);
     case Opcode::while_: return emit_while(op);
     case Opcode::switch_: return emit_switch(op);
@@ -149,6 +151,8 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::num_programs:
     case Opcode::swap:
     case Opcode::addupdate:
+    case Opcode::debug_print:
+    case Opcode::check:
     case Opcode::run_scoped:
     case Opcode::semaphore_signal:
     case Opcode::semaphore_wait:

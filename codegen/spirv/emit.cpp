@@ -26,7 +26,8 @@ void Emitter::collect(ir::RegionId r) {
     const ir::Op& op = k_.op(id);
     used_.insert(op.code);
     check_dtypes(op);
-    if (op.code == Opcode::store) written_.insert(root(op.operands.at(0)).index);
+    if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
+    for (ir::Value v : op.operands) used_values_.insert(v.index);
     for (ir::RegionId inner : op.regions) collect(inner);
   }
 }

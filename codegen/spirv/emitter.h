@@ -68,8 +68,8 @@ class Emitter {
   void emit_vector_load(const ir::Op& op);
   void emit_store(const ir::Op& op);
   void emit_report(const ir::Op& op);
-  V element_index(const ir::Op& op);
   V element_address(const ir::Op& op, const Ref& r);
+  V element_index(const ir::Op& op);
   Id pointer(V address, Id pointee);
   Id element_pointer(const ir::Op& op, const Ref& r, Id pointee);
 
@@ -82,6 +82,11 @@ class Emitter {
   void store(const ir::Op& op, const Ref& r, V value, V raw);
   ir::Value root(ir::Value ref) const;  ///< through views
 
+  // atomics.cpp
+  void emit_atomic(const ir::Op& op);
+  V atomic_update(const ir::Op& op, V address);
+  Register atomic_loop(const ir::Op& op, V address);
+
   // subgroup.cpp
   void emit_reduce(const ir::Op& op);
   V shuffle(const ir::Op& op, V v, spv::Op code, V lane);
@@ -93,6 +98,7 @@ class Emitter {
   Module m_;
   Function f_;
   std::set<ir::Opcode> used_;
+  std::set<uint32_t> used_values_;  // that some op has as an operand
   std::set<uint32_t> written_;  // roots of refs that are stored to
   std::vector<Register> registers_;
   std::vector<Range> ranges_;

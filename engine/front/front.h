@@ -7,6 +7,7 @@
 #include "engine/front/buffered.h"
 #include "engine/front/call.h"
 #include "engine/front/control.h"
+#include "engine/front/debug.h"
 #include "engine/front/grid_mapping.h"
 #include "engine/front/ops.h"
 #include "engine/front/pallas_call.h"

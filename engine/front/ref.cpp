@@ -113,8 +113,27 @@ class RefAccess {
     }
     return ref_.with(std::move(t), form_.shape, ref_.dtype());
   }
+  Value atomic(Opcode kind, const Operand& v, const LoadParams& p) {
+    const DType t = ref_.dtype();
+    if ((kind == Opcode::add || kind == Opcode::max || kind == Opcode::min) && t == DType::boolean) e_.fail("takes integers or floats but the Ref holds bool");
+    if ((kind == Opcode::and_ || kind == Opcode::or_ || kind == Opcode::xor_) && is_float(t)) e_.fail("takes integers or bool but the Ref holds " + std::string(name(t)));
+    ir::Op op{.code = Opcode::atomic_rmw, .operands = {ref_.id_, stored(v)}};
+    op.set(Attr::kind, static_cast<int64_t>(kind));
+    return atomic(std::move(op), p);
+  }
+  Value compare_and_swap(const Operand& compare, const Operand& v, const LoadParams& p) {
+    const ir::Value value = stored(v);
+    if (compare.value() && compare.value()->dtype() != ref_.dtype())
+      e_.fail("what the elements are compared with is " + std::string(name(compare.value()->dtype())) + " but the Ref holds " + std::string(name(ref_.dtype())));
+    return atomic({.code = Opcode::atomic_cas, .operands = {ref_.id_, value, e_.as(compare, ref_.dtype(), form_.shape)}}, p);
+  }
 
  private:
+  Value atomic(ir::Op op, const LoadParams& p) {
+    if (!ref_.views_.empty()) e_.fail("through a view of a Ref it is not implemented yet", "index the Ref itself");
+    const ir::Value mask = mask_of(p.mask), other = other_of(p.other, mask);
+    return e_.wrap(e_.builder().one(complete(std::move(op), mask, other)));
+  }
   // -- through views
   const Shape& shape_at(size_t level) const { return level == ref_.views_.size() ? ref_.shape() : ref_.views_[level].shape; }
   DType dtype_at(size_t level) const { return level == ref_.views_.size() ? ref_.dtype() : ref_.views_[level].dtype; }
@@ -491,6 +510,22 @@ Ref Ref::T(Loc loc) const {
   std::vector<int64_t> perm;
   for (size_t d = shape().size(); d-- > 0;) perm.push_back(static_cast<int64_t>(d));
   return transpose(std::move(perm), loc);
+}
+
+namespace {
+Value atomic(std::string_view op, Opcode kind, const Ref& ref, const RefIndex& index, const Operand& value, const LoadParams& params) {
+  return RefAccess(op, ref, index, index.loc(), !params.mask.absent(), true).atomic(kind, value, params);
+}
+}  // namespace
+Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_add", Opcode::add, ref, index, value, params); }
+Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_max", Opcode::max, ref, index, value, params); }
+Value atomic_min(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_min", Opcode::min, ref, index, value, params); }
+Value atomic_and(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_and", Opcode::and_, ref, index, value, params); }
+Value atomic_or(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_or", Opcode::or_, ref, index, value, params); }
+Value atomic_xor(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_xor", Opcode::xor_, ref, index, value, params); }
+Value atomic_xchg(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_xchg", Opcode::swap, ref, index, value, params); }
+Value atomic_cas(const Ref& ref, RefIndex index, Operand compare, Operand value, LoadParams params) {
+  return RefAccess("atomic_cas", ref, index, index.loc(), !params.mask.absent(), true).compare_and_swap(compare, value, params);
 }
 
 PlaceParts place_parts(std::string_view op, const Place& place, Loc loc, bool masked, bool writes) {

@@ -178,4 +178,17 @@ void addupdate(const Ref& ref, RefIndex index, Operand value, StoreParams params
 /// Stores and returns what the elements held before.
 Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
 
+/// Each element becomes the sum (the maximum, ...) of itself and the value in one step that programs running at once do not disturb. All return what
+/// the elements held before. Programs along an axis may run at once if nobody uses that and the kinds agree: then the updates commute. Sums of floats
+/// depend on their order all the same, so they keep it unless CompilerParams::allow_float_atomics.
+Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_min(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_and(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_or(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_xor(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_xchg(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+/// Elements that equal `compare` (by ==: NaN equals nothing, 0 equals -0) become `value`.
+Value atomic_cas(const Ref& ref, RefIndex index, Operand compare, Operand value, LoadParams params = {});
+
 }  // namespace tessera

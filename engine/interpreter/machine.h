@@ -4,6 +4,8 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/interpreter/races.h"
@@ -43,6 +45,8 @@ struct Machine {
   Pipes* pipes = nullptr;                  // if the kernel has run_scoped, semaphores or copies
   std::vector<int64_t> grid_point;         // this program, all axes
   uint64_t masked_loads = 0;               // so far: each leaves other unspecified elements
+  std::function<void(std::string)> print;  // of debug_print
+  std::optional<KernelError> failed;       // the first check that did
   std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block
 
   void run(ir::RegionId r) {
@@ -66,6 +70,8 @@ Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fil
 inline uint64_t masked_load_owner(Machine& m) { return (uint64_t{1} << 48) + m.masked_loads++; }  // beyond the owners of blocks and scratch
 /// The place of element i.
 uint64_t place_of(uint64_t owner, int64_t i);
+/// The step of a debug_print or a check.
+Step print_step(const ir::Kernel& k, const ir::Op& op);
 
 /// A hash whose outputs are well mixed.
 uint64_t mix(uint64_t z);

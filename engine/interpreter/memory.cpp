@@ -1,5 +1,5 @@
-// load, store, swap and addupdate. Without a mask a negative start wraps once and is then clamped so that the window fits; with a mask nothing
-// shifts and each element is tested against the ref's shape and the mask. indexed.cpp has the accesses whose elements go each their own way.
+// load, store, swap, addupdate and atomics. Without a mask a negative start wraps once and is then clamped so that the window fits; with a mask
+// nothing shifts and each element is tested against the ref's shape and the mask. indexed.cpp has the accesses whose elements go each their own way.
 #include <algorithm>
 #include <cstring>
 
@@ -34,7 +34,7 @@ struct Access {
   Shape shape;                 // sizes of all dims, integers included as 1: the value's elements in order
   Strides dense;
   int64_t elements;
-  ir::Value result, value, mask, other;
+  ir::Value result, value, mask, other, compare;
 
   int64_t given_start(const Machine& m, const Dim& x) const { return x.start_value == UINT32_MAX ? x.start : *reinterpret_cast<const int32_t*>(m.place[x.start_value]); }
 
@@ -60,7 +60,7 @@ struct Access {
   }
 
   // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is nobody else's.
-  void record(const Machine& m, bool writes) const {
+  void record(const Machine& m, Touching how) const {
     if (m.pipes) m.pipes->tick();
     const bool followed = m.races && m.races->follows(ref), copies = m.races && m.pipes && m.pipes->under_way();
     if (!followed && !copies) return;
@@ -79,8 +79,8 @@ struct Access {
         if (followed) inside &= p < t.inside[d], element += p * t.strides[d];
         offset += p * view.strides[d];
       }
-      if (copies) m.pipes->access(*op, ref, view.data + offset * bytes, position, dims.size(), writes);
-      if (followed && inside) m.races->access(*op, ref, element, writes);
+      if (copies) m.pipes->access(*op, ref, view.data + offset * bytes, position, dims.size(), how != Touching::load);
+      if (followed && inside) m.races->access(*op, ref, element, how);
     });
   }
 
@@ -104,7 +104,7 @@ struct Access {
   }
 
   void read(Machine& m, std::byte* out) const {
-    record(m, false);
+    record(m, Touching::load);
     if (!mask) {
       int64_t strides[kMaxRank];
       const int64_t offset = window(m, strides);
@@ -121,7 +121,7 @@ struct Access {
     });
   }
   void write(Machine& m, const std::byte* from) const {
-    record(m, true);
+    record(m, Touching::store);
     if (!mask) {
       int64_t strides[kMaxRank];
       const int64_t offset = window(m, strides);
@@ -132,12 +132,46 @@ struct Access {
       if (element) std::memcpy(element, from + i * bytes, static_cast<size_t>(bytes));
     });
   }
+  // Element by element, in row-major order: what an element held before, and then what combine(position, that) makes of it.
+  template <class F> void update(Machine& m, F&& combine) const {
+    record(m, Touching::atomic);
+    std::byte* out = m.place[result.index];
+    const auto step = [&](std::byte* element, int64_t i) {
+      uint64_t old = 0;
+      std::memcpy(&old, element, static_cast<size_t>(bytes));
+      const uint64_t now = combine(i, old);
+      std::memcpy(element, &now, static_cast<size_t>(bytes));
+      std::memcpy(out + i * bytes, &old, static_cast<size_t>(bytes));
+    };
+    if (!mask) {
+      int64_t strides[kMaxRank], i = 0;
+      const int64_t first = window(m, strides);
+      for_each_index(dims.size(), shape.data(), [&](const int64_t* at) {
+        int64_t offset = first;
+        for (size_t d = 0; d < dims.size(); ++d) offset += at[d] * strides[d];
+        step(m.views[ref].data + offset * bytes, i++);
+      });
+      return;
+    }
+    const std::byte* instead = other ? m.place[other.index] : nullptr;
+    const uint64_t owner = masked_load_owner(m);
+    masked(m, [&](std::byte* element, int64_t i) {
+      if (element) return step(element, i);
+      const uint64_t unspecified = instead ? 0 : unspecified_bits(dtype, fill, place_of(owner, i));
+      std::memcpy(out + i * bytes, instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified), static_cast<size_t>(bytes));
+    });
+  }
+  uint64_t operand(const Machine& m, ir::Value v, int64_t i) const {
+    uint64_t x = 0;
+    std::memcpy(&x, m.place[v.index] + i * bytes, static_cast<size_t>(bytes));
+    return x;
+  }
 };
 
 Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
   const ir::Type& t = k.type(op.operands[0]);
   Access a{.op = &op, .ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .dims = {}, .shape = {}, .dense = {}, .elements = 1,
-           .result = {}, .value = {}, .mask = {}, .other = {}};
+           .result = {}, .value = {}, .mask = {}, .other = {}, .compare = {}};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
     const bool integer = x.kind == ir::Index::Kind::integer;
@@ -149,6 +183,7 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) 
   if (!op.results.empty()) a.result = op.results[0];
   if (op.value_position() >= 0) a.value = op.operands[static_cast<size_t>(op.value_position())];
   if (op.has_mask()) a.mask = op.operands[static_cast<size_t>(op.mask_position())];
+  if (op.code == ir::Opcode::atomic_cas) a.compare = op.operands[2];
   if (op.has_other()) a.other = op.operands[static_cast<size_t>(op.other_position())];
   return a;
 }
@@ -201,7 +236,7 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
     case ir::Opcode::load:
       if (borrow && !a.mask)
         return [a = std::move(a), buffer](Machine& m) {
-          a.record(m, false);
+          a.record(m, Touching::load);
           int64_t strides[kMaxRank];
           const int64_t offset = a.window(m, strides);
           std::byte* from = m.views[a.ref].data + offset * a.bytes;
@@ -228,6 +263,25 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
         sum(operands, held.data(), a.elements);
         a.write(m, held.data());
       };
+    case ir::Opcode::atomic_rmw: {
+      const auto kind = static_cast<ir::Opcode>(op.attr(ir::Attr::kind));
+      const auto combine = kind == ir::Opcode::swap ? nullptr : reference::scalar_function(kind, a.dtype, a.dtype);
+      return [a = std::move(a), combine](Machine& m) {
+        a.update(m, [&](int64_t i, uint64_t old) {
+          const uint64_t operands[2] = {old, a.operand(m, a.value, i)};
+          return combine ? combine(operands) : operands[1];
+        });
+      };
+    }
+    case ir::Opcode::atomic_cas: {
+      const auto equal = reference::scalar_function(ir::Opcode::eq, a.dtype, DType::boolean);
+      return [a = std::move(a), equal](Machine& m) {
+        a.update(m, [&](int64_t i, uint64_t old) {
+          const uint64_t operands[2] = {old, a.operand(m, a.compare, i)};
+          return equal(operands) ? a.operand(m, a.value, i) : old;
+        });
+      };
+    }
     default: throw InternalError(std::string(ir::name(op.code)) + " does not access memory", op.loc);
   }
 }

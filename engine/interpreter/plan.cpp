@@ -168,7 +168,9 @@ class Planner {
       const bool in_place = ir::info(op.code).elementwise && take_over(op, r, i);
       if (!in_place)
         for (Value v : op.results) take(v);
-      if (op.regions.empty()) emit(r, ir::accesses_ref(op.code) ? memory_op(op) : is_pipe_op(op.code) ? ready(pipe_step(m_, op)) : op.code == Opcode::report ? ready(report_step(op)) : array_op(op));
+      if (op.regions.empty())
+        emit(r, ir::accesses_ref(op.code) ? memory_op(op) : is_pipe_op(op.code) ? ready(pipe_step(m_, op)) : ir::is_print(op.code) ? ready(print_step(k_, op))
+                : op.code == Opcode::report ? ready(report_step(op)) : array_op(op));
       else control_flow(op, r);
     }
     bury(r, i);

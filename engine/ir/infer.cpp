@@ -3,6 +3,7 @@
 #include <span>
 
 #include "engine/ir/builder.h"
+#include "engine/print_text.h"
 
 namespace tessera::ir {
 namespace {
@@ -387,6 +388,34 @@ class Inference {
     if (type(1) != wanted) fail("the value must be " + show(wanted) + " but is " + show(type(1)));
     return wanted;
   }
+  Type atomic() const {
+    const size_t first = op_.code == Opcode::atomic_cas ? 3 : 2;
+    if (op_.operands.size() < first) fail("takes at least " + std::to_string(first) + " operands but got " + std::to_string(op_.operands.size()));
+    const Type wanted = Type::array(type(0).dtype, access(first));
+    if (type(1) != wanted) fail("the value must be " + show(wanted) + " but is " + show(type(1)));
+    if (first == 3 && type(2) != wanted) fail("what the elements are compared with must be " + show(wanted) + " but is " + show(type(2)));
+    for (const Index& i : op_.index)
+      if (i.kind == Index::Kind::array) fail("an index array is not implemented yet for atomics");
+    if (first == 3) return wanted;
+    flag(Attr::unordered);
+    const int64_t kind = attr(Attr::kind);
+    switch (kind < 0 || kind >= kNumOpcodes ? Opcode::yield : static_cast<Opcode>(kind)) {
+      case Opcode::add: case Opcode::max: case Opcode::min: check_dtype(OperandRule::num, wanted.dtype); break;
+      case Opcode::and_: case Opcode::or_: case Opcode::xor_: check_dtype(OperandRule::ibl, wanted.dtype); break;
+      case Opcode::swap: break;
+      default: fail("kind " + (kind < 0 || kind >= kNumOpcodes ? std::to_string(kind) : std::string(name(static_cast<Opcode>(kind)))) + " is not one of add, max, min, and, or, xor and swap");
+    }
+    return wanted;
+  }
+
+  void text(size_t first) const {
+    const int64_t at = attr(Attr::text);
+    if (at < 0 || at >= static_cast<int64_t>(k_.texts.size()))
+      fail("text " + std::to_string(at) + " is out of range for " + std::to_string(k_.texts.size()) + (k_.texts.size() == 1 ? " text" : " texts"));
+    std::vector<std::pair<DType, Shape>> arguments;
+    for (size_t i = first; i < op_.operands.size(); ++i) arguments.emplace_back(array(i).dtype, type(i).shape);
+    if (const std::string problem = format_problem(k_.texts[static_cast<size_t>(at)], arguments); !problem.empty()) fail(problem);
+  }
 
   // -- semaphores and copies
   std::vector<Type> semaphore() const {
@@ -569,6 +598,14 @@ class Inference {
       case Opcode::addupdate:
         if (stored().dtype == DType::boolean) fail("bool has no sum", "or it to what is there: store(load | value)");
         return {};
+      case Opcode::atomic_rmw: case Opcode::atomic_cas: return {atomic()};
+      case Opcode::debug_print: text(0); return {};
+      case Opcode::check:
+        if (op_.operands.empty()) fail("takes a condition");
+        scalar(0, DType::boolean, "the condition");
+        text(1);
+        return {};
+      case Opcode::report_memory: count(0); return {Type::ref(DType::u32, {-1}, MemorySpace::global)};
       case Opcode::run_scoped: return run_scoped();
       case Opcode::semaphore_signal: case Opcode::semaphore_wait: case Opcode::semaphore_read: return semaphore();
       case Opcode::copy_start: case Opcode::copy_wait: copy(); return {};

@@ -51,6 +51,13 @@ struct OpInfo {
 };
 const OpInfo& info(Opcode op);
 inline std::string_view name(Opcode op) { return info(op).name; }
+/// Ops with a Ref and an index: what they do to the elements.
+inline bool accesses_ref(Opcode op) { return info(op).effect == Effect::reads || info(op).effect == Effect::writes; }
+inline bool writes_ref(Opcode op) { return info(op).effect == Effect::writes; }
+inline bool reads_ref(Opcode op) { return accesses_ref(op) && op != Opcode::store; }
+/// Writes for people: debug_print and check.
+inline bool is_print(Opcode op) { return op == Opcode::debug_print || op == Opcode::check; }
+inline bool is_atomic(Opcode op) { return op == Opcode::atomic_rmw || op == Opcode::atomic_cas; }
 /// Nothing found: kNumOpcodes cast to Opcode is never returned; the optional is empty.
 std::optional<Opcode> opcode_from_name(std::string_view name);
 
@@ -95,11 +102,6 @@ struct Type {
 bool within_limits(const Shape& shape);
 std::string to_string(const Type& t);  ///< "f32[32, 64]", "i32[]", "ref<vmem, f32[32, 64]>"
 
-/// Ops whose operand 0 is a Ref with an index, and what they do to its memory.
-constexpr bool accesses_ref(Opcode c) { return c == Opcode::load || c == Opcode::store || c == Opcode::swap || c == Opcode::addupdate; }
-constexpr bool reads_ref(Opcode c) { return accesses_ref(c) && c != Opcode::store; }
-constexpr bool writes_ref(Opcode c) { return accesses_ref(c) && c != Opcode::load; }
-
 /// One dim of a Ref access. An integer selects one position and drops the dim; a slice takes `size` elements start, start + step, ...
 /// The start is the constant `start`, or the i32 scalar in Op::operands[start_operand] if that is not negative. An array takes the positions
 /// that the i32 array in Op::operands[start_operand] holds; all arrays of an index have one shape. AccessDims says what that makes of the value.
@@ -118,13 +120,13 @@ struct Index {
 };
 
 enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract, lhs_batch, rhs_batch,
-                            reverse, mask, other, offset, kind, index, clip };
-inline constexpr int kNumAttrs = static_cast<int>(Attr::clip) + 1;
+                            reverse, mask, other, offset, kind, index, clip, unordered, text };
+inline constexpr int kNumAttrs = static_cast<int>(Attr::text) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:
-/// ref, value (store, swap, addupdate, semaphore_signal, semaphore_wait), mask (if attr mask is 1), other (if attr other is 1), then the dynamic
-/// starts and arrays that `index` points at. Of copies: source, target, semaphore, then the starts; `index` is that of the three, one after another.
+/// ref, value (all but load and semaphore_read), what it is compared with (atomic_cas), mask (if attr mask is 1), other (if attr other is 1), then
+/// the dynamic starts and arrays that `index` points at. Of copies: source, target, semaphore, then the starts; `index` is that of the three, one after another.
 struct Op {
   Opcode code;
   std::vector<Value> operands = {};
@@ -144,7 +146,7 @@ struct Op {
   bool has_mask() const { return attr_or(Attr::mask, 0) != 0; }
   bool has_other() const { return attr_or(Attr::other, 0) != 0; }
   int value_position() const { return code == Opcode::load || code == Opcode::semaphore_read ? -1 : 1; }  ///< of the stored value
-  int mask_position() const { return code == Opcode::load ? 1 : 2; }                     ///< if has_mask()
+  int mask_position() const { return code == Opcode::load ? 1 : code == Opcode::atomic_cas ? 3 : 2; }  ///< if has_mask()
   int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }          ///< if has_other()
 };
 
@@ -218,6 +220,7 @@ struct Kernel {
   int num_prefetch = 0;              // the first so many inputs are scalar-prefetch operands: never stored to, whole (or what vmap made of that), in smem
   std::vector<Type> scratch;         // Ref types
   int num_private_scratch = 0;       // the last so many of scratch are unspecified again at the start of every program
+  std::vector<std::string> texts;    // of debug_print and check, by attr text
   RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
   LaneInfo lane;                     // lane level only
   CallInfo call;                     // tile level only

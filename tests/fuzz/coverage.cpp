@@ -39,10 +39,11 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
     if (num_elements(t.shape) * size_bytes(t.dtype) > 49152) see("value above 48 KiB");
   }
   switch (op.code) {
-    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: {
+    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: {
       const int arg = static_cast<int>(k.value(op.operands[0]).number), blocks = static_cast<int>(k.blocks.size());
       const std::string where = arg >= blocks ? " scratch" : k.is_output(arg) ? " output" : " input";
       see(op_name + where);
+      if (op.code == Opcode::atomic_rmw) see(op_name + " " + std::string(ir::name(static_cast<Opcode>(op.attr(Attr::kind)))));
       if (op.has_mask()) see(op_name + where + " masked");
       if (op.has_other()) see(op_name + " with other");
       for (const ir::Index& x : op.index) {

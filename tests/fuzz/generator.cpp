@@ -339,6 +339,67 @@ class Generator : Spec {
     values_.pool.push_back(values_.note(out_.kernel.op(id).results[0], f));
   }
 
+  // A line with a few values that are known exactly, or a check that holds.
+  void say() {
+    const Value scalar = values_.conform(values_.want(DType::i32, {}, true), 100);
+    if (random_.chance(0.3)) {
+      const Value most = values_.constant(DType::i32, 1000);
+      Op op{.code = Opcode::check, .operands = {*values_.apply(Opcode::lt, {scalar, most}), scalar}};
+      op.set(Attr::text, text("{} is not below 1000"));
+      values_.b.append(std::move(op));
+      return;
+    }
+    Op op{.code = Opcode::debug_print, .operands = {scalar}};
+    std::string format = "{:4d}:";
+    for (int64_t n = random_.in(0, 2); n-- > 0;) {
+      const Value v = values_.pool.empty() ? scalar : random_.pick(values_.pool);
+      const Type t = values_.type(v);
+      if (is_float(t.dtype) || values_.fact(v).dirty || values_.fact(v).err != 0 || num_elements(t.shape) > 200) continue;
+      op.operands.push_back(v);
+      format += " {}";
+    }
+    op.set(Attr::text, text(format));
+    values_.b.append(std::move(op));
+  }
+  int64_t text(const std::string& s) {
+    auto& texts = out_.kernel.texts;
+    const auto at = std::find(texts.begin(), texts.end(), s);
+    if (at == texts.end()) return texts.push_back(s), static_cast<int64_t>(texts.size()) - 1;
+    return at - texts.begin();
+  }
+
+  // An atomic, with a value that is exact: what it combines with may be anything. What is read again stays within its bound.
+  void update(RefInfo& r) {
+    static const std::vector<Opcode> kBool{Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::swap, Opcode::atomic_cas},
+        kBounded{Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas}, kFloat{Opcode::add, Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas},
+        kInt{Opcode::add, Opcode::add, Opcode::max, Opcode::min, Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::swap, Opcode::atomic_cas};
+    const Opcode kind = random_.pick(r.dtype == DType::boolean ? kBool : r.stateful ? kBounded : is_float(r.dtype) ? kFloat : kInt);
+    const bool cas = kind == Opcode::atomic_cas, masked = random_.chance(0.25), other = masked && random_.chance(0.7);
+    Op op{.code = cas ? Opcode::atomic_cas : Opcode::atomic_rmw, .operands = {r.ref}};
+    if (!cas) op.set(Attr::kind, static_cast<int64_t>(kind));
+    if (kind == Opcode::add && is_float(r.dtype) && random_.chance(0.2)) op.set(Attr::unordered, 1);
+    std::vector<Value> starts;
+    const Shape shape = random_index(r, masked, op.index, starts, 2 + cas + masked + other);
+    const auto exact = [&] { return values_.conform(values_.want(r.dtype, shape, true), r.stateful ? r.fact.bound : 100); };
+    op.operands.push_back(exact());
+    if (cas) op.operands.push_back(exact());
+    Fact f = r.fact;
+    if (masked) {
+      op.set(Attr::mask, 1);
+      op.operands.push_back(values_.want(DType::boolean, shape, true));
+    }
+    if (other) {
+      op.operands.push_back(values_.conform(values_.want(r.dtype, shape, true), 100));
+      op.set(Attr::other, 1);
+      f = join(f, values_.fact(op.operands.back()));
+    }
+    op.operands.insert(op.operands.end(), starts.begin(), starts.end());
+    const Value old = values_.b.one(std::move(op));
+    if (!r.stateful) return;
+    f.dirty |= !r.readable || (masked && !other) || (r.block >= 0 && hangs_over(r));
+    values_.pool.push_back(values_.note(old, f));
+  }
+
   // -- control flow; what a region makes stays in it
 
   template <class F> auto scoped(F f) {
@@ -696,6 +757,8 @@ class Generator : Spec {
     switch (op) {
       case Opcode::load: return 0;
       case Opcode::store: case Opcode::swap: case Opcode::addupdate: return 0.25;
+      case Opcode::atomic_rmw: case Opcode::atomic_cas: return 0.285;
+      case Opcode::debug_print: case Opcode::check: return 0.2925;
       case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate: return 0.6;
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
       case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: return 0.75;
@@ -728,7 +791,9 @@ class Generator : Spec {
     if (roll < 0.22) {
       if (RefInfo* r = some_ref(false)) return load(*r);
     } else if (roll < 0.29) {
-      if (RefInfo* r = some_ref(true)) return store(*r, depth);
+      if (RefInfo* r = some_ref(true)) return roll < 0.28 ? store(*r, depth) : update(*r);
+    } else if (roll < 0.295) {
+      if (size_ != Size::huge && size_ != Size::many) return say();
     } else if (roll < 0.56) {
       Value v = values_.elementwise(some());
       for (int64_t n = random_.in(0, 3); n-- > 0;) v = values_.elementwise(v);
