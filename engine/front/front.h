@@ -3,11 +3,14 @@
 // namespace ts = tessera;
 #pragma once
 #include "engine/array.h"
+#include "engine/front/bits.h"
 #include "engine/front/call.h"
 #include "engine/front/control.h"
 #include "engine/front/grid_mapping.h"
 #include "engine/front/ops.h"
 #include "engine/front/pallas_call.h"
+#include "engine/front/random.h"
+#include "engine/front/rearrange.h"
 #include "engine/front/ref.h"
 #include "engine/front/spec.h"
 #include "engine/front/value.h"

@@ -556,7 +556,8 @@ class Generator : Spec {
     switch (op) {
       case Opcode::load: return 0;
       case Opcode::store: case Opcode::swap: return 0.25;
-      case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate: return 0.6;
+      case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate:
+      case Opcode::gather: case Opcode::scatter: case Opcode::sort: return 0.6;
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
       case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: return 0.75;
       case Opcode::dot: return 0.85;
