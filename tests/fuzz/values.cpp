@@ -317,7 +317,7 @@ Value Values::movement(Value v) {
   const Shape shape = type(v).shape;
   const size_t rank = shape.size();
   const bool rearranges = favourite == Opcode::gather || favourite == Opcode::scatter || favourite == Opcode::sort;
-  if (random_.chance(rearranges ? 0.6 : plain ? 0.04 : 0.1))
+  if (random_.chance(rearranges ? 0.6 : plain ? 0.08 : 0.25))
     if (const auto r = rearranged(v)) return *r;
   static constexpr Opcode kMoves[] = {Opcode::transpose, Opcode::slice, Opcode::reshape, Opcode::concatenate, Opcode::broadcast};
   size_t which = plain && random_.chance(0.8) ? (random_.chance(0.6) ? 0u : 5u) : rank >= 2 && random_.chance(0.25) ? 0u : random_.below(6);

@@ -20,10 +20,16 @@ TEST_CASE("ops: functions that move, pack and draw values agree with the interpr
     MESSAGE("not run on a device: ", e.what());
     return;
   }
-  for (const auto& [name, function] : value_functions()) {
+  for (const auto& entry : value_functions()) {
+    const std::string& name = entry.first;  // clang 14 captures no structured binding
+    const ValueFunction& function = entry.second;
     const ValueCase c = value_case(name, function);
     const std::vector<Array> wanted = interpret(c.kernel, c.inputs);
+    // In the general form, what moves as data says; of the rest elementwise_test.cpp and the fuzzer know.
+    bool moves = false;
+    for (const ir::Op& op : c.kernel.ops) moves = moves || op.code == ir::Opcode::gather || op.code == ir::Opcode::scatter || op.code == ir::Opcode::sort;
     for (const bool general : {false, true}) {
+      if (general && !moves) continue;
       CompileOptions options;
       options.general = general;
       const CompiledKernel compiled(*device, std::make_shared<const Program>(compile(c.kernel, device->target(), options)));
@@ -35,7 +41,7 @@ TEST_CASE("ops: functions that move, pack and draw values agree with the interpr
           const uint64_t a = got[o].element_bits(i), b = wanted[o].element_bits(i);
           if (agrees(t, a, b, function.device_ulp)) continue;
           ++failures;
-          FAIL_CHECK(name, general ? " (general)" : "", " output ", o, " element ", i, " is ", show(t, a), " but the interpreter has ", show(t, b));
+          FAIL_CHECK(name, std::string(general ? " (general)" : ""), " output ", o, " element ", i, " is ", show(t, a), " but the interpreter has ", show(t, b));
         }
       }
     }

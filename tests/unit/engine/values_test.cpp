@@ -11,7 +11,9 @@ using namespace tessera::test;
 namespace ts = tessera;
 
 TEST_CASE("values: functions that move, pack and draw agree with JAX") {
-  for (const auto& [name, function] : value_functions()) {
+  for (const auto& entry : value_functions()) {
+    const std::string& name = entry.first;  // clang 14 captures no structured binding
+    const ValueFunction& function = entry.second;
     INFO(name);
     const ValueCase c = value_case(name, function);
     const std::vector<Array> got = interpret(c.kernel, c.inputs);
