@@ -13,6 +13,7 @@
 #include "engine/front/random.h"
 #include "engine/front/rearrange.h"
 #include "engine/front/ref.h"
+#include "engine/front/scope.h"
 #include "engine/front/spec.h"
 #include "engine/front/value.h"
 #include "engine/front/vmap.h"

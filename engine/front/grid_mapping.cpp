@@ -5,7 +5,7 @@
 //   4. index_map_avals is i32[] per grid axis, then the Ref of each index operand
 //   5. each block mapping but a whole one has one block dim per array dim, blocked sizes positive, squeezed sizes 1, and an index map that
 //      takes index_map_avals (those of index operands: the i32[] alone) and yields one i32[] per block dim
-//   6. scratch_avals are Refs in vmem or smem with sizes not negative
+//   6. scratch_avals are Refs in any, vmem or smem, or semaphores of i32, with sizes not negative
 #include "engine/front/grid_mapping.h"
 
 #include <algorithm>
@@ -158,9 +158,9 @@ void GridMapping::check_invariants() const {
   for (size_t i = 0; i < block_mappings.size(); ++i) check(block_mappings[i], "block_mappings", i, index_map_avals);
   for (size_t i = 0; i < scratch_avals.size(); ++i) {
     const Type& t = scratch_avals[i];
-    if (!t.is_ref || (t.space != MemorySpace::vmem && t.space != MemorySpace::smem) ||
+    if (!t.is_ref || !ir::is_for_scratch(t.space) || (ir::is_semaphore(t.space) && t.dtype != DType::i32) ||
         std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }))
-      bad("scratch_avals[" + std::to_string(i) + "] is " + to_string(t) + ", no Ref in vmem or smem");
+      bad("scratch_avals[" + std::to_string(i) + "] is " + to_string(t) + ", no Ref in any, vmem, smem or a semaphore's space");
   }
   if (!bad.text.empty()) throw InternalError(index_maps.name + ": the GridMapping breaks its invariants:" + bad.text, index_maps.loc);
 }
@@ -302,7 +302,7 @@ class Maker {
     b.array_shape = array.shape;
     b.space = spec.memory_space;
     b.loc = place.loc;
-    if (spec.memory_space == MemorySpace::global || spec.memory_space == MemorySpace::shared)
+    if (!ir::is_for_scratch(spec.memory_space) || ir::is_semaphore(spec.memory_space))
       place.fail("memory space " + std::string(name(spec.memory_space)) + " is not one that a kernel can ask for",
                  "any, vmem and smem are");
     if (spec.pipeline_mode) place.fail("pipeline_mode is not implemented yet", "leave it out: Tessera buffers as it sees fit");

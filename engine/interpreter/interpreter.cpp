@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/interpreter/machine.h"
+#include "engine/interpreter/pipes.h"
 
 namespace tessera {
 namespace {
@@ -86,9 +87,11 @@ struct Block {
 
 std::vector<bool> written_refs(const ir::Kernel& k) {
   std::vector<bool> written(k.region(k.body).args.size(), false);
-  for (const ir::Op& op : k.ops)
-    if ((op.code == ir::Opcode::store || op.code == ir::Opcode::swap) && !op.operands.empty() && k.value(op.operands[0]).region == k.body)
-      written[k.value(op.operands[0]).number] = true;
+  for (const ir::Op& op : k.ops) {
+    const size_t to = op.code == ir::Opcode::copy_start ? 1 : 0;
+    if ((op.code == ir::Opcode::store || op.code == ir::Opcode::swap || to == 1) && op.operands.size() > to && k.value(op.operands[to]).region == k.body)
+      written[k.value(op.operands[to]).number] = true;
+  }
   return written;
 }
 
@@ -196,15 +199,21 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     scratch.emplace_back(static_cast<size_t>(num_elements(t.shape) * size_bytes(t.dtype)));
     scratch_strides.push_back(dense_strides(t.shape));
   }
-  const auto forget_scratch = [&] {
-    for (size_t i = 0; i < scratch.size(); ++i) fill_unspecified(scratch[i].data(), num_elements(k.scratch[i].shape), k.scratch[i].dtype, fill, ++owners);
+  std::optional<Pipes> pipes;
+  if (Pipes::needed(k)) m.pipes = &pipes.emplace(m, options.seed);
+  const auto forget_scratch = [&](size_t first) {
+    for (size_t i = first; i < scratch.size(); ++i) {
+      if (ir::is_semaphore(k.scratch[i].space)) std::fill(scratch[i].begin(), scratch[i].end(), std::byte{0});
+      else fill_unspecified(scratch[i].data(), num_elements(k.scratch[i].shape), k.scratch[i].dtype, fill, ++owners);
+    }
   };
   for (size_t i = 0; i < scratch.size(); ++i) {
     m.views[blocks.size() + i] = {scratch[i].data(), scratch_strides[i].data()};
     m.tracked[blocks.size() + i] = {0, scratch_strides[i].data(), k.scratch[i].shape.data()};
-    if (races) races->follow(blocks.size() + i, k.scratch[i].shape);
+    const bool own = ir::is_semaphore(k.scratch[i].space) || i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
+    if (races && !own) races->follow(blocks.size() + i, k.scratch[i].shape);
   }
-  forget_scratch();
+  forget_scratch(0);
 
   std::vector<int64_t> wanted, own, last_own;  // coordinates that have scratch of their own
   for_each_program(grid, parallel, options.seed, [&](const int64_t* program) {
@@ -215,8 +224,11 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
       if (!k.grid[d].vmapped) m.program[visible++] = static_cast<int32_t>(program[d]);
     }
     if (own != last_own) {
-      forget_scratch();
+      if (pipes) pipes->end_of_kernel();
+      forget_scratch(0);
       last_own = own;
+    } else if (k.num_private_scratch > 0) {
+      forget_scratch(k.scratch.size() - static_cast<size_t>(k.num_private_scratch));
     }
     if (races) races->begin(program);
     for (size_t i = 0; i < blocks.size(); ++i) {
@@ -232,6 +244,7 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     }
     m.run(k.body);
   });
+  if (pipes) pipes->end_of_kernel();
   for (Block& b : blocks) b.leave();
   arrays.erase(arrays.begin(), arrays.begin() + k.num_inputs);
   return arrays;

@@ -11,7 +11,7 @@ namespace tessera::interpreter {
 
 /// "(i = 2, 0)": a program of the grid, axes that have a name with it.
 std::string program_text(const ir::Kernel& k, const int64_t* program);
-/// "in_specs[0]", "scratch_shapes[1]": body argument `ref`.
+/// "in_specs[0]", "scratch_shapes[1]", "run_scoped[0]": the Ref of that number (machine.h).
 std::string ref_text(const ir::Kernel& k, size_t ref);
 
 class Races {
@@ -20,7 +20,7 @@ class Races {
   Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel);
   /// Follows body argument `ref`, whose memory has this shape.
   void follow(size_t ref, Shape shape);
-  bool follows(size_t ref) const { return !memory_[ref].elements.empty(); }
+  bool follows(size_t ref) const { return ref < memory_.size() && !memory_[ref].elements.empty(); }
   void begin(const int64_t* program);
   /// The current program's op accesses an element (row-major) of ref. Throws KernelError if that is a race.
   void access(const ir::Op& op, size_t ref, int64_t element, bool writes);

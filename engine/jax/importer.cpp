@@ -17,6 +17,19 @@ Loc parse_loc(const std::string& s, Loc otherwise) {
   return {intern_file(s.substr(0, colon)), static_cast<uint32_t>(std::stoul(s.substr(colon + 1)))};
 }
 
+/// A kernel's name as a word: Python allows more, "<lambda>" for one.
+std::string word(const std::string& name) {
+  std::string w;
+  for (const char c : name) {
+    const bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    if (good) w += c;
+    else if (!w.empty() && w.back() != '_') w += '_';
+  }
+  while (!w.empty() && w.back() == '_' && !name.ends_with('_')) w.pop_back();
+  if (w.empty()) return "kernel";
+  return w[0] >= '0' && w[0] <= '9' ? "_" + w : w;
+}
+
 int base64_digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -155,20 +168,19 @@ struct Call {
       Entries arguments;
       for (const Value& v : ids) arguments.push_back({v});
       for (const Ref& r : refs) arguments.push_back({r});
-      std::vector<Operand> out;
+      Indices out{};
       for (const Entry& e : run(import, map, arguments, loc)) {
-        if (e.number) out.emplace_back(*e.number, loc);
-        else if (const Value* v = std::get_if<Value>(&e.is)) out.emplace_back(*v, loc);
+        if (e.number) out.values.emplace_back(Operand(*e.number, loc));
+        else if (const Value* v = std::get_if<Value>(&e.is)) out.values.emplace_back(Operand(*v, loc));
         else map.fail("returns a Ref");
       }
-      return Indices(std::move(out));
+      return out;
     });
     return s;
   }
 
   void prepare(const ImportOptions& options) {
-    import.kernel = root.at("name").string();
-    if (import.kernel.empty()) root.at("name").fail("is empty");
+    import.kernel = word(root.at("name").string());
     if (const auto at = root.find("at")) loc = parse_loc(at->string(), {});
     params.name = import.kernel;
 
@@ -190,6 +202,7 @@ struct Call {
       if (!sizes[i].is_null()) size = sizes[i].integer(0, INT32_MAX);
       else if (open >= options.grid_sizes.size()) ++open;  // counted, and refused below
       else if (size = options.grid_sizes[open++]; size < 0) size = 0;  // as a loop in JAX: no program runs
+      import.grid_names.push_back(names[i]);
       grid.emplace_back(names[i].c_str(), Extent(size));
       compiler.dimension_semantics.push_back(parallel[i].boolean() ? "parallel" : "arbitrary");
       if (std::find(vmapped.begin(), vmapped.end(), static_cast<int64_t>(i)) == vmapped.end()) import.grid_axes.push_back(static_cast<int>(i));
@@ -218,11 +231,7 @@ struct Call {
     }
     spec.in_specs = BlockSpecs(std::move(in_specs));
     spec.out_specs = BlockSpecs(std::move(out_specs));
-    for (const Node& n : root.at("scratch").items()) {
-      const TypeForm t = type_form(n);
-      if (!t.space) n.fail("is no Ref");
-      spec.scratch_shapes.push_back({t.shape, t.dtype, space(n.at(2))});
-    }
+    for (const Node& n : root.at("scratch").items()) spec.scratch_shapes.push_back(scratch_shape(n));
     params.grid_spec = std::move(spec);
     params.out_shape = ShapeDtypes(std::move(outputs));
     if (rank) params.compiler_params = std::move(compiler);

@@ -125,6 +125,14 @@ int64_t grid_axis(Equation& e) {
     e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(n) + (n == 1 ? " axis" : " axes"));
   return e.import.grid_axes[static_cast<size_t>(axis)];
 }
+/// A position along an axis of the grid that has a name: the grid is all the mesh that a kernel sees.
+Values axis_index(Equation& e) {
+  const Node n = e.params.at("axis_name");
+  const std::string axis = n.is_list() ? n.size() == 1 ? n.at(size_t{0}).string() : "" : n.string();
+  const auto at = std::find(e.import.grid_names.begin(), e.import.grid_names.end(), axis);
+  if (axis.empty() || at == e.import.grid_names.end()) e.fail("the grid has no axis of the name \"" + axis + "\"");
+  return {program_id(at - e.import.grid_names.begin(), e.loc)};
+}
 }  // namespace
 
 const std::vector<Row>& value_rows() {
@@ -202,6 +210,7 @@ const std::vector<Row>& value_rows() {
       {"convert_element_type", 1, [](Equation& e) { return Values{cast(e.x(0), e.params.at("new_dtype").dtype())}; }},
 
       // making values
+      {"axis_index", 0, axis_index},
       {"empty", 0, [](Equation& e) { return Values{zeros(e.params.at("shape").shape(), e.params.at("dtype").dtype(), e.loc)}; }},
       {"iota", 0, iota_of},
       {"num_programs", 0, [](Equation& e) { return Values{num_programs(grid_axis(e), e.loc)}; }},
@@ -242,12 +251,14 @@ const std::vector<Row>& value_rows() {
       {"copy", 1, same},
       {"copy_p", 1, same},
       {"debug_barrier", 0, nothing},
+      {"delay", 1, nothing},
       {"max_contiguous", 1, same},
       {"multiple_of", 1, same},
       {"name", 1, same},
       {"optimization_barrier", -1, same},
       {"reshard", 1, same},
       {"stop_gradient", 1, same},
+      {"trace_value", 1, nothing},
   };
   return rows;
 }

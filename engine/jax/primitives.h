@@ -27,6 +27,7 @@ using Entries = std::vector<Entry>;
 struct Import {
   std::string kernel;           // its name, for messages
   std::vector<int> grid_axes;   // the axes that program_id counts: those that vmap did not add
+  std::vector<std::string> grid_names;  // of all axes, empty where there is none
 };
 
 /// Runs a jaxpr on what its arguments stand for (behind its constants), and returns what it results in. Equations of unknown line have `loc`.
@@ -69,6 +70,8 @@ const std::vector<Row>& memory_rows();
 const std::vector<Row>& control_rows();
 
 Value value_of(const Entry& e, const Equation& where);
+/// Scratch, or an argument of run_scoped, from its TYPE.
+ScratchShape scratch_shape(const Node& n);
 /// A scalar constant of these bits, or an array with the same bits everywhere.
 Value constant(DType t, uint64_t bits, Shape shape, Loc loc);
 
