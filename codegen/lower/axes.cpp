@@ -185,6 +185,37 @@ void Axes::visit(const ir::Op& op) {
         else equate(op.operands[0], d, result(), d);
       }
       return;
+    case Opcode::gather: {
+      const auto& dims = op.ints(Attr::dims);
+      for (size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d] < 0) mix(op.operands[0], d);
+        else equate(op.operands[0], d, result(), static_cast<size_t>(dims[d]));
+      }
+      for (size_t i = 1; i < op.operands.size(); ++i) equate_all(op.operands[i], result());
+      return;
+    }
+    case Opcode::scatter: {
+      const Value updates = op.operands[1];
+      const auto& dims = op.ints(Attr::dims);
+      std::vector<bool> followed(k_.type(updates).shape.size());
+      for (size_t d = 0; d < dims.size(); ++d) {
+        equate(op.operands[0], d, result(), d);
+        if (dims[d] < 0) { mix(result(), d); continue; }
+        equate(updates, static_cast<size_t>(dims[d]), result(), d);
+        followed[static_cast<size_t>(dims[d])] = true;
+      }
+      for (size_t d = 0; d < followed.size(); ++d)
+        if (!followed[d]) mix(updates, d);
+      for (size_t i = 2; i < op.operands.size(); ++i) equate_all(op.operands[i], updates);
+      return;
+    }
+    case Opcode::sort:
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        equate_all(op.operands[i], op.results[i]);
+        equate_all(op.results[i], result());
+      }
+      mix(result(), static_cast<size_t>(op.attr(Attr::axis)));
+      return;
     case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: {
       const int ref = ref_position(k_, op.operands[0]);
       const bool whole = resident_[static_cast<size_t>(ref)];

@@ -14,7 +14,7 @@ bool is_region_op(Opcode c) { return c == Opcode::for_ || c == Opcode::while_ ||
 bool index_function(Opcode c) {
   switch (c) {
     case Opcode::constant: case Opcode::iota: case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev:
-    case Opcode::concatenate: return true;
+    case Opcode::concatenate: case Opcode::gather: return true;
     default: return ir::info(c).elementwise;
   }
 }
@@ -38,6 +38,10 @@ void Lowering::plan_homes() {
       }
     }
     if (lazy) continue;
+    if (o && (o->code == Opcode::scatter || o->code == Opcode::sort)) {
+      kinds_[i] = Kind::arena;  // whose elements move
+      continue;
+    }
     bool registers = s_.enumerable(axes_, axes_.of(v));
     if (o && o->code == Opcode::load && s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers) registers = true;
     // Where invocations share a workgroup, only the one that updates an element knows what it was.
@@ -137,6 +141,9 @@ void Lowering::demote_misfits() {
           if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) demote(o.operands[0]);
           else use(o.operands[0], o.operands[0]);
           break;
+        case Opcode::scatter: case Opcode::sort:  // each invocation walks lines, or elements as they come
+          for (Value v : o.operands) demote(v);
+          break;
         case Opcode::dot: case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and:
         case Opcode::reduce_or: case Opcode::argmax: case Opcode::argmin:
           // A dot stages the operand that it cannot read in place, by a nest over that operand.
@@ -219,6 +226,8 @@ void Lowering::op(ir::OpId id) {
     case Opcode::argmax: case Opcode::argmin: arg_reduce_op(id); break;
     case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: scan_op(id); break;
     case Opcode::dot: dot_op(id); break;
+    case Opcode::scatter: scatter_op(id); break;
+    case Opcode::sort: sort_op(id); break;
     case Opcode::yield: break;
     case Opcode::report: {
       ir::Op report{.code = Opcode::report};

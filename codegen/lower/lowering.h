@@ -172,6 +172,9 @@ class Lowering {
   void reduce_op(ir::OpId id);
   void arg_reduce_op(ir::OpId id);
   void scan_op(ir::OpId id);
+  // rearrange.cpp
+  void scatter_op(ir::OpId id);
+  void sort_op(ir::OpId id);
   void dot_op(ir::OpId id);
   /// One reduction: `step` takes one element's lane values into the accumulator, `merge` joins two accumulators, `neutral` is an element
   /// that changes nothing.

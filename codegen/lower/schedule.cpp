@@ -37,6 +37,7 @@ bool is_reduction(Opcode c) {
   }
 }
 bool is_scan(Opcode c) { return c == Opcode::cumsum || c == Opcode::cumprod || c == Opcode::cummax || c == Opcode::cummin; }
+bool is_rearranged(Opcode c) { return c == Opcode::scatter || c == Opcode::sort; }
 
 class Scheduler {
  public:
@@ -183,7 +184,7 @@ class Scheduler {
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
         add_nest(kept, reduced, kept, &op);
         home(op.results[0]);
-      } else if (is_scan(op.code) || op.code == Opcode::for_ || op.code == Opcode::while_ || op.code == Opcode::if_ || op.code == Opcode::switch_) {
+      } else if (is_scan(op.code) || is_rearranged(op.code) || op.code == Opcode::for_ || op.code == Opcode::while_ || op.code == Opcode::if_ || op.code == Opcode::switch_) {
         for (Value v : op.results) {
           const std::vector<int> d = drop_none(axes_.of(v));
           if (!d.empty()) add_nest(d, {}, d);
@@ -282,6 +283,9 @@ class Scheduler {
         if (const int a = axes_.of(k_.op(id).operands[1], form.array_at + i); a != kNoAxis && axis(a).mixed) ordered = false;
     });
     if (!ordered) return false;
+    bool rearranged = false;  // in the arena, which belongs to a workgroup
+    each_op(k_, k_.body, [&](ir::OpId id) { rearranged = rearranged || is_rearranged(k_.op(id).code); });
+    if (rearranged) return false;
     for (size_t a = 0; a < axes_.size(); ++a)
       if (axes_.axes[a].mixed) {
         for (const auto& dims : homed_)

@@ -147,6 +147,9 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::cumprod:
     case Opcode::cummax:
     case Opcode::cummin:
+    case Opcode::gather:
+    case Opcode::scatter:
+    case Opcode::sort:
     case Opcode::program_id:
     case Opcode::num_programs:
     case Opcode::swap:

@@ -220,12 +220,6 @@ Value cast(Operand x, DType dtype) {
   return e.wrap(e.builder().convert(e.as_is(x), dtype));
 }
 
-Value bitcast(Operand x, DType dtype) {
-  Emit e("bitcast", x);
-  const ir::Value v = e.as_is(x);
-  return e.wrap(e.dtype(x) == dtype ? v : e.builder().elementwise(Opcode::bitcast, {v}, dtype));
-}
-
 Value multiple_of(Operand x, int64_t n) {
   Emit e("multiple_of", x);
   if (!is_int(e.dtype(x))) e.fail("the operand must be integers but is " + std::string(name(e.dtype(x))));

@@ -75,6 +75,14 @@ Ref Trace::ref_argument(ir::RegionId r, size_t i) const {
   const ir::Value v = kernel_.region(r).args.at(i);
   return Ref(serial_, r, v, kernel_.type(v));
 }
+Ref Trace::prng_state() {
+  if (prng_state_ == SIZE_MAX) {
+    prng_state_ = kernel_.region(kernel_.body).args.size();
+    kernel_.scratch.push_back(ir::Type::ref(DType::u32, {3}, ir::MemorySpace::smem));
+    builder_.add_arg(kernel_.body, kernel_.scratch.back());
+  }
+  return ref_argument(kernel_.body, prng_state_);
+}
 bool Trace::is_open(ir::RegionId r) const { return std::find(open_.begin(), open_.end(), r) != open_.end(); }
 std::string Trace::prefix() const { return kernel_.name + ": " + (index_map_origin_.empty() ? "" : index_map_origin_ + ": index map: "); }
 

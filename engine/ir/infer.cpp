@@ -278,6 +278,57 @@ class Inference {
     shape.erase(shape.begin() + axis);
     return {Type::array(requested_.dtype, shape)};
   }
+  /// Which dim of `at` (a gather's result, a scatter's updates) each dim of x follows, or -1 where the next index operand tells; true if all is well
+  /// but for the operands' number, which is checked here too.
+  void positions(const Type& x, const Shape& at, size_t first_index, const char* what) const {
+    const auto& dims = ints(Attr::dims);
+    if (dims.size() != x.shape.size())
+      fail("the operand " + to_string(x.shape) + " has " + std::to_string(x.shape.size()) + " dims but dims lists " + std::to_string(dims.size()));
+    const auto indices = static_cast<size_t>(std::count(dims.begin(), dims.end(), -1));
+    if (op_.operands.size() != first_index + indices)
+      fail("dims " + to_string(dims) + " asks for " + std::to_string(indices) + (indices == 1 ? " index" : " indices") + " but there are " + std::to_string(op_.operands.size() - first_index));
+    for (size_t i = first_index; i < op_.operands.size(); ++i)
+      if (array(i) != Type::array(DType::i32, at)) fail("an index must be " + show(Type::array(DType::i32, at)) + " but is " + show(type(i)));
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d] == -1) continue;
+      in_range(what, dims[d], at.size());
+      if (std::count(dims.begin(), dims.end(), dims[d]) > 1) fail(std::string(what) + " " + std::to_string(dims[d]) + " is listed twice");
+      if (x.shape[d] != at[static_cast<size_t>(dims[d])])
+        fail("dim " + std::to_string(d) + " of " + to_string(x.shape) + " cannot follow dim " + std::to_string(dims[d]) + " of " + to_string(at));
+    }
+  }
+  std::vector<Type> gather() const {
+    if (op_.operands.size() < 2) fail("takes at least 2 operands but got " + std::to_string(op_.operands.size()));
+    const Type& x = array(0);
+    const Shape at = array(1).shape;
+    positions(x, at, 1, "result dim");
+    if (num_elements(x.shape) == 0 && num_elements(at) != 0) fail("reads " + to_string(at) + " elements of " + to_string(x.shape) + ", which has none");
+    return {Type::array(x.dtype, at)};
+  }
+  std::vector<Type> scatter() const {
+    if (op_.operands.size() < 3) fail("takes at least 3 operands but got " + std::to_string(op_.operands.size()));
+    const Type &x = array(0), &updates = array(1);
+    if (x.dtype != updates.dtype) fail("operands have dtypes " + std::string(name(x.dtype)) + " and " + std::string(name(updates.dtype)), "convert one of them first");
+    positions(x, updates.shape, 2, "updates' dim");
+    if (op_.has(Attr::kind)) {
+      const int64_t kind = attr(Attr::kind);
+      if (kind < 0 || kind >= kNumOpcodes || !info(static_cast<Opcode>(kind)).associative) fail("kind " + std::to_string(kind) + " is not an associative op");
+      check_dtype(info(static_cast<Opcode>(kind)).operands, x.dtype);
+    }
+    return {x};
+  }
+  std::vector<Type> sort() const {
+    if (op_.operands.empty()) fail("takes at least one operand");
+    std::vector<Type> result;
+    for (size_t i = 0; i < op_.operands.size(); ++i) {
+      result.push_back(array(i));
+      if (result.back().shape != result[0].shape) fail("operands have shapes " + each(0, [](const Type& x) { return to_string(x.shape); }), "all must have one shape");
+    }
+    in_range("axis", attr(Attr::axis), result[0].shape.size());
+    if (const int64_t keys = attr(Attr::keys); keys < 1 || keys > static_cast<int64_t>(result.size()))
+      fail("sorts " + std::to_string(result.size()) + (result.size() == 1 ? " operand" : " operands") + " by " + std::to_string(keys) + " keys");
+    return result;
+  }
   std::vector<Type> rev() const {
     count(1);
     const Type& t = array(0);
@@ -591,6 +642,9 @@ class Inference {
       case Opcode::argmax: case Opcode::argmin: return argument();
       case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: return scan();
       case Opcode::rev: return rev();
+      case Opcode::gather: return gather();
+      case Opcode::scatter: return scatter();
+      case Opcode::sort: return sort();
       case Opcode::program_id: case Opcode::num_programs: return grid_index();
       case Opcode::load: return load();
       case Opcode::store: stored(); return {};

@@ -44,7 +44,7 @@ std::string_view name(MemorySpace s) {
 
 std::string_view name(Attr a) {
   constexpr std::string_view kNames[] = {"bits", "axis", "axes", "dims", "perm", "start", "limit", "stride", "lhs_contract", "rhs_contract",
-                                         "lhs_batch", "rhs_batch", "reverse", "mask", "other", "offset", "kind", "index", "clip", "unordered", "text"};
+                                         "lhs_batch", "rhs_batch", "reverse", "mask", "other", "offset", "kind", "index", "clip", "unordered", "text", "keys"};
   static_assert(std::size(kNames) == kNumAttrs);
   return kNames[static_cast<int>(a)];
 }

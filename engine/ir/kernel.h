@@ -120,8 +120,8 @@ struct Index {
 };
 
 enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract, lhs_batch, rhs_batch,
-                            reverse, mask, other, offset, kind, index, clip, unordered, text };
-inline constexpr int kNumAttrs = static_cast<int>(Attr::text) + 1;
+                            reverse, mask, other, offset, kind, index, clip, unordered, text, keys };
+inline constexpr int kNumAttrs = static_cast<int>(Attr::keys) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:

@@ -263,7 +263,7 @@ class Printer {
   }
   static bool is_single(Attr a) {
     switch (a) {
-      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: case Attr::clip: case Attr::unordered: case Attr::text: return true;
+      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: case Attr::clip: case Attr::unordered: case Attr::text: case Attr::keys: return true;
       default: return false;
     }
   }

@@ -176,6 +176,9 @@ std::optional<Value> Folder::shape_op(Op& op, const Type& t) {
     case Opcode::concatenate:
       if (op.operands.size() == 1) return op.operands[0];
       return of_splat();
+    case Opcode::gather:
+      if (bits_of(op.operands[0])) return constant(t, *bits_of(op.operands[0]), op.loc);
+      return std::nullopt;
     case Opcode::reduce_sum: case Opcode::reduce_prod:
       if (op.ints(Attr::axes).empty()) return op.operands[0];
       return std::nullopt;

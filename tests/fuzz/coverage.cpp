@@ -67,6 +67,11 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
       for (const ir::Value v : op.results)
         if (!type(v).is_scalar()) see(op_name + " with a tile result");
       break;
+    case Opcode::gather: case Opcode::scatter:
+      see(count(op_name + " by indices", op.operands.size() - (op.code == Opcode::gather ? 1 : 2), 2));
+      if (op.code == Opcode::scatter) see(op.has(Attr::kind) ? "scatter that combines" : "scatter that replaces");
+      break;
+    case Opcode::sort: see(count("sort by keys", static_cast<size_t>(op.attr(Attr::keys)), 2)); break;
     case Opcode::concatenate: see(count("concatenate parts", op.operands.size(), 3)); break;
     case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
       see(op_name + (op.attr_or(Attr::reverse, 0) ? " reverse" : " forward"));

@@ -759,7 +759,8 @@ class Generator : Spec {
       case Opcode::store: case Opcode::swap: case Opcode::addupdate: return 0.25;
       case Opcode::atomic_rmw: case Opcode::atomic_cas: return 0.285;
       case Opcode::debug_print: case Opcode::check: return 0.2925;
-      case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate: return 0.6;
+      case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate:
+      case Opcode::gather: case Opcode::scatter: case Opcode::sort: return 0.6;
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
       case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: return 0.75;
       case Opcode::dot: return 0.85;

@@ -114,6 +114,28 @@ TEST_CASE("infer: products and reductions") {
   CHECK(infer("%r = num_programs axis 1") == "num_programs: axis 1 is out of range for a grid of 1 axis");
 }
 
+TEST_CASE("infer: gathers, scatters and sorts") {
+  CHECK(infer("%r = gather %f23, %i4, %i4 dims [-1, -1]") == "f32[4]");
+  CHECK(infer("%r = gather %f23, %i dims [-1, -1]") == "gather: dims (-1, -1) asks for 2 indices but there are 1");
+  CHECK(infer("%r = gather %f23, %i, %i dims [-1, -1]") == "f32[]");
+  CHECK(infer("%r = gather %f23, %f23, %i4 dims [-1, -1]") == "gather: an index must be i32[2, 3] but is f32[2, 3]");
+  CHECK(infer("%r = gather %f23, %i4 dims [-1, 0]") == "gather: dim 1 of (2, 3) cannot follow dim 0 of (4,)");
+  CHECK(infer("%r = gather %f23, %i4 dims [-1, 1]") == "gather: result dim 1 is out of range for 1 dim");
+  CHECK(infer("%r = gather %f23, %i4 dims [-1]") == "gather: the operand (2, 3) has 2 dims but dims lists 1");
+  CHECK(infer("%e = load %z[0:0]\n  %r = gather %e, %i4 dims [-1]") == "gather: reads (4,) elements of (0,), which has none");
+  CHECK(infer("%r = gather %f23") == "gather: takes at least 2 operands but got 1");
+  CHECK(infer("%r = scatter %i4, %i4, %i4 dims [-1] kind add") == "i32[4]");
+  CHECK(infer("%r = scatter %i4, %i, %i dims [-1]") == "i32[4]");
+  CHECK(infer("%r = scatter %i4, %f23, %i4 dims [-1]") == "scatter: operands have dtypes i32 and f32\n  note: convert one of them first");
+  CHECK(infer("%r = scatter %i4, %i4, %i4 dims [-1] kind sub") == "scatter: kind " + std::to_string(static_cast<int>(ir::Opcode::sub)) + " is not an associative op");
+  CHECK(infer("%r = scatter %f23, %f23, %i4 dims [0, 0]") == "scatter: dims (0, 0) asks for 0 indices but there are 1");
+  CHECK(infer("%r = scatter %i4, %i4 dims [-1]") == "scatter: takes at least 3 operands but got 2");
+  CHECK(infer("%s, %r = sort %f23, %p23 axis 1 keys 1") == "f32[2, 3] bool[2, 3]");
+  CHECK(infer("%s, %r = sort %f23, %i4 axis 1 keys 1") == "sort: operands have shapes (2, 3) and (4,)\n  note: all must have one shape");
+  CHECK(infer("%r = sort %f23 axis 2 keys 1") == "sort: axis 2 is out of range for 2 dims");
+  CHECK(infer("%r = sort %f23 axis 0 keys 2") == "sort: sorts 1 operand by 2 keys");
+}
+
 TEST_CASE("infer: memory") {
   CHECK(infer("%r = load %x[1, 0:3]") == "f32[3]");
   CHECK(infer("%r = load %x[%i, ds(%i, 2)]") == "f32[2]");
