@@ -56,12 +56,6 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   if (accumulated) passes::dce(k);
   dump("tile/accumulate", k, accumulated);
   if (accumulated) ir::compact(k);
-  for (const ir::Op& o : k.ops) {
-    if (o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
-    if (const int i = lowering::ref_position(k, o.operands[0]); i < k.num_inputs)
-      throw CompileError(k.name + ": " + std::string(ir::name(o.code)) + ": storing to an input (" + k.blocks[static_cast<size_t>(i)].origin +
-                             ") is not implemented yet on devices", o.loc, "store to an output or to scratch; the interpreter runs it");
-  }
   Program program;
   ir::Kernel lanes = lower(k, target, options, &program.explain);
   dump("lower", lanes, true);
@@ -87,13 +81,13 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   std::vector<bool> read(k.blocks.size(), false), written(k.blocks.size(), false);
   for (const ir::Op& o : k.ops) {
     if (o.code != ir::Opcode::load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
-    const auto i = static_cast<size_t>(lowering::ref_position(k, o.operands[0]));
+    const auto i = static_cast<size_t>(lowering::memory_of(k, lowering::ref_position(k, o.operands[0])));
     if (i >= k.blocks.size()) continue;
     if (o.code != ir::Opcode::store) read[i] = true;
     if (o.code != ir::Opcode::load) written[i] = true;
   }
   for (size_t i = 0; i < k.blocks.size(); ++i)
-    program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i], k.blocks[i].loc});
+    program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i], k.blocks[i].loc, k.blocks[i].alias});
   for (const ir::GridAxis& axis : k.grid) program.grid.push_back(axis.size);
   program.workgroup_size = lanes.lane.workgroup_size;
   program.required_subgroup_size = lanes.lane.subgroup_size;

@@ -164,7 +164,7 @@ class Verifier {
     else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
     if (o.code != Opcode::store) return;
     const Value root = root_of(k_, o.operands[0]);
-    if (root && !k_.def(root) && !k_.is_output(static_cast<int>(k_.value(root).number))) problem(o, "stores to an input");
+    if (root && !k_.def(root) && static_cast<int>(k_.value(root).number) < k_.num_prefetch) problem(o, "stores to a scalar-prefetch operand");
   }
 
   void arena(const Op& o, int64_t bytes, bool shared) {

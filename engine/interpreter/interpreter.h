@@ -2,7 +2,9 @@
 // Reads beyond an array's edge, outputs and scratch before their first write are NaN, or the least integer (true for bool).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/array.h"
@@ -25,6 +27,9 @@ struct InterpretOptions {
   std::optional<uint64_t> seed = std::nullopt;
   /// Finds accesses that parallel axes leave without an order (races.h) and throws a KernelError that names line, element and both programs.
   bool races = false;
+  /// Told of what is allowed but hardly meant, once per line: so far that a program loads through an aliased input what another program has stored,
+  /// where the order of the grid decides what it sees.
+  std::function<void(const std::string&)> warn = {};
   /// Grid axes that are parallel beside those declared so and those added by vmap: one per axis, or empty.
   std::vector<bool> parallel = {};
 };

@@ -71,7 +71,7 @@ struct Access {
       int64_t element = t.first;
       for (size_t d = 0; d < dims.size(); ++d) {
         const int64_t p = starts[d] + at[d] * dims[d].step;
-        if (p < 0 || p >= t.inside[d]) return;
+        if (p < t.below[d] || p >= t.below[d] + t.inside[d]) return;
         element += p * t.strides[d];
       }
       m.races->access(*op, ref, element, writes);

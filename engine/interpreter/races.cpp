@@ -14,22 +14,33 @@ std::string ref_text(const ir::Kernel& k, size_t ref) {
   return ref < k.blocks.size() ? k.blocks[ref].origin : "scratch_shapes[" + std::to_string(ref - k.blocks.size()) + "]";
 }
 
-Races::Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel) : k_(k), grid_(std::move(grid)), parallel_(std::move(parallel)), strides_(grid_.size()) {
+namespace {
+constexpr int64_t kMostPrograms = std::numeric_limits<uint32_t>::max() - int64_t{1};
+}
+
+bool Races::fits(const std::vector<int64_t>& grid) {
   int64_t programs = 1;
-  for (size_t a = grid_.size(); a-- > 0;) {
-    strides_[a] = programs;
-    constexpr int64_t kMost = std::numeric_limits<uint32_t>::max() - int64_t{1};
-    if (grid_[a] > 0 && programs > kMost / grid_[a])
-      throw SpecError(k.name + ": the race detector handles at most " + std::to_string(kMost) + " programs", k.loc, "give it a smaller grid");
-    programs *= grid_[a];
-  }
+  for (size_t a = grid.size(); a-- > 0; programs *= grid[a])
+    if (grid[a] > 0 && programs > kMostPrograms / grid[a]) return false;
+  return true;
+}
+
+Races::Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel, std::function<void(const std::string&)> warn)
+    : k_(k), grid_(std::move(grid)), parallel_(std::move(parallel)), strides_(grid_.size()), warn_(std::move(warn)) {
+  if (!fits(grid_)) throw SpecError(k.name + ": the race detector handles at most " + std::to_string(kMostPrograms) + " programs", k.loc, "give it a smaller grid");
+  int64_t programs = 1;
+  for (size_t a = grid_.size(); a-- > 0; programs *= grid_[a]) strides_[a] = programs;
   memory_.resize(k.region(k.body).args.size());
+  for (size_t i = 0; i < memory_.size(); ++i) memory_of_.push_back(i);
+  snapshot_.resize(memory_.size());
   current_.resize(grid_.size());
 }
 
-void Races::follow(size_t ref, Shape shape) {
-  memory_[ref].elements.resize(static_cast<size_t>(num_elements(shape)));
-  memory_[ref].shape = std::move(shape);
+void Races::follow(size_t ref, size_t memory, Shape shape, bool snapshot) {
+  memory_of_[ref] = memory;
+  snapshot_[ref] = snapshot;
+  memory_[memory].elements.resize(static_cast<size_t>(num_elements(shape)));
+  memory_[memory].shape = std::move(shape);
 }
 
 void Races::begin(const int64_t* program) {
@@ -63,13 +74,16 @@ bool Races::ordered(const Touch& t) const {
 }
 
 void Races::access(const ir::Op& op, size_t ref, int64_t element, bool writes) {
-  Element& e = memory_[ref].elements[static_cast<size_t>(element)];
+  Element& e = memory_[memory_of_[ref]].elements[static_cast<size_t>(element)];
   const bool scratch = ref >= k_.blocks.size();
-  if (!ordered(e.writer) && !(scratch && writes)) report(op, ref, element, writes, e.writer, true);
+  const Touch& writer = snapshot_[ref] && e.writer.program == number_ ? e.before : e.writer;
+  if (!ordered(writer) && !(scratch && writes)) report(op, ref, element, writes, writer, true);
+  if (!writes && memory_of_[ref] != ref && writer.program != 0 && writer.program != number_) warn_of(op, ref, element, writer);
   if (writes) {
     if (!scratch)
       for (const Touch& reader : e.readers)
         if (!ordered(reader)) report(op, ref, element, true, reader, false);
+    if (e.writer.program != number_) e.before = e.writer;
     e.writer = {number_, &op};
   } else if (e.readers[0].program == 0 || ordered(e.readers[0])) {
     e.readers[0] = {number_, &op};
@@ -78,21 +92,33 @@ void Races::access(const ir::Op& op, size_t ref, int64_t element, bool writes) {
   }
 }
 
-void Races::report(const ir::Op& op, size_t ref, int64_t element, bool writes, const Touch& other, bool other_writes) const {
-  const Memory& m = memory_[ref];
-  Shape position(m.shape.size());
-  for (size_t d = m.shape.size(); d-- > 0;) {
-    position[d] = element % m.shape[d];
-    element /= m.shape[d];
+// " on in_specs[0], element (3): program (1) loads what program (0) stored"
+std::string Races::accessed(size_t ref, int64_t element, bool writes, const Touch& other, bool other_writes) const {
+  const Shape& shape = memory_[memory_of_[ref]].shape;
+  Shape position(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    position[d] = element % shape[d];
+    element /= shape[d];
   }
+  return " on " + ref_text(k_, ref) + ", element " + to_string(position) + ": program " + program_text(k_, current_.data()) + (writes ? " stores" : " loads") + " what program " +
+         program_text(k_, program(other.program).data()) + (other_writes ? " stored" : " loaded");
+}
+
+void Races::warn_of(const ir::Op& op, size_t ref, int64_t element, const Touch& other) {
+  if (!warn_ || !warned_.insert(&op).second) return;
+  warn_(KernelError(k_.name + ": order decides" + accessed(ref, element, false, other, true), op.loc,
+                    (other.op->loc ? "that was at " + to_string(other.op->loc) + "; " : std::string()) + ref_text(k_, ref) + " is aliased to " + ref_text(k_, memory_of_[ref]) +
+                        ": programs see what earlier ones stored, and with JAX's interpreter the first contents")
+            .what());
+}
+
+void Races::report(const ir::Op& op, size_t ref, int64_t element, bool writes, const Touch& other, bool other_writes) const {
   const std::vector<int64_t> there = program(other.program);
   std::string axes;
   for (size_t a = 0; a < grid_.size(); ++a)
     if (parallel_[a] && there[a] != current_[a]) axes += (axes.empty() ? "" : ", ") + (k_.grid[a].name.empty() ? "axis " + std::to_string(a) : "axis " + k_.grid[a].name);
   const bool scratch = ref >= k_.blocks.size();
-  throw KernelError(k_.name + ": race on " + ref_text(k_, ref) + ", element " + to_string(position) + ": program " + program_text(k_, current_.data()) + (writes ? " stores" : " loads") +
-                        " what program " + program_text(k_, there.data()) + (other_writes ? " stored" : " loaded"),
-                    op.loc,
+  throw KernelError(k_.name + ": race" + accessed(ref, element, writes, other, other_writes), op.loc,
                     (other.op->loc ? "that was at " + to_string(other.op->loc) + "; " : std::string()) +
                         (scratch ? "programs that differ in " + axes + " share no scratch" : "nothing orders programs that differ in " + axes));
 }

@@ -17,7 +17,8 @@ uint32_t MemoryClasses::of(ir::Value ref) const {
     if (op->code == Opcode::view) ref = op->operands[0];
     else return op->code == Opcode::alloc_shared ? count_ - 2 : count_ - 1;
   }
-  return k_.ref_position(ref);
+  const auto at = static_cast<int>(k_.ref_position(ref));
+  return static_cast<uint32_t>(k_.shares_at_once(at) ? k_.aliased_output(at) : at);
 }
 
 void MemoryClasses::collect(ir::RegionId r) {

@@ -227,6 +227,10 @@ class Checker {
     begin(name + ": lane interpreter");
     std::vector<Array> arrays = case_.inputs;
     for (const Array& o : reference_->outputs) {
+      if (const int from = case_.kernel.blocks[arrays.size()].alias; from >= 0) {
+        arrays.push_back(case_.inputs[static_cast<size_t>(from)]);
+        continue;
+      }
       Array a(o.shape(), o.dtype());
       for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
       arrays.push_back(std::move(a));

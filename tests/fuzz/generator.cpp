@@ -1,4 +1,5 @@
-// What the kernels contain: grids of rank 0 to 4; blocked and squeezed dims with overhang; block shapes that are not powers of two; index
+// What the kernels contain: grids of rank 0 to 6, empty ones too; blocked and squeezed dims with overhang, element dims with padding and bounded ones, which overlap;
+// outputs that are aliased to inputs, in the same blocks or others; inputs that are stored to; block shapes that are not powers of two; index
 // maps that are identities, permutations, constants, sums, halves, and beyond the array's edge (clamped); whole-array Refs; run-time
 // extents and grid sizes; scratch that is a program's own, initialised once, or an accumulator along an axis; loads and stores by slices,
 // steps, integers, program-dependent starts (in bounds or not) and masks; swaps; outputs that are read back; elementwise chains over all
@@ -241,6 +242,8 @@ class Generator : Spec {
     if (num_elements(shapes_[static_cast<size_t>(r.block)]) == 0) return v;
     ir::Builder& b = values_.b;
     const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
+    for (const BlockDim& d : m.block)
+      if (d.kind == BlockDim::Kind::element || d.kind == BlockDim::Kind::bounded) return v;
     std::vector<Value> ids;
     for (size_t axis = 0; axis < grid_.size(); ++axis) ids.push_back(axis < first_visible() ? Value{} : pid(axis));
     int64_t seen = 0;
@@ -546,7 +549,7 @@ class Generator : Spec {
     for (size_t i = 0; i < refs_.size(); ++i) {
       RefInfo& r = refs_[i];
       if (accumulator_ >= 0 && i + 1 == refs_.size()) continue;
-      if (to_write ? r.block < 0 || r.block >= out_.kernel.num_inputs : r.readable || r.stateful) list.push_back(&r);
+      if (to_write ? r.block < 0 || r.block >= out_.kernel.num_inputs || r.stateful : r.readable || r.stateful) list.push_back(&r);
     }
     return list.empty() ? nullptr : random_.pick(list);
   }
