@@ -5,11 +5,13 @@
 #include "codegen/lane/loops.h"
 #include "codegen/lane/verify.h"
 #include "codegen/lower/accumulate.h"
+#include "codegen/lower/call_notes.h"
 #include "codegen/lower/explain.h"
 #include "codegen/lower/parallel.h"
 #include "codegen/lower/unroll.h"
 #include "codegen/lower/vectorize.h"
 #include "codegen/spirv/emit.h"
+#include "engine/cost.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
@@ -75,9 +77,12 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   lane::verify_lane(lanes, "lowering");
   program.explain += "  shared " + std::to_string(lanes.lane.shared_bytes) + " B   scratch " + std::to_string(lanes.lane.scratch_bytes) +
                      " B per workgroup   about " + std::to_string(lowering::live_registers(lanes)) + " registers per invocation\n";
+  program.explain += lowering::explain_call(source, target);
 
   program.name = k.name;
   program.loc = k.loc;
+  program.metadata = k.call.metadata;
+  program.cost_estimate = k.call.cost_estimate ? *k.call.cost_estimate : estimate_cost(source);
   std::vector<bool> read(k.blocks.size(), false), written(k.blocks.size(), false);
   for (const ir::Op& o : k.ops) {
     if (o.code != ir::Opcode::load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;

@@ -2,6 +2,7 @@
 // IR. Arguments arrive as buffer addresses in push constants (or in a table in memory when they exceed the device's push constants).
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "engine/dtype.h"
 #include "engine/error.h"
 #include "engine/extent.h"
+#include "engine/ir/call_info.h"
 
 namespace tessera {
 
@@ -58,6 +60,8 @@ struct Program {
   int32_t alignment = 16;                 // every argument's address is a multiple: vector loads rely on it; checked at bind
   int64_t push_bytes() const;             // of the whole block, also when it lives in a table
   std::string explain;                    // what `tessera explain` prints
+  std::map<std::string, std::string> metadata;  // pallas_call's
+  CostEstimate cost_estimate;             // of one call: as given to pallas_call, else computed from the kernel
 };
 
 /// Iterations of one invocation that loops over `units` units of work (0: it has one, and no loop over them), with the lines of the loops

@@ -5,6 +5,8 @@
 #include <functional>
 #include <set>
 
+#include "codegen/lower/call_notes.h"
+
 namespace tessera::lowering {
 namespace {
 using ir::Attr;
@@ -293,7 +295,7 @@ class Scheduler {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
     }
     (void)dot;
-    s_.group = s_.workgroup = std::min(group, limit);
+    s_.group = s_.workgroup = hinted_workgroup(k_, target_).value_or(std::min(group, limit));
     if (s_.group % s_.subgroup != 0) s_.shuffles = false;
     const auto probe = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 && s_.subgroup == target_.subgroup_size;
     s_.shuffles = probe && s_.group % s_.subgroup == 0;

@@ -3,6 +3,7 @@
 // namespace ts = tessera;
 #pragma once
 #include "engine/array.h"
+#include "engine/cost.h"
 #include "engine/front/call.h"
 #include "engine/front/control.h"
 #include "engine/front/grid_mapping.h"

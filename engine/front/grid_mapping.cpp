@@ -181,6 +181,7 @@ ir::Kernel GridMapping::to_kernel(std::string name, Loc loc) const {
   }
   k.blocks = index_operands;
   k.blocks.insert(k.blocks.end(), block_mappings.begin(), block_mappings.end());
+  k.call.debug = debug;
   k.num_prefetch = num_index_operands;
   k.num_inputs = num_index_operands + num_inputs;
   k.scratch = scratch_avals;
@@ -212,6 +213,7 @@ GridMapping grid_mapping(const ir::Kernel& k) {
   m.scratch_avals = k.scratch;
   m.num_inputs = k.num_inputs - k.num_prefetch;
   m.num_outputs = k.num_outputs();
+  m.debug = k.call.debug;
   m.index_maps.name = k.name;
   m.index_maps.loc = k.loc;
   m.index_maps.grid = k.grid;

@@ -1,9 +1,12 @@
 #include "engine/front/pallas_call.h"
 
 #include <algorithm>
+#include <iostream>
 #include <mutex>
+#include <sstream>
 
 #include "engine/front/trace.h"
+#include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
 namespace tessera {
@@ -17,11 +20,19 @@ struct PallasCall::State {
 PallasCall::PallasCall(Parts parts) : state_(std::make_shared<State>()) { state_->parts = std::move(parts); }
 const std::string& PallasCall::name() const { return state_->parts.name; }
 Loc PallasCall::loc() const { return state_->parts.loc; }
-bool PallasCall::interpreted() const { return state_->parts.interpreted; }
+const std::optional<InterpretOptions>& PallasCall::interpret_options() const { return state_->parts.interpret; }
 const std::optional<std::vector<ShapeDtype>>& PallasCall::in_shape() const { return state_->parts.in_shape; }
 
 namespace {
 std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
+
+/// debug: in one piece, since several threads may trace.
+void print_traced(const ir::Kernel& k) {
+  std::ostringstream out;
+  out << "The grid mapping for pallas_call " << k.description() << ":\n" << grid_mapping(k) << "The kernel for pallas_call " << k.description() << ":\n" << ir::print(k);
+  std::cout << out.str() << std::flush;
+}
+
 std::string show(const ShapeDtype& s) { return std::string(name(s.dtype)) + to_string(s.shape); }
 
 /// Arguments against in_shape: what is static must agree; run-time sizes are bound where the kernel runs.
@@ -51,6 +62,7 @@ const ir::Kernel& PallasCall::trace(const std::vector<ShapeDtype>& given) const&
   }
   // Traced outside the lock: a kernel may call others, or itself with other shapes.
   auto kernel = std::make_unique<const ir::Kernel>(state_->parts.trace(inputs));
+  if (kernel->call.debug) print_traced(*kernel);
   const std::lock_guard lock(state_->mutex);
   return *state_->traces.emplace(key, std::move(kernel)).first->second;
 }
@@ -89,6 +101,7 @@ namespace {
 struct Checked {
   KernelFunction kernel;
   GridMappingRequest request;  // without inputs and in_specs
+  ir::CallInfo call;
   std::optional<std::vector<BlockSpec>> in_specs;
 };
 
@@ -102,24 +115,34 @@ std::string number(double d) {
 std::string after_prefetch(int n) { return n ? " and num_scalar_prefetch is " + std::to_string(n) : ""; }
 
 Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
-  Checked c{std::move(kernel), {}, {}};
+  Checked c{std::move(kernel), {}, {}, {}};
   GridMappingRequest& r = c.request;
   r.name = p.name.value_or("kernel");
   r.loc = loc;
   const auto fail = [&](const std::string& what, const std::string& note = {}) { throw SpecError(r.name + ": " + what, loc, note); };
-  const auto refuse = [&](bool given, const char* parameter) {
-    if (given) fail(std::string(parameter) + " is not implemented yet", "leave it out");
-  };
   if (r.name.empty() ||
       !std::all_of(r.name.begin(), r.name.end(), [](unsigned char ch) { return ch < 128 && (std::isalnum(ch) || ch == '_'); }) ||
       std::isdigit(static_cast<unsigned char>(r.name[0]))) {
     const std::string given = std::exchange(r.name, "kernel");
     fail("name \"" + given + "\" is not a word of letters, digits and _ that starts with no digit");
   }
-  refuse(p.debug, "debug");
-  refuse(p.cost_estimate.has_value(), "cost_estimate");
-  refuse(p.backend.has_value(), "backend");
-  refuse(p.metadata.has_value(), "metadata");
+  r.debug = c.call.debug = p.debug;
+  c.call.metadata = p.metadata;
+  if ((c.call.cost_estimate = p.cost_estimate)) {
+    const auto check_cost = [&](const char* field, const Extent& e) {
+      if (e.is_static() && *e.value() < 0) fail("cost_estimate: " + std::string(field) + " is " + to_string(e));
+    };
+    check_cost("flops", p.cost_estimate->flops);
+    check_cost("transcendentals", p.cost_estimate->transcendentals);
+    check_cost("bytes_accessed", p.cost_estimate->bytes_accessed);
+    check_cost("remote_bytes_transferred", p.cost_estimate->remote_bytes_transferred);
+  }
+  if (p.backend == "mosaic_tpu" || p.backend == "triton" || p.backend == "mosaic_gpu")
+    fail("backend \"" + *p.backend + "\" is Pallas's, and not in this build",
+         "\"vulkan\" and \"interpreter\" are; what is meant for \"" + *p.backend + "\" can be given in compiler_params");
+  if (p.backend && *p.backend != "vulkan" && *p.backend != "interpreter")
+    fail("backend \"" + *p.backend + "\" is unknown", "\"vulkan\" and \"interpreter\" are known");
+  if (p.backend == "vulkan" && p.interpret.options()) fail("backend is \"vulkan\", and interpret is given too", "give one of them");
   if (p.grid_spec) {
     const bool twice = !p.grid.axes().empty() || p.in_specs.list() || p.out_specs.list() || !p.scratch_shapes.empty();
     if (twice)
@@ -148,17 +171,12 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
       r.grid[i] = g.name().empty() ? GridSize(size) : GridSize(g.name().c_str(), size);
     }
   }
-  if (p.compiler_params) {
-    const auto& semantics = p.compiler_params->dimension_semantics;
-    if (!semantics.empty() && semantics.size() != r.grid.size())
-      fail("compiler_params: dimension_semantics has " + std::to_string(semantics.size()) +
-           (semantics.size() == 1 ? " entry" : " entries") + " but the grid has " + std::to_string(r.grid.size()) +
-           (r.grid.size() == 1 ? " axis" : " axes"));
-    for (const std::string& s : semantics) {
-      if (s != "parallel" && s != "arbitrary")
-        fail("compiler_params: dimension_semantics \"" + s + "\" is unknown", "\"parallel\" and \"arbitrary\" are known");
-      r.parallel.push_back(s == "parallel");
-    }
+  try {
+    ReadCompilerParams params = read(p.compiler_params, r.grid.size());
+    r.parallel = std::move(params.parallel);
+    c.call.compiler_params = std::move(params.others);
+  } catch (const CompilerParamsProblem& problem) {
+    fail("compiler_params: " + problem.what, problem.note);
   }
   const auto negative = [](const Extent& e) { return e.is_static() && *e.value() < 0; };
   for (size_t i = 0; i < r.outputs.size(); ++i)
@@ -205,6 +223,7 @@ ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
                         plural(r.outputs.size(), "output") + " and " + plural(r.scratch.size(), "scratch shape"),
                     r.loc, std::string("a kernel takes one Ref per ") + (prefetch ? "scalar-prefetch operand, then per " : "") + "input, then per output, then per scratch shape");
   ir::Kernel k = make_grid_mapping(r).to_kernel(r.name, r.loc);
+  k.call = c.call;
   {
     Trace t(k);
     const Trace::Region body(t, k.body);
@@ -224,7 +243,8 @@ PallasCall make_pallas_call(KernelFunction kernel, PallasCallParams params, Loc 
   PallasCall::Parts parts;
   parts.name = checked->request.name;
   parts.loc = loc;
-  parts.interpreted = params.interpret;
+  parts.interpret = params.interpret.options();
+  if (params.backend == "interpreter" && !parts.interpret) parts.interpret.emplace();
   parts.in_shape = params.in_shape.list();
   parts.trace = [checked](const std::vector<ShapeDtype>& inputs) { return trace(*checked, inputs); };
   return PallasCall(std::move(parts));

@@ -13,6 +13,7 @@
 
 #include "engine/array.h"
 #include "engine/front/call.h"
+#include "engine/front/compiler_params.h"
 #include "engine/front/grid_mapping.h"
 #include "engine/front/ref.h"
 #include "engine/front/spec.h"
@@ -33,12 +34,15 @@ class ShapeDtypes {
   std::optional<std::vector<ShapeDtype>> list_;
 };
 
-struct CompilerParams {
-  /// Per grid axis "parallel" (its programs may run in any order or at once, and share no scratch) or "arbitrary" (in order).
-  std::vector<std::string> dimension_semantics = {};
-};
-struct CostEstimate {
-  int64_t flops = 0, transcendentals = 0, bytes_accessed = 0;
+/// pallas_call's interpret: false, true, or how the interpreter is to run: ts::InterpretOptions{.races = true}.
+class Interpret {
+ public:
+  Interpret(bool on = false) : options_(on ? std::optional(InterpretOptions{}) : std::nullopt) {}  // NOLINT: implicit on purpose
+  Interpret(InterpretOptions options) : options_(std::move(options)) {}                            // NOLINT
+  const std::optional<InterpretOptions>& options() const { return options_; }
+
+ private:
+  std::optional<InterpretOptions> options_;
 };
 
 /// The parameters of jax.experimental.pallas.pallas_call, in its order, and in_shape. Those marked (not yet) throw a SpecError that says so
@@ -53,13 +57,17 @@ struct PallasCallParams {
   /// Inputs, scalar-prefetch operands counted, to outputs of the same shape and dtype, which start with the input's contents: blocks that no program
   /// visits keep them. Programs see the input as it is when they start. The caller's array stays as it was (runtime: unless it is donated).
   std::map<int, int> input_output_aliases = {};
-  bool debug = false;                              ///< (not yet)
-  bool interpret = false;                          ///< calls run the interpreter
+  /// Prints to std::cout: where the kernel is traced, its grid mapping and text form; where it is compiled, the lane-level kernel and the SPIR-V.
+  bool debug = false;
+  Interpret interpret = false;                     ///< calls run the interpreter
   std::optional<std::string> name = std::nullopt;  ///< in messages and dumps; else "kernel"
-  std::optional<CompilerParams> compiler_params = std::nullopt;
-  std::optional<CostEstimate> cost_estimate = std::nullopt;                   ///< (not yet)
-  std::optional<std::string> backend = std::nullopt;                          ///< (not yet)
-  std::optional<std::map<std::string, std::string>> metadata = std::nullopt;  ///< (not yet)
+  BackendCompilerParams compiler_params = {};
+  /// The cost of all programs together; estimate_cost() computes one. vmap multiplies it by the batch.
+  std::optional<CostEstimate> cost_estimate = std::nullopt;
+  /// "vulkan", or "interpreter", which is as interpret. Pallas's "mosaic_tpu", "triton" and "mosaic_gpu" are SpecErrors: this build has none of them.
+  std::optional<std::string> backend = std::nullopt;
+  /// About the kernel, for people and tools: kept in its text form and its Program, shown by `tessera explain`.
+  std::map<std::string, std::string> metadata = {};
   /// Ours, not Pallas's: the inputs' shapes and dtypes. Arguments are checked against them, and dims may be run-time sizes (ts::dim("n")),
   /// which out_shape and grid may use too: one traced kernel serves every size. Without it, extents are the arguments' own.
   ShapeDtypes in_shape = {};
@@ -70,7 +78,8 @@ class PallasCall {
  public:
   const std::string& name() const;
   Loc loc() const;
-  bool interpreted() const;  ///< interpret was set
+  bool interpreted() const { return interpret_options().has_value(); }  ///< calls run the interpreter
+  const std::optional<InterpretOptions>& interpret_options() const;
 
   /// The traced kernel for inputs of these shapes and dtypes (none where in_shape says them). Kept for the next call; the reference lives
   /// as long as a copy of this object. Throws SpecError or TraceError.
@@ -104,7 +113,7 @@ class PallasCall {
   struct Parts {
     std::string name = "kernel";
     Loc loc = {};
-    bool interpreted = false;
+    std::optional<InterpretOptions> interpret = std::nullopt;
     std::optional<std::vector<ShapeDtype>> in_shape = std::nullopt;
     std::function<ir::Kernel(const std::vector<ShapeDtype>&)> trace = {};
   };
@@ -117,7 +126,10 @@ class PallasCall {
   static Arrays run(const Call& call, const std::vector<Array>& arguments, const GridSizes& grid = {}) {
     const ir::Kernel& k = call.trace_for(arguments);
     const DimValues sizes = call.dims(k, grid);
-    return Arrays(call.interpreted() ? interpret(k, arguments, {.dims = sizes}) : run_on_default_device(k, arguments, sizes));
+    if (!call.interpreted()) return Arrays(run_on_default_device(k, arguments, sizes));
+    InterpretOptions options = *call.interpret_options();
+    options.dims.insert(sizes.begin(), sizes.end());
+    return Arrays(interpret(k, arguments, options));
   }
   struct State;
   std::shared_ptr<State> state_;

@@ -55,6 +55,8 @@ ir::Kernel vmap_kernel(ir::Kernel k, const Extent& size, const std::vector<std::
     const size_t inputs = static_cast<size_t>(k.num_inputs);
     batch(k, static_cast<int>(i), size, i < inputs ? in_axes[i] : std::optional(out_axes[i - inputs]));
   }
+  if (auto& cost = k.call.cost_estimate)
+    cost = CostEstimate{cost->flops * size, cost->transcendentals * size, cost->bytes_accessed * size, cost->remote_bytes_transferred * size};
   ir::verify(k, "vmap");
   return k;
 }
@@ -63,7 +65,8 @@ PallasCall vmap(const PallasCall& call, BatchAxes in_axes, BatchAxes out_axes, L
   PallasCall::Parts parts;
   parts.name = call.name();
   parts.loc = loc;
-  parts.interpreted = call.interpreted();
+  parts.interpret = call.interpret_options();
+  if (parts.interpret && !parts.interpret->parallel.empty()) parts.interpret->parallel.insert(parts.interpret->parallel.begin(), true);
   parts.trace = [call, in_axes, out_axes, loc](const std::vector<ShapeDtype>& inputs) {
     const auto fail = [&](const std::string& what, const std::string& note = {}) {
       throw SpecError(call.name() + ": vmap: " + what, loc, note);

@@ -154,6 +154,11 @@ std::string Kernel::usual_origin(int i) const {
   return is_output(i) ? place("out_specs", i - num_inputs) : place("in_specs", i - num_prefetch);
 }
 
+std::string Kernel::description() const {
+  const std::string function = loc ? "kernel at " + to_string(loc) : "kernel";
+  return name == "kernel" ? function : name + " for kernel function " + function;
+}
+
 std::vector<std::string> Kernel::dim_names() const {
   std::vector<std::string> names;
   for (const BlockMapping& b : blocks)

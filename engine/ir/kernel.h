@@ -13,6 +13,7 @@
 #include "engine/dtype.h"
 #include "engine/error.h"
 #include "engine/extent.h"
+#include "engine/ir/call_info.h"
 
 namespace tessera::ir {
 
@@ -226,6 +227,7 @@ struct Kernel {
   std::vector<Type> scratch;         // Ref types
   RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
   LaneInfo lane;                     // lane level only
+  CallInfo call;                     // tile level only
 
   std::vector<ValueInfo> values;
   std::vector<Op> ops;
@@ -265,6 +267,9 @@ struct Kernel {
   bool shares_at_once(int i) const;
   /// What blocks[i] is called where nobody named it: "scalar_prefetch[0]", "in_specs[0]", "out_specs[0]".
   std::string usual_origin(int i) const;
+  /// What Pallas calls the call in debug output: "matmul for kernel function kernel at samples/matmul.cpp:14"; without a name of its own
+  /// "kernel at samples/matmul.cpp:14".
+  std::string description() const;
   /// Names of all run-time sizes in array shapes and grid, in order of appearance.
   std::vector<std::string> dim_names() const;
 };

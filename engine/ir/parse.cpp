@@ -186,6 +186,7 @@ class Parser {
   }
   void clause() {
     if (take("grid")) list("(", ")", [&] { axis(); });
+    else if (token_.is("metadata") || token_.is("cost_estimate") || token_.is("compiler_params")) call_info();
     else if (token_.is("prefetch") || token_.is("in") || token_.is("out")) block();
     else if (take("scratch")) k_.scratch.push_back(ref_type());
     else if (lane_number("workgroup_size", 1, INT32_MAX, [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); })) {}
@@ -196,7 +197,48 @@ class Parser {
     else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {}
     else if (lane_word("num_units")) { k_.lane.num_units = extent(); k_.lane.exact = take("exact"); }
     else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
-    else expected("'grid', 'prefetch', 'in', 'out', 'scratch'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
+    else expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
+  }
+  void call_info() {
+    if (k_.level == Level::lane) fail("'" + std::string(token_.text) + "' belongs to tile-level kernels");
+    CallInfo& c = k_.call;
+    if (take("metadata")) {
+      list("(", ")", [&] {
+        const Token key = token_;
+        std::string k = text("a key");
+        expect(":");
+        if (!c.metadata.emplace(std::move(k), text("a string")).second) lexer_.fail(key.offset, "the key is given twice");
+      });
+    } else if (token_.is("cost_estimate")) {
+      if (c.cost_estimate) fail("cost_estimate is given twice");
+      advance();
+      CostEstimate& e = c.cost_estimate.emplace();
+      list("(", ")", [&] {
+        Extent* field = token_.is("flops") ? &e.flops : token_.is("transcendentals") ? &e.transcendentals : token_.is("bytes_accessed") ? &e.bytes_accessed
+                      : token_.is("remote_bytes_transferred") ? &e.remote_bytes_transferred : nullptr;
+        if (!field) expected("flops, transcendentals, bytes_accessed or remote_bytes_transferred");
+        advance();
+        expect(":");
+        const size_t at = token_.offset;
+        *field = extent();
+        if (field->is_static() && *field->value() < 0) lexer_.fail(at, "a cost of " + to_string(*field) + " is negative");
+      });
+    } else {
+      advance();
+      const std::string backend = text("a backend");
+      list("(", ")", [&] {
+        const Token name = token_;
+        CompilerParam p{backend, text("a compiler parameter"), {}};
+        expect(":");
+        if (token_.kind == Token::Kind::number) {
+          p.value = token_.text;
+          advance();
+        } else p.value = text("a value");
+        if (const auto wrong = problem(p)) lexer_.fail(name.offset, *wrong);
+        if (c.compiler_param(p.backend, p.name)) lexer_.fail(name.offset, "compiler parameter " + p.name + " of " + p.backend + " is given twice");
+        c.compiler_params.push_back(std::move(p));
+      });
+    }
   }
   bool lane_word(const char* s) {
     if (!token_.is(s)) return false;

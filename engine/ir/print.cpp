@@ -55,6 +55,7 @@ class Printer {
     out_ += k_.level == Level::lane ? "lane kernel @" : "kernel @";
     out_ += is_identifier(k_.name) ? k_.name : quoted(k_.name);
     end_line(k_.loc);
+    call_info();
     grid();
     if (k_.level == Level::lane) lane();
     for (int i = 0; i < static_cast<int>(k_.blocks.size()); ++i) block(i);
@@ -103,6 +104,27 @@ class Printer {
   void values(const std::vector<Value>& v) { list(v, [&](Value x) { value(x); }); }
   std::string type_of(Value v) const { return v.index < k_.values.size() ? to_string(k_.type(v)) : "<unknown>"; }
 
+  static bool is_number(const std::string& s) { return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+  static std::string word(const std::string& s) { return is_identifier(s) ? s : quoted(s); }
+  void call_info() {
+    const CallInfo& c = k_.call;
+    if (!c.metadata.empty()) {
+      out_ += "metadata (";
+      list(c.metadata, [&](const auto& entry) { out_ += word(entry.first) + ": " + quoted(entry.second); });
+      out_ += ")\n";
+    }
+    if (c.cost_estimate) {
+      const CostEstimate& e = *c.cost_estimate;
+      out_ += "cost_estimate (flops: " + to_string(e.flops) + ", transcendentals: " + to_string(e.transcendentals) + ", bytes_accessed: " + to_string(e.bytes_accessed);
+      if (e.remote_bytes_transferred != Extent(0)) out_ += ", remote_bytes_transferred: " + to_string(e.remote_bytes_transferred);
+      out_ += ")\n";
+    }
+    for (size_t i = 0; i < c.compiler_params.size(); ++i) {
+      const CompilerParam& p = c.compiler_params[i];
+      const bool first = i == 0 || c.compiler_params[i - 1].backend != p.backend, last = i + 1 == c.compiler_params.size() || c.compiler_params[i + 1].backend != p.backend;
+      out_ += (first ? "compiler_params " + word(p.backend) + " (" : std::string(", ")) + word(p.name) + ": " + (is_number(p.value) ? p.value : word(p.value)) + (last ? ")\n" : "");
+    }
+  }
   void grid() {
     if (k_.grid.empty()) return;
     out_ += "grid (";

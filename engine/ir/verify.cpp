@@ -14,6 +14,7 @@
 //               no Refs), yield one i32 per block dim (two for a bounded one), and compute on scalars by elementwise ops, constants, num_programs and loads only
 //   body        takes the Ref of every block, then of every scratch buffer (lane level: one global ref of unknown length per block);
 //               stores to no scalar-prefetch operand and no aliased input; yields nothing
+//   call info   compiler parameters are known ones; costs are not negative
 //   lane info   workgroup_size of at least 1, subgroup_size 0 or a power of two, allocations inside their arenas, extents that exist
 // Barriers under divergent control flow are codegen/lane's to find.
 #include "engine/ir/verify.h"
@@ -44,6 +45,7 @@ class Verifier {
     else add("body", "is missing", k_.loc);
     if (!problems_.empty()) return std::move(problems_);  // the rest may follow any index
     visible_.resize(k_.values.size());
+    call_info();
     grid();
     for (size_t i = 0; i < k_.blocks.size(); ++i) block(static_cast<int>(i));
     for (size_t i = 0; i < k_.scratch.size(); ++i) scratch(i);
@@ -59,6 +61,13 @@ class Verifier {
   std::vector<bool> seen_ops_, seen_regions_, visible_;
 
   void add(std::string entity, std::string message, Loc loc) { problems_.push_back({std::move(entity), std::move(message), loc}); }
+  void call_info() {
+    for (const CompilerParam& p : k_.call.compiler_params)
+      if (auto wrong = problem(p)) add(k_.name, std::move(*wrong), k_.loc);
+    if (const auto& c = k_.call.cost_estimate)
+      for (const Extent* e : {&c->flops, &c->transcendentals, &c->bytes_accessed, &c->remote_bytes_transferred})
+        if (e->is_static() && *e->value() < 0) add(k_.name, "cost_estimate has " + to_string(*e) + ", which is negative", k_.loc);
+  }
   std::string value(Value v) const {
     if (v.index >= numbers_.size() || numbers_[v.index] == UINT32_MAX) return "<value " + std::to_string(v.index) + ">";
     return "%" + std::to_string(numbers_[v.index]);

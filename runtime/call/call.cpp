@@ -3,8 +3,11 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <mutex>
+#include <sstream>
 
+#include "codegen/spirv/emit.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "runtime/context.h"
@@ -46,19 +49,33 @@ void dump(const char* folder, const ir::Kernel& kernel) {
   if (!out) throw SpecError(kernel.name + ": TESSERA_DUMP: cannot write " + file, kernel.loc);
 }
 
+/// debug: compiles as compile() does, and prints what it made.
+Program compile_aloud(const ir::Kernel& kernel, const Target& target, CompileOptions options) {
+  ir::Kernel lanes;
+  options.dump = [&](std::string_view, const ir::Kernel& k, bool) {
+    if (k.level == ir::Level::lane) lanes = k;
+  };
+  Program program = compile(kernel, target, options);
+  std::ostringstream out;  // in one piece, since several threads may compile
+  out << "The lane-level kernel for pallas_call " << kernel.description() << " on " << target.name << ":\n" << ir::print(lanes);
+  out << "The SPIR-V for pallas_call " << kernel.description() << ":\n" << spirv::disassemble(program.spirv);
+  std::cout << out.str() << std::flush;
+  return program;
+}
+
 }  // namespace
 
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options) {
   if (options.dump) return {device, std::make_shared<const Program>(compile(kernel, device.target(), options))};
   vulkan::Context& context = *device.context();
   // The text holds all that compilation sees; with the source lines, since errors name them. The target is the device's own.
-  const std::string key = (options.general ? "general\n" : "fast\n") + ir::print(kernel, true);
+  const std::string key = std::string(options.general ? "general" : "fast") + (kernel.call.debug ? " debug\n" : "\n") + ir::print(kernel, true);
   {
     std::lock_guard lock(context.programs_mutex);
     if (auto it = context.programs.find(key); it != context.programs.end()) return {device, it->second};
   }
   if (const char* folder = std::getenv("TESSERA_DUMP"); folder && *folder) dump(folder, kernel);
-  auto program = std::make_shared<const Program>(compile(kernel, device.target(), options));
+  auto program = std::make_shared<const Program>(kernel.call.debug ? compile_aloud(kernel, device.target(), options) : compile(kernel, device.target(), options));
   std::lock_guard lock(context.programs_mutex);
   return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
 }

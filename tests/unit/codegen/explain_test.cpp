@@ -93,3 +93,50 @@ body (%x, %o) {
   CHECK(says(explained(declared), "grid axis 0: parallel, declared"));
   CHECK(says(explained(declared), "grid axis 1: parallel, at most one program"));
 }
+
+TEST_CASE("explain: what the caller said about the call, and its cost") {
+  const std::string head = "tir 1\nkernel @k\n";
+  const std::string rest = R"(grid (4 parallel)
+in f32[64, 64] block (16, 64) map (%i) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+out f32[64, 64] block (16, 64) map (%i) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+body (%x, %o) {
+  %a = load %x[0:16, 0:64]
+  %b = add %a, %a
+  %c = exp %b
+  store %o[0:16, 0:64], %c
+}
+)";
+  CHECK(says(explained(head + rest), "cost: 4096 flops, 4096 transcendentals, 32768 bytes accessed (computed)"));
+  const std::string said = R"(metadata (author: "me", version: "2")
+cost_estimate (flops: 5, bytes_accessed: 7)
+compiler_params triton (num_warps: 3, num_stages: 2)
+)";
+  const std::string on_cpu = explained(head + said + rest);
+  CAPTURE(on_cpu);
+  CHECK(says(on_cpu, "cost: 5 flops, 0 transcendentals, 7 bytes accessed (given; computed: 4096 flops, 4096 transcendentals, 32768 bytes accessed)"));
+  CHECK(says(on_cpu, "compiler parameter num_warps = 3 of triton: not used on CPU drivers"));
+  CHECK(says(on_cpu, "compiler parameter num_stages = 2 of triton: not used"));
+  CHECK(says(on_cpu, R"(metadata: {"author": "me", "version": "2"})"));
+  Target gpu = lavapipe_target();
+  gpu.kind = Target::Kind::gpu;
+  gpu.max_workgroup_size = 1024;
+  const Program hinted = compile(ir::parse(head + said + rest, "k.tir"), gpu);
+  CAPTURE(hinted.explain);
+  CHECK(says(hinted.explain, "compiler parameter num_warps = 3 of triton: workgroups of 64 invocations, where a workgroup runs a program"));
+  CHECK(hinted.workgroup_size == 64);
+  CHECK(compile(ir::parse(head + rest, "k.tir"), gpu).workgroup_size != 64);
+  CHECK(hinted.metadata == std::map<std::string, std::string>{{"author", "me"}, {"version", "2"}});
+  CHECK(hinted.cost_estimate == CostEstimate{5, 0, 7});
+  // More than the target has, or absurd, is as much as there is.
+  for (const char* warps : {"64", "9223372036854775807"}) {
+    std::string many = said;
+    many.replace(many.find("num_warps: 3") + 11, 1, warps);
+    CHECK(compile(ir::parse(head + many + rest, "k.tir"), gpu).workgroup_size == 1024);
+  }
+}

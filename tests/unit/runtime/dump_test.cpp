@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
+#include <sstream>
 
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
@@ -60,4 +62,24 @@ TEST_CASE("TESSERA_DUMP names a folder that is not there") {
   const ir::Kernel kernel = ir::parse(kText, "k.tir");
   CHECK(test::error_of<SpecError>([&] { load(Device(), kernel); }) ==
         "twice, shifted: TESSERA_DUMP: cannot write no such folder/twice__shifted.tir\n  at k.tir:2");
+}
+
+TEST_CASE("debug prints what is compiled, once") {
+  ir::Kernel kernel = ir::parse(kText, "shifted.tir");
+  kernel.call.debug = true;
+  const Device own;
+  load(own, ir::parse(kText, "shifted.tir"));  // without debug: another entry of the cache
+  std::ostringstream text;
+  std::streambuf* old = std::cout.rdbuf(text.rdbuf());
+  load(own, kernel);
+  load(own, kernel);
+  std::cout.rdbuf(old);
+  const std::string all = text.str(), name = "twice, shifted for kernel function kernel at shifted.tir:2";
+  CAPTURE(all);
+  const size_t lanes = all.find("The lane-level kernel for pallas_call " + name + " on " + own.target().name + ":\ntir 1\nlane kernel @\"twice, shifted\"\n");
+  const size_t spirv = all.find("The SPIR-V for pallas_call " + name + ":\n");
+  CHECK(lanes == 0);
+  REQUIRE(spirv != std::string::npos);
+  CHECK(all.find("The SPIR-V", spirv + 1) == std::string::npos);
+  CHECK(all.size() > spirv + 200);
 }
