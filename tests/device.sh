@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The kernels of tests/tir and some random ones on the Vulkan device, in both forms, against the interpreter. The suite `fuzz` runs more of them, on
+# The kernels of tests/tir and tests/data/pallas and some random ones on the Vulkan device, in both forms, against the interpreter. The suite `fuzz` runs more of them, on
 # the lane-level interpreter; drivers have bugs of their own.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -13,7 +13,7 @@ run() {
   if [ -z "${p:-}" ]; then p=0 f=1; fi
   passed=$((passed + p)) failed=$((failed + f))
 }
-run tests/tir/*.tir
+run tests/tir/*.tir tests/data/pallas/*.tir
 run --seed 1 --count "$([ "${TESSERA_TESTS_ALL:-0}" = 1 ] && echo 600 || echo 30)"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

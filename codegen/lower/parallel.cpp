@@ -4,6 +4,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "codegen/lower/axes.h"
+
 namespace tessera::lowering {
 namespace {
 using ir::Opcode;
@@ -227,6 +229,14 @@ bool may_overlap(const ir::Kernel& k, int i) {
   return std::any_of(dims.begin(), dims.end(), [](const ir::BlockDim& d) { return d.kind == ir::BlockDim::Kind::element || d.kind == ir::BlockDim::Kind::bounded; });
 }
 
+bool always_stored_whole(const ir::Kernel& k, int i) {
+  const auto& ops = k.region(k.body).ops;
+  return std::any_of(ops.begin(), ops.end(), [&](ir::OpId id) {
+    const ir::Op& op = k.op(id);
+    return (op.code == Opcode::store || op.code == Opcode::swap) && ref_position(k, op.operands[0]) == i && is_whole_access(k, op);
+  });
+}
+
 bool same_blocks(const ir::Kernel& k, int a, int b) {
   const ir::BlockMapping &x = k.blocks[static_cast<size_t>(a)], &y = k.blocks[static_cast<size_t>(b)];
   if (x.whole || y.whole) return x.whole && y.whole;
@@ -400,11 +410,19 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
   // the sequential axes would have to be ordered across workgroups.
   for (size_t a = 0; a < rank; ++a)
     if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "added by vmap"; }
+  // Nor where a block that hangs over the edge lives in a private tile, which is written whole, though programs that share it may each store a part.
+  int tile = -1;
+  for (size_t i = 0; i < k.blocks.size(); ++i) {
+    if (k.blocks[i].whole || !stored[i] || !read[i] || k.aliased_output(static_cast<int>(i)) >= 0 || always_stored_whole(k, static_cast<int>(i))) continue;
+    for (const BlockStart& s : starts[i])
+      if (!s.interior) tile = static_cast<int>(i);
+  }
   bool rest_parallel = true;
   for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || k.grid[a].parallel);
   for (size_t a = 0; a < rank; ++a) {
     if (!proved[a] && k.grid[a].parallel) {
-      if (rest_parallel) { proved[a] = true; why[a] = "declared"; }
+      if (rest_parallel && tile < 0) { proved[a] = plan.declared = true; why[a] = "declared"; }
+      else if (rest_parallel) why[a] += "; declared parallel, but blocks of " + k.blocks[static_cast<size_t>(tile)].origin + " may hang over the edge, be shared, and be stored in part";
       else why[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
     }
     plan.axes[a] = {proved[a], why[a]};

@@ -27,6 +27,7 @@ struct Access {
 struct ParallelPlan {
   std::vector<AxisVerdict> axes;   // one per grid axis
   std::vector<Access> accesses;    // to inputs and outputs
+  bool declared = false;           // some axis is parallel by declaration alone: programs may share a block and store parts of it at once
   bool is_parallel(size_t a) const { return axes[a].parallel; }
 };
 
@@ -53,6 +54,8 @@ std::vector<bool> stored_memory(const ir::Kernel& k);
 bool needs_copy(const ir::Kernel& k, int i);
 /// Blocks of blocks[i] that differ may share elements: some dim is indexed by elements.
 bool may_overlap(const ir::Kernel& k, int i);
+/// Every program stores all of its block of blocks[i], at the end of whatever it does.
+bool always_stored_whole(const ir::Kernel& k, int i);
 /// The same blocks at the same places.
 bool same_blocks(const ir::Kernel& k, int a, int b);
 /// The index map of blocks[i] loads from a scalar-prefetch operand.

@@ -132,25 +132,25 @@ PallasCall bump(bool empty = false) {
   return pallas_call([](Ref x, Ref o) { o[all] = x[all] + 100; },
                      {.out_shape = {{{4, 3}, i32}}, .grid = empty ? 0 : 2, .in_specs = row, .out_specs = row, .input_output_aliases = {{0, 0}}, .name = "bump"});
 }
-const Array table({4, 3}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+const Array rows_of_three({4, 3}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
 std::vector<int32_t> ints(const Array& a) { return {a.data<int32_t>().begin(), a.data<int32_t>().end()}; }
 const std::vector<int32_t> bumped{0, 1, 2, 103, 104, 105, 106, 107, 108, 9, 10, 11};
 }  // namespace
 
 TEST_CASE("an output that is aliased to an input starts with its contents, and the input stays as it was") {
-  CHECK(ints(bump()(table)) == bumped);
-  CHECK(ints(bump(true)(table)) == ints(table));
-  const DeviceArray x(device(), table);
+  CHECK(ints(bump()(rows_of_three)) == bumped);
+  CHECK(ints(bump(true)(rows_of_three)) == ints(rows_of_three));
+  const DeviceArray x(device(), rows_of_three);
   const DeviceArray o = launch(device(), bump(), {x}).at(0), twice = launch(device(), bump(), {o}).at(0);
   CHECK(ints(o.download()) == bumped);
   CHECK(twice.download().at(3) == 203);
-  CHECK(ints(x.download()) == ints(table));
-  CHECK(ints(launch(device(), bump(true), {x}).at(0).download()) == ints(table));
+  CHECK(ints(x.download()) == ints(rows_of_three));
+  CHECK(ints(launch(device(), bump(true), {x}).at(0).download()) == ints(rows_of_three));
   check_clean(device());
 }
 
 TEST_CASE("a donated array's memory becomes the output's, and the array may not be used again") {
-  const DeviceArray x(device(), table), also = x;
+  const DeviceArray x(device(), rows_of_three), also = x;
   const auto memory = x.buffer("test");
   const DeviceArray o = launch(device(), bump(), {donate(x)}).at(0);
   CHECK(o.buffer("test") == memory);
@@ -166,7 +166,7 @@ TEST_CASE("a donated array's memory becomes the output's, and the array may not 
 
   const int line = __LINE__ + 1;
   const PallasCall add = pallas_call([](Ref a, Ref b, Ref s) { s[all] = a[all] + b[all]; }, {.out_shape = {{{4, 3}, i32}}, .input_output_aliases = {{1, 0}}, .name = "add"});
-  const DeviceArray a(device(), table), b(device(), table);
+  const DeviceArray a(device(), rows_of_three), b(device(), rows_of_three);
   const std::string at = "\n  at " + std::string(__FILE__) + ":" + std::to_string(line);
   CHECK(error_of<SpecError>([&] { launch(device(), add, {donate(a), b}); }) ==
         "add: argument 0 is donated, but no output is aliased to it" + at + "\n  note: name one in input_output_aliases, or leave donate() out");
