@@ -43,6 +43,7 @@ void Lowering::scalar_op(ir::OpId id) {
       h.scalar = element(x, Coords(shape(x).size(), at(0)));
       return;
     }
+    case Opcode::transpose: case Opcode::slice: case Opcode::rev: h.scalar = scalar(o.operands[0]); return;  // of rank 0, too: the same
     default: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " is no scalar op", o.loc);
   }
 }

@@ -124,13 +124,22 @@ class IndexMap {
       }
     }
   }
+  using Function = std::function<Indices(const std::vector<Value>&, const std::vector<Ref>&)>;
+  /// For a map whose number of parameters is known only at run time.
+  static IndexMap of(int arity, int num_refs, Function call) {
+    IndexMap m;
+    m.arity_ = arity;
+    m.num_refs_ = num_refs;
+    m.call_ = std::move(call);
+    return m;
+  }
   bool given() const { return call_ != nullptr; }
   int arity() const { return arity_; }        ///< program ids
   int num_refs() const { return num_refs_; }  ///< scalar-prefetch Refs
   Indices operator()(const std::vector<Value>& program_ids, const std::vector<Ref>& prefetch) const { return call_(program_ids, prefetch); }
 
  private:
-  std::function<Indices(const std::vector<Value>&, const std::vector<Ref>&)> call_;
+  Function call_;
   int arity_ = 0, num_refs_ = 0;
 };
 

@@ -14,6 +14,8 @@ namespace tessera::cli {
 struct UsageError : Error { using Error::Error; };
 
 void devices();
+/// The op table, or all that is known of one op.
+void ops(const std::string& name);
 
 struct RunArguments {
   std::string file;

@@ -18,6 +18,11 @@ int command_line(int argc, char** argv) {
 
   app.add_subcommand("devices", "List the Vulkan devices; * is the one that is used")->callback(devices);
 
+  std::string op;
+  CLI::App* ops_command = app.add_subcommand("ops", "List the ops of the IR, or say more about one");
+  ops_command->add_option("NAME", op, "an op");
+  ops_command->callback([&] { ops(op); });
+
   RunArguments r;
   CLI::App* run_command = app.add_subcommand("run", "Run a kernel on .npy arrays");
   run_command->add_option("FILE", r.file, "tile-level kernel (.tir)")->required();

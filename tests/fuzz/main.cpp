@@ -31,7 +31,7 @@ using namespace tessera::fuzz;
 
 namespace {
 constexpr const char* kUsage =
-    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|all] [--orders N]\n"
+    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|all|none] [--orders N]\n"
     "     [--device vulkan|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
@@ -77,7 +77,7 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--codegen") std::tie(a.check.general, a.check.fast) = one_of("general", "fast");
     else if (s == "--target") {
       const std::string v = next();
-      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "all") usage("--target " + v + ": minimum, lavapipe, gpu or all are wanted");
+      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "all" && v != "none") usage("--target " + v + ": minimum, lavapipe, gpu, all or none are wanted");
       a.check.minimum = v == "minimum" || v == "all";
       a.check.lavapipe = v == "lavapipe" || v == "all";
       a.check.gpu = v == "gpu" || v == "all";

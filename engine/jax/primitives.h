@@ -1,0 +1,76 @@
+// The primitives of JAX that kernels may contain: one row each, a function from an equation to the Values that it computes. Internal to
+// engine/jax: importer.cpp walks the equations, primitives.cpp has the rows of values, memory.cpp those of Refs, control.cpp those with jaxprs
+// inside.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/front/front.h"
+#include "engine/jax/node.h"
+
+namespace tessera::jax {
+
+using Values = std::vector<Value>;
+
+/// What a variable of a jaxpr stands for.
+struct Entry {
+  std::variant<Value, Ref> is;
+  std::optional<int64_t> number = std::nullopt;  ///< of a literal integer: what it is, for places that want it static
+  std::optional<Value> truth = std::nullopt;     ///< of an integer made from a truth value: that
+};
+using Entries = std::vector<Entry>;
+
+/// The state of one import.
+struct Import {
+  std::string kernel;           // its name, for messages
+  std::vector<int> grid_axes;   // the axes that program_id counts: those that vmap did not add
+  std::vector<std::string> grid_names;  // of all axes, empty where there is none
+};
+
+/// Runs a jaxpr on what its arguments stand for (behind its constants), and returns what it results in. Equations of unknown line have `loc`.
+Entries run(Import& import, const Node& jaxpr, const Entries& arguments, Loc loc);
+
+/// One equation while it is imported. Node is the whole equation; the operands are what the variables before it stand for.
+struct Equation {
+  Import& import;
+  const Node& node;
+  const Node params;
+  std::string name;
+  Loc loc;
+  const Entries& scope;  // of the jaxpr, before this equation
+  Entries in;
+
+  [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const;  ///< TraceError "KERNEL: PRIMITIVE: what"
+  size_t size() const { return in.size(); }
+  Value value(size_t i) const;
+  Operand x(size_t i) const { return Operand(value(i), loc); }
+  std::vector<Operand> operands() const;
+  const Ref& ref(size_t i) const;
+  /// A variable or literal among the parameters (masks, indices).
+  Entry entry(const Node& n) const;
+  Operand operand(const Node& n) const;
+  /// The type that JAX says result i has, and whether anything uses it.
+  TypeForm out(size_t i) const;
+  size_t num_out() const;
+  bool dropped(size_t i) const;
+};
+
+struct Row {
+  std::string_view name;
+  int operands;                 // how many, or -1
+  Values (*make)(Equation&);
+};
+/// The row of a primitive, or null.
+const Row* find_row(std::string_view name);
+const std::vector<Row>& value_rows();
+const std::vector<Row>& memory_rows();
+const std::vector<Row>& control_rows();
+
+Value value_of(const Entry& e, const Equation& where);
+/// A scalar constant of these bits, or an array with the same bits everywhere.
+Value constant(DType t, uint64_t bits, Shape shape, Loc loc);
+
+}  // namespace tessera::jax

@@ -1,0 +1,59 @@
+// The handler that XLA calls for every pallas_call: XLA's buffers to ours, exceptions to XLA's errors. Its headers come with jaxlib.
+#include <exception>
+#include <string>
+
+#include "runtime/python/session.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace {
+namespace ffi = xla::ffi;
+using tessera::DType;
+using tessera::python::Buffer;
+
+DType dtype(ffi::DataType t) {
+  switch (t) {
+    case ffi::DataType::PRED: return DType::boolean;
+    case ffi::DataType::S8: return DType::i8;
+    case ffi::DataType::S16: return DType::i16;
+    case ffi::DataType::S32: return DType::i32;
+    case ffi::DataType::S64: return DType::i64;
+    case ffi::DataType::U8: return DType::u8;
+    case ffi::DataType::U16: return DType::u16;
+    case ffi::DataType::U32: return DType::u32;
+    case ffi::DataType::U64: return DType::u64;
+    case ffi::DataType::F16: return DType::f16;
+    case ffi::DataType::BF16: return DType::bf16;
+    case ffi::DataType::F32: return DType::f32;
+    case ffi::DataType::F64: return DType::f64;
+    default: throw tessera::SpecError("tessera: an argument has XLA's dtype " + std::to_string(static_cast<int>(t)) + ", which kernels cannot hold");
+  }
+}
+Buffer buffer(const ffi::AnyBuffer& b) {
+  const auto dims = b.dimensions();
+  return {dtype(b.element_type()), tessera::Shape(dims.begin(), dims.end()), b.untyped_data()};
+}
+
+ffi::Error run(std::string_view module, std::string_view key, std::string_view device, ffi::RemainingArgs args, ffi::RemainingRets rets) {
+  try {
+    std::vector<Buffer> arguments, results;
+    for (size_t i = 0; i < args.size(); ++i) arguments.push_back(buffer(args.get<ffi::AnyBuffer>(i).value()));
+    for (size_t i = 0; i < rets.size(); ++i) results.push_back(buffer(*rets.get<ffi::AnyBuffer>(i).value()));
+    tessera::python::call({module, key, device}, arguments, results);
+    return ffi::Error::Success();
+  } catch (const tessera::SpecError& e) {
+    return ffi::Error::InvalidArgument(e.what());
+  } catch (const std::exception& e) {
+    return ffi::Error::Internal(e.what());
+  }
+}
+}  // namespace
+
+#pragma GCC visibility push(default)
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tessera_call, run,
+                              ffi::Ffi::Bind()
+                                  .Attr<std::string_view>("module")
+                                  .Attr<std::string_view>("key")
+                                  .Attr<std::string_view>("device")
+                                  .RemainingArgs()
+                                  .RemainingRets());
+#pragma GCC visibility pop

@@ -1,0 +1,47 @@
+"""The native library, loaded by ctypes."""
+
+import collections
+import ctypes
+import os
+
+
+class Error(RuntimeError):
+    """A kernel that Tessera cannot run, or that failed; the message names the kernel and the line."""
+
+
+class CArray(ctypes.Structure):
+    _fields_ = [("dtype", ctypes.c_char_p), ("rank", ctypes.c_int64), ("shape", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.c_void_p)]
+
+
+def _open():
+    name = "_native.so"
+    lib = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
+    p, z = ctypes.c_char_p, ctypes.c_size_t
+    lib.tessera_free.argtypes, lib.tessera_free.restype = [ctypes.c_void_p], None
+    lib.tessera_prepare.argtypes, lib.tessera_prepare.restype = [p, z, p, p], ctypes.c_void_p
+    lib.tessera_stats.argtypes, lib.tessera_stats.restype = [ctypes.POINTER(ctypes.c_uint64)], None
+    lib.tessera_run_text.argtypes = [p, z, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
+    lib.tessera_run_text.restype = ctypes.c_void_p
+    lib.tessera_outputs_count.argtypes, lib.tessera_outputs_count.restype = [ctypes.c_void_p], z
+    lib.tessera_output.argtypes, lib.tessera_output.restype = [ctypes.c_void_p, z, ctypes.POINTER(CArray)], None
+    lib.tessera_outputs_free.argtypes, lib.tessera_outputs_free.restype = [ctypes.c_void_p], None
+    return lib
+
+
+native = _open()
+counts = collections.Counter()
+
+
+def check(error):
+    """Raises what a function of the library returned, if it is an error."""
+    if error:
+        text = ctypes.cast(error, ctypes.c_char_p).value.decode(errors="replace")
+        native.tessera_free(error)
+        raise Error(text)
+
+
+def stats():
+    """How many modules were imported, calls run, bytes copied between JAX's or NumPy's arrays and ours, and calls left to JAX's interpreter."""
+    out = (ctypes.c_uint64 * 3)()
+    native.tessera_stats(out)
+    return {"modules": out[0], "calls": out[1], "bytes_copied": out[2], "fallbacks": counts["fallbacks"]}

@@ -1,0 +1,74 @@
+"""Puts Tessera where JAX lowers pallas_call on its CPU platform: the kernel is exported, checked and compiled while JAX lowers the function around it,
+and called by XLA without Python."""
+
+import contextlib
+import hashlib
+import threading
+import warnings
+
+import jax
+from jax._src.interpreters import mlir
+from jax._src.pallas import pallas_call as pallas_call_module
+
+from tessera import jaxpr
+from tessera._native_library import Error, check, counts, native
+
+_TARGET = "tessera_call"
+_lock = threading.Lock()
+_stock = pallas_call_module._pallas_call_lowering  # JAX's own rule
+_registered = False  # the handler, which stays
+_where = jax.make_user_context(None)  # (device, fallback); part of the key under which JAX keeps what it has traced and compiled
+
+
+def _place(rule):
+    mlir.register_lowering(pallas_call_module.pallas_call_p, rule)
+    pallas_call_module._pallas_call_lowering = rule  # what pl.kernel and core_map call
+
+
+def _hook():
+    global _registered
+    with _lock:
+        if not _registered:
+            jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(native.tessera_call), platform="cpu")
+            _registered = True
+        _place(_lower)
+
+
+def install(device, fallback):
+    _hook()
+    _where.set_global((device, fallback))
+
+
+def uninstall():
+    _where.set_global(None)
+    with _lock:
+        _place(_stock)
+
+
+@contextlib.contextmanager
+def on(device, fallback):
+    _hook()
+    with _where((device, fallback)):
+        yield
+
+
+def _lower(ctx, *nodes, interpret, **params):
+    where = _where.value
+    if interpret or where is None or tuple(ctx.module_context.platforms) != ("cpu",):
+        return _stock(ctx, *nodes, interpret=interpret, **params)
+    device, fallback = where
+    try:
+        text = jaxpr.export(**params).encode()
+        key = hashlib.sha256(text).hexdigest()
+        check(native.tessera_prepare(text, len(text), key.encode(), device.encode()))
+    except (Error, jaxpr.ExportError) as error:
+        if not fallback:
+            raise Error(str(error)) from None
+        counts["fallbacks"] += 1
+        warnings.warn(f"JAX's interpreter runs what Tessera cannot: {error}", stacklevel=2)
+        return _stock(ctx, *nodes, interpret=True, **params)
+    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in params["out_avals"]]
+
+    def call(*args):
+        return jax.ffi.ffi_call(_TARGET, results)(*args, module=text.decode(), key=key, device=device)
+    return mlir.lower_fun(call, multiple_results=True)(ctx, *nodes)

@@ -1,0 +1,324 @@
+"""From a traced pallas_call to the JSON that Tessera's C++ importer reads (the format: engine/jax/README.md).
+
+    text = tessera.jaxpr.export(**params)        # params of the pallas_call equation: jaxpr, grid_mapping, compiler_params, ...
+
+Nothing here knows what a primitive means: equations are written down as they stand, with parameters reduced to plain JSON. What the importer
+cannot read, it refuses with the primitive's name and the line of Python. Only what JAX flattens into opaque trees (the indices of loads and
+stores) is unflattened here, because C++ could not.
+"""
+
+import base64
+import dataclasses
+import enum
+import json
+
+import jax
+import numpy as np
+from jax._src import core, source_info_util
+from jax._src.pallas import core as pallas_core
+from jax._src.state import indexing
+from jax._src.state import types as state_types
+
+VERSION = 1
+
+_DTYPES = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
+_DTYPES.update({f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)})
+
+
+class ExportError(NotImplementedError):
+    """The call uses something that has no place in the format."""
+
+
+def dtype_name(dtype):
+    """As the IR's text form has it; a dtype that the IR lacks keeps JAX's name, and the importer refuses it."""
+    name = getattr(dtype, "name", None) or str(dtype)
+    return _DTYPES.get(name, name)
+
+
+def _space(space):
+    """One of the IR's memory spaces. Where a space is only a wish about speed it is vmem."""
+    name = str(getattr(space, "value", space)).lower() if space is not None else ""
+    if type(space).__module__.startswith("jax._src.pallas.mosaic_gpu"):
+        return "any" if name == "gmem" else "vmem"
+    return {"any": "any", "hbm": "any", "smem": "smem", "index": "smem", "semaphore_mem": "semaphore"}.get(name, "vmem")
+
+
+def _shape(shape, what):
+    if not all(isinstance(d, (int, np.integer)) for d in shape):
+        raise ExportError(f"{what} has the shape {tuple(shape)}: sizes must be known when the call is traced")
+    return [int(d) for d in shape]
+
+
+def _type(aval):
+    """[dtype, shape], and for a Ref its memory space behind that."""
+    if isinstance(aval, state_types.AbstractRef):
+        inner = aval.inner_aval
+        return [dtype_name(inner.dtype), _shape(inner.shape, "a Ref"), _space(aval.memory_space)]
+    if not hasattr(aval, "dtype"):
+        return [str(aval), []]
+    return [dtype_name(aval.dtype), _shape(aval.shape, "a value")]
+
+
+def _constant(value, dtype):
+    """A literal: its bits as an unsigned number, or of arrays the bytes of all elements, little-endian, in base 64."""
+    array = np.asarray(value, dtype=dtype)
+    name = dtype_name(array.dtype)
+    if array.dtype.itemsize not in (1, 2, 4, 8) or name not in _DTYPES.values():
+        raise ExportError(f"a literal has dtype {array.dtype}, which kernels cannot hold")
+    if array.ndim == 0:
+        return {"t": name, "v": int(array.reshape(1).view(f"u{array.dtype.itemsize}")[0])}
+    data = np.ascontiguousarray(array)
+    return {"t": name, "shape": list(array.shape), "data": base64.b64encode(data.tobytes()).decode()}
+
+
+def _line(source_info, strip):
+    frame = source_info_util.user_frame(source_info.traceback)
+    return f"{frame.file_name.removeprefix(strip)}:{frame.start_line}" if frame else ""
+
+
+class _Scope:
+    """The numbering of one jaxpr's variables: constants, arguments, then every equation's results, in order."""
+
+    def __init__(self, strip):
+        self.ids = {}
+        self.strip = strip
+
+    def bind(self, var):
+        self.ids[var] = len(self.ids)
+
+    def operand(self, atom):
+        return _constant(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else self.ids[atom]
+
+
+def _jaxpr(jaxpr, strip):
+    consts = []
+    if isinstance(jaxpr, core.ClosedJaxpr):
+        jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
+    scope = _Scope(strip)
+    for v in [*jaxpr.constvars, *jaxpr.invars]:
+        scope.bind(v)
+    if len(consts) not in (0, len(jaxpr.constvars)):
+        raise ExportError("a nested jaxpr lacks its constants")
+    equations = []
+    for eqn in jaxpr.eqns:
+        e = {"p": eqn.primitive.name, "at": _line(eqn.source_info, strip)}
+        try:
+            e.update(_equation(eqn, scope))
+        except ExportError as error:
+            raise ExportError(f"{e['p']}: {error}\n  at {e['at']}") from None
+        for i, v in enumerate(eqn.outvars):
+            # Each dropped variable needs a number of its own.
+            scope.bind((eqn, i) if isinstance(v, core.DropVar) else v)
+        e["out"] = [None if isinstance(v, core.DropVar) else _type(v.aval) for v in eqn.outvars]
+        equations.append(e)
+    result = {"args": [_type(v.aval) for v in [*jaxpr.constvars, *jaxpr.invars]], "eqns": equations, "out": [scope.operand(v) for v in jaxpr.outvars]}
+    if consts:
+        result["consts"] = [_constant(c, c.dtype) for c in consts]
+    return result
+
+
+# -- equations
+
+def _index(x, scope):
+    if isinstance(x, (core.Literal, core.Var)):
+        return scope.operand(x)
+    if isinstance(x, (int, np.integer)):
+        return _constant(x, np.int32 if -2**31 <= x < 2**31 else np.int64)
+    if isinstance(x, (np.ndarray, jax.Array)):
+        return _constant(x, x.dtype)
+    raise ExportError(f"an index is a {type(x).__name__}")
+
+
+def _transform(t, scope):
+    if isinstance(t, indexing.NDIndexer):
+        items = []
+        for x in t.indices:
+            if isinstance(x, indexing.Slice):
+                items.append({"start": _index(x.start, scope), "size": _index(x.size, scope), "stride": int(x.stride)})
+            else:
+                items.append(_index(x, scope))
+        return {"index": items, "array": [d if isinstance(d, int) else _index(d, scope) for d in t.int_indexer_shape]}
+    if isinstance(t, state_types.ReshapeTransform):
+        return {"reshape": _shape(t.shape, "a reshaped Ref")}
+    if isinstance(t, state_types.BitcastTransform):
+        return {"bitcast": dtype_name(t.dtype)}
+    if isinstance(t, state_types.TransposeTransform):
+        return {"transpose": list(t.permutation)}
+    return {"unknown": type(t).__name__}
+
+
+def _transforms(transforms, scope):
+    return [_transform(t, scope) for t in transforms]
+
+
+def _access(eqn, scope):
+    """Loads and stores: the Ref and the stored value as operands, and what says where as parameters."""
+    name, invars = eqn.primitive.name, eqn.invars
+    if name in ("masked_load", "masked_swap", "atomic_rmw"):
+        parts = jax.tree.unflatten(eqn.params["args_tree"], invars)
+        if name == "masked_load":
+            ref, transforms, mask, other = parts
+            values = []
+        else:
+            (ref, transforms, value, mask), other = parts, None
+            values = [value]
+    else:
+        values = [] if name == "get" else [invars[1]]
+        ref, mask, other = invars[0], None, None
+        transforms = jax.tree.unflatten(eqn.params["tree"], invars[1 + len(values):])
+    if not isinstance(ref, core.Var):
+        raise ExportError(f"the Ref is a {type(ref).__name__}")
+    params = {"transforms": _transforms(transforms, scope)}
+    if mask is not None:
+        params["mask"] = scope.operand(mask)
+    if other is not None:
+        params["other"] = scope.operand(other)
+    if name == "atomic_rmw":
+        params["atomic_type"] = _plain(eqn.params["atomic_type"], scope)
+    return {"in": [scope.operand(v) for v in (ref, *values)], "params": params}
+
+
+def _plain(x, scope):
+    """A parameter as JSON, or None for what has no form there (functions, trees, shardings)."""
+    if x is None or isinstance(x, (bool, str)):
+        return x
+    if isinstance(x, (int, np.integer)) and not isinstance(x, enum.Enum):
+        return int(x)
+    if isinstance(x, (float, np.floating)):
+        return repr(float(x))
+    if isinstance(x, enum.Enum):
+        return x.name.lower()
+    if isinstance(x, (core.Jaxpr, core.ClosedJaxpr)):
+        return _jaxpr(x, scope.strip)
+    if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic)) or hasattr(x, "dtype") and isinstance(x, type):
+        return dtype_name(np.dtype(x))
+    if isinstance(x, core.AbstractValue):
+        return _type(x)
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return {f: _plain(getattr(x, f), scope) for f in x._fields}
+    if isinstance(x, (tuple, list)):
+        return [_plain(y, scope) for y in x]
+    if isinstance(x, dict):
+        return {str(k): _plain(v, scope) for k, v in x.items()}
+    if isinstance(x, (np.ndarray, jax.Array)):
+        return _constant(x, x.dtype)
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        return {f.name: _plain(getattr(x, f.name), scope) for f in dataclasses.fields(x)}
+    return None
+
+
+_ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap", "atomic_rmw")
+
+
+def _equation(eqn, scope):
+    if eqn.primitive.name in _ACCESSES:
+        return _access(eqn, scope)
+    params = {k: _plain(v, scope) for k, v in eqn.params.items()}
+    return {"in": [scope.operand(v) for v in eqn.invars], "params": {k: v for k, v in params.items() if v is not None}}
+
+
+# -- the call
+
+def _parallel(compiler_params, rank, vmapped):
+    """Which grid axes may run in any order. GPU kernels promise that of all axes by being written for a GPU; axes that vmap added always are."""
+    semantics = getattr(compiler_params, "dimension_semantics", None)
+    if semantics is None:
+        gpu = type(compiler_params).__module__.startswith(("jax._src.pallas.triton", "jax._src.pallas.mosaic_gpu"))
+        return [gpu or i in vmapped for i in range(rank)]
+    names = [str(getattr(s, "value", s)) for s in semantics]
+    names = iter(names)
+    if len(semantics) == rank:
+        return ["parallel" in s for s in names]
+    if len(semantics) != rank - len(vmapped):
+        raise ExportError(f"dimension_semantics has {len(semantics)} entries for a grid of {rank - len(vmapped)} axes")
+    return [i in vmapped or "parallel" in next(names) for i in range(rank)]
+
+
+def _block_dim(d):
+    if d is None or isinstance(d, pallas_core.Squeezed):
+        return None
+    if isinstance(d, pallas_core.Element):
+        return {"element": int(d.block_size), "padding": list(d.padding)}
+    if isinstance(d, pallas_core.BoundedSlice):
+        return {"bounded": int(d.block_size)}
+    return int(getattr(d, "block_size", d))
+
+
+def _block(m, strip):
+    if m.transforms:
+        raise ExportError(f"{m.origin}: transforms of blocks ({type(m.transforms[0]).__name__}) are not supported")
+    block = {"origin": str(m.origin), "array": _type(m.array_aval), "block": [_block_dim(d) for d in m.block_shape],
+             "space": _space(m.transformed_block_aval.memory_space), "map": _jaxpr(m.index_map_jaxpr, strip)}
+    if m.pipeline_mode is not None:
+        block["buffered"] = getattr(m.pipeline_mode, "buffer_count", 2)
+    return block
+
+
+def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=None, cost_estimate=None, metadata=None, name=None, debug=False,
+             strip="", **_):
+    """The call as plain Python data; `strip` is a prefix to take off the names of source files."""
+    gm = grid_mapping
+    if jaxpr.constvars:
+        raise ExportError("the kernel closes over Refs")
+    info = jaxpr.debug_info
+    origin = (info.func_src_info or "").rpartition(" at ")[2] if info else ""
+    rank, vmapped = len(gm.grid), [int(d) for d in gm.vmapped_dims]
+    module = {
+        "tessera": VERSION,
+        "name": name or (info.func_name if info else "kernel"),
+        "at": origin.removeprefix(strip),
+        "grid": [int(d) if isinstance(d, (int, np.integer)) else None for d in gm.grid],
+        "parallel": _parallel(compiler_params, rank, vmapped),
+        "vmapped": vmapped,
+        "prefetch": [_type(a) for a in gm.index_map_avals[rank:]],
+        "num_inputs": int(gm.num_inputs),
+        "blocks": [_block(m, strip) for m in gm.block_mappings],
+        "scratch": [_type(a) for a in gm.scratch_avals],
+        "aliases": [[int(i), int(o)] for i, o in input_output_aliases],
+        "body": _jaxpr(jaxpr, strip),
+    }
+    if gm.grid_names:
+        module["grid_names"] = [str(n) for n in gm.grid_names]
+    if metadata:
+        module["metadata"] = {str(k): str(v) for k, v in metadata.items()}
+    if cost_estimate is not None:
+        module["cost"] = {k: int(getattr(cost_estimate, k)) for k in ("flops", "transcendentals", "bytes_accessed")}
+    return module
+
+
+def export(**params):
+    """The call as JSON text, one equation per line."""
+    return dump(describe(**params))
+
+
+def dump(module):
+    """JSON in which each equation has a line of its own, so that differences can be read."""
+    def write(x, indent, key=""):
+        if isinstance(x, dict) and ("eqns" in x or "tessera" in x or key == "block"):
+            inner = ",\n".join(f"{indent} {json.dumps(k)}: {write(v, indent + ' ', k)}" for k, v in x.items())
+            return "{\n" + inner + "}"
+        if isinstance(x, dict) and "p" in x and "at" in x:
+            return "{" + ", ".join(f"{json.dumps(k)}: {write(v, indent + ' ')}" for k, v in x.items()) + "}"
+        if isinstance(x, list) and x and key in ("eqns", "blocks"):
+            return "[\n" + ",\n".join(f"{indent} {write(y, indent + ' ', 'block' if key == 'blocks' else '')}" for y in x) + "]"
+        if isinstance(x, dict):
+            return "{" + ", ".join(f"{json.dumps(k)}: {write(v, indent)}" for k, v in x.items()) + "}"
+        if isinstance(x, list):
+            return "[" + ", ".join(write(v, indent) for v in x) + "]"
+        return json.dumps(x)
+    return write(module, "") + "\n"
+
+
+def calls(fn, *args):
+    """The params of every pallas_call that fn makes on args, in order, those inside jit and loops included."""
+    found = []
+
+    def walk(jaxpr):
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name == "pallas_call":
+                found.append(eqn.params)
+            else:
+                for sub in core.jaxprs_in_params(eqn.params):
+                    walk(sub)
+    walk(jax.make_jaxpr(fn)(*args).jaxpr)
+    return found

@@ -1,0 +1,315 @@
+"""Writes jax/: NAME.json, a Pallas kernel as the Python package exports it for the importer (engine/jax), with the arrays that it was called with
+(NAME.inI.npy; the sizes of a dynamic grid among them, first) and pallas_call(interpret=True)'s answers (NAME.outI.npy). Made with JAX 0.10.2. Run
+by hand, in an environment with jax; the tests only read what it wrote:
+
+    JAX_PLATFORMS=cpu python tests/data/make_jax_kernels.py [NAME ...]
+"""
+
+import functools
+import importlib.util
+import os
+import sys
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from jax.experimental.pallas import triton as pltriton
+from jax.experimental.pallas.ops.gpu import attention, softmax
+from jax._src.state.primitives import ref_addupdate, ref_swap
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+_spec = importlib.util.spec_from_file_location("jaxpr", os.path.join(ROOT, "runtime/python/tessera/jaxpr.py"))
+jaxpr = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(jaxpr)
+
+f32, f16, bf16, i32, i8, u32, u8 = jnp.float32, jnp.float16, jnp.bfloat16, jnp.int32, jnp.int8, jnp.uint32, jnp.uint8
+rng = np.random.default_rng(8)
+
+
+def whole(*shape, low=-4, high=5, dtype=f32):
+    """Whole numbers, whose sums and products are exact."""
+    return jnp.asarray(rng.integers(low, high, shape), dtype)
+
+
+def normal(*shape, dtype=f32):
+    return jnp.asarray(rng.standard_normal(shape), dtype)
+
+
+def call(kernel, out, **kwargs):
+    out = [jax.ShapeDtypeStruct(s, t) for s, t in out]
+    return pl.pallas_call(kernel, out_shape=out, **kwargs)
+
+
+CASES = {}
+
+
+def case(f):
+    CASES[f.__name__] = f
+
+
+def calls_of(fn, args):
+    """(params, operands, answers) of every pallas_call that fn makes, run on the way by JAX's interpreter."""
+    found = []
+
+    def evaluate(j, consts, args):
+        env = dict(zip([*j.constvars, *j.invars], [*consts, *args]))
+        read = lambda v: v.val if isinstance(v, jax._src.core.Literal) else env[v]
+        for eqn in j.eqns:
+            values = [read(v) for v in eqn.invars]
+            inner = eqn.params.get("jaxpr") if eqn.primitive.name == "jit" else eqn.params.get("call_jaxpr")
+            if eqn.primitive.name == "pallas_call":
+                out = eqn.primitive.bind(*values, **{**eqn.params, "interpret": True})
+                found.append((eqn.params, values, out))
+            elif inner is not None:
+                out = evaluate(inner.jaxpr, inner.consts, values)
+            else:
+                funs, params = eqn.primitive.get_bind_params(eqn.params)
+                out = eqn.primitive.bind(*funs, *values, **params)
+            env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out]))
+        return [read(v) for v in j.outvars]
+    closed = jax.make_jaxpr(fn)(*args)
+    evaluate(closed.jaxpr, closed.consts, args)
+    return found
+
+
+# -- the kernels: each returns a function and its arguments
+
+@case
+def add_blocks():
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jax.nn.relu(x_ref[...] + y_ref[...]) * 2
+    spec = pl.BlockSpec((8,), lambda i: (i,))
+    return call(kernel, [((19,), f32)], grid=(3,), in_specs=[spec, spec], out_specs=[spec], metadata={"model": "small"},
+                cost_estimate=pl.CostEstimate(flops=38, transcendentals=0, bytes_accessed=228)), whole(19), whole(19)
+
+
+@case
+def no_grid():
+    def kernel(x_ref, s_ref, o_ref):
+        o_ref[...] = x_ref[...] * s_ref[0] + jnp.arange(5, dtype=f32)
+    return call(kernel, [((3, 5), f32)]), whole(3, 5), whole(2)
+
+
+@case
+def matmul():
+    def kernel(a_ref, b_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+        acc_ref[...] += jnp.dot(a_ref[...], b_ref[...], preferred_element_type=f32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def _():
+            o_ref[...] = acc_ref[...].astype(bf16)
+    return call(kernel, [((16, 24), bf16)], grid=(2, 3, 2), scratch_shapes=[pltpu.VMEM((8, 8), f32)],
+                in_specs=[pl.BlockSpec((8, 4), lambda i, j, k: (i, k)), pl.BlockSpec((4, 8), lambda i, j, k: (k, j))],
+                out_specs=[pl.BlockSpec((8, 8), lambda i, j, k: (i, j))],
+                compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary"))), \
+        whole(16, 8, dtype=bf16), whole(8, 24, dtype=bf16)
+
+
+@case
+def masked_softmax():
+    def kernel(x_ref, o_ref):
+        row, columns = pl.program_id(0), jnp.arange(16)
+        mask = columns < 13
+        x = pltriton.load(x_ref.at[row, pl.ds(0, 16)], mask=mask, other=-jnp.inf)
+        e = jnp.exp(x - jnp.max(x, axis=0))
+        pltriton.store(o_ref.at[row, pl.ds(0, 16)], e / jnp.sum(e), mask=mask)
+    return call(kernel, [((5, 13), f32)], grid=(5,), compiler_params=pltriton.CompilerParams(num_warps=1)), normal(5, 13)
+
+
+@case
+def scans():
+    def kernel(x_ref, o_ref, rows_ref, last_ref):
+        def turn(total, row):
+            total = total + row
+            return total, (total * 2, row > 1)
+        total, (rows, large) = lax.scan(turn, jnp.zeros(3, f32), x_ref[...], reverse=True)
+        o_ref[...] = total
+        rows_ref[...] = rows + large
+        last, _ = lax.scan(lambda c, b: (c ^ b, None), jnp.asarray(False), x_ref[:, 0] > 0)
+        last_ref[...] = jnp.full((2,), last, i32)
+    return call(kernel, [((3,), f32), ((5, 3), f32), ((2,), i32)]), whole(5, 3)
+
+
+@case
+def loops():
+    def kernel(n_ref, x_ref, o_ref, steps_ref):
+        n = n_ref[pl.program_id(0)]
+        steps = lax.while_loop(lambda s: s[0] > 1, lambda s: (lax.cond(s[0] % 2 == 0, lambda n: n // 2, lambda n: 3 * n + 1, s[0]), s[1] + 1), (n, 0))[1]
+        steps_ref[pl.program_id(0)] = steps
+        total = lax.fori_loop(0, n % 5, lambda i, t: t + x_ref[i], jnp.zeros(4, f32))  # its end is known only at run time
+        total = lax.fori_loop(0, 3, lambda i, t: t * 2 + x_ref[i + 1], total)
+        o_ref[pl.program_id(0), :] = lax.switch(n % 4, [lambda t: t, lambda t: -t, lambda t: t * t], total)
+    return call(kernel, [((6, 4), f32), ((6,), i32)], grid=(6,)), jnp.asarray([1, 2, 7, 11, 6, 27], i32), whole(5, 4)
+
+
+@case
+def slices():
+    def kernel(at_ref, x_ref, o_ref, p_ref):
+        o_ref[...] = jnp.zeros((5, 3), i32)
+        o_ref[pl.ds(at_ref[0], 2), :] = x_ref[pl.ds(at_ref[1], 2), 1:4] + 1  # starts that wrap or are clamped
+        o_ref[2, pl.ds(at_ref[2], 1)] = x_ref[5, pl.ds(3, 1)]
+        o_ref[3:, 1:] = x_ref[0:6:3, 2:6:2]
+        o_ref[0, 0] = x_ref[at_ref[3], at_ref[4]]
+        p_ref[...] = x_ref[at_ref[3], :][None, :] + x_ref[:, at_ref[4]][:, None]
+    return call(kernel, [((5, 3), i32), ((6, 6), i32)]), jnp.asarray([-3, 9, 1, -2, 3], i32), whole(6, 6, dtype=i32)
+
+
+@case
+def prefetch():
+    def kernel(rows_ref, scale_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...] * scale_ref[1] + rows_ref[pl.program_id(0)]
+    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=2, grid=(6,), in_specs=[pl.BlockSpec((None, 5), lambda i, rows, scale: (rows[i] * 2 - rows[i], 0))],
+                                        out_specs=[pl.BlockSpec((None, 5), lambda i, rows, scale: (i, 0))])
+    return call(kernel, [((6, 5), i32)], grid_spec=spec), jnp.asarray([2, 0, 3, 2, 9, 1], i32), jnp.asarray([3, 10], i32), whole(4, 5, dtype=i32)
+
+
+@case
+def statistics():
+    def kernel(x_ref, s_ref, p_ref, m_ref, a_ref, b_ref, any_ref, c_ref):
+        x = x_ref[...]
+        s_ref[...] = jnp.sum(x, axis=1)
+        p_ref[...] = jnp.prod(x, axis=(0, 2), keepdims=False)
+        m_ref[0], m_ref[1] = jnp.max(x), jnp.min(x, axis=(0, 1, 2))
+        a_ref[...] = jnp.argmax(x, axis=2).astype(i32)
+        b_ref[...] = lax.argmin(x, 0, jnp.int32)
+        any_ref[0], any_ref[1] = jnp.any(x > 3), jnp.all(x > -5)
+        c_ref[0], c_ref[1], c_ref[2] = jnp.cumsum(x, axis=2), lax.cummax(x, axis=1, reverse=True), lax.cumprod(x, axis=0)
+    return call(kernel, [((3, 5), f32), ((4,), f32), ((2,), f32), ((3, 4), i32), ((4, 5), i32), ((2,), jnp.bool_), ((3, 3, 4, 5), f32)]), whole(3, 4, 5, high=4)
+
+
+@case
+def integers():
+    def kernel(x_ref, y_ref, u_ref, o_ref, b_ref, v_ref, n_ref):
+        x, y, u = x_ref[...], y_ref[...], u_ref[...]
+        o_ref[0], o_ref[1], o_ref[2], o_ref[3] = lax.div(x, y), lax.rem(x, y), x * y - x, jnp.abs(x) + jnp.sign(y) - lax.neg(x)
+        o_ref[4], o_ref[5], o_ref[6] = x & y, x | y, ~(x ^ y)
+        b_ref[0], b_ref[1], b_ref[2] = lax.shift_left(x, y), lax.shift_right_arithmetic(x, y), lax.shift_right_logical(x, y)
+        b_ref[3], b_ref[4], b_ref[5] = lax.population_count(x), lax.clz(x), lax.integer_pow(x, 3)
+        v_ref[0], v_ref[1] = lax.shift_right_arithmetic(u, u32(3)), lax.clamp(u32(9), u, u32(1 << 31))
+        n_ref[0], n_ref[1] = x.astype(i8), y.astype(i8) + jnp.sum(x.astype(i8), dtype=i8) + lax.dot_general(x.astype(i8), y.astype(i8), (((0,), (0,)), ((), ())))
+    i = np.iinfo(np.int32)
+    x = jnp.asarray([0, 1, -1, i.min, i.max, 7, -7, 100], i32)
+    return call(kernel, [((7, 8), i32), ((6, 8), i32), ((2, 8), u32), ((2, 8), i8)]), x, x[::-1] // 3 + 1, lax.bitcast_convert_type(x, u32)
+
+
+@case
+def floats():
+    def kernel(x_ref, y_ref, o_ref, p_ref, b_ref, e_ref):
+        x, y = x_ref[...], y_ref[...]
+        for k, f in enumerate([jnp.exp, jnp.exp2, jnp.expm1, jnp.sin, jnp.cos, jnp.tan, jnp.tanh, jnp.sinh, jnp.cosh, jnp.arctan, jnp.arcsinh, lax.erf, lax.logistic, jnp.cbrt]):
+            o_ref[k] = f(x)
+        for k, f in enumerate([jnp.log, jnp.log1p, jnp.sqrt, lax.rsqrt, jnp.arccosh, lambda v: 1 / v]):
+            p_ref[k] = f(1 + y)
+        p_ref[6], p_ref[7], p_ref[8] = jnp.arcsin(y / 4), jnp.arccos(y / 4), jnp.arctanh(y / 4)
+        p_ref[9], p_ref[10], p_ref[11] = lax.erf_inv(y / 4), lax.pow(y, x), lax.atan2(x, y)
+        b_ref[0], b_ref[1], b_ref[2], b_ref[3] = x < y, lax.ge(x, y), jnp.isfinite(x / (y - y)), jnp.isnan(x)
+        e_ref[0], e_ref[1], e_ref[2], e_ref[3] = jnp.floor(x), jnp.ceil(x), lax.round(x), jnp.round(x)
+        e_ref[4], e_ref[5], e_ref[6] = lax.nextafter(x, y), lax.reduce_precision(x, 5, 4), jnp.where(x > y, x, -y)
+        e_ref[7], e_ref[8], e_ref[9] = lax.integer_pow(x, -2), lax.square(x), lax.bitcast_convert_type(lax.bitcast_convert_type(x, i32) ^ 1, f32)
+        e_ref[10], e_ref[11] = lax.clamp(-1.0, x, 1.0), jnp.sign(x) * jnp.abs(y) % 2
+    return call(kernel, [((14, 9), f32), ((12, 9), f32), ((4, 9), jnp.bool_), ((12, 9), f32)]), normal(9), jnp.asarray(rng.uniform(0.1, 3.9, 9), f32)
+
+
+@case
+def shapes():
+    def kernel(x_ref, y_ref, o_ref, p_ref, q_ref, r_ref):
+        x, y = x_ref[...], y_ref[...]
+        o_ref[...] = jnp.concatenate([x.T, jnp.flip(y, 1), x.reshape(3, 2)], axis=1) + x[0, :][:, None]
+        p_ref[...] = lax.pad(x, i8(7), [(1, 0, 1), (-1, 2, 0)])
+        a, b = jnp.unstack(jnp.stack([x, x * 2], axis=1), axis=1)
+        q_ref[...] = jnp.tile(a - b, (2, 1)) + lax.slice(jnp.broadcast_to(x[:1, None, 1:2], (1, 8, 3)), (0, 0, 0), (1, 8, 3), (1, 2, 1)).reshape(4, 3)
+        r_ref[...] = lax.broadcasted_iota(i8, (2, 3, 2), 1) * lax.broadcast_in_dim(y[0], (2, 3, 2), (2,)) + sum(s.sum(dtype=i8) for s in jnp.split(y, [1, 2], axis=0))
+    return call(kernel, [((3, 6), i8), ((4, 4), i8), ((4, 3), i8), ((2, 3, 2), i8)]), whole(2, 3, dtype=i8), whole(3, 2, dtype=i8)
+
+
+@case
+def dots():
+    def kernel(x_ref, y_ref, z_ref, o_ref, p_ref, q_ref, r_ref):
+        x, y, z = x_ref[...], y_ref[...], z_ref[...]
+        o_ref[...] = lax.dot_general(x, y, (((1,), (1,)), ((), ())), preferred_element_type=f32)
+        p_ref[...] = lax.dot_general(z, z * 2, (((0,), (0,)), ((2,), (2,))))
+        q_ref[...] = lax.dot_general(x[0].astype(i8), y[1].astype(i8), (((0,), (0,)), ((), ())), preferred_element_type=i32)[None]
+        r_ref[...] = lax.dot_general(x[0], y[0], (((), ()), ((), ())), preferred_element_type=f32)
+    return call(kernel, [((3, 5), f32), ((4, 3, 3), f32), ((1,), i32), ((6, 6), f32)]), whole(3, 6, dtype=f16), whole(5, 6, dtype=f16), whole(2, 3, 4)
+
+
+@case
+def swaps():
+    def kernel(x_ref, o_ref, p_ref, acc_ref):
+        acc_ref[...] = x_ref[...]
+        before = ref_swap(acc_ref, (slice(0, 2),), x_ref[1:3] * 10)
+        ref_addupdate(acc_ref, (2, slice(None)), x_ref[0] + 0.5)
+        o_ref[...] = acc_ref[...]
+        p_ref[...] = before
+        p_ref[0] += before[1]
+    return call(kernel, [((3, 4), f32), ((2, 4), f32)], scratch_shapes=[pltpu.VMEM((3, 4), f32)]), whole(3, 4)
+
+
+def _row_sums(x_ref, s_ref, o_ref):
+    o_ref[...] = x_ref[...] * s_ref[0] + pl.program_id(0) * 100 + pl.num_programs(0)
+
+
+@case
+def vmapped():
+    f = call(_row_sums, [((6,), f32)], grid=(2,), in_specs=[pl.BlockSpec((3,), lambda i: (i,)), pl.BlockSpec((1,), lambda i: (0,))],
+             out_specs=[pl.BlockSpec((3,), lambda i: (i,))])
+    return jax.vmap(jax.vmap(f, (0, None)), (1, 0)), whole(4, 2, 6), whole(2, 1)
+
+
+@case
+def tangents():
+    def kernel(x_ref, o_ref):
+        x = x_ref[...]
+        o_ref[...] = lax.fori_loop(0, 3, lambda i, y: jnp.where(x > 0, y * x, y - x), x * x + 3 * x)
+    f = call(kernel, [((8,), f32)], grid=(2,), in_specs=[pl.BlockSpec((4,), lambda i: (i,))], out_specs=[pl.BlockSpec((4,), lambda i: (i,))])
+    return lambda x, t: jax.jvp(f, (x,), (t,)), whole(8), whole(8)
+
+
+@case
+def dynamic_grid():
+    def kernel(x_ref, o_ref):
+        @pl.when((pl.program_id(0) == 0) & (pl.program_id(1) == 0))
+        def _():
+            o_ref[...] = jnp.zeros(3, f32)
+        o_ref[...] += x_ref[...] * pl.num_programs(0)
+    return lambda n, x: call(kernel, [((3,), f32)], grid=(n, 2), in_specs=[pl.BlockSpec((None, 3), lambda i, j: (i, 0))],
+                             out_specs=[pl.BlockSpec((3,), lambda i, j: (0,))])(x), jnp.asarray(3, i32), whole(5, 3)
+
+
+@case
+def library_softmax():
+    return functools.partial(softmax.softmax, num_warps=1), normal(3, 6)
+
+
+@case
+def library_attention():
+    q, k, v = (normal(1, 32, 2, 16, dtype=f16) for _ in range(3))
+    return functools.partial(attention.mha, segment_ids=None, causal=True, block_sizes=attention.BlockSizes(block_q=16, block_k=16)), q, k, v
+
+
+def main(names):
+    folder = os.path.join(HERE, "jax")
+    os.makedirs(folder, exist_ok=True)
+    for name in names or CASES:
+        fn, *args = CASES[name]()
+        (params, operands, answers), *more = calls_of(fn, args)
+        assert not more, f"{name} makes {1 + len(more)} calls"
+        text = jaxpr.export(**params, strip=ROOT + "/")
+        library = os.path.dirname(os.path.dirname(jax.__file__)) + "/"
+        with open(os.path.join(folder, name + ".json"), "w") as out:
+            out.write(text.replace(library, ""))
+        for kind, arrays in [("in", operands), ("out", answers)]:
+            for i, x in enumerate(arrays):
+                np.save(os.path.join(folder, f"{name}.{kind}{i}.npy"), np.asarray(x, order="C"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

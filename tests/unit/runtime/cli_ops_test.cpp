@@ -1,0 +1,53 @@
+// tessera ops, as a user sees it.
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "engine/ir/kernel.h"
+#include "support.h"
+
+#ifdef TESSERA_CLI
+
+using namespace tessera;
+
+namespace {
+std::string out(const std::string& arguments, int code = 0) {
+  std::FILE* pipe = popen(("LSAN_OPTIONS=detect_leaks=0 '" TESSERA_CLI "' ops " + arguments + " 2>&1").c_str(), "r");
+  REQUIRE(pipe);
+  std::string s;
+  char buffer[4096];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) s.append(buffer, n);
+  const int status = pclose(pipe);
+  CHECK(WEXITSTATUS(status) == code);
+  return s;
+}
+void expect(const std::string& got, const std::string& want) { CHECK(got == want); }
+}  // namespace
+
+TEST_CASE("tessera ops lists every op once, with its meaning") {
+  const std::string all = "\n" + out("");
+  for (int i = 0; i < ir::kNumOpcodes; ++i) {
+    const ir::OpInfo& row = ir::info(static_cast<ir::Opcode>(i));
+    const size_t at = all.find("\n  " + std::string(row.name) + " ");
+    CAPTURE(row.name);
+    REQUIRE(at != std::string::npos);
+    CHECK(all.find("\n  " + std::string(row.name) + " ", at + 1) == std::string::npos);
+    const size_t end = all.find('\n', at + 1);
+    CHECK(all.substr(at, end - at).ends_with(row.doc));
+  }
+}
+
+TEST_CASE("tessera ops NAME") {
+  expect(out("exp"),
+         "exp: e^a\n  elementwise: takes 1 value, floats; gives their dtype; tile and lane level\n  dear: tens of instructions\n  floats on devices: within 8 units in the last place\n");
+  expect(out("add"), "add: a + b; integers wrap\n  elementwise: takes 2 values of one dtype, integers or floats; gives their dtype; tile and lane level\n"
+                     "  commutative, associative\n  floats on devices: within 1 units in the last place\n");
+  expect(out("select"), "select: operand 0 (bool) ? operand 1 : operand 2\n  elementwise: takes a bool, then two of any dtype; gives their dtype; tile and lane level\n");
+  expect(out("rev"), "rev: attr axes: the elements in the opposite order along each of them\n  tile level, pure\n");
+  expect(out("barrier"), "barrier: execution and memory barrier of the workgroup over shared memory and buffers\n  lane level, keeps its place\n");
+  expect(out("exo", 2), "error: there is no op \"exo\"\n  note: perhaps exp\n");
+  expect(out("frobnicate", 2), "error: there is no op \"frobnicate\"\n  note: tessera ops lists them\n");
+}
+
+#endif
