@@ -3,7 +3,7 @@
 //   2. vmapped_dims are axes of the grid, increasing
 //   3. there are num_inputs + num_outputs block mappings and num_index_operands index operands
 //   4. index_map_avals is i32[] per grid axis, then the Ref of each index operand
-//   5. each block mapping but a whole one has one block dim per array dim, blocked sizes positive, squeezed sizes 1, and an index map that
+//   5. each block mapping but a whole one has one block dim per array dim, sizes positive (0 where the array has none), squeezed sizes 1, and an index map that
 //      takes index_map_avals (those of index operands: the i32[] alone) and yields one i32[] per block dim, two per bounded one
 //   6. the alias of an output is one of the num_inputs inputs, counted from the first index operand; inputs have none
 //   7. scratch_avals are Refs in vmem or smem with sizes not negative
@@ -142,7 +142,8 @@ void GridMapping::check_invariants() const {
     size_t results = 0;
     for (size_t d = 0; d < b.block.size(); ++d) {
       results += b.block[d].results();
-      if (b.block[d].size < 1 || (b.block[d].kind == ir::BlockDim::Kind::squeezed && b.block[d].size != 1))
+      const bool none = d < b.array_shape.size() && b.block[d].size == 0 && b.array_shape[d] == Extent(0);  // what vmap makes of a whole array
+      if ((b.block[d].size < 1 && !none) || (b.block[d].kind == ir::BlockDim::Kind::squeezed && b.block[d].size != 1))
         bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block[d].size));
     }
     if (b.index_map.index >= index_maps.regions.size()) return bad(place + "there is no index map");
@@ -377,8 +378,9 @@ class Maker {
     if (std::holds_alternative<Squeezed>(kind)) return {.kind = ir::BlockDim::Kind::squeezed};
     if (const auto* e = std::get_if<Element>(&kind)) {
       const auto [low, high] = e->padding;
-      if (low < 0 || high < 0)
-        place.fail(where + "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " + std::to_string(d) + " is negative",
+      constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
+      if (low < 0 || high < 0 || low > kMost || high > kMost)
+        place.fail(where + "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " + std::to_string(d) + (low < 0 || high < 0 ? " is negative" : " is more than 1073741824"),
                    "padding counts the elements before and behind the array");
       return {ir::BlockDim::Kind::element, blocked(e->size).size, low, high};
     }

@@ -19,10 +19,6 @@ void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> 
         throw SpecError(
             k.name + ": " + b.origin + ": a Ref without a BlockSpec needs static extents, but the array is " + to_string(b.array_shape),
             b.loc, "give a BlockSpec with a static block shape");
-      if (*e.value() == 0)
-        throw SpecError(k.name + ": " + b.origin + ": vmap of the whole array " + to_string(b.array_shape) +
-                            ", which has no elements, is not implemented yet",
-                        b.loc);
       b.block.push_back({.size = *e.value()});
     }
     b.space = k.block_ref_type(block).space;

@@ -326,7 +326,7 @@ class Parser {
     k_.blocks.push_back(std::move(m));
   }
   BlockDim block_dim() {
-    constexpr int64_t kMost = int64_t{1} << 40;
+    constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
     BlockDim d;
     if (take("squeezed")) d.kind = BlockDim::Kind::squeezed;
     else if (token_.is("element") || token_.is("bounded")) {

@@ -215,8 +215,9 @@ class Verifier {
     } else {
       for (size_t d = 0; d < b.block.size(); ++d) {
         const BlockDim& x = b.block[d];
-        if (x.low < 0 || x.high < 0 || (x.kind != BlockDim::Kind::element && (x.low || x.high)))
-          add(b.origin, "block dim " + std::to_string(d) + " has padding (" + std::to_string(x.low) + ", " + std::to_string(x.high) + ")" + (x.kind == BlockDim::Kind::element ? "" : " but is no element dim"), b.loc);
+        constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
+        if (x.low < 0 || x.high < 0 || x.low > kMost || x.high > kMost || (x.kind != BlockDim::Kind::element && (x.low || x.high)))
+          add(b.origin, "block dim " + std::to_string(d) + " has padding (" + std::to_string(x.low) + ", " + std::to_string(x.high) + ")" + (x.kind == BlockDim::Kind::element ? ", not from 0 to 1073741824" : " but is no element dim"), b.loc);
         if (x.kind == BlockDim::Kind::squeezed ? x.size != 1 : x.size < 1 && !(x.size == 0 && b.array_shape[d] == Extent(0)))
           add(b.origin, "block dim " + std::to_string(d) + " has size " + std::to_string(x.size) + (x.kind == BlockDim::Kind::squeezed ? " although it is squeezed" : ", not at least 1"), b.loc);
       }

@@ -178,6 +178,11 @@ TEST_CASE("vmap of aliases, stored inputs, element and bounded dims; nested, and
          "count: vmap: argument 0 is not batched, but the kernel stores to it" + at(stored) + note("every element of the batch needs an array of its own: batch it"));
 }
 
+TEST_CASE("vmap of whole arrays without elements") {
+  const auto call = ts::pallas_call([](Ref x, Ref y, Ref o) { o[all] = y[all] + ts::sum(x[all], {.axis = 0}); }, {.out_shape = {{{2}, ts::i32}}, .name = "none"});
+  CHECK(values(ts::interpret(ts::vmap(call), ts::Array({3, 0, 2}, ts::i32), iota({3, 2}))) == Ints{0, 1, 2, 3, 4, 5});
+}
+
 TEST_CASE("element and bounded dims: starts and sizes are clamped, or raise") {
   const auto with = [](ts::BlockShape block, auto map) {
     return ts::pallas_call([](Ref x, Ref o) { o[all] = x[all]; }, {.out_shape = {{{4}, ts::i32}}, .in_specs = {{block, map}}, .out_specs = {{{4}}}, .name = "take"});
@@ -218,7 +223,7 @@ TEST_CASE("element and bounded dims: the text, and what does not fit") {
   const auto parse = [](const std::string& clause) { return message([&] { ts::ir::parse("tir 1\nkernel @k\n" + clause + "\nbody (%x) {}\n", "f"); }); };
   expect(parse("in i32[6] block (element(4, 1))"), "f:3:30: expected ',' but found ')'\n  in i32[6] block (element(4, 1))\n                               ^");
   expect(parse("in i32[6] block (element(4, -1, 0))"),
-         "f:3:29: expected the padding before the array from 0 to 1099511627776 but found -1\n  in i32[6] block (element(4, -1, 0))\n                              ^");
+         "f:3:29: expected the padding before the array from 0 to 1073741824 but found -1\n  in i32[6] block (element(4, -1, 0))\n                              ^");
   expect(parse("in i32[6] block (4) buffered 0"), "f:3:30: expected a number of buffers from 1 to 9223372036854775807 but found 0\n  in i32[6] block (4) buffered 0\n                               ^");
   expect(problems("tir 1\nkernel @k\nin i32[6] block (bounded(4)) map () {\n  %0 = constant 1 : i32[]\n  yield %0\n}\nout i32[6] block (element(0)) buffered 1 lookahead map () {\n  %0 = constant 1 : i32[]\n  yield %0\n}\nbody (%x, %o) {}\n"),
          "in_specs[0]: index map: yields 1 index but the block has 1 dim, of which 1 bounded, with a start and a size each\n"
