@@ -8,6 +8,7 @@
 #include "codegen/lower/call_notes.h"
 #include "codegen/lower/explain.h"
 #include "codegen/lower/parallel.h"
+#include "codegen/lower/scopes.h"
 #include "codegen/lower/unroll.h"
 #include "codegen/lower/vectorize.h"
 #include "codegen/spirv/emit.h"
@@ -52,14 +53,25 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     if (!options.dump) return passes::optimize(kernel);
     passes::optimize(kernel, [&](const passes::Pass& p, const ir::Kernel& now, bool changed) { dump(level + "/" + std::string(p.name), now, changed); });
   };
+  Program program;
+  // A copy loaded ahead lives in registers: worth it where loads take long and there are many invocations to hold it.
+  constexpr int64_t kMostAhead = 4096;
+  lowering::Prefetch prefetch{target.kind == Target::Kind::gpu && !options.general ? kMostAhead : 0};
+  const bool expanded = lowering::expand_scopes(k, program.waits, &prefetch);
+  if (expanded) ir::compact(k);
+  dump("tile/scopes", k, expanded);
   optimize(k, "tile");
+  if (expanded) {
+    lowering::check_waits(k, program.waits);
+    if (lowering::drop_unread_scratch(k)) optimize(k, "tile");
+  }
   ir::compact(k);
   const bool accumulated = lowering::accumulate_into_dots(k);
   if (accumulated) passes::dce(k);
   dump("tile/accumulate", k, accumulated);
   if (accumulated) ir::compact(k);
-  Program program;
   ir::Kernel lanes = lower(k, target, options, &program.explain);
+  program.explain += lowering::explain_copies(source, k, program.waits.size(), prefetch);
   dump("lower", lanes, true);
   optimize(lanes, "lane");
   ir::compact(lanes);
@@ -108,7 +120,10 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   return program;
 }
 
-std::vector<bool> parallel_axes(const ir::Kernel& k) {
+std::vector<bool> parallel_axes(const ir::Kernel& source) {
+  ir::Kernel k = source;
+  std::vector<WaitSite> waits;
+  if (lowering::expand_scopes(k, waits)) ir::compact(k);
   lowering::ScalarAnalysis scalars(k);
   const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars);
   std::vector<bool> axes;

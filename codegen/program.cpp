@@ -53,6 +53,12 @@ std::string loops_too_long(const std::string& kernel, int64_t iterations, const 
 }
 const char* const kShorterLoops = "use a driver without that limit (lavapipe from Mesa 25 on), smaller blocks, more of them in parallel, or the interpreter";
 
+std::string wait_failed(const std::string& kernel, const WaitSite& site, std::optional<int64_t> holds, std::optional<int64_t> amount) {
+  return kernel + ": " + site.op + ": waits for " + (amount ? std::to_string(*amount) : "more") + (site.bytes ? " bytes" : "") + " in " + site.semaphore + ", which holds " +
+         (holds ? std::to_string(*holds) : "less");
+}
+const char* const kSignalFirst = "nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
+
 Target lavapipe_target() {
   Target t;
   t.name = "llvmpipe";

@@ -33,6 +33,13 @@ struct ProgramLoop {
   std::optional<Extent> at_most;  // and that each does; none: data decides
 };
 
+/// A wait for a semaphore, of which the report tells by number that it can never be satisfied.
+struct WaitSite {
+  std::string op, semaphore;  // "copy_wait", "scratch_shapes[1][0]"
+  bool bytes = false;         // it counts them
+  Loc loc;
+};
+
 /// The push-constant block, in order, 8-byte aligned entries first: one u64 address per arg, the scratch arena's u64 address if
 /// scratch_bytes > 0, the report's if report_bytes > 0, then i64 extents, then i32 extents. If that exceeds the target's push constants, indirect_table is true, the
 /// push constants are one u64: the address of a buffer with the same layout.
@@ -51,7 +58,9 @@ struct Program {
   /// What the code writes for the host to read when the call is done: zeros before, at an address that is a multiple of 64. The first word
   /// has the bits below. 0: no report.
   int64_t report_bytes = 0;
-  static constexpr uint32_t kLoopsCut = 1;  // the driver has left a loop too early: what the call wrote is wrong
+  static constexpr uint32_t kLoopsCut = 1;    // the driver has left a loop too early: what the call wrote is wrong
+  static constexpr uint32_t kWaitFailed = 2;  // so has a wait: the next words are its number in `waits`, what the semaphore held, what was waited for
+  std::vector<WaitSite> waits;
   std::vector<ProgramLoop> loops;         // none if they are known to be short enough
   int64_t max_loop_iterations = 0;        // the target's
   std::vector<Extent> extents;            // pushed values
@@ -77,5 +86,8 @@ LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units,
 /// What CompileErrors of the compiler and of a launch say; `sizes`: " for n = 5", or nothing.
 std::string loops_too_long(const std::string& kernel, int64_t iterations, const std::string& sizes, const std::string& device, int64_t limit);
 extern const char* const kShorterLoops;
+/// What CompileErrors and DeviceErrors say of a wait that nothing can satisfy, as far as the numbers are known.
+std::string wait_failed(const std::string& kernel, const WaitSite& site, std::optional<int64_t> holds, std::optional<int64_t> amount);
+extern const char* const kSignalFirst;
 
 }  // namespace tessera

@@ -66,7 +66,7 @@ class Estimator {
       else if (!moves) c.flops = o.code == Opcode::fma ? times(2, n) : n;
       return c;
     }
-    if (row.effect == ir::Effect::reads || row.effect == ir::Effect::writes) return access(o);
+    if (row.effect == ir::Effect::reads || row.effect == ir::Effect::writes) return access(o, {o.operands[0], 0, o.index.size()});
     switch (o.code) {
       case Opcode::dot: {
         int64_t contracted = 1;
@@ -84,6 +84,10 @@ class Estimator {
         c.add(region(o.regions[0]), known ? cdiv(std::max<int64_t>(*upper - *lower, 0), *step) : 1);
         return c;
       }
+      case Opcode::copy_start:
+        for (const ir::CopyPlace& place : ir::copy_places(k_, o))
+          if (place.ref != o.operands[2]) c.add(access(o, place));
+        return c;
       case Opcode::if_: case Opcode::switch_:
         for (const ir::RegionId r : o.regions) {
           const Count branch = region(r);
@@ -99,15 +103,15 @@ class Estimator {
   }
 
   /// Bytes of what is loaded from or stored to an array without blocks; blocks are counted once each, by block_bytes().
-  Count access(const ir::Op& o) {
+  Count access(const ir::Op& o, const ir::CopyPlace& place) {
     Count c;
-    const ir::ValueInfo& ref = k_.value(o.operands[0]);
+    const ir::ValueInfo& ref = k_.value(place.ref);
     if (ref.region != k_.body || ref.number >= k_.blocks.size()) return c;
     touched_[ref.number] = true;
     if (!k_.blocks[ref.number].whole || static_cast<int>(ref.number) < k_.num_prefetch) return c;
-    c.bytes = size_bytes(k_.type(o.operands[0]).dtype);
-    for (const ir::Index& x : o.index)
-      if (x.kind == ir::Index::Kind::slice) c.bytes = times(c.bytes, x.size);
+    c.bytes = size_bytes(k_.type(place.ref).dtype);
+    for (size_t d = 0; d < place.rank; ++d)
+      if (const ir::Index& x = o.index[place.first + d]; x.kind == ir::Index::Kind::slice) c.bytes = times(c.bytes, x.size);
     return c;
   }
 

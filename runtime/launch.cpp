@@ -241,6 +241,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   outcome->kernel = p.name;
   outcome->loc = longest_loop;
   outcome->max_loop_iterations = p.max_loop_iterations;
+  outcome->waits = p.waits;
   for (size_t i = inputs.size(); i < buffers.size(); ++i)
     if (buffers[i]) buffers[i]->outcome = outcome;
   context->follow(std::move(outcome));

@@ -40,16 +40,22 @@ void Context::settle(Outcome& o) {
   o.inputs.clear();
   o.settled = true;
   if (!o.report) return;
-  uint32_t flags = 0;
-  recorder_->note_host_read("the report of " + o.kernel, *o.report, 0, sizeof flags);
-  o.report->host_read(&flags, 0, sizeof flags);
+  uint32_t words[4] = {};  // reports are of 64 bytes at least
+  recorder_->note_host_read("the report of " + o.kernel, *o.report, 0, sizeof words);
+  o.report->host_read(words, 0, sizeof words);
   reports_.push_back(std::move(o.report));
-  if (!(flags & Program::kLoopsCut)) return;
-  const auto cut = std::make_shared<const DeviceError>(
-      o.kernel + ": the loops of an invocation ran more than " + std::to_string(o.max_loop_iterations) + " iterations, after which " + name() +
-          " leaves them all: the results are wrong", o.loc, kShorterLoops);
-  if (!o.error) o.error = cut;
-  untold_.push_back(cut);
+  const auto tell = [&](DeviceError error) {
+    const auto told = std::make_shared<const DeviceError>(std::move(error));
+    if (!o.error) o.error = told;
+    untold_.push_back(told);
+  };
+  if (words[0] & Program::kLoopsCut)  // then waits may fail because of it
+    return tell(DeviceError(o.kernel + ": the loops of an invocation ran more than " + std::to_string(o.max_loop_iterations) + " iterations, after which " + name() +
+                     " leaves them all: the results are wrong", o.loc, kShorterLoops));
+  if ((words[0] & Program::kWaitFailed) && words[1] < o.waits.size()) {
+    const WaitSite& site = o.waits[words[1]];
+    tell(DeviceError(wait_failed(o.kernel, site, static_cast<int32_t>(words[2]), static_cast<int32_t>(words[3])), site.loc, kSignalFirst));
+  }
 }
 
 void Context::throw_if_wrong(const std::shared_ptr<Outcome>& outcome) {

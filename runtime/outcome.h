@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/program.h"
 #include "engine/error.h"
 
 namespace tessera::vulkan {
@@ -24,6 +25,7 @@ struct Outcome {
   std::string kernel;
   Loc loc;
   int64_t max_loop_iterations = 0;
+  std::vector<WaitSite> waits;
 
   // When it is settled; guarded by the context's mutex:
   bool settled = false;

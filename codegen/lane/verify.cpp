@@ -126,7 +126,8 @@ class Verifier {
         if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64)) problem(o, "wants a Ref and an i64 offset");
         break;
       case Opcode::loops_cut: case Opcode::report:
-        if (k_.lane.report_bytes < 4) problem(o, "needs a report of at least 4 bytes, but report_bytes is " + std::to_string(k_.lane.report_bytes));
+        if (const int64_t bytes = 4 * std::max<int64_t>(static_cast<int64_t>(o.operands.size()), 1); k_.lane.report_bytes < bytes)
+          problem(o, "needs a report of at least " + std::to_string(bytes) + " bytes, but report_bytes is " + std::to_string(k_.lane.report_bytes));
         break;
       case Opcode::subgroup_reduce:
         if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 || o.attr(ir::Attr::kind) >= ir::kNumOpcodes ||

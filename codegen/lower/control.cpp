@@ -215,6 +215,14 @@ void Lowering::op(ir::OpId id) {
     case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: scan_op(id); break;
     case Opcode::dot: dot_op(id); break;
     case Opcode::yield: break;
+    case Opcode::report: {
+      ir::Op report{.code = Opcode::report};
+      for (const Value v : o.operands) report.operands.push_back(scalar(v));
+      report.set(ir::Attr::mask, o.attr(ir::Attr::mask));
+      out_.lane.report_bytes = std::max<int64_t>(out_.lane.report_bytes, 4 * static_cast<int64_t>(o.operands.size()));
+      b_.raw().append(std::move(report));
+      break;
+    }
     default: {
       const Value v = o.results.at(0);
       if (kinds_[v.index] == Kind::scalar) scalar_op(id);
@@ -337,7 +345,16 @@ bool Lowering::uniform_scalar(Value root) {
     }
     if (o->code == Opcode::load) {
       const int ref = ref_position(k_, o->operands[0]);
-      if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) return false;
+      if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
+        // A scalar of scratch, of which each invocation has one: the same in all if what is stored is, since all store it or none.
+        if (ref < static_cast<int>(k_.blocks.size()) || !k_.type(o->operands[0]).shape.empty()) return false;
+        for (const ir::Op& store : k_.ops) {
+          if (store.operands.empty() || store.operands[0] != o->operands[0] || store.code == Opcode::load) continue;
+          if (store.code != Opcode::store || store.has_mask()) return false;
+          stack.push_back(store.operands[1]);
+        }
+        continue;
+      }
     } else if (o->code == Opcode::swap) {
       return false;
     }

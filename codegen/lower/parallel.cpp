@@ -123,6 +123,7 @@ class ScratchCheck {
         const int s = scratch_of(op);
         if (s < 0) continue;
         const auto i = static_cast<size_t>(s);
+        if (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size()) continue;  // every program's own
         if (op.code != Opcode::store && !written[i]) return false;
         if (whole_write(op)) written[i] = true;
       } else if (op.code == Opcode::if_ || op.code == Opcode::switch_) {

@@ -76,6 +76,7 @@ class Scheduler {
   void scopes() {
     const size_t args = k_.region(k_.body).args.size();
     s_.scope.assign(args, 0);
+    for (size_t i = args - static_cast<size_t>(k_.num_private_scratch); i < args; ++i) s_.scope[i] = static_cast<int>(s_.sequential.size());
     for (size_t i = 0; i < k_.blocks.size(); ++i) {
       if (k_.blocks[i].whole) continue;
       const ir::Region& map = k_.region(k_.blocks[i].index_map);

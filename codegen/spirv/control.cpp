@@ -148,6 +148,12 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::program_id:
     case Opcode::num_programs:
     case Opcode::swap:
+    case Opcode::run_scoped:
+    case Opcode::semaphore_signal:
+    case Opcode::semaphore_wait:
+    case Opcode::semaphore_read:
+    case Opcode::copy_start:
+    case Opcode::copy_wait:
     case Opcode::yield: break;
   }
   throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);

@@ -203,6 +203,11 @@ void Emitter::emit_report(const ir::Op& op) {
     const Id u32 = f_.type(Reg::u32), at = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, u32), {report_.id});
     const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
     m_.op(spv::OpAtomicOr, u32, {at, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone), word(static_cast<uint32_t>(op.attr(ir::Attr::mask)))});
+    for (size_t i = 1; i < op.operands.size(); ++i) {
+      const V address = report_ + f_.make(Reg::u64, 4 * i);
+      const Id to = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, u32), {address.id});
+      m_.op(spv::OpAtomicExchange, u32, {to, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone), to_uint(get(op.operands[i]), Reg::u32).id});
+    }
   });
 }
 

@@ -10,6 +10,7 @@
 #include "engine/front/ops.h"
 #include "engine/front/pallas_call.h"
 #include "engine/front/ref.h"
+#include "engine/front/scope.h"
 #include "engine/front/spec.h"
 #include "engine/front/value.h"
 #include "engine/front/vmap.h"

@@ -6,7 +6,7 @@
 //   5. each block mapping but a whole one has one block dim per array dim, sizes positive (0 where the array has none), squeezed sizes 1, and an index map that
 //      takes index_map_avals (those of index operands: the i32[] alone) and yields one i32[] per block dim, two per bounded one
 //   6. the alias of an output is one of the num_inputs inputs, counted from the first index operand; inputs have none
-//   7. scratch_avals are Refs in vmem or smem with sizes not negative
+//   7. scratch_avals are Refs in any, vmem or smem, or semaphores of i32, with sizes not negative
 #include "engine/front/grid_mapping.h"
 
 #include <algorithm>
@@ -165,9 +165,9 @@ void GridMapping::check_invariants() const {
       bad("block_mappings[" + std::to_string(i) + "] (" + block_mappings[i].origin + "): alias " + std::to_string(a) + " of " + std::to_string(num_inputs) + " inputs");
   for (size_t i = 0; i < scratch_avals.size(); ++i) {
     const Type& t = scratch_avals[i];
-    if (!t.is_ref || (t.space != MemorySpace::vmem && t.space != MemorySpace::smem) ||
+    if (!t.is_ref || !ir::is_for_scratch(t.space) || (ir::is_semaphore(t.space) && t.dtype != DType::i32) ||
         std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }))
-      bad("scratch_avals[" + std::to_string(i) + "] is " + to_string(t) + ", no Ref in vmem or smem");
+      bad("scratch_avals[" + std::to_string(i) + "] is " + to_string(t) + ", no Ref in any, vmem, smem or a semaphore's space");
   }
   if (!bad.text.empty()) throw InternalError(index_maps.name + ": the GridMapping breaks its invariants:" + bad.text, index_maps.loc);
 }
@@ -326,7 +326,7 @@ class Maker {
     b.array_shape = array.shape;
     b.space = spec.memory_space;
     b.loc = place.loc;
-    if (spec.memory_space == MemorySpace::global || spec.memory_space == MemorySpace::shared)
+    if (!ir::is_for_scratch(spec.memory_space) || ir::is_semaphore(spec.memory_space))
       place.fail("memory space " + std::string(name(spec.memory_space)) + " is not one that a kernel can ask for",
                  "any, vmem and smem are");
     if (spec.pipeline_mode) b.buffering = buffering(place, *spec.pipeline_mode, origin.starts_with("out_specs"));

@@ -241,10 +241,13 @@ namespace {
 Value grid_index(Opcode code, int64_t axis, Loc loc) {
   Emit e(ir::name(code), loc);
   Trace& t = e.trace();
-  int64_t axes = 0;
-  for (const ir::GridAxis& g : t.kernel().grid) axes += !g.vmapped;
+  const Trace::InnerGrid* inner = t.inner_grid();
+  int64_t axes = inner ? static_cast<int64_t>(inner->ids.size()) : 0;
+  if (!inner)
+    for (const ir::GridAxis& g : t.kernel().grid) axes += !g.vmapped;
   if (axis < 0 || axis >= axes)
     e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(axes) + (axes == 1 ? " axis" : " axes"));
+  if (inner) return (code == Opcode::program_id ? inner->ids : inner->num_programs)[static_cast<size_t>(axis)];
   // An index map has the program ids as its arguments already.
   if (code == Opcode::program_id && !t.index_map_origin().empty()) return t.argument(t.outermost_region(), static_cast<size_t>(axis));
   ir::Op op{.code = code};

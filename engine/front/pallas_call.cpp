@@ -191,9 +191,9 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
     const ScratchShape& s = r.scratch[i];
     if (std::any_of(s.shape.begin(), s.shape.end(), [](int64_t d) { return d < 0; }))
       fail("scratch_shapes[" + std::to_string(i) + "]: shape " + to_string(s.shape) + " has a negative size");
-    if (s.memory_space != MemorySpace::vmem && s.memory_space != MemorySpace::smem)
+    if (!ir::is_for_scratch(s.memory_space))
       fail("scratch_shapes[" + std::to_string(i) + "]: memory space " + std::string(ir::name(s.memory_space)) + " is not for scratch",
-           "vmem and smem are");
+           "vmem, smem, any and semaphores are");
   }
   c.in_specs = p.grid_spec ? p.grid_spec->in_specs.list() : p.in_specs.list();
   if (p.in_shape.list()) {

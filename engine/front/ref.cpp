@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "engine/front/scope.h"
 #include "engine/front/trace.h"
 
 namespace tessera {
@@ -16,13 +17,13 @@ RefIndex::RefIndex(RefItem&& read, Loc l) : items_{IndexItem(std::move(read), l)
 /// One access being recorded: the index of every dim, its dynamic starts, and the shape it selects.
 class RefAccess {
  public:
-  RefAccess(std::string_view op, const Ref& ref, const RefIndex& index, Loc loc, bool masked) : e_(op, loc), ref_(ref), masked_(masked) {
+  RefAccess(std::string_view op, const Ref& ref, const RefIndex& index, Loc loc, bool masked, bool writes) : e_(op, loc), ref_(ref), masked_(masked) {
     const bool in_index_map = !e_.trace().index_map_origin().empty();
     if (in_index_map && !(ref.trace_ == e_.trace().serial() && e_.trace().is_open(ref.region_)))
       throw TraceError(e_.trace().prefix() + "reads a Ref, but an index map sees only its program ids and scalar-prefetch Refs", loc,
                        "read in the kernel, or give the data as a scalar-prefetch operand");
     e_.check_owner(ref.trace_, ref.region_, "Ref");
-    if (op != "load") {
+    if (writes) {
       const ir::Kernel& k = e_.trace().kernel();
       const uint32_t at = k.value(ref.id_).number;
       if (in_index_map || (k.value(ref.id_).region == k.body && at < static_cast<uint32_t>(k.num_prefetch)))
@@ -43,6 +44,8 @@ class RefAccess {
     if (in_index_map && !shape_.empty())
       e_.fail("reads " + to_string(ir::Type::array(ref.dtype(), shape_)) + ", but an index map reads single elements", "index every dim with an integer");
   }
+
+  PlaceParts parts() && { return {ref_.id_, ref_.dtype(), std::move(index_), std::move(starts_), std::move(shape_)}; }
 
   Value load(const LoadParams& p) {
     ir::Op op{.code = Opcode::load, .operands = {ref_.id_}};
@@ -137,7 +140,7 @@ class RefAccess {
   }
 
   Emit e_;
-  const Ref& ref_;
+  const Ref ref_;
   bool masked_;
   std::vector<Index> index_;
   std::vector<ir::Value> starts_;
@@ -145,17 +148,21 @@ class RefAccess {
 };
 
 Value load(const Ref& ref, RefIndex index, LoadParams params) {
-  return RefAccess("load", ref, index, index.loc(), !params.mask.absent()).load(params);
+  return RefAccess("load", ref, index, index.loc(), !params.mask.absent(), false).load(params);
 }
 void store(const Ref& ref, RefIndex index, Operand value, StoreParams params) {
-  RefAccess("store", ref, index, index.loc(), !params.mask.absent()).store(value, params);
+  RefAccess("store", ref, index, index.loc(), !params.mask.absent(), true).store(value, params);
 }
 Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
-  return RefAccess("swap", ref, index, index.loc(), !params.mask.absent()).swap(value, params);
+  return RefAccess("swap", ref, index, index.loc(), !params.mask.absent(), true).swap(value, params);
 }
 
-Value RefItem::read(Loc loc) && { return RefAccess("load", ref_, index_, loc, false).load({}); }
-void RefItem::operator=(Operand v) && { RefAccess("store", ref_, index_, v.loc(), false).store(v, {}); }
+PlaceParts place_parts(std::string_view op, const Place& place, Loc loc, bool masked, bool writes) {
+  return RefAccess(op, place.ref(), place.index(), loc, masked, writes).parts();
+}
+
+Value RefItem::read(Loc loc) && { return RefAccess("load", ref_, index_, loc, false, false).load({}); }
+void RefItem::operator=(Operand v) && { RefAccess("store", ref_, index_, v.loc(), false, true).store(v, {}); }
 void RefItem::operator=(RefItem&& other) && {
   const Loc loc = other.index_.loc();
   std::move(*this) = Operand(std::move(other), loc);
@@ -164,9 +171,9 @@ void RefItem::operator=(RefItem&& other) && {
 namespace {
 using Combine = Value (*)(Operand, Operand);
 void update(const Ref& ref, const RefIndex& index, const Operand& v, Combine combine) {
-  const Value before = RefAccess("load", ref, index, v.loc(), false).load({});
+  const Value before = RefAccess("load", ref, index, v.loc(), false, false).load({});
   const Value after = combine(Operand(before, v.loc()), v);
-  RefAccess("store", ref, index, v.loc(), false).store(Operand(after, v.loc()), {});
+  RefAccess("store", ref, index, v.loc(), false, true).store(Operand(after, v.loc()), {});
 }
 }  // namespace
 void RefItem::operator+=(Operand v) && { update(ref_, index_, v, operator+); }

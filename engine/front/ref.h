@@ -115,6 +115,7 @@ class RefItem {
 
  private:
   friend class Ref;
+  friend class Place;
   RefItem(const Ref& ref, RefIndex index) : ref_(ref), index_(std::move(index)) {}
   Ref ref_;
   RefIndex index_;

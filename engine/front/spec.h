@@ -87,6 +87,16 @@ inline constexpr int leading_values<std::tuple<P...>> = [] {
   ((takes<Value, P> ? (good &= refs == 0, ++values) : takes<Ref, P> ? ++refs : (good = false, 0)), ...);
   return good ? values : -1;
 }();
+/// How many Refs come first in a tuple of Refs and then Values; -1 for any other tuple.
+template <class Tuple>
+inline constexpr int leading_refs = -1;
+template <class... P>
+inline constexpr int leading_refs<std::tuple<P...>> = [] {
+  int values = 0, refs = 0;
+  bool good = true;
+  ((takes<Ref, P> ? (good &= values == 0, ++refs) : takes<Value, P> ? ++values : (good = false, 0)), ...);
+  return good ? refs : -1;
+}();
 }  // namespace spec
 
 /// From program ids to block indices: a lambda that takes one Value per grid axis, then one Ref per scalar-prefetch operand (or none of them),
@@ -291,7 +301,8 @@ class Grid {
   std::vector<GridSize> axes_;
 };
 
-/// Memory that lives as long as the call and keeps its contents from program to program.
+/// Memory of the kernel's own: as scratch it lives as long as the call and keeps its contents from program to program, in run_scoped (scope.h)
+/// as long as the body runs.
 struct ScratchShape {
   Shape shape;
   DType dtype;
@@ -299,6 +310,17 @@ struct ScratchShape {
 };
 inline ScratchShape VMEM(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::vmem}; }
 inline ScratchShape SMEM(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::smem}; }
+inline ScratchShape ANY(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::any}; }
+inline ScratchShape HBM(Shape shape, DType dtype) { return ANY(std::move(shape), dtype); }
+inline ScratchShape GMEM(Shape shape, DType dtype) { return ANY(std::move(shape), dtype); }
+
+/// Semaphores, one or an array of them. REGULAR ones are signalled and waited for, DMA ones count the bytes of copies.
+struct SemaphoreType {
+  static ScratchShape REGULAR(Shape shape = {}) { return {std::move(shape), DType::i32, MemorySpace::semaphore}; }
+  static ScratchShape DMA(Shape shape = {}) { return {std::move(shape), DType::i32, MemorySpace::dma_semaphore}; }
+  /// For waiting on other devices: always a SpecError, since a kernel runs on one.
+  static ScratchShape BARRIER(Shape shape = {}, Loc loc = Loc::here());
+};
 
 /// grid, in_specs, out_specs and scratch_shapes in one. The first num_scalar_prefetch arguments of the call are scalar-prefetch operands: whole
 /// arrays in smem that the kernel and the index maps may load from. They have no in_specs.

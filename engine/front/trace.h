@@ -35,6 +35,20 @@ class Trace {
 
   /// The index map being traced: its origin ("in_specs[0]") and region; empty and none while the body is traced.
   const std::string& index_map_origin() const { return index_map_origin_; }
+  /// The grid of the pipeline whose body is being traced, or null: its program ids and sizes are what the body asks for.
+  class InnerGrid {
+   public:
+    InnerGrid(Trace& t, std::vector<Value> program_ids, std::vector<Value> sizes) : ids(std::move(program_ids)), num_programs(std::move(sizes)), trace_(t), outer_(t.inner_grid_) { t.inner_grid_ = this; }
+    ~InnerGrid() { trace_.inner_grid_ = outer_; }
+    InnerGrid(const InnerGrid&) = delete;
+    InnerGrid& operator=(const InnerGrid&) = delete;
+    const std::vector<Value> ids, num_programs;
+
+   private:
+    Trace& trace_;
+    const InnerGrid* outer_;
+  };
+  const InnerGrid* inner_grid() const { return inner_grid_; }
   /// "matmul: " or "matmul: in_specs[0]: index map: ".
   std::string prefix() const;
 
@@ -80,6 +94,7 @@ class Trace {
   uint64_t serial_;
   std::vector<ir::RegionId> open_;  // outermost first
   std::string index_map_origin_;
+  const InnerGrid* inner_grid_ = nullptr;
   Trace* outer_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/interpreter/machine.h"
+#include "engine/interpreter/pipes.h"
 
 namespace tessera {
 namespace {
@@ -109,9 +110,11 @@ struct Block {
 
 std::vector<bool> written_refs(const ir::Kernel& k) {
   std::vector<bool> written(k.region(k.body).args.size(), false);
-  for (const ir::Op& op : k.ops)
-    if ((op.code == ir::Opcode::store || op.code == ir::Opcode::swap) && !op.operands.empty() && k.value(op.operands[0]).region == k.body)
-      written[k.value(op.operands[0]).number] = true;
+  for (const ir::Op& op : k.ops) {
+    const size_t to = op.code == ir::Opcode::copy_start ? 1 : 0;
+    if ((op.code == ir::Opcode::store || op.code == ir::Opcode::swap || to == 1) && op.operands.size() > to && k.value(op.operands[to]).region == k.body)
+      written[k.value(op.operands[to]).number] = true;
+  }
   return written;
 }
 
@@ -201,7 +204,9 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
 
   m.raise = options.out_of_bounds == OutOfBounds::raise;
   std::optional<Races> races;
-  if (options.races || (options.warn && aliased && Races::fits(grid)))
+  // A detector that only warns leaves copies alone.
+  const bool copies = std::any_of(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::copy_start; });
+  if (options.races || (options.warn && aliased && !copies && Races::fits(grid)))
     m.races = &races.emplace(k, grid, options.races ? parallel : std::vector<bool>(grid.size(), false), options.warn);
 
   std::vector<Block> blocks(k.blocks.size());
@@ -242,16 +247,22 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     scratch.emplace_back(static_cast<size_t>(num_elements(t.shape) * size_bytes(t.dtype)));
     scratch_strides.push_back(dense_strides(t.shape));
   }
-  const auto forget_scratch = [&] {
-    for (size_t i = 0; i < scratch.size(); ++i) fill_unspecified(scratch[i].data(), num_elements(k.scratch[i].shape), k.scratch[i].dtype, fill, ++owners);
+  std::optional<Pipes> pipes;
+  if (Pipes::needed(k)) m.pipes = &pipes.emplace(m, options.seed);
+  const auto forget_scratch = [&](size_t first) {
+    for (size_t i = first; i < scratch.size(); ++i) {
+      if (ir::is_semaphore(k.scratch[i].space)) std::fill(scratch[i].begin(), scratch[i].end(), std::byte{0});
+      else fill_unspecified(scratch[i].data(), num_elements(k.scratch[i].shape), k.scratch[i].dtype, fill, ++owners);
+    }
   };
   for (size_t i = 0; i < scratch.size(); ++i) {
     m.views[blocks.size() + i] = {scratch[i].data(), scratch_strides[i].data()};
     scratch_below.emplace_back(k.scratch[i].shape.size(), 0);
     m.tracked[blocks.size() + i] = {0, scratch_strides[i].data(), scratch_below.back().data(), k.scratch[i].shape.data()};
-    if (options.races) races->follow(blocks.size() + i, blocks.size() + i, k.scratch[i].shape);
+    const bool own = ir::is_semaphore(k.scratch[i].space) || i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
+    if (options.races && !own) races->follow(blocks.size() + i, blocks.size() + i, k.scratch[i].shape);
   }
-  forget_scratch();
+  forget_scratch(0);
 
   std::vector<int64_t> wanted, own, last_own;  // coordinates that have scratch of their own
   for_each_program(grid, parallel, options.seed, [&](const int64_t* program) {
@@ -262,8 +273,11 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
       if (!k.grid[d].vmapped) m.program[visible++] = static_cast<int32_t>(program[d]);
     }
     if (own != last_own) {
-      forget_scratch();
+      if (pipes) pipes->end_of_kernel();
+      forget_scratch(0);
       last_own = own;
+    } else if (k.num_private_scratch > 0) {
+      forget_scratch(k.scratch.size() - static_cast<size_t>(k.num_private_scratch));
     }
     if (races) races->begin(program);
     for (size_t i = 0; i < blocks.size(); ++i) {
@@ -284,6 +298,7 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     for (Block& b : blocks)  // what the next program finds through an aliased input
       if (b.mapping->alias >= 0) b.write_back();
   });
+  if (pipes) pipes->end_of_kernel();
   for (Block& b : blocks) b.leave();
   arrays.erase(arrays.begin(), arrays.begin() + k.num_inputs);
   return arrays;

@@ -13,6 +13,7 @@
 namespace tessera::interpreter {
 
 struct Machine;
+class Pipes;
 using Step = std::function<void(Machine&)>;
 
 /// Where a Ref's elements are now; its shape is static.
@@ -32,13 +33,15 @@ struct Tracked {
 struct Machine {
   const ir::Kernel* kernel = nullptr;
   std::vector<std::byte*> place;           // by value: its elements, dense
-  std::vector<View> views;                 // by position among the body's arguments
+  std::vector<uint32_t> refs;              // by value that is a Ref: its number. The body's arguments, then those of run_scoped
+  std::vector<View> views;                 // by a Ref's number
   std::vector<std::vector<Step>> steps;    // by region
   std::vector<int32_t> program, programs;  // this program's id and the grid's size, vmapped axes left out
   int fill = 0;                            // of unspecified_bits
   bool raise = false;                      // OutOfBounds::raise
   Races* races = nullptr;                  // if they are looked for
-  std::vector<Tracked> tracked;            // by position among the body's arguments, for races
+  std::vector<Tracked> tracked;            // by a Ref's number, for races
+  Pipes* pipes = nullptr;                  // if the kernel has run_scoped, semaphores or copies
   std::vector<int64_t> grid_point;         // this program, all axes
   uint64_t masked_loads = 0;               // so far: each leaves other unspecified elements
   std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block

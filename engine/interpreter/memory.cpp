@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/interpreter/machine.h"
+#include "engine/interpreter/pipes.h"
 #include "engine/reference.h"
 
 namespace tessera::interpreter {
@@ -61,20 +62,26 @@ struct Access {
 
   // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is nobody else's.
   void record(const Machine& m, bool writes) const {
-    if (!m.races || !m.races->follows(ref)) return;
+    if (m.pipes) m.pipes->tick();
+    const bool followed = m.races && m.races->follows(ref), copies = m.races && m.pipes && m.pipes->under_way();
+    if (!followed && !copies) return;
     const Tracked& t = m.tracked[ref];
+    const View& view = m.views[ref];
     const std::byte* mask_bytes = mask ? m.place[mask.index] : nullptr;
     int64_t starts[kMaxRank], i = 0;
     for (size_t d = 0; d < dims.size(); ++d) starts[d] = mask ? given_start(m, dims[d]) : fitted_start(m, d);
     for_each_index(dims.size(), shape.data(), [&](const int64_t* at) {
       if (mask_bytes && mask_bytes[i++] == std::byte{0}) return;
-      int64_t element = t.first;
+      int64_t element = t.first, offset = 0, position[kMaxRank];
+      bool inside = true;
       for (size_t d = 0; d < dims.size(); ++d) {
-        const int64_t p = starts[d] + at[d] * dims[d].step;
-        if (p < t.below[d] || p >= t.below[d] + t.inside[d]) return;
-        element += p * t.strides[d];
+        const int64_t p = position[d] = starts[d] + at[d] * dims[d].step;
+        if (p < 0 || p >= dims[d].extent) return;
+        if (followed) inside &= p >= t.below[d] && p < t.below[d] + t.inside[d], element += p * t.strides[d];
+        offset += p * view.strides[d];
       }
-      m.races->access(*op, ref, element, writes);
+      if (copies) m.pipes->access(*op, ref, view.data + offset * bytes, position, dims.size(), writes);
+      if (followed && inside) m.races->access(*op, ref, element, writes);
     });
   }
 

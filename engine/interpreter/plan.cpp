@@ -6,6 +6,7 @@
 
 #include "engine/interpreter/dot.h"
 #include "engine/interpreter/machine.h"
+#include "engine/interpreter/pipes.h"
 #include "engine/interpreter/reduce.h"
 #include "engine/reference.h"
 
@@ -167,7 +168,7 @@ class Planner {
       const bool in_place = ir::info(op.code).elementwise && take_over(op, r, i);
       if (!in_place)
         for (Value v : op.results) take(v);
-      if (op.regions.empty()) emit(r, op.code == Opcode::load || op.code == Opcode::store || op.code == Opcode::swap ? memory_op(op) : array_op(op));
+      if (op.regions.empty()) emit(r, op.code == Opcode::load || op.code == Opcode::store || op.code == Opcode::swap ? memory_op(op) : is_pipe_op(op.code) ? ready(pipe_step(m_, op)) : op.code == Opcode::report ? ready(report_step(op)) : array_op(op));
       else control_flow(op, r);
     }
     bury(r, i);
@@ -188,15 +189,25 @@ class Planner {
 
   // -- steps. A Make is called when every place is known; places of borrowed loads change while the machine runs, so steps read them late.
   Make memory_op(const Op& op) {
-    const size_t ref = k_.ref_position(op.operands[0]);
+    const size_t ref = m_.refs[op.operands[0].index];
     const Op* o = &op;
     return [=, this] {
       std::byte* buffer = o->results.empty() ? nullptr : m_.place[o->results[0].index];
-      return memory_step(k_, *o, ref, buffer, !written_[ref], m_.fill);
+      return memory_step(k_, *o, ref, buffer, ref < written_.size() && !written_[ref], m_.fill);
     };
   }
 
   static Make ready(Step s) { return [s = std::move(s)] { return s; }; }
+
+  // Kernels that the compiler has rewritten have these.
+  static Step report_step(const Op& op) {
+    return [o = &op](Machine& m) {
+      if (m.place[o->operands[0].index][0] == std::byte{0}) return;
+      std::string words;
+      for (size_t i = 1; i < o->operands.size(); ++i) words += " " + std::to_string(m.scalar(o->operands[i]));
+      throw KernelError(m.kernel->name + ": reports " + std::to_string(o->attr(Attr::mask)) + words, o->loc);
+    };
+  }
 
   Make array_op(const Op& op) {
     const uint32_t to = op.results[0].index;
@@ -397,6 +408,17 @@ class Planner {
         }));
         return;
       }
+      case Opcode::run_scoped: {
+        const RegionId body = op.regions[0];
+        plan_region(body);
+        emit(r, ready([=, leave = moves(k_.terminator(body).operands, 0, op.results)](Machine& m) {
+          m.pipes->enter(*o);
+          m.run(body);
+          perform(m, leave);
+          m.pipes->leave(*o);
+        }));
+        return;
+      }
       default: throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " with regions", op.loc);
     }
   }
@@ -409,7 +431,12 @@ Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const s
   m.fill = fill;
   m.programs = std::move(programs);
   m.program.assign(m.programs.size(), 0);
-  m.views.resize(k.region(k.body).args.size());
+  m.refs.assign(k.values.size(), UINT32_MAX);
+  for (size_t v = 0; v < k.values.size(); ++v)
+    if (const ir::ValueInfo& info = k.values[v]; info.type.is_ref && !info.def) m.refs[v] = k.ref_position({static_cast<uint32_t>(v)});
+  auto number = static_cast<uint32_t>(k.region(k.body).args.size());
+  for (const ir::Value v : ir::scoped_refs(k)) m.refs[v.index] = number++;
+  m.views.resize(number);
   m.tracked.resize(m.views.size());
   m.grid_point.resize(k.grid.size());
   Planner(k, m, written).run();

@@ -15,7 +15,7 @@ namespace tessera::interpreter {
 
 /// "(i = 2, 0)": a program of the grid, axes that have a name with it.
 std::string program_text(const ir::Kernel& k, const int64_t* program);
-/// "in_specs[0]", "scratch_shapes[1]": body argument `ref`.
+/// "in_specs[0]", "scratch_shapes[1]", "run_scoped[0]": the Ref of that number (machine.h).
 std::string ref_text(const ir::Kernel& k, size_t ref);
 
 class Races {
@@ -27,7 +27,7 @@ class Races {
   /// Follows body argument `ref`, whose memory is that of argument `memory` (itself, or the output aliased to it) and has this shape. `snapshot`: a program
   /// sees it as of its start.
   void follow(size_t ref, size_t memory, Shape shape, bool snapshot = false);
-  bool follows(size_t ref) const { return !memory_[memory_of_[ref]].elements.empty(); }
+  bool follows(size_t ref) const { return ref < memory_.size() && !memory_[memory_of_[ref]].elements.empty(); }
   void begin(const int64_t* program);
   /// The current program's op accesses an element (row-major) of ref. Throws KernelError if that is a race.
   void access(const ir::Op& op, size_t ref, int64_t element, bool writes);

@@ -311,6 +311,7 @@ class Inference {
   Shape access(size_t before_mask) const {
     if (op_.operands.empty() || !type(0).is_ref) fail("operand 0 must be a ref" + (op_.operands.empty() ? std::string() : " but is " + show(type(0))));
     const Type& ref = type(0);
+    if (is_semaphore(ref.space) && info(op_.code).effect != Effect::ordered) fail("the ref is a semaphore, " + show(ref), "semaphores are signalled, waited for and read");
     const bool mask = flag(Attr::mask), other = flag(Attr::other);
     const size_t first_start = before_mask + mask + other;
     if (op_.operands.size() < first_start) fail("takes at least " + std::to_string(first_start) + " operands but got " + std::to_string(op_.operands.size()));
@@ -338,8 +339,8 @@ class Inference {
       fail("other must be " + show(Type::array(ref.dtype, shape)) + " but is " + show(type(before_mask + 1)));
     return shape;
   }
-  void bounds(size_t d, const Index& x, int64_t dim, bool mask) const {
-    const auto place = [&] { return "dim " + std::to_string(d) + ": "; };
+  void bounds(size_t d, const Index& x, int64_t dim, bool mask, const std::string& role = {}) const {
+    const auto place = [&] { return role + "dim " + std::to_string(d) + ": "; };
     const auto elements = [&] { return dim < 0 ? std::string("an array") : std::to_string(dim) + (dim == 1 ? " element" : " elements"); };
     if (x.kind == Index::Kind::integer) {
       if (x.is_static() ? x.start < 0 || (dim >= 0 && x.start >= dim) : dim == 0)
@@ -370,6 +371,68 @@ class Inference {
     const Type wanted = Type::array(type(0).dtype, access(2));
     if (type(1) != wanted) fail("the value must be " + show(wanted) + " but is " + show(type(1)));
     return wanted;
+  }
+
+  // -- semaphores and copies
+  std::vector<Type> semaphore() const {
+    const bool read = op_.code == Opcode::semaphore_read;
+    const size_t fixed = read ? 1 : 2;
+    if (op_.operands.size() < fixed) fail("takes at least " + std::to_string(fixed) + (fixed == 1 ? " operand" : " operands") + " but got " + std::to_string(op_.operands.size()));
+    const Shape shape = access(fixed);
+    if (!is_semaphore(type(0).space)) fail("the ref must be a semaphore but is " + show(type(0)));
+    if (!shape.empty()) fail("the index selects " + to_string(shape) + " of the semaphores " + show(type(0)), "one semaphore at a time: index every dim with an integer");
+    if (read) return {i32_};
+    if (type(0).space == MemorySpace::dma_semaphore) fail("the ref is a " + show(type(0)), "copies alone count there: wait for the copy, or take a regular semaphore");
+    scalar(1, DType::i32, op_.code == Opcode::semaphore_signal ? "the increment" : "what is waited for");
+    return {};
+  }
+  void copy() const {
+    constexpr const char* kRoles[] = {"source", "target", "semaphore"};
+    if (op_.operands.size() < 3) fail("takes a source, a target and a semaphore but got " + std::to_string(op_.operands.size()) + " operands");
+    size_t dims = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      if (!type(i).is_ref) fail(std::string("the ") + kRoles[i] + " must be a ref but is " + show(type(i)));
+      if (is_semaphore(type(i).space) != (i == 2)) fail(std::string("the ") + kRoles[i] + (i == 2 ? " must be a dma_semaphore but is " : " is a semaphore, ") + show(type(i)));
+      dims += type(i).shape.size();
+    }
+    if (type(2).space != MemorySpace::dma_semaphore) fail("the semaphore must be a dma_semaphore but is " + show(type(2)), "regular semaphores are signalled, copies count in DMA semaphores");
+    if (op_.index.size() != dims) fail("the index has " + std::to_string(op_.index.size()) + (op_.index.size() == 1 ? " entry" : " entries") + " but the three refs have " + std::to_string(dims) + (dims == 1 ? " dim" : " dims"));
+    const bool clip = flag(Attr::clip);
+    std::vector<bool> used(op_.operands.size() - 3);
+    Shape shapes[3];
+    const std::array<CopyPlace, 3> places = copy_places(k_, op_);
+    for (size_t i = 0; i < 3; ++i)
+      for (size_t d = 0; d < places[i].rank; ++d) {
+        const Index& x = op_.index[places[i].first + d];
+        if (!x.is_static()) {
+          const auto at = static_cast<size_t>(x.start_operand);
+          if (at < 3 || at >= op_.operands.size()) fail(std::string("the ") + kRoles[i] + ": dim " + std::to_string(d) + ": the start is operand " + std::to_string(at) + ", which is not one of the dynamic starts");
+          if (type(at) != i32_) scalar(at, DType::i32, ("dim " + std::to_string(d) + " of the " + kRoles[i] + ": a dynamic start").c_str());
+          used[at - 3] = true;
+        }
+        bounds(d, x, type(i).shape[d], clip && i < 2, std::string("the ") + kRoles[i] + ": ");
+        if (x.kind == Index::Kind::slice) shapes[i].push_back(x.size);
+      }
+    for (size_t i = 0; i < used.size(); ++i)
+      if (!used[i]) fail("operand " + std::to_string(3 + i) + " is not used by the index");
+    if (shapes[0] != shapes[1]) fail("the source is " + to_string(shapes[0]) + " but the target is " + to_string(shapes[1]), "a copy does not change shapes");
+    if (type(0).dtype != type(1).dtype) fail("the source holds " + std::string(name(type(0).dtype)) + " but the target " + std::string(name(type(1).dtype)), "a copy does not convert");
+    if (!shapes[2].empty()) fail("the index selects " + to_string(shapes[2]) + " of the semaphores " + show(type(2)), "one semaphore at a time: index every dim with an integer");
+    constexpr int64_t kMostBytes = INT32_MAX;
+    if (within_limits(shapes[0]) && num_elements(shapes[0]) > kMostBytes / size_bytes(type(0).dtype))
+      fail("copies " + std::to_string(num_elements(shapes[0]) * size_bytes(type(0).dtype)) + " bytes, and a semaphore counts to " + std::to_string(kMostBytes), "copy it in pieces");
+  }
+  std::vector<Type> run_scoped() const {
+    count(0);
+    regions(1);
+    for (Value v : k_.region(op_.regions[0]).args) {
+      const Type& t = k_.type(v);
+      if (!t.is_ref || !is_for_scratch(t.space)) fail("region 0 takes " + show(t) + ", no ref to scratch", "refs to any, vmem, smem, semaphore and dma_semaphore are");
+      if (is_semaphore(t.space) && t.dtype != DType::i32) fail("region 0 takes " + show(t) + ", but semaphores are i32");
+    }
+    std::vector<Type> result;
+    for (Value v : terminator(0).operands) result.push_back(k_.type(v));
+    return result;
   }
 
   // -- control flow
@@ -488,6 +551,9 @@ class Inference {
       case Opcode::load: return load();
       case Opcode::store: stored(); return {};
       case Opcode::swap: return {stored()};
+      case Opcode::run_scoped: return run_scoped();
+      case Opcode::semaphore_signal: case Opcode::semaphore_wait: case Opcode::semaphore_read: return semaphore();
+      case Opcode::copy_start: case Opcode::copy_wait: copy(); return {};
       case Opcode::for_: return for_loop();
       case Opcode::while_: return while_loop();
       case Opcode::if_: return choice(true);
@@ -513,8 +579,9 @@ class Inference {
       case Opcode::barrier: count(0); return {};
       case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
       case Opcode::report:
-        count(1);
+        if (op_.operands.empty()) fail("takes a condition but got no operands");
         scalar(0, DType::boolean, "the condition");
+        for (size_t i = 1; i < op_.operands.size(); ++i) scalar(i, DType::i32, "a word of the report");
         if (attr(Attr::mask) <= 0 || attr(Attr::mask) > INT32_MAX) fail("the mask " + std::to_string(attr(Attr::mask)) + " is not one of bits 0 to 30");
         return {};
       case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle_xor: return subgroup(1);

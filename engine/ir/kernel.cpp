@@ -38,13 +38,13 @@ std::optional<Opcode> opcode_from_name(std::string_view n) {
 }
 
 std::string_view name(MemorySpace s) {
-  constexpr std::string_view kNames[] = {"any", "vmem", "smem", "global", "shared"};
+  constexpr std::string_view kNames[] = {"any", "vmem", "smem", "global", "shared", "semaphore", "dma_semaphore"};
   return kNames[static_cast<int>(s)];
 }
 
 std::string_view name(Attr a) {
   constexpr std::string_view kNames[] = {"bits", "axis", "axes", "dims", "perm", "start", "limit", "stride", "lhs_contract", "rhs_contract",
-                                         "lhs_batch", "rhs_batch", "reverse", "mask", "other", "offset", "kind", "index"};
+                                         "lhs_batch", "rhs_batch", "reverse", "mask", "other", "offset", "kind", "index", "clip"};
   static_assert(std::size(kNames) == kNumAttrs);
   return kNames[static_cast<int>(a)];
 }
@@ -119,7 +119,8 @@ Type Kernel::block_ref_type(int i) const {
 
 bool Kernel::is_stored(int i) const {
   return std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
-    return info(op.code).effect == Effect::writes && !op.operands.empty() && value(op.operands[0]).region == body && value(op.operands[0]).number == static_cast<uint32_t>(i);
+    const size_t to = op.code == Opcode::copy_start ? 1 : 0;
+    return (info(op.code).effect == Effect::writes || to == 1) && op.operands.size() > to && value(op.operands[to]).region == body && value(op.operands[to]).number == static_cast<uint32_t>(i);
   });
 }
 
@@ -165,6 +166,23 @@ std::vector<std::string> Kernel::dim_names() const {
     for (const Extent& e : b.array_shape) e.collect_names(names);
   for (const GridAxis& g : grid) g.size.collect_names(names);
   return names;
+}
+
+std::array<CopyPlace, 3> copy_places(const Kernel& k, const Op& op) {
+  std::array<CopyPlace, 3> places;
+  size_t first = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i] = {op.operands.at(i), first, k.type(op.operands[i]).shape.size()};
+    first += places[i].rank;
+  }
+  return places;
+}
+
+std::vector<Value> scoped_refs(const Kernel& k) {
+  std::vector<Value> refs;
+  for (const Op& op : k.ops)
+    if (op.code == Opcode::run_scoped && !op.regions.empty()) refs.insert(refs.end(), k.region(op.regions[0]).args.begin(), k.region(op.regions[0]).args.end());
+  return refs;
 }
 
 std::optional<uint64_t> constant_bits(const Kernel& k, Value v) {

@@ -3,6 +3,7 @@
 // shared memory, barriers and subgroup ops. Values, ops and regions are indices into the Kernel's tables, printed as in the text form.
 // Read next: ops.def (what each op means), builder.h (making ops), text.h (the .tir form), verify.h (what is legal where).
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -70,9 +71,13 @@ struct RegionId {
   bool operator==(const RegionId&) const = default;
 };
 
-/// Pallas's spaces at tile level: any (whole array, no block), vmem (a block or scratch), smem (scalars). At lane level: global, shared.
-enum class MemorySpace : uint8_t { any, vmem, smem, global, shared };
+/// Pallas's spaces at tile level: any (whole array, no block; hbm and gmem are other names of it), vmem (a block or scratch), smem (scalars), semaphore and dma_semaphore (counters
+/// that copies and signals raise and waits lower, i32). At lane level: global, shared.
+enum class MemorySpace : uint8_t { any, vmem, smem, global, shared, semaphore, dma_semaphore, hbm = any, gmem = any };
 std::string_view name(MemorySpace s);
+inline bool is_semaphore(MemorySpace s) { return s == MemorySpace::semaphore || s == MemorySpace::dma_semaphore; }
+/// What scratch and the arguments of run_scoped may be in.
+inline bool is_for_scratch(MemorySpace s) { return s != MemorySpace::global && s != MemorySpace::shared; }
 
 /// A dense array of static shape, or a Ref to one. Lane-level Refs are rank 1; -1 stands for a length known at run time only.
 struct Type {
@@ -106,19 +111,20 @@ struct Index {
 };
 
 enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract, lhs_batch, rhs_batch,
-                            reverse, mask, other, offset, kind, index };
-inline constexpr int kNumAttrs = static_cast<int>(Attr::index) + 1;
+                            reverse, mask, other, offset, kind, index, clip };
+inline constexpr int kNumAttrs = static_cast<int>(Attr::clip) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:
-/// ref, value (store, swap), mask (if attr mask is 1), other (if attr other is 1), then the dynamic starts that `index` points at.
+/// ref, value (store, swap, semaphore_signal, semaphore_wait), mask (if attr mask is 1), other (if attr other is 1), then the dynamic starts
+/// that `index` points at. Of copies: source, target, semaphore, then the starts; `index` is that of the three, one after another.
 struct Op {
   Opcode code;
   std::vector<Value> operands = {};
   std::vector<Value> results = {};
   std::vector<RegionId> regions = {};
   std::vector<std::pair<Attr, std::vector<int64_t>>> attrs = {};
-  std::vector<Index> index = {};  // memory ops: one entry per dim of the ref
+  std::vector<Index> index = {};  // memory ops: one entry per dim of the ref; copies: of each of their three refs
   Loc loc = {};
 
   bool has(Attr a) const;
@@ -130,7 +136,7 @@ struct Op {
   // Memory ops:
   bool has_mask() const { return attr_or(Attr::mask, 0) != 0; }
   bool has_other() const { return attr_or(Attr::other, 0) != 0; }
-  int value_position() const { return code == Opcode::load ? -1 : 1; }                   ///< of the stored value
+  int value_position() const { return code == Opcode::load || code == Opcode::semaphore_read ? -1 : 1; }  ///< of the stored value
   int mask_position() const { return code == Opcode::load ? 1 : 2; }                     ///< if has_mask()
   int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }          ///< if has_other()
 };
@@ -225,6 +231,7 @@ struct Kernel {
   int num_inputs = 0;
   int num_prefetch = 0;              // the first so many inputs are scalar-prefetch operands: never stored to, whole (or what vmap made of that), in smem
   std::vector<Type> scratch;         // Ref types
+  int num_private_scratch = 0;       // the last so many of scratch are unspecified again at the start of every program
   RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
   LaneInfo lane;                     // lane level only
   CallInfo call;                     // tile level only
@@ -258,7 +265,7 @@ struct Kernel {
     const ValueInfo& v = value(ref);
     return v.region == body ? v.number : v.number - static_cast<uint32_t>(grid.size());
   }
-  /// Some op stores to body argument i.
+  /// Some op stores or copies to body argument i.
   bool is_stored(int i) const;
   /// The output that is aliased to input i, or -1.
   int aliased_output(int i) const;
@@ -273,6 +280,16 @@ struct Kernel {
   /// Names of all run-time sizes in array shapes and grid, in order of appearance.
   std::vector<std::string> dim_names() const;
 };
+
+/// One of the Refs that a copy names, with its part of the op's index.
+struct CopyPlace {
+  Value ref;
+  size_t first = 0, rank = 0;  // op.index[first, first + rank)
+};
+/// Of copy_start and copy_wait: source, target, semaphore.
+std::array<CopyPlace, 3> copy_places(const Kernel& k, const Op& op);
+/// The arguments of every run_scoped of the kernel, in the order of its ops.
+std::vector<Value> scoped_refs(const Kernel& k);
 
 /// If v is a constant, its bits (of its dtype, zero-extended).
 std::optional<uint64_t> constant_bits(const Kernel& k, Value v);

@@ -119,7 +119,7 @@ class Parser {
     expected("a dtype");
   }
   std::optional<MemorySpace> space() const {
-    for (MemorySpace s : {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::global, MemorySpace::shared})
+    for (MemorySpace s : {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::global, MemorySpace::shared, MemorySpace::semaphore, MemorySpace::dma_semaphore})
       if (token_.is(name(s))) return s;
     return std::nullopt;
   }
@@ -188,7 +188,7 @@ class Parser {
     if (take("grid")) list("(", ")", [&] { axis(); });
     else if (token_.is("metadata") || token_.is("cost_estimate") || token_.is("compiler_params")) call_info();
     else if (token_.is("prefetch") || token_.is("in") || token_.is("out")) block();
-    else if (take("scratch")) k_.scratch.push_back(ref_type());
+    else if (take("scratch")) scratch();
     else if (lane_number("workgroup_size", 1, INT32_MAX, [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); })) {}
     else if (lane_number("subgroup_size", 0, INT32_MAX, [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); })) {}
     else if (lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; })) {}
@@ -239,6 +239,12 @@ class Parser {
         c.compiler_params.push_back(std::move(p));
       });
     }
+  }
+  void scratch() {
+    const size_t start = token_.offset;
+    k_.scratch.push_back(ref_type());
+    if (take("private")) ++k_.num_private_scratch;
+    else if (k_.num_private_scratch > 0) lexer_.fail(start, "private scratch comes after the other scratch");
   }
   bool lane_word(const char* s) {
     if (!token_.is(s)) return false;
@@ -440,8 +446,11 @@ class Parser {
     else if (*code == Opcode::while_) while_loop(o);
     else if (*code == Opcode::if_) if_else(o);
     else if (*code == Opcode::switch_) switch_case(o);
+    else if (*code == Opcode::run_scoped) run_scoped(o);
     else {
-      if (info(*code).effect == Effect::reads || info(*code).effect == Effect::writes) memory(o);
+      if (*code == Opcode::copy_start || *code == Opcode::copy_wait) copy(o);
+      else if (info(*code).effect == Effect::reads || info(*code).effect == Effect::writes || *code == Opcode::semaphore_signal ||
+               *code == Opcode::semaphore_wait || *code == Opcode::semaphore_read) memory(o);
       else if (*code == Opcode::constant) {
         literal_offset = token_.offset;
         if (!same_line() || (token_.kind != Token::Kind::number && token_.kind != Token::Kind::word)) expected("a number");
@@ -540,6 +549,22 @@ class Parser {
       if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(o.operands.size());
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());
   }
+  void copy(Op& o) {
+    std::vector<Value> starts;
+    for (const char* before : {"", "to", "with"}) {
+      if (*before) expect(before);
+      o.operands.push_back(use());
+      const size_t at = token_.offset, first = o.index.size(), rank = k_.type(o.operands.back()).shape.size();
+      list("[", "]", [&] { o.index.push_back(index(starts)); });
+      // Counted here: whose index an entry is follows from the refs' ranks.
+      if (const size_t n = o.index.size() - first; n != rank)
+        lexer_.fail(at, "the index has " + std::to_string(n) + (n == 1 ? " entry" : " entries") + " but " + to_string(k_.type(o.operands.back())) + " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+    }
+    for (Index& x : o.index)
+      if (x.start_operand >= 0) x.start_operand += 3;
+    o.operands.insert(o.operands.end(), starts.begin(), starts.end());
+    while (same_line() && token_.kind == Token::Kind::word) attribute(o);
+  }
   /// start_operand is the position in `starts` for now.
   Index index(std::vector<Value>& starts) {
     const auto dynamic = [&](Index x) {
@@ -637,6 +662,16 @@ class Parser {
     b_.yield({});
     b_.set_region(outer);
     o.regions.push_back(r);
+  }
+  void run_scoped(Op& o) {
+    std::vector<Token> args;
+    std::vector<Type> types;
+    list("(", ")", [&] {
+      args.push_back(new_name());
+      expect(":");
+      types.push_back(ref_type());
+    });
+    region(o, args, types);
   }
   void switch_case(Op& o) {
     o.operands.push_back(use());

@@ -59,7 +59,8 @@ class Printer {
     grid();
     if (k_.level == Level::lane) lane();
     for (int i = 0; i < static_cast<int>(k_.blocks.size()); ++i) block(i);
-    for (const Type& t : k_.scratch) out_ += "scratch " + to_string(t) + "\n";
+    for (size_t i = 0; i < k_.scratch.size(); ++i)
+      out_ += "scratch " + to_string(k_.scratch[i]) + (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size() ? " private\n" : "\n");
     out_ += "body ";
     if (exists(k_.body)) {
       arguments(k_.body, true);
@@ -237,7 +238,8 @@ class Printer {
       out_ += '\n';
       return;
     }
-    if (info(o.code).effect == Effect::reads || info(o.code).effect == Effect::writes) memory(o);
+    if (o.code == Opcode::copy_start || o.code == Opcode::copy_wait) copy(o);
+    else if (info(o.code).effect == Effect::reads || info(o.code).effect == Effect::writes || is_semaphore_op(o.code)) memory(o);
     else if (o.code == Opcode::constant && o.has(Attr::bits) && !o.results.empty()) constant(o);
     else plain(o);
     if (o.results.size() == 1) out_ += " : " + type_of(o.results[0]);
@@ -265,7 +267,7 @@ class Printer {
   }
   static bool is_single(Attr a) {
     switch (a) {
-      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: return true;
+      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: case Attr::clip: return true;
       default: return false;
     }
   }
@@ -286,8 +288,36 @@ class Printer {
     };
     out_ += ' ';
     operand(0);
+    access(o, 0, o.index.size());
+    if (o.value_position() >= 0) out_ += ", ", operand(static_cast<size_t>(o.value_position()));
+    if (o.has_mask()) out_ += " mask ", operand(static_cast<size_t>(o.mask_position()));
+    if (o.has_other()) out_ += " other ", operand(static_cast<size_t>(o.other_position()));
+  }
+  void copy(const Op& o) {
+    constexpr const char* kBefore[] = {" ", " to ", " with "};
+    size_t first = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      out_ += kBefore[i];
+      if (i >= o.operands.size() || o.operands[i].index >= k_.values.size()) {
+        out_ += "<no operand " + std::to_string(i) + ">";
+        continue;
+      }
+      value(o.operands[i]);
+      const size_t rank = std::min(k_.type(o.operands[i]).shape.size(), o.index.size() - first);
+      access(o, first, rank);
+      first += rank;
+    }
+    if (o.has(Attr::clip)) out_ += " clip " + std::to_string(o.attr_or(Attr::clip, 0));
+  }
+  /// "[0:8, %4]": entries [first, first + count) of the op's index.
+  void access(const Op& o, size_t first, size_t count) {
+    const auto operand = [&](size_t i) {
+      if (i < o.operands.size()) value(o.operands[i]);
+      else out_ += "<no operand " + std::to_string(i) + ">";
+    };
+    const std::vector<Index> index(o.index.begin() + static_cast<ptrdiff_t>(first), o.index.begin() + static_cast<ptrdiff_t>(first + count));
     out_ += '[';
-    list(o.index, [&](const Index& x) {
+    list(index, [&](const Index& x) {
       const auto start = [&] {
         if (x.is_static()) out_ += std::to_string(x.start);
         else operand(static_cast<size_t>(x.start_operand));
@@ -305,10 +335,8 @@ class Printer {
       out_ += ", " + std::to_string(x.size) + (x.step == 1 ? std::string() : ", " + std::to_string(x.step)) + ")";
     });
     out_ += ']';
-    if (o.value_position() >= 0) out_ += ", ", operand(static_cast<size_t>(o.value_position()));
-    if (o.has_mask()) out_ += " mask ", operand(static_cast<size_t>(o.mask_position()));
-    if (o.has_other()) out_ += " other ", operand(static_cast<size_t>(o.other_position()));
   }
+  static bool is_semaphore_op(Opcode c) { return c == Opcode::semaphore_signal || c == Opcode::semaphore_wait || c == Opcode::semaphore_read; }
 
   /// "(%4 = %0: f32[8], ...)": a region's arguments from `first_arg` with the operands from `first_operand` that they start from.
   void carries(const Op& o, size_t first_operand, size_t first_arg) {
@@ -355,6 +383,11 @@ class Printer {
         out_ += " else ";
         braces(o.regions[1], {});
       }
+    } else if (o.code == Opcode::run_scoped && o.regions.size() == 1 && o.operands.empty() && exists(o.regions[0])) {
+      out_ += ' ';
+      arguments(o.regions[0], true);
+      out_ += ' ';
+      braces(o.regions[0], o.loc);
     } else if (o.code == Opcode::switch_ && o.operands.size() == 1) {
       out_ += ' ';
       value(o.operands[0]);

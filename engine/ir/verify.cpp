@@ -12,8 +12,9 @@
 //               counts are not negative, and outputs do not look ahead
 //   index maps  take one i32 per grid axis (vmapped ones too) and the Ref of every scalar-prefetch operand (those of such operands themselves:
 //               no Refs), yield one i32 per block dim (two for a bounded one), and compute on scalars by elementwise ops, constants, num_programs and loads only
+//   scratch     refs to any, vmem, smem, semaphores (of i32); so are the arguments of run_scoped. The last num_private_scratch are private
 //   body        takes the Ref of every block, then of every scratch buffer (lane level: one global ref of unknown length per block);
-//               stores to no scalar-prefetch operand and no aliased input; yields nothing
+//               stores and copies to no scalar-prefetch operand and no aliased input; yields nothing
 //   call info   compiler parameters are known ones; costs are not negative
 //   lane info   workgroup_size of at least 1, subgroup_size 0 or a power of two, allocations inside their arenas, extents that exist
 // Barriers under divergent control flow are codegen/lane's to find.
@@ -49,6 +50,8 @@ class Verifier {
     grid();
     for (size_t i = 0; i < k_.blocks.size(); ++i) block(static_cast<int>(i));
     for (size_t i = 0; i < k_.scratch.size(); ++i) scratch(i);
+    if (k_.num_private_scratch < 0 || k_.num_private_scratch > static_cast<int>(k_.scratch.size()))
+      add(k_.name, "has " + std::to_string(k_.num_private_scratch) + " private scratch buffers but " + std::to_string(k_.scratch.size()) + " scratch buffers", k_.loc);
     if (k_.level == Level::lane) lane();
     body();
     return std::move(problems_);
@@ -149,8 +152,8 @@ class Verifier {
       const OpInfo& row = info(op.code);
       if (!(k_.level == Level::tile ? row.tile : row.lane)) add(entity(op), "is not legal at " + std::string(k_.level == Level::tile ? "tile" : "lane") + " level", op.loc);
       if (index_map) in_index_map(op, place);
-      else if (info(op.code).effect == Effect::writes && !op.operands.empty() && k_.value(op.operands[0]).region == k_.body)
-        if (const uint32_t at = k_.value(op.operands[0]).number; at < static_cast<uint32_t>(k_.num_inputs)) {
+      else if (const size_t to = op.code == Opcode::copy_start ? 1 : 0; (info(op.code).effect == Effect::writes || to == 1) && op.operands.size() > to && k_.value(op.operands[to]).region == k_.body)
+        if (const uint32_t at = k_.value(op.operands[to]).number; at < static_cast<uint32_t>(k_.num_inputs)) {
           const std::string stores = "stores to " + k_.blocks[at].origin + ": ";
           if (at < static_cast<uint32_t>(k_.num_prefetch)) add(entity(op), stores + "a scalar-prefetch operand is only read", op.loc);
           else if (const int output = k_.aliased_output(static_cast<int>(at)); output >= 0) add(entity(op), stores + "an input that is aliased to " + k_.blocks[static_cast<size_t>(output)].origin + " is only read", op.loc);
@@ -206,6 +209,7 @@ class Verifier {
     if (b.buffering.count < 0) add(b.origin, "has " + std::to_string(b.buffering.count) + " buffers", b.loc);
     if (b.buffering.lookahead && k_.is_output(i)) add(b.origin, "is an output, which cannot look ahead", b.loc);
     if (k_.level == Level::lane) return;
+    if (is_semaphore(b.space)) add(b.origin, "is in " + std::string(name(b.space)) + ", where no array lies", b.loc);
     if (i < k_.num_prefetch && b.space != MemorySpace::smem) add(b.origin, "is in " + std::string(name(b.space)) + " but scalar-prefetch operands are in smem", b.loc);
     if (b.whole) return;
     if (b.block.size() != b.array_shape.size()) {
@@ -265,7 +269,8 @@ class Verifier {
   void scratch(size_t i) {
     const Type& t = k_.scratch[i];
     const std::string place = "scratch[" + std::to_string(i) + "]";
-    if (!t.is_ref || (t.space != MemorySpace::vmem && t.space != MemorySpace::smem)) add(place, "must be a ref to vmem or smem but is " + to_string(t), k_.loc);
+    if (!t.is_ref || !is_for_scratch(t.space)) add(place, "must be a ref to any, vmem, smem, semaphore or dma_semaphore but is " + to_string(t), k_.loc);
+    else if (is_semaphore(t.space) && t.dtype != DType::i32) add(place, "is " + to_string(t) + ", but semaphores are i32", k_.loc);
     if (std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }) || !within_limits(t.shape)) add(place, to_string(t) + " has a size that is negative or too large", k_.loc);
   }
   void lane() {

@@ -239,11 +239,7 @@ struct Call {
     }
     spec.in_specs = BlockSpecs(std::move(in_specs));
     spec.out_specs = BlockSpecs(std::move(out_specs));
-    for (const Node& n : root.at("scratch").items()) {
-      const TypeForm t = type_form(n);
-      if (!t.space) n.fail("is no Ref");
-      spec.scratch_shapes.push_back({t.shape, t.dtype, space(n.at(2))});
-    }
+    for (const Node& n : root.at("scratch").items()) spec.scratch_shapes.push_back(scratch_shape(n));
     params.grid_spec = std::move(spec);
     params.out_shape = ShapeDtypes(std::move(outputs));
     if (rank) params.compiler_params = std::move(compiler);

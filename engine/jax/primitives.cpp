@@ -251,12 +251,14 @@ const std::vector<Row>& value_rows() {
       {"copy", 1, same},
       {"copy_p", 1, same},
       {"debug_barrier", 0, nothing},
+      {"delay", 1, nothing},
       {"max_contiguous", 1, same},
       {"multiple_of", 1, same},
       {"name", 1, same},
       {"optimization_barrier", -1, same},
       {"reshard", 1, same},
       {"stop_gradient", 1, same},
+      {"trace_value", 1, nothing},
   };
   return rows;
 }

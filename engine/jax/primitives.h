@@ -70,6 +70,8 @@ const std::vector<Row>& memory_rows();
 const std::vector<Row>& control_rows();
 
 Value value_of(const Entry& e, const Equation& where);
+/// Scratch, or an argument of run_scoped, from its TYPE.
+ScratchShape scratch_shape(const Node& n);
 /// A scalar constant of these bits, or an array with the same bits everywhere.
 Value constant(DType t, uint64_t bits, Shape shape, Loc loc);
 

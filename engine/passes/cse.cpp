@@ -75,6 +75,7 @@ class Cse {
       }
       case Effect::ordered:
         if (o.code == Opcode::barrier) touch_all_written();
+        for (const uint32_t c : memory_.stores(o)) touch(c);
         return false;
     }
     return false;

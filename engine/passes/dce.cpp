@@ -1,4 +1,4 @@
-// Marks what stores, swaps, barriers, reports and whiles need, then removes the rest: ops, loop carries, and results of if and switch.
+// Marks what stores, swaps, semaphores, copies, barriers, reports and whiles need, then removes the rest: ops, loop carries, and results of if and switch.
 // A for always ends, so one without live results or effects goes; a while may not end and stays.
 #include <algorithm>
 
@@ -34,7 +34,11 @@ class Dce {
   bool changed_ = false;
 
   static bool is_control(const Op& o) { return !o.regions.empty(); }
-  static bool is_root(const Op& o) { return o.code == Opcode::store || o.code == Opcode::swap || o.code == Opcode::barrier || o.code == Opcode::report || o.code == Opcode::while_; }
+  bool is_root(const Op& o) const {
+    if (o.code == Opcode::report && ir::constant_bits(k_, o.operands[0]) == uint64_t{0}) return false;
+    return o.code == Opcode::store || o.code == Opcode::swap || o.code == Opcode::barrier || o.code == Opcode::report || o.code == Opcode::while_ ||
+           o.code == Opcode::semaphore_signal || o.code == Opcode::semaphore_wait || o.code == Opcode::copy_start || o.code == Opcode::copy_wait;
+  }
   static size_t first_carry(const Op& o) { return o.code == Opcode::for_ ? 3 : 0; }
 
   void own(RegionId r, OpId owner) {
@@ -60,7 +64,7 @@ class Dce {
       } else if (o.code == Opcode::while_) {
         for (Value v : k_.terminator(o.regions[0]).operands) use(v);
       } else {
-        const size_t n = o.code == Opcode::for_ ? 3 : 1;
+        const size_t n = o.code == Opcode::for_ ? 3 : o.code == Opcode::run_scoped ? 0 : 1;
         for (size_t i = 0; i < n; ++i) use(o.operands[i]);
       }
     }
@@ -88,6 +92,7 @@ class Dce {
     }
     const OpId owner = region_owner_[info.region.index];
     if (!owner) return;
+    if (k_.op(owner).code == Opcode::run_scoped) return mark(owner);
     const bool is_for = k_.op(owner).code == Opcode::for_;
     if (is_for && info.number == 0) mark(owner);
     else position(owner, info.number - is_for);

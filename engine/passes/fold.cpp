@@ -303,6 +303,10 @@ bool Folder::control_flow(OpId id) {
     region(body);
     return false;
   }
+  if (code == Opcode::run_scoped) {
+    region(k_.op(id).regions[0]);
+    return false;
+  }
   const RegionId cond = k_.op(id).regions[0], body = k_.op(id).regions[1];
   drop_invariant_carries(k_.op(id));
   region(cond);

@@ -6,7 +6,14 @@ namespace tessera::passes {
 using ir::Op, ir::Opcode;
 
 MemoryClasses::MemoryClasses(const ir::Kernel& k) : k_(k) {
-  count_ = static_cast<uint32_t>(k.region(k.body).args.size()) + 2;
+  count_ = static_cast<uint32_t>(k.region(k.body).args.size());
+  for (const ir::Value v : scoped_refs(k)) scoped_[v.index] = count_++;
+  count_ += 2;
+  // A copy may end at any wait behind its start, whichever semaphore that waits for: what it writes changes there.
+  for (const Op& op : k.ops)
+    if (op.code == Opcode::copy_start) copied_to_.push_back(of(op.operands[1]));
+  std::sort(copied_to_.begin(), copied_to_.end());
+  copied_to_.erase(std::unique(copied_to_.begin(), copied_to_.end()), copied_to_.end());
   stored_.resize(count_);
   effects_.resize(k.regions.size());
   collect(k.body);
@@ -17,8 +24,22 @@ uint32_t MemoryClasses::of(ir::Value ref) const {
     if (op->code == Opcode::view) ref = op->operands[0];
     else return op->code == Opcode::alloc_shared ? count_ - 2 : count_ - 1;
   }
+  if (const auto it = scoped_.find(ref.index); it != scoped_.end()) return it->second;
   const auto at = static_cast<int>(k_.ref_position(ref));
   return static_cast<uint32_t>(k_.shares_at_once(at) ? k_.aliased_output(at) : at);
+}
+
+std::vector<uint32_t> MemoryClasses::stores(const Op& op) const {
+  switch (op.code) {
+    case Opcode::store: case Opcode::swap: case Opcode::semaphore_signal: return {of(op.operands[0])};
+    case Opcode::copy_start: return {of(op.operands[1]), of(op.operands[2])};
+    case Opcode::copy_wait: case Opcode::semaphore_wait: {
+      std::vector<uint32_t> all = copied_to_;
+      all.push_back(of(op.operands[op.code == Opcode::copy_wait ? 2 : 0]));
+      return all;
+    }
+    default: return {};
+  }
 }
 
 void MemoryClasses::collect(ir::RegionId r) {
@@ -26,8 +47,7 @@ void MemoryClasses::collect(ir::RegionId r) {
   for (ir::OpId o : k_.region(r).ops) {
     const Op& op = k_.op(o);
     e.barrier |= op.code == Opcode::barrier;
-    if (op.code == Opcode::store || op.code == Opcode::swap) {
-      const uint32_t c = of(op.operands[0]);
+    for (const uint32_t c : stores(op)) {
       stored_[c] = true;
       e.stored.push_back(c);
     }

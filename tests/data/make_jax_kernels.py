@@ -265,6 +265,26 @@ def vmapped():
 
 
 @case
+def scopes():
+    def kernel(x_ref, o_ref, sems_ref):
+        row = pl.program_id(0) * 2  # JAX's interpreter knows it outside only
+
+        def body(tile_ref, sem_ref):
+            copy = pltpu.make_async_copy(x_ref.at[pl.ds(row, 2)], tile_ref, sems_ref.at[1])
+            copy.start()
+            pl.semaphore_signal(sem_ref, 3)
+            copy.wait()
+            pl.semaphore_wait(sem_ref, 1)
+            o_ref[...] = tile_ref[...] * 2 + pl.semaphore_read(sem_ref)
+            pl.semaphore_wait(sem_ref, 2)
+            return jnp.sum(tile_ref[...])
+        total = pl.run_scoped(body, pltpu.VMEM((2, 3), f32), pltpu.SemaphoreType.REGULAR)
+        o_ref[...] += total
+    return call(kernel, [((6, 3), f32)], grid=(3,), in_specs=[pl.BlockSpec(memory_space=pl.ANY)], out_specs=[pl.BlockSpec((2, 3), lambda i: (i, 0))],
+                scratch_shapes=[pltpu.SemaphoreType.DMA((2,))]), whole(6, 3)
+
+
+@case
 def tangents():
     def kernel(x_ref, o_ref):
         x = x_ref[...]

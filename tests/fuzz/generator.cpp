@@ -2,12 +2,14 @@
 // outputs that are aliased to inputs, in the same blocks or others; inputs that are stored to; block shapes that are not powers of two; index
 // maps that are identities, permutations, constants, sums, halves, and beyond the array's edge (clamped); whole-array Refs; run-time
 // extents and grid sizes; scratch that is a program's own, initialised once, or an accumulator along an axis; loads and stores by slices,
-// steps, integers, program-dependent starts (in bounds or not) and masks; swaps; outputs that are read back; elementwise chains over all
+// steps, integers, program-dependent starts (in bounds or not) and masks; swaps; memory in run_scoped, with copies in and out and semaphores;
+// outputs that are read back; elementwise chains over all
 // dtypes, data movement, reductions, scans, dots; for loops with carried tiles, while loops, if and switch.
 #include "tests/fuzz/generator.h"
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 #include "tests/fuzz/spec.h"
 
@@ -544,8 +546,105 @@ class Generator : Spec {
     for (size_t i = 0; i < results.size(); ++i) values_.pool.push_back(values_.note(results[i], facts[i]));
   }
 
+  // Memory of a region's own, and what copies and semaphores do there: a tile that a copy fills from a window of something readable while values
+  // are computed, statements on it, a copy back into something else.
+  void run_scoped(int depth) {
+    ir::Builder& b = values_.b;
+    const ir::Kernel& k = out_.kernel;
+    RefInfo* from = random_.chance(0.8) ? some_ref(false) : nullptr;
+    std::vector<Index> window;
+    std::vector<Value> starts;
+    Shape shape{random_.in(1, 9), random_.in(1, 9)};
+    if (from) shape = random_index(*from, false, window, starts, 3);
+    const DType t = from ? from->dtype : values_.some_dtype();
+    if (num_elements(shape) > (size_ == Size::huge ? 20000 : 3000)) return;
+    const Type tile = Type::ref(t, shape, random_.chance(0.85) ? MemorySpace::vmem : shape.empty() ? MemorySpace::smem : MemorySpace::any);
+    const Shape several = random_.chance(0.4) ? Shape{} : random_.chance(0.8) ? Shape{random_.in(1, 4)} : Shape{3, 4};
+    const RegionId outer = b.region(), r = b.new_region({tile, Type::ref(DType::i32, several, MemorySpace::dma_semaphore), Type::ref(DType::i32, several, MemorySpace::semaphore)});
+    const std::vector<Value> args = k.region(r).args;
+    std::vector<Type> types;
+    std::vector<Fact> facts;
+    const size_t tiles = scoped_.size();
+    b.set_region(r);
+    scoped([&] {
+      const auto semaphore = [&](Op op, Value ref) {  // one of them: its index and start go to the op's end
+        op.operands.insert(op.operands.begin() + (op.code == Opcode::copy_start || op.code == Opcode::copy_wait ? 2 : 0), ref);
+        for (const int64_t n : several) {
+          Index x = Index::at(random_.in(0, n - 1));
+          if (random_.chance(0.4)) {
+            x = {Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1};
+            op.operands.push_back(values_.counted_index(n - 1));
+          }
+          op.index.push_back(x);
+        }
+        return op;
+      };
+      RefInfo mine;
+      mine.ref = args[0], mine.dtype = t, mine.shape = shape, mine.stateful = true, mine.readable = true;
+      mine.fact = {is_float(t) ? 100.0 : std::max(exact_limit(t), 1.0), 0, true, false};
+      const auto copy = [&](Value source, const std::vector<Index>& source_index, Value target, const std::vector<Index>& target_index, const std::vector<Value>& window_starts) {
+        Op op{.code = Opcode::copy_start, .operands = {source, target}, .index = source_index};
+        op.index.insert(op.index.end(), target_index.begin(), target_index.end());
+        op.operands.insert(op.operands.end(), window_starts.begin(), window_starts.end());
+        op = semaphore(std::move(op), args[1]);
+        Op wait = op;
+        wait.code = Opcode::copy_wait;
+        b.append(std::move(op));
+        return wait;
+      };
+      std::vector<Index> all_of;
+      for (const int64_t n : shape) all_of.push_back(Index::all(n));
+      const bool fits = from && !(from->fact.dirty || !from->readable || (from->block >= 0 && hangs_over(*from))) && from->fact.err == 0 &&
+                        (!is_float(t) || from->fact.bound <= 100);
+      if (fits) {
+        Op wait = copy(from->ref, window, args[0], all_of, starts);
+        for (int64_t n = random_.in(0, 2); n-- > 0 && !values_.pool.empty();) values_.pool.push_back(values_.elementwise(random_.pick(values_.pool)));
+        b.append(std::move(wait));
+      } else {
+        store_all(mine, values_.conform(values_.want(t, shape, true), mine.fact.bound));
+      }
+      scoped_.push_back(mine);
+      if (random_.chance(0.4)) {
+        Op signal = semaphore({.code = Opcode::semaphore_signal, .operands = {}}, args[2]), read = signal, wait = signal;
+        const Value n = values_.scalar_int(0, 9);
+        signal.operands.insert(signal.operands.begin() + 1, n);
+        for (Index& x : signal.index) x.start_operand += x.start_operand >= 0;
+        wait = signal;
+        read.code = Opcode::semaphore_read, wait.code = Opcode::semaphore_wait;
+        b.append(std::move(signal));
+        values_.pool.push_back(values_.note(b.one(std::move(read)), {9, 0, true, false}));
+        b.append(std::move(wait));
+      }
+      statements(depth + 1);
+      RefInfo* to = some_ref(true);
+      if (to && to->dtype == t && to->ref != args[0] && random_.chance(0.7)) {
+        std::vector<Index> place;
+        std::vector<Value> at;
+        if (random_index(*to, false, place, at, 3) == shape) {
+          store_all(scoped_[tiles], fit(*to, values_.conform(values_.want(t, shape, true), 100)));
+          scoped_[tiles].readable = true;
+          b.append(copy(args[0], all_of, to->ref, place, at));
+        }
+      }
+      std::vector<Value> out;
+      for (int64_t n = random_.in(0, 2); n-- > 0;) {
+        out.push_back(n == 0 ? with_unused(values_.want(t, shape, true), 2, false) : values_.pool.empty() ? values_.leaf(t, {}) : values_.pool.back());
+        types.push_back(values_.type(out.back()));
+        facts.push_back(values_.fact(out.back()));
+      }
+      b.yield(out);
+      return 0;
+    });
+    scoped_.resize(tiles);
+    b.set_region(outer);
+    const ir::OpId id = b.append({.code = Opcode::run_scoped, .regions = {r}});
+    const std::vector<Value> results = k.op(id).results;
+    for (size_t i = 0; i < results.size(); ++i) values_.pool.push_back(values_.note(results[i], facts[i]));
+  }
+
   RefInfo* some_ref(bool to_write) {
     std::vector<RefInfo*> list;
+    for (RefInfo& r : scoped_) list.push_back(&r);
     for (size_t i = 0; i < refs_.size(); ++i) {
       RefInfo& r = refs_[i];
       if (accumulator_ >= 0 && i + 1 == refs_.size()) continue;
@@ -567,6 +666,7 @@ class Generator : Spec {
       case Opcode::while_: return 0.94;
       case Opcode::if_: return 0.96;
       case Opcode::switch_: return 0.99;
+      case Opcode::run_scoped: case Opcode::semaphore_signal: case Opcode::semaphore_wait: case Opcode::semaphore_read: case Opcode::copy_start: case Opcode::copy_wait: return 0.9;
       default: return 0.5;
     }
   }
@@ -607,6 +707,7 @@ class Generator : Spec {
         if (const auto v = values_.dot_of(some())) return pool.push_back(*v);
       return pool.push_back(values_.dot());
     } else if (depth < 2) {
+      if (random_.chance(0.25)) return run_scoped(depth);
       if (roll < 0.93) return for_loop(depth);
       if (roll < 0.95) return while_loop(depth);
       return choice(depth, roll > 0.98);
@@ -614,6 +715,7 @@ class Generator : Spec {
     pool.push_back(values_.elementwise(some()));
   }
 
+  std::deque<RefInfo> scoped_;  // the tiles of the run_scoped around, which stay where they are as others are added
   size_t region_start_ = 0;  // in the pool: what this region has made
 };
 }  // namespace

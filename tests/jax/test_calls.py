@@ -155,6 +155,19 @@ def test_several_devices_of_the_platform(device):
     same(f(jax.device_put(x, jax.sharding.NamedSharding(mesh, spec))), x * 2)
 
 
+def test_scopes_semaphores_and_copies(device):
+    def scaled(x_ref, o_ref):
+        def body(tile_ref, sem_ref):
+            copy = pltpu.make_async_copy(x_ref.at[pl.ds(pl.program_id(0) * 4, 4)], tile_ref, sem_ref)
+            copy.start()
+            copy.wait()
+            o_ref[...] = tile_ref[...] * 3
+        pl.run_scoped(body, pltpu.VMEM((4, 6), f32), pltpu.SemaphoreType.DMA)
+    call = pl.pallas_call(scaled, out_shape=jax.ShapeDtypeStruct((8, 6), f32), grid=(2,), in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+                          out_specs=pl.BlockSpec((4, 6), lambda i: (i, 0)))
+    same(jax.jit(call)(whole(8, 6)), whole(8, 6) * 3)
+
+
 def test_outputs_of_many_dtypes(device):
     def kernel(x_ref, a_ref, b_ref, c_ref):
         x = x_ref[...]

@@ -40,7 +40,7 @@ def _space(space):
     name = str(getattr(space, "value", space)).lower() if space is not None else ""
     if type(space).__module__.startswith("jax._src.pallas.mosaic_gpu"):
         return "any" if name == "gmem" else "vmem"
-    return {"any": "any", "hbm": "any", "smem": "smem", "index": "smem", "semaphore_mem": "semaphore"}.get(name, "vmem")
+    return {"any": "any", "hbm": "any", "smem": "smem", "index": "smem"}.get(name, "vmem")
 
 
 def _shape(shape, what):
@@ -53,6 +53,9 @@ def _type(aval):
     """[dtype, shape], and for a Ref its memory space behind that."""
     if isinstance(aval, state_types.AbstractRef):
         inner = aval.inner_aval
+        if isinstance(inner.dtype, pallas_core.AbstractSemaphoreTy):  # a counter
+            kind = "dma_semaphore" if "dma" in inner.dtype.name else inner.dtype.name
+            return ["i32", _shape(inner.shape, "a semaphore"), kind]
         return [dtype_name(inner.dtype), _shape(inner.shape, "a Ref"), _space(aval.memory_space)]
     if not hasattr(aval, "dtype"):
         return [str(aval), []]
@@ -178,6 +181,35 @@ def _access(eqn, scope):
     return {"in": [scope.operand(v) for v in (ref, *values)], "params": params}
 
 
+def _ref_and_transforms(x):
+    return (x.ref, x.transforms) if isinstance(x, state_types.TransformedRef) else (x, ())
+
+
+def _copy(eqn, scope):
+    """dma_start and dma_wait: source, target and semaphore as operands, and what part of each as parameters."""
+    source, target, semaphore, source_semaphore, device = eqn.params["tree"].unflatten(eqn.invars)
+    if source_semaphore is not None or device is not None:
+        raise ExportError("copies to other devices are not supported")
+    places = [_ref_and_transforms(x) for x in (source, target, semaphore)]
+    params = {k: _transforms(t, scope) for k, (_, t) in zip(("source", "target", "semaphore"), places)}
+    return {"in": [scope.operand(ref) for ref, _ in places], "params": {**params, "add": bool(eqn.params.get("add", False))}}
+
+
+def _semaphore(eqn, scope):
+    ref, transforms, *rest = jax.tree.unflatten(eqn.params["args_tree"], eqn.invars)
+    params, values = {"transforms": _transforms(transforms, scope)}, []
+    if eqn.primitive.name == "semaphore_signal":
+        value, device, core = rest
+        if device is not None or core is not None:
+            raise ExportError("semaphores of other devices are not supported")
+        values = [value]
+    elif eqn.primitive.name == "semaphore_wait":
+        value, decrement = rest
+        params["decrement"] = bool(getattr(decrement, "val", decrement))
+        values = [value]
+    return {"in": [scope.operand(v) for v in (ref, *values)], "params": params}
+
+
 def _plain(x, scope):
     """A parameter as JSON, or None for what has no form there (functions, trees, shardings)."""
     if x is None or isinstance(x, (bool, str)):
@@ -213,6 +245,12 @@ _ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap", "atomic_r
 def _equation(eqn, scope):
     if eqn.primitive.name in _ACCESSES:
         return _access(eqn, scope)
+    if eqn.primitive.name in ("dma_start", "dma_wait"):
+        return _copy(eqn, scope)
+    if eqn.primitive.name in ("semaphore_read", "semaphore_signal", "semaphore_wait"):
+        return _semaphore(eqn, scope)
+    if any(eqn.params.get("ref_transforms", ())) or eqn.params.get("collective_axes"):
+        raise ExportError("views as arguments and collective axes are not supported")
     params = {k: _plain(v, scope) for k, v in eqn.params.items()}
     return {"in": [scope.operand(v) for v in eqn.invars], "params": {k: v for k, v in params.items() if v is not None}}
 

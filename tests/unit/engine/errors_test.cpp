@@ -175,8 +175,8 @@ TEST_CASE("parameters that are unknown or do not fit together") {
         "copy: in_specs has 1 BlockSpec but in_shape has 0 inputs" + at(line));
   expect(with([](auto& p) { p.scratch_shapes = {ts::VMEM({-2}, ts::f32)}; }),
         "copy: scratch_shapes[0]: shape (-2,) has a negative size" + at(line));
-  expect(with([](auto& p) { p.scratch_shapes = {{{2}, ts::f32, ts::MemorySpace::any}}; }),
-        "copy: scratch_shapes[0]: memory space any is not for scratch" + at(line) + note("vmem and smem are"));
+  expect(with([](auto& p) { p.scratch_shapes = {{{2}, ts::f32, ts::MemorySpace::global}}; }),
+        "copy: scratch_shapes[0]: memory space global is not for scratch" + at(line) + note("vmem, smem, any and semaphores are"));
   line = __LINE__ + 1;
   const ts::BlockSpec unbuffered{.pipeline_mode = ts::Buffered{0}};
   expect(spec_error([&] { copy_with(2, unbuffered); }),

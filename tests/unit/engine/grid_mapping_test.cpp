@@ -151,8 +151,8 @@ TEST_CASE("replace checks the invariants") {
         "block_mappings[0] (in_specs[0]): block dim 0 has size 0");
   CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[0].index_map = {}; }) ==
         "block_mappings[0] (in_specs[0]): there is no index map");
-  CHECK(broken(m, [](ts::GridMapping& g) { g.scratch_avals[0].space = ts::MemorySpace::any; }) ==
-        "scratch_avals[0] is ref<any, f32[2, 3]>, no Ref in vmem or smem");
+  CHECK(broken(m, [](ts::GridMapping& g) { g.scratch_avals[0].space = ts::MemorySpace::global; }) ==
+        "scratch_avals[0] is ref<global, f32[2, 3]>, no Ref in any, vmem, smem or a semaphore's space");
   CHECK(broken(m, [](ts::GridMapping& g) {
           g.grid_parallel.clear();
           g.num_outputs = 0;

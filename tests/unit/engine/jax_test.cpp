@@ -184,6 +184,16 @@ TEST_CASE("what cannot be imported is refused with the primitive and the line of
   CHECK(with("\"transforms\": []", "\"transforms\": [{\"reshape\": [4, 2]}]") ==
         "kernel: get: views of Refs (Ref.at[...] followed by an index, reshape, bitcast, transpose) cannot be imported yet" + at +
             "\n  note: index the Ref itself");
+  const std::string scopes = text_of("scopes");
+  const auto said = [&](const std::string& from, const std::string& to) {
+    const std::string e = error_of(replaced(scopes, from, to));
+    return e.substr(0, e.find('\n'));
+  };
+  CHECK(said("\"decrement\": true", "\"decrement\": false") == "kernel: semaphore_wait: waiting without lowering the semaphore cannot be imported yet");
+  CHECK(said("\"add\": false", "\"add\": true") == "kernel: dma_start: copies that add to their target cannot be imported yet");
+  CHECK(said("[[\"i32\", [2], \"dma_semaphore\"]]", "[[\"i32\", [2], \"barrier_semaphore\"]]") ==
+        "jax module: scratch[0][2] is the memory space barrier_semaphore, which scratch cannot be in");
+  CHECK(said("[[\"i32\", [2], \"dma_semaphore\"]]", "[[\"i32\", [2]]]") == "jax module: scratch[0] is no Ref");
   const auto index = [&](const std::string& item) { return with("\"transforms\": []", "\"transforms\": [{\"index\": [" + item + "], \"array\": []}]"); };
   CHECK(index("{\"t\": \"i32\", \"v\": 8}") == "kernel: load: dim 0: index 8 is out of range for 8 elements" + at);
   CHECK(index("{\"start\": {\"t\": \"i32\", \"v\": 4}, \"size\": {\"t\": \"i32\", \"v\": 8}, \"stride\": 1}") ==
@@ -208,7 +218,7 @@ TEST_CASE("damaged modules are refused or imported") {
   std::mt19937 random(3);
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   const bool thorough = std::getenv("TESSERA_TESTS_ALL") != nullptr;
-  for (const std::string name : {"add_blocks", "matmul", "prefetch", "slices", "scans", "masked_softmax", "swaps", "vmapped"}) {
+  for (const std::string name : {"add_blocks", "matmul", "prefetch", "slices", "scans", "masked_softmax", "swaps", "vmapped", "scopes"}) {
     const std::string good = text_of(name);
     std::vector<size_t> numbers;
     for (size_t i = 1; i < good.size(); ++i)

@@ -37,7 +37,10 @@ grid (4, 8)
 in f32[8, 4] whole
 in i32[8, 4] whole
 out f32[8, 4] whole
-body (%x, %y, %o) {
+scratch ref<semaphore, i32[2]>
+scratch ref<dma_semaphore, i32[]>
+scratch ref<vmem, f32[4]>
+body (%x, %y, %o, %sem, %dma, %tile) {
   %a = load %x[0:8, 0:4]
   %b = load %x[0:8, 0:4]
   %c = load %x[0:8, 0:4]

@@ -1,0 +1,114 @@
+// run_scoped, semaphores and copies on their way to lanes: what they become, which counters go, which waits are refused, what explain says.
+#include <doctest/doctest.h>
+
+#include "codegen/compile.h"
+#include "codegen/lane/interpreter.h"
+#include "codegen/lower/scopes.h"
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
+#include "engine/ir/verify.h"
+
+using namespace tessera;
+
+namespace {
+ir::Kernel parse(const std::string& text) {
+  ir::Kernel k = ir::parse("tir 1\n" + text, "k.tir");
+  ir::verify(k, "parsing");
+  return k;
+}
+std::string expanded(const std::string& text) {
+  ir::Kernel k = parse(text);
+  std::vector<WaitSite> sites;
+  CHECK(lowering::expand_scopes(k, sites));
+  ir::verify(k, "the step");
+  return ir::print(k);
+}
+template <class F> std::string message(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+const std::string kHead = "kernel @k\ngrid (4)\nin f32[4, 8] block (1, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nout f32[4, 8] block (1, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\n";
+}  // namespace
+
+TEST_CASE("scopes: their Refs become private scratch, their bodies stand in their place") {
+  const std::string text = expanded(kHead + R"(scratch ref<vmem, f32[8]>
+body (%x, %o, %t) {
+  %r = run_scoped (%a: ref<vmem, f32[8]>) {
+    %v = load %x[0, 0:8]
+    store %a[0:8], %v
+    %w = load %a[0:8]
+    yield %w
+  }
+  store %o[0, 0:8], %r
+})");
+  CHECK(text.find("scratch ref<vmem, f32[8]>\nscratch ref<vmem, f32[8]> private\n") != std::string::npos);
+  CHECK(text.find("run_scoped") == std::string::npos);
+  CHECK(ir::print(ir::parse(text)) == text);
+}
+
+TEST_CASE("scopes: a copy is a load and a store, and a counter that is not needed goes") {
+  const std::string text = kHead + R"(scratch ref<dma_semaphore, i32[2]>
+body (%x, %o, %s) {
+  run_scoped (%a: ref<vmem, f32[8]>) {
+    copy_start %x[0, 0:8] to %a[0:8] with %s[1]
+    copy_wait %x[0, 0:8] to %a[0:8] with %s[1]
+    %v = load %a[0:8]
+    store %o[0, 0:8], %v
+  }
+})";
+  const std::string first = expanded(text);
+  CHECK(first.find("copy") == std::string::npos);
+  CHECK(first.find("report") != std::string::npos);
+  // Balanced within a program, the semaphores are each program's own, and the grid stays parallel.
+  CHECK(parallel_axes(parse(text)) == std::vector<bool>{true});
+  const Program p = compile(parse(text), lavapipe_target(), {});
+  CHECK(p.report_bytes == 0);
+  CHECK(p.explain.find("  copy from in_specs[0] to run_scoped[0], 32 B, at k.tir:15: done by loads and stores where it starts\n") != std::string::npos);
+  CHECK(p.explain.find("  waits: 1, all proved to be satisfied: no semaphore is counted\n") != std::string::npos);
+}
+
+TEST_CASE("scopes: semaphores that carry their counts keep the programs in order") {
+  const std::string text = kHead + R"(scratch ref<semaphore, i32[]>
+body (%x, %o, %s) {
+  %two = constant 2 : i32[]
+  %i = program_id axis 0
+  %c = lt %i, %two
+  if %c {
+    semaphore_signal %s[], %two
+  } else {
+    semaphore_wait %s[], %two
+  }
+  %n = semaphore_read %s[]
+  %f = convert %n : f32[]
+  %b = broadcast %f dims [] : f32[8]
+  store %o[0, 0:8], %b
+})";
+  CHECK(parallel_axes(parse(text)) == std::vector<bool>{false});
+  const Program p = compile(parse(text), lavapipe_target(), {});
+  CHECK(p.report_bytes == 16);
+  CHECK(p.explain.find("  waits: 1, tested at run time\n") != std::string::npos);
+}
+
+TEST_CASE("scopes: a wait that is certain to fail is refused, others report") {
+  const std::string never = kHead + R"(body (%x, %o) {
+  %one = constant 1 : i32[]
+  %two = constant 2 : i32[]
+  run_scoped (%s: ref<semaphore, i32[3]>) {
+    semaphore_signal %s[1], %one
+    semaphore_wait %s[1], %two
+  }
+})";
+  const std::string note = "\n  note: nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
+  CHECK(message([&] { compile(parse(never), lavapipe_target(), {}); }) == "k: semaphore_wait: waits for 2 in run_scoped[0][1], which holds 1\n  at k.tir:17" + note);
+  const std::string copies = kHead + R"(body (%x, %o) {
+  run_scoped (%a: ref<vmem, f32[8]>, %s: ref<dma_semaphore, i32[]>) {
+    copy_start %x[0, 0:4] to %a[0:4] with %s[]
+    copy_wait %x[0, 0:8] to %a[0:8] with %s[]
+  }
+})";
+  CHECK(message([&] { compile(parse(copies), lavapipe_target(), {}); }) == "k: copy_wait: waits for 32 bytes in run_scoped[1], which holds 16\n  at k.tir:15" + note);
+}
