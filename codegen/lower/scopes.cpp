@@ -243,8 +243,11 @@ class Expander {
     Shape shape;
     for (size_t d = 0; d < places[0].rank; ++d)
       if (const Index& x = op.index[d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
+    // Where the target is filled whole it can be registers itself.
+    bool whole = true;
+    for (size_t d = 0; d < places[1].rank; ++d) whole = whole && op.index[places[1].first + d] == Index::all(k_.type(places[1].ref).shape[d]);
     const int64_t n = num_elements(shape);
-    if (!array || !scratch || n == 0 || n > prefetch_->most_elements) return;
+    if (whole || !array || !scratch || n == 0 || n > prefetch_->most_elements) return;
     Ahead a;
     a.tile = new_scratch(Type::ref(k_.type(places[0].ref).dtype, shape, MemorySpace::vmem), private_);
     const Type scalar = Type::ref(DType::i32, {}, MemorySpace::smem);

@@ -4,11 +4,13 @@
 #pragma once
 #include "engine/array.h"
 #include "engine/cost.h"
+#include "engine/front/buffered.h"
 #include "engine/front/call.h"
 #include "engine/front/control.h"
 #include "engine/front/grid_mapping.h"
 #include "engine/front/ops.h"
 #include "engine/front/pallas_call.h"
+#include "engine/front/pipeline.h"
 #include "engine/front/ref.h"
 #include "engine/front/scope.h"
 #include "engine/front/spec.h"
