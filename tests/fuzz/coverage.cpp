@@ -118,7 +118,7 @@ void Coverage::add(const Case& c) {
       if (m.block[d].kind == ir::BlockDim::Kind::element) see(which + (m.block[d].low || m.block[d].high ? " of elements, padded" : " of elements"));
       if (m.block[d].kind == ir::BlockDim::Kind::bounded) see(which + " bounded");
       if (extent < m.block[d].size) see(which + " smaller than its block");
-      if (extent % m.block[d].size != 0) see(which + " overhanging");
+      if (m.block[d].size > 0 && extent % m.block[d].size != 0) see(which + " overhanging");
     }
     if (elements * size_bytes(m.dtype) > 16384) see(which + " block above 16 KiB");
     if (elements * size_bytes(m.dtype) > 49152) see(which + " block above 48 KiB");
