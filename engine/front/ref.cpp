@@ -30,6 +30,9 @@ class RefAccess {
       const uint32_t at = k.value(ref.id_).number;
       if (in_index_map || (k.value(ref.id_).region == k.body && at < static_cast<uint32_t>(k.num_prefetch)))
         e_.fail("a scalar-prefetch operand is only read", "keep what changes in scratch: SMEM({n}, ts::i32)");
+      const int output = k.value(ref.id_).region == k.body ? k.aliased_output(static_cast<int>(at)) : -1;
+      if (output >= 0)
+        e_.fail(k.blocks[at].origin + " is aliased to " + k.blocks[static_cast<size_t>(output)].origin + " and only read", "store to the output");
     }
     entries(index.items());
     const ir::Op access{.code = Opcode::load, .operands = starts_, .index = index_};

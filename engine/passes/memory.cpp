@@ -25,7 +25,8 @@ uint32_t MemoryClasses::of(ir::Value ref) const {
     else return op->code == Opcode::alloc_shared ? count_ - 2 : count_ - 1;
   }
   if (const auto it = scoped_.find(ref.index); it != scoped_.end()) return it->second;
-  return k_.ref_position(ref);
+  const auto at = static_cast<int>(k_.ref_position(ref));
+  return static_cast<uint32_t>(k_.shares_at_once(at) ? k_.aliased_output(at) : at);
 }
 
 std::vector<uint32_t> MemoryClasses::stores(const Op& op) const {

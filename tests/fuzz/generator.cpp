@@ -1,4 +1,5 @@
-// What the kernels contain: grids of rank 0 to 4; blocked and squeezed dims with overhang; block shapes that are not powers of two; index
+// What the kernels contain: grids of rank 0 to 6, empty ones too; blocked and squeezed dims with overhang, element dims with padding and bounded ones, which overlap;
+// outputs that are aliased to inputs, in the same blocks or others; inputs that are stored to; block shapes that are not powers of two; index
 // maps that are identities, permutations, constants, sums, halves, and beyond the array's edge (clamped); whole-array Refs; run-time
 // extents and grid sizes; scratch that is a program's own, initialised once, or an accumulator along an axis; loads and stores by slices,
 // steps, integers, index arrays, program-dependent starts (in bounds or not) and masks; swaps and updates; memory in run_scoped, with copies in and
@@ -178,9 +179,9 @@ class Generator : Spec {
   }
 
   // A random index; `starts` are the dynamic starts, whose operand positions begin at `first`. Returns the shape it selects.
-  Shape random_index(const RefInfo& r, bool masked, std::vector<Index>& index, std::vector<Value>& starts, int32_t first) {
+  Shape random_index(const RefInfo& r, bool masked, std::vector<Index>& index, std::vector<Value>& starts, int32_t first, bool arrays = false) {
     Shape common;  // of index arrays, if there are some
-    if (random_.chance(values_.favourite == Opcode::addupdate ? 0.6 : 0.2))
+    if (arrays && random_.chance(values_.favourite == Opcode::addupdate ? 0.6 : 0.2))
       for (int64_t rank = random_.chance(0.75) ? 1 : 2; rank-- > 0;) common.push_back(random_.in(1, 6));
     for (const int64_t n : r.shape) {
       Index x = Index::all(n);
@@ -256,7 +257,7 @@ class Generator : Spec {
       values_.pool.push_back(v);
       return;
     }
-    const Shape shape = random_index(r, masked, op.index, starts, masked ? (other ? 3 : 2) : 1);
+    const Shape shape = random_index(r, masked, op.index, starts, masked ? (other ? 3 : 2) : 1, true);
     if (masked) {
       op.set(Attr::mask, 1);
       op.operands.push_back(values_.want(DType::boolean, shape, true));
@@ -276,6 +277,8 @@ class Generator : Spec {
     if (num_elements(shapes_[static_cast<size_t>(r.block)]) == 0) return v;
     ir::Builder& b = values_.b;
     const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
+    for (const BlockDim& d : m.block)
+      if (d.kind == BlockDim::Kind::element || d.kind == BlockDim::Kind::bounded) return v;
     std::vector<Value> ids;
     for (size_t axis = 0; axis < grid_.size(); ++axis) ids.push_back(axis < first_visible() ? Value{} : pid(axis));
     int64_t seen = 0;
@@ -311,7 +314,7 @@ class Generator : Spec {
     if (adds) op.code = Opcode::addupdate;
     std::vector<Value> starts;
     const bool masked = random_.chance(0.2), other = masked && op.code == Opcode::swap && random_.chance(0.7);
-    const Shape shape = random_index(r, masked, op.index, starts, 2 + masked + other);
+    const Shape shape = random_index(r, masked, op.index, starts, 2 + masked + other, true);
     const bool was_readable = r.readable;
     Value v = with_unused(values_.want(r.dtype, shape, r.stateful || adds), depth ? 2 : 1, r.stateful || adds);
     if (adds && is_float(r.dtype)) {
@@ -747,7 +750,7 @@ class Generator : Spec {
     for (size_t i = 0; i < refs_.size(); ++i) {
       RefInfo& r = refs_[i];
       if (accumulator_ >= 0 && i + 1 == refs_.size()) continue;
-      if (to_write ? r.block < 0 || r.block >= out_.kernel.num_inputs : r.readable || r.stateful) list.push_back(&r);
+      if (to_write ? r.block < 0 || r.block >= out_.kernel.num_inputs || r.stateful : r.readable || r.stateful) list.push_back(&r);
     }
     return list.empty() ? nullptr : random_.pick(list);
   }
