@@ -295,7 +295,8 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
     const auto extent = b.array_shape[d].value();
     if (dim.kind == ir::BlockDim::Kind::element || dim.kind == ir::BlockDim::Kind::bounded) {
       // Where the first element lies, once clamped.
-      const int64_t lo = std::max<int64_t>(r.lo, 0) - dim.low, hi = extent ? std::min(r.hi, std::max<int64_t>(*last.value(), 0)) - dim.low : r.hi;
+      const int64_t most = extent ? std::max<int64_t>(*last.value(), 0) : 0;
+      const int64_t lo = (extent ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low, hi = std::clamp<int64_t>(r.hi, 0, most) - dim.low;
       s.nothing_below = lo >= 0;
       s.interior = extent && lo >= 0 && hi + dim.size <= *extent && (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
       starts.push_back(s);

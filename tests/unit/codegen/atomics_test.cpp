@@ -202,16 +202,3 @@ TEST_CASE("atomics: loads and other kinds beside the updates bind the axis") {
   CHECK(says(explained(with("store %o[1:2], %v\n  store %p[0:1], %v")), bound));
   CHECK(says(explained(with("%b = atomic_rmw %o[3], %one kind add\n  store %p[0:1], %v")), "grid axis 0: parallel, proved: what programs that differ in it both update, they update atomically, in no order that shows"));
 }
-
-TEST_CASE("atomics: stores to inputs and atomics on them are refused") {
-  const auto message = [](const std::string& text) {
-    try {
-      compile(parse(text), lavapipe_target());
-    } catch (const CompileError& e) {
-      return std::string(e.what());
-    }
-    return std::string();
-  };
-  CHECK(message("kernel @k\nin i32[4] whole\nout i32[4] whole\nbody (%x, %o) {\n  %v = constant 3 : i32[]\n  %a = atomic_rmw %x[1], %v kind add\n  store %o[0], %a\n}\n") ==
-        "k: atomic_rmw: storing to an input (in_specs[0]) is not implemented yet on devices\n  at k.tir:7\n  note: store to an output or to scratch; the interpreter runs it");
-}
