@@ -45,8 +45,7 @@ class Interpret {
   std::optional<InterpretOptions> options_;
 };
 
-/// The parameters of jax.experimental.pallas.pallas_call, in its order, and in_shape. Those marked (not yet) throw a SpecError that says so
-/// if they are given.
+/// The parameters of jax.experimental.pallas.pallas_call, in its order, and in_shape.
 struct PallasCallParams {
   ShapeDtypes out_shape = {};                        ///< required
   std::optional<GridSpec> grid_spec = std::nullopt;  ///< instead of grid, in_specs, out_specs and scratch_shapes
