@@ -79,12 +79,11 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
   const auto element = [&](V word) -> Register {
     if (size >= 4) return {floating(word), {}};
     const V low = (word >> shift) & mask;
-    if (is_int(t)) return {is_signed_int(t) ? sign_extend(low, static_cast<int>(8 * size)) : low, {}};
-    return {from_memory_bits(low, t), t == DType::boolean ? V{} : low};
+    return {from_memory_bits(low, t), is_narrow_float(t) ? low : V{}};
   };
   const auto memory = [&](V v, V raw) -> V {
     if (size >= 4) return bits(v);
-    return (raw.id ? raw : is_int(t) ? v : memory_bits(v, t)) & mask;
+    return (raw.id ? raw : memory_bits(v, t)) & mask;
   };
   const Opcode kind = kind_of(op);
   const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;

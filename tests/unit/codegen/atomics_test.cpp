@@ -87,7 +87,7 @@ std::vector<Answer> answers(const ir::Kernel& k, const std::vector<Array>& input
   return all;
 }
 
-const std::vector<DType> kNumbers{DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
+const std::vector<DType> kNumbers{DType::i4, DType::u4, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
 std::vector<Array> scatter_inputs(DType t) {
   Array x({40}, DType::i32), y({40}, t);
   for (int i = 0; i < 40; ++i) {
