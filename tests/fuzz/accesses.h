@@ -174,6 +174,19 @@ class Accesses : protected Spec {
     return values_.note(v, {static_cast<double>(n + 1), 0, true, false});
   }
 
+  // What the access's index selects has this shape; the fact becomes that of what is read.
+  void add_mask(Op& op, DType t, const Shape& shape, bool masked, bool other, Fact& f) {
+    if (masked) {
+      op.set(Attr::mask, 1);
+      op.operands.push_back(values_.want(DType::boolean, shape, true));
+    }
+    if (other) {
+      op.set(Attr::other, 1);
+      op.operands.push_back(values_.conform(values_.want(t, shape, true), 100));
+      f = join(f, values_.fact(op.operands.back()));
+    }
+  }
+
   void load(RefInfo& r) {
     Op op{.code = Opcode::load, .operands = {r.ref}};
     std::vector<Value> starts;
@@ -190,16 +203,7 @@ class Accesses : protected Spec {
       return;
     }
     const Shape shape = random_index(r, masked, op.index, starts, masked ? (other ? 3 : 2) : 1, true);
-    if (masked) {
-      op.set(Attr::mask, 1);
-      op.operands.push_back(values_.want(DType::boolean, shape, true));
-      if (other) {
-        const Value o = values_.conform(values_.want(r.dtype, shape, true), 100);
-        op.operands.push_back(o);
-        op.set(Attr::other, 1);
-        f = join(f, values_.fact(o));
-      }
-    }
+    add_mask(op, r.dtype, shape, masked, other, f);
     op.operands.insert(op.operands.end(), starts.begin(), starts.end());
     values_.pool.push_back(values_.note(values_.b.one(std::move(op)), f));
   }
@@ -255,17 +259,8 @@ class Accesses : protected Spec {
     }
     v = fit(r, v);
     op.operands.push_back(v);
-    if (masked) {
-      op.set(Attr::mask, 1);
-      op.operands.push_back(values_.want(DType::boolean, shape, true));
-    }
     Fact f = r.fact;
-    if (other) {
-      const Value o = values_.conform(values_.want(r.dtype, shape, true), 100);
-      op.operands.push_back(o);
-      op.set(Attr::other, 1);
-      f = join(f, values_.fact(o));
-    }
+    add_mask(op, r.dtype, shape, masked, other, f);
     op.operands.insert(op.operands.end(), starts.begin(), starts.end());
     const bool is_swap = op.code == Opcode::swap;
     const ir::OpId id = values_.b.append(std::move(op));
@@ -319,15 +314,7 @@ class Accesses : protected Spec {
     op.operands.push_back(exact());
     if (cas) op.operands.push_back(exact());
     Fact f = r.fact;
-    if (masked) {
-      op.set(Attr::mask, 1);
-      op.operands.push_back(values_.want(DType::boolean, shape, true));
-    }
-    if (other) {
-      op.operands.push_back(values_.conform(values_.want(r.dtype, shape, true), 100));
-      op.set(Attr::other, 1);
-      f = join(f, values_.fact(op.operands.back()));
-    }
+    add_mask(op, r.dtype, shape, masked, other, f);
     op.operands.insert(op.operands.end(), starts.begin(), starts.end());
     const Value old = values_.b.one(std::move(op));
     if (!r.stateful) return;
