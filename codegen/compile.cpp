@@ -9,6 +9,7 @@
 #include "codegen/lower/explain.h"
 #include "codegen/lower/parallel.h"
 #include "codegen/lower/scopes.h"
+#include "codegen/lower/squeeze.h"
 #include "codegen/lower/unroll.h"
 #include "codegen/lower/vectorize.h"
 #include "codegen/spirv/emit.h"
@@ -21,21 +22,37 @@ namespace tessera {
 
 namespace {
 
-// A driver that leaves loops too early: loops that constants prove short are fine, those that they prove too long an error. What arrives with
-// a call is checked by its launch; and where neither proves enough, the code reports to the host that its loops were cut.
-void limit_loops(ir::Kernel& lanes, const Target& target, Program& program) {
-  const ir::LaneInfo& lane = lanes.lane;
-  std::vector<ProgramLoop> loops = lane::count_loops(lanes, target);
-  const std::optional<int64_t> all_units = lane.num_units.value();
-  // A launch may have more workgroups than max_workgroups, and then fewer units for each.
+// Iterations of one invocation, as far as it is known before a call. A launch may have more workgroups than max_workgroups, and then fewer units
+// for each.
+LoopTotal iterations(const std::vector<ProgramLoop>& loops, const ir::LaneInfo& lane) {
   const LoopTotal least = total_iterations(loops, 0, nullptr);
-  if (least.at_least > target.max_loop_iterations)
-    throw CompileError(loops_too_long(lanes.name, least.at_least, "", target.name, target.max_loop_iterations), least.at_least_loc, kShorterLoops);
+  const std::optional<int64_t> all_units = lane.num_units.value();
+  LoopTotal total = least;
+  total.at_most.reset();
   if (lane.max_workgroups == 0 || all_units) {
     const int64_t units = lane.max_workgroups == 0 ? 0 : cdiv(*all_units, std::clamp<int64_t>(*all_units, 1, lane.max_workgroups));
     const LoopTotal most = total_iterations(loops, units, nullptr);
-    if (most.at_most && *most.at_most <= target.max_loop_iterations) return;
+    total.at_most = most.at_most;
+    total.at_most_loc = most.at_most_loc;
   }
+  return total;
+}
+
+// Loops that may run into such a driver's limit.
+bool loops_too_close(const ir::Kernel& lanes, const Target& target) {
+  if (target.max_loop_iterations == 0) return false;
+  const LoopTotal total = iterations(lane::count_loops(lanes, target), lanes.lane);
+  return total.at_most ? *total.at_most > target.max_loop_iterations : total.at_least > target.max_loop_iterations / 4;
+}
+
+// A driver that leaves loops too early: loops that constants prove short are fine, those that they prove too long an error. What arrives with
+// a call is checked by its launch; and where neither proves enough, the code reports to the host that its loops were cut.
+void limit_loops(ir::Kernel& lanes, const Target& target, Program& program) {
+  std::vector<ProgramLoop> loops = lane::count_loops(lanes, target);
+  const LoopTotal total = iterations(loops, lanes.lane);
+  if (total.at_least > target.max_loop_iterations)
+    throw CompileError(loops_too_long(lanes.name, total.at_least, "", target.name, target.max_loop_iterations), total.at_least_loc, kShorterLoops);
+  if (total.at_most && *total.at_most <= target.max_loop_iterations) return;
   lane::report_cut_loops(lanes);
   program.loops = std::move(loops);
   program.max_loop_iterations = target.max_loop_iterations;
@@ -66,6 +83,8 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     if (lowering::drop_unread_scratch(k)) optimize(k, "tile");
   }
   ir::compact(k);
+  const bool squeezed = lowering::squeeze_refs(k);
+  dump("tile/squeeze", k, squeezed);
   const bool accumulated = lowering::accumulate_into_dots(k);
   if (accumulated) passes::dce(k);
   dump("tile/accumulate", k, accumulated);
@@ -78,14 +97,38 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     program.prints.push_back(std::move(p));
   }
   for (const ir::GridAxis& axis : k.grid) program.axis_names.push_back(axis.name);
-  ir::Kernel lanes = lower(k, target, options, &program.explain);
+  CompileOptions chosen = options;
+  const auto to_lanes = [&] {
+    program.explain.clear();
+    ir::Kernel lanes = lower(k, target, chosen, &program.explain);
+    dump("lower", lanes, true);
+    optimize(lanes, "lane");
+    ir::compact(lanes);
+    const bool unrolled = lowering::unroll_loops(lanes, (target.kind == Target::Kind::cpu ? 192 : 64) >> (2 * chosen.smaller));
+    dump("lane/unroll", lanes, unrolled);
+    if (unrolled) optimize(lanes, "lane");
+    return lanes;
+  };
+  ir::Kernel lanes = to_lanes();
+  // Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 320 take it a second, 3300 more than a minute.
+  constexpr int64_t kMostBranches = 640;
+  std::string less;
+  while (target.kind == Target::Kind::cpu && !options.general && chosen.smaller < 2) {
+    const int64_t n = lowering::count_branches(lanes);
+    if (n <= kMostBranches) break;
+    const std::string explained = program.explain;
+    ++chosen.smaller;
+    ir::Kernel smaller = to_lanes();
+    if (loops_too_close(smaller, target)) {
+      program.explain = explained;
+      break;
+    }
+    lanes = std::move(smaller);
+    less = std::string("  unrolled ") + (chosen.smaller == 1 ? "a quarter" : "a sixteenth") + " as far as elsewhere: " + std::to_string(n) +
+           " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
+  }
+  program.explain += less;
   program.explain += lowering::explain_copies(source, k, program.waits.size(), prefetch);
-  dump("lower", lanes, true);
-  optimize(lanes, "lane");
-  ir::compact(lanes);
-  const bool unrolled = lowering::unroll_loops(lanes, target.kind == Target::Kind::cpu ? 192 : 64);
-  dump("lane/unroll", lanes, unrolled);
-  if (unrolled) optimize(lanes, "lane");
   if (target.max_loop_iterations > 0) limit_loops(lanes, target, program);
   dump("lane/loops", lanes, program.report_bytes > 0);
   ir::compact(lanes);

@@ -12,6 +12,7 @@ namespace tessera {
 
 struct CompileOptions {
   bool general = false;  ///< --codegen=general: every tile op a cooperative loop through the arena, no fusion, no splitting
+  int smaller = 0;       ///< each step quarters what one invocation unrolls; compile() takes the steps that a CPU driver's compiler needs
   /// Sees the kernel after each step ("promote", "lower", "lane/cse", ...): --dump-ir.
   std::function<void(std::string_view step, const ir::Kernel&, bool changed)> dump;
 };

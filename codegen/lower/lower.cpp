@@ -21,7 +21,7 @@ struct Plan {
   Schedule schedule;
   int misfits = 0;  // values in the arena because of a nest without a layout
 
-  Plan(const ir::Kernel& k, const Target& target, bool general, const std::optional<lowering::ParallelPlan>& with_atomics) : scalars(k), parallel(lowering::plan_parallel(k, scalars, target)), resident(lowering::resident_candidates(k)) {
+  Plan(const ir::Kernel& k, const Target& target, bool general, int smaller, const std::optional<lowering::ParallelPlan>& with_atomics) : scalars(k), parallel(lowering::plan_parallel(k, scalars, target)), resident(lowering::resident_candidates(k)) {
     if (with_atomics) {
       parallel.axes = with_atomics->axes;
       parallel.concurrent = with_atomics->concurrent;
@@ -33,7 +33,7 @@ struct Plan {
     // A Ref that does not get registers no longer ties its dims to the values': schedule again without it.
     for (;;) {
       axes = std::make_unique<Axes>(k, resident);
-      schedule = lowering::make_schedule(k, *axes, resident, parallel, scalars, target, general);
+      schedule = lowering::make_schedule(k, *axes, resident, parallel, scalars, target, general, smaller);
       bool settled = true;
       for (size_t i = 0; i < resident.size(); ++i)
         if (resident[i] && schedule.residency[i] != lowering::Residency::registers) resident[i] = settled = false;
@@ -58,7 +58,7 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, const CompileOp
   ir::compact(k);
   const std::optional<lowering::ParallelPlan> with_atomics = lowering::expand_atomics(k, target);
   if (with_atomics) ir::compact(k);
-  Plan plan(k, target, options.general, with_atomics);
+  Plan plan(k, target, options.general, options.smaller, with_atomics);
   ir::Kernel out = emit_lanes(k, target, plan);
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.
   if (out.lane.shared_bytes > target.shared_bytes) {

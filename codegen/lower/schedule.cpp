@@ -41,8 +41,8 @@ bool is_rearranged(Opcode c) { return c == Opcode::scatter || c == Opcode::sort;
 
 class Scheduler {
  public:
-  Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target)
-      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), used_(used_values(k)) {}
+  Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target, int smaller)
+      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), smaller_(smaller), used_(used_values(k)) {}
 
   Schedule run(bool general) {
     s_.general = general;
@@ -297,7 +297,7 @@ class Scheduler {
       p.reg = p.laid_out ? static_cast<int>(p.tile) : 1;
     }
     for (const auto& dims : homed_)
-      if (s_.registers(dims) > 64) { for (AxisPlan& p : s_.plans) { p.laid_out = false; p.reg = 1; } return false; }
+      if (s_.registers(dims) > 64 >> (2 * smaller_)) { for (AxisPlan& p : s_.plans) { p.laid_out = false; p.reg = 1; } return false; }
     s_.group = 1;
     s_.workgroup = std::min(cpu() ? 8 * s_.subgroup : 128, static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
     s_.shuffles = false;
@@ -366,7 +366,7 @@ class Scheduler {
         deal_threads(n, order);
       }
     // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
-    const int budget = cpu() ? 128 : 32;
+    const int budget = std::max((cpu() ? 128 : 32) >> (2 * smaller_), 1);
     for (const Nest& n : nests_) {
       int64_t regs = 1;
       for (int a : n.order) regs *= plan(a).reg;
@@ -420,7 +420,7 @@ class Scheduler {
       pj.reg = static_cast<int>(axis(j).splittable ? std::min<int64_t>(want_j, 8) : (want_j <= 16 ? want_j : 8));
       if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
       // What follows in registers is unrolled over all results, and each takes its time to compile.
-      const int results = anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results;
+      const int results = (anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> (2 * smaller_);
       pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, results / pj.reg)));
       s_.wide_dot = DotForm::shuffle;
     } else {
@@ -519,6 +519,7 @@ class Scheduler {
   const ParallelPlan& parallel_;
   ScalarAnalysis& scalars_;
   const Target& target_;
+  int smaller_;                       // CompileOptions::smaller
   std::vector<bool> used_;            // per value
   std::vector<bool> read_, written_;  // per argument of the body
   Schedule s_;
@@ -575,8 +576,8 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
 }
 
 Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars,
-                       const Target& target, bool general) {
-  return Scheduler(k, axes, resident, parallel, scalars, target).run(general);
+                       const Target& target, bool general, int smaller) {
+  return Scheduler(k, axes, resident, parallel, scalars, target, smaller).run(general);
 }
 
 }  // namespace tessera::lowering

@@ -51,7 +51,7 @@ struct Schedule {
 
 /// Decides everything above. `resident` tells for which body arguments Axes equated whole accesses.
 Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars,
-                       const Target& target, bool general);
+                       const Target& target, bool general, int smaller);
 
 /// Body arguments that could live in registers: scratch, and outputs that the kernel reads, touched by whole accesses only.
 std::vector<bool> resident_candidates(const ir::Kernel& k);

@@ -1,6 +1,7 @@
 #include "codegen/lower/unroll.h"
 
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
 
 #include "engine/ir/builder.h"
@@ -144,5 +145,19 @@ class Unroller {
 }  // namespace
 
 bool unroll_loops(ir::Kernel& k, int budget) { return Unroller(k, budget).run(); }
+
+int64_t count_branches(const ir::Kernel& k) {
+  // Ops that passes took out of their regions are still in the table.
+  const std::function<int64_t(ir::RegionId)> count = [&](ir::RegionId r) {
+    int64_t n = 0;
+    for (ir::OpId id : k.region(r).ops) {
+      const ir::Op& op = k.op(id);
+      n += ir::accesses_ref(op.code) || !op.regions.empty();
+      for (ir::RegionId inner : op.regions) n += count(inner);
+    }
+    return n;
+  };
+  return count(k.body);
+}
 
 }  // namespace tessera::lowering

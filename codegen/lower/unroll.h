@@ -10,4 +10,7 @@ namespace tessera::lowering {
 /// Bodies grow to at most `budget` ops. Returns true if something changed.
 bool unroll_loops(ir::Kernel& k, int budget);
 
+/// What CPU drivers branch for, each lane on its own: accesses to memory, and control flow.
+int64_t count_branches(const ir::Kernel& k);
+
 }  // namespace tessera::lowering

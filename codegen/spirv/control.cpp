@@ -111,7 +111,11 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::lane_id: return result_in(lane_id_, 0, k_.lane.workgroup_size - 1);
     case Opcode::extent: return result(extents_.at(static_cast<size_t>(op.attr(ir::Attr::index))));
     case Opcode::barrier: {
-      const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeWorkgroup));
+      // One invocation sees what it did itself; a workgroup that is one full subgroup synchronises as that, which costs drivers less (lavapipe
+      // cuts a shader at a workgroup's barriers, in time that grows with the square of its size).
+      if (k_.lane.workgroup_size == 1) return;
+      const bool one_subgroup = k_.lane.subgroup_size == k_.lane.workgroup_size;
+      const V scope = f_.make(Reg::u32, static_cast<uint32_t>(one_subgroup ? spv::ScopeSubgroup : spv::ScopeWorkgroup));
       const V semantics =
           f_.make(Reg::u32, static_cast<uint32_t>(spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
                                                   spv::MemorySemanticsWorkgroupMemoryMask | spv::MemorySemanticsMakeAvailableMask |

@@ -1,4 +1,4 @@
-// Marks what stores, swaps, semaphores, copies, barriers, reports and whiles need, then removes the rest: ops, loop carries, and results of if and switch.
+// Swaps without use for the old contents become stores. Marks what stores, swaps, semaphores, copies, barriers, reports and whiles need, then removes the rest: ops, loop carries, and results of if and switch.
 // A for always ends, so one without live results or effects goes; a while may not end and stays.
 #include <algorithm>
 
@@ -105,10 +105,18 @@ class Dce {
     changed_ |= list.size() != before;
     for (OpId id : list) {
       Op& o = k_.op(id);
+      if (o.code == Opcode::swap) forget_old(o);
       if (!is_control(o)) continue;
       shrink(o);
       for (RegionId inner : o.regions) sweep(inner);
     }
+  }
+  // A swap whose result nobody uses is a store: what JAX traces for every `ref[...] = x`.
+  void forget_old(Op& o) {
+    if (k_.level != ir::Level::tile || live_value_[o.results[0].index] || o.attr_or(ir::Attr::other, 0)) return;
+    o.code = Opcode::store;
+    o.results.clear();
+    changed_ = true;
   }
   void shrink(Op& o) {
     std::vector<bool> keep;

@@ -16,7 +16,8 @@ namespace tessera::passes {
 bool fold(ir::Kernel& k);
 /// Merges equal pure ops where the first dominates the second; equal loads too when no store to that memory lies between.
 bool cse(ir::Kernel& k);
-/// Removes pure ops and loads without uses, unused loop carries and if results, and empty control flow; never a store, swap or while that may not end.
+/// Removes pure ops and loads without uses, unused loop carries and if results, and empty control flow; never a store or a while that may not end. A swap
+/// whose result is unused becomes a store.
 bool dce(ir::Kernel& k);
 /// Moves pure ops (all are total, so speculation is safe) and loads of memory that the loop does not write out of for and while.
 bool licm(ir::Kernel& k);

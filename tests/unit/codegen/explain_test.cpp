@@ -92,6 +92,43 @@ body (%x, %o) {
   declared.replace(declared.find("(100)"), 5, "(100 parallel, 1)");
   CHECK(says(explained(declared), "grid axis 0: parallel, declared"));
   CHECK(says(explained(declared), "grid axis 1: parallel, at most one program"));
+  // Beside an axis that stays sequential, too: its programs keep their order within one coordinate of the declared one.
+  declared.replace(declared.find("(100 parallel, 1)"), 17, "(10 parallel, 10)");
+  CHECK(says(explained(declared), "grid axis 0: parallel, declared"));
+  CHECK(says(explained(declared), "grid axis 1: sequential: out_specs[0] is not proved to be touched only once along it"));
+}
+
+TEST_CASE("explain: dims of one element that are indexed by 0 leave the Refs") {
+  const std::string text = explained(R"(tir 1
+kernel @units
+grid (4, 2)
+in f32[4, 16] block (1, 8) map (%i, %j) { yield %i, %j }
+out f32[4, 1, 8] block (1, 1, 8) map (%i, %j) {
+  %0 = constant 0 : i32[]
+  yield %i, %0, %0
+}
+scratch ref<vmem, f32[1, 8]>
+body (%x, %o, %sum) {
+  %j = program_id axis 1
+  %0 = constant 0 : i32[]
+  %first = eq %j, %0
+  if %first {
+    %z = constant 0.0 : f32[8]
+    %old = swap %sum[0, 0:8], %z
+  }
+  %a = load %x[0, 0:8]
+  %b = load %sum[0, 0:8]
+  %c = add %a, %b
+  %older = swap %sum[0, 0:8], %c
+  %row = broadcast %c dims [1] : f32[1, 8]
+  %oldest = swap %o[0, 0:1, 0:8], %row
+}
+)");
+  CAPTURE(text);
+  CHECK(says(text, "in_specs[0]: f32 (4, 16) in blocks (squeezed, 8); interior, no masks"));
+  CHECK(says(text, "out_specs[0]: f32 (4, 1, 8) in blocks (squeezed, 1, 8); interior, no masks"));
+  CHECK(says(text, "scratch[0]: ref<vmem, f32[8]>; in registers"));
+  CHECK(says(text, "grid axis 0: parallel, proved: no output is touched twice along it"));
 }
 
 TEST_CASE("explain: what the caller said about the call, and its cost") {

@@ -717,6 +717,7 @@ TEST_CASE("dce: unused ops, carries, results and empty control flow go; effects 
     yield %z
   }
   %old = swap %m[0], %0
+  %gone = swap %m[1], %old
 )") == R"(
   %5 = constant 0 : i32[]
   %6 = constant 8 : i32[]
@@ -732,6 +733,7 @@ TEST_CASE("dce: unused ops, carries, results and empty control flow go; effects 
   store %3[1], %16
   while () { yield %8 } do () {}
   %17 = swap %3[0], %5 : i32[]
+  store %3[1], %17
 )");
 }
 
