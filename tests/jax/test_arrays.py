@@ -111,7 +111,7 @@ def test_nothing_is_copied_between_calls():
         y = f(f(x)).block_until_ready()
         after = tessera.stats()
     assert after["calls"] == before["calls"] + 4 and after["bytes_copied"] == before["bytes_copied"]
-    assert (y == 11).all()
+    assert (y == 13).all()
 
 
 def test_large_numpy_arrays_are_not_copied(tmp_path):
