@@ -168,6 +168,17 @@ def test_scopes_semaphores_and_copies(device):
     same(jax.jit(call)(whole(8, 6)), whole(8, 6) * 3)
 
 
+def test_pipelines_of_tpu_kernels(device):
+    def doubled(x_ref, o_ref):
+        def body(a_ref, b_ref):
+            b_ref[...] = a_ref[...] * 2
+        spec = pl.BlockSpec((4, 4), lambda i: (i, 0))
+        pltpu.emit_pipeline(body, grid=(4,), in_specs=[spec], out_specs=[spec])(x_ref, o_ref)
+    anywhere = pl.BlockSpec(memory_space=pl.ANY)
+    call = pl.pallas_call(doubled, out_shape=jax.ShapeDtypeStruct((16, 4), f32), in_specs=[anywhere], out_specs=anywhere)
+    same(call(whole(16, 4)), whole(16, 4) * 2)
+
+
 def test_outputs_of_many_dtypes(device):
     def kernel(x_ref, a_ref, b_ref, c_ref):
         x = x_ref[...]
