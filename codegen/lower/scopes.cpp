@@ -243,8 +243,11 @@ class Expander {
     Shape shape;
     for (size_t d = 0; d < places[0].rank; ++d)
       if (const Index& x = op.index[d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
+    // Where the target is filled whole it can be registers itself.
+    bool whole = true;
+    for (size_t d = 0; d < places[1].rank; ++d) whole = whole && op.index[places[1].first + d] == Index::all(k_.type(places[1].ref).shape[d]);
     const int64_t n = num_elements(shape);
-    if (!array || !scratch || n == 0 || n > prefetch_->most_elements) return;
+    if (whole || !array || !scratch || n == 0 || n > prefetch_->most_elements) return;
     Ahead a;
     a.tile = new_scratch(Type::ref(k_.type(places[0].ref).dtype, shape, MemorySpace::vmem), private_);
     const Type scalar = Type::ref(DType::i32, {}, MemorySpace::smem);
@@ -291,7 +294,7 @@ class Expander {
     b_.append(std::move(all));
     size_t next = 0;
     for (size_t d = 0; d < places[1].rank; ++d)
-      if (const Index& x = op.index[places[1].first + d]; !x.is_static()) store(a.starts[next++], op.operands[static_cast<size_t>(x.start_operand)]);
+      if (const Index& x = op.index[places[1].first + d]; !x.is_static()) store(a.starts[next++], fitted(op.operands[static_cast<size_t>(x.start_operand)], x, k_.type(places[1].ref).shape[d]));
     store(a.pending, b_.constant_int(DType::i32, 1));
   }
 
@@ -305,13 +308,23 @@ class Expander {
     for (size_t i = 0; i < op.results.size(); ++i) replaced_.replace(op.results[i], k_.op(yield).operands[i]);
   }
 
+  /// A copy's window moves as a whole, whatever its step; in loads and stores a step parts its elements.
+  Value fitted(Value start, const Index& x, int64_t n) {
+    const auto number = [&](int64_t i) { return b_.constant_int(DType::i32, i); };
+    const int64_t span = x.kind == Index::Kind::slice ? std::max<int64_t>(x.size - 1, 0) * x.step : 0;
+    const Value wrapped = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::lt, {start, number(0)}), b_.elementwise(Opcode::add, {start, number(n)}), start});
+    return b_.elementwise(Opcode::clamp, {number(0), wrapped, number(std::max<int64_t>(n - 1 - span, 0))});
+  }
+
   // -- counters
   /// The index of a place for an op of its own, whose starts come behind `operands`.
-  std::vector<Index> index_of(const Op& op, const ir::CopyPlace& place, std::vector<Value>& operands) const {
+  std::vector<Index> index_of(const Op& op, const ir::CopyPlace& place, std::vector<Value>& operands) {
     std::vector<Index> index(op.index.begin() + static_cast<ptrdiff_t>(place.first), op.index.begin() + static_cast<ptrdiff_t>(place.first + place.rank));
     for (Index& x : index) {
       if (x.is_static()) continue;
-      operands.push_back(op.operands[static_cast<size_t>(x.start_operand)]);
+      const Value start = op.operands[static_cast<size_t>(x.start_operand)];
+      const bool steps = std::any_of(index.begin(), index.end(), [](const Index& y) { return y.kind == Index::Kind::slice && y.step > 1; });
+      operands.push_back(steps && op.attr_or(Attr::clip, 0) == 0 ? fitted(start, x, k_.type(place.ref).shape[static_cast<size_t>(&x - index.data())]) : start);
       x.start_operand = static_cast<int32_t>(operands.size()) - 1;
     }
     return index;

@@ -112,3 +112,50 @@ TEST_CASE("scopes: a wait that is certain to fail is refused, others report") {
 })";
   CHECK(message([&] { compile(parse(copies), lavapipe_target(), {}); }) == "k: copy_wait: waits for 32 bytes in run_scoped[1], which holds 16\n  at k.tir:15" + note);
 }
+
+TEST_CASE("scopes: where loads take long, copies into a part of scratch are loaded ahead") {
+  const std::string text = R"(kernel @ahead
+in f32[64] whole
+out f32[64] whole
+scratch ref<vmem, f32[2, 8]>
+body (%x, %o, %t) {
+  %zero = constant 0 : i32[]
+  %one = constant 1 : i32[]
+  %two = constant 2 : i32[]
+  %eight = constant 8 : i32[]
+  run_scoped (%s: ref<dma_semaphore, i32[2]>) {
+    copy_start %x[0:8] to %t[0, 0:8] with %s[0]
+    for %k = %zero to %eight step %one {
+      %next = add %k, %one
+      %more = lt %next, %eight
+      %slot = rem %k, %two
+      %other = rem %next, %two
+      %from = mul %next, %eight
+      %to = mul %k, %eight
+      if %more {
+        copy_start %x[ds(%from, 8)] to %t[%other, 0:8] with %s[%other]
+      }
+      copy_wait %x[0:8] to %t[%slot, 0:8] with %s[%slot]
+      %v = load %t[%slot, 0:8]
+      %w = add %v, %v
+      store %o[ds(%to, 8)], %w
+    }
+  }
+})";
+  Target gpu = lavapipe_target();
+  gpu.kind = Target::Kind::gpu;
+  const std::string line = "at k.tir:21: loaded ahead where it starts, stored where it is waited for\n";
+  CHECK(compile(parse(text), gpu, {}).explain.find(line) != std::string::npos);
+  CHECK(compile(parse(text), lavapipe_target(), {}).explain.find(line) == std::string::npos);
+  // What is computed stays the same.
+  ir::Kernel k = parse(text), plain = k;
+  std::vector<WaitSite> sites;
+  lowering::Prefetch prefetch{64};
+  lowering::expand_scopes(k, sites, &prefetch);
+  ir::verify(k, "the step");
+  CHECK(prefetch.copies.size() == 2);
+  Array x({64}, f32);
+  for (int64_t i = 0; i < 64; ++i) x.set_element_bits(i, static_cast<uint64_t>(i) << 20);
+  const Array a = interpret(k, {x})[0], b = interpret(plain, {x})[0];
+  for (int64_t i = 0; i < 64; ++i) CHECK(a.element_bits(i) == b.element_bits(i));
+}
