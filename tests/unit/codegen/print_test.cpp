@@ -7,6 +7,7 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "engine/reference.h"
 
 using namespace tessera;
 
