@@ -117,6 +117,23 @@ Values select_n_of(Equation& e) {
   cases.erase(cases.begin());
   return {select_n(which, std::move(cases))};
 }
+std::vector<Operand> operands_from(Equation& e, size_t first) {
+  std::vector<Operand> all = e.operands();
+  if (all.size() < first) e.fail("has " + std::to_string(all.size()) + " operands but takes at least " + std::to_string(first));
+  all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(first));
+  return all;
+}
+Values sort_of(Equation& e) {
+  return sort(e.operands(), {.axis = e.params.at("dimension").integer(), .num_keys = static_cast<int>(e.params.at("num_keys").integer(1, INT32_MAX))});
+}
+Values roll_of(Equation& e) {
+  const auto stride = e.params.find("stride"), stride_axis = e.params.find("stride_axis");
+  return {roll(e.x(0), e.x(1), e.params.at("axis").integer(), stride ? stride->integer(0, INT32_MAX) : 0, stride_axis ? stride_axis->integer() : 0)};
+}
+Values threefry(Equation& e) {
+  const auto [a, b] = random::threefry2x32(e.x(0), e.x(1), e.x(2), e.x(3));
+  return {a, b};
+}
 /// An axis of the grid as JAX counts: without those that vmap added.
 int64_t grid_axis(Equation& e) {
   const auto n = static_cast<int64_t>(e.import.grid_axes.size());
@@ -214,16 +231,29 @@ const std::vector<Row>& value_rows() {
       {"empty", 0, [](Equation& e) { return Values{zeros(e.params.at("shape").shape(), e.params.at("dtype").dtype(), e.loc)}; }},
       {"iota", 0, iota_of},
       {"num_programs", 0, [](Equation& e) { return Values{num_programs(grid_axis(e), e.loc)}; }},
+      {"threefry2x32", 4, threefry},
       {"program_id", 0, [](Equation& e) { return Values{program_id(grid_axis(e), e.loc)}; }},
 
       // shapes
       {"broadcast_in_dim", 1, broadcast_in_dim},
       {"broadcast_to", 1, [](Equation& e) { return Values{broadcast_to(e.x(0), e.params.at("shape").shape())}; }},
       {"concatenate", -1, [](Equation& e) { return Values{concatenate(e.operands(), e.params.at("dimension").integer())}; }},
+      {"dynamic_slice", -1,
+       [](Equation& e) {
+         const std::vector<Operand> starts = operands_from(e, 1);
+         return Values{dynamic_slice(e.x(0), starts, e.params.at("slice_sizes").shape())};
+       }},
+      {"dynamic_update_slice", -1,
+       [](Equation& e) {
+         const std::vector<Operand> starts = operands_from(e, 2);
+         return Values{dynamic_update_slice(e.x(0), e.x(1), starts)};
+       }},
       {"pad", 2, pad_of},
       {"reshape", 1, [](Equation& e) { return Values{reshape(e.x(0), e.params.at("new_sizes").shape())}; }},
       {"rev", 1, [](Equation& e) { return Values{rev(e.x(0), e.params.at("dimensions").integers())}; }},
+      {"roll", 2, roll_of},
       {"slice", 1, slice_of},
+      {"sort", -1, sort_of},
       {"split", 1, split_of},
       {"squeeze", 1, [](Equation& e) { return Values{squeeze(e.x(0), e.params.at("dimensions").integers())}; }},
       {"stack", -1, [](Equation& e) { return Values{stack(e.operands(), e.params.at("axis").integer())}; }},

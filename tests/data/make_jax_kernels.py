@@ -18,7 +18,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas import triton as pltriton
-from jax.experimental.pallas.ops.gpu import attention, softmax
+from jax.experimental.pallas.ops.gpu import attention, layer_norm, rms_norm, softmax
 from jax._src.state.primitives import ref_addupdate, ref_swap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -307,6 +307,42 @@ def dynamic_grid():
 @case
 def library_softmax():
     return functools.partial(softmax.softmax, num_warps=1), normal(3, 6)
+
+
+@case
+def library_rms_norm():
+    return functools.partial(rms_norm.rms_norm, num_warps=1, num_stages=1), normal(2, 1, 5), normal(5), normal(5)
+
+
+@case
+def library_layer_norm():
+    return functools.partial(layer_norm.layer_norm, num_warps=1, num_stages=1), normal(2, 1, 5), normal(5), normal(5)
+
+
+@case
+def arrays():
+    def kernel(at_ref, x_ref, o_ref, p_ref, q_ref, r_ref):
+        at = at_ref[...]
+        o_ref[...] = x_ref[at, 1:4]
+        p_ref[...] = jnp.zeros((6, 4), i32)
+        p_ref[at, jnp.arange(3)] = x_ref[0, at] * 10
+        view = x_ref.at[pl.ds(1, 4)].reshape(2, 2, 4)
+        q_ref[...] = view[1] + x_ref.bitcast(u32)[at_ref[1]].astype(i32)
+        r_ref[0] = jnp.sort(x_ref[:, 1])
+        r_ref[1] = lax.dynamic_update_slice(x_ref[:, 2], lax.dynamic_slice(x_ref[:, 3], (at_ref[0],), (3,)), (at_ref[2],))
+    return call(kernel, [((3, 3), i32), ((6, 4), i32), ((2, 4), i32), ((2, 6), i32)]), jnp.asarray([4, 0, 2], i32), whole(6, 4, dtype=i32)
+
+
+@case
+def atomics():
+    def kernel(x_ref, o_ref, old_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def _():
+            o_ref[...] = jnp.zeros(4, i32)
+        old_ref[...] = pltriton.atomic_add(o_ref, (pl.ds(0, 4),), x_ref[...])
+        pltriton.atomic_max(o_ref, (pl.ds(1, 2),), x_ref[1:3])
+    return call(kernel, [((4,), i32), ((3, 4), i32)], grid=(3,), in_specs=[pl.BlockSpec((None, 4), lambda i: (i, 0))],
+                out_specs=[pl.BlockSpec((4,), lambda i: (0,)), pl.BlockSpec((None, 4), lambda i: (i, 0))]), whole(3, 4, dtype=i32)
 
 
 @case
