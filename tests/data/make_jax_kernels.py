@@ -68,8 +68,7 @@ def calls_of(fn, args):
             elif inner is not None:
                 out = evaluate(inner.jaxpr, inner.consts, values)
             else:
-                funs, params = eqn.primitive.get_bind_params(eqn.params)
-                out = eqn.primitive.bind(*funs, *values, **params)
+                out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
             env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out]))
         return [read(v) for v in j.outvars]
     closed = jax.make_jaxpr(fn)(*args)
@@ -331,6 +330,40 @@ def arrays():
         r_ref[0] = jnp.sort(x_ref[:, 1])
         r_ref[1] = lax.dynamic_update_slice(x_ref[:, 2], lax.dynamic_slice(x_ref[:, 3], (at_ref[0],), (3,)), (at_ref[2],))
     return call(kernel, [((3, 3), i32), ((6, 4), i32), ((2, 4), i32), ((2, 6), i32)]), jnp.asarray([4, 0, 2], i32), whole(6, 4, dtype=i32)
+
+
+@case
+def gathers():
+    def kernel(at_ref, x_ref, o_ref, p_ref, q_ref, r_ref, s_ref):
+        at, x = at_ref[...], x_ref[...]
+        o_ref[...] = x[at, 1:4] + x.at[at, 2].get(mode="clip")[:, None]
+        p_ref[...] = x.at[at * 2].get(mode="fill", fill_value=-7) + jnp.take_along_axis(x, at[:, None] + jnp.arange(4) % 2, axis=0)
+        q_ref[...] = x.at[at * 3, 1].set(50 + jnp.arange(3)).at[:, at].add(100).at[at - 3].max(3)
+        starts = jnp.stack([at, at - 1], axis=1)
+        windows = lax.GatherDimensionNumbers(offset_dims=(0, 2), collapsed_slice_dims=(), start_index_map=(0, 1))
+        r_ref[...] = lax.gather(x, starts, windows, (2, 3), mode="clip") + lax.gather(x, starts, windows, (2, 3), mode="fill", fill_value=9)
+        updates = lax.ScatterDimensionNumbers(update_window_dims=(1, 2), inserted_window_dims=(), scatter_dims_to_operand_dims=(0, 1))
+        s_ref[...] = lax.scatter_add(x, starts, jnp.ones((3, 2, 3), i32), updates, mode="drop")
+    return call(kernel, [((3, 3), i32), ((3, 4), i32), ((6, 4), i32), ((2, 3, 3), i32), ((6, 4), i32)]), jnp.asarray([4, 0, 2], i32), whole(6, 4, dtype=i32)
+
+
+@case
+def keys():
+    def kernel(key_ref, bits_ref, o_ref):
+        key = jax.random.fold_in(jax.random.wrap_key_data(key_ref[...]), pl.program_id(0))
+        a, b = jax.random.split(key)
+        bits_ref[...] = jax.random.bits(a, (2, 3), u32) ^ jax.random.key_data(jax.random.key(5))[1]
+        o_ref[...] = jax.random.uniform(b, (4,)) + jax.random.normal(jax.random.fold_in(b, 3), (4,))
+    return call(kernel, [((3, 2, 3), u32), ((3, 4), f32)], grid=(3,), in_specs=[pl.BlockSpec((2,), lambda i: (0,))],
+                out_specs=[pl.BlockSpec((None, 2, 3), lambda i: (i, 0, 0)), pl.BlockSpec((None, 4), lambda i: (i, 0))]), jnp.asarray([3, 1 << 31], u32)
+
+
+@case
+def names_of_dims():
+    def kernel(x_ref, o_ref, p_ref):
+        o_ref[...] = pltpu.einshape("a(bc)->b(ca)", x_ref[...], b=2)
+        p_ref[...] = pltpu.bitcast(pltpu.bitcast(x_ref[...], jnp.int16) + 1, i32)
+    return call(kernel, [((2, 12), i32), ((4, 6), i32)]), whole(4, 6, dtype=i32)
 
 
 @case
