@@ -145,7 +145,8 @@ struct Call {
   size_t rank = 0;
   std::vector<ShapeDtype> inputs{};
   PallasCallParams params{};
-  std::vector<int64_t> stored_prefetch{};  // those that the kernel writes to: it sees a copy of its own, which is scratch
+  std::vector<int64_t> stored_prefetch{};             // operands that the kernel writes to: it sees a copy of its own, which is scratch
+  std::vector<std::pair<size_t, size_t>> shared{};  // inputs that it writes to, and the aliased output: one memory
 
   BlockSpec block(const Node& n) {
     const TypeForm array = type_form(n.at("array"));
@@ -186,6 +187,24 @@ struct Call {
       return out;
     });
     return s;
+  }
+
+  static bool is_whole_anywhere(const Node& block) {
+    const std::vector<Node> dims = block.at("block").items();
+    const Shape array = type_form(block.at("array")).shape;
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (d >= array.size() || !dims[d].is_integer() || dims[d].integer() != array[d]) return false;
+    return block.at("space").string() == "any";
+  }
+  /// Body argument i is an input that the kernel writes to.
+  void find_shared(int64_t i, size_t num_prefetch, int64_t num_inputs, const std::vector<Node>& blocks) {
+    for (const Node& n : root.at("aliases").items()) {
+      const std::vector<int64_t> pair = n.integers(0, INT32_MAX);
+      if (pair.size() != 2 || pair[0] != i || pair[1] >= static_cast<int64_t>(blocks.size()) - num_inputs) continue;
+      const auto output = static_cast<size_t>(num_inputs + pair[1]);
+      if (is_whole_anywhere(blocks[static_cast<size_t>(i) - num_prefetch]) && is_whole_anywhere(blocks[output]))
+        shared.emplace_back(static_cast<size_t>(i), num_prefetch + output);
+    }
   }
 
   void prepare(const ImportOptions& options) {
@@ -241,7 +260,12 @@ struct Call {
     spec.in_specs = BlockSpecs(std::move(in_specs));
     spec.out_specs = BlockSpecs(std::move(out_specs));
     for (const Node& n : root.at("scratch").items()) spec.scratch_shapes.push_back(scratch_shape(n));
-    if (const auto n = root.find("stored_prefetch")) stored_prefetch = n->integers(0, static_cast<int64_t>(prefetch.size()) - 1);
+    const auto num_prefetch = static_cast<int64_t>(prefetch.size());
+    const auto stored = root.find("stored");
+    for (const int64_t i : stored ? stored->integers(0, num_prefetch + num_inputs - 1) : std::vector<int64_t>{}) {
+      if (i < num_prefetch) stored_prefetch.push_back(i);
+      else find_shared(i, prefetch.size(), num_inputs, blocks);
+    }
     for (const int64_t i : stored_prefetch) {
       const TypeForm t = type_form(prefetch[static_cast<size_t>(i)]);
       spec.scratch_shapes.push_back({t.shape, t.dtype, MemorySpace::smem});
@@ -283,6 +307,7 @@ struct Call {
         for (size_t k = 0; k < stored_prefetch.size(); ++k) given[static_cast<size_t>(stored_prefetch[k])] = given[own + k];
         given.erase(given.begin() + static_cast<std::ptrdiff_t>(own), given.end());
       }
+      for (const auto& [input, output] : shared) given[input] = given[output];
       Entries arguments;
       for (const Ref& r : given) arguments.push_back({r});
       if (!run(import, body, arguments, loc).empty()) body.fail("returns something");

@@ -81,7 +81,9 @@ def _lower(ctx, *nodes, interpret, **params):
         warnings.warn(f"JAX's interpreter runs what Tessera cannot: {error}", stacklevel=2)
         return _stock(ctx, *nodes, interpret=True, **params)
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in params["out_avals"]]
+    first = params["grid_mapping"].num_dynamic_grid_bounds  # pallas_call does not count the grid's sizes among its operands
+    aliases = {first + int(i): int(o) for i, o in params["input_output_aliases"]}
 
     def call(*args):
-        return jax.ffi.ffi_call(_TARGET, results)(*args, module=text.decode(), key=key, device=device)
+        return jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases)(*args, module=text.decode(), key=key, device=device)
     return mlir.lower_fun(call, multiple_results=True)(ctx, *nodes)

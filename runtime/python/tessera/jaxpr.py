@@ -57,6 +57,10 @@ def _key_shape(dtype):
     return list(dtype._impl.key_shape) if isinstance(dtype, prng.KeyTy) else []
 
 
+def _word_name(dtype):
+    return "u32" if isinstance(dtype, prng.KeyTy) else dtype_name(dtype)
+
+
 def _type(aval):
     """[dtype, shape], and for a Ref its memory space behind that. Random keys are their words."""
     if isinstance(aval, state_types.AbstractRef):
@@ -64,14 +68,10 @@ def _type(aval):
         if isinstance(inner.dtype, pallas_core.AbstractSemaphoreTy):  # a counter
             kind = "dma_semaphore" if "dma" in inner.dtype.name else inner.dtype.name
             return ["i32", _shape(inner.shape, "a semaphore"), kind]
-        if words := _key_shape(inner.dtype):
-            return ["u32", [*_shape(inner.shape, "a Ref"), *words], _space(aval.memory_space)]
-        return [dtype_name(inner.dtype), _shape(inner.shape, "a Ref"), _space(aval.memory_space)]
+        return [_word_name(inner.dtype), [*_shape(inner.shape, "a Ref"), *_key_shape(inner.dtype)], _space(aval.memory_space)]
     if not hasattr(aval, "dtype"):
         return [str(aval), []]
-    if words := _key_shape(aval.dtype):
-        return ["u32", [*_shape(aval.shape, "a value"), *words]]
-    return [dtype_name(aval.dtype), _shape(aval.shape, "a value")]
+    return [_word_name(aval.dtype), [*_shape(aval.shape, "a value"), *_key_shape(aval.dtype)]]
 
 
 def _constant(value, dtype):
@@ -272,12 +272,12 @@ def _check(eqn, scope):
 def _random_bits(p, key):
     impl = key.dtype._impl
     if tpu_random.is_pallas_impl(impl):
-        return impl.random_bits(key, p["bit_width"], p["shape"])
+        return impl.random_bits(key, p["bit_width"], p["shape"]).astype(np.uint32)
     return prng.random_bits_impl_base(impl, prng.random_unwrap(key), key.ndim, bit_width=p["bit_width"], shape=p["shape"])
 
 
 def _random_seed(p, seeds):
-    return prng.random_seed_impl_base(seeds, impl=p["impl"])
+    return prng.random_seed_impl_base(seeds, impl=p["impl"]).astype(np.uint32)
 
 
 def _random_fold_in(p, key, message):
@@ -458,8 +458,8 @@ def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=No
         "aliases": [[int(i), int(o)] for i, o in input_output_aliases],
         "body": _jaxpr(jaxpr, strip),
     }
-    if stored := sorted(i for i in _stored(jaxpr) if i < len(module["prefetch"])):
-        module["stored_prefetch"] = stored
+    if stored := sorted(i for i in _stored(jaxpr) if i < len(module["prefetch"]) + module["num_inputs"]):
+        module["stored"] = stored
     if gm.grid_names:
         module["grid_names"] = [str(n) for n in gm.grid_names]
     if metadata:
