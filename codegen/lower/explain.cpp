@@ -79,8 +79,23 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
     if (s.residency[i] == Residency::arena) out += "; private tile in the arena";
     out += "\n";
   }
-  for (size_t i = 0; i < k.scratch.size(); ++i)
-    out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) + (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena") + "\n";
+  for (size_t i = 0; i < k.scratch.size(); ++i) {
+    out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) + (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena");
+    const bool is_private = i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
+    out += is_private ? "; every program's own" : "";
+    // What a copy brings into registers is under way until something uses it.
+    const ir::Value ref = k.region(k.body).args[k.blocks.size() + i];
+    for (const ir::Op& o : k.ops) {
+      if (!is_private || s.residency[k.blocks.size() + i] != Residency::registers || o.code != ir::Opcode::store || o.operands[0] != ref) continue;
+      const ir::Op* value = k.def(o.operands[1]);
+      if (!value || value->code != ir::Opcode::load || k.type(o.operands[1]).shape.empty()) continue;
+      if (const auto from = static_cast<size_t>(ref_position(k, value->operands[0])); from < k.blocks.size()) {
+        out += "; loaded ahead from " + k.blocks[from].origin;
+        break;
+      }
+    }
+    out += "\n";
+  }
   for (size_t a = 0; a < k.grid.size(); ++a)
     out += "  grid axis " + std::to_string(a) + (k.grid[a].name.empty() ? "" : " (" + k.grid[a].name + ")") + ": " + (parallel.axes[a].parallel ? "parallel, " : "") + parallel.axes[a].why + "\n";
   if (!k.grid.empty() && s.parallel.empty()) out += "  no axis is parallel: the call runs in one workgroup, or in one per tile of what is split\n";

@@ -145,7 +145,7 @@ class Expander {
 
   Value new_scratch(const Type& t, std::vector<Value>& list) {
     const Value v{static_cast<uint32_t>(k_.values.size())};
-    k_.values.push_back({t, {}, k_.body, 0});
+    k_.values.push_back({t, {}, k_.body, UINT32_MAX});  // numbered when all are known: behind the blocks
     list.push_back(v);
     return v;
   }
@@ -244,10 +244,8 @@ class Expander {
     for (size_t d = 0; d < places[0].rank; ++d)
       if (const Index& x = op.index[d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
     // Where the target is filled whole it can be registers itself.
-    bool whole = true;
-    for (size_t d = 0; d < places[1].rank; ++d) whole = whole && op.index[places[1].first + d] == Index::all(k_.type(places[1].ref).shape[d]);
     const int64_t n = num_elements(shape);
-    if (whole || !array || !scratch || n == 0 || n > prefetch_->most_elements) return;
+    if (fills(op, places[1]) || !array || !scratch || n == 0 || n > prefetch_->most_elements) return;
     Ahead a;
     a.tile = new_scratch(Type::ref(k_.type(places[0].ref).dtype, shape, MemorySpace::vmem), private_);
     const Type scalar = Type::ref(DType::i32, {}, MemorySpace::smem);
@@ -257,6 +255,12 @@ class Expander {
     a.semaphore = places[2].ref;
     ahead_.emplace(id.index, std::move(a));
     prefetch_->copies.push_back(id.index);
+  }
+  bool fills(const Op& op, const ir::CopyPlace& place) const {
+    const ir::ValueInfo& ref = k_.value(place.ref);
+    bool all = ref.region != k_.body || ref.number >= k_.blocks.size();
+    for (size_t d = 0; d < place.rank; ++d) all = all && op.index[place.first + d] == Index::all(ref.type.shape[d]);
+    return all;
   }
   void load_all(Value ref, Op& load) {
     load.operands = {ref};
@@ -422,10 +426,19 @@ class Expander {
       }
       axis += slice;
     }
+    // A target that is filled whole keeps what is left out by being stored again: whole stores let it be registers.
+    const bool whole = fills(op, places[1]);
     Op load{.code = Opcode::load, .operands = {places[0].ref, mask}};
     load.set(Attr::mask, 1);
+    if (whole) {
+      Op all{.code = Opcode::load};
+      load_all(places[1].ref, all);
+      load.operands.push_back(b_.one(std::move(all)));
+      load.set(Attr::other, 1);
+    }
     load.index = index_of(op, places[0], load.operands);
     const Value v = b_.one(std::move(load));
+    if (whole) return this->store(places[1].ref, v, &op, &places[1]);
     Op store{.code = Opcode::store, .operands = {places[1].ref, v, mask}};
     store.set(Attr::mask, 1);
     store.index = index_of(op, places[1], store.operands);

@@ -95,6 +95,7 @@ TEST_CASE("pipes: semaphores count") {
         ts::semaphore_signal(s[ts::program_id(0) * 0 + 1]);
         ts::semaphore_wait(s[1], 2);
         o[all] = ts::cast(ts::semaphore_read(s[1]) * 10 + ts::semaphore_read(s[0]), ts::f32);
+        ts::semaphore_wait(s[1], 4, false);
         ts::semaphore_wait(s[1], 4);
       },
       {.out_shape = {{{2}, ts::f32}}, .grid = {2}, .out_specs = {{{1}, [](Value i) { return i; }}}, .scratch_shapes = {ts::SemaphoreType::REGULAR({2})}, .name = "k"});
@@ -247,6 +248,12 @@ TEST_CASE("pipes: errors while tracing") {
   line = __LINE__ + 1;
   expect(message([] { ts::SemaphoreType::BARRIER(); }),
          "SemaphoreType::BARRIER: barrier semaphores wait for other devices, and a kernel runs on one" + at(line) + note("SemaphoreType::REGULAR() counts signals within a kernel"));
+  line = __LINE__ + 1;
+  expect(message([] { ts::get_barrier_semaphore(); }),
+         "get_barrier_semaphore: barrier semaphores wait for other devices, and a kernel runs on one" + at(line) + note("SemaphoreType::REGULAR() counts signals within a kernel"));
+  line = __LINE__ + 1;
+  expect(error([](Ref x, Ref o, Ref s) { ts::make_async_remote_copy(x, o, s, s, 1); }, {ts::SemaphoreType::DMA()}),
+         "make_async_remote_copy: copies go to no other device: a kernel runs on one" + at(line) + note("make_async_copy copies on this one"));
   line = __LINE__ + 1;
   expect(error([](Ref, Ref o) { Value v = ts::run_scoped([](Ref t) { t[all] = 1; return Value(t[0]); }, {ts::VMEM({2}, ts::f32)}); o[0] = v; }), "no error");
   (void)line;
