@@ -71,11 +71,19 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   dump("tile/accumulate", k, accumulated);
   if (accumulated) ir::compact(k);
   for (const ir::Op& o : k.ops) {
-    if (o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
+    if (!ir::writes_ref(o.code)) continue;
     if (const int i = lowering::ref_position(k, o.operands[0]); i < k.num_inputs)
       throw CompileError(k.name + ": " + std::string(ir::name(o.code)) + ": storing to an input (" + k.blocks[static_cast<size_t>(i)].origin +
                              ") is not implemented yet on devices", o.loc, "store to an output or to scratch; the interpreter runs it");
   }
+  for (ir::Op& o : k.ops) {
+    if (!ir::is_print(o.code)) continue;
+    ProgramPrint p{o.code == ir::Opcode::check, k.texts[static_cast<size_t>(o.attr(ir::Attr::text))], {}, o.loc};
+    for (size_t i = p.check; i < o.operands.size(); ++i) p.arguments.emplace_back(k.type(o.operands[i]).dtype, k.type(o.operands[i]).shape);
+    o.set(ir::Attr::index, static_cast<int64_t>(program.prints.size()));
+    program.prints.push_back(std::move(p));
+  }
+  for (const ir::GridAxis& axis : k.grid) program.axis_names.push_back(axis.name);
   ir::Kernel lanes = lower(k, target, options, &program.explain);
   program.explain += lowering::explain_copies(source, k, program.waits.size(), prefetch);
   dump("lower", lanes, true);
@@ -103,11 +111,11 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   program.cost_estimate = k.call.cost_estimate ? *k.call.cost_estimate : estimate_cost(source);
   std::vector<bool> read(k.blocks.size(), false), written(k.blocks.size(), false);
   for (const ir::Op& o : k.ops) {
-    if (o.code != ir::Opcode::load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
+    if (!ir::accesses_ref(o.code)) continue;
     const auto i = static_cast<size_t>(lowering::ref_position(k, o.operands[0]));
     if (i >= k.blocks.size()) continue;
-    if (o.code != ir::Opcode::store) read[i] = true;
-    if (o.code != ir::Opcode::load) written[i] = true;
+    if (ir::reads_ref(o.code)) read[i] = true;
+    if (ir::writes_ref(o.code)) written[i] = true;
   }
   for (size_t i = 0; i < k.blocks.size(); ++i)
     program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i], k.blocks[i].loc});
@@ -131,7 +139,9 @@ std::vector<bool> parallel_axes(const ir::Kernel& source) {
   std::vector<WaitSite> waits;
   if (lowering::expand_scopes(k, waits)) ir::compact(k);
   lowering::ScalarAnalysis scalars(k);
-  const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars);
+  Target any;
+  any.int64_atomics = true;
+  const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars, any);
   std::vector<bool> axes;
   for (size_t a = 0; a < k.grid.size(); ++a) axes.push_back(plan.is_parallel(a));
   return axes;

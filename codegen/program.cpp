@@ -1,5 +1,8 @@
 #include "codegen/program.h"
 
+#include "engine/array.h"
+#include "engine/print_text.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -53,6 +56,27 @@ std::string loops_too_long(const std::string& kernel, int64_t iterations, const 
 }
 const char* const kShorterLoops = "use a driver without that limit (lavapipe from Mesa 25 on), smaller blocks, more of them in parallel, or the interpreter";
 
+std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, const std::vector<uint32_t>& records) {
+  std::vector<PrintedLine> lines;
+  for (size_t at = 0; at + PrintReport::kHeader <= records.size();) {
+    const uint32_t* r = &records[at];
+    const size_t size = r[0];
+    if (size < PrintReport::kHeader || size > records.size() - at || r[1] >= prints.size()) break;  // never
+    const ProgramPrint& print = prints[r[1]];
+    std::vector<Array> arguments;
+    size_t word = PrintReport::kHeader;
+    for (const auto& [dtype, shape] : print.arguments) {
+      Array a(shape, dtype);
+      const size_t each = size_bytes(dtype) == 8 ? 2 : 1;
+      for (int64_t i = 0; i < a.size() && word + each <= size; ++i, word += each) a.set_element_bits(i, each == 2 ? uint64_t{r[word + 1]} << 32 | r[word] : r[word]);
+      arguments.push_back(std::move(a));
+    }
+    lines.push_back({uint64_t{r[3]} << 32 | r[2], r[1], format_text(print.text, arguments)});
+    at += size;
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const PrintedLine& a, const PrintedLine& b) { return a.program < b.program; });
+  return lines;
+}
 std::string wait_failed(const std::string& kernel, const WaitSite& site, std::optional<int64_t> holds, std::optional<int64_t> amount) {
   return kernel + ": " + site.op + ": waits for " + (amount ? std::to_string(*amount) : "more") + (site.bytes ? " bytes" : "") + " in " + site.semaphore + ", which holds " +
          (holds ? std::to_string(*holds) : "less");
@@ -73,6 +97,7 @@ Target lavapipe_target() {
   t.dot_results = 256;
   t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
   t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = true;
+  t.int64_atomics = true;
   t.storage8 = t.storage16 = true;
   t.vulkan_memory_model_device_scope = true;
   t.rte16 = t.rte32 = t.rte64 = true;

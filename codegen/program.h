@@ -31,6 +31,37 @@ struct ProgramLoop {
   std::optional<Extent> at_most;  // and that each does; none: data decides
 };
 
+/// A debug_print or check of the code: what its records in the report hold, and what becomes of them.
+struct ProgramPrint {
+  bool check = false;
+  std::string text;
+  std::vector<std::pair<DType, Shape>> arguments;
+  Loc loc;
+};
+
+/// The layout of a report in which code prints, in words. The host writes kCapacity before the call. A record is its own number of words, its
+/// print's position in Program::prints, the linear number of its program (two words) and the elements of the arguments, row-major, two words each for
+/// 64-bit dtypes and one for others.
+struct PrintReport {
+  static constexpr int64_t kFlags = 0;       // Program::kLoopsCut and kWaitFailed, whose words follow
+  static constexpr int64_t kUsed = 4;        // words of records, those that found no room included
+  static constexpr int64_t kDropped = 5;     // records that found none
+  static constexpr int64_t kDroppedWords = 6;  // theirs, two words: low and high
+  static constexpr int64_t kCapacity = 8;    // words for records
+  static constexpr int64_t kEnd = 9;         // where the records end, if any found no room
+  static constexpr int64_t kDroppedChecks = 10;  // records of checks that found none
+  static constexpr int64_t kRecords = 16;    // the first record
+  static constexpr int64_t kHeader = 4;      // words of a record before its arguments
+};
+
+/// A line of a call: the records sorted by program, those of one program in the order in which it made them.
+struct PrintedLine {
+  uint64_t program = 0;  // linear number
+  size_t print = 0;      // position in Program::prints
+  std::string text;
+};
+std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, const std::vector<uint32_t>& records);
+
 /// A wait for a semaphore, of which the report tells by number that it can never be satisfied.
 struct WaitSite {
   std::string op, semaphore;  // "copy_wait", "scratch_shapes[1][0]"
@@ -59,6 +90,8 @@ struct Program {
   static constexpr uint32_t kLoopsCut = 1;    // the driver has left a loop too early: what the call wrote is wrong
   static constexpr uint32_t kWaitFailed = 2;  // so has a wait: the next words are its number in `waits`, what the semaphore held, what was waited for
   std::vector<WaitSite> waits;
+  std::vector<ProgramPrint> prints;       // none: the report has no records
+  std::vector<std::string> axis_names;    // of the grid; may be empty
   std::vector<ProgramLoop> loops;         // none if they are known to be short enough
   int64_t max_loop_iterations = 0;        // the target's
   std::vector<Extent> extents;            // pushed values

@@ -33,7 +33,7 @@ std::string element_text(const Array& a, int64_t i) {
   const double x = reference::to_double(t, b);
   if (std::isnan(x)) return "nan";
   std::array<char, 40> text;
-  const int digits = t == DType::bf16 ? 3 : t == DType::f16 ? 4 : 6;
+  const int digits = is_float8(t) || t == DType::bf16 ? 3 : t == DType::f16 ? 4 : 6;
   std::snprintf(text.data(), text.size(), "%.*g", digits, x);
   return text.data();
 }
@@ -78,10 +78,11 @@ uint64_t Array::element_bits(int64_t i) const {
   const std::byte* p = bytes() + static_cast<size_t>(i) * n;
   uint64_t b = 0;
   for (size_t k = 0; k < n; ++k) b |= static_cast<uint64_t>(p[k]) << (8 * k);
-  return b;
+  return is_int4(dtype_) ? b & 15 : b;
 }
 
 void Array::set_element_bits(int64_t i, uint64_t b) {
+  if (is_int4(dtype_)) b &= 15;
   const auto n = static_cast<size_t>(size_bytes(dtype_));
   std::byte* p = bytes() + static_cast<size_t>(i) * n;
   for (size_t k = 0; k < n; ++k) p[k] = static_cast<std::byte>(b >> (8 * k) & 0xff);

@@ -15,18 +15,27 @@
 
 namespace tessera {
 
-/// The C++ type that stores one element; f16 and bf16 are stored as these wrappers of their 16 bits.
+/// The C++ type that stores one element; floats narrower than f32 and 4-bit integers are stored as these wrappers of their bits.
 struct half_t { uint16_t bits = 0; half_t() = default; explicit half_t(float x) : bits(to_f16_bits(x)) {} operator float() const { return from_f16_bits(bits); } };
 struct bfloat16_t { uint16_t bits = 0; bfloat16_t() = default; explicit bfloat16_t(float x) : bits(to_bf16_bits(x)) {} operator float() const { return from_bf16_bits(bits); } };
+
+struct float8_e4m3fn_t { uint8_t bits = 0; float8_e4m3fn_t() = default; explicit float8_e4m3fn_t(float x) : bits(to_f8e4m3fn_bits(x)) {} operator float() const { return from_f8e4m3fn_bits(bits); } };
+struct float8_e5m2_t { uint8_t bits = 0; float8_e5m2_t() = default; explicit float8_e5m2_t(float x) : bits(to_f8e5m2_bits(x)) {} operator float() const { return from_f8e5m2_bits(bits); } };
+struct int4_t { uint8_t bits = 0; int4_t() = default; explicit int4_t(int x) : bits(static_cast<uint8_t>(x & 15)) {} operator int() const { return ((bits & 15) ^ 8) - 8; } };
+struct uint4_t { uint8_t bits = 0; uint4_t() = default; explicit uint4_t(int x) : bits(static_cast<uint8_t>(x & 15)) {} operator int() const { return bits & 15; } };
 
 template <class T> constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, bool>) return DType::boolean;
   else if constexpr (std::is_same_v<T, half_t>) return DType::f16;
   else if constexpr (std::is_same_v<T, bfloat16_t>) return DType::bf16;
+  else if constexpr (std::is_same_v<T, float8_e4m3fn_t>) return DType::f8e4m3fn;
+  else if constexpr (std::is_same_v<T, float8_e5m2_t>) return DType::f8e5m2;
+  else if constexpr (std::is_same_v<T, int4_t>) return DType::i4;
+  else if constexpr (std::is_same_v<T, uint4_t>) return DType::u4;
   else if constexpr (std::is_same_v<T, float>) return DType::f32;
   else if constexpr (std::is_same_v<T, double>) return DType::f64;
   else {
-    static_assert(std::is_integral_v<T>, "an Array holds bool, integers, half_t, bfloat16_t, float or double");
+    static_assert(std::is_integral_v<T>, "an Array holds bool, integers, int4_t, uint4_t, float8_e4m3fn_t, float8_e5m2_t, half_t, bfloat16_t, float or double");
     constexpr int log2 = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
     return static_cast<DType>(static_cast<int>(std::is_signed_v<T> ? DType::i8 : DType::u8) + log2);
   }
@@ -63,7 +72,7 @@ class Array {
   template <class T> std::span<T> data() { check(dtype_of<T>()); return {reinterpret_cast<T*>(bytes()), static_cast<size_t>(size())}; }
   /// Element by row-major position as double (64-bit integers may round).
   double at(int64_t i) const;
-  /// The bits of element i, zero-extended, and their replacement.
+  /// The bits of element i, zero-extended, and their replacement (of an i4 or u4 the lower four of the byte).
   uint64_t element_bits(int64_t i) const;
   void set_element_bits(int64_t i, uint64_t bits);
 

@@ -106,12 +106,18 @@ class Estimator {
   Count access(const ir::Op& o, const ir::CopyPlace& place) {
     Count c;
     const ir::ValueInfo& ref = k_.value(place.ref);
+    if (o.code == Opcode::addupdate) c.flops = elements(o.operands[1]);
     if (ref.region != k_.body || ref.number >= k_.blocks.size()) return c;
     touched_[ref.number] = true;
     if (!k_.blocks[ref.number].whole || static_cast<int>(ref.number) < k_.num_prefetch) return c;
     c.bytes = size_bytes(k_.type(place.ref).dtype);
-    for (size_t d = 0; d < place.rank; ++d)
-      if (const ir::Index& x = o.index[place.first + d]; x.kind == ir::Index::Kind::slice) c.bytes = times(c.bytes, x.size);
+    bool arrays = false;  // their shape is common to all
+    for (size_t d = 0; d < place.rank; ++d) {
+      const ir::Index& x = o.index[place.first + d];
+      if (x.kind == ir::Index::Kind::slice) c.bytes = times(c.bytes, x.size);
+      if (x.kind == ir::Index::Kind::array && !arrays) c.bytes = times(c.bytes, elements(o.operands[static_cast<size_t>(x.start_operand)]));
+      arrays = arrays || x.kind == ir::Index::Kind::array;
+    }
     return c;
   }
 

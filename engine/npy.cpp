@@ -97,6 +97,17 @@ void parse_descr(const std::string& descr, std::string_view name, std::optional<
     h.dtype = wanted.value_or(DType::bf16);
     return;
   }
+  // NumPy writes ml_dtypes' float8_e4m3fn, int4 and uint4 as V1 and float8_e5m2 as f1; views of them as uint8 are u1.
+  const bool small = wanted && (is_float8(*wanted) || is_int4(*wanted));
+  if (type == "f1" && !wanted) { h.dtype = DType::f8e5m2; return; }
+  if (small && (type == "V1" || type == "f1" || type == "u1")) {
+    if (type == "f1" && *wanted != DType::f8e5m2) fail(name, place + " is float8_e5m2 but " + std::string(tessera::name(*wanted)) + " is wanted");
+    h.dtype = *wanted;
+    return;
+  }
+  if (type == "V1")
+    fail(name, place + " holds one raw byte per element" + (wanted ? " but " + std::string(tessera::name(*wanted)) + " is wanted" : ", and nothing says of which dtype"),
+         "NumPy writes float8_e4m3fn, int4 and uint4 so; they are read where the kernel's operand is f8e4m3fn, f8e5m2, i4 or u4");
   struct Known { std::string_view code; DType dtype; };
   constexpr Known kKnown[] = {{"b1", DType::boolean}, {"i1", DType::i8}, {"i2", DType::i16}, {"i4", DType::i32}, {"i8", DType::i64}, {"u1", DType::u8},
                               {"u2", DType::u16}, {"u4", DType::u32}, {"u8", DType::u64}, {"f2", DType::f16}, {"f4", DType::f32}, {"f8", DType::f64}};
@@ -107,7 +118,7 @@ void parse_descr(const std::string& descr, std::string_view name, std::optional<
       h.swap = order == '>' && size_bytes(k.dtype) > 1;
       return;
     }
-  fail(name, place + " is not supported", "use bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32 or float64");
+  fail(name, place + " is not supported", "use bool, int4 to int64, uint4 to uint64, float8_e4m3fn, float8_e5m2, float16, bfloat16, float32 or float64");
 }
 
 Header parse_header(std::string_view text, std::string_view name, std::optional<DType> wanted, uint64_t data_bytes) {
@@ -158,6 +169,8 @@ Array finish(const Header& h, Array raw) {
     for (int64_t i = 0; i < h.bytes; i += static_cast<int64_t>(size)) std::reverse(p + i, p + i + size);
   if (h.dtype == DType::boolean)
     for (int64_t i = 0; i < h.bytes; ++i) p[i] = p[i] == std::byte{0} ? std::byte{0} : std::byte{1};
+  if (is_int4(h.dtype))
+    for (int64_t i = 0; i < h.bytes; ++i) p[i] &= std::byte{15};
   if (!h.fortran || h.shape.size() < 2 || h.bytes == 0) return raw;
   Array out(h.shape, h.dtype);
   std::byte* q = out.bytes();
@@ -224,7 +237,7 @@ Array read_npy(const std::string& path, std::optional<DType> wanted) {
 
 namespace {
 std::string header_bytes(const Array& a) {
-  constexpr std::string_view kDescr[kNumDTypes] = {"|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<V2", "<f4", "<f8"};
+  constexpr std::string_view kDescr[kNumDTypes] = {"|b1", "|V1", "|i1", "<i2", "<i4", "<i8", "|V1", "|u1", "<u2", "<u4", "<u8", "|V1", "|V1", "<f2", "<V2", "<f4", "<f8"};
   std::string text = "{'descr': '" + std::string(kDescr[static_cast<int>(a.dtype())]) + "', 'fortran_order': False, 'shape': " + to_string(a.shape()) + ", }";
   const bool long_header = text.size() + 64 > 65535;
   const size_t digits = long_header ? 4 : 2;

@@ -12,11 +12,13 @@
 namespace tessera {
 
 /// Reads an array. bfloat16 is stored as two raw bytes ("<V2", what NumPy writes for ml_dtypes.bfloat16): `wanted`, if it has two bytes, says
-/// what they are; without it they are bf16. Otherwise the file's dtype stands. Throws SpecError "PATH: what is wrong".
+/// what they are; without it they are bf16. ml_dtypes' 8-bit floats and 4-bit integers are one raw byte ("V1", or "f1" of float8_e5m2): `wanted`
+/// has to say which, and may then name them for bytes too ("u1", a view as uint8). Otherwise the file's dtype stands. Throws SpecError "PATH: what is wrong".
 Array read_npy(const std::string& path, std::optional<DType> wanted = std::nullopt);
 /// The same from memory; `name` stands in messages.
 Array parse_npy(std::string_view bytes, std::string_view name, std::optional<DType> wanted = std::nullopt);
 
+/// 8-bit floats and 4-bit integers are written as raw bytes ("|V1"), which NumPy's view(ml_dtypes.float8_e4m3fn) makes what they are.
 /// Writes version 1 (2 if the header needs it), little-endian, C order. Throws Error if the file cannot be written.
 void write_npy(const std::string& path, const Array& array);
 /// The bytes of such a file.

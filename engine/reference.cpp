@@ -21,11 +21,13 @@ template <class T> constexpr bool kFloat = std::is_floating_point_v<T>;
 template <class T> constexpr T lowest() { return std::numeric_limits<T>::lowest(); }
 template <class T> constexpr int kBits = static_cast<int>(sizeof(T)) * 8;
 
-// The functions that the reference column of ops.def names. T is the compute type: bool, an integer, float (f16, bf16, f32) or double.
-// kInDouble marks those that compute in double and round once to the dtype.
+// The functions that the reference column of ops.def names. T is the compute type: bool, an integer (i4 and u4 in 8 bits, of which the low four
+// are kept), float (f32 and narrower) or double. InDouble: computes in double and rounds once to the dtype. ByWidth: gets the dtype's width too.
 namespace fn {
-struct InCompute { static constexpr bool kInDouble = false; };
-struct InDouble { static constexpr bool kInDouble = true; };
+enum class Form { in_compute, in_double, by_width };
+struct InCompute { static constexpr Form kForm = Form::in_compute; };
+struct InDouble { static constexpr Form kForm = Form::in_double; };
+struct ByWidth { static constexpr Form kForm = Form::by_width; };
 
 struct add : InCompute { template <class T> static T run(T a, T b) { if constexpr (kFloat<T>) return a + b; else return wrap<T>(wide(a) + wide(b)); } };
 struct sub : InCompute { template <class T> static T run(T a, T b) { if constexpr (kFloat<T>) return a - b; else return wrap<T>(wide(a) - wide(b)); } };
@@ -157,37 +159,43 @@ struct bit_xor : InCompute { template <class T> static T run(T a, T b) { return 
 struct bit_not : InCompute {
   template <class T> static T run(T a) { if constexpr (std::is_same_v<T, bool>) return !a; else return wrap<T>(~wide(a)); }
 };
-// A shift count counts as unsigned, so negative ones are beyond the width.
+// A shift count counts as unsigned, so negative ones are beyond the width. `w` is the dtype's width, which i4 and u4 have less of than T.
 template <class T> std::make_unsigned_t<T> bits_of(T x) { return static_cast<std::make_unsigned_t<T>>(x); }
-struct shift_left : InCompute {
-  template <class T> static T run(T a, T b) { return bits_of(b) >= kBits<T> ? T{0} : wrap<T>(wide(a) << bits_of(b)); }
+template <int w, class T> std::make_unsigned_t<T> low_bits(T x) {
+  if constexpr (w == kBits<T>) return bits_of(x);
+  else return static_cast<std::make_unsigned_t<T>>(bits_of(x) & ((1 << w) - 1));
+}
+struct shift_left : ByWidth {
+  template <int w, class T> static T run(T a, T b) { return bits_of(b) >= w ? T{0} : wrap<T>(wide(a) << bits_of(b)); }
 };
-struct shift_right_logical : InCompute {
-  template <class T> static T run(T a, T b) { return bits_of(b) >= kBits<T> ? T{0} : static_cast<T>(bits_of(a) >> bits_of(b)); }
+struct shift_right_logical : ByWidth {
+  template <int w, class T> static T run(T a, T b) { return bits_of(b) >= w ? T{0} : static_cast<T>(low_bits<w>(a) >> bits_of(b)); }
 };
-struct shift_right_arithmetic : InCompute {  // of unsigned types too: the top bit fills
-  template <class T> static T run(T a, T b) {
-    const auto s = static_cast<std::make_signed_t<T>>(a);
-    return static_cast<T>(s >> (bits_of(b) >= kBits<T> ? kBits<T> - 1 : static_cast<int>(bits_of(b))));
+struct shift_right_arithmetic : ByWidth {  // of unsigned types too: the top bit fills
+  template <int w, class T> static T run(T a, T b) {
+    auto s = static_cast<std::make_signed_t<T>>(a);
+    if constexpr (w < kBits<T>) s = static_cast<decltype(s)>((low_bits<w>(a) ^ (1 << (w - 1))) - (1 << (w - 1)));
+    return static_cast<T>(s >> (bits_of(b) >= w ? w - 1 : static_cast<int>(bits_of(b))));
   }
 };
-struct mulhi : InCompute {
-  template <class T> static T run(T a, T b) {
+struct mulhi : ByWidth {
+  template <int w, class T> static T run(T a, T b) {
     using Product = std::conditional_t<sizeof(T) < 8, int64_t, std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>>;
     using Exact = std::conditional_t<std::is_same_v<T, uint32_t>, uint64_t, Product>;
-    return static_cast<T>((static_cast<Exact>(a) * static_cast<Exact>(b)) >> kBits<T>);
+    return static_cast<T>((static_cast<Exact>(a) * static_cast<Exact>(b)) >> w);
   }
 };
-struct clz : InCompute { template <class T> static T run(T a) { return static_cast<T>(std::countl_zero(bits_of(a))); } };
-struct population_count : InCompute { template <class T> static T run(T a) { return static_cast<T>(std::popcount(bits_of(a))); } };
+struct clz : ByWidth { template <int w, class T> static T run(T a) { return static_cast<T>(std::countl_zero(low_bits<w>(a)) - (kBits<T> - w)); } };
+struct population_count : ByWidth { template <int w, class T> static T run(T a) { return static_cast<T>(std::popcount(low_bits<w>(a))); } };
 // Works on the bits of the dtype itself. Floats are in the order of their bits as signed magnitudes.
 struct nextafter {
   template <DType t, class U> static U run(U a, U b) {
     using S = std::make_signed_t<U>;
     constexpr U sign = static_cast<U>(U{1} << (kBits<U> - 1));
     const auto order = [](U x) { return static_cast<S>(x & sign ? -static_cast<S>(x & ~sign) : static_cast<S>(x)); };
-    const U infinity = static_cast<U>(from_double(t, std::numeric_limits<double>::infinity()));
-    if ((a & ~sign) > infinity || (b & ~sign) > infinity) return static_cast<U>(infinity | (infinity >> 1));
+    constexpr FloatFormat f = float_format(t);
+    constexpr U last = static_cast<U>(f.has_infinity ? f.greatest + 1 : f.greatest);  // beyond it are the NaNs
+    if ((a & ~sign) > last || (b & ~sign) > last) return static_cast<U>(f.nan);
     const S x = order(a), y = order(b);
     if (x == y) return b;
     const S next = static_cast<S>(x + (x < y ? 1 : -1));
@@ -201,7 +209,7 @@ struct bitcast {};
 
 template <DType t> using Memory = typename Element<t>::Memory;
 template <DType t> using Compute = typename Element<t>::Compute;
-template <DType t> using UInt = std::conditional_t<size_bytes(t) == 2, uint16_t, std::conditional_t<size_bytes(t) == 4, uint32_t, uint64_t>>;
+template <DType t> using UInt = std::conditional_t<size_bytes(t) == 1, uint8_t, std::conditional_t<size_bytes(t) == 2, uint16_t, std::conditional_t<size_bytes(t) == 4, uint32_t, uint64_t>>>;
 template <DType t> Memory<t> element_of(uint64_t bits) {
   if constexpr (t == DType::f32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
   else if constexpr (t == DType::f64) return std::bit_cast<double>(bits);
@@ -210,13 +218,15 @@ template <DType t> Memory<t> element_of(uint64_t bits) {
 template <DType t> uint64_t bits_of_element(Memory<t> x) {
   if constexpr (t == DType::f32) return std::bit_cast<uint32_t>(x);
   else if constexpr (t == DType::f64) return std::bit_cast<uint64_t>(x);
+  else if constexpr (is_int4(t)) return x & 15u;
   else return static_cast<std::make_unsigned_t<Memory<t>>>(x);
 }
 
 // One element of an arithmetic function, from and to memory form. `r` is the result's dtype.
 template <class F, DType t, DType r, class... M> Memory<r> compute(M... m) {
   if constexpr (std::is_same_v<F, fn::nextafter>) return element_of<r>(F::template run<t>(static_cast<UInt<t>>(bits_of_element<t>(m))...));
-  else if constexpr (F::kInDouble) return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
+  else if constexpr (F::kForm == fn::Form::in_double) return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
+  else if constexpr (F::kForm == fn::Form::by_width) return Element<r>::put(F::template run<bits(t)>(Element<t>::get(m)...));
   else return Element<r>::put(F::run(Element<t>::get(m)...));
 }
 
@@ -227,17 +237,18 @@ template <DType to, DType from> Memory<to> convert_element(Memory<from> m) {
     const std::conditional_t<from == DType::boolean, int, C> x = Element<from>::get(m);  // loops over bool are not vectorised
     if constexpr (to == DType::boolean) return x != C{0};
     else if constexpr (is_float(to)) {
-      // Wider types reach f16 and bf16 through f32, as in JAX on the CPU.
+      // Wider types reach the narrow floats through f32, as in JAX on the CPU.
       if constexpr (to == DType::f64) return static_cast<double>(x);
       else return Element<to>::put(static_cast<float>(x));
     } else if constexpr (is_float(from)) {
-      using T = Memory<to>;
+      using T = Compute<to>;
       constexpr C above = C{2} * static_cast<C>(T{1} << (bits(to) - 2)) * (is_signed_int(to) ? C{1} : C{2});  // 2^(n-1) or 2^n
-      if (x != x) return T{0};
-      if (x <= static_cast<C>(lowest<T>())) return lowest<T>();
-      if (x >= above) return std::numeric_limits<T>::max();
-      return static_cast<T>(x);
-    } else return static_cast<Memory<to>>(x);
+      constexpr int unused = kBits<T> - bits(to);
+      if (x != x) return Element<to>::put(T{0});
+      if (x <= static_cast<C>(lowest<T>() >> unused)) return Element<to>::put(lowest<T>() >> unused);
+      if (x >= above) return Element<to>::put(std::numeric_limits<T>::max() >> unused);
+      return Element<to>::put(static_cast<T>(x));
+    } else return Element<to>::put(static_cast<Compute<to>>(x));
   }
 }
 
@@ -405,12 +416,15 @@ uint64_t reduce_identity(Opcode reduce_op, DType t) {
     constexpr DType d = c;
     using C = Compute<d>;
     using L = std::numeric_limits<C>;
+    constexpr FloatFormat f = float_format(d);
+    constexpr uint64_t extreme = is_float(d) ? f.greatest + (f.has_infinity ? 1 : 0) : 0;  // f8e4m3fn has no infinity
+    constexpr int unused = is_int4(d) ? 4 : 0;
     C x{0};
     switch (reduce_op) {
       case Opcode::reduce_sum: case Opcode::reduce_or: break;
       case Opcode::reduce_prod: x = C{1}; break;
-      case Opcode::reduce_max: x = L::has_infinity ? -L::infinity() : L::lowest(); break;
-      case Opcode::reduce_min: x = L::has_infinity ? L::infinity() : L::max(); break;
+      case Opcode::reduce_max: if constexpr (is_float(d)) return f.sign | extreme; else x = static_cast<C>(L::lowest() >> unused); break;
+      case Opcode::reduce_min: if constexpr (is_float(d)) return extreme; else x = static_cast<C>(L::max() >> unused); break;
       case Opcode::reduce_and: if constexpr (is_int(d)) x = fn::bit_not::run(C{0}); else x = C{1}; break;
       default: throw InternalError("reference: " + std::string(ir::name(reduce_op)) + " is not a reduction");
     }

@@ -1,6 +1,6 @@
 // The reference arithmetic: one total function per elementwise op, on the bits of elements. The interpreter, the constant folder and the
-// lane-level interpreter all call these, so they cannot disagree. f16 and bf16 compute in float and round once to nearest even;
-// transcendental functions of f16, bf16 and f32 compute in double and round once; those of f64 are the C library's.
+// lane-level interpreter all call these, so they cannot disagree. Floats narrower than f32 compute in float and round once to nearest even;
+// transcendental functions of these and of f32 compute in double and round once; those of f64 are the C library's.
 // Nothing is flushed: subnormal operands and results are kept.
 #pragma once
 #include <cstdint>

@@ -72,7 +72,11 @@ std::vector<Probe> probe_all(const Instance& instance, const std::vector<VkPhysi
 
 std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options)); }
 
-Context::Context(const DeviceOptions& options) : always_stage_(options.always_stage), log_commands_(options.log_commands) {
+Context::Context(const DeviceOptions& options) : always_stage_(options.always_stage), log_commands_(options.log_commands), print_(options.print) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (options.print_bytes < 0 || options.print_bytes > kMost)
+    throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
+  print_bytes_ = options.print_bytes / 4 * 4;
   const bool asked = environment("TESSERA_VALIDATION") == "1";
   instance_ = std::make_unique<Instance>(options.library, asked ? Validation::print : options.validation ? Validation::collect : Validation::off);
   const std::vector<VkPhysicalDevice> devices = instance_->physical_devices();
@@ -132,10 +136,19 @@ void Context::create_allocator(int64_t memory_limit) {
 Context::~Context() {
   vk_.vkDeviceWaitIdle(device_);  // an error here is device loss, after which destruction is allowed
   for (const auto& o : in_flight_) {
+    const bool prints = o->report && !o->prints.empty();
+    try {
+      if (prints) settle(*o);
+    } catch (...) {  // the device is lost
+    }
     o->inputs.clear();
     if (o->report) reports_.push_back(std::move(o->report));
   }
   in_flight_.clear();
+  try {
+    say();
+  } catch (...) {  // of the user's callback
+  }
   reports_.clear();
   for (const Garbage& g : garbage_) vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
   pipelines_.clear();
@@ -215,7 +228,7 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
 
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  info.size = size;
+  info.size = (size + 3) & ~uint64_t{3};  // devices without 8 and 16-bit accesses reach the last elements by whole words
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   VmaAllocationCreateInfo how{};
@@ -304,6 +317,7 @@ Device::Device(const DeviceOptions& options) : context_(vulkan::Context::create(
 const DeviceInfo& Device::info() const { return context_->probe().info; }
 void Device::wait() const {
   context_->wait_all();
+  context_->say();
   context_->throw_untold();
 }
 std::vector<std::string> Device::validation_messages() const { return context_->instance().messages(); }

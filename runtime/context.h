@@ -87,10 +87,13 @@ class Context : public std::enable_shared_from_this<Context> {
   // Reports (outcome.cpp):
   /// Memory for one; whoever has cleared it, and had a submission write it, hands it on with the call's outcome.
   std::unique_ptr<Buffer> report_buffer(uint64_t bytes, const std::string& what);
-  void clear_report(const std::string& what, Buffer& report);  // with mutex() held
+  void clear_report(const std::string& what, Buffer& report, int64_t print_bytes);  // with mutex() held
   void follow(std::shared_ptr<Outcome> outcome);               // the call has been submitted; with mutex() held
   /// Throws what went wrong with a call that has been waited for, or with one that its inputs come from.
   void throw_if_wrong(const std::shared_ptr<Outcome>& outcome);
+  /// Hands on what settled calls have printed; without mutex().
+  void say();
+  int64_t print_bytes() const { return print_bytes_; }
   /// Throws the first error of a settled call that nobody has been told of.
   void throw_untold();
 
@@ -111,6 +114,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void create_allocator(int64_t memory_limit);
   void collect();          // frees garbage that the device is done with, and settles what is done; with mutex() held
   void settle(Outcome& o);
+  void read_prints(Outcome& o, const std::vector<uint32_t>& header);
   void destroy(const Garbage& g);
   std::string short_of_memory(uint64_t size, const std::string& what, VkResult r);
 
@@ -127,7 +131,11 @@ class Context : public std::enable_shared_from_this<Context> {
   std::unique_ptr<Recorder> recorder_;
   std::vector<Garbage> garbage_;
   std::deque<std::shared_ptr<Outcome>> in_flight_;          // in the order of their submissions
-  std::deque<std::shared_ptr<const DeviceError>> untold_;
+  std::deque<std::shared_ptr<const Error>> untold_;
+  std::vector<std::string> lines_;                          // printed, and not handed on
+  std::recursive_mutex print_mutex_;                        // of say(); taken before mutex_
+  PrintCallback print_;
+  int64_t print_bytes_ = 0;
   std::vector<std::unique_ptr<Buffer>> reports_;            // idle
   std::mutex pipelines_mutex_;
   std::unordered_multimap<uint64_t, std::unique_ptr<Pipeline>> pipelines_;

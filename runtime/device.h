@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/target.h"
+#include "engine/print_text.h"
 #include "runtime/order.h"
 
 namespace tessera {
@@ -26,6 +27,11 @@ struct DeviceOptions {
   bool always_stage = false;
   /// Most bytes of memory to hold per heap; 0: what the driver gives.
   int64_t memory_limit = 0;
+  /// Takes what kernels print (debug_print), line by line, in the order of the calls and in each call in the order of its programs; without it that
+  /// goes to stdout. It is called by whoever waits for the device or downloads, or at the latest when the device goes.
+  PrintCallback print = {};
+  /// Room for what one call prints or its checks say, in bytes (at most 1 GiB): what finds none is counted, and the count is printed.
+  int64_t print_bytes = int64_t{1} << 20;
   /// The Vulkan loader to open instead of the system's.
   std::string library;
 };
@@ -55,8 +61,8 @@ class Device {
 
   const DeviceInfo& info() const;
   const Target& target() const { return info().target; }
-  /// Waits until all calls and copies so far are done. Throws DeviceError if a call has reported that its results are wrong (runtime/README.md)
-  /// and no download has said so; once per such call.
+  /// Waits until all calls and copies so far are done. Throws DeviceError if a call has reported that its results are wrong (runtime/README.md),
+  /// or KernelError if a check failed in one, and no download has said so; once per such call.
   void wait() const;
   /// What the validation layers have said about this device's calls so far.
   std::vector<std::string> validation_messages() const;

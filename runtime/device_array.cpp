@@ -170,6 +170,7 @@ Array DeviceArray::download() const {
     outcome = memory->outcome;
   }
   read_bytes(context, *memory, host.bytes(), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+  context->say();
   context->throw_if_wrong(outcome);
   return host;
 }

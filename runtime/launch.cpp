@@ -159,7 +159,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   }
   std::unique_ptr<Buffer> report;
   if (p.report_bytes > 0) {
-    report = context->report_buffer(static_cast<uint64_t>(p.report_bytes), p.name + ": the report");
+    report = context->report_buffer(static_cast<uint64_t>(p.report_bytes + (p.prints.empty() ? 0 : context->print_bytes())), p.name + ": the report");
     addresses.push_back(report->address());
   }
   std::vector<std::byte> push = argument_block(p, addresses, sizes);
@@ -188,7 +188,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
 
   std::lock_guard lock(context->mutex());
   if (table) context->recorder().note_host_write("launch of " + p.name, *table, table->size());
-  if (report) context->clear_report("launch of " + p.name, *report);
+  if (report) context->clear_report("launch of " + p.name, *report, p.prints.empty() ? 0 : context->print_bytes());
   std::vector<std::shared_ptr<Outcome>> from = doubts(p, buffers);
   const uint64_t value = context->recorder().submit(p.name, [&] {
     context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, groups, accesses);
@@ -202,6 +202,11 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   outcome->kernel = p.name;
   outcome->loc = longest_loop;
   outcome->max_loop_iterations = p.max_loop_iterations;
+  if (!p.prints.empty()) {
+    outcome->prints = p.prints;
+    outcome->axis_names = p.axis_names;
+    for (const Extent& e : p.grid) outcome->grid.push_back(e.eval(dims));
+  }
   outcome->waits = p.waits;
   for (size_t i = inputs.size(); i < buffers.size(); ++i)
     if (buffers[i]) buffers[i]->outcome = outcome;

@@ -1,6 +1,9 @@
 #include "runtime/outcome.h"
 
+#include <algorithm>
+
 #include "codegen/program.h"
+#include "engine/print_text.h"
 #include "runtime/context.h"
 
 namespace tessera::vulkan {
@@ -25,11 +28,13 @@ std::unique_ptr<Buffer> Context::report_buffer(uint64_t bytes, const std::string
   return std::make_unique<Buffer>(std::shared_ptr<Context>(std::shared_ptr<Context>(), this), size, Memory::download, what);
 }
 
-void Context::clear_report(const std::string& what, Buffer& report) {
-  const std::vector<std::byte> zeros(report.size());
-  recorder_->note_host_write(what, report, report.size());
+void Context::clear_report(const std::string& what, Buffer& report, int64_t print_bytes) {
+  std::vector<uint32_t> header(PrintReport::kRecords, 0);  // 64 bytes, as much as the least report
+  header[PrintReport::kCapacity] = static_cast<uint32_t>(print_bytes / 4);
+  const uint64_t bytes = header.size() * sizeof header[0];
+  recorder_->note_host_write(what, report, bytes);
   report.hazards = {};
-  report.host_write(zeros.data(), zeros.size());
+  report.host_write(header.data(), bytes);
 }
 
 void Context::follow(std::shared_ptr<Outcome> outcome) { in_flight_.push_back(std::move(outcome)); }
@@ -40,9 +45,11 @@ void Context::settle(Outcome& o) {
   o.inputs.clear();
   o.settled = true;
   if (!o.report) return;
-  uint32_t words[4] = {};  // reports are of 64 bytes at least
-  recorder_->note_host_read("the report of " + o.kernel, *o.report, 0, sizeof words);
-  o.report->host_read(words, 0, sizeof words);
+  std::vector<uint32_t> words(o.prints.empty() ? 4 : PrintReport::kRecords);  // reports are of 64 bytes at least
+  const uint64_t bytes = words.size() * sizeof words[0];
+  recorder_->note_host_read("the report of " + o.kernel, *o.report, 0, bytes);
+  o.report->host_read(words.data(), 0, bytes);
+  if (!o.prints.empty()) read_prints(o, words);
   reports_.push_back(std::move(o.report));
   const auto tell = [&](DeviceError error) {
     const auto told = std::make_shared<const DeviceError>(std::move(error));
@@ -58,12 +65,63 @@ void Context::settle(Outcome& o) {
   }
 }
 
+void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {
+  const uint32_t dropped = header[PrintReport::kDropped];
+  std::vector<uint32_t> words(dropped ? header[PrintReport::kEnd] : header[PrintReport::kUsed]);
+  if (!words.empty()) {
+    const uint64_t from = PrintReport::kRecords * sizeof words[0], bytes = words.size() * sizeof words[0];
+    recorder_->note_host_read("the report of " + o.kernel, *o.report, from, bytes);
+    o.report->host_read(words.data(), from, bytes);
+  }
+  std::vector<PrintedLine> lines = printed_lines(o.prints, words);
+  const auto program = [&](uint64_t number) {
+    std::vector<int64_t> at(o.grid.size());
+    for (size_t a = at.size(); a-- > 0; number /= static_cast<uint64_t>(o.grid[a])) at[a] = static_cast<int64_t>(number % static_cast<uint64_t>(o.grid[a]));
+    return program_text(o.axis_names, at.data());
+  };
+  std::shared_ptr<const Error> failed;
+  for (PrintedLine& line : lines) {
+    const ProgramPrint& site = o.prints[line.print];
+    if (!site.check) lines_.push_back(std::move(line.text));
+    else if (!failed) failed = std::make_shared<const KernelError>(check_failed(o.kernel, program(line.program), line.text, site.loc));
+  }
+  if (dropped) {
+    const uint64_t lost = (uint64_t{header[PrintReport::kDroppedWords + 1]} << 32 | header[PrintReport::kDroppedWords]) * 4;
+    lines_.push_back(o.kernel + ": " + std::to_string(dropped) + (dropped == 1 ? " more line" : " more lines") + " (" + std::to_string(lost) + " bytes) found no room in the " +
+                     std::to_string(print_bytes_) + " bytes of DeviceOptions::print_bytes");
+    if (header[PrintReport::kDroppedChecks] && !failed) {
+      const auto check = std::find_if(o.prints.begin(), o.prints.end(), [](const ProgramPrint& p) { return p.check; });
+      failed = std::make_shared<const KernelError>(o.kernel + ": a check failed, but what it says found no room in the " + std::to_string(print_bytes_) + " bytes of DeviceOptions::print_bytes", check->loc);
+    }
+  }
+  if (!failed) return;
+  if (!o.error) o.error = failed;
+  untold_.push_back(failed);
+}
+
+void Context::say() {
+  const std::lock_guard order(print_mutex_);
+  std::vector<std::string> lines;
+  {
+    const std::lock_guard lock(mutex_);
+    lines.swap(lines_);
+  }
+  for (const std::string& line : lines) print_line(print_, line);
+}
+
+namespace {
+[[noreturn]] void rethrow(const Error& e) {
+  if (const auto* kernel = dynamic_cast<const KernelError*>(&e)) throw KernelError(*kernel);
+  throw DeviceError(static_cast<const DeviceError&>(e));
+}
+}  // namespace
+
 void Context::throw_if_wrong(const std::shared_ptr<Outcome>& outcome) {
   if (!outcome) return;
   std::lock_guard lock(mutex_);
   if (!outcome->error) return;
   std::erase(untold_, outcome->error);
-  throw DeviceError(*outcome->error);
+  rethrow(*outcome->error);
 }
 
 void Context::throw_untold() {
@@ -71,7 +129,7 @@ void Context::throw_untold() {
   if (untold_.empty()) return;
   const auto error = untold_.front();
   untold_.pop_front();
-  throw DeviceError(*error);
+  rethrow(*error);
 }
 
 }  // namespace tessera::vulkan

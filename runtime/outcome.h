@@ -25,11 +25,14 @@ struct Outcome {
   std::string kernel;
   Loc loc;
   int64_t max_loop_iterations = 0;
+  std::vector<ProgramPrint> prints;
+  std::vector<std::string> axis_names;
+  std::vector<int64_t> grid;
   std::vector<WaitSite> waits;
 
   // When it is settled; guarded by the context's mutex:
   bool settled = false;
-  std::shared_ptr<const DeviceError> error;       // the first call's on the way from the inputs to here; none: all is well
+  std::shared_ptr<const Error> error;       // the first call's on the way from the inputs to here; none: all is well
 };
 
 }  // namespace tessera::vulkan

@@ -64,7 +64,6 @@ std::vector<std::string> missing(const Features& has, uint32_t api_version, bool
   need(has.v12.timelineSemaphore, "timelineSemaphore");
   need(has.v13.synchronization2, "synchronization2");
   need(has.v13.maintenance4, "maintenance4");
-  need(has.core.features.shaderInt64, "shaderInt64");
   return lacks;
 }
 
@@ -188,6 +187,7 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
   t.int8 = has.v12.shaderInt8;
   t.int16 = has.core.features.shaderInt16;
   t.int64 = has.core.features.shaderInt64;
+  t.int64_atomics = has.v12.shaderBufferInt64Atomics;
   t.float16 = has.v12.shaderFloat16;
   t.float64 = has.core.features.shaderFloat64;
   t.storage8 = has.v12.storageBuffer8BitAccess;

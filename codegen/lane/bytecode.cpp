@@ -165,7 +165,7 @@ class Flattener {
         for (const uint32_t s : skips) out_.code[s].aux = here();
         return;
       }
-      case Opcode::load: case Opcode::store: return memory(o, source);
+      case Opcode::load: case Opcode::store: case Opcode::atomic_rmw: case Opcode::atomic_cas: return memory(o, source);
       case Opcode::report: emit({.code = Code::report, .a = use(o, 0), .aux = static_cast<uint32_t>(o.attr(ir::Attr::mask)), .source = source}); return;
       case Opcode::barrier: emit({.code = Code::barrier, .aux = sync(), .source = source}); return;
       case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle: case Opcode::subgroup_shuffle_xor: return subgroup(o, source);
@@ -200,6 +200,11 @@ class Flattener {
         def(r);
         return;
       }
+      case Opcode::report_memory:
+        places_[r.index] = static_cast<uint32_t>(out_.places.size());
+        out_.places.push_back({Place::Kind::report, 0, t, 0, size_bytes(t), 0});
+        def(r);
+        return;
       case Opcode::view: {
         const uint32_t ref = use(o, 0);
         places_[r.index] = places_[o.operands[0].index];
@@ -249,8 +254,8 @@ class Flattener {
 
   void memory(const Op& o, uint32_t source) {
     if (o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice) return vector_load(o, source);
-    const bool store = o.code == Opcode::store;
-    Instr i{.code = store ? Code::store : Code::load, .source = source};
+    const bool store = o.code == Opcode::store, atomic = ir::is_atomic(o.code);
+    Instr i{.code = store ? Code::store : atomic ? Code::atomic : Code::load, .source = source};
     i.a = use(o, 0);
     const uint32_t place = places_[o.operands[0].index];
     if (place == kNone) malformed(o, "operand 0 does not come from an arg or an arena by views");
@@ -260,13 +265,18 @@ class Flattener {
     if (o.index[0].is_static()) i.b = fresh(static_cast<uint32_t>(std::clamp<int64_t>(o.index[0].start, INT32_MIN, INT32_MAX)));
     else i.b = use(o, static_cast<size_t>(o.index[0].start_operand));
     if (o.has_mask()) i.c = use(o, static_cast<size_t>(o.mask_position()));
-    if (store) i.d = use(o, 1);
-    else {
+    if (atomic) {
+      if (o.has_mask()) malformed(o, "takes no mask");
+      i.op = o.code == Opcode::atomic_cas ? o.code : static_cast<Opcode>(o.attr(ir::Attr::kind));
+      if (o.code == Opcode::atomic_cas) i.c = use(o, 2);
+    }
+    if (store || atomic) i.d = use(o, 1);
+    if (!store) {
       if (o.has_other()) i.d = use(o, static_cast<size_t>(o.other_position()));
       if (o.results.size() != 1) malformed(o, "has no result");
       i.dst = def(o.results[0]);
     }
-    if (store && out_.places[place].kind == Place::Kind::arg) out_.written[out_.places[place].arg] = true;
+    if ((store || atomic) && out_.places[place].kind == Place::Kind::arg) out_.written[out_.places[place].arg] = true;
     emit(i);
   }
 

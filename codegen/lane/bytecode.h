@@ -14,7 +14,7 @@ enum class Code : uint8_t {
   add_i32, sub_i32, mul_i32, add_i64, mul_i64,            // the same results without the detour
   eq_i32, ne_i32, lt_i32, le_i32, gt_i32, ge_i32, min_i32, max_i32, i32_to_i64,
   add_f32, sub_f32, mul_f32, and_bool, or_bool, not_bool, select,
-  view, load, store,
+  view, load, store, atomic,                              // atomic: op is the kind, or atomic_cas; d the value, c what it is compared with
   move, moves,                                            // moves: aux is an entry of Bytecode::moves, all at once
   jump, branch_false, choose,                             // choose: aux is the first of d entries of Bytecode::targets
   for_begin, for_head, for_next, round,                   // round: counts one round of a while
@@ -36,7 +36,7 @@ struct Instr {
 
 /// Memory that loads and stores reach: an arg, or part of an arena.
 struct Place {
-  enum class Kind : uint8_t { arg, shared, scratch } kind = Kind::arg;
+  enum class Kind : uint8_t { arg, shared, scratch, report } kind = Kind::arg;
   uint32_t arg = 0;
   DType dtype = DType::f32;
   int64_t offset = 0, stride = 1;             // bytes; arenas

@@ -9,6 +9,7 @@
 
 #include "codegen/lane/bytecode.h"
 #include "codegen/lane/verify.h"
+#include "codegen/program.h"
 #include "engine/reference.h"
 
 namespace tessera::lane {
@@ -35,16 +36,17 @@ struct Register {
   uint32_t poison = 0;
 };
 
-/// The last accesses to one unit of memory since a barrier. Epochs grow by one with every barrier, so nothing is ever cleared.
+enum How : uint8_t { kRead, kWrite, kAtomic };
+/// The last accesses to one unit of memory since a barrier, by How. Epochs grow by one with every barrier, so nothing is ever cleared.
 struct Cell {
-  uint32_t write_epoch = 0, read_epoch = 0;
-  uint32_t writer = 0, reader = 0;            // invocations; reader kMany: several
-  uint32_t write_at = 0, read_at = 0;         // instructions
+  uint32_t epoch[3] = {0, 0, 0};
+  uint32_t by[3] = {0, 0, 0};                 // invocations; kMany: several
+  uint32_t at[3] = {0, 0, 0};                 // instructions
 };
 /// The accesses of the whole dispatch to one element of an arg.
 struct GroupCell {
-  uint32_t writer = kNone, reader = kNone;    // workgroups; reader kMany: several
-  uint32_t write_at = 0, read_at = 0;
+  uint32_t by[3] = {kNone, kNone, kNone};     // workgroups; kMany: several
+  uint32_t at[3] = {0, 0, 0};
 };
 constexpr uint32_t kMany = UINT32_MAX - 1;
 
@@ -79,6 +81,12 @@ class Machine {
     subgroup_ = k.lane.subgroup_size > 0 ? k.lane.subgroup_size : std::max(1, options.subgroup_size);
     if (code_.subgroup_ops && k.lane.subgroup_size > 0 && size_ % subgroup_ != 0)
       throw InternalError(k.name + ": workgroup_size " + std::to_string(size_) + " is no multiple of the required subgroup_size " + std::to_string(subgroup_), k.loc);
+    const bool prints = k.lane.report_bytes >= 4 * PrintReport::kRecords;
+    const int64_t room = prints ? std::max<int64_t>(options.print_bytes / 4, 0) : 0;
+    report_.resize(static_cast<size_t>(k.lane.report_bytes / 4 + room));
+    if (prints) report_[PrintReport::kCapacity] = static_cast<uint32_t>(room);
+    report_cells_.resize(report_.size());
+    report_groups_.resize(report_.size());
     make_arena(shared_, k.lane.shared_bytes, 4);
     make_arena(scratch_, k.lane.scratch_bytes, code_.scratch_cell);
     count_ = k.lane.num_units.eval(dims);
@@ -117,7 +125,8 @@ class Machine {
     }
     RunResult result;
     for (size_t i = num_inputs_; i < arrays_.size(); ++i) result.outputs.push_back(arrays_[i]);
-    result.report = report_;
+    result.report = report_.empty() ? 0 : report_[0];
+    result.report_words = std::move(report_);
     result.reports = std::move(reports_);
     result.out_of_steps = out_of_steps_;
     return result;
@@ -279,6 +288,7 @@ class Machine {
     switch (p.kind) {
       case Place::Kind::arg: return element + (p.arg < k_.blocks.size() ? k_.blocks[p.arg].origin : "arg " + std::to_string(p.arg));
       case Place::Kind::shared: return element + std::string(name(p.dtype)) + " shared memory at byte " + std::to_string(p.offset);
+      case Place::Kind::report: return element + "the report";
       case Place::Kind::scratch: return element + std::string(name(p.dtype)) + " scratch at byte " + std::to_string(p.offset);
     }
     return element;
@@ -305,47 +315,40 @@ class Machine {
     return n == 64 ? garbage_ : garbage_ & ((uint64_t{1} << n) - 1);
   }
 
-  template <bool kWrite>
+  // Accesses of one element disturb each other unless both read or both are atomic.
+  static constexpr bool disturbs(How a, How b) { return a != b || a == kWrite; }
+  template <How how>
   void touch(Cell& c, uint32_t invocation, uint32_t at, const Place& p, int64_t index) {
-    if (c.write_epoch == epoch_ && c.writer != invocation) conflict(kWrite ? 0 : 1, at, invocation, c.write_at, c.writer, p, index);
-    if constexpr (kWrite) {
-      if (c.read_epoch == epoch_ && c.reader != invocation) conflict(2, at, invocation, c.read_at, c.reader, p, index);
-      c.write_epoch = epoch_, c.writer = invocation, c.write_at = at;
-    } else if (c.read_epoch != epoch_) {
-      c.read_epoch = epoch_, c.reader = invocation, c.read_at = at;
-    } else if (c.reader != invocation) {
-      c.reader = kMany, c.read_at = at;
-    }
+    for (const How other : {kWrite, kRead, kAtomic})
+      if (disturbs(how, other) && c.epoch[other] == epoch_ && c.by[other] != invocation) conflict(how, at, invocation, other, c.at[other], c.by[other], p, index);
+    c.by[how] = how != kWrite && c.epoch[how] == epoch_ && c.by[how] != invocation ? kMany : invocation;
+    c.epoch[how] = epoch_, c.at[how] = at;
   }
-  void conflict(int kind, uint32_t at, uint32_t invocation, uint32_t other_at, uint32_t other, const Place& p, int64_t index) {
-    if (!is_new(kind, at, other_at)) return;
-    const char* verbs[3][2] = {{"written", "written"}, {"read", "written"}, {"written", "read"}};
-    report("conflict without a barrier between: " + element_of(p, index) + " is " + verbs[kind][0] + " by " + who(invocation) + " in " + op_at(at) +
-           " and " + verbs[kind][1] + " by " + who(other) + " in " + op_at(other_at));
+  static const char* verb(How how) { return how == kRead ? "read" : how == kWrite ? "written" : "atomically updated"; }
+  void conflict(How how, uint32_t at, uint32_t invocation, How other_how, uint32_t other_at, uint32_t other, const Place& p, int64_t index) {
+    if (!is_new(20 + how * 3 + other_how, at, other_at)) return;
+    report("conflict without a barrier between: " + element_of(p, index) + " is " + verb(how) + " by " + who(invocation) + " in " + op_at(at) +
+           " and " + verb(other_how) + " by " + who(other) + " in " + op_at(other_at));
   }
 
-  template <bool kWrite>
+  template <How how>
   void touch_group(GroupCell& c, uint32_t at, const Place& p, int64_t index) {
-    if (c.writer != kNone && c.writer != group_) group_conflict(kWrite ? 0 : 1, at, c.write_at, c.writer, p, index);
-    if constexpr (kWrite) {
-      if (c.reader != kNone && c.reader != group_) group_conflict(2, at, c.read_at, c.reader, p, index);
-      c.writer = group_, c.write_at = at;
-    } else if (c.reader != group_) {
-      c.reader = c.reader == kNone ? group_ : kMany, c.read_at = at;
-    }
+    for (const How other : {kWrite, kRead, kAtomic})
+      if (disturbs(how, other) && c.by[other] != kNone && c.by[other] != group_) group_conflict(how, at, other, c.at[other], c.by[other], p, index);
+    c.by[how] = how == kWrite || c.by[how] == kNone || c.by[how] == group_ ? group_ : kMany;
+    c.at[how] = at;
   }
-  void group_conflict(int kind, uint32_t at, uint32_t other_at, uint32_t other, const Place& p, int64_t index) {
-    if (!is_new(kind + 10, at, other_at)) return;
-    const char* verbs[3][2] = {{"written", "written"}, {"read", "written"}, {"written", "read"}};
-    report("conflict between workgroups: " + element_of(p, index) + " is " + verbs[kind][0] + " by workgroup " + std::to_string(group_) + " in " + op_at(at) +
-           " and " + verbs[kind][1] + " by " + (other == kMany ? "another one" : "workgroup " + std::to_string(other)) + " in " + op_at(other_at));
+  void group_conflict(How how, uint32_t at, How other_how, uint32_t other_at, uint32_t other, const Place& p, int64_t index) {
+    if (!is_new(30 + how * 3 + other_how, at, other_at)) return;
+    report("conflict between workgroups: " + element_of(p, index) + " is " + verb(how) + " by workgroup " + std::to_string(group_) + " in " + op_at(at) +
+           " and " + verb(other_how) + " by " + (other == kMany ? "another one" : "workgroup " + std::to_string(other)) + " in " + op_at(other_at));
   }
 
   // The element's first byte, its poison flags (arenas) and bookkeeping done; null where it is out of bounds.
-  template <bool kWrite>
+  template <How how>
   std::byte* reach(const Instr& i, uint32_t at, uint32_t invocation, int64_t index, uint8_t** poison) {
     const Place& p = code_.places[i.aux];
-    const uint64_t length = p.kind == Place::Kind::arg ? arg_length_[p.arg] : static_cast<uint64_t>(p.length);
+    const uint64_t length = p.kind == Place::Kind::arg ? arg_length_[p.arg] : p.kind == Place::Kind::report ? report_.size() : static_cast<uint64_t>(p.length);
     if (static_cast<uint64_t>(index) >= length) {
       if (is_new(4, at, 0))
         report("out of bounds: " + element_of(p, index) + ", which has " + std::to_string(length) + ", in " + op_at(at) + " by " + who(invocation));
@@ -353,14 +356,20 @@ class Machine {
     }
     if (p.kind == Place::Kind::arg) {
       if (code_.written[p.arg]) {
-        touch<kWrite>(arg_cells_[p.arg][static_cast<size_t>(index)], invocation, at, p, index);
-        touch_group<kWrite>(group_cells_[p.arg][static_cast<size_t>(index)], at, p, index);
+        touch<how>(arg_cells_[p.arg][static_cast<size_t>(index)], invocation, at, p, index);
+        touch_group<how>(group_cells_[p.arg][static_cast<size_t>(index)], at, p, index);
       }
       return arg_bytes_[p.arg] + index * p.stride;
     }
+    if (p.kind == Place::Kind::report) {  // its records are nobody else's, and read by the host alone
+      const auto i32_index = static_cast<size_t>(index);
+      touch<how>(report_cells_[i32_index], invocation, at, p, index);
+      touch_group<how>(report_groups_[i32_index], at, p, index);
+      return reinterpret_cast<std::byte*>(&report_[i32_index]);
+    }
     Arena& a = p.kind == Place::Kind::shared ? shared_ : scratch_;
     const int64_t byte = p.offset + index * p.stride;
-    for (int64_t c = byte / a.cell, end = (byte + p.stride - 1) / a.cell; c <= end; ++c) touch<kWrite>(a.cells[static_cast<size_t>(c)], invocation, at, p, index);
+    for (int64_t c = byte / a.cell, end = (byte + p.stride - 1) / a.cell; c <= end; ++c) touch<how>(a.cells[static_cast<size_t>(c)], invocation, at, p, index);
     *poison = a.poison.data() + byte;
     return a.bytes.data() + byte;
   }
@@ -373,7 +382,7 @@ class Machine {
       case 4: std::memcpy(&v, from, 4); break;
       default: std::memcpy(&v, from, 8); break;
     }
-    return t == DType::boolean ? v != 0 : v;
+    return t == DType::boolean ? v != 0 : is_int4(t) ? v & 15 : v;
   }
   static void write(std::byte* to, DType t, uint64_t v) { std::memcpy(to, &v, static_cast<size_t>(size_bytes(t))); }
 
@@ -397,7 +406,7 @@ class Machine {
     uint8_t* poison = nullptr;
     const int64_t element = index_of(i, at, invocation, r);
     if (element % i.align != 0 && is_new(8, at, element)) report("vector load at element " + std::to_string(element) + ", which is no multiple of " + std::to_string(i.align) + ", in " + op_at(at) + " in " + who(invocation));
-    const std::byte* from = reach<false>(i, at, invocation, element, &poison);
+    const std::byte* from = reach<kRead>(i, at, invocation, element, &poison);
     if (!from) {
       r[i.dst] = {garbage(i.result), 0};
       return;
@@ -411,11 +420,33 @@ class Machine {
   void store(const Instr& i, uint32_t at, uint32_t invocation, std::vector<Register>& r) {
     if (!masked_in(i, at, invocation, r)) return;
     uint8_t* poison = nullptr;
-    std::byte* to = reach<true>(i, at, invocation, index_of(i, at, invocation, r), &poison);
+    std::byte* to = reach<kWrite>(i, at, invocation, index_of(i, at, invocation, r), &poison);
     if (!to) return;
     write(to, i.operand, r[i.d].bits);
     if (poison) std::memset(poison, r[i.d].poison ? 1 : 0, static_cast<size_t>(size_bytes(i.operand)));
     else if (r[i.d].poison) poisoned(invocation, at, r[i.d], "the stored value");
+  }
+
+  void atomic(const Instr& i, uint32_t at, uint32_t invocation, std::vector<Register>& r) {
+    uint8_t* poison = nullptr;
+    std::byte* place = reach<kAtomic>(i, at, invocation, index_of(i, at, invocation, r), &poison);
+    if (r[i.d].poison) poisoned(invocation, at, r[i.d], "the stored value");
+    if (i.c != kNone && r[i.c].poison) poisoned(invocation, at, r[i.c], "what it is compared with");
+    if (!place) {
+      r[i.dst] = {garbage(i.result), 0};
+      return;
+    }
+    const uint64_t old = read(place, i.operand), given = r[i.d].bits;
+    uint64_t now = given;
+    if (i.op == ir::Opcode::atomic_cas) {
+      const uint64_t operands[2] = {old, r[i.c].bits};
+      if (!reference::eval(ir::Opcode::eq, i.operand, DType::boolean, operands)) now = old;
+    } else if (i.op != ir::Opcode::swap) {
+      const uint64_t operands[2] = {old, given};
+      now = reference::eval(i.op, i.operand, i.operand, operands);
+    }
+    write(place, i.operand, now);
+    r[i.dst] = {old, 0};
   }
 
   // -- instructions
@@ -501,6 +532,7 @@ class Machine {
         case Code::view: set(r[i.a].bits + r[i.b].bits); break;
         case Code::load: load(i, pc, id, regs); break;
         case Code::store: store(i, pc, id, regs); break;
+        case Code::atomic: atomic(i, pc, id, regs); break;
         case Code::move: r[i.dst] = r[i.a]; break;
         case Code::moves: {
           const auto& list = code_.moves[i.aux];
@@ -553,7 +585,7 @@ class Machine {
           break;
         case Code::report:
           if (r[i.a].poison) poisoned(id, pc, r[i.a], "the condition");
-          if (r[i.a].bits) report_ |= i.aux;
+          if (r[i.a].bits) report_.at(0) |= i.aux;
           break;
         case Code::barrier: case Code::reduce: case Code::shuffle: case Code::shuffle_xor:
           me.pc = pc;
@@ -582,7 +614,10 @@ class Machine {
   int64_t count_ = 0, steps_ = 0;
   std::vector<Invocation> invocations_;
   std::vector<Register> temporary_;
-  uint32_t group_ = 0, epoch_ = 0, report_ = 0;
+  uint32_t group_ = 0, epoch_ = 0;
+  std::vector<uint32_t> report_;              // words
+  std::vector<Cell> report_cells_;
+  std::vector<GroupCell> report_groups_;
   uint64_t garbage_ = 0;
   bool stopped_ = false, out_of_steps_ = false;
   std::vector<std::string> reports_;

@@ -16,11 +16,13 @@ struct RunOptions {
   int32_t subgroup_size = 4;    // where the kernel requires none
   int32_t max_workgroups = 0;   // caps the dispatch further, to exercise loops over units; 0: as the kernel says
   size_t max_reports = 10;
+  int64_t print_bytes = 1 << 20;  // room for what the kernel prints
   int64_t max_steps = int64_t{1} << 33;  // ops of all invocations together, about: more is reported as a loop that does not end
 };
 struct RunResult {
   std::vector<Array> outputs;
   uint32_t report = 0;               // what op report has set
+  std::vector<uint32_t> report_words;  // all of the report, if there is one
   std::vector<std::string> reports;  // empty: no conflict, no out-of-bounds access, no divergence
   bool out_of_steps = false;         // max_steps, which the reports say too: the outputs are unfinished
 };

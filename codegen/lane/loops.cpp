@@ -26,7 +26,7 @@ int weight(const Kernel& k, RegionId r) {
   int n = 0;
   for (OpId id : k.region(r).ops) {
     const Op& op = k.op(id);
-    if (op.code == Opcode::for_ || op.code == Opcode::while_) return kMany;
+    if (op.code == Opcode::for_ || op.code == Opcode::while_ || atomic_by_loop(k, op)) return kMany;
     n += op_weight(op.code);
     for (RegionId inner : op.regions) n += weight(k, inner);
     if (n > kMany) return kMany;
@@ -117,6 +117,7 @@ class Counter {
       if (o.results.size() == 1 && o.regions.empty()) ranges_.set(o.results[0], ranges_.compute(o, k_.type(o.results[0])));
       if (o.code == Opcode::for_) for_loop(o, fewest, greatest, outermost);
       else if (o.code == Opcode::while_) while_loop(o, fewest);
+      else if (atomic_by_loop(k_, o)) add(o, fewest, {});
       else
         for (size_t i = 0; i < o.regions.size(); ++i) region(o.regions[i], i == 0 && holds_for_the_first(o) ? fewest : Extent(0), greatest, false);
     }
@@ -162,6 +163,14 @@ class Counter {
   std::vector<ProgramLoop> out_;
 };
 }  // namespace
+
+// Devices have atomics of 32 and 64-bit integers.
+bool atomic_by_loop(const Kernel& k, const Op& o) {
+  if (!ir::is_atomic(o.code)) return false;
+  const DType t = k.type(o.operands.at(0)).dtype;
+  if (size_bytes(t) < 4) return true;
+  return is_float(t) && !(o.code == Opcode::atomic_rmw && o.attr(ir::Attr::kind) == static_cast<int64_t>(Opcode::swap));
+}
 
 // Loops with constant bounds come here unrolled. On a CPU an iteration costs as much as ten operations, and some llvmpipes count them; GPU
 // compilers unroll for themselves. The copies' induction variable must not pass INT32_MAX by more than one stride.

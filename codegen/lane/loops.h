@@ -13,6 +13,9 @@ namespace tessera::lane {
 /// Copies of a for's body that the emitter puts into one iteration: more than 1 only for innermost loops with run-time bounds.
 int copies_per_iteration(const ir::Kernel& k, const ir::Op& loop, const Target& target);
 
+/// The emitter makes this atomic a loop that tries to swap a word until nobody has changed it meanwhile.
+bool atomic_by_loop(const ir::Kernel& k, const ir::Op& o);
+
 /// One entry per loop, counted as a driver does that runs whole subgroups under masks: an iteration for the test that ends a loop, and one for
 /// each loop in a branch that nobody takes. `at_least` holds of the first invocation; `at_most` is missing where data decides. The loop over
 /// units (LaneInfo::max_workgroups) counts as one iteration: all is per unit of work.

@@ -17,7 +17,7 @@ class Analysis {
     const auto& args = k.region(k.body).args;
     out_.written.assign(args.size(), false);
     for (const Op& op : k.ops)
-      if (op.code == Opcode::store && !op.operands.empty()) {
+      if (ir::writes_ref(op.code) && !op.operands.empty()) {
         const Value root = root_of(k, op.operands[0]);
         if (const auto it = std::find(args.begin(), args.end(), root); it != args.end()) out_.written[static_cast<size_t>(it - args.begin())] = true;
       }
@@ -64,6 +64,8 @@ class Analysis {
       case Opcode::local_index:
       case Opcode::lane_id:
       case Opcode::loops_cut:
+      case Opcode::atomic_rmw:
+      case Opcode::atomic_cas:
         return result(o, U::varying);
       case Opcode::subgroup_id:
         return result(o, one_subgroup_ ? U::workgroup : U::subgroup);
@@ -150,7 +152,7 @@ Value root_of(const Kernel& k, Value ref) {
   for (size_t steps = 0; ref.index < k.values.size() && steps <= k.ops.size(); ++steps) {
     const Op* d = k.def(ref);
     if (!d) return k.value(ref).region == k.body ? ref : Value{};
-    if (d->code == Opcode::alloc_shared || d->code == Opcode::alloc_scratch) return ref;
+    if (d->code == Opcode::alloc_shared || d->code == Opcode::alloc_scratch || d->code == Opcode::report_memory) return ref;
     if (d->code != Opcode::view || d->operands.empty()) return {};
     ref = d->operands[0];
   }

@@ -1,12 +1,13 @@
 // What a lane-level kernel is:
 //   1. Level lane; every op is legal there; every value is a scalar or a rank-1 Ref (space global or shared).
 //   2. The body has one global Ref of unknown length per input and output. Only outputs are stored to.
-//   3. Refs come from the body's args, alloc_shared, alloc_scratch and views of those: never from carries, yields or selects.
+//   3. Refs come from the body's args, alloc_shared, alloc_scratch, report_memory and views of those: never from carries, yields or selects.
 //   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a mask is a bool.
+//      Atomics take such an index too, and no mask; they update outputs and the report.
 //   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
 //   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least (uniformity.h).
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
-//   8. loops_cut and report need a report (LaneInfo::report_bytes).
+//   8. loops_cut, report and report_memory need a report (LaneInfo::report_bytes).
 //   9. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length.
 #include "codegen/lane/verify.h"
 
@@ -104,8 +105,8 @@ class Verifier {
     for (const Value v : o.results) type(v, &o);
     for (const Value v : o.operands) {
       if (!k_.type(v).is_ref) continue;
-      const bool takes_ref = o.code == Opcode::load || o.code == Opcode::store || o.code == Opcode::view;
-      if (!takes_ref) problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only load, store and view take one");
+      const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view;
+      if (!takes_ref) problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only memory ops and view take one");
       else if (!root_of(k_, v)) problem(o, "%" + std::to_string(v.index) + " does not come from an arg, alloc_shared or alloc_scratch by views alone");
     }
     const U control = uniformity_.control[r.index];
@@ -118,14 +119,14 @@ class Verifier {
                        std::to_string(k_.lane.subgroup_size));
     }
     switch (o.code) {
-      case Opcode::load: case Opcode::store: memory(o); break;
+      case Opcode::load: case Opcode::store: case Opcode::atomic_rmw: case Opcode::atomic_cas: memory(o); break;
       case Opcode::alloc_shared: arena(o, k_.lane.shared_bytes, true); break;
       case Opcode::alloc_scratch: arena(o, k_.lane.scratch_bytes, false); break;
       case Opcode::extent: extent(o); break;
       case Opcode::view:
         if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64)) problem(o, "wants a Ref and an i64 offset");
         break;
-      case Opcode::loops_cut: case Opcode::report:
+      case Opcode::loops_cut: case Opcode::report: case Opcode::report_memory:
         if (const int64_t bytes = 4 * std::max<int64_t>(static_cast<int64_t>(o.operands.size()), 1); k_.lane.report_bytes < bytes)
           problem(o, "needs a report of at least " + std::to_string(bytes) + " bytes, but report_bytes is " + std::to_string(k_.lane.report_bytes));
         break;
@@ -153,7 +154,9 @@ class Verifier {
     };
     if (o.operands.empty() || !k_.type(o.operands[0]).is_ref) return problem(o, "operand 0 is not a Ref");
     const Type element = Type::array(k_.type(o.operands[0]).dtype);
-    if (o.code == Opcode::store) expect(1, element, "the stored value");
+    if (o.code != Opcode::load) expect(1, element, o.code == Opcode::store ? "the stored value" : "the value");
+    if (o.code == Opcode::atomic_cas) expect(2, element, "what the element is compared with");
+    if (ir::is_atomic(o.code) && o.has_mask()) problem(o, "an atomic takes no mask");
     // A slice is a vector load: 2 or 4 elements of 32 bits, aligned to their total size.
     const bool vector = o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice;
     if (o.code == Opcode::load && (o.results.size() != (vector ? static_cast<size_t>(o.index[0].size) : 1) || !(k_.type(o.results[0]) == element))) problem(o, "the result is not " + to_string(element));
@@ -163,8 +166,9 @@ class Verifier {
     if (o.index.size() != 1 || (!vector && o.index[0].kind != ir::Index::Kind::integer)) return problem(o, "wants one integer index");
     if (!o.index[0].is_static()) expect(static_cast<size_t>(o.index[0].start_operand), Type::array(DType::i32), "the index");
     else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
-    if (o.code != Opcode::store) return;
+    if (o.code == Opcode::load) return;
     const Value root = root_of(k_, o.operands[0]);
+    if (ir::is_atomic(o.code) && root && k_.def(root) && k_.def(root)->code != Opcode::report_memory) problem(o, "an atomic updates args and the report only");
     if (root && !k_.def(root) && !k_.is_output(static_cast<int>(k_.value(root).number))) problem(o, "stores to an input");
   }
 

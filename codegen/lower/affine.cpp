@@ -27,6 +27,8 @@ Range scale(Range a, int64_t f) {
 Range type_range(DType t) {
   switch (t) {
     case DType::boolean: return {0, 1};
+    case DType::i4: return {-8, 7};
+    case DType::u4: return {0, 15};
     case DType::i8: return {-128, 127};
     case DType::u8: return {0, 255};
     case DType::i16: return {-32768, 32767};
@@ -107,7 +109,7 @@ Affine ScalarAnalysis::argument(ir::Value v) {
 Affine ScalarAnalysis::compute(ir::Value v) {
   const ir::Op* op = k_.def(v);
   const DType t = k_.type(v).dtype;
-  if (is_float(t) || !k_.type(v).is_scalar()) return bounded({});
+  if (is_float(t)) return bounded({});
   if (!op) return argument(v);
   if (const auto c = ir::constant_int(k_, v)) return *c > -kUnbounded && *c < kUnbounded ? constant(*c) : bounded({});
   auto arg = [&](size_t i) -> Affine { return of(op->operands[i]); };
@@ -151,6 +153,20 @@ Affine ScalarAnalysis::compute(ir::Value v) {
       const Range a = range(arg(0));
       if (c && *c > 0 && a.bounded()) return bounded({a.lo / *c, a.hi / *c});
       return bounded({});
+    }
+    // Arrays: the form holds every element.
+    case Opcode::iota: {
+      const Shape& shape = k_.type(v).shape;
+      return bounded({0, std::max<int64_t>(shape[static_cast<size_t>(op->attr(ir::Attr::axis))] - 1, 0)});
+    }
+    case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev: return arg(0);
+    case Opcode::concatenate: {
+      Range r = range(arg(0));
+      for (size_t i = 1; i < op->operands.size(); ++i) {
+        const Range x = range(arg(i));
+        r = {std::min(r.lo, x.lo), std::max(r.hi, x.hi)};
+      }
+      return bounded(r);
     }
     default: return bounded({});
   }

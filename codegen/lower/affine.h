@@ -24,7 +24,7 @@ struct Affine {
 class ScalarAnalysis {
  public:
   explicit ScalarAnalysis(const ir::Kernel& k);
-  /// `v` is an integer or bool scalar of the body or of an index map.
+  /// `v` is integers or bools of the body or of an index map; of an array the form holds every element.
   const Affine& of(ir::Value v);
   /// All values `a` can take, given the grid's static sizes.
   Range range(const Affine& a) const;

@@ -185,23 +185,59 @@ void Axes::visit(const ir::Op& op) {
         else equate(op.operands[0], d, result(), d);
       }
       return;
-    case Opcode::load: case Opcode::store: case Opcode::swap: {
+    case Opcode::gather: {
+      const auto& dims = op.ints(Attr::dims);
+      for (size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d] < 0) mix(op.operands[0], d);
+        else equate(op.operands[0], d, result(), static_cast<size_t>(dims[d]));
+      }
+      for (size_t i = 1; i < op.operands.size(); ++i) equate_all(op.operands[i], result());
+      return;
+    }
+    case Opcode::scatter: {
+      const Value updates = op.operands[1];
+      const auto& dims = op.ints(Attr::dims);
+      std::vector<bool> followed(k_.type(updates).shape.size());
+      for (size_t d = 0; d < dims.size(); ++d) {
+        equate(op.operands[0], d, result(), d);
+        if (dims[d] < 0) { mix(result(), d); continue; }
+        equate(updates, static_cast<size_t>(dims[d]), result(), d);
+        followed[static_cast<size_t>(dims[d])] = true;
+      }
+      for (size_t d = 0; d < followed.size(); ++d)
+        if (!followed[d]) mix(updates, d);
+      for (size_t i = 2; i < op.operands.size(); ++i) equate_all(op.operands[i], updates);
+      return;
+    }
+    case Opcode::sort:
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        equate_all(op.operands[i], op.results[i]);
+        equate_all(op.results[i], result());
+      }
+      mix(result(), static_cast<size_t>(op.attr(Attr::axis)));
+      return;
+    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: {
       const int ref = ref_position(k_, op.operands[0]);
       const bool whole = resident_[static_cast<size_t>(ref)];
       auto value_dims = [&](Value v) {
         if (whole) equate_all(v, op.operands[0]);
       };
-      if (op.code != Opcode::load) {
+      const ir::AccessDims form = ir::access_dims(k_, op);
+      for (const ir::Index& x : op.index)
+        for (size_t i = 0; x.kind == ir::Index::Kind::array && i < form.array_rank; ++i)
+          equate(op.operands[static_cast<size_t>(x.start_operand)], i, op.code == Opcode::load ? result() : op.operands[1], form.array_at + i);
+      if (ir::writes_ref(op.code)) {
         const Value stored = op.operands[1];
         value_dims(stored);
         for (size_t d = 0; d < k_.type(stored).shape.size(); ++d) stored_[node(stored, d)] = true;
         if (op.has_mask()) equate_all(op.operands[static_cast<size_t>(op.mask_position())], stored);
       }
-      if (op.code != Opcode::store) {
+      if (!op.results.empty()) {
         value_dims(result());
         if (op.has_mask()) equate_all(op.operands[static_cast<size_t>(op.mask_position())], result());
         if (op.has_other()) equate_all(op.operands[static_cast<size_t>(op.other_position())], result());
-        if (op.code == Opcode::swap) equate_all(op.operands[1], result());
+        if (op.code != Opcode::load) equate_all(op.operands[1], result());
+        if (op.code == Opcode::atomic_cas) equate_all(op.operands[2], result());
       }
       return;
     }

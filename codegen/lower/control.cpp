@@ -1,6 +1,7 @@
 // Where each value lives, how long, and structured control flow. Conditions and loop bounds are scalars, so control flow is uniform in a group.
 #include <algorithm>
 
+#include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
 
 namespace tessera::lowering {
@@ -13,7 +14,7 @@ bool is_region_op(Opcode c) { return c == Opcode::for_ || c == Opcode::while_ ||
 bool index_function(Opcode c) {
   switch (c) {
     case Opcode::constant: case Opcode::iota: case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev:
-    case Opcode::concatenate: return true;
+    case Opcode::concatenate: case Opcode::gather: return true;
     default: return ir::info(c).elementwise;
   }
 }
@@ -37,8 +38,14 @@ void Lowering::plan_homes() {
       }
     }
     if (lazy) continue;
+    if (o && (o->code == Opcode::scatter || o->code == Opcode::sort)) {
+      kinds_[i] = Kind::arena;  // whose elements move
+      continue;
+    }
     bool registers = s_.enumerable(axes_, axes_.of(v));
     if (o && o->code == Opcode::load && s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers) registers = true;
+    // Where invocations share a workgroup, only the one that updates an element knows what it was.
+    if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
   }
   demote_misfits();
@@ -110,34 +117,37 @@ void Lowering::demote_misfits() {
       }
     }
   };
-  // A nest over the dims of `root` (and what has the same dims) reads these values.
-  auto use = [&](Value root, std::initializer_list<Value> values) {
-    if (layout_fits(axes_.of(root))) return;
-    for (Value v : values)
-      if (v) demote(v);
+  // A nest over the dims of `root` (and what has the same dims) reads this value.
+  auto use = [&](Value root, Value v) {
+    if (!layout_fits(axes_.of(root))) demote(v);
   };
-  auto operand = [&](const ir::Op& o, bool there, int position) { return there ? o.operands[static_cast<size_t>(position)] : Value{}; };
   std::function<void(ir::RegionId)> walk = [&](ir::RegionId region) {
     for (ir::OpId id : k_.region(region).ops) {
       const ir::Op& o = k_.op(id);
       for (ir::RegionId inner : o.regions) walk(inner);
       switch (o.code) {
-        case Opcode::load: use(o.results[0], {operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())}); break;
-        case Opcode::store: case Opcode::swap:
-          use(o.operands[1], {o.operands[1], operand(o, o.has_mask(), o.mask_position()), operand(o, o.has_other(), o.other_position())});
+        case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas:
+          for (Value v : values_read(o)) {
+            if (must_scatter_in_order(k_, o)) demote(v);  // an invocation walks all elements of the arrays
+            else use(o.code == Opcode::load ? o.results[0] : o.operands[1], v);
+          }
           break;
+        case Opcode::debug_print: case Opcode::check:
         case Opcode::yield:  // into the home of a result or a carried value
         case Opcode::for_: case Opcode::while_:
-          for (Value v : o.operands) use(v, {v});
+          for (Value v : o.operands) use(v, v);
           break;
         case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:  // each invocation walks a line
           if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) demote(o.operands[0]);
-          else use(o.operands[0], {o.operands[0]});
+          else use(o.operands[0], o.operands[0]);
+          break;
+        case Opcode::scatter: case Opcode::sort:  // each invocation walks lines, or elements as they come
+          for (Value v : o.operands) demote(v);
           break;
         case Opcode::dot: case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and:
         case Opcode::reduce_or: case Opcode::argmax: case Opcode::argmin:
           // A dot stages the operand that it cannot read in place, by a nest over that operand.
-          for (Value v : o.operands) use(v, {v});
+          for (Value v : o.operands) use(v, v);
           break;
         default: break;  // index functions are evaluated where they are used
       }
@@ -200,13 +210,15 @@ void Lowering::op(ir::OpId id) {
   b_.raw().set_loc(o.loc);
   switch (o.code) {
     case Opcode::load: load_op(id); break;
-    case Opcode::store: store_op(o); break;
+    case Opcode::store: case Opcode::addupdate: store_op(o); break;
     case Opcode::swap: {
       // The old contents first, then the store; the order is kept because the result is never lazy.
       load_op(id);
       store_op(o);
       break;
     }
+    case Opcode::atomic_rmw: case Opcode::atomic_cas: atomic_op(id); break;
+    case Opcode::debug_print: case Opcode::check: print_op(o); break;
     case Opcode::for_: for_op(id); break;
     case Opcode::while_: while_op(id); break;
     case Opcode::if_: case Opcode::switch_: branch_op(id); break;
@@ -214,6 +226,8 @@ void Lowering::op(ir::OpId id) {
     case Opcode::argmax: case Opcode::argmin: arg_reduce_op(id); break;
     case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: scan_op(id); break;
     case Opcode::dot: dot_op(id); break;
+    case Opcode::scatter: scatter_op(id); break;
+    case Opcode::sort: sort_op(id); break;
     case Opcode::yield: break;
     case Opcode::report: {
       ir::Op report{.code = Opcode::report};
@@ -286,7 +300,7 @@ std::vector<int> Lowering::written_residents(const std::vector<ir::RegionId>& re
   std::function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
     for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& o = k_.op(id);
-      if (o.code == Opcode::store || o.code == Opcode::swap) {
+      if (ir::writes_ref(o.code)) {
         const int ref = ref_position(k_, o.operands[0]);
         if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) found.insert(ref);
       }
@@ -355,7 +369,7 @@ bool Lowering::uniform_scalar(Value root) {
         }
         continue;
       }
-    } else if (o->code == Opcode::swap) {
+    } else if (o->code == Opcode::swap || ir::is_atomic(o->code)) {
       return false;
     }
     for (Value x : o->operands)

@@ -43,6 +43,10 @@ void Lowering::scalar_op(ir::OpId id) {
       h.scalar = element(x, Coords(shape(x).size(), at(0)));
       return;
     }
+    case Opcode::gather:
+      order(arena_reads(o.operands), {});
+      h.scalar = compute_element(v, o, {});
+      return;
     case Opcode::transpose: case Opcode::slice: case Opcode::rev: h.scalar = scalar(o.operands[0]); return;  // of rank 0, too: the same
     default: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " is no scalar op", o.loc);
   }
@@ -167,6 +171,27 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
         r = r ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, r) : e;
       }
       return r;
+    }
+    case Opcode::gather: {
+      const Value x = o.operands[0];
+      const auto& dims = o.ints(Attr::dims);
+      Coords in;
+      size_t next = 1;
+      for (size_t d = 0; d < dims.size(); ++d) {
+        const int64_t n = shape(x)[d];
+        if (dims[d] >= 0) {
+          in.push_back(n == 1 ? at(0) : c[static_cast<size_t>(dims[d])]);
+          continue;
+        }
+        const Value i = o.operands[next++];
+        if (n == 1) {
+          in.push_back(at(0));
+          continue;
+        }
+        const Value p = element(i, c);
+        in.push_back({b_.clamp(b_.select(b_.lt(p, b_.i32(0)), b_.add(p, b_.i32(n)), p), b_.i32(0), b_.i32(n - 1))});
+      }
+      return element(x, in);
     }
     case Opcode::load: return load_element(o, c);
     default: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no index function", o.loc);

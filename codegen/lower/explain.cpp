@@ -19,13 +19,14 @@ std::vector<std::string> axis_names(const ir::Kernel& k, const Axes& axes) {
           values[static_cast<size_t>(a)] = "dim " + std::to_string(d) + " of a value " + ir::to_string(t);
     }
     const bool load = o.code == ir::Opcode::load;
-    if (!load && o.code != ir::Opcode::store && o.code != ir::Opcode::swap) continue;
+    if (!ir::accesses_ref(o.code)) continue;
     const auto ref = static_cast<size_t>(ref_position(k, o.operands[0]));
     const std::string origin = ref < k.blocks.size() ? k.blocks[ref].origin : "scratch[" + std::to_string(ref - k.blocks.size()) + "]";
     const ir::Value v = load ? o.results[0] : o.operands[1];
-    for (size_t i = 0, d = 0; i < o.index.size(); ++i) {
-      if (o.index[i].kind == ir::Index::Kind::integer) continue;
-      const int a = axes.of(v, d++);
+    const ir::AccessDims form = ir::access_dims(k, o);
+    for (size_t i = 0; i < o.index.size(); ++i) {
+      if (form.slice[i] < 0) continue;
+      const int a = axes.of(v, static_cast<size_t>(form.slice[i]));
       const std::string place = "dim " + std::to_string(i) + " of " + origin;
       if (a == kNoAxis) continue;
       std::vector<std::string>& places = seen[static_cast<size_t>(a)];
@@ -75,6 +76,7 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
     }
     out += interior ? "; interior, no masks" : "; may hang over the edge, masked";
     if (depends_on_data(k, static_cast<int>(i))) out += in_range ? "; index from data" : "; index from data, clamped";
+    if (parallel.concurrent[i]) out += "; updated by programs at once, atomically";
     if (s.residency[i] == Residency::registers) out += "; block kept in registers";
     if (s.residency[i] == Residency::arena) out += "; private tile in the arena";
     out += "\n";

@@ -52,6 +52,8 @@ class LaneBuilder {
   Value shuffle_xor(Value v, int64_t mask);
   Value load(Value ref, Value index);
   void store(Value ref, Value index, Value v);
+  /// What the element was. `kind` is an atomic_rmw's, or atomic_cas with what the element is compared with.
+  Value atomic(ir::Opcode kind, Value ref, Value index, Value v, Value compare);
   Value view(Value ref, Value offset);
   /// A ref made in the prologue.
   Value alloc(ir::Opcode c, DType t, int64_t elements, int64_t offset);

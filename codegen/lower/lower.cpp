@@ -2,7 +2,9 @@
 #include <memory>
 
 #include "codegen/compile.h"
+#include "codegen/lower/atomics.h"
 #include "codegen/lower/explain.h"
+#include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
 #include "engine/ir/compact.h"
 
@@ -19,7 +21,12 @@ struct Plan {
   Schedule schedule;
   int misfits = 0;  // values in the arena because of a nest without a layout
 
-  Plan(const ir::Kernel& k, const Target& target, bool general) : scalars(k), parallel(lowering::plan_parallel(k, scalars)), resident(lowering::resident_candidates(k)) {
+  Plan(const ir::Kernel& k, const Target& target, bool general, const std::optional<lowering::ParallelPlan>& with_atomics) : scalars(k), parallel(lowering::plan_parallel(k, scalars, target)), resident(lowering::resident_candidates(k)) {
+    if (with_atomics) {
+      parallel.axes = with_atomics->axes;
+      parallel.concurrent = with_atomics->concurrent;
+      for (size_t i = 0; i < k.blocks.size(); ++i) parallel.commuting[i] = with_atomics->commuting[i] && with_atomics->concurrent[i];
+    }
     if (general) resident.assign(resident.size(), false);
     // A Ref that does not get registers no longer ties its dims to the values': schedule again without it.
     for (;;) {
@@ -45,8 +52,11 @@ ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, Plan& plan) {
 
 ir::Kernel lower(const ir::Kernel& source, const Target& target, const CompileOptions& options, std::string* explain) {
   ir::Kernel k = source;
+  lowering::expand_updates(k);
   ir::compact(k);
-  Plan plan(k, target, options.general);
+  const std::optional<lowering::ParallelPlan> with_atomics = lowering::expand_atomics(k, target);
+  if (with_atomics) ir::compact(k);
+  Plan plan(k, target, options.general, with_atomics);
   ir::Kernel out = emit_lanes(k, target, plan);
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.
   if (out.lane.shared_bytes > target.shared_bytes) {

@@ -127,13 +127,20 @@ class Lowering {
   Value load_element(const ir::Op& op, const Coords& c, Value valid = {});
   void store_element(const ir::Op& op, const Coords& c, Value v, Value predicate);
   struct Address { Value wide, narrow, valid; };
-  /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid.
-  Address address(const RefState& r, const ir::Op& op, const Coords& c, bool clamp = false);
+  /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid. `reads`: positions that
+  /// are outside one by one are the nearest rather than invalid.
+  Address address(const RefState& r, const ir::Op& op, const Coords& c, bool clamp = false, bool reads = false);
+  Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads, Value& valid);
   Value clamp_along(Value e, Value n, int64_t divisor, int axis, int reg);
   Value load_at(const RefState& r, const Address& a, Value mask, Value other);
-  void store_at(const RefState& r, const Address& a, Value v, Value predicate);
+  void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false);
+  std::vector<Value> values_read(const ir::Op& op) const;  ///< by an access: what it stores, its mask, other and index arrays
   void store_op(const ir::Op& op);
+  void scatter_in_order(const ir::Op& op);
   void load_op(ir::OpId id);
+  void atomic_op(ir::OpId id);  // atomics.cpp
+  void print_op(const ir::Op& op);  // print.cpp
+  void print_record(const ir::Op& op, size_t first);
   Slot new_slot(DType t, const Shape& shape, const std::vector<int>& axes);
   Slot temp_slot(DType t, int64_t elements);
   void free_slot(Slot& s);
@@ -165,6 +172,9 @@ class Lowering {
   void reduce_op(ir::OpId id);
   void arg_reduce_op(ir::OpId id);
   void scan_op(ir::OpId id);
+  // rearrange.cpp
+  void scatter_op(ir::OpId id);
+  void sort_op(ir::OpId id);
   void dot_op(ir::OpId id);
   /// One reduction: `step` takes one element's lane values into the accumulator, `merge` joins two accumulators, `neutral` is an element
   /// that changes nothing.
@@ -177,7 +187,7 @@ class Lowering {
   void reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced, bool needs_layout, bool to_registers, const Accumulator& acc,
                  const std::function<Values(const Coords&)>& element, const std::function<void(const NestPoint&, const Values&)>& sink);
   Values across_threads(Values v, int bits, const Accumulator& acc);
-  DType accumulate_type(DType t) const { return t == DType::f16 || t == DType::bf16 ? DType::f32 : t; }
+  DType accumulate_type(DType t) const { return is_narrow_float(t) ? DType::f32 : t; }
   /// Makes v's home, orders it after `reads`, and hands emit the function that takes each of its elements.
   void set_result(Value v, const std::vector<MemoryRange>& reads, const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit);
   void touched(const std::vector<MemoryRange>& reads, const Home& h);
@@ -209,6 +219,7 @@ class Lowering {
   std::vector<Kind> kinds_;             // per value, decided before emission
   int misfits_ = 0;
   std::vector<bool> written_, owned_;   // per body argument
+  std::vector<bool> used_;              // per value: some op has it as an operand
   std::vector<RefState> refs_;          // per body argument
   std::map<size_t, RefState> windows_;  // the array windows behind private tiles
   Values pid_;                          // per grid axis, i32

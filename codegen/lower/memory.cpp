@@ -2,23 +2,26 @@
 // the window fits (masked accesses test each element instead); a read beyond the array's edge gets an element inside, a store is dropped.
 #include <algorithm>
 
+#include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
 
 namespace tessera::lowering {
 using ir::Index;
 using ir::Opcode;
 
-Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Coords& c, bool clamp) {
+Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Coords& c, bool clamp, bool reads) {
   Address a;
   a.narrow = b_.i32(0);
-  size_t value_dim = 0;
+  const ir::AccessDims form = ir::access_dims(k_, o);
   for (size_t d = 0; d < o.index.size(); ++d) {
     const Index& ix = o.index[d];
     const int64_t n = r.shape[d];
     const bool slice = ix.kind == Index::Kind::slice;
     const int64_t span = slice ? std::max<int64_t>(ix.size - 1, 0) * ix.step : 0;
+    const bool one_by_one = form.per_element && !ix.is_static();
     Value p;
     if (ix.is_static()) p = b_.i32(ix.start);
+    else if (one_by_one) p = position(o, form, d, n, c, reads, a.valid);
     else {
       const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
       p = scalar(start);
@@ -28,13 +31,9 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
         p = b_.clamp(p, b_.i32(0), b_.i32(std::max<int64_t>(n - 1 - span, 0)));
       }
     }
-    const size_t own_dim = value_dim;
-    if (slice) {
-      const Value e = ix.size == 1 ? b_.i32(0) : b_.mul(c[value_dim].v, b_.i32(ix.step));
-      ++value_dim;
-      p = b_.add(p, e);
-    }
-    if (!ix.is_static() && o.has_mask()) {
+    const size_t own_dim = slice ? static_cast<size_t>(form.slice[d]) : 0;
+    if (slice && !one_by_one) p = b_.add(p, ix.size == 1 ? b_.i32(0) : b_.mul(c[own_dim].v, b_.i32(ix.step)));
+    if (!ix.is_static() && !one_by_one && o.has_mask()) {
       const Range known = scalars_.range(o.operands[static_cast<size_t>(ix.start_operand)]);
       if (known.lo < 0) a.valid = b_.both(a.valid, b_.ge_zero(p));
       if (known.hi + span >= n) a.valid = b_.both(a.valid, b_.lt(p, b_.i32(n)));
@@ -60,6 +59,31 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
   return a;
 }
 
+// The element's own position along dim d, wrapped, and clamped or tested: see ir::AccessDims::per_element.
+Value Lowering::position(const ir::Op& o, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads, Value& valid) {
+  const Index& ix = o.index[d];
+  const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
+  Range known = scalars_.range(start);
+  Value p;
+  if (ix.kind == Index::Kind::array) {
+    p = element(start, Coords(c.begin() + static_cast<int64_t>(form.array_at), c.begin() + static_cast<int64_t>(form.array_at + form.array_rank)));
+  } else {
+    p = scalar(start);
+    if (ix.kind == Index::Kind::slice && ix.size > 1) {
+      p = b_.add(p, b_.mul(c[static_cast<size_t>(form.slice[d])].v, b_.i32(ix.step)));
+      known.hi += (ix.size - 1) * ix.step;
+      if (known.hi > INT32_MAX) known.lo = INT32_MIN;  // the sum may have wrapped
+    }
+  }
+  const bool wraps = !o.has_mask() || ix.kind == Index::Kind::array || (form.arrays && ix.kind == Index::Kind::integer);
+  const bool below = known.lo < (wraps ? -n : 0), above = known.hi >= n;
+  if (wraps && known.lo < 0) p = b_.select(b_.lt(p, b_.i32(0)), b_.add(p, b_.i32(n)), p);
+  if (reads && !o.has_mask()) return below || above ? b_.clamp(p, b_.i32(0), b_.i32(std::max<int64_t>(n - 1, 0))) : p;
+  if (below) valid = b_.both(valid, b_.ge_zero(p));
+  if (above) valid = b_.both(valid, b_.lt(p, b_.i32(n)));
+  return p;
+}
+
 // min(e, n - 1). Registers that are neighbours in memory stay neighbours where the end does not part them, so that one load can bring them.
 Value Lowering::clamp_along(Value e, Value n, int64_t divisor, int axis, int reg) {
   const int vec = axis == kNoAxis ? 1 : plan(axis).vec;
@@ -81,9 +105,23 @@ Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value o
   return other ? b_.select(valid, v, other) : v;
 }
 
-void Lowering::store_at(const RefState& r, const Address& a, Value v, Value predicate) {
+void Lowering::store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds) {
   if (r.dead) return;
-  b_.when(b_.both(a.valid, predicate), [&] { b_.store(a.wide ? b_.view(r.ref, a.wide) : r.ref, a.narrow, v); });
+  b_.when(b_.both(a.valid, predicate), [&] {
+    const Value to = a.wide ? b_.view(r.ref, a.wide) : r.ref;
+    b_.store(to, a.narrow, adds ? b_.op(Opcode::add, {b_.load(to, a.narrow), v}, r.dtype) : v);
+  });
+}
+
+std::vector<Value> Lowering::values_read(const ir::Op& o) const {
+  std::vector<Value> r;
+  if (o.value_position() >= 0) r.push_back(o.operands[1]);
+  if (o.code == Opcode::atomic_cas) r.push_back(o.operands[2]);
+  if (o.has_mask()) r.push_back(o.operands[static_cast<size_t>(o.mask_position())]);
+  if (o.has_other()) r.push_back(o.operands[static_cast<size_t>(o.other_position())]);
+  for (const Index& ix : o.index)
+    if (ix.kind == Index::Kind::array) r.push_back(o.operands[static_cast<size_t>(ix.start_operand)]);
+  return r;
 }
 
 Value Lowering::load_element(const ir::Op& o, const Coords& c, Value valid) {
@@ -93,21 +131,47 @@ Value Lowering::load_element(const ir::Op& o, const Coords& c, Value valid) {
   if (o.has_mask()) mask = b_.both(mask, element(o.operands[static_cast<size_t>(o.mask_position())], c));
   if (o.has_other()) other = element(o.operands[static_cast<size_t>(o.other_position())], c);
   // Whoever may not exist, or is written by another slice, must not be read in place of what hangs over.
-  return load_at(r, address(r, o, c, !r.tracked && !r.may_be_empty), mask, other);
+  return load_at(r, address(r, o, c, !r.tracked && !r.may_be_empty, true), mask, other);
 }
 
 void Lowering::store_element(const ir::Op& o, const Coords& c, Value v, Value predicate) {
   const RefState& r = refs_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
   if (o.has_mask()) predicate = b_.both(predicate, element(o.operands[static_cast<size_t>(o.mask_position())], c));
-  store_at(r, address(r, o, c), v, predicate);
+  store_at(r, address(r, o, c), v, predicate, o.code == Opcode::addupdate);
+}
+
+// Elements for one place in memory are stored in the value's order: an invocation takes a position along the slices, which differ in memory,
+// and walks the elements of the arrays.
+void Lowering::scatter_in_order(const ir::Op& o) {
+  const Value v = o.operands[1];
+  const ir::AccessDims form = ir::access_dims(k_, o);
+  if (!uniform_group()) {
+    layout_nest(shape(v), axes_.of(v), true, [&](const NestPoint& p) { store_element(o, p.c, element(v, p.c), p.valid); });
+    return;
+  }
+  Shape slices, arrays;
+  std::vector<int> dims;
+  for (size_t d = 0; d < form.shape.size(); ++d) {
+    if (form.is_array_dim(d)) { arrays.push_back(form.shape[d]); continue; }
+    slices.push_back(form.shape[d]);
+    dims.push_back(axes_.of(v, d));
+  }
+  if (num_elements(form.shape) == 0) return;
+  flat_nest(slices, dims, [&](const NestPoint& p) {
+    counted(num_elements(arrays), [&](Value i) {
+      Coords c = p.c;
+      const Coords at = unravel(i, arrays);
+      c.insert(c.begin() + static_cast<int64_t>(form.array_at), at.begin(), at.end());
+      store_element(o, c, element(v, c), p.valid);
+    });
+  });
 }
 
 void Lowering::store_op(const ir::Op& o) {
   const int ref = ref_position(k_, o.operands[0]);
   RefState& r = refs_[static_cast<size_t>(ref)];
   const Value v = o.operands[1];
-  std::vector<Value> roots{v};
-  if (o.has_mask()) roots.push_back(o.operands[static_cast<size_t>(o.mask_position())]);
+  const std::vector<Value> roots = values_read(o);
   if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
     Values regs;
     order(arena_reads(roots), {});
@@ -117,6 +181,7 @@ void Lowering::store_op(const ir::Op& o) {
   }
   if (r.owned) order(arena_reads(roots), {});
   else order(arena_reads(roots), {r.range});
+  if (must_scatter_in_order(k_, o)) return scatter_in_order(o);
   bool layout = false;
   for (Value x : roots) layout = layout || reads_registers(x);
   if (shape(v).empty()) {
@@ -149,9 +214,8 @@ void Lowering::load_op(ir::OpId id) {
       b_.when(p.valid, [&] { slot_store(h.slot, p.c, x); });
     });
   } else {
-    std::vector<Value> roots;
-    if (o.has_mask()) roots.push_back(o.operands[static_cast<size_t>(o.mask_position())]);
-    if (o.has_other()) roots.push_back(o.operands[static_cast<size_t>(o.other_position())]);
+    std::vector<Value> roots = values_read(o);
+    if (o.value_position() >= 0) roots.erase(roots.begin());  // a swap's value is the store's concern
     std::vector<MemoryRange> reads = arena_reads(roots);
     if (r.tracked) reads.push_back(r.range);
     if (shape(v).empty()) {

@@ -7,8 +7,6 @@ namespace tessera::lowering {
 namespace {
 using ir::Opcode;
 
-bool is_memory_op(const ir::Op& op) { return op.code == Opcode::load || op.code == Opcode::store || op.code == Opcode::swap; }
-
 Affine widen(Affine a, int64_t low, int64_t high) {
   a.rest.lo = std::max(a.rest.lo + low, -Range::kUnbounded);
   a.rest.hi = std::min(a.rest.hi + high, Range::kUnbounded);
@@ -21,7 +19,7 @@ Affine dim_footprint(const ir::Kernel& k, const ir::Op& op, const ir::Index& ix,
   if (ix.is_static()) return widen(scalars.constant(ix.start), 0, span);
   const Affine& start = scalars.of(op.operands[static_cast<size_t>(ix.start_operand)]);
   const Range r = scalars.range(start);
-  // A start that may need wrapping, clamping or masking can land anywhere.
+  // What may need wrapping, clamping or masking can land anywhere.
   if (op.has_mask() || r.lo < 0 || r.hi + span > n - 1) return widen(scalars.constant(0), 0, std::max<int64_t>(n - 1, 0));
   (void)k;
   return widen(start, 0, span);
@@ -116,12 +114,12 @@ class ScratchCheck {
   bool walk(ir::RegionId r, std::vector<bool>& written) {
     for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& op = k_.op(id);
-      if (is_memory_op(op)) {
+      if (ir::accesses_ref(op.code)) {
         const int s = scratch_of(op);
         if (s < 0) continue;
         const auto i = static_cast<size_t>(s);
         if (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size()) continue;  // every program's own
-        if (op.code != Opcode::store && !written[i]) return false;
+        if (ir::reads_ref(op.code) && !written[i]) return false;
         if (whole_write(op)) written[i] = true;
       } else if (op.code == Opcode::if_ || op.code == Opcode::switch_) {
         const auto choice = known(op.operands[0]);
@@ -221,7 +219,46 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
   return starts;
 }
 
-ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
+namespace {
+// What the atomics among the accesses to one array ask of programs that run at once.
+enum class Updates : uint8_t {
+  none,     // there are none
+  commute,  // nothing: they are all there is, and commute
+  racing,   // that they be atomic, if the axis is declared parallel: their order shows, and the kernel gave it up
+  ordered,  // that there be none: float sums keep their order, or the target has no such atomic, or a program must find what it left beyond the edge
+};
+Updates updates_of(const ir::Kernel& k, const std::vector<const Access*>& accesses, const std::vector<bool>& used, const Target& target, ScalarAnalysis& scalars) {
+  bool any = false, all = true, commute = true, ordered = false;
+  std::optional<int64_t> kind;
+  for (const Access* a : accesses) {
+    const ir::Op& op = k.op(a->op);
+    if (!ir::is_atomic(op.code)) { all = false; continue; }
+    any = true;
+    const DType t = k.type(op.operands[0]).dtype;
+    if (size_bytes(t) == 8 && !target.int64_atomics) ordered = true;
+    if (op.code == Opcode::atomic_cas) { commute = false; continue; }
+    const int64_t mine = op.attr(ir::Attr::kind);
+    if (is_float(t) && mine == static_cast<int64_t>(Opcode::add) && !op.attr_or(ir::Attr::unordered, 0)) ordered = true;
+    commute = commute && mine != static_cast<int64_t>(Opcode::swap) && !used[op.results[0].index] && kind.value_or(mine) == mine;
+    kind = mine;
+  }
+  if (!any) return Updates::none;
+  if (ordered) return Updates::ordered;
+  if (all && commute) return Updates::commute;
+  for (const BlockStart& b : block_starts(k, accesses[0]->ref, scalars))
+    if (!b.interior) return Updates::ordered;
+  return Updates::racing;
+}
+}  // namespace
+
+std::vector<bool> used_values(const ir::Kernel& k) {
+  std::vector<bool> used(k.values.size(), false);
+  for (const ir::Op& op : k.ops)
+    for (ir::Value v : op.operands) used[v.index] = true;
+  return used;
+}
+
+ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target) {
   ParallelPlan plan;
   const size_t rank = k.grid.size();
   plan.axes.resize(rank);
@@ -234,18 +271,18 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
   std::vector<bool> read(k.blocks.size(), false);
   for (ir::OpId id : ops) {
     const ir::Op& op = k.op(id);
-    if (!is_memory_op(op)) continue;
+    if (!ir::accesses_ref(op.code)) continue;
     const int ref = ref_position(k, op.operands[0]);
-    if (ref < static_cast<int>(k.blocks.size()) && op.code != Opcode::store) read[static_cast<size_t>(ref)] = true;
+    if (ref < static_cast<int>(k.blocks.size()) && ir::reads_ref(op.code)) read[static_cast<size_t>(ref)] = true;
   }
   for (ir::OpId id : ops) {
     const ir::Op& op = k.op(id);
-    if (!is_memory_op(op)) continue;
+    if (!ir::accesses_ref(op.code)) continue;
     const int ref = ref_position(k, op.operands[0]);
     if (ref >= static_cast<int>(k.blocks.size())) continue;
     const auto i = static_cast<size_t>(ref);
     const ir::BlockMapping& b = k.blocks[i];
-    Access access{id, ref, op.code != Opcode::store, op.code != Opcode::load, {}};
+    Access access{id, ref, ir::reads_ref(op.code), ir::writes_ref(op.code), {}};
     // An output that the kernel also reads is kept in a private tile and written back whole, so all of its block counts.
     const bool whole_block = k.is_output(ref) && read[i] && !b.whole;
     size_t ref_dim = 0;
@@ -269,6 +306,11 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
     plan.accesses.push_back(std::move(access));
   }
 
+  plan.commuting.assign(k.blocks.size(), false);
+  plan.concurrent.assign(k.blocks.size(), false);
+  const std::vector<bool> used = used_values(k);
+  std::vector<std::vector<bool>> meets(k.blocks.size());  // per axis: programs that differ in it may touch the same elements
+  std::vector<bool> bound(rank, false);                   // no declaration makes the axis parallel
   std::vector<bool> proved(rank, true);
   std::vector<std::string> why(rank, "proved: no output is touched twice along it");
   for (size_t i = static_cast<size_t>(k.num_inputs); i < k.blocks.size(); ++i) {
@@ -290,11 +332,25 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
       const std::vector<bool> s = separated_axes(mine[0]->dims[d].coef, rest, k);
       for (size_t a = 0; a < rank; ++a) separated[a] = separated[a] || s[a];
     }
-    for (size_t a = 0; a < rank; ++a)
-      if (!separated[a] && proved[a]) {
+    const Updates updates = updates_of(k, mine, used, target, scalars);
+    if (updates != Updates::none) {
+      meets[i] = separated;
+      meets[i].flip();
+    }
+    plan.commuting[i] = updates == Updates::commute;
+    for (size_t a = 0; a < rank; ++a) {
+      if (separated[a] || k.grid[a].size == Extent(1)) continue;
+      if (updates == Updates::commute) {
+        if (proved[a]) why[a] = "proved: what programs that differ in it both update, they update atomically, in no order that shows";
+        continue;
+      }
+      if (updates == Updates::ordered) bound[a] = true;
+      if (proved[a]) {
         proved[a] = false;
         why[a] = "sequential: " + k.blocks[i].origin + " is not proved to be touched only once along it" + (depends_on_data(k, static_cast<int>(i)) ? ": its blocks depend on data" : "");
+        if (updates == Updates::ordered) why[a] += "; its atomic updates keep their order";
       }
+    }
   }
   for (size_t a = 0; a < rank; ++a)
     if (k.grid[a].size == Extent(1) || k.grid[a].size == Extent(0)) { proved[a] = true; why[a] = "at most one program"; }
@@ -316,14 +372,18 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars) {
   for (size_t a = 0; a < rank; ++a)
     if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "added by vmap"; }
   bool rest_parallel = true;
-  for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || k.grid[a].parallel);
+  for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || (k.grid[a].parallel && !bound[a]));
   for (size_t a = 0; a < rank; ++a) {
     if (!proved[a] && k.grid[a].parallel) {
-      if (rest_parallel) { proved[a] = true; why[a] = "declared"; }
+      if (bound[a]) why[a] += ", although it is declared parallel";
+      else if (rest_parallel) { proved[a] = true; why[a] = "declared"; }
       else why[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
     }
     plan.axes[a] = {proved[a], why[a]};
   }
+  for (size_t i = 0; i < k.blocks.size(); ++i)
+    for (size_t a = 0; a < meets[i].size(); ++a)
+      if (meets[i][a] && proved[a] && !k.grid[a].vmapped && !(k.grid[a].size == Extent(1))) plan.concurrent[i] = true;
   return plan;
 }
 

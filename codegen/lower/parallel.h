@@ -1,12 +1,14 @@
 // Which grid axes may run at once. A set P of axes is parallel if for any two programs that differ in P, whatever their other coordinates,
 // nothing one writes meets what the other reads or writes. Proved from footprints: per output array, every access's set of elements as an
 // affine form of the program ids plus a bounded rest. Scratch must be written before it is read within one P-coordinate.
+// Atomic updates that commute meet nothing but other accesses; those whose order shows bind the axis, unless it is declared parallel.
 // The other axes become loops inside the shader: every dependence they carry then links equal P-coordinates.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "codegen/lower/affine.h"
+#include "codegen/target.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lowering {
@@ -27,10 +29,15 @@ struct Access {
 struct ParallelPlan {
   std::vector<AxisVerdict> axes;   // one per grid axis
   std::vector<Access> accesses;    // to inputs and outputs
+  std::vector<bool> commuting;     // per input and output: all that touches it are atomic updates that commute
+  std::vector<bool> concurrent;    // per input and output: programs that run at once may update the same elements
   bool is_parallel(size_t a) const { return axes[a].parallel; }
 };
 
-ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars);
+ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target);
+
+/// Per value: some op has it as an operand.
+std::vector<bool> used_values(const ir::Kernel& k);
 
 /// Per array dim of blocks[i]: the index map's form (block or element index), and whether it provably needs no clamp.
 struct BlockStart {

@@ -52,19 +52,20 @@ void Lowering::setup_kernel() {
   pid_.resize(k_.grid.size());
   tile_base_.resize(axes_.size());
   written_.assign(refs_.size(), false);
+  used_ = used_values(k_);
   std::vector<int> accesses(refs_.size(), 0);
   std::vector<bool> fixed(refs_.size(), true);
   for (const ir::Op& o : k_.ops) {
-    if (o.code != Opcode::load && o.code != Opcode::store && o.code != Opcode::swap) continue;
+    if (!ir::accesses_ref(o.code)) continue;
     const auto r = static_cast<size_t>(ref_position(k_, o.operands[0]));
-    if (o.code != Opcode::load) written_[r] = true;
+    if (ir::writes_ref(o.code)) written_[r] = true;
     ++accesses[r];
     for (const ir::Index& ix : o.index) fixed[r] = fixed[r] && ix.is_static();
   }
   // One store at fixed positions is all that touches the block: an element of the array always belongs to the same invocation, whichever
-  // iteration stores it, because blocks coincide or are disjoint. Nothing needs ordering.
+  // iteration stores it, because blocks coincide or are disjoint. Nothing needs ordering. Nor do updates that commute, if nothing else touches the array.
   owned_.assign(refs_.size(), false);
-  for (size_t r = 0; r < k_.blocks.size(); ++r) owned_[r] = written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole;
+  for (size_t r = 0; r < k_.blocks.size(); ++r) owned_[r] = (written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole) || parallel_.commuting[r];
 }
 
 Value Lowering::extent_value(const Extent& e, DType t) {

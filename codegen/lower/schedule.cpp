@@ -6,6 +6,7 @@
 #include <set>
 
 #include "codegen/lower/call_notes.h"
+#include "codegen/lower/indexed.h"
 
 namespace tessera::lowering {
 namespace {
@@ -36,12 +37,12 @@ bool is_reduction(Opcode c) {
   }
 }
 bool is_scan(Opcode c) { return c == Opcode::cumsum || c == Opcode::cumprod || c == Opcode::cummax || c == Opcode::cummin; }
-bool is_memory_op(Opcode c) { return c == Opcode::load || c == Opcode::store || c == Opcode::swap; }
+bool is_rearranged(Opcode c) { return c == Opcode::scatter || c == Opcode::sort; }
 
 class Scheduler {
  public:
   Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target)
-      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target) {}
+      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), used_(used_values(k)) {}
 
   Schedule run(bool general) {
     s_.general = general;
@@ -115,10 +116,10 @@ class Scheduler {
     written_ = read_;
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
-      if (!is_memory_op(op.code)) return;
+      if (!ir::accesses_ref(op.code)) return;
       const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
-      if (op.code != Opcode::store) read_[ref] = true;
-      if (op.code != Opcode::load) written_[ref] = true;
+      if (ir::reads_ref(op.code) && !(ref < k_.blocks.size() && parallel_.commuting[ref])) read_[ref] = true;
+      if (ir::writes_ref(op.code)) written_[ref] = true;
     });
   }
 
@@ -157,14 +158,14 @@ class Scheduler {
     std::vector<bool> written(k_.region(k_.body).args.size(), false);
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
-      if (op.code == Opcode::store || op.code == Opcode::swap) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
+      if (ir::writes_ref(op.code)) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
     });
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
-      if (op.code == Opcode::store || op.code == Opcode::swap) {
+      if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d);
-        if (op.code == Opcode::swap) home(op.results[0]);
+        if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
       } else if (op.code == Opcode::load && written[static_cast<size_t>(ref_position(k_, op.operands[0]))]) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
         add_nest(d, {}, d);
@@ -183,7 +184,7 @@ class Scheduler {
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
         add_nest(kept, reduced, kept, &op);
         home(op.results[0]);
-      } else if (is_scan(op.code) || op.code == Opcode::for_ || op.code == Opcode::while_ || op.code == Opcode::if_ || op.code == Opcode::switch_) {
+      } else if (is_scan(op.code) || is_rearranged(op.code) || op.code == Opcode::for_ || op.code == Opcode::while_ || op.code == Opcode::if_ || op.code == Opcode::switch_) {
         for (Value v : op.results) {
           const std::vector<int> d = drop_none(axes_.of(v));
           if (!d.empty()) add_nest(d, {}, d);
@@ -200,12 +201,14 @@ class Scheduler {
   // Rule: an axis may be split over workgroups if it is never reduced, scanned or gathered along, and every access to memory that the call
   // writes uses it with one and the same index function. Scratch that lacks the axis is replicated by each slice.
   void find_splittable() {
-    struct Use { bool present = false; size_t dim = 0; int64_t start = 0; Value operand; int64_t step = 1; bool operator==(const Use&) const = default; };
+    // What happens to positions outside: nothing is there, the window moves, each takes the nearest, each is dropped (wrapped before or not).
+    enum class Outside : uint8_t { none, window, nearest, dropped, masked };
+    struct Use { bool present = false; size_t dim = 0; int64_t start = 0; Value operand; int64_t step = 1; Outside outside = Outside::none; bool operator==(const Use&) const = default; };
     const size_t args = k_.region(k_.body).args.size();
     std::vector<bool> written(args, false);
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
-      if (op.code == Opcode::store || op.code == Opcode::swap) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
+      if (ir::writes_ref(op.code)) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
     });
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
@@ -214,18 +217,24 @@ class Scheduler {
       std::vector<std::vector<Use>> uses(args);
       each_op(k_, k_.body, [&](ir::OpId id) {
         const ir::Op& op = k_.op(id);
-        if (!is_memory_op(op.code)) return;
+        if (!ir::accesses_ref(op.code)) return;
         const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
         if (!written[ref]) return;
         const Value v = op.code == Opcode::load ? op.results[0] : op.operands[1];
         Use use;
-        size_t value_dim = 0;
+        const ir::AccessDims form = ir::access_dims(k_, op);
+        for (size_t i = 0; i < form.array_rank; ++i)  // any element of it may be any of the Ref's
+          if (axes_.of(v, form.array_at + i) == static_cast<int>(a)) axis.splittable = false;
         for (size_t d = 0; d < op.index.size(); ++d) {
-          if (op.index[d].kind == ir::Index::Kind::integer) continue;
-          if (axes_.of(v, value_dim++) != static_cast<int>(a)) continue;
+          if (form.slice[d] < 0 || axes_.of(v, static_cast<size_t>(form.slice[d])) != static_cast<int>(a)) continue;
           const ir::Index& ix = op.index[d];
-          use = {true, d, ix.start, ix.is_static() ? Value{} : op.operands[static_cast<size_t>(ix.start_operand)], ix.step};
-          if (!ix.is_static() && !program_constant(use.operand)) axis.splittable = false;
+          use = {true, d, ix.start, ix.is_static() ? Value{} : op.operands[static_cast<size_t>(ix.start_operand)], ix.step, Outside::none};
+          if (ix.is_static()) continue;
+          if (!program_constant(use.operand)) axis.splittable = false;
+          const Range r = scalars_.range(use.operand);
+          if (r.lo >= 0 && r.hi + std::max<int64_t>(ix.size - 1, 0) * ix.step < k_.type(op.operands[0]).shape[d]) continue;
+          use.outside = op.has_mask() ? Outside::masked : !form.per_element ? Outside::window : ir::writes_ref(op.code) ? Outside::dropped : Outside::nearest;
+          if (use.outside == Outside::dropped && ir::reads_ref(op.code)) axis.splittable = false;  // what it reads is the nearest
         }
         uses[ref].push_back(use);
       });
@@ -238,6 +247,11 @@ class Scheduler {
         }
       }
     }
+    // A program prints once, and in its order.
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      if (!ir::is_print(k_.op(id).code)) return;
+      for (Axis& axis : axes_.axes) axis.splittable = false;
+    });
     // A private tile is loaded and written back whole, so the program stays in one workgroup.
     for (size_t r = 0; r < args; ++r)
       if (wants_room(r) && !resident_[r])
@@ -261,6 +275,17 @@ class Scheduler {
     const int64_t limit = 16;
     for (const Nest& n : nests_)
       if (n.work > static_cast<double>(n.dot ? 4 * limit : limit)) return false;
+    bool ordered = true;  // the one invocation meets every scatter's elements in the order in which they are stored
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      if (!must_scatter_in_order(k_, k_.op(id))) return;
+      const ir::AccessDims form = ir::access_dims(k_, k_.op(id));
+      for (size_t i = 0; i < form.array_rank && form.array_rank > 1; ++i)
+        if (const int a = axes_.of(k_.op(id).operands[1], form.array_at + i); a != kNoAxis && axis(a).mixed) ordered = false;
+    });
+    if (!ordered) return false;
+    bool rearranged = false;  // in the arena, which belongs to a workgroup
+    each_op(k_, k_.body, [&](ir::OpId id) { rearranged = rearranged || is_rearranged(k_.op(id).code); });
+    if (rearranged) return false;
     for (size_t a = 0; a < axes_.size(); ++a)
       if (axes_.axes[a].mixed) {
         for (const auto& dims : homed_)
@@ -498,6 +523,7 @@ class Scheduler {
   const ParallelPlan& parallel_;
   ScalarAnalysis& scalars_;
   const Target& target_;
+  std::vector<bool> used_;            // per value
   std::vector<bool> read_, written_;  // per argument of the body
   Schedule s_;
   std::vector<Nest> nests_;
@@ -537,10 +563,10 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
   std::vector<bool> whole(args.size(), true), read(args.size(), false);
   each_op(k, k.body, [&](ir::OpId id) {
     const ir::Op& op = k.op(id);
-    if (!is_memory_op(op.code)) return;
+    if (!ir::accesses_ref(op.code)) return;
     const auto r = static_cast<size_t>(ref_position(k, op.operands[0]));
-    if (!is_whole_access(k, op)) whole[r] = false;
-    if (op.code != Opcode::store) read[r] = true;
+    if (!is_whole_access(k, op) || ir::is_atomic(op.code)) whole[r] = false;
+    if (ir::reads_ref(op.code)) read[r] = true;
   });
   std::vector<bool> candidates(args.size(), false);
   for (size_t i = 0; i < args.size(); ++i) {

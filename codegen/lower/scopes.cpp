@@ -298,7 +298,7 @@ class Expander {
     b_.append(std::move(all));
     size_t next = 0;
     for (size_t d = 0; d < places[1].rank; ++d)
-      if (const Index& x = op.index[places[1].first + d]; !x.is_static()) store(a.starts[next++], op.operands[static_cast<size_t>(x.start_operand)]);
+      if (const Index& x = op.index[places[1].first + d]; !x.is_static()) store(a.starts[next++], fitted(op.operands[static_cast<size_t>(x.start_operand)], x, k_.type(places[1].ref).shape[d]));
     store(a.pending, b_.constant_int(DType::i32, 1));
   }
 
@@ -312,13 +312,23 @@ class Expander {
     for (size_t i = 0; i < op.results.size(); ++i) replaced_.replace(op.results[i], k_.op(yield).operands[i]);
   }
 
+  /// A copy's window moves as a whole, whatever its step; in loads and stores a step parts its elements.
+  Value fitted(Value start, const Index& x, int64_t n) {
+    const auto number = [&](int64_t i) { return b_.constant_int(DType::i32, i); };
+    const int64_t span = x.kind == Index::Kind::slice ? std::max<int64_t>(x.size - 1, 0) * x.step : 0;
+    const Value wrapped = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::lt, {start, number(0)}), b_.elementwise(Opcode::add, {start, number(n)}), start});
+    return b_.elementwise(Opcode::clamp, {number(0), wrapped, number(std::max<int64_t>(n - 1 - span, 0))});
+  }
+
   // -- counters
   /// The index of a place for an op of its own, whose starts come behind `operands`.
-  std::vector<Index> index_of(const Op& op, const ir::CopyPlace& place, std::vector<Value>& operands) const {
+  std::vector<Index> index_of(const Op& op, const ir::CopyPlace& place, std::vector<Value>& operands) {
     std::vector<Index> index(op.index.begin() + static_cast<ptrdiff_t>(place.first), op.index.begin() + static_cast<ptrdiff_t>(place.first + place.rank));
     for (Index& x : index) {
       if (x.is_static()) continue;
-      operands.push_back(op.operands[static_cast<size_t>(x.start_operand)]);
+      const Value start = op.operands[static_cast<size_t>(x.start_operand)];
+      const bool steps = std::any_of(index.begin(), index.end(), [](const Index& y) { return y.kind == Index::Kind::slice && y.step > 1; });
+      operands.push_back(steps && op.attr_or(Attr::clip, 0) == 0 ? fitted(start, x, k_.type(place.ref).shape[static_cast<size_t>(&x - index.data())]) : start);
       x.start_operand = static_cast<int32_t>(operands.size()) - 1;
     }
     return index;

@@ -102,7 +102,7 @@ class Vectorizer {
           size_bytes(k_.type(o.operands[0]).dtype) == 4) {
         const auto [base, offset] = split(o);
         group[{o.operands[0].index, base.index}].try_emplace(offset, id);
-      } else if (o.code == Opcode::store || o.code == Opcode::barrier || !o.regions.empty()) {
+      } else if (ir::writes_ref(o.code) || o.code == Opcode::barrier || !o.regions.empty()) {
         flush();
       }
     }

@@ -56,7 +56,7 @@ void Emitter::emit(const ir::Op& op) {
         result(from_memory_bits(registers_[op.operands[0].index].raw, out));
         return;
       }
-      if (op.code == Opcode::bitcast && size_bytes(out) == 2 && is_float(out)) raw = memory_bits(get(op.operands[0]), operand);
+      if (op.code == Opcode::bitcast && is_narrow_float(out)) raw = memory_bits(get(op.operands[0]), operand);
       set(op.results[0], elementwise(op.code, operand, out, get_all(op.operands), ranges), raw);
       set_range(op.results[0], result_range(op.code, operand, out, ranges));
       return;
@@ -65,7 +65,7 @@ void Emitter::emit(const ir::Op& op) {
       const DType t = k_.type(op.results.at(0)).dtype;
       const auto bits = static_cast<uint64_t>(op.attr(ir::Attr::bits));
       V raw;
-      if (is_float(t) && size_bytes(t) == 2) raw = f_.make(Reg::u32, static_cast<uint32_t>(bits & 0xffff));
+      if (is_narrow_float(t)) raw = f_.make(Reg::u32, static_cast<uint32_t>(bits & 0xffff));
       set(op.results[0], constant(f_, t, bits), raw);
       if (const auto n = is_int(t) ? ir::constant_int(k_, op.results[0]) : std::nullopt; n && !(t == DType::u64 && *n < 0))
         set_range(op.results[0], {*n, *n, true});
@@ -73,23 +73,25 @@ void Emitter::emit(const ir::Op& op) {
     }
     case Opcode::load: return emit_load(op);
     case Opcode::store: return emit_store(op);
+    case Opcode::atomic_rmw: case Opcode::atomic_cas: return emit_atomic(op);
     case Opcode::alloc_shared:
     case Opcode::alloc_scratch: return emit_alloc(op);
     case Opcode::view: return emit_view(op);
+    case Opcode::report_memory: refs_[op.results.at(0).index] = global_ref(DType::u32, report_, true); return;
     case Opcode::for_: return emit_for(op);
     case Opcode::while_: return emit_while(op);
     case Opcode::switch_: return emit_switch(op);
     case Opcode::if_: {
       const V pred = get(op.operands.at(0));
       const size_t n = op.results.size();
-      // The memory bits of 16-bit floats go through too, where both branches have them: an element at an array's edge is loaded in one.
+      // The memory bits of narrow floats go through too, where both branches have them: an element at an array's edge is loaded in one.
       std::vector<bool> raw(n, true);
       const auto branch = [&](size_t r) {
         std::vector<V> out = region(op.regions.at(r));
         for (size_t i = 0; i < n; ++i) {
           const V bits = registers_[k_.terminator(op.regions[r]).operands[i].index].raw;
           if (!bits.id) raw[i] = false;
-          if (const DType t = k_.type(op.results[i]).dtype; is_float(t) && size_bytes(t) == 2) out.push_back(bits.id ? bits : f_.make(Reg::u32, 0));
+          if (const DType t = k_.type(op.results[i]).dtype; is_narrow_float(t)) out.push_back(bits.id ? bits : f_.make(Reg::u32, 0));
         }
         return out;
       };
@@ -97,7 +99,7 @@ void Emitter::emit(const ir::Op& op) {
           pred, [&] { return branch(0); }, [&] { return branch(1); });
       for (size_t i = 0, next = n; i < n; ++i) {
         const DType t = k_.type(op.results[i]).dtype;
-        const V bits = is_float(t) && size_bytes(t) == 2 ? out.at(next++) : V{};
+        const V bits = is_narrow_float(t) ? out.at(next++) : V{};
         set(op.results[i], out.at(i), raw[i] ? bits : V{});
       }
       return;
@@ -145,9 +147,15 @@ void Emitter::emit(const ir::Op& op) {
     case Opcode::cumprod:
     case Opcode::cummax:
     case Opcode::cummin:
+    case Opcode::gather:
+    case Opcode::scatter:
+    case Opcode::sort:
     case Opcode::program_id:
     case Opcode::num_programs:
     case Opcode::swap:
+    case Opcode::addupdate:
+    case Opcode::debug_print:
+    case Opcode::check:
     case Opcode::run_scoped:
     case Opcode::semaphore_signal:
     case Opcode::semaphore_wait:

@@ -1,6 +1,8 @@
 // Conversions between dtypes, and between registers and memory. Roundings go through integer bits wherever the target does not promise
-// round-to-nearest-even, and always for bf16.
+// round-to-nearest-even, and always for bf16
+// and the 8-bit floats.
 #include <bit>
+#include <cmath>
 
 #include "codegen/spirv/elementwise.h"
 #include "engine/error.h"
@@ -45,6 +47,24 @@ V round_f16(V v) {
   return floating(r | sign_bit(v));
 }
 
+/// f32 to the nearest f8, as f32: integer code, as round_f16's.
+V round_f8(V v, DType t) {
+  const FloatFormat l = float_format(t);
+  const int dropped = 23 - l.mantissa, least = l.mantissa - l.least_exponent;  // 2^-least is the least subnormal
+  const uint32_t normal = static_cast<uint32_t>(127 + l.least_exponent) << 23;
+  const V m = magnitude_bits(v);
+  V r = ((m + ((1u << (dropped - 1)) - 1)) + ((m >> dropped) & 1)) & ~((1u << dropped) - 1);
+  // Below the least normal: multiples of 2^-least.
+  const V shift = (150 - least) - (m >> 23), amount = select(shift > 31, 31, shift);
+  const V significand = (m & 0x7fffff) | 0x800000;
+  const V steps = (significand + ((literal(m, 1) << (amount - 1)) - 1) + ((significand >> amount) & 1)) >> amount;
+  r = select(m < normal, bits(float_from_uint(steps, Reg::f32) * std::ldexp(1.0, -least)), r);
+  // 448 is the greatest f8e4m3fn; beyond the greatest f8e5m2 comes 2^16.
+  r = l.has_infinity ? select(r >= 0x47800000u, 0x7f800000u, r) : select(r > 0x43e00000u, 0x7fc00000u, r);
+  r = select(m > 0x7f800000u, 0x7fc00000u, r);
+  return floating(r | sign_bit(v));
+}
+
 /// Unsigned integer to float through bits, rounding to nearest even.
 V pack(V v, Reg to) {
   const int w = static_cast<int>(width(v.reg));
@@ -70,7 +90,7 @@ V int_to_float(V v, DType from, DType to) {
   const Reg reg = reg_of(to);
   const bool sgn = is_signed_int(from);
   const int significant = bits(from) - (sgn ? 1 : 0), holds = layout(reg).mantissa + 1;
-  // f16 and bf16 round twice, through f32, as the reference does.
+  // Narrow floats round twice, through f32, as the reference does.
   if (significant <= holds || rounds_to_even(v.fn->target, reg)) return normalize(sgn ? float_from_sint(v, reg) : float_from_uint(v, reg), to);
   if (!sgn) return normalize(pack(v, reg), to);
   const V negative = slt(v, 0);
@@ -122,10 +142,14 @@ V float_to_float_dtype(V v, DType from, DType to) {
 
 V normalize(V v, DType t) {
   switch (t) {
+    case DType::i4: return sign_extend(v, 4);
+    case DType::u4: return v & 15;
     case DType::i8: return sign_extend(v, 8);
     case DType::i16: return sign_extend(v, 16);
     case DType::u8: return v & 0xff;
     case DType::u16: return v & 0xffff;
+    case DType::f8e4m3fn:
+    case DType::f8e5m2: return round_f8(v, t);
     case DType::f16: return round_f16(v);
     case DType::bf16: return round_bf16(v);
     default: return v;
@@ -146,8 +170,11 @@ V convert(V v, DType from, DType to) {
 
 V constant(Function& f, DType t, uint64_t b) {
   switch (t) {
+    case DType::i4: return f.make(Reg::u32, static_cast<int>((b & 15) ^ 8) - 8);
     case DType::i8: return f.make(Reg::u32, static_cast<int8_t>(b));
     case DType::i16: return f.make(Reg::u32, static_cast<int16_t>(b));
+    case DType::f8e4m3fn: return f.make_bits(Reg::f32, std::bit_cast<uint32_t>(from_f8e4m3fn_bits(static_cast<uint8_t>(b))));
+    case DType::f8e5m2: return f.make_bits(Reg::f32, std::bit_cast<uint32_t>(from_f8e5m2_bits(static_cast<uint8_t>(b))));
     case DType::f16: return f.make_bits(Reg::f32, std::bit_cast<uint32_t>(from_f16_bits(static_cast<uint16_t>(b))));
     case DType::bf16: return f.make_bits(Reg::f32, (b & 0xffff) << 16);
     case DType::boolean: return f.boolean(b != 0);
@@ -159,8 +186,17 @@ V memory_bits(V v, DType t) {
   Function& f = *v.fn;
   switch (t) {
     case DType::boolean: return select(v, f.make(Reg::u32, 1), f.make(Reg::u32, 0));
+    case DType::i4:
+    case DType::u4: return v & 15;
     case DType::i8: return v & 0xff;
     case DType::i16: return v & 0xffff;
+    case DType::f8e5m2: return memory_bits(v, DType::f16) >> 8;
+    case DType::f8e4m3fn: {
+      const V m = magnitude_bits(v);
+      V r = (m - 0x3c000000u) >> 20;
+      r = select(m < 0x3c800000u, uint_from_float(select(m < 0x3c800000u, floating(m), 0.0) * 0x1p9, Reg::u32), r);
+      return select(m >= 0x7f800000u, 0x7f, r) | (sign_bit(v) >> 24);
+    }
     case DType::bf16: return bits(v) >> 16;
     case DType::f16: {
       if (native_f16(f.target)) {
@@ -182,8 +218,18 @@ V from_memory_bits(V raw, DType t) {
   Function& f = *raw.fn;
   switch (t) {
     case DType::boolean: return ne(raw, 0);
+    case DType::i4:
+    case DType::u4:
     case DType::i8:
     case DType::i16: return normalize(raw, t);
+    case DType::f8e5m2: return from_memory_bits(raw << 8, DType::f16);
+    case DType::f8e4m3fn: {
+      const V m = raw & 0x7f;
+      V r = (m << 20) + 0x3c000000u;
+      r = select(m < 8, bits(float_from_uint(m, Reg::f32) * 0x1p-9), r);
+      r = select(eq(m, 0x7f), 0x7fc00000u, r);
+      return floating(r | ((raw & 0x80) << 24));
+    }
     case DType::bf16: return floating(raw << 16);
     case DType::f16: {
       if (native_f16(f.target)) {

@@ -14,6 +14,8 @@ constexpr Reg reg_of(DType t) {
     case DType::boolean: return Reg::boolean;
     case DType::i64:
     case DType::u64: return Reg::u64;
+    case DType::f8e4m3fn:
+    case DType::f8e5m2:
     case DType::f16:
     case DType::bf16:
     case DType::f32: return Reg::f32;

@@ -26,7 +26,8 @@ void Emitter::collect(ir::RegionId r) {
     const ir::Op& op = k_.op(id);
     used_.insert(op.code);
     check_dtypes(op);
-    if (op.code == Opcode::store) written_.insert(root(op.operands.at(0)).index);
+    if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
+    for (ir::Value v : op.operands) used_values_.insert(v.index);
     for (ir::RegionId inner : op.regions) collect(inner);
   }
 }
@@ -37,7 +38,6 @@ void Emitter::check_limits() {
       throw CompileError(
           k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name + " has " + std::to_string(has), k_.loc);
   };
-  if (!target_.int64) throw CompileError(k_.name + ": buffer addresses need shaderInt64, which " + target_.name + " does not have", k_.loc);
   limit("workgroup size", k_.lane.workgroup_size, target_.max_workgroup_size, " invocations");
   limit("shared memory", k_.lane.shared_bytes, target_.shared_bytes, " bytes");
 }
@@ -46,11 +46,6 @@ void Emitter::check_dtypes(const ir::Op& op) {
   if (op.code == Opcode::constant) return;  // made and moved by passes: what uses it has the user's line
   for (ir::Value v : op.operands) check_dtype(op, k_.type(v).dtype);
   for (ir::Value v : op.results) check_dtype(op, k_.type(v).dtype);
-  if (op.code != Opcode::load && op.code != Opcode::store) return;
-  const ir::Type& t = k_.type(op.operands.at(0));
-  if (t.space == ir::MemorySpace::shared) return;
-  if (size_bytes(t.dtype) == 1) need(op, target_.storage8, t.dtype, "storageBuffer8BitAccess");
-  if (size_bytes(t.dtype) == 2) need(op, target_.storage16, t.dtype, "storageBuffer16BitAccess");
 }
 
 void Emitter::check_dtype(const ir::Op& op, DType t) {
@@ -127,7 +122,7 @@ void Emitter::arguments() {
     m_.name(push, "table_address");
     const Id at = m_.op(spv::OpAccessChain, m_.type_pointer(push_class, u64), {push, f_.make(Reg::u32, 0).id});
     const Id address = m_.op(spv::OpLoad, u64, {at});
-    from = m_.op(spv::OpConvertUToPtr, m_.type_pointer(buffer_class, block), {address});
+    from = pointer({&f_, address, Reg::u64}, block);
   } else {
     from = m_.variable(push_class, block);
     m_.name(from, "arguments");
@@ -185,7 +180,7 @@ Words Emitter::run() {
   m_.capability(spv::CapabilityShader);
   m_.capability(spv::CapabilityPhysicalStorageBufferAddresses);
   m_.capability(spv::CapabilityVulkanMemoryModel);
-  m_.capability(spv::CapabilityInt64);
+  if (!f_.pairs()) m_.capability(spv::CapabilityInt64);
   if (uses_f64_) m_.capability(spv::CapabilityFloat64);
 
   const Id main = m_.fresh(), nothing = m_.type_void();

@@ -18,7 +18,7 @@ class Emitter {
   Words run();
 
  private:
-  /// An IR value that is an array element. `raw`, if there, has a 16-bit float's memory bits: copying keeps NaNs bit for bit.
+  /// An IR value that is an array element. `raw`, if there, has a narrow float's memory bits: copying keeps NaNs bit for bit.
   struct Register {
     V v, raw;
   };
@@ -68,12 +68,24 @@ class Emitter {
   void emit_vector_load(const ir::Op& op);
   void emit_store(const ir::Op& op);
   void emit_report(const ir::Op& op);
+  V element_address(const ir::Op& op, const Ref& r);
   V element_index(const ir::Op& op);
+  Id pointer(V address, Id pointee);
   Id element_pointer(const ir::Op& op, const Ref& r, Id pointee);
+
+  // words.cpp
+  bool in_words(DType t) const;  ///< the target cannot access elements of t's size
+  Register load_part(const ir::Op& op, const Ref& r);
+  void store_part(const ir::Op& op, const Ref& r, V raw);
   V shared_word(const Ref& r, V index, uint32_t word);
   Register load(const ir::Op& op, const Ref& r);
   void store(const ir::Op& op, const Ref& r, V value, V raw);
   ir::Value root(ir::Value ref) const;  ///< through views
+
+  // atomics.cpp
+  void emit_atomic(const ir::Op& op);
+  V atomic_update(const ir::Op& op, V address);
+  Register atomic_loop(const ir::Op& op, V address);
 
   // subgroup.cpp
   void emit_reduce(const ir::Op& op);
@@ -86,6 +98,7 @@ class Emitter {
   Module m_;
   Function f_;
   std::set<ir::Opcode> used_;
+  std::set<uint32_t> used_values_;  // that some op has as an operand
   std::set<uint32_t> written_;  // roots of refs that are stored to
   std::vector<Register> registers_;
   std::vector<Range> ranges_;

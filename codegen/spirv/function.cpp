@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "codegen/spirv/pairs.h"
 #include "engine/error.h"
 
 namespace tessera::spirv {
@@ -11,7 +12,7 @@ Id Function::declare(Reg r) {
   switch (r) {
     case Reg::boolean: return id = module.type_bool();
     case Reg::u32: return id = module.type_uint(32);
-    case Reg::u64: return id = module.type_uint(64);
+    case Reg::u64: return id = pairs() ? module.type_vector(type(Reg::u32), 2) : module.type_uint(64);
     case Reg::f32: return id = module.type_float(32);
     case Reg::f64: return id = module.type_float(64);
   }
@@ -29,7 +30,35 @@ V Function::make(Reg r, Literal x) {
   return {};
 }
 
-V Function::make_bits(Reg r, uint64_t b) { return {this, module.constant(type(r), b, width(r)), r}; }
+V Function::make_bits(Reg r, uint64_t b) {
+  if (r == Reg::u64 && pairs()) {
+    const V low = make_bits(Reg::u32, b & 0xffffffffu), high = make_bits(Reg::u32, b >> 32);
+    const V v{this, module.constant_vector(type(r), {low.id, high.id}), r};
+    halves_.insert({v.id, {low, high}});
+    return v;
+  }
+  const V v{this, module.constant(type(r), b, width(r)), r};
+  if (r == Reg::u32) words_[v.id] = static_cast<uint32_t>(b);
+  return v;
+}
+
+V Function::join(V low, V high) {
+  const V v{this, module.op(spv::OpCompositeConstruct, type(Reg::u64), {low.id, high.id}), Reg::u64};
+  halves_.insert({v.id, {low, high}});
+  return v;
+}
+
+std::array<V, 2> Function::halves(V pair) {
+  if (const auto known = halves_.find(pair.id); known != halves_.end()) return known->second;
+  const auto part = [&](uint32_t i) { return V{this, module.op(spv::OpCompositeExtract, type(Reg::u32), {pair.id, i}), Reg::u32}; };
+  const V low = part(0), high = part(1);
+  return {low, high};
+}
+
+std::optional<uint32_t> Function::known_word(V word) const {
+  const auto known = words_.find(word.id);
+  return known == words_.end() ? std::nullopt : std::optional(known->second);
+}
 
 V Function::emit(spv::Op code, Reg r, const std::vector<V>& operands) {
   Words w;
@@ -120,26 +149,30 @@ V compare(V a, V b, spv::Op f, spv::Op i) { return a.fn->emit(is_float(a.reg) ? 
 
 }  // namespace
 
-V operator+(V a, V b) { return pick(a, b, spv::OpFAdd, spv::OpIAdd); }
-V operator-(V a, V b) { return pick(a, b, spv::OpFSub, spv::OpISub); }
-V operator*(V a, V b) { return pick(a, b, spv::OpFMul, spv::OpIMul); }
+using pairs::is_pair;
+
+V operator+(V a, V b) { return is_pair(a) ? pairs::add(a, b) : pick(a, b, spv::OpFAdd, spv::OpIAdd); }
+V operator-(V a, V b) { return is_pair(a) ? pairs::sub(a, b) : pick(a, b, spv::OpFSub, spv::OpISub); }
+V operator*(V a, V b) { return is_pair(a) ? pairs::mul(a, b) : pick(a, b, spv::OpFMul, spv::OpIMul); }
 V operator/(V a, V b) { return a.fn->exact(spv::OpFDiv, a.reg, {a, b}); }
-V operator-(V a) { return a.fn->emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a}); }
-V operator&(V a, V b) { return logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd); }
-V operator|(V a, V b) { return logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr); }
-V operator^(V a, V b) { return logic(a, b, spv::OpBitwiseXor, spv::OpLogicalNotEqual); }
-V operator~(V a) { return a.fn->emit(a.reg == Reg::boolean ? spv::OpLogicalNot : spv::OpNot, a.reg, {a}); }
-V operator<<(V a, V b) { return a.fn->emit(spv::OpShiftLeftLogical, a.reg, {a, b}); }
-V operator>>(V a, V b) { return a.fn->emit(spv::OpShiftRightLogical, a.reg, {a, b}); }
-V sar(V a, V b) { return a.fn->emit(spv::OpShiftRightArithmetic, a.reg, {a, b}); }
-V operator<(V a, V b) { return compare(a, b, spv::OpFOrdLessThan, spv::OpULessThan); }
-V operator<=(V a, V b) { return compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual); }
-V operator>(V a, V b) { return compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan); }
-V operator>=(V a, V b) { return compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual); }
+V operator-(V a) { return is_pair(a) ? pairs::sub(literal(a, 0), a) : a.fn->emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a}); }
+V operator&(V a, V b) { return is_pair(a) ? pairs::bitwise(spv::OpBitwiseAnd, a, b) : logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd); }
+V operator|(V a, V b) { return is_pair(a) ? pairs::bitwise(spv::OpBitwiseOr, a, b) : logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr); }
+V operator^(V a, V b) { return is_pair(a) ? pairs::bitwise(spv::OpBitwiseXor, a, b) : logic(a, b, spv::OpBitwiseXor, spv::OpLogicalNotEqual); }
+V operator~(V a) { return is_pair(a) ? pairs::complement(a) : a.fn->emit(a.reg == Reg::boolean ? spv::OpLogicalNot : spv::OpNot, a.reg, {a}); }
+V operator<<(V a, V b) { return is_pair(a) ? pairs::shift_left(a, b) : a.fn->emit(spv::OpShiftLeftLogical, a.reg, {a, b}); }
+V operator>>(V a, V b) { return is_pair(a) ? pairs::shift_right(a, b, false) : a.fn->emit(spv::OpShiftRightLogical, a.reg, {a, b}); }
+V sar(V a, V b) { return is_pair(a) ? pairs::shift_right(a, b, true) : a.fn->emit(spv::OpShiftRightArithmetic, a.reg, {a, b}); }
+V operator<(V a, V b) { return is_pair(a) ? pairs::less(a, b, false) : compare(a, b, spv::OpFOrdLessThan, spv::OpULessThan); }
+V operator<=(V a, V b) { return is_pair(a) ? pairs::less(a, b, true) : compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual); }
+V operator>(V a, V b) { return is_pair(a) ? pairs::less(b, a, false) : compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan); }
+V operator>=(V a, V b) { return is_pair(a) ? pairs::less(b, a, true) : compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual); }
 V eq(V a, V b) {
+  if (is_pair(a)) return pairs::equal(a, b);
   return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalEqual, a.reg, {a, b}) : compare(a, b, spv::OpFOrdEqual, spv::OpIEqual);
 }
 V ne(V a, V b) {
+  if (is_pair(a)) return ~pairs::equal(a, b);
   return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalNotEqual, a.reg, {a, b}) : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual);
 }
 // Mesa's compiler up to 22.3 (all its drivers) takes a sign-extended 32-bit number for never less than a 64-bit constant: signed comparisons
@@ -149,21 +182,25 @@ V slt(V a, V b) { return a.reg == Reg::u64 ? flipped(a) < flipped(b) : a.fn->emi
 V sle(V a, V b) { return a.reg == Reg::u64 ? flipped(a) <= flipped(b) : a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b}); }
 
 V literal(V like, Literal x) { return like.fn->make(like.reg, x); }
-V select(V c, V a, V b) { return a.fn->emit(spv::OpSelect, a.reg, {c, a, b}); }
-V udiv(V a, V b) { return a.fn->emit(spv::OpUDiv, a.reg, {a, b}); }
-V sdiv(V a, V b) { return a.fn->emit(spv::OpSDiv, a.reg, {a, b}); }
-V umod(V a, V b) { return a.fn->emit(spv::OpUMod, a.reg, {a, b}); }
+V select(V c, V a, V b) { return is_pair(a) ? pairs::choose(c, a, b) : a.fn->emit(spv::OpSelect, a.reg, {c, a, b}); }
+V udiv(V a, V b) { return is_pair(a) ? pairs::divide(a, b) : a.fn->emit(spv::OpUDiv, a.reg, {a, b}); }
+V sdiv(V a, V b) { return is_pair(a) ? pairs::divide_signed(a, b) : a.fn->emit(spv::OpSDiv, a.reg, {a, b}); }
+V umod(V a, V b) { return is_pair(a) ? a - pairs::divide(a, b) * b : a.fn->emit(spv::OpUMod, a.reg, {a, b}); }
 V bits(V a) { return is_float(a.reg) ? a.fn->emit(spv::OpBitcast, uint_of(a.reg), {a}) : a; }
 V floating(V a) { return is_float(a.reg) ? a : a.fn->emit(spv::OpBitcast, float_of(a.reg), {a}); }
-V to_uint(V a, Reg r) { return a.reg == r ? a : a.fn->emit(spv::OpUConvert, r, {a}); }
-V sign_extend(V a) { return a.fn->emit(spv::OpSConvert, Reg::u64, {a}); }
+V to_uint(V a, Reg r) {
+  if (a.reg == r) return a;
+  if (a.fn->pairs()) return r == Reg::u64 ? pairs::extend(a, false) : pairs::low(a);
+  return a.fn->emit(spv::OpUConvert, r, {a});
+}
+V sign_extend(V a) { return a.fn->pairs() ? pairs::extend(a, true) : a.fn->emit(spv::OpSConvert, Reg::u64, {a}); }
 V sign_extend(V a, int from_bits) {
   return a.fn->emit(spv::OpBitFieldSExtract, a.reg, {a, a.fn->make(Reg::u32, 0), a.fn->make(Reg::u32, from_bits)});
 }
-V float_from_uint(V a, Reg r) { return a.fn->emit(spv::OpConvertUToF, r, {a}); }
-V float_from_sint(V a, Reg r) { return a.fn->emit(spv::OpConvertSToF, r, {a}); }
-V uint_from_float(V a, Reg r) { return a.fn->emit(spv::OpConvertFToU, r, {a}); }
-V sint_from_float(V a, Reg r) { return a.fn->emit(spv::OpConvertFToS, r, {a}); }
+V float_from_uint(V a, Reg r) { return is_pair(a) ? pairs::to_float(a, r, false) : a.fn->emit(spv::OpConvertUToF, r, {a}); }
+V float_from_sint(V a, Reg r) { return is_pair(a) ? pairs::to_float(a, r, true) : a.fn->emit(spv::OpConvertSToF, r, {a}); }
+V uint_from_float(V a, Reg r) { return r == Reg::u64 && a.fn->pairs() ? pairs::from_float(a, false) : a.fn->emit(spv::OpConvertFToU, r, {a}); }
+V sint_from_float(V a, Reg r) { return r == Reg::u64 && a.fn->pairs() ? pairs::from_float(a, true) : a.fn->emit(spv::OpConvertFToS, r, {a}); }
 V float_to_float(V a, Reg r) { return a.reg == r ? a : a.fn->emit(spv::OpFConvert, r, {a}); }
 V abs(V a) { return a.fn->glsl(GLSLstd450FAbs, a.reg, {a}); }
 V floor(V a) { return a.fn->glsl(GLSLstd450Floor, a.reg, {a}); }

@@ -5,6 +5,8 @@
 #include <spirv/unified1/GLSL.std.450.h>
 
 #include <array>
+#include <map>
+#include <optional>
 #include <functional>
 
 #include "codegen/spirv/module.h"
@@ -12,7 +14,8 @@
 
 namespace tessera::spirv {
 
-/// What a register holds. Narrow integers live sign- or zero-extended in u32, f16 and bf16 as an f32 of exactly that value.
+/// What a register holds. Narrow integers live sign- or zero-extended in u32, floats narrower than f32 as an f32 of exactly that value; u64 is two
+/// words where the device has no 64-bit integers.
 enum class Reg : uint8_t { boolean, u32, u64, f32, f64 };
 constexpr bool is_float(Reg r) { return r == Reg::f32 || r == Reg::f64; }
 constexpr uint32_t width(Reg r) { return r == Reg::u64 || r == Reg::f64 ? 64 : 32; }
@@ -52,6 +55,12 @@ class Function {
   V exact(spv::Op code, Reg r, const std::vector<V>& operands);  ///< with NoContraction
   V glsl(GLSLstd450 code, Reg r, const std::vector<V>& operands);
 
+  /// True where 64-bit integers are two words (pairs.h).
+  bool pairs() const { return !target.int64; }
+  V join(V low, V high);             ///< such a pair
+  std::array<V, 2> halves(V pair);   ///< its low and its high word
+  std::optional<uint32_t> known_word(V word) const;  ///< of a constant
+
   // Control flow.
   void begin(Id label);  ///< OpLabel
   void branch(Id label) { module.op(spv::OpBranch, {label}); }
@@ -66,6 +75,8 @@ class Function {
  private:
   Id declare(Reg r);
   std::array<Id, 5> types_{};
+  std::map<Id, std::array<V, 2>> halves_;  // of pairs made from words: whatever sees the pair sees those
+  std::map<Id, uint32_t> words_;           // constants
 };
 
 // Arithmetic: both sides of one register type. Integers wrap; >> fills zeros; shift amounts must be in range.

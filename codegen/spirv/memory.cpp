@@ -17,7 +17,7 @@ Emitter::Ref& Emitter::ref(ir::Value v) {
   return *refs_[v.index];
 }
 
-/// What memory holds: bool as u8, 16-bit floats as u16.
+/// What memory holds: bool, 4-bit integers and 8-bit floats as u8, 16-bit floats as u16.
 Id Emitter::storage_type(DType t) {
   switch (size_bytes(t)) {
     case 1: m_.capability(spv::CapabilityStorageBuffer8BitAccess); return m_.type_uint(8);
@@ -68,7 +68,7 @@ V Emitter::element_index(const ir::Op& op) {
 
 // An index x + constant becomes (base + x) + constant: accesses around one place share the 64-bit product and sum. It is the same address:
 // an element's offset is in [0, 2^31), so with |constant| < 2^31 the 32-bit sum has not wrapped.
-Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) {
+V Emitter::element_address(const ir::Op& op, const Ref& r) {
   const ir::Index& i = op.index.at(0);
   const int64_t size = size_bytes(r.dtype);
   V address = r.base;
@@ -91,9 +91,13 @@ Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) {
     }
     address = known;
   }
-  if (constant) address = address + Literal(constant * size);
-  return m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, pointee), {address.id});
+  return constant ? address + Literal(constant * size) : address;
 }
+
+Id Emitter::pointer(V address, Id pointee) {
+  return m_.op(f_.pairs() ? spv::OpBitcast : spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, pointee), {address.id});
+}
+Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) { return pointer(element_address(op, r), pointee); }
 
 V Emitter::shared_word(const Ref& r, V index, uint32_t word) {
   const V scaled = ir::arena_stride(r.dtype) == 8 ? to_uint(index, Reg::u32) * 2 : to_uint(index, Reg::u32);
@@ -115,15 +119,16 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
       return {r.dtype == DType::f64 ? floating(v) : v, {}};
     }
     if (r.dtype == DType::boolean) return {ne(low, 0), {}};
-    return {is_float(r.dtype) ? floating(low) : low, {}};  // 16-bit floats lie there as f32
+    return {is_float(r.dtype) ? floating(low) : low, {}};  // narrow floats lie there as f32
   }
+  if (in_words(r.dtype)) return load_part(op, r);
   const Id type = storage_type(r.dtype);
   const uint32_t access =
       spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
   const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(op, r, type), access, static_cast<uint32_t>(size_bytes(r.dtype))});
   if (size_bytes(r.dtype) >= 4) return {{&f_, loaded, reg_of(r.dtype)}, {}};
   const V wide{&f_, m_.op(is_signed_int(r.dtype) ? spv::OpSConvert : spv::OpUConvert, f_.type(Reg::u32), {loaded}), Reg::u32};
-  if (is_int(r.dtype)) return {wide, {}};
+  if (is_int(r.dtype)) return {is_int4(r.dtype) ? from_memory_bits(wide, r.dtype) : wide, {}};
   return {from_memory_bits(wide, r.dtype), r.dtype == DType::boolean ? V{} : wide};
 }
 
@@ -144,9 +149,10 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
     }
     return;
   }
+  if (in_words(r.dtype)) return store_part(op, r, raw.id ? raw : memory_bits(value, r.dtype));
   Id v = value.id;
   if (size_bytes(r.dtype) < 4) {
-    const V wide = raw.id ? raw : is_int(r.dtype) ? value : memory_bits(value, r.dtype);
+    const V wide = raw.id ? raw : is_int(r.dtype) && !is_int4(r.dtype) ? value : memory_bits(value, r.dtype);
     v = m_.op(spv::OpUConvert, storage_type(r.dtype), {wide.id});
   }
   const uint32_t access =
@@ -200,12 +206,12 @@ void Emitter::emit_store(const ir::Op& op) {
 // Several workgroups may report the same, hence an atomic; the widest scope that every device has is the queue family's.
 void Emitter::emit_report(const ir::Op& op) {
   f_.when(get(op.operands.at(0)), [&] {
-    const Id u32 = f_.type(Reg::u32), at = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, u32), {report_.id});
+    const Id u32 = f_.type(Reg::u32), at = pointer(report_, u32);
     const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
     m_.op(spv::OpAtomicOr, u32, {at, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone), word(static_cast<uint32_t>(op.attr(ir::Attr::mask)))});
     for (size_t i = 1; i < op.operands.size(); ++i) {
       const V address = report_ + f_.make(Reg::u64, 4 * i);
-      const Id to = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, u32), {address.id});
+      const Id to = pointer(address, u32);
       m_.op(spv::OpAtomicExchange, u32, {to, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone), to_uint(get(op.operands[i]), Reg::u32).id});
     }
   });

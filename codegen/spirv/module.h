@@ -45,6 +45,11 @@ class Module {
 
   Id constant_bool(bool v);
   Id constant(Id type, uint64_t bits, uint32_t width);  ///< of a scalar type of 32 or 64 bits
+  Id constant_vector(Id type, const Words& elements) {
+    Words w{type};
+    w.insert(w.end(), elements.begin(), elements.end());
+    return declare(spv::OpConstantComposite, w, true);
+  }
   Id undef(Id type);
   Id variable(spv::StorageClass c, Id pointee);
 

@@ -45,9 +45,8 @@ std::optional<spv::Op> native(Opcode kind, DType t) {
 void Emitter::emit_reduce(const ir::Op& op) {
   const auto kind = static_cast<Opcode>(op.attr(ir::Attr::kind));
   const DType t = k_.type(op.results.at(0)).dtype;
-  // Sums and products of 16-bit floats run in f32 and round once.
-  const bool narrow_float = is_float(t) && size_bytes(t) == 2;
-  const DType inner = narrow_float ? DType::f32 : t;
+  // Sums and products of narrow floats run in f32 and round once.
+  const DType inner = is_narrow_float(t) ? DType::f32 : t;
   V v = get(op.operands.at(0));
   const std::optional<spv::Op> code = native(kind, t);
   const bool wide_int = v.reg == Reg::u64;  // would need shaderSubgroupExtendedTypes

@@ -72,6 +72,7 @@ class Reader {
   void read(const CompilerParams& p) {
     own_ = true;
     axes(p.dimension_semantics, {"parallel"}, "arbitrary", false);
+    out_.allow_float_atomics = p.allow_float_atomics;
   }
   void read(const tpu::CompilerParams& p) {
     axes(p.dimension_semantics, {"parallel", "core_parallel", "subcore_parallel"}, "arbitrary", false);

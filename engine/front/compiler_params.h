@@ -18,6 +18,8 @@ namespace tessera {
 struct CompilerParams {
   /// Per grid axis "parallel" (its programs may run in any order or at once, and share no scratch) or "arbitrary" (in order).
   std::vector<std::string> dimension_semantics = {};
+  /// Sums of floats by atomic_add may take effect in any order, so that programs may run at once: their last bits may differ from run to run.
+  bool allow_float_atomics = false;
 };
 
 namespace tpu {
@@ -88,6 +90,7 @@ namespace spec {
 struct ReadCompilerParams {
   std::vector<bool> parallel;
   std::vector<ir::CompilerParam> others;
+  bool allow_float_atomics = false;
 };
 /// What is wrong, and what to do; pallas_call adds the kernel and the line.
 struct CompilerParamsProblem {

@@ -125,7 +125,7 @@ Values choose(std::string_view name, const Operand& selector, const std::vector<
       if (r[i].value() && !strong) strong = r[i].value()->dtype();
     if (!strong) {
       strong = e.dtype(returned[0][i]);
-      for (const Operands& r : returned) strong = promote_types(*strong, e.dtype(r[i]));
+      for (const Operands& r : returned) strong = e.promote(*strong, e.dtype(r[i]));
     }
     dtypes.push_back(*strong);
   }

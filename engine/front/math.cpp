@@ -147,9 +147,9 @@ Value reduce_precision(Operand x, int exponent_bits, int mantissa_bits) {
   Emit e("reduce_precision", x);
   if (exponent_bits < 1 || mantissa_bits < 0)
     e.fail("a format with " + std::to_string(exponent_bits) + " exponent bits and " + std::to_string(mantissa_bits) + " mantissa bits is none");
-  const DType t = is_float(e.dtype(x)) ? e.dtype(x) : DType::f32;
+  const DType given = is_float(e.dtype(x)) ? e.dtype(x) : DType::f32, t = is_float8(given) ? DType::f16 : given;  // as XLA on the CPU
   const DType u = bits(t) == 64 ? DType::u64 : bits(t) == 32 ? DType::u32 : DType::u16;
-  const int mantissa = t == DType::f64 ? 52 : t == DType::f32 ? 23 : t == DType::f16 ? 10 : 7, exponent = bits(t) - 1 - mantissa;
+  const int mantissa = float_format(t).mantissa, exponent = bits(t) - 1 - mantissa;
   ir::Builder& b = e.builder();
   const Shape shape = e.shape(x);
   const auto number = [&](uint64_t n) { return b.constant(u, n, shape); };
@@ -173,7 +173,7 @@ Value reduce_precision(Operand x, int exponent_bits, int mantissa_bits) {
     r = b.elementwise(Opcode::select, {below, its_sign, r});
   }
   const ir::Value nan = b.elementwise(Opcode::ne, {v, v});  // whose bits rounding has changed
-  return e.wrap(b.elementwise(Opcode::bitcast, {b.elementwise(Opcode::select, {nan, original, r})}, t));
+  return e.wrap(b.convert(b.elementwise(Opcode::bitcast, {b.elementwise(Opcode::select, {nan, original, r})}, t), given));
 }
 
 Value clamp(Operand low, Operand x, Operand high) {
@@ -218,12 +218,6 @@ Value select_n(Operand which, std::vector<Operand> cases) {
 Value cast(Operand x, DType dtype) {
   Emit e("cast", x);
   return e.wrap(e.builder().convert(e.as_is(x), dtype));
-}
-
-Value bitcast(Operand x, DType dtype) {
-  Emit e("bitcast", x);
-  const ir::Value v = e.as_is(x);
-  return e.wrap(e.dtype(x) == dtype ? v : e.builder().elementwise(Opcode::bitcast, {v}, dtype));
 }
 
 Value multiple_of(Operand x, int64_t n) {

@@ -1,6 +1,7 @@
 #include "engine/front/ops.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/front/elementwise.h"
 #include "engine/front/trace.h"
@@ -91,7 +92,7 @@ Value concatenate(std::vector<Operand> parts, int64_t axis) {
   Emit e("concatenate", parts.empty() ? Operand() : parts[0]);
   if (parts.empty()) e.fail("there is nothing to concatenate");
   DType t = e.dtype(parts[0]);
-  for (const Operand& p : parts) t = p.value() ? promote_types(t, p.value()->dtype()) : t;
+  for (const Operand& p : parts) t = p.value() ? e.promote(t, p.value()->dtype()) : t;
   ir::Op op{.code = Opcode::concatenate};
   for (const Operand& p : parts) op.operands.push_back(e.as(p, t));
   op.set(Attr::axis, e.axis(axis, e.shape(parts[0]).size()));
@@ -101,7 +102,17 @@ Value concatenate(std::vector<Operand> parts, int64_t axis) {
 Value dot(Operand a, Operand b, DotParams p) {
   Emit e("dot", a);
   DType t = e.common_dtype({&a, &b});
-  if (t == DType::boolean) e.fail("the product of bools is not defined", "cast() them to an integer dtype first");
+  if (t == DType::boolean) {  // or of ands; a number of them where one is asked for
+    const auto to = std::exchange(p.preferred_element_type, std::nullopt);
+    const Value count = dot(cast(a, DType::i32), cast(b, DType::i32), p);
+    return cast(count, to.value_or(DType::boolean));
+  }
+  const DType asked = p.preferred_element_type.value_or(t);
+  if (is_int(t) && is_float(asked)) t = asked;  // of integers as floats, which are products and sums of floats
+  // The op's own result: the asked dtype where it holds the sum, else the operands' (or, of two narrow floats, f32) before a conversion.
+  DType sum = asked;
+  if (is_float(t) && asked != t && !(is_float(asked) && bits(asked) > bits(t))) sum = bits(t) == 16 ? DType::f32 : t;
+  else if (is_signed_int(t) && is_unsigned_int(asked) && bits(asked) >= bits(t)) sum = static_cast<DType>(static_cast<int>(asked) - static_cast<int>(DType::u8) + static_cast<int>(DType::i8));
   ir::Value x = e.as(a, t), y = e.as(b, t);
   Shape xs = e.shape(a), ys = e.shape(b), result_shape;
   bool reshape_result = false;
@@ -151,7 +162,7 @@ Value dot(Operand a, Operand b, DotParams p) {
   op.set(Attr::rhs_contract, p.rhs_contract);
   op.set(Attr::lhs_batch, p.lhs_batch);
   op.set(Attr::rhs_batch, p.rhs_batch);
-  ir::Value v = e.builder().one(std::move(op), Type::array(p.preferred_element_type.value_or(t)));
+  ir::Value v = e.builder().convert(e.builder().one(std::move(op), Type::array(sum)), asked);
   if (reshape_result) v = reshaped(e, v, std::move(result_shape));
   return e.wrap(v);
 }

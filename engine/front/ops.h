@@ -68,7 +68,8 @@ Value where(Operand condition, Operand a, Operand b);
 Value select_n(Operand which, std::vector<Operand> cases);
 /// To another dtype: floats round to nearest even, float to int truncates and saturates (NaN: 0), ints wrap, to bool is != 0.
 Value cast(Operand x, DType dtype);
-/// The same bits as a dtype of the same width.
+/// The same bits as another dtype (lax.bitcast_convert_type). A narrower one adds a last dim, the lowest bits first; a wider one takes the last
+/// dim, whose elements make one of its own. bits.h has the same along another axis.
 Value bitcast(Operand x, DType dtype);
 /// Promises of the user's about integers, as Pallas has them: multiples of n, runs of n neighbours. They are x itself, and nothing relies on them.
 Value multiple_of(Operand x, int64_t n);
@@ -106,10 +107,15 @@ struct Padding {
 Value pad(Operand x, Operand value, std::vector<Padding> dims);  ///< lax.pad: one Padding per dim
 
 // -- products
+/// jax.lax.Precision. Products of f32 are of f32 at each of them: nothing is ever computed in less.
+enum class Precision { normal, high, highest };
 struct DotParams {
   std::vector<int64_t> lhs_contract = {}, rhs_contract = {};  ///< neither these nor the batch dims: a matrix product
   std::vector<int64_t> lhs_batch = {}, rhs_batch = {};
-  std::optional<DType> preferred_element_type = std::nullopt;  ///< of the result; else the operands' promoted dtype
+  /// Of the result; else the operands' promoted dtype. Integers may not be narrower; of integers as floats the operands are converted first, of
+  /// floats as integers or narrower floats the sum. Products of bools are "or" of "and"s, or counts where an integer dtype is asked for.
+  std::optional<DType> preferred_element_type = std::nullopt;
+  Precision precision = Precision::normal;
 };
 /// [m, k] times [k, n] = [m, n]; leading dims are batches that broadcast, a vector counts as a row on the left and a column on the right
 /// (jnp.matmul). With dims given (lax.dot_general): the result has batch dims, then a's free dims, then b's.

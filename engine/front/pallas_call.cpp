@@ -83,6 +83,7 @@ struct Checked {
   GridMappingRequest request;  // without inputs and in_specs
   ir::CallInfo call;
   std::optional<std::vector<BlockSpec>> in_specs;
+  bool allow_float_atomics;
 };
 
 std::string number(double d) {
@@ -95,7 +96,7 @@ std::string number(double d) {
 std::string after_prefetch(int n) { return n ? " and num_scalar_prefetch is " + std::to_string(n) : ""; }
 
 Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
-  Checked c{std::move(kernel), {}, {}, {}};
+  Checked c{std::move(kernel), {}, {}, {}, false};
   GridMappingRequest& r = c.request;
   r.name = p.name.value_or("kernel");
   r.loc = loc;
@@ -147,6 +148,7 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
     ReadCompilerParams params = read(p.compiler_params, r.grid.size());
     r.parallel = std::move(params.parallel);
     c.call.compiler_params = std::move(params.others);
+    c.allow_float_atomics = params.allow_float_atomics;
   } catch (const CompilerParamsProblem& problem) {
     fail("compiler_params: " + problem.what, problem.note);
   }
@@ -205,6 +207,9 @@ ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
     t.builder().set_loc(r.loc);
     t.builder().yield({});
   }
+  if (c.allow_float_atomics)
+    for (ir::Op& op : k.ops)
+      if (op.code == ir::Opcode::atomic_rmw && op.attr(ir::Attr::kind) == static_cast<int64_t>(ir::Opcode::add) && is_float(k.type(op.operands[0]).dtype)) op.set(ir::Attr::unordered, 1);
   ir::verify(k, "tracing");
   return k;
 }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "engine/front/scope.h"
 #include "engine/front/trace.h"
+#include "engine/front/view.h"
 
 namespace tessera {
 using ir::Attr;
@@ -14,7 +16,7 @@ using ir::Opcode;
 IndexItem::IndexItem(RefItem&& read, Loc l) : item_(Operand(std::move(read), l)) {}
 RefIndex::RefIndex(RefItem&& read, Loc l) : items_{IndexItem(std::move(read), l)}, loc_(l) {}
 
-/// One access being recorded: the index of every dim, its dynamic starts, and the shape it selects.
+/// One access being recorded: the index of every dim, its dynamic starts and arrays, and the shape it selects.
 class RefAccess {
  public:
   RefAccess(std::string_view op, const Ref& ref, const RefIndex& index, Loc loc, bool masked, bool writes) : e_(op, loc), ref_(ref), masked_(masked) {
@@ -29,40 +31,321 @@ class RefAccess {
       if (in_index_map || (k.value(ref.id_).region == k.body && at < static_cast<uint32_t>(k.num_prefetch)))
         e_.fail("a scalar-prefetch operand is only read", "keep what changes in scratch: SMEM({n}, ts::i32)");
     }
-    const auto& items = index.items();
-    if (items.size() > ref.shape().size())
-      e_.fail("the index has " + std::to_string(items.size()) + " entries but the Ref " + to_string(ref.shape()) + " has " +
-              std::to_string(ref.rank()) + (ref.rank() == 1 ? " dim" : " dims"));
-    for (size_t d = 0; d < ref.shape().size(); ++d) {
-      const int64_t n = ref.shape()[d];
-      index_.push_back(d < items.size() ? std::visit([&](const auto& item) { return lower(item, d, n); }, items[d].item()) : Index::all(n));
-      if (index_.back().kind == Index::Kind::slice) shape_.push_back(index_.back().size);
-    }
-    if (in_index_map && !shape_.empty())
-      e_.fail("reads " + to_string(ir::Type::array(ref.dtype(), shape_)) + ", but an index map reads single elements", "index every dim with an integer");
+    entries(index.items());
+    const ir::Op access{.code = Opcode::load, .operands = starts_, .index = index_};
+    form_ = ir::access_dims(e_.trace().kernel(), access);
+    if (in_index_map && op != "at" && !form_.shape.empty())
+      e_.fail("reads " + to_string(ir::Type::array(ref.dtype(), form_.shape)) + ", but an index map reads single elements", "index every dim with an integer");
   }
 
-  PlaceParts parts() && { return {ref_.id_, ref_.dtype(), std::move(index_), std::move(starts_), std::move(shape_)}; }
+  /// For ops that move windows: integers and slices alone.
+  PlaceParts parts() && {
+    if (form_.arrays) e_.fail("an index array is for loads and stores", "load by it, and store what came");
+    if (ref_.views_.empty()) return {ref_.id_, ref_.dtype(), std::move(index_), std::move(starts_), form_.shape};
+    const bool casts = std::any_of(ref_.views_.begin(), ref_.views_.end(), [](const RefTransform& t) { return t.kind == RefTransform::Kind::bitcast; });
+    if (!casts && !masked_) {
+      Selection s = selection({}, false);
+      for (size_t level = ref_.views_.size(); level-- > 0;) s.undo(ref_.views_[level], shape_at(level + 1), false);
+      Selection::Access a = s.access(false);
+      const bool slices = std::none_of(a.index.begin(), a.index.end(), [](const Index& x) { return x.kind == Index::Kind::array; });
+      if (slices && a.loops == s.order && a.shape == form_.shape) return {ref_.id_, ref_.dtype(), std::move(a.index), std::move(a.starts), form_.shape};
+    }
+    e_.fail("through this view of the Ref the index is not one slice per dim", "load through the view, and store what came");
+  }
 
   Value load(const LoadParams& p) {
-    ir::Op op{.code = Opcode::load, .operands = {ref_.id_}};
-    return finish(std::move(op), p.mask, p.other);
+    const ir::Value mask = mask_of(p.mask), other = other_of(p.other, mask);
+    if (ref_.views_.empty()) return e_.wrap(e_.builder().one(complete({.code = Opcode::load, .operands = {ref_.id_}}, mask, other)));
+    return e_.wrap(load_view(mask, other));
   }
   void store(const Operand& v, const StoreParams& p) {
-    ir::Op op{.code = Opcode::store, .operands = {ref_.id_, stored(v)}};
-    e_.builder().append(complete(std::move(op), p.mask, {}));
+    const ir::Value value = stored(v), mask = mask_of(p.mask);
+    if (ref_.views_.empty()) e_.builder().append(complete({.code = Opcode::store, .operands = {ref_.id_, value}}, mask, {}));
+    else store_view(value, mask);
   }
   Value swap(const Operand& v, const LoadParams& p) {
-    ir::Op op{.code = Opcode::swap, .operands = {ref_.id_, stored(v)}};
-    return finish(std::move(op), p.mask, p.other);
+    const ir::Value value = stored(v), mask = mask_of(p.mask), other = other_of(p.other, mask);
+    if (ref_.views_.empty()) return e_.wrap(e_.builder().one(complete({.code = Opcode::swap, .operands = {ref_.id_, value}}, mask, other)));
+    const ir::Value before = load_view(mask, other);
+    store_view(value, mask);
+    return e_.wrap(before);
+  }
+  void addupdate(const Operand& v, const StoreParams& p) {
+    const ir::Value value = stored(v), mask = mask_of(p.mask);
+    if (ref_.dtype() == DType::boolean) e_.fail("bool has no sum", "or it to what is there: x[i] |= value");
+    const bool casts = std::any_of(ref_.views_.begin(), ref_.views_.end(), [](const RefTransform& t) { return t.kind == RefTransform::Kind::bitcast; });
+    bool arrays = form_.arrays;  // elements may meet
+    for (const RefTransform& t : ref_.views_)
+      for (const RefTransform::Dim& d : t.dims) arrays = arrays || d.kind == RefTransform::Dim::Kind::array;
+    if (arrays && casts) e_.fail("what an index array brings to one element cannot add up through a bitcast", "add into scratch of the Ref's dtype, and bitcast the sum");
+    if (arrays) {
+      if (ref_.views_.empty()) e_.builder().append(complete({.code = Opcode::addupdate, .operands = {ref_.id_, value}}, mask, {}));
+      else store_view(value, mask, Opcode::addupdate);
+      return;
+    }
+    const ir::Value before = ref_.views_.empty() ? e_.builder().one(complete({.code = Opcode::load, .operands = {ref_.id_}}, mask, {})) : load_view(mask, {});
+    const ir::Value sum = e_.builder().elementwise(Opcode::add, {before, value});
+    if (ref_.views_.empty()) e_.builder().append(complete({.code = Opcode::store, .operands = {ref_.id_, sum}}, mask, {}));
+    else store_view(sum, mask);
+  }
+
+  /// Ref::at: what the index takes, with dynamic starts of windows in range.
+  Ref view() {
+    RefTransform t{RefTransform::Kind::index, ref_.shape(), ref_.dtype()};
+    ir::Builder& b = e_.builder();
+    const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
+    for (size_t d = 0; d < index_.size(); ++d) {
+      const Index& x = index_[d];
+      const int64_t n = ref_.shape()[d];
+      const bool slice = x.kind == Index::Kind::slice;
+      using Kind = RefTransform::Dim::Kind;
+      RefTransform::Dim dim{slice ? Kind::slice : x.kind == Index::Kind::array ? Kind::array : Kind::integer, x.start, x.size, x.step};
+      if (!x.is_static()) {
+        ir::Value v = starts_[static_cast<size_t>(x.start_operand)];
+        if (!form_.per_element) {
+          const int64_t most = n - 1 - (slice ? std::max<int64_t>(x.size - 1, 0) : 0);
+          const ir::Value wrapped = b.elementwise(Opcode::select, {b.elementwise(Opcode::lt, {v, number(0)}), b.elementwise(Opcode::add, {v, number(n)}), v});
+          v = b.elementwise(Opcode::clamp, {number(0), wrapped, number(std::max<int64_t>(most, 0))});
+        }
+        dim.dynamic = e_.wrap(v);
+      }
+      t.dims.push_back(std::move(dim));
+    }
+    return ref_.with(std::move(t), form_.shape, ref_.dtype());
+  }
+  Value atomic(Opcode kind, const Operand& v, const LoadParams& p) {
+    const DType t = ref_.dtype();
+    if ((kind == Opcode::add || kind == Opcode::max || kind == Opcode::min) && t == DType::boolean) e_.fail("takes integers or floats but the Ref holds bool");
+    if ((kind == Opcode::and_ || kind == Opcode::or_ || kind == Opcode::xor_) && is_float(t)) e_.fail("takes integers or bool but the Ref holds " + std::string(name(t)));
+    ir::Op op{.code = Opcode::atomic_rmw, .operands = {ref_.id_, stored(v)}};
+    op.set(Attr::kind, static_cast<int64_t>(kind));
+    return atomic(std::move(op), p);
+  }
+  Value compare_and_swap(const Operand& compare, const Operand& v, const LoadParams& p) {
+    const ir::Value value = stored(v);
+    if (compare.value() && compare.value()->dtype() != ref_.dtype())
+      e_.fail("what the elements are compared with is " + std::string(name(compare.value()->dtype())) + " but the Ref holds " + std::string(name(ref_.dtype())));
+    return atomic({.code = Opcode::atomic_cas, .operands = {ref_.id_, value, e_.as(compare, ref_.dtype(), form_.shape)}}, p);
   }
 
  private:
+  Value atomic(ir::Op op, const LoadParams& p) {
+    if (!ref_.views_.empty()) e_.fail("through a view of a Ref it is not implemented yet", "index the Ref itself");
+    const ir::Value mask = mask_of(p.mask), other = other_of(p.other, mask);
+    return e_.wrap(e_.builder().one(complete(std::move(op), mask, other)));
+  }
+  // -- through views
+  const Shape& shape_at(size_t level) const { return level == ref_.views_.size() ? ref_.shape() : ref_.views_[level].shape; }
+  DType dtype_at(size_t level) const { return level == ref_.views_.size() ? ref_.dtype() : ref_.views_[level].dtype; }
+  Selection selection(ir::Value mask, bool writes) {
+    Selection s(e_, index_, starts_, ref_.shape(), masked_, writes);
+    if (mask) s.inside.emplace_back(s.order, mask);
+    return s;
+  }
+  ir::Value load_view(ir::Value mask, ir::Value other) {
+    if (num_elements(form_.shape) == 0) return e_.builder().constant_int(ref_.dtype(), 0, form_.shape);
+    Selection s = selection(mask, false);
+    const ir::Value v = load_through(ref_.views_.size(), s);
+    return other ? e_.builder().elementwise(Opcode::select, {s.condition(s.order), v, other}) : v;
+  }
+  void store_view(ir::Value v, ir::Value mask, Opcode code = Opcode::store) {
+    if (num_elements(form_.shape) != 0) store_through(ref_.views_.size(), selection(mask, true), v, code);
+  }
+
+  static DType bits_of(DType t) {
+    switch (size_bytes(t)) {
+      case 1: return DType::u8;
+      case 2: return DType::u16;
+      case 4: return DType::u32;
+      default: return DType::u64;
+    }
+  }
+  ir::Value cast_bits(ir::Value v, DType t) {
+    ir::Builder& b = e_.builder();
+    return b.kernel().type(v).dtype == t ? v : b.elementwise(Opcode::bitcast, {v}, t);
+  }
+  ir::Value shifted(Opcode shift, ir::Value v, int64_t n) {
+    ir::Builder& b = e_.builder();
+    const ir::Type t = b.kernel().type(v);
+    return n == 0 ? v : b.elementwise(shift, {v, b.constant_int(t.dtype, n, t.shape)});
+  }
+  // The view's elements are each `ratio` of those before, rows apart: row k of them.
+  Selection row_of(const Selection& s, int64_t ratio, int64_t k) {
+    Selection r = s;
+    Position& p = r.at[r.at.size() - 2];
+    p = Selection::affine(e_, p, {k}, ratio);
+    return r;
+  }
+
+  /// The elements of s, positions in what is left of the views, over the loops that s has now.
+  ir::Value load_through(size_t level, Selection s) {
+    ir::Builder& b = e_.builder();
+    const Shape sizes = s.sizes();
+    if (level == 0) {
+      Selection::Access a = s.access(false);
+      ir::Op op{.code = Opcode::load, .operands = {ref_.id_}};
+      const std::vector<int> loops = s.common(a.loops);  // elements of other loops are one
+      const ir::Value mask = s.condition(loops);
+      add_index(op, a, mask ? s.to_memory(mask, loops, a) : mask);
+      return s.reshape(s.from_memory(b.one(std::move(op)), a), sizes);
+    }
+    const RefTransform& t = ref_.views_[level - 1];
+    const DType to = dtype_at(level);
+    const int64_t wide = size_bytes(to), narrow = size_bytes(t.dtype);
+    if (t.kind != RefTransform::Kind::bitcast || wide == narrow) {
+      s.undo(t, shape_at(level), false);
+      return s.reshape(cast_bits(load_through(level - 1, s), to), sizes);
+    }
+    if (wide > narrow) {
+      const DType u = bits_of(to);
+      ir::Value r;
+      for (int64_t k = 0; k < wide / narrow; ++k) {
+        const ir::Value part = cast_bits(load_through(level - 1, row_of(s, wide / narrow, k)), bits_of(t.dtype));
+        const ir::Value placed = shifted(Opcode::shift_left, b.convert(part, u), 8 * narrow * k);
+        r = r ? b.elementwise(Opcode::or_, {r, placed}) : placed;
+      }
+      return cast_bits(r, to);
+    }
+    const auto [row, part] = split_row(s, shape_at(level), narrow / wide);
+    const DType u = bits_of(t.dtype);
+    const ir::Value whole = cast_bits(load_through(level - 1, s), u);
+    const ir::Value shift = b.elementwise(Opcode::mul, {s.positions(part, s.order), b.constant_int(DType::i32, 8 * wide, s.sizes())});
+    const ir::Value piece = b.elementwise(Opcode::shift_right_logical, {whole, b.convert(shift, u)});
+    return s.reshape(cast_bits(b.convert(piece, bits_of(to)), to), sizes);
+  }
+
+  std::pair<Position, Position> split_row(Selection& s, const Shape& view, int64_t ratio) {
+    const size_t q = view.size() - 2;
+    const auto parts = s.split(s.at[q], view[q], ratio);
+    s.at[q] = parts.first;
+    return parts;
+  }
+
+  void store_through(size_t level, Selection s, ir::Value v, Opcode code) {
+    ir::Builder& b = e_.builder();
+    if (level == 0) {
+      Selection::Access a = s.access(true);
+      ir::Op op{.code = code, .operands = {ref_.id_, s.to_memory(s.reshape(v, s.sizes()), s.order, a)}};
+      const ir::Value mask = s.condition(s.order);
+      add_index(op, a, mask ? s.to_memory(mask, s.order, a) : mask);
+      b.append(std::move(op));
+      return;
+    }
+    const RefTransform& t = ref_.views_[level - 1];
+    const int64_t wide = size_bytes(dtype_at(level)), narrow = size_bytes(t.dtype);
+    if (t.kind != RefTransform::Kind::bitcast || wide == narrow) {
+      s.undo(t, shape_at(level), true);
+      return store_through(level - 1, s, cast_bits(v, t.dtype), code);
+    }
+    const ir::Value bits = cast_bits(v, bits_of(dtype_at(level)));
+    if (wide > narrow) {
+      for (int64_t k = 0; k < wide / narrow; ++k)
+        store_through(level - 1, row_of(s, wide / narrow, k), cast_bits(b.convert(shifted(Opcode::shift_right_logical, bits, 8 * narrow * k), bits_of(t.dtype)), t.dtype), code);
+      return;
+    }
+    // Parts of one element before are stored one after another, each into what it then holds.
+    const int64_t ratio = narrow / wide;
+    const auto [row, part] = split_row(s, shape_at(level), ratio);
+    const ir::Value spread = s.reshape(b.convert(bits, bits_of(t.dtype)), s.sizes());
+    std::vector<int> loops = part.loops;
+    std::erase_if(loops, [&](int l) { return s.size[static_cast<size_t>(l)] == 1; });
+    if (part.kind == Position::Kind::slice && loops.size() == 1) {
+      for (int64_t i = 0; i < s.size[static_cast<size_t>(loops[0])]; ++i)
+        store_part(level - 1, s.without(loops[0], i), s.take(spread, s.order, loops[0], i), t.dtype, part.start.at + i * part.step, wide);
+    } else if (part.kind != Position::Kind::array && part.start.terms.empty() && loops.empty()) {
+      store_part(level - 1, s, spread, t.dtype, part.start.at, wide);
+    } else {
+      const ir::Value at = s.positions(part, s.order);
+      for (int64_t k = 0; k < ratio; ++k) {
+        Selection some = s;
+        some.inside.emplace_back(s.order, b.elementwise(Opcode::eq, {at, b.constant_int(DType::i32, k, s.sizes())}));
+        store_part(level - 1, some, spread, t.dtype, k, wide);
+      }
+    }
+  }
+  /// v, unsigned of t's width, holds the part's bits in its lowest `bytes`.
+  void store_part(size_t level, const Selection& s, ir::Value v, DType t, int64_t part, int64_t bytes) {
+    ir::Builder& b = e_.builder();
+    const DType u = bits_of(t);
+    const ir::Value held = cast_bits(load_through(level, s), u);
+    const uint64_t ones = ((uint64_t{1} << (8 * bytes)) - 1) << (8 * bytes * part);
+    const ir::Value kept = b.elementwise(Opcode::and_, {held, b.constant_int(u, static_cast<int64_t>(~ones), b.kernel().type(held).shape)});
+    store_through(level, s, cast_bits(b.elementwise(Opcode::or_, {kept, shifted(Opcode::shift_left, v, 8 * bytes * part)}), t), Opcode::store);
+  }
+  static void add_index(ir::Op& op, const Selection::Access& a, ir::Value mask) {
+    if (mask) {
+      op.operands.push_back(mask);
+      op.set(Attr::mask, 1);
+    }
+    op.index = a.index;
+    for (Index& i : op.index)
+      if (i.start_operand >= 0) i.start_operand += static_cast<int32_t>(op.operands.size());
+    op.operands.insert(op.operands.end(), a.starts.begin(), a.starts.end());
+  }
+
+  // -- the index
+  void entries(const std::vector<IndexItem>& items) {
+    const size_t rank = ref_.shape().size();
+    size_t dots = items.size(), named = 0;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (!std::holds_alternative<Ellipsis>(items[i].item())) { ++named; continue; }
+      if (dots != items.size()) e_.fail("the index has more than one ellipsis");
+      dots = i;
+    }
+    if (named > rank)
+      e_.fail("the index has " + std::to_string(named) + " entries but the Ref " + to_string(ref_.shape()) + " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+    std::vector<std::pair<size_t, ir::Value>> arrays;  // by dim
+    size_t item = 0;
+    for (size_t d = 0; d < rank; ++d) {
+      const int64_t n = ref_.shape()[d];
+      if (item == dots && d < rank - (named - item)) {
+        index_.push_back(Index::all(n));
+        if (d + 1 == rank - (named - item)) ++item;
+        continue;
+      }
+      if (item == dots) ++item;
+      if (item >= items.size()) { index_.push_back(Index::all(n)); continue; }
+      const auto& entry = items[item++].item();
+      if (const Operand* o = std::get_if<Operand>(&entry); o && o->value() && o->value()->rank() != 0) {
+        arrays.emplace_back(d, index_array(*o, d, n));
+        index_.push_back(Index::array(-1));
+      } else {
+        index_.push_back(std::visit([&](const auto& x) { return lower(x, d, n); }, entry));
+      }
+    }
+    if (arrays.empty()) return;
+    Shape common;
+    const auto shape_of = [&](ir::Value v) { return e_.builder().kernel().type(v).shape; };
+    for (const auto& [d, v] : arrays) {
+      const Shape s = shape_of(v);
+      if (s.size() > common.size()) common.insert(common.begin(), s.size() - common.size(), 1);
+      for (size_t i = 0; i < s.size(); ++i) {
+        int64_t& c = common[common.size() - s.size() + i];
+        if (s[i] != c && s[i] != 1 && c != 1) e_.fail(dim(d) + "the index array has shape " + to_string(s) + ", which does not broadcast with " + to_string(common) + " of those before");
+        if (c == 1) c = s[i];
+      }
+    }
+    for (const auto& [d, v] : arrays) index_[d].start_operand = start_operand(e_.broadcast(v, common));
+  }
+  ir::Value index_array(const Operand& o, size_t d, int64_t n) {
+    const Value& v = *o.value();
+    ir::Value x = e_.use(v);
+    if (!is_int(v.dtype())) e_.fail(dim(d) + "an index array must hold integers but is " + to_string(ir::Type::array(v.dtype(), v.shape())));
+    if (n == 0 && num_elements(v.shape()) != 0) e_.fail(dim(d) + "an index into " + elements(n));
+    ir::Builder& b = e_.builder();
+    // As JAX: unsigned ones turn signed by their bits, 64 bits keep what is outside outside.
+    if (v.dtype() == DType::u64) x = b.convert(x, DType::i64);
+    if (b.kernel().type(x).dtype == DType::i64) {
+      const auto limit = [&](int64_t most) { return b.constant_int(DType::i64, most, v.shape()); };
+      x = b.elementwise(Opcode::clamp, {limit(std::numeric_limits<int32_t>::min()), x, limit(std::numeric_limits<int32_t>::max())});
+    }
+    return b.convert(x, DType::i32);
+  }
   std::string dim(size_t d) const { return "dim " + std::to_string(d) + ": "; }
   static std::string elements(int64_t n) { return std::to_string(n) + (n == 1 ? " element" : " elements"); }
   int32_t start_operand(ir::Value v) {
     starts_.push_back(v);
-    return static_cast<int32_t>(starts_.size() - 1);  // made an operand position by complete()
+    return static_cast<int32_t>(starts_.size() - 1);  // made an operand position by complete() and add_index()
   }
   static std::optional<int64_t> static_value(const Operand& o) {
     if (!o.number()) return std::nullopt;
@@ -72,6 +355,7 @@ class RefAccess {
   }
 
   Index lower(All, size_t, int64_t n) { return Index::all(n); }
+  Index lower(Ellipsis, size_t, int64_t n) { return Index::all(n); }
   Index lower(const Operand& i, size_t d, int64_t n) {
     if (const auto at = static_value(i)) {
       if (*at < -n || *at >= n) e_.fail(dim(d) + "index " + std::to_string(*at) + " is out of range for " + elements(n));
@@ -112,18 +396,23 @@ class RefAccess {
       e_.fail("the value is " + std::string(name(v.value()->dtype())) + " but the Ref holds " + std::string(name(t)),
               "cast(value, " + std::string(name(t)) + ") converts");
     }
-    return e_.as(v, t, shape_);
+    return e_.as(v, t, form_.shape);
   }
-  ir::Op complete(ir::Op op, const Operand& mask, const Operand& other) {
-    if (!mask.absent()) {
-      op.operands.push_back(e_.broadcast(e_.truth(mask), shape_));
+  ir::Value mask_of(const Operand& mask) { return mask.absent() ? ir::Value{} : e_.broadcast(e_.truth(mask), form_.shape); }
+  ir::Value other_of(const Operand& other, ir::Value mask) {
+    if (other.absent()) return {};
+    if (!mask) e_.fail("other is given without a mask");
+    if (other.value() && other.value()->dtype() != ref_.dtype())
+      e_.fail("other is " + std::string(name(other.value()->dtype())) + " but the Ref holds " + std::string(name(ref_.dtype())));
+    return e_.as(other, ref_.dtype(), form_.shape);
+  }
+  ir::Op complete(ir::Op op, ir::Value mask, ir::Value other) {
+    if (mask) {
+      op.operands.push_back(mask);
       op.set(Attr::mask, 1);
     }
-    if (!other.absent()) {
-      if (mask.absent()) e_.fail("other is given without a mask");
-      if (other.value() && other.value()->dtype() != ref_.dtype())
-        e_.fail("other is " + std::string(name(other.value()->dtype())) + " but the Ref holds " + std::string(name(ref_.dtype())));
-      op.operands.push_back(e_.as(other, ref_.dtype(), shape_));
+    if (other) {
+      op.operands.push_back(other);
       op.set(Attr::other, 1);
     }
     op.index = index_;
@@ -132,16 +421,13 @@ class RefAccess {
     op.operands.insert(op.operands.end(), starts_.begin(), starts_.end());
     return op;
   }
-  Value finish(ir::Op op, const Operand& mask, const Operand& other) {
-    return e_.wrap(e_.builder().one(complete(std::move(op), mask, other)));
-  }
 
   Emit e_;
   const Ref ref_;
   bool masked_;
-  std::vector<Index> index_;
+  std::vector<Index> index_;  // start_operand: position in starts_
   std::vector<ir::Value> starts_;
-  Shape shape_;
+  ir::AccessDims form_;
 };
 
 Value load(const Ref& ref, RefIndex index, LoadParams params) {
@@ -150,8 +436,96 @@ Value load(const Ref& ref, RefIndex index, LoadParams params) {
 void store(const Ref& ref, RefIndex index, Operand value, StoreParams params) {
   RefAccess("store", ref, index, index.loc(), !params.mask.absent(), true).store(value, params);
 }
+void addupdate(const Ref& ref, RefIndex index, Operand value, StoreParams params) {
+  RefAccess("addupdate", ref, index, index.loc(), !params.mask.absent(), true).addupdate(value, params);
+}
 Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
   return RefAccess("swap", ref, index, index.loc(), !params.mask.absent(), true).swap(value, params);
+}
+
+Ref Ref::with(RefTransform step, Shape to, DType dtype) const {
+  Ref r = *this;
+  r.views_.push_back(std::move(step));
+  r.type_.shape = std::move(to);
+  r.type_.dtype = dtype;
+  return r;
+}
+Ref Ref::at(RefIndex index) const { return RefAccess("at", *this, index, index.loc(), false, false).view(); }
+
+Ref Ref::reshape(Shape to, Loc loc) const {
+  const Emit e("reshape", loc);
+  e.check_owner(trace_, region_, "Ref");
+  const int64_t n = num_elements(shape());
+  const auto mine = [&] { return "the Ref " + to_string(shape()) + " has " + std::to_string(n) + (n == 1 ? " element" : " elements"); };
+  int64_t* open = nullptr;
+  __int128 product = 1;
+  for (int64_t& d : to) {
+    if (d < -1) e.fail("the size " + std::to_string(d) + " in " + to_string(to) + " is negative");
+    if (d == -1 && open) e.fail("more than one size of " + to_string(to) + " is -1");
+    if (d == -1) open = &d;
+    else if ((product *= d) > (int64_t{1} << 40)) e.fail(mine() + " but " + to_string(to) + " has more");
+  }
+  if (open) {
+    if (product == 0 || n % static_cast<int64_t>(product) != 0) e.fail(mine() + ", which the sizes of " + to_string(to) + " do not divide");
+    *open = n / static_cast<int64_t>(product);
+  } else if (product != n) {
+    e.fail(mine() + " but " + to_string(to) + " has " + std::to_string(static_cast<int64_t>(product)));
+  }
+  return with({RefTransform::Kind::reshape, shape(), dtype()}, std::move(to), dtype());
+}
+
+Ref Ref::bitcast(DType to, Loc loc) const {
+  const Emit e("bitcast", loc);
+  e.check_owner(trace_, region_, "Ref");
+  if (to == dtype()) return *this;
+  if (to == DType::boolean || dtype() == DType::boolean) e.fail("bool is not a matter of bits", "cast() converts values");
+  Shape s = shape();
+  const int64_t mine = size_bytes(dtype()), its = size_bytes(to);
+  const auto names = [&] { return std::string(name(dtype())) + " to " + std::string(name(to)); };
+  if (mine != its) {
+    if (s.size() < 2) e.fail(names() + " changes the width, which joins or parts rows, but the Ref " + to_string(s) + " has " + std::to_string(s.size()) + (s.size() == 1 ? " dim" : " dims"), "reshape it to 2 dims first");
+    int64_t& rows = s[s.size() - 2];
+    if (rows * mine % its != 0)
+      e.fail("dim " + std::to_string(s.size() - 2) + ": " + std::to_string(rows) + " rows of " + std::to_string(8 * mine) + " bits do not make whole rows of " + std::to_string(8 * its) + " bits");
+    rows = rows * mine / its;
+  }
+  return with({RefTransform::Kind::bitcast, shape(), dtype()}, std::move(s), to);
+}
+
+Ref Ref::transpose(std::vector<int64_t> perm, Loc loc) const {
+  const Emit e("transpose", loc);
+  e.check_owner(trace_, region_, "Ref");
+  std::vector<int64_t> all_dims = perm;
+  std::sort(all_dims.begin(), all_dims.end());
+  bool right = perm.size() == shape().size();
+  for (size_t d = 0; right && d < all_dims.size(); ++d) right = all_dims[d] == static_cast<int64_t>(d);
+  if (!right) e.fail("perm " + to_string(Shape(perm)) + " is not a permutation of the dims of " + to_string(shape()));
+  Shape s;
+  for (int64_t d : perm) s.push_back(shape()[static_cast<size_t>(d)]);
+  RefTransform t{RefTransform::Kind::transpose, shape(), dtype()};
+  t.perm = std::move(perm);
+  return with(std::move(t), std::move(s), dtype());
+}
+Ref Ref::T(Loc loc) const {
+  std::vector<int64_t> perm;
+  for (size_t d = shape().size(); d-- > 0;) perm.push_back(static_cast<int64_t>(d));
+  return transpose(std::move(perm), loc);
+}
+
+namespace {
+Value atomic(std::string_view op, Opcode kind, const Ref& ref, const RefIndex& index, const Operand& value, const LoadParams& params) {
+  return RefAccess(op, ref, index, index.loc(), !params.mask.absent(), true).atomic(kind, value, params);
+}
+}  // namespace
+Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_add", Opcode::add, ref, index, value, params); }
+Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_max", Opcode::max, ref, index, value, params); }
+Value atomic_min(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_min", Opcode::min, ref, index, value, params); }
+Value atomic_and(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_and", Opcode::and_, ref, index, value, params); }
+Value atomic_or(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_or", Opcode::or_, ref, index, value, params); }
+Value atomic_xor(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_xor", Opcode::xor_, ref, index, value, params); }
+Value atomic_xchg(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_xchg", Opcode::swap, ref, index, value, params); }
+Value atomic_cas(const Ref& ref, RefIndex index, Operand compare, Operand value, LoadParams params) {
+  return RefAccess("atomic_cas", ref, index, index.loc(), !params.mask.absent(), true).compare_and_swap(compare, value, params);
 }
 
 PlaceParts place_parts(std::string_view op, const Place& place, Loc loc, bool masked, bool writes) {

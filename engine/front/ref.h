@@ -3,9 +3,13 @@
 //   x[{ds(i * 8, 8), all}]      8 rows from a row computed at run time; dims not named are taken whole
 //   x[{i, all}], x[3], x[-1]    an integer (Value or number) drops its dim
 //   x[{range(0, 8, 2), all}]    Python's 0:8:2
+//   x[{idx, all}]               an array of integers takes those positions: row idx[0], row idx[1], ...; several arrays broadcast to one shape
+//   x[{0, ellipsis}]            ellipsis stands for all dims that nobody names
+//   x.at({0, all})              a view: another Ref to the same memory, indexed again; x.reshape, x.bitcast, x.transpose too
 // x[...] is a temporary that is read by using it as a Value or Operand and written by =, +=, ...; it cannot be kept: `auto v = x[all]`
 // leaves something useless, `Value v = x[all]` reads. Static indices are checked while tracing; dynamic ones wrap once if negative, then
-// are clamped so that the window fits (with a mask nothing moves, and elements outside are masked out).
+// are clamped so that the window fits (with a mask nothing moves, and elements outside are masked out). Positions from an array wrap once; then
+// loads take the nearest element and stores drop what is outside. engine/README.md has all rules. Read next: view.h, which composes views.
 #pragma once
 #include <concepts>
 #include <initializer_list>
@@ -19,6 +23,10 @@ namespace tessera {
 /// The index that takes a dim whole, or alone a whole Ref.
 struct All {};
 inline constexpr All all{};
+
+/// All dims that the index does not name; once in an index.
+struct Ellipsis {};
+inline constexpr Ellipsis ellipsis{};
 
 /// `size` elements start, start + step, ...; the start may be a Value, size and step are static.
 struct Ds {
@@ -42,22 +50,24 @@ concept IndexNumber = std::integral<T> && !std::same_as<T, bool>;
 class IndexItem {
  public:
   IndexItem(All) : item_(All{}) {}                                          // NOLINT: implicit on purpose, all of them
+  IndexItem(Ellipsis) : item_(Ellipsis{}) {}                                // NOLINT
   IndexItem(Ds d) : item_(std::move(d)) {}                                  // NOLINT
   IndexItem(Range r) : item_(r) {}                                          // NOLINT
   IndexItem(const Value& v, Loc l = Loc::here()) : item_(Operand(v, l)) {}  // NOLINT
   IndexItem(RefItem&& read, Loc l = Loc::here());                           // NOLINT
   template <IndexNumber T>
   IndexItem(T i, Loc l = Loc::here()) : item_(Operand(i, l)) {}  // NOLINT
-  const std::variant<All, Ds, Range, Operand>& item() const { return item_; }
+  const std::variant<All, Ds, Range, Operand, Ellipsis>& item() const { return item_; }
 
  private:
-  std::variant<All, Ds, Range, Operand> item_;  // Operand: an integer
+  std::variant<All, Ds, Range, Operand, Ellipsis> item_;  // Operand: an integer, or an array of them
 };
 
 /// The index of a Ref: one item, or one per leading dim.
 class RefIndex {
  public:
   RefIndex(All, Loc l = Loc::here()) : loc_(l) {}                                                     // NOLINT: implicit on purpose
+  RefIndex(Ellipsis, Loc l = Loc::here()) : loc_(l) {}                                                // NOLINT
   RefIndex(std::initializer_list<IndexItem> items, Loc l = Loc::here()) : items_(items), loc_(l) {}   // NOLINT
   RefIndex(std::vector<IndexItem> items, Loc l = Loc::here()) : items_(std::move(items)), loc_(l) {}  // NOLINT
   RefIndex(Ds d, Loc l = Loc::here()) : items_{std::move(d)}, loc_(l) {}                              // NOLINT
@@ -74,6 +84,23 @@ class RefIndex {
   Loc loc_;
 };
 
+/// One step from a Ref to a view of it, and the shape and dtype that it starts from.
+struct RefTransform {
+  enum class Kind : uint8_t { index, reshape, bitcast, transpose };
+  /// Of a dim of the Ref: one position, `size` positions from `start` on, or an array of positions. Dynamic ones are in range already.
+  struct Dim {
+    enum class Kind : uint8_t { integer, slice, array };
+    Kind kind;
+    int64_t start = 0, size = 1, step = 1;
+    std::optional<Value> dynamic = std::nullopt;  // instead of start; or the array
+  };
+  Kind kind;
+  Shape shape;
+  DType dtype;
+  std::vector<Dim> dims = {};      // index
+  std::vector<int64_t> perm = {};  // transpose
+};
+
 class Ref {
  public:
   const Shape& shape() const { return type_.shape; }
@@ -83,14 +110,26 @@ class Ref {
 
   RefItem operator[](RefIndex index) const;
 
+  /// The elements that the index takes, as a Ref of their own: x.at({ds(i, 4)})[1] is x[i + 1]. Dynamic indices are wrapped and clamped here.
+  Ref at(RefIndex index) const;
+  /// The same elements in row-major order under another shape; one size may be -1.
+  Ref reshape(Shape shape, Loc loc = Loc::here()) const;
+  /// The same bits as another dtype. Where its width differs, rows of the last dim but one part or join, as JAX's Refs do.
+  Ref bitcast(DType dtype, Loc loc = Loc::here()) const;
+  /// Dim i is dim perm[i] of this Ref.
+  Ref transpose(std::vector<int64_t> perm, Loc loc = Loc::here()) const;
+  Ref T(Loc loc = Loc::here()) const;  ///< all dims in the opposite order
+
  private:
   friend class Trace;
   friend class RefAccess;
+  Ref with(RefTransform step, Shape shape, DType dtype) const;
   Ref(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type) : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
   uint64_t trace_;
   ir::RegionId region_;
   ir::Value id_;
-  ir::Type type_;
+  ir::Type type_;                      // of the view
+  std::vector<RefTransform> views_ = {};  // from the body's argument on
 };
 
 /// x[...]: a place in memory, for this expression only. Stored values broadcast to the place's shape and must have its dtype (cast()
@@ -134,7 +173,22 @@ struct StoreParams {
 Value load(const Ref& ref, RefIndex index, LoadParams params = {});
 /// Elements that the mask leaves out keep their contents.
 void store(const Ref& ref, RefIndex index, Operand value, StoreParams params = {});
+/// Adds the value to what the elements hold. Other than += it adds up what an index array brings to one element several times.
+void addupdate(const Ref& ref, RefIndex index, Operand value, StoreParams params = {});
 /// Stores and returns what the elements held before.
 Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+
+/// Each element becomes the sum (the maximum, ...) of itself and the value in one step that programs running at once do not disturb. All return what
+/// the elements held before. Programs along an axis may run at once if nobody uses that and the kinds agree: then the updates commute. Sums of floats
+/// depend on their order all the same, so they keep it unless CompilerParams::allow_float_atomics.
+Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_min(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_and(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_or(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_xor(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+Value atomic_xchg(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
+/// Elements that equal `compare` (by ==: NaN equals nothing, 0 equals -0) become `value`.
+Value atomic_cas(const Ref& ref, RefIndex index, Operand compare, Operand value, LoadParams params = {});
 
 }  // namespace tessera

@@ -75,6 +75,14 @@ Ref Trace::ref_argument(ir::RegionId r, size_t i) const {
   const ir::Value v = kernel_.region(r).args.at(i);
   return Ref(serial_, r, v, kernel_.type(v));
 }
+Ref Trace::prng_state() {
+  if (prng_state_ == SIZE_MAX) {
+    prng_state_ = kernel_.region(kernel_.body).args.size();
+    kernel_.scratch.push_back(ir::Type::ref(DType::u32, {3}, ir::MemorySpace::smem));
+    builder_.add_arg(kernel_.body, kernel_.scratch.back());
+  }
+  return ref_argument(kernel_.body, prng_state_);
+}
 bool Trace::is_open(ir::RegionId r) const { return std::find(open_.begin(), open_.end(), r) != open_.end(); }
 std::string Trace::prefix() const { return kernel_.name + ": " + (index_map_origin_.empty() ? "" : index_map_origin_ + ": index map: "); }
 
@@ -118,12 +126,18 @@ DType Emit::common_dtype(const std::vector<const Operand*>& operands) const {
     }
     if (o->number() && std::holds_alternative<bool>(*o->number())) t = DType::boolean;
     else if (o->number()) (std::holds_alternative<double>(*o->number()) ? floating : integer) = true;
-    if (t) strong = strong ? promote_types(*strong, *t) : *t;
+    if (t) strong = strong ? promote(*strong, *t) : *t;
   }
+  if (floating && strong && is_int4(*strong)) promote(*strong, DType::f32);
   if (floating && (!strong || !is_float(*strong))) return DType::f32;
   if (integer && (!strong || *strong == DType::boolean)) return DType::i32;
   if (!strong) fail("an operand is missing");
   return *strong;
+}
+
+DType Emit::promote(DType a, DType b) const {
+  if (const auto t = promote_types(a, b)) return *t;
+  fail(std::string(name(a)) + " and " + std::string(name(b)) + " have no common dtype", "8-bit floats and 4-bit integers are not promoted, as in JAX: cast() one of the operands");
 }
 
 const Shape& Emit::shape(const Operand& o) const { return o.value() ? o.value()->shape() : kScalar; }

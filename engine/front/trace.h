@@ -29,6 +29,8 @@ class Trace {
   Value wrap(ir::Value v) const { return wrap(v, open_.back()); }
   Value argument(ir::RegionId r, size_t i) const { return wrap(kernel_.region(r).args.at(i), r); }
   Ref ref_argument(ir::RegionId r, size_t i) const;
+  /// The state of random.h's stateful generator, u32[3] of scratch, which a kernel has once it is asked for.
+  Ref prng_state();
   bool is_open(ir::RegionId r) const;
   uint64_t serial() const { return serial_; }
   ir::RegionId outermost_region() const { return open_.front(); }
@@ -94,6 +96,7 @@ class Trace {
   uint64_t serial_;
   std::vector<ir::RegionId> open_;  // outermost first
   std::string index_map_origin_;
+  size_t prng_state_ = SIZE_MAX;  // position among the body's arguments
   const InnerGrid* inner_grid_ = nullptr;
   Trace* outer_;
 };
@@ -108,6 +111,8 @@ class Emit {
   Trace& trace() { return *trace_; }
   ir::Builder& builder() { return trace_->builder(); }
   Loc loc() const { return loc_; }
+  /// promote_types(), or an error where the dtypes do not meet.
+  DType promote(DType a, DType b) const;
   [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const;
 
   /// The IR value, once it is sure that v belongs here.

@@ -8,10 +8,11 @@
 
 namespace tessera {
 
-DType promote_types(DType a, DType b) {
+std::optional<DType> promote_types(DType a, DType b) {
   if (a == b) return a;
   if (a == DType::boolean) return b;
   if (b == DType::boolean) return a;
+  if (is_int4(a) || is_int4(b) || (is_float8(a) && is_float(b)) || (is_float8(b) && is_float(a))) return std::nullopt;
   if (is_float(a) && is_float(b)) {
     if (bits(a) == bits(b)) return DType::f32;  // f16 and bf16
     return bits(a) > bits(b) ? a : b;

@@ -17,8 +17,9 @@ class Operand;
 class RefItem;
 
 /// The dtype in which two Values of different dtypes meet, by JAX's promotion lattice (jnp.promote_types with 64-bit types enabled):
-/// bool < ints < floats, i8 + u8 = i16, i64 + u64 = f64, f16 + bf16 = f32, any int + f16 = f16.
-DType promote_types(DType a, DType b);
+/// bool < ints < floats, i8 + u8 = i16, i64 + u64 = f64, f16 + bf16 = f32, any int + f16 = f16. Nothing where JAX refuses: 8-bit floats meet
+/// bool and integers of 8 bits and more only, 4-bit integers bool only.
+std::optional<DType> promote_types(DType a, DType b);
 
 /// A dense array of static shape and dtype, known by name only: its elements exist when the kernel runs.
 class Value {

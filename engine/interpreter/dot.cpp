@@ -33,7 +33,7 @@ DotPlan plan_dot(const ir::Kernel& kernel, const ir::Op& op) {
   DotPlan p;
   p.operand = l.dtype;
   p.result = kernel.type(op.results[0]).dtype;
-  p.accumulator = is_float(p.operand) ? (p.result == DType::f64 ? DType::f64 : DType::f32) : p.result;
+  p.accumulator = is_float(p.operand) ? (p.result == DType::f64 ? DType::f64 : DType::f32) : p.result == DType::i4 ? DType::i8 : p.result == DType::u4 ? DType::u8 : p.result;
   const auto &lc = op.ints(ir::Attr::lhs_contract), &rc = op.ints(ir::Attr::rhs_contract), &lb = op.ints(ir::Attr::lhs_batch), &rb = op.ints(ir::Attr::rhs_batch);
   const auto free_dims = [](const Shape& shape, const std::vector<int64_t>& c, const std::vector<int64_t>& b) {
     std::vector<int64_t> dims;

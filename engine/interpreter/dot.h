@@ -1,5 +1,5 @@
 // Products of arrays with any contracting and batch dims: operands are permuted to batches of matrices, multiplied, and converted.
-// f16, bf16 and f32 accumulate in f32 (in f64 for an f64 result), integers modulo the result dtype; sums run over k in order.
+// f32 and narrower floats accumulate in f32 (in f64 for an f64 result), integers modulo the result dtype; sums run over k in order.
 #pragma once
 #include <cstddef>
 #include <vector>

@@ -3,6 +3,7 @@
 #include "engine/interpreter/interpreter.h"
 
 #include <algorithm>
+#include <map>
 
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/pipes.h"
@@ -89,7 +90,7 @@ std::vector<bool> written_refs(const ir::Kernel& k) {
   std::vector<bool> written(k.region(k.body).args.size(), false);
   for (const ir::Op& op : k.ops) {
     const size_t to = op.code == ir::Opcode::copy_start ? 1 : 0;
-    if ((op.code == ir::Opcode::store || op.code == ir::Opcode::swap || to == 1) && op.operands.size() > to && k.value(op.operands[to]).region == k.body)
+    if ((ir::writes_ref(op.code) || to == 1) && op.operands.size() > to && k.value(op.operands[to]).region == k.body)
       written[k.value(op.operands[to]).number] = true;
   }
   return written;
@@ -215,8 +216,25 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   }
   forget_scratch(0);
 
+  // Where programs come in another order, what they print waits for the others.
+  std::map<int64_t, std::vector<std::string>> lines;  // by program number
+  int64_t number = 0;
+  m.print = [&](std::string line) {
+    if (options.seed) lines[number].push_back(std::move(line));
+    else print_line(options.print, line);
+  };
+  const auto say = [&] {
+    for (const auto& [program, list] : lines)
+      for (const std::string& line : list) print_line(options.print, line);
+    lines.clear();
+  };
+  std::optional<std::pair<int64_t, KernelError>> failed;  // the first check in the order of the programs
+
   std::vector<int64_t> wanted, own, last_own;  // coordinates that have scratch of their own
-  for_each_program(grid, parallel, options.seed, [&](const int64_t* program) {
+  const auto run = [&](const int64_t* program) {
+    number = 0;
+    for (size_t d = 0; d < grid.size(); ++d) number = number * grid[d] + program[d];
+    m.failed.reset();
     own.clear();
     for (size_t d = 0, visible = 0; d < grid.size(); ++d) {
       m.grid_point[d] = program[d];
@@ -243,7 +261,18 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
       b.enter(wanted, m, m.views[i], m.tracked[i]);
     }
     m.run(k.body);
-  });
+    if (m.failed && (!failed || number < failed->first)) failed.emplace(number, *m.failed);
+  };
+  try {
+    for_each_program(grid, parallel, options.seed, run);
+  } catch (...) {
+    say();
+    if (m.failed && (!failed || number < failed->first)) failed.emplace(number, *m.failed);
+    if (failed) throw failed->second;
+    throw;
+  }
+  say();
+  if (failed) throw failed->second;
   if (pipes) pipes->end_of_kernel();
   for (Block& b : blocks) b.leave();
   arrays.erase(arrays.begin(), arrays.begin() + k.num_inputs);

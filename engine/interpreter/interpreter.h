@@ -7,6 +7,7 @@
 
 #include "engine/array.h"
 #include "engine/ir/kernel.h"
+#include "engine/print_text.h"
 
 namespace tessera {
 
@@ -25,6 +26,8 @@ struct InterpretOptions {
   std::optional<uint64_t> seed = std::nullopt;
   /// Finds accesses that parallel axes leave without an order (races.h) and throws a KernelError that names line, element and both programs.
   bool races = false;
+  /// Takes what debug_print prints, line by line; without it that goes to stdout. In the order of the programs, also where a seed permutes them.
+  PrintCallback print = {};
   /// Grid axes that are parallel beside those declared so and those added by vmap: one per axis, or empty.
   std::vector<bool> parallel = {};
 };

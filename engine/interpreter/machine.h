@@ -1,9 +1,11 @@
 // The machine that runs a kernel's regions: every op becomes one Step (a closure over places and shapes), every value one place in memory,
 // planned once per call. A step works on whole arrays; nothing is looked up by name or allocated per element.
-// plan.cpp makes steps and places buffers, memory.cpp makes the steps of load, store and swap; interpreter.cpp moves blocks and runs the grid.
+// plan.cpp makes steps and places buffers, memory.cpp and indexed.cpp make the steps of loads and stores; interpreter.cpp moves blocks and runs the grid.
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/interpreter/races.h"
@@ -43,6 +45,8 @@ struct Machine {
   Pipes* pipes = nullptr;                  // if the kernel has run_scoped, semaphores or copies
   std::vector<int64_t> grid_point;         // this program, all axes
   uint64_t masked_loads = 0;               // so far: each leaves other unspecified elements
+  std::function<void(std::string)> print;  // of debug_print
+  std::optional<KernelError> failed;       // the first check that did
   std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block
 
   void run(ir::RegionId r) {
@@ -55,8 +59,19 @@ struct Machine {
 /// argument whether the kernel may store to it.
 Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill);
 
-/// The step of a load, store or swap of the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
+/// The step of an access to the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* result, bool borrow, int fill);
+
+/// The same where positions wrap and are clamped or dropped one by one: AccessDims::per_element.
+Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill);
+/// Throws the KernelError of OutOfBounds::raise for elements first to last along dim d, which has `extent`.
+[[noreturn]] void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first, int64_t last, const std::string& note);
+/// The owner of unspecified_bits for the masked-out elements of one load.
+inline uint64_t masked_load_owner(Machine& m) { return (uint64_t{1} << 48) + m.masked_loads++; }  // beyond the owners of blocks and scratch
+/// The place of element i.
+uint64_t place_of(uint64_t owner, int64_t i);
+/// The step of a debug_print or a check.
+Step print_step(const ir::Kernel& k, const ir::Op& op);
 
 /// A hash whose outputs are well mixed.
 uint64_t mix(uint64_t z);

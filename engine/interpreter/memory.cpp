@@ -1,5 +1,5 @@
-// load, store and swap. Without a mask a negative start wraps once and is then clamped so that the window fits; with a mask nothing shifts
-// and each element is tested against the ref's shape and the mask.
+// load, store, swap, addupdate and atomics. Without a mask a negative start wraps once and is then clamped so that the window fits; with a mask
+// nothing shifts and each element is tested against the ref's shape and the mask. indexed.cpp has the accesses whose elements go each their own way.
 #include <algorithm>
 #include <cstring>
 
@@ -8,11 +8,17 @@
 #include "engine/reference.h"
 
 namespace tessera::interpreter {
-namespace {
-constexpr uint64_t kMaskedLoads = uint64_t{1} << 48;  // owners beyond those of blocks and scratch
 
 uint64_t place_of(uint64_t owner, int64_t i) { return mix(owner * 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(i); }
 
+void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first, int64_t last, const std::string& note) {
+  throw KernelError(m.kernel->name + ": " + std::string(ir::name(op.code)) + " of " + ref_text(*m.kernel, ref) + " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
+                        (first == last ? " " + std::to_string(first) : "s " + std::to_string(first) + " to " + std::to_string(last)) + " along dim " + std::to_string(d) + ", which has " +
+                        std::to_string(extent),
+                    op.loc, note);
+}
+
+namespace {
 struct Dim {
   int64_t extent, size, step, start;  // size 1 for an integer; start is static where no operand gives it
   uint32_t start_value = UINT32_MAX;
@@ -28,16 +34,9 @@ struct Access {
   Shape shape;                 // sizes of all dims, integers included as 1: the value's elements in order
   Strides dense;
   int64_t elements;
-  ir::Value result, value, mask, other;
+  ir::Value result, value, mask, other, compare;
 
   int64_t given_start(const Machine& m, const Dim& x) const { return x.start_value == UINT32_MAX ? x.start : *reinterpret_cast<const int32_t*>(m.place[x.start_value]); }
-
-  [[noreturn]] void out_of_bounds(const Machine& m, size_t d, int64_t first, int64_t last, const std::string& note) const {
-    throw KernelError(m.kernel->name + ": " + std::string(ir::name(op->code)) + " of " + ref_text(*m.kernel, ref) + " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
-                          (first == last ? " " + std::to_string(first) : "s " + std::to_string(first) + " to " + std::to_string(last)) + " along dim " + std::to_string(d) + ", which has " +
-                          std::to_string(dims[d].extent),
-                      op->loc, note);
-  }
 
   // Where the window starts along dim d, without a mask.
   int64_t fitted_start(const Machine& m, size_t d) const {
@@ -45,7 +44,7 @@ struct Access {
     if (x.start_value == UINT32_MAX) return x.start;
     const int64_t given = given_start(m, x), span = x.size == 0 ? 0 : (x.size - 1) * x.step + 1, wrapped = given < 0 ? given + x.extent : given;
     const int64_t start = std::max<int64_t>(0, std::min(wrapped, x.extent - span));
-    if (m.raise && start != wrapped && elements) out_of_bounds(m, d, given, given + span - 1, "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(start));
+    if (m.raise && start != wrapped && elements) out_of_bounds(m, *op, ref, d, x.extent, given, given + span - 1, "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(start));
     return start;
   }
 
@@ -61,7 +60,7 @@ struct Access {
   }
 
   // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is nobody else's.
-  void record(const Machine& m, bool writes) const {
+  void record(const Machine& m, Touching how) const {
     if (m.pipes) m.pipes->tick();
     const bool followed = m.races && m.races->follows(ref), copies = m.races && m.pipes && m.pipes->under_way();
     if (!followed && !copies) return;
@@ -80,8 +79,8 @@ struct Access {
         if (followed) inside &= p < t.inside[d], element += p * t.strides[d];
         offset += p * view.strides[d];
       }
-      if (copies) m.pipes->access(*op, ref, view.data + offset * bytes, position, dims.size(), writes);
-      if (followed && inside) m.races->access(*op, ref, element, writes);
+      if (copies) m.pipes->access(*op, ref, view.data + offset * bytes, position, dims.size(), how != Touching::load);
+      if (followed && inside) m.races->access(*op, ref, element, how);
     });
   }
 
@@ -97,7 +96,7 @@ struct Access {
       for (size_t d = 0; inside && d < dims.size(); ++d) {
         const int64_t p = starts[d] + at[d] * dims[d].step;
         inside = p >= 0 && p < dims[d].extent;
-        if (!inside && m.raise) out_of_bounds(m, d, p, p, "its mask is true; unless out-of-bounds accesses raise, it is left alone");
+        if (!inside && m.raise) out_of_bounds(m, *op, ref, d, dims[d].extent, p, p, "its mask is true; unless out-of-bounds accesses raise, it is left alone");
         offset += p * view.strides[d];
       }
       f(inside ? view.data + offset * bytes : nullptr, i++);
@@ -105,7 +104,7 @@ struct Access {
   }
 
   void read(Machine& m, std::byte* out) const {
-    record(m, false);
+    record(m, Touching::load);
     if (!mask) {
       int64_t strides[kMaxRank];
       const int64_t offset = window(m, strides);
@@ -113,7 +112,7 @@ struct Access {
       return;
     }
     const std::byte* instead = other ? m.place[other.index] : nullptr;
-    const uint64_t owner = kMaskedLoads + m.masked_loads++;
+    const uint64_t owner = masked_load_owner(m);
     masked(m, [&](const std::byte* element, int64_t i) {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
@@ -121,9 +120,8 @@ struct Access {
       std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
     });
   }
-  void write(Machine& m) const {
-    record(m, true);
-    const std::byte* from = m.place[value.index];
+  void write(Machine& m, const std::byte* from) const {
+    record(m, Touching::store);
     if (!mask) {
       int64_t strides[kMaxRank];
       const int64_t offset = window(m, strides);
@@ -134,12 +132,46 @@ struct Access {
       if (element) std::memcpy(element, from + i * bytes, static_cast<size_t>(bytes));
     });
   }
+  // Element by element, in row-major order: what an element held before, and then what combine(position, that) makes of it.
+  template <class F> void update(Machine& m, F&& combine) const {
+    record(m, Touching::atomic);
+    std::byte* out = m.place[result.index];
+    const auto step = [&](std::byte* element, int64_t i) {
+      uint64_t old = 0;
+      std::memcpy(&old, element, static_cast<size_t>(bytes));
+      const uint64_t now = combine(i, old);
+      std::memcpy(element, &now, static_cast<size_t>(bytes));
+      std::memcpy(out + i * bytes, &old, static_cast<size_t>(bytes));
+    };
+    if (!mask) {
+      int64_t strides[kMaxRank], i = 0;
+      const int64_t first = window(m, strides);
+      for_each_index(dims.size(), shape.data(), [&](const int64_t* at) {
+        int64_t offset = first;
+        for (size_t d = 0; d < dims.size(); ++d) offset += at[d] * strides[d];
+        step(m.views[ref].data + offset * bytes, i++);
+      });
+      return;
+    }
+    const std::byte* instead = other ? m.place[other.index] : nullptr;
+    const uint64_t owner = masked_load_owner(m);
+    masked(m, [&](std::byte* element, int64_t i) {
+      if (element) return step(element, i);
+      const uint64_t unspecified = instead ? 0 : unspecified_bits(dtype, fill, place_of(owner, i));
+      std::memcpy(out + i * bytes, instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified), static_cast<size_t>(bytes));
+    });
+  }
+  uint64_t operand(const Machine& m, ir::Value v, int64_t i) const {
+    uint64_t x = 0;
+    std::memcpy(&x, m.place[v.index] + i * bytes, static_cast<size_t>(bytes));
+    return x;
+  }
 };
 
 Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
   const ir::Type& t = k.type(op.operands[0]);
   Access a{.op = &op, .ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .dims = {}, .shape = {}, .dense = {}, .elements = 1,
-           .result = {}, .value = {}, .mask = {}, .other = {}};
+           .result = {}, .value = {}, .mask = {}, .other = {}, .compare = {}};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
     const bool integer = x.kind == ir::Index::Kind::integer;
@@ -151,6 +183,7 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) 
   if (!op.results.empty()) a.result = op.results[0];
   if (op.value_position() >= 0) a.value = op.operands[static_cast<size_t>(op.value_position())];
   if (op.has_mask()) a.mask = op.operands[static_cast<size_t>(op.mask_position())];
+  if (op.code == ir::Opcode::atomic_cas) a.compare = op.operands[2];
   if (op.has_other()) a.other = op.operands[static_cast<size_t>(op.other_position())];
   return a;
 }
@@ -181,12 +214,9 @@ uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
   if (fill == 3) return 0;
   switch (t) {
     case DType::boolean: return 1;
-    case DType::i8: case DType::i16: case DType::i32: case DType::i64: return uint64_t{1} << (bits(t) - 1);
-    case DType::u8: case DType::u16: case DType::u32: case DType::u64: return 0;
-    case DType::f16: return 0x7e00;
-    case DType::bf16: return 0x7fc0;
-    case DType::f32: return 0x7fc00000;
-    case DType::f64: return 0x7ff8000000000000;
+    case DType::i4: case DType::i8: case DType::i16: case DType::i32: case DType::i64: return uint64_t{1} << (bits(t) - 1);
+    case DType::u4: case DType::u8: case DType::u16: case DType::u32: case DType::u64: return 0;
+    case DType::f8e4m3fn: case DType::f8e5m2: case DType::f16: case DType::bf16: case DType::f32: case DType::f64: return float_format(t).nan;
   }
   return 0;
 }
@@ -200,12 +230,13 @@ void fill_unspecified(std::byte* to, int64_t n, DType t, int fill, uint64_t owne
 }
 
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* buffer, bool borrow, int fill) {
+  if (ir::access_dims(k, op).per_element) return per_element_step(k, op, ref, fill);
   Access a = make_access(k, op, ref, fill);
   switch (op.code) {
     case ir::Opcode::load:
       if (borrow && !a.mask)
         return [a = std::move(a), buffer](Machine& m) {
-          a.record(m, false);
+          a.record(m, Touching::load);
           int64_t strides[kMaxRank];
           const int64_t offset = a.window(m, strides);
           std::byte* from = m.views[a.ref].data + offset * a.bytes;
@@ -218,12 +249,39 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
           }
         };
       return [a = std::move(a)](Machine& m) { a.read(m, m.place[a.result.index]); };
-    case ir::Opcode::store: return [a = std::move(a)](Machine& m) { a.write(m); };
+    case ir::Opcode::store: return [a = std::move(a)](Machine& m) { a.write(m, m.place[a.value.index]); };
     case ir::Opcode::swap:
       return [a = std::move(a)](Machine& m) {
         a.read(m, m.place[a.result.index]);
-        a.write(m);
+        a.write(m, m.place[a.value.index]);
       };
+    case ir::Opcode::addupdate:
+      return [a = std::move(a), sum = reference::array_function(ir::Opcode::add, a.dtype, a.dtype), held = std::vector<std::byte>()](Machine& m) mutable {
+        held.resize(static_cast<size_t>(a.elements * a.bytes));
+        a.read(m, held.data());
+        const void* operands[] = {held.data(), m.place[a.value.index], held.data()};
+        sum(operands, held.data(), a.elements);
+        a.write(m, held.data());
+      };
+    case ir::Opcode::atomic_rmw: {
+      const auto kind = static_cast<ir::Opcode>(op.attr(ir::Attr::kind));
+      const auto combine = kind == ir::Opcode::swap ? nullptr : reference::scalar_function(kind, a.dtype, a.dtype);
+      return [a = std::move(a), combine](Machine& m) {
+        a.update(m, [&](int64_t i, uint64_t old) {
+          const uint64_t operands[2] = {old, a.operand(m, a.value, i)};
+          return combine ? combine(operands) : operands[1];
+        });
+      };
+    }
+    case ir::Opcode::atomic_cas: {
+      const auto equal = reference::scalar_function(ir::Opcode::eq, a.dtype, DType::boolean);
+      return [a = std::move(a), equal](Machine& m) {
+        a.update(m, [&](int64_t i, uint64_t old) {
+          const uint64_t operands[2] = {old, a.operand(m, a.compare, i)};
+          return equal(operands) ? a.operand(m, a.value, i) : old;
+        });
+      };
+    }
     default: throw InternalError(std::string(ir::name(op.code)) + " does not access memory", op.loc);
   }
 }

@@ -211,7 +211,7 @@ void Pipes::start(Copy copy) {
           if (position[d] >= t.inside[d]) return;
           number += position[d] * t.strides[d];
         }
-        m_.races->access(*copy.op, w.ref, number, writes);
+        m_.races->access(*copy.op, w.ref, number, writes ? Touching::store : Touching::load);
       });
     }
     for (const bool writes : {false, true})

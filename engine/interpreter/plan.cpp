@@ -7,6 +7,7 @@
 #include "engine/interpreter/dot.h"
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/pipes.h"
+#include "engine/interpreter/rearrange.h"
 #include "engine/interpreter/reduce.h"
 #include "engine/reference.h"
 
@@ -168,7 +169,9 @@ class Planner {
       const bool in_place = ir::info(op.code).elementwise && take_over(op, r, i);
       if (!in_place)
         for (Value v : op.results) take(v);
-      if (op.regions.empty()) emit(r, op.code == Opcode::load || op.code == Opcode::store || op.code == Opcode::swap ? memory_op(op) : is_pipe_op(op.code) ? ready(pipe_step(m_, op)) : op.code == Opcode::report ? ready(report_step(op)) : array_op(op));
+      if (op.regions.empty())
+        emit(r, ir::accesses_ref(op.code) ? memory_op(op) : is_pipe_op(op.code) ? ready(pipe_step(m_, op)) : ir::is_print(op.code) ? ready(print_step(k_, op))
+                : op.code == Opcode::report ? ready(report_step(op)) : array_op(op));
       else control_flow(op, r);
     }
     bury(r, i);
@@ -252,6 +255,28 @@ class Planner {
         return ready([=, code = op.code, in = type(o[0]), axis = op.attr(Attr::axis), reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
           scan(code, in.dtype, in.shape, axis, reverse, m.place[from], m.place[to]);
         });
+      case Opcode::gather: case Opcode::scatter: {
+        std::vector<uint32_t> indices;
+        for (size_t i = op.code == Opcode::gather ? 1 : 2; i < o.size(); ++i) indices.push_back(o[i].index);
+        return ready([=, plan = plan_positions(k_, op), updates = o[1].index](Machine& m) {
+          std::vector<const int32_t*> at;
+          for (const uint32_t i : indices) at.push_back(reinterpret_cast<const int32_t*>(m.place[i]));
+          if (plan.scatters) scatter(plan, m.place[from], m.place[updates], at, m.place[to]);
+          else gather(plan, m.place[from], at, m.place[to]);
+        });
+      }
+      case Opcode::sort: {
+        std::vector<SortOperand> list;
+        std::vector<std::pair<uint32_t, uint32_t>> places;
+        for (size_t i = 0; i < o.size(); ++i) {
+          list.push_back({type(o[i]).dtype, nullptr, nullptr});
+          places.emplace_back(o[i].index, op.results[i].index);
+        }
+        return ready([=, shape = t.shape, axis = op.attr(Attr::axis), keys = static_cast<size_t>(op.attr(Attr::keys))](Machine& m) mutable {
+          for (size_t i = 0; i < list.size(); ++i) list[i].in = m.place[places[i].first], list[i].out = m.place[places[i].second];
+          sort(shape, axis, keys, list);
+        });
+      }
       case Opcode::program_id: case Opcode::num_programs: {
         const auto axis = static_cast<size_t>(op.attr(Attr::axis));
         const bool id = op.code == Opcode::program_id;

@@ -2,12 +2,14 @@
 
 #include <limits>
 
+#include "engine/print_text.h"
+
 namespace tessera::interpreter {
 
 std::string program_text(const ir::Kernel& k, const int64_t* program) {
-  std::string s = "(";
-  for (size_t a = 0; a < k.grid.size(); ++a) s += (a ? ", " : "") + (k.grid[a].name.empty() ? "" : k.grid[a].name + " = ") + std::to_string(program[a]);
-  return s + ")";
+  std::vector<std::string> names;
+  for (const ir::GridAxis& axis : k.grid) names.push_back(axis.name);
+  return tessera::program_text(names, program);
 }
 
 std::string ref_text(const ir::Kernel& k, size_t ref) {
@@ -65,23 +67,31 @@ bool Races::ordered(const Touch& t) const {
   return true;
 }
 
-void Races::access(const ir::Op& op, size_t ref, int64_t element, bool writes) {
+void Races::access(const ir::Op& op, size_t ref, int64_t element, Touching how) {
   Element& e = memory_[ref].elements[static_cast<size_t>(element)];
-  const bool scratch = ref >= k_.blocks.size();
-  if (!ordered(e.writer) && !(scratch && writes)) report(op, ref, element, writes, e.writer, true);
-  if (writes) {
-    if (!scratch)
-      for (const Touch& reader : e.readers)
-        if (!ordered(reader)) report(op, ref, element, true, reader, false);
+  if (ref >= k_.blocks.size()) {  // scratch: storing what nobody here has loaded is fine, atomics load as well
+    if (!ordered(e.writer) && how != Touching::store) report(op, ref, element, how == Touching::atomic ? Touching::load : how, e.writer, Touching::store);
+    if (how == Touching::load) return;
     e.writer = {number_, &op};
-  } else if (e.readers[0].program == 0 || ordered(e.readers[0])) {
-    e.readers[0] = {number_, &op};
-  } else {
-    e.readers[1] = {number_, &op};  // whoever writes next is in no order with one of the two
+    return;
   }
+  if (!ordered(e.writer)) report(op, ref, element, how, e.writer, Touching::store);
+  if (how != Touching::load)
+    for (const Touch& reader : e.readers)
+      if (!ordered(reader)) report(op, ref, element, how, reader, Touching::load);
+  if (how != Touching::atomic)
+    for (const Touch& atomic : e.atomics)
+      if (!ordered(atomic)) report(op, ref, element, how, atomic, Touching::atomic);
+  if (how == Touching::store) e.writer = {number_, &op};
+  else keep(how == Touching::atomic ? e.atomics : e.readers, op);
 }
 
-void Races::report(const ir::Op& op, size_t ref, int64_t element, bool writes, const Touch& other, bool other_writes) const {
+// Whoever comes next and must be in order with all of them is in no order with one of the two.
+void Races::keep(Touch (&list)[2], const ir::Op& op) const {
+  list[list[0].program != 0 && !ordered(list[0])] = {number_, &op};
+}
+
+void Races::report(const ir::Op& op, size_t ref, int64_t element, Touching how, const Touch& other, Touching other_how) const {
   const Memory& m = memory_[ref];
   Shape position(m.shape.size());
   for (size_t d = m.shape.size(); d-- > 0;) {
@@ -93,8 +103,8 @@ void Races::report(const ir::Op& op, size_t ref, int64_t element, bool writes, c
   for (size_t a = 0; a < grid_.size(); ++a)
     if (parallel_[a] && there[a] != current_[a]) axes += (axes.empty() ? "" : ", ") + (k_.grid[a].name.empty() ? "axis " + std::to_string(a) : "axis " + k_.grid[a].name);
   const bool scratch = ref >= k_.blocks.size();
-  throw KernelError(k_.name + ": race on " + ref_text(k_, ref) + ", element " + to_string(position) + ": program " + program_text(k_, current_.data()) + (writes ? " stores" : " loads") +
-                        " what program " + program_text(k_, there.data()) + (other_writes ? " stored" : " loaded"),
+  throw KernelError(k_.name + ": race on " + ref_text(k_, ref) + ", element " + to_string(position) + ": program " + program_text(k_, current_.data()) + (how == Touching::load ? " loads" : how == Touching::store ? " stores" : " atomically updates") +
+                        " what program " + program_text(k_, there.data()) + (other_how == Touching::load ? " loaded" : other_how == Touching::store ? " stored" : " atomically updated"),
                     op.loc,
                     (other.op->loc ? "that was at " + to_string(other.op->loc) + "; " : std::string()) +
                         (scratch ? "programs that differ in " + axes + " share no scratch" : "nothing orders programs that differ in " + axes));

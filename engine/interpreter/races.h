@@ -1,6 +1,7 @@
 // The race detector. Programs that differ in a coordinate of a parallel axis run in no order; the others run one after another. Two accesses of
 // one element, at least one of which writes, by programs in no order are a race. Scratch is private to each coordinate of the parallel axes:
-// there, loading what another coordinate stored is the mistake. What is kept is per element: a writer, and two readers that are in no order.
+// there, loading what another coordinate stored is the mistake. Atomics in no order are no race with each other, but with loads and stores.
+// What is kept is per element: a writer, and two readers and two atomics that are in no order.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,6 +15,8 @@ std::string program_text(const ir::Kernel& k, const int64_t* program);
 /// "in_specs[0]", "scratch_shapes[1]", "run_scoped[0]": the Ref of that number (machine.h).
 std::string ref_text(const ir::Kernel& k, size_t ref);
 
+enum class Touching : uint8_t { load, store, atomic };
+
 class Races {
  public:
   /// Axes of `parallel` are. Throws SpecError if the grid has too many programs to remember.
@@ -23,15 +26,16 @@ class Races {
   bool follows(size_t ref) const { return ref < memory_.size() && !memory_[ref].elements.empty(); }
   void begin(const int64_t* program);
   /// The current program's op accesses an element (row-major) of ref. Throws KernelError if that is a race.
-  void access(const ir::Op& op, size_t ref, int64_t element, bool writes);
+  void access(const ir::Op& op, size_t ref, int64_t element, Touching how);
 
  private:
   struct Touch { uint32_t program = 0; const ir::Op* op = nullptr; };  // program is counted from 1
-  struct Element { Touch writer, readers[2]; };
+  struct Element { Touch writer, readers[2], atomics[2]; };
   struct Memory { Shape shape; std::vector<Element> elements; };
   bool ordered(const Touch& t) const;
   std::vector<int64_t> program(uint32_t number) const;
-  [[noreturn]] void report(const ir::Op& op, size_t ref, int64_t element, bool writes, const Touch& other, bool other_writes) const;
+  void keep(Touch (&list)[2], const ir::Op& op) const;
+  [[noreturn]] void report(const ir::Op& op, size_t ref, int64_t element, Touching how, const Touch& other, Touching other_how) const;
 
   const ir::Kernel& k_;
   std::vector<int64_t> grid_;

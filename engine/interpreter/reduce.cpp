@@ -40,7 +40,7 @@ void reduce(ir::Opcode op, DType t, const Shape& shape, const std::vector<int64_
   if (kept == 0) return;
   const int64_t elements = num_elements(shape);
   const bool sums = op == ir::Opcode::reduce_sum || op == ir::Opcode::reduce_prod;
-  const DType wide = sums && (t == DType::f16 || t == DType::bf16) ? DType::f32 : t;
+  const DType wide = sums && is_narrow_float(t) ? DType::f32 : t;
   const int64_t bytes = size_bytes(wide);
   const reference::ArrayFunction f = reference::array_function(reference::reduce_combiner(op), wide, wide);
   std::vector<std::byte> current(static_cast<size_t>(std::max(elements, kept) * bytes));
@@ -121,7 +121,7 @@ void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::
 void scan(ir::Opcode op, DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out) {
   if (op == ir::Opcode::cumsum) return cumsum(t, shape, axis, reverse, in, out);
   const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
-  const DType wide = t == DType::f16 || t == DType::bf16 ? DType::f32 : t;
+  const DType wide = is_narrow_float(t) ? DType::f32 : t;
   const reference::ArrayFunction f = reference::array_function(reference::reduce_combiner(reference::scan_reduction(op)), wide, wide);
   const int64_t row = a.inner * size_bytes(wide);
   if (a.outer * a.n * a.inner == 0) return;

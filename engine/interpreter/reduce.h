@@ -7,12 +7,12 @@
 
 namespace tessera::interpreter {
 
-/// Over the sorted `axes` of `shape`. Elements are combined in pairs, so the error of a sum grows with log n; f16 and bf16 sums and
+/// Over the sorted `axes` of `shape`. Elements are combined in pairs, so the error of a sum grows with log n; narrow floats' sums and
 /// products are kept in f32 and rounded once.
 void reduce(ir::Opcode op, DType t, const Shape& shape, const std::vector<int64_t>& axes, const std::byte* in, std::byte* out);
 /// Index of the first greatest (least) element along `axis`, the first NaN before all.
 void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in, std::byte* out);
-/// Inclusive running sum along `axis`, from its end if `reverse`; f16 and bf16 run in f32 and round each element once.
+/// Inclusive running sum along `axis`, from its end if `reverse`; narrow floats run in f32 and round each element once.
 void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out);
 /// The same for any scan: cumsum, cumprod, cummax, cummin.
 void scan(ir::Opcode op, DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out);

@@ -50,14 +50,8 @@ Value Builder::constant_int(DType t, int64_t v, Shape shape) {
 }
 
 Value Builder::constant_float(DType t, double v, Shape shape) {
-  uint64_t b = 0;
-  switch (t) {
-    case DType::f16: b = to_f16_bits(v); break;
-    case DType::bf16: b = to_bf16_bits(v); break;
-    case DType::f32: b = std::bit_cast<uint32_t>(static_cast<float>(v)); break;
-    case DType::f64: b = std::bit_cast<uint64_t>(v); break;
-    default: throw InternalError("constant_float of " + std::string(tessera::name(t)), loc_);
-  }
+  if (!is_float(t)) throw InternalError("constant_float of " + std::string(tessera::name(t)), loc_);
+  const uint64_t b = t == DType::f64 ? std::bit_cast<uint64_t>(v) : t == DType::f32 ? std::bit_cast<uint32_t>(static_cast<float>(v)) : to_narrow_bits(t, v);
   return constant(t, b, std::move(shape));
 }
 

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "engine/ir/builder.h"
+#include "engine/print_text.h"
 
 namespace tessera::ir {
 namespace {
@@ -277,6 +278,57 @@ class Inference {
     shape.erase(shape.begin() + axis);
     return {Type::array(requested_.dtype, shape)};
   }
+  /// Which dim of `at` (a gather's result, a scatter's updates) each dim of x follows, or -1 where the next index operand tells; true if all is well
+  /// but for the operands' number, which is checked here too.
+  void positions(const Type& x, const Shape& at, size_t first_index, const char* what) const {
+    const auto& dims = ints(Attr::dims);
+    if (dims.size() != x.shape.size())
+      fail("the operand " + to_string(x.shape) + " has " + std::to_string(x.shape.size()) + " dims but dims lists " + std::to_string(dims.size()));
+    const auto indices = static_cast<size_t>(std::count(dims.begin(), dims.end(), -1));
+    if (op_.operands.size() != first_index + indices)
+      fail("dims " + to_string(dims) + " asks for " + std::to_string(indices) + (indices == 1 ? " index" : " indices") + " but there are " + std::to_string(op_.operands.size() - first_index));
+    for (size_t i = first_index; i < op_.operands.size(); ++i)
+      if (array(i) != Type::array(DType::i32, at)) fail("an index must be " + show(Type::array(DType::i32, at)) + " but is " + show(type(i)));
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d] == -1) continue;
+      in_range(what, dims[d], at.size());
+      if (std::count(dims.begin(), dims.end(), dims[d]) > 1) fail(std::string(what) + " " + std::to_string(dims[d]) + " is listed twice");
+      if (x.shape[d] != at[static_cast<size_t>(dims[d])])
+        fail("dim " + std::to_string(d) + " of " + to_string(x.shape) + " cannot follow dim " + std::to_string(dims[d]) + " of " + to_string(at));
+    }
+  }
+  std::vector<Type> gather() const {
+    if (op_.operands.size() < 2) fail("takes at least 2 operands but got " + std::to_string(op_.operands.size()));
+    const Type& x = array(0);
+    const Shape at = array(1).shape;
+    positions(x, at, 1, "result dim");
+    if (num_elements(x.shape) == 0 && num_elements(at) != 0) fail("reads " + to_string(at) + " elements of " + to_string(x.shape) + ", which has none");
+    return {Type::array(x.dtype, at)};
+  }
+  std::vector<Type> scatter() const {
+    if (op_.operands.size() < 3) fail("takes at least 3 operands but got " + std::to_string(op_.operands.size()));
+    const Type &x = array(0), &updates = array(1);
+    if (x.dtype != updates.dtype) fail("operands have dtypes " + std::string(name(x.dtype)) + " and " + std::string(name(updates.dtype)), "convert one of them first");
+    positions(x, updates.shape, 2, "updates' dim");
+    if (op_.has(Attr::kind)) {
+      const int64_t kind = attr(Attr::kind);
+      if (kind < 0 || kind >= kNumOpcodes || !info(static_cast<Opcode>(kind)).associative) fail("kind " + std::to_string(kind) + " is not an associative op");
+      check_dtype(info(static_cast<Opcode>(kind)).operands, x.dtype);
+    }
+    return {x};
+  }
+  std::vector<Type> sort() const {
+    if (op_.operands.empty()) fail("takes at least one operand");
+    std::vector<Type> result;
+    for (size_t i = 0; i < op_.operands.size(); ++i) {
+      result.push_back(array(i));
+      if (result.back().shape != result[0].shape) fail("operands have shapes " + each(0, [](const Type& x) { return to_string(x.shape); }), "all must have one shape");
+    }
+    in_range("axis", attr(Attr::axis), result[0].shape.size());
+    if (const int64_t keys = attr(Attr::keys); keys < 1 || keys > static_cast<int64_t>(result.size()))
+      fail("sorts " + std::to_string(result.size()) + (result.size() == 1 ? " operand" : " operands") + " by " + std::to_string(keys) + " keys");
+    return result;
+  }
   std::vector<Type> rev() const {
     count(1);
     const Type& t = array(0);
@@ -318,18 +370,33 @@ class Inference {
     if (op_.index.size() != ref.shape.size())
       fail("the index has " + std::to_string(op_.index.size()) + (op_.index.size() == 1 ? " entry" : " entries") + " but the ref " + show(ref) + " has " + std::to_string(ref.shape.size()) + (ref.shape.size() == 1 ? " dim" : " dims"));
     std::vector<bool> used(op_.operands.size() - first_start);
-    Shape shape;
+    const Shape* arrays = nullptr;
+    size_t first_array = 0;
     for (size_t d = 0; d < op_.index.size(); ++d) {
       const Index& x = op_.index[d];
       if (!x.is_static()) {
         const size_t at = static_cast<size_t>(x.start_operand);
         if (at < first_start || at >= op_.operands.size()) fail("dim " + std::to_string(d) + ": the start is operand " + std::to_string(at) + ", which is not one of the dynamic starts");
-        if (type(at) != i32_) scalar(at, DType::i32, ("dim " + std::to_string(d) + ": a dynamic start").c_str());
         used[at - first_start] = true;
+        if (x.kind == Index::Kind::array) {
+          const Type& t = type(at);
+          const std::string place = "dim " + std::to_string(d) + ": ";
+          if (k_.level == Level::lane) fail(place + "an index array is legal at tile level only");
+          if (t.is_ref || t.dtype != DType::i32 || t.shape.empty()) fail(place + "an index array must be i32 and have dims but is " + show(t));
+          if (arrays && *arrays != t.shape)
+            fail(place + "the index array has shape " + to_string(t.shape) + " but that of dim " + std::to_string(first_array) + " has " + to_string(*arrays), "arrays of an index have one shape");
+          if (ref.shape[d] == 0 && num_elements(t.shape) != 0) fail(place + "an index array into 0 elements");
+          if (!arrays) first_array = d;
+          arrays = &t.shape;
+          continue;
+        }
+        if (type(at) != i32_) scalar(at, DType::i32, ("dim " + std::to_string(d) + ": a dynamic start").c_str());
+      } else if (x.kind == Index::Kind::array) {
+        fail("dim " + std::to_string(d) + ": the index array is missing");
       }
       bounds(d, x, ref.shape[d], mask);
-      if (x.kind == Index::Kind::slice) shape.push_back(x.size);
     }
+    const Shape shape = access_dims(k_, op_).shape;
     for (size_t i = 0; i < used.size(); ++i)
       if (!used[i]) fail("operand " + std::to_string(first_start + i) + " is not used by the index");
     if (mask && type(before_mask) != Type::array(DType::boolean, shape))
@@ -371,6 +438,34 @@ class Inference {
     const Type wanted = Type::array(type(0).dtype, access(2));
     if (type(1) != wanted) fail("the value must be " + show(wanted) + " but is " + show(type(1)));
     return wanted;
+  }
+  Type atomic() const {
+    const size_t first = op_.code == Opcode::atomic_cas ? 3 : 2;
+    if (op_.operands.size() < first) fail("takes at least " + std::to_string(first) + " operands but got " + std::to_string(op_.operands.size()));
+    const Type wanted = Type::array(type(0).dtype, access(first));
+    if (type(1) != wanted) fail("the value must be " + show(wanted) + " but is " + show(type(1)));
+    if (first == 3 && type(2) != wanted) fail("what the elements are compared with must be " + show(wanted) + " but is " + show(type(2)));
+    for (const Index& i : op_.index)
+      if (i.kind == Index::Kind::array) fail("an index array is not implemented yet for atomics");
+    if (first == 3) return wanted;
+    flag(Attr::unordered);
+    const int64_t kind = attr(Attr::kind);
+    switch (kind < 0 || kind >= kNumOpcodes ? Opcode::yield : static_cast<Opcode>(kind)) {
+      case Opcode::add: case Opcode::max: case Opcode::min: check_dtype(OperandRule::num, wanted.dtype); break;
+      case Opcode::and_: case Opcode::or_: case Opcode::xor_: check_dtype(OperandRule::ibl, wanted.dtype); break;
+      case Opcode::swap: break;
+      default: fail("kind " + (kind < 0 || kind >= kNumOpcodes ? std::to_string(kind) : std::string(name(static_cast<Opcode>(kind)))) + " is not one of add, max, min, and, or, xor and swap");
+    }
+    return wanted;
+  }
+
+  void text(size_t first) const {
+    const int64_t at = attr(Attr::text);
+    if (at < 0 || at >= static_cast<int64_t>(k_.texts.size()))
+      fail("text " + std::to_string(at) + " is out of range for " + std::to_string(k_.texts.size()) + (k_.texts.size() == 1 ? " text" : " texts"));
+    std::vector<std::pair<DType, Shape>> arguments;
+    for (size_t i = first; i < op_.operands.size(); ++i) arguments.emplace_back(array(i).dtype, type(i).shape);
+    if (const std::string problem = format_problem(k_.texts[static_cast<size_t>(at)], arguments); !problem.empty()) fail(problem);
   }
 
   // -- semaphores and copies
@@ -547,10 +642,24 @@ class Inference {
       case Opcode::argmax: case Opcode::argmin: return argument();
       case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: return scan();
       case Opcode::rev: return rev();
+      case Opcode::gather: return gather();
+      case Opcode::scatter: return scatter();
+      case Opcode::sort: return sort();
       case Opcode::program_id: case Opcode::num_programs: return grid_index();
       case Opcode::load: return load();
       case Opcode::store: stored(); return {};
       case Opcode::swap: return {stored()};
+      case Opcode::addupdate:
+        if (stored().dtype == DType::boolean) fail("bool has no sum", "or it to what is there: store(load | value)");
+        return {};
+      case Opcode::atomic_rmw: case Opcode::atomic_cas: return {atomic()};
+      case Opcode::debug_print: text(0); return {};
+      case Opcode::check:
+        if (op_.operands.empty()) fail("takes a condition");
+        scalar(0, DType::boolean, "the condition");
+        text(1);
+        return {};
+      case Opcode::report_memory: count(0); return {Type::ref(DType::u32, {-1}, MemorySpace::global)};
       case Opcode::run_scoped: return run_scoped();
       case Opcode::semaphore_signal: case Opcode::semaphore_wait: case Opcode::semaphore_read: return semaphore();
       case Opcode::copy_start: case Opcode::copy_wait: copy(); return {};

@@ -44,7 +44,7 @@ std::string_view name(MemorySpace s) {
 
 std::string_view name(Attr a) {
   constexpr std::string_view kNames[] = {"bits", "axis", "axes", "dims", "perm", "start", "limit", "stride", "lhs_contract", "rhs_contract",
-                                         "lhs_batch", "rhs_batch", "reverse", "mask", "other", "offset", "kind", "index", "clip"};
+                                         "lhs_batch", "rhs_batch", "reverse", "mask", "other", "offset", "kind", "index", "clip", "unordered", "text", "keys"};
   static_assert(std::size(kNames) == kNumAttrs);
   return kNames[static_cast<int>(a)];
 }
@@ -113,6 +113,36 @@ std::vector<std::string> Kernel::dim_names() const {
     for (const Extent& e : b.array_shape) e.collect_names(names);
   for (const GridAxis& g : grid) g.size.collect_names(names);
   return names;
+}
+
+AccessDims access_dims(const Kernel& k, const Op& op) {
+  AccessDims r;
+  Shape common;
+  size_t runs = 0, slices = 0;  // runs of integers and arrays next to each other
+  bool steps = false, dynamic = false;
+  for (size_t d = 0; d < op.index.size(); ++d) {
+    const Index& x = op.index[d];
+    const bool slice = x.kind == Index::Kind::slice;
+    steps = steps || (slice && x.step > 1);
+    dynamic = dynamic || !x.is_static();
+    if (x.kind == Index::Kind::array) {
+      common = k.type(op.operands[static_cast<size_t>(x.start_operand)]).shape;
+      r.arrays = true;
+    }
+    if (!slice && (d == 0 || op.index[d - 1].kind == Index::Kind::slice) && ++runs == 1) r.array_at = slices;
+    r.slice.push_back(slice ? static_cast<int>(slices++) : -1);
+  }
+  if (!r.arrays || runs > 1) r.array_at = 0;
+  r.per_element = r.arrays || (steps && dynamic);
+  r.array_rank = common.size();
+  r.shape.resize(slices + common.size());
+  for (size_t i = 0; i < common.size(); ++i) r.shape[r.array_at + i] = common[i];
+  for (size_t d = 0; d < op.index.size(); ++d) {
+    if (r.slice[d] < 0) continue;
+    if (static_cast<size_t>(r.slice[d]) >= r.array_at) r.slice[d] += static_cast<int>(r.array_rank);
+    r.shape[static_cast<size_t>(r.slice[d])] = op.index[d].size;
+  }
+  return r;
 }
 
 std::array<CopyPlace, 3> copy_places(const Kernel& k, const Op& op) {

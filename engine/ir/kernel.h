@@ -51,6 +51,13 @@ struct OpInfo {
 };
 const OpInfo& info(Opcode op);
 inline std::string_view name(Opcode op) { return info(op).name; }
+/// Ops with a Ref and an index: what they do to the elements.
+inline bool accesses_ref(Opcode op) { return info(op).effect == Effect::reads || info(op).effect == Effect::writes; }
+inline bool writes_ref(Opcode op) { return info(op).effect == Effect::writes; }
+inline bool reads_ref(Opcode op) { return accesses_ref(op) && op != Opcode::store; }
+/// Writes for people: debug_print and check.
+inline bool is_print(Opcode op) { return op == Opcode::debug_print || op == Opcode::check; }
+inline bool is_atomic(Opcode op) { return op == Opcode::atomic_rmw || op == Opcode::atomic_cas; }
 /// Nothing found: kNumOpcodes cast to Opcode is never returned; the optional is empty.
 std::optional<Opcode> opcode_from_name(std::string_view name);
 
@@ -96,9 +103,10 @@ bool within_limits(const Shape& shape);
 std::string to_string(const Type& t);  ///< "f32[32, 64]", "i32[]", "ref<vmem, f32[32, 64]>"
 
 /// One dim of a Ref access. An integer selects one position and drops the dim; a slice takes `size` elements start, start + step, ...
-/// The start is the constant `start`, or the i32 scalar in Op::operands[start_operand] if that is not negative.
+/// The start is the constant `start`, or the i32 scalar in Op::operands[start_operand] if that is not negative. An array takes the positions
+/// that the i32 array in Op::operands[start_operand] holds; all arrays of an index have one shape. AccessDims says what that makes of the value.
 struct Index {
-  enum class Kind : uint8_t { integer, slice };
+  enum class Kind : uint8_t { integer, slice, array };
   Kind kind = Kind::slice;
   int64_t start = 0;
   int32_t start_operand = -1;
@@ -106,18 +114,19 @@ struct Index {
   int64_t step = 1;
   static Index at(int64_t i) { return {Kind::integer, i, -1, 1, 1}; }
   static Index all(int64_t size) { return {Kind::slice, 0, -1, size, 1}; }
+  static Index array(int32_t operand) { return {Kind::array, 0, operand, 1, 1}; }
   bool is_static() const { return start_operand < 0; }
   bool operator==(const Index&) const = default;
 };
 
 enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract, lhs_batch, rhs_batch,
-                            reverse, mask, other, offset, kind, index, clip };
-inline constexpr int kNumAttrs = static_cast<int>(Attr::clip) + 1;
+                            reverse, mask, other, offset, kind, index, clip, unordered, text, keys };
+inline constexpr int kNumAttrs = static_cast<int>(Attr::keys) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:
-/// ref, value (store, swap, semaphore_signal, semaphore_wait), mask (if attr mask is 1), other (if attr other is 1), then the dynamic starts
-/// that `index` points at. Of copies: source, target, semaphore, then the starts; `index` is that of the three, one after another.
+/// ref, value (all but load and semaphore_read), what it is compared with (atomic_cas), mask (if attr mask is 1), other (if attr other is 1), then
+/// the dynamic starts and arrays that `index` points at. Of copies: source, target, semaphore, then the starts; `index` is that of the three, one after another.
 struct Op {
   Opcode code;
   std::vector<Value> operands = {};
@@ -137,7 +146,7 @@ struct Op {
   bool has_mask() const { return attr_or(Attr::mask, 0) != 0; }
   bool has_other() const { return attr_or(Attr::other, 0) != 0; }
   int value_position() const { return code == Opcode::load || code == Opcode::semaphore_read ? -1 : 1; }  ///< of the stored value
-  int mask_position() const { return code == Opcode::load ? 1 : 2; }                     ///< if has_mask()
+  int mask_position() const { return code == Opcode::load ? 1 : code == Opcode::atomic_cas ? 3 : 2; }  ///< if has_mask()
   int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }          ///< if has_other()
 };
 
@@ -211,6 +220,7 @@ struct Kernel {
   int num_prefetch = 0;              // the first so many inputs are scalar-prefetch operands: never stored to, whole (or what vmap made of that), in smem
   std::vector<Type> scratch;         // Ref types
   int num_private_scratch = 0;       // the last so many of scratch are unspecified again at the start of every program
+  std::vector<std::string> texts;    // of debug_print and check, by attr text
   RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
   LaneInfo lane;                     // lane level only
   CallInfo call;                     // tile level only
@@ -246,6 +256,19 @@ struct Kernel {
   /// Names of all run-time sizes in array shapes and grid, in order of appearance.
   std::vector<std::string> dim_names() const;
 };
+
+/// Which dims of an access's value come from which dims of its Ref: one per slice, in order, and those of the arrays' common shape together
+/// where the integers and arrays stand, or in front where slices stand between them.
+struct AccessDims {
+  Shape shape;                         // of the value
+  bool arrays = false;                 // the index has some
+  /// Dynamic positions wrap and are clamped, or dropped by stores, one by one and not as a window: where there are arrays, or a step and a dynamic start.
+  bool per_element = false;
+  size_t array_at = 0, array_rank = 0; // the value's dims that they make
+  std::vector<int> slice;              // per dim of the Ref: its dim of the value, or -1
+  bool is_array_dim(size_t d) const { return d >= array_at && d < array_at + array_rank; }
+};
+AccessDims access_dims(const Kernel& k, const Op& op);
 
 /// One of the Refs that a copy names, with its part of the op's index.
 struct CopyPlace {

@@ -6,16 +6,6 @@
 namespace tessera::ir {
 namespace {
 
-struct FloatFormat { uint64_t sign, infinity, nan; };  // infinity: the exponent's bits; nan: the usual quiet one
-FloatFormat format(DType t) {
-  switch (t) {
-    case DType::f16: return {0x8000, 0x7c00, 0x7e00};
-    case DType::bf16: return {0x8000, 0x7f80, 0x7fc0};
-    case DType::f32: return {0x80000000, 0x7f800000, 0x7fc00000};
-    default: return {uint64_t{1} << 63, 0x7ff0000000000000, 0x7ff8000000000000};
-  }
-}
-
 template <class T> std::string shortest(T x) {
   char buffer[64];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, x).ptr;
@@ -37,10 +27,10 @@ template <class T> std::optional<T> whole(std::string_view text) {
 }
 
 std::optional<uint64_t> parse_float(DType t, std::string_view text) {
-  const FloatFormat f = format(t);
+  const FloatFormat f = float_format(t);
   const bool negative = text.starts_with('-');
   const std::string_view digits = text.substr(negative ? 1 : 0);
-  if (digits == "inf") return f.infinity | (negative ? f.sign : 0);
+  if (digits == "inf") return f.has_infinity ? std::optional((f.greatest + 1) | (negative ? f.sign : 0)) : std::nullopt;
   if (digits == "nan") return f.nan | (negative ? f.sign : 0);
   if (digits.empty() || (digits[0] != '.' && (digits[0] < '0' || digits[0] > '9'))) return std::nullopt;  // from_chars knows more words
   if (t == DType::f32) {
@@ -49,8 +39,8 @@ std::optional<uint64_t> parse_float(DType t, std::string_view text) {
   }
   const auto x = whole<double>(text);
   if (!x) return std::nullopt;
-  const uint64_t b = t == DType::f64 ? std::bit_cast<uint64_t>(*x) : t == DType::f16 ? to_f16_bits(*x) : to_bf16_bits(*x);
-  return (b & ~f.sign) == f.infinity ? std::nullopt : std::optional(b);  // too large
+  const uint64_t b = t == DType::f64 ? std::bit_cast<uint64_t>(*x) : to_narrow_bits(t, *x);
+  return (b & ~f.sign) > f.greatest ? std::nullopt : std::optional(b);  // too large
 }
 
 }  // namespace
@@ -63,12 +53,14 @@ std::string literal(DType t, uint64_t b) {
     const int shift = 64 - bits(t);
     return std::to_string(static_cast<int64_t>(b << shift) >> shift);
   }
-  const FloatFormat f = format(t);
+  const FloatFormat f = float_format(t);
   const uint64_t magnitude = b & ~f.sign;
-  if (magnitude == f.infinity) return magnitude == b ? "inf" : "-inf";
+  if (f.has_infinity && magnitude == f.greatest + 1) return magnitude == b ? "inf" : "-inf";
   if (magnitude == f.nan) return magnitude == b ? "nan" : "-nan";
-  if (magnitude > f.infinity) return hex(b);
+  if (magnitude > f.greatest) return hex(b);
   switch (t) {
+    case DType::f8e4m3fn: return shortest(from_f8e4m3fn_bits(static_cast<uint8_t>(b)));
+    case DType::f8e5m2: return shortest(from_f8e5m2_bits(static_cast<uint8_t>(b)));
     case DType::f16: return shortest(from_f16_bits(static_cast<uint16_t>(b)));
     case DType::bf16: return shortest(from_bf16_bits(static_cast<uint16_t>(b)));
     case DType::f32: return shortest(std::bit_cast<float>(static_cast<uint32_t>(b)));

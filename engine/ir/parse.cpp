@@ -189,6 +189,11 @@ class Parser {
     else if (token_.is("metadata") || token_.is("cost_estimate") || token_.is("compiler_params")) call_info();
     else if (token_.is("prefetch") || token_.is("in") || token_.is("out")) block();
     else if (take("scratch")) scratch();
+    else if (token_.is("text") && k_.level == Level::tile) {
+      advance();
+      if (token_.kind != Token::Kind::string) expected("a string");
+      k_.texts.push_back(text("a text"));
+    }
     else if (lane_number("workgroup_size", 1, INT32_MAX, [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); })) {}
     else if (lane_number("subgroup_size", 0, INT32_MAX, [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); })) {}
     else if (lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; })) {}
@@ -197,7 +202,7 @@ class Parser {
     else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {}
     else if (lane_word("num_units")) { k_.lane.num_units = extent(); k_.lane.exact = take("exact"); }
     else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
-    else expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
+    else expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'text'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
   }
   void call_info() {
     if (k_.level == Level::lane) fail("'" + std::string(token_.text) + "' belongs to tile-level kernels");
@@ -420,7 +425,7 @@ class Parser {
     else if (*code == Opcode::run_scoped) run_scoped(o);
     else {
       if (*code == Opcode::copy_start || *code == Opcode::copy_wait) copy(o);
-      else if (info(*code).effect == Effect::reads || info(*code).effect == Effect::writes || *code == Opcode::semaphore_signal ||
+      else if (accesses_ref(*code) || *code == Opcode::semaphore_signal ||
                *code == Opcode::semaphore_wait || *code == Opcode::semaphore_read) memory(o);
       else if (*code == Opcode::constant) {
         literal_offset = token_.offset;
@@ -508,6 +513,10 @@ class Parser {
       expect(",");
       o.operands.push_back(use());
     }
+    if (o.code == Opcode::atomic_cas) {
+      expect("compare");
+      o.operands.push_back(use());
+    }
     if (same_line() && take("mask")) {
       o.operands.push_back(use());
       o.set(Attr::mask, 1);
@@ -516,6 +525,7 @@ class Parser {
       o.operands.push_back(use());
       o.set(Attr::other, 1);
     }
+    while (o.code == Opcode::atomic_rmw && same_line() && token_.kind == Token::Kind::word) attribute(o);
     for (Index& x : o.index)
       if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(o.operands.size());
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());
@@ -543,7 +553,11 @@ class Parser {
       starts.push_back(use());
       return x;
     };
-    if (token_.kind == Token::Kind::value) return dynamic(Index::at(0));
+    if (token_.kind == Token::Kind::value) {
+      Index x = dynamic(Index::at(0));
+      if (const Type& t = k_.type(starts.back()); !t.is_ref && !t.shape.empty()) x.kind = Index::Kind::array;
+      return x;
+    }
     if (take("ds")) {
       expect("(");
       Index x;

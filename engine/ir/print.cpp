@@ -61,6 +61,7 @@ class Printer {
     for (int i = 0; i < static_cast<int>(k_.blocks.size()); ++i) block(i);
     for (size_t i = 0; i < k_.scratch.size(); ++i)
       out_ += "scratch " + to_string(k_.scratch[i]) + (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size() ? " private\n" : "\n");
+    for (const std::string& t : k_.texts) out_ += "text " + quoted(t) + "\n";
     out_ += "body ";
     if (exists(k_.body)) {
       arguments(k_.body, true);
@@ -233,7 +234,7 @@ class Printer {
       return;
     }
     if (o.code == Opcode::copy_start || o.code == Opcode::copy_wait) copy(o);
-    else if (info(o.code).effect == Effect::reads || info(o.code).effect == Effect::writes || is_semaphore_op(o.code)) memory(o);
+    else if (accesses_ref(o.code) || is_semaphore_op(o.code)) memory(o);
     else if (o.code == Opcode::constant && o.has(Attr::bits) && !o.results.empty()) constant(o);
     else plain(o);
     if (o.results.size() == 1) out_ += " : " + type_of(o.results[0]);
@@ -248,20 +249,21 @@ class Printer {
   void plain(const Op& o) {
     if (!o.operands.empty()) out_ += ' ', values(o.operands);
     if (o.code == Opcode::slice && slice(o)) return;
-    for (const auto& [key, ints] : o.attrs) {
-      out_ += ' ' + std::string(name(key)) + ' ';
-      if (key == Attr::kind && ints.size() == 1 && ints[0] >= 0 && ints[0] < kNumOpcodes) out_ += name(static_cast<Opcode>(ints[0]));
-      else if (ints.size() == 1 && is_single(key)) out_ += std::to_string(ints[0]);
-      else {
-        out_ += '[';
-        list(ints, [&](int64_t v) { out_ += std::to_string(v); });
-        out_ += ']';
-      }
+    for (const auto& [key, ints] : o.attrs) attribute(key, ints);
+  }
+  void attribute(Attr key, const std::vector<int64_t>& ints) {
+    out_ += ' ' + std::string(name(key)) + ' ';
+    if (key == Attr::kind && ints.size() == 1 && ints[0] >= 0 && ints[0] < kNumOpcodes) out_ += name(static_cast<Opcode>(ints[0]));
+    else if (ints.size() == 1 && is_single(key)) out_ += std::to_string(ints[0]);
+    else {
+      out_ += '[';
+      list(ints, [&](int64_t v) { out_ += std::to_string(v); });
+      out_ += ']';
     }
   }
   static bool is_single(Attr a) {
     switch (a) {
-      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: case Attr::clip: return true;
+      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: case Attr::clip: case Attr::unordered: case Attr::text: case Attr::keys: return true;
       default: return false;
     }
   }
@@ -284,8 +286,11 @@ class Printer {
     operand(0);
     access(o, 0, o.index.size());
     if (o.value_position() >= 0) out_ += ", ", operand(static_cast<size_t>(o.value_position()));
+    if (o.code == Opcode::atomic_cas) out_ += " compare ", operand(2);
     if (o.has_mask()) out_ += " mask ", operand(static_cast<size_t>(o.mask_position()));
     if (o.has_other()) out_ += " other ", operand(static_cast<size_t>(o.other_position()));
+    for (Attr a : {Attr::kind, Attr::unordered})
+      if (o.has(a)) attribute(a, o.ints(a));
   }
   void copy(const Op& o) {
     constexpr const char* kBefore[] = {" ", " to ", " with "};
@@ -317,7 +322,7 @@ class Printer {
         else operand(static_cast<size_t>(x.start_operand));
       };
       int64_t stop = 0;
-      if (x.kind == Index::Kind::integer) return start();
+      if (x.kind != Index::Kind::slice) return start();
       const bool plain_stop = x.is_static() && x.size >= 0 && x.step >= 1 && !__builtin_mul_overflow(std::max<int64_t>(x.size - 1, 0), x.step, &stop) &&
                               !__builtin_add_overflow(stop, x.start + (x.size > 0), &stop);
       if (plain_stop) {

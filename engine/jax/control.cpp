@@ -85,7 +85,7 @@ Values while_of(Equation& e) {
 /// Unsigned integers of the same width, which can be or-ed without losing a bit.
 DType bits_dtype(DType t) {
   switch (size_bytes(t)) {
-    case 1: return DType::u8;
+    case 1: return is_int4(t) ? DType::u4 : DType::u8;
     case 2: return DType::u16;
     case 4: return DType::u32;
     default: return DType::u64;

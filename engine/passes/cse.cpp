@@ -70,7 +70,8 @@ class Cse {
       case Effect::writes: {
         const uint32_t c = memory_.of(o.operands[0]);
         touch(c);
-        if (o.code == Opcode::store && !o.has_mask()) add(load_hash(o, versions_[c] + 1), id, versions_[c] + 1);
+        // One by one, elements are dropped or overwrite each other.
+        if (o.code == Opcode::store && !o.has_mask() && !ir::access_dims(k_, o).per_element) add(load_hash(o, versions_[c] + 1), id, versions_[c] + 1);
         return false;
       }
       case Effect::ordered:
@@ -133,7 +134,7 @@ class Cse {
     for (const ir::Index& x : o.index) {
       mix(h, static_cast<uint64_t>(x.start));
       if (!x.is_static()) mix(h, o.operands[static_cast<size_t>(x.start_operand)].index);
-      mix(h, static_cast<uint64_t>(x.size) * 2 + (x.kind == ir::Index::Kind::slice));
+      mix(h, static_cast<uint64_t>(x.size) * 4 + static_cast<uint64_t>(x.kind));
     }
     return h;
   }

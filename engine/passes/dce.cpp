@@ -36,7 +36,7 @@ class Dce {
   static bool is_control(const Op& o) { return !o.regions.empty(); }
   bool is_root(const Op& o) const {
     if (o.code == Opcode::report && ir::constant_bits(k_, o.operands[0]) == uint64_t{0}) return false;
-    return o.code == Opcode::store || o.code == Opcode::swap || o.code == Opcode::barrier || o.code == Opcode::report || o.code == Opcode::while_ ||
+    return ir::writes_ref(o.code) || ir::is_print(o.code) || o.code == Opcode::barrier || o.code == Opcode::report || o.code == Opcode::while_ ||
            o.code == Opcode::semaphore_signal || o.code == Opcode::semaphore_wait || o.code == Opcode::copy_start || o.code == Opcode::copy_wait;
   }
   static size_t first_carry(const Op& o) { return o.code == Opcode::for_ ? 3 : 0; }

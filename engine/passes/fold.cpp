@@ -176,6 +176,9 @@ std::optional<Value> Folder::shape_op(Op& op, const Type& t) {
     case Opcode::concatenate:
       if (op.operands.size() == 1) return op.operands[0];
       return of_splat();
+    case Opcode::gather:
+      if (bits_of(op.operands[0])) return constant(t, *bits_of(op.operands[0]), op.loc);
+      return std::nullopt;
     case Opcode::reduce_sum: case Opcode::reduce_prod:
       if (op.ints(Attr::axes).empty()) return op.operands[0];
       return std::nullopt;
@@ -195,7 +198,7 @@ void Folder::static_starts(Op& op) {
   const Shape& shape = k_.type(op.operands[0]).shape;
   for (size_t d = 0; d < op.index.size(); ++d) {
     ir::Index& x = op.index[d];
-    if (x.is_static()) continue;
+    if (x.is_static() || x.kind == ir::Index::Kind::array) continue;
     const auto at = ir::constant_int(k_, op.operands[static_cast<size_t>(x.start_operand)]);
     if (!at || *at < 0) continue;
     const __int128 window = x.kind == ir::Index::Kind::integer ? 1 : x.size == 0 ? 0 : __int128{x.size - 1} * x.step + 1;

@@ -69,7 +69,7 @@ std::optional<Range> Ranges::compute(const Op& op, const ir::Type& t) const {
       return Range{v, v};
     }
     case Opcode::iota: return within(0, std::max<int64_t>(t.shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
-    case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev: case Opcode::cummax:
+    case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev: case Opcode::gather: case Opcode::cummax:
     case Opcode::cummin: return operand(0);
     case Opcode::concatenate: {
       Range r = *operand(0);

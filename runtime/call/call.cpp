@@ -1,5 +1,6 @@
 #include "runtime/call/call.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
@@ -27,6 +28,8 @@ std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const D
   for (const Array& a : inputs) arguments.emplace_back(device_, a);
   std::vector<Array> outputs;
   for (const DeviceArray& o : (*this)(arguments, dims)) outputs.push_back(o.download());
+  // Where nothing was there to be waited for, somebody may still want to hear what the kernel says.
+  if (!program_->prints.empty() && std::all_of(outputs.begin(), outputs.end(), [](const Array& a) { return a.size() == 0; })) device_.wait();
   return outputs;
 }
 

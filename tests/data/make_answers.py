@@ -8,6 +8,7 @@ elementwise/   every elementwise op on special values. ops.txt lists "KIND DTYPE
                order of the dtypes. What JAX does not define (abs of unsigned integers) is not listed.
                Transcendental ops have "exact" rows too: the answers in f64, by mpmath in 60 digits, because JAX's own are up to hundreds of
                units in the last place off (its cosh is e^(x - ln 2)); NaN where an operand is not finite or the answer is zero or infinite.
+narrow/        f32.npy, and the conversions to the 8-bit floats of its numbers (f32_to_DTYPE.npy) and of every f16 (f16_to_DTYPE.npy).
 front/         NAME.inI.npy and NAME.outI.npy: functions of the C++ front end that no op stands for, with jax.lax's or jax.numpy's answer.
 structured/    NAME.tir with NAME.inI.npy and NAME.outI.npy: one op each on odd shapes, the answer from jax.lax or jax.numpy.
 pallas/        the same for whole kernels, the answer from pallas_call(interpret=True).
@@ -28,9 +29,11 @@ from jax import lax
 jax.config.update("jax_enable_x64", True)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-DTYPES = {"bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32,
-          "u64": np.uint64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
-FLOATS = ["f16", "bf16", "f32", "f64"]
+DTYPES = {"bool": np.bool_, "i4": ml_dtypes.int4, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u4": ml_dtypes.uint4, "u8": np.uint8, "u16": np.uint16,
+          "u32": np.uint32, "u64": np.uint64, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+FLOAT8 = ["f8e4m3fn", "f8e5m2"]
+INT4 = ["i4", "u4"]
+FLOATS = [*FLOAT8, "f16", "bf16", "f32", "f64"]
 INTS = [n for n in DTYPES if n[0] in "iu"]
 
 
@@ -46,7 +49,9 @@ def specials(dtype):
     if dtype == "bool":
         return np.array([False, True])
     if dtype in INTS:
-        i = np.iinfo(t)
+        i = ml_dtypes.iinfo(t)
+        if dtype in INT4:
+            return np.arange(int(i.min), int(i.max) + 1).astype(t)
         w = [0, 1, i.max, i.min, 2, 3, 7, i.bits, i.bits - 1, 5, i.max // 2 + 1, 100, i.max - 1, i.min + 1, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 65520,
              2**24 + 1, 2**31 - 1, 2**31, 2**32 + 5, 2**53 + 1, 2**62 + 2**54 + 1]
         if i.min < 0:
@@ -62,6 +67,8 @@ def specials(dtype):
 
 def with_random(dtype, n):
     s = specials(dtype)
+    if dtype in FLOAT8:
+        return np.arange(256, dtype=np.uint8).view(DTYPES[dtype])
     if dtype not in FLOATS:
         return s
     rng = np.random.default_rng(1)
@@ -72,7 +79,7 @@ def random_bits(dtype, shape):
     """Integers of all lengths, floats of all exponents (NaN among them)."""
     t = np.dtype(DTYPES[dtype])
     rng = np.random.default_rng(5)
-    bits = rng.integers(0, 256, (*shape, t.itemsize), np.uint8).view(f"u{t.itemsize}")[..., 0]
+    bits = rng.integers(0, 16 if dtype in INT4 else 256, (*shape, t.itemsize), np.uint8).view(f"u{t.itemsize}")[..., 0]
     return (bits >> rng.integers(0, 8 * t.itemsize, shape).astype(bits.dtype) if dtype in INTS else bits).view(t)
 
 
@@ -121,7 +128,7 @@ def elementwise():
             try:
                 answers.append(np.asarray(f(*[jnp.asarray(x) for x in operands])))
                 done.append(name)
-            except TypeError:
+            except (TypeError, ValueError, jax.errors.JaxRuntimeError):
                 print(f"JAX has no {name} of {dtype}", file=sys.stderr)
         if not done:
             return
@@ -135,16 +142,20 @@ def elementwise():
 
     for d in DTYPES:
         one = with_random(d, 40)
-        rows("unary", d, UNARY_FLOAT if d in FLOATS else {"not": lax.bitwise_not} if d == "bool" else UNARY_INT, [one])
+        # XLA on the CPU counts the eight bits of the byte that holds a negative i4, and of products of 4-bit integers its mulhi takes the
+        # bits from the eighth up, which are no half of theirs.
+        ints = {n: f for n, f in UNARY_INT.items() if (d, n) != ("i4", "population_count")}
+        pairs_of_ints = {n: f for n, f in BINARY_INT.items() if d not in INT4 or n != "mulhi"}
+        rows("unary", d, UNARY_FLOAT if d in FLOATS else {"not": lax.bitwise_not} if d == "bool" else ints, [one])
         if d in FLOATS:
             rows("finite", d, {"is_finite": lax.is_finite}, [one])
-        pairs = np.array(list(itertools.product(specials(d)[:11], repeat=2)), dtype=DTYPES[d]).T.copy()
+        pairs = np.array(list(itertools.product(specials(d)[: 16 if d in INT4 else 11], repeat=2)), dtype=DTYPES[d]).T.copy()
         if d != "bool":
             pairs = np.concatenate([pairs, random_bits(d, (2, 50)), np.random.default_rng(6).choice(one, (2, 80))], 1)
-        rows("binary", d, BITS if d == "bool" else BINARY_FLOAT if d in FLOATS else BINARY_INT, list(pairs))
+        rows("binary", d, BITS if d == "bool" else BINARY_FLOAT if d in FLOATS else pairs_of_ints, list(pairs))
         rows("compare", d, COMPARE, list(pairs))
         if d != "bool":
-            triples = np.random.default_rng(2).choice(specials(d)[:12], (3, 160))
+            triples = np.random.default_rng(2).choice(specials(d)[: 16 if d in INT4 else 12], (3, 160))
             rows("ternary", d, {"clamp": lax.clamp}, list(triples))
         one = np.concatenate([one, random_bits(d, (60,))]) if d != "bool" else one
         converted = [np.asarray(lax.convert_element_type(jnp.asarray(one), t)) for t in DTYPES.values()]
@@ -152,6 +163,21 @@ def elementwise():
         save("elementwise", f"convert_{d}", np.frombuffer(b"".join(c.tobytes() for c in converted), np.uint8))
     with open(os.path.join(HERE, "elementwise", "ops.txt"), "w") as out:
         out.write("\n".join(lines) + "\n")
+
+
+def narrow():
+    """To the 8-bit floats from every f16, and from f32 at and beside every tie, at random, and beyond both ends."""
+    finite = np.unique(np.concatenate([np.arange(256, dtype=np.uint8).view(DTYPES[d]).astype(np.float32) for d in FLOAT8]))
+    finite = finite[np.isfinite(finite)]
+    ties = np.concatenate([(finite[1:] + finite[:-1]) / 2, finite, np.float32([464, -464, 480, 61440, -61440, 65536])])
+    rng = np.random.default_rng(9)
+    around = [ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf)), np.ldexp(rng.standard_normal(2000), rng.integers(-22, 18, 2000)).astype(np.float32)]
+    f32 = np.concatenate([*around, random_bits("f32", (500,))])
+    save("narrow", "f32", f32)
+    for d in FLOAT8:
+        save("narrow", f"f32_to_{d}", np.asarray(lax.convert_element_type(jnp.asarray(f32), DTYPES[d])))
+        f16 = np.arange(65536, dtype=np.uint16).view(np.float16)
+        save("narrow", f"f16_to_{d}", np.asarray(lax.convert_element_type(jnp.asarray(f16), DTYPES[d])))
 
 
 # -- functions of the front end (tests/unit/engine/front_answers_test.cpp says by NAME what to call)
@@ -164,7 +190,7 @@ def front():
             save("front", f"{name}.out{i}", y)
 
     floats = {d: np.concatenate([with_random(d, 20), random_bits(d, (20,))]) for d in FLOATS}
-    for d, formats in {"f16": [(5, 4), (4, 3), (3, 10)], "bf16": [(4, 3), (5, 2)], "f32": [(8, 7), (5, 10), (4, 3), (2, 0), (8, 23)], "f64": [(8, 23), (11, 20)]}.items():
+    for d, formats in {"f8e4m3fn": [(4, 1), (3, 2)], "f8e5m2": [(4, 1), (2, 2)], "f16": [(5, 4), (4, 3), (3, 10)], "bf16": [(4, 3), (5, 2)], "f32": [(8, 7), (5, 10), (4, 3), (2, 0), (8, 23)], "f64": [(8, 23), (11, 20)]}.items():
         for e, m in formats:
             case(f"reduce_precision_{d}_{e}_{m}", lambda x: lax.reduce_precision(x, e, m), floats[d])
     for d in ["i8", "u32", "f32"]:
@@ -307,6 +333,26 @@ def structured():
          lax.concatenate([x, x, x], 1)])
     one_op("iotas", [], ["%200 = iota axis 1 : i32[2, 3]", "%201 = iota axis 0 : bf16[5]", "%202 = iota axis 0 : u8[3, 2]"],
            [lax.broadcasted_iota(np.int32, (2, 3), 1), lax.iota(ml_dtypes.bfloat16, 5), lax.broadcasted_iota(np.uint8, (3, 2), 0)])
+
+    for d in [*FLOAT8, *INT4]:
+        for to in [d, "f32", "f16", "bf16", "f64"] if d in FLOAT8 else [d]:  # XLA on the CPU has no products of i4 with wider results
+            dot(f"dot_{d}_{to}", d, to, (3, 5), (5, 7), ((1,), (0,)))
+        x = whole_numbers(d, (3, 5, 2), -1 if d[0] != "u" else 0, 3)
+        reduce(f"sum_{d}", "reduce_sum", x, (1,))
+        reduce(f"prod_{d}", "reduce_prod", x, (2,))
+        reduce(f"max_{d}", "reduce_max", x, (0, 2))
+        reduce(f"min_{d}", "reduce_min", x, (0, 1))
+        reduce(f"max_empty_{d}", "reduce_max", np.zeros((2, 0), DTYPES[d]), (1,))
+        reduce(f"min_empty_{d}", "reduce_min", np.zeros((2, 0), DTYPES[d]), (1,))
+        argument(f"argmax_{d}", "argmax", specials(d)[:12].reshape(3, 4), 1, "i32")
+        one_op(f"cumsum_{d}", [x], [f"%200 = cumsum %100 axis 1 : {d}[3, 5, 2]", f"%201 = cumsum %100 axis 1 reverse 1 : {d}[3, 5, 2]"],
+               [lax.cumsum(jnp.asarray(x), 1), lax.cumsum(jnp.asarray(x), 1, reverse=True)])
+        one_op(f"iota_{d}", [], [f"%200 = iota axis 0 : {d}[20]"], [lax.iota(DTYPES[d], 20)])
+    every = np.arange(256, dtype=np.uint8)
+    one_op("bitcast_f8", [every], ["%200 = bitcast %100 : f8e4m3fn[256]", "%201 = bitcast %200 : f8e5m2[256]", "%202 = bitcast %201 : i8[256]"],
+           [lax.bitcast_convert_type(every, DTYPES["f8e4m3fn"]), lax.bitcast_convert_type(every, DTYPES["f8e5m2"]), every.view(np.int8)])
+    nibbles = np.arange(16).astype(DTYPES["u4"])
+    one_op("bitcast_i4", [nibbles], ["%200 = bitcast %100 : i4[16]", "%201 = bitcast %200 : u4[16]"], [lax.bitcast_convert_type(jnp.asarray(nibbles), DTYPES["i4"]), nibbles])
 
 
 def pallas():
@@ -697,5 +743,5 @@ body (%0: ref<any, i32[1]>, %1: ref<any, i32[4]>) {
 
 
 if __name__ == "__main__":  # the parts to write may be named
-    for part in sys.argv[1:] or ["elementwise", "front", "structured", "pallas"]:
-        {"elementwise": elementwise, "front": front, "structured": structured, "pallas": pallas}[part]()
+    for part in sys.argv[1:] or ["elementwise", "narrow", "front", "structured", "pallas"]:
+        {"elementwise": elementwise, "narrow": narrow, "front": front, "structured": structured, "pallas": pallas}[part]()

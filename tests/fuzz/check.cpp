@@ -1,5 +1,6 @@
 #include "tests/fuzz/check.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -32,17 +33,23 @@ using ir::Kernel;
 InterpretOptions options(const DimValues& dims, int fill) {
   constexpr Uninitialised kAlike[] = {Uninitialised::nan, Uninitialised::large, Uninitialised::small, Uninitialised::zero};
   InterpretOptions o{.dims = dims, .uninitialised = fill < 4 ? kAlike[fill] : Uninitialised::pattern};
+  o.print = [](const std::string&) {};
   o.seed = fill < 4 ? std::nullopt : std::optional<uint64_t>(static_cast<uint64_t>(fill));
   return o;
 }
+/// The interpreter's plain run; `lines` receives what the kernel prints.
+std::vector<Array> plain_run(const ir::Kernel& k, const Case& c, std::vector<std::string>& lines) {
+  return interpret(k, c.inputs, {.dims = c.dims, .print = [&](const std::string& line) { lines.push_back(line); }});
+}
 struct Reference {
   const Case* c = nullptr;
+  std::vector<std::string> lines;
   std::vector<Array> outputs;
   std::vector<std::vector<bool>> defined;  // per output and element
   bool all_defined = true;
   int fills = 1;                           // the next options() to try
 
-  explicit Reference(const Case& of) : c(&of), outputs(interpret(of.kernel, of.inputs, {.dims = of.dims})) {
+  explicit Reference(const Case& of) : c(&of), outputs(plain_run(of.kernel, of, lines)) {
     for (const Array& a : outputs) defined.emplace_back(static_cast<size_t>(a.size()), true);
     while (fills < 6) look_again();
   }
@@ -117,17 +124,13 @@ Target gpu_target() {
   t.can_require_subgroup_size = true;
   t.compute_units = 24;
   t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
-  t.int8 = t.int16 = t.float16 = t.float64 = t.storage8 = t.storage16 = t.vulkan_memory_model_device_scope = true;
+  t.int64_atomics = t.int8 = t.int16 = t.float16 = t.float64 = t.storage8 = t.storage16 = t.vulkan_memory_model_device_scope = true;
   t.rte16 = t.rte32 = t.rte64 = t.preserve16 = t.preserve32 = t.preserve64 = true;
   return t;
 }
 
-bool only_32_bits(const Kernel& k) {
-  for (const ir::ValueInfo& v : k.values) {
-    const DType t = v.type.dtype;
-    if (t != DType::f32 && t != DType::i32 && t != DType::u32 && !(t == DType::boolean && !v.type.is_ref)) return false;
-  }
-  return true;
+bool has_f64(const Kernel& k) {
+  return std::any_of(k.values.begin(), k.values.end(), [](const ir::ValueInfo& v) { return v.type.dtype == DType::f64; });
 }
 
 class Checker {
@@ -154,8 +157,7 @@ class Checker {
         if (general ? !options_.general : !options_.fast) continue;
         const std::string form = general ? "general/" : "fast/";
         Target minimum = minimum_target();
-        if (options_.minimum && only_32_bits(case_.kernel) && !target(form + "bare minimum", minimum, general)) return std::move(out_);
-        minimum.int8 = minimum.int16 = minimum.int64 = minimum.float16 = minimum.float64 = minimum.storage8 = minimum.storage16 = true;
+        minimum.float64 = has_f64(case_.kernel);  // the one dtype that nothing emulates
         if (options_.minimum && !target(form + "minimum", minimum, general)) return std::move(out_);
         if (options_.lavapipe && !target(form + "lavapipe", lavapipe_target(), general)) return std::move(out_);
         if (options_.gpu && !target(form + "gpu", gpu_target(), general)) return std::move(out_);
@@ -191,6 +193,19 @@ class Checker {
     return false;
   }
 
+  std::optional<std::string> after_passes(const Kernel& k) {
+    std::vector<std::string> lines;
+    const std::vector<Array> outputs = plain_run(k, case_, lines);
+    if (lines != reference_->lines) return other_lines(lines);
+    return difference(*reference_, outputs, {});
+  }
+  std::string other_lines(const std::vector<std::string>& got) const {
+    const std::vector<std::string>& wanted = reference_->lines;
+    size_t i = 0;
+    while (i < got.size() && i < wanted.size() && got[i] == wanted[i]) ++i;
+    return "prints " + std::to_string(got.size()) + " lines, but the interpreter " + std::to_string(wanted.size()) + "; line " + std::to_string(i) + ": " + (i < got.size() ? got[i] : "none") +
+           ", but the interpreter has " + (i < wanted.size() ? wanted[i] : "none");
+  }
   // Passes keep every defined bit, floats included.
   bool passes() {
     for (const passes::Pass& p : passes::all()) {
@@ -198,12 +213,12 @@ class Checker {
       Kernel k = case_.kernel;
       p.run(k);
       ir::verify(k, stage_);
-      if (const auto d = difference(*reference_, interpret(k, case_.inputs, {.dims = case_.dims}), {})) return failed(*d + "\nafter the pass:\n" + ir::print(k));
+      if (const auto d = after_passes(k)) return failed(*d + "\nafter the pass:\n" + ir::print(k));
     }
     begin("optimize");
     Kernel k = case_.kernel;
     passes::optimize(k);
-    if (const auto d = difference(*reference_, interpret(k, case_.inputs, {.dims = case_.dims}), {})) return failed(*d + "\nafter the passes:\n" + ir::print(k));
+    if (const auto d = after_passes(k)) return failed(*d + "\nafter the passes:\n" + ir::print(k));
     return true;
   }
 
@@ -238,6 +253,7 @@ class Checker {
       run.subgroup_size = t.subgroup_size;
       run.max_workgroups = order % 2 ? 1 + order / 2 : 0;
       run.max_steps = options_.max_steps;
+      run.print_bytes = int64_t{64} << 20;
       const lane::RunResult r = lane::run(lane, arrays, case_.kernel.num_inputs, case_.dims, run);
       if (r.out_of_steps && r.reports.size() == 1) {
         ++out_.unfinished;
@@ -251,6 +267,14 @@ class Checker {
       }
       const std::string where = " (order " + std::to_string(order) + ")\nlane-level kernel:\n";
       if (!reports.empty()) return failed(reports + where + ir::print(lane));
+      if (!program.prints.empty()) {
+        std::vector<std::string> lines;
+        const auto first = r.report_words.begin() + PrintReport::kRecords;
+        for (const PrintedLine& line : printed_lines(program.prints, {first, first + r.report_words[PrintReport::kUsed]}))
+          if (!program.prints[line.print].check) lines.push_back(line.text);
+          else return failed("a check failed: " + line.text);
+        if (lines != reference_->lines) return failed(other_lines(lines) + where + ir::print(lane));
+      }
       if (const auto d = difference(*reference_, r.outputs, case_.tolerance)) return failed(*d + where + ir::print(lane));
     }
     return true;

@@ -39,14 +39,16 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
     if (num_elements(t.shape) * size_bytes(t.dtype) > 49152) see("value above 48 KiB");
   }
   switch (op.code) {
-    case Opcode::load: case Opcode::store: case Opcode::swap: {
+    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: {
       const int arg = static_cast<int>(k.value(op.operands[0]).number), blocks = static_cast<int>(k.blocks.size());
       const std::string where = arg >= blocks ? " scratch" : k.is_output(arg) ? " output" : " input";
       see(op_name + where);
+      if (op.code == Opcode::atomic_rmw) see(op_name + " " + std::string(ir::name(static_cast<Opcode>(op.attr(Attr::kind)))));
       if (op.has_mask()) see(op_name + where + " masked");
       if (op.has_other()) see(op_name + " with other");
       for (const ir::Index& x : op.index) {
-        if (x.kind == ir::Index::Kind::integer) see(op_name + (x.is_static() ? " at an integer" : " at a dynamic integer"));
+        if (x.kind == ir::Index::Kind::array) see(op_name + " by an index array of rank " + std::to_string(std::min<size_t>(ir::access_dims(k, op).array_rank, 3)));
+        else if (x.kind == ir::Index::Kind::integer) see(op_name + (x.is_static() ? " at an integer" : " at a dynamic integer"));
         else if (!x.is_static()) see(op_name + " of a dynamic slice" + (x.step > 1 ? " with steps" : ""));
         else if (x.step > 1) see(op_name + " of a slice with steps");
       }
@@ -65,6 +67,11 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
       for (const ir::Value v : op.results)
         if (!type(v).is_scalar()) see(op_name + " with a tile result");
       break;
+    case Opcode::gather: case Opcode::scatter:
+      see(count(op_name + " by indices", op.operands.size() - (op.code == Opcode::gather ? 1 : 2), 2));
+      if (op.code == Opcode::scatter) see(op.has(Attr::kind) ? "scatter that combines" : "scatter that replaces");
+      break;
+    case Opcode::sort: see(count("sort by keys", static_cast<size_t>(op.attr(Attr::keys)), 2)); break;
     case Opcode::concatenate: see(count("concatenate parts", op.operands.size(), 3)); break;
     case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
       see(op_name + (op.attr_or(Attr::reverse, 0) ? " reverse" : " forward"));

@@ -237,7 +237,7 @@ std::optional<Value> Values::by_bits(Value v) {
     v = *apply(Opcode::add, {*apply(Opcode::abs, {v}), constant(from, 1, shape)});
   } else if (is_float(to)) {
     // The mantissa of a number in [1, 2).
-    const int mantissa = to == DType::f16 ? 10 : to == DType::bf16 ? 7 : to == DType::f32 ? 23 : 52;
+    const int mantissa = float_format(to).mantissa;
     const uint64_t one = reference::from_double(to, 1);
     const auto number = [&](uint64_t n) { return b.constant_int(from, static_cast<int64_t>(n), shape); };
     v = b.elementwise(Opcode::or_, {b.elementwise(Opcode::and_, {v, number((uint64_t{1} << mantissa) - 1)}), number(one)});

@@ -1,8 +1,8 @@
 // What the kernels contain: grids of rank 0 to 4; blocked and squeezed dims with overhang; block shapes that are not powers of two; index
 // maps that are identities, permutations, constants, sums, halves, and beyond the array's edge (clamped); whole-array Refs; run-time
 // extents and grid sizes; scratch that is a program's own, initialised once, or an accumulator along an axis; loads and stores by slices,
-// steps, integers, program-dependent starts (in bounds or not) and masks; swaps; memory in run_scoped, with copies in and out and semaphores;
-// outputs that are read back; elementwise chains over all
+// steps, integers, index arrays, program-dependent starts (in bounds or not) and masks; swaps and updates; memory in run_scoped, with copies in and
+// out and semaphores; outputs that are read back; elementwise chains over all
 // dtypes, data movement, reductions, scans, dots; for loops with carried tiles, while loops, if and switch.
 #include "tests/fuzz/generator.h"
 
@@ -179,9 +179,16 @@ class Generator : Spec {
 
   // A random index; `starts` are the dynamic starts, whose operand positions begin at `first`. Returns the shape it selects.
   Shape random_index(const RefInfo& r, bool masked, std::vector<Index>& index, std::vector<Value>& starts, int32_t first) {
-    Shape shape;
+    Shape common;  // of index arrays, if there are some
+    if (random_.chance(values_.favourite == Opcode::addupdate ? 0.6 : 0.2))
+      for (int64_t rank = random_.chance(0.75) ? 1 : 2; rank-- > 0;) common.push_back(random_.in(1, 6));
     for (const int64_t n : r.shape) {
       Index x = Index::all(n);
+      if (!common.empty() && n > 0 && random_.chance(0.6)) {
+        index.push_back(Index::array(first + static_cast<int32_t>(starts.size())));
+        starts.push_back(index_array(n, common));
+        continue;
+      }
       if (!random_.chance(0.5)) {
         const bool dynamic = random_.chance(0.5);
         if (random_.chance(0.3) && n > 0) {
@@ -203,9 +210,35 @@ class Generator : Spec {
         }
       }
       index.push_back(x);
-      if (x.kind == Index::Kind::slice) shape.push_back(x.size);
     }
-    return shape;
+    Op op{.code = Opcode::load, .operands = std::vector<Value>(static_cast<size_t>(first)), .index = index};
+    op.operands.insert(op.operands.end(), starts.begin(), starts.end());
+    return ir::access_dims(out_.kernel, op).shape;
+  }
+
+  // Positions along a dim of n elements: by data, some of them outside and some twice, or provably each its own.
+  Value index_array(int64_t n, const Shape& shape) {
+    ir::Builder& b = values_.b;
+    const auto number = [&](int64_t x) { return values_.constant(DType::i32, static_cast<double>(x), shape); };
+    const int64_t m = num_elements(shape);
+    if (m <= n && random_.chance(0.4)) {
+      Value sum;
+      int64_t stride = 1;
+      for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
+        Op iota{.code = Opcode::iota};
+        iota.set(Attr::axis, static_cast<int64_t>(d));
+        Value line = b.one(std::move(iota), Type::array(DType::i32, shape));
+        if (stride != 1) line = b.elementwise(Opcode::mul, {line, number(stride)});
+        sum = sum ? b.elementwise(Opcode::add, {line, sum}) : line;
+      }
+      const Value start = random_.chance(0.5) ? values_.counted_index(n - m) : values_.scalar_int(-n - 1, n);
+      sum = b.elementwise(Opcode::add, {sum, b.broadcast(start, shape, {})});
+      return values_.note(sum, {static_cast<double>(2 * n + 2), 0, true, false});
+    }
+    Value v = values_.want(DType::i32, shape, true);
+    if (values_.fact(v).err != 0) v = values_.leaf(DType::i32, shape);
+    v = b.elementwise(Opcode::clamp, {number(random_.chance(0.5) ? 0 : -n - 1), v, number(random_.chance(0.5) ? n - 1 : n + 1)});
+    return values_.note(v, {static_cast<double>(n + 1), 0, true, false});
   }
 
   void load(RefInfo& r) {
@@ -273,11 +306,19 @@ class Generator : Spec {
       return;
     }
     Op op{.code = random_.chance(0.35) && (r.readable || random_.chance(0.2)) ? Opcode::swap : Opcode::store, .operands = {r.ref}};
+    // Sums stay exact: of integers, or of whole numbers into what is never read again.
+    const bool adds = r.dtype != DType::boolean && (is_int(r.dtype) || (!r.stateful && r.fact.whole)) && random_.chance(values_.favourite == Opcode::addupdate ? 0.8 : 0.2);
+    if (adds) op.code = Opcode::addupdate;
     std::vector<Value> starts;
     const bool masked = random_.chance(0.2), other = masked && op.code == Opcode::swap && random_.chance(0.7);
     const Shape shape = random_index(r, masked, op.index, starts, 2 + masked + other);
     const bool was_readable = r.readable;
-    const Value v = fit(r, with_unused(values_.want(r.dtype, shape, r.stateful), depth ? 2 : 1, r.stateful));
+    Value v = with_unused(values_.want(r.dtype, shape, r.stateful || adds), depth ? 2 : 1, r.stateful || adds);
+    if (adds && is_float(r.dtype)) {
+      v = values_.conform(v, 4);
+      r.fact.bound += 4.0 * static_cast<double>(num_elements(shape));  // and again where a loop adds: whole numbers all the same
+    }
+    v = fit(r, v);
     op.operands.push_back(v);
     if (masked) {
       op.set(Attr::mask, 1);
@@ -296,6 +337,67 @@ class Generator : Spec {
     if (!is_swap || !r.stateful) return;
     f.dirty |= !was_readable || (masked && !other) || (r.block >= 0 && hangs_over(r));
     values_.pool.push_back(values_.note(out_.kernel.op(id).results[0], f));
+  }
+
+  // A line with a few values that are known exactly, or a check that holds.
+  void say() {
+    const Value scalar = values_.conform(values_.want(DType::i32, {}, true), 100);
+    if (random_.chance(0.3)) {
+      const Value most = values_.constant(DType::i32, 1000);
+      Op op{.code = Opcode::check, .operands = {*values_.apply(Opcode::lt, {scalar, most}), scalar}};
+      op.set(Attr::text, text("{} is not below 1000"));
+      values_.b.append(std::move(op));
+      return;
+    }
+    Op op{.code = Opcode::debug_print, .operands = {scalar}};
+    std::string format = "{:4d}:";
+    for (int64_t n = random_.in(0, 2); n-- > 0;) {
+      const Value v = values_.pool.empty() ? scalar : random_.pick(values_.pool);
+      const Type t = values_.type(v);
+      if (is_float(t.dtype) || values_.fact(v).dirty || values_.fact(v).err != 0 || num_elements(t.shape) > 200) continue;
+      op.operands.push_back(v);
+      format += " {}";
+    }
+    op.set(Attr::text, text(format));
+    values_.b.append(std::move(op));
+  }
+  int64_t text(const std::string& s) {
+    auto& texts = out_.kernel.texts;
+    const auto at = std::find(texts.begin(), texts.end(), s);
+    if (at == texts.end()) return texts.push_back(s), static_cast<int64_t>(texts.size()) - 1;
+    return at - texts.begin();
+  }
+
+  // An atomic, with a value that is exact: what it combines with may be anything. What is read again stays within its bound.
+  void update(RefInfo& r) {
+    static const std::vector<Opcode> kBool{Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::swap, Opcode::atomic_cas},
+        kBounded{Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas}, kFloat{Opcode::add, Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas},
+        kInt{Opcode::add, Opcode::add, Opcode::max, Opcode::min, Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::swap, Opcode::atomic_cas};
+    const Opcode kind = random_.pick(r.dtype == DType::boolean ? kBool : r.stateful ? kBounded : is_float(r.dtype) ? kFloat : kInt);
+    const bool cas = kind == Opcode::atomic_cas, masked = random_.chance(0.25), other = masked && random_.chance(0.7);
+    Op op{.code = cas ? Opcode::atomic_cas : Opcode::atomic_rmw, .operands = {r.ref}};
+    if (!cas) op.set(Attr::kind, static_cast<int64_t>(kind));
+    if (kind == Opcode::add && is_float(r.dtype) && random_.chance(0.2)) op.set(Attr::unordered, 1);
+    std::vector<Value> starts;
+    const Shape shape = random_index(r, masked, op.index, starts, 2 + cas + masked + other);
+    const auto exact = [&] { return values_.conform(values_.want(r.dtype, shape, true), r.stateful ? r.fact.bound : 100); };
+    op.operands.push_back(exact());
+    if (cas) op.operands.push_back(exact());
+    Fact f = r.fact;
+    if (masked) {
+      op.set(Attr::mask, 1);
+      op.operands.push_back(values_.want(DType::boolean, shape, true));
+    }
+    if (other) {
+      op.operands.push_back(values_.conform(values_.want(r.dtype, shape, true), 100));
+      op.set(Attr::other, 1);
+      f = join(f, values_.fact(op.operands.back()));
+    }
+    op.operands.insert(op.operands.end(), starts.begin(), starts.end());
+    const Value old = values_.b.one(std::move(op));
+    if (!r.stateful) return;
+    f.dirty |= !r.readable || (masked && !other) || (r.block >= 0 && hangs_over(r));
+    values_.pool.push_back(values_.note(old, f));
   }
 
   // -- control flow; what a region makes stays in it
@@ -654,8 +756,11 @@ class Generator : Spec {
   static double turn(Opcode op) {
     switch (op) {
       case Opcode::load: return 0;
-      case Opcode::store: case Opcode::swap: return 0.25;
-      case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate: return 0.6;
+      case Opcode::store: case Opcode::swap: case Opcode::addupdate: return 0.25;
+      case Opcode::atomic_rmw: case Opcode::atomic_cas: return 0.285;
+      case Opcode::debug_print: case Opcode::check: return 0.2925;
+      case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate:
+      case Opcode::gather: case Opcode::scatter: case Opcode::sort: return 0.6;
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
       case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: return 0.75;
       case Opcode::dot: return 0.85;
@@ -687,7 +792,9 @@ class Generator : Spec {
     if (roll < 0.22) {
       if (RefInfo* r = some_ref(false)) return load(*r);
     } else if (roll < 0.29) {
-      if (RefInfo* r = some_ref(true)) return store(*r, depth);
+      if (RefInfo* r = some_ref(true)) return roll < 0.28 ? store(*r, depth) : update(*r);
+    } else if (roll < 0.295) {
+      if (size_ != Size::huge && size_ != Size::many) return say();
     } else if (roll < 0.56) {
       Value v = values_.elementwise(some());
       for (int64_t n = random_.in(0, 3); n-- > 0;) v = values_.elementwise(v);
@@ -722,8 +829,17 @@ void keep_used_dims(Case& c) {
   std::erase_if(c.dims, [&](const auto& d) { return std::find(names.begin(), names.end(), d.first) == names.end(); });
 }
 
+/// What a caller may say beside the kernel: nothing that is computed may change by it. Numbers of its own, so that the kernels of the seeds stay.
+void say_something(ir::CallInfo& call, Random random) {
+  if (random.chance(0.15)) call.compiler_params.push_back({"triton", "num_warps", std::to_string(int64_t{1} << random.in(0, 6))});
+  if (random.chance(0.1)) call.compiler_params.push_back({"mosaic_gpu", "profile_dir", "a \"b\" \\ c"});
+  if (random.chance(0.1)) call.metadata = {{"author", "fuzz"}, {"two words", "\n\t// \"x\""}};
+  if (random.chance(0.1)) call.cost_estimate = CostEstimate{.flops = random.in(0, 100), .bytes_accessed = dim("n") * 4};
+}
+
 Case generate(uint64_t seed) {
   Case c = Generator(seed).run();
+  say_something(c.kernel.call, Random(~seed));
   keep_used_dims(c);
   return c;
 }

@@ -32,10 +32,11 @@ using namespace tessera::fuzz;
 namespace {
 constexpr const char* kUsage =
     "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|all|none] [--orders N]\n"
-    "     [--device vulkan|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
+    "     [--device vulkan|minimum|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
+    "  --device minimum  the Vulkan device, by code for the least that Vulkan promises\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
     "  FILE.tir          check these kernels, on random inputs, instead of generated ones\n";
@@ -44,7 +45,7 @@ struct Arguments {
   uint64_t seed = 1;
   int64_t count = 500;
   double seconds = 1e9, shrink_seconds = 40;
-  bool device = false, print = false, coverage = false, verbose = false;
+  bool device = false, minimum_device = false, print = false, coverage = false, verbose = false;
   std::string out;
   std::vector<std::string> files;
   bool suite = false;  // no arguments: tests/tir too
@@ -83,7 +84,11 @@ Arguments parse_arguments(int argc, char** argv) {
       a.check.gpu = v == "gpu" || v == "all";
     }
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
-    else if (s == "--device") a.device = next() == "vulkan";
+    else if (s == "--device") {
+      const std::string v = next();
+      if (v != "vulkan" && v != "minimum" && v != "none") usage("--device " + v + ": vulkan, minimum or none are wanted");
+      a.device = v != "none", a.minimum_device = v == "minimum";
+    }
     else if (s == "--no-passes") a.check.passes = false;
     else if (s == "--delete-barriers") a.check.delete_barriers = true;
     else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
@@ -159,7 +164,10 @@ int main(int argc, char** argv) {
     a.check.device = [&](const Case& c, bool general) {
       CompileOptions options;
       options.general = general;
-      return load(*device, c.kernel, options).run(c.inputs, c.dims);
+      if (!a.minimum_device) return load(*device, c.kernel, options).run(c.inputs, c.dims);
+      Target t = minimum_target();
+      t.max_loop_iterations = device->target().max_loop_iterations;
+      return CompiledKernel(*device, std::make_shared<const Program>(compile(c.kernel, t, options))).run(c.inputs, c.dims);
     };
   }
   using Clock = std::chrono::steady_clock;

@@ -227,7 +227,7 @@ std::vector<Change> changes(const Case& c) {
       for (size_t d = 0; d < op.index.size(); ++d)
         list.push_back([p, d](Case& x) {
           Op& o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
-          if (o.index[d].is_static()) return false;
+          if (o.index[d].is_static() || o.index[d].kind == ir::Index::Kind::array) return false;
           const int32_t gone = o.index[d].start_operand;
           for (size_t e = 0; e < o.index.size(); ++e)
             if (e != d && o.index[e].start_operand == gone) return false;
@@ -276,6 +276,12 @@ std::vector<Change> changes(const Case& c) {
       });
     }
   }
+  list.push_back([](Case& x) {
+    const ir::CallInfo& call = x.kernel.call;
+    if (call.compiler_params.empty() && call.metadata.empty() && !call.cost_estimate) return false;
+    x.kernel.call = {};
+    return true;
+  });
   return list;
 }
 }  // namespace

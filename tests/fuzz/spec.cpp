@@ -322,7 +322,7 @@ void Spec::input(DType t, const Shape& shape) {
 // Not a number, infinities, zeros of both signs and the largest among ordinary numbers; no subnormals, which devices may flush.
 void Spec::wild_input(Array a) {
   const DType t = a.dtype();
-  const double most = t == DType::f16 ? 65504 : t == DType::bf16 ? 3e38 : t == DType::f32 ? 3.4e38 : 1e308;
+  const double most = t == DType::bf16 ? 3e38 : t == DType::f32 ? 3.4e38 : t == DType::f64 ? 1e308 : reference::to_double(t, float_format(t).greatest);
   const std::vector<double> special{NAN, INFINITY, -INFINITY, 0.0, -0.0, most, -most, 0.5, -1};
   for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, reference::from_double(t, random_.chance(0.4) ? random_.pick(special) : static_cast<double>(random_.in(-50, 50)) / 8));
   out_.inputs.push_back(std::move(a));

@@ -6,20 +6,12 @@
 namespace tessera::fuzz {
 using ir::Attr, ir::Op, ir::Opcode, ir::Type, ir::Value;
 
-double epsilon(DType t) {
-  switch (t) {
-    case DType::f16: return 0x1p-10;
-    case DType::bf16: return 0x1p-7;
-    case DType::f32: return 0x1p-23;
-    case DType::f64: return 0x1p-52;
-    default: return 0;
-  }
-}
+double epsilon(DType t) { return is_float(t) ? std::ldexp(1.0, -float_format(t).mantissa) : 0; }
 double largest(DType t) {
   if (t == DType::boolean) return 1;
   return is_int(t) ? std::ldexp(1.0, is_signed_int(t) ? bits(t) - 1 : bits(t)) : 0;
 }
-double tame_limit(DType t) { return t == DType::f16 ? 4000 : t == DType::bf16 ? 1e5 : 1e6; }
+double tame_limit(DType t) { return t == DType::f8e4m3fn ? 100 : t == DType::f8e5m2 || t == DType::f16 ? 4000 : t == DType::bf16 ? 1e5 : 1e6; }
 
 std::optional<Fact> rounded(DType t, double bound, double err, bool whole, bool dirty) {
   if (!is_float(t)) return Fact{std::min(bound, largest(t)), 0, true, dirty};
@@ -28,15 +20,7 @@ std::optional<Fact> rounded(DType t, double bound, double err, bool whole, bool 
   return Fact{bound, err + epsilon(t) * bound, false, dirty};
 }
 
-double exact_limit(DType t) {
-  switch (t) {
-    case DType::f16: return 2048;
-    case DType::bf16: return 256;
-    case DType::f32: return 0x1p24;
-    case DType::f64: return 0x1p53;
-    default: return largest(t);
-  }
-}
+double exact_limit(DType t) { return is_float(t) ? std::ldexp(1.0, float_format(t).mantissa + 1) : largest(t); }
 
 Fact join(const Fact& a, const Fact& b) { return {std::max(a.bound, b.bound), std::max(a.err, b.err), a.whole && b.whole, a.dirty || b.dirty}; }
 
@@ -316,6 +300,9 @@ Value Values::scalar_bool() {
 Value Values::movement(Value v) {
   const Shape shape = type(v).shape;
   const size_t rank = shape.size();
+  const bool rearranges = favourite == Opcode::gather || favourite == Opcode::scatter || favourite == Opcode::sort;
+  if (random_.chance(rearranges ? 0.6 : plain ? 0.08 : 0.25))
+    if (const auto r = rearranged(v)) return *r;
   static constexpr Opcode kMoves[] = {Opcode::transpose, Opcode::slice, Opcode::reshape, Opcode::concatenate, Opcode::broadcast};
   size_t which = plain && random_.chance(0.8) ? (random_.chance(0.6) ? 0u : 5u) : rank >= 2 && random_.chance(0.25) ? 0u : random_.below(6);
   if (const auto liked = std::find(std::begin(kMoves), std::end(kMoves), favourite); liked != std::end(kMoves) && random_.chance(0.5)) which = static_cast<size_t>(liked - std::begin(kMoves));

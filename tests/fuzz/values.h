@@ -67,6 +67,7 @@ class Values {
   // random ops on v; their results keep to the facts
   ir::Value elementwise(ir::Value v);
   ir::Value movement(ir::Value v);
+  std::optional<ir::Value> rearranged(ir::Value v);  ///< a gather, scatter or sort
   std::optional<ir::Value> reduction(ir::Value v);
   /// v against its own reduction, as in a softmax: v - max(v, axis, keepdims) and the like.
   std::optional<ir::Value> normalised(ir::Value v);

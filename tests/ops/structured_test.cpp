@@ -84,7 +84,7 @@ std::vector<std::string> sums_and_products(DType t, const Shape& s) {
     const std::string last = std::to_string(r - 1);
     const Shape result = r == 1 ? Shape{} : r == 2 ? Shape{s[0], s[0]} : Shape{s[0], s[1], s[1]};
     ops.push_back("dot %x, %y lhs_contract [" + last + "] rhs_contract [" + last + "] lhs_batch [" + (r == 3 ? "0" : "") + "] rhs_batch [" + (r == 3 ? "0" : "") + "] : " +
-                  type(t == DType::f16 || t == DType::bf16 ? DType::f32 : t, result));
+                  type(is_narrow_float(t) ? DType::f32 : t, result));
   }
   return ops;
 }
@@ -114,11 +114,12 @@ uint64_t special(DType t, int64_t i) {
   if (t == DType::boolean) return static_cast<uint64_t>(i % 3 == 0);
   if (!is_float(t)) {
     const uint64_t top = uint64_t{1} << (bits(t) - 1), all = top - 1 + top, v[] = {0, 1, all, top, top - 1, 5, all - 6, 64, 100};
-    return v[static_cast<size_t>(i) % std::size(v)];
+    return v[static_cast<size_t>(i) % std::size(v)] & all;
   }
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const double least = t == DType::f16 ? 0x1p-24 : t == DType::f64 ? 0x1p-1074 : t == DType::bf16 ? 0x1p-133 : 0x1p-149;
-  const double v[] = {1, -1, 0, -0.0, 2.5, kInfinity, -7, -kInfinity, least, -least, 1000, 0.125, -3, 3};
+  const FloatFormat f = float_format(t);
+  const double least = std::ldexp(1.0, f.least_exponent - f.mantissa), most = f.has_infinity ? kInfinity : reference::to_double(t, f.greatest);
+  const double v[] = {1, -1, 0, -0.0, 2.5, most, -7, -most, least, -least, t == DType::f8e4m3fn ? 240.0 : 1000.0, 0.125, -3, 3};
   // NaNs are rare, or each running maximum would be nothing else.
   return i % 101 == 50 ? reference::from_double(t, std::nan("")) : reference::from_double(t, v[static_cast<size_t>(i * 5) % std::size(v)]);
 }

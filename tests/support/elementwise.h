@@ -1,6 +1,6 @@
 // The elementwise rows as test cases (every op on every dtype it takes), and how far a device's answer is from the reference: integers, bools
 // and exact float ops must agree bit for bit; others within the row's ulp of the reference in double. f32 and f64 subnormals may be flushed,
-// in and out, to a zero of the same sign (those of f16 may not: they are normal f32).
+// in and out, to a zero of the same sign (those of f16 and the 8-bit floats may not: they are normal f32).
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -48,16 +48,16 @@ inline std::vector<Case> cases_of(Opcode op) {
 }
 
 inline bool is_nan_bits(DType t, uint64_t b) { return std::isnan(reference::to_double(t, b)); }
-inline double least_normal(DType t) { return t == DType::f64 ? 0x1p-1022 : t == DType::f16 ? 0x1p-14 : 0x1p-126; }
+inline double least_normal(DType t) { return std::ldexp(1.0, float_format(t).least_exponent); }
 inline uint64_t sign_mask(DType t) { return uint64_t{1} << (bits(t) - 1); }
-inline bool flushable(DType t) { return is_float(t) && t != DType::f16; }
+inline bool flushable(DType t) { return is_float(t) && float_format(t).least_exponent <= -126; }
 inline bool subnormal(DType t, uint64_t b) {
   return is_float(t) && std::fabs(reference::to_double(t, b)) < least_normal(t) && (b & ~sign_mask(t)) != 0;
 }
 inline uint64_t flush(DType t, uint64_t b) { return flushable(t) && subnormal(t, b) ? b & sign_mask(t) : b; }
 
 inline double ulp_of(DType t, double x) {
-  const int digits = t == DType::f64 ? 53 : t == DType::f32 ? 24 : t == DType::f16 ? 11 : 8;
+  const int digits = float_format(t).mantissa + 1;
   int e = 0;
   std::frexp(std::max(std::fabs(x), least_normal(t)), &e);
   return std::ldexp(1.0, e - digits);
@@ -81,7 +81,7 @@ inline double device_distance(const Case& c, const uint64_t* operands, int arity
       exact = std::bit_cast<double>(reference::eval(c.op, DType::f64, DType::f64, wide));
     }
     double value = reference::to_double(c.result, got);
-    const double top = std::ldexp(1.0, c.result == DType::f16 ? 16 : 128);  // infinity stands for the next power of two
+    const double top = std::ldexp(1.0, c.result == DType::f16 || c.result == DType::f8e5m2 ? 16 : 128);  // infinity stands for the next power of two
     if (std::isinf(value) && c.result != DType::f64 && std::isfinite(exact)) value = std::copysign(top, value);
     if (std::isinf(exact) && c.result != DType::f64 && std::isfinite(value)) exact = std::copysign(top, exact);
     if (std::isinf(exact) || std::isinf(value)) return HUGE_VAL;
@@ -90,7 +90,7 @@ inline double device_distance(const Case& c, const uint64_t* operands, int arity
   };
   double best = one(operands);
   if (c.op == Opcode::fma && best != 0) {
-    // Fused or not: the product may have been rounded (for 16-bit floats to f32) before the sum.
+    // Fused or not: the product may have been rounded (for narrow floats to f32) before the sum.
     const DType inner = c.operand == DType::f64 ? DType::f64 : DType::f32;
     uint64_t a[3];
     for (int i = 0; i < 3; ++i) a[i] = reference::eval(Opcode::convert, c.operand, inner, &operands[i]);
@@ -113,7 +113,7 @@ inline double device_distance(const Case& c, const uint64_t* operands, int arity
 /// How many ulps a device may be off.
 inline double allowed_distance(const Case& c) {
   const double ulp = is_float(c.result) ? ir::info(c.op).ulp : 0;
-  return is_float(c.result) && size_bytes(c.result) == 2 ? std::min(ulp, 1.0) : ulp;  // a rounded f32 result: at most the wrong neighbour
+  return is_narrow_float(c.result) ? std::min(ulp, 1.0) : ulp;  // a rounded f32 result: at most the wrong neighbour
 }
 
 }  // namespace tessera::test

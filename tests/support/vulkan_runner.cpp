@@ -97,6 +97,7 @@ bool VulkanRunner::init(std::string& why) {
   auto features = make<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &f13);
   f11.storageBuffer16BitAccess = target_.storage16;
   f12.storageBuffer8BitAccess = target_.storage8;
+  f12.shaderBufferInt64Atomics = target_.int64_atomics;
   f12.shaderFloat16 = target_.float16;
   f12.shaderInt8 = target_.int8;
   f12.bufferDeviceAddress = f12.vulkanMemoryModel = VK_TRUE;
@@ -149,6 +150,7 @@ void VulkanRunner::fill_target() {
   t.int64 = f.features.shaderInt64;
   t.float16 = f12.shaderFloat16;
   t.float64 = f.features.shaderFloat64;
+  t.int64_atomics = f12.shaderBufferInt64Atomics;
   t.storage8 = f12.storageBuffer8BitAccess;
   t.storage16 = f11.storageBuffer16BitAccess;
   t.vulkan_memory_model_device_scope = f12.vulkanMemoryModelDeviceScope;
@@ -176,7 +178,7 @@ VulkanRunner::~VulkanRunner() {
 VulkanRunner::Buffer VulkanRunner::make_buffer(size_t bytes) {
   Buffer b;
   auto info = make<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
-  info.size = std::max<size_t>(bytes, 16);
+  info.size = std::max<size_t>((bytes + 3) / 4 * 4, 16);
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
   check(vkCreateBuffer(device_, &info, nullptr, &b.buffer), "vkCreateBuffer");
   VkMemoryRequirements needs;

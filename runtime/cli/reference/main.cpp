@@ -119,8 +119,10 @@ std::string header_section(const std::string& path, const std::string& text) {
     entries += "<dt><pre><code>" + escape(declaration) + "</code></pre></dt>\n<dd>" + escape(doc) + "</dd>\n";
   };
   std::string doc;
+  bool fields = false;  // in a documented struct, whose fields are shown with or without comments
   for (; i < lines.size(); ++i) {
     const std::string line = trimmed(lines[i]);
+    if (line.starts_with("}")) fields = false;
     if (line.starts_with("/// ")) {
       doc += (doc.empty() ? "" : " ") + line.substr(4);
       continue;
@@ -130,7 +132,11 @@ std::string header_section(const std::string& path, const std::string& text) {
       doc.clear();
       continue;
     }
-    if (doc.empty()) continue;
+    if (doc.empty()) {
+      if (fields && line.ends_with(";") && !line.starts_with("//")) entry(line, "");
+      continue;
+    }
+    if (line.starts_with("struct ") && line.ends_with("{")) fields = true;
     // The declaration goes on to the line that ends it or opens its body; what the body holds has comments of its own.
     std::string declaration;
     for (size_t n = 0; n < 12 && i < lines.size(); ++n, ++i) {

@@ -6,15 +6,16 @@ import numpy as np
 
 from tessera._native_library import CArray, check, native
 
-_NAMES = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
-_NAMES.update({f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)})
+_NAMES = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
+_NAMES.update({f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (4, 8, 16, 32, 64)})
+_ML_DTYPES = ("bf16", "f8e4m3fn", "f8e5m2", "i4", "u4")  # which NumPy itself lacks
 _DTYPES = {v: k for k, v in _NAMES.items()}
 
 
 def _dtype(name):
-    if name == "bf16":
+    if name in _ML_DTYPES:
         import ml_dtypes
-        return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(getattr(ml_dtypes, _DTYPES[name]))
     return np.dtype(_DTYPES[name])
 
 

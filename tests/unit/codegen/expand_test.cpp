@@ -1,6 +1,6 @@
 // Every elementwise op on every dtype it takes, on a device, against engine/reference: special values in all combinations and random ones.
 // Integers, bools and exact float ops must agree bit for bit; others within the row's ulp of the reference in double. f32 and f64
-// subnormals may be flushed, in and out, to a zero of the same sign (f16 and bf16 subnormals of f16 may not: they are normal f32).
+// subnormals may be flushed, in and out, to a zero of the same sign (those of f16 and f8 may not: they are normal f32).
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -60,7 +60,7 @@ std::vector<uint64_t> special_values(DType t) {
   v.push_back(1);  // the least subnormal
   v.push_back(sign_mask(t) | 5);
   v.push_back(reference::from_double(t, least_normal(t)));
-  v.push_back(reference::from_double(t, HUGE_VAL) - 1);  // the greatest finite
+  v.push_back(float_format(t).greatest);
   return v;
 }
 
@@ -183,6 +183,12 @@ Target plain(Target t) {
   return t;
 }
 
+/// The same device without 64-bit integers and without 8 and 16-bit accesses.
+Target of_words(Target t) {
+  t.int8 = t.int16 = t.int64 = t.storage8 = t.storage16 = false;
+  return t;
+}
+
 Target base() { return device() ? device()->target() : lavapipe_target(); }
 
 bool transcendental(Opcode op) { return ir::info(op).transcendental || op == Opcode::sqrt || op == Opcode::rsqrt; }
@@ -202,5 +208,16 @@ TEST_CASE("expand: arithmetic and conversions of floats without float controls a
                op == Opcode::exp;
       },
       plain(base()), 1000, true);
+}
+TEST_CASE("expand: integers of 64 bits as two words, memory in words") {
+  const auto wide = [](DType t) { return t == DType::i64 || t == DType::u64; };
+  for (const bool controls : {true, false})
+    for (int i = 0; i < ir::kNumOpcodes; ++i) {
+      const auto op = static_cast<Opcode>(i);
+      if (!ir::info(op).elementwise || transcendental(op)) continue;
+      for (const Case& c : cases_of(op))
+        if (wide(c.operand) || wide(c.result)) run_case(c, of_words(controls ? base() : plain(base())), 1500, false);
+    }
+  quiet();
 }
 TEST_CASE("expand: transcendental functions") { run_all(transcendental, base(), 5000); }

@@ -32,12 +32,18 @@ TEST_CASE("array: elements by bits and as double in every dtype") {
     CHECK(a.element_bits(0) == 0);
     CHECK(a.element_bits(1) == 1);
     if (!is_float(a.dtype())) CHECK(a.at(1) == 1.0);
+    a.set_element_bits(2, ~uint64_t{0});
+    CHECK(a.element_bits(2) == (bits(a.dtype()) == 64 ? ~uint64_t{0} : (uint64_t{1} << (is_int4(a.dtype()) ? 4 : 8 * size_bytes(a.dtype()))) - 1));
   }
   const Array h({2}, std::vector<half_t>{half_t(1.5f), half_t(-2)});
   CHECK(h.at(0) == 1.5);
   CHECK(h.at(1) == -2);
   CHECK(Array({1}, std::vector<int8_t>{-3}).at(0) == -3);
   CHECK(Array({1}, std::vector<bfloat16_t>{bfloat16_t(3)}).at(0) == 3);
+  CHECK(Array({1}, std::vector<float8_e4m3fn_t>{float8_e4m3fn_t(3.2f)}).at(0) == 3.25);
+  CHECK(Array({1}, std::vector<float8_e5m2_t>{float8_e5m2_t(1e6f)}).at(0) == INFINITY);
+  CHECK(Array({2}, std::vector<int4_t>{int4_t(-3), int4_t(9)}).at(1) == -7);
+  CHECK(Array({1}, std::vector<uint4_t>{uint4_t(-1)}).at(0) == 15);
 }
 
 TEST_CASE("array: what is refused") {

@@ -33,6 +33,7 @@ const std::string kWhole = note("a branch is taken by the whole program; where()
 const std::string kOnePerDim = note("give one block size per array dim, or ts::squeezed for a dim that the kernel should not see");
 const std::string kIndices = note("return ts::Indices with one index per block dim, squeezed ones too");
 const std::string kFloating = note("cast() says how to convert");
+const std::string kNotPromoted = note("8-bit floats and 4-bit integers are not promoted, as in JAX: cast() one of the operands");
 const std::string kInside = note("call it inside the kernel given to pallas_call");
 const std::string kElsewhere = note("pass data between kernels through their inputs and outputs");
 const std::string kEnded = note("a Value lives only while its kernel is traced; make it inside the kernel that uses it");
@@ -256,6 +257,14 @@ TEST_CASE("dtypes and numbers") {
   line = __LINE__ + 1;
   expect(trace_error([](Ref, Ref i, Ref) { i[all] - 0x80000000u; }), "k: sub: the number 2147483648 does not fit i32" + at(line));
   line = __LINE__ + 1;
+  expect(trace_error([](Ref x, Ref, Ref) { ts::cast(x[all], ts::f8e4m3fn) * x[all]; }), "k: mul: f8e4m3fn and f32 have no common dtype" + at(line) + kNotPromoted);
+  line = __LINE__ + 1;
+  expect(trace_error([](Ref, Ref i, Ref) { ts::cast(i[all], ts::i4) + i[all]; }), "k: add: i4 and i32 have no common dtype" + at(line) + kNotPromoted);
+  line = __LINE__ + 1;
+  expect(trace_error([](Ref, Ref i, Ref) { ts::cast(i[all], ts::u4) + 1.5; }), "k: add: u4 and f32 have no common dtype" + at(line) + kNotPromoted);
+  line = __LINE__ + 1;
+  expect(trace_error([](Ref, Ref i, Ref) { ts::cast(i[all], ts::i4) * 8; }), "k: mul: the number 8 does not fit i4" + at(line));
+  line = __LINE__ + 1;
   expect(trace_error([](Ref x, Ref, Ref) { x[all] & 1; }), "k: and: takes integers or bool but the operand is f32" + at(line));
   line = __LINE__ + 1;
   expect(trace_error([](Ref x, Ref, Ref) { (x[all] > 0) - (x[all] > 1); }),
@@ -268,7 +277,7 @@ TEST_CASE("dtypes and numbers") {
         "k: pow: an integer cannot be raised to the negative power -2" + at(line) + note("cast() it to a float first"));
   line = __LINE__ + 1;
   expect(trace_error([](Ref x, Ref, Ref) { ts::bitcast(x[all], ts::f64); }),
-        "k: bitcast: cannot reinterpret f32 as f64" + at(line) + note("both must have the same width, and neither may be bool"));
+        "k: bitcast: f32[4, 8] as f64: the last dim must have 2 elements, which make one f64" + at(line));
 }
 
 TEST_CASE("indices") {
@@ -286,12 +295,39 @@ TEST_CASE("indices") {
   check([](Ref, Ref, Ref o) { o[ts::range(0, 4, -1)] = 0; }, __LINE__, "store: dim 0: the step -1 is not positive");
   check([](Ref x, Ref, Ref o) { o[0] = x[{0, 0, 0}]; }, __LINE__, "load: the index has 3 entries but the Ref (4, 8) has 2 dims");
   check([](Ref x, Ref, Ref o) { o[0] = x[Value(x[{0, 0}])]; }, __LINE__, "load: dim 0: the index must be an integer scalar but is f32[]");
-  check([](Ref x, Ref i, Ref o) { o[all] = x[Value(i[all])]; }, __LINE__, "load: dim 0: the index must be an integer scalar but is i32[4]");
+  check([](Ref x, Ref i, Ref o) { o[all] = x[ds(Value(i[all]), 1)]; }, __LINE__, "load: dim 0: the start of ds must be an integer scalar but is i32[4]");
   check([](Ref x, Ref, Ref) { ts::load(x, all, {.other = 1}); }, __LINE__, "load: other is given without a mask");
   check([](Ref x, Ref i, Ref) { ts::load(x, 0, {.mask = i[all] > 0}); }, __LINE__,
         "load: shape (4,) does not broadcast to (8,)", kBroadcast);
   check([](Ref, Ref, Ref) { ts::program_id(2); }, __LINE__, "program_id: axis 2 is out of range for a grid of 2 axes");
   check([](Ref, Ref, Ref) { ts::num_programs(-1); }, __LINE__, "num_programs: axis -1 is out of range for a grid of 2 axes");
+}
+
+TEST_CASE("index arrays and views of Refs") {
+  const auto check = [](auto kernel, int line, const std::string& text, const std::string& more = {}) { CHECK(trace_error(kernel) == "k: " + text + at(line) + more); };
+  check([](Ref x, Ref, Ref o) { o[all] = x[Value(x[all])]; }, __LINE__, "load: dim 0: an index array must hold integers but is f32[4, 8]");
+  check([](Ref x, Ref i, Ref o) { o[all] = x[i[all] > 0]; }, __LINE__, "load: dim 0: an index array must hold integers but is bool[4]");
+  check([](Ref x, Ref i, Ref) { Value v = x[{i[all], i[ts::range(0, 3)]}]; }, __LINE__,
+        "load: dim 1: the index array has shape (3,), which does not broadcast with (4,) of those before");
+  check([](Ref x, Ref, Ref o) { o[0] = x[{ts::ellipsis, 0, ts::ellipsis}]; }, __LINE__, "load: the index has more than one ellipsis");
+  check([](Ref x, Ref, Ref o) { o[0] = x[{0, ts::ellipsis, 0, 0}]; }, __LINE__, "load: the index has 3 entries but the Ref (4, 8) has 2 dims");
+  check([](Ref x, Ref i, Ref o) { o[0] = ts::load(x, {i[all], 0}, {.mask = x[all] > 0}); }, __LINE__, "load: shape (4, 8) does not broadcast to (4,)", kBroadcast);
+  check([](Ref, Ref i, Ref o) { ts::addupdate(o, i[all], i[all]); }, __LINE__, "addupdate: the value is i32 but the Ref holds f32", note("cast(value, f32) converts"));
+
+  check([](Ref x, Ref, Ref o) { o[0] = x.at(ts::range(1, 3))[2]; }, __LINE__, "load: dim 0: index 2 is out of range for 2 elements");
+  check([](Ref x, Ref, Ref o) { o[0] = x.at(4)[all]; }, __LINE__, "at: dim 0: index 4 is out of range for 4 elements");
+  check([](Ref x, Ref, Ref o) { o[0] = x.at(1)[{0, 0}]; }, __LINE__, "load: the index has 2 entries but the Ref (8,) has 1 dim");
+  check([](Ref, Ref i, Ref o) { o.at(ds(Value(i[0]), 3))[ds(2, 2)] = 0; }, __LINE__, "store: dim 0: ds of 2 elements from 2 is out of range for 3 elements");
+  check([](Ref x, Ref, Ref) { x.reshape({5, 7}); }, __LINE__, "reshape: the Ref (4, 8) has 32 elements but (5, 7) has 35");
+  check([](Ref x, Ref, Ref) { x.reshape({-1, 5}); }, __LINE__, "reshape: the Ref (4, 8) has 32 elements, which the sizes of (-1, 5) do not divide");
+  check([](Ref x, Ref, Ref) { x.reshape({-1, -1}); }, __LINE__, "reshape: more than one size of (-1, -1) is -1");
+  check([](Ref x, Ref, Ref) { x.reshape({-4, -8}); }, __LINE__, "reshape: the size -4 in (-4, -8) is negative");
+  check([](Ref x, Ref, Ref) { x.transpose({0, 0}); }, __LINE__, "transpose: perm (0, 0) is not a permutation of the dims of (4, 8)");
+  check([](Ref x, Ref, Ref) { x.bitcast(ts::boolean); }, __LINE__, "bitcast: bool is not a matter of bits", note("cast() converts values"));
+  check([](Ref, Ref i, Ref) { i.bitcast(ts::i16); }, __LINE__, "bitcast: i32 to i16 changes the width, which joins or parts rows, but the Ref (4,) has 1 dim", note("reshape it to 2 dims first"));
+  check([](Ref x, Ref, Ref) { x.at(ts::range(0, 3)).bitcast(ts::i64); }, __LINE__, "bitcast: dim 0: 3 rows of 32 bits do not make whole rows of 64 bits");
+  check([](Ref, Ref i, Ref o) { ts::addupdate(o.bitcast(ts::i32), i[all], 1); }, __LINE__, "addupdate: what an index array brings to one element cannot add up through a bitcast",
+        note("add into scratch of the Ref's dtype, and bitcast the sum"));
 }
 
 TEST_CASE("control flow") {

@@ -65,7 +65,9 @@ Functions elementwise() {
   const auto one = [&](const std::string& name, DType in, DType out, std::function<Value(Value)> f, double ulp = 0) {
     all[name] = {{in}, {out}, [f](const Operands& o) { return std::vector<Value>{f(o[0])}; }, ulp};
   };
-  const std::map<DType, std::vector<std::pair<int, int>>> formats{{f16, {{5, 4}, {4, 3}, {3, 10}}},
+  const std::map<DType, std::vector<std::pair<int, int>>> formats{{f8e4m3fn, {{4, 1}, {3, 2}}},
+                                                                  {f8e5m2, {{4, 1}, {2, 2}}},
+                                                                  {f16, {{5, 4}, {4, 3}, {3, 10}}},
                                                                   {bf16, {{4, 3}, {5, 2}}},
                                                                   {f32, {{8, 7}, {5, 10}, {4, 3}, {2, 0}, {8, 23}}},
                                                                   {f64, {{8, 23}, {11, 20}}}};
@@ -80,7 +82,7 @@ Functions elementwise() {
       if (n >= 0 || is_float(t)) one("integer_pow_" + of + "_" + std::to_string(n), t, t, [n](Value x) { return integer_pow(x, n); }, 1);
   }
   one("reciprocal_f32", f32, f32, [](Value x) { return reciprocal(x); });
-  for (const DType t : {f16, bf16, f32, f64}) {
+  for (const DType t : {f8e4m3fn, f8e5m2, f16, bf16, f32, f64}) {
     one("is_nan_" + std::string(name(t)), t, boolean, [](Value x) { return is_nan(x); });
     one("is_inf_" + std::string(name(t)), t, boolean, [](Value x) { return is_inf(x); });
   }

@@ -114,6 +114,28 @@ TEST_CASE("infer: products and reductions") {
   CHECK(infer("%r = num_programs axis 1") == "num_programs: axis 1 is out of range for a grid of 1 axis");
 }
 
+TEST_CASE("infer: gathers, scatters and sorts") {
+  CHECK(infer("%r = gather %f23, %i4, %i4 dims [-1, -1]") == "f32[4]");
+  CHECK(infer("%r = gather %f23, %i dims [-1, -1]") == "gather: dims (-1, -1) asks for 2 indices but there are 1");
+  CHECK(infer("%r = gather %f23, %i, %i dims [-1, -1]") == "f32[]");
+  CHECK(infer("%r = gather %f23, %f23, %i4 dims [-1, -1]") == "gather: an index must be i32[2, 3] but is f32[2, 3]");
+  CHECK(infer("%r = gather %f23, %i4 dims [-1, 0]") == "gather: dim 1 of (2, 3) cannot follow dim 0 of (4,)");
+  CHECK(infer("%r = gather %f23, %i4 dims [-1, 1]") == "gather: result dim 1 is out of range for 1 dim");
+  CHECK(infer("%r = gather %f23, %i4 dims [-1]") == "gather: the operand (2, 3) has 2 dims but dims lists 1");
+  CHECK(infer("%e = load %z[0:0]\n  %r = gather %e, %i4 dims [-1]") == "gather: reads (4,) elements of (0,), which has none");
+  CHECK(infer("%r = gather %f23") == "gather: takes at least 2 operands but got 1");
+  CHECK(infer("%r = scatter %i4, %i4, %i4 dims [-1] kind add") == "i32[4]");
+  CHECK(infer("%r = scatter %i4, %i, %i dims [-1]") == "i32[4]");
+  CHECK(infer("%r = scatter %i4, %f23, %i4 dims [-1]") == "scatter: operands have dtypes i32 and f32\n  note: convert one of them first");
+  CHECK(infer("%r = scatter %i4, %i4, %i4 dims [-1] kind sub") == "scatter: kind " + std::to_string(static_cast<int>(ir::Opcode::sub)) + " is not an associative op");
+  CHECK(infer("%r = scatter %f23, %f23, %i4 dims [0, 0]") == "scatter: dims (0, 0) asks for 0 indices but there are 1");
+  CHECK(infer("%r = scatter %i4, %i4 dims [-1]") == "scatter: takes at least 3 operands but got 2");
+  CHECK(infer("%s, %r = sort %f23, %p23 axis 1 keys 1") == "f32[2, 3] bool[2, 3]");
+  CHECK(infer("%s, %r = sort %f23, %i4 axis 1 keys 1") == "sort: operands have shapes (2, 3) and (4,)\n  note: all must have one shape");
+  CHECK(infer("%r = sort %f23 axis 2 keys 1") == "sort: axis 2 is out of range for 2 dims");
+  CHECK(infer("%r = sort %f23 axis 0 keys 2") == "sort: sorts 1 operand by 2 keys");
+}
+
 TEST_CASE("infer: memory") {
   CHECK(infer("%r = load %x[1, 0:3]") == "f32[3]");
   CHECK(infer("%r = load %x[%i, ds(%i, 2)]") == "f32[2]");
@@ -132,7 +154,20 @@ TEST_CASE("infer: memory") {
   CHECK(infer("%r = load %n[2:6]") == "load: dim 0: slice of 4 from 2 is out of range for 4 elements");
   CHECK(infer("%r = load %n[ds(0, -1)]") == "load: dim 0: a slice needs a size of at least 0 and a step of at least 1, not -1 and 1");
   CHECK(infer("%r = load %z[%i]") == "load: dim 0: index is out of range for 0 elements");
-  CHECK(infer("%r = load %n[%i4]") == "load: dim 0: a dynamic start must be i32[] but is i32[4]");
+  CHECK(infer("%r = load %n[%i4]") == "i32[4]");
+  CHECK(infer("%r = load %n[ds(%i4, 2)]") == "load: dim 0: a dynamic start must be i32[] but is i32[4]");
+  CHECK(infer("%r = load %x[%i4, 0:3]") == "f32[4, 3]");
+  CHECK(infer("%r = load %x[0:2, %i4]") == "f32[2, 4]");
+  CHECK(infer("%r = load %x[%i4, 1]") == "f32[4]");
+  CHECK(infer("%f4 = constant 0.0 : f32[4]\n  %r = swap %o[%i4, %i4], %f4") == "f32[4]");
+  CHECK(infer("addupdate %n[%i4], %i4") == "");
+  CHECK(infer("%p4 = constant true : bool[4]\n  addupdate %n[0:4], %i4 mask %p4") == "");
+  CHECK(infer("addupdate %o[0:4], %p4", "tir 1\nkernel @k\nin bool[4] whole\nout bool[4] whole\nbody (%x, %o) {\n  %p4 = load %x[0:4]\n") == "addupdate: bool has no sum\n  note: or it to what is there: store(load | value)");
+  CHECK(infer("%r = load %x[%f23, 0]") == "load: dim 0: an index array must be i32 and have dims but is f32[2, 3]");
+  CHECK(infer("%j = iota axis 0 : i32[3]\n  %r = load %x[%i4, %j]") == "load: dim 1: the index array has shape (3,) but that of dim 0 has (4,)\n  note: arrays of an index have one shape");
+  CHECK(infer("%r = load %z[%i4]") == "load: dim 0: an index array into 0 elements");
+  CHECK(infer("%r = load %n[%i4] mask %p") == "load: the mask must be bool[4] but is bool[]");
+  CHECK(infer("store %o[%i4, 0:3], %f23") == "store: the value must be f32[4, 3] but is f32[2, 3]");
   CHECK(infer("%r = load %n[ds(9223372036854775807, 9223372036854775807, 9223372036854775807)]") ==
         "load: dim 0: slice of 9223372036854775807 from 9223372036854775807, step 9223372036854775807 is out of range for 4 elements");
   CHECK(infer("%r = load %n[0:4] mask %p") == "load: the mask must be bool[4] but is bool[]");

@@ -247,7 +247,7 @@ body (%2: ref<any, i32[8]>, %3: ref<vmem, i32[4]>) {
   %6 = sub %4, %5 : i32[]
   %7 = constant 2 : i32[]
   %8 = mul %6, %7 : i32[]
-  %9 = load %2[ds(%8, 2, 3)] : i32[2]
+  %9 = load %2[ds(%8, 2)] : i32[2]
   %10 = load %2[%8] : i32[]
   store %3[0:2], %9
   store %3[2], %10
@@ -258,8 +258,8 @@ body (%2: ref<any, i32[8]>, %3: ref<vmem, i32[4]>) {
   const auto out = values<int32_t>(run(text, {x}).at(0));
   for (int i = 0; i < 12; ++i) {
     const int start = 2 * (i - 10), wrapped = start < 0 ? start + 8 : start;
-    const int window = std::clamp(wrapped, 0, 8 - 4), at = std::clamp(wrapped, 0, 7);
-    CHECK(std::vector<int32_t>(out.begin() + 4 * i, out.begin() + 4 * i + 4) == Ints{window, window + 3, at, start});
+    const int window = std::clamp(wrapped, 0, 8 - 2), at = std::clamp(wrapped, 0, 7);
+    CHECK(std::vector<int32_t>(out.begin() + 4 * i, out.begin() + 4 * i + 4) == Ints{window, window + 1, at, start});
   }
 }
 

@@ -32,7 +32,8 @@ TEST_CASE("npy: every dtype survives writing and reading") {
       const std::string bytes = format_npy(a);
       CHECK((bytes.size() - static_cast<size_t>(a.nbytes())) % 64 == 0);
       write_npy(path, a);
-      for (const Array& b : {parse(bytes), read_npy(path, a.dtype())}) {
+      const bool named = is_float8(a.dtype()) || is_int4(a.dtype());  // what the file does not say
+      for (const Array& b : {parse(bytes, named ? std::optional(a.dtype()) : std::nullopt), read_npy(path, a.dtype())}) {
         CHECK(b.dtype() == a.dtype());
         CHECK(b.shape() == a.shape());
         CHECK(std::equal(a.bytes(), a.bytes() + a.nbytes(), b.bytes()));
@@ -53,6 +54,27 @@ TEST_CASE("npy: the bytes that NumPy writes") {
   CHECK(format_npy(bf) == expected);
   CHECK(parse(expected).dtype() == bf16);
   CHECK(parse(expected, u16).element_bits(1) == 0x3f80);
+}
+
+TEST_CASE("npy: 8-bit floats and 4-bit integers are raw bytes") {
+  for (const DType t : {f8e4m3fn, i4, u4}) {  // as NumPy writes ml_dtypes' own
+    const Array a = parse(file(dict("<V1", "(3,)"), "\x01\x0f\x08"), t);
+    CHECK(a.dtype() == t);
+    CHECK(a.element_bits(1) == 15);
+    CHECK(format_npy(a).substr(11, 14) == "'descr': '|V1'");
+  }
+  CHECK(parse(file(dict("<f1", "(1,)"), "\x3c")).dtype() == f8e5m2);
+  CHECK(parse(file(dict("<f1", "(1,)"), "\x3c"), f8e5m2).at(0) == 1);
+  CHECK(parse(file(dict("|u1", "(2,)"), "\x38\x7f"), f8e4m3fn).at(0) == 1);
+  CHECK(parse(file(dict("|u1", "(1,)"), "\xf9"), i4).at(0) == -7);
+  CHECK(parse(file(dict("|u1", "(1,)"), "\xf9"), i4).bytes()[0] == std::byte{9});
+  const auto refuses = [](const std::string& descr, const std::string& message, std::optional<DType> wanted) {
+    CHECK_THROWS_WITH_AS(parse(file(dict(descr, "(1,)"), "a"), wanted), message.c_str(), SpecError);
+  };
+  const std::string note = "\n  note: NumPy writes float8_e4m3fn, int4 and uint4 so; they are read where the kernel's operand is f8e4m3fn, f8e5m2, i4 or u4";
+  refuses("<V1", "x.npy: dtype '<V1' holds one raw byte per element, and nothing says of which dtype" + note, std::nullopt);
+  refuses("|V1", "x.npy: dtype '|V1' holds one raw byte per element but f32 is wanted" + note, f32);
+  refuses("<f1", "x.npy: dtype '<f1' is float8_e5m2 but f8e4m3fn is wanted", f8e4m3fn);
 }
 
 TEST_CASE("npy: versions, orders and byte orders") {
@@ -101,7 +123,7 @@ TEST_CASE("npy: broken files are refused") {
   refuses(file("{'descr': '<f4', 'descr': '<i4'}", ""), "x.npy: header: unexpected or repeated key 'descr'");
   refuses(file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", ""), "x.npy: structured dtypes are not supported");
   refuses(file(dict("<c8", "(1,)"), raw<float>({1, 2})),
-          "x.npy: dtype '<c8' is not supported\n  note: use bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32 or float64");
+          "x.npy: dtype '<c8' is not supported\n  note: use bool, int4 to int64, uint4 to uint64, float8_e4m3fn, float8_e5m2, float16, bfloat16, float32 or float64");
   refuses(file(dict("f4", "(2,)"), raw<float>({1, 2})), "x.npy: dtype 'f4' has no byte order\n  note: the first character is one of < > |");
   refuses(file(dict("<V2", "(1,)"), "ab"), "x.npy: dtype '<V2' holds two raw bytes per element but f32 is wanted\n  note: NumPy writes bfloat16 so", f32);
   refuses(file("not a dict", ""), "x.npy: header: expected '{' at byte 0 of \"not a dict\"");

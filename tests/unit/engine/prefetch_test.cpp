@@ -190,6 +190,10 @@ TEST_CASE("prefetch: errors of the front end") {
   expect(message([&] { plain(writes, 1).trace({{{3}, ts::i32}}); }),
          "k: store: a scalar-prefetch operand is only read" + at(store) + note("keep what changes in scratch: SMEM({n}, ts::i32)"));
   line = __LINE__ + 1;
+  const auto through_a_view = [](Ref s, Ref o) { o[all] = s.at(ts::range(1, 3))[0]; ts::swap(s.reshape({3, 1}).at(0), 0, 1); };
+  expect(message([&] { plain(through_a_view, 1).trace({{{3}, ts::i32}}); }),
+         "k: swap: a scalar-prefetch operand is only read" + at(line) + note("keep what changes in scratch: SMEM({n}, ts::i32)"));
+  line = __LINE__ + 1;
   auto specs = ts::pallas_call([](Ref, Ref, Ref o) { o[all] = 1; }, {.out_shape = {{{2}, ts::i32}}, .grid_spec = ts::GridSpec{.num_scalar_prefetch = 1, .in_specs = ts::no_block_spec}, .name = "k"});
   expect(message([&] {
            ts::pallas_call([](Ref, Ref, Ref o) { o[all] = 1; },

@@ -40,6 +40,8 @@ out f32[8, 4] whole
 scratch ref<semaphore, i32[2]>
 scratch ref<dma_semaphore, i32[]>
 scratch ref<vmem, f32[4]>
+text "{} at {}"
+text "{:3d}"
 body (%x, %y, %o, %sem, %dma, %tile) {
   %a = load %x[0:8, 0:4]
   %b = load %x[0:8, 0:4]

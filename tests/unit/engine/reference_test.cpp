@@ -217,6 +217,11 @@ TEST_CASE("reference: reductions start from what changes nothing") {
   CHECK(reference::reduce_identity(Opcode::reduce_sum, f32) == 0);
   CHECK(reference::reduce_identity(Opcode::reduce_prod, bf16) == 0x3f80);
   CHECK(reference::reduce_identity(Opcode::reduce_max, f16) == 0xfc00);
+  CHECK(reference::reduce_identity(Opcode::reduce_max, f8e4m3fn) == 0xfe);  // -448: no infinities
+  CHECK(reference::reduce_identity(Opcode::reduce_max, f8e5m2) == 0xfc);
+  CHECK(reference::reduce_identity(Opcode::reduce_min, i4) == 7);
+  CHECK(reference::reduce_identity(Opcode::reduce_max, i4) == 8);
+  CHECK(reference::reduce_identity(Opcode::reduce_and, u4) == 15);
   CHECK(reference::reduce_identity(Opcode::reduce_max, i8) == 0x80);
   CHECK(reference::reduce_identity(Opcode::reduce_min, u32) == 0xffffffff);
   CHECK(reference::reduce_identity(Opcode::reduce_and, i16) == 0xffff);

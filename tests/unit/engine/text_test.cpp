@@ -197,6 +197,12 @@ TEST_CASE("text: literals") {
   CHECK(parse_literal(f16, "65504") == 0x7bff);
   CHECK_FALSE(parse_literal(f16, "65520"));
   CHECK_FALSE(parse_literal(f32, "1e999"));
+  CHECK(parse_literal(f8e4m3fn, "464") == 0x7e);
+  CHECK_FALSE(parse_literal(f8e4m3fn, "465"));
+  CHECK_FALSE(parse_literal(f8e4m3fn, "inf"));  // it has none
+  CHECK(parse_literal(f8e5m2, "-inf") == 0xfc);
+  CHECK_FALSE(parse_literal(i4, "8"));
+  CHECK(parse_literal(u4, "15") == 15);
   CHECK_FALSE(parse_literal(i8, "128"));
   CHECK(parse_literal(i8, "-128") == 0x80);
   CHECK(parse_literal(i8, "0xff") == 0xff);
@@ -205,7 +211,7 @@ TEST_CASE("text: literals") {
   CHECK_FALSE(parse_literal(boolean, "1"));
   CHECK_FALSE(parse_literal(f32, "infinity"));
   CHECK_FALSE(parse_literal(f32, ""));
-  for (DType t : {f16, bf16, u8, i8, u16, i16})
+  for (DType t : {f8e4m3fn, f8e5m2, f16, bf16, u4, i4, u8, i8, u16, i16})
     for (uint64_t b = 0; b < uint64_t{1} << bits(t); ++b)
       if (const auto back = parse_literal(t, literal(t, b)); !back || *back != b) FAIL_CHECK(name(t), " bits ", b, " print as ", literal(t, b));
   std::mt19937_64 random(1);
@@ -229,7 +235,7 @@ TEST_CASE("text: syntax errors") {
   CHECK(error("tir 1\nkernel @k\ngrid (2, -4)\n") == "k.tir:3:10: grid axis 1: size -4 is negative\n  grid (2, -4)\n           ^");
   CHECK(error("tir 1\nkernel @k\ngrid (4.5)\n") == "k.tir:3:8: expected ',' or ')' but found '.'\n  grid (4.5)\n         ^");
   CHECK(error("tir 1\nkernel @k\nin f32[8] whole block (8)\n") ==
-        "k.tir:3:17: expected 'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch' or 'body' but found 'block'\n  in f32[8] whole block (8)\n                  ^");
+        "k.tir:3:17: expected 'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'text' or 'body' but found 'block'\n  in f32[8] whole block (8)\n                  ^");
   CHECK(error("tir 1\nkernel @k\nin f33[8] whole\n") == "k.tir:3:4: expected a dtype but found 'f33'\n  in f33[8] whole\n     ^");
   CHECK(error("tir 1\nkernel @k\nin f32[8]\nbody") == "k.tir:4:1: expected 'whole' or 'block' but found 'body'\n  body\n  ^");
   CHECK(error("tir 1\nkernel @k\nout f32[8] whole\nin f32[8] whole\n") == "k.tir:4:1: inputs come before outputs\n  in f32[8] whole\n  ^");

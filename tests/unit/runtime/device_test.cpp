@@ -75,7 +75,6 @@ TEST_CASE("devices are listed with what they can do") {
     CHECK(t.max_workgroup_count >= 65535);
     CHECK(t.min_subgroup_size <= t.subgroup_size);
     CHECK(t.subgroup_size <= t.max_subgroup_size);
-    CHECK(t.int64);
     CHECK(t.compute_units >= 1);
     CHECK(t.max_buffer_bytes >= int64_t{1} << 27);
   }

@@ -1,0 +1,12 @@
+// A rewrite before lowering: an atomic update of memory that no other program touches meanwhile is a load, the arithmetic and a store. What is
+// left are updates of arrays by programs that run at once. Read next: atomics.cpp, which lowers those, and parallel.h, which tells them apart.
+#pragma once
+#include <optional>
+
+#include "codegen/lower/parallel.h"
+
+namespace tessera::lowering {
+/// k is compact. Returns the plan of parallel axes that this relies on, if there are atomics: what the kernel is from then on would allow another,
+/// in which programs whose updates keep an order run at once.
+std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target);
+}  // namespace tessera::lowering

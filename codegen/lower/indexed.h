@@ -1,0 +1,14 @@
+// Stores with index arrays: which of them may take their elements in any order. Those whose arrays provably hold no position twice may; all
+// others go one element after another (Lowering::scatter_in_order). Read next: memory.cpp.
+#pragma once
+#include "engine/ir/kernel.h"
+
+namespace tessera::lowering {
+
+/// A store, swap or addupdate of which two elements may meet in memory.
+bool must_scatter_in_order(const ir::Kernel& k, const ir::Op& op);
+
+/// Every addupdate whose elements never meet becomes a load, an addition and a store. True if there was one.
+bool expand_updates(ir::Kernel& k);
+
+}  // namespace tessera::lowering

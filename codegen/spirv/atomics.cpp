@@ -1,0 +1,115 @@
+// Atomics of arrays that programs running at once update. 32 and 64-bit integers have instructions; everything else is a loop that tries to swap
+// the word that holds the element until nobody has changed it meanwhile. A word of narrow elements never leaves its array's memory, which
+// is rounded up to whole words; neighbours are written back as they were, and a neighbour's change makes the swap fail.
+#include "codegen/lane/loops.h"
+#include "codegen/spirv/emitter.h"
+#include "engine/error.h"
+
+namespace tessera::spirv {
+
+using ir::Opcode;
+
+namespace {
+Opcode kind_of(const ir::Op& op) { return op.code == Opcode::atomic_cas ? op.code : static_cast<Opcode>(op.attr(ir::Attr::kind)); }
+
+spv::Op native(Opcode kind, DType t) {
+  switch (kind) {
+    case Opcode::add: return spv::OpAtomicIAdd;
+    case Opcode::max: return is_signed_int(t) ? spv::OpAtomicSMax : spv::OpAtomicUMax;
+    case Opcode::min: return is_signed_int(t) ? spv::OpAtomicSMin : spv::OpAtomicUMin;
+    case Opcode::and_: return spv::OpAtomicAnd;
+    case Opcode::or_: return spv::OpAtomicOr;
+    case Opcode::xor_: return spv::OpAtomicXor;
+    case Opcode::atomic_cas: return spv::OpAtomicCompareExchange;
+    default: return spv::OpAtomicExchange;
+  }
+}
+
+// The widest scope that every device has. An update whose old value nobody wants orders nothing; one that hands it on may be a flag or a ticket.
+const uint32_t kScope = spv::ScopeQueueFamily;
+const uint32_t kRelaxed = spv::MemorySemanticsMaskNone;
+const uint32_t kAcquire = spv::MemorySemanticsAcquireMask | spv::MemorySemanticsUniformMemoryMask | spv::MemorySemanticsMakeVisibleMask;
+const uint32_t kAcquireRelease = spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
+                                 spv::MemorySemanticsMakeAvailableMask | spv::MemorySemanticsMakeVisibleMask;
+}  // namespace
+
+void Emitter::emit_atomic(const ir::Op& op) {
+  const Ref& r = ref(op.operands.at(0));
+  if (r.space != ir::MemorySpace::global) throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " of shared memory", op.loc);
+  if (size_bytes(r.dtype) == 8) {
+    need(op, target_.int64_atomics, r.dtype, "shaderBufferInt64Atomics");
+    m_.capability(spv::CapabilityInt64Atomics);
+  }
+  const V address = element_address(op, r);
+  if (lane::atomic_by_loop(k_, op)) {
+    const Register old = atomic_loop(op, address);
+    return set(op.results.at(0), old.v, old.raw);
+  }
+  const V old = atomic_update(op, address);
+  set(op.results.at(0), is_float(r.dtype) ? floating(old) : old);
+}
+
+// By one instruction, on the element's bits.
+V Emitter::atomic_update(const ir::Op& op, V address) {
+  const V value = bits(get(op.operands.at(1)));
+  const Id type = f_.type(value.reg), pointer = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, type), {address.id});
+  const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
+  const bool ordered = used_values_.count(op.results.at(0).index) != 0;
+  const Id scope = word(kScope), semantics = word(ordered ? kAcquireRelease : kRelaxed);
+  const spv::Op code = native(kind_of(op), ref(op.operands[0]).dtype);
+  if (op.code == Opcode::atomic_cas)
+    return {&f_, m_.op(code, type, {pointer, scope, semantics, word(ordered ? kAcquire : kRelaxed), value.id, bits(get(op.operands.at(2))).id}), value.reg};
+  return {&f_, m_.op(code, type, {pointer, scope, semantics, value.id}), value.reg};
+}
+
+Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
+  const DType t = ref(op.operands.at(0)).dtype;
+  const int64_t size = size_bytes(t);
+  const Reg reg = size == 8 ? Reg::u64 : Reg::u32;
+  V shift;
+  if (size < 4) {
+    shift = (to_uint(address, Reg::u32) & 3) << 3;
+    address = address & Literal(~uint64_t{3});
+  }
+  const Id type = f_.type(reg), pointer = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, type), {address.id});
+  const auto number = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
+  const bool ordered = used_values_.count(op.results.at(0).index) != 0;
+  const uint32_t mask = size == 1 ? 0xff : 0xffff;
+
+  const auto element = [&](V word) -> Register {
+    if (size >= 4) return {floating(word), {}};
+    const V low = (word >> shift) & mask;
+    if (is_int(t)) return {is_signed_int(t) ? sign_extend(low, static_cast<int>(8 * size)) : low, {}};
+    return {from_memory_bits(low, t), t == DType::boolean ? V{} : low};
+  };
+  const auto memory = [&](V v, V raw) -> V {
+    if (size >= 4) return bits(v);
+    return (raw.id ? raw : is_int(t) ? v : memory_bits(v, t)) & mask;
+  };
+  const Opcode kind = kind_of(op);
+  const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
+  const auto next = [&](V word) -> V {
+    const V old = element(word).v;
+    V now;
+    if (kind == Opcode::swap) now = memory(value, raw);
+    else if (kind == Opcode::atomic_cas) {
+      const V same = elementwise(Opcode::eq, t, DType::boolean, {old, get(op.operands.at(2))}, {full_range(t), full_range(t)});
+      now = select(same, memory(value, raw), size < 4 ? (word >> shift) & mask : word);
+    } else {
+      now = memory(elementwise(kind, t, t, {old, value}, {full_range(t), full_range(t)}), {});
+    }
+    if (size >= 4) return now;
+    return (word & ~(f_.make(Reg::u32, mask) << shift)) | (now << shift);
+  };
+
+  const V start{&f_, m_.op(spv::OpAtomicLoad, type, {pointer, number(kScope), number(kRelaxed)}), reg};
+  const std::vector<V> end = f_.while_loop(
+      {start, f_.boolean(true)}, [&](const std::vector<V>& s) { return s[1]; },
+      [&](const std::vector<V>& s) {
+        const V seen{&f_, m_.op(spv::OpAtomicCompareExchange, type, {pointer, number(kScope), number(ordered ? kAcquireRelease : kRelaxed), number(ordered ? kAcquire : kRelaxed), next(s[0]).id, s[0].id}), reg};
+        return std::vector<V>{seen, ne(seen, s[0])};
+      });
+  return element(end[0]);
+}
+
+}  // namespace tessera::spirv

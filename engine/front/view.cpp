@@ -1,0 +1,525 @@
+#include "engine/front/view.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+namespace tessera {
+using ir::Attr;
+using ir::Index;
+using ir::Opcode;
+
+Offset Offset::scaled(int64_t factor) const {
+  Offset r = *this;
+  r.at *= factor;
+  for (auto& [v, f] : r.terms) f *= factor;
+  return r;
+}
+Offset Offset::plus(const Offset& o) const {
+  Offset r = *this;
+  r.at += o.at;
+  r.terms.insert(r.terms.end(), o.terms.begin(), o.terms.end());
+  return r;
+}
+
+int Selection::new_loop(int64_t n) {
+  size.push_back(n);
+  return static_cast<int>(size.size()) - 1;
+}
+int64_t Selection::count(const std::vector<int>& loops) const { return num_elements(sizes(loops)); }
+Shape Selection::sizes(const std::vector<int>& loops) const {
+  Shape s;
+  for (int l : loops) s.push_back(size[static_cast<size_t>(l)]);
+  return s;
+}
+
+// -- values
+ir::Value Selection::scalar(const Offset& o) {
+  ir::Builder& b = e_.builder();
+  ir::Value v;
+  for (const auto& [x, f] : o.terms) {
+    const ir::Value term = f == 1 ? x : b.elementwise(Opcode::mul, {x, number(f)});
+    v = v ? b.elementwise(Opcode::add, {v, term}) : term;
+  }
+  if (!v) return number(o.at);
+  return o.at == 0 ? v : b.elementwise(Opcode::add, {v, number(o.at)});
+}
+ir::Value Selection::reshape(ir::Value v, const Shape& shape) {
+  const ir::Type& t = e_.builder().kernel().type(v);
+  if (t.shape == shape) return v;
+  return e_.builder().one({.code = Opcode::reshape, .operands = {v}}, ir::Type::array(t.dtype, shape));
+}
+ir::Value Selection::expand(ir::Value v, const std::vector<int>& from, const std::vector<int>& to) {
+  ir::Builder& b = e_.builder();
+  const auto place = [&](int loop) { return static_cast<int64_t>(std::find(to.begin(), to.end(), loop) - to.begin()); };
+  std::vector<int64_t> perm(from.size()), dims;
+  std::iota(perm.begin(), perm.end(), 0);
+  std::sort(perm.begin(), perm.end(), [&](int64_t x, int64_t y) { return place(from[static_cast<size_t>(x)]) < place(from[static_cast<size_t>(y)]); });
+  if (!std::is_sorted(perm.begin(), perm.end())) {
+    ir::Op op{.code = Opcode::transpose, .operands = {v}};
+    op.set(Attr::perm, perm);
+    v = b.one(std::move(op));
+  }
+  for (int64_t i : perm) dims.push_back(place(from[static_cast<size_t>(i)]));
+  return from.size() == to.size() ? v : b.broadcast(v, sizes(to), dims);
+}
+ir::Value Selection::positions(const Position& p, const std::vector<int>& to) {
+  ir::Builder& b = e_.builder();
+  if (p.kind == Position::Kind::array) return expand(p.array, p.loops, to);
+  const ir::Value start = b.broadcast(scalar(p.start), sizes(to), {});
+  if (p.kind == Position::Kind::fixed) return start;
+  ir::Op iota{.code = Opcode::iota};
+  iota.set(Attr::axis, 0);
+  const ir::Value line = reshape(b.one(std::move(iota), ir::Type::array(DType::i32, {count(p.loops)})), sizes(p.loops));
+  const ir::Value steps = p.step == 1 ? line : b.elementwise(Opcode::mul, {line, number(p.step, sizes(p.loops))});
+  return b.elementwise(Opcode::add, {expand(steps, p.loops, to), start});
+}
+ir::Value Selection::wrapped(ir::Value v, int64_t n) {
+  ir::Builder& b = e_.builder();
+  const Shape s = b.kernel().type(v).shape;
+  return b.elementwise(Opcode::select, {b.elementwise(Opcode::lt, {v, number(0, s)}), b.elementwise(Opcode::add, {v, number(n, s)}), v});
+}
+ir::Value Selection::clamped(ir::Value v, int64_t most) {
+  const Shape s = e_.builder().kernel().type(v).shape;
+  return e_.builder().elementwise(Opcode::clamp, {number(0, s), v, number(std::max<int64_t>(most, 0), s)});
+}
+void Selection::test(ir::Value v, const std::vector<int>& loops, int64_t n) {
+  ir::Builder& b = e_.builder();
+  const Shape s = b.kernel().type(v).shape;
+  inside.emplace_back(loops, b.elementwise(Opcode::and_, {b.elementwise(Opcode::ge, {v, number(0, s)}), b.elementwise(Opcode::lt, {v, number(n, s)})}));
+}
+// Positions that go each their own way: wrapped once, then tested or clamped.
+Position Selection::settle(Position p, int64_t n, bool wrap, bool drop) {
+  const bool one = p.kind == Position::Kind::fixed;
+  ir::Value v = one ? scalar(p.start) : positions(p, p.loops);
+  if (wrap) v = wrapped(v, n);
+  if (drop) test(v, p.loops, n);
+  else v = clamped(v, n - 1);
+  if (one) return Position::fixed({0, {{v, 1}}});
+  return {Position::Kind::array, {}, 1, p.loops, v};
+}
+
+// -- the access's own index
+Selection::Selection(Emit& e, const std::vector<Index>& index, const std::vector<ir::Value>& starts, const Shape& shape, bool masked, bool writes) : e_(e) {
+  const ir::Op op{.code = Opcode::load, .operands = starts, .index = index};
+  const ir::AccessDims form = ir::access_dims(e_.trace().kernel(), op);
+  for (int64_t n : form.shape) order.push_back(new_loop(n));
+  const std::vector<int> arrays(order.begin() + static_cast<int64_t>(form.array_at), order.begin() + static_cast<int64_t>(form.array_at + form.array_rank));
+  for (size_t d = 0; d < index.size(); ++d) {
+    const Index& x = index[d];
+    const int64_t n = shape[d];
+    const ir::Value v = x.is_static() ? ir::Value{} : starts[static_cast<size_t>(x.start_operand)];
+    const Offset start = v ? Offset{0, {{v, 1}}} : Offset{x.start};
+    if (x.kind == Index::Kind::array) {
+      at.push_back(settle({Position::Kind::array, {}, 1, arrays, v}, n, true, masked || writes));
+    } else if (x.kind == Index::Kind::integer) {
+      if (!v) at.push_back(Position::fixed(start));
+      else at.push_back(settle(Position::fixed(start), n, form.arrays || !masked, masked || (form.per_element && writes)));
+    } else {
+      const Position slice{Position::Kind::slice, start, x.step, {order[static_cast<size_t>(form.slice[d])]}, {}};
+      if (!v) {
+        at.push_back(slice);
+      } else if (masked) {
+        test(positions(slice, slice.loops), slice.loops, n);
+        at.push_back(slice);
+      } else if (form.per_element) {
+        at.push_back(settle(slice, n, true, writes));
+      } else {
+        at.push_back(slice);
+        at.back().start = {0, {{clamped(wrapped(v, n), n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step), 1}}};
+      }
+    }
+  }
+}
+
+// -- back through a view
+Position Selection::affine(Emit& e, Position p, const Offset& start, int64_t step) {
+  p.start = p.start.scaled(step).plus(start);
+  if (p.kind != Position::Kind::array) {
+    p.step *= step;
+    return p;
+  }
+  // Of an array the start is 0 but for what was just added.
+  ir::Builder& b = e.builder();
+  const Shape s = b.kernel().type(p.array).shape;
+  const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n, s); };
+  if (step != 1) p.array = b.elementwise(Opcode::mul, {p.array, number(step)});
+  for (const auto& [v, f] : p.start.terms)
+    p.array = b.elementwise(Opcode::add, {p.array, b.broadcast(f == 1 ? v : b.elementwise(Opcode::mul, {v, b.constant_int(DType::i32, f)}), s, {})});
+  if (p.start.at != 0) p.array = b.elementwise(Opcode::add, {p.array, number(p.start.at)});
+  p.start = {};
+  return p;
+}
+
+// array[of...]: what an index takes of a view's index array.
+Position Selection::compose(ir::Value array, const std::vector<Position>& of) {
+  ir::Builder& b = e_.builder();
+  const Shape from = b.kernel().type(array).shape;
+  Position r{Position::Kind::array, {}, 1, {}, {}};
+  if (std::all_of(of.begin(), of.end(), [](const Position& p) { return p.kind != Position::Kind::array && p.start.terms.empty(); })) {
+    ir::Op slice{.code = Opcode::slice, .operands = {array}};
+    std::vector<int64_t> start, limit, stride;
+    for (const Position& p : of) {
+      const int64_t n = p.kind == Position::Kind::fixed ? 1 : count(p.loops);
+      start.push_back(p.start.at);
+      stride.push_back(p.step);
+      limit.push_back(p.start.at + (n - 1) * p.step + 1);
+      r.loops.insert(r.loops.end(), p.loops.begin(), p.loops.end());
+    }
+    slice.set(Attr::start, std::move(start));
+    slice.set(Attr::limit, std::move(limit));
+    slice.set(Attr::stride, std::move(stride));
+    r.array = reshape(b.one(std::move(slice)), sizes(r.loops));
+  } else {
+    // By data: of all elements of the array, the one whose number it is.
+    r.loops = sorted(of);
+    std::vector<int> with_all = r.loops;
+    const int64_t n = num_elements(from);
+    with_all.push_back(new_loop(n));
+    const ir::Value number_of = expand(flat_number(of, from, r.loops), r.loops, with_all), zero = number(0, sizes(with_all));
+    const ir::Value each = positions({Position::Kind::slice, {}, 1, {with_all.back()}, {}}, with_all), held = expand(reshape(array, {n}), {with_all.back()}, with_all);
+    ir::Op sum{.code = Opcode::reduce_sum, .operands = {b.elementwise(Opcode::select, {b.elementwise(Opcode::eq, {number_of, each}), held, zero})}};
+    sum.set(Attr::axes, std::vector<int64_t>{static_cast<int64_t>(r.loops.size())});
+    r.array = b.one(std::move(sum));
+  }
+  if (r.loops.empty()) return Position::fixed({0, {{r.array, 1}}});
+  return r;
+}
+
+// The row-major number of an element among dims of these sizes, over the loops.
+ir::Value Selection::flat_number(const std::vector<Position>& of, const Shape& shape, const std::vector<int>& loops) {
+  ir::Builder& b = e_.builder();
+  ir::Value sum;
+  int64_t stride = 1;
+  for (size_t d = of.size(); d-- > 0; stride *= shape[d]) {
+    const ir::Value one = positions(of[d], loops);
+    const ir::Value term = stride == 1 ? one : b.elementwise(Opcode::mul, {one, number(stride, sizes(loops))});
+    sum = sum ? b.elementwise(Opcode::add, {sum, term}) : term;
+  }
+  return sum ? sum : number(0, sizes(loops));
+}
+
+void Selection::undo(const RefTransform& t, const Shape& view, bool writes) {
+  switch (t.kind) {
+    case RefTransform::Kind::index: return undo_index(t, writes);
+    case RefTransform::Kind::reshape: return undo_reshape(t.shape, view);
+    case RefTransform::Kind::bitcast: return;
+    case RefTransform::Kind::transpose: {
+      std::vector<Position> before(at.size());
+      for (size_t i = 0; i < at.size(); ++i) before[static_cast<size_t>(t.perm[i])] = at[i];
+      at = std::move(before);
+      return;
+    }
+  }
+}
+
+void Selection::undo_index(const RefTransform& t, bool writes) {
+  using Kind = RefTransform::Dim::Kind;
+  ir::Op op{.code = Opcode::load};
+  for (const RefTransform::Dim& d : t.dims) {
+    Index x{d.kind == Kind::integer ? Index::Kind::integer : d.kind == Kind::slice ? Index::Kind::slice : Index::Kind::array, d.start, -1, d.size, d.step};
+    if (d.dynamic) {
+      x.start_operand = static_cast<int32_t>(op.operands.size());
+      op.operands.push_back(e_.use(*d.dynamic));
+    }
+    op.index.push_back(x);
+  }
+  const ir::AccessDims form = ir::access_dims(e_.trace().kernel(), op);
+  std::vector<Position> before;
+  for (size_t i = 0; i < t.dims.size(); ++i) {
+    const RefTransform::Dim& d = t.dims[i];
+    const ir::Value v = d.dynamic ? op.operands[static_cast<size_t>(op.index[i].start_operand)] : ir::Value{};
+    const Offset start = v && d.kind != Kind::array ? Offset{0, {{v, 1}}} : Offset{d.start};
+    Position p;
+    if (d.kind == Kind::integer) p = Position::fixed(start);
+    else if (d.kind == Kind::slice) p = affine(e_, at[static_cast<size_t>(form.slice[i])], start, d.step);
+    else p = compose(v, {at.begin() + static_cast<int64_t>(form.array_at), at.begin() + static_cast<int64_t>(form.array_at + form.array_rank)});
+    before.push_back(v && form.per_element ? settle(std::move(p), t.shape[i], true, writes) : std::move(p));
+  }
+  at = std::move(before);
+}
+
+// Dims of size 1 aside, a reshape is a row of groups, each some dims of the view over as many elements as some dims before.
+void Selection::undo_reshape(const Shape& to, const Shape& view) {
+  std::vector<size_t> v, p;
+  for (size_t d = 0; d < view.size(); ++d)
+    if (view[d] != 1) v.push_back(d);
+  for (size_t d = 0; d < to.size(); ++d)
+    if (to[d] != 1) p.push_back(d);
+  std::vector<Position> before(to.size());  // at 0 where nothing else is said
+  for (size_t i = 0, j = 0; i < v.size() || j < p.size();) {
+    Shape from_sizes, to_sizes;
+    std::vector<Position> from;
+    const size_t first = j;
+    int64_t a = 1, b = 1;
+    do {
+      if ((a <= b && i < v.size()) || j == p.size()) {
+        from.push_back(at[v[i]]);
+        from_sizes.push_back(view[v[i]]);
+        a *= view[v[i++]];
+      } else {
+        to_sizes.push_back(to[p[j]]);
+        b *= to[p[j++]];
+      }
+    } while (a != b || to_sizes.empty() || from_sizes.empty());
+    const std::vector<Position> group = regroup(from, from_sizes, to_sizes);
+    for (size_t d = 0; d < group.size(); ++d) before[p[first + d]] = group[d];
+  }
+  at = std::move(before);
+}
+
+std::vector<int> Selection::sorted(const std::vector<Position>& list) const {
+  std::vector<int> r;
+  for (int l : order)
+    if (std::any_of(list.begin(), list.end(), [&](const Position& p) { return std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end(); })) r.push_back(l);
+  return r;
+}
+
+std::vector<Position> Selection::regroup(const std::vector<Position>& from, const Shape& view, const Shape& to) {
+  if (view == to) return from;
+  // The elements as one progression through the group, if they are one: what an inner dim takes whole, an outer one continues.
+  Position flat;
+  bool progression = true;
+  int64_t stride = 1, taken = 1;
+  for (size_t d = from.size(); d-- > 0; stride *= view[d]) {
+    const Position& p = from[d];
+    if (p.kind == Position::Kind::array) { progression = false; continue; }
+    flat.start = flat.start.plus(p.start.scaled(stride));
+    const int64_t n = p.kind == Position::Kind::slice ? count(p.loops) : 1;
+    if (n == 1) continue;
+    if (flat.kind == Position::Kind::fixed) {
+      flat.kind = Position::Kind::slice;
+      flat.step = p.step * stride;
+    } else if (p.step * stride != flat.step * taken) {
+      progression = false;
+    }
+    flat.loops.insert(flat.loops.begin(), p.loops.begin(), p.loops.end());
+    taken *= n;
+  }
+  std::vector<Position> out(to.size());
+  if (progression) {
+    if (to.size() == 1) return {flat};
+    const auto before = std::make_tuple(at, order, size, inside);
+    if (digits(flat, to, out)) return out;
+    std::tie(at, order, size, inside) = before;
+  }
+  // Each element by itself: its number in the group, taken apart.
+  ir::Builder& b = e_.builder();
+  const std::vector<int> loops = sorted(from);
+  const Shape s = sizes(loops);
+  ir::Value element = flat_number(from, view, loops);
+  for (size_t d = to.size(); d-- > 0;) {
+    const ir::Value digit = d == 0 ? element : b.elementwise(Opcode::rem, {element, number(to[d], s)});
+    if (d > 0) element = b.elementwise(Opcode::div, {element, number(to[d], s)});
+    out[d] = loops.empty() ? Position::fixed({0, {{digit, 1}}}) : Position{Position::Kind::array, {}, 1, loops, digit};
+  }
+  return out;
+}
+
+// Takes the loops of the innermost `inner` elements off the end, parting a loop where it must. Empty if they do not part there.
+std::vector<int> Selection::cut(std::vector<int>& loops, int64_t inner) {
+  std::vector<int> off;
+  int64_t n = 1;
+  while (n < inner) {
+    const int l = loops.back();
+    const int64_t whole = size[static_cast<size_t>(l)], part = inner / n;
+    if (inner % n != 0) return {};
+    loops.pop_back();
+    if (whole <= part) {
+      off.insert(off.begin(), l);
+      n *= whole;
+      continue;
+    }
+    // A loop that several dims share stays one.
+    if (whole % part != 0 || std::count_if(at.begin(), at.end(), [&](const Position& p) { return std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end(); }) > 1) return {};
+    const int a = new_loop(whole / part), c = new_loop(part);
+    const auto replace = [&](std::vector<int>& list) {
+      const auto it = std::find(list.begin(), list.end(), l);
+      if (it == list.end()) return;
+      *it = a;
+      list.insert(it + 1, c);
+    };
+    replace(order);
+    for (Position& p : at) {
+      const bool has = std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end();
+      replace(p.loops);
+      if (has && p.kind == Position::Kind::array) p.array = reshape(p.array, sizes(p.loops));
+    }
+    for (auto& [list, v] : inside) {
+      const bool has = std::find(list.begin(), list.end(), l) != list.end();
+      replace(list);
+      if (has) v = reshape(v, sizes(list));
+    }
+    loops.push_back(a);
+    off.insert(off.begin(), c);
+    n *= part;
+  }
+  return n == inner ? off : std::vector<int>{};
+}
+
+// A progression as positions along several dims, slices all of them. False if it is none there.
+bool Selection::digits(Position flat, const Shape& to, std::vector<Position>& out) {
+  for (size_t d = to.size(); d-- > 1;) {
+    const int64_t n = to[d], taken = count(flat.loops);
+    const bool aligned = std::all_of(flat.start.terms.begin(), flat.start.terms.end(), [&](const auto& t) { return t.second % n == 0; });
+    if (!aligned && flat.kind == Position::Kind::slice) return false;
+    Offset outer;
+    const int64_t first = flat.start.at < 0 ? 0 : flat.start.at % n;  // below 0 only where a mask leaves it out
+    if (!aligned) {
+      ir::Builder& b = e_.builder();
+      const ir::Value element = scalar(flat.start);
+      out[d] = Position::fixed({0, {{b.elementwise(Opcode::rem, {element, number(n)}), 1}}});
+      flat.start = {0, {{b.elementwise(Opcode::div, {element, number(n)}), 1}}};
+      continue;
+    }
+    outer.at = flat.start.at / n;
+    for (const auto& [v, f] : flat.start.terms) outer.terms.emplace_back(v, f / n);
+    if (flat.kind == Position::Kind::fixed || flat.step % n == 0) {
+      out[d] = Position::fixed({first});
+      flat.step /= n;
+    } else if (first + (taken - 1) * flat.step < n) {
+      out[d] = {Position::Kind::slice, {first}, flat.step, flat.loops, {}};
+      flat.kind = Position::Kind::fixed;
+      flat.loops.clear();
+      flat.step = 1;
+    } else {
+      const int64_t row = n / flat.step;
+      if (n % flat.step != 0 || first >= flat.step || taken % row != 0) return false;
+      const std::vector<int> inner = cut(flat.loops, row);
+      if (inner.empty()) return false;
+      out[d] = {Position::Kind::slice, {first}, flat.step, inner, {}};
+      flat.step = 1;
+    }
+    flat.start = outer;
+  }
+  out[0] = flat;
+  return true;
+}
+
+std::pair<Position, Position> Selection::split(const Position& p, int64_t n, int64_t ratio) {
+  const std::vector<Position> parts = regroup({p}, {n}, {n / ratio, ratio});
+  return {parts[0], parts[1]};
+}
+
+// -- what is left at the body's Ref
+Selection::Access Selection::access(bool writes) {
+  Access a;
+  // A loop that two dims share, and all loops of arrays, are taken by arrays.
+  std::vector<Position> list = at;
+  const auto shares = [](const Position& x, const Position& y) {
+    return std::any_of(x.loops.begin(), x.loops.end(), [&](int l) { return std::find(y.loops.begin(), y.loops.end(), l) != y.loops.end(); });
+  };
+  for (Position& p : list) {
+    if (p.kind != Position::Kind::slice) continue;
+    const int first = p.loops[0];
+    std::erase_if(p.loops, [&](int l) { return size[static_cast<size_t>(l)] == 1; });
+    if (!p.loops.empty()) continue;
+    if (std::count_if(list.begin(), list.end(), [&](const Position& o) { return std::find(o.loops.begin(), o.loops.end(), first) != o.loops.end(); }) == 0) p.loops = {first};
+    else p.kind = Position::Kind::fixed;
+  }
+  for (size_t i = 0; i < list.size(); ++i)
+    for (size_t j = 0; j < list.size(); ++j)
+      if (i != j && list[i].kind == Position::Kind::slice && shares(list[i], list[j])) {
+        const std::vector<int> loops = sorted({list[i]});
+        list[i] = {Position::Kind::array, {}, 1, loops, positions(list[i], loops)};
+      }
+  // What meets in one element because a dim of size 1 had an index array is stored in order, too.
+  const std::vector<int> used = sorted(list);
+  for (int l : order)
+    if (writes && size[static_cast<size_t>(l)] != 1 && std::find(used.begin(), used.end(), l) == used.end()) {
+      if (list.empty()) e_.fail("storing several elements to a Ref of rank 0 through a view is not implemented yet", "store the last of them");
+      Position loop{Position::Kind::slice, {}, 0, {l}, {}};
+      const std::vector<int> loops = sorted({list[0], loop});
+      list[0] = {Position::Kind::array, {}, 1, loops, positions(list[0], loops)};
+    }
+  std::vector<Position> arrays;
+  for (const Position& p : list)
+    if (p.kind == Position::Kind::array) arrays.push_back(p);
+  const std::vector<int> common = sorted(arrays);
+  std::vector<std::vector<int>> of;  // loops per dim of the Ref that is a slice
+  for (const Position& p : list) {
+    const bool is_static = p.start.terms.empty();
+    const auto dynamic = [&](ir::Value v) {
+      a.starts.push_back(v);
+      return static_cast<int32_t>(a.starts.size() - 1);
+    };
+    switch (p.kind) {
+      case Position::Kind::fixed: a.index.push_back({Index::Kind::integer, is_static ? p.start.at : 0, is_static ? -1 : dynamic(scalar(p.start)), 1, 1}); break;
+      case Position::Kind::slice: a.index.push_back({Index::Kind::slice, is_static ? p.start.at : 0, is_static ? -1 : dynamic(scalar(p.start)), count(p.loops), p.step}); break;
+      case Position::Kind::array: a.index.push_back(Index::array(dynamic(expand(p.array, p.loops, common)))); break;
+    }
+  }
+  const ir::Op op{.code = Opcode::load, .operands = a.starts, .index = a.index};
+  const ir::AccessDims form = ir::access_dims(e_.trace().kernel(), op);
+  a.shape = form.shape;
+  for (size_t d = 0; d < form.shape.size(); ++d) {
+    if (form.is_array_dim(d)) { a.loops.push_back(common[d - form.array_at]); continue; }
+    for (size_t i = 0; i < list.size(); ++i)
+      if (form.slice[i] == static_cast<int>(d)) a.loops.insert(a.loops.end(), list[i].loops.begin(), list[i].loops.end());
+  }
+  return a;
+}
+
+std::vector<int> Selection::common(const std::vector<int>& loops) const {
+  std::vector<int> r;
+  for (int l : order)
+    if (std::find(loops.begin(), loops.end(), l) != loops.end()) r.push_back(l);
+  return r;
+}
+
+ir::Value Selection::to_memory(ir::Value v, const std::vector<int>& over, const Access& a) {
+  for (int l : over)
+    if (size[static_cast<size_t>(l)] != 1 && std::find(a.loops.begin(), a.loops.end(), l) == a.loops.end())
+      throw InternalError("a view stores elements of one loop to one place", e_.loc());
+  const std::vector<int> kept = common(a.loops);
+  return reshape(expand(reshape(v, sizes(kept)), kept, a.loops), a.shape);
+}
+
+ir::Value Selection::condition(const std::vector<int>& over) {
+  ir::Value r;
+  for (const auto& [of, v] : inside) {
+    std::vector<int> kept;
+    bool varies = false;
+    for (int l : of) {
+      const bool there = std::find(over.begin(), over.end(), l) != over.end();
+      if (there) kept.push_back(l);
+      varies = varies || (!there && size[static_cast<size_t>(l)] != 1);
+    }
+    if (varies) continue;
+    const ir::Value x = expand(reshape(v, sizes(kept)), kept, over);
+    r = r ? e_.builder().elementwise(Opcode::and_, {r, x}) : x;
+  }
+  return r;
+}
+
+ir::Value Selection::take(ir::Value v, const std::vector<int>& loops, int loop, int64_t i) const {
+  ir::Op slice{.code = Opcode::slice, .operands = {v}};
+  std::vector<int64_t> start, limit, stride;
+  Shape left;
+  for (int l : loops) {
+    const int64_t n = size[static_cast<size_t>(l)];
+    start.push_back(l == loop ? i : 0);
+    limit.push_back(l == loop ? i + 1 : n);
+    stride.push_back(1);
+    if (l != loop) left.push_back(n);
+  }
+  slice.set(Attr::start, std::move(start));
+  slice.set(Attr::limit, std::move(limit));
+  slice.set(Attr::stride, std::move(stride));
+  ir::Builder& b = e_.builder();
+  const ir::Value part = b.one(std::move(slice));
+  return b.one({.code = Opcode::reshape, .operands = {part}}, ir::Type::array(b.kernel().type(part).dtype, left));
+}
+
+Selection Selection::without(int loop, int64_t i) const {
+  Selection s = *this;
+  std::erase(s.order, loop);
+  for (auto& [loops, v] : s.inside) {
+    if (std::find(loops.begin(), loops.end(), loop) == loops.end()) continue;
+    v = take(v, loops, loop, i);
+    std::erase(loops, loop);
+  }
+  return s;
+}
+
+}  // namespace tessera

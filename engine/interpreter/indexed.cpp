@@ -1,0 +1,130 @@
+// Accesses whose positions wrap and are clamped or dropped one by one: those with index arrays, and dynamic starts beside a step. A negative
+// position wraps once; then a load without a mask takes the nearest element, and all else leaves what is outside alone. Under a mask a
+// slice's positions do not wrap. Elements go in the value's order: of stores to one element the last stays.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/interpreter/machine.h"
+#include "engine/reference.h"
+
+namespace tessera::interpreter {
+namespace {
+
+struct Dim {
+  ir::Index::Kind kind;
+  int64_t extent, start, step;
+  uint32_t start_value;   // UINT32_MAX: static
+  int value_dim;          // of a slice
+};
+
+struct Indexed {
+  const ir::Op* op;
+  size_t ref;
+  int64_t bytes;
+  DType dtype;
+  int fill;
+  ir::AccessDims form;
+  std::vector<Dim> dims;
+  ir::Value result, value, mask, other;
+  reference::ArrayFunction sum;
+
+  // The position along one dim where element `at` goes, wrapped; it may be outside.
+  int64_t position(const Machine& m, const Dim& x, const int64_t* at) const {
+    int64_t p = x.start;
+    bool wraps = false;
+    switch (x.kind) {
+      case ir::Index::Kind::array: {
+        int64_t i = 0;
+        for (size_t d = form.array_at; d < form.array_at + form.array_rank; ++d) i = i * form.shape[d] + at[d];
+        p = reinterpret_cast<const int32_t*>(m.place[x.start_value])[i];
+        wraps = true;
+        break;
+      }
+      case ir::Index::Kind::integer:
+        if (x.start_value == UINT32_MAX) return p;
+        p = m.scalar({x.start_value});
+        wraps = form.arrays || !mask;
+        break;
+      case ir::Index::Kind::slice:
+        if (x.start_value == UINT32_MAX) return p + at[x.value_dim] * x.step;
+        p = static_cast<int32_t>(static_cast<uint32_t>(m.scalar({x.start_value})) + static_cast<uint32_t>(at[x.value_dim] * x.step));  // as i32 does
+        wraps = !mask;
+        break;
+    }
+    return p < 0 && wraps ? p + x.extent : p;
+  }
+
+  // Calls f(element of the ref or null, position in the value) for every element. `clamp`: null only where the mask says so.
+  template <class F> void each(const Machine& m, bool clamp, bool writes, F&& f) const {
+    const View& view = m.views[ref];
+    const auto* mask_bytes = mask ? reinterpret_cast<const uint8_t*>(m.place[mask.index]) : nullptr;
+    const Tracked* tracked = m.races && m.races->follows(ref) ? &m.tracked[ref] : nullptr;
+    int64_t i = 0;
+    for_each_index(form.shape.size(), form.shape.data(), [&](const int64_t* at) {
+      bool inside = !mask_bytes || mask_bytes[i] != 0, in_array = tracked != nullptr;
+      int64_t offset = 0, element = tracked ? tracked->first : 0;
+      for (size_t d = 0; inside && d < dims.size(); ++d) {
+        const Dim& x = dims[d];
+        int64_t p = position(m, x, at);
+        inside = p >= 0 && p < x.extent;
+        if (!inside && m.raise)
+          out_of_bounds(m, *op, ref, d, x.extent, p, p, clamp ? "unless out-of-bounds accesses raise, the nearest element is taken" : mask ? "its mask is true; unless out-of-bounds accesses raise, it is left alone" : "unless out-of-bounds accesses raise, it is left alone");
+        if (!inside && clamp) {
+          p = std::clamp<int64_t>(p, 0, x.extent - 1);
+          inside = true;
+        }
+        offset += p * view.strides[d];
+        if (!in_array) continue;
+        in_array = p < tracked->inside[d];
+        element += p * tracked->strides[d];
+      }
+      if (inside && in_array) m.races->access(*op, ref, element, writes);
+      f(inside ? view.data + offset * bytes : nullptr, i++);
+    });
+  }
+
+  void read(Machine& m, std::byte* out) const {
+    const std::byte* instead = other ? m.place[other.index] : nullptr;
+    const uint64_t owner = mask ? masked_load_owner(m) : 0;
+    each(m, !mask, false, [&](const std::byte* element, int64_t i) {
+      uint64_t unspecified = 0;
+      if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
+      const std::byte* from = element ? element : instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified);
+      std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
+    });
+  }
+  void write(Machine& m) const {
+    const std::byte* from = m.place[value.index];
+    each(m, false, true, [&](std::byte* element, int64_t i) {
+      if (!element) return;
+      if (sum) {
+        const void* operands[] = {element, from + i * bytes, element};
+        sum(operands, element, 1);
+      } else {
+        std::memcpy(element, from + i * bytes, static_cast<size_t>(bytes));
+      }
+    });
+  }
+};
+}  // namespace
+
+Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
+  const ir::Type& t = k.type(op.operands[0]);
+  Indexed a{.op = &op, .ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .form = ir::access_dims(k, op), .dims = {},
+            .result = {}, .value = {}, .mask = {}, .other = {}, .sum = nullptr};
+  for (size_t d = 0; d < op.index.size(); ++d) {
+    const ir::Index& x = op.index[d];
+    a.dims.push_back({x.kind, t.shape[d], x.start, x.step, x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index, a.form.slice[d]});
+  }
+  if (!op.results.empty()) a.result = op.results[0];
+  if (op.value_position() >= 0) a.value = op.operands[static_cast<size_t>(op.value_position())];
+  if (op.has_mask()) a.mask = op.operands[static_cast<size_t>(op.mask_position())];
+  if (op.has_other()) a.other = op.operands[static_cast<size_t>(op.other_position())];
+  if (op.code == ir::Opcode::addupdate) a.sum = reference::array_function(ir::Opcode::add, t.dtype, t.dtype);
+  return [a = std::move(a)](Machine& m) {
+    if (a.result) a.read(m, m.place[a.result.index]);
+    if (a.value) a.write(m);
+  };
+}
+
+}  // namespace tessera::interpreter
