@@ -70,12 +70,6 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   if (accumulated) passes::dce(k);
   dump("tile/accumulate", k, accumulated);
   if (accumulated) ir::compact(k);
-  for (const ir::Op& o : k.ops) {
-    if (!ir::writes_ref(o.code)) continue;
-    if (const int i = lowering::ref_position(k, o.operands[0]); i < k.num_inputs)
-      throw CompileError(k.name + ": " + std::string(ir::name(o.code)) + ": storing to an input (" + k.blocks[static_cast<size_t>(i)].origin +
-                             ") is not implemented yet on devices", o.loc, "store to an output or to scratch; the interpreter runs it");
-  }
   for (ir::Op& o : k.ops) {
     if (!ir::is_print(o.code)) continue;
     ProgramPrint p{o.code == ir::Opcode::check, k.texts[static_cast<size_t>(o.attr(ir::Attr::text))], {}, o.loc};
@@ -112,13 +106,13 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   std::vector<bool> read(k.blocks.size(), false), written(k.blocks.size(), false);
   for (const ir::Op& o : k.ops) {
     if (!ir::accesses_ref(o.code)) continue;
-    const auto i = static_cast<size_t>(lowering::ref_position(k, o.operands[0]));
+    const auto i = static_cast<size_t>(lowering::memory_of(k, lowering::ref_position(k, o.operands[0])));
     if (i >= k.blocks.size()) continue;
     if (ir::reads_ref(o.code)) read[i] = true;
     if (ir::writes_ref(o.code)) written[i] = true;
   }
   for (size_t i = 0; i < k.blocks.size(); ++i)
-    program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i], k.blocks[i].loc});
+    program.args.push_back({k.blocks[i].origin, k.blocks[i].dtype, k.blocks[i].array_shape, k.is_output(static_cast<int>(i)), read[i], written[i], k.blocks[i].loc, k.blocks[i].alias});
   for (const ir::GridAxis& axis : k.grid) program.grid.push_back(axis.size);
   program.workgroup_size = lanes.lane.workgroup_size;
   program.required_subgroup_size = lanes.lane.subgroup_size;

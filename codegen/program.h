@@ -20,8 +20,10 @@ struct ProgramArg {
   DType dtype = DType::f32;
   std::vector<Extent> shape;
   bool is_output = false;
-  bool read = false, written = false;  // by the code: for barriers between calls
+  // By the code: for barriers between calls. Of an aliased input the code sees the output instead; of an input that is written it gets a copy.
+  bool read = false, written = false;
   Loc loc = {};                        // of its BlockSpec
+  int alias = -1;                      // outputs: position of the input with whose contents the array starts
 };
 
 /// A loop of the code, where the target leaves an invocation's loops after so many iterations of all of them (Target::max_loop_iterations).

@@ -64,7 +64,30 @@ Array::Array(Shape shape, DType dtype) : shape_(std::move(shape)), dtype_(dtype)
   }
 }
 
+void Array::gone() const {
+  throw SpecError("Array: this " + std::string(name(dtype_)) + to_string(shape_) + " has been donated: its memory belongs to the result of the call that it was given to", {},
+                  "keep a copy where it is needed later, or call without donate()");
+}
+
+Array donate(Array& x) {
+  x.bytes();  // its own
+  Array given = x;
+  given.donated_ = true;
+  x.data_.reset();
+  x.donated_ = false;
+  return given;
+}
+
+Array Array::take() const {
+  Array a = *this;
+  a.donated_ = false;
+  a.data_ = std::make_shared<std::vector<std::byte>>(std::move(*data_));
+  data_->clear();
+  return a;
+}
+
 std::byte* Array::bytes() {
+  storage();
   if (data_.use_count() != 1) data_ = std::make_shared<std::vector<std::byte>>(*data_);
   return data_->data();
 }

@@ -64,7 +64,7 @@ class Array {
   DType dtype() const { return dtype_; }
   int64_t size() const { return num_elements(shape_); }
   int64_t nbytes() const { return size() * size_bytes(dtype_); }
-  const std::byte* bytes() const { return data_->data(); }
+  const std::byte* bytes() const { return storage().data(); }
   std::byte* bytes();  ///< makes the storage this Array's own first
 
   /// Elements in row-major order; SpecError if T is not the dtype's C++ type.
@@ -76,12 +76,26 @@ class Array {
   uint64_t element_bits(int64_t i) const;
   void set_element_bits(int64_t i, uint64_t bits);
 
+  /// This array as an argument of one call, which may keep its memory: call(donate(x)). The output that is aliased to it takes the memory instead of a
+  /// copy. x keeps shape and dtype; every later use of its elements throws SpecError.
+  friend Array donate(Array& x);
+  /// For interpreters: made by donate(); the same storage as an array of its own, which whoever was given the donated one no longer looks at.
+  bool donated() const { return donated_; }
+  Array take() const;
+
  private:
   void check(DType wanted) const;
+  const std::vector<std::byte>& storage() const {
+    if (!data_ || (donated_ && data_->empty() && size() > 0)) gone();
+    return *data_;
+  }
+  [[noreturn]] void gone() const;
   Shape shape_;
   DType dtype_;
-  std::shared_ptr<std::vector<std::byte>> data_;
+  std::shared_ptr<std::vector<std::byte>> data_;  // null: donated away
+  bool donated_ = false;
 };
+Array donate(Array& x);
 
 /// "f32[2, 3] [[1 2 3] [4 5 6]]", with ... beyond a few elements per dim, as NumPy abbreviates.
 std::ostream& operator<<(std::ostream& out, const Array& a);

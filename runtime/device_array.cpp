@@ -21,6 +21,7 @@ struct DeviceArray::State {
   std::mutex mutex;
   std::shared_ptr<Buffer> buffer;  // guarded by mutex
   bool freed = false;
+  std::string taker;               // freed: the call that it was donated to, if any
 };
 
 namespace {
@@ -136,7 +137,7 @@ DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype) {
   const uint64_t bytes = checked_bytes(shape, dtype);
   std::shared_ptr<Buffer> buffer;
   if (bytes) buffer = std::make_shared<Buffer>(device.context(), bytes, Memory::array, describe(shape, dtype));
-  state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, std::move(buffer)});
+  state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, std::move(buffer), false, {}});
 }
 
 DeviceArray::DeviceArray(const Device& device, const Array& host) : DeviceArray(device, host.shape(), host.dtype()) { write(host); }
@@ -155,7 +156,7 @@ DeviceArray::View DeviceArray::get(const char* use) const {
 std::shared_ptr<Buffer> DeviceArray::buffer(const std::string& use) const {
   const View v = get(use.c_str());
   std::lock_guard lock(state_->mutex);
-  if (state_->freed) throw SpecError(use + ": the device array " + describe(v.shape, v.dtype) + " has been freed");
+  if (state_->freed) throw SpecError(use + ": the device array " + describe(v.shape, v.dtype) + " has been " + (state_->taker.empty() ? "freed" : "donated to " + state_->taker));
   return state_->buffer;
 }
 
@@ -202,6 +203,26 @@ DeviceArray DeviceArray::copy() const {
   DeviceArray c(device(), shape(), dtype());
   c.write(*this);
   return c;
+}
+
+DeviceArray donate(DeviceArray x) {
+  x.get("donate");
+  x.donated_ = true;
+  return x;
+}
+
+DeviceArray DeviceArray::share() const {
+  DeviceArray a;
+  a.state_ = std::shared_ptr<State>(new State{state_->device, state_->shape, state_->dtype, {}, buffer("share"), false, {}});
+  return a;
+}
+
+void DeviceArray::give_to(const std::string& taker) const {
+  std::shared_ptr<Buffer> memory;  // goes after the lock
+  std::lock_guard lock(state_->mutex);
+  state_->freed = true;
+  state_->taker = taker;
+  memory.swap(state_->buffer);
 }
 
 void DeviceArray::free() {

@@ -38,9 +38,18 @@ class DeviceArray {
   DeviceArray copy() const;
   /// Gives the memory back as soon as the calls in flight are done with it. Every later use, through any handle, throws SpecError.
   void free();
+  /// This array as an argument of one call that may keep its memory: call({donate(x)}). The output that is aliased to it takes the memory instead of a
+  /// copy, and every later use of the array, through any handle, throws SpecError.
+  friend DeviceArray donate(DeviceArray x);
 
   /// For runtime/ itself: the memory, null for a zero-size array; throws SpecError, `use` saying what for, if there is no array.
   std::shared_ptr<vulkan::Buffer> buffer(const std::string& use) const;
+  /// For runtime/ itself: made by donate().
+  bool donated() const { return donated_; }
+  /// For runtime/ itself: an array of its own that shares this one's memory until give_to().
+  DeviceArray share() const;
+  /// For runtime/ itself: ends every other use of the array; `taker` is said to have its memory.
+  void give_to(const std::string& taker) const;
 
  private:
   struct State;
@@ -51,6 +60,8 @@ class DeviceArray {
   };
   View get(const char* use) const;
   std::shared_ptr<State> state_;
+  bool donated_ = false;
 };
+DeviceArray donate(DeviceArray x);
 
 }  // namespace tessera

@@ -87,15 +87,29 @@ Loc check_loops(const Program& p, const DimValues& dims, int64_t launched, const
   throw CompileError(loops_too_long(p.name, total.at_least, bindings(sizes, dims), device, p.max_loop_iterations), total.at_least_loc, kShorterLoops);
 }
 
+bool has_alias(const Program& p, size_t input) {
+  return std::any_of(p.args.begin(), p.args.end(), [&](const ProgramArg& a) { return a.alias == static_cast<int>(input); });
+}
+
 // Where the arrays that a call reads come from, as far as that may yet turn out wrong, or has; with the mutex held.
 std::vector<std::shared_ptr<Outcome>> doubts(const Program& p, const std::vector<std::shared_ptr<Buffer>>& buffers) {
   std::vector<std::shared_ptr<Outcome>> found;
   for (size_t i = 0; i < buffers.size(); ++i) {
-    if (p.args[i].is_output || !p.args[i].read || !buffers[i]) continue;
+    if (p.args[i].is_output || !(p.args[i].read || p.args[i].written || has_alias(p, i)) || !buffers[i]) continue;
     const std::shared_ptr<Outcome>& o = buffers[i]->outcome;
     if (o && (!o->settled || o->error) && std::find(found.begin(), found.end(), o) == found.end()) found.push_back(o);
   }
   return found;
+}
+
+// A donated argument's memory goes to one output, or is the call's to write to, so nothing else may be in it.
+void check_donation(const Program& p, const std::vector<DeviceArray>& inputs, const std::vector<std::shared_ptr<Buffer>>& buffers, size_t i) {
+  if (!inputs[i].donated()) return;
+  const std::string where = p.name + ": argument " + std::to_string(i) + " is donated, but ";
+  if (!has_alias(p, i) && !p.args[i].written)
+    throw SpecError(where + "no output is aliased to it", p.loc, "name one in input_output_aliases, or leave donate() out");
+  for (size_t j = 0; j < inputs.size(); ++j)
+    if (j != i && buffers[i] && buffers[j] == buffers[i]) throw SpecError(where + "argument " + std::to_string(j) + " is the same array", p.loc, "copy() one of them");
 }
 
 }  // namespace
@@ -130,15 +144,38 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   const DimValues dims = bind_dims(call, shapes, given);
   std::vector<DeviceArray> outputs;
   for (size_t i = inputs.size(); i < p.args.size(); ++i) {
-    outputs.emplace_back(device, bind_shape(call, i, dims), p.args[i].dtype);
+    const int alias = p.args[i].alias;
+    const bool takes = alias >= 0 && inputs[static_cast<size_t>(alias)].donated();
+    if (takes) outputs.push_back(inputs[static_cast<size_t>(alias)].share());
+    else outputs.emplace_back(device, bind_shape(call, i, dims), p.args[i].dtype);
     buffers.push_back(outputs.back().buffer(p.name));
   }
+  for (size_t i = 0; i < inputs.size(); ++i) check_donation(p, inputs, buffers, i);
+  // Copies of aliased inputs into outputs that have memory of their own, and of inputs that the code writes.
+  std::vector<std::pair<std::shared_ptr<Buffer>, std::shared_ptr<Buffer>>> copies;
+  for (size_t i = inputs.size(); i < p.args.size(); ++i)
+    if (p.args[i].alias >= 0 && buffers[i])
+      if (const auto& from = buffers[static_cast<size_t>(p.args[i].alias)]; from != buffers[i]) copies.emplace_back(from, buffers[i]);
+  const std::vector<std::shared_ptr<Buffer>> given_buffers = buffers;
   const int64_t count = workgroups(p, dims, device.info());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (p.args[i].written && count > 0 && buffers[i] && !inputs[i].donated()) {
+      const DeviceArray own(device, shapes[i].second, shapes[i].first);
+      copies.emplace_back(buffers[i], own.buffer(p.name));
+      buffers[i] = copies.back().second;
+    }
   const std::vector<int64_t> sizes = extents(p, dims);
   const vulkan::Pipeline& pipeline = context->pipeline(p);
-  if (count == 0) return outputs;
+  const auto give = [&] {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].donated()) inputs[i].give_to(p.name);
+  };
+  if (count == 0 && copies.empty()) {
+    give();
+    return outputs;
+  }
   const uint32_t* most = context->probe().max_groups;
-  const std::array<uint32_t, 3> groups = fold_workgroups(count, {most[0], most[1], most[2]});
+  const std::array<uint32_t, 3> groups = fold_workgroups(std::max<int64_t>(count, 1), {most[0], most[1], most[2]});
   const uint64_t launched = uint64_t{groups[0]} * groups[1] * groups[2];
   if (groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
     throw SpecError(p.name + ": the grid takes " + std::to_string(count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
@@ -177,7 +214,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     if (!buffers[i]) continue;
     // An argument that the code neither reads nor writes is still kept until the call is done.
     accesses.push_back({buffers[i].get(), p.args[i].read, p.args[i].written, 0, buffers[i]->size()});
-    if (p.args[i].written && buffers[i]->host_reads()) shown.push_back(buffers[i].get());
+    if ((p.args[i].written || p.args[i].alias >= 0) && buffers[i]->host_reads()) shown.push_back(buffers[i].get());
   }
   if (scratch) accesses.push_back({&*scratch, true, true, 0, scratch->size()});
   if (table) accesses.push_back({&*table, true, false, 0, table->size()});
@@ -189,11 +226,13 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   std::lock_guard lock(context->mutex());
   if (table) context->recorder().note_host_write("launch of " + p.name, *table, table->size());
   if (report) context->clear_report("launch of " + p.name, *report, p.prints.empty() ? 0 : context->print_bytes());
-  std::vector<std::shared_ptr<Outcome>> from = doubts(p, buffers);
+  std::vector<std::shared_ptr<Outcome>> from = doubts(p, given_buffers);
   const uint64_t value = context->recorder().submit(p.name, [&] {
-    context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, groups, accesses);
+    for (const auto& [source, to] : copies) context->recorder().copy(*source, 0, *to, 0, to->size());
+    if (count > 0) context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, groups, accesses);
     context->recorder().show_host(shown);
   });
+  give();
   if (!report && from.empty()) return outputs;
   auto outcome = std::make_shared<Outcome>();
   outcome->value = value;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The kernels of tests/tir and some random ones on the Vulkan device, in both forms, against the interpreter; with the device's features, and with code
+# The kernels of tests/tir and tests/data/pallas and some random ones on the Vulkan device, in both forms, against the interpreter; with the device's features, and with code
 # for the least that Vulkan promises: 16 KiB of shared memory, 128 invocations, no subgroup operations, types of 32 bits. The suite `fuzz` runs more of them, on
 # the lane-level interpreter; drivers have bugs of their own.
 set -u
@@ -14,7 +14,7 @@ run() {
   if [ -z "${p:-}" ]; then p=0 f=1; fi
   passed=$((passed + p)) failed=$((failed + f))
 }
-run tests/tir/*.tir
+run tests/tir/*.tir tests/data/pallas/*.tir
 run --device minimum tests/tir/*.tir --target none --no-passes
 if [ "${TESSERA_TESTS_ALL:-0}" = 1 ]; then
   run --seed 1 --count 600

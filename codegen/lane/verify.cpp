@@ -169,7 +169,7 @@ class Verifier {
     if (o.code == Opcode::load) return;
     const Value root = root_of(k_, o.operands[0]);
     if (ir::is_atomic(o.code) && root && k_.def(root) && k_.def(root)->code != Opcode::report_memory) problem(o, "an atomic updates args and the report only");
-    if (root && !k_.def(root) && !k_.is_output(static_cast<int>(k_.value(root).number))) problem(o, "stores to an input");
+    if (root && !k_.def(root) && static_cast<int>(k_.value(root).number) < k_.num_prefetch) problem(o, "stores to a scalar-prefetch operand");
   }
 
   void arena(const Op& o, int64_t bytes, bool shared) {

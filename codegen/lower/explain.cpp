@@ -62,7 +62,7 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
     if (b.whole) out += " whole";
     else {
       out += " in blocks (";
-      for (size_t d = 0; d < b.block.size(); ++d) out += (d ? ", " : "") + (b.block[d].kind == ir::BlockDim::Kind::squeezed ? std::string("squeezed") : std::to_string(b.block[d].size));
+      for (size_t d = 0; d < b.block.size(); ++d) out += (d ? ", " : "") + ir::to_string(b.block[d]);
       out += ")";
     }
     if (static_cast<int>(i) < k.num_prefetch) {
@@ -74,11 +74,15 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
       interior = interior && start.interior;
       in_range = in_range && start.in_range;
     }
+    if (b.alias >= 0) out += "; starts with " + k.blocks[static_cast<size_t>(b.alias)].origin;
+    if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 && k.is_stored(static_cast<int>(i))) out += "; stored to: the call works on a copy";
+    if (b.buffering.count) out += "; Buffered(" + std::to_string(b.buffering.count) + ") asked for, no effect: blocks are not buffered across programs";
+    if (needs_copy(k, static_cast<int>(i))) out += "; copied when a program starts, because it is read after a store to its alias";
     out += interior ? "; interior, no masks" : "; may hang over the edge, masked";
     if (depends_on_data(k, static_cast<int>(i))) out += in_range ? "; index from data" : "; index from data, clamped";
     if (parallel.concurrent[i]) out += "; updated by programs at once, atomically";
     if (s.residency[i] == Residency::registers) out += "; block kept in registers";
-    if (s.residency[i] == Residency::arena) out += "; private tile in the arena";
+    if (s.residency[i] == Residency::arena && !needs_copy(k, static_cast<int>(i))) out += "; private tile in the arena";
     out += "\n";
   }
   for (size_t i = 0; i < k.scratch.size(); ++i) {

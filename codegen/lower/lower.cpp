@@ -28,6 +28,8 @@ struct Plan {
       for (size_t i = 0; i < k.blocks.size(); ++i) parallel.commuting[i] = with_atomics->commuting[i] && with_atomics->concurrent[i];
     }
     if (general) resident.assign(resident.size(), false);
+    // Where programs may share a block, only what a program stores may be written.
+    for (size_t i = 0; i < k.blocks.size() && parallel.declared; ++i) resident[i] = resident[i] && lowering::always_stored_whole(k, static_cast<int>(i));
     // A Ref that does not get registers no longer ties its dims to the values': schedule again without it.
     for (;;) {
       axes = std::make_unique<Axes>(k, resident);

@@ -58,6 +58,7 @@ struct RefState {
   std::vector<int64_t> stride;     // per visible dim, elements; -1: run-time, see wide_stride
   std::vector<Value> wide_stride;  // i64, where stride is -1
   std::vector<Value> limit;        // per visible dim: elements inside the array (i32), or none where all are
+  std::vector<Value> below;        // per visible dim: positions before the array's first element (i32), or none where there are none; then may_be_empty
   std::vector<int64_t> limit_divisor;  // a power of two, at most 4, that divides the limit
   Value inside;                    // bool: squeezed dims' positions exist (arrays that may be empty); none: always
   bool dead = false;               // the array is empty: no access may reach memory

@@ -45,6 +45,7 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
     } else if (r.limit[d]) {
       a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
     }
+    if (r.below[d]) a.valid = b_.both(a.valid, b_.lt(b_.add(r.below[d], b_.i32(-1)), p));
     if (r.stride[d] < 0) {
       const Value w = b_.mul(b_.convert(p, DType::i64), r.wide_stride[d]);
       a.wide = a.wide ? b_.add(a.wide, w) : w;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
+
+#include "codegen/lower/axes.h"
 
 namespace tessera::lowering {
 namespace {
@@ -175,6 +178,86 @@ int ref_position(const ir::Kernel& k, ir::Value ref) {
   return static_cast<int>(k.ref_position(ref));
 }
 
+int memory_of(const ir::Kernel& k, int ref) {
+  const int o = ref < k.num_inputs ? k.aliased_output(ref) : -1;
+  return o >= 0 ? o : ref;
+}
+
+std::vector<bool> stored_memory(const ir::Kernel& k) {
+  std::vector<bool> stored(k.region(k.body).args.size(), false);
+  std::vector<ir::OpId> ops;
+  collect_ops(k, k.body, ops);
+  for (ir::OpId id : ops)
+    if (const ir::Op& op = k.op(id); ir::writes_ref(op.code)) stored[static_cast<size_t>(ref_position(k, op.operands[0]))] = true;
+  for (int i = 0; i < k.num_inputs; ++i)
+    if (stored[static_cast<size_t>(memory_of(k, i))]) stored[static_cast<size_t>(i)] = true;
+  return stored;
+}
+
+namespace {
+// Whether input i may be loaded after a store to output o. `stored` says whether that was stored to before, and then whether it was after.
+bool loads_after_store(const ir::Kernel& k, ir::RegionId r, int i, int o, bool& stored) {
+  for (ir::OpId id : k.region(r).ops) {
+    const ir::Op& op = k.op(id);
+    if (ir::accesses_ref(op.code)) {
+      const int ref = ref_position(k, op.operands[0]);
+      if (ref == i && stored) return true;
+      if (ref == o && ir::writes_ref(op.code)) stored = true;
+    }
+    bool after = stored;
+    for (int round = 0; round < 2; ++round)  // of a loop: what the first iteration stored, the second may load
+      for (ir::RegionId inner : op.regions) {
+        bool inside = op.code == Opcode::if_ || op.code == Opcode::switch_ ? stored : after;
+        if (loads_after_store(k, inner, i, o, inside)) return true;
+        after = after || inside;
+      }
+    stored = after;
+  }
+  return false;
+}
+}  // namespace
+
+bool needs_copy(const ir::Kernel& k, int i) {
+  const int o = i < k.num_inputs ? k.aliased_output(i) : -1;
+  bool stored = false;
+  return o >= 0 && !k.shares_at_once(i) && loads_after_store(k, k.body, i, o, stored);
+}
+
+bool may_overlap(const ir::Kernel& k, int i) {
+  const auto& dims = k.blocks[static_cast<size_t>(i)].block;
+  return std::any_of(dims.begin(), dims.end(), [](const ir::BlockDim& d) { return d.kind == ir::BlockDim::Kind::element || d.kind == ir::BlockDim::Kind::bounded; });
+}
+
+bool always_stored_whole(const ir::Kernel& k, int i) {
+  const auto& ops = k.region(k.body).ops;
+  return std::any_of(ops.begin(), ops.end(), [&](ir::OpId id) {
+    const ir::Op& op = k.op(id);
+    return (op.code == Opcode::store || op.code == Opcode::swap) && ref_position(k, op.operands[0]) == i && is_whole_access(k, op);
+  });
+}
+
+bool same_blocks(const ir::Kernel& k, int a, int b) {
+  const ir::BlockMapping &x = k.blocks[static_cast<size_t>(a)], &y = k.blocks[static_cast<size_t>(b)];
+  if (x.whole || y.whole) return x.whole && y.whole;
+  if (x.block != y.block) return false;
+  // Equal ops in equal order: passes have brought equal maps into one form.
+  std::unordered_map<uint32_t, ir::Value> other;
+  const ir::Region &p = k.region(x.index_map), &q = k.region(y.index_map);
+  for (size_t n = 0; n < p.args.size(); ++n) other[p.args[n].index] = q.args[n];
+  if (p.ops.size() != q.ops.size()) return false;
+  for (size_t n = 0; n < p.ops.size(); ++n) {
+    const ir::Op &f = k.op(p.ops[n]), &g = k.op(q.ops[n]);
+    if (f.code != g.code || f.attrs != g.attrs || f.index != g.index || f.operands.size() != g.operands.size() || f.results.size() != g.results.size()) return false;
+    for (size_t v = 0; v < f.operands.size(); ++v)
+      if (other.at(f.operands[v].index) != g.operands[v]) return false;
+    for (size_t v = 0; v < f.results.size(); ++v) {
+      if (k.type(f.results[v]) != k.type(g.results[v])) return false;
+      other[f.results[v].index] = g.results[v];
+    }
+  }
+  return true;
+}
+
 bool depends_on_data(const ir::Kernel& k, int i) {
   const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
   if (b.whole) return false;
@@ -192,12 +275,15 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
   const ir::Op& yields = k.terminator(b.index_map);
   for (size_t d = 0; d < b.block.size(); ++d) {
     BlockStart s;
-    s.form = scalars.of(yields.operands[d]);
+    const ir::BlockDim& dim = b.block[d];
+    const size_t at = k.map_result(i, d);
+    s.form = scalars.of(yields.operands[at]);
     const Range r = scalars.range(s.form);
-    const Extent blocks = cdiv(b.array_shape[d], Extent(b.block[d].size));
+    const Extent last = ir::last_index(dim, b.array_shape[d]);
     if (r.lo >= 0) {
-      if (const auto n = blocks.value()) s.in_range = r.hi < std::max<int64_t>(*n, 1);
-      else {
+      if (const auto n = last.value()) s.in_range = r.hi <= std::max<int64_t>(*n, 0);
+      else if (dim.kind == ir::BlockDim::Kind::blocked || dim.kind == ir::BlockDim::Kind::squeezed) {
+        const Extent blocks = cdiv(b.array_shape[d], Extent(dim.size));
         // A run-time size: in range if the index is one program id whose grid size is this very number of blocks.
         int axis = -1, used = 0;
         for (size_t a = 0; a < s.form.coef.size(); ++a)
@@ -207,6 +293,15 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
       }
     }
     const auto extent = b.array_shape[d].value();
+    if (dim.kind == ir::BlockDim::Kind::element || dim.kind == ir::BlockDim::Kind::bounded) {
+      // Where the first element lies, once clamped.
+      const int64_t most = extent ? std::max<int64_t>(*last.value(), 0) : 0;
+      const int64_t lo = (extent ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low, hi = std::clamp<int64_t>(r.hi, 0, most) - dim.low;
+      s.nothing_below = lo >= 0;
+      s.interior = extent && lo >= 0 && hi + dim.size <= *extent && (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
+      starts.push_back(s);
+      continue;
+    }
     // What is clamped lies inside as well, if no block hangs over.
     s.interior = extent ? *extent > 0 && *extent % b.block[d].size == 0 : s.in_range && b.block[d].size == 1;
     if (!extent && b.block[d].size == 1 && s.in_range) {
@@ -268,6 +363,7 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
 
   std::vector<ir::OpId> ops;
   collect_ops(k, k.body, ops);
+  const std::vector<bool> stored = stored_memory(k);
   std::vector<bool> read(k.blocks.size(), false);
   for (ir::OpId id : ops) {
     const ir::Op& op = k.op(id);
@@ -283,19 +379,20 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
     const auto i = static_cast<size_t>(ref);
     const ir::BlockMapping& b = k.blocks[i];
     Access access{id, ref, ir::reads_ref(op.code), ir::writes_ref(op.code), {}};
-    // An output that the kernel also reads is kept in a private tile and written back whole, so all of its block counts.
-    const bool whole_block = k.is_output(ref) && read[i] && !b.whole;
+    // An array that the kernel both stores to and reads is kept in a private tile and written back whole, and a copied input is read whole: all of the block counts.
+    const bool copied = needs_copy(k, ref), whole_block = (stored[i] && k.aliased_output(ref) < 0 && read[i] && !b.whole) || copied;
     size_t ref_dim = 0;
     for (size_t d = 0; d < b.array_shape.size(); ++d) {
       if (b.whole) {
-        access.dims.push_back(dim_footprint(k, op, op.index[d], *b.array_shape[d].value(), scalars));
+        const int64_t n = *b.array_shape[d].value();
+        access.dims.push_back(copied ? widen(scalars.constant(0), 0, std::max<int64_t>(n - 1, 0)) : dim_footprint(k, op, op.index[d], n, scalars));
         continue;
       }
-      const int64_t block = b.block[d].size;
+      const int64_t block = b.block[d].size, unit = b.block[d].unit(), low = b.block[d].low;
       const BlockStart& s = starts[i][d];
       Affine form = s.form;
-      for (int64_t& c : form.coef) c *= block;
-      form.rest = s.form.rest.bounded() ? Range{s.form.rest.lo * block, s.form.rest.hi * block} : Range{};
+      for (int64_t& c : form.coef) c *= unit;
+      form.rest = s.form.rest.bounded() ? Range{s.form.rest.lo * unit - low, s.form.rest.hi * unit - low} : Range{};
       if (!s.in_range) form = Affine{std::vector<int64_t>(rank, 0), Range{}};
       if (b.block[d].kind == ir::BlockDim::Kind::squeezed) { access.dims.push_back(form); continue; }
       Affine inner = whole_block ? widen(scalars.constant(0), 0, block - 1) : dim_footprint(k, op, op.index[ref_dim], block, scalars);
@@ -313,11 +410,11 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
   std::vector<bool> bound(rank, false);                   // no declaration makes the axis parallel
   std::vector<bool> proved(rank, true);
   std::vector<std::string> why(rank, "proved: no output is touched twice along it");
-  for (size_t i = static_cast<size_t>(k.num_inputs); i < k.blocks.size(); ++i) {
+  for (size_t i = static_cast<size_t>(k.num_prefetch); i < k.blocks.size(); ++i) {
     std::vector<const Access*> mine;
     bool written = false;
     for (const Access& a : plan.accesses)
-      if (a.ref == static_cast<int>(i)) { mine.push_back(&a); written = written || a.writes; }
+      if (memory_of(k, a.ref) == static_cast<int>(i)) { mine.push_back(&a); written = written || a.writes; }
     if (!written) continue;
     std::vector<bool> separated(rank, false);
     for (size_t d = 0; d < k.blocks[i].array_shape.size(); ++d) {
@@ -371,12 +468,20 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
   // the sequential axes would have to be ordered across workgroups.
   for (size_t a = 0; a < rank; ++a)
     if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "added by vmap"; }
+  // Nor where a block that hangs over the edge lives in a private tile, which is written whole, though programs that share it may each store a part.
+  int tile = -1;
+  for (size_t i = 0; i < k.blocks.size(); ++i) {
+    if (k.blocks[i].whole || !stored[i] || !read[i] || k.aliased_output(static_cast<int>(i)) >= 0 || always_stored_whole(k, static_cast<int>(i))) continue;
+    for (const BlockStart& s : starts[i])
+      if (!s.interior) tile = static_cast<int>(i);
+  }
   bool rest_parallel = true;
   for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || (k.grid[a].parallel && !bound[a]));
   for (size_t a = 0; a < rank; ++a) {
     if (!proved[a] && k.grid[a].parallel) {
       if (bound[a]) why[a] += ", although it is declared parallel";
-      else if (rest_parallel) { proved[a] = true; why[a] = "declared"; }
+      else if (rest_parallel && tile < 0) { proved[a] = plan.declared = true; why[a] = "declared"; }
+      else if (rest_parallel) why[a] += "; declared parallel, but blocks of " + k.blocks[static_cast<size_t>(tile)].origin + " may hang over the edge, be shared, and be stored in part";
       else why[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
     }
     plan.axes[a] = {proved[a], why[a]};

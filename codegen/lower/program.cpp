@@ -51,21 +51,24 @@ void Lowering::setup_kernel() {
   refs_.resize(k_.region(k_.body).args.size());
   pid_.resize(k_.grid.size());
   tile_base_.resize(axes_.size());
-  written_.assign(refs_.size(), false);
+  written_ = stored_memory(k_);
   used_ = used_values(k_);
   std::vector<int> accesses(refs_.size(), 0);
   std::vector<bool> fixed(refs_.size(), true);
   for (const ir::Op& o : k_.ops) {
     if (!ir::accesses_ref(o.code)) continue;
-    const auto r = static_cast<size_t>(ref_position(k_, o.operands[0]));
-    if (ir::writes_ref(o.code)) written_[r] = true;
+    const auto r = static_cast<size_t>(memory_of(k_, ref_position(k_, o.operands[0])));
     ++accesses[r];
     for (const ir::Index& ix : o.index) fixed[r] = fixed[r] && ix.is_static();
   }
   // One store at fixed positions is all that touches the block: an element of the array always belongs to the same invocation, whichever
-  // iteration stores it, because blocks coincide or are disjoint. Nothing needs ordering. Nor do updates that commute, if nothing else touches the array.
+  // iteration stores it, because blocks coincide or are disjoint (element and bounded ones may overlap). Nothing needs ordering. Nor do updates that
+  // commute, if nothing else touches the array.
   owned_.assign(refs_.size(), false);
-  for (size_t r = 0; r < k_.blocks.size(); ++r) owned_[r] = (written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole) || parallel_.commuting[r];
+  for (size_t r = static_cast<size_t>(k_.num_inputs); r < k_.blocks.size(); ++r) {
+    const bool once = written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole && !may_overlap(k_, static_cast<int>(r));
+    owned_[r] = once || parallel_.commuting[r];
+  }
 }
 
 Value Lowering::extent_value(const Extent& e, DType t) {
@@ -195,10 +198,11 @@ void Lowering::enter_window(int i) {
   r = RefState{};
   r.dtype = m.dtype;
   r.shape = k_.type(arg).shape;
-  r.range = {i, 0, INT64_MAX};
+  const int memory = memory_of(k_, i);
+  r.range = {memory, 0, INT64_MAX};
   r.tracked = written_[static_cast<size_t>(i)];
   r.owned = owned_[static_cast<size_t>(i)];
-  const Value base = out_.region(out_.body).args[static_cast<size_t>(i)];
+  const Value base = out_.region(out_.body).args[static_cast<size_t>(memory)];
   const size_t rank = m.array_shape.size();
   // A grid axis that is empty with the array shows that no program runs without elements.
   const auto counts = [&](const Extent& e) {
@@ -223,35 +227,38 @@ void Lowering::enter_window(int i) {
   for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * m.array_shape[d];
   if (m.whole) {
     r.ref = base;
-    for (size_t d = 0; d < rank; ++d) { r.stride.push_back(*stride[d].value()); r.wide_stride.emplace_back(); r.limit.emplace_back(); r.limit_divisor.push_back(1); }
+    for (size_t d = 0; d < rank; ++d) { r.stride.push_back(*stride[d].value()); r.wide_stride.emplace_back(); r.limit.emplace_back(); r.below.emplace_back(); r.limit_divisor.push_back(1); }
   } else {
     const std::vector<BlockStart> known = block_starts(k_, i, scalars_);
     Values starts;
     index_map(i, starts);
     Value offset = b_.i64(0);
     for (size_t d = 0; d < rank; ++d) {
-      const int64_t block = m.block[d].size;
-      Value s = starts[d];
-      if (!known[d].in_range) {
-        const Extent last = cdiv(m.array_shape[d], Extent(block)) - Extent(1);
-        s = b_.max(b_.min(s, extent_value(last, DType::i32)), b_.i32(0));
-      }
-      s = b_.mul(s, b_.i32(block));
+      const ir::BlockDim& dim = m.block[d];
+      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
+      Value s = starts[k_.map_result(i, d)];
+      if (!known[d].in_range) s = b_.max(b_.min(s, extent_value(ir::last_index(dim, m.array_shape[d]), DType::i32)), b_.i32(0));
+      s = b_.mul(s, b_.i32(dim.unit()));
+      if (dim.low) s = b_.add(s, b_.i32(-dim.low));  // from here on it may be negative: the window then begins before the array
       const auto n = stride[d].value();
       // A 64-bit base per block; products that stay below 2^31 are formed in 32 bits first.
       const auto extent = m.array_shape[d].value();
-      if (n && extent && *n * *extent < INT32_MAX) offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
+      if (n && extent && *n * (*extent + dim.low + dim.high) < INT32_MAX) offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
       else offset = b_.add(offset, b_.mul(b_.convert(s, DType::i64), extent_value(stride[d], DType::i64)));
       Value limit;
       if (!known[d].interior) limit = b_.sub(extent_value(m.array_shape[d], DType::i32), s);
-      if (m.block[d].kind == ir::BlockDim::Kind::squeezed) {
+      if (limit && bounded) limit = b_.min(limit, b_.clamp(starts[k_.map_result(i, d) + 1], b_.i32(0), b_.i32(dim.size)));
+      // Nothing of the block need lie in the array.
+      if (limit && (bounded || dim.low || dim.high)) r.may_be_empty = true;
+      if (dim.kind == ir::BlockDim::Kind::squeezed) {
         if (limit && !m.array_shape[d].is_static()) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
         continue;
       }
       r.stride.push_back(n ? *n : -1);
       r.wide_stride.push_back(n ? Value{} : extent_value(stride[d], DType::i64));
       r.limit.push_back(limit);
-      r.limit_divisor.push_back(extent ? std::gcd(std::gcd(*extent, block), int64_t{4}) : 1);
+      r.below.push_back(known[d].nothing_below ? Value{} : b_.sub(b_.i32(0), s));
+      r.limit_divisor.push_back(extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{4}) : 1);
     }
     r.ref = b_.view(base, offset);
   }
@@ -291,7 +298,7 @@ void Lowering::enter_refs(size_t depth) {
       r.regs.clear();
       layout_nest(r.shape, dims, false, [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
     } else if (s_.residency[i] == Residency::arena) {
-      // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left.
+      // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left, an aliased input's copy for one program.
       RefState tile;
       tile.dtype = type.dtype;
       tile.shape = type.shape;
@@ -304,6 +311,7 @@ void Lowering::enter_refs(size_t depth) {
       for (size_t d = type.shape.size(); d-- > 0;) { tile.stride[d] = stride; stride *= type.shape[d]; }
       tile.wide_stride.resize(type.shape.size());
       tile.limit.resize(type.shape.size());
+      tile.below.resize(type.shape.size());
       tile.limit_divisor.assign(type.shape.size(), 1);
       tile.dead = num_elements(type.shape) == 0;
       if (!scratch) {
@@ -324,8 +332,12 @@ void Lowering::enter_refs(size_t depth) {
 void Lowering::leave_refs(size_t depth) {
   const auto& args = k_.region(k_.body).args;
   for (size_t i = 0; i < k_.blocks.size(); ++i) {
-    if (s_.scope[i] != static_cast<int>(depth) || !k_.is_output(static_cast<int>(i))) continue;
+    if (s_.scope[i] != static_cast<int>(depth)) continue;
     RefState& r = refs_[i];
+    if (needs_copy(k_, static_cast<int>(i))) {  // of an aliased input: its output is what is written
+      free_slot(r.slot);
+      continue;
+    }
     std::vector<int> dims;
     if (s_.residency[i] == Residency::registers) {
       for (size_t d = 0; d < r.shape.size(); ++d) dims.push_back(axes_.of_ref(static_cast<int>(i), d));

@@ -112,8 +112,9 @@ void Lowering::sort_op(ir::OpId id) {
     pair_axes[axis] = kNoAxis;
     // A number that orders as the key does: integers compare exactly whatever a device makes of subnormal floats.
     auto key = [&](const Slot& slot, Value v) {
-      const DType t = slot.dtype;
+      DType t = slot.dtype;
       if (!is_float(t)) return v;
+      if (bits(t) == 8) v = b_.op(Opcode::convert, {v}, t = DType::f16);  // exact
       const DType i = bits(t) == 16 ? DType::i16 : bits(t) == 32 ? DType::i32 : DType::i64;
       const uint64_t magnitude = (uint64_t{1} << (bits(t) - 1)) - 1;
       const int mantissa = t == DType::f16 ? 10 : t == DType::bf16 ? 7 : t == DType::f32 ? 23 : 52;

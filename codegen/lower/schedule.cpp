@@ -93,6 +93,9 @@ class Scheduler {
       for (size_t p = 0; p < static_cast<size_t>(k_.num_prefetch) && p < i; ++p)  // what it loads from must be there
         if (k_.grid.size() + p < map.args.size() && used.count(map.args[k_.grid.size() + p].index)) s_.scope[i] = std::max(s_.scope[i], s_.scope[p]);
     }
+    // What a program leaves in an output's block, the next one finds through the input that is aliased to it.
+    for (int i = 0; i < k_.num_inputs; ++i)
+      if (const int o = k_.aliased_output(i); o >= 0) s_.scope[static_cast<size_t>(o)] = s_.scope[static_cast<size_t>(i)] = static_cast<int>(s_.sequential.size());
   }
 
   void residencies() {
@@ -107,25 +110,24 @@ class Scheduler {
         if (s_.enumerable(axes_, dims)) { s_.residency[i] = Residency::registers; continue; }
       }
       if (scratch) { s_.residency[i] = Residency::arena; continue; }
-      if (wants_room(i)) s_.residency[i] = Residency::arena;
+      if (wants_room(i) || needs_copy(k_, static_cast<int>(i))) s_.residency[i] = Residency::arena;
     }
   }
 
   void find_accesses() {
     read_.assign(k_.region(k_.body).args.size(), false);
-    written_ = read_;
+    written_ = stored_memory(k_);
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
       if (!ir::accesses_ref(op.code)) return;
       const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
       if (ir::reads_ref(op.code) && !(ref < k_.blocks.size() && parallel_.commuting[ref])) read_[ref] = true;
-      if (ir::writes_ref(op.code)) written_[ref] = true;
     });
   }
 
   // What a program stores beyond the array's edge it must read back: registers or a private tile have room for it.
   bool wants_room(size_t i) {
-    if (i >= k_.blocks.size() || !k_.is_output(static_cast<int>(i)) || !read_[i] || !written_[i] || k_.blocks[i].whole) return false;
+    if (i >= k_.blocks.size() || k_.aliased_output(static_cast<int>(i)) >= 0 || !read_[i] || !written_[i] || k_.blocks[i].whole || k_.shares_at_once(k_.blocks[i].alias)) return false;
     for (const BlockStart& b : block_starts(k_, static_cast<int>(i), scalars_))
       if (!b.interior) return true;
     return false;
@@ -155,18 +157,13 @@ class Scheduler {
   }
 
   void collect_nests() {
-    std::vector<bool> written(k_.region(k_.body).args.size(), false);
-    each_op(k_, k_.body, [&](ir::OpId id) {
-      const ir::Op& op = k_.op(id);
-      if (ir::writes_ref(op.code)) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
-    });
     each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
       if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
-      } else if (op.code == Opcode::load && written[static_cast<size_t>(ref_position(k_, op.operands[0]))]) {
+      } else if (op.code == Opcode::load && written_[static_cast<size_t>(ref_position(k_, op.operands[0]))]) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
         add_nest(d, {}, d);
         home(op.results[0]);
@@ -205,11 +202,6 @@ class Scheduler {
     enum class Outside : uint8_t { none, window, nearest, dropped, masked };
     struct Use { bool present = false; size_t dim = 0; int64_t start = 0; Value operand; int64_t step = 1; Outside outside = Outside::none; bool operator==(const Use&) const = default; };
     const size_t args = k_.region(k_.body).args.size();
-    std::vector<bool> written(args, false);
-    each_op(k_, k_.body, [&](ir::OpId id) {
-      const ir::Op& op = k_.op(id);
-      if (ir::writes_ref(op.code)) written[static_cast<size_t>(ref_position(k_, op.operands[0]))] = true;
-    });
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
       axis.splittable = !axis.mixed && !axis.reduced && !axis.contracted && axis.stored && axis.extent > 1;
@@ -219,7 +211,7 @@ class Scheduler {
         const ir::Op& op = k_.op(id);
         if (!ir::accesses_ref(op.code)) return;
         const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
-        if (!written[ref]) return;
+        if (!written_[ref]) return;
         const Value v = op.code == Opcode::load ? op.results[0] : op.operands[1];
         Use use;
         const ir::AccessDims form = ir::access_dims(k_, op);
@@ -236,7 +228,7 @@ class Scheduler {
           use.outside = op.has_mask() ? Outside::masked : !form.per_element ? Outside::window : ir::writes_ref(op.code) ? Outside::dropped : Outside::nearest;
           if (use.outside == Outside::dropped && ir::reads_ref(op.code)) axis.splittable = false;  // what it reads is the nearest
         }
-        uses[ref].push_back(use);
+        uses[static_cast<size_t>(memory_of(k_, static_cast<int>(ref)))].push_back(use);
       });
       for (size_t r = 0; r < args; ++r) {
         if (uses[r].empty()) continue;
@@ -252,10 +244,14 @@ class Scheduler {
       if (!ir::is_print(k_.op(id).code)) return;
       for (Axis& axis : axes_.axes) axis.splittable = false;
     });
-    // A private tile is loaded and written back whole, so the program stays in one workgroup.
-    for (size_t r = 0; r < args; ++r)
-      if (wants_room(r) && !resident_[r])
+    // A private tile is loaded and written back whole, so the program stays in one workgroup. So it does where an aliased input is copied, or where its
+    // elements are not those of the output; and where one program's block overlaps the next one's, so that elements pass from slice to slice.
+    for (size_t r = 0; r < args; ++r) {
+      const int o = static_cast<int>(r) < k_.num_inputs && written_[r] && read_[r] ? k_.aliased_output(static_cast<int>(r)) : -1;
+      const bool overlaps = r < k_.blocks.size() && written_[r] && !s_.sequential.empty() && may_overlap(k_, static_cast<int>(r));
+      if (overlaps || (wants_room(r) && !resident_[r]) || (o >= 0 && (needs_copy(k_, static_cast<int>(r)) || !same_blocks(k_, static_cast<int>(r), o))))
         for (Axis& axis : axes_.axes) axis.splittable = false;
+    }
   }
 
   // One and the same value in every program and iteration that a workgroup runs for one parallel coordinate.
@@ -568,11 +564,12 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
     if (!is_whole_access(k, op) || ir::is_atomic(op.code)) whole[r] = false;
     if (ir::reads_ref(op.code)) read[r] = true;
   });
+  const std::vector<bool> stored = stored_memory(k);
   std::vector<bool> candidates(args.size(), false);
   for (size_t i = 0; i < args.size(); ++i) {
     const bool scratch = i >= k.blocks.size();
-    const bool output = !scratch && k.is_output(static_cast<int>(i)) && !k.blocks[i].whole;
-    candidates[i] = whole[i] && (scratch || (output && read[i]));
+    const bool block = !scratch && !k.blocks[i].whole && k.aliased_output(static_cast<int>(i)) < 0 && !k.shares_at_once(k.blocks[i].alias);
+    candidates[i] = whole[i] && (scratch || (block && read[i] && stored[i]));
   }
   return candidates;
 }

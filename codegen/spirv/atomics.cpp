@@ -52,14 +52,14 @@ void Emitter::emit_atomic(const ir::Op& op) {
 // By one instruction, on the element's bits.
 V Emitter::atomic_update(const ir::Op& op, V address) {
   const V value = bits(get(op.operands.at(1)));
-  const Id type = f_.type(value.reg), pointer = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, type), {address.id});
+  const Id type = f_.type(value.reg), at = pointer(address, type);
   const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
-  const bool ordered = used_values_.count(op.results.at(0).index) != 0;
+  const bool ordered = used_values_[op.results.at(0).index];
   const Id scope = word(kScope), semantics = word(ordered ? kAcquireRelease : kRelaxed);
   const spv::Op code = native(kind_of(op), ref(op.operands[0]).dtype);
   if (op.code == Opcode::atomic_cas)
-    return {&f_, m_.op(code, type, {pointer, scope, semantics, word(ordered ? kAcquire : kRelaxed), value.id, bits(get(op.operands.at(2))).id}), value.reg};
-  return {&f_, m_.op(code, type, {pointer, scope, semantics, value.id}), value.reg};
+    return {&f_, m_.op(code, type, {at, scope, semantics, word(ordered ? kAcquire : kRelaxed), value.id, bits(get(op.operands.at(2))).id}), value.reg};
+  return {&f_, m_.op(code, type, {at, scope, semantics, value.id}), value.reg};
 }
 
 Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
@@ -71,20 +71,19 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
     shift = (to_uint(address, Reg::u32) & 3) << 3;
     address = address & Literal(~uint64_t{3});
   }
-  const Id type = f_.type(reg), pointer = m_.op(spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, type), {address.id});
+  const Id type = f_.type(reg), at = pointer(address, type);
   const auto number = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
-  const bool ordered = used_values_.count(op.results.at(0).index) != 0;
+  const bool ordered = used_values_[op.results.at(0).index];
   const uint32_t mask = size == 1 ? 0xff : 0xffff;
 
   const auto element = [&](V word) -> Register {
     if (size >= 4) return {floating(word), {}};
     const V low = (word >> shift) & mask;
-    if (is_int(t)) return {is_signed_int(t) ? sign_extend(low, static_cast<int>(8 * size)) : low, {}};
-    return {from_memory_bits(low, t), t == DType::boolean ? V{} : low};
+    return {from_memory_bits(low, t), is_narrow_float(t) ? low : V{}};
   };
   const auto memory = [&](V v, V raw) -> V {
     if (size >= 4) return bits(v);
-    return (raw.id ? raw : is_int(t) ? v : memory_bits(v, t)) & mask;
+    return (raw.id ? raw : memory_bits(v, t)) & mask;
   };
   const Opcode kind = kind_of(op);
   const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
@@ -102,11 +101,11 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
     return (word & ~(f_.make(Reg::u32, mask) << shift)) | (now << shift);
   };
 
-  const V start{&f_, m_.op(spv::OpAtomicLoad, type, {pointer, number(kScope), number(kRelaxed)}), reg};
+  const V start{&f_, m_.op(spv::OpAtomicLoad, type, {at, number(kScope), number(kRelaxed)}), reg};
   const std::vector<V> end = f_.while_loop(
       {start, f_.boolean(true)}, [&](const std::vector<V>& s) { return s[1]; },
       [&](const std::vector<V>& s) {
-        const V seen{&f_, m_.op(spv::OpAtomicCompareExchange, type, {pointer, number(kScope), number(ordered ? kAcquireRelease : kRelaxed), number(ordered ? kAcquire : kRelaxed), next(s[0]).id, s[0].id}), reg};
+        const V seen{&f_, m_.op(spv::OpAtomicCompareExchange, type, {at, number(kScope), number(ordered ? kAcquireRelease : kRelaxed), number(ordered ? kAcquire : kRelaxed), next(s[0]).id, s[0].id}), reg};
         return std::vector<V>{seen, ne(seen, s[0])};
       });
   return element(end[0]);

@@ -20,8 +20,14 @@ Emitter::Ref& Emitter::ref(ir::Value v) {
 /// What memory holds: bool, 4-bit integers and 8-bit floats as u8, 16-bit floats as u16.
 Id Emitter::storage_type(DType t) {
   switch (size_bytes(t)) {
-    case 1: m_.capability(spv::CapabilityStorageBuffer8BitAccess); return m_.type_uint(8);
-    case 2: m_.capability(spv::CapabilityStorageBuffer16BitAccess); return m_.type_uint(16);
+    case 1:
+      m_.capability(spv::CapabilityStorageBuffer8BitAccess);
+      if (f_.pairs()) m_.capability(spv::CapabilityInt8);  // words.cpp says why
+      return m_.type_uint(8);
+    case 2:
+      m_.capability(spv::CapabilityStorageBuffer16BitAccess);
+      if (f_.pairs()) m_.capability(spv::CapabilityInt16);
+      return m_.type_uint(16);
     default: return f_.type(reg_of(t));
   }
 }

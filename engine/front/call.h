@@ -12,7 +12,7 @@ namespace tessera {
 
 /// Runs a traced kernel on the best Vulkan device and waits for its outputs. TESSERA_DEVICE names another; "interpreter" is interpret().
 /// Defined in runtime/call/call.cpp.
-std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments);
+std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments, const DimValues& dims = {});
 
 /// The outputs of a call. A single one converts to Array: `Array z = matmul(x, y);`.
 class Arrays {

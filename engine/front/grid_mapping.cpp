@@ -3,13 +3,13 @@
 //   2. vmapped_dims are axes of the grid, increasing
 //   3. there are num_inputs + num_outputs block mappings and num_index_operands index operands
 //   4. index_map_avals is i32[] per grid axis, then the Ref of each index operand
-//   5. each block mapping but a whole one has one block dim per array dim, blocked sizes positive, squeezed sizes 1, and an index map that
-//      takes index_map_avals (those of index operands: the i32[] alone) and yields one i32[] per block dim
-//   6. scratch_avals are Refs in any, vmem or smem, or semaphores of i32, with sizes not negative
+//   5. each block mapping but a whole one has one block dim per array dim, sizes positive (0 where the array has none), squeezed sizes 1, and an index map that
+//      takes index_map_avals (those of index operands: the i32[] alone) and yields one i32[] per block dim, two per bounded one
+//   6. the alias of an output is one of the num_inputs inputs, counted from the first index operand; inputs have none
+//   7. scratch_avals are Refs in any, vmem or smem, or semaphores of i32, with sizes not negative
 #include "engine/front/grid_mapping.h"
 
 #include <algorithm>
-#include <map>
 #include <ostream>
 
 #include "engine/front/trace.h"
@@ -86,7 +86,7 @@ Type ref_type(const BlockMapping& b, MemorySpace whole) {
   if (b.whole)
     for (const Extent& e : b.array_shape) t.shape.push_back(e.value().value_or(-1));
   for (const ir::BlockDim& d : b.block)
-    if (d.kind == ir::BlockDim::Kind::blocked) t.shape.push_back(d.size);
+    if (d.seen()) t.shape.push_back(d.size);
   return t;
 }
 }  // namespace
@@ -139,23 +139,30 @@ void GridMapping::check_invariants() const {
     if (b.block.size() != b.array_shape.size())
       bad(place + plural(b.block.size(), "block dim") + " but the array " + to_string(b.array_shape) + " has " +
           std::to_string(b.array_shape.size()));
-    for (size_t d = 0; d < b.block.size(); ++d)
-      if (b.block[d].size < 1 || (b.block[d].kind == ir::BlockDim::Kind::squeezed && b.block[d].size != 1))
+    size_t results = 0;
+    for (size_t d = 0; d < b.block.size(); ++d) {
+      results += b.block[d].results();
+      const bool none = d < b.array_shape.size() && b.block[d].size == 0 && b.array_shape[d] == Extent(0);  // what vmap makes of a whole array
+      if ((b.block[d].size < 1 && !none) || (b.block[d].kind == ir::BlockDim::Kind::squeezed && b.block[d].size != 1))
         bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block[d].size));
+    }
     if (b.index_map.index >= index_maps.regions.size()) return bad(place + "there is no index map");
     const ir::Region& r = index_maps.region(b.index_map);
     bool takes = r.args.size() == avals.size();
     for (size_t a = 0; takes && a < r.args.size(); ++a) takes = index_maps.type(r.args[a]) == avals[a];
     if (!takes) bad(place + "the index map does not take index_map_avals");
     const bool ends = !r.ops.empty() && index_maps.op(r.ops.back()).code == Opcode::yield;
-    if (!ends || index_maps.op(r.ops.back()).operands.size() != b.block.size())
-      return bad(place + "the index map does not yield one index per block dim");
+    if (!ends || index_maps.op(r.ops.back()).operands.size() != results)
+      return bad(place + "the index map does not yield one index per block dim" + (results == b.block.size() ? "" : ", and a size per bounded one"));
     for (ir::Value v : index_maps.op(r.ops.back()).operands)
       if (index_maps.type(v) != Type::array(DType::i32))
         bad(place + "the index map yields " + to_string(index_maps.type(v)) + ", not i32[]");
   };
   for (size_t i = 0; i < index_operands.size(); ++i) check(index_operands[i], "index_operands", i, ids);
   for (size_t i = 0; i < block_mappings.size(); ++i) check(block_mappings[i], "block_mappings", i, index_map_avals);
+  for (size_t i = 0; i < block_mappings.size(); ++i)
+    if (const int a = block_mappings[i].alias; a != -1 && (static_cast<int>(i) < num_inputs || a < num_index_operands || a >= num_index_operands + num_inputs))
+      bad("block_mappings[" + std::to_string(i) + "] (" + block_mappings[i].origin + "): alias " + std::to_string(a) + " of " + std::to_string(num_inputs) + " inputs");
   for (size_t i = 0; i < scratch_avals.size(); ++i) {
     const Type& t = scratch_avals[i];
     if (!t.is_ref || !ir::is_for_scratch(t.space) || (ir::is_semaphore(t.space) && t.dtype != DType::i32) ||
@@ -226,7 +233,10 @@ std::string to_string(const std::vector<BlockDim>& block) {
     struct {
       std::string operator()(Blocked b) const { return std::to_string(b.size); }
       std::string operator()(Squeezed) const { return "squeezed"; }
-      std::string operator()(const Element& e) const { return "Element(" + std::to_string(e.size) + ")"; }
+      std::string operator()(const Element& e) const {
+        const auto [low, high] = e.padding;
+        return "Element(" + std::to_string(e.size) + (low || high ? ", padding=(" + std::to_string(low) + ", " + std::to_string(high) + ")" : "") + ")";
+      }
       std::string operator()(BoundedSlice b) const { return "BoundedSlice(" + std::to_string(b.size) + ")"; }
       std::string operator()(const Extent& e) const { return to_string(e); }
     } print;
@@ -265,6 +275,7 @@ class Maker {
     for (size_t i = prefetch; i < r_.inputs.size(); ++i)
       block(m, "in_specs[" + std::to_string(i - prefetch) + "]", r_.inputs[i], r_.in_specs.at(i - prefetch));
     for (size_t i = 0; i < r_.outputs.size(); ++i) block(m, "out_specs[" + std::to_string(i) + "]", r_.outputs[i], r_.out_specs.at(i));
+    for (const auto& [input, output] : r_.aliases) alias(m, input, output);
     m.check_invariants();
     return m;
   }
@@ -278,6 +289,19 @@ class Maker {
       throw SpecError(kernel + ": " + origin + ": " + what, loc, note);
     }
   };
+
+  void alias(GridMapping& m, int input, int output) {
+    const auto fail = [&](const std::string& what, const std::string& note = {}) { throw SpecError(r_.name + ": input_output_aliases: " + what, r_.loc, note); };
+    const auto show = [](const ShapeDtype& s) { return std::string(name(s.dtype)) + to_string(s.shape); };
+    const std::string place = "input " + std::to_string(input);
+    if (input < 0 || input >= static_cast<int>(r_.inputs.size())) fail(place + " does not exist: the call has " + plural(r_.inputs.size(), "argument"));
+    if (input < r_.num_scalar_prefetch)
+      fail(place + " is a scalar-prefetch operand, which is only read", "inputs are counted from the first scalar-prefetch operand");
+    const ShapeDtype &from = r_.inputs[static_cast<size_t>(input)], &to = r_.outputs[static_cast<size_t>(output)];
+    if (from.dtype != to.dtype || from.shape != to.shape)
+      fail(place + " is " + show(from) + " but output " + std::to_string(output) + " is " + show(to), "an output has the shape and dtype of the input that it is aliased to");
+    m.block_mappings[static_cast<size_t>(m.num_inputs + output)].alias = input;
+  }
 
   void index_operand(GridMapping& m, const std::string& origin, const ShapeDtype& array) {
     for (const Extent& e : array.shape)
@@ -305,7 +329,7 @@ class Maker {
     if (!ir::is_for_scratch(spec.memory_space) || ir::is_semaphore(spec.memory_space))
       place.fail("memory space " + std::string(name(spec.memory_space)) + " is not one that a kernel can ask for",
                  "any, vmem and smem are");
-    if (spec.pipeline_mode) place.fail("pipeline_mode is not implemented yet", "leave it out: Tessera buffers as it sees fit");
+    if (spec.pipeline_mode) b.buffering = buffering(place, *spec.pipeline_mode, origin.starts_with("out_specs"));
     const auto& dims = spec.block_shape.dims();
     const bool empty = std::any_of(array.shape.begin(), array.shape.end(), [](const Extent& e) { return e == Extent(0); });
     // A block dim of size 0 has no block index: where the block is the whole of an array without elements, no index map is needed.
@@ -325,7 +349,7 @@ class Maker {
                 "give a static block shape");
           if (*e.value() == 0)
             place.fail("a block of the whole array " + to_string(array.shape) + " has no elements to index", "leave the index map out");
-          b.block.push_back({ir::BlockDim::Kind::blocked, *e.value()});
+          b.block.push_back({.size = *e.value()});
         }
       }
       b.index_map = index_map(m, place, b, spec, dims ? to_string(*dims) : to_string(array.shape));
@@ -335,17 +359,32 @@ class Maker {
     m.block_mappings.push_back(std::move(b));
   }
 
+  static ir::Buffering buffering(const Place& place, const Buffered& mode, bool output) {
+    if (mode.count < 1) place.fail("pipeline_mode has a buffer count of " + std::to_string(mode.count), "give at least 1, or leave pipeline_mode out");
+    if (mode.use_lookahead && output) place.fail("pipeline_mode: an output cannot look ahead", "use_lookahead is for inputs");
+    ir::Buffering b{mode.count, mode.use_lookahead, ir::Buffering::Revisit::unsaid};
+    if (mode.revisit) b.revisit = *mode.revisit == RevisitMode::any ? ir::Buffering::Revisit::any : ir::Buffering::Revisit::immediate;
+    return b;
+  }
+
   static ir::BlockDim block_dim(const Place& place, const std::vector<BlockDim>& dims, size_t d) {
     const std::string where = "block shape " + to_string(dims) + ": ";
     const auto blocked = [&](int64_t size) -> ir::BlockDim {
       if (size < 1) place.fail(where + "size " + std::to_string(size) + " of dim " + std::to_string(d) + " is not positive");
-      return {ir::BlockDim::Kind::blocked, size};
+      return {.size = size};
     };
     const BlockDim::Kind& kind = dims[d].kind();
     if (const auto* b = std::get_if<Blocked>(&kind)) return blocked(b->size);
-    if (std::holds_alternative<Squeezed>(kind)) return {ir::BlockDim::Kind::squeezed, 1};
-    if (std::holds_alternative<Element>(kind)) place.fail(where + "Element is not implemented yet");
-    if (std::holds_alternative<BoundedSlice>(kind)) place.fail(where + "BoundedSlice is not implemented yet");
+    if (std::holds_alternative<Squeezed>(kind)) return {.kind = ir::BlockDim::Kind::squeezed};
+    if (const auto* e = std::get_if<Element>(&kind)) {
+      const auto [low, high] = e->padding;
+      constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
+      if (low < 0 || high < 0 || low > kMost || high > kMost)
+        place.fail(where + "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " + std::to_string(d) + (low < 0 || high < 0 ? " is negative" : " is more than 1073741824"),
+                   "padding counts the elements before and behind the array");
+      return {ir::BlockDim::Kind::element, blocked(e->size).size, low, high};
+    }
+    if (const auto* s = std::get_if<BoundedSlice>(&kind)) return {.kind = ir::BlockDim::Kind::bounded, .size = blocked(s->size).size};
     const Extent& e = std::get<Extent>(kind);
     if (!e.is_static())
       place.fail(where + "size " + to_string(e) + " of dim " + std::to_string(d) + " is known at run time only",
@@ -362,7 +401,11 @@ class Maker {
     trace.builder().set_loc(place.loc);
     std::vector<ir::Value> out;
     if (!spec.index_map.given()) {
-      for (size_t d = 0; d < b.block.size(); ++d) out.push_back(trace.builder().constant_int(DType::i32, 0));
+      for (size_t d = 0; d < b.block.size(); ++d) {
+        if (b.block[d].kind == ir::BlockDim::Kind::bounded)
+          place.fail("dim " + std::to_string(d) + " of the block shape " + block_text + " is a BoundedSlice, but there is no index map", "its index map returns ts::ds(start, size) there");
+        out.push_back(trace.builder().constant_int(DType::i32, 0));
+      }
     } else {
       if (spec.index_map.arity() != static_cast<int>(m.grid.size()))
         place.fail("the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") + " but the grid " +
@@ -381,8 +424,17 @@ class Maker {
                        " but the block shape " + block_text + " has " + plural(b.block.size(), "dim"),
                    "return ts::Indices with one index per block dim, squeezed ones too");
       for (size_t d = 0; d < indices.values.size(); ++d) {
-        const Operand& o = indices.values[d];
-        out.push_back(Emit("result " + std::to_string(d), o.loc() ? o.loc() : place.loc).index_scalar(o, "the block index"));
+        const BlockIndex& x = indices.values[d];
+        const Loc loc = x.start.loc() ? x.start.loc() : place.loc;
+        const std::string result = "result " + std::to_string(d);
+        const bool bounded = b.block[d].kind == ir::BlockDim::Kind::bounded;
+        if (bounded == x.size.absent())
+          Place{place.kernel, place.origin, loc}.fail("the index map's " + result + (bounded ? " is one index, but dim " : " is a slice, but dim ") + std::to_string(d) + " of the block shape " +
+                                                          block_text + (bounded ? " is a BoundedSlice" : " is none that is sliced"),
+                                                      bounded ? "return ts::ds(start, size) there" : "a slice is for a BoundedSlice dim");
+        if (x.stepped) Place{place.kernel, place.origin, x.stepped}.fail("the index map's " + result + " is a slice with a step", "a BoundedSlice takes adjacent elements");
+        out.push_back(Emit(result, loc).index_scalar(x.start, bounded ? "the slice's start" : "the block index"));
+        if (bounded) out.push_back(Emit(result, loc).index_scalar(x.size, "the slice's size"));
       }
     }
     trace.builder().set_loc(place.loc);
@@ -429,14 +481,17 @@ std::ostream& operator<<(std::ostream& out, const GridMapping& m) {
   out << (m.grid.size() == 1 ? ",)\n" : ")\n");
   const auto print = [&](const BlockMapping& b, MemorySpace whole) {
     out << b.origin << ": " << name(b.dtype) << to_string(b.array_shape);
+    if (b.alias >= 0) out << " alias " << b.alias;
     if (b.whole) {
       out << " whole, in " << name(whole) << "\n";
       return;
     }
     out << " in blocks (";
     for (size_t d = 0; d < b.block.size(); ++d)
-      out << (d ? ", " : "") << (b.block[d].kind == ir::BlockDim::Kind::squeezed ? "squeezed" : std::to_string(b.block[d].size));
-    out << (b.block.size() == 1 ? ",)" : ")") << ", in " << name(b.space) << ", index map (";
+      out << (d ? ", " : "") << to_string(b.block[d]);
+    out << (b.block.size() == 1 ? ",)" : ")") << ", in " << name(b.space);
+    if (b.buffering.count) out << ", buffered " << b.buffering.count;
+    out << ", index map (";
     const ir::Region& r = m.index_maps.region(b.index_map);
     for (size_t i = 0; i < r.args.size(); ++i) out << (i ? ", " : "") << expression(m.index_maps, r.args[i]);
     out << ") -> (";

@@ -6,6 +6,7 @@
 #pragma once
 #include <functional>
 #include <iosfwd>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,7 @@ struct GridMappingRequest {
   int num_scalar_prefetch = 0;
   std::vector<BlockSpec> in_specs, out_specs;  // none for scalar-prefetch operands
   std::vector<ScratchShape> scratch;
+  std::map<int, int> aliases;  // input_output_aliases: input, counted from the first scalar-prefetch operand, to output
   bool debug = false;
 };
 /// Traces the index maps. SpecError naming the spec, what is wrong with both numbers, and its line.

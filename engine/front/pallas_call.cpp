@@ -75,6 +75,26 @@ const ir::Kernel& PallasCall::trace_for(const std::vector<Array>& arguments) con
   return trace(inputs);
 }
 
+namespace {
+constexpr std::string_view kDynamic = "grid";  // then the axis: what dynamic grid sizes are called
+}
+
+DimValues PallasCall::dims(const ir::Kernel& kernel, const GridSizes& given) const {
+  DimValues dims = given.named();
+  if (given.sizes().empty()) return dims;  // a missing one is noticed where the kernel runs
+  std::vector<std::string> names;
+  std::vector<Extent> grid;
+  for (const ir::GridAxis& axis : kernel.grid) {
+    grid.push_back(axis.size);
+    if (const auto n = axis.size.as_name(); n && n->starts_with(kDynamic)) names.push_back(*n);
+  }
+  if (names.size() != given.sizes().size())
+    throw SpecError(name() + ": the call gives " + plural(given.sizes().size(), "grid size") + " but the grid " + to_string(grid) + " has " + std::to_string(names.size()) + (names.size() == 1 ? " dynamic axis" : " dynamic axes"), loc(),
+                    "ts::GridSizes has one size per ts::dynamic_grid_dim of the grid");
+  for (size_t i = 0; i < names.size(); ++i) dims[names[i]] = given.sizes()[i];
+  return dims;
+}
+
 namespace spec {
 namespace {
 /// Everything but the inputs, checked.
@@ -101,16 +121,12 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
   r.name = p.name.value_or("kernel");
   r.loc = loc;
   const auto fail = [&](const std::string& what, const std::string& note = {}) { throw SpecError(r.name + ": " + what, loc, note); };
-  const auto refuse = [&](bool given, const char* parameter) {
-    if (given) fail(std::string(parameter) + " is not implemented yet", "leave it out");
-  };
   if (r.name.empty() ||
       !std::all_of(r.name.begin(), r.name.end(), [](unsigned char ch) { return ch < 128 && (std::isalnum(ch) || ch == '_'); }) ||
       std::isdigit(static_cast<unsigned char>(r.name[0]))) {
     const std::string given = std::exchange(r.name, "kernel");
     fail("name \"" + given + "\" is not a word of letters, digits and _ that starts with no digit");
   }
-  refuse(!p.input_output_aliases.empty(), "input_output_aliases");
   r.debug = c.call.debug = p.debug;
   c.call.metadata = p.metadata;
   if ((c.call.cost_estimate = p.cost_estimate)) {
@@ -137,12 +153,24 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
   }
   if (!p.out_shape.list()) fail("out_shape is missing", "give the shape and dtype of each output: .out_shape = {{{m, n}, ts::f32}}");
   r.outputs = *p.out_shape.list();
+  r.aliases = p.input_output_aliases;
+  std::map<int, int> aliased;  // outputs to inputs
+  for (const auto& [input, output] : r.aliases) {
+    if (output < 0 || output >= static_cast<int>(r.outputs.size()))
+      fail("input_output_aliases: output " + std::to_string(output) + " does not exist: out_shape has " + plural(r.outputs.size(), "output"));
+    if (const auto [first, fresh] = aliased.emplace(output, input); !fresh)
+      fail("input_output_aliases: output " + std::to_string(output) + " is aliased to input " + std::to_string(first->second) + " and to input " + std::to_string(input));
+  }
   r.grid = p.grid_spec ? p.grid_spec->grid.axes() : p.grid.axes();
   for (size_t i = 0; i < r.grid.size(); ++i) {
     const GridSize& g = r.grid[i];
     const std::string axis = " of axis " + std::to_string(i);
     if (g.not_an_integer()) fail("grid: size " + number(*g.not_an_integer()) + axis + " is not an integer", "cdiv(n, block) rounds up");
     if (g.size().is_static() && *g.size().value() < 0) fail("grid: size " + to_string(g.size()) + axis + " is negative");
+    if (g.dynamic()) {
+      const Extent size = dim(std::string(kDynamic) + std::to_string(i));
+      r.grid[i] = g.name().empty() ? GridSize(size) : GridSize(g.name().c_str(), size);
+    }
   }
   try {
     ReadCompilerParams params = read(p.compiler_params, r.grid.size());

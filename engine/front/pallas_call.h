@@ -45,8 +45,7 @@ class Interpret {
   std::optional<InterpretOptions> options_;
 };
 
-/// The parameters of jax.experimental.pallas.pallas_call, in its order, and in_shape. Those marked (not yet) throw a SpecError that says so
-/// if they are given.
+/// The parameters of jax.experimental.pallas.pallas_call, in its order, and in_shape.
 struct PallasCallParams {
   ShapeDtypes out_shape = {};                        ///< required
   std::optional<GridSpec> grid_spec = std::nullopt;  ///< instead of grid, in_specs, out_specs and scratch_shapes
@@ -54,7 +53,9 @@ struct PallasCallParams {
   BlockSpecs in_specs = {};
   BlockSpecs out_specs = {};
   std::vector<ScratchShape> scratch_shapes = {};
-  std::map<int, int> input_output_aliases = {};    ///< (not yet)
+  /// Inputs, scalar-prefetch operands counted, to outputs of the same shape and dtype, which start with the input's contents: blocks that no program
+  /// visits keep them. Programs see the input as it is when they start. The caller's array stays as it was (runtime: unless it is donated).
+  std::map<int, int> input_output_aliases = {};
   /// Prints to std::cout: where the kernel is traced, its grid mapping and text form; where it is compiled, the lane-level kernel and the SPIR-V.
   bool debug = false;
   Interpret interpret = false;                     ///< calls run the interpreter
@@ -98,6 +99,14 @@ class PallasCall {
   requires(std::convertible_to<const A&, Array>&&...) Arrays operator()(const A&... arguments) const {
     return run(*this, std::vector<Array>{arguments...});
   }
+  /// The same with the sizes of the grid's dynamic axes: call(ts::GridSizes{n}, x, y).
+  Arrays operator()(const GridSizes& grid, const std::vector<Array>& arguments) const { return run(*this, arguments, grid); }
+  template <class... A>
+  requires(std::convertible_to<const A&, Array>&&...) Arrays operator()(const GridSizes& grid, const A&... arguments) const {
+    return run(*this, std::vector<Array>{arguments...}, grid);
+  }
+  /// What a call of the traced kernel with these sizes is to be given. SpecError where they are not as many as the grid has dynamic axes.
+  DimValues dims(const ir::Kernel& kernel, const GridSizes& grid) const;
 
   /// How a call is made from a tracer of whole kernels; for vmap and other transformations.
   struct Parts {
@@ -113,9 +122,13 @@ class PallasCall {
  private:
   // A template, so that only a program that calls on a device needs the runtime's library.
   template <class Call>
-  static Arrays run(const Call& call, const std::vector<Array>& arguments) {
+  static Arrays run(const Call& call, const std::vector<Array>& arguments, const GridSizes& grid = {}) {
     const ir::Kernel& k = call.trace_for(arguments);
-    return Arrays(call.interpreted() ? interpret(k, arguments, *call.interpret_options()) : run_on_default_device(k, arguments));
+    const DimValues sizes = call.dims(k, grid);
+    if (!call.interpreted()) return Arrays(run_on_default_device(k, arguments, sizes));
+    InterpretOptions options = *call.interpret_options();
+    options.dims.insert(sizes.begin(), sizes.end());
+    return Arrays(interpret(k, arguments, options));
   }
   struct State;
   std::shared_ptr<State> state_;
@@ -133,6 +146,16 @@ requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const Palla
 template <class... A>
 requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const PallasCall& call, const A&... arguments) {
   return interpret(call, std::vector<Array>{arguments...});
+}
+
+/// ts::interpret(call, ts::GridSizes{n}, x, y)
+inline Arrays interpret(const PallasCall& call, const GridSizes& grid, const std::vector<Array>& arguments) {
+  const ir::Kernel& k = call.trace_for(arguments);
+  return Arrays(interpret(k, arguments, {.dims = call.dims(k, grid)}));
+}
+template <class... A>
+requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const PallasCall& call, const GridSizes& grid, const A&... arguments) {
+  return interpret(call, grid, std::vector<Array>{arguments...});
 }
 
 namespace spec {

@@ -179,7 +179,9 @@ class Emitter {
       fail(p.origin, "the index map returns " + std::to_string(given.values.size()) + (given.values.size() == 1 ? " index" : " indices") + " but the block " + to_string(p.block) + " has " + plural(p.block.size(), "dim"),
            {}, p.spec.loc ? p.spec.loc : loc_);
     for (size_t d = 0; d < given.values.size(); ++d) {
-      const Value i = e_.wrap(e_.index_scalar(given.values[d].at(loc_), p.origin + ": the index map's result " + std::to_string(d)));
+      const std::string what = "the index map's result " + std::to_string(d);
+      if (!given.values[d].size.absent()) fail(p.origin, what + " is a slice, and BoundedSlice dims are not implemented yet in emit_pipeline", "copy the slice yourself: async_copy", p.spec.loc ? p.spec.loc : loc_);
+      const Value i = e_.wrap(e_.index_scalar(given.values[d].start.at(loc_), p.origin + ": " + what));
       const auto& kind = p.block[d].kind();
       const int64_t n = p.source.shape()[d], size = std::holds_alternative<Squeezed>(kind) || std::holds_alternative<Element>(kind) ? 1 : size_of(kind);
       result.push_back(clamp(Operand(0, loc_), at(i), Operand(cdiv(n, size) - 1, loc_)));

@@ -30,6 +30,9 @@ class RefAccess {
       const uint32_t at = k.value(ref.id_).number;
       if (in_index_map || (k.value(ref.id_).region == k.body && at < static_cast<uint32_t>(k.num_prefetch)))
         e_.fail("a scalar-prefetch operand is only read", "keep what changes in scratch: SMEM({n}, ts::i32)");
+      const int output = k.value(ref.id_).region == k.body ? k.aliased_output(static_cast<int>(at)) : -1;
+      if (output >= 0)
+        e_.fail(k.blocks[at].origin + " is aliased to " + k.blocks[static_cast<size_t>(output)].origin + " and only read", "store to the output");
     }
     entries(index.items());
     const ir::Op access{.code = Opcode::load, .operands = starts_, .index = index_};
@@ -152,14 +155,7 @@ class RefAccess {
     if (num_elements(form_.shape) != 0) store_through(ref_.views_.size(), selection(mask, true), v, code);
   }
 
-  static DType bits_of(DType t) {
-    switch (size_bytes(t)) {
-      case 1: return DType::u8;
-      case 2: return DType::u16;
-      case 4: return DType::u32;
-      default: return DType::u64;
-    }
-  }
+  static DType bits_of(DType t) { return unsigned_of(static_cast<int>(8 * size_bytes(t))); }
   ir::Value cast_bits(ir::Value v, DType t) {
     ir::Builder& b = e_.builder();
     return b.kernel().type(v).dtype == t ? v : b.elementwise(Opcode::bitcast, {v}, t);

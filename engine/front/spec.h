@@ -19,11 +19,28 @@ namespace tessera {
 
 using ir::MemorySpace;
 
+/// Elements from `start` on, as many as a Value says: what an index map returns for a BoundedSlice dim.
+struct DynamicSlice {
+  Operand start, size;
+};
+inline DynamicSlice ds(Operand start, const Value& size, Loc l = Loc::here()) { return {std::move(start), Operand(size, l)}; }
+
+/// What an index map returns for one block dim: an index, or for a BoundedSlice dim ts::ds(start, size).
+struct BlockIndex {
+  Operand start, size;  // size: absent but for slices
+  Loc stepped = {};     // of a slice with a step, which is refused
+  template <class T>
+  requires std::convertible_to<T&&, Operand> BlockIndex(T&& index, Loc l = Loc::here()) : start(Operand(std::forward<T>(index), l)) {}  // NOLINT: implicit on purpose, all of them
+  BlockIndex(Operand index) : start(std::move(index)) {}                                                                               // NOLINT
+  BlockIndex(DynamicSlice s) : start(std::move(s.start)), size(std::move(s.size)) {}                                                   // NOLINT
+  BlockIndex(Ds s, Loc l = Loc::here()) : start(std::move(s.start)), size(s.size, l), stepped(s.step == 1 ? Loc{} : l) {}              // NOLINT
+};
+
 /// What an index map returns: one block index per block dim (an element index for a squeezed one).
 struct Indices {
-  std::vector<Operand> values;
-  Indices(std::initializer_list<Operand> v) : values(v) {}
-  explicit Indices(std::vector<Operand> v) : values(std::move(v)) {}
+  std::vector<BlockIndex> values;
+  Indices(std::initializer_list<BlockIndex> v) : values(v) {}
+  explicit Indices(std::vector<BlockIndex> v) : values(std::move(v)) {}
 };
 
 namespace spec {
@@ -96,7 +113,8 @@ class IndexMap {
       using P = typename S::Parameters;
       using R = std::remove_cvref_t<typename S::Result>;
       constexpr int values = spec::leading_values<P>;
-      constexpr bool good_result = std::same_as<R, Indices> || std::same_as<R, Value> || std::same_as<R, RefItem> || (std::integral<R> && !std::same_as<R, bool>);
+      constexpr bool slice = std::same_as<R, DynamicSlice> || std::same_as<R, Ds>;
+      constexpr bool good_result = std::same_as<R, Indices> || std::same_as<R, Value> || std::same_as<R, RefItem> || slice || (std::integral<R> && !std::same_as<R, bool>);
       static_assert(values >= 0, "an index map takes one Value per grid axis, then one Ref per scalar-prefetch operand");
       static_assert(good_result, "an index map returns ts::Indices{...}, or one Value or integer");
       if constexpr (values >= 0 && good_result) {
@@ -107,8 +125,9 @@ class IndexMap {
           return [&]<size_t... i, size_t... r>(std::index_sequence<i...>, std::index_sequence<r...>)->Indices {
             (void)ids, (void)refs;
             if constexpr (std::same_as<R, Indices>) return f(ids[i]..., refs[r]...);
-            else if constexpr (std::same_as<R, RefItem>) return Indices{Operand(Value(f(ids[i]..., refs[r]...)), Loc{})};
-            else return Indices{Operand(f(ids[i]..., refs[r]...), Loc{})};
+            else if constexpr (slice) return Indices{BlockIndex(f(ids[i]..., refs[r]...))};
+            else if constexpr (std::same_as<R, RefItem>) return Indices{BlockIndex(Operand(Value(f(ids[i]..., refs[r]...)), Loc{}))};
+            else return Indices{BlockIndex(Operand(f(ids[i]..., refs[r]...), Loc{}))};
           }
           (std::make_index_sequence<static_cast<size_t>(values)>{}, std::make_index_sequence<num_refs>{});
         };
@@ -141,18 +160,25 @@ inline constexpr Squeezed squeezed{};
 struct Blocked {
   int64_t size;
 };
-/// Indexed by elements rather than blocks. Not implemented yet.
+/// Indexed by elements rather than blocks: the index map returns the block's first element, in the array with `padding` elements before and behind
+/// it, which are read as unspecified and never stored. Blocks may overlap. An index is clamped so that the block fits there (after the padding the
+/// array is padded up to a multiple of the size).
 struct Element {
   int64_t size;
   std::pair<int64_t, int64_t> padding = {0, 0};
 };
-/// Of a size known at run time, at most this. Not implemented yet.
+/// Of a size known at run time, at most this: the index map returns ts::ds(start, size). The kernel sees `size` elements, and those beyond the slice's
+/// end are read as unspecified and never stored. The start is clamped to the array's elements, the size to [0, size].
 struct BoundedSlice {
   int64_t size;
 };
-/// How many blocks are in flight. Not implemented yet.
+enum class RevisitMode : uint8_t { immediate, any };
+/// How often a block is buffered in a pipeline, and whether an output's block is come back to after others. Hints: what a kernel computes does
+/// not depend on them, and blocks may be revisited at any time. Tessera's schedules do not buffer by them yet; `tessera explain` says so.
 struct Buffered {
   int64_t count;
+  bool use_lookahead = false;
+  std::optional<RevisitMode> revisit = std::nullopt;
 };
 
 class BlockDim {
@@ -220,9 +246,29 @@ class BlockSpecs {
   std::optional<std::vector<BlockSpec>> specs_;
 };
 
+/// A grid axis whose size arrives with each call: call(ts::GridSizes{n}, x). The kernel is traced and compiled once for all sizes.
+struct DynamicGridDim {};
+inline constexpr DynamicGridDim dynamic_grid_dim{};
+/// The sizes of a grid's dynamic axes, in order; or of named sizes that no argument's shape gives: {{"n", 5}}.
+class GridSizes {
+ public:
+  GridSizes() = default;
+  GridSizes(std::initializer_list<int64_t> sizes) : sizes_(sizes) {}
+  explicit GridSizes(std::vector<int64_t> sizes) : sizes_(std::move(sizes)) {}
+  explicit GridSizes(DimValues named) : named_(std::move(named)) {}
+  const std::vector<int64_t>& sizes() const { return sizes_; }
+  const DimValues& named() const { return named_; }
+
+ private:
+  std::vector<int64_t> sizes_;
+  DimValues named_;
+};
+
 /// The size of one grid axis: an integer or Extent, with a name if wanted ({"i", 4}). A floating number is refused by pallas_call.
 class GridSize {
  public:
+  GridSize(DynamicGridDim) : dynamic_(true) {}  // NOLINT
+  GridSize(const char* name, DynamicGridDim) : name_(name), dynamic_(true) {}
   GridSize(Extent size) : size_(std::move(size)) {}  // NOLINT: implicit on purpose
   template <std::integral T>
   GridSize(T size) : size_(static_cast<int64_t>(size)) {}  // NOLINT
@@ -232,11 +278,13 @@ class GridSize {
   const Extent& size() const { return size_; }
   const std::string& name() const { return name_; }
   const std::optional<double>& not_an_integer() const { return not_an_integer_; }
+  bool dynamic() const { return dynamic_; }
 
  private:
   Extent size_;
   std::string name_;
   std::optional<double> not_an_integer_;
+  bool dynamic_ = false;
 };
 /// The grid's axes, first the outermost. () is one program.
 class Grid {
@@ -245,7 +293,7 @@ class Grid {
   Grid(std::initializer_list<GridSize> axes) : axes_(axes) {}
   Grid(std::vector<GridSize> axes) : axes_(std::move(axes)) {}  // NOLINT: implicit on purpose
   template <class T>
-  requires(std::integral<T> || std::floating_point<T> || std::same_as<T, Extent>)
+  requires(std::integral<T> || std::floating_point<T> || std::same_as<T, Extent> || std::same_as<T, DynamicGridDim>)
   Grid(T size) : axes_{GridSize(std::move(size))} {}  // NOLINT: a grid of one axis
   const std::vector<GridSize>& axes() const { return axes_; }
 

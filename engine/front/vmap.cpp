@@ -19,11 +19,7 @@ void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> 
         throw SpecError(
             k.name + ": " + b.origin + ": a Ref without a BlockSpec needs static extents, but the array is " + to_string(b.array_shape),
             b.loc, "give a BlockSpec with a static block shape");
-      if (*e.value() == 0)
-        throw SpecError(k.name + ": " + b.origin + ": vmap of the whole array " + to_string(b.array_shape) +
-                            ", which has no elements, is not implemented yet",
-                        b.loc);
-      b.block.push_back({ir::BlockDim::Kind::blocked, *e.value()});
+      b.block.push_back({.size = *e.value()});
     }
     b.space = k.block_ref_type(block).space;
     b.whole = false;
@@ -41,10 +37,10 @@ void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> 
   r.args.insert(r.args.begin(), id);
   for (size_t i = 0; i < r.args.size(); ++i) k.values[r.args[i].index].number = static_cast<uint32_t>(i);
   if (!axis) return;
-  b.array_shape.insert(b.array_shape.begin() + *axis, size);
-  b.block.insert(b.block.begin() + *axis, {ir::BlockDim::Kind::squeezed, 1});
   auto& results = k.op(r.ops.back()).operands;
-  results.insert(results.begin() + *axis, id);
+  results.insert(results.begin() + static_cast<std::ptrdiff_t>(k.map_result(block, static_cast<size_t>(*axis))), id);
+  b.array_shape.insert(b.array_shape.begin() + *axis, size);
+  b.block.insert(b.block.begin() + *axis, {.kind = ir::BlockDim::Kind::squeezed});
 }
 }  // namespace
 
@@ -103,12 +99,22 @@ PallasCall vmap(const PallasCall& call, BatchAxes in_axes, BatchAxes out_axes, L
     if (out_axes.each() && out_axes.each()->size() != outputs)
       fail("out_axes has " + std::to_string(out_axes.each()->size()) + (out_axes.each()->size() == 1 ? " entry" : " entries") +
            " but the call has " + plural(outputs, "output"));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (!axes[i] && k.is_stored(static_cast<int>(i)))
+        fail("argument " + std::to_string(i) + " is not batched, but the kernel stores to it", "every element of the batch needs an array of its own: batch it");
     std::vector<int64_t> outs;
     for (size_t i = 0; i < outputs; ++i) {
+      const ir::BlockMapping& b = k.blocks[static_cast<size_t>(k.num_inputs) + i];
       const std::optional<int64_t> axis = out_axes.each() ? (*out_axes.each())[i] : std::optional(out_axes.all());
       if (!axis) fail("out_axes[" + std::to_string(i) + "] is nullopt, but every output is batched");
       outs.push_back(
-          normalise(*axis, k.blocks[static_cast<size_t>(k.num_inputs) + i].array_shape.size() + 1, "out_axes[" + std::to_string(i) + "]"));
+          normalise(*axis, b.array_shape.size() + 1, "out_axes[" + std::to_string(i) + "]"));
+      if (b.alias < 0) continue;
+      const std::optional<int64_t> in = axes[static_cast<size_t>(b.alias)];
+      if (!in || *in != outs.back())
+        fail("output " + std::to_string(i) + " is batched along axis " + std::to_string(outs.back()) + ", but argument " + std::to_string(b.alias) + ", to which it is aliased, " +
+                 (in ? "along axis " + std::to_string(*in) : std::string("is not batched")),
+             "give both the same axis");
     }
     return vmap_kernel(k, size, axes, outs);
   };

@@ -78,7 +78,7 @@ struct Indexed {
         in_array = p < tracked->inside[d];
         element += p * tracked->strides[d];
       }
-      if (inside && in_array) m.races->access(*op, ref, element, writes);
+      if (inside && in_array) m.races->access(*op, ref, element, writes ? Touching::store : Touching::load);
       f(inside ? view.data + offset * bytes : nullptr, i++);
     });
   }

@@ -15,6 +15,7 @@ using namespace interpreter;
 struct Block {
   const ir::BlockMapping* mapping = nullptr;
   bool written = false;
+  bool snapshot = false;            // an aliased input: a copy of what the block holds when a program starts
   int unspecified = 0;              // of unspecified_bits
   uint64_t owner = 0;               // of the overhang, anew with each program
   std::byte* base = nullptr;
@@ -23,57 +24,79 @@ struct Block {
   Strides array_strides;
   Shape shape;                      // of the Ref: block dims without squeezed ones
   Strides view_strides, tile_strides;
+  std::vector<int64_t> last;        // per dim, the largest index
   // The block that the current program is on:
   bool entered = false, edge = false;
-  std::vector<int64_t> index;
+  std::vector<int64_t> index;       // what the index map gave, clamped
   std::byte* first = nullptr;       // its first element in the array
-  Shape inside;                     // how much of `shape` lies in the array
+  Shape below, inside;              // per dim of the Ref: positions before the array, and behind those how many lie in it
   std::vector<std::byte> tile;      // if edge
 
   void copy_tile(bool to_array) {
     if (num_elements(inside) == 0) return;
     const size_t rank = shape.size();
-    if (to_array) copy_strided(rank, inside.data(), first, view_strides.data(), tile.data(), tile_strides.data(), bytes);
-    else copy_strided(rank, inside.data(), tile.data(), tile_strides.data(), first, view_strides.data(), bytes);
+    std::byte* in_tile = tile.data();
+    for (size_t d = 0; d < rank; ++d) in_tile += below[d] * tile_strides[d] * bytes;
+    if (to_array) copy_strided(rank, inside.data(), first, view_strides.data(), in_tile, tile_strides.data(), bytes);
+    else copy_strided(rank, inside.data(), in_tile, tile_strides.data(), first, view_strides.data(), bytes);
+  }
+  void write_back() {
+    if (entered && edge && written) copy_tile(true);
   }
   void leave() {
-    if (entered && edge && written) copy_tile(true);
+    write_back();
     entered = false;
   }
-  /// Moves to the block at `wanted`, one index per array dim, which is clamped here.
+  [[noreturn]] void out_of_bounds(const Machine& m, size_t d, int64_t given, int64_t clamped, bool size) const {
+    const auto count = [](int64_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); };
+    const ir::BlockDim& dim = mapping->block[d];
+    std::string what = (size ? "a slice of " + count(given, "element") : std::to_string(given)) + " along dim " + std::to_string(d) + ", ";
+    if (size) what += "whose BoundedSlice has " + std::to_string(dim.size);
+    else if (dim.kind == ir::BlockDim::Kind::blocked) what += "which has " + count(last[d] + 1, "block");
+    else if (dim.kind == ir::BlockDim::Kind::element) what += "where an Element block of " + std::to_string(dim.size) + " starts at 0 to " + std::to_string(last[d]);
+    else what += "which has " + count(array_shape[d], "element");
+    throw KernelError(m.kernel->name + ": " + mapping->origin + ": in program " + program_text(*m.kernel, m.grid_point.data()) + " the index map gives " + what, mapping->loc,
+                      "unless out-of-bounds accesses raise, it is clamped to " + std::to_string(clamped));
+  }
+  /// Moves to the block that the index map's results say, which are clamped here.
   void enter(std::vector<int64_t>& wanted, const Machine& m, View& view, Tracked& tracked) {
-    for (size_t d = 0; d < wanted.size(); ++d) {
+    for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
       const ir::BlockDim& dim = mapping->block[d];
-      const bool squeezed = dim.kind == ir::BlockDim::Kind::squeezed;
-      const int64_t count = squeezed ? array_shape[d] : dim.size == 0 ? 1 : cdiv(array_shape[d], dim.size);
-      const int64_t given = wanted[d];
-      wanted[d] = std::clamp<int64_t>(given, 0, std::max<int64_t>(count - 1, 0));
-      if (m.raise && given != wanted[d] && count > 0)
-        throw KernelError(m.kernel->name + ": " + mapping->origin + ": in program " + program_text(*m.kernel, m.grid_point.data()) + " the index map gives " + std::to_string(given) + " along dim " +
-                              std::to_string(d) + ", which has " + std::to_string(count) + (squeezed ? count == 1 ? " element" : " elements" : count == 1 ? " block" : " blocks"),
-                          mapping->loc, "unless out-of-bounds accesses raise, it is clamped to " + std::to_string(wanted[d]));
+      const auto clamp = [&](int64_t most, bool size) {
+        const int64_t given = wanted[at];
+        wanted[at] = std::clamp<int64_t>(given, 0, most);
+        if (m.raise && given != wanted[at] && (array_shape[d] > 0 || size)) out_of_bounds(m, d, given, wanted[at], size);
+        ++at;
+      };
+      clamp(last[d], false);
+      if (dim.kind == ir::BlockDim::Kind::bounded) clamp(dim.size, true);
     }
     // Overhang is fixed within a program only: where the caller chooses what it holds, it starts anew with each.
-    if (entered && wanted == index && !(edge && unspecified != 0)) return;
+    if (entered && wanted == index && !(edge && unspecified != 0) && !snapshot) return;
     leave();
     index = wanted;
     entered = true;
-    int64_t offset = 0;
+    int64_t offset = 0, start_offset = 0;  // of the first element inside, and of the block's first
+    below.clear();
     inside.clear();
     bool any = true;
-    edge = false;
-    for (size_t d = 0; d < index.size(); ++d) {
+    edge = snapshot;
+    for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
       const ir::BlockDim& dim = mapping->block[d];
-      const bool squeezed = dim.kind == ir::BlockDim::Kind::squeezed;
-      const int64_t size = squeezed ? 1 : dim.size, start = index[d] * size, there = std::clamp<int64_t>(array_shape[d] - start, 0, size);
-      edge |= there < size;
+      const int64_t start = index[at] * dim.unit() - dim.low, end = start + (dim.kind == ir::BlockDim::Kind::bounded ? index[at + 1] : dim.size);
+      const int64_t from = std::max<int64_t>(start, 0), there = std::max<int64_t>(std::min(end, array_shape[d]) - from, 0);
+      at += dim.results();
+      edge |= there < dim.size;
       any &= there > 0;
-      offset += start * array_strides[d];
-      if (!squeezed) inside.push_back(there);
+      offset += from * array_strides[d];
+      start_offset += start * array_strides[d];
+      if (!dim.seen()) continue;
+      below.push_back(std::min(from - start, dim.size));
+      inside.push_back(there);
     }
     if (!any) std::fill(inside.begin(), inside.end(), 0);
     first = any ? base + offset * bytes : base;
-    tracked = {offset, view_strides.data(), inside.data()};
+    tracked = {start_offset, view_strides.data(), below.data(), inside.data()};
     if (!edge) {
       view = {first, view_strides.data()};
       return;
@@ -89,9 +112,8 @@ struct Block {
 std::vector<bool> written_refs(const ir::Kernel& k) {
   std::vector<bool> written(k.region(k.body).args.size(), false);
   for (const ir::Op& op : k.ops) {
-    const size_t to = op.code == ir::Opcode::copy_start ? 1 : 0;
-    if ((ir::writes_ref(op.code) || to == 1) && op.operands.size() > to && k.value(op.operands[to]).region == k.body)
-      written[k.value(op.operands[to]).number] = true;
+    const ir::Value to = stored_ref(op);
+    if (to && k.value(to).region == k.body) written[k.value(to).number] = true;
   }
   return written;
 }
@@ -156,6 +178,12 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   uint64_t owners = 0;
   for (int i = k.num_inputs; i < static_cast<int>(k.blocks.size()); ++i) {
     const DType t = k.blocks[static_cast<size_t>(i)].dtype;
+    if (const int from = k.blocks[static_cast<size_t>(i)].alias; from >= 0) {
+      const Array& given = inputs[static_cast<size_t>(from)];
+      given.bytes();  // still has its elements
+      arrays.push_back(given.donated() ? given.take() : given);
+      continue;
+    }
     Array a(bind_shape(k, i, dims), t);
     fill_unspecified(a.bytes(), a.size(), t, fill, ++owners);
     arrays.push_back(std::move(a));
@@ -164,11 +192,22 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   std::vector<int32_t> programs;
   for (size_t i = 0; i < grid.size(); ++i)
     if (!k.grid[i].vmapped) programs.push_back(static_cast<int32_t>(grid[i]));
-  Machine m = make_machine(k, programs, written, fill);
+  // Loads may point into memory that the kernel does not store to while they are used.
+  std::vector<bool> changes = written;
+  bool aliased = false;
+  for (int i = 0; i < k.num_inputs; ++i) {
+    const int o = k.aliased_output(i);
+    if (k.shares_at_once(i)) changes[static_cast<size_t>(i)] = written[static_cast<size_t>(o)];
+    aliased |= o >= 0 && written[static_cast<size_t>(o)];
+  }
+  Machine m = make_machine(k, programs, changes, fill);
 
   m.raise = options.out_of_bounds == OutOfBounds::raise;
   std::optional<Races> races;
-  if (options.races) m.races = &races.emplace(k, grid, parallel);
+  // A detector that only warns leaves copies alone.
+  const bool copies = std::any_of(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::copy_start; });
+  if (options.races || (options.warn && aliased && !copies && Races::fits(grid)))
+    m.races = &races.emplace(k, grid, options.races ? parallel : std::vector<bool>(grid.size(), false), options.warn);
 
   std::vector<Block> blocks(k.blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -179,23 +218,31 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     b.bytes = size_bytes(b.mapping->dtype);
     b.array_shape = arrays[i].shape();
     b.array_strides = dense_strides(b.array_shape);
-    b.base = written[i] ? arrays[i].bytes() : const_cast<std::byte*>(std::as_const(arrays[i]).bytes());
-    if (races && written[i]) races->follow(i, b.array_shape);
+    const int output = k.aliased_output(static_cast<int>(i));
+    const size_t memory = output >= 0 ? static_cast<size_t>(output) : i;
+    b.base = written[memory] ? arrays[memory].bytes() : const_cast<std::byte*>(std::as_const(arrays[memory]).bytes());
+    b.snapshot = output >= 0 && written[memory] && !k.shares_at_once(static_cast<int>(i));
+    if (races && written[memory] && (options.races || output >= 0 || b.mapping->alias >= 0)) races->follow(i, memory, b.array_shape, b.snapshot);
     if (b.mapping->whole) {
-      m.views[i] = {b.base, b.array_strides.data()};
-      m.tracked[i] = {0, b.array_strides.data(), b.array_shape.data()};
+      if (b.snapshot) b.tile.resize(static_cast<size_t>(arrays[i].nbytes()));
+      m.views[i] = {b.snapshot ? b.tile.data() : b.base, b.array_strides.data()};
+      b.below.assign(b.array_shape.size(), 0);
+      m.tracked[i] = {0, b.array_strides.data(), b.below.data(), b.array_shape.data()};
       continue;
     }
-    for (size_t d = 0; d < b.mapping->block.size(); ++d)
-      if (b.mapping->block[d].kind == ir::BlockDim::Kind::blocked) {
-        b.shape.push_back(b.mapping->block[d].size);
-        b.view_strides.push_back(b.array_strides[d]);
-      }
+    for (size_t d = 0; d < b.mapping->block.size(); ++d) {
+      const ir::BlockDim& dim = b.mapping->block[d];
+      b.last.push_back(std::max<int64_t>(*ir::last_index(dim, b.array_shape[d]).value(), 0));
+      if (!dim.seen()) continue;
+      b.shape.push_back(dim.size);
+      b.view_strides.push_back(b.array_strides[d]);
+    }
     b.tile_strides = dense_strides(b.shape);
   }
 
   std::vector<std::vector<std::byte>> scratch;
   std::vector<Strides> scratch_strides;
+  std::vector<Shape> scratch_below;
   for (const ir::Type& t : k.scratch) {
     scratch.emplace_back(static_cast<size_t>(num_elements(t.shape) * size_bytes(t.dtype)));
     scratch_strides.push_back(dense_strides(t.shape));
@@ -210,9 +257,10 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   };
   for (size_t i = 0; i < scratch.size(); ++i) {
     m.views[blocks.size() + i] = {scratch[i].data(), scratch_strides[i].data()};
-    m.tracked[blocks.size() + i] = {0, scratch_strides[i].data(), k.scratch[i].shape.data()};
+    scratch_below.emplace_back(k.scratch[i].shape.size(), 0);
+    m.tracked[blocks.size() + i] = {0, scratch_strides[i].data(), scratch_below.back().data(), k.scratch[i].shape.data()};
     const bool own = ir::is_semaphore(k.scratch[i].space) || i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
-    if (races && !own) races->follow(blocks.size() + i, k.scratch[i].shape);
+    if (options.races && !own) races->follow(blocks.size() + i, blocks.size() + i, k.scratch[i].shape);
   }
   forget_scratch(0);
 
@@ -251,7 +299,10 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     if (races) races->begin(program);
     for (size_t i = 0; i < blocks.size(); ++i) {
       Block& b = blocks[i];
-      if (b.mapping->whole) continue;
+      if (b.mapping->whole) {
+        if (b.snapshot) std::copy_n(b.base, b.tile.size(), b.tile.data());
+        continue;
+      }
       const ir::Region& map = k.region(b.mapping->index_map);
       for (size_t d = 0; d < grid.size(); ++d) *reinterpret_cast<int32_t*>(m.place[map.args[d].index]) = static_cast<int32_t>(program[d]);
       m.run(b.mapping->index_map);
@@ -261,6 +312,8 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
       b.enter(wanted, m, m.views[i], m.tracked[i]);
     }
     m.run(k.body);
+    for (Block& b : blocks)  // what the next program finds through an aliased input
+      if (b.mapping->alias >= 0) b.write_back();
     if (m.failed && (!failed || number < failed->first)) failed.emplace(number, *m.failed);
   };
   try {

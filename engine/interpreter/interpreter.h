@@ -2,7 +2,9 @@
 // Reads beyond an array's edge, outputs and scratch before their first write are NaN, or the least integer (true for bool).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/array.h"
@@ -28,6 +30,9 @@ struct InterpretOptions {
   bool races = false;
   /// Takes what debug_print prints, line by line; without it that goes to stdout. In the order of the programs, also where a seed permutes them.
   PrintCallback print = {};
+  /// Told of what is allowed but hardly meant, once per line: so far that a program loads through an aliased input what another program has stored,
+  /// where the order of the grid decides what it sees.
+  std::function<void(const std::string&)> warn = {};
   /// Grid axes that are parallel beside those declared so and those added by vmap: one per axis, or empty.
   std::vector<bool> parallel = {};
 };

@@ -24,10 +24,11 @@ struct View {
   const int64_t* strides = nullptr;  // in elements, one per dim of the Ref
 };
 
-/// Where a Ref's elements lie in what Races follows: the array or the scratch. Those from `inside` on are overhang.
+/// Where a Ref's elements lie in what Races follows: the array or the scratch. Per dim, but for `inside` of them from `below` on they are overhang.
 struct Tracked {
   int64_t first = 0;
   const int64_t* strides = nullptr;
+  const int64_t* below = nullptr;
   const int64_t* inside = nullptr;
 };
 

@@ -76,7 +76,7 @@ struct Access {
       for (size_t d = 0; d < dims.size(); ++d) {
         const int64_t p = position[d] = starts[d] + at[d] * dims[d].step;
         if (p < 0 || p >= dims[d].extent) return;
-        if (followed) inside &= p < t.inside[d], element += p * t.strides[d];
+        if (followed) inside &= p >= t.below[d] && p < t.below[d] + t.inside[d], element += p * t.strides[d];
         offset += p * view.strides[d];
       }
       if (copies) m.pipes->access(*op, ref, view.data + offset * bytes, position, dims.size(), how != Touching::load);

@@ -208,7 +208,7 @@ void Pipes::start(Copy copy) {
         if (!followed) return;
         int64_t number = t.first;
         for (size_t d = 0; d < position.size(); ++d) {
-          if (position[d] >= t.inside[d]) return;
+          if (position[d] < t.below[d] || position[d] >= t.below[d] + t.inside[d]) return;
           number += position[d] * t.strides[d];
         }
         m_.races->access(*copy.op, w.ref, number, writes ? Touching::store : Touching::load);

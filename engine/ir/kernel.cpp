@@ -58,6 +58,27 @@ bool within_limits(const Shape& shape) {
   return shape.size() <= kMaxRank;
 }
 
+std::string to_string(const BlockDim& d) {
+  const auto n = [](int64_t i) { return std::to_string(i); };
+  switch (d.kind) {
+    case BlockDim::Kind::blocked: return n(d.size);
+    case BlockDim::Kind::squeezed: return d.size == 1 ? "squeezed" : "<squeezed " + n(d.size) + ">";
+    case BlockDim::Kind::element: return "element(" + n(d.size) + (d.low || d.high ? ", " + n(d.low) + ", " + n(d.high) : "") + ")";
+    case BlockDim::Kind::bounded: return "bounded(" + n(d.size) + ")";
+  }
+  return "";
+}
+
+Extent last_index(const BlockDim& d, const Extent& extent) {
+  const Extent size(std::max<int64_t>(d.size, 1));
+  switch (d.kind) {
+    case BlockDim::Kind::blocked: return cdiv(extent, size) - Extent(1);
+    case BlockDim::Kind::element: return cdiv(extent + Extent(d.low + d.high), size) * size - size;
+    case BlockDim::Kind::squeezed: case BlockDim::Kind::bounded: break;
+  }
+  return extent - Extent(1);
+}
+
 std::string to_string(const Type& t) {
   std::string s = std::string(name(t.dtype)) + "[";
   for (size_t i = 0; i < t.shape.size(); ++i) s += (i ? ", " : "") + (t.shape[i] < 0 ? std::string("?") : std::to_string(t.shape[i]));
@@ -92,8 +113,40 @@ Type Kernel::block_ref_type(int i) const {
     return Type::ref(b.dtype, shape, i < num_prefetch ? MemorySpace::smem : MemorySpace::any);
   }
   for (const BlockDim& d : b.block)
-    if (d.kind == BlockDim::Kind::blocked) shape.push_back(d.size);
+    if (d.seen()) shape.push_back(d.size);
   return Type::ref(b.dtype, shape, b.space);
+}
+
+bool Kernel::is_stored(int i) const {
+  return std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+    const Value to = stored_ref(op);
+    return to && value(to).region == body && value(to).number == static_cast<uint32_t>(i);
+  });
+}
+
+int Kernel::aliased_output(int i) const {
+  for (int o = num_inputs; o < static_cast<int>(blocks.size()); ++o)
+    if (i >= 0 && blocks[static_cast<size_t>(o)].alias == i) return o;
+  return -1;
+}
+
+namespace {
+/// In space any, and no block hangs over the edge: nothing stands between the Ref and the array.
+bool in_place(const BlockMapping& b) {
+  if (b.whole) return true;
+  bool inside = b.space == MemorySpace::any;
+  for (size_t d = 0; d < b.block.size() && inside; ++d) {
+    const auto extent = b.array_shape[d].value();
+    const BlockDim& x = b.block[d];
+    inside = x.kind == BlockDim::Kind::squeezed || (x.kind != BlockDim::Kind::bounded && x.low == 0 && x.high == 0 && extent && x.size > 0 && *extent % x.size == 0);
+  }
+  return inside;
+}
+}  // namespace
+
+bool Kernel::shares_at_once(int i) const {
+  const int o = aliased_output(i);
+  return o >= 0 && in_place(blocks[static_cast<size_t>(i)]) && in_place(blocks[static_cast<size_t>(o)]);
 }
 
 std::string Kernel::usual_origin(int i) const {

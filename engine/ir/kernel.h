@@ -150,6 +150,12 @@ struct Op {
   int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }          ///< if has_other()
 };
 
+/// The Ref whose elements op stores to, as a copy does to its target; none if it stores to no Ref.
+inline Value stored_ref(const Op& op) {
+  const size_t at = op.code == Opcode::copy_start ? 1 : 0;
+  return (writes_ref(op.code) || at == 1) && op.operands.size() > at ? op.operands[at] : Value{};
+}
+
 struct ValueInfo {
   Type type;
   OpId def;         // the op it results from, or none for a region argument
@@ -171,17 +177,36 @@ struct GridAxis {
   bool operator==(const GridAxis&) const = default;
 };
 
-/// A block dim: `size` elements that the kernel sees, or (squeezed) one that it does not.
+/// A block dim: `size` elements that the kernel sees, or (squeezed) one that it does not. What an index map yields for it (extent: the array's):
+///   blocked   a block's number, clamped to [0, cdiv(extent, size) - 1]
+///   squeezed  an element's, clamped to [0, extent - 1]
+///   element   the first element's, in the array padded by `low` and `high` and then up to a multiple of the size; clamped so that the block fits there
+///   bounded   the first element's, clamped to [0, extent - 1], and how many, clamped to [0, size]: the block's other elements are overhang
 struct BlockDim {
-  enum class Kind : uint8_t { blocked, squeezed };
+  enum class Kind : uint8_t { blocked, squeezed, element, bounded };
   Kind kind = Kind::blocked;
   int64_t size = 1;
+  int64_t low = 0, high = 0;  // element: the padding, which is overhang
+  bool seen() const { return kind != Kind::squeezed; }
+  int64_t unit() const { return kind == Kind::blocked ? size : 1; }    // array elements from one index to the next
+  size_t results() const { return kind == Kind::bounded ? 2 : 1; }     // of the index map
   bool operator==(const BlockDim&) const = default;
+};
+std::string to_string(const BlockDim& d);  ///< "32", "squeezed", "element(4, 1, 2)", "bounded(8)": as in the text form
+/// The largest index along a dim of an array; what is below 0 (the array is empty) stands for 0.
+Extent last_index(const BlockDim& d, const Extent& extent);
+
+/// How often a block is buffered while programs run one after another, if its BlockSpec says; a hint, no part of what a kernel computes.
+struct Buffering {
+  enum class Revisit : uint8_t { unsaid, immediate, any };
+  int64_t count = 0;  // 0: not said
+  bool lookahead = false;
+  Revisit revisit = Revisit::unsaid;
+  bool operator==(const Buffering&) const = default;
 };
 
 /// How one input or output array is cut into blocks. The index map gets *program_ids (i32, vmapped axes included) and the scalar-prefetch Refs,
-/// from which it may load, and yields one i32 per block dim: a block index for a blocked dim, an element index for a squeezed one. It is
-/// clamped to [0, cdiv(extent, block) - 1].
+/// from which it may load, and yields one i32 per block dim (two for a bounded one), dim after dim.
 struct BlockMapping {
   std::string origin;  // "in_specs[0]", "out_specs[1]": for messages
   DType dtype = DType::f32;
@@ -190,6 +215,8 @@ struct BlockMapping {
   std::vector<BlockDim> block;
   RegionId index_map;
   MemorySpace space = MemorySpace::vmem;
+  Buffering buffering;
+  int alias = -1;  // outputs: the input (its position among the blocks) with whose contents the array starts, and whose memory it is from then on
   Loc loc;
 };
 
@@ -229,6 +256,12 @@ struct Kernel {
   std::vector<Op> ops;
   std::vector<Region> regions;
 
+  /// Where the index map's result for block dim d stands among its results.
+  size_t map_result(int block, size_t d) const {
+    size_t at = 0;
+    for (size_t i = 0; i < d; ++i) at += blocks[static_cast<size_t>(block)].block[i].results();
+    return at;
+  }
   int num_outputs() const { return static_cast<int>(blocks.size()) - num_inputs; }
   const Op& op(OpId o) const { return ops[o.index]; }
   Op& op(OpId o) { return ops[o.index]; }
@@ -248,6 +281,13 @@ struct Kernel {
     const ValueInfo& v = value(ref);
     return v.region == body ? v.number : v.number - static_cast<uint32_t>(grid.size());
   }
+  /// Some op stores or copies to body argument i.
+  bool is_stored(int i) const;
+  /// The output that is aliased to input i, or -1.
+  int aliased_output(int i) const;
+  /// Input i and the output aliased to it both are whole arrays, or have blocks in space any that never hang over: an access through one sees at once
+  /// what went through the other. Otherwise a program sees the input as it was when the program started.
+  bool shares_at_once(int i) const;
   /// What blocks[i] is called where nobody named it: "scalar_prefetch[0]", "in_specs[0]", "out_specs[0]".
   std::string usual_origin(int i) const;
   /// What Pallas calls the call in debug output: "matmul for kernel function kernel at samples/matmul.cpp:14"; without a name of its own

@@ -310,13 +310,13 @@ class Parser {
     else m.origin = k_.usual_origin(static_cast<int>(k_.blocks.size()));
     m.dtype = dtype();
     list("[", "]", [&] { m.array_shape.push_back(extent()); });
+    if (output && take("alias")) m.alias = static_cast<int>(integer("an input's position", 0, INT32_MAX));
     m.whole = take("whole");
     if (!m.whole && take("block")) {
       const size_t start = token_.offset;
       Shape sizes;
       list("(", ")", [&] {
-        if (take("squeezed")) m.block.push_back({BlockDim::Kind::squeezed, 1});
-        else m.block.push_back({BlockDim::Kind::blocked, integer("a block size or 'squeezed'", 0)});
+        m.block.push_back(block_dim());
         sizes.push_back(m.block.back().size);
       });
       if (!within_limits(sizes)) lexer_.fail(start, "the block is too large: at most 32 dims and 2^40 elements are allowed");
@@ -328,12 +328,41 @@ class Parser {
       advance();
     }
     if (prefetch) m.space = MemorySpace::smem;
+    if (take("buffered")) buffering(m.buffering);
     if (take("map")) {
       const size_t start = token_.offset, ids = k_.grid.size(), refs = prefetch ? 0 : static_cast<size_t>(k_.num_prefetch);
       m.index_map = top_region([&](size_t i) { return std::optional(i < ids || i >= ids + refs ? Type::array(DType::i32) : block_type(i - ids, start)); });
     }
     m.loc = lexer_.location(line);
     k_.blocks.push_back(std::move(m));
+  }
+  BlockDim block_dim() {
+    constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
+    BlockDim d;
+    if (take("squeezed")) d.kind = BlockDim::Kind::squeezed;
+    else if (token_.is("element") || token_.is("bounded")) {
+      d.kind = token_.is("element") ? BlockDim::Kind::element : BlockDim::Kind::bounded;
+      advance();
+      expect("(");
+      d.size = integer("a block size", 0);
+      if (d.kind == BlockDim::Kind::element && take(",")) {
+        d.low = integer("the padding before the array", 0, kMost);
+        expect(",");
+        d.high = integer("the padding behind the array", 0, kMost);
+      }
+      expect(")");
+    } else {
+      d.size = integer("a block size, 'squeezed', 'element' or 'bounded'", 0);
+    }
+    return d;
+  }
+  void buffering(Buffering& b) {
+    b.count = integer("a number of buffers", 1);
+    b.lookahead = take("lookahead");
+    if (!take("revisit")) return;
+    if (!token_.is("any") && !token_.is("immediate")) expected("'any' or 'immediate'");
+    b.revisit = token_.is("any") ? Buffering::Revisit::any : Buffering::Revisit::immediate;
+    advance();
   }
   void body() {
     expect("body");

@@ -160,13 +160,19 @@ class Printer {
     out_ += std::string(name(b.dtype)) + "[";
     list(b.array_shape, [&](const Extent& e) { out_ += to_string(e); });
     out_ += "]";
+    if (b.alias != -1) out_ += " alias " + std::to_string(b.alias);
     if (b.whole) out_ += " whole";
     if (!b.whole || !b.block.empty()) {
       out_ += " block (";
-      list(b.block, [&](const BlockDim& d) { out_ += d.kind == BlockDim::Kind::blocked ? std::to_string(d.size) : d.size == 1 ? "squeezed" : "<squeezed " + std::to_string(d.size) + ">"; });
+      list(b.block, [&](const BlockDim& d) { out_ += to_string(d); });
       out_ += ")";
     }
     if (b.space != MemorySpace::vmem && i >= k_.num_prefetch) out_ += " " + std::string(name(b.space));
+    if (b.buffering != Buffering{}) {
+      out_ += " buffered " + std::to_string(b.buffering.count);
+      if (b.buffering.lookahead) out_ += " lookahead";
+      if (b.buffering.revisit != Buffering::Revisit::unsaid) out_ += b.buffering.revisit == Buffering::Revisit::any ? " revisit any" : " revisit immediate";
+    }
     if (exists(b.index_map)) {
       out_ += " map ";
       arguments(b.index_map, false);

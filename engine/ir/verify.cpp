@@ -7,12 +7,14 @@
 //   scopes      an operand is defined before, in the same region or one around it; index maps and body see nothing of each other
 //   grid        static sizes are not negative; names of sizes are identifiers
 //   blocks      num_inputs of them are inputs, of which the first num_prefetch are scalar-prefetch operands, in smem; each is the whole array (static extents) or has one block dim per array dim, of at least
-//               one element (none where the array has none), squeezed ones of exactly one
+//               one element (none where the array has none), squeezed ones of exactly one; an output may be aliased to one input of its
+//               shape and dtype, other than a scalar-prefetch operand, and an input to one output; padding belongs to element dims; buffer
+//               counts are not negative, and outputs do not look ahead
 //   index maps  take one i32 per grid axis (vmapped ones too) and the Ref of every scalar-prefetch operand (those of such operands themselves:
-//               no Refs), yield one i32 per block dim, and compute on scalars by elementwise ops, constants, num_programs and loads only
+//               no Refs), yield one i32 per block dim (two for a bounded one), and compute on scalars by elementwise ops, constants, num_programs and loads only
 //   scratch     refs to any, vmem, smem, semaphores (of i32); so are the arguments of run_scoped. The last num_private_scratch are private
 //   body        takes the Ref of every block, then of every scratch buffer (lane level: one global ref of unknown length per block);
-//               stores and copies to no scalar-prefetch operand; yields nothing
+//               stores and copies to no scalar-prefetch operand and no aliased input; yields nothing
 //   call info   compiler parameters are known ones; costs are not negative
 //   lane info   workgroup_size of at least 1, subgroup_size 0 or a power of two, allocations inside their arenas, extents that exist
 // Barriers under divergent control flow are codegen/lane's to find.
@@ -150,8 +152,12 @@ class Verifier {
       const OpInfo& row = info(op.code);
       if (!(k_.level == Level::tile ? row.tile : row.lane)) add(entity(op), "is not legal at " + std::string(k_.level == Level::tile ? "tile" : "lane") + " level", op.loc);
       if (index_map) in_index_map(op, place);
-      else if (const size_t to = op.code == Opcode::copy_start ? 1 : 0; (info(op.code).effect == Effect::writes || to == 1) && op.operands.size() > to && k_.value(op.operands[to]).region == k_.body)
-        if (const uint32_t at = k_.value(op.operands[to]).number; at < static_cast<uint32_t>(k_.num_prefetch)) add(entity(op), "stores to " + k_.blocks[at].origin + ": a scalar-prefetch operand is only read", op.loc);
+      else if (const Value to = stored_ref(op); to && k_.value(to).region == k_.body)
+        if (const uint32_t at = k_.value(to).number; at < static_cast<uint32_t>(k_.num_inputs)) {
+          const std::string stores = "stores to " + k_.blocks[at].origin + ": ";
+          if (at < static_cast<uint32_t>(k_.num_prefetch)) add(entity(op), stores + "a scalar-prefetch operand is only read", op.loc);
+          else if (const int output = k_.aliased_output(static_cast<int>(at)); output >= 0) add(entity(op), stores + "an input that is aliased to " + k_.blocks[static_cast<size_t>(output)].origin + " is only read", op.loc);
+        }
       for (size_t i = 0; i < op.regions.size(); ++i) walk(op.regions[i], index_map, place);
       if (in_scope) types(op);
       for (Value v : op.results) visible_[v.index] = true;
@@ -199,6 +205,9 @@ class Verifier {
   void block(int i) {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
     for (const Extent& e : b.array_shape) sizes(e, b.origin, b.loc);
+    if (b.alias != -1) alias(i);
+    if (b.buffering.count < 0) add(b.origin, "has " + std::to_string(b.buffering.count) + " buffers", b.loc);
+    if (b.buffering.lookahead && k_.is_output(i)) add(b.origin, "is an output, which cannot look ahead", b.loc);
     if (k_.level == Level::lane) return;
     if (is_semaphore(b.space)) add(b.origin, "is in " + std::string(name(b.space)) + ", where no array lies", b.loc);
     if (i < k_.num_prefetch && b.space != MemorySpace::smem) add(b.origin, "is in " + std::string(name(b.space)) + " but scalar-prefetch operands are in smem", b.loc);
@@ -210,6 +219,9 @@ class Verifier {
     } else {
       for (size_t d = 0; d < b.block.size(); ++d) {
         const BlockDim& x = b.block[d];
+        constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
+        if (x.low < 0 || x.high < 0 || x.low > kMost || x.high > kMost || (x.kind != BlockDim::Kind::element && (x.low || x.high)))
+          add(b.origin, "block dim " + std::to_string(d) + " has padding (" + std::to_string(x.low) + ", " + std::to_string(x.high) + ")" + (x.kind == BlockDim::Kind::element ? ", not from 0 to 1073741824" : " but is no element dim"), b.loc);
         if (x.kind == BlockDim::Kind::squeezed ? x.size != 1 : x.size < 1 && !(x.size == 0 && b.array_shape[d] == Extent(0)))
           add(b.origin, "block dim " + std::to_string(d) + " has size " + std::to_string(x.size) + (x.kind == BlockDim::Kind::squeezed ? " although it is squeezed" : ", not at least 1"), b.loc);
       }
@@ -226,10 +238,23 @@ class Verifier {
       if (k_.type(r.args[a]) != type) add(place, value(r.args[a]) + " is " + to_string(k_.type(r.args[a])) + " instead of " + to_string(type), b.loc);
     }
     const Op& yield = k_.terminator(b.index_map);
-    if (yield.operands.size() != b.block.size()) add(place, "yields " + indices(yield.operands.size()) + " but the block has " + dims(b.block.size()), yield.loc);
+    size_t results = 0;
+    for (const BlockDim& d : b.block) results += d.results();
+    const std::string bounded = results == b.block.size() ? "" : ", of which " + std::to_string(results - b.block.size()) + " bounded, with a start and a size each";
+    if (yield.operands.size() != results) add(place, "yields " + indices(yield.operands.size()) + " but the block has " + dims(b.block.size()) + bounded, yield.loc);
     for (Value v : yield.operands)
       if (k_.type(v) != Type::array(DType::i32)) add(place, "yields " + value(v) + ": " + to_string(k_.type(v)) + " instead of i32[]", yield.loc);
     walk(b.index_map, true, place);
+  }
+  void alias(int i) {
+    const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
+    const auto type = [](const BlockMapping& m) { return std::string(name(m.dtype)) + to_string(m.array_shape); };
+    if (!k_.is_output(i)) return add(b.origin, "is an input and has an alias: outputs name the inputs that they are aliased to", b.loc);
+    if (b.alias < k_.num_prefetch || b.alias >= k_.num_inputs)
+      return add(b.origin, "is aliased to input " + std::to_string(b.alias) + ", which is none of the " + std::to_string(k_.num_inputs - k_.num_prefetch) + " inputs from " + std::to_string(k_.num_prefetch) + " on", b.loc);
+    const BlockMapping& in = k_.blocks[static_cast<size_t>(b.alias)];
+    if (in.dtype != b.dtype || in.array_shape != b.array_shape) add(b.origin, "is " + type(b) + " but is aliased to " + in.origin + ", which is " + type(in), b.loc);
+    if (const int first = k_.aliased_output(b.alias); first != i) add(b.origin, "is aliased to " + in.origin + " as " + k_.blocks[static_cast<size_t>(first)].origin + " is", b.loc);
   }
   /// The Ref that a kernel sees for a block, or a type that nothing has where there is none: body() says why.
   Type ref_type(int i) const {

@@ -159,20 +159,28 @@ struct Call {
       const auto* b = std::get_if<Blocked>(&block.back().kind());
       is_whole = is_whole && b && b->size == array.shape[d];
     }
+    std::vector<bool> bounded;
+    for (const BlockDim& d : block) bounded.push_back(std::holds_alternative<BoundedSlice>(d.kind()));
+    if (const auto b = n.find("buffered")) s.pipeline_mode = Buffered{b->integer(1, INT32_MAX)};
     const bool empty = std::find(array.shape.begin(), array.shape.end(), 0) != array.shape.end();
     if (is_whole && (empty || s.memory_space == MemorySpace::any)) return no_block_spec;
     s.block_shape = BlockShape(std::move(block));
     const Node map = n.at("map");
     const int num_refs = static_cast<int>(root.at("prefetch").size());
-    s.index_map = IndexMap::of(static_cast<int>(rank), num_refs, [this, map](const std::vector<Value>& ids, const std::vector<Ref>& refs) {
+    s.index_map = IndexMap::of(static_cast<int>(rank), num_refs, [this, map, bounded](const std::vector<Value>& ids, const std::vector<Ref>& refs) {
       Entries arguments;
       for (const Value& v : ids) arguments.push_back({v});
       for (const Ref& r : refs) arguments.push_back({r});
-      Indices out{};
+      std::vector<Operand> values;
       for (const Entry& e : run(import, map, arguments, loc)) {
-        if (e.number) out.values.emplace_back(Operand(*e.number, loc));
-        else if (const Value* v = std::get_if<Value>(&e.is)) out.values.emplace_back(Operand(*v, loc));
+        if (e.number) values.emplace_back(*e.number, loc);
+        else if (const Value* v = std::get_if<Value>(&e.is)) values.emplace_back(*v, loc);
         else map.fail("returns a Ref");
+      }
+      Indices out{};
+      for (size_t i = 0, d = 0; i < values.size(); ++i, ++d) {  // a bounded dim's slice comes as its start and its size
+        out.values.emplace_back(values[i]);
+        if (d < bounded.size() && bounded[d] && i + 1 < values.size()) out.values.back().size = values[++i];
       }
       return out;
     });

@@ -63,7 +63,7 @@ Values broadcast_in_dim(Equation& e) {
 /// A product without anything summed, which ts::dot would take for a matrix product.
 Value outer(Equation& e, DType t) {
   Shape rows = e.value(0).shape(), columns(rows.size(), 1);
-  const Shape& s = e.value(1).shape();
+  const Shape s = e.value(1).shape();
   rows.insert(rows.end(), s.size(), 1);
   columns.insert(columns.end(), s.begin(), s.end());
   const Value a = cast(e.x(0), t), b = cast(e.x(1), t);

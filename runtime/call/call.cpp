@@ -26,6 +26,11 @@ std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const D
   bind_dims(*program_, shapes, dims);  // before anything is uploaded
   std::vector<DeviceArray> arguments;
   for (const Array& a : inputs) arguments.emplace_back(device_, a);
+  for (size_t i = 0; i < program_->args.size(); ++i) {  // nobody else has them
+    const ProgramArg& a = program_->args[i];
+    if (a.alias >= 0) arguments[static_cast<size_t>(a.alias)] = donate(arguments[static_cast<size_t>(a.alias)]);
+    else if (i < arguments.size() && a.written) arguments[i] = donate(arguments[i]);
+  }
   std::vector<Array> outputs;
   for (const DeviceArray& o : (*this)(arguments, dims)) outputs.push_back(o.download());
   // Where nothing was there to be waited for, somebody may still want to hear what the kernel says.
@@ -78,7 +83,7 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Compil
   return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
 }
 
-std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments) {
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const GridSizes& grid, const std::vector<DeviceArray>& arguments) {
   std::vector<ShapeDtype> types;
   for (const DeviceArray& a : arguments) {
     ShapeDtype t;
@@ -87,13 +92,15 @@ std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, co
     types.push_back(std::move(t));
   }
   const ir::Kernel& kernel = call.in_shape() ? call.trace() : call.trace(types);
-  return load(device, kernel)(arguments);
+  return load(device, kernel)(arguments, call.dims(kernel, grid));
 }
 
-std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs) {
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments) { return launch(device, call, GridSizes{}, arguments); }
+
+std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs, const DimValues& dims) {
   const char* device = std::getenv("TESSERA_DEVICE");
-  if (device && std::string_view(device) == "interpreter") return interpret(kernel, inputs);
-  return load(default_device(), kernel).run(inputs);
+  if (device && std::string_view(device) == "interpreter") return interpret(kernel, inputs, {.dims = dims});
+  return load(default_device(), kernel).run(inputs, dims);
 }
 
 }  // namespace tessera

@@ -34,5 +34,7 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Compil
 
 /// A pallas_call on device arrays: traced for their shapes and compiled for `device` at the first call with them. Does not wait.
 std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments);
+/// The same with the sizes of the grid's dynamic axes: launch(device, call, GridSizes{n}, {x, y}). A new size needs no new compilation.
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const GridSizes& grid, const std::vector<DeviceArray>& arguments);
 
 }  // namespace tessera

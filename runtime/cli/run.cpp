@@ -16,6 +16,7 @@ InterpretOptions interpret_options(const RunArguments& a, const ir::Kernel& k, c
   o.uninitialised = a.uninitialised == "nan" ? Uninitialised::nan : a.uninitialised == "zero" ? Uninitialised::zero : Uninitialised::pattern;
   o.out_of_bounds = a.out_of_bounds == "raise" ? OutOfBounds::raise : OutOfBounds::clamp;
   o.races = a.races;
+  o.warn = [](const std::string& what) { std::cerr << "warning: " << what << "\n"; };
   if (a.races) o.parallel = parallel_axes(k);
   if (a.seed.empty()) return o;
   uint64_t seed = 0;

@@ -124,7 +124,7 @@ Target gpu_target() {
   t.can_require_subgroup_size = true;
   t.compute_units = 24;
   t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
-  t.int64_atomics = t.int8 = t.int16 = t.float16 = t.float64 = t.storage8 = t.storage16 = t.vulkan_memory_model_device_scope = true;
+  t.int64_atomics = t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = t.storage8 = t.storage16 = t.vulkan_memory_model_device_scope = true;
   t.rte16 = t.rte32 = t.rte64 = t.preserve16 = t.preserve32 = t.preserve64 = true;
   return t;
 }
@@ -242,6 +242,10 @@ class Checker {
     begin(name + ": lane interpreter");
     std::vector<Array> arrays = case_.inputs;
     for (const Array& o : reference_->outputs) {
+      if (const int from = case_.kernel.blocks[arrays.size()].alias; from >= 0) {
+        arrays.push_back(case_.inputs[static_cast<size_t>(from)]);
+        continue;
+      }
       Array a(o.shape(), o.dtype());
       for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
       arrays.push_back(std::move(a));

@@ -109,6 +109,9 @@ void Coverage::add(const Case& c) {
     const ir::BlockMapping& m = k.blocks[i];
     const std::string which = k.is_output(static_cast<int>(i)) ? "output" : "input";
     see(count(which + " of rank", m.array_shape.size(), 5));
+    if (m.alias >= 0) see("output aliased to an input");
+    if (m.alias >= 0 && k.shares_at_once(m.alias)) see("output aliased to an input, both in memory space any");
+    if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 && k.is_stored(static_cast<int>(i))) see("input that is stored to");
     if (m.whole) { see(static_cast<int>(i) < k.num_prefetch ? "scalar prefetch whole" : which + " whole"); continue; }
     const auto& map = k.region(m.index_map).ops;
     if (std::any_of(map.begin(), map.end(), [&](ir::OpId o) { return k.op(o).code == Opcode::load; })) see(which + " block that depends on data");
@@ -119,8 +122,10 @@ void Coverage::add(const Case& c) {
       if (extent == 0) see(which + " without elements");
       if (m.block[d].kind == ir::BlockDim::Kind::squeezed) { see(which + " squeezed"); continue; }
       elements *= m.block[d].size;
+      if (m.block[d].kind == ir::BlockDim::Kind::element) see(which + (m.block[d].low || m.block[d].high ? " of elements, padded" : " of elements"));
+      if (m.block[d].kind == ir::BlockDim::Kind::bounded) see(which + " bounded");
       if (extent < m.block[d].size) see(which + " smaller than its block");
-      if (extent % m.block[d].size != 0) see(which + " overhanging");
+      if (m.block[d].size > 0 && extent % m.block[d].size != 0) see(which + " overhanging");
     }
     if (elements * size_bytes(m.dtype) > 16384) see(which + " block above 16 KiB");
     if (elements * size_bytes(m.dtype) > 49152) see(which + " block above 48 KiB");

@@ -1,5 +1,5 @@
 // The fuzzer's driver: makes cases by seed, checks them (check.h), shrinks and prints what fails. Without arguments: a short run for the
-// test suite, over the kernels in tests/tir too. The seed alone repeats a failure.
+// test suite, over the kernels in tests/tir and tests/data/pallas too. The seed alone repeats a failure.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -209,8 +209,8 @@ int main(int argc, char** argv) {
   if (!a.files.empty()) {
     for (const std::string& path : a.files) one(from_file(path), path);
   } else {
-    if (a.suite && std::filesystem::is_directory("tests/tir"))
-      for (const auto& entry : std::filesystem::directory_iterator("tests/tir"))
+    for (const char* folder : {"tests/tir", "tests/data/pallas"})  // the latter's answers are JAX's on other inputs: answers_test
+      for (const auto& entry : a.suite && std::filesystem::is_directory(folder) ? std::filesystem::directory_iterator(folder) : std::filesystem::directory_iterator())
         if (entry.path().extension() == ".tir") one(from_file(entry.path().string()), entry.path().string());
     for (int64_t i = 0; i < a.count && elapsed() < a.seconds; ++i) {
       const uint64_t seed = a.seed + static_cast<uint64_t>(i);

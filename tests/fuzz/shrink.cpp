@@ -61,6 +61,9 @@ void erase(Kernel& k, const Place& p) {
   ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(p.at));
 }
 
+// The block that shares blocks[i]'s array, or -1.
+int partner(const Kernel& k, int i) { return k.is_output(i) ? k.blocks[static_cast<size_t>(i)].alias : k.aliased_output(i); }
+
 // Pure ops and loads without uses go; so do the tables' entries that nothing reaches (on printing).
 void sweep(Kernel& k) {
   for (bool changed = true; changed;) {
@@ -121,6 +124,8 @@ bool remove_arg(Case& c, size_t i) {
     const bool input = static_cast<int>(i) < k.num_inputs;
     if (!input && k.num_outputs() == 1) return false;
     k.blocks.erase(k.blocks.begin() + static_cast<std::ptrdiff_t>(i));
+    for (ir::BlockMapping& b : k.blocks)
+      if (b.alias >= static_cast<int>(i)) b.alias = b.alias == static_cast<int>(i) ? -1 : b.alias - 1;
     if (input) {
       --k.num_inputs;
       c.inputs.erase(c.inputs.begin() + static_cast<std::ptrdiff_t>(i));
@@ -260,11 +265,15 @@ std::vector<Change> changes(const Case& c) {
           ir::BlockMapping& m = x.kernel.blocks[i];
           const int64_t n = m.array_shape[d].eval(x.dims), to = to_one_block ? std::min(n, m.block[d].size) : n - 1;
           if (to >= n || to < 1) return false;
-          m.array_shape[d] = to;
-          if (static_cast<int>(i) < x.kernel.num_inputs) {
-            Shape shape = x.inputs[i].shape();
+          const int other = partner(x.kernel, static_cast<int>(i));
+          for (const int b : {static_cast<int>(i), other}) {
+            if (b < 0) continue;
+            x.kernel.blocks[static_cast<size_t>(b)].array_shape[d] = to;
+            if (b >= x.kernel.num_inputs) continue;
+            Array& input = x.inputs[static_cast<size_t>(b)];
+            Shape shape = input.shape();
             shape[d] = to;
-            x.inputs[i] = cropped(x.inputs[i], shape);
+            input = cropped(input, shape);
           }
           return true;
         });
@@ -272,6 +281,7 @@ std::vector<Change> changes(const Case& c) {
         Extent& e = x.kernel.blocks[i].array_shape[d];
         if (e.is_static()) return false;
         e = e.eval(x.dims);
+        if (const int other = partner(x.kernel, static_cast<int>(i)); other >= 0) x.kernel.blocks[static_cast<size_t>(other)].array_shape[d] = e;
         return true;
       });
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/lower/parallel.h"
 #include "engine/reference.h"
 
 namespace tessera::fuzz {
@@ -117,6 +118,12 @@ DimMap Spec::dim_map(bool output) {
 }
 
 Value Spec::emit(const DimMap& m, const std::vector<Value>& ids, const std::vector<Value>& refs) {
+  if (m.scale != 1 || m.base != 0) {
+    DimMap plain = m;
+    plain.scale = 1, plain.base = 0;
+    const Value scaled = values_.b.elementwise(Opcode::mul, {emit(plain, ids, refs), values_.b.constant_int(DType::i32, m.scale)});
+    return m.base == 0 ? scaled : values_.b.elementwise(Opcode::add, {scaled, values_.b.constant_int(DType::i32, m.base)});
+  }
   ir::Builder& b = values_.b;
   const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
   switch (m.kind) {
@@ -188,6 +195,7 @@ void Spec::prefetch() {
   k.blocks.push_back(m);
   prefetch_.push_back(p);
   maps_.emplace_back(m.block.size());
+  sizes_.emplace_back(m.block.size());
   shapes_.push_back(shape);
   input_facts_.push_back({12, 0, true, false});
   if (p.permutes >= 0) input_facts_.back().bound = static_cast<double>(n);
@@ -228,6 +236,25 @@ void Spec::arrays() {
     }
     refs_.push_back(r);
   }
+  alias_facts();
+}
+
+// An output that is aliased starts with what the input holds, and the input's Ref sees what programs before have stored: both hold what either may. Some inputs
+// are stored to as well, which later programs see.
+void Spec::alias_facts() {
+  const ir::Kernel& k = out_.kernel;
+  const auto tame = [&](size_t i) { return !wild(refs_[i].fact) && refs_[i].fact.err == 0 && !refs_[i].fact.dirty; };
+  for (size_t i = static_cast<size_t>(k.num_prefetch); i < k.blocks.size(); ++i) {
+    RefInfo& r = refs_[i];
+    const Fact any{is_float(r.dtype) ? 100.0 : std::max(exact_limit(r.dtype), 1.0), 0, true, false};
+    if (const int from = k.blocks[i].alias; from >= 0) {
+      r.stateful = r.readable = true;
+      r.fact = refs_[static_cast<size_t>(from)].fact = join(any, refs_[static_cast<size_t>(from)].fact);
+    } else if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 && !vmapped_ && tame(i) && random_.chance(0.05)) {
+      r.stateful = true;
+      r.fact = join(any, r.fact);
+    }
+  }
 }
 
 int64_t Spec::most_elements() const {
@@ -240,14 +267,81 @@ int64_t Spec::most_elements() const {
   return values_.plain ? 1100 : 700;
 }
 
+void Spec::index_map(BlockMapping& m, const std::vector<DimMap>& maps, const std::vector<DimMap>& sizes) {
+  m.index_map = values_.b.new_region(map_types());
+  values_.b.set_region(m.index_map);
+  const std::vector<Value> args = out_.kernel.region(m.index_map).args, refs(args.begin() + static_cast<std::ptrdiff_t>(grid_.size()), args.end());
+  std::vector<Value> results;
+  for (size_t d = 0; d < maps.size(); ++d) {
+    results.push_back(emit(maps[d], args, refs));
+    if (m.block[d].kind == BlockDim::Kind::bounded) results.push_back(emit(sizes[d], args, refs));
+  }
+  values_.b.yield(results);
+}
+
+// Makes a blocked dim one that is indexed by elements, at times. Blocks overlap, meet or leave gaps; some begin before the array or reach beyond it.
+void Spec::other_block(BlockDim& block, DimMap& map, DimMap& size) {
+  if (block.kind != BlockDim::Kind::blocked || block.size == 0 || map.kind == DimMap::Kind::data) return;
+  if (!random_.chance(0.14)) return;
+  block.kind = random_.chance(0.65) ? BlockDim::Kind::element : BlockDim::Kind::bounded;
+  map.scale = random_.chance(0.4) ? block.size : random_.in(1, block.size + 1);
+  if (random_.chance(0.15)) map.base = random_.in(-2, 2);
+  if (block.kind == BlockDim::Kind::element && random_.chance(0.4)) block.low = random_.in(0, 3), block.high = random_.in(0, 3);
+  if (block.kind == BlockDim::Kind::bounded) {
+    size.number = random_.chance(0.3) ? block.size : random_.in(random_.chance(0.1) ? -1 : 0, block.size + 1);
+    if (random_.chance(0.5) && grid_.size() > first_visible()) size = {.kind = DimMap::Kind::axis, .a = static_cast<int64_t>(visible_axis()), .base = random_.in(0, 2)};
+  }
+}
+
+// An output that starts with an input's contents: in the same blocks, mostly.
+bool Spec::aliased_array(int i) {
+  ir::Kernel& k = out_.kernel;
+  std::vector<int> candidates;
+  for (int j = k.num_prefetch; j < k.num_inputs; ++j) {
+    const Fact& f = input_facts_[static_cast<size_t>(j)];
+    const auto& maps = maps_[static_cast<size_t>(j)];
+    const bool batched = !maps.empty() && maps[0].kind == DimMap::Kind::axis && maps[0].a == 0 && k.blocks[static_cast<size_t>(j)].block[0].kind == BlockDim::Kind::squeezed;
+    if (k.aliased_output(j) < 0 && !wild(f) && f.err == 0 && (!vmapped_ || batched)) candidates.push_back(j);
+  }
+  if (candidates.empty()) return false;
+  const int from = random_.pick(candidates);
+  const auto at = static_cast<size_t>(from);
+  BlockMapping m = k.blocks[at];
+  m.origin = k.usual_origin(i);
+  m.alias = from;
+  std::vector<DimMap> maps = maps_[at], sizes = sizes_[at];
+  const Shape shape = shapes_[at];
+  if (m.whole && !vmapped_ && random_.chance(0.3)) {
+    m.whole = false;
+    m.space = random_.chance(0.7) ? MemorySpace::vmem : MemorySpace::any;
+    for (const int64_t n : shape) m.block.push_back({.size = n}), maps.emplace_back(), sizes.emplace_back();
+  } else if (!m.whole && random_.chance(0.35)) {
+    int64_t elements = 1;
+    for (size_t d = vmapped_ ? 1 : 0; d < shape.size(); ++d) {
+      maps[d] = dim_map(true);
+      m.block[d] = random_.chance(0.2) || shape[d] == 0 ? BlockDim{.kind = BlockDim::Kind::squeezed} : BlockDim{.size = random_.in(1, std::min<int64_t>(shape[d] + 1, 24))};
+      if (elements * m.block[d].size > most_elements()) m.block[d].size = 1;
+      other_block(m.block[d], maps[d], sizes[d]);
+      elements *= m.block[d].size;
+    }
+  }
+  if (!m.whole) index_map(m, maps, sizes);
+  k.blocks.push_back(m);
+  maps_.push_back(maps);
+  sizes_.push_back(sizes);
+  shapes_.push_back(shape);
+  return true;
+}
+
 void Spec::array(int i, bool output) {
   ir::Kernel& k = out_.kernel;
+  if (output && random_.chance(0.22) && aliased_array(i)) return;
   BlockMapping m;
   m.origin = k.usual_origin(i);
   m.dtype = output && random_.chance(0.35) ? DType::f32 : values_.some_dtype();  // only floats that nobody reads again can take inexact ones
   const int64_t rank = random_.chance(0.08) ? 0 : random_.chance(0.75) ? random_.in(1, 2) : random_.in(3, 4);
   Shape shape;
-  std::vector<DimMap> maps;
+  std::vector<DimMap> maps, sizes;
   if (random_.chance(0.15) && !(output && vmapped_)) {
     m.whole = true;
     m.space = MemorySpace::any;
@@ -257,45 +351,47 @@ void Spec::array(int i, bool output) {
     int64_t elements = 1;
     if (vmapped_ && (output || random_.chance(0.6))) {  // what vmap makes: a dim per element of the batch
       m.block.push_back({BlockDim::Kind::squeezed, 1});
-      maps.push_back({DimMap::Kind::axis, 0, 0, 0, grid_[0]});
+      maps.push_back({.kind = DimMap::Kind::axis, .count = grid_[0]});
+      sizes.emplace_back();
       shape.push_back(std::max<int64_t>(grid_[0], 1));
       m.array_shape.push_back(shape.back());
     }
     for (int64_t d = 0; d < rank; ++d) {
       DimMap map = dim_map(output);
       BlockDim block;
-      if (random_.chance(0.2)) block = {BlockDim::Kind::squeezed, 1};
+      DimMap size;
+      if (random_.chance(0.2)) block.kind = BlockDim::Kind::squeezed;
       else block.size = block_size();
       if (block.kind == BlockDim::Kind::blocked && elements * block.size > most_elements()) block.size = random_.in(1, 2);
       elements *= block.size;
+      other_block(block, map, size);
       // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
       int64_t blocks = std::max<int64_t>(1, map.count);
       if (random_.chance(0.12)) blocks = std::max<int64_t>(1, blocks - random_.in(1, 2));
       else if (random_.chance(0.08)) ++blocks;
       int64_t extent = blocks * block.size;
-      if (random_.chance(0.45)) extent = (blocks - 1) * block.size + random_.in(1, block.size);
+      if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded) extent = std::max<int64_t>(1, (blocks - 1) * map.scale + block.size - block.low - block.high + map.base);
+      if (random_.chance(0.45)) extent = std::max<int64_t>(1, extent - random_.in(0, block.size - 1));
       if (random_.chance(0.04)) extent = random_.in(1, block.size);
       if (random_.chance(0.003)) extent = 0;
       const int64_t most = size_ == Size::huge ? 100000 : 40000;  // the lane-level interpreter keeps books per element
       if (num_elements(shape) * extent > most) {
         map = {};
+        if (block.kind != BlockDim::Kind::squeezed) block = {.size = block.size};
         extent = block.size;
         if (num_elements(shape) * extent > most) extent = block.size = 1;
       }
       shape.push_back(extent);
       m.block.push_back(block);
       maps.push_back(map);
+      sizes.push_back(size);
       m.array_shape.push_back(random_.chance(0.15) ? named(extent) : Extent(extent));
     }
-    m.index_map = values_.b.new_region(map_types());
-    values_.b.set_region(m.index_map);
-    const std::vector<Value> args = k.region(m.index_map).args, refs(args.begin() + static_cast<std::ptrdiff_t>(grid_.size()), args.end());
-    std::vector<Value> results;
-    for (const DimMap& map : maps) results.push_back(emit(map, args, refs));
-    values_.b.yield(results);
+    index_map(m, maps, sizes);
   }
   k.blocks.push_back(m);
   maps_.push_back(maps);
+  sizes_.push_back(sizes);
   shapes_.push_back(shape);
   if (!output) input(m.dtype, shape);
 }
@@ -333,13 +429,19 @@ void Spec::wild_input(Array a) {
 void Spec::declare_parallel() {
   for (size_t axis = first_visible(); axis < grid_.size(); ++axis) {
     bool free = !persistent_ && (accumulator_ < 0 || static_cast<int>(axis) < accumulator_);
+    for (const RefInfo& r : refs_) free &= r.block < 0 || r.block >= out_.kernel.num_inputs || !r.stateful;  // no input is stored to
     for (size_t i = static_cast<size_t>(out_.kernel.num_inputs); i < out_.kernel.blocks.size(); ++i) {
       bool distinct = false;
-      for (size_t d = 0; d < maps_[i].size(); ++d) {
+      const int from = out_.kernel.blocks[i].alias;
+      // Where it is aliased to an input with other blocks, programs read what others store.
+      const bool alone = from < 0 || lowering::same_blocks(out_.kernel, from, static_cast<int>(i));
+      for (size_t d = 0; d < maps_[i].size() && alone; ++d) {
+        const BlockDim& block = out_.kernel.blocks[i].block[d];
+        if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded) continue;
         const DimMap& m = maps_[i][d];
         const int64_t at = static_cast<int64_t>(axis);
         const bool permuted = m.kind == DimMap::Kind::data && !m.plus && m.at == std::vector{at} && prefetch_[static_cast<size_t>(m.number)].permutes == at;
-        distinct |= (permuted || (m.kind == DimMap::Kind::axis && m.a == at)) && cdiv(shapes_[i][d], out_.kernel.blocks[i].block[d].size) >= grid_[axis];
+        distinct |= (permuted || (m.kind == DimMap::Kind::axis && m.a == at)) && cdiv(shapes_[i][d], block.size) >= grid_[axis];
       }
       free &= distinct;
     }
@@ -350,7 +452,7 @@ void Spec::declare_parallel() {
 bool Spec::hangs_over(const RefInfo& r) const {
   const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
   for (size_t d = 0; d < m.block.size(); ++d)
-    if (shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 || shapes_[static_cast<size_t>(r.block)][d] == 0) return true;
+    if (m.block[d].kind == BlockDim::Kind::bounded || m.block[d].low || m.block[d].high || shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 || shapes_[static_cast<size_t>(r.block)][d] == 0) return true;
   return false;
 }
 

@@ -14,6 +14,8 @@ struct DimMap {
   int64_t number = 0;       // constant; reversed: the minuend; data: the scalar-prefetch operand
   int64_t a = 0, b = 0;     // axes
   int64_t count = 1;        // values 0 .. count - 1, for the array's size
+  int64_t scale = 1;        // times this: elements from one block to the next
+  int64_t base = 0;         // and plus this
   std::vector<int64_t> at = {};  // data: per dim of the operand the axis that indexes it
   bool plus = false;             // data: plus the program id on axis b
 };
@@ -54,6 +56,10 @@ class Spec {
   void prefetch();
   void arrays();
   void array(int i, bool output);
+  bool aliased_array(int i);
+  void other_block(ir::BlockDim& block, DimMap& map, DimMap& size);
+  void index_map(ir::BlockMapping& m, const std::vector<DimMap>& maps, const std::vector<DimMap>& sizes);
+  void alias_facts();
   void input(DType t, const Shape& shape);
   void wild_input(Array a);
   void declare_parallel();
@@ -71,7 +77,7 @@ class Spec {
   int accumulator_ = -1;           // the grid axis of the accumulator in the last scratch Ref
   std::vector<Prefetch> prefetch_;
   std::vector<RefInfo> refs_;
-  std::vector<std::vector<DimMap>> maps_;
+  std::vector<std::vector<DimMap>> maps_, sizes_;  // per block and dim; sizes: of bounded dims
   std::vector<Shape> shapes_;      // of the arrays
   std::vector<Fact> input_facts_;
 };

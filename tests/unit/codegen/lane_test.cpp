@@ -474,6 +474,7 @@ TEST_CASE("uniformity follows sources, memory and control") {
 TEST_CASE("the verifier says everything that is wrong at once") {
   Lane l(6);
   l.k.lane.subgroup_size = 4;
+  l.k.num_prefetch = 1;
   const Value words = l.shared(4, 4), odd = l.shared(4, 1, DType::i64);
   l.k.lane.shared_bytes = 16;
   (void)odd;
@@ -492,7 +493,7 @@ TEST_CASE("the verifier says everything that is wrong at once") {
   CHECK(messages(l.done()) == std::vector<std::string>{
       "%2 = alloc_shared : ref<shared, f32[4]>: 4 elements of 4 bytes at offset 4 do not fit the 16 bytes of shared memory",
       "%3 = alloc_shared : ref<shared, i64[1]>: offset 4 is no multiple of the element distance 8",
-      "store %0, %5[%4]: stores to an input",
+      "store %0, %5[%4]: stores to a scalar-prefetch operand",
       "%6 = extent : i32[]: index 2 names none of the 0 extents",
       "%8 = subgroup_reduce %7 : i32[]: needs full subgroups, but workgroup_size 6 is no multiple of subgroup_size 4",
       "%9 = constant : i32[2]: %9 has type i32[2], but lane-level values are scalars",

@@ -7,6 +7,7 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "engine/reference.h"
 
 using namespace tessera;
 
@@ -160,5 +161,5 @@ TEST_CASE("print: a line has its limit") {
   } catch (const CompileError& e) {
     message = e.what();
   }
-  CHECK(message == "k: debug_print: a line of 1200000016 bytes, but at most 1073741824 are printed at once\n  at k.tir:7\n  note: print a part of it");
+  CHECK(message == "k: debug_print: a line of 1200000016 bytes, but at most 1073741824 are printed at once\n  at k.tir:8\n  note: print a part of it");
 }

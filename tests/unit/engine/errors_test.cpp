@@ -8,8 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/messages.h"
+
 namespace ts = tessera;
 using ts::all, ts::ds, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::expect, tessera::test::note;
 
 namespace {
 template <class E, class F> std::string message(F f) {
@@ -23,10 +26,6 @@ template <class E, class F> std::string message(F f) {
   return "no error";
 }
 template <class F> std::string spec_error(F f) { return message<ts::SpecError>(f); }
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-/// A function rather than CHECK itself: compilers differ in the line they give to lambdas inside a macro of several lines.
-void expect(const std::string& got, const std::string& want) { CHECK(got == want); }
-std::string note(const std::string& text) { return "\n  note: " + text; }
 const std::string kBroadcast = note("counted from the last dim, sizes must be equal or 1");
 const std::string kCarry = note("a carry keeps its shape and dtype: cast() or broadcast_to() one of them");
 const std::string kWhole = note("a branch is taken by the whole program; where() chooses per element");
@@ -68,10 +67,14 @@ TEST_CASE("block specs") {
   expect(with(Block{ts::dim("n"), 8}, ij),
         "copy: in_specs[0]: block shape (n, 8): size n of dim 0 is known at run time only" + at(line) +
             note("blocks have static sizes; arrays and the grid may have run-time ones"));
-  expect(with(Block{ts::Element{8, {0, 1}}, 8}, ij),
-        "copy: in_specs[0]: block shape (Element(8), 8): Element is not implemented yet" + at(line));
-  expect(with(Block{ts::BoundedSlice{8}, 8}, ij),
-        "copy: in_specs[0]: block shape (BoundedSlice(8), 8): BoundedSlice is not implemented yet" + at(line));
+  expect(with(Block{ts::Element{0}, 8}, ij), "copy: in_specs[0]: block shape (Element(0), 8): size 0 of dim 0 is not positive" + at(line));
+  expect(with(Block{ts::Element{8, {1, -2}}, 8}, ij),
+        "copy: in_specs[0]: block shape (Element(8, padding=(1, -2)), 8): padding (1, -2) of dim 0 is negative" + at(line) +
+            note("padding counts the elements before and behind the array"));
+  expect(with(Block{8, ts::BoundedSlice{-1}}, ij), "copy: in_specs[0]: block shape (8, BoundedSlice(-1)): size -1 of dim 1 is not positive" + at(line));
+  expect(with(Block{ts::BoundedSlice{8}, 8}, ts::IndexMap{}),
+        "copy: in_specs[0]: dim 0 of the block shape (BoundedSlice(8), 8) is a BoundedSlice, but there is no index map" + at(line) +
+            note("its index map returns ts::ds(start, size) there"));
   expect(with(Block{4, 4}, [](Value i, Value) { return i; }),
         "copy: in_specs[0]: the index map returns 1 index but the block shape (4, 4) has 2 dims" + at(line) + kIndices);
   expect(with(Block{4, 4}, [](Value i, Value j) { return ts::Indices{i, j, 0}; }),
@@ -145,16 +148,13 @@ TEST_CASE("the grid") {
         "copy: grid: size -1 of axis 0 is negative" + at(line));
 }
 
-TEST_CASE("parameters that are not implemented, unknown, or do not fit together") {
+TEST_CASE("parameters that are unknown or do not fit together") {
   int line = __LINE__ + 4;
   const auto with = [](auto change) {
     ts::PallasCallParams p{.out_shape = {{{8}, ts::f32}}, .grid = {2}, .name = "copy"};
     change(p);
     return spec_error([&] { ts::pallas_call(one, p); });
   };
-  const auto not_yet = [&](const char* what) { return std::string("copy: ") + what + " is not implemented yet" + at(line) +
-            note("leave it out"); };
-  expect(with([](auto& p) { p.input_output_aliases = {{0, 0}}; }), not_yet("input_output_aliases"));
   expect(with([](auto& p) { p.grid_spec = ts::GridSpec{.grid = {2}}; }),
         "copy: grid_spec is given, and grid, in_specs, out_specs or scratch_shapes too" + at(line) +
             note("give them in grid_spec or directly, not both"));
@@ -178,9 +178,13 @@ TEST_CASE("parameters that are not implemented, unknown, or do not fit together"
   expect(with([](auto& p) { p.scratch_shapes = {{{2}, ts::f32, ts::MemorySpace::global}}; }),
         "copy: scratch_shapes[0]: memory space global is not for scratch" + at(line) + note("vmem, smem, any and semaphores are"));
   line = __LINE__ + 1;
-  const ts::BlockSpec buffered{.pipeline_mode = ts::Buffered{2}};
-  expect(spec_error([&] { copy_with(2, buffered); }),
-        "copy: in_specs[0]: pipeline_mode is not implemented yet" + at(line) + note("leave it out: Tessera buffers as it sees fit"));
+  const ts::BlockSpec unbuffered{.pipeline_mode = ts::Buffered{0}};
+  expect(spec_error([&] { copy_with(2, unbuffered); }),
+        "copy: in_specs[0]: pipeline_mode has a buffer count of 0" + at(line) + note("give at least 1, or leave pipeline_mode out"));
+  line = __LINE__ + 1;
+  const ts::BlockSpec ahead{.pipeline_mode = ts::Buffered{2, true}};
+  expect(spec_error([&] { copy_with(2, ts::no_block_spec, ahead); }),
+        "copy: out_specs[0]: pipeline_mode: an output cannot look ahead" + at(line) + note("use_lookahead is for inputs"));
   line = __LINE__ + 1;
   const ts::BlockSpec shared{.memory_space = ts::MemorySpace::shared};
   expect(spec_error([&] { copy_with(2, shared); }),

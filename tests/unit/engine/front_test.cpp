@@ -17,7 +17,7 @@ using ts::all, ts::ds, ts::Ref, ts::Value;
 // This test has no runtime: it stands in its place, so that calls can be seen to arrive there.
 namespace tessera {
 static int device_calls = 0;
-std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments) {
+std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments, const DimValues&) {
   ++device_calls;
   return interpret(kernel, arguments);
 }

@@ -9,21 +9,14 @@
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
 #include "engine/print_text.h"
+#include "tests/support/messages.h"
 
 namespace ts = tessera;
 using ts::all, ts::Array, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::message;
 
 namespace {
 using Lines = std::vector<std::string>;
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-template <class F> std::string message(F f) {
-  try {
-    f();
-  } catch (const ts::Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 /// The message of tracing a kernel of an i32[4] and an f32[] input.
 template <class F> std::string traced(F body) {
   return message([&] {
@@ -122,8 +115,8 @@ TEST_CASE("print: a check that fails is an error with its program and message, a
   ts::InterpretOptions options;
   options.print = [&](const std::string& s) { lines.push_back(s); };
   const auto failed = [&] { return message([&] { ts::interpret(call, {i32_range({8})}, options); }); };
-  const std::string wanted = "limits: check failed in program (i = 2): [4 5] is too large, {so}" + at(line);
-  CHECK(failed() == wanted);
+  const std::string got = failed(), wanted = "limits: check failed in program (i = 2): [4 5] is too large, {so}" + at(line);
+  CHECK(got == wanted);
   CHECK(lines == Lines(4, "after"));  // the kernel goes on
   for (uint64_t seed = 1; seed < 5; ++seed) {
     options.seed = seed;
@@ -170,7 +163,8 @@ TEST_CASE("print: errors") {
   expect(traced([&](Ref x, Ref y) { line = __LINE__; ts::debug_print("{} {1}", x[all], y[all]); }), "the format has placeholders with a number and placeholders without");
   expect(traced([&](Ref x, Ref) { line = __LINE__; ts::debug_print("{", x[all]); }), "the format has a '{' without its '}'; a brace by itself is written twice");
   expect(traced([&](Ref x, Ref) { line = __LINE__; ts::debug_print("}", x[all]); }), "the format has a '}' without its '{'; a brace by itself is written twice");
-  CHECK(traced([&](Ref x, Ref) { line = __LINE__; ts::check(Value(x[0]), "x"); }) == "k: check: the condition is i32, not bool" + at(line));
+  const std::string got = traced([&](Ref x, Ref) { line = __LINE__; ts::check(Value(x[0]), "x"); });
+  CHECK(got == "k: check: the condition is i32, not bool" + at(line));
   const auto parsed = [](const std::string& op) { return message([&] { ts::ir::parse("tir 1\nkernel @k\nout i32[4] whole\ntext \"{}\"\nbody (%o) {\n  %i = load %o[1]\n  " + op + "\n}\n", "k.tir"); }); };
   CHECK(parsed("debug_print %i text 1").find("debug_print: text 1 is out of range for 1 text") != std::string::npos);
   CHECK(parsed("debug_print text 0").find("debug_print: the format takes 1 argument but there are 0") != std::string::npos);

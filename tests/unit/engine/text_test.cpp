@@ -231,7 +231,7 @@ TEST_CASE("text: syntax errors") {
   CHECK(error("tir 1\nkernal @k\n") == "k.tir:2:1: expected 'kernel' but found 'kernal'\n  kernal @k\n  ^");
   CHECK(error("tir 1\nkernel @k\ngrid (n +)\n") == "k.tir:3:10: expected a size but found ')'\n  grid (n +)\n           ^");
   CHECK(error("tir 1\nkernel @k\ngrid (n +\n") == "k.tir:3:10: expected a size but found the end of the line\n  grid (n +\n           ^");
-  CHECK(error("tir 1\nkernel @k\nin f32[8] block (8,\n") == "k.tir:4:1: expected a block size or 'squeezed' but found the end of the file");
+  CHECK(error("tir 1\nkernel @k\nin f32[8] block (8,\n") == "k.tir:4:1: expected a block size, 'squeezed', 'element' or 'bounded' but found the end of the file");
   CHECK(error("tir 1\nkernel @k\ngrid (2, -4)\n") == "k.tir:3:10: grid axis 1: size -4 is negative\n  grid (2, -4)\n           ^");
   CHECK(error("tir 1\nkernel @k\ngrid (4.5)\n") == "k.tir:3:8: expected ',' or ')' but found '.'\n  grid (4.5)\n         ^");
   CHECK(error("tir 1\nkernel @k\nin f32[8] whole block (8)\n") ==
