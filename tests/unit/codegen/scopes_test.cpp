@@ -162,6 +162,8 @@ TEST_CASE("scopes: explain says what a pipeline loads ahead into registers") {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   REQUIRE_MESSAGE(!text.empty(), "run from the repository's root");
   const Program p = compile(ir::parse(text, "pipeline_overhang.tir"), lavapipe_target(), {});
-  for (const char* input : {"in_specs[0]", "in_specs[1]"})
-    CHECK_MESSAGE(p.explain.find("ref<vmem, f32[4, 12]>; in registers; every program's own; loaded ahead from " + std::string(input) + "\n") != std::string::npos, p.explain);
+  const std::string line = "ref<vmem, f32[4, 12]>; in registers; every program's own; its loads are under way until it is used\n";
+  const size_t first = p.explain.find(line);
+  CHECK_MESSAGE(first != std::string::npos, p.explain);
+  CHECK_MESSAGE(p.explain.find(line, first + 1) != std::string::npos, p.explain);
 }

@@ -173,6 +173,35 @@ TEST_CASE("pipes: races with a copy under way") {
             note("that was started at k.tir:14; wait for it first, and for all others that count in its semaphore"));
 }
 
+TEST_CASE("pipes: semaphores that programs in no order share") {
+  const ts::ir::Kernel k = parse(R"(kernel @k
+grid (2 parallel, 2)
+out f32[1] whole
+scratch ref<semaphore, i32[2]>
+body (%o, %s) {
+  %i = program_id axis 0
+  %j = program_id axis 1
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  semaphore_signal %s[0], %1
+  semaphore_wait %s[0], %1
+  %p = eq %i, %0
+  %q = eq %j, %1
+  %r = and %p, %q
+  if %r {
+    semaphore_signal %s[1], %1
+  }
+  %t = gt %i, %j
+  if %t {
+    semaphore_wait %s[1], %1
+  }
+}
+)");
+  CHECK_NOTHROW(ts::interpret(k, {}, {}));
+  expect(message([&] { ts::interpret(k, {}, {.races = true}); }),
+         "k: race on scratch_shapes[0], element (1,): program (1, 0) loads what program (0, 1) stored\n  at k.tir:21" + note("that was at k.tir:17; programs that differ in axis 0 share no scratch"));
+}
+
 TEST_CASE("pipes: waits that nothing can satisfy, and what is left at the end") {
   const auto text = [](const std::string& body) {
     return "kernel @left\ngrid (2)\nin f32[4] whole\nout f32[4] whole\nscratch ref<dma_semaphore, i32[2]>\nscratch ref<semaphore, i32[]>\n"
