@@ -62,6 +62,8 @@ TESSERA_PYTHON_API char* tessera_submit_nothing(const char* device, int64_t time
   return error_of([&] { submit_nothing(device, times); });
 }
 
+TESSERA_PYTHON_API void tessera_set_printer(void (*printer)(const char* line)) { set_printer(printer); }
+
 TESSERA_PYTHON_API void tessera_stats(uint64_t* out) {
   const Stats s = stats();
   out[0] = s.modules;

@@ -10,6 +10,7 @@ import warnings
 import jax
 from jax._src.interpreters import mlir
 from jax._src.pallas import pallas_call as pallas_call_module
+from jax._src.pallas.mosaic import tpu_info
 from jax.extend import pallas as pallas_extend
 
 from tessera import jaxpr
@@ -41,6 +42,15 @@ def _other_platform(ctx, *nodes, compiler_params, **params):
                 f"{', '.join(ctx.module_context.platforms)}\n  note: put its arguments on jax.devices('cpu')[0]; Tessera uses the GPU through Vulkan from there")
 
 
+# emit_pipeline and some libraries ask what TPU they are traced for. On the CPU platform they get to hear of one, since any will do: what they choose by
+# it (tile sizes, numbers of buffers) runs everywhere.
+_CPU = "cpu"
+
+
+def _tpu():
+    return tpu_info.get_tpu_info_for_chip(tpu_info.ChipVersion.TPU_V5E, 1)
+
+
 def _place(rule):
     mlir.register_lowering(pallas_call_module.pallas_call_p, rule)
     pallas_call_module._pallas_call_lowering = rule  # what pl.kernel and core_map call
@@ -54,6 +64,7 @@ def _hook():
             pallas_extend.register_lowering_rule(CompilerParams, _other_platform, "gpu")
             _registered = True
         _place(_lower)
+        tpu_info.registry.setdefault(_CPU, _tpu)
 
 
 def install(device, fallback):
@@ -65,6 +76,8 @@ def uninstall():
     _where.set_global(None)
     with _lock:
         _place(_stock)
+        if tpu_info.registry.get(_CPU) is _tpu:
+            del tpu_info.registry[_CPU]
 
 
 @contextlib.contextmanager
@@ -92,9 +105,9 @@ def _lower(ctx, *nodes, interpret, **params):
         warnings.warn(f"JAX's interpreter runs what Tessera cannot: {error}", stacklevel=2)
         return _stock(ctx, *nodes, interpret=True, **params)
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in params["out_avals"]]
-    dynamic = params["grid_mapping"].num_dynamic_grid_bounds
+    dynamic = params["grid_mapping"].num_dynamic_grid_bounds  # pallas_call does not count the grid's sizes among its operands
     # XLA then gives both the same memory where the argument is not needed any more; else it copies.
-    aliases = {i + dynamic: o for i, o in params["input_output_aliases"]}
+    aliases = {dynamic + int(i): int(o) for i, o in params["input_output_aliases"]}
 
     def call(*args):
         return jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases)(*args, module=text.decode(), key=key, device=device)
