@@ -27,6 +27,9 @@ struct Indexed {
   std::vector<Dim> dims;
   ir::Value result, value, mask, other;
   reference::ArrayFunction sum;
+  bool atomic = false;
+  reference::ScalarFunction combine = nullptr;  // of an atomic: what becomes of an element and a value; none: the value
+  ir::Value compare = {};                          // atomic_cas: combine says whether the element equals this
 
   // The position along one dim where element `at` goes, wrapped; it may be outside.
   int64_t position(const Machine& m, const Dim& x, const int64_t* at) const {
@@ -78,7 +81,7 @@ struct Indexed {
         in_array = p < tracked->inside[d];
         element += p * tracked->strides[d];
       }
-      if (inside && in_array) m.races->access(*op, ref, element, writes ? Touching::store : Touching::load);
+      if (inside && in_array) m.races->access(*op, ref, element, atomic ? Touching::atomic : writes ? Touching::store : Touching::load);
       f(inside ? view.data + offset * bytes : nullptr, i++);
     });
   }
@@ -91,6 +94,24 @@ struct Indexed {
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
       const std::byte* from = element ? element : instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified);
       std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
+    });
+  }
+  uint64_t bits_at(const std::byte* from) const {
+    uint64_t v = 0;
+    std::memcpy(&v, from, static_cast<size_t>(bytes));
+    return v;
+  }
+  /// After read(), which has what the elements held that are left alone: one after another, each finds what those before it made.
+  void update(Machine& m) const {
+    const std::byte* from = m.place[value.index];
+    const std::byte* with = compare ? m.place[compare.index] : from;
+    std::byte* out = m.place[result.index];
+    each(m, false, true, [&](std::byte* element, int64_t i) {
+      if (!element) return;
+      std::memcpy(out + i * bytes, element, static_cast<size_t>(bytes));
+      const uint64_t operands[2] = {bits_at(element), bits_at(with + i * bytes)};
+      const uint64_t made = compare ? (combine(operands) ? bits_at(from + i * bytes) : operands[0]) : combine ? combine(operands) : operands[1];
+      std::memcpy(element, &made, static_cast<size_t>(bytes));
     });
   }
   void write(Machine& m) const {
@@ -121,7 +142,18 @@ Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fil
   if (op.has_mask()) a.mask = op.operands[static_cast<size_t>(op.mask_position())];
   if (op.has_other()) a.other = op.operands[static_cast<size_t>(op.other_position())];
   if (op.code == ir::Opcode::addupdate) a.sum = reference::array_function(ir::Opcode::add, t.dtype, t.dtype);
+  if ((a.atomic = ir::is_atomic(op.code))) {
+    const bool cas = op.code == ir::Opcode::atomic_cas;
+    const ir::Opcode kind = cas ? ir::Opcode::eq : static_cast<ir::Opcode>(op.attr(ir::Attr::kind));
+    if (cas) a.compare = op.operands[2];
+    if (kind != ir::Opcode::swap) a.combine = reference::scalar_function(kind, t.dtype, cas ? DType::boolean : t.dtype);
+  }
   return [a = std::move(a)](Machine& m) {
+    if (a.atomic) {
+      a.read(m, m.place[a.result.index]);
+      a.update(m);
+      return;
+    }
     if (a.result) a.read(m, m.place[a.result.index]);
     if (a.value) a.write(m);
   };

@@ -21,6 +21,8 @@ DType dtype(ffi::DataType t) {
     case ffi::DataType::U16: return DType::u16;
     case ffi::DataType::U32: return DType::u32;
     case ffi::DataType::U64: return DType::u64;
+    case ffi::DataType::F8E4M3FN: return DType::f8e4m3fn;
+    case ffi::DataType::F8E5M2: return DType::f8e5m2;
     case ffi::DataType::F16: return DType::f16;
     case ffi::DataType::BF16: return DType::bf16;
     case ffi::DataType::F32: return DType::f32;
@@ -46,6 +48,8 @@ ffi::Error run(std::string_view module, std::string_view key, std::string_view d
     return ffi::Error::Internal(e.what());
   }
 }
+// For the benchmark of a call's overhead.
+ffi::Error nothing(ffi::RemainingArgs, ffi::RemainingRets) { return ffi::Error::Success(); }
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -56,4 +60,5 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(tessera_call, run,
                                   .Attr<std::string_view>("device")
                                   .RemainingArgs()
                                   .RemainingRets());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tessera_nothing, nothing, ffi::Ffi::Bind().RemainingArgs().RemainingRets());
 #pragma GCC visibility pop
