@@ -8,7 +8,7 @@ namespace tessera {
 using ir::Opcode;
 
 namespace {
-DType unsigned_of(int width) { return width == 8 ? u8 : width == 16 ? u16 : width == 32 ? u32 : u64; }
+DType unsigned_of(int width) { return width == 4 ? u4 : width == 8 ? u8 : width == 16 ? u16 : width == 32 ? u32 : u64; }
 
 /// As a dtype of the same width.
 Value same_width(Emit& e, const Value& x, DType t) {

@@ -77,6 +77,7 @@ void scatter(const Positions& p, const std::byte* x, const std::byte* updates, c
 
 uint64_t sort_key(DType t, uint64_t v) {
   const int n = bits(t);
+  if (n < 64) v &= (uint64_t{1} << n) - 1;  // of an int4's byte the upper half says nothing
   if (t == DType::boolean || is_unsigned_int(t)) return v;
   const uint64_t sign = uint64_t{1} << (n - 1);
   if (is_signed_int(t)) return v ^ sign;
