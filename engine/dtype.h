@@ -36,6 +36,8 @@ constexpr int64_t size_bytes(DType t) {
   return 0;
 }
 constexpr int bits(DType t) { return t == DType::boolean ? 1 : is_int4(t) ? 4 : static_cast<int>(size_bytes(t)) * 8; }
+/// The unsigned integers of 4, 8, 16, 32 or 64 bits.
+constexpr DType unsigned_of(int bits) { return bits == 4 ? DType::u4 : bits == 8 ? DType::u8 : bits == 16 ? DType::u16 : bits == 32 ? DType::u32 : DType::u64; }
 /// Floats that are stored in fewer bits than f32, in which they compute.
 constexpr bool is_narrow_float(DType t) { return is_float(t) && size_bytes(t) < 4; }
 

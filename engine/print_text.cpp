@@ -292,7 +292,8 @@ std::string specified(const Spec& s, DType t, uint64_t bits) {
       n = negative ? uint64_t{0} - static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
     }
     const uint64_t base = s.type == 'd' ? 10 : s.type == 'b' ? 2 : s.type == 'o' ? 8 : 16;
-    do digits += (s.type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[n % base];
+    const std::string_view alphabet = s.type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef";
+    do digits += alphabet[n % base];
     while (n /= base);
     std::reverse(digits.begin(), digits.end());
   } else {

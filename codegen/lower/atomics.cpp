@@ -67,10 +67,7 @@ void Lowering::atomic_op(ir::OpId id) {
   const RefState& r = refs_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
   const Value v = o.operands[1], result = o.results[0];
   const bool used = used_[result.index];
-  std::vector<Value> roots{v};
-  if (o.code == Opcode::atomic_cas) roots.push_back(o.operands[2]);
-  if (o.has_mask()) roots.push_back(o.operands[static_cast<size_t>(o.mask_position())]);
-  if (o.has_other() && used) roots.push_back(o.operands[static_cast<size_t>(o.other_position())]);
+  const std::vector<Value> roots = values_read(o);
   std::vector<MemoryRange> reads = arena_reads(roots), writes;
   if (!r.owned) writes.push_back(r.range);
 

@@ -54,7 +54,7 @@ V Emitter::atomic_update(const ir::Op& op, V address) {
   const V value = bits(get(op.operands.at(1)));
   const Id type = f_.type(value.reg), at = pointer(address, type);
   const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
-  const bool ordered = used_values_.count(op.results.at(0).index) != 0;
+  const bool ordered = used_values_[op.results.at(0).index];
   const Id scope = word(kScope), semantics = word(ordered ? kAcquireRelease : kRelaxed);
   const spv::Op code = native(kind_of(op), ref(op.operands[0]).dtype);
   if (op.code == Opcode::atomic_cas)
@@ -73,18 +73,17 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
   }
   const Id type = f_.type(reg), at = pointer(address, type);
   const auto number = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
-  const bool ordered = used_values_.count(op.results.at(0).index) != 0;
+  const bool ordered = used_values_[op.results.at(0).index];
   const uint32_t mask = size == 1 ? 0xff : 0xffff;
 
   const auto element = [&](V word) -> Register {
     if (size >= 4) return {floating(word), {}};
     const V low = (word >> shift) & mask;
-    if (is_int(t)) return {is_signed_int(t) ? sign_extend(low, static_cast<int>(8 * size)) : low, {}};
-    return {from_memory_bits(low, t), t == DType::boolean ? V{} : low};
+    return {from_memory_bits(low, t), is_narrow_float(t) ? low : V{}};
   };
   const auto memory = [&](V v, V raw) -> V {
     if (size >= 4) return bits(v);
-    return (raw.id ? raw : is_int(t) ? v : memory_bits(v, t)) & mask;
+    return (raw.id ? raw : memory_bits(v, t)) & mask;
   };
   const Opcode kind = kind_of(op);
   const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;

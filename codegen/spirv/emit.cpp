@@ -27,7 +27,7 @@ void Emitter::collect(ir::RegionId r) {
     used_.insert(op.code);
     check_dtypes(op);
     if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
-    for (ir::Value v : op.operands) used_values_.insert(v.index);
+    for (ir::Value v : op.operands) used_values_[v.index] = true;
     for (ir::RegionId inner : op.regions) collect(inner);
   }
 }
@@ -176,6 +176,7 @@ Words Emitter::run() {
   registers_.resize(k_.values.size());
   ranges_.resize(k_.values.size());
   refs_.resize(k_.values.size());
+  used_values_.resize(k_.values.size());
   collect(k_.body);
   m_.capability(spv::CapabilityShader);
   m_.capability(spv::CapabilityPhysicalStorageBufferAddresses);

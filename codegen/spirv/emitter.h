@@ -98,7 +98,7 @@ class Emitter {
   Module m_;
   Function f_;
   std::set<ir::Opcode> used_;
-  std::set<uint32_t> used_values_;  // that some op has as an operand
+  std::vector<bool> used_values_;  // that some op has as an operand
   std::set<uint32_t> written_;  // roots of refs that are stored to
   std::vector<Register> registers_;
   std::vector<Range> ranges_;

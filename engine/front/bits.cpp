@@ -8,8 +8,6 @@ namespace tessera {
 using ir::Opcode;
 
 namespace {
-DType unsigned_of(int width) { return width == 4 ? u4 : width == 8 ? u8 : width == 16 ? u16 : width == 32 ? u32 : u64; }
-
 /// As a dtype of the same width.
 Value same_width(Emit& e, const Value& x, DType t) {
   return x.dtype() == t ? x : e.wrap(e.builder().elementwise(Opcode::bitcast, {e.use(x)}, t));

@@ -11,7 +11,6 @@ namespace tessera::random {
 namespace {
 using std::array;
 int width(DType t) { return tessera::bits(t); }
-DType unsigned_of(int n) { return n == 8 ? u8 : n == 16 ? u16 : n == 32 ? u32 : u64; }
 
 Value word(Emit& e, uint64_t bits) { return e.wrap(e.builder().constant(DType::u32, bits)); }
 /// A u32 Value: u32 as it is, numbers modulo 2^32.

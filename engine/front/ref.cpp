@@ -155,14 +155,7 @@ class RefAccess {
     if (num_elements(form_.shape) != 0) store_through(ref_.views_.size(), selection(mask, true), v, code);
   }
 
-  static DType bits_of(DType t) {
-    switch (size_bytes(t)) {
-      case 1: return DType::u8;
-      case 2: return DType::u16;
-      case 4: return DType::u32;
-      default: return DType::u64;
-    }
-  }
+  static DType bits_of(DType t) { return unsigned_of(static_cast<int>(8 * size_bytes(t))); }
   ir::Value cast_bits(ir::Value v, DType t) {
     ir::Builder& b = e_.builder();
     return b.kernel().type(v).dtype == t ? v : b.elementwise(Opcode::bitcast, {v}, t);

@@ -112,9 +112,8 @@ struct Block {
 std::vector<bool> written_refs(const ir::Kernel& k) {
   std::vector<bool> written(k.region(k.body).args.size(), false);
   for (const ir::Op& op : k.ops) {
-    const size_t to = op.code == ir::Opcode::copy_start ? 1 : 0;
-    if ((ir::writes_ref(op.code) || to == 1) && op.operands.size() > to && k.value(op.operands[to]).region == k.body)
-      written[k.value(op.operands[to]).number] = true;
+    const ir::Value to = stored_ref(op);
+    if (to && k.value(to).region == k.body) written[k.value(to).number] = true;
   }
   return written;
 }

@@ -119,8 +119,8 @@ Type Kernel::block_ref_type(int i) const {
 
 bool Kernel::is_stored(int i) const {
   return std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
-    const size_t to = op.code == Opcode::copy_start ? 1 : 0;
-    return (info(op.code).effect == Effect::writes || to == 1) && op.operands.size() > to && value(op.operands[to]).region == body && value(op.operands[to]).number == static_cast<uint32_t>(i);
+    const Value to = stored_ref(op);
+    return to && value(to).region == body && value(to).number == static_cast<uint32_t>(i);
   });
 }
 

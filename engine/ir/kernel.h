@@ -150,6 +150,12 @@ struct Op {
   int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }          ///< if has_other()
 };
 
+/// The Ref whose elements op stores to, as a copy does to its target; none if it stores to no Ref.
+inline Value stored_ref(const Op& op) {
+  const size_t at = op.code == Opcode::copy_start ? 1 : 0;
+  return (writes_ref(op.code) || at == 1) && op.operands.size() > at ? op.operands[at] : Value{};
+}
+
 struct ValueInfo {
   Type type;
   OpId def;         // the op it results from, or none for a region argument

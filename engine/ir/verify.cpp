@@ -152,8 +152,8 @@ class Verifier {
       const OpInfo& row = info(op.code);
       if (!(k_.level == Level::tile ? row.tile : row.lane)) add(entity(op), "is not legal at " + std::string(k_.level == Level::tile ? "tile" : "lane") + " level", op.loc);
       if (index_map) in_index_map(op, place);
-      else if (const size_t to = op.code == Opcode::copy_start ? 1 : 0; (info(op.code).effect == Effect::writes || to == 1) && op.operands.size() > to && k_.value(op.operands[to]).region == k_.body)
-        if (const uint32_t at = k_.value(op.operands[to]).number; at < static_cast<uint32_t>(k_.num_inputs)) {
+      else if (const Value to = stored_ref(op); to && k_.value(to).region == k_.body)
+        if (const uint32_t at = k_.value(to).number; at < static_cast<uint32_t>(k_.num_inputs)) {
           const std::string stores = "stores to " + k_.blocks[at].origin + ": ";
           if (at < static_cast<uint32_t>(k_.num_prefetch)) add(entity(op), stores + "a scalar-prefetch operand is only read", op.loc);
           else if (const int output = k_.aliased_output(static_cast<int>(at)); output >= 0) add(entity(op), stores + "an input that is aliased to " + k_.blocks[static_cast<size_t>(output)].origin + " is only read", op.loc);

@@ -82,15 +82,6 @@ Values while_of(Equation& e) {
       [&](const std::vector<Value>& v) { return operands(e, run(e.import, body, joined(body_consts, entries(v)), e.loc)); }, e.loc);
 }
 
-/// Unsigned integers of the same width, which can be or-ed without losing a bit.
-DType bits_dtype(DType t) {
-  switch (size_bytes(t)) {
-    case 1: return is_int4(t) ? DType::u4 : DType::u8;
-    case 2: return DType::u16;
-    case 4: return DType::u32;
-    default: return DType::u64;
-  }
-}
 /// Whether the leading position is i: bool of x's shape.
 Value leading(const Value& i, const Shape& shape, Loc loc) {
   const Value at = iota(DType::i32, {shape[0]}, 0, loc);
@@ -103,7 +94,7 @@ Value leading(const Value& i, const Shape& shape, Loc loc) {
 Value row(const Value& x, const Value& i, Loc loc) {
   const Value here = leading(i, x.shape(), loc);
   const bool truth = x.dtype() == DType::boolean;
-  const Value wide = truth ? x : bitcast(Operand(x, loc), bits_dtype(x.dtype()));
+  const Value wide = truth ? x : bitcast(Operand(x, loc), unsigned_of(bits(x.dtype())));  // can be or-ed without losing a bit
   const Value kept = where(Operand(here, loc), Operand(wide, loc), Operand(zeros(x.shape(), wide.dtype(), loc), loc));
   const Value all = reduce_or(Operand(kept, loc), {.axis = 0});
   return truth ? all : bitcast(Operand(all, loc), x.dtype());

@@ -7,11 +7,14 @@ using ir::Op, ir::Opcode;
 
 MemoryClasses::MemoryClasses(const ir::Kernel& k) : k_(k) {
   count_ = static_cast<uint32_t>(k.region(k.body).args.size());
-  for (const ir::Value v : scoped_refs(k)) scoped_[v.index] = count_++;
+  const bool tile = k.level == ir::Level::tile;  // lane-level kernels are long, and have neither scopes nor copies
+  if (tile)
+    for (const ir::Value v : scoped_refs(k)) scoped_[v.index] = count_++;
   count_ += 2;
   // A copy may end at any wait behind its start, whichever semaphore that waits for: what it writes changes there.
-  for (const Op& op : k.ops)
-    if (op.code == Opcode::copy_start) copied_to_.push_back(of(op.operands[1]));
+  if (tile)
+    for (const Op& op : k.ops)
+      if (op.code == Opcode::copy_start) copied_to_.push_back(of(op.operands[1]));
   std::sort(copied_to_.begin(), copied_to_.end());
   copied_to_.erase(std::unique(copied_to_.begin(), copied_to_.end()), copied_to_.end());
   stored_.resize(count_);

@@ -7,19 +7,15 @@
 #include "codegen/compile.h"
 #include "runtime/call/call.h"
 #include "tests/support/answers.h"
+#include "tests/support/device.h"
 #include "tests/support/value_functions.h"
 
 using namespace tessera;
 using namespace tessera::test;
 
 TEST_CASE("ops: functions that move, pack and draw values agree with the interpreter on a device") {
-  std::optional<Device> device;
-  try {
-    device.emplace();
-  } catch (const DeviceError& e) {
-    MESSAGE("not run on a device: ", e.what());
-    return;
-  }
+  const std::optional<Device> device = test::device_if_any();
+  if (!device) return;
   for (const auto& entry : value_functions()) {
     const std::string& name = entry.first;  // clang 14 captures no structured binding
     const ValueFunction& function = entry.second;

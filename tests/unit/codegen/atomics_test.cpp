@@ -87,7 +87,7 @@ std::vector<Answer> answers(const ir::Kernel& k, const std::vector<Array>& input
   return all;
 }
 
-const std::vector<DType> kNumbers{DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
+const std::vector<DType> kNumbers{DType::i4, DType::u4, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
 std::vector<Array> scatter_inputs(DType t) {
   Array x({40}, DType::i32), y({40}, t);
   for (int i = 0; i < 40; ++i) {
@@ -130,7 +130,9 @@ TEST_CASE("atomics: bools") {
 TEST_CASE("atomics: a result that is used, an exchange and a compare-and-swap bind the axis") {
   const std::string bound = "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it";
   for (const DType t : {DType::i32, DType::u8, DType::f32}) {
-    for (const auto& [kind, used] : {std::pair<std::string, bool>{"max", true}, {"swap", false}, {"cas", false}, {"cas", true}}) {
+    for (const auto& form : {std::pair<std::string, bool>{"max", true}, {"swap", false}, {"cas", false}, {"cas", true}}) {
+      const std::string kind = form.first;
+      const bool used = form.second;
       const ir::Kernel k = scatter(t, kind, "40", used);
       CAPTURE(kind);
       CHECK(says(explained(k), bound));

@@ -7,8 +7,10 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "tests/support/messages.h"
 
 using namespace tessera;
+using tessera::test::message;
 
 namespace {
 ir::Kernel parse(const std::string& text) {
@@ -22,14 +24,6 @@ std::string expanded(const std::string& text) {
   CHECK(lowering::expand_scopes(k, sites));
   ir::verify(k, "the step");
   return ir::print(k);
-}
-template <class F> std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 const std::string kHead = "kernel @k\ngrid (4)\nin f32[4, 8] block (1, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nout f32[4, 8] block (1, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\n";
 }  // namespace

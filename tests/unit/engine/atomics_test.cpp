@@ -7,9 +7,11 @@
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "tests/support/messages.h"
 
 namespace ts = tessera;
 using ts::all, ts::ds, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::message;
 
 namespace {
 using Ints = std::vector<int32_t>;
@@ -17,15 +19,6 @@ ts::Array ints(ts::Shape shape, Ints v) { return {std::move(shape), std::move(v)
 Ints values(const ts::Array& a) {
   const auto s = a.data<int32_t>();
   return {s.begin(), s.end()};
-}
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-template <class F> std::string message(F f) {
-  try {
-    f();
-  } catch (const ts::Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 /// The message of tracing a kernel over an input and an output of 4 elements of t.
 template <class F> std::string traced(ts::DType t, F body) {

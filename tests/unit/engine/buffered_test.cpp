@@ -2,21 +2,13 @@
 #include <doctest/doctest.h>
 
 #include "engine/front/front.h"
+#include "tests/support/messages.h"
 
 namespace ts = tessera;
 using ts::all, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::message, tessera::test::note;
 
 namespace {
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-std::string note(const std::string& text) { return "\n  note: " + text; }
-template <class F> std::string message(F f) {
-  try {
-    f();
-  } catch (const ts::Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 ts::Array numbers(ts::Shape shape, int step) {
   std::vector<float> v(static_cast<size_t>(ts::num_elements(shape)));
   for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(static_cast<int>(i) * step % 17 - 8);

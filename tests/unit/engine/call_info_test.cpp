@@ -10,9 +10,11 @@
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "tests/support/messages.h"
 
 namespace ts = tessera;
 using ts::all, ts::Ref, ts::Value;
+using tessera::test::expect;
 
 namespace {
 ts::PallasCallParams params() {
@@ -40,7 +42,6 @@ std::string error(Change change) {
   return "no error";
 }
 std::string at() { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-void expect(const std::string& got, const std::string& want) { CHECK(got == want); }
 
 std::vector<bool> parallel(const ts::PallasCall& c) { return c.grid_mapping(kInputs).grid_parallel; }
 

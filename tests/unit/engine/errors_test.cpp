@@ -8,8 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/messages.h"
+
 namespace ts = tessera;
 using ts::all, ts::ds, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::expect, tessera::test::note;
 
 namespace {
 template <class E, class F> std::string message(F f) {
@@ -23,10 +26,6 @@ template <class E, class F> std::string message(F f) {
   return "no error";
 }
 template <class F> std::string spec_error(F f) { return message<ts::SpecError>(f); }
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-/// A function rather than CHECK itself: compilers differ in the line they give to lambdas inside a macro of several lines.
-void expect(const std::string& got, const std::string& want) { CHECK(got == want); }
-std::string note(const std::string& text) { return "\n  note: " + text; }
 const std::string kBroadcast = note("counted from the last dim, sizes must be equal or 1");
 const std::string kCarry = note("a carry keeps its shape and dtype: cast() or broadcast_to() one of them");
 const std::string kWhole = note("a branch is taken by the whole program; where() chooses per element");

@@ -5,22 +5,13 @@
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "engine/npy.h"
+#include "tests/support/messages.h"
 
 namespace ts = tessera;
 using ts::all, ts::ds, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::expect, tessera::test::message, tessera::test::note;
 
 namespace {
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-std::string note(const std::string& text) { return "\n  note: " + text; }
-void expect(const std::string& got, const std::string& want) { CHECK(got == want); }
-template <class F> std::string message(F f) {
-  try {
-    f();
-  } catch (const ts::Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 ts::Array read(const std::string& name, ts::DType t = ts::f32) { return ts::read_npy("tests/data/pipelines/" + name + ".npy", t); }
 /// Without a seed, and with several, looking for races.
 void agrees(const ts::PallasCall& call, const std::string& name, const std::vector<ts::Array>& inputs) {

@@ -6,9 +6,11 @@
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "tests/support/messages.h"
 
 namespace ts = tessera;
 using ts::all, ts::ds, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::expect, tessera::test::message, tessera::test::note;
 
 namespace {
 using Floats = std::vector<float>;
@@ -20,17 +22,6 @@ ts::Array counting(ts::Shape shape) {
 Floats values(const ts::Array& a) {
   const auto s = a.data<float>();
   return {s.begin(), s.end()};
-}
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-std::string note(const std::string& text) { return "\n  note: " + text; }
-void expect(const std::string& got, const std::string& want) { CHECK(got == want); }
-template <class F> std::string message(F f) {
-  try {
-    f();
-  } catch (const ts::Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 ts::ir::Kernel parse(const std::string& text) {
   ts::ir::Kernel k = ts::ir::parse("tir 1\n" + text, "k.tir");

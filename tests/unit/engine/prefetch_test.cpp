@@ -6,9 +6,11 @@
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "tests/support/messages.h"
 
 namespace ts = tessera;
 using ts::all, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::expect, tessera::test::message, tessera::test::note;
 
 namespace {
 using Ints = std::vector<int32_t>;
@@ -16,18 +18,6 @@ ts::Array ints(ts::Shape shape, Ints v) { return {std::move(shape), std::move(v)
 Ints values(const ts::Array& a) {
   const auto s = a.data<int32_t>();
   return {s.begin(), s.end()};
-}
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-std::string note(const std::string& text) { return "\n  note: " + text; }
-/// A function rather than CHECK itself: compilers differ in the line they give to lambdas inside a macro of several lines.
-void expect(const std::string& got, const std::string& want) { CHECK(got == want); }
-template <class F> std::string message(F f) {
-  try {
-    f();
-  } catch (const ts::Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 /// o[i] = x[rows[i]] * scale + i, over blocks of one row.

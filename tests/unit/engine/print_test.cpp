@@ -9,21 +9,14 @@
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
 #include "engine/print_text.h"
+#include "tests/support/messages.h"
 
 namespace ts = tessera;
 using ts::all, ts::Array, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::message;
 
 namespace {
 using Lines = std::vector<std::string>;
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-template <class F> std::string message(F f) {
-  try {
-    f();
-  } catch (const ts::Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 /// The message of tracing a kernel of an i32[4] and an f32[] input.
 template <class F> std::string traced(F body) {
   return message([&] {

@@ -6,9 +6,11 @@
 #include <sstream>
 
 #include "engine/front/front.h"
+#include "tests/support/messages.h"
 
 namespace ts = tessera;
 using ts::all, ts::Ref, ts::Value;
+using tessera::test::at, tessera::test::expect;
 
 namespace {
 ts::Array ramp(ts::Shape shape, double start = 0) {
@@ -51,9 +53,6 @@ std::string error(const ts::PallasCall& call, const std::vector<ts::Array>& argu
   }
   return "no error";
 }
-std::string at(int line) { return "\n  at " + std::string(__FILE__) + ":" + std::to_string(line); }
-/// A function rather than CHECK itself: compilers differ in the line they give to lambdas inside a macro of several lines.
-void expect(const std::string& got, const std::string& want) { CHECK(got == want); }
 }  // namespace
 
 TEST_CASE("both arguments batched, in every place") {

@@ -74,12 +74,12 @@ TEST_CASE("debug prints what is compiled, once") {
   load(own, kernel);
   load(own, kernel);
   std::cout.rdbuf(old);
-  const std::string all = text.str(), name = "twice, shifted for kernel function kernel at shifted.tir:2";
-  CAPTURE(all);
-  const size_t lanes = all.find("The lane-level kernel for pallas_call " + name + " on " + own.target().name + ":\ntir 1\nlane kernel @\"twice, shifted\"\n");
-  const size_t spirv = all.find("The SPIR-V for pallas_call " + name + ":\n");
+  const std::string printed = text.str(), name = "twice, shifted for kernel function kernel at shifted.tir:2";
+  CAPTURE(printed);
+  const size_t lanes = printed.find("The lane-level kernel for pallas_call " + name + " on " + own.target().name + ":\ntir 1\nlane kernel @\"twice, shifted\"\n");
+  const size_t spirv = printed.find("The SPIR-V for pallas_call " + name + ":\n");
   CHECK(lanes == 0);
   REQUIRE(spirv != std::string::npos);
-  CHECK(all.find("The SPIR-V", spirv + 1) == std::string::npos);
-  CHECK(all.size() > spirv + 200);
+  CHECK(printed.find("The SPIR-V", spirv + 1) == std::string::npos);
+  CHECK(printed.size() > spirv + 200);
 }
