@@ -104,7 +104,7 @@ Value dot(Operand a, Operand b, DotParams p) {
   if (const DType l = e.dtype(a), r = e.dtype(b); is_float8(l) && is_float8(r) && l != r) {  // f16 holds both
     const auto to = p.preferred_element_type;
     if (!to || !is_float(*to) || is_float8(*to))
-      e.fail("operands of " + std::string(name(l)) + " and " + std::string(name(r)) + " give " + (to ? std::string(name(*to)) : "neither"), "set preferred_element_type to f16, bf16, f32 or f64");
+      e.fail("of " + std::string(name(l)) + " and " + std::string(name(r)) + " there is no product in " + (to ? std::string(name(*to)) : "either"), "set preferred_element_type to f16, bf16, f32 or f64");
     return dot(cast(a, DType::f16), cast(b, DType::f16), p);
   }
   DType t = e.common_dtype({&a, &b});

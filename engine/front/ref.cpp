@@ -475,6 +475,8 @@ Ref Ref::bitcast(DType to, Loc loc) const {
   e.check_owner(trace_, region_, "Ref");
   if (to == dtype()) return *this;
   if (to == DType::boolean || dtype() == DType::boolean) e.fail("bool is not a matter of bits", "cast() converts values");
+  if (is_int4(to) != is_int4(dtype()))
+    e.fail(std::string(name(dtype())) + " to " + std::string(name(to)) + ": 4-bit integers lie one to a byte in memory, whose other bits say nothing", "load the Ref and bitcast() the value");
   Shape s = shape();
   const int64_t mine = size_bytes(dtype()), its = size_bytes(to);
   const auto names = [&] { return std::string(name(dtype())) + " to " + std::string(name(to)); };

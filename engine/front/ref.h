@@ -114,7 +114,8 @@ class Ref {
   Ref at(RefIndex index) const;
   /// The same elements in row-major order under another shape; one size may be -1.
   Ref reshape(Shape shape, Loc loc = Loc::here()) const;
-  /// The same bits as another dtype. Where its width differs, rows of the last dim but one part or join, as JAX's Refs do.
+  /// The same bits as another dtype. Where its width differs, rows of the last dim but one part or join, as JAX's Refs do. Not of
+  /// 4-bit integers as wider elements or the other way round: they lie one to a byte.
   Ref bitcast(DType dtype, Loc loc = Loc::here()) const;
   /// Dim i is dim perm[i] of this Ref.
   Ref transpose(std::vector<int64_t> perm, Loc loc = Loc::here()) const;

@@ -4,6 +4,7 @@
 #pragma once
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -109,7 +110,7 @@ inline void matrix_moves(MatrixFunctions& all, DType t, const Shape& s) {
   all["tile"] = [](O o) { return R{tile(o.z, {2})}; };
   all["where"] = [](O o) { return R{where(o.w, o.z, o.y)}; };
   all["select_n"] = [](O o) { return R{select_n(clamp(0, o.i, 2), {o.z, o.y, o.x})}; };
-  all["pad"] = [=](O o) { return R{pad(o.z, full({}, 1, t), std::vector<Padding>(s.size(), {1, 2, 1}))}; };
+  all["pad"] = [=](O o) { return R{pad(o.z, cast(full({}, 1, i32), t), std::vector<Padding>(s.size(), {1, 2, 1}))}; };
   all["iota"] = [=](O) { return R{iota(t, s, -1)}; };
   all["split"] = [=](O o) { return split(o.z, {s[0] / 3, s[0] - s[0] / 3}); };
   all["einshape"] = [=](O o) {
@@ -255,36 +256,41 @@ struct MatrixKernel {
 /// One kernel over whole arrays that computes the functions of `lines`, all of one shape, each result in an output of its own.
 inline MatrixKernel matrix_kernel(DType t, const std::vector<const MatrixLine*>& lines, const std::vector<Array>& inputs) {
   MatrixKernel m;
-  m.lines = lines;
   const MatrixFunctions functions = matrix_functions(t, lines.at(0)->shape);
   std::vector<ShapeDtype> given, shapes;
   for (const Array& a : inputs) given.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});
-  const auto results_of = [&](const std::vector<Ref>& refs) {
+  const auto results_of = [&](const std::vector<Ref>& refs, const std::vector<const MatrixLine*>& of) {
     std::vector<Value> in;
     for (size_t k = 0; k < inputs.size(); ++k) in.push_back(refs[k][tessera::all]);
     const MatrixOperands o{in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[5] > 3};
     std::vector<std::vector<Value>> results;
-    for (const MatrixLine* line : lines) {
-      INFO(name(t), " ", to_string(line->shape), " ", line->function);
-      REQUIRE(functions.contains(line->function));
-      results.push_back(functions.at(line->function)(o));
-      REQUIRE(results.back().size() == line->results.size());
+    for (const MatrixLine* line : of) {
+      const std::string place = std::string(name(t)) + " " + to_string(line->shape) + " " + line->function;
+      REQUIRE_MESSAGE(functions.contains(line->function), place);
+      try {
+        results.push_back(functions.at(line->function)(o));
+      } catch (const Error& error) {
+        FAIL_CHECK(place, ": ", error.what());
+        continue;
+      }
+      REQUIRE_MESSAGE(results.back().size() == line->results.size(), place);
+      if (shapes.empty()) m.lines.push_back(line);
     }
     return results;
   };
-  // What the results' types are is known once the kernel is traced: once without outputs, and again with them.
-  spec::make_pallas_call({static_cast<int>(inputs.size()), [&](const std::vector<Ref>& refs) {
-                            const auto results = results_of(refs);
-                            for (size_t l = 0; l < lines.size(); ++l)
+  // What the results' types are is known once the kernel is traced: once without them (no call is without an output), and again with them.
+  spec::make_pallas_call({static_cast<int>(inputs.size()) + 1, [&](const std::vector<Ref>& refs) {
+                            const auto results = results_of(refs, lines);
+                            for (size_t l = 0; l < results.size(); ++l)
                               for (const Value& v : results[l]) {
                                 shapes.push_back({{v.shape().begin(), v.shape().end()}, v.dtype()});
                                 m.line_of.push_back(l);
                               }
                           }},
-                         {.out_shape = {}}, Loc::here())
+                         {.out_shape = {{{1}, i32}}}, Loc::here())
       .trace(given);
   m.kernel = spec::make_pallas_call({static_cast<int>(inputs.size() + shapes.size()), [&](const std::vector<Ref>& refs) {
-                                       const auto results = results_of(refs);
+                                       const auto results = results_of(refs, m.lines);
                                        size_t at = inputs.size();
                                        for (const auto& of_line : results)
                                          for (const Value& v : of_line) refs[at++][tessera::all] = v;
@@ -314,9 +320,12 @@ inline void compare_matrix(DType t, const MatrixKernel& m, const std::vector<Arr
     const std::string& wanted = line.results[result];
     const DType r = outputs[o].dtype();
     const auto place = [&] { return std::string(name(t)) + " " + to_string(line.shape) + " " + line.function + ", result " + std::to_string(result); };
+    // Of the least and the greatest the zeros have no sign: JAX's hangs on how XLA vectorises.
+    const bool any_zero = is_float(r) && (line.function.find("min") != std::string::npos || line.function.find("max") != std::string::npos) && !line.function.starts_with("arg");
     std::vector<uint64_t> words;
     for (int64_t i = 0; i < outputs[o].size(); ++i) {
-      const uint64_t b = outputs[o].element_bits(i);
+      uint64_t b = outputs[o].element_bits(i);
+      if (any_zero && b == uint64_t{1} << (bits(r) - 1)) b = 0;
       words.push_back(is_float(r) && std::isnan(reference::to_double(r, b)) ? ~uint64_t{0} : b);
     }
     if (wanted == "none" || wanted[0] != '#') {
