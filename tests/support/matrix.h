@@ -270,7 +270,7 @@ inline MatrixKernel matrix_kernel(DType t, const std::vector<const MatrixLine*>&
       try {
         results.push_back(functions.at(line->function)(o));
       } catch (const Error& error) {
-        FAIL_CHECK(place, ": ", error.what());
+        FAIL_CHECK(place, ": ", std::string(error.what()));
         continue;
       }
       REQUIRE_MESSAGE(results.back().size() == line->results.size(), place);
