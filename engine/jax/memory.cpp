@@ -95,8 +95,7 @@ AsyncCopy copy(Equation& e) {
   return make_async_copy(place(e, 0, "source"), place(e, 1, "target"), place(e, 2, "semaphore"));
 }
 Values wait(Equation& e) {
-  if (!e.params.at("decrement").boolean()) e.fail("waiting without lowering the semaphore cannot be imported yet");
-  semaphore_wait(place(e), e.x(1), e.loc);
+  semaphore_wait(place(e), e.x(1), e.params.at("decrement").boolean(), e.loc);
   return {};
 }
 
