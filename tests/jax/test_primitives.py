@@ -181,6 +181,18 @@ def test_stores_to_prefetched_scalars(device):
     same(count, jnp.asarray([5], i32))
 
 
+@pytest.mark.parametrize("dtype", [jnp.int4, jnp.uint4])
+def test_integers_of_four_bits(device, dtype):
+    least = 1 if dtype == jnp.uint4 else -7
+
+    def kernel(x_ref, o_ref, w_ref):
+        o_ref[...], w_ref[...] = jnp.where(x_ref[...] == least, 2, x_ref[...]), x_ref[...].astype(i32) * 3
+    x = jnp.asarray([3, 7, 1, 0, 5], i32).astype(dtype)
+    x = x if dtype == jnp.uint4 else -x
+    f = jax.jit(lambda x: call(kernel, ((5,), dtype), ((5,), i32))(x))
+    same(f(x), [jnp.where(x == least, 2, x), x.astype(i32) * 3])
+
+
 def test_aliases_and_kinds_of_blocks(device):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] += x_ref[1:5] + x_ref[0:4] + y_ref[...]
