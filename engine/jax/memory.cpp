@@ -70,7 +70,11 @@ Values load_of(Equation& e) {
 }
 Values store_of(Equation& e) {
   const Place at = place(e);
-  if (!e.dropped(0)) return {swap(at.ref(), at.index(), e.x(1), {.mask = mask(e)})};
+  if (!e.dropped(0)) {
+    LoadParams p{.mask = mask(e)};
+    if (!p.mask.absent()) p.other = e.x(1);  // what is left out results in the value itself
+    return {swap(at.ref(), at.index(), e.x(1), p)};
+  }
   store(at.ref(), at.index(), e.x(1), {.mask = mask(e)});
   return {e.value(1)};  // a result that nothing reads
 }
