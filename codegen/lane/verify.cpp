@@ -153,7 +153,8 @@ class Verifier {
       if (!(t == wanted)) problem(o, std::string(what) + " is " + to_string(t) + ", but " + to_string(wanted) + " is wanted");
     };
     if (o.operands.empty() || !k_.type(o.operands[0]).is_ref) return problem(o, "operand 0 is not a Ref");
-    const Type element = Type::array(k_.type(o.operands[0]).dtype);
+    Type element = Type::array(k_.type(o.operands[0]).dtype);
+    if (ir::is_atomic(o.code) && o.attr_or(ir::Attr::bits, 0) && o.operands.size() > 1) element = Type::array(k_.type(o.operands[1]).dtype);
     if (o.code != Opcode::load) expect(1, element, o.code == Opcode::store ? "the stored value" : "the value");
     if (o.code == Opcode::atomic_cas) expect(2, element, "what the element is compared with");
     if (ir::is_atomic(o.code) && o.has_mask()) problem(o, "an atomic takes no mask");

@@ -46,7 +46,7 @@ void Emitter::emit_atomic(const ir::Op& op) {
     return set(op.results.at(0), old.v, old.raw);
   }
   const V old = atomic_update(op, address);
-  set(op.results.at(0), is_float(r.dtype) ? floating(old) : old);
+  set(op.results.at(0), is_float(k_.type(op.operands.at(1)).dtype) ? floating(old) : old);
 }
 
 // By one instruction, on the element's bits.
@@ -56,14 +56,14 @@ V Emitter::atomic_update(const ir::Op& op, V address) {
   const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
   const bool ordered = used_values_[op.results.at(0).index];
   const Id scope = word(kScope), semantics = word(ordered ? kAcquireRelease : kRelaxed);
-  const spv::Op code = native(kind_of(op), ref(op.operands[0]).dtype);
+  const spv::Op code = native(kind_of(op), k_.type(op.operands.at(1)).dtype);
   if (op.code == Opcode::atomic_cas)
     return {&f_, m_.op(code, type, {at, scope, semantics, word(ordered ? kAcquire : kRelaxed), value.id, bits(get(op.operands.at(2))).id}), value.reg};
   return {&f_, m_.op(code, type, {at, scope, semantics, value.id}), value.reg};
 }
 
 Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
-  const DType t = ref(op.operands.at(0)).dtype;
+  const DType t = k_.type(op.operands.at(1)).dtype;
   const int64_t size = size_bytes(t);
   const Reg reg = size == 8 ? Reg::u64 : Reg::u32;
   V shift;
