@@ -421,7 +421,7 @@ class RandomViews {
   }
   std::pair<Value, int64_t> start(int64_t low, int64_t high) {
     const int64_t n = in(low, high);
-    return {Value(starts_[n + 50]), n};  // starts[i] is i - 50
+    return {Value(starts_[n + 100]), n};  // starts[i] is i - 100
   }
   Shape random_shape(int64_t n) {
     Shape s;
@@ -448,10 +448,10 @@ class RandomViews {
 }  // namespace
 
 TEST_CASE("refs: random chains of views take the elements that they should") {
-  std::vector<int32_t> ids(96), counts(100);
+  std::vector<int32_t> ids(96), counts(200);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
-  for (size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<int32_t>(i) - 50;
-  const Array x({4, 6, 4}, ids), starts({100}, counts);
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<int32_t>(i) - 100;
+  const Array x({4, 6, 4}, ids), starts({200}, counts);
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
     std::vector<int32_t> wanted;
@@ -489,10 +489,10 @@ TEST_CASE("refs: random chains of views take the elements that they should") {
 }
 
 TEST_CASE("refs: atomics through random chains of views, one element after another") {
-  std::vector<int32_t> ids(96), counts(100);
+  std::vector<int32_t> ids(96), counts(200);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7 % 31);
-  for (size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<int32_t>(i) - 50;
-  const Array x({4, 6, 4}, ids), starts({100}, counts);
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<int32_t>(i) - 100;
+  const Array x({4, 6, 4}, ids), starts({200}, counts);
   const auto given = [](int32_t i) { return i * 5 % 13 - 6; };
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
