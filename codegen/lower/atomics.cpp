@@ -32,6 +32,12 @@ ir::Op at_the_place_of(const ir::Op& o, Opcode code, std::vector<Value> operands
 }
 }  // namespace
 
+bool in_any_order(const ir::Kernel& k, const ir::Op& o, const std::vector<bool>& used) {
+  if (o.code != Opcode::atomic_rmw || used[o.results[0].index]) return false;
+  const DType t = k.type(o.operands[1]).dtype;
+  return static_cast<Opcode>(o.attr(Attr::kind)) != Opcode::swap && is_int(t) && size_bytes(t) == 4 && k.type(o.operands[0]).dtype == t;
+}
+
 std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target) {
   if (std::none_of(k.ops.begin(), k.ops.end(), [](const ir::Op& o) { return ir::is_atomic(o.code); })) return std::nullopt;
   ScalarAnalysis scalars(k);
@@ -56,7 +62,7 @@ std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target) 
       const auto cast = [&](Value x, DType t) { return k.type(x).dtype == t ? x : b.elementwise(Opcode::bitcast, {x}, t); };
       // Elements that meet go one after another: as they are where no op says just that.
       if (must_scatter_in_order(k, o)) {
-        const bool plain = !used[o.results[0].index] && (kind == Opcode::swap || (kind == Opcode::add && held == as));
+        const bool plain = !used[o.results[0].index] && !in_any_order(k, o, used) && (kind == Opcode::swap || (kind == Opcode::add && held == as));
         if (plain) b.append(at_the_place_of(o, kind == Opcode::add ? Opcode::addupdate : Opcode::store, {o.operands[0], cast(v, held)}, false));
         else k.regions[r].ops.push_back(id);
         continue;
@@ -100,9 +106,10 @@ Value Lowering::atomic_element(const ir::Op& o, const Coords& c, Value predicate
   const Value x = element(o.operands[1], c), compare = o.code == Opcode::atomic_cas ? element(o.operands[2], c) : Value{};
   const auto kind = o.code == Opcode::atomic_cas ? o.code : static_cast<Opcode>(o.attr(Attr::kind));
   const DType as = k_.type(o.operands[1]).dtype;
+  const bool at_once = (ref < k_.blocks.size() && parallel_.concurrent[ref]) || (uniform_group() && in_any_order(k_, o, used_));
   const auto now = [&]() -> Value {
     const Value to = a.wide ? b_.view(r.ref, a.wide) : r.ref;
-    if (ref < k_.blocks.size() && parallel_.concurrent[ref]) return b_.atomic(kind, to, a.narrow, x, compare);
+    if (at_once) return b_.atomic(kind, to, a.narrow, x, compare);
     const auto cast = [&](Value v, DType t) { return k_.type(o.operands[0]).dtype == as ? v : b_.op(Opcode::bitcast, {v}, t); };
     const Value old = cast(b_.load(to, a.narrow), as);
     const Value next = kind == Opcode::atomic_cas ? b_.select(b_.op(Opcode::eq, {old, compare}, DType::boolean), x, old) : kind == Opcode::swap ? x : b_.op(kind, {old, x}, as);
@@ -147,7 +154,7 @@ void Lowering::atomic_op(ir::OpId id) {
   std::vector<MemoryRange> reads = arena_reads(roots), writes;
   if (!r.owned) writes.push_back(r.range);
   // In the value's order, unless nobody can tell.
-  const bool ordered = must_scatter_in_order(k_, o) && !(ref < k_.blocks.size() && parallel_.concurrent[ref] && parallel_.commuting[ref]);
+  const bool ordered = must_scatter_in_order(k_, o) && !(ref < k_.blocks.size() && parallel_.concurrent[ref] && parallel_.commuting[ref]) && !in_any_order(k_, o, used_);
   const bool nearest = used && !o.has_mask() && ir::access_dims(k_, o).per_element;
 
   const auto otherwise = [&](const Coords& c) {

@@ -35,7 +35,13 @@ const uint32_t kAcquireRelease = spv::MemorySemanticsAcquireReleaseMask | spv::M
 
 void Emitter::emit_atomic(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
-  if (r.space != ir::MemorySpace::global) throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " of shared memory", op.loc);
+  if (r.space == ir::MemorySpace::shared) {
+    if (op.code != Opcode::atomic_rmw || !is_int(r.dtype) || size_bytes(r.dtype) != 4) throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " of shared memory", op.loc);
+    const Id type = f_.type(Reg::u32), at = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, type), {arena_, shared_word(r, element_index(op), 0).id});
+    const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
+    // What comes before and after is the barriers' concern.
+    return set(op.results.at(0), {&f_, m_.op(native(kind_of(op), r.dtype), type, {at, word(spv::ScopeWorkgroup), word(kRelaxed), bits(get(op.operands.at(1))).id}), Reg::u32});
+  }
   if (size_bytes(r.dtype) == 8) {
     need(op, target_.int64_atomics, r.dtype, "shaderBufferInt64Atomics");
     m_.capability(spv::CapabilityInt64Atomics);

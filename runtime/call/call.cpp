@@ -96,7 +96,7 @@ DeviceArray spread(const Device& device, const PallasCall& call, const DeviceArr
   for (size_t d = 0; d < how.dims.size(); ++d) with_ones[static_cast<size_t>(how.dims[d])] = x.shape()[d];
   const auto copy = pallas_call([=](Ref from, Ref to) { to[all] = broadcast_to(reshape(transpose(from[all], order), with_ones), how.shape); },
                                 {.out_shape = {{{how.shape.begin(), how.shape.end()}, x.dtype()}}, .name = call.name() + "_spread"}, call.loc());
-  return launch(device, copy, {x})[0];
+  return launch(device, copy, {x.donated() ? x.share() : x})[0];
 }
 }  // namespace
 

@@ -247,10 +247,11 @@ TEST_CASE("atomics: at index arrays, on every dtype and kind, lane level and dev
       if (t == DType::boolean && (kind == "add" || kind == "max" || kind == "min")) continue;
       CAPTURE(name(t));
       CAPTURE(kind);
-      check_arrays(by_arrays(t, kind, "8", false), t);
-      if (kind == "add" || kind == "cas" || kind == "swap" || t == DType::i32) check_arrays(by_arrays(t, kind, "8", true), t);
-      if (t == DType::i32 || t == DType::bf16) check_arrays(by_arrays(t, kind, "8", true, "scratch"), t);
-      if (t == DType::u8 || t == DType::f32) check_arrays(by_arrays(t, kind, "8", false, "scratch"), t);
+      const bool alone = t == DType::i32 || t == DType::f32;  // every form of these; of the others what differs by dtype
+      if (alone || kind != "swap") check_arrays(by_arrays(t, kind, "8", false), t);
+      if (alone || kind == "cas") check_arrays(by_arrays(t, kind, "8", true), t);
+      if (t == DType::i32 || (kind == "max" && size_bytes(t) < 4)) check_arrays(by_arrays(t, kind, "8", true, "scratch"), t);
+      if (alone || t == DType::u32 || (kind == "add" && size_bytes(t) < 4)) check_arrays(by_arrays(t, kind, "8", false, "scratch"), t);
     }
   CHECK(says(explained(by_arrays(DType::i32, "max", "8", false)), "grid axis 0: parallel, proved: what programs that differ in it both update, they update atomically, in no order that shows"));
   test::quiet();

@@ -146,3 +146,84 @@ TEST_CASE("vmap: atomics at index arrays, in views and in scratch: each element 
   check(interpret(vmap(call), i));
   check(interpret(vmap(vmap(call), 1, 1), InterpretOptions{}, Array({2, 1, 2, 4}, values(i))));
 }
+
+// Random kernels over an aliased input, one that is stored to and one that is read, batched once or twice along random axes: against one call per element.
+TEST_CASE("vmap: random axes of what is written, against one call per element of the batch") {
+  uint64_t state = 88172645463325252u;
+  const auto in = [&](int64_t low, int64_t high) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return low + static_cast<int64_t>(state >> 11) % (high - low + 1);
+  };
+  // The part of a at index i along an axis, or a itself.
+  const auto part = [](const Array& a, std::optional<int64_t> axis, int64_t i) {
+    if (!axis) return a;
+    Shape shape = a.shape();
+    const int64_t n = shape[static_cast<size_t>(*axis)];
+    int64_t inner = 1;
+    for (size_t d = static_cast<size_t>(*axis) + 1; d < shape.size(); ++d) inner *= shape[d];
+    shape.erase(shape.begin() + *axis);
+    Array out(shape, a.dtype());
+    for (int64_t e = 0; e < out.size(); ++e) out.set_element_bits(e, a.element_bits((e / inner * n + i) * inner + e % inner));
+    return out;
+  };
+  for (int round = 0; round < 150; ++round) {
+    CAPTURE(round);
+    const Shape base = in(0, 1) ? Shape{4} : Shape{2, 4};
+    const bool aliased = in(0, 2) > 0;
+    const size_t rank = base.size();
+    const ShapeDtype type{{base.begin(), base.end()}, i32};
+    std::map<int, int> aliases;
+    if (aliased) aliases[0] = 1;
+    const PallasCall one = pallas_call(
+        [](Ref x, Ref s, Ref r, Ref o, Ref p) {
+          o[all] = s[all] * 100 + r[all];
+          s[all] += program_id(0) + 1;
+          p[all] = x[all] + s[all];
+        },
+        {.out_shape = {type, type}, .grid = 2, 
+         .in_specs = {no_block_spec, no_block_spec, no_block_spec}, .out_specs = {no_block_spec, no_block_spec}, .input_output_aliases = aliases, .name = "one"});
+    std::vector<std::vector<std::optional<int64_t>>> in_axes;
+    std::vector<std::vector<std::optional<int64_t>>> out_axes;
+    std::vector<int64_t> sizes;
+    std::vector<Shape> shapes(3, base);
+    PallasCall batched = one;
+    for (int64_t level = in(1, 2); level-- > 0;) {
+      const int64_t n = in(1, 3);
+      std::vector<std::optional<int64_t>> axes, outs;
+      do {
+        axes.clear();
+        for (size_t i = 0; i < 3; ++i) axes.push_back(in(0, 2) ? std::optional(in(0, static_cast<int64_t>(shapes[i].size()))) : std::nullopt);
+      } while (!axes[0] && !axes[1] && !axes[2]);
+      for (int o = 0; o < 2; ++o) outs.push_back(in(0, static_cast<int64_t>(rank + sizes.size())));
+      for (size_t i = 0; i < 3; ++i)
+        if (axes[i]) shapes[i].insert(shapes[i].begin() + *axes[i], n);
+      batched = vmap(batched, BatchAxes(axes), BatchAxes(outs));
+      in_axes.insert(in_axes.begin(), axes);  // outermost first
+      out_axes.insert(out_axes.begin(), outs);
+      sizes.insert(sizes.begin(), n);
+    }
+    std::vector<Array> arguments;
+    for (const Shape& s : shapes) {
+      Array a(s, i32);
+      for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, static_cast<uint32_t>(in(0, 9)));
+      arguments.push_back(a);
+    }
+    const Arrays got = interpret(batched, arguments);
+    for (int64_t i = 0; i < sizes[0]; ++i)
+      for (int64_t j = 0; j < (sizes.size() > 1 ? sizes[1] : 1); ++j) {
+        std::vector<Array> mine;
+        for (size_t a = 0; a < 3; ++a) {
+          Array x = part(arguments[a], in_axes[0][a], i);
+          if (sizes.size() > 1) x = part(x, in_axes[1][a], j);
+          mine.push_back(x);
+        }
+        const Arrays wanted = interpret(one, mine);
+        for (size_t o = 0; o < 2; ++o) {
+          Array x = part(got[o], out_axes[0][o], i);
+          if (sizes.size() > 1) x = part(x, out_axes[1][o], j);
+          CHECK(x.shape() == wanted[o].shape());
+          CHECK(values(x) == values(wanted[o]));
+        }
+      }
+  }
+}
