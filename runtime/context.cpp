@@ -150,7 +150,7 @@ Context::~Context() {
   } catch (...) {  // of the user's callback
   }
   reports_.clear();
-  for (const Garbage& g : garbage_) vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
+  for (const Garbage& g : garbage_) free_memory(g);
   pipelines_.clear();
   recorder_.reset();
   vmaDestroyAllocator(allocator_);
@@ -178,7 +178,13 @@ void Context::wait_all() {
 
 void Context::destroy(const Garbage& g) {
   recorder_->note_release(g.range);
-  vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
+  free_memory(g);
+}
+
+void Context::free_memory(const Garbage& g) {
+  if (g.imported == VK_NULL_HANDLE) return vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
+  vk_.vkDestroyBuffer(device_, g.buffer, nullptr);
+  vk_.vkFreeMemory(device_, g.imported, nullptr);
 }
 
 void Context::collect() {
@@ -276,7 +282,12 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
 
 Buffer::~Buffer() {
   Context& c = *context_;
-  const Context::Garbage g{handle_, allocation_, hazards.used_at, {address_, address_ + size_}};
+  if (handle_ == VK_NULL_HANDLE) return;
+  if (!imported() && !allocation_) {  // an import that failed half way
+    c.vk_.vkDestroyBuffer(c.device_, handle_, nullptr);
+    return;
+  }
+  const Context::Garbage g{handle_, allocation_, imported_, hazards.used_at, {address_, address_ + size_}};
   std::lock_guard lock(c.mutex_);
   c.garbage_.push_back(g);
   try {
@@ -288,11 +299,11 @@ Buffer::~Buffer() {
 
 void Buffer::host_write(const void* from, uint64_t size) {
   std::memcpy(mapped_, from, size);
-  check(vmaFlushAllocation(context_->allocator_, allocation_, 0, size), "vmaFlushAllocation", context_->name());
+  if (!imported()) check(vmaFlushAllocation(context_->allocator_, allocation_, 0, size), "vmaFlushAllocation", context_->name());
 }
 
 void Buffer::host_read(void* to, uint64_t offset, uint64_t size) const {
-  check(vmaInvalidateAllocation(context_->allocator_, allocation_, offset, size), "vmaInvalidateAllocation", context_->name());
+  if (!imported()) check(vmaInvalidateAllocation(context_->allocator_, allocation_, offset, size), "vmaInvalidateAllocation", context_->name());
   std::memcpy(to, mapped_ + offset, size);
 }
 

@@ -35,28 +35,39 @@ class Buffer {
   /// `what` names the asker in the error, "f32[1024, 1024]". size > 0. Throws DeviceError when it is beyond the device's limits (before
   /// asking the driver) or when memory is short even after all work in flight has finished.
   Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, const std::string& what);
+  /// Memory of the host's own, used in place: `host` to `host + size`, and nothing beyond. Null where the device or its driver will not have it; then the
+  /// caller copies. The owner of the memory keeps it until wait_unused() has returned. (host_import.cpp)
+  static std::shared_ptr<Buffer> import_host(std::shared_ptr<Context> context, void* host, uint64_t size);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
   Context& context() const { return *context_; }
   VkBuffer handle() const { return handle_; }
-  uint64_t address() const { return address_; }  // a multiple of 64
+  uint64_t offset() const { return offset_; }    // of the first byte in handle()
+  uint64_t address() const { return address_; }  // of it; a multiple of 64, or of 16 if imported
   uint64_t size() const { return size_; }
   bool mapped() const { return mapped_ != nullptr; }
   bool host_reads() const { return host_reads_; }  // mapped, and reading it is fast
   /// Copies through the mapping; the caller knows that the device is done with the bytes.
   void host_write(const void* from, uint64_t size);
   void host_read(void* to, uint64_t offset, uint64_t size) const;
+  bool is_at(const void* host) const { return imported() && mapped_ == host; }
+  bool imported() const { return imported_ != VK_NULL_HANDLE; }
+  /// Returns when no submission uses it any more, or the device is lost.
+  void wait_unused() noexcept;
 
   Hazards hazards;                   // guarded by the context's mutex
   std::shared_ptr<Outcome> outcome;  // of the call that its contents come from, if that can fail; guarded by the context's mutex
 
  private:
+  Buffer(std::shared_ptr<Context> context, uint64_t size) : context_(std::move(context)), size_(size) {}
+
   std::shared_ptr<Context> context_;
   VkBuffer handle_ = VK_NULL_HANDLE;
   VmaAllocation allocation_ = VK_NULL_HANDLE;
-  uint64_t address_ = 0, size_ = 0;
+  VkDeviceMemory imported_ = VK_NULL_HANDLE;  // instead of allocation_
+  uint64_t address_ = 0, size_ = 0, offset_ = 0;
   std::byte* mapped_ = nullptr;
   bool host_reads_ = false;
 };
@@ -71,6 +82,7 @@ class Context : public std::enable_shared_from_this<Context> {
   VkDevice handle() const { return device_; }
   const std::string& name() const { return probe_.info.name; }
   bool always_stage() const { return always_stage_; }
+  uint32_t host_import_type(uint32_t allowed) const;  // a memory type of those bits that imports can have; UINT32_MAX: none
   const Instance& instance() const { return *instance_; }
 
   /// Guards the recorder, the hazards of all buffers, and the garbage. Never held while waiting.
@@ -106,6 +118,7 @@ class Context : public std::enable_shared_from_this<Context> {
   struct Garbage {
     VkBuffer buffer;
     VmaAllocation allocation;
+    VkDeviceMemory imported;
     uint64_t value;        // the timeline's when the device is done with it
     AddressRange range;
   };
@@ -116,6 +129,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void settle(Outcome& o);
   void read_prints(Outcome& o, const std::vector<uint32_t>& header);
   void destroy(const Garbage& g);
+  void free_memory(const Garbage& g);
   std::string short_of_memory(uint64_t size, const std::string& what, VkResult r);
 
   std::unique_ptr<Instance> instance_;

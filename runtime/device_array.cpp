@@ -128,7 +128,7 @@ void read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte
     std::lock_guard lock(context->mutex());
     context->recorder().note_host_read("the download of " + what, from, 0, bytes);
   }
-  from.host_read(to, 0, bytes);
+  if (!from.is_at(to)) from.host_read(to, 0, bytes);
 }
 
 }  // namespace
@@ -160,20 +160,50 @@ std::shared_ptr<Buffer> DeviceArray::buffer(const std::string& use) const {
   return state_->buffer;
 }
 
+DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype, const void* data) : DeviceArray(device, std::move(shape), dtype) {
+  if (const auto& memory = state_->buffer)
+    write_bytes(device.context(), *memory, static_cast<const std::byte*>(data), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+}
+
+std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* data, Shape shape, DType dtype) {
+  const uint64_t bytes = checked_bytes(shape, dtype);
+  std::shared_ptr<Buffer> memory;
+  if (bytes) memory = Buffer::import_host(device.context(), data, bytes);
+  if (bytes && !memory) return std::nullopt;
+  DeviceArray a;
+  a.state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, std::move(memory), false, {}});
+  return a;
+}
+
+void DeviceArray::wait_unused() const noexcept {
+  if (!state_) return;
+  std::shared_ptr<Buffer> memory;
+  {
+    std::lock_guard lock(state_->mutex);
+    memory = state_->buffer;
+  }
+  if (memory) memory->wait_unused();
+}
+
 Array DeviceArray::download() const {
+  const View v = get("download");
+  Array host(v.shape, v.dtype);
+  download(host.bytes());
+  return host;
+}
+
+void DeviceArray::download(void* to) const {
   const std::shared_ptr<Buffer> memory = buffer("download");
-  Array host(state_->shape, state_->dtype);
-  if (!memory) return host;
+  if (!memory) return;
   const std::shared_ptr<Context>& context = state_->device.context();
   std::shared_ptr<vulkan::Outcome> outcome;
   {
     std::lock_guard lock(context->mutex());
     outcome = memory->outcome;
   }
-  read_bytes(context, *memory, host.bytes(), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+  read_bytes(context, *memory, static_cast<std::byte*>(to), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
   context->say();
   context->throw_if_wrong(outcome);
-  return host;
 }
 
 void DeviceArray::write(const Array& host) {

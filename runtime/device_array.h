@@ -3,6 +3,7 @@
 // Read next: launch.h.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/array.h"
@@ -25,12 +26,22 @@ class DeviceArray {
   DType dtype() const { return get("dtype").dtype; }
   int64_t nbytes() const { return num_elements(shape()) * size_bytes(dtype()); }
   const Device& device() const { return get("device").device; }
+  /// A copy of `data`, which may be changed or gone when this returns.
+  DeviceArray(const Device& device, Shape shape, DType dtype, const void* data);
+  /// The host's memory itself, without a copy; nothing where the device cannot use it (it shares no memory with the host, or the memory lies badly). The
+  /// memory stays the owner's, who neither touches nor frees it before wait_unused() has returned.
+  static std::optional<DeviceArray> import_host(const Device& device, void* data, Shape shape, DType dtype);
+
   /// Neither empty, nor moved from, nor freed.
   bool valid() const;
 
   /// Waits for the calls that write it, and copies it to the host. Throws DeviceError, every time, if one of the calls that the contents come
   /// from has reported that its results are wrong.
   Array download() const;
+  /// The same to memory of the caller's, nbytes() of it. Where that is the array's own (import_host), it only waits.
+  void download(void* to) const;
+  /// Returns when no call uses the array any more, or the device is lost.
+  void wait_unused() const noexcept;
   /// Replaces the contents, for calls made from now on; SpecError if shape or dtype differ.
   void write(const Array& host);
   void write(const DeviceArray& from);  ///< the same, from an array on the same device

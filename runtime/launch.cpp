@@ -112,10 +112,27 @@ void check_donation(const Program& p, const std::vector<DeviceArray>& inputs, co
     if (j != i && buffers[i] && buffers[j] == buffers[i]) throw SpecError(where + "argument " + std::to_string(j) + " is the same array", p.loc, "copy() one of them");
 }
 
+DeviceArray checked_output(const Device& device, const Program& p, const CallSignature& call, size_t position, const DeviceArray& a, const DimValues& dims) {
+  const Shape shape = bind_shape(call, position, dims);
+  if (a.dtype() != p.args[position].dtype || a.shape() != shape)
+    throw SpecError(p.name + ": " + p.args[position].origin + ": the result is " + std::string(name(p.args[position].dtype)) + to_string(shape) + " but its array is " +
+                    std::string(name(a.dtype())) + to_string(a.shape()), p.loc);
+  if (!(a.device() == device)) throw SpecError(p.name + ": " + p.args[position].origin + ": the array is on another Device than the call", p.loc);
+  return a;
+}
+
 }  // namespace
 
 DimValues bind_dims(const Program& p, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given) {
   return bind_dims(signature(p), inputs, given);
+}
+
+std::vector<std::pair<DType, Shape>> output_types(const Program& p, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given) {
+  const CallSignature call = signature(p);
+  const DimValues dims = bind_dims(call, inputs, given);
+  std::vector<std::pair<DType, Shape>> types;
+  for (size_t i = inputs.size(); i < p.args.size(); ++i) types.emplace_back(p.args[i].dtype, bind_shape(call, i, dims));
+  return types;
 }
 
 std::array<uint32_t, 3> fold_workgroups(int64_t count, const std::array<uint32_t, 3>& limits) {
@@ -128,7 +145,11 @@ std::array<uint32_t, 3> fold_workgroups(int64_t count, const std::array<uint32_t
 
 void prepare(const Device& device, const Program& program) { device.context()->pipeline(program); }
 
-std::vector<DeviceArray> launch(const Device& device, const Program& p, const std::vector<DeviceArray>& inputs, const DimValues& given) {
+namespace {
+
+// `into`: the outputs' arrays, or null where they are to be made.
+std::vector<DeviceArray> launch(const Device& device, const Program& p, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>* into,
+                                const DimValues& given) {
   const std::shared_ptr<Context>& context = device.context();
 
   // What may fail comes before anything is recorded.
@@ -147,6 +168,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     const int alias = p.args[i].alias;
     const bool takes = alias >= 0 && inputs[static_cast<size_t>(alias)].donated();
     if (takes) outputs.push_back(inputs[static_cast<size_t>(alias)].share());
+    else if (into) outputs.push_back(checked_output(device, p, call, i, into->at(i - inputs.size()), dims));
     else outputs.emplace_back(device, bind_shape(call, i, dims), p.args[i].dtype);
     buffers.push_back(outputs.back().buffer(p.name));
   }
@@ -251,6 +273,18 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     if (buffers[i]) buffers[i]->outcome = outcome;
   context->follow(std::move(outcome));
   return outputs;
+}
+
+}  // namespace
+
+std::vector<DeviceArray> launch(const Device& device, const Program& p, const std::vector<DeviceArray>& inputs, const DimValues& dims) {
+  return launch(device, p, inputs, nullptr, dims);
+}
+
+std::vector<DeviceArray> launch_into(const Device& device, const Program& p, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs, const DimValues& dims) {
+  if (outputs.size() + inputs.size() != p.args.size())
+    throw SpecError(p.name + ": gives " + std::to_string(p.args.size() - std::min(p.args.size(), inputs.size())) + " outputs but " + std::to_string(outputs.size()) + " arrays are given for them", p.loc);
+  return launch(device, p, inputs, &outputs, dims);
 }
 
 }  // namespace tessera

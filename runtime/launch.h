@@ -14,10 +14,18 @@ namespace tessera {
 /// Values of the program's run-time sizes: matched from the inputs' shapes, with `given` for those that no input shows (engine/bind.h).
 DimValues bind_dims(const Program& program, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
 
+/// What a call with such inputs makes.
+std::vector<std::pair<DType, Shape>> output_types(const Program& program, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
+
 /// The outputs, in order. What the program does not write of them is unspecified, or where they are aliased to an input its contents. Inputs are
 /// not changed: an aliased one is copied, unless it is donated: launch(device, program, {donate(x)}).
 /// Throws SpecError on arguments that do not fit, CompileError if the program exceeds the device's limits, DeviceError if Vulkan fails.
 std::vector<DeviceArray> launch(const Device& device, const Program& program, const std::vector<DeviceArray>& inputs, const DimValues& dims = {});
+
+/// The same into arrays of the caller's, which it returns, one per output: of its dtype and shape, and no argument of the call, except that an array without memory
+/// (DeviceArray()) stands for the donated argument that the output is aliased to.
+std::vector<DeviceArray> launch_into(const Device& device, const Program& program, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs,
+                                     const DimValues& dims = {});
 
 /// Makes the program's pipeline now rather than at its first launch.
 void prepare(const Device& device, const Program& program);

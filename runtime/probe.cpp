@@ -92,6 +92,9 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
   auto amd = chained<VkPhysicalDeviceShaderCorePropertiesAMD>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD, nullptr);
   if (has_extension(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) { sm.pNext = next; next = &sm; }
   if (has_extension(VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) { amd.pNext = next; next = &amd; }
+  auto import = chained<VkPhysicalDeviceExternalMemoryHostPropertiesEXT>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT, nullptr);
+  const bool imports = has_extension(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  if (imports) { import.pNext = next; next = &import; }
   auto p13 = chained<VkPhysicalDeviceVulkan13Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES, next);
   auto p12 = chained<VkPhysicalDeviceVulkan12Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES, &p13);
   auto p11 = chained<VkPhysicalDeviceVulkan11Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES, &p12);
@@ -121,6 +124,8 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
   uint64_t heap = 0, mappable = 0;
   for (uint32_t i = 0; i < memory.memoryHeapCount; ++i)
     if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) heap = std::max<uint64_t>(heap, memory.memoryHeaps[i].size);
+  for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
+    if (memory.memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) p.coherent_types |= 1u << i;
   constexpr VkMemoryPropertyFlags mapped = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT;
   bool cached = false;
   for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
@@ -207,6 +212,10 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
 
   p.memory_budget = has_extension(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (p.memory_budget) p.extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (modern && imports && p.unified) {  // elsewhere each access would cross the bus
+    p.host_import_alignment = import.minImportedHostPointerAlignment;
+    p.extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  }
   if (has_extension("VK_KHR_portability_subset")) p.extensions.push_back("VK_KHR_portability_subset");
   return p;
 }

@@ -27,6 +27,8 @@ struct Probe {
   bool unified = false;             // arrays live in memory that the host maps and reads at full speed
   bool host_writes_arrays = false;  // or at least maps and writes all of (resizable BAR)
   bool memory_budget = false;
+  uint32_t coherent_types = 0;      // bits of the memory types that host and device see alike without a flush
+  uint64_t host_import_alignment = 0;  // of memory that the host has allocated and the device can use in place; 0: it cannot
   uint32_t max_groups[3] = {};
 };
 

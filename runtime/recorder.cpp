@@ -126,7 +126,7 @@ void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipeline
 void Recorder::copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size) {
   const Access list[] = {{&from, true, false, from_offset, size}, {&to, false, true, to_offset, size}};
   access("copy", Stage::transfer, list);
-  const VkBufferCopy region{from_offset, to_offset, size};
+  const VkBufferCopy region{from.offset() + from_offset, to.offset() + to_offset, size};
   vk_.vkCmdCopyBuffer(open_, from.handle(), to.handle(), 1, &region);
 }
 

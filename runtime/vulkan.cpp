@@ -57,6 +57,9 @@ DeviceTable load_device(const InstanceTable& instance, VkDevice device) {
   require(t.f, #f);
   TESSERA_VK_DEVICE(X)
 #undef X
+#define X(f) t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));
+  TESSERA_VK_DEVICE_OPTIONAL(X)
+#undef X
   return t;
 }
 

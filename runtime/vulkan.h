@@ -28,11 +28,15 @@ namespace tessera::vulkan {
   X(vkBeginCommandBuffer) X(vkEndCommandBuffer) X(vkResetCommandBuffer) X(vkCmdBindPipeline) X(vkCmdPushConstants)                 \
   X(vkCmdDispatch) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdPipelineBarrier2) X(vkGetBufferDeviceAddress)                      \
   X(vkCreateShaderModule) X(vkDestroyShaderModule) X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout)                            \
-  X(vkCreateComputePipelines) X(vkDestroyPipeline)
+  X(vkCreateComputePipelines) X(vkDestroyPipeline) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements)          \
+  X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory)
+
+// Of extensions that a device may lack: null then.
+#define TESSERA_VK_DEVICE_OPTIONAL(X) X(vkGetMemoryHostPointerPropertiesEXT)
 
 #define TESSERA_VK_FIELD(f) PFN_##f f = nullptr;
 struct InstanceTable { TESSERA_VK_INSTANCE(TESSERA_VK_FIELD) TESSERA_VK_DEBUG(TESSERA_VK_FIELD) };
-struct DeviceTable { TESSERA_VK_DEVICE(TESSERA_VK_FIELD) };
+struct DeviceTable { TESSERA_VK_DEVICE(TESSERA_VK_FIELD) TESSERA_VK_DEVICE_OPTIONAL(TESSERA_VK_FIELD) };
 
 /// The opened library and the functions that need no instance.
 struct Library {

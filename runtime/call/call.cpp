@@ -1,6 +1,7 @@
 #include "runtime/call/call.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "engine/front/rearrange.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "runtime/call/disk_cache.h"
 #include "runtime/context.h"
 #include "runtime/launch.h"
 
@@ -69,7 +71,26 @@ Program compile_aloud(const ir::Kernel& kernel, const Target& target, CompileOpt
   return program;
 }
 
+std::atomic<uint64_t> compiled{0}, from_disk{0};
+
+/// From TESSERA_CACHE, or compiled and put there. `text` is the options and the kernel's text.
+Program compile_or_read(const ir::Kernel& kernel, const Target& target, const CompileOptions& options, const std::string& text) {
+  const auto folder = kernel.call.debug ? std::nullopt : disk_cache::folder();  // debug wants to see the compiler at work
+  const std::string key = folder ? disk_cache::key(target, text) : "";
+  if (folder)
+    if (auto program = disk_cache::read(*folder, key)) {
+      ++from_disk;
+      return std::move(*program);
+    }
+  Program program = kernel.call.debug ? compile_aloud(kernel, target, options) : compile(kernel, target, options);
+  ++compiled;
+  if (folder) disk_cache::write(*folder, key, program);
+  return program;
+}
+
 }  // namespace
+
+CompileCounts compile_counts() { return {compiled, from_disk}; }
 
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options) {
   if (options.dump) return {device, std::make_shared<const Program>(compile(kernel, device.target(), options))};
@@ -81,7 +102,7 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Compil
     if (auto it = context.programs.find(key); it != context.programs.end()) return {device, it->second};
   }
   if (const char* folder = std::getenv("TESSERA_DUMP"); folder && *folder) dump(folder, kernel);
-  auto program = std::make_shared<const Program>(kernel.call.debug ? compile_aloud(kernel, device.target(), options) : compile(kernel, device.target(), options));
+  auto program = std::make_shared<const Program>(compile_or_read(kernel, device.target(), options, key));
   std::lock_guard lock(context.programs_mutex);
   return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
 }

@@ -29,8 +29,16 @@ class CompiledKernel {
 };
 
 /// Compiles for the device, unless it has compiled the same kernel before. With options.dump, always compiles. Throws CompileError where
-/// the device lacks what the kernel needs. With TESSERA_DUMP set, a kernel that is compiled is also written to that folder, as NAME.tir.
+/// the device lacks what the kernel needs. With TESSERA_DUMP set, a kernel that is compiled is also written to that folder, as NAME.tir. With
+/// TESSERA_CACHE set, what any process has compiled is taken from that folder, and what this one compiles is put there.
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options = {});
+
+/// What load() has done in this process, for all devices.
+struct CompileCounts {
+  uint64_t compiled = 0;   // by the compiler
+  uint64_t from_disk = 0;  // read from TESSERA_CACHE
+};
+CompileCounts compile_counts();
 
 /// A pallas_call on device arrays: traced for their shapes and compiled for `device` at the first call with them. Does not wait.
 std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments);

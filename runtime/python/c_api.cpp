@@ -40,6 +40,16 @@ struct CArray {
 struct Outputs {
   std::vector<Array> arrays;
 };
+std::vector<Buffer> buffers(const CArray* arrays, size_t count) {
+  std::vector<Buffer> found;
+  for (size_t i = 0; i < count; ++i) {
+    const CArray& c = arrays[i];
+    const auto dtype = dtype_from_name(c.dtype);
+    if (!dtype) throw SpecError("tessera: argument " + std::to_string(i) + " has the dtype " + c.dtype + ", which kernels cannot hold");
+    found.push_back({*dtype, Shape(c.shape, c.shape + c.rank), c.data});
+  }
+  return found;
+}
 }  // namespace
 
 TESSERA_PYTHON_API void tessera_free(char* text) { std::free(text); }
@@ -53,22 +63,24 @@ TESSERA_PYTHON_API void tessera_stats(uint64_t* out) {
   out[0] = s.modules;
   out[1] = s.calls;
   out[2] = s.bytes_copied;
+  out[3] = s.compiled;
+  out[4] = s.from_disk;
 }
 
 /// Runs a kernel as .tir text; *outputs is to be given to tessera_outputs_free.
 TESSERA_PYTHON_API char* tessera_run_text(const char* tir, size_t size, const char* device, const CArray* inputs, size_t count, Outputs** outputs) {
   *outputs = nullptr;
-  return error_of([&] {
-    std::vector<Array> arrays;
-    for (size_t i = 0; i < count; ++i) {
-      const CArray& c = inputs[i];
-      const auto dtype = dtype_from_name(c.dtype);
-      if (!dtype) throw SpecError("tessera: argument " + std::to_string(i) + " has the dtype " + c.dtype + ", which kernels cannot hold");
-      Array& a = arrays.emplace_back(Shape(c.shape, c.shape + c.rank), *dtype);
-      if (a.nbytes()) std::memcpy(a.bytes(), c.data, static_cast<size_t>(a.nbytes()));
-    }
-    *outputs = new Outputs{run_text({tir, size}, device, arrays)};
-  });
+  return error_of([&] { *outputs = new Outputs{run_text({tir, size}, device, buffers(inputs, count))}; });
+}
+/// Runs the graph in `folder`, whose graph.txt is given.
+TESSERA_PYTHON_API char* tessera_run_graph(const char* text, size_t size, const char* folder, const char* device, const CArray* inputs, size_t count, Outputs** outputs) {
+  *outputs = nullptr;
+  return error_of([&] { *outputs = new Outputs{run_graph({text, size}, folder, device, buffers(inputs, count))}; });
+}
+/// An exported call as .tir text, which is to be given to tessera_free.
+TESSERA_PYTHON_API char* tessera_import_text(const char* text, size_t size, char** tir) {
+  *tir = nullptr;
+  return error_of([&] { *tir = copied(import_text({text, size})); });
 }
 TESSERA_PYTHON_API size_t tessera_outputs_count(const Outputs* o) { return o->arrays.size(); }
 /// Output i; valid until the outputs are freed.

@@ -1,5 +1,7 @@
 #include "runtime/python/session.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -11,7 +13,9 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/jax/import.h"
-#include "runtime/call/call.h"
+#include "runtime/call/graph.h"
+#include "runtime/call/host_call.h"
+#include "runtime/launch.h"
 
 namespace tessera::python {
 namespace {
@@ -21,7 +25,11 @@ std::atomic<uint64_t> modules{0}, calls{0}, bytes_copied{0};
 struct Loaded {
   ir::Kernel kernel;
   std::optional<CompiledKernel> compiled;  // none: the interpreter runs it
-  std::vector<Array> run(const std::vector<Array>& inputs) const { return compiled ? compiled->run(inputs) : interpret(kernel, inputs); }
+};
+
+struct LoadedGraph {
+  Graph graph;                             // for the interpreter
+  std::optional<CompiledGraph> compiled;   // or for a device
 };
 
 /// Something made once, by whoever comes first; a failure is remembered as well as a success.
@@ -67,18 +75,29 @@ class Cache {
   std::map<std::string, std::unique_ptr<Once<T>>> entries_;
 };
 
-// Leaked on purpose: XLA's threads may still call while the process ends.
-Cache<Device>& devices() {
-  static auto* cache = new Cache<Device>;
-  return *cache;
-}
-Cache<Loaded>& loaded() {
-  static auto* cache = new Cache<Loaded>;
-  return *cache;
-}
-Cache<int>& grid_bounds() {
-  static auto* cache = new Cache<int>;
-  return *cache;
+// What is made, for as long as the process lives: XLA's threads may still call while it ends. A child process that was forked starts anew, since threads of
+// its parent may have been in the middle of anything; but Vulkan's drivers live in threads and files that it has not got.
+struct State {
+  Cache<Device> devices;
+  Cache<Loaded> loaded;
+  Cache<LoadedGraph> graphs;
+  Cache<int> grid_bounds;
+  std::atomic<bool> uses_vulkan{false};
+};
+std::atomic<State*> current{nullptr};
+std::atomic<bool> parent_used_vulkan{false};
+
+State& state() {
+  static const bool made = [] {
+    current = new State;
+    pthread_atfork(nullptr, nullptr, [] {
+      if (current.load()->uses_vulkan) parent_used_vulkan = true;
+      current = new State;
+    });
+    return true;
+  }();
+  static_cast<void>(made);
+  return *current;
 }
 
 Device device_named(const std::string& select) {
@@ -86,29 +105,69 @@ Device device_named(const std::string& select) {
   options.select = select;
   return Device(options);
 }
-Loaded make_ready(ir::Kernel kernel, std::string_view device) {
-  if (device == "interpreter") return {std::move(kernel), std::nullopt};
+/// The device that a name means; null: the interpreter.
+const Device* device_of(std::string_view device) {
+  if (device == "interpreter") return nullptr;
   if (device != "vulkan" && !device.starts_with("vulkan:"))
     throw SpecError("tessera: the device \"" + std::string(device) + "\" is not known", {}, "\"interpreter\", \"vulkan\" and \"vulkan:INDEX-OR-NAME\" are");
+  if (parent_used_vulkan)
+    throw DeviceError("tessera: this process was forked from one that had used a Vulkan device, and drivers do not survive that", {},
+                      "start it by spawn (multiprocessing.set_start_method(\"spawn\")), make the parent's first call after the fork, or use the device \"interpreter\"");
+  state().uses_vulkan = true;
   const std::string select(device.substr(std::min(device.size(), std::strlen("vulkan:"))));
-  const Device& d = devices().get(select, [&] { return select.empty() ? default_device() : device_named(select); });
-  CompiledKernel compiled = load(d, kernel);
+  return &state().devices.get(select, [&] { return device_named(select); });
+}
+Loaded make_ready(ir::Kernel kernel, std::string_view device) {
+  const Device* d = device_of(device);
+  if (!d) return {std::move(kernel), std::nullopt};
+  CompiledKernel compiled = load(*d, kernel);
   return {std::move(kernel), std::move(compiled)};
 }
 
 int dynamic_grid_bounds(const Module& m) {
-  return grid_bounds().get(std::string(m.key), [&] { return jax::num_dynamic_grid_bounds(m.text); });
+  return state().grid_bounds.get(std::string(m.key), [&] { return jax::num_dynamic_grid_bounds(m.text); });
 }
 const Loaded& load_module(const Module& m, const std::vector<int64_t>& grid_sizes) {
   std::string key = std::string(m.device) + "\n" + std::string(m.key);
   for (int64_t n : grid_sizes) key += " " + std::to_string(n);
-  return loaded().get(key, [&] {
+  return state().loaded.get(key, [&] {
     ++modules;
     return make_ready(jax::import_kernel(m.text, {.grid_sizes = grid_sizes}), m.device);
   });
 }
 
 std::string show(DType t, const Shape& s) { return ir::to_string(ir::Type::array(t, s)); }
+
+std::vector<Array> copies_of(std::span<const Buffer> buffers) {
+  std::vector<Array> copies;
+  for (const Buffer& b : buffers) {
+    Array& a = copies.emplace_back(b.shape, b.dtype);
+    if (a.nbytes()) std::memcpy(a.bytes(), b.data, static_cast<size_t>(a.nbytes()));
+    bytes_copied += static_cast<uint64_t>(a.nbytes());
+  }
+  return copies;
+}
+
+void interpret_on(const ir::Kernel& kernel, std::span<const Buffer> arguments, std::span<const Buffer> results) {
+  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments));
+  if (outputs.size() != results.size())
+    throw SpecError(kernel.name + ": gives " + std::to_string(outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Array& a = outputs[i];
+    if (a.dtype() != results[i].dtype || a.shape() != results[i].shape)
+      throw SpecError(kernel.name + ": output " + std::to_string(i) + " is " + show(a.dtype(), a.shape()) + " but " +
+                      show(results[i].dtype, results[i].shape) + " is expected");
+    if (a.nbytes()) std::memcpy(results[i].data, a.bytes(), static_cast<size_t>(a.nbytes()));
+    bytes_copied += static_cast<uint64_t>(a.nbytes());
+  }
+}
+
+void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
+  if (k.compiled) bytes_copied += call_on_host(*k.compiled, arguments, results);
+  else interpret_on(k.kernel, arguments, results);
+  ++calls;
+}
+
 }  // namespace
 
 void prepare(const Module& m) {
@@ -133,40 +192,54 @@ void call(const Module& m, std::span<const Buffer> arguments, std::span<const Bu
     grid_sizes.push_back(n);
   }
   const Loaded& k = load_module(m, grid_sizes);
-  std::vector<Array> inputs;
-  uint64_t copied = 0;
-  for (const Buffer& b : arguments.subspan(open)) {
-    Array& a = inputs.emplace_back(b.shape, b.dtype);
-    if (a.nbytes()) std::memcpy(a.bytes(), b.data, static_cast<size_t>(a.nbytes()));
-    copied += static_cast<uint64_t>(a.nbytes());
-  }
-  const std::vector<Array> outputs = k.run(inputs);
-  if (outputs.size() != results.size())
-    throw SpecError(k.kernel.name + ": gives " + std::to_string(outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const Array& a = outputs[i];
-    if (a.dtype() != results[i].dtype || a.shape() != results[i].shape)
-      throw SpecError(k.kernel.name + ": output " + std::to_string(i) + " is " + show(a.dtype(), a.shape()) + " but " +
-                      show(results[i].dtype, results[i].shape) + " is expected");
-    if (a.nbytes()) std::memcpy(results[i].data, a.bytes(), static_cast<size_t>(a.nbytes()));
-    copied += static_cast<uint64_t>(a.nbytes());
-  }
-  bytes_copied += copied;
-  ++calls;
+  run(k, arguments.subspan(open), results);
 }
 
-std::vector<Array> run_text(std::string_view tir, std::string_view device, const std::vector<Array>& inputs) {
-  const Loaded& k = loaded().get(std::string(device) + "\ntir\n" + std::string(tir), [&] {
+std::vector<Array> run_text(std::string_view tir, std::string_view device, std::span<const Buffer> inputs) {
+  const Loaded& k = state().loaded.get(std::string(device) + "\ntir\n" + std::string(tir), [&] {
     ++modules;
     ir::Kernel kernel = ir::parse(tir);
     ir::verify(kernel, "parsing");
     return make_ready(std::move(kernel), device);
   });
-  std::vector<Array> outputs = k.run(inputs);
+  std::vector<Array> outputs;
+  if (!k.compiled) {
+    outputs = interpret(k.kernel, copies_of(inputs));
+    ++calls;
+    return outputs;
+  }
+  std::vector<std::pair<DType, Shape>> types;
+  for (const Buffer& b : inputs) types.emplace_back(b.dtype, b.shape);
+  std::vector<Buffer> results;
+  for (const auto& [dtype, shape] : output_types(k.compiled->program(), types)) {
+    Array& a = outputs.emplace_back(shape, dtype);
+    results.push_back({dtype, shape, a.bytes()});
+  }
+  run(k, inputs, results);
+  return outputs;
+}
+
+std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view device, std::span<const Buffer> inputs) {
+  const LoadedGraph& g = state().graphs.get(std::string(device) + "\n" + std::string(folder) + "\n" + std::string(text), [&]() -> LoadedGraph {
+    Graph graph = parse_graph(text, std::string(folder));
+    modules += graph.kernels.size();
+    const Device* d = device_of(device);
+    if (!d) return {std::move(graph), std::nullopt};
+    return {{}, load(*d, std::move(graph))};
+  });
+  const std::vector<Array> arguments = copies_of(inputs);
+  std::vector<Array> outputs = g.compiled ? g.compiled->run(arguments) : interpret(g.graph, arguments);
+  for (const Array& a : outputs)
+    if (g.compiled) bytes_copied += static_cast<uint64_t>(a.nbytes());
   ++calls;
   return outputs;
 }
 
-Stats stats() { return {modules, calls, bytes_copied}; }
+std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {}), true); }
+
+Stats stats() {
+  const CompileCounts c = compile_counts();
+  return {modules, calls, bytes_copied, c.compiled, c.from_disk};
+}
 
 }  // namespace tessera::python

@@ -3,20 +3,17 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/array.h"
 #include "engine/ir/kernel.h"
+#include "runtime/call/host_call.h"
 
 namespace tessera::python {
 
-/// A dense row-major array that somebody else owns.
-struct Buffer {
-  DType dtype;
-  Shape shape;
-  void* data;
-};
+using Buffer = HostArray;
 
 /// A module: its text and a key that no other text has (a hash). `device` is "interpreter", or "vulkan" with, behind a colon, an index or a part of
 /// a name if wanted.
@@ -32,12 +29,20 @@ void prepare(const Module& module);
 void call(const Module& module, std::span<const Buffer> arguments, std::span<const Buffer> results);
 
 /// The same for a kernel as .tir text, which says its shapes for itself.
-std::vector<Array> run_text(std::string_view tir, std::string_view device, const std::vector<Array>& inputs);
+std::vector<Array> run_text(std::string_view tir, std::string_view device, std::span<const Buffer> inputs);
+
+/// And for a graph (engine/graph.h): the text of its graph.txt, and its folder.
+std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view device, std::span<const Buffer> inputs);
+
+/// An exported call as .tir text.
+std::string import_text(std::string_view module);
 
 struct Stats {
   uint64_t modules = 0;       // imported
   uint64_t calls = 0;         // run
   uint64_t bytes_copied = 0;  // between XLA's or NumPy's buffers and arrays of ours
+  uint64_t compiled = 0;      // kernels, for devices, by this process
+  uint64_t from_disk = 0;     // and those that it found in TESSERA_CACHE
 };
 Stats stats();
 

@@ -6,7 +6,8 @@
         ...
     tessera.uninstall()
 
-    tessera.load("kernel.tir")(x, y)    # a kernel without JAX, on NumPy arrays
+    tessera.export(fn, x, path="folder")  # the kernels of a function as .tir files, and the graph of their calls
+    tessera.load("kernel.tir")(x, y)      # a kernel, or such a folder, without JAX: on NumPy arrays and tensors that speak DLPack
 
 Devices are "vulkan" (the best one, or what TESSERA_DEVICE names), "vulkan:INDEX" or "vulkan:PART-OF-ITS-NAME", and "interpreter".
 """
@@ -14,7 +15,7 @@ Devices are "vulkan" (the best one, or what TESSERA_DEVICE names), "vulkan:INDEX
 from tessera._native_library import Error, stats
 from tessera.kernels import load
 
-__all__ = ["Error", "install", "load", "on", "stats", "uninstall"]
+__all__ = ["Error", "export", "install", "load", "on", "stats", "uninstall"]
 
 
 def install(device="vulkan", *, fallback=False):
@@ -22,6 +23,13 @@ def install(device="vulkan", *, fallback=False):
     interpreter instead, with a warning, and counted in stats()["fallbacks"]."""
     from tessera import hook
     hook.install(device, fallback)
+
+
+def export(fn, *args, path):
+    """Writes the kernels that fn calls on args (arrays, or jax.ShapeDtypeStruct) into the folder `path`, as .tir files, with graph.txt, which says what is
+    called on what. load(path) runs it without JAX, and C++ without Python (tessera::read_graph, engine/graph.h)."""
+    from tessera import graph
+    return graph.export(fn, *args, path=path)
 
 
 def uninstall():

@@ -14,14 +14,24 @@ class CArray(ctypes.Structure):
 
 
 def _open():
-    name = "_native.so"
-    lib = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
+    file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_native.so")
+    if not os.path.exists(file):
+        raise ImportError(f"tessera: its native library is missing ({file}): install the package (pip install ./runtime/python) rather than "
+                          "import it from the source tree")
+    try:
+        lib = ctypes.CDLL(file)
+    except OSError as error:
+        raise ImportError(f"tessera: its native library cannot be loaded: {error}\n  note: pip install --force-reinstall ./runtime/python builds it for "
+                          "this machine") from None
     p, z = ctypes.c_char_p, ctypes.c_size_t
     lib.tessera_free.argtypes, lib.tessera_free.restype = [ctypes.c_void_p], None
     lib.tessera_prepare.argtypes, lib.tessera_prepare.restype = [p, z, p, p], ctypes.c_void_p
     lib.tessera_stats.argtypes, lib.tessera_stats.restype = [ctypes.POINTER(ctypes.c_uint64)], None
     lib.tessera_run_text.argtypes = [p, z, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
     lib.tessera_run_text.restype = ctypes.c_void_p
+    lib.tessera_run_graph.argtypes = [p, z, p, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
+    lib.tessera_run_graph.restype = ctypes.c_void_p
+    lib.tessera_import_text.argtypes, lib.tessera_import_text.restype = [p, z, ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p
     lib.tessera_outputs_count.argtypes, lib.tessera_outputs_count.restype = [ctypes.c_void_p], z
     lib.tessera_output.argtypes, lib.tessera_output.restype = [ctypes.c_void_p, z, ctypes.POINTER(CArray)], None
     lib.tessera_outputs_free.argtypes, lib.tessera_outputs_free.restype = [ctypes.c_void_p], None
@@ -40,8 +50,18 @@ def check(error):
         raise Error(text)
 
 
+def import_text(module):
+    """An exported call (jaxpr.export) as .tir text."""
+    data, out = module.encode(), ctypes.c_void_p()
+    check(native.tessera_import_text(data, len(data), ctypes.byref(out)))
+    text = ctypes.cast(out, ctypes.c_char_p).value.decode()
+    native.tessera_free(out)
+    return text
+
+
 def stats():
-    """How many modules were imported, calls run, bytes copied between JAX's or NumPy's arrays and ours, and calls left to JAX's interpreter."""
-    out = (ctypes.c_uint64 * 3)()
+    """How many modules were imported, calls run, bytes copied between JAX's or NumPy's arrays and ours, kernels compiled here and read from TESSERA_CACHE,
+    and calls left to JAX's interpreter."""
+    out = (ctypes.c_uint64 * 5)()
     native.tessera_stats(out)
-    return {"modules": out[0], "calls": out[1], "bytes_copied": out[2], "fallbacks": counts["fallbacks"]}
+    return {"modules": out[0], "calls": out[1], "bytes_copied": out[2], "compiled": out[3], "from_disk": out[4], "fallbacks": counts["fallbacks"]}

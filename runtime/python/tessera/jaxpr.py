@@ -300,6 +300,11 @@ def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=No
         raise ExportError("the kernel closes over Refs")
     info = jaxpr.debug_info
     origin = (info.func_src_info or "").rpartition(" at ")[2] if info else ""
+    for m in gm.block_mappings:
+        if dtype_name(m.array_aval.dtype) not in _DTYPES.values():
+            raise ExportError(f"{name or (info.func_name if info else 'kernel')}: {m.origin}: the array has the dtype {m.array_aval.dtype}, which kernels cannot hold"
+                              + (f"\n  at {origin.removeprefix(strip)}" if origin else "")
+                              + ("\n  note: pass the real and the imaginary part as two arrays" if "complex" in str(m.array_aval.dtype) else ""))
     rank, vmapped = len(gm.grid), [int(d) for d in gm.vmapped_dims]
     module = {
         "tessera": VERSION,

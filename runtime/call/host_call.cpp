@@ -1,0 +1,80 @@
+#include "runtime/call/host_call.h"
+
+#include <algorithm>
+
+#include "runtime/launch.h"
+
+namespace tessera {
+namespace {
+
+/// However the call ends, the device is done with the host's memory before its owner gets it back.
+struct Imports {
+  std::vector<DeviceArray> arrays;
+  ~Imports() {
+    for (const DeviceArray& a : arrays) a.wait_unused();
+  }
+};
+
+}  // namespace
+
+uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> arguments, std::span<const HostArray> results, const DimValues& dims) {
+  const Program& p = kernel.program();
+  const Device& device = kernel.device();
+  std::vector<std::pair<DType, Shape>> shapes;
+  for (const HostArray& a : arguments) shapes.emplace_back(a.dtype, a.shape);
+  bind_dims(p, shapes, dims);  // before anything is copied
+  if (arguments.size() + results.size() != p.args.size())
+    throw SpecError(p.name + ": gives " + std::to_string(p.args.size() - std::min(p.args.size(), arguments.size())) + " outputs but " + std::to_string(results.size()) +
+                    " are expected", p.loc);
+
+  uint64_t copied = 0;
+  Imports imports;
+  std::vector<DeviceArray> inputs, outputs;
+  std::vector<bool> own(arguments.size());  // a copy, which nobody else has
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const HostArray& a = arguments[i];
+    if (auto there = DeviceArray::import_host(device, a.data, a.shape, a.dtype)) {
+      inputs.push_back(*there);
+      imports.arrays.push_back(std::move(*there));
+      continue;
+    }
+    inputs.emplace_back(device, a.shape, a.dtype, a.data);
+    copied += static_cast<uint64_t>(inputs.back().nbytes());
+    own[i] = true;
+  }
+  std::vector<size_t> to_copy;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const HostArray& r = results[i];
+    const int alias = p.args[arguments.size() + i].alias;
+    const auto from = static_cast<size_t>(std::max(alias, 0));
+    // In place of the argument, or of our copy of it.
+    const bool takes = alias >= 0 && !inputs[from].donated() && (own[from] || arguments[from].data == r.data);
+    if (takes) {
+      const bool in_place = !own[from];
+      inputs[from] = donate(inputs[from]);
+      outputs.emplace_back();
+      if (in_place) continue;
+    }
+    if (!takes) {
+      if (auto there = DeviceArray::import_host(device, r.data, r.shape, r.dtype)) {
+        outputs.push_back(*there);
+        imports.arrays.push_back(std::move(*there));
+        continue;
+      }
+      outputs.emplace_back(device, r.shape, r.dtype);
+    }
+    to_copy.push_back(i);
+  }
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (p.args[i].written && own[i] && !inputs[i].donated()) inputs[i] = donate(inputs[i]);
+  const std::vector<DeviceArray> made = launch_into(device, p, inputs, outputs, dims);
+  imports.arrays.insert(imports.arrays.end(), made.begin(), made.end());
+  for (size_t i = 0; i < results.size(); ++i) {
+    made[i].download(results[i].data);
+    if (std::find(to_copy.begin(), to_copy.end(), i) != to_copy.end()) copied += static_cast<uint64_t>(made[i].nbytes());
+  }
+  if (!p.prints.empty() && std::all_of(made.begin(), made.end(), [](const DeviceArray& a) { return a.nbytes() == 0; })) device.wait();
+  return copied;
+}
+
+}  // namespace tessera

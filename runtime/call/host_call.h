@@ -1,0 +1,22 @@
+// A compiled kernel on arrays that somebody else owns (XLA's, NumPy's): used in place where the device shares the host's memory, copied elsewhere. It
+// returns when the call is done, and nothing of ours refers to the arrays then. Read next: call.h, device_array.h (import_host).
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "runtime/call/call.h"
+
+namespace tessera {
+
+/// A dense row-major array in the host's memory that somebody else owns.
+struct HostArray {
+  DType dtype;
+  Shape shape;
+  void* data;
+};
+
+/// Runs the kernel; arguments are only read, results overwritten. A result at the same place as the argument that it is aliased to is updated there. Returns the bytes
+/// that were copied between these arrays and arrays of ours. Errors as launch() and download().
+uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> arguments, std::span<const HostArray> results, const DimValues& dims = {});
+
+}  // namespace tessera

@@ -1,0 +1,179 @@
+"""tessera.load on all kinds of arrays, tessera.export, and what is copied."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+import tessera
+from jax.experimental import pallas as pl
+from support import DEVICES, TIR, python
+
+f32 = jnp.float32
+NAMES = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2", "int4": "i4", "uint4": "u4", "float16": "f16", "int64": "i64", "uint8": "u8"}
+
+
+@pytest.fixture(params=DEVICES)
+def where(request):
+    return request.param
+
+
+def kernel(tmp_path, where, text=TIR):
+    path = tmp_path / "kernel.tir"
+    path.write_text(text)
+    return tessera.load(path, where)
+
+
+def test_arrays_that_are_not_dense_or_not_writable(where, tmp_path):
+    double = kernel(tmp_path, where)
+    wide = np.arange(32, dtype=np.float32)
+    reversed_, every_other = wide[7::-1], wide[:16:2]
+    read_only = wide[:8]
+    read_only.flags.writeable = False
+    frozen = np.frombuffer(bytes(wide[:8]), np.float32)
+    swapped = wide[:8].astype(">f4")
+    unaligned = np.frombuffer(b"x" + wide[:8].tobytes(), np.uint8)[1:].view(np.float32)
+    for x in (reversed_, every_other, read_only, frozen, swapped, unaligned, list(range(8))):
+        if isinstance(x, list):
+            x = np.asarray(x, np.float32)
+        before = x.copy()
+        y = double(x)
+        np.testing.assert_array_equal(y, 2 * before)
+        np.testing.assert_array_equal(x, before)
+        assert y.flags.writeable and y.dtype == np.float32
+        y[0] = 5  # the result is the caller's own
+    transposed = TIR.replace("f32[8] block (4) map (%i) { yield %i }", "f32[2, 4] block (1, 4) map (%i) { %0 = constant 0 : i32\n yield %i, %0 }").replace(
+        "[0:4]", "[0:1, 0:4]")
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    np.testing.assert_array_equal(kernel(tmp_path, where, transposed)(x.T), 2 * x.T)
+
+
+def test_results_outlive_the_call(where, tmp_path):
+    double = kernel(tmp_path, where)
+    results = [double(np.full(8, i, np.float32)) for i in range(50)]
+    assert all((r == 2 * i).all() for i, r in enumerate(results))
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+def test_dtypes(where, dtype, tmp_path):
+    t = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    text = TIR.replace("f32", NAMES[dtype]).replace("%b = add %a, %a", "%b = add %a, %a" if "4" not in NAMES[dtype][:2] else "%b = max %a, %a")
+    x = np.arange(8).astype(t)
+    y = kernel(tmp_path, where, text)(x)
+    assert y.dtype == t and y.shape == (8,)
+    np.testing.assert_array_equal(y.astype(np.float64), x.astype(np.float64) * (1 if "4" in NAMES[dtype][:2] else 2))
+
+
+class Tensor:
+    """What another library's tensor looks like to us."""
+
+    def __init__(self, array, device=1):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **kwargs):
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return (self.device, 0)
+
+
+def test_dlpack(where, tmp_path):
+    double = kernel(tmp_path, where)
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(double(Tensor(x)), 2 * x)
+    np.testing.assert_array_equal(double(Tensor(x[::-1])), 2 * x[::-1])
+    np.testing.assert_array_equal(double(jnp.asarray(x)), 2 * x)
+    with pytest.raises(tessera.Error, match="argument 0 is a Tensor on another device than the CPU: copy it to the host first"):
+        double(Tensor(x, device=2))
+    bf16 = kernel(tmp_path, where, TIR.replace("f32", "bf16"))
+    np.testing.assert_array_equal(bf16(jnp.asarray(x, jnp.bfloat16)).astype(np.float32), 2 * x)
+
+
+def test_torch(where, tmp_path):
+    torch = pytest.importorskip("torch")
+    double = kernel(tmp_path, where)
+    x = torch.arange(8, dtype=torch.float32, requires_grad=True)
+    np.testing.assert_array_equal(double(x), 2 * np.arange(8))
+    bf16 = kernel(tmp_path, where, TIR.replace("f32", "bf16"))
+    np.testing.assert_array_equal(bf16(x.to(torch.bfloat16)).astype(np.float32), 2 * np.arange(8))
+
+
+def test_nothing_is_copied_between_calls():
+    """On a device that shares the host's memory, XLA's arrays are used where they are."""
+    def add_one(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + 1
+    with tessera.on("vulkan"):
+        call = pl.pallas_call(add_one, out_shape=jax.ShapeDtypeStruct((1000, 3), f32))
+        f = jax.jit(lambda x: call(call(x) * 2))
+        x = jnp.ones((1000, 3))
+        f(x).block_until_ready()
+        before = tessera.stats()
+        y = f(f(x)).block_until_ready()
+        after = tessera.stats()
+    assert after["calls"] == before["calls"] + 4 and after["bytes_copied"] == before["bytes_copied"]
+    assert (y == 13).all()
+
+
+def test_large_numpy_arrays_are_not_copied(tmp_path):
+    double = kernel(tmp_path, "vulkan", TIR.replace("[8]", "[80000]").replace("grid (2)", "grid (20000)"))
+    memory = np.zeros(80000 + 16, np.float32)
+    skip = -memory.ctypes.data % 64 // 4
+    x = memory[skip:skip + 80000]
+    x[:] = 3
+    before = tessera.stats()["bytes_copied"]
+    assert (double(x) == 6).all()
+    assert tessera.stats()["bytes_copied"] - before in (0, 4 * 80000)  # the result's memory may lie badly, the argument's does not
+
+
+# -- export
+
+def blocks(name):
+    def body(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2 + y_ref[...]
+    spec = pl.BlockSpec((4,), lambda i: (i,))
+    return pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct((8,), f32), grid=(2,), in_specs=[spec, spec], out_specs=spec, name=name)
+
+
+TABLE = np.arange(8, dtype=np.float32) * 3
+
+
+def composed(x, y):
+    a = blocks("first")(x, y)
+    b = jax.jit(lambda t: jnp.sin(t) + TABLE)(a)
+    return blocks("first")(b, x), {"b": b, "same": x}
+
+
+def test_export_and_load(where, tmp_path):
+    x, y = jnp.arange(8.0), jnp.ones(8)
+    folder = tmp_path / "composed"
+    tessera.export(composed, x, jax.ShapeDtypeStruct((8,), f32), path=folder)
+    with tessera.on("interpreter"):
+        wanted = jax.tree.leaves(composed(x, y))
+    got = tessera.load(folder, where)(np.asarray(x), y)
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5)
+    files = sorted(f.name for f in folder.iterdir())
+    assert files.count("first.tir") == 1 and "graph.txt" in files and "sin.tir" in files
+    text = (folder / "graph.txt").read_text()
+    assert text.startswith("tessera graph 1\nin %0 f32[8]\nin %1 f32[8]\n") and text.count('call "first.tir"') == 2 and text.count("\nout %") == 3
+    with pytest.raises(tessera.Error, match=r"the graph: argument 1 is f32\[7\] but f32\[8\] is expected"):
+        tessera.load(folder, where)(np.asarray(x), np.ones(7, np.float32))
+
+
+def test_a_graph_needs_no_jax(tmp_path):
+    folder = tmp_path / "g"
+    tessera.export(composed, jnp.arange(8.0), jnp.ones(8), path=folder)
+    python(f"""
+import sys
+import numpy as np, tessera
+y = tessera.load({str(folder)!r}, "interpreter")(np.arange(8, dtype=np.float32), np.ones(8, np.float32))
+assert y[2].tolist() == list(range(8)) and "jax" not in sys.modules
+""")
+
+
+def test_what_export_cannot_write(tmp_path):
+    x = jnp.arange(8.0)
+    with pytest.raises(tessera.Error, match=r"tessera.export: a kernel is called inside scan, which the graph cannot hold\n  at .*test_arrays.py:\d+\n  note: export the"):
+        tessera.export(lambda x: jax.lax.scan(lambda c, _: (blocks("b")(c, c), ()), x, None, length=3)[0], x, path=tmp_path)
+    with pytest.raises(tessera.Error, match="cholesky: the primitive cholesky of JAX cannot be imported"):
+        tessera.export(lambda x: jnp.linalg.cholesky(x[:4].reshape(2, 2)), x, path=tmp_path)

@@ -1,0 +1,170 @@
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "codegen/program_file.h"
+#include "engine/ir/text.h"
+#include "engine/npy.h"
+#include "runtime/call/call.h"
+#include "tests/unit/runtime/support.h"
+
+using namespace tessera;
+using namespace tessera::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+const char* kText = R"(tir 1
+kernel @thrice
+grid (cdiv(n, 4))
+in f32[n] block (4) map (%i) { yield %i }
+out f32[n] block (4) map (%i) { yield %i }
+body (%x, %o) {
+  %a = load %x[0:4]
+  %b = add %a, %a
+  %c = add %a, %b
+  store %o[0:4], %c
+  yield
+}
+)";
+
+/// TESSERA_CACHE for as long as it lives, and what the library writes to stderr meanwhile.
+struct Cache {
+  fs::path folder = fs::temp_directory_path() / ("tessera_cache_" + std::to_string(getpid()));
+  Cache() {
+    fs::remove_all(folder);
+    setenv("TESSERA_CACHE", folder.c_str(), 1);
+  }
+  ~Cache() {
+    unsetenv("TESSERA_CACHE");
+    fs::permissions(folder, fs::perms::owner_all);
+    fs::remove_all(folder);
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> found;
+    for (const auto& e : fs::directory_iterator(folder)) found.push_back(e.path());
+    return found;
+  }
+};
+struct Stderr {
+  fs::path file = fs::temp_directory_path() / ("tessera_cache_stderr_" + std::to_string(getpid()));
+  int kept = dup(2);
+  Stderr() { if (!std::freopen(file.c_str(), "w", stderr)) std::abort(); }
+  std::string text() {
+    std::fflush(stderr);
+    dup2(kept, 2);
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  ~Stderr() {
+    dup2(kept, 2);
+    close(kept);
+    fs::remove(file);
+  }
+};
+
+/// What a new process would do: a Device of its own has compiled nothing yet.
+CompileCounts run_once() {
+  const CompileCounts before = compile_counts();
+  const Device fresh;
+  const std::vector<Array> out = load(fresh, ir::parse(kText, "thrice.tir")).run({ramp(6)});
+  CHECK(out.at(0).at(5) == 15);
+  const CompileCounts after = compile_counts();
+  return {after.compiled - before.compiled, after.from_disk - before.from_disk};
+}
+void check_counts(const CompileCounts& c, uint64_t compiled, uint64_t from_disk) {
+  CHECK(c.compiled == compiled);
+  CHECK(c.from_disk == from_disk);
+}
+std::string contents(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("TESSERA_CACHE: a kernel is compiled once for all devices and processes") {
+  const Cache cache;
+  check_counts(run_once(), 1, 0);
+  REQUIRE(cache.files().size() == 1);
+  check_counts(run_once(), 0, 1);
+
+  // Another form, or another line of source, is another kernel.
+  const Device fresh;
+  CompileOptions general;
+  general.general = true;
+  load(fresh, ir::parse(kText, "thrice.tir"), general);
+  CHECK(cache.files().size() == 2);
+}
+
+TEST_CASE("TESSERA_CACHE: broken and foreign files are replaced, with a line on stderr") {
+  const Cache cache;
+  run_once();
+  const fs::path file = cache.files().at(0);
+  const std::string good = contents(file);
+  std::string flipped = good;
+  flipped[good.size() / 2] = static_cast<char>(flipped[good.size() / 2] ^ 1);
+  for (const std::string& bad : {good.substr(0, good.size() / 2), good.substr(0, 7), std::string(), std::string("somebody else's"), flipped, good + "x"}) {
+    CAPTURE(bad.size());
+    std::ofstream(file, std::ios::binary) << bad;
+    Stderr said;
+    check_counts(run_once(), 1, 0);
+    CHECK(said.text() == "tessera: TESSERA_CACHE: " + file.string() + " is broken or none of ours: it is ignored, and replaced\n");
+    CHECK(contents(file) == good);
+  }
+  check_counts(run_once(), 0, 1);
+}
+
+TEST_CASE("TESSERA_CACHE: a folder that cannot be written is said once") {
+  const Cache cache;
+  std::ofstream(cache.folder) << "a file, where a folder should be";
+  Stderr said;
+  check_counts(run_once(), 1, 0);
+  check_counts(run_once(), 1, 0);
+  CHECK(said.text() == "tessera: TESSERA_CACHE: cannot write to " + cache.folder.string() + ": kernels are compiled in every process\n");
+}
+
+TEST_CASE("TESSERA_CACHE: several processes at once") {
+  const Cache cache;
+  const std::string kernel = cache.folder.string() + ".tir", x = cache.folder.string() + ".npy";
+  std::ofstream(kernel) << kText;
+  write_npy(x, ramp(6));
+  std::vector<pid_t> children;
+  for (int i = 0; i < 3; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {  // exec at once: nothing of the parent's devices may be used
+      dup2(open("/dev/null", O_WRONLY), 1);
+      execl(TESSERA_CLI, TESSERA_CLI, "run", kernel.c_str(), "--in", x.c_str(), static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    children.push_back(child);
+  }
+  for (pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+  }
+  CHECK(cache.files().size() == 1);
+  fs::remove(kernel);
+  fs::remove(x);
+}
+
+TEST_CASE("programs as bytes") {
+  const Program p = load(Device(), ir::parse(kText, "thrice.tir")).program();
+  const std::string bytes = program_to_bytes(p);
+  const auto back = program_from_bytes(bytes);
+  REQUIRE(back);
+  CHECK(program_to_bytes(*back) == bytes);
+  CHECK(back->spirv == p.spirv);
+  CHECK(back->num_units == p.num_units);
+  CHECK(to_string(back->loc) == to_string(p.loc));
+  for (size_t n = 0; n < bytes.size(); n += 7) CHECK_FALSE(program_from_bytes(bytes.substr(0, n)));
+  CHECK_FALSE(program_from_bytes(bytes + '\0'));
+}

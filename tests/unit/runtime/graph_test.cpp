@@ -1,0 +1,102 @@
+#include "runtime/call/graph.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/npy.h"
+#include "support.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+const char* kAdd = R"(tir 1
+kernel @add
+grid (2)
+in f32[8] block (4) map (%i) { yield %i }
+in f32[8] block (4) map (%i) { yield %i }
+out f32[8] block (4) map (%i) { yield %i }
+body (%x, %y, %o) {
+  %a = load %x[0:4]
+  %b = load %y[0:4]
+  %c = add %a, %b
+  store %o[0:4], %c
+  yield
+}
+)";
+const char* kGraph = R"(tessera graph 1
+in %0 f32[8]
+in %1 f32[8]
+const %2 f32[8] "tens.npy"
+
+%3 = call "add.tir"(%0, %1) : f32[8]
+%4 = call "add.tir"(%3, %2) : f32[8]
+%5 = call "add.tir"(%4, %3) : f32[8]
+out %5
+out %0
+out %2
+)";
+
+struct Folder {
+  std::string path = (std::filesystem::temp_directory_path() / ("tessera_graph_" + std::to_string(getpid()))).string();
+  explicit Folder(const std::string& graph) {
+    std::filesystem::create_directories(path);
+    std::ofstream(path + "/graph.txt") << graph;
+    std::ofstream(path + "/add.tir") << kAdd;
+    write_npy(path + "/tens.npy", Array({8}, std::vector<float>(8, 10)));
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+void check_answers(const std::vector<Array>& out) {
+  REQUIRE(out.size() == 3);
+  for (int i = 0; i < 8; ++i) {
+    CHECK(out[0].at(i) == 4 * i + 2 * 1 + 10);  // ((x + y) + 10) + (x + y), x = i, y = i + 1
+    CHECK(out[1].at(i) == i);
+    CHECK(out[2].at(i) == 10);
+  }
+}
+std::string replaced(std::string text, const std::string& from, const std::string& to) { return text.replace(text.find(from), from.size(), to); }
+
+}  // namespace
+
+TEST_CASE("a graph of kernels on a device and on the interpreter") {
+  const Folder folder(kGraph);
+  const Graph graph = read_graph(folder.path);
+  CHECK(graph.kernels.size() == 1);  // three calls of one kernel
+  check_answers(interpret(graph, {ramp(8), ramp(8, 1)}));
+  const CompiledGraph there = load(device(), graph);
+  for (int turn = 0; turn < 2; ++turn) check_answers(there.run({ramp(8), ramp(8, 1)}));
+  check_clean(device());
+  CHECK(error_of<SpecError>([&] { there.run({ramp(8)}); }) == "the graph takes 2 arguments but 1 are given");
+  CHECK(error_of<SpecError>([&] { interpret(graph, {ramp(8), ramp(7)}); }) == "the graph: argument 1 is f32[7] but f32[8] is expected");
+}
+
+TEST_CASE("what is wrong with the text of a graph is said with its line") {
+  const Folder folder(kGraph);
+  const std::string at = folder.path + "/graph.txt:";
+  auto error = [&](const std::string& from, const std::string& to) {
+    return error_of<TraceError>([&] { parse_graph(replaced(kGraph, from, to), folder.path); });
+  };
+  CHECK(error("tessera graph 1", "tir 1") == at + "1: this is no graph: its first line should be \"tessera graph 1\"");
+  CHECK(error("graph 1", "graph 2") == at + "1: the graph is of version 2, and this Tessera reads version 1");
+  CHECK(error("in %1 f32[8]", "in %0 f32[8]") == at + "3: %0 is defined a second time");
+  CHECK(error("in %1 f32[8]", "in %1 f33[8]") == at + "3: \"f33\" is no dtype");
+  CHECK(error("const %2 f32[8]", "const %2 f32[7]") == at + "4: " + folder.path + "/tens.npy holds f32[8] but f32[7] is expected");
+  CHECK(error("(%3, %2)", "(%4, %2)") == at + "7: %4 is not defined above");
+  CHECK(error("(%3, %2)", "(%3)") == at + "7: add takes 2 inputs but 1 are given");
+  CHECK(error("%4 = call \"add.tir\"(%3, %2) : f32[8]", "%4 = call \"add.tir\"(%3, %2) : f32[9]") == at + "7: add: result 0 is f32[8] but the call says f32[9]");
+  CHECK(error("%4 = call \"add.tir\"(%3, %2) : f32[8]", "%4, %6 = call \"add.tir\"(%3, %2) : f32[8]") == at + "7: add has 1 output but the call has 2 results and 1 type");
+  CHECK(error("\"tens.npy\"", "\"../tens.npy\"") == at + "4: \"../tens.npy\" is not the name of a file in the graph's folder");
+  CHECK(error("out %0", "out %0 %1") == at + "10: unexpected \"%1\"");
+  CHECK(error("out %0", "give %0") == at + "10: expected '%' before \"give %0\"");
+  const std::string text = kGraph;
+  for (size_t n = 0; n < text.size(); ++n) {
+    try {
+      parse_graph(text.substr(0, n), folder.path);
+    } catch (const Error&) {  // and nothing else
+    }
+  }
+}
