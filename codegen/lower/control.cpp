@@ -49,7 +49,9 @@ void Lowering::plan_homes() {
     if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
   }
+  choose_loads_ahead();
   demote_misfits();
+  settle_ahead();
 }
 
 // Walks lazy values down to what they read.

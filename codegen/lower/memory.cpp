@@ -213,6 +213,8 @@ void Lowering::load_op(ir::OpId id) {
       const Value x = r.regs[at++];
       b_.when(p.valid, [&] { slot_store(h.slot, p.c, x); });
     });
+  } else if (Ahead* ahead = ahead_of(id, 0)) {
+    load_ahead(*ahead, o);
   } else {
     std::vector<Value> roots = values_read(o);
     if (o.value_position() >= 0) roots.erase(roots.begin());  // a swap's value is the store's concern

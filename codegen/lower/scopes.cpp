@@ -145,7 +145,7 @@ class Expander {
 
   Value new_scratch(const Type& t, std::vector<Value>& list) {
     const Value v{static_cast<uint32_t>(k_.values.size())};
-    k_.values.push_back({t, {}, k_.body, 0});
+    k_.values.push_back({t, {}, k_.body, UINT32_MAX});  // numbered when all are known: behind the blocks
     list.push_back(v);
     return v;
   }
@@ -236,18 +236,20 @@ class Expander {
   }
   void load_ahead(OpId id) {
     const Op op = k_.op(id);
-    if (!prefetch_ || op.attr_or(Attr::clip, 0) != 0) return;
+    if (!prefetch_ || prefetch_->most_elements == 0) return;
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
     const ir::ValueInfo &from = k_.value(places[0].ref), &to = k_.value(places[1].ref);
     const bool array = from.region == k_.body && from.number < k_.blocks.size(), scratch = to.region != k_.body || to.number >= k_.blocks.size();
     Shape shape;
     for (size_t d = 0; d < places[0].rank; ++d)
       if (const Index& x = op.index[d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
-    // Where the target is filled whole it can be registers itself.
-    bool whole = true;
-    for (size_t d = 0; d < places[1].rank; ++d) whole = whole && op.index[places[1].first + d] == Index::all(k_.type(places[1].ref).shape[d]);
+    // Where the target is always taken whole it can be registers itself.
     const int64_t n = num_elements(shape);
-    if (whole || !array || !scratch || n == 0 || n > prefetch_->most_elements) return;
+    if (!array || !scratch || n == 0 || only_whole(places[1].ref)) return;
+    if (op.attr_or(Attr::clip, 0) != 0 || n > prefetch_->most_elements) {
+      prefetch_->refused[id.index] = n > prefetch_->most_elements ? "at most " + std::to_string(prefetch_->most_elements) + " elements are" : "it is clipped and fills a part of its target";
+      return;
+    }
     Ahead a;
     a.tile = new_scratch(Type::ref(k_.type(places[0].ref).dtype, shape, MemorySpace::vmem), private_);
     const Type scalar = Type::ref(DType::i32, {}, MemorySpace::smem);
@@ -257,6 +259,25 @@ class Expander {
     a.semaphore = places[2].ref;
     ahead_.emplace(id.index, std::move(a));
     prefetch_->copies.push_back(id.index);
+  }
+  bool only_whole(Value ref) const {
+    const auto all = [&](const Op& op, size_t first) {
+      for (size_t d = 0; d < k_.type(ref).shape.size(); ++d)
+        if (!(op.index[first + d] == Index::all(k_.type(ref).shape[d]))) return false;
+      return true;
+    };
+    return std::all_of(k_.ops.begin(), k_.ops.end(), [&](const Op& op) {
+      if (ir::accesses_ref(op.code)) return op.operands[0] != ref || (!op.has_mask() && all(op, 0));
+      if (op.code != Opcode::copy_start && op.code != Opcode::copy_wait) return true;
+      const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
+      return std::all_of(places.begin(), places.begin() + 2, [&](const ir::CopyPlace& p) { return p.ref != ref || all(op, p.first); });
+    });
+  }
+  bool fills(const Op& op, const ir::CopyPlace& place) const {
+    const ir::ValueInfo& ref = k_.value(place.ref);
+    bool all = ref.region != k_.body || ref.number >= k_.blocks.size();
+    for (size_t d = 0; d < place.rank; ++d) all = all && op.index[place.first + d] == Index::all(ref.type.shape[d]);
+    return all;
   }
   void load_all(Value ref, Op& load) {
     load.operands = {ref};
@@ -432,10 +453,19 @@ class Expander {
       }
       axis += slice;
     }
+    // A target that is filled whole keeps what is left out by being stored again: whole stores let it be registers.
+    const bool whole = fills(op, places[1]);
     Op load{.code = Opcode::load, .operands = {places[0].ref, mask}};
     load.set(Attr::mask, 1);
+    if (whole) {
+      Op all{.code = Opcode::load};
+      load_all(places[1].ref, all);
+      load.operands.push_back(b_.one(std::move(all)));
+      load.set(Attr::other, 1);
+    }
     load.index = index_of(op, places[0], load.operands);
     const Value v = b_.one(std::move(load));
+    if (whole) return this->store(places[1].ref, v, &op, &places[1]);
     Op store{.code = Opcode::store, .operands = {places[1].ref, v, mask}};
     store.set(Attr::mask, 1);
     store.index = index_of(op, places[1], store.operands);
@@ -456,6 +486,19 @@ void check_waits(const ir::Kernel& k, const std::vector<WaitSite>& sites) {
   }
 }
 
+std::vector<bool> loaded_directly(const ir::Kernel& k) {
+  const std::vector<Value>& args = k.region(k.body).args;
+  std::vector<bool> found(args.size(), false);
+  for (const Op& op : k.ops) {
+    if (op.code != Opcode::store || k.value(op.operands[0]).region != k.body || k.type(op.operands[1]).shape.empty()) continue;
+    const size_t ref = k.value(op.operands[0]).number;
+    const Op* load = k.def(op.operands[1]);
+    if (ref < args.size() - static_cast<size_t>(k.num_private_scratch) || !load || load->code != Opcode::load || k.value(load->operands[0]).region != k.body) continue;
+    if (k.value(load->operands[0]).number < k.blocks.size()) found[ref] = true;
+  }
+  return found;
+}
+
 std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits, const Prefetch& prefetch) {
   const auto ref = [&](Value v) {
     const ir::ValueInfo& info = source.value(v);
@@ -468,7 +511,7 @@ std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, 
     if (op.code != Opcode::copy_start) continue;
     out += "  copy from " + ref(op.operands[0]) + " to " + ref(op.operands[1]) + ", " + std::to_string(bytes_of(source, op)) + " B" + (op.loc ? ", at " + to_string(op.loc) : "") + ": " +
            (std::find(prefetch.copies.begin(), prefetch.copies.end(), i) != prefetch.copies.end() ? "loaded ahead where it starts, stored where it is waited for" : "done by loads and stores where it starts") +
-           (op.attr_or(Attr::clip, 0) ? ", each element tested against the edges" : "") + "\n";
+           (op.attr_or(Attr::clip, 0) ? ", each element tested against the edges" : "") + (prefetch.refused.count(i) ? ", not loaded ahead: " + prefetch.refused.at(i) : "") + "\n";
   }
   if (waits == 0) return out;
   const auto tested = static_cast<size_t>(std::count_if(lowered.ops.begin(), lowered.ops.end(), [](const Op& op) { return op.code == Opcode::report && op.attr(Attr::mask) == Program::kWaitFailed; }));

@@ -58,6 +58,8 @@ TESSERA_PYTHON_API char* tessera_prepare(const char* text, size_t size, const ch
   return error_of([&] { prepare({{text, size}, key, device}); });
 }
 
+TESSERA_PYTHON_API void tessera_set_printer(void (*printer)(const char* line)) { set_printer(printer); }
+
 TESSERA_PYTHON_API void tessera_stats(uint64_t* out) {
   const Stats s = stats();
   out[0] = s.modules;

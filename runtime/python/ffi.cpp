@@ -21,6 +21,8 @@ DType dtype(ffi::DataType t) {
     case ffi::DataType::U16: return DType::u16;
     case ffi::DataType::U32: return DType::u32;
     case ffi::DataType::U64: return DType::u64;
+    case ffi::DataType::F8E4M3FN: return DType::f8e4m3fn;
+    case ffi::DataType::F8E5M2: return DType::f8e5m2;
     case ffi::DataType::F16: return DType::f16;
     case ffi::DataType::BF16: return DType::bf16;
     case ffi::DataType::F32: return DType::f32;

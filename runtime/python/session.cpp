@@ -100,8 +100,15 @@ State& state() {
   return *current;
 }
 
+std::atomic<Printer> printer{nullptr};
+void print(const std::string& line) {
+  if (const Printer p = printer) p(line.c_str());
+  else print_line({}, line);
+}
+
 Device device_named(const std::string& select) {
   DeviceOptions options;
+  options.print = print;
   options.select = select;
   return Device(options);
 }
@@ -149,7 +156,7 @@ std::vector<Array> copies_of(std::span<const Buffer> buffers) {
 }
 
 void interpret_on(const ir::Kernel& kernel, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments));
+  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments), {.print = print});
   if (outputs.size() != results.size())
     throw SpecError(kernel.name + ": gives " + std::to_string(outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -169,6 +176,8 @@ void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buf
 }
 
 }  // namespace
+
+void set_printer(Printer p) { printer = p; }
 
 void prepare(const Module& m) {
   if (dynamic_grid_bounds(m) == 0) load_module(m, {});
@@ -204,7 +213,7 @@ std::vector<Array> run_text(std::string_view tir, std::string_view device, std::
   });
   std::vector<Array> outputs;
   if (!k.compiled) {
-    outputs = interpret(k.kernel, copies_of(inputs));
+    outputs = interpret(k.kernel, copies_of(inputs), {.print = print});
     ++calls;
     return outputs;
   }

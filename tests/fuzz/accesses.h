@@ -187,6 +187,15 @@ class Accesses : protected Spec {
     }
   }
 
+  /// The whole of it; what hangs over an input's edge is masked out with that probability.
+  Value load_block(RefInfo& r, double masked) {
+    Fact f = r.fact;
+    const bool over = r.block >= 0 && hangs_over(r);
+    f.dirty |= over || !r.readable;
+    const Value v = values_.note(load_all(r), f);
+    return over && r.block < out_.kernel.num_inputs && random_.chance(masked) ? mask_overhang(r, v) : v;
+  }
+
   void load(RefInfo& r) {
     Op op{.code = Opcode::load, .operands = {r.ref}};
     std::vector<Value> starts;
@@ -196,10 +205,7 @@ class Accesses : protected Spec {
     const bool over = r.block >= 0 && hangs_over(r);
     f.dirty |= over || (masked && !other) || !r.readable;
     if (!masked && random_.chance(values_.plain ? 0.85 : 0.5)) {
-      for (const int64_t n : r.shape) op.index.push_back(Index::all(n));
-      Value v = values_.note(values_.b.one(std::move(op)), f);
-      if (over && r.block < out_.kernel.num_inputs && random_.chance(0.8)) v = mask_overhang(r, v);
-      values_.pool.push_back(v);
+      values_.pool.push_back(load_block(r, 0.8));
       return;
     }
     const Shape shape = random_index(r, masked, op.index, starts, masked ? (other ? 3 : 2) : 1, true);

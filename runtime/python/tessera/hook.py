@@ -9,6 +9,7 @@ import warnings
 import jax
 from jax._src.interpreters import mlir
 from jax._src.pallas import pallas_call as pallas_call_module
+from jax._src.pallas.mosaic import tpu_info
 
 from tessera import jaxpr
 from tessera._native_library import Error, check, counts, native
@@ -18,6 +19,15 @@ _lock = threading.Lock()
 _stock = pallas_call_module._pallas_call_lowering  # JAX's own rule
 _registered = False  # the handler, which stays
 _where = jax.make_user_context(None)  # (device, fallback); part of the key under which JAX keeps what it has traced and compiled
+
+
+# emit_pipeline and some libraries ask what TPU they are traced for. On the CPU platform they get to hear of one, since any will do: what they choose by
+# it (tile sizes, numbers of buffers) runs everywhere.
+_CPU = "cpu"
+
+
+def _tpu():
+    return tpu_info.get_tpu_info_for_chip(tpu_info.ChipVersion.TPU_V5E, 1)
 
 
 def _place(rule):
@@ -32,6 +42,7 @@ def _hook():
             jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(native.tessera_call), platform="cpu")
             _registered = True
         _place(_lower)
+        tpu_info.registry.setdefault(_CPU, _tpu)
 
 
 def install(device, fallback):
@@ -43,6 +54,8 @@ def uninstall():
     _where.set_global(None)
     with _lock:
         _place(_stock)
+        if tpu_info.registry.get(_CPU) is _tpu:
+            del tpu_info.registry[_CPU]
 
 
 @contextlib.contextmanager
@@ -68,7 +81,9 @@ def _lower(ctx, *nodes, interpret, **params):
         warnings.warn(f"JAX's interpreter runs what Tessera cannot: {error}", stacklevel=2)
         return _stock(ctx, *nodes, interpret=True, **params)
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in params["out_avals"]]
+    first = params["grid_mapping"].num_dynamic_grid_bounds  # pallas_call does not count the grid's sizes among its operands
+    aliases = {first + int(i): int(o) for i, o in params["input_output_aliases"]}
 
     def call(*args):
-        return jax.ffi.ffi_call(_TARGET, results)(*args, module=text.decode(), key=key, device=device)
+        return jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases)(*args, module=text.decode(), key=key, device=device)
     return mlir.lower_fun(call, multiple_results=True)(ctx, *nodes)
