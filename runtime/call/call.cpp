@@ -130,17 +130,17 @@ std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, co
     types.push_back(std::move(t));
   }
   const ir::Kernel& kernel = call.in_shape() ? call.trace() : call.trace(types);
-  const CompiledKernel compiled = load(device, kernel);
+  const CompiledKernel ready = load(device, kernel);
   std::vector<DeviceArray> own = arguments;
   const auto spreads = call.spreads(types);
   for (size_t i = 0; i < spreads.size(); ++i) {
     if (!spreads[i]) continue;
     own[i] = spread(device, call, arguments[i], *spreads[i]);
-    const auto& args = compiled.program().args;
+    const auto& args = ready.program().args;
     if (args[i].written || std::any_of(args.begin(), args.end(), [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); })) own[i] = donate(own[i]);  // nobody else has it
     if (arguments[i].donated()) arguments[i].give_to(call.name());
   }
-  return compiled(own, call.dims(kernel, grid));
+  return ready(own, call.dims(kernel, grid));
 }
 
 std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments) { return launch(device, call, GridSizes{}, arguments); }

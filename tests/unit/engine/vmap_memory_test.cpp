@@ -87,7 +87,9 @@ using Ints = std::vector<int32_t>;
 
 TEST_CASE("vmap: what is written is batched as in JAX") {
   const auto all_calls = calls();
-  for (const auto& [name, call] : all_calls) {
+  for (const auto& entry : all_calls) {
+    const std::string& name = entry.first;
+    const PallasCall& call = entry.second;
     const std::vector<Array> inputs = stored(name, "in"), answers = stored(name, "out");
     REQUIRE_MESSAGE(!answers.empty(), name);
     const std::vector<Array> before = inputs;
