@@ -49,10 +49,10 @@ void Lowering::choose_loads_ahead() {
     if (b.buffering.count == 1) ahead_notes_[static_cast<size_t>(i)] = "Buffered(1): loaded where it is used";
     else moving_.insert(i);
   }
-  // What a product reads it fetches itself.
+  // What a wide product reads it fetches itself.
   std::set<uint32_t> in_dots;
   for (const ir::Op& o : k_.ops) {
-    if (o.code != Opcode::dot) continue;
+    if (o.code != Opcode::dot || reads_in_place(o)) continue;
     std::vector<Value> stack(o.operands.begin(), o.operands.begin() + 2);
     while (!stack.empty()) {
       const Value v = stack.back();

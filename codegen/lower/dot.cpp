@@ -95,6 +95,13 @@ bool Lowering::wide_dot(const DotShape& d) const {
   return pi.laid_out && pj.laid_out && (pi.tcount - 1) * pi.tstride + (pj.tcount - 1) * pj.tstride == s_.group - 1 && bits == s_.group - 1;
 }
 
+bool Lowering::reads_in_place(const ir::Op& dot) const {
+  const DotShape d = dot_shape(dot);
+  std::vector<int> all = d.result_axes;
+  all.insert(all.end(), d.k_axes.begin(), d.k_axes.end());
+  return !wide_dot(d) && layout_fits(all);
+}
+
 int64_t Lowering::staged_share(const DotShape& d, int operand) const {
   const AxisPlan& p = plan(d.result_axes[operand == 0 ? d.batch + d.rows - 1 : d.result.size() - 1]);
   return cdiv(std::min(s_.dot_chunk, d.depth) * p.cover(), int64_t{s_.group});
@@ -121,7 +128,7 @@ void Lowering::dot_ahead(ir::OpId id) {
     }
     const std::string reason = !why.empty() ? why : early ? "not loaded ahead: the product reads it together with a block that is not" : "not loaded ahead: where it is read depends on what the step computes";
     for (int r : a.refs)
-      if (std::string& note = ahead_notes_[static_cast<size_t>(r)]; note.empty()) note = reason;
+      if (std::string& note = ahead_notes_[static_cast<size_t>(r)]; note.empty()) note = reason;  // or a load of its own says why
   }
 }
 

@@ -204,6 +204,7 @@ class Lowering {
   struct DotShape;
   DotShape dot_shape(const ir::Op& o) const;
   bool wide_dot(const DotShape& d) const;  ///< it has the form that the schedule planned for wide ones
+  bool reads_in_place(const ir::Op& dot) const;  ///< its operands, wherever their layout puts them
   int64_t staged_share(const DotShape& d, int operand) const;  ///< elements of an operand's chunk that each invocation fetches
   using Sink = std::function<void(const NestPoint&, Value)>;
   void dot_shuffle(const DotShape& d, const Sink& sink);

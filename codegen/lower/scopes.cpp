@@ -131,7 +131,8 @@ class Expander {
   /// A copy that is loaded where it starts and stored where it is waited for.
   struct Ahead {
     Value tile, pending;
-    std::vector<Value> starts;  // of the target's index
+    std::vector<Value> starts;       // of the target's index
+    std::vector<Value> from_starts;  // of the source's, if what is outside there is left out of the target
     Value semaphore;
   };
   ir::Kernel& k_;
@@ -246,8 +247,8 @@ class Expander {
     // Where the target is always taken whole it can be registers itself.
     const int64_t n = num_elements(shape);
     if (!array || !scratch || n == 0 || only_whole(places[1].ref)) return;
-    if (op.attr_or(Attr::clip, 0) != 0 || n > prefetch_->most_elements) {
-      prefetch_->refused[id.index] = n > prefetch_->most_elements ? "at most " + std::to_string(prefetch_->most_elements) + " elements are" : "it is clipped and fills a part of its target";
+    if (n > prefetch_->most_elements) {
+      prefetch_->refused[id.index] = "at most " + std::to_string(prefetch_->most_elements) + " elements are";
       return;
     }
     Ahead a;
@@ -256,6 +257,8 @@ class Expander {
     a.pending = new_scratch(scalar, private_);
     for (size_t d = 0; d < places[1].rank; ++d)
       if (!op.index[places[1].first + d].is_static()) a.starts.push_back(new_scratch(scalar, private_));
+    for (size_t d = 0; d < places[0].rank && clips(op); ++d)
+      if (!op.index[places[0].first + d].is_static()) a.from_starts.push_back(new_scratch(scalar, private_));
     a.semaphore = places[2].ref;
     ahead_.emplace(id.index, std::move(a));
     prefetch_->copies.push_back(id.index);
@@ -291,8 +294,15 @@ class Expander {
       Op all{.code = Opcode::load};
       load_all(a.tile, all);
       const Value v = b_.one(std::move(all));
-      const ir::CopyPlace target = ir::copy_places(k_, op)[1];
+      const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
+      const ir::CopyPlace& target = places[1];
       Op to{.code = Opcode::store, .operands = {replaced_(target.ref), v}};
+      if (clips(op)) {
+        std::vector<Value> from;
+        for (const Value s : a.from_starts) from.push_back(load(s));
+        to.operands.push_back(inside(op, places[0], from));
+        to.set(Attr::mask, 1);
+      }
       to.index.assign(op.index.begin() + static_cast<ptrdiff_t>(target.first), op.index.begin() + static_cast<ptrdiff_t>(target.first + target.rank));
       size_t next = 0;
       for (Index& x : to.index) {
@@ -308,14 +318,28 @@ class Expander {
     finish(id, a);  // an earlier one
     const Op op = k_.op(id);
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
-    const Value v = load(places[0].ref, &op, &places[0]);
+    const std::vector<Value> from = dynamic_starts(op, places[0]);
+    Value v;
+    if (clips(op)) {
+      Op load{.code = Opcode::load, .operands = {places[0].ref, inside(op, places[0], from)}};
+      load.set(Attr::mask, 1);
+      load.index = index_of(op, places[0], load.operands);
+      v = b_.one(std::move(load));
+      for (size_t i = 0; i < from.size(); ++i) store(a.from_starts[i], from[i]);
+    } else {
+      v = load(places[0].ref, &op, &places[0]);
+    }
     Op all{.code = Opcode::store};
     load_all(a.tile, all);
     all.operands.push_back(v);
     b_.append(std::move(all));
     size_t next = 0;
-    for (size_t d = 0; d < places[1].rank; ++d)
-      if (const Index& x = op.index[places[1].first + d]; !x.is_static()) store(a.starts[next++], fitted(op.operands[static_cast<size_t>(x.start_operand)], x, k_.type(places[1].ref).shape[d]));
+    for (size_t d = 0; d < places[1].rank; ++d) {
+      const Index& x = op.index[places[1].first + d];
+      if (x.is_static()) continue;
+      const Value start = op.operands[static_cast<size_t>(x.start_operand)];
+      store(a.starts[next++], clips(op) ? start : fitted(start, x, k_.type(places[1].ref).shape[d]));
+    }
     store(a.pending, b_.constant_int(DType::i32, 1));
   }
 
@@ -428,31 +452,44 @@ class Expander {
   }
 
   // -- copies
-  void copy(const Op& op) {
-    const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
-    const bool clip = op.attr_or(Attr::clip, 0) != 0;
-    if (!clip) return store(places[1].ref, load(places[0].ref, &op, &places[0]), &op, &places[1]);
-    // Nothing shifts under a mask. What lies outside of the source is left out of the store as well.
+  static bool clips(const Op& op) { return op.attr_or(Attr::clip, 0) != 0; }
+  std::vector<Value> dynamic_starts(const Op& op, const ir::CopyPlace& place) const {
+    std::vector<Value> starts;
+    for (size_t d = 0; d < place.rank; ++d)
+      if (const Index& x = op.index[place.first + d]; !x.is_static()) starts.push_back(op.operands[static_cast<size_t>(x.start_operand)]);
+    return starts;
+  }
+  /// Which elements of a copy lie in its source, whose dynamic starts are these.
+  Value inside(const Op& op, const ir::CopyPlace& source, const std::vector<Value>& starts) {
     Shape shape;
-    for (size_t d = 0; d < places[0].rank; ++d)
-      if (const Index& x = op.index[places[0].first + d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
-    const auto number = [&](int64_t n, const Shape& s = {}) { return b_.constant_int(DType::i32, n, s); };
+    for (size_t d = 0; d < source.rank; ++d)
+      if (const Index& x = op.index[source.first + d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
+    const auto number = [&](int64_t n) { return b_.constant_int(DType::i32, n, shape); };
     Value mask = b_.constant(DType::boolean, 1, shape);
-    for (size_t d = 0, axis = 0; d < places[0].rank; ++d) {
-      const Index& x = op.index[places[0].first + d];
+    size_t next = 0;
+    for (size_t d = 0, axis = 0; d < source.rank; ++d) {
+      const Index& x = op.index[source.first + d];
       const bool slice = x.kind == Index::Kind::slice;
       if (!x.is_static()) {
-        Value at = b_.broadcast(op.operands[static_cast<size_t>(x.start_operand)], shape, {});
+        Value at = b_.broadcast(starts[next++], shape, {});
         if (slice) {
           Op iota{.code = Opcode::iota};
           iota.set(Attr::axis, static_cast<int64_t>(axis));
-          at = b_.elementwise(Opcode::add, {at, b_.elementwise(Opcode::mul, {b_.one(std::move(iota), Type::array(DType::i32, shape)), number(x.step, shape)})});
+          at = b_.elementwise(Opcode::add, {at, b_.elementwise(Opcode::mul, {b_.one(std::move(iota), Type::array(DType::i32, shape)), number(x.step)})});
         }
-        const int64_t n = k_.type(places[0].ref).shape[d];
-        mask = b_.elementwise(Opcode::and_, {mask, b_.elementwise(Opcode::and_, {b_.elementwise(Opcode::ge, {at, number(0, shape)}), b_.elementwise(Opcode::lt, {at, number(n, shape)})})});
+        const int64_t n = k_.type(source.ref).shape[d];
+        mask = b_.elementwise(Opcode::and_, {mask, b_.elementwise(Opcode::and_, {b_.elementwise(Opcode::ge, {at, number(0)}), b_.elementwise(Opcode::lt, {at, number(n)})})});
       }
       axis += slice;
     }
+    return mask;
+  }
+
+  void copy(const Op& op) {
+    const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
+    if (!clips(op)) return store(places[1].ref, load(places[0].ref, &op, &places[0]), &op, &places[1]);
+    // Nothing shifts under a mask. What lies outside of the source is left out of the store as well.
+    const Value mask = inside(op, places[0], dynamic_starts(op, places[0]));
     // A target that is filled whole keeps what is left out by being stored again: whole stores let it be registers.
     const bool whole = fills(op, places[1]);
     Op load{.code = Opcode::load, .operands = {places[0].ref, mask}};
@@ -494,7 +531,9 @@ std::vector<bool> loaded_directly(const ir::Kernel& k) {
     const size_t ref = k.value(op.operands[0]).number;
     const Op* load = k.def(op.operands[1]);
     if (ref < args.size() - static_cast<size_t>(k.num_private_scratch) || !load || load->code != Opcode::load || k.value(load->operands[0]).region != k.body) continue;
-    if (k.value(load->operands[0]).number < k.blocks.size()) found[ref] = true;
+    bool whole = true;
+    for (size_t d = 0; d < op.index.size(); ++d) whole = whole && op.index[d] == Index::all(k.type(op.operands[0]).shape[d]);
+    if (whole && k.value(load->operands[0]).number < k.blocks.size()) found[ref] = true;
   }
   return found;
 }

@@ -26,7 +26,7 @@ bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefet
 void check_waits(const ir::Kernel& k, const std::vector<WaitSite>& sites);
 /// After the passes: removes private scratch that is never read. True if there was any.
 bool drop_unread_scratch(ir::Kernel& k);
-/// Arguments of the body that are private scratch and get what a load from an array brings: what copies became.
+/// Arguments of the body that are private scratch and get, whole, what a load from an array brings: what copies became.
 std::vector<bool> loaded_directly(const ir::Kernel& k);
 /// For `tessera explain`: the copies of the source, and what has become of its waits in the kernel that is lowered.
 std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits, const Prefetch& prefetch);

@@ -159,6 +159,7 @@ class Emitter {
       p.count = spec.pipeline_mode->count;
       if (p.count < 1) fail(origin, "pipeline_mode: Buffered(" + std::to_string(p.count) + ") has no buffer", {}, loc);
       if (output && p.count > 2) fail(origin, "pipeline_mode: Buffered(" + std::to_string(p.count) + ") of an output, which has at most 2", {}, loc);
+      if (p.bounded) p.count = std::min<int64_t>(p.count, 2);  // what begins is done at once: more would only take room
     }
     if (ref.memory_space() == spec.memory_space && p.shape == array && plain) p.count = 0;
     ports_.push_back(std::move(p));

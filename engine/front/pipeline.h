@@ -7,7 +7,7 @@
 // that of step s + n - 1 is fetched; the body runs; and a block of an output that no next step continues moves to its other buffer and
 // begins its way back. Nothing is copied twice in a row. A Ref that is in the blocks' memory space already, and is one block, is used where it
 // is. Blocks may hang over their Ref's edge: what lies there is unspecified, and what is stored there is dropped. Every kind of block dim means what
-// it means in a pallas_call; blocks with BoundedSlice dims are loaded and stored under a mask where the others' copies would start.
+// it means in a pallas_call; those with BoundedSlice dims are loaded and stored under a mask where others are copied, with two buffers at most.
 // It is traced as run_scoped, copies and a loop, so whatever is said of those (scope.h) holds. Compiled, a buffer between array and block is registers
 // where it fits: the next block's loads are under way while the body computes.
 #pragma once

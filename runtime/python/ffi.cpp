@@ -48,6 +48,8 @@ ffi::Error run(std::string_view module, std::string_view key, std::string_view d
     return ffi::Error::Internal(e.what());
   }
 }
+// For the benchmark of a call's overhead.
+ffi::Error nothing(ffi::RemainingArgs, ffi::RemainingRets) { return ffi::Error::Success(); }
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -58,4 +60,5 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(tessera_call, run,
                                   .Attr<std::string_view>("device")
                                   .RemainingArgs()
                                   .RemainingRets());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tessera_nothing, nothing, ffi::Ffi::Bind().RemainingArgs().RemainingRets());
 #pragma GCC visibility pop

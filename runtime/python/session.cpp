@@ -100,6 +100,22 @@ State& state() {
   return *current;
 }
 
+/// Runs f, which uses the device. If the device is lost on the way, everything on it is forgotten (and leaked: other threads may be in it), and the next
+/// call starts on a new one.
+template <class F>
+void on_device(const Device& device, const F& f) {
+  State* before = current;
+  try {
+    f();
+  } catch (const DeviceError& e) {
+    if (!device.lost()) throw;
+    auto* anew = new State;
+    if (!current.compare_exchange_strong(before, anew)) delete anew;
+    else anew->uses_vulkan = true;
+    throw DeviceError(e.what(), {}, "the call's results are lost; the next call starts on a new device");
+  }
+}
+
 std::atomic<Printer> printer{nullptr};
 void print(const std::string& line) {
   if (const Printer p = printer) p(line.c_str());
@@ -170,7 +186,7 @@ void interpret_on(const ir::Kernel& kernel, std::span<const Buffer> arguments, s
 }
 
 void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  if (k.compiled) bytes_copied += call_on_host(*k.compiled, arguments, results);
+  if (k.compiled) on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
   else interpret_on(k.kernel, arguments, results);
   ++calls;
 }
@@ -237,7 +253,9 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
     return {{}, load(*d, std::move(graph))};
   });
   const std::vector<Array> arguments = copies_of(inputs);
-  std::vector<Array> outputs = g.compiled ? g.compiled->run(arguments) : interpret(g.graph, arguments);
+  std::vector<Array> outputs;
+  if (g.compiled) on_device(g.compiled->device(), [&] { outputs = g.compiled->run(arguments); });
+  else outputs = interpret(g.graph, arguments);
   for (const Array& a : outputs)
     if (g.compiled) bytes_copied += static_cast<uint64_t>(a.nbytes());
   ++calls;
@@ -245,6 +263,11 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
 }
 
 std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {}), true); }
+
+void submit_nothing(std::string_view device, int64_t times) {
+  const Device* d = device_of(device);
+  for (int64_t i = 0; d && i < times; ++i) d->submit_nothing();
+}
 
 Stats stats() {
   const CompileCounts c = compile_counts();

@@ -23,6 +23,8 @@ class Generator : Accesses {
     ir::Kernel& k = out_.kernel;
     grid();
     arrays();
+    for (int i = k.num_prefetch; i < k.num_inputs; ++i)
+      if (ir::BlockMapping& m = k.blocks[static_cast<size_t>(i)]; !m.whole && random_.chance(0.12)) m.buffering.count = random_.in(1, 3);
     values_.b.set_region(k.body);
     for (size_t axis = first_visible(); axis < k.grid.size(); ++axis)
       if (random_.chance(0.85)) pid(axis);

@@ -133,3 +133,58 @@ TEST_CASE("ahead: blocks whose elements have registers") {
   CHECK(says(one, "in_specs[0]: f32 (5, 64) in blocks (squeezed, 64); Buffered(1): loaded where it is used; interior"));
   CHECK(!says(one, "loaded ahead"));
 }
+
+TEST_CASE("ahead: copies that are started before others are waited for, by hand and by emit_pipeline") {
+  const std::string under_way = "; in registers; every program's own; its loads are under way until it is used\n", early = "loaded ahead where it starts, stored where it is waited for";
+  const auto count = [](const std::string& text, const std::string& what) {
+    int n = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+    return n;
+  };
+  struct Kernel { const char* name; int under_way, early; };
+  for (const Kernel& k : {Kernel{"copies_double_buffer", 2, 2}, Kernel{"pipeline_matmul", 4, 3}, Kernel{"pipeline_overhang", 2, 0}, Kernel{"pipeline_three_buffers", 4, 3}}) {
+    CAPTURE(k.name);
+    const Compiled c = compiled(file(k.name));
+    CAPTURE(c.explain);
+    CHECK(count(c.explain, under_way) == k.under_way);
+    CHECK(count(c.explain, early) == k.early);
+    CHECK(!says(c, "its loads are waited for where they stand"));
+    CHECK(!says(compiled(file(k.name), lavapipe_target()), early));
+    agrees(file(k.name));
+  }
+}
+
+TEST_CASE("ahead: what is too large for registers says so") {
+  const Compiled c = compiled(R"(tir 1
+kernel @k
+in f32[300, 300] whole any
+out f32[2] whole
+body (%x, %o) {
+  run_scoped (%t: ref<vmem, f32[300, 300]>, %s: ref<dma_semaphore, i32[]>) {
+    copy_start %x[0:300, 0:300] to %t[0:300, 0:300] with %s[]
+    %0 = constant 0 : i32[]
+    %1 = constant 1 : i32[]
+    %2 = constant 2 : i32[]
+    for %k = %0 to %2 step %1 {
+      copy_wait %x[0:300, 0:300] to %t[0:300, 0:300] with %s[]
+      %v = load %t[0:300, 0:300]
+      %r = reduce_sum %v axes [0, 1] : f32[]
+      store %o[%k], %r
+      copy_start %x[0:300, 0:300] to %t[0:300, 0:300] with %s[]
+    }
+    copy_wait %x[0:300, 0:300] to %t[0:300, 0:300] with %s[]
+  }
+}
+)");
+  CAPTURE(c.explain);
+  CHECK(says(c, "ref<vmem, f32[300, 300]>; in the arena; every program's own; its loads are waited for where they stand: it does not fit registers\n"));
+}
+
+TEST_CASE("ahead: a product too narrow to be staged reads its blocks like any value") {
+  const std::string text = file("ahead_rows");
+  const Compiled c = compiled(text);
+  CAPTURE(c.explain);
+  CHECK(says(c, "in_specs[1]: f32 (64, 1) in blocks (16, 1); the next step's block is loaded ahead into 16 registers per invocation; interior, no masks\n"));
+  CHECK(says(c, "in_specs[0]: f32 (8, 64) in blocks (4, 16); not loaded ahead: it takes 64 registers per invocation, and 32 are left for that; interior, no masks\n"));
+  agrees(text);
+}
