@@ -35,7 +35,8 @@ void Lowering::plan_homes() {
         lazy = o->code == Opcode::constant || o->code == Opcode::iota || (o->code == Opcode::broadcast && shape(o->operands[0]).empty());
       } else {
         lazy = index_function(o->code);
-        if (o->code == Opcode::load) lazy = !written(ref_position(k_, o->operands[0]));
+        // Scratch that nobody stores to has its home all the same.
+        if (o->code == Opcode::load) lazy = !written(ref_position(k_, o->operands[0])) && ref_position(k_, o->operands[0]) < static_cast<int>(k_.blocks.size());
       }
     }
     if (lazy) continue;

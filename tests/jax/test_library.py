@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import os
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +66,7 @@ def test_norms(device, module, name):
 
 @pytest.mark.parametrize("causal, segments", [(True, False), (False, True)])
 def test_mha(device, causal, segments):
-    q, k, v = (normal(i, 1, 32, 2, 16) for i in range(3))
+    q, k, v = (normal(i, 1, 32, 2, 8) for i in range(3))
     ids = jnp.asarray(np.arange(32)[None] // 12, i32) if segments else None
     n = 16
     sizes = attention.BlockSizes(block_q=n, block_k=n, block_q_dkv=n, block_kv_dkv=n, block_q_dq=n, block_kv_dq=n)
@@ -122,7 +123,7 @@ def test_flash_attention(device, causal):
     f = functools.partial(flash_attention.flash_attention, causal=causal, sm_scale=0.2, block_sizes=sizes)
     reference = functools.partial(flash_attention.mha_reference_no_custom_vjp, causal=causal, sm_scale=0.2)
     close(f(q, k, v), reference(q, k, v), 2e-5)
-    if not causal:
+    if not causal and (device == "interpreter" or os.environ.get("TESSERA_TESTS_ALL") == "1"):  # 20 s of lavapipe's compiler
         close(gradients(f, q, k, v), gradients(reference, q, k, v), 1e-4)
 
 

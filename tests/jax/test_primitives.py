@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax._src.pallas import primitives as pallas_primitives
 from jax.experimental import checkify
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -157,6 +158,16 @@ def test_copies_between_views(device):
     x = jnp.abs(numbers(2, 4, 6))
     got = call(kernel, ((2, 6), f32), in_specs=[anywhere], scratch_shapes=[pltpu.VMEM((2, 8), f32), pltpu.SemaphoreType.DMA])(x)
     same(got, x[1, 1:3] + lax.bitcast_convert_type(x, u32)[0, :2].astype(f32))
+
+
+def test_swaps_of_a_part(device):
+    def kernel(x_ref, mask_ref, at_ref, o_ref, p_ref):
+        o_ref[...] = x_ref[...] * 3
+        p_ref[...] = pallas_primitives.swap(o_ref, (pl.ds(at_ref[0], 4),), x_ref[2:6], mask=mask_ref[...])
+    x, mask = numbers(8), jnp.asarray([True, False, True, True])
+    want = (x * 3).at[jnp.asarray([5, 7])].set(x[jnp.asarray([2, 4])]), jnp.asarray([x[5] * 3, x[3], x[7] * 3, x[5]])
+    mask = mask & (jnp.arange(4) + 5 < 8)
+    same(call(kernel, ((8,), f32), ((4,), f32))(x, mask, jnp.asarray([5], i32)), want)
 
 
 def test_stores_to_prefetched_scalars(device):
