@@ -203,6 +203,7 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) 
   if (op.has_mask()) a.mask = op.operands[static_cast<size_t>(op.mask_position())];
   if (op.code == ir::Opcode::atomic_cas) a.compare = op.operands[2];
   if (op.has_other()) a.other = op.operands[static_cast<size_t>(op.other_position())];
+  if (ir::is_atomic(op.code)) a.dtype = k.type(a.value).dtype;  // attr bits
   return a;
 }
 }  // namespace
