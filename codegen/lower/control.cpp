@@ -1,6 +1,7 @@
 // Where each value lives, how long, and structured control flow. Conditions and loop bounds are scalars, so control flow is uniform in a group.
 #include <algorithm>
 
+#include "codegen/lower/atomics.h"
 #include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
 
@@ -131,7 +132,7 @@ void Lowering::demote_misfits() {
       switch (o.code) {
         case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas:
           for (Value v : values_read(o)) {
-            if (must_scatter_in_order(k_, o)) demote(v);  // an invocation walks all elements of the arrays
+            if (must_scatter_in_order(k_, o) && !in_any_order(k_, o, used_)) demote(v);  // an invocation walks all elements of the arrays
             else use(o.code == Opcode::load ? o.results[0] : o.operands[1], v);
           }
           break;
