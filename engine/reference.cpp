@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/element.h"
+#include "engine/narrow_math.h"
 
 namespace tessera::reference {
 namespace {
@@ -99,13 +100,17 @@ struct round_even : InCompute {
 struct sqrt : InCompute { template <class T> static T run(T a) { return std::sqrt(a); } };
 struct fma : InCompute { template <class T> static T run(T a, T b, T c) { return std::fma(a, b, c); } };
 
+// What f32 and narrower floats have instead of run(): the same function to fewer bits, and a loop over an array of f32 that is made of vector code.
+#define TESSERA_NARROW(f)                                           \
+  static double run_narrow(double a) { return narrow::f(a); }       \
+  static constexpr auto kArray = &narrow::f##_array;
 struct rsqrt : InDouble { static double run(double a) { return 1 / std::sqrt(a); } };
 struct pow : InDouble { static double run(double a, double b) { return std::pow(a, b); } };
-struct exp : InDouble { static double run(double a) { return std::exp(a); } };
-struct exp2 : InDouble { static double run(double a) { return std::exp2(a); } };
-struct log : InDouble { static double run(double a) { return std::log(a); } };
-struct log2 : InDouble { static double run(double a) { return std::log2(a); } };
-struct tanh : InDouble { static double run(double a) { return std::tanh(a); } };
+struct exp : InDouble { static double run(double a) { return std::exp(a); } TESSERA_NARROW(exp) };
+struct exp2 : InDouble { static double run(double a) { return std::exp2(a); } TESSERA_NARROW(exp2) };
+struct log : InDouble { static double run(double a) { return std::log(a); } TESSERA_NARROW(log) };
+struct log2 : InDouble { static double run(double a) { return std::log2(a); } TESSERA_NARROW(log2) };
+struct tanh : InDouble { static double run(double a) { return std::tanh(a); } TESSERA_NARROW(tanh) };
 struct sin : InDouble { static double run(double a) { return std::sin(a); } };
 struct cos : InDouble { static double run(double a) { return std::cos(a); } };
 struct erf : InDouble { static double run(double a) { return std::erf(a); } };
@@ -114,7 +119,9 @@ struct logistic : InDouble {
     const double e = std::exp(-std::fabs(a));
     return a < 0 ? e / (1 + e) : 1 / (1 + e);
   }
+  TESSERA_NARROW(logistic)
 };
+#undef TESSERA_NARROW
 
 struct expm1 : InDouble { static double run(double a) { return std::expm1(a); } };
 struct log1p : InDouble { static double run(double a) { return std::log1p(a); } };
@@ -225,6 +232,7 @@ template <DType t> uint64_t bits_of_element(Memory<t> x) {
 // One element of an arithmetic function, from and to memory form. `r` is the result's dtype.
 template <class F, DType t, DType r, class... M> Memory<r> compute(M... m) {
   if constexpr (std::is_same_v<F, fn::nextafter>) return element_of<r>(F::template run<t>(static_cast<UInt<t>>(bits_of_element<t>(m))...));
+  else if constexpr (F::kForm == fn::Form::in_double && t != DType::f64 && requires { F::kArray; }) return Element<r>::put_wide(F::run_narrow(static_cast<double>(Element<t>::get(m))...));
   else if constexpr (F::kForm == fn::Form::in_double) return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
   else if constexpr (F::kForm == fn::Form::by_width) return Element<r>::put(F::template run<bits(t)>(Element<t>::get(m)...));
   else return Element<r>::put(F::run(Element<t>::get(m)...));
@@ -261,7 +269,9 @@ template <class F, DType t, DType r, int arity> struct Arithmetic {
   static void array(const void* const* o, void* out, int64_t n) {
     auto* y = static_cast<Memory<r>*>(out);
     const auto* a = static_cast<const Memory<t>*>(o[0]);
-    if constexpr (arity == 1) {
+    if constexpr (arity == 1 && t == DType::f32 && r == DType::f32 && requires { F::kArray; }) {
+      F::kArray(a, y, n);
+    } else if constexpr (arity == 1) {
       for (int64_t i = 0; i < n; ++i) y[i] = compute<F, t, r>(a[i]);
     } else {
       const auto* b = static_cast<const Memory<t>*>(o[1]);

@@ -161,8 +161,10 @@ void Context::wait(uint64_t value) {
   if (value == 0) return;
   VkSemaphore timeline = recorder_->timeline();
   VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline, &value};
-  check(vk_.vkWaitSemaphores(device_, &info, UINT64_MAX), "vkWaitSemaphores", name());
+  const VkResult r = vk_.vkWaitSemaphores(device_, &info, UINT64_MAX);
   std::lock_guard lock(mutex_);
+  if (r == VK_ERROR_DEVICE_LOST) recorder_->note_lost();
+  check(r, "vkWaitSemaphores", name());
   recorder_->note_completed(value);
   collect();
 }
@@ -330,6 +332,18 @@ void Device::wait() const {
   context_->wait_all();
   context_->say();
   context_->throw_untold();
+}
+void Device::submit_nothing() const {
+  uint64_t value;
+  {
+    std::lock_guard lock(context_->mutex());
+    value = context_->recorder().submit("nothing", [] {});
+  }
+  context_->wait(value);
+}
+bool Device::lost() const {
+  std::lock_guard lock(context_->mutex());
+  return context_->recorder().lost();
 }
 std::vector<std::string> Device::validation_messages() const { return context_->instance().messages(); }
 int64_t Device::allocated_bytes() const { return context_->allocated_bytes(); }

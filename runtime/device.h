@@ -64,11 +64,15 @@ class Device {
   /// Waits until all calls and copies so far are done. Throws DeviceError if a call has reported that its results are wrong (runtime/README.md),
   /// or KernelError if a check failed in one, and no download has said so; once per such call.
   void wait() const;
+  /// The driver has given it up: every later call throws DeviceError.
+  bool lost() const;
   /// What the validation layers have said about this device's calls so far.
   std::vector<std::string> validation_messages() const;
   CommandLog command_log() const;  ///< empty without DeviceOptions::log_commands
   /// Bytes that arrays and calls in flight hold now.
   int64_t allocated_bytes() const;
+  /// Submits nothing and waits for it: what every call costs at least, for benchmarks.
+  void submit_nothing() const;
   bool operator==(const Device&) const = default;
 
   const std::shared_ptr<vulkan::Context>& context() const { return context_; }  ///< for runtime/ itself

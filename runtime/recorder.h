@@ -58,6 +58,7 @@ class Recorder {
   void note_completed(uint64_t value); // the caller has waited for it
   VkSemaphore timeline() const { return timeline_; }
   bool lost() const { return lost_; }
+  void note_lost() { lost_ = true; }
 
   // For the log only:
   void note_host_read(const std::string& what, const Buffer& buffer, uint64_t offset, uint64_t size);

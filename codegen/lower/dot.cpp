@@ -50,8 +50,7 @@ bool Lowering::registers_along(Value root, int axis) {
   return found;
 }
 
-void Lowering::dot_op(ir::OpId id) {
-  const ir::Op& o = k_.op(id);
+Lowering::DotShape Lowering::dot_shape(const ir::Op& o) const {
   const Value v = o.results[0];
   DotShape d;
   d.lhs = o.operands[0];
@@ -60,8 +59,7 @@ void Lowering::dot_op(ir::OpId id) {
   d.result = shape(v);
   d.result_axes = axes_.of(v);
   const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch), &rb = o.ints(Attr::rhs_batch);
-  const DType t = k_.type(v).dtype;
-  d.acc = accumulate_type(t);
+  d.acc = accumulate_type(k_.type(v).dtype);
   d.lhs_dims.resize(shape(d.lhs).size());
   d.rhs_dims.resize(shape(d.rhs).size());
   auto contains = [](const std::vector<int64_t>& list, size_t i) { return std::find(list.begin(), list.end(), static_cast<int64_t>(i)) != list.end(); };
@@ -77,6 +75,68 @@ void Lowering::dot_op(ir::OpId id) {
     d.k_axes.push_back(axes_.of(d.lhs, l));
     d.depth *= shape(d.lhs)[l];
   }
+  return d;
+}
+
+bool Lowering::wide_dot(const DotShape& d) const {
+  if (s_.general || s_.wide_dot == DotForm::reduce || d.rows == 0 || d.cols == 0 || d.depth <= 0 || !layout_fits(d.result_axes)) return false;
+  const int i = d.result_axes[d.batch + d.rows - 1], j = d.result_axes.back();
+  if (i == kNoAxis || j == kNoAxis) return false;
+  const AxisPlan &pi = plan(i), &pj = plan(j);
+  // Another dot may have given registers to a dim that this form walks one element at a time: batch dims, and, staged, further free dims.
+  for (size_t r = 0; r < d.result_axes.size(); ++r) {
+    const int a = d.result_axes[r];
+    if ((r < d.batch || (s_.wide_dot == DotForm::staged && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1) return false;
+  }
+  if (s_.wide_dot == DotForm::shuffle) return pj.laid_out && pj.tstride == 1 && pj.tcount == s_.group && s_.group == s_.subgroup && pi.tcount == 1;
+  int bits = 0;
+  for (int a : d.result_axes)
+    if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
+  return pi.laid_out && pj.laid_out && (pi.tcount - 1) * pi.tstride + (pj.tcount - 1) * pj.tstride == s_.group - 1 && bits == s_.group - 1;
+}
+
+bool Lowering::reads_in_place(const ir::Op& dot) const {
+  const DotShape d = dot_shape(dot);
+  std::vector<int> all = d.result_axes;
+  all.insert(all.end(), d.k_axes.begin(), d.k_axes.end());
+  return !wide_dot(d) && layout_fits(all);
+}
+
+int64_t Lowering::staged_share(const DotShape& d, int operand) const {
+  const AxisPlan& p = plan(d.result_axes[operand == 0 ? d.batch + d.rows - 1 : d.result.size() - 1]);
+  return cdiv(std::min(s_.dot_chunk, d.depth) * p.cover(), int64_t{s_.group});
+}
+
+/// Which operands of a product at the body's top are staged from blocks that move with the axis.
+void Lowering::dot_ahead(ir::OpId id) {
+  const DotShape d = dot_shape(k_.op(id));
+  std::string why;
+  if (!wide_dot(d) || s_.wide_dot != DotForm::staged) why = "not loaded ahead: the product is too narrow to stage it";
+  for (int a : d.result_axes)
+    if (a != kNoAxis && plan(a).strips() > 1) why = "not loaded ahead: the product is done in strips";
+  for (int operand = 0; operand < 2; ++operand) {
+    Ahead a{id.index, operand, 0, d.acc, {}, {}, {}};
+    std::set<int> refs;
+    const bool early = readable_early(operand == 0 ? d.lhs : d.rhs, refs, a.scalars);
+    for (int r : refs)
+      if (moves(r)) a.refs.push_back(r);
+    const bool all = std::all_of(a.refs.begin(), a.refs.end(), [&](int r) { return moving_.count(r) > 0; });
+    if (why.empty() && early && all && !a.refs.empty() && num_elements(d.result) > 0) {
+      a.count = staged_share(d, operand);
+      ahead_.push_back(std::move(a));
+      continue;
+    }
+    const std::string reason = !why.empty() ? why : early ? "not loaded ahead: the product reads it together with a block that is not" : "not loaded ahead: where it is read depends on what the step computes";
+    for (int r : a.refs)
+      if (std::string& note = ahead_notes_[static_cast<size_t>(r)]; note.empty()) note = reason;  // or a load of its own says why
+  }
+}
+
+void Lowering::dot_op(ir::OpId id) {
+  const ir::Op& o = k_.op(id);
+  const Value v = o.results[0];
+  const DType t = k_.type(v).dtype;
+  DotShape d = dot_shape(o);
   // An operand goes through the arena first where its own layout cannot give what the form asks for.
   std::vector<std::pair<Value, Home>> staged;
   auto to_arena = [&](Value x) {
@@ -87,22 +147,7 @@ void Lowering::dot_op(ir::OpId id) {
     staged.emplace_back(x, h);
     return staged.size() - 1;
   };
-  const bool wide = !s_.general && s_.wide_dot != DotForm::reduce && d.rows > 0 && d.cols > 0 && d.depth > 0 && layout_fits(d.result_axes) && [&] {
-    const int i = d.result_axes[d.batch + d.rows - 1], j = d.result_axes.back();
-    if (i == kNoAxis || j == kNoAxis) return false;
-    const AxisPlan &pi = plan(i), &pj = plan(j);
-    // Another dot may have given registers to a dim that this form walks one element at a time: batch dims, and, staged, further free dims.
-    for (size_t r = 0; r < d.result_axes.size(); ++r) {
-      const int a = d.result_axes[r];
-      if ((r < d.batch || (s_.wide_dot == DotForm::staged && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1) return false;
-    }
-    if (s_.wide_dot == DotForm::shuffle) return pj.laid_out && pj.tstride == 1 && pj.tcount == s_.group && s_.group == s_.subgroup && pi.tcount == 1;
-    int bits = 0;
-    for (int a : d.result_axes)
-      if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
-    return pi.laid_out && pj.laid_out && (pi.tcount - 1) * pi.tstride + (pj.tcount - 1) * pj.tstride == s_.group - 1 && bits == s_.group - 1;
-  }();
-  const DotForm form = wide ? s_.wide_dot : DotForm::reduce;
+  const DotForm form = wide_dot(d) ? s_.wide_dot : DotForm::reduce;
   bool lhs_staged = false, rhs_staged = false, start_staged = false;
   if (form == DotForm::staged) {
     lhs_staged = reads_registers(d.lhs);
@@ -141,7 +186,7 @@ void Lowering::dot_op(ir::OpId id) {
   set_result(v, reads, [&](const auto& put) {
     const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
     if (form == DotForm::shuffle) dot_shuffle(d, sink);
-    else if (form == DotForm::staged) dot_staged(d, sink);
+    else if (form == DotForm::staged) dot_staged(id, d, sink);
     else dot_reduce(d, kinds_[v.index] == Kind::registers, sink);
   });
   for (auto& [x, h] : staged) free_slot(h.slot);
@@ -271,7 +316,7 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
   if (num_elements(d.result) > 0) strips(0);
 }
 
-void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
+void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
   if (num_elements(d.result) == 0) return;
   const size_t rank = d.result.size(), row_dim = d.batch + d.rows - 1, col_dim = rank - 1;
   const AxisPlan &pi = plan(d.result_axes[row_dim]), &pj = plan(d.result_axes[col_dim]);
@@ -328,6 +373,7 @@ void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
     }
     return v;
   };
+  Ahead *const a_ahead = ahead_of(id, 0), *const b_ahead = ahead_of(id, 1);
   auto one_strip = [&] {
     const size_t points = static_cast<size_t>(pi.reg) * static_cast<size_t>(pj.reg);
     std::vector<NestPoint> held;
@@ -339,8 +385,12 @@ void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
       carried.push_back(d.start_at(p.c));
       held.push_back(std::move(p));
     });
-    for (Value x : fetch(a_share, row_dim, b_.i32(0), d.lhs_at)) carried.push_back(x);
-    for (Value x : fetch(b_share, col_dim, b_.i32(0), d.rhs_at)) carried.push_back(x);
+    auto first = [&](const Ahead* ahead, const std::vector<Element>& mine, size_t dim, const std::function<Value(const Coords&)>& operand) {
+      const auto own = [&] { return fetch(mine, dim, b_.i32(0), operand); };
+      for (Value x : ahead ? b_.if_else(in_first_step(), own, [&] { return ahead->regs; }) : own()) carried.push_back(x);
+    };
+    first(a_ahead, a_share, row_dim, d.lhs_at);
+    first(b_ahead, b_share, col_dim, d.rhs_at);
     const Value tci = b_.mul(thread_coord(pi), b_.i32(pi.vec)), tcj = b_.mul(thread_coord(pj), b_.i32(pj.vec));
     carried = counted(chunks, carried, [&](Value chunk, const Values& in) {
       Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
@@ -355,16 +405,18 @@ void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
       put(a_share, a_tile);
       put(b_share, b_tile);
       order({a_tile.range, b_tile.range}, {});
-      // The next chunk's loads start after the barrier, so that it does not wait for them; the last one fetches itself again.
-      const Value following = chunks == 1 ? Value{} : b_.min(b_.add(chunk, b_.i32(1)), b_.i32(chunks - 1));
-      Values next_a, next_b;
-      if (following) {
-        next_a = fetch(a_share, row_dim, following, d.lhs_at);
-        next_b = fetch(b_share, col_dim, following, d.rhs_at);
-      } else {
-        next_a.assign(in.begin() + static_cast<std::ptrdiff_t>(points), in.begin() + static_cast<std::ptrdiff_t>(points + a_share.size()));
-        next_b.assign(in.begin() + static_cast<std::ptrdiff_t>(points + a_share.size()), in.end());
-      }
+      // The next chunk's loads start after the barrier, so that it does not wait for them. Behind the last one comes the first of the next step where
+      // the grid has one and its block may be loaded early; else it fetches itself again.
+      const Value last = b_.eq(chunk, b_.i32(chunks - 1));
+      auto next = [&](const Ahead* ahead, const std::vector<Element>& mine, size_t dim, const std::function<Value(const Coords&)>& operand, size_t held_at) {
+        if (ahead) {
+          const Value step = b_.select(last, next_step(), pid_[static_cast<size_t>(ahead_axis_)]);
+          return at_step(*ahead, step, [&] { return fetch(mine, dim, b_.select(last, b_.i32(0), b_.add(chunk, b_.i32(1))), operand); });
+        }
+        if (chunks == 1) return Values(in.begin() + static_cast<std::ptrdiff_t>(held_at), in.begin() + static_cast<std::ptrdiff_t>(held_at + mine.size()));
+        return fetch(mine, dim, b_.min(b_.add(chunk, b_.i32(1)), b_.i32(chunks - 1)), operand);
+      };
+      const Values next_a = next(a_ahead, a_share, row_dim, d.lhs_at, points), next_b = next(b_ahead, b_share, col_dim, d.rhs_at, points + a_share.size());
       for (int64_t k = 0; k < tk; ++k) {
         Values a, b;
         for (int r = 0; r < pi.reg; ++r) a.push_back(b_.load(a_tile.ref, b_.add(tci, b_.i32(k * (ti + pad) + pi.local(r)))));
@@ -376,6 +428,9 @@ void Lowering::dot_staged(const DotShape& d, const Sink& sink) {
       acc.insert(acc.end(), next_b.begin(), next_b.end());
       return acc;
     });
+    const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(points), middle = behind + static_cast<std::ptrdiff_t>(a_share.size());
+    if (a_ahead) a_ahead->regs.assign(behind, middle);
+    if (b_ahead) b_ahead->regs.assign(middle, carried.end());
     for (size_t i = 0; i < held.size(); ++i) sink(held[i], carried[i]);
   };
   std::function<void(size_t)> strips = [&](size_t i) {

@@ -83,7 +83,7 @@ Value Lowering::element(Value v, const Coords& c) {
     if (h.regs.empty()) throw InternalError(k_.name + ": value in registers used before it is made");
     return h.regs[i];
   }
-  std::vector<uint32_t> key{v.index};
+  std::vector<uint32_t> key{v.index, step_};
   for (size_t d = 0; d < c.size(); ++d) {
     key.push_back(c[d].v.index);
     key.push_back(static_cast<uint32_t>(c[d].axis + 1) << 16 | static_cast<uint32_t>(c[d].reg));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/lower/scopes.h"
+
 namespace tessera::lowering {
 namespace {
 std::string shape_text(const std::vector<Extent>& s) { return to_string(s); }
@@ -76,7 +78,8 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
     }
     if (b.alias >= 0) out += "; starts with " + k.blocks[static_cast<size_t>(b.alias)].origin;
     if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 && k.is_stored(static_cast<int>(i))) out += "; stored to: the call works on a copy";
-    if (b.buffering.count) out += "; Buffered(" + std::to_string(b.buffering.count) + ") asked for, no effect: blocks are not buffered across programs";
+    if (!s.ahead_notes.empty() && !s.ahead_notes[i].empty()) out += "; " + s.ahead_notes[i];
+    else if (b.buffering.count) out += "; Buffered(" + std::to_string(b.buffering.count) + ") asked for, no effect: " + (k.is_output(static_cast<int>(i)) ? "stores wait for nothing" : s.general ? "the general form loads where it stands" : target.kind == Target::Kind::cpu ? "nothing is loaded ahead on a CPU" : "no axis that stays in order moves the block");
     if (needs_copy(k, static_cast<int>(i))) out += "; copied when a program starts, because it is read after a store to its alias";
     out += interior ? "; interior, no masks" : "; may hang over the edge, masked";
     if (depends_on_data(k, static_cast<int>(i))) out += in_range ? "; index from data" : "; index from data, clamped";
@@ -85,8 +88,17 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
     if (s.residency[i] == Residency::arena && !needs_copy(k, static_cast<int>(i))) out += "; private tile in the arena";
     out += "\n";
   }
-  for (size_t i = 0; i < k.scratch.size(); ++i)
-    out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) + (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena") + "\n";
+  const std::vector<bool> loaded = loaded_directly(k);
+  for (size_t i = 0; i < k.scratch.size(); ++i) {
+    out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) + (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena");
+    const bool is_private = i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
+    out += is_private ? "; every program's own" : "";
+    // What a copy brings into registers is under way until something uses it; elsewhere its stores wait for its loads.
+    const bool registers = s.residency[k.blocks.size() + i] == Residency::registers;
+    if (loaded[k.blocks.size() + i] && registers) out += "; its loads are under way until it is used";
+    if (loaded[k.blocks.size() + i] && !registers && !s.general && target.kind == Target::Kind::gpu) out += "; its loads are waited for where they stand: it does not fit registers";
+    out += "\n";
+  }
   for (size_t a = 0; a < k.grid.size(); ++a)
     out += "  grid axis " + std::to_string(a) + (k.grid[a].name.empty() ? "" : " (" + k.grid[a].name + ")") + ": " + (parallel.axes[a].parallel ? "parallel, " : "") + parallel.axes[a].why + "\n";
   if (!k.grid.empty() && s.parallel.empty()) out += "  no axis is parallel: the call runs in one workgroup, or in one per tile of what is split\n";

@@ -1,4 +1,5 @@
 // Tile level to lane level: plan, then emit.
+#include <algorithm>
 #include <memory>
 
 #include "codegen/compile.h"
@@ -6,6 +7,7 @@
 #include "codegen/lower/explain.h"
 #include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/lower/scopes.h"
 #include "engine/ir/compact.h"
 
 namespace tessera {
@@ -30,14 +32,19 @@ struct Plan {
     if (general) resident.assign(resident.size(), false);
     // Where programs may share a block, only what a program stores may be written.
     for (size_t i = 0; i < k.blocks.size() && parallel.declared; ++i) resident[i] = resident[i] && lowering::always_stored_whole(k, static_cast<int>(i));
-    // A Ref that does not get registers no longer ties its dims to the values': schedule again without it.
+    // A Ref that does not get registers no longer ties its dims to the values': schedule again without it. What a copy loads ahead may only have
+    // failed with the buffer that it moves on to, so on GPUs it gets another try.
+    const std::vector<bool> ahead = lowering::loaded_directly(k);
     for (;;) {
       axes = std::make_unique<Axes>(k, resident);
       schedule = lowering::make_schedule(k, *axes, resident, parallel, scalars, target, general);
-      bool settled = true;
+      std::vector<size_t> failed;
       for (size_t i = 0; i < resident.size(); ++i)
-        if (resident[i] && schedule.residency[i] != lowering::Residency::registers) resident[i] = settled = false;
-      if (settled) return;
+        if (resident[i] && schedule.residency[i] != lowering::Residency::registers) failed.push_back(i);
+      if (failed.empty()) return;
+      const bool others = target.kind == Target::Kind::gpu && std::any_of(failed.begin(), failed.end(), [&](size_t i) { return !ahead[i]; });
+      for (size_t i : failed)
+        if (!others || !ahead[i]) resident[i] = false;
     }
   }
 };
@@ -47,6 +54,7 @@ ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, Plan& plan) {
   lowering::Lowering engine(k, target, *plan.axes, plan.schedule, plan.parallel, plan.scalars, out);
   engine.run();
   plan.misfits = engine.misfits();
+  plan.schedule.ahead_notes = engine.ahead_notes();
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "codegen/lower/arena.h"
 #include "codegen/lower/axes.h"
@@ -77,6 +78,7 @@ class Lowering {
   void run();
   int64_t arena_bytes() const { return arena_.peak(); }
   int misfits() const { return misfits_; }  ///< values that demote_misfits() sent to the arena
+  const std::vector<std::string>& ahead_notes() const { return ahead_notes_; }  ///< per block, for explain: whether it is loaded ahead
 
  private:
   // program.cpp: grid to workgroups
@@ -137,9 +139,13 @@ class Lowering {
   void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false);
   std::vector<Value> values_read(const ir::Op& op) const;  ///< by an access: what it stores, its mask, other and index arrays
   void store_op(const ir::Op& op);
-  void scatter_in_order(const ir::Op& op);
+  /// Calls body for every element of an access of which some may meet in memory: those one after another in the value's order, by one invocation.
+  void in_order(const ir::Op& op, const std::function<void(const Coords&, Value predicate)>& body);
   void load_op(ir::OpId id);
-  void atomic_op(ir::OpId id);  // atomics.cpp
+  // atomics.cpp
+  void atomic_op(ir::OpId id);
+  Value atomic_element(const ir::Op& op, const Coords& c, Value predicate, const std::function<Value()>& instead);
+  Value nearest_element(const ir::Op& op, const Coords& c, Value predicate);
   void print_op(const ir::Op& op);  // print.cpp
   void print_record(const ir::Op& op, size_t first);
   Slot new_slot(DType t, const Shape& shape, const std::vector<int>& axes);
@@ -196,11 +202,37 @@ class Lowering {
   Value condition(Value v);  ///< the scalar v, the same in every invocation of the group by construction
   bool registers_along(Value v, int axis);
   struct DotShape;
+  DotShape dot_shape(const ir::Op& o) const;
+  bool wide_dot(const DotShape& d) const;  ///< it has the form that the schedule planned for wide ones
+  bool reads_in_place(const ir::Op& dot) const;  ///< its operands, wherever their layout puts them
+  int64_t staged_share(const DotShape& d, int operand) const;  ///< elements of an operand's chunk that each invocation fetches
   using Sink = std::function<void(const NestPoint&, Value)>;
   void dot_shuffle(const DotShape& d, const Sink& sink);
-  void dot_staged(const DotShape& d, const Sink& sink);
+  void dot_staged(ir::OpId id, const DotShape& d, const Sink& sink);
   void dot_reduce(const DotShape& d, bool to_registers, const Sink& sink);
   Value multiply_add(Value a, Value b, Value c);
+
+  // ahead.cpp: what the next step of the innermost sequential axis reads, loaded while this one computes
+  struct Ahead {
+    uint32_t op;       // a load, or a staged dot
+    int operand;       // of the dot
+    int64_t count;     // registers per invocation
+    DType dtype;
+    std::vector<int> refs;       // that move with the axis
+    std::set<uint32_t> scalars;  // ops that say where, by number
+    Values regs;       // what this step finds, then what it leaves for the next
+  };
+  void choose_loads_ahead();
+  void settle_ahead();
+  void dot_ahead(ir::OpId id);
+  bool readable_early(Value root, std::set<int>& refs, std::set<uint32_t>& scalars) const;
+  bool moves(int ref) const { return s_.scope[static_cast<size_t>(ref)] > static_cast<int>(ahead_depth_); }
+  Ahead* ahead_of(ir::OpId id, int operand);
+  Value next_step();
+  Value in_first_step();
+  /// What f loads in another step of the axis.
+  Values at_step(const Ahead& a, Value step, const std::function<Values()>& f);
+  void load_ahead(Ahead& a, const ir::Op& o);
 
   Home& home(Value v) { return homes_[v.index]; }
   const Shape& shape(Value v) const { return k_.type(v).shape; }
@@ -233,6 +265,12 @@ class Lowering {
   ArenaAllocator arena_;
   PendingAccesses pending_;
   uint64_t order_calls_ = 0;            // tells a loop that its body touched shared memory
+  std::vector<Ahead> ahead_;
+  std::set<int> moving_;                // inputs whose blocks move with the innermost sequential axis and may be loaded ahead
+  int ahead_axis_ = -1;                 // that grid axis; -1: none
+  size_t ahead_depth_ = 0;              // its place among the sequential ones
+  uint32_t step_ = 0, steps_ = 0;       // numbers the steps for which elements are computed: 0 is the program's own
+  std::vector<std::string> ahead_notes_;
 };
 
 }  // namespace tessera::lowering

@@ -160,6 +160,9 @@ void Lowering::emit_sequential(size_t depth) {
           carried.push_back(static_cast<int>(r));
           init.insert(init.end(), refs_[r].regs.begin(), refs_[r].regs.end());
         }
+      const bool loads_ahead = ahead_axis_ == static_cast<int>(axis);
+      for (const Ahead& a : ahead_)
+        if (loads_ahead) init.insert(init.end(), static_cast<size_t>(a.count), b_.zero(a.dtype));
       auto set = [&](const Values& v) {
         size_t at = 0;
         for (int r : carried)
@@ -169,10 +172,17 @@ void Lowering::emit_sequential(size_t depth) {
       const Values after = b_.for_loop(b_.i32(0), n, b_.i32(1), init, [&](Value i, const Values& v) {
         pid_[axis] = i;
         set(v);
+        auto from = v.end();
+        for (auto a = ahead_.rbegin(); a != ahead_.rend() && loads_ahead; ++a) {
+          a->regs.assign(from - a->count, from);
+          from -= a->count;
+        }
         emit_sequential(depth + 1);
         loop_barrier();
         Values next;
         for (int r : carried) next.insert(next.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
+        for (const Ahead& a : ahead_)
+          if (loads_ahead) next.insert(next.end(), a.regs.begin(), a.regs.end());
         return next;
       });
       pending_ = before;

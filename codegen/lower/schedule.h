@@ -43,6 +43,7 @@ struct Schedule {
   int64_t dot_chunk = 8;              // k values staged at once
   DotForm wide_dot = DotForm::reduce; // for dots with both free dims wide
   std::vector<std::string> notes;     // for explain
+  std::vector<std::string> ahead_notes;  // the same, per block: from the lowering
 
   /// All of the value's axes fit one strip, so every element of a unit's part has a register of its own.
   bool enumerable(const Axes& axes, const std::vector<int>& dims) const;

@@ -131,7 +131,8 @@ class Expander {
   /// A copy that is loaded where it starts and stored where it is waited for.
   struct Ahead {
     Value tile, pending;
-    std::vector<Value> starts;  // of the target's index
+    std::vector<Value> starts;       // of the target's index
+    std::vector<Value> from_starts;  // of the source's, if what is outside there is left out of the target
     Value semaphore;
   };
   ir::Kernel& k_;
@@ -145,7 +146,7 @@ class Expander {
 
   Value new_scratch(const Type& t, std::vector<Value>& list) {
     const Value v{static_cast<uint32_t>(k_.values.size())};
-    k_.values.push_back({t, {}, k_.body, 0});
+    k_.values.push_back({t, {}, k_.body, UINT32_MAX});  // numbered when all are known: behind the blocks
     list.push_back(v);
     return v;
   }
@@ -236,27 +237,50 @@ class Expander {
   }
   void load_ahead(OpId id) {
     const Op op = k_.op(id);
-    if (!prefetch_ || op.attr_or(Attr::clip, 0) != 0) return;
+    if (!prefetch_ || prefetch_->most_elements == 0) return;
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
     const ir::ValueInfo &from = k_.value(places[0].ref), &to = k_.value(places[1].ref);
     const bool array = from.region == k_.body && from.number < k_.blocks.size(), scratch = to.region != k_.body || to.number >= k_.blocks.size();
     Shape shape;
     for (size_t d = 0; d < places[0].rank; ++d)
       if (const Index& x = op.index[d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
-    // Where the target is filled whole it can be registers itself.
-    bool whole = true;
-    for (size_t d = 0; d < places[1].rank; ++d) whole = whole && op.index[places[1].first + d] == Index::all(k_.type(places[1].ref).shape[d]);
+    // Where the target is always taken whole it can be registers itself.
     const int64_t n = num_elements(shape);
-    if (whole || !array || !scratch || n == 0 || n > prefetch_->most_elements) return;
+    if (!array || !scratch || n == 0 || only_whole(places[1].ref)) return;
+    if (n > prefetch_->most_elements) {
+      prefetch_->refused[id.index] = "at most " + std::to_string(prefetch_->most_elements) + " elements are";
+      return;
+    }
     Ahead a;
     a.tile = new_scratch(Type::ref(k_.type(places[0].ref).dtype, shape, MemorySpace::vmem), private_);
     const Type scalar = Type::ref(DType::i32, {}, MemorySpace::smem);
     a.pending = new_scratch(scalar, private_);
     for (size_t d = 0; d < places[1].rank; ++d)
       if (!op.index[places[1].first + d].is_static()) a.starts.push_back(new_scratch(scalar, private_));
+    for (size_t d = 0; d < places[0].rank && clips(op); ++d)
+      if (!op.index[places[0].first + d].is_static()) a.from_starts.push_back(new_scratch(scalar, private_));
     a.semaphore = places[2].ref;
     ahead_.emplace(id.index, std::move(a));
     prefetch_->copies.push_back(id.index);
+  }
+  bool only_whole(Value ref) const {
+    const auto all = [&](const Op& op, size_t first) {
+      for (size_t d = 0; d < k_.type(ref).shape.size(); ++d)
+        if (!(op.index[first + d] == Index::all(k_.type(ref).shape[d]))) return false;
+      return true;
+    };
+    return std::all_of(k_.ops.begin(), k_.ops.end(), [&](const Op& op) {
+      if (ir::accesses_ref(op.code)) return op.operands[0] != ref || (!op.has_mask() && all(op, 0));
+      if (op.code != Opcode::copy_start && op.code != Opcode::copy_wait) return true;
+      const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
+      return std::all_of(places.begin(), places.begin() + 2, [&](const ir::CopyPlace& p) { return p.ref != ref || all(op, p.first); });
+    });
+  }
+  bool fills(const Op& op, const ir::CopyPlace& place) const {
+    const ir::ValueInfo& ref = k_.value(place.ref);
+    bool all = ref.region != k_.body || ref.number >= k_.blocks.size();
+    for (size_t d = 0; d < place.rank; ++d) all = all && op.index[place.first + d] == Index::all(ref.type.shape[d]);
+    return all;
   }
   void load_all(Value ref, Op& load) {
     load.operands = {ref};
@@ -270,8 +294,15 @@ class Expander {
       Op all{.code = Opcode::load};
       load_all(a.tile, all);
       const Value v = b_.one(std::move(all));
-      const ir::CopyPlace target = ir::copy_places(k_, op)[1];
+      const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
+      const ir::CopyPlace& target = places[1];
       Op to{.code = Opcode::store, .operands = {replaced_(target.ref), v}};
+      if (clips(op)) {
+        std::vector<Value> from;
+        for (const Value s : a.from_starts) from.push_back(load(s));
+        to.operands.push_back(inside(op, places[0], from));
+        to.set(Attr::mask, 1);
+      }
       to.index.assign(op.index.begin() + static_cast<ptrdiff_t>(target.first), op.index.begin() + static_cast<ptrdiff_t>(target.first + target.rank));
       size_t next = 0;
       for (Index& x : to.index) {
@@ -287,14 +318,28 @@ class Expander {
     finish(id, a);  // an earlier one
     const Op op = k_.op(id);
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
-    const Value v = load(places[0].ref, &op, &places[0]);
+    const std::vector<Value> from = dynamic_starts(op, places[0]);
+    Value v;
+    if (clips(op)) {
+      Op load{.code = Opcode::load, .operands = {places[0].ref, inside(op, places[0], from)}};
+      load.set(Attr::mask, 1);
+      load.index = index_of(op, places[0], load.operands);
+      v = b_.one(std::move(load));
+      for (size_t i = 0; i < from.size(); ++i) store(a.from_starts[i], from[i]);
+    } else {
+      v = load(places[0].ref, &op, &places[0]);
+    }
     Op all{.code = Opcode::store};
     load_all(a.tile, all);
     all.operands.push_back(v);
     b_.append(std::move(all));
     size_t next = 0;
-    for (size_t d = 0; d < places[1].rank; ++d)
-      if (const Index& x = op.index[places[1].first + d]; !x.is_static()) store(a.starts[next++], fitted(op.operands[static_cast<size_t>(x.start_operand)], x, k_.type(places[1].ref).shape[d]));
+    for (size_t d = 0; d < places[1].rank; ++d) {
+      const Index& x = op.index[places[1].first + d];
+      if (x.is_static()) continue;
+      const Value start = op.operands[static_cast<size_t>(x.start_operand)];
+      store(a.starts[next++], clips(op) ? start : fitted(start, x, k_.type(places[1].ref).shape[d]));
+    }
     store(a.pending, b_.constant_int(DType::i32, 1));
   }
 
@@ -407,35 +452,57 @@ class Expander {
   }
 
   // -- copies
-  void copy(const Op& op) {
-    const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
-    const bool clip = op.attr_or(Attr::clip, 0) != 0;
-    if (!clip) return store(places[1].ref, load(places[0].ref, &op, &places[0]), &op, &places[1]);
-    // Nothing shifts under a mask. What lies outside of the source is left out of the store as well.
+  static bool clips(const Op& op) { return op.attr_or(Attr::clip, 0) != 0; }
+  std::vector<Value> dynamic_starts(const Op& op, const ir::CopyPlace& place) const {
+    std::vector<Value> starts;
+    for (size_t d = 0; d < place.rank; ++d)
+      if (const Index& x = op.index[place.first + d]; !x.is_static()) starts.push_back(op.operands[static_cast<size_t>(x.start_operand)]);
+    return starts;
+  }
+  /// Which elements of a copy lie in its source, whose dynamic starts are these.
+  Value inside(const Op& op, const ir::CopyPlace& source, const std::vector<Value>& starts) {
     Shape shape;
-    for (size_t d = 0; d < places[0].rank; ++d)
-      if (const Index& x = op.index[places[0].first + d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
-    const auto number = [&](int64_t n, const Shape& s = {}) { return b_.constant_int(DType::i32, n, s); };
+    for (size_t d = 0; d < source.rank; ++d)
+      if (const Index& x = op.index[source.first + d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
+    const auto number = [&](int64_t n) { return b_.constant_int(DType::i32, n, shape); };
     Value mask = b_.constant(DType::boolean, 1, shape);
-    for (size_t d = 0, axis = 0; d < places[0].rank; ++d) {
-      const Index& x = op.index[places[0].first + d];
+    size_t next = 0;
+    for (size_t d = 0, axis = 0; d < source.rank; ++d) {
+      const Index& x = op.index[source.first + d];
       const bool slice = x.kind == Index::Kind::slice;
       if (!x.is_static()) {
-        Value at = b_.broadcast(op.operands[static_cast<size_t>(x.start_operand)], shape, {});
+        Value at = b_.broadcast(starts[next++], shape, {});
         if (slice) {
           Op iota{.code = Opcode::iota};
           iota.set(Attr::axis, static_cast<int64_t>(axis));
-          at = b_.elementwise(Opcode::add, {at, b_.elementwise(Opcode::mul, {b_.one(std::move(iota), Type::array(DType::i32, shape)), number(x.step, shape)})});
+          at = b_.elementwise(Opcode::add, {at, b_.elementwise(Opcode::mul, {b_.one(std::move(iota), Type::array(DType::i32, shape)), number(x.step)})});
         }
-        const int64_t n = k_.type(places[0].ref).shape[d];
-        mask = b_.elementwise(Opcode::and_, {mask, b_.elementwise(Opcode::and_, {b_.elementwise(Opcode::ge, {at, number(0, shape)}), b_.elementwise(Opcode::lt, {at, number(n, shape)})})});
+        const int64_t n = k_.type(source.ref).shape[d];
+        mask = b_.elementwise(Opcode::and_, {mask, b_.elementwise(Opcode::and_, {b_.elementwise(Opcode::ge, {at, number(0)}), b_.elementwise(Opcode::lt, {at, number(n)})})});
       }
       axis += slice;
     }
+    return mask;
+  }
+
+  void copy(const Op& op) {
+    const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
+    if (!clips(op)) return store(places[1].ref, load(places[0].ref, &op, &places[0]), &op, &places[1]);
+    // Nothing shifts under a mask. What lies outside of the source is left out of the store as well.
+    const Value mask = inside(op, places[0], dynamic_starts(op, places[0]));
+    // A target that is filled whole keeps what is left out by being stored again: whole stores let it be registers.
+    const bool whole = fills(op, places[1]);
     Op load{.code = Opcode::load, .operands = {places[0].ref, mask}};
     load.set(Attr::mask, 1);
+    if (whole) {
+      Op all{.code = Opcode::load};
+      load_all(places[1].ref, all);
+      load.operands.push_back(b_.one(std::move(all)));
+      load.set(Attr::other, 1);
+    }
     load.index = index_of(op, places[0], load.operands);
     const Value v = b_.one(std::move(load));
+    if (whole) return this->store(places[1].ref, v, &op, &places[1]);
     Op store{.code = Opcode::store, .operands = {places[1].ref, v, mask}};
     store.set(Attr::mask, 1);
     store.index = index_of(op, places[1], store.operands);
@@ -456,6 +523,21 @@ void check_waits(const ir::Kernel& k, const std::vector<WaitSite>& sites) {
   }
 }
 
+std::vector<bool> loaded_directly(const ir::Kernel& k) {
+  const std::vector<Value>& args = k.region(k.body).args;
+  std::vector<bool> found(args.size(), false);
+  for (const Op& op : k.ops) {
+    if (op.code != Opcode::store || k.value(op.operands[0]).region != k.body || k.type(op.operands[1]).shape.empty()) continue;
+    const size_t ref = k.value(op.operands[0]).number;
+    const Op* load = k.def(op.operands[1]);
+    if (ref < args.size() - static_cast<size_t>(k.num_private_scratch) || !load || load->code != Opcode::load || k.value(load->operands[0]).region != k.body) continue;
+    bool whole = true;
+    for (size_t d = 0; d < op.index.size(); ++d) whole = whole && op.index[d] == Index::all(k.type(op.operands[0]).shape[d]);
+    if (whole && k.value(load->operands[0]).number < k.blocks.size()) found[ref] = true;
+  }
+  return found;
+}
+
 std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits, const Prefetch& prefetch) {
   const auto ref = [&](Value v) {
     const ir::ValueInfo& info = source.value(v);
@@ -468,7 +550,7 @@ std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, 
     if (op.code != Opcode::copy_start) continue;
     out += "  copy from " + ref(op.operands[0]) + " to " + ref(op.operands[1]) + ", " + std::to_string(bytes_of(source, op)) + " B" + (op.loc ? ", at " + to_string(op.loc) : "") + ": " +
            (std::find(prefetch.copies.begin(), prefetch.copies.end(), i) != prefetch.copies.end() ? "loaded ahead where it starts, stored where it is waited for" : "done by loads and stores where it starts") +
-           (op.attr_or(Attr::clip, 0) ? ", each element tested against the edges" : "") + "\n";
+           (op.attr_or(Attr::clip, 0) ? ", each element tested against the edges" : "") + (prefetch.refused.count(i) ? ", not loaded ahead: " + prefetch.refused.at(i) : "") + "\n";
   }
   if (waits == 0) return out;
   const auto tested = static_cast<size_t>(std::count_if(lowered.ops.begin(), lowered.ops.end(), [](const Op& op) { return op.code == Opcode::report && op.attr(Attr::mask) == Program::kWaitFailed; }));

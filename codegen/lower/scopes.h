@@ -5,6 +5,7 @@
 //   copies      happen at their start, which no kernel without a race can tell from a later moment; or, from arrays to scratch where loads take
 //               long, they are loaded into a tile of private scratch there, for which registers are meant, and stored at the wait
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace tessera::lowering {
 /// Copies of at most so many elements are loaded ahead; 0: none.
 struct Prefetch {
   int64_t most_elements = 0;
-  std::vector<uint32_t> copies = {};  // gets the ops that are
+  std::vector<uint32_t> copies = {};              // gets the ops that are
+  std::map<uint32_t, std::string> refused = {};   // and why others are not
 };
 /// True if the kernel had any of these. `sites` gets what failing waits report by number.
 bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch = nullptr);
@@ -24,6 +26,8 @@ bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefet
 void check_waits(const ir::Kernel& k, const std::vector<WaitSite>& sites);
 /// After the passes: removes private scratch that is never read. True if there was any.
 bool drop_unread_scratch(ir::Kernel& k);
+/// Arguments of the body that are private scratch and get, whole, what a load from an array brings: what copies became.
+std::vector<bool> loaded_directly(const ir::Kernel& k);
 /// For `tessera explain`: the copies of the source, and what has become of its waits in the kernel that is lowered.
 std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits, const Prefetch& prefetch);
 

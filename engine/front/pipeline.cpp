@@ -20,6 +20,8 @@ struct Port {
   bool output = false;
   int64_t count = 2;        // buffers; 0: the source itself is used
   bool clip = false;        // a block may hang over the edge
+  bool bounded = false;     // a block's size is known at run time only
+  std::vector<ir::BlockDim> dims = {};
   Shape shape = {};         // of a block, as the body sees it
   // Positions among the Refs of the run_scoped: the block that the body sees, and if there is more than one buffer those that copies run to or from.
   size_t block_at = 0, between = 0, semaphore = 0;
@@ -45,6 +47,7 @@ class Emitter {
       fail("", "dimension_semantics has " + std::to_string(params.dimension_semantics.size()) + " entries but the grid has " + axes());
     for (const std::string& s : params.dimension_semantics)
       if (s != "parallel" && s != "arbitrary") fail("", "dimension_semantics \"" + s + "\" is unknown", "\"parallel\" and \"arbitrary\" are known");
+    if (params.core_axis) fail("", "core_axis: a pipeline runs in one program, and its axes are not dealt to cores", "make it an axis of pallas_call's grid, declared \"parallel\"");
     grid();
     for (size_t i = 0; i < refs.size(); ++i) {
       const bool output = i >= in.size();
@@ -121,35 +124,44 @@ class Emitter {
       fail(origin, "the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "argument") + " but the grid has " + axes(), "an index map takes one Value per grid axis", loc);
     if (spec.memory_space != MemorySpace::vmem && spec.memory_space != MemorySpace::smem && spec.memory_space != MemorySpace::any)
       fail(origin, "memory space " + std::string(ir::name(spec.memory_space)) + " is not one for blocks", "vmem, smem and any are", loc);
-    bool element = false;
     for (size_t d = 0; d < p.block.size(); ++d) {
       const auto& kind = p.block[d].kind();
-      if (std::holds_alternative<Squeezed>(kind)) continue;
-      if (std::holds_alternative<BoundedSlice>(kind)) fail(origin, "BoundedSlice dims are not implemented yet in emit_pipeline", "copy the slice yourself: async_copy", loc);
-      int64_t size = 0;
-      if (const auto* b = std::get_if<Blocked>(&kind)) size = b->size;
+      ir::BlockDim& dim = p.dims.emplace_back();
+      if (std::holds_alternative<Squeezed>(kind)) {
+        dim.kind = ir::BlockDim::Kind::squeezed;
+        continue;
+      }
+      if (const auto* b = std::get_if<Blocked>(&kind)) dim.size = b->size;
       if (const auto* b = std::get_if<Extent>(&kind)) {
         if (!b->value()) fail(origin, "block size " + to_string(*b) + " of dim " + std::to_string(d) + " is not static", {}, loc);
-        size = *b->value();
+        dim.size = *b->value();
       }
       if (const auto* b = std::get_if<Element>(&kind)) {
-        if (b->padding != std::pair<int64_t, int64_t>{0, 0}) fail(origin, "Element dims with padding are not implemented yet in emit_pipeline", {}, loc);
-        size = b->size;
-        element = true;
+        const auto [low, high] = b->padding;
+        if (low < 0 || high < 0) fail(origin, "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " + std::to_string(d) + " is negative", "padding counts the elements before and behind the array", loc);
+        dim = {ir::BlockDim::Kind::element, b->size, low, high};
       }
-      if (size < 1) fail(origin, "block size " + std::to_string(size) + " of dim " + std::to_string(d) + " is not positive", {}, loc);
-      p.shape.push_back(size);
-      p.clip |= array[d] % size != 0 || element;
+      if (const auto* b = std::get_if<BoundedSlice>(&kind)) {
+        dim = {.kind = ir::BlockDim::Kind::bounded, .size = b->size};
+        p.bounded = true;
+        if (!spec.index_map.given()) fail(origin, "dim " + std::to_string(d) + " of the block shape " + to_string(p.block) + " is a BoundedSlice, but there is no index map", "its index map returns ts::ds(start, size) there", loc);
+      }
+      if (dim.size < 1) fail(origin, "block size " + std::to_string(dim.size) + " of dim " + std::to_string(d) + " is not positive", {}, loc);
+      if (dim.size + dim.low + dim.high + array[d] > INT32_MAX) fail(origin, "block size " + std::to_string(dim.size) + " of dim " + std::to_string(d) + " and its padding are too large: positions are i32", {}, loc);
+      p.shape.push_back(dim.size);
+      p.clip |= dim.kind != ir::BlockDim::Kind::blocked || array[d] % dim.size != 0;
       if (array[d] == 0) fail(origin, "the Ref " + to_string(array) + " has no elements", "leave the pipeline out", loc);
     }
-    const bool one = !spec.index_map.given() || p.shape == array;  // the block never changes
+    const bool plain = std::all_of(p.dims.begin(), p.dims.end(), [](const ir::BlockDim& dim) { return dim.kind == ir::BlockDim::Kind::blocked; });
+    const bool one = !spec.index_map.given() || (p.shape == array && plain);  // the block never changes
     p.count = one || params_.no_pipelining ? 1 : 2;
     if (spec.pipeline_mode && !params_.no_pipelining && !one) {
       p.count = spec.pipeline_mode->count;
       if (p.count < 1) fail(origin, "pipeline_mode: Buffered(" + std::to_string(p.count) + ") has no buffer", {}, loc);
       if (output && p.count > 2) fail(origin, "pipeline_mode: Buffered(" + std::to_string(p.count) + ") of an output, which has at most 2", {}, loc);
+      if (p.bounded) p.count = std::min<int64_t>(p.count, 2);  // what begins is done at once: more would only take room
     }
-    if (ref.memory_space() == spec.memory_space && p.shape == array && p.block.size() == p.shape.size()) p.count = 0;
+    if (ref.memory_space() == spec.memory_space && p.shape == array && plain) p.count = 0;
     ports_.push_back(std::move(p));
   }
 
@@ -179,31 +191,44 @@ class Emitter {
       fail(p.origin, "the index map returns " + std::to_string(given.values.size()) + (given.values.size() == 1 ? " index" : " indices") + " but the block " + to_string(p.block) + " has " + plural(p.block.size(), "dim"),
            {}, p.spec.loc ? p.spec.loc : loc_);
     for (size_t d = 0; d < given.values.size(); ++d) {
+      const BlockIndex& x = given.values[d];
+      const ir::BlockDim& dim = p.dims[d];
+      const Loc loc = p.spec.loc ? p.spec.loc : loc_;
       const std::string what = "the index map's result " + std::to_string(d);
-      if (!given.values[d].size.absent()) fail(p.origin, what + " is a slice, and BoundedSlice dims are not implemented yet in emit_pipeline", "copy the slice yourself: async_copy", p.spec.loc ? p.spec.loc : loc_);
-      const Value i = e_.wrap(e_.index_scalar(given.values[d].start.at(loc_), p.origin + ": " + what));
-      const auto& kind = p.block[d].kind();
-      const int64_t n = p.source.shape()[d], size = std::holds_alternative<Squeezed>(kind) || std::holds_alternative<Element>(kind) ? 1 : size_of(kind);
-      result.push_back(clamp(Operand(0, loc_), at(i), Operand(cdiv(n, size) - 1, loc_)));
+      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
+      if (bounded == x.size.absent())
+        fail(p.origin, what + (bounded ? " is one index, but dim " : " is a slice, but dim ") + std::to_string(d) + " of the block shape " + to_string(p.block) + (bounded ? " is a BoundedSlice" : " is none that is sliced"),
+             bounded ? "return ts::ds(start, size) there" : "a slice is for a BoundedSlice dim", loc);
+      if (x.stepped) fail(p.origin, what + " is a slice with a step", "a BoundedSlice takes adjacent elements", x.stepped);
+      const Value i = e_.wrap(e_.index_scalar(x.start.at(loc_), p.origin + ": " + what));
+      result.push_back(clamp(Operand(0, loc_), at(i), Operand(*ir::last_index(dim, Extent(p.source.shape()[d])).value(), loc_)));
+      if (bounded) result.push_back(clamp(Operand(0, loc_), at(e_.wrap(e_.index_scalar(x.size.at(loc_), p.origin + ": " + what))), Operand(dim.size, loc_)));
     }
     return result;
   }
-  static int64_t size_of(const BlockDim::Kind& kind) {
-    if (const auto* b = std::get_if<Blocked>(&kind)) return b->size;
-    if (const auto* b = std::get_if<Element>(&kind)) return b->size;
-    if (const auto* b = std::get_if<Extent>(&kind)) return *b->value();
-    return 1;
-  }
-  RefIndex window(const Port& p, const Value& step) {
+  RefIndex window(const Port& p, const std::vector<Value>& index) {
     std::vector<IndexItem> items;
-    const std::vector<Value> index = indices(p, step);
-    for (size_t d = 0; d < p.block.size(); ++d) {
-      const auto& kind = p.block[d].kind();
-      if (std::holds_alternative<Squeezed>(kind)) items.emplace_back(index[d], loc_);
-      else if (std::holds_alternative<Element>(kind)) items.emplace_back(ds(at(index[d]), size_of(kind)));
-      else items.emplace_back(ds(Operand(at(index[d]) * Operand(size_of(kind), loc_), loc_), size_of(kind)));
+    size_t next = 0;
+    for (const ir::BlockDim& dim : p.dims) {
+      const Value& i = index[next];
+      next += dim.results();
+      if (!dim.seen()) items.emplace_back(i, loc_);
+      else if (dim.kind == ir::BlockDim::Kind::blocked) items.emplace_back(ds(Operand(at(i) * Operand(dim.size, loc_), loc_), dim.size));
+      else items.emplace_back(ds(dim.low ? Operand(at(i) - Operand(dim.low, loc_), loc_) : at(i), dim.size));
     }
     return RefIndex(std::move(items), loc_);
+  }
+  /// Of a block with bounded dims: what belongs to its slice.
+  Value inside(const Port& p, const std::vector<Value>& index) {
+    Value mask = e_.wrap(e_.builder().constant(DType::boolean, 1, p.shape));
+    size_t next = 0;
+    int64_t axis = 0;
+    for (const ir::BlockDim& dim : p.dims) {
+      if (dim.kind == ir::BlockDim::Kind::bounded) mask = at(mask) & at(at(iota(DType::i32, p.shape, axis, loc_)) < at(index[next + 1]));
+      next += dim.results();
+      axis += dim.seen();
+    }
+    return mask;
   }
   /// Whether the blocks of two steps differ.
   Value differ(const Port& p, const Value& a, const Value& b) {
@@ -216,15 +241,29 @@ class Emitter {
   // -- copies
   /// A buffer, or one of its semaphores: slot `slot` where there are several.
   Place slot_of(size_t ref, const Port& p, const Value& slot) const { return p.slots() > 1 ? Place(refs_[ref], RefIndex(slot, loc_)) : Place(refs_[ref], loc_); }
-  /// Between the array and `buffer`, the window of this step.
-  AsyncCopy copy(const Port& p, const Value& step, Place buffer, Place semaphore) {
-    Place array(p.source, window(p, step));
+  /// Between the array and `buffer`, the window of this step. Where the window's size is known at run time only, no copy can say it: masked
+  /// accesses do what a copy would, where it starts.
+  void begin(const Port& p, const Value& step, Place buffer, Place semaphore) {
+    const std::vector<Value> index = indices(p, step);
+    if (!p.bounded) return copy(p, index, std::move(buffer), std::move(semaphore)).start(loc_);
+    const Value mask = inside(p, index);
+    if (p.output) store(p.source, window(p, index), at(load(buffer.ref(), buffer.index())), {at(mask)});
+    else store(buffer.ref(), buffer.index(), at(load(p.source, window(p, index), {at(mask)})));
+  }
+  void finish(const Port& p, const Value& step, Place buffer, Place semaphore) {
+    if (!p.bounded) copy(p, indices(p, step), std::move(buffer), std::move(semaphore)).wait(loc_);
+  }
+  AsyncCopy copy(const Port& p, const std::vector<Value>& index, Place buffer, Place semaphore) {
+    Place array(p.source, window(p, index));
     AsyncCopy c = p.output ? make_async_copy(std::move(buffer), std::move(array), std::move(semaphore)) : make_async_copy(std::move(array), std::move(buffer), std::move(semaphore));
     return p.clip ? std::move(c).clipped() : c;
   }
-  AsyncCopy ahead(const Port& p, const Value& step, const Value& slot) { return copy(p, step, slot_of(p.between, p, slot), slot_of(p.semaphore, p, slot)); }
+  void begin_ahead(const Port& p, const Value& step, const Value& slot) { begin(p, step, slot_of(p.between, p, slot), slot_of(p.semaphore, p, slot)); }
+  void finish_ahead(const Port& p, const Value& step, const Value& slot) { finish(p, step, slot_of(p.between, p, slot), slot_of(p.semaphore, p, slot)); }
   void sync(const Port& p, const Value& step) {
-    const AsyncCopy c = copy(p, step, Place(refs_[p.block_at], loc_), Place(refs_[p.semaphore], loc_));
+    const Place buffer(refs_[p.block_at], loc_), semaphore(refs_[p.semaphore], loc_);
+    if (p.bounded) return begin(p, step, buffer, semaphore);
+    const AsyncCopy c = copy(p, indices(p, step), buffer, semaphore);
     c.start(loc_);
     c.wait(loc_);
   }
@@ -253,7 +292,7 @@ class Emitter {
         const Value step = number(s);
         Value needed = at(step) < at(steps);
         if (s > 0) needed = at(needed) & at(differ(p, step, number(s - 1)));
-        when_(needed, [&] { ahead(p, step, fetch_slot(p)).start(loc_); });
+        when_(needed, [&] { begin_ahead(p, step, fetch_slot(p)); });
         if (p.slots() > 1) fetch_slot(p) = next(p, fetch_slot(p), needed);
       }
     const auto carried = [&] {
@@ -279,7 +318,7 @@ class Emitter {
     }, loc_);
     take(last);
     for (Port& p : ports_)
-      if (p.output && p.count > 1) when_(at(p.carried[0]) != Operand(0, loc_), [&] { ahead(p, at(steps) - Operand(1, loc_), zero).wait(loc_); });
+      if (p.output && p.count > 1) when_(at(p.carried[0]) != Operand(0, loc_), [&] { finish_ahead(p, at(steps) - Operand(1, loc_), zero); });
     control::Operands results;
     for (size_t i = own; i < last.size(); ++i) results.push_back(at(last[i]));
     return results;
@@ -297,7 +336,7 @@ class Emitter {
         continue;
       }
       when_(arrives, [&] {
-        ahead(p, step, use_slot(p)).wait(loc_);
+        finish_ahead(p, step, use_slot(p));
         move(slot_of(p.between, p, use_slot(p)), Place(refs_[p.block_at], loc_));
       });
       if (p.slots() > 1) use_slot(p) = next(p, use_slot(p), arrives);
@@ -306,7 +345,7 @@ class Emitter {
       if (!fetches_ahead(p)) continue;
       const Value later = at(step) + Operand(p.slots(), loc_);
       const Value needed = at(at(later) < at(steps)) & at(differ(p, later, at(later) - Operand(1, loc_)));
-      when_(needed, [&] { ahead(p, later, fetch_slot(p)).start(loc_); });
+      when_(needed, [&] { begin_ahead(p, later, fetch_slot(p)); });
       if (p.slots() > 1) fetch_slot(p) = next(p, fetch_slot(p), needed);
     }
     std::vector<Ref> blocks;
@@ -326,9 +365,9 @@ class Emitter {
         continue;
       }
       when_(leaves, [&] {
-        when_(at(p.carried[0]) != Operand(0, loc_), [&] { ahead(p, step, zero).wait(loc_); });  // the one before has left the buffer
+        when_(at(p.carried[0]) != Operand(0, loc_), [&] { finish_ahead(p, step, zero); });  // the one before has left the buffer
         move(Place(refs_[p.block_at], loc_), Place(refs_[p.between], loc_));
-        ahead(p, step, zero).start(loc_);
+        begin_ahead(p, step, zero);
       });
       p.carried[0] = where(at(leaves), Operand(1, loc_), at(p.carried[0]));
     }

@@ -6,10 +6,12 @@
 // are in the others, and move over once they have arrived. Step for step: the block of step s is waited for, if it is another than before; then
 // that of step s + n - 1 is fetched; the body runs; and a block of an output that no next step continues moves to its other buffer and
 // begins its way back. Nothing is copied twice in a row. A Ref that is in the blocks' memory space already, and is one block, is used where it
-// is. Blocks may hang over their Ref's edge: what lies there is unspecified, and what is stored there is dropped.
+// is. Blocks may hang over their Ref's edge: what lies there is unspecified, and what is stored there is dropped. Every kind of block dim means what
+// it means in a pallas_call; those with BoundedSlice dims are loaded and stored under a mask where others are copied, with two buffers at most.
 // It is traced as run_scoped, copies and a loop, so whatever is said of those (scope.h) holds. Compiled, a buffer between array and block is registers
 // where it fits: the next block's loads are under way while the body computes.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,8 @@ struct PipelineParams {
   std::vector<Operand> init_carry = {};
   /// Every copy is waited for where it starts.
   bool no_pipelining = false;
+  /// JAX deals such axes to the cores of a TPU: refused, since a pipeline runs in one program.
+  std::optional<std::vector<int64_t>> core_axis = std::nullopt;
 };
 
 namespace pipeline {

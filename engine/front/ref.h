@@ -180,7 +180,8 @@ void addupdate(const Ref& ref, RefIndex index, Operand value, StoreParams params
 Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
 
 /// Each element becomes the sum (the maximum, ...) of itself and the value in one step that programs running at once do not disturb. All return what
-/// the elements held before. Programs along an axis may run at once if nobody uses that and the kinds agree: then the updates commute. Sums of floats
+/// the elements held before. Values that an index array brings to one element all count, one after another in row-major order, and each finds what the one
+/// before has left. Views do, but for bitcasts to another width. Programs along an axis may run at once if nobody uses that and the kinds agree: then the updates commute. Sums of floats
 /// depend on their order all the same, so they keep it unless CompilerParams::allow_float_atomics.
 Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
 Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});

@@ -100,6 +100,10 @@ void copy(Opcode code, std::string_view name, const Place& source, const Place& 
 
 void semaphore_signal(Place semaphore, Operand increment, Loc loc) { count(Opcode::semaphore_signal, "semaphore_signal", "signal", semaphore, increment, loc); }
 void semaphore_wait(Place semaphore, Operand value, Loc loc) { count(Opcode::semaphore_wait, "semaphore_wait", "wait for", semaphore, value, loc); }
+void semaphore_wait(Place semaphore, Operand value, bool decrement, Loc loc) {
+  semaphore_wait(semaphore, value, loc);
+  if (!decrement) semaphore_signal(semaphore, value, loc);
+}
 Value semaphore_read(Place semaphore, Loc loc) {
   Emit e("semaphore_read", loc);
   const PlaceParts s = place_parts("semaphore_read", semaphore, loc, false, false);
@@ -123,6 +127,13 @@ void sync_copy(Place source, Place target, Loc loc) {
                return control::Operands{};
              },
              loc);
+}
+
+void make_async_remote_copy(Place, Place, Place, Place, Operand, Loc loc) {
+  throw SpecError("make_async_remote_copy: copies go to no other device: a kernel runs on one", loc, "make_async_copy copies on this one");
+}
+void get_barrier_semaphore(Loc loc) {
+  throw SpecError("get_barrier_semaphore: barrier semaphores wait for other devices, and a kernel runs on one", loc, "SemaphoreType::REGULAR() counts signals within a kernel");
 }
 
 }  // namespace tessera

@@ -67,6 +67,8 @@ auto run_scoped(F body, std::vector<ScratchShape> types, Loc loc = Loc::here()) 
 void semaphore_signal(Place semaphore, Operand increment = 1, Loc loc = Loc::here());
 /// Waits until the semaphore holds `value` and lowers it by that. Waiting for what nothing under way can bring is an error when it happens.
 void semaphore_wait(Place semaphore, Operand value = 1, Loc loc = Loc::here());
+/// The same, and without `decrement` the semaphore keeps what it holds.
+void semaphore_wait(Place semaphore, Operand value, bool decrement, Loc loc = Loc::here());
 /// What it counts now, i32.
 Value semaphore_read(Place semaphore, Loc loc = Loc::here());
 
@@ -95,6 +97,10 @@ inline AsyncCopy async_copy(Place source, Place target, Place semaphore, Loc loc
 }
 /// Starts a copy and waits for it, with a semaphore of its own.
 void sync_copy(Place source, Place target, Loc loc = Loc::here());
+
+/// Copies to other devices and semaphores that several devices share: always a SpecError, since a kernel runs on one.
+[[noreturn]] void make_async_remote_copy(Place source, Place target, Place send_semaphore, Place receive_semaphore, Operand device_id, Loc loc = Loc::here());
+[[noreturn]] void get_barrier_semaphore(Loc loc = Loc::here());
 
 /// What ref.cpp makes of a place while op `op` is traced. Internal to engine/front.
 struct PlaceParts {

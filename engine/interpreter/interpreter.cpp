@@ -259,7 +259,7 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     m.views[blocks.size() + i] = {scratch[i].data(), scratch_strides[i].data()};
     scratch_below.emplace_back(k.scratch[i].shape.size(), 0);
     m.tracked[blocks.size() + i] = {0, scratch_strides[i].data(), scratch_below.back().data(), k.scratch[i].shape.data()};
-    const bool own = ir::is_semaphore(k.scratch[i].space) || i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
+    const bool own = i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
     if (options.races && !own) races->follow(blocks.size() + i, blocks.size() + i, k.scratch[i].shape);
   }
   forget_scratch(0);

@@ -99,6 +99,16 @@ Pipes::Copy make_copy(const Machine& m, const Op& op, const Side (&sides)[3], bo
   }
   return c;
 }
+
+/// A counter of scratch at which an op looks or adds: what programs in no order left there is none of its business.
+void touch(Machine& m, const Op& op, size_t ref, const Counter& c) {
+  if (!m.races || !m.races->follows(ref)) return;
+  const Shape& shape = m.kernel->scratch[ref - m.kernel->blocks.size()].shape;
+  int64_t element = 0;
+  for (size_t d = 0; d < shape.size(); ++d) element = element * shape[d] + c.position[d];
+  if (*c.at != 0) m.races->access(op, ref, element, Touching::load);
+  m.races->access(op, ref, element, Touching::store);
+}
 }  // namespace
 
 bool is_pipe_op(Opcode op) {
@@ -113,6 +123,7 @@ Step pipe_step(const Machine& machine, const Op& op) {
       const Side sides[3] = {from, to, semaphore};
       if (starts) return m.pipes->start(make_copy(m, *o, sides, clip));
       const Counter s = counter(m, semaphore);
+      touch(m, *o, semaphore.ref, s);
       int64_t bytes = size_bytes(m.kernel->type(o->operands[0]).dtype);
       for (const Index& x : from.index) bytes *= x.kind == Index::Kind::slice ? x.size : 1;
       m.pipes->wait(*o, semaphore.ref, s.at, s.position, static_cast<int32_t>(bytes));
@@ -120,6 +131,7 @@ Step pipe_step(const Machine& machine, const Op& op) {
   }
   return [o = &op, semaphore = side(machine, op, {op.operands[0], 0, op.index.size()})](Machine& m) {
     const Counter s = counter(m, semaphore);
+    touch(m, *o, semaphore.ref, s);
     if (o->code == Opcode::semaphore_read) std::memcpy(m.place[o->results[0].index], s.at, sizeof(int32_t));
     else if (o->code == Opcode::semaphore_signal) m.pipes->signal(s.at, m.scalar(o->operands[1]));
     else m.pipes->wait(*o, semaphore.ref, s.at, s.position, m.scalar(o->operands[1]));

@@ -145,6 +145,8 @@ struct Call {
   size_t rank = 0;
   std::vector<ShapeDtype> inputs{};
   PallasCallParams params{};
+  std::vector<int64_t> stored_prefetch{};             // operands that the kernel writes to: it sees a copy of its own, which is scratch
+  std::vector<std::pair<size_t, size_t>> shared{};  // inputs that it writes to, and the aliased output: one memory
 
   BlockSpec block(const Node& n) {
     const TypeForm array = type_form(n.at("array"));
@@ -185,6 +187,24 @@ struct Call {
       return out;
     });
     return s;
+  }
+
+  static bool is_whole_anywhere(const Node& block) {
+    const std::vector<Node> dims = block.at("block").items();
+    const Shape array = type_form(block.at("array")).shape;
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (d >= array.size() || !dims[d].is_integer() || dims[d].integer() != array[d]) return false;
+    return block.at("space").string() == "any";
+  }
+  /// Body argument i is an input that the kernel writes to.
+  void find_shared(int64_t i, size_t num_prefetch, int64_t num_inputs, const std::vector<Node>& blocks) {
+    for (const Node& n : root.at("aliases").items()) {
+      const std::vector<int64_t> pair = n.integers(0, INT32_MAX);
+      if (pair.size() != 2 || pair[0] != i || pair[1] >= static_cast<int64_t>(blocks.size()) - num_inputs) continue;
+      const auto output = static_cast<size_t>(num_inputs + pair[1]);
+      if (is_whole_anywhere(blocks[static_cast<size_t>(i) - num_prefetch]) && is_whole_anywhere(blocks[output]))
+        shared.emplace_back(static_cast<size_t>(i), num_prefetch + output);
+    }
   }
 
   void prepare(const ImportOptions& options) {
@@ -240,6 +260,16 @@ struct Call {
     spec.in_specs = BlockSpecs(std::move(in_specs));
     spec.out_specs = BlockSpecs(std::move(out_specs));
     for (const Node& n : root.at("scratch").items()) spec.scratch_shapes.push_back(scratch_shape(n));
+    const auto num_prefetch = static_cast<int64_t>(prefetch.size());
+    const auto stored = root.find("stored");
+    for (const int64_t i : stored ? stored->integers(0, num_prefetch + num_inputs - 1) : std::vector<int64_t>{}) {
+      if (i < num_prefetch) stored_prefetch.push_back(i);
+      else find_shared(i, prefetch.size(), num_inputs, blocks);
+    }
+    for (const int64_t i : stored_prefetch) {
+      const TypeForm t = type_form(prefetch[static_cast<size_t>(i)]);
+      spec.scratch_shapes.push_back({t.shape, t.dtype, MemorySpace::smem});
+    }
     params.grid_spec = std::move(spec);
     params.out_shape = ShapeDtypes(std::move(outputs));
     if (rank) params.compiler_params = std::move(compiler);
@@ -256,7 +286,28 @@ struct Call {
   ir::Kernel trace() {
     const auto refs = inputs.size() + params.out_shape.list()->size() + params.grid_spec->scratch_shapes.size();
     const Node body = root.at("body");
-    const auto kernel = [this, body](const std::vector<Ref>& given) {
+    const auto kernel = [this, body](std::vector<Ref> given) {
+      const size_t own = given.size() - stored_prefetch.size();
+      if (!stored_prefetch.empty()) {
+        // Programs along parallel axes share no state: the first along all others fills the copies.
+        std::optional<Value> first;
+        for (size_t i = 0; i < rank; ++i) {
+          if (root.at("parallel").at(i).boolean()) continue;
+          const Value here = Operand(program_id(static_cast<int64_t>(i), loc), loc) == Operand(int64_t{0}, loc);
+          first = first ? Operand(*first, loc) & Operand(here, loc) : here;
+        }
+        const auto fill = [&] {
+          for (size_t k = 0; k < stored_prefetch.size(); ++k) {
+            const Value v = load(given[static_cast<size_t>(stored_prefetch[k])], RefIndex(all, loc));
+            store(given[own + k], RefIndex(all, loc), Operand(v, loc));
+          }
+        };
+        if (first) when(Operand(*first, loc), fill);
+        else fill();
+        for (size_t k = 0; k < stored_prefetch.size(); ++k) given[static_cast<size_t>(stored_prefetch[k])] = given[own + k];
+        given.erase(given.begin() + static_cast<std::ptrdiff_t>(own), given.end());
+      }
+      for (const auto& [input, output] : shared) given[input] = given[output];
       Entries arguments;
       for (const Ref& r : given) arguments.push_back({r});
       if (!run(import, body, arguments, loc).empty()) body.fail("returns something");
@@ -327,7 +378,7 @@ TypeForm Equation::out(size_t i) const { return type_form(node.at("out").at(i));
 const Row* find_row(std::string_view name) {
   static const std::map<std::string_view, const Row*> table = [] {
     std::map<std::string_view, const Row*> t;
-    for (const auto* rows : {&value_rows(), &memory_rows(), &control_rows()})
+    for (const auto* rows : {&value_rows(), &indexed_rows(), &memory_rows(), &effect_rows(), &control_rows()})
       for (const Row& r : *rows) t.emplace(r.name, &r);
     return t;
   }();

@@ -1,4 +1,6 @@
-// The primitives that read and write Refs. Where they do so was unflattened by the exporter: a list of transforms, of which the last may be an index.
+// The primitives that read and write Refs. Where they do so was unflattened by the exporter into a list of transforms.
+#include <map>
+
 #include "engine/jax/primitives.h"
 
 namespace tessera::jax {
@@ -31,21 +33,27 @@ bool takes_all(const Equation& e, const Node& index, const Shape& shape) {
   return true;
 }
 
-/// The part of operand i that a list of transforms takes.
-RefIndex place(const Equation& e, size_t i = 0, const char* transforms = "transforms") {
-  const Shape& shape = e.ref(i).shape();
-  std::optional<Node> last;
-  for (const Node& t : e.params.at(transforms).items()) {
-    const auto index = t.find("index");
-    if (last || !index) e.fail("views of Refs (Ref.at[...] followed by an index, reshape, bitcast, transpose) cannot be imported yet", "index the Ref itself");
-    if (takes_all(e, *index, shape)) continue;
-    if (t.at("array").size() > 0) e.fail("indices that are arrays cannot be imported yet");
-    last = index;
+/// The part of operand i that a list of transforms takes: a view for all of them but an index at the end.
+Place place(const Equation& e, size_t i = 0, const char* transforms = "transforms") {
+  Ref ref = e.ref(i);
+  const std::vector<Node> steps = e.params.at(transforms).items();
+  for (const Node& t : steps) {
+    if (const auto index = t.find("index")) {
+      if (takes_all(e, *index, ref.shape())) continue;
+      std::vector<IndexItem> items;
+      for (const Node& n : index->items()) items.push_back(item(e, n));
+      RefIndex at(std::move(items), e.loc);
+      if (&t == &steps.back()) return {ref, std::move(at)};
+      ref = ref.at(std::move(at));
+    } else if (const auto shape = t.find("reshape")) {
+      ref = ref.reshape(shape->shape(), e.loc);
+    } else if (const auto dtype = t.find("bitcast")) {
+      ref = ref.bitcast(dtype->dtype(), e.loc);
+    } else {
+      ref = ref.transpose(t.at("transpose").integers(0, INT32_MAX), e.loc);
+    }
   }
-  if (!last) return RefIndex(all, e.loc);
-  std::vector<IndexItem> items;
-  for (const Node& n : last->items()) items.push_back(item(e, n));
-  return RefIndex(std::move(items), e.loc);
+  return {ref, RefIndex(all, e.loc)};
 }
 
 Operand mask(const Equation& e) {
@@ -56,27 +64,42 @@ Operand mask(const Equation& e) {
 Values load_of(Equation& e) {
   LoadParams p{.mask = mask(e)};
   const auto other = e.params.find("other");
-  if (other && !p.mask.absent()) p.other = Operand(cast(e.operand(*other), e.ref(0).dtype()), e.loc);  // without a mask nothing is left out
-  return {load(e.ref(0), place(e), p)};
+  const Place at = place(e);
+  if (other && !p.mask.absent()) p.other = Operand(cast(e.operand(*other), at.ref().dtype()), e.loc);  // without a mask nothing is left out
+  return {load(at.ref(), at.index(), p)};
 }
 Values store_of(Equation& e) {
-  const Ref& ref = e.ref(0);
-  if (!e.dropped(0)) return {swap(ref, place(e), e.x(1), {.mask = mask(e)})};
-  store(ref, place(e), e.x(1), {.mask = mask(e)});
+  const Place at = place(e);
+  if (!e.dropped(0)) {
+    LoadParams p{.mask = mask(e)};
+    if (!p.mask.absent()) p.other = e.x(1);  // what is left out results in the value itself
+    return {swap(at.ref(), at.index(), e.x(1), p)};
+  }
+  store(at.ref(), at.index(), e.x(1), {.mask = mask(e)});
   return {e.value(1)};  // a result that nothing reads
 }
 Values add_update(Equation& e) {
-  e.ref(0)[place(e)] += e.x(1);
+  const Place at = place(e);
+  addupdate(at.ref(), at.index(), e.x(1));
   return {};
+}
+Values atomic(Equation& e) {
+  using Atomic = Value (*)(const Ref&, RefIndex, Operand, LoadParams);
+  static const std::map<std::string, Atomic> kinds{{"add", atomic_add}, {"and", atomic_and}, {"max", atomic_max}, {"min", atomic_min},
+                                                   {"or", atomic_or},   {"xchg", atomic_xchg}, {"xor", atomic_xor}};
+  const std::string kind = e.params.at("atomic_type").string();
+  const auto it = kinds.find(kind);
+  if (it == kinds.end()) e.fail("the kind " + kind + " is not known");
+  const Place at = place(e);
+  return {it->second(at.ref(), at.index(), e.x(1), {.mask = mask(e)})};
 }
 AsyncCopy copy(Equation& e) {
   const auto adds = e.params.find("add");
   if (adds && adds->boolean()) e.fail("copies that add to their target cannot be imported yet");
-  return make_async_copy({e.ref(0), place(e, 0, "source")}, {e.ref(1), place(e, 1, "target")}, {e.ref(2), place(e, 2, "semaphore")});
+  return make_async_copy(place(e, 0, "source"), place(e, 1, "target"), place(e, 2, "semaphore"));
 }
 Values wait(Equation& e) {
-  if (!e.params.at("decrement").boolean()) e.fail("waiting without lowering the semaphore cannot be imported yet");
-  semaphore_wait({e.ref(0), place(e)}, e.x(1), e.loc);
+  semaphore_wait(place(e), e.x(1), e.params.at("decrement").boolean(), e.loc);
   return {};
 }
 
@@ -115,14 +138,16 @@ ScratchShape scratch_shape(const Node& n) {
 const std::vector<Row>& memory_rows() {
   static const std::vector<Row> rows{
       {"addupdate", 2, add_update},
+      {"atomic_cas", 3, [](Equation& e) { return Values{atomic_cas(e.ref(0), RefIndex(all, e.loc), e.x(1), e.x(2))}; }},
+      {"atomic_rmw", 2, atomic},
       {"dma_start", 3, [](Equation& e) { return copy(e).start(e.loc), Values{}; }},
       {"dma_wait", 3, [](Equation& e) { return copy(e).wait(e.loc), Values{}; }},
       {"get", 1, load_of},
       {"masked_load", 1, load_of},
       {"masked_swap", 2, store_of},
       {"run_scoped", -1, scoped},
-      {"semaphore_read", 1, [](Equation& e) { return Values{semaphore_read({e.ref(0), place(e)}, e.loc)}; }},
-      {"semaphore_signal", 2, [](Equation& e) { return semaphore_signal({e.ref(0), place(e)}, e.x(1), e.loc), Values{}; }},
+      {"semaphore_read", 1, [](Equation& e) { return Values{semaphore_read(place(e), e.loc)}; }},
+      {"semaphore_signal", 2, [](Equation& e) { return semaphore_signal(place(e), e.x(1), e.loc), Values{}; }},
       {"semaphore_wait", 2, wait},
       {"swap", 2, store_of},
   };

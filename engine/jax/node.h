@@ -33,6 +33,8 @@ class Node {
   std::vector<Node> items() const;
 
   bool is_null() const { return j_->is_null(); }
+  bool is_boolean() const { return j_->is_boolean(); }
+  bool is_string() const { return j_->is_string(); }
   bool is_list() const { return j_->is_array(); }
   bool is_object() const { return j_->is_object(); }
   bool is_integer() const { return j_->is_number_integer(); }

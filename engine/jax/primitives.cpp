@@ -117,6 +117,43 @@ Values select_n_of(Equation& e) {
   cases.erase(cases.begin());
   return {select_n(which, std::move(cases))};
 }
+Values sort_of(Equation& e) {
+  return sort(e.operands(), {.axis = e.params.at("dimension").integer(), .num_keys = static_cast<int>(e.params.at("num_keys").integer(1, INT32_MAX))});
+}
+Values roll_of(Equation& e) {
+  const auto stride = e.params.find("stride"), stride_axis = e.params.find("stride_axis");
+  return {roll(e.x(0), e.x(1), e.params.at("axis").integer(), stride ? stride->integer(0, INT32_MAX) : 0, stride_axis ? stride_axis->integer() : 0)};
+}
+Values threefry(Equation& e) {
+  const auto [a, b] = random::threefry2x32(e.x(0), e.x(1), e.x(2), e.x(3));
+  return {a, b};
+}
+Values iota_2x32_of(Equation& e) {
+  const auto [high, low] = iota_2x32(e.params.at("shape").shape(), e.loc);
+  return {high, low};
+}
+/// Which of several versions, each for some platforms, is meant: the one for all others, or the CPU's, which JAX believes to run.
+Values platform_index(Equation& e) {
+  const std::vector<Node> versions = e.params.at("platforms").items();
+  size_t chosen = versions.size();
+  for (size_t i = 0; i < versions.size(); ++i) {
+    if (versions[i].is_null() && chosen == versions.size()) chosen = i;
+    if (!versions[i].is_list()) continue;
+    for (const Node& name : versions[i].items())
+      if (name.string() == "cpu") chosen = i;
+  }
+  if (chosen == versions.size()) e.fail("no version is for the CPU platform");
+  return {constant(DType::i32, chosen, {}, e.loc)};
+}
+Values einshape_of(Equation& e) {
+  std::vector<std::pair<char, int64_t>> sizes;
+  for (const Node& n : e.params.at("sizes").items()) {
+    const std::string name = n.at(size_t{0}).string();
+    if (name.size() != 1) n.fail("names a dim \"" + name + "\" but should with one letter");
+    sizes.emplace_back(name[0], n.at(1).integer(0, INT32_MAX));
+  }
+  return {einshape(e.params.at("equation").string(), e.x(0), sizes)};
+}
 /// An axis of the grid as JAX counts: without those that vmap added.
 int64_t grid_axis(Equation& e) {
   const auto n = static_cast<int64_t>(e.import.grid_axes.size());
@@ -206,24 +243,38 @@ const std::vector<Row>& value_rows() {
       {"xor", 2, binary_of<(operator^)>},
 
       // dtypes
+      {"bitcast", 1, [](Equation& e) { return Values{bitcast_along(e.x(0), e.params.at("ty").dtype(), -2)}; }},
       {"bitcast_convert_type", 1, [](Equation& e) { return Values{bitcast(e.x(0), e.params.at("new_dtype").dtype())}; }},
       {"convert_element_type", 1, [](Equation& e) { return Values{cast(e.x(0), e.params.at("new_dtype").dtype())}; }},
+      {"pack_elementwise", -1, [](Equation& e) { return Values{pack_elementwise(e.operands(), e.params.at("packed_dtype").dtype())}; }},
+      {"stochastic_round", 2, [](Equation& e) { return Values{stochastic_round(e.x(0), e.x(1), e.params.at("target_dtype").dtype())}; }},
+      {"unpack_elementwise", 1,
+       [](Equation& e) {
+         return Values{unpack_elementwise(e.x(0), static_cast<int>(e.params.at("index").integer(0, 64)), e.params.at("packed_dtype").dtype(),
+                                          e.params.at("unpacked_dtype").dtype())};
+       }},
 
       // making values
       {"axis_index", 0, axis_index},
       {"empty", 0, [](Equation& e) { return Values{zeros(e.params.at("shape").shape(), e.params.at("dtype").dtype(), e.loc)}; }},
       {"iota", 0, iota_of},
+      {"iota_2x32_shape", 0, iota_2x32_of},
       {"num_programs", 0, [](Equation& e) { return Values{num_programs(grid_axis(e), e.loc)}; }},
+      {"platform_index", 0, platform_index},
       {"program_id", 0, [](Equation& e) { return Values{program_id(grid_axis(e), e.loc)}; }},
+      {"threefry2x32", 4, threefry},
 
       // shapes
       {"broadcast_in_dim", 1, broadcast_in_dim},
       {"broadcast_to", 1, [](Equation& e) { return Values{broadcast_to(e.x(0), e.params.at("shape").shape())}; }},
       {"concatenate", -1, [](Equation& e) { return Values{concatenate(e.operands(), e.params.at("dimension").integer())}; }},
+      {"einshape_lo", 1, einshape_of},
       {"pad", 2, pad_of},
       {"reshape", 1, [](Equation& e) { return Values{reshape(e.x(0), e.params.at("new_sizes").shape())}; }},
       {"rev", 1, [](Equation& e) { return Values{rev(e.x(0), e.params.at("dimensions").integers())}; }},
+      {"roll", 2, roll_of},
       {"slice", 1, slice_of},
+      {"sort", -1, sort_of},
       {"split", 1, split_of},
       {"squeeze", 1, [](Equation& e) { return Values{squeeze(e.x(0), e.params.at("dimensions").integers())}; }},
       {"stack", -1, [](Equation& e) { return Values{stack(e.operands(), e.params.at("axis").integer())}; }},
@@ -248,9 +299,10 @@ const std::vector<Row>& value_rows() {
       {"reduce_sum", 1, reduction<sum>},
 
       // what says something about a value, or about when it is computed
+      {"add_dependency", 1, nothing},
       {"copy", 1, same},
       {"copy_p", 1, same},
-      {"debug_barrier", 0, nothing},
+      {"debug_barrier_p", 0, nothing},
       {"delay", 1, nothing},
       {"max_contiguous", 1, same},
       {"multiple_of", 1, same},

@@ -1,6 +1,6 @@
 // The primitives of JAX that kernels may contain: one row each, a function from an equation to the Values that it computes. Internal to
-// engine/jax: importer.cpp walks the equations, primitives.cpp has the rows of values, memory.cpp those of Refs, control.cpp those with jaxprs
-// inside.
+// engine/jax: importer.cpp walks the equations, primitives.cpp has the rows of values, indexed.cpp those that look elements up,
+// memory.cpp those of Refs, effects.cpp prints and random numbers, control.cpp those with jaxprs inside.
 #pragma once
 #include <functional>
 #include <string>
@@ -66,7 +66,9 @@ struct Row {
 /// The row of a primitive, or null.
 const Row* find_row(std::string_view name);
 const std::vector<Row>& value_rows();
+const std::vector<Row>& indexed_rows();
 const std::vector<Row>& memory_rows();
+const std::vector<Row>& effect_rows();
 const std::vector<Row>& control_rows();
 
 Value value_of(const Entry& e, const Equation& where);

@@ -58,6 +58,12 @@ TESSERA_PYTHON_API char* tessera_prepare(const char* text, size_t size, const ch
   return error_of([&] { prepare({{text, size}, key, device}); });
 }
 
+TESSERA_PYTHON_API char* tessera_submit_nothing(const char* device, int64_t times) {
+  return error_of([&] { submit_nothing(device, times); });
+}
+
+TESSERA_PYTHON_API void tessera_set_printer(void (*printer)(const char* line)) { set_printer(printer); }
+
 TESSERA_PYTHON_API void tessera_stats(uint64_t* out) {
   const Stats s = stats();
   out[0] = s.modules;

@@ -13,6 +13,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/jax/import.h"
+#include "engine/passes/passes.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/host_call.h"
 #include "runtime/launch.h"
@@ -100,8 +101,31 @@ State& state() {
   return *current;
 }
 
+/// Runs f, which uses the device. If the device is lost on the way, everything on it is forgotten (and leaked: other threads may be in it), and the next
+/// call starts on a new one.
+template <class F>
+void on_device(const Device& device, const F& f) {
+  State* before = current;
+  try {
+    f();
+  } catch (const DeviceError& e) {
+    if (!device.lost()) throw;
+    auto* anew = new State;
+    if (!current.compare_exchange_strong(before, anew)) delete anew;
+    else anew->uses_vulkan = true;
+    throw DeviceError(e.what(), {}, "the call's results are lost; the next call starts on a new device");
+  }
+}
+
+std::atomic<Printer> printer{nullptr};
+void print(const std::string& line) {
+  if (const Printer p = printer) p(line.c_str());
+  else print_line({}, line);
+}
+
 Device device_named(const std::string& select) {
   DeviceOptions options;
+  options.print = print;
   options.select = select;
   return Device(options);
 }
@@ -119,7 +143,10 @@ const Device* device_of(std::string_view device) {
 }
 Loaded make_ready(ir::Kernel kernel, std::string_view device) {
   const Device* d = device_of(device);
-  if (!d) return {std::move(kernel), std::nullopt};
+  if (!d) {
+    passes::optimize(kernel);  // they change no result, and the interpreter computes what it is given, turn by turn
+    return {std::move(kernel), std::nullopt};
+  }
   CompiledKernel compiled = load(*d, kernel);
   return {std::move(kernel), std::move(compiled)};
 }
@@ -149,7 +176,7 @@ std::vector<Array> copies_of(std::span<const Buffer> buffers) {
 }
 
 void interpret_on(const ir::Kernel& kernel, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments));
+  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments), {.print = print});
   if (outputs.size() != results.size())
     throw SpecError(kernel.name + ": gives " + std::to_string(outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -163,12 +190,14 @@ void interpret_on(const ir::Kernel& kernel, std::span<const Buffer> arguments, s
 }
 
 void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  if (k.compiled) bytes_copied += call_on_host(*k.compiled, arguments, results);
+  if (k.compiled) on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
   else interpret_on(k.kernel, arguments, results);
   ++calls;
 }
 
 }  // namespace
+
+void set_printer(Printer p) { printer = p; }
 
 void prepare(const Module& m) {
   if (dynamic_grid_bounds(m) == 0) load_module(m, {});
@@ -204,7 +233,7 @@ std::vector<Array> run_text(std::string_view tir, std::string_view device, std::
   });
   std::vector<Array> outputs;
   if (!k.compiled) {
-    outputs = interpret(k.kernel, copies_of(inputs));
+    outputs = interpret(k.kernel, copies_of(inputs), {.print = print});
     ++calls;
     return outputs;
   }
@@ -228,7 +257,9 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
     return {{}, load(*d, std::move(graph))};
   });
   const std::vector<Array> arguments = copies_of(inputs);
-  std::vector<Array> outputs = g.compiled ? g.compiled->run(arguments) : interpret(g.graph, arguments);
+  std::vector<Array> outputs;
+  if (g.compiled) on_device(g.compiled->device(), [&] { outputs = g.compiled->run(arguments); });
+  else outputs = interpret(g.graph, arguments);
   for (const Array& a : outputs)
     if (g.compiled) bytes_copied += static_cast<uint64_t>(a.nbytes());
   ++calls;
@@ -236,6 +267,11 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
 }
 
 std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {}), true); }
+
+void submit_nothing(std::string_view device, int64_t times) {
+  const Device* d = device_of(device);
+  for (int64_t i = 0; d && i < times; ++i) d->submit_nothing();
+}
 
 Stats stats() {
   const CompileCounts c = compile_counts();

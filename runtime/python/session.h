@@ -37,6 +37,13 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
 /// An exported call as .tir text.
 std::string import_text(std::string_view module);
 
+/// Submits nothing to a device and waits for it, `times` times: for the benchmark of a call's overhead.
+void submit_nothing(std::string_view device, int64_t times);
+
+/// Takes the lines that kernels print (the graphs' ones excepted); null: they go to stdout. For the whole process.
+using Printer = void (*)(const char* line);
+void set_printer(Printer printer);
+
 struct Stats {
   uint64_t modules = 0;       // imported
   uint64_t calls = 0;         // run

@@ -18,7 +18,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas import triton as pltriton
-from jax.experimental.pallas.ops.gpu import attention, softmax
+from jax.experimental.pallas.ops.gpu import attention, layer_norm, rms_norm, softmax
 from jax._src.state.primitives import ref_addupdate, ref_swap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -68,8 +68,7 @@ def calls_of(fn, args):
             elif inner is not None:
                 out = evaluate(inner.jaxpr, inner.consts, values)
             else:
-                funs, params = eqn.primitive.get_bind_params(eqn.params)
-                out = eqn.primitive.bind(*funs, *values, **params)
+                out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
             env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out]))
         return [read(v) for v in j.outvars]
     closed = jax.make_jaxpr(fn)(*args)
@@ -307,6 +306,76 @@ def dynamic_grid():
 @case
 def library_softmax():
     return functools.partial(softmax.softmax, num_warps=1), normal(3, 6)
+
+
+@case
+def library_rms_norm():
+    return functools.partial(rms_norm.rms_norm, num_warps=1, num_stages=1), normal(2, 1, 5), normal(5), normal(5)
+
+
+@case
+def library_layer_norm():
+    return functools.partial(layer_norm.layer_norm, num_warps=1, num_stages=1), normal(2, 1, 5), normal(5), normal(5)
+
+
+@case
+def arrays():
+    def kernel(at_ref, x_ref, o_ref, p_ref, q_ref, r_ref):
+        at = at_ref[...]
+        o_ref[...] = x_ref[at, 1:4]
+        p_ref[...] = jnp.zeros((6, 4), i32)
+        p_ref[at, jnp.arange(3)] = x_ref[0, at] * 10
+        view = x_ref.at[pl.ds(1, 4)].reshape(2, 2, 4)
+        q_ref[...] = view[1] + x_ref.bitcast(u32)[at_ref[1]].astype(i32)
+        r_ref[0] = jnp.sort(x_ref[:, 1])
+        r_ref[1] = lax.dynamic_update_slice(x_ref[:, 2], lax.dynamic_slice(x_ref[:, 3], (at_ref[0],), (3,)), (at_ref[2],))
+    return call(kernel, [((3, 3), i32), ((6, 4), i32), ((2, 4), i32), ((2, 6), i32)]), jnp.asarray([4, 0, 2], i32), whole(6, 4, dtype=i32)
+
+
+@case
+def gathers():
+    def kernel(at_ref, x_ref, o_ref, p_ref, q_ref, r_ref, s_ref):
+        at, x = at_ref[...], x_ref[...]
+        o_ref[...] = x[at, 1:4] + x.at[at, 2].get(mode="clip")[:, None]
+        p_ref[...] = x.at[at * 2].get(mode="fill", fill_value=-7) + jnp.take_along_axis(x, at[:, None] + jnp.arange(4) % 2, axis=0)
+        q_ref[...] = x.at[at * 3, 1].set(50 + jnp.arange(3)).at[:, at].add(100).at[at - 3].max(3)
+        starts = jnp.stack([at, at - 1], axis=1)
+        windows = lax.GatherDimensionNumbers(offset_dims=(0, 2), collapsed_slice_dims=(), start_index_map=(0, 1))
+        r_ref[...] = lax.gather(x, starts, windows, (2, 3), mode="clip") + lax.gather(x, starts, windows, (2, 3), mode="fill", fill_value=9)
+        updates = lax.ScatterDimensionNumbers(update_window_dims=(1, 2), inserted_window_dims=(), scatter_dims_to_operand_dims=(0, 1))
+        s_ref[...] = lax.scatter_add(x, starts, jnp.ones((3, 2, 3), i32), updates, mode="drop")
+    return call(kernel, [((3, 3), i32), ((3, 4), i32), ((6, 4), i32), ((2, 3, 3), i32), ((6, 4), i32)]), jnp.asarray([4, 0, 2], i32), whole(6, 4, dtype=i32)
+
+
+@case
+def keys():
+    def kernel(key_ref, bits_ref, o_ref):
+        key = jax.random.fold_in(jax.random.wrap_key_data(key_ref[...]), pl.program_id(0))
+        a, b = jax.random.split(key)
+        bits_ref[...] = jax.random.bits(a, (2, 3), u32) ^ jax.random.key_data(jax.random.key(5))[1]
+        o_ref[...] = jax.random.uniform(b, (4,)) + jax.random.normal(jax.random.fold_in(b, 3), (4,))
+    return call(kernel, [((3, 2, 3), u32), ((3, 4), f32)], grid=(3,), in_specs=[pl.BlockSpec((2,), lambda i: (0,))],
+                out_specs=[pl.BlockSpec((None, 2, 3), lambda i: (i, 0, 0)), pl.BlockSpec((None, 4), lambda i: (i, 0))]), jnp.asarray([3, 1 << 31], u32)
+
+
+@case
+def names_of_dims():
+    def kernel(x_ref, o_ref, p_ref):
+        o_ref[...] = pltpu.einshape("a(bc)->b(ca)", x_ref[...], b=2)
+        p_ref[...] = pltpu.bitcast(pltpu.bitcast(x_ref[...], jnp.int16) + 1, i32)
+    return call(kernel, [((2, 12), i32), ((4, 6), i32)]), whole(4, 6, dtype=i32)
+
+
+@case
+def atomics():
+    def kernel(x_ref, o_ref, old_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def _():
+            o_ref[...] = jnp.zeros(4, i32)
+        old_ref[...] = pltriton.atomic_add(o_ref, (pl.ds(0, 4),), x_ref[...])
+        pltriton.atomic_max(o_ref, (pl.ds(1, 2),), x_ref[1:3])
+    return call(kernel, [((4,), i32), ((3, 4), i32)], grid=(3,), in_specs=[pl.BlockSpec((None, 4), lambda i: (i, 0))],
+                out_specs=[pl.BlockSpec((4,), lambda i: (0,)), pl.BlockSpec((None, 4), lambda i: (i, 0))]), whole(3, 4, dtype=i32)
 
 
 @case

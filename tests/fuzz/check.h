@@ -16,8 +16,8 @@ struct CheckOptions {
   int orders = 2;                           // seeds of the lane-level interpreter per form and target
   int64_t max_steps = int64_t{1} << 27;     // of the lane-level interpreter per run: kernels that need more are counted, not run to the end
   bool passes = true;
-  /// Runs the case on a device; empty: none.
-  std::function<std::vector<Array>(const Case&, bool general)> device;
+  /// Runs the case on a device with ample room for what it prints, or with little; empty: none. `lines` gets what comes out.
+  std::function<std::vector<Array>(const Case&, bool general, bool little_room, std::vector<std::string>& lines)> device;
   std::function<void(const std::string& stage)> on_stage;   // sees each stage as it begins
 };
 

@@ -23,6 +23,8 @@ class Generator : Accesses {
     ir::Kernel& k = out_.kernel;
     grid();
     arrays();
+    for (int i = k.num_prefetch; i < k.num_inputs; ++i)
+      if (ir::BlockMapping& m = k.blocks[static_cast<size_t>(i)]; !m.whole && random_.chance(0.12)) m.buffering.count = random_.in(1, 3);
     values_.b.set_region(k.body);
     for (size_t axis = first_visible(); axis < k.grid.size(); ++axis)
       if (random_.chance(0.85)) pid(axis);
@@ -33,6 +35,7 @@ class Generator : Accesses {
       values_.pool.push_back(values_.note(values_.b.one(std::move(op)), {static_cast<double>(grid_[axis]), 0, true, false}));
     }
     initialise_scratch();
+    if (random_.chance(0.4)) stream();
     if (accumulator_ >= 0) accumulate();
     if (random_.chance(0.07)) chain();
     if (random_.chance(0.09)) einsum();
@@ -48,6 +51,20 @@ class Generator : Accesses {
 
  private:
   // -- control flow; what a region makes stays in it
+
+  // Blocks of inputs as most kernels read them: whole, and outside of control flow; some multiplied there and then.
+  void stream() {
+    for (RefInfo& r : refs_) {
+      if (r.block < out_.kernel.num_prefetch || r.block >= out_.kernel.num_inputs || !r.readable || num_elements(r.shape) == 0 || random_.chance(0.3)) continue;
+      Value v = load_block(r, 1);
+      if (r.shape.size() == 2 && !values_.fact(v).dirty && r.dtype != DType::boolean && num_elements(r.shape) < 3000 && random_.chance(0.5)) {
+        const auto to = values_.cast(v, (r.dtype == DType::f16 || r.dtype == DType::bf16 || r.dtype == DType::i32) && random_.chance(0.5) ? r.dtype : DType::f32);
+        const DType t = to ? values_.type(*to).dtype : DType::f32;
+        if (to) v = values_.product(*to, values_.want(t, {r.shape[1], random_.in(3, 16)}, true), {{1}, {0}, {}, {}}, t);
+      }
+      values_.pool.push_back(v);
+    }
+  }
 
   // when(k == 0) acc = 0; acc += value; the sum goes to the pool, or to an output when(k == last).
   void accumulate() {

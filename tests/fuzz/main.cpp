@@ -32,11 +32,11 @@ using namespace tessera::fuzz;
 namespace {
 constexpr const char* kUsage =
     "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|all|none] [--orders N]\n"
-    "     [--device vulkan|minimum|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
+    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
-    "  --device minimum  the Vulkan device, by code for the least that Vulkan promises\n"
+    "  --device minimum  the Vulkan device, by code for the least that Vulkan promises; gpu: by code that takes it for a GPU\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
     "  FILE.tir          check these kernels, on random inputs, instead of generated ones\n";
@@ -45,7 +45,7 @@ struct Arguments {
   uint64_t seed = 1;
   int64_t count = 500;
   double seconds = 1e9, shrink_seconds = 40;
-  bool device = false, minimum_device = false, print = false, coverage = false, verbose = false;
+  bool device = false, minimum_device = false, gpu_device = false, print = false, coverage = false, verbose = false;
   std::string out;
   std::vector<std::string> files;
   bool suite = false;  // no arguments: tests/tir too
@@ -86,8 +86,8 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
     else if (s == "--device") {
       const std::string v = next();
-      if (v != "vulkan" && v != "minimum" && v != "none") usage("--device " + v + ": vulkan, minimum or none are wanted");
-      a.device = v != "none", a.minimum_device = v == "minimum";
+      if (v != "vulkan" && v != "minimum" && v != "gpu" && v != "none") usage("--device " + v + ": vulkan, minimum, gpu or none are wanted");
+      a.device = v != "none", a.minimum_device = v == "minimum", a.gpu_device = v == "gpu";
     }
     else if (s == "--no-passes") a.check.passes = false;
     else if (s == "--delete-barriers") a.check.delete_barriers = true;
@@ -157,17 +157,32 @@ void report(const Case& c, const Failure& failure, const std::string& name, cons
 
 int main(int argc, char** argv) {
   Arguments a = parse_arguments(argc, argv);
-  std::optional<Device> device;
+  std::optional<Device> roomy, narrow;
+  std::vector<std::string> printed;
   if (a.device) {
-    device.emplace();
-    std::cout << "device: " << device->info().name << "\n";
-    a.check.device = [&](const Case& c, bool general) {
+    DeviceOptions o;
+    o.print = [&](const std::string& line) { printed.push_back(line); };
+    o.print_bytes = int64_t{64} << 20;
+    roomy.emplace(o);
+    o.print_bytes = 100;
+    narrow.emplace(o);
+    std::cout << "device: " << roomy->info().name << "\n";
+    a.check.device = [&](const Case& c, bool general, bool little_room, std::vector<std::string>& lines) {
       CompileOptions options;
       options.general = general;
-      if (!a.minimum_device) return load(*device, c.kernel, options).run(c.inputs, c.dims);
-      Target t = minimum_target();
-      t.max_loop_iterations = device->target().max_loop_iterations;
-      return CompiledKernel(*device, std::make_shared<const Program>(compile(c.kernel, t, options))).run(c.inputs, c.dims);
+      Device& device = little_room ? *narrow : *roomy;
+      printed.clear();
+      const auto run = [&] {
+        if (!a.minimum_device && !a.gpu_device) return load(device, c.kernel, options).run(c.inputs, c.dims);
+        Target t = a.gpu_device ? device.target() : minimum_target();
+        if (a.gpu_device) t.kind = Target::Kind::gpu;
+        t.max_loop_iterations = device.target().max_loop_iterations;
+        return CompiledKernel(device, std::make_shared<const Program>(compile(c.kernel, t, options))).run(c.inputs, c.dims);
+      };
+      std::vector<Array> outputs = run();
+      device.wait();
+      lines = printed;
+      return outputs;
     };
   }
   using Clock = std::chrono::steady_clock;

@@ -15,7 +15,14 @@ Devices are "vulkan" (the best one, or what TESSERA_DEVICE names), "vulkan:INDEX
 from tessera._native_library import Error, stats
 from tessera.kernels import load
 
-__all__ = ["Error", "export", "install", "load", "on", "stats", "uninstall"]
+__all__ = ["CompilerParams", "Error", "export", "install", "load", "on", "stats", "uninstall"]
+
+
+def __getattr__(name):
+    if name == "CompilerParams":  # needs JAX, which load() does without
+        from tessera.hook import CompilerParams
+        return CompilerParams
+    raise AttributeError(f"module 'tessera' has no attribute {name!r}")
 
 
 def install(device="vulkan", *, fallback=False):

@@ -1,8 +1,10 @@
 """The native library, loaded by ctypes."""
 
+import atexit
 import collections
 import ctypes
 import os
+import sys
 
 
 class Error(RuntimeError):
@@ -26,6 +28,8 @@ def _open():
     p, z = ctypes.c_char_p, ctypes.c_size_t
     lib.tessera_free.argtypes, lib.tessera_free.restype = [ctypes.c_void_p], None
     lib.tessera_prepare.argtypes, lib.tessera_prepare.restype = [p, z, p, p], ctypes.c_void_p
+    lib.tessera_submit_nothing.argtypes, lib.tessera_submit_nothing.restype = [p, ctypes.c_int64], ctypes.c_void_p
+    lib.tessera_set_printer.argtypes, lib.tessera_set_printer.restype = [ctypes.c_void_p], None
     lib.tessera_stats.argtypes, lib.tessera_stats.restype = [ctypes.POINTER(ctypes.c_uint64)], None
     lib.tessera_run_text.argtypes = [p, z, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
     lib.tessera_run_text.restype = ctypes.c_void_p
@@ -39,6 +43,15 @@ def _open():
 
 
 native = _open()
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+def _print(line):
+    sys.stdout.write(line.decode(errors="replace") + "\n")  # what Python calls stdout: a notebook's cell, say
+
+
+native.tessera_set_printer(ctypes.cast(_print, ctypes.c_void_p))
+atexit.register(native.tessera_set_printer, None)  # no Python is called while it ends
 counts = collections.Counter()
 
 

@@ -25,24 +25,28 @@ def _type(aval):
     return f"{to_json.dtype_name(aval.dtype)}[{', '.join(map(str, aval.shape))}]"
 
 
-def _line(eqn):
+def _place(eqn):
     frame = source_info_util.user_frame(eqn.source_info.traceback)
-    return f"\n  at {frame.file_name}:{frame.start_line}" if frame else ""
+    return f"{frame.file_name}:{frame.start_line}" if frame else ""
+
+
+def _line(eqn):
+    return f"\n  at {_place(eqn)}" if _place(eqn) else ""
 
 
 def _as_kernel(eqn):
     """An equation of JAX's own as the pallas_call equations that compute it on whole arrays."""
-    names = [f"x{i}" for i in range(len(eqn.invars))]
-
     def kernel(*refs):
-        values = [r[...] for r in refs[: len(names)]]
+        count = len(eqn.invars)
+        values = [r[...] for r in refs[:count]]
         out = eqn.primitive.bind(*values, **eqn.params)
-        for r, v in zip(refs[len(names):], out if eqn.primitive.multiple_results else [out]):
+        for r, v in zip(refs[count:], out if eqn.primitive.multiple_results else [out]):
             r[...] = v
     kernel.__name__ = eqn.primitive.name
     out = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.outvars]
     arguments = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
-    return jax.make_jaxpr(pl.pallas_call(kernel, out_shape=out, name=eqn.primitive.name))(*arguments).eqns[-1]
+    with source_info_util.user_context(eqn.source_info.traceback):  # what is traced has the line of the equation
+        return jax.make_jaxpr(pl.pallas_call(kernel, out_shape=out, name=eqn.primitive.name))(*arguments).eqns[-1]
 
 
 class _Writer:
@@ -76,7 +80,8 @@ class _Writer:
         self.lines.append(f'const {name} {_type(value)} "{file}"')
         return name
 
-    def call(self, eqn, operands):
+    def call(self, eqn, operands, place=""):
+        """`place`: of an equation that is no kernel by itself."""
         names = [self.name() for _ in eqn.outvars]
         params = eqn.params
         if params["grid_mapping"].num_dynamic_grid_bounds:
@@ -85,6 +90,8 @@ class _Writer:
             module = to_json.describe(**params)
         except to_json.ExportError as error:
             raise Error(f"tessera.export: {error}") from None
+        if place:
+            module["at"] = place
         text = import_text(to_json.dump(module))
         types = ", ".join(_type(v.aval) for v in eqn.outvars)
         self.lines.append(f'{", ".join(names)} = call "{self.file(module["name"], text)}"({", ".join(operands)}) : {types}')
@@ -108,7 +115,7 @@ class _Writer:
                 raise Error(f"tessera.export: a kernel is called inside {eqn.primitive.name}, which the graph cannot hold{_line(eqn)}"
                             "\n  note: export the function that the loop runs, and loop where it is used")
             else:
-                results = self.call(_as_kernel(eqn), [read(v) for v in eqn.invars])
+                results = self.call(_as_kernel(eqn), [read(v) for v in eqn.invars], _place(eqn))
             env.update(zip(eqn.outvars, results))
         return [read(v) for v in jaxpr.outvars]
 

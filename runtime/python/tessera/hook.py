@@ -2,6 +2,7 @@
 and called by XLA without Python."""
 
 import contextlib
+import dataclasses
 import hashlib
 import threading
 import warnings
@@ -9,6 +10,8 @@ import warnings
 import jax
 from jax._src.interpreters import mlir
 from jax._src.pallas import pallas_call as pallas_call_module
+from jax._src.pallas.mosaic import tpu_info
+from jax.extend import pallas as pallas_extend
 
 from tessera import jaxpr
 from tessera._native_library import Error, check, counts, native
@@ -18,6 +21,34 @@ _lock = threading.Lock()
 _stock = pallas_call_module._pallas_call_lowering  # JAX's own rule
 _registered = False  # the handler, which stays
 _where = jax.make_user_context(None)  # (device, fallback); part of the key under which JAX keeps what it has traced and compiled
+
+
+@dataclasses.dataclass(frozen=True)
+class CompilerParams:
+    """compiler_params of one pallas_call: it runs on Tessera's `device` wherever install() and on() point, or point nowhere. dimension_semantics as in
+    pltpu.CompilerParams: "parallel" or "arbitrary" per axis of the grid."""
+    device: str = "vulkan"
+    dimension_semantics: tuple | None = None
+    fallback: bool = False
+
+    def __post_init__(self):
+        if self.dimension_semantics is not None:
+            object.__setattr__(self, "dimension_semantics", tuple(self.dimension_semantics))
+        _hook()  # JAX asks the rules that are registered with it on its GPU and TPU platforms only
+
+
+def _other_platform(ctx, *nodes, compiler_params, **params):
+    raise Error(f"{params.get('name') or 'pallas_call'}: tessera.CompilerParams runs kernels on JAX's CPU platform only, and this call is lowered for "
+                f"{', '.join(ctx.module_context.platforms)}\n  note: put its arguments on jax.devices('cpu')[0]; Tessera uses the GPU through Vulkan from there")
+
+
+# emit_pipeline and some libraries ask what TPU they are traced for. On the CPU platform they get to hear of one, since any will do: what they choose by
+# it (tile sizes, numbers of buffers) runs everywhere.
+_CPU = "cpu"
+
+
+def _tpu():
+    return tpu_info.get_tpu_info_for_chip(tpu_info.ChipVersion.TPU_V5E, 1)
 
 
 def _place(rule):
@@ -30,8 +61,10 @@ def _hook():
     with _lock:
         if not _registered:
             jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(native.tessera_call), platform="cpu")
+            pallas_extend.register_lowering_rule(CompilerParams, _other_platform, "gpu")
             _registered = True
         _place(_lower)
+        tpu_info.registry.setdefault(_CPU, _tpu)
 
 
 def install(device, fallback):
@@ -43,6 +76,8 @@ def uninstall():
     _where.set_global(None)
     with _lock:
         _place(_stock)
+        if tpu_info.registry.get(_CPU) is _tpu:
+            del tpu_info.registry[_CPU]
 
 
 @contextlib.contextmanager
@@ -53,7 +88,9 @@ def on(device, fallback):
 
 
 def _lower(ctx, *nodes, interpret, **params):
-    where = _where.value
+    where, own = _where.value, params.get("compiler_params")
+    if isinstance(own, CompilerParams):
+        where = own.device, own.fallback
     if interpret or where is None or tuple(ctx.module_context.platforms) != ("cpu",):
         return _stock(ctx, *nodes, interpret=interpret, **params)
     device, fallback = where
@@ -68,7 +105,10 @@ def _lower(ctx, *nodes, interpret, **params):
         warnings.warn(f"JAX's interpreter runs what Tessera cannot: {error}", stacklevel=2)
         return _stock(ctx, *nodes, interpret=True, **params)
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in params["out_avals"]]
+    dynamic = params["grid_mapping"].num_dynamic_grid_bounds  # pallas_call does not count the grid's sizes among its operands
+    # XLA then gives both the same memory where the argument is not needed any more; else it copies.
+    aliases = {dynamic + int(i): int(o) for i, o in params["input_output_aliases"]}
 
     def call(*args):
-        return jax.ffi.ffi_call(_TARGET, results)(*args, module=text.decode(), key=key, device=device)
+        return jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases)(*args, module=text.decode(), key=key, device=device)
     return mlir.lower_fun(call, multiple_results=True)(ctx, *nodes)

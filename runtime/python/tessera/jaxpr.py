@@ -11,11 +11,14 @@ import base64
 import dataclasses
 import enum
 import json
+import string
 
 import jax
 import numpy as np
-from jax._src import core, source_info_util
+from jax._src import core, debugging, source_info_util
 from jax._src.pallas import core as pallas_core
+from jax._src.pallas.mosaic import random as tpu_random
+from jax._src.random import prng
 from jax._src.state import indexing
 from jax._src.state import types as state_types
 
@@ -49,28 +52,40 @@ def _shape(shape, what):
     return [int(d) for d in shape]
 
 
+def _key_shape(dtype):
+    """Of a dtype of random keys: the shape of one key's words, dims that every value of that dtype has at its end."""
+    return list(dtype._impl.key_shape) if isinstance(dtype, prng.KeyTy) else []
+
+
+def _word_name(dtype):
+    return "u32" if isinstance(dtype, prng.KeyTy) else dtype_name(dtype)
+
+
 def _type(aval):
-    """[dtype, shape], and for a Ref its memory space behind that."""
+    """[dtype, shape], and for a Ref its memory space behind that. Random keys are their words."""
     if isinstance(aval, state_types.AbstractRef):
         inner = aval.inner_aval
         if isinstance(inner.dtype, pallas_core.AbstractSemaphoreTy):  # a counter
             kind = "dma_semaphore" if "dma" in inner.dtype.name else inner.dtype.name
             return ["i32", _shape(inner.shape, "a semaphore"), kind]
-        return [dtype_name(inner.dtype), _shape(inner.shape, "a Ref"), _space(aval.memory_space)]
+        return [_word_name(inner.dtype), [*_shape(inner.shape, "a Ref"), *_key_shape(inner.dtype)], _space(aval.memory_space)]
     if not hasattr(aval, "dtype"):
         return [str(aval), []]
-    return [dtype_name(aval.dtype), _shape(aval.shape, "a value")]
+    return [_word_name(aval.dtype), [*_shape(aval.shape, "a value"), *_key_shape(aval.dtype)]]
 
 
 def _constant(value, dtype):
     """A literal: its bits as an unsigned number, or of arrays the bytes of all elements, little-endian, in base 64."""
+    if isinstance(dtype, prng.KeyTy):
+        value, dtype = prng.random_unwrap(value), np.uint32
     array = np.asarray(value, dtype=dtype)
     name = dtype_name(array.dtype)
     if array.dtype.itemsize not in (1, 2, 4, 8) or name not in _DTYPES.values():
         raise ExportError(f"a literal has dtype {array.dtype}, which kernels cannot hold")
+    array = np.ascontiguousarray(array).reshape(array.shape).view(f"u{array.dtype.itemsize}") if array.ndim else array.reshape(1).view(f"u{array.dtype.itemsize}")[0]
+    data = array & array.dtype.type(15) if name in ("i4", "u4") else array  # NumPy's are extended to a byte
     if array.ndim == 0:
-        return {"t": name, "v": int(array.reshape(1).view(f"u{array.dtype.itemsize}")[0])}
-    data = np.ascontiguousarray(array)
+        return {"t": name, "v": int(data)}
     return {"t": name, "shape": list(array.shape), "data": base64.b64encode(data.tobytes()).decode()}
 
 
@@ -104,6 +119,8 @@ def _jaxpr(jaxpr, strip):
         raise ExportError("a nested jaxpr lacks its constants")
     equations = []
     for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "check" and eqn.params["debug"] and not pallas_core.debug_checks_enabled():
+            continue
         e = {"p": eqn.primitive.name, "at": _line(eqn.source_info, strip)}
         try:
             e.update(_equation(eqn, scope))
@@ -210,6 +227,110 @@ def _semaphore(eqn, scope):
     return {"in": [scope.operand(v) for v in (ref, *values)], "params": params}
 
 
+def _format(fmt, args, kwargs, scope):
+    """A format of Python's and its arguments: placeholders numbered, with what is no value of the kernel written into the text."""
+    values, text = [], ""
+    numbers = iter(range(len(args)))
+    for before, field, spec, conversion in string.Formatter().parse(fmt):
+        text += before.replace("{", "{{").replace("}", "}}")
+        if field is None:
+            continue
+        if conversion not in (None, "s", "r") or "{" in spec:
+            raise ExportError(f"the placeholder of {field or 'an argument'} in {fmt!r} has a form that is not supported")
+        key = field or next(numbers)
+        x = args[int(key)] if str(key).isdigit() else kwargs[key] if key in kwargs else None
+        if isinstance(x, (core.Var, core.Literal)):
+            text += f"{{{len(values)}:{spec}}}" if spec else f"{{{len(values)}}}"
+            values.append(scope.operand(x))
+        elif x is None and key not in kwargs:
+            raise ExportError(f"the placeholder {{{field}}} of {fmt!r} is not the name of an argument")
+        else:
+            text += format(x, spec).replace("{", "{{").replace("}", "}}")
+    return {"in": values, "params": {"fmt": text}}
+
+
+def _debug_print(eqn, scope):
+    args, kwargs = debugging.merge_callback_args(eqn.params["in_tree"], eqn.invars, eqn.params["static_args"])
+    fmt = eqn.params["fmt"]
+    if not eqn.params["has_placeholders"]:  # then JAX prints the arguments behind the text
+        fmt = " ".join([fmt.replace("{", "{{").replace("}", "}}"), *("{}" for _ in args)])
+    return _format(fmt, args, kwargs, scope)
+
+
+def _check(eqn, scope):
+    """A check's operands: whether it failed, then what its message shows."""
+    if not eqn.params["debug"]:
+        raise ExportError("a check must be made a result by jax.experimental.checkify.checkify, or be pl.debug_check")
+    error = jax.tree.unflatten(eqn.params["err_tree"], eqn.invars)
+    (failed,), (tree,), (payload,) = error._pred.values(), error._metadata.values(), error._payload.values()
+    exception = jax.tree.unflatten(tree, payload)
+    e = _format(exception.fmt_string, list(exception.args), exception.kwargs, scope)
+    return {"in": [scope.operand(failed), *e["in"]], "params": e["params"]}
+
+
+# Primitives that JAX's own functions define in terms of others: those are written down instead.
+
+def _random_bits(p, key):
+    impl = key.dtype._impl
+    if tpu_random.is_pallas_impl(impl):
+        return impl.random_bits(key, p["bit_width"], p["shape"]).astype(np.uint32)
+    return prng.random_bits_impl_base(impl, prng.random_unwrap(key), key.ndim, bit_width=p["bit_width"], shape=p["shape"])
+
+
+def _random_seed(p, seeds):
+    return prng.random_seed_impl_base(seeds, impl=p["impl"]).astype(np.uint32)
+
+
+def _random_fold_in(p, key, message):
+    impl = key.dtype._impl
+    if tpu_random.is_pallas_impl(impl):
+        return impl.fold_in(key, message)
+    return prng.random_fold_in_impl_base(impl, prng.random_unwrap(key), message, key.shape)
+
+
+def _random_split(p, key):
+    impl = key.dtype._impl
+    return prng.random_split_impl_base(impl, prng.random_unwrap(key), key.ndim, shape=p["shape"])
+
+
+def _of_keys(eqn, scope):
+    """Operations that move elements about, with a key's words as dims at the end."""
+    words = _key_shape(eqn.invars[0].aval.dtype)
+    p = {k: _plain(v, scope) for k, v in eqn.params.items()}
+    rank, name = eqn.invars[0].aval.ndim, eqn.primitive.name
+    if name == "slice":
+        p["start_indices"], p["limit_indices"] = [*p["start_indices"], *(0 for _ in words)], [*p["limit_indices"], *words]
+        p["strides"] = p["strides"] and [*p["strides"], *(1 for _ in words)]
+    elif name == "reshape":
+        p["new_sizes"] = [*p["new_sizes"], *words]
+    elif name == "broadcast_in_dim":
+        shape = p["shape"]
+        p["broadcast_dimensions"] = [*p["broadcast_dimensions"], *range(len(shape), len(shape) + len(words))]
+        p["shape"] = [*shape, *words]
+    elif name == "transpose":
+        p["permutation"] = [*p["permutation"], *range(rank, rank + len(words))]
+    return {"in": [scope.operand(v) for v in eqn.invars], "params": {k: v for k, v in p.items() if v is not None}}
+
+
+_EXPANDED = {
+    "random_bits": _random_bits,
+    "random_fold_in": _random_fold_in,
+    "random_seed": _random_seed,
+    "random_split": _random_split,
+    "random_unwrap": None,
+    "random_wrap": None,
+    "call_hi_primitive": lambda p, *args: p["_prim"].expand(*args),
+}
+
+
+def _expanded(eqn, scope):
+    f = _EXPANDED[eqn.primitive.name]
+    if f is None:  # keys are their words already
+        return {"p": "name", "in": [scope.operand(v) for v in eqn.invars], "params": {}}
+    closed = jax.make_jaxpr(lambda *args: f(eqn.params, *args))(*(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars))
+    return {"p": "closed_call", "in": [scope.operand(v) for v in eqn.invars], "params": {"call_jaxpr": _jaxpr(closed, scope.strip)}}
+
+
 def _plain(x, scope):
     """A parameter as JSON, or None for what has no form there (functions, trees, shardings)."""
     if x is None or isinstance(x, (bool, str)):
@@ -249,6 +370,14 @@ def _equation(eqn, scope):
         return _copy(eqn, scope)
     if eqn.primitive.name in ("semaphore_read", "semaphore_signal", "semaphore_wait"):
         return _semaphore(eqn, scope)
+    if eqn.primitive.name == "debug_print":
+        return _debug_print(eqn, scope)
+    if eqn.primitive.name == "check":
+        return _check(eqn, scope)
+    if eqn.primitive.name in _EXPANDED:
+        return _expanded(eqn, scope)
+    if eqn.primitive.name in ("slice", "reshape", "broadcast_in_dim", "transpose") and isinstance(eqn.invars[0].aval.dtype, prng.KeyTy):
+        return _of_keys(eqn, scope)
     if any(eqn.params.get("ref_transforms", ())) or eqn.params.get("collective_axes"):
         raise ExportError("views as arguments and collective axes are not supported")
     params = {k: _plain(v, scope) for k, v in eqn.params.items()}
@@ -256,6 +385,16 @@ def _equation(eqn, scope):
 
 
 # -- the call
+
+def _stored(jaxpr):
+    """The positions of the arguments that the jaxpr writes to."""
+    places = set()
+    for effect in jaxpr.effects:
+        if isinstance(effect, (state_types.WriteEffect, state_types.AccumEffect)):
+            at = getattr(effect, "input", None)  # a variable, or in some versions of JAX its position
+            places.add(jaxpr.invars.index(at) if isinstance(at, core.Var) else getattr(effect, "input_index", at))
+    return places
+
 
 def _parallel(compiler_params, rank, vmapped):
     """Which grid axes may run in any order. GPU kernels promise that of all axes by being written for a GPU; axes that vmap added always are."""
@@ -320,6 +459,8 @@ def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=No
         "aliases": [[int(i), int(o)] for i, o in input_output_aliases],
         "body": _jaxpr(jaxpr, strip),
     }
+    if stored := sorted(i for i in _stored(jaxpr) if i < len(module["prefetch"]) + module["num_inputs"]):
+        module["stored"] = stored
     if gm.grid_names:
         module["grid_names"] = [str(n) for n in gm.grid_names]
     if metadata:

@@ -1,6 +1,9 @@
 // run_scoped, semaphores and copies on their way to lanes: what they become, which counters go, which waits are refused, what explain says.
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
 #include "codegen/lower/scopes.h"
@@ -152,4 +155,15 @@ body (%x, %o, %t) {
   for (int64_t i = 0; i < 64; ++i) x.set_element_bits(i, static_cast<uint64_t>(i) << 20);
   const Array a = interpret(k, {x})[0], b = interpret(plain, {x})[0];
   for (int64_t i = 0; i < 64; ++i) CHECK(a.element_bits(i) == b.element_bits(i));
+}
+
+TEST_CASE("scopes: explain says what a pipeline loads ahead into registers") {
+  std::ifstream file("tests/tir/pipeline_overhang.tir");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  REQUIRE_MESSAGE(!text.empty(), "run from the repository's root");
+  const Program p = compile(ir::parse(text, "pipeline_overhang.tir"), lavapipe_target(), {});
+  const std::string line = "ref<vmem, f32[4, 12]>; in registers; every program's own; its loads are under way until it is used\n";
+  const size_t first = p.explain.find(line);
+  CHECK_MESSAGE(first != std::string::npos, p.explain);
+  CHECK_MESSAGE(p.explain.find(line, first + 1) != std::string::npos, p.explain);
 }

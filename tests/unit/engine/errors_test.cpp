@@ -338,7 +338,7 @@ TEST_CASE("index arrays and views of Refs") {
         note("load the Ref and bitcast() the value"));
   check([](Ref, Ref i, Ref) { i.bitcast(ts::i16); }, __LINE__, "bitcast: i32 to i16 changes the width, which joins or parts rows, but the Ref (4,) has 1 dim", note("reshape it to 2 dims first"));
   check([](Ref x, Ref, Ref) { x.at(ts::range(0, 3)).bitcast(ts::i64); }, __LINE__, "bitcast: dim 0: 3 rows of 32 bits do not make whole rows of 64 bits");
-  check([](Ref, Ref i, Ref o) { ts::addupdate(o.bitcast(ts::i32), i[all], 1); }, __LINE__, "addupdate: what an index array brings to one element cannot add up through a bitcast",
+  check([](Ref x, Ref i, Ref) { ts::addupdate(x.bitcast(ts::i16), i[all], 1); }, __LINE__, "addupdate: what an index array brings to one element cannot add up through a bitcast of f32 to i16, of another width",
         note("add into scratch of the Ref's dtype, and bitcast the sum"));
 }
 

@@ -114,6 +114,48 @@ TEST_CASE("pipeline: carries, scratch, Refs that are used in place, no pipelinin
   CHECK(v[1] == 29);
 }
 
+// The same grid, specs and body as a pallas_call and as a pipeline inside of one: what the interpreter makes of them is the same.
+TEST_CASE("pipeline: blocks of every kind mean what they mean in a pallas_call") {
+  const auto table = [](Value i, std::vector<int64_t> v) {
+    Value r = i * 0 + v[0];
+    for (size_t n = 1; n < v.size(); ++n) r = ts::where(i == static_cast<int64_t>(n), ts::zeros({}, ts::i32) + v[n], r);
+    return r;
+  };
+  const auto ragged = [&](Value i) { return ts::Indices{ds(table(i, {0, 3, 5, 5, -2, 9}), table(i, {3, 2, 5, 0, 9, 4})), 0}; };
+  const ts::BlockSpec bounded = block({ts::BoundedSlice{5}, 3}, ragged);
+  const ts::BlockSpec padded = block({ts::Element{4, {1, 2}}, ts::squeezed}, [](Value i) { return ts::Indices{i * 2, 1}; });
+  const ts::BlockSpec three = block({ts::Element{3}, 3}, [](Value i) { return ts::Indices{i * 3, 0}; });
+  const auto inner = [&](Ref a, Ref e, Ref b, Ref t) {
+    const Value i = ts::program_id(0);
+    b[all] = a[all] * 2 + ts::cast(i, ts::f32);
+    const Value at = i * 2 - 1 + ts::iota(ts::i32, {4}, 0);
+    t[all] = ts::zeros({3, 3}, ts::f32) + ts::sum(ts::where((at >= 0) & (at < 10), e[all], 0.0f));
+  };
+  const ts::ShapeDtypes out{{{10, 3}, ts::f32}, {{10, 3}, ts::f32}};
+  const auto plain = ts::pallas_call(inner, {.out_shape = out, .grid = {6}, .in_specs = {bounded, padded}, .out_specs = {bounded, three}, .input_output_aliases = {{0, 0}}, .name = "plain"});
+  ts::Array x({10, 3}, std::vector<float>(30)), y({10, 2}, std::vector<float>(20));
+  for (int64_t i = 0; i < 30; ++i) x.data<float>()[static_cast<size_t>(i)] = static_cast<float>(i);
+  for (int64_t i = 0; i < 20; ++i) y.data<float>()[static_cast<size_t>(i)] = static_cast<float>(i * i);
+  const ts::Arrays wanted = ts::interpret(plain, std::vector{x, y});
+  for (const int64_t buffers : {1, 2, 3}) {
+    ts::BlockSpec in_rows = bounded, in_padded = padded;
+    in_rows.pipeline_mode = in_padded.pipeline_mode = ts::Buffered{buffers};
+    const auto call = ts::pallas_call(
+        [=](Ref a, Ref e, Ref b, Ref t) {
+          (void)a;
+          ts::emit_pipeline(inner, {.grid = {6}, .in_specs = {in_rows, in_padded}, .out_specs = {bounded, three}})(a, e, b, t);
+        },
+        {.out_shape = out, .input_output_aliases = {{0, 0}}, .name = "piped"});
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      ts::InterpretOptions o{.uninitialised = ts::Uninitialised::pattern, .races = true};
+      if (seed) o.seed = seed;
+      const ts::Arrays got = ts::interpret(call, std::vector{x, y}, o);
+      for (size_t n = 0; n < 2; ++n)
+        for (int64_t i = 0; i < 30; ++i) CHECK_MESSAGE(got[n].element_bits(i) == wanted[n].element_bits(i), "output ", n, " element ", i, " with ", buffers, " buffers and seed ", seed);
+    }
+  }
+}
+
 TEST_CASE("pipeline: what stays is not copied again") {
   const auto call = ts::pallas_call(
       [](Ref x, Ref o) {
@@ -152,8 +194,17 @@ TEST_CASE("pipeline: exact errors") {
   line = __LINE__ + 1;
   expect(error([&](Ref x, Ref o) { ts::emit_pipeline(body, {.grid = {4}, .in_specs = {two}, .out_specs = {two}, .dimension_semantics = {"core"}})(x, o); }),
          "k: emit_pipeline: dimension_semantics \"core\" is unknown" + at(line) + note("\"parallel\" and \"arbitrary\" are known"));
+  const auto in = [&](ts::BlockShape shape, ts::IndexMap map) {
+    return error([&](Ref x, Ref o) { ts::emit_pipeline(body, {.grid = {4}, .in_specs = {ts::BlockSpec{shape, map, ts::MemorySpace::vmem, std::nullopt, ts::Loc{"k.cpp", 1}}}, .out_specs = {two}})(x, o); });
+  };
+  const std::string there = "\n  at k.cpp:1";
+  expect(in({ts::BoundedSlice{2}}, [](Value i) { return i; }), "k: emit_pipeline: in_specs[0]: the index map's result 0 is one index, but dim 0 of the block shape (BoundedSlice(2),) is a BoundedSlice" + there + note("return ts::ds(start, size) there"));
+  expect(in({2}, [](Value i) { return ts::Indices{ds(i, 2)}; }), "k: emit_pipeline: in_specs[0]: the index map's result 0 is a slice, but dim 0 of the block shape (2,) is none that is sliced" + there + note("a slice is for a BoundedSlice dim"));
+  expect(in({ts::BoundedSlice{2}}, {}), "k: emit_pipeline: in_specs[0]: dim 0 of the block shape (BoundedSlice(2),) is a BoundedSlice, but there is no index map" + there + note("its index map returns ts::ds(start, size) there"));
+  expect(in({ts::BoundedSlice{0}}, [](Value i) { return ts::Indices{ds(i, 2)}; }), "k: emit_pipeline: in_specs[0]: block size 0 of dim 0 is not positive" + there);
+  expect(in({ts::Element{2, {-1, 0}}}, [](Value i) { return i; }), "k: emit_pipeline: in_specs[0]: padding (-1, 0) of dim 0 is negative" + there + note("padding counts the elements before and behind the array"));
   line = __LINE__ + 1;
-  expect(error([&](Ref x, Ref o) { ts::emit_pipeline(body, {.grid = {4}, .in_specs = {two}, .out_specs = {two}})(x, o); ts::emit_pipeline(body, {.grid = {4}, .in_specs = {ts::BlockSpec{{ts::BoundedSlice{2}}, [](Value i) { return i; }, ts::MemorySpace::vmem, std::nullopt, {}}}, .out_specs = {two}})(x, o); }),
-         "k: emit_pipeline: in_specs[0]: BoundedSlice dims are not implemented yet in emit_pipeline" + at(line) + note("copy the slice yourself: async_copy"));
+  expect(error([&](Ref x, Ref o) { ts::emit_pipeline(body, {.grid = {4}, .in_specs = {two}, .out_specs = {two}, .core_axis = {{0}}})(x, o); }),
+         "k: emit_pipeline: core_axis: a pipeline runs in one program, and its axes are not dealt to cores" + at(line) + note("make it an axis of pallas_call's grid, declared \"parallel\""));
   (void)whole;
 }

@@ -86,6 +86,7 @@ TEST_CASE("pipes: semaphores count") {
         ts::semaphore_signal(s[ts::program_id(0) * 0 + 1]);
         ts::semaphore_wait(s[1], 2);
         o[all] = ts::cast(ts::semaphore_read(s[1]) * 10 + ts::semaphore_read(s[0]), ts::f32);
+        ts::semaphore_wait(s[1], 4, false);
         ts::semaphore_wait(s[1], 4);
       },
       {.out_shape = {{{2}, ts::f32}}, .grid = {2}, .out_specs = {{{1}, [](Value i) { return i; }}}, .scratch_shapes = {ts::SemaphoreType::REGULAR({2})}, .name = "k"});
@@ -172,6 +173,35 @@ TEST_CASE("pipes: races with a copy under way") {
             note("that was started at k.tir:14; wait for it first, and for all others that count in its semaphore"));
 }
 
+TEST_CASE("pipes: semaphores that programs in no order share") {
+  const ts::ir::Kernel k = parse(R"(kernel @k
+grid (2 parallel, 2)
+out f32[1] whole
+scratch ref<semaphore, i32[2]>
+body (%o, %s) {
+  %i = program_id axis 0
+  %j = program_id axis 1
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  semaphore_signal %s[0], %1
+  semaphore_wait %s[0], %1
+  %p = eq %i, %0
+  %q = eq %j, %1
+  %r = and %p, %q
+  if %r {
+    semaphore_signal %s[1], %1
+  }
+  %t = gt %i, %j
+  if %t {
+    semaphore_wait %s[1], %1
+  }
+}
+)");
+  CHECK_NOTHROW(ts::interpret(k, {}, {}));
+  expect(message([&] { ts::interpret(k, {}, {.races = true}); }),
+         "k: race on scratch_shapes[0], element (1,): program (1, 0) loads what program (0, 1) stored\n  at k.tir:21" + note("that was at k.tir:17; programs that differ in axis 0 share no scratch"));
+}
+
 TEST_CASE("pipes: waits that nothing can satisfy, and what is left at the end") {
   const auto text = [](const std::string& body) {
     return "kernel @left\ngrid (2)\nin f32[4] whole\nout f32[4] whole\nscratch ref<dma_semaphore, i32[2]>\nscratch ref<semaphore, i32[]>\n"
@@ -238,6 +268,12 @@ TEST_CASE("pipes: errors while tracing") {
   line = __LINE__ + 1;
   expect(message([] { ts::SemaphoreType::BARRIER(); }),
          "SemaphoreType::BARRIER: barrier semaphores wait for other devices, and a kernel runs on one" + at(line) + note("SemaphoreType::REGULAR() counts signals within a kernel"));
+  line = __LINE__ + 1;
+  expect(message([] { ts::get_barrier_semaphore(); }),
+         "get_barrier_semaphore: barrier semaphores wait for other devices, and a kernel runs on one" + at(line) + note("SemaphoreType::REGULAR() counts signals within a kernel"));
+  line = __LINE__ + 1;
+  expect(error([](Ref x, Ref o, Ref s) { ts::make_async_remote_copy(x, o, s, s, 1); }, {ts::SemaphoreType::DMA()}),
+         "make_async_remote_copy: copies go to no other device: a kernel runs on one" + at(line) + note("make_async_copy copies on this one"));
   line = __LINE__ + 1;
   expect(error([](Ref, Ref o) { Value v = ts::run_scoped([](Ref t) { t[all] = 1; return Value(t[0]); }, {ts::VMEM({2}, ts::f32)}); o[0] = v; }), "no error");
   (void)line;

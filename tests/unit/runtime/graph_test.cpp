@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -72,6 +73,23 @@ TEST_CASE("a graph of kernels on a device and on the interpreter") {
   check_clean(device());
   CHECK(error_of<SpecError>([&] { there.run({ramp(8)}); }) == "the graph takes 2 arguments but 1 are given");
   CHECK(error_of<SpecError>([&] { interpret(graph, {ramp(8), ramp(7)}); }) == "the graph: argument 1 is f32[7] but f32[8] is expected");
+}
+
+TEST_CASE("what tessera.export has written gives JAX's answers") {
+  const std::string folder = "tests/data/graph/";
+  const Graph graph = read_graph("tests/data/graph");
+  const std::vector<Array> inputs{read_npy(folder + "in0.npy"), read_npy(folder + "in1.npy")};
+  for (const std::vector<Array>& got : {interpret(graph, inputs), load(device(), graph).run(inputs)}) {
+    REQUIRE(got.size() == 2);
+    for (size_t i = 0; i < got.size(); ++i) {
+      const Array wanted = read_npy(folder + "out" + std::to_string(i) + ".npy");
+      REQUIRE(got[i].shape() == wanted.shape());
+      REQUIRE(got[i].dtype() == wanted.dtype());
+      const double tolerance = i == 0 ? 1.0 / 128 : 1e-5;  // bf16 has eight bits
+      for (int64_t e = 0; e < wanted.size(); ++e) CHECK(std::abs(got[i].at(e) - wanted.at(e)) <= tolerance * std::abs(wanted.at(e)));
+    }
+  }
+  check_clean(device());
 }
 
 TEST_CASE("what is wrong with the text of a graph is said with its line") {
