@@ -48,5 +48,8 @@ struct Target {
 inline Target minimum_target() { return {}; }
 /// What Debian 12's lavapipe reports (Mesa 22.3); a newer one differs in nothing that codegen needs.
 Target lavapipe_target();
+/// What a desktop GPU of the middle class reports, with 32 invocations to a subgroup: wide workgroups, all features. To see what is chosen for one
+/// without having one.
+Target gpu_target();
 
 }  // namespace tessera

@@ -26,7 +26,10 @@ struct DeviceArray::State {
 
 namespace {
 
-constexpr uint64_t kStagingBytes = uint64_t{64} << 20;  // per piece of a staged transfer; two pieces are in flight at most
+// Of a staged transfer: bytes per piece, and pieces in flight. The host copies one piece while the device copies those before it, in pinned memory of
+// 32 MiB, which the allocator keeps between transfers.
+constexpr uint64_t kStagingBytes = uint64_t{8} << 20;
+constexpr size_t kPieces = 4;
 
 std::string describe(const Shape& shape, DType dtype) {
   std::string s(name(dtype));
@@ -46,7 +49,7 @@ uint64_t checked_bytes(const Shape& shape, DType dtype) {
   return bytes;
 }
 
-// Through staging memory piece by piece, in the queue's order. Waits only where a third piece would be needed.
+// Through staging memory piece by piece, in the queue's order. Waits only where a piece more than kPieces would be needed.
 void staged_write(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes, const std::string& what) {
   {
     std::lock_guard lock(context->mutex());
@@ -55,7 +58,7 @@ void staged_write(const std::shared_ptr<Context>& context, Buffer& to, const std
   std::deque<uint64_t> in_flight;
   for (uint64_t offset = 0; offset < bytes; offset += kStagingBytes) {
     const uint64_t size = std::min(kStagingBytes, bytes - offset);
-    if (in_flight.size() == 2) {
+    if (in_flight.size() == kPieces) {
       context->wait(in_flight.front());
       in_flight.pop_front();
     }
@@ -81,7 +84,7 @@ void staged_read(const std::shared_ptr<Context>& context, Buffer& from, std::byt
   };
   for (uint64_t offset = 0; offset < bytes; offset += kStagingBytes) {
     const uint64_t size = std::min(kStagingBytes, bytes - offset);
-    if (in_flight.size() == 2) finish();
+    if (in_flight.size() == kPieces) finish();
     Piece p{std::make_unique<Buffer>(context, size, Memory::download, "staging memory for " + what), 0, offset, size};
     {
       std::lock_guard lock(context->mutex());

@@ -271,6 +271,7 @@ class Flattener {
       if (o.code == Opcode::atomic_cas) i.c = use(o, 2);
     }
     if (store || atomic) i.d = use(o, 1);
+    if (atomic) i.operand = i.result = k_.type(o.operands[1]).dtype;  // attr bits: of the element's width
     if (!store) {
       if (o.has_other()) i.d = use(o, static_cast<size_t>(o.other_position()));
       if (o.results.size() != 1) malformed(o, "has no result");

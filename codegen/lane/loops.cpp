@@ -167,7 +167,7 @@ class Counter {
 // Devices have atomics of 32 and 64-bit integers.
 bool atomic_by_loop(const Kernel& k, const Op& o) {
   if (!ir::is_atomic(o.code)) return false;
-  const DType t = k.type(o.operands.at(0)).dtype;
+  const DType t = k.type(o.operands.at(1)).dtype;
   if (size_bytes(t) < 4) return true;
   return is_float(t) && !(o.code == Opcode::atomic_rmw && o.attr(ir::Attr::kind) == static_cast<int64_t>(Opcode::swap));
 }

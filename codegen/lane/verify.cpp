@@ -3,7 +3,7 @@
 //   2. The body has one global Ref of unknown length per input and output. Only outputs are stored to.
 //   3. Refs come from the body's args, alloc_shared, alloc_scratch, report_memory and views of those: never from carries, yields or selects.
 //   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a mask is a bool.
-//      Atomics take such an index too, and no mask; they update outputs and the report.
+//      Atomics take such an index too, and no mask; they update args and the report, those of 32-bit integers the arenas, too.
 //   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
 //   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least (uniformity.h).
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
@@ -153,7 +153,8 @@ class Verifier {
       if (!(t == wanted)) problem(o, std::string(what) + " is " + to_string(t) + ", but " + to_string(wanted) + " is wanted");
     };
     if (o.operands.empty() || !k_.type(o.operands[0]).is_ref) return problem(o, "operand 0 is not a Ref");
-    const Type element = Type::array(k_.type(o.operands[0]).dtype);
+    Type element = Type::array(k_.type(o.operands[0]).dtype);
+    if (ir::is_atomic(o.code) && o.attr_or(ir::Attr::bits, 0) && o.operands.size() > 1) element = Type::array(k_.type(o.operands[1]).dtype);
     if (o.code != Opcode::load) expect(1, element, o.code == Opcode::store ? "the stored value" : "the value");
     if (o.code == Opcode::atomic_cas) expect(2, element, "what the element is compared with");
     if (ir::is_atomic(o.code) && o.has_mask()) problem(o, "an atomic takes no mask");
@@ -168,7 +169,9 @@ class Verifier {
     else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
     if (o.code == Opcode::load) return;
     const Value root = root_of(k_, o.operands[0]);
-    if (ir::is_atomic(o.code) && root && k_.def(root) && k_.def(root)->code != Opcode::report_memory) problem(o, "an atomic updates args and the report only");
+    if (ir::is_atomic(o.code) && root && k_.def(root) && k_.def(root)->code != Opcode::report_memory &&
+        !(o.code == Opcode::atomic_rmw && is_int(element.dtype) && size_bytes(element.dtype) == 4))
+      problem(o, "an atomic of anything but 32-bit integers updates args and the report only");
     if (root && !k_.def(root) && static_cast<int>(k_.value(root).number) < k_.num_prefetch) problem(o, "stores to a scalar-prefetch operand");
   }
 

@@ -1,6 +1,7 @@
 // Where each value lives, how long, and structured control flow. Conditions and loop bounds are scalars, so control flow is uniform in a group.
 #include <algorithm>
 
+#include "codegen/lower/atomics.h"
 #include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
 
@@ -34,7 +35,8 @@ void Lowering::plan_homes() {
         lazy = o->code == Opcode::constant || o->code == Opcode::iota || (o->code == Opcode::broadcast && shape(o->operands[0]).empty());
       } else {
         lazy = index_function(o->code);
-        if (o->code == Opcode::load) lazy = !written(ref_position(k_, o->operands[0]));
+        // Scratch that nobody stores to has its home all the same.
+        if (o->code == Opcode::load) lazy = !written(ref_position(k_, o->operands[0])) && ref_position(k_, o->operands[0]) < static_cast<int>(k_.blocks.size());
       }
     }
     if (lazy) continue;
@@ -130,7 +132,7 @@ void Lowering::demote_misfits() {
       switch (o.code) {
         case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas:
           for (Value v : values_read(o)) {
-            if (must_scatter_in_order(k_, o)) demote(v);  // an invocation walks all elements of the arrays
+            if (must_scatter_in_order(k_, o) && !in_any_order(k_, o, used_)) demote(v);  // an invocation walks all elements of the arrays
             else use(o.code == Opcode::load ? o.results[0] : o.operands[1], v);
           }
           break;

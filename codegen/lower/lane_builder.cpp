@@ -147,9 +147,10 @@ ir::Op access(const LaneBuilder& b, Opcode code, std::vector<Value> operands, Va
 Value LaneBuilder::load(Value ref, Value index) { return b_.one(access(*this, Opcode::load, {ref}, index)); }
 void LaneBuilder::store(Value ref, Value index, Value v) { b_.append(access(*this, Opcode::store, {ref, v}, index)); }
 Value LaneBuilder::atomic(Opcode kind, Value ref, Value index, Value v, Value compare) {
-  if (kind == Opcode::atomic_cas) return b_.one(access(*this, kind, {ref, v, compare}, index));
-  ir::Op o = access(*this, Opcode::atomic_rmw, {ref, v}, index);
-  o.set(Attr::kind, static_cast<int64_t>(kind));
+  const bool swaps = kind == Opcode::atomic_cas;
+  ir::Op o = swaps ? access(*this, kind, {ref, v, compare}, index) : access(*this, Opcode::atomic_rmw, {ref, v}, index);
+  if (!swaps) o.set(Attr::kind, static_cast<int64_t>(kind));
+  if (dtype(v) != dtype(ref)) o.set(Attr::bits, 1);
   return b_.one(std::move(o));
 }
 Value LaneBuilder::view(Value ref, Value offset) {

@@ -139,9 +139,13 @@ class Lowering {
   void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false);
   std::vector<Value> values_read(const ir::Op& op) const;  ///< by an access: what it stores, its mask, other and index arrays
   void store_op(const ir::Op& op);
-  void scatter_in_order(const ir::Op& op);
+  /// Calls body for every element of an access of which some may meet in memory: those one after another in the value's order, by one invocation.
+  void in_order(const ir::Op& op, const std::function<void(const Coords&, Value predicate)>& body);
   void load_op(ir::OpId id);
-  void atomic_op(ir::OpId id);  // atomics.cpp
+  // atomics.cpp
+  void atomic_op(ir::OpId id);
+  Value atomic_element(const ir::Op& op, const Coords& c, Value predicate, const std::function<Value()>& instead);
+  Value nearest_element(const ir::Op& op, const Coords& c, Value predicate);
   void print_op(const ir::Op& op);  // print.cpp
   void print_record(const ir::Op& op, size_t first);
   Slot new_slot(DType t, const Shape& shape, const std::vector<int>& axes);

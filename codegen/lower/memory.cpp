@@ -141,13 +141,13 @@ void Lowering::store_element(const ir::Op& o, const Coords& c, Value v, Value pr
   store_at(r, address(r, o, c), v, predicate, o.code == Opcode::addupdate);
 }
 
-// Elements for one place in memory are stored in the value's order: an invocation takes a position along the slices, which differ in memory,
-// and walks the elements of the arrays.
-void Lowering::scatter_in_order(const ir::Op& o) {
+// An invocation takes a position along the slices, which differ in memory, and walks the elements of the arrays. Of a packed program it has them all.
+void Lowering::in_order(const ir::Op& o, const std::function<void(const Coords&, Value)>& body) {
   const Value v = o.operands[1];
   const ir::AccessDims form = ir::access_dims(k_, o);
+  if (num_elements(form.shape) == 0) return;
   if (!uniform_group()) {
-    layout_nest(shape(v), axes_.of(v), true, [&](const NestPoint& p) { store_element(o, p.c, element(v, p.c), p.valid); });
+    layout_nest(shape(v), axes_.of(v), true, [&](const NestPoint& p) { body(p.c, p.valid); });
     return;
   }
   Shape slices, arrays;
@@ -157,13 +157,12 @@ void Lowering::scatter_in_order(const ir::Op& o) {
     slices.push_back(form.shape[d]);
     dims.push_back(axes_.of(v, d));
   }
-  if (num_elements(form.shape) == 0) return;
   flat_nest(slices, dims, [&](const NestPoint& p) {
     counted(num_elements(arrays), [&](Value i) {
       Coords c = p.c;
       const Coords at = unravel(i, arrays);
       c.insert(c.begin() + static_cast<int64_t>(form.array_at), at.begin(), at.end());
-      store_element(o, c, element(v, c), p.valid);
+      body(c, p.valid);
     });
   });
 }
@@ -182,7 +181,7 @@ void Lowering::store_op(const ir::Op& o) {
   }
   if (r.owned) order(arena_reads(roots), {});
   else order(arena_reads(roots), {r.range});
-  if (must_scatter_in_order(k_, o)) return scatter_in_order(o);
+  if (must_scatter_in_order(k_, o)) return in_order(o, [&](const Coords& c, Value predicate) { store_element(o, c, element(v, c), predicate); });
   bool layout = false;
   for (Value x : roots) layout = layout || reads_registers(x);
   if (shape(v).empty()) {

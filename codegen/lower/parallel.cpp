@@ -324,18 +324,19 @@ enum class Updates : uint8_t {
 };
 Updates updates_of(const ir::Kernel& k, const std::vector<const Access*>& accesses, const std::vector<bool>& used, const Target& target, ScalarAnalysis& scalars) {
   bool any = false, all = true, commute = true, ordered = false;
-  std::optional<int64_t> kind;
+  std::optional<std::pair<int64_t, DType>> kind;
   for (const Access* a : accesses) {
     const ir::Op& op = k.op(a->op);
     if (!ir::is_atomic(op.code)) { all = false; continue; }
     any = true;
-    const DType t = k.type(op.operands[0]).dtype;
+    const DType t = k.type(op.operands[1]).dtype;
     if (size_bytes(t) == 8 && !target.int64_atomics) ordered = true;
     if (op.code == Opcode::atomic_cas) { commute = false; continue; }
     const int64_t mine = op.attr(ir::Attr::kind);
     if (is_float(t) && mine == static_cast<int64_t>(Opcode::add) && !op.attr_or(ir::Attr::unordered, 0)) ordered = true;
-    commute = commute && mine != static_cast<int64_t>(Opcode::swap) && !used[op.results[0].index] && kind.value_or(mine) == mine;
-    kind = mine;
+    const std::pair combines{mine, t};
+    commute = commute && mine != static_cast<int64_t>(Opcode::swap) && !used[op.results[0].index] && kind.value_or(combines) == combines;
+    kind = combines;
   }
   if (!any) return Updates::none;
   if (ordered) return Updates::ordered;

@@ -163,7 +163,7 @@ class Scheduler {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
-      } else if (op.code == Opcode::load && written_[static_cast<size_t>(ref_position(k_, op.operands[0]))]) {
+      } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0; op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
         add_nest(d, {}, d);
         home(op.results[0]);

@@ -35,7 +35,13 @@ const uint32_t kAcquireRelease = spv::MemorySemanticsAcquireReleaseMask | spv::M
 
 void Emitter::emit_atomic(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
-  if (r.space != ir::MemorySpace::global) throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " of shared memory", op.loc);
+  if (r.space == ir::MemorySpace::shared) {
+    if (op.code != Opcode::atomic_rmw || !is_int(r.dtype) || size_bytes(r.dtype) != 4) throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " of shared memory", op.loc);
+    const Id type = f_.type(Reg::u32), at = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, type), {arena_, shared_word(r, element_index(op), 0).id});
+    const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
+    // What comes before and after is the barriers' concern.
+    return set(op.results.at(0), {&f_, m_.op(native(kind_of(op), r.dtype), type, {at, word(spv::ScopeWorkgroup), word(kRelaxed), bits(get(op.operands.at(1))).id}), Reg::u32});
+  }
   if (size_bytes(r.dtype) == 8) {
     need(op, target_.int64_atomics, r.dtype, "shaderBufferInt64Atomics");
     m_.capability(spv::CapabilityInt64Atomics);
@@ -46,7 +52,7 @@ void Emitter::emit_atomic(const ir::Op& op) {
     return set(op.results.at(0), old.v, old.raw);
   }
   const V old = atomic_update(op, address);
-  set(op.results.at(0), is_float(r.dtype) ? floating(old) : old);
+  set(op.results.at(0), is_float(k_.type(op.operands.at(1)).dtype) ? floating(old) : old);
 }
 
 // By one instruction, on the element's bits.
@@ -56,14 +62,14 @@ V Emitter::atomic_update(const ir::Op& op, V address) {
   const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
   const bool ordered = used_values_[op.results.at(0).index];
   const Id scope = word(kScope), semantics = word(ordered ? kAcquireRelease : kRelaxed);
-  const spv::Op code = native(kind_of(op), ref(op.operands[0]).dtype);
+  const spv::Op code = native(kind_of(op), k_.type(op.operands.at(1)).dtype);
   if (op.code == Opcode::atomic_cas)
     return {&f_, m_.op(code, type, {at, scope, semantics, word(ordered ? kAcquire : kRelaxed), value.id, bits(get(op.operands.at(2))).id}), value.reg};
   return {&f_, m_.op(code, type, {at, scope, semantics, value.id}), value.reg};
 }
 
 Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
-  const DType t = ref(op.operands.at(0)).dtype;
+  const DType t = k_.type(op.operands.at(1)).dtype;
   const int64_t size = size_bytes(t);
   const Reg reg = size == 8 ? Reg::u64 : Reg::u32;
   V shift;

@@ -101,6 +101,12 @@ Value concatenate(std::vector<Operand> parts, int64_t axis) {
 
 Value dot(Operand a, Operand b, DotParams p) {
   Emit e("dot", a);
+  if (const DType l = e.dtype(a), r = e.dtype(b); is_float8(l) && is_float8(r) && l != r) {  // f16 holds both
+    const auto to = p.preferred_element_type;
+    if (!to || !is_float(*to) || is_float8(*to))
+      e.fail("of " + std::string(name(l)) + " and " + std::string(name(r)) + " there is no product in " + (to ? std::string(name(*to)) : "either"), "set preferred_element_type to f16, bf16, f32 or f64");
+    return dot(cast(a, DType::f16), cast(b, DType::f16), p);
+  }
   DType t = e.common_dtype({&a, &b});
   if (t == DType::boolean) {  // or of ands; a number of them where one is asked for
     const auto to = std::exchange(p.preferred_element_type, std::nullopt);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "engine/front/trace.h"
+#include "engine/interpreter/strided.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
@@ -73,6 +74,30 @@ const ir::Kernel& PallasCall::trace_for(const std::vector<Array>& arguments) con
   std::vector<ShapeDtype> inputs;
   for (const Array& a : arguments) inputs.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});
   return trace(inputs);
+}
+
+std::vector<std::optional<PallasCall::Spread>> PallasCall::spreads(const std::vector<ShapeDtype>& inputs) const {
+  return state_->parts.spreads ? state_->parts.spreads(inputs) : std::vector<std::optional<Spread>>(inputs.size());
+}
+
+std::vector<Array> PallasCall::spread(const std::vector<Array>& arguments) const {
+  if (!state_->parts.spreads) return arguments;
+  std::vector<ShapeDtype> inputs;
+  for (const Array& a : arguments) inputs.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});
+  const std::vector<std::optional<Spread>> how = spreads(inputs);
+  std::vector<Array> result = arguments;
+  for (size_t i = 0; i < how.size(); ++i) {
+    if (!how[i]) continue;
+    const Array& from = arguments[i];
+    const interpreter::Strides dense = interpreter::dense_strides(from.shape());
+    interpreter::Strides strides(how[i]->shape.size(), 0);
+    for (size_t d = 0; d < dense.size(); ++d) strides[static_cast<size_t>(how[i]->dims[d])] = dense[d];
+    Array to(how[i]->shape, from.dtype());
+    const interpreter::Strides to_strides = interpreter::dense_strides(to.shape());
+    if (to.size() > 0) interpreter::copy_strided(to.shape().size(), to.shape().data(), to.bytes(), to_strides.data(), from.bytes(), strides.data(), size_bytes(from.dtype()));
+    result[i] = std::move(to);
+  }
+  return result;
 }
 
 namespace {
@@ -237,7 +262,7 @@ ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
   }
   if (c.allow_float_atomics)
     for (ir::Op& op : k.ops)
-      if (op.code == ir::Opcode::atomic_rmw && op.attr(ir::Attr::kind) == static_cast<int64_t>(ir::Opcode::add) && is_float(k.type(op.operands[0]).dtype)) op.set(ir::Attr::unordered, 1);
+      if (op.code == ir::Opcode::atomic_rmw && op.attr(ir::Attr::kind) == static_cast<int64_t>(ir::Opcode::add) && is_float(k.type(op.operands[1]).dtype)) op.set(ir::Attr::unordered, 1);
   ir::verify(k, "tracing");
   return k;
 }

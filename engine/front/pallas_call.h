@@ -93,6 +93,17 @@ class PallasCall {
     return tessera::grid_mapping(static_cast<const PallasCall&>(*this).trace(inputs));
   }
 
+  /// What a call makes of an argument before the kernel gets it: dim d of it becomes dim dims[d] of `shape`, and it repeats along the other dims.
+  /// Such are vmap's where every element of the batch needs memory of its own (vmap.h).
+  struct Spread {
+    Shape shape;
+    std::vector<int64_t> dims;
+  };
+  /// One per argument; all empty but for calls of vmap. Sizes must be static.
+  std::vector<std::optional<Spread>> spreads(const std::vector<ShapeDtype>& inputs) const;
+  /// The arguments as the kernel takes them.
+  std::vector<Array> spread(const std::vector<Array>& arguments) const;
+
   /// Runs on the best Vulkan device, or on the interpreter if the call says interpret.
   Arrays operator()(const std::vector<Array>& arguments) const { return run(*this, arguments); }
   template <class... A>
@@ -115,6 +126,7 @@ class PallasCall {
     std::optional<InterpretOptions> interpret = std::nullopt;
     std::optional<std::vector<ShapeDtype>> in_shape = std::nullopt;
     std::function<ir::Kernel(const std::vector<ShapeDtype>&)> trace = {};
+    std::function<std::vector<std::optional<Spread>>(const std::vector<ShapeDtype>&)> spreads = {};  // none: nothing is spread
   };
   explicit PallasCall(Parts parts);
   const std::optional<std::vector<ShapeDtype>>& in_shape() const;
@@ -125,10 +137,10 @@ class PallasCall {
   static Arrays run(const Call& call, const std::vector<Array>& arguments, const GridSizes& grid = {}) {
     const ir::Kernel& k = call.trace_for(arguments);
     const DimValues sizes = call.dims(k, grid);
-    if (!call.interpreted()) return Arrays(run_on_default_device(k, arguments, sizes));
+    if (!call.interpreted()) return Arrays(run_on_default_device(k, call.spread(arguments), sizes));
     InterpretOptions options = *call.interpret_options();
     options.dims.insert(sizes.begin(), sizes.end());
-    return Arrays(interpret(k, arguments, options));
+    return Arrays(interpret(k, call.spread(arguments), options));
   }
   struct State;
   std::shared_ptr<State> state_;
@@ -136,7 +148,7 @@ class PallasCall {
 
 /// Runs on the host, by the reference interpreter.
 inline Arrays interpret(const PallasCall& call, const std::vector<Array>& arguments, const InterpretOptions& options = {}) {
-  return Arrays(interpret(call.trace_for(arguments), arguments, options));
+  return Arrays(interpret(call.trace_for(arguments), call.spread(arguments), options));
 }
 /// ts::interpret(call, {.races = true}, x, y)
 template <class... A>
@@ -151,7 +163,7 @@ requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const Palla
 /// ts::interpret(call, ts::GridSizes{n}, x, y)
 inline Arrays interpret(const PallasCall& call, const GridSizes& grid, const std::vector<Array>& arguments) {
   const ir::Kernel& k = call.trace_for(arguments);
-  return Arrays(interpret(k, arguments, {.dims = call.dims(k, grid)}));
+  return Arrays(interpret(k, call.spread(arguments), {.dims = call.dims(k, grid)}));
 }
 template <class... A>
 requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const PallasCall& call, const GridSizes& grid, const A&... arguments) {

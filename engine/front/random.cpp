@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/front/bits.h"
+#include "engine/front/normal.h"
 #include "engine/front/ref.h"
 #include "engine/front/trace.h"
 
@@ -155,7 +156,8 @@ Value normal(Operand key, Shape shape, DType dtype) {
   const uint64_t sign = uint64_t{1} << (width(dtype) - 1);
   const Value low = e.wrap(e.builder().constant(dtype, (one_bits - 1) | sign)), high = e.wrap(e.builder().constant(dtype, one_bits));
   const Value u = uniform_in(e, words(e, key), shape, dtype, low, high);
-  return erf_inv(u) * e.wrap(e.builder().constant_float(dtype, std::sqrt(2.0)));
+  const Value r = width(dtype) < 32 ? cast(erf_inv_of_jax(e, cast(u, f32)), dtype) : erf_inv_of_jax(e, u);
+  return r * e.wrap(e.builder().constant_float(dtype, std::sqrt(2.0)));
 }
 
 namespace {

@@ -23,8 +23,8 @@ Value split(Operand key, int64_t number = 2);  ///< u32[number, 2]: as many keys
 Value bits(Operand key, Shape shape, DType dtype = u32);
 /// Floats in [low, high), of f16, bf16, f32 or f64: jax.random.uniform, bit for bit.
 Value uniform(Operand key, Shape shape, DType dtype = f32, Operand low = 0.0, Operand high = 1.0);
-/// Floats of mean 0 and variance 1, of f16, bf16, f32 or f64: jax.random.normal's uniform numbers through erf_inv, within 4 units
-/// in the last place in the interpreter. (JAX's own erf_inv was seen 5 units off in f32, 17 in f64.)
+/// Floats of mean 0 and variance 1, of f16, bf16, f32 or f64: jax.random.normal, within 4 units in the last place of what it gives on the CPU
+/// (which in f32 is up to 90 units away from what its uniform numbers and the exact inverse error function make).
 Value normal(Operand key, Shape shape, DType dtype = f32);
 /// Integers in [low, high): jax.random.randint, bit for bit; low where high is not above it. Bounds beyond the dtype count as its last value,
 /// or for high as one more than that.

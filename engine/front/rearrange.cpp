@@ -221,8 +221,8 @@ Value scatter(Operand x, std::vector<Operand> indices, Operand updates, Update u
   const Shape common = e.common_shape(all);
   const Layout l = layout(v.shape(), axes, common);
   const DType t = v.dtype();
-  if (t == boolean && (update == Update::add || update == Update::multiply || update == Update::min || update == Update::max))
-    e.fail("bools can only be set", "cast() them to an integer dtype first");
+  if (t == boolean && (update == Update::add || update == Update::multiply)) e.fail("bools have neither sums nor products", "cast() them to an integer dtype first");
+  if (t == boolean && update != Update::set) return cast(scatter(cast(v, u8), std::move(indices), cast(updates, u8), update, std::move(axes)), boolean);
   ir::Value given = e.as(updates, t);
   given = e.broadcast(given, l.shape);
   ir::Op op{.code = Opcode::scatter, .operands = {e.use(v), given}};

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "engine/front/control.h"
 #include "engine/front/scope.h"
 #include "engine/front/trace.h"
 #include "engine/front/view.h"
@@ -80,7 +81,15 @@ class RefAccess {
     bool arrays = form_.arrays;  // elements may meet
     for (const RefTransform& t : ref_.views_)
       for (const RefTransform::Dim& d : t.dims) arrays = arrays || d.kind == RefTransform::Dim::Kind::array;
-    if (arrays && casts) e_.fail("what an index array brings to one element cannot add up through a bitcast", "add into scratch of the Ref's dtype, and bitcast the sum");
+    if (arrays && casts) {
+      for (size_t level = ref_.views_.size(); level-- > 0;)
+        if (const DType from = dtype_at(level), to = dtype_at(level + 1); bits(from) != bits(to))
+          e_.fail("what an index array brings to one element cannot add up through a bitcast of " + std::string(name(from)) + " to " + std::string(name(to)) + ", of another width", "add into scratch of the Ref's dtype, and bitcast the sum");
+      ir::Op op{.code = Opcode::atomic_rmw, .operands = {ref_.id_, value}};
+      op.set(Attr::kind, static_cast<int64_t>(Opcode::add));
+      atomic_view(std::move(op), mask, {}, false);
+      return;
+    }
     if (arrays) {
       if (ref_.views_.empty()) e_.builder().append(complete({.code = Opcode::addupdate, .operands = {ref_.id_, value}}, mask, {}));
       else store_view(value, mask, Opcode::addupdate);
@@ -133,9 +142,30 @@ class RefAccess {
 
  private:
   Value atomic(ir::Op op, const LoadParams& p) {
-    if (!ref_.views_.empty()) e_.fail("through a view of a Ref it is not implemented yet", "index the Ref itself");
     const ir::Value mask = mask_of(p.mask), other = other_of(p.other, mask);
-    return e_.wrap(e_.builder().one(complete(std::move(op), mask, other)));
+    if (ref_.views_.empty()) return e_.wrap(e_.builder().one(complete(std::move(op), mask, other)));
+    for (size_t level = ref_.views_.size(); level-- > 0;)
+      if (const DType from = dtype_at(level), to = dtype_at(level + 1); bits(from) != bits(to))
+        e_.fail("through a bitcast of " + std::string(name(from)) + " to " + std::string(name(to)) + ", of another width, no element is one in memory", "update the Ref itself, or a view of the same width");
+    return e_.wrap(atomic_view(std::move(op), mask, other, true));
+  }
+  // The Ref that the body got has each element of the view somewhere. What a view's index array leads out of it is left alone, and finds what the nearest
+  // element held before; under a mask it is masked out.
+  ir::Value atomic_view(ir::Op op, ir::Value mask, ir::Value other, bool wanted) {
+    ir::Builder& b = e_.builder();
+    if (num_elements(form_.shape) == 0) return b.constant_int(ref_.dtype(), 0, form_.shape);
+    Selection s = selection(mask, true);
+    for (size_t level = ref_.views_.size(); level-- > 0;) s.undo(ref_.views_[level], shape_at(level + 1), true);
+    if (s.at.empty() && num_elements(form_.shape) > 1) return atomic_in_turn(op, s.condition(s.order), other);
+    const Selection::Access a = s.access(true);
+    const ir::Value inside = s.condition(s.order);
+    const auto placed = [&](ir::Value v) { return s.to_memory(s.reshape(v, s.sizes()), s.order, a); };
+    ir::Value instead = other;
+    if (inside && !mask && wanted) instead = load_view(b.elementwise(Opcode::not_, {s.reshape(inside, form_.shape)}), {});
+    for (size_t i = 1; i < op.operands.size(); ++i) op.operands[i] = placed(op.operands[i]);
+    if (ref_.dtype() != dtype_at(0)) op.set(Attr::bits, 1);
+    add_index(op, a, inside ? placed(inside) : ir::Value{}, instead ? placed(instead) : ir::Value{});
+    return s.reshape(s.from_memory(b.one(std::move(op)), a), form_.shape);
   }
   // -- through views
   const Shape& shape_at(size_t level) const { return level == ref_.views_.size() ? ref_.shape() : ref_.views_[level].shape; }
@@ -220,6 +250,7 @@ class RefAccess {
   void store_through(size_t level, Selection s, ir::Value v, Opcode code) {
     ir::Builder& b = e_.builder();
     if (level == 0) {
+      if (s.at.empty() && num_elements(s.sizes()) > 1) return store_in_turn(v, s.condition(s.order), code);
       Selection::Access a = s.access(true);
       ir::Op op{.code = code, .operands = {ref_.id_, s.to_memory(s.reshape(v, s.sizes()), s.order, a)}};
       const ir::Value mask = s.condition(s.order);
@@ -259,6 +290,58 @@ class RefAccess {
       }
     }
   }
+  // A Ref of rank 0 is one element, to which all of a view come in turn.
+  ir::Value flat(ir::Value v) {
+    ir::Builder& b = e_.builder();
+    const ir::Type t = b.kernel().type(v);
+    if (t.shape.size() == 1) return v;
+    return b.one({.code = Opcode::reshape, .operands = {v}}, ir::Type::array(t.dtype, {num_elements(t.shape)}));
+  }
+  ir::Value is_element(const Value& i, int64_t n) {
+    ir::Builder& b = e_.builder();
+    ir::Op iota{.code = Opcode::iota};
+    iota.set(Attr::axis, 0);
+    return b.elementwise(Opcode::eq, {b.one(std::move(iota), ir::Type::array(DType::i32, {n})), b.broadcast(e_.use(i), {n}, {})});
+  }
+  /// Element i of a flat value, bit by bit.
+  ir::Value element_of(ir::Value v, ir::Value is_it) {
+    ir::Builder& b = e_.builder();
+    const ir::Type t = b.kernel().type(v);
+    const DType as = is_float(t.dtype) ? bits_of(t.dtype) : t.dtype;
+    ir::Op any{.code = Opcode::reduce_or, .operands = {b.elementwise(Opcode::select, {is_it, cast_bits(v, as), b.constant_int(as, 0, t.shape)})}};
+    any.set(Attr::axes, std::vector<int64_t>{0});
+    return cast_bits(b.one(std::move(any)), t.dtype);
+  }
+  void store_in_turn(ir::Value v, ir::Value inside, Opcode code) {
+    const int64_t n = num_elements(e_.builder().kernel().type(v).shape);
+    v = flat(v);
+    if (inside) inside = flat(inside);
+    control::for_loop(Operand(0, e_.loc()), Operand(n, e_.loc()), {}, [&](const Value& i, const control::Values&) {
+      const ir::Value is_it = is_element(i, n);
+      ir::Op op{.code = code, .operands = {ref_.id_, element_of(v, is_it)}};
+      add_index(op, {}, inside ? element_of(inside, is_it) : ir::Value{});
+      e_.builder().append(std::move(op));
+      return control::Operands{};
+    }, e_.loc());
+  }
+  ir::Value atomic_in_turn(const ir::Op& op, ir::Value inside, ir::Value other) {
+    ir::Builder& b = e_.builder();
+    const int64_t n = num_elements(form_.shape);
+    std::vector<ir::Value> operands(op.operands.begin() + 1, op.operands.end());
+    for (ir::Value& v : operands) v = flat(v);
+    if (inside) inside = flat(inside);
+    const ir::Value start = other ? flat(other) : inside ? flat(load_view({}, {})) : b.constant_int(ref_.dtype(), 0, {n});
+    const control::Values found = control::for_loop(Operand(0, e_.loc()), Operand(n, e_.loc()), {Operand(e_.wrap(start), e_.loc())}, [&](const Value& i, const control::Values& before) {
+      const ir::Value is_it = is_element(i, n), held = e_.use(before[0]);
+      ir::Op one{.code = op.code, .operands = {op.operands[0]}, .attrs = op.attrs};
+      for (ir::Value v : operands) one.operands.push_back(element_of(v, is_it));
+      if (ref_.dtype() != dtype_at(0)) one.set(Attr::bits, 1);
+      add_index(one, {}, inside ? element_of(inside, is_it) : ir::Value{}, inside ? element_of(held, is_it) : ir::Value{});
+      const ir::Value old = b.broadcast(b.one(std::move(one)), {n}, {});
+      return control::Operands{Operand(e_.wrap(b.elementwise(Opcode::select, {is_it, old, held})), e_.loc())};
+    }, e_.loc());
+    return b.one({.code = Opcode::reshape, .operands = {e_.use(found[0])}}, ir::Type::array(ref_.dtype(), form_.shape));
+  }
   /// v, unsigned of t's width, holds the part's bits in its lowest `bytes`.
   void store_part(size_t level, const Selection& s, ir::Value v, DType t, int64_t part, int64_t bytes) {
     ir::Builder& b = e_.builder();
@@ -268,10 +351,14 @@ class RefAccess {
     const ir::Value kept = b.elementwise(Opcode::and_, {held, b.constant_int(u, static_cast<int64_t>(~ones), b.kernel().type(held).shape)});
     store_through(level, s, cast_bits(b.elementwise(Opcode::or_, {kept, shifted(Opcode::shift_left, v, 8 * bytes * part)}), t), Opcode::store);
   }
-  static void add_index(ir::Op& op, const Selection::Access& a, ir::Value mask) {
+  static void add_index(ir::Op& op, const Selection::Access& a, ir::Value mask, ir::Value other = {}) {
     if (mask) {
       op.operands.push_back(mask);
       op.set(Attr::mask, 1);
+    }
+    if (other) {
+      op.operands.push_back(other);
+      op.set(Attr::other, 1);
     }
     op.index = a.index;
     for (Index& i : op.index)
@@ -475,6 +562,8 @@ Ref Ref::bitcast(DType to, Loc loc) const {
   e.check_owner(trace_, region_, "Ref");
   if (to == dtype()) return *this;
   if (to == DType::boolean || dtype() == DType::boolean) e.fail("bool is not a matter of bits", "cast() converts values");
+  if (is_int4(to) != is_int4(dtype()))
+    e.fail(std::string(name(dtype())) + " to " + std::string(name(to)) + ": 4-bit integers lie one to a byte in memory, whose other bits say nothing", "load the Ref and bitcast() the value");
   Shape s = shape();
   const int64_t mine = size_bytes(dtype()), its = size_bytes(to);
   const auto names = [&] { return std::string(name(dtype())) + " to " + std::string(name(to)); };

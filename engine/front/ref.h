@@ -114,7 +114,8 @@ class Ref {
   Ref at(RefIndex index) const;
   /// The same elements in row-major order under another shape; one size may be -1.
   Ref reshape(Shape shape, Loc loc = Loc::here()) const;
-  /// The same bits as another dtype. Where its width differs, rows of the last dim but one part or join, as JAX's Refs do.
+  /// The same bits as another dtype. Where its width differs, rows of the last dim but one part or join, as JAX's Refs do. Not of
+  /// 4-bit integers as wider elements or the other way round: they lie one to a byte.
   Ref bitcast(DType dtype, Loc loc = Loc::here()) const;
   /// Dim i is dim perm[i] of this Ref.
   Ref transpose(std::vector<int64_t> perm, Loc loc = Loc::here()) const;
@@ -179,7 +180,8 @@ void addupdate(const Ref& ref, RefIndex index, Operand value, StoreParams params
 Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
 
 /// Each element becomes the sum (the maximum, ...) of itself and the value in one step that programs running at once do not disturb. All return what
-/// the elements held before. Programs along an axis may run at once if nobody uses that and the kinds agree: then the updates commute. Sums of floats
+/// the elements held before. Values that an index array brings to one element all count, one after another in row-major order, and each finds what the one
+/// before has left. Views do, but for bitcasts to another width. Programs along an axis may run at once if nobody uses that and the kinds agree: then the updates commute. Sums of floats
 /// depend on their order all the same, so they keep it unless CompilerParams::allow_float_atomics.
 Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
 Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});

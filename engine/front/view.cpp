@@ -427,7 +427,6 @@ Selection::Access Selection::access(bool writes) {
   const std::vector<int> used = sorted(list);
   for (int l : order)
     if (writes && size[static_cast<size_t>(l)] != 1 && std::find(used.begin(), used.end(), l) == used.end()) {
-      if (list.empty()) e_.fail("storing several elements to a Ref of rank 0 through a view is not implemented yet", "store the last of them");
       Position loop{Position::Kind::slice, {}, 0, {l}, {}};
       const std::vector<int> loops = sorted({list[0], loop});
       list[0] = {Position::Kind::array, {}, 1, loops, positions(list[0], loops)};

@@ -57,66 +57,103 @@ ir::Kernel vmap_kernel(ir::Kernel k, const Extent& size, const std::vector<std::
   return k;
 }
 
+namespace {
+/// A call for one element of the batch, and where the batch lies in what the kernel gets.
+struct Batched {
+  const ir::Kernel* one;
+  Extent size;
+  std::vector<std::optional<int64_t>> in_axes;
+  std::vector<int64_t> out_axes;
+  struct Spread {
+    std::vector<Extent> shape;
+    std::vector<int64_t> dims;
+  };
+  std::vector<std::optional<Spread>> spreads;  // from an argument to what the kernel gets
+};
+
+Batched batched(const PallasCall& call, const BatchAxes& in_axes, const BatchAxes& out_axes, const std::vector<ShapeDtype>& inputs, Loc loc) {
+  const auto fail = [&](const std::string& what, const std::string& note = {}) {
+    throw SpecError(call.name() + ": vmap: " + what, loc, note);
+  };
+  const auto normalise = [&](int64_t axis, size_t rank, const std::string& place) {
+    const int64_t n = static_cast<int64_t>(rank);
+    if (axis < -n || axis >= n) fail(place + " is " + std::to_string(axis) + ", but the batched array has " + plural(rank, "dim"));
+    return axis < 0 ? axis + n : axis;
+  };
+  if (in_axes.each() && in_axes.each()->size() != inputs.size())
+    fail("in_axes has " + std::to_string(in_axes.each()->size()) + (in_axes.each()->size() == 1 ? " entry" : " entries") +
+         " but the call has " + plural(inputs.size(), "argument"));
+  std::vector<ShapeDtype> inner = inputs;
+  Batched r;
+  std::optional<size_t> first;  // the argument that gave the batch its size
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::optional<int64_t> axis = in_axes.each() ? (*in_axes.each())[i] : std::optional(in_axes.all());
+    r.in_axes.push_back(axis);
+    if (!axis) continue;
+    const int64_t at = normalise(*axis, inputs[i].shape.size(), "in_axes[" + std::to_string(i) + "]");
+    r.in_axes.back() = at;
+    const Extent& n = inputs[i].shape[static_cast<size_t>(at)];
+    if (first && n != r.size)
+      fail("argument " + std::to_string(*first) + " has a batch of " + to_string(r.size) + " but argument " + std::to_string(i) +
+           " of shape " + to_string(inputs[i].shape) + " has " + to_string(n) + " along axis " + std::to_string(at));
+    if (!first) first = i;
+    r.size = n;
+    inner[i].shape.erase(inner[i].shape.begin() + at);
+  }
+  if (!first) fail("no argument is batched", "in_axes must name an axis of at least one argument");
+  r.one = &call.trace(inner);
+  const ir::Kernel& k = *r.one;
+  const size_t outputs = static_cast<size_t>(k.num_outputs());
+  if (out_axes.each() && out_axes.each()->size() != outputs)
+    fail("out_axes has " + std::to_string(out_axes.each()->size()) + (out_axes.each()->size() == 1 ? " entry" : " entries") +
+         " but the call has " + plural(outputs, "output"));
+  for (size_t i = 0; i < outputs; ++i) {
+    const std::optional<int64_t> axis = out_axes.each() ? (*out_axes.each())[i] : std::optional(out_axes.all());
+    if (!axis) fail("out_axes[" + std::to_string(i) + "] is nullopt, but every output is batched");
+    r.out_axes.push_back(
+        normalise(*axis, k.blocks[static_cast<size_t>(k.num_inputs) + i].array_shape.size() + 1, "out_axes[" + std::to_string(i) + "]"));
+  }
+  // What the kernel stores to, each element of the batch has for itself; an aliased input lies as its output does.
+  const auto before = call.spreads(inner);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    r.spreads.emplace_back();
+    const int output = k.aliased_output(static_cast<int>(i));
+    const std::optional<int64_t> given = r.in_axes[i];
+    if (!before[i] && (output < 0 ? given || !k.is_stored(static_cast<int>(i)) : given == r.out_axes[static_cast<size_t>(output - k.num_inputs)])) continue;
+    const int64_t at = output < 0 ? 0 : r.out_axes[static_cast<size_t>(output - k.num_inputs)];
+    r.in_axes[i] = at;
+    Batched::Spread s{k.blocks[i].array_shape, {}};
+    s.shape.insert(s.shape.begin() + at, r.size);
+    for (size_t d = 0; d < inner[i].shape.size(); ++d) {
+      const int64_t to = before[i] ? before[i]->dims[d] : static_cast<int64_t>(d);
+      s.dims.push_back(to + (to >= at));
+    }
+    if (given) s.dims.insert(s.dims.begin() + *given, at);
+    r.spreads.back() = std::move(s);
+  }
+  return r;
+}
+}  // namespace
+
 PallasCall vmap(const PallasCall& call, BatchAxes in_axes, BatchAxes out_axes, Loc loc) {
   PallasCall::Parts parts;
   parts.name = call.name();
   parts.loc = loc;
   parts.interpret = call.interpret_options();
   if (parts.interpret && !parts.interpret->parallel.empty()) parts.interpret->parallel.insert(parts.interpret->parallel.begin(), true);
-  parts.trace = [call, in_axes, out_axes, loc](const std::vector<ShapeDtype>& inputs) {
-    const auto fail = [&](const std::string& what, const std::string& note = {}) {
-      throw SpecError(call.name() + ": vmap: " + what, loc, note);
-    };
-    const auto normalise = [&](int64_t axis, size_t rank, const std::string& place) {
-      const int64_t n = static_cast<int64_t>(rank);
-      if (axis < -n || axis >= n) fail(place + " is " + std::to_string(axis) + ", but the batched array has " + plural(rank, "dim"));
-      return axis < 0 ? axis + n : axis;
-    };
-    if (in_axes.each() && in_axes.each()->size() != inputs.size())
-      fail("in_axes has " + std::to_string(in_axes.each()->size()) + (in_axes.each()->size() == 1 ? " entry" : " entries") +
-           " but the call has " + plural(inputs.size(), "argument"));
-    std::vector<ShapeDtype> inner = inputs;
-    std::vector<std::optional<int64_t>> axes;
-    std::optional<size_t> first;  // the argument that gave the batch its size
-    Extent size;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const std::optional<int64_t> axis = in_axes.each() ? (*in_axes.each())[i] : std::optional(in_axes.all());
-      axes.push_back(axis);
-      if (!axis) continue;
-      const int64_t at = normalise(*axis, inputs[i].shape.size(), "in_axes[" + std::to_string(i) + "]");
-      axes.back() = at;
-      const Extent& n = inputs[i].shape[static_cast<size_t>(at)];
-      if (first && n != size)
-        fail("argument " + std::to_string(*first) + " has a batch of " + to_string(size) + " but argument " + std::to_string(i) +
-             " of shape " + to_string(inputs[i].shape) + " has " + to_string(n) + " along axis " + std::to_string(at));
-      if (!first) first = i;
-      size = n;
-      inner[i].shape.erase(inner[i].shape.begin() + at);
+  parts.trace = [=](const std::vector<ShapeDtype>& inputs) {
+    const Batched b = batched(call, in_axes, out_axes, inputs, loc);
+    return vmap_kernel(*b.one, b.size, b.in_axes, b.out_axes);
+  };
+  parts.spreads = [=](const std::vector<ShapeDtype>& inputs) {
+    std::vector<std::optional<PallasCall::Spread>> r;
+    for (const auto& s : batched(call, in_axes, out_axes, inputs, loc).spreads) {
+      r.emplace_back();
+      if (!s) continue;
+      r.back().emplace().dims = s->dims;
+      for (const Extent& e : s->shape) r.back()->shape.push_back(e.value().value_or(-1));
     }
-    if (!first) fail("no argument is batched", "in_axes must name an axis of at least one argument");
-    const ir::Kernel& k = call.trace(inner);
-    const size_t outputs = static_cast<size_t>(k.num_outputs());
-    if (out_axes.each() && out_axes.each()->size() != outputs)
-      fail("out_axes has " + std::to_string(out_axes.each()->size()) + (out_axes.each()->size() == 1 ? " entry" : " entries") +
-           " but the call has " + plural(outputs, "output"));
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (!axes[i] && k.is_stored(static_cast<int>(i)))
-        fail("argument " + std::to_string(i) + " is not batched, but the kernel stores to it", "every element of the batch needs an array of its own: batch it");
-    std::vector<int64_t> outs;
-    for (size_t i = 0; i < outputs; ++i) {
-      const ir::BlockMapping& b = k.blocks[static_cast<size_t>(k.num_inputs) + i];
-      const std::optional<int64_t> axis = out_axes.each() ? (*out_axes.each())[i] : std::optional(out_axes.all());
-      if (!axis) fail("out_axes[" + std::to_string(i) + "] is nullopt, but every output is batched");
-      outs.push_back(
-          normalise(*axis, b.array_shape.size() + 1, "out_axes[" + std::to_string(i) + "]"));
-      if (b.alias < 0) continue;
-      const std::optional<int64_t> in = axes[static_cast<size_t>(b.alias)];
-      if (!in || *in != outs.back())
-        fail("output " + std::to_string(i) + " is batched along axis " + std::to_string(outs.back()) + ", but argument " + std::to_string(b.alias) + ", to which it is aliased, " +
-                 (in ? "along axis " + std::to_string(*in) : std::string("is not batched")),
-             "give both the same axis");
-    }
-    return vmap_kernel(k, size, axes, outs);
+    return r;
   };
   return PallasCall(std::move(parts));
 }

@@ -1,6 +1,6 @@
 // Accesses whose positions wrap and are clamped or dropped one by one: those with index arrays, and dynamic starts beside a step. A negative
 // position wraps once; then a load without a mask takes the nearest element, and all else leaves what is outside alone. Under a mask a
-// slice's positions do not wrap. Elements go in the value's order: of stores to one element the last stays.
+// slice's positions do not wrap. Elements go in the value's order: of stores to one element the last stays, atomics find what those before have left.
 #include <algorithm>
 #include <cstring>
 
@@ -25,11 +25,9 @@ struct Indexed {
   int fill;
   ir::AccessDims form;
   std::vector<Dim> dims;
-  ir::Value result, value, mask, other;
+  ir::Value result, value, mask, other, compare;
   reference::ArrayFunction sum;
-  bool atomic = false;
-  reference::ScalarFunction combine = nullptr;  // of an atomic: what becomes of an element and a value; none: the value
-  ir::Value compare = {};                          // atomic_cas: combine says whether the element equals this
+  reference::ScalarFunction combine;  // of atomics: with what is there (none: the value replaces it), or eq of a compare-and-swap
 
   // The position along one dim where element `at` goes, wrapped; it may be outside.
   int64_t position(const Machine& m, const Dim& x, const int64_t* at) const {
@@ -58,7 +56,7 @@ struct Indexed {
   }
 
   // Calls f(element of the ref or null, position in the value) for every element. `clamp`: null only where the mask says so.
-  template <class F> void each(const Machine& m, bool clamp, bool writes, F&& f) const {
+  template <class F> void each(const Machine& m, bool clamp, Touching how, F&& f) const {
     const View& view = m.views[ref];
     const auto* mask_bytes = mask ? reinterpret_cast<const uint8_t*>(m.place[mask.index]) : nullptr;
     const Tracked* tracked = m.races && m.races->follows(ref) ? &m.tracked[ref] : nullptr;
@@ -81,42 +79,24 @@ struct Indexed {
         in_array = p < tracked->inside[d];
         element += p * tracked->strides[d];
       }
-      if (inside && in_array) m.races->access(*op, ref, element, atomic ? Touching::atomic : writes ? Touching::store : Touching::load);
+      if (inside && in_array) m.races->access(*op, ref, element, how);
       f(inside ? view.data + offset * bytes : nullptr, i++);
     });
   }
 
-  void read(Machine& m, std::byte* out) const {
+  void read(Machine& m, std::byte* out, Touching how = Touching::load) const {
     const std::byte* instead = other ? m.place[other.index] : nullptr;
     const uint64_t owner = mask ? masked_load_owner(m) : 0;
-    each(m, !mask, false, [&](const std::byte* element, int64_t i) {
+    each(m, !mask, how, [&](const std::byte* element, int64_t i) {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
       const std::byte* from = element ? element : instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified);
       std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
     });
   }
-  uint64_t bits_at(const std::byte* from) const {
-    uint64_t v = 0;
-    std::memcpy(&v, from, static_cast<size_t>(bytes));
-    return v;
-  }
-  /// After read(), which has what the elements held that are left alone: one after another, each finds what those before it made.
-  void update(Machine& m) const {
-    const std::byte* from = m.place[value.index];
-    const std::byte* with = compare ? m.place[compare.index] : from;
-    std::byte* out = m.place[result.index];
-    each(m, false, true, [&](std::byte* element, int64_t i) {
-      if (!element) return;
-      std::memcpy(out + i * bytes, element, static_cast<size_t>(bytes));
-      const uint64_t operands[2] = {bits_at(element), bits_at(with + i * bytes)};
-      const uint64_t made = compare ? (combine(operands) ? bits_at(from + i * bytes) : operands[0]) : combine ? combine(operands) : operands[1];
-      std::memcpy(element, &made, static_cast<size_t>(bytes));
-    });
-  }
   void write(Machine& m) const {
     const std::byte* from = m.place[value.index];
-    each(m, false, true, [&](std::byte* element, int64_t i) {
+    each(m, false, Touching::store, [&](std::byte* element, int64_t i) {
       if (!element) return;
       if (sum) {
         const void* operands[] = {element, from + i * bytes, element};
@@ -126,13 +106,31 @@ struct Indexed {
       }
     });
   }
+  // What is outside finds what the nearest element held before any of them.
+  void update(Machine& m) const {
+    std::byte* out = m.place[result.index];
+    read(m, out, Touching::atomic);
+    const auto bits_at = [&](const std::byte* from) {
+      uint64_t x = 0;
+      std::memcpy(&x, from, static_cast<size_t>(bytes));
+      return x;
+    };
+    each(m, false, Touching::atomic, [&](std::byte* element, int64_t i) {
+      if (!element) return;
+      const uint64_t old = bits_at(element), given = bits_at(m.place[value.index] + i * bytes);
+      const uint64_t operands[2] = {old, compare ? bits_at(m.place[compare.index] + i * bytes) : given};
+      const uint64_t now = compare ? (combine(operands) ? given : old) : combine ? combine(operands) : given;
+      std::memcpy(element, &now, static_cast<size_t>(bytes));
+      std::memcpy(out + i * bytes, &old, static_cast<size_t>(bytes));
+    });
+  }
 };
 }  // namespace
 
 Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
   const ir::Type& t = k.type(op.operands[0]);
   Indexed a{.op = &op, .ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .form = ir::access_dims(k, op), .dims = {},
-            .result = {}, .value = {}, .mask = {}, .other = {}, .sum = nullptr};
+            .result = {}, .value = {}, .mask = {}, .other = {}, .compare = {}, .sum = nullptr, .combine = nullptr};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
     a.dims.push_back({x.kind, t.shape[d], x.start, x.step, x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index, a.form.slice[d]});
@@ -142,18 +140,17 @@ Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fil
   if (op.has_mask()) a.mask = op.operands[static_cast<size_t>(op.mask_position())];
   if (op.has_other()) a.other = op.operands[static_cast<size_t>(op.other_position())];
   if (op.code == ir::Opcode::addupdate) a.sum = reference::array_function(ir::Opcode::add, t.dtype, t.dtype);
-  if ((a.atomic = ir::is_atomic(op.code))) {
-    const bool cas = op.code == ir::Opcode::atomic_cas;
-    const ir::Opcode kind = cas ? ir::Opcode::eq : static_cast<ir::Opcode>(op.attr(ir::Attr::kind));
-    if (cas) a.compare = op.operands[2];
-    if (kind != ir::Opcode::swap) a.combine = reference::scalar_function(kind, t.dtype, cas ? DType::boolean : t.dtype);
+  if (ir::is_atomic(op.code)) {
+    a.dtype = k.type(op.operands[1]).dtype;
+    if (op.code == ir::Opcode::atomic_cas) {
+      a.compare = op.operands[2];
+      a.combine = reference::scalar_function(ir::Opcode::eq, a.dtype, DType::boolean);
+    } else if (const auto kind = static_cast<ir::Opcode>(op.attr(ir::Attr::kind)); kind != ir::Opcode::swap) {
+      a.combine = reference::scalar_function(kind, a.dtype, a.dtype);
+    }
+    return [a = std::move(a)](Machine& m) { a.update(m); };
   }
   return [a = std::move(a)](Machine& m) {
-    if (a.atomic) {
-      a.read(m, m.place[a.result.index]);
-      a.update(m);
-      return;
-    }
     if (a.result) a.read(m, m.place[a.result.index]);
     if (a.value) a.write(m);
   };

@@ -2,6 +2,7 @@
 // nothing shifts and each element is tested against the ref's shape and the mask. indexed.cpp has the accesses whose elements go each their own way.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/pipes.h"
@@ -103,6 +104,19 @@ struct Access {
     });
   }
 
+  // The offset of a masked access that leaves out no element, and its strides: it is done like one without a mask.
+  std::optional<int64_t> complete(const Machine& m, int64_t* strides) const {
+    if (elements == 0 || std::memchr(m.place[mask.index], 0, static_cast<size_t>(elements))) return std::nullopt;
+    int64_t offset = 0;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const int64_t start = given_start(m, dims[d]);
+      if (start < 0 || start + (dims[d].size - 1) * dims[d].step >= dims[d].extent) return std::nullopt;
+      offset += start * m.views[ref].strides[d];
+      strides[d] = dims[d].step * m.views[ref].strides[d];
+    }
+    return offset;
+  }
+
   void read(Machine& m, std::byte* out) const {
     record(m, Touching::load);
     if (!mask) {
@@ -113,6 +127,8 @@ struct Access {
     }
     const std::byte* instead = other ? m.place[other.index] : nullptr;
     const uint64_t owner = masked_load_owner(m);
+    int64_t strides[kMaxRank];
+    if (const auto offset = complete(m, strides)) return copy_strided(dims.size(), shape.data(), out, dense.data(), m.views[ref].data + *offset * bytes, strides, bytes);
     masked(m, [&](const std::byte* element, int64_t i) {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
@@ -128,6 +144,8 @@ struct Access {
       if (elements) copy_strided(dims.size(), shape.data(), m.views[ref].data + offset * bytes, strides, from, dense.data(), bytes);
       return;
     }
+    int64_t strides[kMaxRank];
+    if (const auto offset = complete(m, strides)) return copy_strided(dims.size(), shape.data(), m.views[ref].data + *offset * bytes, strides, from, dense.data(), bytes);
     masked(m, [&](std::byte* element, int64_t i) {
       if (element) std::memcpy(element, from + i * bytes, static_cast<size_t>(bytes));
     });
@@ -185,6 +203,7 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) 
   if (op.has_mask()) a.mask = op.operands[static_cast<size_t>(op.mask_position())];
   if (op.code == ir::Opcode::atomic_cas) a.compare = op.operands[2];
   if (op.has_other()) a.other = op.operands[static_cast<size_t>(op.other_position())];
+  if (ir::is_atomic(op.code)) a.dtype = k.type(a.value).dtype;  // attr bits
   return a;
 }
 }  // namespace

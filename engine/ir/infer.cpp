@@ -360,7 +360,7 @@ class Inference {
 
   // -- memory
   /// Checks everything but the stored value and returns the shape that the index selects.
-  Shape access(size_t before_mask) const {
+  Shape access(size_t before_mask, std::optional<DType> as = std::nullopt) const {
     if (op_.operands.empty() || !type(0).is_ref) fail("operand 0 must be a ref" + (op_.operands.empty() ? std::string() : " but is " + show(type(0))));
     const Type& ref = type(0);
     if (is_semaphore(ref.space) && info(op_.code).effect != Effect::ordered) fail("the ref is a semaphore, " + show(ref), "semaphores are signalled, waited for and read");
@@ -402,8 +402,8 @@ class Inference {
     if (mask && type(before_mask) != Type::array(DType::boolean, shape))
       fail("the mask must be " + show(Type::array(DType::boolean, shape)) + " but is " + show(type(before_mask)));
     if (other && !mask) fail("has other but no mask");
-    if (other && type(before_mask + 1) != Type::array(ref.dtype, shape))
-      fail("other must be " + show(Type::array(ref.dtype, shape)) + " but is " + show(type(before_mask + 1)));
+    if (const Type wanted = Type::array(as.value_or(ref.dtype), shape); other && type(before_mask + 1) != wanted)
+      fail("other must be " + show(wanted) + " but is " + show(type(before_mask + 1)));
     return shape;
   }
   void bounds(size_t d, const Index& x, int64_t dim, bool mask, const std::string& role = {}) const {
@@ -442,11 +442,12 @@ class Inference {
   Type atomic() const {
     const size_t first = op_.code == Opcode::atomic_cas ? 3 : 2;
     if (op_.operands.size() < first) fail("takes at least " + std::to_string(first) + " operands but got " + std::to_string(op_.operands.size()));
-    const Type wanted = Type::array(type(0).dtype, access(first));
+    const DType held = type(0).dtype, as = flag(Attr::bits) ? type(1).dtype : held;
+    if (as != held && (bits(as) != bits(held) || as == DType::boolean || held == DType::boolean))
+      fail("attribute bits takes elements for numbers of another dtype and of their width, not " + std::string(name(held)) + " for " + std::string(name(as)));
+    const Type wanted = Type::array(as, access(first, as));
     if (type(1) != wanted) fail("the value must be " + show(wanted) + " but is " + show(type(1)));
     if (first == 3 && type(2) != wanted) fail("what the elements are compared with must be " + show(wanted) + " but is " + show(type(2)));
-    for (const Index& i : op_.index)
-      if (i.kind == Index::Kind::array) fail("an index array is not implemented yet for atomics");
     if (first == 3) return wanted;
     flag(Attr::unordered);
     const int64_t kind = attr(Attr::kind);

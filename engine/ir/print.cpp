@@ -295,7 +295,7 @@ class Printer {
     if (o.code == Opcode::atomic_cas) out_ += " compare ", operand(2);
     if (o.has_mask()) out_ += " mask ", operand(static_cast<size_t>(o.mask_position()));
     if (o.has_other()) out_ += " other ", operand(static_cast<size_t>(o.other_position()));
-    for (Attr a : {Attr::kind, Attr::unordered})
+    for (Attr a : {Attr::kind, Attr::unordered, Attr::bits})
       if (o.has(a)) attribute(a, o.ints(a));
   }
   void copy(const Op& o) {

@@ -70,7 +70,11 @@ Values load_of(Equation& e) {
 }
 Values store_of(Equation& e) {
   const Place at = place(e);
-  if (!e.dropped(0)) return {swap(at.ref(), at.index(), e.x(1), {.mask = mask(e)})};
+  if (!e.dropped(0)) {
+    LoadParams p{.mask = mask(e)};
+    if (!p.mask.absent()) p.other = e.x(1);  // what is left out results in the value itself
+    return {swap(at.ref(), at.index(), e.x(1), p)};
+  }
   store(at.ref(), at.index(), e.x(1), {.mask = mask(e)});
   return {e.value(1)};  // a result that nothing reads
 }
@@ -95,8 +99,7 @@ AsyncCopy copy(Equation& e) {
   return make_async_copy(place(e, 0, "source"), place(e, 1, "target"), place(e, 2, "semaphore"));
 }
 Values wait(Equation& e) {
-  if (!e.params.at("decrement").boolean()) e.fail("waiting without lowering the semaphore cannot be imported yet");
-  semaphore_wait(place(e), e.x(1), e.loc);
+  semaphore_wait(place(e), e.x(1), e.params.at("decrement").boolean(), e.loc);
   return {};
 }
 

@@ -7,9 +7,12 @@
 #include <fstream>
 #include <iostream>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 
 #include "codegen/spirv/emit.h"
+#include "engine/front/ops.h"
+#include "engine/front/rearrange.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "runtime/call/disk_cache.h"
@@ -104,6 +107,20 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Compil
   return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
 }
 
+namespace {
+/// x as `how` says, by a copy on the device.
+DeviceArray spread(const Device& device, const PallasCall& call, const DeviceArray& x, const PallasCall::Spread& how) {
+  std::vector<int64_t> order(how.dims.size());  // of x's dims, as they follow each other in the result
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return how.dims[static_cast<size_t>(a)] < how.dims[static_cast<size_t>(b)]; });
+  Shape with_ones(how.shape.size(), 1);
+  for (size_t d = 0; d < how.dims.size(); ++d) with_ones[static_cast<size_t>(how.dims[d])] = x.shape()[d];
+  const auto copy = pallas_call([=](Ref from, Ref to) { to[all] = broadcast_to(reshape(transpose(from[all], order), with_ones), how.shape); },
+                                {.out_shape = {{{how.shape.begin(), how.shape.end()}, x.dtype()}}, .name = call.name() + "_spread"}, call.loc());
+  return launch(device, copy, {x.donated() ? x.share() : x})[0];
+}
+}  // namespace
+
 std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const GridSizes& grid, const std::vector<DeviceArray>& arguments) {
   std::vector<ShapeDtype> types;
   for (const DeviceArray& a : arguments) {
@@ -113,7 +130,17 @@ std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, co
     types.push_back(std::move(t));
   }
   const ir::Kernel& kernel = call.in_shape() ? call.trace() : call.trace(types);
-  return load(device, kernel)(arguments, call.dims(kernel, grid));
+  const CompiledKernel ready = load(device, kernel);
+  std::vector<DeviceArray> own = arguments;
+  const auto spreads = call.spreads(types);
+  for (size_t i = 0; i < spreads.size(); ++i) {
+    if (!spreads[i]) continue;
+    own[i] = spread(device, call, arguments[i], *spreads[i]);
+    const auto& args = ready.program().args;
+    if (args[i].written || std::any_of(args.begin(), args.end(), [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); })) own[i] = donate(own[i]);  // nobody else has it
+    if (arguments[i].donated()) arguments[i].give_to(call.name());
+  }
+  return ready(own, call.dims(kernel, grid));
 }
 
 std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments) { return launch(device, call, GridSizes{}, arguments); }

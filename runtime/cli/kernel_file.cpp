@@ -31,6 +31,7 @@ ir::Kernel read_kernel(const std::string& file) {
 Target target(const std::string& name) {
   if (name == "minimum") return minimum_target();
   if (name == "lavapipe") return lavapipe_target();
+  if (name == "gpu") return gpu_target();
   try {
     return find_device().target;
   } catch (const DeviceError& e) {

@@ -45,8 +45,8 @@ int command_line(int argc, char** argv) {
   CompileArguments c;
   auto shared = [&](CLI::App* command) {
     command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
-    command->add_option("--target", c.target, "device (the best, or TESSERA_DEVICE), minimum or lavapipe")
-        ->check(CLI::IsMember({"device", "minimum", "lavapipe"}));
+    command->add_option("--target", c.target, "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum or lavapipe")
+        ->check(CLI::IsMember({"device", "gpu", "minimum", "lavapipe"}));
     command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
   };
   CLI::App* compile_command = app.add_subcommand("compile", "Compile a kernel and print a stage of it");

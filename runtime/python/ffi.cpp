@@ -1,6 +1,9 @@
 // The handler that XLA calls for every pallas_call: XLA's buffers to ours, exceptions to XLA's errors. Its headers come with jaxlib.
 #include <exception>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/python/session.h"
 #include "xla/ffi/api/ffi.h"
@@ -13,6 +16,8 @@ using tessera::python::Buffer;
 DType dtype(ffi::DataType t) {
   switch (t) {
     case ffi::DataType::PRED: return DType::boolean;
+    case ffi::DataType::S4: return DType::i4;
+    case ffi::DataType::U4: return DType::u4;
     case ffi::DataType::S8: return DType::i8;
     case ffi::DataType::S16: return DType::i16;
     case ffi::DataType::S32: return DType::i32;
@@ -35,12 +40,38 @@ Buffer buffer(const ffi::AnyBuffer& b) {
   return {dtype(b.element_type()), tessera::Shape(dims.begin(), dims.end()), b.untyped_data()};
 }
 
+// XLA keeps two 4-bit integers in a byte, the first in its lower half; here each has a byte of its own.
+struct Halves {
+  std::vector<std::unique_ptr<uint8_t[]>> bytes = {};
+  std::vector<std::pair<Buffer, uint8_t*>> results = {};  // ours, and XLA's memory
+
+  Buffer unpacked(const Buffer& b, bool is_result) {
+    if (tessera::bits(b.dtype) != 4) return b;
+    const auto n = static_cast<size_t>(tessera::num_elements(b.shape));
+    uint8_t* const own = bytes.emplace_back(std::make_unique<uint8_t[]>(n)).get();
+    auto* const packed = static_cast<uint8_t*>(b.data);
+    for (size_t i = 0; !is_result && i < n; ++i) own[i] = packed[i / 2] >> (i % 2 * 4) & 15;
+    const Buffer ours{b.dtype, b.shape, own};
+    if (is_result) results.emplace_back(ours, packed);
+    return ours;
+  }
+  void pack() const {
+    for (const auto& [ours, packed] : results) {
+      const auto n = static_cast<size_t>(tessera::num_elements(ours.shape));
+      const auto* const own = static_cast<const uint8_t*>(ours.data);
+      for (size_t i = 0; i < n; i += 2) packed[i / 2] = static_cast<uint8_t>((own[i] & 15) | (i + 1 < n ? own[i + 1] << 4 : 0));
+    }
+  }
+};
+
 ffi::Error run(std::string_view module, std::string_view key, std::string_view device, ffi::RemainingArgs args, ffi::RemainingRets rets) {
   try {
     std::vector<Buffer> arguments, results;
-    for (size_t i = 0; i < args.size(); ++i) arguments.push_back(buffer(args.get<ffi::AnyBuffer>(i).value()));
-    for (size_t i = 0; i < rets.size(); ++i) results.push_back(buffer(*rets.get<ffi::AnyBuffer>(i).value()));
+    Halves halves;
+    for (size_t i = 0; i < args.size(); ++i) arguments.push_back(halves.unpacked(buffer(args.get<ffi::AnyBuffer>(i).value()), false));
+    for (size_t i = 0; i < rets.size(); ++i) results.push_back(halves.unpacked(buffer(*rets.get<ffi::AnyBuffer>(i).value()), true));
     tessera::python::call({module, key, device}, arguments, results);
+    halves.pack();
     return ffi::Error::Success();
   } catch (const tessera::SpecError& e) {
     return ffi::Error::InvalidArgument(e.what());

@@ -13,6 +13,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/jax/import.h"
+#include "engine/passes/passes.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/host_call.h"
 #include "runtime/launch.h"
@@ -142,7 +143,10 @@ const Device* device_of(std::string_view device) {
 }
 Loaded make_ready(ir::Kernel kernel, std::string_view device) {
   const Device* d = device_of(device);
-  if (!d) return {std::move(kernel), std::nullopt};
+  if (!d) {
+    passes::optimize(kernel);  // they change no result, and the interpreter computes what it is given, turn by turn
+    return {std::move(kernel), std::nullopt};
+  }
   CompiledKernel compiled = load(*d, kernel);
   return {std::move(kernel), std::move(compiled)};
 }

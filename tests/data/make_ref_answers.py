@@ -13,6 +13,7 @@ import numpy as np
 from jax._src.pallas import primitives
 from jax._src.state import primitives as state
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
 
 f32, i32 = np.float32, np.int32
 rng = np.random.default_rng(11)
@@ -194,7 +195,45 @@ def stores():
     save("view_stores", [v, s, i], outs)
 
 
+def atomics():
+    x = rng.integers(-50, 50, 8).astype(i32)
+    i = np.array([7, 2, -5, 9, -20, 0, 100], i32)
+    v = rng.integers(-60, 60, 7).astype(i32)
+    kinds = [triton.atomic_add, triton.atomic_max, triton.atomic_min]
+
+    # No two positions are one: what is outside finds what the nearest element held.
+    def apart(x, i, v, *outs):
+        for k, atomic in enumerate(kinds):
+            outs[k][...] = x[...]
+            outs[3 + k][...] = atomic(outs[k], (i[...],), v[...])
+    case("atomics_apart", apart, [((8,), i32)] * 3 + [((7,), i32)] * 3, x, i, v)
+
+    y = rng.standard_normal((4, 5)).astype(f32)
+    r, c, w = np.array([[0, 3], [-1, 9]], i32), np.array([4, -3], i32), rng.standard_normal((2, 2)).astype(f32)
+
+    def planes(y, r, c, w, *outs):
+        for k, atomic in enumerate(kinds):
+            outs[k][...] = y[...]
+            outs[3 + k][...] = atomic(outs[k], (r[...], jnp.broadcast_to(c[...], (2, 2))), w[...])
+    case("atomics_planes", planes, [((4, 5), f32)] * 3 + [((2, 2), f32)] * 3, y, r, c, w)
+
+    # JAX's interpreter keeps one of the values for one element, its compilers all: those of the elements one after another.
+    i = np.array([3, 0, 3, -5, 3, 7, 0, -1, 3, 1], i32)
+    v = rng.integers(-60, 60, 10).astype(i32)
+
+    def in_turn(x, i, v, *outs):
+        for k, atomic in enumerate(kinds):
+            outs[k][...] = x[...]
+
+            def step(n, _):
+                at = i[n]
+                outs[3 + k][n] = atomic(outs[k], (jnp.where(at < 0, at + 8, at),), v[n])
+            jax.lax.fori_loop(0, 10, step, None)
+    case("atomics_in_turn", in_turn, [((8,), i32)] * 3 + [((10,), i32)] * 3, x, i, v)
+
+
 if __name__ == "__main__":
     indices()
     views()
     stores()
+    atomics()

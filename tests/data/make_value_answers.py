@@ -21,6 +21,7 @@ from jax._src.pallas.einshape import _einshape
 from jax._src.random.philox4x32 import philox4x32_p
 
 RNG = np.random.default_rng(7)
+WIDE = [d for d in DTYPES if d not in [*make_answers.FLOAT8, *make_answers.INT4]]  # make_matrix_answers.py has the others
 
 
 def case(name, f, *inputs):
@@ -40,7 +41,7 @@ def some(dtype, shape):
 
 
 def sorting():
-    for d in DTYPES:
+    for d in WIDE:
         case(f"sort_{d}", lambda x: [lax.sort(x, a) for a in range(3)], some(d, (3, 5, 33)))
     for n, shape in enumerate([(0,), (1,), (7,), (8, 128), (1000,)]):
         case(f"sort_shape_{n}", lambda x: lax.sort(x), some("f32", shape))
@@ -116,19 +117,31 @@ def bit_patterns():
     case("unstack", lambda x: jnp.unstack(x, axis=1), np.arange(18, dtype=np.int32).reshape(2, 3, 3))
 
 
+FLOAT8_PAIRS = [("f8e4m3fn", "f8e5m2", "f32"), ("f8e5m2", "f8e4m3fn", "bf16"), ("f8e4m3fn", "f8e5m2", "f16"), ("f8e5m2", "f8e4m3fn", "f64")]
+
+
 def products():
     a, b = RNG.integers(-128, 128, (5, 33)), RNG.integers(-128, 128, (33, 7))
     dot = lambda to: lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ())), preferred_element_type=to)
     for l, r, to in [("i8", "i8", "i32"), ("i8", "i8", "u32"), ("u8", "u8", "i32"), ("u8", "i8", "i32"), ("i8", "i8", "f32"), ("i8", "i8", "i8"), ("bool", "bool", "bool"), ("bool", "bool", "i32"),
-                     ("f32", "f32", "bf16"), ("f16", "bf16", "f32"), ("f32", "f32", "i32"), ("bf16", "bf16", "f32"), ("f16", "f16", "f16")]:
+                     ("f32", "f32", "bf16"), ("f16", "bf16", "f32"), ("f32", "f32", "i32"), ("bf16", "bf16", "f32"), ("f16", "f16", "f16"),
+                     *FLOAT8_PAIRS]:
         x, y = ((a > 60, b > 60) if l == "bool" else ((a // 8).astype(DTYPES[l]), (b // 8).astype(DTYPES[r])) if l[0] == "f" or l[0] == "b" else (a.astype(DTYPES[l]), b.astype(DTYPES[r])))
         case(f"dot_{l}_{r}_{to}", dot(DTYPES[to]), x, y)
 
 
-def exact_normal(key, t):
-    """JAX's uniform numbers through mpmath's erfinv: JAX's own is up to 5 units in the last place off in f32 and 17 in f64."""
-    u = np.asarray(jax.random.uniform(key, (8, 128), t, np.nextafter(t(-1), t(0)), t(1)))
-    return np.array([float(mp.sqrt(2) * mp.erfinv(mp.mpf(float(x)))) for x in u.ravel()], np.float64).astype(t).reshape(u.shape)
+def worst_normals(key, t):
+    """Positions among 131,072 numbers, and JAX's numbers there: the 600 farthest from the exact ones in units in the last place, and as many right
+    below a power of two, where a unit is smallest."""
+    n = 131072
+    z = np.asarray(jax.random.normal(key, (n,), t))
+    u = np.asarray(jax.random.uniform(key, (n,), t, np.nextafter(np.array(-1, t), np.array(0, t), dtype=t), np.array(1, t)), np.float64)
+    numbers, back = np.unique(u, return_inverse=True)
+    exact = np.array([float(mp.sqrt(2) * mp.erfinv(mp.mpf(x))) for x in numbers])[back]
+    fraction, exponent = np.frexp(z.astype(np.float64))
+    distance = np.abs(z.astype(np.float64) - exact) / 2.0**exponent
+    at = np.sort(np.union1d(np.argsort(-distance, kind="stable")[:600], np.argsort(-np.abs(fraction), kind="stable")[:600])).astype(np.int32)
+    return at, z[at]
 
 
 def random():
@@ -143,10 +156,12 @@ def random():
     key = lambda s: jax.random.wrap_key_data(jnp.stack([jnp.uint32(0), s.astype(jnp.uint32)]))
     for d in ["u8", "u16", "u32", "u64"]:
         case(f"random_bits_{d}", lambda s: [jax.random.bits(key(s[1]), shape, DTYPES[d]) for shape in [(), (7,), (3, 5, 33)]], seeds)
-    for d in FLOATS:
+    for d in [d for d in WIDE if d in FLOATS]:
         case(f"random_uniform_{d}", lambda s: [jax.random.uniform(key(s[1]), (3, 5, 33), DTYPES[d]), jax.random.uniform(key(s[2]), (7,), DTYPES[d], -2.5, 4.0)], seeds)
-        case(f"random_normal_{d}", lambda s: jax.random.normal(key(s[1]), (8, 128), DTYPES[d]) if d in ("f16", "bf16") else exact_normal(key(s[1]), DTYPES[d]), seeds)
-    for d in INTS:
+        case(f"random_normal_{d}", lambda s: jax.random.normal(key(s[1]), (8, 128), DTYPES[d]), seeds)
+        at, numbers = worst_normals(key(seeds[1]), DTYPES[d])
+        case(f"random_normal_worst_{d}", lambda s, i: numbers, seeds, at)
+    for d in [d for d in WIDE if d in INTS]:
         high = min(int(np.iinfo(DTYPES[d]).max) + 1, 2**63 - 1)
         case(f"random_randint_{d}", lambda s: [jax.random.randint(key(s[1]), (40,), 3, 100, DTYPES[d]), jax.random.randint(key(s[2]), (7,), 0, high, DTYPES[d]), jax.random.randint(key(s[2]), (7,), 5, 5, DTYPES[d])], seeds)
     case("random_bernoulli", lambda s, p: [jax.random.bernoulli(key(s[1]), p, (4, 9)), jax.random.bernoulli(key(s[2]), np.float32(0.25), (33,))], seeds, np.linspace(0, 1, 9, dtype=np.float32))

@@ -309,18 +309,23 @@ class Accesses : protected Spec {
     static const std::vector<Opcode> kBool{Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::swap, Opcode::atomic_cas},
         kBounded{Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas}, kFloat{Opcode::add, Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas},
         kInt{Opcode::add, Opcode::add, Opcode::max, Opcode::min, Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::swap, Opcode::atomic_cas};
-    const Opcode kind = random_.pick(r.dtype == DType::boolean ? kBool : r.stateful ? kBounded : is_float(r.dtype) ? kFloat : kInt);
+    // At times the bits of floats as integers, where nothing reads them again.
+    const bool bits = is_float(r.dtype) && !r.stateful && random_.chance(0.15);
+    const int width = static_cast<int>(8 * size_bytes(r.dtype));
+    const DType t = !bits ? r.dtype : width == 32 && random_.chance(0.5) ? DType::i32 : unsigned_of(width);
+    const Opcode kind = random_.pick(t == DType::boolean ? kBool : r.stateful ? kBounded : is_float(t) ? kFloat : kInt);
     const bool cas = kind == Opcode::atomic_cas, masked = random_.chance(0.25), other = masked && random_.chance(0.7);
     Op op{.code = cas ? Opcode::atomic_cas : Opcode::atomic_rmw, .operands = {r.ref}};
     if (!cas) op.set(Attr::kind, static_cast<int64_t>(kind));
-    if (kind == Opcode::add && is_float(r.dtype) && random_.chance(0.2)) op.set(Attr::unordered, 1);
+    if (bits) op.set(Attr::bits, 1);
+    if (kind == Opcode::add && is_float(t) && random_.chance(0.2)) op.set(Attr::unordered, 1);
     std::vector<Value> starts;
-    const Shape shape = random_index(r, masked, op.index, starts, 2 + cas + masked + other);
-    const auto exact = [&] { return values_.conform(values_.want(r.dtype, shape, true), r.stateful ? r.fact.bound : 100); };
+    const Shape shape = random_index(r, masked, op.index, starts, 2 + cas + masked + other, true);
+    const auto exact = [&] { return values_.conform(values_.want(t, shape, true), r.stateful ? r.fact.bound : 100); };
     op.operands.push_back(exact());
     if (cas) op.operands.push_back(exact());
     Fact f = r.fact;
-    add_mask(op, r.dtype, shape, masked, other, f);
+    add_mask(op, t, shape, masked, other, f);
     op.operands.insert(op.operands.end(), starts.begin(), starts.end());
     const Value old = values_.b.one(std::move(op));
     if (!r.stateful) return;

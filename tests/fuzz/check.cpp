@@ -112,23 +112,6 @@ std::optional<std::string> validate(const std::vector<uint32_t>& words) {
   return std::nullopt;
 }
 
-// What a desktop GPU of the mid-range reports, with 32 invocations to a subgroup: wide workgroups, staged products, all features.
-Target gpu_target() {
-  Target t = minimum_target();
-  t.name = "gpu";
-  t.max_workgroup_size = 1024;
-  t.shared_bytes = 48 << 10;
-  t.push_constant_bytes = 256;
-  t.max_buffer_bytes = int64_t{1} << 32;
-  t.min_subgroup_size = t.max_subgroup_size = t.subgroup_size = 32;
-  t.can_require_subgroup_size = true;
-  t.compute_units = 24;
-  t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
-  t.int64_atomics = t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = t.storage8 = t.storage16 = t.vulkan_memory_model_device_scope = true;
-  t.rte16 = t.rte32 = t.rte64 = t.preserve16 = t.preserve32 = t.preserve64 = true;
-  return t;
-}
-
 bool has_f64(const Kernel& k) {
   return std::any_of(k.values.begin(), k.values.end(), [](const ir::ValueInfo& v) { return v.type.dtype == DType::f64; });
 }

@@ -44,6 +44,7 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
       const std::string where = arg >= blocks ? " scratch" : k.is_output(arg) ? " output" : " input";
       see(op_name + where);
       if (op.code == Opcode::atomic_rmw) see(op_name + " " + std::string(ir::name(static_cast<Opcode>(op.attr(Attr::kind)))));
+      if (op.attr_or(Attr::bits, 0)) see(op_name + " of bits");
       if (op.has_mask()) see(op_name + where + " masked");
       if (op.has_other()) see(op_name + " with other");
       for (const ir::Index& x : op.index) {

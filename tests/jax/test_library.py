@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import os
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +49,11 @@ def gradients(f, *args):
     return jax.grad(weighted, argnums=tuple(range(len(args))))(*args)
 
 
+def saves_time(device):
+    """Whether to leave out what takes lavapipe's compiler 20 seconds and more."""
+    return device == "vulkan" and os.environ.get("TESSERA_TESTS_ALL") != "1"
+
+
 # -- ops/gpu
 
 def test_softmax(device):
@@ -65,7 +71,7 @@ def test_norms(device, module, name):
 
 @pytest.mark.parametrize("causal, segments", [(True, False), (False, True)])
 def test_mha(device, causal, segments):
-    q, k, v = (normal(i, 1, 32, 2, 16) for i in range(3))
+    q, k, v = (normal(i, 1, 32, 2, 8) for i in range(3))
     ids = jnp.asarray(np.arange(32)[None] // 12, i32) if segments else None
     n = 16
     sizes = attention.BlockSizes(block_q=n, block_k=n, block_q_dkv=n, block_kv_dkv=n, block_q_dq=n, block_kv_dq=n)
@@ -122,7 +128,7 @@ def test_flash_attention(device, causal):
     f = functools.partial(flash_attention.flash_attention, causal=causal, sm_scale=0.2, block_sizes=sizes)
     reference = functools.partial(flash_attention.mha_reference_no_custom_vjp, causal=causal, sm_scale=0.2)
     close(f(q, k, v), reference(q, k, v), 2e-5)
-    if not causal:
+    if not causal and not saves_time(device):
         close(gradients(f, q, k, v), gradients(reference, q, k, v), 1e-4)
 
 
@@ -145,7 +151,8 @@ def test_splash_attention(device):
     f = splash.make_splash_mha(mask, block_sizes=sizes, head_shards=1, q_seq_shards=1)
     reference = splash.make_masked_mha_reference(mask)
     close(f(q, k, v), reference(q, k, v), 2e-5)
-    close(gradients(f, q, k, v), gradients(reference, q, k, v), 1e-4)
+    if not saves_time(device):
+        close(gradients(f, q, k, v), gradients(reference, q, k, v), 1e-4)
 
 
 @pytest.mark.parametrize("inline", [True, False])

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax._src.pallas import primitives as pallas_primitives
 from jax.experimental import checkify
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -159,6 +160,16 @@ def test_copies_between_views(device):
     same(got, x[1, 1:3] + lax.bitcast_convert_type(x, u32)[0, :2].astype(f32))
 
 
+def test_swaps_of_a_part(device):
+    def kernel(x_ref, mask_ref, at_ref, o_ref, p_ref):
+        o_ref[...] = x_ref[...] * 3
+        p_ref[...] = pallas_primitives.swap(o_ref, (pl.ds(at_ref[0], 4),), x_ref[2:6], mask=mask_ref[...])
+    x, mask = numbers(8), jnp.asarray([True, False, True, True])
+    want = (x * 3).at[jnp.asarray([5, 7])].set(x[jnp.asarray([2, 4])]), jnp.asarray([x[5] * 3, x[3], x[7] * 3, x[5]])
+    mask = mask & (jnp.arange(4) + 5 < 8)
+    same(call(kernel, ((8,), f32), ((4,), f32))(x, mask, jnp.asarray([5], i32)), want)
+
+
 def test_stores_to_prefetched_scalars(device):
     def kernel(count_ref, x_ref, o_ref):
         o_ref[...] = x_ref[...] + count_ref[0]
@@ -168,6 +179,18 @@ def test_stores_to_prefetched_scalars(device):
     count, x = jnp.asarray([5], i32), numbers(6, dtype=i32)
     same(call(kernel, ((6,), i32), grid_spec=grid)(count, x), x + jnp.asarray([5, 5, 10, 10, 20, 20], i32))
     same(count, jnp.asarray([5], i32))
+
+
+@pytest.mark.parametrize("dtype", [jnp.int4, jnp.uint4])
+def test_integers_of_four_bits(device, dtype):
+    least = 1 if dtype == jnp.uint4 else -7
+
+    def kernel(x_ref, o_ref, w_ref):
+        o_ref[...], w_ref[...] = jnp.where(x_ref[...] == least, 2, x_ref[...]), x_ref[...].astype(i32) * 3
+    x = jnp.asarray([3, 7, 1, 0, 5], i32).astype(dtype)
+    x = x if dtype == jnp.uint4 else -x
+    f = jax.jit(lambda x: call(kernel, ((5,), dtype), ((5,), i32))(x))
+    same(f(x), [jnp.where(x == least, 2, x), x.astype(i32) * 3])
 
 
 def test_aliases_and_kinds_of_blocks(device):

@@ -274,3 +274,17 @@ def test_a_device_that_is_lost(tmp_path):
     lines = [line for line in out.splitlines() if line.startswith(("right", "wrong", "lost"))]
     assert lines[:2] == ["right", "right"] and lines[3:] == ["right"] * 3, out
     assert "VK_ERROR_DEVICE_LOST" in lines[2] and "note: the call's results are lost; the next call starts on a new device" in out
+
+
+def test_the_source_tree_is_not_the_package():
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime", "python")
+    python(f"""
+import sys
+sys.path.insert(0, {folder!r})
+try:
+    import tessera
+    raise SystemExit("it imports without its library")
+except ImportError as e:
+    assert str(e) == ("tessera: its native library is missing (" + {folder!r} + "/tessera/_native.so): install the package (pip install ./runtime/python) rather than import it "
+                      "from the source tree"), e
+""")

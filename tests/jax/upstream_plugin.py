@@ -45,13 +45,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         interpreted = getattr(item.cls, "INTERPRET", None)
         base = getattr(item.module, "PallasBaseTest", None)
-        if base is None:
+        if base is not None:
+            call = lambda self, *args, **kwargs: pl.pallas_call(*args, **kwargs, interpret=INTERPRET)
+            base.pallas_call = classmethod(call) if isinstance(vars(base).get("pallas_call"), classmethod) else call
+        if base is None or issubclass(base, ptu.PallasTest):
             if not interpreted:
                 chosen.append(item)
             continue
         # These modules skip their device classes in ways of their own: their interpreted ones run, without being told to interpret.
-        call = lambda self, *args, **kwargs: pl.pallas_call(*args, **kwargs, interpret=INTERPRET)
-        base.pallas_call = classmethod(call) if isinstance(vars(base).get("pallas_call"), classmethod) else call
         if not (isinstance(item.cls, type) and issubclass(item.cls, base) and not interpreted):
             chosen.append(item)
     items[:] = chosen

@@ -82,9 +82,10 @@ def _constant(value, dtype):
     name = dtype_name(array.dtype)
     if array.dtype.itemsize not in (1, 2, 4, 8) or name not in _DTYPES.values():
         raise ExportError(f"a literal has dtype {array.dtype}, which kernels cannot hold")
+    array = np.ascontiguousarray(array).reshape(array.shape).view(f"u{array.dtype.itemsize}") if array.ndim else array.reshape(1).view(f"u{array.dtype.itemsize}")[0]
+    data = array & array.dtype.type(15) if name in ("i4", "u4") else array  # NumPy's are extended to a byte
     if array.ndim == 0:
-        return {"t": name, "v": int(array.reshape(1).view(f"u{array.dtype.itemsize}")[0])}
-    data = np.ascontiguousarray(array)
+        return {"t": name, "v": int(data)}
     return {"t": name, "shape": list(array.shape), "data": base64.b64encode(data.tobytes()).decode()}
 
 

@@ -91,7 +91,12 @@ for device in args or ["interpreter", "vulkan"]:
         rng = np.random.default_rng(0)
         arrays = [jnp.asarray(rng.standard_normal(s), f32) for s in shapes]
         with tessera.on(device):
-            ours, got = ready(make, False, arrays)
+            try:
+                ours, got = ready(make, False, arrays)
+            except jax.errors.JaxRuntimeError as error:
+                print(f"  {name:22} cannot run here: {str(error).splitlines()[0]}")
+                failed |= device == "interpreter"
+                continue
             theirs, wanted = ready(make, True, arrays)
             np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3)
             times = [], []

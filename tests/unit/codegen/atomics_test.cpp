@@ -87,12 +87,12 @@ std::vector<Answer> answers(const ir::Kernel& k, const std::vector<Array>& input
   return all;
 }
 
-const std::vector<DType> kNumbers{DType::i4, DType::u4, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
+const std::vector<DType> kNumbers{DType::i4, DType::u4, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64, DType::f8e4m3fn, DType::f8e5m2, DType::f16, DType::bf16, DType::f32, DType::f64};
 std::vector<Array> scatter_inputs(DType t) {
   Array x({40}, DType::i32), y({40}, t);
   for (int i = 0; i < 40; ++i) {
     x.set_element_bits(i, static_cast<uint64_t>(i * 7 % 11));
-    y.set_element_bits(i, reference::from_double(t, t == DType::boolean ? i % 3 == 0 : i % 5 - (is_float(t) || is_signed_int(t) ? 2 : 0)));
+    y.set_element_bits(i, reference::from_double(t, t == DType::boolean ? i % 3 == 0 : is_float(t) && size_bytes(t) == 1 ? i % 3 - 1 : i % 5 - (is_float(t) || is_signed_int(t) ? 2 : 0)));
   }
   return {x, y};
 }
@@ -203,4 +203,112 @@ TEST_CASE("atomics: loads and other kinds beside the updates bind the axis") {
   CHECK(says(explained(with("%b = load %o[3:4]\n  store %p[0:1], %b")), bound));
   CHECK(says(explained(with("store %o[1:2], %v\n  store %p[0:1], %v")), bound));
   CHECK(says(explained(with("%b = atomic_rmw %o[3], %one kind add\n  store %p[0:1], %v")), "grid axis 0: parallel, proved: what programs that differ in it both update, they update atomically, in no order that shows"));
+}
+
+namespace {
+/// 8 programs combine five values each with o at an index array: some twice, some outside; and three at the places that are left under a mask. `bits`: as
+/// numbers of that dtype. `scratch`: o is filled by the last program from scratch.
+ir::Kernel by_arrays(DType t, const std::string& kind, const std::string& axis, bool used, const std::string& space = "out") {
+  const std::string d(name(t));
+  const auto op = [&](const std::string& place, const std::string& v, const std::string& mask) {
+    return kind == "cas" ? "atomic_cas " + place + ", " + v + " compare " + v + mask : "atomic_rmw " + place + ", " + v + mask + " kind " + kind;
+  };
+  const bool scratch = space == "scratch";
+  return parse("kernel @arrays\ngrid (" + axis + ")\nin i32[40] block (5) map (%i) { yield %i }\nin " + d + "[40] block (5) map (%i) { yield %i }\nout " + d + "[7, 2] whole\nout " + d +
+               "[40] block (5) map (%i) { yield %i }\nout " + d + "[24] block (3) map (%i) { yield %i }\n" + (scratch ? "scratch ref<vmem, " + d + "[7, 2]>\n" : "") + "body (%x, %y, %o, %p, %q" +
+               (scratch ? ", %s" : "") + ") {\n" +
+               (scratch ? "  %id = program_id axis 0\n  %c0 = constant 0 : i32[]\n  %c7 = constant 7 : i32[]\n  %first = eq %id, %c0\n  %last = eq %id, %c7\n  if %first {\n    %z = constant " +
+                              std::string(t == DType::boolean ? "false" : is_float(t) ? "0.0" : "0") + " : " + d + "[7, 2]\n    store %s[0:7, 0:2], %z\n  }\n"
+                        : "") +
+               "  %a = load %x[0:5]\n  %v = load %y[0:5]\n  %r = " + op(std::string(scratch ? "%s" : "%o") + "[%a, 1]", "%v", "") + "\n  %b = slice %a[1:4]\n  %w = slice %v[0:3]\n  %n = constant 5 : i32[3]\n" +
+               "  %m = lt %b, %n\n  %e = " + op(std::string(scratch ? "%s" : "%o") + "[%b, 0]", "%w", " mask %m other %w") + "\n  store %p[0:5], " + (used ? "%r" : "%v") + "\n  store %q[0:3], " + (used ? "%e" : "%w") +
+               "\n" + (scratch ? "  if %last {\n    %all = load %s[0:7, 0:2]\n    store %o[0:7, 0:2], %all\n  }\n" : "") + "}\n");
+}
+std::vector<Array> array_inputs(DType t) {
+  std::vector<Array> r = scatter_inputs(t);
+  for (int i = 0; i < 40; ++i) r[0].set_element_bits(i, static_cast<uint32_t>(i % 11 == 3 ? 9 : i % 11 == 5 ? -20 : i % 3 == 1 ? -(i % 7) : i * i % 5));
+  return r;
+}
+void check_arrays(const ir::Kernel& k, DType t) {
+  const std::vector<Array> inputs = array_inputs(t), wanted = interpret(k, inputs, {.uninitialised = Uninitialised::zero});
+  for (const Answer& a : answers(k, inputs))
+    for (size_t o = 0; o < wanted.size(); ++o)
+      for (int64_t i = 0; i < wanted[o].size(); ++i)
+        CHECK_MESSAGE(reference::to_double(t, a.outputs[o].element_bits(i)) == reference::to_double(t, wanted[o].element_bits(i)), a.from, " output ", o, " element ", i);
+}
+}  // namespace
+
+TEST_CASE("atomics: at index arrays, on every dtype and kind, lane level and device as the interpreter") {
+  std::vector<DType> all = kNumbers;
+  all.push_back(DType::boolean);
+  for (const DType t : all)
+    for (const std::string kind : {"add", "add unordered 1", "max", "min", "and", "or", "xor", "swap", "cas"}) {
+      if (is_float(t) ? kind == "and" || kind == "or" || kind == "xor" : kind == "add unordered 1") continue;
+      if (t == DType::boolean && (kind == "add" || kind == "max" || kind == "min")) continue;
+      CAPTURE(name(t));
+      CAPTURE(kind);
+      const bool alone = t == DType::i32 || t == DType::f32;  // every form of these; of the others what differs by dtype
+      if (alone || kind != "swap") check_arrays(by_arrays(t, kind, "8", false), t);
+      if (alone || kind == "cas") check_arrays(by_arrays(t, kind, "8", true), t);
+      if (t == DType::i32 || (kind == "max" && size_bytes(t) < 4)) check_arrays(by_arrays(t, kind, "8", true, "scratch"), t);
+      if (alone || t == DType::u32 || (kind == "add" && size_bytes(t) < 4)) check_arrays(by_arrays(t, kind, "8", false, "scratch"), t);
+    }
+  CHECK(says(explained(by_arrays(DType::i32, "max", "8", false)), "grid axis 0: parallel, proved: what programs that differ in it both update, they update atomically, in no order that shows"));
+  test::quiet();
+}
+
+// Each program's five tickets are in their order; nobody knows that of the programs.
+TEST_CASE("atomics: at index arrays on an axis that is declared parallel") {
+  const ir::Kernel k = parse("kernel @tickets\ngrid (8 parallel)\nin i32[40] block (5) map (%i) { yield %i }\nout i32[3] whole\nout i32[40] block (5) map (%i) { yield %i }\nbody (%x, %o, %p) {\n"
+                             "  %a = load %x[0:5]\n  %v = constant 1 : i32[5]\n  %r = atomic_rmw %o[%a], %v kind add\n  store %p[0:5], %r\n}\n");
+  CHECK(says(explained(k), "grid axis 0: parallel, declared"));
+  Array x({40}, DType::i32);
+  for (int i = 0; i < 40; ++i) x.set_element_bits(i, static_cast<uint32_t>(i % 5 == 3 ? -30 : i % 2));
+  for (const Answer& a : answers(k, {x})) {
+    CAPTURE(a.from);
+    std::vector<int> tickets[2] = {std::vector<int>(40, 0), std::vector<int>(40, 0)};
+    int counts[2] = {0, 0};
+    for (int p = 0; p < 8; ++p) {
+      int before[2] = {-1, -1};
+      for (int i = 5 * p; i < 5 * p + 5; ++i) {
+        if (i % 5 == 3) continue;
+        const int bin = i % 2, ticket = static_cast<int>(a.outputs[1].element_bits(i));
+        REQUIRE(ticket < 40);
+        CHECK(ticket > before[bin]);
+        before[bin] = ticket;
+        ++tickets[bin][static_cast<size_t>(ticket)];
+        ++counts[bin];
+      }
+    }
+    for (int bin = 0; bin < 2; ++bin) {
+      CHECK(static_cast<int>(a.outputs[0].element_bits(bin)) == counts[bin]);
+      for (int i = 0; i < 40; ++i) CHECK(tickets[bin][static_cast<size_t>(i)] == (i < counts[bin] ? 1 : 0));
+    }
+  }
+  test::quiet();
+}
+
+TEST_CASE("atomics: the bits of one dtype as another") {
+  for (const std::string axis : {"40", "40 parallel"})
+    for (const auto& [memory, as] : {std::pair{DType::f32, DType::i32}, {DType::f32, DType::u32}, {DType::i32, DType::f32}, {DType::f16, DType::i16}, {DType::i64, DType::f64}, {DType::u8, DType::f8e5m2}, {DType::i4, DType::u4}})
+      for (const std::string kind : {"max", "min", "xor", "add unordered 1"}) {
+        if (is_float(as) ? kind == "xor" : kind == "add unordered 1") continue;
+        const std::string d(name(memory)), t(name(as));
+        const ir::Kernel k = parse("kernel @bits\ngrid (" + axis + ")\nin i32[40] block (squeezed) map (%i) { yield %i }\nin " + t + "[40] block (1) map (%i) { yield %i }\nout " + d + "[13] whole\nbody (%x, %y, %o) {\n" +
+                                   "  %a = load %x[]\n  %v = load %y[0:1]\n  %r = atomic_rmw %o[ds(%a, 1)], %v kind " + kind + " bits 1\n}\n");
+        CAPTURE(d);
+        CAPTURE(t);
+        CAPTURE(kind);
+        CHECK(says(explained(k), "grid axis 0: parallel, proved: what programs that differ in it both update, they update atomically, in no order that shows"));
+        const std::vector<Array> inputs = scatter_inputs(as), wanted = interpret(k, inputs, {.uninitialised = Uninitialised::zero});
+        for (const Answer& a : answers(k, inputs))
+          for (int64_t i = 0; i < wanted[0].size(); ++i) CHECK_MESSAGE(a.outputs[0].element_bits(i) == wanted[0].element_bits(i), a.from, " element ", i);
+        const ir::Kernel sequential = parse("kernel @bits\nin i32[40] whole\nin " + t + "[40] whole\nout " + d + "[13] whole\nout " + t + "[40] whole\nbody (%x, %y, %o, %p) {\n" +
+                                            "  %a = load %x[0:40]\n  %v = load %y[0:40]\n  %r = atomic_rmw %o[%a], %v kind " + kind + " bits 1\n  store %p[0:40], %r\n}\n");
+        const std::vector<Array> both = interpret(sequential, inputs, {.uninitialised = Uninitialised::zero});
+        for (const Answer& a : answers(sequential, inputs))
+          for (size_t o = 0; o < 2; ++o)
+            for (int64_t i = 0; i < both[o].size(); ++i) CHECK_MESSAGE(a.outputs[o].element_bits(i) == both[o].element_bits(i), a.from, " output ", o, " element ", i);
+      }
+  test::quiet();
 }

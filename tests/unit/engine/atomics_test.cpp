@@ -178,6 +178,72 @@ body (%o, %p) {
                                       "  note: that was at r.tir:9; nothing orders programs that differ in axis 0");
 }
 
+// x = ids; old = update(x at i).
+TEST_CASE("atomics: values that an index array brings to one element all count, in order, and each finds what the one before has left") {
+  const auto run = [](auto body, Ints i, ts::Shape to = {5}) {
+    auto call = ts::pallas_call(
+        [&](Ref x, Ref at, Ref o, Ref old) {
+          o[all] = x[all];
+          old[all] = body(o, Value(at[all]));
+        },
+        {.out_shape = {{{6}, ts::i32}, {{to.begin(), to.end()}, ts::i32}}});
+    const ts::Arrays r = ts::interpret(call, ints({6}, {10, 20, 30, 40, 50, 60}), ints(to, i));
+    return std::pair(values(r[0]), values(r[1]));
+  };
+  const auto expect = [](const std::pair<Ints, Ints>& got, Ints now, Ints old) {
+    CHECK(got.first == now);
+    CHECK(got.second == old);
+  };
+  const auto steps = [] { return ts::iota(ts::i32, {5}, 0) + 1; };
+  expect(run([&](Ref o, Value i) { return ts::atomic_add(o, i, steps()); }, {2, 2, -4, 0, 2}), {14, 20, 41, 40, 50, 60}, {30, 31, 33, 10, 36});
+  expect(run([&](Ref o, Value i) { return ts::atomic_xchg(o, i, steps()); }, {1, 1, 5, 1, 5}), {10, 4, 30, 40, 50, 5}, {20, 1, 60, 2, 3});
+  expect(run([&](Ref o, Value i) { return ts::atomic_cas(o, i, 30, steps()); }, {2, 2, 3, 2, 0}), {10, 20, 1, 40, 50, 60}, {30, 1, 40, 1, 10});
+  // What is outside is left alone and finds what the nearest element held before.
+  expect(run([&](Ref o, Value i) { return ts::atomic_add(o, i, 1); }, {5, 6, -7, 0, 100}), {11, 20, 30, 40, 50, 61}, {60, 60, 10, 10, 60});
+  expect(run([&](Ref o, Value i) { return ts::atomic_max(o, i, 45, {.mask = steps() != 2, .other = -1}); }, {3, 3, 3, 6, -6}), {45, 20, 30, 45, 50, 60}, {40, -1, 45, -1, 10});
+  expect(run([&](Ref o, Value i) { return ts::atomic_add(o.reshape({2, 3}).T(), {i, ts::abs(i) % 2}, 1); }, {0, 1, 0, 1, 0}), {13, 20, 30, 40, 52, 60}, {10, 50, 11, 51, 12});
+  // Beyond the view is outside, whatever the Ref has there.
+  expect(run([&](Ref o, Value i) { return ts::atomic_add(o.at(ts::range(1, 4)), i, 1); }, {0, 3, -3, -4, 2}), {10, 22, 30, 41, 50, 60}, {20, 40, 21, 20, 40});
+  expect(run([&](Ref o, Value i) { return ts::atomic_add(o, {i}, 1); }, {1, 1, 1, 1}, {2, 2}), {10, 24, 30, 40, 50, 60}, {20, 21, 22, 23});
+  // A window whose start is data and whose step is not 1 has positions of their own, too.
+  expect(run([&](Ref o, Value i) { return ts::atomic_add(o, ds(ts::sum(i, {.axis = 0}), 3, 2), 1); }, {1, 1, 1}, {3}), {10, 20, 30, 41, 50, 61}, {40, 60, 60});
+}
+
+TEST_CASE("atomics: a Ref's bits as another dtype, and a Ref of one element") {
+  auto call = ts::pallas_call(
+      [](Ref x, Ref o, Ref old, Ref one, Ref turns) {
+        o[all] = x[all];
+        old[all] = ts::atomic_max(o.bitcast(ts::i32), all, ts::bitcast(ts::full({4}, 2.5f), ts::i32));
+        one[{}] = 3;
+        turns[all] = ts::atomic_add(one.reshape({1}), ts::zeros({4}, ts::i32), ts::iota(ts::i32, {4}, 0), {.mask = ts::iota(ts::i32, {4}, 0) != 2, .other = -1});
+        ts::addupdate(one.reshape({1, 1}), {ts::zeros({3}, ts::i32), 0}, ts::iota(ts::i32, {3}, 0) + 1);
+        turns[0] = ts::atomic_xchg(one, {}, 100);
+        ts::store(one.reshape({1}), ts::zeros({4}, ts::i32), ts::iota(ts::i32, {4}, 0) * 5, {.mask = ts::iota(ts::i32, {4}, 0) < 3});
+      },
+      {.out_shape = {{{4}, ts::f32}, {{4}, ts::i32}, {{}, ts::i32}, {{4}, ts::i32}}});
+  const ts::Arrays r = ts::interpret(call, ts::Array({4}, std::vector<float>{1, 3, 2.5f, 0}));
+  CHECK(r[0].at(0) == 2.5);
+  CHECK(r[0].at(1) == 3);
+  CHECK(r[0].at(3) == 2.5);
+  CHECK(values(r[1]) == Ints{0x3f800000, 0x40400000, 0x40200000, 0});
+  CHECK(values(r[2]) == Ints{10});
+  CHECK(values(r[3]) == Ints{13, 3, -1, 4});
+}
+
+TEST_CASE("atomics: index arrays under the interpreter's judgements") {
+  const auto kernel = [](const std::string& body) {
+    return ts::ir::parse("tir 1\nkernel @r\ngrid (2 parallel)\nin i32[3] whole\nout i32[4] whole\nout i32[2, 3] whole\nbody (%x, %o, %p) {\n  %i = program_id axis 0\n  %at = load %x[0:3]\n  %v = constant 1 : i32[3]\n  " +
+                             body + "\n}\n",
+                         "r.tir");
+  };
+  const auto run = [&](const std::string& body, ts::InterpretOptions o) { return message([&] { ts::interpret(kernel(body), {ints({3}, {1, 1, 4})}, o); }); };
+  CHECK(run("%a = atomic_rmw %o[%at], %v kind add\n  store %p[%i, 0:3], %a", {.races = true}) == "no error");
+  CHECK(run("%a = atomic_rmw %o[%at], %v kind add\n  %b = load %o[1]", {.races = true}) ==
+        "r: race on out_specs[0], element (1,): program (1) atomically updates what program (0) loaded\n  at r.tir:11\n  note: that was at r.tir:12; nothing orders programs that differ in axis 0");
+  CHECK(run("%a = atomic_rmw %o[%at], %v kind add\n  store %p[%i, 0:3], %a", {.out_of_bounds = ts::OutOfBounds::raise}) ==
+        "r: atomic_rmw of out_specs[0] by program (0): element 4 along dim 0, which has 4\n  at r.tir:11\n  note: unless out-of-bounds accesses raise, the nearest element is taken");
+}
+
 TEST_CASE("atomics: errors") {
   int line = 0;
   const auto expect = [&](const std::string& got, const std::string& what, const std::string& note = "") { CHECK(got == "k: atomic_" + what + at(line) + note); };
@@ -197,6 +263,8 @@ TEST_CASE("atomics: errors") {
                .trace({{{{4}, ts::i32}}});
          }),
          "add: a scalar-prefetch operand is only read", "\n  note: keep what changes in scratch: SMEM({n}, ts::i32)");
+  expect(traced(ts::i32, [&](Ref x, Ref o) { (void)x; line = __LINE__; ts::atomic_add(o.reshape({2, 2}).bitcast(ts::u8).bitcast(ts::u32), all, 1); }),
+         "add: through a bitcast of u8 to u32, of another width, no element is one in memory", "\n  note: update the Ref itself, or a view of the same width");
   const auto parsed = [](const std::string& op) {
     return message([&] { ts::ir::parse("tir 1\nkernel @k\nout f32[4] whole\nbody (%o) {\n  %v = constant 1.0 : f32[4]\n  %i = constant 1 : i32[4]\n  " + op + "\n}\n", "k.tir"); });
   };
@@ -206,5 +274,8 @@ TEST_CASE("atomics: errors") {
   CHECK(parsed("%r = atomic_rmw %o[0:4], %i kind add").find("atomic_rmw: the value must be f32[4] but is i32[4]") != std::string::npos);
   CHECK(parsed("%r = atomic_cas %o[0:4], %v compare %i").find("atomic_cas: what the elements are compared with must be f32[4] but is i32[4]") != std::string::npos);
   CHECK(parsed("%r = atomic_cas %o[0:4], %v").find("expected 'compare' but found ") != std::string::npos);
+  CHECK(parsed("%c = convert %i : i16[4]\n  %r = atomic_rmw %o[0:4], %c kind add bits 1").find("atomic_rmw: attribute bits takes elements for numbers of another dtype and of their width, not f32 for i16") != std::string::npos);
+  CHECK(parsed("%r = atomic_rmw %o[0:4], %i kind and bits 2").find("atomic_rmw: attribute bits is 2") != std::string::npos);
+  CHECK(parsed("%r = atomic_rmw %o[0:4], %i kind add bits 1\n  %s = atomic_cas %o[%i], %r compare %i bits 1") == "no error");
   CHECK(parsed("%r = atomic_rmw %o[0:4], %v mask %v kind add").find("atomic_rmw: the mask must be bool[4] but is f32[4]") != std::string::npos);
 }

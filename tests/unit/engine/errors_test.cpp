@@ -233,6 +233,12 @@ TEST_CASE("shapes that do not broadcast") {
   expect(trace_error([](Ref x, Ref, Ref) { ts::dot(x[all], 2); }),
         "k: dot: a scalar operand: shapes (4, 8) and ()" + at(line) + note("use * to scale"));
   line = __LINE__ + 1;
+  expect(trace_error([](Ref x, Ref, Ref) { ts::dot(ts::cast(x[all], ts::f8e4m3fn), ts::cast(x[all], ts::f8e5m2)); }),
+         "k: dot: of f8e4m3fn and f8e5m2 there is no product in either" + at(line) + note("set preferred_element_type to f16, bf16, f32 or f64"));
+  line = __LINE__ + 1;
+  expect(trace_error([](Ref x, Ref, Ref) { ts::dot(ts::cast(x[all], ts::f8e5m2), ts::cast(x[all], ts::f8e4m3fn), {.preferred_element_type = ts::f8e5m2}); }),
+         "k: dot: of f8e5m2 and f8e4m3fn there is no product in f8e5m2" + at(line) + note("set preferred_element_type to f16, bf16, f32 or f64"));
+  line = __LINE__ + 1;
   expect(trace_error([](Ref x, Ref, Ref) { ts::reshape(x[all], {5, -1}); }),
         "k: reshape: shape (4, 8) does not divide into (5, -1)" + at(line));
   line = __LINE__ + 1;
@@ -328,9 +334,11 @@ TEST_CASE("index arrays and views of Refs") {
   check([](Ref x, Ref, Ref) { x.reshape({-4, -8}); }, __LINE__, "reshape: the size -4 in (-4, -8) is negative");
   check([](Ref x, Ref, Ref) { x.transpose({0, 0}); }, __LINE__, "transpose: perm (0, 0) is not a permutation of the dims of (4, 8)");
   check([](Ref x, Ref, Ref) { x.bitcast(ts::boolean); }, __LINE__, "bitcast: bool is not a matter of bits", note("cast() converts values"));
+  check([](Ref x, Ref, Ref) { x.bitcast(ts::u4); }, __LINE__, "bitcast: f32 to u4: 4-bit integers lie one to a byte in memory, whose other bits say nothing",
+        note("load the Ref and bitcast() the value"));
   check([](Ref, Ref i, Ref) { i.bitcast(ts::i16); }, __LINE__, "bitcast: i32 to i16 changes the width, which joins or parts rows, but the Ref (4,) has 1 dim", note("reshape it to 2 dims first"));
   check([](Ref x, Ref, Ref) { x.at(ts::range(0, 3)).bitcast(ts::i64); }, __LINE__, "bitcast: dim 0: 3 rows of 32 bits do not make whole rows of 64 bits");
-  check([](Ref, Ref i, Ref o) { ts::addupdate(o.bitcast(ts::i32), i[all], 1); }, __LINE__, "addupdate: what an index array brings to one element cannot add up through a bitcast",
+  check([](Ref x, Ref i, Ref) { ts::addupdate(x.bitcast(ts::i16), i[all], 1); }, __LINE__, "addupdate: what an index array brings to one element cannot add up through a bitcast of f32 to i16, of another width",
         note("add into scratch of the Ref's dtype, and bitcast the sum"));
 }
 

@@ -191,11 +191,19 @@ TEST_CASE("what cannot be imported is refused with the primitive and the line of
     const std::string e = error_of(replaced(scopes, from, to));
     return e.substr(0, e.find('\n'));
   };
-  CHECK(said("\"decrement\": true", "\"decrement\": false") == "kernel: semaphore_wait: waiting without lowering the semaphore cannot be imported yet");
+  CHECK(said("\"decrement\": true", "\"decrement\": false") == "no error");
   CHECK(said("\"add\": false", "\"add\": true") == "kernel: dma_start: copies that add to their target cannot be imported yet");
   CHECK(said("[[\"i32\", [2], \"dma_semaphore\"]]", "[[\"i32\", [2], \"barrier_semaphore\"]]") ==
         "jax module: scratch[0][2] is the memory space barrier_semaphore, which scratch cannot be in");
   CHECK(said("[[\"i32\", [2], \"dma_semaphore\"]]", "[[\"i32\", [2]]]") == "jax module: scratch[0] is no Ref");
+  CHECK(with("{\"p\": \"add\"", "{\"p\": \"pure_callback\"") ==
+        "kernel: pure_callback: kernels cannot call Python" + at + "\n  note: pl.debug_print prints from inside a kernel; or call Python outside of it");
+  const std::string gathers = text_of("gathers");
+  const std::string sizes = error_of(replaced(gathers, "\"slice_sizes\": [1, 4]", "\"slice_sizes\": [1, 5]"));
+  CHECK(sizes.substr(0, sizes.find('\n')) == "kernel: gather: a window of shape (1, 5) does not fit an operand of shape (6, 4)");
+  const std::string map = error_of(replaced(gathers, "\"start_index_map\": [0]", "\"start_index_map\": [0, 1]"));
+  CHECK(map.substr(0, map.find('\n')) ==
+        "kernel: gather: indices of shape (3, 1) for dims (0, 1) and windows of shape (1, 4) do not fit an operand of shape (6, 4)");
   const auto index = [&](const std::string& item) { return with("\"transforms\": []", "\"transforms\": [{\"index\": [" + item + "], \"array\": []}]"); };
   CHECK(index("{\"t\": \"i32\", \"v\": 8}") == "kernel: load: dim 0: index 8 is out of range for 8 elements" + at);
   CHECK(index("{\"start\": {\"t\": \"i32\", \"v\": 4}, \"size\": {\"t\": \"i32\", \"v\": 8}, \"stride\": 1}") ==
@@ -251,4 +259,17 @@ TEST_CASE("damaged modules are refused or imported") {
       }
     }
   }
+}
+
+TEST_CASE("what the kernel stores to a prefetch operand is its own") {
+  const auto stored = [](const std::string& which) { return replaced(text_of("prefetch"), "\"aliases\": []", "\"aliases\": [], \"stored\": " + which); };
+  CHECK(error_of(stored("[3]")) == "jax module: stored[0] is the number 3, which is not between 0 and 2");
+  const ir::Kernel k = jax::import_kernel(stored("[1]"));
+  REQUIRE(k.scratch.size() == 1);
+  CHECK(k.scratch[0].space == ir::MemorySpace::smem);
+  CHECK(k.scratch[0].shape == Shape{2});
+  std::vector<Array> inputs;
+  for (int i = 0; i < k.num_inputs; ++i) inputs.push_back(read_npy(kFolder + "prefetch.in" + std::to_string(i) + ".npy", DType::i32));
+  const Array got = interpret(k, inputs).at(0), want = interpret(jax::import_kernel(text_of("prefetch")), inputs).at(0);
+  for (int64_t i = 0; i < want.size(); ++i) CHECK(got.at(i) == want.at(i));
 }

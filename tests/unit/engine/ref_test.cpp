@@ -69,6 +69,21 @@ std::map<std::string, Kernel> kernels() {
     const Value rows = reshape(i, {3, 3}), rest = rows % 3;
     addupdate(out[1], {where(rest < 0, rest + 3, rest), range(1, 3)}, broadcast_to(reshape(cast(v, i32), {3, 3, 1}), {3, 3, 2}));
   };
+  using Atomic = Value (*)(const Ref&, RefIndex, Operand, LoadParams);
+  const std::vector<Atomic> atomics{atomic_add, atomic_max, atomic_min};
+  for (const char* name : {"atomics_apart", "atomics_in_turn"})
+    k[name] = [=](const Refs& in, const Refs& out) {
+      for (size_t n = 0; n < 3; ++n) {
+        out[n][all] = in[0][all];
+        out[3 + n][all] = atomics[n](out[n], in[1][all], Value(in[2][all]), {});
+      }
+    };
+  k["atomics_planes"] = [=](const Refs& in, const Refs& out) {
+    for (size_t n = 0; n < 3; ++n) {
+      out[n][all] = in[0][all];
+      out[3 + n][all] = atomics[n](out[n], {Value(in[1][all]), Value(in[2][all])}, Value(in[3][all]), {});
+    }
+  };
   k["gather_shapes"] = loads([](const Refs& r) {
     const Ref& x = r[0];
     const Value i = r[1][all], j = r[2][all];
@@ -406,7 +421,7 @@ class RandomViews {
   }
   std::pair<Value, int64_t> start(int64_t low, int64_t high) {
     const int64_t n = in(low, high);
-    return {Value(starts_[n + 50]), n};  // starts[i] is i - 50
+    return {Value(starts_[n + 100]), n};  // starts[i] is i - 100
   }
   Shape random_shape(int64_t n) {
     Shape s;
@@ -433,10 +448,10 @@ class RandomViews {
 }  // namespace
 
 TEST_CASE("refs: random chains of views take the elements that they should") {
-  std::vector<int32_t> ids(96), counts(100);
+  std::vector<int32_t> ids(96), counts(200);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
-  for (size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<int32_t>(i) - 50;
-  const Array x({4, 6, 4}, ids), starts({100}, counts);
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<int32_t>(i) - 100;
+  const Array x({4, 6, 4}, ids), starts({200}, counts);
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
     std::vector<int32_t> wanted;
@@ -469,6 +484,61 @@ TEST_CASE("refs: random chains of views take the elements that they should") {
     int64_t wrong = 0;
     for (size_t i = 0; i < left.size(); ++i) wrong += static_cast<int32_t>(out[0].element_bits(static_cast<int64_t>(i))) != left[i];
     for (size_t i = 0; i < wanted.size() && !writes; ++i) wrong += static_cast<int32_t>(out[1].element_bits(static_cast<int64_t>(i))) != wanted[i];
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("refs: atomics through random chains of views, one element after another") {
+  std::vector<int32_t> ids(96), counts(200);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7 % 31);
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<int32_t>(i) - 100;
+  const Array x({4, 6, 4}, ids), starts({200}, counts);
+  const auto given = [](int32_t i) { return i * 5 % 13 - 6; };
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    CAPTURE(seed);
+    std::vector<int32_t> wanted;
+    bool masked = false;
+    int64_t kind = 0;
+    const auto call = spec::make_pallas_call({4,
+                                              [&](const Refs& r) {
+                                                r[2][all] = r[0][all];
+                                                r[3][all] = -7;
+                                                RandomViews views(seed, r[2], r[1]);
+                                                masked = views.in(0, 2) == 0;
+                                                kind = views.in(0, 6);
+                                                for (int64_t n = views.in(1, 4); n-- > 0;) views.step(views.in(0, 1) == 1);
+                                                const RefIndex index = views.index(true, masked);
+                                                wanted = views.chosen();
+                                                const Ref v = views.view().dtype() == i32 ? views.view() : views.view().bitcast(i32);
+                                                const Shape s = views.result();
+                                                const int64_t n = num_elements(s);
+                                                const Value number = reshape(iota(i32, {n}), s), w = number * 5 % 13 - 6;
+                                                const LoadParams params = masked ? LoadParams{.mask = number % 3 != 1, .other = -5} : LoadParams{};
+                                                Value old = number;
+                                                switch (kind) {
+                                                  case 0: old = atomic_add(v, index, w, params); break;
+                                                  case 1: old = atomic_max(v, index, w, params); break;
+                                                  case 2: old = atomic_xor(v, index, w, params); break;
+                                                  case 3: old = atomic_xchg(v, index, w, params); break;
+                                                  case 4: old = atomic_cas(v, index, w + 9, w, params); break;
+                                                  case 5: addupdate(v, index, w, {.mask = params.mask}); break;
+                                                  default: store(v, index, w, {.mask = params.mask}); break;
+                                                }
+                                                r[3][range(0, n)] = reshape(old, {n});
+                                              }},
+                                             {.out_shape = {{{4, 6, 4}, i32}, {{4096}, i32}}, .name = "views"}, Loc::here());
+    const Arrays out = interpret(call, std::vector<Array>{x, starts});
+    std::vector<int32_t> left = ids;
+    int64_t wrong = 0;
+    for (size_t n = 0; n < wanted.size(); ++n) {
+      int32_t& element = left[static_cast<size_t>(wanted[n])];
+      const int32_t w = given(static_cast<int32_t>(n)), before = masked && n % 3 == 1 ? -5 : element;
+      if (kind < 5) wrong += static_cast<int32_t>(out[1].element_bits(static_cast<int64_t>(n))) != before;
+      if (masked && n % 3 == 1) continue;
+      const int32_t now[] = {element + w, std::max(element, w), element ^ w, w, element == w + 9 ? w : element, element + w, w};
+      element = now[kind];
+    }
+    for (size_t i = 0; i < left.size(); ++i) wrong += static_cast<int32_t>(out[0].element_bits(static_cast<int64_t>(i))) != left[i];
     CHECK(wrong == 0);
   }
 }

@@ -149,7 +149,7 @@ TEST_CASE("values: errors") {
   check(trace_error([](Value x, Value i) { gather(x, {i, i}, {1, -1}); }), "gather: axis 1 is listed twice");
   check(trace_error([](Value x, Value i) { gather(x, {i}, {0}, IndexMode::wrap); }), "gather: the mode must be nearest or fill\n  note: take() has clip and wrap too");
   check(trace_error([](Value x, Value i) { take_along_axis(x, i, 0); }), "take_along_axis: indices of shape (4,) for an operand of shape (4, 8)\n  note: but for axis 0 the sizes must be equal or 1");
-  check(trace_error([](Value x, Value i) { scatter(x > 0, {i}, true, Update::add); }), "scatter: bools can only be set\n  note: cast() them to an integer dtype first");
+  check(trace_error([](Value x, Value i) { scatter(x > 0, {i}, true, Update::add); }), "scatter: bools have neither sums nor products\n  note: cast() them to an integer dtype first");
   check(trace_error([](Value x, Value) { dynamic_slice(x, {0}, {1, 1}); }), "dynamic_slice: the operand (4, 8) has 2 dims but there are 1 starts and sizes (1, 1)");
   check(trace_error([](Value x, Value) { dynamic_slice(x, {0, 0}, {1, 9}); }), "dynamic_slice: sizes (1, 9) does not fit the operand (4, 8) along dim 1");
   check(trace_error([](Value x, Value) { bitcast(x, u64); }), "bitcast: f32[4, 8] as u64: the last dim must have 2 elements, which make one u64");

@@ -194,3 +194,35 @@ TEST_CASE("a grid's dynamic sizes arrive with the call, and nothing is compiled 
   CHECK(&load(device(), k).program() == &load(device(), k).program());
   check_clean(device());
 }
+
+TEST_CASE("vmap brings what is written to the batch, on device arrays by a copy there") {
+  const PallasCall grow = pallas_call(
+      [](Ref x, Ref y, Ref z, Ref o) {
+        o[all] = x[all] + 10 * y[all] + z[all];
+        z[all] += 1;
+      },
+      {.out_shape = {{{2, 3}, i32}}, .grid = 2, .in_specs = {no_block_spec, no_block_spec, no_block_spec}, .out_specs = no_block_spec, .input_output_aliases = {{0, 0}}, .name = "grow"});
+  const auto values = [](Shape s) {
+    std::vector<int32_t> v;
+    for (int64_t i = 0; i < num_elements(s); ++i) v.push_back(static_cast<int32_t>(i * i % 23));
+    return Array(std::move(s), v);
+  };
+  const auto check = [&](const BatchAxes& in, const BatchAxes& out, const std::vector<Array>& arguments) {
+    const PallasCall batched = vmap(grow, in, out);
+    std::vector<DeviceArray> there;
+    for (const Array& a : arguments) there.emplace_back(device(), a);
+    const Array wanted = interpret(batched, arguments), got = launch(device(), batched, there).at(0).download(), host = batched(arguments);
+    CHECK(got.shape() == wanted.shape());
+    CHECK(ints(got) == ints(wanted));
+    CHECK(ints(host) == ints(wanted));
+    for (size_t i = 0; i < arguments.size(); ++i) CHECK(ints(there[i].download()) == ints(arguments[i]));
+  };
+  check({std::nullopt, 0, std::nullopt}, 0, {values({2, 3}), values({4, 2, 3}), values({2, 3})});
+  check({1, std::nullopt, 2}, 0, {values({2, 4, 3}), values({2, 3}), values({2, 3, 4})});
+  check({0, 1, std::nullopt}, 2, {values({4, 2, 3}), values({2, 4, 3}), values({2, 3})});
+  const DeviceArray x(device(), values({2, 3})), y(device(), values({4, 2, 3})), z(device(), values({2, 3}));
+  launch(device(), vmap(grow, {std::nullopt, 0, std::nullopt}), {donate(x), y, z});
+  CHECK(!x.valid());
+  CHECK(z.valid());
+  check_clean(device());
+}

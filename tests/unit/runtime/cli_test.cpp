@@ -172,6 +172,9 @@ TEST_CASE("tessera explain and devices") {
     CAPTURE(word);
     CHECK(e.out.find(word) != std::string::npos);
   }
+  const Outcome gpu = tessera_cli(s, "explain add.tir --target gpu");
+  CHECK(gpu.code == 0);
+  CHECK(gpu.out.find("schedule for gpu: ") != std::string::npos);
   const Outcome d = tessera_cli(s, "devices");
   CHECK(d.code == 0);
   CHECK(d.out.find(std::to_string(device().info().index) + ": " + device().info().name + "\n") != std::string::npos);
