@@ -465,8 +465,9 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
       if (scratch_ok(p)) { proved = p; why[a] = "proved: outputs are disjoint along it and scratch is written before it is read"; }
     }
   }
-  // Parallel by contract: vmapped axes always. Declared axes are taken at their word: programs that differ in one have no order between them,
-  // whatever their other coordinates, so what stays sequential is a loop within one coordinate of the parallel axes.
+  // Parallel by contract: vmapped axes always. Declared axes where nothing sequential is left, or only single programs: otherwise steps of
+  // the sequential axes would have to be ordered across workgroups, and outputs that TPU kernels accumulate in, the same block in all programs
+  // (splash attention's), would need a copy for each.
   for (size_t a = 0; a < rank; ++a)
     if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "added by vmap"; }
   // Nor where a block that hangs over the edge lives in a private tile, which is written whole, though programs that share it may each store a part.
@@ -476,11 +477,14 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
     for (const BlockStart& s : starts[i])
       if (!s.interior) tile = static_cast<int>(i);
   }
+  bool rest_parallel = true;
+  for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || (k.grid[a].parallel && !bound[a]));
   for (size_t a = 0; a < rank; ++a) {
     if (!proved[a] && k.grid[a].parallel) {
       if (bound[a]) why[a] += ", although it is declared parallel";
-      else if (tile >= 0) why[a] += "; declared parallel, but blocks of " + k.blocks[static_cast<size_t>(tile)].origin + " may hang over the edge, be shared, and be stored in part";
-      else { proved[a] = plan.declared = true; why[a] = "declared"; }
+      else if (rest_parallel && tile < 0) { proved[a] = plan.declared = true; why[a] = "declared"; }
+      else if (rest_parallel) why[a] += "; declared parallel, but blocks of " + k.blocks[static_cast<size_t>(tile)].origin + " may hang over the edge, be shared, and be stored in part";
+      else why[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
     }
     plan.axes[a] = {proved[a], why[a]};
   }

@@ -92,9 +92,9 @@ body (%x, %o) {
   declared.replace(declared.find("(100)"), 5, "(100 parallel, 1)");
   CHECK(says(explained(declared), "grid axis 0: parallel, declared"));
   CHECK(says(explained(declared), "grid axis 1: parallel, at most one program"));
-  // Beside an axis that stays sequential, too: its programs keep their order within one coordinate of the declared one.
+  // But not beside an axis that stays sequential: what all programs accumulate in one block of an output has no copy for each coordinate.
   declared.replace(declared.find("(100 parallel, 1)"), 17, "(10 parallel, 10)");
-  CHECK(says(explained(declared), "grid axis 0: parallel, declared"));
+  CHECK(says(explained(declared), "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it; declared parallel, but another axis is sequential and the order between them could not be kept"));
   CHECK(says(explained(declared), "grid axis 1: sequential: out_specs[0] is not proved to be touched only once along it"));
 }
 
