@@ -97,37 +97,29 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     program.prints.push_back(std::move(p));
   }
   for (const ir::GridAxis& axis : k.grid) program.axis_names.push_back(axis.name);
-  CompileOptions chosen = options;
-  const auto to_lanes = [&] {
-    program.explain.clear();
-    ir::Kernel lanes = lower(k, target, chosen, &program.explain);
+  const auto to_lanes = [&](int smaller, std::string& explain) {
+    ir::Kernel lanes = lower(k, target, options, &explain, smaller);
     dump("lower", lanes, true);
     optimize(lanes, "lane");
     ir::compact(lanes);
-    const bool unrolled = lowering::unroll_loops(lanes, (target.kind == Target::Kind::cpu ? 192 : 64) >> (2 * chosen.smaller));
+    const bool unrolled = lowering::unroll_loops(lanes, (target.kind == Target::Kind::cpu ? 192 : 64) >> (2 * smaller));
     dump("lane/unroll", lanes, unrolled);
     if (unrolled) optimize(lanes, "lane");
     return lanes;
   };
-  ir::Kernel lanes = to_lanes();
+  ir::Kernel lanes = to_lanes(0, program.explain);
   // Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 320 take it a second, 3300 more than a minute.
   constexpr int64_t kMostBranches = 640;
-  std::string less;
-  while (target.kind == Target::Kind::cpu && !options.general && chosen.smaller < 2) {
+  for (int smaller = 1; smaller <= 2 && target.kind == Target::Kind::cpu && !options.general; ++smaller) {
     const int64_t n = lowering::count_branches(lanes);
     if (n <= kMostBranches) break;
-    const std::string explained = program.explain;
-    ++chosen.smaller;
-    ir::Kernel smaller = to_lanes();
-    if (loops_too_close(smaller, target)) {
-      program.explain = explained;
-      break;
-    }
-    lanes = std::move(smaller);
-    less = std::string("  unrolled ") + (chosen.smaller == 1 ? "a quarter" : "a sixteenth") + " as far as elsewhere: " + std::to_string(n) +
-           " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
+    std::string explain;
+    ir::Kernel less = to_lanes(smaller, explain);
+    if (loops_too_close(less, target)) break;
+    lanes = std::move(less);
+    program.explain = explain + "  unrolled " + (smaller == 1 ? "a quarter" : "a sixteenth") + " as far as elsewhere: " + std::to_string(n) +
+                      " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
   }
-  program.explain += less;
   program.explain += lowering::explain_copies(source, k, program.waits.size(), prefetch);
   if (target.max_loop_iterations > 0) limit_loops(lanes, target, program);
   dump("lane/loops", lanes, program.report_bytes > 0);

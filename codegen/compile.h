@@ -12,14 +12,14 @@ namespace tessera {
 
 struct CompileOptions {
   bool general = false;  ///< --codegen=general: every tile op a cooperative loop through the arena, no fusion, no splitting
-  int smaller = 0;       ///< each step quarters what one invocation unrolls; compile() takes the steps that a CPU driver's compiler needs
   /// Sees the kernel after each step ("promote", "lower", "lane/cse", ...): --dump-ir.
   std::function<void(std::string_view step, const ir::Kernel&, bool changed)> dump;
 };
 
 /// Tile level to lane level. Throws CompileError if the target lacks what the kernel needs, with limit and need. `explain`, if given,
-/// receives what was decided and why.
-ir::Kernel lower(const ir::Kernel& k, const Target& target, const CompileOptions& options = {}, std::string* explain = nullptr);
+/// receives what was decided and why. Each step of `smaller` quarters what one invocation unrolls: compile() takes those that a CPU driver's
+/// compiler needs.
+ir::Kernel lower(const ir::Kernel& k, const Target& target, const CompileOptions& options = {}, std::string* explain = nullptr, int smaller = 0);
 
 /// Verifies, optimizes, lowers and emits. Deterministic: the same kernel and target give the same words.
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options = {});

@@ -53,13 +53,7 @@ void Lowering::choose_loads_ahead() {
   std::set<uint32_t> in_dots;
   for (const ir::Op& o : k_.ops) {
     if (o.code != Opcode::dot || reads_in_place(o)) continue;
-    std::vector<Value> stack(o.operands.begin(), o.operands.begin() + 2);
-    while (!stack.empty()) {
-      const Value v = stack.back();
-      stack.pop_back();
-      if (k_.type(v).is_ref || !in_dots.insert(v.index).second || kinds_[v.index] != Kind::lazy) continue;
-      if (const ir::Op* from = k_.def(v)) stack.insert(stack.end(), from->operands.begin(), from->operands.end());
-    }
+    in_dots.merge(computed_for({o.operands[0], o.operands[1]}));
   }
   int64_t registers = 0;
   for (ir::OpId id : k_.region(k_.body).ops) {

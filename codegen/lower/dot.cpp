@@ -32,22 +32,25 @@ Value Lowering::multiply_add(Value a, Value b, Value c) {
   return b_.op(Opcode::add, {b_.op(Opcode::mul, {a, b}, t), c}, t);
 }
 
+std::set<uint32_t> Lowering::computed_for(std::vector<Value> roots) const {
+  std::set<uint32_t> seen;
+  while (!roots.empty()) {
+    const Value v = roots.back();
+    roots.pop_back();
+    if (k_.type(v).is_ref || !seen.insert(v.index).second || kinds_[v.index] != Kind::lazy) continue;
+    if (const ir::Op* o = k_.def(v)) roots.insert(roots.end(), o->operands.begin(), o->operands.end());
+  }
+  return seen;
+}
+
 bool Lowering::registers_along(Value root, int axis) {
   if (axis == kNoAxis) return false;
-  bool found = false;
-  std::set<uint32_t> seen;
-  std::vector<Value> stack{root};
-  while (!stack.empty()) {
-    const Value v = stack.back();
-    stack.pop_back();
-    if (k_.type(v).is_ref || !seen.insert(v.index).second) continue;
-    if (kinds_[v.index] == Kind::registers) {
-      for (int a : axes_.of(v)) found = found || a == axis;
-    } else if (kinds_[v.index] == Kind::lazy) {
-      if (const ir::Op* o = k_.def(v)) stack.insert(stack.end(), o->operands.begin(), o->operands.end());
-    }
+  for (uint32_t v : computed_for({root})) {
+    if (kinds_[v] != Kind::registers) continue;
+    const std::vector<int> axes = axes_.of(Value{v});
+    if (std::find(axes.begin(), axes.end(), axis) != axes.end()) return true;
   }
-  return found;
+  return false;
 }
 
 Lowering::DotShape Lowering::dot_shape(const ir::Op& o) const {

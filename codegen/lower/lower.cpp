@@ -60,13 +60,13 @@ ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, Plan& plan) {
 
 }  // namespace
 
-ir::Kernel lower(const ir::Kernel& source, const Target& target, const CompileOptions& options, std::string* explain) {
+ir::Kernel lower(const ir::Kernel& source, const Target& target, const CompileOptions& options, std::string* explain, int smaller) {
   ir::Kernel k = source;
   lowering::expand_updates(k);
   ir::compact(k);
   const std::optional<lowering::ParallelPlan> with_atomics = lowering::expand_atomics(k, target);
   if (with_atomics) ir::compact(k);
-  Plan plan(k, target, options.general, options.smaller, with_atomics);
+  Plan plan(k, target, options.general, smaller, with_atomics);
   ir::Kernel out = emit_lanes(k, target, plan);
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.
   if (out.lane.shared_bytes > target.shared_bytes) {

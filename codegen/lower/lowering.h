@@ -200,6 +200,8 @@ class Lowering {
   void touched(const std::vector<MemoryRange>& reads, const Home& h);
   bool uniform_scalar(Value v);
   Value condition(Value v);  ///< the scalar v, the same in every invocation of the group by construction
+  /// The values that computing `roots` reads, down to those with a home: the lazy ones behind them are computed where they are used. Refs left out.
+  std::set<uint32_t> computed_for(std::vector<Value> roots) const;
   bool registers_along(Value v, int axis);
   struct DotShape;
   DotShape dot_shape(const ir::Op& o) const;

@@ -519,7 +519,7 @@ class Scheduler {
   const ParallelPlan& parallel_;
   ScalarAnalysis& scalars_;
   const Target& target_;
-  int smaller_;                       // CompileOptions::smaller
+  int smaller_;                       // lower()'s
   std::vector<bool> used_;            // per value
   std::vector<bool> read_, written_;  // per argument of the body
   Schedule s_;

@@ -12,8 +12,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas import triton as pltriton
 from jax.experimental.pallas.ops.gpu import attention, rms_norm, softmax
+from support import DEVICES, TIR
 
-DEVICES = ["interpreter", "vulkan"]
 f32 = jnp.float32
 
 
@@ -266,20 +266,6 @@ def test_fallback(device):
 def test_an_unknown_device():
     with tessera.on("toaster"), pytest.raises(tessera.Error, match='the device "toaster" is not known'):
         add()(whole(19), whole(19))
-
-
-TIR = """tir 1
-kernel @double
-grid (2)
-in f32[8] block (4) map (%i) { yield %i }
-out f32[8] block (4) map (%i) { yield %i }
-body (%x, %o) {
-  %a = load %x[0:4]
-  %b = add %a, %a
-  store %o[0:4], %b
-  yield
-}
-"""
 
 
 @pytest.mark.parametrize("where", DEVICES)
