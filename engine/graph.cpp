@@ -11,10 +11,13 @@ std::string to_string(const Graph::Type& t) { return ir::to_string(ir::Type::arr
 
 void check_arguments(const Graph& g, const std::vector<std::pair<DType, Shape>>& arguments) {
   if (arguments.size() != g.body.inputs.size())
-    throw SpecError("the graph takes " + std::to_string(g.body.inputs.size()) + " arguments but " + std::to_string(arguments.size()) + " are given");
+    throw SpecError("the graph takes " + std::to_string(g.body.inputs.size()) + " arguments but " + std::to_string(arguments.size()) +
+                    " are given");
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Graph::Type given{arguments[i].first, arguments[i].second}, &wanted = g.values[g.body.inputs[i]];
-    if (given != wanted) throw SpecError("the graph: argument " + std::to_string(i) + " is " + to_string(given) + " but " + to_string(wanted) + " is expected");
+    if (given != wanted)
+      throw SpecError("the graph: argument " + std::to_string(i) + " is " + to_string(given) + " but " + to_string(wanted) +
+                      " is expected");
   }
 }
 
@@ -38,7 +41,9 @@ class Run {
   std::vector<Array> body(const Graph::Body& b, std::vector<Array> inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) values_[b.inputs[i]] = std::move(inputs[i]);
     for (const Graph::Step& s : b.steps) {
-      std::vector<Array> results = s.kind == Graph::Step::Kind::call ? call(s) : s.kind == Graph::Step::Kind::repeat ? repeat(s) : choose(s);
+      std::vector<Array> results = s.kind == Graph::Step::Kind::call     ? call(s)
+                                   : s.kind == Graph::Step::Kind::repeat ? repeat(s)
+                                                                         : choose(s);
       for (size_t i = 0; i < results.size(); ++i) values_[s.results[i]] = std::move(results[i]);
     }
     return given(b.outputs);
@@ -61,7 +66,8 @@ class Run {
     const std::vector<Array> sliced(carries.begin() + static_cast<std::ptrdiff_t>(s.num_carries()), carries.end());
     carries.resize(s.num_carries());
     std::vector<Array> stacked;
-    for (size_t i = s.num_carries(); i < s.results.size(); ++i) stacked.emplace_back(graph_.values[s.results[i]].shape, graph_.values[s.results[i]].dtype);
+    for (size_t i = s.num_carries(); i < s.results.size(); ++i)
+      stacked.emplace_back(graph_.values[s.results[i]].shape, graph_.values[s.results[i]].dtype);
     for (int64_t i = 0; !s.count || i < *s.count; ++i) {
       std::vector<Array> inputs = carries;
       for (size_t k = 0; k < sliced.size(); ++k) {

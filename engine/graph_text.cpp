@@ -1,5 +1,3 @@
-#include "engine/graph.h"
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -7,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "engine/graph.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
@@ -35,7 +34,9 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw TraceError(folder_ + "/graph.txt:" + std::to_string(number_) + ": " + what); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw TraceError(folder_ + "/graph.txt:" + std::to_string(number_) + ": " + what);
+  }
 
   bool next_line() {
     while (!rest_.empty()) {
@@ -87,7 +88,8 @@ class Parser {
   size_t use() {
     const std::string n = value_name();
     const auto it = names_.find(n);
-    if (it == names_.end()) fail("%" + n + (defined_.contains(n) ? " is defined in a body that ends above, or begins here" : " is not defined above"));
+    if (it == names_.end())
+      fail("%" + n + (defined_.contains(n) ? " is defined in a body that ends above, or begins here" : " is not defined above"));
     return it->second;
   }
   Graph::Type type() {
@@ -112,7 +114,8 @@ class Parser {
     const std::string name(line_.substr(0, n));
     line_.remove_prefix(n + 1);
     space();
-    if (name.empty() || name[0] == '.' || name.find_first_of("/\\") != std::string::npos) fail("\"" + name + "\" is not the name of a file in the graph's folder");
+    if (name.empty() || name[0] == '.' || name.find_first_of("/\\") != std::string::npos)
+      fail("\"" + name + "\" is not the name of a file in the graph's folder");
     return folder_ + "/" + name;
   }
   void define(const std::string& name, const Graph::Type& t) {
@@ -140,7 +143,8 @@ class Parser {
         const Graph::Type t = type();
         const std::string file = file_name();
         Array a = read_npy(file, t.dtype);
-        if (Graph::Type{a.dtype(), a.shape()} != t) fail(file + " holds " + to_string({a.dtype(), a.shape()}) + " but " + to_string(t) + " is expected");
+        if (Graph::Type{a.dtype(), a.shape()} != t)
+          fail(file + " holds " + to_string({a.dtype(), a.shape()}) + " but " + to_string(t) + " is expected");
         define(n, t);
         graph_.constants.emplace_back(names_.at(n), std::move(a));
       } else if (word("out")) {
@@ -159,7 +163,8 @@ class Parser {
     if (repeat.bodies.size() == 2) fail("a repeat has one while");
     if (!b.outputs.empty()) fail("out comes after while");
     const size_t v = use();
-    if (const Graph::Type t{DType::boolean, {}}; graph_.values[v] != t) fail("while: the value is " + to_string(graph_.values[v]) + " but " + to_string(t) + " is expected");
+    if (const Graph::Type t{DType::boolean, {}}; graph_.values[v] != t)
+      fail("while: the value is " + to_string(graph_.values[v]) + " but " + to_string(t) + " is expected");
     repeat.bodies.push_back({{}, {v}, std::move(b.steps)});
     b.steps.clear();
   }
@@ -223,7 +228,8 @@ class Parser {
     if (t.size() != results) fail(std::string(what) + " has " + count(results, "result") + " and " + count(t.size(), "type"));
     need('{');
     end();
-    if (++depth_ > kDepth) fail("bodies lie in one another " + std::to_string(depth_) + " deep, and at most " + std::to_string(kDepth) + " may");
+    if (++depth_ > kDepth)
+      fail("bodies lie in one another " + std::to_string(depth_) + " deep, and at most " + std::to_string(kDepth) + " may");
     return t;
   }
   /// The body's own names are seen no more.
@@ -236,7 +242,8 @@ class Parser {
     s.kind = Graph::Step::Kind::repeat;
     const int opened = number_;
     if (!line_.empty() && line_[0] >= '0' && line_[0] <= '9') s.count = number();
-    if (s.count && *s.count > INT32_MAX) fail("repeat counts to " + std::to_string(*s.count) + ", and at most " + std::to_string(INT32_MAX) + " is possible");
+    if (s.count && *s.count > INT32_MAX)
+      fail("repeat counts to " + std::to_string(*s.count) + ", and at most " + std::to_string(INT32_MAX) + " is possible");
     s.reverse = word("reverse");
     if (s.reverse && !s.count) fail("a repeat without a count has no reverse");
     const std::vector<Graph::Type> declared = declared_types("repeat", results);
@@ -258,7 +265,9 @@ class Parser {
       if (!slice && s.slices > 0) fail("carry comes before slice");
       if (slice && !s.count) fail("a repeat without a count has no slice");
       const Graph::Type wanted = slice ? stacked(*s.count, t) : t;
-      if (graph_.values[from] != wanted) fail(std::string(slice ? "slice" : "carry") + ": the value is " + to_string(graph_.values[from]) + " but " + to_string(wanted) + " is expected");
+      if (graph_.values[from] != wanted)
+        fail(std::string(slice ? "slice" : "carry") + ": the value is " + to_string(graph_.values[from]) + " but " + to_string(wanted) +
+             " is expected");
       inputs.emplace_back(n, t);
       s.arguments.push_back(from);
       s.slices += slice;
@@ -273,17 +282,23 @@ class Parser {
       steps(body, &s, opened);
       s.bodies[0] = std::move(body);
     }
-    if (!s.count && s.bodies.size() == 1) fail("the repeat in line " + std::to_string(opened) + " has neither a count nor a while");
     const Graph::Body& b = s.bodies[0];
-    const size_t carries = s.num_carries();
-    if (b.outputs.size() < carries) fail("the repeat in line " + std::to_string(opened) + " has " + std::to_string(carries) + (carries == 1 ? " carry" : " carries") + " but its body " + count(b.outputs.size(), "out"));
-    if (!s.count && b.outputs.size() > carries) fail("the repeat in line " + std::to_string(opened) + " has no count, so it stacks nothing, but " + count(b.outputs.size() - carries, "out") + " beyond its carries");
-    if (results != b.outputs.size()) fail("the repeat in line " + std::to_string(opened) + " has " + count(results, "result") + " but its body " + count(b.outputs.size(), "out"));
+    const size_t carries = s.num_carries(), outs = b.outputs.size();
+    const std::string here = "the repeat in line " + std::to_string(opened);
+    if (!s.count && s.bodies.size() == 1) fail(here + " has neither a count nor a while");
+    if (outs < carries)
+      fail(here + " has " + std::to_string(carries) + (carries == 1 ? " carry" : " carries") + " but its body " + count(outs, "out"));
+    if (!s.count && outs > carries)
+      fail(here + " has no count, so it stacks nothing, but " + count(outs - carries, "out") + " beyond its carries");
+    if (results != outs) fail(here + " has " + count(results, "result") + " but its body " + count(outs, "out"));
     for (size_t i = 0; i < results; ++i) {
       const Graph::Type& out = graph_.values[b.outputs[i]];
-      if (i < carries && out != graph_.values[b.inputs[i]]) fail("carry " + std::to_string(i) + " is " + to_string(graph_.values[b.inputs[i]]) + " but its next value is " + to_string(out));
+      if (i < carries && out != graph_.values[b.inputs[i]])
+        fail("carry " + std::to_string(i) + " is " + to_string(graph_.values[b.inputs[i]]) + " but its next value is " + to_string(out));
       const Graph::Type t = i < carries ? out : stacked(*s.count, out);
-      if (t != declared[i]) fail("repeat: result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) + " says " + to_string(declared[i]));
+      if (t != declared[i])
+        fail("repeat: result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) + " says " +
+             to_string(declared[i]));
     }
     leave(outside);
     --depth_;
@@ -307,12 +322,13 @@ class Parser {
     while (true) {
       Graph::Body b;
       steps(b, nullptr, number_);
+      const std::string here = "branch " + std::to_string(s.bodies.size()) + " of the switch in line " + std::to_string(opened);
       if (b.outputs.size() != results)
-        fail("branch " + std::to_string(s.bodies.size()) + " of the switch in line " + std::to_string(opened) + " has " + count(b.outputs.size(), "out") + " but the switch " + count(results, "result"));
+        fail(here + " has " + count(b.outputs.size(), "out") + " but the switch " + count(results, "result"));
       for (size_t i = 0; i < results; ++i)
         if (const Graph::Type& t = graph_.values[b.outputs[i]]; t != declared[i])
-          fail("branch " + std::to_string(s.bodies.size()) + " of the switch in line " + std::to_string(opened) + ": result " + std::to_string(i) + " is " + to_string(t) + " but line " +
-               std::to_string(opened) + " says " + to_string(declared[i]));
+          fail(here + ": result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) + " says " +
+               to_string(declared[i]));
       s.bodies.push_back(std::move(b));
       leave(outside);
       if (!mark('{')) break;
@@ -332,9 +348,12 @@ class Parser {
     return it->second;
   }
   void check(const ir::Kernel& k, const Graph::Step& c, const std::vector<Graph::Type>& types, size_t results) {
-    if (c.arguments.size() != static_cast<size_t>(k.num_inputs)) fail(k.name + " takes " + count(static_cast<size_t>(k.num_inputs), "input") + " but " + std::to_string(c.arguments.size()) + " are given");
+    if (c.arguments.size() != static_cast<size_t>(k.num_inputs))
+      fail(k.name + " takes " + count(static_cast<size_t>(k.num_inputs), "input") + " but " + std::to_string(c.arguments.size()) +
+           " are given");
     if (results != static_cast<size_t>(k.num_outputs()) || types.size() != results)
-      fail(k.name + " has " + count(static_cast<size_t>(k.num_outputs()), "output") + " but the call has " + count(results, "result") + " and " + count(types.size(), "type"));
+      fail(k.name + " has " + count(static_cast<size_t>(k.num_outputs()), "output") + " but the call has " + count(results, "result") +
+           " and " + count(types.size(), "type"));
     // Types are fixed, so what comes with the call may be no size of an array.
     const std::vector<std::string> all = k.dim_names();
     std::vector<std::string> shown;
@@ -343,9 +362,11 @@ class Parser {
     DimValues given;
     for (const auto& [name, v] : c.sizes) {
       if (std::find(all.begin(), all.end(), name) == all.end()) fail(k.name + " has no size " + name);
-      if (std::find(shown.begin(), shown.end(), name) != shown.end()) fail(k.name + ": " + name + " is a size of an array, and a value may only be one of the grid");
+      if (std::find(shown.begin(), shown.end(), name) != shown.end())
+        fail(k.name + ": " + name + " is a size of an array, and a value may only be one of the grid");
       const Graph::Type& t = graph_.values[v];
-      if (!t.shape.empty() || (t.dtype != DType::i32 && t.dtype != DType::i64)) fail(k.name + ": the size " + name + " is " + to_string(t) + " but i32[] or i64[] is expected");
+      if (!t.shape.empty() || (t.dtype != DType::i32 && t.dtype != DType::i64))
+        fail(k.name + ": the size " + name + " is " + to_string(t) + " but i32[] or i64[] is expected");
       if (!given.emplace(name, 1).second) fail(k.name + ": the size " + name + " is given twice");
     }
     std::vector<std::pair<DType, Shape>> shapes;
@@ -355,7 +376,8 @@ class Parser {
       for (size_t i = 0; i < results; ++i) {
         const int block = k.num_inputs + static_cast<int>(i);
         const Graph::Type t{k.blocks[static_cast<size_t>(block)].dtype, bind_shape(k, block, dims)};
-        if (t != types[i]) fail(k.name + ": result " + std::to_string(i) + " is " + to_string(t) + " but the call says " + to_string(types[i]));
+        if (t != types[i])
+          fail(k.name + ": result " + std::to_string(i) + " is " + to_string(t) + " but the call says " + to_string(types[i]));
       }
     } catch (const SpecError& e) {
       fail(e.what());

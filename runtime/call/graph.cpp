@@ -10,9 +10,9 @@ namespace tessera {
 struct CompiledGraph::State {
   Device device;
   Graph graph;
-  std::vector<CompiledKernel> kernels;                                     // as graph.kernels
-  std::vector<std::pair<size_t, DeviceArray>> constants;                   // as graph.constants
-  std::unordered_map<const Graph::Step*, std::vector<size_t>> last_uses;   // the values that nobody needs after a step
+  std::vector<CompiledKernel> kernels;                                    // as graph.kernels
+  std::vector<std::pair<size_t, DeviceArray>> constants;                  // as graph.constants
+  std::unordered_map<const Graph::Step*, std::vector<size_t>> last_uses;  // the values that nobody needs after a step
 };
 
 namespace {
@@ -94,7 +94,9 @@ class CompiledGraph::Run {
   std::vector<DeviceArray> body(const Graph::Body& b, const std::vector<DeviceArray>& inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) values_[b.inputs[i]] = inputs[i];
     for (const Graph::Step& s : b.steps) {
-      std::vector<DeviceArray> results = s.kind == Graph::Step::Kind::call ? call(s) : s.kind == Graph::Step::Kind::repeat ? repeat(s) : choose(s);
+      std::vector<DeviceArray> results = s.kind == Graph::Step::Kind::call     ? call(s)
+                                         : s.kind == Graph::Step::Kind::repeat ? repeat(s)
+                                                                               : choose(s);
       for (size_t i = 0; i < results.size(); ++i) values_[s.results[i]] = std::move(results[i]);
       if (const auto it = state_.last_uses.find(&s); it != state_.last_uses.end())
         for (size_t v : it->second) values_[v] = DeviceArray();
@@ -113,14 +115,18 @@ class CompiledGraph::Run {
     for (const auto& [name, v] : s.sizes) dims[name] = grid_size(scalar(values_[v].download()));
     return state_.kernels[s.kernel](given(s.arguments), dims);
   }
-  std::vector<DeviceArray> choose(const Graph::Step& s) { return body(s.bodies[chosen(s, scalar(values_[s.arguments[0]].download()))], {}); }
+  std::vector<DeviceArray> choose(const Graph::Step& s) {
+    return body(s.bodies[chosen(s, scalar(values_[s.arguments[0]].download()))], {});
+  }
   std::vector<DeviceArray> repeat(const Graph::Step& s) {
-    std::vector<DeviceArray> carries = given(s.arguments), sliced(carries.begin() + static_cast<std::ptrdiff_t>(s.num_carries()), carries.end()), stacked;
+    std::vector<DeviceArray> carries = given(s.arguments),
+                             sliced(carries.begin() + static_cast<std::ptrdiff_t>(s.num_carries()), carries.end()), stacked;
     carries.resize(s.num_carries());
     for (size_t i = s.num_carries(); i < s.results.size(); ++i) stacked.push_back(fresh(s.results[i]));
     for (int64_t i = 0; !s.count || i < *s.count; ++i) {
       std::vector<DeviceArray> inputs = carries;
-      for (size_t k = 0; k < sliced.size(); ++k) copy_row(sliced[k], row(s, i), inputs.emplace_back(fresh(s.bodies[0].inputs[s.num_carries() + k])), 0);
+      for (size_t k = 0; k < sliced.size(); ++k)
+        copy_row(sliced[k], row(s, i), inputs.emplace_back(fresh(s.bodies[0].inputs[s.num_carries() + k])), 0);
       if (!s.count) {
         for (size_t k = 0; k < inputs.size(); ++k) values_[s.bodies[0].inputs[k]] = inputs[k];
         if (!scalar(body(s.bodies[1], {})[0].download())) break;
