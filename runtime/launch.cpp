@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/bind.h"
+#include "runtime/bound.h"
 #include "runtime/context.h"
 #include "runtime/pipeline.h"
 
@@ -45,22 +46,6 @@ std::vector<int64_t> extents(const Program& p, const DimValues& dims) {
   return values;
 }
 
-// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit extents, then 32-bit ones.
-std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes) {
-  std::vector<std::byte> block;
-  auto put = [&](auto v) {
-    const size_t at = block.size();
-    block.resize(at + sizeof v);
-    std::memcpy(block.data() + at, &v, sizeof v);
-  };
-  for (uint64_t a : addresses) put(a);
-  for (size_t i = 0; i < sizes.size(); ++i)
-    if (p.extent_is_64[i]) put(sizes[i]);
-  for (size_t i = 0; i < sizes.size(); ++i)
-    if (!p.extent_is_64[i]) put(static_cast<int32_t>(sizes[i]));
-  return block;
-}
-
 int64_t workgroups(const Program& p, const DimValues& dims, const DeviceInfo& device) {
   const int64_t n = p.num_units.eval(dims);
   if (n <= 0) return 0;
@@ -86,6 +71,45 @@ Loc check_loops(const Program& p, const DimValues& dims, int64_t launched, const
   for (const ProgramLoop& l : p.loops) sizes.push_back(l.at_least);
   throw CompileError(loops_too_long(p.name, total.at_least, bindings(sizes, dims), device, p.max_loop_iterations), total.at_least_loc, kShorterLoops);
 }
+
+}  // namespace
+
+namespace vulkan {
+
+std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes) {
+  std::vector<std::byte> block;
+  auto put = [&](auto v) {
+    const size_t at = block.size();
+    block.resize(at + sizeof v);
+    std::memcpy(block.data() + at, &v, sizeof v);
+  };
+  for (uint64_t a : addresses) put(a);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (p.extent_is_64[i]) put(sizes[i]);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (!p.extent_is_64[i]) put(static_cast<int32_t>(sizes[i]));
+  return block;
+}
+
+Bound bind(const Program& p, const DimValues& dims, const Device& device) {
+  Bound b;
+  b.count = workgroups(p, dims, device.info());
+  b.sizes = extents(p, dims);
+  b.longest_loop = p.loc;
+  if (b.count == 0) return b;
+  const uint32_t* most = device.context()->probe().max_groups;
+  b.groups = fold_workgroups(b.count, {most[0], most[1], most[2]});
+  const uint64_t launched = uint64_t{b.groups[0]} * b.groups[1] * b.groups[2];
+  if (b.groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
+    throw SpecError(p.name + ": the grid takes " + std::to_string(b.count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
+  b.longest_loop = check_loops(p, dims, static_cast<int64_t>(launched), device.info().name);
+  if (p.scratch_bytes > 0 && __builtin_mul_overflow(static_cast<int64_t>(launched), p.scratch_bytes, &b.scratch_bytes)) b.scratch_bytes = std::numeric_limits<int64_t>::max();
+  return b;
+}
+
+}  // namespace vulkan
+
+namespace {
 
 bool has_alias(const Program& p, size_t input) {
   return std::any_of(p.args.begin(), p.args.end(), [&](const ProgramArg& a) { return a.alias == static_cast<int>(input); });
@@ -179,14 +203,14 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     if (p.args[i].alias >= 0 && buffers[i])
       if (const auto& from = buffers[static_cast<size_t>(p.args[i].alias)]; from != buffers[i]) copies.emplace_back(from, buffers[i]);
   const std::vector<std::shared_ptr<Buffer>> given_buffers = buffers;
-  const int64_t count = workgroups(p, dims, device.info());
+  const vulkan::Bound bound = vulkan::bind(p, dims, device);
+  const int64_t count = bound.count;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (p.args[i].written && count > 0 && buffers[i] && !inputs[i].donated()) {
       const DeviceArray own(device, shapes[i].second, shapes[i].first);
       copies.emplace_back(buffers[i], own.buffer(p.name));
       buffers[i] = copies.back().second;
     }
-  const std::vector<int64_t> sizes = extents(p, dims);
   const vulkan::Pipeline& pipeline = context->pipeline(p);
   const auto give = [&] {
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -196,14 +220,6 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     give();
     return outputs;
   }
-  const uint32_t* most = context->probe().max_groups;
-  const std::array<uint32_t, 3> groups = fold_workgroups(std::max<int64_t>(count, 1), {most[0], most[1], most[2]});
-  const uint64_t launched = uint64_t{groups[0]} * groups[1] * groups[2];
-  if (groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
-    throw SpecError(p.name + ": the grid takes " + std::to_string(count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
-
-  const Loc longest_loop = check_loops(p, dims, static_cast<int64_t>(launched), device.info().name);
-
   std::vector<uint64_t> addresses;
   for (const auto& b : buffers) addresses.push_back(b ? b->address() : 0);
   for (size_t i = 0; i < addresses.size(); ++i)
@@ -211,9 +227,8 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
       throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " + std::to_string(addresses[i]) + ", which is no multiple of " + std::to_string(p.alignment), p.loc);
   std::optional<Buffer> scratch, table;
   if (p.scratch_bytes > 0) {
-    uint64_t bytes;
-    if (__builtin_mul_overflow(launched, static_cast<uint64_t>(p.scratch_bytes), &bytes)) bytes = std::numeric_limits<uint64_t>::max();
-    scratch.emplace(context, bytes, Memory::scratch, p.name + ": the scratch arena of " + std::to_string(launched) + " workgroups");
+    const uint64_t launched = uint64_t{bound.groups[0]} * bound.groups[1] * bound.groups[2];
+    scratch.emplace(context, static_cast<uint64_t>(std::max(bound.scratch_bytes, p.scratch_bytes)), Memory::scratch, p.name + ": the scratch arena of " + std::to_string(launched) + " workgroups");
     addresses.push_back(scratch->address());
   }
   std::unique_ptr<Buffer> report;
@@ -221,7 +236,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     report = context->report_buffer(static_cast<uint64_t>(p.report_bytes + (p.prints.empty() ? 0 : context->print_bytes())), p.name + ": the report");
     addresses.push_back(report->address());
   }
-  std::vector<std::byte> push = argument_block(p, addresses, sizes);
+  std::vector<std::byte> push = vulkan::argument_block(p, addresses, bound.sizes);
   if (p.indirect_table) {
     table.emplace(context, push.size(), Memory::upload, p.name + ": the argument table");
     table->host_write(push.data(), push.size());
@@ -251,7 +266,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   std::vector<std::shared_ptr<Outcome>> from = doubts(p, given_buffers);
   const uint64_t value = context->recorder().submit(p.name, [&] {
     for (const auto& [source, to] : copies) context->recorder().copy(*source, 0, *to, 0, to->size());
-    if (count > 0) context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, groups, accesses);
+    if (count > 0) context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, bound.groups, accesses);
     context->recorder().show_host(shown);
   });
   give();
@@ -261,7 +276,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   outcome->report = std::move(report);
   outcome->inputs = std::move(from);
   outcome->kernel = p.name;
-  outcome->loc = longest_loop;
+  outcome->loc = bound.longest_loop;
   outcome->max_loop_iterations = p.max_loop_iterations;
   if (!p.prints.empty()) {
     outcome->prints = p.prints;

@@ -53,6 +53,13 @@ VkCommandBuffer Recorder::open() {
     idle_.push_back(in_flight_.front().commands);
     in_flight_.pop_front();
   }
+  const VkCommandBuffer commands = take();
+  VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
+  check(vk_.vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer", name_);
+  return open_ = commands;
+}
+
+VkCommandBuffer Recorder::take() {
   VkCommandBuffer commands = VK_NULL_HANDLE;
   if (idle_.empty()) {
     VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
@@ -62,9 +69,50 @@ VkCommandBuffer Recorder::open() {
     idle_.pop_back();
     check(vk_.vkResetCommandBuffer(commands, 0), "vkResetCommandBuffer", name_);
   }
-  VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
+  return commands;
+}
+
+VkCommandBuffer Recorder::begin_replayable() {
+  if (lost_) throw DeviceError("the device " + name_ + " was lost in an earlier call", {}, "make a new Device");
+  const VkCommandBuffer commands = take();
+  VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
   check(vk_.vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer", name_);
-  return open_ = commands;
+  return commands;
+}
+void Recorder::end_replayable(VkCommandBuffer commands) { check(vk_.vkEndCommandBuffer(commands), "vkEndCommandBuffer", name_); }
+void Recorder::retire(VkCommandBuffer commands) { in_flight_.push_back({commands, submitted_}); }
+
+void Recorder::close() {
+  if (!open_) return;
+  check(vk_.vkEndCommandBuffer(open_), "vkEndCommandBuffer", name_);
+  closed_.push_back(open_);
+  own_.push_back(open_);
+  open_ = VK_NULL_HANDLE;
+}
+
+void Recorder::replay(const std::string& what, VkCommandBuffer commands, std::span<const Access> list, std::span<const LogEntry> log) {
+  const StageMask stages = mask(Stage::compute) | mask(Stage::transfer);
+  order(stages, list);
+  ++number_;
+  for (const Access& a : list) {
+    Hazards& h = a.buffer->hazards;
+    for (int s = 0; s < 2; ++s) {
+      if (a.reads) h.read_by[s] = number_;
+      if (a.writes) h.written_by[s] = number_;
+    }
+    if (a.writes) {
+      h.readable_at = 0;
+      std::erase(shown_, a.buffer);
+    }
+    touched_.push_back(a.buffer);
+  }
+  if (log_on_)
+    for (const LogEntry& entry : log) {
+      log_.push_back(entry);
+      log_.back().what = what + ": " + entry.what;
+    }
+  close();
+  closed_.push_back(commands);
 }
 
 void Recorder::barrier(StageMask from, StageMask to) {
@@ -86,17 +134,22 @@ void Recorder::barrier(StageMask from, StageMask to) {
   add({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = from, .to = to});
 }
 
-// One barrier before the command covers whatever of its accesses is not ordered yet.
-void Recorder::access(const std::string& what, Stage stage, std::span<const Access> list) {
+// One barrier before commands of those stages covers whatever of their accesses is not ordered yet.
+void Recorder::order(StageMask to, std::span<const Access> list) {
   open();
-  const int to = position(stage);
   StageMask from = 0;
   for (const Access& a : list)
-    for (int s = 0; s < 2; ++s) {
-      const Hazards& h = a.buffer->hazards;
-      if (h.written_by[s] > ordered_[s][to] || (a.writes && h.read_by[s] > ordered_[s][to])) from |= at(s);
-    }
-  if (from) barrier(from, mask(stage));
+    for (int s = 0; s < 2; ++s)
+      for (int t = 0; t < 2; ++t) {
+        const Hazards& h = a.buffer->hazards;
+        if ((to & at(t)) && (h.written_by[s] > ordered_[s][t] || (a.writes && h.read_by[s] > ordered_[s][t]))) from |= at(s);
+      }
+  if (from) barrier(from, to);
+}
+
+void Recorder::access(const std::string& what, Stage stage, std::span<const Access> list) {
+  order(mask(stage), list);
+  const int to = position(stage);
   ++number_;
   LogEntry entry{.kind = LogEntry::Kind::command, .what = what, .stage = stage};
   for (const Access& a : list) {
@@ -130,6 +183,12 @@ void Recorder::copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_
   vk_.vkCmdCopyBuffer(open_, from.handle(), to.handle(), 1, &region);
 }
 
+void Recorder::update(Buffer& to, uint64_t offset, std::span<const std::byte> bytes) {
+  const Access list[] = {{&to, false, true, offset, bytes.size()}};
+  access("update", Stage::transfer, list);
+  vk_.vkCmdUpdateBuffer(open_, to.handle(), to.offset() + offset, bytes.size(), bytes.data());
+}
+
 void Recorder::show_host(std::span<Buffer* const> buffers) {
   StageMask from = 0;
   for (const Buffer* b : buffers)
@@ -143,20 +202,24 @@ void Recorder::give_up() {
   lost_ = true;
   touched_.clear();
   shown_.clear();
+  closed_.clear();
+  own_.clear();
 }
 
 uint64_t Recorder::submit_open(const std::string& what) {
-  open();
-  check(vk_.vkEndCommandBuffer(open_), "vkEndCommandBuffer", name_);
+  if (closed_.empty()) open();
+  close();
   const uint64_t value = submitted_ + 1;
-  VkCommandBufferSubmitInfo commands{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, open_, 0};
+  std::vector<VkCommandBufferSubmitInfo> commands;
+  for (VkCommandBuffer c : closed_) commands.push_back({VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, c, 0});
   VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, timeline_, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0};
-  VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, 0, nullptr, 1, &commands, 1, &signal};
+  VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, 0, nullptr, static_cast<uint32_t>(commands.size()), commands.data(), 1, &signal};
   const VkResult r = vk_.vkQueueSubmit2(queue_, 1, &info, VK_NULL_HANDLE);
   if (r < 0) throw DeviceError("vkQueueSubmit2 of " + what + " on " + name_ + ": " + to_string(r));
   submitted_ = value;
-  in_flight_.push_back({open_, value});
-  open_ = VK_NULL_HANDLE;
+  for (VkCommandBuffer c : own_) in_flight_.push_back({c, value});
+  own_.clear();
+  closed_.clear();
   for (Buffer* b : touched_) b->hazards.used_at = value;
   for (Buffer* b : shown_) b->hazards.readable_at = value;
   touched_.clear();

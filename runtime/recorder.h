@@ -40,6 +40,18 @@ class Recorder {
   void dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
                 const std::array<uint32_t, 3>& groups, std::span<const Access> accesses);
   void copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size);
+  /// The host's bytes, at most 65,536 and in words, into a buffer, without memory of their own.
+  void update(Buffer& to, uint64_t offset, std::span<const std::byte> bytes);
+
+  /// Commands that are recorded once and replayed any number of times, by dispatches and copies into the command buffer that begin_replayable() returns.
+  VkCommandBuffer begin_replayable();
+  void end_replayable(VkCommandBuffer commands);
+  /// Puts them after what has been recorded so far; `accesses` are those of all of them, `log` their own entries, if a log is kept.
+  void replay(const std::string& what, VkCommandBuffer commands, std::span<const Access> accesses, std::span<const LogEntry> log);
+  /// Nobody will replay them again.
+  void retire(VkCommandBuffer commands);
+  bool logs() const { return log_on_; }
+
   /// Makes what has been recorded so far visible to the host, for those buffers once this submission is done.
   void show_host(std::span<Buffer* const> buffers);
   /// Calls `record`, hands what it recorded to the queue and returns the timeline value at which that is done. `what` names it in errors.
@@ -72,6 +84,9 @@ class Recorder {
   uint64_t submit_open(const std::string& what);
   void give_up();  // half of something is recorded: no later command may rely on it
   void access(const std::string& what, Stage stage, std::span<const Access> accesses);
+  void order(StageMask stages, std::span<const Access> accesses);
+  VkCommandBuffer take();
+  void close();
   void barrier(StageMask from, StageMask to);
   void add(LogEntry entry) { if (log_on_) log_.push_back(std::move(entry)); }
 
@@ -82,6 +97,7 @@ class Recorder {
   VkSemaphore timeline_ = VK_NULL_HANDLE;
   VkCommandPool pool_ = VK_NULL_HANDLE;
   VkCommandBuffer open_ = VK_NULL_HANDLE;
+  std::vector<VkCommandBuffer> closed_, own_;  // of this submission: those before open_, and which of them go back to idle_
   std::deque<Recording> in_flight_;
   std::vector<VkCommandBuffer> idle_;
   std::vector<Buffer*> touched_, shown_;     // since the last submit

@@ -29,7 +29,8 @@ namespace tessera::vulkan {
   X(vkCmdDispatch) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdPipelineBarrier2) X(vkGetBufferDeviceAddress)                      \
   X(vkCreateShaderModule) X(vkDestroyShaderModule) X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout)                            \
   X(vkCreateComputePipelines) X(vkDestroyPipeline) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements)          \
-  X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory)
+  X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory) X(vkCmdUpdateBuffer) X(vkCreateQueryPool) X(vkDestroyQueryPool)        \
+  X(vkCmdResetQueryPool) X(vkCmdWriteTimestamp2) X(vkGetQueryPoolResults)
 
 // Of extensions that a device may lack: null then.
 #define TESSERA_VK_DEVICE_OPTIONAL(X) X(vkGetMemoryHostPointerPropertiesEXT)

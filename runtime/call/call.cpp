@@ -92,19 +92,34 @@ Program compile_or_read(const ir::Kernel& kernel, const Target& target, const Co
 
 CompileCounts compile_counts() { return {compiled, from_disk}; }
 
-CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options) {
-  if (options.dump) return {device, std::make_shared<const Program>(compile(kernel, device.target(), options))};
+namespace {
+
+/// `kind`: what beside kernel and device decides what is made.
+CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target& target, const CompileOptions& options, const std::string& kind) {
   vulkan::Context& context = *device.context();
   // The text holds all that compilation sees; with the source lines, since errors name them. The target is the device's own.
-  const std::string key = std::string(options.general ? "general" : "fast") + (kernel.call.debug ? " debug\n" : "\n") + ir::print(kernel, true);
+  const std::string key = kind + (kernel.call.debug ? " debug\n" : "\n") + ir::print(kernel, true);
   {
     std::lock_guard lock(context.programs_mutex);
     if (auto it = context.programs.find(key); it != context.programs.end()) return {device, it->second};
   }
   if (const char* folder = std::getenv("TESSERA_DUMP"); folder && *folder) dump(folder, kernel);
-  auto program = std::make_shared<const Program>(compile_or_read(kernel, device.target(), options, key));
+  auto program = std::make_shared<const Program>(compile_or_read(kernel, target, options, key));
   std::lock_guard lock(context.programs_mutex);
   return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
+}
+
+}  // namespace
+
+CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options) {
+  if (options.dump) return {device, std::make_shared<const Program>(compile(kernel, device.target(), options))};
+  return load(device, kernel, device.target(), options, options.general ? "general" : "fast");
+}
+
+CompiledKernel load_for_table(const Device& device, const ir::Kernel& kernel) {
+  Target target = device.target();
+  target.push_constant_bytes = 0;
+  return load(device, kernel, target, {}, "fast table");
 }
 
 namespace {

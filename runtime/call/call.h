@@ -33,6 +33,9 @@ class CompiledKernel {
 /// TESSERA_CACHE set, what any process has compiled is taken from that folder, and what this one compiles is put there.
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options = {});
 
+/// The same, compiled to find its arguments in a table in memory however few they are: for calls that are recorded once and run with other arguments.
+CompiledKernel load_for_table(const Device& device, const ir::Kernel& kernel);
+
 /// What load() has done in this process, for all devices.
 struct CompileCounts {
   uint64_t compiled = 0;   // by the compiler

@@ -1,155 +1,422 @@
 #include "runtime/call/graph.h"
 
-#include <set>
-#include <unordered_map>
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
 
-#include "runtime/context.h"
+#include "engine/interpreter/interpreter.h"
+#include "runtime/call/recording.h"
+#include "runtime/launch.h"
+#include "runtime/pipeline.h"
 
 namespace tessera {
 
+using vulkan::Access;
+using vulkan::Buffer;
+using vulkan::Outcome;
+using vulkan::PreparedCall;
+using vulkan::Recording;
+using Command = GraphPlan::Command;
+using Node = GraphPlan::Node;
+using Spot = GraphPlan::Place;
+using Memory = GraphPlan::Memory;
+
+namespace {
+/// An address in a call's block that is another one in every replay.
+struct Patch {
+  uint64_t at = 0;  // in the table
+  Spot place;       // of a graph's input or output
+};
+}  // namespace
+
 struct CompiledGraph::State {
+  State(Device d, Graph g) : device(std::move(d)), graph(std::move(g)) {}
+
   Device device;
   Graph graph;
-  std::vector<CompiledKernel> kernels;                                    // as graph.kernels
-  std::vector<std::pair<size_t, DeviceArray>> constants;                  // as graph.constants
-  std::unordered_map<const Graph::Step*, std::vector<size_t>> last_uses;  // the values that nobody needs after a step
+  GraphPlan plan;
+  std::vector<CompiledKernel> kernels;         // as graph.kernels
+  std::vector<DeviceArray> constants;          // as graph.constants
+  std::vector<PreparedCall> calls;             // by command
+  std::vector<std::vector<Patch>> patches;     // by command
+  std::vector<std::shared_ptr<Buffer>> fixed;  // by storage: the arena's and the constants' memory
+  std::shared_ptr<Buffer> arena, table;        // null if there is nothing in them
+  std::map<size_t, std::vector<std::unique_ptr<Recording>>>
+      recordings;                   // by the first command of a node; what lies between them is copied anew each time
+  std::mutex mutex;                 // there is one arena and one table
+  std::vector<std::byte> contents;  // of the table, once all that is submitted has run
 };
 
 namespace {
 
-void collect_uses(const Graph::Body& b, std::set<size_t>& uses);
-void collect_uses(const Graph::Step& s, std::set<size_t>& uses) {
-  uses.insert(s.arguments.begin(), s.arguments.end());
-  for (const auto& [name, v] : s.sizes) uses.insert(v);
-  for (const Graph::Body& b : s.bodies) collect_uses(b, uses);
-}
-void collect_uses(const Graph::Body& b, std::set<size_t>& uses) {
-  for (const Graph::Step& s : b.steps) collect_uses(s, uses);
-  uses.insert(b.outputs.begin(), b.outputs.end());
+/// A copy from or to what is elsewhere in every replay.
+bool moves(const GraphPlan& plan, const Command& c) {
+  if (c.kind != Command::Kind::copy || c.from == c.to) return false;
+  for (const Spot& p : {c.from, c.to})
+    if (const Memory m = plan.storages[p.storage].memory; m == Memory::input || m == Memory::output) return true;
+  return false;
 }
 
-using LastUses = std::unordered_map<const Graph::Step*, std::vector<size_t>>;
-
-/// `needed`: what is needed after the steps. Values of other bodies are left alone: those run more than once, or not at all.
-void find_last_uses(const Graph::Body& b, std::set<size_t> needed, LastUses& found) {
-  needed.insert(b.outputs.begin(), b.outputs.end());
-  std::set<size_t> own;
-  for (const Graph::Step& s : b.steps) own.insert(s.results.begin(), s.results.end());
-  for (auto s = b.steps.rbegin(); s != b.steps.rend(); ++s) {
-    std::set<size_t> uses(s->results.begin(), s->results.end());
-    collect_uses(*s, uses);
-    for (size_t v : uses)
-      if (own.contains(v) && needed.insert(v).second) found[&*s].push_back(v);
-    for (size_t i = 0; i < s->bodies.size(); ++i) {
-      std::set<size_t> after;
-      if (i == 1 && s->kind == Graph::Step::Kind::repeat) collect_uses(s->bodies[0], after);  // the body sees what the test has made
-      find_last_uses(s->bodies[i], std::move(after), found);
-    }
-  }
-}
-
-/// Row `row` of the one that has rows of the other's size.
-void copy_row(const DeviceArray& from, int64_t from_row, const DeviceArray& to, int64_t to_row) {
-  const auto source = from.buffer("a row"), target = to.buffer("a row");
-  if (!source || !target) return;
-  const auto bytes = static_cast<uint64_t>(std::min(from.nbytes(), to.nbytes()));
-  vulkan::Context& context = *from.device().context();
-  std::lock_guard lock(context.mutex());
-  const uint64_t value = context.recorder().submit("a row", [&] {
-    context.recorder().copy(*source, static_cast<uint64_t>(from_row) * bytes, *target, static_cast<uint64_t>(to_row) * bytes, bytes);
-    vulkan::Buffer* shown[] = {target.get()};
-    if (target->host_reads()) context.recorder().show_host(shown);
-  });
-  if (!source->outcome || !target->outcome) {
-    if (source->outcome) target->outcome = source->outcome;
-  } else if (source->outcome != target->outcome) {  // what either reports is true of the whole
-    auto both = std::make_shared<vulkan::Outcome>();
-    both->value = value;
-    both->inputs = {target->outcome, source->outcome};
-    both->kernel = "a row";
-    target->outcome = both;
-    context.follow(std::move(both));
+template <class F>
+void for_each_run(const std::vector<Node>& nodes, const F& f) {
+  for (const Node& n : nodes) {
+    if (n.kind == Node::Kind::commands) f(n);
+    for (const auto& body : n.bodies) for_each_run(body, f);
   }
 }
 
 }  // namespace
 
-CompiledGraph::CompiledGraph(Device device, Graph graph) {
-  auto state = std::make_shared<State>(State{std::move(device), std::move(graph), {}, {}, {}});
-  for (const ir::Kernel& k : state->graph.kernels) state->kernels.push_back(load(state->device, k));
-  for (const auto& [v, a] : state->graph.constants) state->constants.emplace_back(v, DeviceArray(state->device, a));
-  find_last_uses(state->graph.body, {}, state->last_uses);
-  state_ = std::move(state);
+CompiledGraph::CompiledGraph(Device device, Graph graph) : state_(std::make_shared<State>(std::move(device), std::move(graph))) {
+  State& s = *state_;
+  const std::shared_ptr<vulkan::Context>& context = s.device.context();
+  PlanOptions options;
+  for (const ir::Kernel& k : s.graph.kernels) {
+    s.kernels.push_back(load_for_table(s.device, k));
+    options.alignment = std::max<int64_t>(options.alignment, s.kernels.back().program().alignment);
+  }
+  for (const auto& [v, a] : s.graph.constants) s.constants.emplace_back(s.device, a);
+  const auto bind = [&](const Command& c, DimValues& dims) {
+    const Program& p = s.kernels[c.kernel].program();
+    dims = bind_dims(p, c.inputs, c.dims);
+    return vulkan::bind(p, dims, s.device);
+  };
+  options.scratch = [&](const Command& c) -> int64_t {
+    DimValues dims;
+    return c.sizes.empty() ? bind(c, dims).scratch_bytes : 0;
+  };
+  s.plan = tessera::plan(s.graph, options);
+  if (s.plan.arena_bytes > 0)
+    s.arena = std::make_shared<Buffer>(context, static_cast<uint64_t>(s.plan.arena_bytes), vulkan::Memory::scratch, "the arena of a graph");
+  for (const GraphPlan::Storage& storage : s.plan.storages) {
+    std::shared_ptr<Buffer> b;
+    if (storage.bytes > 0 && storage.memory == Memory::arena) b = s.arena;
+    if (storage.bytes > 0 && storage.memory == Memory::constant) b = s.constants[storage.index].buffer("a constant of the graph");
+    s.fixed.push_back(std::move(b));
+  }
+
+  // The table: the block of every call, complete but for what lies elsewhere each time.
+  s.calls.resize(s.plan.commands.size());
+  s.patches.resize(s.plan.commands.size());
+  for (size_t i = 0; i < s.plan.commands.size(); ++i) {
+    const Command& c = s.plan.commands[i];
+    if (c.kind != Command::Kind::call) continue;
+    PreparedCall& call = s.calls[i];
+    call.program = &s.kernels[c.kernel].program();
+    call.pipeline = &context->pipeline(*call.program);
+    if (!c.sizes.empty()) continue;
+    call.bound = bind(c, call.dims);
+    call.table_at = s.contents.size();
+    std::vector<uint64_t> addresses;
+    std::vector<Spot> places = c.arguments;
+    if (c.scratch) places.push_back(*c.scratch);
+    for (const Spot& p : places) {
+      const std::shared_ptr<Buffer>& b = s.fixed[p.storage];
+      if (!b && p.bytes > 0) s.patches[i].push_back({call.table_at + addresses.size() * sizeof(uint64_t), p});
+      addresses.push_back(b ? b->address() + vulkan::base(s.plan.storages[p.storage]) + static_cast<uint64_t>(p.offset) : 0);
+    }
+    if (call.program->report_bytes > 0) addresses.push_back(0);
+    call.num_addresses = addresses.size();
+    const std::vector<std::byte> block = vulkan::argument_block(*call.program, addresses, call.bound.sizes);
+    s.contents.insert(s.contents.end(), block.begin(), block.end());
+    s.contents.resize((s.contents.size() + 15) / 16 * 16);
+  }
+  if (!s.contents.empty()) {
+    const Array bytes({static_cast<int64_t>(s.contents.size())}, DType::u8);
+    DeviceArray table(s.device, bytes.shape(), DType::u8, s.contents.data());
+    s.table = table.buffer("the argument table of a graph");
+  }
+  for_each_run(s.plan.nodes, [&](const Node& n) {
+    if (!s.plan.commands[n.begin].sizes.empty()) return;
+    for (size_t i = n.begin; i < n.end;) {
+      size_t end = i;
+      while (end < n.end && !moves(s.plan, s.plan.commands[end])) ++end;
+      if (end > i) s.recordings[n.begin].push_back(std::make_unique<Recording>(context, s.plan, i, end, s.calls, s.fixed, s.table));
+      i = std::max(end, i + 1);
+    }
+  });
 }
 
 const Graph& CompiledGraph::graph() const { return state_->graph; }
+const GraphPlan& CompiledGraph::plan() const { return state_->plan; }
 const Device& CompiledGraph::device() const { return state_->device; }
 
-class CompiledGraph::Run {
+class CompiledGraph::Replay {
  public:
-  explicit Run(const State& state) : state_(state), values_(state.graph.values.size()) {
-    for (const auto& [v, a] : state.constants) values_[v] = a;
+  Replay(State& state, const std::vector<DeviceArray>& inputs) : s_(state), context_(*state.device.context()), buffers_(state.fixed) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::string where = "the graph: argument " + std::to_string(i);
+      given_.push_back(inputs[i].buffer(where));
+      if (!(inputs[i].device() == s_.device)) throw SpecError(where + ": the array is on another Device than the graph");
+      if (const auto& b = given_.back(); b && b->address() % 16 != 0)
+        throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of 16");
+    }
+    for (size_t i = 0; i < s_.plan.outputs.size(); ++i) {
+      const GraphPlan::Storage& storage = s_.plan.storages[s_.plan.outputs[i].storage];
+      const Graph::Type& t = s_.graph.values[s_.graph.body.outputs[i]];
+      if (storage.memory == Memory::input) outputs_.push_back(inputs[storage.index]);
+      else if (storage.memory == Memory::constant) outputs_.push_back(s_.constants[storage.index]);
+      else if (const auto it = made_.find(storage.index); it != made_.end()) outputs_.push_back(it->second);
+      else outputs_.push_back(made_.emplace(storage.index, DeviceArray(s_.device, t.shape, t.dtype)).first->second);
+    }
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      const GraphPlan::Storage& storage = s_.plan.storages[i];
+      if (storage.bytes == 0) continue;
+      if (storage.memory == Memory::input) buffers_[i] = given_[storage.index];
+      if (storage.memory == Memory::output) buffers_[i] = made_.at(storage.index).buffer("an output of the graph");
+    }
+    std::lock_guard lock(context_.mutex());
+    for (const auto& b : given_)
+      if (b && b->outcome && (!b->outcome->settled || b->outcome->error)) doubts_.push_back(b->outcome);
   }
 
-  std::vector<DeviceArray> body(const Graph::Body& b, const std::vector<DeviceArray>& inputs) {
-    for (size_t i = 0; i < inputs.size(); ++i) values_[b.inputs[i]] = inputs[i];
-    for (const Graph::Step& s : b.steps) {
-      std::vector<DeviceArray> results = s.kind == Graph::Step::Kind::call     ? call(s)
-                                         : s.kind == Graph::Step::Kind::repeat ? repeat(s)
-                                                                               : choose(s);
-      for (size_t i = 0; i < results.size(); ++i) values_[s.results[i]] = std::move(results[i]);
-      if (const auto it = state_.last_uses.find(&s); it != state_.last_uses.end())
-        for (size_t v : it->second) values_[v] = DeviceArray();
+  std::vector<DeviceArray> run() {
+    nodes(s_.plan.nodes);
+    std::vector<Buffer*> shown;
+    for (const auto& [i, a] : made_)
+      if (const auto b = a.buffer("an output of the graph"); b && b->host_reads()) shown.push_back(b.get());
+    if (!shown.empty()) actions_.push_back([this, shown] { context_.recorder().show_host(shown); });
+    if (!doubts_.empty() && !actions_.empty()) {  // what the inputs' calls may yet report is true of the outputs
+      auto outcome = std::make_shared<Outcome>();
+      outcome->kernel = "the graph";
+      follow(std::move(outcome));
     }
-    return given(b.outputs);
+    flush();
+    std::lock_guard lock(context_.mutex());
+    for (const auto& [i, a] : made_)
+      if (const auto b = a.buffer("an output of the graph"); b && last_outcome_) b->outcome = last_outcome_;
+    return std::move(outputs_);
   }
 
  private:
-  std::vector<DeviceArray> given(const std::vector<size_t>& positions) const {
-    std::vector<DeviceArray> arrays;
-    for (size_t v : positions) arrays.push_back(values_[v]);
-    return arrays;
-  }
-  std::vector<DeviceArray> call(const Graph::Step& s) {
-    DimValues dims;
-    for (const auto& [name, v] : s.sizes) dims[name] = grid_size(scalar(values_[v].download()));
-    return state_.kernels[s.kernel](given(s.arguments), dims);
-  }
-  std::vector<DeviceArray> choose(const Graph::Step& s) {
-    return body(s.bodies[chosen(s, scalar(values_[s.arguments[0]].download()))], {});
-  }
-  std::vector<DeviceArray> repeat(const Graph::Step& s) {
-    std::vector<DeviceArray> carries = given(s.arguments),
-                             sliced(carries.begin() + static_cast<std::ptrdiff_t>(s.num_carries()), carries.end()), stacked;
-    carries.resize(s.num_carries());
-    for (size_t i = s.num_carries(); i < s.results.size(); ++i) stacked.push_back(fresh(s.results[i]));
-    for (int64_t i = 0; !s.count || i < *s.count; ++i) {
-      std::vector<DeviceArray> inputs = carries;
-      for (size_t k = 0; k < sliced.size(); ++k)
-        copy_row(sliced[k], row(s, i), inputs.emplace_back(fresh(s.bodies[0].inputs[s.num_carries() + k])), 0);
-      if (!s.count) {
-        for (size_t k = 0; k < inputs.size(); ++k) values_[s.bodies[0].inputs[k]] = inputs[k];
-        if (!scalar(body(s.bodies[1], {})[0].download())) break;
-      }
-      std::vector<DeviceArray> next = body(s.bodies[0], inputs);
-      for (size_t k = 0; k < stacked.size(); ++k) copy_row(next[s.num_carries() + k], 0, stacked[k], row(s, i));
-      next.resize(s.num_carries());
-      carries = std::move(next);
+  void flush() {
+    if (actions_.empty()) return;
+    // What they keep goes after the lock.
+    const auto prepare = std::exchange(prepare_, {}), actions = std::exchange(actions_, {});
+    const auto kept = std::exchange(kept_, {});
+    std::lock_guard lock(context_.mutex());
+    for (const auto& f : prepare) f();
+    const uint64_t value = context_.recorder().submit("a graph", [&] {
+      for (const auto& f : actions) f();
+    });
+    for (auto& o : outcomes_) {
+      o->value = value;
+      context_.follow(std::move(o));
     }
-    carries.insert(carries.end(), stacked.begin(), stacked.end());
-    return carries;
+    outcomes_.clear();
   }
-  DeviceArray fresh(size_t v) const { return {state_.device, state_.graph.values[v].shape, state_.graph.values[v].dtype}; }
+  /// The calls of a graph stand in one line: what one reports is true of all that comes after.
+  void follow(std::shared_ptr<Outcome> o) {
+    if (last_outcome_) o->inputs.push_back(last_outcome_);
+    o->inputs.insert(o->inputs.end(), doubts_.begin(), doubts_.end());
+    doubts_.clear();
+    last_outcome_ = o;
+    outcomes_.push_back(std::move(o));
+  }
+  /// Memory for the report of a call; it joins the accesses.
+  uint64_t report(const PreparedCall& call, const DimValues& dims, const Loc& longest_loop, std::vector<Access>& accesses,
+                  std::vector<Buffer*>& shown) {
+    const Program& p = *call.program;
+    const int64_t prints = p.prints.empty() ? 0 : context_.print_bytes();
+    auto outcome = std::make_shared<Outcome>();
+    outcome->report = context_.report_buffer(static_cast<uint64_t>(p.report_bytes + prints), p.name + ": the report");
+    Buffer* const b = outcome->report.get();
+    outcome->kernel = p.name;
+    outcome->loc = longest_loop;
+    outcome->max_loop_iterations = p.max_loop_iterations;
+    if (!p.prints.empty()) {
+      outcome->prints = p.prints;
+      outcome->axis_names = p.axis_names;
+      for (const Extent& e : p.grid) outcome->grid.push_back(e.eval(dims));
+    }
+    outcome->waits = p.waits;
+    prepare_.push_back([this, b, prints, &p] { context_.clear_report("the graph's call of " + p.name, *b, prints); });
+    accesses.push_back({b, true, true, 0, b->size()});
+    shown.push_back(b);
+    follow(std::move(outcome));
+    return b->address();
+  }
 
-  const State& state_;
-  std::vector<DeviceArray> values_;
+  void nodes(const std::vector<Node>& list) {
+    for (const Node& n : list) {
+      if (n.kind == Node::Kind::choose) nodes(n.bodies[chosen_body(n)]);
+      else if (n.kind == Node::Kind::repeat) repeat(n);
+      else if (!s_.plan.commands[n.begin].sizes.empty()) sized(n.begin);
+      else commands(n);
+    }
+  }
+  size_t chosen_body(const Node& n) {
+    return static_cast<size_t>(std::clamp<int64_t>(read(n.decides, DType::i32), 0, static_cast<int64_t>(n.bodies.size()) - 1));
+  }
+  void repeat(const Node& n) {
+    for (int64_t i = 0; !n.count || i < *n.count; ++i) {
+      const int64_t row = n.count && n.reverse ? *n.count - 1 - i : i;
+      for (const auto& [array, p] : n.slices) copy({array.storage, array.offset + row * p.bytes, p.bytes}, p);
+      if (!n.count) {
+        nodes(n.bodies[1]);
+        if (!read(n.decides, DType::boolean)) break;
+      }
+      nodes(n.bodies[0]);
+      for (const auto& [p, array] : n.stacks) copy(p, {array.storage, array.offset + row * p.bytes, p.bytes});
+      if (n.count && actions_.size() > kActions) flush();
+    }
+  }
+  /// Waits for what has been started, and reads a scalar.
+  int64_t read(const Spot& p, DType dtype) {
+    const DeviceArray host(s_.device, {}, dtype);
+    const auto b = host.buffer("a value that decides");
+    actions_.push_back([this, p, b] {
+      context_.recorder().copy(*buffers_[p.storage], at(p), *b, 0, static_cast<uint64_t>(p.bytes));
+      Buffer* shown[] = {b.get()};
+      if (b->host_reads()) context_.recorder().show_host(shown);
+    });
+    flush();
+    {
+      std::lock_guard lock(context_.mutex());
+      b->outcome = last_outcome_;
+    }
+    return scalar(host.download());
+  }
+  uint64_t at(const Spot& p) const { return vulkan::base(s_.plan.storages[p.storage]) + static_cast<uint64_t>(p.offset); }
+  void copy(const Spot& from, const Spot& to) {
+    if (from == to || from.bytes == 0) return;
+    actions_.push_back([this, from, to] {
+      context_.recorder().copy(*buffers_[from.storage], at(from), *buffers_[to.storage], at(to), static_cast<uint64_t>(to.bytes));
+    });
+  }
+
+  void commands(const Node& n) {
+    const auto& recordings = s_.recordings[n.begin];
+    auto next = recordings.begin();
+    for (size_t i = n.begin; i < n.end;) {
+      if (next != recordings.end() && (*next)->begin() == i) {
+        replay(**next);
+        i = (*next++)->end();
+      } else {
+        copy(s_.plan.commands[i].from, s_.plan.commands[i].to);
+        ++i;
+      }
+    }
+  }
+
+  void replay(const Recording& recording) {
+    std::vector<Access> accesses;
+    std::vector<Buffer*> shown;
+    uint64_t low = s_.contents.size(), high = 0;  // what changes of the table
+    const auto patch = [&](uint64_t where, uint64_t address) {
+      if (std::memcmp(s_.contents.data() + where, &address, sizeof address) == 0) return;
+      std::memcpy(s_.contents.data() + where, &address, sizeof address);
+      low = std::min(low, where);
+      high = std::max(high, where + sizeof address);
+    };
+    std::map<Buffer*, Access> touched;
+    for (size_t i = recording.begin(); i < recording.end(); ++i) {
+      for (const vulkan::Touch& t : vulkan::touches(s_.plan.commands[i], s_.calls, i)) {
+        Buffer* b = buffers_[t.place.storage].get();
+        Access& a = touched.emplace(b, Access{b, false, false, 0, b->size()}).first->second;
+        a.reads |= t.reads;
+        a.writes |= t.writes;
+      }
+      for (const Patch& p : s_.patches[i]) {
+        patch(p.at, buffers_[p.place.storage]->address() + at(p.place));
+        Buffer* b = buffers_[p.place.storage].get();
+        touched.emplace(b, Access{b, false, false, 0, b->size()});  // kept until the call is done, even if nothing of it is touched
+      }
+      const PreparedCall& call = s_.calls[i];
+      if (call.program && call.program->report_bytes > 0 && call.bound.count > 0)
+        patch(call.table_at + (call.num_addresses - 1) * sizeof(uint64_t),
+              report(call, call.dims, call.bound.longest_loop, accesses, shown));
+    }
+    for (const auto& [b, a] : touched) accesses.push_back(a);
+    if (s_.table) accesses.push_back({s_.table.get(), true, false, 0, s_.table->size()});
+    if (high > low) {
+      std::vector<std::byte> bytes(s_.contents.begin() + static_cast<std::ptrdiff_t>(low),
+                                   s_.contents.begin() + static_cast<std::ptrdiff_t>(high));
+      actions_.push_back([this, low, bytes = std::move(bytes)] {
+        constexpr size_t most = 65536;  // vkCmdUpdateBuffer's
+        for (size_t from = 0; from < bytes.size(); from += most)
+          context_.recorder().update(*s_.table, low + from, std::span(bytes).subspan(from, std::min(most, bytes.size() - from)));
+      });
+    }
+    actions_.push_back([this, &recording, accesses = std::move(accesses), shown = std::move(shown)] {
+      vulkan::Recorder& recorder = context_.recorder();
+      recorder.replay("a graph", recording.commands(), accesses,
+                      recorder.logs() && s_.table ? recording.log(buffers_, *s_.table) : std::vector<LogEntry>());
+      if (!shown.empty()) recorder.show_host(shown);
+    });
+  }
+
+  /// A call whose grid's size is a value.
+  void sized(size_t i) {
+    const Command& c = s_.plan.commands[i];
+    const PreparedCall& call = s_.calls[i];
+    const Program& p = *call.program;
+    DimValues given = c.dims;
+    for (size_t k = 0; k < c.sizes.size(); ++k) {
+      const auto& [name, place] = c.sizes[k];
+      given[name] = grid_size(read(place, place.bytes == 8 ? DType::i64 : DType::i32));
+    }
+    const DimValues dims = bind_dims(p, c.inputs, given);
+    const vulkan::Bound bound = vulkan::bind(p, dims, s_.device);
+    if (bound.count == 0) return;
+    std::vector<uint64_t> addresses;
+    std::vector<Access> accesses;
+    std::vector<Buffer*> shown;
+    for (size_t k = 0; k < c.arguments.size(); ++k) {
+      const Spot& place = c.arguments[k];
+      Buffer* b = place.bytes > 0 ? buffers_[place.storage].get() : nullptr;
+      addresses.push_back(b ? b->address() + at(place) : 0);
+      if (b) accesses.push_back({b, p.args[k].read, p.args[k].written, at(place), static_cast<uint64_t>(place.bytes)});
+    }
+    if (p.scratch_bytes > 0) {
+      const auto scratch = std::make_shared<Buffer>(s_.device.context(), static_cast<uint64_t>(bound.scratch_bytes),
+                                                    vulkan::Memory::scratch, p.name + ": the scratch arena");
+      addresses.push_back(scratch->address());
+      accesses.push_back({scratch.get(), true, true, 0, scratch->size()});
+      kept_.push_back(scratch);
+    }
+    if (p.report_bytes > 0) addresses.push_back(report(call, dims, bound.longest_loop, accesses, shown));
+    const std::vector<std::byte> block = vulkan::argument_block(p, addresses, bound.sizes);
+    std::vector<std::byte> push;
+    if (!block.empty()) {
+      const auto table =
+          std::make_shared<Buffer>(s_.device.context(), block.size(), vulkan::Memory::upload, p.name + ": the argument table");
+      table->host_write(block.data(), block.size());
+      prepare_.push_back(
+          [this, table, &p] { context_.recorder().note_host_write("the graph's call of " + p.name, *table, table->size()); });
+      accesses.push_back({table.get(), true, false, 0, table->size()});
+      kept_.push_back(table);
+      const uint64_t address = table->address();
+      push.resize(sizeof address);
+      std::memcpy(push.data(), &address, sizeof address);
+    }
+    actions_.push_back([this, &p, &call, bound, push, accesses, shown] {
+      context_.recorder().dispatch(p.name, call.pipeline->handle(), call.pipeline->layout(), push, bound.groups, accesses);
+      if (!shown.empty()) context_.recorder().show_host(shown);
+    });
+  }
+
+  static constexpr size_t kActions = 256;  // of one submission in a long loop
+  State& s_;
+  vulkan::Context& context_;
+  std::vector<std::shared_ptr<Buffer>> buffers_, given_;  // by storage; by input
+  std::map<size_t, DeviceArray> made_;                    // by storage.index of outputs
+  std::vector<DeviceArray> outputs_;
+  std::vector<std::function<void()>> prepare_,
+      actions_;  // of the next submission, with the context's mutex held: before it, and its commands
+  std::vector<std::shared_ptr<Outcome>> doubts_, outcomes_;
+  std::shared_ptr<Outcome> last_outcome_;
+  std::vector<std::shared_ptr<Buffer>> kept_;
 };
 
 std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const {
   std::vector<std::pair<DType, Shape>> types;
   for (const DeviceArray& a : inputs) types.emplace_back(a.dtype(), a.shape());
   check_arguments(state_->graph, types);
-  return Run(*state_).body(state_->graph.body, inputs);
+  std::lock_guard lock(state_->mutex);
+  return Replay(*state_, inputs).run();
 }
 
 std::vector<Array> CompiledGraph::run(const std::vector<Array>& inputs) const {

@@ -1,23 +1,25 @@
 // A graph of kernels (engine/graph.h) on a device: what tessera.export() wrote, run from C++ without Python.
 //   const ts::CompiledGraph f = ts::load(ts::default_device(), ts::read_graph("exported"));
 //   const std::vector<ts::Array> y = f.run({x});
-// The calls follow one another on the device without waiting, those of counted loops too; only a condition, the index of a switch and the size of a grid are waited
-// for, since the host decides by them. What is used no more is freed on the way.
+// Memory is planned before (engine/graph_plan.h), and commands are recorded once, with a barrier only between those of which one needs what the other has made. A
+// call replays them in one submission, whatever arrays it is given, and does not wait; only a condition, the index of a switch and the size of a grid
+// that a value gives are waited for, since the host decides by them. Read next: recording.h.
 #pragma once
 #include <memory>
 #include <vector>
 
-#include "engine/graph.h"
+#include "engine/graph_plan.h"
 #include "runtime/call/call.h"
 
 namespace tessera {
 
-/// Copies share it.
+/// Copies share it. Calls of several threads come one after another.
 class CompiledGraph {
  public:
   CompiledGraph(Device device, Graph graph);
 
   const Graph& graph() const;
+  const GraphPlan& plan() const;
   const Device& device() const;
   /// Starts the calls and returns the outputs. Throws SpecError if the arguments are not the graph's; else errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs) const;
@@ -26,8 +28,8 @@ class CompiledGraph {
 
  private:
   struct State;
-  class Run;
-  std::shared_ptr<const State> state_;
+  class Replay;
+  std::shared_ptr<State> state_;
 };
 
 /// Compiles the graph's kernels. Throws CompileError where the device lacks what one needs.

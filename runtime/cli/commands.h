@@ -41,6 +41,9 @@ struct CompileArguments {
 void compile(const CompileArguments& a);
 void explain(const CompileArguments& a);
 
+void explain_graph(const CompileArguments& a);  ///< of the graph in the folder a.file
+void run_graph(const RunArguments& a);
+
 /// Reads, parses and verifies a tile-level kernel; reports everything wrong with it at once.
 ir::Kernel read_kernel(const std::string& file);
 Target target(const std::string& name);

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <optional>
@@ -72,6 +73,7 @@ void compile(const CompileArguments& a) {
 }
 
 void explain(const CompileArguments& a) {
+  if (std::filesystem::is_directory(a.file)) return explain_graph(a);
   CompileOptions options;
   options.general = a.codegen == "general";
   std::string text = tessera::compile(read_kernel(a.file), target(a.target), options).explain;

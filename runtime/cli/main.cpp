@@ -24,8 +24,8 @@ int command_line(int argc, char** argv) {
   ops_command->callback([&] { ops(op); });
 
   RunArguments r;
-  CLI::App* run_command = app.add_subcommand("run", "Run a kernel on .npy arrays");
-  run_command->add_option("FILE", r.file, "tile-level kernel (.tir)")->required();
+  CLI::App* run_command = app.add_subcommand("run", "Run a kernel, or a graph of kernels, on .npy arrays");
+  run_command->add_option("FILE", r.file, "tile-level kernel (.tir), or a folder with graph.txt")->required();
   run_command->add_option("--in", r.in, "inputs, in order (.npy)");
   run_command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
   run_command->add_option("--device", r.device, "index or part of a name, or interpreter; default: TESSERA_DEVICE, else the best device");
@@ -57,7 +57,7 @@ int command_line(int argc, char** argv) {
   compile_command->add_option("-o", c.output, "file to write instead of stdout");
   compile_command->callback([&] { compile(c); });
 
-  CLI::App* explain_command = app.add_subcommand("explain", "Say how a kernel meets the device: parallel axes, workgroups, memory");
+  CLI::App* explain_command = app.add_subcommand("explain", "Say how a kernel, or a graph in a folder, meets the device: parallel axes, workgroups, memory");
   shared(explain_command);
   explain_command->callback([&] { explain(c); });
 

@@ -1,5 +1,6 @@
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <random>
 #include <string_view>
@@ -30,6 +31,7 @@ InterpretOptions interpret_options(const RunArguments& a, const ir::Kernel& k, c
 }  // namespace
 
 void run(const RunArguments& a) {
+  if (std::filesystem::is_directory(a.file)) return run_graph(a);
   const DimValues dims = parse_dims(a.dims);
   const ir::Kernel k = read_kernel(a.file);
   auto count = [](size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };

@@ -188,6 +188,32 @@ TEST_CASE("tessera explain and devices") {
   CHECK(other.err.find("error: TESSERA_DEVICE=\"abacus\" is none of the Vulkan devices:\n  0: ") == 0);
 }
 
+TEST_CASE("tessera run and explain of a graph") {
+  const Scratch s;
+  s.write("graph.txt", "tessera graph 1\nin %0 f32[50]\nin %1 f32[50]\n%2 = repeat 3 : f32[50] {\n  carry %3 f32[50] = %0\n  %4 = call \"add.tir\"(%3, %1) : f32[50]\n  out %4\n}\nout %2\n");
+  for (const std::string how : {"", " --device interpreter"}) {
+    CAPTURE(how);
+    const Outcome o = tessera_cli(s, "run . --in a.npy b.npy --out o.npy" + how, "TESSERA_VALIDATION=1");
+    CHECK(o.code == 0);
+    CHECK(o.err == "");
+    const Array out = read_npy(s.at("o.npy"), DType::f32);
+    for (int i = 0; i < 50; ++i) CHECK(out.at(i) == i + 3 * (i + 0.5));
+  }
+  const Outcome e = tessera_cli(s, "explain . --target lavapipe");
+  CHECK(e.code == 0);
+  CHECK(e.out ==
+        "graph: 3 calls of 1 kernel, 0 copies; 0 dropped, since nobody needs what they make\n"
+        "waits for the device: none\n"
+        "peak memory: 1112 bytes\n"
+        "  arguments: 400 bytes\n"
+        "  constants: 0 bytes\n"
+        "  results: 200 bytes\n"
+        "  intermediate values and scratch: 512 bytes (512 without sharing)\n");
+  CHECK(tessera_cli(s, "run . --in a.npy").err == "error: the graph takes 2 inputs but --in names 1\n");
+  CHECK(tessera_cli(s, "run . --in a.npy b.npy --races").err ==
+        "error: --races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and . is a graph\n");
+}
+
 TEST_CASE("tessera --version and --help") {
   const Scratch s;
   const Outcome version = tessera_cli(s, "--version");

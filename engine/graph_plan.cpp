@@ -1,0 +1,454 @@
+#include "engine/graph_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+
+namespace tessera {
+namespace {
+
+using Kind = Graph::Step::Kind;
+using Memory = GraphPlan::Memory;
+using Place = GraphPlan::Place;
+using Command = GraphPlan::Command;
+using Node = GraphPlan::Node;
+constexpr size_t kForever = std::numeric_limits<size_t>::max();
+constexpr int64_t kGranule = 64;  // of the arena
+
+int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+int64_t bytes(const Graph::Type& t) { return num_elements(t.shape) * size_bytes(t.dtype); }
+
+// -- calls that nobody needs
+
+bool speaks(const Graph& g, const Graph::Step& s) {
+  if (s.kind == Kind::call) return !g.kernels[s.kernel].texts.empty();
+  for (const Graph::Body& b : s.bodies)
+    for (const Graph::Step& inner : b.steps)
+      if (speaks(g, inner)) return true;
+  return false;
+}
+size_t count_calls(const Graph::Step& s) {
+  if (s.kind == Kind::call) return 1;
+  size_t n = 0;
+  for (const Graph::Body& b : s.bodies)
+    for (const Graph::Step& inner : b.steps) n += count_calls(inner);
+  return n;
+}
+void collect_uses(const Graph::Body& b, std::set<size_t>& uses) {
+  for (const Graph::Step& s : b.steps) {
+    uses.insert(s.arguments.begin(), s.arguments.end());
+    for (const auto& [name, v] : s.sizes) uses.insert(v);
+    for (const Graph::Body& inner : s.bodies) collect_uses(inner, uses);
+  }
+  uses.insert(b.outputs.begin(), b.outputs.end());
+}
+/// The body without them; `needed`: what is, beside its outputs. Returns how many it lacks.
+size_t prune(const Graph& g, Graph::Body& b, std::set<size_t> needed) {
+  size_t dropped = 0;
+  needed.insert(b.outputs.begin(), b.outputs.end());
+  std::vector<Graph::Step> kept;
+  for (auto s = b.steps.rbegin(); s != b.steps.rend(); ++s) {
+    if (!speaks(g, *s) && std::none_of(s->results.begin(), s->results.end(), [&](size_t v) { return needed.contains(v); })) {
+      dropped += count_calls(*s);
+      continue;
+    }
+    for (size_t i = 0; i < s->bodies.size(); ++i) {
+      std::set<size_t> after;
+      if (i == 1 && s->kind == Kind::repeat) collect_uses(s->bodies[0], after);  // the body sees what the test has made
+      dropped += prune(g, s->bodies[i], std::move(after));
+    }
+    needed.insert(s->arguments.begin(), s->arguments.end());
+    for (const auto& [name, v] : s->sizes) needed.insert(v);
+    for (const Graph::Body& inner : s->bodies) collect_uses(inner, needed);
+    kept.push_back(std::move(*s));
+  }
+  b.steps.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  return dropped;
+}
+
+// -- commands
+
+class Planner {
+ public:
+  Planner(const Graph& g, const PlanOptions& options) : graph_(g), options_(options), places_(g.values.size()), wanted_(g.values.size()) {}
+
+  GraphPlan run() {
+    Graph::Body body = graph_.body;
+    plan_.dropped = prune(graph_, body, {});
+    for (size_t i = 0; i < body.inputs.size(); ++i) places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Memory::input, i);
+    for (size_t i = 0; i < graph_.constants.size(); ++i) {
+      const size_t v = graph_.constants[i].first;
+      places_[v] = fresh(bytes(graph_.values[v]), Memory::constant, i);
+    }
+    nodes_ = &plan_.nodes;
+    for (Place p : walk(body)) {
+      GraphPlan::Storage& s = plan_.storages[p.storage];
+      if (s.memory == Memory::arena && whole(p)) {
+        s.memory = Memory::output;
+        s.index = num_outputs_++;
+      } else if (!whole(p)) {
+        const Place own = fresh(p.bytes, Memory::output, num_outputs_++);
+        copy(p, own);
+        p = own;
+      }
+      use(p, kForever);
+      plan_.outputs.push_back(p);
+    }
+    take_places();
+    arrange();
+    return std::move(plan_);
+  }
+
+ private:
+  size_t now() const { return plan_.commands.size(); }
+  bool whole(const Place& p) const { return p.offset == 0 && p.bytes == plan_.storages[p.storage].bytes; }
+  Place fresh(int64_t n, Memory memory = Memory::arena, size_t index = 0) {
+    plan_.storages.push_back({memory, index, n, now(), now(), 0});
+    return {plan_.storages.size() - 1, 0, n};
+  }
+  void use(const Place& p, size_t when) {
+    GraphPlan::Storage& s = plan_.storages[p.storage];
+    s.last = std::max(s.last, when);
+  }
+  /// Where a result goes: to where somebody wants it, or to memory of its own.
+  Place result(size_t v) {
+    if (const auto p = wanted_[v]) return *p;
+    return fresh(bytes(graph_.values[v]));
+  }
+
+  void emit(Command c) {
+    for (const Place& p : c.arguments) use(p, now());
+    for (const auto& [name, p] : c.sizes) use(p, now());
+    if (c.kind == Command::Kind::copy) {
+      use(c.from, now());
+      use(c.to, now());
+    }
+    const bool alone = !c.sizes.empty();
+    if (alone || nodes_->empty() || nodes_->back().kind != Node::Kind::commands || nodes_->back().end != now() || alone_ == now())
+      nodes_->push_back({.begin = now(), .end = now()});
+    ++nodes_->back().end;
+    plan_.commands.push_back(std::move(c));
+    if (alone) alone_ = now();
+  }
+  void copy(const Place& from, const Place& to) {
+    if (from == to || from.bytes == 0) return;
+    emit({.kind = Command::Kind::copy, .from = from, .to = to});
+  }
+
+  std::vector<Place> walk(const Graph::Body& b) {
+    for (const Graph::Step& s : b.steps) {
+      if (s.kind == Kind::call) call(s);
+      else if (s.kind == Kind::choose) choose(s);
+      else if (s.count && *s.count * std::max<int64_t>(length(s.bodies[0]), 1) <= options_.unrolled) unroll(s);
+      else repeat(s);
+    }
+    return given(b.outputs);
+  }
+  std::vector<Place> given(const std::vector<size_t>& values) const {
+    std::vector<Place> p;
+    for (size_t v : values) p.push_back(places_[v]);
+    return p;
+  }
+  /// Commands, roughly, that a body becomes.
+  int64_t length(const Graph::Body& b) const {
+    int64_t n = 0;
+    for (const Graph::Step& s : b.steps) {
+      int64_t most = s.kind == Kind::call ? 1 : 0;
+      for (const Graph::Body& inner : s.bodies) most = std::max(most, length(inner));
+      n += s.count ? std::min(std::max<int64_t>(most, 1) * *s.count, options_.unrolled + 1) : most;
+      if (n > options_.unrolled) return n;
+    }
+    return n;
+  }
+
+  void call(const Graph::Step& s) {
+    const ir::Kernel& k = graph_.kernels[s.kernel];
+    Command c{.kernel = s.kernel};
+    for (size_t i = 0; i < s.arguments.size(); ++i) {
+      Place p = places_[s.arguments[i]];
+      c.inputs.emplace_back(graph_.values[s.arguments[i]].dtype, graph_.values[s.arguments[i]].shape);
+      const int input = static_cast<int>(i);
+      if (k.is_stored(input) && k.aliased_output(input) < 0) {  // it changes what it is given
+        const Place own = fresh(p.bytes);
+        copy(p, own);
+        p = own;
+      }
+      c.arguments.push_back(p);
+    }
+    for (const auto& [name, v] : s.sizes) {
+      const GraphPlan::Storage& from = plan_.storages[places_[v].storage];
+      if (from.memory == Memory::constant) c.dims[name] = grid_size(scalar(graph_.constants[from.index].second));
+      else c.sizes.emplace_back(name, places_[v]);
+    }
+    std::vector<Place> results;
+    for (size_t i = 0; i < s.results.size(); ++i) {
+      results.push_back(result(s.results[i]));
+      const int alias = k.blocks[s.arguments.size() + i].alias;
+      if (alias >= 0) copy(c.arguments[static_cast<size_t>(alias)], results.back());
+    }
+    c.arguments.insert(c.arguments.end(), results.begin(), results.end());
+    if (const int64_t n = options_.scratch ? options_.scratch(c) : 0) c.scratch = fresh(n);
+    emit(std::move(c));
+    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
+  }
+
+  void choose(const Graph::Step& s) {
+    const Place index = places_[s.arguments[0]];
+    use(index, now());
+    std::vector<Place> results;
+    for (size_t v : s.results) results.push_back(result(v));
+    Node node{.kind = Node::Kind::choose, .decides = index};
+    for (const Graph::Body& b : s.bodies) {
+      node.bodies.emplace_back();
+      std::vector<Node>* const around = std::exchange(nodes_, &node.bodies.back());
+      const std::vector<Place> outs = walk(b);
+      for (size_t i = 0; i < outs.size(); ++i) copy(outs[i], results[i]);
+      nodes_ = around;
+    }
+    nodes_->push_back(std::move(node));
+    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
+  }
+
+  static Place row_of(const Place& array, int64_t count, int64_t i) {
+    return {array.storage, array.offset + i * (array.bytes / count), array.bytes / count};
+  }
+  bool aligned(const Place& p) const { return p.offset % options_.alignment == 0 && p.bytes % options_.alignment == 0; }
+
+  void unroll(const Graph::Step& s) {
+    const Graph::Body& b = s.bodies[0];
+    std::vector<Place> carries = given(s.arguments), stacks;
+    const std::vector<Place> sliced(carries.begin() + static_cast<std::ptrdiff_t>(s.num_carries()), carries.end());
+    carries.resize(s.num_carries());
+    for (size_t i = s.num_carries(); i < s.results.size(); ++i) stacks.push_back(result(s.results[i]));
+    for (int64_t i = 0; i < *s.count; ++i) {
+      for (size_t k = 0; k < carries.size(); ++k) places_[b.inputs[k]] = carries[k];
+      for (size_t k = 0; k < sliced.size(); ++k) {
+        Place p = row_of(sliced[k], *s.count, row(s, i));
+        if (!aligned(p)) {
+          const Place own = fresh(p.bytes);
+          copy(p, own);
+          p = own;
+        }
+        places_[b.inputs[s.num_carries() + k]] = p;
+      }
+      for (size_t k = 0; k < stacks.size(); ++k)
+        if (const Place p = row_of(stacks[k], *s.count, row(s, i)); aligned(p)) wanted_[b.outputs[s.num_carries() + k]] = p;
+      std::vector<Place> outs = walk(b);
+      for (size_t k = 0; k < stacks.size(); ++k) {
+        wanted_[b.outputs[s.num_carries() + k]].reset();
+        copy(outs[s.num_carries() + k], row_of(stacks[k], *s.count, row(s, i)));
+      }
+      outs.resize(s.num_carries());
+      carries = std::move(outs);
+    }
+    carries.insert(carries.end(), stacks.begin(), stacks.end());
+    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = carries[i];
+  }
+
+  /// A loop that the host turns: what it carries, slices and stacks has one place for all iterations.
+  void repeat(const Graph::Step& s) {
+    const Graph::Body& b = s.bodies[0];
+    Node node{.kind = Node::Kind::repeat, .count = s.count, .reverse = s.reverse};
+    std::vector<Place> results;
+    for (size_t i = 0; i < s.arguments.size(); ++i) {
+      const Place from = places_[s.arguments[i]];
+      const bool slice = i >= s.num_carries();
+      const Place p = fresh(slice ? bytes(graph_.values[b.inputs[i]]) : from.bytes);
+      if (slice) {
+        node.slices.emplace_back(from, p);
+        use(from, now());
+      } else {
+        results.push_back(p);
+        copy(from, p);
+      }
+      places_[b.inputs[i]] = p;
+    }
+    const size_t carries = results.size();
+    for (size_t i = carries; i < s.results.size(); ++i) results.push_back(result(s.results[i]));
+    const size_t before = plan_.storages.size(), start = now();
+    for (const auto& [array, p] : node.slices) use(array, start);
+    node.bodies.resize(s.bodies.size());
+    std::vector<Node>* const around = nodes_;
+    if (!s.count) {
+      nodes_ = &node.bodies[1];
+      node.decides = walk(s.bodies[1])[0];
+      use(node.decides, now());
+    }
+    nodes_ = &node.bodies[0];
+    std::vector<Place> outs = walk(b);
+    // All carries change at once, and the rows are read after that.
+    const auto is_carry = [&](const Place& p, size_t own) {
+      for (size_t k = 0; k < carries; ++k)
+        if (k != own && p.storage == results[k].storage) return true;
+      return false;
+    };
+    for (size_t i = 0; i < outs.size(); ++i)
+      if (is_carry(outs[i], i)) {
+        const Place own = fresh(outs[i].bytes);
+        copy(outs[i], own);
+        outs[i] = own;
+      }
+    for (size_t i = 0; i < carries; ++i) copy(outs[i], results[i]);
+    for (size_t i = carries; i < outs.size(); ++i) node.stacks.emplace_back(outs[i], results[i]);
+    nodes_ = around;
+    // What was there before is there for every iteration, and nothing else takes the place of what the last one has left.
+    const size_t end = now();
+    for (size_t i = carries; i < outs.size(); ++i) use(outs[i], end);
+    for (const Place& p : results) use(p, end);
+    for (const auto& [array, p] : node.slices) use(p, end);
+    for (size_t i = 0; i < before; ++i)
+      if (plan_.storages[i].last >= start) use({i, 0, 0}, end);
+    nodes_->push_back(std::move(node));
+    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
+  }
+
+  /// A copy made for an output that is aliased to an input, or for an input that the kernel changes, goes where nobody needs its source
+  /// after the call: the copy lives in the source's place.
+  void take_places() {
+    std::vector<size_t> now_in(plan_.storages.size());
+    std::iota(now_in.begin(), now_in.end(), size_t{0});
+    const auto find = [&](size_t s) {
+      while (now_in[s] != s) s = now_in[s];
+      return s;
+    };
+    for (size_t t = 0; t < plan_.commands.size(); ++t) {
+      const Command& c = plan_.commands[t];
+      if (c.kind != Command::Kind::copy) continue;
+      size_t call = t;  // the one that it is for
+      while (call < plan_.commands.size() && plan_.commands[call].kind == Command::Kind::copy) ++call;
+      const size_t from = find(c.from.storage), to = find(c.to.storage);
+      GraphPlan::Storage &source = plan_.storages[from], &target = plan_.storages[to];
+      if (call == plan_.commands.size() || from == to || source.memory != Memory::arena || target.memory == Memory::input ||
+          target.memory == Memory::constant)
+        continue;
+      if (!(c.from.offset == 0 && c.from.bytes == source.bytes && c.to.offset == 0 && c.to.bytes == target.bytes)) continue;
+      if (target.first > t || written_before(c.to, t) || source.last > call) continue;
+      // The call sees the source as this one argument at most, and no other copy reads it.
+      const Command& user = plan_.commands[call];
+      const ir::Kernel& k = graph_.kernels[user.kernel];
+      size_t seen = 0, allowed = 0;
+      for (size_t i = 0; i < user.arguments.size(); ++i) {
+        if (find(user.arguments[i].storage) != from) continue;
+        ++seen;
+        const int output = i < static_cast<size_t>(k.num_inputs) ? k.aliased_output(static_cast<int>(i)) : -1;
+        if (output >= 0 && find(user.arguments[static_cast<size_t>(output)].storage) == to) ++allowed;
+      }
+      bool other = seen != allowed ||
+                   std::none_of(user.arguments.begin(), user.arguments.end(), [&](const Place& p) { return find(p.storage) == to; });
+      for (size_t i = t + 1; i < call; ++i)
+        other |= find(plan_.commands[i].from.storage) == from || find(plan_.commands[i].to.storage) == from;
+      for (const auto& [name, p] : user.sizes) other |= find(p.storage) == from;
+      if (other) continue;
+      target.first = std::min(source.first, target.first);
+      now_in[from] = to;
+    }
+    const auto follow = [&](Place& p) { p.storage = find(p.storage); };
+    for (Command& c : plan_.commands) {
+      follow(c.from);
+      follow(c.to);
+      for (Place& p : c.arguments) follow(p);
+      for (auto& [name, p] : c.sizes) follow(p);
+    }
+    for (Place& p : plan_.outputs) follow(p);
+    const auto follow_nodes = [&](auto& self, std::vector<Node>& nodes) -> void {
+      for (Node& n : nodes) {
+        follow(n.decides);
+        for (auto* list : {&n.slices, &n.stacks})
+          for (auto& [a, b] : *list) {
+            follow(a);
+            follow(b);
+          }
+        for (auto& body : n.bodies) self(self, body);
+      }
+    };
+    follow_nodes(follow_nodes, plan_.nodes);
+    for (size_t i = 0; i < now_in.size(); ++i)
+      if (now_in[i] != i) plan_.storages[i].bytes = 0;  // lives elsewhere
+  }
+  bool written_before(const Place& p, size_t t) const {
+    for (size_t i = plan_.storages[p.storage].first; i < t; ++i) {
+      const Command& c = plan_.commands[i];
+      if (c.kind == Command::Kind::copy && c.to.storage == p.storage) return true;
+      for (const Place& a : c.arguments)
+        if (a.storage == p.storage) return true;
+    }
+    return false;
+  }
+
+  /// Largest first, each at the lowest place that is free while it lives.
+  void arrange() {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < plan_.storages.size(); ++i)
+      if (plan_.storages[i].memory == Memory::arena && plan_.storages[i].bytes > 0) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return plan_.storages[a].bytes > plan_.storages[b].bytes; });
+    std::vector<size_t> placed;  // by offset
+    for (size_t i : order) {
+      GraphPlan::Storage& s = plan_.storages[i];
+      const int64_t size = up(s.bytes, kGranule);
+      for (size_t j : placed) {
+        const GraphPlan::Storage& o = plan_.storages[j];
+        if (o.first > s.last || s.first > o.last) continue;
+        if (o.offset >= s.offset + size) break;
+        s.offset = std::max(s.offset, o.offset + up(o.bytes, kGranule));
+      }
+      placed.insert(
+          std::upper_bound(placed.begin(), placed.end(), s.offset, [&](int64_t at, size_t j) { return at < plan_.storages[j].offset; }), i);
+      plan_.arena_bytes = std::max(plan_.arena_bytes, s.offset + size);
+      plan_.unshared_bytes += size;
+    }
+  }
+
+  const Graph& graph_;
+  const PlanOptions& options_;
+  GraphPlan plan_;
+  std::vector<Place> places_;                 // of each value, where the walk is
+  std::vector<std::optional<Place>> wanted_;  // where a value's reader wants it
+  std::vector<Node>* nodes_ = nullptr;        // that are being made
+  size_t num_outputs_ = 0;
+  size_t alone_ = kForever;  // the command after one that stands alone
+};
+
+}  // namespace
+
+GraphPlan plan(const Graph& graph, const PlanOptions& options) { return Planner(graph, options).run(); }
+
+int64_t GraphPlan::bytes(Memory memory) const {
+  if (memory == Memory::arena) return arena_bytes;
+  int64_t n = 0;
+  for (const Storage& s : storages)
+    if (s.memory == memory) n += s.bytes;
+  return n;
+}
+
+std::string explain(const Graph& g, const GraphPlan& p) {
+  std::string text = "graph: ";
+  auto count = [](size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
+  size_t calls = 0, copies = 0;
+  for (const Command& c : p.commands) ++(c.kind == Command::Kind::call ? calls : copies);
+  text += count(calls, "call") + " of " + count(g.kernels.size(), "kernel") + ", " + std::to_string(copies) +
+          (copies == 1 ? " copy" : " copies") + "; " + std::to_string(p.dropped) + " dropped, since nobody needs what they make\n";
+  const auto decided = [](const auto& self, const std::vector<Node>& nodes) -> size_t {
+    size_t n = 0;
+    for (const Node& node : nodes) {
+      n += node.kind != Node::Kind::commands && !node.count;
+      for (const auto& b : node.bodies) n += self(self, b);
+    }
+    return n;
+  };
+  size_t waits = decided(decided, p.nodes);
+  for (const Command& c : p.commands) waits += !c.sizes.empty();
+  text += "waits for the device: " + (waits ? "at " + count(waits, "place") + ", where a value decides what is run" : std::string("none")) +
+          "\n";
+  auto line = [&](const char* what, int64_t n) { text += std::string("  ") + what + ": " + std::to_string(n) + " bytes\n"; };
+  text += "peak memory: " + std::to_string(p.bytes(Memory::input) + p.bytes(Memory::constant) + p.bytes(Memory::output) + p.arena_bytes) +
+          " bytes\n";
+  line("arguments", p.bytes(Memory::input));
+  line("constants", p.bytes(Memory::constant));
+  line("results", p.bytes(Memory::output));
+  text += "  intermediate values and scratch: " + std::to_string(p.arena_bytes) + " bytes (" + std::to_string(p.unshared_bytes) +
+          " without sharing)\n";
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// What a call of a Program is once its sizes are known: how many workgroups, what it pushes, what may go wrong. Shared by launch.h, which
+// records it for one submission, and call/graph.h, which records it once for many. Internal to runtime/.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "codegen/program.h"
+#include "runtime/device.h"
+
+namespace tessera::vulkan {
+
+struct Bound {
+  int64_t count = 0;                        // workgroups wanted; 0: nothing is dispatched
+  std::array<uint32_t, 3> groups{1, 1, 1};  // dispatched
+  std::vector<int64_t> sizes;               // the program's extents
+  Loc longest_loop;
+  int64_t scratch_bytes = 0;  // of all workgroups
+};
+/// `dims` is complete. Throws SpecError or CompileError where the device cannot run so much.
+Bound bind(const Program& program, const DimValues& dims, const Device& device);
+/// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit extents, then 32-bit
+/// ones.
+std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes);
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,128 @@
+#include "runtime/call/recording.h"
+
+#include <algorithm>
+
+#include "runtime/pipeline.h"
+
+namespace tessera::vulkan {
+
+using Command = GraphPlan::Command;
+using Place = GraphPlan::Place;
+
+uint64_t base(const GraphPlan::Storage& s) { return s.memory == GraphPlan::Memory::arena ? static_cast<uint64_t>(s.offset) : 0; }
+
+std::vector<Touch> touches(const Command& c, const std::vector<PreparedCall>& calls, size_t position) {
+  std::vector<Touch> found;
+  const auto add = [&](const Place& p, bool reads, bool writes) {
+    if (p.bytes > 0 && (reads || writes)) found.push_back({p, reads, writes});
+  };
+  if (c.kind == Command::Kind::copy) {
+    if (c.from == c.to) return found;
+    add(c.from, true, false);
+    add(c.to, false, true);
+    return found;
+  }
+  const Program& p = *calls[position].program;
+  for (size_t i = 0; i < c.arguments.size(); ++i) add(c.arguments[i], p.args[i].read, p.args[i].written);
+  if (c.scratch) add(*c.scratch, true, true);
+  return found;
+}
+
+namespace {
+
+/// Bytes of the arena, or of another storage.
+struct Range {
+  size_t memory;  // a storage, or kArena
+  uint64_t begin, end;
+};
+constexpr size_t kArena = SIZE_MAX;
+Range range(const GraphPlan& plan, const Place& p) {
+  const GraphPlan::Storage& s = plan.storages[p.storage];
+  const uint64_t at = base(s) + static_cast<uint64_t>(p.offset);
+  return {s.memory == GraphPlan::Memory::arena ? kArena : p.storage, at, at + static_cast<uint64_t>(p.bytes)};
+}
+bool overlap(const Range& a, const Range& b) { return a.memory == b.memory && a.begin < b.end && b.begin < a.end; }
+
+}  // namespace
+
+Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, size_t begin, size_t end,
+                     const std::vector<PreparedCall>& calls, const std::vector<std::shared_ptr<Buffer>>& fixed,
+                     const std::shared_ptr<Buffer>& table)
+    : context_(std::move(context)), plan_(plan), begin_(begin), end_(end) {
+  const DeviceTable& vk = context_->vk();
+  {
+    std::lock_guard lock(context_->mutex());
+    commands_ = context_->recorder().begin_replayable();
+  }
+  std::vector<std::pair<Range, bool>> since;  // the last barrier, with whether it writes
+  for (size_t i = begin; i < end; ++i) {
+    const Command& c = plan.commands[i];
+    const bool copy = c.kind == Command::Kind::copy;
+    Step step{.copy = copy, .name = copy ? "copy" : "dispatch " + calls[i].program->name, .touches = touches(c, calls, i)};
+    if (copy ? step.touches.empty() : calls[i].bound.count == 0) continue;
+    for (const Touch& t : step.touches)
+      for (const auto& [r, writes] : since) step.barrier |= (writes || t.writes) && overlap(r, range(plan, t.place));
+    if (step.barrier) {
+      constexpr VkPipelineStageFlags2 stages = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+      constexpr VkAccessFlags2 writes = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
+      const VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
+                                    nullptr,
+                                    stages,
+                                    writes,
+                                    stages,
+                                    writes | VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_TRANSFER_READ_BIT};
+      VkDependencyInfo info{};
+      info.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
+      info.memoryBarrierCount = 1;
+      info.pMemoryBarriers = &memory;
+      vk.vkCmdPipelineBarrier2(commands_, &info);
+      since.clear();
+      ++barriers_;
+    }
+    for (const Touch& t : step.touches) since.emplace_back(range(plan, t.place), t.writes);
+    if (copy) {
+      const Buffer &from = *fixed[c.from.storage], &to = *fixed[c.to.storage];
+      const VkBufferCopy region{from.offset() + base(plan.storages[c.from.storage]) + static_cast<uint64_t>(c.from.offset),
+                                to.offset() + base(plan.storages[c.to.storage]) + static_cast<uint64_t>(c.to.offset),
+                                static_cast<uint64_t>(c.to.bytes)};
+      vk.vkCmdCopyBuffer(commands_, from.handle(), to.handle(), 1, &region);
+    } else {
+      const PreparedCall& call = calls[i];
+      vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
+      if (pushed_bytes(*call.program) > 0) {
+        const uint64_t at = table->address() + call.table_at;
+        vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
+      }
+      vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+    }
+    steps_.push_back(std::move(step));
+  }
+  std::lock_guard lock(context_->mutex());
+  context_->recorder().end_replayable(commands_);
+}
+
+Recording::~Recording() {
+  std::lock_guard lock(context_->mutex());
+  context_->recorder().retire(commands_);
+}
+
+std::vector<LogEntry> Recording::log(const std::vector<std::shared_ptr<Buffer>>& buffers, const Buffer& table) const {
+  std::vector<LogEntry> entries;
+  constexpr StageMask all = mask(Stage::compute) | mask(Stage::transfer);
+  for (const Step& s : steps_) {
+    if (s.barrier) entries.push_back({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = all, .to = all});
+    LogEntry e{.kind = LogEntry::Kind::command, .what = s.name, .stage = s.copy ? Stage::transfer : Stage::compute};
+    for (const Touch& t : s.touches) {
+      const uint64_t at =
+          buffers[t.place.storage]->address() + base(plan_.storages[t.place.storage]) + static_cast<uint64_t>(t.place.offset);
+      const AddressRange r{at, at + static_cast<uint64_t>(t.place.bytes)};
+      if (t.reads) e.reads.push_back(r);
+      if (t.writes) e.writes.push_back(r);
+    }
+    if (!s.copy) e.reads.push_back({table.address(), table.address() + table.size()});
+    entries.push_back(std::move(e));
+  }
+  return entries;
+}
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,65 @@
+// Recording: commands of a GraphPlan in a command buffer that is recorded once and replayed with other arguments: kernels find their
+// addresses in a table, which the replay brings up to date before. Inputs and outputs of the graph lie elsewhere in every replay, so a copy
+// from or to one is no part of a recording. Internal to runtime/call. Read next: graph.cpp.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "engine/graph_plan.h"
+#include "runtime/bound.h"
+#include "runtime/context.h"
+
+namespace tessera::vulkan {
+
+/// A call of the plan, ready to be dispatched.
+struct PreparedCall {
+  const Program* program = nullptr;
+  const Pipeline* pipeline = nullptr;
+  Bound bound;               // unless values give sizes of its grid
+  DimValues dims;            // complete, with bound
+  uint64_t table_at = 0;     // of its block in the table
+  size_t num_addresses = 0;  // at the block's beginning; the scratch's and the report's last
+};
+
+/// What a command touches of a storage.
+struct Touch {
+  GraphPlan::Place place;
+  bool reads, writes;
+};
+std::vector<Touch> touches(const GraphPlan::Command& command, const std::vector<PreparedCall>& calls, size_t position);
+
+class Recording {
+ public:
+  /// The commands [begin, end) of the plan. `fixed`: the memory of the arena and the constants, by storage; null for the others. `table`:
+  /// of the calls' blocks.
+  Recording(std::shared_ptr<Context> context, const GraphPlan& plan, size_t begin, size_t end, const std::vector<PreparedCall>& calls,
+            const std::vector<std::shared_ptr<Buffer>>& fixed, const std::shared_ptr<Buffer>& table);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  VkCommandBuffer commands() const { return commands_; }
+  size_t begin() const { return begin_; }
+  size_t end() const { return end_; }
+  size_t barriers() const { return barriers_; }
+  /// The log's entries, if one is kept; `buffers` by storage.
+  std::vector<LogEntry> log(const std::vector<std::shared_ptr<Buffer>>& buffers, const Buffer& table) const;
+
+ private:
+  struct Step {
+    bool barrier = false;  // before it
+    bool copy = false;
+    std::string name;
+    std::vector<Touch> touches;
+  };
+  std::shared_ptr<Context> context_;
+  const GraphPlan& plan_;
+  size_t begin_, end_, barriers_ = 0;
+  VkCommandBuffer commands_ = VK_NULL_HANDLE;
+  std::vector<Step> steps_;
+};
+
+/// Where a storage's bytes begin in its buffer.
+uint64_t base(const GraphPlan::Storage& s);
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,65 @@
+#include "runtime/call/graph.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+#include "engine/interpreter/interpreter.h"
+#include "engine/npy.h"
+#include "runtime/cli/commands.h"
+#include "runtime/launch.h"
+
+namespace tessera::cli {
+namespace {
+std::string count(size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+}  // namespace
+
+void run_graph(const RunArguments& a) {
+  if (a.races || !a.seed.empty() || a.uninitialised != "nan" || a.out_of_bounds != "clamp" || a.general || !a.dims.empty())
+    throw UsageError("--races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and " + a.file +
+                     " is a graph");
+  const Graph g = read_graph(a.file);
+  const size_t inputs = g.body.inputs.size(), outputs = g.body.outputs.size();
+  if (a.in.size() != inputs)
+    throw UsageError("the graph takes " + count(inputs, "input") + " but --in names " + std::to_string(a.in.size()));
+  if (!a.out.empty() && a.out.size() != outputs)
+    throw UsageError("the graph has " + count(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
+  std::vector<Array> arrays;
+  for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], g.values[g.body.inputs[i]].dtype));
+  const char* named = std::getenv("TESSERA_DEVICE");
+  std::vector<Array> results;
+  if (a.device == "interpreter" || (a.device.empty() && named && std::string_view(named) == "interpreter")) {
+    results = interpret(g, arrays);
+  } else {
+    DeviceOptions options;
+    options.select = a.device;
+    results = load(Device(options), g).run(arrays);
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (a.out.empty()) std::cout << "out " << i << " = " << results[i] << "\n";
+    else write_npy(a.out[i], results[i]);
+  }
+}
+
+void explain_graph(const CompileArguments& a) {
+  const Graph g = read_graph(a.file);
+  const Target t = target(a.target);
+  CompileOptions compile_options;
+  compile_options.general = a.codegen == "general";
+  PlanOptions options;
+  std::vector<Program> programs;
+  for (const ir::Kernel& k : g.kernels) {
+    programs.push_back(tessera::compile(k, t, compile_options));
+    options.alignment = std::max<int64_t>(options.alignment, programs.back().alignment);
+  }
+  options.scratch = [&](const GraphPlan::Command& c) -> int64_t {
+    const Program& p = programs[c.kernel];
+    if (p.scratch_bytes == 0 || !c.sizes.empty()) return 0;
+    const int64_t units = p.num_units.eval(bind_dims(p, c.inputs, c.dims));
+    return p.scratch_bytes * (p.max_workgroups > 0 ? std::min<int64_t>(units, p.max_workgroups) : units);
+  };
+  std::cout << tessera::explain(g, plan(g, options));
+}
+
+}  // namespace tessera::cli
