@@ -9,6 +9,7 @@
 #include "codegen/lower/explain.h"
 #include "codegen/lower/parallel.h"
 #include "codegen/lower/scopes.h"
+#include "codegen/lower/separate.h"
 #include "codegen/lower/squeeze.h"
 #include "codegen/lower/unroll.h"
 #include "codegen/lower/vectorize.h"
@@ -89,6 +90,9 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   if (accumulated) passes::dce(k);
   dump("tile/accumulate", k, accumulated);
   if (accumulated) ir::compact(k);
+  const bool separated = !options.general && lowering::separate_uses(k);
+  dump("tile/separate", k, separated);
+  if (separated) ir::compact(k);
   for (ir::Op& o : k.ops) {
     if (!ir::is_print(o.code)) continue;
     ProgramPrint p{o.code == ir::Opcode::check, k.texts[static_cast<size_t>(o.attr(ir::Attr::text))], {}, o.loc};

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/outcome.h"
@@ -57,6 +58,8 @@ class Buffer {
   /// Returns when no submission uses it any more, or the device is lost.
   void wait_unused() noexcept;
 
+  const std::string& what() const { return what_; }  // "f32[1024, 1024]"
+
   Hazards hazards;                   // guarded by the context's mutex
   std::shared_ptr<Outcome> outcome;  // of the call that its contents come from, if that can fail; guarded by the context's mutex
 
@@ -64,6 +67,7 @@ class Buffer {
   Buffer(std::shared_ptr<Context> context, uint64_t size) : context_(std::move(context)), size_(size) {}
 
   std::shared_ptr<Context> context_;
+  std::string what_;
   VkBuffer handle_ = VK_NULL_HANDLE;
   VmaAllocation allocation_ = VK_NULL_HANDLE;
   VkDeviceMemory imported_ = VK_NULL_HANDLE;  // instead of allocation_
@@ -75,13 +79,15 @@ class Buffer {
 class Context : public std::enable_shared_from_this<Context> {
  public:
   static std::shared_ptr<Context> create(const DeviceOptions& options);
+  /// A new one on the same device, with the programs that have been compiled for this one.
+  std::shared_ptr<Context> again();
   ~Context();
 
   const Probe& probe() const { return probe_; }
   const DeviceTable& vk() const { return vk_; }
   VkDevice handle() const { return device_; }
   const std::string& name() const { return probe_.info.name; }
-  bool always_stage() const { return always_stage_; }
+  bool always_stage() const { return options_.always_stage; }
   uint32_t host_import_type(uint32_t allowed) const;  // a memory type of those bits that imports can have; UINT32_MAX: none
   const Instance& instance() const { return *instance_; }
 
@@ -89,6 +95,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::mutex& mutex() { return mutex_; }
   Recorder& recorder() { return *recorder_; }  // with mutex() held
 
+  /// Throws DeviceError if the device has been lost; without mutex().
+  void require_alive();
   /// Waits until the timeline has reached `value`; without mutex().
   void wait(uint64_t value);
   void wait_all();
@@ -131,7 +139,9 @@ class Context : public std::enable_shared_from_this<Context> {
   void destroy(const Garbage& g);
   void free_memory(const Garbage& g);
   std::string short_of_memory(uint64_t size, const std::string& what, VkResult r);
+  std::string holders();   // a table of what holds most memory
 
+  DeviceOptions options_;
   std::unique_ptr<Instance> instance_;
   Probe probe_;
   VkPhysicalDevice physical_ = VK_NULL_HANDLE;
@@ -140,15 +150,14 @@ class Context : public std::enable_shared_from_this<Context> {
   DeviceTable vk_;
   VmaAllocator allocator_ = VK_NULL_HANDLE;
   int64_t memory_bytes_ = 0;  // of the largest device-local heap, or the limit on it
-  bool always_stage_ = false, log_commands_ = false;
   std::mutex mutex_;
   std::unique_ptr<Recorder> recorder_;
   std::vector<Garbage> garbage_;
+  std::unordered_set<const Buffer*> buffers_;               // whose memory is the device's
   std::deque<std::shared_ptr<Outcome>> in_flight_;          // in the order of their submissions
   std::deque<std::shared_ptr<const Error>> untold_;
   std::vector<std::string> lines_;                          // printed, and not handed on
   std::recursive_mutex print_mutex_;                        // of say(); taken before mutex_
-  PrintCallback print_;
   int64_t print_bytes_ = 0;
   std::vector<std::unique_ptr<Buffer>> reports_;            // idle
   std::mutex pipelines_mutex_;

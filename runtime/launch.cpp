@@ -253,7 +253,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     for (const auto& [source, to] : copies) context->recorder().copy(*source, 0, *to, 0, to->size());
     if (count > 0) context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, groups, accesses);
     context->recorder().show_host(shown);
-  });
+  }, "workgroups 0 to " + std::to_string(launched - 1) + " of " + std::to_string(launched), p.loc);
   give();
   if (!report && from.empty()) return outputs;
   auto outcome = std::make_shared<Outcome>();

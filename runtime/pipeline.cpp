@@ -51,7 +51,8 @@ Pipeline::Pipeline(Context& context, const Program& p)
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = push_bytes_ ? 1 : 0;
   layout.pPushConstantRanges = &range;
-  check(vk.vkCreatePipelineLayout(device, &layout, nullptr, &layout_), "vkCreatePipelineLayout", context.name());
+  const auto failed = [&](const char* call, VkResult r) { return DeviceError(p.name + ": " + call + " on " + context.name() + ": " + to_string(r), p.loc); };
+  if (const VkResult r = vk.vkCreatePipelineLayout(device, &layout, nullptr, &layout_); r < 0) throw failed("vkCreatePipelineLayout", r);
 
   VkShaderModule module = VK_NULL_HANDLE;
   VkShaderModuleCreateInfo code{};
@@ -81,7 +82,7 @@ Pipeline::Pipeline(Context& context, const Program& p)
   }
   if (r < 0) {
     vk.vkDestroyPipelineLayout(device, layout_, nullptr);
-    throw DeviceError(p.name + ": " + call + " on " + context.name() + ": " + to_string(r), p.loc);
+    throw failed(call, r);
   }
 }
 

@@ -31,12 +31,11 @@ std::string version_name(uint32_t v) {
 }
 
 std::vector<std::string> device_extensions(const Instance& instance, VkPhysicalDevice device) {
-  uint32_t n = 0;
-  check(instance.vk().vkEnumerateDeviceExtensionProperties(device, nullptr, &n, nullptr), "vkEnumerateDeviceExtensionProperties", "a device");
-  std::vector<VkExtensionProperties> properties(n);
-  check(instance.vk().vkEnumerateDeviceExtensionProperties(device, nullptr, &n, properties.data()), "vkEnumerateDeviceExtensionProperties", "a device");
+  const auto properties = enumerate<VkExtensionProperties>("vkEnumerateDeviceExtensionProperties", "a device", [&](uint32_t* n, VkExtensionProperties* to) {
+    return instance.vk().vkEnumerateDeviceExtensionProperties(device, nullptr, n, to);
+  });
   std::vector<std::string> names;
-  for (uint32_t i = 0; i < n; ++i) names.emplace_back(properties[i].extensionName);
+  for (const VkExtensionProperties& e : properties) names.emplace_back(e.extensionName);
   return names;
 }
 

@@ -47,6 +47,7 @@ std::vector<std::string> axis_names(const ir::Kernel& k, const Axes& axes) {
 /// Along an axis that every unit walks whole, strip after strip: why it is not split over workgroups.
 std::string why_whole(const Axis& x) {
   if (x.splittable || x.reduced || x.contracted) return "";
+  if (x.repeats) return ", not split: most of the work lacks it, and each slice would repeat that";
   if (x.mixed) return ", not split: values are read at computed positions along it";
   return x.stored ? ", not split: some access to memory that the call writes lacks it or has another index along it" : "";
 }

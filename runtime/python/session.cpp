@@ -266,7 +266,7 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
   return outputs;
 }
 
-std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {}), true); }
+std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {.open_grid = true}), true); }
 
 void submit_nothing(std::string_view device, int64_t times) {
   const Device* d = device_of(device);
