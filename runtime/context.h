@@ -3,6 +3,7 @@
 // device address.
 // Internal to runtime/. Read next: recorder.h.
 #pragma once
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -101,7 +102,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void wait(uint64_t value);
   void wait_all();
   /// The pipeline for a program, made if need be. Throws CompileError if the program exceeds the device's limits.
-  const Pipeline& pipeline(const Program& program);
+  /// `sliced`: one that takes base workgroups.
+  const Pipeline& pipeline(const Program& program, bool sliced = false);
   int64_t allocated_bytes();
 
   // Reports (outcome.cpp):
@@ -116,6 +118,8 @@ class Context : public std::enable_shared_from_this<Context> {
   int64_t print_bytes() const { return print_bytes_; }
   /// Throws the first error of a settled call that nobody has been told of.
   void throw_untold();
+
+  std::atomic<uint64_t> pipelines_made = 0, pipelines_from_disk = 0;
 
   /// Programs by a key of the caller's, for as long as the device lives: runtime/call keeps compiled kernels here.
   std::mutex programs_mutex;

@@ -144,6 +144,7 @@ std::array<uint32_t, 3> fold_workgroups(int64_t count, const std::array<uint32_t
 }
 
 void prepare(const Device& device, const Program& program) { device.context()->pipeline(program); }
+PipelineCounts pipeline_counts(const Device& device) { return {device.context()->pipelines_made, device.context()->pipelines_from_disk}; }
 
 namespace {
 
