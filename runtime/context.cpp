@@ -88,6 +88,7 @@ Context::Context(const DeviceOptions& options) : options_(options) {
   constexpr int64_t kMost = int64_t{1} << 30;
   if (options.print_bytes < 0 || options.print_bytes > kMost)
     throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
+  if (!(options.watchdog_seconds >= 0)) throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) + ", which is not 0 or more");
   print_bytes_ = options.print_bytes / 4 * 4;
   const bool asked = environment("TESSERA_VALIDATION") == "1";
   instance_ = std::make_unique<Instance>(options.library, asked ? Validation::print : options.validation ? Validation::collect : Validation::off);
@@ -100,6 +101,7 @@ Context::Context(const DeviceOptions& options) : options_(options) {
     create_device();
     create_allocator(options.memory_limit);
     recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, probe_.queue_family, name(), options_.log_commands);
+    pace_ = std::make_unique<Pace>(vk_, device_, probe_);
   } catch (...) {
     if (allocator_) vmaDestroyAllocator(allocator_);
     if (device_ && vk_.vkDestroyDevice) vk_.vkDestroyDevice(device_, nullptr);
@@ -180,6 +182,7 @@ Context::~Context() {
   reports_.clear();
   for (const Garbage& g : garbage_) free_memory(g);
   pipelines_.clear();
+  pace_.reset();
   recorder_.reset();
   vmaDestroyAllocator(allocator_);
   vk_.vkDestroyDevice(device_, nullptr);
@@ -226,6 +229,7 @@ void Context::free_memory(const Garbage& g) {
 void Context::collect() {
   if (garbage_.empty() && in_flight_.empty()) return;
   const uint64_t completed = recorder_->completed();
+  pace_->collect(completed);
   for (; !in_flight_.empty() && in_flight_.front()->value <= completed; in_flight_.pop_front()) settle(*in_flight_.front());
   std::erase_if(garbage_, [&](const Garbage& g) {
     if (g.value > completed) return false;

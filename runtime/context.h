@@ -16,6 +16,7 @@
 #include "runtime/outcome.h"
 #include "runtime/probe.h"
 #include "runtime/recorder.h"
+#include "runtime/slices.h"
 #include "runtime/vma.h"
 
 namespace tessera { struct Program; }
@@ -95,6 +96,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Guards the recorder, the hazards of all buffers, and the garbage. Never held while waiting.
   std::mutex& mutex() { return mutex_; }
   Recorder& recorder() { return *recorder_; }  // with mutex() held
+  Pace& pace() { return *pace_; }              // with mutex() held
+  double watchdog_seconds() const { return options_.watchdog_seconds; }
 
   /// Throws DeviceError if the device has been lost; without mutex().
   void require_alive();
@@ -156,6 +159,7 @@ class Context : public std::enable_shared_from_this<Context> {
   int64_t memory_bytes_ = 0;  // of the largest device-local heap, or the limit on it
   std::mutex mutex_;
   std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Pace> pace_;
   std::vector<Garbage> garbage_;
   std::unordered_set<const Buffer*> buffers_;               // whose memory is the device's
   std::deque<std::shared_ptr<Outcome>> in_flight_;          // in the order of their submissions
