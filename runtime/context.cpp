@@ -88,6 +88,7 @@ Context::Context(const DeviceOptions& options) : options_(options) {
   constexpr int64_t kMost = int64_t{1} << 30;
   if (options.print_bytes < 0 || options.print_bytes > kMost)
     throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
+  if (!(options.watchdog_seconds >= 0)) throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) + ", which is not 0 or more");
   print_bytes_ = options.print_bytes / 4 * 4;
   const bool asked = environment("TESSERA_VALIDATION") == "1";
   instance_ = std::make_unique<Instance>(options.library, asked ? Validation::print : options.validation ? Validation::collect : Validation::off);
@@ -100,6 +101,7 @@ Context::Context(const DeviceOptions& options) : options_(options) {
     create_device();
     create_allocator(options.memory_limit);
     recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, probe_.queue_family, name(), options_.log_commands);
+    pace_ = std::make_unique<Pace>(vk_, device_, probe_);
   } catch (...) {
     if (allocator_) vmaDestroyAllocator(allocator_);
     if (device_ && vk_.vkDestroyDevice) vk_.vkDestroyDevice(device_, nullptr);
@@ -180,6 +182,7 @@ Context::~Context() {
   reports_.clear();
   for (const Garbage& g : garbage_) free_memory(g);
   pipelines_.clear();
+  pace_.reset();
   recorder_.reset();
   vmaDestroyAllocator(allocator_);
   vk_.vkDestroyDevice(device_, nullptr);
@@ -226,6 +229,7 @@ void Context::free_memory(const Garbage& g) {
 void Context::collect() {
   if (garbage_.empty() && in_flight_.empty()) return;
   const uint64_t completed = recorder_->completed();
+  pace_->collect(completed);
   for (; !in_flight_.empty() && in_flight_.front()->value <= completed; in_flight_.pop_front()) settle(*in_flight_.front());
   std::erase_if(garbage_, [&](const Garbage& g) {
     if (g.value > completed) return false;
@@ -234,14 +238,24 @@ void Context::collect() {
   });
 }
 
-const Pipeline& Context::pipeline(const Program& program) {
+const Pipeline& Context::pipeline(const Program& program, bool sliced) {
   require_alive();
   check_limits(program, probe_.info.target);  // not part of the key
-  const uint64_t key = Pipeline::hash(program);
+  const uint64_t key = Pipeline::hash(program, sliced);
+  const auto find = [&]() -> const Pipeline* {
+    for (auto [it, end] = pipelines_.equal_range(key); it != end; ++it)
+      if (it->second->is_for(program, sliced)) return it->second.get();
+    return nullptr;
+  };
+  {
+    std::lock_guard lock(pipelines_mutex_);
+    if (const Pipeline* p = find()) return *p;
+  }
+  auto made = std::make_unique<Pipeline>(*this, program, sliced);  // several threads at once, perhaps of the same program
   std::lock_guard lock(pipelines_mutex_);
-  for (auto [it, end] = pipelines_.equal_range(key); it != end; ++it)
-    if (it->second->is_for(program)) return *it->second;
-  return *pipelines_.emplace(key, std::make_unique<Pipeline>(*this, program))->second;
+  if (const Pipeline* p = find()) return *p;
+  ++(made->from_disk() ? pipelines_from_disk : pipelines_made);
+  return *pipelines_.emplace(key, std::move(made))->second;
 }
 
 int64_t Context::allocated_bytes() {

@@ -3,6 +3,7 @@
 // device address.
 // Internal to runtime/. Read next: recorder.h.
 #pragma once
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "runtime/outcome.h"
 #include "runtime/probe.h"
 #include "runtime/recorder.h"
+#include "runtime/slices.h"
 #include "runtime/vma.h"
 
 namespace tessera { struct Program; }
@@ -94,6 +96,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Guards the recorder, the hazards of all buffers, and the garbage. Never held while waiting.
   std::mutex& mutex() { return mutex_; }
   Recorder& recorder() { return *recorder_; }  // with mutex() held
+  Pace& pace() { return *pace_; }              // with mutex() held
+  double watchdog_seconds() const { return options_.watchdog_seconds; }
 
   /// Throws DeviceError if the device has been lost; without mutex().
   void require_alive();
@@ -101,7 +105,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void wait(uint64_t value);
   void wait_all();
   /// The pipeline for a program, made if need be. Throws CompileError if the program exceeds the device's limits.
-  const Pipeline& pipeline(const Program& program);
+  /// `sliced`: one that takes base workgroups.
+  const Pipeline& pipeline(const Program& program, bool sliced = false);
   int64_t allocated_bytes();
 
   // Reports (outcome.cpp):
@@ -116,6 +121,8 @@ class Context : public std::enable_shared_from_this<Context> {
   int64_t print_bytes() const { return print_bytes_; }
   /// Throws the first error of a settled call that nobody has been told of.
   void throw_untold();
+
+  std::atomic<uint64_t> pipelines_made = 0, pipelines_from_disk = 0;
 
   /// Programs by a key of the caller's, for as long as the device lives: runtime/call keeps compiled kernels here.
   std::mutex programs_mutex;
@@ -152,6 +159,7 @@ class Context : public std::enable_shared_from_this<Context> {
   int64_t memory_bytes_ = 0;  // of the largest device-local heap, or the limit on it
   std::mutex mutex_;
   std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Pace> pace_;
   std::vector<Garbage> garbage_;
   std::unordered_set<const Buffer*> buffers_;               // whose memory is the device's
   std::deque<std::shared_ptr<Outcome>> in_flight_;          // in the order of their submissions

@@ -32,6 +32,9 @@ struct DeviceOptions {
   PrintCallback print = {};
   /// Room for what one call prints or its checks say, in bytes (at most 1 GiB): what finds none is counted, and the count is printed.
   int64_t print_bytes = int64_t{1} << 20;
+  /// Longest that one submission should keep the device: drivers take it away from programs that do not give it back. Calls that are estimated to take
+  /// longer are cut into slices of their workgroups, where they have several. 0: never.
+  double watchdog_seconds = 0.5;
   /// The Vulkan loader to open instead of the system's.
   std::string library;
 };

@@ -149,6 +149,16 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
     info.max_array_bytes = static_cast<int64_t>(most);
   }
 
+  p.driver.vendor = props.vendorID;
+  p.driver.device = props.deviceID;
+  p.driver.version = props.driverVersion;
+  p.driver.api = props.apiVersion;
+  p.driver.name = info.name + "\n" + info.driver;
+  std::memcpy(p.driver.cache_uuid, props.pipelineCacheUUID, VK_UUID_SIZE);
+  if (modern) std::memcpy(p.driver.driver_uuid, p11.driverUUID, VK_UUID_SIZE);
+  if (p.queue_family != UINT32_MAX) p.timestamp_bits = family[p.queue_family].timestampValidBits;
+  p.timestamp_period = limits.timestampPeriod;
+
   Target& t = info.target;
   t.name = info.name;
   t.kind = props.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ? Target::Kind::cpu : Target::Kind::gpu;

@@ -112,11 +112,12 @@ void Recorder::access(const std::string& what, Stage stage, std::span<const Acce
 }
 
 void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
-                        const std::array<uint32_t, 3>& groups, std::span<const Access> list) {
+                        const std::array<uint32_t, 3>& groups, std::span<const Access> list, const std::array<uint32_t, 3>* base) {
   access("dispatch " + name, Stage::compute, list);
   vk_.vkCmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   if (!push.empty()) vk_.vkCmdPushConstants(open_, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()), push.data());
-  vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
+  if (base) vk_.vkCmdDispatchBase(open_, (*base)[0], (*base)[1], (*base)[2], groups[0], groups[1], groups[2]);
+  else vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
 }
 
 void Recorder::copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size) {

@@ -45,8 +45,9 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  /// `base`: of the workgroups' numbers; with it, `pipeline` has been made for that.
   void dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
-                const std::array<uint32_t, 3>& groups, std::span<const Access> accesses);
+                const std::array<uint32_t, 3>& groups, std::span<const Access> accesses, const std::array<uint32_t, 3>* base = nullptr);
   void copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size);
   /// Makes what has been recorded so far visible to the host, for those buffers once this submission is done.
   void show_host(std::span<Buffer* const> buffers);
@@ -63,6 +64,8 @@ class Recorder {
       throw;
     }
   }
+
+  VkCommandBuffer commands() { return open(); }  // that are being recorded, for what is neither dispatch nor copy
 
   uint64_t submitted() const { return submitted_; }
   uint64_t completed();                // asks the driver; as far as it is known, where that is short of memory
