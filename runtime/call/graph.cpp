@@ -47,6 +47,7 @@ struct CompiledGraph::State {
       recordings;                   // by the first command of a node; what lies between them is copied anew each time
   std::mutex mutex;                 // there is one arena and one table
   std::vector<std::byte> contents;  // of the table, once all that is submitted has run
+  bool table_is_stale = false;                          // a call has failed: the device has an older one
 };
 
 namespace {
@@ -172,11 +173,18 @@ class CompiledGraph::Replay {
       if (b && b->outcome && (!b->outcome->settled || b->outcome->error)) doubts_.push_back(b->outcome);
   }
 
+  /// What has not been submitted is not in the table either.
+  ~Replay() { s_.table_is_stale |= !actions_.empty() || failed_; }
+
   std::vector<DeviceArray> run() {
     nodes(s_.plan.nodes);
+    std::vector<std::shared_ptr<Buffer>> made;
     std::vector<Buffer*> shown;
     for (const auto& [i, a] : made_)
-      if (const auto b = a.buffer("an output of the graph"); b && b->host_reads()) shown.push_back(b.get());
+      if (const auto b = a.buffer("an output of the graph")) {
+        made.push_back(b);
+        if (b->host_reads()) shown.push_back(b.get());
+      }
     if (!shown.empty()) actions_.push_back([this, shown] { context_.recorder().show_host(shown); });
     if (!doubts_.empty() && !actions_.empty()) {  // what the inputs' calls may yet report is true of the outputs
       auto outcome = std::make_shared<Outcome>();
@@ -185,8 +193,8 @@ class CompiledGraph::Replay {
     }
     flush();
     std::lock_guard lock(context_.mutex());
-    for (const auto& [i, a] : made_)
-      if (const auto b = a.buffer("an output of the graph"); b && last_outcome_) b->outcome = last_outcome_;
+    for (const auto& b : made)
+      if (last_outcome_) b->outcome = last_outcome_;
     return std::move(outputs_);
   }
 
@@ -196,6 +204,7 @@ class CompiledGraph::Replay {
     // What they keep goes after the lock.
     const auto prepare = std::exchange(prepare_, {}), actions = std::exchange(actions_, {});
     const auto kept = std::exchange(kept_, {});
+    failed_ = true;
     std::lock_guard lock(context_.mutex());
     for (const auto& f : prepare) f();
     const uint64_t value = context_.recorder().submit("a graph", [&] {
@@ -206,6 +215,7 @@ class CompiledGraph::Replay {
       context_.follow(std::move(o));
     }
     outcomes_.clear();
+    failed_ = false;
   }
   /// The calls of a graph stand in one line: what one reports is true of all that comes after.
   void follow(std::shared_ptr<Outcome> o) {
@@ -305,6 +315,7 @@ class CompiledGraph::Replay {
     std::vector<Access> accesses;
     std::vector<Buffer*> shown;
     uint64_t low = s_.contents.size(), high = 0;  // what changes of the table
+    if (std::exchange(s_.table_is_stale, false)) std::swap(low, high);
     const auto patch = [&](uint64_t where, uint64_t address) {
       if (std::memcmp(s_.contents.data() + where, &address, sizeof address) == 0) return;
       std::memcpy(s_.contents.data() + where, &address, sizeof address);
@@ -398,6 +409,7 @@ class CompiledGraph::Replay {
     });
   }
 
+  bool failed_ = false;  // the last submission
   static constexpr size_t kActions = 256;  // of one submission in a long loop
   State& s_;
   vulkan::Context& context_;

@@ -98,7 +98,12 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
     steps_.push_back(std::move(step));
   }
   std::lock_guard lock(context_->mutex());
-  context_->recorder().end_replayable(commands_);
+  try {
+    context_->recorder().end_replayable(commands_);
+  } catch (...) {
+    context_->recorder().retire(commands_);
+    throw;
+  }
 }
 
 Recording::~Recording() {
