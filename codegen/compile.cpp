@@ -133,7 +133,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     dump("lower", lanes, true);
     optimize(lanes, "lane");
     ir::compact(lanes);
-    const bool unrolled = lowering::unroll_loops(lanes, (target.kind == Target::Kind::cpu ? 192 : 64) >> (2 * smaller));
+    const bool unrolled = lowering::unroll_loops(lanes, target.kind == Target::Kind::cpu ? 192 >> (2 * smaller) : 64);
     dump("lane/unroll", lanes, unrolled);
     if (unrolled) optimize(lanes, "lane");
     return lanes;
@@ -150,6 +150,14 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     lanes = std::move(less);
     program.explain = explain + "  unrolled " + (smaller == 1 ? "a quarter" : "a sixteenth") + " as far as elsewhere: " + std::to_string(n) +
                       " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
+  }
+  // What does not fit shared memory lies in global memory, all of it; smaller tiles are better.
+  for (int smaller = 1; smaller <= 2 && target.kind == Target::Kind::gpu && !options.general && lanes.lane.scratch_bytes > 0; ++smaller) {
+    std::string explain;
+    ir::Kernel less = to_lanes(smaller, explain);
+    if (less.lane.scratch_bytes > 0) continue;
+    lanes = std::move(less);
+    program.explain = explain + "  tiles " + (smaller == 1 ? "half" : "a quarter") + " as wide as elsewhere, so that the arena fits shared memory\n";
   }
   program.explain += narrow_notes + lowering::explain_copies(source, k, program.waits.size(), prefetch);
   if (target.max_loop_iterations > 0) limit_loops(lanes, target, program);

@@ -158,9 +158,11 @@ const std::vector<Row>& control_rows() {
       {"custom_vjp_call", -1, call_jaxpr},
       {"jit", -1, inner_jaxpr},
       {"pjit", -1, inner_jaxpr},
+      {"program_order", -1, call_jaxpr},
       {"remat2", -1, inner_jaxpr},
       {"scan", -1, scan},
       {"while", -1, while_of},
+      {"xla_metadata_call", -1, inner_jaxpr},
   };
   return rows;
 }

@@ -13,11 +13,13 @@ import numpy as np
 from jax._src import core, source_info_util
 from jax.experimental import pallas as pl
 
+from tessera import jax_versions
 from tessera import jaxpr as to_json
 from tessera._native_library import Error, import_text
 
 _INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
-            "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr"}
+            "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "xla_metadata_call": "jaxpr",
+            "program_order": "call_jaxpr"}
 _CONTROL = ("scan", "while", "cond")
 
 
@@ -112,7 +114,7 @@ class _Writer:
         self.indent = self.indent[:-2]
 
     def scan(self, eqn, operands):
-        p = eqn.params
+        p = jax_versions.params(eqn)
         body, consts, carries = p["jaxpr"], p["num_consts"], p["num_carry"]
         inputs = [(("carry" if i < carries else "slice"), self.name(), v.aval, operand)
                   for i, (v, operand) in enumerate(zip(body.jaxpr.invars[consts:], operands[consts:]))]
@@ -158,10 +160,8 @@ class _Writer:
         for eqn in jaxpr.eqns:
             inner = _INLINED.get(eqn.primitive.name)
             if inner in eqn.params:
-                sub = eqn.params[inner]
-                sub_consts = [self.constant(c) for c in sub.consts] if isinstance(sub, core.ClosedJaxpr) else []
-                sub = sub.jaxpr if isinstance(sub, core.ClosedJaxpr) else sub
-                results = self.equations(sub, sub_consts, [read(v) for v in eqn.invars])
+                sub, consts = jax_versions.jaxpr_and_constants(eqn.params[inner])
+                results = self.equations(sub, [self.constant(c) for c in consts], [read(v) for v in eqn.invars])
             elif eqn.primitive.name == "pallas_call":
                 results = self.call(eqn, [read(v) for v in eqn.invars])
             elif eqn.primitive.name in _CONTROL and _has_call(eqn):

@@ -22,6 +22,8 @@ from jax._src.random import prng
 from jax._src.state import indexing
 from jax._src.state import types as state_types
 
+from tessera import jax_versions
+
 VERSION = 1
 
 _DTYPES = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
@@ -109,9 +111,7 @@ class _Scope:
 
 
 def _jaxpr(jaxpr, strip):
-    consts = []
-    if isinstance(jaxpr, core.ClosedJaxpr):
-        jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
+    jaxpr, consts = jax_versions.jaxpr_and_constants(jaxpr)
     scope = _Scope(strip)
     for v in [*jaxpr.constvars, *jaxpr.invars]:
         scope.bind(v)
@@ -121,7 +121,7 @@ def _jaxpr(jaxpr, strip):
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "check" and eqn.params["debug"] and not pallas_core.debug_checks_enabled():
             continue
-        e = {"p": eqn.primitive.name, "at": _line(eqn.source_info, strip)}
+        e = {"p": jax_versions.primitive(eqn), "at": _line(eqn.source_info, strip)}
         try:
             e.update(_equation(eqn, scope))
         except ExportError as error:
@@ -164,11 +164,11 @@ def _transform(t, scope):
         return {"bitcast": dtype_name(t.dtype)}
     if isinstance(t, state_types.TransposeTransform):
         return {"transpose": list(t.permutation)}
-    return {"unknown": type(t).__name__}
+    raise ExportError(f"a view by {type(t).__name__} is not supported")
 
 
 def _transforms(transforms, scope):
-    return [_transform(t, scope) for t in transforms]
+    return [_transform(t, scope) for t in transforms if type(t).__name__ not in jax_versions.HINTS]
 
 
 def _access(eqn, scope):
@@ -205,8 +205,10 @@ def _ref_and_transforms(x):
 def _copy(eqn, scope):
     """dma_start and dma_wait: source, target and semaphore as operands, and what part of each as parameters."""
     source, target, semaphore, source_semaphore, device = eqn.params["tree"].unflatten(eqn.invars)
-    if source_semaphore is not None or device is not None:
+    if device is not None:
         raise ExportError("copies to other devices are not supported")
+    if source_semaphore is not None or semaphore is None:
+        raise ExportError("copies without a semaphore, or with another one for their source, are not supported: give make_async_copy one semaphore")
     places = [_ref_and_transforms(x) for x in (source, target, semaphore)]
     params = {k: _transforms(t, scope) for k, (_, t) in zip(("source", "target", "semaphore"), places)}
     return {"in": [scope.operand(ref) for ref, _ in places], "params": {**params, "add": bool(eqn.params.get("add", False))}}
@@ -341,7 +343,7 @@ def _plain(x, scope):
         return repr(float(x))
     if isinstance(x, enum.Enum):
         return x.name.lower()
-    if isinstance(x, (core.Jaxpr, core.ClosedJaxpr)):
+    if isinstance(x, jax_versions.JAXPRS):
         return _jaxpr(x, scope.strip)
     if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic)) or hasattr(x, "dtype") and isinstance(x, type):
         return dtype_name(np.dtype(x))
@@ -380,7 +382,7 @@ def _equation(eqn, scope):
         return _of_keys(eqn, scope)
     if any(eqn.params.get("ref_transforms", ())) or eqn.params.get("collective_axes"):
         raise ExportError("views as arguments and collective axes are not supported")
-    params = {k: _plain(v, scope) for k, v in eqn.params.items()}
+    params = {k: _plain(v, scope) for k, v in jax_versions.params(eqn).items()}
     return {"in": [scope.operand(v) for v in eqn.invars], "params": {k: v for k, v in params.items() if v is not None}}
 
 
@@ -461,8 +463,8 @@ def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=No
     }
     if stored := sorted(i for i in _stored(jaxpr) if i < len(module["prefetch"]) + module["num_inputs"]):
         module["stored"] = stored
-    if gm.grid_names:
-        module["grid_names"] = [str(n) for n in gm.grid_names]
+    if names := jax_versions.grid_names(gm):
+        module["grid_names"] = names
     if metadata:
         module["metadata"] = {str(k): str(v) for k, v in metadata.items()}
     if cost_estimate is not None:
