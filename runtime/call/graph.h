@@ -18,6 +18,9 @@ class CompiledGraph {
   const Device& device() const { return device_; }
   /// Starts the calls and returns the outputs without waiting. Throws SpecError if the arguments are not the graph's; else errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs) const;
+  /// The same into arrays of the caller's, one per output or DeviceArray() for none. What is returned is the caller's where a call makes that output, for the
+  /// first time in the list; an input, a constant and a repeated output are their own arrays.
+  std::vector<DeviceArray> run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const;
   /// Uploads, calls, waits and downloads.
   std::vector<Array> run(const std::vector<Array>& inputs) const;
 

@@ -83,16 +83,17 @@ class _Writer:
     def call(self, eqn, operands, place=""):
         """`place`: of an equation that is no kernel by itself."""
         names = [self.name() for _ in eqn.outvars]
-        params = eqn.params
+        params, tables = eqn.params, []
         if params["grid_mapping"].num_dynamic_grid_bounds:
             raise Error(f"tessera.export: {params.get('name') or 'a kernel'}: its grid's size comes with the call, which files cannot hold{_line(eqn)}")
         try:
-            module = to_json.describe(**params)
+            module = to_json.describe(**params, tables=tables)
         except to_json.ExportError as error:
             raise Error(f"tessera.export: {error}") from None
         if place:
             module["at"] = place
         text = import_text(to_json.dump(module))
+        operands = [*operands, *(self.constant(t) for t in tables)]
         types = ", ".join(_type(v.aval) for v in eqn.outvars)
         self.lines.append(f'{", ".join(names)} = call "{self.file(module["name"], text)}"({", ".join(operands)}) : {types}')
         return names
