@@ -9,7 +9,9 @@
 #include "codegen/lower/explain.h"
 #include "codegen/lower/parallel.h"
 #include "codegen/lower/scopes.h"
+#include "codegen/lower/separate.h"
 #include "codegen/lower/squeeze.h"
+#include "codegen/lower/uniform.h"
 #include "codegen/lower/unroll.h"
 #include "codegen/lower/vectorize.h"
 #include "codegen/spirv/emit.h"
@@ -85,10 +87,21 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   ir::compact(k);
   const bool squeezed = lowering::squeeze_refs(k);
   dump("tile/squeeze", k, squeezed);
+  std::string narrow_notes;
+  const bool narrowed = !options.general && lowering::narrow_uniform(k, narrow_notes);
+  dump("tile/uniform", k, narrowed);
+  if (narrowed) {
+    ir::compact(k);
+    optimize(k, "tile");
+    ir::compact(k);
+  }
   const bool accumulated = lowering::accumulate_into_dots(k);
   if (accumulated) passes::dce(k);
   dump("tile/accumulate", k, accumulated);
   if (accumulated) ir::compact(k);
+  const bool separated = !options.general && lowering::separate_uses(k);
+  dump("tile/separate", k, separated);
+  if (separated) ir::compact(k);
   for (ir::Op& o : k.ops) {
     if (!ir::is_print(o.code)) continue;
     ProgramPrint p{o.code == ir::Opcode::check, k.texts[static_cast<size_t>(o.attr(ir::Attr::text))], {}, o.loc};
@@ -120,7 +133,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     program.explain = explain + "  unrolled " + (smaller == 1 ? "a quarter" : "a sixteenth") + " as far as elsewhere: " + std::to_string(n) +
                       " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
   }
-  program.explain += lowering::explain_copies(source, k, program.waits.size(), prefetch);
+  program.explain += narrow_notes + lowering::explain_copies(source, k, program.waits.size(), prefetch);
   if (target.max_loop_iterations > 0) limit_loops(lanes, target, program);
   dump("lane/loops", lanes, program.report_bytes > 0);
   ir::compact(lanes);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <thread>
 
 #include "codegen/program.h"
 #include "engine/error.h"
@@ -72,10 +75,20 @@ std::vector<Probe> probe_all(const Instance& instance, const std::vector<VkPhysi
 
 std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options)); }
 
-Context::Context(const DeviceOptions& options) : always_stage_(options.always_stage), log_commands_(options.log_commands), print_(options.print) {
+std::shared_ptr<Context> Context::again() {
+  DeviceOptions options = options_;
+  options.select = std::to_string(probe_.info.index);
+  std::shared_ptr<Context> fresh = create(options);
+  const std::lock_guard lock(programs_mutex);
+  fresh->programs = programs;
+  return fresh;
+}
+
+Context::Context(const DeviceOptions& options) : options_(options) {
   constexpr int64_t kMost = int64_t{1} << 30;
   if (options.print_bytes < 0 || options.print_bytes > kMost)
     throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
+  if (!(options.watchdog_seconds >= 0)) throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) + ", which is not 0 or more");
   print_bytes_ = options.print_bytes / 4 * 4;
   const bool asked = environment("TESSERA_VALIDATION") == "1";
   instance_ = std::make_unique<Instance>(options.library, asked ? Validation::print : options.validation ? Validation::collect : Validation::off);
@@ -84,13 +97,14 @@ Context::Context(const DeviceOptions& options) : always_stage_(options.always_st
   const size_t chosen = choose(probes, options);
   physical_ = devices[chosen];
   probe_ = std::move(probes[chosen]);
-  create_device();
   try {
+    create_device();
     create_allocator(options.memory_limit);
-    recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, probe_.queue_family, name(), log_commands_);
+    recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, probe_.queue_family, name(), options_.log_commands);
+    pace_ = std::make_unique<Pace>(vk_, device_, probe_);
   } catch (...) {
     if (allocator_) vmaDestroyAllocator(allocator_);
-    vk_.vkDestroyDevice(device_, nullptr);
+    if (device_ && vk_.vkDestroyDevice) vk_.vkDestroyDevice(device_, nullptr);
     throw;
   }
 }
@@ -119,8 +133,19 @@ void Context::create_allocator(int64_t memory_limit) {
   if (memory_limit > 0) memory_bytes_ = std::min(memory_bytes_, memory_limit);
   std::vector<VkDeviceSize> limits(VK_MAX_MEMORY_HEAPS, memory_limit > 0 ? static_cast<VkDeviceSize>(memory_limit) : VK_WHOLE_SIZE);
   VmaVulkanFunctions functions{};
-  functions.vkGetInstanceProcAddr = instance_->library().vkGetInstanceProcAddr;
-  functions.vkGetDeviceProcAddr = instance_->vk().vkGetDeviceProcAddr;
+  const InstanceTable& i = instance_->vk();
+  functions.vkGetPhysicalDeviceProperties = i.vkGetPhysicalDeviceProperties;
+  functions.vkGetPhysicalDeviceMemoryProperties = i.vkGetPhysicalDeviceMemoryProperties;
+  functions.vkGetPhysicalDeviceMemoryProperties2KHR = i.vkGetPhysicalDeviceMemoryProperties2;
+#define SET(f) functions.f = vk_.f;
+  SET(vkAllocateMemory) SET(vkFreeMemory) SET(vkMapMemory) SET(vkUnmapMemory) SET(vkFlushMappedMemoryRanges) SET(vkInvalidateMappedMemoryRanges)
+  SET(vkBindBufferMemory) SET(vkBindImageMemory) SET(vkGetBufferMemoryRequirements) SET(vkGetImageMemoryRequirements) SET(vkCreateBuffer) SET(vkDestroyBuffer)
+  SET(vkCreateImage) SET(vkDestroyImage) SET(vkCmdCopyBuffer) SET(vkGetDeviceBufferMemoryRequirements) SET(vkGetDeviceImageMemoryRequirements)
+#undef SET
+  functions.vkGetBufferMemoryRequirements2KHR = vk_.vkGetBufferMemoryRequirements2;
+  functions.vkGetImageMemoryRequirements2KHR = vk_.vkGetImageMemoryRequirements2;
+  functions.vkBindBufferMemory2KHR = vk_.vkBindBufferMemory2;
+  functions.vkBindImageMemory2KHR = vk_.vkBindImageMemory2;
   VmaAllocatorCreateInfo info{};
   info.flags = VMA_ALLOCATOR_CREATE_BUFFER_DEVICE_ADDRESS_BIT;
   if (probe_.memory_budget) info.flags |= VMA_ALLOCATOR_CREATE_EXT_MEMORY_BUDGET_BIT;
@@ -134,7 +159,12 @@ void Context::create_allocator(int64_t memory_limit) {
 }
 
 Context::~Context() {
-  vk_.vkDeviceWaitIdle(device_);  // an error here is device loss, after which destruction is allowed
+  // Objects may go when the device is idle or lost. Short of memory it is neither.
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const VkResult r = vk_.vkDeviceWaitIdle(device_);
+    if (r >= 0 || r == VK_ERROR_DEVICE_LOST) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   for (const auto& o : in_flight_) {
     const bool prints = o->report && !o->prints.empty();
     try {
@@ -152,19 +182,26 @@ Context::~Context() {
   reports_.clear();
   for (const Garbage& g : garbage_) free_memory(g);
   pipelines_.clear();
+  pace_.reset();
   recorder_.reset();
   vmaDestroyAllocator(allocator_);
   vk_.vkDestroyDevice(device_, nullptr);
 }
 
+void Context::require_alive() {
+  const std::lock_guard lock(mutex_);
+  recorder_->require_alive();
+}
+
 void Context::wait(uint64_t value) {
+  require_alive();
   if (value == 0) return;
   VkSemaphore timeline = recorder_->timeline();
   VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline, &value};
-  const VkResult r = vk_.vkWaitSemaphores(device_, &info, UINT64_MAX);
+  VkResult r = VK_TIMEOUT;
+  while (r == VK_TIMEOUT) r = vk_.vkWaitSemaphores(device_, &info, UINT64_MAX);  // drivers may count in less than 64 bits
   std::lock_guard lock(mutex_);
-  if (r == VK_ERROR_DEVICE_LOST) recorder_->note_lost();
-  check(r, "vkWaitSemaphores", name());
+  recorder_->check_alive(r, "vkWaitSemaphores");
   recorder_->note_completed(value);
   collect();
 }
@@ -192,6 +229,7 @@ void Context::free_memory(const Garbage& g) {
 void Context::collect() {
   if (garbage_.empty() && in_flight_.empty()) return;
   const uint64_t completed = recorder_->completed();
+  pace_->collect(completed);
   for (; !in_flight_.empty() && in_flight_.front()->value <= completed; in_flight_.pop_front()) settle(*in_flight_.front());
   std::erase_if(garbage_, [&](const Garbage& g) {
     if (g.value > completed) return false;
@@ -200,18 +238,29 @@ void Context::collect() {
   });
 }
 
-const Pipeline& Context::pipeline(const Program& program) {
+const Pipeline& Context::pipeline(const Program& program, bool sliced) {
+  require_alive();
   check_limits(program, probe_.info.target);  // not part of the key
-  const uint64_t key = Pipeline::hash(program);
+  const uint64_t key = Pipeline::hash(program, sliced);
+  const auto find = [&]() -> const Pipeline* {
+    for (auto [it, end] = pipelines_.equal_range(key); it != end; ++it)
+      if (it->second->is_for(program, sliced)) return it->second.get();
+    return nullptr;
+  };
+  {
+    std::lock_guard lock(pipelines_mutex_);
+    if (const Pipeline* p = find()) return *p;
+  }
+  auto made = std::make_unique<Pipeline>(*this, program, sliced);  // several threads at once, perhaps of the same program
   std::lock_guard lock(pipelines_mutex_);
-  for (auto [it, end] = pipelines_.equal_range(key); it != end; ++it)
-    if (it->second->is_for(program)) return *it->second;
-  return *pipelines_.emplace(key, std::make_unique<Pipeline>(*this, program))->second;
+  if (const Pipeline* p = find()) return *p;
+  ++(made->from_disk() ? pipelines_from_disk : pipelines_made);
+  return *pipelines_.emplace(key, std::move(made))->second;
 }
 
 int64_t Context::allocated_bytes() {
   std::lock_guard lock(mutex_);
-  collect();
+  if (!recorder_->lost()) collect();
   VmaTotalStatistics statistics{};
   vmaCalculateStatistics(allocator_, &statistics);
   return static_cast<int64_t>(statistics.total.statistics.allocationBytes);
@@ -220,15 +269,54 @@ int64_t Context::allocated_bytes() {
 std::string Context::short_of_memory(uint64_t size, const std::string& what, VkResult r) {
   VmaBudget budgets[VK_MAX_MEMORY_HEAPS] = {};
   vmaGetHeapBudgets(allocator_, budgets);
-  uint64_t used = 0;
-  for (const VmaBudget& b : budgets) used += b.statistics.allocationBytes;
-  return what + ": " + std::to_string(size) + " bytes asked on " + name() + ", which has " + std::to_string(memory_bytes_) +
-         " of which Tessera holds " + std::to_string(used) + ": " + to_string(r);
+  uint64_t held = 0, left = 0;
+  for (const VmaBudget& b : budgets) {
+    held += b.statistics.allocationBytes;
+    left = std::max(left, b.budget - std::min(b.usage, b.budget));
+  }
+  const auto total = static_cast<uint64_t>(memory_bytes_);
+  const std::string available = probe_.memory_budget ? std::to_string(std::min(left, total - std::min(held, total))) : "at most " + std::to_string(total - std::min(held, total));
+  return what + ": " + std::to_string(size) + " bytes asked on " + name() + ": " + to_string(r) + "; of " + std::to_string(total) + " bytes " + available +
+         " are available, and Tessera holds " + std::to_string(held) + holders();
+}
+
+std::string Context::holders() {
+  constexpr size_t kLines = 8;
+  struct Sum { uint64_t bytes = 0, count = 0; };
+  std::map<std::string, Sum> sums;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Buffer* b : buffers_) {
+      Sum& s = sums[b->what()];
+      s.bytes += b->size();
+      ++s.count;
+    }
+    for (const Garbage& g : garbage_) {
+      Sum& s = sums["memory that calls in flight still use"];
+      s.bytes += g.range.end - g.range.begin;
+      ++s.count;
+    }
+  }
+  std::vector<std::pair<std::string, Sum>> lines(sums.begin(), sums.end());
+  std::stable_sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::string text;
+  for (size_t i = 0; i < lines.size() && i < kLines; ++i) {
+    text += (i ? "\n  " : ":\n  ") + std::to_string(lines[i].second.bytes) + " " + lines[i].first;
+    if (lines[i].second.count > 1) text += " (" + std::to_string(lines[i].second.count) + " of them)";
+  }
+  if (lines.size() <= kLines) return text;
+  Sum rest;
+  for (size_t i = kLines; i < lines.size(); ++i) {
+    rest.bytes += lines[i].second.bytes;
+    rest.count += lines[i].second.count;
+  }
+  return text + "\n  " + std::to_string(rest.bytes) + " in " + std::to_string(rest.count) + (rest.count == 1 ? " other" : " others");
 }
 
 // ---- Buffer
 
-Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, const std::string& what) : context_(std::move(context)), size_(size) {
+Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, const std::string& what)
+    : context_(std::move(context)), what_(what), size_(size) {
   Context& c = *context_;
   const auto most = static_cast<uint64_t>(c.probe_.info.max_array_bytes);
   if (size > most)
@@ -243,7 +331,7 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
   how.usage = VMA_MEMORY_USAGE_AUTO_PREFER_DEVICE;
   switch (kind) {
     case Memory::array:
-      if (c.always_stage_) break;
+      if (c.always_stage()) break;
       if (c.probe_.unified) how.flags = VMA_ALLOCATION_CREATE_MAPPED_BIT | VMA_ALLOCATION_CREATE_HOST_ACCESS_RANDOM_BIT;
       else if (c.probe_.host_writes_arrays)
         how.flags = VMA_ALLOCATION_CREATE_MAPPED_BIT | VMA_ALLOCATION_CREATE_HOST_ACCESS_SEQUENTIAL_WRITE_BIT |
@@ -264,6 +352,7 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
   auto attempt = [&] { return vmaCreateBufferWithAlignment(c.allocator_, &info, &how, kAlignment, &handle_, &allocation_, &got); };
   {
     std::lock_guard lock(c.mutex_);
+    c.recorder_->require_alive();
     c.collect();
   }
   VkResult r = attempt();
@@ -280,6 +369,8 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
   // Without always_stage, memory that happens to be mappable is mapped only where `how` asked for it.
   mapped_ = static_cast<std::byte*>(got.pMappedData);
   host_reads_ = mapped_ && (properties & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) && (kind == Memory::download || c.probe_.unified);
+  std::lock_guard lock(c.mutex_);
+  c.buffers_.insert(this);
 }
 
 Buffer::~Buffer() {
@@ -291,6 +382,7 @@ Buffer::~Buffer() {
   }
   const Context::Garbage g{handle_, allocation_, imported_, hazards.used_at, {address_, address_ + size_}};
   std::lock_guard lock(c.mutex_);
+  c.buffers_.erase(this);
   c.garbage_.push_back(g);
   try {
     c.collect();
@@ -328,6 +420,9 @@ DeviceInfo find_device(const DeviceOptions& options) {
 
 Device::Device(const DeviceOptions& options) : context_(vulkan::Context::create(options)) {}
 const DeviceInfo& Device::info() const { return context_->probe().info; }
+void Device::recover() {
+  if (lost()) context_ = context_->again();
+}
 void Device::wait() const {
   context_->wait_all();
   context_->say();

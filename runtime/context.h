@@ -3,17 +3,20 @@
 // device address.
 // Internal to runtime/. Read next: recorder.h.
 #pragma once
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/outcome.h"
 #include "runtime/probe.h"
 #include "runtime/recorder.h"
+#include "runtime/slices.h"
 #include "runtime/vma.h"
 
 namespace tessera { struct Program; }
@@ -57,6 +60,8 @@ class Buffer {
   /// Returns when no submission uses it any more, or the device is lost.
   void wait_unused() noexcept;
 
+  const std::string& what() const { return what_; }  // "f32[1024, 1024]"
+
   Hazards hazards;                   // guarded by the context's mutex
   std::shared_ptr<Outcome> outcome;  // of the call that its contents come from, if that can fail; guarded by the context's mutex
 
@@ -64,6 +69,7 @@ class Buffer {
   Buffer(std::shared_ptr<Context> context, uint64_t size) : context_(std::move(context)), size_(size) {}
 
   std::shared_ptr<Context> context_;
+  std::string what_;
   VkBuffer handle_ = VK_NULL_HANDLE;
   VmaAllocation allocation_ = VK_NULL_HANDLE;
   VkDeviceMemory imported_ = VK_NULL_HANDLE;  // instead of allocation_
@@ -75,25 +81,32 @@ class Buffer {
 class Context : public std::enable_shared_from_this<Context> {
  public:
   static std::shared_ptr<Context> create(const DeviceOptions& options);
+  /// A new one on the same device, with the programs that have been compiled for this one.
+  std::shared_ptr<Context> again();
   ~Context();
 
   const Probe& probe() const { return probe_; }
   const DeviceTable& vk() const { return vk_; }
   VkDevice handle() const { return device_; }
   const std::string& name() const { return probe_.info.name; }
-  bool always_stage() const { return always_stage_; }
+  bool always_stage() const { return options_.always_stage; }
   uint32_t host_import_type(uint32_t allowed) const;  // a memory type of those bits that imports can have; UINT32_MAX: none
   const Instance& instance() const { return *instance_; }
 
   /// Guards the recorder, the hazards of all buffers, and the garbage. Never held while waiting.
   std::mutex& mutex() { return mutex_; }
   Recorder& recorder() { return *recorder_; }  // with mutex() held
+  Pace& pace() { return *pace_; }              // with mutex() held
+  double watchdog_seconds() const { return options_.watchdog_seconds; }
 
+  /// Throws DeviceError if the device has been lost; without mutex().
+  void require_alive();
   /// Waits until the timeline has reached `value`; without mutex().
   void wait(uint64_t value);
   void wait_all();
   /// The pipeline for a program, made if need be. Throws CompileError if the program exceeds the device's limits.
-  const Pipeline& pipeline(const Program& program);
+  /// `sliced`: one that takes base workgroups.
+  const Pipeline& pipeline(const Program& program, bool sliced = false);
   int64_t allocated_bytes();
 
   // Reports (outcome.cpp):
@@ -108,6 +121,8 @@ class Context : public std::enable_shared_from_this<Context> {
   int64_t print_bytes() const { return print_bytes_; }
   /// Throws the first error of a settled call that nobody has been told of.
   void throw_untold();
+
+  std::atomic<uint64_t> pipelines_made = 0, pipelines_from_disk = 0;
 
   /// Programs by a key of the caller's, for as long as the device lives: runtime/call keeps compiled kernels here.
   std::mutex programs_mutex;
@@ -131,7 +146,9 @@ class Context : public std::enable_shared_from_this<Context> {
   void destroy(const Garbage& g);
   void free_memory(const Garbage& g);
   std::string short_of_memory(uint64_t size, const std::string& what, VkResult r);
+  std::string holders();   // a table of what holds most memory
 
+  DeviceOptions options_;
   std::unique_ptr<Instance> instance_;
   Probe probe_;
   VkPhysicalDevice physical_ = VK_NULL_HANDLE;
@@ -140,15 +157,15 @@ class Context : public std::enable_shared_from_this<Context> {
   DeviceTable vk_;
   VmaAllocator allocator_ = VK_NULL_HANDLE;
   int64_t memory_bytes_ = 0;  // of the largest device-local heap, or the limit on it
-  bool always_stage_ = false, log_commands_ = false;
   std::mutex mutex_;
   std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Pace> pace_;
   std::vector<Garbage> garbage_;
+  std::unordered_set<const Buffer*> buffers_;               // whose memory is the device's
   std::deque<std::shared_ptr<Outcome>> in_flight_;          // in the order of their submissions
   std::deque<std::shared_ptr<const Error>> untold_;
   std::vector<std::string> lines_;                          // printed, and not handed on
   std::recursive_mutex print_mutex_;                        // of say(); taken before mutex_
-  PrintCallback print_;
   int64_t print_bytes_ = 0;
   std::vector<std::unique_ptr<Buffer>> reports_;            // idle
   std::mutex pipelines_mutex_;

@@ -32,6 +32,9 @@ struct DeviceOptions {
   PrintCallback print = {};
   /// Room for what one call prints or its checks say, in bytes (at most 1 GiB): what finds none is counted, and the count is printed.
   int64_t print_bytes = int64_t{1} << 20;
+  /// Longest that one submission should keep the device: drivers take it away from programs that do not give it back. Calls that are estimated to take
+  /// longer are cut into slices of their workgroups, where they have several. 0: never.
+  double watchdog_seconds = 0.5;
   /// The Vulkan loader to open instead of the system's.
   std::string library;
 };
@@ -64,8 +67,12 @@ class Device {
   /// Waits until all calls and copies so far are done. Throws DeviceError if a call has reported that its results are wrong (runtime/README.md),
   /// or KernelError if a check failed in one, and no download has said so; once per such call.
   void wait() const;
-  /// The driver has given it up: every later call throws DeviceError.
+  /// The driver has given it up: every later call and every use of its arrays throws a DeviceError, which says what it was running.
   bool lost() const;
+  /// If it was lost, makes this handle one of the same device opened anew, with the same options and all that has been compiled for it. Other handles
+  /// (copies, those inside arrays and CompiledKernels) stay with the lost one, whose arrays have lost what they held: make arrays and load() kernels
+  /// again. Throws DeviceError if the driver will not open the device; then this handle stays as it was.
+  void recover();
   /// What the validation layers have said about this device's calls so far.
   std::vector<std::string> validation_messages() const;
   CommandLog command_log() const;  ///< empty without DeviceOptions::log_commands

@@ -158,6 +158,7 @@ DeviceArray::View DeviceArray::get(const char* use) const {
 
 std::shared_ptr<Buffer> DeviceArray::buffer(const std::string& use) const {
   const View v = get(use.c_str());
+  v.device.context()->require_alive();
   std::lock_guard lock(state_->mutex);
   if (state_->freed) throw SpecError(use + ": the device array " + describe(v.shape, v.dtype) + " has been " + (state_->taker.empty() ? "freed" : "donated to " + state_->taker));
   return state_->buffer;

@@ -1,12 +1,15 @@
 // Memory that the host has allocated, as a Buffer: the pages around it are imported, and an offset leads to its first byte. Addresses beyond the array lie
 // in the same pages but are never given to a kernel, whose accesses are all proved or tested to be inside its arrays.
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "runtime/context.h"
 
 namespace tessera::vulkan {
 
 std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<Context> context, void* host, uint64_t size) {
+  context->require_alive();
   const uint64_t page = context->probe().host_import_alignment;
   const Target& target = context->probe().info.target;
   const auto first = reinterpret_cast<uintptr_t>(host);
@@ -57,14 +60,18 @@ uint32_t Context::host_import_type(uint32_t allowed) const {
 }
 
 void Buffer::wait_unused() noexcept {
-  try {
-    uint64_t value;
-    {
-      std::lock_guard lock(context_->mutex());
-      value = hazards.used_at;
+  for (;;) {
+    try {
+      uint64_t value;
+      {
+        std::lock_guard lock(context_->mutex());
+        if (context_->recorder().lost()) return;  // and uses nothing
+        value = hazards.used_at;
+      }
+      return context_->wait(value);
+    } catch (const std::exception&) {  // the device is lost, or the driver short of memory: then its owner may not have it yet
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    context_->wait(value);
-  } catch (const std::exception&) {  // the device is lost, and uses nothing
   }
 }
 

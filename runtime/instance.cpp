@@ -17,20 +17,15 @@ constexpr const char* kPortability = "VK_KHR_portability_enumeration";
 }
 
 bool has_layer(const Library& lib, const char* name) {
-  uint32_t n = 0;
-  check(lib.vkEnumerateInstanceLayerProperties(&n, nullptr), "vkEnumerateInstanceLayerProperties", "the Vulkan loader");
-  std::vector<VkLayerProperties> layers(n);
-  check(lib.vkEnumerateInstanceLayerProperties(&n, layers.data()), "vkEnumerateInstanceLayerProperties", "the Vulkan loader");
-  layers.resize(n);
+  const auto layers = enumerate<VkLayerProperties>("vkEnumerateInstanceLayerProperties", "the Vulkan loader",
+                                                   [&](uint32_t* n, VkLayerProperties* to) { return lib.vkEnumerateInstanceLayerProperties(n, to); });
   return std::any_of(layers.begin(), layers.end(), [&](const VkLayerProperties& l) { return std::strcmp(l.layerName, name) == 0; });
 }
 
 bool has_extension(const Library& lib, const char* layer, const char* name) {
-  uint32_t n = 0;
-  if (lib.vkEnumerateInstanceExtensionProperties(layer, &n, nullptr) < 0) return false;
-  std::vector<VkExtensionProperties> extensions(n);
-  if (lib.vkEnumerateInstanceExtensionProperties(layer, &n, extensions.data()) < 0) return false;
-  extensions.resize(n);
+  const auto extensions = enumerate<VkExtensionProperties>("vkEnumerateInstanceExtensionProperties", "the Vulkan loader", [&](uint32_t* n, VkExtensionProperties* to) {
+    return lib.vkEnumerateInstanceExtensionProperties(layer, n, to);
+  });
   return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, name) == 0; });
 }
 }  // namespace
@@ -97,13 +92,17 @@ Instance::~Instance() {
 }
 
 std::vector<VkPhysicalDevice> Instance::physical_devices() const {
-  uint32_t n = 0;
-  const VkResult r = vk_.vkEnumeratePhysicalDevices(handle_, &n, nullptr);
-  if (r == VK_ERROR_INITIALIZATION_FAILED || (r == VK_SUCCESS && n == 0)) no_driver();
-  check(r, "vkEnumeratePhysicalDevices", "the Vulkan loader");
-  std::vector<VkPhysicalDevice> devices(n);
-  check(vk_.vkEnumeratePhysicalDevices(handle_, &n, devices.data()), "vkEnumeratePhysicalDevices", "the Vulkan loader");
-  devices.resize(n);
+  VkResult last = VK_SUCCESS;
+  const auto devices = [&] {
+    try {
+      return enumerate<VkPhysicalDevice>("vkEnumeratePhysicalDevices", "the Vulkan loader",
+                                         [&](uint32_t* n, VkPhysicalDevice* to) { return last = vk_.vkEnumeratePhysicalDevices(handle_, n, to); });
+    } catch (const DeviceError&) {
+      if (last == VK_ERROR_INITIALIZATION_FAILED) no_driver();
+      throw;
+    }
+  }();
+  if (devices.empty()) no_driver();
   return devices;
 }
 

@@ -17,6 +17,7 @@ using vulkan::Buffer;
 using vulkan::Context;
 using vulkan::Memory;
 using vulkan::Outcome;
+using vulkan::GroupSlice;
 
 namespace {
 
@@ -75,6 +76,22 @@ int64_t workgroups(const Program& p, const DimValues& dims, const DeviceInfo& de
   const int64_t units = std::max<int64_t>(p.max_loop_iterations / std::max<int64_t>(unit.at_most.value_or(unit.at_least), 1) - 1, 1);
   const int64_t room = std::min(device.memory_bytes / 4, device.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
   return std::max(usual, std::min(cdiv(n, units), room));
+}
+
+// A call that may take longer than the watchdog allows, cut; else nothing. Where a workgroup takes several units, their arenas' number and the step from one
+// unit to the next are the dispatch's own: such a call stays whole.
+std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t count) {
+  constexpr int64_t kMost = 1024;  // beyond, submitting would cost more than it saves
+  const double budget = context.watchdog_seconds();
+  if (budget == 0 || p.max_workgroups > 0 || count < 2) return {};
+  const double work = vulkan::work_of(p, dims);
+  if (work <= 0) return {};
+  std::lock_guard lock(context.mutex());
+  const double times = context.pace().seconds(work, p.spirv.data()) / budget;
+  if (times <= 1) return {};
+  const int64_t wanted = times < static_cast<double>(std::min(count, kMost)) ? static_cast<int64_t>(times) + 1 : std::min(count, kMost);
+  const uint32_t* most = context.probe().max_groups;
+  return vulkan::slice_workgroups(count, cdiv(count, wanted), {most[0], most[1], most[2]});
 }
 
 // Loops that the driver would leave before their end, as far as the sizes tell. Returns the line of the longest, for what the call may report.
@@ -144,6 +161,7 @@ std::array<uint32_t, 3> fold_workgroups(int64_t count, const std::array<uint32_t
 }
 
 void prepare(const Device& device, const Program& program) { device.context()->pipeline(program); }
+PipelineCounts pipeline_counts(const Device& device) { return {device.context()->pipelines_made, device.context()->pipelines_from_disk}; }
 
 namespace {
 
@@ -187,7 +205,8 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
       buffers[i] = copies.back().second;
     }
   const std::vector<int64_t> sizes = extents(p, dims);
-  const vulkan::Pipeline& pipeline = context->pipeline(p);
+  const std::vector<GroupSlice> slices = slices_of(*context, p, dims, count);
+  const vulkan::Pipeline& pipeline = context->pipeline(p, slices.size() > 1);
   const auto give = [&] {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].donated()) inputs[i].give_to(p.name);
@@ -198,7 +217,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   }
   const uint32_t* most = context->probe().max_groups;
   const std::array<uint32_t, 3> groups = fold_workgroups(std::max<int64_t>(count, 1), {most[0], most[1], most[2]});
-  const uint64_t launched = uint64_t{groups[0]} * groups[1] * groups[2];
+  const uint64_t launched = slices.size() > 1 ? static_cast<uint64_t>(count) : uint64_t{groups[0]} * groups[1] * groups[2];
   if (groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
     throw SpecError(p.name + ": the grid takes " + std::to_string(count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
 
@@ -249,11 +268,41 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   if (table) context->recorder().note_host_write("launch of " + p.name, *table, table->size());
   if (report) context->clear_report("launch of " + p.name, *report, p.prints.empty() ? 0 : context->print_bytes());
   std::vector<std::shared_ptr<Outcome>> from = doubts(p, given_buffers);
-  const uint64_t value = context->recorder().submit(p.name, [&] {
-    for (const auto& [source, to] : copies) context->recorder().copy(*source, 0, *to, 0, to->size());
-    if (count > 0) context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, groups, accesses);
-    context->recorder().show_host(shown);
-  });
+  const double work = vulkan::work_of(p, dims);
+  uint64_t value = 0;
+  const auto submit = [&](const GroupSlice* slice, size_t number) {
+    int timer = -1;
+    const int64_t first = slice ? slice->first : 0, n = slice ? slice->count : static_cast<int64_t>(launched);
+    const double part = work * static_cast<double>(n) / static_cast<double>(launched);
+    std::string where = "workgroups " + std::to_string(first) + " to " + std::to_string(first + n - 1) + " of " + std::to_string(launched);
+    if (slice) where += " (slice " + std::to_string(number + 1) + " of " + std::to_string(slices.size()) + ")";
+    try {
+      value = context->recorder().submit(p.name, [&] {
+        if (number == 0)
+          for (const auto& [source, to] : copies) context->recorder().copy(*source, 0, *to, 0, to->size());
+        if (count > 0) {
+          timer = context->pace().begin(context->recorder(), part);
+          context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, slice ? slice->groups : groups, accesses, slice ? &slice->base : nullptr);
+          context->pace().end(context->recorder(), timer);
+        }
+        context->recorder().show_host(shown);
+      }, where, p.loc);
+    } catch (...) {
+      context->pace().submitted(timer, 0, 0, nullptr);
+      throw;
+    }
+    context->pace().submitted(timer, value, part, p.spirv.data());
+  };
+  if (slices.size() < 2) {
+    submit(nullptr, 0);
+  } else {
+    try {
+      for (size_t i = 0; i < slices.size(); ++i) submit(&slices[i], i);
+    } catch (...) {
+      if (value) give();  // what the first slices have changed is no argument any more
+      throw;
+    }
+  }
   give();
   if (!report && from.empty()) return outputs;
   auto outcome = std::make_shared<Outcome>();

@@ -27,8 +27,14 @@ std::vector<DeviceArray> launch(const Device& device, const Program& program, co
 std::vector<DeviceArray> launch_into(const Device& device, const Program& program, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs,
                                      const DimValues& dims = {});
 
-/// Makes the program's pipeline now rather than at its first launch.
+/// Makes the program's pipeline now rather than at its first launch. Several threads may do so at once.
 void prepare(const Device& device, const Program& program);
+
+/// Pipelines that a device has made: by the driver's compiler alone, or from what TESSERA_CACHE held of it.
+struct PipelineCounts {
+  uint64_t made = 0, from_disk = 0;
+};
+PipelineCounts pipeline_counts(const Device& device);
 
 /// `count` workgroups over three dimensions of at most `limits`, with as few surplus ones as can be: the product is at least `count`.
 std::array<uint32_t, 3> fold_workgroups(int64_t count, const std::array<uint32_t, 3>& limits);

@@ -106,7 +106,7 @@ void Context::say() {
     const std::lock_guard lock(mutex_);
     lines.swap(lines_);
   }
-  for (const std::string& line : lines) print_line(print_, line);
+  for (const std::string& line : lines) print_line(options_.print, line);
 }
 
 namespace {

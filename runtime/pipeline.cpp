@@ -1,12 +1,24 @@
 #include "runtime/pipeline.h"
 
 #include "runtime/context.h"
+#include "runtime/pipeline_file.h"
 
 namespace tessera::vulkan {
 namespace {
 
 void fits(const Program& p, int64_t need, int64_t limit, const std::string& of_what, const std::string& device) {
   if (need > limit) throw CompileError(p.name + ": needs " + std::to_string(need) + of_what + " but " + device + " has " + std::to_string(limit), p.loc);
+}
+
+// All that a pipeline is made of, for the key of its file; the code by two hashes, since what the driver keeps is checked by the driver.
+std::string of_code(const Program& p, bool sliced) {
+  std::string s = "push " + std::to_string(pushed_bytes(p)) + " subgroup " + std::to_string(p.required_subgroup_size) + (sliced ? " sliced" : "") + " code " +
+                  std::to_string(p.spirv.size());
+  for (uint64_t h : {0xcbf29ce484222325u, 0x9e3779b97f4a7c15u}) {
+    for (uint32_t word : p.spirv) h = (h ^ word) * 0x100000001b3u;
+    s += " " + std::to_string(h);
+  }
+  return s;
 }
 
 }  // namespace
@@ -27,22 +39,23 @@ void check_limits(const Program& p, const Target& t) {
 
 uint32_t pushed_bytes(const Program& p) { return p.indirect_table ? 8 : static_cast<uint32_t>(p.push_bytes()); }
 
-uint64_t Pipeline::hash(const Program& p) {
+uint64_t Pipeline::hash(const Program& p, bool sliced) {
   uint64_t h = 0xcbf29ce484222325u;  // FNV-1a over words
   auto mix = [&](uint64_t v) { h = (h ^ v) * 0x100000001b3u; };
   mix(p.spirv.size());
   for (uint32_t word : p.spirv) mix(word);
   mix(pushed_bytes(p));
   mix(static_cast<uint64_t>(p.required_subgroup_size));
+  mix(sliced);
   return h;
 }
 
-bool Pipeline::is_for(const Program& p) const {
-  return spirv_ == p.spirv && push_bytes_ == pushed_bytes(p) && subgroup_size_ == p.required_subgroup_size;
+bool Pipeline::is_for(const Program& p, bool sliced) const {
+  return sliced_ == sliced && spirv_ == p.spirv && push_bytes_ == pushed_bytes(p) && subgroup_size_ == p.required_subgroup_size;
 }
 
-Pipeline::Pipeline(Context& context, const Program& p)
-    : context_(context), spirv_(p.spirv), push_bytes_(pushed_bytes(p)), subgroup_size_(p.required_subgroup_size) {
+Pipeline::Pipeline(Context& context, const Program& p, bool sliced)
+    : context_(context), spirv_(p.spirv), push_bytes_(pushed_bytes(p)), subgroup_size_(p.required_subgroup_size), sliced_(sliced) {
   const DeviceTable& vk = context.vk();
   VkDevice device = context.handle();
 
@@ -51,7 +64,8 @@ Pipeline::Pipeline(Context& context, const Program& p)
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = push_bytes_ ? 1 : 0;
   layout.pPushConstantRanges = &range;
-  check(vk.vkCreatePipelineLayout(device, &layout, nullptr, &layout_), "vkCreatePipelineLayout", context.name());
+  const auto failed = [&](const char* call, VkResult r) { return DeviceError(p.name + ": " + call + " on " + context.name() + ": " + to_string(r), p.loc); };
+  if (const VkResult r = vk.vkCreatePipelineLayout(device, &layout, nullptr, &layout_); r < 0) throw failed("vkCreatePipelineLayout", r);
 
   VkShaderModule module = VK_NULL_HANDLE;
   VkShaderModuleCreateInfo code{};
@@ -75,13 +89,17 @@ Pipeline::Pipeline(Context& context, const Program& p)
       info.stage.pNext = &size;
       info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     }
+    if (sliced) info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
     call = "vkCreateComputePipelines";
-    r = vk.vkCreateComputePipelines(device, VK_NULL_HANDLE, 1, &info, nullptr, &pipeline_);
+    PipelineFile file(vk, device, context.probe().driver, of_code(p, sliced));
+    r = vk.vkCreateComputePipelines(device, file.handle(), 1, &info, nullptr, &pipeline_);
     vk.vkDestroyShaderModule(device, module, nullptr);
+    if (r >= 0) file.store();
+    from_disk_ = file.from_disk();
   }
   if (r < 0) {
     vk.vkDestroyPipelineLayout(device, layout_, nullptr);
-    throw DeviceError(p.name + ": " + call + " on " + context.name() + ": " + to_string(r), p.loc);
+    throw failed(call, r);
   }
 }
 

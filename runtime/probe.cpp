@@ -31,12 +31,11 @@ std::string version_name(uint32_t v) {
 }
 
 std::vector<std::string> device_extensions(const Instance& instance, VkPhysicalDevice device) {
-  uint32_t n = 0;
-  check(instance.vk().vkEnumerateDeviceExtensionProperties(device, nullptr, &n, nullptr), "vkEnumerateDeviceExtensionProperties", "a device");
-  std::vector<VkExtensionProperties> properties(n);
-  check(instance.vk().vkEnumerateDeviceExtensionProperties(device, nullptr, &n, properties.data()), "vkEnumerateDeviceExtensionProperties", "a device");
+  const auto properties = enumerate<VkExtensionProperties>("vkEnumerateDeviceExtensionProperties", "a device", [&](uint32_t* n, VkExtensionProperties* to) {
+    return instance.vk().vkEnumerateDeviceExtensionProperties(device, nullptr, n, to);
+  });
   std::vector<std::string> names;
-  for (uint32_t i = 0; i < n; ++i) names.emplace_back(properties[i].extensionName);
+  for (const VkExtensionProperties& e : properties) names.emplace_back(e.extensionName);
   return names;
 }
 
@@ -149,6 +148,16 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
     const uint64_t most = std::min({p13.maxBufferSize, p11.maxMemoryAllocationSize, heap, uint64_t{1} << 62});
     info.max_array_bytes = static_cast<int64_t>(most);
   }
+
+  p.driver.vendor = props.vendorID;
+  p.driver.device = props.deviceID;
+  p.driver.version = props.driverVersion;
+  p.driver.api = props.apiVersion;
+  p.driver.name = info.name + "\n" + info.driver;
+  std::memcpy(p.driver.cache_uuid, props.pipelineCacheUUID, VK_UUID_SIZE);
+  if (modern) std::memcpy(p.driver.driver_uuid, p11.driverUUID, VK_UUID_SIZE);
+  if (p.queue_family != UINT32_MAX) p.timestamp_bits = family[p.queue_family].timestampValidBits;
+  p.timestamp_period = limits.timestampPeriod;
 
   Target& t = info.target;
   t.name = info.name;

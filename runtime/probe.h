@@ -5,6 +5,7 @@
 
 #include "runtime/device.h"
 #include "runtime/instance.h"
+#include "runtime/pipeline_file.h"
 
 namespace tessera::vulkan {
 
@@ -30,6 +31,9 @@ struct Probe {
   uint32_t coherent_types = 0;      // bits of the memory types that host and device see alike without a flush
   uint64_t host_import_alignment = 0;  // of memory that the host has allocated and the device can use in place; 0: it cannot
   uint32_t max_groups[3] = {};
+  DriverId driver;
+  uint32_t timestamp_bits = 0;      // of the queue's timestamps; 0: it has none
+  float timestamp_period = 0;       // nanoseconds per step
 };
 
 Probe probe(const Instance& instance, VkPhysicalDevice device, int index);

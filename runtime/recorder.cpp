@@ -46,25 +46,21 @@ Recorder::~Recorder() {
 }
 
 VkCommandBuffer Recorder::open() {
-  if (lost_) throw DeviceError("the device " + name_ + " was lost in an earlier call", {}, "make a new Device");
   if (open_) return open_;
   completed();
-  while (!in_flight_.empty() && in_flight_.front().value <= completed_) {
-    idle_.push_back(in_flight_.front().commands);
-    in_flight_.pop_front();
-  }
-  VkCommandBuffer commands = VK_NULL_HANDLE;
   if (idle_.empty()) {
+    VkCommandBuffer commands = VK_NULL_HANDLE;
     VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
     check(vk_.vkAllocateCommandBuffers(device_, &info, &commands), "vkAllocateCommandBuffers", name_);
+    idle_.push_back(commands);
   } else {
-    commands = idle_.back();
-    idle_.pop_back();
-    check(vk_.vkResetCommandBuffer(commands, 0), "vkResetCommandBuffer", name_);
+    check(vk_.vkResetCommandBuffer(idle_.back(), 0), "vkResetCommandBuffer", name_);
   }
   VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
-  check(vk_.vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer", name_);
-  return open_ = commands;
+  check(vk_.vkBeginCommandBuffer(idle_.back(), &begin), "vkBeginCommandBuffer", name_);
+  open_ = idle_.back();
+  idle_.pop_back();
+  return open_;
 }
 
 void Recorder::barrier(StageMask from, StageMask to) {
@@ -116,11 +112,12 @@ void Recorder::access(const std::string& what, Stage stage, std::span<const Acce
 }
 
 void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
-                        const std::array<uint32_t, 3>& groups, std::span<const Access> list) {
+                        const std::array<uint32_t, 3>& groups, std::span<const Access> list, const std::array<uint32_t, 3>* base) {
   access("dispatch " + name, Stage::compute, list);
   vk_.vkCmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   if (!push.empty()) vk_.vkCmdPushConstants(open_, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()), push.data());
-  vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
+  if (base) vk_.vkCmdDispatchBase(open_, (*base)[0], (*base)[1], (*base)[2], groups[0], groups[1], groups[2]);
+  else vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
 }
 
 void Recorder::copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size) {
@@ -139,45 +136,84 @@ void Recorder::show_host(std::span<Buffer* const> buffers) {
   shown_.insert(shown_.end(), buffers.begin(), buffers.end());
 }
 
-void Recorder::give_up() {
-  lost_ = true;
+// The buffers keep the numbers of commands that do not run, which costs later commands a barrier; the barriers among them order nothing.
+void Recorder::undo(size_t logged) {
   touched_.clear();
   shown_.clear();
+  if (log_on_) {
+    const auto never_ran = [](const LogEntry& e) { return e.kind == LogEntry::Kind::command || e.kind == LogEntry::Kind::barrier; };
+    log_.erase(std::remove_if(log_.begin() + static_cast<std::ptrdiff_t>(logged), log_.end(), never_ran), log_.end());
+  }
+  if (!open_) return;
+  for (auto& row : ordered_)
+    for (uint64_t& number : row) number = 0;
+  idle_.push_back(open_);
+  open_ = VK_NULL_HANDLE;
 }
 
-uint64_t Recorder::submit_open(const std::string& what) {
+uint64_t Recorder::submit_open(Work work) {
   open();
   check(vk_.vkEndCommandBuffer(open_), "vkEndCommandBuffer", name_);
   const uint64_t value = submitted_ + 1;
   VkCommandBufferSubmitInfo commands{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, open_, 0};
   VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, timeline_, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0};
   VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, 0, nullptr, 1, &commands, 1, &signal};
-  const VkResult r = vk_.vkQueueSubmit2(queue_, 1, &info, VK_NULL_HANDLE);
-  if (r < 0) throw DeviceError("vkQueueSubmit2 of " + what + " on " + name_ + ": " + to_string(r));
+  check_alive(vk_.vkQueueSubmit2(queue_, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit2 of " + work.what);
   submitted_ = value;
-  in_flight_.push_back({open_, value});
+  add({.kind = LogEntry::Kind::submit, .what = work.what, .value = value});
+  in_flight_.push_back({open_, value, std::move(work)});
   open_ = VK_NULL_HANDLE;
   for (Buffer* b : touched_) b->hazards.used_at = value;
   for (Buffer* b : shown_) b->hazards.readable_at = value;
   touched_.clear();
   shown_.clear();
-  add({.kind = LogEntry::Kind::submit, .what = what, .value = value});
   return value;
 }
 
 uint64_t Recorder::completed() {
+  require_alive();
   uint64_t value = 0;
   const VkResult r = vk_.vkGetSemaphoreCounterValue(device_, timeline_, &value);
-  if (r == VK_ERROR_DEVICE_LOST) lost_ = true;
-  check(r, "vkGetSemaphoreCounterValue", name_);
-  note_completed(value);
+  if (r == VK_ERROR_DEVICE_LOST) check_alive(r, "vkGetSemaphoreCounterValue");
+  if (r >= 0) note_completed(value);
   return completed_;
 }
 
 void Recorder::note_completed(uint64_t value) {
   if (value <= completed_) return;
   completed_ = value;
+  for (; !in_flight_.empty() && in_flight_.front().value <= value; in_flight_.pop_front()) {
+    idle_.push_back(in_flight_.front().commands);
+    last_finished_ = std::move(in_flight_.front().work);
+  }
   add({.kind = LogEntry::Kind::completed, .what = "wait", .value = value});
+}
+
+namespace {
+const char* const kRecover = "Device::recover() makes it usable again, without the contents of its arrays";
+std::string text(const Work& w) { return w.what + (w.part.empty() ? "" : ", " + w.part); }
+}  // namespace
+
+void Recorder::require_alive() const {
+  if (lost_) throw DeviceError("the device " + name_ + " was lost in an earlier call: " + lost_what_, lost_loc_, kRecover);
+}
+
+void Recorder::check_alive(VkResult r, const std::string& call) {
+  if (r >= 0) return;
+  if (r != VK_ERROR_DEVICE_LOST) throw DeviceError(call + " on " + name_ + ": " + to_string(r));
+  require_alive();
+  lost_ = true;
+  uint64_t value = 0;  // a device that is lost may still say how far it got
+  if (vk_.vkGetSemaphoreCounterValue(device_, timeline_, &value) >= 0 && value <= submitted_) note_completed(value);
+  lost_what_ = call + " on " + name_ + ": " + to_string(r);
+  if (in_flight_.empty()) {
+    lost_what_ += "; nothing was running";
+  } else {
+    lost_what_ += "; it was running " + text(in_flight_.front().work);
+    lost_loc_ = in_flight_.front().work.loc;
+  }
+  if (!last_finished_.what.empty()) lost_what_ += "; it had finished " + text(last_finished_);
+  throw DeviceError(lost_what_, lost_loc_, kRecover);
 }
 
 void Recorder::note_host_read(const std::string& what, const Buffer& buffer, uint64_t offset, uint64_t size) {

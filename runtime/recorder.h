@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/error.h"
 #include "runtime/order.h"
 #include "runtime/vulkan.h"
 
@@ -30,6 +31,13 @@ struct Access {
   uint64_t offset, size;
 };
 
+/// What a submission does, for the error that says during which one the device was lost.
+struct Work {
+  std::string what;  // "softmax"
+  std::string part;  // "workgroups 0 to 63 of 64", or nothing
+  Loc loc;
+};
+
 class Recorder {
  public:
   Recorder(const DeviceTable& vk, VkDevice device, VkQueue queue, uint32_t family, std::string device_name, bool log);
@@ -37,28 +45,38 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  /// `base`: of the workgroups' numbers; with it, `pipeline` has been made for that.
   void dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
-                const std::array<uint32_t, 3>& groups, std::span<const Access> accesses);
+                const std::array<uint32_t, 3>& groups, std::span<const Access> accesses, const std::array<uint32_t, 3>* base = nullptr);
   void copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size);
   /// Makes what has been recorded so far visible to the host, for those buffers once this submission is done.
   void show_host(std::span<Buffer* const> buffers);
-  /// Calls `record`, hands what it recorded to the queue and returns the timeline value at which that is done. `what` names it in errors.
-  template <class F> uint64_t submit(const std::string& what, F record) {
+  /// Calls `record`, hands what it recorded to the queue and returns the timeline value at which that is done. `what` names it in errors, and with `part` and
+  /// `loc` it is what the device is said to have been lost in. If it throws, nothing has been recorded, and all but a lost device is as before.
+  template <class F> uint64_t submit(const std::string& what, F record, const std::string& part = {}, Loc loc = {}) {
+    require_alive();
+    const size_t logged = log_.size();
     try {
       record();
-      return submit_open(what);
+      return submit_open({what, part, loc});
     } catch (...) {
-      give_up();
+      undo(logged);
       throw;
     }
   }
 
+  VkCommandBuffer commands() { return open(); }  // that are being recorded, for what is neither dispatch nor copy
+
   uint64_t submitted() const { return submitted_; }
-  uint64_t completed();                // asks the driver
+  uint64_t completed();                // asks the driver; as far as it is known, where that is short of memory
+  uint64_t known_completed() const { return completed_; }
   void note_completed(uint64_t value); // the caller has waited for it
   VkSemaphore timeline() const { return timeline_; }
   bool lost() const { return lost_; }
-  void note_lost() { lost_ = true; }
+  /// Throws DeviceError if the device has been lost.
+  void require_alive() const;
+  /// Throws the DeviceError for what `call` has returned, if it is an error. VK_ERROR_DEVICE_LOST is the device's end.
+  void check_alive(VkResult r, const std::string& call);
 
   // For the log only:
   void note_host_read(const std::string& what, const Buffer& buffer, uint64_t offset, uint64_t size);
@@ -67,10 +85,10 @@ class Recorder {
   const CommandLog& log() const { return log_; }
 
  private:
-  struct Recording { VkCommandBuffer commands; uint64_t value; };
+  struct Recording { VkCommandBuffer commands; uint64_t value; Work work; };
   VkCommandBuffer open();
-  uint64_t submit_open(const std::string& what);
-  void give_up();  // half of something is recorded: no later command may rely on it
+  uint64_t submit_open(Work work);
+  void undo(size_t logged);  // what has been recorded since then will not run
   void access(const std::string& what, Stage stage, std::span<const Access> accesses);
   void barrier(StageMask from, StageMask to);
   void add(LogEntry entry) { if (log_on_) log_.push_back(std::move(entry)); }
@@ -89,6 +107,9 @@ class Recorder {
   uint64_t ordered_[3][3] = {};              // [from][to]: commands of stage `from` up to this number come before anything new in `to`
   uint64_t submitted_ = 0, completed_ = 0;
   bool lost_ = false;
+  std::string lost_what_;                    // lost_: in which call, and what was running
+  Loc lost_loc_;
+  Work last_finished_;
   bool log_on_;
   CommandLog log_;
 };

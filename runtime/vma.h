@@ -1,10 +1,10 @@
-// Vulkan Memory Allocator as runtime/ uses it: functions found at run time, never linked. Its code is compiled in vma.cpp alone.
+// Vulkan Memory Allocator as runtime/ uses it: functions from our tables, neither linked nor looked up. Its code is compiled in vma.cpp alone.
 // Internal to runtime/.
 #pragma once
 #include "runtime/vulkan.h"
 
 #define VMA_STATIC_VULKAN_FUNCTIONS 0
-#define VMA_DYNAMIC_VULKAN_FUNCTIONS 1
+#define VMA_DYNAMIC_VULKAN_FUNCTIONS 0
 #define VMA_VULKAN_VERSION 1003000
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wall"

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "engine/error.h"
+#include "runtime/faults.h"
 
 namespace tessera::vulkan {
 namespace {
@@ -35,6 +36,7 @@ std::shared_ptr<const Library> open_library(const std::string& name) {
   require(library->f, #f);
   TESSERA_VK_GLOBAL(X)
 #undef X
+  intercept(*library);
   return library;
 }
 
@@ -47,6 +49,7 @@ InstanceTable load_instance(const Library& library, VkInstance instance) {
 #define X(f) require(t.f, #f);
   TESSERA_VK_INSTANCE(X)
 #undef X
+  intercept(t);
   return t;
 }
 
@@ -60,6 +63,7 @@ DeviceTable load_device(const InstanceTable& instance, VkDevice device) {
 #define X(f) t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));
   TESSERA_VK_DEVICE_OPTIONAL(X)
 #undef X
+  intercept(t);
   return t;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tessera::vulkan {
 
@@ -17,7 +18,7 @@ namespace tessera::vulkan {
 #define TESSERA_VK_INSTANCE(X)                                                                                                     \
   X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceFeatures2)             \
   X(vkGetPhysicalDeviceMemoryProperties) X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkEnumerateDeviceExtensionProperties)       \
-  X(vkCreateDevice) X(vkGetDeviceProcAddr)
+  X(vkGetPhysicalDeviceProperties) X(vkGetPhysicalDeviceMemoryProperties2) X(vkCreateDevice) X(vkGetDeviceProcAddr)
 
 // debug_utils is an instance extension and may be absent: these pointers may be null.
 #define TESSERA_VK_DEBUG(X) X(vkCreateDebugUtilsMessengerEXT) X(vkDestroyDebugUtilsMessengerEXT)
@@ -29,7 +30,16 @@ namespace tessera::vulkan {
   X(vkCmdDispatch) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdPipelineBarrier2) X(vkGetBufferDeviceAddress)                      \
   X(vkCreateShaderModule) X(vkDestroyShaderModule) X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout)                            \
   X(vkCreateComputePipelines) X(vkDestroyPipeline) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements)          \
-  X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory)
+  X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory) X(vkCmdDispatchBase) X(vkCreateQueryPool) X(vkDestroyQueryPool)        \
+  X(vkGetQueryPoolResults) X(vkCmdResetQueryPool) X(vkCmdWriteTimestamp2) X(vkCreatePipelineCache) X(vkDestroyPipelineCache)       \
+  X(vkGetPipelineCacheData) TESSERA_VK_ALLOCATOR(X)
+
+// What only the memory allocator calls: it gets this table, and looks nothing up by itself.
+#define TESSERA_VK_ALLOCATOR(X)                                                                                                    \
+  X(vkMapMemory) X(vkUnmapMemory) X(vkFlushMappedMemoryRanges) X(vkInvalidateMappedMemoryRanges) X(vkBindImageMemory)              \
+  X(vkGetImageMemoryRequirements) X(vkCreateImage) X(vkDestroyImage) X(vkGetBufferMemoryRequirements2)                             \
+  X(vkGetImageMemoryRequirements2) X(vkBindBufferMemory2) X(vkBindImageMemory2) X(vkGetDeviceBufferMemoryRequirements)             \
+  X(vkGetDeviceImageMemoryRequirements)
 
 // Of extensions that a device may lack: null then.
 #define TESSERA_VK_DEVICE_OPTIONAL(X) X(vkGetMemoryHostPointerPropertiesEXT)
@@ -56,5 +66,20 @@ DeviceTable load_device(const InstanceTable& instance, VkDevice device);
 std::string to_string(VkResult r);  ///< "VK_ERROR_DEVICE_LOST"
 /// Throws DeviceError "CALL on DEVICE: RESULT" if r is an error.
 void check(VkResult r, const char* call, const std::string& device);
+
+/// All that an enumeration of Vulkan's lists: `f(&count, items or null)` is asked again where the list has grown meanwhile.
+template <class T, class F> std::vector<T> enumerate(const char* call, const std::string& device, F f) {
+  std::vector<T> all;
+  VkResult r = VK_INCOMPLETE;
+  for (int round = 0; r == VK_INCOMPLETE && round < 8; ++round) {
+    uint32_t n = 0;
+    check(f(&n, static_cast<T*>(nullptr)), call, device);
+    all.resize(n);
+    r = f(&n, all.data());
+    check(r, call, device);
+    all.resize(n);
+  }
+  return all;
+}
 
 }  // namespace tessera::vulkan

@@ -17,6 +17,7 @@ struct Axis {
   bool reduced = false;    // dropped by some reduction
   bool contracted = false;
   bool stored = false;     // some store has it
+  bool repeats = false;    // it could be split, but most of the work lacks it, and each slice would repeat that (set by the schedule)
   bool splittable = false; // different workgroups may take different parts (set by the schedule)
 };
 

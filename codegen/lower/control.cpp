@@ -4,6 +4,7 @@
 #include "codegen/lower/atomics.h"
 #include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/lower/separate.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -11,14 +12,6 @@ using ir::Opcode;
 
 namespace {
 bool is_region_op(Opcode c) { return c == Opcode::for_ || c == Opcode::while_ || c == Opcode::if_ || c == Opcode::switch_; }
-
-bool index_function(Opcode c) {
-  switch (c) {
-    case Opcode::constant: case Opcode::iota: case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev:
-    case Opcode::concatenate: case Opcode::gather: return true;
-    default: return ir::info(c).elementwise;
-  }
-}
 }  // namespace
 
 void Lowering::plan_homes() {
@@ -34,7 +27,7 @@ void Lowering::plan_homes() {
       if (s_.general) {
         lazy = o->code == Opcode::constant || o->code == Opcode::iota || (o->code == Opcode::broadcast && shape(o->operands[0]).empty());
       } else {
-        lazy = index_function(o->code);
+        lazy = is_index_function(o->code);
         // Scratch that nobody stores to has its home all the same.
         if (o->code == Opcode::load) lazy = !written(ref_position(k_, o->operands[0])) && ref_position(k_, o->operands[0]) < static_cast<int>(k_.blocks.size());
       }

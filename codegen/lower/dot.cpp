@@ -232,6 +232,7 @@ template <class F> void each_register(const std::vector<int>& counts, const F& f
 }  // namespace
 
 void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
+  constexpr size_t kMostLoads = 256;
   const size_t rank = d.result.size(), first_col = d.batch + d.rows;
   const int64_t lanes = s_.group;
   std::vector<int> counts;
@@ -249,14 +250,33 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
     for (size_t i = 0; i < rank; ++i) c[i] = axis_coord(d.result_axes[i], d.result[i], strip[i], regs[i], valid);
     return c;
   };
-  // Accumulates `used` k values starting at k0 (a lane value, uniform); chunk: its number if known.
-  auto chunk = [&](const Values& acc, Value k0, int64_t used, int chunk_number) {
+  auto set_k = [&](Coords& c, Value k, int number) {  // number: of the chunk whose elements the lanes hold, or -1
+    if (d.k.size() == 1) {
+      c[rank] = {d.k[0] == 1 ? b_.i32(0) : k};
+      if (number >= 0 && tagged) c[rank].axis = d.k_axes[0], c[rank].reg = number;
+      return;
+    }
+    const Coords u = unravel(k, d.k);
+    for (size_t i = 0; i < d.k.size(); ++i) c[rank + i] = {d.k[i] == 1 ? b_.i32(0) : u[i].v};
+  };
+  // This lane's elements of the left operand, row by row, in the chunk that starts at k0 (a lane value, uniform); number: the chunk's if known.
+  auto left = [&](Value k0, int64_t used, int number) {
+    Values a;
     Value unused;
-    auto set_k = [&](Coords& c, Value k, bool lane) {
-      if (d.k.size() == 1) { c[rank] = {d.k[0] == 1 ? b_.i32(0) : k}; if (lane && tagged) { c[rank].axis = d.k_axes[0]; c[rank].reg = chunk_number; } return; }
-      const Coords u = unravel(k, d.k);
-      for (size_t i = 0; i < d.k.size(); ++i) c[rank + i] = {d.k[i] == 1 ? b_.i32(0) : u[i].v};
-    };
+    each_register(row_counts, [&](const std::vector<int>& rr) {
+      std::vector<int> regs(rank, 0);
+      std::copy(rr.begin(), rr.end(), regs.begin());
+      Coords c = coords(regs, unused);
+      Value k = b_.add(k0, lane_);
+      if (used < lanes) k = b_.min(k, b_.i32(d.depth - 1));
+      set_k(c, k, number);
+      a.push_back(d.lhs_at(c));
+    });
+    return a;
+  };
+  // Accumulates `used` k values starting at k0, of which the lanes hold a.
+  auto chunk = [&](const Values& acc, const Values& a, Value k0, int64_t used) {
+    Value unused;
     std::vector<Values> b(static_cast<size_t>(used));
     for (int64_t k = 0; k < used; ++k)
       each_register(col_counts, [&](const std::vector<int>& cr) {
@@ -264,19 +284,9 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
         std::copy(cr.begin(), cr.end(), regs.begin() + static_cast<std::ptrdiff_t>(first_col));
         // Batch dims of the right operand follow the rows' registers; their plans have one register.
         Coords c = coords(regs, unused);
-        set_k(c, b_.add(k0, b_.i32(k)), false);
+        set_k(c, b_.add(k0, b_.i32(k)), -1);
         b[static_cast<size_t>(k)].push_back(d.rhs_at(c));
       });
-    Values a;
-    each_register(row_counts, [&](const std::vector<int>& rr) {
-      std::vector<int> regs(rank, 0);
-      std::copy(rr.begin(), rr.end(), regs.begin());
-      Coords c = coords(regs, unused);
-      Value k = b_.add(k0, lane_);
-      if (used < lanes) k = b_.min(k, b_.i32(d.depth - 1));
-      set_k(c, k, true);
-      a.push_back(d.lhs_at(c));
-    });
     // Loads are branches in lavapipe's code: with all of them behind it, the arithmetic is one basic block.
     Values next = acc;
     for (size_t row = 0; row < n_rows; ++row)
@@ -302,12 +312,33 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
       points.push_back(std::move(p));
     });
     const int64_t full = d.depth / lanes, rest = d.depth % lanes;
-    if (tagged) {
-      for (int64_t i = 0; i < full; ++i) acc = chunk(acc, b_.i32(i * lanes), lanes, static_cast<int>(i));
+    // The lanes' registers have no dynamic index. A few chunks are written out; of many, a loop selects its own, or the right operand's loads would be most of the code.
+    const auto all_loads = static_cast<size_t>(full * lanes) * n_cols;
+    if (tagged && all_loads > kMostLoads) {
+      std::vector<Values> all;  // per chunk
+      for (int64_t i = 0; i < full; ++i) all.push_back(left(b_.i32(i * lanes), lanes, static_cast<int>(i)));
+      acc = b_.for_loop(b_.i32(0), b_.i32(full), b_.i32(1), acc, [&](Value i, const Values& in) {
+        std::vector<Values> at = all;
+        for (int64_t bit = 1; at.size() > 1; bit *= 2) {
+          const Value odd = b_.op(Opcode::ne, {b_.op(Opcode::and_, {i, b_.i32(bit)}, DType::i32), b_.i32(0)}, DType::boolean);
+          std::vector<Values> half;
+          for (size_t j = 0; j < at.size(); j += 2) {
+            half.push_back(at[j]);
+            for (size_t row = 0; row < n_rows && j + 1 < at.size(); ++row) half.back()[row] = b_.select(odd, at[j + 1][row], at[j][row]);
+          }
+          at = std::move(half);
+        }
+        return chunk(in, at[0], b_.mul(i, b_.i32(lanes)), lanes);
+      });
+    } else if (tagged) {
+      for (int64_t i = 0; i < full; ++i) acc = chunk(acc, left(b_.i32(i * lanes), lanes, static_cast<int>(i)), b_.i32(i * lanes), lanes);
     } else {
-      acc = counted(full, acc, [&](Value i, const Values& a) { return chunk(a, b_.mul(i, b_.i32(lanes)), lanes, 0); });
+      acc = counted(full, acc, [&](Value i, const Values& in) {
+        const Value k0 = b_.mul(i, b_.i32(lanes));
+        return chunk(in, left(k0, lanes, 0), k0, lanes);
+      });
     }
-    if (rest) acc = chunk(acc, b_.i32(full * lanes), rest, static_cast<int>(full));
+    if (rest) acc = chunk(acc, left(b_.i32(full * lanes), rest, static_cast<int>(full)), b_.i32(full * lanes), rest);
     for (size_t i = 0; i < points.size(); ++i) sink(points[i], acc[i]);
   };
   std::function<void(size_t)> strips = [&](size_t i) {

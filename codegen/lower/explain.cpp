@@ -47,6 +47,7 @@ std::vector<std::string> axis_names(const ir::Kernel& k, const Axes& axes) {
 /// Along an axis that every unit walks whole, strip after strip: why it is not split over workgroups.
 std::string why_whole(const Axis& x) {
   if (x.splittable || x.reduced || x.contracted) return "";
+  if (x.repeats) return ", not split: most of the work lacks it, and each slice would repeat that";
   if (x.mixed) return ", not split: values are read at computed positions along it";
   return x.stored ? ", not split: some access to memory that the call writes lacks it or has another index along it" : "";
 }
@@ -123,6 +124,8 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
   else if (!k.grid.empty() && s.parallel.empty()) out += "one invocation runs all programs";
   else out += std::to_string(s.workgroup) + " programs per workgroup, one per invocation";
   out += "; workgroups " + to_string(lanes.lane.num_units) + "\n";
+  if (lanes.lane.max_workgroups > 0) out += "  a long call stays whole: its workgroups loop over units of work\n";
+  else if (lanes.lane.num_units.value() == 1) out += "  a long call stays whole: it is one workgroup\n";
   if (s.wide_dot == DotForm::shuffle) out += "  dots: columns on lanes, k values handed round by shuffle\n";
   if (s.wide_dot == DotForm::staged) out += "  dots: chunks of " + std::to_string(s.dot_chunk) + " staged in shared memory, the next one prefetched into registers\n";
   for (const std::string& n : s.notes) out += "  " + n + "\n";

@@ -239,6 +239,7 @@ class Scheduler {
         }
       }
     }
+    split_only_what_pays();
     // A program prints once, and in its order.
     each_op(k_, k_.body, [&](ir::OpId id) {
       if (!ir::is_print(k_.op(id).code)) return;
@@ -251,6 +252,23 @@ class Scheduler {
       const bool overlaps = r < k_.blocks.size() && written_[r] && !s_.sequential.empty() && may_overlap(k_, static_cast<int>(r));
       if (overlaps || (wants_room(r) && !resident_[r]) || (o >= 0 && (needs_copy(k_, static_cast<int>(r)) || !same_blocks(k_, static_cast<int>(r), o))))
         for (Axis& axis : axes_.axes) axis.splittable = false;
+    }
+  }
+
+  // Each slice repeats what lacks the axis: attention's scores know nothing of the columns of its values. That pays while compute units are idle.
+  void split_only_what_pays() {
+    double units = 1;
+    for (int g : s_.parallel) units *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
+    if (!cpu() && 2 * units < target_.compute_units) return;
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      double with = 0, without = 0;
+      for (const Nest& n : nests_) {
+        const bool has = std::count(n.order.begin(), n.order.end(), static_cast<int>(a)) || std::count(n.reduced.begin(), n.reduced.end(), static_cast<int>(a));
+        (has ? with : without) += n.work;
+      }
+      Axis& axis = axes_.axes[a];
+      axis.repeats = axis.splittable && 4 * without > with;
+      axis.splittable = axis.splittable && !axis.repeats;
     }
   }
 

@@ -55,7 +55,7 @@ Arc arc(V a) {
 
 V atan(V x) {
   const V r = angle(abs(x), literal(x, 1.0), x.fn->boolean(false));
-  return select(is_nan(x), x, copy_sign(r, x));
+  return copy_sign(select(is_nan(x), x, r), x);
 }
 
 V atan2(V y, V x) {

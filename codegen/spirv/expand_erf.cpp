@@ -51,7 +51,7 @@ V erf(V x) {
   const V small = a < kErfSplit, near = select(small, a, 0.0), far = select(a < most, a, most);
   const V low = near * polynomial(near * near, kErfSmall);
   const V high = 1.0 - exp_ordinary(-polynomial(far, kErfLarge));
-  return select(is_nan(x), x, copy_sign(select(small, low, high), x));
+  return copy_sign(select(is_nan(x), x, select(small, low, high)), x);
 }
 
 V erf_inv(V x) {
@@ -62,7 +62,7 @@ V erf_inv(V x) {
   if (x.reg == Reg::f64) far = select(root < 3.6, far, polynomial(root - 4.75, kInverseFarther));
   const V r = b * select(near, polynomial(w - pick(x, 2.5, 2.75), kInverseNear), far);
   const V outside = select(eq(magnitude_bits(x), Literal(layout(x.reg).one)), infinity(x), nan(x));
-  return select(is_nan(x), x, copy_sign(select(inside, r, outside), x));
+  return copy_sign(select(is_nan(x), x, select(inside, r, outside)), x);
 }
 
 }  // namespace tessera::spirv

@@ -62,7 +62,7 @@ V expm1(V x) {
   const Reduced d = reduce(safe);
   const V p = expm1_reduced(d.r), half = power_of_two(integer_of(d.k) - 1, x.reg);
   const V r = select(eq(d.k, 0.0), p, fma(half, p, half - 0.5) * 2.0);
-  return select(is_nan(x), x, select(finite, copy_sign(r, x), infinity(x)));
+  return copy_sign(select(is_nan(x), x, select(finite, r, infinity(x))), x);
 }
 
 /// e^x / (1 + e^x) for negative x, 1 / (1 + e^-x) else: nothing overflows.
@@ -77,7 +77,7 @@ V tanh(V x) {
   const Reduced d = reduce(select(a < cap, a, cap) * 2.0);
   const V power = power_of_two(integer_of(d.k), x.reg);
   const V t = fma(power, expm1_reduced(d.r), power - 1.0);
-  return select(is_nan(x), x, copy_sign(t / (t + 2.0), x));
+  return copy_sign(select(is_nan(x), x, t / (t + 2.0)), x);
 }
 
 }  // namespace tessera::spirv

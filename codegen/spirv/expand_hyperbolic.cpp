@@ -30,7 +30,7 @@ V sinh(V x) {
   const V a = abs(x), small = a < 1.0, near = select(small, a, 0.0), z = near * near;
   const Halves h = half_exponentials(a);
   const V r = select(small, fma(near * z, polynomial(z, kSinh), near), h.growing - h.decaying);
-  return select(is_nan(x), x, copy_sign(r, x));
+  return copy_sign(select(is_nan(x), x, r), x);
 }
 
 V cosh(V x) {
@@ -42,7 +42,7 @@ V cosh(V x) {
 V asinh(V x) {
   const V a = abs(x), large = a > pick(x, 0x1p28, 0x1p54), b = select(large, 1.0, a), square = b * b;
   const V t = b + square / (sqrt(square + 1.0) + 1.0);
-  return select(is_nan(x), x, copy_sign(log1p_or_double(select(large, a, t), large), x));
+  return copy_sign(select(is_nan(x), x, log1p_or_double(select(large, a, t), large)), x);
 }
 
 /// log(x + sqrt(x^2 - 1)) with x = 1 + t: log(1 + (t + sqrt(t (t + 2)))).
@@ -58,7 +58,7 @@ V atanh(V x) {
   // For small a the quotient's error would count in full: 2 a + 2 a q is the same.
   const V r = log1p(select(b < 0.5, b + b * q, q) * 2.0) * 0.5;
   const V outside = select(eq(magnitude_bits(x), Literal(layout(x.reg).one)), infinity(x), nan(x));
-  return select(is_nan(x), x, copy_sign(select(inside, r, outside), x));
+  return copy_sign(select(is_nan(x), x, select(inside, r, outside)), x);
 }
 
 }  // namespace tessera::spirv

@@ -140,13 +140,13 @@ V cbrt(V x) {
   V y = polynomial(d.m, kCbrt) * by_rest(0x1.428a2f98d728bp+0, 0x1.965fea53d6e3dp+0);
   for (int i = 0; i < pick(x.reg, 1, 2); ++i) y = y - ((y * y) * y - m) / ((y * y) * 3.0);
   const V ordinary = (magnitude_bits(x) - 1) < layout(x.reg).infinity - 1;
-  return select(ordinary, copy_sign(y * power_of_two(integer_of(third), x.reg), x), x);
+  return copy_sign(select(ordinary, y * power_of_two(integer_of(third), x.reg), x), x);
 }
 
 V pow(V x, V y) {
   const V limit =
       literal(y, width(y.reg) == 64 ? 0x1p64 : 0x1p33);  // |log2 x| >= 2^-53 or 2^-24 unless 0: beyond, the result is 0, 1 or inf
-  const V exponent = select(abs(y) > limit, copy_sign(limit, y), y);
+  const V exponent = copy_sign(select(abs(y) > limit, limit, y), y);
   const Pair l = log2_pair(x), p = product(exponent, l.hi);
   const V tail = p.lo + exponent * l.lo;
   const V ordinary = (p.hi < pick(x.reg, 130, 1026)) & (p.hi > pick(x.reg, -152, -1077));

@@ -8,7 +8,7 @@
 namespace tessera::spirv {
 
 Id Function::declare(Reg r) {
-  Id& id = types_[static_cast<size_t>(r)];
+  Id& id = types_.at(static_cast<size_t>(r));
   switch (r) {
     case Reg::boolean: return id = module.type_bool();
     case Reg::u32: return id = module.type_uint(32);

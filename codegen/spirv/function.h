@@ -164,6 +164,8 @@ V is_nan(V a);          // by bits: holds where a driver assumes that there are 
 V is_inf(V a);
 V nan(V like);
 V infinity(V like);
+/// Never select between its result and `sign`: compilers for AVX-512 (LLVM 19, in lavapipe of Mesa 25) make one masked instruction of both, and mix its
+/// operands up. Select the magnitude.
 V copy_sign(V magnitude, V sign);
 V highest_bit(V v);    // position of an integer's highest set bit, as u32; any value below the width for 0
 V fma(V a, V b, V c);  // fused or not: for polynomials, where either will do

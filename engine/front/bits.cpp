@@ -20,9 +20,9 @@ Value other_width(Emit& e, const Value& x, DType to) {
   const Value word = same_width(e, x, from_word);
   Shape shape = x.shape();
   if (from_bits > to_bits) {
-    shape.push_back(1);
     Shape parts = shape;
-    parts.back() = from_bits / to_bits;
+    parts.push_back(from_bits / to_bits);
+    shape.push_back(1);
     const Value apart = broadcast_to(reshape(word, shape), parts);
     return same_width(e, cast(shift_right_logical(apart, iota(from_word, parts, -1, e.loc()) * to_bits), to_word), to);
   }

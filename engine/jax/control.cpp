@@ -162,9 +162,11 @@ const std::vector<Row>& control_rows() {
       {"jit", -1, inner_jaxpr},
       {"linear_call", -1, [](Equation& e) { return call(e, e.params.at("callee")); }},
       {"pjit", -1, inner_jaxpr},
+      {"program_order", -1, call_jaxpr},
       {"remat2", -1, inner_jaxpr},
       {"scan", -1, scan},
       {"while", -1, while_of},
+      {"xla_metadata_call", -1, inner_jaxpr},
   };
   return rows;
 }

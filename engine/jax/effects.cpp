@@ -69,11 +69,13 @@ const std::vector<Row>& effect_rows() {
 
       // refused
       {"debug_callback", -1, callback},
-      {"elementwise_inline_asm_p", -1, assembly},
+      {"elementwise_inline_asm", -1, assembly},
       {"get_barrier_semaphore", -1, barrier_semaphore},
       {"io_callback", -1, callback},
       {"matmul_acc_lhs", -1, matrix_unit},
+      {"matmul_lhs_fifo", -1, matrix_unit},
       {"matmul_pop", -1, matrix_unit},
+      {"matmul_pop_fifo", -1, matrix_unit},
       {"matmul_push_rhs", -1, matrix_unit},
       {"pure_callback", -1, callback},
   };

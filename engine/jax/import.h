@@ -14,6 +14,8 @@ namespace tessera::jax {
 struct ImportOptions {
   /// The sizes of the grid's axes that the module leaves open, in order: what JAX passes before all other operands.
   std::vector<int64_t> grid_sizes = {};
+  /// Instead, they become run-time sizes that come with every call: grid_0, grid_1, ...
+  bool open_grid = false;
 };
 
 /// The tile-level kernel of one pallas_call. Its inputs are *prefetch, *inputs, its outputs the call's. Throws SpecError where the text is no

@@ -238,16 +238,17 @@ struct Call {
     CompilerParams compiler;
     size_t open = 0;
     for (size_t i = 0; i < rank; ++i) {
-      int64_t size = 0;
+      Extent size = 0;
       if (!sizes[i].is_null()) size = sizes[i].integer(0, INT32_MAX);
+      else if (options.open_grid) size = dim("grid_" + std::to_string(open++));
       else if (open >= options.grid_sizes.size()) ++open;  // counted, and refused below
-      else if (size = options.grid_sizes[open++]; size < 0) size = 0;  // as a loop in JAX: no program runs
+      else size = std::max<int64_t>(options.grid_sizes[open++], 0);  // as a loop in JAX: no program runs
       import.grid_names.push_back(names[i]);
-      grid.emplace_back(names[i].c_str(), Extent(size));
+      grid.emplace_back(names[i].c_str(), size);
       compiler.dimension_semantics.push_back(parallel[i].boolean() ? "parallel" : "arbitrary");
       if (std::find(vmapped.begin(), vmapped.end(), static_cast<int64_t>(i)) == vmapped.end()) import.grid_axes.push_back(static_cast<int>(i));
     }
-    if (open != options.grid_sizes.size())
+    if (!options.open_grid && open != options.grid_sizes.size())
       throw SpecError(import.kernel + ": the grid leaves " + std::to_string(open) + (open == 1 ? " size" : " sizes") + " open but " +
                           std::to_string(options.grid_sizes.size()) + " are given",
                       loc);

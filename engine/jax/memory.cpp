@@ -103,6 +103,11 @@ Values wait(Equation& e) {
   return {};
 }
 
+/// Asked of a whole array only, which is where a TPU's big memory would be.
+Values has_memory_space(Equation& e) {
+  return {constant(DType::boolean, e.params.at("memory_space").string() == "hbm", {}, e.loc)};
+}
+
 MemorySpace scratch_space(const Node& n) {
   const std::string s = n.string();
   for (const MemorySpace m : {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::semaphore, MemorySpace::dma_semaphore})
@@ -187,6 +192,7 @@ const std::vector<Row>& memory_rows() {
       {"free_ref", 1, [](Equation&) { return Values{}; }},
       {"freeze", 1, [](Equation& e) { return Values{load(e.ref(0), RefIndex(all, e.loc))}; }},
       {"get", 1, load_of},
+      {"has_memory_space", 1, has_memory_space},
       {"masked_load", 1, load_of},
       {"masked_swap", 2, store_of},
       {"run_scoped", -1, scoped},

@@ -162,6 +162,17 @@ int64_t grid_axis(Equation& e) {
     e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(n) + (n == 1 ? " axis" : " axes"));
   return e.import.grid_axes[static_cast<size_t>(axis)];
 }
+/// Along the last dim but one, unless it is said which.
+Values bitcast_of(Equation& e) {
+  const auto dim = e.params.find("dim");
+  return {bitcast_along(e.x(0), e.params.at("ty").dtype(), dim ? dim->integer() : -2)};
+}
+/// 1 - x * x, without losing the digits of an x close to 1.
+Values one_minus_square(Equation& e) {
+  const Operand one(int64_t{1}, e.loc);
+  const Value more = one + e.x(0), less = one - e.x(0);
+  return {Operand(more, e.loc) * Operand(less, e.loc)};
+}
 /// A position along an axis of the grid that has a name: the grid is all the mesh that a kernel sees.
 Values axis_index(Equation& e) {
   const Node n = e.params.at("axis_name");
@@ -207,6 +218,7 @@ const std::vector<Row>& value_rows() {
       {"le", 2, binary_of<(operator<=)>},
       {"log", 1, unary_of<tessera::log>},
       {"log1p", 1, unary_of<tessera::log1p>},
+      {"log2", 1, unary_of<tessera::log2>},
       {"logistic", 1, unary_of<logistic>},
       {"lt", 2, binary_of<(operator<)>},
       {"max", 2, binary_of<maximum>},
@@ -216,6 +228,7 @@ const std::vector<Row>& value_rows() {
       {"neg", 1, op_of<Opcode::neg>},
       {"nextafter", 2, binary_of<tessera::nextafter>},
       {"not", 1, unary_of<operator~>},
+      {"one_minus_square", 1, one_minus_square},
       {"or", 2, binary_of<(operator|)>},
       {"population_count", 1, unary_of<population_count>},
       {"pow", 2, binary_of<tessera::pow>},
@@ -243,7 +256,7 @@ const std::vector<Row>& value_rows() {
       {"xor", 2, binary_of<(operator^)>},
 
       // dtypes
-      {"bitcast", 1, [](Equation& e) { return Values{bitcast_along(e.x(0), e.params.at("ty").dtype(), -2)}; }},
+      {"bitcast", 1, bitcast_of},
       {"bitcast_convert_type", 1, [](Equation& e) { return Values{bitcast(e.x(0), e.params.at("new_dtype").dtype())}; }},
       {"convert_element_type", 1, [](Equation& e) { return Values{cast(e.x(0), e.params.at("new_dtype").dtype())}; }},
       {"pack_elementwise", -1, [](Equation& e) { return Values{pack_elementwise(e.operands(), e.params.at("packed_dtype").dtype())}; }},
@@ -301,8 +314,7 @@ const std::vector<Row>& value_rows() {
       // what says something about a value, or about when it is computed
       {"add_dependency", 1, nothing},
       {"copy", 1, same},
-      {"copy_p", 1, same},
-      {"debug_barrier_p", 0, nothing},
+      {"debug_barrier", 0, nothing},
       {"delay", 1, nothing},
       {"device_put", -1, same},
       {"layout_constraint", 1, same},

@@ -15,6 +15,7 @@
 #include "engine/front/rearrange.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "runtime/cache_file.h"
 #include "runtime/call/disk_cache.h"
 #include "runtime/context.h"
 #include "runtime/launch.h"
@@ -75,7 +76,7 @@ std::atomic<uint64_t> compiled{0}, from_disk{0};
 
 /// From TESSERA_CACHE, or compiled and put there. `text` is the options and the kernel's text.
 Program compile_or_read(const ir::Kernel& kernel, const Target& target, const CompileOptions& options, const std::string& text) {
-  const auto folder = kernel.call.debug ? std::nullopt : disk_cache::folder();  // debug wants to see the compiler at work
+  const auto folder = kernel.call.debug ? std::nullopt : cache_file::folder();  // debug wants to see the compiler at work
   const std::string key = folder ? disk_cache::key(target, text) : "";
   if (folder)
     if (auto program = disk_cache::read(*folder, key)) {

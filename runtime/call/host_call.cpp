@@ -89,8 +89,8 @@ uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arg
   std::vector<std::pair<DType, Shape>> types;
   for (const HostArray& a : arguments) types.emplace_back(a.dtype, a.shape);
   check_arguments(g, types);  // before anything is copied
-  if (results.size() != g.outputs.size())
-    throw SpecError("the graph gives " + std::to_string(g.outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
+  if (results.size() != g.body.outputs.size())
+    throw SpecError("the graph gives " + std::to_string(g.body.outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
 
   uint64_t copied = 0;
   Imports imports;
@@ -100,28 +100,19 @@ uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arg
     inputs.push_back(argument(device, a, imports, in_place));
     if (!in_place) copied += static_cast<uint64_t>(inputs.back().nbytes());
   }
-  std::vector<bool> made(g.values.size());  // by a call, and not yet into a result
-  for (const Graph::Call& c : g.calls)
-    for (const size_t v : c.results) made[v] = true;
-  std::vector<bool> there(results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     const HostArray& r = results[i];
-    const size_t v = g.outputs[i];
-    if (const Graph::Type& t = g.values[v]; t.dtype != r.dtype || t.shape != r.shape)
-      throw SpecError("the graph: output " + std::to_string(i) + " is " + ir::to_string(ir::Type::array(t.dtype, t.shape)) + " but " +
-                      ir::to_string(ir::Type::array(r.dtype, r.shape)) + " is expected");
-    auto array = made[v] ? DeviceArray::import_host(device, r.data, r.shape, r.dtype) : std::nullopt;
-    there[i] = array.has_value();
-    if (array) {
-      made[v] = false;
-      imports.arrays.push_back(*array);
-    }
-    outputs.push_back(array ? *std::move(array) : DeviceArray());
+    const Graph::Type& t = g.values[g.body.outputs[i]];
+    if (t.dtype != r.dtype || t.shape != r.shape)
+      throw SpecError("the graph: output " + std::to_string(i) + " is " + to_string(t) + " but " + to_string(Graph::Type{r.dtype, r.shape}) + " is expected");
+    auto there = DeviceArray::import_host(device, r.data, r.shape, r.dtype);
+    if (there) imports.arrays.push_back(*there);
+    outputs.push_back(there ? *std::move(there) : DeviceArray());
   }
   const std::vector<DeviceArray> values = graph.run_into(inputs, outputs);
   for (size_t i = 0; i < results.size(); ++i) {
     values[i].download(results[i].data);
-    if (!there[i]) copied += static_cast<uint64_t>(values[i].nbytes());
+    if (!outputs[i].valid() || values[i].buffer("an output") != outputs[i].buffer("an output")) copied += static_cast<uint64_t>(values[i].nbytes());
   }
   return copied;
 }

@@ -18,7 +18,7 @@ struct HostArray {
 /// Runs the kernel; arguments are only read, results overwritten. A result at the same place as the argument that it is aliased to is updated there. Returns the bytes
 /// that were copied between these arrays and arrays of ours. Errors as launch() and download().
 uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> arguments, std::span<const HostArray> results, const DimValues& dims = {});
-/// The same for a graph. What its kernels hand each other stays on the device; an output that no call makes, or that comes twice, is copied.
+/// The same for a graph. What its kernels hand each other stays on the device; outputs that run_into() cannot make in place are copied.
 uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arguments, std::span<const HostArray> results);
 
 }  // namespace tessera

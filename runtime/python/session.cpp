@@ -260,7 +260,7 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
   if (g.compiled) {
     const Graph& graph = g.compiled->graph();
     std::vector<Buffer> results;
-    for (const size_t v : graph.outputs) {
+    for (const size_t v : graph.body.outputs) {
       Array& a = outputs.emplace_back(graph.values[v].shape, graph.values[v].dtype);
       results.push_back({a.dtype(), a.shape(), a.bytes()});
     }
@@ -272,7 +272,7 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
   return outputs;
 }
 
-std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {}), true); }
+std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {.open_grid = true}), true); }
 
 void submit_nothing(std::string_view device, int64_t times) {
   const Device* d = device_of(device);

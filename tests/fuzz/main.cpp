@@ -109,7 +109,12 @@ Case from_file(const std::string& path) {
   if (!in) usage("cannot read " + path);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   Case c;
-  c.kernel = ir::parse(text, path);
+  try {
+    c.kernel = ir::parse(text, path);
+  } catch (const Error& e) {
+    std::cerr << e.what() << "\n";
+    std::exit(2);
+  }
   Random random(1);
   for (const std::string& name : c.kernel.dim_names()) c.dims[name] = random.in(5, 20);
   for (int i = 0; i < c.kernel.num_inputs; ++i) {

@@ -96,10 +96,13 @@ DimMap Spec::dim_map(bool output) {
   m.a = static_cast<int64_t>(visible_axis());
   m.b = static_cast<int64_t>(visible_axis());
   const int64_t na = grid_[static_cast<size_t>(m.a)], nb = grid_[static_cast<size_t>(m.b)];
-  if (!prefetch_.empty() && random_.chance(output ? 0.35 : 0.5)) {
+  const bool data = !prefetch_.empty() && random_.chance(output ? 0.35 : 0.5);
+  const size_t operand = data ? random_.below(prefetch_.size()) : 0;
+  // An operand without elements has no positions, not even for programs that never run.
+  if (data && num_elements(prefetch_[operand].shape) > 0) {
     m.kind = DimMap::Kind::data;
-    m.number = static_cast<int64_t>(random_.below(prefetch_.size()));
-    const Prefetch& p = prefetch_[static_cast<size_t>(m.number)];
+    m.number = static_cast<int64_t>(operand);
+    const Prefetch& p = prefetch_[operand];
     for (size_t d = 0; d < p.shape.size(); ++d) m.at.push_back(p.permutes >= 0 && random_.chance(0.8) ? p.permutes : static_cast<int64_t>(visible_axis()));
     m.plus = random_.chance(0.15);
     m.count = std::max<int64_t>(p.largest, 0) + (m.plus ? nb : 1);

@@ -113,9 +113,10 @@ def test_prefetch_and_dynamic_grid(device):
 def test_masks_of_gpu_kernels(device):
     def kernel(x_ref, o_ref):
         row, mask = pl.program_id(0), jnp.arange(16) < 13
-        x = pltriton.load(x_ref.at[row, pl.ds(0, 16)], mask=mask, other=-jnp.inf)
+        columns = pl.ds(row - row, 16)  # JAX refuses constants that lead past the end, whatever the mask says
+        x = pltriton.load(x_ref.at[row, columns], mask=mask, other=-jnp.inf)
         e = jnp.exp(x - jnp.max(x, axis=0))
-        pltriton.store(o_ref.at[row, pl.ds(0, 16)], e / jnp.sum(e), mask=mask)
+        pltriton.store(o_ref.at[row, columns], e / jnp.sum(e), mask=mask)
     call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((5, 13), f32), grid=(5,), compiler_params=pltriton.CompilerParams(num_warps=1))
     same(jax.jit(call)(normal(5, 13)), jax.nn.softmax(normal(5, 13)), 1e-6)
 

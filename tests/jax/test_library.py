@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import os
 
 import jax
 import jax.numpy as jnp
@@ -47,11 +46,6 @@ def gradients(f, *args):
         out = f(*args)
         return (out * jnp.cos(jnp.arange(out.size, dtype=f32)).reshape(out.shape)).sum()
     return jax.grad(weighted, argnums=tuple(range(len(args))))(*args)
-
-
-def saves_time(device):
-    """Whether to leave out what takes lavapipe's compiler 20 seconds and more."""
-    return device == "vulkan" and os.environ.get("TESSERA_TESTS_ALL") != "1"
 
 
 # -- ops/gpu
@@ -128,8 +122,7 @@ def test_flash_attention(device, causal):
     f = functools.partial(flash_attention.flash_attention, causal=causal, sm_scale=0.2, block_sizes=sizes)
     reference = functools.partial(flash_attention.mha_reference_no_custom_vjp, causal=causal, sm_scale=0.2)
     close(f(q, k, v), reference(q, k, v), 2e-5)
-    if not causal and not saves_time(device):
-        close(gradients(f, q, k, v), gradients(reference, q, k, v), 1e-4)
+    close(gradients(f, q, k, v), gradients(reference, q, k, v), 1e-4)
 
 
 def test_megablox(device):
@@ -151,8 +144,7 @@ def test_splash_attention(device):
     f = splash.make_splash_mha(mask, block_sizes=sizes, head_shards=1, q_seq_shards=1)
     reference = splash.make_masked_mha_reference(mask)
     close(f(q, k, v), reference(q, k, v), 2e-5)
-    if not saves_time(device):
-        close(gradients(f, q, k, v), gradients(reference, q, k, v), 1e-4)
+    close(gradients(f, q, k, v), gradients(reference, q, k, v), 1e-4)
 
 
 @pytest.mark.parametrize("inline", [True, False])

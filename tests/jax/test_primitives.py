@@ -77,7 +77,7 @@ def test_what_is_refused(device):
     def assembles(x_ref, o_ref):
         o_ref[...] = pltriton.elementwise_inline_asm("nop", args=[x_ref[...]], constraints="=r,r", pack=1, result_shape_dtypes=[jax.ShapeDtypeStruct((2,), f32)])[0]
     for kernel, what in [(calls_python, "calls_python: pure_callback: kernels cannot call Python\n.*\n  note: pl.debug_print prints from inside a kernel"),
-                         (assembles, "assembles: elementwise_inline_asm_p: assembly is one vendor's"),
+                         (assembles, "assembles: elementwise_inline_asm: assembly is one vendor's"),
                          (checks, "check: a check must be made a result by jax.experimental.checkify.checkify, or be pl.debug_check\n  at ")]:
         with pytest.raises(tessera.Error, match=what):
             call(kernel, ((2,), f32))(numbers(2))

@@ -1,6 +1,7 @@
 """A pytest plugin for tests/jax/upstream: lets JAX's own tests of Pallas run on Tessera. JAX's tests come in pairs of classes, one for devices, which skips
 itself on the CPU, and one for interpret=True. Chosen is the one with the fewest skips of its own, and its pallas_calls are those of a device."""
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -21,9 +22,21 @@ for name in HELPERS:
     parent, _, last = name.rpartition(".")
     setattr(importlib.import_module(parent), last, module)
 
+from jax._src import config  # noqa: E402
 from jax._src import test_util as jtu  # noqa: E402
 from jax._src.pallas import pallas_test_util as ptu  # noqa: E402
 from jax.experimental import pallas as pl  # noqa: E402
+
+class _Gone:
+    """An option that JAX 0.12 lacks and 0.11's tests set to what is left of it."""
+    value = False
+
+    def __call__(self, value):
+        return contextlib.nullcontext()
+
+
+if not hasattr(config, "jax_pallas_use_mosaic_gpu"):
+    config.jax_pallas_use_mosaic_gpu = _Gone()
 
 if not INTERPRET:
     import tessera

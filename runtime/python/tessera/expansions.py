@@ -17,10 +17,9 @@ from jax._src import core
 from jax._src.lax import lax as lax_internal
 from jax._src.lax import special as jax_special
 from jax._src.pallas.mosaic import random as tpu_random
-from jax._src.random import core as random_core
 from jax._src.random import prng
 
-from tessera import special
+from tessera import jax_versions, special
 
 
 # -- random keys
@@ -96,10 +95,14 @@ def _approx_top_k(p, x):
 
 # -- reductions and windows
 
+def _function(jaxpr, consts=()):
+    jaxpr, own = jax_versions.jaxpr_and_constants(jaxpr)
+    return lambda *args: core.eval_jaxpr(jaxpr, own or consts, *args)
+
+
 def _elementwise(jaxpr, consts=()):
     """A function of two lists of arrays from a jaxpr of two lists of scalars."""
-    closed = jaxpr if isinstance(jaxpr, core.ClosedJaxpr) else core.ClosedJaxpr(jaxpr, consts)
-    f = core.jaxpr_as_fun(closed)
+    f = _function(jaxpr, consts)
 
     def combine(a, b):
         shape = jnp.broadcast_shapes(*(x.shape for x in (*a, *b)))
@@ -261,8 +264,8 @@ def _scatter_sub(p, x, indices, updates):
 
 def updates_freely(p):
     """Whether a scatter combines what was there with what comes by a function of the user's."""
-    jaxpr = p["update_jaxpr"]
-    return jaxpr is not None and jaxpr.outvars[0] is not jaxpr.invars[1]
+    jaxpr = p["update_jaxpr"] and jax_versions.jaxpr_and_constants(p["update_jaxpr"])[0]
+    return bool(jaxpr) and jaxpr.outvars[0] is not jaxpr.invars[1]
 
 
 def _scatter_apply(p, x, indices, updates):
@@ -305,19 +308,19 @@ def _over_dims(f):
 def _linear_solve(p, *args):
     counts, n = p["const_lengths"], len(args) - sum(p["const_lengths"])
     before = counts.matvec + counts.vecmat
-    solve = core.jaxpr_as_fun(p["jaxprs"].solve)
+    solve = _function(p["jaxprs"].solve)
     return tuple(solve(*args[before:before + counts.solve], *args[len(args) - n:]))
 
 
 def batched_test(p):
     """Whether a while loop goes on as long as any of several does, as vmap makes them."""
-    return bool(p["cond_jaxpr"].out_avals[0].shape)
+    return bool(jax_versions.jaxpr_and_constants(p["cond_jaxpr"])[0].outvars[0].aval.shape)
 
 
 def _while(p, *args):
     """Each element keeps its last value once its own test has failed."""
     n, m = p["cond_nconsts"], p["body_nconsts"]
-    test, body = core.jaxpr_as_fun(p["cond_jaxpr"]), core.jaxpr_as_fun(p["body_jaxpr"])
+    test, body = _function(p["cond_jaxpr"]), _function(p["body_jaxpr"])
     of_test, of_body, init = args[:n], args[n:n + m], args[n + m:]
 
     def turn(carry):
@@ -326,8 +329,14 @@ def _while(p, *args):
     return tuple(lax.while_loop(lambda carry: jnp.any(test(*of_test, *carry)[0]), turn, list(init)))
 
 
-def _of_jax(f):
-    return lambda p, *args: jax_special._up_and_broadcast(f)(*args)
+def _of_jax(name):
+    """Asked for when needed: other versions of JAX may lack it."""
+    return lambda p, *args: jax_special._up_and_broadcast(getattr(jax_special, name))(*args)
+
+
+def _random_gamma(p, *args):
+    from jax._src.random import core as random_core
+    return random_core._gamma_impl(*args, **p)
 
 
 EXPANSIONS = {
@@ -340,9 +349,9 @@ EXPANSIONS = {
     "digamma": lambda p, x: special.digamma(x),
     "eq_to": lambda p, x, y: _order(x) == _order(y),
     "erfc": lambda p, x: special.erfc(x),
-    "igamma": _of_jax(jax_special.igamma_impl),
-    "igamma_grad_a": _of_jax(jax_special.igamma_grad_a_impl),
-    "igammac": _of_jax(jax_special.igammac_impl),
+    "igamma": _of_jax("igamma_impl"),
+    "igamma_grad_a": _of_jax("igamma_grad_a_impl"),
+    "igammac": _of_jax("igammac_impl"),
     "le_to": lambda p, x, y: _order(x) <= _order(y),
     "lgamma": lambda p, x: special.lgamma(x),
     "lt_to": lambda p, x, y: _order(x) < _order(y),
@@ -354,7 +363,7 @@ EXPANSIONS = {
     "ragged_dot_general": lambda p, *args: lax_internal._ragged_dot_general_impl(*args, **p),
     "random_bits": _random_bits,
     "random_fold_in": _random_fold_in,
-    "random_gamma": lambda p, *args: random_core._gamma_impl(*args, **p),
+    "random_gamma": _random_gamma,
     "random_seed": _random_seed,
     "random_split": _random_split,
     "reduce": _reduce,
@@ -363,7 +372,7 @@ EXPANSIONS = {
     "reduce_window_min": _reduce_window_of(lax.min, _greatest),
     "reduce_window_sum": _reduce_window_of(lax.add, lambda t: np.zeros((), t)),
     "reduce_xor": _reduce_xor,
-    "regularized_incomplete_beta": _of_jax(jax_special.regularized_incomplete_beta_impl),
+    "regularized_incomplete_beta": _of_jax("regularized_incomplete_beta_impl"),
     "scatter": _scatter_apply,
     "scatter-sub": _scatter_sub,
     "select_and_gather_add": _select_and_gather_add,

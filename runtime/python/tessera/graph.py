@@ -2,7 +2,7 @@
 
 A call of pallas_call is a kernel as it stands. What JAX's own operations compute between the calls becomes kernels too: each equation is traced
 as a pallas_call on whole arrays, and imported like any other, so what cannot be imported is an error with the primitive's name and line. Functions
-under jit, and the rules of custom derivatives, are part of the function; loops and branches outside of kernels are not supported.
+under jit, and the rules of custom derivatives, are part of the function. A loop or branch around a call is a body of the graph; one without is a kernel.
 """
 
 import os
@@ -13,12 +13,14 @@ import numpy as np
 from jax._src import core, source_info_util
 from jax.experimental import pallas as pl
 
+from tessera import jax_versions
 from tessera import jaxpr as to_json
 from tessera._native_library import Error, import_text
 
 _INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
-            "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr"}
-_LOOPS = ("scan", "while", "cond")
+            "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "xla_metadata_call": "jaxpr",
+            "program_order": "call_jaxpr"}
+_CONTROL = ("scan", "while", "cond")
 
 
 def _type(aval):
@@ -28,10 +30,6 @@ def _type(aval):
 def _place(eqn):
     frame = source_info_util.user_frame(eqn.source_info.traceback)
     return f"{frame.file_name}:{frame.start_line}" if frame else ""
-
-
-def _line(eqn):
-    return f"\n  at {_place(eqn)}" if _place(eqn) else ""
 
 
 def _as_kernel(eqn):
@@ -52,13 +50,18 @@ def _as_kernel(eqn):
 class _Writer:
     def __init__(self, folder):
         self.folder = folder
+        self.head = []  # inputs and constants
         self.lines = []
+        self.indent = ""
         self.files = {}  # by text
         self.count = 0
 
     def name(self):
         self.count += 1
         return f"%{self.count - 1}"
+
+    def line(self, text):
+        self.lines.append(self.indent + text)
 
     def file(self, name, text):
         """Its name; equal kernels share one."""
@@ -77,15 +80,15 @@ class _Writer:
         value = np.asarray(value)
         file = f"constant_{name[1:]}.npy"
         np.save(os.path.join(self.folder, file), value)
-        self.lines.append(f'const {name} {_type(value)} "{file}"')
+        self.head.append(f'const {name} {_type(value)} "{file}"')
         return name
 
     def call(self, eqn, operands, place=""):
         """`place`: of an equation that is no kernel by itself."""
         names = [self.name() for _ in eqn.outvars]
         params, tables = eqn.params, []
-        if params["grid_mapping"].num_dynamic_grid_bounds:
-            raise Error(f"tessera.export: {params.get('name') or 'a kernel'}: its grid's size comes with the call, which files cannot hold{_line(eqn)}")
+        bounds = params["grid_mapping"].num_dynamic_grid_bounds
+        sizes = ", ".join(f"grid_{i} = {v}" for i, v in enumerate(operands[:bounds]))
         try:
             module = to_json.describe(**params, tables=tables)
         except to_json.ExportError as error:
@@ -94,8 +97,60 @@ class _Writer:
             module["at"] = place
         text = import_text(to_json.dump(module))
         operands = [*operands, *(self.constant(t) for t in tables)]
-        types = ", ".join(_type(v.aval) for v in eqn.outvars)
-        self.lines.append(f'{", ".join(names)} = call "{self.file(module["name"], text)}"({", ".join(operands)}) : {types}')
+        self.line(self.result(names, f'call "{self.file(module["name"], text)}"({", ".join(operands[bounds:])}){" with " if bounds else ""}{sizes}', [v.aval for v in eqn.outvars]))
+        return names
+
+    @staticmethod
+    def result(names, what, avals):
+        return f'{", ".join(names)} = {what} : {", ".join(map(_type, avals))}' if names else what
+
+    def body(self, closed, arguments, carries=()):
+        """The lines of one body of a step; `carries`: `carry` and `slice` lines before them, as (word, name, type, operand)."""
+        self.indent += "  "
+        for word, name, aval, operand in carries:
+            self.line(f"{word} {name} {_type(aval)} = {operand}")
+        outs = self.equations(closed.jaxpr, [self.constant(c) for c in closed.consts], arguments)
+        for out in outs:
+            self.line(f"out {out}")
+        self.indent = self.indent[:-2]
+
+    def scan(self, eqn, operands):
+        p = jax_versions.params(eqn)
+        body, consts, carries = p["jaxpr"], p["num_consts"], p["num_carry"]
+        inputs = [(("carry" if i < carries else "slice"), self.name(), v.aval, operand)
+                  for i, (v, operand) in enumerate(zip(body.jaxpr.invars[consts:], operands[consts:]))]
+        names = [self.name() for _ in eqn.outvars]
+        self.line(self.result(names, f"repeat {p['length']}{' reverse' if p['reverse'] else ''}", [v.aval for v in eqn.outvars]) + " {")
+        self.body(body, [*operands[:consts], *(name for _, name, _, _ in inputs)], inputs)
+        self.line("}")
+        return names
+
+    def while_(self, eqn, operands):
+        p = eqn.params
+        test, body = p["cond_jaxpr"], p["body_jaxpr"]
+        tests, consts = p["cond_nconsts"], p["body_nconsts"]
+        inputs = [("carry", self.name(), v.aval, operand) for v, operand in zip(body.jaxpr.invars[consts:], operands[tests + consts:])]
+        carried = [name for _, name, _, _ in inputs]
+        names = [self.name() for _ in eqn.outvars]
+        self.line(self.result(names, "repeat", [v.aval for v in eqn.outvars]) + " {")
+        self.indent += "  "
+        for word, name, aval, operand in inputs:
+            self.line(f"{word} {name} {_type(aval)} = {operand}")
+        [go_on] = self.equations(test.jaxpr, [self.constant(c) for c in test.consts], [*operands[:tests], *carried])
+        self.line(f"while {go_on}")
+        self.indent = self.indent[:-2]
+        self.body(body, [*operands[tests:tests + consts], *carried])
+        self.line("}")
+        return names
+
+    def cond(self, eqn, operands):
+        names = [self.name() for _ in eqn.outvars]
+        self.line(self.result(names, f"switch {operands[0]}", [v.aval for v in eqn.outvars]) + " {")
+        for i, branch in enumerate(eqn.params["branches"]):
+            if i:
+                self.line("} {")
+            self.body(branch, operands[1:])
+        self.line("}")
         return names
 
     def equations(self, jaxpr, consts, arguments):
@@ -106,15 +161,13 @@ class _Writer:
         for eqn in jaxpr.eqns:
             inner = _INLINED.get(eqn.primitive.name)
             if inner in eqn.params:
-                sub = eqn.params[inner]
-                sub_consts = [self.constant(c) for c in sub.consts] if isinstance(sub, core.ClosedJaxpr) else []
-                sub = sub.jaxpr if isinstance(sub, core.ClosedJaxpr) else sub
-                results = self.equations(sub, sub_consts, [read(v) for v in eqn.invars])
+                sub, consts = jax_versions.jaxpr_and_constants(eqn.params[inner])
+                results = self.equations(sub, [self.constant(c) for c in consts], [read(v) for v in eqn.invars])
             elif eqn.primitive.name == "pallas_call":
                 results = self.call(eqn, [read(v) for v in eqn.invars])
-            elif eqn.primitive.name in _LOOPS and _has_call(eqn):
-                raise Error(f"tessera.export: a kernel is called inside {eqn.primitive.name}, which the graph cannot hold{_line(eqn)}"
-                            "\n  note: export the function that the loop runs, and loop where it is used")
+            elif eqn.primitive.name in _CONTROL and _has_call(eqn):
+                of = {"scan": self.scan, "while": self.while_, "cond": self.cond}[eqn.primitive.name]
+                results = of(eqn, [read(v) for v in eqn.invars])
             else:
                 results = self.call(_as_kernel(eqn), [read(v) for v in eqn.invars], _place(eqn))
             env.update(zip(eqn.outvars, results))
@@ -132,9 +185,9 @@ def export(fn, *args, path):
     arguments = []
     for v in closed.jaxpr.invars:
         arguments.append(w.name())
-        w.lines.append(f"in {arguments[-1]} {_type(v.aval)}")
+        w.head.append(f"in {arguments[-1]} {_type(v.aval)}")
     results = w.equations(closed.jaxpr, [w.constant(c) for c in closed.consts], arguments)
     w.lines += [f"out {r}" for r in results]
     with open(os.path.join(path, "graph.txt"), "w") as f:
-        f.write("\n".join(["tessera graph 1", *w.lines]) + "\n")
+        f.write("\n".join(["tessera graph 1", *w.head, *w.lines]) + "\n")
     return path

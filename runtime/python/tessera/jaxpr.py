@@ -21,7 +21,7 @@ from jax._src.random import prng
 from jax._src.state import indexing
 from jax._src.state import types as state_types
 
-from tessera import expansions
+from tessera import expansions, jax_versions
 
 VERSION = 1
 
@@ -128,9 +128,7 @@ class _Scope:
 
 
 def _jaxpr(jaxpr, source):
-    consts = []
-    if isinstance(jaxpr, core.ClosedJaxpr):
-        jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
+    jaxpr, consts = jax_versions.jaxpr_and_constants(jaxpr)
     scope = _Scope(source)
     for v in [*jaxpr.constvars, *jaxpr.invars]:
         scope.bind(v)
@@ -140,7 +138,7 @@ def _jaxpr(jaxpr, source):
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "check" and eqn.params["debug"] and not pallas_core.debug_checks_enabled():
             continue
-        e = {"p": eqn.primitive.name, "at": source.line(eqn.source_info)}
+        e = {"p": jax_versions.primitive(eqn), "at": source.line(eqn.source_info)}
         try:
             e.update(_equation(eqn, scope))
         except ExportError as error:
@@ -185,12 +183,12 @@ def _transform(t, scope, words):
         return {"bitcast": dtype_name(t.dtype)}
     if isinstance(t, state_types.TransposeTransform):
         return {"transpose": [*t.permutation, *range(len(t.permutation), len(t.permutation) + len(words))]}
-    return {"unknown": type(t).__name__}
+    raise ExportError(f"a view by {type(t).__name__} is not supported")
 
 
 def _transforms(transforms, scope, ref=None):
     words = _key_shape(ref.aval.inner_aval.dtype) if ref is not None else []
-    return [_transform(t, scope, words) for t in transforms]
+    return [_transform(t, scope, words) for t in transforms if type(t).__name__ not in jax_versions.HINTS]
 
 
 def _access(eqn, scope):
@@ -227,8 +225,10 @@ def _ref_and_transforms(x):
 def _copy(eqn, scope):
     """dma_start and dma_wait: source, target and semaphore as operands, and what part of each as parameters."""
     source, target, semaphore, source_semaphore, device = eqn.params["tree"].unflatten(eqn.invars)
-    if source_semaphore is not None or device is not None:
+    if device is not None:
         raise ExportError("copies to other devices are not supported")
+    if source_semaphore is not None or semaphore is None:
+        raise ExportError("copies without a semaphore, or with another one for their source, are not supported: give make_async_copy one semaphore")
     places = [_ref_and_transforms(x) for x in (source, target, semaphore)]
     params = {k: _transforms(t, scope, ref) for k, (ref, t) in zip(("source", "target", "semaphore"), places)}
     return {"in": [scope.operand(ref) for ref, _ in places], "params": {**params, "add": bool(eqn.params.get("add", False))}}
@@ -316,7 +316,7 @@ def _plain(x, scope):
         return repr(float(x))
     if isinstance(x, enum.Enum):
         return x.name.lower()
-    if isinstance(x, (core.Jaxpr, core.ClosedJaxpr)):
+    if isinstance(x, jax_versions.JAXPRS):
         return _jaxpr(x, scope.source)
     if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic)) or hasattr(x, "dtype") and isinstance(x, type):
         return dtype_name(np.dtype(x))
@@ -357,7 +357,7 @@ def _equation(eqn, scope):
         return _expanded(expansions.on_words(eqn.primitive, eqn.params, [len(_key_shape(v.aval.dtype)) for v in eqn.invars]), eqn, scope, words=True)
     if eqn.params.get("collective_axes"):
         raise ExportError("collective axes are not supported")
-    params = {k: _plain(v, scope) for k, v in eqn.params.items()}
+    params = {k: _plain(v, scope) for k, v in jax_versions.params(eqn).items()}
     return {"in": [scope.operand(v) for v in eqn.invars], "params": {k: v for k, v in params.items() if v is not None}}
 
 
@@ -446,8 +446,8 @@ def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=No
         module["blocks"][gm.num_inputs:gm.num_inputs] = [{"origin": f"constant {i}", "array": t, "block": t[1], "space": "any", "map": {}} for i, t in enumerate(types)]
         module["num_inputs"] += len(tables)
         module["tables"] = len(tables)
-    if gm.grid_names:
-        module["grid_names"] = [str(n) for n in gm.grid_names]
+    if names := jax_versions.grid_names(gm):
+        module["grid_names"] = names
     if metadata:
         module["metadata"] = {str(k): str(v) for k, v in metadata.items()}
     if cost_estimate is not None:

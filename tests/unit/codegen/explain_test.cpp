@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "codegen/compile.h"
@@ -176,4 +178,33 @@ compiler_params triton (num_warps: 3, num_stages: 2)
     many.replace(many.find("num_warps: 3") + 11, 1, warps);
     CHECK(compile(ir::parse(head + many + rest, "k.tir"), gpu).workgroup_size == 1024);
   }
+}
+
+TEST_CASE("explain: values that know only positions tie no axes together, and no axis is split where that repeats most of the work") {
+  std::ifstream in("tests/tir/attention_masks.tir");
+  const std::string text = explained({std::istreambuf_iterator<char>(in), {}});
+  CAPTURE(text);
+  // One mask value for queries and keys; rows and columns of the scores have layouts of their own nevertheless.
+  CHECK(says(text, "dim 0 of in_specs[0], dim 0 of out_specs[0]: 64: 16 registers x 1 invocation, split into 4 tiles of 16"));
+  CHECK(says(text, "dim 0 of in_specs[1], dim 0 of in_specs[2]: 64 contracted, 8 registers x 8 invocations"));
+  // The columns of the values could be split, but each slice would compute all scores.
+  CHECK(says(text, "dim 1 of in_specs[2], dim 1 of out_specs[0]: 40: 5 registers x 8 invocations"));
+  CHECK(text.find("arena") == std::string::npos);
+}
+
+TEST_CASE("explain: scratch that is the same along a dim keeps one element of it") {
+  std::ifstream in("tests/tir/attention_lanes.tir"), others("tests/tir/uniform_dims.tir");
+  const std::string text = explained({std::istreambuf_iterator<char>(in), {}});
+  CAPTURE(text);
+  CHECK(says(text, "scratch[0]: the same along dim 1, so one element of 16 is kept"));
+  CHECK(says(text, "scratch[1]: the same along dim 1, so one element of 16 is kept"));
+  CHECK(says(text, "scratch[1]: ref<vmem, f32[16, 1]>; in registers"));
+  CHECK(text.find("arena") == std::string::npos);
+  // Of six that look like it, those that are.
+  const std::string some = explained({std::istreambuf_iterator<char>(others), {}});
+  CAPTURE(some);
+  CHECK(says(some, "scratch[0]: the same along dim 1, so one element of 6 is kept"));
+  CHECK(says(some, "scratch[3]: the same along dim 0, so one element of 4 is kept"));
+  CHECK(says(some, "scratch[3]: the same along dim 1, so one element of 6 is kept"));
+  for (const char* i : {"1", "2", "4", "5"}) CHECK(some.find(std::string("scratch[") + i + "]: the same") == std::string::npos);
 }

@@ -49,7 +49,8 @@ struct Cache {
   }
   std::vector<fs::path> files() const {
     std::vector<fs::path> found;
-    for (const auto& e : fs::directory_iterator(folder)) found.push_back(e.path());
+    for (const auto& e : fs::directory_iterator(folder))
+      if (e.path().extension() != ".pipeline") found.push_back(e.path());
     return found;
   }
 };

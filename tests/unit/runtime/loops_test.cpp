@@ -241,7 +241,9 @@ body (%x, %o, %acc) {
   %i = program_id axis 0
   %first = eq %i, %0
   if %first {
-    %z = constant 0 : i32[8]
+    %seven = constant 7 : i32[8]
+    %place = iota axis 0 : i32[8]
+    %z = sub %seven, %place
     store %acc[0:8], %z
   }
   %v = load %x[0]

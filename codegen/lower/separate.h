@@ -1,0 +1,15 @@
+// Values that are index functions of their positions alone (broadcast constants, iotas, masks made of them) are computed wherever they are used, so each
+// use may have its own. As one value they would tie the axes of all their users together: the mask of a query block and that of a key block, equal
+// by chance, would make rows and columns of the scores one axis, which no layout fits.
+#pragma once
+#include "engine/ir/kernel.h"
+
+namespace tessera::lowering {
+
+/// After expand_scopes. Returns true if something changed.
+bool separate_uses(ir::Kernel& k);
+
+/// Whether an op's result is an index function: its elements, one by one, from its operands' elements.
+bool is_index_function(ir::Opcode c);
+
+}  // namespace tessera::lowering

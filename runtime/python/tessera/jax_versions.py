@@ -1,0 +1,38 @@
+"""What differs between the JAX that the package is made for, 0.10.2 to 0.12: every difference is here, once, so that nothing else asks for a version."""
+
+from jax._src import core
+
+# One class is a jaxpr with and without the values of its constants since 0.11; before, a ClosedJaxpr was a jaxpr and those values.
+JAXPRS = (core.Jaxpr, getattr(core, "ClosedJaxpr", core.Jaxpr))
+
+
+def jaxpr_and_constants(jaxpr):
+    return getattr(jaxpr, "jaxpr", jaxpr), list(getattr(jaxpr, "consts", ()))
+
+
+def primitive(eqn):
+    """Its name. Until 0.11 some have the suffix of the variable that they are kept in."""
+    return eqn.primitive.name.removesuffix("_p")
+
+
+def params(eqn):
+    """An equation's parameters, as 0.10 has them."""
+    p = eqn.params
+    if "ft_in" in p:  # a scan's operands that stay the same, and those that each turn hands to the next, are counted by trees since 0.11
+        constants, carry, _ = p["ft_in"].unpack()
+        return {k: v for k, v in p.items() if k not in ("ft_in", "ft_out")} | {"num_consts": len(constants), "num_carry": len(carry)}
+    if eqn.primitive.name == "run_scoped" and hasattr(p["jaxpr"], "with_consts"):  # its constants are operands; since 0.11 the jaxpr has them too
+        return p | {"jaxpr": p["jaxpr"].with_consts(())}
+    return p
+
+
+def grid_names(grid_mapping):
+    """A name per axis of the grid, "" for none. Until 0.11 vmap added axes without an entry for them."""
+    names = list(grid_mapping.grid_names or ())
+    for axis in grid_mapping.vmapped_dims if names and len(names) < len(grid_mapping.grid) else ():
+        names.insert(axis, None)
+    return ["" if n is None else str(n) for n in names]
+
+
+# Views of a Ref that change no address: hints since 0.11.
+HINTS = ("AccessAssumptionTransform", "MemorySpaceCastTransform")

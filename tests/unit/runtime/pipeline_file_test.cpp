@@ -1,0 +1,251 @@
+// The pipelines' files of TESSERA_CACHE: whatever lies there, a pipeline is made, and the file is put right.
+#include "runtime/pipeline_file.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "engine/ir/text.h"
+#include "engine/npy.h"
+#include "runtime/cache_file.h"
+#include "runtime/call/prewarm.h"
+#include "runtime/context.h"
+#include "runtime/faults.h"
+#include "support.h"
+
+using namespace tessera;
+using namespace tessera::test;
+namespace fs = std::filesystem;
+using vulkan::PipelineFile;
+
+namespace {
+
+struct Cache {
+  fs::path folder = fs::temp_directory_path() / ("tessera_pipelines_" + std::to_string(getpid()));
+  Cache() {
+    fs::remove_all(folder);
+    setenv("TESSERA_CACHE", folder.c_str(), 1);
+  }
+  ~Cache() {
+    unsetenv("TESSERA_CACHE");
+    fs::remove_all(folder);
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> found;
+    for (const auto& e : fs::directory_iterator(folder))
+      if (e.path().extension() == ".pipeline") found.push_back(e.path());
+    return found;
+  }
+};
+/// What goes to stderr while it lives.
+struct Stderr {
+  fs::path file = fs::temp_directory_path() / ("tessera_pipelines_stderr_" + std::to_string(getpid()));
+  int kept = dup(2);
+  Stderr() { if (!std::freopen(file.c_str(), "w", stderr)) std::abort(); }
+  std::string text() {
+    std::fflush(stderr);
+    dup2(kept, 2);
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  ~Stderr() {
+    dup2(kept, 2);
+    close(kept);
+    fs::remove(file);
+  }
+};
+std::string contents(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// What a new process would do with scale().
+PipelineCounts run_once() {
+  const Device fresh;
+  CHECK(floats(launch(fresh, scale(), {DeviceArray(fresh, ramp(70))})[0]) == scaled_ramp(70));
+  return pipeline_counts(fresh);
+}
+void check_counts(const PipelineCounts& c, uint64_t made, uint64_t from_disk) {
+  CHECK(c.made == made);
+  CHECK(c.from_disk == from_disk);
+}
+std::string broken(const fs::path& file) { return "tessera: TESSERA_CACHE: " + file.string() + " is broken or none of ours: it is ignored, and replaced\n"; }
+
+uint64_t number(const std::string& bytes, size_t at) {
+  uint64_t v = 0;
+  std::memcpy(&v, bytes.data() + at, sizeof v);
+  return v;
+}
+
+std::string kernel_text(int i) {
+  return "tir 1\nkernel @k" + std::to_string(i) + "\ngrid (cdiv(n, 4))\nin f32[n] block (4) map (%i) { yield %i }\nout f32[n] block (4) map (%i) { yield %i }\n"
+         "body (%x, %o) {\n  %a = load %x[0:4]\n  %c = constant " + std::to_string(i + 1) + ".0 : f32[4]\n  %b = mul %a, %c\n  store %o[0:4], %b\n  yield\n}\n";
+}
+
+}  // namespace
+
+TEST_CASE("pipelines on disk: made once per machine") {
+  const Cache cache;
+  check_counts(run_once(), 1, 0);
+  REQUIRE(cache.files().size() == 1);
+  const std::string good = contents(cache.files()[0]);
+  check_counts(run_once(), 0, 1);
+  CHECK(contents(cache.files()[0]) == good);
+  const Device d;
+  prepare(d, add());
+  CHECK(cache.files().size() == 2);
+}
+
+TEST_CASE("pipelines on disk: a byte of each kind damaged, every length, somebody else's file") {
+  const Cache cache;
+  run_once();
+  const fs::path file = cache.files().at(0);
+  const std::string good = contents(file);
+  const std::string magic = "tessera pipeline 2\n";
+  REQUIRE(good.substr(0, magic.size()) == magic);
+  const size_t sum = magic.size(), key_size = sum + 8, key = key_size + 8, data = key + number(good, key_size);
+  REQUIRE(data + 32 <= good.size());
+  std::vector<std::string> bad{"", "somebody else's", good + "x", std::string(good.size(), '\0'), std::string(good.size(), '\xff')};
+  // The magic, the checksum, the key's size (low and high byte), the key, Vulkan's header (its size, version, vendor, device, UUID), the driver's data.
+  for (size_t at : {size_t{0}, magic.size() - 2, sum, sum + 7, key_size, key_size + 7, key, data - 1, data, data + 4, data + 8, data + 12, data + 16, data + 31, good.size() - 1}) {
+    std::string b = good;
+    b[at] = static_cast<char>(b[at] ^ 0x40);
+    bad.push_back(b);
+  }
+  for (size_t n : {size_t{1}, magic.size(), sum + 4, key_size, key_size + 4, key, key + 5, data, data + 1, data + 16, data + 31, good.size() - 1}) bad.push_back(good.substr(0, n));
+  for (const std::string& b : bad) {
+    CAPTURE(b.size());
+    std::ofstream(file, std::ios::binary) << b;
+    Stderr said;
+    check_counts(run_once(), 1, 0);
+    CHECK(said.text() == broken(file));
+    CHECK(contents(file) == good);
+  }
+  check_counts(run_once(), 0, 1);
+}
+
+TEST_CASE("pipelines on disk: data whose checksum is right, but which is not this driver's") {
+  const Cache cache;
+  run_once();
+  const fs::path file = cache.files().at(0);
+  const std::string good = contents(file);
+  const size_t key_size = std::string("tessera pipeline 2\n").size() + 8, key = key_size + 8, data = key + number(good, key_size);
+  const std::string its_key = good.substr(key, data - key), its_data = good.substr(data);
+  CHECK(PipelineFile::fits(its_data, device().context()->probe().driver));
+  std::vector<std::string> foreign{"", its_data.substr(0, 31)};
+  for (size_t at : {0, 3, 4, 8, 12, 16, 31}) {  // the header's size, version, vendor, device, UUID
+    std::string b = its_data;
+    b[at] = static_cast<char>(b[at] ^ 0x41);
+    foreign.push_back(b);
+  }
+  for (const std::string& b : foreign) {
+    CAPTURE(b.size());
+    CHECK_FALSE(PipelineFile::fits(b, device().context()->probe().driver));
+    cache_file::write(cache.folder.string(), "pipeline", its_key, b, "");
+    Stderr said;
+    check_counts(run_once(), 1, 0);
+    CHECK(said.text() == broken(file));
+    CHECK(contents(file) == good);
+  }
+  // Of another driver: a file of its own.
+  vulkan::DriverId other = device().context()->probe().driver;
+  const std::string ours = PipelineFile::key(other, "code");
+  for (auto change : {+[](vulkan::DriverId& d) { ++d.vendor; }, +[](vulkan::DriverId& d) { ++d.device; }, +[](vulkan::DriverId& d) { ++d.version; },
+                      +[](vulkan::DriverId& d) { ++d.api; }, +[](vulkan::DriverId& d) { ++d.cache_uuid[7]; }, +[](vulkan::DriverId& d) { ++d.driver_uuid[7]; },
+                      +[](vulkan::DriverId& d) { d.name += "'"; }}) {
+    vulkan::DriverId d = other;
+    change(d);
+    CHECK(PipelineFile::key(d, "code") != ours);
+  }
+}
+
+TEST_CASE("pipelines on disk: a driver that will not take what it wrote") {
+  const Cache cache;
+  run_once();
+  vulkan::Faults faults;
+  faults.fail("vkCreatePipelineCache", 0, VK_ERROR_OUT_OF_HOST_MEMORY);
+  check_counts(run_once(), 1, 0);
+  CHECK(faults.failed());
+  CHECK(faults.alive().empty());
+}
+
+TEST_CASE("pipelines on disk: several processes at once") {
+  const Cache cache;
+  const std::string kernel = cache.folder.string() + ".tir", x = cache.folder.string() + ".npy";
+  std::ofstream(kernel) << kernel_text(0);
+  write_npy(x, ramp(6));
+  for (int round = 0; round < 2; ++round) {
+    std::vector<pid_t> children;
+    for (int i = 0; i < 3; ++i) {
+      const pid_t child = fork();
+      if (child == 0) {  // exec at once: nothing of the parent's devices may be used
+        dup2(open("/dev/null", O_WRONLY), 1);
+        execl(TESSERA_CLI, TESSERA_CLI, "run", kernel.c_str(), "--in", x.c_str(), static_cast<char*>(nullptr));
+        _exit(127);
+      }
+      children.push_back(child);
+    }
+    for (pid_t child : children) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      CHECK(status == 0);
+    }
+    CHECK(cache.files().size() == 1);
+    CHECK(std::distance(fs::directory_iterator(cache.folder), {}) == 2);  // and the kernel; nothing temporary
+  }
+  fs::remove(kernel);
+  fs::remove(x);
+}
+
+TEST_CASE("prewarm: all kernels on several threads, with progress") {
+  const Cache cache;
+  std::vector<ir::Kernel> kernels;
+  for (int i = 0; i < 6; ++i) kernels.push_back(ir::parse(kernel_text(i), "k.tir"));
+  kernels.push_back(kernels[0]);  // twice
+  std::vector<size_t> done;
+  std::vector<std::string> names;
+  PrewarmOptions o;
+  o.threads = 3;
+  o.progress = [&](const Prewarmed& p) {
+    CHECK(p.total == 7);
+    done.push_back(p.done);
+    names.push_back(p.kernel);
+  };
+  {
+    const Device d;
+    const std::vector<CompiledKernel> ready = prewarm(d, kernels, o);
+    CHECK(done == std::vector<size_t>{1, 2, 3, 4, 5, 6, 7});
+    std::sort(names.begin(), names.end());
+    CHECK(names == std::vector<std::string>{"k0", "k0", "k1", "k2", "k3", "k4", "k5"});
+    CHECK(pipeline_counts(d).made == 6);
+    REQUIRE(ready.size() == 7);
+    for (size_t i = 0; i < 6; ++i) CHECK(ready[i].run({ramp(9)})[0].at(8) == 8.0 * static_cast<double>(i + 1));
+    CHECK(&load(d, kernels[3]).program() == &ready[3].program());
+    check_counts(pipeline_counts(d), 6, 0);
+  }
+  const CompileCounts before = compile_counts();
+  const Device d;
+  CHECK(prewarm(d, kernels).size() == 7);
+  check_counts(pipeline_counts(d), 0, 6);
+  CHECK(compile_counts().compiled == before.compiled);
+  CHECK(prewarm(d, {}).empty());
+
+  // The first failure, a kernel's or the callback's, ends it.
+  o.threads = -1;
+  CHECK(error_of<SpecError>([&] { prewarm(d, kernels, o); }) == "PrewarmOptions::threads is -1, which is below 0");
+  o.threads = 2;
+  size_t calls = 0;
+  o.progress = [&](const Prewarmed&) {
+    ++calls;
+    throw SpecError("enough");
+  };
+  CHECK(error_of<SpecError>([&] { prewarm(d, kernels, o); }) == "enough");
+  CHECK(calls == 1);
+}
