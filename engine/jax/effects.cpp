@@ -55,6 +55,9 @@ Values join_key(Equation& e) {
 Values callback(Equation& e) { e.fail("kernels cannot call Python", "pl.debug_print prints from inside a kernel; or call Python outside of it"); }
 Values assembly(Equation& e) { e.fail("assembly is one vendor's", "write the computation with jax.numpy or jax.lax"); }
 Values matrix_unit(Equation& e) { e.fail("explicit steps of a TPU's matrix unit have no counterpart", "use jnp.dot"); }
+Values pipeline(Equation& e) {
+  e.fail("pipelines are read as the loops that JAX makes of them, not as one primitive", "leave JAX's option jax_use_emit_pipeline_primitive off");
+}
 Values barrier_semaphore(Equation& e) { e.fail("there are no other devices to meet", "kernels run on one device"); }
 }  // namespace
 
@@ -70,6 +73,7 @@ const std::vector<Row>& effect_rows() {
       // refused
       {"debug_callback", -1, callback},
       {"elementwise_inline_asm", -1, assembly},
+      {"emit_pipeline", -1, pipeline},
       {"get_barrier_semaphore", -1, barrier_semaphore},
       {"io_callback", -1, callback},
       {"matmul_acc_lhs", -1, matrix_unit},

@@ -67,5 +67,5 @@ def test_two_processes_at_once(tmp_path):
     both = [python(PROGRAM, wait=False, TESSERA_CACHE=str(tmp_path)) for _ in range(2)]
     for p in both:
         assert sum(stats(finish(p))) == 2
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.glob("*.program"))) == 2
     assert stats(python(PROGRAM, TESSERA_CACHE=str(tmp_path))) == (0, 2)

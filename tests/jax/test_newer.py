@@ -103,6 +103,23 @@ def test_views_of_other_devices_are_refused(device):
         call(kernel, ((8,), f32))(whole(8))
 
 
+def test_pipelines_as_one_primitive_are_refused(device):
+    def kernel(x_ref, o_ref):
+        def body(x, o):
+            o[...] = x[...] + 1
+        spec = pl.BlockSpec((4,), lambda i: (i,))
+        pltpu.emit_pipeline(body, grid=(2,), in_specs=[spec], out_specs=[spec])(x_ref, o_ref)
+    f = call(kernel, ((8,), f32), in_specs=[pl.BlockSpec(memory_space=pl.ANY)], out_specs=pl.BlockSpec(memory_space=pl.ANY))
+    np.testing.assert_array_equal(f(whole(8)), whole(8) + 1)
+    jax.config.update("jax_use_emit_pipeline_primitive", True)
+    try:
+        with pytest.raises(tessera.Error, match="kernel: emit_pipeline: pipelines are read as the loops that JAX makes of them, not as one primitive\n"
+                                                "  at .*test_newer.py:.*\n  note: leave JAX's option jax_use_emit_pipeline_primitive off"):
+            f(whole(8))
+    finally:
+        jax.config.update("jax_use_emit_pipeline_primitive", False)
+
+
 def test_names_of_axes_under_vmap(device):
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[...] + lax.axis_index("rows")
