@@ -40,6 +40,24 @@ LoopTotal iterations(const std::vector<ProgramLoop>& loops, const ir::LaneInfo& 
   return total;
 }
 
+// What ends the loop over units (Program::units_extent), if nothing else reads it.
+int32_t units_extent(const ir::Kernel& lanes) {
+  if (lanes.lane.max_workgroups == 0) return -1;
+  int32_t found = -1;
+  for (const ir::Op& o : lanes.ops) {
+    if (o.code != ir::Opcode::for_) continue;
+    const ir::Op *end = lanes.def(o.operands[1]), *by = lanes.def(o.operands[2]), *from = lanes.def(o.operands[0]);
+    if (!by || by->code != ir::Opcode::num_workgroups) continue;
+    if (found >= 0 || !from || from->code != ir::Opcode::workgroup_index || !end || end->code != ir::Opcode::extent) return -1;
+    found = static_cast<int32_t>(end->attr(ir::Attr::index));
+  }
+  int reads = 0;
+  for (const ir::Op& o : lanes.ops)
+    for (const ir::Value v : o.operands)
+      if (const ir::Op* d = lanes.def(v); d && d->code == ir::Opcode::extent && d->attr(ir::Attr::index) == found) ++reads;
+  return found >= 0 && reads == 1 ? found : -1;
+}
+
 // Loops that may run into such a driver's limit.
 bool loops_too_close(const ir::Kernel& lanes, const Target& target) {
   if (target.max_loop_iterations == 0) return false;
@@ -115,7 +133,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     dump("lower", lanes, true);
     optimize(lanes, "lane");
     ir::compact(lanes);
-    const bool unrolled = lowering::unroll_loops(lanes, (target.kind == Target::Kind::cpu ? 192 : 64) >> (2 * smaller));
+    const bool unrolled = lowering::unroll_loops(lanes, target.kind == Target::Kind::cpu ? 192 >> (2 * smaller) : 64);
     dump("lane/unroll", lanes, unrolled);
     if (unrolled) optimize(lanes, "lane");
     return lanes;
@@ -132,6 +150,14 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     lanes = std::move(less);
     program.explain = explain + "  unrolled " + (smaller == 1 ? "a quarter" : "a sixteenth") + " as far as elsewhere: " + std::to_string(n) +
                       " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
+  }
+  // What does not fit shared memory lies in global memory, all of it; smaller tiles are better.
+  for (int smaller = 1; smaller <= 2 && target.kind == Target::Kind::gpu && !options.general && lanes.lane.scratch_bytes > 0; ++smaller) {
+    std::string explain;
+    ir::Kernel less = to_lanes(smaller, explain);
+    if (less.lane.scratch_bytes > 0) continue;
+    lanes = std::move(less);
+    program.explain = explain + "  tiles " + (smaller == 1 ? "half" : "a quarter") + " as wide as elsewhere, so that the arena fits shared memory\n";
   }
   program.explain += narrow_notes + lowering::explain_copies(source, k, program.waits.size(), prefetch);
   if (target.max_loop_iterations > 0) limit_loops(lanes, target, program);
@@ -171,6 +197,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   program.num_units = lanes.lane.num_units;
   program.extents = lanes.lane.extents;
   program.extent_is_64 = lanes.lane.extent_is_64;
+  program.units_extent = units_extent(lanes);
   program.indirect_table = program.push_bytes() > target.push_constant_bytes;
   program.spirv = spirv::emit(lanes, target, program.indirect_table);
   return program;

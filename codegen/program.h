@@ -98,6 +98,9 @@ struct Program {
   int64_t max_loop_iterations = 0;        // the target's
   std::vector<Extent> extents;            // pushed values
   std::vector<bool> extent_is_64;
+  /// max_workgroups > 0: the pushed value at which the workgroups' loops over units end, which nothing else reads; -1: there is none such. With less, with workgroups
+  /// numbered from a base and with the arena's address that many slices lower, a dispatch runs the units from the base to there.
+  int32_t units_extent = -1;
   bool indirect_table = false;
   int32_t alignment = 16;                 // every argument's address is a multiple: vector loads rely on it; checked at bind
   int64_t push_bytes() const;             // of the whole block, also when it lives in a table

@@ -393,11 +393,11 @@ Buffer::~Buffer() {
 
 void Buffer::host_write(const void* from, uint64_t size) {
   std::memcpy(mapped_, from, size);
-  if (!imported()) check(vmaFlushAllocation(context_->allocator_, allocation_, 0, size), "vmaFlushAllocation", context_->name());
+  if (!imported()) check(vmaFlushAllocation(context_->allocator_, allocation_, 0, size), (what_ + ": vkFlushMappedMemoryRanges").c_str(), context_->name());
 }
 
 void Buffer::host_read(void* to, uint64_t offset, uint64_t size) const {
-  if (!imported()) check(vmaInvalidateAllocation(context_->allocator_, allocation_, offset, size), "vmaInvalidateAllocation", context_->name());
+  if (!imported()) check(vmaInvalidateAllocation(context_->allocator_, allocation_, offset, size), (what_ + ": vkInvalidateMappedMemoryRanges").c_str(), context_->name());
   std::memcpy(to, mapped_ + offset, size);
 }
 

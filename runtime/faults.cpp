@@ -20,7 +20,7 @@ struct State {
   std::string failing;  // function,
   uint64_t left = 0;    // and its calls before the one that fails
   VkResult result = VK_SUCCESS;
-  bool failed = false, lost = false;
+  bool failed = false, lost = false, hides_coherent = false;
   std::map<std::string, int64_t> alive;
   VkDevice device = VK_NULL_HANDLE;  // made last
   PFN_vkDeviceWaitIdle wait_idle = nullptr;
@@ -77,6 +77,12 @@ void destroyed(std::string_view what) {
   if (--s.alive[type] == 0) s.alive.erase(type);
 }
 
+void hide_coherent(VkPhysicalDeviceMemoryProperties& p) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  for (uint32_t i = 0; i < p.memoryTypeCount && s.installed && s.hides_coherent; ++i) p.memoryTypes[i].propertyFlags &= ~VkMemoryPropertyFlags{VK_MEMORY_PROPERTY_HOST_COHERENT_BIT};
+}
+
 template <class Name, class F> struct Way;
 template <class Name, class R, class... A> struct Way<Name, R(VKAPI_PTR*)(A...)> {
   static inline R(VKAPI_PTR* next)(A...) = nullptr;
@@ -101,6 +107,10 @@ template <class Name, class R, class... A> struct Way<Name, R(VKAPI_PTR*)(A...)>
         if (got >= 0) created(name == "vkAllocateMemory" ? "Memory" : name.substr(8), device);
       }
       return got >= 0 && afterwards ? *afterwards : got;
+    } else if constexpr (name == "vkGetPhysicalDeviceMemoryProperties" || name == "vkGetPhysicalDeviceMemoryProperties2") {
+      next(a...);
+      if constexpr (name == "vkGetPhysicalDeviceMemoryProperties") hide_coherent(*std::get<1>(all));
+      else hide_coherent(std::get<1>(all)->memoryProperties);
     } else {
       return next(a...);
     }
@@ -152,7 +162,7 @@ Faults::Faults() {
   s.alive.clear();
   s.calls.clear();
   s.failing.clear();
-  s.failed = s.lost = false;
+  s.failed = s.lost = s.hides_coherent = false;
 }
 Faults::~Faults() {
   State& s = state();
@@ -166,6 +176,11 @@ void Faults::fail(const std::string& function, uint64_t number, VkResult result)
   s.failing = function;
   s.left = number;
   s.result = result;
+}
+void Faults::hide_coherent_memory(bool hide) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.hides_coherent = hide;
 }
 void Faults::count() {
   State& s = state();

@@ -28,7 +28,9 @@ class Faults {
   /// Forgets the calls so far. From now on the call of `function` of that number, counted from 0, returns `result`. Only for VK_INCOMPLETE is it made. What is
   /// lost stays lost: after VK_ERROR_DEVICE_LOST the functions that can tell say it until the next vkCreateDevice.
   void fail(const std::string& function, uint64_t number, VkResult result);
-  /// The same, without a failure.
+  /// Devices made from now on seem to have no memory that host and device see alike without a flush.
+  void hide_coherent_memory(bool hide);
+  /// As fail(), without a failure.
   void count();
   /// Since then.
   std::vector<Call> calls() const;

@@ -78,12 +78,13 @@ int64_t workgroups(const Program& p, const DimValues& dims, const DeviceInfo& de
   return std::max(usual, std::min(cdiv(n, units), room));
 }
 
-// A call that may take longer than the watchdog allows, cut; else nothing. Where a workgroup takes several units, their arenas' number and the step from one
-// unit to the next are the dispatch's own: such a call stays whole.
-std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t count) {
+// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work, those. Else nothing.
+std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t workgroups) {
   constexpr int64_t kMost = 1024;  // beyond, submitting would cost more than it saves
   const double budget = context.watchdog_seconds();
-  if (budget == 0 || p.max_workgroups > 0 || count < 2) return {};
+  const bool by_units = p.max_workgroups > 0;
+  const int64_t count = by_units ? p.num_units.eval(dims) : workgroups;
+  if (budget == 0 || (by_units && p.units_extent < 0) || count < 2) return {};
   const double work = vulkan::work_of(p, dims);
   if (work <= 0) return {};
   std::lock_guard lock(context.mutex());
@@ -91,7 +92,8 @@ std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimV
   if (times <= 1) return {};
   const int64_t wanted = times < static_cast<double>(std::min(count, kMost)) ? static_cast<int64_t>(times) + 1 : std::min(count, kMost);
   const uint32_t* most = context.probe().max_groups;
-  return vulkan::slice_workgroups(count, cdiv(count, wanted), {most[0], most[1], most[2]});
+  const std::array<uint32_t, 3> limits{most[0], most[1], most[2]};
+  return by_units ? vulkan::slice_units(count, cdiv(count, wanted), workgroups, limits) : vulkan::slice_workgroups(count, cdiv(count, wanted), limits);
 }
 
 // Loops that the driver would leave before their end, as far as the sizes tell. Returns the line of the longest, for what the call may report.
@@ -204,8 +206,9 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
       copies.emplace_back(buffers[i], own.buffer(p.name));
       buffers[i] = copies.back().second;
     }
-  const std::vector<int64_t> sizes = extents(p, dims);
+  std::vector<int64_t> sizes = extents(p, dims);
   const std::vector<GroupSlice> slices = slices_of(*context, p, dims, count);
+  const bool by_units = slices.size() > 1 && p.max_workgroups > 0;
   const vulkan::Pipeline& pipeline = context->pipeline(p, slices.size() > 1);
   const auto give = [&] {
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -218,6 +221,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   const uint32_t* most = context->probe().max_groups;
   const std::array<uint32_t, 3> groups = fold_workgroups(std::max<int64_t>(count, 1), {most[0], most[1], most[2]});
   const uint64_t launched = slices.size() > 1 ? static_cast<uint64_t>(count) : uint64_t{groups[0]} * groups[1] * groups[2];
+  const int64_t parts = by_units ? p.num_units.eval(dims) : static_cast<int64_t>(launched);
   if (groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
     throw SpecError(p.name + ": the grid takes " + std::to_string(count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
 
@@ -240,13 +244,26 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     report = context->report_buffer(static_cast<uint64_t>(p.report_bytes + (p.prints.empty() ? 0 : context->print_bytes())), p.name + ": the report");
     addresses.push_back(report->address());
   }
-  std::vector<std::byte> push = argument_block(p, addresses, sizes);
+  // The argument block, one per slice where they differ.
+  std::vector<std::vector<std::byte>> pushes;
+  for (size_t i = 0; i < (by_units ? slices.size() : 1); ++i) {
+    if (by_units) {
+      sizes[static_cast<size_t>(p.units_extent)] = slices[i].first + slices[i].count;
+      addresses[buffers.size()] = scratch->address() - static_cast<uint64_t>(slices[i].first) * static_cast<uint64_t>(p.scratch_bytes);
+    }
+    pushes.push_back(argument_block(p, addresses, sizes));
+  }
   if (p.indirect_table) {
-    table.emplace(context, push.size(), Memory::upload, p.name + ": the argument table");
-    table->host_write(push.data(), push.size());
-    const uint64_t address = table->address();
-    push.resize(sizeof address);
-    std::memcpy(push.data(), &address, sizeof address);
+    const uint64_t stride = (pushes[0].size() + 15) / 16 * 16;
+    std::vector<std::byte> all(stride * pushes.size());
+    for (size_t i = 0; i < pushes.size(); ++i) std::copy(pushes[i].begin(), pushes[i].end(), all.begin() + static_cast<std::ptrdiff_t>(i * stride));
+    table.emplace(context, pushes.size() == 1 ? pushes[0].size() : all.size(), Memory::upload, p.name + ": the argument table");
+    table->host_write(all.data(), table->size());
+    for (size_t i = 0; i < pushes.size(); ++i) {
+      const uint64_t address = table->address() + i * stride;
+      pushes[i].resize(sizeof address);
+      std::memcpy(pushes[i].data(), &address, sizeof address);
+    }
   }
 
   std::vector<Access> accesses;
@@ -272,9 +289,9 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   uint64_t value = 0;
   const auto submit = [&](const GroupSlice* slice, size_t number) {
     int timer = -1;
-    const int64_t first = slice ? slice->first : 0, n = slice ? slice->count : static_cast<int64_t>(launched);
-    const double part = work * static_cast<double>(n) / static_cast<double>(launched);
-    std::string where = "workgroups " + std::to_string(first) + " to " + std::to_string(first + n - 1) + " of " + std::to_string(launched);
+    const int64_t first = slice ? slice->first : 0, n = slice ? slice->count : parts;
+    const double part = work * static_cast<double>(n) / static_cast<double>(parts);
+    std::string where = (by_units ? "units " : "workgroups ") + std::to_string(first) + " to " + std::to_string(first + n - 1) + " of " + std::to_string(parts);
     if (slice) where += " (slice " + std::to_string(number + 1) + " of " + std::to_string(slices.size()) + ")";
     try {
       value = context->recorder().submit(p.name, [&] {
@@ -282,7 +299,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
           for (const auto& [source, to] : copies) context->recorder().copy(*source, 0, *to, 0, to->size());
         if (count > 0) {
           timer = context->pace().begin(context->recorder(), part);
-          context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), push, slice ? slice->groups : groups, accesses, slice ? &slice->base : nullptr);
+          context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[by_units ? number : 0], slice ? slice->groups : groups, accesses, slice ? &slice->base : nullptr);
           context->pace().end(context->recorder(), timer);
         }
         context->recorder().show_host(shown);

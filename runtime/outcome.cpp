@@ -43,13 +43,16 @@ void Context::settle(Outcome& o) {
   for (const auto& input : o.inputs)
     if (!o.error) o.error = input->error;
   o.inputs.clear();
-  o.settled = true;
-  if (!o.report) return;
+  if (!o.report) {
+    o.settled = true;
+    return;
+  }
   std::vector<uint32_t> words(o.prints.empty() ? 4 : PrintReport::kRecords);  // reports are of 64 bytes at least
   const uint64_t bytes = words.size() * sizeof words[0];
   recorder_->note_host_read("the report of " + o.kernel, *o.report, 0, bytes);
   o.report->host_read(words.data(), 0, bytes);
   if (!o.prints.empty()) read_prints(o, words);
+  o.settled = true;  // not before it has been read: that may fail, and is tried again
   reports_.push_back(std::move(o.report));
   const auto tell = [&](DeviceError error) {
     const auto told = std::make_shared<const DeviceError>(std::move(error));

@@ -33,6 +33,18 @@ std::vector<GroupSlice> slice_workgroups(int64_t count, int64_t per, const std::
   return slices;
 }
 
+// Bases along y, in steps of the dispatch's own extent along x, reach farther than along x.
+std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgroups, const std::array<uint32_t, 3>& limits) {
+  const auto u32 = [](int64_t v) { return static_cast<uint32_t>(v); };
+  per = std::clamp<int64_t>(std::max(per, (count + limits[1] - 1) / limits[1]), 1, std::max<int64_t>(count, 1));
+  const int64_t groups = std::min(per, workgroups);
+  per = (per + groups - 1) / groups * groups;
+  if (groups > limits[0] || (count - 1) / groups >= limits[1]) return {};
+  std::vector<GroupSlice> slices;
+  for (int64_t at = 0; at < count; at += per) slices.push_back({{0, u32(at / groups), 0}, {u32(groups), 1, 1}, at, std::min(per, count - at)});
+  return slices;
+}
+
 double work_of(const Program& p, const DimValues& dims) {
   const CostEstimate& c = p.cost_estimate;
   double work = 0;

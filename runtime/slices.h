@@ -15,13 +15,18 @@ namespace tessera::vulkan {
 
 class Recorder;
 
-/// Workgroups of one dispatch: `base` to `base + groups` in each dimension, which are the linear numbers `first` to `first + count`.
+/// Workgroups of one dispatch: `base` to `base + groups` in each dimension, which are the linear numbers `first` to `first + count`; or the units of work of that
+/// number, which they share.
 struct GroupSlice {
   std::array<uint32_t, 3> base, groups;
   int64_t first, count;
 };
 /// Workgroups 0 to `count` in slices of about `per`, in order. Where they lie in one dimension (count <= limits[0]) none is surplus; else the last ones may be.
 std::vector<GroupSlice> slice_workgroups(int64_t count, int64_t per, const std::array<uint32_t, 3>& limits);
+
+/// Units of work 0 to `count` in slices of about `per`, each on at most `workgroups` workgroups, which begin at the slice's first unit. Empty: the limits do not
+/// allow it.
+std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgroups, const std::array<uint32_t, 3>& limits);
 
 /// Work of a call, in units of about one arithmetic operation; 0 if its sizes do not tell.
 double work_of(const Program& program, const DimValues& dims);

@@ -124,8 +124,7 @@ std::string explain(const ir::Kernel& k, const Target& target, const Axes& axes,
   else if (!k.grid.empty() && s.parallel.empty()) out += "one invocation runs all programs";
   else out += std::to_string(s.workgroup) + " programs per workgroup, one per invocation";
   out += "; workgroups " + to_string(lanes.lane.num_units) + "\n";
-  if (lanes.lane.max_workgroups > 0) out += "  a long call stays whole: its workgroups loop over units of work\n";
-  else if (lanes.lane.num_units.value() == 1) out += "  a long call stays whole: it is one workgroup\n";
+  if (lanes.lane.num_units.value() == 1) out += "  a long call stays whole: it is one workgroup\n";
   if (s.wide_dot == DotForm::shuffle) out += "  dots: columns on lanes, k values handed round by shuffle\n";
   if (s.wide_dot == DotForm::staged) out += "  dots: chunks of " + std::to_string(s.dot_chunk) + " staged in shared memory, the next one prefetched into registers\n";
   for (const std::string& n : s.notes) out += "  " + n + "\n";

@@ -74,16 +74,19 @@ void Lowering::setup_kernel() {
 Value Lowering::extent_value(const Extent& e, DType t) {
   if (const auto v = e.value()) return t == DType::i64 ? b_.i64(*v) : b_.i32(*v);
   Value& v = extents_[{to_string(e), t}];
-  if (!v) {
-    ir::Op o{.code = Opcode::extent};
-    o.set(Attr::index, static_cast<int64_t>(out_.lane.extents.size()));
-    out_.lane.extents.push_back(e);
-    out_.lane.extent_is_64.push_back(t == DType::i64);
-    const ir::RegionId at = b_.raw().region();
-    b_.raw().set_region(b_.prologue());
-    v = b_.raw().one(std::move(o), ir::Type::array(t));
-    b_.raw().set_region(at);
-  }
+  if (!v) v = pushed_extent(e, t);
+  return v;
+}
+
+Value Lowering::pushed_extent(const Extent& e, DType t) {
+  ir::Op o{.code = Opcode::extent};
+  o.set(Attr::index, static_cast<int64_t>(out_.lane.extents.size()));
+  out_.lane.extents.push_back(e);
+  out_.lane.extent_is_64.push_back(t == DType::i64);
+  const ir::RegionId at = b_.raw().region();
+  b_.raw().set_region(b_.prologue());
+  const Value v = b_.raw().one(std::move(o), ir::Type::array(t));
+  b_.raw().set_region(at);
   return v;
 }
 
@@ -104,7 +107,8 @@ void Lowering::emit_units() {
   }
   if (s_.shuffles) lane_ = b_.leaf(Opcode::lane_id);
 
-  const Value total = extent_value(units, DType::i32);
+  // A loop over units gets an end of its own, which a launch may lower (Program::units_extent).
+  const Value total = s_.scratch_arena ? pushed_extent(units, DType::i32) : extent_value(units, DType::i32);
   auto body = [&](Value unit) {
     // Mixed radix, the last component fastest: grid axes in order, then tiles.
     struct Part { Value size; std::function<void(Value)> set; };

@@ -257,17 +257,22 @@ class Scheduler {
 
   // Each slice repeats what lacks the axis: attention's scores know nothing of the columns of its values. That pays while compute units are idle.
   void split_only_what_pays() {
-    double units = 1;
-    for (int g : s_.parallel) units *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
-    if (!cpu() && 2 * units < target_.compute_units) return;
-    for (size_t a = 0; a < axes_.size(); ++a) {
+    const auto costly = [&](size_t a) {
       double with = 0, without = 0;
       for (const Nest& n : nests_) {
         const bool has = std::count(n.order.begin(), n.order.end(), static_cast<int>(a)) || std::count(n.reduced.begin(), n.reduced.end(), static_cast<int>(a));
         (has ? with : without) += n.work;
       }
+      return 4 * without > with;
+    };
+    double units = 1;
+    for (int g : s_.parallel) units *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
+    for (size_t a = 0; a < axes_.size(); ++a)
+      if (axes_.axes[a].splittable && !costly(a)) units *= static_cast<double>(std::max<int64_t>(axes_.axes[a].extent / 32, 1));
+    if (!cpu() && 2 * units < target_.compute_units) return;
+    for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
-      axis.repeats = axis.splittable && 4 * without > with;
+      axis.repeats = axis.splittable && costly(a);
       axis.splittable = axis.splittable && !axis.repeats;
     }
   }
@@ -384,7 +389,7 @@ class Scheduler {
         deal_threads(n, order);
       }
     // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
-    const int budget = std::max((cpu() ? 128 : 32) >> (2 * smaller_), 1);
+    const int budget = cpu() ? std::max(128 >> (2 * smaller_), 1) : 32 >> smaller_;
     for (const Nest& n : nests_) {
       int64_t regs = 1;
       for (int a : n.order) regs *= plan(a).reg;
@@ -450,16 +455,26 @@ class Scheduler {
       pj.tcount = tj;
       pi.tstride = tj;
       pi.tcount = ti;
-      int ri = 8, rj = 8;
+      // Square tiles of registers; but an axis that is reduced or contracted afterwards stays whole where it can, so that those find it in registers.
+      int ri = std::max(8 >> smaller_, 1), rj = ri;
+      const auto whole = [&](int a, int threads) { return (axis(a).reduced || axis(a).contracted) && !axis(a).splittable && axis(a).extent <= int64_t{8} * threads; };
+      if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
+      if (whole(j, tj)) rj = static_cast<int>(cdiv(axis(j).extent, int64_t{tj}));
       auto units = [&] {
-        double u = static_cast<double>(cdiv(axis(i).extent, int64_t{ri} * ti)) * static_cast<double>(cdiv(axis(j).extent, int64_t{rj} * tj));
-        for (int a : n.kept) if (a != i && a != j) u *= static_cast<double>(axis(a).extent);
+        double u = 1;
+        for (int a : n.kept)
+          if (axis(a).splittable) u *= static_cast<double>(cdiv(axis(a).extent, a == i ? int64_t{ri} * ti : a == j ? int64_t{rj} * tj : 1));
         for (int g : s_.parallel) u *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
         return u;
       };
-      while (ri > 1 && int64_t{ri} * ti >= 2 * axis(i).extent) ri /= 2;
-      while (rj > 1 && int64_t{rj} * tj >= 2 * axis(j).extent) rj /= 2;
-      while (ri * rj > 16 && units() < target_.compute_units) (ri >= rj ? ri : rj) /= 2;
+      const auto halve = [&](int a, int& r, int threads) {
+        if (whole(a, threads) || r == 1) return false;
+        r /= 2;
+        return true;
+      };
+      while (int64_t{ri} * ti >= 2 * axis(i).extent && halve(i, ri, ti)) {}
+      while (int64_t{rj} * tj >= 2 * axis(j).extent && halve(j, rj, tj)) {}
+      while (ri * rj > 16 && units() < target_.compute_units && (ri >= rj ? halve(i, ri, ti) || halve(j, rj, tj) : halve(j, rj, tj) || halve(i, ri, ti))) {}
       s_.dot_chunk = 16;
       while (s_.dot_chunk > 4 && s_.dot_chunk * (int64_t{ri} * ti + int64_t{rj} * tj + 8) * 4 * (is_64(op) ? 2 : 1) > target_.shared_bytes / 2) s_.dot_chunk /= 2;
       pi.reg = ri;

@@ -1,9 +1,11 @@
 #include "runtime/call/graph.h"
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 
 #include "runtime/context.h"
+#include "runtime/launch.h"
 
 namespace tessera {
 
@@ -87,8 +89,13 @@ const Device& CompiledGraph::device() const { return state_->device; }
 
 class CompiledGraph::Run {
  public:
-  explicit Run(const State& state) : state_(state), values_(state.graph.values.size()) {
+  explicit Run(const State& state) : state_(state), values_(state.graph.values.size()), places_(values_.size()) {
     for (const auto& [v, a] : state.constants) values_[v] = a;
+  }
+
+  /// Where a value is to be made, if a step makes it.
+  void place(size_t v, const DeviceArray& at) {
+    if (!places_[v].valid()) places_[v] = at;
   }
 
   std::vector<DeviceArray> body(const Graph::Body& b, const std::vector<DeviceArray>& inputs) {
@@ -113,7 +120,10 @@ class CompiledGraph::Run {
   std::vector<DeviceArray> call(const Graph::Step& s) {
     DimValues dims;
     for (const auto& [name, v] : s.sizes) dims[name] = grid_size(scalar(values_[v].download()));
-    return state_.kernels[s.kernel](given(s.arguments), dims);
+    if (std::none_of(s.results.begin(), s.results.end(), [&](size_t v) { return places_[v].valid(); })) return state_.kernels[s.kernel](given(s.arguments), dims);
+    std::vector<DeviceArray> results;
+    for (size_t v : s.results) results.push_back(fresh(v));
+    return launch_into(state_.device, state_.kernels[s.kernel].program(), given(s.arguments), results, dims);
   }
   std::vector<DeviceArray> choose(const Graph::Step& s) {
     return body(s.bodies[chosen(s, scalar(values_[s.arguments[0]].download()))], {});
@@ -139,17 +149,23 @@ class CompiledGraph::Run {
     carries.insert(carries.end(), stacked.begin(), stacked.end());
     return carries;
   }
-  DeviceArray fresh(size_t v) const { return {state_.device, state_.graph.values[v].shape, state_.graph.values[v].dtype}; }
+  DeviceArray fresh(size_t v) const {
+    return places_[v].valid() ? places_[v] : DeviceArray(state_.device, state_.graph.values[v].shape, state_.graph.values[v].dtype);
+  }
 
   const State& state_;
-  std::vector<DeviceArray> values_;
+  std::vector<DeviceArray> values_, places_;
 };
 
-std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const {
+std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const { return run_into(inputs, {}); }
+
+std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const {
   std::vector<std::pair<DType, Shape>> types;
   for (const DeviceArray& a : inputs) types.emplace_back(a.dtype(), a.shape());
   check_arguments(state_->graph, types);
-  return Run(*state_).body(state_->graph.body, inputs);
+  Run run(*state_);
+  for (size_t i = 0; i < outputs.size(); ++i) run.place(state_->graph.body.outputs.at(i), outputs[i]);
+  return run.body(state_->graph.body, inputs);
 }
 
 std::vector<Array> CompiledGraph::run(const std::vector<Array>& inputs) const {

@@ -280,7 +280,8 @@ class Accesses : protected Spec {
     const Value scalar = values_.conform(values_.want(DType::i32, {}, true), 100);
     if (random_.chance(0.3)) {
       const Value most = values_.constant(DType::i32, 1000);
-      Op op{.code = Opcode::check, .operands = {*values_.apply(Opcode::lt, {scalar, most}), scalar}};
+      const Value small = *values_.apply(Opcode::and_, {scalar, values_.constant(DType::i32, 511)});  // what other programs have made of it included
+      Op op{.code = Opcode::check, .operands = {*values_.apply(Opcode::lt, {small, most}), small}};
       op.set(Attr::text, text("{} is not below 1000"));
       values_.b.append(std::move(op));
       return;

@@ -208,3 +208,23 @@ TEST_CASE("explain: scratch that is the same along a dim keeps one element of it
   CHECK(says(some, "scratch[3]: the same along dim 1, so one element of 6 is kept"));
   for (const char* i : {"1", "2", "4", "5"}) CHECK(some.find(std::string("scratch[") + i + "]: the same") == std::string::npos);
 }
+
+TEST_CASE("explain: on GPUs tiles shrink until the arena fits shared memory") {
+  std::ifstream in("tests/tir/attention_masks.tir");
+  const ir::Kernel k = ir::parse(std::string{std::istreambuf_iterator<char>(in), {}}, "k.tir");
+  Target gpu = gpu_target();
+  const Program whole = compile(k, gpu);
+  CAPTURE(whole.explain);
+  CHECK(whole.scratch_bytes == 0);
+  CHECK(whole.explain.find("as wide as elsewhere") == std::string::npos);
+  gpu.shared_bytes = whole.shared_bytes - 64;
+  const Program half = compile(k, gpu);
+  CAPTURE(half.explain);
+  CHECK(says(half.explain, "tiles a quarter as wide as elsewhere, so that the arena fits shared memory"));  // half is what the rows have anyway
+  CHECK(half.scratch_bytes == 0);
+  CHECK(half.shared_bytes <= gpu.shared_bytes);
+  gpu.shared_bytes = 512;  // no tiles are small enough
+  const Program none = compile(k, gpu);
+  CHECK(none.scratch_bytes > 0);
+  CHECK(none.explain.find("as wide as elsewhere") == std::string::npos);
+}

@@ -11,6 +11,8 @@
 #include <optional>
 #include <set>
 
+#include "engine/ir/text.h"
+#include "runtime/call/call.h"
 #include "support.h"
 
 using namespace tessera;
@@ -102,6 +104,22 @@ void sliced(Run& r) {
   CHECK(got == scaled_ramp(200));
   r.device->wait();
 }
+/// Calls that report, on memory that has to be flushed.
+void flushed(Run& r) {
+  static const Program prints = [] {
+    return load(device(), ir::parse("tir 1\nkernel @says\ngrid (2)\nin f32[8] block (4) map (%i) { yield %i }\nout f32[8] block (4) map (%i) { yield %i }\n"
+                                    "text \"program {}\"\nbody (%x, %o) {\n  %i = program_id axis 0\n  debug_print %i text 0\n  %a = load %x[0:4]\n  store %o[0:4], %a\n  yield\n}\n", "says.tir")).program();
+  }();
+  DeviceOptions o;
+  o.print = [](std::string_view) {};
+  r.arrays.reserve(16);
+  if (!r.device) r.device.emplace(o);
+  const DeviceArray& y = r.keep(launch(*r.device, prints, {r.keep(DeviceArray(*r.device, ramp(8)))})[0]);
+  const DeviceArray& z = r.keep(launch(*r.device, scale(), {y})[0]);
+  const std::vector<float> got = floats(z);
+  CHECK(got == scaled_ramp(8));
+  r.device->wait();
+}
 /// With pipelines kept on disk, where there are none yet.
 void cached(Run& r) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("tessera_faults_" + std::to_string(getpid()));
@@ -170,6 +188,13 @@ const std::set<std::pair<std::string, std::string>> kSaid = {
     {"vkEnumerateInstanceVersion", "vkEnumerateInstanceVersion on the Vulkan loader: RESULT"},
     {"vkEnumeratePhysicalDevices", kNoDriver},
     {"vkEnumeratePhysicalDevices", "vkEnumeratePhysicalDevices on the Vulkan loader: RESULT"},
+    {"vkFlushMappedMemoryRanges", "f32[8]: vkFlushMappedMemoryRanges on DEVICE: RESULT"},
+    {"vkFlushMappedMemoryRanges", "says: the report: vkFlushMappedMemoryRanges on DEVICE: RESULT"},
+    {"vkFlushMappedMemoryRanges", "staging memory for f32[300]: vkFlushMappedMemoryRanges on DEVICE: RESULT"},
+    {"vkFlushMappedMemoryRanges", "table: the argument table: vkFlushMappedMemoryRanges on DEVICE: RESULT"},
+    {"vkInvalidateMappedMemoryRanges", "f32[8]: vkInvalidateMappedMemoryRanges on DEVICE: RESULT"},
+    {"vkInvalidateMappedMemoryRanges", "says: the report: vkInvalidateMappedMemoryRanges on DEVICE: RESULT"},
+    {"vkInvalidateMappedMemoryRanges", "staging memory for f32[300]: vkInvalidateMappedMemoryRanges on DEVICE: RESULT"},
     {"vkGetSemaphoreCounterValue", "vkGetSemaphoreCounterValue on DEVICE: RESULT"},
     {"vkQueueSubmit2", "vkQueueSubmit2 of scale on DEVICE: RESULT"},
     {"vkQueueSubmit2", "vkQueueSubmit2 of scratch on DEVICE: RESULT"},
@@ -274,6 +299,11 @@ TEST_CASE("faults: every call fails in every way") {
   s.all(staged);
   s.all(imported);
   s.all(sliced);
+  s.faults.hide_coherent_memory(true);
+  s.only = "MappedMemoryRanges";
+  s.all(staged);
+  s.all(flushed);
+  s.faults.hide_coherent_memory(false);
   s.only = "PipelineCache";
   s.all(cached);
   CHECK(s.runs > 700);

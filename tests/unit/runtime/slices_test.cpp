@@ -84,6 +84,34 @@ TEST_CASE("slices: every workgroup once, in order, whole rows where there are se
   }
 }
 
+TEST_CASE("slices: every unit of work once, from the dispatch's own numbers") {
+  std::mt19937 random(2);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  int whole = 0;
+  for (int round = 0; round < 400; ++round) {
+    const std::array<uint32_t, 3> limits{static_cast<uint32_t>(1 + below(20)), static_cast<uint32_t>(1 + below(60)), 1};
+    const int64_t count = 1 + below(300), per = 1 + below(60), most = 1 + below(30);
+    CAPTURE(count);
+    CAPTURE(per);
+    CAPTURE(most);
+    const auto slices = vulkan::slice_units(count, per, most, limits);
+    whole += slices.empty();
+    std::vector<int> runs(static_cast<size_t>(slices.empty() ? 0 : count));
+    for (const GroupSlice& s : slices) {
+      CHECK(s.groups[0] <= limits[0]);
+      CHECK(s.groups[0] <= most);
+      CHECK(s.base[1] < limits[1]);
+      for (int64_t x = 0; x < s.groups[0]; ++x) {
+        const int64_t index = int64_t{s.base[1]} * s.groups[0] + x;
+        CHECK(index - s.first < s.groups[0]);  // its slot in the arena
+        for (int64_t u = index; u < s.first + s.count; u += s.groups[0]) ++runs[static_cast<size_t>(u)];
+      }
+    }
+    for (int n : runs) CHECK(n == 1);
+  }
+  CHECK(whole < 300);
+}
+
 TEST_CASE("slices: as many as the estimate asks for") {
   DeviceOptions o;
   o.validation = o.log_commands = true;
@@ -102,13 +130,19 @@ TEST_CASE("slices: as many as the estimate asks for") {
   CHECK(submissions(d, "scale") == 11);
   CHECK(vulkan::work_of(costly(scale(), dim("n") * 2), {{"n", 21}}) == 42);
   CHECK(vulkan::work_of(costly(scale(), dim("m")), {{"n", 21}}) == 0);  // who knows
-  // What cannot be cut stays whole: workgroups that loop over units, and a single one.
+  // What cannot be cut stays whole: workgroups that loop over units without saying so, and a single one.
   {
     std::lock_guard lock(context->mutex());
     for (int i = 0; i < 20; ++i) context->pace().learn(1000, 900, nullptr);
   }
-  launch(d, costly(scratch(), 1000), {x});
+  Program whole = costly(scratch(), 1000);
+  whole.units_extent = -1;
+  launch(d, whole, {x});
   CHECK(submissions(d, "scratch") == 1);
+  // Those that do are cut between units, with one arena for all slices.
+  const std::vector<float> got = floats(launch(d, costly(scratch(), 1000), {x})[0]);
+  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == 3 * static_cast<float>(i));
+  CHECK(submissions(d, "scratch") == 1 + 1000);
   launch(d, costly(add(), 1000), {DeviceArray(d, ramp(64)), DeviceArray(d, ramp(64))});
   CHECK(submissions(d, "add") == 1);
   check_clean(d);
@@ -164,6 +198,26 @@ TEST_CASE("slices: kernels agree with the interpreter, however they are cut") {
     cut += submissions(d, k.name) > 1;
   }
   CHECK(cut >= 5);
+  check_clean(d);
+}
+
+TEST_CASE("slices: workgroups that loop over units through their arenas") {
+  const Device d = impatient();
+  const ir::Kernel k = ir::parse("tir 1\nkernel @squares\ngrid (n, 9)\nin f32[n, 9, 4, 4096] block (1, 1, 4, 4096) map (%i, %j) {\n  %0 = constant 0 : i32[]\n  yield %i, %j, %0, %0\n}\n"
+                                 "out f32[n, 9, 4, 4096] block (1, 1, 4, 4096) map (%i, %j) {\n  %0 = constant 0 : i32[]\n  yield %i, %j, %0, %0\n}\nbody (%x, %o) {\n"
+                                 "  %a = load %x[0, 0, 0:4, 0:4096]\n  %b = mul %a, %a\n  store %o[0, 0, 0:4, 0:4096], %b\n  yield\n}\n", "squares.tir");
+  CompileOptions general;
+  general.general = true;
+  const CompiledKernel compiled = load(d, k, general);
+  REQUIRE(compiled.program().max_workgroups > 0);
+  REQUIRE(compiled.program().units_extent >= 0);
+  Array x({3, 9, 4, 4096}, f32);
+  for (int64_t i = 0; i < x.size(); ++i) x.data<float>()[static_cast<size_t>(i)] = static_cast<float>(i % 1001);
+  const Array got = compiled.run({x})[0];
+  bool same = true;
+  for (int64_t i = 0; i < x.size(); ++i) same = same && got.at(i) == x.at(i) * x.at(i);
+  CHECK(same);
+  CHECK(submissions(d, "squares") == 27);
   check_clean(d);
 }
 

@@ -54,6 +54,7 @@ Program scratch() {
   Program p = program("scratch", kSCRATCH, 1);
   p.scratch_bytes = 64 * 4;
   p.max_workgroups = 3;
+  p.units_extent = 1;
   p.extents.push_back(p.num_units);
   p.extent_is_64.push_back(false);
   return p;
