@@ -362,9 +362,10 @@ class Narrowing {
     if (o.code == Opcode::slice) {
       std::vector<int64_t> s, l, t;
       for (size_t d = 0; d < full.size(); ++d) {
-        s.push_back(o.ints(Attr::start)[d] + start[d] * o.ints(Attr::stride)[d]);
-        t.push_back(stride[d] * o.ints(Attr::stride)[d]);
-        l.push_back(shape[d] == 0 ? s[d] : s[d] + (shape[d] - 1) * t[d] + 1);
+        const bool none = shape[d] == 0;  // then its start need not be a position of the operand
+        s.push_back(none ? 0 : o.ints(Attr::start)[d] + start[d] * o.ints(Attr::stride)[d]);
+        t.push_back(none ? 1 : stride[d] * o.ints(Attr::stride)[d]);
+        l.push_back(none ? 0 : s[d] + (shape[d] - 1) * t[d] + 1);
       }
       return sliced(o.operands[0], s, l, t);
     }

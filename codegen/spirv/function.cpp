@@ -39,7 +39,13 @@ V Function::make_bits(Reg r, uint64_t b) {
   }
   const V v{this, module.constant(type(r), b, width(r)), r};
   if (r == Reg::u32) words_[v.id] = static_cast<uint32_t>(b);
+  if (is_float(r) && (b & ~layout(r).sign) == 0) zeros_[v.id] = b != 0;
   return v;
+}
+
+std::optional<bool> Function::known_zero(V v) const {
+  const auto it = zeros_.find(v.id);
+  return it == zeros_.end() ? std::nullopt : std::optional(it->second);
 }
 
 V Function::join(V low, V high) {
@@ -156,7 +162,11 @@ using pairs::is_pair;
 V operator+(V a, V b) { return is_pair(a) ? pairs::add(a, b) : pick(a, b, spv::OpFAdd, spv::OpIAdd); }
 V operator-(V a, V b) { return is_pair(a) ? pairs::sub(a, b) : pick(a, b, spv::OpFSub, spv::OpISub); }
 V operator*(V a, V b) { return is_pair(a) ? pairs::mul(a, b) : pick(a, b, spv::OpFMul, spv::OpIMul); }
-V operator/(V a, V b) { return a.fn->exact(spv::OpFDiv, a.reg, {a, b}); }
+V operator/(V a, V b) {
+  // Compilers may make anything of a division by a constant 0. This is the same, but for which NaN comes out.
+  if (const auto zero = a.fn->known_zero(b)) return a * (*zero ? -infinity(a) : infinity(a));
+  return a.fn->exact(spv::OpFDiv, a.reg, {a, b});
+}
 V operator-(V a) { return is_pair(a) ? pairs::sub(literal(a, 0), a) : a.fn->emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a}); }
 V operator&(V a, V b) { return is_pair(a) ? pairs::bitwise(spv::OpBitwiseAnd, a, b) : logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd); }
 V operator|(V a, V b) { return is_pair(a) ? pairs::bitwise(spv::OpBitwiseOr, a, b) : logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr); }

@@ -60,6 +60,7 @@ class Function {
   V join(V low, V high);             ///< such a pair
   std::array<V, 2> halves(V pair);   ///< its low and its high word
   std::optional<uint32_t> known_word(V word) const;  ///< of a constant
+  std::optional<bool> known_zero(V v) const;         ///< of a float constant that is 0: whether it is -0
 
   // Control flow.
   void begin(Id label);  ///< OpLabel
@@ -77,6 +78,7 @@ class Function {
   std::array<Id, 5> types_{};
   std::map<Id, std::array<V, 2>> halves_;  // of pairs made from words: whatever sees the pair sees those
   std::map<Id, uint32_t> words_;           // constants
+  std::map<Id, bool> zeros_;               // float constants that are 0: whether negative
 };
 
 // Arithmetic: both sides of one register type. Integers wrap; >> fills zeros; shift amounts must be in range.

@@ -9,11 +9,6 @@ namespace tessera::jax {
 namespace {
 using control::Operands;
 
-Entries entries(const std::vector<Value>& values) {
-  Entries all;
-  for (const Value& v : values) all.push_back({v});
-  return all;
-}
 Operands operands(const Equation& e, const Entries& from) {
   Operands all;
   for (const Entry& x : from) all.emplace_back(value_of(x, e), e.loc);
@@ -149,14 +144,23 @@ Values scan(Equation& e) {
 }
 }  // namespace
 
+Entries entries(const std::vector<Value>& values) {
+  Entries all;
+  for (const Value& v : values) all.push_back({v});
+  return all;
+}
+
 const std::vector<Row>& control_rows() {
   static const std::vector<Row> rows{
       {"closed_call", -1, call_jaxpr},
+      {"composite", -1, inner_jaxpr},
       {"cond", -1, cond},
       {"core_call", -1, call_jaxpr},
       {"custom_jvp_call", -1, call_jaxpr},
       {"custom_vjp_call", -1, call_jaxpr},
+      {"custom_vmap_call", -1, [](Equation& e) { return call(e, e.params.at("call")); }},
       {"jit", -1, inner_jaxpr},
+      {"linear_call", -1, [](Equation& e) { return call(e, e.params.at("callee")); }},
       {"pjit", -1, inner_jaxpr},
       {"program_order", -1, call_jaxpr},
       {"remat2", -1, inner_jaxpr},

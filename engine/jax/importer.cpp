@@ -68,7 +68,7 @@ Entry literal(const Node& n, Loc loc) {
     uint64_t first = 0;
     for (size_t i = 0; i < bytes.size(); ++i)
       if (bytes[i] != bytes[i % width])
-        throw TraceError("jax module: " + n.path() + " is an array of different elements, which kernels cannot hold", loc, "pass it as an input");
+        throw TraceError("jax module: " + n.path() + " is an array of different elements, which should be a table", loc);
     for (size_t i = 0; i < std::min(width, bytes.size()); ++i) first |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
     return {constant(t, bits_of(first, *data), shape, loc)};
   }
@@ -88,23 +88,34 @@ TypeForm type_of(const Entry& e) {
 /// Memory spaces are hints that the two sides may name differently.
 bool same_type(const TypeForm& a, const TypeForm& b) { return a.dtype == b.dtype && a.shape == b.shape && a.space.has_value() == b.space.has_value(); }
 
-Entry operand_entry(const Node& n, const Entries& scope, Loc loc) {
-  if (n.is_object()) return literal(n, loc);
+/// A literal, or what lies in one of the call's tables.
+Entry constant_entry(const Import& import, const Node& n, Loc loc) {
+  const auto table = n.find("table");
+  if (!table) return literal(n, loc);
+  const int64_t i = table->integer();
+  if (i < 0 || i >= static_cast<int64_t>(import.tables.size()))
+    table->fail("is the table " + std::to_string(i) + ", but " + std::to_string(import.tables.size()) + " can be seen here");
+  return {load(import.tables[static_cast<size_t>(i)], RefIndex(all, loc))};
+}
+Entry operand_entry(const Import& import, const Node& n, const Entries& scope, Loc loc) {
+  if (n.is_object()) return constant_entry(import, n, loc);
   const int64_t i = n.integer();
   if (i < 0 || i >= static_cast<int64_t>(scope.size()))
     n.fail("is the variable " + std::to_string(i) + ", but there are " + std::to_string(scope.size()) + " so far");
   return scope[static_cast<size_t>(i)];
 }
 
-void run_equation(Import& import, const Node& node, Entries& scope, Loc around) {
-  const std::string name = node.at("p").string();
+Equation equation(Import& import, const Node& node, const Entries& scope, Loc around) {
   const auto at = node.find("at");
   const Loc loc = at ? parse_loc(at->string(), around) : around;
-  const Row* row = find_row(name);
-  if (!row)
-    throw TraceError(import.kernel + ": the primitive " + name + " of JAX cannot be imported", loc, "engine/jax/README.md lists those that can");
-  Equation e{import, node, node.at("params"), name, loc, scope, {}};
-  for (const Node& n : node.at("in").items()) e.in.push_back(operand_entry(n, scope, loc));
+  Equation e{import, node, node.at("params"), node.at("p").string(), loc, scope, {}};
+  for (const Node& n : node.at("in").items()) e.in.push_back(operand_entry(import, n, scope, loc));
+  return e;
+}
+void run_equation(Import& import, const Node& node, Entries& scope, Loc around) {
+  Equation e = equation(import, node, scope, around);
+  const Row* row = find_row(e.name);
+  if (!row) throw TraceError(import.kernel + ": the primitive " + e.name + " of JAX cannot be imported", e.loc, "engine/jax/README.md lists those that can");
   if (row->operands >= 0 && e.in.size() != static_cast<size_t>(row->operands))
     e.fail("has " + std::to_string(e.in.size()) + (e.in.size() == 1 ? " operand" : " operands") + " but takes " + std::to_string(row->operands));
   const Values results = row->make(e);
@@ -114,7 +125,7 @@ void run_equation(Import& import, const Node& node, Entries& scope, Loc around) 
     if (e.dropped(i)) continue;
     const TypeForm got = type_of(scope.back()), wanted = e.out(i);
     if (!same_type(got, wanted)) e.fail("result " + std::to_string(i) + " is " + to_string(got) + " but JAX says " + to_string(wanted));
-    if (name == "convert_element_type" && e.value(0).dtype() == DType::boolean && is_int(got.dtype)) scope.back().truth = e.value(0);
+    if (e.name == "convert_element_type" && e.value(0).dtype() == DType::boolean && is_int(got.dtype)) scope.back().truth = e.value(0);
   }
 }
 
@@ -143,6 +154,7 @@ struct Call {
   Import import{};
   Loc loc{};
   size_t rank = 0;
+  std::ptrdiff_t num_inputs = 0, num_tables = 0;  // blocks
   std::vector<ShapeDtype> inputs{};
   PallasCallParams params{};
   std::vector<int64_t> stored_prefetch{};             // operands that the kernel writes to: it sees a copy of its own, which is scratch
@@ -197,7 +209,7 @@ struct Call {
     return block.at("space").string() == "any";
   }
   /// Body argument i is an input that the kernel writes to.
-  void find_shared(int64_t i, size_t num_prefetch, int64_t num_inputs, const std::vector<Node>& blocks) {
+  void find_shared(int64_t i, size_t num_prefetch, const std::vector<Node>& blocks) {
     for (const Node& n : root.at("aliases").items()) {
       const std::vector<int64_t> pair = n.integers(0, INT32_MAX);
       if (pair.size() != 2 || pair[0] != i || pair[1] >= static_cast<int64_t>(blocks.size()) - num_inputs) continue;
@@ -249,7 +261,8 @@ struct Call {
       const TypeForm t = type_form(n);
       inputs.push_back({{t.shape.begin(), t.shape.end()}, t.dtype});
     }
-    const int64_t num_inputs = root.at("num_inputs").integer(0, static_cast<int64_t>(blocks.size()));
+    num_inputs = root.at("num_inputs").integer(0, static_cast<int64_t>(blocks.size()));
+    if (const auto n = root.find("tables")) num_tables = n->integer(0, num_inputs);
     std::vector<BlockSpec> in_specs, out_specs;
     std::vector<ShapeDtype> outputs;
     for (size_t i = 0; i < blocks.size(); ++i) {
@@ -265,7 +278,7 @@ struct Call {
     const auto stored = root.find("stored");
     for (const int64_t i : stored ? stored->integers(0, num_prefetch + num_inputs - 1) : std::vector<int64_t>{}) {
       if (i < num_prefetch) stored_prefetch.push_back(i);
-      else find_shared(i, prefetch.size(), num_inputs, blocks);
+      else find_shared(i, prefetch.size(), blocks);
     }
     for (const int64_t i : stored_prefetch) {
       const TypeForm t = type_form(prefetch[static_cast<size_t>(i)]);
@@ -309,6 +322,9 @@ struct Call {
         given.erase(given.begin() + static_cast<std::ptrdiff_t>(own), given.end());
       }
       for (const auto& [input, output] : shared) given[input] = given[output];
+      const auto behind = given.begin() + static_cast<std::ptrdiff_t>(root.at("prefetch").size()) + num_inputs;
+      import.tables.assign(behind - num_tables, behind);
+      given.erase(behind - num_tables, behind);
       Entries arguments;
       for (const Ref& r : given) arguments.push_back({r});
       if (!run(import, body, arguments, loc).empty()) body.fail("returns something");
@@ -333,10 +349,32 @@ Value constant(DType t, uint64_t bits, Shape shape, Loc loc) {
   return e.wrap(e.builder().constant(t, bits, std::move(shape)));
 }
 
+/// The equations from the i-th on. One that makes a Ref has the rest inside its scope.
+static Entries run_from(Import& import, const Node& jaxpr, size_t i, Entries& scope, Loc loc) {
+  const Node equations = jaxpr.at("eqns");
+  for (; i < equations.size(); ++i) {
+    const Node n = equations.at(i);
+    if (!makes_ref(n)) {
+      run_equation(import, n, scope, loc);
+      continue;
+    }
+    const Equation e = equation(import, n, scope, loc);
+    return entries(new_ref(e, [&](const Ref& r) {
+      scope.push_back({r});
+      Values out;
+      for (const Entry& x : run_from(import, jaxpr, i + 1, scope, loc)) out.push_back(value_of(x, e));
+      return out;
+    }));
+  }
+  Entries out;
+  for (const Node& n : jaxpr.at("out").items()) out.push_back(operand_entry(import, n, scope, loc));
+  return out;
+}
+
 Entries run(Import& import, const Node& jaxpr, const Entries& arguments, Loc loc) {
   Entries scope;
   if (const auto consts = jaxpr.find("consts"))
-    for (const Node& n : consts->items()) scope.push_back(literal(n, loc));
+    for (const Node& n : consts->items()) scope.push_back(constant_entry(import, n, loc));
   scope.insert(scope.end(), arguments.begin(), arguments.end());
   const std::vector<Node> args = jaxpr.at("args").items();
   if (args.size() != scope.size())
@@ -344,10 +382,7 @@ Entries run(Import& import, const Node& jaxpr, const Entries& arguments, Loc loc
   for (size_t i = 0; i < args.size(); ++i)
     if (const TypeForm got = type_of(scope[i]), wanted = type_form(args[i]); !same_type(got, wanted))
       args[i].fail("is " + to_string(wanted) + " but is given " + to_string(got));
-  for (const Node& n : jaxpr.at("eqns").items()) run_equation(import, n, scope, loc);
-  Entries out;
-  for (const Node& n : jaxpr.at("out").items()) out.push_back(operand_entry(n, scope, loc));
-  return out;
+  return run_from(import, jaxpr, 0, scope, loc);
 }
 
 void Equation::fail(const std::string& what, const std::string& note) const { throw TraceError(import.kernel + ": " + name + ": " + what, loc, note); }
@@ -370,7 +405,7 @@ const Ref& Equation::ref(size_t i) const {
   if (const Ref* r = std::get_if<Ref>(&in[i].is)) return *r;
   fail("operand " + std::to_string(i) + " is a value but should be a Ref");
 }
-Entry Equation::entry(const Node& n) const { return operand_entry(n, scope, loc); }
+Entry Equation::entry(const Node& n) const { return operand_entry(import, n, scope, loc); }
 Operand Equation::operand(const Node& n) const { return Operand(value_of(entry(n), *this), loc); }
 size_t Equation::num_out() const { return node.at("out").size(); }
 bool Equation::dropped(size_t i) const { return node.at("out").at(i).is_null(); }

@@ -134,6 +134,48 @@ Values scoped(Equation& e) {
 }
 }  // namespace
 
+namespace {
+/// A body on Refs that it is given values for; what they hold in the end is the result.
+Values run_state(Equation& e) {
+  const Node body = e.params.at("jaxpr");
+  std::vector<ScratchShape> types;
+  for (const Node& n : body.at("args").items()) types.push_back(scratch_shape(n));
+  const Node initialized = e.params.at("is_initialized");
+  if (initialized.size() != types.size())
+    initialized.fail("has " + std::to_string(initialized.size()) + " entries but there are " + std::to_string(types.size()) + " Refs");
+  return scope::run(
+      types, types.size(),
+      [&](const std::vector<Ref>& refs) {
+        Entries arguments;
+        for (size_t i = 0, given = 0; i < refs.size(); ++i) {
+          if (initialized.at(i).boolean()) store(refs[i], RefIndex(all, e.loc), e.x(given++));
+          arguments.push_back({refs[i]});
+        }
+        run(e.import, body, arguments, e.loc);
+        control::Operands out;
+        for (const Ref& r : refs) out.emplace_back(load(r, RefIndex(all, e.loc)), e.loc);
+        return out;
+      },
+      e.loc);
+}
+}  // namespace
+
+bool makes_ref(const Node& equation) {
+  const std::string name = equation.at("p").string();
+  return name == "new_ref" || name == "empty_ref";
+}
+Values new_ref(const Equation& e, const std::function<Values(const Ref&)>& rest) {
+  return scope::run(
+      {scratch_shape(e.node.at("out").at(size_t{0}))}, 1,
+      [&](const std::vector<Ref>& refs) {
+        if (e.name == "new_ref") store(refs[0], RefIndex(all, e.loc), e.x(0));
+        control::Operands out;
+        for (const Value& v : rest(refs[0])) out.emplace_back(v, e.loc);
+        return out;
+      },
+      e.loc);
+}
+
 ScratchShape scratch_shape(const Node& n) {
   const TypeForm t = type_form(n);
   if (!t.space) n.fail("is no Ref");
@@ -147,11 +189,14 @@ const std::vector<Row>& memory_rows() {
       {"atomic_rmw", 2, atomic},
       {"dma_start", 3, [](Equation& e) { return copy(e).start(e.loc), Values{}; }},
       {"dma_wait", 3, [](Equation& e) { return copy(e).wait(e.loc), Values{}; }},
+      {"free_ref", 1, [](Equation&) { return Values{}; }},
+      {"freeze", 1, [](Equation& e) { return Values{load(e.ref(0), RefIndex(all, e.loc))}; }},
       {"get", 1, load_of},
       {"has_memory_space", 1, has_memory_space},
       {"masked_load", 1, load_of},
       {"masked_swap", 2, store_of},
       {"run_scoped", -1, scoped},
+      {"run_state", -1, run_state},
       {"semaphore_read", 1, [](Equation& e) { return Values{semaphore_read(place(e), e.loc)}; }},
       {"semaphore_signal", 2, [](Equation& e) { return semaphore_signal(place(e), e.x(1), e.loc), Values{}; }},
       {"semaphore_wait", 2, wait},

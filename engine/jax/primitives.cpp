@@ -316,13 +316,17 @@ const std::vector<Row>& value_rows() {
       {"copy", 1, same},
       {"debug_barrier", 0, nothing},
       {"delay", 1, nothing},
+      {"device_put", -1, same},
+      {"layout_constraint", 1, same},
       {"max_contiguous", 1, same},
       {"multiple_of", 1, same},
       {"name", 1, same},
       {"optimization_barrier", -1, same},
       {"reshard", 1, same},
+      {"sharding_constraint", 1, same},
       {"stop_gradient", 1, same},
       {"trace_value", 1, nothing},
+      {"with_memory_space_constraint", 1, same},
   };
   return rows;
 }

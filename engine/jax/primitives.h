@@ -28,6 +28,7 @@ struct Import {
   std::string kernel;           // its name, for messages
   std::vector<int> grid_axes;   // the axes that program_id counts: those that vmap did not add
   std::vector<std::string> grid_names;  // of all axes, empty where there is none
+  std::vector<Ref> tables = {};         // constants that are arrays of different elements; none in index maps
 };
 
 /// Runs a jaxpr on what its arguments stand for (behind its constants), and returns what it results in. Equations of unknown line have `loc`.
@@ -72,6 +73,10 @@ const std::vector<Row>& effect_rows();
 const std::vector<Row>& control_rows();
 
 Value value_of(const Entry& e, const Equation& where);
+Entries entries(const std::vector<Value>& values);
+/// Whether an equation makes a Ref, which lives until the end of the jaxpr that it stands in; and what `rest` computes with that.
+bool makes_ref(const Node& equation);
+Values new_ref(const Equation& e, const std::function<Values(const Ref&)>& rest);
 /// Scratch, or an argument of run_scoped, from its TYPE.
 ScratchShape scratch_shape(const Node& n);
 /// A scalar constant of these bits, or an array with the same bits everywhere.

@@ -146,7 +146,7 @@ const Device& CompiledGraph::device() const { return state_->device; }
 
 class CompiledGraph::Replay {
  public:
-  Replay(State& state, const std::vector<DeviceArray>& inputs) : s_(state), context_(*state.device.context()), buffers_(state.fixed) {
+  Replay(State& state, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& into) : s_(state), context_(*state.device.context()), buffers_(state.fixed) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const std::string where = "the graph: argument " + std::to_string(i);
       given_.push_back(inputs[i].buffer(where));
@@ -160,7 +160,7 @@ class CompiledGraph::Replay {
       if (storage.memory == Memory::input) outputs_.push_back(inputs[storage.index]);
       else if (storage.memory == Memory::constant) outputs_.push_back(s_.constants[storage.index]);
       else if (const auto it = made_.find(storage.index); it != made_.end()) outputs_.push_back(it->second);
-      else outputs_.push_back(made_.emplace(storage.index, DeviceArray(s_.device, t.shape, t.dtype)).first->second);
+      else outputs_.push_back(made_.emplace(storage.index, i < into.size() && into[i].valid() ? into[i] : DeviceArray(s_.device, t.shape, t.dtype)).first->second);
     }
     for (size_t i = 0; i < buffers_.size(); ++i) {
       const GraphPlan::Storage& storage = s_.plan.storages[i];
@@ -423,12 +423,14 @@ class CompiledGraph::Replay {
   std::vector<std::shared_ptr<Buffer>> kept_;
 };
 
-std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const {
+std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const { return run_into(inputs, {}); }
+
+std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const {
   std::vector<std::pair<DType, Shape>> types;
   for (const DeviceArray& a : inputs) types.emplace_back(a.dtype(), a.shape());
   check_arguments(state_->graph, types);
   std::lock_guard lock(state_->mutex);
-  return Replay(*state_, inputs).run();
+  return Replay(*state_, inputs, outputs).run();
 }
 
 std::vector<Array> CompiledGraph::run(const std::vector<Array>& inputs) const {

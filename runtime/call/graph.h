@@ -23,6 +23,9 @@ class CompiledGraph {
   const Device& device() const;
   /// Starts the calls and returns the outputs. Throws SpecError if the arguments are not the graph's; else errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs) const;
+  /// The same into arrays of the caller's, one per output or DeviceArray() for none. What is returned is the caller's where a step makes that output;
+  /// inputs, constants and an output that comes a second time are arrays of their own.
+  std::vector<DeviceArray> run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const;
   /// Uploads, calls, waits and downloads.
   std::vector<Array> run(const std::vector<Array>& inputs) const;
 

@@ -15,6 +15,16 @@ struct Imports {
   }
 };
 
+/// The array where it lies, or else a copy.
+DeviceArray argument(const Device& device, const HostArray& a, Imports& imports, bool& in_place) {
+  if (auto there = DeviceArray::import_host(device, a.data, a.shape, a.dtype)) {
+    in_place = true;
+    imports.arrays.push_back(*there);
+    return *std::move(there);
+  }
+  return {device, a.shape, a.dtype, a.data};
+}
+
 }  // namespace
 
 uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> arguments, std::span<const HostArray> results, const DimValues& dims) {
@@ -32,13 +42,9 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
   std::vector<DeviceArray> inputs, outputs;
   std::vector<bool> own(arguments.size());  // a copy, which nobody else has
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const HostArray& a = arguments[i];
-    if (auto there = DeviceArray::import_host(device, a.data, a.shape, a.dtype)) {
-      inputs.push_back(*there);
-      imports.arrays.push_back(std::move(*there));
-      continue;
-    }
-    inputs.emplace_back(device, a.shape, a.dtype, a.data);
+    bool in_place = false;
+    inputs.push_back(argument(device, arguments[i], imports, in_place));
+    if (in_place) continue;
     copied += static_cast<uint64_t>(inputs.back().nbytes());
     own[i] = true;
   }
@@ -74,6 +80,40 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
     if (std::find(to_copy.begin(), to_copy.end(), i) != to_copy.end()) copied += static_cast<uint64_t>(made[i].nbytes());
   }
   if (!p.prints.empty() && std::all_of(made.begin(), made.end(), [](const DeviceArray& a) { return a.nbytes() == 0; })) device.wait();
+  return copied;
+}
+
+uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arguments, std::span<const HostArray> results) {
+  const Graph& g = graph.graph();
+  const Device& device = graph.device();
+  std::vector<std::pair<DType, Shape>> types;
+  for (const HostArray& a : arguments) types.emplace_back(a.dtype, a.shape);
+  check_arguments(g, types);  // before anything is copied
+  if (results.size() != g.body.outputs.size())
+    throw SpecError("the graph gives " + std::to_string(g.body.outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
+
+  uint64_t copied = 0;
+  Imports imports;
+  std::vector<DeviceArray> inputs, outputs;
+  for (const HostArray& a : arguments) {
+    bool in_place = false;
+    inputs.push_back(argument(device, a, imports, in_place));
+    if (!in_place) copied += static_cast<uint64_t>(inputs.back().nbytes());
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const HostArray& r = results[i];
+    const Graph::Type& t = g.values[g.body.outputs[i]];
+    if (t.dtype != r.dtype || t.shape != r.shape)
+      throw SpecError("the graph: output " + std::to_string(i) + " is " + to_string(t) + " but " + to_string(Graph::Type{r.dtype, r.shape}) + " is expected");
+    auto there = DeviceArray::import_host(device, r.data, r.shape, r.dtype);
+    if (there) imports.arrays.push_back(*there);
+    outputs.push_back(there ? *std::move(there) : DeviceArray());
+  }
+  const std::vector<DeviceArray> values = graph.run_into(inputs, outputs);
+  for (size_t i = 0; i < results.size(); ++i) {
+    values[i].download(results[i].data);
+    if (!outputs[i].valid() || values[i].buffer("an output") != outputs[i].buffer("an output")) copied += static_cast<uint64_t>(values[i].nbytes());
+  }
   return copied;
 }
 

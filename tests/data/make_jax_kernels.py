@@ -6,9 +6,9 @@ by hand, in an environment with jax; the tests only read what it wrote:
 """
 
 import functools
-import importlib.util
 import os
 import sys
+import types
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
@@ -23,9 +23,9 @@ from jax._src.state.primitives import ref_addupdate, ref_swap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-_spec = importlib.util.spec_from_file_location("jaxpr", os.path.join(ROOT, "runtime/python/tessera/jaxpr.py"))
-jaxpr = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(jaxpr)
+package = sys.modules["tessera"] = types.ModuleType("tessera")  # without the native library
+package.__path__ = [os.path.join(ROOT, "runtime/python/tessera")]
+from tessera import jaxpr
 
 f32, f16, bf16, i32, i8, u32, u8 = jnp.float32, jnp.float16, jnp.bfloat16, jnp.int32, jnp.int8, jnp.uint32, jnp.uint8
 rng = np.random.default_rng(8)
@@ -379,6 +379,40 @@ def atomics():
 
 
 @case
+def refs_of_its_own():
+    def kernel(x_ref, o_ref, p_ref):
+        r = jax.new_ref(x_ref[...] * 2)
+        total = jax.new_ref(jnp.zeros((), i32))
+
+        def turn(i, c):
+            q = jax.new_ref(c)
+            q[...] += x_ref[i, 0]
+            total[...] += q[...]
+            r[i] = r[i] + total[...]
+            return q[...]
+        last = lax.fori_loop(0, 3, turn, 1)
+
+        def state(refs):
+            a, b = refs
+            a[...] += b[0]
+            b[...] = a[1, 1:]
+        a, b = pl.run_state(state)((x_ref[...], x_ref[2, 1:]))
+        o_ref[...], p_ref[...] = jax.freeze(r) + last, a * jnp.sum(b)
+    return call(kernel, [((3, 2), i32), ((3, 2), i32)]), whole(3, 2, dtype=i32)
+
+
+@case
+def tables():
+    weights, names = np.asarray([3, -1, 4, 1, -5], np.float32), np.asarray([[1, 2], [3, 5]], np.int8)
+
+    def kernel(x_ref, o_ref, p_ref):
+        o_ref[...] = jax.jit(lambda x: x * weights + np.full(5, 7, np.float32))(x_ref[0]) + pl.program_id(0)
+        p_ref[...] = lax.fori_loop(0, 2, lambda i, s: s + jax.jit(lambda: jnp.asarray(names))()[i], jnp.zeros(2, i8))
+    return call(kernel, [((2, 5), f32), ((2,), i8)], grid=(2,), in_specs=[pl.BlockSpec((1, 5), lambda i: (i, 0))],
+                out_specs=[pl.BlockSpec((None, 5), lambda i: (i, 0)), pl.BlockSpec((2,), lambda i: (0,))]), whole(2, 5)
+
+
+@case
 def library_attention():
     q, k, v = (normal(1, 32, 2, 16, dtype=f16) for _ in range(3))
     return functools.partial(attention.mha, segment_ids=None, causal=True, block_sizes=attention.BlockSizes(block_q=16, block_k=16)), q, k, v
@@ -391,11 +425,12 @@ def main(names):
         fn, *args = CASES[name]()
         (params, operands, answers), *more = calls_of(fn, args)
         assert not more, f"{name} makes {1 + len(more)} calls"
-        text = jaxpr.export(**params, strip=ROOT + "/")
+        tables = []
+        text = jaxpr.export(**params, strip=ROOT + "/", tables=tables)
         library = os.path.dirname(os.path.dirname(jax.__file__)) + "/"
         with open(os.path.join(folder, name + ".json"), "w") as out:
             out.write(text.replace(library, ""))
-        for kind, arrays in [("in", operands), ("out", answers)]:
+        for kind, arrays in [("in", [*operands, *tables]), ("out", answers)]:
             for i, x in enumerate(arrays):
                 np.save(os.path.join(folder, f"{name}.{kind}{i}.npy"), np.asarray(x, order="C"))
 

@@ -239,8 +239,8 @@ def test_install_uninstall_and_on():
 
 def unsupported(interpret=False):
     def top(x_ref, o_ref):
-        o_ref[...] = lax.lgamma(x_ref[...])
-    return pl.pallas_call(top, out_shape=jax.ShapeDtypeStruct((6,), f32), interpret=interpret)
+        o_ref[...] = lax.linalg.cholesky(x_ref[...])
+    return pl.pallas_call(top, out_shape=jax.ShapeDtypeStruct((3, 3), f32), interpret=interpret)
 
 
 def line_of(text):
@@ -249,18 +249,18 @@ def line_of(text):
 
 
 def test_errors_name_the_line(device):
-    line = line_of("o_ref[...] = lax.lgamma" + "(x_ref[...])")
+    line = line_of("o_ref[...] = lax.linalg.cholesky" + "(x_ref[...])")
     with pytest.raises(tessera.Error) as error:
-        unsupported()(whole(6))
-    assert str(error.value) == (f"top: the primitive lgamma of JAX cannot be imported\n  at {__file__}:{line}\n"
+        unsupported()(jnp.eye(3))
+    assert str(error.value) == (f"top: the primitive cholesky of JAX cannot be imported\n  at {__file__}:{line}\n"
                                 "  note: engine/jax/README.md lists those that can")
 
 
 def test_fallback(device):
     fallbacks = tessera.stats()["fallbacks"]
     with tessera.on(device, fallback=True):
-        with pytest.warns(UserWarning, match="JAX's interpreter runs what Tessera cannot: top: the primitive lgamma"):
-            same(unsupported()(whole(6)), lax.lgamma(whole(6)), 1e-6)
+        with pytest.warns(UserWarning, match="JAX's interpreter runs what Tessera cannot: top: the primitive cholesky"):
+            same(unsupported()(jnp.eye(3) * 4), jnp.eye(3) * 2, 1e-6)
     assert tessera.stats()["fallbacks"] == fallbacks + 1
 
 

@@ -86,16 +86,17 @@ class _Writer:
     def call(self, eqn, operands, place=""):
         """`place`: of an equation that is no kernel by itself."""
         names = [self.name() for _ in eqn.outvars]
-        params = eqn.params
+        params, tables = eqn.params, []
         bounds = params["grid_mapping"].num_dynamic_grid_bounds
         sizes = ", ".join(f"grid_{i} = {v}" for i, v in enumerate(operands[:bounds]))
         try:
-            module = to_json.describe(**params)
+            module = to_json.describe(**params, tables=tables)
         except to_json.ExportError as error:
             raise Error(f"tessera.export: {error}") from None
         if place:
             module["at"] = place
         text = import_text(to_json.dump(module))
+        operands = [*operands, *(self.constant(t) for t in tables)]
         self.line(self.result(names, f'call "{self.file(module["name"], text)}"({", ".join(operands[bounds:])}){" with " if bounds else ""}{sizes}', [v.aval for v in eqn.outvars]))
         return names
 

@@ -8,9 +8,11 @@ import threading
 import warnings
 
 import jax
+from jax._src import core
 from jax._src.interpreters import mlir
 from jax._src.pallas import pallas_call as pallas_call_module
 from jax._src.pallas.mosaic import tpu_info
+from jax._src.random import prng
 from jax.extend import pallas as pallas_extend
 
 from tessera import jaxpr
@@ -94,8 +96,9 @@ def _lower(ctx, *nodes, interpret, **params):
     if interpret or where is None or tuple(ctx.module_context.platforms) != ("cpu",):
         return _stock(ctx, *nodes, interpret=interpret, **params)
     device, fallback = where
+    tables = []
     try:
-        text = jaxpr.export(**params).encode()
+        text = jaxpr.export(**params, tables=tables).encode()
         key = hashlib.sha256(text).hexdigest()
         check(native.tessera_prepare(text, len(text), key.encode(), device.encode()))
     except (Error, jaxpr.ExportError) as error:
@@ -104,11 +107,15 @@ def _lower(ctx, *nodes, interpret, **params):
         counts["fallbacks"] += 1
         warnings.warn(f"JAX's interpreter runs what Tessera cannot: {error}", stacklevel=2)
         return _stock(ctx, *nodes, interpret=True, **params)
-    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in params["out_avals"]]
+    keys = [a.dtype if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else None for a in params["out_avals"]]
+    results = [core.physical_aval(a) if key else a for a, key in zip(params["out_avals"], keys)]
+    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in results]
     dynamic = params["grid_mapping"].num_dynamic_grid_bounds  # pallas_call does not count the grid's sizes among its operands
     # XLA then gives both the same memory where the argument is not needed any more; else it copies.
     aliases = {dynamic + int(i): int(o) for i, o in params["input_output_aliases"]}
 
     def call(*args):
-        return jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases)(*args, module=text.decode(), key=key, device=device)
+        args = [jax.random.key_data(a) if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else a for a in args]
+        made = jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases)(*args, *tables, module=text.decode(), key=key, device=device)
+        return [prng.random_wrap(a, impl=k._impl) if k else a for a, k in zip(made, keys)]
     return mlir.lower_fun(call, multiple_results=True)(ctx, *nodes)

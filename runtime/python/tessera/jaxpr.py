@@ -17,12 +17,11 @@ import jax
 import numpy as np
 from jax._src import core, debugging, source_info_util
 from jax._src.pallas import core as pallas_core
-from jax._src.pallas.mosaic import random as tpu_random
 from jax._src.random import prng
 from jax._src.state import indexing
 from jax._src.state import types as state_types
 
-from tessera import jax_versions
+from tessera import expansions, jax_versions
 
 VERSION = 1
 
@@ -91,28 +90,46 @@ def _constant(value, dtype):
     return {"t": name, "shape": list(array.shape), "data": base64.b64encode(data.tobytes()).decode()}
 
 
-def _line(source_info, strip):
-    frame = source_info_util.user_frame(source_info.traceback)
-    return f"{frame.file_name.removeprefix(strip)}:{frame.start_line}" if frame else ""
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """What holds for all equations of a call."""
+    strip: str                     # a prefix to take off the names of source files
+    at: str = ""                   # the line of what was expanded into the equations at hand
+    tables: list | None = None     # gets constants that are arrays of different elements: operands of the call, behind its own
+
+    def line(self, source_info):
+        frame = None if self.at else source_info_util.user_frame(source_info.traceback)
+        return f"{frame.file_name.removeprefix(self.strip)}:{frame.start_line}" if frame else self.at
+
+    def constant(self, value, dtype):
+        if isinstance(dtype, prng.KeyTy):
+            value, dtype = prng.random_unwrap(value), np.dtype(np.uint32)
+        array = np.asarray(value, dtype)
+        if array.ndim == 0 or array.size == 0 or dtype_name(array.dtype) not in _DTYPES.values() or all(b == array.flat[0].tobytes() for b in (e.tobytes() for e in array.flat)):
+            return _constant(value, dtype)
+        if self.tables is None:
+            raise ExportError("a constant is an array of different elements, which only a kernel's body can look into\n  note: pass it as an input")
+        self.tables.append(array)
+        return {"table": len(self.tables) - 1}
 
 
 class _Scope:
     """The numbering of one jaxpr's variables: constants, arguments, then every equation's results, in order."""
 
-    def __init__(self, strip):
+    def __init__(self, source):
         self.ids = {}
-        self.strip = strip
+        self.source = source
 
     def bind(self, var):
         self.ids[var] = len(self.ids)
 
     def operand(self, atom):
-        return _constant(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else self.ids[atom]
+        return self.source.constant(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else self.ids[atom]
 
 
-def _jaxpr(jaxpr, strip):
+def _jaxpr(jaxpr, source):
     jaxpr, consts = jax_versions.jaxpr_and_constants(jaxpr)
-    scope = _Scope(strip)
+    scope = _Scope(source)
     for v in [*jaxpr.constvars, *jaxpr.invars]:
         scope.bind(v)
     if len(consts) not in (0, len(jaxpr.constvars)):
@@ -121,7 +138,7 @@ def _jaxpr(jaxpr, strip):
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "check" and eqn.params["debug"] and not pallas_core.debug_checks_enabled():
             continue
-        e = {"p": jax_versions.primitive(eqn), "at": _line(eqn.source_info, strip)}
+        e = {"p": jax_versions.primitive(eqn), "at": source.line(eqn.source_info)}
         try:
             e.update(_equation(eqn, scope))
         except ExportError as error:
@@ -133,7 +150,7 @@ def _jaxpr(jaxpr, strip):
         equations.append(e)
     result = {"args": [_type(v.aval) for v in [*jaxpr.constvars, *jaxpr.invars]], "eqns": equations, "out": [scope.operand(v) for v in jaxpr.outvars]}
     if consts:
-        result["consts"] = [_constant(c, c.dtype) for c in consts]
+        result["consts"] = [source.constant(c, c.dtype) for c in consts]
     return result
 
 
@@ -145,11 +162,12 @@ def _index(x, scope):
     if isinstance(x, (int, np.integer)):
         return _constant(x, np.int32 if -2**31 <= x < 2**31 else np.int64)
     if isinstance(x, (np.ndarray, jax.Array)):
-        return _constant(x, x.dtype)
+        return scope.source.constant(x, x.dtype)
     raise ExportError(f"an index is a {type(x).__name__}")
 
 
-def _transform(t, scope):
+def _transform(t, scope, words):
+    """Of a Ref whose elements are keys with `words`, the shape of a key's words."""
     if isinstance(t, indexing.NDIndexer):
         items = []
         for x in t.indices:
@@ -157,18 +175,20 @@ def _transform(t, scope):
                 items.append({"start": _index(x.start, scope), "size": _index(x.size, scope), "stride": int(x.stride)})
             else:
                 items.append(_index(x, scope))
+        items += [{"start": _constant(0, np.int32), "size": _constant(n, np.int32), "stride": 1} for n in words]
         return {"index": items, "array": [d if isinstance(d, int) else _index(d, scope) for d in t.int_indexer_shape]}
     if isinstance(t, state_types.ReshapeTransform):
-        return {"reshape": _shape(t.shape, "a reshaped Ref")}
+        return {"reshape": [*_shape(t.shape, "a reshaped Ref"), *words]}
     if isinstance(t, state_types.BitcastTransform):
         return {"bitcast": dtype_name(t.dtype)}
     if isinstance(t, state_types.TransposeTransform):
-        return {"transpose": list(t.permutation)}
+        return {"transpose": [*t.permutation, *range(len(t.permutation), len(t.permutation) + len(words))]}
     raise ExportError(f"a view by {type(t).__name__} is not supported")
 
 
-def _transforms(transforms, scope):
-    return [_transform(t, scope) for t in transforms if type(t).__name__ not in jax_versions.HINTS]
+def _transforms(transforms, scope, ref=None):
+    words = _key_shape(ref.aval.inner_aval.dtype) if ref is not None else []
+    return [_transform(t, scope, words) for t in transforms if type(t).__name__ not in jax_versions.HINTS]
 
 
 def _access(eqn, scope):
@@ -188,7 +208,7 @@ def _access(eqn, scope):
         transforms = jax.tree.unflatten(eqn.params["tree"], invars[1 + len(values):])
     if not isinstance(ref, core.Var):
         raise ExportError(f"the Ref is a {type(ref).__name__}")
-    params = {"transforms": _transforms(transforms, scope)}
+    params = {"transforms": _transforms(transforms, scope, ref)}
     if mask is not None:
         params["mask"] = scope.operand(mask)
     if other is not None:
@@ -210,7 +230,7 @@ def _copy(eqn, scope):
     if source_semaphore is not None or semaphore is None:
         raise ExportError("copies without a semaphore, or with another one for their source, are not supported: give make_async_copy one semaphore")
     places = [_ref_and_transforms(x) for x in (source, target, semaphore)]
-    params = {k: _transforms(t, scope) for k, (_, t) in zip(("source", "target", "semaphore"), places)}
+    params = {k: _transforms(t, scope, ref) for k, (ref, t) in zip(("source", "target", "semaphore"), places)}
     return {"in": [scope.operand(ref) for ref, _ in places], "params": {**params, "add": bool(eqn.params.get("add", False))}}
 
 
@@ -270,67 +290,20 @@ def _check(eqn, scope):
     return {"in": [scope.operand(failed), *e["in"]], "params": e["params"]}
 
 
-# Primitives that JAX's own functions define in terms of others: those are written down instead.
-
-def _random_bits(p, key):
-    impl = key.dtype._impl
-    if tpu_random.is_pallas_impl(impl):
-        return impl.random_bits(key, p["bit_width"], p["shape"]).astype(np.uint32)
-    return prng.random_bits_impl_base(impl, prng.random_unwrap(key), key.ndim, bit_width=p["bit_width"], shape=p["shape"])
+# Primitives under which keys are their words already.
+_SAME = ("random_clone", "random_unwrap", "random_wrap")
 
 
-def _random_seed(p, seeds):
-    return prng.random_seed_impl_base(seeds, impl=p["impl"]).astype(np.uint32)
-
-
-def _random_fold_in(p, key, message):
-    impl = key.dtype._impl
-    if tpu_random.is_pallas_impl(impl):
-        return impl.fold_in(key, message)
-    return prng.random_fold_in_impl_base(impl, prng.random_unwrap(key), message, key.shape)
-
-
-def _random_split(p, key):
-    impl = key.dtype._impl
-    return prng.random_split_impl_base(impl, prng.random_unwrap(key), key.ndim, shape=p["shape"])
-
-
-def _of_keys(eqn, scope):
-    """Operations that move elements about, with a key's words as dims at the end."""
-    words = _key_shape(eqn.invars[0].aval.dtype)
-    p = {k: _plain(v, scope) for k, v in eqn.params.items()}
-    rank, name = eqn.invars[0].aval.ndim, eqn.primitive.name
-    if name == "slice":
-        p["start_indices"], p["limit_indices"] = [*p["start_indices"], *(0 for _ in words)], [*p["limit_indices"], *words]
-        p["strides"] = p["strides"] and [*p["strides"], *(1 for _ in words)]
-    elif name == "reshape":
-        p["new_sizes"] = [*p["new_sizes"], *words]
-    elif name == "broadcast_in_dim":
-        shape = p["shape"]
-        p["broadcast_dimensions"] = [*p["broadcast_dimensions"], *range(len(shape), len(shape) + len(words))]
-        p["shape"] = [*shape, *words]
-    elif name == "transpose":
-        p["permutation"] = [*p["permutation"], *range(rank, rank + len(words))]
-    return {"in": [scope.operand(v) for v in eqn.invars], "params": {k: v for k, v in p.items() if v is not None}}
-
-
-_EXPANDED = {
-    "random_bits": _random_bits,
-    "random_fold_in": _random_fold_in,
-    "random_seed": _random_seed,
-    "random_split": _random_split,
-    "random_unwrap": None,
-    "random_wrap": None,
-    "call_hi_primitive": lambda p, *args: p["_prim"].expand(*args),
-}
-
-
-def _expanded(eqn, scope):
-    f = _EXPANDED[eqn.primitive.name]
-    if f is None:  # keys are their words already
-        return {"p": "name", "in": [scope.operand(v) for v in eqn.invars], "params": {}}
-    closed = jax.make_jaxpr(lambda *args: f(eqn.params, *args))(*(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars))
-    return {"p": "closed_call", "in": [scope.operand(v) for v in eqn.invars], "params": {"call_jaxpr": _jaxpr(closed, scope.strip)}}
+def _expanded(f, eqn, scope, words=False):
+    """A primitive as others, all at the line of the one. `words`: keys come to f as their words."""
+    arguments = [jax.ShapeDtypeStruct((*v.aval.shape, *_key_shape(v.aval.dtype)), np.uint32) if words and _key_shape(v.aval.dtype) else
+                 jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    source = dataclasses.replace(scope.source, at=scope.source.line(eqn.source_info))
+    try:
+        closed = jax.make_jaxpr(f)(*arguments)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise ExportError(str(error)) from None
+    return {"p": "closed_call", "in": [scope.operand(v) for v in eqn.invars], "params": {"call_jaxpr": _jaxpr(closed, source)}}
 
 
 def _plain(x, scope):
@@ -344,7 +317,7 @@ def _plain(x, scope):
     if isinstance(x, enum.Enum):
         return x.name.lower()
     if isinstance(x, jax_versions.JAXPRS):
-        return _jaxpr(x, scope.strip)
+        return _jaxpr(x, scope.source)
     if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic)) or hasattr(x, "dtype") and isinstance(x, type):
         return dtype_name(np.dtype(x))
     if isinstance(x, core.AbstractValue):
@@ -376,12 +349,14 @@ def _equation(eqn, scope):
         return _debug_print(eqn, scope)
     if eqn.primitive.name == "check":
         return _check(eqn, scope)
-    if eqn.primitive.name in _EXPANDED:
-        return _expanded(eqn, scope)
-    if eqn.primitive.name in ("slice", "reshape", "broadcast_in_dim", "transpose") and isinstance(eqn.invars[0].aval.dtype, prng.KeyTy):
-        return _of_keys(eqn, scope)
-    if any(eqn.params.get("ref_transforms", ())) or eqn.params.get("collective_axes"):
-        raise ExportError("views as arguments and collective axes are not supported")
+    if eqn.primitive.name in _SAME:
+        return {"p": "name", "in": [scope.operand(v) for v in eqn.invars], "params": {}}
+    if f := expansions.expansion(eqn.primitive.name, eqn.params):
+        return _expanded(f, eqn, scope)
+    if eqn.primitive.name in expansions.MOVES and any(_key_shape(getattr(v.aval, "dtype", None)) for v in eqn.invars):
+        return _expanded(expansions.on_words(eqn.primitive, eqn.params, [len(_key_shape(v.aval.dtype)) for v in eqn.invars]), eqn, scope, words=True)
+    if eqn.params.get("collective_axes"):
+        raise ExportError("collective axes are not supported")
     params = {k: _plain(v, scope) for k, v in jax_versions.params(eqn).items()}
     return {"in": [scope.operand(v) for v in eqn.invars], "params": {k: v for k, v in params.items() if v is not None}}
 
@@ -423,26 +398,29 @@ def _block_dim(d):
     return int(getattr(d, "block_size", d))
 
 
-def _block(m, strip):
+def _block(m, source):
     if m.transforms:
         raise ExportError(f"{m.origin}: transforms of blocks ({type(m.transforms[0]).__name__}) are not supported")
-    block = {"origin": str(m.origin), "array": _type(m.array_aval), "block": [_block_dim(d) for d in m.block_shape],
-             "space": _space(m.transformed_block_aval.memory_space), "map": _jaxpr(m.index_map_jaxpr, strip)}
+    words = _key_shape(m.array_aval.dtype)
+    block = {"origin": str(m.origin), "array": _type(m.array_aval), "block": [*(_block_dim(d) for d in m.block_shape), *words],
+             "space": _space(m.transformed_block_aval.memory_space), "map": _jaxpr(m.index_map_jaxpr, source)}
+    block["map"]["out"] += [_constant(0, np.int32) for _ in words]
     if m.pipeline_mode is not None:
         block["buffered"] = getattr(m.pipeline_mode, "buffer_count", 2)
     return block
 
 
 def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=None, cost_estimate=None, metadata=None, name=None, debug=False,
-             strip="", **_):
-    """The call as plain Python data; `strip` is a prefix to take off the names of source files."""
+             strip="", tables=None, **_):
+    """The call as plain Python data; `strip` is a prefix to take off the names of source files. `tables` gets arrays, operands of the kernel behind its own."""
     gm = grid_mapping
+    maps = _Source(strip)
     if jaxpr.constvars:
         raise ExportError("the kernel closes over Refs")
     info = jaxpr.debug_info
     origin = (info.func_src_info or "").rpartition(" at ")[2] if info else ""
     for m in gm.block_mappings:
-        if dtype_name(m.array_aval.dtype) not in _DTYPES.values():
+        if _word_name(m.array_aval.dtype) not in _DTYPES.values():
             raise ExportError(f"{name or (info.func_name if info else 'kernel')}: {m.origin}: the array has the dtype {m.array_aval.dtype}, which kernels cannot hold"
                               + (f"\n  at {origin.removeprefix(strip)}" if origin else "")
                               + ("\n  note: pass the real and the imaginary part as two arrays" if "complex" in str(m.array_aval.dtype) else ""))
@@ -456,13 +434,18 @@ def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=No
         "vmapped": vmapped,
         "prefetch": [_type(a) for a in gm.index_map_avals[rank:]],
         "num_inputs": int(gm.num_inputs),
-        "blocks": [_block(m, strip) for m in gm.block_mappings],
+        "blocks": [_block(m, maps) for m in gm.block_mappings],
         "scratch": [_type(a) for a in gm.scratch_avals],
         "aliases": [[int(i), int(o)] for i, o in input_output_aliases],
-        "body": _jaxpr(jaxpr, strip),
+        "body": _jaxpr(jaxpr, dataclasses.replace(maps, tables=tables)),
     }
     if stored := sorted(i for i in _stored(jaxpr) if i < len(module["prefetch"]) + module["num_inputs"]):
         module["stored"] = stored
+    if tables:
+        types = [[dtype_name(t.dtype), list(t.shape)] for t in tables]
+        module["blocks"][gm.num_inputs:gm.num_inputs] = [{"origin": f"constant {i}", "array": t, "block": t[1], "space": "any", "map": {}} for i, t in enumerate(types)]
+        module["num_inputs"] += len(tables)
+        module["tables"] = len(tables)
     if names := jax_versions.grid_names(gm):
         module["grid_names"] = names
     if metadata:

@@ -1,8 +1,9 @@
-#include "runtime/call/graph.h"
+#include "runtime/call/host_call.h"
 
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -73,6 +74,27 @@ TEST_CASE("a graph of kernels on a device and on the interpreter") {
   check_clean(device());
   CHECK(error_of<SpecError>([&] { there.run({ramp(8)}); }) == "the graph takes 2 arguments but 1 are given");
   CHECK(error_of<SpecError>([&] { interpret(graph, {ramp(8), ramp(7)}); }) == "the graph: argument 1 is f32[7] but f32[8] is expected");
+}
+
+TEST_CASE("a graph works on the host's arrays in place") {
+  const Folder folder(kGraph);
+  const CompiledGraph there = load(device(), read_graph(folder.path));
+  const Array x = ramp(8), y = ramp(8, 1);
+  std::vector<Array> out(3, Array({8}, DType::f32));
+  const auto host = [](const Array& a) { return HostArray{a.dtype(), a.shape(), const_cast<std::byte*>(a.bytes())}; };
+  const HostArray arguments[] = {host(x), host(y)};
+  std::vector<HostArray> results;
+  for (Array& a : out) results.push_back({a.dtype(), a.shape(), a.bytes()});
+  for (int turn = 0; turn < 2; ++turn) {
+    CHECK(call_on_host(there, arguments, results) == 2 * 32);  // only those that no call makes: an input and a constant
+    check_answers(out);
+    for (Array& a : out) std::memset(a.bytes(), 0, 32);
+  }
+  check_clean(device());
+  CHECK(error_of<SpecError>([&] { call_on_host(there, {arguments, 1}, results); }) == "the graph takes 2 arguments but 1 are given");
+  CHECK(error_of<SpecError>([&] { call_on_host(there, arguments, {results.data(), 2}); }) == "the graph gives 3 outputs but 2 are expected");
+  results[1].shape = {4, 2};
+  CHECK(error_of<SpecError>([&] { call_on_host(there, arguments, results); }) == "the graph: output 1 is f32[8] but f32[4, 2] is expected");
 }
 
 TEST_CASE("what tessera.export has written gives JAX's answers") {
