@@ -215,6 +215,7 @@ def names(jaxpr):
     return {e.primitive.name for e in jaxpr.eqns} | {n for e in jaxpr.eqns for j in core.jaxprs_in_params(e.params) for n in names(j)}
 
 
+@pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="the lists are of JAX 0.10")
 def test_no_primitive_is_forgotten():
     known = {p.name for name, module in sys.modules.items() if name.startswith("jax._src.lax.") for p in vars(module).values() if isinstance(p, core.Primitive)}
     used = set().union(*(names(jax.make_jaxpr(f)(*operands).jaxpr) for f, operands in CASES.values()))
