@@ -191,6 +191,19 @@ def test_complex_numbers(device):
         times(2)(jnp.ones(4, jnp.complex64))
 
 
+def test_dtypes_inside_that_kernels_cannot_hold(device):
+    def cast(x_ref, o_ref):
+        o_ref[...] = jnp.real(x_ref[...].astype(jnp.complex64))
+    with pytest.raises(tessera.Error, match=r"^cast: convert_element_type: the result has the dtype complex64, which kernels cannot hold\n  at .*test_robust.py:"
+                                            f"{cast.__code__.co_firstlineno + 1}\n  note: pass the real and the imaginary part as two arrays"):
+        pl.pallas_call(cast, out_shape=jax.ShapeDtypeStruct((4,), f32))(whole(4))
+
+    def nothing(x_ref, o_ref, s_ref):
+        o_ref[...] = x_ref[...]
+    with pytest.raises(tessera.Error, match=r"^nothing: scratch 0 has the dtype float8_e5m2fnuz, which kernels cannot hold\n  at .*test_robust.py:\d+"):
+        pl.pallas_call(nothing, out_shape=jax.ShapeDtypeStruct((4,), f32), scratch_shapes=[pltpu.VMEM((4,), jnp.float8_e5m2fnuz)])(whole(4))
+
+
 @pytest.mark.parametrize("callback", ["pure_callback", "io_callback"])
 def test_callbacks_in_kernels(device, callback):
     def kernel(x_ref, o_ref):

@@ -30,7 +30,15 @@ _DTYPES.update({f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (4, 8
 
 
 class ExportError(NotImplementedError):
-    """The call uses something that has no place in the format."""
+    """The call uses something that has no place in the format: in what, at which line, and what to do."""
+
+    def __init__(self, what, at="", note=""):
+        super().__init__(what + (f"\n  at {at}" if at else "") + (f"\n  note: {note}" if note else ""))
+        self.what, self.at, self.note = what, at, note
+
+    def within(self, name, at):
+        """The same, of something with a name; the line is the innermost that is known."""
+        return ExportError(f"{name}: {self.what}", self.at or at, self.note)
 
 
 def dtype_name(dtype):
@@ -45,6 +53,12 @@ def _space(space):
     if type(space).__module__.startswith("jax._src.pallas.mosaic_gpu"):
         return "any" if name == "gmem" else "vmem"
     return {"any": "any", "hbm": "any", "smem": "smem", "index": "smem"}.get(name, "vmem")
+
+
+def _check_dtype(dtype, what):
+    name = dtype_name(dtype)
+    if not isinstance(dtype, (prng.KeyTy, pallas_core.AbstractSemaphoreTy)) and name not in _DTYPES.values():
+        raise ExportError(f"{what} has the dtype {name}, which kernels cannot hold", note="pass the real and the imaginary part as two arrays" if "complex" in name else "")
 
 
 def _shape(shape, what):
@@ -81,8 +95,7 @@ def _constant(value, dtype):
         value, dtype = prng.random_unwrap(value), np.uint32
     array = np.asarray(value, dtype=dtype)
     name = dtype_name(array.dtype)
-    if array.dtype.itemsize not in (1, 2, 4, 8) or name not in _DTYPES.values():
-        raise ExportError(f"a literal has dtype {array.dtype}, which kernels cannot hold")
+    _check_dtype(array.dtype, "a literal")
     array = np.ascontiguousarray(array).reshape(array.shape).view(f"u{array.dtype.itemsize}") if array.ndim else array.reshape(1).view(f"u{array.dtype.itemsize}")[0]
     data = array & array.dtype.type(15) if name in ("i4", "u4") else array  # NumPy's are extended to a byte
     if array.ndim == 0:
@@ -108,7 +121,7 @@ class _Source:
         if array.ndim == 0 or array.size == 0 or dtype_name(array.dtype) not in _DTYPES.values() or all(b == array.flat[0].tobytes() for b in (e.tobytes() for e in array.flat)):
             return _constant(value, dtype)
         if self.tables is None:
-            raise ExportError("a constant is an array of different elements, which only a kernel's body can look into\n  note: pass it as an input")
+            raise ExportError("a constant is an array of different elements, which only a kernel's body can look into", note="pass it as an input")
         self.tables.append(array)
         return {"table": len(self.tables) - 1}
 
@@ -141,8 +154,10 @@ def _jaxpr(jaxpr, source):
         e = {"p": jax_versions.primitive(eqn), "at": source.line(eqn.source_info)}
         try:
             e.update(_equation(eqn, scope))
+            if e["p"] in _CASTS:  # where values of new dtypes begin
+                _check_dtype(eqn.outvars[0].aval.dtype, "the result")
         except ExportError as error:
-            raise ExportError(f"{e['p']}: {error}\n  at {e['at']}") from None
+            raise (error if error.at else error.within(e["p"], e["at"])) from None
         for i, v in enumerate(eqn.outvars):
             # Each dropped variable needs a number of its own.
             scope.bind((eqn, i) if isinstance(v, core.DropVar) else v)
@@ -335,6 +350,7 @@ def _plain(x, scope):
     return None
 
 
+_CASTS = ("convert_element_type", "bitcast_convert_type", "bitcast")
 _ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap", "atomic_rmw")
 
 
@@ -410,25 +426,35 @@ def _block(m, source):
     return block
 
 
-def describe(*, jaxpr, grid_mapping, input_output_aliases=(), compiler_params=None, cost_estimate=None, metadata=None, name=None, debug=False,
-             strip="", tables=None, **_):
-    """The call as plain Python data; `strip` is a prefix to take off the names of source files. `tables` gets arrays, operands of the kernel behind its own."""
+def describe(*, jaxpr, name=None, at=None, strip="", **params):
+    """The call as plain Python data; `strip` is a prefix to take off the names of source files, `at` another line than the kernel's own. `tables` gets arrays,
+    operands of the kernel behind its own."""
+    info = jaxpr.debug_info
+    name = name or (info.func_name if info else "kernel")
+    if at is None:
+        at = (info.func_src_info or "").rpartition(" at ")[2].removeprefix(strip) if info else ""
+    try:
+        return _describe(jaxpr, name, at, strip, **params)
+    except ExportError as error:
+        raise error.within(name, at) from None
+
+
+def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), compiler_params=None, cost_estimate=None, metadata=None, tables=None, **_):
     gm = grid_mapping
     maps = _Source(strip)
     if jaxpr.constvars:
         raise ExportError("the kernel closes over Refs")
-    info = jaxpr.debug_info
-    origin = (info.func_src_info or "").rpartition(" at ")[2] if info else ""
     for m in gm.block_mappings:
-        if _word_name(m.array_aval.dtype) not in _DTYPES.values():
-            raise ExportError(f"{name or (info.func_name if info else 'kernel')}: {m.origin}: the array has the dtype {m.array_aval.dtype}, which kernels cannot hold"
-                              + (f"\n  at {origin.removeprefix(strip)}" if origin else "")
-                              + ("\n  note: pass the real and the imaginary part as two arrays" if "complex" in str(m.array_aval.dtype) else ""))
+        _check_dtype(m.array_aval.dtype, f"{m.origin}: the array")
+    for i, a in enumerate(gm.index_map_avals[len(gm.grid):]):
+        _check_dtype(a.dtype, f"scalar-prefetch operand {i}")
+    for i, a in enumerate(gm.scratch_avals):
+        _check_dtype(a.dtype, f"scratch {i}")
     rank, vmapped = len(gm.grid), [int(d) for d in gm.vmapped_dims]
     module = {
         "tessera": VERSION,
-        "name": name or (info.func_name if info else "kernel"),
-        "at": origin.removeprefix(strip),
+        "name": name,
+        "at": at,
         "grid": [int(d) if isinstance(d, (int, np.integer)) else None for d in gm.grid],
         "parallel": _parallel(compiler_params, rank, vmapped),
         "vmapped": vmapped,
