@@ -194,3 +194,17 @@ def test_what_export_cannot_write(tmp_path):
     x = jnp.arange(8.0)
     with pytest.raises(tessera.Error, match="cholesky: the primitive cholesky of JAX cannot be imported"):
         tessera.export(lambda x: jnp.linalg.cholesky(x[:4].reshape(2, 2)), x, path=tmp_path)
+    with pytest.raises(tessera.Error, match="tessera.export: argument 0 has the dtype complex64, which kernels cannot hold\n  note: pass the real and the imaginary part as two arrays"):
+        tessera.export(jnp.real, x.astype(jnp.complex64), path=tmp_path)
+    with pytest.raises(tessera.Error, match=r"tessera.export: complex: outputs\[0\]: the array has the dtype complex64, which kernels cannot hold\n  at .*test_arrays.py:"):
+        tessera.export(lambda x: jnp.real(jax.lax.complex(x, x)), x, path=tmp_path)  # the user's line, none of ours
+
+
+def test_random_keys_are_their_words(where, tmp_path):
+    def f(key, x):
+        return blocks("first")(x, jax.random.uniform(key, (8,)) + jax.random.uniform(jax.random.key(1), (8,)))
+    key, x = jax.random.key(3), jnp.arange(8.0)
+    tessera.export(f, key, x, path=tmp_path / "g")
+    with tessera.on("interpreter"):
+        wanted = f(key, x)
+    np.testing.assert_allclose(tessera.load(tmp_path / "g", where)(np.asarray(jax.random.key_data(key)), x), wanted, rtol=1e-6)

@@ -11,6 +11,7 @@ import re
 import jax
 import numpy as np
 from jax._src import core, source_info_util
+from jax._src.random import prng
 from jax.experimental import pallas as pl
 
 from tessera import jax_versions
@@ -24,7 +25,9 @@ _CONTROL = ("scan", "while", "cond")
 
 
 def _type(aval):
-    return f"{to_json.dtype_name(aval.dtype)}[{', '.join(map(str, aval.shape))}]"
+    """Random keys are their words."""
+    dtype, shape = to_json.type_of(aval)
+    return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
 def _place(eqn):
@@ -37,7 +40,7 @@ def _as_kernel(eqn):
     def kernel(*refs):
         count = len(eqn.invars)
         values = [r[...] for r in refs[:count]]
-        out = eqn.primitive.bind(*values, **eqn.params)
+        out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
         for r, v in zip(refs[count:], out if eqn.primitive.multiple_results else [out]):
             r[...] = v
     kernel.__name__ = eqn.primitive.name
@@ -77,7 +80,7 @@ class _Writer:
 
     def constant(self, value):
         name = self.name()
-        value = np.asarray(value)
+        value = np.asarray(jax.random.key_data(value) if isinstance(getattr(value, "dtype", None), prng.KeyTy) else value)
         file = f"constant_{name[1:]}.npy"
         np.save(os.path.join(self.folder, file), value)
         self.head.append(f'const {name} {_type(value)} "{file}"')
@@ -90,11 +93,9 @@ class _Writer:
         bounds = params["grid_mapping"].num_dynamic_grid_bounds
         sizes = ", ".join(f"grid_{i} = {v}" for i, v in enumerate(operands[:bounds]))
         try:
-            module = to_json.describe(**params, tables=tables)
+            module = to_json.describe(**params, tables=tables, **({"at": place} if place else {}))
         except to_json.ExportError as error:
             raise Error(f"tessera.export: {error}") from None
-        if place:
-            module["at"] = place
         text = import_text(to_json.dump(module))
         operands = [*operands, *(self.constant(t) for t in tables)]
         self.line(self.result(names, f'call "{self.file(module["name"], text)}"({", ".join(operands[bounds:])}){" with " if bounds else ""}{sizes}', [v.aval for v in eqn.outvars]))
@@ -183,7 +184,11 @@ def export(fn, *args, path):
     os.makedirs(path, exist_ok=True)
     w = _Writer(path)
     arguments = []
-    for v in closed.jaxpr.invars:
+    for i, v in enumerate(closed.jaxpr.invars):
+        try:
+            to_json.check_dtype(v.aval.dtype, f"argument {i}")
+        except to_json.ExportError as error:
+            raise Error(f"tessera.export: {error}") from None
         arguments.append(w.name())
         w.head.append(f"in {arguments[-1]} {_type(v.aval)}")
     results = w.equations(closed.jaxpr, [w.constant(c) for c in closed.consts], arguments)

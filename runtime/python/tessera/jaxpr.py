@@ -55,7 +55,7 @@ def _space(space):
     return {"any": "any", "hbm": "any", "smem": "smem", "index": "smem"}.get(name, "vmem")
 
 
-def _check_dtype(dtype, what):
+def check_dtype(dtype, what):
     name = dtype_name(dtype)
     if not isinstance(dtype, (prng.KeyTy, pallas_core.AbstractSemaphoreTy)) and name not in _DTYPES.values():
         raise ExportError(f"{what} has the dtype {name}, which kernels cannot hold", note="pass the real and the imaginary part as two arrays" if "complex" in name else "")
@@ -76,7 +76,7 @@ def _word_name(dtype):
     return "u32" if isinstance(dtype, prng.KeyTy) else dtype_name(dtype)
 
 
-def _type(aval):
+def type_of(aval):
     """[dtype, shape], and for a Ref its memory space behind that. Random keys are their words."""
     if isinstance(aval, state_types.AbstractRef):
         inner = aval.inner_aval
@@ -95,7 +95,7 @@ def _constant(value, dtype):
         value, dtype = prng.random_unwrap(value), np.uint32
     array = np.asarray(value, dtype=dtype)
     name = dtype_name(array.dtype)
-    _check_dtype(array.dtype, "a literal")
+    check_dtype(array.dtype, "a literal")
     array = np.ascontiguousarray(array).reshape(array.shape).view(f"u{array.dtype.itemsize}") if array.ndim else array.reshape(1).view(f"u{array.dtype.itemsize}")[0]
     data = array & array.dtype.type(15) if name in ("i4", "u4") else array  # NumPy's are extended to a byte
     if array.ndim == 0:
@@ -155,15 +155,15 @@ def _jaxpr(jaxpr, source):
         try:
             e.update(_equation(eqn, scope))
             if e["p"] in _CASTS:  # where values of new dtypes begin
-                _check_dtype(eqn.outvars[0].aval.dtype, "the result")
+                check_dtype(eqn.outvars[0].aval.dtype, "the result")
         except ExportError as error:
             raise (error if error.at else error.within(e["p"], e["at"])) from None
         for i, v in enumerate(eqn.outvars):
             # Each dropped variable needs a number of its own.
             scope.bind((eqn, i) if isinstance(v, core.DropVar) else v)
-        e["out"] = [None if isinstance(v, core.DropVar) else _type(v.aval) for v in eqn.outvars]
+        e["out"] = [None if isinstance(v, core.DropVar) else type_of(v.aval) for v in eqn.outvars]
         equations.append(e)
-    result = {"args": [_type(v.aval) for v in [*jaxpr.constvars, *jaxpr.invars]], "eqns": equations, "out": [scope.operand(v) for v in jaxpr.outvars]}
+    result = {"args": [type_of(v.aval) for v in [*jaxpr.constvars, *jaxpr.invars]], "eqns": equations, "out": [scope.operand(v) for v in jaxpr.outvars]}
     if consts:
         result["consts"] = [source.constant(c, c.dtype) for c in consts]
     return result
@@ -336,7 +336,7 @@ def _plain(x, scope):
     if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic)) or hasattr(x, "dtype") and isinstance(x, type):
         return dtype_name(np.dtype(x))
     if isinstance(x, core.AbstractValue):
-        return _type(x)
+        return type_of(x)
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return {f: _plain(getattr(x, f), scope) for f in x._fields}
     if isinstance(x, (tuple, list)):
@@ -344,7 +344,7 @@ def _plain(x, scope):
     if isinstance(x, dict):
         return {str(k): _plain(v, scope) for k, v in x.items()}
     if isinstance(x, (np.ndarray, jax.Array)):
-        return _constant(x, x.dtype)
+        return None if x.dtype == object else _constant(x, x.dtype)
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         return {f.name: _plain(getattr(x, f.name), scope) for f in dataclasses.fields(x)}
     return None
@@ -418,7 +418,7 @@ def _block(m, source):
     if m.transforms:
         raise ExportError(f"{m.origin}: transforms of blocks ({type(m.transforms[0]).__name__}) are not supported")
     words = _key_shape(m.array_aval.dtype)
-    block = {"origin": str(m.origin), "array": _type(m.array_aval), "block": [*(_block_dim(d) for d in m.block_shape), *words],
+    block = {"origin": str(m.origin), "array": type_of(m.array_aval), "block": [*(_block_dim(d) for d in m.block_shape), *words],
              "space": _space(m.transformed_block_aval.memory_space), "map": _jaxpr(m.index_map_jaxpr, source)}
     block["map"]["out"] += [_constant(0, np.int32) for _ in words]
     if m.pipeline_mode is not None:
@@ -445,11 +445,11 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
     if jaxpr.constvars:
         raise ExportError("the kernel closes over Refs")
     for m in gm.block_mappings:
-        _check_dtype(m.array_aval.dtype, f"{m.origin}: the array")
+        check_dtype(m.array_aval.dtype, f"{m.origin}: the array")
     for i, a in enumerate(gm.index_map_avals[len(gm.grid):]):
-        _check_dtype(a.dtype, f"scalar-prefetch operand {i}")
+        check_dtype(a.dtype, f"scalar-prefetch operand {i}")
     for i, a in enumerate(gm.scratch_avals):
-        _check_dtype(a.dtype, f"scratch {i}")
+        check_dtype(a.dtype, f"scratch {i}")
     rank, vmapped = len(gm.grid), [int(d) for d in gm.vmapped_dims]
     module = {
         "tessera": VERSION,
@@ -458,10 +458,10 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
         "grid": [int(d) if isinstance(d, (int, np.integer)) else None for d in gm.grid],
         "parallel": _parallel(compiler_params, rank, vmapped),
         "vmapped": vmapped,
-        "prefetch": [_type(a) for a in gm.index_map_avals[rank:]],
+        "prefetch": [type_of(a) for a in gm.index_map_avals[rank:]],
         "num_inputs": int(gm.num_inputs),
         "blocks": [_block(m, maps) for m in gm.block_mappings],
-        "scratch": [_type(a) for a in gm.scratch_avals],
+        "scratch": [type_of(a) for a in gm.scratch_avals],
         "aliases": [[int(i), int(o)] for i, o in input_output_aliases],
         "body": _jaxpr(jaxpr, dataclasses.replace(maps, tables=tables)),
     }
