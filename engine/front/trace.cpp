@@ -1,5 +1,9 @@
 #include "engine/front/trace.h"
 
+#if __has_include(<pthread.h>)
+#include <pthread.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -15,6 +19,10 @@ thread_local Trace* innermost_trace = nullptr;
 
 // Which traces live, for messages about Values that are used where they do not belong.
 std::mutex live_mutex;
+#if __has_include(<pthread.h>)
+// What some thread holds while another one forks stays locked in the child for ever, so fork takes it itself.
+[[maybe_unused]] const int lock_survives_fork = pthread_atfork([] { live_mutex.lock(); }, [] { live_mutex.unlock(); }, [] { live_mutex.unlock(); });
+#endif
 std::map<uint64_t, std::string>& live() {
   static std::map<uint64_t, std::string> traces;
   return traces;
