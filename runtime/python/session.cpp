@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -113,7 +114,9 @@ void on_device(const Device& device, const F& f) {
     auto* anew = new State;
     if (!current.compare_exchange_strong(before, anew)) delete anew;
     else anew->uses_vulkan = true;
-    throw DeviceError(e.what(), {}, "the call's results are lost; the next call starts on a new device");
+    std::string what = e.what();
+    what.erase(std::min(what.find("\n  note: "), what.size()));  // what to do with a Device, which nobody has here
+    throw DeviceError(what, {}, "the call's results are lost; the next call starts on a new device");
   }
 }
 
