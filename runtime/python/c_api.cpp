@@ -78,10 +78,11 @@ TESSERA_PYTHON_API char* tessera_run_text(const char* tir, size_t size, const ch
   *outputs = nullptr;
   return error_of([&] { *outputs = new Outputs{run_text({tir, size}, device, buffers(inputs, count))}; });
 }
-/// Runs the graph in `folder`, whose graph.txt is given.
-TESSERA_PYTHON_API char* tessera_run_graph(const char* text, size_t size, const char* folder, const char* device, const CArray* inputs, size_t count, Outputs** outputs) {
+/// Runs the graph in `folder`, whose graph.txt is given, and a key of its other files.
+TESSERA_PYTHON_API char* tessera_run_graph(const char* text, size_t size, const char* folder, const char* key, const char* device, const CArray* inputs, size_t count,
+                                           Outputs** outputs) {
   *outputs = nullptr;
-  return error_of([&] { *outputs = new Outputs{run_graph({text, size}, folder, device, buffers(inputs, count))}; });
+  return error_of([&] { *outputs = new Outputs{run_graph({text, size}, folder, key, device, buffers(inputs, count))}; });
 }
 /// An exported call as .tir text, which is to be given to tessera_free.
 TESSERA_PYTHON_API char* tessera_import_text(const char* text, size_t size, char** tir) {

@@ -251,8 +251,8 @@ std::vector<Array> run_text(std::string_view tir, std::string_view device, std::
   return outputs;
 }
 
-std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view device, std::span<const Buffer> inputs) {
-  const LoadedGraph& g = state().graphs.get(std::string(device) + "\n" + std::string(folder) + "\n" + std::string(text), [&]() -> LoadedGraph {
+std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view key, std::string_view device, std::span<const Buffer> inputs) {
+  const LoadedGraph& g = state().graphs.get(std::string(device) + "\n" + std::string(folder) + "\n" + std::string(key) + "\n" + std::string(text), [&]() -> LoadedGraph {
     Graph graph = parse_graph(text, std::string(folder));
     modules += graph.kernels.size();
     const Device* d = device_of(device);

@@ -31,8 +31,8 @@ void call(const Module& module, std::span<const Buffer> arguments, std::span<con
 /// The same for a kernel as .tir text, which says its shapes for itself.
 std::vector<Array> run_text(std::string_view tir, std::string_view device, std::span<const Buffer> inputs);
 
-/// And for a graph (engine/graph.h): the text of its graph.txt, and its folder.
-std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view device, std::span<const Buffer> inputs);
+/// And for a graph (engine/graph.h): the text of its graph.txt, its folder, and a key that no other contents of the folder's files have.
+std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view key, std::string_view device, std::span<const Buffer> inputs);
 
 /// An exported call as .tir text.
 std::string import_text(std::string_view module);

@@ -190,6 +190,23 @@ assert y[2].tolist() == list(range(8)) and "jax" not in sys.modules
 """)
 
 
+def test_a_folder_that_changes(where, tmp_path):
+    """What was made from a folder's files is not used for others of the same names."""
+    x = np.ones(4, np.float32)
+    for k in (2, 3):
+        def kernel(x_ref, o_ref):
+            o_ref[...] = x_ref[...] * k
+        call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((4,), f32), name="scale")
+        table = np.arange(4, dtype=np.float32) * k
+        tessera.export(lambda x: call(x) + table, jnp.ones(4), path=tmp_path / "g")
+        np.testing.assert_array_equal(tessera.load(tmp_path / "g", where)(x), k + table)
+    (tmp_path / "g" / "scale.tir").rename(tmp_path / "elsewhere")
+    with pytest.raises(tessera.Error, match="scale.tir: cannot be read"):
+        tessera.load(tmp_path / "g", where)(x)
+    (tmp_path / "elsewhere").rename(tmp_path / "g" / "scale.tir")
+    np.testing.assert_array_equal(tessera.load(tmp_path / "g", where)(x), 3 + table)
+
+
 def test_what_export_cannot_write(tmp_path):
     x = jnp.arange(8.0)
     with pytest.raises(tessera.Error, match="cholesky: the primitive cholesky of JAX cannot be imported"):

@@ -1,6 +1,7 @@
 """Kernels as .tir text, and graphs of them (graph.py writes those), on NumPy arrays and on tensors of whatever speaks DLPack."""
 
 import ctypes
+import hashlib
 import os
 
 import numpy as np
@@ -75,8 +76,8 @@ class Kernel:
     """Called with one array per input; returns the output, or a tuple of several. Arguments are NumPy arrays, what NumPy makes arrays of, and tensors that
     speak DLPack and lie in the host's memory; they are only read, and copied first where they are not dense and row-major."""
 
-    def __init__(self, text, device, folder=None):
-        self.text, self.device, self.folder = text.encode(), device.encode(), folder
+    def __init__(self, text, device, folder=None, key=""):
+        self.text, self.device, self.folder, self.key = text.encode(), device.encode(), folder, key.encode()
 
     def __call__(self, *arrays):
         arrays = [_array(a, i) for i, a in enumerate(arrays)]
@@ -89,9 +90,19 @@ class Kernel:
         if self.folder is None:
             check(native.tessera_run_text(self.text, len(self.text), self.device, inputs, len(arrays), ctypes.byref(handle)))
         else:
-            check(native.tessera_run_graph(self.text, len(self.text), self.folder.encode(), self.device, inputs, len(arrays), ctypes.byref(handle)))
+            check(native.tessera_run_graph(self.text, len(self.text), self.folder.encode(), self.key, self.device, inputs, len(arrays), ctypes.byref(handle)))
         results = _Outputs(handle).arrays()
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def _contents(folder):
+    """A key of a graph's kernels and constants, which another export into the same folder changes."""
+    key = hashlib.sha256()
+    for name in sorted(os.listdir(folder)):
+        if name.endswith((".tir", ".npy")):
+            with open(os.path.join(folder, name), "rb") as f:
+                key.update(f"{name}\n".encode() + hashlib.file_digest(f, "sha256").digest())
+    return key.hexdigest()
 
 
 def load(path, device="vulkan"):
@@ -99,6 +110,6 @@ def load(path, device="vulkan"):
     path = os.fspath(path)
     if os.path.isdir(path):
         with open(os.path.join(path, "graph.txt")) as f:
-            return Kernel(f.read(), device, path)
+            return Kernel(f.read(), device, path, _contents(path))
     with open(path) as f:
         return Kernel(f.read(), device)
