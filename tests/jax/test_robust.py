@@ -154,6 +154,24 @@ def test_compiler_params_choose_a_device():
         jax.jit(f).trace(whole(6)).lower(lowering_platforms=("cuda",))
 
 
+def test_dimension_semantics_are_checked(device):
+    with pytest.raises(tessera.Error, match="kernel: dimension_semantics has the entry 'paralel': parallel, core_parallel, subcore_parallel, arbitrary and sequential are known\n  at .*test_robust.py:"):
+        times(2, grid=(1,), compiler_params=pltpu.CompilerParams(dimension_semantics=("paralel",)))(whole(4))
+    with pytest.raises(tessera.Error, match="kernel: dimension_semantics has 2 entries for a grid of 1 axis\n  at .*test_robust.py:"):
+        times(2, grid=(1,), compiler_params=tessera.CompilerParams(device, dimension_semantics=("parallel", "parallel")))(whole(4))
+    with pytest.raises(tessera.Error, match="tessera.CompilerParams: dimension_semantics is 'parallel', but should have an entry per axis of the grid"):
+        tessera.CompilerParams(device, dimension_semantics="parallel")
+
+
+def test_own_compiler_params_of_a_kernel_on_a_mesh():
+    mesh = pltpu.create_tensorcore_mesh("core", num_cores=1)
+    for where in DEVICES:
+        @functools.partial(pl.kernel, mesh=mesh, out_type=jax.ShapeDtypeStruct((8,), f32), compiler_params=tessera.CompilerParams(where))
+        def copy(x_ref, o_ref):
+            pltpu.sync_copy(x_ref, o_ref)
+        np.testing.assert_array_equal(copy(whole(8)), whole(8))
+
+
 def test_uninstall_restores_everything():
     program = """
 import jax, jax.numpy as jnp

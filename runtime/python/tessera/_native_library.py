@@ -9,6 +9,7 @@ import sys
 
 class Error(RuntimeError):
     """A kernel that Tessera cannot run, or that failed; the message names the kernel and the line."""
+    __module__ = "tessera"  # where users find it
 
 
 class CArray(ctypes.Structure):

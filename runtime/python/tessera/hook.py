@@ -34,9 +34,15 @@ class CompilerParams:
     fallback: bool = False
 
     def __post_init__(self):
+        if isinstance(self.dimension_semantics, str):
+            raise Error(f"tessera.CompilerParams: dimension_semantics is {self.dimension_semantics!r}, but should have an entry per axis of the grid: "
+                        f"({self.dimension_semantics!r},) for one")
         if self.dimension_semantics is not None:
             object.__setattr__(self, "dimension_semantics", tuple(self.dimension_semantics))
         _hook()  # JAX asks the rules that are registered with it on its GPU and TPU platforms only
+
+    def replace(self, **changes):  # which JAX calls for pl.kernel on some meshes
+        return dataclasses.replace(self, **changes)
 
 
 def _other_platform(ctx, *nodes, compiler_params, **params):

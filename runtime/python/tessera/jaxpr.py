@@ -389,6 +389,9 @@ def _stored(jaxpr):
     return places
 
 
+_SEMANTICS = ("parallel", "core_parallel", "subcore_parallel", "arbitrary", "sequential")
+
+
 def _parallel(compiler_params, rank, vmapped):
     """Which grid axes may run in any order. GPU kernels promise that of all axes by being written for a GPU; axes that vmap added always are."""
     semantics = getattr(compiler_params, "dimension_semantics", None)
@@ -396,12 +399,14 @@ def _parallel(compiler_params, rank, vmapped):
         gpu = type(compiler_params).__module__.startswith(("jax._src.pallas.triton", "jax._src.pallas.mosaic_gpu"))
         return [gpu or i in vmapped for i in range(rank)]
     names = [str(getattr(s, "value", s)) for s in semantics]
+    for s in names:
+        if s not in _SEMANTICS:
+            raise ExportError(f"dimension_semantics has the entry {s!r}: {', '.join(_SEMANTICS[:-1])} and {_SEMANTICS[-1]} are known")
+    if len(names) not in (rank, rank - len(vmapped)):
+        axes = rank - len(vmapped)
+        raise ExportError(f"dimension_semantics has {len(names)} {'entry' if len(names) == 1 else 'entries'} for a grid of {axes} {'axis' if axes == 1 else 'axes'}")
     names = iter(names)
-    if len(semantics) == rank:
-        return ["parallel" in s for s in names]
-    if len(semantics) != rank - len(vmapped):
-        raise ExportError(f"dimension_semantics has {len(semantics)} entries for a grid of {rank - len(vmapped)} axes")
-    return [i in vmapped or "parallel" in next(names) for i in range(rank)]
+    return [(i in vmapped and len(semantics) != rank) or "parallel" in next(names) for i in range(rank)]
 
 
 def _block_dim(d):
