@@ -190,6 +190,21 @@ assert y[2].tolist() == list(range(8)) and "jax" not in sys.modules
 """)
 
 
+def test_names_of_devices_and_files(tmp_path):
+    (tmp_path / "k.tir").write_text(TIR)
+    (tmp_path / "bad.tir").write_text("tir 1\nkernel @x\nfoo\n")
+    with pytest.raises(tessera.Error, match=r"bad.tir:3:1: expected .* but found 'foo'"):
+        tessera.load(tmp_path / "bad.tir", "interpreter")()
+    for f in (lambda: tessera.load(tmp_path / "k.tir", None), lambda: tessera.install(None), lambda: tessera.on(0).__enter__()):
+        with pytest.raises(tessera.Error, match='tessera: a device is a name, not (None|0)\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are'):
+            f()
+    python(f"""
+import numpy as np, tessera
+double = tessera.load({str(tmp_path / "k.tir")!r})
+assert (double(np.ones(8, np.float32)) == 2).all() and tessera.stats()["compiled"] == 0
+""", TESSERA_DEVICE="interpreter")
+
+
 def test_a_folder_that_changes(where, tmp_path):
     """What was made from a folder's files is not used for others of the same names."""
     x = np.ones(4, np.float32)

@@ -64,6 +64,13 @@ def check(error):
         raise Error(text)
 
 
+def device_name(device):
+    """What the library is told. TESSERA_DEVICE=interpreter means the interpreter wherever no other device is named, as it does in C++."""
+    if not isinstance(device, str):
+        raise Error(f'tessera: a device is a name, not {device!r}\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
+    return "interpreter" if device == "vulkan" and os.environ.get("TESSERA_DEVICE") == "interpreter" else device
+
+
 def import_text(module):
     """An exported call (jaxpr.export) as .tir text."""
     data, out = module.encode(), ctypes.c_void_p()

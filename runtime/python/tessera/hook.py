@@ -16,7 +16,7 @@ from jax._src.random import prng
 from jax.extend import pallas as pallas_extend
 
 from tessera import jaxpr
-from tessera._native_library import Error, check, counts, native
+from tessera._native_library import Error, check, counts, device_name, native
 
 _TARGET = "tessera_call"
 _lock = threading.Lock()
@@ -76,6 +76,7 @@ def _hook():
 
 
 def install(device, fallback):
+    device = device_name(device)
     _hook()
     _where.set_global((device, fallback))
 
@@ -90,6 +91,7 @@ def uninstall():
 
 @contextlib.contextmanager
 def on(device, fallback):
+    device = device_name(device)
     _hook()
     with _where((device, fallback)):
         yield
@@ -98,7 +100,7 @@ def on(device, fallback):
 def _lower(ctx, *nodes, interpret, **params):
     where, own = _where.value, params.get("compiler_params")
     if isinstance(own, CompilerParams):
-        where = own.device, own.fallback
+        where = device_name(own.device), own.fallback
     if interpret or where is None or tuple(ctx.module_context.platforms) != ("cpu",):
         return _stock(ctx, *nodes, interpret=interpret, **params)
     device, fallback = where

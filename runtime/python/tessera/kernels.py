@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from tessera._native_library import CArray, Error, check, native
+from tessera._native_library import CArray, Error, check, device_name, native
 
 _NAMES = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
 _NAMES.update({f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (4, 8, 16, 32, 64)})
@@ -76,8 +76,8 @@ class Kernel:
     """Called with one array per input; returns the output, or a tuple of several. Arguments are NumPy arrays, what NumPy makes arrays of, and tensors that
     speak DLPack and lie in the host's memory; they are only read, and copied first where they are not dense and row-major."""
 
-    def __init__(self, text, device, folder=None, key=""):
-        self.text, self.device, self.folder, self.key = text.encode(), device.encode(), folder, key.encode()
+    def __init__(self, text, device, path, folder=None, key=""):
+        self.text, self.device, self.path, self.folder, self.key = text.encode(), device_name(device).encode(), path, folder, key.encode()
 
     def __call__(self, *arrays):
         arrays = [_array(a, i) for i, a in enumerate(arrays)]
@@ -88,7 +88,10 @@ class Kernel:
             c.dtype, c.rank, c.shape, c.data = _NAMES.get(a.dtype.name, a.dtype.name).encode(), a.ndim, s, a.ctypes.data
         handle = ctypes.c_void_p()
         if self.folder is None:
-            check(native.tessera_run_text(self.text, len(self.text), self.device, inputs, len(arrays), ctypes.byref(handle)))
+            try:
+                check(native.tessera_run_text(self.text, len(self.text), self.device, inputs, len(arrays), ctypes.byref(handle)))
+            except Error as error:  # which knows the text only
+                raise Error(str(error).replace("<text>:", self.path + ":")) from None
         else:
             check(native.tessera_run_graph(self.text, len(self.text), self.folder.encode(), self.key, self.device, inputs, len(arrays), ctypes.byref(handle)))
         results = _Outputs(handle).arrays()
@@ -110,6 +113,6 @@ def load(path, device="vulkan"):
     path = os.fspath(path)
     if os.path.isdir(path):
         with open(os.path.join(path, "graph.txt")) as f:
-            return Kernel(f.read(), device, path, _contents(path))
+            return Kernel(f.read(), device, path, path, _contents(path))
     with open(path) as f:
-        return Kernel(f.read(), device)
+        return Kernel(f.read(), device, path)
