@@ -330,6 +330,11 @@ struct Call {
       if (!run(import, body, arguments, loc).empty()) body.fail("returns something");
     };
     ir::Kernel k = spec::make_pallas_call({static_cast<int>(refs), kernel}, params, loc).trace(inputs);
+    if (const auto n = root.find("compiler_params"))
+      for (const auto& [name, value] : n->at("params").strings()) {
+        ir::CompilerParam p{n->at("backend").string(), name, value};
+        if (!ir::problem(p)) k.call.compiler_params.push_back(std::move(p));  // versions of JAX have more of them
+      }
     // Traced with all axes counted; the kernel is to see those only that vmap did not add.
     std::vector<int64_t> position(rank, -1);
     for (size_t i = 0; i < import.grid_axes.size(); ++i) position[static_cast<size_t>(import.grid_axes[i])] = static_cast<int64_t>(i);

@@ -205,6 +205,18 @@ assert (double(np.ones(8, np.float32)) == 2).all() and tessera.stats()["compiled
 """, TESSERA_DEVICE="interpreter")
 
 
+def test_compiler_params_of_other_backends_are_kept(tmp_path):
+    """For `tessera explain`, which says what is used of them."""
+    from jax.experimental.pallas import tpu as pltpu
+    from jax.experimental.pallas import triton as plgpu
+    for params, line in ((plgpu.CompilerParams(num_warps=2, num_stages=3), "compiler_params triton (num_stages: 3, num_warps: 2)"),
+                         (pltpu.CompilerParams(vmem_limit_bytes=4096, disable_bounds_checks=True), "compiler_params mosaic_tpu (disable_bounds_checks: true, vmem_limit_bytes: 4096)"),
+                         (pltpu.CompilerParams(dimension_semantics=("parallel",)), "")):
+        call = pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...]), out_shape=jax.ShapeDtypeStruct((8,), f32), grid=(1,), compiler_params=params, name="copied")
+        tessera.export(call, jnp.ones(8), path=tmp_path)
+        assert "".join(text for text in (tmp_path / "copied.tir").read_text().splitlines() if text.startswith("compiler_params")) == line
+
+
 def test_a_folder_that_changes(where, tmp_path):
     """What was made from a folder's files is not used for others of the same names."""
     x = np.ones(4, np.float32)

@@ -409,6 +409,18 @@ def _parallel(compiler_params, rank, vmapped):
     return [(i in vmapped and len(semantics) != rank) or "parallel" in next(names) for i in range(rank)]
 
 
+def _backend_params(compiler_params):
+    """What else a backend of Pallas's is told, as text by name, but for defaults: `tessera explain` shows it."""
+    module = type(compiler_params).__module__.split(".")
+    backend = {"mosaic": "mosaic_tpu", "triton": "triton", "mosaic_gpu": "mosaic_gpu"}.get(module[3]) if module[:3] == ["jax", "_src", "pallas"] and module[3:] else None
+    if not backend or not dataclasses.is_dataclass(compiler_params):
+        return None
+    given = {f.name: getattr(compiler_params, f.name) for f in dataclasses.fields(compiler_params) if f.name != "dimension_semantics"
+             and getattr(compiler_params, f.name) not in (None, f.default)}
+    params = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in given.items() if isinstance(v, (bool, str)) or isinstance(v, int) and v > 0}
+    return {"backend": backend, "params": params} if params else None
+
+
 def _block_dim(d):
     if d is None or isinstance(d, pallas_core.Squeezed):
         return None
@@ -479,6 +491,8 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
         module["tables"] = len(tables)
     if names := jax_versions.grid_names(gm):
         module["grid_names"] = names
+    if given := _backend_params(compiler_params):
+        module["compiler_params"] = given
     if metadata:
         module["metadata"] = {str(k): str(v) for k, v in metadata.items()}
     if cost_estimate is not None:
