@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tessera
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 from support import DEVICES, TIR, python
 
 f32 = jnp.float32
@@ -207,7 +208,6 @@ assert (double(np.ones(8, np.float32)) == 2).all() and tessera.stats()["compiled
 
 def test_compiler_params_of_other_backends_are_kept(tmp_path):
     """For `tessera explain`, which says what is used of them."""
-    from jax.experimental.pallas import tpu as pltpu
     from jax.experimental.pallas import triton as plgpu
     for params, line in ((plgpu.CompilerParams(num_warps=2, num_stages=3), "compiler_params triton (num_stages: 3, num_warps: 2)"),
                          (pltpu.CompilerParams(vmem_limit_bytes=4096, disable_bounds_checks=True), "compiler_params mosaic_tpu (disable_bounds_checks: true, vmem_limit_bytes: 4096)"),
@@ -240,8 +240,35 @@ def test_what_export_cannot_write(tmp_path):
         tessera.export(lambda x: jnp.linalg.cholesky(x[:4].reshape(2, 2)), x, path=tmp_path)
     with pytest.raises(tessera.Error, match="tessera.export: argument 0 has the dtype complex64, which kernels cannot hold\n  note: pass the real and the imaginary part as two arrays"):
         tessera.export(jnp.real, x.astype(jnp.complex64), path=tmp_path)
+    over = jax.shard_map(jnp.sin, mesh=jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",)), in_specs=jax.sharding.PartitionSpec("i"), out_specs=jax.sharding.PartitionSpec("i"))
+    with pytest.raises(tessera.Error, match=r"^shard_map: the primitive shard_map of JAX cannot be imported") as refused:
+        tessera.export(over, x, path=tmp_path)
+    assert "graph.py" not in str(refused.value)
     with pytest.raises(tessera.Error, match=r"tessera.export: complex: outputs\[0\]: the array has the dtype complex64, which kernels cannot hold\n  at .*test_arrays.py:"):
         tessera.export(lambda x: jnp.real(jax.lax.complex(x, x)), x, path=tmp_path)  # the user's line, none of ours
+
+
+def test_kernels_on_meshes(where, tmp_path):
+    mesh = pltpu.create_tensorcore_mesh("core", num_cores=1)
+
+    def twice(x_ref, y_ref):
+        def body(s_ref):
+            pltpu.sync_copy(x_ref, s_ref)
+            s_ref[...] = s_ref[...] * 2
+            pltpu.sync_copy(s_ref, y_ref)
+        pl.run_scoped(body, pltpu.VMEM((8,), f32))
+
+    def f(x):
+        y = pl.kernel(twice, mesh=mesh, out_type=jax.ShapeDtypeStruct((8,), f32))(x) + 1
+
+        def on_mesh(refs):
+            pl.core_map(mesh)(lambda: twice(*refs))
+        return pl.run_state(on_mesh)((y, jnp.zeros(8)))
+    x = np.arange(8, dtype=np.float32)
+    tessera.export(f, x, path=tmp_path / "g")
+    y, z = tessera.load(tmp_path / "g", where)(x)
+    np.testing.assert_array_equal(y, 2 * x + 1)
+    np.testing.assert_array_equal(z, 4 * x + 2)
 
 
 def test_random_keys_are_their_words(where, tmp_path):

@@ -12,9 +12,10 @@ import jax
 import numpy as np
 from jax._src import core, source_info_util
 from jax._src.random import prng
+from jax._src.state import discharge
 from jax.experimental import pallas as pl
 
-from tessera import jax_versions
+from tessera import hook, jax_versions
 from tessera import jaxpr as to_json
 from tessera._native_library import Error, import_text
 
@@ -22,6 +23,7 @@ _INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_
             "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "xla_metadata_call": "jaxpr",
             "program_order": "call_jaxpr"}
 _CONTROL = ("scan", "while", "cond")
+source_info_util.register_exclusion(__file__)  # lines are the user's
 
 
 def _type(aval):
@@ -86,14 +88,14 @@ class _Writer:
         self.head.append(f'const {name} {_type(value)} "{file}"')
         return name
 
-    def call(self, eqn, operands, place=""):
+    def call(self, eqn, operands, place=None):
         """`place`: of an equation that is no kernel by itself."""
         names = [self.name() for _ in eqn.outvars]
         params, tables = eqn.params, []
         bounds = params["grid_mapping"].num_dynamic_grid_bounds
         sizes = ", ".join(f"grid_{i} = {v}" for i, v in enumerate(operands[:bounds]))
         try:
-            module = to_json.describe(**params, tables=tables, **({"at": place} if place else {}))
+            module = to_json.describe(**params, tables=tables, at=place)
         except to_json.ExportError as error:
             raise Error(f"tessera.export: {error}") from None
         text = import_text(to_json.dump(module))
@@ -154,6 +156,13 @@ class _Writer:
         self.line("}")
         return names
 
+    def run_state(self, eqn, operands):
+        """As values, which pl.core_map inside becomes a kernel of."""
+        if not all(eqn.params["is_initialized"]):
+            raise Error(f"tessera.export: run_state: it makes Refs without values\n  at {_place(eqn)}\n  note: give it arrays")
+        jaxpr, consts = jax_versions.jaxpr_and_constants(discharge.discharge_state(jax_versions.closed(eqn.params["jaxpr"])))
+        return self.equations(jaxpr, [self.constant(c) for c in consts], operands)
+
     def equations(self, jaxpr, consts, arguments):
         env = dict(zip(jaxpr.constvars, consts)) | dict(zip(jaxpr.invars, arguments))
 
@@ -166,6 +175,10 @@ class _Writer:
                 results = self.equations(sub, [self.constant(c) for c in consts], [read(v) for v in eqn.invars])
             elif eqn.primitive.name == "pallas_call":
                 results = self.call(eqn, [read(v) for v in eqn.invars])
+            elif eqn.primitive.name == "mpmd_map":
+                results = self.call(eqn.replace(params=hook.params_of_pl_kernel(eqn)), [read(v) for v in eqn.invars])
+            elif eqn.primitive.name == "run_state":
+                results = self.run_state(eqn, [read(v) for v in eqn.invars])
             elif eqn.primitive.name in _CONTROL and _has_call(eqn):
                 of = {"scan": self.scan, "while": self.while_, "cond": self.cond}[eqn.primitive.name]
                 results = of(eqn, [read(v) for v in eqn.invars])
@@ -176,7 +189,7 @@ class _Writer:
 
 
 def _has_call(eqn):
-    return any(e.primitive.name == "pallas_call" or _has_call(e) for j in core.jaxprs_in_params(eqn.params) for e in j.eqns)
+    return any(e.primitive.name in ("pallas_call", "mpmd_map", "core_map") or _has_call(e) for j in core.jaxprs_in_params(eqn.params) for e in j.eqns)
 
 
 def export(fn, *args, path):

@@ -5,11 +5,13 @@ import contextlib
 import dataclasses
 import hashlib
 import threading
+import types
 import warnings
 
 import jax
 from jax._src import core
 from jax._src.interpreters import mlir
+from jax._src.pallas import mpmd
 from jax._src.pallas import pallas_call as pallas_call_module
 from jax._src.pallas.mosaic import tpu_info
 from jax._src.random import prng
@@ -73,6 +75,19 @@ def _hook():
             _registered = True
         _place(_lower)
         tpu_info.registry.setdefault(_CPU, _tpu)
+
+
+def params_of_pl_kernel(eqn):
+    """The params of the pallas_call that an equation of pl.kernel (mpmd_map) comes to on the CPU platform: what JAX's own rule for it hands on."""
+    found = []
+    with _lock:
+        before = pallas_call_module._pallas_call_lowering
+        pallas_call_module._pallas_call_lowering = lambda ctx, *nodes, interpret, **params: found.append(params)
+        try:
+            mpmd._mpmd_map_fallback_lowering(types.SimpleNamespace(avals_in=[v.aval for v in eqn.invars]), *eqn.invars, **eqn.params)
+        finally:
+            pallas_call_module._pallas_call_lowering = before
+    return found[0]
 
 
 def install(device, fallback):

@@ -10,6 +10,10 @@ def jaxpr_and_constants(jaxpr):
     return getattr(jaxpr, "jaxpr", jaxpr), list(getattr(jaxpr, "consts", ()))
 
 
+def closed(jaxpr):
+    return jaxpr if hasattr(jaxpr, "consts") else core.ClosedJaxpr(jaxpr, ())
+
+
 def primitive(eqn):
     """Its name. Until 0.11 some have the suffix of the variable that they are kept in."""
     return eqn.primitive.name.removesuffix("_p")
