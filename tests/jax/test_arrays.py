@@ -199,6 +199,8 @@ def test_names_of_devices_and_files(tmp_path):
     for f in (lambda: tessera.load(tmp_path / "k.tir", None), lambda: tessera.install(None), lambda: tessera.on(0).__enter__()):
         with pytest.raises(tessera.Error, match='tessera: a device is a name, not (None|0)\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are'):
             f()
+    with pytest.raises(tessera.Error, match='tessera: the device "toaster" is not known\n  note: "interpreter", '):
+        tessera.install("toaster", fallback=True)
     python(f"""
 import numpy as np, tessera
 double = tessera.load({str(tmp_path / "k.tir")!r})

@@ -68,6 +68,8 @@ def device_name(device):
     """What the library is told. TESSERA_DEVICE=interpreter means the interpreter wherever no other device is named, as it does in C++."""
     if not isinstance(device, str):
         raise Error(f'tessera: a device is a name, not {device!r}\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
+    if device not in ("interpreter", "vulkan") and not device.startswith("vulkan:"):  # at once, and no reason for a fallback
+        raise Error(f'tessera: the device "{device}" is not known\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
     return "interpreter" if device == "vulkan" and os.environ.get("TESSERA_DEVICE") == "interpreter" else device
 
 
