@@ -11,7 +11,6 @@ import warnings
 import jax
 from jax._src import core
 from jax._src.interpreters import mlir
-from jax._src.pallas import mpmd
 from jax._src.pallas import pallas_call as pallas_call_module
 from jax._src.pallas.mosaic import tpu_info
 from jax._src.random import prng
@@ -79,6 +78,7 @@ def _hook():
 
 def params_of_pl_kernel(eqn):
     """The params of the pallas_call that an equation of pl.kernel (mpmd_map) comes to on the CPU platform: what JAX's own rule for it hands on."""
+    from jax._src.pallas import mpmd
     found = []
     with _lock:
         before = pallas_call_module._pallas_call_lowering

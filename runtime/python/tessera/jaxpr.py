@@ -466,7 +466,8 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
     for i, a in enumerate(gm.index_map_avals[len(gm.grid):]):
         check_dtype(a.dtype, f"scalar-prefetch operand {i}")
     for i, a in enumerate(gm.scratch_avals):
-        check_dtype(a.dtype, f"scratch {i}")
+        if hasattr(a, "dtype"):
+            check_dtype(a.dtype, f"scratch {i}")
     rank, vmapped = len(gm.grid), [int(d) for d in gm.vmapped_dims]
     module = {
         "tessera": VERSION,
