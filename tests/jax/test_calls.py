@@ -265,7 +265,7 @@ def test_fallback(device):
 
 
 def test_an_unknown_device():
-    with tessera.on("toaster"), pytest.raises(tessera.Error, match='the device "toaster" is not known'):
+    with pytest.raises(tessera.Error, match='the device "toaster" is not known'), tessera.on("toaster"):
         add()(whole(19), whole(19))
 
 
