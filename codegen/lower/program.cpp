@@ -257,7 +257,8 @@ void Lowering::enter_window(int i) {
       const auto n = stride[d].value();
       // A 64-bit base per block; products that stay below 2^31 are formed in 32 bits first.
       const auto extent = m.array_shape[d].value();
-      if (n && extent && *n * (*extent + dim.low + dim.high) < INT32_MAX) offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
+      const auto length = static_cast<double>(extent.value_or(0)) + static_cast<double>(dim.low) + static_cast<double>(dim.high);  // whatever the text says
+      if (n && extent && static_cast<double>(*n) * length < INT32_MAX) offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
       else offset = b_.add(offset, b_.mul(b_.convert(s, DType::i64), extent_value(stride[d], DType::i64)));
       Value limit;
       if (!known[d].interior) limit = b_.sub(extent_value(m.array_shape[d], DType::i32), s);

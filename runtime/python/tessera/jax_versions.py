@@ -1,5 +1,8 @@
 """What differs between the JAX that the package is made for, 0.10.2 to 0.12: every difference is here, once, so that nothing else asks for a version."""
 
+import math
+
+import jax
 from jax._src import core
 
 # One class is a jaxpr with and without the values of its constants since 0.11; before, a ClosedJaxpr was a jaxpr and those values.
@@ -27,6 +30,8 @@ def params(eqn):
         return {k: v for k, v in p.items() if k not in ("ft_in", "ft_out")} | {"num_consts": len(constants), "num_carry": len(carry)}
     if eqn.primitive.name == "run_scoped" and hasattr(p["jaxpr"], "with_consts"):  # its constants are operands; since 0.11 the jaxpr has them too
         return p | {"jaxpr": p["jaxpr"].with_consts(())}
+    if eqn.primitive.name == "composite" and "call_jaxpr" in p:
+        return p | {"jaxpr": p["call_jaxpr"]}
     return p
 
 
@@ -40,3 +45,6 @@ def grid_names(grid_mapping):
 
 # Views of a Ref that change no address: hints since 0.11.
 HINTS = ("AccessAssumptionTransform", "MemorySpaceCastTransform")
+
+# digamma and polygamma(0, .) of zeros of either sign: a pole with a sign since 0.12.
+DIGAMMA_AT_ZERO = -math.inf if jax.__version_info__ >= (0, 12) else math.nan

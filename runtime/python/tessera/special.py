@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tessera.jax_versions import DIGAMMA_AT_ZERO
+
 # B(2k) / (2k)!, k = 1, 2, ...: Bernoulli numbers
 _BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000]
 
@@ -144,6 +146,7 @@ def digamma(x):
     fraction = jnp.where(fraction > 0.5, fraction - 1, fraction)  # the tangent has the period 1
     mirrored = value - _number(x, math.pi) / lax.tan(_number(x, math.pi) * fraction)
     mirrored = jnp.where((fraction == 0) | (x == -np.inf), _number(x, np.nan), mirrored)
+    mirrored = jnp.where(x == 0, _number(x, DIGAMMA_AT_ZERO), mirrored)
     return jnp.where(x != x, x, jnp.where(reflected, mirrored, jnp.where(x == np.inf, x, value)))
 
 

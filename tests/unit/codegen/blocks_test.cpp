@@ -74,3 +74,20 @@ TEST_CASE("blocks: what a Program says of its arguments") {
   CHECK(p.explain.find("in_specs[1]: i32 (4,) whole; stored to: the call works on a copy; interior, no masks") != std::string::npos);
   CHECK(p.explain.find("; Buffered(3) asked for, no effect: nothing is loaded ahead on a CPU") != std::string::npos);
 }
+
+TEST_CASE("blocks of an array whose size is near 2^63") {
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @c
+grid (5)
+in i32[9223372036854775807, 3] block (squeezed, 2) map (%i) { yield %i, %i }
+out i32[6, 2] block (squeezed, 2) map (%i) {
+  %0 = constant 0 : i32[]
+  yield %i, %0
+}
+body (%x, %o) {
+  %v = load %x[0:2]
+  store %o[0:2], %v
+}
+)");
+  for (const Target& target : {lavapipe_target(), gpu_target(), minimum_target()}) CHECK_FALSE(compile(k, target).spirv.empty());  // sanitizers look for overflow
+}
