@@ -14,6 +14,7 @@
 namespace tessera {
 
 using vulkan::Access;
+using vulkan::Bound;
 using vulkan::Buffer;
 using vulkan::Context;
 using vulkan::Memory;
@@ -91,6 +92,13 @@ Loc check_loops(const Program& p, const DimValues& dims, int64_t launched, const
   throw CompileError(loops_too_long(p.name, total.at_least, bindings(sizes, dims), device, p.max_loop_iterations), total.at_least_loc, kShorterLoops);
 }
 
+// As many workgroups as are launched: throws where the device cannot run them, and says which loop is the longest.
+void check_dispatch(Bound& b, const Program& p, const DimValues& dims, const Device& device, uint64_t launched) {
+  if (b.groups[2] > device.context()->probe().max_groups[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
+    throw SpecError(p.name + ": the grid takes " + std::to_string(b.count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
+  b.longest_loop = check_loops(p, dims, static_cast<int64_t>(launched), device.info().name);
+}
+
 }  // namespace
 
 namespace vulkan {
@@ -119,9 +127,7 @@ Bound bind(const Program& p, const DimValues& dims, const Device& device) {
   const uint32_t* most = device.context()->probe().max_groups;
   b.groups = fold_workgroups(b.count, {most[0], most[1], most[2]});
   const uint64_t launched = uint64_t{b.groups[0]} * b.groups[1] * b.groups[2];
-  if (b.groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
-    throw SpecError(p.name + ": the grid takes " + std::to_string(b.count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
-  b.longest_loop = check_loops(p, dims, static_cast<int64_t>(launched), device.info().name);
+  check_dispatch(b, p, dims, device, launched);
   if (p.scratch_bytes > 0 && __builtin_mul_overflow(static_cast<int64_t>(launched), p.scratch_bytes, &b.scratch_bytes)) b.scratch_bytes = std::numeric_limits<int64_t>::max();
   return b;
 }
@@ -223,7 +229,8 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     if (p.args[i].alias >= 0 && buffers[i])
       if (const auto& from = buffers[static_cast<size_t>(p.args[i].alias)]; from != buffers[i]) copies.emplace_back(from, buffers[i]);
   const std::vector<std::shared_ptr<Buffer>> given_buffers = buffers;
-  const int64_t count = workgroups(p, dims, device.info());
+  Bound bound;
+  const int64_t count = bound.count = workgroups(p, dims, device.info());
   for (size_t i = 0; i < inputs.size(); ++i)
     if (p.args[i].written && count > 0 && buffers[i] && !inputs[i].donated()) {
       const DeviceArray own(device, shapes[i].second, shapes[i].first);
@@ -243,13 +250,10 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     return outputs;
   }
   const uint32_t* most = context->probe().max_groups;
-  const std::array<uint32_t, 3> groups = fold_workgroups(std::max<int64_t>(count, 1), {most[0], most[1], most[2]});
+  const std::array<uint32_t, 3> groups = bound.groups = fold_workgroups(std::max<int64_t>(count, 1), {most[0], most[1], most[2]});
   const uint64_t launched = slices.size() > 1 ? static_cast<uint64_t>(count) : uint64_t{groups[0]} * groups[1] * groups[2];
   const int64_t parts = by_units ? p.num_units.eval(dims) : static_cast<int64_t>(launched);
-  if (groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
-    throw SpecError(p.name + ": the grid takes " + std::to_string(count) + " workgroups, which " + device.info().name + " cannot launch at once", p.loc);
-
-  const Loc longest_loop = check_loops(p, dims, static_cast<int64_t>(launched), device.info().name);
+  check_dispatch(bound, p, dims, device, launched);
 
   std::vector<uint64_t> addresses;
   for (const auto& b : buffers) addresses.push_back(b ? b->address() : 0);
@@ -346,22 +350,12 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   }
   give();
   if (!report && from.empty()) return outputs;
-  auto outcome = std::make_shared<Outcome>();
+  const std::shared_ptr<Outcome> outcome = vulkan::outcome_of(p, dims, bound.longest_loop, std::move(report));
   outcome->value = value;
-  outcome->report = std::move(report);
   outcome->inputs = std::move(from);
-  outcome->kernel = p.name;
-  outcome->loc = longest_loop;
-  outcome->max_loop_iterations = p.max_loop_iterations;
-  if (!p.prints.empty()) {
-    outcome->prints = p.prints;
-    outcome->axis_names = p.axis_names;
-    for (const Extent& e : p.grid) outcome->grid.push_back(e.eval(dims));
-  }
-  outcome->waits = p.waits;
   for (size_t i = inputs.size(); i < buffers.size(); ++i)
     if (buffers[i]) buffers[i]->outcome = outcome;
-  context->follow(std::move(outcome));
+  context->follow(outcome);
   return outputs;
 }
 

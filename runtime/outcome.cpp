@@ -11,6 +11,21 @@ namespace tessera::vulkan {
 Outcome::Outcome() = default;
 Outcome::~Outcome() = default;
 
+std::shared_ptr<Outcome> outcome_of(const Program& p, const DimValues& dims, const Loc& longest_loop, std::unique_ptr<Buffer> report) {
+  auto outcome = std::make_shared<Outcome>();
+  outcome->report = std::move(report);
+  outcome->kernel = p.name;
+  outcome->loc = longest_loop;
+  outcome->max_loop_iterations = p.max_loop_iterations;
+  if (!p.prints.empty()) {
+    outcome->prints = p.prints;
+    outcome->axis_names = p.axis_names;
+    for (const Extent& e : p.grid) outcome->grid.push_back(e.eval(dims));
+  }
+  outcome->waits = p.waits;
+  return outcome;
+}
+
 std::unique_ptr<Buffer> Context::report_buffer(uint64_t bytes, const std::string& what) {
   constexpr uint64_t kGranule = 64;
   const uint64_t size = (bytes + kGranule - 1) / kGranule * kGranule;

@@ -35,4 +35,7 @@ struct Outcome {
   std::shared_ptr<const Error> error;       // the first call's on the way from the inputs to here; none: all is well
 };
 
+/// Of a call of the program; `longest_loop`: its line, for what the report may say. `report` may be none.
+std::shared_ptr<Outcome> outcome_of(const Program& program, const DimValues& dims, const Loc& longest_loop, std::unique_ptr<Buffer> report);
+
 }  // namespace tessera::vulkan

@@ -1,5 +1,7 @@
 #include "runtime/pipeline.h"
 
+#include <span>
+
 #include "runtime/context.h"
 #include "runtime/pipeline_file.h"
 
@@ -10,14 +12,17 @@ void fits(const Program& p, int64_t need, int64_t limit, const std::string& of_w
   if (need > limit) throw CompileError(p.name + ": needs " + std::to_string(need) + of_what + " but " + device + " has " + std::to_string(limit), p.loc);
 }
 
+// FNV-1a, word by word.
+uint64_t hash_words(std::span<const uint32_t> words, uint64_t h) {
+  for (uint32_t word : words) h = (h ^ word) * 0x100000001b3u;
+  return h;
+}
+
 // All that a pipeline is made of, for the key of its file; the code by two hashes, since what the driver keeps is checked by the driver.
 std::string of_code(const Program& p, bool sliced) {
   std::string s = "push " + std::to_string(pushed_bytes(p)) + " subgroup " + std::to_string(p.required_subgroup_size) + (sliced ? " sliced" : "") + " code " +
                   std::to_string(p.spirv.size());
-  for (uint64_t h : {0xcbf29ce484222325u, 0x9e3779b97f4a7c15u}) {
-    for (uint32_t word : p.spirv) h = (h ^ word) * 0x100000001b3u;
-    s += " " + std::to_string(h);
-  }
+  for (const uint64_t seed : {0xcbf29ce484222325u, 0x9e3779b97f4a7c15u}) s += " " + std::to_string(hash_words(p.spirv, seed));
   return s;
 }
 
@@ -40,14 +45,8 @@ void check_limits(const Program& p, const Target& t) {
 uint32_t pushed_bytes(const Program& p) { return p.indirect_table ? 8 : static_cast<uint32_t>(p.push_bytes()); }
 
 uint64_t Pipeline::hash(const Program& p, bool sliced) {
-  uint64_t h = 0xcbf29ce484222325u;  // FNV-1a over words
-  auto mix = [&](uint64_t v) { h = (h ^ v) * 0x100000001b3u; };
-  mix(p.spirv.size());
-  for (uint32_t word : p.spirv) mix(word);
-  mix(pushed_bytes(p));
-  mix(static_cast<uint64_t>(p.required_subgroup_size));
-  mix(sliced);
-  return h;
+  const uint32_t rest[] = {pushed_bytes(p), static_cast<uint32_t>(p.required_subgroup_size), sliced};
+  return hash_words(rest, hash_words(p.spirv, 0xcbf29ce484222325u));
 }
 
 bool Pipeline::is_for(const Program& p, bool sliced) const {

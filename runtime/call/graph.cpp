@@ -230,18 +230,9 @@ class CompiledGraph::Replay {
                   std::vector<Buffer*>& shown) {
     const Program& p = *call.program;
     const int64_t prints = p.prints.empty() ? 0 : context_.print_bytes();
-    auto outcome = std::make_shared<Outcome>();
-    outcome->report = context_.report_buffer(static_cast<uint64_t>(p.report_bytes + prints), p.name + ": the report");
+    std::shared_ptr<Outcome> outcome =
+        outcome_of(p, dims, longest_loop, context_.report_buffer(static_cast<uint64_t>(p.report_bytes + prints), p.name + ": the report"));
     Buffer* const b = outcome->report.get();
-    outcome->kernel = p.name;
-    outcome->loc = longest_loop;
-    outcome->max_loop_iterations = p.max_loop_iterations;
-    if (!p.prints.empty()) {
-      outcome->prints = p.prints;
-      outcome->axis_names = p.axis_names;
-      for (const Extent& e : p.grid) outcome->grid.push_back(e.eval(dims));
-    }
-    outcome->waits = p.waits;
     prepare_.push_back([this, b, prints, &p] { context_.clear_report("the graph's call of " + p.name, *b, prints); });
     accesses.push_back({b, true, true, 0, b->size()});
     shown.push_back(b);

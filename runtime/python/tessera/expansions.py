@@ -77,20 +77,20 @@ def _descending(x):
     return ~_order(x)
 
 
-def _top_k(p, x):
-    k, axis = p["k"], p.get("axis", x.ndim - 1)
-    positions = lax.broadcasted_iota(np.int32, x.shape, axis)
-    _, values, indices = lax.sort((_descending(x), x, positions), dimension=axis, num_keys=1, is_stable=True)
+def _first(key, x, k, axis):
+    """The k elements of x with the least keys, and their positions."""
+    _, values, indices = lax.sort((key, x, lax.broadcasted_iota(np.int32, x.shape, axis)), dimension=axis, num_keys=1, is_stable=True)
     return lax.slice_in_dim(values, 0, k, axis=axis), lax.slice_in_dim(indices, 0, k, axis=axis)
+
+
+def _top_k(p, x):
+    return _first(_descending(x), x, p["k"], p.get("axis", x.ndim - 1))
 
 
 def _approx_top_k(p, x):
     if not p["aggregate_to_topk"]:
         raise NotImplementedError("results that are not aggregated are a TPU's")
-    axis = p["reduction_dimension"] % x.ndim
-    key = _descending(x) if p["is_max_k"] else _order(x)
-    _, values, indices = lax.sort((key, x, lax.broadcasted_iota(np.int32, x.shape, axis)), dimension=axis, num_keys=1, is_stable=True)
-    return lax.slice_in_dim(values, 0, p["k"], axis=axis), lax.slice_in_dim(indices, 0, p["k"], axis=axis)
+    return _first(_descending(x) if p["is_max_k"] else _order(x), x, p["k"], p["reduction_dimension"] % x.ndim)
 
 
 # -- reductions and windows

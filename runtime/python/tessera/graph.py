@@ -107,11 +107,15 @@ class _Writer:
     def result(names, what, avals):
         return f'{", ".join(names)} = {what} : {", ".join(map(_type, avals))}' if names else what
 
-    def body(self, closed, arguments, carries=()):
-        """The lines of one body of a step; `carries`: `carry` and `slice` lines before them, as (word, name, type, operand)."""
-        self.indent += "  "
-        for word, name, aval, operand in carries:
+    def inputs(self, inputs):
+        """`carry` and `slice` lines, from (word, name, type, operand)."""
+        for word, name, aval, operand in inputs:
             self.line(f"{word} {name} {_type(aval)} = {operand}")
+
+    def body(self, closed, arguments, inputs=()):
+        """The lines of one body of a step, after those of its inputs."""
+        self.indent += "  "
+        self.inputs(inputs)
         outs = self.equations(closed.jaxpr, [self.constant(c) for c in closed.consts], arguments)
         for out in outs:
             self.line(f"out {out}")
@@ -137,8 +141,7 @@ class _Writer:
         names = [self.name() for _ in eqn.outvars]
         self.line(self.result(names, "repeat", [v.aval for v in eqn.outvars]) + " {")
         self.indent += "  "
-        for word, name, aval, operand in inputs:
-            self.line(f"{word} {name} {_type(aval)} = {operand}")
+        self.inputs(inputs)
         [go_on] = self.equations(test.jaxpr, [self.constant(c) for c in test.consts], [*operands[:tests], *carried])
         self.line(f"while {go_on}")
         self.indent = self.indent[:-2]

@@ -23,6 +23,10 @@ std::string explained(const std::string& text, bool general = false) {
   options.general = general;
   return compile(ir::parse(text, "k.tir"), lavapipe_target(), options).explain;
 }
+std::string file(const std::string& name) {
+  std::ifstream in("tests/tir/" + name + ".tir");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 bool says(const std::string& text, const std::string& line) { return ("\n" + text).find("\n  " + line + "\n") != std::string::npos; }
 
 }  // namespace
@@ -181,8 +185,7 @@ compiler_params triton (num_warps: 3, num_stages: 2)
 }
 
 TEST_CASE("explain: values that know only positions tie no axes together, and no axis is split where that repeats most of the work") {
-  std::ifstream in("tests/tir/attention_masks.tir");
-  const std::string text = explained({std::istreambuf_iterator<char>(in), {}});
+  const std::string text = explained(file("attention_masks"));
   CAPTURE(text);
   // One mask value for queries and keys; rows and columns of the scores have layouts of their own nevertheless.
   CHECK(says(text, "dim 0 of in_specs[0], dim 0 of out_specs[0]: 64: 16 registers x 1 invocation, split into 4 tiles of 16"));
@@ -193,15 +196,14 @@ TEST_CASE("explain: values that know only positions tie no axes together, and no
 }
 
 TEST_CASE("explain: scratch that is the same along a dim keeps one element of it") {
-  std::ifstream in("tests/tir/attention_lanes.tir"), others("tests/tir/uniform_dims.tir");
-  const std::string text = explained({std::istreambuf_iterator<char>(in), {}});
+  const std::string text = explained(file("attention_lanes"));
   CAPTURE(text);
   CHECK(says(text, "scratch[0]: the same along dim 1, so one element of 16 is kept"));
   CHECK(says(text, "scratch[1]: the same along dim 1, so one element of 16 is kept"));
   CHECK(says(text, "scratch[1]: ref<vmem, f32[16, 1]>; in registers"));
   CHECK(text.find("arena") == std::string::npos);
   // Of six that look like it, those that are.
-  const std::string some = explained({std::istreambuf_iterator<char>(others), {}});
+  const std::string some = explained(file("uniform_dims"));
   CAPTURE(some);
   CHECK(says(some, "scratch[0]: the same along dim 1, so one element of 6 is kept"));
   CHECK(says(some, "scratch[3]: the same along dim 0, so one element of 4 is kept"));
@@ -210,8 +212,7 @@ TEST_CASE("explain: scratch that is the same along a dim keeps one element of it
 }
 
 TEST_CASE("explain: on GPUs tiles shrink until the arena fits shared memory") {
-  std::ifstream in("tests/tir/attention_masks.tir");
-  const ir::Kernel k = ir::parse(std::string{std::istreambuf_iterator<char>(in), {}}, "k.tir");
+  const ir::Kernel k = ir::parse(file("attention_masks"), "k.tir");
   Target gpu = gpu_target();
   const Program whole = compile(k, gpu);
   CAPTURE(whole.explain);

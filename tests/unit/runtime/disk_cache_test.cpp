@@ -13,6 +13,7 @@
 #include "engine/ir/text.h"
 #include "engine/npy.h"
 #include "runtime/call/call.h"
+#include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
 
 using namespace tessera;
@@ -35,42 +36,6 @@ body (%x, %o) {
 }
 )";
 
-/// TESSERA_CACHE for as long as it lives, and what the library writes to stderr meanwhile.
-struct Cache {
-  fs::path folder = fs::temp_directory_path() / ("tessera_cache_" + std::to_string(getpid()));
-  Cache() {
-    fs::remove_all(folder);
-    setenv("TESSERA_CACHE", folder.c_str(), 1);
-  }
-  ~Cache() {
-    unsetenv("TESSERA_CACHE");
-    fs::permissions(folder, fs::perms::owner_all);
-    fs::remove_all(folder);
-  }
-  std::vector<fs::path> files() const {
-    std::vector<fs::path> found;
-    for (const auto& e : fs::directory_iterator(folder))
-      if (e.path().extension() != ".pipeline") found.push_back(e.path());
-    return found;
-  }
-};
-struct Stderr {
-  fs::path file = fs::temp_directory_path() / ("tessera_cache_stderr_" + std::to_string(getpid()));
-  int kept = dup(2);
-  Stderr() { if (!std::freopen(file.c_str(), "w", stderr)) std::abort(); }
-  std::string text() {
-    std::fflush(stderr);
-    dup2(kept, 2);
-    std::ifstream in(file);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  ~Stderr() {
-    dup2(kept, 2);
-    close(kept);
-    fs::remove(file);
-  }
-};
-
 /// What a new process would do: a Device of its own has compiled nothing yet.
 CompileCounts run_once() {
   const CompileCounts before = compile_counts();
@@ -84,17 +49,13 @@ void check_counts(const CompileCounts& c, uint64_t compiled, uint64_t from_disk)
   CHECK(c.compiled == compiled);
   CHECK(c.from_disk == from_disk);
 }
-std::string contents(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 }  // namespace
 
 TEST_CASE("TESSERA_CACHE: a kernel is compiled once for all devices and processes") {
   const Cache cache;
   check_counts(run_once(), 1, 0);
-  REQUIRE(cache.files().size() == 1);
+  REQUIRE(cache.all_but_pipelines().size() == 1);
   check_counts(run_once(), 0, 1);
 
   // Another form, or another line of source, is another kernel.
@@ -102,13 +63,13 @@ TEST_CASE("TESSERA_CACHE: a kernel is compiled once for all devices and processe
   CompileOptions general;
   general.general = true;
   load(fresh, ir::parse(kText, "thrice.tir"), general);
-  CHECK(cache.files().size() == 2);
+  CHECK(cache.all_but_pipelines().size() == 2);
 }
 
 TEST_CASE("TESSERA_CACHE: broken and foreign files are replaced, with a line on stderr") {
   const Cache cache;
   run_once();
-  const fs::path file = cache.files().at(0);
+  const fs::path file = cache.all_but_pipelines().at(0);
   const std::string good = contents(file);
   std::string flipped = good;
   flipped[good.size() / 2] = static_cast<char>(flipped[good.size() / 2] ^ 1);
@@ -152,7 +113,7 @@ TEST_CASE("TESSERA_CACHE: several processes at once") {
     waitpid(child, &status, 0);
     CHECK(status == 0);
   }
-  CHECK(cache.files().size() == 1);
+  CHECK(cache.all_but_pipelines().size() == 1);
   fs::remove(kernel);
   fs::remove(x);
 }

@@ -18,6 +18,7 @@
 #include "runtime/call/prewarm.h"
 #include "runtime/context.h"
 #include "runtime/faults.h"
+#include "cache_folder.h"
 #include "support.h"
 
 using namespace tessera;
@@ -26,45 +27,6 @@ namespace fs = std::filesystem;
 using vulkan::PipelineFile;
 
 namespace {
-
-struct Cache {
-  fs::path folder = fs::temp_directory_path() / ("tessera_pipelines_" + std::to_string(getpid()));
-  Cache() {
-    fs::remove_all(folder);
-    setenv("TESSERA_CACHE", folder.c_str(), 1);
-  }
-  ~Cache() {
-    unsetenv("TESSERA_CACHE");
-    fs::remove_all(folder);
-  }
-  std::vector<fs::path> files() const {
-    std::vector<fs::path> found;
-    for (const auto& e : fs::directory_iterator(folder))
-      if (e.path().extension() == ".pipeline") found.push_back(e.path());
-    return found;
-  }
-};
-/// What goes to stderr while it lives.
-struct Stderr {
-  fs::path file = fs::temp_directory_path() / ("tessera_pipelines_stderr_" + std::to_string(getpid()));
-  int kept = dup(2);
-  Stderr() { if (!std::freopen(file.c_str(), "w", stderr)) std::abort(); }
-  std::string text() {
-    std::fflush(stderr);
-    dup2(kept, 2);
-    std::ifstream in(file);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  ~Stderr() {
-    dup2(kept, 2);
-    close(kept);
-    fs::remove(file);
-  }
-};
-std::string contents(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// What a new process would do with scale().
 PipelineCounts run_once() {
@@ -94,19 +56,19 @@ std::string kernel_text(int i) {
 TEST_CASE("pipelines on disk: made once per machine") {
   const Cache cache;
   check_counts(run_once(), 1, 0);
-  REQUIRE(cache.files().size() == 1);
-  const std::string good = contents(cache.files()[0]);
+  REQUIRE(cache.pipelines().size() == 1);
+  const std::string good = contents(cache.pipelines()[0]);
   check_counts(run_once(), 0, 1);
-  CHECK(contents(cache.files()[0]) == good);
+  CHECK(contents(cache.pipelines()[0]) == good);
   const Device d;
   prepare(d, add());
-  CHECK(cache.files().size() == 2);
+  CHECK(cache.pipelines().size() == 2);
 }
 
 TEST_CASE("pipelines on disk: a byte of each kind damaged, every length, somebody else's file") {
   const Cache cache;
   run_once();
-  const fs::path file = cache.files().at(0);
+  const fs::path file = cache.pipelines().at(0);
   const std::string good = contents(file);
   const std::string magic = "tessera pipeline 2\n";
   REQUIRE(good.substr(0, magic.size()) == magic);
@@ -134,7 +96,7 @@ TEST_CASE("pipelines on disk: a byte of each kind damaged, every length, somebod
 TEST_CASE("pipelines on disk: data whose checksum is right, but which is not this driver's") {
   const Cache cache;
   run_once();
-  const fs::path file = cache.files().at(0);
+  const fs::path file = cache.pipelines().at(0);
   const std::string good = contents(file);
   const size_t key_size = std::string("tessera pipeline 2\n").size() + 8, key = key_size + 8, data = key + number(good, key_size);
   const std::string its_key = good.substr(key, data - key), its_data = good.substr(data);
@@ -197,7 +159,7 @@ TEST_CASE("pipelines on disk: several processes at once") {
       waitpid(child, &status, 0);
       CHECK(status == 0);
     }
-    CHECK(cache.files().size() == 1);
+    CHECK(cache.pipelines().size() == 1);
     CHECK(std::distance(fs::directory_iterator(cache.folder), {}) == 2);  // and the kernel; nothing temporary
   }
   fs::remove(kernel);
