@@ -81,6 +81,7 @@ inline PallasCall flash(const std::optional<Type>& lengths, const Type& q, const
   const double scale = params.scale.value_or(1 / std::sqrt(static_cast<double>(head_dim)));
 
   const auto kernel = [=](const std::vector<Ref>& refs) {
+    if (batch == 0) return;  // no program runs, and there are no lengths to read
     const size_t first = lengths ? 1 : 0;
     const Ref &q_ref = refs[first], &k_ref = refs[first + 1], &v_ref = refs[first + 2], &o = refs[first + 3];
     const Value first_row = program_id(2) * bq;

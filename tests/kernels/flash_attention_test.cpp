@@ -81,6 +81,11 @@ TEST_CASE("flash_attention: lengths of each element of the batch; what lies behi
     }
 }
 
+TEST_CASE("flash_attention: lengths of an empty batch") {
+  const Array counts({2, 0}, i32), q({0, 3, 2, 8}, f32);
+  test::check(kernels::flash_attention(counts, q, q, q), {counts, q, q, q}, {{}});
+}
+
 TEST_CASE("flash_attention: what does not fit") {
   using kernels::Type;
   const Type q({2, 8, 6, 16}, f32), k({2, 9, 3, 16}, f32);

@@ -12,6 +12,8 @@
 #include "engine/ir/text.h"
 #include "samples/kernels/flash_attention.h"
 #include "samples/kernels/norm.h"
+#include "samples/kernels/paged_attention.h"
+#include "samples/kernels/rope.h"
 
 namespace {
 namespace ts = tessera;
@@ -44,6 +46,13 @@ std::vector<Entry> entries(bool small) {
     const double products = 4.0 * static_cast<double>(length * length * heads * d);
     list.push_back({"flash_attention", kn::flash_attention(q, k, k), {q, k, k}, products, "GFLOP/s"});
     list.push_back({"flash_attention_causal", kn::flash_attention(q, k, k, {.causal = true}), {q, k, k}, products / 2, "GFLOP/s"});
+  }
+  {
+    const int64_t batch = small ? 2 : 16, length = small ? 512 : 8192, heads = 32, kv_heads = 8, d = 128, page = 16;
+    const Type lengths({batch}, ts::i32), table({batch, length / page}, ts::i32), q({batch, heads, d}, ts::bf16), pages({batch * length / page, page, kv_heads, d}, ts::bf16);
+    list.push_back({"paged_attention", kn::paged_attention(lengths, table, q, pages, pages), {lengths, table, q, pages, pages}, bytes({pages, pages}), "GB/s"});
+    const Type x({1, length, heads, d}, ts::bf16), at({1, length}, ts::i32);
+    list.push_back({"rope", kn::rope(x, at), {x, at}, bytes({x, x}), "GB/s"});
   }
   return list;
 }
