@@ -10,6 +10,7 @@
 
 #include "codegen/program.h"
 #include "engine/error.h"
+#include "runtime/image.h"
 #include "runtime/pipeline.h"
 
 namespace tessera::vulkan {
@@ -190,6 +191,7 @@ Context::~Context() {
   reports_.clear();
   for (const Garbage& g : garbage_) free_memory(g);
   pipelines_.clear();
+  images_.reset();
   pace_.reset();
   recorder_.reset();
   vmaDestroyAllocator(allocator_);

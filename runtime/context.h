@@ -24,6 +24,7 @@ namespace tessera { struct Program; }
 namespace tessera::vulkan {
 
 class Pipeline;
+class ImageKit;
 
 enum class Memory : uint8_t {
   array,     // the device's own; mapped too where that costs nothing
@@ -43,6 +44,11 @@ class Buffer {
   static std::shared_ptr<Buffer> import_host(std::shared_ptr<Context> context, void* host, uint64_t size);
   /// A range of a host's buffer, which keeps it (import.cpp).
   static std::shared_ptr<Buffer> borrow(std::shared_ptr<Context> context, const ImportedBuffer& from, uint64_t size, const std::string& what);
+  /// In memory that others share, or may (shared_memory.cpp).
+  static std::shared_ptr<Buffer> shareable(std::shared_ptr<Context> context, uint64_t size, const std::string& what);
+  static std::shared_ptr<Buffer> import_shared(std::shared_ptr<Context> context, const SharedMemory& memory, uint64_t size, const std::string& what);
+  /// Throws SpecError if it is not shareable.
+  SharedMemory share() const;
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -76,6 +82,7 @@ class Buffer {
   VkBuffer handle_ = VK_NULL_HANDLE;
   VmaAllocation allocation_ = VK_NULL_HANDLE;
   VkDeviceMemory imported_ = VK_NULL_HANDLE;  // instead of allocation_
+  SharedMemory shared_;                       // of it, if it is shareable: all but the descriptor
   uint64_t address_ = 0, size_ = 0, offset_ = 0;
   std::byte* mapped_ = nullptr;
   bool host_reads_ = false, borrowed_ = false;
@@ -87,6 +94,7 @@ class Context : public std::enable_shared_from_this<Context> {
   static std::shared_ptr<Context> create(const DeviceOptions& options);
   static std::shared_ptr<Context> import(const ImportedDevice& device, const DeviceOptions& options);
   bool imported() const { return imported_; }
+  VkPhysicalDevice physical() const { return physical_; }
   /// A new one on the same device, with the programs that have been compiled for this one.
   std::shared_ptr<Context> again();
   ~Context();
@@ -114,6 +122,7 @@ class Context : public std::enable_shared_from_this<Context> {
   /// `sliced`: one that takes base workgroups.
   const Pipeline& pipeline(const Program& program, bool sliced = false);
   int64_t allocated_bytes();
+  ImageKit& images();
 
   // Reports (outcome.cpp):
   /// Memory for one; whoever has cleared it, and had a submission write it, hands it on with the call's outcome.
@@ -182,6 +191,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<std::unique_ptr<Buffer>> reports_;            // idle
   std::mutex pipelines_mutex_;
   std::unordered_multimap<uint64_t, std::unique_ptr<Pipeline>> pipelines_;
+  std::unique_ptr<ImageKit> images_;
 };
 
 }  // namespace tessera::vulkan

@@ -61,6 +61,7 @@ const std::vector<DeviceExtension>& optional_device_extensions() {
   static const std::vector<DeviceExtension> all = {
       {VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, "errors of short memory say how much is available"},
       {VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME, "memory that the host has allocated as arrays, on devices that share it"},
+      {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, "arrays in memory that is shared with other devices and processes"},
   };
   return all;
 }

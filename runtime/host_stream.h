@@ -6,6 +6,7 @@
 
 #include "runtime/bound.h"
 #include "runtime/context.h"
+#include "runtime/image.h"
 #include "runtime/record.h"
 
 namespace tessera::vulkan {
@@ -17,8 +18,10 @@ struct HostCall {
   struct Call {
     std::vector<std::byte> block;                    // the argument block; addresses of arrays are put in by each recording
     std::unique_ptr<Buffer> scratch, table, report;
-    std::vector<std::unique_ptr<Buffer>> own;        // per argument: for an input that the code writes
+    std::vector<std::unique_ptr<Buffer>> own;        // per argument: for an input that the code writes, and for an image
+    std::vector<std::unique_ptr<Buffer>> packed;     // per argument: the bytes of an image's texels, where they are copied into it
     std::vector<std::shared_ptr<Buffer>> arguments;  // of the last recording
+    std::vector<std::shared_ptr<ImageState>> images;
   };
   struct Slot {
     uint64_t frame = 0;
@@ -38,6 +41,8 @@ struct HostCall {
   int frames_in_flight, calls_per_frame;
   std::string label;  // "dispatch blur"
   std::vector<Shape> shapes;
+  std::vector<std::shared_ptr<ImageState>> like;  // per argument: null for arrays
+  std::vector<int> channels;
   size_t num_inputs = 0;
   Bound bound;
   const Pipeline* pipeline = nullptr;
@@ -51,7 +56,7 @@ class HostStream {
  public:
   explicit HostStream(const Device& device);
   void begin(VkCommandBuffer commands, uint64_t frame);
-  void record(HostCall& call, std::span<const DeviceArray> arguments);
+  void record(HostCall& call, std::span<const Argument> arguments);
   void end();
   const Scopes& scopes() const { return scopes_; }
 
@@ -62,6 +67,9 @@ class HostStream {
     bool write;
   };
   struct Copy { Buffer *from, *to; };
+  Buffer* take(HostCall& call, HostCall::Call& c, std::span<const Argument> arguments, size_t i);
+  void read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
+  void store_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
   void command(const std::string& name, Stage stage, std::span<const Access> accesses);
   void barrier(StageMask from, StageMask to);
 
@@ -72,6 +80,7 @@ class HostStream {
   bool dispatched_ = false, copied_ = false, reported_ = false;
   std::vector<Live> live_;             // accesses since the last barrier between our own commands
   std::vector<Access> accesses_;       // of the call being recorded
+  std::vector<Buffer*> buffers_;
   std::vector<Copy> copies_;
   Scopes scopes_;
 };

@@ -15,6 +15,21 @@ DeviceArray import_buffer(const Device& device, const ImportedBuffer& buffer, Sh
   });
 }
 
+void wait_for(const Device& device, VkSemaphore semaphore, uint64_t value) {
+  if (semaphore == VK_NULL_HANDLE) throw SpecError("wait_for: the semaphore is null");
+  vulkan::Context& context = *device.context();
+  const std::lock_guard lock(context.mutex());
+  context.recorder().require_alive();
+  context.recorder().wait_next(semaphore, value);
+}
+
+void signal(const Device& device, VkSemaphore semaphore, uint64_t value) {
+  if (semaphore == VK_NULL_HANDLE) throw SpecError("signal: the semaphore is null");
+  vulkan::Context& context = *device.context();
+  const std::lock_guard lock(context.mutex());
+  context.recorder().submit("a signal", [&] { context.recorder().signal_next(semaphore, value); });
+}
+
 namespace vulkan {
 namespace {
 std::string version(uint32_t v) { return std::to_string(VK_API_VERSION_MAJOR(v)) + "." + std::to_string(VK_API_VERSION_MINOR(v)); }

@@ -73,4 +73,61 @@ struct ImportedBuffer {
 /// or lies badly, if the usage lacks what addresses need, or if a part of the range is an array of this Device already.
 DeviceArray import_buffer(const Device& device, const ImportedBuffer& buffer, Shape shape, DType dtype);
 
+/// Memory that another device or process shares by a file descriptor (VK_KHR_external_memory_fd, OPAQUE_FD), of the same driver and GPU.
+struct SharedMemory {
+  int fd = -1;
+  uint64_t size = 0;         ///< VkMemoryAllocateInfo::allocationSize,
+  uint32_t memory_type = 0;  ///< and memoryTypeIndex, of whoever allocated it
+  bool dedicated = false;    ///< allocated for one buffer: VkMemoryDedicatedAllocateInfo; then that has the usage of ImportedBuffer's own arrays, STORAGE_BUFFER, SHADER_DEVICE_ADDRESS and both TRANSFER
+  uint64_t offset = 0;       ///< where the array begins
+};
+/// An array in memory that share() can give away. Its contents are unspecified. Throws DeviceError where the extension is not enabled.
+DeviceArray shareable_array(const Device& device, Shape shape, DType dtype);
+/// A new descriptor of its memory, which the caller closes or hands to import_memory(). Throws SpecError if the array is none of shareable_array()'s.
+SharedMemory share(const DeviceArray& array);
+/// An array in somebody else's memory. On success the descriptor is the driver's, otherwise still the caller's. Who writes when is the sharers' to agree on.
+DeviceArray import_memory(const Device& device, const SharedMemory& memory, Shape shape, DType dtype);
+
+/// One level and layer of a VkImage of the host's, two-dimensional and of one sample, in optimal tiling. The host keeps it alive as it keeps an ImportedBuffer's.
+struct ImportedImage {
+  VkImage image = VK_NULL_HANDLE;
+  VkFormat format = VK_FORMAT_UNDEFINED;
+  VkExtent2D extent = {};           ///< of that level
+  VkImageUsageFlags usage = 0;      ///< VkImageCreateInfo::usage: SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that format, to be written
+  uint32_t mip_level = 0, array_layer = 0;
+};
+/// What the image is in when commands reach it, and what they leave it in; `before` may be UNDEFINED for an image that is written, all of it.
+struct ImageLayouts {
+  VkImageLayout before = VK_IMAGE_LAYOUT_UNDEFINED, after = VK_IMAGE_LAYOUT_GENERAL;
+};
+
+namespace vulkan { class ImageState; }
+
+/// An image as an argument of kernels (record.h), or to be read into arrays and written from them. An array of it is (height, width, C), C of its channels in the order red, green, blue,
+/// alpha, or (height, width): f32, f16 or bf16, what sampling gives (linear for sRGB formats); u8 for channels of 8 bits between 0 and 1, the bytes; u32 and i32 for integers.
+/// What an array lacks is written as 0, and alpha as 1. Formats: R8, RG8, RGBA8 and BGRA8 UNORM; RGBA8 and BGRA8 SRGB; A2B10G10R10; R16F, RG16F, RGBA16F; R32F, RG32F, RGBA32F; R32 UINT and SINT;
+/// D16 and D32F, to be read. Copies share it; the last one waits for read_image() and write_image() and destroys the views, not the image.
+class DeviceImage {
+ public:
+  /// Makes views and pipelines. Throws SpecError where format or usage will not do.
+  DeviceImage(const Device& device, const ImportedImage& image);
+  const ImportedImage& image() const;
+  int channels() const;
+
+  const std::shared_ptr<vulkan::ImageState>& state() const { return state_; }  ///< for runtime/ itself
+
+ private:
+  std::shared_ptr<vulkan::ImageState> state_;
+};
+
+/// The texels as a new array, `channels` of them or all; in the order of calls on the Device, without waiting. Throws SpecError.
+DeviceArray read_image(const DeviceImage& image, DType dtype, ImageLayouts layouts, int channels = 0);
+/// The array into the image, likewise.
+void write_image(const DeviceImage& image, const DeviceArray& array, ImageLayouts layouts);
+
+/// Timeline semaphores of the host's, for calls on the Device itself: what is called from now on runs after `semaphore` has reached `value`,
+void wait_for(const Device& device, VkSemaphore semaphore, uint64_t value);
+/// and this sets it to `value` once all calls so far are done. Neither waits on the host. The host signals what is waited for: Device::wait() and download() would not return before.
+void signal(const Device& device, VkSemaphore semaphore, uint64_t value);
+
 }  // namespace tessera

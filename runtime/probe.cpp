@@ -201,6 +201,7 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
     p.host_import_alignment = import.minImportedHostPointerAlignment;
     p.extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   }
+  if (has_extension(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME)) p.extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
   if (has_extension("VK_KHR_portability_subset")) p.extensions.push_back("VK_KHR_portability_subset");
   return p;
 }

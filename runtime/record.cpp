@@ -17,7 +17,7 @@ namespace vulkan {
 namespace {
 void put_address(HostCall::Call& c, size_t position, uint64_t address) { std::memcpy(c.block.data() + 8 * position, &address, sizeof address); }
 
-Scopes scopes_of(const Program& p, bool dispatches) {
+Scopes scopes_of(const Program& p, bool dispatches, const std::vector<PrepareOptions::Image>& images) {
   Scopes s;
   const auto add = [&](Stage stage) {
     s.wait_stages |= stage_flags(mask(stage));
@@ -27,6 +27,10 @@ Scopes scopes_of(const Program& p, bool dispatches) {
   };
   for (const ProgramArg& a : p.args)
     if (a.alias >= 0 || (!a.is_output && a.written)) add(Stage::transfer);
+  for (const PrepareOptions::Image& i : images) {
+    add(Stage::compute);
+    if (i.argument < p.args.size() && p.args[i.argument].is_output && i.like.state()->packed()) add(Stage::transfer);
+  }
   if (dispatches) add(Stage::compute);
   return s;
 }
@@ -60,11 +64,23 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   value(program->num_units, "the grid");
   bound = vulkan::bind(*program, dims, device);
   pipeline = &context->pipeline(*program);
-  scopes = scopes_of(*program, bound.count > 0);
+  scopes = scopes_of(*program, bound.count > 0, options.images);
   label = "dispatch " + program->name;
   alone = std::make_unique<HostStream>(device);
 
   const size_t n = program->args.size();
+  like.resize(n);
+  channels.resize(n);
+  for (const PrepareOptions::Image& i : options.images) {
+    if (i.argument >= n) throw SpecError(program->name + ": PrepareOptions::images names argument " + std::to_string(i.argument) + " of " + std::to_string(n), program->loc);
+    const ProgramArg& a = program->args[i.argument];
+    const std::string where = program->name + ": " + a.origin + ": ";
+    like[i.argument] = i.like.state();
+    if (!(i.like.state()->device == device)) throw SpecError(where + "the image is on another Device than the kernel", program->loc);
+    channels[i.argument] = i.like.state()->check_shape(where, shapes[i.argument], a.dtype);
+    if (a.is_output) i.like.state()->check_write(where);
+    else i.like.state()->check_read(where);
+  }
   std::vector<uint64_t> addresses(n, 0);
   if (program->scratch_bytes > 0) addresses.push_back(0);
   if (program->report_bytes > 0) addresses.push_back(0);
@@ -77,9 +93,16 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
       c.block = block;
       c.arguments.resize(n);
       c.own.resize(n);
+      c.packed.resize(n);
+      c.images.resize(n);
+      for (size_t i = 0; i < n; ++i) {
+        if (!like[i]) continue;
+        c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::scratch, program->name + ": the image " + program->args[i].origin);
+        if (i >= num_inputs && like[i]->packed()) c.packed[i] = std::make_unique<Buffer>(context, like[i]->packed_bytes(), Memory::scratch, program->name + ": the texels of " + program->args[i].origin);
+      }
       if (bound.count > 0)
         for (size_t i = 0; i < num_inputs; ++i)
-          if (program->args[i].written && bytes_of(i)) c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::array, program->name + ": the copy of " + program->args[i].origin);
+          if (program->args[i].written && bytes_of(i) && !like[i]) c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::array, program->name + ": the copy of " + program->args[i].origin);
       if (bound.count == 0) continue;
       if (program->scratch_bytes > 0) {
         c.scratch = std::make_unique<Buffer>(context, static_cast<uint64_t>(bound.scratch_bytes), Memory::scratch, program->name + ": the scratch arena of a frame");
@@ -114,6 +137,7 @@ void HostCall::restart(Slot& slot, uint64_t frame) {
   for (size_t i = 0; i < slot.used; ++i) {
     Call& c = slot.calls[i];
     for (auto& a : c.arguments) a.reset();
+    for (auto& image : c.images) image.reset();
     if (!c.report) continue;
     uint32_t words[8] = {};
     c.report->host_read(words, 0, sizeof words);
@@ -143,6 +167,7 @@ HostStream::HostStream(const Device& d) : device_(d) {
   accesses_.reserve(64);
   live_.reserve(kLive);
   copies_.reserve(16);
+  buffers_.reserve(32);
 }
 
 void HostStream::begin(VkCommandBuffer c, uint64_t f) {
@@ -200,7 +225,66 @@ void HostStream::command(const std::string& what, Stage stage, std::span<const A
   scopes_.signal_accesses |= access_flags(mask(stage), false);
 }
 
-void HostStream::record(HostCall& call, std::span<const DeviceArray> arguments) {
+// Where argument i lies, checked, and kept until the frame is done.
+Buffer* HostStream::take(HostCall& call, HostCall::Call& c, std::span<const Argument> arguments, size_t i) {
+  const Program& p = *call.program;
+  const auto where = [&] { return p.name + ": " + p.args[i].origin + ": "; };
+  if (const DeviceImage* image = arguments[i].image()) {
+    if (!call.like[i]) throw SpecError(where() + "an image is given, but PrepareOptions::images does not name this argument", p.loc);
+    if (!call.like[i]->alike(*image->state()))
+      throw SpecError(where() + "the kernel has been prepared for " + call.like[i]->describe() + " but is given " + image->state()->describe(), p.loc,
+                      "images of one argument have the same format, extent and usage");
+    if (!(image->state()->device == device_)) throw SpecError(where() + "the image is on another Device than the call", p.loc);
+    c.images[i] = image->state();
+    return c.own[i].get();
+  }
+  if (call.like[i]) throw SpecError(where() + "an array is given, but PrepareOptions::images names this argument", p.loc);
+  const DeviceArray& a = *arguments[i].array();
+  std::shared_ptr<Buffer>& b = c.arguments[i];
+  b = a.memory();
+  if (!b && !(a.valid() && num_elements(call.shapes[i]) == 0)) b = a.buffer(p.name + ": " + p.args[i].origin);  // says what is wrong
+  if (a.dtype() != p.args[i].dtype || a.shape() != call.shapes[i])
+    throw SpecError(where() + "the kernel has been prepared for " + std::string(name(p.args[i].dtype)) + tessera::to_string(call.shapes[i]) + " but the array is " + std::string(name(a.dtype())) +
+                    tessera::to_string(a.shape()), p.loc);
+  if (!(a.device() == device_)) throw SpecError(where() + "the array is on another Device than the call", p.loc);
+  if (i >= call.num_inputs)
+    for (size_t j = 0; j < i; ++j)
+      if (b && buffers_[j] == b.get() && static_cast<int>(j) != p.args[i].alias)
+        throw SpecError(where() + "the array is " + p.args[j].origin + "'s too", p.loc, "give outputs arrays of their own, or alias them in input_output_aliases");
+  return b.get();
+}
+
+void HostStream::read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
+  Buffer* own = c.own[i].get();
+  const Access list[] = {{own, false, true, 0, own->size()}};
+  command("read image", Stage::compute, list);
+  const ImageState& image = *c.images[i];
+  image.enter(commands_, false, argument.layouts().before);
+  image.read(commands_, *own, call.program->args[i].dtype, call.channels[i]);
+  image.leave(commands_, false, argument.layouts().after);
+}
+
+void HostStream::store_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
+  Buffer *own = c.own[i].get(), *bytes = c.packed[i].get();
+  const ImageState& image = *c.images[i];
+  const DType dtype = call.program->args[i].dtype;
+  const Access from{own, true, false, 0, own->size()};
+  if (bytes) {
+    const Access list[] = {from, {bytes, false, true, 0, bytes->size()}}, last[] = {{bytes, true, false, 0, bytes->size()}};
+    command("pack image", Stage::compute, list);
+    image.pack(commands_, *own, dtype, call.channels[i], *bytes);
+    command("write image", Stage::transfer, last);
+    image.enter(commands_, true, argument.layouts().before);
+    image.copy(commands_, *bytes);
+  } else {
+    command("write image", Stage::compute, {&from, 1});
+    image.enter(commands_, true, argument.layouts().before);
+    image.store(commands_, *own, dtype, call.channels[i]);
+  }
+  image.leave(commands_, true, argument.layouts().after);
+}
+
+void HostStream::record(HostCall& call, std::span<const Argument> arguments) {
   const Program& p = *call.program;
   if (commands_ == VK_NULL_HANDLE) throw SpecError(p.name + ": record() outside begin() and end() of its CommandStream", p.loc);
   if (!(call.device == device_)) throw SpecError(p.name + ": the kernel has been prepared for another Device than the CommandStream's", p.loc);
@@ -210,28 +294,14 @@ void HostStream::record(HostCall& call, std::span<const DeviceArray> arguments) 
   HostCall::Call& c = call.next(frame_);
   copies_.clear();
   accesses_.clear();
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const DeviceArray& a = arguments[i];
-    std::shared_ptr<Buffer>& b = c.arguments[i];
-    b = a.memory();
-    if (!b && !(a.valid() && num_elements(call.shapes[i]) == 0)) b = a.buffer(p.name + ": " + p.args[i].origin);  // says what is wrong
-    if (a.dtype() != p.args[i].dtype || a.shape() != call.shapes[i])
-      throw SpecError(p.name + ": " + p.args[i].origin + ": the kernel has been prepared for " + std::string(name(p.args[i].dtype)) + tessera::to_string(call.shapes[i]) + " but the array is " +
-                      std::string(name(a.dtype())) + tessera::to_string(a.shape()), p.loc);
-    if (!(a.device() == device_)) throw SpecError(p.name + ": " + p.args[i].origin + ": the array is on another Device than the call", p.loc);
-    if (i >= call.num_inputs)
-      for (size_t j = 0; j < i; ++j)
-        if (b && c.arguments[j] == b && static_cast<int>(j) != p.args[i].alias)
-          throw SpecError(p.name + ": " + p.args[i].origin + ": the array is " + p.args[j].origin + "'s too", p.loc, "give outputs arrays of their own, or alias them in input_output_aliases");
-  }
+  buffers_.clear();
+  for (size_t i = 0; i < arguments.size(); ++i) buffers_.push_back(take(call, c, arguments, i));
   const bool dispatches = call.bound.count > 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    Buffer* b = c.arguments[i].get();
-    if (b && p.args[i].alias >= 0) {
-      Buffer* from = c.arguments[static_cast<size_t>(p.args[i].alias)].get();
-      if (from != b) copies_.push_back({from, b});
-    }
-    if (b && c.own[i] && !arguments[i].donated()) {
+    Buffer* b = buffers_[i];
+    if (b && p.args[i].alias >= 0)
+      if (Buffer* from = buffers_[static_cast<size_t>(p.args[i].alias)]; from != b) copies_.push_back({from, b});
+    if (b && c.own[i] && b != c.own[i].get() && !arguments[i].array()->donated()) {
       copies_.push_back({b, c.own[i].get()});
       b = c.own[i].get();
     }
@@ -250,6 +320,8 @@ void HostStream::record(HostCall& call, std::span<const DeviceArray> arguments) 
   const std::lock_guard lock(context.mutex());
   context.recorder().require_alive();
   if (dispatches && c.table) c.table->host_write(c.block.data(), c.block.size());
+  for (size_t i = 0; i < call.num_inputs; ++i)
+    if (call.like[i]) read_image(call, c, arguments[i], i);
   for (const auto& [from, to] : copies_) {
     const Access list[] = {{from, true, false, 0, to->size()}, {to, false, true, 0, to->size()}};
     command("copy", Stage::transfer, list);
@@ -265,6 +337,8 @@ void HostStream::record(HostCall& call, std::span<const DeviceArray> arguments) 
     vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
     reported_ |= c.report != nullptr;
   }
+  for (size_t i = call.num_inputs; i < arguments.size(); ++i)
+    if (call.like[i]) store_image(call, c, arguments[i], i);
   ++call.slots[frame_ % call.slots.size()].used;
 }
 
@@ -291,7 +365,7 @@ const Program& PreparedKernel::program() const { return *call_->program; }
 const Shape& PreparedKernel::shape(size_t i) const { return call_->shapes.at(i); }
 DType PreparedKernel::dtype(size_t i) const { return call_->program->args.at(i).dtype; }
 Scopes PreparedKernel::scopes() const { return call_->scopes; }
-Scopes PreparedKernel::record(VkCommandBuffer commands, uint64_t frame, std::span<const DeviceArray> arguments) {
+Scopes PreparedKernel::record(VkCommandBuffer commands, uint64_t frame, std::span<const Argument> arguments) {
   call_->alone->begin(commands, frame);
   call_->alone->record(*call_, arguments);
   call_->alone->end();
@@ -303,7 +377,7 @@ CommandStream::CommandStream(CommandStream&&) noexcept = default;
 CommandStream& CommandStream::operator=(CommandStream&&) noexcept = default;
 CommandStream::~CommandStream() = default;
 void CommandStream::begin(VkCommandBuffer commands, uint64_t frame) { stream_->begin(commands, frame); }
-Scopes CommandStream::record(PreparedKernel& kernel, std::span<const DeviceArray> arguments) {
+Scopes CommandStream::record(PreparedKernel& kernel, std::span<const Argument> arguments) {
   stream_->record(*kernel.call_, arguments);
   return kernel.call_->scopes;
 }

@@ -16,6 +16,7 @@
 
 #include "codegen/program.h"
 #include "runtime/device_array.h"
+#include "runtime/interop.h"
 
 namespace tessera {
 
@@ -30,6 +31,21 @@ struct Scopes {
   VkAccessFlags2 signal_accesses = 0;
 };
 
+/// An array, or an image with the layouts that it comes in and is left in; refers to what it is made from.
+class Argument {
+ public:
+  Argument(const DeviceArray& array) : array_(&array) {}
+  Argument(const DeviceImage& image, ImageLayouts layouts) : image_(&image), layouts_(layouts) {}
+  const DeviceArray* array() const { return array_; }  ///< or null
+  const DeviceImage* image() const { return image_; }  ///< or null
+  ImageLayouts layouts() const { return layouts_; }
+
+ private:
+  const DeviceArray* array_ = nullptr;
+  const DeviceImage* image_ = nullptr;
+  ImageLayouts layouts_;
+};
+
 struct PrepareOptions {
   /// Frames that may be recorded or running at once: beginning frame n says that the commands of frame n - frames_in_flight are done.
   int frames_in_flight = 2;
@@ -37,6 +53,12 @@ struct PrepareOptions {
   int calls_per_frame = 1;
   /// Values of the program's run-time sizes, all of them (bind_dims()).
   DimValues dims = {};
+  /// Arguments that are images, by position (inputs before outputs): of the same format, extent and usage as this one.
+  struct Image {
+    size_t argument;
+    DeviceImage like;
+  };
+  std::vector<Image> images = {};
 };
 
 /// A kernel made ready to be recorded: compiled by the driver, its memory allocated. Used by one thread at a time. It goes when no recorded command of it will run any more.
@@ -56,8 +78,8 @@ class PreparedKernel {
   /// Of one record().
   Scopes scopes() const;
   /// One call by itself, as a CommandStream of one.
-  Scopes record(VkCommandBuffer commands, uint64_t frame, std::span<const DeviceArray> arguments);
-  Scopes record(VkCommandBuffer commands, uint64_t frame, std::initializer_list<DeviceArray> arguments) { return record(commands, frame, std::span(arguments.begin(), arguments.size())); }
+  Scopes record(VkCommandBuffer commands, uint64_t frame, std::span<const Argument> arguments);
+  Scopes record(VkCommandBuffer commands, uint64_t frame, std::initializer_list<Argument> arguments) { return record(commands, frame, std::span(arguments.begin(), arguments.size())); }
 
  private:
   friend class CommandStream;
@@ -77,11 +99,12 @@ class CommandStream {
 
   /// `commands` is being recorded, outside a render pass, and is for the imported queue's family. Frames are numbered upwards.
   void begin(VkCommandBuffer commands, uint64_t frame);
-  /// A call: inputs, then outputs, all of them arrays of the Device with the dtypes and shapes that the kernel was prepared for. An output that is aliased to an input starts with its
+  /// A call: inputs, then outputs, all of them arrays of the Device with the dtypes and shapes that the kernel was prepared for, or images. An image is read into memory of the prepared
+  /// kernel's before the call, or stored from there after it. An output that is aliased to an input starts with its
   /// contents: by a copy, or in place if both are the same array. An input that the code stores to is copied before, unless it is donated: donate(x) here means that its contents may
   /// change. The arrays' memory is kept until their frame is done. Throws SpecError on what does not fit, DeviceError if the device is lost; then nothing has been recorded.
-  Scopes record(PreparedKernel& kernel, std::span<const DeviceArray> arguments);
-  Scopes record(PreparedKernel& kernel, std::initializer_list<DeviceArray> arguments) { return record(kernel, std::span(arguments.begin(), arguments.size())); }
+  Scopes record(PreparedKernel& kernel, std::span<const Argument> arguments);
+  Scopes record(PreparedKernel& kernel, std::initializer_list<Argument> arguments) { return record(kernel, std::span(arguments.begin(), arguments.size())); }
   /// Of everything since begin(), the barriers' own included. Kernels that report (checks, prints, loops that a driver may cut) add one towards the host here; what they have to say comes
   /// from Device::wait() once a later frame has taken their place.
   Scopes end();

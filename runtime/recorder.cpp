@@ -197,6 +197,11 @@ void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipeline
   else vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
 }
 
+VkCommandBuffer Recorder::command(const std::string& name, Stage stage, std::span<const Access> list) {
+  access(name, stage, list);
+  return open_;
+}
+
 void Recorder::copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size) {
   check_copy(from, to);
   const Access list[] = {{&from, true, false, from_offset, size}, {&to, false, true, to_offset, size}};
@@ -222,6 +227,7 @@ void Recorder::show_host(std::span<Buffer* const> buffers) {
 
 // The buffers keep the numbers of commands that do not run, which costs later commands a barrier; the barriers among them order nothing.
 void Recorder::undo(size_t logged) {
+  signals_.clear();
   touched_.clear();
   shown_.clear();
   if (log_on_) {
@@ -244,13 +250,17 @@ uint64_t Recorder::submit_open(Work work) {
   const uint64_t value = submitted_ + 1;
   std::vector<VkCommandBufferSubmitInfo> commands;
   for (VkCommandBuffer c : closed_) commands.push_back({VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, c, 0});
-  VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, timeline_, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0};
-  VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, 0, nullptr, static_cast<uint32_t>(commands.size()), commands.data(), 1, &signal};
+  std::vector<VkSemaphoreSubmitInfo> signals = signals_;
+  signals.push_back({VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, timeline_, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0});
+  VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, static_cast<uint32_t>(waits_.size()), waits_.data(), static_cast<uint32_t>(commands.size()), commands.data(),
+                     static_cast<uint32_t>(signals.size()), signals.data()};
   if (queue_.lock) queue_.lock();
   const VkResult submitted = vk_.vkQueueSubmit2(queue_.handle, 1, &info, VK_NULL_HANDLE);
   if (queue_.unlock) queue_.unlock();
   check_alive(submitted, "vkQueueSubmit2 of " + work.what);
   submitted_ = value;
+  waits_.clear();
+  signals_.clear();
   add({.kind = LogEntry::Kind::submit, .what = work.what, .value = value});
   for (VkCommandBuffer c : own_) in_flight_.push_back({c, value, work});
   own_.clear();

@@ -62,6 +62,8 @@ class Recorder {
   /// `base`: of the workgroups' numbers; with it, `pipeline` has been made for that.
   void dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
                 const std::array<uint32_t, 3>& groups, std::span<const Access> accesses, const std::array<uint32_t, 3>* base = nullptr);
+  /// A command that the caller records into what this returns.
+  VkCommandBuffer command(const std::string& name, Stage stage, std::span<const Access> accesses);
   void copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size);
   /// The host's bytes, at most 65,536 and in words, into a buffer, without memory of their own.
   void update(Buffer& to, uint64_t offset, std::span<const std::byte> bytes);
@@ -74,6 +76,10 @@ class Recorder {
   /// Nobody will replay them again.
   void retire(VkCommandBuffer commands);
   bool logs() const { return log_on_; }
+
+  /// The next submission waits for, or signals when it and all before it are done, a timeline semaphore of the host's.
+  void wait_next(VkSemaphore semaphore, uint64_t value) { waits_.push_back({VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, semaphore, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0}); }
+  void signal_next(VkSemaphore semaphore, uint64_t value) { signals_.push_back({VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, semaphore, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0}); }
 
   // Commands in a command buffer of the host's (host_stream.h), which it submits to this queue in the order in which they are noted:
   uint64_t number() const { return number_; }
@@ -138,6 +144,7 @@ class Recorder {
   VkCommandPool pool_ = VK_NULL_HANDLE;
   VkCommandBuffer open_ = VK_NULL_HANDLE;
   std::vector<VkCommandBuffer> closed_, own_;  // of this submission: those before open_, and which of them go back to idle_
+  std::vector<VkSemaphoreSubmitInfo> waits_, signals_;       // of the host's, for the next submission
   std::deque<Recording> in_flight_;
   std::vector<VkCommandBuffer> idle_;
   std::vector<Buffer*> touched_, shown_;     // since the last submit

@@ -18,7 +18,7 @@ namespace tessera::vulkan {
 #define TESSERA_VK_INSTANCE(X)                                                                                                     \
   X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceFeatures2)             \
   X(vkGetPhysicalDeviceMemoryProperties) X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkEnumerateDeviceExtensionProperties)       \
-  X(vkGetPhysicalDeviceProperties) X(vkGetPhysicalDeviceMemoryProperties2) X(vkCreateDevice) X(vkGetDeviceProcAddr)
+  X(vkGetPhysicalDeviceProperties) X(vkGetPhysicalDeviceMemoryProperties2) X(vkGetPhysicalDeviceFormatProperties) X(vkGetPhysicalDeviceExternalBufferProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
 
 // debug_utils is an instance extension and may be absent: these pointers may be null.
 #define TESSERA_VK_DEBUG(X) X(vkCreateDebugUtilsMessengerEXT) X(vkDestroyDebugUtilsMessengerEXT)
@@ -32,7 +32,9 @@ namespace tessera::vulkan {
   X(vkCreateComputePipelines) X(vkDestroyPipeline) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements)          \
   X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory) X(vkCmdDispatchBase) X(vkCreateQueryPool) X(vkDestroyQueryPool)        \
   X(vkGetQueryPoolResults) X(vkCmdResetQueryPool) X(vkCmdWriteTimestamp2) X(vkCreatePipelineCache) X(vkDestroyPipelineCache)       \
-  X(vkGetPipelineCacheData) X(vkCmdUpdateBuffer) TESSERA_VK_ALLOCATOR(X)
+  X(vkGetPipelineCacheData) X(vkCmdUpdateBuffer) X(vkCreateImageView) X(vkDestroyImageView) X(vkCreateDescriptorSetLayout)         \
+  X(vkDestroyDescriptorSetLayout) X(vkCreateDescriptorPool) X(vkDestroyDescriptorPool) X(vkAllocateDescriptorSets)                 \
+  X(vkUpdateDescriptorSets) X(vkCmdBindDescriptorSets) X(vkCmdCopyBufferToImage) TESSERA_VK_ALLOCATOR(X)
 
 // What only the memory allocator calls: it gets this table, and looks nothing up by itself.
 #define TESSERA_VK_ALLOCATOR(X)                                                                                                    \
@@ -42,8 +44,10 @@ namespace tessera::vulkan {
   X(vkGetDeviceImageMemoryRequirements)
 
 // Of extensions that may not be enabled: null then.
-#define TESSERA_VK_DEVICE_EXTENSIONS(X) X(vkGetMemoryHostPointerPropertiesEXT, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)
-#define TESSERA_VK_DEVICE_OPTIONAL(X) X(vkGetMemoryHostPointerPropertiesEXT)
+#define TESSERA_VK_DEVICE_EXTENSIONS(X)                                                                                            \
+  X(vkGetMemoryHostPointerPropertiesEXT, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)                                              \
+  X(vkGetMemoryFdKHR, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME)
+#define TESSERA_VK_DEVICE_OPTIONAL(X) X(vkGetMemoryHostPointerPropertiesEXT) X(vkGetMemoryFdKHR)
 
 #define TESSERA_VK_FIELD(f) PFN_##f f = nullptr;
 struct InstanceTable { TESSERA_VK_INSTANCE(TESSERA_VK_FIELD) TESSERA_VK_DEBUG(TESSERA_VK_FIELD) };

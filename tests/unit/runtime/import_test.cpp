@@ -1,6 +1,8 @@
 // Devices and buffers that a host has made: what is taken from what is enabled, what is said where something is missing, who destroys what.
 #include "runtime/interop.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -216,5 +218,47 @@ TEST_CASE("a lost imported device is its host's to replace") {
     CHECK(d.lost());
     CHECK(error_of<DeviceError>([&] { d.recover(); }) == "Device::recover: " + d.info().name + " has been imported: its host makes a new device and imports that");
   }
+  check_silent(std::move(host));
+}
+
+TEST_CASE("memory goes from device to device by a file descriptor") {
+  auto host = std::make_unique<VulkanHost>(VulkanHostOptions{.all_features = false, .without = {}, .extensions = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME}}),
+       without = std::make_unique<VulkanHost>();
+  {
+    const Device a = Device::import(host->imported()), b = Device(), c = Device::import(without->imported());
+    const DeviceArray x = shareable_array(a, {300}, f32);
+    DeviceArray(x).write(ramp(300));
+    a.wait();
+    SharedMemory memory = share(x);
+    CHECK(memory.fd >= 0);
+    CHECK(memory.size >= 1200);
+    const DeviceArray y = import_memory(b, memory, {300}, f32);
+    CHECK(floats(launch(b, scale(), {y})[0]) == scaled_ramp(300));
+    launch_into(b, scale(), {DeviceArray(b, ramp(300))}, {y});
+    b.wait();
+    CHECK(floats(x) == scaled_ramp(300));
+    memory = share(x);
+    memory.offset = 400;
+    CHECK(floats(import_memory(b, memory, {3}, f32)) == std::vector<float>{201, 203, 205});
+
+    using E = SpecError;
+    memory = share(x);
+    const auto said = [&](auto change, Shape shape = {300}) {
+      SharedMemory m = memory;
+      change(m);
+      return error_of<Error>([&] { import_memory(b, m, shape, f32); });
+    };
+    CHECK(said([](SharedMemory& m) { m.fd = -1; }) == "import_memory: f32[300]: the file descriptor is -1");
+    CHECK(said([](SharedMemory& m) { m.offset = 16; m.size = 1200; }) == "import_memory: f32[300]: 1200 bytes from offset 16 do not fit memory of 1200 bytes");
+    CHECK(said([](SharedMemory& m) { m.offset = 4; }, {2}) == "import_memory: f32[2]: offset 4 is no multiple of 16");
+    CHECK(said([](SharedMemory& m) { m.memory_type = 31; }).find("import_memory: f32[300]: a buffer of ") == 0);
+    ::close(memory.fd);
+    CHECK(error_of<E>([&] { share(DeviceArray(a, {4}, f32)); }) == "share: f32[4] is in memory of its own\n  note: make it with shareable_array()");
+    CHECK(error_of<E>([&] { share(DeviceArray(a, {0}, f32)); }) == "share: the array has no elements, and so no memory");
+    const std::string note = "VK_KHR_external_memory_fd is not enabled on " + c.info().name + "\n  note: enable it when the device is made, and list it in ImportedDevice::device_extensions";
+    CHECK(error_of<DeviceError>([&] { shareable_array(c, {4}, f32); }) == "shareable_array: f32[4]: " + note);
+    CHECK(error_of<DeviceError>([&] { import_memory(c, {0, 64, 0, false, 0}, {4}, f32); }) == "import_memory: f32[4]: " + note);
+  }
+  check_silent(std::move(without));
   check_silent(std::move(host));
 }

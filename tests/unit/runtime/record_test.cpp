@@ -264,3 +264,65 @@ TEST_CASE("what is wrong with a recording is said, and nothing is recorded") {
   }
   check_silent(std::move(host));
 }
+
+TEST_CASE("timeline semaphores of the host's order calls on the Device") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported());
+    const VulkanHost::Buffer from = host->buffer(1024);
+    const DeviceArray x = import_buffer(d, host->range(from), {kN}, f32);
+    const VkSemaphore in = host->timeline(), out = host->timeline();
+    CHECK(error_of<SpecError>([&] { wait_for(d, VK_NULL_HANDLE, 1); }) == "wait_for: the semaphore is null");
+    CHECK(error_of<SpecError>([&] { signal(d, VK_NULL_HANDLE, 1); }) == "signal: the semaphore is null");
+    wait_for(d, in, 5);
+    const DeviceArray y = launch(d, scale(), {x})[0], z = launch(d, scale(), {y})[0];
+    signal(d, out, 9);
+    uint64_t reached = 77;
+    CHECK(host->vkGetSemaphoreCounterValue(host->device, out, &reached) == VK_SUCCESS);
+    CHECK(reached == 0);
+    fill(from);  // what the call waits for
+    const VkSemaphoreSignalInfo go{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, in, 5};
+    CHECK(host->vkSignalSemaphore(host->device, &go) == VK_SUCCESS);
+    const uint64_t nine = 9;
+    const VkSemaphoreWaitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &out, &nine};
+    CHECK(host->vkWaitSemaphores(host->device, &wait, UINT64_MAX) == VK_SUCCESS);
+    CHECK(floats(z) == scaled_ramp(kN, 2));
+  }
+  check_silent(std::move(host));
+}
+
+TEST_CASE("every barrier between recorded calls is needed") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported(), logged());
+    Program aliased = add();
+    aliased.args[2].alias = 0;
+    PreparedKernel scales = prepared(d, scale(), 2, 4), aliases = prepared(d, aliased, 2, 1);
+    const DeviceArray x(d, ramp(kN)), y(d, {kN}, f32), z(d, {kN}, f32), w(d, {kN}, f32);
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    const size_t begin = d.command_log().size();
+    for (uint64_t frame = 0; frame < 2; ++frame) {
+      host->begin(c);
+      stream.begin(c, frame);
+      stream.record(scales, {x, y});
+      stream.record(scales, {x, z});      // beside the first
+      stream.record(scales, {y, w});      // after it
+      stream.record(aliases, {w, z, y});  // a copy into what has been read, then a dispatch
+      stream.end();
+      host->run(c);
+    }
+    const CommandLog log = d.command_log();
+    CHECK(find_unordered(log).empty());
+    size_t barriers = 0;
+    for (size_t i = begin; i < log.size(); ++i) {
+      if (log[i].kind != LogEntry::Kind::barrier) continue;
+      ++barriers;
+      CommandLog without = log;
+      without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
+      CHECK_FALSE(find_unordered(without).empty());
+    }
+    CHECK(barriers == 7);  // 3 in each frame, and the one between them
+  }
+  check_silent(std::move(host));
+}
