@@ -90,6 +90,7 @@ Context::Context(const DeviceOptions& options) : options_(options) {
     throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
   if (!(options.watchdog_seconds >= 0)) throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) + ", which is not 0 or more");
   print_bytes_ = options.print_bytes / 4 * 4;
+  options_.debug_info |= environment("TESSERA_DEBUG_INFO") == "1";
   const bool asked = environment("TESSERA_VALIDATION") == "1";
   instance_ = std::make_unique<Instance>(options.library, asked ? Validation::print : options.validation ? Validation::collect : Validation::off);
   const std::vector<VkPhysicalDevice> devices = instance_->physical_devices();

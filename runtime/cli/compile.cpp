@@ -62,6 +62,7 @@ void compile(const CompileArguments& a) {
   } else {
     CompileOptions options;
     options.general = a.codegen == "general";
+    options.debug_info = a.debug_info;
     options.dump = [&](std::string_view step, const ir::Kernel& after, bool changed) { watch(step, after, changed); };
     const Program program = tessera::compile(k, target(a.target), options);
     if (a.emit == "lane") text = ir::print(watch.lane.value());

@@ -15,6 +15,7 @@
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
 #include "codegen/lane/verify.h"
+#include "codegen/spirv/emit.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
@@ -245,6 +246,9 @@ class Checker {
     }
     begin(name + ": spirv-val");
     if (const auto log = validate(program.spirv)) return failed(*log);
+    begin(name + ": spirv-val with debug info");
+    const spirv::SourceReader source = [](const std::string&) { return std::optional<std::string>("random\n"); };
+    if (const auto log = validate(spirv::emit(lane, t, program.indirect_table, &source))) return failed(*log);
     begin(name + ": lane interpreter");
     std::vector<Array> arrays = case_.inputs;
     for (const Array& o : reference_->outputs) {
