@@ -418,7 +418,8 @@ Buffer::~Buffer() {
 
 void Buffer::host_write(const void* from, uint64_t size) {
   std::memcpy(mapped_, from, size);
-  if (!imported()) check(vmaFlushAllocation(context_->allocator_, allocation_, 0, size), (what_ + ": vkFlushMappedMemoryRanges").c_str(), context_->name());
+  const VkResult r = imported() ? VK_SUCCESS : vmaFlushAllocation(context_->allocator_, allocation_, 0, size);
+  if (r < 0) check(r, (what_ + ": vkFlushMappedMemoryRanges").c_str(), context_->name());
 }
 
 void Buffer::host_read(void* to, uint64_t offset, uint64_t size) const {

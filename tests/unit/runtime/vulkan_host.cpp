@@ -83,8 +83,6 @@ VulkanHost::VulkanHost(const VulkanHostOptions& options) : extensions_(options.e
   create.ppEnabledExtensionNames = extensions_.data();
   check(vkCreateDevice(physical, &create, nullptr, &device), "vkCreateDevice");
   vkGetDeviceQueue(device, 0, 0, &queue);
-  const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, 0};
-  check(vkCreateCommandPool(device, &pool, nullptr, &pool_), "vkCreateCommandPool");
 }
 
 void VulkanHost::destroy_device() {
@@ -99,7 +97,7 @@ void VulkanHost::destroy_device() {
     vkFreeMemory(device, i.memory, nullptr);
   }
   for (VkSemaphore s : semaphores_) vkDestroySemaphore(device, s, nullptr);
-  vkDestroyCommandPool(device, pool_, nullptr);
+  for (VkCommandPool p : pools_) vkDestroyCommandPool(device, p, nullptr);
   vkDestroyDevice(device, nullptr);
   device = VK_NULL_HANDLE;
 }
@@ -188,8 +186,12 @@ VulkanHost::Image VulkanHost::image(VkFormat format, VkExtent2D extent, VkImageU
 }
 
 VkCommandBuffer VulkanHost::commands() {
+  VkCommandPool pool;
+  const VkCommandPoolCreateInfo make_pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, 0};
+  check(vkCreateCommandPool(device, &make_pool, nullptr, &pool), "vkCreateCommandPool");
+  pools_.push_back(pool);
   VkCommandBuffer c;
-  const VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+  const VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
   check(vkAllocateCommandBuffers(device, &info, &c), "vkAllocateCommandBuffers");
   return c;
 }

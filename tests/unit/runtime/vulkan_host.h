@@ -54,7 +54,7 @@ class VulkanHost {
   Buffer buffer(VkDeviceSize size, VkBufferUsageFlags usage = kUsage);  ///< mapped; destroyed with the host
   ImportedBuffer range(const Buffer& b, VkDeviceSize offset = 0) const { return {b.handle, b.size, b.usage, offset}; }
   Image image(VkFormat format, VkExtent2D extent, VkImageUsageFlags usage);
-  VkCommandBuffer commands();                 ///< a new one
+  VkCommandBuffer commands();                 ///< a new one, of a pool of its own
   void begin(VkCommandBuffer c);
   /// Ends and submits it; the host waits for nothing.
   void submit(VkCommandBuffer c, VkFence fence = VK_NULL_HANDLE, const VkSemaphoreSubmitInfo* wait = nullptr, const VkSemaphoreSubmitInfo* signal = nullptr);
@@ -85,7 +85,7 @@ class VulkanHost {
   VkPhysicalDeviceVulkan12Features v12_;
   VkPhysicalDeviceVulkan13Features v13_;
   std::vector<const char*> extensions_;
-  VkCommandPool pool_ = VK_NULL_HANDLE;
+  std::vector<VkCommandPool> pools_;
   std::vector<Buffer> buffers_;
   std::vector<Image> images_;
   std::vector<VkSemaphore> semaphores_;
