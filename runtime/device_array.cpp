@@ -1,6 +1,7 @@
 #include "runtime/device_array.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <limits>
 #include <mutex>
@@ -22,6 +23,7 @@ struct DeviceArray::State {
   std::shared_ptr<Buffer> buffer;  // guarded by mutex
   bool freed = false;
   std::string taker;               // freed: the call that it was donated to, if any
+  std::atomic<const Buffer*> at = buffer.get();  // of buffer, to be compared without the mutex
 };
 
 namespace {
@@ -156,6 +158,9 @@ DeviceArray::View DeviceArray::get(const char* use) const {
   return {state_->device, state_->shape, state_->dtype};
 }
 
+// Whoever holds that memory keeps its address from becoming another array's.
+bool DeviceArray::is_at(const std::shared_ptr<Buffer>& memory) const { return memory && state_ && state_->at.load(std::memory_order_acquire) == memory.get(); }
+
 std::shared_ptr<Buffer> DeviceArray::memory() const {
   if (!state_) return nullptr;
   std::lock_guard lock(state_->mutex);
@@ -270,6 +275,7 @@ void DeviceArray::give_to(const std::string& taker) const {
   std::shared_ptr<Buffer> memory;  // goes after the lock
   std::lock_guard lock(state_->mutex);
   state_->freed = true;
+  state_->at = nullptr;
   state_->taker = taker;
   memory.swap(state_->buffer);
 }
@@ -279,6 +285,7 @@ void DeviceArray::free() {
   std::shared_ptr<Buffer> memory;  // goes after the lock
   std::lock_guard lock(state_->mutex);
   state_->freed = true;
+  state_->at = nullptr;
   memory.swap(state_->buffer);
 }
 

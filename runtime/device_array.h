@@ -58,6 +58,8 @@ class DeviceArray {
   std::shared_ptr<vulkan::Buffer> buffer(const std::string& use) const;
   /// For runtime/ itself: the memory, or null if there is none or no array.
   std::shared_ptr<vulkan::Buffer> memory() const;
+  /// For runtime/ itself: whether that is it; cheap.
+  bool is_at(const std::shared_ptr<vulkan::Buffer>& memory) const;
   /// For runtime/ itself: over memory that `make(bytes, what)` gives; without asking it if the array has no elements.
   static DeviceArray over(const Device& device, Shape shape, DType dtype, const std::function<std::shared_ptr<vulkan::Buffer>(uint64_t, const std::string&)>& make);
   /// For runtime/ itself: made by donate().

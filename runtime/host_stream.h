@@ -61,24 +61,17 @@ class HostStream {
   const Scopes& scopes() const { return scopes_; }
 
  private:
-  static constexpr size_t kLive = 256;
-  struct Live {
-    uint64_t begin, end;
-    bool write;
-  };
   struct Copy { Buffer *from, *to; };
   Buffer* take(HostCall& call, HostCall::Call& c, std::span<const Argument> arguments, size_t i);
   void read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
   void store_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
   void command(const std::string& name, Stage stage, std::span<const Access> accesses);
-  void barrier(StageMask from, StageMask to);
 
   Device device_;
   VkCommandBuffer commands_ = VK_NULL_HANDLE;
-  uint64_t frame_ = 0, began_at_ = 0;  // the recorder's number of the last command before this stream's
-  StageMask ordered_[2] = {};          // per stage, compute and transfer: of which stages it comes after whatever is older than the stream
-  bool dispatched_ = false, copied_ = false, reported_ = false;
-  std::vector<Live> live_;             // accesses since the last barrier between our own commands
+  uint64_t frame_ = 0;
+  Ordered ordered_ = {};
+  bool reported_ = false;
   std::vector<Access> accesses_;       // of the call being recorded
   std::vector<Buffer*> buffers_;
   std::vector<Copy> copies_;

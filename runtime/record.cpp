@@ -132,12 +132,14 @@ void HostCall::take_report(Call& c) {
   put_address(c, program->args.size() + (program->scratch_bytes > 0), c.report->address());
 }
 
-// The slot's last frame is done: its arrays are let go, its reports are read.
+// The slot's last frame is done: its reports are read. Its arrays go when others take their place, or with the next frame in which there are fewer calls.
 void HostCall::restart(Slot& slot, uint64_t frame) {
+  for (size_t i = slot.used; i < slot.calls.size(); ++i) {
+    for (auto& a : slot.calls[i].arguments) a.reset();
+    for (auto& image : slot.calls[i].images) image.reset();
+  }
   for (size_t i = 0; i < slot.used; ++i) {
     Call& c = slot.calls[i];
-    for (auto& a : c.arguments) a.reset();
-    for (auto& image : c.images) image.reset();
     if (!c.report) continue;
     uint32_t words[8] = {};
     c.report->host_read(words, 0, sizeof words);
@@ -165,7 +167,6 @@ HostCall::Call& HostCall::next(uint64_t frame) {
 
 HostStream::HostStream(const Device& d) : device_(d) {
   accesses_.reserve(64);
-  live_.reserve(kLive);
   copies_.reserve(16);
   buffers_.reserve(32);
 }
@@ -174,50 +175,22 @@ void HostStream::begin(VkCommandBuffer c, uint64_t f) {
   if (c == VK_NULL_HANDLE) throw SpecError("CommandStream::begin: the command buffer is null");
   commands_ = c;
   frame_ = f;
-  live_.clear();
-  dispatched_ = copied_ = reported_ = false;
+  reported_ = false;
   scopes_ = {};
-  ordered_[0] = ordered_[1] = 0;
   Context& context = *device_.context();
   const std::lock_guard lock(context.mutex());
   context.recorder().require_alive();
-  began_at_ = context.recorder().number();
+  ordered_ = context.recorder().ordered();
 }
 
-void HostStream::barrier(StageMask from, StageMask to) {
-  memory_barrier(device_.context()->vk(), commands_, from, to);
-  device_.context()->recorder().note_foreign_barrier(from, to);
-}
-
-// Before a command of that stage: the barrier that its accesses need, if any, towards what is older than this stream and towards its own commands. With the mutex held.
+// Before a command of that stage: the barrier that its accesses need, if any. Numbers of the recorder's stand for this stream's commands and for all that is older; in
+// ordered_ are the recorder's own barriers, and those recorded here, which the recorder does not count on. With the mutex held.
 void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list) {
   Recorder& recorder = device_.context()->recorder();
-  constexpr StageMask compute = mask(Stage::compute), both = compute | mask(Stage::transfer);
-  StageMask& ordered = ordered_[stage == Stage::transfer];
-  auto from = static_cast<StageMask>(recorder.unordered(mask(stage), list, began_at_) & ~ordered);
-  StageMask to = from ? mask(stage) : StageMask{0};
-  bool conflict = live_.size() + list.size() > kLive;
-  for (const Access& a : list) {
-    const uint64_t begin = a.buffer->address() + a.offset, end = begin + a.size;
-    for (const Live& l : live_) conflict |= (a.writes || l.write) && l.begin < end && begin < l.end;
+  if (const StageMask from = unordered(ordered_, mask(stage), list)) {
+    memory_barrier(device_.context()->vk(), commands_, from, mask(stage));
+    recorder.note_foreign_barrier(ordered_, from, mask(stage));
   }
-  if (stage == Stage::transfer && !copied_) {
-    copied_ = true;
-    conflict |= dispatched_;  // until now dispatches have been ordered among themselves only
-  }
-  if (conflict) {
-    from |= copied_ ? both : compute;
-    to |= copied_ ? both : compute;
-    live_.clear();
-  }
-  if (from) {
-    barrier(from, to);
-    if (to & compute) ordered_[0] |= from;
-    if (to & mask(Stage::transfer)) ordered_[1] |= from;
-  }
-  for (const Access& a : list)
-    if (a.reads || a.writes) live_.push_back({a.buffer->address() + a.offset, a.buffer->address() + a.offset + a.size, a.writes});
-  dispatched_ |= stage == Stage::compute;
   recorder.note_foreign(what, stage, list);
   scopes_.wait_stages |= stage_flags(mask(stage));
   scopes_.wait_accesses |= access_flags(mask(stage), true);
@@ -241,7 +214,7 @@ Buffer* HostStream::take(HostCall& call, HostCall::Call& c, std::span<const Argu
   if (call.like[i]) throw SpecError(where() + "an array is given, but PrepareOptions::images names this argument", p.loc);
   const DeviceArray& a = *arguments[i].array();
   std::shared_ptr<Buffer>& b = c.arguments[i];
-  b = a.memory();
+  if (!a.is_at(b)) b = a.memory();
   if (!b && !(a.valid() && num_elements(call.shapes[i]) == 0)) b = a.buffer(p.name + ": " + p.args[i].origin);  // says what is wrong
   if (a.dtype() != p.args[i].dtype || a.shape() != call.shapes[i])
     throw SpecError(where() + "the kernel has been prepared for " + std::string(name(p.args[i].dtype)) + tessera::to_string(call.shapes[i]) + " but the array is " + std::string(name(a.dtype())) +
@@ -347,7 +320,8 @@ void HostStream::end() {
   if (reported_) {
     Context& context = *device_.context();
     const std::lock_guard lock(context.mutex());
-    barrier(mask(Stage::compute), mask(Stage::host));
+    memory_barrier(context.vk(), commands_, mask(Stage::compute), mask(Stage::host));
+    context.recorder().note_foreign_barrier(ordered_, mask(Stage::compute), mask(Stage::host));
   }
   commands_ = VK_NULL_HANDLE;
 }

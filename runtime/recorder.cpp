@@ -7,9 +7,9 @@
 
 namespace tessera::vulkan {
 namespace {
-constexpr int kStages = 3;
-constexpr int position(Stage s) { return s == Stage::compute ? 0 : s == Stage::transfer ? 1 : 2; }
-constexpr StageMask at(int position) { return static_cast<StageMask>(1 << position); }
+constexpr size_t kStages = 3;
+constexpr size_t position(Stage s) { return s == Stage::compute ? 0 : s == Stage::transfer ? 1 : 2; }
+constexpr StageMask at(size_t position) { return static_cast<StageMask>(1 << position); }
 
 AddressRange range(const Buffer& b, uint64_t offset, uint64_t size) { return {b.address() + offset, b.address() + offset + size}; }
 }  // namespace
@@ -128,32 +128,35 @@ void Recorder::replay(const std::string& what, VkCommandBuffer commands, std::sp
 
 void Recorder::barrier(StageMask from, StageMask to) {
   memory_barrier(vk_, open(), from, to);
+  note_foreign_barrier(ordered_, from, to);
+}
+
+void Recorder::note_foreign_barrier(Ordered& ordered, StageMask from, StageMask to) {
   uint64_t chained[kStages] = {};  // what the barriers so far have ordered before a stage in `from`
-  for (int s = 0; s < kStages; ++s) {
+  for (size_t s = 0; s < kStages; ++s) {
     if (from & at(s)) chained[s] = number_;
-    for (int via = 0; via < kStages; ++via)
-      if (from & at(via)) chained[s] = std::max(chained[s], ordered_[s][via]);
+    for (size_t via = 0; via < kStages; ++via)
+      if (from & at(via)) chained[s] = std::max(chained[s], ordered[s][via]);
   }
-  for (int s = 0; s < kStages; ++s)
-    for (int t = 0; t < kStages; ++t)
-      if (to & at(t)) ordered_[s][t] = std::max(ordered_[s][t], chained[s]);
-  add({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = from, .to = to});
+  for (size_t s = 0; s < kStages; ++s)
+    for (size_t t = 0; t < kStages; ++t)
+      if (to & at(t)) ordered[s][t] = std::max(ordered[s][t], chained[s]);
+  if (log_on_) add({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = from, .to = to});
 }
 
 // One barrier before commands of those stages covers whatever of their accesses is not ordered yet.
 void Recorder::order(StageMask to, std::span<const Access> list) {
   open();
-  if (const StageMask from = unordered(to, list, number_)) barrier(from, to);
+  if (const StageMask from = unordered(ordered_, to, list)) barrier(from, to);
 }
 
-StageMask Recorder::unordered(StageMask to, std::span<const Access> list, uint64_t until) const {
+StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access> list) {
   StageMask from = 0;
   for (const Access& a : list)
-    for (int s = 0; s < 2; ++s)
-      for (int t = 0; t < 2; ++t) {
+    for (size_t s = 0; s < 2; ++s)
+      for (size_t t = 0; t < 2; ++t) {
         const Hazards& h = a.buffer->hazards;
-        const auto matters = [&](uint64_t number) { return number > ordered_[s][t] && number <= until; };
-        if ((to & at(t)) && (matters(h.written_by[s]) || (a.writes && matters(h.read_by[s])))) from |= at(s);
+        if ((to & at(t)) && (h.written_by[s] > ordered[s][t] || (a.writes && h.read_by[s] > ordered[s][t]))) from |= at(s);
       }
   return from;
 }
@@ -169,9 +172,8 @@ void Recorder::access(const std::string& what, Stage stage, std::span<const Acce
 }
 
 void Recorder::note(const std::string& what, Stage stage, std::span<const Access> list) {
-  const int to = position(stage);
+  const size_t to = position(stage);
   ++number_;
-  LogEntry entry{.kind = LogEntry::Kind::command, .what = log_on_ ? what : "", .stage = stage};
   for (const Access& a : list) {
     Hazards& h = a.buffer->hazards;
     if (a.reads) h.read_by[to] = number_;
@@ -181,7 +183,10 @@ void Recorder::note(const std::string& what, Stage stage, std::span<const Access
       std::erase(shown_, a.buffer);
     }
     touched_.push_back(a.buffer);
-    if (!log_on_) continue;
+  }
+  if (!log_on_) return;
+  LogEntry entry{.kind = LogEntry::Kind::command, .what = what, .stage = stage};
+  for (const Access& a : list) {
     if (a.reads) entry.reads.push_back(range(*a.buffer, a.offset, a.size));
     if (a.writes) entry.writes.push_back(range(*a.buffer, a.offset, a.size));
   }

@@ -52,6 +52,11 @@ void memory_barrier(const DeviceTable& vk, VkCommandBuffer commands, StageMask f
 /// Throws SpecError where a host's buffer may not be copied.
 void check_copy(const Buffer& from, const Buffer& to);
 
+/// [from][to] (compute, transfer, host): commands of stage `from` up to this number come before anything new in `to`.
+using Ordered = std::array<std::array<uint64_t, 3>, 3>;
+/// Stages that such accesses in stages `to` have to wait for.
+StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access> accesses);
+
 class Recorder {
  public:
   Recorder(const DeviceTable& vk, VkDevice device, Queue queue, std::string device_name, bool log);
@@ -82,11 +87,10 @@ class Recorder {
   void signal_next(VkSemaphore semaphore, uint64_t value) { signals_.push_back({VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, semaphore, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0}); }
 
   // Commands in a command buffer of the host's (host_stream.h), which it submits to this queue in the order in which they are noted:
-  uint64_t number() const { return number_; }
-  /// Stages of the commands up to that number that such accesses in stages `to` have to wait for, and no barrier here makes them.
-  StageMask unordered(StageMask to, std::span<const Access> accesses, uint64_t until) const;
+  const Ordered& ordered() const { return ordered_; }
   void note_foreign(const std::string& what, Stage stage, std::span<const Access> accesses);
-  void note_foreign_barrier(StageMask from, StageMask to) { add({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = from, .to = to}); }
+  /// `ordered`: what is so in that command buffer.
+  void note_foreign_barrier(Ordered& ordered, StageMask from, StageMask to);
 
   /// Makes what has been recorded so far visible to the host, for those buffers once this submission is done.
   void show_host(std::span<Buffer* const> buffers);
@@ -149,7 +153,7 @@ class Recorder {
   std::vector<VkCommandBuffer> idle_;
   std::vector<Buffer*> touched_, shown_;     // since the last submit
   uint64_t number_ = 0;                      // of the last command
-  uint64_t ordered_[3][3] = {};              // [from][to]: commands of stage `from` up to this number come before anything new in `to`
+  Ordered ordered_ = {};
   uint64_t submitted_ = 0, completed_ = 0;
   bool lost_ = false;
   std::string lost_what_;                    // lost_: in which call, and what was running
