@@ -175,7 +175,7 @@ class Fuser {
         f = compose(producer, p.arguments, consumer, c.arguments, value);
         if (!f && light(producer) && !fusion::plain(consumer)) f = fusion::into_loads(producer, p.arguments, consumer, c.arguments, value);
       }
-      if (!f && light(consumer) && c.results.size() == 1 && !fusion::plain(producer) && unseen(b, found->second, at, p)) {
+      if (!f && light(consumer) && c.results.size() == 1 && !fusion::plain(producer) && unseen(b, found->second, at, value)) {
         const auto output = static_cast<size_t>(std::find(p.results.begin(), p.results.end(), value) - p.results.begin());
         f = fusion::into_stores(producer, p.arguments, output, value, consumer, c.arguments);
         if (f) {
@@ -201,9 +201,12 @@ class Fuser {
     const auto p = fusion::plain(k);
     return p && by_element(k, *p);
   }
-  /// Nobody between the two steps needs another result of the first, which then runs when the second one did.
-  bool unseen(const Graph::Body& b, size_t from, size_t to, const Step& p) const {
+  /// Neither the second step nor one between needs another result of the first, which then runs when the second one did.
+  bool unseen(const Graph::Body& b, size_t from, size_t to, size_t value) const {
+    Step p = b.steps[from];
     if (p.results.size() == 1) return true;
+    std::erase(p.results, value);
+    if (uses(b.steps[to], p)) return false;
     const auto sees = [&](auto& self, const Graph::Body& inner) -> bool {
       return std::any_of(inner.steps.begin(), inner.steps.end(), [&](const Step& s) { return uses(s, p) || std::any_of(s.bodies.begin(), s.bodies.end(), [&](const Graph::Body& x) { return self(self, x); }); }) ||
              std::any_of(inner.outputs.begin(), inner.outputs.end(), [&](size_t v) { return std::find(p.results.begin(), p.results.end(), v) != p.results.end(); });
