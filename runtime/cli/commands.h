@@ -23,6 +23,7 @@ struct RunArguments {
   std::string trace;                       // file for a graph's times
   std::string device;                      // index, part of a name, "interpreter"; empty: the best
   bool general = false;
+  bool debug_info = false;
   // Of the interpreter:
   bool races = false;
   std::string seed;                        // a number, or "random"; empty: grid order
@@ -35,6 +36,7 @@ struct CompileArguments {
   std::string file;
   std::string emit = "spirv";      // ir, lane, spirv, spirv-bin
   std::string codegen = "fast";    // or general
+  bool debug_info = false;
   std::string dump;                // empty: nothing; "*": every step; else one step or pass
   std::string output;              // empty: stdout
   std::string target = "device";   // or minimum, lavapipe

@@ -43,6 +43,7 @@ void run_graph(const RunArguments& a) {
     results = interpret(g, arrays);
   } else {
     DeviceOptions options;
+    options.debug_info = a.debug_info;
     options.select = a.device;
     const CompiledGraph there = load(Device(options), g, {.timestamps = !a.trace.empty()});
     results = there.run(arrays);
