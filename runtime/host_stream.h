@@ -57,6 +57,7 @@ class HostStream {
   explicit HostStream(const Device& device);
   void begin(VkCommandBuffer commands, uint64_t frame);
   void record(HostCall& call, std::span<const Argument> arguments);
+  void record(HostCall& call, std::span<const DeviceArray> arrays);
   void end();
   const Scopes& scopes() const { return scopes_; }
 
@@ -73,6 +74,7 @@ class HostStream {
   Ordered ordered_ = {};
   bool reported_ = false;
   std::vector<Access> accesses_;       // of the call being recorded
+  std::vector<Argument> arguments_;
   std::vector<Buffer*> buffers_;
   std::vector<Copy> copies_;
   Scopes scopes_;

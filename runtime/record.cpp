@@ -169,6 +169,7 @@ HostStream::HostStream(const Device& d) : device_(d) {
   accesses_.reserve(64);
   copies_.reserve(16);
   buffers_.reserve(32);
+  arguments_.reserve(32);
 }
 
 void HostStream::begin(VkCommandBuffer c, uint64_t f) {
@@ -315,6 +316,11 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments) {
   ++call.slots[frame_ % call.slots.size()].used;
 }
 
+void HostStream::record(HostCall& call, std::span<const DeviceArray> arrays) {
+  arguments_.assign(arrays.begin(), arrays.end());
+  record(call, std::span<const Argument>(arguments_));
+}
+
 void HostStream::end() {
   if (commands_ == VK_NULL_HANDLE) throw SpecError("CommandStream::end: there was no begin()");
   if (reported_) {
@@ -353,6 +359,10 @@ CommandStream::~CommandStream() = default;
 void CommandStream::begin(VkCommandBuffer commands, uint64_t frame) { stream_->begin(commands, frame); }
 Scopes CommandStream::record(PreparedKernel& kernel, std::span<const Argument> arguments) {
   stream_->record(*kernel.call_, arguments);
+  return kernel.call_->scopes;
+}
+Scopes CommandStream::record(PreparedKernel& kernel, std::span<const DeviceArray> arrays) {
+  stream_->record(*kernel.call_, arrays);
   return kernel.call_->scopes;
 }
 Scopes CommandStream::end() {

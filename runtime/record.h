@@ -104,6 +104,7 @@ class CommandStream {
   /// contents: by a copy, or in place if both are the same array. An input that the code stores to is copied before, unless it is donated: donate(x) here means that its contents may
   /// change. The arrays' memory is kept until their frame is done. Throws SpecError on what does not fit, DeviceError if the device is lost; then nothing has been recorded.
   Scopes record(PreparedKernel& kernel, std::span<const Argument> arguments);
+  Scopes record(PreparedKernel& kernel, std::span<const DeviceArray> arrays);
   Scopes record(PreparedKernel& kernel, std::initializer_list<Argument> arguments) { return record(kernel, std::span(arguments.begin(), arguments.size())); }
   /// Of everything since begin(), the barriers' own included. Kernels that report (checks, prints, loops that a driver may cut) add one towards the host here; what they have to say comes
   /// from Device::wait() once a later frame has taken their place.
