@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/names.h"
 #include "runtime/pipeline.h"
 
 namespace tessera::vulkan {
@@ -50,10 +51,10 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
                      const std::shared_ptr<Buffer>& table)
     : context_(std::move(context)), plan_(plan), begin_(begin), end_(end) {
   const DeviceTable& vk = context_->vk();
-  {
-    std::lock_guard lock(context_->mutex());
-    commands_ = context_->recorder().begin_replayable();
-  }
+  // To the end: recording into a command buffer uses the pool that those of all other threads are of.
+  const std::lock_guard lock(context_->mutex());
+  commands_ = context_->recorder().begin_replayable();
+  name_object(vk, context_->handle(), commands_, "a graph");
   std::vector<std::pair<Range, bool>> since;  // the last barrier, with whether it writes
   for (size_t i = begin; i < end; ++i) {
     const Command& c = plan.commands[i];
@@ -88,16 +89,17 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
       vk.vkCmdCopyBuffer(commands_, from.handle(), to.handle(), 1, &region);
     } else {
       const PreparedCall& call = calls[i];
+      if (has_names(vk)) begin_label(vk, commands_, with_line(call.program->name, call.program->loc));
       vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
       if (pushed_bytes(*call.program) > 0) {
         const uint64_t at = table->address() + call.table_at;
         vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
       }
       vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+      end_label(vk, commands_);
     }
     steps_.push_back(std::move(step));
   }
-  std::lock_guard lock(context_->mutex());
   try {
     context_->recorder().end_replayable(commands_);
   } catch (...) {
