@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "runtime/launch.h"
+#include "runtime/record.h"
 
 namespace tessera {
 
 std::vector<DeviceArray> CompiledKernel::operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims) const {
   return launch(device_, *program_, inputs, dims);
 }
+
+PreparedKernel CompiledKernel::prepare(const PrepareOptions& options) const { return PreparedKernel(device_, program_, options); }
 
 std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const DimValues& dims) const {
   std::vector<std::pair<DType, Shape>> shapes;

@@ -15,6 +15,7 @@
 namespace tessera {
 
 namespace vulkan { class Context; }
+struct ImportedDevice;
 
 struct DeviceOptions {
   /// Index in list_devices() or a part of the name, in any case; empty: the environment's TESSERA_DEVICE, else the best device.
@@ -61,6 +62,9 @@ class Device {
   /// The best device (discrete before integrated before virtual before CPU), or the one that the options or TESSERA_DEVICE name.
   /// Throws DeviceError listing the devices if none fits.
   explicit Device(const DeviceOptions& options = {});
+  /// A Vulkan device that the program has already (interop.h). Of the options those count that say how to use a device, not which. Throws DeviceError, naming what to
+  /// enable, where it lacks what Tessera needs.
+  static Device import(const ImportedDevice& device, const DeviceOptions& options = {});
 
   const DeviceInfo& info() const;
   const Target& target() const { return info().target; }

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 #include "engine/error.h"
 #include "runtime/faults.h"
 
@@ -40,11 +42,13 @@ std::shared_ptr<const Library> open_library(const std::string& name) {
   return library;
 }
 
-InstanceTable load_instance(const Library& library, VkInstance instance) {
+InstanceTable load_instance(const Library& library, VkInstance instance, bool debug_utils) {
   InstanceTable t;
 #define X(f) t.f = reinterpret_cast<PFN_##f>(library.vkGetInstanceProcAddr(instance, #f));
   TESSERA_VK_INSTANCE(X)
-  TESSERA_VK_DEBUG(X)
+  if (debug_utils) {
+    TESSERA_VK_DEBUG(X)
+  }
 #undef X
 #define X(f) require(t.f, #f);
   TESSERA_VK_INSTANCE(X)
@@ -53,15 +57,16 @@ InstanceTable load_instance(const Library& library, VkInstance instance) {
   return t;
 }
 
-DeviceTable load_device(const InstanceTable& instance, VkDevice device) {
+DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions) {
   DeviceTable t;
 #define X(f)                                                                     \
   t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));     \
   require(t.f, #f);
   TESSERA_VK_DEVICE(X)
 #undef X
-#define X(f) t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));
-  TESSERA_VK_DEVICE_OPTIONAL(X)
+#define X(f, extension) \
+  if (std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));
+  TESSERA_VK_DEVICE_EXTENSIONS(X)
 #undef X
   intercept(t);
   return t;

@@ -19,6 +19,7 @@
 #include "runtime/call/disk_cache.h"
 #include "runtime/context.h"
 #include "runtime/launch.h"
+#include "runtime/record.h"
 
 namespace tessera {
 
