@@ -1,14 +1,14 @@
 // What is behind the handles of tessera.h, and how exceptions become results: nothing is thrown across the C interface. Internal to runtime/c.
 #pragma once
 #include <exception>
+#include <memory>
 #include <new>
-#include <set>
 #include <string>
+#include <tessera/tessera.h>
 #include <vector>
 
 #include "codegen/bundle.h"
 #include "runtime/bundle.h"
-#include "runtime/c/tessera.h"
 #include "runtime/device.h"
 #include "runtime/device_array.h"
 
@@ -58,5 +58,10 @@ template <class F> tessera_result guarded(const char* function, F f) noexcept {
 inline void need(const char* function, const char* parameter, const void* pointer) {
   if (!pointer) throw SpecError(std::string(function) + ": " + parameter + " is NULL");
 }
+
+/// What the structs of tessera.h say; SpecErrors begin with the function's name.
+DeviceOptions options_of(const char* function, const tessera_device_options* options);
+Shape shape_of(const char* function, tessera_dtype dtype, int32_t rank, const int64_t* shape);
+DimValues dims_of(const char* function, const Program& program, const tessera_size* sizes, int32_t num_sizes);
 
 }  // namespace tessera::c

@@ -1,4 +1,4 @@
-#include "runtime/c/tessera.h"
+#include <tessera/tessera.h>
 
 #include <algorithm>
 #include <cstring>
@@ -89,6 +89,39 @@ void check_bytes(const char* function, const DeviceArray& a, size_t bytes) {
 }
 
 }  // namespace
+
+DeviceOptions options_of(const char* function, const tessera_device_options* options) {
+  DeviceOptions o;
+  if (!options) return o;
+  if (options->size != sizeof *options || options->reserved != 0)
+    throw SpecError(std::string(function) + ": options.size is " + std::to_string(options->size) + " and reserved " + std::to_string(options->reserved) + ", but " +
+                        std::to_string(sizeof *options) + " and 0 are right", {}, "begin with tessera_device_defaults()");
+  if (options->select) o.select = options->select;
+  o.validation = options->validation != 0;
+  o.memory_limit = options->memory_limit;
+  o.watchdog_seconds = options->watchdog_seconds;
+  if (options->print) o.print = [print = options->print, user = options->print_user](const std::string& line) { print(user, line.c_str()); };
+  return o;
+}
+
+Shape shape_of(const char* function, tessera_dtype dtype, int32_t rank, const int64_t* shape) {
+  if (!is_dtype(dtype)) throw SpecError(std::string(function) + ": there is no dtype " + std::to_string(dtype));
+  if (rank < 0) throw SpecError(std::string(function) + ": rank is " + std::to_string(rank) + ", which is below 0");
+  if (rank > 0) need(function, "shape", shape);
+  return Shape(shape, shape + rank);
+}
+
+DimValues dims_of(const char* function, const Program& p, const tessera_size* sizes, int32_t num_sizes) {
+  if (num_sizes < 0) throw SpecError(std::string(function) + ": num_sizes is " + std::to_string(num_sizes) + ", which is below 0");
+  if (num_sizes > 0) need(function, "sizes", sizes);
+  DimValues dims;
+  for (int32_t i = 0; i < num_sizes; ++i) {
+    need(function, "the name of a size", sizes[i].name);
+    if (!dims.emplace(sizes[i].name, sizes[i].value).second) throw SpecError(p.name + ": the size " + sizes[i].name + " is given twice", p.loc);
+  }
+  return dims;
+}
+
 }  // namespace tessera::c
 
 // ---- versions and errors
@@ -149,18 +182,7 @@ tessera_result tessera_device_info_at(int32_t index, tessera_device_info* info) 
 tessera_result tessera_device_create(const tessera_device_options* options, tessera_device** device) {
   return guarded(__func__, [&] {
     need("tessera_device_create", "device", device);
-    DeviceOptions o;
-    if (options) {
-      if (options->size != sizeof *options || options->reserved != 0)
-        throw SpecError("tessera_device_create: options.size is " + std::to_string(options->size) + " and reserved " + std::to_string(options->reserved) + ", but " + std::to_string(sizeof *options) +
-                            " and 0 are right", {}, "begin with tessera_device_defaults()");
-      if (options->select) o.select = options->select;
-      o.validation = options->validation != 0;
-      o.memory_limit = options->memory_limit;
-      o.watchdog_seconds = options->watchdog_seconds;
-      if (options->print) o.print = [print = options->print, user = options->print_user](const std::string& line) { print(user, line.c_str()); };
-    }
-    *device = new tessera_device{Device(o)};
+    *device = new tessera_device{Device(c::options_of("tessera_device_create", options))};
   });
 }
 void tessera_device_destroy(tessera_device* device) { delete device; }
@@ -330,10 +352,7 @@ tessera_result tessera_array_create(tessera_device* device, tessera_dtype dtype,
   return guarded(__func__, [&] {
     need("tessera_array_create", "device", device);
     need("tessera_array_create", "array", array);
-    if (!c::is_dtype(dtype)) throw SpecError("tessera_array_create: there is no dtype " + std::to_string(dtype));
-    if (rank < 0) throw SpecError("tessera_array_create: rank is " + std::to_string(rank) + ", which is below 0");
-    if (rank > 0) need("tessera_array_create", "shape", shape);
-    const Shape dims(shape, shape + rank);
+    const Shape dims = c::shape_of("tessera_array_create", dtype, rank, shape);
     const DType t = static_cast<DType>(dtype);
     *array = new tessera_array{data ? DeviceArray(device->device, dims, t, data) : DeviceArray(device->device, dims, t), dims};
   });
@@ -390,8 +409,6 @@ tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const
                           std::to_string(num_outputs) + " were given", p.loc, "it is " + p.name + kernel->signature);
     if (num_inputs > 0) need("tessera_launch", "inputs", inputs);
     if (num_outputs > 0) need("tessera_launch", "outputs", outputs);
-    if (num_sizes > 0) need("tessera_launch", "sizes", sizes);
-    if (num_sizes < 0) throw SpecError("tessera_launch: num_sizes is " + std::to_string(num_sizes) + ", which is below 0");
     const Device& device = kernel->kernel.device();
     std::vector<DeviceArray> arguments;
     std::vector<std::pair<DType, Shape>> types;
@@ -400,11 +417,7 @@ tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const
       types.emplace_back(inputs[i]->array.dtype(), inputs[i]->array.shape());
       arguments.push_back(inputs[i]->donate ? donate(inputs[i]->array) : inputs[i]->array);
     }
-    DimValues dims;
-    for (int32_t i = 0; i < num_sizes; ++i) {
-      need("tessera_launch", "the name of a size", sizes[i].name);
-      if (!dims.emplace(sizes[i].name, sizes[i].value).second) throw SpecError(p.name + ": the size " + sizes[i].name + " is given twice", p.loc);
-    }
+    const DimValues dims = c::dims_of("tessera_launch", p, sizes, num_sizes);
     std::vector<DeviceArray> into;
     std::vector<std::pair<DType, Shape>> wanted;
     for (int32_t i = 0; i < num_outputs; ++i) {

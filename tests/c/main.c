@@ -71,6 +71,7 @@ int main(void) {
   test_kernels();
   test_arrays();
   test_calls();
+  test_vulkan();
   int messages = 0;
   CHECK_OK(tessera_device_validation(device, say, &messages));
   CHECK(messages == 0);

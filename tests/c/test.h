@@ -27,3 +27,4 @@ void test_reload(void);
 void test_kernels(void);
 void test_arrays(void);
 void test_calls(void);
+void test_vulkan(void);

@@ -49,14 +49,14 @@ using Outcome = std::pair<int, std::string>;
 TEST_CASE("tessera bundle writes a bundle and its header, the same each time") {
   const Folder f;
   f.write("a.tir", add("add"));
-  f.write("b.tir", add("add-wide", "i64"));
-  CHECK(f.bundle("a.tir b.tir -o k.tsb --header my-kernels.hpp --threads 1") == Outcome(0, "1 of 2: add\n2 of 2: add-wide\n"));
+  f.write("b.tir", add("add_wide", "i64"));
+  CHECK(f.bundle("a.tir b.tir -o k.tsb --header my-kernels.hpp --threads 1") == Outcome(0, "1 of 2: add\n2 of 2: add_wide\n"));
   CHECK(f.bundle("-q a.tir b.tir -o again.tsb --header again.hpp --namespace my_kernels") == Outcome(0, ""));
   const std::string bytes = f.read("k.tsb");
   CHECK(bytes == f.read("again.tsb"));
   const BundleFile b = bundle_from_bytes(bytes, "k.tsb");
   REQUIRE(b.kernels.size() == 2);
-  CHECK(b.kernels[1].name == "add-wide");
+  CHECK(b.kernels[1].name == "add_wide");
   CHECK(b.kernels[1].arguments == std::vector<std::string>{"x", "class", "out0"});
   CHECK(b.kernels[1].variants[1].target == "lavapipe");
   const std::string header = f.read("my-kernels.hpp");
