@@ -92,6 +92,7 @@ Context::Context(const DeviceOptions& options, const ImportedDevice* imported) :
     throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
   if (!(options.watchdog_seconds >= 0)) throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) + ", which is not 0 or more");
   print_bytes_ = options.print_bytes / 4 * 4;
+  options_.debug_info |= environment("TESSERA_DEBUG_INFO") == "1";
   if (imported) take_device(*imported);
   else choose_device();
   try {

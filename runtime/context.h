@@ -96,6 +96,7 @@ class Context : public std::enable_shared_from_this<Context> {
   VkDevice handle() const { return device_; }
   const std::string& name() const { return probe_.info.name; }
   bool always_stage() const { return options_.always_stage; }
+  bool debug_info() const { return options_.debug_info; }
   uint32_t host_import_type(uint32_t allowed) const;  // a memory type of those bits that imports can have; UINT32_MAX: none
   const Instance& instance() const { return *instance_; }
 

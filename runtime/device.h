@@ -24,6 +24,9 @@ struct DeviceOptions {
   bool validation = false;
   /// Keep a log for find_unordered() (order.h). It grows with every call.
   bool log_commands = false;
+  /// Kernels are compiled with debug info (CompileOptions::debug_info), and Vulkan's objects and commands have names, for tools like RenderDoc and for
+  /// validation messages. The environment's TESSERA_DEBUG_INFO=1 asks for it too.
+  bool debug_info = false;
   /// Treat memory that the host could map as if it could not, so that all transfers are staged (for tests on CPU devices).
   bool always_stage = false;
   /// Most bytes of memory to hold per heap; 0: what the driver gives.

@@ -1,37 +1,30 @@
 #include "runtime/vulkan.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 
 #include "engine/error.h"
+#include "engine/platform.h"
 #include "runtime/faults.h"
 
 namespace tessera::vulkan {
 namespace {
-#if defined(__APPLE__)
-constexpr const char* kLoader = "libvulkan.1.dylib";
-#else
-constexpr const char* kLoader = "libvulkan.so.1";
-#endif
-
 template <class F> void require(F f, const char* name) {
   if (!f) throw DeviceError(std::string("the Vulkan driver has no ") + name + ", which Vulkan 1.3 promises", {}, "update the driver");
 }
 }  // namespace
 
 Library::~Library() {
-  if (handle) dlclose(handle);
+  if (handle) platform::close_library(handle);
 }
 
 std::shared_ptr<const Library> open_library(const std::string& name) {
   auto library = std::make_shared<Library>();
-  const std::string file = name.empty() ? kLoader : name;
-  library->handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string file = name.empty() ? platform::kVulkanLoader : name;
+  library->handle = platform::open_library(file);
   if (!library->handle)
     throw DeviceError("there is no Vulkan loader (" + file + ") on this machine: install it and a driver (Debian and Ubuntu: apt-get install "
                       "libvulkan1 mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host");
-  library->vkGetInstanceProcAddr = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library->handle, "vkGetInstanceProcAddr"));
+  library->vkGetInstanceProcAddr = reinterpret_cast<PFN_vkGetInstanceProcAddr>(platform::symbol(library->handle, "vkGetInstanceProcAddr"));
   if (!library->vkGetInstanceProcAddr) throw DeviceError(file + " is not a Vulkan loader: it has no vkGetInstanceProcAddr");
 #define X(f)                                                                                        \
   library->f = reinterpret_cast<PFN_##f>(library->vkGetInstanceProcAddr(nullptr, #f));              \

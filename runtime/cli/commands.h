@@ -20,8 +20,10 @@ void ops(const std::string& name);
 struct RunArguments {
   std::string file;
   std::vector<std::string> in, out, dims;  // dims: "n=5"
+  std::string trace;                       // file for a graph's times
   std::string device;                      // index, part of a name, "interpreter"; empty: the best
   bool general = false;
+  bool debug_info = false;
   // Of the interpreter:
   bool races = false;
   std::string seed;                        // a number, or "random"; empty: grid order
@@ -34,9 +36,11 @@ struct CompileArguments {
   std::string file;
   std::string emit = "spirv";      // ir, lane, spirv, spirv-bin
   std::string codegen = "fast";    // or general
+  bool debug_info = false;
   std::string dump;                // empty: nothing; "*": every step; else one step or pass
   std::string output;              // empty: stdout
   std::string target = "device";   // or minimum, lavapipe
+  std::string dot, svg;            // files for a graph's picture
 };
 void compile(const CompileArguments& a);
 void explain(const CompileArguments& a);

@@ -200,7 +200,7 @@ void test_vulkan(void) {
   test_errors(&imported, d, k, stream, prepared, arrays);
   CHECK_OK(tessera_stream_record(stream, prepared, arrays, 4, &one));
   CHECK_OK(tessera_stream_end(stream, &scopes));
-  CHECK(one.wait_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT && one.signal_accesses & VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT);
+  CHECK(one.wait_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT && one.signal_accesses & VK_ACCESS_2_SHADER_WRITE_BIT);
   CHECK(scopes.signal_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT);
   const VkMemoryBarrier2 to_host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, .srcStageMask = scopes.signal_stages, .srcAccessMask = scopes.signal_accesses,
                                     .dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT, .dstAccessMask = VK_ACCESS_2_HOST_READ_BIT};

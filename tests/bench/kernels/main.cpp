@@ -11,8 +11,10 @@
 
 #include "engine/ir/text.h"
 #include "samples/kernels/flash_attention.h"
+#include "samples/kernels/grouped_matmul.h"
 #include "samples/kernels/norm.h"
 #include "samples/kernels/paged_attention.h"
+#include "samples/kernels/quantized_matmul.h"
 #include "samples/kernels/rope.h"
 
 namespace {
@@ -26,6 +28,7 @@ struct Entry {
   std::vector<Type> inputs;
   double work;       // operations, or bytes
   const char* unit;  // of 1e9 of them per second
+  std::vector<ts::Array> first = {};  // arguments whose numbers matter; zeros are the others
 };
 
 std::vector<Entry> entries(bool small) {
@@ -50,9 +53,21 @@ std::vector<Entry> entries(bool small) {
   {
     const int64_t batch = small ? 2 : 16, length = small ? 512 : 8192, heads = 32, kv_heads = 8, d = 128, page = 16;
     const Type lengths({batch}, ts::i32), table({batch, length / page}, ts::i32), q({batch, heads, d}, ts::bf16), pages({batch * length / page, page, kv_heads, d}, ts::bf16);
-    list.push_back({"paged_attention", kn::paged_attention(lengths, table, q, pages, pages), {lengths, table, q, pages, pages}, bytes({pages, pages}), "GB/s"});
+    list.push_back({"paged_attention", kn::paged_attention(lengths, table, q, pages, pages), {lengths, table, q, pages, pages}, bytes({pages, pages}), "GB/s",
+                    {ts::Array({batch}, std::vector<int32_t>(static_cast<size_t>(batch), static_cast<int32_t>(length)))}});
     const Type x({1, length, heads, d}, ts::bf16), at({1, length}, ts::i32);
     list.push_back({"rope", kn::rope(x, at), {x, at}, bytes({x, x}), "GB/s"});
+  }
+  {
+    const int64_t m = small ? 256 : 4096, k = small ? 512 : 4096, n = small ? 256 : 4096, groups = 8;
+    const Type sizes({groups}, ts::i32), a({m, k}, ts::bf16), b({groups, k, n}, ts::bf16);
+    const double products = 2.0 * static_cast<double>(m * k * n);
+    list.push_back({"grouped_matmul", kn::grouped_matmul(sizes, a, b), {sizes, a, b}, products, "GFLOP/s", {ts::Array({groups}, std::vector<int32_t>(groups, static_cast<int32_t>(m / groups - 1)))}});
+    const Type w8({k, n}, ts::i8), w4({k / 2, n}, ts::u8), scales({k / 128, n}, ts::bf16), one({1, k}, ts::bf16);
+    list.push_back({"int8_matmul", kn::int8_matmul(a, w8, scales), {a, w8, scales}, products, "GFLOP/s"});
+    list.push_back({"int4_matmul", kn::int4_matmul(a, w4, scales), {a, w4, scales}, products, "GFLOP/s"});
+    list.push_back({"int8_matmul_one_row", kn::int8_matmul(one, w8, scales), {one, w8, scales}, bytes({w8}), "GB/s"});
+    list.push_back({"int4_matmul_one_row", kn::int4_matmul(one, w4, scales), {one, w4, scales}, bytes({w4}), "GB/s"});
   }
   return list;
 }
@@ -63,7 +78,7 @@ double measure(const Entry& e) {
   std::vector<ts::ShapeDtype> types(e.inputs.begin(), e.inputs.end());
   const ts::CompiledKernel kernel = ts::load(device, e.call.trace(types));
   std::vector<ts::DeviceArray> arguments;
-  for (const Type& t : e.inputs) arguments.emplace_back(device, ts::Array(t.shape, t.dtype));
+  for (const Type& t : e.inputs) arguments.emplace_back(device, arguments.size() < e.first.size() ? e.first[arguments.size()] : ts::Array(t.shape, t.dtype));
   std::vector<double> seconds;
   for (int i = 0; i < 8; ++i) {
     const auto start = std::chrono::steady_clock::now();

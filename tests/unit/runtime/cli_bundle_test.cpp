@@ -65,7 +65,7 @@ TEST_CASE("tessera bundle writes a bundle and its header, the same each time") {
     CHECK_MESSAGE(header.find(line) != std::string::npos, line);
   CHECK(header.find("kBundle[]") == std::string::npos);
   CHECK(f.bundle("a.tir -o k.tsb --header embedded.hpp --embed --targets minimum,gpu16,gpu64") == Outcome(0, ""));
-  CHECK(f.read("embedded.hpp").find("kBundle[] = {\n    0x0a41524553534554") != std::string::npos);  // "TESSERA\n"
+  CHECK(f.read("embedded.hpp").find("kBundle[] = {\n    0xa41524553534554") != std::string::npos);  // "TESSERA\n"
   CHECK(bundle_from_bytes(f.read("k.tsb"), "k.tsb").kernels[0].variants[2].target == "gpu64");
 }
 
