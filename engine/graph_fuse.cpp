@@ -125,6 +125,16 @@ std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size
   for (size_t i = 0; i < c->stored.size(); ++i)
     b.append({.code = Opcode::store, .operands = {b.arg(k.body, f.arguments.size() + i), second(c->stored[i])}, .index = whole(args[f.arguments.size() + i])});
   b.yield({});
+  // An array read both where it is computed with and at other places has no layout that suits both, so that such a kernel is split badly.
+  for (Value v : loaded) {
+    bool here = false, elsewhere = false;
+    for (OpId o : k.region(k.body).ops) {
+      const Op& op = k.op(o);
+      if (std::find(op.operands.begin(), op.operands.end(), v) == op.operands.end()) continue;
+      (moves(op.code) && op.code != Opcode::broadcast ? elsewhere : here) = true;
+    }
+    if (here && elsewhere) return {};
+  }
   ir::verify(k, "fusing");
   f.kernel = std::move(k);
   return f;
