@@ -32,6 +32,15 @@ inline Passes<DeviceArray> passes(const Device& device) {
           [device](const Array& table) { return DeviceArray(device, table); }};
 }
 
+/// Values of the function that ts::jit is tracing: calls become steps of its graph.
+inline Passes<Value> graph_passes() {
+  return {[](const PallasCall& call, const std::vector<Value>& arguments) {
+            const Results outputs = call.in_graph({arguments.begin(), arguments.end()});
+            return std::vector<Value>(outputs.begin(), outputs.end());
+          },
+          [](const Array& table) { return asarray(table); }};
+}
+
 /// axis, counted from the last one if it is negative; SpecError if `what` of this type has no such axis.
 inline size_t axis_of(const Checks& c, const std::string& what, const Type& t, int64_t axis) {
   c.require(axis >= -t.rank() && axis < t.rank(), "axis " + std::to_string(axis) + " is out of range for " + what + ", " + to_string(t));

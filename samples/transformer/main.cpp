@@ -1,6 +1,6 @@
 // A small language model, from a .safetensors file to text: transformer [--file FILE] [--prompt TEXT] [--tokens N] [--dtype f32|f16|bf16] [--answers FILE].
 // Without --file the weights are made up, from a seed, and written to transformer.safetensors first (in --dtype), so the text is none that a person would write.
-// The prompt goes through the model at once, and then one token at a time, the likeliest each: two graphs, of which each is one submission per step. At the
+// The prompt goes through the model at once, and then one token at a time, the likeliest each: one graph for each of both, one submission per step. At the
 // end the whole text goes through it once more, which must give the logits that the steps gave. --answers writes those, for check.py to compare with JAX.
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,6 @@
 #include <stdexcept>
 
 #include "samples/support/sample.h"
-#include "samples/transformer/build_graph.h"
 #include "samples/transformer/weights.h"
 
 namespace {
@@ -48,26 +47,13 @@ Options parse(int argc, char** argv) {
   return o;
 }
 
-/// Where graphs run: on the default device, whose arrays stay there between steps, or interpreted.
+/// Where the model runs: on the default device, whose arrays stay there between steps, or interpreted.
 template <class A>
 struct Place {
   std::function<A(const ts::Array&)> put;
   std::function<ts::Array(const A&)> get;
-  std::function<std::function<std::vector<A>(const std::vector<A>&)>(const ts::Graph&)> load;
+  std::function<std::vector<A>(const ts::Jit&, const std::vector<A>&)> call;
 };
-
-/// The model for so many new tokens at a time, as one graph.
-ts::Graph graph_of(const Config& c, const std::vector<ts::Array>& w, int64_t length, const ts::Shape& cache) {
-  GraphBuilder b;
-  const GraphValue tokens = b.input({{1, length}, ts::i32}), positions = b.input({{1, length}, ts::i32}), lengths = b.input({{2, 1}, ts::i32}), start = b.input({{1}, ts::i32});
-  std::vector<GraphValue> values, caches;
-  for (const ts::Array& a : w) values.push_back(b.input(a));
-  for (int64_t i = 0; i < 2 * c.layers; ++i) caches.push_back(b.input({cache, w[0].dtype()}));
-  const Step<GraphValue> step = forward(b.passes(), c, values, tokens, positions, lengths, start, caches);
-  b.output(step.logits);
-  for (const GraphValue& a : step.caches) b.output(a);
-  return b.graph();
-}
 
 ts::Array numbers(const ts::Shape& shape, std::vector<int32_t> n) { return ts::Array(shape, n); }
 
@@ -82,7 +68,8 @@ int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, cons
   const A empty = place.put(ts::Array(cache, w[0].dtype()));
 
   // One step: the tokens from `begin` on; their logits [tokens, vocabulary].
-  const auto step = [&](const auto& f, const std::vector<int32_t>& tokens, int64_t begin, std::vector<A>& caches) {
+  const ts::Jit model = graph(c);  // traced and compiled for each number of tokens that it gets
+  const auto step = [&](const std::vector<int32_t>& tokens, int64_t begin, std::vector<A>& caches) {
     const auto n = static_cast<int64_t>(tokens.size());
     std::vector<int32_t> positions;
     for (int64_t i = 0; i < n; ++i) positions.push_back(static_cast<int32_t>(begin + i));
@@ -90,7 +77,7 @@ int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, cons
                                 place.put(numbers({2, 1}, {static_cast<int32_t>(n), static_cast<int32_t>(begin + n)})), place.put(numbers({1}, {static_cast<int32_t>(begin)}))};
     arguments.insert(arguments.end(), held.begin(), held.end());
     arguments.insert(arguments.end(), caches.begin(), caches.end());
-    std::vector<A> results = f(arguments);
+    std::vector<A> results = place.call(model, arguments);
     caches.assign(results.begin() + 1, results.end());
     return place.get(results[0]);
   };
@@ -103,20 +90,19 @@ int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, cons
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto seconds = [](auto from, auto to) { return std::chrono::duration<double>(to - from).count(); };
 
-  const auto prefill = place.load(graph_of(c, w, prompt, cache)), decode = place.load(graph_of(c, w, 1, cache));
   std::vector<A> caches(static_cast<size_t>(2 * c.layers), empty);
   {
     std::vector<A> unused = caches;  // the first run of each is the driver's compiler
-    step(prefill, text, 0, unused);
-    step(decode, {0}, 0, unused);
+    step(text, 0, unused);
+    step({0}, 0, unused);
   }
   const auto begin = now();
-  ts::Array logits = step(prefill, text, 0, caches);
+  ts::Array logits = step(text, 0, caches);
   const auto prompted = now();
   std::vector<std::vector<double>> of_steps = {row(logits, prompt - 1)};
   text.push_back(likeliest(of_steps.back()));
   for (int64_t i = 1; i < o.tokens; ++i) {
-    of_steps.push_back(row(step(decode, {text.back()}, prompt + i - 1, caches), 0));
+    of_steps.push_back(row(step({text.back()}, prompt + i - 1, caches), 0));
     text.push_back(likeliest(of_steps.back()));
   }
   const auto end = now();
@@ -124,7 +110,7 @@ int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, cons
   // The same text at once: the steps, which took keys and values from the caches, must have seen the same.
   text.pop_back();
   std::vector<A> fresh(static_cast<size_t>(2 * c.layers), empty);
-  logits = step(place.load(graph_of(c, w, most - 1, cache)), text, 0, fresh);
+  logits = step(text, 0, fresh);
   double largest = 0, difference = 0;
   for (int64_t i = 0; i < o.tokens; ++i) {
     const std::vector<double> whole = row(logits, prompt - 1 + i);
@@ -165,11 +151,11 @@ int main(int argc, char** argv) try {
   const char* device = std::getenv("TESSERA_DEVICE");
   if (device && std::string(device) == "interpreter") {
     const Place<ts::Array> host = {[](const ts::Array& a) { return a; }, [](const ts::Array& a) { return a; },
-                                   [](const ts::Graph& g) { return [g](const std::vector<ts::Array>& arguments) { return ts::interpret(g, arguments); }; }};
+                                   [](const ts::Jit& f, const std::vector<ts::Array>& arguments) { return ts::interpret(f, arguments); }};
     return run(o, c, w, host);
   }
   const Place<ts::DeviceArray> place = {[](const ts::Array& a) { return ts::DeviceArray(ts::default_device(), a); }, [](const ts::DeviceArray& a) { return a.download(); },
-                                        [](const ts::Graph& g) { return [f = ts::load(ts::default_device(), g)](const std::vector<ts::DeviceArray>& arguments) { return f(arguments); }; }};
+                                        [](const ts::Jit& f, const std::vector<ts::DeviceArray>& arguments) { return ts::launch(ts::default_device(), f, arguments); }};
   const int result = run(o, c, w, place);
   const std::vector<std::string> said = ts::default_device().validation_messages();
   for (const std::string& s : said) std::fprintf(stderr, "transformer: validation: %s\n", s.c_str());

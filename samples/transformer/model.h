@@ -1,5 +1,6 @@
 // A decoder-only transformer in the form of Llama (Touvron et al. 2023): embedding, then layers of RMS norm, grouped-query attention with rotary positions, and
-// a SwiGLU, then a norm and logits. Nothing but calls of samples/kernels, over whatever array type `Passes` runs them on: host arrays, or a graph's values.
+// a SwiGLU, then a norm and logits. Nothing but calls of samples/kernels, over whatever `Passes` runs them on: host arrays one after another, or, as graph()
+// does, values of a function under jit, so that all are one graph.
 #pragma once
 #include <map>
 #include <string>
@@ -69,6 +70,18 @@ Step<A> forward(const kernels::Passes<A>& run, const Config& c, const std::vecto
   const A &final_norm = weight(), &head = weight();
   const A h = call(kernels::rms_norm(x, final_norm, norm), {x, final_norm});
   return {call(kernels::linear(h, head, {batch, length, c.vocabulary}), {h, head}), std::move(caches)};
+}
+
+/// forward() as one graph: takes tokens, positions, lengths, start, the weights and the caches; returns the logits and the caches.
+inline auto graph(const Config& c) {
+  return ts::jit(
+      [c](const std::vector<ts::Value>& a) {
+        const auto caches = static_cast<std::ptrdiff_t>(2 * c.layers);
+        Step<ts::Value> step = forward(kernels::graph_passes(), c, {a.begin() + 4, a.end() - caches}, a[0], a[1], a[2], a[3], {a.end() - caches, a.end()});
+        step.caches.insert(step.caches.begin(), step.logits);
+        return step.caches;
+      },
+      {.name = "transformer"});
 }
 
 }  // namespace transformer

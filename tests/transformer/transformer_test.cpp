@@ -9,7 +9,6 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "samples/transformer/build_graph.h"
 #include "samples/transformer/weights.h"
 
 using namespace transformer;
@@ -117,19 +116,10 @@ TEST_CASE("the forward pass as a graph is the model") {
   const auto n = static_cast<int64_t>(tokens.size());
   const std::vector<Array> w = weights_of(made_up(kSmall, tessera::f32), kSmall);
   const Rows expected = reference(kSmall, w, tokens);
-  GraphBuilder b;
-  std::vector<GraphValue> inputs, weights, caches;
   std::vector<Array> arguments = {Array({1, n}, tokens), Array({1, n}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6}), Array({2, 1}, std::vector<int32_t>(2, static_cast<int32_t>(n))), Array({1}, std::vector<int32_t>{0})};
-  for (const Array& a : arguments) inputs.push_back(b.input(a));
-  for (const Array& a : w) weights.push_back(b.input(a));
   arguments.insert(arguments.end(), w.begin(), w.end());
-  for (int64_t i = 0; i < 2 * kSmall.layers; ++i) {
-    arguments.push_back(Array({1, n + 2, kSmall.kv_heads, kSmall.head_dim}, tessera::f32));
-    caches.push_back(b.input(arguments.back()));
-  }
-  b.output(forward(b.passes(), kSmall, weights, inputs[0], inputs[1], inputs[2], inputs[3], caches).logits);
-  CHECK(b.graph().kernels.size() < 16);  // layers share theirs
-  const Array logits = tessera::interpret(b.graph(), arguments).at(0);
+  for (int64_t i = 0; i < 2 * kSmall.layers; ++i) arguments.push_back(Array({1, n + 2, kSmall.kv_heads, kSmall.head_dim}, tessera::f32));
+  const Array logits = tessera::interpret(graph(kSmall), arguments).at(0);
   REQUIRE(logits.shape() == tessera::Shape{1, n, kSmall.vocabulary});
   double worst = 0;
   for (int64_t i = 0; i < n; ++i)
