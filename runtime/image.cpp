@@ -94,12 +94,12 @@ ImageKit::ImageKit(Context& context) : context_(context) {
   for (int i = 0; i < 2 && r >= 0; ++i) {
     const VkDescriptorSetLayoutBinding binding{0, types[i], 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
     const VkDescriptorSetLayoutCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0, 1, &binding};
-    r = vk.vkCreateDescriptorSetLayout(device, &info, nullptr, &sets_[i]);
+    r = vk.vkCreateDescriptorSetLayout(device, &info, vk.host, &sets_[i]);
   }
   for (int i = 0; i < 3 && r >= 0; ++i) {
     const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, i == 0 ? kReadPush : kWritePush};
     const VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, i < 2 ? 1u : 0u, &sets_[i % 2], 1, &range};
-    r = vk.vkCreatePipelineLayout(device, &info, nullptr, &layouts_[i]);
+    r = vk.vkCreatePipelineLayout(device, &info, vk.host, &layouts_[i]);
   }
   if (r >= 0) return;
   release();
@@ -111,9 +111,9 @@ ImageKit::~ImageKit() { release(); }
 void ImageKit::release() {
   const DeviceTable& vk = context_.vk();
   VkDevice device = context_.handle();
-  for (const auto& [name, pipeline] : pipelines_) vk.vkDestroyPipeline(device, pipeline, nullptr);
-  for (VkPipelineLayout l : layouts_) vk.vkDestroyPipelineLayout(device, l, nullptr);
-  for (VkDescriptorSetLayout l : sets_) vk.vkDestroyDescriptorSetLayout(device, l, nullptr);
+  for (const auto& [name, pipeline] : pipelines_) vk.vkDestroyPipeline(device, pipeline, vk.host);
+  for (VkPipelineLayout l : layouts_) vk.vkDestroyPipelineLayout(device, l, vk.host);
+  for (VkDescriptorSetLayout l : sets_) vk.vkDestroyDescriptorSetLayout(device, l, vk.host);
 }
 
 ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format) {
@@ -126,14 +126,14 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format) {
   const DeviceTable& vk = context_.vk();
   VkShaderModule module = VK_NULL_HANDLE;
   const VkShaderModuleCreateInfo words{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.words.size_bytes(), code.words.data()};
-  check(vk.vkCreateShaderModule(context_.handle(), &words, nullptr, &module), "vkCreateShaderModule", context_.name());
+  check(vk.vkCreateShaderModule(context_.handle(), &words, vk.host, &module), "vkCreateShaderModule", context_.name());
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.layout = layout;
   info.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0, VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr};
   VkPipeline pipeline = VK_NULL_HANDLE;
-  const VkResult r = vk.vkCreateComputePipelines(context_.handle(), VK_NULL_HANDLE, 1, &info, nullptr, &pipeline);
-  vk.vkDestroyShaderModule(context_.handle(), module, nullptr);
+  const VkResult r = vk.vkCreateComputePipelines(context_.handle(), VK_NULL_HANDLE, 1, &info, vk.host, &pipeline);
+  vk.vkDestroyShaderModule(context_.handle(), module, vk.host);
   check(r, "vkCreateComputePipelines", context_.name());
   pipelines_.emplace(name, pipeline);
   return {pipeline, layout};
@@ -173,7 +173,7 @@ ImageState::ImageState(const Device& d, const ImportedImage& i) : device(d), ima
     if (sampled_ || stored_) {
       const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE, 1}, {VK_DESCRIPTOR_TYPE_STORAGE_IMAGE, 1}};
       const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, 2, 2, sizes};
-      check(vk.vkCreateDescriptorPool(context.handle(), &info, nullptr, &pool_), "vkCreateDescriptorPool", context.name());
+      check(vk.vkCreateDescriptorPool(context.handle(), &info, vk.host, &pool_), "vkCreateDescriptorPool", context.name());
     }
     const auto make_set = [&](ImageKit::Way way, VkImageView v, VkDescriptorType type, VkDescriptorSet& set) {
       const VkDescriptorSetLayout layout = kit.set_layout(way);
@@ -213,9 +213,9 @@ ImageState::~ImageState() {
 void ImageState::release() {
   const DeviceTable& vk = device.context()->vk();
   VkDevice d = device.context()->handle();
-  vk.vkDestroyDescriptorPool(d, pool_, nullptr);
-  vk.vkDestroyImageView(d, read_view_, nullptr);
-  vk.vkDestroyImageView(d, write_view_, nullptr);
+  vk.vkDestroyDescriptorPool(d, pool_, vk.host);
+  vk.vkDestroyImageView(d, read_view_, vk.host);
+  vk.vkDestroyImageView(d, write_view_, vk.host);
 }
 
 VkImageView ImageState::view(VkImageUsageFlags usage) const {
@@ -223,7 +223,7 @@ VkImageView ImageState::view(VkImageUsageFlags usage) const {
   const VkImageViewCreateInfo info{VK_STRUCTURE_TYPE_IMAGE_VIEW_CREATE_INFO, &use, 0, image.image, VK_IMAGE_VIEW_TYPE_2D, image.format, {},
                                    {aspect_, image.mip_level, 1, image.array_layer, 1}};
   VkImageView v = VK_NULL_HANDLE;
-  check(device.context()->vk().vkCreateImageView(device.context()->handle(), &info, nullptr, &v), "vkCreateImageView", device.context()->name());
+  check(device.context()->vk().vkCreateImageView(device.context()->handle(), &info, device.context()->vk().host, &v), "vkCreateImageView", device.context()->name());
   return v;
 }
 

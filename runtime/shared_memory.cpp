@@ -36,7 +36,7 @@ VkBuffer make_buffer(Context& c, uint64_t size, const std::string& where) {
   info.size = size;
   info.usage = kUsage;
   VkBuffer b = VK_NULL_HANDLE;
-  check(c.vk().vkCreateBuffer(c.handle(), &info, nullptr, &b), (where + "vkCreateBuffer").c_str(), c.name());
+  check(c.vk().vkCreateBuffer(c.handle(), &info, c.vk().host, &b), (where + "vkCreateBuffer").c_str(), c.name());
   return b;
 }
 
@@ -62,7 +62,7 @@ std::shared_ptr<Buffer> Buffer::shareable(std::shared_ptr<Context> context, uint
   const VkExportMemoryAllocateInfo exported{VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, dedicated ? &own : nullptr, kHandle};
   const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, &exported, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size, type};
-  check(c.vk().vkAllocateMemory(c.handle(), &allocate, nullptr, &b->imported_), (where + "vkAllocateMemory of " + bytes(needs.size)).c_str(), c.name());
+  check(c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_), (where + "vkAllocateMemory of " + bytes(needs.size)).c_str(), c.name());
   check(c.vk().vkBindBufferMemory(c.handle(), b->handle_, b->imported_, 0), (where + "vkBindBufferMemory").c_str(), c.name());
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, b->handle_};
   b->address_ = c.vk().vkGetBufferDeviceAddress(c.handle(), &address);
@@ -100,7 +100,7 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   const VkImportMemoryFdInfoKHR import{VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, from.dedicated ? &own : nullptr, kHandle, from.fd};
   const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, &import, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, from.size, from.memory_type};
-  check(c.vk().vkAllocateMemory(c.handle(), &allocate, nullptr, &b->imported_), (where + "vkAllocateMemory").c_str(), c.name());
+  check(c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_), (where + "vkAllocateMemory").c_str(), c.name());
   check(c.vk().vkBindBufferMemory(c.handle(), b->handle_, b->imported_, 0), (where + "vkBindBufferMemory").c_str(), c.name());
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, b->handle_};
   b->offset_ = from.offset;

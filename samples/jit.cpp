@@ -1,6 +1,6 @@
 // The direction that a matrix stretches most, by power iteration: a function of arrays under jit. What it computes between the calls of a kernel becomes kernels too,
 // the loop is part of the graph, and a call of the function is one submission.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
 

@@ -2,7 +2,7 @@
 // names to dtype, shape and first and last byte, and the arrays' bytes one after another (Hugging Face, safetensors 0.4). A file is checked whole before
 // anything of it is used: what is damaged is a std::runtime_error that says where and both numbers.
 #pragma once
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include <map>
 #include <string>
