@@ -199,7 +199,8 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   program.extent_is_64 = lanes.lane.extent_is_64;
   program.units_extent = units_extent(lanes);
   program.indirect_table = program.push_bytes() > target.push_constant_bytes;
-  program.spirv = spirv::emit(lanes, target, program.indirect_table);
+  const spirv::SourceReader source_text = options.source ? options.source : spirv::read_source;
+  program.spirv = spirv::emit(lanes, target, program.indirect_table, options.debug_info ? &source_text : nullptr);
   return program;
 }
 

@@ -1,6 +1,8 @@
 // compile: tile-level kernel + Target -> Program. The steps are also callable one by one, each with a text dump.
 #pragma once
 #include <functional>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +14,11 @@ namespace tessera {
 
 struct CompileOptions {
   bool general = false;  ///< --codegen=general: every tile op a cooperative loop through the arena, no fusion, no splitting
+  /// --debug-info: the code says of which line each instruction is, and holds the text of those files (NonSemantic.Shader.DebugInfo.100), for tools like
+  /// RenderDoc. What it computes is the same.
+  bool debug_info = false;
+  /// Gives the text of a file for that; unset: read from disk, by the name that the lines have.
+  std::function<std::optional<std::string>(const std::string& file)> source = {};
   /// Sees the kernel after each step ("promote", "lower", "lane/cse", ...): --dump-ir.
   std::function<void(std::string_view step, const ir::Kernel&, bool changed)> dump;
 };

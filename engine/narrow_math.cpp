@@ -1,7 +1,7 @@
 // The loops over arrays of f32: once for any machine, and once more for x86's vectors of 32 bytes, chosen when the program runs.
 #include "engine/narrow_math.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(_WIN32)  // there g++ spills wide vectors to stacks that are not aligned for them
 #define TESSERA_AVX2 1
 #endif
 #if defined(__clang__)  // x and y are the same array or two: no element of one turn is another's of the next

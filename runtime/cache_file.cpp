@@ -1,7 +1,5 @@
 #include "runtime/cache_file.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +11,8 @@
 #include <mutex>
 #include <set>
 #include <system_error>
+
+#include "engine/platform.h"
 
 namespace tessera::cache_file {
 namespace {
@@ -99,7 +99,7 @@ void write(const std::string& folder, std::string_view kind, std::string_view ke
   all += body;
 
   static std::atomic<uint64_t> number{0};
-  const std::string file = path(folder, kind, key), temporary = file + "." + std::to_string(getpid()) + "." + std::to_string(++number);
+  const std::string file = path(folder, kind, key), temporary = file + "." + std::to_string(platform::process_id()) + "." + std::to_string(++number);
   std::error_code error;
   fs::create_directories(folder, error);
   std::ofstream out(temporary, std::ios::binary);

@@ -73,9 +73,11 @@ std::vector<Probe> probe_all(const Instance& instance, const std::vector<VkPhysi
 
 // ---- Context
 
-std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options)); }
+std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options, nullptr)); }
+std::shared_ptr<Context> Context::import(const ImportedDevice& device, const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options, &device)); }
 
 std::shared_ptr<Context> Context::again() {
+  if (imported_) throw DeviceError("Device::recover: " + name() + " has been imported: its host makes a new device and imports that");
   DeviceOptions options = options_;
   options.select = std::to_string(probe_.info.index);
   std::shared_ptr<Context> fresh = create(options);
@@ -84,29 +86,35 @@ std::shared_ptr<Context> Context::again() {
   return fresh;
 }
 
-Context::Context(const DeviceOptions& options) : options_(options) {
+Context::Context(const DeviceOptions& options, const ImportedDevice* imported) : options_(options), imported_(imported != nullptr) {
   constexpr int64_t kMost = int64_t{1} << 30;
   if (options.print_bytes < 0 || options.print_bytes > kMost)
     throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
   if (!(options.watchdog_seconds >= 0)) throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) + ", which is not 0 or more");
   print_bytes_ = options.print_bytes / 4 * 4;
-  const bool asked = environment("TESSERA_VALIDATION") == "1";
-  instance_ = std::make_unique<Instance>(options.library, asked ? Validation::print : options.validation ? Validation::collect : Validation::off);
-  const std::vector<VkPhysicalDevice> devices = instance_->physical_devices();
-  std::vector<Probe> probes = probe_all(*instance_, devices);
-  const size_t chosen = choose(probes, options);
-  physical_ = devices[chosen];
-  probe_ = std::move(probes[chosen]);
+  options_.debug_info |= environment("TESSERA_DEBUG_INFO") == "1";
+  if (imported) take_device(*imported);
+  else choose_device();
   try {
-    create_device();
+    if (!imported) create_device();
     create_allocator(options.memory_limit);
-    recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, probe_.queue_family, name(), options_.log_commands);
+    recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, name(), options_.log_commands);
     pace_ = std::make_unique<Pace>(vk_, device_, probe_);
   } catch (...) {
     if (allocator_) vmaDestroyAllocator(allocator_);
-    if (device_ && vk_.vkDestroyDevice) vk_.vkDestroyDevice(device_, nullptr);
+    if (!imported_ && device_ && vk_.vkDestroyDevice) vk_.vkDestroyDevice(device_, nullptr);
     throw;
   }
+}
+
+void Context::choose_device() {
+  const bool asked = environment("TESSERA_VALIDATION") == "1";
+  instance_ = std::make_unique<Instance>(options_.library, asked ? Validation::print : options_.validation ? Validation::collect : Validation::off);
+  const std::vector<VkPhysicalDevice> devices = instance_->physical_devices();
+  std::vector<Probe> probes = probe_all(*instance_, devices);
+  const size_t chosen = choose(probes, options_);
+  physical_ = devices[chosen];
+  probe_ = std::move(probes[chosen]);
 }
 
 void Context::create_device() {
@@ -124,8 +132,9 @@ void Context::create_device() {
   info.enabledExtensionCount = static_cast<uint32_t>(probe_.extensions.size());
   info.ppEnabledExtensionNames = probe_.extensions.data();
   check(instance_->vk().vkCreateDevice(physical_, &info, nullptr, &device_), "vkCreateDevice", name());
-  vk_ = load_device(instance_->vk(), device_);
-  vk_.vkGetDeviceQueue(device_, probe_.queue_family, 0, &queue_);
+  vk_ = load_device(instance_->vk(), device_, {probe_.extensions.begin(), probe_.extensions.end()});
+  queue_.family = probe_.queue_family;
+  vk_.vkGetDeviceQueue(device_, queue_.family, 0, &queue_.handle);
 }
 
 void Context::create_allocator(int64_t memory_limit) {
@@ -153,7 +162,7 @@ void Context::create_allocator(int64_t memory_limit) {
   info.device = device_;
   info.instance = instance_->handle();
   info.pVulkanFunctions = &functions;
-  info.vulkanApiVersion = VK_API_VERSION_1_3;
+  info.vulkanApiVersion = probe_.enable->v13.maintenance4 ? VK_API_VERSION_1_3 : VK_API_VERSION_1_2;  // what the allocator may call
   info.pHeapSizeLimit = limits.data();
   check(vmaCreateAllocator(&info, &allocator_), "vmaCreateAllocator", name());
 }
@@ -161,7 +170,7 @@ void Context::create_allocator(int64_t memory_limit) {
 Context::~Context() {
   // Objects may go when the device is idle or lost. Short of memory it is neither.
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    const VkResult r = vk_.vkDeviceWaitIdle(device_);
+    const VkResult r = imported_ ? idle() : vk_.vkDeviceWaitIdle(device_);
     if (r >= 0 || r == VK_ERROR_DEVICE_LOST) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -185,7 +194,16 @@ Context::~Context() {
   pace_.reset();
   recorder_.reset();
   vmaDestroyAllocator(allocator_);
-  vk_.vkDestroyDevice(device_, nullptr);
+  if (!imported_) vk_.vkDestroyDevice(device_, nullptr);
+}
+
+// Of an imported device only what is ours: its host may be using the other queues.
+VkResult Context::idle() {
+  VkSemaphore timeline = recorder_->timeline();
+  const uint64_t value = recorder_->submitted();
+  const VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline, &value};
+  const VkResult r = vk_.vkWaitSemaphores(device_, &info, UINT64_MAX);
+  return r == VK_TIMEOUT ? VK_ERROR_UNKNOWN : r;
 }
 
 void Context::require_alive() {
@@ -376,6 +394,11 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
 Buffer::~Buffer() {
   Context& c = *context_;
   if (handle_ == VK_NULL_HANDLE) return;
+  if (borrowed_) {
+    std::lock_guard lock(c.mutex_);
+    std::erase(c.borrowed_, this);
+    return;
+  }
   if (!imported() && !allocation_) {  // an import that failed half way
     c.vk_.vkDestroyBuffer(c.device_, handle_, nullptr);
     return;

@@ -41,6 +41,8 @@ class Buffer {
   /// Memory of the host's own, used in place: `host` to `host + size`, and nothing beyond. Null where the device or its driver will not have it; then the
   /// caller copies. The owner of the memory keeps it until wait_unused() has returned. (host_import.cpp)
   static std::shared_ptr<Buffer> import_host(std::shared_ptr<Context> context, void* host, uint64_t size);
+  /// A range of a host's buffer, which keeps it (import.cpp).
+  static std::shared_ptr<Buffer> borrow(std::shared_ptr<Context> context, const ImportedBuffer& from, uint64_t size, const std::string& what);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -51,6 +53,7 @@ class Buffer {
   uint64_t address() const { return address_; }  // of it; a multiple of 64, or of 16 if imported
   uint64_t size() const { return size_; }
   bool mapped() const { return mapped_ != nullptr; }
+  VkBufferUsageFlags usage() const { return usage_; }
   bool host_reads() const { return host_reads_; }  // mapped, and reading it is fast
   /// Copies through the mapping; the caller knows that the device is done with the bytes.
   void host_write(const void* from, uint64_t size);
@@ -75,12 +78,15 @@ class Buffer {
   VkDeviceMemory imported_ = VK_NULL_HANDLE;  // instead of allocation_
   uint64_t address_ = 0, size_ = 0, offset_ = 0;
   std::byte* mapped_ = nullptr;
-  bool host_reads_ = false;
+  bool host_reads_ = false, borrowed_ = false;
+  VkBufferUsageFlags usage_ = ~VkBufferUsageFlags{0};
 };
 
 class Context : public std::enable_shared_from_this<Context> {
  public:
   static std::shared_ptr<Context> create(const DeviceOptions& options);
+  static std::shared_ptr<Context> import(const ImportedDevice& device, const DeviceOptions& options);
+  bool imported() const { return imported_; }
   /// A new one on the same device, with the programs that have been compiled for this one.
   std::shared_ptr<Context> again();
   ~Context();
@@ -90,6 +96,7 @@ class Context : public std::enable_shared_from_this<Context> {
   VkDevice handle() const { return device_; }
   const std::string& name() const { return probe_.info.name; }
   bool always_stage() const { return options_.always_stage; }
+  bool debug_info() const { return options_.debug_info; }
   uint32_t host_import_type(uint32_t allowed) const;  // a memory type of those bits that imports can have; UINT32_MAX: none
   const Instance& instance() const { return *instance_; }
 
@@ -113,6 +120,7 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Memory for one; whoever has cleared it, and had a submission write it, hands it on with the call's outcome.
   std::unique_ptr<Buffer> report_buffer(uint64_t bytes, const std::string& what);
   void clear_report(const std::string& what, Buffer& report, int64_t print_bytes);  // with mutex() held
+  void settle_now(const std::shared_ptr<Outcome>& outcome);    // of a call that is done, and whose errors wait() is to tell; without mutex()
   void follow(std::shared_ptr<Outcome> outcome);               // the call has been submitted; with mutex() held
   /// Throws what went wrong with a call that has been waited for, or with one that its inputs come from.
   void throw_if_wrong(const std::shared_ptr<Outcome>& outcome);
@@ -137,9 +145,12 @@ class Context : public std::enable_shared_from_this<Context> {
     uint64_t value;        // the timeline's when the device is done with it
     AddressRange range;
   };
-  explicit Context(const DeviceOptions& options);
+  Context(const DeviceOptions& options, const ImportedDevice* imported);
+  void choose_device();
   void create_device();
+  void take_device(const ImportedDevice& device);
   void create_allocator(int64_t memory_limit);
+  VkResult idle();
   void collect();          // frees garbage that the device is done with, and settles what is done; with mutex() held
   void settle(Outcome& o);
   void read_prints(Outcome& o, const std::vector<uint32_t>& header);
@@ -153,7 +164,8 @@ class Context : public std::enable_shared_from_this<Context> {
   Probe probe_;
   VkPhysicalDevice physical_ = VK_NULL_HANDLE;
   VkDevice device_ = VK_NULL_HANDLE;
-  VkQueue queue_ = VK_NULL_HANDLE;
+  Queue queue_;
+  bool imported_ = false;     // device_ is its host's
   DeviceTable vk_;
   VmaAllocator allocator_ = VK_NULL_HANDLE;
   int64_t memory_bytes_ = 0;  // of the largest device-local heap, or the limit on it
@@ -162,6 +174,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::unique_ptr<Pace> pace_;
   std::vector<Garbage> garbage_;
   std::unordered_set<const Buffer*> buffers_;               // whose memory is the device's
+  std::vector<const Buffer*> borrowed_;                     // whose memory is a host's
   std::deque<std::shared_ptr<Outcome>> in_flight_;          // in the order of their submissions
   std::deque<std::shared_ptr<const Error>> untold_;
   std::vector<std::string> lines_;                          // printed, and not handed on

@@ -15,6 +15,7 @@
 namespace tessera {
 
 namespace vulkan { class Context; }
+struct ImportedDevice;
 
 struct DeviceOptions {
   /// Index in list_devices() or a part of the name, in any case; empty: the environment's TESSERA_DEVICE, else the best device.
@@ -23,6 +24,9 @@ struct DeviceOptions {
   bool validation = false;
   /// Keep a log for find_unordered() (order.h). It grows with every call.
   bool log_commands = false;
+  /// Kernels are compiled with debug info (CompileOptions::debug_info), and Vulkan's objects and commands have names, for tools like RenderDoc and for
+  /// validation messages. The environment's TESSERA_DEBUG_INFO=1 asks for it too.
+  bool debug_info = false;
   /// Treat memory that the host could map as if it could not, so that all transfers are staged (for tests on CPU devices).
   bool always_stage = false;
   /// Most bytes of memory to hold per heap; 0: what the driver gives.
@@ -61,6 +65,9 @@ class Device {
   /// The best device (discrete before integrated before virtual before CPU), or the one that the options or TESSERA_DEVICE name.
   /// Throws DeviceError listing the devices if none fits.
   explicit Device(const DeviceOptions& options = {});
+  /// A Vulkan device that the program has already (interop.h). Of the options those count that say how to use a device, not which. Throws DeviceError, naming what to
+  /// enable, where it lacks what Tessera needs.
+  static Device import(const ImportedDevice& device, const DeviceOptions& options = {});
 
   const DeviceInfo& info() const;
   const Target& target() const { return info().target; }

@@ -156,6 +156,12 @@ DeviceArray::View DeviceArray::get(const char* use) const {
   return {state_->device, state_->shape, state_->dtype};
 }
 
+std::shared_ptr<Buffer> DeviceArray::memory() const {
+  if (!state_) return nullptr;
+  std::lock_guard lock(state_->mutex);
+  return state_->buffer;
+}
+
 std::shared_ptr<Buffer> DeviceArray::buffer(const std::string& use) const {
   const View v = get(use.c_str());
   v.device.context()->require_alive();
@@ -174,6 +180,15 @@ std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* 
   std::shared_ptr<Buffer> memory;
   if (bytes) memory = Buffer::import_host(device.context(), data, bytes);
   if (bytes && !memory) return std::nullopt;
+  DeviceArray a;
+  a.state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, std::move(memory), false, {}});
+  return a;
+}
+
+DeviceArray DeviceArray::over(const Device& device, Shape shape, DType dtype, const std::function<std::shared_ptr<Buffer>(uint64_t, const std::string&)>& make) {
+  const uint64_t bytes = checked_bytes(shape, dtype);
+  std::shared_ptr<Buffer> memory;
+  if (bytes) memory = make(bytes, describe(shape, dtype));
   DeviceArray a;
   a.state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, std::move(memory), false, {}});
   return a;

@@ -2,6 +2,7 @@
 // Memory is kept until the calls that use it have finished, whenever its handles go or free() is called.
 // Read next: launch.h.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,10 @@ class DeviceArray {
 
   /// For runtime/ itself: the memory, null for a zero-size array; throws SpecError, `use` saying what for, if there is no array.
   std::shared_ptr<vulkan::Buffer> buffer(const std::string& use) const;
+  /// For runtime/ itself: the memory, or null if there is none or no array.
+  std::shared_ptr<vulkan::Buffer> memory() const;
+  /// For runtime/ itself: over memory that `make(bytes, what)` gives; without asking it if the array has no elements.
+  static DeviceArray over(const Device& device, Shape shape, DType dtype, const std::function<std::shared_ptr<vulkan::Buffer>(uint64_t, const std::string&)>& make);
   /// For runtime/ itself: made by donate().
   bool donated() const { return donated_; }
   /// For runtime/ itself: an array of its own that shares this one's memory until give_to().

@@ -77,7 +77,7 @@ Instance::Instance(const std::string& library, Validation validation) : library_
   if (r == VK_ERROR_INCOMPATIBLE_DRIVER) no_driver();
   check(r, "vkCreateInstance", "the Vulkan loader");
   try {
-    vk_ = load_instance(lib, handle_);
+    vk_ = load_instance(lib, handle_, validation != Validation::off);
     if (validation != Validation::off)
       check(vk_.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT", "the Vulkan loader");
   } catch (...) {
@@ -86,7 +86,15 @@ Instance::Instance(const std::string& library, Validation validation) : library_
   }
 }
 
+Instance::Instance(PFN_vkGetInstanceProcAddr lookup, VkInstance instance, bool debug_utils) : handle_(instance), owned_(false) {
+  auto library = std::make_shared<Library>();
+  library->vkGetInstanceProcAddr = lookup;
+  library_ = library;
+  vk_ = load_instance(*library_, instance, debug_utils);
+}
+
 Instance::~Instance() {
+  if (!owned_) return;
   if (messenger_) vk_.vkDestroyDebugUtilsMessengerEXT(handle_, messenger_, nullptr);
   vk_.vkDestroyInstance(handle_, nullptr);
 }

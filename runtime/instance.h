@@ -17,6 +17,8 @@ class Instance {
  public:
   /// Throws DeviceError where there is no loader, no driver or (with `validation`) no validation layer. `library`: see open_library.
   Instance(const std::string& library, Validation validation);
+  /// A host's, which keeps it: nothing is made or destroyed.
+  Instance(PFN_vkGetInstanceProcAddr lookup, VkInstance instance, bool debug_utils);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -35,7 +37,7 @@ class Instance {
   VkInstance handle_ = VK_NULL_HANDLE;
   VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
   InstanceTable vk_;
-  bool print_ = false;
+  bool print_ = false, owned_ = true;
   mutable std::mutex mutex_;
   std::vector<std::string> messages_;
 };

@@ -54,6 +54,11 @@ void Context::clear_report(const std::string& what, Buffer& report, int64_t prin
 
 void Context::follow(std::shared_ptr<Outcome> outcome) { in_flight_.push_back(std::move(outcome)); }
 
+void Context::settle_now(const std::shared_ptr<Outcome>& outcome) {
+  const std::lock_guard lock(mutex_);
+  settle(*outcome);
+}
+
 void Context::settle(Outcome& o) {
   for (const auto& input : o.inputs)
     if (!o.error) o.error = input->error;

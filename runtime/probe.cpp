@@ -39,46 +39,21 @@ std::vector<std::string> device_extensions(const Instance& instance, VkPhysicalD
   return names;
 }
 
-// The bits that Tessera uses where they exist. Each is copied from what the device has.
-void choose(const Features& has, Features& enable) {
-#define BIT(where, name) enable.where.name = has.where.name;
-  BIT(core.features, shaderInt16) BIT(core.features, shaderInt64) BIT(core.features, shaderFloat64)
-  BIT(v11, storageBuffer16BitAccess) BIT(v11, uniformAndStorageBuffer16BitAccess) BIT(v11, storagePushConstant16)
-  BIT(v12, storageBuffer8BitAccess) BIT(v12, uniformAndStorageBuffer8BitAccess) BIT(v12, shaderInt8) BIT(v12, shaderFloat16)
-  BIT(v12, scalarBlockLayout) BIT(v12, shaderSubgroupExtendedTypes) BIT(v12, timelineSemaphore) BIT(v12, bufferDeviceAddress)
-  BIT(v12, vulkanMemoryModel) BIT(v12, vulkanMemoryModelDeviceScope) BIT(v12, vulkanMemoryModelAvailabilityVisibilityChains)
-  BIT(v12, shaderBufferInt64Atomics) BIT(v12, shaderSharedInt64Atomics)
-  BIT(v13, subgroupSizeControl) BIT(v13, computeFullSubgroups) BIT(v13, synchronization2) BIT(v13, maintenance4)
-  BIT(v13, shaderZeroInitializeWorkgroupMemory) BIT(v13, shaderIntegerDotProduct)
-#undef BIT
-}
-
 std::vector<std::string> missing(const Features& has, uint32_t api_version, bool has_queue) {
   std::vector<std::string> lacks;
   auto need = [&](bool there, const char* name) { if (!there) lacks.emplace_back(name); };
   need(api_version >= VK_API_VERSION_1_3, "Vulkan 1.3");
   need(has_queue, "a compute queue");
-  need(has.v12.bufferDeviceAddress, "bufferDeviceAddress");
-  need(has.v12.vulkanMemoryModel, "vulkanMemoryModel");
-  need(has.v12.timelineSemaphore, "timelineSemaphore");
-  need(has.v13.synchronization2, "synchronization2");
-  need(has.v13.maintenance4, "maintenance4");
+  for (const DeviceFeature& f : required_device_features()) need(has.at(f), f.name);
   return lacks;
 }
 
 }  // namespace
 
-Features::Features() {
-  v13 = chained<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES, nullptr);
-  v12 = chained<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, &v13);
-  v11 = chained<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &v12);
-  core = chained<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v11);
-}
-
-Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
+Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const ImportedDevice* imported) {
   const InstanceTable& vk = instance.vk();
   Probe p;
-  const std::vector<std::string> extensions = device_extensions(instance, device);
+  const std::vector<std::string> extensions = imported ? imported->device_extensions : device_extensions(instance, device);
   auto has_extension = [&](const char* name) { return std::find(extensions.begin(), extensions.end(), name) != extensions.end(); };
 
   // A device below 1.3 must not be asked for the structs of 1.3.
@@ -104,16 +79,17 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index) {
 
   Features has;
   if (!modern) has.core.pNext = nullptr;
-  vk.vkGetPhysicalDeviceFeatures2(device, &has.core);
+  if (imported) read_enabled(imported->features, imported->enabled_features, has);
+  else vk.vkGetPhysicalDeviceFeatures2(device, &has.core);
   p.enable = std::make_unique<Features>();
-  choose(has, *p.enable);
+  enable_known(has, *p.enable);
 
   uint32_t families = 0;
   vk.vkGetPhysicalDeviceQueueFamilyProperties(device, &families, nullptr);
   std::vector<VkQueueFamilyProperties> family(families);
   vk.vkGetPhysicalDeviceQueueFamilyProperties(device, &families, family.data());
   for (uint32_t i = 0; i < families; ++i) {  // the family with most abilities, where others' work on the device does not surprise it
-    if (!(family[i].queueFlags & VK_QUEUE_COMPUTE_BIT) || family[i].queueCount == 0) continue;
+    if (!(family[i].queueFlags & VK_QUEUE_COMPUTE_BIT) || family[i].queueCount == 0 || (imported && i != imported->queue_family)) continue;
     if (p.queue_family == UINT32_MAX || (family[i].queueFlags & VK_QUEUE_GRAPHICS_BIT)) p.queue_family = i;
     if (family[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) break;
   }

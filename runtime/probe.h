@@ -4,25 +4,15 @@
 #include <memory>
 
 #include "runtime/device.h"
+#include "runtime/features.h"
 #include "runtime/instance.h"
 #include "runtime/pipeline_file.h"
 
 namespace tessera::vulkan {
 
-/// Everything the device has of what Tessera uses, chained for VkDeviceCreateInfo. Not movable: the structs point at each other.
-struct Features {
-  Features();
-  Features(const Features&) = delete;
-  Features& operator=(const Features&) = delete;
-  VkPhysicalDeviceFeatures2 core;
-  VkPhysicalDeviceVulkan11Features v11;
-  VkPhysicalDeviceVulkan12Features v12;
-  VkPhysicalDeviceVulkan13Features v13;
-};
-
 struct Probe {
   DeviceInfo info;
-  std::unique_ptr<Features> enable;
+  std::unique_ptr<Features> enable;  // of an imported device: what its host has enabled
   std::vector<const char*> extensions;
   uint32_t queue_family = UINT32_MAX;
   bool unified = false;             // arrays live in memory that the host maps and reads at full speed
@@ -36,6 +26,7 @@ struct Probe {
   float timestamp_period = 0;       // nanoseconds per step
 };
 
-Probe probe(const Instance& instance, VkPhysicalDevice device, int index);
+/// `imported`: a device that its host has made; then all follows from what is enabled on it.
+Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const ImportedDevice* imported = nullptr);
 
 }  // namespace tessera::vulkan

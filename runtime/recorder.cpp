@@ -11,30 +11,48 @@ constexpr int kStages = 3;
 constexpr int position(Stage s) { return s == Stage::compute ? 0 : s == Stage::transfer ? 1 : 2; }
 constexpr StageMask at(int position) { return static_cast<StageMask>(1 << position); }
 
-VkPipelineStageFlags2 stages(StageMask m) {
+AddressRange range(const Buffer& b, uint64_t offset, uint64_t size) { return {b.address() + offset, b.address() + offset + size}; }
+}  // namespace
+
+VkPipelineStageFlags2 stage_flags(StageMask m) {
   VkPipelineStageFlags2 s = 0;
   if (m & mask(Stage::compute)) s |= VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
   if (m & mask(Stage::transfer)) s |= VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
   if (m & mask(Stage::host)) s |= VK_PIPELINE_STAGE_2_HOST_BIT;
   return s;
 }
-VkAccessFlags2 accesses(StageMask m, bool reads) {
+VkAccessFlags2 access_flags(StageMask m, bool reads) {
   VkAccessFlags2 a = 0;
   if (m & mask(Stage::compute)) a |= VK_ACCESS_2_SHADER_WRITE_BIT | (reads ? VK_ACCESS_2_SHADER_READ_BIT : 0);
   if (m & mask(Stage::transfer)) a |= VK_ACCESS_2_TRANSFER_WRITE_BIT | (reads ? VK_ACCESS_2_TRANSFER_READ_BIT : 0);
   if (m & mask(Stage::host)) a |= VK_ACCESS_2_HOST_READ_BIT;
   return a;
 }
-AddressRange range(const Buffer& b, uint64_t offset, uint64_t size) { return {b.address() + offset, b.address() + offset + size}; }
-}  // namespace
 
-Recorder::Recorder(const DeviceTable& vk, VkDevice device, VkQueue queue, uint32_t family, std::string device_name, bool log)
-    : vk_(vk), device_(device), queue_(queue), name_(std::move(device_name)), log_on_(log) {
+void memory_barrier(const DeviceTable& vk, VkCommandBuffer commands, StageMask from, StageMask to) {
+  const VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, nullptr, stage_flags(from), access_flags(from, false), stage_flags(to), access_flags(to, true)};
+  VkDependencyInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
+  info.memoryBarrierCount = 1;
+  info.pMemoryBarriers = &memory;
+  vk.vkCmdPipelineBarrier2(commands, &info);
+}
+
+void check_copy(const Buffer& from, const Buffer& to) {
+  const auto need = [](const Buffer& b, VkBufferUsageFlags usage, const char* way, const char* flag) {
+    if (!(b.usage() & usage)) throw SpecError(b.what() + ": is to be copied " + way + ", but its VkBuffer has been made without " + flag);
+  };
+  need(from, VK_BUFFER_USAGE_TRANSFER_SRC_BIT, "from", "VK_BUFFER_USAGE_TRANSFER_SRC_BIT");
+  need(to, VK_BUFFER_USAGE_TRANSFER_DST_BIT, "to", "VK_BUFFER_USAGE_TRANSFER_DST_BIT");
+}
+
+Recorder::Recorder(const DeviceTable& vk, VkDevice device, Queue queue, std::string device_name, bool log)
+    : vk_(vk), device_(device), queue_(std::move(queue)), name_(std::move(device_name)), log_on_(log) {
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
   VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   check(vk_.vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_), "vkCreateSemaphore", name_);
   VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
-                               VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT | VK_COMMAND_POOL_CREATE_TRANSIENT_BIT, family};
+                               VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT | VK_COMMAND_POOL_CREATE_TRANSIENT_BIT, queue_.family};
   const VkResult r = vk_.vkCreateCommandPool(device_, &pool, nullptr, &pool_);
   if (r < 0) vk_.vkDestroySemaphore(device_, timeline_, nullptr);
   check(r, "vkCreateCommandPool", name_);
@@ -109,12 +127,7 @@ void Recorder::replay(const std::string& what, VkCommandBuffer commands, std::sp
 }
 
 void Recorder::barrier(StageMask from, StageMask to) {
-  const VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, nullptr, stages(from), accesses(from, false), stages(to), accesses(to, true)};
-  VkDependencyInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
-  info.memoryBarrierCount = 1;
-  info.pMemoryBarriers = &memory;
-  vk_.vkCmdPipelineBarrier2(open(), &info);
+  memory_barrier(vk_, open(), from, to);
   uint64_t chained[kStages] = {};  // what the barriers so far have ordered before a stage in `from`
   for (int s = 0; s < kStages; ++s) {
     if (from & at(s)) chained[s] = number_;
@@ -130,21 +143,35 @@ void Recorder::barrier(StageMask from, StageMask to) {
 // One barrier before commands of those stages covers whatever of their accesses is not ordered yet.
 void Recorder::order(StageMask to, std::span<const Access> list) {
   open();
+  if (const StageMask from = unordered(to, list, number_)) barrier(from, to);
+}
+
+StageMask Recorder::unordered(StageMask to, std::span<const Access> list, uint64_t until) const {
   StageMask from = 0;
   for (const Access& a : list)
     for (int s = 0; s < 2; ++s)
       for (int t = 0; t < 2; ++t) {
         const Hazards& h = a.buffer->hazards;
-        if ((to & at(t)) && (h.written_by[s] > ordered_[s][t] || (a.writes && h.read_by[s] > ordered_[s][t]))) from |= at(s);
+        const auto matters = [&](uint64_t number) { return number > ordered_[s][t] && number <= until; };
+        if ((to & at(t)) && (matters(h.written_by[s]) || (a.writes && matters(h.read_by[s])))) from |= at(s);
       }
-  if (from) barrier(from, to);
+  return from;
+}
+
+void Recorder::note_foreign(const std::string& what, Stage stage, std::span<const Access> list) {
+  note(what, stage, list);
+  touched_.clear();
 }
 
 void Recorder::access(const std::string& what, Stage stage, std::span<const Access> list) {
   order(mask(stage), list);
+  note(what, stage, list);
+}
+
+void Recorder::note(const std::string& what, Stage stage, std::span<const Access> list) {
   const int to = position(stage);
   ++number_;
-  LogEntry entry{.kind = LogEntry::Kind::command, .what = what, .stage = stage};
+  LogEntry entry{.kind = LogEntry::Kind::command, .what = log_on_ ? what : "", .stage = stage};
   for (const Access& a : list) {
     Hazards& h = a.buffer->hazards;
     if (a.reads) h.read_by[to] = number_;
@@ -171,6 +198,7 @@ void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipeline
 }
 
 void Recorder::copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size) {
+  check_copy(from, to);
   const Access list[] = {{&from, true, false, from_offset, size}, {&to, false, true, to_offset, size}};
   access("copy", Stage::transfer, list);
   const VkBufferCopy region{from.offset() + from_offset, to.offset() + to_offset, size};
@@ -218,7 +246,10 @@ uint64_t Recorder::submit_open(Work work) {
   for (VkCommandBuffer c : closed_) commands.push_back({VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, c, 0});
   VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, timeline_, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0};
   VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, 0, nullptr, static_cast<uint32_t>(commands.size()), commands.data(), 1, &signal};
-  check_alive(vk_.vkQueueSubmit2(queue_, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit2 of " + work.what);
+  if (queue_.lock) queue_.lock();
+  const VkResult submitted = vk_.vkQueueSubmit2(queue_.handle, 1, &info, VK_NULL_HANDLE);
+  if (queue_.unlock) queue_.unlock();
+  check_alive(submitted, "vkQueueSubmit2 of " + work.what);
   submitted_ = value;
   add({.kind = LogEntry::Kind::submit, .what = work.what, .value = value});
   for (VkCommandBuffer c : own_) in_flight_.push_back({c, value, work});

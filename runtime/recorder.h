@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,13 @@ struct Access {
   uint64_t offset, size;
 };
 
+/// The queue of all submissions, and what its host wants to happen around each; either may be empty.
+struct Queue {
+  VkQueue handle = VK_NULL_HANDLE;
+  uint32_t family = 0;
+  std::function<void()> lock = {}, unlock = {};
+};
+
 /// What a submission does, for the error that says during which one the device was lost.
 struct Work {
   std::string what;  // "softmax"
@@ -38,9 +46,15 @@ struct Work {
   Loc loc;
 };
 
+VkPipelineStageFlags2 stage_flags(StageMask stages);
+VkAccessFlags2 access_flags(StageMask stages, bool reads);  // that they write, and read too if asked
+void memory_barrier(const DeviceTable& vk, VkCommandBuffer commands, StageMask from, StageMask to);
+/// Throws SpecError where a host's buffer may not be copied.
+void check_copy(const Buffer& from, const Buffer& to);
+
 class Recorder {
  public:
-  Recorder(const DeviceTable& vk, VkDevice device, VkQueue queue, uint32_t family, std::string device_name, bool log);
+  Recorder(const DeviceTable& vk, VkDevice device, Queue queue, std::string device_name, bool log);
   ~Recorder();  // the device is idle
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -60,6 +74,13 @@ class Recorder {
   /// Nobody will replay them again.
   void retire(VkCommandBuffer commands);
   bool logs() const { return log_on_; }
+
+  // Commands in a command buffer of the host's (host_stream.h), which it submits to this queue in the order in which they are noted:
+  uint64_t number() const { return number_; }
+  /// Stages of the commands up to that number that such accesses in stages `to` have to wait for, and no barrier here makes them.
+  StageMask unordered(StageMask to, std::span<const Access> accesses, uint64_t until) const;
+  void note_foreign(const std::string& what, Stage stage, std::span<const Access> accesses);
+  void note_foreign_barrier(StageMask from, StageMask to) { add({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = from, .to = to}); }
 
   /// Makes what has been recorded so far visible to the host, for those buffers once this submission is done.
   void show_host(std::span<Buffer* const> buffers);
@@ -102,6 +123,7 @@ class Recorder {
   uint64_t submit_open(Work work);
   void undo(size_t logged);  // what has been recorded since then will not run
   void access(const std::string& what, Stage stage, std::span<const Access> accesses);
+  void note(const std::string& what, Stage stage, std::span<const Access> accesses);
   void order(StageMask stages, std::span<const Access> accesses);
   VkCommandBuffer begin(VkCommandBufferUsageFlags usage);
   void close();
@@ -110,7 +132,7 @@ class Recorder {
 
   const DeviceTable& vk_;
   VkDevice device_;
-  VkQueue queue_;
+  Queue queue_;
   std::string name_;
   VkSemaphore timeline_ = VK_NULL_HANDLE;
   VkCommandPool pool_ = VK_NULL_HANDLE;

@@ -1,35 +1,30 @@
 #include "runtime/vulkan.h"
 
-#include <dlfcn.h>
+#include <algorithm>
 
 #include "engine/error.h"
+#include "engine/platform.h"
 #include "runtime/faults.h"
 
 namespace tessera::vulkan {
 namespace {
-#if defined(__APPLE__)
-constexpr const char* kLoader = "libvulkan.1.dylib";
-#else
-constexpr const char* kLoader = "libvulkan.so.1";
-#endif
-
 template <class F> void require(F f, const char* name) {
   if (!f) throw DeviceError(std::string("the Vulkan driver has no ") + name + ", which Vulkan 1.3 promises", {}, "update the driver");
 }
 }  // namespace
 
 Library::~Library() {
-  if (handle) dlclose(handle);
+  if (handle) platform::close_library(handle);
 }
 
 std::shared_ptr<const Library> open_library(const std::string& name) {
   auto library = std::make_shared<Library>();
-  const std::string file = name.empty() ? kLoader : name;
-  library->handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string file = name.empty() ? platform::kVulkanLoader : name;
+  library->handle = platform::open_library(file);
   if (!library->handle)
     throw DeviceError("there is no Vulkan loader (" + file + ") on this machine: install it and a driver (Debian and Ubuntu: apt-get install "
                       "libvulkan1 mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host");
-  library->vkGetInstanceProcAddr = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library->handle, "vkGetInstanceProcAddr"));
+  library->vkGetInstanceProcAddr = reinterpret_cast<PFN_vkGetInstanceProcAddr>(platform::symbol(library->handle, "vkGetInstanceProcAddr"));
   if (!library->vkGetInstanceProcAddr) throw DeviceError(file + " is not a Vulkan loader: it has no vkGetInstanceProcAddr");
 #define X(f)                                                                                        \
   library->f = reinterpret_cast<PFN_##f>(library->vkGetInstanceProcAddr(nullptr, #f));              \
@@ -40,11 +35,13 @@ std::shared_ptr<const Library> open_library(const std::string& name) {
   return library;
 }
 
-InstanceTable load_instance(const Library& library, VkInstance instance) {
+InstanceTable load_instance(const Library& library, VkInstance instance, bool debug_utils) {
   InstanceTable t;
 #define X(f) t.f = reinterpret_cast<PFN_##f>(library.vkGetInstanceProcAddr(instance, #f));
   TESSERA_VK_INSTANCE(X)
-  TESSERA_VK_DEBUG(X)
+  if (debug_utils) {
+    TESSERA_VK_DEBUG(X)
+  }
 #undef X
 #define X(f) require(t.f, #f);
   TESSERA_VK_INSTANCE(X)
@@ -53,15 +50,16 @@ InstanceTable load_instance(const Library& library, VkInstance instance) {
   return t;
 }
 
-DeviceTable load_device(const InstanceTable& instance, VkDevice device) {
+DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions) {
   DeviceTable t;
 #define X(f)                                                                     \
   t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));     \
   require(t.f, #f);
   TESSERA_VK_DEVICE(X)
 #undef X
-#define X(f) t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));
-  TESSERA_VK_DEVICE_OPTIONAL(X)
+#define X(f, extension) \
+  if (std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));
+  TESSERA_VK_DEVICE_EXTENSIONS(X)
 #undef X
   intercept(t);
   return t;

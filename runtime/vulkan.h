@@ -41,7 +41,8 @@ namespace tessera::vulkan {
   X(vkGetImageMemoryRequirements2) X(vkBindBufferMemory2) X(vkBindImageMemory2) X(vkGetDeviceBufferMemoryRequirements)             \
   X(vkGetDeviceImageMemoryRequirements)
 
-// Of extensions that a device may lack: null then.
+// Of extensions that may not be enabled: null then.
+#define TESSERA_VK_DEVICE_EXTENSIONS(X) X(vkGetMemoryHostPointerPropertiesEXT, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)
 #define TESSERA_VK_DEVICE_OPTIONAL(X) X(vkGetMemoryHostPointerPropertiesEXT)
 
 #define TESSERA_VK_FIELD(f) PFN_##f f = nullptr;
@@ -59,9 +60,9 @@ struct Library {
 
 /// Opens `name` (empty: the system's Vulkan loader). Throws DeviceError with one sentence saying what to install.
 std::shared_ptr<const Library> open_library(const std::string& name);
-/// Throw DeviceError where a function is missing.
-InstanceTable load_instance(const Library& library, VkInstance instance);
-DeviceTable load_device(const InstanceTable& instance, VkDevice device);
+/// Throw DeviceError where a function is missing. `debug_utils`, `extensions`: what is enabled; functions of others are not looked up.
+InstanceTable load_instance(const Library& library, VkInstance instance, bool debug_utils);
+DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions);
 
 std::string to_string(VkResult r);  ///< "VK_ERROR_DEVICE_LOST"
 /// Throws DeviceError "CALL on DEVICE: RESULT" if r is an error.

@@ -34,7 +34,7 @@ std::vector<V> Emitter::region(ir::RegionId r) {
 }
 
 void Emitter::emit(const ir::Op& op) {
-  if (op.code != Opcode::constant) line(op.loc);
+  const Here here(*this, op);
   const auto result = [&](V v) { set(op.results.at(0), v); };
   const auto result_in = [&](V v, int64_t lo, int64_t hi) {
     result(v);
@@ -250,6 +250,7 @@ void Emitter::emit_switch(const ir::Op& op) {
   std::vector<Reg> regs(op.results.size());
   for (size_t i = 0; i < n; ++i) {
     f_.begin(labels[i]);
+    if (f_.on_block) f_.on_block();
     const std::vector<V> out = region(op.regions[i]);
     for (size_t j = 0; j < incoming.size(); ++j) {
       incoming[j].insert(incoming[j].end(), {out.at(j).id, f_.block});
@@ -259,6 +260,7 @@ void Emitter::emit_switch(const ir::Op& op) {
   }
   f_.begin(merge);
   for (size_t j = 0; j < incoming.size(); ++j) set(op.results[j], {&f_, m_.op(spv::OpPhi, f_.type(regs[j]), incoming[j]), regs[j]});
+  if (f_.on_block) f_.on_block();
 }
 
 }  // namespace tessera::spirv

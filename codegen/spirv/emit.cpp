@@ -7,10 +7,10 @@ namespace tessera::spirv {
 
 using ir::Opcode;
 
-std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table) {
+std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table, const SourceReader* source) {
   if (lane_kernel.level != ir::Level::lane)
     throw InternalError(lane_kernel.name + ": spirv::emit needs a lane-level kernel", lane_kernel.loc);
-  return Emitter(lane_kernel, target, indirect_table).run();
+  return Emitter(lane_kernel, target, indirect_table, source).run();
 }
 
 void Emitter::fail(const ir::Op& op, const std::string& what, const std::string& note) const {
@@ -54,26 +54,28 @@ void Emitter::check_dtype(const ir::Op& op, DType t) {
   uses_f64_ = true;
 }
 
-V Emitter::built_in(spv::BuiltIn b) {
+V Emitter::built_in(spv::BuiltIn b, const char* name) {
   const Id var = m_.variable(spv::StorageClassInput, f_.type(Reg::u32));
+  m_.name(var, name);
   m_.decorate(var, spv::DecorationBuiltIn, {static_cast<uint32_t>(b)});
   return {&f_, m_.op(spv::OpLoad, f_.type(Reg::u32), {var}), Reg::u32};
 }
 
 void Emitter::built_ins() {
-  const auto vector = [&](spv::BuiltIn b) {
+  const auto vector = [&](spv::BuiltIn b, const char* name) {
     const Id type = m_.type_vector(f_.type(Reg::u32), 3), var = m_.variable(spv::StorageClassInput, type);
+    m_.name(var, name);
     m_.decorate(var, spv::DecorationBuiltIn, {static_cast<uint32_t>(b)});
     return m_.op(spv::OpLoad, type, {var});
   };
   const auto component = [&](Id v, uint32_t i) { return V{&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {v, i}), Reg::u32}; };
   const bool index = uses(Opcode::workgroup_index) || uses(Opcode::alloc_scratch), number = uses(Opcode::num_workgroups);
   if (index || number) {
-    const Id n = vector(spv::BuiltInNumWorkgroups);
+    const Id n = vector(spv::BuiltInNumWorkgroups, "num_workgroups");
     const V nx = component(n, 0), ny = component(n, 1);
     if (number) num_workgroups_ = nx * ny * component(n, 2);
     if (index) {
-      const Id id = vector(spv::BuiltInWorkgroupId);
+      const Id id = vector(spv::BuiltInWorkgroupId, "workgroup_id");
       workgroup_index_ = (component(id, 2) * ny + component(id, 1)) * nx + component(id, 0);
     }
   }
@@ -81,13 +83,13 @@ void Emitter::built_ins() {
   // With full subgroups the order of lanes is the subgroups'; LocalInvocationIndex need not agree with it.
   uses_subgroups_ = k_.lane.subgroup_size > 0 || shuffles || uses(Opcode::subgroup_id) || uses(Opcode::lane_id);
   if (uses_subgroups_) m_.capability(spv::CapabilityGroupNonUniform);
-  if (uses(Opcode::subgroup_id) || (uses_subgroups_ && uses(Opcode::local_index))) subgroup_id_ = built_in(spv::BuiltInSubgroupId);
-  if (uses(Opcode::lane_id) || (uses_subgroups_ && uses(Opcode::local_index))) lane_id_ = built_in(spv::BuiltInSubgroupLocalInvocationId);
+  if (uses(Opcode::subgroup_id) || (uses_subgroups_ && uses(Opcode::local_index))) subgroup_id_ = built_in(spv::BuiltInSubgroupId, "subgroup_id");
+  if (uses(Opcode::lane_id) || (uses_subgroups_ && uses(Opcode::local_index))) lane_id_ = built_in(spv::BuiltInSubgroupLocalInvocationId, "lane_id");
   if (uses_subgroups_ && k_.lane.subgroup_size == 0 && (uses(Opcode::local_index) || uses(Opcode::subgroup_reduce)))
-    subgroup_size_ = built_in(spv::BuiltInSubgroupSize);
+    subgroup_size_ = built_in(spv::BuiltInSubgroupSize, "subgroup_size");
   else subgroup_size_ = f_.make(Reg::u32, k_.lane.subgroup_size);
   if (uses(Opcode::local_index))
-    local_index_ = uses_subgroups_ ? subgroup_id_ * subgroup_size_ + lane_id_ : built_in(spv::BuiltInLocalInvocationIndex);
+    local_index_ = uses_subgroups_ ? subgroup_id_ * subgroup_size_ + lane_id_ : built_in(spv::BuiltInLocalInvocationIndex, "local_index");
 }
 
 /// Addresses and extents, in the layout that Program documents.
@@ -115,6 +117,11 @@ void Emitter::arguments() {
   if (members.empty()) return;
 
   const Id block = m_.type_block(members);
+  m_.name(block, "Arguments");
+  for (uint32_t i = 0; i < args.size(); ++i) m_.name_member(block, i, i < k_.blocks.size() ? k_.blocks[i].origin : "argument " + std::to_string(i));
+  if (k_.lane.scratch_bytes > 0) m_.name_member(block, scratch, "scratch");
+  if (k_.lane.report_bytes > 0) m_.name_member(block, report, "report");
+  for (size_t i = 0; i < place.size(); ++i) m_.name_member(block, place[i], "extent " + std::to_string(i));
   const auto push_class = spv::StorageClassPushConstant, buffer_class = spv::StorageClassPhysicalStorageBuffer;
   Id from = 0;
   if (indirect_) {
@@ -140,8 +147,12 @@ void Emitter::arguments() {
     refs_[args[i].index] = global_ref(t.dtype, read(i, Reg::u64), written_.count(args[i].index) != 0);
     if (i < k_.blocks.size()) m_.name(refs_[args[i].index]->base.id, k_.blocks[i].origin);
   }
-  if (k_.lane.scratch_bytes > 0) scratch_ = read(scratch, Reg::u64);
-  if (k_.lane.report_bytes > 0) report_ = read(report, Reg::u64);
+  const auto named = [&](V v, const char* name) {
+    m_.name(v.id, name);
+    return v;
+  };
+  if (k_.lane.scratch_bytes > 0) scratch_ = named(read(scratch, Reg::u64), "scratch");
+  if (k_.lane.report_bytes > 0) report_ = named(read(report, Reg::u64), "report");
   for (size_t i = 0; i < place.size(); ++i) extents_.push_back(read(place[i], k_.lane.extent_is_64[i] ? Reg::u64 : Reg::u32));
 }
 
@@ -164,10 +175,17 @@ void Emitter::float_controls() {
   preserve(uses_f64_ && target_.preserve64, 64);
 }
 
-void Emitter::line(Loc loc) {
-  if (!loc || (line_block_ == f_.block && line_.file == loc.file && line_.line == loc.line)) return;
-  m_.op(spv::OpLine, {m_.string(loc.file), loc.line, 0});
-  line_ = loc;
+Emitter::Here::Here(Emitter& emitter, const ir::Op& op) : e(emitter), before(emitter.here_) {
+  if (op.code == Opcode::constant) return;
+  e.here_ = op.loc;
+  e.locate();
+}
+
+void Emitter::locate() {
+  if (debug_) return debug_->locate(f_.block, here_);
+  if (!here_ || (line_block_ == f_.block && line_.file == here_.file && line_.line == here_.line)) return;
+  m_.op(spv::OpLine, {m_.string(here_.file), here_.line, 0});
+  line_ = here_;
   line_block_ = f_.block;
 }
 
@@ -189,8 +207,16 @@ Words Emitter::run() {
   m_.name(main, k_.name);
   m_.execution_mode(spv::ExecutionModeLocalSize, {static_cast<uint32_t>(k_.lane.workgroup_size), 1, 1});
   float_controls();
+  if (source_) {
+    debug_.emplace(m_, *source_, k_.name, k_.loc);
+    f_.on_block = [this] { locate(); };
+  }
   m_.op_as(spv::OpFunction, nothing, main, {spv::FunctionControlMaskNone, m_.type_function(nothing)});
   f_.begin(m_.fresh());
+  if (debug_) {
+    debug_->define(main);
+    locate();
+  }
   built_ins();
   arguments();
   if (k_.lane.shared_bytes > 0) {

@@ -5,14 +5,15 @@
 #include <vector>
 
 #include "codegen/program.h"
+#include "codegen/spirv/debug_info.h"
 #include "codegen/target.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::spirv {
 
 /// The module's words. Throws CompileError naming op, dtype and source line where the target lacks a feature, and where shared memory
-/// exceeds the target's. `indirect_table`: see Program.
-std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table);
+/// exceeds the target's. `indirect_table`: see Program. `source`: debug info is wanted, with the files that this reads.
+std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table, const SourceReader* source = nullptr);
 
 /// The module as text (SPIRV-Tools), or the words in hex where the library is missing.
 std::string disassemble(const std::vector<uint32_t>& words);

@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "codegen/spirv/debug_info.h"
 #include "codegen/spirv/elementwise.h"
 #include "engine/ir/kernel.h"
 
@@ -14,7 +15,9 @@ namespace tessera::spirv {
 
 class Emitter {
  public:
-  Emitter(const ir::Kernel& k, const Target& t, bool indirect_table) : k_(k), target_(t), indirect_(indirect_table), f_(m_, t) {}
+  /// `source`: of the lines' files, for debug info; null: there is none.
+  Emitter(const ir::Kernel& k, const Target& t, bool indirect_table, const SourceReader* source)
+      : k_(k), target_(t), indirect_(indirect_table), source_(source), f_(m_, t) {}
   Words run();
 
  private:
@@ -36,11 +39,18 @@ class Emitter {
   void check_dtype(const ir::Op& op, DType t);
   void arguments();
   void built_ins();
-  V built_in(spv::BuiltIn b);
+  V built_in(spv::BuiltIn b, const char* name);
   V built_in_component(spv::BuiltIn b, uint32_t component);
   V subgroup_size();
   void float_controls();
-  void line(Loc loc);
+  /// While it lives, instructions are of the op's line; then again of that before.
+  struct Here {
+    Here(Emitter& emitter, const ir::Op& op);
+    ~Here() { e.here_ = before; }
+    Emitter& e;
+    Loc before;
+  };
+  void locate();
   bool uses(ir::Opcode c) const { return used_.count(c) != 0; }
   [[noreturn]] void fail(const ir::Op& op, const std::string& what, const std::string& note = {}) const;
   void need(const ir::Op& op, bool has, DType t, const char* feature) const;
@@ -95,6 +105,7 @@ class Emitter {
   const ir::Kernel& k_;
   const Target& target_;
   const bool indirect_;
+  const SourceReader* source_;
   Module m_;
   Function f_;
   std::set<ir::Opcode> used_;
@@ -109,7 +120,9 @@ class Emitter {
   Id block_of_addresses_ = 0;
   Id arena_ = 0;  // the Workgroup array of u32
   bool uses_f64_ = false, uses_subgroups_ = false;
-  Loc line_;
+  std::optional<DebugInfo> debug_;
+  Loc here_;       // of the op that is being emitted
+  Loc line_;       // without debug_: of the last OpLine
   Id line_block_ = 0;
 };
 

@@ -94,10 +94,12 @@ std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& the
   module.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
   branch_if(c, then_label, else_label);
   begin(then_label);
+  if (on_block) on_block();
   const std::vector<V> a = then_body();
   const Id then_end = block;
   branch(merge);
   begin(else_label);
+  if (on_block) on_block();
   const std::vector<V> b = else_body();
   const Id else_end = block;
   branch(merge);
@@ -105,6 +107,7 @@ std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& the
   std::vector<V> out;
   for (size_t i = 0; i < a.size(); ++i)
     out.push_back({this, module.op(spv::OpPhi, type(a[i].reg), {a[i].id, then_end, b[i].id, else_end}), a[i].reg});
+  if (on_block) on_block();
   return out;
 }
 
@@ -113,9 +116,11 @@ void Function::when(V c, const std::function<void()>& body) {
   module.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
   branch_if(c, inside, merge);
   begin(inside);
+  if (on_block) on_block();
   body();
   branch(merge);
   begin(merge);
+  if (on_block) on_block();
 }
 
 std::vector<V> Function::while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
@@ -135,14 +140,17 @@ std::vector<V> Function::while_loop(const std::vector<V>& init, const std::funct
   module.op(spv::OpLoopMerge, {merge, next, keep ? spv::LoopControlDontUnrollMask : spv::LoopControlMaskNone});
   branch(test);
   begin(test);
+  if (on_block) on_block();
   branch_if(cond(state), inside, merge);
   begin(inside);
+  if (on_block) on_block();
   const std::vector<V> after = body(state);
   branch(next);
   begin(next);
   for (size_t i = 0; i < after.size(); ++i) module.patch(holes[i], after[i].id);
   branch(header);
   begin(merge);
+  if (on_block) on_block();
   return state;
 }
 

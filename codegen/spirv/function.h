@@ -64,6 +64,8 @@ class Function {
 
   // Control flow.
   void begin(Id label);  ///< OpLabel
+  /// Called at the start of each block that computes something, behind its phis.
+  std::function<void()> on_block;
   void branch(Id label) { module.op(spv::OpBranch, {label}); }
   void branch_if(V c, Id then_label, Id else_label) { module.op(spv::OpBranchConditional, {c.id, then_label, else_label}); }
   /// Both sides give values of the same registers, in order; their results are merged.

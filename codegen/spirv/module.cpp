@@ -52,12 +52,20 @@ void Module::name(Id id, std::string_view text) {
   put(names_, spv::OpName, w);
 }
 
-Id Module::string(std::string_view text) {
+void Module::name_member(Id type, uint32_t member, std::string_view text) {
+  Words w{type, member};
+  put_string(w, shorten(text));
+  put(names_, spv::OpMemberName, w);
+}
+
+Id Module::string(std::string_view text) { return long_string(shorten(text)); }
+
+Id Module::long_string(std::string_view text) {
   Id& id = string_ids_[std::string(text)];
   if (id) return id;
   id = fresh();
   Words w{id};
-  put_string(w, shorten(text));
+  put_string(w, text);
   put(strings_, spv::OpString, w);
   return id;
 }
@@ -74,13 +82,14 @@ void Module::decorate_member(Id type, uint32_t member, spv::Decoration d, std::i
   put(decorations_, spv::OpMemberDecorate, w);
 }
 
-Id Module::glsl() {
-  if (glsl_) return glsl_;
-  glsl_ = fresh();
-  Words w{glsl_};
-  put_string(w, "GLSL.std.450");
+Id Module::import(std::string_view set) {
+  Id& id = import_ids_[std::string(set)];
+  if (id) return id;
+  id = fresh();
+  Words w{id};
+  put_string(w, set);
   put(imports_, spv::OpExtInstImport, w);
-  return glsl_;
+  return id;
 }
 
 Id Module::type_array(Id element, uint32_t length) { return declare(spv::OpTypeArray, {element, constant(type_uint(32), length, 32)}); }
@@ -120,6 +129,14 @@ Id Module::variable(spv::StorageClass c, Id pointee) {
   const Id type = type_pointer(c, pointee), id = fresh();
   put(declarations_, spv::OpVariable, {type, id, static_cast<uint32_t>(c)});
   globals_.push_back(id);
+  return id;
+}
+
+Id Module::global_op(spv::Op code, Id type, const Words& operands) {
+  const Id id = fresh();
+  Words w{type, id};
+  w.insert(w.end(), operands.begin(), operands.end());
+  put(declarations_, code, w);
   return id;
 }
 

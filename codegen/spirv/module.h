@@ -25,10 +25,13 @@ class Module {
   void execution_mode(spv::ExecutionMode mode, std::initializer_list<uint32_t> literals);
   void entry_point(Id function, std::string_view name);  ///< GLCompute; the interface is every global variable made
   void name(Id id, std::string_view text);
-  Id string(std::string_view text);  ///< OpString, deduplicated
+  void name_member(Id type, uint32_t member, std::string_view text);
+  Id string(std::string_view text);  ///< OpString, deduplicated; cut where it is longer than names and paths are
+  Id long_string(std::string_view text);  ///< the same for up to 262,131 bytes
   void decorate(Id id, spv::Decoration d, std::initializer_list<uint32_t> literals = {});
   void decorate_member(Id type, uint32_t member, spv::Decoration d, std::initializer_list<uint32_t> literals = {});
-  Id glsl();  ///< the imported GLSL.std.450
+  Id import(std::string_view set);  ///< of extended instructions, deduplicated
+  Id glsl() { return import("GLSL.std.450"); }
 
   Id type_void() { return declare(spv::OpTypeVoid, {}); }
   Id type_bool() { return declare(spv::OpTypeBool, {}); }
@@ -52,6 +55,7 @@ class Module {
   }
   Id undef(Id type);
   Id variable(spv::StorageClass c, Id pointee);
+  Id global_op(spv::Op code, Id type, const Words& operands);  ///< among the types and constants, not deduplicated
 
   // Instructions of the function, in order.
   Id op(spv::Op code, Id type, const Words& operands);                  ///< with a result
@@ -68,7 +72,6 @@ class Module {
 
   Id next_ = 1;
   std::set<spv::Capability> capabilities_;
-  Id glsl_ = 0;
   Words imports_, entry_, modes_, strings_, names_, decorations_, declarations_, code_;
   std::vector<Id> globals_;
   Id entry_function_ = 0;
@@ -76,7 +79,7 @@ class Module {
   std::map<std::pair<spv::Op, Words>, Id> declared_;
   std::map<std::vector<std::pair<Id, uint32_t>>, Id> blocks_;
   std::map<std::pair<Id, uint32_t>, Id> runtime_arrays_;
-  std::map<std::string, Id, std::less<>> string_ids_;
+  std::map<std::string, Id, std::less<>> string_ids_, import_ids_;
 };
 
 }  // namespace tessera::spirv

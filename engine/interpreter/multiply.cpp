@@ -1,11 +1,11 @@
 #include "engine/interpreter/multiply.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <limits>
 #include <string>
 #include <type_traits>
+
+#include "engine/platform.h"
 
 namespace tessera::interpreter {
 namespace {
@@ -58,7 +58,11 @@ template <class T, int kBytes, int kRows, int kVectors> TESSERA_INLINE void mult
 }
 
 template <class T> void portable(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) { multiply_tiles<T, 16, 4, 3>(m, n, k, a, b, c); }
-#ifdef __x86_64__
+// Windows keeps stacks aligned to 16 bytes only, and g++ spills vectors of 32 and 64 there all the same.
+#if defined(__x86_64__) && !defined(_WIN32)
+#define TESSERA_WIDE_VECTORS
+#endif
+#ifdef TESSERA_WIDE_VECTORS
 template <class T> [[gnu::target("avx2,fma")]] void avx2(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) {
   multiply_tiles<T, 32, 4, 3>(m, n, k, a, b, c);
 }
@@ -75,17 +79,16 @@ struct OpenBlas {
   Gemm<double> dgemm = nullptr;
 
   OpenBlas() {
-    const char* file = "libopenblas.so.0";
-    const bool shared = dlopen(file, RTLD_NOW | RTLD_NOLOAD) != nullptr;  // with the program, which may have set its threads
-    void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    const bool shared = platform::is_open(platform::kOpenBlas);  // with the program, which may have set its threads
+    void* library = platform::open_library(platform::kOpenBlas);
     if (!library) return;
-    const auto get_corename = reinterpret_cast<const char* (*)()>(dlsym(library, "openblas_get_corename"));
-    const auto set_threads = reinterpret_cast<void (*)(int)>(dlsym(library, "openblas_set_num_threads"));
+    const auto get_corename = reinterpret_cast<const char* (*)()>(platform::symbol(library, "openblas_get_corename"));
+    const auto set_threads = reinterpret_cast<void (*)(int)>(platform::symbol(library, "openblas_set_num_threads"));
     if (!get_corename || !set_threads) return;
     if (!shared) set_threads(1);  // blocks are too small for more, and it is the caller's to use its cores
     core = get_corename();
-    sgemm = reinterpret_cast<Gemm<float>>(dlsym(library, "cblas_sgemm"));
-    dgemm = reinterpret_cast<Gemm<double>>(dlsym(library, "cblas_dgemm"));
+    sgemm = reinterpret_cast<Gemm<float>>(platform::symbol(library, "cblas_sgemm"));
+    dgemm = reinterpret_cast<Gemm<double>>(platform::symbol(library, "cblas_dgemm"));
   }
 };
 const OpenBlas& open_blas() {
@@ -107,7 +110,7 @@ template <class T> void by_library(int64_t m, int64_t n, int64_t k, const T* a, 
 
 template <class T> std::vector<MultiplyCode<T>> find_codes() {
   std::vector<MultiplyCode<T>> codes;
-#ifdef __x86_64__
+#ifdef TESSERA_WIDE_VECTORS
   __builtin_cpu_init();
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   if (has_avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) codes.push_back({"AVX-512", avx512<T>});

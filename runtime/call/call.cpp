@@ -19,12 +19,15 @@
 #include "runtime/call/disk_cache.h"
 #include "runtime/context.h"
 #include "runtime/launch.h"
+#include "runtime/record.h"
 
 namespace tessera {
 
 std::vector<DeviceArray> CompiledKernel::operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims) const {
   return launch(device_, *program_, inputs, dims);
 }
+
+PreparedKernel CompiledKernel::prepare(const PrepareOptions& options) const { return PreparedKernel(device_, program_, options); }
 
 std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const DimValues& dims) const {
   std::vector<std::pair<DType, Shape>> shapes;
@@ -76,7 +79,8 @@ std::atomic<uint64_t> compiled{0}, from_disk{0};
 
 /// From TESSERA_CACHE, or compiled and put there. `text` is the options and the kernel's text.
 Program compile_or_read(const ir::Kernel& kernel, const Target& target, const CompileOptions& options, const std::string& text) {
-  const auto folder = kernel.call.debug ? std::nullopt : cache_file::folder();  // debug wants to see the compiler at work
+  // debug wants to see the compiler at work; debug info holds the text of files, which may have changed since.
+  const auto folder = kernel.call.debug || options.debug_info ? std::nullopt : cache_file::folder();
   const std::string key = folder ? disk_cache::key(target, text) : "";
   if (folder)
     if (auto program = disk_cache::read(*folder, key)) {
@@ -96,8 +100,10 @@ CompileCounts compile_counts() { return {compiled, from_disk}; }
 namespace {
 
 /// `kind`: what beside kernel and device decides what is made.
-CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target& target, const CompileOptions& options, const std::string& kind) {
+CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target& target, CompileOptions options, std::string kind) {
   vulkan::Context& context = *device.context();
+  options.debug_info |= context.debug_info();
+  if (options.debug_info) kind += " debug_info";
   // The text holds all that compilation sees; with the source lines, since errors name them. The target is the device's own.
   const std::string key = kind + (kernel.call.debug ? " debug\n" : "\n") + ir::print(kernel, true);
   {
@@ -113,7 +119,11 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target
 }  // namespace
 
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options) {
-  if (options.dump) return {device, std::make_shared<const Program>(compile(kernel, device.target(), options))};
+  if (options.dump) {
+    CompileOptions own = options;
+    own.debug_info |= device.context()->debug_info();
+    return {device, std::make_shared<const Program>(compile(kernel, device.target(), own))};
+  }
   return load(device, kernel, device.target(), options, options.general ? "general" : "fast");
 }
 

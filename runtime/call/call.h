@@ -11,6 +11,9 @@
 
 namespace tessera {
 
+class PreparedKernel;
+struct PrepareOptions;
+
 /// A kernel compiled for one device. Copies share it.
 class CompiledKernel {
  public:
@@ -22,6 +25,8 @@ class CompiledKernel {
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims = {}) const;
   /// Uploads, calls, waits and downloads.
   std::vector<Array> run(const std::vector<Array>& inputs, const DimValues& dims = {}) const;
+  /// For calls in a host's command buffers (record.h, which a program that calls this includes).
+  PreparedKernel prepare(const PrepareOptions& options) const;
 
  private:
   Device device_;

@@ -22,6 +22,7 @@ struct RunArguments {
   std::vector<std::string> in, out, dims;  // dims: "n=5"
   std::string device;                      // index, part of a name, "interpreter"; empty: the best
   bool general = false;
+  bool debug_info = false;
   // Of the interpreter:
   bool races = false;
   std::string seed;                        // a number, or "random"; empty: grid order
@@ -34,6 +35,7 @@ struct CompileArguments {
   std::string file;
   std::string emit = "spirv";      // ir, lane, spirv, spirv-bin
   std::string codegen = "fast";    // or general
+  bool debug_info = false;
   std::string dump;                // empty: nothing; "*": every step; else one step or pass
   std::string output;              // empty: stdout
   std::string target = "device";   // or minimum, lavapipe

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -8,6 +6,7 @@
 
 #include "codegen/spirv/emit.h"
 #include "engine/ir/text.h"
+#include "engine/platform.h"
 #include "engine/passes/passes.h"
 #include "runtime/cli/commands.h"
 
@@ -52,7 +51,7 @@ void write(const std::string& file, const std::string& bytes) {
 }  // namespace
 
 void compile(const CompileArguments& a) {
-  if (a.emit == "spirv-bin" && a.output.empty() && isatty(STDOUT_FILENO)) throw UsageError("--emit=spirv-bin writes binary: give -o FILE, or pipe stdout");
+  if (a.emit == "spirv-bin" && a.output.empty() && platform::prints_to_terminal()) throw UsageError("--emit=spirv-bin writes binary: give -o FILE, or pipe stdout");
   ir::Kernel k = read_kernel(a.file);
   Watch watch{a.dump};
   std::string text;
@@ -62,6 +61,7 @@ void compile(const CompileArguments& a) {
   } else {
     CompileOptions options;
     options.general = a.codegen == "general";
+    options.debug_info = a.debug_info;
     options.dump = [&](std::string_view step, const ir::Kernel& after, bool changed) { watch(step, after, changed); };
     const Program program = tessera::compile(k, target(a.target), options);
     if (a.emit == "lane") text = ir::print(watch.lane.value());

@@ -33,6 +33,7 @@ void run_graph(const RunArguments& a) {
     results = interpret(g, arrays);
   } else {
     DeviceOptions options;
+    options.debug_info = a.debug_info;
     options.select = a.device;
     results = load(Device(options), g).run(arrays);
   }

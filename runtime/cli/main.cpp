@@ -32,6 +32,7 @@ int command_line(int argc, char** argv) {
   run_command->add_option("--dim", r.dims, "NAME=SIZE: a run-time size that no input's shape gives");
   std::string run_codegen = "fast";
   run_command->add_option("--codegen", run_codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
+  run_command->add_flag("--debug-info", r.debug_info, "compile with the lines and texts of source files, and name Vulkan's objects: for RenderDoc and its like");
   run_command->add_flag("--races", r.races, "interpreter: report accesses that parallel axes, declared or proved, leave without an order");
   run_command->add_option("--seed", r.seed, "interpreter: N or random: permute the programs of parallel axes, and print the seed");
   run_command->add_option("--uninitialised", r.uninitialised, "interpreter: what memory holds that nobody has written: nan, zero or pattern (by the seed)")
@@ -53,6 +54,7 @@ int command_line(int argc, char** argv) {
   shared(compile_command);
   compile_command->add_option("--emit", c.emit, "ir (optimised tile level), lane, spirv (text) or spirv-bin")
       ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin"}))->capture_default_str();
+  compile_command->add_flag("--debug-info", c.debug_info, "with the lines and texts of source files: NonSemantic.Shader.DebugInfo.100");
   compile_command->add_flag("--dump-ir{*}", c.dump, "print the kernel to stderr after every step, or after the one step or pass that is named: --dump-ir=cse");
   compile_command->add_option("-o", c.output, "file to write instead of stdout");
   compile_command->callback([&] { compile(c); });

@@ -50,6 +50,7 @@ void run(const RunArguments& a) {
       throw UsageError("--races, --seed, --uninitialised and --out-of-bounds are the interpreter's", {}, "add --device interpreter");
     DeviceOptions options;
     options.select = a.device;
+    options.debug_info = a.debug_info;
     CompileOptions compile_options;
     compile_options.general = a.general;
     const Device device(options);

@@ -1,9 +1,9 @@
-// RMS norm and layer norm along the last dim, as transformers have them. A program takes some whole rows into registers; rows of more than kLongRow
+// RMS norm and layer norm along the last dim, as transformers have them. A program takes some whole rows into registers; rows of more than 8192
 // elements are walked over in chunks, twice. No backward passes.
 // Zhang and Sennrich, Root Mean Square Layer Normalization (2019); Ba, Kiros and Hinton, Layer Normalization (2016); the chunks' means and squares are
 // joined as in Chan, Golub and LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances (1979). Read next: rope.h.
 #pragma once
-#include "samples/kernels/support.h"
+#include "samples/kernels/long_rows.h"
 
 namespace tessera::kernels {
 
@@ -12,34 +12,11 @@ struct NormParams {
 };
 
 namespace norm {
-inline constexpr int64_t kLongRow = 8192;  // elements that a program of one row keeps
-inline constexpr int64_t kChunk = 2048;    // of a longer row
-inline constexpr int64_t kBlock = 4096;    // elements of a program of several rows
+inline constexpr int64_t kBlock = 4096;  // elements of a program of several rows
 
-// Elements [first, first + size) of the row in f32, zeros from `columns` on.
-struct Part {
-  Value values, inside;  // [1, kChunk]
-};
-inline Part part(const Ref& x, const Value& first, int64_t columns) {
-  Value inside = first + iota(i32, {1, kChunk}, 1) < columns;
-  return {cast(load(x, {all, ds(first, kChunk)}, {.mask = inside, .other = 0}), f32), inside};
-}
-/// f(first element of the chunk, carries...) over the row's chunks.
-template <class C, class F>
-auto over_chunks(int64_t columns, C carry, F f) {
-  return fori_loop(0, cdiv(columns, kChunk), carry, [&](Value j, auto... v) { return f(j * kChunk, v...); });
-}
-template <class F>
-void write_chunks(const Ref& x, const Ref& o, int64_t columns, F f) {
-  fori_loop(0, cdiv(columns, kChunk), [&](Value j) {
-    const Value first = j * kChunk;
-    const Part p = part(x, first, columns);
-    store(o, {all, ds(first, kChunk)}, cast(f(p.values, first, p.inside), o.dtype()), {.mask = p.inside});
-  });
-}
 /// A row of weights for a chunk.
 inline Value weights(const Ref& w, const Value& first, const Value& inside) {
-  return cast(load(w.reshape({1, w.shape()[0]}), {all, ds(first, kChunk)}, {.mask = inside, .other = 0}), f32);
+  return cast(load(w.reshape({1, w.shape()[0]}), {all, ds(first, long_rows::kChunk)}, {.mask = inside, .other = 0}), f32);
 }
 inline void check(const Checks& c, const Type& x) {
   c.floats("x", x);
@@ -62,18 +39,18 @@ inline PallasCall rms_norm(const Type& x, const Type& weight, NormParams params 
   const RowBlocks rows(x.shape, norm::kBlock, loc);
   return pallas_call(
       [=](Ref x_ref, Ref w, Ref o) {
-        if (columns <= norm::kLongRow) {
+        if (columns <= long_rows::kLongest) {
           Value v = cast(x_ref[all], f32);  // [rows, columns]
           Value scale = rsqrt(sum(v * v, {.axis = 1, .keepdims = true}) / columns + epsilon);
           o[all] = cast(v * scale * cast(w[all], f32), o.dtype());
           return;
         }
-        Value squares = norm::over_chunks(columns, zeros({1, norm::kChunk}), [&](Value first, Value total) {
-          Value v = norm::part(x_ref, first, columns).values;
+        Value squares = long_rows::over_chunks(columns, zeros({1, long_rows::kChunk}), [&](Value first, Value total) {
+          Value v = long_rows::part(x_ref, first, columns).values;
           return total + v * v;
         });
         Value scale = rsqrt(sum(squares, {.axis = 1, .keepdims = true}) / columns + epsilon);
-        norm::write_chunks(x_ref, o, columns, [&](Value v, Value first, Value inside) { return v * scale * norm::weights(w, first, inside); });
+        long_rows::write_chunks(x_ref, o, columns, [&](Value v, Value first, Value inside) { return v * scale * norm::weights(w, first, inside); });
       },
       {.out_shape = ShapeDtype(x),
        .grid = rows.grid,
@@ -97,7 +74,7 @@ inline PallasCall layer_norm(const Type& x, const Type& weight, const Type& bias
   const BlockSpec row = {{std::max<int64_t>(columns, 1)}, {}, MemorySpace::vmem, {}, loc};
   return pallas_call(
       [=](Ref x_ref, Ref w, Ref b, Ref o) {
-        if (columns <= norm::kLongRow) {
+        if (columns <= long_rows::kLongest) {
           Value v = cast(x_ref[all], f32);  // [rows, columns]
           Value away = v - sum(v, {.axis = 1, .keepdims = true}) / columns;
           Value scale = rsqrt(sum(away * away, {.axis = 1, .keepdims = true}) / columns + epsilon);
@@ -106,16 +83,16 @@ inline PallasCall layer_norm(const Type& x, const Type& weight, const Type& bias
         }
         // Mean and sum of squared distances from it, of the chunks so far.
         const Value zero = zeros({1, 1});
-        auto [mean, squares] = norm::over_chunks(columns, std::tuple{zero, zero}, [&](Value first, Value mean_so_far, Value squares_so_far) {
-          const norm::Part p = norm::part(x_ref, first, columns);
-          Value before = cast(first, f32), count = minimum(columns - before, norm::kChunk);
+        auto [mean, squares] = long_rows::over_chunks(columns, std::tuple{zero, zero}, [&](Value first, Value mean_so_far, Value squares_so_far) {
+          const long_rows::Part p = long_rows::part(x_ref, first, columns);
+          Value before = cast(first, f32), count = minimum(columns - before, long_rows::kChunk);
           Value chunk_mean = sum(p.values, {.axis = 1, .keepdims = true}) / count;
           Value away = where(p.inside, p.values - chunk_mean, 0);
           Value step = chunk_mean - mean_so_far, share = count / (before + count);
           return std::tuple{mean_so_far + step * share, squares_so_far + sum(away * away, {.axis = 1, .keepdims = true}) + step * step * before * share};
         });
         Value scale = rsqrt(squares / columns + epsilon);
-        norm::write_chunks(x_ref, o, columns, [&, m = mean](Value v, Value first, Value inside) {
+        long_rows::write_chunks(x_ref, o, columns, [&, m = mean](Value v, Value first, Value inside) {
           return (v - m) * scale * norm::weights(w, first, inside) + norm::weights(b, first, inside);
         });
       },

@@ -6,6 +6,7 @@
 #include <tessera/tessera.h>
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -50,6 +51,11 @@ struct Checks {
     require(t.rank() == wanted, argument + " has shape " + tessera::to_string(t.shape) + ", not " + meaning);
   }
 };
+
+/// pallas_call of a kernel whose number of Refs depends on what was asked for.
+inline PallasCall pallas_call_of(size_t refs, std::function<void(const std::vector<Ref>&)> kernel, PallasCallParams params, Loc loc) {
+  return spec::make_pallas_call({static_cast<int>(refs), std::move(kernel)}, std::move(params), loc);
+}
 
 /// The least power of two that is not below n.
 inline int64_t power_of_two(int64_t n) {

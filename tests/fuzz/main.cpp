@@ -14,10 +14,9 @@
 #include <optional>
 #include <tuple>
 
-#include <unistd.h>
-
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "engine/platform.h"
 #include "engine/reference.h"
 #include "runtime/call/call.h"
 #include "runtime/device.h"
@@ -235,7 +234,7 @@ int main(int argc, char** argv) {
     for (int64_t i = 0; i < a.count && elapsed() < a.seconds; ++i) {
       const uint64_t seed = a.seed + static_cast<uint64_t>(i);
       one(generate(seed), "seed " + std::to_string(seed));
-      if (isatty(1) && i % 10 == 0) std::cerr << "\r" << i << " " << std::flush;
+      if (platform::prints_to_terminal() && i % 10 == 0) std::cerr << "\r" << i << " " << std::flush;
     }
   }
   if (a.suite) {  // what these few cases lack must come with later seeds

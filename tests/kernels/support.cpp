@@ -61,8 +61,10 @@ std::vector<Array> on_lanes(const ir::Kernel& k, const std::vector<Array>& argum
   options.dump = [&](std::string_view, const ir::Kernel& step, bool) {
     if (step.level == ir::Level::lane) lane = step;
   };
-  compile(k, t, options);
+  const Program program = compile(k, t, options);
   std::vector<Array> arrays = arguments;
+  std::vector<std::pair<DType, Shape>> types;
+  for (const Array& a : arguments) types.emplace_back(a.dtype(), a.shape());
   for (const Array& o : outputs) {
     const int from = k.blocks[arrays.size()].alias;
     arrays.push_back(from >= 0 ? arguments[static_cast<size_t>(from)] : Array(o.shape(), o.dtype()));
@@ -70,7 +72,7 @@ std::vector<Array> on_lanes(const ir::Kernel& k, const std::vector<Array>& argum
   lane::RunOptions run;
   run.subgroup_size = t.subgroup_size;
   run.seed = 1;
-  const lane::RunResult r = lane::run(lane, arrays, k.num_inputs, {}, run);
+  const lane::RunResult r = lane::run(lane, arrays, k.num_inputs, bind_dims(program, types), run);
   std::string reports;
   for (const std::string& s : r.reports) reports += s + "\n";
   CHECK_MESSAGE(reports.empty(), reports);

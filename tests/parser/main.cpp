@@ -1,11 +1,13 @@
 // Mutates kernels of tests/tir and tries what comes of it (attempt.h), in processes of their own, so that a crash or a hang is a failure that is
 // shrunk and printed like others. Without arguments: a short run for the test suite. Clang's libFuzzer does the same by coverage (libfuzzer.cpp).
 #ifndef TESSERA_LIBFUZZER
+#ifndef _WIN32
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <chrono>
@@ -74,13 +76,30 @@ struct Shared {  // between the process that tries and the one that watches
   int64_t reached[5];
   char bug[4000];
 };
+/// Tries text(0), text(1), ... in another process until one is a bug, which it returns with shared()->done at its position.
+#ifdef _WIN32
+Shared* shared() {
+  static Shared memory;
+  return &memory;
+}
+// There is no fork: what crashes or hangs ends the suite.
+std::optional<std::string> watch(const std::function<std::optional<std::string>(int64_t)>& text, int64_t from) {
+  for (int64_t i = from;; ++i) {
+    shared()->done = i;
+    const auto t = text(i);
+    if (!t) return std::nullopt;
+    const parser::Attempt a = parser::attempt(*t);
+    shared()->reached[static_cast<size_t>(a.reached)]++;
+    if (a.bug) return a.bug;
+  }
+}
+#else
 Shared* shared() {
   static void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) usage("mmap failed");
   return static_cast<Shared*>(memory);
 }
 
-/// Tries text(0), text(1), ... in another process until one is a bug, which it returns with shared()->done at its position.
 std::optional<std::string> watch(const std::function<std::optional<std::string>(int64_t)>& text, int64_t from) {
   Shared* s = shared();
   s->done = from;
@@ -114,6 +133,7 @@ std::optional<std::string> watch(const std::function<std::optional<std::string>(
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF) return "takes longer than " + std::to_string(kSeconds) + " s";
   return "crash: " + std::string(WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the process ended");
 }
+#endif
 std::optional<std::string> try_one(const std::string& text) {
   return watch([&](int64_t i) { return i == 0 ? std::optional(text) : std::nullopt; }, 0);
 }

@@ -62,7 +62,7 @@ const std::vector<std::string>& words() {
 bool is_dtype(const std::string& s) { return dtype_from_name(s).has_value(); }
 
 std::string other_number(const std::string& old, Random& random) {
-  if (random.chance(0.4) && old.size() < 9) return std::to_string(std::max(0l, std::stol(old) + (random.chance(0.5) ? 1 : -1)));
+  if (random.chance(0.4) && old.size() < 9) return std::to_string(std::max(0ll, std::stoll(old) + (random.chance(0.5) ? 1 : -1)));
   return (random.chance(0.1) ? "-" : "") + numbers()[random.below(random.chance(0.7) ? 16 : numbers().size())];
 }
 

@@ -1,10 +1,11 @@
 #include "engine/graph.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "engine/platform.h"
 
 using namespace tessera;
 
@@ -16,7 +17,7 @@ std::string elementwise(const std::string& name, const std::string& op, const st
 }
 
 struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / ("tessera_graph_text_" + std::to_string(getpid()))).string();
+  std::string path = (std::filesystem::temp_directory_path() / ("tessera_graph_text_" + std::to_string(platform::process_id()))).string();
   Folder() {
     std::filesystem::create_directories(path);
     std::ofstream(path + "/add.tir") << elementwise("add", "add", "i32[]", "i32[]");

@@ -123,6 +123,20 @@ TEST_CASE("tessera run without --out prints the outputs") {
   CHECK(o.code == 0);
 }
 
+TEST_CASE("tessera compile and run: --debug-info") {
+  const Scratch s;
+  const Outcome plain = tessera_cli(s, "compile add.tir --emit=spirv-bin -o plain.spv"), with = tessera_cli(s, "compile add.tir --emit=spirv-bin --debug-info -o with.spv");
+  CHECK(with.err == "");
+  CHECK(plain.code + with.code == 0);
+  CHECK(s.read("plain.spv").find("NonSemantic.Shader.DebugInfo.100") == std::string::npos);
+  CHECK(s.read("with.spv").find("NonSemantic.Shader.DebugInfo.100") != std::string::npos);
+  CHECK(s.read("with.spv").find(kAdd) != std::string::npos);  // the whole text of the user's file
+  const Outcome ran = tessera_cli(s, "run add.tir --in a.npy b.npy --out o.npy --debug-info", "TESSERA_VALIDATION=1");
+  CHECK(ran.err == "");
+  CHECK(ran.code == 0);
+  check_sum(read_npy(s.at("o.npy")));
+}
+
 TEST_CASE("tessera compile emits every stage") {
   const Scratch s;
   const Outcome ir = tessera_cli(s, "compile add.tir --emit=ir");

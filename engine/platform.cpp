@@ -1,0 +1,55 @@
+#include "engine/platform.h"
+
+#include <cstdio>
+
+#ifdef _WIN32
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#include <io.h>
+#include <process.h>
+#include <windows.h>
+#else
+#include <dlfcn.h>
+#include <unistd.h>
+#endif
+
+namespace tessera::platform {
+
+#ifdef _WIN32
+
+const char* const kVulkanLoader = "vulkan-1.dll";
+const char* const kOpenBlas = "libopenblas.dll";
+void* open_library(const std::string& file) { return LoadLibraryA(file.c_str()); }
+bool is_open(const std::string& file) { return GetModuleHandleA(file.c_str()) != nullptr; }
+void* symbol(void* library, const char* name) { return reinterpret_cast<void*>(GetProcAddress(static_cast<HMODULE>(library), name)); }
+void close_library(void* library) { FreeLibrary(static_cast<HMODULE>(library)); }
+int process_id() { return _getpid(); }
+bool prints_to_terminal() { return _isatty(_fileno(stdout)) != 0; }
+
+#else
+
+#ifdef __APPLE__
+const char* const kVulkanLoader = "libvulkan.1.dylib";
+const char* const kOpenBlas = "libopenblas.dylib";
+#else
+const char* const kVulkanLoader = "libvulkan.so.1";
+const char* const kOpenBlas = "libopenblas.so.0";
+#endif
+void* open_library(const std::string& file) { return dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL); }
+bool is_open(const std::string& file) {
+  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (library) dlclose(library);  // of the count that asking has added
+  return library != nullptr;
+}
+void* symbol(void* library, const char* name) { return dlsym(library, name); }
+void close_library(void* library) { dlclose(library); }
+int process_id() { return static_cast<int>(getpid()); }
+bool prints_to_terminal() { return isatty(STDOUT_FILENO) != 0; }
+
+#endif
+
+}  // namespace tessera::platform

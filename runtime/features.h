@@ -1,0 +1,27 @@
+// Features: the features of a device that Tessera knows, as Vulkan's structures and as one table (interop.h shows it to hosts). Internal to runtime/.
+// Read next: probe.h.
+#pragma once
+#include "runtime/interop.h"
+#include "runtime/vulkan.h"
+
+namespace tessera::vulkan {
+
+/// Chained for VkDeviceCreateInfo or vkGetPhysicalDeviceFeatures2. Not movable: the structs point at each other.
+struct Features {
+  Features();
+  Features(const Features&) = delete;
+  Features& operator=(const Features&) = delete;
+  VkBool32& at(const DeviceFeature& f);
+  VkBool32 at(const DeviceFeature& f) const { return const_cast<Features*>(this)->at(f); }
+  VkPhysicalDeviceFeatures2 core;
+  VkPhysicalDeviceVulkan11Features v11;
+  VkPhysicalDeviceVulkan12Features v12;
+  VkPhysicalDeviceVulkan13Features v13;
+};
+
+/// What of the tables `has` has.
+void enable_known(const Features& has, Features& enable);
+/// What of the tables a host has enabled; `enabled` may be null.
+void read_enabled(const void* chain, const VkPhysicalDeviceFeatures* enabled, Features& to);
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,315 @@
+#include "runtime/record.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "engine/bind.h"
+#include "engine/error.h"
+#include "runtime/bound.h"
+#include "runtime/context.h"
+#include "runtime/host_stream.h"
+#include "runtime/pipeline.h"
+
+namespace tessera {
+namespace vulkan {
+namespace {
+void put_address(HostCall::Call& c, size_t position, uint64_t address) { std::memcpy(c.block.data() + 8 * position, &address, sizeof address); }
+
+Scopes scopes_of(const Program& p, bool dispatches) {
+  Scopes s;
+  const auto add = [&](Stage stage) {
+    s.wait_stages |= stage_flags(mask(stage));
+    s.wait_accesses |= access_flags(mask(stage), true);
+    s.signal_stages |= stage_flags(mask(stage));
+    s.signal_accesses |= access_flags(mask(stage), false);
+  };
+  for (const ProgramArg& a : p.args)
+    if (a.alias >= 0 || (!a.is_output && a.written)) add(Stage::transfer);
+  if (dispatches) add(Stage::compute);
+  return s;
+}
+}  // namespace
+
+HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const PrepareOptions& options)
+    : device(d), program(std::move(p)), dims(options.dims), frames_in_flight(options.frames_in_flight), calls_per_frame(options.calls_per_frame) {
+  const std::shared_ptr<Context>& context = device.context();
+  const auto positive = [&](int v, const char* name) {
+    if (v < 1) throw SpecError(program->name + ": PrepareOptions::" + name + " is " + std::to_string(v) + ", not 1 or more", program->loc);
+  };
+  positive(frames_in_flight, "frames_in_flight");
+  positive(calls_per_frame, "calls_per_frame");
+  const auto value = [&](const Extent& e, const std::string& of) {
+    std::vector<std::string> names;
+    e.collect_names(names);
+    for (const std::string& n : names)
+      if (!dims.contains(n)) throw SpecError(program->name + ": " + of + " has the run-time size " + n + ", which PrepareOptions::dims does not give", program->loc);
+    return e.eval(dims);
+  };
+  for (const ProgramArg& a : program->args) {
+    Shape s;
+    for (const Extent& e : a.shape) s.push_back(value(e, a.origin));
+    for (const int64_t size : s)
+      if (size < 0) throw SpecError(program->name + ": " + a.origin + ": shape " + tessera::to_string(s) + " has a negative size", program->loc);
+    shapes.push_back(std::move(s));
+    num_inputs += !a.is_output;
+  }
+  for (const Extent& e : program->grid) value(e, "the grid");
+  for (const Extent& e : program->extents) value(e, "the code");
+  value(program->num_units, "the grid");
+  bound = vulkan::bind(*program, dims, device);
+  pipeline = &context->pipeline(*program);
+  scopes = scopes_of(*program, bound.count > 0);
+  label = "dispatch " + program->name;
+  alone = std::make_unique<HostStream>(device);
+
+  const size_t n = program->args.size();
+  std::vector<uint64_t> addresses(n, 0);
+  if (program->scratch_bytes > 0) addresses.push_back(0);
+  if (program->report_bytes > 0) addresses.push_back(0);
+  const std::vector<std::byte> block = argument_block(*program, addresses, bound.sizes);
+  const auto bytes_of = [&](size_t i) { return static_cast<uint64_t>(num_elements(shapes[i]) * size_bytes(program->args[i].dtype)); };
+  slots.resize(static_cast<size_t>(frames_in_flight));
+  for (Slot& slot : slots) {
+    slot.calls.resize(static_cast<size_t>(calls_per_frame));
+    for (Call& c : slot.calls) {
+      c.block = block;
+      c.arguments.resize(n);
+      c.own.resize(n);
+      if (bound.count > 0)
+        for (size_t i = 0; i < num_inputs; ++i)
+          if (program->args[i].written && bytes_of(i)) c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::array, program->name + ": the copy of " + program->args[i].origin);
+      if (bound.count == 0) continue;
+      if (program->scratch_bytes > 0) {
+        c.scratch = std::make_unique<Buffer>(context, static_cast<uint64_t>(bound.scratch_bytes), Memory::scratch, program->name + ": the scratch arena of a frame");
+        put_address(c, n, c.scratch->address());
+      }
+      if (program->report_bytes > 0) take_report(c);
+      if (program->indirect_table) c.table = std::make_unique<Buffer>(context, block.size(), Memory::upload, program->name + ": the argument table of a frame");
+    }
+  }
+}
+
+HostCall::~HostCall() {
+  for (Slot& slot : slots) {
+    try {
+      restart(slot, slot.frame);
+    } catch (const Error&) {  // the device is lost
+    }
+  }
+}
+
+void HostCall::take_report(Call& c) {
+  Context& context = *device.context();
+  const int64_t room = program->prints.empty() ? 0 : context.print_bytes();
+  c.report = context.report_buffer(static_cast<uint64_t>(program->report_bytes + room), program->name + ": the report");
+  const std::lock_guard lock(context.mutex());
+  context.clear_report("recording of " + program->name, *c.report, room);
+  put_address(c, program->args.size() + (program->scratch_bytes > 0), c.report->address());
+}
+
+// The slot's last frame is done: its arrays are let go, its reports are read.
+void HostCall::restart(Slot& slot, uint64_t frame) {
+  for (size_t i = 0; i < slot.used; ++i) {
+    Call& c = slot.calls[i];
+    for (auto& a : c.arguments) a.reset();
+    if (!c.report) continue;
+    uint32_t words[8] = {};
+    c.report->host_read(words, 0, sizeof words);
+    if (words[PrintReport::kFlags] == 0 && (program->prints.empty() || (words[PrintReport::kUsed] == 0 && words[PrintReport::kDropped] == 0))) continue;
+    Context& context = *device.context();
+    context.settle_now(outcome_of(*program, dims, bound.longest_loop, std::move(c.report)));
+    take_report(c);
+  }
+  slot.frame = frame;
+  slot.used = 0;
+}
+
+HostCall::Call& HostCall::next(uint64_t frame) {
+  Slot& slot = slots[frame % slots.size()];
+  if (frame < newest) throw SpecError(program->name + ": frame " + std::to_string(frame) + " is recorded after frame " + std::to_string(newest), program->loc, "number frames upwards");
+  newest = frame;
+  if (slot.frame != frame) restart(slot, frame);
+  if (slot.used == slot.calls.size())
+    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + std::to_string(slot.used + 1) + " calls but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
+                    program->loc);
+  return slot.calls[slot.used];
+}
+
+// ---- HostStream
+
+HostStream::HostStream(const Device& d) : device_(d) {
+  accesses_.reserve(64);
+  live_.reserve(kLive);
+  copies_.reserve(16);
+}
+
+void HostStream::begin(VkCommandBuffer c, uint64_t f) {
+  if (c == VK_NULL_HANDLE) throw SpecError("CommandStream::begin: the command buffer is null");
+  commands_ = c;
+  frame_ = f;
+  live_.clear();
+  dispatched_ = copied_ = reported_ = false;
+  scopes_ = {};
+  ordered_[0] = ordered_[1] = 0;
+  Context& context = *device_.context();
+  const std::lock_guard lock(context.mutex());
+  context.recorder().require_alive();
+  began_at_ = context.recorder().number();
+}
+
+void HostStream::barrier(StageMask from, StageMask to) {
+  memory_barrier(device_.context()->vk(), commands_, from, to);
+  device_.context()->recorder().note_foreign_barrier(from, to);
+}
+
+// Before a command of that stage: the barrier that its accesses need, if any, towards what is older than this stream and towards its own commands. With the mutex held.
+void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list) {
+  Recorder& recorder = device_.context()->recorder();
+  constexpr StageMask compute = mask(Stage::compute), both = compute | mask(Stage::transfer);
+  StageMask& ordered = ordered_[stage == Stage::transfer];
+  auto from = static_cast<StageMask>(recorder.unordered(mask(stage), list, began_at_) & ~ordered);
+  StageMask to = from ? mask(stage) : StageMask{0};
+  bool conflict = live_.size() + list.size() > kLive;
+  for (const Access& a : list) {
+    const uint64_t begin = a.buffer->address() + a.offset, end = begin + a.size;
+    for (const Live& l : live_) conflict |= (a.writes || l.write) && l.begin < end && begin < l.end;
+  }
+  if (stage == Stage::transfer && !copied_) {
+    copied_ = true;
+    conflict |= dispatched_;  // until now dispatches have been ordered among themselves only
+  }
+  if (conflict) {
+    from |= copied_ ? both : compute;
+    to |= copied_ ? both : compute;
+    live_.clear();
+  }
+  if (from) {
+    barrier(from, to);
+    if (to & compute) ordered_[0] |= from;
+    if (to & mask(Stage::transfer)) ordered_[1] |= from;
+  }
+  for (const Access& a : list)
+    if (a.reads || a.writes) live_.push_back({a.buffer->address() + a.offset, a.buffer->address() + a.offset + a.size, a.writes});
+  dispatched_ |= stage == Stage::compute;
+  recorder.note_foreign(what, stage, list);
+  scopes_.wait_stages |= stage_flags(mask(stage));
+  scopes_.wait_accesses |= access_flags(mask(stage), true);
+  scopes_.signal_stages |= stage_flags(mask(stage));
+  scopes_.signal_accesses |= access_flags(mask(stage), false);
+}
+
+void HostStream::record(HostCall& call, std::span<const DeviceArray> arguments) {
+  const Program& p = *call.program;
+  if (commands_ == VK_NULL_HANDLE) throw SpecError(p.name + ": record() outside begin() and end() of its CommandStream", p.loc);
+  if (!(call.device == device_)) throw SpecError(p.name + ": the kernel has been prepared for another Device than the CommandStream's", p.loc);
+  if (arguments.size() != p.args.size())
+    throw SpecError(p.name + ": takes " + std::to_string(call.num_inputs) + (call.num_inputs == 1 ? " input and " : " inputs and ") + std::to_string(p.args.size() - call.num_inputs) +
+                    (p.args.size() - call.num_inputs == 1 ? " output" : " outputs") + " but " + std::to_string(arguments.size()) + (arguments.size() == 1 ? " array is given" : " arrays are given"), p.loc);
+  HostCall::Call& c = call.next(frame_);
+  copies_.clear();
+  accesses_.clear();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const DeviceArray& a = arguments[i];
+    std::shared_ptr<Buffer>& b = c.arguments[i];
+    b = a.memory();
+    if (!b && !(a.valid() && num_elements(call.shapes[i]) == 0)) b = a.buffer(p.name + ": " + p.args[i].origin);  // says what is wrong
+    if (a.dtype() != p.args[i].dtype || a.shape() != call.shapes[i])
+      throw SpecError(p.name + ": " + p.args[i].origin + ": the kernel has been prepared for " + std::string(name(p.args[i].dtype)) + tessera::to_string(call.shapes[i]) + " but the array is " +
+                      std::string(name(a.dtype())) + tessera::to_string(a.shape()), p.loc);
+    if (!(a.device() == device_)) throw SpecError(p.name + ": " + p.args[i].origin + ": the array is on another Device than the call", p.loc);
+    if (i >= call.num_inputs)
+      for (size_t j = 0; j < i; ++j)
+        if (b && c.arguments[j] == b && static_cast<int>(j) != p.args[i].alias)
+          throw SpecError(p.name + ": " + p.args[i].origin + ": the array is " + p.args[j].origin + "'s too", p.loc, "give outputs arrays of their own, or alias them in input_output_aliases");
+  }
+  const bool dispatches = call.bound.count > 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    Buffer* b = c.arguments[i].get();
+    if (b && p.args[i].alias >= 0) {
+      Buffer* from = c.arguments[static_cast<size_t>(p.args[i].alias)].get();
+      if (from != b) copies_.push_back({from, b});
+    }
+    if (b && c.own[i] && !arguments[i].donated()) {
+      copies_.push_back({b, c.own[i].get()});
+      b = c.own[i].get();
+    }
+    const uint64_t address = b ? b->address() : 0;
+    if (p.alignment > 1 && address % static_cast<uint64_t>(p.alignment) != 0)
+      throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " + std::to_string(address) + ", which is no multiple of " + std::to_string(p.alignment), p.loc);
+    put_address(c, i, address);
+    if (b && (p.args[i].read || p.args[i].written)) accesses_.push_back({b, p.args[i].read, p.args[i].written, 0, b->size()});
+  }
+  for (const auto& [from, to] : copies_) check_copy(*from, *to);
+  if (c.scratch) accesses_.push_back({c.scratch.get(), true, true, 0, c.scratch->size()});
+  if (c.report) accesses_.push_back({c.report.get(), true, true, 0, c.report->size()});
+
+  Context& context = *device_.context();
+  const DeviceTable& vk = context.vk();
+  const std::lock_guard lock(context.mutex());
+  context.recorder().require_alive();
+  if (dispatches && c.table) c.table->host_write(c.block.data(), c.block.size());
+  for (const auto& [from, to] : copies_) {
+    const Access list[] = {{from, true, false, 0, to->size()}, {to, false, true, 0, to->size()}};
+    command("copy", Stage::transfer, list);
+    const VkBufferCopy region{from->offset(), to->offset(), to->size()};
+    vk.vkCmdCopyBuffer(commands_, from->handle(), to->handle(), 1, &region);
+  }
+  if (dispatches) {
+    command(call.label, Stage::compute, accesses_);
+    vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
+    const uint64_t table = c.table ? c.table->address() : 0;
+    if (c.table) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof table, &table);
+    else if (!c.block.empty()) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(c.block.size()), c.block.data());
+    vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+    reported_ |= c.report != nullptr;
+  }
+  ++call.slots[frame_ % call.slots.size()].used;
+}
+
+void HostStream::end() {
+  if (commands_ == VK_NULL_HANDLE) throw SpecError("CommandStream::end: there was no begin()");
+  if (reported_) {
+    Context& context = *device_.context();
+    const std::lock_guard lock(context.mutex());
+    barrier(mask(Stage::compute), mask(Stage::host));
+  }
+  commands_ = VK_NULL_HANDLE;
+}
+
+}  // namespace vulkan
+
+PreparedKernel::PreparedKernel(const Device& device, std::shared_ptr<const Program> program, const PrepareOptions& options)
+    : call_(std::make_unique<vulkan::HostCall>(device, std::move(program), options)) {}
+PreparedKernel::PreparedKernel(const Device& device, Program program, const PrepareOptions& options)
+    : PreparedKernel(device, std::make_shared<const Program>(std::move(program)), options) {}
+PreparedKernel::PreparedKernel(PreparedKernel&&) noexcept = default;
+PreparedKernel& PreparedKernel::operator=(PreparedKernel&&) noexcept = default;
+PreparedKernel::~PreparedKernel() = default;
+const Program& PreparedKernel::program() const { return *call_->program; }
+const Shape& PreparedKernel::shape(size_t i) const { return call_->shapes.at(i); }
+DType PreparedKernel::dtype(size_t i) const { return call_->program->args.at(i).dtype; }
+Scopes PreparedKernel::scopes() const { return call_->scopes; }
+Scopes PreparedKernel::record(VkCommandBuffer commands, uint64_t frame, std::span<const DeviceArray> arguments) {
+  call_->alone->begin(commands, frame);
+  call_->alone->record(*call_, arguments);
+  call_->alone->end();
+  return call_->alone->scopes();
+}
+
+CommandStream::CommandStream(const Device& device) : stream_(std::make_unique<vulkan::HostStream>(device)) {}
+CommandStream::CommandStream(CommandStream&&) noexcept = default;
+CommandStream& CommandStream::operator=(CommandStream&&) noexcept = default;
+CommandStream::~CommandStream() = default;
+void CommandStream::begin(VkCommandBuffer commands, uint64_t frame) { stream_->begin(commands, frame); }
+Scopes CommandStream::record(PreparedKernel& kernel, std::span<const DeviceArray> arguments) {
+  stream_->record(*kernel.call_, arguments);
+  return kernel.call_->scopes;
+}
+Scopes CommandStream::end() {
+  stream_->end();
+  return stream_->scopes();
+}
+
+}  // namespace tessera

@@ -1,0 +1,93 @@
+// Kernels in a command buffer of the host's. A PreparedKernel has everything that a call needs for as many frames as are in flight; a CommandStream records calls of such
+// kernels into one VkCommandBuffer, between the host's own commands:
+//   ts::PreparedKernel blur(device, program, {.frames_in_flight = 2});
+//   ts::CommandStream stream(device);
+//   every frame:  stream.begin(commands, frame);  stream.record(blur, {picture, blurred});  const ts::Scopes scopes = stream.end();
+// Recording allocates and creates nothing, waits for nothing, and changes of the command buffer's state only the compute pipeline and its push constants (descriptor set 0 of the
+// compute bind point too, where images are read or written). Any number of threads may record at once, each into a stream of its own, of kernels of their own.
+// Read next: interop.h, arrays over the host's buffers.
+#pragma once
+#include <vulkan/vulkan_core.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+
+#include "codegen/program.h"
+#include "runtime/device_array.h"
+
+namespace tessera {
+
+namespace vulkan { class HostStream; struct HostCall; }
+
+/// What recorded commands do, for the host's barriers around them: the stages and accesses that wait for what comes before, a VkMemoryBarrier2's dst masks, and those that later
+/// commands have to wait for, its src masks.
+struct Scopes {
+  VkPipelineStageFlags2 wait_stages = 0;
+  VkAccessFlags2 wait_accesses = 0;
+  VkPipelineStageFlags2 signal_stages = 0;
+  VkAccessFlags2 signal_accesses = 0;
+};
+
+struct PrepareOptions {
+  /// Frames that may be recorded or running at once: beginning frame n says that the commands of frame n - frames_in_flight are done.
+  int frames_in_flight = 2;
+  /// Calls of the kernel in each frame. Every call of every frame has its own arena and argument table.
+  int calls_per_frame = 1;
+  /// Values of the program's run-time sizes, all of them (bind_dims()).
+  DimValues dims = {};
+};
+
+/// A kernel made ready to be recorded: compiled by the driver, its memory allocated. Used by one thread at a time. It goes when no recorded command of it will run any more.
+class PreparedKernel {
+ public:
+  /// Throws SpecError on a size that `dims` lacks, CompileError if the program exceeds the device's limits, DeviceError if Vulkan fails.
+  PreparedKernel(const Device& device, std::shared_ptr<const Program> program, const PrepareOptions& options = {});
+  PreparedKernel(const Device& device, Program program, const PrepareOptions& options = {});
+  PreparedKernel(PreparedKernel&&) noexcept;
+  PreparedKernel& operator=(PreparedKernel&&) noexcept;
+  ~PreparedKernel();
+
+  const Program& program() const;
+  /// Of argument i, inputs before outputs.
+  const Shape& shape(size_t i) const;
+  DType dtype(size_t i) const;
+  /// Of one record().
+  Scopes scopes() const;
+  /// One call by itself, as a CommandStream of one.
+  Scopes record(VkCommandBuffer commands, uint64_t frame, std::span<const DeviceArray> arguments);
+  Scopes record(VkCommandBuffer commands, uint64_t frame, std::initializer_list<DeviceArray> arguments) { return record(commands, frame, std::span(arguments.begin(), arguments.size())); }
+
+ private:
+  friend class CommandStream;
+  std::unique_ptr<vulkan::HostCall> call_;
+};
+
+/// What is recorded into one command buffer. Barriers between its calls are made here; those between them and the host's own commands are the host's, by scopes().
+/// Towards earlier calls and copies on the Device itself (launch(), write()) and earlier streams, it makes them too, given that all are submitted to one queue in the order in which they
+/// were recorded; then launch() and download() after it see its results without more ado.
+/// write() and free() are the host's to time: such arrays are still in use until the frame is done.
+class CommandStream {
+ public:
+  explicit CommandStream(const Device& device);
+  CommandStream(CommandStream&&) noexcept;
+  CommandStream& operator=(CommandStream&&) noexcept;
+  ~CommandStream();
+
+  /// `commands` is being recorded, outside a render pass, and is for the imported queue's family. Frames are numbered upwards.
+  void begin(VkCommandBuffer commands, uint64_t frame);
+  /// A call: inputs, then outputs, all of them arrays of the Device with the dtypes and shapes that the kernel was prepared for. An output that is aliased to an input starts with its
+  /// contents: by a copy, or in place if both are the same array. An input that the code stores to is copied before, unless it is donated: donate(x) here means that its contents may
+  /// change. The arrays' memory is kept until their frame is done. Throws SpecError on what does not fit, DeviceError if the device is lost; then nothing has been recorded.
+  Scopes record(PreparedKernel& kernel, std::span<const DeviceArray> arguments);
+  Scopes record(PreparedKernel& kernel, std::initializer_list<DeviceArray> arguments) { return record(kernel, std::span(arguments.begin(), arguments.size())); }
+  /// Of everything since begin(), the barriers' own included. Kernels that report (checks, prints, loops that a driver may cut) add one towards the host here; what they have to say comes
+  /// from Device::wait() once a later frame has taken their place.
+  Scopes end();
+
+ private:
+  std::unique_ptr<vulkan::HostStream> stream_;
+};
+
+}  // namespace tessera
