@@ -36,9 +36,9 @@ struct Graph {
     enum class Kind : uint8_t { call, repeat, choose };
     Kind kind = Kind::call;
     /// Positions in values. call: the kernel's inputs. repeat: the carries' first values, then the arrays that are sliced. choose: an i32 scalar, clamped to the bodies.
-    std::vector<size_t> arguments;
+    std::vector<size_t> arguments = {};
     /// call: the kernel's outputs. repeat: the carries' last values, then the stacked outputs. choose: the outputs of the body that ran.
-    std::vector<size_t> results;
+    std::vector<size_t> results = {};
     size_t kernel = 0;  // of a call: position in kernels
     /// Of a call: the values (i32 or i64 scalars; below 0 they count as 0) of sizes of the kernel's grid that no input shows.
     std::vector<std::pair<std::string, size_t>> sizes = {};

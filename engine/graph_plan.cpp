@@ -376,8 +376,53 @@ class Planner {
     return false;
   }
 
-  /// Largest first, each at the lowest place that is free while it lives.
+  /// What a command has read may be written by the next one only behind a barrier: memory of calls that overlap otherwise is not shared, unless that takes much.
   void arrange() {
+    constexpr int64_t kMuch = int64_t{16} << 20;
+    const std::vector<size_t> ends = overlapping();
+    arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
+    const int64_t apart = plan_.arena_bytes;
+    if (apart <= kMuch) return;
+    arrange([](const GraphPlan::Storage& s) { return s.last; });
+    if (apart <= plan_.arena_bytes + plan_.arena_bytes / 4) arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
+  }
+  /// For each command the last one that no barrier keeps behind it, if only what they compute does.
+  std::vector<size_t> overlapping() const {
+    struct Use {
+      Place place;
+      bool writes;
+    };
+    std::vector<Use> since;
+    std::vector<size_t> ends(plan_.commands.size());
+    size_t start = 0;
+    for (size_t i = 0; i < plan_.commands.size(); ++i) {
+      const Command& c = plan_.commands[i];
+      std::vector<Use> uses;
+      if (c.kind == Command::Kind::copy) {
+        if (c.from != c.to) uses = {{c.from, false}, {c.to, true}};
+      } else {
+        const ir::Kernel& k = graph_.kernels[c.kernel];
+        for (size_t a = 0; a < c.arguments.size(); ++a) uses.push_back({c.arguments[a], k.is_output(static_cast<int>(a)) || k.is_stored(static_cast<int>(a))});
+      }
+      const bool behind = std::any_of(uses.begin(), uses.end(), [&](const Use& u) {
+        return std::any_of(since.begin(), since.end(), [&](const Use& o) {
+          return (u.writes || o.writes) && u.place.storage == o.place.storage && u.place.offset < o.place.offset + o.place.bytes && o.place.offset < u.place.offset + u.place.bytes;
+        });
+      });
+      if (behind || !c.sizes.empty()) {
+        since.clear();
+        start = i;
+      }
+      since.insert(since.end(), uses.begin(), uses.end());
+      for (size_t j = start; j <= i; ++j) ends[j] = i;
+      if (i - start > 64) start = i;  // enough that overlaps
+    }
+    return ends;
+  }
+  /// Largest first, each at the lowest place that is free while it lives.
+  template <class Last>
+  void arrange(const Last& last) {
+    plan_.arena_bytes = plan_.unshared_bytes = 0;
     std::vector<size_t> order;
     for (size_t i = 0; i < plan_.storages.size(); ++i)
       if (plan_.storages[i].memory == Memory::arena && plan_.storages[i].bytes > 0) order.push_back(i);
@@ -385,10 +430,11 @@ class Planner {
     std::vector<size_t> placed;  // by offset
     for (size_t i : order) {
       GraphPlan::Storage& s = plan_.storages[i];
+      s.offset = 0;
       const int64_t size = up(s.bytes, kGranule);
       for (size_t j : placed) {
         const GraphPlan::Storage& o = plan_.storages[j];
-        if (o.first > s.last || s.first > o.last) continue;
+        if (o.first > last(s) || s.first > last(o)) continue;
         if (o.offset >= s.offset + size) break;
         s.offset = std::max(s.offset, o.offset + up(o.bytes, kGranule));
       }

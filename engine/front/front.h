@@ -10,6 +10,7 @@
 #include "engine/front/control.h"
 #include "engine/front/debug.h"
 #include "engine/front/grid_mapping.h"
+#include "engine/front/jit.h"
 #include "engine/front/ops.h"
 #include "engine/front/pallas_call.h"
 #include "engine/front/pipeline.h"

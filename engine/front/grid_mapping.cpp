@@ -13,6 +13,7 @@
 #include <ostream>
 
 #include "engine/front/trace.h"
+#include "engine/ir/copy.h"
 #include "engine/ir/text.h"
 
 namespace tessera {
@@ -28,38 +29,6 @@ std::string axes(size_t n) { return std::to_string(n) + (n == 1 ? " axis" : " ax
 struct Bad {  // one broken invariant per call
   std::string text;
   void operator()(const std::string& what) { text += "\n  " + what; }
-};
-
-/// Copies a region without captures into another kernel.
-class Copier {
- public:
-  Copier(const ir::Kernel& from, ir::Kernel& to) : from_(from), to_(to) {}
-  ir::RegionId copy(ir::RegionId r) {
-    const ir::RegionId id{static_cast<uint32_t>(to_.regions.size())};
-    to_.regions.emplace_back();
-    for (ir::Value v : from_.region(r).args) to_.region(id).args.push_back(value(v, {}, id));
-    for (ir::OpId o : from_.region(r).ops) {
-      ir::Op op = from_.op(o);
-      for (ir::Value& v : op.operands) v = map_.at(v);
-      for (ir::RegionId& inner : op.regions) inner = copy(inner);
-      const ir::OpId made{static_cast<uint32_t>(to_.ops.size())};
-      for (ir::Value& v : op.results) v = value(v, made, {});
-      to_.ops.push_back(std::move(op));
-      to_.region(id).ops.push_back(made);
-    }
-    return id;
-  }
-
- private:
-  ir::Value value(ir::Value v, ir::OpId def, ir::RegionId region) {
-    const ir::Value made{static_cast<uint32_t>(to_.values.size())};
-    to_.values.push_back({from_.type(v), def, region, from_.value(v).number});
-    map_[v] = made;
-    return made;
-  }
-  const ir::Kernel& from_;
-  ir::Kernel& to_;
-  std::map<ir::Value, ir::Value> map_;
 };
 }  // namespace
 
@@ -187,7 +156,7 @@ ir::Kernel GridMapping::to_kernel(std::string name, Loc loc) const {
   k.num_inputs = num_index_operands + num_inputs;
   k.scratch = scratch_avals;
   for (BlockMapping& b : k.blocks)
-    if (!b.whole) b.index_map = Copier(index_maps, k).copy(b.index_map);
+    if (!b.whole) b.index_map = ir::Copier(index_maps, k).copy(b.index_map);
   std::vector<Type> args;
   for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
   args.insert(args.end(), scratch_avals.begin(), scratch_avals.end());
@@ -220,7 +189,7 @@ GridMapping grid_mapping(const ir::Kernel& k) {
   m.index_maps.grid = k.grid;
   for (auto* list : {&m.index_operands, &m.block_mappings})
     for (BlockMapping& b : *list)
-      if (!b.whole) b.index_map = Copier(k, m.index_maps).copy(b.index_map);
+      if (!b.whole) b.index_map = ir::Copier(k, m.index_maps).copy(b.index_map);
   m.check_invariants();
   return m;
 }

@@ -116,6 +116,22 @@ class PallasCall {
   requires(std::convertible_to<const A&, Array>&&...) Arrays operator()(const GridSizes& grid, const A&... arguments) const {
     return run(*this, std::vector<Array>{arguments...}, grid);
   }
+  /// A Value, number or read among the arguments of a call inside of jit (jit.h), with the user's line.
+  struct ValueArgument {
+    template <class T>
+    requires std::convertible_to<T&&, Operand> ValueArgument(T&& v, Loc l = Loc::here()) : operand(Operand(std::forward<T>(v)).at(l)) {}  // NOLINT
+    Operand operand;
+  };
+  /// Inside of jit: a call in its graph.
+  template <class... A>
+  requires(std::convertible_to<A&&, Operand>&&...) Results operator()(ValueArgument first, A&&... rest) const {
+    return in_graph({first.operand, Operand(std::forward<A>(rest))...}, {}, first.operand.loc());
+  }
+  template <class... A>
+  requires(std::convertible_to<A&&, Operand>&&...) Results operator()(const GridSizes& grid, ValueArgument first, A&&... rest) const {
+    return in_graph({first.operand, Operand(std::forward<A>(rest))...}, grid, first.operand.loc());
+  }
+  Results in_graph(const std::vector<Operand>& arguments, const GridSizes& grid = {}, Loc loc = Loc::here()) const;
   /// What a call of the traced kernel with these sizes is to be given. SpecError where they are not as many as the grid has dynamic axes.
   DimValues dims(const ir::Kernel& kernel, const GridSizes& grid) const;
 

@@ -62,7 +62,7 @@ std::string text(const Operand::Number& n) {
 const Shape kScalar;
 }  // namespace
 
-Trace::Trace(ir::Kernel& kernel) : kernel_(kernel), builder_(kernel), outer_(innermost_trace) {
+Trace::Trace(ir::Kernel& kernel, CallRecord* calls) : kernel_(kernel), calls_(calls), builder_(kernel), outer_(innermost_trace) {
   static std::atomic<uint64_t> next{1};
   serial_ = next++;
   {

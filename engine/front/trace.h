@@ -1,10 +1,13 @@
 // Trace: the recording of one kernel, on a thread-local stack while its lambdas run; and Emit: one op being recorded, which checks
 // operands, promotes and broadcasts them and words its errors. Internal to engine/front: kernels use value.h, ops.h, ref.h, control.h.
 #pragma once
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/array.h"
 #include "engine/front/value.h"
 #include "engine/ir/builder.h"
 
@@ -12,11 +15,22 @@ namespace tessera {
 
 class Ref;
 
+/// What the trace of a jit (jit.h) holds beside its ops: those here stand for calls of kernels and for arrays of the host, whatever their opcode is.
+struct CallRecord {
+  struct Call {
+    std::shared_ptr<const ir::Kernel> kernel;
+    std::vector<std::pair<std::string, ir::Value>> sizes;  // of the grid
+  };
+  std::map<uint32_t, Call> calls;  // by OpId::index
+  std::map<uint32_t, Array> arrays;
+};
+
 /// Records into `kernel` from construction to destruction. Traces nest (a kernel lambda may trace another pallas_call); only the
 /// innermost records. Exceptions unwind it.
 class Trace {
  public:
-  explicit Trace(ir::Kernel& kernel);
+  /// `calls`: of a jit, whose kernel is never run as such.
+  explicit Trace(ir::Kernel& kernel, CallRecord* calls = nullptr);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
@@ -25,6 +39,7 @@ class Trace {
   static Trace* innermost();
 
   ir::Kernel& kernel() { return kernel_; }
+  CallRecord* calls() { return calls_; }
   ir::Builder& builder() { return builder_; }
   Value wrap(ir::Value v) const { return wrap(v, open_.back()); }
   Value argument(ir::RegionId r, size_t i) const { return wrap(kernel_.region(r).args.at(i), r); }
@@ -92,6 +107,7 @@ class Trace {
   static ir::RegionId region(const Value& v) { return v.region_; }
 
   ir::Kernel& kernel_;
+  CallRecord* calls_;
   ir::Builder builder_;
   uint64_t serial_;
   std::vector<ir::RegionId> open_;  // outermost first

@@ -5,8 +5,10 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <variant>
+#include <vector>
 
 #include "engine/error.h"
 #include "engine/ir/kernel.h"
@@ -15,6 +17,7 @@ namespace tessera {
 
 class Operand;
 class RefItem;
+class Results;
 
 /// The dtype in which two Values of different dtypes meet, by JAX's promotion lattice (jnp.promote_types with 64-bit types enabled):
 /// bool < ints < floats, i8 + u8 = i16, i64 + u64 = f64, f16 + bf16 = f32, any int + f16 = f16. Nothing where JAX refuses: 8-bit floats meet
@@ -62,6 +65,7 @@ class Operand {
   Operand() = default;                                                  ///< absent, for optional operands (masks)
   Operand(const Value& v, Loc l = Loc::here()) : value_(v), loc_(l) {}  // NOLINT: implicit on purpose, as the next two
   Operand(RefItem&& read, Loc l = Loc::here());                         // NOLINT
+  Operand(const Results& one, Loc l = Loc::here());                     // NOLINT: of a call inside jit that has one result
   template <class T>
   requires std::is_arithmetic_v<T> Operand(T number, Loc l = Loc::here()) : number_(widen(number)), loc_(l) {}  // NOLINT
 
@@ -87,6 +91,23 @@ class Operand {
   std::optional<Value> value_;
   std::optional<Number> number_;
   Loc loc_;
+};
+
+/// What a call inside of jit has made (jit.h). A single result is a Value: `Value y = matmul(a, b);`, `matmul(a, b) + 1`.
+class Results {
+ public:
+  Results(std::vector<Value> values, std::string name) : values_(std::move(values)), name_(std::move(name)) {}
+  /// TraceError if there are several.
+  operator Value() const;  // NOLINT: implicit on purpose
+  size_t size() const { return values_.size(); }
+  const Value& operator[](size_t i) const;
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+  const std::vector<Value>& values() const { return values_; }
+
+ private:
+  std::vector<Value> values_;
+  std::string name_;  // of what was called
 };
 
 // Shapes meet by NumPy's rules (counted from the last dim, equal or 1), dtypes by promote_types. bool + is "or", bool * is "and".

@@ -6,10 +6,12 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/graph_fuse.h"
 #include "engine/interpreter/interpreter.h"
 #include "runtime/call/recording.h"
 #include "runtime/launch.h"
 #include "runtime/pipeline.h"
+#include "runtime/slices.h"
 
 namespace tessera {
 
@@ -32,10 +34,11 @@ struct Patch {
 }  // namespace
 
 struct CompiledGraph::State {
-  State(Device d, Graph g) : device(std::move(d)), graph(std::move(g)) {}
+  State(Device d, Graph g, GraphOptions o) : device(std::move(d)), graph(o.fuse ? fuse(g).graph : std::move(g)), options(o) {}
 
   Device device;
   Graph graph;
+  GraphOptions options;
   GraphPlan plan;
   std::vector<CompiledKernel> kernels;         // as graph.kernels
   std::vector<DeviceArray> constants;          // as graph.constants
@@ -60,6 +63,13 @@ bool moves(const GraphPlan& plan, const Command& c) {
   return false;
 }
 
+/// A kernel that copies so many bytes: unlike vkCmdCopyBuffer it finds where from and where to in the table.
+ir::Kernel copy_kernel(int64_t bytes) {
+  const DType t = bytes % 4 == 0 ? DType::u32 : DType::u8;
+  const Extent n = bytes / size_bytes(t);
+  return pallas_call([](Ref from, Ref to) { to[all] = from[all]; }, {.out_shape = {{{n}, t}}, .name = "copy"}).trace({{{n}, t}});
+}
+
 template <class F>
 void for_each_run(const std::vector<Node>& nodes, const F& f) {
   for (const Node& n : nodes) {
@@ -70,7 +80,8 @@ void for_each_run(const std::vector<Node>& nodes, const F& f) {
 
 }  // namespace
 
-CompiledGraph::CompiledGraph(Device device, Graph graph) : state_(std::make_shared<State>(std::move(device), std::move(graph))) {
+CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions graph_options)
+    : state_(std::make_shared<State>(std::move(device), std::move(graph), graph_options)) {
   State& s = *state_;
   const std::shared_ptr<vulkan::Context>& context = s.device.context();
   PlanOptions options;
@@ -89,6 +100,21 @@ CompiledGraph::CompiledGraph(Device device, Graph graph) : state_(std::make_shar
     return c.sizes.empty() ? bind(c, dims).scratch_bytes : 0;
   };
   s.plan = tessera::plan(s.graph, options);
+  // Copies from and to arguments, which lie elsewhere each time, by kernels.
+  std::map<int64_t, size_t> copies;
+  for (Command& c : s.plan.commands) {
+    if (!moves(s.plan, c) || c.from.offset % options.alignment || c.to.offset % options.alignment) continue;
+    const auto [it, fresh] = copies.emplace(c.to.bytes, s.kernels.size());
+    if (fresh) {
+      s.graph.kernels.push_back(copy_kernel(c.to.bytes));
+      s.kernels.push_back(load_for_table(s.device, s.graph.kernels.back()));
+    }
+    const ProgramArg& a = s.kernels[it->second].program().args[0];
+    c.kind = Command::Kind::call;
+    c.kernel = it->second;
+    c.arguments = {c.from, c.to};
+    c.inputs = {{a.dtype, {*a.shape[0].value()}}};
+  }
   if (s.plan.arena_bytes > 0)
     s.arena = std::make_shared<Buffer>(context, static_cast<uint64_t>(s.plan.arena_bytes), vulkan::Memory::scratch, "the arena of a graph");
   for (const GraphPlan::Storage& storage : s.plan.storages) {
@@ -109,6 +135,10 @@ CompiledGraph::CompiledGraph(Device device, Graph graph) : state_(std::make_shar
     call.pipeline = &context->pipeline(*call.program);
     if (!c.sizes.empty()) continue;
     call.bound = bind(c, call.dims);
+    if (const double work = vulkan::work_of(*call.program, call.dims); work > 0) {
+      std::lock_guard lock(context->mutex());
+      call.seconds = context->pace().seconds(work, call.program->spirv.data());
+    }
     call.table_at = s.contents.size();
     std::vector<uint64_t> addresses;
     std::vector<Spot> places = c.arguments;
@@ -133,8 +163,14 @@ CompiledGraph::CompiledGraph(Device device, Graph graph) : state_(std::make_shar
     if (!s.plan.commands[n.begin].sizes.empty()) return;
     for (size_t i = n.begin; i < n.end;) {
       size_t end = i;
-      while (end < n.end && !moves(s.plan, s.plan.commands[end])) ++end;
-      if (end > i) s.recordings[n.begin].push_back(std::make_unique<Recording>(context, s.plan, i, end, s.calls, s.fixed, s.table));
+      double seconds = 0;  // of one recording, which is one submission if there are several
+      const double budget = context->watchdog_seconds();
+      while (end < n.end && !moves(s.plan, s.plan.commands[end])) {
+        seconds += s.calls[end].seconds;
+        if (budget > 0 && seconds > budget && end > i) break;
+        ++end;
+      }
+      if (end > i) s.recordings[n.begin].push_back(std::make_unique<Recording>(context, s.plan, i, end, s.calls, s.fixed, s.table, s.options.timestamps));
       i = std::max(end, i + 1);
     }
   });
@@ -143,6 +179,41 @@ CompiledGraph::CompiledGraph(Device device, Graph graph) : state_(std::make_shar
 const Graph& CompiledGraph::graph() const { return state_->graph; }
 const GraphPlan& CompiledGraph::plan() const { return state_->plan; }
 const Device& CompiledGraph::device() const { return state_->device; }
+CompiledGraph::Recordings CompiledGraph::recordings() const {
+  Recordings r;
+  for (const auto& [at, list] : state_->recordings)
+    for (const auto& one : list) {
+      ++r.made;
+      r.barriers += one->barriers();
+    }
+  return r;
+}
+std::vector<TimedCommand> CompiledGraph::trace() const {
+  const State& s = *state_;
+  if (!s.options.timestamps) throw SpecError("the graph: a trace is asked for, but its commands are recorded without times", {}, "load it with GraphOptions{.timestamps = true}");
+  std::lock_guard lock(state_->mutex);
+  s.device.wait();
+  std::vector<TimedCommand> commands;
+  for (const auto& [at, list] : s.recordings)
+    for (const auto& one : list)
+      for (const Recording::Timed& t : one->times()) {
+        const Command& c = s.plan.commands[t.command];
+        TimedCommand made{"copy", {}, t.begin, t.end, c.kind == Command::Kind::copy ? c.from.bytes + c.to.bytes : 0};
+        if (c.kind == Command::Kind::call) {
+          made.name = s.calls[t.command].program->name;
+          made.loc = s.calls[t.command].program->loc;
+          for (const Spot& p : c.arguments) made.bytes += p.bytes;
+        }
+        commands.push_back(std::move(made));
+      }
+  double first = commands.empty() ? 0 : commands[0].begin;
+  for (const TimedCommand& c : commands) first = std::min(first, c.begin);
+  for (TimedCommand& c : commands) {
+    c.begin -= first;
+    c.end -= first;
+  }
+  return commands;
+}
 
 class CompiledGraph::Replay {
  public:
@@ -293,6 +364,7 @@ class CompiledGraph::Replay {
     auto next = recordings.begin();
     for (size_t i = n.begin; i < n.end;) {
       if (next != recordings.end() && (*next)->begin() == i) {
+        if (i > n.begin && s_.calls[i].seconds > 0 && recordings.size() > 1) flush();  // parts that together are longer than the watchdog allows
         replay(**next);
         i = (*next++)->end();
       } else {
@@ -435,6 +507,6 @@ std::vector<Array> CompiledGraph::run(const std::vector<Array>& inputs) const {
   return outputs;
 }
 
-CompiledGraph load(const Device& device, Graph graph) { return {device, std::move(graph)}; }
+CompiledGraph load(const Device& device, Graph graph, GraphOptions options) { return {device, std::move(graph), options}; }
 
 }  // namespace tessera

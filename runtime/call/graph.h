@@ -6,6 +6,7 @@
 // that a value gives are waited for, since the host decides by them. Read next: recording.h.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/graph_plan.h"
@@ -13,13 +14,35 @@
 
 namespace tessera {
 
+struct GraphOptions {
+  bool fuse = true;         ///< as graph_fuse.h says
+  bool timestamps = false;  ///< trace() has when every kernel of the last call ran; costs two writes of the time per kernel
+};
+
+/// When a command of a call was run: nanoseconds from the beginning of the call's first one.
+struct TimedCommand {
+  std::string name;  // the kernel's, or "copy"
+  Loc loc;
+  double begin = 0, end = 0;
+  int64_t bytes = 0;  // of its arguments
+};
+/// For Perfetto and chrome://tracing: the JSON of Chrome's trace event format.
+std::string chrome_trace(const std::vector<TimedCommand>& commands);
+
 /// Copies share it. Calls of several threads come one after another.
 class CompiledGraph {
  public:
-  CompiledGraph(Device device, Graph graph);
+  CompiledGraph(Device device, Graph graph, GraphOptions options = {});
 
-  const Graph& graph() const;
+  const Graph& graph() const;  ///< with what has been fused
   const GraphPlan& plan() const;
+  /// How many command buffers have been recorded so far, which calls do not change, and the barriers in them.
+  struct Recordings {
+    size_t made = 0, barriers = 0;
+  };
+  Recordings recordings() const;
+  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps. A loop that the host turns shows its last turn.
+  std::vector<TimedCommand> trace() const;
   const Device& device() const;
   /// Starts the calls and returns the outputs. Throws SpecError if the arguments are not the graph's; else errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs) const;
@@ -36,6 +59,6 @@ class CompiledGraph {
 };
 
 /// Compiles the graph's kernels. Throws CompileError where the device lacks what one needs.
-CompiledGraph load(const Device& device, Graph graph);
+CompiledGraph load(const Device& device, Graph graph, GraphOptions options = {});
 
 }  // namespace tessera

@@ -47,13 +47,24 @@ bool overlap(const Range& a, const Range& b) { return a.memory == b.memory && a.
 
 Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, size_t begin, size_t end,
                      const std::vector<PreparedCall>& calls, const std::vector<std::shared_ptr<Buffer>>& fixed,
-                     const std::shared_ptr<Buffer>& table)
+                     const std::shared_ptr<Buffer>& table, bool timestamps)
     : context_(std::move(context)), plan_(plan), begin_(begin), end_(end) {
   const DeviceTable& vk = context_->vk();
   {
     std::lock_guard lock(context_->mutex());
     commands_ = context_->recorder().begin_replayable();
   }
+  if (timestamps && context_->probe().timestamp_bits > 0) {
+    VkQueryPoolCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
+    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    info.queryCount = static_cast<uint32_t>(2 * (end - begin));
+    if (vk.vkCreateQueryPool(context_->handle(), &info, nullptr, &queries_) < 0) queries_ = VK_NULL_HANDLE;  // then trace() has nothing
+    else vk.vkCmdResetQueryPool(commands_, queries_, 0, info.queryCount);
+  }
+  const auto stamp = [&](bool after) {
+    if (queries_) vk.vkCmdWriteTimestamp2(commands_, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, queries_, static_cast<uint32_t>(2 * timed_.size() + after));
+  };
   std::vector<std::pair<Range, bool>> since;  // the last barrier, with whether it writes
   for (size_t i = begin; i < end; ++i) {
     const Command& c = plan.commands[i];
@@ -80,6 +91,7 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
       ++barriers_;
     }
     for (const Touch& t : step.touches) since.emplace_back(range(plan, t.place), t.writes);
+    stamp(false);
     if (copy) {
       const Buffer &from = *fixed[c.from.storage], &to = *fixed[c.to.storage];
       const VkBufferCopy region{from.offset() + base(plan.storages[c.from.storage]) + static_cast<uint64_t>(c.from.offset),
@@ -95,6 +107,8 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
       }
       vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
     }
+    stamp(true);
+    if (queries_) timed_.push_back(i);
     steps_.push_back(std::move(step));
   }
   std::lock_guard lock(context_->mutex());
@@ -102,13 +116,37 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
     context_->recorder().end_replayable(commands_);
   } catch (...) {
     context_->recorder().retire(commands_);
+    if (queries_) vk.vkDestroyQueryPool(context_->handle(), queries_, nullptr);
     throw;
   }
 }
 
 Recording::~Recording() {
+  if (queries_) {
+    try {
+      context_->wait_all();
+    } catch (const Error&) {  // the device is lost
+    }
+    context_->vk().vkDestroyQueryPool(context_->handle(), queries_, nullptr);
+  }
   std::lock_guard lock(context_->mutex());
   context_->recorder().retire(commands_);
+}
+
+std::vector<Recording::Timed> Recording::times() const {
+  std::vector<Timed> times;
+  if (timed_.empty()) return times;
+  std::vector<uint64_t> values(4 * timed_.size());  // each with whether it is there
+  const auto count = static_cast<uint32_t>(2 * timed_.size());
+  const VkResult r = context_->vk().vkGetQueryPoolResults(context_->handle(), queries_, 0, count, values.size() * sizeof values[0], values.data(), 2 * sizeof values[0],
+                                                          VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WITH_AVAILABILITY_BIT);
+  if (r < 0) return times;
+  const uint32_t bits = context_->probe().timestamp_bits;
+  const uint64_t mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  const auto step = static_cast<double>(context_->probe().timestamp_period);
+  for (size_t i = 0; i < timed_.size(); ++i)
+    if (values[4 * i + 1] && values[4 * i + 3]) times.push_back({timed_[i], static_cast<double>(values[4 * i] & mask) * step, static_cast<double>(values[4 * i + 2] & mask) * step});
+  return times;
 }
 
 std::vector<LogEntry> Recording::log(const std::vector<std::shared_ptr<Buffer>>& buffers, const Buffer& table) const {

@@ -18,6 +18,7 @@ struct PreparedCall {
   Bound bound;               // unless values give sizes of its grid
   DimValues dims;            // complete, with bound
   uint64_t table_at = 0;     // of its block in the table
+  double seconds = 0;        // as far as they can be estimated
   size_t num_addresses = 0;  // at the block's beginning; the scratch's and the report's last
 };
 
@@ -30,10 +31,10 @@ std::vector<Touch> touches(const GraphPlan::Command& command, const std::vector<
 
 class Recording {
  public:
-  /// The commands [begin, end) of the plan. `fixed`: the memory of the arena and the constants, by storage; null for the others. `table`:
+  /// The commands [begin, end) of the plan, with the time before and after each if asked for. `fixed`: the memory of the arena and the constants, by storage; null for the others. `table`:
   /// of the calls' blocks.
   Recording(std::shared_ptr<Context> context, const GraphPlan& plan, size_t begin, size_t end, const std::vector<PreparedCall>& calls,
-            const std::vector<std::shared_ptr<Buffer>>& fixed, const std::shared_ptr<Buffer>& table);
+            const std::vector<std::shared_ptr<Buffer>>& fixed, const std::shared_ptr<Buffer>& table, bool timestamps);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -42,6 +43,12 @@ class Recording {
   size_t begin() const { return begin_; }
   size_t end() const { return end_; }
   size_t barriers() const { return barriers_; }
+  /// Of what the last replay ran, which is done: command of the plan, and the device's time before and after it in nanoseconds.
+  struct Timed {
+    size_t command;
+    double begin, end;
+  };
+  std::vector<Timed> times() const;
   /// The log's entries, if one is kept; `buffers` by storage.
   std::vector<LogEntry> log(const std::vector<std::shared_ptr<Buffer>>& buffers, const Buffer& table) const;
 
@@ -57,6 +64,8 @@ class Recording {
   size_t begin_, end_, barriers_ = 0;
   VkCommandBuffer commands_ = VK_NULL_HANDLE;
   std::vector<Step> steps_;
+  VkQueryPool queries_ = VK_NULL_HANDLE;
+  std::vector<size_t> timed_;  // commands
 };
 
 /// Where a storage's bytes begin in its buffer.

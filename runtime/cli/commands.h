@@ -20,6 +20,7 @@ void ops(const std::string& name);
 struct RunArguments {
   std::string file;
   std::vector<std::string> in, out, dims;  // dims: "n=5"
+  std::string trace;                       // file for a graph's times
   std::string device;                      // index, part of a name, "interpreter"; empty: the best
   bool general = false;
   bool debug_info = false;
@@ -39,6 +40,7 @@ struct CompileArguments {
   std::string dump;                // empty: nothing; "*": every step; else one step or pass
   std::string output;              // empty: stdout
   std::string target = "device";   // or minimum, lavapipe
+  std::string dot, svg;            // files for a graph's picture
 };
 void compile(const CompileArguments& a);
 void explain(const CompileArguments& a);

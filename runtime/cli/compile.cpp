@@ -74,6 +74,7 @@ void compile(const CompileArguments& a) {
 
 void explain(const CompileArguments& a) {
   if (std::filesystem::is_directory(a.file)) return explain_graph(a);
+  if (!a.dot.empty() || !a.svg.empty()) throw UsageError("--dot and --svg are of graphs, and " + a.file + " is a kernel");
   CompileOptions options;
   options.general = a.codegen == "general";
   std::string text = tessera::compile(read_kernel(a.file), target(a.target), options).explain;

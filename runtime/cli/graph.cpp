@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <string_view>
 
+#include "engine/graph_fuse.h"
+#include "engine/graph_picture.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/npy.h"
 #include "runtime/cli/commands.h"
@@ -13,6 +16,12 @@
 namespace tessera::cli {
 namespace {
 std::string count(size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+void write_file(const std::string& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw SpecError(file + ": cannot be written");
+}
 }  // namespace
 
 void run_graph(const RunArguments& a) {
@@ -30,12 +39,15 @@ void run_graph(const RunArguments& a) {
   const char* named = std::getenv("TESSERA_DEVICE");
   std::vector<Array> results;
   if (a.device == "interpreter" || (a.device.empty() && named && std::string_view(named) == "interpreter")) {
+    if (!a.trace.empty()) throw UsageError("--trace says when a device ran what, and the interpreter runs here");
     results = interpret(g, arrays);
   } else {
     DeviceOptions options;
     options.debug_info = a.debug_info;
     options.select = a.device;
-    results = load(Device(options), g).run(arrays);
+    const CompiledGraph there = load(Device(options), g, {.timestamps = !a.trace.empty()});
+    results = there.run(arrays);
+    if (!a.trace.empty()) write_file(a.trace, chrome_trace(there.trace()));
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (a.out.empty()) std::cout << "out " << i << " = " << results[i] << "\n";
@@ -44,7 +56,8 @@ void run_graph(const RunArguments& a) {
 }
 
 void explain_graph(const CompileArguments& a) {
-  const Graph g = read_graph(a.file);
+  const Fused fused = fuse(read_graph(a.file));
+  const Graph& g = fused.graph;
   const Target t = target(a.target);
   CompileOptions compile_options;
   compile_options.general = a.codegen == "general";
@@ -60,7 +73,11 @@ void explain_graph(const CompileArguments& a) {
     const int64_t units = p.num_units.eval(bind_dims(p, c.inputs, c.dims));
     return p.scratch_bytes * (p.max_workgroups > 0 ? std::min<int64_t>(units, p.max_workgroups) : units);
   };
-  std::cout << tessera::explain(g, plan(g, options));
+  const GraphPlan p = plan(g, options);
+  std::cout << tessera::explain(g, p);
+  if (fused.steps > 0) std::cout << "fused: " << count(fused.steps, "call") << (fused.steps == 1 ? " is part of another one\n" : " are part of others\n");
+  if (!a.dot.empty()) write_file(a.dot, dot(g, p));
+  if (!a.svg.empty()) write_file(a.svg, svg(g, p));
 }
 
 }  // namespace tessera::cli

@@ -29,6 +29,7 @@ int command_line(int argc, char** argv) {
   run_command->add_option("--in", r.in, "inputs, in order (.npy)");
   run_command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
   run_command->add_option("--device", r.device, "index or part of a name, or interpreter; default: TESSERA_DEVICE, else the best device");
+  run_command->add_option("--trace", r.trace, "of a graph: write when each kernel ran to this file, for Perfetto or chrome://tracing");
   run_command->add_option("--dim", r.dims, "NAME=SIZE: a run-time size that no input's shape gives");
   std::string run_codegen = "fast";
   run_command->add_option("--codegen", run_codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
@@ -61,6 +62,8 @@ int command_line(int argc, char** argv) {
 
   CLI::App* explain_command = app.add_subcommand("explain", "Say how a kernel, or a graph in a folder, meets the device: parallel axes, workgroups, memory");
   shared(explain_command);
+  explain_command->add_option("--dot", c.dot, "of a graph: write a picture for Graphviz to this file");
+  explain_command->add_option("--svg", c.svg, "of a graph: write a picture to this file");
   explain_command->callback([&] { explain(c); });
 
   try {

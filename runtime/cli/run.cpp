@@ -32,6 +32,7 @@ InterpretOptions interpret_options(const RunArguments& a, const ir::Kernel& k, c
 
 void run(const RunArguments& a) {
   if (std::filesystem::is_directory(a.file)) return run_graph(a);
+  if (!a.trace.empty()) throw UsageError("--trace is of graphs, and " + a.file + " is a kernel");
   const DimValues dims = parse_dims(a.dims);
   const ir::Kernel k = read_kernel(a.file);
   auto count = [](size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };

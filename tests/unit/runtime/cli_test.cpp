@@ -223,6 +223,18 @@ TEST_CASE("tessera run and explain of a graph") {
         "  constants: 0 bytes\n"
         "  results: 200 bytes\n"
         "  intermediate values and scratch: 512 bytes (512 without sharing)\n");
+  CHECK(tessera_cli(s, "explain . --target lavapipe --dot g.dot --svg g.svg").code == 0);
+  std::ifstream dot(s.at("g.dot")), svg(s.at("g.svg"));
+  const std::string dot_text{std::istreambuf_iterator<char>(dot), {}}, svg_text{std::istreambuf_iterator<char>(svg), {}};
+  CHECK(dot_text.find("label=\"add\\nf32[50], 200 bytes\\nresult 0\"") != std::string::npos);
+  CHECK(svg_text.find(">arena 0 to 200, commands 0 to 1</text>") != std::string::npos);
+  CHECK(tessera_cli(s, "run . --in a.npy b.npy --out o.npy --trace t.json").code == 0);
+  std::ifstream trace(s.at("t.json"));
+  const std::string trace_text{std::istreambuf_iterator<char>(trace), {}};
+  CHECK(trace_text.find("\"name\": \"add\"") != std::string::npos);
+  CHECK(tessera_cli(s, "run . --in a.npy b.npy --device interpreter --trace t.json").err == "error: --trace says when a device ran what, and the interpreter runs here\n");
+  CHECK(tessera_cli(s, "run add.tir --in a.npy b.npy --trace t.json").err == "error: --trace is of graphs, and add.tir is a kernel\n");
+  CHECK(tessera_cli(s, "explain add.tir --svg g.svg").err == "error: --dot and --svg are of graphs, and add.tir is a kernel\n");
   CHECK(tessera_cli(s, "run . --in a.npy").err == "error: the graph takes 2 inputs but --in names 1\n");
   CHECK(tessera_cli(s, "run . --in a.npy b.npy --races").err ==
         "error: --races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and . is a graph\n");

@@ -55,7 +55,7 @@ void check_same(const std::vector<Array>& got, const std::vector<Array>& wanted)
 }
 void check_graph(const Graph& g, const std::vector<Array>& inputs, bool log = true) {
   const Device d = logged(log);
-  const CompiledGraph there = load(d, g);
+  const CompiledGraph there = load(d, g, {.fuse = false});
   for (int turn = 0; turn < 2; ++turn) check_same(there.run(inputs), interpret(g, inputs));
   check_clean(d);
 }
@@ -156,7 +156,7 @@ TEST_CASE("graphs: random ones on a device as on the interpreter") {
       return v;
     }());
     const std::vector<Array> inputs{ramp(8), ramp(8, -3), rows, scalar_of(static_cast<int32_t>(seed % 4)), scalar_of(3)};
-    const CompiledGraph there = load(d, g);
+    const CompiledGraph there = load(d, g, {.fuse = false});
     check_same(there.run(inputs), interpret(g, inputs));
     CHECK(there.plan().arena_bytes <= there.plan().unshared_bytes);
     if (seed % 4 == 3) {
@@ -189,7 +189,7 @@ TEST_CASE("graphs: one recording for all arguments, calls in flight, results as 
   const Folder folder;
   const Device d = logged();
   const Graph g = folder.graph("in %0 f32[8]\nin %1 f32[8]\n%2 = call \"onto.tir\"(%0, %1) : f32[8]\n%3 = call \"onto.tir\"(%2, %0) : f32[8]\n%4 = call \"mean.tir\"(%3, %3) : f32[8]\nout %4\nout %1\n");
-  const CompiledGraph there = load(d, g);
+  const CompiledGraph there = load(d, g, {.fuse = false});
   CHECK(there.plan().nodes.size() == 1);
   std::vector<std::vector<DeviceArray>> given{{DeviceArray(d, ramp(8)), DeviceArray(d, ramp(8, 5))}};
   for (int turn = 0; turn < 20; ++turn) given.push_back(there(turn % 3 ? given.back() : given[static_cast<size_t>(turn) / 2]));  // nothing waits

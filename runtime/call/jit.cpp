@@ -1,0 +1,28 @@
+#include "runtime/call/jit.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "runtime/context.h"
+
+namespace tessera {
+
+CompiledGraph load(const Device& device, const Jit& f, const std::vector<ShapeDtype>& arguments) {
+  const Graph& graph = f.trace(arguments);
+  const std::string key = std::to_string(reinterpret_cast<uintptr_t>(device.context().get()));  // what is kept keeps it alive
+  return *std::static_pointer_cast<CompiledGraph>(f.compiled(graph, key, [&] { return std::make_shared<CompiledGraph>(device, graph); }));
+}
+
+std::vector<DeviceArray> launch(const Device& device, const Jit& f, const std::vector<DeviceArray>& arguments) {
+  std::vector<ShapeDtype> types;
+  for (const DeviceArray& a : arguments) types.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});
+  return load(device, f, types)(arguments);
+}
+
+std::vector<Array> run_on_default_device(const Jit& f, const std::vector<Array>& arguments) {
+  const char* device = std::getenv("TESSERA_DEVICE");
+  if (device && std::string_view(device) == "interpreter") return interpret(f, arguments);
+  return load(default_device(), f, types_of(arguments)).run(arguments);
+}
+
+}  // namespace tessera

@@ -1,0 +1,16 @@
+// Functions under jit (engine/front/jit.h) on devices: their graphs are compiled at the first call with given shapes, kept by the function, and replayed.
+// Read next: graph.h.
+#pragma once
+#include <vector>
+
+#include "engine/front/jit.h"
+#include "runtime/call/graph.h"
+
+namespace tessera {
+
+/// The graph for such arguments, compiled for the device unless it has been before.
+CompiledGraph load(const Device& device, const Jit& f, const std::vector<ShapeDtype>& arguments);
+/// Starts a call and returns its outputs without waiting; f(x, y) with DeviceArrays is the same.
+std::vector<DeviceArray> launch(const Device& device, const Jit& f, const std::vector<DeviceArray>& arguments);
+
+}  // namespace tessera

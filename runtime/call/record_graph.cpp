@@ -1,0 +1,161 @@
+#include "runtime/call/record_graph.h"
+
+#include <algorithm>
+
+#include "engine/front/pallas_call.h"
+#include "engine/graph_fuse.h"
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
+
+namespace tessera {
+
+using Command = GraphPlan::Command;
+using Memory = GraphPlan::Memory;
+using Spot = GraphPlan::Place;
+
+namespace {
+ir::Kernel copy_array(DType t, const Shape& shape) {
+  const ShapeDtype type{{shape.begin(), shape.end()}, t};
+  return pallas_call([](Ref from, Ref to) { to[all] = from[all]; }, {.out_shape = type, .name = "copy"}).trace({type});
+}
+std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t, shape}); }
+
+/// What a call of the plan is: a kernel of the graph, or the copy of an array.
+struct Wanted {
+  const ir::Kernel* kernel;
+  std::vector<std::pair<DType, Shape>> inputs;
+  DimValues dims;
+  std::vector<Spot> arguments;
+};
+}  // namespace
+
+PreparedGraph::Where PreparedGraph::at(const GraphPlan& plan, const Spot& p, DType dtype, const Shape& shape) {
+  const GraphPlan::Storage& s = plan.storages[p.storage];
+  if (p.bytes > 0 && (p.offset != 0 || p.bytes != s.bytes))
+    throw CompileError("the graph: a loop works on rows of a larger array, and what is recorded into a host's command buffer takes whole arrays", {}, "replay it as a CompiledGraph");
+  if (s.memory != Memory::arena) return {s.memory, s.index};
+  const std::string key = std::to_string(s.offset) + " " + key_of(dtype, shape);
+  const auto [it, fresh] = known_.emplace(key, arrays_.size());
+  if (fresh) {
+    arrays_.emplace_back(device_, shape, dtype);
+    bytes_ += arrays_.back().nbytes();
+  }
+  return {Memory::arena, it->second};
+}
+
+PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options) : device_(device), graph_(options.fuse ? fuse(graph).graph : graph) {
+  const GraphPlan p = plan(graph_);
+  for (const GraphPlan::Node& n : p.nodes)
+    if (n.kind != GraphPlan::Node::Kind::commands)
+      throw CompileError(n.kind == GraphPlan::Node::Kind::repeat && n.count ? "the graph: a loop of " + std::to_string(*n.count) + " turns is too long to be recorded into a host's command buffer"
+                                                                             : std::string("the graph: a value decides what is run, and what is recorded into a host's command buffer is known before"),
+                         {}, "replay it as a CompiledGraph");
+  for (const auto& [v, a] : graph_.constants) {
+    known_.emplace("constant " + std::to_string(arrays_.size()), arrays_.size());
+    arrays_.emplace_back(device_, a);
+    bytes_ += a.nbytes();
+  }
+  std::map<std::string, ir::Kernel> copies;
+  const auto copy_of = [&](DType t, const Shape& s) -> const ir::Kernel* {
+    const auto it = copies.find(key_of(t, s));
+    return it != copies.end() ? &it->second : &copies.emplace(key_of(t, s), copy_array(t, s)).first->second;
+  };
+  // What each place of the plan holds, to give copies a shape.
+  std::map<size_t, std::pair<DType, Shape>> types;
+  for (size_t i = 0; i < graph_.body.inputs.size(); ++i)
+    for (size_t s = 0; s < p.storages.size(); ++s)
+      if (p.storages[s].memory == Memory::input && p.storages[s].index == i) types[s] = {graph_.values[graph_.body.inputs[i]].dtype, graph_.values[graph_.body.inputs[i]].shape};
+  for (size_t s = 0; s < p.storages.size(); ++s)
+    if (p.storages[s].memory == Memory::constant) types[s] = {graph_.constants[p.storages[s].index].second.dtype(), graph_.constants[p.storages[s].index].second.shape()};
+
+  std::vector<Wanted> wanted;
+  for (const Command& c : p.commands) {
+    if (!c.sizes.empty())
+      throw CompileError("the graph: a value is the size of a grid, and what is recorded into a host's command buffer is known before", {}, "replay it as a CompiledGraph");
+    if (c.kind == Command::Kind::copy) {
+      if (c.from == c.to) continue;
+      const auto type = types.find(c.from.storage);
+      const std::pair<DType, Shape> t = type != types.end() ? type->second : std::pair{DType::u8, Shape{c.to.bytes}};
+      types[c.to.storage] = t;
+      wanted.push_back({copy_of(t.first, t.second), {t}, {}, {c.from, c.to}});
+      continue;
+    }
+    const ir::Kernel& k = graph_.kernels[c.kernel];
+    const DimValues dims = bind_dims(k, c.inputs, c.dims);
+    for (size_t i = 0; i < c.arguments.size(); ++i) types[c.arguments[i].storage] = {k.blocks[i].dtype, bind_shape(k, static_cast<int>(i), dims)};
+    wanted.push_back({&k, c.inputs, dims, c.arguments});
+  }
+  std::map<size_t, size_t> output_at;  // of storages' index: the first output that is it
+  for (size_t i = 0; i < p.outputs.size(); ++i)
+    if (p.storages[p.outputs[i].storage].memory == Memory::output) output_at.emplace(p.storages[p.outputs[i].storage].index, i);
+  // Results that no command has made: an argument, a constant, one that comes twice.
+  std::vector<std::pair<size_t, size_t>> given;  // wanted's position, the output
+  for (size_t i = 0; i < p.outputs.size(); ++i) {
+    const GraphPlan::Storage& s = p.storages[p.outputs[i].storage];
+    if (s.memory == Memory::output && output_at.at(s.index) == i) continue;
+    const Graph::Type& t = graph_.values[graph_.body.outputs[i]];
+    given.emplace_back(wanted.size(), i);
+    wanted.push_back({copy_of(t.dtype, t.shape), {{t.dtype, t.shape}}, {}, {p.outputs[i], p.outputs[i]}});
+  }
+
+  // Equal kernels on equal sizes are prepared once, for as many calls as there are.
+  std::vector<std::string> keys;
+  std::map<std::string, int> times;
+  for (const Wanted& w : wanted) {
+    std::string key = ir::print(*w.kernel, true);
+    for (const auto& [t, s] : w.inputs) key += key_of(t, s) + ";";
+    for (const auto& [name, v] : w.dims) key += name + "=" + std::to_string(v) + ";";
+    ++times[key];
+    keys.push_back(std::move(key));
+  }
+  std::map<std::string, size_t> ready;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const Wanted& w = wanted[i];
+    const auto [it, fresh] = ready.emplace(keys[i], prepared_.size());
+    if (fresh) {
+      const Program& program = load(device_, *w.kernel).program();
+      prepared_.emplace_back(device_, program, PrepareOptions{.frames_in_flight = options.frames_in_flight, .calls_per_frame = times[keys[i]] * options.calls_per_frame, .dims = bind_dims(*w.kernel, w.inputs, w.dims)});
+    }
+    const PreparedKernel& k = prepared_[it->second];
+    Call call{it->second, {}};
+    for (size_t a = 0; a < w.arguments.size(); ++a) {
+      Where where = at(p, w.arguments[a], k.dtype(a), k.shape(a));
+      if (where.memory == Memory::output) where.index = output_at.at(where.index);
+      where.donated = a < static_cast<size_t>(w.kernel->num_inputs) && w.kernel->is_stored(static_cast<int>(a)) && w.kernel->aliased_output(static_cast<int>(a)) < 0;  // the plan has copied it
+      call.arguments.push_back(where);
+    }
+    // What an aliased output starts with is there already.
+    for (size_t a = 0; a < w.arguments.size(); ++a)
+      if (const int from = w.kernel->blocks[a].alias; from >= 0) call.arguments[static_cast<size_t>(from)] = call.arguments[a];
+    calls_.push_back(std::move(call));
+  }
+  for (const auto& [position, output] : given) calls_[position].arguments[1] = {Memory::output, output};
+}
+
+Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) {
+  std::vector<std::pair<DType, Shape>> types;
+  for (const DeviceArray& a : inputs) types.emplace_back(a.dtype(), a.shape());
+  check_arguments(graph_, types);
+  if (outputs.size() != graph_.body.outputs.size())
+    throw SpecError("the graph gives " + std::to_string(graph_.body.outputs.size()) + " outputs but " + std::to_string(outputs.size()) + " arrays are given for them");
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (const Graph::Type &t = graph_.values[graph_.body.outputs[i]], given{outputs[i].dtype(), outputs[i].shape()}; given != t)
+      throw SpecError("the graph: output " + std::to_string(i) + " is " + to_string(t) + " but its array is " + to_string(given));
+  Scopes scopes;
+  for (const Call& c : calls_) {
+    arguments_.clear();
+    for (const Where& w : c.arguments) {
+      const DeviceArray& a = w.memory == Memory::input ? inputs[w.index] : w.memory == Memory::output ? outputs[w.index] : arrays_[w.index];
+      arguments_.push_back(w.donated ? donate(a) : a);
+    }
+    const Scopes s = stream.record(prepared_[c.kernel], arguments_);
+    scopes.wait_stages |= s.wait_stages;
+    scopes.wait_accesses |= s.wait_accesses;
+    scopes.signal_stages |= s.signal_stages;
+    scopes.signal_accesses |= s.signal_accesses;
+  }
+  arguments_.clear();
+  return scopes;
+}
+
+}  // namespace tessera

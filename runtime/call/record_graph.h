@@ -1,0 +1,60 @@
+// Graphs in a command buffer of the host's: runtime/record.h for a whole graph, or a function under jit.
+//   ts::PreparedGraph solver(device, f.trace(types), {.frames_in_flight = 2});
+//   every frame:  stream.begin(commands, frame);  solver.record(stream, {velocity, dye}, {velocity_after, dye_after});  stream.end();
+// Only graphs whose commands are known before they run: what the host decides by a value (a while, a switch, the size of a grid), and loops too long to be unrolled, are
+// CompileErrors. Read next: runtime/record.h.
+#pragma once
+#include <map>
+#include <span>
+#include <vector>
+
+#include "engine/graph_plan.h"
+#include "runtime/call/call.h"
+#include "runtime/record.h"
+
+namespace tessera {
+
+struct PrepareGraphOptions {
+  int frames_in_flight = 2;
+  int calls_per_frame = 1;  ///< of the graph
+  bool fuse = true;
+};
+
+/// Used by one thread at a time. Intermediate values of equal shape and dtype whose lives do not overlap share memory, and so do all frames.
+class PreparedGraph {
+ public:
+  PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options = {});
+
+  const Graph& graph() const { return graph_; }  ///< with what has been fused
+  int64_t memory_bytes() const { return bytes_; }  ///< of intermediate values and constants
+  /// A call; barriers between its kernels are made by the stream. Inputs and outputs as the graph's, outputs in arrays of their own.
+  Scopes record(CommandStream& stream, std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs);
+  Scopes record(CommandStream& stream, std::initializer_list<DeviceArray> inputs, std::initializer_list<DeviceArray> outputs) {
+    return record(stream, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()));
+  }
+
+ private:
+  /// Where an argument is: an array of ours, or the graph's input or output of that number.
+  struct Where {
+    GraphPlan::Memory memory;
+    size_t index;  // of arrays_, inputs or outputs
+    bool donated = false;
+  };
+  struct Call {
+    size_t kernel;  // of prepared_
+    std::vector<Where> arguments;
+  };
+  size_t prepare(const ir::Kernel& kernel, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& dims, const PrepareGraphOptions& options);
+  Where at(const GraphPlan& plan, const GraphPlan::Place& place, DType dtype, const Shape& shape);
+
+  Device device_;
+  Graph graph_;
+  std::vector<PreparedKernel> prepared_;
+  std::vector<DeviceArray> arrays_;
+  std::map<std::string, size_t> known_;  // arrays by place and type
+  std::vector<Call> calls_;
+  std::vector<DeviceArray> arguments_;  // of the call being recorded
+  int64_t bytes_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,187 @@
+#include "runtime/call/jit.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/front/front.h"
+#include "support.h"
+#include "tests/support/random_jit.h"
+
+namespace ts = tessera;
+using namespace tessera;
+
+namespace {
+using test::check_clean;
+Device logged() {
+  DeviceOptions options;
+  options.validation = options.log_commands = true;
+  return Device(options);
+}
+bool equal(const Array& a, const Array& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  for (int64_t i = 0; i < a.size(); ++i)
+    if (a.at(i) != b.at(i)) return false;
+  return true;
+}
+Array ramp(Shape shape, float from = 0) {
+  Array a(std::move(shape), f32);
+  for (int64_t i = 0; i < a.size(); ++i) a.data<float>()[static_cast<size_t>(i)] = from + static_cast<float>(i % 13);
+  return a;
+}
+/// Of no use to fusing: it reads what it stores.
+const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; }, {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
+const auto mean = pallas_call([](Ref x, Ref y, Ref o) { o[all] = (x[all] + y[all]) / 2; }, {.out_shape = {{{64}, f32}}, .name = "mean"});
+}  // namespace
+
+TEST_CASE("jit on a device: arrays of the host and of the device") {
+  const Device d = logged();
+  const auto f = jit([](Tensor x, Tensor y) { return std::tuple{mean(x, y) * 2, sum(x)}; });
+  const Array x = ramp({64}), y = ramp({64}, 3);
+  const auto [a, b] = interpret(f, x, y);
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto [c, e] = f(DeviceArray(d, x), DeviceArray(d, y));
+    CHECK(equal(c.download(), a));
+    CHECK(equal(e.download(), b));
+  }
+  const auto [g, h] = f(x, y);
+  CHECK(equal(g, a));
+  CHECK(equal(h, b));
+  const auto one = jit([](Tensor v) { return v + 1; });
+  const DeviceArray there = one(one(DeviceArray(d, x)));
+  CHECK(equal(there.download(), ramp({64}, 2)));
+  check_clean(d);
+}
+
+TEST_CASE("jit on a device: random functions, fused and not, as on the interpreter") {
+  Device d = logged();
+  for (uint64_t seed = 1000; seed < 1030; ++seed) {
+    CAPTURE(seed);
+    const auto f = test::random_jit(seed);
+    const std::vector<Array> inputs = test::random_jit_inputs(seed);
+    const Graph& g = f.trace(test::random_jit_arguments());
+    const std::vector<Array> wanted = interpret(g, inputs);
+    for (const bool fuse : {false, true}) {
+      CAPTURE(fuse);
+      const CompiledGraph there = load(d, g, {.fuse = fuse});
+      const std::vector<Array> got = there.run(inputs);
+      REQUIRE(got.size() == wanted.size());
+      for (size_t i = 0; i < got.size(); ++i) CHECK(equal(got[i], wanted[i]));
+    }
+    if (seed % 10 == 9) {  // the log of all of them would take long to go through
+      check_clean(d);
+      d = logged();
+    }
+  }
+}
+
+TEST_CASE("graphs: barriers stand between what depends on one another, and nowhere else") {
+  const Device d = logged();
+  const auto barriers = [&](const auto& f, size_t arguments) {
+    const CompiledGraph there = load(d, f.trace(std::vector<ShapeDtype>(arguments, {{64}, f32})), {.fuse = false});
+    std::vector<Array> inputs(arguments, ramp({64}));
+    const std::vector<Array> got = there.run(inputs), wanted = interpret(there.graph(), inputs);
+    for (size_t i = 0; i < got.size(); ++i) CHECK(equal(got[i], wanted[i]));
+    CHECK(there.recordings().made == 1);
+    return there.recordings().barriers;
+  };
+  for (const int n : {1, 2, 7}) {
+    CAPTURE(n);
+    // Independent ones.
+    CHECK(barriers(jit([n](Tensor x, Tensor y) {
+      std::vector<Tensor> out;
+      for (int i = 0; i < n; ++i) out.push_back(mean(x, y));
+      return out;
+    }), 2) == 0);
+    // A chain.
+    CHECK(barriers(jit([n](Tensor x, Tensor y) {
+      Tensor v = x;
+      for (int i = 0; i < n; ++i) v = mean(v, y);
+      return v;
+    }), 2) == static_cast<size_t>(n - 1));
+  }
+  CHECK(barriers(jit([](Tensor x, Tensor y) { return std::tuple{Value(mean(x, y)), Value(mean(y, x)), Value(mean(x, x))}; }), 2) == 0);
+  // A diamond.
+  CHECK(barriers(jit([](Tensor x, Tensor y) {
+    const Tensor top = mean(x, y), left = mean(top, x), right = mean(top, y);
+    return Value(mean(left, right));
+  }), 2) == 2);
+  // A tree of eight leaves.
+  CHECK(barriers(jit([](Tensor x, Tensor y) {
+    std::vector<Tensor> level;
+    for (int i = 0; i < 8; ++i) level.push_back(mean(x, y));
+    while (level.size() > 1) {
+      std::vector<Tensor> above;
+      for (size_t i = 0; i < level.size(); i += 2) above.push_back(mean(level[i], level[i + 1]));
+      level = above;
+    }
+    return level[0];
+  }), 2) == 3);
+  // In place on an argument: the copy, and the call.
+  CHECK(barriers(jit([](Tensor x) { return Value(next(x)); }), 1) == 1);
+  check_clean(d);
+}
+
+TEST_CASE("graphs: other arguments need no other recording, copies of them included") {
+  const Device d = logged();
+  const auto f = jit([](Tensor x, Tensor y) {
+    const Tensor a = next(x);
+    return std::tuple{Value(next(y)), a, fori_loop(0, 3, a, [](Value, Value v) { return Value(next(v)); })};
+  });
+  const CompiledGraph there = load(d, f.trace({{{64}, f32}, {{64}, f32}}));
+  const auto before = there.recordings();
+  CHECK(before.made == 1);
+  for (int turn = 0; turn < 5; ++turn) {
+    const std::vector<Array> inputs{ramp({64}, static_cast<float>(turn)), ramp({64}, static_cast<float>(-turn))};
+    const std::vector<Array> got = there.run(inputs), wanted = interpret(there.graph(), inputs);
+    for (size_t i = 0; i < got.size(); ++i) CHECK(equal(got[i], wanted[i]));
+  }
+  CHECK(there.recordings().made == before.made);
+  CHECK(there.recordings().barriers == before.barriers);
+  check_clean(d);
+}
+
+TEST_CASE("graphs: a trace of a call") {
+  const Device d = logged();
+  const auto f = jit([](Tensor x, Tensor y) { return Value(next(mean(x, y))); });
+  const CompiledGraph there = load(d, f.trace({{{64}, f32}, {{64}, f32}}), {.timestamps = true});
+  for (int turn = 0; turn < 2; ++turn) there.run({ramp({64}), ramp({64})});
+  const std::vector<TimedCommand> times = there.trace();
+  std::string names;
+  for (const TimedCommand& t : times) {
+    names += t.name + " ";
+    CHECK(t.end >= t.begin);
+    CHECK(t.begin >= 0);
+    CHECK(t.bytes > 0);
+  }
+  CHECK(names == "mean next ");
+  const auto json = nlohmann::json::parse(chrome_trace(times));
+  REQUIRE(json["traceEvents"].size() == 3);
+  CHECK(json["traceEvents"][1]["ph"] == "X");
+  CHECK(json["traceEvents"][1]["name"] == "mean");
+  CHECK(json["traceEvents"][2]["args"]["bytes"] == 512);
+  check_clean(d);
+  try {
+    load(d, f.trace({{{64}, f32}, {{64}, f32}})).trace();
+    CHECK(false);
+  } catch (const SpecError& e) {
+    CHECK(std::string(e.what()) == "the graph: a trace is asked for, but its commands are recorded without times\n  note: load it with GraphOptions{.timestamps = true}");
+  }
+}
+
+TEST_CASE("graphs: what takes longer than the watchdog allows is submitted in parts") {
+  DeviceOptions options;
+  options.validation = options.log_commands = true;
+  options.watchdog_seconds = 1e-7;
+  const Device d(options);
+  const auto f = jit([](Tensor x, Tensor y) {
+    Tensor v = x;
+    for (int i = 0; i < 6; ++i) v = mean(v, y);
+    return v;
+  });
+  const CompiledGraph there = load(d, f.trace({{{64}, f32}, {{64}, f32}}), {.fuse = false});
+  CHECK(there.recordings().made > 1);
+  const std::vector<Array> inputs{ramp({64}), ramp({64}, 4)};
+  for (int turn = 0; turn < 2; ++turn) CHECK(equal(there.run(inputs)[0], interpret(there.graph(), inputs)[0]));
+  check_clean(d);
+}

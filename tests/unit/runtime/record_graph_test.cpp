@@ -1,0 +1,103 @@
+// Graphs in a host's command buffers.
+#include "runtime/call/record_graph.h"
+
+#include <memory>
+
+#include "engine/front/front.h"
+#include "runtime/interop.h"
+#include "support.h"
+#include "tests/support/random_jit.h"
+#include "vulkan_host.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+DeviceOptions logged() {
+  DeviceOptions o;
+  o.log_commands = true;
+  return o;
+}
+void check_sound(const Device& d) {
+  for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+}
+bool equal(const Array& a, const Array& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  for (int64_t i = 0; i < a.size(); ++i)
+    if (a.at(i) != b.at(i)) return false;
+  return true;
+}
+const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; }, {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
+const auto mean = pallas_call([](Ref x, Ref y, Ref o) { o[all] = (x[all] + y[all]) / 2; }, {.out_shape = {{{64}, f32}}, .name = "mean"});
+}  // namespace
+
+TEST_CASE("a graph is recorded into a host's command buffers, frame after frame") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported(), logged());
+    const auto f = jit([](Tensor x, Tensor y) {
+      const Tensor a = mean(x, y);
+      return std::tuple{fori_loop(0, 3, a, [&](Value, Value v) { return Value(next(mean(v, y))); }), a, x, a};
+    });
+    const Graph& g = f.trace({{{64}, f32}, {{64}, f32}});
+    PreparedGraph graph(d, g, {.frames_in_flight = 2});
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    Array x = ramp(64);
+    const Array y = ramp(64, 3);
+    const DeviceArray there_y(d, y);
+    for (uint64_t frame = 0; frame < 4; ++frame) {
+      const DeviceArray there_x(d, x);
+      std::vector<DeviceArray> out;
+      for (int i = 0; i < 4; ++i) out.emplace_back(d, Shape{64}, f32);
+      host->begin(c);
+      stream.begin(c, frame);
+      const Scopes s = graph.record(stream, {there_x, there_y}, {out[0], out[1], out[2], out[3]});
+      CHECK((s.wait_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT) != 0);
+      stream.end();
+      host->run(c);
+      const std::vector<Array> wanted = interpret(g, {x, y});
+      for (size_t i = 0; i < 4; ++i) CHECK(equal(out[i].download(), wanted[i]));
+      x = wanted[0];
+    }
+    check_sound(d);
+    const DeviceArray four(d, {4}, f32);
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {there_y}); }) == "the graph gives 4 outputs but 1 arrays are given for them");
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {four, four, four, four}); }) == "the graph: output 0 is f32[64] but its array is f32[4]");
+  }
+  check_silent(std::move(host));
+}
+
+TEST_CASE("random graphs in a host's command buffers, or why not") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported(), logged());
+    const VkCommandBuffer c = host->commands();
+    CommandStream stream(d);
+    size_t recorded = 0;
+    for (uint64_t seed = 2000; seed < 2020; ++seed) {
+      CAPTURE(seed);
+      const auto f = random_jit(seed);
+      const Graph& g = f.trace(random_jit_arguments());
+      const std::vector<Array> inputs = random_jit_inputs(seed), wanted = interpret(g, inputs);
+      std::vector<DeviceArray> in, out;
+      for (const Array& a : inputs) in.emplace_back(d, a);
+      for (const Array& a : wanted) out.emplace_back(d, a.shape(), a.dtype());
+      try {
+        PreparedGraph graph(d, g);
+        host->begin(c);
+        stream.begin(c, 0);
+        graph.record(stream, in, out);
+        stream.end();
+        host->run(c);
+        ++recorded;
+        for (size_t i = 0; i < out.size(); ++i) CHECK(equal(out[i].download(), wanted[i]));
+      } catch (const CompileError& e) {
+        CHECK(std::string(e.what()) == "the graph: a value decides what is run, and what is recorded into a host's command buffer is known before\n  note: replay it as a CompiledGraph");
+      }
+    }
+    CHECK(recorded > 5);
+    check_sound(d);
+  }
+  check_silent(std::move(host));
+}
