@@ -1,6 +1,6 @@
 // Gaussian blur of pictures, as two passes of one dimension each. A program copies its tile and what lies around it to shared memory, in f32, and adds up one
 // tap after another in registers; between the passes the picture is f32, so u8 is rounded once.
-// Weights, their number and the edges are those of scipy.ndimage.gaussian_filter. Read next: fft.h.
+// Weights, their number and the edges are those of scipy.ndimage.gaussian_filter. Read next: post_processing.h.
 #pragma once
 #include <cmath>
 

@@ -1,5 +1,6 @@
 // Algorithms of several kernels: prefix sums, sorts, FFTs. They are functions over Passes, which says where their calls go: to the default device and back
-// for host arrays, to one Device for device arrays (nothing waits in between), or wherever a test or a graph wants them.
+// for host arrays, to one Device for device arrays (nothing waits in between), into a graph under jit, or
+// wherever a test wants them.
 //   ts::Array y = ts::kernels::prefix_sum(ts::kernels::passes(), x);
 //   ts::DeviceArray d = ts::kernels::prefix_sum(ts::kernels::passes(device), on_device);
 // Read next: prefix_sum.h, the simplest.
@@ -30,6 +31,12 @@ inline Passes<Array> passes() {
 inline Passes<DeviceArray> passes(const Device& device) {
   return {[device](const PallasCall& call, const std::vector<DeviceArray>& arguments) { return launch(device, call, arguments); },
           [device](const Array& table) { return DeviceArray(device, table); }};
+}
+
+/// Inside ts::jit: every call is a step of the graph.
+inline Passes<Value> graph_passes() {
+  return {[](const PallasCall& call, const std::vector<Value>& arguments) { return call.in_graph(std::vector<Operand>(arguments.begin(), arguments.end())).values(); },
+          [](const Array& table) { return asarray(table); }};
 }
 
 /// axis, counted from the last one if it is negative; SpecError if `what` of this type has no such axis.
