@@ -1,6 +1,7 @@
 #include "codegen/program_file.h"
 
 #include <concepts>
+#include <bit>
 #include <cstring>
 #include <tuple>
 #include <type_traits>
@@ -8,6 +9,13 @@
 
 namespace tessera {
 namespace {
+
+// FNV-1a.
+uint64_t hash(std::string_view s) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : s) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
 
 /// Thrown and caught here: the bytes end too early or say something impossible.
 struct Malformed {};
@@ -82,6 +90,22 @@ class Reader {
   std::string_view in_;
 };
 
+/// Writes down what the fields are rather than what they hold.
+class Layout {
+ public:
+  std::string out;
+
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void operator()(T) {
+    out += (std::floating_point<T> ? 'f' : std::unsigned_integral<T> ? 'u' : 'i') + std::to_string(sizeof(T));
+  }
+  void operator()(const std::string&) { out += 's'; }
+  void operator()(Loc) { out += 'l'; }
+  void operator()(DType) { out += 't'; }
+  void operator()(const Extent&) { out += 'e'; }
+};
+
 template <class IO, class... T>
 void all(IO& io, T&... fields);
 
@@ -94,6 +118,15 @@ void part(IO& io, ProgramPrint& p) { all(io, p.check, p.text, p.arguments, p.loc
 template <class IO>
 void part(IO& io, WaitSite& w) { all(io, w.op, w.semaphore, w.bytes, w.loc); }
 template <class IO>
+void part(IO& io, Needs& n) {
+  auto& [features, workgroup_size, push_constant_bytes, required_subgroup_size, most_subgroup_size, workgroup_count, shared_bytes, loop_iterations] = n;
+  all(io, features, workgroup_size, push_constant_bytes, required_subgroup_size, most_subgroup_size, workgroup_count, shared_bytes, loop_iterations);
+}
+template <class IO>
+void part(IO& io, BundleVariant& v) { all(io, v.target, v.cpu, v.needs, v.program); }
+template <class IO>
+void part(IO& io, BundleKernel& k) { all(io, k.name, k.loc, k.arguments, k.variants); }
+template <class IO>
 void part(IO& io, CostEstimate& c) { all(io, c.flops, c.transcendentals, c.bytes_accessed, c.remote_bytes_transferred); }
 
 template <class IO, class A, class B>
@@ -104,6 +137,16 @@ void part(IO& io, std::optional<T>& o) {
   io(there);
   if (there && !o) o.emplace();
   if (there) all(io, *o);
+}
+template <class T>
+void part(Layout& io, std::optional<T>&) {
+  T element{};
+  io.out += '?', all(io, element);
+}
+template <class T>
+void part(Layout& io, std::vector<T>&) {
+  T element{};
+  io.out += '[', all(io, element), io.out += ']';
 }
 template <class T>
 void part(Writer& io, std::vector<T>& v) {
@@ -132,6 +175,8 @@ void part(Reader& io, std::map<std::string, std::string>& m) {
   m = {list.begin(), list.end()};
 }
 
+void part(Layout& io, std::map<std::string, std::string>&) { io.out += 'm'; }
+
 template <class IO, class T>
 void one(IO& io, T& field) {
   if constexpr (requires { io(field); }) io(field);
@@ -149,6 +194,21 @@ void program(IO& io, Program& p) {
       axis_names, loops, max_loop_iterations, extents, extent_is_64, units_extent, indirect_table, alignment, explain, metadata, cost_estimate);
 }
 
+template <class T, class F>
+std::optional<T> read(std::string_view bytes, F fields) {
+  try {
+    Reader r(bytes);
+    T value;
+    fields(r, value);
+    if (!r.done()) return std::nullopt;
+    return value;
+  } catch (const Malformed&) {
+    return std::nullopt;
+  } catch (const Error&) {  // an Extent that is none
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::string program_to_bytes(const Program& p) {
@@ -157,19 +217,29 @@ std::string program_to_bytes(const Program& p) {
   program(w, copy);
   return std::move(w.out);
 }
-
 std::optional<Program> program_from_bytes(std::string_view bytes) {
-  try {
-    Reader r(bytes);
+  auto p = read<Program>(bytes, [](Reader& r, Program& value) { program(r, value); });
+  return p && possible(*p) ? p : std::nullopt;
+}
+
+uint64_t program_layout() {
+  static const uint64_t layout = [] {
+    Layout l;
     Program p;
-    program(r, p);
-    if (!r.done()) return std::nullopt;
-    return p;
-  } catch (const Malformed&) {
-    return std::nullopt;
-  } catch (const Error&) {  // an Extent that is none
-    return std::nullopt;
-  }
+    program(l, p);
+    return hash(l.out);
+  }();
+  return layout;
+}
+
+std::string kernels_to_bytes(const BundleFile& b) {
+  Writer w;
+  BundleFile copy = b;
+  all(w, copy.kernels);
+  return std::move(w.out);
+}
+std::optional<BundleFile> kernels_from_bytes(std::string_view bytes) {
+  return read<BundleFile>(bytes, [](Reader& r, BundleFile& value) { all(r, value.kernels); });
 }
 
 }  // namespace tessera

@@ -7,7 +7,7 @@
 #include <new>
 #include <ostream>
 
-#include "engine/reference.h"
+#include "engine/number.h"
 
 namespace tessera {
 namespace {

@@ -319,7 +319,8 @@ class Planner {
       while (call < plan_.commands.size() && plan_.commands[call].kind == Command::Kind::copy) ++call;
       const size_t from = find(c.from.storage), to = find(c.to.storage);
       GraphPlan::Storage &source = plan_.storages[from], &target = plan_.storages[to];
-      if (call == plan_.commands.size() || from == to || source.memory != Memory::arena || target.memory == Memory::input ||
+      const bool donated = source.memory == Memory::input && source.index < options_.donated.size() && options_.donated[source.index];
+      if (call == plan_.commands.size() || from == to || (source.memory != Memory::arena && !donated) || target.memory == Memory::input ||
           target.memory == Memory::constant)
         continue;
       if (!(c.from.offset == 0 && c.from.bytes == source.bytes && c.to.offset == 0 && c.to.bytes == target.bytes)) continue;
@@ -340,6 +341,11 @@ class Planner {
         other |= find(plan_.commands[i].from.storage) == from || find(plan_.commands[i].to.storage) == from;
       for (const auto& [name, p] : user.sizes) other |= find(p.storage) == from;
       if (other) continue;
+      if (donated) {  // whose memory it is
+        source.last = std::max(source.last, target.last);
+        now_in[to] = from;
+        continue;
+      }
       target.first = std::min(source.first, target.first);
       now_in[from] = to;
     }

@@ -62,6 +62,7 @@ struct GraphPlan {
 struct PlanOptions {
   int64_t alignment = 16;   ///< of what kernels may get as an argument, in bytes; a power of two
   int64_t unrolled = 1024;  ///< so many commands a counted loop may become
+  std::vector<bool> donated = {};  ///< by input: its memory may become another value's; empty: none
   /// Bytes that a call needs beside its arguments.
   std::function<int64_t(const GraphPlan::Command&)> scratch = {};
 };

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "engine/reference.h"
+#include "engine/number.h"
 
 namespace tessera {
 namespace {
@@ -381,6 +381,12 @@ std::vector<int> placeholders(const std::vector<FormatPiece>& pieces, const std:
   return at;
 }
 
+/// "f32[2, 3]"
+static std::string typed(DType dtype, const Shape& shape) {
+  std::string dims;
+  for (int64_t d : shape) dims += (dims.empty() ? "" : ", ") + std::to_string(d);
+  return std::string(name(dtype)) + "[" + dims + "]";
+}
 std::string format_problem(std::string_view format, const std::vector<std::pair<DType, Shape>>& arguments) {
   std::string problem;
   const std::vector<FormatPiece> pieces = cut_format(format, problem);
@@ -397,7 +403,7 @@ std::string format_problem(std::string_view format, const std::vector<std::pair<
     const int i = at[next++];
     const auto& [dtype, shape] = arguments[static_cast<size_t>(i)];
     if (p.spec.empty()) continue;
-    if (!shape.empty()) return "\":" + p.spec + "\" says how a scalar is written but argument " + std::to_string(i) + " is " + to_string(ir::Type::array(dtype, shape));
+    if (!shape.empty()) return "\":" + p.spec + "\" says how a scalar is written but argument " + std::to_string(i) + " is " + typed(dtype, shape);
     if (!good_spec(p.spec, dtype)) return "\":" + p.spec + "\" is no way to write " + std::string(name(dtype));
   }
   return "";

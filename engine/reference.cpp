@@ -7,8 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "engine/convert_element.h"
 #include "engine/element.h"
 #include "engine/narrow_math.h"
+#include "engine/platform.h"
 
 namespace tessera::reference {
 namespace {
@@ -19,8 +21,6 @@ template <class T> using Wide = std::conditional_t<sizeof(T) == 8, uint64_t, uin
 template <class T> constexpr Wide<T> wide(T x) { return static_cast<Wide<T>>(x); }
 template <class T> constexpr T wrap(Wide<T> x) { return static_cast<T>(x); }
 template <class T> constexpr bool kFloat = std::is_floating_point_v<T>;
-template <class T> constexpr T lowest() { return std::numeric_limits<T>::lowest(); }
-template <class T> constexpr int kBits = static_cast<int>(sizeof(T)) * 8;
 
 // The functions that the reference column of ops.def names. T is the compute type: bool, an integer (i4 and u4 in 8 bits, of which the low four
 // are kept), float (f32 and narrower) or double. InDouble: computes in double and rounds once to the dtype. ByWidth: gets the dtype's width too.
@@ -87,7 +87,7 @@ struct sign : InCompute {
 };
 struct floor : InCompute { template <class T> static T run(T a) { return std::floor(a); } };
 struct ceil : InCompute { template <class T> static T run(T a) { return std::ceil(a); } };
-struct round : InCompute { template <class T> static T run(T a) { return std::round(a); } };
+struct round : InCompute { template <class T> static T run(T a) { return platform::round(a); } };
 struct round_even : InCompute {
   // Without the host's rounding mode: the distance to floor is exact, and so is the parity test.
   template <class T> static T run(T a) {
@@ -105,14 +105,14 @@ struct fma : InCompute { template <class T> static T run(T a, T b, T c) { return
   static double run_narrow(double a) { return narrow::f(a); }       \
   static constexpr auto kArray = &narrow::f##_array;
 struct rsqrt : InDouble { static double run(double a) { return 1 / std::sqrt(a); } };
-struct pow : InDouble { static double run(double a, double b) { return std::pow(a, b); } };
+struct pow : InDouble { static double run(double a, double b) { return platform::pow(a, b); } };
 struct exp : InDouble { static double run(double a) { return std::exp(a); } TESSERA_NARROW(exp) };
 struct exp2 : InDouble { static double run(double a) { return std::exp2(a); } TESSERA_NARROW(exp2) };
 struct log : InDouble { static double run(double a) { return std::log(a); } TESSERA_NARROW(log) };
 struct log2 : InDouble { static double run(double a) { return std::log2(a); } TESSERA_NARROW(log2) };
 struct tanh : InDouble { static double run(double a) { return std::tanh(a); } TESSERA_NARROW(tanh) };
-struct sin : InDouble { static double run(double a) { return std::sin(a); } };
-struct cos : InDouble { static double run(double a) { return std::cos(a); } };
+struct sin : InDouble { static double run(double a) { return platform::sin(a); } };
+struct cos : InDouble { static double run(double a) { return platform::cos(a); } };
 struct erf : InDouble { static double run(double a) { return std::erf(a); } };
 struct logistic : InDouble {
   static double run(double a) {  // exp of a negative number only: no overflow, and accurate in both tails
@@ -134,7 +134,7 @@ struct atan2 : InDouble { static double run(double a, double b) { return std::at
 struct sinh : InDouble { static double run(double a) { return std::sinh(a); } };
 struct cosh : InDouble { static double run(double a) { return std::cosh(a); } };
 struct asinh : InDouble { static double run(double a) { return std::asinh(a); } };
-struct acosh : InDouble { static double run(double a) { return std::acosh(a); } };
+struct acosh : InDouble { static double run(double a) { return platform::acosh(a); } };
 struct atanh : InDouble { static double run(double a) { return std::atanh(a); } };
 struct erf_inv : InDouble {
   // C has none: Newton's method with a second-order term, on erf(y) = a near 0 and on erfc(y) = 1 - |a| (exact there) in the tails.
@@ -214,20 +214,7 @@ struct convert {};
 struct bitcast {};
 }  // namespace fn
 
-template <DType t> using Memory = typename Element<t>::Memory;
-template <DType t> using Compute = typename Element<t>::Compute;
 template <DType t> using UInt = std::conditional_t<size_bytes(t) == 1, uint8_t, std::conditional_t<size_bytes(t) == 2, uint16_t, std::conditional_t<size_bytes(t) == 4, uint32_t, uint64_t>>>;
-template <DType t> Memory<t> element_of(uint64_t bits) {
-  if constexpr (t == DType::f32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
-  else if constexpr (t == DType::f64) return std::bit_cast<double>(bits);
-  else return static_cast<Memory<t>>(bits);
-}
-template <DType t> uint64_t bits_of_element(Memory<t> x) {
-  if constexpr (t == DType::f32) return std::bit_cast<uint32_t>(x);
-  else if constexpr (t == DType::f64) return std::bit_cast<uint64_t>(x);
-  else if constexpr (is_int4(t)) return x & 15u;
-  else return static_cast<std::make_unsigned_t<Memory<t>>>(x);
-}
 
 // One element of an arithmetic function, from and to memory form. `r` is the result's dtype.
 template <class F, DType t, DType r, class... M> Memory<r> compute(M... m) {
@@ -236,28 +223,6 @@ template <class F, DType t, DType r, class... M> Memory<r> compute(M... m) {
   else if constexpr (F::kForm == fn::Form::in_double) return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
   else if constexpr (F::kForm == fn::Form::by_width) return Element<r>::put(F::template run<bits(t)>(Element<t>::get(m)...));
   else return Element<r>::put(F::run(Element<t>::get(m)...));
-}
-
-template <DType to, DType from> Memory<to> convert_element(Memory<from> m) {
-  if constexpr (to == from) return m;
-  else {
-    using C = Compute<from>;
-    const std::conditional_t<from == DType::boolean, int, C> x = Element<from>::get(m);  // loops over bool are not vectorised
-    if constexpr (to == DType::boolean) return x != C{0};
-    else if constexpr (is_float(to)) {
-      // Wider types reach the narrow floats through f32, as in JAX on the CPU.
-      if constexpr (to == DType::f64) return static_cast<double>(x);
-      else return Element<to>::put(static_cast<float>(x));
-    } else if constexpr (is_float(from)) {
-      using T = Compute<to>;
-      constexpr C above = C{2} * static_cast<C>(T{1} << (bits(to) - 2)) * (is_signed_int(to) ? C{1} : C{2});  // 2^(n-1) or 2^n
-      constexpr int unused = kBits<T> - bits(to);
-      if (x != x) return Element<to>::put(T{0});
-      if (x <= static_cast<C>(lowest<T>() >> unused)) return Element<to>::put(lowest<T>() >> unused);
-      if (x >= above) return Element<to>::put(std::numeric_limits<T>::max() >> unused);
-      return Element<to>::put(static_cast<T>(x));
-    } else return Element<to>::put(static_cast<Compute<to>>(x));
-  }
 }
 
 template <class F, DType t, DType r, int arity> struct Arithmetic {
@@ -388,15 +353,6 @@ void eval_array(Opcode op, DType operand, DType result, const void* const* opera
   const ArrayFunction f = array_function(op, operand, result);
   if (!f) undefined(op, operand, result);
   f(operands, out, n);
-}
-
-double to_double(DType t, uint64_t b) {
-  const uint64_t r = kConvert[static_cast<size_t>(t)][static_cast<size_t>(DType::f64)].scalar(&b);
-  return std::bit_cast<double>(r);
-}
-uint64_t from_double(DType t, double x) {
-  const uint64_t b = std::bit_cast<uint64_t>(x);
-  return kConvert[static_cast<size_t>(DType::f64)][static_cast<size_t>(t)].scalar(&b);
 }
 
 Opcode reduce_combiner(Opcode reduce_op) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "engine/ir/kernel.h"
+#include "engine/number.h"
 
 namespace tessera::reference {
 
@@ -31,9 +32,5 @@ ir::Opcode reduce_combiner(ir::Opcode reduce_op);
 
 /// The reduction that a running one (cumsum, ...) goes through: cumsum -> reduce_sum, ...
 ir::Opcode scan_reduction(ir::Opcode scan_op);
-
-/// Bits <-> double (exact but for 64-bit integers beyond 2^53).
-double to_double(DType t, uint64_t bits);
-uint64_t from_double(DType t, double x);  ///< as convert from f64
 
 }  // namespace tessera::reference

@@ -8,8 +8,11 @@
 
 #include "codegen/program.h"
 #include "runtime/device.h"
+#include "runtime/slices.h"
 
 namespace tessera::vulkan {
+
+class Context;
 
 struct Bound {
   int64_t count = 0;                        // workgroups wanted; 0: nothing is dispatched
@@ -23,5 +26,8 @@ Bound bind(const Program& program, const DimValues& dims, const Device& device);
 /// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit extents, then 32-bit
 /// ones.
 std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes);
+
+/// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work, those. Else nothing.
+std::vector<GroupSlice> slices_of(Context& context, const Program& program, const DimValues& dims, int64_t workgroups);
 
 }  // namespace tessera::vulkan

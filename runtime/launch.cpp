@@ -9,6 +9,7 @@
 #include "engine/bind.h"
 #include "runtime/bound.h"
 #include "runtime/context.h"
+#include "runtime/names.h"
 #include "runtime/pipeline.h"
 
 namespace tessera {
@@ -17,7 +18,9 @@ using vulkan::Access;
 using vulkan::Bound;
 using vulkan::Buffer;
 using vulkan::Context;
+using vulkan::has_names;
 using vulkan::Memory;
+using vulkan::name_object;
 using vulkan::Outcome;
 using vulkan::GroupSlice;
 
@@ -64,24 +67,6 @@ int64_t workgroups(const Program& p, const DimValues& dims, const DeviceInfo& de
   return std::max(usual, std::min(cdiv(n, units), room));
 }
 
-// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work, those. Else nothing.
-std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t workgroups) {
-  constexpr int64_t kMost = 1024;  // beyond, submitting would cost more than it saves
-  const double budget = context.watchdog_seconds();
-  const bool by_units = p.max_workgroups > 0;
-  const int64_t count = by_units ? p.num_units.eval(dims) : workgroups;
-  if (budget == 0 || (by_units && p.units_extent < 0) || count < 2) return {};
-  const double work = vulkan::work_of(p, dims);
-  if (work <= 0) return {};
-  std::lock_guard lock(context.mutex());
-  const double times = context.pace().seconds(work, p.spirv.data()) / budget;
-  if (times <= 1) return {};
-  const int64_t wanted = times < static_cast<double>(std::min(count, kMost)) ? static_cast<int64_t>(times) + 1 : std::min(count, kMost);
-  const uint32_t* most = context.probe().max_groups;
-  const std::array<uint32_t, 3> limits{most[0], most[1], most[2]};
-  return by_units ? vulkan::slice_units(count, cdiv(count, wanted), workgroups, limits) : vulkan::slice_workgroups(count, cdiv(count, wanted), limits);
-}
-
 // Loops that the driver would leave before their end, as far as the sizes tell. Returns the line of the longest, for what the call may report.
 Loc check_loops(const Program& p, const DimValues& dims, int64_t launched, const std::string& device) {
   if (p.max_loop_iterations == 0) return p.loc;
@@ -116,6 +101,23 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
   for (size_t i = 0; i < sizes.size(); ++i)
     if (!p.extent_is_64[i]) put(static_cast<int32_t>(sizes[i]));
   return block;
+}
+
+std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t workgroups) {
+  constexpr int64_t kMost = 1024;  // beyond, submitting would cost more than it saves
+  const double budget = context.watchdog_seconds();
+  const bool by_units = p.max_workgroups > 0;
+  const int64_t count = by_units ? p.num_units.eval(dims) : workgroups;
+  if (budget == 0 || (by_units && p.units_extent < 0) || count < 2) return {};
+  const double work = vulkan::work_of(p, dims);
+  if (work <= 0) return {};
+  std::lock_guard lock(context.mutex());
+  const double times = context.pace().seconds(work, p.spirv.data()) / budget;
+  if (times <= 1) return {};
+  const int64_t wanted = times < static_cast<double>(std::min(count, kMost)) ? static_cast<int64_t>(times) + 1 : std::min(count, kMost);
+  const uint32_t* most = context.probe().max_groups;
+  const std::array<uint32_t, 3> limits{most[0], most[1], most[2]};
+  return by_units ? vulkan::slice_units(count, cdiv(count, wanted), workgroups, limits) : vulkan::slice_workgroups(count, cdiv(count, wanted), limits);
 }
 
 Bound bind(const Program& p, const DimValues& dims, const Device& device) {
@@ -221,6 +223,8 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     else if (into) outputs.push_back(checked_output(device, p, call, i, into->at(i - inputs.size()), dims));
     else outputs.emplace_back(device, bind_shape(call, i, dims), p.args[i].dtype);
     buffers.push_back(outputs.back().buffer(p.name));
+    if (has_names(context->vk()) && !takes && !into && buffers.back())
+      name_object(context->vk(), context->handle(), buffers.back()->handle(), buffers.back()->what() + ", " + p.args[i].origin + " of " + p.name);
   }
   for (size_t i = 0; i < inputs.size(); ++i) check_donation(p, inputs, buffers, i);
   // Copies of aliased inputs into outputs that have memory of their own, and of inputs that the code writes.
@@ -238,7 +242,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
       buffers[i] = copies.back().second;
     }
   std::vector<int64_t> sizes = extents(p, dims);
-  const std::vector<GroupSlice> slices = slices_of(*context, p, dims, count);
+  const std::vector<GroupSlice> slices = vulkan::slices_of(*context, p, dims, count);
   const bool by_units = slices.size() > 1 && p.max_workgroups > 0;
   const vulkan::Pipeline& pipeline = context->pipeline(p, slices.size() > 1);
   const auto give = [&] {

@@ -1,5 +1,5 @@
 // Adds two vectors: the first kernel of the Pallas tutorial. Without a BlockSpec a Ref is the whole array, whatever its size.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
 

@@ -1,5 +1,5 @@
 // Blurs a PNG by a Gaussian: blur [IN.png [OUT.png]]. The picture's size arrives with the call: one compiled kernel serves every size.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/picture.h"
 #include "samples/support/sample.h"

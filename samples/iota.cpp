@@ -1,5 +1,5 @@
 // Counts: a grid of 10,000 programs, each of which stores its own number. The device sees a few workgroups, not 10,000.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
 

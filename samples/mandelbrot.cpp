@@ -1,5 +1,5 @@
 // Draws the Mandelbrot set: mandelbrot [OUT.png]. A program computes three colour planes of a 16 x 64 tile, four samples per pixel.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/picture.h"
 #include "samples/support/sample.h"

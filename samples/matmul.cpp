@@ -1,6 +1,6 @@
 // The tutorial's matrix product: four programs, each of which multiplies a 512 x 1024 block by a 1024 x 512 block. Such blocks are far larger
 // than a workgroup; Tessera splits every program over many.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
 

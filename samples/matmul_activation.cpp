@@ -1,5 +1,5 @@
 // The tutorial's matrix product with an activation function fused into it: the kernel is an ordinary C++ lambda, so it may call another.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
 

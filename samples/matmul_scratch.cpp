@@ -1,6 +1,6 @@
 // A matrix product in steps along k: the third grid axis walks over k while the sum stays in scratch. The other two axes run at once, which
 // Tessera proves by itself. Blocks need not divide m and n: what hangs over is never written.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
 

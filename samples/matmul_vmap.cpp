@@ -1,5 +1,5 @@
 // The tutorial's matrix product over a batch of four: vmap gives the kernel a new grid axis, which the kernel does not see.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
 

@@ -1,6 +1,6 @@
 // Softmax over the rows of a matrix, eight rows to a program. The last block hangs over the edge: what it reads there is unspecified, what it
 // writes there is dropped.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
 

@@ -35,6 +35,15 @@ try "find_package finds it in the prefix" cmake -S "$root/tests/consumer" -B "$w
 try "programs that use the package build" cmake --build "$work/found" --parallel "$(nproc)"
 try "the README's program prints what the README says" bash -c "[ -n '$expected' ] && '$work/found/consumer' | tee /dev/stderr | grep -qxF '$expected'"
 try "a program that uses the engine alone gives the right answer" "$work/found/consumer_engine"
+try "kernels compiled ahead of time run in a program without a compiler" bash -c "[ \"\$('$work/found/consumer_ahead')\" = 'f32[3] [3 6 9]
+f32[3] [9 18 27]' ]"
+try "and in one in C" bash -c "[ \"\$('$work/found/consumer_c' \"\$(cat '$work/found/bundle.txt')\")\" = '3 6 9' ]"
+try "a bundle and its header name no folder of the machine" bash -c "! grep -rlF '$root/' '$work/found/kernels'"
+try "nothing is compiled again while nothing has changed" bash -c "cmake --build '$work/found' | tee /dev/stderr | grep -qE 'no work to do|Built target'  && ! cmake --build '$work/found' | grep -q 'Compiling kernels'"
+try "a kernel that has changed is" bash -c "
+  cp -r '$root/tests/consumer' '$work/changed' && cmake -S '$work/changed' -B '$work/changed/build' ${options[*]} -DMAIN='$work/main.cpp' -DCMAKE_PREFIX_PATH='$work/prefix' &&
+  cmake --build '$work/changed/build' --target consumer_c && sed -i 's/3.0/5.0/' '$work/changed/scale.tir' && cmake --build '$work/changed/build' --target consumer_c &&
+  [ \"\$('$work/changed/build/consumer_c' \"\$(cat '$work/changed/build/bundle.txt')\")\" = '5 10 15' ]"
 try "the header, the command line and the changelog agree on the version" bash -c "
   [ \"\$('$work/found/consumer_engine' --version)\" = '$version' ] && [ \"\$('$work/prefix/bin/tessera' --version)\" = 'tessera $version' ] &&
   grep -m1 '^## ' '$root/CHANGELOG.md' | grep -qF '## $version'"

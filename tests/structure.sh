@@ -34,7 +34,7 @@ check "codegen includes nothing of runtime, samples or Vulkan" "$(lines "^codege
 check "runtime includes nothing of samples or tests" "$(lines "^runtime/.*$cxx" '#include *[<"](samples|tests)')"
 check "outside runtime/call, runtime/cli and runtime/python, runtime sees only plain data of codegen and no IR" "$(
   lines "^runtime/.*$cxx" '#include *"(codegen/|engine/(ir|front|passes|interpreter)/)' |
-    grep -vE '^runtime/(call|cli|python)/' | grep -vE '"codegen/(program|target)\.h"')"
+    grep -vE '^runtime/(call|cli|python)/' | grep -vE '"codegen/(bundle|program|target)\.h"')"
 check "samples include only the public header and their own helpers" "$(
   lines "^samples/.*$cxx" '#include *"' | grep -vE '#include *"samples/')"
 

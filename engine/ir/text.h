@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/ir/kernel.h"
 
@@ -22,5 +23,8 @@ std::vector<uint32_t> numbering(const Kernel& k);
 std::string literal(DType t, uint64_t bits);
 /// The inverse: decimal numbers round to nearest, hexadecimal ones are bits. Nothing if `text` is not a literal of that dtype.
 std::optional<uint64_t> parse_literal(DType t, std::string_view text);
+
+/// What a kernel's text calls the arguments of its body, which the Kernel does not keep: "x", "0". Of text that parses.
+std::vector<std::string> body_names(std::string_view text);
 
 }  // namespace tessera::ir

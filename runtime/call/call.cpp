@@ -23,30 +23,6 @@
 
 namespace tessera {
 
-std::vector<DeviceArray> CompiledKernel::operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims) const {
-  return launch(device_, *program_, inputs, dims);
-}
-
-PreparedKernel CompiledKernel::prepare(const PrepareOptions& options) const { return PreparedKernel(device_, program_, options); }
-
-std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const DimValues& dims) const {
-  std::vector<std::pair<DType, Shape>> shapes;
-  for (const Array& a : inputs) shapes.emplace_back(a.dtype(), a.shape());
-  bind_dims(*program_, shapes, dims);  // before anything is uploaded
-  std::vector<DeviceArray> arguments;
-  for (const Array& a : inputs) arguments.emplace_back(device_, a);
-  for (size_t i = 0; i < program_->args.size(); ++i) {  // nobody else has them
-    const ProgramArg& a = program_->args[i];
-    if (a.alias >= 0) arguments[static_cast<size_t>(a.alias)] = donate(arguments[static_cast<size_t>(a.alias)]);
-    else if (i < arguments.size() && a.written) arguments[i] = donate(arguments[i]);
-  }
-  std::vector<Array> outputs;
-  for (const DeviceArray& o : (*this)(arguments, dims)) outputs.push_back(o.download());
-  // Where nothing was there to be waited for, somebody may still want to hear what the kernel says.
-  if (!program_->prints.empty() && std::all_of(outputs.begin(), outputs.end(), [](const Array& a) { return a.size() == 0; })) device_.wait();
-  return outputs;
-}
-
 namespace {
 
 /// TESSERA_DUMP: the kernel as FOLDER/NAME.tir, whether it then compiles or not.

@@ -7,31 +7,10 @@
 
 #include "codegen/compile.h"
 #include "engine/front/pallas_call.h"
+#include "runtime/compiled_kernel.h"
 #include "runtime/device_array.h"
 
 namespace tessera {
-
-class PreparedKernel;
-struct PrepareOptions;
-
-/// A kernel compiled for one device. Copies share it.
-class CompiledKernel {
- public:
-  CompiledKernel(Device device, std::shared_ptr<const Program> program) : device_(std::move(device)), program_(std::move(program)) {}
-  const Program& program() const { return *program_; }
-  const Device& device() const { return device_; }
-
-  /// Starts a call and returns its outputs without waiting. Errors as launch().
-  std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims = {}) const;
-  /// Uploads, calls, waits and downloads.
-  std::vector<Array> run(const std::vector<Array>& inputs, const DimValues& dims = {}) const;
-  /// For calls in a host's command buffers (record.h, which a program that calls this includes).
-  PreparedKernel prepare(const PrepareOptions& options) const;
-
- private:
-  Device device_;
-  std::shared_ptr<const Program> program_;
-};
 
 /// Compiles for the device, unless it has compiled the same kernel before. With options.dump, always compiles. Throws CompileError where
 /// the device lacks what the kernel needs. With TESSERA_DUMP set, a kernel that is compiled is also written to that folder, as NAME.tir. With

@@ -1,9 +1,11 @@
 #include "runtime/call/graph.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "engine/graph_fuse.h"
@@ -33,8 +35,10 @@ struct Patch {
 };
 }  // namespace
 
+/// What one call at a time has to itself.
 struct CompiledGraph::State {
-  State(Device d, Graph g, GraphOptions o) : device(std::move(d)), graph(o.fuse ? fuse(g).graph : std::move(g)), options(o) {}
+  State(Device d, Graph g, GraphOptions o) : device(std::move(d)), graph(std::move(g)), options(std::move(o)) { make(); }
+  void make();
 
   Device device;
   Graph graph;
@@ -80,14 +84,32 @@ void for_each_run(const std::vector<Node>& nodes, const F& f) {
 
 }  // namespace
 
-CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions graph_options)
-    : state_(std::make_shared<State>(std::move(device), std::move(graph), graph_options)) {
-  State& s = *state_;
+struct CompiledGraph::Shared {
+  std::vector<std::unique_ptr<State>> frames;
+  std::atomic<size_t> next = 0;
+};
+
+CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions options) : shared_(std::make_shared<Shared>()) {
+  if (options.frames_in_flight < 1) throw SpecError("the graph: GraphOptions::frames_in_flight is " + std::to_string(options.frames_in_flight) + ", not 1 or more");
+  if (!options.donated.empty() && options.donated.size() != graph.body.inputs.size())
+    throw SpecError("the graph: GraphOptions::donated has " + std::to_string(options.donated.size()) + " entries but the graph takes " + std::to_string(graph.body.inputs.size()) + " arguments");
+  if (options.fuse) graph = fuse(graph).graph;
+  for (int i = 0; i < options.frames_in_flight; ++i) shared_->frames.push_back(std::make_unique<State>(device, graph, options));
+}
+
+CompiledGraph::State& CompiledGraph::state() const {
+  const size_t n = shared_->frames.size();
+  return *shared_->frames[(shared_->next + n - 1) % n];
+}
+
+void CompiledGraph::State::make() {
+  State& s = *this;
   const std::shared_ptr<vulkan::Context>& context = s.device.context();
-  PlanOptions options;
+  PlanOptions plan_options;
+  plan_options.donated = options.donated;
   for (const ir::Kernel& k : s.graph.kernels) {
     s.kernels.push_back(load_for_table(s.device, k));
-    options.alignment = std::max<int64_t>(options.alignment, s.kernels.back().program().alignment);
+    plan_options.alignment = std::max<int64_t>(plan_options.alignment, s.kernels.back().program().alignment);
   }
   for (const auto& [v, a] : s.graph.constants) s.constants.emplace_back(s.device, a);
   const auto bind = [&](const Command& c, DimValues& dims) {
@@ -95,15 +117,15 @@ CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions graph_opti
     dims = bind_dims(p, c.inputs, c.dims);
     return vulkan::bind(p, dims, s.device);
   };
-  options.scratch = [&](const Command& c) -> int64_t {
+  plan_options.scratch = [&](const Command& c) -> int64_t {
     DimValues dims;
     return c.sizes.empty() ? bind(c, dims).scratch_bytes : 0;
   };
-  s.plan = tessera::plan(s.graph, options);
+  s.plan = tessera::plan(s.graph, plan_options);
   // Copies from and to arguments, which lie elsewhere each time, by kernels.
   std::map<int64_t, size_t> copies;
   for (Command& c : s.plan.commands) {
-    if (!moves(s.plan, c) || c.from.offset % options.alignment || c.to.offset % options.alignment) continue;
+    if (!moves(s.plan, c) || c.from.offset % plan_options.alignment || c.to.offset % plan_options.alignment) continue;
     const auto [it, fresh] = copies.emplace(c.to.bytes, s.kernels.size());
     if (fresh) {
       s.graph.kernels.push_back(copy_kernel(c.to.bytes));
@@ -139,6 +161,9 @@ CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions graph_opti
       std::lock_guard lock(context->mutex());
       call.seconds = context->pace().seconds(work, call.program->spirv.data());
     }
+    // Units of work have bounds of their own in every slice, and a report is whole: such calls stay so.
+    if (call.bound.count > 0 && call.program->max_workgroups == 0 && call.program->report_bytes == 0) call.slices = vulkan::slices_of(*context, *call.program, call.dims, call.bound.count);
+    if (call.slices.size() > 1) call.sliced = &context->pipeline(*call.program, true);
     call.table_at = s.contents.size();
     std::vector<uint64_t> addresses;
     std::vector<Spot> places = c.arguments;
@@ -156,8 +181,8 @@ CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions graph_opti
   }
   if (!s.contents.empty()) {
     const Array bytes({static_cast<int64_t>(s.contents.size())}, DType::u8);
-    DeviceArray table(s.device, bytes.shape(), DType::u8, s.contents.data());
-    s.table = table.buffer("the argument table of a graph");
+    const DeviceArray blocks(s.device, bytes.shape(), DType::u8, s.contents.data());
+    s.table = blocks.buffer("the argument table of a graph");
   }
   for_each_run(s.plan.nodes, [&](const Node& n) {
     if (!s.plan.commands[n.begin].sizes.empty()) return;
@@ -167,8 +192,8 @@ CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions graph_opti
       const double budget = context->watchdog_seconds();
       while (end < n.end && !moves(s.plan, s.plan.commands[end])) {
         seconds += s.calls[end].seconds;
-        if (budget > 0 && seconds > budget && end > i) break;
-        ++end;
+        if (end > i && ((budget > 0 && seconds > budget) || s.calls[end].sliced)) break;
+        if (s.calls[end++].sliced) break;
       }
       if (end > i) s.recordings[n.begin].push_back(std::make_unique<Recording>(context, s.plan, i, end, s.calls, s.fixed, s.table, s.options.timestamps));
       i = std::max(end, i + 1);
@@ -176,22 +201,23 @@ CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions graph_opti
   });
 }
 
-const Graph& CompiledGraph::graph() const { return state_->graph; }
-const GraphPlan& CompiledGraph::plan() const { return state_->plan; }
-const Device& CompiledGraph::device() const { return state_->device; }
+const Graph& CompiledGraph::graph() const { return shared_->frames[0]->graph; }
+const GraphPlan& CompiledGraph::plan() const { return shared_->frames[0]->plan; }
+const Device& CompiledGraph::device() const { return shared_->frames[0]->device; }
 CompiledGraph::Recordings CompiledGraph::recordings() const {
   Recordings r;
-  for (const auto& [at, list] : state_->recordings)
-    for (const auto& one : list) {
-      ++r.made;
-      r.barriers += one->barriers();
-    }
+  for (const auto& frame : shared_->frames)
+    for (const auto& [at, list] : frame->recordings)
+      for (const auto& one : list) {
+        ++r.made;
+        r.barriers += one->barriers();
+      }
   return r;
 }
 std::vector<TimedCommand> CompiledGraph::trace() const {
-  const State& s = *state_;
+  State& s = state();
   if (!s.options.timestamps) throw SpecError("the graph: a trace is asked for, but its commands are recorded without times", {}, "load it with GraphOptions{.timestamps = true}");
-  std::lock_guard lock(state_->mutex);
+  std::lock_guard lock(s.mutex);
   s.device.wait();
   std::vector<TimedCommand> commands;
   for (const auto& [at, list] : s.recordings)
@@ -217,7 +243,7 @@ std::vector<TimedCommand> CompiledGraph::trace() const {
 
 class CompiledGraph::Replay {
  public:
-  Replay(State& state, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& into) : s_(state), context_(*state.device.context()), buffers_(state.fixed) {
+  Replay(State& state, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& into) : s_(state), context_(*state.device.context()), inputs_(inputs), buffers_(state.fixed) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const std::string where = "the graph: argument " + std::to_string(i);
       given_.push_back(inputs[i].buffer(where));
@@ -225,10 +251,11 @@ class CompiledGraph::Replay {
       if (const auto& b = given_.back(); b && b->address() % 16 != 0)
         throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of 16");
     }
+    for (size_t i = 0; i < inputs.size(); ++i) check_donation(i);
     for (size_t i = 0; i < s_.plan.outputs.size(); ++i) {
       const GraphPlan::Storage& storage = s_.plan.storages[s_.plan.outputs[i].storage];
       const Graph::Type& t = s_.graph.values[s_.graph.body.outputs[i]];
-      if (storage.memory == Memory::input) outputs_.push_back(inputs[storage.index]);
+      if (storage.memory == Memory::input) outputs_.push_back(donated(storage.index) ? taken(storage.index) : inputs[storage.index]);
       else if (storage.memory == Memory::constant) outputs_.push_back(s_.constants[storage.index]);
       else if (const auto it = made_.find(storage.index); it != made_.end()) outputs_.push_back(it->second);
       else outputs_.push_back(made_.emplace(storage.index, i < into.size() && into[i].valid() ? into[i] : DeviceArray(s_.device, t.shape, t.dtype)).first->second);
@@ -256,6 +283,8 @@ class CompiledGraph::Replay {
         made.push_back(b);
         if (b->host_reads()) shown.push_back(b.get());
       }
+    for (const auto& [i, a] : taken_)
+      if (const auto b = a.buffer("an output of the graph"); b && b->host_reads()) shown.push_back(b.get());
     if (!shown.empty()) actions_.push_back([this, shown] { context_.recorder().show_host(shown); });
     if (!doubts_.empty() && !actions_.empty()) {  // what the inputs' calls may yet report is true of the outputs
       auto outcome = std::make_shared<Outcome>();
@@ -263,6 +292,10 @@ class CompiledGraph::Replay {
       follow(std::move(outcome));
     }
     flush();
+    for (const auto& [i, a] : taken_)
+      if (const auto b = a.buffer("an output of the graph")) made.push_back(b);
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].donated()) inputs_[i].give_to("the graph");
     std::lock_guard lock(context_.mutex());
     for (const auto& b : made)
       if (last_outcome_) b->outcome = last_outcome_;
@@ -270,6 +303,19 @@ class CompiledGraph::Replay {
   }
 
  private:
+  bool donated(size_t input) const { return input < s_.options.donated.size() && s_.options.donated[input]; }
+  void check_donation(size_t i) const {
+    const std::string where = "the graph: argument " + std::to_string(i);
+    if (donated(i) && !inputs_[i].donated()) throw SpecError(where + " is not donated, but the graph has been loaded to take its memory", {}, "call it with donate(x)");
+    if (!inputs_[i].donated()) return;
+    for (size_t j = 0; j < given_.size(); ++j)
+      if (j != i && given_[i] && given_[j] == given_[i]) throw SpecError(where + " is donated, but argument " + std::to_string(j) + " is the same array", {}, "copy() one of them");
+  }
+  /// The donated input as an array of its own.
+  DeviceArray taken(size_t input) {
+    const auto it = taken_.find(input);
+    return it != taken_.end() ? it->second : taken_.emplace(input, inputs_[input].share()).first->second;
+  }
   void flush() {
     if (actions_.empty()) return;
     // What they keep goes after the lock.
@@ -414,6 +460,17 @@ class CompiledGraph::Replay {
           context_.recorder().update(*s_.table, low + from, std::span(bytes).subspan(from, std::min(most, bytes.size() - from)));
       });
     }
+    if (const PreparedCall& call = s_.calls[recording.begin()]; call.sliced) {
+      for (const vulkan::GroupSlice& slice : call.slices) {
+        actions_.push_back([this, &call, &slice, accesses] {
+          const uint64_t address = s_.table ? s_.table->address() + call.table_at : 0;
+          const auto push = std::as_bytes(std::span(&address, vulkan::pushed_bytes(*call.program) > 0 ? 1 : 0));
+          context_.recorder().dispatch(call.program->name, call.sliced->handle(), call.sliced->layout(), push, slice.groups, accesses, &slice.base);
+        });
+        flush();
+      }
+      return;
+    }
     actions_.push_back([this, &recording, accesses = std::move(accesses), shown = std::move(shown)] {
       vulkan::Recorder& recorder = context_.recorder();
       recorder.replay("a graph", recording.commands(), accesses,
@@ -476,6 +533,8 @@ class CompiledGraph::Replay {
   static constexpr size_t kActions = 256;  // of one submission in a long loop
   State& s_;
   vulkan::Context& context_;
+  const std::vector<DeviceArray>& inputs_;
+  std::map<size_t, DeviceArray> taken_;                   // by input: outputs that are where it was
   std::vector<std::shared_ptr<Buffer>> buffers_, given_;  // by storage; by input
   std::map<size_t, DeviceArray> made_;                    // by storage.index of outputs
   std::vector<DeviceArray> outputs_;
@@ -491,17 +550,20 @@ std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray
 std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const {
   std::vector<std::pair<DType, Shape>> types;
   for (const DeviceArray& a : inputs) types.emplace_back(a.dtype(), a.shape());
-  check_arguments(state_->graph, types);
-  std::lock_guard lock(state_->mutex);
-  return Replay(*state_, inputs, outputs).run();
+  check_arguments(graph(), types);
+  State& s = *shared_->frames[shared_->next++ % shared_->frames.size()];
+  std::lock_guard lock(s.mutex);
+  return Replay(s, inputs, outputs).run();
 }
 
 std::vector<Array> CompiledGraph::run(const std::vector<Array>& inputs) const {
   std::vector<std::pair<DType, Shape>> types;
   for (const Array& a : inputs) types.emplace_back(a.dtype(), a.shape());
-  check_arguments(state_->graph, types);  // before anything is uploaded
+  check_arguments(graph(), types);  // before anything is uploaded
   std::vector<DeviceArray> arguments;
-  for (const Array& a : inputs) arguments.emplace_back(state_->device, a);
+  for (const Array& a : inputs) arguments.emplace_back(device(), a);
+  for (size_t i = 0; i < shared_->frames[0]->options.donated.size(); ++i)
+    if (shared_->frames[0]->options.donated[i]) arguments[i] = donate(arguments[i]);  // nobody else has them
   std::vector<Array> outputs;
   for (const DeviceArray& o : (*this)(arguments)) outputs.push_back(o.download());
   return outputs;

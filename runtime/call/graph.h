@@ -16,6 +16,8 @@ namespace tessera {
 
 struct GraphOptions {
   bool fuse = true;         ///< as graph_fuse.h says
+  std::vector<bool> donated = {};  ///< by input: calls are given donate(x), and what is computed in place of x needs no copy of it
+  int frames_in_flight = 1;  ///< calls that may run beside one another on the device: so many arenas and tables
   bool timestamps = false;  ///< trace() has when every kernel of the last call ran; costs two writes of the time per kernel
 };
 
@@ -55,7 +57,9 @@ class CompiledGraph {
  private:
   struct State;
   class Replay;
-  std::shared_ptr<State> state_;
+  struct Shared;
+  State& state() const;  ///< of the last call
+  std::shared_ptr<Shared> shared_;
 };
 
 /// Compiles the graph's kernels. Throws CompileError where the device lacks what one needs.

@@ -9,8 +9,8 @@
 namespace tessera {
 
 /// The graph for such arguments, compiled for the device unless it has been before.
-CompiledGraph load(const Device& device, const Jit& f, const std::vector<ShapeDtype>& arguments);
-/// Starts a call and returns its outputs without waiting; f(x, y) with DeviceArrays is the same.
+CompiledGraph load(const Device& device, const Jit& f, const std::vector<ShapeDtype>& arguments, const GraphOptions& options = {});
+/// Starts a call and returns its outputs without waiting; f(x, y) with DeviceArrays is the same. f(donate(x), y) ends x: what is computed in its place needs no copy.
 std::vector<DeviceArray> launch(const Device& device, const Jit& f, const std::vector<DeviceArray>& arguments);
 
 }  // namespace tessera

@@ -7,15 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/bundle.h"
 #include "runtime/call/call.h"
 
 namespace tessera {
-
-/// A kernel is ready: the `done`th of `total`.
-struct Prewarmed {
-  size_t done = 0, total = 0;
-  std::string kernel;
-};
 
 struct PrewarmOptions {
   int threads = 0;  ///< 0: one per core

@@ -19,6 +19,8 @@ struct PreparedCall {
   DimValues dims;            // complete, with bound
   uint64_t table_at = 0;     // of its block in the table
   double seconds = 0;        // as far as they can be estimated
+  std::vector<GroupSlice> slices;         // of one that may take longer than the watchdog allows: each is a submission
+  const Pipeline* sliced = nullptr;       // for them
   size_t num_addresses = 0;  // at the block's beginning; the scratch's and the report's last
 };
 

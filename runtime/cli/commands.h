@@ -45,11 +45,23 @@ struct CompileArguments {
 void compile(const CompileArguments& a);
 void explain(const CompileArguments& a);
 
+struct BundleArguments {
+  std::vector<std::string> files;
+  std::string output, header;  // header: empty: none
+  std::string name_space;      // empty: the header's name without its end
+  std::string targets = "minimum,lavapipe,gpu";
+  bool embed = false;          // the bundle's bytes in the header too
+  bool quiet = false;
+  int threads = 0;             // 0: one per core
+};
+void bundle(const BundleArguments& a);
+
 void explain_graph(const CompileArguments& a);  ///< of the graph in the folder a.file
 void run_graph(const RunArguments& a);
 
 /// Reads, parses and verifies a tile-level kernel; reports everything wrong with it at once.
 ir::Kernel read_kernel(const std::string& file);
+std::string read_text(const std::string& file);
 Target target(const std::string& name);
 DimValues parse_dims(const std::vector<std::string>& dims);
 

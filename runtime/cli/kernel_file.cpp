@@ -8,7 +8,7 @@
 #include "runtime/device.h"
 
 namespace tessera::cli {
-namespace {
+
 std::string read_text(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   try {
@@ -18,7 +18,6 @@ std::string read_text(const std::string& file) {
   }
   throw Error(file + ": cannot be read");
 }
-}  // namespace
 
 ir::Kernel read_kernel(const std::string& file) {
   const std::string text = read_text(file);

@@ -66,6 +66,19 @@ int command_line(int argc, char** argv) {
   explain_command->add_option("--svg", c.svg, "of a graph: write a picture to this file");
   explain_command->callback([&] { explain(c); });
 
+  BundleArguments b;
+  CLI::App* bundle_command = app.add_subcommand("bundle", "Compile kernels ahead of time into one file, for programs without a compiler");
+  bundle_command->add_option("FILE", b.files, "tile-level kernels (.tir)")->required();
+  bundle_command->add_option("-o,--output", b.output, "the bundle (.tsb)")->required();
+  bundle_command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel");
+  bundle_command->add_option("--namespace", b.name_space, "of the header; default: the header's name");
+  bundle_command->add_option("--targets", b.targets, "for what to compile each kernel, with commas: minimum (the least of Vulkan 1.3), lavapipe, gpu, gpu16 and gpu64 (by their subgroups), device")
+      ->capture_default_str();
+  bundle_command->add_flag("--embed", b.embed, "put the bundle's bytes into the header too, for programs that read no file");
+  bundle_command->add_option("--threads", b.threads, "how many compile; 0: one per core")->check(CLI::NonNegativeNumber)->capture_default_str();
+  bundle_command->add_flag("-q,--quiet", b.quiet, "no progress on stderr");
+  bundle_command->callback([&] { bundle(b); });
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version

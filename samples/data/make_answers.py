@@ -150,6 +150,14 @@ def blur(picture, radius):
     return picture
 
 
+def power_iteration(a, turns):
+    v = jnp.ones(a.shape[0])
+    for _ in range(turns):
+        v = a @ v
+        v = v / jnp.sqrt(jnp.sum(v * v))
+    return v
+
+
 def mandelbrot(w=640, h=480, iterations=200, dtype=np.float64, nudge=0.0):
     f, total = dtype, np.zeros((3, h, w))
     for dy in (0.25, 0.75):
@@ -173,6 +181,7 @@ if __name__ == "__main__":
     square = (1024, 1024)
     save("add_vectors", add_vectors(random((100_003,), 1), random((100_003,), 2)))
     save("iota", iota(10_000))
+    save("jit", power_iteration(1 + random((512, 512), 1), 10))
     save("matmul", matmul(random(square, 1), random(square, 2)))
     save("matmul_activation", matmul(random(square, 1), random(square, 2, 0.125), functools.partial(jax.nn.gelu, approximate=True)))
     save("matmul_vmap", jax.vmap(matmul)(random((4, *square), 1), random((4, *square), 2)))

@@ -1,6 +1,5 @@
 // Algorithms of several kernels: prefix sums, sorts, FFTs. They are functions over Passes, which says where their calls go: to the default device and back
-// for host arrays, to one Device for device arrays (nothing waits in between), into a graph under jit, or
-// wherever a test wants them.
+// for host arrays, to one Device for device arrays (nothing waits in between), or wherever a test or a graph wants them.
 //   ts::Array y = ts::kernels::prefix_sum(ts::kernels::passes(), x);
 //   ts::DeviceArray d = ts::kernels::prefix_sum(ts::kernels::passes(device), on_device);
 // Read next: prefix_sum.h, the simplest.
@@ -33,9 +32,12 @@ inline Passes<DeviceArray> passes(const Device& device) {
           [device](const Array& table) { return DeviceArray(device, table); }};
 }
 
-/// Inside ts::jit: every call is a step of the graph.
+/// Values of the function that ts::jit is tracing: calls become steps of its graph.
 inline Passes<Value> graph_passes() {
-  return {[](const PallasCall& call, const std::vector<Value>& arguments) { return call.in_graph(std::vector<Operand>(arguments.begin(), arguments.end())).values(); },
+  return {[](const PallasCall& call, const std::vector<Value>& arguments) {
+            const Results outputs = call.in_graph({arguments.begin(), arguments.end()});
+            return std::vector<Value>(outputs.begin(), outputs.end());
+          },
           [](const Array& table) { return asarray(table); }};
 }
 

@@ -3,7 +3,7 @@
 //   ts::Array y = ts::kernels::rms_norm(x, weight)(x, weight);
 // Read next: norm.h, the simplest.
 #pragma once
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include <algorithm>
 #include <functional>

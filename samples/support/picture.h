@@ -1,6 +1,6 @@
 // Pictures as f32 arrays [3, height, width] of colours from 0 to 1, read from and written to PNG files by libpng.
 #pragma once
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include <string>
 

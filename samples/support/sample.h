@@ -1,7 +1,7 @@
 // What the samples share and a user would not write: seeded inputs, and the check against answers stored in samples/data. No kernels.
 // samples/data/make_answers.py makes the same inputs, and the answers, with JAX. Pictures are in picture.h.
 #pragma once
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include <exception>
 #include <functional>

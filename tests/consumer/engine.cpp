@@ -1,5 +1,5 @@
 // Uses Tessera::engine alone: traces a kernel and interprets it. With --version, prints the version of the headers.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include <iostream>
 #include <string_view>

@@ -196,7 +196,7 @@ void make(const fs::path& root, const fs::path& out) {
     sections += section;
     contents += "<li><a href=\"#" + anchor(h) + "\">" + escape(h) + "</a></li>\n";
   }
-  write(out / "api.html", page("Headers", "<h1>Headers</h1>\n<p>What the headers' comments say; <code>#include &lt;tessera/tessera.h&gt;</code> is all that a program includes.</p>\n<ul>\n" + contents + "</ul>\n" + sections));
+  write(out / "api.html", page("Headers", "<h1>Headers</h1>\n<p>What the headers' comments say; <code>#include &lt;tessera/tessera.hpp&gt;</code> is all that a program includes.</p>\n<ul>\n" + contents + "</ul>\n" + sections));
   write(out / "index.html", page("Reference", "<h1>Reference</h1>\n<table>\n<tr><td><a href=\"ops.html\">Every op</a></td><td>engine/ir/ops.def</td></tr>\n<tr><td><a href=\"api.html\">Headers</a></td><td>*.h</td></tr>\n" + list + "</table>\n"));
 }
 

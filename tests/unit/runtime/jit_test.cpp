@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/front/front.h"
+#include "runtime/context.h"
 #include "support.h"
 #include "tests/support/random_jit.h"
 
@@ -183,5 +184,66 @@ TEST_CASE("graphs: what takes longer than the watchdog allows is submitted in pa
   CHECK(there.recordings().made > 1);
   const std::vector<Array> inputs{ramp({64}), ramp({64}, 4)};
   for (int turn = 0; turn < 2; ++turn) CHECK(equal(there.run(inputs)[0], interpret(there.graph(), inputs)[0]));
+  // A call that takes longer by itself is cut too.
+  const BlockSpec blocks{{256}, [](Value i) { return i; }};
+  const auto wide = pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2 + cast(program_id(0), f32); }, {.out_shape = {{{1 << 15}, f32}}, .grid = {128}, .in_specs = {blocks}, .out_specs = {blocks}, .name = "wide"});
+  const auto g = jit([&](Tensor x) { return Value(wide(wide(x) + 1)); });
+  const CompiledGraph cut = load(d, g, {{{1 << 15}, f32}}, {.fuse = false});
+  d.wait();
+  const size_t before = d.command_log().size();
+  const Array x = ramp({1 << 15});
+  CHECK(equal(cut.run({x})[0], interpret(cut.graph(), {x})[0]));
+  size_t submissions = 0;
+  const CommandLog log = d.command_log();
+  for (size_t i = before; i < log.size(); ++i) submissions += log[i].kind == LogEntry::Kind::submit;
+  CHECK(submissions > 10);
+  check_clean(d);
+}
+
+TEST_CASE("jit on a device: a donated argument's memory becomes the result's") {
+  const Device d = logged();
+  const auto f = jit([](Tensor x, Tensor y) { return std::tuple{Value(next(next(x))), Value(mean(y, y))}; });
+  for (int turn = 0; turn < 2; ++turn) {
+    const DeviceArray x(d, ramp({64})), y(d, ramp({64}, 5));
+    const auto address = x.buffer("the test")->address();
+    const auto [a, b] = f(donate(x), y);
+    CHECK(a.buffer("the test")->address() == address);
+    CHECK(equal(a.download(), std::get<0>(interpret(f, ramp({64}), ramp({64}, 5)))));
+    CHECK(equal(b.download(), ramp({64}, 5)));
+    CHECK(equal(y.download(), ramp({64}, 5)));
+    CHECK(!x.valid());
+    const auto [c, e] = f(a, y);  // not donated: a stays
+    CHECK(equal(a.download(), std::get<0>(interpret(f, ramp({64}), ramp({64}, 5)))));
+    CHECK(equal(c.download(), std::get<0>(interpret(f, a.download(), ramp({64}, 5)))));
+  }
+  const CompiledGraph there = load(d, f, {{{64}, f32}, {{64}, f32}}, {.donated = {true, false}});
+  CHECK(there.recordings().barriers == 1);  // no copy
+  const std::vector<Array> both = there.run({ramp({64}), ramp({64})});
+  CHECK(equal(both[0], std::get<0>(interpret(f, ramp({64}), ramp({64})))));
+  const auto error = [](const auto& call) {
+    try {
+      call();
+    } catch (const SpecError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const DeviceArray x(d, ramp({64}));
+  CHECK(error([&] { there({x, x}); }) == "the graph: argument 0 is not donated, but the graph has been loaded to take its memory\n  note: call it with donate(x)");
+  CHECK(error([&] { there({donate(x), x}); }) == "the graph: argument 0 is donated, but argument 1 is the same array\n  note: copy() one of them");
+  CHECK(error([&] { load(d, f, {{{64}, f32}, {{64}, f32}}, {.donated = {true}}); }) == "the graph: GraphOptions::donated has 1 entries but the graph takes 2 arguments");
+  CHECK(error([&] { load(d, f, {{{64}, f32}, {{64}, f32}}, {.frames_in_flight = 0}); }) == "the graph: GraphOptions::frames_in_flight is 0, not 1 or more");
+  check_clean(d);
+}
+
+TEST_CASE("graphs: calls in flight with arenas of their own") {
+  const Device d = logged();
+  const auto f = jit([](Tensor x, Tensor y) { return Value(mean(mean(mean(x, y), y), x)); });
+  const CompiledGraph there = load(d, f, {{{64}, f32}, {{64}, f32}}, {.fuse = false, .frames_in_flight = 3});
+  CHECK(there.recordings().made == 3);
+  std::vector<DeviceArray> results;
+  for (int turn = 0; turn < 10; ++turn) results.push_back(there({DeviceArray(d, ramp({64}, static_cast<float>(turn))), DeviceArray(d, ramp({64}))})[0]);
+  for (int turn = 0; turn < 10; ++turn) CHECK(equal(results[static_cast<size_t>(turn)].download(), interpret(f, ramp({64}, static_cast<float>(turn)), ramp({64}))));
+  CHECK(there.recordings().made == 3);
   check_clean(d);
 }

@@ -1,0 +1,116 @@
+#include "codegen/make_bundle.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <spirv/unified1/spirv.hpp>
+#include <thread>
+
+#include "codegen/compile.h"
+#include "codegen/program_file.h"
+
+namespace tessera {
+namespace {
+
+// The feature of Target that a capability is, or null: one that every device has that Tessera runs on.
+const char* feature_of(uint32_t capability, const std::string& kernel) {
+  switch (capability) {
+    case spv::CapabilityShader: case spv::CapabilityPhysicalStorageBufferAddresses: case spv::CapabilityVulkanMemoryModel: case spv::CapabilityGroupNonUniform:
+    case spv::CapabilityRoundingModeRTE: case spv::CapabilitySignedZeroInfNanPreserve: return nullptr;  // the last two by width: execution modes say which
+    case spv::CapabilityFloat16: return "float16";
+    case spv::CapabilityFloat64: return "float64";
+    case spv::CapabilityInt8: return "int8";
+    case spv::CapabilityInt16: return "int16";
+    case spv::CapabilityInt64: return "int64";
+    case spv::CapabilityInt64Atomics: return "int64_atomics";
+    case spv::CapabilityStorageBuffer8BitAccess: return "storage8";
+    case spv::CapabilityStorageBuffer16BitAccess: return "storage16";
+    case spv::CapabilityGroupNonUniformVote: return "subgroup_vote";
+    case spv::CapabilityGroupNonUniformArithmetic: return "subgroup_arithmetic";
+    case spv::CapabilityGroupNonUniformBallot: return "subgroup_ballot";
+    case spv::CapabilityGroupNonUniformShuffle: return "subgroup_shuffle";
+    case spv::CapabilityVulkanMemoryModelDeviceScope: return "vulkan_memory_model_device_scope";
+    default: throw InternalError(kernel + ": its code declares the capability " + std::to_string(capability) + ", for which make_bundle.cpp has no feature");
+  }
+}
+
+}  // namespace
+
+Needs needs_of(const Program& p, const Target& target) {
+  Needs n;
+  std::set<std::string> features;
+  bool subgroups = false, loops = false;
+  for (size_t at = 5; at < p.spirv.size(); at += p.spirv[at] >> 16) {
+    const uint32_t op = p.spirv[at] & 0xffff;
+    if (op == spv::OpCapability) {
+      if (const char* f = feature_of(p.spirv[at + 1], p.name)) features.insert(f);
+      subgroups = subgroups || p.spirv[at + 1] == spv::CapabilityGroupNonUniform;
+    } else if (op == spv::OpExecutionMode && p.spirv[at + 2] == spv::ExecutionModeRoundingModeRTE) {
+      features.insert("rte" + std::to_string(p.spirv[at + 3]));
+    } else if (op == spv::OpExecutionMode && p.spirv[at + 2] == spv::ExecutionModeSignedZeroInfNanPreserve) {
+      features.insert("preserve" + std::to_string(p.spirv[at + 3]));
+    }
+    loops = loops || op == spv::OpLoopMerge;
+  }
+  n.features = {features.begin(), features.end()};
+  n.workgroup_size = p.workgroup_size;
+  n.push_constant_bytes = p.indirect_table ? 8 : static_cast<int32_t>(p.push_bytes());
+  n.required_subgroup_size = p.required_subgroup_size;
+  n.most_subgroup_size = subgroups && p.required_subgroup_size == 0 ? target.max_subgroup_size : 0;
+  n.shared_bytes = p.shared_bytes;
+  // Code whose number of workgroups is known and within the target's limit does not test for surplus ones (codegen/README.md).
+  if (const auto groups = p.num_units.value(); groups && *groups <= target.max_workgroup_count) n.workgroup_count = static_cast<int32_t>(std::max<int64_t>(*groups, 1));
+  n.loop_iterations = loops ? target.max_loop_iterations : -1;
+  return n;
+}
+
+MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Target> targets, int threads, const std::function<void(size_t, const std::string&)>& progress) {
+  MadeBundle made;
+  std::vector<BundleKernel>& kernels = made.file.kernels;
+  kernels.resize(sources.size());
+  std::vector<std::exception_ptr> failures(sources.size());
+  std::vector<std::vector<std::string>> left_out(sources.size());
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  size_t done = 0;
+  const auto make = [&](size_t i) {
+    const BundleSource& s = sources[i];
+    BundleKernel& k = kernels[i];
+    k.name = s.kernel.name, k.loc = s.kernel.loc, k.arguments = s.arguments;
+    for (const Target& t : targets) {
+      try {
+        const Program p = compile(s.kernel, t);
+        k.variants.push_back({t.name, t.kind == Target::Kind::cpu, needs_of(p, t), program_to_bytes(p)});
+      } catch (const CompileError& e) {
+        if (&t == &targets.back() && k.variants.empty()) throw;
+        left_out[i].push_back(e.what());
+      }
+    }
+    const std::lock_guard lock(mutex);
+    ++done;
+    if (progress) progress(done, k.name);
+  };
+  const auto work = [&] {
+    for (size_t i; (i = next++) < sources.size();) {
+      try {
+        make(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  };
+  {
+    const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::jthread> others;
+    for (size_t t = 1; t < std::min(wanted, sources.size()); ++t) others.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& f : failures)
+    if (f) std::rethrow_exception(f);
+  for (auto& texts : left_out) made.left_out.insert(made.left_out.end(), texts.begin(), texts.end());
+  return made;
+}
+
+}  // namespace tessera

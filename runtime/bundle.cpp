@@ -1,0 +1,162 @@
+#include "runtime/bundle.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "codegen/bundle.h"
+#include "runtime/in_parallel.h"
+#include "runtime/launch.h"
+
+namespace tessera {
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  try {
+    std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    if (in) return bytes;
+  } catch (const std::ios_base::failure&) {  // a directory opens, and fails at the first read
+  }
+  throw BundleError(path + ": cannot be read");
+}
+
+/// A file's kernels, and those of its Programs that somebody has asked for.
+struct Contents {
+  BundleFile file;
+  std::string name;
+  std::mutex mutex;
+  std::map<const BundleVariant*, std::shared_ptr<const Program>> programs;
+
+  const BundleKernel& find(std::string_view kernel) const {
+    const auto it = std::find_if(file.kernels.begin(), file.kernels.end(), [&](const BundleKernel& k) { return k.name == kernel; });
+    if (it != file.kernels.end()) return *it;
+    std::string names;
+    for (const BundleKernel& k : file.kernels) names += (names.empty() ? "" : ", ") + k.name;
+    throw SpecError(name + ": has no kernel \"" + std::string(kernel) + "\"", {}, names.empty() ? "it has none at all" : "its kernels are " + names);
+  }
+  std::shared_ptr<const Program> program(const BundleKernel& k, const BundleVariant& v) {
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<const Program>& p = programs[&v];
+    if (!p) p = std::make_shared<const Program>(program_of(k, v, name));
+    return p;
+  }
+};
+
+}  // namespace
+
+struct Bundle::State {
+  std::string path;  // empty: from memory
+  std::mutex reloading;
+  std::string bytes;  // as they were read last: what a change is told by; empty if from memory
+  mutable std::mutex mutex;
+  std::shared_ptr<Contents> contents;
+
+  std::shared_ptr<Contents> now() const {
+    const std::lock_guard lock(mutex);
+    return contents;
+  }
+  static std::shared_ptr<Contents> parse(std::string_view bytes, const std::string& name) {
+    auto c = std::make_shared<Contents>();
+    c->file = bundle_from_bytes(bytes, name);
+    c->name = name;
+    return c;
+  }
+};
+
+Bundle::Bundle(const std::string& path) : state_(std::make_shared<State>()) {
+  state_->path = path;
+  state_->bytes = read_file(path);
+  state_->contents = State::parse(state_->bytes, path);
+}
+
+Bundle::Bundle(std::span<const std::byte> bytes, std::string name) : state_(std::make_shared<State>()) {
+  state_->contents = State::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name);
+}
+
+std::vector<std::string> Bundle::kernels() const {
+  std::vector<std::string> names;
+  for (const BundleKernel& k : state_->now()->file.kernels) names.push_back(k.name);
+  return names;
+}
+
+std::vector<BundleArgument> Bundle::arguments(std::string_view kernel) const {
+  const auto c = state_->now();
+  const BundleKernel& k = c->find(kernel);
+  const auto p = c->program(k, k.variants.front());
+  std::vector<BundleArgument> arguments;
+  for (size_t i = 0; i < p->args.size(); ++i) arguments.push_back({k.arguments[i], p->args[i].dtype, p->args[i].shape, p->args[i].is_output, p->args[i].alias});
+  return arguments;
+}
+
+CompiledKernel Bundle::kernel(const Device& device, std::string_view name) const {
+  const auto c = state_->now();
+  const BundleKernel& k = c->find(name);
+  return {device, c->program(k, best_variant(k, device.target(), c->name))};
+}
+
+std::string Bundle::variant(const Device& device, std::string_view kernel) const {
+  const auto c = state_->now();
+  return best_variant(c->find(kernel), device.target(), c->name).target;
+}
+
+bool Bundle::reload() {
+  State& s = *state_;
+  if (s.path.empty()) return false;
+  const std::lock_guard reloading(s.reloading);
+  std::string bytes = read_file(s.path);
+  if (bytes == s.bytes) return false;
+  std::shared_ptr<Contents> fresh = State::parse(bytes, s.path);
+  for (const BundleKernel& k : fresh->file.kernels)
+    for (const BundleVariant& v : k.variants) program_of(k, v, s.path);  // all or nothing
+  s.bytes = std::move(bytes);
+  const std::lock_guard lock(s.mutex);
+  s.contents = std::move(fresh);
+  return true;
+}
+
+Bundle Bundle::snapshot() const {
+  Bundle b(*this);
+  b.state_ = std::make_shared<State>();
+  b.state_->contents = state_->now();
+  return b;
+}
+
+std::string signature(const Program& p) {
+  std::string text;
+  for (const bool outputs : {false, true}) {
+    text += outputs ? " -> (" : "(";
+    bool first = true;
+    for (const ProgramArg& a : p.args) {
+      if (a.is_output != outputs) continue;
+      std::string dims;
+      for (const Extent& e : a.shape) dims += (dims.empty() ? "" : ", ") + to_string(e);
+      text += (first ? "" : ", ") + std::string(name(a.dtype)) + "[" + dims + "]";
+      first = false;
+    }
+    text += ")";
+  }
+  return text;
+}
+
+CompiledKernel checked(CompiledKernel kernel, std::string_view wanted) {
+  if (const std::string has = signature(kernel.program()); has != wanted)
+    throw SpecError(kernel.program().name + ": the bundle's kernel is " + has + " but the header was made for " + std::string(wanted), kernel.program().loc,
+                    "use the header that tessera bundle wrote with the bundle");
+  return kernel;
+}
+
+void prewarm(const Device& device, const Bundle& bundle, const BundlePrewarmOptions& options) {
+  if (options.threads < 0) throw SpecError("BundlePrewarmOptions::threads is " + std::to_string(options.threads) + ", which is below 0");
+  const Bundle fixed = bundle.snapshot();
+  const std::vector<std::string> names = fixed.kernels();
+  in_parallel(names.size(), options.threads, [&](size_t i) { prepare(device, fixed.kernel(device, names[i]).program()); }, [&](size_t done, size_t i) {
+    if (options.progress) options.progress({done, names.size(), names[i]});
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+// Bundle: a file of kernels that `tessera bundle` compiled ahead of time (codegen/bundle.h), for programs that have no compiler in them. For each kernel it finds the variant
+// that suits a device best. The header that `tessera bundle --header` writes has a typed function for each kernel, made from what is here.
+// Any number of threads may use one Bundle, and copies share it. Read next: compiled_kernel.h, launch.h.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/compiled_kernel.h"
+#include "runtime/device.h"
+
+namespace tessera {
+
+/// A kernel is ready: the `done`th of `total`.
+struct Prewarmed {
+  size_t done = 0, total = 0;
+  std::string kernel;
+};
+
+/// An array that a kernel of a bundle takes or makes.
+struct BundleArgument {
+  std::string name;  // the kernel's own, else "in0", "out0"
+  DType dtype = DType::f32;
+  std::vector<Extent> shape;
+  bool is_output = false;
+  int alias = -1;  // of an output: the input with whose contents it starts
+};
+
+class Bundle {
+ public:
+  /// Reads a file. Throws BundleError (codegen/bundle.h) if it cannot be read, is no bundle, is damaged or of another version.
+  explicit Bundle(const std::string& path);
+  /// A copy of a file's bytes; `name` stands in messages.
+  Bundle(std::span<const std::byte> bytes, std::string name);
+
+  /// In the order in which they were given to tessera bundle.
+  std::vector<std::string> kernels() const;
+  /// Inputs, then outputs. Throws SpecError with the names there are if there is no such kernel.
+  std::vector<BundleArgument> arguments(std::string_view kernel) const;
+  /// The kernel for the device. Throws SpecError with the names there are if there is none such, CompileError with what each variant needs and the device lacks, BundleError if
+  /// its code is damaged.
+  CompiledKernel kernel(const Device& device, std::string_view name) const;
+  /// The name of the target whose variant kernel() takes.
+  std::string variant(const Device& device, std::string_view kernel) const;
+
+  /// Reads the file again if it has changed, and takes its kernels from then on; true if so. Throws BundleError or Error if the file cannot be read or is no good bundle; then
+  /// all is as before, and the next reload() looks again. Kernels that were taken before stay what they were. Of a bundle from memory: false.
+  bool reload();
+  /// The kernels as they are now, which no reload() changes.
+  Bundle snapshot() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// "(f32[n, 128], i32[4]) -> (f32[n])"
+std::string signature(const Program& program);
+/// For the headers of tessera bundle: throws SpecError with both signatures if the kernel has another one than the header was made for.
+CompiledKernel checked(CompiledKernel kernel, std::string_view signature);
+
+struct BundlePrewarmOptions {
+  int threads = 0;  ///< 0: one per core
+  /// Called on the worker threads, one call at a time. What it throws ends the work, and prewarm() throws it.
+  std::function<void(const Prewarmed&)> progress = {};
+};
+/// Makes the pipelines of all kernels of the bundle on several threads; with TESSERA_CACHE, from disk or to it. Throws what the first one that fails throws (in time, not in
+/// order), once the threads have finished the kernels that they had begun; SpecError if threads < 0.
+void prewarm(const Device& device, const Bundle& bundle, const BundlePrewarmOptions& options = {});
+
+}  // namespace tessera

@@ -1,0 +1,67 @@
+// What is behind the handles of tessera.h, and how exceptions become results: nothing is thrown across the C interface. Internal to runtime/c.
+#pragma once
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <tessera/tessera.h>
+#include <vector>
+
+#include "codegen/bundle.h"
+#include "runtime/bundle.h"
+#include "runtime/device.h"
+#include "runtime/device_array.h"
+
+struct tessera_device {
+  tessera::Device device;
+};
+struct tessera_bundle {
+  tessera::Bundle bundle;
+};
+struct tessera_kernel {
+  struct Argument {
+    std::string name, shape;
+    std::vector<int64_t> sizes;
+  };
+  tessera::CompiledKernel kernel;
+  std::string variant, signature;
+  std::vector<Argument> arguments;
+  int32_t num_inputs = 0;
+};
+struct tessera_array {
+  tessera::DeviceArray array;
+  tessera::Shape shape;  // as it was made: a donated array has none
+  bool donate = false;
+};
+
+namespace tessera::c {
+
+/// A callback asked to stop.
+struct Stopped : Error { using Error::Error; };
+
+/// Keeps the sentence for tessera_last_error(), and gives `result` back.
+tessera_result failed(tessera_result result, const char* what) noexcept;
+/// The result of the exception that is being handled.
+tessera_result handled(const char* function) noexcept;
+
+/// f(), with what it throws as a result.
+template <class F> tessera_result guarded(const char* function, F f) noexcept {
+  try {
+    f();
+    return TESSERA_OK;
+  } catch (...) {
+    return handled(function);
+  }
+}
+
+/// Throws SpecError if a pointer is NULL.
+inline void need(const char* function, const char* parameter, const void* pointer) {
+  if (!pointer) throw SpecError(std::string(function) + ": " + parameter + " is NULL");
+}
+
+/// What the structs of tessera.h say; SpecErrors begin with the function's name.
+DeviceOptions options_of(const char* function, const tessera_device_options* options);
+Shape shape_of(const char* function, tessera_dtype dtype, int32_t rank, const int64_t* shape);
+DimValues dims_of(const char* function, const Program& program, const tessera_size* sizes, int32_t num_sizes);
+
+}  // namespace tessera::c

@@ -1,0 +1,100 @@
+// tessera_vulkan.h: bundles' kernels inside a C program that has Vulkan already: its device, its buffers as arrays, calls in its command buffers. What holds for handles and
+// errors in tessera.h holds here. It includes Vulkan's types and calls none of its functions but through the vkGetInstanceProcAddr that the program gives.
+// runtime/README.md says what recording does to the command buffer.
+#pragma once
+#include <tessera/tessera.h>
+#include <vulkan/vulkan_core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- the device
+
+/// A feature of a device that Tessera needs or uses.
+typedef struct tessera_device_feature {
+  const char* name;       ///< "bufferDeviceAddress"
+  const char* structure;  ///< "VkPhysicalDeviceVulkan12Features", whose member it is
+  const char* gives;      ///< one sentence: what Tessera does with it
+  VkStructureType type;   ///< of that structure,
+  size_t offset;          ///< where the member, a VkBool32, lies
+} tessera_device_feature;
+
+/// How many features Tessera needs (`required` 1: every driver of Vulkan 1.3 has them) or uses where a device has them (0).
+TESSERA_API int32_t tessera_device_feature_count(int32_t required);
+/// The one at `index`.
+TESSERA_API tessera_result tessera_device_feature_at(int32_t required, int32_t index, tessera_device_feature* feature);
+/// Sets in the chain that begins at `enable` (a VkDeviceCreateInfo's pNext) all of these features that the chain at `has`, which vkGetPhysicalDeviceFeatures2 has filled, shows.
+/// *left_out, which may be NULL: how many of those that `has` shows no structure in `enable` has a member for.
+TESSERA_API tessera_result tessera_enable_device_features(const void* has, void* enable, int32_t* left_out);
+
+/// A device that the program has made and keeps: it outlives all that is made of it. Nothing that this points to is kept.
+typedef struct tessera_imported_device {
+  size_t size;  ///< of this struct
+  PFN_vkGetInstanceProcAddr get_instance_proc_addr;
+  VkInstance instance;
+  VkPhysicalDevice physical_device;
+  VkDevice device;
+  VkQueue queue;          ///< with compute: what uploads, downloads and tessera_launch() submit to
+  uint32_t queue_family;  ///< its family, and that of the command buffers
+  uint32_t api_version;   ///< VkApplicationInfo::apiVersion of the instance
+  const void* features;   ///< what is enabled: VkDeviceCreateInfo's pNext,
+  const VkPhysicalDeviceFeatures* enabled_features;  ///< and pEnabledFeatures
+  const char* const* device_extensions;
+  const char* const* instance_extensions;
+  uint32_t num_device_extensions, num_instance_extensions;
+  /// Called around each of our vkQueueSubmit2, with queue_user, on whichever thread submits; both or neither.
+  void (*lock_queue)(void* user);
+  void (*unlock_queue)(void* user);
+  void* queue_user;
+} tessera_imported_device;
+
+/// The program's device as a tessera_device. Of `options` (or NULL) those count that say how to use a device, not which. TESSERA_ERROR_DEVICE, naming what to enable, where it lacks
+/// what Tessera needs.
+TESSERA_API tessera_result tessera_device_import(const tessera_imported_device* imported, const tessera_device_options* options, tessera_device** device);
+
+// ---- buffers
+
+/// A range of a VkBuffer of the program's, which keeps it alive until no call uses the array any more.
+typedef struct tessera_imported_buffer {
+  VkBuffer buffer;
+  VkDeviceSize size;         ///< of the whole buffer
+  VkDeviceSize offset;       ///< where the array begins
+  VkBufferUsageFlags usage;  ///< of the buffer: with SHADER_DEVICE_ADDRESS; TRANSFER_SRC to read the array, TRANSFER_DST to write it
+} tessera_imported_buffer;
+
+/// The range as an array, whose contents and memory are the program's, shared.
+TESSERA_API tessera_result tessera_array_import(tessera_device* device, const tessera_imported_buffer* buffer, tessera_dtype dtype, int32_t rank, const int64_t* shape, tessera_array** array);
+
+// ---- calls in the program's command buffers
+
+typedef struct tessera_prepared tessera_prepared;  ///< a kernel with all that its calls need, for as many frames as are in flight; used by one thread at a time
+typedef struct tessera_stream tessera_stream;      ///< records such calls into one command buffer after another; used by one thread at a time
+
+/// What recorded commands wait for (the dst masks of a VkMemoryBarrier2 before them) and what waits for them (the src masks of one after).
+typedef struct tessera_scopes {
+  VkPipelineStageFlags2 wait_stages;
+  VkAccessFlags2 wait_accesses;
+  VkPipelineStageFlags2 signal_stages;
+  VkAccessFlags2 signal_accesses;
+} tessera_scopes;
+
+/// `sizes`: all run-time sizes of the kernel. Each frame may hold calls_per_frame calls; to begin frame n says that the commands of frame n - frames_in_flight are done.
+TESSERA_API tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, int32_t frames_in_flight, int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
+                                                  tessera_prepared** prepared);
+/// When no recorded command of it will run any more.
+TESSERA_API void tessera_prepared_destroy(tessera_prepared* prepared);
+
+TESSERA_API tessera_result tessera_stream_create(tessera_device* device, tessera_stream** stream);
+TESSERA_API void tessera_stream_destroy(tessera_stream* stream);
+/// `commands` is being recorded, outside a render pass. Frames are numbered upwards.
+TESSERA_API tessera_result tessera_stream_begin(tessera_stream* stream, VkCommandBuffer commands, uint64_t frame);
+/// A call: inputs, then outputs, `count` together, of the dtypes and shapes that the kernel was prepared for. It allocates nothing and waits for nothing. An input for which
+/// tessera_array_donate() was called may be changed by it; it stays an array. `scopes` may be NULL. On an error nothing has been recorded.
+TESSERA_API tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays, int32_t count, tessera_scopes* scopes);
+/// Of everything since begin. `scopes` may be NULL.
+TESSERA_API tessera_result tessera_stream_end(tessera_stream* stream, tessera_scopes* scopes);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif

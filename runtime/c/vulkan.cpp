@@ -1,0 +1,148 @@
+#include <memory>
+#include <string>
+#include <tessera/tessera_vulkan.h>
+
+#include "runtime/c/handles.h"
+#include "runtime/interop.h"
+#include "runtime/record.h"
+
+using namespace tessera;
+using c::guarded, c::need;
+
+struct tessera_prepared {
+  PreparedKernel kernel;
+  std::vector<DeviceArray> arguments;  // of the call that is being recorded: with room for all, so that recording allocates nothing
+};
+struct tessera_stream {
+  CommandStream stream;
+};
+
+namespace {
+
+const std::vector<DeviceFeature>& features(int32_t required) { return required ? required_device_features() : optional_device_features(); }
+
+tessera_scopes scopes_of(const Scopes& s) { return {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses}; }
+
+}  // namespace
+
+int32_t tessera_device_feature_count(int32_t required) { return static_cast<int32_t>(features(required).size()); }
+
+tessera_result tessera_device_feature_at(int32_t required, int32_t index, tessera_device_feature* feature) {
+  return guarded(__func__, [&] {
+    need("tessera_device_feature_at", "feature", feature);
+    const auto& all = features(required);
+    if (index < 0 || static_cast<size_t>(index) >= all.size())
+      throw SpecError("tessera_device_feature_at: there is no feature " + std::to_string(index) + ": their number is " + std::to_string(all.size()));
+    const DeviceFeature& f = all[static_cast<size_t>(index)];
+    *feature = {f.name, f.structure, f.gives, f.type, f.offset};
+  });
+}
+
+tessera_result tessera_enable_device_features(const void* has, void* enable, int32_t* left_out) {
+  return guarded(__func__, [&] {
+    need("tessera_enable_device_features", "has", has);
+    need("tessera_enable_device_features", "enable", enable);
+    const std::vector<std::string> names = enable_device_features(has, enable);
+    if (left_out) *left_out = static_cast<int32_t>(names.size());
+  });
+}
+
+tessera_result tessera_device_import(const tessera_imported_device* imported, const tessera_device_options* options, tessera_device** device) {
+  return guarded(__func__, [&] {
+    need("tessera_device_import", "imported", imported);
+    need("tessera_device_import", "device", device);
+    const tessera_imported_device& i = *imported;
+    if (i.size != sizeof i) throw SpecError("tessera_device_import: imported.size is " + std::to_string(i.size) + " but " + std::to_string(sizeof i) + " is right");
+    if (!i.lock_queue != !i.unlock_queue) throw SpecError("tessera_device_import: of lock_queue and unlock_queue one is NULL and the other is not");
+    if (i.num_device_extensions > 0) need("tessera_device_import", "device_extensions", i.device_extensions);
+    if (i.num_instance_extensions > 0) need("tessera_device_import", "instance_extensions", i.instance_extensions);
+    ImportedDevice d;
+    d.get_instance_proc_addr = i.get_instance_proc_addr;
+    d.instance = i.instance;
+    d.api_version = i.api_version;
+    d.physical_device = i.physical_device;
+    d.device = i.device;
+    d.queue = i.queue;
+    d.queue_family = i.queue_family;
+    d.features = i.features;
+    d.enabled_features = i.enabled_features;
+    d.device_extensions.assign(i.device_extensions, i.device_extensions + i.num_device_extensions);
+    d.instance_extensions.assign(i.instance_extensions, i.instance_extensions + i.num_instance_extensions);
+    if (i.lock_queue) {
+      d.lock_queue = [lock = i.lock_queue, user = i.queue_user] { lock(user); };
+      d.unlock_queue = [unlock = i.unlock_queue, user = i.queue_user] { unlock(user); };
+    }
+    *device = new tessera_device{Device::import(d, c::options_of("tessera_device_import", options))};
+  });
+}
+
+tessera_result tessera_array_import(tessera_device* device, const tessera_imported_buffer* buffer, tessera_dtype dtype, int32_t rank, const int64_t* shape, tessera_array** array) {
+  return guarded(__func__, [&] {
+    need("tessera_array_import", "device", device);
+    need("tessera_array_import", "buffer", buffer);
+    need("tessera_array_import", "array", array);
+    const Shape dims = c::shape_of("tessera_array_import", dtype, rank, shape);
+    *array = new tessera_array{import_buffer(device->device, {buffer->buffer, buffer->size, buffer->usage, buffer->offset}, dims, static_cast<DType>(dtype)), dims};
+  });
+}
+
+tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, int32_t frames_in_flight, int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
+                                      tessera_prepared** prepared) {
+  return guarded(__func__, [&] {
+    need("tessera_kernel_prepare", "kernel", kernel);
+    need("tessera_kernel_prepare", "prepared", prepared);
+    PrepareOptions o;
+    o.frames_in_flight = frames_in_flight;
+    o.calls_per_frame = calls_per_frame;
+    o.dims = c::dims_of("tessera_kernel_prepare", kernel->kernel.program(), sizes, num_sizes);
+    auto p = std::make_unique<tessera_prepared>(tessera_prepared{kernel->kernel.prepare(o), {}});
+    p->arguments.reserve(kernel->arguments.size());
+    *prepared = p.release();
+  });
+}
+void tessera_prepared_destroy(tessera_prepared* prepared) { delete prepared; }
+
+tessera_result tessera_stream_create(tessera_device* device, tessera_stream** stream) {
+  return guarded(__func__, [&] {
+    need("tessera_stream_create", "device", device);
+    need("tessera_stream_create", "stream", stream);
+    *stream = new tessera_stream{CommandStream(device->device)};
+  });
+}
+void tessera_stream_destroy(tessera_stream* stream) { delete stream; }
+
+tessera_result tessera_stream_begin(tessera_stream* stream, VkCommandBuffer commands, uint64_t frame) {
+  return guarded(__func__, [&] {
+    need("tessera_stream_begin", "stream", stream);
+    need("tessera_stream_begin", "commands", commands);
+    stream->stream.begin(commands, frame);
+  });
+}
+
+tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays, int32_t count, tessera_scopes* scopes) {
+  return guarded(__func__, [&] {
+    need("tessera_stream_record", "stream", stream);
+    need("tessera_stream_record", "prepared", prepared);
+    const Program& p = prepared->kernel.program();
+    if (count != static_cast<int32_t>(p.args.size()))
+      throw SpecError(p.name + ": has " + std::to_string(p.args.size()) + " arguments, inputs and outputs together, but " + std::to_string(count) + " were given", p.loc);
+    if (count > 0) need("tessera_stream_record", "arrays", arrays);
+    for (int32_t i = 0; i < count; ++i)
+      if (!arrays[i]) throw SpecError(p.name + ": argument " + std::to_string(i) + " is NULL", p.loc);
+    struct Cleared {
+      std::vector<DeviceArray>& arguments;
+      ~Cleared() { arguments.clear(); }
+    } const cleared{prepared->arguments};
+    for (int32_t i = 0; i < count; ++i) prepared->arguments.push_back(arrays[i]->donate ? donate(arrays[i]->array) : arrays[i]->array);
+    const Scopes s = stream->stream.record(prepared->kernel, prepared->arguments);
+    if (scopes) *scopes = scopes_of(s);
+  });
+}
+
+tessera_result tessera_stream_end(tessera_stream* stream, tessera_scopes* scopes) {
+  return guarded(__func__, [&] {
+    need("tessera_stream_end", "stream", stream);
+    const Scopes s = stream->stream.end();
+    if (scopes) *scopes = scopes_of(s);
+  });
+}

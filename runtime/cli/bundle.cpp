@@ -1,0 +1,109 @@
+// tessera bundle: reads kernels, compiles them for every target, writes the bundle and its header.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <system_error>
+
+#include "codegen/bundle.h"
+#include "codegen/make_bundle.h"
+#include "engine/ir/text.h"
+#include "runtime/cli/bundle_header.h"
+#include "runtime/cli/commands.h"
+
+namespace tessera::cli {
+namespace {
+namespace fs = std::filesystem;
+
+std::vector<Target> targets(const std::string& list) {
+  std::vector<Target> found;
+  std::set<std::string> seen;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    const std::string name = list.substr(at, comma - at);
+    at = comma + 1;
+    if (!seen.insert(name).second) throw UsageError("--targets: " + name + " is there twice");
+    if (name == "gpu16" || name == "gpu64") {
+      Target t = gpu_target();
+      t.name = name;
+      t.min_subgroup_size = t.max_subgroup_size = t.subgroup_size = name == "gpu16" ? 16 : 64;
+      found.push_back(t);
+    } else if (name == "minimum" || name == "lavapipe" || name == "gpu" || name == "device") {
+      found.push_back(target(name));
+      if (name != "device") found.back().name = name;
+    } else {
+      throw UsageError("--targets: there is no target \"" + name + "\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, device");
+    }
+  }
+  return found;
+}
+
+/// In place by rename, so that whoever reads meanwhile, or reloads, has one bundle or the other. A file that already holds that is left alone: what is built from it is not built again.
+void replace(const std::string& file, const std::string& bytes) {
+  {
+    std::ifstream in(file, std::ios::binary);
+    const std::string old = in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
+    if (in && old == bytes) return;
+  }
+  const std::string temporary = file + "." + std::to_string(getpid());
+  std::ofstream out(temporary, std::ios::binary);
+  out << bytes;
+  out.close();
+  std::error_code error;
+  const bool written = static_cast<bool>(out);
+  if (written) fs::rename(temporary, file, error);
+  if (written && !error) return;
+  fs::remove(temporary, error);
+  throw Error(file + ": cannot be written");
+}
+
+std::vector<std::string> argument_names(const ir::Kernel& k, const std::string& text) {
+  const std::vector<std::string> given = ir::body_names(text);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < k.blocks.size(); ++i) {
+    const bool output = k.is_output(static_cast<int>(i));
+    const bool named = i < given.size() && given[i].find_first_not_of("0123456789") != std::string::npos;
+    std::string name = named ? given[i] : output ? "out" + std::to_string(i - static_cast<size_t>(k.num_inputs)) : "in" + std::to_string(i);
+    while (std::find(names.begin(), names.end(), name) != names.end()) name += "_";
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+}  // namespace
+
+void bundle(const BundleArguments& a) {
+  if (a.embed && a.header.empty()) throw UsageError("--embed: there is no header to embed the bundle in", {}, "give --header FILE");
+  const std::vector<Target> compiled_for = targets(a.targets);
+  std::vector<BundleSource> sources;
+  for (const std::string& file : a.files) {
+    if (fs::is_directory(file))
+      throw SpecError(file + ": is a folder, and a bundle holds no graphs", {}, "give the folder's kernels (" + (fs::path(file) / "*.tir").string() + "), or load the graph with ts::load(device, ts::read_graph(folder))");
+    const std::string text = read_text(file);
+    ir::Kernel k = read_kernel(file);
+    for (const BundleSource& other : sources)
+      if (other.kernel.name == k.name)
+        throw SpecError(file + ": the kernel is called " + k.name + ", as is that of " + a.files[static_cast<size_t>(&other - sources.data())], k.loc, "kernels of a bundle are found by name: give one of them another name");
+    std::vector<std::string> names = argument_names(k, text);
+    sources.push_back({std::move(k), std::move(names)});
+  }
+  const bool live = !a.quiet && isatty(STDERR_FILENO);
+  const MadeBundle made = make_bundle(sources, compiled_for, a.threads, [&](size_t done, const std::string& kernel) {
+    if (live) std::cerr << "\r\033[K" << done << " of " << sources.size() << ": " << kernel << std::flush;
+    else if (!a.quiet && sources.size() > 1) std::cerr << done << " of " << sources.size() << ": " << kernel << "\n";
+  });
+  if (live) std::cerr << "\r\033[K";
+  for (const std::string& text : made.left_out) std::cerr << "note: left out: " << text << "\n";
+  const std::string bytes = bundle_to_bytes(made.file);
+  replace(a.output, bytes);
+  if (a.header.empty()) return;
+  const std::string space = a.name_space.empty() ? identifier(fs::path(a.header).stem().string()) : a.name_space;
+  if (space != identifier(space)) throw UsageError("--namespace " + space + ": is no name in C++");
+  replace(a.header, bundle_header(made.file, {space, fs::path(a.output).filename().string(), a.files, a.embed ? bytes : ""}));
+}
+
+}  // namespace tessera::cli

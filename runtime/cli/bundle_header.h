@@ -1,0 +1,21 @@
+// The C++ header of a bundle: a struct per kernel whose call takes and gives named, typed arrays. Read next: bundle.cpp.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/bundle.h"
+
+namespace tessera::cli {
+
+struct HeaderOptions {
+  std::string name_space;
+  std::string bundle;              // the bundle's file name, for comments and messages
+  std::vector<std::string> files;  // of what it was made
+  std::string embedded;            // the bundle's bytes, if they go into the header
+};
+std::string bundle_header(const BundleFile& bundle, const HeaderOptions& options);
+/// `name` as a name in C++: other characters become "_", and keywords get one at the end.
+std::string identifier(std::string_view name);
+
+}  // namespace tessera::cli

@@ -1,0 +1,53 @@
+# tessera_add_kernels(TARGET FILE.tir ... [NAME name] [NAMESPACE namespace] [TARGETS minimum gpu ...] [EMBED])
+#
+# Compiles kernels ahead of time when TARGET is built, and again when one of the files changes, by `tessera bundle`. TARGET can then include <name.hpp>, a C++ header with a typed
+# function for each kernel in the namespace `namespace` (else `name`); the bundle is name.tsb, whose path is in the variable name_BUNDLE afterwards, to be installed beside the
+# program or given to it. `name` is TARGET_kernels unless it is given. TARGETS: what `tessera bundle --targets` takes. With EMBED the header holds the bundle, and no file is needed to run.
+# C++ targets link Tessera::runtime, C targets Tessera::c.
+function(tessera_add_kernels target)
+  cmake_parse_arguments(PARSE_ARGV 1 K "EMBED" "NAME;NAMESPACE" "FILES;TARGETS")
+  set(files ${K_UNPARSED_ARGUMENTS} ${K_FILES})
+  if(NOT TARGET ${target})
+    message(FATAL_ERROR "tessera_add_kernels: there is no target ${target}")
+  endif()
+  if(NOT files)
+    message(FATAL_ERROR "tessera_add_kernels(${target}): no kernels (.tir files) are given")
+  endif()
+  if(NOT TARGET Tessera::cli)
+    message(FATAL_ERROR "tessera_add_kernels(${target}): this Tessera was built without its command line: install CLI11 (Debian: libcli11-dev) and build it again")
+  endif()
+  if(NOT K_NAME)
+    set(K_NAME ${target}_kernels)
+  endif()
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/kernels/${target})
+  set(options "")
+  if(K_NAMESPACE)
+    list(APPEND options --namespace ${K_NAMESPACE})
+  endif()
+  if(K_TARGETS)
+    string(REPLACE ";" "," list "${K_TARGETS}")
+    list(APPEND options --targets ${list})
+  endif()
+  if(K_EMBED)
+    list(APPEND options --embed)
+  endif()
+  # By names relative to the source folder, so that neither bundle nor header says where that is.
+  set(names "")
+  set(depends "")
+  foreach(file IN LISTS files)
+    get_filename_component(path ${file} ABSOLUTE)
+    file(RELATIVE_PATH name ${CMAKE_CURRENT_SOURCE_DIR} ${path})
+    list(APPEND names ${name})
+    list(APPEND depends ${path})
+  endforeach()
+  file(MAKE_DIRECTORY ${folder})
+  set(bundle ${folder}/${K_NAME}.tsb)
+  set(header ${folder}/${K_NAME}.hpp)
+  add_custom_command(OUTPUT ${bundle} ${header} DEPENDS ${depends} Tessera::cli WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} VERBATIM COMMENT "Compiling kernels: ${K_NAME}.tsb"
+    COMMAND Tessera::cli bundle --quiet ${names} -o ${bundle} --header ${header} ${options}
+    COMMAND ${CMAKE_COMMAND} -E touch ${bundle} ${header})  # what has not changed is not written, and would be made again each time
+  target_sources(${target} PRIVATE ${bundle} ${header})
+  set_source_files_properties(${bundle} ${header} PROPERTIES GENERATED TRUE HEADER_FILE_ONLY TRUE)
+  target_include_directories(${target} PRIVATE ${folder})
+  set(${K_NAME}_BUNDLE ${bundle} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,151 @@
+#include "samples/transformer/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+namespace transformer {
+namespace {
+using nlohmann::json;
+using tessera::Array, tessera::DType, tessera::Shape;
+
+constexpr uint64_t kMostHeader = 100'000'000;  // as the reference implementation has it
+constexpr std::pair<const char*, DType> kDTypes[] = {{"BOOL", DType::boolean}, {"U8", DType::u8}, {"I8", DType::i8}, {"F8_E4M3", DType::f8e4m3fn}, {"F8_E5M2", DType::f8e5m2},
+                                                     {"U16", DType::u16}, {"I16", DType::i16}, {"F16", DType::f16}, {"BF16", DType::bf16}, {"U32", DType::u32},
+                                                     {"I32", DType::i32}, {"F32", DType::f32}, {"U64", DType::u64}, {"I64", DType::i64}, {"F64", DType::f64}};
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) { throw std::runtime_error(path + ": " + what); }
+
+// A JSON reader keeps one of two members with the same name; this one refuses them.
+json parse_header(std::string_view text, const std::string& path) {
+  std::vector<std::set<std::string>> names;
+  const json::parser_callback_t no_twins = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) names.emplace_back();
+    if (event == json::parse_event_t::object_end) names.pop_back();
+    if (event == json::parse_event_t::key && !names.back().insert(parsed.get<std::string>()).second) fail(path, "the header names \"" + parsed.get<std::string>() + "\" twice");
+    return true;
+  };
+  try {
+    return json::parse(text, no_twins);
+  } catch (const json::parse_error& e) {
+    fail(path, "the header is no JSON at its byte " + std::to_string(e.byte));
+  }
+}
+
+uint64_t number(const json& j, const std::string& what) {
+  if (!j.is_number_unsigned()) throw std::runtime_error(what);
+  return j.get<uint64_t>();
+}
+
+}  // namespace
+
+SafeTensors parse_safetensors(std::string_view bytes, const std::string& path) {
+  if (bytes.size() < 8) fail(path, "the file has " + std::to_string(bytes.size()) + " bytes, not even the 8 of the header's size");
+  uint64_t size = 0;
+  for (int i = 0; i < 8; ++i) size |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[static_cast<size_t>(i)])) << (8 * i);
+  if (size > kMostHeader) fail(path, "the header is said to have " + std::to_string(size) + " bytes, more than the " + std::to_string(kMostHeader) + " of the format");
+  if (size > bytes.size() - 8) fail(path, "the header is said to have " + std::to_string(size) + " bytes, but " + std::to_string(bytes.size() - 8) + " follow");
+  const json header = parse_header(bytes.substr(8, size), path);
+  if (!header.is_object()) fail(path, "the header is no JSON object");
+  const std::string_view data = bytes.substr(8 + size);
+
+  SafeTensors file;
+  struct Range {
+    uint64_t begin, end;
+    std::string name;
+  };
+  std::vector<Range> ranges;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      if (!entry.is_object()) fail(path, "__metadata__ is no JSON object");
+      for (const auto& [key, value] : entry.items()) {
+        if (!value.is_string()) fail(path, "\"" + key + "\" of __metadata__ is no string");
+        file.metadata[key] = value.get<std::string>();
+      }
+      continue;
+    }
+    const std::string here = path + ": tensor \"" + name + "\"";
+    if (!entry.is_object()) fail(here, "is no JSON object");
+    for (const char* key : {"dtype", "shape", "data_offsets"})
+      if (!entry.contains(key)) fail(here, std::string("has no \"") + key + "\"");
+    const json &type = entry["dtype"], &dims = entry["shape"], &offsets = entry["data_offsets"];
+    const auto* const row = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& t) { return type.is_string() && type.get<std::string>() == t.first; });
+    if (row == std::end(kDTypes)) fail(here, "the dtype " + type.dump() + " is none of the format's");
+    if (!dims.is_array()) fail(here, "the shape " + dims.dump() + " is no list");
+    Shape shape;
+    uint64_t wanted = static_cast<uint64_t>(tessera::size_bytes(row->second));
+    for (const json& d : dims) {
+      const uint64_t n = number(d, here + ": the shape " + dims.dump() + " holds something else than sizes");
+      if (n > uint64_t{1} << 48 || (n > 0 && wanted > (uint64_t{1} << 48) / n)) fail(here, "the shape " + dims.dump() + " has more bytes than any file");
+      wanted *= n;
+      shape.push_back(static_cast<int64_t>(n));
+    }
+    const std::string bad_offsets = here + ": the data_offsets " + offsets.dump() + " are not two places in the data";
+    if (!offsets.is_array() || offsets.size() != 2) throw std::runtime_error(bad_offsets);
+    const uint64_t begin = number(offsets[0], bad_offsets), end = number(offsets[1], bad_offsets);
+    if (begin > end) throw std::runtime_error(bad_offsets);
+    if (end > data.size()) fail(here, "ends at byte " + std::to_string(end) + " of the data, which has " + std::to_string(data.size()));
+    if (end - begin != wanted) fail(here, "has " + std::to_string(end - begin) + " bytes, but " + type.get<std::string>() + " of shape " + dims.dump() + " takes " + std::to_string(wanted));
+    Array array(shape, row->second);
+    if (wanted > 0) std::memcpy(array.bytes(), data.data() + begin, wanted);
+    if (row->second == DType::boolean)
+      for (int64_t i = 0; i < array.size(); ++i)
+        if (static_cast<uint8_t>(data[begin + static_cast<uint64_t>(i)]) > 1) fail(here, "element " + std::to_string(i) + " is neither true nor false");
+    file.tensors.emplace(name, std::move(array));
+    ranges.push_back({begin, end, name});
+  }
+  // Every byte of the data belongs to one tensor.
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  uint64_t at = 0;
+  for (const Range& r : ranges) {
+    if (r.begin != at)
+      fail(path + ": tensor \"" + r.name + "\"", "begins at byte " + std::to_string(r.begin) + " of the data, but the one before it ends at " + std::to_string(at));
+    at = r.end;
+  }
+  if (at != data.size()) fail(path, "the tensors end at byte " + std::to_string(at) + " of the data, which has " + std::to_string(data.size()));
+  return file;
+}
+
+SafeTensors read_safetensors(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(path, "cannot be opened");
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) fail(path, "cannot be read");
+  return parse_safetensors(bytes, path);
+}
+
+std::string format_safetensors(const SafeTensors& file) {
+  std::vector<const std::pair<const std::string, Array>*> order;
+  for (const auto& t : file.tensors) order.push_back(&t);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return tessera::size_bytes(a->second.dtype()) > tessera::size_bytes(b->second.dtype()); });
+  json header = json::object();
+  if (!file.metadata.empty()) header["__metadata__"] = file.metadata;
+  int64_t at = 0;
+  for (const auto* t : order) {
+    const auto* const row = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& d) { return d.second == t->second.dtype(); });
+    if (row == std::end(kDTypes)) throw tessera::SpecError("tensor \"" + t->first + "\": .safetensors files have no " + std::string(tessera::name(t->second.dtype())));
+    header[t->first] = {{"dtype", row->first}, {"shape", t->second.shape()}, {"data_offsets", {at, at + t->second.nbytes()}}};
+    at += t->second.nbytes();
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  std::string bytes;
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(static_cast<uint64_t>(text.size()) >> (8 * i) & 255);
+  bytes += text;
+  for (const auto* t : order) bytes.append(reinterpret_cast<const char*>(t->second.bytes()), static_cast<size_t>(t->second.nbytes()));
+  return bytes;
+}
+
+void write_safetensors(const std::string& path, const SafeTensors& file) {
+  const std::string bytes = format_safetensors(file);
+  std::ofstream out(path, std::ios::binary);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (!out.flush()) fail(path, "cannot be written");
+}
+
+}  // namespace transformer

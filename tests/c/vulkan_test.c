@@ -1,0 +1,235 @@
+// Kernels of a bundle in a Vulkan program written in C: its device imported, its buffer as an array, a call in its command buffer.
+#include <stdlib.h>
+#include <tessera/tessera_vulkan.h>
+#include <vulkan/vulkan.h>
+
+#include "test.h"
+
+enum { N = 300 };
+
+typedef struct Host {
+  VkInstance instance;
+  VkPhysicalDevice physical;
+  VkDevice device;
+  VkQueue queue;
+  VkPhysicalDeviceVulkan13Features v13;
+  VkPhysicalDeviceVulkan12Features v12;
+  VkPhysicalDeviceVulkan11Features v11;
+  VkPhysicalDeviceFeatures2 features;
+  VkBuffer buffer;
+  VkDeviceMemory memory;
+  float* mapped;
+  VkCommandPool pool;
+  VkCommandBuffer commands;
+  int locked, unlocked;
+} Host;
+
+static VkPhysicalDeviceFeatures2* chain(VkPhysicalDeviceFeatures2* f, VkPhysicalDeviceVulkan11Features* v11, VkPhysicalDeviceVulkan12Features* v12, VkPhysicalDeviceVulkan13Features* v13) {
+  memset(f, 0, sizeof *f), memset(v11, 0, sizeof *v11), memset(v12, 0, sizeof *v12), memset(v13, 0, sizeof *v13);
+  f->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, f->pNext = v11;
+  v11->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, v11->pNext = v12;
+  v12->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, v12->pNext = v13;
+  v13->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+  return f;
+}
+
+static void make_host(Host* h) {
+  memset(h, 0, sizeof *h);
+  const VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "a host in C", .apiVersion = VK_API_VERSION_1_3};
+  const VkInstanceCreateInfo instance = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
+  CHECK(vkCreateInstance(&instance, NULL, &h->instance) == VK_SUCCESS);
+  uint32_t one = 1;
+  CHECK(vkEnumeratePhysicalDevices(h->instance, &one, &h->physical) >= 0 && one == 1);
+  VkPhysicalDeviceVulkan13Features h13;
+  VkPhysicalDeviceVulkan12Features h12;
+  VkPhysicalDeviceVulkan11Features h11;
+  VkPhysicalDeviceFeatures2 has;
+  int32_t left_out = -1;
+  vkGetPhysicalDeviceFeatures2(h->physical, chain(&has, &h11, &h12, &h13));
+  CHECK_OK(tessera_enable_device_features(&has, chain(&h->features, &h->v11, &h->v12, &h->v13), &left_out));
+  CHECK(left_out == 0);
+  CHECK(h->v12.bufferDeviceAddress == VK_TRUE);
+  const float priority = 1;
+  const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
+  const VkDeviceCreateInfo device_info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &h->features, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue};
+  CHECK(vkCreateDevice(h->physical, &device_info, NULL, &h->device) == VK_SUCCESS);
+  vkGetDeviceQueue(h->device, 0, 0, &h->queue);
+
+  // One buffer that the host maps: 256 bytes for a, then x, y and z.
+  const VkBufferCreateInfo buffer = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = 8192,
+                                     .usage = VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+  CHECK(vkCreateBuffer(h->device, &buffer, NULL, &h->buffer) == VK_SUCCESS);
+  VkMemoryRequirements needs;
+  VkPhysicalDeviceMemoryProperties properties;
+  vkGetBufferMemoryRequirements(h->device, h->buffer, &needs);
+  vkGetPhysicalDeviceMemoryProperties(h->physical, &properties);
+  const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  uint32_t type = 0;
+  while (type < properties.memoryTypeCount && !(needs.memoryTypeBits >> type & 1 && (properties.memoryTypes[type].propertyFlags & wanted) == wanted)) ++type;
+  const VkMemoryAllocateFlagsInfo address = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+  const VkMemoryAllocateInfo allocation = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = &address, .allocationSize = needs.size, .memoryTypeIndex = type};
+  CHECK(vkAllocateMemory(h->device, &allocation, NULL, &h->memory) == VK_SUCCESS);
+  CHECK(vkBindBufferMemory(h->device, h->buffer, h->memory, 0) == VK_SUCCESS);
+  void* mapped = NULL;
+  CHECK(vkMapMemory(h->device, h->memory, 0, VK_WHOLE_SIZE, 0, &mapped) == VK_SUCCESS);
+  h->mapped = mapped;
+  const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+  CHECK(vkCreateCommandPool(h->device, &pool, NULL, &h->pool) == VK_SUCCESS);
+  const VkCommandBufferAllocateInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = h->pool, .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = 1};
+  CHECK(vkAllocateCommandBuffers(h->device, &commands, &h->commands) == VK_SUCCESS);
+}
+
+static void end_host(Host* h) {
+  vkDestroyCommandPool(h->device, h->pool, NULL);
+  vkDestroyBuffer(h->device, h->buffer, NULL);
+  vkFreeMemory(h->device, h->memory, NULL);
+  vkDestroyDevice(h->device, NULL);
+  vkDestroyInstance(h->instance, NULL);
+}
+
+static void lock(void* user) { ++((Host*)user)->locked; }
+static void unlock(void* user) { ++((Host*)user)->unlocked; }
+
+static tessera_array* range(const Host* h, tessera_device* d, VkDeviceSize offset, int64_t n) {
+  const tessera_imported_buffer b = {h->buffer, 8192, offset, VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+  tessera_array* a = NULL;
+  CHECK_OK(tessera_array_import(d, &b, TESSERA_F32, 1, &n, &a));
+  return a;
+}
+
+static void test_errors(const tessera_imported_device* good, tessera_device* d, const tessera_kernel* k, tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays) {
+  tessera_device* none = NULL;
+  tessera_array* no_array = NULL;
+  tessera_prepared* not_prepared = NULL;
+  tessera_stream* no_stream = NULL;
+  tessera_device_feature feature;
+  const int64_t n = N;
+  char text[300];
+  CHECK(tessera_device_feature_count(1) > 3 && tessera_device_feature_count(0) > 3);
+  CHECK_OK(tessera_device_feature_at(1, 0, &feature));
+  CHECK(feature.name[0] != 0 && feature.gives[0] != 0 && feature.structure[0] != 0 && feature.offset >= sizeof(VkBaseInStructure));
+  snprintf(text, sizeof text, "tessera_device_feature_at: there is no feature 999: their number is %d", tessera_device_feature_count(0));
+  CHECK_ERROR(tessera_device_feature_at(0, 999, &feature), TESSERA_ERROR_ARGUMENT, text);
+  CHECK_ERROR(tessera_device_feature_at(0, 0, NULL), TESSERA_ERROR_ARGUMENT, "tessera_device_feature_at: feature is NULL");
+  CHECK_ERROR(tessera_enable_device_features(NULL, &feature, NULL), TESSERA_ERROR_ARGUMENT, "tessera_enable_device_features: has is NULL");
+  CHECK_ERROR(tessera_enable_device_features(&feature, NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_enable_device_features: enable is NULL");
+
+  CHECK_ERROR(tessera_device_import(NULL, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: imported is NULL");
+  CHECK_ERROR(tessera_device_import(good, NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_device_import: device is NULL");
+  tessera_imported_device bad = *good;
+  bad.size = 4;
+  snprintf(text, sizeof text, "tessera_device_import: imported.size is 4 but %zu is right", sizeof bad);
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, text);
+  bad = *good;
+  bad.unlock_queue = NULL;
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: of lock_queue and unlock_queue one is NULL and the other is not");
+  bad = *good;
+  bad.num_device_extensions = 1;
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: device_extensions is NULL");
+  bad = *good;
+  bad.num_instance_extensions = 1;
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: instance_extensions is NULL");
+  bad = *good;
+  bad.features = NULL;
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_DEVICE, NULL);
+  CHECK(strstr(tessera_last_error(), "bufferDeviceAddress") != NULL);
+  CHECK(none == NULL);
+
+  tessera_imported_buffer b = {VK_NULL_HANDLE, 0, 0, 0};
+  CHECK_ERROR(tessera_array_import(NULL, &b, TESSERA_F32, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT, "tessera_array_import: device is NULL");
+  CHECK_ERROR(tessera_array_import(d, NULL, TESSERA_F32, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT, "tessera_array_import: buffer is NULL");
+  CHECK_ERROR(tessera_array_import(d, &b, TESSERA_F32, 1, &n, NULL), TESSERA_ERROR_ARGUMENT, "tessera_array_import: array is NULL");
+  CHECK_ERROR(tessera_array_import(d, &b, 40, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT, "tessera_array_import: there is no dtype 40");
+  CHECK_ERROR(tessera_array_import(d, &b, TESSERA_F32, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT, NULL);
+
+  const tessera_size size = {"n", N};
+  CHECK_ERROR(tessera_kernel_prepare(NULL, 2, 1, &size, 1, &not_prepared), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare: kernel is NULL");
+  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, &size, 1, NULL), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare: prepared is NULL");
+  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, NULL, 1, &not_prepared), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare: sizes is NULL");
+  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, NULL, -1, &not_prepared), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare: num_sizes is -1, which is below 0");
+  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, NULL, 0, &not_prepared), TESSERA_ERROR_ARGUMENT, NULL);
+  CHECK_ERROR(tessera_stream_create(NULL, &no_stream), TESSERA_ERROR_ARGUMENT, "tessera_stream_create: device is NULL");
+  CHECK_ERROR(tessera_stream_create(d, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_create: stream is NULL");
+  CHECK_ERROR(tessera_stream_begin(NULL, VK_NULL_HANDLE, 0), TESSERA_ERROR_ARGUMENT, "tessera_stream_begin: stream is NULL");
+  CHECK_ERROR(tessera_stream_begin(stream, VK_NULL_HANDLE, 0), TESSERA_ERROR_ARGUMENT, "tessera_stream_begin: commands is NULL");
+  CHECK_ERROR(tessera_stream_record(NULL, prepared, arrays, 4, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_record: stream is NULL");
+  CHECK_ERROR(tessera_stream_record(stream, NULL, arrays, 4, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_record: prepared is NULL");
+  CHECK_ERROR(tessera_stream_record(stream, prepared, NULL, 4, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_record: arrays is NULL");
+  CHECK_ERROR(tessera_stream_record(stream, prepared, arrays, 3, NULL), TESSERA_ERROR_ARGUMENT,
+              "saxpy: has 4 arguments, inputs and outputs together, but 3 were given\n  at tests/c/saxpy.tir:2");
+  tessera_array* missing[4] = {arrays[0], NULL, arrays[2], arrays[3]};
+  CHECK_ERROR(tessera_stream_record(stream, prepared, missing, 4, NULL), TESSERA_ERROR_ARGUMENT, "saxpy: argument 1 is NULL\n  at tests/c/saxpy.tir:2");
+  tessera_array* wrong[4] = {arrays[1], arrays[0], arrays[2], arrays[3]};
+  CHECK_ERROR(tessera_stream_record(stream, prepared, wrong, 4, NULL), TESSERA_ERROR_ARGUMENT, NULL);
+  CHECK_ERROR(tessera_stream_end(NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_end: stream is NULL");
+  tessera_prepared_destroy(NULL);
+  tessera_stream_destroy(NULL);
+}
+
+void test_vulkan(void) {
+  Host h;
+  make_host(&h);
+  const tessera_imported_device imported = {.size = sizeof imported,
+                                            .get_instance_proc_addr = vkGetInstanceProcAddr,
+                                            .instance = h.instance,
+                                            .physical_device = h.physical,
+                                            .device = h.device,
+                                            .queue = h.queue,
+                                            .api_version = VK_API_VERSION_1_3,
+                                            .features = &h.features,
+                                            .lock_queue = lock,
+                                            .unlock_queue = unlock,
+                                            .queue_user = &h};
+  tessera_device* d = NULL;
+  tessera_kernel* k = NULL;
+  tessera_prepared* prepared = NULL;
+  tessera_stream* stream = NULL;
+  CHECK_OK(tessera_device_import(&imported, NULL, &d));
+  CHECK_OK(tessera_kernel_get(bundle, d, "saxpy", &k));
+  const tessera_size size = {"n", N};
+  CHECK_OK(tessera_kernel_prepare(k, 2, 1, &size, 1, &prepared));
+  CHECK_OK(tessera_stream_create(d, &stream));
+  tessera_array* arrays[4] = {range(&h, d, 0, 1), range(&h, d, 256, N), range(&h, d, 2048, N), range(&h, d, 4096, N)};
+  h.mapped[0] = 3;
+  for (int i = 0; i < N; ++i) h.mapped[64 + i] = (float)i, h.mapped[512 + i] = (float)(2 * i);
+
+  const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  CHECK(vkBeginCommandBuffer(h.commands, &begin) == VK_SUCCESS);
+  tessera_scopes one = {0, 0, 0, 0}, scopes = {0, 0, 0, 0};
+  CHECK_OK(tessera_stream_begin(stream, h.commands, 0));
+  test_errors(&imported, d, k, stream, prepared, arrays);
+  CHECK_OK(tessera_stream_record(stream, prepared, arrays, 4, &one));
+  CHECK_OK(tessera_stream_end(stream, &scopes));
+  CHECK(one.wait_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT && one.signal_accesses & VK_ACCESS_2_SHADER_WRITE_BIT);
+  CHECK(scopes.signal_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT);
+  const VkMemoryBarrier2 to_host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, .srcStageMask = scopes.signal_stages, .srcAccessMask = scopes.signal_accesses,
+                                    .dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT, .dstAccessMask = VK_ACCESS_2_HOST_READ_BIT};
+  const VkDependencyInfo dependency = {.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO, .memoryBarrierCount = 1, .pMemoryBarriers = &to_host};
+  vkCmdPipelineBarrier2(h.commands, &dependency);
+  CHECK(vkEndCommandBuffer(h.commands) == VK_SUCCESS);
+  const VkCommandBufferSubmitInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, .commandBuffer = h.commands};
+  const VkSubmitInfo2 submit = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2, .commandBufferInfoCount = 1, .pCommandBufferInfos = &commands};
+  CHECK(vkQueueSubmit2(h.queue, 1, &submit, VK_NULL_HANDLE) == VK_SUCCESS);
+  CHECK(vkQueueWaitIdle(h.queue) == VK_SUCCESS);
+  int right = 0;
+  for (int i = 0; i < N; ++i) right += h.mapped[1024 + i] == 5 * (float)i;
+  CHECK(right == N);
+
+  // The same device by launch, which submits to the host's queue.
+  h.mapped[0] = 1;
+  float z[N];
+  tessera_array* made = NULL;
+  CHECK_OK(tessera_launch(k, arrays, 3, &made, 1, NULL, 0));
+  CHECK_OK(tessera_array_read(made, z, sizeof z));
+  CHECK(z[N - 1] == 3 * (float)(N - 1));
+  CHECK(h.locked > 0 && h.locked == h.unlocked);
+
+  tessera_array_destroy(made);
+  for (int i = 0; i < 4; ++i) tessera_array_destroy(arrays[i]);
+  tessera_stream_destroy(stream);
+  tessera_prepared_destroy(prepared);
+  tessera_kernel_destroy(k);
+  CHECK_OK(tessera_device_wait(d));
+  tessera_device_destroy(d);
+  end_host(&h);
+}

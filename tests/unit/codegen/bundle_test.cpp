@@ -1,0 +1,279 @@
+// Bundles as bytes: what is written is read back, and nothing else is.
+#include "codegen/bundle.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <random>
+#include <span>
+
+#include "codegen/make_bundle.h"
+#include "codegen/program_file.h"
+#include "engine/ir/text.h"
+
+using namespace tessera;
+
+namespace {
+
+constexpr const char* kText = R"(tir 1
+kernel @rows
+grid (cdiv(n, 4), 7)
+in f32[n, 128] block (4, 128) map (%i, %j) { yield %i, %j }
+out f32[n, 128] block (4, 128) map (%i, %j) { yield %i, %j }
+body (%x, %o) {
+  %a = load %x[0:4, 0:128]
+  %s = reduce_sum %a axes [1]
+  %b = broadcast %s dims [0] : f32[4, 128]
+  %c = div %a, %b
+  store %o[0:4, 0:128], %c
+  yield
+}
+)";
+constexpr const char* kWide = R"(tir 1
+kernel @wide
+out f64[4] whole any
+body (%o) {
+  %c = constant 2.0 : f64[4]
+  store %o[0:4], %c
+  yield
+}
+)";
+
+ir::Kernel kernel(const char* text) { return ir::parse(text, "rows.tir"); }
+BundleFile made() {
+  const BundleSource sources[] = {{kernel(kText), {"x", "o"}}};
+  const Target targets[] = {minimum_target(), lavapipe_target(), gpu_target()};
+  return make_bundle(sources, targets, 2).file;
+}
+const std::string& bytes() {
+  static const std::string b = bundle_to_bytes(made());
+  return b;
+}
+template <class E, class F> std::string error_of(F f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "";
+}
+std::string reading(const std::string& b) {
+  return error_of<BundleError>([&] { bundle_from_bytes(b, "k.tsb"); });
+}
+constexpr size_t kVersionAt = 8, kSizeAt = 16, kSumAt = 24, kLayoutAt = 32, kHeader = 40;
+template <class T> std::string with(std::string b, size_t at, T v) {
+  std::memcpy(b.data() + at, &v, sizeof v);
+  return b;
+}
+
+// As codegen/bundle.cpp has it, to give mutants a checksum that is right.
+std::string sealed(std::string b) {
+  if (b.size() < kHeader) return b;
+  uint64_t layout;
+  std::memcpy(&layout, b.data() + kLayoutAt, 8);
+  std::string_view s = std::string_view(b).substr(kHeader);
+  b = with(std::move(b), kSizeAt, uint64_t{s.size()});
+  s = std::string_view(b).substr(kHeader);
+  uint64_t h = layout ^ s.size();
+  while (!s.empty()) {
+    uint64_t word = 0;
+    const size_t n = std::min<size_t>(s.size(), 8);
+    std::memcpy(&word, s.data(), n);
+    s.remove_prefix(n);
+    h = (h ^ word) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 32;
+  }
+  return with(std::move(b), kSumAt, h);
+}
+
+}  // namespace
+
+TEST_CASE("a bundle is read back, and made twice it is the same") {
+  const BundleFile b = bundle_from_bytes(bytes(), "k.tsb");
+  REQUIRE(b.kernels.size() == 1);
+  const BundleKernel& k = b.kernels[0];
+  CHECK(k.name == "rows");
+  CHECK(to_string(k.loc) == "rows.tir:2");
+  CHECK(k.arguments == std::vector<std::string>{"x", "o"});
+  REQUIRE(k.variants.size() == 3);
+  for (const BundleVariant& v : k.variants) {
+    const Program p = program_of(k, v, "k.tsb");
+    CHECK(p.spirv.size() > 5);
+    CHECK(program_to_bytes(p) == v.program);
+  }
+  CHECK(bundle_to_bytes(b) == bytes());
+  CHECK(bundle_to_bytes(made()) == bytes());
+  CHECK(sealed(bytes()) == bytes());
+}
+
+TEST_CASE("variants: what each needs, and which is best") {
+  const BundleFile b = made();
+  const BundleKernel& k = b.kernels[0];
+  CHECK(k.variants[0].needs.features == std::vector<std::string>{});
+  CHECK(k.variants[0].needs.required_subgroup_size == 0);
+  CHECK(best_variant(k, minimum_target(), "k.tsb").target == "minimum");
+  CHECK(best_variant(k, lavapipe_target(), "k.tsb").target == "llvmpipe");
+  CHECK(best_variant(k, gpu_target(), "k.tsb").target == "gpu");
+  Target t = gpu_target();
+  t.float64 = false;  // which this kernel does not use
+  t.rte64 = t.preserve64 = false;
+  const auto& features = k.variants[2].needs.features;
+  CHECK(std::find(features.begin(), features.end(), "float64") == features.end());
+  CHECK(best_variant(k, t, "k.tsb").target == "minimum");  // gpu sets the rounding of f64 too
+  t = gpu_target();
+  t.min_subgroup_size = t.max_subgroup_size = t.subgroup_size = 64;
+  CHECK(missing(k.variants[2].needs, t) == std::vector<std::string>{"subgroups of 32 (it has 64 to 64)"});
+  CHECK(best_variant(k, t, "k.tsb").target == "minimum");
+  t = lavapipe_target();
+  t.kind = Target::Kind::gpu;  // a GPU that can run it takes code for GPUs
+  CHECK(best_variant(k, t, "k.tsb").target != "gpu");
+}
+
+TEST_CASE("a device that can run no variant is told why") {
+  Target t = lavapipe_target();
+  t.max_workgroup_size = 2;
+  t.name = "tiny";
+  const BundleFile b = made();
+  CHECK(error_of<CompileError>([&] { best_variant(b.kernels[0], t, "k.tsb"); }) ==
+        "k.tsb: rows: none of its variants runs on tiny: minimum needs 128 invocations per workgroup (it has 2), loops without end (it leaves them after 65535 iterations); "
+        "llvmpipe needs 8 invocations per workgroup (it has 2); gpu needs 256 invocations per workgroup (it has 2), subgroups of 32 (it has 8 to 8), "
+        "loops without end (it leaves them after 65535 iterations)\n  at rows.tir:2\n  note: give tessera bundle a target that it can run: --targets=minimum,...");
+  Needs n;
+  n.features = {"float64", "something_new"};
+  n.workgroup_size = 2048, n.shared_bytes = 1 << 20, n.push_constant_bytes = 512, n.workgroup_count = 1 << 20, n.required_subgroup_size = 16, n.most_subgroup_size = 4, n.loop_iterations = 0;
+  Target d = lavapipe_target();
+  d.float64 = d.can_require_subgroup_size = false;
+  CHECK(missing(n, d) == std::vector<std::string>{"float64", "something_new", "2048 invocations per workgroup (it has 256)", "1048576 bytes of shared memory (it has 32768)",
+                                                 "512 bytes of push constants (it has 128)", "1048576 workgroups in a row (it has 65535)",
+                                                 "subgroups of 16 (it has no way to require a size)", "subgroups of at most 4 (it has up to 8)",
+                                                 "loops without end (it leaves them after 65535 iterations)"});
+}
+
+TEST_CASE("a target that cannot run a kernel gets no variant of it; if none can, it is an error") {
+  const BundleSource sources[] = {{kernel(kWide), {"o"}}};
+  const Target both[] = {minimum_target(), gpu_target()};
+  const MadeBundle b = make_bundle(sources, both);
+  REQUIRE(b.file.kernels[0].variants.size() == 1);
+  CHECK(b.file.kernels[0].variants[0].target == "gpu");
+  REQUIRE(b.left_out.size() == 1);
+  CHECK(b.left_out[0].find("minimum") != std::string::npos);
+  CHECK(error_of<CompileError>([&] { make_bundle(sources, std::span(both, 1)); }) == b.left_out[0]);
+}
+
+TEST_CASE("what is no bundle, or not this version's, is refused in words") {
+  const std::string& b = bytes();
+  const std::string size = std::to_string(b.size() - kHeader);
+  CHECK(reading("") == "k.tsb: is cut off: it has 0 bytes, and its header alone takes 40");
+  CHECK(reading(b.substr(0, 5)) == "k.tsb: is cut off: it has 5 bytes, and its header alone takes 40");
+  CHECK(reading(b.substr(0, 39)) == "k.tsb: is cut off: it has 39 bytes, and its header alone takes 40");
+  CHECK(reading("\x7f" "ELF and more") == "k.tsb: is no bundle of kernels: it does not begin with \"TESSERA\"\n  note: tessera bundle makes bundles, of .tir files");
+  CHECK(reading(with(b, kVersionAt, uint32_t{2})) ==
+        "k.tsb: is a bundle of version 2, and this Tessera reads version 1\n  note: use a newer Tessera, or make it again with this version's tessera bundle");
+  CHECK(reading(with(b, kVersionAt, uint32_t{0})) == "k.tsb: is a bundle of version 0, and this Tessera reads version 1\n  note: make it again with this version's tessera bundle");
+  CHECK(reading(with(b, kLayoutAt, uint64_t{1})) ==
+        "k.tsb: holds kernels in a form that this build of Tessera does not read\n  note: make it again with this version's tessera bundle");
+  CHECK(reading(b.substr(0, b.size() - 1)) == "k.tsb: is cut off: its kernels take " + size + " bytes and it has " + std::to_string(b.size() - kHeader - 1) + " of them");
+  CHECK(reading(with(b, kSizeAt, ~uint64_t{0})) == "k.tsb: is cut off: its kernels take 18446744073709551615 bytes and it has " + size + " of them");
+  CHECK(reading(b + "xyz") == "k.tsb: goes on for 3 bytes after its end");
+  const std::string damaged = "k.tsb: is damaged: its checksum is wrong\n  note: copy it anew, or make it again";
+  CHECK(reading(with(b, kSumAt, uint64_t{0})) == damaged);
+  for (const size_t at : {kHeader, b.size() / 2, b.size() - 1}) {
+    std::string other = b;
+    other[at] = static_cast<char>(other[at] ^ 1);
+    CHECK(reading(other) == damaged);
+  }
+  CHECK(reading(sealed(with(b, kHeader, uint64_t{1} << 60))) ==
+        "k.tsb: is damaged: its bytes are no kernels, though the checksum is right\n  note: make it again with this version's tessera bundle");
+  BundleFile twice = made();
+  twice.kernels.push_back(twice.kernels[0]);
+  CHECK(reading(bundle_to_bytes(twice)) == "k.tsb: is damaged: rows is there twice\n  note: make it again with this version's tessera bundle");
+  BundleFile empty = made();
+  empty.kernels[0].variants.clear();
+  CHECK(reading(bundle_to_bytes(empty)) == "k.tsb: is damaged: rows has no code\n  note: make it again with this version's tessera bundle");
+  BundleFile other = made();
+  other.kernels[0].variants[1].program = "?";
+  const BundleFile read = bundle_from_bytes(bundle_to_bytes(other), "k.tsb");
+  CHECK(error_of<BundleError>([&] { program_of(read.kernels[0], read.kernels[0].variants[1], "k.tsb"); }) ==
+        "k.tsb: is damaged: rows for llvmpipe is no kernel, though the checksum is right\n  note: make it again with this version's tessera bundle");
+}
+
+TEST_CASE("programs that no compiler makes are not read") {
+  const BundleFile b = made();
+  const Program good = program_of(b.kernels[0], b.kernels[0].variants[0], "k.tsb");
+  REQUIRE(possible(good));
+  const auto bad = [&](auto change) {
+    Program p = good;
+    change(p);
+    CHECK_FALSE(possible(p));
+    CHECK_FALSE(program_from_bytes(program_to_bytes(p)));
+  };
+  bad([](Program& p) { p.spirv[0] = 0; });
+  bad([](Program& p) { p.spirv[5] = 0; });
+  bad([](Program& p) { p.spirv.back() = 0; });
+  bad([](Program& p) { std::swap(p.args[0], p.args[1]); });
+  bad([](Program& p) { p.args[1].alias = 1; });
+  bad([](Program& p) { p.args[1].alias = 0, p.args[1].dtype = i32; });
+  bad([](Program& p) { p.args[1].alias = 0, p.args[1].shape.pop_back(); });
+  bad([](Program& p) { p.args[0].alias = 0; });
+  bad([](Program& p) { p.workgroup_size = 0; });
+  bad([](Program& p) { p.required_subgroup_size = 3; });
+  bad([](Program& p) { p.scratch_bytes = -1; });
+  bad([](Program& p) { p.alignment = 0; });
+  bad([](Program& p) { p.extent_is_64.push_back(true); });
+  bad([](Program& p) { p.units_extent = 99; });
+  bad([](Program& p) { p.units_extent = 0, p.max_workgroups = 1, p.scratch_bytes = 0; });
+  bad([](Program& p) { p.report_bytes = int64_t{1} << 40; });
+  bad([](Program& p) { p.prints.push_back({false, "{}", {{i32, {}}}, {}}); });
+  bad([](Program& p) { p.report_bytes = 64, p.prints.push_back({false, "{}", {{i32, {1 << 30, 1 << 30}}}, {}}); });
+  bad([](Program& p) { p.report_bytes = 64, p.prints.push_back({false, "{} {}", {{i32, {}}}, {}}); });
+  bad([](Program& p) { p.axis_names = {"i"}; });
+}
+
+// Bytes changed, cut out, put in twice and moved, with a checksum that is right: each is read as a bundle or refused, in bounded time and memory.
+TEST_CASE("mutants of a bundle") {
+  const int count = std::getenv("TESSERA_TESTS_ALL") ? 200'000 : 3000;
+  int read = 0, programs = 0, refused = 0;
+  for (int seed = 1; seed <= count; ++seed) {
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    std::string b = bytes();
+    const auto place = [&](size_t from) { return from + random() % (b.size() - from); };
+    for (uint64_t n = 1 + random() % 4; n > 0; --n) {
+      // Most of a bundle is code, which the reader does not look into: half of the mutants change the 4 KB at its front.
+      const size_t at = random() % 2 ? kHeader + random() % std::min<size_t>(4096, b.size() - kHeader) : place(kHeader);
+      switch (random() % 6) {
+        case 0: b[at] = static_cast<char>(random()); break;
+        case 1: b[at] = static_cast<char>(b[at] ^ (1 << random() % 8)); break;
+        case 2: b.erase(at, 1 + random() % 16); break;
+        case 3: b.insert(at, b.substr(place(kHeader), 1 + random() % 64)); break;
+        case 4: {
+          const uint64_t odd[] = {0, 1, ~uint64_t{0}, uint64_t{1} << 31, uint64_t{1} << 63, b.size(), random()};
+          const uint64_t v = odd[random() % std::size(odd)];
+          std::memcpy(b.data() + at, &v, std::min<size_t>(8, b.size() - at));
+          break;
+        }
+        default: b.resize(at + 1); break;
+      }
+      if (b.size() <= kHeader + 1) b.resize(kHeader + 8);
+    }
+    try {
+      const BundleFile file = bundle_from_bytes(sealed(std::move(b)), "mutant");
+      ++read;
+      for (const BundleKernel& k : file.kernels)
+        for (const BundleVariant& v : k.variants) {
+          const Program p = program_of(k, v, "mutant");
+          REQUIRE(possible(p));
+          (void)missing(v.needs, lavapipe_target());
+          ++programs;
+        }
+    } catch (const BundleError&) {
+      ++refused;
+    }
+  }
+  MESSAGE(read << " of " << count << " mutants are bundles, " << programs << " programs");
+  CHECK(read + refused >= count);
+  CHECK(read > 0);
+  CHECK(refused > 0);
+}

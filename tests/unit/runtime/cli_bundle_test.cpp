@@ -1,0 +1,99 @@
+// The command tessera bundle: what it writes, and what it says.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "codegen/bundle.h"
+#include "support.h"
+
+#ifdef TESSERA_CLI
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+std::string add(const std::string& name, const std::string& dtype = "f32") {
+  return "tir 1\nkernel @" + name + "\ngrid (cdiv(n, 32))\nin " + dtype + "[n] block (32) map (%0) { yield %0 }\nin " + dtype + "[n] block (32) map (%1) { yield %1 }\nout " + dtype +
+         "[n] block (32) map (%2) { yield %2 }\nbody (%x, %class: ref<vmem, " + dtype + "[32]>, %3) {\n  %6 = load %x[0:32]\n  %7 = load %class[0:32]\n  %8 = add %6, %7\n  store %3[0:32], %8\n}\n";
+}
+
+struct Folder {
+  std::filesystem::path path;
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tessera_bundle_XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path = pattern;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path / name, std::ios::binary) << text; }
+  std::string read(const std::string& name) const {
+    std::ifstream in(path / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  /// Exit code and stderr.
+  std::pair<int, std::string> bundle(const std::string& arguments) const {
+    const int status = std::system(("cd '" + path.string() + "' && LSAN_OPTIONS=detect_leaks=0 '" TESSERA_CLI "' bundle " + arguments + " >out.txt 2>err.txt").c_str());
+    CHECK(read("out.txt") == "");
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("err.txt")};
+  }
+};
+using Outcome = std::pair<int, std::string>;
+
+}  // namespace
+
+TEST_CASE("tessera bundle writes a bundle and its header, the same each time") {
+  const Folder f;
+  f.write("a.tir", add("add"));
+  f.write("b.tir", add("add_wide", "i64"));
+  CHECK(f.bundle("a.tir b.tir -o k.tsb --header my-kernels.hpp --threads 1") == Outcome(0, "1 of 2: add\n2 of 2: add_wide\n"));
+  CHECK(f.bundle("-q a.tir b.tir -o again.tsb --header again.hpp --namespace my_kernels") == Outcome(0, ""));
+  const std::string bytes = f.read("k.tsb");
+  CHECK(bytes == f.read("again.tsb"));
+  const BundleFile b = bundle_from_bytes(bytes, "k.tsb");
+  REQUIRE(b.kernels.size() == 2);
+  CHECK(b.kernels[1].name == "add_wide");
+  CHECK(b.kernels[1].arguments == std::vector<std::string>{"x", "class", "out0"});
+  CHECK(b.kernels[1].variants[1].target == "lavapipe");
+  const std::string header = f.read("my-kernels.hpp");
+  for (const char* line : {"namespace my_kernels {", "/// add(f32[n], f32[n]) -> (f32[n]), from a.tir:2; for minimum, lavapipe, gpu.", "struct add {", "struct add_wide {",
+                           "    tessera::TypedArray<tessera::i64, 1> class_;  ///< i64[n]"})
+    CHECK_MESSAGE(header.find(line) != std::string::npos, line);
+  CHECK(header.find("kBundle[]") == std::string::npos);
+  CHECK(f.bundle("a.tir -o k.tsb --header embedded.hpp --embed --targets minimum,gpu16,gpu64") == Outcome(0, ""));
+  CHECK(f.read("embedded.hpp").find("kBundle[] = {\n    0xa41524553534554") != std::string::npos);  // "TESSERA\n"
+  CHECK(bundle_from_bytes(f.read("k.tsb"), "k.tsb").kernels[0].variants[2].target == "gpu64");
+}
+
+TEST_CASE("tessera bundle: mistakes, with file and line") {
+  const Folder f;
+  f.write("a.tir", add("add"));
+  f.write("b.tir", add("add"));
+  f.write("wide.tir", add("wide", "f64"));
+  f.write("bad.tir", "tir 1\nkernel @bad\nbody (%x) {\n  yeeld\n}\n");
+  std::filesystem::create_directory(f.path / "graph");
+  CHECK(f.bundle("a.tir b.tir -o k.tsb") ==
+        Outcome(1, "error: b.tir: the kernel is called add, as is that of a.tir\n  at b.tir:2\n  note: kernels of a bundle are found by name: give one of them another name\n"));
+  CHECK(f.bundle("none.tir -o k.tsb") == Outcome(1, "error: none.tir: cannot be read\n"));
+  CHECK(f.bundle("graph -o k.tsb") == Outcome(1, "error: graph: is a folder, and a bundle holds no graphs\n  note: give the folder's kernels (graph/*.tir), or load the graph with "
+                                                 "ts::load(device, ts::read_graph(folder))\n"));
+  CHECK(f.bundle("bad.tir -o k.tsb").second.starts_with("error: bad.tir:3:"));
+  CHECK(f.bundle("a.tir -o nowhere/k.tsb") == Outcome(1, "error: nowhere/k.tsb: cannot be written\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --embed") == Outcome(2, "error: --embed: there is no header to embed the bundle in\n  note: give --header FILE\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --targets minimum,tpu") == Outcome(2, "error: --targets: there is no target \"tpu\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, device\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --targets gpu,gpu") == Outcome(2, "error: --targets: gpu is there twice\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --targets ''").second == "error: --targets: there is no target \"\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, device\n");
+  CHECK(f.bundle("a.tir -o k.tsb --header k.hpp --namespace 3x") == Outcome(2, "error: --namespace 3x: is no name in C++\n"));
+  CHECK(f.bundle("a.tir").first == 2);
+  const Outcome left_out = f.bundle("wide.tir -o k.tsb --targets minimum,gpu");
+  CHECK(left_out.first == 0);
+  CHECK(left_out.second.starts_with("note: left out: wide: "));
+  CHECK(f.bundle("wide.tir -o k2.tsb --targets minimum").first == 1);
+  CHECK(f.read("k2.tsb") == "");
+}
+
+#endif  // TESSERA_CLI
