@@ -1,7 +1,7 @@
 // Spheres that melt into each other over a floor: ray_march [--size N] [--frames N] [OUT.png]. Nothing in the scene has a surface: a function says how far from
 // everything a point is at least, and a ray goes that far, again and again (Hart, Sphere Tracing, 1996). The scene is written once, for blocks of pixels and for
 // single numbers, with which the answer is checked.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include <cmath>
 

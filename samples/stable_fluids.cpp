@@ -1,6 +1,6 @@
 // Dye in a stirred fluid: stable_fluids [--size N] [--frames N] [OUT.png]. One step of the solver, thirty rounds of Jacobi's iteration for the pressure included, is a
 // function under jit: one graph of kernels (kernels/stable_fluids.h), planned into one arena, recorded once and replayed by one submission a step.
-#include <tessera/tessera.h>
+#include <tessera/tessera.hpp>
 
 #include <cmath>
 
