@@ -41,9 +41,19 @@ bool reads_once(const ir::Kernel& k, const Plain& p, const std::set<size_t>& inp
   std::set<Value> from;
   for (const auto& [v, i] : p.loads)
     if (inputs.contains(i)) from.insert(v);
+  // Asked for twice, and not for the same element: it would be computed twice, and four times after the next such step.
+  const std::set<Value> first = from;
+  std::map<Value, std::pair<int, bool>> asked;  // how often, and whether elsewhere; all of `first` is one array
+  const auto ask = [&](Value v, bool elsewhere) {
+    if (!from.contains(v)) return;
+    auto& [times, other] = asked[first.contains(v) ? *first.begin() : v];
+    ++times;
+    other |= elsewhere;
+  };
   int reductions = 0;
   for (OpId o : p.ops) {
     const Op& op = k.op(o);
+    for (Value v : op.operands) ask(v, !ir::info(op.code).elementwise);
     if (std::none_of(op.operands.begin(), op.operands.end(), [&](Value v) { return from.contains(v); })) {
       if (whole_line && !ir::info(op.code).elementwise && op.code != Opcode::broadcast && op.code != Opcode::constant) return false;
       continue;
@@ -59,7 +69,8 @@ bool reads_once(const ir::Kernel& k, const Plain& p, const std::set<size_t>& inp
       return false;
     }
   }
-  return true;
+  for (Value v : p.stored) ask(v, false);
+  return std::none_of(asked.begin(), asked.end(), [](const auto& a) { return a.second.first > 1 && a.second.second; });
 }
 
 /// Two kernels on whole arrays as one, which has the consumer's outputs.
@@ -114,6 +125,16 @@ std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size
   for (size_t i = 0; i < c->stored.size(); ++i)
     b.append({.code = Opcode::store, .operands = {b.arg(k.body, f.arguments.size() + i), second(c->stored[i])}, .index = whole(args[f.arguments.size() + i])});
   b.yield({});
+  // An array read both where it is computed with and at other places has no layout that suits both, so that such a kernel is split badly.
+  for (Value v : loaded) {
+    bool here = false, elsewhere = false;
+    for (OpId o : k.region(k.body).ops) {
+      const Op& op = k.op(o);
+      if (std::find(op.operands.begin(), op.operands.end(), v) == op.operands.end()) continue;
+      (moves(op.code) && op.code != Opcode::broadcast ? elsewhere : here) = true;
+    }
+    if (here && elsewhere) return {};
+  }
   ir::verify(k, "fusing");
   f.kernel = std::move(k);
   return f;

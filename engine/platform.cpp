@@ -30,6 +30,32 @@ void close_library(void* library) { FreeLibrary(static_cast<HMODULE>(library)); 
 int process_id() { return _getpid(); }
 bool prints_to_terminal() { return _isatty(_fileno(stdout)) != 0; }
 
+namespace {
+template <class F> F of_windows(const char* name, F otherwise) {
+  const HMODULE library = LoadLibraryA("ucrtbase.dll");
+  const auto f = library ? reinterpret_cast<F>(reinterpret_cast<void*>(GetProcAddress(library, name))) : nullptr;
+  return f ? f : otherwise;
+}
+using One = double (*)(double);
+using Two = double (*)(double, double);
+}  // namespace
+double sin(double x) {
+  static const One f = of_windows<One>("sin", std::sin);
+  return f(x);
+}
+double cos(double x) {
+  static const One f = of_windows<One>("cos", std::cos);
+  return f(x);
+}
+double pow(double x, double y) {
+  static const Two f = of_windows<Two>("pow", std::pow);
+  return f(x, y);
+}
+double acosh(double x) {
+  static const One f = of_windows<One>("acosh", std::acosh);
+  return f(x);
+}
+
 #else
 
 #ifdef __APPLE__

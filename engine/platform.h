@@ -1,6 +1,7 @@
-// What differs between operating systems: shared libraries, the process' number, whether output goes to a person. All of it is here; nothing else in
+// What differs between operating systems: shared libraries, the process' number, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
 // engine/, codegen/ or runtime/ includes a system's own headers.
 #pragma once
+#include <cmath>
 #include <string>
 
 namespace tessera::platform {
@@ -20,5 +21,20 @@ extern const char* const kOpenBlas;
 int process_id();
 /// stdout is a terminal.
 bool prints_to_terminal();
+
+// Functions that mingw's own C library gets wrong: those that it takes from the x87 (sin(1e22) is 0.46 there) come from Windows' (ucrtbase.dll), and
+// rounding is written out.
+#ifdef _WIN32
+double sin(double x);
+double cos(double x);
+double pow(double x, double y);
+double acosh(double x);
+template <class T> T round(T x) {
+  const T whole = std::trunc(x);
+  return std::abs(x - whole) >= T{0.5} ? whole + std::copysign(T{1}, x) : whole;
+}
+#else
+using std::acosh, std::cos, std::pow, std::round, std::sin;
+#endif
 
 }  // namespace tessera::platform

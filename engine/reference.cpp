@@ -10,6 +10,7 @@
 #include "engine/convert_element.h"
 #include "engine/element.h"
 #include "engine/narrow_math.h"
+#include "engine/platform.h"
 
 namespace tessera::reference {
 namespace {
@@ -86,7 +87,7 @@ struct sign : InCompute {
 };
 struct floor : InCompute { template <class T> static T run(T a) { return std::floor(a); } };
 struct ceil : InCompute { template <class T> static T run(T a) { return std::ceil(a); } };
-struct round : InCompute { template <class T> static T run(T a) { return std::round(a); } };
+struct round : InCompute { template <class T> static T run(T a) { return platform::round(a); } };
 struct round_even : InCompute {
   // Without the host's rounding mode: the distance to floor is exact, and so is the parity test.
   template <class T> static T run(T a) {
@@ -104,14 +105,14 @@ struct fma : InCompute { template <class T> static T run(T a, T b, T c) { return
   static double run_narrow(double a) { return narrow::f(a); }       \
   static constexpr auto kArray = &narrow::f##_array;
 struct rsqrt : InDouble { static double run(double a) { return 1 / std::sqrt(a); } };
-struct pow : InDouble { static double run(double a, double b) { return std::pow(a, b); } };
+struct pow : InDouble { static double run(double a, double b) { return platform::pow(a, b); } };
 struct exp : InDouble { static double run(double a) { return std::exp(a); } TESSERA_NARROW(exp) };
 struct exp2 : InDouble { static double run(double a) { return std::exp2(a); } TESSERA_NARROW(exp2) };
 struct log : InDouble { static double run(double a) { return std::log(a); } TESSERA_NARROW(log) };
 struct log2 : InDouble { static double run(double a) { return std::log2(a); } TESSERA_NARROW(log2) };
 struct tanh : InDouble { static double run(double a) { return std::tanh(a); } TESSERA_NARROW(tanh) };
-struct sin : InDouble { static double run(double a) { return std::sin(a); } };
-struct cos : InDouble { static double run(double a) { return std::cos(a); } };
+struct sin : InDouble { static double run(double a) { return platform::sin(a); } };
+struct cos : InDouble { static double run(double a) { return platform::cos(a); } };
 struct erf : InDouble { static double run(double a) { return std::erf(a); } };
 struct logistic : InDouble {
   static double run(double a) {  // exp of a negative number only: no overflow, and accurate in both tails
@@ -133,7 +134,7 @@ struct atan2 : InDouble { static double run(double a, double b) { return std::at
 struct sinh : InDouble { static double run(double a) { return std::sinh(a); } };
 struct cosh : InDouble { static double run(double a) { return std::cosh(a); } };
 struct asinh : InDouble { static double run(double a) { return std::asinh(a); } };
-struct acosh : InDouble { static double run(double a) { return std::acosh(a); } };
+struct acosh : InDouble { static double run(double a) { return platform::acosh(a); } };
 struct atanh : InDouble { static double run(double a) { return std::atanh(a); } };
 struct erf_inv : InDouble {
   // C has none: Newton's method with a second-order term, on erf(y) = a near 0 and on erfc(y) = 1 - |a| (exact there) in the tails.

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "engine/platform.h"
+#include "runtime/log.h"
 
 namespace tessera::cache_file {
 namespace {
@@ -55,7 +56,7 @@ Found decode(std::string_view in, std::string_view kind, std::string_view key, s
   return Found::good;
 }
 
-void note(const std::string& text) { std::fprintf(stderr, "tessera: TESSERA_CACHE: %s\n", text.c_str()); }
+void note(const std::string& text) { log(Severity::warning, "tessera: TESSERA_CACHE: " + text); }
 // One that would come with every file.
 void note_once(const std::string& text) {
   static std::mutex mutex;

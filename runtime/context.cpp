@@ -10,6 +10,7 @@
 
 #include "codegen/program.h"
 #include "engine/error.h"
+#include "runtime/names.h"
 #include "runtime/pipeline.h"
 
 namespace tessera::vulkan {
@@ -95,21 +96,27 @@ Context::Context(const DeviceOptions& options, const ImportedDevice* imported) :
   options_.debug_info |= environment("TESSERA_DEBUG_INFO") == "1";
   if (imported) take_device(*imported);
   else choose_device();
+  options_.allocation_callbacks = instance_->host();  // the caller's own may go
   try {
     if (!imported) create_device();
     create_allocator(options.memory_limit);
     recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, name(), options_.log_commands);
     pace_ = std::make_unique<Pace>(vk_, device_, probe_);
+    if (!imported_) {
+      name_object(vk_, device_, device_, "Tessera's device");
+      name_object(vk_, device_, queue_.handle, "Tessera's queue");
+    }
   } catch (...) {
     if (allocator_) vmaDestroyAllocator(allocator_);
-    if (!imported_ && device_ && vk_.vkDestroyDevice) vk_.vkDestroyDevice(device_, nullptr);
+    if (!imported_ && device_ && vk_.vkDestroyDevice) vk_.vkDestroyDevice(device_, vk_.host);
     throw;
   }
 }
 
 void Context::choose_device() {
   const bool asked = environment("TESSERA_VALIDATION") == "1";
-  instance_ = std::make_unique<Instance>(options_.library, asked ? Validation::print : options_.validation ? Validation::collect : Validation::off);
+  const Validation validation = asked || (options_.validation && options_.log) ? Validation::print : options_.validation ? Validation::collect : Validation::off;
+  instance_ = std::make_unique<Instance>(options_.library, validation, options_.debug_info, options_.log, options_.allocation_callbacks);
   const std::vector<VkPhysicalDevice> devices = instance_->physical_devices();
   std::vector<Probe> probes = probe_all(*instance_, devices);
   const size_t chosen = choose(probes, options_);
@@ -131,8 +138,8 @@ void Context::create_device() {
   info.pQueueCreateInfos = &queue;
   info.enabledExtensionCount = static_cast<uint32_t>(probe_.extensions.size());
   info.ppEnabledExtensionNames = probe_.extensions.data();
-  check(instance_->vk().vkCreateDevice(physical_, &info, nullptr, &device_), "vkCreateDevice", name());
-  vk_ = load_device(instance_->vk(), device_, {probe_.extensions.begin(), probe_.extensions.end()});
+  check(instance_->vk().vkCreateDevice(physical_, &info, instance_->vk().host, &device_), "vkCreateDevice", name());
+  vk_ = load_device(instance_->vk(), device_, {probe_.extensions.begin(), probe_.extensions.end()}, instance_->debug_utils());
   queue_.family = probe_.queue_family;
   vk_.vkGetDeviceQueue(device_, queue_.family, 0, &queue_.handle);
 }
@@ -155,7 +162,14 @@ void Context::create_allocator(int64_t memory_limit) {
   functions.vkGetImageMemoryRequirements2KHR = vk_.vkGetImageMemoryRequirements2;
   functions.vkBindBufferMemory2KHR = vk_.vkBindBufferMemory2;
   functions.vkBindImageMemory2KHR = vk_.vkBindImageMemory2;
+  VmaDeviceMemoryCallbacks memory{};  // names the blocks
+  memory.pUserData = this;
+  memory.pfnAllocate = [](VmaAllocator, uint32_t type, VkDeviceMemory block, VkDeviceSize size, void* self) {
+    const auto& c = *static_cast<const Context*>(self);
+    name_object(c.vk_, c.device_, block, "Tessera's memory of type " + std::to_string(type) + ", " + std::to_string(size) + " bytes");
+  };
   VmaAllocatorCreateInfo info{};
+  if (has_names(vk_)) info.pDeviceMemoryCallbacks = &memory;
   info.flags = VMA_ALLOCATOR_CREATE_BUFFER_DEVICE_ADDRESS_BIT;
   if (probe_.memory_budget) info.flags |= VMA_ALLOCATOR_CREATE_EXT_MEMORY_BUDGET_BIT;
   info.physicalDevice = physical_;
@@ -164,6 +178,7 @@ void Context::create_allocator(int64_t memory_limit) {
   info.pVulkanFunctions = &functions;
   info.vulkanApiVersion = probe_.enable->v13.maintenance4 ? VK_API_VERSION_1_3 : VK_API_VERSION_1_2;  // what the allocator may call
   info.pHeapSizeLimit = limits.data();
+  info.pAllocationCallbacks = vk_.host;
   check(vmaCreateAllocator(&info, &allocator_), "vmaCreateAllocator", name());
 }
 
@@ -194,7 +209,7 @@ Context::~Context() {
   pace_.reset();
   recorder_.reset();
   vmaDestroyAllocator(allocator_);
-  if (!imported_) vk_.vkDestroyDevice(device_, nullptr);
+  if (!imported_) vk_.vkDestroyDevice(device_, vk_.host);
 }
 
 // Of an imported device only what is ours: its host may be using the other queues.
@@ -240,8 +255,8 @@ void Context::destroy(const Garbage& g) {
 
 void Context::free_memory(const Garbage& g) {
   if (g.imported == VK_NULL_HANDLE) return vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
-  vk_.vkDestroyBuffer(device_, g.buffer, nullptr);
-  vk_.vkFreeMemory(device_, g.imported, nullptr);
+  vk_.vkDestroyBuffer(device_, g.buffer, vk_.host);
+  vk_.vkFreeMemory(device_, g.imported, vk_.host);
 }
 
 void Context::collect() {
@@ -379,6 +394,7 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
     r = attempt();
   }
   if (r < 0) throw DeviceError(c.short_of_memory(size, what, r));
+  name_object(c.vk_, c.device_, handle_, what_);
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, handle_};
   address_ = c.vk_.vkGetBufferDeviceAddress(c.device_, &address);
 
@@ -400,7 +416,7 @@ Buffer::~Buffer() {
     return;
   }
   if (!imported() && !allocation_) {  // an import that failed half way
-    c.vk_.vkDestroyBuffer(c.device_, handle_, nullptr);
+    c.vk_.vkDestroyBuffer(c.device_, handle_, c.vk_.host);
     return;
   }
   const Context::Garbage g{handle_, allocation_, imported_, hazards.used_at, {address_, address_ + size_}};

@@ -10,7 +10,10 @@
 
 #include "codegen/target.h"
 #include "engine/print_text.h"
+#include "runtime/log.h"
 #include "runtime/order.h"
+
+struct VkAllocationCallbacks;  // of vulkan_core.h
 
 namespace tessera {
 
@@ -20,13 +23,18 @@ struct ImportedDevice;
 struct DeviceOptions {
   /// Index in list_devices() or a part of the name, in any case; empty: the environment's TESSERA_DEVICE, else the best device.
   std::string select;
-  /// Core and synchronisation validation. Messages are collected; where TESSERA_VALIDATION=1 switched it on they go to stderr too.
+  /// Core and synchronisation validation. Messages are collected; where TESSERA_VALIDATION=1 switched it on, or `log` is set, they are logged too (log.h).
   bool validation = false;
   /// Keep a log for find_unordered() (order.h). It grows with every call.
   bool log_commands = false;
   /// Kernels are compiled with debug info (CompileOptions::debug_info), and Vulkan's objects and commands have names, for tools like RenderDoc and for
   /// validation messages. The environment's TESSERA_DEBUG_INFO=1 asks for it too.
   bool debug_info = false;
+  /// Takes this device's validation messages as they come, instead of the process' callback (set_log()) or stderr.
+  LogCallback log = {};
+  /// For the host memory of the driver, the loader and the memory allocator: given to every Vulkan function that takes callbacks. The struct is copied; its functions are called
+  /// on any thread, until the Device and all that is made of it have gone.
+  const VkAllocationCallbacks* allocation_callbacks = nullptr;
   /// Treat memory that the host could map as if it could not, so that all transfers are staged (for tests on CPU devices).
   bool always_stage = false;
   /// Most bytes of memory to hold per heap; 0: what the driver gives.

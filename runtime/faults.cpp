@@ -21,6 +21,7 @@ struct State {
   uint64_t left = 0;    // and its calls before the one that fails
   VkResult result = VK_SUCCESS;
   bool failed = false, lost = false, hides_coherent = false;
+  uint64_t without_callbacks = 0;
   std::map<std::string, int64_t> alive;
   VkDevice device = VK_NULL_HANDLE;  // made last
   PFN_vkDeviceWaitIdle wait_idle = nullptr;
@@ -77,6 +78,12 @@ void destroyed(std::string_view what) {
   if (--s.alive[type] == 0) s.alive.erase(type);
 }
 
+void count_bare() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  ++s.without_callbacks;
+}
+
 void hide_coherent(VkPhysicalDeviceMemoryProperties& p) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -94,6 +101,9 @@ template <class Name, class R, class... A> struct Way<Name, R(VKAPI_PTR*)(A...)>
     std::optional<VkResult> afterwards;
     const std::optional<VkResult> r = begin(Name::text, std::is_same_v<R, VkResult>, afterwards);
     const auto all = std::tie(a...);
+    if constexpr ((std::is_same_v<A, const VkAllocationCallbacks*> || ...)) {
+      if (std::get<const VkAllocationCallbacks*&>(all) == nullptr) count_bare();
+    }
     if constexpr (destroys) {
       constexpr bool first = name == "vkDestroyDevice" || name == "vkDestroyInstance";
       if (std::get<first ? 0 : 1>(all) != VK_NULL_HANDLE) destroyed(name == "vkFreeMemory" ? "Memory" : name.substr(9));
@@ -163,6 +173,7 @@ Faults::Faults() {
   s.calls.clear();
   s.failing.clear();
   s.failed = s.lost = s.hides_coherent = false;
+  s.without_callbacks = 0;
 }
 Faults::~Faults() {
   State& s = state();
@@ -192,6 +203,10 @@ void Faults::count() {
 std::vector<Faults::Call> Faults::calls() const {
   const std::lock_guard lock(state().mutex);
   return state().calls;
+}
+uint64_t Faults::without_callbacks() const {
+  const std::lock_guard lock(state().mutex);
+  return state().without_callbacks;
 }
 bool Faults::failed() const {
   const std::lock_guard lock(state().mutex);

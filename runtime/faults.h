@@ -34,6 +34,8 @@ class Faults {
   void count();
   /// Since then.
   std::vector<Call> calls() const;
+  /// Calls since the Faults that make or destroy something without callbacks for host memory.
+  uint64_t without_callbacks() const;
   bool failed() const;  ///< the failure has been returned
   /// Objects created and not destroyed, by what creates them: {"Buffer", 2}. Destroying what was never created counts as -1.
   std::map<std::string, int64_t> alive() const;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "runtime/context.h"
+#include "runtime/names.h"
 
 namespace tessera::vulkan {
 
@@ -34,7 +35,7 @@ std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<Context> context, vo
   info.size = bytes;
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-  if (vk.vkCreateBuffer(device, &info, nullptr, &buffer->handle_) < 0) return nullptr;
+  if (vk.vkCreateBuffer(device, &info, vk.host, &buffer->handle_) < 0) return nullptr;
   VkMemoryRequirements needs{};
   vk.vkGetBufferMemoryRequirements(device, buffer->handle_, &needs);
   const uint32_t type = context->host_import_type(properties.memoryTypeBits & needs.memoryTypeBits);
@@ -43,8 +44,12 @@ std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<Context> context, vo
   const VkImportMemoryHostPointerInfoEXT pointer{VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT, nullptr, kHandleType, reinterpret_cast<void*>(begin)};
   const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, &pointer, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, bytes, type};
-  if (vk.vkAllocateMemory(device, &allocate, nullptr, &buffer->imported_) < 0) return nullptr;
+  if (vk.vkAllocateMemory(device, &allocate, vk.host, &buffer->imported_) < 0) return nullptr;
   if (vk.vkBindBufferMemory(device, buffer->handle_, buffer->imported_, 0) < 0) return nullptr;
+  if (has_names(vk)) {
+    name_object(vk, device, buffer->handle_, std::to_string(size) + " bytes of the host's memory");
+    name_object(vk, device, buffer->imported_, std::to_string(bytes) + " bytes of the host's memory");
+  }
   buffer->offset_ = first - begin;
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, buffer->handle_};
   buffer->address_ = vk.vkGetBufferDeviceAddress(device, &address) + buffer->offset_;

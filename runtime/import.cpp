@@ -34,7 +34,7 @@ void Context::take_device(const ImportedDevice& d) {
     throw DeviceError("Device::import: the instance has been made for Vulkan " + version(d.api_version) + " and Tessera needs 1.3", {},
                       "set VkApplicationInfo::apiVersion and ImportedDevice::api_version to VK_API_VERSION_1_3 or more");
   const auto& extensions = d.instance_extensions;
-  instance_ = std::make_unique<Instance>(d.get_instance_proc_addr, d.instance, std::find(extensions.begin(), extensions.end(), VK_EXT_DEBUG_UTILS_EXTENSION_NAME) != extensions.end());
+  instance_ = std::make_unique<Instance>(d.get_instance_proc_addr, d.instance, std::find(extensions.begin(), extensions.end(), VK_EXT_DEBUG_UTILS_EXTENSION_NAME) != extensions.end(), options_.allocation_callbacks);
   const InstanceTable& vk = instance_->vk();
   uint32_t families = 0;
   vk.vkGetPhysicalDeviceQueueFamilyProperties(d.physical_device, &families, nullptr);
@@ -53,7 +53,7 @@ void Context::take_device(const ImportedDevice& d) {
   if (!probe_.info.lacks.empty()) throw DeviceError("Device::import: " + name() + " lacks " + probe_.info.lacks[0] + ", which Tessera needs");
   device_ = d.device;
   queue_ = {d.queue, d.queue_family, d.lock_queue, d.unlock_queue};
-  vk_ = load_device(vk, device_, d.device_extensions);
+  vk_ = load_device(vk, device_, d.device_extensions, instance_->debug_utils());
 }
 
 std::shared_ptr<Buffer> Buffer::borrow(std::shared_ptr<Context> context, const ImportedBuffer& from, uint64_t size, const std::string& what) {

@@ -1,7 +1,6 @@
 #include "runtime/instance.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "engine/error.h"
@@ -30,16 +29,23 @@ bool has_extension(const Library& lib, const char* layer, const char* name) {
 }
 }  // namespace
 
-VKAPI_ATTR VkBool32 VKAPI_CALL Instance::collect(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+VKAPI_ATTR VkBool32 VKAPI_CALL Instance::collect(VkDebugUtilsMessageSeverityFlagBitsEXT severity, VkDebugUtilsMessageTypeFlagsEXT,
                                                  const VkDebugUtilsMessengerCallbackDataEXT* data, void* self) {
   auto* instance = static_cast<Instance*>(self);
-  std::lock_guard lock(instance->mutex_);
-  instance->messages_.push_back(data->pMessage ? data->pMessage : "");
-  if (instance->print_) std::fprintf(stderr, "%s\n", instance->messages_.back().c_str());
+  std::string text = data->pMessage ? data->pMessage : "";
+  for (uint32_t i = 0; i < data->cmdBufLabelCount; ++i)  // the ranges of commands that it happened in, the innermost first
+    if (const char* label = data->pCmdBufLabels[i].pLabelName) text += std::string("\n  in ") + label;
+  {
+    const std::lock_guard lock(instance->mutex_);
+    instance->messages_.push_back(text);
+  }
+  if (instance->print_) log(severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT ? Severity::error : Severity::warning, text, instance->log_);
   return VK_FALSE;
 }
 
-Instance::Instance(const std::string& library, Validation validation) : library_(open_library(library)), print_(validation == Validation::print) {
+Instance::Instance(const std::string& library, Validation validation, bool names, LogCallback log_to, const VkAllocationCallbacks* host)
+    : library_(open_library(library)), print_(validation == Validation::print), log_(std::move(log_to)) {
+  if (host) host_ = *host;
   const Library& lib = *library_;
   uint32_t version = 0;
   check(lib.vkEnumerateInstanceVersion(&version), "vkEnumerateInstanceVersion", "the Vulkan loader");
@@ -64,39 +70,44 @@ Instance::Instance(const std::string& library, Validation validation) : library_
     if (!has_layer(lib, kValidationLayer))
       throw DeviceError("the Vulkan validation layer is not installed (Debian and Ubuntu: apt-get install vulkan-validationlayers)");
     layers.push_back(kValidationLayer);
-    extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
     extensions.push_back(VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME);
     info.pNext = &features;
   }
+  debug_utils_ = validation != Validation::off || (names && has_extension(lib, nullptr, VK_EXT_DEBUG_UTILS_EXTENSION_NAME));
+  if (debug_utils_) extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
   info.enabledLayerCount = static_cast<uint32_t>(layers.size());
   info.ppEnabledLayerNames = layers.data();
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
 
-  const VkResult r = lib.vkCreateInstance(&info, nullptr, &handle_);
+  const VkResult r = lib.vkCreateInstance(&info, this->host(), &handle_);
   if (r == VK_ERROR_INCOMPATIBLE_DRIVER) no_driver();
   check(r, "vkCreateInstance", "the Vulkan loader");
   try {
-    vk_ = load_instance(lib, handle_, validation != Validation::off);
+    vk_ = load_instance(lib, handle_, debug_utils_);
+    vk_.host = this->host();
     if (validation != Validation::off)
-      check(vk_.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT", "the Vulkan loader");
+      check(vk_.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, vk_.host, &messenger_), "vkCreateDebugUtilsMessengerEXT", "the Vulkan loader");
   } catch (...) {
-    if (vk_.vkDestroyInstance) vk_.vkDestroyInstance(handle_, nullptr);
+    if (vk_.vkDestroyInstance) vk_.vkDestroyInstance(handle_, this->host());
     throw;
   }
 }
 
-Instance::Instance(PFN_vkGetInstanceProcAddr lookup, VkInstance instance, bool debug_utils) : handle_(instance), owned_(false) {
+Instance::Instance(PFN_vkGetInstanceProcAddr lookup, VkInstance instance, bool debug_utils, const VkAllocationCallbacks* host)
+    : handle_(instance), owned_(false), debug_utils_(debug_utils) {
+  if (host) host_ = *host;
   auto library = std::make_shared<Library>();
   library->vkGetInstanceProcAddr = lookup;
   library_ = library;
   vk_ = load_instance(*library_, instance, debug_utils);
+  vk_.host = this->host();
 }
 
 Instance::~Instance() {
   if (!owned_) return;
-  if (messenger_) vk_.vkDestroyDebugUtilsMessengerEXT(handle_, messenger_, nullptr);
-  vk_.vkDestroyInstance(handle_, nullptr);
+  if (messenger_) vk_.vkDestroyDebugUtilsMessengerEXT(handle_, messenger_, vk_.host);
+  vk_.vkDestroyInstance(handle_, vk_.host);
 }
 
 std::vector<VkPhysicalDevice> Instance::physical_devices() const {

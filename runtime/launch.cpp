@@ -9,6 +9,7 @@
 #include "engine/bind.h"
 #include "runtime/bound.h"
 #include "runtime/context.h"
+#include "runtime/names.h"
 #include "runtime/pipeline.h"
 
 namespace tessera {
@@ -17,7 +18,9 @@ using vulkan::Access;
 using vulkan::Bound;
 using vulkan::Buffer;
 using vulkan::Context;
+using vulkan::has_names;
 using vulkan::Memory;
+using vulkan::name_object;
 using vulkan::Outcome;
 using vulkan::GroupSlice;
 
@@ -220,6 +223,8 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     else if (into) outputs.push_back(checked_output(device, p, call, i, into->at(i - inputs.size()), dims));
     else outputs.emplace_back(device, bind_shape(call, i, dims), p.args[i].dtype);
     buffers.push_back(outputs.back().buffer(p.name));
+    if (has_names(context->vk()) && !takes && !into && buffers.back())
+      name_object(context->vk(), context->handle(), buffers.back()->handle(), buffers.back()->what() + ", " + p.args[i].origin + " of " + p.name);
   }
   for (size_t i = 0; i < inputs.size(); ++i) check_donation(p, inputs, buffers, i);
   // Copies of aliased inputs into outputs that have memory of their own, and of inputs that the code writes.

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "runtime/context.h"
+#include "runtime/names.h"
 #include "runtime/pipeline_file.h"
 
 namespace tessera::vulkan {
@@ -64,14 +65,16 @@ Pipeline::Pipeline(Context& context, const Program& p, bool sliced)
   layout.pushConstantRangeCount = push_bytes_ ? 1 : 0;
   layout.pPushConstantRanges = &range;
   const auto failed = [&](const char* call, VkResult r) { return DeviceError(p.name + ": " + call + " on " + context.name() + ": " + to_string(r), p.loc); };
-  if (const VkResult r = vk.vkCreatePipelineLayout(device, &layout, nullptr, &layout_); r < 0) throw failed("vkCreatePipelineLayout", r);
+  if (const VkResult r = vk.vkCreatePipelineLayout(device, &layout, vk.host, &layout_); r < 0) throw failed("vkCreatePipelineLayout", r);
 
+  const std::string name = has_names(vk) ? with_line(p.name, p.loc) : "";
+  name_object(vk, device, layout_, name);
   VkShaderModule module = VK_NULL_HANDLE;
   VkShaderModuleCreateInfo code{};
   code.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   code.codeSize = spirv_.size() * sizeof(uint32_t);
   code.pCode = spirv_.data();
-  VkResult r = vk.vkCreateShaderModule(device, &code, nullptr, &module);
+  VkResult r = vk.vkCreateShaderModule(device, &code, vk.host, &module);
   const char* call = "vkCreateShaderModule";
   if (r >= 0) {
     VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{};
@@ -89,22 +92,24 @@ Pipeline::Pipeline(Context& context, const Program& p, bool sliced)
       info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     }
     if (sliced) info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
+    name_object(vk, device, module, name);
     call = "vkCreateComputePipelines";
     PipelineFile file(vk, device, context.probe().driver, of_code(p, sliced));
-    r = vk.vkCreateComputePipelines(device, file.handle(), 1, &info, nullptr, &pipeline_);
-    vk.vkDestroyShaderModule(device, module, nullptr);
+    r = vk.vkCreateComputePipelines(device, file.handle(), 1, &info, vk.host, &pipeline_);
+    vk.vkDestroyShaderModule(device, module, vk.host);
+    if (r >= 0) name_object(vk, device, pipeline_, name);
     if (r >= 0) file.store();
     from_disk_ = file.from_disk();
   }
   if (r < 0) {
-    vk.vkDestroyPipelineLayout(device, layout_, nullptr);
+    vk.vkDestroyPipelineLayout(device, layout_, vk.host);
     throw failed(call, r);
   }
 }
 
 Pipeline::~Pipeline() {
-  context_.vk().vkDestroyPipeline(context_.handle(), pipeline_, nullptr);
-  context_.vk().vkDestroyPipelineLayout(context_.handle(), layout_, nullptr);
+  context_.vk().vkDestroyPipeline(context_.handle(), pipeline_, context_.vk().host);
+  context_.vk().vkDestroyPipelineLayout(context_.handle(), layout_, context_.vk().host);
 }
 
 }  // namespace tessera::vulkan

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/cache_file.h"
+#include "runtime/names.h"
 
 namespace tessera::vulkan {
 namespace {
@@ -49,18 +50,20 @@ PipelineFile::PipelineFile(const DeviceTable& vk, VkDevice device, const DriverI
   if (data) {
     info.initialDataSize = data->size();
     info.pInitialData = data->data();
-    if (vk_.vkCreatePipelineCache(device_, &info, nullptr, &cache_) >= 0) {
+    if (vk_.vkCreatePipelineCache(device_, &info, vk_.host, &cache_) >= 0) {
       found_ = data->size();
+      name_object(vk_, device_, cache_, "Tessera's cache of one pipeline");
       return;
     }
     info.initialDataSize = 0;
     info.pInitialData = nullptr;
   }
-  if (vk_.vkCreatePipelineCache(device_, &info, nullptr, &cache_) < 0) cache_ = VK_NULL_HANDLE;  // then without
+  if (vk_.vkCreatePipelineCache(device_, &info, vk_.host, &cache_) < 0) cache_ = VK_NULL_HANDLE;  // then without
+  name_object(vk_, device_, cache_, "Tessera's cache of one pipeline");
 }
 
 PipelineFile::~PipelineFile() {
-  if (cache_) vk_.vkDestroyPipelineCache(device_, cache_, nullptr);
+  if (cache_) vk_.vkDestroyPipelineCache(device_, cache_, vk_.host);
 }
 
 void PipelineFile::store() {

@@ -10,6 +10,7 @@
 #include "runtime/bound.h"
 #include "runtime/context.h"
 #include "runtime/host_stream.h"
+#include "runtime/names.h"
 #include "runtime/pipeline.h"
 
 namespace tessera {
@@ -257,12 +258,14 @@ void HostStream::record(HostCall& call, std::span<const DeviceArray> arguments) 
     vk.vkCmdCopyBuffer(commands_, from->handle(), to->handle(), 1, &region);
   }
   if (dispatches) {
+    if (has_names(vk)) begin_label(vk, commands_, with_line(p.name, p.loc));
     command(call.label, Stage::compute, accesses_);
     vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
     const uint64_t table = c.table ? c.table->address() : 0;
     if (c.table) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof table, &table);
     else if (!c.block.empty()) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(c.block.size()), c.block.data());
     vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+    end_label(vk, commands_);
     reported_ |= c.report != nullptr;
   }
   ++call.slots[frame_ % call.slots.size()].used;

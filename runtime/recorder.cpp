@@ -50,17 +50,19 @@ Recorder::Recorder(const DeviceTable& vk, VkDevice device, Queue queue, std::str
     : vk_(vk), device_(device), queue_(std::move(queue)), name_(std::move(device_name)), log_on_(log) {
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
   VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
-  check(vk_.vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_), "vkCreateSemaphore", name_);
+  check(vk_.vkCreateSemaphore(device_, &semaphore, vk_.host, &timeline_), "vkCreateSemaphore", name_);
   VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
                                VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT | VK_COMMAND_POOL_CREATE_TRANSIENT_BIT, queue_.family};
-  const VkResult r = vk_.vkCreateCommandPool(device_, &pool, nullptr, &pool_);
-  if (r < 0) vk_.vkDestroySemaphore(device_, timeline_, nullptr);
+  name_object(vk_, device_, timeline_, "Tessera's timeline");
+  const VkResult r = vk_.vkCreateCommandPool(device_, &pool, vk_.host, &pool_);
+  if (r < 0) vk_.vkDestroySemaphore(device_, timeline_, vk_.host);
   check(r, "vkCreateCommandPool", name_);
+  name_object(vk_, device_, pool_, "Tessera's command buffers");
 }
 
 Recorder::~Recorder() {
-  vk_.vkDestroyCommandPool(device_, pool_, nullptr);
-  vk_.vkDestroySemaphore(device_, timeline_, nullptr);
+  vk_.vkDestroyCommandPool(device_, pool_, vk_.host);
+  vk_.vkDestroySemaphore(device_, timeline_, vk_.host);
 }
 
 VkCommandBuffer Recorder::open() {

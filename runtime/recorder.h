@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/error.h"
+#include "runtime/names.h"
 #include "runtime/order.h"
 #include "runtime/vulkan.h"
 
@@ -90,7 +91,15 @@ class Recorder {
     require_alive();
     const size_t logged = log_.size();
     try {
+      if (!has_names(vk_)) {
+        record();
+        return submit_open({what, part, loc});
+      }
+      const std::string name = with_line(what + (part.empty() ? "" : ", " + part), loc);
+      begin_label(vk_, open(), name);
       record();
+      end_label(vk_, open());
+      name_object(vk_, device_, open(), name);
       return submit_open({what, part, loc});
     } catch (...) {
       undo(logged);

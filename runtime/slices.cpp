@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "runtime/names.h"
 #include "runtime/recorder.h"
 
 namespace tessera::vulkan {
@@ -63,7 +64,7 @@ Pace::Pace(const DeviceTable& vk, VkDevice device, const Probe& probe)
       rate_((probe.info.target.kind == Target::Kind::cpu ? 1e9 : 1e10) * std::max(probe.info.target.compute_units, 1)) {}
 
 Pace::~Pace() {
-  if (pool_) vk_.vkDestroyQueryPool(device_, pool_, nullptr);
+  if (pool_) vk_.vkDestroyQueryPool(device_, pool_, vk_.host);
 }
 
 double Pace::seconds(double work, const void* code) const {
@@ -79,8 +80,9 @@ int Pace::begin(Recorder& recorder, double work) {
     info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     info.queryCount = 2 * kSlots;
-    if (vk_.vkCreateQueryPool(device_, &info, nullptr, &pool_) < 0) pool_ = VK_NULL_HANDLE;  // then the guess has to do
-    else for (int i = 0; i < kSlots; ++i) idle_.push_back(i);
+    if (vk_.vkCreateQueryPool(device_, &info, vk_.host, &pool_) < 0) pool_ = VK_NULL_HANDLE;  // then the guess has to do
+    name_object(vk_, device_, pool_, "Tessera's timestamps");
+    if (pool_) for (int i = 0; i < kSlots; ++i) idle_.push_back(i);
   }
   if (idle_.empty()) return -1;
   const VkCommandBuffer commands = recorder.commands();

@@ -50,8 +50,9 @@ InstanceTable load_instance(const Library& library, VkInstance instance, bool de
   return t;
 }
 
-DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions) {
+DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions, bool debug_utils) {
   DeviceTable t;
+  t.host = instance.host;
 #define X(f)                                                                     \
   t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));     \
   require(t.f, #f);
@@ -61,6 +62,16 @@ DeviceTable load_device(const InstanceTable& instance, VkDevice device, const st
   if (std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));
   TESSERA_VK_DEVICE_EXTENSIONS(X)
 #undef X
+  if (debug_utils) {
+#define X(f) t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));
+    TESSERA_VK_DEVICE_DEBUG(X)
+#undef X
+    if (!t.vkSetDebugUtilsObjectNameEXT || !t.vkCmdBeginDebugUtilsLabelEXT || !t.vkCmdEndDebugUtilsLabelEXT) {  // all or none
+#define X(f) t.f = nullptr;
+      TESSERA_VK_DEVICE_DEBUG(X)
+#undef X
+    }
+  }
   intercept(t);
   return t;
 }

@@ -43,11 +43,20 @@ namespace tessera::vulkan {
 
 // Of extensions that may not be enabled: null then.
 #define TESSERA_VK_DEVICE_EXTENSIONS(X) X(vkGetMemoryHostPointerPropertiesEXT, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)
-#define TESSERA_VK_DEVICE_OPTIONAL(X) X(vkGetMemoryHostPointerPropertiesEXT)
+// Of debug_utils, an instance extension (names.h).
+#define TESSERA_VK_DEVICE_DEBUG(X) X(vkSetDebugUtilsObjectNameEXT) X(vkCmdBeginDebugUtilsLabelEXT) X(vkCmdEndDebugUtilsLabelEXT)
+#define TESSERA_VK_DEVICE_OPTIONAL(X) X(vkGetMemoryHostPointerPropertiesEXT) TESSERA_VK_DEVICE_DEBUG(X)
 
 #define TESSERA_VK_FIELD(f) PFN_##f f = nullptr;
-struct InstanceTable { TESSERA_VK_INSTANCE(TESSERA_VK_FIELD) TESSERA_VK_DEBUG(TESSERA_VK_FIELD) };
-struct DeviceTable { TESSERA_VK_DEVICE(TESSERA_VK_FIELD) TESSERA_VK_DEVICE_OPTIONAL(TESSERA_VK_FIELD) };
+// `host`: what every function of the table that takes callbacks for host memory is given; null: the driver's own.
+struct InstanceTable {
+  TESSERA_VK_INSTANCE(TESSERA_VK_FIELD) TESSERA_VK_DEBUG(TESSERA_VK_FIELD)
+  const VkAllocationCallbacks* host = nullptr;
+};
+struct DeviceTable {
+  TESSERA_VK_DEVICE(TESSERA_VK_FIELD) TESSERA_VK_DEVICE_OPTIONAL(TESSERA_VK_FIELD)
+  const VkAllocationCallbacks* host = nullptr;
+};
 
 /// The opened library and the functions that need no instance.
 struct Library {
@@ -62,7 +71,7 @@ struct Library {
 std::shared_ptr<const Library> open_library(const std::string& name);
 /// Throw DeviceError where a function is missing. `debug_utils`, `extensions`: what is enabled; functions of others are not looked up.
 InstanceTable load_instance(const Library& library, VkInstance instance, bool debug_utils);
-DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions);
+DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions, bool debug_utils);
 
 std::string to_string(VkResult r);  ///< "VK_ERROR_DEVICE_LOST"
 /// Throws DeviceError "CALL on DEVICE: RESULT" if r is an error.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/names.h"
 #include "runtime/pipeline.h"
 
 namespace tessera::vulkan {
@@ -50,17 +51,18 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
                      const std::shared_ptr<Buffer>& table, bool timestamps)
     : context_(std::move(context)), plan_(plan), begin_(begin), end_(end) {
   const DeviceTable& vk = context_->vk();
-  {
-    std::lock_guard lock(context_->mutex());
-    commands_ = context_->recorder().begin_replayable();
-  }
+  // To the end: recording into a command buffer uses the pool that those of all other threads are of.
+  const std::lock_guard lock(context_->mutex());
+  commands_ = context_->recorder().begin_replayable();
+  name_object(vk, context_->handle(), commands_, "a graph");
   if (timestamps && context_->probe().timestamp_bits > 0) {
     VkQueryPoolCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     info.queryCount = static_cast<uint32_t>(2 * (end - begin));
-    if (vk.vkCreateQueryPool(context_->handle(), &info, nullptr, &queries_) < 0) queries_ = VK_NULL_HANDLE;  // then trace() has nothing
+    if (vk.vkCreateQueryPool(context_->handle(), &info, vk.host, &queries_) < 0) queries_ = VK_NULL_HANDLE;  // then trace() has nothing
     else vk.vkCmdResetQueryPool(commands_, queries_, 0, info.queryCount);
+    name_object(vk, context_->handle(), queries_, "a graph's timestamps");
   }
   const auto stamp = [&](bool after) {
     if (queries_) vk.vkCmdWriteTimestamp2(commands_, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, queries_, static_cast<uint32_t>(2 * timed_.size() + after));
@@ -100,23 +102,24 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
       vk.vkCmdCopyBuffer(commands_, from.handle(), to.handle(), 1, &region);
     } else {
       const PreparedCall& call = calls[i];
+      if (has_names(vk)) begin_label(vk, commands_, with_line(call.program->name, call.program->loc));
       vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
       if (pushed_bytes(*call.program) > 0) {
         const uint64_t at = table->address() + call.table_at;
         vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
       }
       vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+      end_label(vk, commands_);
     }
     stamp(true);
     if (queries_) timed_.push_back(i);
     steps_.push_back(std::move(step));
   }
-  std::lock_guard lock(context_->mutex());
   try {
     context_->recorder().end_replayable(commands_);
   } catch (...) {
     context_->recorder().retire(commands_);
-    if (queries_) vk.vkDestroyQueryPool(context_->handle(), queries_, nullptr);
+    if (queries_) vk.vkDestroyQueryPool(context_->handle(), queries_, context_->vk().host);
     throw;
   }
 }
@@ -127,7 +130,7 @@ Recording::~Recording() {
       context_->wait_all();
     } catch (const Error&) {  // the device is lost
     }
-    context_->vk().vkDestroyQueryPool(context_->handle(), queries_, nullptr);
+    context_->vk().vkDestroyQueryPool(context_->handle(), queries_, context_->vk().host);
   }
   std::lock_guard lock(context_->mutex());
   context_->recorder().retire(commands_);

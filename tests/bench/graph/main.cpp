@@ -162,7 +162,7 @@ int main(int argc, char** argv) try {
   against_hand(d, kernels, true);
   against_hand(d, kernels, false);
   memory(d, 1 << 20);
-  memory(d, 1 << 24);
+  memory(d, 1 << 23);
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "error: %s\n", e.what());

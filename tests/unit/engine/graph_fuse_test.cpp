@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "tests/support/random_jit.h"
@@ -62,6 +64,12 @@ TEST_CASE("fuse: element-wise neighbours") {
     const Tensor t = tanh(a);
     return dot(t, transpose(a));
   }), {x, y}) == "tanh transpose dot");
+  const std::string steps = fused(jit([](Tensor a, Tensor) {
+    for (int i = 0; i < 12; ++i) a = roll(a, 1, 1) * a;  // where each step asks for two elements of the one before
+    return a;
+  }), {ramp({4, 8}), y});
+  CHECK(std::count(steps.begin(), steps.end(), ' ') == 23);
+  CHECK(fused(jit([](Tensor a, Tensor) { return roll(a, 1, 1) * a; }), {x, y}) == "slice_slice_concatenate mul");
   CHECK(fused(jit([](Tensor a, Tensor b) { return broadcast_to(tanh(b), {4, 8}) * a; }), {x, y}) == "tanh broadcast_mul");
 }
 

@@ -165,7 +165,8 @@ TEST_CASE("after it has been prepared, recording creates and allocates nothing a
       stream.record(tables, {x, y, z});
       stream.end();
       std::vector<std::string> calls;
-      for (const vulkan::Faults::Call& call : faults.calls()) calls.emplace_back(call.name);
+      for (const vulkan::Faults::Call& call : faults.calls())  // the host has debug_utils: each dispatch lies in a range of its kernel's name
+        if (const std::string_view name = call.name; name.find("DebugUtilsLabel") == std::string_view::npos) calls.emplace_back(name);
       std::vector<std::string> want{"vkCmdBindPipeline", "vkCmdPushConstants", "vkCmdDispatch", "vkCmdPipelineBarrier2", "vkCmdBindPipeline", "vkCmdPushConstants", "vkCmdDispatch"};
       if (frame > 0) want.insert(want.begin(), "vkCmdPipelineBarrier2");  // y is written again
       CHECK(calls == want);

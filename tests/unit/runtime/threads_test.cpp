@@ -1,0 +1,166 @@
+// Many threads on one Device, and several Devices: what runtime/README.md calls thread-safe, all at once. Under the thread sanitizer (preset tsan) too.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/graph.h"
+#include "engine/ir/text.h"
+#include "engine/platform.h"
+#include "runtime/call/call.h"
+#include "runtime/call/graph.h"
+#include "runtime/call/load_queue.h"
+#include "runtime/call/prewarm.h"
+#include "runtime/launch.h"
+#include "tests/unit/runtime/support.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+constexpr int kThreads = 6, kRounds = 12;
+
+/// f(thread) on each of them; doctest's checks are not for other threads, so it returns whether all went well.
+void on_threads(const std::function<bool(int)>& f) {
+  std::atomic<int> good{0};
+  std::vector<std::string> errors(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        try {
+          good += f(t);
+        } catch (const std::exception& e) {
+          errors[static_cast<size_t>(t)] = e.what();
+        }
+      });
+  }
+  for (const std::string& e : errors) CHECK(e == "");
+  CHECK(good == kThreads);
+}
+
+ir::Kernel plus(int what) {
+  return ir::parse("tir 1\nkernel @plus" + std::to_string(what) + "\ngrid (cdiv(n, 32))\nin f32[n] block (32) map (%i) { yield %i }\nout f32[n] block (32) map (%i) { yield %i }\n" +
+                   "body (%x, %o) {\n  %a = load %x[0:32]\n  %b = constant " + std::to_string(what) + ".0 : f32[]\n  %c = broadcast %b dims [] : f32[32]\n  %d = add %a, %c\n  store %o[0:32], %d\n}\n");
+}
+
+}  // namespace
+
+TEST_CASE("threads: launches, uploads and downloads on one device") {
+  const Device& d = device();
+  const DeviceArray shared(d, ramp(500));
+  on_threads([&](int t) {
+    bool good = true;
+    for (int i = 0; i < kRounds; ++i) {
+      const int64_t n = 100 * (t + 1) + i;
+      DeviceArray mine(d, ramp(n, static_cast<float>(t)));
+      const DeviceArray sum = launch(d, add(), {mine, mine})[0];
+      const DeviceArray of_shared = launch(d, scale(), {shared})[0];
+      launch(d, table(), {sum, sum});
+      launch(d, scratch(), {sum});
+      if (i % 4 == 0) d.wait();
+      good &= floats(of_shared) == scaled_ramp(500);
+      good &= floats(sum)[static_cast<size_t>(n - 1)] == 2 * (static_cast<float>(n - 1) + static_cast<float>(t));
+      mine.write(ramp(n));
+      good &= floats(mine)[1] == 1;
+      good &= d.allocated_bytes() > 0 && !d.lost() && d.info().name == device().info().name;
+    }
+    return good;
+  });
+  check_clean(d);
+}
+
+TEST_CASE("threads: staged transfers on one device") {
+  DeviceOptions o;
+  o.validation = o.log_commands = o.always_stage = true;
+  const Device d(o);
+  on_threads([&](int t) {
+    bool good = true;
+    for (int i = 0; i < kRounds / 2; ++i) {
+      const DeviceArray x(d, ramp(3000 + t, static_cast<float>(t)));
+      good &= floats(launch(d, scale(), {x})[0]).back() == 2 * (2999 + 2 * static_cast<float>(t)) + 1;
+    }
+    return good;
+  });
+  check_clean(d);
+}
+
+TEST_CASE("threads: loading the same kernels and others, in the foreground and behind it") {
+  DeviceOptions o;
+  o.validation = true;
+  const Device d(o);
+  LoadQueue queue(3);
+  on_threads([&](int t) {
+    bool good = true;
+    for (int i = 0; i < 4; ++i) {
+      const int what = (t + i) % 5;
+      const auto behind = queue.load(d, plus(what + 1));
+      const CompiledKernel k = load(d, plus(what));
+      prepare(d, k.program());
+      good &= k.run({ramp(50)})[0].at(49) == 49 + what;
+      good &= behind.get().run({ramp(50)})[0].at(49) == 50 + what;
+    }
+    return good;
+  });
+  CHECK(pipeline_counts(d).made == 6);  // whoever came first
+  check_clean(d);
+}
+
+TEST_CASE("threads: one graph, replayed by all of them, and graphs recorded meanwhile") {
+  DeviceOptions o;
+  o.validation = true;
+  const Device d(o);
+  const std::string folder = (std::filesystem::temp_directory_path() / ("tessera_threads_" + std::to_string(platform::process_id()))).string();
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/sum.tir") << "tir 1\nkernel @sum\nin f32[8] whole\nin f32[8] whole\nout f32[8] whole\nbody (%x, %y, %o) {\n  %a = load %x[0:8]\n  %b = load %y[0:8]\n"
+                                        "  %c = add %a, %b\n  store %o[0:8], %c\n  yield\n}\n";
+  const Graph g = parse_graph("tessera graph 1\nin %0 f32[8]\n%1 = call \"sum.tir\"(%0, %0) : f32[8]\n%2 = call \"sum.tir\"(%1, %0) : f32[8]\nout %2\n", folder);
+  std::filesystem::remove_all(folder);
+  const CompiledGraph shared = load(d, g);
+  on_threads([&](int t) {
+    bool good = true;
+    for (int i = 0; i < kRounds; ++i) {
+      const auto from = static_cast<float>(t + i);
+      const DeviceArray x(d, ramp(8, from));
+      good &= floats(shared({x})[0])[7] == 3 * (7 + from);
+      if (i % 4 == 0) good &= floats(load(d, g)({x})[0])[7] == 3 * (7 + from);
+      good &= floats(launch(d, scale(), {x})[0])[7] == 2 * (7 + from) + 1;
+    }
+    return good;
+  });
+  check_clean(d);
+}
+
+TEST_CASE("threads: one pallas_call, traced and launched by all of them") {
+  const PallasCall twice = pallas_call([](Ref x, Ref y) { y[all] = x[all] + x[all]; }, {.out_shape = {{{64}, f32}}, .name = "twice"});
+  on_threads([&](int t) {
+    bool good = true;
+    for (int i = 0; i < kRounds; ++i) {
+      const DeviceArray x(device(), ramp(64, static_cast<float>(t + i)));
+      good &= floats(launch(device(), twice, {launch(device(), twice, {x})[0]})[0])[63] == 4 * (63 + static_cast<float>(t + i));
+    }
+    return good;
+  });
+  check_clean(device());
+}
+
+TEST_CASE("threads: a device for each") {
+  on_threads([&](int t) {
+    bool good = true;
+    for (int i = 0; i < 2; ++i) {
+      DeviceOptions o;
+      o.validation = t % 2 == 0;
+      const Device d(o);
+      good &= floats(launch(d, scale(), {DeviceArray(d, ramp(70))})[0]) == scaled_ramp(70);
+      d.wait();
+      good &= d.validation_messages().empty();
+    }
+    return good;
+  });
+}
