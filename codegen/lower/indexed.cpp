@@ -111,6 +111,7 @@ bool distinct(const ir::Kernel& k, const ir::Op& op, const ir::AccessDims& form)
 
 bool must_scatter_in_order(const ir::Kernel& k, const ir::Op& op) {
   if (!ir::writes_ref(op.code)) return false;
+  if (op.code == Opcode::store && op.attr_or(ir::Attr::unordered, 0)) return false;
   const ir::AccessDims form = ir::access_dims(k, op);
   return form.arrays && !distinct(k, op, form);
 }

@@ -64,8 +64,10 @@ class RefAccess {
   }
   void store(const Operand& v, const StoreParams& p) {
     const ir::Value value = stored(v), mask = mask_of(p.mask);
-    if (ref_.views_.empty()) e_.builder().append(complete({.code = Opcode::store, .operands = {ref_.id_, value}}, mask, {}));
-    else store_view(value, mask);
+    if (!ref_.views_.empty()) return store_view(value, mask);
+    ir::Op op = complete({.code = Opcode::store, .operands = {ref_.id_, value}}, mask, {});
+    if (p.unique_indices && form_.arrays) op.set(Attr::unordered, 1);
+    e_.builder().append(std::move(op));
   }
   Value swap(const Operand& v, const LoadParams& p) {
     const ir::Value value = stored(v), mask = mask_of(p.mask), other = other_of(p.other, mask);

@@ -170,6 +170,9 @@ struct LoadParams {
 };
 struct StoreParams {
   Operand mask = {};
+  /// Of store(): the index arrays bring no two elements to one place, as lax.scatter's unique_indices. Then all are stored at once; else, where the compiler
+  /// cannot prove it, one after another. Where two meet all the same either may stay, and InterpretOptions::races reports it.
+  bool unique_indices = false;
 };
 Value load(const Ref& ref, RefIndex index, LoadParams params = {});
 /// Elements that the mask leaves out keep their contents.

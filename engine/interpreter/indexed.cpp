@@ -3,6 +3,7 @@
 // slice's positions do not wrap. Elements go in the value's order: of stores to one element the last stays, atomics find what those before have left.
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
 #include "engine/interpreter/machine.h"
 #include "engine/reference.h"
@@ -96,8 +97,12 @@ struct Indexed {
   }
   void write(Machine& m) const {
     const std::byte* from = m.place[value.index];
+    std::unordered_map<const std::byte*, int64_t> taken;
+    const bool must_differ = m.races && op->attr_or(ir::Attr::unordered, 0);
     each(m, false, Touching::store, [&](std::byte* element, int64_t i) {
       if (!element) return;
+      if (must_differ)
+        if (const auto [before, fresh] = taken.try_emplace(element, i); !fresh) meet(m, before->second, i);
       if (sum) {
         const void* operands[] = {element, from + i * bytes, element};
         sum(operands, element, 1);
@@ -105,6 +110,11 @@ struct Indexed {
         std::memcpy(element, from + i * bytes, static_cast<size_t>(bytes));
       }
     });
+  }
+  [[noreturn]] void meet(const Machine& m, int64_t a, int64_t b) const {
+    throw KernelError(m.kernel->name + ": store: elements " + std::to_string(a) + " and " + std::to_string(b) + " of the value go to one element of " + ref_text(*m.kernel, ref) +
+                          ", and the store leaves open which stays",
+                      op->loc, "without unique_indices the last one stays");
   }
   // What is outside finds what the nearest element held before any of them.
   void update(Machine& m) const {

@@ -648,7 +648,7 @@ class Inference {
       case Opcode::sort: return sort();
       case Opcode::program_id: case Opcode::num_programs: return grid_index();
       case Opcode::load: return load();
-      case Opcode::store: stored(); return {};
+      case Opcode::store: stored(); flag(Attr::unordered); return {};
       case Opcode::swap: return {stored()};
       case Opcode::addupdate:
         if (stored().dtype == DType::boolean) fail("bool has no sum", "or it to what is there: store(load | value)");

@@ -554,7 +554,7 @@ class Parser {
       o.operands.push_back(use());
       o.set(Attr::other, 1);
     }
-    while (is_atomic(o.code) && same_line() && token_.kind == Token::Kind::word) attribute(o);
+    while ((is_atomic(o.code) || (o.code == Opcode::store && token_.text == name(Attr::unordered))) && same_line() && token_.kind == Token::Kind::word) attribute(o);
     for (Index& x : o.index)
       if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(o.operands.size());
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());

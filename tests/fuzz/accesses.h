@@ -164,6 +164,7 @@ class Accesses : protected Spec {
         if (stride != 1) line = b.elementwise(Opcode::mul, {line, number(stride)});
         sum = sum ? b.elementwise(Opcode::add, {line, sum}) : line;
       }
+      apart_ = true;
       const Value start = random_.chance(0.5) ? values_.counted_index(n - m) : values_.scalar_int(-n - 1, n);
       sum = b.elementwise(Opcode::add, {sum, b.broadcast(start, shape, {})});
       return values_.note(sum, {static_cast<double>(2 * n + 2), 0, true, false});
@@ -256,7 +257,9 @@ class Accesses : protected Spec {
     if (adds) op.code = Opcode::addupdate;
     std::vector<Value> starts;
     const bool masked = random_.chance(0.2), other = masked && op.code == Opcode::swap && random_.chance(0.7);
+    apart_ = false;
     const Shape shape = random_index(r, masked, op.index, starts, 2 + masked + other, true);
+    if (op.code == Opcode::store && apart_ && random_.chance(0.5)) op.set(Attr::unordered, 1);
     const bool was_readable = r.readable;
     Value v = with_unused(values_.want(r.dtype, shape, r.stateful || adds), depth ? 2 : 1, r.stateful || adds);
     if (adds && is_float(r.dtype)) {

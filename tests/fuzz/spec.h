@@ -72,6 +72,7 @@ class Spec {
   Values values_;
   bool vmapped_ = false;
   bool persistent_ = false;        // some scratch is initialised in the first program only
+  bool apart_ = false;             // an index array that holds no position twice has been made since this was false
   std::vector<int64_t> grid_;
   int64_t programs_ = 1;
   int accumulator_ = -1;           // the grid axis of the accumulator in the last scratch Ref

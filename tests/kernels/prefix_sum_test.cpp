@@ -105,6 +105,15 @@ TEST_CASE("prefix_sum: device arrays, without waiting; host arrays on the best d
   if (const auto device = test::device_if_any()) test::check_equal(kernels::prefix_sum(kernels::passes(*device), DeviceArray(*device, x)).download(), expected);
 }
 
+TEST_CASE("prefix_sum: under jit, as steps of a graph") {
+  const auto f = jit([](Tensor x) { return kernels::prefix_sum(kernels::graph_passes(), x, {.exclusive = true}) + 1; });
+  const Array x = test::random_integers({2, 5000}, i32, 10, -1000, 1000);
+  Array expected = summed(x, {.exclusive = true});
+  for (int32_t& v : expected.data<int32_t>()) ++v;
+  test::check_equal(interpret(f, x), expected);
+  test::check_equal(f(x), expected);
+}
+
 TEST_CASE("prefix_sum: what does not fit") {
   const Array x({2, 3}, f32);
   CHECK(test::error_of([&] { kernels::prefix_sum(x, {.axis = 2}, Loc{"scan.cpp", 3}); }) == "prefix_sum: axis 2 is out of range for x, f32(2, 3)\n  at scan.cpp:3");

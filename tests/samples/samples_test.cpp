@@ -12,6 +12,7 @@
 #include <iterator>
 
 #include "engine/ir/text.h"
+#include "samples/support/demo.h"
 #include "samples/support/picture.h"
 #include "samples/support/sample.h"
 
@@ -66,6 +67,8 @@ double blur_error(const Array& before, const Array& after) {
 
 constexpr const char* kVulkan = "TESSERA_VALIDATION=1";
 constexpr const char* kInterpreter = "TESSERA_DEVICE=interpreter";
+// Not of a graph of several kernels, which tests/kernels tests one by one, nor of one of thousands of lines.
+bool is_stored(const std::string& sample) { return sample != "stable_fluids" && sample != "ray_march"; }
 constexpr double kHalfALevel = 0.5 / 255 + 1e-5;  // a PNG's colours are rounded to 256 levels
 }  // namespace
 
@@ -90,6 +93,7 @@ TEST_CASE("every sample is right on Vulkan, without a word from the validation l
     CHECK(o.output.find("the interpreter") == std::string::npos);
     CHECK(ends_with(o.output, ": ok\n"));
 
+    if (!is_stored(name)) continue;
     const std::string text = read(folder.at(name + ".tir")), stored = "tests/tir/samples/" + name + ".tir";
     REQUIRE_MESSAGE(!text.empty(), name);
     const std::string printed = tessera::ir::print(tessera::ir::parse(text, name));  // without source lines
@@ -175,4 +179,36 @@ TEST_CASE("pictures: grey, transparent and of 16 bits, and files that are none")
   const Outcome none = run(folder, kInterpreter, "blur", "none.png");
   CHECK(none.code == 1);
   CHECK(none.output == "blur: none.png: No such file or directory\n");
+}
+
+TEST_CASE("demos: their options, and animated PNGs, which are PNGs") {
+  const Scratch folder;
+  Array red({3, 2, 4}, tessera::f32), white({3, 2, 4}, tessera::f32);
+  for (int64_t i = 0; i < red.size(); ++i) white.data<float>()[static_cast<size_t>(i)] = 1, red.data<float>()[static_cast<size_t>(i)] = i < 8 ? 1 : 0;
+  sample::write_apng(folder.at("a.png"), {red, white, red}, 100);
+  const Array first = sample::read_png(folder.at("a.png"));
+  for (int64_t i = 0; i < red.size(); ++i) CHECK(first.at(i) == red.at(i));
+  const std::string file = read(folder.at("a.png"));
+  const auto count = [&](const std::string& type) {
+    int n = 0;
+    for (size_t at = file.find(type); at != std::string::npos; at = file.find(type, at + 1)) ++n;
+    return n;
+  };
+  CHECK(count("acTL") == 1);
+  CHECK(count("fcTL") == 3);
+  CHECK(count("fdAT") == 2);
+  CHECK(file.find("acTL") < file.find("IDAT"));
+  CHECK_THROWS_WITH(sample::write_apng("b.png", {}, 100), "b.png: there is no frame");
+  CHECK_THROWS_WITH(sample::write_apng("b.png", {red, Array({3, 2, 2}, tessera::f32)}, 100), "b.png: frame 1 is (3, 2, 2), the first one (3, 2, 4)");
+
+  const Outcome help = run(folder, kInterpreter, "ray_march", "--help");
+  CHECK(help.code == 0);
+  CHECK(help.output == "ray_march [--size N] [--frames N] [OUT.png]\nSpheres that melt into each other over a floor, by sphere tracing.\n"
+                       "  --size    pixels of the longer side (160)\n  --frames  pictures; several make an animated PNG (16)\n");
+  const Outcome size = run(folder, kInterpreter, "ray_march", "--size 0");
+  CHECK(size.code == 1);
+  CHECK(size.output == "ray_march: --size takes a number from 1 to 10000, not \"0\"\nusage: ray_march [--size N] [--frames N] [OUT.png]\n");
+  const Outcome option = run(folder, kInterpreter, "ray_march", "--fast");
+  CHECK(option.code == 1);
+  CHECK(option.output == "ray_march: unknown option --fast\nusage: ray_march [--size N] [--frames N] [OUT.png]\n");
 }

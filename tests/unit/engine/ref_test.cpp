@@ -577,3 +577,29 @@ TEST_CASE("refs: copies go through views that are slices") {
   CHECK(error([](Ref x, Ref o) { sync_copy(x.reshape({8, 6}).T(), o); }) ==
         "k: async_copy: through this view of the Ref the index is not one slice per dim\n  at " + std::string(__FILE__) + ":" + std::to_string(line) + "\n  note: load through the view, and store what came");
 }
+
+TEST_CASE("unique_indices: a promise that the race detector holds the kernel to") {
+  int line = 0;
+  const auto call = pallas_call(
+      [&](Ref at, Ref x, Ref o) {
+        o[all] = 0;
+        line = __LINE__ + 1;
+        store(o, at[all], x[all], {.unique_indices = true});
+      },
+      {.out_shape = {{{5}, i32}}, .name = "k"});
+  const Array x({3}, std::vector<int32_t>{1, 2, 3}), apart({3}, std::vector<int32_t>{4, 0, -2}), meeting({3}, std::vector<int32_t>{4, 0, -1});
+  CHECK(ir::print(call.trace_for({apart, x})).find(" unordered 1\n") != std::string::npos);
+  const Array good = interpret(call, {.races = true}, apart, x), last = interpret(call, meeting, x);
+  CHECK(good.at(4) == 1);
+  CHECK(good.at(0) == 2);
+  CHECK(good.at(3) == 3);
+  CHECK(last.at(4) == 3);
+  std::string text;
+  try {
+    interpret(call, {.races = true}, meeting, x);
+  } catch (const KernelError& e) {
+    text = e.what();
+  }
+  CHECK(text == "k: store: elements 0 and 2 of the value go to one element of out_specs[0], and the store leaves open which stays\n  at " + std::string(__FILE__) + ":" + std::to_string(line) +
+                    "\n  note: without unique_indices the last one stays");
+}

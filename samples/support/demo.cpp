@@ -1,0 +1,141 @@
+#include "samples/support/demo.h"
+
+#include <png.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+
+namespace sample {
+using tessera::Array;
+
+Demo demo_options(int argc, char** argv, Demo demo) {
+  const char* device = std::getenv("TESSERA_DEVICE");
+  const Demo usual = demo;
+  if (device && std::string(device) == "interpreter") demo.size /= 4, demo.frames = std::min<int64_t>(demo.frames, 2);
+  demo.out = demo.name + ".png";
+  const std::string usage = demo.name + " [--size N] [--frames N] [OUT.png]";
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--help" || word == "-h") {
+      std::printf("%s\n%s\n  --size    pixels of the longer side (%lld)\n  --frames  pictures; several make an animated PNG (%lld)\n", usage.c_str(), demo.what.c_str(),
+                  static_cast<long long>(usual.size), static_cast<long long>(usual.frames));
+      std::exit(0);
+    }
+    if (word == "--size" || word == "--frames") {
+      const std::string text = i + 1 < argc ? argv[++i] : "";
+      int64_t n = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+      if (error != std::errc{} || end != text.data() + text.size() || n < 1 || n > 10'000) throw std::runtime_error(word + " takes a number from 1 to 10000, not \"" + text + "\"\nusage: " + usage);
+      (word == "--size" ? demo.size : demo.frames) = n;
+    } else if (word.starts_with("-")) {
+      throw std::runtime_error("unknown option " + word + "\nusage: " + usage);
+    } else {
+      demo.out = word;
+    }
+  }
+  return demo;
+}
+
+void progress(const Demo& demo, int64_t frame) {
+  if (!isatty(2)) return;
+  std::fprintf(stderr, "\r%s: frame %lld of %lld%s", demo.name.c_str(), static_cast<long long>(frame), static_cast<long long>(demo.frames), frame == demo.frames ? "\n" : "");
+}
+
+namespace {
+std::vector<uint8_t> png_bytes(const std::string& path, const Array& picture) {
+  if (picture.shape().size() != 3 || picture.shape()[0] != 3) throw std::runtime_error(path + ": a picture is [3, height, width], not " + tessera::to_string(picture.shape()));
+  const size_t plane = static_cast<size_t>(picture.shape()[1] * picture.shape()[2]);
+  const std::span<const float> in = picture.data<float>();
+  std::vector<uint8_t> pixels(plane * 3);
+  for (size_t p = 0; p < plane; ++p)
+    for (size_t c = 0; c < 3; ++c) {
+      const float v = in[c * plane + p];
+      pixels[p * 3 + c] = static_cast<uint8_t>(std::lround(255 * (v > 0 ? std::min(v, 1.0f) : 0.0f)));
+    }
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.format = PNG_FORMAT_RGB;
+  image.width = static_cast<png_uint_32>(picture.shape()[2]);
+  image.height = static_cast<png_uint_32>(picture.shape()[1]);
+  png_alloc_size_t size = 0;
+  if (!png_image_write_get_memory_size(image, size, 0, pixels.data(), 0, nullptr)) throw std::runtime_error(path + ": " + image.message);
+  std::vector<uint8_t> bytes(size);
+  if (!png_image_write_to_memory(&image, bytes.data(), &size, 0, pixels.data(), 0, nullptr)) throw std::runtime_error(path + ": " + image.message);
+  bytes.resize(size);
+  return bytes;
+}
+uint32_t word_at(const std::vector<uint8_t>& b, size_t i) { return uint32_t{b[i]} << 24 | uint32_t{b[i + 1]} << 16 | uint32_t{b[i + 2]} << 8 | b[i + 3]; }
+void append_word(std::vector<uint8_t>& b, uint32_t w) {
+  for (int shift = 24; shift >= 0; shift -= 8) b.push_back(static_cast<uint8_t>(w >> shift));
+}
+void append_chunk(std::vector<uint8_t>& file, const char (&type)[5], const std::vector<uint8_t>& data) {
+  append_word(file, static_cast<uint32_t>(data.size()));
+  const size_t from = file.size();
+  file.insert(file.end(), type, type + 4);
+  file.insert(file.end(), data.begin(), data.end());
+  append_word(file, static_cast<uint32_t>(crc32(0, file.data() + from, static_cast<uInt>(file.size() - from))));
+}
+}  // namespace
+
+// The format is PNG's extension for animations: acTL says how many frames there are, fcTL what each covers and how long it stays; the first one's pixels are the
+// PNG's own IDAT chunks, those of later ones are in fdAT chunks, which begin with a sequence number that fcTL chunks share.
+void write_apng(const std::string& path, const std::vector<Array>& frames, int milliseconds) {
+  if (frames.empty()) throw std::runtime_error(path + ": there is no frame");
+  std::vector<uint8_t> file;
+  uint32_t sequence = 0;
+  for (size_t f = 0; f < frames.size(); ++f) {
+    if (frames[f].shape() != frames[0].shape()) throw std::runtime_error(path + ": frame " + std::to_string(f) + " is " + tessera::to_string(frames[f].shape()) + ", the first one " + tessera::to_string(frames[0].shape()));
+    const std::vector<uint8_t> png = png_bytes(path, frames[f]);
+    bool announced = false;
+    for (size_t at = 8; at < png.size();) {
+      const uint32_t size = word_at(png, at);
+      const std::string type(png.begin() + static_cast<std::ptrdiff_t>(at) + 4, png.begin() + static_cast<std::ptrdiff_t>(at) + 8);
+      const auto chunk = png.begin() + static_cast<std::ptrdiff_t>(at), data = chunk + 8, end = data + size;
+      if (type == "IDAT" && !announced) {
+        announced = true;
+        std::vector<uint8_t> control;
+        append_word(control, sequence++);
+        append_word(control, static_cast<uint32_t>(frames[f].shape()[2]));
+        append_word(control, static_cast<uint32_t>(frames[f].shape()[1]));
+        append_word(control, 0), append_word(control, 0);                                // where
+        control.push_back(static_cast<uint8_t>(milliseconds >> 8)), control.push_back(static_cast<uint8_t>(milliseconds));
+        control.push_back(1000 >> 8), control.push_back(1000 & 255);                    // of a second
+        control.push_back(0), control.push_back(0);                                      // stays, and is drawn over
+        append_chunk(file, "fcTL", control);
+      }
+      if (type == "IDAT" && f > 0) {
+        std::vector<uint8_t> more;
+        append_word(more, sequence++);
+        more.insert(more.end(), data, end);
+        append_chunk(file, "fdAT", more);
+      } else if (f == 0 && type != "IEND") {
+        if (type == "IHDR") file.insert(file.end(), png.begin(), png.begin() + 8);
+        file.insert(file.end(), chunk, end + 4);
+        if (type == "IHDR") {
+          std::vector<uint8_t> animation;
+          append_word(animation, static_cast<uint32_t>(frames.size())), append_word(animation, 0);
+          append_chunk(file, "acTL", animation);
+        }
+      }
+      at += size + 12;
+    }
+  }
+  append_chunk(file, "IEND", {});
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
+  if (!out.flush()) throw std::runtime_error(path + ": cannot be written");
+}
+
+void write_frames(const Demo& demo, const std::vector<Array>& frames, int milliseconds) {
+  if (frames.size() == 1) write_png(demo.out, frames[0]);
+  else write_apng(demo.out, frames, milliseconds);
+}
+
+}  // namespace sample
