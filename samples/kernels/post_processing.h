@@ -29,6 +29,46 @@ inline Value inside(Ref size, Value row, Value column, Shape shape, int64_t step
 inline Value luminance(const std::array<Value, 3>& c) { return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; }
 }  // namespace post
 
+/// limit_light(picture, guide) -> (picture, guide): pixels brighter than `most` are scaled down to it, lest single ones outshine all that they are smoothed with. The guide is copied:
+/// both are read once where they are images, and denoise() goes over arrays.
+inline PallasCall limit_light(double most) {
+  const Extent h = dim("h"), w = dim("w");
+  return pallas_call(
+      [=](Ref picture, Ref guide, Ref o, Ref same) {
+        const Value r = picture[{all, all, 0}], g = picture[{all, all, 1}], b = picture[{all, all, 2}];
+        const Value scale = minimum(1, most / maximum(post::luminance({r, g, b}), 1e-6));
+        o[{all, all, 0}] = r * scale;
+        o[{all, all, 1}] = g * scale;
+        o[{all, all, 2}] = b * scale;
+        o[{all, all, 3}] = picture[{all, all, 3}];
+        same[all] = guide[all];
+      },
+      {.out_shape = {{{h, w, 4}, f32}, {{h, w, 4}, f32}},
+       .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
+       .in_specs = {post::tile(post::rows, post::columns), post::tile(post::rows, post::columns)},
+       .out_specs = {post::tile(post::rows, post::columns), post::tile(post::rows, post::columns)},
+       .name = "limit_light",
+       .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
+       .in_shape = {{{h, w, 4}, f32}, {{h, w, 4}, f32}}});
+}
+
+/// modulate(light, surface) -> their product, with the light's fourth channel: what a surface of that colour sends on of the light that was smoothed without it.
+inline PallasCall modulate() {
+  const Extent h = dim("h"), w = dim("w");
+  return pallas_call(
+      [](Ref light, Ref surface, Ref o) {
+        for (int k = 0; k < 3; ++k) o[{all, all, k}] = light[{all, all, k}] * surface[{all, all, k}];
+        o[{all, all, 3}] = light[{all, all, 3}];
+      },
+      {.out_shape = {{{h, w, 4}, f32}},
+       .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
+       .in_specs = {post::tile(post::rows, post::columns), post::tile(post::rows, post::columns)},
+       .out_specs = {post::tile(post::rows, post::columns)},
+       .name = "modulate",
+       .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
+       .in_shape = {{{h, w, 4}, f32}, {{h, w, 4}, f32}}});
+}
+
 struct Denoise {
   double color = 4;      ///< differences of luminance that are smoothed away; large: all
   double normal = 64;    ///< power of the cosine between two normals

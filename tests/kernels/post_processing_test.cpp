@@ -140,6 +140,30 @@ const std::vector<Size> sizes = {{1, 1}, {7, 5}, {33, 66}, {64, 128}, {19, 131}}
 
 }  // namespace
 
+TEST_CASE("limit_light scales down what is too bright") {
+  for (const Size& s : sizes) {
+    CAPTURE(s.h);
+    CAPTURE(s.w);
+    const Picture p = noise(s.h, s.w, 7, 9), guide = surface(s.h, s.w);
+    Picture limited = p;
+    for (int64_t y = 0; y < s.h; ++y)
+      for (int64_t x = 0; x < s.w; ++x)
+        for (int k = 0; k < 3; ++k) limited.at(y, x, k) *= std::min(1.0, 4 / p.light(y, x));
+    test::check(limit_light(4), {p.array(), guide.array()}, {limited.v, guide.v}, {.gpu = s.h * s.w < 2000});
+  }
+}
+
+TEST_CASE("modulate multiplies light and surface") {
+  for (const Size& s : sizes) {
+    CAPTURE(s.h);
+    CAPTURE(s.w);
+    const Picture p = noise(s.h, s.w, 8, 5), surface = noise(s.h, s.w, 9, 1);
+    Picture product = p;
+    for (size_t i = 0; i < p.v.size(); ++i) product.v[i] *= i % 4 == 3 ? 1 : surface.v[i];
+    test::check(modulate(), {p.array(), surface.array()}, {product.v}, {.gpu = s.h * s.w < 2000});
+  }
+}
+
 TEST_CASE("denoise smooths what belongs together") {
   for (const int step : {1, 2, 4}) {
     const PallasCall call = denoise(step);

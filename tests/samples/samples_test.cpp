@@ -2,48 +2,21 @@
 // they compile with tests/tir/samples (TESSERA_BLESS=1 rewrites those); and feeds the blur pictures of awkward sizes and kinds.
 #include <doctest/doctest.h>
 #include <png.h>
-#include <sys/wait.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "engine/ir/text.h"
 #include "samples/support/demo.h"
 #include "samples/support/picture.h"
 #include "samples/support/sample.h"
+#include "tests/samples/program.h"
 
 namespace {
 using tessera::Array;
-
-// A folder of its own per test, gone afterwards.
-struct Scratch {
-  std::string path = (std::filesystem::temp_directory_path() / "tessera_samples_XXXXXX").string();
-  Scratch() { REQUIRE(mkdtemp(path.data()) != nullptr); }
-  ~Scratch() { std::filesystem::remove_all(path); }
-  std::string at(const std::string& name) const { return path + "/" + name; }
-};
-
-std::string read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-struct Outcome {
-  int code;
-  std::string output;
-};
-
-/// Runs `sample arguments` in the folder, with `environment` before it.
-Outcome run(const Scratch& folder, const std::string& environment, const std::string& sample, const std::string& arguments = "") {
-  const std::string log = folder.at("output.txt");
-  const std::string command = "cd '" + folder.path + "' && " + environment + " '" TESSERA_SAMPLES_BIN "/" + sample + "' " + arguments + " >'" + log + "' 2>&1";
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(log)};
-}
+using namespace tessera::test;
 
 /// The names in samples.txt, which CMake writes.
 std::vector<std::string> samples() {
@@ -53,8 +26,6 @@ std::vector<std::string> samples() {
   REQUIRE(names.size() >= 9);
   return names;
 }
-
-bool ends_with(const std::string& s, const std::string& end) { return s.size() >= end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }
 
 /// The greatest difference of any entry of the blurred picture from the definition, with the sample's weights.
 double blur_error(const Array& before, const Array& after) {

@@ -1,0 +1,134 @@
+// renderer: a small Vulkan application with a device, a window and graphics passes of its own, into whose frames Tessera's kernels are recorded: a fluid with particles,
+// and a lit scene with post-processing. Without a window it writes a PNG per scene and checks a small version of each against the interpreter.
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "samples/support/picture.h"
+#include "scenes.h"
+
+namespace ts = tessera;
+
+namespace {
+
+struct Options {
+  std::string scene = "all", size = "640x360", resize, output;
+  uint64_t frames = 0;
+  bool window = false, raw = false;
+  double hold = 0;
+  int64_t particles = 60000;
+};
+
+VkExtent2D extent(const std::string& text) {
+  unsigned w = 0, h = 0;
+  char more = 0;
+  if (std::sscanf(text.c_str(), "%ux%u%c", &w, &h, &more) != 2 || w < 16 || h < 16 || w > 8192 || h > 8192)
+    throw CLI::ValidationError("\"" + text + "\" is no size: two numbers from 16 to 8192, as 640x360");
+  return {w, h};
+}
+
+ts::Device import(const renderer::Host& host) {
+  ts::ImportedDevice d;
+  d.get_instance_proc_addr = vkGetInstanceProcAddr;
+  d.instance = host.instance();
+  d.api_version = VK_API_VERSION_1_3;
+  d.physical_device = host.physical_device();
+  d.device = host.device();
+  d.queue = host.queue();
+  d.queue_family = host.queue_family();
+  d.instance_extensions.assign(host.instance_extensions().begin(), host.instance_extensions().end());
+  ts::enabled_by(host.created_with(), d);
+  return ts::Device::import(d);
+}
+
+std::unique_ptr<renderer::Host> make_host(VkExtent2D size, bool window, const std::string& title) {
+  std::vector<const char*> extensions;
+  for (const ts::DeviceExtension& e : ts::optional_device_extensions()) extensions.push_back(e.name);
+  const char* validation = std::getenv("TESSERA_VALIDATION");
+  return std::make_unique<renderer::Host>(renderer::HostOptions{.title = title, .size = size, .window = window, .device = {}, .validation = validation && std::string(validation) == "1"},
+                                          [](const void* has, void* enable) { ts::enable_device_features(has, enable); }, extensions);
+}
+
+std::unique_ptr<renderer::CheckedScene> make_scene(const std::string& name, renderer::Host& host, const ts::Device& device, const Options& o, bool small) {
+  if (name == "lit") return renderer::make_lit(host, device, {.raw = o.raw});
+  if (small) return renderer::make_fluid(host, device, {.rows = 19, .columns = 70, .particles = 300});
+  const VkExtent2D s = extent(o.size);
+  return renderer::make_fluid(host, device, {.rows = s.height / 4, .columns = s.width / 4, .particles = o.particles});
+}
+
+void silent(const renderer::Host& host, const ts::Device& device) {
+  const size_t n = host.validation_messages().size() + device.validation_messages().size();
+  if (n > 0) throw std::runtime_error("the validation layers have said " + std::to_string(n) + " things");
+}
+
+// A small version of the scene, three frames of it, against the interpreter.
+void check(const std::string& name, const Options& o) {
+  const std::unique_ptr<renderer::Host> host = make_host({70, 40}, false, name);
+  const ts::Device device = import(*host);
+  const std::unique_ptr<renderer::CheckedScene> scene = make_scene(name, *host, device, o, true);
+  host->run(*scene, 3);
+  const double worst = scene->check(3);
+  if (!(worst <= 1e-3)) throw std::runtime_error("the device's result is up to " + std::to_string(worst) + " away from the interpreter's");
+  silent(*host, device);
+}
+
+void run(const std::string& name, const Options& o) {
+  const std::unique_ptr<renderer::Host> host = make_host(extent(o.size), o.window, "Tessera: " + name);
+  const ts::Device device = import(*host);
+  const std::unique_ptr<renderer::CheckedScene> scene = make_scene(name, *host, device, o, false);
+  const uint64_t frames = o.frames ? o.frames : o.window ? 0 : name == "fluid" ? 240 : 8;
+  ts::Array picture;
+  VkExtent2D seen = {};
+  const bool keeps = !o.window || !o.output.empty();
+  const renderer::Host::Picture keep = [&](uint64_t frame, VkExtent2D s, const uint8_t* rgba) {
+    if (!o.resize.empty() && frame == frames / 2) host->resize(extent(o.resize));
+    seen = s;
+    if (frame + 1 != frames) return;
+    picture = ts::Array({3, s.height, s.width}, ts::f32);
+    const auto p = picture.data<float>();
+    const size_t n = size_t{s.width} * s.height;
+    for (size_t i = 0; i < n; ++i)
+      for (size_t c = 0; c < 3; ++c) p[c * n + i] = static_cast<float>(rgba[4 * i + c]) / 255;
+  };
+  host->run(*scene, frames, keeps || !o.resize.empty() ? keep : renderer::Host::Picture());
+  silent(*host, device);
+  if (!keeps || frames == 0) return;
+  const std::string path = !o.output.empty() ? o.output : "renderer_" + name + ".png";
+  sample::write_png(path, picture);
+  host->hold(o.hold);
+  std::cout << name << ": " << frames << " frames on " << host->device_name() << ", the last of " << seen.width << " x " << seen.height << " pixels in " << path << "\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Options o;
+  CLI::App app{"A small Vulkan renderer with Tessera's kernels in its frames. Without a window, each scene's last frame goes to a PNG file."};
+  app.add_option("scene", o.scene, "fluid, lit or all")->check(CLI::IsMember({"fluid", "lit", "all"}))->capture_default_str();
+  app.add_option("--size", o.size, "of the picture, WIDTHxHEIGHT")->capture_default_str();
+  app.add_option("--frames", o.frames, "how many; 0: a few without a window, and in a window until it is closed");
+  app.add_flag("--window", o.window, "in a window");
+  app.add_option("--resize", o.resize, "another size, WIDTHxHEIGHT, from half of the frames on");
+  app.add_option("--output", o.output, "the PNG file for the last frame (of one scene)");
+  app.add_option("--hold", o.hold, "seconds that a window stays after its last frame")->check(CLI::Range(0.0, 3600.0))->capture_default_str();
+  app.add_option("--particles", o.particles, "of the fluid")->check(CLI::Range(int64_t{1}, int64_t{10000000}))->capture_default_str();
+  app.add_flag("--raw", o.raw, "the lit scene as it is drawn, only tone-mapped");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    extent(o.size);
+    if (!o.resize.empty()) extent(o.resize);
+    if (o.scene == "all" && (o.window || !o.output.empty())) throw CLI::ValidationError("--window and --output are of one scene: renderer fluid, or renderer lit");
+  } catch (const CLI::ValidationError& e) {
+    return app.exit(e);
+  }
+  for (const std::string name : {"fluid", "lit"}) {
+    if (o.scene != "all" && o.scene != name) continue;
+    if (!o.window) check(name, o);
+    run(name, o);
+  }
+  std::cout << "renderer: right\n";
+} catch (const std::exception& e) {
+  std::cerr << "renderer: " << e.what() << "\n";
+  return 1;
+}

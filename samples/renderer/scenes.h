@@ -1,0 +1,61 @@
+// The scenes, each of graphics passes of the host's and kernels of Tessera's in one command buffer per frame.
+#pragma once
+#include <tessera/tessera.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "host.h"
+#include "runtime/interop.h"
+#include "runtime/record.h"
+
+namespace renderer {
+
+/// A kernel, compiled and made ready for the host's frames.
+struct Prepared {
+  tessera::PreparedKernel prepared;
+  Prepared(const tessera::CompiledKernel& kernel, int calls_per_frame, tessera::DimValues dims = {}, std::vector<tessera::PrepareOptions::Image> images = {})
+      : prepared(kernel.device(), kernel.program(), {.frames_in_flight = Host::kFramesInFlight, .calls_per_frame = calls_per_frame, .dims = std::move(dims), .images = std::move(images)}) {}
+};
+
+class CheckedScene : public Scene {
+ public:
+  /// The greatest difference, relative to values above 1, between what `frames` frames have left on the device and what the interpreter makes of the same.
+  virtual double check(uint64_t frames) = 0;
+};
+
+struct FluidOptions {
+  int64_t rows, columns;  // of the fluid's grid
+  int64_t particles;
+};
+std::unique_ptr<CheckedScene> make_fluid(Host& host, const tessera::Device& device, FluidOptions options);
+
+/// Spheres in a noisy light, denoised, with bloom and tone mapping. `raw` leaves out all but the tone mapping.
+struct LitOptions {
+  bool raw = false;
+};
+std::unique_ptr<CheckedScene> make_lit(Host& host, const tessera::Device& device, LitOptions options);
+
+inline double worst(const tessera::Array& got, const tessera::Array& expected) {
+  double worst = 0;
+  for (int64_t i = 0; i < got.size(); ++i) {
+    const double difference = std::abs(got.at(i) - expected.at(i)) / std::max(1.0, std::abs(expected.at(i)));
+    worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(worst, difference);
+  }
+  return worst;
+}
+
+struct Target {
+  VkImageView view;
+  VkAttachmentLoadOp load;
+  VkClearColorValue clear = {};
+};
+/// vkCmdBeginRendering over the whole images, with viewport and scissor.
+void begin_rendering(VkCommandBuffer commands, VkExtent2D size, const std::vector<Target>& colors, VkImageView depth = VK_NULL_HANDLE);
+
+}  // namespace renderer

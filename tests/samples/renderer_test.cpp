@@ -1,0 +1,103 @@
+// samples/renderer as a program: without a window, in windows under a virtual X server (Xvfb) with a screenshot, resized while frames are in flight, the validation
+// layers silent throughout; and what it says where it cannot go on.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "samples/support/picture.h"
+#include "tests/samples/program.h"
+
+using tessera::Array;
+using namespace tessera::test;
+
+namespace {
+
+constexpr const char* kVulkan = "TESSERA_VALIDATION=1";
+
+// How much of the picture is brighter than `level`.
+double brighter(const Array& picture, double level) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < picture.size(); ++i) n += picture.at(i) > level;
+  return static_cast<double>(n) / static_cast<double>(picture.size());
+}
+
+uint32_t big_endian(const std::string& s, size_t at) {
+  uint32_t v = 0;
+  for (size_t i = 0; i < 4; ++i) v = v << 8 | static_cast<unsigned char>(s[at + i]);
+  return v;
+}
+
+// What an X server's frame buffer shows at the upper left, from the file that `Xvfb -fbdir` keeps: X's window dump, 32 bits per pixel.
+Array screen(const std::string& xwd, int64_t h, int64_t w) {
+  REQUIRE(xwd.size() > 100);
+  const size_t pixels = big_endian(xwd, 0) + 12 * size_t{big_endian(xwd, 76)}, line = big_endian(xwd, 48);
+  REQUIRE(big_endian(xwd, 44) == 32);
+  const bool least_first = big_endian(xwd, 28) == 0;
+  Array a({3, h, w}, tessera::f32);
+  for (int64_t c = 0; c < 3; ++c)
+    for (int64_t y = 0; y < h; ++y)
+      for (int64_t x = 0; x < w; ++x) {
+        const size_t at = pixels + static_cast<size_t>(y) * line + 4 * static_cast<size_t>(x) + static_cast<size_t>(least_first ? 2 - c : 1 + c);
+        REQUIRE(at < xwd.size());
+        a.data<float>()[static_cast<size_t>((c * h + y) * w + x)] = static_cast<float>(static_cast<unsigned char>(xwd[at])) / 255;
+      }
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("renderer: the scenes without a window, resized in the middle, as the interpreter has them") {
+  const Scratch folder;
+  const Outcome o = run(folder, kVulkan, "renderer", "fluid --frames 12 --size 161x90 --resize 120x131 --particles 2000");
+  INFO(o.output);
+  REQUIRE(o.code == 0);
+  CHECK(ends_with(o.output, "the last of 120 x 131 pixels in renderer_fluid.png\nrenderer: right\n"));
+  const Array picture = sample::read_png(folder.at("renderer_fluid.png"));
+  CHECK(picture.shape() == tessera::Shape{3, 131, 120});
+  CHECK(brighter(picture, 0.3) > 0.003);
+  CHECK(brighter(picture, 0.3) < 0.7);
+}
+
+TEST_CASE("renderer: in a window, resized with two frames in flight; the screen shows the last picture") {
+  if (std::system("command -v Xvfb >/dev/null") != 0) {
+    MESSAGE("there is no Xvfb: not tested");
+    return;
+  }
+  const Scratch folder;
+  std::ofstream(folder.at("run.sh")) << R"(
+mkdir screen
+Xvfb -displayfd 3 -screen 0 640x480x24 -fbdir screen 3>display 2>xvfb.txt & server=$!
+trap 'kill $server' EXIT
+for i in $(seq 100); do [ -s display ] && break; sleep 0.1; done
+export DISPLAY=:$(cat display) TESSERA_VALIDATION=1
+"$1" fluid --window --frames 12 --size 300x200 --resize 200x160 --particles 2000 --output last.png --hold 600 > output.txt 2>&1 & program=$!
+for i in $(seq 1200); do [ -s last.png ] && break; kill -0 $program 2>/dev/null || break; sleep 0.1; done
+sleep 1
+cp screen/Xvfb_screen0 shown
+kill -0 $program 2>/dev/null || { wait $program; exit 1; }
+kill $program
+)";
+  const int status = std::system(("cd '" + folder.path + "' && bash run.sh '" TESSERA_SAMPLES_BIN "/renderer' >log.txt 2>&1").c_str());
+  INFO(read(folder.at("output.txt")));
+  INFO(read(folder.at("log.txt")));
+  REQUIRE(status == 0);
+  CHECK(read(folder.at("output.txt")) == "");
+  const Array picture = sample::read_png(folder.at("last.png"));
+  REQUIRE(picture.shape() == tessera::Shape{3, 160, 200});
+  CHECK(brighter(picture, 0.3) > 0.003);
+  const Array shown = screen(read(folder.at("shown")), 160, 200);
+  double worst = 0;
+  for (int64_t i = 0; i < picture.size(); ++i) worst = std::max(worst, std::abs(picture.at(i) - shown.at(i)));
+  CHECK(worst < 1e-6);
+}
+
+TEST_CASE("renderer: what it says where it cannot go on") {
+  const Scratch folder;
+  const auto says = [&](const std::string& environment, const std::string& arguments) { return run(folder, environment, "renderer", arguments).output; };
+  CHECK(says("", "fluid --size 12x").find("\"12x\" is no size: two numbers from 16 to 8192, as 640x360\n") != std::string::npos);
+  CHECK(says("", "--window").find("--window and --output are of one scene: renderer fluid, or renderer lit\n") != std::string::npos);
+  CHECK(says("TESSERA_DEVICE='no such'", "fluid").find("renderer: no device named \"no such\" of ") != std::string::npos);
+  CHECK(says("env -u DISPLAY -u WAYLAND_DISPLAY", "fluid --window").find("without --window the pictures go to a file\n") != std::string::npos);
+}
