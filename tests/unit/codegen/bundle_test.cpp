@@ -65,8 +65,9 @@ std::string reading(const std::string& b) {
 }
 constexpr size_t kVersionAt = 8, kSizeAt = 16, kSumAt = 24, kLayoutAt = 32, kHeader = 40;
 template <class T> std::string with(std::string b, size_t at, T v) {
-  std::memcpy(b.data() + at, &v, sizeof v);
-  return b;
+  char bytes[sizeof v];
+  std::memcpy(bytes, &v, sizeof v);
+  return b.replace(at, sizeof v, bytes, sizeof v);
 }
 
 // As codegen/bundle.cpp has it, to give mutants a checksum that is right.
