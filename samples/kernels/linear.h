@@ -22,7 +22,8 @@ inline BlockSpec rows_of(const Shape& s, int64_t rows, std::optional<int64_t> fi
   const bool columns = first.has_value();
   BlockSpec spec{block, IndexMap::of(3, 0, [rank, columns](const std::vector<Value>& i, const std::vector<Ref>&) {
                    std::vector<BlockIndex> at = {i[0], i[1]};
-                   for (size_t d = 2; d < rank; ++d) at.emplace_back(d == 2 && columns ? BlockIndex(i[2]) : BlockIndex(0));
+                   if (rank > 2) at.emplace_back(columns ? Operand(i[2]) : Operand(0));
+                   for (size_t d = 3; d < rank; ++d) at.emplace_back(0);
                    return Indices(at);
                  })};
   spec.loc = loc;
