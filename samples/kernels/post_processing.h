@@ -161,34 +161,34 @@ inline PallasCall bloom_up(double strength) {
   return pallas_call(
       [=](Ref size, Ref small, Ref large, Ref o) {
         using post::rows, post::columns;
-        for (int y = 0; y < 2; ++y)
-          for (int x = 0; x < 2; ++x) {
-            Value weights = zeros({rows, columns});
-            std::array<Value, 3> sums = {weights, weights, weights};
-            for (int i = 0; i < 2; ++i)
-              for (int j = 0; j < 2; ++j) {  // three parts of the pixel itself, one of its neighbour on that side
-                const int dy = i * (2 * y - 1), dx = j * (2 * x - 1);
-                const Value taken = post::inside(size, program_id(0) * rows + dy, program_id(1) * columns + dx, {rows, columns});
-                const Value weight = where(taken, (i ? 0.25 : 0.75) * (j ? 0.25 : 0.75), zeros({rows, columns}));
-                weights = weights + weight;
-                for (int k = 0; k < 3; ++k) {
-                  const Value v = small[{ds(1 + dy, rows), ds(1 + dx, columns), k}];
-                  sums[static_cast<size_t>(k)] = sums[static_cast<size_t>(k)] + where(taken, weight * v, 0);
-                }
-              }
+        // Three parts of the small pixel that a pixel lies in, one of that one's neighbour on the pixel's side.
+        const Shape shape = {rows, columns};
+        const Value y = iota(i32, shape, 0), x = iota(i32, shape, 1), down = 2 * (y % 2) - 1, right = 2 * (x % 2) - 1;
+        Value weights = zeros(shape);
+        std::array<Value, 3> sums = {weights, weights, weights};
+        for (int i = 0; i < 2; ++i)
+          for (int j = 0; j < 2; ++j) {
+            const Value row = y / 2 + i * down, column = x / 2 + j * right;
+            const Value v = program_id(0) * (rows / 2) + row, u = program_id(1) * (columns / 2) + column, height = size[0], width = size[1];
+            const Value taken = (v >= 0) & (v < height) & (u >= 0) & (u < width);
+            const Value weight = where(taken, (i ? 0.25 : 0.75) * (j ? 0.25 : 0.75), zeros(shape));
+            weights = weights + weight;
             for (int k = 0; k < 3; ++k) {
-              const Value before = large[{range(y, {}, 2), range(x, {}, 2), k}];
-              o[{range(y, {}, 2), range(x, {}, 2), k}] = before + strength * (sums[static_cast<size_t>(k)] / weights);
+              const Value there = small[{1 + row, 1 + column, k}];
+              sums[static_cast<size_t>(k)] = sums[static_cast<size_t>(k)] + where(taken, weight * there, 0);
             }
-            const Value alpha = large[{range(y, {}, 2), range(x, {}, 2), 3}];
-            o[{range(y, {}, 2), range(x, {}, 2), 3}] = alpha;
           }
+        for (int k = 0; k < 3; ++k) {
+          const Value before = large[{all, all, k}];
+          o[{all, all, k}] = before + strength * (sums[static_cast<size_t>(k)] / weights);
+        }
+        o[{all, all, 3}] = large[{all, all, 3}];
       },
       {.out_shape = {{{h, w, 4}, f32}},
        .grid_spec = PrefetchScalarGridSpec{.num_scalar_prefetch = 1,
-                                           .grid = {cdiv(h, 2 * post::rows), cdiv(w, 2 * post::columns)},
-                                           .in_specs = {post::tile_with_halo(post::rows, post::columns, 1), post::tile(2 * post::rows, 2 * post::columns)},
-                                           .out_specs = {post::tile(2 * post::rows, 2 * post::columns)}},
+                                           .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
+                                           .in_specs = {post::tile_with_halo(post::rows / 2, post::columns / 2, 1), post::tile(post::rows, post::columns)},
+                                           .out_specs = {post::tile(post::rows, post::columns)}},
        .name = "bloom_up",
        .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
        .in_shape = {{{2}, i32}, {{cdiv(h, 2), cdiv(w, 2), 4}, f32}, {{h, w, 4}, f32}}});

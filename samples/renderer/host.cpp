@@ -440,7 +440,7 @@ void Host::run(Scene& scene, uint64_t frames, const Picture& each) {
     }
 #endif
     if (!window_ && (wanted_.width != size_.width || wanted_.height != size_.height)) fits = false;
-    Frame& f = frames_[frame % kFramesInFlight];
+    Frame& f = frames_[next_ % kFramesInFlight];
     finish(f, each);
     uint32_t image = 0;
     while (!fits || (window_ && !acquire(f, image))) {
@@ -451,7 +451,7 @@ void Host::run(Scene& scene, uint64_t frames, const Picture& each) {
     check(vkResetCommandPool(device_, f.pool, 0), "vkResetCommandPool");
     const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
     check(vkBeginCommandBuffer(f.commands, &begin), "vkBeginCommandBuffer");
-    const Scene::Result drawn = scene.draw(f.commands, frame);
+    const Scene::Result drawn = scene.draw(f.commands, next_++);
     memory_barrier(f.commands, {drawn.stages, drawn.accesses}, {VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, VK_ACCESS_2_TRANSFER_READ_BIT});
     if (each) read_back(f, drawn);
     if (window_) show(f.commands, drawn, image);

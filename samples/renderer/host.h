@@ -74,7 +74,7 @@ class Scene {
   virtual ~Scene() = default;
   /// Images of another size; nothing is in flight.
   virtual void resize(VkExtent2D size) = 0;
-  /// Frame `frame`'s commands. Returns the image that has the picture when they are done: in layout TRANSFER_SRC_OPTIMAL, written by what `ready` says.
+  /// The commands of a frame; frames are numbered through all runs of the host. Returns the image that has the picture when they are done: in layout TRANSFER_SRC_OPTIMAL, written by what `ready` says.
   struct Result {
     const Image* picture;
     VkPipelineStageFlags2 stages;
@@ -194,6 +194,7 @@ class Host {
   VkDeviceCreateInfo created_ = {};
   std::vector<std::string> messages_;
   VkExtent2D size_ = {}, wanted_ = {};
+  uint64_t next_ = 0;  // frame, of all runs
   std::array<Frame, kFramesInFlight> frames_;
   struct Swapchain {
     Owned<VkSwapchainKHR> chain;
