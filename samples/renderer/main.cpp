@@ -80,7 +80,7 @@ void run(const std::string& name, const Options& o) {
     host->resize(size);  // the lit scene's kernels serve any size; the fluid is another
   }
   if (!scene || name == "fluid") scene = make_scene(name, *host, device, o, false);
-  const uint64_t frames = o.frames ? o.frames : o.window ? 0 : name == "fluid" ? 240 : 8;
+  const uint64_t frames = o.frames ? o.frames : o.window ? 0 : name == "fluid" ? 240 : 4;
   ts::Array picture;
   VkExtent2D seen = {};
   const bool keeps = !o.window || !o.output.empty();
