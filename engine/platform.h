@@ -1,5 +1,5 @@
 // What differs between operating systems: shared libraries, the process' number, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
-// engine/, codegen/ or runtime/ includes a system's own headers.
+// engine/, codegen/ or runtime/ includes a system's own headers, but for threads (pthread.h, which mingw has) and the command line's tests for a terminal.
 #pragma once
 #include <cmath>
 #include <string>

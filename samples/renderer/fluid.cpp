@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "samples/kernels/stable_fluids.h"
-#include "scenes.h"
+#include "samples/renderer/scenes.h"
 
-#include "renderer_shaders/dye_frag.h"
-#include "renderer_shaders/dye_vert.h"
-#include "renderer_shaders/particles_frag.h"
-#include "renderer_shaders/particles_vert.h"
+#include <renderer_shaders/dye_frag.h>
+#include <renderer_shaders/dye_vert.h>
+#include <renderer_shaders/particles_frag.h>
+#include <renderer_shaders/particles_vert.h>
 
 namespace renderer {
 namespace {
@@ -65,7 +65,7 @@ class Fluid : public CheckedScene {
         project_(load(device, fluid_project(h_, w_).trace()), 1), move_(load(device, fluid_particles(h_, w_, n_).trace()), 1), stream_(device) {
     constexpr VkBufferUsageFlags shared = VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
     const auto array = [&](Buffer& b, Shape shape, VkBufferUsageFlags usage) {
-      b = host.make_buffer(static_cast<VkDeviceSize>(element_count(shape)) * 4, shared | usage);
+      b = host.make_buffer(static_cast<VkDeviceSize>(num_elements(shape)) * 4, shared | usage);
       DeviceArray a = import_buffer(device, {.buffer = b.buffer, .size = b.size, .usage = b.usage}, shape, f32);
       a.write(Array(shape, f32));
       return a;
@@ -146,11 +146,6 @@ class Fluid : public CheckedScene {
     float grid[2];
     float glow;
   };
-  static int64_t element_count(const Shape& s) {
-    int64_t n = 1;
-    for (const int64_t d : s) n *= d;
-    return n;
-  }
 
   void render(VkCommandBuffer commands) {
     image_barrier(commands, picture_, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL, {VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, 0},

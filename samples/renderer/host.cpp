@@ -1,4 +1,4 @@
-#include "host.h"
+#include "samples/renderer/host.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -66,6 +66,15 @@ Host::Features::Features() {
 
 Host::Host(const HostOptions& options, const Enable& enable, const std::vector<const char*>& extensions) : size_(options.size), wanted_(options.size) {
   if (options.window) window_ = std::make_unique<Window>(options);
+  try {
+    make(options, enable, extensions);
+  } catch (...) {
+    destroy();
+    throw;
+  }
+}
+
+void Host::make(const HostOptions& options, const Enable& enable, const std::vector<const char*>& extensions) {
   make_instance(options);
 #ifdef RENDERER_WINDOW
   if (window_) check(glfwCreateWindowSurface(instance_, window_->window, nullptr, &surface_), "glfwCreateWindowSurface");
@@ -91,7 +100,8 @@ Host::Host(const HostOptions& options, const Enable& enable, const std::vector<c
   if (window_) make_swapchain();
 }
 
-Host::~Host() {
+Host::~Host() { destroy(); }
+void Host::destroy() {
   if (device_) vkDeviceWaitIdle(device_);
   swapchain_ = {};
   for (Frame& f : frames_) f = {};

@@ -157,6 +157,8 @@ class Host {
     uint64_t number = 0;
     VkExtent2D size = {};
   };
+  void make(const HostOptions& options, const Enable& enable, const std::vector<const char*>& extensions);
+  void destroy();
   void make_instance(const HostOptions& options);
   void choose_device(const std::string& name);
   void make_device(const Enable& enable, const std::vector<const char*>& extensions);

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "samples/kernels/post_processing.h"
-#include "scenes.h"
+#include "samples/renderer/scenes.h"
 
-#include "renderer_shaders/scene_frag.h"
-#include "renderer_shaders/scene_vert.h"
+#include <renderer_shaders/scene_frag.h>
+#include <renderer_shaders/scene_vert.h>
 
 namespace renderer {
 namespace {

@@ -5,8 +5,8 @@
 #include <iostream>
 #include <string>
 
+#include "samples/renderer/scenes.h"
 #include "samples/support/picture.h"
-#include "scenes.h"
 
 namespace ts = tessera;
 

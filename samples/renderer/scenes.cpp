@@ -1,4 +1,4 @@
-#include "scenes.h"
+#include "samples/renderer/scenes.h"
 
 namespace renderer {
 

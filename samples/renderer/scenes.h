@@ -1,5 +1,7 @@
 // The scenes, each of graphics passes of the host's and kernels of Tessera's in one command buffer per frame.
 #pragma once
+#include <runtime/interop.h>  // what a program with Vulkan of its own includes beside tessera.hpp
+#include <runtime/record.h>
 #include <tessera/tessera.hpp>
 
 #include <algorithm>
@@ -10,9 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "host.h"
-#include "runtime/interop.h"
-#include "runtime/record.h"
+#include "samples/renderer/host.h"
 
 namespace renderer {
 

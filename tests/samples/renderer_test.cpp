@@ -48,7 +48,7 @@ Array screen(const std::string& xwd, int64_t h, int64_t w) {
 
 }  // namespace
 
-TEST_CASE("renderer: the scenes without a window, resized in the middle, as the interpreter has them") {
+TEST_CASE("renderer: a fluid without a window, resized in the middle, as the interpreter has it") {
   const Scratch folder;
   const Outcome o = run(folder, kVulkan, "renderer", "fluid --frames 12 --size 161x90 --resize 120x131 --particles 2000");
   INFO(o.output);
@@ -58,6 +58,20 @@ TEST_CASE("renderer: the scenes without a window, resized in the middle, as the 
   CHECK(picture.shape() == tessera::Shape{3, 131, 120});
   CHECK(brighter(picture, 0.3) > 0.003);
   CHECK(brighter(picture, 0.3) < 0.7);
+}
+
+TEST_CASE("renderer: images drawn by the host, denoised and stored by kernels, as the interpreter has them; resized in the middle") {
+  const Scratch folder;
+  for (const char* arguments : {"lit --frames 4 --size 97x54 --resize 70x61", "lit --raw --frames 4 --size 97x54 --resize 70x61"}) {
+    const Outcome o = run(folder, kVulkan, "renderer", arguments);
+    INFO(o.output);
+    REQUIRE(o.code == 0);
+    CHECK(ends_with(o.output, "the last of 70 x 61 pixels in renderer_lit.png\nrenderer: right\n"));
+    const Array picture = sample::read_png(folder.at("renderer_lit.png"));
+    CHECK(picture.shape() == tessera::Shape{3, 61, 70});
+    CHECK(brighter(picture, 0.2) > 0.3);
+    CHECK(brighter(picture, 0.95) < 0.3);
+  }
 }
 
 TEST_CASE("renderer: in a window, resized with two frames in flight; the screen shows the last picture") {
