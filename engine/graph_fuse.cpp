@@ -143,7 +143,7 @@ std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size
 class Fuser {
  public:
   explicit Fuser(const Graph& g) : g_(g) {
-    for (size_t i = 0; i < g_.kernels.size(); ++i) kernels_.emplace(ir::print(g_.kernels[i]), i);
+    for (size_t i = 0; i < g_.kernels.size(); ++i) kernels_.emplace(text_of(g_.kernels[i]), i);
     count(g_.body, 1);
   }
   Fused run() {
@@ -190,6 +190,8 @@ class Fuser {
       Step& p = b.steps[found->second];
       if (p.kind != Step::Kind::call || !p.sizes.empty()) continue;
       const ir::Kernel &producer = g_.kernels[p.kernel], &consumer = g_.kernels[c.kernel];
+      // Who debugs a kernel wants to see that one; and what is said of two calls is said of neither's part.
+      if (producer.call.debug || consumer.call.debug || (says_something(producer.call) && says_something(consumer.call))) continue;
       std::optional<Fusion> f;
       std::vector<size_t> results = c.results;
       if (p.results.size() == 1) {
@@ -205,12 +207,13 @@ class Fuser {
         }
       }
       if (!f || f->arguments.size() > kInputs || f->kernel.ops.size() > 16 * kOps) continue;
+      f->kernel.call = says_something(producer.call) ? producer.call : consumer.call;
       count(p, -1);
       count(c, -1);
       c.arguments = std::move(f->arguments);
       c.results = std::move(results);
       count(c, 1);
-      const auto [it, fresh] = kernels_.emplace(ir::print(f->kernel), g_.kernels.size());
+      const auto [it, fresh] = kernels_.emplace(text_of(f->kernel), g_.kernels.size());
       if (fresh) g_.kernels.push_back(std::move(f->kernel));
       c.kernel = it->second;
       gone[found->second] = true;
@@ -218,6 +221,9 @@ class Fuser {
     }
     return false;
   }
+  /// Kernels of one text are one; where it checks or prints, it says at which line.
+  static std::string text_of(const ir::Kernel& k) { return ir::print(k, !k.texts.empty()); }
+  static bool says_something(const ir::CallInfo& c) { return !c.metadata.empty() || c.cost_estimate || !c.compiler_params.empty(); }
   static bool light(const ir::Kernel& k) {
     const auto p = fusion::plain(k);
     return p && by_element(k, *p);

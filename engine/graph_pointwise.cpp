@@ -21,11 +21,10 @@ std::string joined(const std::string& a, const std::string& b) {
 
 namespace {
 
-bool is_whole(const ir::Kernel& k, const Op& op, const Shape& shape) {
+bool is_whole(const Op& op, const Shape& shape) {
   if (op.has_mask() || op.index.size() != shape.size()) return false;
   for (size_t d = 0; d < shape.size(); ++d)
     if (op.index[d] != Index::all(shape[d])) return false;
-  (void)k;
   return true;
 }
 
@@ -357,7 +356,6 @@ class Rebuilt {
     const Op yield = from_.terminator(like.index_map);
     std::vector<Value> results;
     ir::Builder builder(k_);
-    const OpId last = k_.region(b.index_map).ops.back();
     k_.region(b.index_map).ops.pop_back();
     builder.set_region(b.index_map);
     builder.set_loc(like.loc);
@@ -378,7 +376,6 @@ class Rebuilt {
         for (size_t r = 0; r < d.results(); ++r) results.push_back(copier(yield.operands[first[static_cast<size_t>(a.dim)] + r]));
       }
     }
-    (void)last;
     builder.yield(std::move(results));
     return b;
   }
@@ -472,8 +469,9 @@ bool only(const ir::Kernel& k, Value ref, Opcode code) {
       if (op.operands[i] == ref && (op.code != code || i != 0)) return false;
   return true;
 }
-bool has_loops_of_its_own(const ir::Kernel& k) { return k.level != ir::Level::tile || std::any_of(k.blocks.begin(), k.blocks.end(), [](const ir::BlockMapping& b) {
-  return std::any_of(b.array_shape.begin(), b.array_shape.end(), [](const Extent& e) { return !e.is_static(); }); }); }
+bool has_dynamic_sizes(const ir::Kernel& k) {
+  return std::any_of(k.blocks.begin(), k.blocks.end(), [](const ir::BlockMapping& b) { return std::any_of(b.array_shape.begin(), b.array_shape.end(), [](const Extent& e) { return !e.is_static(); }); });
+}
 
 }  // namespace
 
@@ -491,7 +489,7 @@ std::optional<Plain> plain(const ir::Kernel& k) {
       const Value ref = op.operands[0];
       if (k.value(ref).region != k.body) return {};
       const auto i = static_cast<size_t>(k.value(ref).number);
-      if (!is_whole(k, op, k.type(args[i]).shape)) return {};
+      if (!is_whole(op, k.type(args[i]).shape)) return {};
       const bool output = i >= static_cast<size_t>(k.num_inputs);
       if (output != (op.code == Opcode::store)) return {};
       if (!output) p.loads[op.results[0]] = i;
@@ -509,7 +507,7 @@ std::optional<Plain> plain(const ir::Kernel& k) {
 std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments, const ir::Kernel& given,
                                  const std::vector<size_t>& consumer_arguments, size_t value) try {
   const auto p = plain(producer);
-  if (!p || p->stored.size() != 1 || has_loops_of_its_own(given)) return {};
+  if (!p || p->stored.size() != 1 || given.level != ir::Level::tile || has_dynamic_sizes(given)) return {};
   if (std::count(consumer_arguments.begin(), consumer_arguments.end(), value) != 1) return {};
   const auto at = static_cast<size_t>(std::find(consumer_arguments.begin(), consumer_arguments.end(), value) - consumer_arguments.begin());
   ir::Kernel consumer = given;
@@ -567,7 +565,7 @@ std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<s
 std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments, size_t output, size_t value, const ir::Kernel& consumer,
                                   const std::vector<size_t>& consumer_arguments) try {
   const auto q = plain(consumer);
-  if (!q || q->stored.size() != 1 || has_loops_of_its_own(producer) || !producer.texts.empty()) return {};
+  if (!q || q->stored.size() != 1 || producer.level != ir::Level::tile || has_dynamic_sizes(producer) || !producer.texts.empty()) return {};
   const size_t inputs = static_cast<size_t>(producer.num_inputs), at = inputs + output;
   const ir::BlockMapping& like = producer.blocks[at];
   const Value ref = producer.region(producer.body).args[at];
@@ -580,7 +578,7 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
   int64_t stores = 0;
   const Shape whole = producer.type(ref).shape;
   visits.each(ref, [&](int64_t times, OpId o) {
-    if (!is_whole(producer, producer.op(o), whole)) throw Refused();
+    if (!is_whole(producer.op(o), whole)) throw Refused();
     stores += times;
     blocks.insert(visits.block(like));
   });

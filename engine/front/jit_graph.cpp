@@ -85,7 +85,7 @@ class Lowering {
 
   size_t kernel(ir::Kernel k) {
     ir::verify(k, "jit");
-    const auto [it, fresh] = kernels_.emplace(ir::print(k), g_.kernels.size());
+    const auto [it, fresh] = kernels_.emplace(ir::print(k, !k.texts.empty()), g_.kernels.size());  // a check says where it stands
     if (fresh) g_.kernels.push_back(std::move(k));
     return it->second;
   }

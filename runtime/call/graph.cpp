@@ -37,15 +37,15 @@ struct Patch {
 
 /// What one call at a time has to itself.
 struct CompiledGraph::State {
-  State(Device d, Graph g, GraphOptions o) : device(std::move(d)), graph(std::move(g)), options(std::move(o)) { make(); }
+  State(Device d, Graph g, GraphOptions o, std::vector<DeviceArray> c) : device(std::move(d)), graph(std::move(g)), options(std::move(o)), constants(std::move(c)) { make(); }
   void make();
 
   Device device;
   Graph graph;
   GraphOptions options;
+  std::vector<DeviceArray> constants;          // as graph.constants; all frames have the same ones
   GraphPlan plan;
   std::vector<CompiledKernel> kernels;         // as graph.kernels
-  std::vector<DeviceArray> constants;          // as graph.constants
   std::vector<PreparedCall> calls;             // by command
   std::vector<std::vector<Patch>> patches;     // by command
   std::vector<std::shared_ptr<Buffer>> fixed;  // by storage: the arena's and the constants' memory
@@ -94,7 +94,9 @@ CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions options) :
   if (!options.donated.empty() && options.donated.size() != graph.body.inputs.size())
     throw SpecError("the graph: GraphOptions::donated has " + std::to_string(options.donated.size()) + " entries but the graph takes " + std::to_string(graph.body.inputs.size()) + " arguments");
   if (options.fuse) graph = fuse(graph).graph;
-  for (int i = 0; i < options.frames_in_flight; ++i) shared_->frames.push_back(std::make_unique<State>(device, graph, options));
+  std::vector<DeviceArray> constants;
+  for (const auto& [v, a] : graph.constants) constants.emplace_back(device, a);
+  for (int i = 0; i < options.frames_in_flight; ++i) shared_->frames.push_back(std::make_unique<State>(device, graph, options, constants));
 }
 
 CompiledGraph::State& CompiledGraph::state() const {
@@ -111,7 +113,6 @@ void CompiledGraph::State::make() {
     s.kernels.push_back(load_for_table(s.device, k));
     plan_options.alignment = std::max<int64_t>(plan_options.alignment, s.kernels.back().program().alignment);
   }
-  for (const auto& [v, a] : s.graph.constants) s.constants.emplace_back(s.device, a);
   const auto bind = [&](const Command& c, DimValues& dims) {
     const Program& p = s.kernels[c.kernel].program();
     dims = bind_dims(p, c.inputs, c.dims);
@@ -219,12 +220,18 @@ std::vector<TimedCommand> CompiledGraph::trace() const {
   if (!s.options.timestamps) throw SpecError("the graph: a trace is asked for, but its commands are recorded without times", {}, "load it with GraphOptions{.timestamps = true}");
   std::lock_guard lock(s.mutex);
   s.device.wait();
+  // Ticks from the first one's, before they become a double, which has 53 bits; the counter may have begun anew between them.
+  const uint32_t unused = 64 - std::clamp<uint32_t>(s.device.context()->probe().timestamp_bits, 1, 64);
+  const auto period = static_cast<double>(s.device.context()->probe().timestamp_period);
+  uint64_t zero = 0;
+  const auto since = [&](uint64_t ticks) { return static_cast<double>(static_cast<int64_t>((ticks - zero) << unused) >> unused) * period; };
   std::vector<TimedCommand> commands;
   for (const auto& [at, list] : s.recordings)
     for (const auto& one : list)
       for (const Recording::Timed& t : one->times()) {
         const Command& c = s.plan.commands[t.command];
-        TimedCommand made{"copy", {}, t.begin, t.end, c.kind == Command::Kind::copy ? c.from.bytes + c.to.bytes : 0};
+        if (commands.empty()) zero = t.begin;
+        TimedCommand made{"copy", {}, since(t.begin), since(t.end), c.kind == Command::Kind::copy ? c.from.bytes + c.to.bytes : 0};
         if (c.kind == Command::Kind::call) {
           made.name = s.calls[t.command].program->name;
           made.loc = s.calls[t.command].program->loc;
@@ -258,7 +265,7 @@ class CompiledGraph::Replay {
       if (storage.memory == Memory::input) outputs_.push_back(donated(storage.index) ? taken(storage.index) : inputs[storage.index]);
       else if (storage.memory == Memory::constant) outputs_.push_back(s_.constants[storage.index]);
       else if (const auto it = made_.find(storage.index); it != made_.end()) outputs_.push_back(it->second);
-      else outputs_.push_back(made_.emplace(storage.index, i < into.size() && into[i].valid() ? into[i] : DeviceArray(s_.device, t.shape, t.dtype)).first->second);
+      else outputs_.push_back(made_.emplace(storage.index, into[i].valid() ? into[i] : DeviceArray(s_.device, t.shape, t.dtype)).first->second);
     }
     for (size_t i = 0; i < buffers_.size(); ++i) {
       const GraphPlan::Storage& storage = s_.plan.storages[i];
@@ -275,6 +282,8 @@ class CompiledGraph::Replay {
   ~Replay() { s_.table_is_stale |= !actions_.empty() || failed_; }
 
   std::vector<DeviceArray> run() {
+    for (const auto& [at, list] : s_.recordings)
+      for (const auto& one : list) one->set_ran(false);
     nodes(s_.plan.nodes);
     std::vector<std::shared_ptr<Buffer>> made;
     std::vector<Buffer*> shown;
@@ -327,6 +336,7 @@ class CompiledGraph::Replay {
     const uint64_t value = context_.recorder().submit("a graph", [&] {
       for (const auto& f : actions) f();
     });
+    for (Recording* r : std::exchange(replayed_, {})) r->set_ran(true);
     for (auto& o : outcomes_) {
       o->value = value;
       context_.follow(std::move(o));
@@ -420,7 +430,7 @@ class CompiledGraph::Replay {
     }
   }
 
-  void replay(const Recording& recording) {
+  void replay(Recording& recording) {
     std::vector<Access> accesses;
     std::vector<Buffer*> shown;
     uint64_t low = s_.contents.size(), high = 0;  // what changes of the table
@@ -471,6 +481,7 @@ class CompiledGraph::Replay {
       }
       return;
     }
+    replayed_.push_back(&recording);
     actions_.push_back([this, &recording, accesses = std::move(accesses), shown = std::move(shown)] {
       vulkan::Recorder& recorder = context_.recorder();
       recorder.replay("a graph", recording.commands(), accesses,
@@ -540,17 +551,42 @@ class CompiledGraph::Replay {
   std::vector<DeviceArray> outputs_;
   std::vector<std::function<void()>> prepare_,
       actions_;  // of the next submission, with the context's mutex held: before it, and its commands
+  std::vector<Recording*> replayed_;  // by them
   std::vector<std::shared_ptr<Outcome>> doubts_, outcomes_;
   std::shared_ptr<Outcome> last_outcome_;
   std::vector<std::shared_ptr<Buffer>> kept_;
 };
 
-std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const { return run_into(inputs, {}); }
+namespace {
+/// Of run_into(). A kernel may write while another still reads: nothing but an output lies where an output does.
+void check_outputs(const Graph& g, const Device& device, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) {
+  if (outputs.size() != g.body.outputs.size())
+    throw SpecError("the graph gives " + std::to_string(g.body.outputs.size()) + " outputs but " + std::to_string(outputs.size()) + " arrays are given for them");
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const DeviceArray& a = outputs[i];
+    if (!a.valid()) continue;
+    const std::string where = "the graph: output " + std::to_string(i);
+    const Graph::Type &t = g.values[g.body.outputs[i]], given{a.dtype(), a.shape()};
+    if (given != t) throw SpecError(where + " is " + to_string(t) + " but its array is " + to_string(given));
+    if (!(a.device() == device)) throw SpecError(where + ": the array is on another Device than the graph");
+    const auto b = a.buffer(where);
+    if (!b) continue;
+    for (size_t j = 0; j < inputs.size(); ++j)
+      if (inputs[j].is_at(b)) throw SpecError(where + " is to go where argument " + std::to_string(j) + " is", {}, "give it an array of its own");
+    for (size_t j = 0; j < i; ++j)
+      if (outputs[j].is_at(b)) throw SpecError("the graph: output " + std::to_string(j) + " and output " + std::to_string(i) + " are one array", {}, "give it an array of its own");
+    if (b->address() % 16 != 0) throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of 16");
+  }
+}
+}  // namespace
+
+std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const { return run_into(inputs, std::vector<DeviceArray>(graph().body.outputs.size())); }
 
 std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const {
   std::vector<std::pair<DType, Shape>> types;
   for (const DeviceArray& a : inputs) types.emplace_back(a.dtype(), a.shape());
   check_arguments(graph(), types);
+  check_outputs(graph(), device(), inputs, outputs);
   State& s = *shared_->frames[shared_->next++ % shared_->frames.size()];
   std::lock_guard lock(s.mutex);
   return Replay(s, inputs, outputs).run();

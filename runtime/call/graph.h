@@ -17,7 +17,7 @@ namespace tessera {
 struct GraphOptions {
   bool fuse = true;         ///< as graph_fuse.h says
   std::vector<bool> donated = {};  ///< by input: calls are given donate(x), and what is computed in place of x needs no copy of it
-  int frames_in_flight = 1;  ///< calls that may run beside one another on the device: so many arenas and tables
+  int frames_in_flight = 1;  ///< calls that may run beside one another on the device: so many arenas and tables; constants are there once
   bool timestamps = false;  ///< trace() has when every kernel of the last call ran; costs two writes of the time per kernel
 };
 
@@ -31,7 +31,7 @@ struct TimedCommand {
 /// For Perfetto and chrome://tracing: the JSON of Chrome's trace event format.
 std::string chrome_trace(const std::vector<TimedCommand>& commands);
 
-/// Copies share it. Calls of several threads come one after another.
+/// Copies share it. Any thread may call: calls take the frames (GraphOptions::frames_in_flight) in turn, and those of one frame come one after another.
 class CompiledGraph {
  public:
   CompiledGraph(Device device, Graph graph, GraphOptions options = {});
@@ -43,12 +43,13 @@ class CompiledGraph {
     size_t made = 0, barriers = 0;
   };
   Recordings recordings() const;
-  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps. A loop that the host turns shows its last turn.
+  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps. A loop that the host turns shows its last turn. What is not recorded ahead has no times: calls cut for
+  /// the watchdog, those whose grid's size a value gives, and copies of rows that lie at no multiple of 16 bytes.
   std::vector<TimedCommand> trace() const;
   const Device& device() const;
   /// Starts the calls and returns the outputs. Throws SpecError if the arguments are not the graph's; else errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs) const;
-  /// The same into arrays of the caller's, one per output or DeviceArray() for none. What is returned is the caller's where a step makes that output;
+  /// The same into arrays of the caller's, one per output or DeviceArray() for none; SpecError if one is of another type or Device, or is an argument or another output too. What is returned is the caller's where a step makes that output;
   /// inputs, constants and an output that comes a second time are arrays of their own.
   std::vector<DeviceArray> run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const;
   /// Uploads, calls, waits and downloads.

@@ -6,6 +6,7 @@
 #include "engine/graph_fuse.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "runtime/context.h"
 
 namespace tessera {
 
@@ -114,6 +115,7 @@ PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const Pre
     const auto [it, fresh] = ready.emplace(keys[i], prepared_.size());
     if (fresh) {
       const Program& program = load(device_, *w.kernel).program();
+      alignment_ = std::max<int64_t>(alignment_, program.alignment);
       prepared_.emplace_back(device_, program, PrepareOptions{.frames_in_flight = options.frames_in_flight, .calls_per_frame = times[keys[i]] * options.calls_per_frame, .dims = bind_dims(*w.kernel, w.inputs, w.dims)});
     }
     const PreparedKernel& k = prepared_[it->second];
@@ -127,20 +129,43 @@ PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const Pre
     // What an aliased output starts with is there already.
     for (size_t a = 0; a < w.arguments.size(); ++a)
       if (const int from = w.kernel->blocks[a].alias; from >= 0) call.arguments[static_cast<size_t>(from)] = call.arguments[a];
+    arguments_.reserve(std::max(arguments_.capacity(), call.arguments.size()));
     calls_.push_back(std::move(call));
   }
   for (const auto& [position, output] : given) calls_[position].arguments[1] = {Memory::output, output};
 }
 
+// Texts are made of what is wrong alone.
+void PreparedGraph::check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const {
+  const Graph::Body& body = graph_.body;
+  const auto name_of = [&](size_t i) { return i < inputs.size() ? "argument " + std::to_string(i) : "output " + std::to_string(i - inputs.size()); };
+  const auto at = [&](size_t i) -> const DeviceArray& { return i < inputs.size() ? inputs[i] : outputs[i - inputs.size()]; };
+  if (inputs.size() != body.inputs.size()) check_arguments(graph_, std::vector<std::pair<DType, Shape>>(inputs.size()));  // throws
+  if (outputs.size() != body.outputs.size())
+    throw SpecError("the graph gives " + std::to_string(body.outputs.size()) + " outputs but " + std::to_string(outputs.size()) + " arrays are given for them");
+  for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
+    const DeviceArray& a = at(i);
+    if (!a.valid()) a.buffer("the graph: " + name_of(i));  // throws
+    const bool is_output = i >= inputs.size();
+    const Graph::Type& t = graph_.values[is_output ? body.outputs[i - inputs.size()] : body.inputs[i]];
+    if (a.dtype() != t.dtype || a.shape() != t.shape) {
+      const std::string given = to_string(Graph::Type{a.dtype(), a.shape()}), where = "the graph: " + name_of(i) + " is ";
+      throw SpecError(is_output ? where + to_string(t) + " but its array is " + given : where + given + " but " + to_string(t) + " is expected");
+    }
+    if (!(a.device() == device_)) throw SpecError("the graph: " + name_of(i) + ": the array is on another Device than the graph");
+    const std::shared_ptr<vulkan::Buffer> b = a.memory();
+    if (!b) continue;
+    for (size_t j = 0; is_output && j < i; ++j)
+      if (at(j).is_at(b))
+        throw SpecError(j < inputs.size() ? "the graph: " + name_of(i) + " is to go where " + name_of(j) + " is" : "the graph: " + name_of(j) + " and " + name_of(i) + " are one array", {},
+                        "give it an array of its own");
+    if (b->address() % static_cast<uint64_t>(alignment_) != 0)
+      throw DeviceError("the graph: " + name_of(i) + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(alignment_));
+  }
+}
+
 Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) {
-  std::vector<std::pair<DType, Shape>> types;
-  for (const DeviceArray& a : inputs) types.emplace_back(a.dtype(), a.shape());
-  check_arguments(graph_, types);
-  if (outputs.size() != graph_.body.outputs.size())
-    throw SpecError("the graph gives " + std::to_string(graph_.body.outputs.size()) + " outputs but " + std::to_string(outputs.size()) + " arrays are given for them");
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (const Graph::Type &t = graph_.values[graph_.body.outputs[i]], given{outputs[i].dtype(), outputs[i].shape()}; given != t)
-      throw SpecError("the graph: output " + std::to_string(i) + " is " + to_string(t) + " but its array is " + to_string(given));
+  check(inputs, outputs);
   Scopes scopes;
   for (const Call& c : calls_) {
     arguments_.clear();

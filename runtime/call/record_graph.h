@@ -27,7 +27,8 @@ class PreparedGraph {
 
   const Graph& graph() const { return graph_; }  ///< with what has been fused
   int64_t memory_bytes() const { return bytes_; }  ///< of intermediate values and constants
-  /// A call; barriers between its kernels are made by the stream. Inputs and outputs as the graph's, outputs in arrays of their own.
+  /// A call; barriers between its kernels are made by the stream. Inputs and outputs as the graph's, outputs in arrays of their own. Throws SpecError (DeviceError for an address) on what
+  /// does not fit; then nothing has been recorded. Asks for no memory of the host's.
   Scopes record(CommandStream& stream, std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs);
   Scopes record(CommandStream& stream, std::initializer_list<DeviceArray> inputs, std::initializer_list<DeviceArray> outputs) {
     return record(stream, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()));
@@ -44,6 +45,7 @@ class PreparedGraph {
     size_t kernel;  // of prepared_
     std::vector<Where> arguments;
   };
+  void check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const;
   size_t prepare(const ir::Kernel& kernel, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& dims, const PrepareGraphOptions& options);
   Where at(const GraphPlan& plan, const GraphPlan::Place& place, DType dtype, const Shape& shape);
 
@@ -54,7 +56,7 @@ class PreparedGraph {
   std::map<std::string, size_t> known_;  // arrays by place and type
   std::vector<Call> calls_;
   std::vector<DeviceArray> arguments_;  // of the call being recorded
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0, alignment_ = 1;
 };
 
 }  // namespace tessera

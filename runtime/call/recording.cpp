@@ -64,8 +64,8 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
     else vk.vkCmdResetQueryPool(commands_, queries_, 0, info.queryCount);
     name_object(vk, context_->handle(), queries_, "a graph's timestamps");
   }
-  const auto stamp = [&](bool after) {
-    if (queries_) vk.vkCmdWriteTimestamp2(commands_, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, queries_, static_cast<uint32_t>(2 * timed_.size() + after));
+  const auto stamp = [&](bool after, bool waits) {
+    if (queries_) vk.vkCmdWriteTimestamp2(commands_, waits ? VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT : VK_PIPELINE_STAGE_2_TOP_OF_PIPE_BIT, queries_, static_cast<uint32_t>(2 * timed_.size() + after));
   };
   std::vector<std::pair<Range, bool>> since;  // the last barrier, with whether it writes
   for (size_t i = begin; i < end; ++i) {
@@ -93,7 +93,7 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
       ++barriers_;
     }
     for (const Touch& t : step.touches) since.emplace_back(range(plan, t.place), t.writes);
-    stamp(false);
+    stamp(false, step.barrier || steps_.empty());  // what waits for no other begins beside it; before the first one may stand a barrier of the recorder's
     if (copy) {
       const Buffer &from = *fixed[c.from.storage], &to = *fixed[c.to.storage];
       const VkBufferCopy region{from.offset() + base(plan.storages[c.from.storage]) + static_cast<uint64_t>(c.from.offset),
@@ -111,7 +111,7 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
       vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
       end_label(vk, commands_);
     }
-    stamp(true);
+    stamp(true, true);
     if (queries_) timed_.push_back(i);
     steps_.push_back(std::move(step));
   }
@@ -138,7 +138,7 @@ Recording::~Recording() {
 
 std::vector<Recording::Timed> Recording::times() const {
   std::vector<Timed> times;
-  if (timed_.empty()) return times;
+  if (!ran_ || timed_.empty()) return times;
   std::vector<uint64_t> values(4 * timed_.size());  // each with whether it is there
   const auto count = static_cast<uint32_t>(2 * timed_.size());
   const VkResult r = context_->vk().vkGetQueryPoolResults(context_->handle(), queries_, 0, count, values.size() * sizeof values[0], values.data(), 2 * sizeof values[0],
@@ -146,9 +146,8 @@ std::vector<Recording::Timed> Recording::times() const {
   if (r < 0) return times;
   const uint32_t bits = context_->probe().timestamp_bits;
   const uint64_t mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-  const auto step = static_cast<double>(context_->probe().timestamp_period);
   for (size_t i = 0; i < timed_.size(); ++i)
-    if (values[4 * i + 1] && values[4 * i + 3]) times.push_back({timed_[i], static_cast<double>(values[4 * i] & mask) * step, static_cast<double>(values[4 * i + 2] & mask) * step});
+    if (values[4 * i + 1] && values[4 * i + 3]) times.push_back({timed_[i], values[4 * i] & mask, values[4 * i + 2] & mask});
   return times;
 }
 

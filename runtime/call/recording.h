@@ -45,10 +45,12 @@ class Recording {
   size_t begin() const { return begin_; }
   size_t end() const { return end_; }
   size_t barriers() const { return barriers_; }
-  /// Of what the last replay ran, which is done: command of the plan, and the device's time before and after it in nanoseconds.
+  /// Whether the last call has replayed it: before that, its queries have never been reset, and may not be read.
+  void set_ran(bool ran) { ran_ = ran; }
+  /// Of what the last call's last replay ran, which is done: command of the plan, and the device's time before and after it, in ticks of timestamp_bits. Nothing if it did not replay it.
   struct Timed {
     size_t command;
-    double begin, end;
+    uint64_t begin, end;
   };
   std::vector<Timed> times() const;
   /// The log's entries, if one is kept; `buffers` by storage.
@@ -68,6 +70,7 @@ class Recording {
   std::vector<Step> steps_;
   VkQueryPool queries_ = VK_NULL_HANDLE;
   std::vector<size_t> timed_;  // commands
+  bool ran_ = false;
 };
 
 /// Where a storage's bytes begin in its buffer.

@@ -8,7 +8,7 @@
 
 namespace tessera::kernels {
 
-/// What lies beyond the pictures's edges: its last pixel (aaa|abc), the pixels in opposite order without the last one (dcb|abcd), or the other end (bcd|abcd).
+/// What lies beyond the picture's edges: its last pixel (aaa|abc), the pixels in opposite order without the last one (dcb|abcd), or the other end (bcd|abcd).
 /// SciPy calls them nearest, mirror and wrap.
 enum class Edge { clamp, reflect, wrap };
 

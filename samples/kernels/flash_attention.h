@@ -56,6 +56,7 @@ inline void check(const Checks& c, const Type& q, const Type& k, const Type& v, 
   c.dtype("k", k, {q.dtype});
   c.dtype("v", v, {q.dtype});
   const auto at = [](const Type& t, int d) { return t.shape[static_cast<size_t>(d)]; };
+  c.require(at(q, q.rank() - 1) > 0 && at(q, q.rank() - 2) > 0, "q has shape " + tessera::to_string(q.shape) + ", which has no heads, or heads without elements");
   c.require(at(k, head_dim) == at(q, q.rank() - 1), "heads of k have " + std::to_string(at(k, head_dim)) + " elements but those of q have " + std::to_string(at(q, q.rank() - 1)));
   c.shape("v", v, k.shape, "that of k");
   const int64_t q_heads = at(q, q.rank() - 2), kv_heads = at(k, heads);
@@ -124,9 +125,8 @@ inline PallasCall flash(const std::optional<Type>& lengths, const Type& q, const
   const auto map = [&](std::function<Indices(const Value&, const Value&, const Value&)> f) {
     return IndexMap::of(3, 0, [f](const std::vector<Value>& i, const std::vector<Ref>&) { return f(i[0], i[1], i[2]); });
   };
-  const int64_t width = std::max<int64_t>(head_dim, 1);
-  const BlockSpec rows = {{squeezed, bq, squeezed, width}, map([](Value b, Value h, Value i) { return Indices{b, i, h, 0}; }), MemorySpace::vmem, {}, loc};
-  const BlockSpec all_keys = {{squeezed, std::max<int64_t>(keys, 1), squeezed, width}, map([group](Value b, Value h, Value) { return Indices{b, 0, h / group, 0}; }), MemorySpace::vmem, {}, loc};
+  const BlockSpec rows = {{squeezed, bq, squeezed, head_dim}, map([](Value b, Value h, Value i) { return Indices{b, i, h, 0}; }), MemorySpace::vmem, {}, loc};
+  const BlockSpec all_keys = {{squeezed, std::max<int64_t>(keys, 1), squeezed, head_dim}, map([group](Value b, Value h, Value) { return Indices{b, 0, h / group, 0}; }), MemorySpace::vmem, {}, loc};
   const BlockSpec sums = {{squeezed, squeezed, bq}, map([](Value b, Value h, Value i) { return Indices{b, h, i}; }), MemorySpace::vmem, {}, loc};
   PallasCallParams call;
   std::vector<ShapeDtype> inputs, outputs = {q};

@@ -17,7 +17,7 @@ inline constexpr int64_t kRows = 64, kColumns = 64;
 /// [batch, length, ...] in blocks of `rows` rows; the last dims whole, or `first` elements of the third one.
 inline BlockSpec rows_of(const Shape& s, int64_t rows, std::optional<int64_t> first, Loc loc) {
   std::vector<BlockDim> block = {squeezed, rows};
-  for (size_t d = 2; d < s.size(); ++d) block.emplace_back(d == 2 && first ? *first : s[d]);
+  for (size_t d = 2; d < s.size(); ++d) block.emplace_back(d == 2 && first ? *first : std::max<int64_t>(s[d], 1));
   const size_t rank = s.size();
   const bool columns = first.has_value();
   BlockSpec spec{block, IndexMap::of(3, 0, [rank, columns](const std::vector<Value>& i, const std::vector<Ref>&) {
@@ -88,7 +88,7 @@ inline PallasCall linear(const Type& x, const Type& weights, const Shape& out, c
   const BlockSpec w_block{{k, columns}, [](Value, Value, Value j) { return Indices{0, j}; }, MemorySpace::vmem, {}, loc};
   const BlockSpec o_block = linear_::rows_of(out, rows, units, loc);
   PallasCallParams call;
-  call.grid = {out[0], cdiv(out[1], rows), cdiv(out[2], units)};
+  call.grid = {out[0], cdiv(out[1], rows), linear_::product(out, 2) == 0 ? 0 : cdiv(out[2], units)};
   std::vector<BlockSpec> specs = {linear_::rows_of(x.shape, rows, std::nullopt, loc), w_block};
   std::vector<ShapeDtype> inputs = {x, weights};
   if (residual) {
@@ -130,7 +130,8 @@ inline PallasCall swiglu(const Type& x, const Type& gate, const Type& up, Loc lo
       loc);
 }
 
-/// cache [batch, most, heads, head_dim] with rows [batch, length, heads, head_dim] from row start[0] on (i32 [1]); rows that would lie behind its end go to its last row.
+/// cache [batch, most, heads, head_dim] with rows [batch, length, heads, head_dim] from row start[0] on (i32 [1]); rows that would lie behind its end go to its last row,
+/// and those before its beginning (start < 0) to its first; where several go to one row, the last of them stays.
 /// The result is aliased to the cache: where nobody needs that any more, the rows alone are written. The call's arguments are start, cache, rows.
 inline PallasCall update_cache(const Type& start, const Type& cache, const Type& rows, Loc loc = Loc::here()) {
   const Checks c{"update_cache", loc};

@@ -12,12 +12,12 @@ namespace post {
 inline constexpr int rows = 8, columns = 64;  // of the tiles
 
 /// A tile with `halo` elements around it, of a picture of any size. The padding behind is for the last tiles, which may begin beyond it.
-inline BlockSpec tile_with_halo(int64_t tile_rows, int64_t tile_columns, int64_t halo) {
+inline BlockSpec tile_with_halo(int64_t tile_rows, int64_t tile_columns, int64_t halo, Loc loc) {
   return {{Element{tile_rows + 2 * halo, {halo, halo + tile_rows}}, Element{tile_columns + 2 * halo, {halo, halo + tile_columns}}, 4},
-          [=](Value i, Value j) { return Indices{i * tile_rows, j * tile_columns, 0}; }};
+          [=](Value i, Value j) { return Indices{i * tile_rows, j * tile_columns, 0}; }, MemorySpace::vmem, {}, loc};
 }
-inline BlockSpec tile(int64_t tile_rows, int64_t tile_columns) {
-  return {{tile_rows, tile_columns, 4}, [](Value i, Value j) { return Indices{i, j, 0}; }};
+inline BlockSpec tile(int64_t tile_rows, int64_t tile_columns, Loc loc) {
+  return {{tile_rows, tile_columns, 4}, [](Value i, Value j) { return Indices{i, j, 0}; }, MemorySpace::vmem, {}, loc};
 }
 
 /// Which of the positions from (`row`, `column`) on, in steps, are in the picture.
@@ -31,7 +31,7 @@ inline Value luminance(const std::array<Value, 3>& c) { return 0.2126 * c[0] + 0
 
 /// limit_light(picture, guide) -> (picture, guide): pixels brighter than `most` are scaled down to it, lest single ones outshine all that they are smoothed with. The guide is copied:
 /// both are read once where they are images, and denoise() goes over arrays.
-inline PallasCall limit_light(double most) {
+inline PallasCall limit_light(double most, Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(
       [=](Ref picture, Ref guide, Ref o, Ref same) {
@@ -45,15 +45,16 @@ inline PallasCall limit_light(double most) {
       },
       {.out_shape = {{{h, w, 4}, f32}, {{h, w, 4}, f32}},
        .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
-       .in_specs = {post::tile(post::rows, post::columns), post::tile(post::rows, post::columns)},
-       .out_specs = {post::tile(post::rows, post::columns), post::tile(post::rows, post::columns)},
+       .in_specs = {post::tile(post::rows, post::columns, loc), post::tile(post::rows, post::columns, loc)},
+       .out_specs = {post::tile(post::rows, post::columns, loc), post::tile(post::rows, post::columns, loc)},
        .name = "limit_light",
        .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
-       .in_shape = {{{h, w, 4}, f32}, {{h, w, 4}, f32}}});
+       .in_shape = {{{h, w, 4}, f32}, {{h, w, 4}, f32}}},
+      loc);
 }
 
 /// modulate(light, surface) -> their product, with the light's fourth channel: what a surface of that colour sends on of the light that was smoothed without it.
-inline PallasCall modulate() {
+inline PallasCall modulate(Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(
       [](Ref light, Ref surface, Ref o) {
@@ -62,11 +63,12 @@ inline PallasCall modulate() {
       },
       {.out_shape = {{{h, w, 4}, f32}},
        .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
-       .in_specs = {post::tile(post::rows, post::columns), post::tile(post::rows, post::columns)},
-       .out_specs = {post::tile(post::rows, post::columns)},
+       .in_specs = {post::tile(post::rows, post::columns, loc), post::tile(post::rows, post::columns, loc)},
+       .out_specs = {post::tile(post::rows, post::columns, loc)},
        .name = "modulate",
        .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
-       .in_shape = {{{h, w, 4}, f32}, {{h, w, 4}, f32}}});
+       .in_shape = {{{h, w, 4}, f32}, {{h, w, 4}, f32}}},
+      loc);
 }
 
 struct Denoise {
@@ -111,16 +113,17 @@ inline PallasCall denoise(int step, Denoise options = {}, Loc loc = Loc::here())
       {.out_shape = {{{h, w, 4}, f32}},
        .grid_spec = PrefetchScalarGridSpec{.num_scalar_prefetch = 1,
                                            .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
-                                           .in_specs = {post::tile_with_halo(post::rows, post::columns, halo), post::tile_with_halo(post::rows, post::columns, halo)},
-                                           .out_specs = {post::tile(post::rows, post::columns)}},
+                                           .in_specs = {post::tile_with_halo(post::rows, post::columns, halo, loc), post::tile_with_halo(post::rows, post::columns, halo, loc)},
+                                           .out_specs = {post::tile(post::rows, post::columns, loc)}},
        .name = "denoise_" + std::to_string(step),
        .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
-       .in_shape = {{{2}, i32}, {{h, w, 4}, f32}, {{h, w, 4}, f32}}});
+       .in_shape = {{{2}, i32}, {{h, w, 4}, f32}, {{h, w, 4}, f32}}},
+      loc);
 }
 
 /// bloom_down(size, picture): half the size, rounded up: f32[ceil(h / 2), ceil(w / 2), 4], the mean of four pixels. `threshold`: what is less bright
 /// does not bloom; and where it is positive, bright single pixels count less (Karis's mean, 2013), lest they flicker.
-inline PallasCall bloom_down(double threshold) {
+inline PallasCall bloom_down(double threshold, Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(
       [=](Ref size, Ref picture, Ref o) {
@@ -148,15 +151,16 @@ inline PallasCall bloom_down(double threshold) {
       {.out_shape = {{{cdiv(h, 2), cdiv(w, 2), 4}, f32}},
        .grid_spec = PrefetchScalarGridSpec{.num_scalar_prefetch = 1,
                                            .grid = {cdiv(h, 2 * post::rows), cdiv(w, 2 * post::columns)},
-                                           .in_specs = {post::tile(2 * post::rows, 2 * post::columns)},
-                                           .out_specs = {post::tile(post::rows, post::columns)}},
+                                           .in_specs = {post::tile(2 * post::rows, 2 * post::columns, loc)},
+                                           .out_specs = {post::tile(post::rows, post::columns, loc)}},
        .name = threshold > 0 ? "bloom_bright" : "bloom_down",
        .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
-       .in_shape = {{{2}, i32}, {{h, w, 4}, f32}}});
+       .in_shape = {{{2}, i32}, {{h, w, 4}, f32}}},
+      loc);
 }
 
 /// bloom_up(size, small, large): large + strength * small at twice its size, interpolated: small is f32[ceil(h / 2), ceil(w / 2), 4], size its own.
-inline PallasCall bloom_up(double strength) {
+inline PallasCall bloom_up(double strength, Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(
       [=](Ref size, Ref small, Ref large, Ref o) {
@@ -187,16 +191,17 @@ inline PallasCall bloom_up(double strength) {
       {.out_shape = {{{h, w, 4}, f32}},
        .grid_spec = PrefetchScalarGridSpec{.num_scalar_prefetch = 1,
                                            .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
-                                           .in_specs = {post::tile_with_halo(post::rows / 2, post::columns / 2, 1), post::tile(post::rows, post::columns)},
-                                           .out_specs = {post::tile(post::rows, post::columns)}},
+                                           .in_specs = {post::tile_with_halo(post::rows / 2, post::columns / 2, 1, loc), post::tile(post::rows, post::columns, loc)},
+                                           .out_specs = {post::tile(post::rows, post::columns, loc)}},
        .name = "bloom_up",
        .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
-       .in_shape = {{{2}, i32}, {{cdiv(h, 2), cdiv(w, 2), 4}, f32}, {{h, w, 4}, f32}}});
+       .in_shape = {{{2}, i32}, {{cdiv(h, 2), cdiv(w, 2), 4}, f32}, {{h, w, 4}, f32}}},
+      loc);
 }
 
 /// tone_map(picture): to what a screen shows, 0 to 1: exposure, the rational fit of the ACES curve (Narkowicz, 2015), and sRGB's transfer function
 /// (IEC 61966-2-1). What is no number becomes black.
-inline PallasCall tone_map(double exposure) {
+inline PallasCall tone_map(double exposure, Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(
       [=](Ref picture, Ref o) {
@@ -210,11 +215,12 @@ inline PallasCall tone_map(double exposure) {
       },
       {.out_shape = {{{h, w, 4}, f32}},
        .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
-       .in_specs = {post::tile(post::rows, post::columns)},
-       .out_specs = {post::tile(post::rows, post::columns)},
+       .in_specs = {post::tile(post::rows, post::columns, loc)},
+       .out_specs = {post::tile(post::rows, post::columns, loc)},
        .name = "tone_map",
        .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
-       .in_shape = {{{h, w, 4}, f32}}});
+       .in_shape = {{{h, w, 4}, f32}}},
+      loc);
 }
 
 }  // namespace tessera::kernels

@@ -43,11 +43,7 @@ struct Blocks {
   BlockSpec spec(BlockDim along, Loc loc) const {
     std::vector<BlockDim> dims;
     for (size_t d = 0; d < shape.size(); ++d) dims.push_back(d == axis ? along : d + 1 == shape.size() ? BlockDim(columns()) : BlockDim(squeezed));
-    BlockSpec s{dims, IndexMap::of(static_cast<int>(shape.size()), 0, [](const std::vector<Value>& ids, const std::vector<Ref>&) {
-                  return Indices(std::vector<BlockIndex>(ids.begin(), ids.end()));
-                })};
-    s.loc = loc;
-    return s;
+    return block_of_program(dims, loc);
   }
   /// The block in the sums' dtype, zeros where it hangs over the end of the axis.
   Value load(const Ref& x, DType t) const {

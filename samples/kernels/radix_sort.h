@@ -50,15 +50,7 @@ struct Blocks {
     s.push_back(kDigits * count);
     return s;
   }
-  BlockSpec spec(Loc loc) const {
-    std::vector<BlockDim> dims(rows.size(), squeezed);
-    dims.emplace_back(size);
-    BlockSpec s{dims, IndexMap::of(static_cast<int>(dims.size()), 0, [](const std::vector<Value>& ids, const std::vector<Ref>&) {
-                  return Indices(std::vector<BlockIndex>(ids.begin(), ids.end()));
-                })};
-    s.loc = loc;
-    return s;
-  }
+  BlockSpec spec(Loc loc) const { return part_of_row(rows.size() + 1, size, loc); }
   BackendCompilerParams parallel() const {
     return tpu::CompilerParams{.dimension_semantics = std::vector<std::string>(rows.size() + 1, "parallel")};
   }
@@ -116,13 +108,14 @@ inline PallasCall place_call(const Type& keys, const std::vector<Type>& values, 
 }  // namespace radix
 
 /// keys sorted along the last axis, ascending, and each of `values` in the same order: as jax.lax.sort, stable, NaN last and -0 equal to 0. keys: integers
-/// or floats of 8 bits and more, with one dim at least; values: of keys' shape, of any dtype. Returns the keys, then the values. SpecError otherwise.
+/// or floats of 8 bits and more, with one dim at least and rows of less than 2^31 elements; values: of keys' shape, of any dtype. Returns the keys, then the values. SpecError otherwise.
 template <class A>
 std::vector<A> radix_sort(const Passes<A>& passes, const A& keys, const std::vector<A>& values = {}, Loc loc = Loc::here()) {
   const Checks c{"radix_sort", loc};
   const Type t(keys);
   c.require(t.dtype != boolean && !is_int4(t.dtype), "keys are " + std::string(name(t.dtype)) + ", not integers or floats of 8 bits and more");
   axis_of(c, "keys", t, -1);
+  c.require(t.shape.back() < int64_t{1} << 31, "rows of keys have " + std::to_string(t.shape.back()) + " elements, not less than 2^31");
   std::vector<Type> value_types;
   for (size_t i = 0; i < values.size(); ++i) {
     value_types.emplace_back(values[i]);

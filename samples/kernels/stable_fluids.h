@@ -143,7 +143,7 @@ inline PallasCall fluid_project(int64_t h, int64_t w, Loc loc = Loc::here()) {
 }
 
 /// (velocity [2, h, w], particles [n, 4]) -> particles: row, column, speed and age of each, moved by `step` times the velocity there, found halfway first
-/// (the midpoint rule). One that is older than `life` steps starts again where the hash of its number and age says.
+/// (the midpoint rule). One that is older than `life` steps starts again where the hash of its number and row says.
 inline PallasCall fluid_particles(int64_t h, int64_t w, int64_t n, double step = 1, double life = 400, Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_particles", loc);
   constexpr int block = 256;

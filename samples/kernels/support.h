@@ -64,6 +64,21 @@ inline int64_t power_of_two(int64_t n) {
   return p;
 }
 
+/// Blocks whose index is the program's ids, one per dim.
+inline BlockSpec block_of_program(const std::vector<BlockDim>& dims, Loc loc) {
+  BlockSpec s{dims, IndexMap::of(static_cast<int>(dims.size()), 0, [](const std::vector<Value>& ids, const std::vector<Ref>&) {
+                return Indices(std::vector<BlockIndex>(ids.begin(), ids.end()));
+              })};
+  s.loc = loc;
+  return s;
+}
+/// The program's `size` elements of its row: every dim but the last one squeezed.
+inline BlockSpec part_of_row(size_t rank, int64_t size, Loc loc) {
+  std::vector<BlockDim> dims(rank - 1, squeezed);
+  dims.emplace_back(size);
+  return block_of_program(dims, loc);
+}
+
 /// How an array [..., rows, columns] is cut into blocks of some rows, whole in the last dim: a grid axis per leading dim, and one for the rows.
 struct RowBlocks {
   int64_t rows = 1;  // of a block

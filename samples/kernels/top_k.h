@@ -42,15 +42,7 @@ struct Pass {
     g.emplace_back(count);
     return g;
   }
-  BlockSpec spec(int64_t last, Loc loc) const {
-    std::vector<BlockDim> dims(shape.size() - 1, squeezed);
-    dims.emplace_back(last);
-    BlockSpec s{dims, IndexMap::of(static_cast<int>(dims.size()), 0, [](const std::vector<Value>& ids, const std::vector<Ref>&) {
-                  return Indices(std::vector<BlockIndex>(ids.begin(), ids.end()));
-                })};
-    s.loc = loc;
-    return s;
-  }
+  BlockSpec spec(int64_t last, Loc loc) const { return part_of_row(shape.size(), last, loc); }
 };
 
 /// One pass over elements of type x (first) or over the keys and indices that one has left; the last one writes values of dtype `values`, the others keys.
@@ -81,6 +73,7 @@ std::pair<A, A> top_k(const Passes<A>& passes, const A& x, int64_t k, Loc loc = 
   const Type t(x);
   c.require(t.dtype != boolean && !is_int4(t.dtype), "x is " + std::string(name(t.dtype)) + ", not integers or floats of 8 bits and more");
   axis_of(c, "x", t, -1);
+  c.require(t.shape.back() < int64_t{1} << 31, "rows of x have " + std::to_string(t.shape.back()) + " elements, not less than 2^31");
   c.require(k >= 0 && k <= t.shape.back(), "k is " + std::to_string(k) + ", but rows have " + std::to_string(t.shape.back()) + " elements");
   Shape none = t.shape;
   none.back() = k;

@@ -1,4 +1,5 @@
-// A small language model, from a .safetensors file to text: transformer [--file FILE] [--prompt TEXT] [--tokens N] [--dtype f32|f16|bf16] [--answers FILE].
+// A small language model, from a .safetensors file to the tokens of a text, which it prints as numbers:
+//   transformer [--file FILE] [--prompt TEXT] [--tokens N] [--dtype f32|f16|bf16] [--answers FILE]
 // Without --file the weights are made up, from a seed, and written to transformer.safetensors first (in --dtype), so the text is none that a person would write.
 // The prompt goes through the model at once, and then one token at a time, the likeliest each: one graph for each of both, one submission per step. At the
 // end the whole text goes through it once more, which must give the logits that the steps gave. --answers writes those, for check.py to compare with JAX.

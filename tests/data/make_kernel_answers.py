@@ -75,6 +75,28 @@ def cross_entropy():
     write("cross_entropy", losses(logits), jax.nn.logsumexp(logits, 1), gradient)
 
 
+def prefix_sum():
+    x = random((2, 2100), 1)
+    write("prefix_sum", jnp.cumsum(x, 1), jnp.cumsum(x, 0), jax.lax.cumsum(x, 1, reverse=True))
+
+
+def orders():
+    """Rows with equals, both zeros, infinities and NaNs."""
+    x = integers((2, 1100), 1, -40, 40).astype(np.float32) / 4
+    x[:, [5, 900]], x[:, [6, 901]], x[:, 7], x[:, [8, 902]] = -0.0, np.nan, -np.inf, np.inf
+    return x
+
+
+def radix_sort():
+    x = orders()
+    where = jnp.broadcast_to(jnp.arange(1100, dtype=jnp.int32), x.shape)
+    write("radix_sort", *jax.lax.sort((x, where), is_stable=True, num_keys=1))
+
+
+def top_k():
+    write("top_k", *jax.lax.top_k(orders(), 17))
+
+
 if __name__ == "__main__":
-    for make in (attention, layer_norm, grouped_matmul, quantized_matmul, cross_entropy):
+    for make in (attention, layer_norm, grouped_matmul, quantized_matmul, cross_entropy, prefix_sum, radix_sort, top_k):
         make()

@@ -101,6 +101,9 @@ TEST_CASE("flash_attention: what does not fit") {
   CHECK(error(q, {{2, 9, 3, 12}, f32}, k) == "flash_attention: heads of k have 12 elements but those of q have 16");
   CHECK(error(q, {{2, 9, 4, 16}, f32}, {{2, 9, 4, 16}, f32}) ==
         "flash_attention: q has 6 heads, which is no multiple of k's 4\n  note: each head of k and v serves as many heads of q, one after another");
+  CHECK(error({{2, 8, 6, 0}, f32}, {{2, 9, 3, 0}, f32}, {{2, 9, 3, 0}, f32}) ==
+        "flash_attention: q has shape (2, 8, 6, 0), which has no heads, or heads without elements");
+  CHECK(error({{2, 8, 0, 16}, f32}, k, k) == "flash_attention: q has shape (2, 8, 0, 16), which has no heads, or heads without elements");
   CHECK(error(q, k, k, {.soft_cap = -1}) == "flash_attention: the soft cap -1.000000 is not positive");
   CHECK(error(q, k, k, {.block_keys = 0}) == "flash_attention: blocks of 64 queries and 0 keys");
   CHECK(test::error_of([&] { kernels::flash_attention(Type({2, 3}, i32), q, k, k, {}, {}); }) ==

@@ -1,10 +1,16 @@
-// The kernels that JAX has a counterpart of, against its answers: tests/data/kernels, by tests/data/make_kernel_answers.py, whose inputs are these. The transformer
-// sample, by tests/jax, compares the others.
+// Attention, layer norm, matmuls by group and of quantized weights, cross-entropy, prefix sums, sorts and top k against JAX's answers: tests/data/kernels, by
+// tests/data/make_kernel_answers.py, whose inputs are these. The transformer sample, by tests/jax, compares what a model is made of.
+#include <algorithm>
+#include <limits>
+
 #include "samples/kernels/cross_entropy.h"
 #include "samples/kernels/flash_attention.h"
 #include "samples/kernels/grouped_matmul.h"
 #include "samples/kernels/norm.h"
 #include "samples/kernels/quantized_matmul.h"
+#include "samples/kernels/radix_sort.h"
+#include "samples/kernels/top_k.h"
+#include "tests/kernels/passes.h"
 #include "tests/kernels/support.h"
 
 using namespace tessera;
@@ -28,6 +34,29 @@ class Answers {
 };
 
 constexpr test::Check kPlain = {.gpu = false};
+
+void check_close(const Array& got, const test::Doubles& expected, double tolerance) {
+  REQUIRE(got.size() == static_cast<int64_t>(expected.size()));
+  int64_t wrong = 0;
+  double worst = 0;
+  for (int64_t i = 0; i < got.size(); ++i) {
+    const double g = got.at(i), e = expected[static_cast<size_t>(i)];
+    if (g == e || std::fabs(g - e) <= tolerance || (std::isnan(g) && std::isnan(e))) continue;
+    ++wrong;
+    worst = std::max(worst, std::isnan(g - e) ? std::numeric_limits<double>::infinity() : std::fabs(g - e));
+  }
+  CHECK_MESSAGE(wrong == 0, wrong, " of ", got.size(), " elements are off, by ", worst, " at most; ", tolerance, " is allowed");
+}
+
+/// Rows with equals, both zeros, infinities and NaNs.
+Array orders() {
+  Array x = test::random_integers({2, 1100}, f32, 1, -40, 40);
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (float& v : x.data<float>()) v /= 4;
+  for (size_t row : {0, 1100})
+    for (const auto& [at, v] : {std::pair<size_t, float>{5, -0.f}, {900, -0.f}, {6, nan}, {901, nan}, {7, -inf}, {8, inf}, {902, inf}}) x.data<float>()[row + at] = v;
+  return x;
+}
 
 }  // namespace
 
@@ -68,4 +97,39 @@ TEST_CASE("JAX: cross_entropy is jax.nn.log_softmax's, and its gradient jax.grad
   Array log_sum_exp({6}, f32);
   for (size_t i = 0; i < 6; ++i) log_sum_exp.data<float>()[i] = static_cast<float>(sums[i]);
   test::check(kernels::cross_entropy_backward(logits, labels, log_sum_exp, scale), {logits, labels, log_sum_exp, scale}, {a.next(300)}, kPlain);
+}
+
+TEST_CASE("JAX: prefix_sum is jnp.cumsum") {
+  const Array x = test::random({2, 2100}, f32, 1);
+  Answers a("prefix_sum");
+  const test::Doubles rows = a.next(x.size()), columns = a.next(x.size()), from_the_end = a.next(x.size());
+  // Every addition rounds once, by 2^-24 of a sum at most.
+  const auto bound = [](const test::Doubles& sums) {
+    double greatest = 0;
+    for (const double s : sums) greatest = std::max(greatest, std::fabs(s));
+    return std::ldexp(2100 * greatest, -24);
+  };
+  for (const test::Way& way : test::ways(false)) {
+    CAPTURE(way.name);
+    check_close(kernels::prefix_sum(way.passes, x), rows, bound(rows));
+    check_close(kernels::prefix_sum(way.passes, x, {.axis = 0}), columns, 1e-6);
+    check_close(kernels::prefix_sum(way.passes, x, {.reverse = true}), from_the_end, bound(from_the_end));
+  }
+}
+
+TEST_CASE("JAX: radix_sort is jax.lax.sort, top_k jax.lax.top_k") {
+  const Array x = orders();
+  Array where(x.shape(), i32);
+  for (int64_t i = 0; i < where.size(); ++i) where.data<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(i % 1100);
+  Answers sorted("radix_sort"), best("top_k");
+  const test::Doubles keys = sorted.next(x.size()), values = sorted.next(x.size()), greatest = best.next(2 * 17), places = best.next(2 * 17);
+  for (const test::Way& way : test::ways(false)) {
+    CAPTURE(way.name);
+    const std::vector<Array> s = kernels::radix_sort(way.passes, x, {where});
+    check_close(s[0], keys, 0);
+    check_close(s[1], values, 0);
+    const auto [v, i] = kernels::top_k(way.passes, x, 17);
+    check_close(v, greatest, 0);
+    check_close(i, places, 0);
+  }
 }

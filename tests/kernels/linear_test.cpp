@@ -79,6 +79,31 @@ TEST_CASE("update_cache: the new rows, and all others as they were") {
     }
 }
 
+TEST_CASE("update_cache: rows beyond either end") {
+  const Array cache = test::random({2, 9, 2, 5}, f32, 1), rows = test::random({2, 1, 2, 5}, f32, 2);
+  for (const auto& [first, row] : {std::pair<int32_t, int64_t>{-1, 0}, {-9, 0}, {9, 8}, {100, 8}}) {
+    const Array start({1}, std::vector<int32_t>{first});
+    test::Doubles expected = test::doubles(cache);
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t i = 0; i < 10; ++i) expected[static_cast<size_t>(b * 90 + row * 10 + i)] = rows.at(b * 10 + i);
+    test::check(kernels::update_cache(start, cache, rows), {start, cache, rows}, {expected}, {.absolute = 0, .relative = 0});
+  }
+  const Array start({1}, std::vector<int32_t>{8}), three = test::random({2, 3, 2, 5}, f32, 2);
+  test::Doubles expected = test::doubles(cache);
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t i = 0; i < 10; ++i) expected[static_cast<size_t>(b * 90 + 80 + i)] = three.at(b * 30 + 20 + i);
+  test::check(kernels::update_cache(start, cache, three), {start, cache, three}, {expected}, {.absolute = 0, .relative = 0});
+}
+
+TEST_CASE("linear: results without elements") {
+  const Array x = test::random({2, 5, 8}, f32, 1), w({8, 0}, f32);
+  for (const Shape& out : {Shape{2, 5, 0}, Shape{2, 5, 0, 3}, Shape{2, 5, 3, 0}, Shape{2, 5, 70, 0, 2}}) {
+    const Array residual(out, f32);
+    test::check(kernels::linear(x, w, out), {x, w}, {{}});
+    test::check(kernels::linear_and_add(x, w, residual), {x, w, residual}, {{}});
+  }
+}
+
 TEST_CASE("linear and its like: what does not fit") {
   using kernels::Type;
   const Type x({2, 5, 8}, f32), w({8, 6}, f32);

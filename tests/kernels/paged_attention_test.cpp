@@ -95,6 +95,8 @@ TEST_CASE("paged attention: what does not fit") {
   const auto error = [](const Type& a, const Type& b, const Type& c, const Type& d, const kernels::PagedAttentionParams& p = {}) {
     return test::error_of([&] { kernels::paged_attention(a, b, c, d, d, p, {}); });
   };
+  CHECK(error(lengths, table, {{2, 6, 0}, f32}, {{9, 4, 3, 0}, f32}) == "paged_attention: q has shape (2, 6, 0), which has no heads, or heads without elements");
+  CHECK(error(lengths, table, {{2, 0, 16}, f32}, pages) == "paged_attention: q has shape (2, 0, 16), which has no heads, or heads without elements");
   CHECK(error({{3}, i32}, table, q, pages) == "paged_attention: lengths has shape (3,), not (2,) = the batch of q");
   CHECK(error(table, table, q, pages) == "paged_attention: lengths has shape (2, 5), not (2,) = the batch of q");
   CHECK(error(lengths, {{2, 5}, f32}, q, pages) == "paged_attention: table is f32, not i32");

@@ -1,8 +1,6 @@
 #include "tests/kernels/passes.h"
 
 #include "codegen/compile.h"
-#include "codegen/lane/interpreter.h"
-#include "engine/reference.h"
 
 namespace tessera::test {
 namespace {
@@ -22,47 +20,6 @@ Arguments on_device(const Device& device, const PallasCall& call, const Argument
   return outputs;
 }
 
-Arguments on_lanes(const PallasCall& call, const Arguments& arguments, bool general) {
-  const ir::Kernel& k = call.trace_for(arguments);
-  const Target target = gpu_target();
-  ir::Kernel lane;
-  CompileOptions options;
-  options.general = general;
-  options.dump = [&](std::string_view, const ir::Kernel& step, bool) {
-    if (step.level == ir::Level::lane) lane = step;
-  };
-  compile(k, target, options);
-  Arguments arrays = arguments;
-  for (size_t i = arguments.size(); i < k.blocks.size(); ++i) {
-    const ir::BlockMapping& b = k.blocks[i];
-    Shape shape;
-    for (const Extent& e : b.array_shape) shape.push_back(e.eval({}));
-    arrays.push_back(b.alias >= 0 ? arguments[static_cast<size_t>(b.alias)] : Array(shape, b.dtype));
-  }
-  lane::RunOptions run;
-  run.subgroup_size = target.subgroup_size;
-  run.seed = 1;
-  const lane::RunResult r = lane::run(lane, arrays, k.num_inputs, {}, run);
-  std::string reports;
-  for (const std::string& s : r.reports) reports += s + "\n";
-  CHECK_MESSAGE(reports.empty(), call.name(), ": ", reports);
-  return r.outputs;
-}
-
-const std::optional<Device>& device() {
-  static const std::optional<Device> d = []() -> std::optional<Device> {
-    try {
-      DeviceOptions options;
-      options.validation = true;
-      return Device(options);
-    } catch (const DeviceError& e) {
-      MESSAGE("not run on a device: ", e.what());
-      return std::nullopt;
-    }
-  }();
-  return d;
-}
-
 }  // namespace
 
 std::vector<Way> ways(bool lanes, bool general) {
@@ -71,7 +28,7 @@ std::vector<Way> ways(bool lanes, bool general) {
   for (const bool g : {false, true}) {
     if (g && !general) continue;
     const std::string form = g ? ", general form" : "";
-    if (lanes) list.push_back({"a GPU's code" + form, {[g](const PallasCall& call, const Arguments& a) { return on_lanes(call, a, g); }, constant}});
+    if (lanes) list.push_back({"a GPU's code" + form, {[g](const PallasCall& call, const Arguments& a) { return on_lanes(call.trace_for(a), a, g); }, constant}});
     if (device()) list.push_back({"device" + form, {[g](const PallasCall& call, const Arguments& a) { return on_device(*device(), call, a, g); }, constant}});
   }
   return list;

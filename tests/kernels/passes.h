@@ -3,7 +3,6 @@
 #pragma once
 #include "samples/kernels/passes.h"
 #include "tests/kernels/support.h"
-#include "tests/support/device.h"
 
 namespace tessera::test {
 

@@ -206,3 +206,19 @@ TEST_CASE("tone_map: from nothing to far too bright") {
     compare(tone_map(1.5), {p.array()}, toned(p, 1.5), 4e-6);
     }
 }
+
+TEST_CASE("post-processing: errors name the line that asked") {
+  const Loc loc{"main.cpp", 7};
+  const Array flat({8, 8}, f32), picture({8, 8, 4}, f32), size({2}, std::vector<int32_t>{8, 8});
+  const auto error = [](const PallasCall& call, const std::vector<Array>& arguments) { return test::error_of([&] { interpret(call, arguments); }); };
+  const auto wrong = [](const std::string& name, int argument) {
+    const std::string n = std::to_string(argument);
+    return name + ": argument " + n + " is f32(8, 8) but in_shape[" + n + "] is f32(h, w, 4)\n  at main.cpp:7";
+  };
+  CHECK(error(limit_light(1, loc), {flat, picture}) == wrong("limit_light", 0));
+  CHECK(error(modulate(loc), {flat, picture}) == wrong("modulate", 0));
+  CHECK(error(denoise(1, {}, loc), {size, flat, picture}) == wrong("denoise_1", 1));
+  CHECK(error(bloom_down(1, loc), {size, flat}) == wrong("bloom_bright", 1));
+  CHECK(error(bloom_up(1, loc), {size, picture, flat}) == wrong("bloom_up", 2));
+  CHECK(error(tone_map(1, loc), {flat}) == wrong("tone_map", 0));
+}

@@ -125,4 +125,8 @@ TEST_CASE("radix_sort: what does not fit") {
   CHECK(test::error_of([&] { kernels::radix_sort(Array({4}, boolean), {}, Loc{"sort.cpp", 9}); }) == "radix_sort: keys are bool, not integers or floats of 8 bits and more\n  at sort.cpp:9");
   CHECK(test::error_of([&] { kernels::radix_sort(Array({}, f32), {}, Loc{}); }) == "radix_sort: axis -1 is out of range for keys, f32()");
   CHECK(test::error_of([&] { kernels::radix_sort(Array({4}, f32), {Array({4}, f32), Array({5}, i32)}, Loc{}); }) == "radix_sort: values[1] has shape (5,), not (4,) = the shape of keys");
+  // By its type alone: nobody has so long an array.
+  const kernels::Passes<kernels::Type> none;
+  const kernels::Type long_rows({2, int64_t{1} << 31}, u8);
+  CHECK(test::error_of([&] { kernels::radix_sort(none, long_rows, {}, Loc{}); }) == "radix_sort: rows of keys have 2147483648 elements, not less than 2^31");
 }

@@ -3,7 +3,6 @@
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
 #include "engine/reference.h"
-#include "tests/support/device.h"
 
 namespace tessera::test {
 namespace {
@@ -15,27 +14,30 @@ uint32_t hash(uint32_t seed, int64_t i) {
   return static_cast<uint32_t>((x ^ (x >> 31)) >> 32);
 }
 
-// One for all cases, with the validation layers on.
-const std::optional<Device>& device() {
-  static const std::optional<Device> d = []() -> std::optional<Device> {
-    try {
-      DeviceOptions options;
-      options.validation = true;
-      return Device(options);
-    } catch (const DeviceError& e) {
-      MESSAGE("not run on a device: ", e.what());
-      return std::nullopt;
-    }
-  }();
-  return d;
-}
-
 double roundings(DType t) { return is_narrow_float(t) ? std::ldexp(1.0, -float_format(t).mantissa - 1) : 0; }
 
-void compare(const std::string& where, const std::vector<Array>& got, const std::vector<Doubles>& expected, const Check& how) {
+/// What the kernel's output blocks bind to.
+std::vector<kernels::Type> output_types(const ir::Kernel& k, const std::vector<Array>& arguments) {
+  std::vector<std::pair<DType, Shape>> inputs;
+  for (const Array& a : arguments) inputs.emplace_back(a.dtype(), a.shape());
+  const DimValues dims = bind_dims(k, inputs);
+  std::vector<kernels::Type> types;
+  for (size_t i = arguments.size(); i < k.blocks.size(); ++i) {
+    Shape shape;
+    for (const Extent& e : k.blocks[i].array_shape) shape.push_back(e.eval(dims));
+    types.emplace_back(shape, k.blocks[i].dtype);
+  }
+  return types;
+}
+
+void compare(const std::string& where, const std::vector<Array>& got, const std::vector<kernels::Type>& types, const std::vector<Doubles>& expected, const Check& how) {
   CAPTURE(where);
+  REQUIRE(got.size() == types.size());
   REQUIRE(got.size() == expected.size());
   for (size_t o = 0; o < got.size(); ++o) {
+    CAPTURE(o);
+    REQUIRE(got[o].shape() == types[o].shape);
+    REQUIRE(got[o].dtype() == types[o].dtype);
     REQUIRE(got[o].size() == static_cast<int64_t>(expected[o].size()));
     int64_t wrong = 0, first = -1;
     double worst = 0;
@@ -54,32 +56,47 @@ void compare(const std::string& where, const std::vector<Array>& got, const std:
   }
 }
 
-std::vector<Array> on_lanes(const ir::Kernel& k, const std::vector<Array>& arguments, const std::vector<Array>& outputs, const Target& t, bool general) {
+}  // namespace
+
+const std::optional<Device>& device() {
+  static const std::optional<Device> d = []() -> std::optional<Device> {
+    try {
+      DeviceOptions options;
+      options.validation = true;
+      return Device(options);
+    } catch (const DeviceError& e) {
+      MESSAGE("not run on a device: ", e.what());
+      return std::nullopt;
+    }
+  }();
+  return d;
+}
+
+std::vector<Array> on_lanes(const ir::Kernel& k, const std::vector<Array>& arguments, bool general) {
+  const Target target = gpu_target();
   ir::Kernel lane;
   CompileOptions options;
   options.general = general;
   options.dump = [&](std::string_view, const ir::Kernel& step, bool) {
     if (step.level == ir::Level::lane) lane = step;
   };
-  const Program program = compile(k, t, options);
+  const Program program = compile(k, target, options);
   std::vector<Array> arrays = arguments;
-  std::vector<std::pair<DType, Shape>> types;
-  for (const Array& a : arguments) types.emplace_back(a.dtype(), a.shape());
-  for (const Array& o : outputs) {
+  std::vector<std::pair<DType, Shape>> inputs;
+  for (const Array& a : arguments) inputs.emplace_back(a.dtype(), a.shape());
+  for (const kernels::Type& t : output_types(k, arguments)) {
     const int from = k.blocks[arrays.size()].alias;
-    arrays.push_back(from >= 0 ? arguments[static_cast<size_t>(from)] : Array(o.shape(), o.dtype()));
+    arrays.push_back(from >= 0 ? arguments[static_cast<size_t>(from)] : Array(t.shape, t.dtype));
   }
   lane::RunOptions run;
-  run.subgroup_size = t.subgroup_size;
+  run.subgroup_size = target.subgroup_size;
   run.seed = 1;
-  const lane::RunResult r = lane::run(lane, arrays, k.num_inputs, bind_dims(program, types), run);
+  const lane::RunResult r = lane::run(lane, arrays, k.num_inputs, bind_dims(program, inputs), run);
   std::string reports;
   for (const std::string& s : r.reports) reports += s + "\n";
-  CHECK_MESSAGE(reports.empty(), reports);
+  CHECK_MESSAGE(reports.empty(), k.name, ": ", reports);
   return r.outputs;
 }
-
-}  // namespace
 
 Array random(const Shape& shape, DType dtype, uint32_t seed, double scale, double offset) {
   Array a(shape, dtype);
@@ -105,16 +122,16 @@ Doubles doubles(const Array& a) {
 
 void check(const PallasCall& call, const std::vector<Array>& arguments, const std::vector<Doubles>& expected, Check how) {
   const ir::Kernel& k = call.trace_for(arguments);
-  const std::vector<Array> outputs = interpret(k, arguments, {.races = true});
-  compare("interpreter", outputs, expected, how);
+  const std::vector<kernels::Type> types = output_types(k, arguments);
+  compare("interpreter", interpret(k, arguments, {.races = true}), types, expected, how);
   for (const bool general : {false, true}) {
     if (general && !how.general) continue;
     const std::string form = general ? "general form" : "fast form";
-    if (how.gpu) compare("a GPU's code, " + form, on_lanes(k, arguments, outputs, gpu_target(), general), expected, how);
+    if (how.gpu) compare("a GPU's code, " + form, on_lanes(k, arguments, general), types, expected, how);
     if (how.device && device()) {
       CompileOptions options;
       options.general = general;
-      compare("device, " + form, load(*device(), k, options).run(arguments), expected, how);
+      compare("device, " + form, load(*device(), k, options).run(arguments), types, expected, how);
       CHECK(device()->validation_messages().empty());
     }
   }

@@ -11,6 +11,7 @@
 
 #include "codegen/target.h"
 #include "samples/kernels/support.h"
+#include "tests/support/device.h"
 
 namespace tessera::test {
 
@@ -32,6 +33,11 @@ struct Check {
 };
 /// One expected vector per output; NaN stands for an element that is not compared.
 void check(const PallasCall& call, const std::vector<Array>& arguments, const std::vector<Doubles>& expected, Check how = {});
+
+/// The device of all cases, with the validation layers on; or none, with a message that says why.
+const std::optional<Device>& device();
+/// The outputs of a GPU's code on the lane-level interpreter, whose reports fail the case.
+std::vector<Array> on_lanes(const ir::Kernel& k, const std::vector<Array>& arguments, bool general);
 
 /// The text of what f throws; "" for nothing.
 std::string error_of(const std::function<void()>& f);

@@ -87,4 +87,8 @@ TEST_CASE("top_k: what does not fit") {
   CHECK(test::error_of([&] { kernels::top_k(x, -1, Loc{}); }) == "top_k: k is -1, but rows have 8 elements");
   CHECK(test::error_of([&] { kernels::top_k(Array({4}, boolean), 1, Loc{}); }) == "top_k: x is bool, not integers or floats of 8 bits and more");
   CHECK(test::error_of([&] { kernels::top_k(Array({}, f32), 0, Loc{}); }) == "top_k: axis -1 is out of range for x, f32()");
+  // By its type alone: nobody has so long an array.
+  const kernels::Passes<kernels::Type> none;
+  const kernels::Type long_rows({2, int64_t{1} << 31}, u8);
+  CHECK(test::error_of([&] { kernels::top_k(none, long_rows, 1, Loc{}); }) == "top_k: rows of x have 2147483648 elements, not less than 2^31");
 }

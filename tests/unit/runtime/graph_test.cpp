@@ -97,6 +97,30 @@ TEST_CASE("a graph works on the host's arrays in place") {
   CHECK(error_of<SpecError>([&] { call_on_host(there, arguments, results); }) == "the graph: output 1 is f32[8] but f32[4, 2] is expected");
 }
 
+TEST_CASE("a graph into arrays of the caller's") {
+  const Folder folder(kGraph);
+  const CompiledGraph there = load(device(), read_graph(folder.path));
+  const DeviceArray x(device(), ramp(8)), y(device(), ramp(8, 1)), a(device(), {8}, f32), b(device(), {8}, f32), none;
+  for (const std::vector<DeviceArray>& into : {std::vector{a, b, none}, std::vector{a, none, none}}) {
+    const std::vector<DeviceArray> out = there.run_into({x, y}, into);
+    check_answers({out[0].download(), out[1].download(), out[2].download()});
+    CHECK(out[0].buffer("the test") == a.buffer("the test"));
+  }
+  const auto error = [&](const std::vector<DeviceArray>& into) { return error_of<SpecError>([&] { there.run_into({x, y}, into); }); };
+  const std::string own = "\n  note: give it an array of its own";
+  CHECK(error({}) == "the graph gives 3 outputs but 0 arrays are given for them");
+  CHECK(error({a, b}) == "the graph gives 3 outputs but 2 arrays are given for them");
+  CHECK(error({DeviceArray(device(), {4}, f32), b, none}) == "the graph: output 0 is f32[8] but its array is f32[4]");
+  CHECK(error({a, DeviceArray(device(), {8}, i32), none}) == "the graph: output 1 is f32[8] but its array is i32[8]");
+  CHECK(error({DeviceArray(Device(), {8}, f32), none, none}) == "the graph: output 0: the array is on another Device than the graph");
+  CHECK(error({y, none, none}) == "the graph: output 0 is to go where argument 1 is" + own);
+  CHECK(error({a, a, none}) == "the graph: output 0 and output 1 are one array" + own);
+  CHECK(error_of<SpecError>([&] { there.run_into({donate(x), y}, {x, none, none}); }) == "the graph: output 0 is to go where argument 0 is" + own);
+  check_answers(there.run({ramp(8), ramp(8, 1)}));
+  CHECK(x.valid());  // nothing has been taken
+  check_clean(device());
+}
+
 TEST_CASE("what tessera.export has written gives JAX's answers") {
   const std::string folder = "tests/data/graph/";
   const Graph graph = read_graph("tests/data/graph");

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/front/front.h"
+#include "engine/graph_fuse.h"
 #include "runtime/context.h"
 #include "support.h"
 #include "tests/support/random_jit.h"
@@ -170,6 +172,91 @@ TEST_CASE("graphs: a trace of a call") {
   }
 }
 
+TEST_CASE("graphs: a trace has what the last call ran") {
+  const Device d = logged();
+  const auto f = jit([](Tensor x, Tensor y) {
+    const Tensor first = mean(x, y);
+    return cond(sum(x) > 0.0f, [&] { return Value(next(first)); }, [&] { return Value(mean(first, y)); });
+  });
+  const CompiledGraph there = load(d, f, {{{64}, f32}, {{64}, f32}}, {.fuse = false, .timestamps = true});
+  CHECK(there.trace().empty());  // nothing has run
+  const auto names = [&](float from) {
+    there.run({ramp({64}, from), ramp({64})});
+    std::string list;
+    for (const TimedCommand& t : there.trace()) {
+      CHECK(t.begin >= 0);
+      CHECK(t.end >= t.begin);
+      CHECK(t.end < 60e9);
+      list += (list.empty() ? "" : " ") + t.name;
+    }
+    return list;
+  };
+  const std::string positive = names(1), negative = names(-100);
+  CHECK(positive == "mean reduce_sum gt convert next copy");
+  CHECK(negative == "mean reduce_sum gt convert mean copy");
+  CHECK(names(1) == positive);
+  check_clean(d);  // queries that were never reset are not read
+}
+
+TEST_CASE("graphs: checks that differ in nothing but their lines are two kernels") {
+  const Device d = logged();
+  int first = 0, second = 0;
+  const auto f = jit([&](Tensor x) {
+    first = __LINE__ + 1;
+    check(max(x) < 100.0f, "out of range");
+    second = __LINE__ + 1;
+    check(min(x) > -100.0f, "out of range");
+    return x + 1;
+  });
+  const Graph& g = f.trace({{{64}, f32}});
+  const auto error = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const KernelError& e) {
+      return e.what();
+    }
+    return "none";
+  };
+  for (const auto& [from, line] : {std::pair{200.0f, first}, std::pair{-200.0f, second}}) {
+    const std::vector<Array> x{ramp({64}, from)};
+    const std::string wanted = "check: check failed in program (): out of range\n  at " + std::string(__FILE__) + ":" + std::to_string(line);
+    CHECK(error([&] { interpret(g, x); }) == wanted);
+    CHECK(error([&] { interpret(fuse(g).graph, x); }) == wanted);
+    CHECK(error([&] {
+      load(d, g).run(x);
+      d.wait();
+    }) == wanted);
+  }
+  check_clean(d);
+}
+
+TEST_CASE("graphs: fused or not, the same bits, where values are rounded between steps") {
+  const Device d = logged();
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> some{nan, inf, -inf, -0.0f, 0.0f, 1e-8f, -6e-5f, 65504.0f, 65520.0f, -70000.0f, 3e38f, 1e-39f, 0.1f, -1.0f / 3, 2049.0f, 1.00390625f};
+  Array x({64}, f32);
+  for (size_t i = 0; i < 64; ++i) x.data<float>()[i] = some[i % 16] * (i < 16 ? 1.0f : static_cast<float>(i) / 16);
+  for (const DType t : {DType::f16, DType::bf16}) {
+    CAPTURE(name(t));
+    const auto f = jit([&](Tensor a) {
+      const Tensor h = cast(a, t), s = cast(cast(h * 3 + 1, f32) * 0.1f, t) - 2;
+      return std::tuple{s, maximum(abs(cast(a * 3, t)), 1) * -1, cast(cast(a, t) * 0, f32)};
+    });
+    const Graph& g = f.trace({{{64}, f32}});
+    const Fused less = fuse(g);
+    CHECK(less.steps > 4);
+    const auto bits = [](const std::vector<Array>& list) {
+      std::vector<uint64_t> b;
+      for (const Array& a : list)
+        for (int64_t i = 0; i < a.size(); ++i) b.push_back(a.element_bits(i));
+      return b;
+    };
+    CHECK(bits(interpret(g, {x})) == bits(interpret(less.graph, {x})));
+    CHECK(bits(load(d, g, {.fuse = false}).run({x})) == bits(load(d, g).run({x})));
+  }
+  check_clean(d);
+}
+
 TEST_CASE("graphs: what takes longer than the watchdog allows is submitted in parts") {
   DeviceOptions options;
   options.validation = options.log_commands = true;
@@ -188,7 +275,7 @@ TEST_CASE("graphs: what takes longer than the watchdog allows is submitted in pa
   const BlockSpec blocks{{256}, [](Value i) { return i; }};
   const auto wide = pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2 + cast(program_id(0), f32); }, {.out_shape = {{{1 << 15}, f32}}, .grid = {128}, .in_specs = {blocks}, .out_specs = {blocks}, .name = "wide"});
   const auto g = jit([&](Tensor x) { return Value(wide(wide(x) + 1)); });
-  const CompiledGraph cut = load(d, g, {{{1 << 15}, f32}}, {.fuse = false});
+  const CompiledGraph cut = load(d, g, {{{1 << 15}, f32}}, {.fuse = false, .timestamps = true});
   d.wait();
   const size_t before = d.command_log().size();
   const Array x = ramp({1 << 15});
@@ -197,6 +284,7 @@ TEST_CASE("graphs: what takes longer than the watchdog allows is submitted in pa
   const CommandLog log = d.command_log();
   for (size_t i = before; i < log.size(); ++i) submissions += log[i].kind == LogEntry::Kind::submit;
   CHECK(submissions > 10);
+  for (const TimedCommand& t : cut.trace()) CHECK(t.name != "wide");  // no recording is replayed for them
   check_clean(d);
 }
 
@@ -238,12 +326,18 @@ TEST_CASE("jit on a device: a donated argument's memory becomes the result's") {
 
 TEST_CASE("graphs: calls in flight with arenas of their own") {
   const Device d = logged();
-  const auto f = jit([](Tensor x, Tensor y) { return Value(mean(mean(mean(x, y), y), x)); });
+  const auto f = jit([](Tensor x, Tensor y) { return std::tuple{Value(mean(mean(mean(x, y), y), x)), asarray(ramp({64}, 7))}; });
   const CompiledGraph there = load(d, f, {{{64}, f32}, {{64}, f32}}, {.fuse = false, .frames_in_flight = 3});
   CHECK(there.recordings().made == 3);
   std::vector<DeviceArray> results;
-  for (int turn = 0; turn < 10; ++turn) results.push_back(there({DeviceArray(d, ramp({64}, static_cast<float>(turn))), DeviceArray(d, ramp({64}))})[0]);
-  for (int turn = 0; turn < 10; ++turn) CHECK(equal(results[static_cast<size_t>(turn)].download(), interpret(f, ramp({64}, static_cast<float>(turn)), ramp({64}))));
+  std::shared_ptr<vulkan::Buffer> constant;
+  for (int turn = 0; turn < 10; ++turn) {
+    const std::vector<DeviceArray> out = there({DeviceArray(d, ramp({64}, static_cast<float>(turn))), DeviceArray(d, ramp({64}))});
+    results.push_back(out[0]);
+    if (turn > 0) CHECK(out[1].buffer("the test") == constant);  // all frames have the same one
+    constant = out[1].buffer("the test");
+  }
+  for (int turn = 0; turn < 10; ++turn) CHECK(equal(results[static_cast<size_t>(turn)].download(), std::get<0>(interpret(f, ramp({64}, static_cast<float>(turn)), ramp({64})))));
   CHECK(there.recordings().made == 3);
   check_clean(d);
 }

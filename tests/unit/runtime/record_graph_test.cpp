@@ -64,6 +64,32 @@ TEST_CASE("a graph is recorded into a host's command buffers, frame after frame"
     const DeviceArray four(d, {4}, f32);
     CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {there_y}); }) == "the graph gives 4 outputs but 1 arrays are given for them");
     CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {four, four, four, four}); }) == "the graph: output 0 is f32[64] but its array is f32[4]");
+    // Before anything is recorded.
+    std::vector<DeviceArray> o;
+    for (int i = 0; i < 4; ++i) o.emplace_back(d, Shape{64}, f32);
+    DeviceArray freed(d, {64}, f32);
+    freed.free();
+    const Device other;
+    const DeviceArray elsewhere(other, {64}, f32);
+    const std::string own = "\n  note: give it an array of its own";
+    host->begin(c);
+    stream.begin(c, 4);
+    const size_t before = d.command_log().size();
+    const auto error = [&](const DeviceArray& x0, const std::vector<DeviceArray>& out) { return error_of<SpecError>([&] { graph.record(stream, std::vector{x0, there_y}, out); }); };
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y}, {o[0], o[1], o[2], o[3]}); }) == "the graph takes 2 arguments but 1 are given");
+    CHECK(error(four, o) == "the graph: argument 0 is f32[4] but f32[64] is expected");
+    CHECK(error(elsewhere, o) == "the graph: argument 0: the array is on another Device than the graph");
+    CHECK(error(DeviceArray(), o) == "the graph: argument 0: this DeviceArray holds no array: it was never given one, or has been moved from");
+    CHECK(error(there_y, {o[0], o[1], o[2], elsewhere}) == "the graph: output 3: the array is on another Device than the graph");
+    CHECK(error(there_y, {o[0], o[1], o[2], DeviceArray()}) == "the graph: output 3: this DeviceArray holds no array: it was never given one, or has been moved from");
+    CHECK(error(o[2], o) == "the graph: output 2 is to go where argument 0 is" + own);
+    CHECK(error(there_y, {o[0], o[1], o[2], o[1]}) == "the graph: output 1 and output 3 are one array" + own);
+    CHECK(error(freed, o) == "the graph: argument 0: the device array f32[64] has been freed");
+    CHECK(d.command_log().size() == before);
+    graph.record(stream, {there_y, there_y}, {o[0], o[1], o[2], o[3]});
+    stream.end();
+    host->run(c);
+    CHECK(equal(o[1].download(), y));
   }
   check_silent(std::move(host));
 }

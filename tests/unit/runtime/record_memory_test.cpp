@@ -3,6 +3,8 @@
 #include <mutex>
 #include <new>
 
+#include "engine/front/front.h"
+#include "runtime/call/record_graph.h"
 #include "runtime/context.h"
 #include "runtime/record.h"
 #include "support.h"
@@ -37,6 +39,11 @@ TEST_CASE("recording asks for no memory of the host's") {
   Program stores = scale();
   stores.args[0].written = true;
   const auto prepared = [&](Program p) { return PreparedKernel(d, std::move(p), {.frames_in_flight = 2, .calls_per_frame = 1, .dims = {{"n", 200}}}); };
+  const auto twice = pallas_call([](Ref a, Ref o) { o[all] = a[all] * 2; }, {.out_shape = {{{200}, f32}}, .name = "twice"});
+  const auto onto = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; }, {.out_shape = {{{200}, f32}}, .input_output_aliases = {{0, 0}}, .name = "onto"});
+  const auto f = jit([&](Tensor a, Tensor b) { return std::tuple{Value(onto(onto(twice(a)))), b}; });
+  PreparedGraph graph(d, f.trace({{{200}, f32}, {{200}, f32}}), {.frames_in_flight = 2});
+  const DeviceArray u(d, {200}, f32), v(d, {200}, f32);
   PreparedKernel arenas = prepared(scratch()), tables = prepared(table()), copies = prepared(stores);
   CommandStream stream(d);
   vulkan::Context& context = *d.context();
@@ -51,6 +58,7 @@ TEST_CASE("recording asks for no memory of the host's") {
     stream.record(arenas, {x, y});
     stream.record(tables, {x, y, z});
     stream.record(copies, {z, y});
+    graph.record(stream, {x, y}, {u, v});
     stream.end();
     const uint64_t more = asked - before;  // before doctest asks for some
     CHECK((frame == 0 || more == 0));
