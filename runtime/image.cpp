@@ -152,7 +152,7 @@ ImageState::ImageState(const Device& d, const ImportedImage& i) : device(d), ima
     for (const ImageFormat& f : kFormats) names += std::string(names.empty() ? "" : ", ") + (f.name + 10);
     throw SpecError(where + format_name(image.format) + " is none of the formats that arrays are made of", {}, "VK_FORMAT_ " + names);
   }
-  if (image.extent.width == 0 || image.extent.height == 0 || uint64_t{image.extent.width} * image.extent.height > uint64_t{1} << 30)
+  if (image.extent.width == 0 || image.extent.height == 0 || uint64_t{image.extent.width} * image.extent.height >= uint64_t{1} << 30)
     throw SpecError(where + "an image of " + std::to_string(image.extent.width) + " x " + std::to_string(image.extent.height) + " texels is empty or too large");
   if (!(image.usage & (VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT | VK_IMAGE_USAGE_TRANSFER_DST_BIT)))
     throw SpecError(where + describe() + " can be neither read nor written", {}, "make it with VK_IMAGE_USAGE_SAMPLED_BIT, VK_IMAGE_USAGE_STORAGE_BIT or VK_IMAGE_USAGE_TRANSFER_DST_BIT");
@@ -241,6 +241,15 @@ int ImageState::check_shape(const std::string& where, const Shape& shape, DType 
   return flat ? 1 : static_cast<int>(shape[2]);
 }
 
+bool ImageState::good(ImageLayouts layouts, bool writes) {
+  return (writes || layouts.before != VK_IMAGE_LAYOUT_UNDEFINED) && layouts.after != VK_IMAGE_LAYOUT_UNDEFINED && layouts.after != VK_IMAGE_LAYOUT_PREINITIALIZED;
+}
+void ImageState::check_layouts(const std::string& where, ImageLayouts layouts, bool writes) const {
+  if (!writes && layouts.before == VK_IMAGE_LAYOUT_UNDEFINED)
+    throw SpecError(where + "the image is read but comes in VK_IMAGE_LAYOUT_UNDEFINED, which discards what it holds", {}, "say in ImageLayouts::before which layout it is in");
+  if (layouts.after == VK_IMAGE_LAYOUT_UNDEFINED || layouts.after == VK_IMAGE_LAYOUT_PREINITIALIZED)
+    throw SpecError(where + "no image can be left in the layout that ImageLayouts::after says", {}, "name one that the next user of the image wants");
+}
 void ImageState::check_read(const std::string& where) const {
   if (sampled_) return;
   if (!(image.usage & VK_IMAGE_USAGE_SAMPLED_BIT)) throw SpecError(where + describe() + " cannot be read: it has been made without VK_IMAGE_USAGE_SAMPLED_BIT");
@@ -352,6 +361,7 @@ int DeviceImage::channels() const { return state_->format->channels; }
 DeviceArray read_image(const DeviceImage& image, DType dtype, ImageLayouts layouts, int channels) {
   vulkan::ImageState& s = *image.state();
   s.check_read("read_image: ");
+  s.check_layouts("read_image: ", layouts, false);
   DeviceArray array(s.device, {s.image.extent.height, s.image.extent.width, channels ? channels : s.format->channels}, dtype);
   channels = s.check_shape("read_image: ", array.shape(), dtype);
   const std::shared_ptr<Buffer> memory = array.buffer("read_image");
@@ -372,6 +382,7 @@ DeviceArray read_image(const DeviceImage& image, DType dtype, ImageLayouts layou
 void write_image(const DeviceImage& image, const DeviceArray& array, ImageLayouts layouts) {
   vulkan::ImageState& s = *image.state();
   s.check_write("write_image: ");
+  s.check_layouts("write_image: ", layouts, true);
   const std::shared_ptr<Buffer> memory = array.buffer("write_image");
   const int channels = s.check_shape("write_image: ", array.shape(), array.dtype());
   if (!(array.device() == s.device)) throw SpecError("write_image: the array is on another Device than the image");

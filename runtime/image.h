@@ -62,6 +62,8 @@ class ImageState {
 
   /// `where` begins the SpecError. Number of the array's channels.
   int check_shape(const std::string& where, const Shape& shape, DType dtype) const;
+  static bool good(ImageLayouts layouts, bool writes);
+  void check_layouts(const std::string& where, ImageLayouts layouts, bool writes) const;
   void check_read(const std::string& where) const;
   void check_write(const std::string& where) const;
   bool alike(const ImageState& other) const;

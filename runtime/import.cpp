@@ -103,6 +103,10 @@ std::shared_ptr<Buffer> Buffer::borrow(std::shared_ptr<Context> context, const I
   b->borrowed_ = true;
   b->offset_ = from.offset;
   b->address_ = address;
+  // The bytes may have been another array's just now, whose calls still run.
+  const uint64_t last = context->recorder().number();
+  for (size_t s = 0; s < 2; ++s) b->hazards.written_by[s] = b->hazards.read_by[s] = last;
+  b->hazards.used_at = context->recorder().submitted();
   context->borrowed_.push_back(b.get());
   return b;
 }

@@ -32,14 +32,17 @@ bool has_extension(const Library& lib, const char* layer, const char* name) {
 VKAPI_ATTR VkBool32 VKAPI_CALL Instance::collect(VkDebugUtilsMessageSeverityFlagBitsEXT severity, VkDebugUtilsMessageTypeFlagsEXT,
                                                  const VkDebugUtilsMessengerCallbackDataEXT* data, void* self) {
   auto* instance = static_cast<Instance*>(self);
-  std::string text = data->pMessage ? data->pMessage : "";
-  for (uint32_t i = 0; i < data->cmdBufLabelCount; ++i)  // the ranges of commands that it happened in, the innermost first
-    if (const char* label = data->pCmdBufLabels[i].pLabelName) text += std::string("\n  in ") + label;
-  {
-    const std::lock_guard lock(instance->mutex_);
-    instance->messages_.push_back(text);
+  try {  // nothing may be thrown through the loader
+    std::string text = data->pMessage ? data->pMessage : "";
+    for (uint32_t i = 0; i < data->cmdBufLabelCount; ++i)  // the ranges of commands that it happened in, the innermost first
+      if (const char* label = data->pCmdBufLabels[i].pLabelName) text += std::string("\n  in ") + label;
+    {
+      const std::lock_guard lock(instance->mutex_);
+      instance->messages_.push_back(text);
+    }
+    if (instance->print_) log(severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT ? Severity::error : Severity::warning, text, instance->log_);
+  } catch (...) {
   }
-  if (instance->print_) log(severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT ? Severity::error : Severity::warning, text, instance->log_);
   return VK_FALSE;
 }
 

@@ -55,7 +55,8 @@ struct ImportedDevice {
   const VkPhysicalDeviceFeatures* enabled_features = nullptr;
   std::vector<std::string> device_extensions, instance_extensions;
   /// Called around each vkQueueSubmit2 of ours, from whichever thread submits; a host that uses `queue` from several threads, or another than Tessera's calls come
-  /// from, holds in them the mutex that it has for the queue. Without them the host lets no two threads meet. They call nothing of Tessera.
+  /// from, holds in them the mutex that it has for the queue. Without them the host lets no two threads meet. They call nothing of Tessera, and whoever
+  /// holds that mutex calls nothing of it either.
   std::function<void()> lock_queue, unlock_queue;
 };
 

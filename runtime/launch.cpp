@@ -219,10 +219,17 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   for (size_t i = inputs.size(); i < p.args.size(); ++i) {
     const int alias = p.args[i].alias;
     const bool takes = alias >= 0 && inputs[static_cast<size_t>(alias)].donated();
+    if (takes && into && into->at(i - inputs.size()).valid())
+      throw SpecError(p.name + ": " + p.args[i].origin + ": an array is given for it, but it takes the memory of argument " + std::to_string(alias) + ", which is donated", p.loc,
+                      "give no array for it, or do not donate the argument");
     if (takes) outputs.push_back(inputs[static_cast<size_t>(alias)].share());
     else if (into) outputs.push_back(checked_output(device, p, call, i, into->at(i - inputs.size()), dims));
     else outputs.emplace_back(device, bind_shape(call, i, dims), p.args[i].dtype);
     buffers.push_back(outputs.back().buffer(p.name));
+    if (into && !takes && buffers.back())
+      for (size_t j = 0; j < i; ++j)
+        if (buffers[j] == buffers.back())
+          throw SpecError(p.name + ": " + p.args[i].origin + ": the array is " + p.args[j].origin + "'s too", p.loc, "give outputs arrays of their own, or donate the argument that one is aliased to");
     if (has_names(context->vk()) && !takes && !into && buffers.back())
       name_object(context->vk(), context->handle(), buffers.back()->handle(), buffers.back()->what() + ", " + p.args[i].origin + " of " + p.name);
   }
@@ -353,7 +360,11 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     }
   }
   give();
-  if (!report && from.empty()) return outputs;
+  if (!report && from.empty()) {
+    for (size_t i = inputs.size(); i < buffers.size(); ++i)
+      if (buffers[i]) buffers[i]->outcome = nullptr;  // what went wrong with an array's former contents is of no matter any more
+    return outputs;
+  }
   const std::shared_ptr<Outcome> outcome = vulkan::outcome_of(p, dims, bound.longest_loop, std::move(report));
   outcome->value = value;
   outcome->inputs = std::move(from);

@@ -99,7 +99,7 @@ void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {
   std::vector<PrintedLine> lines = printed_lines(o.prints, words);
   const auto program = [&](uint64_t number) {
     std::vector<int64_t> at(o.grid.size());
-    for (size_t a = at.size(); a-- > 0; number /= static_cast<uint64_t>(o.grid[a])) at[a] = static_cast<int64_t>(number % static_cast<uint64_t>(o.grid[a]));
+    for (size_t a = at.size(); a-- > 0; number /= static_cast<uint64_t>(std::max<int64_t>(o.grid[a], 1))) at[a] = static_cast<int64_t>(number % static_cast<uint64_t>(std::max<int64_t>(o.grid[a], 1)));
     return program_text(o.axis_names, at.data());
   };
   std::shared_ptr<const Error> failed;

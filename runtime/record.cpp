@@ -119,7 +119,7 @@ HostCall::~HostCall() {
   for (Slot& slot : slots) {
     try {
       restart(slot, slot.frame);
-    } catch (const Error&) {  // the device is lost
+    } catch (...) {  // the device is lost, or memory is short
     }
   }
 }
@@ -141,7 +141,11 @@ void HostCall::restart(Slot& slot, uint64_t frame) {
   }
   for (size_t i = 0; i < slot.used; ++i) {
     Call& c = slot.calls[i];
-    if (!c.report) continue;
+    if (program->report_bytes == 0 || bound.count == 0) continue;
+    if (!c.report) {  // it could not be taken when it was to be
+      take_report(c);
+      continue;
+    }
     uint32_t words[8] = {};
     c.report->host_read(words, 0, sizeof words);
     if (words[PrintReport::kFlags] == 0 && (program->prints.empty() || (words[PrintReport::kUsed] == 0 && words[PrintReport::kDropped] == 0))) continue;
@@ -205,6 +209,7 @@ Buffer* HostStream::take(HostCall& call, HostCall::Call& c, std::span<const Argu
   const Program& p = *call.program;
   const auto where = [&] { return p.name + ": " + p.args[i].origin + ": "; };
   if (const DeviceImage* image = arguments[i].image()) {
+    if (const bool writes = i >= call.num_inputs; !ImageState::good(arguments[i].layouts(), writes)) image->state()->check_layouts(where(), arguments[i].layouts(), writes);
     if (!call.like[i]) throw SpecError(where() + "an image is given, but PrepareOptions::images does not name this argument", p.loc);
     if (!call.like[i]->alike(*image->state()))
       throw SpecError(where() + "the kernel has been prepared for " + call.like[i]->describe() + " but is given " + image->state()->describe(), p.loc,

@@ -119,6 +119,7 @@ class Recorder {
 
   VkCommandBuffer commands() { return open(); }  // that are being recorded, for what is neither dispatch nor copy
 
+  uint64_t number() const { return number_; }  // of the last command
   uint64_t submitted() const { return submitted_; }
   uint64_t completed();                // asks the driver; as far as it is known, where that is short of memory
   uint64_t known_completed() const { return completed_; }

@@ -7,7 +7,8 @@
 namespace tessera::passes {
 
 const std::vector<Pass>& all() {
-  static const std::vector<Pass> kPasses = {{"fold", fold}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
+  // Never destroyed: threads may compile until the process has gone.
+  static const auto& kPasses = *new std::vector<Pass>{{"fold", fold}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
   return kPasses;
 }
 

@@ -299,8 +299,12 @@ tessera_result tessera_kernel_get(const tessera_bundle* bundle, tessera_device* 
     const Bundle fixed = bundle->bundle.snapshot();
     auto k = std::make_unique<tessera_kernel>(tessera_kernel{fixed.kernel(device->device, name), fixed.variant(device->device, name), {}, {}, 0});
     k->signature = signature(k->kernel.program());
-    for (const BundleArgument& a : fixed.arguments(name)) {
-      tessera_kernel::Argument own{a.name, {}, {}};
+    // Names are the bundle's; all else is the variant's that runs here, since variants of a damaged file may disagree.
+    const std::vector<BundleArgument> named = fixed.arguments(name);
+    const std::vector<ProgramArg>& args = k->kernel.program().args;
+    for (size_t i = 0; i < args.size(); ++i) {
+      const ProgramArg& a = args[i];
+      tessera_kernel::Argument own{named.at(i).name, {}, {}};
       for (const Extent& e : a.shape) {
         own.shape += (own.shape.empty() ? "" : ", ") + to_string(e);
         own.sizes.push_back(e.value().value_or(-1));

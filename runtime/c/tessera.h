@@ -1,5 +1,5 @@
 // tessera.h: kernels that `tessera bundle` compiled ahead of time, run on Vulkan devices, from C11 (and C++). The library behind it, tessera_c, has no compiler in it.
-// It is not how kernels are written: C++ programs do that with tessera/tessera.hpp, and run bundles with tessera/runtime.hpp. samples/c/saxpy.c is a whole program.
+// It is not how kernels are written: C++ programs do that with tessera/tessera.hpp, and run bundles with tessera/runtime.hpp. samples/ahead/normalise.c is a whole program.
 //
 // Handles are opaque; each is made by one function and ended by its tessera_..._destroy(), which takes NULL too, in any order: what a handle needs of others it keeps.
 // Functions give TESSERA_OK or an error; then tessera_last_error() has a sentence, and nothing has been changed or made. Nothing waits for the device but what says so.

@@ -43,7 +43,8 @@ typedef struct tessera_imported_device {
   const char* const* device_extensions;
   const char* const* instance_extensions;
   uint32_t num_device_extensions, num_instance_extensions;
-  /// Called around each of our vkQueueSubmit2, with queue_user, on whichever thread submits; both or neither.
+  /// Called around each of our vkQueueSubmit2, with queue_user, on whichever thread submits; both or neither. They call
+  /// nothing of Tessera, and whoever holds their mutex calls nothing of it either.
   void (*lock_queue)(void* user);
   void (*unlock_queue)(void* user);
   void* queue_user;

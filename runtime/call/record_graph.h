@@ -46,7 +46,6 @@ class PreparedGraph {
     std::vector<Where> arguments;
   };
   void check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const;
-  size_t prepare(const ir::Kernel& kernel, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& dims, const PrepareGraphOptions& options);
   Where at(const GraphPlan& plan, const GraphPlan::Place& place, DType dtype, const Shape& shape);
 
   Device device_;
