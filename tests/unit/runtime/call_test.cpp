@@ -171,6 +171,11 @@ TEST_CASE("a donated array's memory becomes the output's, and the array may not 
   CHECK(error_of<SpecError>([&] { launch(device(), add, {donate(a), b}); }) ==
         "add: argument 0 is donated, but no output is aliased to it" + at + "\n  note: name one in input_output_aliases, or leave donate() out");
   CHECK(error_of<SpecError>([&] { launch(device(), add, {a, donate(a)}); }) == "add: argument 1 is donated, but argument 0 is the same array" + at + "\n  note: copy() one of them");
+  const CompiledKernel k = load(device(), add.trace({ShapeDtype{{4, 3}, i32}, ShapeDtype{{4, 3}, i32}}));
+  CHECK(error_of<SpecError>([&] { launch_into(device(), k.program(), {a, donate(b)}, {DeviceArray(device(), rows_of_three)}); }) ==
+        "add: out_specs[0]: an array is given for it, but it takes the memory of argument 1, which is donated" + at + "\n  note: give no array for it, or do not donate the argument");
+  CHECK(error_of<SpecError>([&] { launch_into(device(), k.program(), {a, b}, {a}); }) ==
+        "add: out_specs[0]: the array is in_specs[0]'s too" + at + "\n  note: give outputs arrays of their own, or donate the argument that one is aliased to");
   CHECK(a.valid());
   CHECK(ints(launch(device(), add, {a, donate(b)}).at(0).download())[11] == 22);
   check_clean(device());

@@ -287,6 +287,10 @@ TEST_CASE("what is wrong with an image is said") {
     CHECK(error_of<E>([&] { DeviceImage(device(), {image.handle, image.format, kExtent, image.usage}); }) ==
           "DeviceImage: this Device is none that the host has made\n  note: import the host's device: Device::import()");
     CHECK(error_of<E>([&] { read_image(i, DType::f64, kGeneral); }) == "read_image: the array is of f64 but " + texels + "is one of f32, f16, bf16 or u8");
+    CHECK(error_of<E>([&] { read_image(i, f32, {}); }) ==
+          "read_image: the image is read but comes in VK_IMAGE_LAYOUT_UNDEFINED, which discards what it holds\n  note: say in ImageLayouts::before which layout it is in");
+    CHECK(error_of<E>([&] { read_image(i, f32, {VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_UNDEFINED}); }) ==
+          "read_image: no image can be left in the layout that ImageLayouts::after says\n  note: name one that the next user of the image wants");
     CHECK(error_of<E>([&] { read_image(i, f32, kGeneral, 5); }) == "read_image: the array is (5, 7, 5) but " + texels + "is (5, 7) or (5, 7, C) with C from 1 to 4");
     CHECK(error_of<E>([&] { read_image(t, i32, kGeneral); }) ==
           "read_image: the image of 7 x 5 texels of VK_FORMAT_R32_SINT cannot be read: it has been made without VK_IMAGE_USAGE_SAMPLED_BIT");

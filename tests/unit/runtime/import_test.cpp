@@ -162,6 +162,25 @@ TEST_CASE("buffers of a host are arrays, or it is said why not") {
   check_silent(std::move(host));
 }
 
+TEST_CASE("a range that is let go and imported again waits for the calls that use it") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    DeviceOptions options;
+    options.log_commands = true;
+    const Device d = Device::import(host->imported(), options);
+    const VulkanHost::Buffer b = host->buffer(1024);
+    const DeviceArray x(d, ramp(100));
+    DeviceArray y = import_buffer(d, host->range(b), {100}, f32);
+    launch_into(d, scale(), {x}, {y});
+    y = DeviceArray();
+    y = import_buffer(d, host->range(b), {100}, f32);
+    const DeviceArray z = launch(d, scale(), {y})[0];
+    CHECK(floats(z) == scaled_ramp(100, 2));
+    for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+  }
+  check_silent(std::move(host));
+}
+
 TEST_CASE("several Devices share a process and a host's device, and go in any order") {
   auto one = std::make_unique<VulkanHost>(), two = std::make_unique<VulkanHost>(VulkanHostOptions{.all_features = true, .without = {}});
   {
