@@ -2,8 +2,10 @@
 // It is not how kernels are written: C++ programs do that with tessera/tessera.hpp, and run bundles with tessera/runtime.hpp. samples/ahead/normalise.c is a whole program.
 //
 // Handles are opaque; each is made by one function and ended by its tessera_..._destroy(), which takes NULL too, in any order: what a handle needs of others it keeps.
-// Functions give TESSERA_OK or an error; then tessera_last_error() has a sentence, and nothing has been changed or made. Nothing waits for the device but what says so.
-// Any number of threads may call with different handles, and with one device, bundle or kernel; one array is used by one thread at a time. Strings are UTF-8 and end with 0.
+// Functions give TESSERA_OK or an error; then tessera_last_error() has a sentence, and nothing has been changed or made. Nothing waits for the device but what says so,
+// writes of more than 32 MiB, and arrays for which memory is short until calls in flight have ended.
+// Any number of threads may call with different handles, and with one device, bundle or kernel; one array is used by one thread at a time, and while tessera_device_recover()
+// runs no other thread uses its handle. Images, semaphores, graphs and the log are for C++ only so far (runtime/interop.h, runtime/call/graph.h, runtime/log.h). Strings are UTF-8 and end with 0.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
