@@ -85,7 +85,8 @@ void run(const std::string& name, const Options& o) {
   VkExtent2D seen = {};
   const bool keeps = !o.window || !o.output.empty();
   const renderer::Host::Picture keep = [&](uint64_t frame, VkExtent2D s, const uint8_t* rgba) {
-    if (!o.resize.empty() && frame == frames / 2) host->resize(extent(o.resize));
+    // A frame is handed out when its place in flight is needed, so this one just before frame frames / 2 is drawn.
+    if (!o.resize.empty() && frame + renderer::Host::kFramesInFlight == std::max<uint64_t>(frames / 2, renderer::Host::kFramesInFlight)) host->resize(extent(o.resize));
     seen = s;
     if (frame + 1 != frames) return;
     picture = ts::Array({3, s.height, s.width}, ts::f32);
