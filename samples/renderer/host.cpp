@@ -362,7 +362,10 @@ void Host::make_swapchain() {
 void Host::resize(VkExtent2D size) {
   wanted_ = size;
 #ifdef RENDERER_WINDOW
-  if (window_) glfwSetWindowSize(window_->window, static_cast<int>(size.width), static_cast<int>(size.height));
+  if (!window_) return;
+  glfwSetWindowSize(window_->window, static_cast<int>(size.width), static_cast<int>(size.height));
+  const double until = glfwGetTime() + 1;  // a window manager may have other plans
+  for (VkExtent2D now = window_->size(); (now.width != size.width || now.height != size.height) && glfwGetTime() < until; now = window_->size()) glfwWaitEventsTimeout(0.01);
 #endif
 }
 
