@@ -51,7 +51,9 @@ TEST_CASE("prefix_sum: shapes, axes, dtypes; integers wrap") {
                                              {{2, 3, 5}, 1}, {{2, 70, 3, 5}, 1}, {{1, 1}, 0}, {{0}, 0}, {{3, 0}, 0}, {{0, 3}, 0}, {{4, 0, 2}, 1}};
   const DType dtypes[] = {i32, u8, i64, u32, i16, u64, i8, u16};
   uint32_t seed = 1;
-  for (const auto& [shape, axis] : cases) {
+  for (const auto& c : cases) {
+    const Shape& shape = c.first;
+    const int64_t axis = c.second;
     const DType t = dtypes[seed % std::size(dtypes)];
     CAPTURE(to_string(shape));
     CAPTURE(name(t));
