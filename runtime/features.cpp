@@ -109,15 +109,6 @@ void enabled_by(const VkDeviceCreateInfo& info, ImportedDevice& device) {
 }
 
 namespace vulkan {
-namespace {
-template <class T> T chained(VkStructureType type, void* next) {
-  T s{};
-  s.sType = type;
-  s.pNext = next;
-  return s;
-}
-}  // namespace
-
 Features::Features() {
   v13 = chained<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES, nullptr);
   v12 = chained<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, &v13);

@@ -6,6 +6,14 @@
 
 namespace tessera::vulkan {
 
+/// A structure of Vulkan's, zero but for its type and what follows it in the chain.
+template <class T> T chained(VkStructureType type, void* next) {
+  T s{};
+  s.sType = type;
+  s.pNext = next;
+  return s;
+}
+
 /// Chained for VkDeviceCreateInfo or vkGetPhysicalDeviceFeatures2. Not movable: the structs point at each other.
 struct Features {
   Features();

@@ -9,13 +9,6 @@
 namespace tessera::vulkan {
 namespace {
 
-template <class T> T chained(VkStructureType type, void* next) {
-  T s{};
-  s.sType = type;
-  s.pNext = next;
-  return s;
-}
-
 std::string kind_name(VkPhysicalDeviceType t) {
   switch (t) {
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return "discrete GPU";

@@ -7,16 +7,7 @@ library=$build/libtessera_c.so
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-passed=0 failed=0
-# check "what holds" "what breaks it, one per line"
-check() {
-  if [ -z "$2" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n%s\n' "$1" "$(printf '%s\n' "$2" | sed 's/^/  /')"
-  fi
-}
+. "$root/tests/support/checks.sh"
 [ -f "$library" ] || { echo "library.sh: there is no $library"; echo "0 passed, 1 failed"; exit 1; }
 setting() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 

@@ -3,16 +3,7 @@
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-passed=0 failed=0
-# check "what holds" "what breaks it, one per line"
-check() {
-  if [ -z "$2" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n%s\n' "$1" "$(printf '%s\n' "$2" | sed 's/^/  /')"
-  fi
-}
+. tests/support/checks.sh
 
 if git rev-parse --git-dir >/dev/null 2>&1; then
   mapfile -t files < <(git ls-files --cached --others --exclude-standard | while read -r f; do [ -f "$f" ] && echo "$f"; done)

@@ -1,5 +1,6 @@
 // .safetensors files: what is written is read back; what is damaged is refused, with the place and both numbers.
 #include "samples/transformer/safetensors.h"
+#include "tests/samples/program.h"
 
 #include <doctest/doctest.h>
 
@@ -114,14 +115,12 @@ TEST_CASE("safetensors: every truncation, and a byte changed anywhere, is an err
 }
 
 TEST_CASE("safetensors: files") {
-  const std::string folder = std::filesystem::temp_directory_path() / "tessera_safetensors_XXXXXX";
-  std::string path = folder;
-  REQUIRE(mkdtemp(path.data()) != nullptr);
+  const tessera::test::Scratch folder;
+  const std::string& path = folder.path;
   CHECK_THROWS_WITH(read_safetensors(path + "/none"), (path + "/none: cannot be opened").c_str());
   CHECK_THROWS_WITH(write_safetensors(path + "/no/file", {}), (path + "/no/file: cannot be written").c_str());
   SafeTensors file;
   file.tensors.emplace("x", Array({2}, std::vector<float>{1, 2}));
   write_safetensors(path + "/x", file);
   CHECK(read_safetensors(path + "/x").tensors.at("x").at(1) == 2);
-  std::filesystem::remove_all(path);
 }

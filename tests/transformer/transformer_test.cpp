@@ -1,18 +1,18 @@
 // The transformer sample: its forward pass against the model in double precision, the program itself on both places, and files that do not fit.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <stdexcept>
 
 #include "samples/transformer/weights.h"
+#include "tests/samples/program.h"
 
 using namespace transformer;
 using tessera::Array;
+using namespace tessera::test;
 
 namespace {
 
@@ -92,23 +92,6 @@ Rows reference(const Config& c, const std::vector<Array>& w, const std::vector<i
   return product(norm(x, w[next]), w[next + 1]);
 }
 
-struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / "tessera_transformer_XXXXXX").string();
-  Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
-
-struct Outcome {
-  int code;
-  std::string output;
-};
-Outcome run(const Folder& folder, const std::string& environment, const std::string& arguments) {
-  const std::string log = folder.path + "/output.txt";
-  const int status = std::system(("cd '" + folder.path + "' && " + environment + " '" TESSERA_SAMPLES_BIN "/transformer' " + arguments + " >'" + log + "' 2>&1").c_str());
-  std::ifstream in(log);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, {std::istreambuf_iterator<char>(in), {}}};
-}
-
 }  // namespace
 
 TEST_CASE("the forward pass as a graph is the model") {
@@ -129,11 +112,11 @@ TEST_CASE("the forward pass as a graph is the model") {
 }
 
 TEST_CASE("the program: both places give the same tokens, steps and whole agree, and the validation layers are silent") {
-  const Folder folder;
+  const Scratch folder;
   write_safetensors(folder.path + "/small.safetensors", made_up(kSmall, tessera::f32));
   std::string first;
   for (const char* place : {"TESSERA_DEVICE=interpreter", "TESSERA_VALIDATION=1"}) {
-    const Outcome o = run(folder, place, "--file small.safetensors --prompt Hello --tokens 5");
+    const Outcome o = run(folder, place, "transformer", "--file small.safetensors --prompt Hello --tokens 5");
     INFO(o.output);
     CHECK(o.code == 0);
     CHECK(o.output.find("transformer: 2 layers of 24, f32; \"Hello\" continues ") == 0);
@@ -145,9 +128,9 @@ TEST_CASE("the program: both places give the same tokens, steps and whole agree,
 }
 
 TEST_CASE("the program: what does not fit") {
-  const Folder folder;
+  const Scratch folder;
   const auto said = [&](const std::string& arguments) {
-    const Outcome o = run(folder, "TESSERA_DEVICE=interpreter", arguments);
+    const Outcome o = run(folder, "TESSERA_DEVICE=interpreter", "transformer", arguments);
     CHECK(o.code == 1);
     return o.output;
   };
