@@ -107,6 +107,7 @@ std::shared_ptr<Buffer> Buffer::borrow(std::shared_ptr<Context> context, const I
   const uint64_t last = context->recorder().number();
   for (size_t s = 0; s < 2; ++s) b->hazards.written_by[s] = b->hazards.read_by[s] = last;
   b->hazards.used_at = context->recorder().submitted();
+  context->recorder().note_all_foreign(*b);
   context->borrowed_.push_back(b.get());
   return b;
 }

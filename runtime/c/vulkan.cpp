@@ -135,6 +135,7 @@ tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* p
     } const cleared{prepared->arguments};
     for (int32_t i = 0; i < count; ++i) prepared->arguments.push_back(arrays[i]->donate ? donate(arrays[i]->array) : arrays[i]->array);
     const Scopes s = stream->stream.record(prepared->kernel, prepared->arguments);
+    for (int32_t i = 0; i < count; ++i) arrays[i]->donate = false;  // it was for this call
     if (scopes) *scopes = scopes_of(s);
   });
 }
