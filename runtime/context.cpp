@@ -257,6 +257,7 @@ void Context::destroy(const Garbage& g) {
 
 void Context::free_memory(const Garbage& g) {
   if (g.imported == VK_NULL_HANDLE) return vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
+  other_bytes_ -= g.other_bytes;
   vk_.vkDestroyBuffer(device_, g.buffer, vk_.host);
   vk_.vkFreeMemory(device_, g.imported, vk_.host);
 }
@@ -298,13 +299,17 @@ int64_t Context::allocated_bytes() {
   if (!recorder_->lost()) collect();
   VmaTotalStatistics statistics{};
   vmaCalculateStatistics(allocator_, &statistics);
-  return static_cast<int64_t>(statistics.total.statistics.allocationBytes);
+  return static_cast<int64_t>(statistics.total.statistics.allocationBytes + other_bytes_);
 }
 
 std::string Context::short_of_memory(uint64_t size, const std::string& what, VkResult r) {
   VmaBudget budgets[VK_MAX_MEMORY_HEAPS] = {};
   vmaGetHeapBudgets(allocator_, budgets);
   uint64_t held = 0, left = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    held = other_bytes_;
+  }
   for (const VmaBudget& b : budgets) {
     held += b.statistics.allocationBytes;
     left = std::max(left, b.budget - std::min(b.usage, b.budget));
@@ -421,7 +426,7 @@ Buffer::~Buffer() {
     c.vk_.vkDestroyBuffer(c.device_, handle_, c.vk_.host);
     return;
   }
-  const Context::Garbage g{handle_, allocation_, imported_, hazards.used_at, {address_, address_ + size_}};
+  const Context::Garbage g{handle_, allocation_, imported_, shared_.size, hazards.used_at, {address_, address_ + size_}};
   std::lock_guard lock(c.mutex_);
   c.buffers_.erase(this);
   c.garbage_.push_back(g);

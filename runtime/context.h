@@ -23,6 +23,9 @@ namespace tessera { struct Program; }
 
 namespace tessera::vulkan {
 
+/// Arrays that others have placed lie at a multiple of it: what vector loads rely on (Program::alignment).
+inline constexpr uint64_t kArgumentAlignment = 16;
+
 class Pipeline;
 class ImageKit;
 
@@ -151,6 +154,7 @@ class Context : public std::enable_shared_from_this<Context> {
     VkBuffer buffer;
     VmaAllocation allocation;
     VkDeviceMemory imported;
+    uint64_t other_bytes;  // of it, if they are the device's and none of the allocator's
     uint64_t value;        // the timeline's when the device is done with it
     AddressRange range;
   };
@@ -183,6 +187,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::unique_ptr<Pace> pace_;
   std::vector<Garbage> garbage_;
   std::unordered_set<const Buffer*> buffers_;               // whose memory is the device's
+  uint64_t other_bytes_ = 0;                                // of the device's memory that is none of the allocator's; guarded by mutex_
   std::vector<const Buffer*> borrowed_;                     // whose memory is a host's
   std::deque<std::shared_ptr<Outcome>> in_flight_;          // in the order of their submissions
   std::deque<std::shared_ptr<const Error>> untold_;

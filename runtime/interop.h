@@ -86,7 +86,7 @@ struct SharedMemory {
 DeviceArray shareable_array(const Device& device, Shape shape, DType dtype);
 /// A new descriptor of its memory, which the caller closes or hands to import_memory(). Throws SpecError if the array is none of shareable_array()'s.
 SharedMemory share(const DeviceArray& array);
-/// An array in somebody else's memory. On success the descriptor is the driver's, otherwise still the caller's. Who writes when is the sharers' to agree on.
+/// An array in somebody else's memory. On success the descriptor has been closed or is the driver's, otherwise it is still the caller's. Who writes when is the sharers' to agree on.
 DeviceArray import_memory(const Device& device, const SharedMemory& memory, Shape shape, DType dtype);
 
 /// One level and layer of a VkImage of the host's, two-dimensional and of one sample, in optimal tiling. The host keeps it alive as it keeps an ImportedBuffer's.

@@ -20,7 +20,7 @@ typedef struct tessera_device_feature {
   size_t offset;          ///< where the member, a VkBool32, lies
 } tessera_device_feature;
 
-/// How many features Tessera needs (`required` 1: every driver of Vulkan 1.3 has them) or uses where a device has them (0).
+/// How many features Tessera needs (`required` 1: every driver of Vulkan 1.3 has them) or uses where a device has them (0); -1 if the host's memory is used up.
 TESSERA_API int32_t tessera_device_feature_count(int32_t required);
 /// The one at `index`.
 TESSERA_API tessera_result tessera_device_feature_at(int32_t required, int32_t index, tessera_device_feature* feature);
@@ -91,7 +91,7 @@ TESSERA_API void tessera_stream_destroy(tessera_stream* stream);
 /// `commands` is being recorded, outside a render pass. Frames are numbered upwards.
 TESSERA_API tessera_result tessera_stream_begin(tessera_stream* stream, VkCommandBuffer commands, uint64_t frame);
 /// A call: inputs, then outputs, `count` together, of the dtypes and shapes that the kernel was prepared for. It allocates nothing and waits for nothing. An input for which
-/// tessera_array_donate() was called may be changed by it; it stays an array. `scopes` may be NULL. On an error nothing has been recorded.
+/// tessera_array_donate() was called may be changed by it; it stays an array, and for further calls is none that is donated. `scopes` may be NULL. On an error nothing has been recorded.
 TESSERA_API tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays, int32_t count, tessera_scopes* scopes);
 /// Of everything since begin. `scopes` may be NULL.
 TESSERA_API tessera_result tessera_stream_end(tessera_stream* stream, tessera_scopes* scopes);
