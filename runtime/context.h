@@ -23,6 +23,9 @@ namespace tessera { struct Program; }
 
 namespace tessera::vulkan {
 
+/// Arrays that others have placed lie at a multiple of it: what vector loads rely on (Program::alignment).
+inline constexpr uint64_t kArgumentAlignment = 16;
+
 class Pipeline;
 class ImageKit;
 

@@ -91,9 +91,8 @@ std::shared_ptr<Buffer> Buffer::borrow(std::shared_ptr<Context> context, const I
                     "enable storageBuffer8BitAccess and storageBuffer16BitAccess, or give the array a size of whole words");
   const VkBufferDeviceAddressInfo info{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, from.buffer};
   const uint64_t address = context->vk().vkGetBufferDeviceAddress(context->handle(), &info) + from.offset;
-  constexpr uint64_t kAlignment = 16;  // what vector loads rely on (Program::alignment)
-  if (address % kAlignment != 0)
-    throw SpecError(where + "offset " + std::to_string(from.offset) + " leads to no multiple of " + std::to_string(kAlignment) + " among the device's addresses");
+  if (address % vulkan::kArgumentAlignment != 0)
+    throw SpecError(where + "offset " + std::to_string(from.offset) + " leads to no multiple of " + std::to_string(vulkan::kArgumentAlignment) + " among the device's addresses");
   std::shared_ptr<Buffer> b(new Buffer(context, size));
   const std::lock_guard lock(context->mutex());
   for (const Buffer* other : context->borrowed_)

@@ -7,6 +7,7 @@
 
 #include "engine/bind.h"
 #include "engine/error.h"
+#include "engine/plural.h"
 #include "runtime/bound.h"
 #include "runtime/context.h"
 #include "runtime/host_stream.h"
@@ -163,7 +164,7 @@ HostCall::Call& HostCall::next(uint64_t frame) {
   newest = frame;
   if (slot.frame != frame) restart(slot, frame);
   if (slot.used == slot.calls.size())
-    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + std::to_string(slot.used + 1) + " calls but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
+    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(slot.used + 1, "call") + " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
                     program->loc);
   return slot.calls[slot.used];
 }
@@ -276,8 +277,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments) {
   if (commands_ == VK_NULL_HANDLE) throw SpecError(p.name + ": record() outside begin() and end() of its CommandStream", p.loc);
   if (!(call.device == device_)) throw SpecError(p.name + ": the kernel has been prepared for another Device than the CommandStream's", p.loc);
   if (arguments.size() != p.args.size())
-    throw SpecError(p.name + ": takes " + std::to_string(call.num_inputs) + (call.num_inputs == 1 ? " input and " : " inputs and ") + std::to_string(p.args.size() - call.num_inputs) +
-                    (p.args.size() - call.num_inputs == 1 ? " output" : " outputs") + " but " + std::to_string(arguments.size()) + (arguments.size() == 1 ? " array is given" : " arrays are given"), p.loc);
+    throw SpecError(p.name + ": takes " + plural(call.num_inputs, "input") + " and " + plural(p.args.size() - call.num_inputs, "output") + " but " + plural_is(arguments.size(), "array") + " given", p.loc);
   HostCall::Call& c = call.next(frame_);
   copies_.clear();
   accesses_.clear();

@@ -96,8 +96,7 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   if (from.offset > from.size || size > from.size - from.offset)
     throw SpecError(where + bytes(size) + " from offset " + std::to_string(from.offset) + " do not fit memory of " + bytes(from.size));
   if (size % 4 != 0 && from.offset + ((size + 3) & ~uint64_t{3}) > from.size) throw SpecError(where + "its last word does not fit memory of " + bytes(from.size));
-  constexpr uint64_t kAlignment = 16;
-  if (from.offset % kAlignment != 0) throw SpecError(where + "offset " + std::to_string(from.offset) + " is no multiple of " + std::to_string(kAlignment));
+  if (from.offset % vulkan::kArgumentAlignment != 0) throw SpecError(where + "offset " + std::to_string(from.offset) + " is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
   abilities(c, where, VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT);
   std::shared_ptr<Buffer> b(new Buffer(context, size));
   b->what_ = what;

@@ -20,7 +20,7 @@ typedef struct tessera_device_feature {
   size_t offset;          ///< where the member, a VkBool32, lies
 } tessera_device_feature;
 
-/// How many features Tessera needs (`required` 1: every driver of Vulkan 1.3 has them) or uses where a device has them (0).
+/// How many features Tessera needs (`required` 1: every driver of Vulkan 1.3 has them) or uses where a device has them (0); -1 if the host's memory is used up.
 TESSERA_API int32_t tessera_device_feature_count(int32_t required);
 /// The one at `index`.
 TESSERA_API tessera_result tessera_device_feature_at(int32_t required, int32_t index, tessera_device_feature* feature);

@@ -154,6 +154,13 @@ static void test_errors(const tessera_imported_device* good, tessera_device* d, 
   bad = *good;
   bad.num_instance_extensions = 1;
   CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: instance_extensions is NULL");
+  const char* const names[] = {"VK_KHR_swapchain", NULL};
+  bad = *good;
+  bad.device_extensions = names, bad.num_device_extensions = 2;
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: device_extensions[1] is NULL");
+  bad = *good;
+  bad.instance_extensions = &names[1], bad.num_instance_extensions = 1;
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: instance_extensions[0] is NULL");
   bad = *good;
   bad.features = NULL;
   CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_DEVICE, NULL);
