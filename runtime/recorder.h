@@ -26,11 +26,12 @@ struct Hazards {
   uint64_t readable_at = 0;     // timeline value at which the host sees the last write through a mapping; 0: no barrier for that yet
 };
 
-/// A use of bytes [offset, offset + size) of a buffer by one command.
+/// A use of bytes [offset, offset + size) of a buffer by one command; `indirect`: its numbers of workgroups are read there.
 struct Access {
   Buffer* buffer;
   bool reads, writes;
   uint64_t offset, size;
+  bool indirect = false;
 };
 
 /// The queue of all submissions, and what its host wants to happen around each; either may be empty.
@@ -53,9 +54,9 @@ void memory_barrier(const DeviceTable& vk, VkCommandBuffer commands, StageMask f
 /// Throws SpecError where a host's buffer may not be copied.
 void check_copy(const Buffer& from, const Buffer& to);
 
-/// [from][to] (compute, transfer, host): commands of stage `from` up to this number come before anything new in `to`.
-using Ordered = std::array<std::array<uint64_t, 3>, 3>;
-/// Stages that such accesses in stages `to` have to wait for.
+/// [from][to] (compute, transfer, host, indirect): commands of stage `from` up to this number come before anything new in `to`.
+using Ordered = std::array<std::array<uint64_t, 4>, 4>;
+/// Stages that such accesses in stages `to` have to wait for. Only compute and transfer need to be waited for: what waits for a dispatch waits for the reading of its size.
 StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access> accesses);
 
 class Recorder {
