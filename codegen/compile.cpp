@@ -141,14 +141,17 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   ir::Kernel lanes = to_lanes(0, program.explain);
   // Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 320 take it a second, 3300 more than a minute.
   constexpr int64_t kMostBranches = 640;
-  for (int smaller = 1; smaller <= 2 && target.kind == Target::Kind::cpu && !options.general; ++smaller) {
+  // Less unrolled by steps of a quarter, as many at once as the count asks for; the last leaves one element to each invocation.
+  constexpr int kSmallest = 4;
+  for (int smaller = 0; smaller < kSmallest && target.kind == Target::Kind::cpu && !options.general;) {
     const int64_t n = lowering::count_branches(lanes);
     if (n <= kMostBranches) break;
+    for (int64_t left = n; left > kMostBranches && smaller < kSmallest; left /= 4) ++smaller;
     std::string explain;
     ir::Kernel less = to_lanes(smaller, explain);
     if (loops_too_close(less, target)) break;
     lanes = std::move(less);
-    program.explain = explain + "  unrolled " + (smaller == 1 ? "a quarter" : "a sixteenth") + " as far as elsewhere: " + std::to_string(n) +
+    program.explain = explain + "  unrolled 1/" + std::to_string(1 << (2 * smaller)) + " as far as elsewhere: " + std::to_string(n) +
                       " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
   }
   // What does not fit shared memory lies in global memory, all of it; smaller tiles are better.

@@ -24,7 +24,7 @@ struct CompileOptions {
 };
 
 /// Tile level to lane level. Throws CompileError if the target lacks what the kernel needs, with limit and need. `explain`, if given,
-/// receives what was decided and why. Each step of `smaller` quarters what one invocation unrolls: compile() takes those that a CPU driver's
+/// receives what was decided and why. Each step of `smaller`, up to 4, quarters what one invocation unrolls: compile() takes those that a CPU driver's
 /// compiler needs.
 ir::Kernel lower(const ir::Kernel& k, const Target& target, const CompileOptions& options = {}, std::string* explain = nullptr, int smaller = 0);
 

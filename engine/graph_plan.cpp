@@ -5,6 +5,8 @@
 #include <numeric>
 #include <set>
 
+#include "engine/plural.h"
+
 namespace tessera {
 namespace {
 
@@ -607,13 +609,12 @@ void GraphPlan::expand_turns(const Node& n, int64_t turns, std::vector<size_t>& 
 
 std::string explain(const Graph& g, const GraphPlan& p) {
   std::string text = "graph: ";
-  auto count = [](size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
   size_t calls = 0, copies = 0;
   for (const Command& c : p.commands) {
     calls += c.kind == Command::Kind::call;
     copies += c.kind == Command::Kind::copy;
   }
-  text += count(calls, "call") + " of " + count(g.kernels.size(), "kernel") + ", " + std::to_string(copies) +
+  text += plural(calls, "call") + " of " + plural(g.kernels.size(), "kernel") + ", " + std::to_string(copies) +
           (copies == 1 ? " copy" : " copies") + "; " + std::to_string(p.dropped) + " dropped, since nobody needs what they make\n";
   const auto decided = [&](const auto& self, const std::vector<Node>& nodes) -> size_t {
     size_t n = 0;
@@ -625,9 +626,9 @@ std::string explain(const Graph& g, const GraphPlan& p) {
   };
   size_t waits = decided(decided, p.nodes);
   for (const Command& c : p.commands) waits += !c.sizes.empty();
-  text += "waits for the device: " + (waits ? "at " + count(waits, "place") + ", where a value decides what is run" : std::string("none")) +
+  text += "waits for the device: " + (waits ? "at " + plural(waits, "place") + ", where a value decides what is run" : std::string("none")) +
           "\n";
-  if (!p.gates.empty()) text += "decided on the device: at " + count(p.gates.size(), "place") + "\n";
+  if (!p.gates.empty()) text += "decided on the device: at " + plural(p.gates.size(), "place") + "\n";
   auto line = [&](const char* what, int64_t n) { text += std::string("  ") + what + ": " + std::to_string(n) + " bytes\n"; };
   text += "peak memory: " + std::to_string(p.bytes(Memory::input) + p.bytes(Memory::constant) + p.bytes(Memory::output) + p.arena_bytes) +
           " bytes\n";

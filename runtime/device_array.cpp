@@ -105,7 +105,8 @@ void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std:
   {
     std::lock_guard lock(context->mutex());
     vulkan::Recorder& recorder = context->recorder();
-    if (to.mapped() && (to.hazards.used_at == 0 || to.hazards.used_at <= recorder.completed())) {
+    // What a host has recorded may run at any time, so what it uses is written, and read below, in the queue's order.
+    if (to.mapped() && !to.hazards.recorded() && (to.hazards.used_at == 0 || to.hazards.used_at <= recorder.completed())) {
       recorder.note_host_write("the upload of " + what, to, bytes);
       to.hazards = {};
       to.outcome = nullptr;
@@ -117,17 +118,19 @@ void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std:
 }
 
 void read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes, const std::string& what) {
-  if (!from.host_reads()) return staged_read(context, from, to, bytes, what);
   uint64_t value = 0;
+  bool recorded;
   {
     std::lock_guard lock(context->mutex());
-    if (from.hazards.written_by[0] || from.hazards.written_by[1]) {
+    recorded = from.hazards.recorded_writes != 0;
+    if (from.host_reads() && !recorded && (from.hazards.written_by[0] || from.hazards.written_by[1])) {
       Buffer* shown[] = {&from};
       if (from.hazards.readable_at == 0)
         context->recorder().submit("the download of " + what, [&] { context->recorder().show_host(shown); });
       value = from.hazards.readable_at;
     }
   }
+  if (!from.host_reads() || recorded) return staged_read(context, from, to, bytes, what);
   context->wait(value);
   {
     std::lock_guard lock(context->mutex());

@@ -69,6 +69,8 @@ class HostStream {
 
  private:
   struct Copy { Buffer *from, *to; };
+  void barrier(StageMask from, StageMask to);
+  void pass_on(const HostCall& call, const HostCall::Call& c);
   Buffer* take(HostCall& call, HostCall::Call& c, std::span<const Argument> arguments, size_t i);
   void read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
   void store_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
@@ -77,7 +79,9 @@ class HostStream {
   Device device_;
   VkCommandBuffer commands_ = VK_NULL_HANDLE;
   uint64_t frame_ = 0;
-  Ordered ordered_ = {};
+  Ordered ordered_ = {};               // by barriers in this command buffer
+  uint64_t number_ = 0;                // of the stream
+  bool begun_ = false;                 // its first barrier is there
   bool reported_ = false;
   std::vector<Access> accesses_;       // of the call being recorded
   std::vector<Argument> arguments_;

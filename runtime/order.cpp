@@ -108,4 +108,20 @@ std::vector<std::string> find_unordered(const CommandLog& log) {
   return std::move(checker.reports);
 }
 
+CommandLog submitted_later(const CommandLog& log, uint64_t stream, size_t later) {
+  CommandLog moved, result;
+  size_t last = 0;
+  for (size_t i = 0; i < log.size(); ++i)
+    if (log[i].stream == stream) moved.push_back(log[i]), last = i;
+  for (size_t i = 0; i < log.size(); ++i) {
+    if (log[i].stream != stream) result.push_back(log[i]);
+    if (moved.empty() || i < last) continue;
+    if (log[i].kind == LogEntry::Kind::submit && later > 0) --later;
+    if (later > 0 && i + 1 < log.size()) continue;
+    result.insert(result.end(), moved.begin(), moved.end());
+    moved.clear();
+  }
+  return result;
+}
+
 }  // namespace tessera

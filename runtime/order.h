@@ -35,11 +35,14 @@ struct LogEntry {
   StageMask from = 0, to = 0;
   std::vector<AddressRange> reads = {}, writes = {};
   uint64_t value = 0;
+  uint64_t stream = 0;  // of commands and barriers in a host's command buffer, which runs when the host submits it: its number, from 1; 0: our own
   std::vector<AddressRange> indirect = {};  ///< read in Stage::indirect
 };
 using CommandLog = std::vector<LogEntry>;
 
 /// One sentence per pair of accesses to the same bytes, at least one a write, that nothing orders. Empty: the log is sound.
 std::vector<std::string> find_unordered(const CommandLog& log);
+/// The log as if the host had submitted that stream after `later` of the submissions that came after its last command (or all, if they are fewer).
+CommandLog submitted_later(const CommandLog& log, uint64_t stream, size_t later);
 
 }  // namespace tessera

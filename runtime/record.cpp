@@ -7,6 +7,7 @@
 
 #include "engine/bind.h"
 #include "engine/error.h"
+#include "engine/plural.h"
 #include "runtime/bound.h"
 #include "runtime/context.h"
 #include "runtime/host_stream.h"
@@ -163,7 +164,7 @@ HostCall::Call& HostCall::next(uint64_t frame) {
   newest = frame;
   if (slot.frame != frame) restart(slot, frame);
   if (slot.used == slot.calls.size())
-    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + std::to_string(slot.used + 1) + " calls but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
+    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(slot.used + 1, "call") + " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
                     program->loc);
   return slot.calls[slot.used];
 }
@@ -186,21 +187,28 @@ void HostStream::begin(VkCommandBuffer c, uint64_t f) {
   Context& context = *device_.context();
   const std::lock_guard lock(context.mutex());
   context.recorder().require_alive();
-  ordered_ = context.recorder().ordered();
+  ordered_ = {};
+  number_ = context.recorder().new_stream();
+  begun_ = false;
 }
 
-// Before a command of that stage: the barrier that its accesses need, if any. Numbers of the recorder's stand for this stream's commands and for all that is older; in
-// ordered_ are the recorder's own barriers, and those recorded here, which the recorder does not count on. With the mutex held.
+void HostStream::barrier(StageMask from, StageMask to) {
+  memory_barrier(device_.context()->vk(), commands_, from, to);
+  device_.context()->recorder().note_barrier(ordered_, from, to, number_);
+}
+
+// Before a command of that stage: the barrier that its accesses need, if any. What the command buffer will find before it on the queue nobody knows yet, so the first
+// one waits for all of it; from there on the recorder's numbers stand for this stream's commands. With the mutex held.
 void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list) {
   Recorder& recorder = device_.context()->recorder();
   StageMask in = mask(stage);
   for (const Access& a : list)
     if (a.indirect) in |= mask(Stage::indirect);
-  if (const StageMask from = unordered(ordered_, in, list)) {
-    memory_barrier(device_.context()->vk(), commands_, from, in);
-    recorder.note_foreign_barrier(ordered_, from, in);
-  }
-  recorder.note_foreign(what, stage, list);
+  constexpr StageMask kAll = mask(Stage::compute) | mask(Stage::transfer);
+  if (!begun_) barrier(kAll, kAll | in);
+  else if (const StageMask from = unordered(ordered_, in, list)) barrier(from, in);
+  begun_ = true;
+  recorder.note_foreign(what, stage, list, number_);
   scopes_.wait_stages |= stage_flags(in);
   scopes_.wait_accesses |= access_flags(in, true);
   scopes_.signal_stages |= stage_flags(mask(stage));
@@ -272,8 +280,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   if (commands_ == VK_NULL_HANDLE) throw SpecError(p.name + ": record() outside begin() and end() of its CommandStream", p.loc);
   if (!(call.device == device_)) throw SpecError(p.name + ": the kernel has been prepared for another Device than the CommandStream's", p.loc);
   if (arguments.size() != p.args.size())
-    throw SpecError(p.name + ": takes " + std::to_string(call.num_inputs) + (call.num_inputs == 1 ? " input and " : " inputs and ") + std::to_string(p.args.size() - call.num_inputs) +
-                    (p.args.size() - call.num_inputs == 1 ? " output" : " outputs") + " but " + std::to_string(arguments.size()) + (arguments.size() == 1 ? " array is given" : " arrays are given"), p.loc);
+    throw SpecError(p.name + ": takes " + plural(call.num_inputs, "input") + " and " + plural(p.args.size() - call.num_inputs, "output") + " but " + plural_is(arguments.size(), "array") + " given", p.loc);
   HostCall::Call& c = call.next(frame_);
   copies_.clear();
   accesses_.clear();
@@ -326,7 +333,40 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   }
   for (size_t i = call.num_inputs; i < arguments.size(); ++i)
     if (call.like[i]) store_image(call, c, arguments[i], i);
+  pass_on(call, c);
   ++call.slots[frame_ % call.slots.size()].used;
+}
+
+// What is computed from an array that is wrong, or may turn out so, is no better. With the mutex held.
+void HostStream::pass_on(const HostCall& call, const HostCall::Call& c) {
+  const std::vector<ProgramArg>& args = call.program->args;
+  std::shared_ptr<Outcome> found;
+  bool joined = false;
+  for (size_t i = 0; i < call.num_inputs; ++i) {
+    const Buffer* b = c.arguments[i].get();
+    if (!b || !b->outcome || (b->outcome->settled && !b->outcome->error) || b->outcome == found || (found && found->error)) continue;
+    const auto aliased = [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); };
+    if (!args[i].read && !args[i].written && std::none_of(args.begin(), args.end(), aliased)) continue;
+    if (!found || b->outcome->error) {
+      found = b->outcome;
+      joined = false;
+      continue;
+    }
+    if (!joined) {  // two that are not known yet
+      auto both = std::make_shared<Outcome>();
+      both->kernel = call.program->name;
+      both->inputs.push_back(std::move(found));
+      found = std::move(both);
+      joined = true;
+    }
+    found->inputs.push_back(b->outcome);
+  }
+  if (joined) {
+    found->value = device_.context()->recorder().submitted();
+    device_.context()->follow(found);
+  }
+  for (size_t i = call.num_inputs; i < args.size(); ++i)
+    if (const auto& b = c.arguments[i]) b->outcome = found;
 }
 
 void HostStream::record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect) {
@@ -339,8 +379,7 @@ void HostStream::end() {
   if (reported_) {
     Context& context = *device_.context();
     const std::lock_guard lock(context.mutex());
-    memory_barrier(context.vk(), commands_, mask(Stage::compute), mask(Stage::host));
-    context.recorder().note_foreign_barrier(ordered_, mask(Stage::compute), mask(Stage::host));
+    barrier(mask(Stage::compute), mask(Stage::host));
   }
   commands_ = VK_NULL_HANDLE;
 }

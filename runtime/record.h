@@ -90,9 +90,11 @@ class PreparedKernel {
 };
 
 /// What is recorded into one command buffer. Barriers between its calls are made here; those between them and the host's own commands are the host's, by scopes().
-/// Towards earlier calls and copies on the Device itself (launch(), write()) and earlier streams, it makes them too, given that all are submitted to one queue in the order in which they
-/// were recorded; then launch() and download() after it see its results without more ado.
-/// write() and free() are the host's to time: such arrays are still in use until the frame is done.
+/// Execution has the order of submission to the imported queue: of the host's command buffers, and of what is called on the Device (launch(), write(), download(), copies, graphs), which submits
+/// at once, whether a command buffer that uses the same arrays has been submitted yet or not. All of these see what those before them on the queue have written: a stream begins with a barrier
+/// from everything before it in the compute and transfer stages, and a call on an array that any stream has recorded makes one of its own. Streams may be recorded at the same time and submitted in any
+/// order, late or never; a command buffer that is submitted more than once is done before it is submitted again, and before its frame is taken again.
+/// Outcomes are passed on as they are at the recording: what is recorded from an array whose call has failed, or may yet say so, fails with it.
 class CommandStream {
  public:
   explicit CommandStream(const Device& device);
@@ -105,7 +107,7 @@ class CommandStream {
   /// A call: inputs, then outputs, all of them arrays of the Device with the dtypes and shapes that the kernel was prepared for, or images. An image is read into memory of the prepared
   /// kernel's before the call, or stored from there after it. An output that is aliased to an input starts with its
   /// contents: by a copy, or in place if both are the same array. An input that the code stores to is copied before, unless it is donated: donate(x) here means that its contents may
-  /// change. The arrays' memory is kept until their frame is done. Throws SpecError on what does not fit, DeviceError if the device is lost; then nothing has been recorded.
+  /// change. The arrays' memory is kept until their frame is done, freed or not. Nothing is allocated, but where two of the inputs come from calls in flight that may yet fail. Throws SpecError on what does not fit, DeviceError if the device is lost; then nothing has been recorded.
   Scopes record(PreparedKernel& kernel, std::span<const Argument> arguments);
   Scopes record(PreparedKernel& kernel, std::span<const DeviceArray> arrays);
   Scopes record(PreparedKernel& kernel, std::initializer_list<Argument> arguments) { return record(kernel, std::span(arguments.begin(), arguments.size())); }

@@ -133,10 +133,12 @@ void Recorder::replay(const std::string& what, VkCommandBuffer commands, std::sp
 
 void Recorder::barrier(StageMask from, StageMask to) {
   memory_barrier(vk_, open(), from, to);
-  note_foreign_barrier(ordered_, from, to);
+  note_barrier(ordered_, from, to, 0);
+  for (size_t t = 0; t < kStages; ++t)
+    if (to & at(t)) barriers_[t] |= from;
 }
 
-void Recorder::note_foreign_barrier(Ordered& ordered, StageMask from, StageMask to) {
+void Recorder::note_barrier(Ordered& ordered, StageMask from, StageMask to, uint64_t stream) {
   uint64_t chained[kStages] = {};  // what the barriers so far have ordered before a stage in `from`
   for (size_t s = 0; s < kStages; ++s) {
     if (from & at(s)) chained[s] = number_;
@@ -146,13 +148,29 @@ void Recorder::note_foreign_barrier(Ordered& ordered, StageMask from, StageMask 
   for (size_t s = 0; s < kStages; ++s)
     for (size_t t = 0; t < kStages; ++t)
       if (to & at(t)) ordered[s][t] = std::max(ordered[s][t], chained[s]);
-  if (log_on_) add({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = from, .to = to});
+  if (log_on_) add({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = from, .to = to, .stream = stream});
 }
 
 // One barrier before commands of those stages covers whatever of their accesses is not ordered yet.
 void Recorder::order(StageMask to, std::span<const Access> list) {
   open();
-  if (const StageMask from = unordered(ordered_, to, list)) barrier(from, to);
+  if (const StageMask from = static_cast<StageMask>(unordered(ordered_, to, list) | recorded(to, list))) barrier(from, to);
+}
+
+// What a host has recorded may have been submitted since any barrier of an earlier submission.
+StageMask Recorder::recorded(StageMask to, std::span<const Access> list) const {
+  StageMask from = 0;
+  for (const Access& a : list) {
+    const Hazards& h = a.buffer->hazards;
+    const StageMask conflicts = h.recorded_writes | (a.writes ? h.recorded_reads : StageMask{0});
+    for (size_t t = 0; conflicts && t < kStages; ++t)
+      if (to & at(t)) from |= static_cast<StageMask>(conflicts & ~barriers_[t]);
+  }
+  return from;
+}
+
+void Recorder::note_all_foreign(Buffer& buffer) const {
+  if (streams_ > 0) buffer.hazards.recorded_writes = buffer.hazards.recorded_reads = mask(Stage::compute) | mask(Stage::transfer);
 }
 
 StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access> list) {
@@ -167,17 +185,21 @@ StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access
   return from;
 }
 
-void Recorder::note_foreign(const std::string& what, Stage stage, std::span<const Access> list) {
-  note(what, stage, list);
+void Recorder::note_foreign(const std::string& what, Stage stage, std::span<const Access> list, uint64_t stream) {
+  note(what, stage, list, stream);
+  for (const Access& a : list) {
+    if (a.reads || a.indirect) a.buffer->hazards.recorded_reads |= mask(stage);
+    if (a.writes) a.buffer->hazards.recorded_writes |= mask(stage);
+  }
   touched_.clear();
 }
 
 void Recorder::access(const std::string& what, Stage stage, std::span<const Access> list) {
   order(mask(stage), list);
-  note(what, stage, list);
+  note(what, stage, list, 0);
 }
 
-void Recorder::note(const std::string& what, Stage stage, std::span<const Access> list) {
+void Recorder::note(const std::string& what, Stage stage, std::span<const Access> list, uint64_t stream) {
   const size_t to = position(stage);
   ++number_;
   for (const Access& a : list) {
@@ -191,7 +213,7 @@ void Recorder::note(const std::string& what, Stage stage, std::span<const Access
     touched_.push_back(a.buffer);
   }
   if (!log_on_) return;
-  LogEntry entry{.kind = LogEntry::Kind::command, .what = what, .stage = stage};
+  LogEntry entry{.kind = LogEntry::Kind::command, .what = what, .stage = stage, .stream = stream};
   for (const Access& a : list) {
     if (a.reads) entry.reads.push_back(range(*a.buffer, a.offset, a.size));
     if (a.writes) entry.writes.push_back(range(*a.buffer, a.offset, a.size));
@@ -230,9 +252,11 @@ void Recorder::update(Buffer& to, uint64_t offset, std::span<const std::byte> by
 
 void Recorder::show_host(std::span<Buffer* const> buffers) {
   StageMask from = 0;
-  for (const Buffer* b : buffers)
-    for (int s = 0; s < 2; ++s)
+  for (const Buffer* b : buffers) {
+    for (size_t s = 0; s < 2; ++s)
       if (b->hazards.written_by[s] > ordered_[s][position(Stage::host)]) from |= at(s);
+    from |= static_cast<StageMask>(b->hazards.recorded_writes & ~barriers_[position(Stage::host)]);
+  }
   if (from) barrier(from, mask(Stage::host));
   shown_.insert(shown_.end(), buffers.begin(), buffers.end());
 }
@@ -242,6 +266,7 @@ void Recorder::undo(size_t logged) {
   signals_.clear();
   touched_.clear();
   shown_.clear();
+  barriers_ = {};
   if (log_on_) {
     const auto never_ran = [](const LogEntry& e) { return e.kind == LogEntry::Kind::command || e.kind == LogEntry::Kind::barrier; };
     log_.erase(std::remove_if(log_.begin() + static_cast<std::ptrdiff_t>(logged), log_.end(), never_ran), log_.end());
@@ -277,6 +302,7 @@ uint64_t Recorder::submit_open(Work work) {
   for (VkCommandBuffer c : own_) in_flight_.push_back({c, value, work});
   own_.clear();
   closed_.clear();
+  barriers_ = {};
   for (Buffer* b : touched_) b->hazards.used_at = value;
   for (Buffer* b : shown_) b->hazards.readable_at = value;
   touched_.clear();

@@ -24,6 +24,9 @@ struct Hazards {
   uint64_t read_by[2] = {};     // and that reads it
   uint64_t used_at = 0;         // timeline value of the last submission that uses it
   uint64_t readable_at = 0;     // timeline value at which the host sees the last write through a mapping; 0: no barrier for that yet
+  // Stages in which commands in a host's command buffers write and read it: they may run before or after any submission of ours.
+  StageMask recorded_writes = 0, recorded_reads = 0;
+  bool recorded() const { return recorded_writes || recorded_reads; }
 };
 
 /// A use of bytes [offset, offset + size) of a buffer by one command; `indirect`: its numbers of workgroups are read there.
@@ -88,11 +91,14 @@ class Recorder {
   void wait_next(VkSemaphore semaphore, uint64_t value) { waits_.push_back({VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, semaphore, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0}); }
   void signal_next(VkSemaphore semaphore, uint64_t value) { signals_.push_back({VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, semaphore, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0}); }
 
-  // Commands in a command buffer of the host's (host_stream.h), which it submits to this queue in the order in which they are noted:
-  const Ordered& ordered() const { return ordered_; }
-  void note_foreign(const std::string& what, Stage stage, std::span<const Access> accesses);
+  // Commands in a command buffer of the host's (host_stream.h), which it submits to this queue whenever it likes. Nothing outside relies on the barriers in there:
+  /// Its number in the log.
+  uint64_t new_stream() { return ++streams_; }
+  void note_foreign(const std::string& what, Stage stage, std::span<const Access> accesses, uint64_t stream);
   /// `ordered`: what is so in that command buffer.
-  void note_foreign_barrier(Ordered& ordered, StageMask from, StageMask to);
+  void note_barrier(Ordered& ordered, StageMask from, StageMask to, uint64_t stream);
+  /// Any command of those that a host has may use the buffer.
+  void note_all_foreign(Buffer& buffer) const;
 
   /// Makes what has been recorded so far visible to the host, for those buffers once this submission is done.
   void show_host(std::span<Buffer* const> buffers);
@@ -144,7 +150,8 @@ class Recorder {
   uint64_t submit_open(Work work);
   void undo(size_t logged);  // what has been recorded since then will not run
   void access(const std::string& what, Stage stage, std::span<const Access> accesses);
-  void note(const std::string& what, Stage stage, std::span<const Access> accesses);
+  void note(const std::string& what, Stage stage, std::span<const Access> accesses, uint64_t stream);
+  StageMask recorded(StageMask to, std::span<const Access> accesses) const;
   void order(StageMask stages, std::span<const Access> accesses);
   VkCommandBuffer begin(VkCommandBufferUsageFlags usage);
   void close();
@@ -165,6 +172,8 @@ class Recorder {
   std::vector<Buffer*> touched_, shown_;     // since the last submit
   uint64_t number_ = 0;                      // of the last command
   Ordered ordered_ = {};
+  std::array<StageMask, 4> barriers_ = {};   // in this submission: [to] the stages that one before `to` waits for
+  uint64_t streams_ = 0;
   uint64_t submitted_ = 0, completed_ = 0;
   bool lost_ = false;
   std::string lost_what_;                    // lost_: in which call, and what was running

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/error.h"
+#include "engine/platform.h"
 #include "runtime/context.h"
 #include "runtime/interop.h"
 
@@ -16,6 +17,7 @@ std::string bytes(uint64_t n) { return std::to_string(n) + " bytes"; }
 
 /// Whether the driver exports or imports such buffers; throws if neither.
 VkExternalMemoryFeatureFlags abilities(Context& c, const std::string& where, VkExternalMemoryFeatureFlagBits wanted) {
+  if (!platform::kFileDescriptors) throw DeviceError(where + "memory is shared by file descriptors, which Windows does not have");
   if (!c.vk().vkGetMemoryFdKHR)
     throw DeviceError(where + "VK_KHR_external_memory_fd is not enabled on " + c.name(), {},
                       c.imported() ? "enable it when the device is made, and list it in ImportedDevice::device_extensions" : "its driver does not have it");
@@ -62,11 +64,19 @@ std::shared_ptr<Buffer> Buffer::shareable(std::shared_ptr<Context> context, uint
   const VkExportMemoryAllocateInfo exported{VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, dedicated ? &own : nullptr, kHandle};
   const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, &exported, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size, type};
-  check(c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_), (where + "vkAllocateMemory of " + bytes(needs.size)).c_str(), c.name());
+  VkResult r = c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_);
+  if (r == VK_ERROR_OUT_OF_DEVICE_MEMORY || r == VK_ERROR_OUT_OF_HOST_MEMORY) {  // calls in flight may hold what is needed
+    c.wait_all();
+    r = c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_);
+  }
+  if (r < 0) throw DeviceError(c.short_of_memory(needs.size, "shareable_array: " + what, r));
   check(c.vk().vkBindBufferMemory(c.handle(), b->handle_, b->imported_, 0), (where + "vkBindBufferMemory").c_str(), c.name());
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, b->handle_};
   b->address_ = c.vk().vkGetBufferDeviceAddress(c.handle(), &address);
   b->shared_ = {-1, needs.size, type, dedicated, 0};
+  const std::lock_guard lock(c.mutex());
+  c.other_bytes_ += b->other_bytes_ = needs.size;
+  c.buffers_.insert(b.get());
   return b;
 }
 
@@ -86,8 +96,7 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   if (from.offset > from.size || size > from.size - from.offset)
     throw SpecError(where + bytes(size) + " from offset " + std::to_string(from.offset) + " do not fit memory of " + bytes(from.size));
   if (size % 4 != 0 && from.offset + ((size + 3) & ~uint64_t{3}) > from.size) throw SpecError(where + "its last word does not fit memory of " + bytes(from.size));
-  constexpr uint64_t kAlignment = 16;
-  if (from.offset % kAlignment != 0) throw SpecError(where + "offset " + std::to_string(from.offset) + " is no multiple of " + std::to_string(kAlignment));
+  if (from.offset % vulkan::kArgumentAlignment != 0) throw SpecError(where + "offset " + std::to_string(from.offset) + " is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
   abilities(c, where, VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT);
   std::shared_ptr<Buffer> b(new Buffer(context, size));
   b->what_ = what;
@@ -97,14 +106,23 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   if (needs.size > from.size || from.memory_type >= 32 || !(needs.memoryTypeBits >> from.memory_type & 1))
     throw SpecError(where + "a buffer of " + bytes(needs.size) + " cannot lie in memory of " + bytes(from.size) + " of type " + std::to_string(from.memory_type));
   const VkMemoryDedicatedAllocateInfo own{VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, nullptr, VK_NULL_HANDLE, b->handle_};
-  const VkImportMemoryFdInfoKHR import{VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, from.dedicated ? &own : nullptr, kHandle, from.fd};
+  struct Descriptor {  // an import takes it, and what fails after that closes it: so the caller's own goes last
+    int fd;
+    ~Descriptor() {
+      if (fd >= 0) platform::close_descriptor(fd);
+    }
+  } copy{platform::duplicate(from.fd)};
+  if (copy.fd < 0) throw SpecError(where + "file descriptor " + std::to_string(from.fd) + " is not open");
+  const VkImportMemoryFdInfoKHR import{VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, from.dedicated ? &own : nullptr, kHandle, copy.fd};
   const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, &import, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, from.size, from.memory_type};
   check(c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_), (where + "vkAllocateMemory").c_str(), c.name());
+  copy.fd = -1;
   check(c.vk().vkBindBufferMemory(c.handle(), b->handle_, b->imported_, 0), (where + "vkBindBufferMemory").c_str(), c.name());
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, b->handle_};
   b->offset_ = from.offset;
   b->address_ = c.vk().vkGetBufferDeviceAddress(c.handle(), &address) + from.offset;
+  platform::close_descriptor(from.fd);
   return b;
 }
 

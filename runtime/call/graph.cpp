@@ -10,6 +10,7 @@
 
 #include "engine/graph_fuse.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/plural.h"
 #include "runtime/call/gate.h"
 #include "runtime/call/recording.h"
 #include "runtime/launch.h"
@@ -112,7 +113,7 @@ struct CompiledGraph::Shared {
 CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions options) : shared_(std::make_shared<Shared>()) {
   if (options.frames_in_flight < 1) throw SpecError("the graph: GraphOptions::frames_in_flight is " + std::to_string(options.frames_in_flight) + ", not 1 or more");
   if (!options.donated.empty() && options.donated.size() != graph.body.inputs.size())
-    throw SpecError("the graph: GraphOptions::donated has " + std::to_string(options.donated.size()) + " entries but the graph takes " + std::to_string(graph.body.inputs.size()) + " arguments");
+    throw SpecError("the graph: GraphOptions::donated has " + plural(options.donated.size(), "entry", "entries") + " but the graph takes " + plural(graph.body.inputs.size(), "argument"));
   if (options.fuse) graph = fuse(graph).graph;
   std::vector<DeviceArray> constants;
   for (const auto& [v, a] : graph.constants) constants.emplace_back(device, a);
@@ -324,8 +325,8 @@ class CompiledGraph::Replay {
       const std::string where = "the graph: argument " + std::to_string(i);
       given_.push_back(inputs[i].buffer(where));
       if (!(inputs[i].device() == s_.device)) throw SpecError(where + ": the array is on another Device than the graph");
-      if (const auto& b = given_.back(); b && b->address() % 16 != 0)
-        throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of 16");
+      if (const auto& b = given_.back(); b && b->address() % vulkan::kArgumentAlignment != 0)
+        throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
     }
     for (size_t i = 0; i < inputs.size(); ++i) check_donation(i);
     for (size_t i = 0; i < s_.plan.outputs.size(); ++i) {
@@ -647,7 +648,7 @@ namespace {
 /// Of run_into(). A kernel may write while another still reads: nothing but an output lies where an output does.
 void check_outputs(const Graph& g, const Device& device, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) {
   if (outputs.size() != g.body.outputs.size())
-    throw SpecError("the graph gives " + std::to_string(g.body.outputs.size()) + " outputs but " + std::to_string(outputs.size()) + " arrays are given for them");
+    throw SpecError("the graph gives " + plural(g.body.outputs.size(), "output") + " but " + plural_is(outputs.size(), "array") + " given for them");
   for (size_t i = 0; i < outputs.size(); ++i) {
     const DeviceArray& a = outputs[i];
     if (!a.valid()) continue;
@@ -661,7 +662,7 @@ void check_outputs(const Graph& g, const Device& device, const std::vector<Devic
       if (inputs[j].is_at(b)) throw SpecError(where + " is to go where argument " + std::to_string(j) + " is", {}, "give it an array of its own");
     for (size_t j = 0; j < i; ++j)
       if (outputs[j].is_at(b)) throw SpecError("the graph: output " + std::to_string(j) + " and output " + std::to_string(i) + " are one array", {}, "give it an array of its own");
-    if (b->address() % 16 != 0) throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of 16");
+    if (b->address() % vulkan::kArgumentAlignment != 0) throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
   }
 }
 }  // namespace

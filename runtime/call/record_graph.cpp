@@ -6,6 +6,7 @@
 #include "engine/graph_fuse.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "engine/plural.h"
 #include "runtime/call/gate.h"
 #include "runtime/context.h"
 
@@ -200,7 +201,7 @@ void PreparedGraph::check(std::span<const DeviceArray> inputs, std::span<const D
   const auto at = [&](size_t i) -> const DeviceArray& { return i < inputs.size() ? inputs[i] : outputs[i - inputs.size()]; };
   if (inputs.size() != body.inputs.size()) check_arguments(graph_, std::vector<std::pair<DType, Shape>>(inputs.size()));  // throws
   if (outputs.size() != body.outputs.size())
-    throw SpecError("the graph gives " + std::to_string(body.outputs.size()) + " outputs but " + std::to_string(outputs.size()) + " arrays are given for them");
+    throw SpecError("the graph gives " + plural(body.outputs.size(), "output") + " but " + plural_is(outputs.size(), "array") + " given for them");
   for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
     const DeviceArray& a = at(i);
     if (!a.valid()) a.buffer("the graph: " + name_of(i));  // throws

@@ -8,6 +8,7 @@
 
 #include "samples/support/picture.h"
 #include "tests/samples/program.h"
+#include "tests/samples/screen.h"
 
 using tessera::Array;
 using namespace tessera::test;
@@ -21,29 +22,6 @@ double brighter(const Array& picture, double level) {
   int64_t n = 0;
   for (int64_t i = 0; i < picture.size(); ++i) n += picture.at(i) > level;
   return static_cast<double>(n) / static_cast<double>(picture.size());
-}
-
-uint32_t big_endian(const std::string& s, size_t at) {
-  uint32_t v = 0;
-  for (size_t i = 0; i < 4; ++i) v = v << 8 | static_cast<unsigned char>(s[at + i]);
-  return v;
-}
-
-// What an X server's frame buffer shows at the upper left, from the file that `Xvfb -fbdir` keeps: X's window dump, 32 bits per pixel.
-Array screen(const std::string& xwd, int64_t h, int64_t w) {
-  REQUIRE(xwd.size() > 100);
-  const size_t pixels = big_endian(xwd, 0) + 12 * size_t{big_endian(xwd, 76)}, line = big_endian(xwd, 48);
-  REQUIRE(big_endian(xwd, 44) == 32);
-  const bool least_first = big_endian(xwd, 28) == 0;
-  Array a({3, h, w}, tessera::f32);
-  for (int64_t c = 0; c < 3; ++c)
-    for (int64_t y = 0; y < h; ++y)
-      for (int64_t x = 0; x < w; ++x) {
-        const size_t at = pixels + static_cast<size_t>(y) * line + 4 * static_cast<size_t>(x) + static_cast<size_t>(least_first ? 2 - c : 1 + c);
-        REQUIRE(at < xwd.size());
-        a.data<float>()[static_cast<size_t>((c * h + y) * w + x)] = static_cast<float>(static_cast<unsigned char>(xwd[at])) / 255;
-      }
-  return a;
 }
 
 }  // namespace
@@ -75,25 +53,12 @@ TEST_CASE("renderer: images drawn by the host, denoised and stored by kernels, a
 }
 
 TEST_CASE("renderer: in a window, resized with two frames in flight; the screen shows the last picture") {
-  if (std::system("command -v Xvfb >/dev/null") != 0) {
+  if (!has_xvfb()) {
     MESSAGE("there is no Xvfb: not tested");
     return;
   }
   const Scratch folder;
-  std::ofstream(folder.at("run.sh")) << R"(
-mkdir screen
-Xvfb -displayfd 3 -screen 0 640x480x24 -fbdir screen 3>display 2>xvfb.txt & server=$!
-trap 'kill $server' EXIT
-for i in $(seq 100); do [ -s display ] && break; sleep 0.1; done
-export DISPLAY=:$(cat display) TESSERA_VALIDATION=1
-"$1" fluid --window --frames 12 --size 300x200 --resize 200x160 --particles 2000 --output last.png --hold 600 > output.txt 2>&1 & program=$!
-for i in $(seq 1200); do [ -s last.png ] && break; kill -0 $program 2>/dev/null || break; sleep 0.1; done
-sleep 1
-cp screen/Xvfb_screen0 shown
-kill -0 $program 2>/dev/null || { wait $program; exit 1; }
-kill $program
-)";
-  const int status = std::system(("cd '" + folder.path + "' && bash run.sh '" TESSERA_SAMPLES_BIN "/renderer' >log.txt 2>&1").c_str());
+  const int status = run_on_screen(folder, "renderer", "fluid --window --frames 12 --size 300x200 --resize 200x160 --particles 2000 --output last.png --hold 600", "last.png");
   INFO(read(folder.at("output.txt")));
   INFO(read(folder.at("log.txt")));
   REQUIRE(status == 0);

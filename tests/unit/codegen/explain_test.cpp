@@ -8,6 +8,7 @@
 #include <string>
 
 #include "codegen/compile.h"
+#include "codegen/lower/unroll.h"
 #include "engine/ir/text.h"
 
 using namespace tessera;
@@ -228,4 +229,28 @@ TEST_CASE("explain: on GPUs tiles shrink until the arena fits shared memory") {
   const Program none = compile(k, gpu);
   CHECK(none.scratch_bytes > 0);
   CHECK(none.explain.find("as wide as elsewhere") == std::string::npos);
+}
+
+TEST_CASE("explain: what one invocation does stays small enough for a CPU driver's compiler, however many taps a kernel is written out for") {
+  std::string head = "tir 1\nkernel @taps\n", names, body;
+  int n = 0;
+  for (int c = 0; c < 14; ++c) {
+    head += "in f32[12, 68] whole\n";
+    names += "%x" + std::to_string(c) + ", ";
+    for (int dy = 0; dy < 5; ++dy)
+      for (int dx = 0; dx < 5; ++dx, ++n) {
+        const std::string t = std::to_string(n);
+        body += "  %t" + t + " = load %x" + std::to_string(c) + "[" + std::to_string(dy) + ":" + std::to_string(dy + 8) + ", " + std::to_string(dx) + ":" + std::to_string(dx + 64) + "]\n";
+        body += "  %e" + t + " = exp %t" + t + "\n  %s" + t + " = add %e" + t + ", %" + (n == 0 ? "t0" : "s" + std::to_string(n - 1)) + "\n";
+      }
+  }
+  const std::string text = head + "out f32[8, 64] whole\nbody (" + names + "%o) {\n" + body + "  store %o[0:8, 0:64], %s" + std::to_string(n - 1) + "\n}\n";
+  int64_t branches = 0;
+  CompileOptions options;
+  options.dump = [&](std::string_view step, const ir::Kernel& k, bool) { if (step == "lane/loops") branches = lowering::count_branches(k); };
+  const std::string explain = compile(ir::parse(text, "k.tir"), lavapipe_target(), options).explain;
+  INFO(explain);
+  CHECK(branches <= 640);
+  CHECK(branches >= n);
+  CHECK(explain.find("  unrolled 1/") != std::string::npos);
 }

@@ -271,7 +271,8 @@ TEST_CASE("memory goes from device to device by a file descriptor") {
     CHECK(said([](SharedMemory& m) { m.offset = 16; m.size = 1200; }) == "import_memory: f32[300]: 1200 bytes from offset 16 do not fit memory of 1200 bytes");
     CHECK(said([](SharedMemory& m) { m.offset = 4; }, {2}) == "import_memory: f32[2]: offset 4 is no multiple of 16");
     CHECK(said([](SharedMemory& m) { m.memory_type = 31; }).find("import_memory: f32[300]: a buffer of ") == 0);
-    ::close(memory.fd);
+    CHECK(said([](SharedMemory& m) { m.fd = 987654; }) == "import_memory: f32[300]: file descriptor 987654 is not open");
+    CHECK(::close(memory.fd) == 0);
     CHECK(error_of<E>([&] { share(DeviceArray(a, {4}, f32)); }) == "share: f32[4] is in memory of its own\n  note: make it with shareable_array()");
     CHECK(error_of<E>([&] { share(DeviceArray(a, {0}, f32)); }) == "share: the array has no elements, and so no memory");
     const std::string note = "VK_KHR_external_memory_fd is not enabled on " + c.info().name + "\n  note: enable it when the device is made, and list it in ImportedDevice::device_extensions";

@@ -341,7 +341,7 @@ TEST_CASE("jit on a device: a donated argument's memory becomes the result's") {
   const DeviceArray x(d, ramp({64}));
   CHECK(error([&] { there({x, x}); }) == "the graph: argument 0 is not donated, but the graph has been loaded to take its memory\n  note: call it with donate(x)");
   CHECK(error([&] { there({donate(x), x}); }) == "the graph: argument 0 is donated, but argument 1 is the same array\n  note: copy() one of them");
-  CHECK(error([&] { load(d, f, {{{64}, f32}, {{64}, f32}}, {.donated = {true}}); }) == "the graph: GraphOptions::donated has 1 entries but the graph takes 2 arguments");
+  CHECK(error([&] { load(d, f, {{{64}, f32}, {{64}, f32}}, {.donated = {true}}); }) == "the graph: GraphOptions::donated has 1 entry but the graph takes 2 arguments");
   CHECK(error([&] { load(d, f, {{{64}, f32}, {{64}, f32}}, {.frames_in_flight = 0}); }) == "the graph: GraphOptions::frames_in_flight is 0, not 1 or more");
   check_clean(d);
 }

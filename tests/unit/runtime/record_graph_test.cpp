@@ -62,7 +62,7 @@ TEST_CASE("a graph is recorded into a host's command buffers, frame after frame"
     }
     check_sound(d);
     const DeviceArray four(d, {4}, f32);
-    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {there_y}); }) == "the graph gives 4 outputs but 1 arrays are given for them");
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {there_y}); }) == "the graph gives 4 outputs but 1 array is given for them");
     CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {four, four, four, four}); }) == "the graph: output 0 is f32[64] but its array is f32[4]");
     // Before anything is recorded.
     std::vector<DeviceArray> o;
@@ -76,7 +76,7 @@ TEST_CASE("a graph is recorded into a host's command buffers, frame after frame"
     stream.begin(c, 4);
     const size_t before = d.command_log().size();
     const auto error = [&](const DeviceArray& x0, const std::vector<DeviceArray>& out) { return error_of<SpecError>([&] { graph.record(stream, std::vector{x0, there_y}, out); }); };
-    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y}, {o[0], o[1], o[2], o[3]}); }) == "the graph takes 2 arguments but 1 are given");
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y}, {o[0], o[1], o[2], o[3]}); }) == "the graph takes 2 arguments but 1 is given");
     CHECK(error(four, o) == "the graph: argument 0 is f32[4] but f32[64] is expected");
     CHECK(error(elsewhere, o) == "the graph: argument 0: the array is on another Device than the graph");
     CHECK(error(DeviceArray(), o) == "the graph: argument 0: this DeviceArray holds no array: it was never given one, or has been moved from");

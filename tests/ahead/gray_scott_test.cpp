@@ -1,0 +1,117 @@
+// samples/ahead/gray_scott, a program in C on kernels compiled ahead of time: its picture is the interpreter's of the same .tir files, on any size; in a window the screen shows it; and what it
+// says where it cannot go on. The validation layers are silent throughout.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
+#include "samples/support/picture.h"
+#include "tests/samples/program.h"
+#include "tests/samples/screen.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+constexpr const char* kVulkan = "TESSERA_VALIDATION=1";
+
+ir::Kernel kernel(const std::string& name) {
+  const std::string file = "samples/ahead/gray_scott_" + name + ".tir";
+  return ir::parse(read(file), file);
+}
+
+/// [3, n, n] as a PNG's reader gives it.
+Array interpreted(int64_t n, int steps) {
+  const Array size({2}, std::vector<int32_t>{static_cast<int32_t>(n), static_cast<int32_t>(n)});
+  Array rates({2, n}, f32);
+  for (int64_t x = 0; x < n; ++x) {
+    const float part = (static_cast<float>(x) + 0.5f) / static_cast<float>(n);
+    rates.data<float>()[static_cast<size_t>(x)] = 0.0300f + 0.0240f * part;
+    rates.data<float>()[static_cast<size_t>(n + x)] = 0.0635f - 0.0020f * part;
+  }
+  InterpretOptions options;
+  options.dims = {{"h", n}, {"w", n}};
+  Array cells = interpret(kernel("seed"), {}, options)[0];
+  const ir::Kernel react = kernel("react");
+  for (int s = 0; s < steps; ++s) cells = interpret(react, {size, rates, cells})[0];
+  const Array painted = interpret(kernel("paint"), {size, cells})[0];
+  REQUIRE(painted.shape() == Shape{n, n, 3});
+  Array picture({3, n, n}, f32);
+  for (int64_t p = 0; p < n * n; ++p)
+    for (int64_t c = 0; c < 3; ++c) picture.data<float>()[static_cast<size_t>(c * n * n + p)] = static_cast<float>(painted.data<uint8_t>()[static_cast<size_t>(3 * p + c)]) / 255;
+  return picture;
+}
+
+// Each step errs by some units of 2^-24, which moves few numbers across the border between two of 256 levels.
+void check_picture(const Array& picture, const Array& expected) {
+  REQUIRE(picture.shape() == expected.shape());
+  int64_t others = 0;
+  double worst = 0;
+  for (int64_t i = 0; i < picture.size(); ++i) {
+    const double off = std::abs(picture.at(i) - expected.at(i));
+    worst = std::max(worst, off), others += off > 0;
+  }
+  CHECK(worst < 1.01 / 255);
+  CHECK(others * 200 < picture.size());
+}
+
+}  // namespace
+
+TEST_CASE("gray_scott: the interpreter's picture, on sizes that fit no tile") {
+  const Scratch folder;
+  for (const auto& p : {std::pair<int64_t, int>{70, 40}, {21, 3}, {64, 0}, {1, 2}}) {
+    const int64_t n = p.first;
+    const int steps = p.second;
+    CAPTURE(n);
+    const Outcome o = run(folder, kVulkan, "gray_scott", "--size " + std::to_string(n) + " --steps " + std::to_string(steps) + " out.png");
+    INFO(o.output);
+    REQUIRE(o.code == 0);
+    CHECK(o.output.starts_with("gray_scott: " + std::to_string(steps) + " steps of " + std::to_string(n) + " x " + std::to_string(n) + " cells on "));
+    CHECK(ends_with(o.output, ": ok\n"));
+    check_picture(sample::read_png(folder.at("out.png")), interpreted(n, steps));
+  }
+}
+
+TEST_CASE("gray_scott: in a window the screen shows the picture, enlarged") {
+  if (!has_xvfb()) {
+    MESSAGE("there is no Xvfb: not tested");
+    return;
+  }
+  const Scratch folder;
+  const int status = run_on_screen(folder, "gray_scott", "--window --size 100 --steps 50 --hold 600 last.png", "last.png");
+  INFO(read(folder.at("output.txt")));
+  INFO(read(folder.at("log.txt")));
+  REQUIRE(status == 0);
+  CHECK(read(folder.at("output.txt")) == "");
+  const Array picture = sample::read_png(folder.at("last.png")), shown = screen(read(folder.at("shown")), 480, 600);
+  check_picture(picture, interpreted(100, 50));
+  Array enlarged({3, 480, 600}, f32);
+  for (int64_t c = 0; c < 3; ++c)
+    for (int64_t y = 0; y < 480; ++y)
+      for (int64_t x = 0; x < 600; ++x) enlarged.data<float>()[static_cast<size_t>((c * 480 + y) * 600 + x)] = static_cast<float>(picture.at((c * 100 + y / 6) * 100 + x / 6));
+  double worst = 0;
+  for (int64_t i = 0; i < shown.size(); ++i) worst = std::max(worst, std::abs(shown.at(i) - enlarged.at(i)));
+  CHECK(worst < 1e-6);
+}
+
+TEST_CASE("gray_scott: what it says where it cannot go on") {
+  const Scratch folder;
+  const std::string usage = "usage: gray_scott [--size N] [--steps N] [--window] [--hold SECONDS] [OUT.png]\n";
+  const auto says = [&](const std::string& arguments, const std::string& environment = "") {
+    const Outcome o = run(folder, environment, "gray_scott", arguments);
+    CHECK(o.code == 1);
+    return o.output;
+  };
+  CHECK(says("--size 12x") == "gray_scott: --size takes a number from 1 to 8192, not \"12x\"\n" + usage);
+  CHECK(says("--steps") == "gray_scott: --steps takes a number from 0 to 10000000, not \"\"\n" + usage);
+  CHECK(says("--step 3") == "gray_scott: unknown option --step\n" + usage);
+  CHECK(says("--steps 1 --size 8", "TESSERA_DEVICE='no such'").starts_with("gray_scott: TESSERA_DEVICE=\"no such\" is none of the Vulkan devices:\n"));
+  CHECK(says("--window", "env -u DISPLAY -u WAYLAND_DISPLAY") == "gray_scott: GLFW finds no display: without --window the pictures go to a file\n");
+  CHECK(says("--steps 1 --size 8 no/such/folder.png").starts_with("gray_scott: no/such/folder.png: "));
+  const Outcome help = run(folder, "", "gray_scott", "--help");
+  CHECK(help.code == 0);
+  CHECK(help.output.starts_with("gray_scott [--size N] "));
+}
