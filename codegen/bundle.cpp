@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "codegen/program_file.h"
+#include "engine/plural.h"
 
 namespace tessera {
 namespace {
@@ -149,12 +150,41 @@ BundleFile bundle_from_bytes(std::string_view bytes, const std::string& name) {
   return std::move(*b);
 }
 
-Program program_of(const BundleKernel& k, const BundleVariant& v, const std::string& name) {
+namespace {
+
+// Of two variants' Programs with as many arrays. Signatures are read off one and launches made of another.
+std::string disagreement(const Program& a, const Program& b) {
+  for (size_t i = 0; i < a.args.size(); ++i) {
+    const ProgramArg &x = a.args[i], &y = b.args[i];
+    const std::string array = "array " + std::to_string(i);
+    const auto type = [](const ProgramArg& arg) { return std::string(name(arg.dtype)) + to_string(arg.shape); };
+    const auto role = [](const ProgramArg& arg) { return !arg.is_output ? std::string("an input") : arg.alias < 0 ? "an output of its own" : "an output aliased to input " + std::to_string(arg.alias); };
+    if (x.dtype != y.dtype || x.shape != y.shape) return "has as " + array + " " + type(x) + " and " + type(y);
+    if (x.is_output != y.is_output || x.alias != y.alias) return "has as " + array + " " + role(x) + " and " + role(y);
+  }
+  return {};
+}
+
+Program read_program(const BundleKernel& k, const BundleVariant& v, const std::string& name) {
   std::optional<Program> p = program_from_bytes(v.program);
-  const bool ours = p && p->name == k.name && p->args.size() == k.arguments.size() && p->workgroup_size == v.needs.workgroup_size && p->shared_bytes == v.needs.shared_bytes &&
+  const bool ours = p && p->workgroup_size == v.needs.workgroup_size && p->shared_bytes == v.needs.shared_bytes &&
                     p->required_subgroup_size == v.needs.required_subgroup_size && p->indirect_table == (v.needs.push_constant_bytes == 8 && p->push_bytes() != 8);
   if (!ours) throw BundleError(name + ": is damaged: " + k.name + " for " + v.target + " is no kernel, though the checksum is right", {}, kMakeAgain);
+  if (p->name != k.name) throw BundleError(name + ": is damaged: " + k.name + " for " + v.target + " is called " + p->name, {}, kMakeAgain);
+  if (p->args.size() != k.arguments.size())
+    throw BundleError(name + ": is damaged: " + k.name + " for " + v.target + " has " + plural(p->args.size(), "array") + ", and " + plural_is(k.arguments.size(), "array") + " named", {}, kMakeAgain);
   return std::move(*p);
+}
+
+}  // namespace
+
+Program program_of(const BundleKernel& k, const BundleVariant& v, const std::string& name) {
+  Program p = read_program(k, v, name);
+  const BundleVariant& first = k.variants.front();
+  if (&v == &first) return p;
+  if (const std::string what = disagreement(read_program(k, first, name), p); !what.empty())
+    throw BundleError(name + ": is damaged: " + k.name + " " + what + ", for " + first.target + " and for " + v.target, {}, kMakeAgain);
+  return p;
 }
 
 }  // namespace tessera

@@ -54,7 +54,7 @@ inline constexpr uint32_t kBundleVersion = 1;
 std::string bundle_to_bytes(const BundleFile& bundle);
 /// Throws BundleError, whose text begins with `name`, unless the bytes are a bundle that this version reads, from first to last. The Programs inside are not looked at.
 BundleFile bundle_from_bytes(std::string_view bytes, const std::string& name);
-/// The Program of a variant. Throws BundleError if it is none, or one that no compiler made.
+/// The Program of a variant, which is one of `kernel`. Throws BundleError if it is none, one that no compiler made, or of other arrays than the first variant's.
 Program program_of(const BundleKernel& kernel, const BundleVariant& variant, const std::string& name);
 
 /// The variant that suits the device best: of those that it can run, made for its kind of device, then for its size of subgroups, then what uses most. Throws CompileError,

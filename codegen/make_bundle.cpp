@@ -1,15 +1,13 @@
 #include "codegen/make_bundle.h"
 
 #include <algorithm>
-#include <atomic>
 #include <exception>
-#include <mutex>
 #include <set>
 #include <spirv/unified1/spirv.hpp>
-#include <thread>
 
 #include "codegen/compile.h"
 #include "codegen/program_file.h"
+#include "engine/in_parallel.h"
 
 namespace tessera {
 namespace {
@@ -72,9 +70,6 @@ MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Ta
   kernels.resize(sources.size());
   std::vector<std::exception_ptr> failures(sources.size());
   std::vector<std::vector<std::string>> left_out(sources.size());
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  size_t done = 0;
   const auto make = [&](size_t i) {
     const BundleSource& s = sources[i];
     BundleKernel& k = kernels[i];
@@ -88,25 +83,18 @@ MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Ta
         left_out[i].push_back(e.what());
       }
     }
-    const std::lock_guard lock(mutex);
-    ++done;
-    if (progress) progress(done, k.name);
   };
-  const auto work = [&] {
-    for (size_t i; (i = next++) < sources.size();) {
-      try {
-        make(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
+  // Kept here, so that others go on and the first in the order given is thrown.
+  const auto work = [&](size_t i) {
+    try {
+      make(i);
+    } catch (...) {
+      failures[i] = std::current_exception();
     }
   };
-  {
-    const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
-    std::vector<std::jthread> others;
-    for (size_t t = 1; t < std::min(wanted, sources.size()); ++t) others.emplace_back(work);
-    work();
-  }
+  in_parallel(sources.size(), threads, work, [&](size_t done, size_t i) {
+    if (progress && !failures[i]) progress(done, sources[i].kernel.name);
+  });
   for (const std::exception_ptr& f : failures)
     if (f) std::rethrow_exception(f);
   for (auto& texts : left_out) made.left_out.insert(made.left_out.end(), texts.begin(), texts.end());

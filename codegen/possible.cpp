@@ -1,6 +1,7 @@
 // What every Program that compile() makes has, and what the runtime relies on without a look: for Programs that were read from a file.
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 
 #include "codegen/program_file.h"
 #include "engine/print_text.h"
@@ -53,7 +54,7 @@ bool possible_print(const ProgramPrint& print) {
 bool possible(const Program& p) {
   const auto power_of_two = [](int32_t n) { return n > 0 && std::has_single_bit(static_cast<uint32_t>(n)); };
   if (!is_spirv(p.spirv) || !possible_arguments(p)) return false;
-  if (p.workgroup_size < 1 || p.shared_bytes < 0 || p.scratch_bytes < 0 || p.max_workgroups < 0 || p.max_loop_iterations < 0) return false;
+  if (p.workgroup_size < 1 || p.shared_bytes < 0 || p.scratch_bytes < 0 || p.max_workgroups < 0 || p.max_loop_iterations < 0 || p.max_loop_iterations > INT32_MAX) return false;
   if (p.required_subgroup_size != 0 && (!power_of_two(p.required_subgroup_size) || p.workgroup_size % p.required_subgroup_size != 0)) return false;
   if (!power_of_two(p.alignment) || p.alignment > 64) return false;  // the runtime's own arrays lie at multiples of 64
   if (p.extents.size() != p.extent_is_64.size()) return false;

@@ -4,9 +4,10 @@
 #include <limits>
 #include <map>
 
+#include "engine/plural.h"
+
 namespace tessera {
 namespace {
-std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
 int64_t evaluate(const CallSignature& k, const std::string& place, const Extent& e, const DimValues& dims, Loc loc) {
   std::vector<std::string> names;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/interpreter/interpreter.h"
+#include "engine/plural.h"
 
 namespace tessera {
 
@@ -11,8 +12,7 @@ std::string to_string(const Graph::Type& t) { return ir::to_string(ir::Type::arr
 
 void check_arguments(const Graph& g, const std::vector<std::pair<DType, Shape>>& arguments) {
   if (arguments.size() != g.body.inputs.size())
-    throw SpecError("the graph takes " + std::to_string(g.body.inputs.size()) + " arguments but " + std::to_string(arguments.size()) +
-                    " are given");
+    throw SpecError("the graph takes " + plural(g.body.inputs.size(), "argument") + " but " + std::to_string(arguments.size()) + (arguments.size() == 1 ? " is given" : " are given"));
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Graph::Type given{arguments[i].first, arguments[i].second}, &wanted = g.values[g.body.inputs[i]];
     if (given != wanted)
@@ -76,6 +76,7 @@ class Run {
         if (a.nbytes()) std::memcpy(a.bytes(), sliced[k].bytes() + row(s, i) * a.nbytes(), static_cast<size_t>(a.nbytes()));
       }
       if (!s.count) {
+        if (s.at_most && i == *s.at_most) break;
         for (size_t k = 0; k < inputs.size(); ++k) values_[s.bodies[0].inputs[k]] = inputs[k];
         if (!scalar(body(s.bodies[1], {})[0])) break;
       }

@@ -10,6 +10,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/npy.h"
+#include "engine/plural.h"
 
 namespace tessera {
 namespace {
@@ -37,6 +38,8 @@ class Parser {
   [[noreturn]] void fail(const std::string& what) const {
     throw TraceError(folder_ + "/graph.txt:" + std::to_string(number_) + ": " + what);
   }
+
+  Loc here() const { return {intern_file(folder_ + "/graph.txt"), static_cast<uint32_t>(number_)}; }
 
   bool next_line() {
     while (!rest_.empty()) {
@@ -189,7 +192,6 @@ class Parser {
     }
     b.steps.push_back(std::move(s));
   }
-  static std::string count(size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 
   std::vector<Graph::Type> call(Graph::Step& c, size_t results) {
     const std::string file = file_name();
@@ -225,7 +227,7 @@ class Parser {
       need(':');
       t = types();
     }
-    if (t.size() != results) fail(std::string(what) + " has " + count(results, "result") + " and " + count(t.size(), "type"));
+    if (t.size() != results) fail(std::string(what) + " has " + plural(results, "result") + " and " + plural(t.size(), "type"));
     need('{');
     end();
     if (++depth_ > kDepth)
@@ -241,9 +243,14 @@ class Parser {
   std::vector<Graph::Type> repeat(Graph::Step& s, size_t results) {
     s.kind = Graph::Step::Kind::repeat;
     const int opened = number_;
+    s.loc = here();
+    if (word("at_most")) s.at_most = number();
     if (!line_.empty() && line_[0] >= '0' && line_[0] <= '9') s.count = number();
+    if (s.count && s.at_most) fail("a repeat that counts to " + std::to_string(*s.count) + " has no at_most");
     if (s.count && *s.count > INT32_MAX)
       fail("repeat counts to " + std::to_string(*s.count) + ", and at most " + std::to_string(INT32_MAX) + " is possible");
+    if (s.at_most && *s.at_most > INT32_MAX)
+      fail("repeat: at_most is " + std::to_string(*s.at_most) + ", and at most " + std::to_string(INT32_MAX) + " is possible");
     s.reverse = word("reverse");
     if (s.reverse && !s.count) fail("a repeat without a count has no reverse");
     const std::vector<Graph::Type> declared = declared_types("repeat", results);
@@ -287,10 +294,10 @@ class Parser {
     const std::string here = "the repeat in line " + std::to_string(opened);
     if (!s.count && s.bodies.size() == 1) fail(here + " has neither a count nor a while");
     if (outs < carries)
-      fail(here + " has " + std::to_string(carries) + (carries == 1 ? " carry" : " carries") + " but its body " + count(outs, "out"));
+      fail(here + " has " + plural(carries, "carry", "carries") + " but its body " + plural(outs, "out"));
     if (!s.count && outs > carries)
-      fail(here + " has no count, so it stacks nothing, but " + count(outs - carries, "out") + " beyond its carries");
-    if (results != outs) fail(here + " has " + count(results, "result") + " but its body " + count(outs, "out"));
+      fail(here + " has no count, so it stacks nothing, but " + plural(outs - carries, "out") + " beyond its carries");
+    if (results != outs) fail(here + " has " + plural(results, "result") + " but its body " + plural(outs, "out"));
     for (size_t i = 0; i < results; ++i) {
       const Graph::Type& out = graph_.values[b.outputs[i]];
       if (i < carries && out != graph_.values[b.inputs[i]])
@@ -314,6 +321,7 @@ class Parser {
   std::vector<Graph::Type> choose(Graph::Step& s, size_t results) {
     s.kind = Graph::Step::Kind::choose;
     const int opened = number_;
+    s.loc = here();
     s.arguments.push_back(use());
     if (const Graph::Type t{DType::i32, {}}; graph_.values[s.arguments[0]] != t)
       fail("switch: the value is " + to_string(graph_.values[s.arguments[0]]) + " but " + to_string(t) + " is expected");
@@ -324,7 +332,7 @@ class Parser {
       steps(b, nullptr, number_);
       const std::string here = "branch " + std::to_string(s.bodies.size()) + " of the switch in line " + std::to_string(opened);
       if (b.outputs.size() != results)
-        fail(here + " has " + count(b.outputs.size(), "out") + " but the switch " + count(results, "result"));
+        fail(here + " has " + plural(b.outputs.size(), "out") + " but the switch " + plural(results, "result"));
       for (size_t i = 0; i < results; ++i)
         if (const Graph::Type& t = graph_.values[b.outputs[i]]; t != declared[i])
           fail(here + ": result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) + " says " +
@@ -349,11 +357,11 @@ class Parser {
   }
   void check(const ir::Kernel& k, const Graph::Step& c, const std::vector<Graph::Type>& types, size_t results) {
     if (c.arguments.size() != static_cast<size_t>(k.num_inputs))
-      fail(k.name + " takes " + count(static_cast<size_t>(k.num_inputs), "input") + " but " + std::to_string(c.arguments.size()) +
-           " are given");
+      fail(k.name + " takes " + plural(static_cast<size_t>(k.num_inputs), "input") + " but " + std::to_string(c.arguments.size()) +
+           (c.arguments.size() == 1 ? " is given" : " are given"));
     if (results != static_cast<size_t>(k.num_outputs()) || types.size() != results)
-      fail(k.name + " has " + count(static_cast<size_t>(k.num_outputs()), "output") + " but the call has " + count(results, "result") +
-           " and " + count(types.size(), "type"));
+      fail(k.name + " has " + plural(static_cast<size_t>(k.num_outputs()), "output") + " but the call has " + plural(results, "result") +
+           " and " + plural(types.size(), "type"));
     // Types are fixed, so what comes with the call may be no size of an array.
     const std::vector<std::string> all = k.dim_names();
     std::vector<std::string> shown;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "codegen/bundle.h"
-#include "runtime/in_parallel.h"
+#include "engine/in_parallel.h"
 #include "runtime/launch.h"
 
 namespace tessera {

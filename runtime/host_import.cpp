@@ -14,8 +14,7 @@ std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<Context> context, vo
   const uint64_t page = context->probe().host_import_alignment;
   const Target& target = context->probe().info.target;
   const auto first = reinterpret_cast<uintptr_t>(host);
-  constexpr uint64_t kAlignment = 16;  // what vector loads rely on (Program::alignment)
-  if (page == 0 || context->always_stage() || first % kAlignment != 0) return nullptr;
+  if (page == 0 || context->always_stage() || first % kArgumentAlignment != 0) return nullptr;
   // Without accesses of 8 and 16 bits the last elements are written by the word around them, half of which may be somebody else's.
   if (size % 4 != 0 && !(target.storage8 && target.storage16)) return nullptr;
   const uint64_t begin = first / page * page, bytes = (first + size + page - 1) / page * page - begin;

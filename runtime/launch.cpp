@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/bind.h"
+#include "engine/plural.h"
 #include "runtime/bound.h"
 #include "runtime/context.h"
 #include "runtime/names.h"
@@ -164,6 +165,7 @@ void check_donation(const Program& p, const std::vector<DeviceArray>& inputs, co
 }
 
 DeviceArray checked_output(const Device& device, const Program& p, const CallSignature& call, size_t position, const DeviceArray& a, const DimValues& dims) {
+  if (!a.valid()) throw SpecError(p.name + ": " + p.args[position].origin + ": no array is given for it, and it takes the memory of no donated argument", p.loc);
   const Shape shape = bind_shape(call, position, dims);
   if (a.dtype() != p.args[position].dtype || a.shape() != shape)
     throw SpecError(p.name + ": " + p.args[position].origin + ": the result is " + std::string(name(p.args[position].dtype)) + to_string(shape) + " but its array is " +
@@ -382,7 +384,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
 
 std::vector<DeviceArray> launch_into(const Device& device, const Program& p, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs, const DimValues& dims) {
   if (outputs.size() + inputs.size() != p.args.size())
-    throw SpecError(p.name + ": gives " + std::to_string(p.args.size() - std::min(p.args.size(), inputs.size())) + " outputs but " + std::to_string(outputs.size()) + " arrays are given for them", p.loc);
+    throw SpecError(p.name + ": gives " + plural(p.args.size() - std::min(p.args.size(), inputs.size()), "output") + " but " + plural_is(outputs.size(), "array") + " given for them", p.loc);
   return launch(device, p, inputs, &outputs, dims);
 }
 

@@ -4,17 +4,22 @@
 #include <string>
 #include <utility>
 
+#include "engine/plural.h"
 #include "runtime/device_array.h"
 
 namespace tessera {
 
+/// In the place of an output that takes the memory of a donated argument.
+struct InPlace {};
+inline constexpr InPlace in_place;
+
 template <DType kDType, int kRank> class TypedArray {
  public:
+  TypedArray(InPlace) {}  // NOLINT: implicit on purpose
   /// Throws SpecError if the array has another dtype or number of dims. Not from a TypedArray of another type, which would take two conversions.
   TypedArray(DeviceArray array) : array_(std::move(array)) {  // NOLINT: implicit on purpose
     if (array_.dtype() != kDType || array_.shape().size() != static_cast<size_t>(kRank))
-      throw SpecError("TypedArray: the array is " + std::string(name(array_.dtype())) + to_string(array_.shape()) + " but " + std::string(name(kDType)) + " with " + std::to_string(kRank) +
-                      (kRank == 1 ? " dim is wanted" : " dims is wanted"));
+      throw SpecError("TypedArray: the array is " + std::string(name(array_.dtype())) + to_string(array_.shape()) + " but one of " + std::string(name(kDType)) + " with " + plural(kRank, "dim") + " is wanted");
   }
   operator const DeviceArray&() const { return array_; }  // NOLINT: implicit on purpose
   const DeviceArray& operator*() const { return array_; }

@@ -14,6 +14,9 @@ setting() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 check "it exports the functions of tessera.h and nothing else" "$(diff \
   <(nm -D --defined-only "$library" | awk '{ print $3 }' | grep -v '@@\|^_\(init\|fini\)$' | sort) \
   <(grep -ohE 'TESSERA_API [^(]*[ *]tessera_[a-z_]+\(' "$root"/runtime/c/tessera*.h | grep -oE 'tessera_[a-z_]+\($' | tr -d '(' | sort) | head -n 20)"
+check "each of them is called with NULLs in a test" "$(diff \
+  <(nm -D --defined-only "$library" | awk '{ print $3 }' | grep '^tessera_' | sort) \
+  <(grep -oE 'tessera_[a-z_]+\(' "$root/tests/c/nulls_test.c" | tr -d '(' | sort -u) | head -n 20)"
 check "there is no compiler, interpreter or reader of kernels in it" "$(nm -C "$library" 2>&1 |
   grep -E 'tessera::(ir|passes|lane|lower|spirv|front|reference::eval|interpret|compile|make_bundle|parse_npy|load)|spvtools|cblas' | head -n 20)"
 check "it holds what it is for" "$(nm -C "$library" | grep -q 'tessera::launch' || echo "no tessera::launch: is it stripped?")"

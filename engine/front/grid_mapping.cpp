@@ -15,6 +15,7 @@
 #include "engine/front/trace.h"
 #include "engine/ir/copy.h"
 #include "engine/ir/text.h"
+#include "engine/plural.h"
 
 namespace tessera {
 using ir::BlockMapping;
@@ -22,7 +23,6 @@ using ir::Opcode;
 using ir::Type;
 
 namespace {
-std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
 std::string axes(size_t n) { return std::to_string(n) + (n == 1 ? " axis" : " axes"); }
 

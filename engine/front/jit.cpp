@@ -6,10 +6,10 @@
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/plural.h"
 
 namespace tessera {
 namespace {
-std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
 /// An op that stands for something of the record, with such results.
 ir::OpId stand_in(Emit& e, std::vector<ir::Value> operands, const std::vector<ir::Type>& results) {

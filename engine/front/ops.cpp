@@ -5,6 +5,7 @@
 
 #include "engine/front/elementwise.h"
 #include "engine/front/trace.h"
+#include "engine/plural.h"
 
 namespace tessera {
 using ir::Attr;
@@ -65,7 +66,7 @@ Value transpose(Operand x, std::vector<int64_t> perm) {
   Emit e("transpose", x);
   const size_t rank = e.shape(x).size();
   if (perm.size() != rank)
-    e.fail("perm " + to_string(perm) + " has " + std::to_string(perm.size()) + " entries but the operand " + to_string(e.shape(x)) +
+    e.fail("perm " + to_string(perm) + " has " + plural(perm.size(), "entry", "entries") + " but the operand " + to_string(e.shape(x)) +
            " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
   for (int64_t& p : perm) p = e.axis(p, rank);
   ir::Op op{.code = Opcode::transpose, .operands = {e.as_is(x)}};

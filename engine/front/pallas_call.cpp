@@ -9,6 +9,7 @@
 #include "engine/interpreter/strided.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "engine/plural.h"
 
 namespace tessera {
 
@@ -25,7 +26,6 @@ const std::optional<InterpretOptions>& PallasCall::interpret_options() const { r
 const std::optional<std::vector<ShapeDtype>>& PallasCall::in_shape() const { return state_->parts.in_shape; }
 
 namespace {
-std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
 /// debug: in one piece, since several threads may trace.
 void print_traced(const ir::Kernel& k) {

@@ -4,12 +4,12 @@
 
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"
+#include "engine/plural.h"
 
 namespace tessera::pipeline {
 namespace {
 using Ids = std::vector<Value>;
 
-std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
 /// One Ref that the pipeline cuts into blocks.
 struct Port {

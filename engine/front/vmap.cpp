@@ -2,10 +2,10 @@
 
 #include "engine/ir/builder.h"
 #include "engine/ir/verify.h"
+#include "engine/plural.h"
 
 namespace tessera {
 namespace {
-std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
 /// Gives a block mapping the batch: the new program id is argument 0 of every index map, and the index of the new dim if there is one.
 void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> axis) {

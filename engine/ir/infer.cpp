@@ -3,6 +3,7 @@
 #include <span>
 
 #include "engine/ir/builder.h"
+#include "engine/plural.h"
 #include "engine/print_text.h"
 
 namespace tessera::ir {
@@ -232,7 +233,7 @@ class Inference {
     const bool good = is_float(l.dtype) ? is_float(to) && wide_enough : is_int(to) && bits(to) >= bits(l.dtype) && (is_signed_int(to) || !is_signed_int(l.dtype));
     if (!good) fail("operands of " + std::string(name(l.dtype)) + " cannot give a result of " + std::string(name(to)), "the result has the operands' dtype or a wider one of its kind");
     const auto &lc = ints(Attr::lhs_contract), &rc = ints(Attr::rhs_contract), &lb = ints(Attr::lhs_batch), &rb = ints(Attr::rhs_batch);
-    if (lc.size() != rc.size()) fail("contracts " + std::to_string(lc.size()) + " dims of the left operand but " + std::to_string(rc.size()) + " of the right");
+    if (lc.size() != rc.size()) fail("contracts " + plural(lc.size(), "dim") + " of the left operand but " + std::to_string(rc.size()) + " of the right");
     if (lb.size() != rb.size()) fail("has " + std::to_string(lb.size()) + " batch dims of the left operand but " + std::to_string(rb.size()) + " of the right");
     dims_of(l, "left dim", lc, lb);
     dims_of(r, "right dim", rc, rb);

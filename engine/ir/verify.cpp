@@ -24,6 +24,7 @@
 
 #include "engine/ir/builder.h"
 #include "engine/ir/text.h"
+#include "engine/plural.h"
 
 namespace tessera::ir {
 namespace {
@@ -232,7 +233,7 @@ class Verifier {
     const size_t refs = i < k_.num_prefetch ? 0 : static_cast<size_t>(k_.num_prefetch), wanted = k_.grid.size() + refs;
     const std::string axes = std::to_string(k_.grid.size()) + (k_.grid.size() == 1 ? " axis" : " axes");
     if (r.args.size() != wanted && refs == 0) add(place, "takes " + std::to_string(r.args.size()) + " program ids but the grid has " + axes, b.loc);
-    else if (r.args.size() != wanted) add(place, "takes " + std::to_string(r.args.size()) + " arguments but the grid has " + axes + " and there " + (refs == 1 ? "is " : "are ") + std::to_string(refs) + (refs == 1 ? " scalar-prefetch operand" : " scalar-prefetch operands"), b.loc);
+    else if (r.args.size() != wanted) add(place, "takes " + plural(r.args.size(), "argument") + " but the grid has " + axes + " and there " + (refs == 1 ? "is " : "are ") + plural(static_cast<size_t>(refs), "scalar-prefetch operand"), b.loc);
     for (size_t a = 0; a < r.args.size(); ++a) {
       const Type type = a < k_.grid.size() || a >= wanted ? Type::array(DType::i32) : ref_type(static_cast<int>(a - k_.grid.size()));
       if (k_.type(r.args[a]) != type) add(place, value(r.args[a]) + " is " + to_string(k_.type(r.args[a])) + " instead of " + to_string(type), b.loc);

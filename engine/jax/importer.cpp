@@ -6,6 +6,7 @@
 #include "engine/ir/verify.h"
 #include "engine/jax/import.h"
 #include "engine/jax/primitives.h"
+#include "engine/plural.h"
 
 namespace tessera::jax {
 namespace {
@@ -227,10 +228,10 @@ struct Call {
     const std::vector<Node> sizes = root.at("grid").items(), parallel = root.at("parallel").items();
     rank = sizes.size();
     if (parallel.size() != rank)
-      root.at("parallel").fail("has " + std::to_string(parallel.size()) + " entries but the grid has " + std::to_string(rank));
+      root.at("parallel").fail("has " + plural(parallel.size(), "entry", "entries") + " but the grid has " + std::to_string(rank));
     std::vector<std::string> names(rank);
     if (const auto n = root.find("grid_names")) {
-      if (n->size() != rank) n->fail("has " + std::to_string(n->size()) + " entries but the grid has " + std::to_string(rank));
+      if (n->size() != rank) n->fail("has " + plural(n->size(), "entry", "entries") + " but the grid has " + std::to_string(rank));
       for (size_t i = 0; i < rank; ++i) names[i] = n->at(i).string();
     }
     const std::vector<int64_t> vmapped = root.at("vmapped").integers(0, static_cast<int64_t>(rank) - 1);
@@ -249,8 +250,8 @@ struct Call {
       if (std::find(vmapped.begin(), vmapped.end(), static_cast<int64_t>(i)) == vmapped.end()) import.grid_axes.push_back(static_cast<int>(i));
     }
     if (!options.open_grid && open != options.grid_sizes.size())
-      throw SpecError(import.kernel + ": the grid leaves " + std::to_string(open) + (open == 1 ? " size" : " sizes") + " open but " +
-                          std::to_string(options.grid_sizes.size()) + " are given",
+      throw SpecError(import.kernel + ": the grid leaves " + plural(open, "size") + " open but " + std::to_string(options.grid_sizes.size()) +
+                          (options.grid_sizes.size() == 1 ? " is given" : " are given"),
                       loc);
 
     GridSpec spec;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "engine/plural.h"
 #include "runtime/c/handles.h"
 #include "runtime/launch.h"
 
@@ -85,7 +86,7 @@ tessera_device_info info_of(const DeviceInfo& d) {
 
 void check_bytes(const char* function, const DeviceArray& a, size_t bytes) {
   if (static_cast<uint64_t>(a.nbytes()) != bytes)
-    throw SpecError(std::string(function) + ": " + std::to_string(bytes) + " bytes are given but the array " + std::string(name(a.dtype())) + to_string(a.shape()) + " has " + std::to_string(a.nbytes()));
+    throw SpecError(std::string(function) + ": " + plural_is(bytes, "byte") + " given but the array " + std::string(name(a.dtype())) + to_string(a.shape()) + " has " + std::to_string(a.nbytes()));
 }
 
 }  // namespace
@@ -409,7 +410,7 @@ tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const
     const Program& p = kernel->kernel.program();
     const auto made = static_cast<int32_t>(kernel->arguments.size()) - kernel->num_inputs;
     if (num_inputs != kernel->num_inputs || num_outputs != made)
-      throw SpecError(p.name + ": takes " + std::to_string(kernel->num_inputs) + " inputs and makes " + std::to_string(made) + " outputs but " + std::to_string(num_inputs) + " and " +
+      throw SpecError(p.name + ": takes " + plural(static_cast<size_t>(kernel->num_inputs), "input") + " and makes " + plural(static_cast<size_t>(made), "output") + " but " + std::to_string(num_inputs) + " and " +
                           std::to_string(num_outputs) + " were given", p.loc, "it is " + p.name + kernel->signature);
     if (num_inputs > 0) need("tessera_launch", "inputs", inputs);
     if (num_outputs > 0) need("tessera_launch", "outputs", outputs);

@@ -25,7 +25,11 @@ tessera_scopes scopes_of(const Scopes& s) { return {s.wait_stages, s.wait_access
 
 }  // namespace
 
-int32_t tessera_device_feature_count(int32_t required) { return static_cast<int32_t>(features(required).size()); }
+int32_t tessera_device_feature_count(int32_t required) {
+  int32_t count = -1;
+  guarded(__func__, [&] { count = static_cast<int32_t>(features(required).size()); });
+  return count;
+}
 
 tessera_result tessera_device_feature_at(int32_t required, int32_t index, tessera_device_feature* feature) {
   return guarded(__func__, [&] {
@@ -54,8 +58,13 @@ tessera_result tessera_device_import(const tessera_imported_device* imported, co
     const tessera_imported_device& i = *imported;
     if (i.size != sizeof i) throw SpecError("tessera_device_import: imported.size is " + std::to_string(i.size) + " but " + std::to_string(sizeof i) + " is right");
     if (!i.lock_queue != !i.unlock_queue) throw SpecError("tessera_device_import: of lock_queue and unlock_queue one is NULL and the other is not");
+    if (!i.allocate_memory != !i.free_memory) throw SpecError("tessera_device_import: of allocate_memory and free_memory one is NULL and the other is not");
     if (i.num_device_extensions > 0) need("tessera_device_import", "device_extensions", i.device_extensions);
     if (i.num_instance_extensions > 0) need("tessera_device_import", "instance_extensions", i.instance_extensions);
+    const auto names = [](const char* parameter, const char* const* list, uint32_t n) {
+      for (uint32_t k = 0; k < n; ++k) need("tessera_device_import", (std::string(parameter) + "[" + std::to_string(k) + "]").c_str(), list[k]);
+      return std::vector<std::string>(list, list + n);
+    };
     ImportedDevice d;
     d.get_instance_proc_addr = i.get_instance_proc_addr;
     d.instance = i.instance;
@@ -66,11 +75,24 @@ tessera_result tessera_device_import(const tessera_imported_device* imported, co
     d.queue_family = i.queue_family;
     d.features = i.features;
     d.enabled_features = i.enabled_features;
-    d.device_extensions.assign(i.device_extensions, i.device_extensions + i.num_device_extensions);
-    d.instance_extensions.assign(i.instance_extensions, i.instance_extensions + i.num_instance_extensions);
+    d.device_extensions = names("device_extensions", i.device_extensions, i.num_device_extensions);
+    d.instance_extensions = names("instance_extensions", i.instance_extensions, i.num_instance_extensions);
     if (i.lock_queue) {
       d.lock_queue = [lock = i.lock_queue, user = i.queue_user] { lock(user); };
       d.unlock_queue = [unlock = i.unlock_queue, user = i.queue_user] { unlock(user); };
+    }
+    if (i.allocate_memory) {
+      d.memory.allocate = [allocate = i.allocate_memory, user = i.memory_user](const MemoryRequest& r, MemoryPiece& p) {
+        const tessera_memory_request request{r.size, r.alignment, r.memory_type_bits, r.required, r.preferred};
+        tessera_memory_piece piece{};
+        const VkResult result = allocate(user, &request, &piece);
+        p = {piece.memory, piece.offset, piece.size, piece.memory_type, piece.mapped, piece.user};
+        return result;
+      };
+      d.memory.free = [free = i.free_memory, user = i.memory_user](const MemoryPiece& p) {
+        const tessera_memory_piece piece{p.memory, p.offset, p.size, p.memory_type, p.mapped, p.user};
+        free(user, &piece);
+      };
     }
     *device = new tessera_device{Device::import(d, c::options_of("tessera_device_import", options))};
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/plural.h"
 #include "runtime/launch.h"
 
 namespace tessera {
@@ -34,8 +35,8 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
   for (const HostArray& a : arguments) shapes.emplace_back(a.dtype, a.shape);
   bind_dims(p, shapes, dims);  // before anything is copied
   if (arguments.size() + results.size() != p.args.size())
-    throw SpecError(p.name + ": gives " + std::to_string(p.args.size() - std::min(p.args.size(), arguments.size())) + " outputs but " + std::to_string(results.size()) +
-                    " are expected", p.loc);
+    throw SpecError(p.name + ": gives " + plural(p.args.size() - std::min(p.args.size(), arguments.size()), "output") + " but " + std::to_string(results.size()) +
+                    (results.size() == 1 ? " is expected" : " are expected"), p.loc);
 
   uint64_t copied = 0;
   Imports imports;
@@ -90,7 +91,7 @@ uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arg
   for (const HostArray& a : arguments) types.emplace_back(a.dtype, a.shape);
   check_arguments(g, types);  // before anything is copied
   if (results.size() != g.body.outputs.size())
-    throw SpecError("the graph gives " + std::to_string(g.body.outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
+    throw SpecError("the graph gives " + plural(g.body.outputs.size(), "output") + " but " + std::to_string(results.size()) + (results.size() == 1 ? " is expected" : " are expected"));
 
   uint64_t copied = 0;
   Imports imports;

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "runtime/in_parallel.h"
+#include "engine/in_parallel.h"
 #include "runtime/launch.h"
 
 namespace tessera {

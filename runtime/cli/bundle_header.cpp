@@ -112,11 +112,13 @@ void kernel(std::ostream& out, const BundleKernel& k, const std::string& bundle,
       << "    [[maybe_unused]] const std::vector<tessera::DeviceArray> out = kernel(" << arguments << dims << ");\n    return {";
   for (size_t i = inputs; i < p.args.size(); ++i) out << (i > inputs ? ", " : "") << "out[" << i - inputs << "]";
   out << "};\n  }\n"
-      << "  /// The same into arrays of the caller's.\n"
-      << "  void operator()([[maybe_unused]] const Inputs& inputs, [[maybe_unused]] const Outputs& outputs" << more << ") const {\n"
-      << "    tessera::launch_into(kernel.device(), kernel.program(), " << arguments << ", {";
+      << "  /// The same into arrays of the caller's, which it returns; tessera::in_place stands for one that begins as a donated input.\n"
+      << "  Outputs operator()([[maybe_unused]] const Inputs& inputs, [[maybe_unused]] const Outputs& outputs" << more << ") const {\n"
+      << "    [[maybe_unused]] const std::vector<tessera::DeviceArray> out = tessera::launch_into(kernel.device(), kernel.program(), " << arguments << ", {";
   for (size_t i = inputs; i < p.args.size(); ++i) out << (i > inputs ? ", " : "") << "outputs." << names[i];
-  out << "}" << dims << ");\n  }\n};\n";
+  out << "}" << dims << ");\n    return {";
+  for (size_t i = inputs; i < p.args.size(); ++i) out << (i > inputs ? ", " : "") << "out[" << i - inputs << "]";
+  out << "};\n  }\n};\n";
 }
 
 }  // namespace

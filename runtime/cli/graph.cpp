@@ -10,12 +10,12 @@
 #include "engine/graph_picture.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/npy.h"
+#include "engine/plural.h"
 #include "runtime/cli/commands.h"
 #include "runtime/launch.h"
 
 namespace tessera::cli {
 namespace {
-std::string count(size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 void write_file(const std::string& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary);
   out << text;
@@ -31,9 +31,9 @@ void run_graph(const RunArguments& a) {
   const Graph g = read_graph(a.file);
   const size_t inputs = g.body.inputs.size(), outputs = g.body.outputs.size();
   if (a.in.size() != inputs)
-    throw UsageError("the graph takes " + count(inputs, "input") + " but --in names " + std::to_string(a.in.size()));
+    throw UsageError("the graph takes " + plural(inputs, "input") + " but --in names " + std::to_string(a.in.size()));
   if (!a.out.empty() && a.out.size() != outputs)
-    throw UsageError("the graph has " + count(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
+    throw UsageError("the graph has " + plural(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
   std::vector<Array> arrays;
   for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], g.values[g.body.inputs[i]].dtype));
   const char* named = std::getenv("TESSERA_DEVICE");
@@ -75,7 +75,7 @@ void explain_graph(const CompileArguments& a) {
   };
   const GraphPlan p = plan(g, options);
   std::cout << tessera::explain(g, p);
-  if (fused.steps > 0) std::cout << "fused: " << count(fused.steps, "call") << (fused.steps == 1 ? " is part of another one\n" : " are part of others\n");
+  if (fused.steps > 0) std::cout << "fused: " << plural(fused.steps, "call") << (fused.steps == 1 ? " is part of another one\n" : " are part of others\n");
   if (!a.dot.empty()) write_file(a.dot, dot(g, p));
   if (!a.svg.empty()) write_file(a.svg, svg(g, p));
 }

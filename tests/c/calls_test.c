@@ -74,9 +74,9 @@ static void test_saxpy(void) {
   CHECK(right == N);
 
   CHECK_ERROR(tessera_launch(k, in, 2, out, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
-              "saxpy: takes 3 inputs and makes 1 outputs but 2 and 1 were given\n  at tests/c/saxpy.tir:2\n  note: it is saxpy(f32[1], f32[n], f32[n]) -> (f32[n])");
+              "saxpy: takes 3 inputs and makes 1 output but 2 and 1 were given\n  at tests/c/saxpy.tir:2\n  note: it is saxpy(f32[1], f32[n], f32[n]) -> (f32[n])");
   CHECK_ERROR(tessera_launch(k, in, 3, out, 0, NULL, 0), TESSERA_ERROR_ARGUMENT,
-              "saxpy: takes 3 inputs and makes 1 outputs but 3 and 0 were given\n  at tests/c/saxpy.tir:2\n  note: it is saxpy(f32[1], f32[n], f32[n]) -> (f32[n])");
+              "saxpy: takes 3 inputs and makes 1 output but 3 and 0 were given\n  at tests/c/saxpy.tir:2\n  note: it is saxpy(f32[1], f32[n], f32[n]) -> (f32[n])");
   CHECK_ERROR(tessera_launch(NULL, in, 3, out, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "tessera_launch: kernel is NULL");
   CHECK_ERROR(tessera_launch(k, NULL, 3, out, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "tessera_launch: inputs is NULL");
   CHECK_ERROR(tessera_launch(k, in, 3, NULL, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "tessera_launch: outputs is NULL");

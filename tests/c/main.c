@@ -72,6 +72,7 @@ int main(void) {
   test_arrays();
   test_calls();
   test_vulkan();
+  test_nulls();
   int messages = 0;
   CHECK_OK(tessera_device_validation(device, say, &messages));
   CHECK(messages == 0);

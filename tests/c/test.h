@@ -28,3 +28,4 @@ void test_kernels(void);
 void test_arrays(void);
 void test_calls(void);
 void test_vulkan(void);
+void test_nulls(void);

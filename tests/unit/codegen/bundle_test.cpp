@@ -201,6 +201,27 @@ TEST_CASE("what is no bundle, or not this version's, is refused in words") {
         "k.tsb: is damaged: rows for llvmpipe is no kernel, though the checksum is right\n  note: make it again with this version's tessera bundle");
 }
 
+TEST_CASE("variants of one kernel that take and make other arrays are refused") {
+  const auto changed = [](auto change) {
+    BundleFile b = made();
+    BundleVariant& v = b.kernels[0].variants[2];
+    Program p = program_of(b.kernels[0], v, "k.tsb");
+    change(p);
+    v.program = program_to_bytes(p);
+    const BundleFile read = bundle_from_bytes(bundle_to_bytes(b), "k.tsb");
+    program_of(read.kernels[0], read.kernels[0].variants[0], "k.tsb");
+    return error_of<BundleError>([&] { program_of(read.kernels[0], read.kernels[0].variants[2], "k.tsb"); });
+  };
+  const std::string again = "\n  note: make it again with this version's tessera bundle";
+  CHECK(changed([](Program&) {}) == "");
+  CHECK(changed([](Program& p) { p.name = "columns"; }) == "k.tsb: is damaged: rows for gpu is called columns" + again);
+  CHECK(changed([](Program& p) { p.args.pop_back(); }) == "k.tsb: is damaged: rows for gpu has 1 array, and 2 arrays are named" + again);
+  CHECK(changed([](Program& p) { p.args[0].dtype = i32; }) == "k.tsb: is damaged: rows has as array 0 f32(n, 128) and i32(n, 128), for minimum and for gpu" + again);
+  CHECK(changed([](Program& p) { p.args[1].shape[1] = 64; }) == "k.tsb: is damaged: rows has as array 1 f32(n, 128) and f32(n, 64), for minimum and for gpu" + again);
+  CHECK(changed([](Program& p) { p.args[0].is_output = true; }) == "k.tsb: is damaged: rows has as array 0 an input and an output of its own, for minimum and for gpu" + again);
+  CHECK(changed([](Program& p) { p.args[1].alias = 0; }) == "k.tsb: is damaged: rows has as array 1 an output of its own and an output aliased to input 0, for minimum and for gpu" + again);
+}
+
 TEST_CASE("programs that no compiler makes are not read") {
   const BundleFile b = made();
   const Program good = program_of(b.kernels[0], b.kernels[0].variants[0], "k.tsb");
@@ -222,6 +243,7 @@ TEST_CASE("programs that no compiler makes are not read") {
   bad([](Program& p) { p.workgroup_size = 0; });
   bad([](Program& p) { p.required_subgroup_size = 3; });
   bad([](Program& p) { p.scratch_bytes = -1; });
+  bad([](Program& p) { p.max_loop_iterations = int64_t{1} << 31; });
   bad([](Program& p) { p.alignment = 0; });
   bad([](Program& p) { p.extent_is_64.push_back(true); });
   bad([](Program& p) { p.units_extent = 99; });

@@ -243,7 +243,7 @@ TEST_CASE("shapes that do not broadcast") {
         "k: reshape: shape (4, 8) does not divide into (5, -1)" + at(line));
   line = __LINE__ + 1;
   expect(trace_error([](Ref x, Ref, Ref) { ts::transpose(x[all], {0}); }),
-        "k: transpose: perm (0,) has 1 entries but the operand (4, 8) has 2 dims" + at(line));
+        "k: transpose: perm (0,) has 1 entry but the operand (4, 8) has 2 dims" + at(line));
   line = __LINE__ + 1;
   expect(trace_error([](Ref x, Ref, Ref) { ts::sum(x[all], {.axis = 2}); }), "k: sum: axis 2 is out of range for 2 dims" + at(line));
   line = __LINE__ + 1;

@@ -93,7 +93,7 @@ TEST_CASE("infer: products and reductions") {
   CHECK(infer("%r = dot %i4, %i4 lhs_contract [0] rhs_contract [0] lhs_batch [] rhs_batch [] : u32[]") ==
         "dot: operands of i32 cannot give a result of u32\n  note: the result has the operands' dtype or a wider one of its kind");
   CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[2, 2]") == "dot: contracts dim 1 of (2, 3) with dim 0 of (2, 3)");
-  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [] lhs_batch [] rhs_batch [] : f32[2, 2]") == "dot: contracts 1 dims of the left operand but 0 of the right");
+  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [] lhs_batch [] rhs_batch [] : f32[2, 2]") == "dot: contracts 1 dim of the left operand but 0 of the right");
   CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [1] lhs_batch [1] rhs_batch [0] : f32[2, 2]") == "dot: left dim 1 is listed twice");
   CHECK(infer("%r = reduce_sum %f23 axes [0]") == "f32[3]");
   CHECK(infer("%r = reduce_max %f23 axes [0, 1]") == "f32[]");

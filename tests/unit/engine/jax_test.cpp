@@ -150,9 +150,9 @@ TEST_CASE("what is no kernel of JAX is refused in words") {
   CHECK(error_of(replaced(good, "\"grid\": [3]", "\"grid\": [3.5]")) == "jax module: grid[0] is a fraction but should be an integer");
   CHECK(error_of(replaced(good, "\"grid\": [3]", "\"grid\": [-1]")) ==
         "jax module: grid[0] is the number -1, which is not between 0 and 2147483647");
-  CHECK(error_of(replaced(good, "\"grid\": [3]", "\"grid\": [3, 3]")) == "jax module: parallel has 1 entries but the grid has 2");
+  CHECK(error_of(replaced(good, "\"grid\": [3]", "\"grid\": [3, 3]")) == "jax module: parallel has 1 entry but the grid has 2");
   CHECK(error_of(replaced(good, "\"grid\": [3]", "\"grid\": [null]")).starts_with("kernel: the grid leaves 1 size open but 0 are given\n  at tests/data/make_jax_kernels.py:"));
-  CHECK(error_of(good, {.grid_sizes = {4}}).starts_with("kernel: the grid leaves 0 sizes open but 1 are given\n  at tests/data/make_jax_kernels.py:"));
+  CHECK(error_of(good, {.grid_sizes = {4}}).starts_with("kernel: the grid leaves 0 sizes open but 1 is given\n  at tests/data/make_jax_kernels.py:"));
   CHECK(error_of(replaced(good, "\"body\"", "\"head\"")) == "jax module: body is missing");
   CHECK(error_of(replaced(good, "[\"f32\", [19]]", "[\"complex64\", [19]]")) ==
         "jax module: blocks[0].array[0] is the dtype complex64, which kernels cannot hold");

@@ -208,7 +208,7 @@ TEST_CASE("prefetch: problems that the verifier finds") {
   const std::string out = "out i32[2] block (1) map (%i, %s) ", body = "body (%s, %o) {}\n";
   CHECK(problems("prefetch i32[3] whole\n" + out + "{ yield %i }\n" + body) == "");
   CHECK(problems("prefetch i32[3] whole\nout i32[2] block (1) map (%i) { yield %i }\n" + body) ==
-        "out_specs[0]: index map: takes 1 arguments but the grid has 1 axis and there is 1 scalar-prefetch operand\n");
+        "out_specs[0]: index map: takes 1 argument but the grid has 1 axis and there is 1 scalar-prefetch operand\n");
   CHECK(problems("prefetch i32[3] whole\nout i32[2] block (1) map (%i, %s: ref<smem, i32[4]>) { yield %i }\n" + body) ==
         "out_specs[0]: index map: %1 is ref<smem, i32[4]> instead of ref<smem, i32[3]>\n");
   CHECK(problems("prefetch i32[3] whole\n" + out + "{\n  %v = load %s[0:1]\n  %r = reshape %v : i32[]\n  yield %r\n}\n" + body) ==

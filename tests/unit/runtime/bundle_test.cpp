@@ -82,8 +82,8 @@ TEST_CASE("what is not there, and arguments that do not fit, are errors in words
         "twice: the bundle's kernel is (f32[n]) -> (f32[n]) but the header was made for (f32[8]) -> (f32[8])\n  at twice.tir:2\n  note: use the header that tessera bundle wrote with the bundle");
   CHECK(error_of<BundleError>([] { Bundle("/nowhere/k.tsb"); }) == "/nowhere/k.tsb: cannot be read");
   CHECK(error_of<BundleError>([] { Bundle(fs::temp_directory_path().string()); }) == fs::temp_directory_path().string() + ": cannot be read");
-  CHECK(error_of<SpecError>([] { TypedArray<f32, 2>(DeviceArray(device(), {3}, i32)); }) == "TypedArray: the array is i32(3,) but f32 with 2 dims is wanted");
-  CHECK(error_of<SpecError>([] { TypedArray<f32, 1>(DeviceArray(device(), {3, 1}, f32)); }) == "TypedArray: the array is f32(3, 1) but f32 with 1 dim is wanted");
+  CHECK(error_of<SpecError>([] { TypedArray<f32, 2>(DeviceArray(device(), {3}, i32)); }) == "TypedArray: the array is i32(3,) but one of f32 with 2 dims is wanted");
+  CHECK(error_of<SpecError>([] { TypedArray<f32, 1>(DeviceArray(device(), {3, 1}, f32)); }) == "TypedArray: the array is f32(3, 1) but one of f32 with 1 dim is wanted");
 }
 
 TEST_CASE("reload: kernels taken before stay, a bad file changes nothing") {

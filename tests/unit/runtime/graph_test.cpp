@@ -72,7 +72,7 @@ TEST_CASE("a graph of kernels on a device and on the interpreter") {
   const CompiledGraph there = load(device(), graph);
   for (int turn = 0; turn < 2; ++turn) check_answers(there.run({ramp(8), ramp(8, 1)}));
   check_clean(device());
-  CHECK(error_of<SpecError>([&] { there.run({ramp(8)}); }) == "the graph takes 2 arguments but 1 are given");
+  CHECK(error_of<SpecError>([&] { there.run({ramp(8)}); }) == "the graph takes 2 arguments but 1 is given");
   CHECK(error_of<SpecError>([&] { interpret(graph, {ramp(8), ramp(7)}); }) == "the graph: argument 1 is f32[7] but f32[8] is expected");
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("a graph works on the host's arrays in place") {
     for (Array& a : out) std::memset(a.bytes(), 0, 32);
   }
   check_clean(device());
-  CHECK(error_of<SpecError>([&] { call_on_host(there, {arguments, 1}, results); }) == "the graph takes 2 arguments but 1 are given");
+  CHECK(error_of<SpecError>([&] { call_on_host(there, {arguments, 1}, results); }) == "the graph takes 2 arguments but 1 is given");
   CHECK(error_of<SpecError>([&] { call_on_host(there, arguments, {results.data(), 2}); }) == "the graph gives 3 outputs but 2 are expected");
   results[1].shape = {4, 2};
   CHECK(error_of<SpecError>([&] { call_on_host(there, arguments, results); }) == "the graph: output 1 is f32[8] but f32[4, 2] is expected");
@@ -150,7 +150,7 @@ TEST_CASE("what is wrong with the text of a graph is said with its line") {
   CHECK(error("in %1 f32[8]", "in %1 f33[8]") == at + "3: \"f33\" is no dtype");
   CHECK(error("const %2 f32[8]", "const %2 f32[7]") == at + "4: " + folder.path + "/tens.npy holds f32[8] but f32[7] is expected");
   CHECK(error("(%3, %2)", "(%4, %2)") == at + "7: %4 is not defined above");
-  CHECK(error("(%3, %2)", "(%3)") == at + "7: add takes 2 inputs but 1 are given");
+  CHECK(error("(%3, %2)", "(%3)") == at + "7: add takes 2 inputs but 1 is given");
   CHECK(error("%4 = call \"add.tir\"(%3, %2) : f32[8]", "%4 = call \"add.tir\"(%3, %2) : f32[9]") == at + "7: add: result 0 is f32[8] but the call says f32[9]");
   CHECK(error("%4 = call \"add.tir\"(%3, %2) : f32[8]", "%4, %6 = call \"add.tir\"(%3, %2) : f32[8]") == at + "7: add has 1 output but the call has 2 results and 1 type");
   CHECK(error("\"tens.npy\"", "\"../tens.npy\"") == at + "4: \"../tens.npy\" is not the name of a file in the graph's folder");

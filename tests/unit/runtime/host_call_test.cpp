@@ -126,7 +126,7 @@ TEST_CASE("arrays that are not the kernel's") {
   const HostArray x[] = {{u8, {13}, page.at<void>(128)}}, o[] = {{u8, {12}, page.at<void>(256)}};
   CHECK(error_of<SpecError>([&] { call_on_host(negate, x, o); }) ==
         "negate: out_specs[0]: the result is u8(13,) but its array is u8(12,)\n  at negate.tir:2");
-  CHECK(error_of<SpecError>([&] { call_on_host(negate, x, {}); }) == "negate: gives 1 outputs but 0 are expected\n  at negate.tir:2");
+  CHECK(error_of<SpecError>([&] { call_on_host(negate, x, {}); }) == "negate: gives 1 output but 0 are expected\n  at negate.tir:2");
   CHECK(error_of<SpecError>([&] { call_on_host(negate, o, o); }).starts_with("negate: "));
   CHECK(page.untouched_but({}));
 }

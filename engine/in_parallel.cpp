@@ -1,4 +1,4 @@
-#include "runtime/in_parallel.h"
+#include "engine/in_parallel.h"
 
 #include <algorithm>
 #include <exception>
