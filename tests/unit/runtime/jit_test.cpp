@@ -86,6 +86,7 @@ TEST_CASE("graphs: barriers stand between what depends on one another, and nowhe
     const std::vector<Array> got = there.run(inputs), wanted = interpret(there.graph(), inputs);
     for (size_t i = 0; i < got.size(); ++i) CHECK(equal(got[i], wanted[i]));
     CHECK(there.recordings().made == 1);
+    CHECK(there.recordings().barriers == there.plan().barriers);
     return there.recordings().barriers;
   };
   for (const int n : {1, 2, 7}) {
@@ -120,6 +121,25 @@ TEST_CASE("graphs: barriers stand between what depends on one another, and nowhe
     }
     return level[0];
   }), 2) == 3);
+  // Chains one after another, which are run beside one another.
+  for (const int n : {1, 2, 7}) {
+    const auto chains = jit([n](Tensor x, Tensor y) {
+      std::vector<Tensor> out;
+      for (int chain = 0; chain < 3; ++chain) {
+        out.push_back(chain == 1 ? y : x);
+        for (int i = 0; i < n; ++i) out.back() = mean(out.back(), y);
+      }
+      return out;
+    });
+    CHECK(barriers(chains, 2) == static_cast<size_t>(n - 1));
+    CHECK(plan(chains.trace({{{64}, f32}, {{64}, f32}})).barriers_as_written == static_cast<size_t>(3 * (n - 1)));
+  }
+  // So are loops and branches: a gate each, what it decides about, and a copy to where the result is.
+  const auto loops = jit([](Tensor x, Tensor y) {
+    const auto turn = [&](Value v) { return fori_loop(0, 3, v, [&](Value, Value a) { return Value(mean(a, y)); }); };
+    return std::tuple{turn(x), turn(y)};
+  });
+  CHECK(barriers(loops, 2) == 2);
   // In place on an argument: the copy, and the call.
   CHECK(barriers(jit([](Tensor x) { return Value(next(x)); }), 1) == 1);
   check_clean(d);
