@@ -317,7 +317,7 @@ int64_t elements_of(const ir::BlockMapping& m) {
 /// k with inputs [at, at + 1) (or none) replaced by `with`, and its Refs in place.
 class Rebuilt {
  public:
-  Rebuilt(const ir::Kernel& from, size_t at, bool replaces, const std::vector<ir::BlockMapping>& with) : from_(from), copier_(from, k_) {
+  Rebuilt(const ir::Kernel& from, size_t at, bool replaces, const std::vector<ir::BlockMapping>& with) : from_(from), at_(at), replaces_(replaces), copier_(from, k_) {
     k_.name = from.name;
     k_.loc = from.loc;
     k_.grid = from.grid;
@@ -340,6 +340,24 @@ class Rebuilt {
   }
   ir::Kernel& kernel() { return k_; }
   ir::Copier& copier() { return copier_; }
+  /// The body, empty, once the blocks are what they shall be. What `from`'s body names is mapped to it, but for a Ref that was replaced.
+  ir::Builder body() {
+    std::vector<Type> args;
+    for (size_t i = 0; i < k_.blocks.size(); ++i) args.push_back(k_.block_ref_type(static_cast<int>(i)));
+    args.insert(args.end(), k_.scratch.begin(), k_.scratch.end());
+    ir::Builder builder(k_);
+    k_.body = builder.new_region(args);
+    const std::vector<Value>& old = from_.region(from_.body).args;
+    for (size_t i = 0; i < old.size(); ++i)
+      if (i != at_ || !replaces_) copier_.map(old[i], k_.region(k_.body).args[i < at_ ? i : i + k_.blocks.size() - from_.blocks.size()]);
+    return builder;
+  }
+  /// The finished kernel, under the names of both that it was made of.
+  ir::Kernel finish(const std::string& first, const std::string& second) {
+    k_.name = joined(first, second);
+    ir::verify(k_, "fusing");
+    return std::move(k_);
+  }
 
   /// A block of an array that lies along block `like` as `map` says.
   ir::BlockMapping along(const ir::BlockMapping& like, const Map& map, const Type& t) {
@@ -382,6 +400,8 @@ class Rebuilt {
 
  private:
   const ir::Kernel& from_;
+  size_t at_;
+  bool replaces_;
   ir::Kernel k_;
   ir::Copier copier_;
 };
@@ -533,14 +553,7 @@ std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<s
     k.blocks[at + i].origin = k.usual_origin(static_cast<int>(at + i));
     f.arguments.insert(f.arguments.begin() + static_cast<std::ptrdiff_t>(at + i), producer_arguments[leaf.input]);
   }
-  std::vector<Type> args;
-  for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
-  args.insert(args.end(), k.scratch.begin(), k.scratch.end());
-  ir::Builder builder(k);
-  k.body = builder.new_region(args);
-  const std::vector<Value> old = consumer.region(consumer.body).args;
-  for (size_t i = 0; i < old.size(); ++i)
-    if (i != at) to.copier().map(old[i], k.region(k.body).args[i < at ? i : i + with.size() - 1]);
+  ir::Builder builder = to.body();
   copy_body(consumer, to, consumer.body, k.body, [&](OpId o, RegionId into) {
     const Op& op = consumer.op(o);
     if (op.operands.empty() || op.operands[0] != ref) return false;
@@ -554,9 +567,7 @@ std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<s
     to.copier().map(op.results[0], pointwise.emit(builder, s.sizes, leaves));
     return true;
   });
-  k.name = joined(producer.name, consumer.name);
-  ir::verify(k, "fusing");
-  f.kernel = std::move(k);
+  f.kernel = to.finish(producer.name, consumer.name);
   return f;
 } catch (const Refused&) {
   return {};
@@ -606,13 +617,7 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
     f.arguments.push_back(consumer_arguments[leaf.input]);
   }
   k.blocks[at + extra.size()].dtype = made.dtype;
-  std::vector<Type> args;
-  for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
-  args.insert(args.end(), k.scratch.begin(), k.scratch.end());
-  ir::Builder builder(k);
-  k.body = builder.new_region(args);
-  const std::vector<Value> old = producer.region(producer.body).args;
-  for (size_t i = 0; i < old.size(); ++i) to.copier().map(old[i], k.region(k.body).args[i < inputs ? i : i + extra.size()]);
+  ir::Builder builder = to.body();
   copy_body(producer, to, producer.body, k.body, [&](OpId o, RegionId into) {
     const Op& op = producer.op(o);
     if (op.operands.empty() || op.operands[0] != ref) return false;
@@ -628,9 +633,7 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
     builder.append(std::move(copied));
     return true;
   });
-  k.name = joined(producer.name, consumer.name);
-  ir::verify(k, "fusing");
-  f.kernel = std::move(k);
+  f.kernel = to.finish(producer.name, consumer.name);
   return f;
 } catch (const Refused&) {
   return {};

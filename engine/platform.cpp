@@ -28,6 +28,9 @@ bool is_open(const std::string& file) { return GetModuleHandleA(file.c_str()) !=
 void* symbol(void* library, const char* name) { return reinterpret_cast<void*>(GetProcAddress(static_cast<HMODULE>(library), name)); }
 void close_library(void* library) { FreeLibrary(static_cast<HMODULE>(library)); }
 int process_id() { return _getpid(); }
+const bool kFileDescriptors = false;
+int duplicate(int) { return -1; }
+void close_descriptor(int) {}
 bool prints_to_terminal() { return _isatty(_fileno(stdout)) != 0; }
 
 namespace {
@@ -74,6 +77,9 @@ bool is_open(const std::string& file) {
 void* symbol(void* library, const char* name) { return dlsym(library, name); }
 void close_library(void* library) { dlclose(library); }
 int process_id() { return static_cast<int>(getpid()); }
+const bool kFileDescriptors = true;
+int duplicate(int descriptor) { return dup(descriptor); }
+void close_descriptor(int descriptor) { close(descriptor); }
 bool prints_to_terminal() { return isatty(STDOUT_FILENO) != 0; }
 
 #endif

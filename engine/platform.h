@@ -1,4 +1,4 @@
-// What differs between operating systems: shared libraries, the process' number, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
+// What differs between operating systems: shared libraries, the process' number, file descriptors, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
 // engine/, codegen/ or runtime/ includes a system's own headers, but for threads (pthread.h, which mingw has) and the command line's tests for a terminal.
 #pragma once
 #include <cmath>
@@ -19,6 +19,10 @@ extern const char* const kVulkanLoader;
 extern const char* const kOpenBlas;
 
 int process_id();
+/// Whether memory is shared by file descriptors; then, another descriptor of the same file, or -1, and the end of one.
+extern const bool kFileDescriptors;
+int duplicate(int descriptor);
+void close_descriptor(int descriptor);
 /// stdout is a terminal.
 bool prints_to_terminal();
 

@@ -256,10 +256,12 @@ void Context::destroy(const Garbage& g) {
 }
 
 void Context::free_memory(const Garbage& g) {
-  if (g.imported == VK_NULL_HANDLE) return vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
+  if (g.allocation) return vmaDestroyBuffer(allocator_, g.buffer, g.allocation);
   other_bytes_ -= g.other_bytes;
   vk_.vkDestroyBuffer(device_, g.buffer, vk_.host);
-  vk_.vkFreeMemory(device_, g.imported, vk_.host);
+  if (g.piece.memory == VK_NULL_HANDLE) return vk_.vkFreeMemory(device_, g.imported, vk_.host);
+  pieces_.erase({g.piece.memory, g.piece.offset});
+  pool_.free(g.piece);
 }
 
 void Context::collect() {
@@ -314,6 +316,8 @@ std::string Context::short_of_memory(uint64_t size, const std::string& what, VkR
     held += b.statistics.allocationBytes;
     left = std::max(left, b.budget - std::min(b.usage, b.budget));
   }
+  if (pool_.allocate)
+    return what + ": " + std::to_string(size) + " bytes asked of ImportedDevice::memory on " + name() + ": " + to_string(r) + "; Tessera holds " + std::to_string(held) + holders();
   const auto total = static_cast<uint64_t>(memory_bytes_);
   const std::string available = probe_.memory_budget ? std::to_string(std::min(left, total - std::min(held, total))) : "at most " + std::to_string(total - std::min(held, total));
   return what + ": " + std::to_string(size) + " bytes asked on " + name() + ": " + to_string(r) + "; of " + std::to_string(total) + " bytes " + available +
@@ -367,6 +371,28 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
   info.size = (size + 3) & ~uint64_t{3};  // devices without 8 and 16-bit accesses reach the last elements by whole words
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  constexpr VkDeviceSize kAlignment = 64;
+  auto attempt = [&] { return c.pool_.allocate ? take_from_pool(kind, info, kAlignment) : take_from_allocator(kind, info, kAlignment); };
+  {
+    std::lock_guard lock(c.mutex_);
+    c.recorder_->require_alive();
+    c.collect();
+  }
+  VkResult r = attempt();
+  if (r == VK_ERROR_OUT_OF_DEVICE_MEMORY || r == VK_ERROR_OUT_OF_HOST_MEMORY) {  // calls in flight may hold what is needed
+    c.wait_all();
+    r = attempt();
+  }
+  if (r < 0) throw DeviceError(c.short_of_memory(size, what, r));
+  name_object(c.vk_, c.device_, handle_, what_);
+  const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, handle_};
+  address_ = c.vk_.vkGetBufferDeviceAddress(c.device_, &address);
+  std::lock_guard lock(c.mutex_);
+  c.buffers_.insert(this);
+}
+
+VkResult Buffer::take_from_allocator(Memory kind, const VkBufferCreateInfo& info, VkDeviceSize alignment) {
+  Context& c = *context_;
   VmaAllocationCreateInfo how{};
   how.usage = VMA_MEMORY_USAGE_AUTO_PREFER_DEVICE;
   switch (kind) {
@@ -387,31 +413,14 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
       break;
     case Memory::scratch: break;
   }
-  constexpr VkDeviceSize kAlignment = 64;
   VmaAllocationInfo got{};
-  auto attempt = [&] { return vmaCreateBufferWithAlignment(c.allocator_, &info, &how, kAlignment, &handle_, &allocation_, &got); };
-  {
-    std::lock_guard lock(c.mutex_);
-    c.recorder_->require_alive();
-    c.collect();
-  }
-  VkResult r = attempt();
-  if (r == VK_ERROR_OUT_OF_DEVICE_MEMORY || r == VK_ERROR_OUT_OF_HOST_MEMORY) {  // calls in flight may hold what is needed
-    c.wait_all();
-    r = attempt();
-  }
-  if (r < 0) throw DeviceError(c.short_of_memory(size, what, r));
-  name_object(c.vk_, c.device_, handle_, what_);
-  const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, handle_};
-  address_ = c.vk_.vkGetBufferDeviceAddress(c.device_, &address);
-
+  if (const VkResult r = vmaCreateBufferWithAlignment(c.allocator_, &info, &how, alignment, &handle_, &allocation_, &got); r < 0) return r;
   VkMemoryPropertyFlags properties = 0;
   vmaGetAllocationMemoryProperties(c.allocator_, allocation_, &properties);
   // Without always_stage, memory that happens to be mappable is mapped only where `how` asked for it.
   mapped_ = static_cast<std::byte*>(got.pMappedData);
   host_reads_ = mapped_ && (properties & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) && (kind == Memory::download || c.probe_.unified);
-  std::lock_guard lock(c.mutex_);
-  c.buffers_.insert(this);
+  return VK_SUCCESS;
 }
 
 Buffer::~Buffer() {
@@ -422,11 +431,11 @@ Buffer::~Buffer() {
     std::erase(c.borrowed_, this);
     return;
   }
-  if (!imported() && !allocation_) {  // an import that failed half way
+  if (!imported() && !allocation_ && !piece_.memory) {  // an import that failed half way
     c.vk_.vkDestroyBuffer(c.device_, handle_, c.vk_.host);
     return;
   }
-  const Context::Garbage g{handle_, allocation_, imported_, shared_.size, hazards.used_at, {address_, address_ + size_}};
+  const Context::Garbage g{handle_, allocation_, imported_, piece_, other_bytes_, hazards.used_at, {address_, address_ + size_}};
   std::lock_guard lock(c.mutex_);
   c.buffers_.erase(this);
   c.garbage_.push_back(g);
@@ -439,12 +448,12 @@ Buffer::~Buffer() {
 
 void Buffer::host_write(const void* from, uint64_t size) {
   std::memcpy(mapped_, from, size);
-  const VkResult r = imported() ? VK_SUCCESS : vmaFlushAllocation(context_->allocator_, allocation_, 0, size);
+  const VkResult r = !allocation_ ? VK_SUCCESS : vmaFlushAllocation(context_->allocator_, allocation_, 0, size);
   if (r < 0) check(r, (what_ + ": vkFlushMappedMemoryRanges").c_str(), context_->name());
 }
 
 void Buffer::host_read(void* to, uint64_t offset, uint64_t size) const {
-  if (!imported()) check(vmaInvalidateAllocation(context_->allocator_, allocation_, offset, size), (what_ + ": vkInvalidateMappedMemoryRanges").c_str(), context_->name());
+  if (allocation_) check(vmaInvalidateAllocation(context_->allocator_, allocation_, offset, size), (what_ + ": vkInvalidateMappedMemoryRanges").c_str(), context_->name());
   std::memcpy(to, mapped_ + offset, size);
 }
 

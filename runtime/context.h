@@ -78,6 +78,8 @@ class Buffer {
   std::shared_ptr<Outcome> outcome;  // of the call that its contents come from, if that can fail; guarded by the context's mutex
 
  private:
+  VkResult take_from_pool(Memory kind, const VkBufferCreateInfo& info, VkDeviceSize alignment);  // memory_pool.cpp
+  VkResult take_from_allocator(Memory kind, const VkBufferCreateInfo& info, VkDeviceSize alignment);
   Buffer(std::shared_ptr<Context> context, uint64_t size) : context_(std::move(context)), size_(size) {}
 
   std::shared_ptr<Context> context_;
@@ -85,6 +87,8 @@ class Buffer {
   VkBuffer handle_ = VK_NULL_HANDLE;
   VmaAllocation allocation_ = VK_NULL_HANDLE;
   VkDeviceMemory imported_ = VK_NULL_HANDLE;  // instead of allocation_
+  MemoryPiece piece_;                         // or this one
+  uint64_t other_bytes_ = 0;                  // in Context::other_bytes_
   SharedMemory shared_;                       // of it, if it is shareable: all but the descriptor
   uint64_t address_ = 0, size_ = 0, offset_ = 0;
   std::byte* mapped_ = nullptr;
@@ -154,7 +158,8 @@ class Context : public std::enable_shared_from_this<Context> {
     VkBuffer buffer;
     VmaAllocation allocation;
     VkDeviceMemory imported;
-    uint64_t other_bytes;  // of it, if they are the device's and none of the allocator's
+    MemoryPiece piece;
+    uint64_t other_bytes;  // of these, if they are the device's
     uint64_t value;        // the timeline's when the device is done with it
     AddressRange range;
   };
@@ -171,6 +176,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void free_memory(const Garbage& g);
   std::string short_of_memory(uint64_t size, const std::string& what, VkResult r);
   std::string holders();   // a table of what holds most memory
+  MemoryRequest pool_request(Memory kind, const VkMemoryRequirements& needs, std::string_view what) const;
+  std::string wrong_piece(const MemoryRequest& request, const MemoryPiece& piece) const;  // nothing if all is well; with mutex() held
 
   DeviceOptions options_;
   std::unique_ptr<Instance> instance_;
@@ -181,6 +188,9 @@ class Context : public std::enable_shared_from_this<Context> {
   bool imported_ = false;     // device_ is its host's
   DeviceTable vk_;
   VmaAllocator allocator_ = VK_NULL_HANDLE;
+  MemoryPool pool_;           // a host's; without functions: memory is the allocator's
+  VkPhysicalDeviceMemoryProperties memory_types_{};
+  std::map<std::pair<VkDeviceMemory, VkDeviceSize>, VkDeviceSize> pieces_;  // of the pool's: sizes by place; guarded by mutex_
   int64_t memory_bytes_ = 0;  // of the largest device-local heap, or the limit on it
   std::mutex mutex_;
   std::unique_ptr<Recorder> recorder_;

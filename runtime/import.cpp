@@ -45,6 +45,7 @@ void Context::take_device(const ImportedDevice& d) {
   give(d.device, "device");
   give(d.queue, "queue");
   if (!d.lock_queue != !d.unlock_queue) throw SpecError(std::string("Device::import: ") + (d.lock_queue ? "lock_queue comes without unlock_queue" : "unlock_queue comes without lock_queue"));
+  if (!d.memory.allocate != !d.memory.free) throw SpecError(std::string("Device::import: ImportedDevice::memory has ") + (d.memory.allocate ? "allocate but not free" : "free but not allocate"));
   if (d.api_version < VK_API_VERSION_1_3)
     throw DeviceError("Device::import: the instance has been made for Vulkan " + version(d.api_version) + " and Tessera needs 1.3", {},
                       "set VkApplicationInfo::apiVersion and ImportedDevice::api_version to VK_API_VERSION_1_3 or more");
@@ -67,6 +68,8 @@ void Context::take_device(const ImportedDevice& d) {
                         std::string("set ") + f.structure + "::" + f.name + " in the VkDeviceCreateInfo and pass that chain as ImportedDevice::features; required_device_features() lists all");
   if (!probe_.info.lacks.empty()) throw DeviceError("Device::import: " + name() + " lacks " + probe_.info.lacks[0] + ", which Tessera needs");
   device_ = d.device;
+  pool_ = d.memory;
+  vk.vkGetPhysicalDeviceMemoryProperties(physical_, &memory_types_);
   queue_ = {d.queue, d.queue_family, d.lock_queue, d.unlock_queue};
   vk_ = load_device(vk, device_, d.device_extensions, instance_->debug_utils());
 }

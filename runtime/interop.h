@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/device.h"
@@ -45,6 +46,30 @@ const std::vector<DeviceExtension>& optional_device_extensions();
 /// vkGetPhysicalDeviceFeatures2 has filled, shows. Other members stay. Returns the names of those that no structure in `enable` has a member for.
 std::vector<std::string> enable_device_features(const void* has, void* enable);
 
+/// Device memory for one buffer, as its VkMemoryRequirements and properties say. A buffer is linear: whoever puts images into the same VkDeviceMemory keeps bufferImageGranularity.
+struct MemoryRequest {
+  VkDeviceSize size, alignment;
+  uint32_t memory_type_bits;        ///< the types that it may be of: they have what is `required`
+  VkMemoryPropertyFlags required;   ///< HOST_VISIBLE and HOST_COHERENT for memory that has to be mapped, or none
+  VkMemoryPropertyFlags preferred;  ///< DEVICE_LOCAL, HOST_CACHED, also HOST_VISIBLE and HOST_COHERENT
+  std::string_view what;            ///< "f32[1024, 1024]", "softmax: the scratch arena of 64 workgroups"
+};
+/// `size` bytes from `offset` of memory that has been allocated with VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT.
+struct MemoryPiece {
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  VkDeviceSize offset = 0, size = 0;
+  uint32_t memory_type = 0;
+  void* mapped = nullptr;  ///< where the host sees the first byte, as long as it is ours; used where HOST_VISIBLE is required or preferred
+  void* user = nullptr;    ///< the pool's own
+};
+/// An engine's own allocator. Both functions are called on any thread, `free` perhaps with locks of Tessera's held: they call nothing of it, and whoever holds a mutex that they take calls
+/// nothing of it either. `free` throws nothing and gets each piece as it was given, when the device is done with it; the last ones when the last handle of the Device goes.
+/// Out of memory is returned: then `allocate` is called once more when all calls in flight are done, and what fails throws a DeviceError with a table of what is held.
+struct MemoryPool {
+  std::function<VkResult(const MemoryRequest& request, MemoryPiece& piece)> allocate;
+  std::function<void(const MemoryPiece& piece)> free;
+};
+
 /// A device that the host has made and keeps. It outlives the Device and all that is made of it (arrays, kernels, prepared calls); none of them destroys it, and when the
 /// last of them has gone no object of theirs is left. Structures and strings pointed to are read by import() and not kept.
 struct ImportedDevice {
@@ -63,6 +88,9 @@ struct ImportedDevice {
   /// from, holds in them the mutex that it has for the queue. Without them the host lets no two threads meet. They call nothing of Tessera, and whoever
   /// holds that mutex calls nothing of it either.
   std::function<void()> lock_queue, unlock_queue;
+  /// Where all of Tessera's device memory comes from, if it has functions: arrays, arenas, staging, tables and reports. Only shareable_array() allocates for itself, memory that can be
+  /// exported. DeviceOptions::memory_limit then has no meaning.
+  MemoryPool memory;
 };
 
 /// Takes extensions and features from what the host has made its device with.

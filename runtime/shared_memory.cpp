@@ -1,9 +1,8 @@
 // Memory shared by file descriptors. The allocator is not asked: such memory has an allocation to itself, which the other side has to know the size and type of.
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "engine/error.h"
+#include "engine/platform.h"
 #include "runtime/context.h"
 #include "runtime/interop.h"
 
@@ -18,6 +17,7 @@ std::string bytes(uint64_t n) { return std::to_string(n) + " bytes"; }
 
 /// Whether the driver exports or imports such buffers; throws if neither.
 VkExternalMemoryFeatureFlags abilities(Context& c, const std::string& where, VkExternalMemoryFeatureFlagBits wanted) {
+  if (!platform::kFileDescriptors) throw DeviceError(where + "memory is shared by file descriptors, which Windows does not have");
   if (!c.vk().vkGetMemoryFdKHR)
     throw DeviceError(where + "VK_KHR_external_memory_fd is not enabled on " + c.name(), {},
                       c.imported() ? "enable it when the device is made, and list it in ImportedDevice::device_extensions" : "its driver does not have it");
@@ -75,7 +75,7 @@ std::shared_ptr<Buffer> Buffer::shareable(std::shared_ptr<Context> context, uint
   b->address_ = c.vk().vkGetBufferDeviceAddress(c.handle(), &address);
   b->shared_ = {-1, needs.size, type, dedicated, 0};
   const std::lock_guard lock(c.mutex());
-  c.other_bytes_ += needs.size;
+  c.other_bytes_ += b->other_bytes_ = needs.size;
   c.buffers_.insert(b.get());
   return b;
 }
@@ -109,9 +109,9 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   struct Descriptor {  // an import takes it, and what fails after that closes it: so the caller's own goes last
     int fd;
     ~Descriptor() {
-      if (fd >= 0) close(fd);
+      if (fd >= 0) platform::close_descriptor(fd);
     }
-  } copy{dup(from.fd)};
+  } copy{platform::duplicate(from.fd)};
   if (copy.fd < 0) throw SpecError(where + "file descriptor " + std::to_string(from.fd) + " is not open");
   const VkImportMemoryFdInfoKHR import{VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, from.dedicated ? &own : nullptr, kHandle, copy.fd};
   const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, &import, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
@@ -122,7 +122,7 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, b->handle_};
   b->offset_ = from.offset;
   b->address_ = c.vk().vkGetBufferDeviceAddress(c.handle(), &address) + from.offset;
-  close(from.fd);
+  platform::close_descriptor(from.fd);
   return b;
 }
 

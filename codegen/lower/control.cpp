@@ -196,8 +196,7 @@ void Lowering::region(ir::RegionId r) {
   for (ir::OpId id : k_.region(r).ops) {
     if (k_.op(id).code == Opcode::yield) return;  // the caller reads its operands; what dies there dies with the region
     op(id);
-    if (const auto it = dies_after_.find(id.index); it != dies_after_.end())
-      for (Value v : it->second) free_slot(home(v).slot);
+    free_dead_after(id);
   }
 }
 
@@ -308,15 +307,30 @@ std::vector<int> Lowering::written_residents(const std::vector<ir::RegionId>& re
   return {found.begin(), found.end()};
 }
 
-void Lowering::flatten(const Home& h, Values& out) const {
-  if (h.kind == Kind::scalar) out.push_back(h.scalar);
-  if (h.kind == Kind::registers) out.insert(out.end(), h.regs.begin(), h.regs.end());
+// What a loop or a branch hands on, as values: homes, and the Refs in registers that it writes.
+Values Lowering::gather(const std::vector<Home>& homes, const std::vector<int>& residents) const {
+  Values v;
+  for (const Home& h : homes) {
+    if (h.kind == Kind::scalar) v.push_back(h.scalar);
+    if (h.kind == Kind::registers) v.insert(v.end(), h.regs.begin(), h.regs.end());
+  }
+  for (int r : residents) v.insert(v.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
+  return v;
 }
-size_t Lowering::unflatten(Home& h, const Values& in, size_t at) const {
-  if (h.kind == Kind::scalar) h.scalar = in[at++];
-  if (h.kind == Kind::registers)
-    for (Value& x : h.regs) x = in[at++];
-  return at;
+void Lowering::scatter(const Values& v, std::vector<Home>& homes, const std::vector<int>& residents) {
+  auto next = v.begin();
+  for (Home& h : homes) {
+    if (h.kind == Kind::scalar) h.scalar = *next++;
+    if (h.kind == Kind::registers)
+      for (Value& x : h.regs) x = *next++;
+  }
+  for (int r : residents)
+    for (Value& x : refs_[static_cast<size_t>(r)].regs) x = *next++;
+}
+
+void Lowering::free_dead_after(ir::OpId id) {
+  if (const auto it = dies_after_.find(id.index); it != dies_after_.end())
+    for (Value v : it->second) free_slot(home(v).slot);
 }
 
 // Derived only from what is the same for the whole group without communication: ids, constants, loop counters, scalars that were handed out.
@@ -392,21 +406,9 @@ void Lowering::for_op(ir::OpId id) {
     evaluate_into(o.operands[3 + i], carried.back());
   }
   const std::vector<int> residents = written_residents(o.regions);
-  auto gather = [&] {
-    Values v;
-    for (const Home& h : carried) flatten(h, v);
-    for (int r : residents) v.insert(v.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
-    return v;
-  };
-  auto scatter = [&](const Values& v) {
-    size_t at = 0;
-    for (Home& h : carried) at = unflatten(h, v, at);
-    for (int r : residents)
-      for (Value& x : refs_[static_cast<size_t>(r)].regs) x = v[at++];
-  };
   const PendingAccesses before = pending_;
-  const Values after = b_.for_loop(lower, upper, step, gather(), [&](Value iv, const Values& v) {
-    scatter(v);
+  const Values after = b_.for_loop(lower, upper, step, gather(carried, residents), [&](Value iv, const Values& v) {
+    scatter(v, carried, residents);
     home(body.args[0]).scalar = iv;
     for (size_t i = 0; i < carried.size(); ++i) home(body.args[1 + i]) = carried[i];
     region(o.regions[0]);
@@ -424,13 +426,12 @@ void Lowering::for_op(ir::OpId id) {
         carried[i] = next[i];
       }
     }
-    if (const auto it = dies_after_.find(body.ops.back().index); it != dies_after_.end())
-      for (Value v2 : it->second) free_slot(home(v2).slot);
+    free_dead_after(body.ops.back());
     loop_barrier();
-    return gather();
+    return gather(carried, residents);
   });
   pending_.merge(before);
-  scatter(after);
+  scatter(after, carried, residents);
   for (size_t i = 0; i < carried.size(); ++i) home(o.results[i]) = carried[i];
 }
 
@@ -442,19 +443,7 @@ void Lowering::while_op(ir::OpId id) {
     evaluate_into(o.operands[i], carried.back());
   }
   const std::vector<int> residents = written_residents(o.regions);
-  auto gather = [&] {
-    Values v;
-    for (const Home& h : carried) flatten(h, v);
-    for (int r : residents) v.insert(v.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
-    return v;
-  };
-  auto scatter = [&](const Values& v) {
-    size_t at = 0;
-    for (Home& h : carried) at = unflatten(h, v, at);
-    for (int r : residents)
-      for (Value& x : refs_[static_cast<size_t>(r)].regs) x = v[at++];
-  };
-  Values init = gather();
+  Values init = gather(carried, residents);
   std::vector<ir::Type> types;
   for (Value v : init) types.push_back(out_.type(v));
   ir::Builder& raw = b_.raw();
@@ -463,19 +452,18 @@ void Lowering::while_op(ir::OpId id) {
 
   raw.set_region(cond);
   b_.open();
-  scatter(out_.region(cond).args);
+  scatter(out_.region(cond).args, carried, residents);
   for (size_t i = 0; i < carried.size(); ++i) home(k_.region(o.regions[0]).args[i]) = carried[i];
   region(o.regions[0]);
   const Value test = condition(k_.terminator(o.regions[0]).operands[0]);
-  if (const auto it = dies_after_.find(k_.region(o.regions[0]).ops.back().index); it != dies_after_.end())
-    for (Value v : it->second) free_slot(home(v).slot);
+  free_dead_after(k_.region(o.regions[0]).ops.back());
   loop_barrier();
   raw.yield({test});
   b_.close();
 
   raw.set_region(body);
   b_.open();
-  scatter(out_.region(body).args);
+  scatter(out_.region(body).args, carried, residents);
   for (size_t i = 0; i < carried.size(); ++i) home(k_.region(o.regions[1]).args[i]) = carried[i];
   region(o.regions[1]);
   const std::vector<Value> yields = k_.terminator(o.regions[1]).operands;
@@ -488,16 +476,15 @@ void Lowering::while_op(ir::OpId id) {
     if (carried[i].kind == Kind::arena) { copy_slot(next[i].slot, carried[i].slot); free_slot(next[i].slot); }
     else carried[i] = next[i];
   }
-  if (const auto it = dies_after_.find(k_.region(o.regions[1]).ops.back().index); it != dies_after_.end())
-    for (Value v : it->second) free_slot(home(v).slot);
+  free_dead_after(k_.region(o.regions[1]).ops.back());
   loop_barrier();
-  raw.yield(gather());
+  raw.yield(gather(carried, residents));
   b_.close();
 
   raw.set_region(outer);
   const Values after = out_.op(raw.append({.code = Opcode::while_, .operands = init, .regions = {cond, body}})).results;
   pending_.merge(before);
-  scatter(after);
+  scatter(after, carried, residents);
   for (size_t i = 0; i < carried.size(); ++i) home(o.results[i]) = carried[i];
 }
 
@@ -523,28 +510,17 @@ void Lowering::branch_op(ir::OpId id) {
     for (size_t i = 0; i < residents.size(); ++i) refs_[static_cast<size_t>(residents[i])].regs = contents[i];
     region(branch);
     const std::vector<Value> yields = k_.terminator(branch).operands;
-    Values values;
-    for (size_t i = 0; i < results.size(); ++i) {
-      evaluate_into(yields[i], results[i]);
-      flatten(results[i], values);
-    }
-    if (const auto it = dies_after_.find(k_.region(branch).ops.back().index); it != dies_after_.end())
-      for (Value v : it->second) free_slot(home(v).slot);
-    for (int r : residents) values.insert(values.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
-    raw.yield(values);
+    for (size_t i = 0; i < results.size(); ++i) evaluate_into(yields[i], results[i]);
+    free_dead_after(k_.region(branch).ops.back());
+    raw.yield(gather(results, residents));
     after.merge(pending_);
     b_.close();
   }
   raw.set_region(outer);
   const Values merged = out_.op(raw.append(std::move(out))).results;
   pending_ = after;
-  size_t at = 0;
-  for (size_t i = 0; i < results.size(); ++i) {
-    at = unflatten(results[i], merged, at);
-    home(o.results[i]) = results[i];
-  }
-  for (int r : residents)
-    for (Value& x : refs_[static_cast<size_t>(r)].regs) x = merged[at++];
+  scatter(merged, results, residents);
+  for (size_t i = 0; i < results.size(); ++i) home(o.results[i]) = results[i];
 }
 
 }  // namespace tessera::lowering

@@ -170,8 +170,9 @@ class Lowering {
   Home new_home(Value v);
   void copy_slot(const Slot& from, const Slot& to);
   std::vector<int> written_residents(const std::vector<ir::RegionId>& regions) const;
-  void flatten(const Home& h, Values& out) const;
-  size_t unflatten(Home& h, const Values& in, size_t at) const;
+  Values gather(const std::vector<Home>& homes, const std::vector<int>& residents) const;
+  void scatter(const Values& v, std::vector<Home>& homes, const std::vector<int>& residents);
+  void free_dead_after(ir::OpId id);
   std::vector<MemoryRange> arena_reads(const std::vector<Value>& roots);
   bool reads_registers(Value v);
   bool has_axes(Value v) const;

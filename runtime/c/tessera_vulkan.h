@@ -37,6 +37,21 @@ TESSERA_API int32_t tessera_device_extension_count(void);
 /// The name of the one at `index` ("VK_EXT_memory_budget"), and in one sentence what Tessera does with it.
 TESSERA_API tessera_result tessera_device_extension_at(int32_t index, const char** name, const char** gives);
 
+/// Device memory for one buffer, and the answer: `size` bytes or more from `offset`, a multiple of `alignment`, of memory that has been allocated with VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT
+/// and is of one of the types in memory_type_bits; `mapped` is where the host sees the first byte, NULL only where `required` lacks HOST_VISIBLE.
+typedef struct tessera_memory_request {
+  VkDeviceSize size, alignment;
+  uint32_t memory_type_bits;
+  VkMemoryPropertyFlags required, preferred;
+} tessera_memory_request;
+typedef struct tessera_memory_piece {
+  VkDeviceMemory memory;
+  VkDeviceSize offset, size;
+  uint32_t memory_type;
+  void* mapped;
+  void* user;        ///< the program's own
+} tessera_memory_piece;
+
 /// A device that the program has made and keeps: it outlives all that is made of it. Nothing that this points to is kept.
 typedef struct tessera_imported_device {
   size_t size;  ///< of this struct
@@ -57,6 +72,11 @@ typedef struct tessera_imported_device {
   void (*lock_queue)(void* user);
   void (*unlock_queue)(void* user);
   void* queue_user;
+  /// Where all device memory comes from, with memory_user; both or neither. Out of memory is returned (VK_ERROR_OUT_OF_DEVICE_MEMORY). They are called on any
+  /// thread and call nothing of Tessera, and whoever holds a mutex that they take calls nothing of it either.
+  VkResult (*allocate_memory)(void* user, const tessera_memory_request* request, tessera_memory_piece* piece);
+  void (*free_memory)(void* user, const tessera_memory_piece* piece);
+  void* memory_user;
 } tessera_imported_device;
 
 /// The program's device as a tessera_device. Of `options` (or NULL) those count that say how to use a device, not which. TESSERA_ERROR_DEVICE, naming what to enable, where it lacks

@@ -88,6 +88,7 @@ tessera_result tessera_device_import(const tessera_imported_device* imported, co
     const tessera_imported_device& i = *imported;
     if (i.size != sizeof i) throw SpecError("tessera_device_import: imported.size is " + std::to_string(i.size) + " but " + std::to_string(sizeof i) + " is right");
     if (!i.lock_queue != !i.unlock_queue) throw SpecError("tessera_device_import: of lock_queue and unlock_queue one is NULL and the other is not");
+    if (!i.allocate_memory != !i.free_memory) throw SpecError("tessera_device_import: of allocate_memory and free_memory one is NULL and the other is not");
     if (i.num_device_extensions > 0) need("tessera_device_import", "device_extensions", i.device_extensions);
     if (i.num_instance_extensions > 0) need("tessera_device_import", "instance_extensions", i.instance_extensions);
     const auto names = [](const char* parameter, const char* const* list, uint32_t n) {
@@ -109,6 +110,19 @@ tessera_result tessera_device_import(const tessera_imported_device* imported, co
     if (i.lock_queue) {
       d.lock_queue = [lock = i.lock_queue, user = i.queue_user] { lock(user); };
       d.unlock_queue = [unlock = i.unlock_queue, user = i.queue_user] { unlock(user); };
+    }
+    if (i.allocate_memory) {
+      d.memory.allocate = [allocate = i.allocate_memory, user = i.memory_user](const MemoryRequest& r, MemoryPiece& p) {
+        const tessera_memory_request request{r.size, r.alignment, r.memory_type_bits, r.required, r.preferred};
+        tessera_memory_piece piece{};
+        const VkResult result = allocate(user, &request, &piece);
+        p = {piece.memory, piece.offset, piece.size, piece.memory_type, piece.mapped, piece.user};
+        return result;
+      };
+      d.memory.free = [free = i.free_memory, user = i.memory_user](const MemoryPiece& p) {
+        const tessera_memory_piece piece{p.memory, p.offset, p.size, p.memory_type, p.mapped, p.user};
+        free(user, &piece);
+      };
     }
     *device = new tessera_device{Device::import(d, c::options_of("tessera_device_import", options))};
   });

@@ -47,6 +47,8 @@ struct tessera_prepared {
       }
     }
     const tessera::Scopes s = stream.stream.record(kernel, arguments);
+    for (int32_t i = 0; i < count; ++i)
+      if (tessera_array* const array = at(i).array) array->donate = false;  // it was for this call
     if (scopes) *scopes = {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses};
   }
 };

@@ -19,7 +19,7 @@ typedef struct Host {
   float* mapped;
   VkCommandPool pool;
   VkCommandBuffer commands;
-  int locked, unlocked;
+  int locked, unlocked, given, taken_back;
 } Host;
 
 /// The structures chained, all zero.

@@ -8,6 +8,28 @@ enum { N = 300 };
 static void lock(void* user) { ++((Host*)user)->locked; }
 static void unlock(void* user) { ++((Host*)user)->unlocked; }
 
+/// A pool that has an allocation for each piece.
+static VkResult allocate_memory(void* user, const tessera_memory_request* request, tessera_memory_piece* piece) {
+  Host* h = user;
+  uint32_t type = 0;
+  while (!(request->memory_type_bits >> type & 1)) ++type;
+  const VkMemoryAllocateFlagsInfo address = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+  const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = &address, .allocationSize = request->size, .memoryTypeIndex = type};
+  VkResult r = vkAllocateMemory(h->device, &info, NULL, &piece->memory);
+  if (r == VK_SUCCESS && request->required & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) r = vkMapMemory(h->device, piece->memory, 0, VK_WHOLE_SIZE, 0, &piece->mapped);
+  piece->size = request->size;
+  piece->memory_type = type;
+  piece->user = h;
+  ++h->given;
+  return r;
+}
+static void free_memory(void* user, const tessera_memory_piece* piece) {
+  Host* h = user;
+  CHECK(piece->user == h);
+  vkFreeMemory(h->device, piece->memory, NULL);
+  ++h->taken_back;
+}
+
 static tessera_array* range(const Host* h, tessera_device* d, VkDeviceSize offset, int64_t n) {
   const tessera_imported_buffer b = {h->buffer, 8192, offset, VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
   tessera_array* a = NULL;
@@ -41,6 +63,9 @@ static void test_errors(const tessera_imported_device* good, tessera_device* d, 
   bad = *good;
   bad.unlock_queue = NULL;
   CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: of lock_queue and unlock_queue one is NULL and the other is not");
+  bad = *good;
+  bad.free_memory = NULL;
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: of allocate_memory and free_memory one is NULL and the other is not");
   bad = *good;
   bad.num_device_extensions = 1;
   CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: device_extensions is NULL");
@@ -96,6 +121,7 @@ void test_vulkan(void) {
   make_host(&h);
   tessera_imported_device imported = imported_host(&h);
   imported.lock_queue = lock, imported.unlock_queue = unlock, imported.queue_user = &h;
+  imported.allocate_memory = allocate_memory, imported.free_memory = free_memory, imported.memory_user = &h;
   tessera_device* d = NULL;
   tessera_kernel* k = NULL;
   tessera_prepared* prepared = NULL;
@@ -144,5 +170,6 @@ void test_vulkan(void) {
   tessera_kernel_destroy(k);
   CHECK_OK(tessera_device_wait(d));
   tessera_device_destroy(d);
+  CHECK(h.given > 0 && h.given == h.taken_back);
   end_host(&h);
 }
