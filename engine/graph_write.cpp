@@ -1,6 +1,8 @@
 #include "engine/graph_write.h"
 
+#include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -69,8 +71,10 @@ class Writer {
     line(made + "call \"" + kernels_[s.kernel] + "\"(" + arguments + ")" + sizes + types(s));
   }
   void repeat(const Graph::Step& s) {
+    if (const int64_t n = std::max(s.count.value_or(0), s.at_most.value_or(0)); n > INT32_MAX)
+      throw SpecError("write_graph: a repeat counts to " + std::to_string(n) + ", and at most " + std::to_string(INT32_MAX) + " is possible in a file", s.loc);
     const std::string made = results(s);
-    line(made + "repeat" + (s.count ? " " + std::to_string(*s.count) : "") + (s.reverse ? " reverse" : "") + types(s) + " {");
+    line(made + "repeat" + (s.count ? " " + std::to_string(*s.count) : "") + (s.reverse ? " reverse" : "") + (s.at_most ? " at_most " + std::to_string(*s.at_most) : "") + types(s) + " {");
     ++depth_;
     const Graph::Body& b = s.bodies[0];
     // All of them see what is outside, and not one another.

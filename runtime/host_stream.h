@@ -52,12 +52,18 @@ struct HostCall {
   std::unique_ptr<HostStream> alone;  // for calls by themselves
 };
 
+/// Where a dispatch reads its numbers of workgroups, instead of those that it has been prepared for.
+struct Indirect {
+  Buffer* groups = nullptr;
+  uint64_t offset = 0;
+};
+
 class HostStream {
  public:
   explicit HostStream(const Device& device);
   void begin(VkCommandBuffer commands, uint64_t frame);
-  void record(HostCall& call, std::span<const Argument> arguments);
-  void record(HostCall& call, std::span<const DeviceArray> arrays);
+  void record(HostCall& call, std::span<const Argument> arguments, Indirect indirect = {});
+  void record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect = {});
   void end();
   const Scopes& scopes() const { return scopes_; }
 

@@ -201,13 +201,16 @@ void HostStream::barrier(StageMask from, StageMask to) {
 // one waits for all of it; from there on the recorder's numbers stand for this stream's commands. With the mutex held.
 void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list) {
   Recorder& recorder = device_.context()->recorder();
+  StageMask in = mask(stage);
+  for (const Access& a : list)
+    if (a.indirect) in |= mask(Stage::indirect);
   constexpr StageMask kAll = mask(Stage::compute) | mask(Stage::transfer);
-  if (!begun_) barrier(kAll, kAll);
-  else if (const StageMask from = unordered(ordered_, mask(stage), list)) barrier(from, mask(stage));
+  if (!begun_) barrier(kAll, kAll | in);
+  else if (const StageMask from = unordered(ordered_, in, list)) barrier(from, in);
   begun_ = true;
   recorder.note_foreign(what, stage, list, number_);
-  scopes_.wait_stages |= stage_flags(mask(stage));
-  scopes_.wait_accesses |= access_flags(mask(stage), true);
+  scopes_.wait_stages |= stage_flags(in);
+  scopes_.wait_accesses |= access_flags(in, true);
   scopes_.signal_stages |= stage_flags(mask(stage));
   scopes_.signal_accesses |= access_flags(mask(stage), false);
 }
@@ -272,7 +275,7 @@ void HostStream::store_image(const HostCall& call, const HostCall::Call& c, cons
   image.leave(commands_, true, argument.layouts().after);
 }
 
-void HostStream::record(HostCall& call, std::span<const Argument> arguments) {
+void HostStream::record(HostCall& call, std::span<const Argument> arguments, Indirect indirect) {
   const Program& p = *call.program;
   if (commands_ == VK_NULL_HANDLE) throw SpecError(p.name + ": record() outside begin() and end() of its CommandStream", p.loc);
   if (!(call.device == device_)) throw SpecError(p.name + ": the kernel has been prepared for another Device than the CommandStream's", p.loc);
@@ -301,6 +304,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments) {
   for (const auto& [from, to] : copies_) check_copy(*from, *to);
   if (c.scratch) accesses_.push_back({c.scratch.get(), true, true, 0, c.scratch->size()});
   if (c.report) accesses_.push_back({c.report.get(), true, true, 0, c.report->size()});
+  if (indirect.groups) accesses_.push_back({indirect.groups, false, false, indirect.offset, 12, true});
 
   Context& context = *device_.context();
   const DeviceTable& vk = context.vk();
@@ -322,7 +326,8 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments) {
     const uint64_t table = c.table ? c.table->address() : 0;
     if (c.table) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof table, &table);
     else if (!c.block.empty()) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(c.block.size()), c.block.data());
-    vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+    if (indirect.groups) vk.vkCmdDispatchIndirect(commands_, indirect.groups->handle(), indirect.groups->offset() + indirect.offset);
+    else vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
     end_label(vk, commands_);
     reported_ |= c.report != nullptr;
   }
@@ -364,9 +369,9 @@ void HostStream::pass_on(const HostCall& call, const HostCall::Call& c) {
     if (const auto& b = c.arguments[i]) b->outcome = found;
 }
 
-void HostStream::record(HostCall& call, std::span<const DeviceArray> arrays) {
+void HostStream::record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect) {
   arguments_.assign(arrays.begin(), arrays.end());
-  record(call, std::span<const Argument>(arguments_));
+  record(call, std::span<const Argument>(arguments_), indirect);
 }
 
 void HostStream::end() {
@@ -391,6 +396,7 @@ PreparedKernel::~PreparedKernel() = default;
 const Program& PreparedKernel::program() const { return *call_->program; }
 const Shape& PreparedKernel::shape(size_t i) const { return call_->shapes.at(i); }
 DType PreparedKernel::dtype(size_t i) const { return call_->program->args.at(i).dtype; }
+std::array<uint32_t, 3> PreparedKernel::groups() const { return call_->bound.count > 0 ? call_->bound.groups : std::array<uint32_t, 3>{}; }
 Scopes PreparedKernel::scopes() const { return call_->scopes; }
 Scopes PreparedKernel::record(VkCommandBuffer commands, uint64_t frame, std::span<const Argument> arguments) {
   call_->alone->begin(commands, frame);
@@ -411,6 +417,13 @@ Scopes CommandStream::record(PreparedKernel& kernel, std::span<const Argument> a
 Scopes CommandStream::record(PreparedKernel& kernel, std::span<const DeviceArray> arrays) {
   stream_->record(*kernel.call_, arrays);
   return kernel.call_->scopes;
+}
+Scopes CommandStream::record_indirect(PreparedKernel& kernel, std::span<const DeviceArray> arrays, const DeviceArray& groups, uint64_t offset) {
+  stream_->record(*kernel.call_, arrays, {groups.memory().get(), offset});
+  Scopes s = kernel.call_->scopes;
+  s.wait_stages |= vulkan::stage_flags(mask(Stage::indirect));
+  s.wait_accesses |= vulkan::access_flags(mask(Stage::indirect), true);
+  return s;
 }
 Scopes CommandStream::end() {
   stream_->end();

@@ -30,7 +30,7 @@ namespace tessera::vulkan {
   X(vkCmdDispatch) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdPipelineBarrier2) X(vkGetBufferDeviceAddress)                      \
   X(vkCreateShaderModule) X(vkDestroyShaderModule) X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout)                            \
   X(vkCreateComputePipelines) X(vkDestroyPipeline) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements)          \
-  X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory) X(vkCmdDispatchBase) X(vkCreateQueryPool) X(vkDestroyQueryPool)        \
+  X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory) X(vkCmdDispatchBase) X(vkCmdDispatchIndirect) X(vkCreateQueryPool) X(vkDestroyQueryPool)        \
   X(vkGetQueryPoolResults) X(vkCmdResetQueryPool) X(vkCmdWriteTimestamp2) X(vkCreatePipelineCache) X(vkDestroyPipelineCache)       \
   X(vkGetPipelineCacheData) X(vkCmdUpdateBuffer) X(vkCreateImageView) X(vkDestroyImageView) X(vkCreateDescriptorSetLayout)         \
   X(vkDestroyDescriptorSetLayout) X(vkCreateDescriptorPool) X(vkDestroyDescriptorPool) X(vkAllocateDescriptorSets)                 \

@@ -1,4 +1,4 @@
-// Algorithms of several kernels: prefix sums, sorts. They are functions over Passes, which says where their calls go: to the default device and back
+// Algorithms of several kernels: prefix sums, sorts, Fourier transforms. They are functions over Passes, which says where their calls go: to the default device and back
 // for host arrays, to one Device for device arrays (nothing waits in between), or wherever a test or a graph wants them.
 //   ts::Array y = ts::kernels::prefix_sum(ts::kernels::passes(), x);
 //   ts::DeviceArray d = ts::kernels::prefix_sum(ts::kernels::passes(device), on_device);

@@ -164,3 +164,34 @@ TEST_CASE("jit: what is wrong is said") {
   CHECK(error_of([] { asarray(ramp({4})); }) == "asarray: no kernel is being traced");
   CHECK(error_of([] { interpret(jit([](Tensor x) { return x + cast(program_id(0), f32); }, {.name = "f"}), ramp({4})); }) == "f: program_id: axis 0 is out of range for a grid of 0 axes");
 }
+
+TEST_CASE("jit: how often a loop turns at most, where its test says so") {
+  const auto most = [](const auto& f) {
+    const Graph& g = f.trace({{{4}, f32}, {{}, i32}});
+    for (const Graph::Step& s : g.body.steps)
+      if (s.kind == Graph::Step::Kind::repeat) return s.at_most.value_or(-1);
+    return int64_t{-2};
+  };
+  const auto loop = [&](auto first, auto step, auto test) {
+    return most(jit([=](Tensor x, Tensor n) {
+      const auto [i, v] = while_loop(std::tuple{first, x}, [&](Value k, Value y) { return test(k, y, n); }, [&](Value k, Value y) { return std::tuple{k + step, Value(twice(y))}; });
+      return v;
+    }));
+  };
+  CHECK(loop(0, 1, [](Value i, Value, Value) { return i < 7; }) == 7);
+  CHECK(loop(3, 2, [](Value i, Value, Value) { return i <= 7; }) == 3);
+  CHECK(loop(9, 1, [](Value i, Value, Value) { return i <= 7; }) == 0);
+  CHECK(loop(0, 1, [](Value i, Value, Value) { return 7 > i; }) == 7);
+  CHECK(loop(0, 1, [](Value i, Value y, Value) { return max(y) < 100 && i < 7; }) == 7);
+  CHECK(loop(0, 1, [](Value i, Value, Value n) { return i < minimum(n, 9) && i < 12; }) == 9);
+  CHECK(loop(0, 1, [](Value i, Value, Value n) { return i < n; }) == -1);
+  CHECK(loop(0, 1, [](Value i, Value, Value n) { return i < maximum(n, 9); }) == -1);
+  CHECK(loop(0, 1, [](Value i, Value y, Value) { return max(y) < 100 || i < 7; }) == -1);
+  CHECK(loop(0, -1, [](Value i, Value, Value) { return i < 7; }) == -1);
+  CHECK(loop(0, 3, [](Value i, Value, Value) { return i < 2147483647; }) == -1);  // it wraps
+  CHECK(loop(0, 0, [](Value i, Value, Value) { return i < 7; }) == -1);
+  const auto to = [&](auto last) { return most(jit([=](Tensor x, Tensor n) { return fori_loop(2, last(n), x, [](Value, Value c) { return Value(twice(c)); }); })); };
+  CHECK(to([](Value n) { return minimum(n, 9); }) == 7);
+  CHECK(to([](Value n) { return minimum(n, -9); }) == 0);
+  CHECK(to([](Value n) { return n; }) == -1);
+}

@@ -208,9 +208,31 @@ TEST_CASE("graphs: a trace has what the last call ran") {
     return list;
   };
   const std::string positive = names(1), negative = names(-100);
-  CHECK(positive == "mean reduce_sum gt convert next copy");
-  CHECK(negative == "mean reduce_sum gt convert mean copy");
-  CHECK(names(1) == positive);
+  CHECK(positive == "mean reduce_sum gt convert gate mean copy next copy");  // both branches, of which one took no time
+  CHECK(negative == positive);
+  size_t guarded = 0;
+  for (const TimedCommand& t : there.trace()) guarded += t.guarded;
+  CHECK(guarded == 4);
+  check_clean(d);
+}
+
+TEST_CASE("graphs: a trace has what the last call ran where the host decides") {
+  const Device d = logged();
+  const auto f = jit([](Tensor x, Tensor y) {
+    const Value none = cast(sum(y) * 0, i32);
+    return cond(sum(x) > 0.0f, [&] { return fori_loop(0, none, x, [](Value, Value v) { return Value(next(v)); }); }, [&] { return Value(mean(x, y)); });
+  });
+  const CompiledGraph there = load(d, f, {{{64}, f32}, {{64}, f32}}, {.fuse = false, .timestamps = true});
+  const auto ran = [&](float from, const std::string& name) {
+    there.run({ramp({64}, from), ramp({64})});
+    size_t n = 0;
+    for (const TimedCommand& t : there.trace()) n += t.name == name;
+    return n;
+  };
+  CHECK(ran(1, "next") == 16);
+  CHECK(ran(-100, "next") == 0);
+  CHECK(ran(-100, "mean") == 1);
+  CHECK(ran(1, "mean") == 0);
   check_clean(d);  // queries that were never reset are not read
 }
 
