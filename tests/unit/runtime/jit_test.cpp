@@ -2,11 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/front/front.h"
 #include "engine/graph_fuse.h"
+#include "engine/graph_write.h"
 #include "runtime/context.h"
 #include "support.h"
 #include "tests/support/random_jit.h"
@@ -75,6 +79,18 @@ TEST_CASE("jit on a device: random functions, fused and not, as on the interpret
       check_clean(d);
       d = logged();
     }
+  }
+}
+
+TEST_CASE("jit on a device: written to a folder and read back, it is the same function") {
+  const std::string folder = (std::filesystem::temp_directory_path() / ("tessera_jit_" + std::to_string(getpid()))).string();
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const auto f = test::random_jit(seed);
+    write_graph(f.trace(test::random_jit_arguments()), folder);
+    const std::vector<Array> inputs = test::random_jit_inputs(seed), x = interpret(f, inputs), y = load(test::device(), read_graph(folder)).run(inputs);
+    std::filesystem::remove_all(folder);
+    REQUIRE(x.size() == y.size());
+    for (size_t i = 0; i < x.size(); ++i) CHECK(equal(x[i], y[i]));
   }
 }
 
