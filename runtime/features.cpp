@@ -96,6 +96,15 @@ std::vector<std::string> enable_device_features(const void* has, void* enable) {
   return homeless;
 }
 
+std::vector<const DeviceFeature*> missing_device_features(const void* has, const void* enabled) {
+  std::vector<const DeviceFeature*> missing;
+  each_feature([&](const DeviceFeature& f) {
+    const VkBool32 *there = has ? member(has, f) : nullptr, *set = member(enabled, f);
+    if ((!has || (there && *there)) && !(set && *set)) missing.push_back(&f);
+  });
+  return missing;
+}
+
 void enabled_by(const VkDeviceCreateInfo& info, ImportedDevice& device) {
   device.features = info.pNext;
   device.enabled_features = info.pEnabledFeatures;
