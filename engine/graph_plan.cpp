@@ -5,6 +5,8 @@
 #include <numeric>
 #include <set>
 
+#include "engine/graph_order.h"
+
 #include "engine/plural.h"
 
 namespace tessera {
@@ -17,6 +19,7 @@ using Command = GraphPlan::Command;
 using Node = GraphPlan::Node;
 constexpr size_t kForever = std::numeric_limits<size_t>::max();
 constexpr int64_t kGranule = 64;  // of the arena
+constexpr int64_t kMuch = int64_t{16} << 20;  // bytes of an arena: below, it is not worth a barrier
 constexpr int64_t kTurns = 16;    // of a while that nothing bounds: a look at its state costs about as much as this many turns of small kernels that do nothing
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -101,6 +104,7 @@ class Planner {
     }
     take_places();
     arrange();
+    order();
     return std::move(plan_);
   }
 
@@ -495,9 +499,25 @@ class Planner {
     return false;
   }
 
+  /// Another order where it takes fewer barriers, and no memory to speak of: all commands, or as many at a time as it may be.
+  void order() {
+    plan_.barriers = plan_.barriers_as_written = count_barriers(graph_, plan_);
+    if (!options_.reorder || plan_.barriers == 0) return;
+    const int64_t most = std::max(plan_.arena_bytes + plan_.arena_bytes / 4, kMuch);
+    for (const size_t window : {kForever, size_t{256}, size_t{64}, size_t{16}}) {
+      GraphPlan as_written = plan_;
+      order_by_level(graph_, plan_, window);
+      arrange();
+      plan_.barriers = count_barriers(graph_, plan_);
+      const bool fewer = plan_.barriers < as_written.barriers;
+      if (fewer && plan_.arena_bytes <= most) return;
+      plan_ = std::move(as_written);
+      if (!fewer) return;
+    }
+  }
+
   /// What a command has read may be written by the next one only behind a barrier: memory of calls that overlap otherwise is not shared, unless that takes much.
   void arrange() {
-    constexpr int64_t kMuch = int64_t{16} << 20;
     const std::vector<size_t> ends = overlapping();
     arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
     const int64_t apart = plan_.arena_bytes;
@@ -507,31 +527,14 @@ class Planner {
   }
   /// For each command the last one that no barrier keeps behind it, if only what they compute does.
   std::vector<size_t> overlapping() const {
-    struct Use {
-      Place place;
-      bool writes;
-    };
-    std::vector<Use> since;
+    std::vector<PlaceUse> since;
     std::vector<size_t> ends(plan_.commands.size());
     size_t start = 0;
     for (size_t i = 0; i < plan_.commands.size(); ++i) {
       const Command& c = plan_.commands[i];
-      std::vector<Use> uses;
-      const auto reads = [&](const Place& p) { uses.push_back({p, false}); };
-      if (c.guard) reads(c.kind == Command::Kind::gate ? plan_.gates[c.guard->gate].state : plan_.gates[c.guard->gate].groups);
-      if (c.kind == Command::Kind::copy) {
-        if (c.from != c.to) uses.insert(uses.end(), {{c.from, false}, {c.to, true}});
-      } else if (c.kind == Command::Kind::gate) {
-        if (c.decides) reads(*c.decides);
-        uses.insert(uses.end(), {{plan_.gates[c.gate].state, true}, {plan_.gates[c.gate].groups, true}});
-      } else {
-        const ir::Kernel& k = graph_.kernels[c.kernel];
-        for (size_t a = 0; a < c.arguments.size(); ++a) uses.push_back({c.arguments[a], k.is_output(static_cast<int>(a)) || k.is_stored(static_cast<int>(a))});
-      }
-      const bool behind = std::any_of(uses.begin(), uses.end(), [&](const Use& u) {
-        return std::any_of(since.begin(), since.end(), [&](const Use& o) {
-          return (u.writes || o.writes) && u.place.storage == o.place.storage && u.place.offset < o.place.offset + o.place.bytes && o.place.offset < u.place.offset + u.place.bytes;
-        });
+      const std::vector<PlaceUse> uses = uses_of(graph_, plan_, c);
+      const bool behind = std::any_of(uses.begin(), uses.end(), [&](const PlaceUse& u) {
+        return std::any_of(since.begin(), since.end(), [&](const PlaceUse& o) { return (u.writes || o.writes) && overlap(u.place, o.place); });
       });
       if (behind || !c.sizes.empty()) {
         since.clear();
@@ -629,6 +632,7 @@ std::string explain(const Graph& g, const GraphPlan& p) {
   text += "waits for the device: " + (waits ? "at " + plural(waits, "place") + ", where a value decides what is run" : std::string("none")) +
           "\n";
   if (!p.gates.empty()) text += "decided on the device: at " + plural(p.gates.size(), "place") + "\n";
+  text += "barriers: " + std::to_string(p.barriers) + (p.barriers < p.barriers_as_written ? " (" + std::to_string(p.barriers_as_written) + " in the order of the program)" : "") + "\n";
   auto line = [&](const char* what, int64_t n) { text += std::string("  ") + what + ": " + std::to_string(n) + " bytes\n"; };
   text += "peak memory: " + std::to_string(p.bytes(Memory::input) + p.bytes(Memory::constant) + p.bytes(Memory::output) + p.arena_bytes) +
           " bytes\n";

@@ -81,6 +81,7 @@ struct GraphPlan {
   int64_t arena_bytes = 0;     // as much as all intermediate values need at once
   int64_t unshared_bytes = 0;  // what they would take one beside the other
   size_t dropped = 0;          // calls
+  size_t barriers = 0, barriers_as_written = 0;  // between commands; and if these were in the order of the program
 
   int64_t bytes(Memory memory) const;  ///< of all storages there; of the arena, arena_bytes
   /// Whether nothing but commands is in it, which can be recorded ahead.
@@ -93,6 +94,9 @@ struct GraphPlan {
 struct PlanOptions {
   int64_t alignment = 16;   ///< of what kernels may get as an argument, in bytes; a power of two
   int64_t unrolled = 1024;  ///< so many commands a loop may become
+  /// Calls that need nothing of one another stand together, which takes fewer barriers, but more values at once: where the arena is no larger than 16 MiB, or than 5/4 of what the order
+  /// of the program takes.
+  bool reorder = true;
   bool gates = true;        ///< false: what a value decides is left to whoever runs the plan
   std::vector<bool> donated = {};  ///< by input: its memory may become another value's; empty: none
   /// Bytes that a call needs beside its arguments.

@@ -39,7 +39,9 @@ struct HostCall {
   std::shared_ptr<const Program> program;
   DimValues dims;
   int frames_in_flight, calls_per_frame;
-  std::string label;  // "dispatch blur"
+  std::string label;                      // "dispatch blur"
+  std::string range;                      // "blur at samples/blur.cpp:12": of all commands of a call, and per argument of those that read or write an image
+  std::vector<std::string> image_ranges;  // "read in_specs[0]"
   std::vector<Shape> shapes;
   std::vector<std::shared_ptr<ImageState>> like;  // per argument: null for arrays
   std::vector<int> channels;

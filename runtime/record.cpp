@@ -68,16 +68,19 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   pipeline = &context->pipeline(*program);
   scopes = scopes_of(*program, bound.count > 0, options.images);
   label = "dispatch " + program->name;
+  range = with_line(program->name, program->loc);
   alone = std::make_unique<HostStream>(device);
 
   const size_t n = program->args.size();
   like.resize(n);
   channels.resize(n);
+  image_ranges.resize(n);
   for (const PrepareOptions::Image& i : options.images) {
     if (i.argument >= n) throw SpecError(program->name + ": PrepareOptions::images names argument " + std::to_string(i.argument) + " of " + std::to_string(n), program->loc);
     const ProgramArg& a = program->args[i.argument];
     const std::string where = program->name + ": " + a.origin + ": ";
     like[i.argument] = i.like.state();
+    image_ranges[i.argument] = (a.is_output ? "write " : "read ") + a.origin;
     if (!(i.like.state()->device == device)) throw SpecError(where + "the image is on another Device than the kernel", program->loc);
     channels[i.argument] = i.like.state()->check_shape(where, shapes[i.argument], a.dtype);
     if (a.is_output) i.like.state()->check_write(where);
@@ -248,11 +251,13 @@ Buffer* HostStream::take(HostCall& call, HostCall::Call& c, std::span<const Argu
 void HostStream::read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
   Buffer* own = c.own[i].get();
   const Access list[] = {{own, false, true, 0, own->size()}};
+  begin_label(device_.context()->vk(), commands_, call.image_ranges[i]);
   command("read image", Stage::compute, list);
   const ImageState& image = *c.images[i];
   image.enter(commands_, false, argument.layouts().before);
   image.read(commands_, *own, call.program->args[i].dtype, call.channels[i]);
   image.leave(commands_, false, argument.layouts().after);
+  end_label(device_.context()->vk(), commands_);
 }
 
 void HostStream::store_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
@@ -260,6 +265,7 @@ void HostStream::store_image(const HostCall& call, const HostCall::Call& c, cons
   const ImageState& image = *c.images[i];
   const DType dtype = call.program->args[i].dtype;
   const Access from{own, true, false, 0, own->size()};
+  begin_label(device_.context()->vk(), commands_, call.image_ranges[i]);
   if (bytes) {
     const Access list[] = {from, {bytes, false, true, 0, bytes->size()}}, last[] = {{bytes, true, false, 0, bytes->size()}};
     command("pack image", Stage::compute, list);
@@ -273,6 +279,7 @@ void HostStream::store_image(const HostCall& call, const HostCall::Call& c, cons
     image.store(commands_, *own, dtype, call.channels[i]);
   }
   image.leave(commands_, true, argument.layouts().after);
+  end_label(device_.context()->vk(), commands_);
 }
 
 void HostStream::record(HostCall& call, std::span<const Argument> arguments, Indirect indirect) {
@@ -311,6 +318,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   const std::lock_guard lock(context.mutex());
   context.recorder().require_alive();
   if (dispatches && c.table) c.table->host_write(c.block.data(), c.block.size());
+  begin_label(vk, commands_, call.range);
   for (size_t i = 0; i < call.num_inputs; ++i)
     if (call.like[i]) read_image(call, c, arguments[i], i);
   for (const auto& [from, to] : copies_) {
@@ -320,7 +328,6 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     vk.vkCmdCopyBuffer(commands_, from->handle(), to->handle(), 1, &region);
   }
   if (dispatches) {
-    if (has_names(vk)) begin_label(vk, commands_, with_line(p.name, p.loc));
     command(call.label, Stage::compute, accesses_);
     vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
     const uint64_t table = c.table ? c.table->address() : 0;
@@ -328,11 +335,11 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     else if (!c.block.empty()) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(c.block.size()), c.block.data());
     if (indirect.groups) vk.vkCmdDispatchIndirect(commands_, indirect.groups->handle(), indirect.groups->offset() + indirect.offset);
     else vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
-    end_label(vk, commands_);
     reported_ |= c.report != nullptr;
   }
   for (size_t i = call.num_inputs; i < arguments.size(); ++i)
     if (call.like[i]) store_image(call, c, arguments[i], i);
+  end_label(vk, commands_);
   pass_on(call, c);
   ++call.slots[frame_ % call.slots.size()].used;
 }

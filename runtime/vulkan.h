@@ -18,7 +18,7 @@ namespace tessera::vulkan {
 #define TESSERA_VK_INSTANCE(X)                                                                                                     \
   X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceFeatures2)             \
   X(vkGetPhysicalDeviceMemoryProperties) X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkEnumerateDeviceExtensionProperties)       \
-  X(vkGetPhysicalDeviceProperties) X(vkGetPhysicalDeviceMemoryProperties2) X(vkGetPhysicalDeviceFormatProperties) X(vkGetPhysicalDeviceExternalBufferProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
+  X(vkGetPhysicalDeviceProperties) X(vkGetPhysicalDeviceMemoryProperties2) X(vkGetPhysicalDeviceFormatProperties2) X(vkGetPhysicalDeviceExternalBufferProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
 
 // debug_utils is an instance extension and may be absent: these pointers may be null.
 #define TESSERA_VK_DEBUG(X) X(vkCreateDebugUtilsMessengerEXT) X(vkDestroyDebugUtilsMessengerEXT)

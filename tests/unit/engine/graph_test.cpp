@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
+#include "engine/graph_write.h"
 #include "engine/platform.h"
 
 using namespace tessera;
@@ -116,6 +118,28 @@ TEST_CASE("graphs: repeats and switches on the interpreter") {
   CHECK(run(-5, 100) == std::vector<double>{5, 160, 5, 4, 2, -1});   // an index is clamped
   CHECK(run(1, 3) == std::vector<double>{22, 1, 11, 10, 8, 5});      // the test fails at once
   CHECK(run(7, 17) == std::vector<double>{34, 7, 17, 16, 14, 11});
+}
+
+TEST_CASE("graphs: what is read is written as it was") {
+  const Folder folder;
+  const auto written = [&](const std::string& text) {
+    write_graph(parse_graph(text, folder.path), folder.path + "/written");
+    std::ifstream in(folder.path + "/written/graph.txt", std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  CHECK(written(kLoops) == kLoops);
+  const std::string bounded = replaced(kLoops, "%8 = repeat :", "%8 = repeat at_most 3 :");
+  CHECK(written(bounded) == bounded);
+  Graph long_loop = parse_graph(kLoops, folder.path);
+  long_loop.body.steps[0].count = int64_t{1} << 31;
+  try {
+    write_graph(long_loop, folder.path + "/written");
+    CHECK(false);
+  } catch (const SpecError& e) {
+    CHECK(std::string(e.what()) == "write_graph: a repeat counts to 2147483648, and at most 2147483647 is possible in a file\n  at " + folder.path + "/graph.txt:5");
+  }
+  const std::string sized = "tessera graph 1\nin %0 i32[]\nin %1 i32[]\n%2 = call \"count.tir\"(%0) with n = %1 : i32[]\nout %2\nout %2\n";
+  CHECK(written(sized) == sized);
 }
 
 TEST_CASE("graphs: a repeat that ends after so many iterations, whatever its test says") {

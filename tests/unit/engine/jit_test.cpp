@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/front/front.h"
+#include "engine/graph_plan.h"
 
 namespace ts = tessera;
 using namespace tessera;
@@ -194,4 +195,29 @@ TEST_CASE("jit: how often a loop turns at most, where its test says so") {
   CHECK(to([](Value n) { return minimum(n, 9); }) == 7);
   CHECK(to([](Value n) { return minimum(n, -9); }) == 0);
   CHECK(to([](Value n) { return n; }) == -1);
+}
+
+TEST_CASE("jit: calls of a plan stand in levels where that takes fewer barriers and little memory") {
+  const auto planned = [](int64_t n, bool reorder) {
+    const auto f = jit([](Tensor x) {
+      std::vector<Tensor> out;
+      for (int i = 0; i < 12; ++i) out.push_back(sum(exp(x + i)));
+      return out;
+    });
+    return plan(f.trace({{{n}, f32}}), {.reorder = reorder});
+  };
+  const GraphPlan written = planned(256, false), levels = planned(256, true);
+  CHECK(written.barriers == 24);
+  CHECK(written.barriers_as_written == 24);
+  CHECK(levels.barriers == 2);
+  CHECK(levels.barriers_as_written == 24);
+  CHECK(levels.arena_bytes <= int64_t{16} << 20);
+  const GraphPlan large = planned(int64_t{1} << 22, true), as_written = planned(int64_t{1} << 22, false);
+  CHECK(large.barriers == large.barriers_as_written);  // all at once would take 24 times 16 MiB
+  CHECK(large.arena_bytes == as_written.arena_bytes);
+  // As many at a time as there is room for.
+  const GraphPlan some = planned(int64_t{1} << 18, true);
+  CHECK(some.barriers > levels.barriers);
+  CHECK(some.barriers < some.barriers_as_written);
+  CHECK(some.arena_bytes <= int64_t{16} << 20);
 }

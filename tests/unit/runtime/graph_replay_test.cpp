@@ -217,6 +217,22 @@ TEST_CASE("graphs: what a kernel prints in a loop") {
   check_clean(loud);
 }
 
+TEST_CASE("graphs: what prints keeps its order, whatever runs beside it") {
+  const Folder folder;
+  std::vector<std::string> lines;
+  DeviceOptions options;
+  options.validation = options.log_commands = true;
+  options.print = [&](std::string_view line) { lines.emplace_back(line); };
+  const Device loud(options);
+  const Graph g = folder.graph("in %0 f32[8]\nin %1 f32[8]\n%2 = call \"mean.tir\"(%0, %0) : f32[8]\n%3 = call \"mean.tir\"(%2, %2) : f32[8]\n%4 = call \"says.tir\"(%3) : f32[8]\n"
+                               "%5 = call \"says.tir\"(%1) : f32[8]\n%6 = call \"mean.tir\"(%5, %1) : f32[8]\n%7 = call \"mean.tir\"(%1, %1) : f32[8]\n%8 = call \"mean.tir\"(%7, %1) : f32[8]\nout %4\nout %6\nout %8\n");
+  const CompiledGraph there = load(loud, g, {.fuse = false});
+  CHECK(there.plan().barriers < there.plan().barriers_as_written);
+  check_same({there.run({ramp(8, 8), ramp(8, 3)})[2]}, {ramp(8, 3)});
+  CHECK(lines == std::vector<std::string>{"8.0", "3.0"});
+  check_clean(loud);
+}
+
 TEST_CASE("graphs: memory is planned, and barriers are where they must be") {
   const Folder folder;
   const auto of = [&](const std::string& text) { return plan(folder.graph("in %0 f32[8]\nin %1 f32[8]\n" + text)); };
@@ -231,6 +247,7 @@ TEST_CASE("graphs: memory is planned, and barriers are where they must be") {
   CHECK(explain(folder.graph("in %0 f32[8]\nin %1 f32[8]\n" + chain + "out %11\nout %0\n"), p) ==
         "graph: 10 calls of 1 kernel, 0 copies; 0 dropped, since nobody needs what they make\n"
         "waits for the device: none\n"
+        "barriers: 9\n"
         "peak memory: 224 bytes\n"
         "  arguments: 64 bytes\n"
         "  constants: 0 bytes\n"

@@ -134,7 +134,8 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
   {
     const Device d = Device::import(host->imported(), logged());
     const auto f = jit([](Tensor x, Tensor n) {
-      const auto [i, v] = while_loop(std::tuple{0, x}, [&](Value k, Value y) { return k < minimum(n, 6) && max(y) < 90.0f; }, [&](Value k, Value y) { return std::tuple{k + 1, Value(next(y))}; });
+      const auto turned = while_loop(std::tuple{0, x}, [&](Value k, Value y) { return k < minimum(n, 6) && max(y) < 90.0f; }, [&](Value k, Value y) { return std::tuple{k + 1, Value(next(y))}; });
+      const Value i = std::get<0>(turned), v = std::get<1>(turned);
       return std::tuple{i, switch_(n, [&] { return v; }, [&] { return Value(mean(v, x)); }, [&] { return fori_loop(0, minimum(n, 4), v, [&](Value, Value y) { return Value(next(mean(y, x))); }); })};
     });
     const Graph& g = f.trace({{{64}, f32}, {{}, i32}});
