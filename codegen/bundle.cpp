@@ -62,6 +62,12 @@ constexpr Feature kFeatures[] = {{"float16", &Target::float16},
                                  {"subgroup_vote", &Target::subgroup_vote},
                                  {"vulkan_memory_model_device_scope", &Target::vulkan_memory_model_device_scope}};
 
+std::string listed(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& t : texts) all += (all.empty() ? "" : ", ") + t;
+  return all;
+}
+
 }  // namespace
 
 std::vector<std::string> missing(const Needs& n, const Target& device) {
@@ -96,8 +102,7 @@ const BundleVariant& best_variant(const BundleKernel& k, const Target& device, c
   for (const BundleVariant& v : k.variants) {
     const std::vector<std::string> missed = missing(v.needs, device);
     if (!missed.empty()) {
-      lacks += (lacks.empty() ? "" : "; ") + v.target + " needs ";
-      for (size_t i = 0; i < missed.size(); ++i) lacks += (i ? ", " : "") + missed[i];
+      lacks += (lacks.empty() ? "" : "; ") + v.target + " needs " + listed(missed);
       continue;
     }
     const std::tuple own(v.cpu == cpu, v.needs.required_subgroup_size == device.subgroup_size, v.needs.features.size(), v.needs.workgroup_size);
@@ -105,6 +110,22 @@ const BundleVariant& best_variant(const BundleKernel& k, const Target& device, c
   }
   if (!best) throw CompileError(name + ": " + k.name + ": none of its variants runs on " + device.name + ": " + lacks, k.loc, "give tessera bundle a target that it can run: --targets=minimum,...");
   return *best;
+}
+
+std::string explain_variants(const BundleKernel& k, const Target& device, const std::string& name) {
+  const BundleVariant& best = best_variant(k, device, name);
+  std::string text;
+  for (const BundleVariant& v : k.variants) {
+    const std::vector<std::string> missed = missing(v.needs, device);
+    text += v.target + (&v == &best ? ": taken: " : missed.empty() ? ": runs here too: " : ": cannot run: needs " + listed(missed));
+    if (missed.empty()) {
+      text += std::string("for ") + (v.cpu ? "CPUs" : "GPUs");
+      if (v.needs.required_subgroup_size != 0) text += ", subgroups of " + std::to_string(v.needs.required_subgroup_size);
+      text += ", workgroups of " + std::to_string(v.needs.workgroup_size) + (v.needs.features.empty() ? ", no features" : ", uses " + listed(v.needs.features));
+    }
+    text += "\n";
+  }
+  return text;
 }
 
 std::string bundle_to_bytes(const BundleFile& b) {

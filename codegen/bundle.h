@@ -60,6 +60,8 @@ Program program_of(const BundleKernel& kernel, const BundleVariant& variant, con
 /// The variant that suits the device best: of those that it can run, made for its kind of device, then for its size of subgroups, then what uses most. Throws CompileError,
 /// with what each lacks, if it can run none.
 const BundleVariant& best_variant(const BundleKernel& kernel, const Target& device, const std::string& name);
+/// A line for each variant: whether it is that one, could run too, or what it needs that the device lacks.
+std::string explain_variants(const BundleKernel& kernel, const Target& device, const std::string& name);
 
 /// A file that is no bundle, is damaged, or of another version.
 struct BundleError : Error { using Error::Error; };

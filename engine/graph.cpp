@@ -76,6 +76,7 @@ class Run {
         if (a.nbytes()) std::memcpy(a.bytes(), sliced[k].bytes() + row(s, i) * a.nbytes(), static_cast<size_t>(a.nbytes()));
       }
       if (!s.count) {
+        if (s.at_most && i == *s.at_most) break;
         for (size_t k = 0; k < inputs.size(); ++k) values_[s.bodies[0].inputs[k]] = inputs[k];
         if (!scalar(body(s.bodies[1], {})[0])) break;
       }

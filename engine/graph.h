@@ -47,8 +47,10 @@ struct Graph {
     /// The body sees the test's values.
     std::vector<Body> bodies = {};
     std::optional<int64_t> count = {};
+    std::optional<int64_t> at_most = {};  // of a repeat without a count: it ends after so many iterations, whatever its test says
     bool reverse = false;  // of a counted repeat: the last row comes first
     int line = 0;          // in graph.txt; 0: none
+    Loc loc = {};          // of a repeat or choose, for messages
     size_t slices = 0;     // of a repeat: so many of its last arguments are sliced
     size_t num_carries() const { return arguments.size() - slices; }
   };

@@ -73,13 +73,24 @@ class Drawing {
         for (size_t i = n.begin; i < n.end; ++i) command(i, around);
       for (size_t b = 0; b < n.bodies.size(); ++b) {
         const size_t body = !choice && n.bodies.size() == 2 ? 1 - b : b;  // the test runs before the body
-        nodes(n.bodies[body], choice ? "branch " + std::to_string(b) : n.count ? "repeat " + std::to_string(*n.count) : body ? "the test of a while" : "while");
+        nodes(n.bodies[body], choice ? "branch " + std::to_string(b) : n.count ? "repeat " + std::to_string(*n.count) : n.at_most ? "at most " + std::to_string(*n.at_most) : body ? "the test of a while" : "while");
       }
     }
   }
-  void command(size_t at, const std::string& around) {
+  void command(size_t at, const std::string& outside) {
     const Command& c = p_.commands[at];
     const size_t node = picture_.nodes.size();
+    const std::string around = c.guard && c.kind != Command::Kind::gate ? "gate " + std::to_string(c.guard->gate) + ", body " + std::to_string(c.guard->body) : outside;
+    if (c.kind == Command::Kind::gate) {
+      const GraphPlan::Gate& gate = p_.gates[c.gate];
+      picture_.nodes.push_back({{"gate " + std::to_string(c.gate), std::to_string(gate.members.size()) + (gate.members.size() == 1 ? " command" : " commands"), where(gate.groups)}, Picture::Node::Kind::call, around});
+      if (c.decides) reads(*c.decides, node);
+      if (c.guard) reads(p_.gates[c.guard->gate].state, node);
+      writes(gate.state, node);
+      writes(gate.groups, node);
+      return;
+    }
+    if (c.guard) reads(p_.gates[c.guard->gate].groups, node);
     if (c.kind == Command::Kind::copy) {
       picture_.nodes.push_back({{"copy", bytes(c.to.bytes), where(c.to)}, Picture::Node::Kind::copy, around});
       reads(c.from, node);

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <set>
 
+#include "engine/graph_order.h"
+
 #include "engine/plural.h"
 
 namespace tessera {
@@ -17,6 +19,8 @@ using Command = GraphPlan::Command;
 using Node = GraphPlan::Node;
 constexpr size_t kForever = std::numeric_limits<size_t>::max();
 constexpr int64_t kGranule = 64;  // of the arena
+constexpr int64_t kMuch = int64_t{16} << 20;  // bytes of an arena: below, it is not worth a barrier
+constexpr int64_t kTurns = 16;    // of a while that nothing bounds: a look at its state costs about as much as this many turns of small kernels that do nothing
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t bytes(const Graph::Type& t) { return num_elements(t.shape) * size_bytes(t.dtype); }
@@ -83,6 +87,7 @@ class Planner {
       const size_t v = graph_.constants[i].first;
       places_[v] = fresh(bytes(graph_.values[v]), Memory::constant, i);
     }
+    for (const auto& [v, a] : graph_.constants) constant_.insert(v);
     nodes_ = &plan_.nodes;
     for (Place p : walk(body)) {
       GraphPlan::Storage& s = plan_.storages[p.storage];
@@ -99,6 +104,7 @@ class Planner {
     }
     take_places();
     arrange();
+    order();
     return std::move(plan_);
   }
 
@@ -125,6 +131,18 @@ class Planner {
     if (c.kind == Command::Kind::copy) {
       use(c.from, now());
       use(c.to, now());
+    }
+    if (c.kind == Command::Kind::gate) {
+      if (c.decides) use(*c.decides, now());
+      if (c.guard) use(plan_.gates[c.guard->gate].state, now());
+      use(plan_.gates[c.gate].state, now());
+      use(plan_.gates[c.gate].groups, now());
+    } else if (guard_) {
+      c.guard = guard_;
+      std::vector<GraphPlan::Gate::Member>& members = plan_.gates[guard_->gate].members;
+      c.guard->slot = members.size();
+      members.push_back({now(), guard_->body});
+      use(plan_.gates[guard_->gate].groups, now());
     }
     const bool alone = !c.sizes.empty();
     if (alone || nodes_->empty() || nodes_->back().kind != Node::Kind::commands || nodes_->back().end != now() || alone_ == now())
@@ -156,12 +174,75 @@ class Planner {
   int64_t length(const Graph::Body& b) const {
     int64_t n = 0;
     for (const Graph::Step& s : b.steps) {
-      int64_t most = s.kind == Kind::call ? 1 : 0;
-      for (const Graph::Body& inner : s.bodies) most = std::max(most, length(inner));
-      n += s.count ? std::min(std::max<int64_t>(most, 1) * *s.count, options_.unrolled + 1) : most;
+      n += std::min(length(s), options_.unrolled + 1);
       if (n > options_.unrolled) return n;
     }
     return n;
+  }
+  int64_t length(const Graph::Step& s) const {
+    int64_t all = s.kind == Kind::call ? 1 : 0;
+    for (const Graph::Body& inner : s.bodies) all += length(inner);
+    return std::min(std::max<int64_t>(all, 1), options_.unrolled + 1) * (s.count ? *s.count : s.at_most.value_or(1));
+  }
+
+  // -- what a value decides
+
+  struct Reason {
+    std::string why;
+    Loc loc;
+    explicit operator bool() const { return !why.empty(); }
+  };
+  /// Why the commands of a step cannot be all there ahead, guarded by a gate. `again`: they are run more than once in a replay, where a report has room for one.
+  Reason unguarded(const Graph::Step& s, bool again) const {
+    if (!options_.gates) return {"that is how the plan is asked for", s.loc};
+    if (s.kind == Kind::call) {
+      const ir::Kernel& k = graph_.kernels[s.kernel];
+      for (const auto& [name, v] : s.sizes)
+        if (!constant_.contains(v)) return {"a value is the size of a grid of " + k.name, k.loc};
+      if (again && !k.texts.empty()) return {k.name + " prints or checks in a loop that a value ends", k.loc};
+    }
+    if (s.kind == Kind::repeat) {
+      again |= !s.count;
+      if (!s.count && !s.at_most) return {"nothing bounds how often a while loop turns", s.loc};
+      if (length(s) > options_.unrolled)
+        return {"a loop of " + (s.count ? std::to_string(*s.count) + " turns" : "at most " + std::to_string(*s.at_most) + " turns") + " becomes more than " + std::to_string(options_.unrolled) + " commands", s.loc};
+      for (size_t i = s.num_carries(); s.count && i < s.bodies[0].inputs.size(); ++i)
+        if (const int64_t n = bytes(graph_.values[s.bodies[0].inputs[i]]); n % options_.alignment) return unaligned(s, n);
+      for (size_t i = s.num_carries(); s.count && i < s.bodies[0].outputs.size(); ++i)
+        if (const int64_t n = bytes(graph_.values[s.bodies[0].outputs[i]]); n % options_.alignment) return unaligned(s, n);
+    }
+    return unguarded(s.bodies, again);
+  }
+  Reason unguarded(const std::vector<Graph::Body>& bodies, bool again) const {
+    for (const Graph::Body& b : bodies)
+      for (const Graph::Step& s : b.steps)
+        if (Reason r = unguarded(s, again)) return r;
+    return {};
+  }
+  Reason unaligned(const Graph::Step& s, int64_t n) const {
+    return {"a loop works on rows of " + std::to_string(n) + (n == 1 ? " byte" : " bytes") + ", which lie at no multiples of " + std::to_string(options_.alignment), s.loc};
+  }
+
+  size_t new_gate(int32_t bodies) {
+    plan_.gates.push_back({.state = fresh(4), .groups = fresh(0), .bodies = bodies});
+    return plan_.gates.size() - 1;
+  }
+  void set_gate(size_t gate, std::optional<Place> decides, std::optional<GraphPlan::Guard> guard) {
+    emit({.kind = Command::Kind::gate, .gate = gate, .decides = decides, .guard = guard});
+  }
+  /// All members are known. Few sizes mean few kernels that set them.
+  void close_gate(size_t gate) {
+    GraphPlan::Gate& g = plan_.gates[gate];
+    int64_t slots = 16;
+    while (slots < 3 * static_cast<int64_t>(g.members.size())) slots *= 4;
+    g.groups.bytes = plan_.storages[g.groups.storage].bytes = 4 * slots;
+  }
+  /// A body whose commands run where the gate's state is it.
+  std::vector<Place> guarded(size_t gate, int32_t body, const std::function<std::vector<Place>()>& walk_it) {
+    const auto around = std::exchange(guard_, GraphPlan::Guard{.gate = gate, .body = body});
+    std::vector<Place> outs = walk_it();
+    guard_ = around;
+    return outs;
   }
 
   void call(const Graph::Step& s) {
@@ -200,7 +281,21 @@ class Planner {
     use(index, now());
     std::vector<Place> results;
     for (size_t v : s.results) results.push_back(result(v));
-    Node node{.kind = Node::Kind::choose, .decides = index};
+    const Reason why = unguarded(s, false);
+    if (!why) {
+      const size_t gate = new_gate(static_cast<int32_t>(s.bodies.size()));
+      set_gate(gate, index, guard_);
+      for (size_t b = 0; b < s.bodies.size(); ++b)
+        guarded(gate, static_cast<int32_t>(b), [&] {
+          const std::vector<Place> outs = walk(s.bodies[b]);
+          for (size_t i = 0; i < outs.size(); ++i) copy(outs[i], results[i]);
+          return outs;
+        });
+      close_gate(gate);
+      for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
+      return;
+    }
+    Node node{.kind = Node::Kind::choose, .decides = index, .why = why.why, .loc = why.loc};
     for (const Graph::Body& b : s.bodies) {
       node.bodies.emplace_back();
       std::vector<Node>* const around = std::exchange(nodes_, &node.bodies.back());
@@ -248,11 +343,24 @@ class Planner {
     for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = carries[i];
   }
 
-  /// A loop that the host turns: what it carries, slices and stacks has one place for all iterations.
+  /// A loop that is not unrolled: what it carries, slices and stacks has one place for all iterations.
   void repeat(const Graph::Step& s) {
     const Graph::Body& b = s.bodies[0];
-    Node node{.kind = Node::Kind::repeat, .count = s.count, .reverse = s.reverse};
+    Node node{.kind = Node::Kind::repeat, .count = s.count, .at_most = s.at_most, .reverse = s.reverse};
+    node.loc = s.loc;
     std::vector<Place> results;
+    if (s.count) {
+      node.why = "a loop of " + std::to_string(*s.count) + " turns becomes more than " + std::to_string(options_.unrolled) + " commands";
+    } else {
+      const Reason whole = unguarded(s, true), turn = unguarded(s.bodies, true);
+      const int64_t each = std::max<int64_t>(length(s.bodies[0]) + length(s.bodies[1]), 1);
+      if (whole) node.why = whole.why, node.loc = whole.loc;
+      node.turns = whole ? std::clamp<int64_t>(options_.unrolled / each, 1, kTurns) : *s.at_most;
+      if (!turn && options_.gates) {
+        node.gate = new_gate(1);
+        set_gate(*node.gate, {}, guard_);
+      }
+    }
     for (size_t i = 0; i < s.arguments.size(); ++i) {
       const Place from = places_[s.arguments[i]];
       const bool slice = i >= s.num_carries();
@@ -268,14 +376,18 @@ class Planner {
     }
     const size_t carries = results.size();
     for (size_t i = carries; i < s.results.size(); ++i) results.push_back(result(s.results[i]));
+    const auto outside = guard_;
+    if (node.gate) guard_ = GraphPlan::Guard{.gate = *node.gate};
     const size_t before = plan_.storages.size(), start = now();
+    node.begin = node.end = start;
     for (const auto& [array, p] : node.slices) use(array, start);
     node.bodies.resize(s.bodies.size());
     std::vector<Node>* const around = nodes_;
     if (!s.count) {
       nodes_ = &node.bodies[1];
       node.decides = walk(s.bodies[1])[0];
-      use(node.decides, now());
+      if (node.gate) set_gate(*node.gate, node.decides, guard_);
+      else use(node.decides, now());
     }
     nodes_ = &node.bodies[0];
     std::vector<Place> outs = walk(b);
@@ -294,6 +406,8 @@ class Planner {
     for (size_t i = 0; i < carries; ++i) copy(outs[i], results[i]);
     for (size_t i = carries; i < outs.size(); ++i) node.stacks.emplace_back(outs[i], results[i]);
     nodes_ = around;
+    guard_ = outside;
+    if (node.gate) close_gate(*node.gate);
     // What was there before is there for every iteration, and nothing else takes the place of what the last one has left.
     const size_t end = now();
     for (size_t i = carries; i < outs.size(); ++i) use(outs[i], end);
@@ -355,6 +469,7 @@ class Planner {
     for (Command& c : plan_.commands) {
       follow(c.from);
       follow(c.to);
+      if (c.decides) follow(*c.decides);
       for (Place& p : c.arguments) follow(p);
       for (auto& [name, p] : c.sizes) follow(p);
     }
@@ -384,9 +499,25 @@ class Planner {
     return false;
   }
 
+  /// Another order where it takes fewer barriers, and no memory to speak of: all commands, or as many at a time as it may be.
+  void order() {
+    plan_.barriers = plan_.barriers_as_written = count_barriers(graph_, plan_);
+    if (!options_.reorder || plan_.barriers == 0) return;
+    const int64_t most = std::max(plan_.arena_bytes + plan_.arena_bytes / 4, kMuch);
+    for (const size_t window : {kForever, size_t{256}, size_t{64}, size_t{16}}) {
+      GraphPlan as_written = plan_;
+      order_by_level(graph_, plan_, window);
+      arrange();
+      plan_.barriers = count_barriers(graph_, plan_);
+      const bool fewer = plan_.barriers < as_written.barriers;
+      if (fewer && plan_.arena_bytes <= most) return;
+      plan_ = std::move(as_written);
+      if (!fewer) return;
+    }
+  }
+
   /// What a command has read may be written by the next one only behind a barrier: memory of calls that overlap otherwise is not shared, unless that takes much.
   void arrange() {
-    constexpr int64_t kMuch = int64_t{16} << 20;
     const std::vector<size_t> ends = overlapping();
     arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
     const int64_t apart = plan_.arena_bytes;
@@ -396,26 +527,14 @@ class Planner {
   }
   /// For each command the last one that no barrier keeps behind it, if only what they compute does.
   std::vector<size_t> overlapping() const {
-    struct Use {
-      Place place;
-      bool writes;
-    };
-    std::vector<Use> since;
+    std::vector<PlaceUse> since;
     std::vector<size_t> ends(plan_.commands.size());
     size_t start = 0;
     for (size_t i = 0; i < plan_.commands.size(); ++i) {
       const Command& c = plan_.commands[i];
-      std::vector<Use> uses;
-      if (c.kind == Command::Kind::copy) {
-        if (c.from != c.to) uses = {{c.from, false}, {c.to, true}};
-      } else {
-        const ir::Kernel& k = graph_.kernels[c.kernel];
-        for (size_t a = 0; a < c.arguments.size(); ++a) uses.push_back({c.arguments[a], k.is_output(static_cast<int>(a)) || k.is_stored(static_cast<int>(a))});
-      }
-      const bool behind = std::any_of(uses.begin(), uses.end(), [&](const Use& u) {
-        return std::any_of(since.begin(), since.end(), [&](const Use& o) {
-          return (u.writes || o.writes) && u.place.storage == o.place.storage && u.place.offset < o.place.offset + o.place.bytes && o.place.offset < u.place.offset + u.place.bytes;
-        });
+      const std::vector<PlaceUse> uses = uses_of(graph_, plan_, c);
+      const bool behind = std::any_of(uses.begin(), uses.end(), [&](const PlaceUse& u) {
+        return std::any_of(since.begin(), since.end(), [&](const PlaceUse& o) { return (u.writes || o.writes) && overlap(u.place, o.place); });
       });
       if (behind || !c.sizes.empty()) {
         since.clear();
@@ -459,6 +578,8 @@ class Planner {
   std::vector<Place> places_;                 // of each value, where the walk is
   std::vector<std::optional<Place>> wanted_;  // where a value's reader wants it
   std::vector<Node>* nodes_ = nullptr;        // that are being made
+  std::optional<GraphPlan::Guard> guard_;     // of the commands that are being made
+  std::set<size_t> constant_;                 // values
   size_t num_outputs_ = 0;
   size_t alone_ = kForever;  // the command after one that stands alone
 };
@@ -475,16 +596,33 @@ int64_t GraphPlan::bytes(Memory memory) const {
   return n;
 }
 
+bool GraphPlan::recorded(const Node& n) const {
+  if (n.kind == Node::Kind::commands) return commands[n.begin].sizes.empty();
+  return n.gate && n.at_most == n.turns;
+}
+void GraphPlan::expand(const Node& n, std::vector<size_t>& sequence) const {
+  for (size_t i = n.begin; i < n.end; ++i) sequence.push_back(i);
+  if (n.gate) expand_turns(n, n.turns, sequence);
+}
+void GraphPlan::expand_turns(const Node& n, int64_t turns, std::vector<size_t>& sequence) const {
+  for (int64_t i = 0; i < turns; ++i)
+    for (const size_t body : {size_t{1}, size_t{0}})
+      for (const Node& inner : n.bodies[body]) expand(inner, sequence);
+}
+
 std::string explain(const Graph& g, const GraphPlan& p) {
   std::string text = "graph: ";
   size_t calls = 0, copies = 0;
-  for (const Command& c : p.commands) ++(c.kind == Command::Kind::call ? calls : copies);
+  for (const Command& c : p.commands) {
+    calls += c.kind == Command::Kind::call;
+    copies += c.kind == Command::Kind::copy;
+  }
   text += plural(calls, "call") + " of " + plural(g.kernels.size(), "kernel") + ", " + std::to_string(copies) +
           (copies == 1 ? " copy" : " copies") + "; " + std::to_string(p.dropped) + " dropped, since nobody needs what they make\n";
-  const auto decided = [](const auto& self, const std::vector<Node>& nodes) -> size_t {
+  const auto decided = [&](const auto& self, const std::vector<Node>& nodes) -> size_t {
     size_t n = 0;
     for (const Node& node : nodes) {
-      n += node.kind != Node::Kind::commands && !node.count;
+      n += node.kind != Node::Kind::commands && !node.count && !p.recorded(node);
       for (const auto& b : node.bodies) n += self(self, b);
     }
     return n;
@@ -493,6 +631,8 @@ std::string explain(const Graph& g, const GraphPlan& p) {
   for (const Command& c : p.commands) waits += !c.sizes.empty();
   text += "waits for the device: " + (waits ? "at " + plural(waits, "place") + ", where a value decides what is run" : std::string("none")) +
           "\n";
+  if (!p.gates.empty()) text += "decided on the device: at " + plural(p.gates.size(), "place") + "\n";
+  text += "barriers: " + std::to_string(p.barriers) + (p.barriers < p.barriers_as_written ? " (" + std::to_string(p.barriers_as_written) + " in the order of the program)" : "") + "\n";
   auto line = [&](const char* what, int64_t n) { text += std::string("  ") + what + ": " + std::to_string(n) + " bytes\n"; };
   text += "peak memory: " + std::to_string(p.bytes(Memory::input) + p.bytes(Memory::constant) + p.bytes(Memory::output) + p.arena_bytes) +
           " bytes\n";

@@ -39,6 +39,8 @@ class Parser {
     throw TraceError(folder_ + "/graph.txt:" + std::to_string(number_) + ": " + what);
   }
 
+  Loc here() const { return {intern_file(folder_ + "/graph.txt"), static_cast<uint32_t>(number_)}; }
+
   bool next_line() {
     while (!rest_.empty()) {
       const size_t n = std::min(rest_.find('\n'), rest_.size());
@@ -241,9 +243,14 @@ class Parser {
   std::vector<Graph::Type> repeat(Graph::Step& s, size_t results) {
     s.kind = Graph::Step::Kind::repeat;
     const int opened = number_;
+    s.loc = here();
+    if (word("at_most")) s.at_most = number();
     if (!line_.empty() && line_[0] >= '0' && line_[0] <= '9') s.count = number();
+    if (s.count && s.at_most) fail("a repeat that counts to " + std::to_string(*s.count) + " has no at_most");
     if (s.count && *s.count > INT32_MAX)
       fail("repeat counts to " + std::to_string(*s.count) + ", and at most " + std::to_string(INT32_MAX) + " is possible");
+    if (s.at_most && *s.at_most > INT32_MAX)
+      fail("repeat: at_most is " + std::to_string(*s.at_most) + ", and at most " + std::to_string(INT32_MAX) + " is possible");
     s.reverse = word("reverse");
     if (s.reverse && !s.count) fail("a repeat without a count has no reverse");
     const std::vector<Graph::Type> declared = declared_types("repeat", results);
@@ -314,6 +321,7 @@ class Parser {
   std::vector<Graph::Type> choose(Graph::Step& s, size_t results) {
     s.kind = Graph::Step::Kind::choose;
     const int opened = number_;
+    s.loc = here();
     s.arguments.push_back(use());
     if (const Graph::Type t{DType::i32, {}}; graph_.values[s.arguments[0]] != t)
       fail("switch: the value is " + to_string(graph_.values[s.arguments[0]]) + " but " + to_string(t) + " is expected");

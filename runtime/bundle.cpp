@@ -104,6 +104,11 @@ std::string Bundle::variant(const Device& device, std::string_view kernel) const
   return best_variant(c->find(kernel), device.target(), c->name).target;
 }
 
+std::string Bundle::explain(const Device& device, std::string_view kernel) const {
+  const auto c = state_->now();
+  return explain_variants(c->find(kernel), device.target(), c->name);
+}
+
 bool Bundle::reload() {
   State& s = *state_;
   if (s.path.empty()) return false;

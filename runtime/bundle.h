@@ -46,6 +46,8 @@ class Bundle {
   CompiledKernel kernel(const Device& device, std::string_view name) const;
   /// The name of the target whose variant kernel() takes.
   std::string variant(const Device& device, std::string_view kernel) const;
+  /// A line for each variant: "gpu: taken: for GPUs, uses int64", "minimum: runs here too: ...", "gpu64: cannot run: needs subgroups of 64 (it has 8 to 8)".
+  std::string explain(const Device& device, std::string_view kernel) const;
 
   /// Reads the file again if it has changed, and takes its kernels from then on; true if so. Throws BundleError or Error if the file cannot be read or is no good bundle; then
   /// all is as before, and the next reload() looks again. Kernels that were taken before stay what they were. Of a bundle from memory: false.

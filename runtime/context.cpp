@@ -370,7 +370,7 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
   info.size = (size + 3) & ~uint64_t{3};  // devices without 8 and 16-bit accesses reach the last elements by whole words
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT;
   constexpr VkDeviceSize kAlignment = 64;
   auto attempt = [&] { return c.pool_.allocate ? take_from_pool(kind, info, kAlignment) : take_from_allocator(kind, info, kAlignment); };
   {

@@ -34,25 +34,19 @@ const std::vector<DeviceFeature>& optional_device_features() {
       CORE(shaderInt16, "16-bit integers as they are"),
       CORE(shaderInt64, "64-bit integers and addresses as they are, not as two words"),
       CORE(shaderFloat64, "kernels with f64, which is not emulated"),
-      CORE(shaderStorageImageWriteWithoutFormat, "results stored to images of any format that the device can store"),
+      CORE(shaderStorageImageWriteWithoutFormat, "results stored to images of every format that the device stores to by code without its name"),
       V11(storageBuffer16BitAccess, "loads and stores of 16 bits, not of the words around them", VkPhysicalDevice16BitStorageFeatures, 16BIT_STORAGE),
       V11(uniformAndStorageBuffer16BitAccess, "the same on drivers that ask for both", VkPhysicalDevice16BitStorageFeatures, 16BIT_STORAGE),
-      V11(storagePushConstant16, "the same for pushed sizes", VkPhysicalDevice16BitStorageFeatures, 16BIT_STORAGE),
       V12(storageBuffer8BitAccess, "loads and stores of 8 bits, not of the words around them", VkPhysicalDevice8BitStorageFeatures, 8BIT_STORAGE),
       V12(uniformAndStorageBuffer8BitAccess, "the same on drivers that ask for both", VkPhysicalDevice8BitStorageFeatures, 8BIT_STORAGE),
       V12(shaderInt8, "8-bit integers as they are", VkPhysicalDeviceShaderFloat16Int8Features, SHADER_FLOAT16_INT8),
       V12(shaderFloat16, "f16 as it is, not by integer code", VkPhysicalDeviceShaderFloat16Int8Features, SHADER_FLOAT16_INT8),
-      V12(scalarBlockLayout, "hand-written kernels with tight structs", VkPhysicalDeviceScalarBlockLayoutFeatures, SCALAR_BLOCK_LAYOUT),
-      V12(shaderSubgroupExtendedTypes, "subgroup operations on narrow and wide types", VkPhysicalDeviceShaderSubgroupExtendedTypesFeatures, SHADER_SUBGROUP_EXTENDED_TYPES),
       V12(vulkanMemoryModelDeviceScope, "atomics of the scope of one device", VkPhysicalDeviceVulkanMemoryModelFeatures, VULKAN_MEMORY_MODEL),
       V12(vulkanMemoryModelAvailabilityVisibilityChains, "chains of visibility between invocations", VkPhysicalDeviceVulkanMemoryModelFeatures, VULKAN_MEMORY_MODEL),
       V12(shaderBufferInt64Atomics, "atomics on 64-bit integers", VkPhysicalDeviceShaderAtomicInt64Features, SHADER_ATOMIC_INT64),
-      V12(shaderSharedInt64Atomics, "the same in scratch", VkPhysicalDeviceShaderAtomicInt64Features, SHADER_ATOMIC_INT64),
       V13(subgroupSizeControl, "subgroups of a size that the compiler chooses", VkPhysicalDeviceSubgroupSizeControlFeatures, SUBGROUP_SIZE_CONTROL),
       V13(computeFullSubgroups, "reductions within subgroups, which need them full", VkPhysicalDeviceSubgroupSizeControlFeatures, SUBGROUP_SIZE_CONTROL),
       V13(maintenance4, "the memory an allocation will need known before its buffer is made", VkPhysicalDeviceMaintenance4Features, MAINTENANCE_4),
-      V13(shaderZeroInitializeWorkgroupMemory, "scratch that begins as zeros", VkPhysicalDeviceZeroInitializeWorkgroupMemoryFeatures, ZERO_INITIALIZE_WORKGROUP_MEMORY),
-      V13(shaderIntegerDotProduct, "dot products of packed bytes", VkPhysicalDeviceShaderIntegerDotProductFeatures, SHADER_INTEGER_DOT_PRODUCT),
   };
   return all;
 }
@@ -100,6 +94,15 @@ std::vector<std::string> enable_device_features(const void* has, void* enable) {
     else homeless.emplace_back(f.name);
   });
   return homeless;
+}
+
+std::vector<const DeviceFeature*> missing_device_features(const void* has, const void* enabled) {
+  std::vector<const DeviceFeature*> missing;
+  each_feature([&](const DeviceFeature& f) {
+    const VkBool32 *there = has ? member(has, f) : nullptr, *set = member(enabled, f);
+    if ((!has || (there && *there)) && !(set && *set)) missing.push_back(&f);
+  });
+  return missing;
 }
 
 void enabled_by(const VkDeviceCreateInfo& info, ImportedDevice& device) {

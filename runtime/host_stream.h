@@ -39,7 +39,9 @@ struct HostCall {
   std::shared_ptr<const Program> program;
   DimValues dims;
   int frames_in_flight, calls_per_frame;
-  std::string label;  // "dispatch blur"
+  std::string label;                      // "dispatch blur"
+  std::string range;                      // "blur at samples/blur.cpp:12": of all commands of a call, and per argument of those that read or write an image
+  std::vector<std::string> image_ranges;  // "read in_specs[0]"
   std::vector<Shape> shapes;
   std::vector<std::shared_ptr<ImageState>> like;  // per argument: null for arrays
   std::vector<int> channels;
@@ -52,12 +54,18 @@ struct HostCall {
   std::unique_ptr<HostStream> alone;  // for calls by themselves
 };
 
+/// Where a dispatch reads its numbers of workgroups, instead of those that it has been prepared for.
+struct Indirect {
+  Buffer* groups = nullptr;
+  uint64_t offset = 0;
+};
+
 class HostStream {
  public:
   explicit HostStream(const Device& device);
   void begin(VkCommandBuffer commands, uint64_t frame);
-  void record(HostCall& call, std::span<const Argument> arguments);
-  void record(HostCall& call, std::span<const DeviceArray> arrays);
+  void record(HostCall& call, std::span<const Argument> arguments, Indirect indirect = {});
+  void record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect = {});
   void end();
   const Scopes& scopes() const { return scopes_; }
 

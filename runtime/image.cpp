@@ -5,6 +5,7 @@
 #include <span>
 
 #include "engine/error.h"
+#include "runtime/names.h"
 #include "image_shaders/read_0.h"
 #include "image_shaders/read_1.h"
 #include "image_shaders/read_2.h"
@@ -95,11 +96,13 @@ ImageKit::ImageKit(Context& context) : context_(context) {
     const VkDescriptorSetLayoutBinding binding{0, types[i], 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
     const VkDescriptorSetLayoutCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0, 1, &binding};
     r = vk.vkCreateDescriptorSetLayout(device, &info, vk.host, &sets_[i]);
+    if (r >= 0) name_object(vk, device, sets_[i], i == 0 ? "Tessera's image that is read" : "Tessera's image that is written");
   }
   for (int i = 0; i < 3 && r >= 0; ++i) {
     const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, i == 0 ? kReadPush : kWritePush};
     const VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, i < 2 ? 1u : 0u, &sets_[i % 2], 1, &range};
     r = vk.vkCreatePipelineLayout(device, &info, vk.host, &layouts_[i]);
+    if (r >= 0) name_object(vk, device, layouts_[i], i == 0 ? "Tessera's reading of images" : i == 1 ? "Tessera's storing to images" : "Tessera's packing of texels");
   }
   if (r >= 0) return;
   release();
@@ -116,9 +119,9 @@ void ImageKit::release() {
   for (VkDescriptorSetLayout l : sets_) vk.vkDestroyDescriptorSetLayout(device, l, vk.host);
 }
 
-ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format) {
+ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format, bool any_format) {
   std::string name = (way == Way::read ? "read " : way == Way::store ? "store " : "pack ") + std::to_string(format.kind);
-  if (way == Way::store && !context_.probe().enable->core.features.shaderStorageImageWriteWithoutFormat) name += std::string(" ") + format.storage;
+  if (way == Way::store && !any_format) name += std::string(" ") + format.storage;
   const std::lock_guard lock(mutex_);
   const VkPipelineLayout layout = layouts_[static_cast<int>(way)];
   if (const auto it = pipelines_.find(name); it != pipelines_.end()) return {it->second, layout};
@@ -135,6 +138,10 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format) {
   const VkResult r = vk.vkCreateComputePipelines(context_.handle(), VK_NULL_HANDLE, 1, &info, vk.host, &pipeline);
   vk.vkDestroyShaderModule(context_.handle(), module, vk.host);
   check(r, "vkCreateComputePipelines", context_.name());
+  constexpr const char* kKinds[] = {"floating-point", "unsigned", "signed"};
+  if (has_names(vk))
+    name_object(vk, context_.handle(), pipeline, std::string("Tessera's ") + (way == Way::read ? "reading of " : way == Way::store ? "storing to " : "packing of ") + kKinds[format.kind] + " images" +
+                                                     (way == Way::store && !any_format ? std::string(" of ") + format.storage : ""));
   pipelines_.emplace(name, pipeline);
   return {pipeline, layout};
 }
@@ -157,28 +164,40 @@ ImageState::ImageState(const Device& d, const ImportedImage& i) : device(d), ima
   if (!(image.usage & (VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT | VK_IMAGE_USAGE_TRANSFER_DST_BIT)))
     throw SpecError(where + describe() + " can be neither read nor written", {}, "make it with VK_IMAGE_USAGE_SAMPLED_BIT, VK_IMAGE_USAGE_STORAGE_BIT or VK_IMAGE_USAGE_TRANSFER_DST_BIT");
   if (image.format == VK_FORMAT_D16_UNORM || image.format == VK_FORMAT_D32_SFLOAT) aspect_ = VK_IMAGE_ASPECT_DEPTH_BIT;
-  VkFormatProperties has{};
-  context.instance().vk().vkGetPhysicalDeviceFormatProperties(context.physical(), image.format, &has);
-  sampled_ = (image.usage & VK_IMAGE_USAGE_SAMPLED_BIT) && (has.optimalTilingFeatures & VK_FORMAT_FEATURE_SAMPLED_IMAGE_BIT);
-  stored_ = (image.usage & VK_IMAGE_USAGE_STORAGE_BIT) && (has.optimalTilingFeatures & VK_FORMAT_FEATURE_STORAGE_IMAGE_BIT) && format->packing >= 0 &&
-            (format->storage || context.probe().enable->core.features.shaderStorageImageWriteWithoutFormat);
+  VkFormatProperties3 has{};
+  has.sType = VK_STRUCTURE_TYPE_FORMAT_PROPERTIES_3;
+  VkFormatProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_FORMAT_PROPERTIES_2;
+  properties.pNext = &has;
+  context.instance().vk().vkGetPhysicalDeviceFormatProperties2(context.physical(), image.format, &properties);
+  const auto can = [&](VkFormatFeatureFlags2 what) { return (has.optimalTilingFeatures & what) == what; };
+  const bool any_format = context.probe().enable->core.features.shaderStorageImageWriteWithoutFormat && can(VK_FORMAT_FEATURE_2_STORAGE_WRITE_WITHOUT_FORMAT_BIT);
+  sampled_ = (image.usage & VK_IMAGE_USAGE_SAMPLED_BIT) && can(VK_FORMAT_FEATURE_2_SAMPLED_IMAGE_BIT);
+  stored_ = (image.usage & VK_IMAGE_USAGE_STORAGE_BIT) && can(VK_FORMAT_FEATURE_2_STORAGE_IMAGE_BIT) && format->packing >= 0 && (format->storage || any_format);
   packed_ = !stored_ && format->packing >= 0 && (image.usage & VK_IMAGE_USAGE_TRANSFER_DST_BIT);
   ImageKit& kit = context.images();
   const DeviceTable& vk = context.vk();
   try {
-    if (sampled_) read_ = kit.kernel(ImageKit::Way::read, *format);
-    if (stored_ || packed_) write_ = kit.kernel(stored_ ? ImageKit::Way::store : ImageKit::Way::pack, *format);
+    if (sampled_) read_ = kit.kernel(ImageKit::Way::read, *format, any_format);
+    if (stored_ || packed_) write_ = kit.kernel(stored_ ? ImageKit::Way::store : ImageKit::Way::pack, *format, any_format);
+    VkDevice handle = context.handle();
     if (sampled_) read_view_ = view(VK_IMAGE_USAGE_SAMPLED_BIT);
     if (stored_) write_view_ = view(VK_IMAGE_USAGE_STORAGE_BIT);
+    if (has_names(vk)) {
+      name_object(vk, handle, read_view_, role(false));
+      name_object(vk, handle, write_view_, role(true));
+    }
     if (sampled_ || stored_) {
       const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE, 1}, {VK_DESCRIPTOR_TYPE_STORAGE_IMAGE, 1}};
       const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, 2, 2, sizes};
       check(vk.vkCreateDescriptorPool(context.handle(), &info, vk.host, &pool_), "vkCreateDescriptorPool", context.name());
+      if (has_names(vk)) name_object(vk, handle, pool_, describe());
     }
     const auto make_set = [&](ImageKit::Way way, VkImageView v, VkDescriptorType type, VkDescriptorSet& set) {
       const VkDescriptorSetLayout layout = kit.set_layout(way);
       const VkDescriptorSetAllocateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, pool_, 1, &layout};
       check(vk.vkAllocateDescriptorSets(context.handle(), &info, &set), "vkAllocateDescriptorSets", context.name());
+      if (has_names(vk)) name_object(vk, handle, set, role(way != ImageKit::Way::read));
       const VkDescriptorImageInfo what{VK_NULL_HANDLE, v, own_layout(way != ImageKit::Way::read)};
       VkWriteDescriptorSet write{};
       write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;

@@ -40,7 +40,8 @@ class ImageKit {
     VkPipeline pipeline;
     VkPipelineLayout layout;
   };
-  Kernel kernel(Way way, const ImageFormat& format);
+  /// `any_format`: the device stores to that one by code that does not name it.
+  Kernel kernel(Way way, const ImageFormat& format, bool any_format);
   VkDescriptorSetLayout set_layout(Way way) const { return sets_[way == Way::read ? 0 : 1]; }
 
  private:
@@ -89,6 +90,7 @@ class ImageState {
   VkImageLayout own_layout(bool write) const;
   void dispatch(VkCommandBuffer c, const ImageKit::Kernel& kernel, VkDescriptorSet set, std::span<const uint32_t> push, uint64_t items) const;
   VkImageView view(VkImageUsageFlags usage) const;
+  std::string role(bool write) const { return describe() + (write ? ", to be written" : ", to be read"); }
   void release();
 
   bool sampled_ = false, stored_ = false, packed_ = false;

@@ -115,4 +115,7 @@ std::shared_ptr<Buffer> Buffer::borrow(std::shared_ptr<Context> context, const I
 }
 
 }  // namespace vulkan
+
+bool is_enabled(const Device& device, const DeviceFeature& feature) { return device.context()->probe().enable->at(feature) == VK_TRUE; }
+
 }  // namespace tessera

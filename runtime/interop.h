@@ -30,6 +30,11 @@ const std::vector<DeviceFeature>& required_device_features();
 /// What makes code shorter or faster, and kernels of some dtypes possible, where the device has it.
 const std::vector<DeviceFeature>& optional_device_features();
 
+/// Whether the device has it enabled.
+bool is_enabled(const Device& device, const DeviceFeature& feature);
+/// Those of the lists that the chain at `has` shows, or with null all of them, and the chain at `enabled` has not set.
+std::vector<const DeviceFeature*> missing_device_features(const void* has, const void* enabled);
+
 /// An extension of a device that Tessera uses where it is enabled. None is needed.
 struct DeviceExtension {
   const char* name;   ///< "VK_EXT_memory_budget"

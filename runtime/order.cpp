@@ -10,6 +10,7 @@ struct Live {
   const LogEntry* command;
   AddressRange range;
   bool write;
+  Stage stage;
   StageMask ordered = 0;           // stages in which everything from here on comes after it, and sees what it wrote
   uint64_t submission = 0;         // timeline value at which it is done; 0: not submitted yet
   bool host_barrier = false;       // a barrier towards the host has been recorded after it,
@@ -42,21 +43,25 @@ class Checker {
   }
 
   void command(const LogEntry& e) {
-    auto conflicts = [&](const AddressRange& range, bool write) {
+    auto conflicts = [&](const AddressRange& range, bool write, Stage stage) {
       for (const Live& a : live_)
-        if ((write || a.write) && overlap(a.range, range) && !(a.ordered & mask(e.stage)))
-          report(e, write ? " writes " : " reads ", range, a, "and no barrier orders them");
+        if ((write || a.write) && overlap(a.range, range) && !(a.ordered & mask(stage)))
+          report(e, write ? " writes " : stage == Stage::indirect ? " is sized by " : " reads ", range, a, "and no barrier orders them");
     };
-    for (const AddressRange& r : e.reads) conflicts(r, false);
-    for (const AddressRange& r : e.writes) conflicts(r, true);
-    for (const AddressRange& r : e.reads) live_.push_back({&e, r, false});
-    for (const AddressRange& r : e.writes) live_.push_back({&e, r, true});
+    for (const AddressRange& r : e.reads) conflicts(r, false, e.stage);
+    for (const AddressRange& r : e.indirect) conflicts(r, false, Stage::indirect);
+    for (const AddressRange& r : e.writes) conflicts(r, true, e.stage);
+    for (const AddressRange& r : e.reads) live_.push_back({&e, r, false, e.stage});
+    for (const AddressRange& r : e.indirect) live_.push_back({&e, r, false, Stage::indirect});
+    for (const AddressRange& r : e.writes) live_.push_back({&e, r, true, e.stage});
   }
 
-  // Dependencies chain: what an earlier barrier ordered before a stage in `from` is ordered before `to` as well.
+  // Dependencies chain: what an earlier barrier ordered before a stage in `from` is ordered before `to` as well. What waits for a dispatch's shaders waits for what comes
+  // before them in its pipeline (the specification's logically earlier stages), so for the reading of its size.
   void barrier(const LogEntry& e) {
     for (Live& a : live_) {
-      if (!((mask(a.command->stage) | a.ordered) & e.from)) continue;
+      const StageMask in = a.stage == Stage::indirect ? mask(Stage::indirect) | mask(Stage::compute) : mask(a.stage);
+      if (!((in | a.ordered) & e.from)) continue;
       a.ordered |= e.to & static_cast<StageMask>(~mask(Stage::host));
       if (e.to & mask(Stage::host)) a.host_barrier = true;
     }

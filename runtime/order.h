@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-/// Where an access happens; barriers order masks of these.
-enum class Stage : uint8_t { compute = 1, transfer = 2, host = 4 };
+/// Where an access happens; barriers order masks of these. indirect: where a dispatch's numbers of workgroups are read, before its shaders run.
+enum class Stage : uint8_t { compute = 1, transfer = 2, host = 4, indirect = 8 };
 using StageMask = uint8_t;
 constexpr StageMask mask(Stage s) { return static_cast<StageMask>(s); }
 
@@ -36,6 +36,7 @@ struct LogEntry {
   std::vector<AddressRange> reads = {}, writes = {};
   uint64_t value = 0;
   uint64_t stream = 0;  // of commands and barriers in a host's command buffer, which runs when the host submits it: its number, from 1; 0: our own
+  std::vector<AddressRange> indirect = {};  ///< read in Stage::indirect
 };
 using CommandLog = std::vector<LogEntry>;
 

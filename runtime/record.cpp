@@ -68,16 +68,19 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   pipeline = &context->pipeline(*program);
   scopes = scopes_of(*program, bound.count > 0, options.images);
   label = "dispatch " + program->name;
+  range = with_line(program->name, program->loc);
   alone = std::make_unique<HostStream>(device);
 
   const size_t n = program->args.size();
   like.resize(n);
   channels.resize(n);
+  image_ranges.resize(n);
   for (const PrepareOptions::Image& i : options.images) {
     if (i.argument >= n) throw SpecError(program->name + ": PrepareOptions::images names argument " + std::to_string(i.argument) + " of " + std::to_string(n), program->loc);
     const ProgramArg& a = program->args[i.argument];
     const std::string where = program->name + ": " + a.origin + ": ";
     like[i.argument] = i.like.state();
+    image_ranges[i.argument] = (a.is_output ? "write " : "read ") + a.origin;
     if (!(i.like.state()->device == device)) throw SpecError(where + "the image is on another Device than the kernel", program->loc);
     channels[i.argument] = i.like.state()->check_shape(where, shapes[i.argument], a.dtype);
     if (a.is_output) i.like.state()->check_write(where);
@@ -201,13 +204,16 @@ void HostStream::barrier(StageMask from, StageMask to) {
 // one waits for all of it; from there on the recorder's numbers stand for this stream's commands. With the mutex held.
 void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list) {
   Recorder& recorder = device_.context()->recorder();
+  StageMask in = mask(stage);
+  for (const Access& a : list)
+    if (a.indirect) in |= mask(Stage::indirect);
   constexpr StageMask kAll = mask(Stage::compute) | mask(Stage::transfer);
-  if (!begun_) barrier(kAll, kAll);
-  else if (const StageMask from = unordered(ordered_, mask(stage), list)) barrier(from, mask(stage));
+  if (!begun_) barrier(kAll, kAll | in);
+  else if (const StageMask from = unordered(ordered_, in, list)) barrier(from, in);
   begun_ = true;
   recorder.note_foreign(what, stage, list, number_);
-  scopes_.wait_stages |= stage_flags(mask(stage));
-  scopes_.wait_accesses |= access_flags(mask(stage), true);
+  scopes_.wait_stages |= stage_flags(in);
+  scopes_.wait_accesses |= access_flags(in, true);
   scopes_.signal_stages |= stage_flags(mask(stage));
   scopes_.signal_accesses |= access_flags(mask(stage), false);
 }
@@ -245,11 +251,13 @@ Buffer* HostStream::take(HostCall& call, HostCall::Call& c, std::span<const Argu
 void HostStream::read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
   Buffer* own = c.own[i].get();
   const Access list[] = {{own, false, true, 0, own->size()}};
+  begin_label(device_.context()->vk(), commands_, call.image_ranges[i]);
   command("read image", Stage::compute, list);
   const ImageState& image = *c.images[i];
   image.enter(commands_, false, argument.layouts().before);
   image.read(commands_, *own, call.program->args[i].dtype, call.channels[i]);
   image.leave(commands_, false, argument.layouts().after);
+  end_label(device_.context()->vk(), commands_);
 }
 
 void HostStream::store_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
@@ -257,6 +265,7 @@ void HostStream::store_image(const HostCall& call, const HostCall::Call& c, cons
   const ImageState& image = *c.images[i];
   const DType dtype = call.program->args[i].dtype;
   const Access from{own, true, false, 0, own->size()};
+  begin_label(device_.context()->vk(), commands_, call.image_ranges[i]);
   if (bytes) {
     const Access list[] = {from, {bytes, false, true, 0, bytes->size()}}, last[] = {{bytes, true, false, 0, bytes->size()}};
     command("pack image", Stage::compute, list);
@@ -270,9 +279,10 @@ void HostStream::store_image(const HostCall& call, const HostCall::Call& c, cons
     image.store(commands_, *own, dtype, call.channels[i]);
   }
   image.leave(commands_, true, argument.layouts().after);
+  end_label(device_.context()->vk(), commands_);
 }
 
-void HostStream::record(HostCall& call, std::span<const Argument> arguments) {
+void HostStream::record(HostCall& call, std::span<const Argument> arguments, Indirect indirect) {
   const Program& p = *call.program;
   if (commands_ == VK_NULL_HANDLE) throw SpecError(p.name + ": record() outside begin() and end() of its CommandStream", p.loc);
   if (!(call.device == device_)) throw SpecError(p.name + ": the kernel has been prepared for another Device than the CommandStream's", p.loc);
@@ -301,12 +311,14 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments) {
   for (const auto& [from, to] : copies_) check_copy(*from, *to);
   if (c.scratch) accesses_.push_back({c.scratch.get(), true, true, 0, c.scratch->size()});
   if (c.report) accesses_.push_back({c.report.get(), true, true, 0, c.report->size()});
+  if (indirect.groups) accesses_.push_back({indirect.groups, false, false, indirect.offset, 12, true});
 
   Context& context = *device_.context();
   const DeviceTable& vk = context.vk();
   const std::lock_guard lock(context.mutex());
   context.recorder().require_alive();
   if (dispatches && c.table) c.table->host_write(c.block.data(), c.block.size());
+  begin_label(vk, commands_, call.range);
   for (size_t i = 0; i < call.num_inputs; ++i)
     if (call.like[i]) read_image(call, c, arguments[i], i);
   for (const auto& [from, to] : copies_) {
@@ -316,18 +328,18 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments) {
     vk.vkCmdCopyBuffer(commands_, from->handle(), to->handle(), 1, &region);
   }
   if (dispatches) {
-    if (has_names(vk)) begin_label(vk, commands_, with_line(p.name, p.loc));
     command(call.label, Stage::compute, accesses_);
     vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
     const uint64_t table = c.table ? c.table->address() : 0;
     if (c.table) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof table, &table);
     else if (!c.block.empty()) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(c.block.size()), c.block.data());
-    vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
-    end_label(vk, commands_);
+    if (indirect.groups) vk.vkCmdDispatchIndirect(commands_, indirect.groups->handle(), indirect.groups->offset() + indirect.offset);
+    else vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
     reported_ |= c.report != nullptr;
   }
   for (size_t i = call.num_inputs; i < arguments.size(); ++i)
     if (call.like[i]) store_image(call, c, arguments[i], i);
+  end_label(vk, commands_);
   pass_on(call, c);
   ++call.slots[frame_ % call.slots.size()].used;
 }
@@ -364,9 +376,9 @@ void HostStream::pass_on(const HostCall& call, const HostCall::Call& c) {
     if (const auto& b = c.arguments[i]) b->outcome = found;
 }
 
-void HostStream::record(HostCall& call, std::span<const DeviceArray> arrays) {
+void HostStream::record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect) {
   arguments_.assign(arrays.begin(), arrays.end());
-  record(call, std::span<const Argument>(arguments_));
+  record(call, std::span<const Argument>(arguments_), indirect);
 }
 
 void HostStream::end() {
@@ -391,6 +403,7 @@ PreparedKernel::~PreparedKernel() = default;
 const Program& PreparedKernel::program() const { return *call_->program; }
 const Shape& PreparedKernel::shape(size_t i) const { return call_->shapes.at(i); }
 DType PreparedKernel::dtype(size_t i) const { return call_->program->args.at(i).dtype; }
+std::array<uint32_t, 3> PreparedKernel::groups() const { return call_->bound.count > 0 ? call_->bound.groups : std::array<uint32_t, 3>{}; }
 Scopes PreparedKernel::scopes() const { return call_->scopes; }
 Scopes PreparedKernel::record(VkCommandBuffer commands, uint64_t frame, std::span<const Argument> arguments) {
   call_->alone->begin(commands, frame);
@@ -411,6 +424,13 @@ Scopes CommandStream::record(PreparedKernel& kernel, std::span<const Argument> a
 Scopes CommandStream::record(PreparedKernel& kernel, std::span<const DeviceArray> arrays) {
   stream_->record(*kernel.call_, arrays);
   return kernel.call_->scopes;
+}
+Scopes CommandStream::record_indirect(PreparedKernel& kernel, std::span<const DeviceArray> arrays, const DeviceArray& groups, uint64_t offset) {
+  stream_->record(*kernel.call_, arrays, {groups.memory().get(), offset});
+  Scopes s = kernel.call_->scopes;
+  s.wait_stages |= vulkan::stage_flags(mask(Stage::indirect));
+  s.wait_accesses |= vulkan::access_flags(mask(Stage::indirect), true);
+  return s;
 }
 Scopes CommandStream::end() {
   stream_->end();

@@ -9,6 +9,7 @@
 #pragma once
 #include <vulkan/vulkan_core.h>
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -83,6 +84,8 @@ class PreparedKernel {
 
  private:
   friend class CommandStream;
+  friend class PreparedGraph;
+  std::array<uint32_t, 3> groups() const;  ///< of a call; zeros if it dispatches nothing
   std::unique_ptr<vulkan::HostCall> call_;
 };
 
@@ -113,6 +116,9 @@ class CommandStream {
   Scopes end();
 
  private:
+  friend class PreparedGraph;
+  /// A call whose three numbers of workgroups are read from `groups`, an i32 array of the Device's that goes no earlier than the kernel.
+  Scopes record_indirect(PreparedKernel& kernel, std::span<const DeviceArray> arrays, const DeviceArray& groups, uint64_t offset);
   std::unique_ptr<vulkan::HostStream> stream_;
 };
 

@@ -7,8 +7,8 @@
 
 namespace tessera::vulkan {
 namespace {
-constexpr size_t kStages = 3;
-constexpr size_t position(Stage s) { return s == Stage::compute ? 0 : s == Stage::transfer ? 1 : 2; }
+constexpr size_t kStages = 4;
+constexpr size_t position(Stage s) { return s == Stage::compute ? 0 : s == Stage::transfer ? 1 : s == Stage::host ? 2 : 3; }
 constexpr StageMask at(size_t position) { return static_cast<StageMask>(1 << position); }
 
 AddressRange range(const Buffer& b, uint64_t offset, uint64_t size) { return {b.address() + offset, b.address() + offset + size}; }
@@ -19,6 +19,7 @@ VkPipelineStageFlags2 stage_flags(StageMask m) {
   if (m & mask(Stage::compute)) s |= VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
   if (m & mask(Stage::transfer)) s |= VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
   if (m & mask(Stage::host)) s |= VK_PIPELINE_STAGE_2_HOST_BIT;
+  if (m & mask(Stage::indirect)) s |= VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT;
   return s;
 }
 VkAccessFlags2 access_flags(StageMask m, bool reads) {
@@ -26,6 +27,7 @@ VkAccessFlags2 access_flags(StageMask m, bool reads) {
   if (m & mask(Stage::compute)) a |= VK_ACCESS_2_SHADER_WRITE_BIT | (reads ? VK_ACCESS_2_SHADER_READ_BIT : 0);
   if (m & mask(Stage::transfer)) a |= VK_ACCESS_2_TRANSFER_WRITE_BIT | (reads ? VK_ACCESS_2_TRANSFER_READ_BIT : 0);
   if (m & mask(Stage::host)) a |= VK_ACCESS_2_HOST_READ_BIT;
+  if (reads && (m & mask(Stage::indirect))) a |= VK_ACCESS_2_INDIRECT_COMMAND_READ_BIT;
   return a;
 }
 
@@ -106,12 +108,13 @@ void Recorder::close() {
 }
 
 void Recorder::replay(const std::string& what, VkCommandBuffer commands, std::span<const Access> list, std::span<const LogEntry> log) {
-  order(mask(Stage::compute) | mask(Stage::transfer), list);
+  const bool indirect = std::any_of(list.begin(), list.end(), [](const Access& a) { return a.indirect; });
+  order(static_cast<StageMask>(mask(Stage::compute) | mask(Stage::transfer) | (indirect ? mask(Stage::indirect) : 0)), list);
   ++number_;
   for (const Access& a : list) {
     Hazards& h = a.buffer->hazards;
     for (int s = 0; s < 2; ++s) {
-      if (a.reads) h.read_by[s] = number_;
+      if (a.reads || a.indirect) h.read_by[s] = number_;
       if (a.writes) h.written_by[s] = number_;
     }
     if (a.writes) {
@@ -173,9 +176,10 @@ void Recorder::note_all_foreign(Buffer& buffer) const {
 StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access> list) {
   StageMask from = 0;
   for (const Access& a : list)
-    for (size_t s = 0; s < 2; ++s)
-      for (size_t t = 0; t < 2; ++t) {
-        const Hazards& h = a.buffer->hazards;
+    for (size_t s = 0; s < 2; ++s) {
+      const Hazards& h = a.buffer->hazards;
+      if (a.indirect && h.written_by[s] > ordered[s][position(Stage::indirect)]) from |= at(s);
+      for (size_t t = 0; t < 2; ++t)
         if ((to & at(t)) && (h.written_by[s] > ordered[s][t] || (a.writes && h.read_by[s] > ordered[s][t]))) from |= at(s);
       }
   return from;
@@ -184,7 +188,7 @@ StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access
 void Recorder::note_foreign(const std::string& what, Stage stage, std::span<const Access> list, uint64_t stream) {
   note(what, stage, list, stream);
   for (const Access& a : list) {
-    if (a.reads) a.buffer->hazards.recorded_reads |= mask(stage);
+    if (a.reads || a.indirect) a.buffer->hazards.recorded_reads |= mask(stage);
     if (a.writes) a.buffer->hazards.recorded_writes |= mask(stage);
   }
   touched_.clear();
@@ -200,7 +204,7 @@ void Recorder::note(const std::string& what, Stage stage, std::span<const Access
   ++number_;
   for (const Access& a : list) {
     Hazards& h = a.buffer->hazards;
-    if (a.reads) h.read_by[to] = number_;
+    if (a.reads || a.indirect) h.read_by[to] = number_;
     if (a.writes) {
       h.written_by[to] = number_;
       h.readable_at = 0;
@@ -213,6 +217,7 @@ void Recorder::note(const std::string& what, Stage stage, std::span<const Access
   for (const Access& a : list) {
     if (a.reads) entry.reads.push_back(range(*a.buffer, a.offset, a.size));
     if (a.writes) entry.writes.push_back(range(*a.buffer, a.offset, a.size));
+    if (a.indirect) entry.indirect.push_back(range(*a.buffer, a.offset, a.size));
   }
   add(std::move(entry));
 }

@@ -29,11 +29,12 @@ struct Hazards {
   bool recorded() const { return recorded_writes || recorded_reads; }
 };
 
-/// A use of bytes [offset, offset + size) of a buffer by one command.
+/// A use of bytes [offset, offset + size) of a buffer by one command; `indirect`: its numbers of workgroups are read there.
 struct Access {
   Buffer* buffer;
   bool reads, writes;
   uint64_t offset, size;
+  bool indirect = false;
 };
 
 /// The queue of all submissions, and what its host wants to happen around each; either may be empty.
@@ -56,9 +57,9 @@ void memory_barrier(const DeviceTable& vk, VkCommandBuffer commands, StageMask f
 /// Throws SpecError where a host's buffer may not be copied.
 void check_copy(const Buffer& from, const Buffer& to);
 
-/// [from][to] (compute, transfer, host): commands of stage `from` up to this number come before anything new in `to`.
-using Ordered = std::array<std::array<uint64_t, 3>, 3>;
-/// Stages that such accesses in stages `to` have to wait for.
+/// [from][to] (compute, transfer, host, indirect): commands of stage `from` up to this number come before anything new in `to`.
+using Ordered = std::array<std::array<uint64_t, 4>, 4>;
+/// Stages that such accesses in stages `to` have to wait for. Only compute and transfer need to be waited for: what waits for a dispatch waits for the reading of its size.
 StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access> accesses);
 
 class Recorder {
@@ -171,7 +172,7 @@ class Recorder {
   std::vector<Buffer*> touched_, shown_;     // since the last submit
   uint64_t number_ = 0;                      // of the last command
   Ordered ordered_ = {};
-  std::array<StageMask, 3> barriers_ = {};   // in this submission: [to] the stages that one before `to` waits for
+  std::array<StageMask, 4> barriers_ = {};   // in this submission: [to] the stages that one before `to` waits for
   uint64_t streams_ = 0;
   uint64_t submitted_ = 0, completed_ = 0;
   bool lost_ = false;

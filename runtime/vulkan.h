@@ -18,7 +18,7 @@ namespace tessera::vulkan {
 #define TESSERA_VK_INSTANCE(X)                                                                                                     \
   X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceFeatures2)             \
   X(vkGetPhysicalDeviceMemoryProperties) X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkEnumerateDeviceExtensionProperties)       \
-  X(vkGetPhysicalDeviceProperties) X(vkGetPhysicalDeviceMemoryProperties2) X(vkGetPhysicalDeviceFormatProperties) X(vkGetPhysicalDeviceExternalBufferProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
+  X(vkGetPhysicalDeviceProperties) X(vkGetPhysicalDeviceMemoryProperties2) X(vkGetPhysicalDeviceFormatProperties2) X(vkGetPhysicalDeviceExternalBufferProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
 
 // debug_utils is an instance extension and may be absent: these pointers may be null.
 #define TESSERA_VK_DEBUG(X) X(vkCreateDebugUtilsMessengerEXT) X(vkDestroyDebugUtilsMessengerEXT)
@@ -30,7 +30,7 @@ namespace tessera::vulkan {
   X(vkCmdDispatch) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdPipelineBarrier2) X(vkGetBufferDeviceAddress)                      \
   X(vkCreateShaderModule) X(vkDestroyShaderModule) X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout)                            \
   X(vkCreateComputePipelines) X(vkDestroyPipeline) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements)          \
-  X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory) X(vkCmdDispatchBase) X(vkCreateQueryPool) X(vkDestroyQueryPool)        \
+  X(vkBindBufferMemory) X(vkAllocateMemory) X(vkFreeMemory) X(vkCmdDispatchBase) X(vkCmdDispatchIndirect) X(vkCreateQueryPool) X(vkDestroyQueryPool)        \
   X(vkGetQueryPoolResults) X(vkCmdResetQueryPool) X(vkCmdWriteTimestamp2) X(vkCreatePipelineCache) X(vkDestroyPipelineCache)       \
   X(vkGetPipelineCacheData) X(vkCmdUpdateBuffer) X(vkCreateImageView) X(vkDestroyImageView) X(vkCreateDescriptorSetLayout)         \
   X(vkDestroyDescriptorSetLayout) X(vkCreateDescriptorPool) X(vkDestroyDescriptorPool) X(vkAllocateDescriptorSets)                 \

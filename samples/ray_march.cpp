@@ -1,4 +1,4 @@
-// Spheres that melt into each other over a floor: ray_march [--size N] [--frames N] [OUT.png]. Nothing in the scene has a surface: a function says how far from
+// Spheres that melt into each other over a floor: ray_march [--size N] [--frames N] [--window] [OUT.png]. Nothing in the scene has a surface: a function says how far from
 // everything a point is at least, and a ray goes that far, again and again (Hart, Sphere Tracing, 1996). The scene is written once, for blocks of pixels and for
 // single numbers, with which the answer is checked.
 #include <tessera/tessera.hpp>
@@ -119,14 +119,11 @@ ts::PallasCall make_kernel(int64_t size) {
 int main(int argc, char** argv) try {
   const sample::Demo demo = sample::demo_options(argc, argv, {"ray_march", "Spheres that melt into each other over a floor, by sphere tracing.", 160, 16});
   const ts::PallasCall draw = make_kernel(demo.size);
-  std::vector<ts::Array> frames;
-  for (int64_t f = 0; f < demo.frames; ++f) {
-    frames.push_back(draw(ts::Array({1}, std::vector<float>{static_cast<float>(f) / static_cast<float>(demo.frames)})));
-    sample::progress(demo, f + 1);
-  }
-  sample::write_frames(demo, frames);
+  sample::Player player(demo);
+  while (player.more()) player.show(draw(ts::Array({1}, std::vector<float>{static_cast<float>(player.frame() % demo.frames) / static_cast<float>(demo.frames)})));
+  player.finish();
   // Where rounding decides which thing a ray meets, colours jump; elsewhere they agree. So what is compared is how many of 500 pixels of the first picture differ.
-  const ts::Array& first = frames[0];
+  const ts::Array& first = player.first();
   const int64_t plane = demo.size * demo.size;
   float others = 0;
   for (int64_t i = 0; i < 500; ++i) {

@@ -1,4 +1,4 @@
-// Dye in a stirred fluid: stable_fluids [--size N] [--frames N] [OUT.png]. One step of the solver, thirty rounds of Jacobi's iteration for the pressure included, is a
+// Dye in a stirred fluid: stable_fluids [--size N] [--frames N] [--window] [OUT.png]. One step of the solver, thirty rounds of Jacobi's iteration for the pressure included, is a
 // function under jit: one graph of kernels (kernels/stable_fluids.h), planned into one arena, recorded once and replayed by one submission a step.
 #include <tessera/tessera.hpp>
 
@@ -49,17 +49,16 @@ int main(int argc, char** argv) try {
   const sample::Demo demo = sample::demo_options(argc, argv, {"stable_fluids", "Dye in a fluid that three jets stir.", 128, 24});
   const auto step = make_step(demo.size, 30);
   ts::Array velocity({2, demo.size, demo.size}, ts::f32), dye({3, demo.size, demo.size}, ts::f32);
-  std::vector<ts::Array> frames;
-  for (int64_t f = 0; f < demo.frames; ++f) {
+  sample::Player player(demo);
+  while (player.more()) {
     for (int64_t s = 0; s < steps; ++s) {
-      const auto [pushes, drops] = sources(demo.size, f * steps + s);
+      const auto [pushes, drops] = sources(demo.size, player.frame() * steps + s);
       const auto next = step(velocity, dye, pushes, drops);
       velocity = next[0], dye = next[1];
     }
-    frames.push_back(picture(dye));
-    sample::progress(demo, f + 1);
+    player.show(picture(dye));
   }
-  sample::write_frames(demo, frames);
+  player.finish();
   // The same graph on a small grid, by the interpreter and by the device: three steps, in each of which a position within a cell errs by some units of 2^-23.
   const int64_t n = 40;
   const auto small = make_step(n, 8);

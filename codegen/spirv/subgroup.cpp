@@ -60,7 +60,7 @@ void Emitter::emit_reduce(const ir::Op& op) {
       const V both = elementwise(kind, inner, inner, {v, other}, {full_range(inner), full_range(inner)});
       v = size > 0 ? both : select(subgroup_size_ > mask, both, v);  // beyond the subgroup there is nobody to ask
     }
-  } else if (target_.subgroup_arithmetic && code) {
+  } else if (target_.subgroup_arithmetic && code && !wide_int) {
     m_.capability(spv::CapabilityGroupNonUniformArithmetic);
     const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeSubgroup));
     v = {&f_, m_.op(*code, f_.type(v.reg), {scope.id, static_cast<uint32_t>(spv::GroupOperationReduce), v.id}), v.reg};

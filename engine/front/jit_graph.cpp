@@ -241,8 +241,49 @@ class Lowering {
     return b;
   }
   void finish(Step s, const Op& op, Body& b) {
+    s.loc = op.loc;
     for (ir::Value v : op.results) s.results.push_back(define(v));
     b.steps.push_back(std::move(s));
+  }
+
+  /// What a scalar integer is at most, where it is the smaller of something and a constant.
+  std::optional<int64_t> at_most(ir::Value v) const {
+    if (const auto c = ir::constant_int(k_, v)) return c;
+    if (!k_.value(v).def) return {};
+    const Op& op = k_.op(k_.value(v).def);
+    if (op.code != Opcode::min || is_record(k_.value(v).def)) return {};
+    const auto a = at_most(op.operands[0]), b = at_most(op.operands[1]);
+    return a && b ? std::min(*a, *b) : a ? a : b;
+  }
+  /// Of i = first, first + step, ... below end.
+  static int64_t turns(int64_t first, int64_t end, int64_t step) { return end > first ? (end - first + step - 1) / step : 0; }
+
+  /// How often a while's body can run, where its test says so: i < n (with others, by and), where i starts from a constant and every turn adds one to it, and n is at most a constant.
+  std::optional<int64_t> most_turns(const Op& op) const {
+    const ir::Region &test = k_.region(op.regions[0]), &body = k_.region(op.regions[1]);
+    std::vector<ir::Value> all{k_.op(test.ops.back()).operands[0]};
+    std::optional<int64_t> most;
+    for (size_t at = 0; at < all.size(); ++at) {
+      if (!k_.value(all[at]).def || is_record(k_.value(all[at]).def)) continue;
+      const Op& c = k_.op(k_.value(all[at]).def);
+      if (c.code == Opcode::and_) all.insert(all.end(), c.operands.begin(), c.operands.end());
+      const bool below = c.code == Opcode::lt || c.code == Opcode::le, above = c.code == Opcode::gt || c.code == Opcode::ge;
+      if (!below && !above) continue;
+      const ir::Value i = c.operands[above], n = c.operands[below];
+      const size_t carry = static_cast<size_t>(std::find(test.args.begin(), test.args.end(), i) - test.args.begin());
+      if (carry == test.args.size() || k_.type(i).dtype != DType::i32 || !k_.type(i).shape.empty()) continue;
+      const auto first = ir::constant_int(k_, op.operands[carry]), last = at_most(n);
+      const ir::Value next = k_.op(body.ops.back()).operands[carry];
+      if (!first || !last || !k_.value(next).def || is_record(k_.value(next).def)) continue;
+      const Op& sum = k_.op(k_.value(next).def);
+      if (sum.code != Opcode::add || (sum.operands[0] != body.args[carry] && sum.operands[1] != body.args[carry])) continue;
+      const auto step = ir::constant_int(k_, sum.operands[sum.operands[0] == body.args[carry] ? 1 : 0]);
+      const int64_t end = *last + (c.code == Opcode::le || c.code == Opcode::ge);
+      if (!step || *step < 1 || end - 1 + *step > INT32_MAX) continue;  // it may wrap before it gets there
+      const int64_t now = turns(*first, end, *step);
+      most = most ? std::min(*most, now) : now;
+    }
+    return most;
   }
 
   void for_loop(const Op& op, Body& b) {
@@ -259,7 +300,8 @@ class Lowering {
       used |= std::find(list.begin(), list.end(), i) != list.end();
     }
     const bool counted = lower && upper && step;
-    if (counted) s.count = *upper > *lower ? (*upper - *lower + *step - 1) / *step : 0;
+    if (counted) s.count = turns(*lower, *upper, *step);
+    else if (const auto end = at_most(op.operands[1]); end && lower && step && *step > 0 && *end - 1 + *step <= INT32_MAX) s.at_most = turns(*lower, *end, *step);
     const bool carries_i = used || !counted;
     if (carries_i) s.arguments.push_back(value(op.operands[0]));
     for (size_t at : values(op.operands, 3)) s.arguments.push_back(at);
@@ -278,7 +320,7 @@ class Lowering {
     finish(std::move(s), op, b);
   }
   void while_loop(const Op& op, Body& b) {
-    Step s{.kind = Step::Kind::repeat, .arguments = values(op.operands)};
+    Step s{.kind = Step::Kind::repeat, .arguments = values(op.operands), .at_most = most_turns(op)};
     Body inner;
     const auto test_args = k_.region(op.regions[0]).args, body_args = k_.region(op.regions[1]).args;
     for (size_t i = 0; i < body_args.size(); ++i) inner.inputs.push_back(at_[test_args[i]] = define(body_args[i]));

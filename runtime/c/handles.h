@@ -24,7 +24,7 @@ struct tessera_kernel {
     std::vector<int64_t> sizes;
   };
   tessera::CompiledKernel kernel;
-  std::string variant, signature;
+  std::string variant, variants, signature;
   std::vector<Argument> arguments;
   int32_t num_inputs = 0;
 };

@@ -91,6 +91,13 @@ void check_bytes(const char* function, const DeviceArray& a, size_t bytes) {
 
 }  // namespace
 
+namespace {
+static_assert(static_cast<int>(Severity::info) == TESSERA_INFO && static_cast<int>(Severity::warning) == TESSERA_WARNING && static_cast<int>(Severity::error) == TESSERA_ERROR);
+LogCallback c_log(tessera_log_function log, void* user) {
+  return [=](Severity severity, const std::string& message) { log(user, static_cast<tessera_severity>(severity), message.c_str()); };
+}
+}  // namespace
+
 DeviceOptions options_of(const char* function, const tessera_device_options* options) {
   DeviceOptions o;
   if (!options) return o;
@@ -101,6 +108,8 @@ DeviceOptions options_of(const char* function, const tessera_device_options* opt
   o.validation = options->validation != 0;
   o.memory_limit = options->memory_limit;
   o.watchdog_seconds = options->watchdog_seconds;
+  if (options->log) o.log = c_log(options->log, options->log_user);
+  o.allocation_callbacks = options->allocation_callbacks;
   if (options->print) o.print = [print = options->print, user = options->print_user](const std::string& line) { print(user, line.c_str()); };
   return o;
 }
@@ -153,6 +162,10 @@ const char* tessera_result_name(tessera_result r) {
 }
 const char* tessera_dtype_name(tessera_dtype t) { return c::is_dtype(t) ? name(static_cast<DType>(t)).data() : nullptr; }
 size_t tessera_dtype_bytes(tessera_dtype t) { return c::is_dtype(t) ? static_cast<size_t>(size_bytes(static_cast<DType>(t))) : 0; }
+
+tessera_result tessera_set_log(tessera_log_function log, void* user) {
+  return guarded(__func__, [&] { set_log(log ? c::c_log(log, user) : LogCallback()); });
+}
 
 // ---- devices
 
@@ -298,7 +311,7 @@ tessera_result tessera_kernel_get(const tessera_bundle* bundle, tessera_device* 
     need("tessera_kernel_get", "name", name);
     need("tessera_kernel_get", "kernel", kernel);
     const Bundle fixed = bundle->bundle.snapshot();
-    auto k = std::make_unique<tessera_kernel>(tessera_kernel{fixed.kernel(device->device, name), fixed.variant(device->device, name), {}, {}, 0});
+    auto k = std::make_unique<tessera_kernel>(tessera_kernel{fixed.kernel(device->device, name), fixed.variant(device->device, name), fixed.explain(device->device, name), {}, {}, 0});
     k->signature = signature(k->kernel.program());
     // Names are the bundle's; all else is the variant's that runs here, since variants of a damaged file may disagree.
     const std::vector<BundleArgument> named = fixed.arguments(name);
@@ -330,6 +343,13 @@ tessera_result tessera_kernel_variant(const tessera_kernel* kernel, const char**
     need("tessera_kernel_variant", "kernel", kernel);
     need("tessera_kernel_variant", "variant", variant);
     *variant = kernel->variant.c_str();
+  });
+}
+tessera_result tessera_kernel_variants(const tessera_kernel* kernel, const char** text) {
+  return guarded(__func__, [&] {
+    need("tessera_kernel_variants", "kernel", kernel);
+    need("tessera_kernel_variants", "text", text);
+    *text = kernel->variants.c_str();
   });
 }
 tessera_result tessera_kernel_argument_count(const tessera_kernel* kernel, int32_t* inputs, int32_t* outputs) {

@@ -5,7 +5,7 @@
 // Functions give TESSERA_OK or an error; then tessera_last_error() has a sentence, and nothing has been changed or made. Nothing waits for the device but what says so,
 // writes of more than 32 MiB, and arrays for which memory is short until calls in flight have ended.
 // Any number of threads may call with different handles, and with one device, bundle or kernel; one array is used by one thread at a time, and while tessera_device_recover()
-// runs no other thread uses its handle. Images, semaphores, graphs and the log are for C++ only so far (runtime/interop.h, runtime/call/graph.h, runtime/log.h). Strings are UTF-8 and end with 0.
+// runs no other thread uses its handle. Graphs are for C++ only so far (runtime/call/graph.h). Callbacks are called on whichever thread something happens, and throw nothing. Strings are UTF-8 and end with 0.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -65,6 +65,7 @@ enum {
   TESSERA_F64 = 16
 };
 
+struct VkAllocationCallbacks;                  // of vulkan_core.h
 typedef struct tessera_device tessera_device;  ///< a Vulkan device
 typedef struct tessera_bundle tessera_bundle;  ///< kernels compiled ahead of time
 typedef struct tessera_kernel tessera_kernel;  ///< one of them for one device
@@ -86,6 +87,20 @@ TESSERA_API const char* tessera_result_name(tessera_result result);
 TESSERA_API const char* tessera_dtype_name(tessera_dtype dtype);
 /// Bytes of an element; 0 of no dtype.
 TESSERA_API size_t tessera_dtype_bytes(tessera_dtype dtype);
+
+// ---- messages that are neither results nor errors: of validation layers, of caches that are damaged
+
+/// How much a message matters.
+typedef int32_t tessera_severity;
+enum {
+  TESSERA_INFO = 0,
+  TESSERA_WARNING = 1,
+  TESSERA_ERROR = 2
+};
+/// Takes one, without a line break at its end; one call at a time. It calls nothing of Tessera.
+typedef void (*tessera_log_function)(void* user, tessera_severity severity, const char* message);
+/// Where they go in this process, instead of stderr; NULL: to stderr again. What has begun to use the function before has ended when this returns.
+TESSERA_API tessera_result tessera_set_log(tessera_log_function log, void* user);
 
 // ---- devices
 
@@ -113,8 +128,14 @@ typedef struct tessera_device_options {
   /// Takes what kernels print, line by line, on the thread that waits or reads; NULL: stdout. `user` is print_user.
   void (*print)(void* user, const char* line);
   void* print_user;
+  /// Takes this device's validation messages, as they come, instead of tessera_set_log()'s or stderr. `user` is log_user.
+  tessera_log_function log;
+  void* log_user;
+  /// For the host memory of the driver, the loader and the memory allocator; NULL: their own. The struct is copied; its functions are called until the device and all that
+  /// is made of it have gone.
+  const struct VkAllocationCallbacks* allocation_callbacks;
 } tessera_device_options;
-TESSERA_STATIC_ASSERT(sizeof(void*) != 8 || sizeof(tessera_device_options) == 56, "tessera_device_options is part of the ABI");
+TESSERA_STATIC_ASSERT(sizeof(void*) != 8 || sizeof(tessera_device_options) == 80, "tessera_device_options is part of the ABI");
 
 /// The options that NULL stands for.
 TESSERA_API tessera_device_options tessera_device_defaults(void);
@@ -178,6 +199,8 @@ TESSERA_API void tessera_kernel_destroy(tessera_kernel* kernel);
 TESSERA_API tessera_result tessera_kernel_signature(const tessera_kernel* kernel, const char** signature);
 /// The target of its variant: "gpu"; valid as long as the kernel.
 TESSERA_API tessera_result tessera_kernel_variant(const tessera_kernel* kernel, const char** variant);
+/// Why that one: a line for each of its variants, with what it is for, and what the device lacks that it needs; valid as long as the kernel.
+TESSERA_API tessera_result tessera_kernel_variants(const tessera_kernel* kernel, const char** text);
 /// How many arrays it takes and makes. Either may be NULL.
 TESSERA_API tessera_result tessera_kernel_argument_count(const tessera_kernel* kernel, int32_t* inputs, int32_t* outputs);
 /// The array at `index`: inputs, then outputs.

@@ -1,4 +1,4 @@
-// tessera_vulkan.h: bundles' kernels inside a C program that has Vulkan already: its device, its buffers as arrays, calls in its command buffers. What holds for handles and
+// tessera_vulkan.h: bundles' kernels inside a C program that has Vulkan already: its device, its buffers as arrays, its images, its semaphores, calls in its command buffers. What holds for handles and
 // errors in tessera.h holds here. It includes Vulkan's types and calls none of its functions but through the vkGetInstanceProcAddr that the program gives.
 // runtime/README.md says what recording does to the command buffer.
 #pragma once
@@ -27,6 +27,15 @@ TESSERA_API tessera_result tessera_device_feature_at(int32_t required, int32_t i
 /// Sets in the chain that begins at `enable` (a VkDeviceCreateInfo's pNext) all of these features that the chain at `has`, which vkGetPhysicalDeviceFeatures2 has filled, shows.
 /// *left_out, which may be NULL: how many of those that `has` shows no structure in `enable` has a member for.
 TESSERA_API tessera_result tessera_enable_device_features(const void* has, void* enable, int32_t* left_out);
+
+/// Says to `say` each of these features that the chain at `has` shows, or with NULL each of them, and the chain at `enabled` has not set. `user` is handed on.
+TESSERA_API tessera_result tessera_missing_device_features(const void* has, const void* enabled, void (*say)(void* user, const tessera_device_feature* feature), void* user);
+/// *enabled: 1 if the device has that feature of the list enabled.
+TESSERA_API tessera_result tessera_device_feature_enabled(const tessera_device* device, int32_t required, int32_t index, int32_t* enabled);
+/// How many extensions of a device Tessera uses where they are enabled (it needs none); -1 if the host's memory is used up.
+TESSERA_API int32_t tessera_device_extension_count(void);
+/// The name of the one at `index` ("VK_EXT_memory_budget"), and in one sentence what Tessera does with it.
+TESSERA_API tessera_result tessera_device_extension_at(int32_t index, const char** name, const char** gives);
 
 /// Device memory for one buffer, and the answer: `size` bytes or more from `offset`, a multiple of `alignment`, of memory that has been allocated with VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT
 /// and is of one of the types in memory_type_bits; `mapped` is where the host sees the first byte, NULL only where `required` lacks HOST_VISIBLE.
@@ -87,6 +96,43 @@ typedef struct tessera_imported_buffer {
 /// The range as an array, whose contents and memory are the program's, shared.
 TESSERA_API tessera_result tessera_array_import(tessera_device* device, const tessera_imported_buffer* buffer, tessera_dtype dtype, int32_t rank, const int64_t* shape, tessera_array** array);
 
+// ---- semaphores
+
+/// Timeline semaphores of the program's, for what goes to the device's own queue: what is called from now on (launches, reads, writes) runs after `semaphore` has reached `value`. Nothing
+/// waits here; the program signals it, or tessera_device_wait() and tessera_array_read() would not return.
+TESSERA_API tessera_result tessera_semaphore_wait(tessera_device* device, VkSemaphore semaphore, uint64_t value);
+/// Sets it to `value` once all calls so far are done.
+TESSERA_API tessera_result tessera_semaphore_signal(tessera_device* device, VkSemaphore semaphore, uint64_t value);
+
+// ---- images
+
+typedef struct tessera_image tessera_image;  ///< one level and layer of a VkImage of the program's, to be read and written, or an argument of recorded calls
+
+/// Two-dimensional, of one sample, in optimal tiling. The program keeps it alive until no call uses it any more.
+typedef struct tessera_imported_image {
+  VkImage image;
+  VkFormat format;          ///< of 8-bit UNORM and SRGB, 16 and 32-bit floats, 32-bit integers, A2B10G10R10; D16 and D32F to be read (runtime/interop.h lists them)
+  VkExtent2D extent;        ///< of that level
+  VkImageUsageFlags usage;  ///< of the image: with SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that format, to be written
+  uint32_t mip_level, array_layer;
+} tessera_imported_image;
+
+/// What an image is in when commands reach it, and what they leave it in. `before` may be UNDEFINED for an image that is written, all of it.
+typedef struct tessera_layouts {
+  VkImageLayout before, after;
+} tessera_layouts;
+
+/// The image as an argument. TESSERA_ERROR_ARGUMENT where format or usage will not do.
+TESSERA_API tessera_result tessera_image_import(tessera_device* device, const tessera_imported_image* imported, tessera_image** image);
+/// Waits for its reads and writes; the VkImage stays.
+TESSERA_API void tessera_image_destroy(tessera_image* image);
+/// How many channels a texel has.
+TESSERA_API tessera_result tessera_image_channels(const tessera_image* image, int32_t* channels);
+/// The texels as a new array (height, width, channels) of f32, f16 or bf16, u8 for channels of 8 bits, u32 or i32 for integers: the first `channels` of them, or with 0 all. Does not wait.
+TESSERA_API tessera_result tessera_image_read(const tessera_image* image, tessera_dtype dtype, int32_t channels, tessera_layouts layouts, tessera_array** array);
+/// The array (height, width, channels), or (height, width), into the image: 0 where it lacks channels, 1 as alpha. Does not wait.
+TESSERA_API tessera_result tessera_image_write(tessera_image* image, const tessera_array* array, tessera_layouts layouts);
+
 // ---- calls in the program's command buffers
 
 typedef struct tessera_prepared tessera_prepared;  ///< a kernel with all that its calls need, for as many frames as are in flight; used by one thread at a time
@@ -103,6 +149,14 @@ typedef struct tessera_scopes {
 /// `sizes`: all run-time sizes of the kernel. Each frame may hold calls_per_frame calls; to begin frame n says that the commands of frame n - frames_in_flight are done.
 TESSERA_API tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, int32_t frames_in_flight, int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
                                                   tessera_prepared** prepared);
+/// An argument of a kernel, inputs before outputs, that is an image in every recorded call: one of the same format, extent and usage as `like`.
+typedef struct tessera_image_argument {
+  const tessera_image* like;
+  int32_t argument;
+} tessera_image_argument;
+/// The same with arguments that are images, of shape (height, width, channels) or (height, width).
+TESSERA_API tessera_result tessera_kernel_prepare_images(const tessera_kernel* kernel, int32_t frames_in_flight, int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
+                                                         const tessera_image_argument* images, int32_t num_images, tessera_prepared** prepared);
 /// When no recorded command of it will run any more.
 TESSERA_API void tessera_prepared_destroy(tessera_prepared* prepared);
 
@@ -113,6 +167,14 @@ TESSERA_API tessera_result tessera_stream_begin(tessera_stream* stream, VkComman
 /// A call: inputs, then outputs, `count` together, of the dtypes and shapes that the kernel was prepared for. It allocates nothing and waits for nothing. An input for which
 /// tessera_array_donate() was called may be changed by it; it stays an array, and for further calls is none that is donated. `scopes` may be NULL. On an error nothing has been recorded.
 TESSERA_API tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays, int32_t count, tessera_scopes* scopes);
+/// An array, or an image with the layouts that it comes in and is left in: one of them is NULL.
+typedef struct tessera_argument {
+  tessera_array* array;
+  tessera_image* image;
+  tessera_layouts layouts;
+} tessera_argument;
+/// The same of arrays and images.
+TESSERA_API tessera_result tessera_stream_record_arguments(tessera_stream* stream, tessera_prepared* prepared, const tessera_argument* arguments, int32_t count, tessera_scopes* scopes);
 /// Of everything since begin. `scopes` may be NULL.
 TESSERA_API tessera_result tessera_stream_end(tessera_stream* stream, tessera_scopes* scopes);
 

@@ -2,24 +2,22 @@
 #include <string>
 #include <tessera/tessera_vulkan.h>
 
-#include "runtime/c/handles.h"
-#include "runtime/interop.h"
-#include "runtime/record.h"
+#include "runtime/c/vulkan_handles.h"
 
 using namespace tessera;
 using c::guarded, c::need;
 
-struct tessera_prepared {
-  PreparedKernel kernel;
-  std::vector<DeviceArray> arguments;  // of the call that is being recorded: with room for all, so that recording allocates nothing
-};
-struct tessera_stream {
-  CommandStream stream;
-};
-
 namespace {
 
 const std::vector<DeviceFeature>& features(int32_t required) { return required ? required_device_features() : optional_device_features(); }
+
+const DeviceFeature& feature_at(const char* function, int32_t required, int32_t index) {
+  const auto& all = features(required);
+  if (index < 0 || static_cast<size_t>(index) >= all.size())
+    throw SpecError(std::string(function) + ": there is no feature " + std::to_string(index) + ": their number is " + std::to_string(all.size()));
+  return all[static_cast<size_t>(index)];
+}
+tessera_device_feature c_feature(const DeviceFeature& f) { return {f.name, f.structure, f.gives, f.type, f.offset}; }
 
 tessera_scopes scopes_of(const Scopes& s) { return {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses}; }
 
@@ -34,11 +32,7 @@ int32_t tessera_device_feature_count(int32_t required) {
 tessera_result tessera_device_feature_at(int32_t required, int32_t index, tessera_device_feature* feature) {
   return guarded(__func__, [&] {
     need("tessera_device_feature_at", "feature", feature);
-    const auto& all = features(required);
-    if (index < 0 || static_cast<size_t>(index) >= all.size())
-      throw SpecError("tessera_device_feature_at: there is no feature " + std::to_string(index) + ": their number is " + std::to_string(all.size()));
-    const DeviceFeature& f = all[static_cast<size_t>(index)];
-    *feature = {f.name, f.structure, f.gives, f.type, f.offset};
+    *feature = c_feature(feature_at("tessera_device_feature_at", required, index));
   });
 }
 
@@ -48,6 +42,42 @@ tessera_result tessera_enable_device_features(const void* has, void* enable, int
     need("tessera_enable_device_features", "enable", enable);
     const std::vector<std::string> names = enable_device_features(has, enable);
     if (left_out) *left_out = static_cast<int32_t>(names.size());
+  });
+}
+
+tessera_result tessera_missing_device_features(const void* has, const void* enabled, void (*say)(void* user, const tessera_device_feature* feature), void* user) {
+  return guarded(__func__, [&] {
+    need("tessera_missing_device_features", "enabled", enabled);
+    if (!say) throw SpecError("tessera_missing_device_features: say is NULL");
+    for (const DeviceFeature* f : missing_device_features(has, enabled)) {
+      const tessera_device_feature feature = c_feature(*f);
+      say(user, &feature);
+    }
+  });
+}
+
+tessera_result tessera_device_feature_enabled(const tessera_device* device, int32_t required, int32_t index, int32_t* enabled) {
+  return guarded(__func__, [&] {
+    need("tessera_device_feature_enabled", "device", device);
+    need("tessera_device_feature_enabled", "enabled", enabled);
+    *enabled = is_enabled(device->device, feature_at("tessera_device_feature_enabled", required, index));
+  });
+}
+
+int32_t tessera_device_extension_count(void) {
+  int32_t count = -1;
+  guarded(__func__, [&] { count = static_cast<int32_t>(optional_device_extensions().size()); });
+  return count;
+}
+tessera_result tessera_device_extension_at(int32_t index, const char** name, const char** gives) {
+  return guarded(__func__, [&] {
+    need("tessera_device_extension_at", "name", name);
+    need("tessera_device_extension_at", "gives", gives);
+    const auto& all = optional_device_extensions();
+    if (index < 0 || static_cast<size_t>(index) >= all.size())
+      throw SpecError("tessera_device_extension_at: there is no extension " + std::to_string(index) + ": their number is " + std::to_string(all.size()));
+    *name = all[static_cast<size_t>(index)].name;
+    *gives = all[static_cast<size_t>(index)].gives;
   });
 }
 
@@ -117,9 +147,7 @@ tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, int32_t fram
     o.frames_in_flight = frames_in_flight;
     o.calls_per_frame = calls_per_frame;
     o.dims = c::dims_of("tessera_kernel_prepare", kernel->kernel.program(), sizes, num_sizes);
-    auto p = std::make_unique<tessera_prepared>(tessera_prepared{kernel->kernel.prepare(o), {}});
-    p->arguments.reserve(kernel->arguments.size());
-    *prepared = p.release();
+    *prepared = new tessera_prepared(*kernel, o);
   });
 }
 void tessera_prepared_destroy(tessera_prepared* prepared) { delete prepared; }
@@ -145,20 +173,8 @@ tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* p
   return guarded(__func__, [&] {
     need("tessera_stream_record", "stream", stream);
     need("tessera_stream_record", "prepared", prepared);
-    const Program& p = prepared->kernel.program();
-    if (count != static_cast<int32_t>(p.args.size()))
-      throw SpecError(p.name + ": has " + std::to_string(p.args.size()) + " arguments, inputs and outputs together, but " + std::to_string(count) + " were given", p.loc);
     if (count > 0) need("tessera_stream_record", "arrays", arrays);
-    for (int32_t i = 0; i < count; ++i)
-      if (!arrays[i]) throw SpecError(p.name + ": argument " + std::to_string(i) + " is NULL", p.loc);
-    struct Cleared {
-      std::vector<DeviceArray>& arguments;
-      ~Cleared() { arguments.clear(); }
-    } const cleared{prepared->arguments};
-    for (int32_t i = 0; i < count; ++i) prepared->arguments.push_back(arrays[i]->donate ? donate(arrays[i]->array) : arrays[i]->array);
-    const Scopes s = stream->stream.record(prepared->kernel, prepared->arguments);
-    for (int32_t i = 0; i < count; ++i) arrays[i]->donate = false;  // it was for this call
-    if (scopes) *scopes = scopes_of(s);
+    prepared->record(*stream, count, scopes, [&](int32_t i) -> tessera_argument { return {arrays[i], nullptr, {}}; });
   });
 }
 

@@ -11,6 +11,7 @@
 #include "engine/graph_fuse.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/plural.h"
+#include "runtime/call/gate.h"
 #include "runtime/call/recording.h"
 #include "runtime/launch.h"
 #include "runtime/pipeline.h"
@@ -40,6 +41,7 @@ struct Patch {
 struct CompiledGraph::State {
   State(Device d, Graph g, GraphOptions o, std::vector<DeviceArray> c) : device(std::move(d)), graph(std::move(g)), options(std::move(o)), constants(std::move(c)) { make(); }
   void make();
+  void gates();
 
   Device device;
   Graph graph;
@@ -51,8 +53,12 @@ struct CompiledGraph::State {
   std::vector<std::vector<Patch>> patches;     // by command
   std::vector<std::shared_ptr<Buffer>> fixed;  // by storage: the arena's and the constants' memory
   std::shared_ptr<Buffer> arena, table;        // null if there is nothing in them
-  std::map<size_t, std::vector<std::unique_ptr<Recording>>>
-      recordings;                   // by the first command of a node; what lies between them is copied anew each time
+  /// Of what is recorded ahead: commands, or a copy that is made anew each time.
+  struct Part {
+    std::unique_ptr<Recording> recording;
+    size_t copy = 0;
+  };
+  std::map<std::pair<size_t, bool>, std::vector<Part>> parts;  // by the first command of nodes in a row; true: the turns that are left of a loop
   std::mutex mutex;                 // there is one arena and one table
   std::vector<std::byte> contents;  // of the table, once all that is submitted has run
   bool table_is_stale = false;                          // a call has failed: the device has an older one
@@ -75,11 +81,25 @@ ir::Kernel copy_kernel(int64_t bytes) {
   return pallas_call([](Ref from, Ref to) { to[all] = from[all]; }, {.out_shape = {{{n}, t}}, .name = "copy"}).trace({{{n}, t}});
 }
 
+/// What of the plan is recorded ahead: nodes in a row, and the turns of a loop that the host ends, `turns` or those that are left.
 template <class F>
-void for_each_run(const std::vector<Node>& nodes, const F& f) {
-  for (const Node& n : nodes) {
-    if (n.kind == Node::Kind::commands) f(n);
-    for (const auto& body : n.bodies) for_each_run(body, f);
+void for_each_run(const GraphPlan& plan, const std::vector<Node>& nodes, const F& f) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& n = nodes[i];
+    std::vector<size_t> sequence;
+    if (plan.recorded(n)) {
+      for (; i < nodes.size() && plan.recorded(nodes[i]); ++i) plan.expand(nodes[i], sequence);
+      --i;
+      f(n.begin, false, std::move(sequence));
+    } else if (n.gate) {
+      plan.expand_turns(n, n.turns, sequence);
+      f(n.begin, false, std::move(sequence));
+      sequence.clear();
+      plan.expand_turns(n, n.at_most.value_or(0) % n.turns, sequence);
+      f(n.begin, true, std::move(sequence));
+    } else {
+      for (const auto& body : n.bodies) for_each_run(plan, body, f);
+    }
   }
 }
 
@@ -124,10 +144,10 @@ void CompiledGraph::State::make() {
     return c.sizes.empty() ? bind(c, dims).scratch_bytes : 0;
   };
   s.plan = tessera::plan(s.graph, plan_options);
-  // Copies from and to arguments, which lie elsewhere each time, by kernels.
+  // Copies from and to arguments, which lie elsewhere each time, by kernels, and those that a gate decides about.
   std::map<int64_t, size_t> copies;
   for (Command& c : s.plan.commands) {
-    if (!moves(s.plan, c) || c.from.offset % plan_options.alignment || c.to.offset % plan_options.alignment) continue;
+    if (c.kind != Command::Kind::copy || c.from == c.to || (!c.guard && !moves(s.plan, c)) || c.from.offset % plan_options.alignment || c.to.offset % plan_options.alignment) continue;
     const auto [it, fresh] = copies.emplace(c.to.bytes, s.kernels.size());
     if (fresh) {
       s.graph.kernels.push_back(copy_kernel(c.to.bytes));
@@ -139,6 +159,15 @@ void CompiledGraph::State::make() {
     c.arguments = {c.from, c.to};
     c.inputs = {{a.dtype, {*a.shape[0].value()}}};
   }
+  s.calls.resize(s.plan.commands.size());
+  for (size_t i = 0; i < s.plan.commands.size(); ++i)
+    if (const Command& c = s.plan.commands[i]; c.kind == Command::Kind::call && c.sizes.empty()) s.calls[i].bound = bind(c, s.calls[i].dims);
+  gates();
+  for (size_t i = 0; i < s.plan.commands.size(); ++i)
+    if (s.plan.commands[i].kind == Command::Kind::gate) {
+      s.plan.commands[i].kind = Command::Kind::call;
+      s.calls[i].bound = bind(s.plan.commands[i], s.calls[i].dims);
+    }
   if (s.plan.arena_bytes > 0)
     s.arena = std::make_shared<Buffer>(context, static_cast<uint64_t>(s.plan.arena_bytes), vulkan::Memory::scratch, "the arena of a graph");
   for (const GraphPlan::Storage& storage : s.plan.storages) {
@@ -149,7 +178,6 @@ void CompiledGraph::State::make() {
   }
 
   // The table: the block of every call, complete but for what lies elsewhere each time.
-  s.calls.resize(s.plan.commands.size());
   s.patches.resize(s.plan.commands.size());
   for (size_t i = 0; i < s.plan.commands.size(); ++i) {
     const Command& c = s.plan.commands[i];
@@ -158,13 +186,12 @@ void CompiledGraph::State::make() {
     call.program = &s.kernels[c.kernel].program();
     call.pipeline = &context->pipeline(*call.program);
     if (!c.sizes.empty()) continue;
-    call.bound = bind(c, call.dims);
     if (const double work = vulkan::work_of(*call.program, call.dims); work > 0) {
       std::lock_guard lock(context->mutex());
       call.seconds = context->pace().seconds(work, call.program->spirv.data());
     }
-    // Units of work have bounds of their own in every slice, and a report is whole: such calls stay so.
-    if (call.bound.count > 0 && call.program->max_workgroups == 0 && call.program->report_bytes == 0) call.slices = vulkan::slices_of(*context, *call.program, call.dims, call.bound.count);
+    // Units of work have bounds of their own in every slice, a report is whole, and what is read from memory has no base: such calls stay so.
+    if (call.bound.count > 0 && !c.guard && call.program->max_workgroups == 0 && call.program->report_bytes == 0) call.slices = vulkan::slices_of(*context, *call.program, call.dims, call.bound.count);
     if (call.slices.size() > 1) call.sliced = &context->pipeline(*call.program, true);
     call.table_at = s.contents.size();
     std::vector<uint64_t> addresses;
@@ -186,21 +213,61 @@ void CompiledGraph::State::make() {
     const DeviceArray blocks(s.device, bytes.shape(), DType::u8, s.contents.data());
     s.table = blocks.buffer("the argument table of a graph");
   }
-  for_each_run(s.plan.nodes, [&](const Node& n) {
-    if (!s.plan.commands[n.begin].sizes.empty()) return;
-    for (size_t i = n.begin; i < n.end;) {
+  for_each_run(s.plan, s.plan.nodes, [&](size_t key, bool rest, const std::vector<size_t>& sequence) {
+    std::vector<Part>& parts_here = s.parts[{key, rest}];
+    const double budget = context->watchdog_seconds();
+    for (size_t i = 0; i < sequence.size();) {
+      if (moves(s.plan, s.plan.commands[sequence[i]])) {
+        parts_here.push_back({nullptr, sequence[i++]});
+        continue;
+      }
       size_t end = i;
       double seconds = 0;  // of one recording, which is one submission if there are several
-      const double budget = context->watchdog_seconds();
-      while (end < n.end && !moves(s.plan, s.plan.commands[end])) {
-        seconds += s.calls[end].seconds;
-        if (end > i && ((budget > 0 && seconds > budget) || s.calls[end].sliced)) break;
-        if (s.calls[end++].sliced) break;
+      while (end < sequence.size() && !moves(s.plan, s.plan.commands[sequence[end]])) {
+        const PreparedCall& call = s.calls[sequence[end]];
+        seconds += call.seconds;
+        if (end > i && ((budget > 0 && seconds > budget) || call.sliced)) break;
+        ++end;
+        if (call.sliced) break;
       }
-      if (end > i) s.recordings[n.begin].push_back(std::make_unique<Recording>(context, s.plan, i, end, s.calls, s.fixed, s.table, s.options.timestamps));
-      i = std::max(end, i + 1);
+      const auto at = sequence.begin() + static_cast<std::ptrdiff_t>(i);
+      parts_here.push_back({std::make_unique<Recording>(context, s.plan, std::vector<size_t>(at, at + static_cast<std::ptrdiff_t>(end - i)), s.calls, s.fixed, s.table, s.options.timestamps)});
+      i = end;
     }
   });
+}
+
+/// Gates become calls of kernels, with constants of their own.
+void CompiledGraph::State::gates() {
+  if (plan.gates.empty()) return;
+  const auto constant = [&](const Array& a) {
+    constants.emplace_back(device, a);
+    plan.storages.push_back({Memory::constant, constants.size() - 1, a.nbytes(), 0, 0, 0});
+    return Spot{plan.storages.size() - 1, 0, a.nbytes()};
+  };
+  const Spot zero = constant(Array({}, DType::i32));
+  std::map<std::string, size_t> known;
+  for (Command& c : plan.commands) {
+    if (c.kind != Command::Kind::gate) continue;
+    const GraphPlan::Gate& gate = plan.gates[c.gate];
+    std::vector<std::array<uint32_t, 3>> groups;
+    for (const GraphPlan::Gate::Member& m : gate.members) groups.push_back(calls[m.command].bound.count > 0 ? calls[m.command].bound.groups : std::array<uint32_t, 3>{});
+    GateKernel made = gate_kernel(plan, c);
+    const auto [it, fresh] = known.emplace(made.key, kernels.size());
+    if (fresh) {
+      kernels.push_back(load_for_table(device, made.kernel));
+      graph.kernels.push_back(std::move(made.kernel));
+    }
+    c.kernel = it->second;
+    c.arguments = {c.decides.value_or(zero), c.guard ? plan.gates[c.guard->gate].state : zero, constant(gate_numbers(plan, c, groups)), gate.state, gate.groups};
+    for (size_t i = 0; i < 3; ++i) {
+      const ProgramArg& a = kernels[c.kernel].program().args[i];
+      Shape shape;
+      for (const Extent& e : a.shape) shape.push_back(*e.value());
+      c.inputs.emplace_back(a.dtype, shape);
+    }
+    c.guard.reset();  // it always runs
+  }
 }
 
 const Graph& CompiledGraph::graph() const { return shared_->frames[0]->graph; }
@@ -209,10 +276,11 @@ const Device& CompiledGraph::device() const { return shared_->frames[0]->device;
 CompiledGraph::Recordings CompiledGraph::recordings() const {
   Recordings r;
   for (const auto& frame : shared_->frames)
-    for (const auto& [at, list] : frame->recordings)
-      for (const auto& one : list) {
+    for (const auto& [at, list] : frame->parts)
+      for (const State::Part& part : list) {
+        if (!part.recording) continue;
         ++r.made;
-        r.barriers += one->barriers();
+        r.barriers += part.recording->barriers();
       }
   return r;
 }
@@ -227,9 +295,9 @@ std::vector<TimedCommand> CompiledGraph::trace() const {
   uint64_t zero = 0;
   const auto since = [&](uint64_t ticks) { return static_cast<double>(static_cast<int64_t>((ticks - zero) << unused) >> unused) * period; };
   std::vector<TimedCommand> commands;
-  for (const auto& [at, list] : s.recordings)
-    for (const auto& one : list)
-      for (const Recording::Timed& t : one->times()) {
+  for (const auto& [at, list] : s.parts)
+    for (const State::Part& part : list)
+      for (const Recording::Timed& t : part.recording ? part.recording->times() : std::vector<Recording::Timed>()) {
         const Command& c = s.plan.commands[t.command];
         if (commands.empty()) zero = t.begin;
         TimedCommand made{"copy", {}, since(t.begin), since(t.end), c.kind == Command::Kind::copy ? c.from.bytes + c.to.bytes : 0};
@@ -237,6 +305,7 @@ std::vector<TimedCommand> CompiledGraph::trace() const {
           made.name = s.calls[t.command].program->name;
           made.loc = s.calls[t.command].program->loc;
           for (const Spot& p : c.arguments) made.bytes += p.bytes;
+          made.guarded = c.guard.has_value();
         }
         commands.push_back(std::move(made));
       }
@@ -283,8 +352,9 @@ class CompiledGraph::Replay {
   ~Replay() { s_.table_is_stale |= !actions_.empty() || failed_; }
 
   std::vector<DeviceArray> run() {
-    for (const auto& [at, list] : s_.recordings)
-      for (const auto& one : list) one->set_ran(false);
+    for (const auto& [at, list] : s_.parts)
+      for (const State::Part& part : list)
+        if (part.recording) part.recording->set_ran(false);
     nodes(s_.plan.nodes);
     std::vector<std::shared_ptr<Buffer>> made;
     std::vector<Buffer*> shown;
@@ -369,11 +439,29 @@ class CompiledGraph::Replay {
   }
 
   void nodes(const std::vector<Node>& list) {
-    for (const Node& n : list) {
-      if (n.kind == Node::Kind::choose) nodes(n.bodies[chosen_body(n)]);
-      else if (n.kind == Node::Kind::repeat) repeat(n);
-      else if (!s_.plan.commands[n.begin].sizes.empty()) sized(n.begin);
-      else commands(n);
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Node& n = list[i];
+      if (s_.plan.recorded(n)) {
+        replay(s_.parts.at({n.begin, false}));
+        while (i + 1 < list.size() && s_.plan.recorded(list[i + 1])) ++i;
+      } else if (n.kind == Node::Kind::choose) {
+        nodes(n.bodies[chosen_body(n)]);
+      } else if (n.gate) {
+        turns(n);
+      } else if (n.kind == Node::Kind::repeat) {
+        repeat(n);
+      } else {
+        sized(n.begin);
+      }
+    }
+  }
+  /// A loop that ends itself, a number of turns at a time.
+  void turns(const Node& n) {
+    for (int64_t left = n.at_most.value_or(n.turns); left > 0;) {
+      const bool rest = n.at_most && left < n.turns;
+      replay(s_.parts.at({n.begin, rest}));
+      if (n.at_most) left -= rest ? left : n.turns;
+      if (left > 0 && read(s_.plan.gates[*n.gate].state, DType::i32) < 0) break;
     }
   }
   size_t chosen_body(const Node& n) {
@@ -384,6 +472,7 @@ class CompiledGraph::Replay {
       const int64_t row = n.count && n.reverse ? *n.count - 1 - i : i;
       for (const auto& [array, p] : n.slices) copy({array.storage, array.offset + row * p.bytes, p.bytes}, p);
       if (!n.count) {
+        if (n.at_most && i == *n.at_most) break;
         nodes(n.bodies[1]);
         if (!read(n.decides, DType::boolean)) break;
       }
@@ -416,18 +505,14 @@ class CompiledGraph::Replay {
     });
   }
 
-  void commands(const Node& n) {
-    const auto& recordings = s_.recordings[n.begin];
-    auto next = recordings.begin();
-    for (size_t i = n.begin; i < n.end;) {
-      if (next != recordings.end() && (*next)->begin() == i) {
-        if (i > n.begin && s_.calls[i].seconds > 0 && recordings.size() > 1) flush();  // parts that together are longer than the watchdog allows
-        replay(**next);
-        i = (*next++)->end();
-      } else {
-        copy(s_.plan.commands[i].from, s_.plan.commands[i].to);
-        ++i;
+  void replay(const std::vector<State::Part>& parts) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (const Command& c = s_.plan.commands[parts[i].copy]; !parts[i].recording) {
+        copy(c.from, c.to);
+        continue;
       }
+      if (i > 0 && s_.calls[parts[i].recording->first()].seconds > 0) flush();  // parts that together are longer than the watchdog allows
+      replay(*parts[i].recording);
     }
   }
 
@@ -443,12 +528,13 @@ class CompiledGraph::Replay {
       high = std::max(high, where + sizeof address);
     };
     std::map<Buffer*, Access> touched;
-    for (size_t i = recording.begin(); i < recording.end(); ++i) {
-      for (const vulkan::Touch& t : vulkan::touches(s_.plan.commands[i], s_.calls, i)) {
+    for (const size_t i : recording.different()) {
+      for (const vulkan::Touch& t : vulkan::touches(s_.plan, s_.calls, i)) {
         Buffer* b = buffers_[t.place.storage].get();
         Access& a = touched.emplace(b, Access{b, false, false, 0, b->size()}).first->second;
         a.reads |= t.reads;
         a.writes |= t.writes;
+        a.indirect |= t.indirect;
       }
       for (const Patch& p : s_.patches[i]) {
         patch(p.at, buffers_[p.place.storage]->address() + at(p.place));
@@ -471,7 +557,7 @@ class CompiledGraph::Replay {
           context_.recorder().update(*s_.table, low + from, std::span(bytes).subspan(from, std::min(most, bytes.size() - from)));
       });
     }
-    if (const PreparedCall& call = s_.calls[recording.begin()]; call.sliced) {
+    if (const PreparedCall& call = s_.calls[recording.first()]; call.sliced) {
       for (const vulkan::GroupSlice& slice : call.slices) {
         actions_.push_back([this, &call, &slice, accesses] {
           const uint64_t address = s_.table ? s_.table->address() + call.table_at : 0;

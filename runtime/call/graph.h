@@ -2,8 +2,8 @@
 //   const ts::CompiledGraph f = ts::load(ts::default_device(), ts::read_graph("exported"));
 //   const std::vector<ts::Array> y = f.run({x});
 // Memory is planned before (engine/graph_plan.h), and commands are recorded once, with a barrier only between those of which one needs what the other has made. A
-// call replays them in one submission, whatever arrays it is given, and does not wait; only a condition, the index of a switch and the size of a grid
-// that a value gives are waited for, since the host decides by them. Read next: recording.h.
+// call replays them in one submission, whatever arrays it is given, and does not wait: the device itself turns loops and chooses branches (gate.h). Only the size of a grid
+// that a value gives, and now and then a loop that nothing bounds, are waited for (the README next door has the exceptions). Read next: recording.h.
 #pragma once
 #include <memory>
 #include <string>
@@ -27,6 +27,7 @@ struct TimedCommand {
   Loc loc;
   double begin = 0, end = 0;
   int64_t bytes = 0;  // of its arguments
+  bool guarded = false;  // the device decided whether it runs; if not, it has next to no time
 };
 /// For Perfetto and chrome://tracing: the JSON of Chrome's trace event format.
 std::string chrome_trace(const std::vector<TimedCommand>& commands);
@@ -43,7 +44,7 @@ class CompiledGraph {
     size_t made = 0, barriers = 0;
   };
   Recordings recordings() const;
-  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps. A loop that the host turns shows its last turn. What is not recorded ahead has no times: calls cut for
+  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps. A loop that the host turns shows its last turn (or turns, that are recorded together). What is not recorded ahead has no times: calls cut for
   /// the watchdog, those whose grid's size a value gives, and copies of rows that lie at no multiple of 16 bytes.
   std::vector<TimedCommand> trace() const;
   const Device& device() const;

@@ -7,6 +7,7 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/plural.h"
+#include "runtime/call/gate.h"
 #include "runtime/context.h"
 
 namespace tessera {
@@ -22,12 +23,26 @@ ir::Kernel copy_array(DType t, const Shape& shape) {
 }
 std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t, shape}); }
 
-/// What a call of the plan is: a kernel of the graph, or the copy of an array.
+/// What is no list of commands.
+[[noreturn]] void refuse(const Graph& g, const GraphPlan& p, const GraphPlan::Node& n) {
+  std::string why = n.why;
+  Loc loc = n.loc;
+  if (n.kind == GraphPlan::Node::Kind::commands) {
+    const ir::Kernel& k = g.kernels[p.commands[n.begin].kernel];
+    why = "a value is the size of a grid of " + k.name;
+    loc = k.loc;
+  }
+  const std::string bound = "let a count end it too: test i < 100 && ..., where i starts from a constant and each turn adds one, or loop to minimum(n, 100); or ";
+  throw CompileError("the graph: " + why + ", and what is recorded into a host's command buffer is known before", loc, (why.starts_with("nothing bounds") ? bound : "") + "replay it as a CompiledGraph");
+}
+
+/// What a call of the plan is: a kernel of the graph, the copy of an array, or a gate.
 struct Wanted {
   const ir::Kernel* kernel;
   std::vector<std::pair<DType, Shape>> inputs;
   DimValues dims;
   std::vector<Spot> arguments;
+  std::map<size_t, size_t> own = {};  // arguments that are arrays of ours
 };
 }  // namespace
 
@@ -47,11 +62,11 @@ PreparedGraph::Where PreparedGraph::at(const GraphPlan& plan, const Spot& p, DTy
 
 PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options) : device_(device), graph_(options.fuse ? fuse(graph).graph : graph) {
   const GraphPlan p = plan(graph_);
-  for (const GraphPlan::Node& n : p.nodes)
-    if (n.kind != GraphPlan::Node::Kind::commands)
-      throw CompileError(n.kind == GraphPlan::Node::Kind::repeat && n.count ? "the graph: a loop of " + std::to_string(*n.count) + " turns is too long to be recorded into a host's command buffer"
-                                                                             : std::string("the graph: a value decides what is run, and what is recorded into a host's command buffer is known before"),
-                         {}, "replay it as a CompiledGraph");
+  std::vector<size_t> sequence;
+  for (const GraphPlan::Node& n : p.nodes) {
+    if (!p.recorded(n)) refuse(graph_, p, n);
+    p.expand(n, sequence);
+  }
   for (const auto& [v, a] : graph_.constants) {
     known_.emplace("constant " + std::to_string(arrays_.size()), arrays_.size());
     arrays_.emplace_back(device_, a);
@@ -71,22 +86,45 @@ PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const Pre
     if (p.storages[s].memory == Memory::constant) types[s] = {graph_.constants[p.storages[s].index].second.dtype(), graph_.constants[p.storages[s].index].second.shape()};
 
   std::vector<Wanted> wanted;
-  for (const Command& c : p.commands) {
-    if (!c.sizes.empty())
-      throw CompileError("the graph: a value is the size of a grid, and what is recorded into a host's command buffer is known before", {}, "replay it as a CompiledGraph");
+  std::vector<size_t> wanted_by(p.commands.size(), SIZE_MAX);  // command
+  std::map<std::string, ir::Kernel> gates;
+  std::optional<size_t> zero;
+  for (size_t i = 0; i < p.commands.size(); ++i) {
+    const Command& c = p.commands[i];
+    if (c.kind == Command::Kind::copy && c.from == c.to) continue;
+    wanted_by[i] = wanted.size();
     if (c.kind == Command::Kind::copy) {
-      if (c.from == c.to) continue;
       const auto type = types.find(c.from.storage);
       const std::pair<DType, Shape> t = type != types.end() ? type->second : std::pair{DType::u8, Shape{c.to.bytes}};
       types[c.to.storage] = t;
       wanted.push_back({copy_of(t.first, t.second), {t}, {}, {c.from, c.to}});
       continue;
     }
+    if (c.kind == Command::Kind::gate) {
+      GateKernel made = gate_kernel(p, c);
+      const ir::Kernel& k = gates.emplace(made.key, std::move(made.kernel)).first->second;
+      const GraphPlan::Gate& gate = p.gates[c.gate];
+      Wanted w{&k, {}, {}, {c.decides.value_or(Spot{}), c.guard ? p.gates[c.guard->gate].state : Spot{}, {}, gate.state, gate.groups}};
+      for (size_t a = 0; a < 3; ++a) w.inputs.emplace_back(k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), {}));
+      if (!zero && (!c.decides || !c.guard)) {
+        zero = arrays_.size();
+        arrays_.emplace_back(device_, Array({}, DType::i32));
+      }
+      if (!c.decides) w.own[0] = *zero;
+      if (!c.guard) w.own[1] = *zero;
+      w.own[2] = arrays_.size();  // known when all that the gate decides about is
+      arrays_.emplace_back();
+      wanted.push_back(std::move(w));
+      continue;
+    }
     const ir::Kernel& k = graph_.kernels[c.kernel];
     const DimValues dims = bind_dims(k, c.inputs, c.dims);
-    for (size_t i = 0; i < c.arguments.size(); ++i) types[c.arguments[i].storage] = {k.blocks[i].dtype, bind_shape(k, static_cast<int>(i), dims)};
+    for (size_t a = 0; a < c.arguments.size(); ++a) types[c.arguments[a].storage] = {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)};
     wanted.push_back({&k, c.inputs, dims, c.arguments});
   }
+  std::vector<size_t> order;  // of wanted
+  for (const size_t command : sequence)
+    if (wanted_by[command] != SIZE_MAX) order.push_back(wanted_by[command]);
   std::map<size_t, size_t> output_at;  // of storages' index: the first output that is it
   for (size_t i = 0; i < p.outputs.size(); ++i)
     if (p.storages[p.outputs[i].storage].memory == Memory::output) output_at.emplace(p.storages[p.outputs[i].storage].index, i);
@@ -96,7 +134,8 @@ PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const Pre
     const GraphPlan::Storage& s = p.storages[p.outputs[i].storage];
     if (s.memory == Memory::output && output_at.at(s.index) == i) continue;
     const Graph::Type& t = graph_.values[graph_.body.outputs[i]];
-    given.emplace_back(wanted.size(), i);
+    given.emplace_back(order.size(), i);
+    order.push_back(wanted.size());
     wanted.push_back({copy_of(t.dtype, t.shape), {{t.dtype, t.shape}}, {}, {p.outputs[i], p.outputs[i]}});
   }
 
@@ -107,9 +146,10 @@ PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const Pre
     std::string key = ir::print(*w.kernel, true);
     for (const auto& [t, s] : w.inputs) key += key_of(t, s) + ";";
     for (const auto& [name, v] : w.dims) key += name + "=" + std::to_string(v) + ";";
-    ++times[key];
     keys.push_back(std::move(key));
   }
+  for (const size_t i : order) ++times[keys[i]];
+  std::vector<Call> made;
   std::map<std::string, size_t> ready;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const Wanted& w = wanted[i];
@@ -117,12 +157,12 @@ PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const Pre
     if (fresh) {
       const Program& program = load(device_, *w.kernel).program();
       alignment_ = std::max<int64_t>(alignment_, program.alignment);
-      prepared_.emplace_back(device_, program, PrepareOptions{.frames_in_flight = options.frames_in_flight, .calls_per_frame = times[keys[i]] * options.calls_per_frame, .dims = bind_dims(*w.kernel, w.inputs, w.dims)});
+      prepared_.emplace_back(device_, program, PrepareOptions{.frames_in_flight = options.frames_in_flight, .calls_per_frame = std::max(times[keys[i]], 1) * options.calls_per_frame, .dims = bind_dims(*w.kernel, w.inputs, w.dims)});
     }
     const PreparedKernel& k = prepared_[it->second];
     Call call{it->second, {}};
     for (size_t a = 0; a < w.arguments.size(); ++a) {
-      Where where = at(p, w.arguments[a], k.dtype(a), k.shape(a));
+      Where where = w.own.contains(a) ? Where{Memory::arena, w.own.at(a)} : at(p, w.arguments[a], k.dtype(a), k.shape(a));
       if (where.memory == Memory::output) where.index = output_at.at(where.index);
       where.donated = a < static_cast<size_t>(w.kernel->num_inputs) && w.kernel->is_stored(static_cast<int>(a)) && w.kernel->aliased_output(static_cast<int>(a)) < 0;  // the plan has copied it
       call.arguments.push_back(where);
@@ -131,8 +171,26 @@ PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const Pre
     for (size_t a = 0; a < w.arguments.size(); ++a)
       if (const int from = w.kernel->blocks[a].alias; from >= 0) call.arguments[static_cast<size_t>(from)] = call.arguments[a];
     arguments_.reserve(std::max(arguments_.capacity(), call.arguments.size()));
-    calls_.push_back(std::move(call));
+    made.push_back(std::move(call));
   }
+  for (size_t i = 0; i < p.commands.size(); ++i) {
+    const Command& c = p.commands[i];
+    if (wanted_by[i] == SIZE_MAX) continue;
+    if (c.kind == Command::Kind::gate) {
+      std::vector<std::array<uint32_t, 3>> groups;
+      for (const GraphPlan::Gate::Member& m : p.gates[c.gate].members)
+        groups.push_back(wanted_by[m.command] == SIZE_MAX ? std::array<uint32_t, 3>{} : prepared_[made[wanted_by[m.command]].kernel].groups());
+      DeviceArray& numbers = arrays_[wanted[wanted_by[i]].own.at(2)];
+      numbers = DeviceArray(device_, gate_numbers(p, c, groups));
+      bytes_ += numbers.nbytes();
+    } else if (c.guard) {
+      const GraphPlan::Gate& gate = p.gates[c.guard->gate];
+      Call& call = made[wanted_by[i]];
+      call.groups = at(p, gate.groups, DType::i32, {gate.slots()}).index;
+      call.groups_at = 12 * c.guard->slot;
+    }
+  }
+  for (const size_t i : order) calls_.push_back(made[i]);
   for (const auto& [position, output] : given) calls_[position].arguments[1] = {Memory::output, output};
 }
 
@@ -174,7 +232,7 @@ Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray>
       const DeviceArray& a = w.memory == Memory::input ? inputs[w.index] : w.memory == Memory::output ? outputs[w.index] : arrays_[w.index];
       arguments_.push_back(w.donated ? donate(a) : a);
     }
-    const Scopes s = stream.record(prepared_[c.kernel], arguments_);
+    const Scopes s = c.groups ? stream.record_indirect(prepared_[c.kernel], arguments_, arrays_[*c.groups], c.groups_at) : stream.record(prepared_[c.kernel], arguments_);
     scopes.wait_stages |= s.wait_stages;
     scopes.wait_accesses |= s.wait_accesses;
     scopes.signal_stages |= s.signal_stages;

@@ -1,10 +1,11 @@
 // Graphs in a command buffer of the host's: runtime/record.h for a whole graph, or a function under jit.
 //   ts::PreparedGraph solver(device, f.trace(types), {.frames_in_flight = 2});
 //   every frame:  stream.begin(commands, frame);  solver.record(stream, {velocity, dye}, {velocity_after, dye_after});  stream.end();
-// Only graphs whose commands are known before they run: what the host decides by a value (a while, a switch, the size of a grid), and loops too long to be unrolled, are
-// CompileErrors. Read next: runtime/record.h.
+// Only graphs whose commands are known before they run: all branches of a switch, and as many turns of a while as there can be, are recorded, and the device says which of them run. A while that
+// nothing bounds, the size of a grid that is a value, and loops too long to be unrolled, are CompileErrors. Read next: runtime/record.h.
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,6 +45,8 @@ class PreparedGraph {
   struct Call {
     size_t kernel;  // of prepared_
     std::vector<Where> arguments;
+    std::optional<size_t> groups = {};  // of arrays_: where its numbers of workgroups are, at
+    uint64_t groups_at = 0;
   };
   void check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const;
   Where at(const GraphPlan& plan, const GraphPlan::Place& place, DType dtype, const Shape& shape);

@@ -10,9 +10,13 @@ namespace tessera::vulkan {
 using Command = GraphPlan::Command;
 using Place = GraphPlan::Place;
 
+// Of a gate's groups.
+static int64_t indirect_at(const GraphPlan::Guard& g) { return static_cast<int64_t>(12 * g.slot); }
+
 uint64_t base(const GraphPlan::Storage& s) { return s.memory == GraphPlan::Memory::arena ? static_cast<uint64_t>(s.offset) : 0; }
 
-std::vector<Touch> touches(const Command& c, const std::vector<PreparedCall>& calls, size_t position) {
+std::vector<Touch> touches(const GraphPlan& plan, const std::vector<PreparedCall>& calls, size_t position) {
+  const Command& c = plan.commands[position];
   std::vector<Touch> found;
   const auto add = [&](const Place& p, bool reads, bool writes) {
     if (p.bytes > 0 && (reads || writes)) found.push_back({p, reads, writes});
@@ -26,6 +30,10 @@ std::vector<Touch> touches(const Command& c, const std::vector<PreparedCall>& ca
   const Program& p = *calls[position].program;
   for (size_t i = 0; i < c.arguments.size(); ++i) add(c.arguments[i], p.args[i].read, p.args[i].written);
   if (c.scratch) add(*c.scratch, true, true);
+  if (c.guard) {
+    const Place& groups = plan.gates[c.guard->gate].groups;
+    found.push_back({{groups.storage, groups.offset + indirect_at(*c.guard), 12}, false, false, true});
+  }
   return found;
 }
 
@@ -46,10 +54,13 @@ bool overlap(const Range& a, const Range& b) { return a.memory == b.memory && a.
 
 }  // namespace
 
-Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, size_t begin, size_t end,
+Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, std::vector<size_t> sequence,
                      const std::vector<PreparedCall>& calls, const std::vector<std::shared_ptr<Buffer>>& fixed,
                      const std::shared_ptr<Buffer>& table, bool timestamps)
-    : context_(std::move(context)), plan_(plan), begin_(begin), end_(end) {
+    : context_(std::move(context)), plan_(plan), sequence_(std::move(sequence)), different_(sequence_) {
+  std::sort(different_.begin(), different_.end());
+  different_.erase(std::unique(different_.begin(), different_.end()), different_.end());
+  indirect_ = std::any_of(different_.begin(), different_.end(), [&](size_t i) { return plan.commands[i].guard.has_value(); });
   const DeviceTable& vk = context_->vk();
   // To the end: recording into a command buffer uses the pool that those of all other threads are of.
   const std::lock_guard lock(context_->mutex());
@@ -59,7 +70,7 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
     VkQueryPoolCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    info.queryCount = static_cast<uint32_t>(2 * (end - begin));
+    info.queryCount = static_cast<uint32_t>(2 * sequence_.size());
     if (vk.vkCreateQueryPool(context_->handle(), &info, vk.host, &queries_) < 0) queries_ = VK_NULL_HANDLE;  // then trace() has nothing
     else vk.vkCmdResetQueryPool(commands_, queries_, 0, info.queryCount);
     name_object(vk, context_->handle(), queries_, "a graph's timestamps");
@@ -68,27 +79,16 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
     if (queries_) vk.vkCmdWriteTimestamp2(commands_, waits ? VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT : VK_PIPELINE_STAGE_2_TOP_OF_PIPE_BIT, queries_, static_cast<uint32_t>(2 * timed_.size() + after));
   };
   std::vector<std::pair<Range, bool>> since;  // the last barrier, with whether it writes
-  for (size_t i = begin; i < end; ++i) {
+  for (const size_t i : sequence_) {
     const Command& c = plan.commands[i];
     const bool copy = c.kind == Command::Kind::copy;
-    Step step{.copy = copy, .name = copy ? "copy" : "dispatch " + calls[i].program->name, .touches = touches(c, calls, i)};
+    Step step{.copy = copy, .name = copy ? "copy" : "dispatch " + calls[i].program->name, .touches = touches(plan, calls, i)};
     if (copy ? step.touches.empty() : calls[i].bound.count == 0) continue;
     for (const Touch& t : step.touches)
       for (const auto& [r, writes] : since) step.barrier |= (writes || t.writes) && overlap(r, range(plan, t.place));
     if (step.barrier) {
-      constexpr VkPipelineStageFlags2 stages = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
-      constexpr VkAccessFlags2 writes = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
-      const VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
-                                    nullptr,
-                                    stages,
-                                    writes,
-                                    stages,
-                                    writes | VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_TRANSFER_READ_BIT};
-      VkDependencyInfo info{};
-      info.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
-      info.memoryBarrierCount = 1;
-      info.pMemoryBarriers = &memory;
-      vk.vkCmdPipelineBarrier2(commands_, &info);
+      constexpr StageMask stages = mask(Stage::compute) | mask(Stage::transfer);
+      memory_barrier(vk, commands_, stages, indirect_ ? stages | mask(Stage::indirect) : stages);
       since.clear();
       ++barriers_;
     }
@@ -108,7 +108,13 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, si
         const uint64_t at = table->address() + call.table_at;
         vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
       }
-      vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+      if (c.guard) {
+        const Place& groups = plan.gates[c.guard->gate].groups;
+        const Buffer& b = *fixed[groups.storage];
+        vk.vkCmdDispatchIndirect(commands_, b.handle(), b.offset() + base(plan.storages[groups.storage]) + static_cast<uint64_t>(groups.offset + indirect_at(*c.guard)));
+      } else {
+        vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+      }
       end_label(vk, commands_);
     }
     stamp(true, true);
@@ -154,8 +160,9 @@ std::vector<Recording::Timed> Recording::times() const {
 std::vector<LogEntry> Recording::log(const std::vector<std::shared_ptr<Buffer>>& buffers, const Buffer& table) const {
   std::vector<LogEntry> entries;
   constexpr StageMask all = mask(Stage::compute) | mask(Stage::transfer);
+  const StageMask to = indirect_ ? all | mask(Stage::indirect) : all;
   for (const Step& s : steps_) {
-    if (s.barrier) entries.push_back({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = all, .to = all});
+    if (s.barrier) entries.push_back({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = all, .to = to});
     LogEntry e{.kind = LogEntry::Kind::command, .what = s.name, .stage = s.copy ? Stage::transfer : Stage::compute};
     for (const Touch& t : s.touches) {
       const uint64_t at =
@@ -163,6 +170,7 @@ std::vector<LogEntry> Recording::log(const std::vector<std::shared_ptr<Buffer>>&
       const AddressRange r{at, at + static_cast<uint64_t>(t.place.bytes)};
       if (t.reads) e.reads.push_back(r);
       if (t.writes) e.writes.push_back(r);
+      if (t.indirect) e.indirect.push_back(r);
     }
     if (!s.copy) e.reads.push_back({table.address(), table.address() + table.size()});
     entries.push_back(std::move(e));

@@ -1,6 +1,6 @@
 // Recording: commands of a GraphPlan in a command buffer that is recorded once and replayed with other arguments: kernels find their
 // addresses in a table, which the replay brings up to date before. Inputs and outputs of the graph lie elsewhere in every replay, so a copy
-// from or to one is no part of a recording. Internal to runtime/call. Read next: graph.cpp.
+// from or to one is no part of a recording. A loop that is turned on the device has its commands there several times. Internal to runtime/call. Read next: graph.cpp.
 #pragma once
 #include <memory>
 #include <vector>
@@ -28,22 +28,24 @@ struct PreparedCall {
 struct Touch {
   GraphPlan::Place place;
   bool reads, writes;
+  bool indirect = false;  // its numbers of workgroups are there
 };
-std::vector<Touch> touches(const GraphPlan::Command& command, const std::vector<PreparedCall>& calls, size_t position);
+std::vector<Touch> touches(const GraphPlan& plan, const std::vector<PreparedCall>& calls, size_t command);
 
 class Recording {
  public:
-  /// The commands [begin, end) of the plan, with the time before and after each if asked for. `fixed`: the memory of the arena and the constants, by storage; null for the others. `table`:
+  /// Those commands of the plan one after another, with the time before and after each if asked for. `fixed`: the memory of the arena and the constants, by storage; null for the others. `table`:
   /// of the calls' blocks.
-  Recording(std::shared_ptr<Context> context, const GraphPlan& plan, size_t begin, size_t end, const std::vector<PreparedCall>& calls,
+  Recording(std::shared_ptr<Context> context, const GraphPlan& plan, std::vector<size_t> sequence, const std::vector<PreparedCall>& calls,
             const std::vector<std::shared_ptr<Buffer>>& fixed, const std::shared_ptr<Buffer>& table, bool timestamps);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
   VkCommandBuffer commands() const { return commands_; }
-  size_t begin() const { return begin_; }
-  size_t end() const { return end_; }
+  size_t first() const { return sequence_.front(); }
+  /// Each once.
+  const std::vector<size_t>& different() const { return different_; }
   size_t barriers() const { return barriers_; }
   /// Whether the last call has replayed it: before that, its queries have never been reset, and may not be read.
   void set_ran(bool ran) { ran_ = ran; }
@@ -65,7 +67,9 @@ class Recording {
   };
   std::shared_ptr<Context> context_;
   const GraphPlan& plan_;
-  size_t begin_, end_, barriers_ = 0;
+  std::vector<size_t> sequence_, different_;
+  size_t barriers_ = 0;
+  bool indirect_ = false;
   VkCommandBuffer commands_ = VK_NULL_HANDLE;
   std::vector<Step> steps_;
   VkQueryPool queries_ = VK_NULL_HANDLE;

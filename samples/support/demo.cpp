@@ -12,6 +12,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "samples/support/window.h"
+
 namespace sample {
 using tessera::Array;
 
@@ -20,26 +22,32 @@ Demo demo_options(int argc, char** argv, Demo demo) {
   const Demo usual = demo;
   if (device && std::string(device) == "interpreter") demo.size /= 4, demo.frames = std::min<int64_t>(demo.frames, 2);
   demo.out = demo.name + ".png";
-  const std::string usage = demo.name + " [--size N] [--frames N] [OUT.png]";
+  const std::string usage = demo.name + " [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]";
+  bool some_frames = false;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--help" || word == "-h") {
-      std::printf("%s\n%s\n  --size    pixels of the longer side (%lld)\n  --frames  pictures; several make an animated PNG (%lld)\n", usage.c_str(), demo.what.c_str(),
+      std::printf("%s\n%s\n  --size    pixels of the longer side (%lld)\n  --frames  pictures; several make an animated PNG (%lld)\n  --window  shows them in a window; without --frames until it is closed\n"
+                  "  --hold    seconds that the window stays after the last one (0)\n", usage.c_str(), demo.what.c_str(),
                   static_cast<long long>(usual.size), static_cast<long long>(usual.frames));
       std::exit(0);
     }
-    if (word == "--size" || word == "--frames") {
+    if (word == "--window") {
+      demo.window = true;
+    } else if (word == "--size" || word == "--frames" || word == "--hold") {
       const std::string text = i + 1 < argc ? argv[++i] : "";
       int64_t n = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
       if (error != std::errc{} || end != text.data() + text.size() || n < 1 || n > 10'000) throw std::runtime_error(word + " takes a number from 1 to 10000, not \"" + text + "\"\nusage: " + usage);
-      (word == "--size" ? demo.size : demo.frames) = n;
+      (word == "--size" ? demo.size : word == "--frames" ? demo.frames : demo.hold) = n;
+      some_frames |= word == "--frames";
     } else if (word.starts_with("-")) {
       throw std::runtime_error("unknown option " + word + "\nusage: " + usage);
     } else {
       demo.out = word;
     }
   }
+  demo.endless = demo.window && !some_frames;
   return demo;
 }
 
@@ -49,7 +57,8 @@ void progress(const Demo& demo, int64_t frame) {
 }
 
 namespace {
-std::vector<uint8_t> png_bytes(const std::string& path, const Array& picture) {
+/// Rows of 8-bit red, green and blue.
+std::vector<uint8_t> levels(const std::string& path, const Array& picture) {
   if (picture.shape().size() != 3 || picture.shape()[0] != 3) throw std::runtime_error(path + ": a picture is [3, height, width], not " + tessera::to_string(picture.shape()));
   const size_t plane = static_cast<size_t>(picture.shape()[1] * picture.shape()[2]);
   const std::span<const float> in = picture.data<float>();
@@ -59,6 +68,10 @@ std::vector<uint8_t> png_bytes(const std::string& path, const Array& picture) {
       const float v = in[c * plane + p];
       pixels[p * 3 + c] = static_cast<uint8_t>(std::lround(255 * (v > 0 ? std::min(v, 1.0f) : 0.0f)));
     }
+  return pixels;
+}
+std::vector<uint8_t> png_bytes(const std::string& path, const Array& picture) {
+  const std::vector<uint8_t> pixels = levels(path, picture);
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   image.format = PNG_FORMAT_RGB;
@@ -131,6 +144,38 @@ void write_apng(const std::string& path, const std::vector<Array>& frames, int m
   std::ofstream out(path, std::ios::binary);
   out.write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
   if (!out.flush()) throw std::runtime_error(path + ": cannot be written");
+}
+
+struct Player::Window {
+  Window(const std::string& title, int64_t size) : window(sample_window_open(title.c_str(), static_cast<int>(size), static_cast<int>(size))) {
+    if (!window) throw std::runtime_error(sample_window_error());
+  }
+  ~Window() { sample_window_close(window); }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  sample_window* window;
+};
+Player::Player(const Demo& demo) : demo_(demo), window_(demo.window ? std::make_unique<Window>(demo.name, demo.size) : nullptr) {}
+Player::~Player() = default;
+
+void Player::show(const Array& picture) {
+  if (window_) {
+    const tessera::Shape wanted = {3, demo_.size, demo_.size};
+    if (picture.shape() != wanted) throw std::runtime_error(demo_.name + ": the window is for pictures of " + tessera::to_string(wanted) + ", not " + tessera::to_string(picture.shape()));
+    const std::vector<uint8_t> rgb = levels(demo_.out, picture);
+    const int shown = sample_window_show(window_->window, rgb.data());
+    if (shown < 0) throw std::runtime_error(sample_window_error());
+    open_ = shown > 0;
+  }
+  ++frame_;
+  if (!demo_.endless || frame_ == 1) kept_.push_back(picture);
+  if (!demo_.endless) progress(demo_, frame_);
+}
+
+void Player::finish() {
+  if (!demo_.endless) write_frames(demo_, kept_);
+  if (window_ && open_) sample_window_hold(window_->window, static_cast<double>(demo_.hold));
+  window_.reset();
 }
 
 void write_frames(const Demo& demo, const std::vector<Array>& frames, int milliseconds) {

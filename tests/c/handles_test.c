@@ -94,11 +94,11 @@ void test_bundles(void) {
   const char* name = NULL;
   tessera_bundle* b = NULL;
   CHECK_OK(tessera_bundle_kernel_count(bundle, &count));
-  CHECK(count == 4);
+  CHECK(count == 5);
   CHECK_OK(tessera_bundle_kernel_name(bundle, 1, &name));
   CHECK(strcmp(name, "checked") == 0);
-  CHECK_ERROR(tessera_bundle_kernel_name(bundle, 4, &name), TESSERA_ERROR_ARGUMENT, "tessera_bundle_kernel_name: there is no kernel 4: their number is 4");
-  CHECK_ERROR(tessera_bundle_kernel_name(bundle, -1, &name), TESSERA_ERROR_ARGUMENT, "tessera_bundle_kernel_name: there is no kernel -1: their number is 4");
+  CHECK_ERROR(tessera_bundle_kernel_name(bundle, 5, &name), TESSERA_ERROR_ARGUMENT, "tessera_bundle_kernel_name: there is no kernel 5: their number is 5");
+  CHECK_ERROR(tessera_bundle_kernel_name(bundle, -1, &name), TESSERA_ERROR_ARGUMENT, "tessera_bundle_kernel_name: there is no kernel -1: their number is 5");
   CHECK_ERROR(tessera_bundle_kernel_name(bundle, 0, NULL), TESSERA_ERROR_ARGUMENT, "tessera_bundle_kernel_name: name is NULL");
   CHECK_ERROR(tessera_bundle_kernel_name(NULL, 0, &name), TESSERA_ERROR_ARGUMENT, "tessera_bundle_kernel_name: bundle is NULL");
   CHECK_ERROR(tessera_bundle_kernel_count(bundle, NULL), TESSERA_ERROR_ARGUMENT, "tessera_bundle_kernel_count: count is NULL");
@@ -133,9 +133,9 @@ void test_bundles(void) {
 
   int32_t counts[3] = {0, 0, 1};
   CHECK_OK(tessera_bundle_prewarm(b, device, 2, count_up, counts));
-  CHECK(counts[0] == 4 && counts[1] == 4 && counts[2] == 1);
+  CHECK(counts[0] == 5 && counts[1] == 5 && counts[2] == 1);
   CHECK_OK(tessera_bundle_prewarm(b, device, 0, NULL, NULL));
-  CHECK_ERROR(tessera_bundle_prewarm(b, device, 1, stop, NULL), TESSERA_ERROR_STOPPED, "tessera_bundle_prewarm: stopped by progress after 1 of 4 kernels");
+  CHECK_ERROR(tessera_bundle_prewarm(b, device, 1, stop, NULL), TESSERA_ERROR_STOPPED, "tessera_bundle_prewarm: stopped by progress after 1 of 5 kernels");
   CHECK_ERROR(tessera_bundle_prewarm(b, device, -1, NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_bundle_prewarm: threads is -1, which is below 0");
   CHECK_ERROR(tessera_bundle_prewarm(NULL, device, 0, NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_bundle_prewarm: bundle is NULL");
   CHECK_ERROR(tessera_bundle_prewarm(b, NULL, 0, NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_bundle_prewarm: device is NULL");
@@ -170,7 +170,7 @@ void test_reload(void) {
   CHECK_ERROR(tessera_bundle_reload(b, &changed), TESSERA_ERROR_BUNDLE, sentence);
   int32_t count = 0;
   CHECK_OK(tessera_bundle_kernel_count(b, &count));
-  CHECK(count == 4);
+  CHECK(count == 5);
   put(path, bytes, size);
   CHECK_OK(tessera_bundle_reload(b, NULL));
   CHECK(remove(path) == 0);
@@ -200,6 +200,11 @@ void test_kernels(void) {
   CHECK(strcmp(text, "(f32[1], f32[n], f32[n]) -> (f32[n])") == 0);
   CHECK_OK(tessera_kernel_variant(k, &text));
   CHECK(text[0] != 0);
+  char line[100];
+  snprintf(line, sizeof line, "%s: taken: for ", text);
+  CHECK_OK(tessera_kernel_variants(k, &text));
+  CHECK(strstr(text, line) != NULL && strstr(text, "minimum: ") == text);
+  CHECK_ERROR(tessera_kernel_variants(k, NULL), TESSERA_ERROR_ARGUMENT, "tessera_kernel_variants: text is NULL");
   CHECK_OK(tessera_kernel_argument_count(k, &inputs, &outputs));
   CHECK(inputs == 3 && outputs == 1);
   CHECK_OK(tessera_kernel_argument_count(k, NULL, NULL));
@@ -220,7 +225,7 @@ void test_kernels(void) {
 
   k = NULL;
   char sentence[600];
-  snprintf(sentence, sizeof sentence, "%s: has no kernel \"sxapy\"\n  note: its kernels are saxpy, checked, sized, in_place", TESSERA_KERNELS);
+  snprintf(sentence, sizeof sentence, "%s: has no kernel \"sxapy\"\n  note: its kernels are saxpy, checked, sized, in_place, doubled", TESSERA_KERNELS);
   CHECK_ERROR(tessera_kernel_get(bundle, device, "sxapy", &k), TESSERA_ERROR_ARGUMENT, sentence);
   CHECK_ERROR(tessera_kernel_get(NULL, device, "saxpy", &k), TESSERA_ERROR_ARGUMENT, "tessera_kernel_get: bundle is NULL");
   CHECK_ERROR(tessera_kernel_get(bundle, NULL, "saxpy", &k), TESSERA_ERROR_ARGUMENT, "tessera_kernel_get: device is NULL");

@@ -73,6 +73,8 @@ int main(void) {
   test_calls();
   test_vulkan();
   test_nulls();
+  test_images();
+  test_callbacks();
   int messages = 0;
   CHECK_OK(tessera_device_validation(device, say, &messages));
   CHECK(messages == 0);

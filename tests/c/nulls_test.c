@@ -6,6 +6,7 @@
 #define REFUSED(call, sentence) CHECK_ERROR(call, TESSERA_ERROR_ARGUMENT, sentence)
 
 void test_nulls(void) {
+  const tessera_layouts none = {VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_UNDEFINED};
   CHECK(tessera_version() != 0);
   CHECK(tessera_version_string() != NULL);
   CHECK(tessera_last_error() != NULL);
@@ -22,7 +23,10 @@ void test_nulls(void) {
   tessera_array_destroy(NULL);
   tessera_prepared_destroy(NULL);
   tessera_stream_destroy(NULL);
+  tessera_image_destroy(NULL);
 
+  CHECK(tessera_device_extension_count() > 0);
+  CHECK_OK(tessera_set_log(NULL, NULL));
   REFUSED(tessera_device_count(NULL), "tessera_device_count: count is NULL");
   REFUSED(tessera_device_info_at(0, NULL), "tessera_device_info_at: info is NULL");
   REFUSED(tessera_device_create(NULL, NULL), "tessera_device_create: device is NULL");
@@ -54,6 +58,18 @@ void test_nulls(void) {
   REFUSED(tessera_device_import(NULL, NULL, NULL), "tessera_device_import: imported is NULL");
   REFUSED(tessera_array_import(NULL, NULL, 0, 0, NULL, NULL), "tessera_array_import: device is NULL");
   REFUSED(tessera_kernel_prepare(NULL, 0, 0, NULL, 0, NULL), "tessera_kernel_prepare: kernel is NULL");
+  REFUSED(tessera_kernel_variants(NULL, NULL), "tessera_kernel_variants: kernel is NULL");
+  REFUSED(tessera_missing_device_features(NULL, NULL, NULL, NULL), "tessera_missing_device_features: enabled is NULL");
+  REFUSED(tessera_device_feature_enabled(NULL, 0, 0, NULL), "tessera_device_feature_enabled: device is NULL");
+  REFUSED(tessera_device_extension_at(0, NULL, NULL), "tessera_device_extension_at: name is NULL");
+  REFUSED(tessera_semaphore_wait(NULL, VK_NULL_HANDLE, 0), "tessera_semaphore_wait: device is NULL");
+  REFUSED(tessera_semaphore_signal(NULL, VK_NULL_HANDLE, 0), "tessera_semaphore_signal: device is NULL");
+  REFUSED(tessera_image_import(NULL, NULL, NULL), "tessera_image_import: device is NULL");
+  REFUSED(tessera_image_channels(NULL, NULL), "tessera_image_channels: image is NULL");
+  REFUSED(tessera_image_read(NULL, 0, 0, none, NULL), "tessera_image_read: image is NULL");
+  REFUSED(tessera_image_write(NULL, NULL, none), "tessera_image_write: image is NULL");
+  REFUSED(tessera_kernel_prepare_images(NULL, 0, 0, NULL, 0, NULL, 0, NULL), "tessera_kernel_prepare_images: kernel is NULL");
+  REFUSED(tessera_stream_record_arguments(NULL, NULL, NULL, 0, NULL), "tessera_stream_record_arguments: stream is NULL");
   REFUSED(tessera_stream_create(NULL, NULL), "tessera_stream_create: device is NULL");
   REFUSED(tessera_stream_begin(NULL, NULL, 0), "tessera_stream_begin: stream is NULL");
   REFUSED(tessera_stream_record(NULL, NULL, NULL, 0, NULL), "tessera_stream_record: stream is NULL");

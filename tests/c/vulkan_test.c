@@ -1,91 +1,9 @@
 // Kernels of a bundle in a Vulkan program written in C: its device imported, its buffer as an array, a call in its command buffer.
 #include <stdlib.h>
-#include <tessera/tessera_vulkan.h>
-#include <vulkan/vulkan.h>
 
-#include "test.h"
+#include "vulkan_host.h"
 
 enum { N = 300 };
-
-typedef struct Host {
-  VkInstance instance;
-  VkPhysicalDevice physical;
-  VkDevice device;
-  VkQueue queue;
-  VkPhysicalDeviceVulkan13Features v13;
-  VkPhysicalDeviceVulkan12Features v12;
-  VkPhysicalDeviceVulkan11Features v11;
-  VkPhysicalDeviceFeatures2 features;
-  VkBuffer buffer;
-  VkDeviceMemory memory;
-  float* mapped;
-  VkCommandPool pool;
-  VkCommandBuffer commands;
-  int locked, unlocked, given, taken_back;
-} Host;
-
-static VkPhysicalDeviceFeatures2* chain(VkPhysicalDeviceFeatures2* f, VkPhysicalDeviceVulkan11Features* v11, VkPhysicalDeviceVulkan12Features* v12, VkPhysicalDeviceVulkan13Features* v13) {
-  memset(f, 0, sizeof *f), memset(v11, 0, sizeof *v11), memset(v12, 0, sizeof *v12), memset(v13, 0, sizeof *v13);
-  f->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, f->pNext = v11;
-  v11->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, v11->pNext = v12;
-  v12->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, v12->pNext = v13;
-  v13->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
-  return f;
-}
-
-static void make_host(Host* h) {
-  memset(h, 0, sizeof *h);
-  const VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "a host in C", .apiVersion = VK_API_VERSION_1_3};
-  const VkInstanceCreateInfo instance = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
-  CHECK(vkCreateInstance(&instance, NULL, &h->instance) == VK_SUCCESS);
-  uint32_t one = 1;
-  CHECK(vkEnumeratePhysicalDevices(h->instance, &one, &h->physical) >= 0 && one == 1);
-  VkPhysicalDeviceVulkan13Features h13;
-  VkPhysicalDeviceVulkan12Features h12;
-  VkPhysicalDeviceVulkan11Features h11;
-  VkPhysicalDeviceFeatures2 has;
-  int32_t left_out = -1;
-  vkGetPhysicalDeviceFeatures2(h->physical, chain(&has, &h11, &h12, &h13));
-  CHECK_OK(tessera_enable_device_features(&has, chain(&h->features, &h->v11, &h->v12, &h->v13), &left_out));
-  CHECK(left_out == 0);
-  CHECK(h->v12.bufferDeviceAddress == VK_TRUE);
-  const float priority = 1;
-  const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
-  const VkDeviceCreateInfo device_info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &h->features, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue};
-  CHECK(vkCreateDevice(h->physical, &device_info, NULL, &h->device) == VK_SUCCESS);
-  vkGetDeviceQueue(h->device, 0, 0, &h->queue);
-
-  // One buffer that the host maps: 256 bytes for a, then x, y and z.
-  const VkBufferCreateInfo buffer = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = 8192,
-                                     .usage = VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
-  CHECK(vkCreateBuffer(h->device, &buffer, NULL, &h->buffer) == VK_SUCCESS);
-  VkMemoryRequirements needs;
-  VkPhysicalDeviceMemoryProperties properties;
-  vkGetBufferMemoryRequirements(h->device, h->buffer, &needs);
-  vkGetPhysicalDeviceMemoryProperties(h->physical, &properties);
-  const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-  uint32_t type = 0;
-  while (type < properties.memoryTypeCount && !(needs.memoryTypeBits >> type & 1 && (properties.memoryTypes[type].propertyFlags & wanted) == wanted)) ++type;
-  const VkMemoryAllocateFlagsInfo address = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
-  const VkMemoryAllocateInfo allocation = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = &address, .allocationSize = needs.size, .memoryTypeIndex = type};
-  CHECK(vkAllocateMemory(h->device, &allocation, NULL, &h->memory) == VK_SUCCESS);
-  CHECK(vkBindBufferMemory(h->device, h->buffer, h->memory, 0) == VK_SUCCESS);
-  void* mapped = NULL;
-  CHECK(vkMapMemory(h->device, h->memory, 0, VK_WHOLE_SIZE, 0, &mapped) == VK_SUCCESS);
-  h->mapped = mapped;
-  const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
-  CHECK(vkCreateCommandPool(h->device, &pool, NULL, &h->pool) == VK_SUCCESS);
-  const VkCommandBufferAllocateInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = h->pool, .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = 1};
-  CHECK(vkAllocateCommandBuffers(h->device, &commands, &h->commands) == VK_SUCCESS);
-}
-
-static void end_host(Host* h) {
-  vkDestroyCommandPool(h->device, h->pool, NULL);
-  vkDestroyBuffer(h->device, h->buffer, NULL);
-  vkFreeMemory(h->device, h->memory, NULL);
-  vkDestroyDevice(h->device, NULL);
-  vkDestroyInstance(h->instance, NULL);
-}
 
 static void lock(void* user) { ++((Host*)user)->locked; }
 static void unlock(void* user) { ++((Host*)user)->unlocked; }
@@ -201,20 +119,9 @@ static void test_errors(const tessera_imported_device* good, tessera_device* d, 
 void test_vulkan(void) {
   Host h;
   make_host(&h);
-  const tessera_imported_device imported = {.size = sizeof imported,
-                                            .get_instance_proc_addr = vkGetInstanceProcAddr,
-                                            .instance = h.instance,
-                                            .physical_device = h.physical,
-                                            .device = h.device,
-                                            .queue = h.queue,
-                                            .api_version = VK_API_VERSION_1_3,
-                                            .features = &h.features,
-                                            .lock_queue = lock,
-                                            .unlock_queue = unlock,
-                                            .queue_user = &h,
-                                            .allocate_memory = allocate_memory,
-                                            .free_memory = free_memory,
-                                            .memory_user = &h};
+  tessera_imported_device imported = imported_host(&h);
+  imported.lock_queue = lock, imported.unlock_queue = unlock, imported.queue_user = &h;
+  imported.allocate_memory = allocate_memory, imported.free_memory = free_memory, imported.memory_user = &h;
   tessera_device* d = NULL;
   tessera_kernel* k = NULL;
   tessera_prepared* prepared = NULL;
@@ -242,10 +149,7 @@ void test_vulkan(void) {
   const VkDependencyInfo dependency = {.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO, .memoryBarrierCount = 1, .pMemoryBarriers = &to_host};
   vkCmdPipelineBarrier2(h.commands, &dependency);
   CHECK(vkEndCommandBuffer(h.commands) == VK_SUCCESS);
-  const VkCommandBufferSubmitInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, .commandBuffer = h.commands};
-  const VkSubmitInfo2 submit = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2, .commandBufferInfoCount = 1, .pCommandBufferInfos = &commands};
-  CHECK(vkQueueSubmit2(h.queue, 1, &submit, VK_NULL_HANDLE) == VK_SUCCESS);
-  CHECK(vkQueueWaitIdle(h.queue) == VK_SUCCESS);
+  submit_and_wait(&h);
   int right = 0;
   for (int i = 0; i < N; ++i) right += h.mapped[1024 + i] == 5 * (float)i;
   CHECK(right == N);

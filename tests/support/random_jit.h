@@ -126,7 +126,11 @@ class RandomFunction {
       }
       case 18: {
         const auto outside = pool_;
-        const auto [n, v] = while_loop(std::tuple{0, of({8})}, [&](Value i, Value) { return i < 3; }, [&](Value i, Value x) {
+        // Ended by a count, by a value that something bounds, or by one that nothing does.
+        const Value first = of({8}), value = cast(abs(max(of({8}))), i32);
+        const size_t ends = below(4);
+        const auto more = [&](Value i, Value x) { return ends == 0 ? i < 3 : ends == 1 ? i < minimum(value, 3) : ends == 2 ? i <= 2 && sum(x) < 20 : i < where(value > 3, 3, value); };
+        const auto [n, v] = while_loop(std::tuple{0, first}, more, [&](Value i, Value x) {
           pool_.push_back(x);
           const Value next = tame(in_place()(x));
           add(next);

@@ -153,6 +153,18 @@ TEST_CASE("a device that can run no variant is told why") {
                                                  "loops without end (it leaves them after 65535 iterations)"});
 }
 
+TEST_CASE("why a variant is taken is said in a line for each") {
+  const BundleFile b = made();
+  const BundleKernel& k = b.kernels[0];
+  Target d = gpu_target();
+  d.int64 = false;
+  const std::string text = explain_variants(k, d, "k.tsb");
+  CHECK(text.starts_with("minimum: taken: for "));
+  CHECK(text.find("\ngpu: cannot run: needs int64\n") != std::string::npos);
+  CHECK(explain_variants(k, gpu_target(), "k.tsb").find("\ngpu: taken: for GPUs, subgroups of 32, workgroups of ") != std::string::npos);
+  CHECK(explain_variants(k, gpu_target(), "k.tsb").starts_with("minimum: runs here too: for GPUs, workgroups of "));
+}
+
 TEST_CASE("a target that cannot run a kernel gets no variant of it; if none can, it is an error") {
   const BundleSource sources[] = {{kernel(kWide), {"o"}}};
   const Target both[] = {minimum_target(), gpu_target()};

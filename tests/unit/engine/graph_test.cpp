@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
+#include "engine/graph_write.h"
 #include "engine/platform.h"
 
 using namespace tessera;
@@ -118,6 +120,38 @@ TEST_CASE("graphs: repeats and switches on the interpreter") {
   CHECK(run(7, 17) == std::vector<double>{34, 7, 17, 16, 14, 11});
 }
 
+TEST_CASE("graphs: what is read is written as it was") {
+  const Folder folder;
+  const auto written = [&](const std::string& text) {
+    write_graph(parse_graph(text, folder.path), folder.path + "/written");
+    std::ifstream in(folder.path + "/written/graph.txt", std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  CHECK(written(kLoops) == kLoops);
+  const std::string bounded = replaced(kLoops, "%8 = repeat :", "%8 = repeat at_most 3 :");
+  CHECK(written(bounded) == bounded);
+  Graph long_loop = parse_graph(kLoops, folder.path);
+  long_loop.body.steps[0].count = int64_t{1} << 31;
+  try {
+    write_graph(long_loop, folder.path + "/written");
+    CHECK(false);
+  } catch (const SpecError& e) {
+    CHECK(std::string(e.what()) == "write_graph: a repeat counts to 2147483648, and at most 2147483647 is possible in a file\n  at " + folder.path + "/graph.txt:5");
+  }
+  const std::string sized = "tessera graph 1\nin %0 i32[]\nin %1 i32[]\n%2 = call \"count.tir\"(%0) with n = %1 : i32[]\nout %2\nout %2\n";
+  CHECK(written(sized) == sized);
+}
+
+TEST_CASE("graphs: a repeat that ends after so many iterations, whatever its test says") {
+  const Folder folder;
+  for (const int most : {0, 1, 3, 9}) {
+    const Graph g = parse_graph(replaced(kLoops, "%8 = repeat :", "%8 = repeat at_most " + std::to_string(most) + " :"), folder.path);
+    CHECK(g.body.steps[1].at_most == most);
+    const std::vector<Array> out = interpret(g, {scalar_of(0), Array({4}, std::vector<int32_t>{1, 2, 3, 4}), scalar_of(100)});
+    CHECK(out[1].at(0) == std::min(160, 10 << most));
+  }
+}
+
 TEST_CASE("graphs: a grid's size that is a value") {
   const Folder folder;
   const Graph g = parse_graph("tessera graph 1\nin %0 i32[]\nin %1 i32[]\n%2 = call \"count.tir\"(%0) with n = %1 : i32[]\nout %2\n", folder.path);
@@ -137,6 +171,8 @@ TEST_CASE("graphs: what is wrong with a repeat or switch is said with its line")
   };
   CHECK(error("repeat 4", "repeat 5") == at + "7: slice: the value is i32[4] but i32[5] is expected");
   CHECK(error("repeat 4", "repeat 3000000000") == at + "5: repeat counts to 3000000000, and at most 2147483647 is possible");
+  CHECK(error("repeat 4", "repeat at_most 4 4") == at + "5: a repeat that counts to 4 has no at_most");
+  CHECK(error("repeat :", "repeat at_most 3000000000 :") == at + "12: repeat: at_most is 3000000000, and at most 2147483647 is possible");
   CHECK(error("repeat 4 reverse", "repeat reverse") == at + "5: a repeat without a count has no reverse");
   CHECK(error("carry %5 i32[]", "carry %5 f32[]") == at + "6: carry: the value is i32[] but f32[] is expected");
   CHECK(error("slice %6 i32[] = %1", "slice %6 i32[] = %5") == at + "7: %5 is not defined above");

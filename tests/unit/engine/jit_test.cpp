@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/front/front.h"
+#include "engine/graph_plan.h"
 
 namespace ts = tessera;
 using namespace tessera;
@@ -163,4 +164,60 @@ TEST_CASE("jit: what is wrong is said") {
         "outer: asarray: an array of the host is used inside of a kernel");
   CHECK(error_of([] { asarray(ramp({4})); }) == "asarray: no kernel is being traced");
   CHECK(error_of([] { interpret(jit([](Tensor x) { return x + cast(program_id(0), f32); }, {.name = "f"}), ramp({4})); }) == "f: program_id: axis 0 is out of range for a grid of 0 axes");
+}
+
+TEST_CASE("jit: how often a loop turns at most, where its test says so") {
+  const auto most = [](const auto& f) {
+    const Graph& g = f.trace({{{4}, f32}, {{}, i32}});
+    for (const Graph::Step& s : g.body.steps)
+      if (s.kind == Graph::Step::Kind::repeat) return s.at_most.value_or(-1);
+    return int64_t{-2};
+  };
+  const auto loop = [&](auto first, auto step, auto test) {
+    return most(jit([=](Tensor x, Tensor n) {
+      const auto [i, v] = while_loop(std::tuple{first, x}, [&](Value k, Value y) { return test(k, y, n); }, [&](Value k, Value y) { return std::tuple{k + step, Value(twice(y))}; });
+      return v;
+    }));
+  };
+  CHECK(loop(0, 1, [](Value i, Value, Value) { return i < 7; }) == 7);
+  CHECK(loop(3, 2, [](Value i, Value, Value) { return i <= 7; }) == 3);
+  CHECK(loop(9, 1, [](Value i, Value, Value) { return i <= 7; }) == 0);
+  CHECK(loop(0, 1, [](Value i, Value, Value) { return 7 > i; }) == 7);
+  CHECK(loop(0, 1, [](Value i, Value y, Value) { return max(y) < 100 && i < 7; }) == 7);
+  CHECK(loop(0, 1, [](Value i, Value, Value n) { return i < minimum(n, 9) && i < 12; }) == 9);
+  CHECK(loop(0, 1, [](Value i, Value, Value n) { return i < n; }) == -1);
+  CHECK(loop(0, 1, [](Value i, Value, Value n) { return i < maximum(n, 9); }) == -1);
+  CHECK(loop(0, 1, [](Value i, Value y, Value) { return max(y) < 100 || i < 7; }) == -1);
+  CHECK(loop(0, -1, [](Value i, Value, Value) { return i < 7; }) == -1);
+  CHECK(loop(0, 3, [](Value i, Value, Value) { return i < 2147483647; }) == -1);  // it wraps
+  CHECK(loop(0, 0, [](Value i, Value, Value) { return i < 7; }) == -1);
+  const auto to = [&](auto last) { return most(jit([=](Tensor x, Tensor n) { return fori_loop(2, last(n), x, [](Value, Value c) { return Value(twice(c)); }); })); };
+  CHECK(to([](Value n) { return minimum(n, 9); }) == 7);
+  CHECK(to([](Value n) { return minimum(n, -9); }) == 0);
+  CHECK(to([](Value n) { return n; }) == -1);
+}
+
+TEST_CASE("jit: calls of a plan stand in levels where that takes fewer barriers and little memory") {
+  const auto planned = [](int64_t n, bool reorder) {
+    const auto f = jit([](Tensor x) {
+      std::vector<Tensor> out;
+      for (int i = 0; i < 12; ++i) out.push_back(sum(exp(x + i)));
+      return out;
+    });
+    return plan(f.trace({{{n}, f32}}), {.reorder = reorder});
+  };
+  const GraphPlan written = planned(256, false), levels = planned(256, true);
+  CHECK(written.barriers == 24);
+  CHECK(written.barriers_as_written == 24);
+  CHECK(levels.barriers == 2);
+  CHECK(levels.barriers_as_written == 24);
+  CHECK(levels.arena_bytes <= int64_t{16} << 20);
+  const GraphPlan large = planned(int64_t{1} << 22, true), as_written = planned(int64_t{1} << 22, false);
+  CHECK(large.barriers == large.barriers_as_written);  // all at once would take 24 times 16 MiB
+  CHECK(large.arena_bytes == as_written.arena_bytes);
+  // As many at a time as there is room for.
+  const GraphPlan some = planned(int64_t{1} << 18, true);
+  CHECK(some.barriers > levels.barriers);
+  CHECK(some.barriers < some.barriers_as_written);
+  CHECK(some.arena_bytes <= int64_t{16} << 20);
 }

@@ -66,6 +66,7 @@ TEST_CASE("kernels of a bundle run on the device") {
   CHECK(b.kernel(device(), "thrice").run({ramp(5)})[0].at(4) == 12);
   CHECK(compile_counts().compiled == compiled);
   if (device().info().name.starts_with("llvmpipe")) CHECK(b.variant(device(), "twice") == "llvmpipe");
+  CHECK(("\n" + b.explain(device(), "twice")).find("\n" + b.variant(device(), "twice") + ": taken: for ") != std::string::npos);
   check_clean(device());
 }
 

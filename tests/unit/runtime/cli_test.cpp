@@ -218,6 +218,7 @@ TEST_CASE("tessera run and explain of a graph") {
   CHECK(e.out ==
         "graph: 3 calls of 1 kernel, 0 copies; 0 dropped, since nobody needs what they make\n"
         "waits for the device: none\n"
+        "barriers: 2\n"
         "peak memory: 1112 bytes\n"
         "  arguments: 400 bytes\n"
         "  constants: 0 bytes\n"

@@ -109,7 +109,8 @@ class Random {
   std::string loop(const std::string& indent, int depth) {
     const auto outside = seen_;
     const size_t n = next_++, a = next_++, b = next_++, test = next_++, n2 = next_++, last = next_++, result = next_++, other = next_++;
-    std::string t = indent + name(last) + ", " + name(result) + ", " + name(other) + " = repeat : i32[], f32[8], f32[8] {\n";
+    const std::string most = below(2) ? " at_most " + std::to_string(below(5)) : "";
+    std::string t = indent + name(last) + ", " + name(result) + ", " + name(other) + " = repeat" + most + " : i32[], f32[8], f32[8] {\n";
     t += indent + "  carry " + name(n) + " i32[] = %3\n";
     t += indent + "  carry " + name(a) + " f32[8] = " + name(any()) + "\n" + indent + "  carry " + name(b) + " f32[8] = " + name(any()) + "\n";
     seen_.insert(seen_.end(), {a, b});
@@ -216,6 +217,22 @@ TEST_CASE("graphs: what a kernel prints in a loop") {
   check_clean(loud);
 }
 
+TEST_CASE("graphs: what prints keeps its order, whatever runs beside it") {
+  const Folder folder;
+  std::vector<std::string> lines;
+  DeviceOptions options;
+  options.validation = options.log_commands = true;
+  options.print = [&](std::string_view line) { lines.emplace_back(line); };
+  const Device loud(options);
+  const Graph g = folder.graph("in %0 f32[8]\nin %1 f32[8]\n%2 = call \"mean.tir\"(%0, %0) : f32[8]\n%3 = call \"mean.tir\"(%2, %2) : f32[8]\n%4 = call \"says.tir\"(%3) : f32[8]\n"
+                               "%5 = call \"says.tir\"(%1) : f32[8]\n%6 = call \"mean.tir\"(%5, %1) : f32[8]\n%7 = call \"mean.tir\"(%1, %1) : f32[8]\n%8 = call \"mean.tir\"(%7, %1) : f32[8]\nout %4\nout %6\nout %8\n");
+  const CompiledGraph there = load(loud, g, {.fuse = false});
+  CHECK(there.plan().barriers < there.plan().barriers_as_written);
+  check_same({there.run({ramp(8, 8), ramp(8, 3)})[2]}, {ramp(8, 3)});
+  CHECK(lines == std::vector<std::string>{"8.0", "3.0"});
+  check_clean(loud);
+}
+
 TEST_CASE("graphs: memory is planned, and barriers are where they must be") {
   const Folder folder;
   const auto of = [&](const std::string& text) { return plan(folder.graph("in %0 f32[8]\nin %1 f32[8]\n" + text)); };
@@ -230,6 +247,7 @@ TEST_CASE("graphs: memory is planned, and barriers are where they must be") {
   CHECK(explain(folder.graph("in %0 f32[8]\nin %1 f32[8]\n" + chain + "out %11\nout %0\n"), p) ==
         "graph: 10 calls of 1 kernel, 0 copies; 0 dropped, since nobody needs what they make\n"
         "waits for the device: none\n"
+        "barriers: 9\n"
         "peak memory: 224 bytes\n"
         "  arguments: 64 bytes\n"
         "  constants: 0 bytes\n"
@@ -251,4 +269,135 @@ TEST_CASE("graphs: memory is planned, and barriers are where they must be") {
   CHECK(of("%2 = call \"mean.tir\"(%0, %1) : f32[8]\n%3 = call \"mean.tir\"(%2, %1) : f32[8]\nout %0\n").dropped == 2);
   // Rows of a stacked result are written in place.
   CHECK(copies(of("%2, %3 = repeat 4 : f32[8], f32[4, 8] {\n  carry %4 f32[8] = %0\n  %5 = call \"mean.tir\"(%4, %1) : f32[8]\n  out %5\n  out %5\n}\nout %3\n")) == 0);
+}
+
+// -- what a value decides
+
+namespace {
+/// %2 turns from 0 while less than %1, each adding one to %0's elements' mean with itself; what it is at last.
+std::string counting(const std::string& at_most, const std::string& more = "") {
+  return "in %0 f32[8]\nin %1 i32[]\nin %2 i32[]\n%3, %4 = repeat " + at_most + ": i32[], f32[8] {\n  carry %5 i32[] = %2\n  carry %6 f32[8] = %0\n"
+         "  %7 = call \"less.tir\"(%5, %1) : bool[]\n  while %7\n  %8 = call \"next.tir\"(%5) : i32[]\n  %9 = call \"onto.tir\"(%6, %0) : f32[8]\n" + more +
+         "  out %8\n  out %9\n}\nout %3\nout %4\n";
+}
+size_t waits(const std::vector<GraphPlan::Node>& nodes, const GraphPlan& p) {
+  size_t n = 0;
+  for (const GraphPlan::Node& node : nodes) n += !p.recorded(node);
+  return n;
+}
+}  // namespace
+
+TEST_CASE("graphs: a count in device memory is no reason to wait") {
+  const Folder folder;
+  const Device d = logged();
+  const Graph g = folder.graph(counting("at_most 20 "));
+  const CompiledGraph there = load(d, g, {.fuse = false, .timestamps = true});
+  CHECK(waits(there.plan().nodes, there.plan()) == 0);
+  CHECK(there.recordings().made == 1);
+  for (const int limit : {0, 1, 7, 20, 25, -3}) {
+    const std::vector<Array> inputs{ramp(8), scalar_of(limit), scalar_of(0)}, wanted = interpret(g, inputs);
+    const size_t before = d.command_log().size();
+    std::vector<DeviceArray> arguments;
+    for (const Array& a : inputs) arguments.emplace_back(d, a);
+    const std::vector<DeviceArray> out = there(arguments);
+    size_t submissions = 0;
+    for (size_t i = before; i < d.command_log().size(); ++i) submissions += d.command_log()[i].kind == LogEntry::Kind::submit && d.command_log()[i].what == "a graph";
+    CHECK(submissions == 1);
+    check_same({out[0].download(), out[1].download()}, wanted);
+    CHECK(wanted[0].at(0) == std::clamp(limit, 0, 20));
+  }
+  CHECK(there.trace().size() > 20);
+  // Each barrier is needed, and so is what it says of the numbers of workgroups.
+  const CommandLog log = d.command_log();
+  CHECK(find_unordered(log).empty());
+  size_t sized = 0;
+  CommandLog blind = log;
+  for (LogEntry& e : blind) {
+    sized += e.indirect.size();
+    if (e.kind == LogEntry::Kind::barrier) e.to &= static_cast<StageMask>(~mask(Stage::indirect));
+  }
+  CHECK(sized > 100);
+  const std::vector<std::string> reports = find_unordered(blind);
+  REQUIRE(!reports.empty());
+  for (const std::string& r : reports) CHECK(r.find(" is sized by bytes ") != std::string::npos);
+  check_clean(d);
+}
+
+TEST_CASE("graphs: a loop that nothing bounds is looked at after some turns") {
+  const Folder folder;
+  const Device d = logged(false);
+  for (const char* most : {"", "at_most 1500 "}) {
+    const Graph g = folder.graph(counting(most));
+    const CompiledGraph there = load(d, g, {.fuse = false});
+    CHECK(waits(there.plan().nodes, there.plan()) == 1);
+    CHECK(there.plan().nodes.back().turns == 16);
+    for (const int limit : {0, 1, 15, 16, 17, 40}) {
+      const std::vector<Array> inputs{ramp(8), scalar_of(limit), scalar_of(0)};
+      check_same(there.run(inputs), interpret(g, inputs));
+    }
+    if (*most == 0) continue;
+    for (const int limit : {1499, 1500, 1501, 5000}) CHECK(there.run({ramp(8), scalar_of(limit), scalar_of(0)})[0].at(0) == std::min(limit, 1500));
+  }
+  check_clean(d);
+}
+
+TEST_CASE("graphs: loops and branches in one another, decided on the device") {
+  const Folder folder;
+  const Graph g = folder.graph(
+      "in %0 f32[8]\nin %1 i32[]\nin %2 i32[]\n%3, %4 = repeat at_most 5 : i32[], f32[8] {\n  carry %5 i32[] = %2\n  carry %6 f32[8] = %0\n  %7 = call \"less.tir\"(%5, %1) : bool[]\n  while %7\n"
+      "  %8 = call \"next.tir\"(%5) : i32[]\n  %9 = switch %5 : f32[8] {\n    out %6\n  } {\n    %10 = call \"onto.tir\"(%6, %0) : f32[8]\n    out %10\n  } {\n"
+      "    %11, %12 = repeat at_most 3 : i32[], f32[8] {\n      carry %13 i32[] = %5\n      carry %14 f32[8] = %6\n      %15 = call \"less.tir\"(%13, %1) : bool[]\n      while %15\n"
+      "      %16 = call \"next.tir\"(%13) : i32[]\n      %17 = call \"mean.tir\"(%14, %0) : f32[8]\n      out %16\n      out %17\n    }\n    out %12\n  }\n  out %8\n  out %9\n}\nout %3\nout %4\n");
+  const Device d = logged();
+  const CompiledGraph there = load(d, g, {.fuse = false, .frames_in_flight = 2});
+  CHECK(there.plan().gates.size() == 3);
+  CHECK(there.recordings().made == 2);
+  for (const int start : {-2, 0, 1, 3})
+    for (const int limit : {0, 2, 4, 9}) {
+      const std::vector<Array> inputs{ramp(8, 8), scalar_of(limit), scalar_of(start)};
+      check_same(there.run(inputs), interpret(g, inputs));
+    }
+  check_clean(d);
+}
+
+TEST_CASE("graphs: what the host still decides, and why") {
+  const Folder folder;
+  const auto why = [&](const std::string& branch) {
+    const Graph g = folder.graph("in %0 f32[8]\nin %1 i32[]\nin %2 f32[3]\nin %3 f32[5, 3]\n%4, %5 = switch %1 : f32[8], f32[3] {\n" + branch + "  out %2\n} {\n  out %0\n  out %2\n}\nout %4\nout %5\n");
+    const Device d = logged(false);
+    const CompiledGraph there = load(d, g, {.fuse = false});
+    std::vector<float> rows(15);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+    for (const int i : {0, 1}) {
+      const std::vector<Array> inputs{ramp(8), scalar_of(i), ramp(3), Array({5, 3}, rows)};
+      check_same(there.run(inputs), interpret(g, inputs));
+    }
+    check_clean(d);
+    for (const GraphPlan::Node& n : there.plan().nodes)
+      if (!there.plan().recorded(n)) return n.why + " at " + std::to_string(n.loc.line);
+    return std::string("on the device");
+  };
+  CHECK(why("  %6 = call \"mean.tir\"(%0, %0) : f32[8]\n  out %6\n") == "on the device");
+  CHECK(why("  %6 = repeat 5 : f32[3] {\n    carry %7 f32[3] = %2\n    slice %8 f32[3] = %3\n    %9 = call \"row.tir\"(%7, %8) : f32[3]\n    out %9\n  }\n  out %0\n") == "on the device");  // nobody needs it
+  CHECK(why("  %6, %10 = repeat 5 : f32[3], f32[8] {\n    carry %7 f32[3] = %2\n    carry %11 f32[8] = %0\n    slice %8 f32[3] = %3\n    %9 = call \"row.tir\"(%7, %8) : f32[3]\n"
+            "    %12 = call \"mean.tir\"(%11, %0) : f32[8]\n    out %9\n    out %12\n  }\n  out %10\n") == "a loop works on rows of 12 bytes, which lie at no multiples of 16 at 7");
+  CHECK(why("  %6 = repeat 1100 : f32[8] {\n    carry %7 f32[8] = %0\n    %8 = call \"mean.tir\"(%7, %0) : f32[8]\n    out %8\n  }\n  out %6\n") ==
+        "a loop of 1100 turns becomes more than 1024 commands at 7");
+  CHECK(why("  %6 = repeat : i32[] {\n    carry %7 i32[] = %1\n    %8 = call \"less.tir\"(%7, %1) : bool[]\n    while %8\n    %9 = call \"next.tir\"(%7) : i32[]\n    out %9\n  }\n"
+            "  %10 = switch %6 : f32[8] {\n    out %0\n  }\n  out %10\n") == "nothing bounds how often a while loop turns at 7");
+  // A kernel that prints has room for one call's lines.
+  std::vector<std::string> lines;
+  DeviceOptions options;
+  options.validation = options.log_commands = true;
+  options.print = [&](std::string_view line) { lines.emplace_back(line); };
+  const Device loud(options);
+  const CompiledGraph there = load(loud, folder.graph(counting("at_most 5 ", "  %10 = call \"says.tir\"(%9) : f32[8]\n")), {.fuse = false});
+  CHECK(there.plan().nodes.back().why == "says prints or checks in a loop that a value ends");
+  there.run({ramp(8, 8), scalar_of(3), scalar_of(0)});
+  CHECK(lines == std::vector<std::string>{"8.0", "8.0", "8.0"});
+  const CompiledGraph once = load(loud, folder.graph("in %0 f32[8]\nin %1 i32[]\n%2 = switch %1 : f32[8] {\n  out %0\n} {\n  %3 = call \"says.tir\"(%0) : f32[8]\n  out %3\n}\nout %2\n"), {.fuse = false});
+  CHECK(waits(once.plan().nodes, once.plan()) == 0);
+  for (const int i : {0, 1, 0}) once.run({ramp(8, 5), scalar_of(i)});
+  CHECK(lines == std::vector<std::string>{"8.0", "8.0", "8.0", "5.0"});
+  check_clean(loud);
 }

@@ -2,11 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/front/front.h"
 #include "engine/graph_fuse.h"
+#include "engine/graph_write.h"
 #include "runtime/context.h"
 #include "support.h"
 #include "tests/support/random_jit.h"
@@ -78,6 +82,18 @@ TEST_CASE("jit on a device: random functions, fused and not, as on the interpret
   }
 }
 
+TEST_CASE("jit on a device: written to a folder and read back, it is the same function") {
+  const std::string folder = (std::filesystem::temp_directory_path() / ("tessera_jit_" + std::to_string(getpid()))).string();
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const auto f = test::random_jit(seed);
+    write_graph(f.trace(test::random_jit_arguments()), folder);
+    const std::vector<Array> inputs = test::random_jit_inputs(seed), x = interpret(f, inputs), y = load(test::device(), read_graph(folder)).run(inputs);
+    std::filesystem::remove_all(folder);
+    REQUIRE(x.size() == y.size());
+    for (size_t i = 0; i < x.size(); ++i) CHECK(equal(x[i], y[i]));
+  }
+}
+
 TEST_CASE("graphs: barriers stand between what depends on one another, and nowhere else") {
   const Device d = logged();
   const auto barriers = [&](const auto& f, size_t arguments) {
@@ -86,6 +102,7 @@ TEST_CASE("graphs: barriers stand between what depends on one another, and nowhe
     const std::vector<Array> got = there.run(inputs), wanted = interpret(there.graph(), inputs);
     for (size_t i = 0; i < got.size(); ++i) CHECK(equal(got[i], wanted[i]));
     CHECK(there.recordings().made == 1);
+    CHECK(there.recordings().barriers == there.plan().barriers);
     return there.recordings().barriers;
   };
   for (const int n : {1, 2, 7}) {
@@ -120,6 +137,25 @@ TEST_CASE("graphs: barriers stand between what depends on one another, and nowhe
     }
     return level[0];
   }), 2) == 3);
+  // Chains one after another, which are run beside one another.
+  for (const int n : {1, 2, 7}) {
+    const auto chains = jit([n](Tensor x, Tensor y) {
+      std::vector<Tensor> out;
+      for (int chain = 0; chain < 3; ++chain) {
+        out.push_back(chain == 1 ? y : x);
+        for (int i = 0; i < n; ++i) out.back() = mean(out.back(), y);
+      }
+      return out;
+    });
+    CHECK(barriers(chains, 2) == static_cast<size_t>(n - 1));
+    CHECK(plan(chains.trace({{{64}, f32}, {{64}, f32}})).barriers_as_written == static_cast<size_t>(3 * (n - 1)));
+  }
+  // So are loops and branches: a gate each, what it decides about, and a copy to where the result is.
+  const auto loops = jit([](Tensor x, Tensor y) {
+    const auto turn = [&](Value v) { return fori_loop(0, 3, v, [&](Value, Value a) { return Value(mean(a, y)); }); };
+    return std::tuple{turn(x), turn(y)};
+  });
+  CHECK(barriers(loops, 2) == 2);
   // In place on an argument: the copy, and the call.
   CHECK(barriers(jit([](Tensor x) { return Value(next(x)); }), 1) == 1);
   check_clean(d);
@@ -192,9 +228,31 @@ TEST_CASE("graphs: a trace has what the last call ran") {
     return list;
   };
   const std::string positive = names(1), negative = names(-100);
-  CHECK(positive == "mean reduce_sum gt convert next copy");
-  CHECK(negative == "mean reduce_sum gt convert mean copy");
-  CHECK(names(1) == positive);
+  CHECK(positive == "mean reduce_sum gt convert gate mean copy next copy");  // both branches, of which one took no time
+  CHECK(negative == positive);
+  size_t guarded = 0;
+  for (const TimedCommand& t : there.trace()) guarded += t.guarded;
+  CHECK(guarded == 4);
+  check_clean(d);
+}
+
+TEST_CASE("graphs: a trace has what the last call ran where the host decides") {
+  const Device d = logged();
+  const auto f = jit([](Tensor x, Tensor y) {
+    const Value none = cast(sum(y) * 0, i32);
+    return cond(sum(x) > 0.0f, [&] { return fori_loop(0, none, x, [](Value, Value v) { return Value(next(v)); }); }, [&] { return Value(mean(x, y)); });
+  });
+  const CompiledGraph there = load(d, f, {{{64}, f32}, {{64}, f32}}, {.fuse = false, .timestamps = true});
+  const auto ran = [&](float from, const std::string& name) {
+    there.run({ramp({64}, from), ramp({64})});
+    size_t n = 0;
+    for (const TimedCommand& t : there.trace()) n += t.name == name;
+    return n;
+  };
+  CHECK(ran(1, "next") == 16);
+  CHECK(ran(-100, "next") == 0);
+  CHECK(ran(-100, "mean") == 1);
+  CHECK(ran(1, "mean") == 0);
   check_clean(d);  // queries that were never reset are not read
 }
 

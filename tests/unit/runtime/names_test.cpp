@@ -12,7 +12,9 @@
 #include "runtime/call/call.h"
 #include "runtime/context.h"
 #include "runtime/pipeline.h"
+#include "runtime/record.h"
 #include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/vulkan_host.h"
 
 using namespace tessera;
 using namespace tessera::test;
@@ -125,6 +127,99 @@ TEST_CASE("names: arrays are named by shape, kernel and place") {
   const std::string of_x = mistake(x), of_y = mistake(y);
   CHECK_MESSAGE(of_x.find("f32[10]") != std::string::npos, of_x);
   CHECK_MESSAGE(of_y.find("f32[10], out_specs[0] of scale") != std::string::npos, of_y);
+}
+
+namespace {
+/// What goes to debug_utils on its way to the driver, and where dispatches and copies to images lie in it. Installed by what an imported device is looked up with.
+struct Spy {
+  PFN_vkGetInstanceProcAddr lookup;
+  PFN_vkGetDeviceProcAddr device_lookup;
+  PFN_vkSetDebugUtilsObjectNameEXT name;
+  PFN_vkCmdBeginDebugUtilsLabelEXT begin;
+  PFN_vkCmdEndDebugUtilsLabelEXT end;
+  PFN_vkCmdDispatch dispatch;
+  std::vector<std::pair<VkObjectType, std::string>> names;
+  std::vector<std::string> commands;
+} spy;
+
+PFN_vkVoidFunction VKAPI_CALL spied_device(VkDevice device, const char* name) {
+  const PFN_vkVoidFunction f = spy.device_lookup(device, name);
+  const std::string_view n = name;
+  if (n == "vkSetDebugUtilsObjectNameEXT") {
+    spy.name = reinterpret_cast<PFN_vkSetDebugUtilsObjectNameEXT>(f);
+    const PFN_vkSetDebugUtilsObjectNameEXT own = [](VkDevice d, const VkDebugUtilsObjectNameInfoEXT* info) {
+      spy.names.emplace_back(info->objectType, info->pObjectName);
+      return spy.name(d, info);
+    };
+    return reinterpret_cast<PFN_vkVoidFunction>(own);
+  }
+  if (n == "vkCmdBeginDebugUtilsLabelEXT") {
+    spy.begin = reinterpret_cast<PFN_vkCmdBeginDebugUtilsLabelEXT>(f);
+    const PFN_vkCmdBeginDebugUtilsLabelEXT own = [](VkCommandBuffer c, const VkDebugUtilsLabelEXT* label) {
+      spy.commands.push_back(std::string(label->pLabelName) + " {");
+      spy.begin(c, label);
+    };
+    return reinterpret_cast<PFN_vkVoidFunction>(own);
+  }
+  if (n == "vkCmdEndDebugUtilsLabelEXT") {
+    spy.end = reinterpret_cast<PFN_vkCmdEndDebugUtilsLabelEXT>(f);
+    const PFN_vkCmdEndDebugUtilsLabelEXT own = [](VkCommandBuffer c) {
+      spy.commands.emplace_back("}");
+      spy.end(c);
+    };
+    return reinterpret_cast<PFN_vkVoidFunction>(own);
+  }
+  if (n == "vkCmdDispatch") {
+    spy.dispatch = reinterpret_cast<PFN_vkCmdDispatch>(f);
+    const PFN_vkCmdDispatch own = [](VkCommandBuffer c, uint32_t x, uint32_t y, uint32_t z) {
+      spy.commands.emplace_back("dispatch");
+      spy.dispatch(c, x, y, z);
+    };
+    return reinterpret_cast<PFN_vkVoidFunction>(own);
+  }
+  return f;
+}
+
+PFN_vkVoidFunction VKAPI_CALL spied(VkInstance instance, const char* name) {
+  if (std::string_view(name) != "vkGetDeviceProcAddr") return spy.lookup(instance, name);
+  spy.device_lookup = reinterpret_cast<PFN_vkGetDeviceProcAddr>(spy.lookup(instance, name));
+  return reinterpret_cast<PFN_vkVoidFunction>(&spied_device);
+}
+}  // namespace
+
+TEST_CASE("names: what reads and writes images is named by the image, and lies in the ranges of its kernel") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    ImportedDevice imported = host->imported();
+    spy = {};
+    spy.lookup = imported.get_instance_proc_addr;
+    imported.get_instance_proc_addr = spied;
+    const Device d = Device::import(imported);
+    constexpr VkImageUsageFlags kUsage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT;
+    const VulkanHost::Image image = host->image(VK_FORMAT_R8G8B8A8_UNORM, {8, 4}, kUsage);
+    const DeviceImage ours(d, {image.handle, image.format, image.extent, kUsage});
+    const std::string what = "the image of 8 x 4 texels of VK_FORMAT_R8G8B8A8_UNORM";
+    for (const auto& name : std::vector<std::pair<VkObjectType, std::string>>{{VK_OBJECT_TYPE_IMAGE_VIEW, what + ", to be read"}, {VK_OBJECT_TYPE_IMAGE_VIEW, what + ", to be written"},
+                                                                              {VK_OBJECT_TYPE_DESCRIPTOR_SET, what + ", to be read"}, {VK_OBJECT_TYPE_DESCRIPTOR_SET, what + ", to be written"},
+                                                                              {VK_OBJECT_TYPE_DESCRIPTOR_POOL, what},
+                                                                              {VK_OBJECT_TYPE_DESCRIPTOR_SET_LAYOUT, "Tessera's image that is read"},
+                                                                              {VK_OBJECT_TYPE_PIPELINE_LAYOUT, "Tessera's storing to images"},
+                                                                              {VK_OBJECT_TYPE_PIPELINE, "Tessera's reading of floating-point images"}}) {
+      CAPTURE(name.second);
+      CHECK(std::find(spy.names.begin(), spy.names.end(), name) != spy.names.end());
+    }
+    Program p = scale();
+    p.loc = {"samples/scale.cpp", 12};
+    for (ProgramArg& a : p.args) a.shape = {Extent(4), Extent(8), Extent(4)};
+    PreparedKernel kernel(d, p, {.dims = {{"n", 128}}, .images = {{0, ours}, {1, ours}}});
+    const VkCommandBuffer c = host->commands();
+    host->begin(c);
+    spy.commands.clear();
+    kernel.record(c, 0, {{ours, {VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_GENERAL}}, {ours, {VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_GENERAL}}});
+    CHECK(spy.commands == std::vector<std::string>{"scale at samples/scale.cpp:12 {", "read in_specs[0] {", "dispatch", "}", "dispatch", "write out_specs[0] {", "dispatch", "}", "}"});
+    host->vkEndCommandBuffer(c);
+  }
+  check_silent(std::move(host));
 }
 
 TEST_CASE("names: a device without debug_utils has neither functions nor names") {

@@ -66,6 +66,20 @@ TEST_CASE("a barrier orders the stages it names, and barriers chain") {
   CHECK(find_unordered({barrier(kCompute, kCompute), f, g}).size() == 1);
 }
 
+TEST_CASE("what a dispatch is sized by is read before its shaders run") {
+  constexpr StageMask kIndirect = mask(Stage::indirect);
+  const LogEntry f = command("f", {}, {kA}), over = command("h", {}, {kA});
+  LogEntry g = command("g", {}, {kB});
+  g.indirect = {{110, 122}};
+  CHECK(find_unordered({f, g}) == Reports{"g is sized by bytes [110, 122) that f writes, and no barrier orders them"});
+  CHECK(find_unordered({f, barrier(kCompute, kCompute), g}).size() == 1);
+  CHECK(find_unordered({f, barrier(kCompute, kCompute | kIndirect), g}).empty());
+  CHECK(find_unordered({g, over}) == Reports{"h writes bytes [100, 200) that g reads, and no barrier orders them"});
+  CHECK(find_unordered({g, barrier(kTransfer, kCompute), over}).size() == 1);
+  CHECK(find_unordered({g, barrier(kCompute, kCompute), over}).empty());  // waiting for the shaders is waiting for what comes before them
+  CHECK(find_unordered({g, barrier(kIndirect, kCompute), over}).empty());
+}
+
 TEST_CASE("the host reads after a wait for the submission that holds the barrier towards it") {
   const LogEntry f = command("f", {}, {kA}), show = barrier(kCompute, kHost), read = host(Kind::host_read, kA);
   CHECK(find_unordered({f, show, submit(1), completed(1), read}).empty());

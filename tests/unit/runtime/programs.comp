@@ -1,7 +1,6 @@
 // The hand-made code that the runtime's tests launch, one entry per KIND. The argument block is laid out as codegen/program.h says.
 #version 460
 #extension GL_EXT_buffer_reference : require
-#extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #define ADD 0        // o = a + b            args a, b, o           extents n
 #define SCALE 1      // o = 2 a + 1          args a, o              extents n
@@ -14,7 +13,7 @@
 #endif
 
 layout(local_size_x = 64) in;
-layout(buffer_reference, scalar) buffer Floats { float v[]; };
+layout(buffer_reference, std430) buffer Floats { float v[]; };
 #if KIND == ADD || KIND == TABLE
 #define BLOCK Floats a; Floats b; Floats o; int n;
 #elif KIND == SCRATCH
@@ -25,10 +24,10 @@ layout(buffer_reference, scalar) buffer Floats { float v[]; };
 #define BLOCK Floats a; Floats o; int n;
 #endif
 #if KIND == TABLE
-layout(buffer_reference, scalar) readonly buffer Table { BLOCK };
-layout(push_constant, scalar) uniform Push { Table t; };
+layout(buffer_reference, std430) readonly buffer Table { BLOCK };
+layout(push_constant, std430) uniform Push { Table t; };
 #else
-layout(push_constant, scalar) uniform Push { BLOCK } t;
+layout(push_constant, std430) uniform Push { BLOCK } t;
 #endif
 
 void main() {

@@ -1,0 +1,54 @@
+// What is behind the handles of tessera_vulkan.h. Internal to runtime/c.
+#pragma once
+#include <string>
+#include <tessera/tessera_vulkan.h>
+#include <vector>
+
+#include "engine/plural.h"
+#include "runtime/c/handles.h"
+#include "runtime/interop.h"
+#include "runtime/record.h"
+
+struct tessera_image {
+  tessera::DeviceImage image;
+};
+struct tessera_stream {
+  tessera::CommandStream stream;
+};
+struct tessera_prepared {
+  tessera_prepared(const tessera_kernel& k, const tessera::PrepareOptions& options) : kernel(k.kernel.prepare(options)) {
+    arrays.reserve(k.arguments.size());
+    arguments.reserve(k.arguments.size());
+  }
+  tessera::PreparedKernel kernel;
+  // Of the call that is being recorded, with room for all, so that recording allocates nothing.
+  std::vector<tessera::DeviceArray> arrays;
+  std::vector<tessera::Argument> arguments;  // some are in arrays
+
+  /// A call of the arguments at(0) to at(count - 1).
+  template <class At> void record(tessera_stream& stream, int32_t count, tessera_scopes* scopes, At at) {
+    const tessera::Program& p = kernel.program();
+    if (count != static_cast<int32_t>(p.args.size()))
+      throw tessera::SpecError(p.name + ": has " + tessera::plural(p.args.size(), "argument") + ", inputs and outputs together, but " + std::to_string(count) +
+                                   (count == 1 ? " was given" : " were given"), p.loc);
+    struct Cleared {
+      tessera_prepared& prepared;
+      ~Cleared() { prepared.arguments.clear(), prepared.arrays.clear(); }
+    } const cleared{*this};
+    for (int32_t i = 0; i < count; ++i) {
+      const tessera_argument a = at(i);
+      if (!a.array && !a.image) throw tessera::SpecError(p.name + ": argument " + std::to_string(i) + " is NULL", p.loc);
+      if (a.array && a.image) throw tessera::SpecError(p.name + ": argument " + std::to_string(i) + " is an array and an image", p.loc, "leave one of them NULL");
+      if (a.image) {
+        arguments.emplace_back(a.image->image, tessera::ImageLayouts{a.layouts.before, a.layouts.after});
+      } else {
+        arrays.push_back(a.array->donate ? donate(a.array->array) : a.array->array);
+        arguments.emplace_back(arrays.back());
+      }
+    }
+    const tessera::Scopes s = stream.stream.record(kernel, arguments);
+    for (int32_t i = 0; i < count; ++i)
+      if (tessera_array* const array = at(i).array) array->donate = false;  // it was for this call
+    if (scopes) *scopes = {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses};
+  }
+};
