@@ -1,4 +1,4 @@
-// Two galaxies that meet: n_body [--size N] [--frames N] [OUT.png]. Every star pulls at every other (kernels/n_body.h); the steps from frame to frame are one graph, and so is
+// Two galaxies that meet: n_body [--size N] [--frames N] [--window] [OUT.png]. Every star pulls at every other (kernels/n_body.h); the steps from frame to frame are one graph, and so is
 // the picture: the light of the stars added up by atomic additions, and kernels/post_processing.h for the glow and the tone mapping.
 #include <tessera/tessera.hpp>
 
@@ -191,17 +191,16 @@ int main(int argc, char** argv) try {
     const ts::Arrays next = step(bodies, bodies, velocities, times(kick, drift));
     bodies = next[0], velocities = next[1];
   };
-  std::vector<ts::Array> frames;
   once(dt / 2, dt);  // from now on velocities are half a step ahead
-  for (int64_t f = 0; f < demo.frames; ++f) {
-    frames.push_back(picture(draw(bodies, stars.light, view(h, w))));
+  sample::Player player(demo);
+  while (player.more()) {
+    player.show(picture(draw(bodies, stars.light, view(h, w))));
     const auto next = advance(bodies, velocities, times(dt, dt));
     bodies = next[0], velocities = next[1];
-    sample::progress(demo, f + 1);
   }
   once(dt / 2, 0);
-  sample::write_frames(demo, frames, 80);
-  if (!conserved(n, static_cast<double>(demo.frames * steps + 1), before, totals(bodies, velocities))) return 1;
+  player.finish();
+  if (!conserved(n, static_cast<double>(player.frame() * steps + 1), before, totals(bodies, velocities))) return 1;
   // The same graphs for a few stars, by the interpreter and by the device: ten steps, each of which rounds places and velocities of about 1; and a picture of the same places,
   // where a star's share of a pixel rounds to 2^-16 and the curve of the tone mapping is at most 13 times as steep. Places and velocities count ten times.
   const int64_t few = 100, rows = 20, columns = 24;
