@@ -108,7 +108,8 @@ inline PallasCall denoise(int step, Denoise options = {}, Loc loc = Loc::here())
         });
         const std::array<Value, 3> sums = {red, green, blue};
         for (int k = 0; k < 3; ++k) o[{all, all, k}] = where((depth > 0) & (weights > 0), sums[static_cast<size_t>(k)] / weights, color[static_cast<size_t>(k)]);
-        o[{all, all, 3}] = at(picture, middle, middle, 3);
+        // Always at(...): but a channel that nothing joined to the sums would be laid out apart from them, and then the tile could not be split over workgroups.
+        o[{all, all, 3}] = where(weights >= 0, at(picture, middle, middle, 3), 0);
       },
       {.out_shape = {{{h, w, 4}, f32}},
        .grid_spec = PrefetchScalarGridSpec{.num_scalar_prefetch = 1,
