@@ -1,8 +1,6 @@
 // Kernels in a host's command buffers: between its own commands, over frames, beside calls of our own; what is said about bad arguments.
 #include "runtime/record.h"
 
-#include <thread>
-
 #include "engine/bind.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
@@ -323,48 +321,6 @@ TEST_CASE("every barrier between recorded calls is needed, but the first one's o
       CHECK_FALSE(find_unordered(without).empty());
     }
     CHECK(barriers == 8);  // 3 in each frame, and the one that it begins with
-  }
-  check_silent(std::move(host));
-}
-
-TEST_CASE("several threads record at once, beside calls on the Device") {
-  auto host = std::make_unique<VulkanHost>();
-  {
-    std::mutex queue;
-    ImportedDevice i = host->imported();
-    i.lock_queue = [&] { queue.lock(); };
-    i.unlock_queue = [&] { queue.unlock(); };
-    const Device d = Device::import(i, logged());
-    std::vector<VkCommandBuffer> commands;
-    std::vector<DeviceArray> results;
-    for (int t = 0; t < 4; ++t) {
-      commands.push_back(host->commands());
-      results.emplace_back(d, Shape{kN}, f32);
-    }
-    std::vector<std::thread> threads;
-    for (size_t t = 0; t < 4; ++t)
-      threads.emplace_back([&, t] {
-        PreparedKernel kernel = prepared(d, scale(), 1, 2), arenas = prepared(d, scratch(), 1);
-        const DeviceArray x(d, ramp(kN, static_cast<float>(t))), y(d, {kN}, f32), z(d, {kN}, f32);
-        CommandStream stream(d);
-        for (uint64_t frame = 0; frame < 8; ++frame) {
-          host->begin(commands[t]);
-          stream.begin(commands[t], frame);
-          stream.record(kernel, {x, y});
-          stream.record(arenas, {y, z});
-          stream.record(kernel, {z, results[t]});
-          stream.end();
-          const std::lock_guard lock(queue);
-          host->run(commands[t]);
-        }
-      });
-    for (int k = 0; k < 8; ++k) CHECK(floats(launch(d, scale(), {DeviceArray(d, ramp(kN))})[0]) == scaled_ramp(kN));
-    for (std::thread& t : threads) t.join();
-    for (size_t t = 0; t < 4; ++t) {
-      std::vector<float> want;
-      for (int k = 0; k < kN; ++k) want.push_back(12 * static_cast<float>(k + static_cast<int>(t)) + 7);
-      CHECK(floats(results[t]) == want);
-    }
   }
   check_silent(std::move(host));
 }
