@@ -48,7 +48,7 @@ void Context::clear_report(const std::string& what, Buffer& report, int64_t prin
   header[PrintReport::kCapacity] = static_cast<uint32_t>(print_bytes / 4);
   const uint64_t bytes = header.size() * sizeof header[0];
   recorder_->note_host_write(what, report, bytes);
-  report.hazards = {};
+  if (bytes >= report.size()) report.hazards = {};  // else the next call still has to come after the records of the one before
   report.host_write(header.data(), bytes);
 }
 

@@ -190,23 +190,34 @@ void CompiledGraph::State::make() {
       std::lock_guard lock(context->mutex());
       call.seconds = context->pace().seconds(work, call.program->spirv.data());
     }
-    // Units of work have bounds of their own in every slice, a report is whole, and what is read from memory has no base: such calls stay so.
-    if (call.bound.count > 0 && !c.guard && call.program->max_workgroups == 0 && call.program->report_bytes == 0) call.slices = vulkan::slices_of(*context, *call.program, call.dims, call.bound.count);
+    // An indirect dispatch has no base.
+    if (call.bound.count > 0 && !c.guard) call.slices = vulkan::slices_of(*context, *call.program, call.dims, call.bound.count);
     if (call.slices.size() > 1) call.sliced = &context->pipeline(*call.program, true);
+    // Where workgroups loop over units of work, every slice has bounds of its own, and its scratch begins with its first unit.
+    const bool by_units = call.sliced && call.program->max_workgroups > 0;
     call.table_at = s.contents.size();
-    std::vector<uint64_t> addresses;
-    std::vector<Spot> places = c.arguments;
-    if (c.scratch) places.push_back(*c.scratch);
-    for (const Spot& p : places) {
-      const std::shared_ptr<Buffer>& b = s.fixed[p.storage];
-      if (!b && p.bytes > 0) s.patches[i].push_back({call.table_at + addresses.size() * sizeof(uint64_t), p});
-      addresses.push_back(b ? b->address() + vulkan::base(s.plan.storages[p.storage]) + static_cast<uint64_t>(p.offset) : 0);
+    for (size_t n = 0; n < (by_units ? call.slices.size() : 1); ++n) {
+      const uint64_t block_at = s.contents.size();
+      std::vector<uint64_t> addresses;
+      std::vector<Spot> places = c.arguments;
+      if (c.scratch) places.push_back(*c.scratch);
+      for (const Spot& p : places) {
+        const std::shared_ptr<Buffer>& b = s.fixed[p.storage];
+        if (!b && p.bytes > 0) s.patches[i].push_back({block_at + addresses.size() * sizeof(uint64_t), p});
+        addresses.push_back(b ? b->address() + vulkan::base(s.plan.storages[p.storage]) + static_cast<uint64_t>(p.offset) : 0);
+      }
+      std::vector<int64_t> sizes = call.bound.sizes;
+      if (by_units) {
+        sizes[static_cast<size_t>(call.program->units_extent)] = call.slices[n].first + call.slices[n].count;
+        addresses.back() -= static_cast<uint64_t>(call.slices[n].first) * static_cast<uint64_t>(call.program->scratch_bytes);
+      }
+      if (call.program->report_bytes > 0) addresses.push_back(0);
+      call.num_addresses = addresses.size();
+      const std::vector<std::byte> block = vulkan::argument_block(*call.program, addresses, sizes);
+      s.contents.insert(s.contents.end(), block.begin(), block.end());
+      s.contents.resize((s.contents.size() + 15) / 16 * 16);
+      if (by_units) call.block_stride = s.contents.size() - block_at;
     }
-    if (call.program->report_bytes > 0) addresses.push_back(0);
-    call.num_addresses = addresses.size();
-    const std::vector<std::byte> block = vulkan::argument_block(*call.program, addresses, call.bound.sizes);
-    s.contents.insert(s.contents.end(), block.begin(), block.end());
-    s.contents.resize((s.contents.size() + 15) / 16 * 16);
   }
   if (!s.contents.empty()) {
     const Array bytes({static_cast<int64_t>(s.contents.size())}, DType::u8);
@@ -396,7 +407,7 @@ class CompiledGraph::Replay {
     const auto it = taken_.find(input);
     return it != taken_.end() ? it->second : taken_.emplace(input, inputs_[input].share()).first->second;
   }
-  void flush() {
+  void flush(bool calls_end = true) {
     if (actions_.empty()) return;
     // What they keep goes after the lock.
     const auto prepare = std::exchange(prepare_, {}), actions = std::exchange(actions_, {});
@@ -408,12 +419,13 @@ class CompiledGraph::Replay {
       for (const auto& f : actions) f();
     });
     for (Recording* r : std::exchange(replayed_, {})) r->set_ran(true);
+    failed_ = false;
+    if (!calls_end) return;
     for (auto& o : outcomes_) {
       o->value = value;
       context_.follow(std::move(o));
     }
     outcomes_.clear();
-    failed_ = false;
   }
   /// The calls of a graph stand in one line: what one reports is true of all that comes after.
   void follow(std::shared_ptr<Outcome> o) {
@@ -542,9 +554,10 @@ class CompiledGraph::Replay {
         touched.emplace(b, Access{b, false, false, 0, b->size()});  // kept until the call is done, even if nothing of it is touched
       }
       const PreparedCall& call = s_.calls[i];
-      if (call.program && call.program->report_bytes > 0 && call.bound.count > 0)
-        patch(call.table_at + (call.num_addresses - 1) * sizeof(uint64_t),
-              report(call, call.dims, call.bound.longest_loop, accesses, shown));
+      if (call.program && call.program->report_bytes > 0 && call.bound.count > 0) {
+        const uint64_t address = report(call, call.dims, call.bound.longest_loop, accesses, shown);
+        for (size_t n = 0; n < (call.block_stride ? call.slices.size() : 1); ++n) patch(call.table_at + n * call.block_stride + (call.num_addresses - 1) * sizeof(uint64_t), address);
+      }
     }
     for (const auto& [b, a] : touched) accesses.push_back(a);
     if (s_.table) accesses.push_back({s_.table.get(), true, false, 0, s_.table->size()});
@@ -558,13 +571,15 @@ class CompiledGraph::Replay {
       });
     }
     if (const PreparedCall& call = s_.calls[recording.first()]; call.sliced) {
-      for (const vulkan::GroupSlice& slice : call.slices) {
-        actions_.push_back([this, &call, &slice, accesses] {
-          const uint64_t address = s_.table ? s_.table->address() + call.table_at : 0;
+      for (size_t n = 0; n < call.slices.size(); ++n) {
+        actions_.push_back([this, &call, n, accesses, shown] {
+          const uint64_t address = s_.table ? s_.table->address() + call.table_at + n * call.block_stride : 0;
           const auto push = std::as_bytes(std::span(&address, vulkan::pushed_bytes(*call.program) > 0 ? 1 : 0));
-          context_.recorder().dispatch(call.program->name, call.sliced->handle(), call.sliced->layout(), push, slice.groups, accesses, &slice.base);
+          vulkan::Recorder& recorder = context_.recorder();
+          recorder.dispatch(call.program->name, call.sliced->handle(), call.sliced->layout(), push, call.slices[n].groups, accesses, &call.slices[n].base);
+          if (!shown.empty()) recorder.show_host(shown);
         });
-        flush();
+        flush(n + 1 == call.slices.size());
       }
       return;
     }
