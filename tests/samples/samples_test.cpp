@@ -174,12 +174,13 @@ TEST_CASE("demos: their options, and animated PNGs, which are PNGs") {
 
   const Outcome help = run(folder, kInterpreter, "ray_march", "--help");
   CHECK(help.code == 0);
-  CHECK(help.output == "ray_march [--size N] [--frames N] [OUT.png]\nSpheres that melt into each other over a floor, by sphere tracing.\n"
-                       "  --size    pixels of the longer side (160)\n  --frames  pictures; several make an animated PNG (16)\n");
+  CHECK(help.output == "ray_march [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]\nSpheres that melt into each other over a floor, by sphere tracing.\n"
+                       "  --size    pixels of the longer side (160)\n  --frames  pictures; several make an animated PNG (16)\n"
+                       "  --window  shows them in a window; without --frames until it is closed\n  --hold    seconds that the window stays after the last one (0)\n");
   const Outcome size = run(folder, kInterpreter, "ray_march", "--size 0");
   CHECK(size.code == 1);
-  CHECK(size.output == "ray_march: --size takes a number from 1 to 10000, not \"0\"\nusage: ray_march [--size N] [--frames N] [OUT.png]\n");
+  CHECK(size.output == "ray_march: --size takes a number from 1 to 10000, not \"0\"\nusage: ray_march [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]\n");
   const Outcome option = run(folder, kInterpreter, "ray_march", "--fast");
   CHECK(option.code == 1);
-  CHECK(option.output == "ray_march: unknown option --fast\nusage: ray_march [--size N] [--frames N] [OUT.png]\n");
+  CHECK(option.output == "ray_march: unknown option --fast\nusage: ray_march [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]\n");
 }
