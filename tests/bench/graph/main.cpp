@@ -1,6 +1,6 @@
 // Graphs against Vulkan by hand: bench_graph [KERNELS]. A chain of that many (1000) small kernels, each of which needs what the one before has made, and as many that
 // need nothing of one another: the replay of the graph, and the same code, arrays, dispatches and barriers recorded once into a command buffer by hand. Then the
-// memory that a graph takes of the device, and the planner's figure. Times are of a submission until it is done, the median of 31. No test runs it.
+// memory that a graph takes of the device, and the planner's figure. Times are of a submission until it is done, medians of 61 in turns. No test runs it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -19,15 +19,26 @@ namespace {
 namespace ts = tessera;
 using ts::Ref, ts::Tensor, ts::all;
 
-double median_us(const std::function<void()>& f) {
-  std::vector<double> times;
-  for (int i = 0; i < 34; ++i) {
+struct Times {
+  double first, second;     // medians, us
+  double least, ratio, most;  // of second / first, one after the other: the quarter, the median, the three quarters
+};
+/// In turns: what else the machine does meets both.
+Times in_turns(const std::function<void()>& first, const std::function<void()>& second) {
+  std::vector<double> times[2], ratios;
+  const auto us = [](const std::function<void()>& f) {
     const auto start = std::chrono::steady_clock::now();
     f();
-    if (i >= 3) times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  };
+  for (int i = 0; i < 64; ++i) {
+    const double a = us(first), b = us(second);
+    if (i < 3) continue;
+    times[0].push_back(a), times[1].push_back(b), ratios.push_back(b / a);
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  for (std::vector<double>* v : {&times[0], &times[1], &ratios}) std::sort(v->begin(), v->end());
+  const size_t n = ratios.size();
+  return {times[0][n / 2], times[1][n / 2], ratios[n / 4], ratios[n / 2], ratios[n * 3 / 4]};
 }
 
 /// One command buffer, recorded once, submitted with a fence.
@@ -104,10 +115,6 @@ void against_hand(const ts::Device& d, int kernels, bool chain) {
   const ts::DeviceArray x(d, ramp(kSize)), y(d, ramp(kSize));
   const ts::CompiledGraph graph = ts::load(d, f.trace({{{kSize}, ts::f32}, {{kSize}, ts::f32}}), {.fuse = false});
   std::vector<ts::DeviceArray> results = graph({x, y});
-  const double replay = median_us([&] {
-    graph.run_into({x, y}, results);
-    d.wait();
-  });
 
   ts::vulkan::Context& c = *d.context();
   VkQueue queue = VK_NULL_HANDLE;
@@ -126,9 +133,12 @@ void against_hand(const ts::Device& d, int kernels, bool chain) {
     by_hand.dispatch(c.pipeline(p), ts::vulkan::argument_block(p, {address(from), address(y), address(out[static_cast<size_t>(chain ? i % 2 : i)])}, bound.sizes), bound.groups);
   }
   by_hand.end();
-  const double hand = median_us([&] { by_hand.run(); });
-  std::printf("%-12s %5d kernels: %9.0f us by hand, %9.0f us as a graph (%.2fx), %zu barriers in %zu command buffers\n", chain ? "a chain" : "independent", kernels, hand, replay, replay / hand,
-              graph.recordings().barriers, graph.recordings().made);
+  const Times t = in_turns([&] { by_hand.run(); }, [&] {
+    graph.run_into({x, y}, results);
+    d.wait();
+  });
+  std::printf("%-12s %5d kernels: %9.0f us by hand, %9.0f us as a graph (%.2fx, half of the turns %.2fx to %.2fx), %zu barriers in %zu command buffers\n", chain ? "a chain" : "independent", kernels, t.first, t.second, t.ratio,
+              t.least, t.most, graph.recordings().barriers, graph.recordings().made);
 }
 
 void memory(const ts::Device& d, int64_t n) {
