@@ -6,7 +6,6 @@
 #include <set>
 
 #include "engine/graph_order.h"
-
 #include "engine/plural.h"
 
 namespace tessera {

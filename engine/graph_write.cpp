@@ -4,12 +4,12 @@
 #include <cctype>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <system_error>
 
 #include "engine/ir/text.h"
 #include "engine/npy.h"
+#include "engine/write_file.h"
 
 namespace tessera {
 namespace {
@@ -124,13 +124,6 @@ std::string fresh(const std::string& name, const std::string& ending, std::set<s
   std::string unique = s;
   for (int i = 2; !used.insert(lower(unique + ending)).second; ++i) unique = s + "_" + std::to_string(i);
   return unique + ending;
-}
-
-void write_file(const std::string& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw Error(file + ": cannot be written");
 }
 
 }  // namespace

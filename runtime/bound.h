@@ -24,8 +24,8 @@ struct Bound {
 /// `dims` is complete. Throws SpecError or CompileError where the device cannot run so much.
 Bound bind(const Program& program, const DimValues& dims, const Device& device);
 /// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit extents, then 32-bit
-/// ones.
-std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes);
+/// ones. `units`: a slice of the units of work that workgroups loop over, which ends with its own last one and whose arena begins with its first.
+std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes, const GroupSlice* units = nullptr);
 
 /// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work, those. Else nothing.
 std::vector<GroupSlice> slices_of(Context& context, const Program& program, const DimValues& dims, int64_t workgroups);

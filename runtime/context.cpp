@@ -378,11 +378,7 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
     c.recorder_->require_alive();
     c.collect();
   }
-  VkResult r = attempt();
-  if (r == VK_ERROR_OUT_OF_DEVICE_MEMORY || r == VK_ERROR_OUT_OF_HOST_MEMORY) {  // calls in flight may hold what is needed
-    c.wait_all();
-    r = attempt();
-  }
+  const VkResult r = c.allocate(attempt);
   if (r < 0) throw DeviceError(c.short_of_memory(size, what, r));
   name_object(c.vk_, c.device_, handle_, what_);
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, handle_};

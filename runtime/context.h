@@ -126,6 +126,14 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Waits until the timeline has reached `value`; without mutex().
   void wait(uint64_t value);
   void wait_all();
+  /// attempt(), and once more when it finds no memory and all calls in flight, which may hold what is needed, are done.
+  template <class F>
+  VkResult allocate(const F& attempt) {
+    const VkResult r = attempt();
+    if (r != VK_ERROR_OUT_OF_DEVICE_MEMORY && r != VK_ERROR_OUT_OF_HOST_MEMORY) return r;
+    wait_all();
+    return attempt();
+  }
   /// The pipeline for a program, made if need be. Throws CompileError if the program exceeds the device's limits.
   /// `sliced`: one that takes base workgroups.
   const Pipeline& pipeline(const Program& program, bool sliced = false);

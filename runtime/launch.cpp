@@ -89,18 +89,19 @@ void check_dispatch(Bound& b, const Program& p, const DimValues& dims, const Dev
 
 namespace vulkan {
 
-std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes) {
+std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes, const GroupSlice* units) {
   std::vector<std::byte> block;
   auto put = [&](auto v) {
     const size_t at = block.size();
     block.resize(at + sizeof v);
     std::memcpy(block.data() + at, &v, sizeof v);
   };
-  for (uint64_t a : addresses) put(a);
+  const auto size = [&](size_t i) { return units && static_cast<int>(i) == p.units_extent ? units->first + units->count : sizes[i]; };
+  for (size_t i = 0; i < addresses.size(); ++i) put(units && i == p.args.size() ? addresses[i] - static_cast<uint64_t>(units->first) * static_cast<uint64_t>(p.scratch_bytes) : addresses[i]);
   for (size_t i = 0; i < sizes.size(); ++i)
-    if (p.extent_is_64[i]) put(sizes[i]);
+    if (p.extent_is_64[i]) put(size(i));
   for (size_t i = 0; i < sizes.size(); ++i)
-    if (!p.extent_is_64[i]) put(static_cast<int32_t>(sizes[i]));
+    if (!p.extent_is_64[i]) put(static_cast<int32_t>(size(i)));
   return block;
 }
 
@@ -250,7 +251,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
       copies.emplace_back(buffers[i], own.buffer(p.name));
       buffers[i] = copies.back().second;
     }
-  std::vector<int64_t> sizes = extents(p, dims);
+  const std::vector<int64_t> sizes = extents(p, dims);
   const std::vector<GroupSlice> slices = vulkan::slices_of(*context, p, dims, count);
   const bool by_units = slices.size() > 1 && p.max_workgroups > 0;
   const vulkan::Pipeline& pipeline = context->pipeline(p, slices.size() > 1);
@@ -287,13 +288,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   }
   // The argument block, one per slice where they differ.
   std::vector<std::vector<std::byte>> pushes;
-  for (size_t i = 0; i < (by_units ? slices.size() : 1); ++i) {
-    if (by_units) {
-      sizes[static_cast<size_t>(p.units_extent)] = slices[i].first + slices[i].count;
-      addresses[buffers.size()] = scratch->address() - static_cast<uint64_t>(slices[i].first) * static_cast<uint64_t>(p.scratch_bytes);
-    }
-    pushes.push_back(vulkan::argument_block(p, addresses, sizes));
-  }
+  for (size_t i = 0; i < (by_units ? slices.size() : 1); ++i) pushes.push_back(vulkan::argument_block(p, addresses, sizes, by_units ? &slices[i] : nullptr));
   if (p.indirect_table) {
     const uint64_t stride = (pushes[0].size() + 15) / 16 * 16;
     std::vector<std::byte> all(stride * pushes.size());

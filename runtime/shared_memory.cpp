@@ -64,11 +64,7 @@ std::shared_ptr<Buffer> Buffer::shareable(std::shared_ptr<Context> context, uint
   const VkExportMemoryAllocateInfo exported{VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, dedicated ? &own : nullptr, kHandle};
   const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, &exported, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size, type};
-  VkResult r = c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_);
-  if (r == VK_ERROR_OUT_OF_DEVICE_MEMORY || r == VK_ERROR_OUT_OF_HOST_MEMORY) {  // calls in flight may hold what is needed
-    c.wait_all();
-    r = c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_);
-  }
+  const VkResult r = c.allocate([&] { return c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_); });
   if (r < 0) throw DeviceError(c.short_of_memory(needs.size, "shareable_array: " + what, r));
   check(c.vk().vkBindBufferMemory(c.handle(), b->handle_, b->imported_, 0), (where + "vkBindBufferMemory").c_str(), c.name());
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, b->handle_};

@@ -196,24 +196,20 @@ void CompiledGraph::State::make() {
     // Where workgroups loop over units of work, every slice has bounds of its own, and its scratch begins with its first unit.
     const bool by_units = call.sliced && call.program->max_workgroups > 0;
     call.table_at = s.contents.size();
+    std::vector<Spot> places = c.arguments;
+    if (c.scratch) places.push_back(*c.scratch);
+    std::vector<uint64_t> addresses;
+    for (const Spot& p : places) {
+      const std::shared_ptr<Buffer>& b = s.fixed[p.storage];
+      addresses.push_back(b ? b->address() + vulkan::base(s.plan.storages[p.storage]) + static_cast<uint64_t>(p.offset) : 0);
+    }
+    if (call.program->report_bytes > 0) addresses.push_back(0);
+    call.num_addresses = addresses.size();
     for (size_t n = 0; n < (by_units ? call.slices.size() : 1); ++n) {
       const uint64_t block_at = s.contents.size();
-      std::vector<uint64_t> addresses;
-      std::vector<Spot> places = c.arguments;
-      if (c.scratch) places.push_back(*c.scratch);
-      for (const Spot& p : places) {
-        const std::shared_ptr<Buffer>& b = s.fixed[p.storage];
-        if (!b && p.bytes > 0) s.patches[i].push_back({block_at + addresses.size() * sizeof(uint64_t), p});
-        addresses.push_back(b ? b->address() + vulkan::base(s.plan.storages[p.storage]) + static_cast<uint64_t>(p.offset) : 0);
-      }
-      std::vector<int64_t> sizes = call.bound.sizes;
-      if (by_units) {
-        sizes[static_cast<size_t>(call.program->units_extent)] = call.slices[n].first + call.slices[n].count;
-        addresses.back() -= static_cast<uint64_t>(call.slices[n].first) * static_cast<uint64_t>(call.program->scratch_bytes);
-      }
-      if (call.program->report_bytes > 0) addresses.push_back(0);
-      call.num_addresses = addresses.size();
-      const std::vector<std::byte> block = vulkan::argument_block(*call.program, addresses, sizes);
+      for (size_t k = 0; k < places.size(); ++k)
+        if (!s.fixed[places[k].storage] && places[k].bytes > 0) s.patches[i].push_back({block_at + k * sizeof(uint64_t), places[k]});
+      const std::vector<std::byte> block = vulkan::argument_block(*call.program, addresses, call.bound.sizes, by_units ? &call.slices[n] : nullptr);
       s.contents.insert(s.contents.end(), block.begin(), block.end());
       s.contents.resize((s.contents.size() + 15) / 16 * 16);
       if (by_units) call.block_stride = s.contents.size() - block_at;

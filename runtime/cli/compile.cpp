@@ -1,5 +1,4 @@
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
 #include <set>
@@ -8,6 +7,7 @@
 #include "engine/ir/text.h"
 #include "engine/platform.h"
 #include "engine/passes/passes.h"
+#include "engine/write_file.h"
 #include "runtime/cli/commands.h"
 
 namespace tessera::cli {
@@ -42,10 +42,7 @@ void write(const std::string& file, const std::string& bytes) {
     std::cout << bytes;
     return;
   }
-  std::ofstream out(file, std::ios::binary);
-  out << bytes;
-  out.close();
-  if (!out) throw Error(file + ": cannot be written");
+  write_file(file, bytes);
 }
 
 }  // namespace

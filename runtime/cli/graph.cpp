@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <string_view>
 
@@ -11,19 +10,11 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/npy.h"
 #include "engine/plural.h"
+#include "engine/write_file.h"
 #include "runtime/cli/commands.h"
 #include "runtime/launch.h"
 
 namespace tessera::cli {
-namespace {
-void write_file(const std::string& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw SpecError(file + ": cannot be written");
-}
-}  // namespace
-
 void run_graph(const RunArguments& a) {
   if (a.races || !a.seed.empty() || a.uninitialised != "nan" || a.out_of_bounds != "clamp" || a.general || !a.dims.empty())
     throw UsageError("--races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and " + a.file +

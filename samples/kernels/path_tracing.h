@@ -46,13 +46,6 @@ inline Value column() { return program_id(1) * columns + iota(i32, {rows, column
 inline BlockSpec tile(int64_t channels) {
   return {{channels, rows, columns}, [](Value i, Value j) { return Indices{0, i, j}; }};
 }
-inline PallasCallParams over_tiles(int64_t h, int64_t w, std::string name) {
-  PallasCallParams p;
-  p.grid = {cdiv(h, rows), cdiv(w, columns)};
-  p.name = std::move(name);
-  p.compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}};
-  return p;
-}
 /// A camera's ray through a place of the picture, in pixels from its upper left corner.
 inline Vec ray(Ref camera, const Value& y, const Value& x, int64_t h, int64_t w) {
   const Shape shape = {rows, columns};
@@ -155,7 +148,7 @@ inline PallasCall path_trace(int64_t h, int64_t w, PathTrace options, Loc loc = 
   const Checks checks{"path_trace", loc};
   checks.require(options.samples > 0 && options.bounces > 0, std::to_string(options.samples) + " paths of " + std::to_string(options.bounces) + " bounces bring no light");
   checks.require(options.spheres >= 0, "there are " + std::to_string(options.spheres) + " spheres");
-  PallasCallParams p = path::over_tiles(h, w, "path_trace");
+  PallasCallParams p = over_tiles(cdiv(h, path::rows), cdiv(w, path::columns), "path_trace");
   p.out_shape = {{{3, h, w}, f32}, {{5, h, w}, f32}};
   p.in_specs = {no_block_spec, no_block_spec, no_block_spec};
   p.out_specs = {path::tile(3), path::tile(5)};
@@ -240,7 +233,7 @@ inline PallasCall path_trace(int64_t h, int64_t w, PathTrace options, Loc loc = 
 /// what is seen in a mirror is not where the mirror is.
 inline PallasCall path_accumulate(int64_t h, int64_t w, Loc loc = Loc::here()) {
   path::check_size(h, w, "path_accumulate", loc);
-  PallasCallParams p = path::over_tiles(h, w, "path_accumulate");
+  PallasCallParams p = over_tiles(cdiv(h, path::rows), cdiv(w, path::columns), "path_accumulate");
   p.out_shape = {{{4, h, w}, f32}};
   p.in_specs = {no_block_spec, no_block_spec, path::tile(3), path::tile(5), no_block_spec, no_block_spec};
   p.out_specs = {path::tile(4)};

@@ -26,13 +26,6 @@ inline Value neighbour(Ref x, int channel, int dy, int dx, int64_t h, int64_t w)
   const Value y = row() + dy, u = column() + dx;
   return where((y >= 0) & (y < h) & (u >= 0) & (u < w), there, here);
 }
-inline PallasCallParams over_tiles(int64_t h, int64_t w, std::string name) {
-  PallasCallParams p;
-  p.grid = {cdiv(h, rows), cdiv(w, columns)};
-  p.name = std::move(name);
-  p.compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}};
-  return p;
-}
 inline void check_size(int64_t h, int64_t w, const char* name, Loc loc) {
   Checks{name, loc}.require(h > 0 && w > 0, "a grid of " + std::to_string(h) + " x " + std::to_string(w) + " cells has none");
 }
@@ -42,7 +35,7 @@ inline void check_size(int64_t h, int64_t w, const char* name, Loc loc) {
 /// `kept`. Positions beyond the walls count as on them. Unconditionally stable: no value grows.
 inline PallasCall fluid_advect(int64_t channels, int64_t h, int64_t w, double step = 1, double kept = 1, Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_advect", loc);
-  PallasCallParams p = fluid::over_tiles(h, w, "fluid_advect");
+  PallasCallParams p = over_tiles(cdiv(h, fluid::rows), cdiv(w, fluid::columns), "fluid_advect");
   p.out_shape = {{{channels, h, w}, f32}};
   p.in_specs = {fluid::tile(2), no_block_spec};
   p.out_specs = {fluid::tile(channels)};
@@ -65,7 +58,7 @@ inline PallasCall fluid_advect(int64_t channels, int64_t h, int64_t w, double st
 /// what it adds to each channel at its middle. The field is changed in place where it is donated.
 inline PallasCall fluid_add(int64_t channels, int64_t h, int64_t w, int64_t count, Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_add", loc);
-  PallasCallParams p = fluid::over_tiles(h, w, "fluid_add");
+  PallasCallParams p = over_tiles(cdiv(h, fluid::rows), cdiv(w, fluid::columns), "fluid_add");
   p.out_shape = {{{channels, h, w}, f32}};
   p.in_specs = {fluid::tile(channels), {{count, 3 + channels}, [](Value, Value) { return Indices{0, 0}; }}};
   p.out_specs = {fluid::tile(channels)};
@@ -87,7 +80,7 @@ inline PallasCall fluid_add(int64_t channels, int64_t h, int64_t w, int64_t coun
 /// velocity [2, h, w] -> [1, h, w]: what flows out of each cell; through walls nothing does.
 inline PallasCall fluid_divergence(int64_t h, int64_t w, Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_divergence", loc);
-  PallasCallParams p = fluid::over_tiles(h, w, "fluid_divergence");
+  PallasCallParams p = over_tiles(cdiv(h, fluid::rows), cdiv(w, fluid::columns), "fluid_divergence");
   p.out_shape = {{{1, h, w}, f32}};
   p.in_specs = {fluid::tile_with_halo(2)};
   p.out_specs = {fluid::tile(1)};
@@ -110,7 +103,7 @@ inline PallasCall fluid_divergence(int64_t h, int64_t w, Loc loc = Loc::here()) 
 /// slope at the walls.
 inline PallasCall fluid_pressure(int64_t h, int64_t w, Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_pressure", loc);
-  PallasCallParams p = fluid::over_tiles(h, w, "fluid_pressure");
+  PallasCallParams p = over_tiles(cdiv(h, fluid::rows), cdiv(w, fluid::columns), "fluid_pressure");
   p.out_shape = {{{1, h, w}, f32}};
   p.in_specs = {fluid::tile_with_halo(1), fluid::tile(1)};
   p.out_specs = {fluid::tile(1)};
@@ -126,7 +119,7 @@ inline PallasCall fluid_pressure(int64_t h, int64_t w, Loc loc = Loc::here()) {
 /// (velocity [2, h, w], pressure [1, h, w]) -> velocity less the pressure's gradient, and along each wall without what runs into it.
 inline PallasCall fluid_project(int64_t h, int64_t w, Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_project", loc);
-  PallasCallParams p = fluid::over_tiles(h, w, "fluid_project");
+  PallasCallParams p = over_tiles(cdiv(h, fluid::rows), cdiv(w, fluid::columns), "fluid_project");
   p.out_shape = {{{2, h, w}, f32}};
   p.in_specs = {fluid::tile(2), fluid::tile_with_halo(1)};
   p.out_specs = {fluid::tile(2)};

@@ -57,6 +57,15 @@ inline PallasCall pallas_call_of(size_t refs, std::function<void(const std::vect
   return spec::make_pallas_call({static_cast<int>(refs), std::move(kernel)}, std::move(params), loc);
 }
 
+/// For kernels whose programs, each with a tile of a picture, are in any order.
+inline PallasCallParams over_tiles(int64_t down, int64_t across, std::string name) {
+  PallasCallParams p;
+  p.grid = {down, across};
+  p.name = std::move(name);
+  p.compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}};
+  return p;
+}
+
 /// The least power of two that is not below n.
 inline int64_t power_of_two(int64_t n) {
   int64_t p = 1;

@@ -80,21 +80,7 @@ TEST_CASE("gray_scott: in a window the screen shows the picture, enlarged") {
     MESSAGE("there is no Xvfb: not tested");
     return;
   }
-  const Scratch folder;
-  const int status = run_on_screen(folder, "gray_scott", "--window --size 100 --steps 50 --hold 600 last.png", "last.png");
-  INFO(read(folder.at("output.txt")));
-  INFO(read(folder.at("log.txt")));
-  REQUIRE(status == 0);
-  CHECK(read(folder.at("output.txt")) == "");
-  const Array picture = sample::read_png(folder.at("last.png")), shown = screen(read(folder.at("shown")), 480, 600);
-  check_picture(picture, interpreted(100, 50));
-  Array enlarged({3, 480, 600}, f32);
-  for (int64_t c = 0; c < 3; ++c)
-    for (int64_t y = 0; y < 480; ++y)
-      for (int64_t x = 0; x < 600; ++x) enlarged.data<float>()[static_cast<size_t>((c * 480 + y) * 600 + x)] = static_cast<float>(picture.at((c * 100 + y / 6) * 100 + x / 6));
-  double worst = 0;
-  for (int64_t i = 0; i < shown.size(); ++i) worst = std::max(worst, std::abs(shown.at(i) - enlarged.at(i)));
-  CHECK(worst < 1e-6);
+  check_picture(check_on_screen("gray_scott", "--window --size 100 --steps 50 --hold 600 last.png", 6), interpreted(100, 50));
 }
 
 TEST_CASE("gray_scott: what it says where it cannot go on") {

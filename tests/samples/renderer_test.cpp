@@ -57,19 +57,9 @@ TEST_CASE("renderer: in a window, resized with two frames in flight; the screen 
     MESSAGE("there is no Xvfb: not tested");
     return;
   }
-  const Scratch folder;
-  const int status = run_on_screen(folder, "renderer", "fluid --window --frames 12 --size 300x200 --resize 200x160 --particles 2000 --output last.png --hold 600", "last.png");
-  INFO(read(folder.at("output.txt")));
-  INFO(read(folder.at("log.txt")));
-  REQUIRE(status == 0);
-  CHECK(read(folder.at("output.txt")) == "");
-  const Array picture = sample::read_png(folder.at("last.png"));
-  REQUIRE(picture.shape() == tessera::Shape{3, 160, 200});
+  const Array picture = check_on_screen("renderer", "fluid --window --frames 12 --size 300x200 --resize 200x160 --particles 2000 --output last.png --hold 600", 1);
+  CHECK(picture.shape() == tessera::Shape{3, 160, 200});
   CHECK(brighter(picture, 0.3) > 0.003);
-  const Array shown = screen(read(folder.at("shown")), 160, 200);
-  double worst = 0;
-  for (int64_t i = 0; i < picture.size(); ++i) worst = std::max(worst, std::abs(picture.at(i) - shown.at(i)));
-  CHECK(worst < 1e-6);
 }
 
 TEST_CASE("renderer: what it says where it cannot go on") {

@@ -2,6 +2,10 @@
 #pragma once
 #include <tessera/tessera.hpp>
 
+#include <algorithm>
+#include <cmath>
+
+#include "samples/support/picture.h"
 #include "tests/samples/program.h"
 
 namespace tessera::test {
@@ -50,6 +54,27 @@ kill -0 $program 2>/dev/null || { wait $program; exit 1; }
 kill $program
 )";
   return std::system(("cd '" + folder.path + "' && bash run.sh '" TESSERA_SAMPLES_BIN "/" + sample + "' " + file + " " + arguments + " >log.txt 2>&1").c_str());
+}
+
+
+/// Runs a sample in a window until it has written last.png, and checks that the screen shows that picture as far as it reaches, each pixel as a square of `times` ones, and that nothing was said. Returns the picture.
+inline Array check_on_screen(const std::string& sample, const std::string& arguments, int64_t times) {
+  const Scratch folder;
+  const int status = run_on_screen(folder, sample, arguments, "last.png");
+  INFO(read(folder.at("output.txt")));
+  INFO(read(folder.at("log.txt")));
+  REQUIRE(status == 0);
+  CHECK(read(folder.at("output.txt")) == "");
+  Array picture = sample::read_png(folder.at("last.png"));
+  REQUIRE(picture.shape().size() == 3);
+  const int64_t rows = picture.shape()[1], columns = picture.shape()[2], h = std::min<int64_t>(480, times * rows), w = std::min<int64_t>(640, times * columns);
+  const Array shown = screen(read(folder.at("shown")), h, w);
+  double worst = 0;
+  for (int64_t c = 0; c < 3; ++c)
+    for (int64_t y = 0; y < h; ++y)
+      for (int64_t x = 0; x < w; ++x) worst = std::max(worst, std::abs(shown.at((c * h + y) * w + x) - picture.at((c * rows + y / times) * columns + x / times)));
+  CHECK(worst < 1e-6);
+  return picture;
 }
 
 }  // namespace tessera::test

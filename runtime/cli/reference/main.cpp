@@ -10,6 +10,7 @@
 
 #include "engine/error.h"
 #include "engine/ir/kernel.h"
+#include "engine/write_file.h"
 #include "runtime/cli/reference/markdown.h"
 #include "tessera/version.h"
 
@@ -22,12 +23,6 @@ std::string read(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(file.string() + ": cannot be read");
   return {std::istreambuf_iterator<char>(in), {}};
-}
-void write(const fs::path& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw Error(file.string() + ": cannot be written");
 }
 
 constexpr const char* kStyle = R"(body { max-width: 60em; margin: 2em auto; padding: 0 1em; font: 16px/1.5 sans-serif; color: #222; background: #fff }
@@ -178,10 +173,10 @@ void make(const fs::path& root, const fs::path& out) {
       }
       return fs::relative(root / file, out).string();  // a source file
     };
-    write(out / page_name(path), page(title_of(markdown), to_html(markdown, link)));
+    write_file(out / page_name(path), page(title_of(markdown), to_html(markdown, link)));
     list += "<tr><td><a href=\"" + page_name(path) + "\">" + escape(title_of(markdown)) + "</a></td><td>" + escape(path) + "</td></tr>\n";
   }
-  write(out / "ops.html", ops_page(read(root / "engine/README.md")));
+  write_file(out / "ops.html", ops_page(read(root / "engine/README.md")));
 
   std::vector<std::string> headers;
   for (const char* folder : {"engine", "codegen", "runtime"})
@@ -196,8 +191,8 @@ void make(const fs::path& root, const fs::path& out) {
     sections += section;
     contents += "<li><a href=\"#" + anchor(h) + "\">" + escape(h) + "</a></li>\n";
   }
-  write(out / "api.html", page("Headers", "<h1>Headers</h1>\n<p>What the headers' comments say; <code>#include &lt;tessera/tessera.hpp&gt;</code> is all that a program includes.</p>\n<ul>\n" + contents + "</ul>\n" + sections));
-  write(out / "index.html", page("Reference", "<h1>Reference</h1>\n<table>\n<tr><td><a href=\"ops.html\">Every op</a></td><td>engine/ir/ops.def</td></tr>\n<tr><td><a href=\"api.html\">Headers</a></td><td>*.h</td></tr>\n" + list + "</table>\n"));
+  write_file(out / "api.html", page("Headers", "<h1>Headers</h1>\n<p>What the headers' comments say; <code>#include &lt;tessera/tessera.hpp&gt;</code> is all that a program includes.</p>\n<ul>\n" + contents + "</ul>\n" + sections));
+  write_file(out / "index.html", page("Reference", "<h1>Reference</h1>\n<table>\n<tr><td><a href=\"ops.html\">Every op</a></td><td>engine/ir/ops.def</td></tr>\n<tr><td><a href=\"api.html\">Headers</a></td><td>*.h</td></tr>\n" + list + "</table>\n"));
 }
 
 // -- snippets
@@ -226,8 +221,8 @@ void snippets(const fs::path& markdown, const fs::path& cpp, const fs::path& pyt
   }
   for (const auto& [heading, two] : languages)
     if (two.size() != 2) throw Error(markdown.string() + ": \"" + heading + "\" has a block in one language only");
-  write(cpp, names + functions + "#line 1 \"" + cpp.filename().string() + "\"\n#include \"tests/docs/snippets.h\"\nconst std::vector<Snippet>& snippets() {\n  static const std::vector<Snippet> list{\n" + table + "  };\n  return list;\n}\n");
-  write(python, "SNIPPETS = {}\nNAMES = r'''" + python_names + "'''\n" + calls);
+  write_file(cpp, names + functions + "#line 1 \"" + cpp.filename().string() + "\"\n#include \"tests/docs/snippets.h\"\nconst std::vector<Snippet>& snippets() {\n  static const std::vector<Snippet> list{\n" + table + "  };\n  return list;\n}\n");
+  write_file(python, "SNIPPETS = {}\nNAMES = r'''" + python_names + "'''\n" + calls);
 }
 
 }  // namespace

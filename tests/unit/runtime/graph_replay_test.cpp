@@ -141,6 +141,14 @@ class Random {
   size_t next_ = 0;
 };
 
+/// Its kernels' lines go to `lines`.
+Device printing(std::vector<std::string>& lines) {
+  DeviceOptions options;
+  options.validation = options.log_commands = true;
+  options.print = [&](std::string_view line) { lines.emplace_back(line); };
+  return Device(options);
+}
+
 }  // namespace
 
 TEST_CASE("graphs: random ones on a device as on the interpreter") {
@@ -205,10 +213,7 @@ TEST_CASE("graphs: one recording for all arguments, calls in flight, results as 
 TEST_CASE("graphs: what a kernel prints in a loop") {
   const Folder folder;
   std::vector<std::string> lines;
-  DeviceOptions options;
-  options.validation = options.log_commands = true;
-  options.print = [&](std::string_view line) { lines.emplace_back(line); };
-  const Device loud(options);
+  const Device loud = printing(lines);
   const Graph g = folder.graph("in %0 f32[8]\nin %1 f32[8]\n%2 = repeat 3 : f32[8] {\n  carry %3 f32[8] = %0\n  %4 = call \"says.tir\"(%3) : f32[8]\n  %5 = call \"mean.tir\"(%3, %1) : f32[8]\n  out %5\n}\nout %2\n");
   const CompiledGraph there = load(loud, g);
   CHECK(there.plan().dropped == 0);  // %4 is needed by nobody, but says something
@@ -220,10 +225,7 @@ TEST_CASE("graphs: what a kernel prints in a loop") {
 TEST_CASE("graphs: what prints keeps its order, whatever runs beside it") {
   const Folder folder;
   std::vector<std::string> lines;
-  DeviceOptions options;
-  options.validation = options.log_commands = true;
-  options.print = [&](std::string_view line) { lines.emplace_back(line); };
-  const Device loud(options);
+  const Device loud = printing(lines);
   const Graph g = folder.graph("in %0 f32[8]\nin %1 f32[8]\n%2 = call \"mean.tir\"(%0, %0) : f32[8]\n%3 = call \"mean.tir\"(%2, %2) : f32[8]\n%4 = call \"says.tir\"(%3) : f32[8]\n"
                                "%5 = call \"says.tir\"(%1) : f32[8]\n%6 = call \"mean.tir\"(%5, %1) : f32[8]\n%7 = call \"mean.tir\"(%1, %1) : f32[8]\n%8 = call \"mean.tir\"(%7, %1) : f32[8]\nout %4\nout %6\nout %8\n");
   const CompiledGraph there = load(loud, g, {.fuse = false});
@@ -387,10 +389,7 @@ TEST_CASE("graphs: what the host still decides, and why") {
             "  %10 = switch %6 : f32[8] {\n    out %0\n  }\n  out %10\n") == "nothing bounds how often a while loop turns at 7");
   // A kernel that prints has room for one call's lines.
   std::vector<std::string> lines;
-  DeviceOptions options;
-  options.validation = options.log_commands = true;
-  options.print = [&](std::string_view line) { lines.emplace_back(line); };
-  const Device loud(options);
+  const Device loud = printing(lines);
   const CompiledGraph there = load(loud, folder.graph(counting("at_most 5 ", "  %10 = call \"says.tir\"(%9) : f32[8]\n")), {.fuse = false});
   CHECK(there.plan().nodes.back().why == "says prints or checks in a loop that a value ends");
   there.run({ramp(8, 8), scalar_of(3), scalar_of(0)});
