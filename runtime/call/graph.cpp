@@ -311,6 +311,7 @@ CompiledGraph::Recordings CompiledGraph::recordings() const {
 std::vector<TimedCommand> CompiledGraph::trace() const {
   State& s = state();
   if (!s.options.timestamps) throw SpecError("the graph: a trace is asked for, but its commands are recorded without times", {}, "load it with GraphOptions{.timestamps = true}");
+  if (s.device.context()->probe().timestamp_bits == 0) throw DeviceError("the graph: a trace is asked for, but the queue of " + s.device.info().name + " writes no timestamps");
   std::lock_guard lock(s.mutex);
   s.device.wait();
   // Ticks from the first one's, before they become a double, which has 53 bits; the counter may have begun anew between them.
