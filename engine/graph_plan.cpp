@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -205,7 +206,7 @@ class Planner {
       again |= !s.count;
       if (!s.count && !s.at_most) return {"nothing bounds how often a while loop turns", s.loc};
       if (length(s) > options_.unrolled)
-        return {"a loop of " + (s.count ? std::to_string(*s.count) + " turns" : "at most " + std::to_string(*s.at_most) + " turns") + " becomes more than " + std::to_string(options_.unrolled) + " commands", s.loc};
+        return {"a loop of " + (s.count ? plural(static_cast<size_t>(*s.count), "turn") : "at most " + plural(static_cast<size_t>(*s.at_most), "turn")) + " becomes more than " + std::to_string(options_.unrolled) + " commands", s.loc};
       for (size_t i = s.num_carries(); s.count && i < s.bodies[0].inputs.size(); ++i)
         if (const int64_t n = bytes(graph_.values[s.bodies[0].inputs[i]]); n % options_.alignment) return unaligned(s, n);
       for (size_t i = s.num_carries(); s.count && i < s.bodies[0].outputs.size(); ++i)
@@ -220,7 +221,7 @@ class Planner {
     return {};
   }
   Reason unaligned(const Graph::Step& s, int64_t n) const {
-    return {"a loop works on rows of " + std::to_string(n) + (n == 1 ? " byte" : " bytes") + ", which lie at no multiples of " + std::to_string(options_.alignment), s.loc};
+    return {"a loop works on rows of " + plural(static_cast<size_t>(n), "byte") + ", which lie at no multiples of " + std::to_string(options_.alignment), s.loc};
   }
 
   size_t new_gate(int32_t bodies) {

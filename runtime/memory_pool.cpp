@@ -2,13 +2,12 @@
 #include <algorithm>
 
 #include "engine/error.h"
+#include "engine/plural.h"
 #include "runtime/context.h"
 
 namespace tessera::vulkan {
 namespace {
 constexpr VkMemoryPropertyFlags kMapped = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-
-std::string bytes(uint64_t n) { return std::to_string(n) + " bytes"; }
 
 std::string flags_text(VkMemoryPropertyFlags f) {
   std::string s;
@@ -47,7 +46,7 @@ MemoryRequest Context::pool_request(Memory kind, const VkMemoryRequirements& nee
 std::string Context::wrong_piece(const MemoryRequest& q, const MemoryPiece& p) const {
   const std::string gave = "ImportedDevice::memory: allocate gave ";
   if (p.memory == VK_NULL_HANDLE) return gave + "no VkDeviceMemory";
-  if (p.size < q.size) return gave + bytes(p.size) + " but " + bytes(q.size) + " were asked";
+  if (p.size < q.size) return gave + plural(p.size, "byte") + " but " + plural(q.size, "byte") + " were asked";
   if (p.offset % q.alignment != 0) return gave + "offset " + std::to_string(p.offset) + " but a multiple of " + std::to_string(q.alignment) + " was asked";
   if (p.memory_type >= 32 || !(q.memory_type_bits >> p.memory_type & 1)) {
     std::string types;
@@ -60,7 +59,7 @@ std::string Context::wrong_piece(const MemoryRequest& q, const MemoryPiece& p) c
   const auto next = pieces_.lower_bound(key(p));
   const auto meets = [&](auto it) { return it->first.first == p.memory && it->first.second < p.offset + p.size && p.offset < it->first.second + it->second; };
   if ((next != pieces_.end() && meets(next)) || (next != pieces_.begin() && meets(std::prev(next))))
-    return gave + bytes(p.size) + " at offset " + std::to_string(p.offset) + " of a VkDeviceMemory, some of which it has given before and not got back";
+    return gave + plural(p.size, "byte") + " at offset " + std::to_string(p.offset) + " of a VkDeviceMemory, some of which it has given before and not got back";
   return "";
 }
 

@@ -3,6 +3,7 @@
 
 #include "engine/error.h"
 #include "engine/platform.h"
+#include "engine/plural.h"
 #include "runtime/context.h"
 #include "runtime/interop.h"
 
@@ -12,8 +13,6 @@ namespace {
 
 constexpr auto kHandle = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
 constexpr VkBufferUsageFlags kUsage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-
-std::string bytes(uint64_t n) { return std::to_string(n) + " bytes"; }
 
 /// Whether the driver exports or imports such buffers; throws if neither.
 VkExternalMemoryFeatureFlags abilities(Context& c, const std::string& where, VkExternalMemoryFeatureFlagBits wanted) {
@@ -90,8 +89,8 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   c.require_alive();
   if (from.fd < 0) throw SpecError(where + "the file descriptor is " + std::to_string(from.fd));
   if (from.offset > from.size || size > from.size - from.offset)
-    throw SpecError(where + bytes(size) + " from offset " + std::to_string(from.offset) + " do not fit memory of " + bytes(from.size));
-  if (size % 4 != 0 && from.offset + ((size + 3) & ~uint64_t{3}) > from.size) throw SpecError(where + "its last word does not fit memory of " + bytes(from.size));
+    throw SpecError(where + plural(size, "byte") + " from offset " + std::to_string(from.offset) + " do not fit memory of " + plural(from.size, "byte"));
+  if (size % 4 != 0 && from.offset + ((size + 3) & ~uint64_t{3}) > from.size) throw SpecError(where + "its last word does not fit memory of " + plural(from.size, "byte"));
   if (from.offset % vulkan::kArgumentAlignment != 0) throw SpecError(where + "offset " + std::to_string(from.offset) + " is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
   abilities(c, where, VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT);
   std::shared_ptr<Buffer> b(new Buffer(context, size));
@@ -100,7 +99,7 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   VkMemoryRequirements needs{};
   c.vk().vkGetBufferMemoryRequirements(c.handle(), b->handle_, &needs);
   if (needs.size > from.size || from.memory_type >= 32 || !(needs.memoryTypeBits >> from.memory_type & 1))
-    throw SpecError(where + "a buffer of " + bytes(needs.size) + " cannot lie in memory of " + bytes(from.size) + " of type " + std::to_string(from.memory_type));
+    throw SpecError(where + "a buffer of " + plural(needs.size, "byte") + " cannot lie in memory of " + plural(from.size, "byte") + " of type " + std::to_string(from.memory_type));
   const VkMemoryDedicatedAllocateInfo own{VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, nullptr, VK_NULL_HANDLE, b->handle_};
   struct Descriptor {  // an import takes it, and what fails after that closes it: so the caller's own goes last
     int fd;
