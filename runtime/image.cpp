@@ -217,6 +217,7 @@ ImageState::ImageState(const Device& d, const ImportedImage& i) : device(d), ima
 
 ImageState::~ImageState() {
   Context& context = *device.context();
+  if (context.ended()) return;
   uint64_t value;
   {
     const std::lock_guard lock(context.mutex());
