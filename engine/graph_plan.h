@@ -105,6 +105,8 @@ struct PlanOptions {
   std::function<int64_t(const GraphPlan::Command&)> scratch = {};
   /// Bytes of a call's part of the table.
   std::function<int64_t(const GraphPlan::Command&)> table = {};
+  /// Whether a call, of which kernel, inputs and dims are given, is one dispatch: a gate can decide about no other.
+  std::function<bool(const GraphPlan::Command&)> whole = {};
 };
 GraphPlan plan(const Graph& graph, const PlanOptions& options = {});
 

@@ -82,8 +82,12 @@ std::shared_ptr<Context> Context::import(const ImportedDevice& device, const Dev
 void Context::end(bool waits) noexcept {
   try {
     if (waits && !imported_) wait_all();  // a host's device may be gone
-    if (waits) say();
-  } catch (...) {  // the device is lost, or the user's callback has thrown
+  } catch (...) {  // the device is lost
+  }
+  for (bool said = !waits; !said;) try {
+    say();
+    said = true;
+  } catch (...) {  // of the user's callback
   }
   ended_ = true;
 }
@@ -210,9 +214,10 @@ Context::~Context() {
     if (o->report) reports_.push_back(std::move(o->report));
   }
   in_flight_.clear();
-  try {
+  for (bool said = false; !said;) try {
     say();
-  } catch (...) {  // of the user's callback
+    said = true;
+  } catch (...) {  // of the user's callback, which has been given one line more
   }
   reports_.clear();
   for (const Garbage& g : garbage_) free_memory(g);
