@@ -106,6 +106,7 @@ Context::Context(const DeviceOptions& options, const ImportedDevice* imported) :
   constexpr int64_t kMost = int64_t{1} << 30;
   if (options.print_bytes < 0 || options.print_bytes > kMost)
     throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
+  if (options.memory_limit < 0) throw SpecError("DeviceOptions::memory_limit is " + std::to_string(options.memory_limit) + ", which is below 0");
   if (!(options.watchdog_seconds >= 0)) throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) + ", which is not 0 or more");
   print_bytes_ = options.print_bytes / 4 * 4;
   options_.debug_info |= environment("TESSERA_DEBUG_INFO") == "1";

@@ -233,8 +233,12 @@ void CompiledGraph::State::make() {
   s.plan.table_bytes = static_cast<int64_t>(s.contents.size());
   s.plan.frames = s.options.frames_in_flight;
   if (!s.contents.empty()) {
-    const Array bytes({static_cast<int64_t>(s.contents.size())}, DType::u8);
-    const DeviceArray blocks(s.device, bytes.shape(), DType::u8, s.contents.data());
+    Array bytes({static_cast<int64_t>(s.contents.size())}, DType::u8);
+    std::copy(s.contents.begin(), s.contents.end(), bytes.bytes());
+    auto blocks = DeviceArray::over(s.device, bytes.shape(), DType::u8, [&](uint64_t n, const std::string&) {
+      return std::make_shared<Buffer>(context, n, vulkan::Memory::array, "the argument table of a graph");
+    });
+    blocks.write(bytes);
     s.table = blocks.buffer("the argument table of a graph");
   }
   for_each_run(s.plan, s.plan.nodes, [&](size_t key, bool rest, const std::vector<size_t>& sequence) {
