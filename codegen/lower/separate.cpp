@@ -1,6 +1,6 @@
 #include "codegen/lower/separate.h"
 
-#include <functional>
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -39,6 +39,8 @@ class Separation {
   }
 
  private:
+  static constexpr size_t kMost = 64;  // ops behind one operand: what is larger is not worth a copy
+
   // An index function of nothing but positions and scalars; those have no axes, and stay shared.
   bool position_only(const Op& op) const {
     if (!is_index_function(op.code) || op.results.size() != 1 || k_.type(op.results[0]).shape.empty()) return false;
@@ -62,11 +64,49 @@ class Separation {
         mine_.clear();
         if (within_limit(v)) k_.op(id).operands[i] = own(v);
       }
+      if (k_.op(id).code == Opcode::dot) {
+        std::set<uint32_t> left, right;
+        loads(k_.op(id).operands[0], left);
+        loads(k_.op(id).operands[1], right);
+        std::map<uint32_t, Value> made;
+        if (std::any_of(right.begin(), right.end(), [&](uint32_t load) { return left.contains(load); })) {
+          const Value v = again(k_.op(id).operands[1], made);
+          k_.op(id).operands[1] = v;
+        }
+      }
     }
   }
 
+  bool is_loaded(Value v) const {
+    if (v.index >= free_.size() || free_[v.index] || k_.type(v).shape.empty() || !k_.value(v).def) return false;
+    const Op& op = *k_.def(v);
+    return op.results.size() == 1 && (op.code == Opcode::load || is_index_function(op.code));
+  }
+  // Those that index functions lead to from v.
+  void loads(Value v, std::set<uint32_t>& found) const {
+    std::set<uint32_t> seen;
+    std::vector<Value> stack{v};
+    while (!stack.empty()) {
+      const Value x = stack.back();
+      stack.pop_back();
+      if (!is_loaded(x) || !seen.insert(x.index).second || seen.size() > kMost) continue;
+      const Op& op = *k_.def(x);
+      if (op.code == Opcode::load) found.insert(k_.value(x).def.index);
+      else stack.insert(stack.end(), op.operands.begin(), op.operands.end());
+    }
+  }
+  // v anew: its loads and what is made of them, each beside the one that there is, where memory holds the same.
+  Value again(Value v, std::map<uint32_t, Value>& made) {
+    if (!is_loaded(v) || made.size() > kMost) return v;
+    if (const auto it = made.find(v.index); it != made.end()) return it->second;
+    const OpId id = k_.value(v).def;
+    Op op = k_.op(id);
+    if (op.code != Opcode::load)
+      for (Value& x : op.operands) x = again(x, made);
+    return made[v.index] = copied(id, std::move(op));
+  }
+
   bool within_limit(Value root) const {
-    constexpr size_t kMost = 64;  // ops behind one operand: what is larger is not worth a copy
     std::set<uint32_t> seen;
     std::vector<Value> stack{root};
     while (!stack.empty() && seen.size() <= kMost) {
@@ -93,16 +133,19 @@ class Separation {
       k_.op(id).operands = op.operands;
       return v;
     }
+    return mine_[v.index] = copied(id, std::move(op));
+  }
+  // An op with one result, `op` for that of `id`, which it comes to stand behind.
+  Value copied(OpId id, Op op) {
     changed_ = true;
     const Value copy{static_cast<uint32_t>(k_.values.size())};
     const OpId copy_id{static_cast<uint32_t>(k_.ops.size())};
-    ir::ValueInfo info = k_.value(v);
+    ir::ValueInfo info = k_.value(op.results[0]);
     info.def = copy_id;
     k_.values.push_back(std::move(info));
     op.results = {copy};
     k_.ops.push_back(std::move(op));
     copies_[id.index].push_back(copy_id);
-    mine_[v.index] = copy;
     return copy;
   }
   // As it was before its first user got operands of its own for it.
