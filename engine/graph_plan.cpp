@@ -86,7 +86,7 @@ class Planner {
       const size_t v = graph_.constants[i].first;
       places_[v] = fresh(bytes(graph_.values[v]), Memory::constant, i);
     }
-    for (const auto& [v, a] : graph_.constants) constant_.insert(v);
+    for (const auto& [v, a] : graph_.constants) constant_.emplace(v, &a);
     nodes_ = &plan_.nodes;
     for (Place p : walk(body)) {
       GraphPlan::Storage& s = plan_.storages[p.storage];
@@ -198,6 +198,7 @@ class Planner {
       const ir::Kernel& k = graph_.kernels[s.kernel];
       for (const auto& [name, v] : s.sizes)
         if (!constant_.contains(v)) return {"a value is the size of a grid of " + k.name, k.loc};
+      if (options_.whole && !options_.whole(described(s))) return {k.name + " is estimated to take longer than the watchdog allows, so it is cut", k.loc};
       if (again && !k.texts.empty()) return {k.name + " prints or checks in a loop that a value ends", k.loc};
     }
     if (s.kind == Kind::repeat) {
@@ -244,12 +245,19 @@ class Planner {
     return outs;
   }
 
+  /// The call, as far as the graph alone tells.
+  Command described(const Graph::Step& s) const {
+    Command c{.kernel = s.kernel};
+    for (const size_t v : s.arguments) c.inputs.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
+    for (const auto& [name, v] : s.sizes)
+      if (const auto it = constant_.find(v); it != constant_.end()) c.dims[name] = grid_size(scalar(*it->second));
+    return c;
+  }
   void call(const Graph::Step& s) {
     const ir::Kernel& k = graph_.kernels[s.kernel];
-    Command c{.kernel = s.kernel};
+    Command c = described(s);
     for (size_t i = 0; i < s.arguments.size(); ++i) {
       Place p = places_[s.arguments[i]];
-      c.inputs.emplace_back(graph_.values[s.arguments[i]].dtype, graph_.values[s.arguments[i]].shape);
       const int input = static_cast<int>(i);
       if (k.is_stored(input) && k.aliased_output(input) < 0) {  // it changes what it is given
         const Place own = fresh(p.bytes);
@@ -259,6 +267,7 @@ class Planner {
       c.arguments.push_back(p);
     }
     for (const auto& [name, v] : s.sizes) {
+      if (c.dims.contains(name)) continue;
       const GraphPlan::Storage& from = plan_.storages[places_[v].storage];
       if (from.memory == Memory::constant) c.dims[name] = grid_size(scalar(graph_.constants[from.index].second));
       else c.sizes.emplace_back(name, places_[v]);
@@ -578,7 +587,7 @@ class Planner {
   std::vector<std::optional<Place>> wanted_;  // where a value's reader wants it
   std::vector<Node>* nodes_ = nullptr;        // that are being made
   std::optional<GraphPlan::Guard> guard_;     // of the commands that are being made
-  std::set<size_t> constant_;                 // values
+  std::map<size_t, const Array*> constant_;   // by value
   size_t num_outputs_ = 0;
   size_t alone_ = kForever;  // the command after one that stands alone
 };

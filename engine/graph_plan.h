@@ -101,6 +101,8 @@ struct PlanOptions {
   std::vector<bool> donated = {};  ///< by input: its memory may become another value's; empty: none
   /// Bytes that a call needs beside its arguments.
   std::function<int64_t(const GraphPlan::Command&)> scratch = {};
+  /// Whether a call, of which kernel, inputs and dims are given, is one dispatch: a gate can decide about no other.
+  std::function<bool(const GraphPlan::Command&)> whole = {};
 };
 GraphPlan plan(const Graph& graph, const PlanOptions& options = {});
 

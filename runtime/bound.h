@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "codegen/program.h"
@@ -12,6 +13,7 @@
 
 namespace tessera::vulkan {
 
+class Buffer;
 class Context;
 
 struct Bound {
@@ -26,6 +28,14 @@ Bound bind(const Program& program, const DimValues& dims, const Device& device);
 /// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit extents, then 32-bit
 /// ones. `units`: a slice of the units of work that workgroups loop over, which ends with its own last one and whose arena begins with its first.
 std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes, const GroupSlice* units = nullptr);
+
+/// What a dispatch pushes, or where workgroups loop over units, what each of the slices does: the block, or the address of one in `table`, which is made for programs that want that; it is to be
+/// noted as written by the host.
+std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& program, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes,
+                                              const std::vector<GroupSlice>& slices, std::shared_ptr<Buffer>& table);
+
+/// How long a call may take, as far as that can be estimated: else 0.
+double seconds_of(Context& context, const Program& program, const DimValues& dims);
 
 /// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work, those. Else nothing.
 std::vector<GroupSlice> slices_of(Context& context, const Program& program, const DimValues& dims, int64_t workgroups);

@@ -200,9 +200,10 @@ Context::~Context() {
     if (o->report) reports_.push_back(std::move(o->report));
   }
   in_flight_.clear();
-  try {
+  for (bool said = false; !said;) try {
     say();
-  } catch (...) {  // of the user's callback
+    said = true;
+  } catch (...) {  // of the user's callback, which has been given one line more
   }
   reports_.clear();
   for (const Garbage& g : garbage_) free_memory(g);

@@ -40,7 +40,7 @@ struct DeviceOptions {
   /// Most bytes of memory to hold per heap; 0: what the driver gives.
   int64_t memory_limit = 0;
   /// Takes what kernels print (debug_print), line by line, in the order of the calls and in each call in the order of its programs; without it that
-  /// goes to stdout. It is called by whoever waits for the device or downloads, or at the latest when the device goes.
+  /// goes to stdout. It is called by whoever waits for the device or downloads, or at the latest when the device goes. What it throws comes out of that call, and the lines after it of the next.
   PrintCallback print = {};
   /// Room for what one call prints or its checks say, in bytes (at most 1 GiB): what finds none is counted, and the count is printed.
   int64_t print_bytes = int64_t{1} << 20;

@@ -27,6 +27,9 @@ void signal(const Device& device, VkSemaphore semaphore, uint64_t value) {
   if (semaphore == VK_NULL_HANDLE) throw SpecError("signal: the semaphore is null");
   vulkan::Context& context = *device.context();
   const std::lock_guard lock(context.mutex());
+  context.recorder().require_alive();
+  if (const uint64_t reached = context.recorder().signalled(semaphore); value <= reached)
+    throw SpecError("signal: the semaphore is to be set to " + std::to_string(value) + " but has the value " + std::to_string(reached) + " already, or will have it before", {}, "a timeline only rises: signal a greater value");
   context.recorder().submit("a signal", [&] { context.recorder().signal_next(semaphore, value); });
 }
 
@@ -71,7 +74,7 @@ void Context::take_device(const ImportedDevice& d) {
   pool_ = d.memory;
   vk.vkGetPhysicalDeviceMemoryProperties(physical_, &memory_types_);
   queue_ = {d.queue, d.queue_family, d.lock_queue, d.unlock_queue};
-  vk_ = load_device(vk, device_, d.device_extensions, instance_->debug_utils());
+  vk_ = load_device(vk, device_, d.device_extensions, instance_->debug_utils(), true);
 }
 
 std::shared_ptr<Buffer> Buffer::borrow(std::shared_ptr<Context> context, const ImportedBuffer& from, uint64_t size, const std::string& what) {
@@ -90,9 +93,11 @@ std::shared_ptr<Buffer> Buffer::borrow(std::shared_ptr<Context> context, const I
     throw SpecError(where + "takes " + bytes(size) + ", no whole words, and without 8 and 16-bit accesses the last word would be written whole", {},
                     "enable storageBuffer8BitAccess and storageBuffer16BitAccess, or give the array a size of whole words");
   const VkBufferDeviceAddressInfo info{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, from.buffer};
-  const uint64_t address = context->vk().vkGetBufferDeviceAddress(context->handle(), &info) + from.offset;
+  const uint64_t begin = context->vk().vkGetBufferDeviceAddress(context->handle(), &info), address = begin + from.offset;
+  if (begin == 0) throw SpecError(where + "the VkBuffer has no address", {}, "bind it to memory before it is imported");
   if (address % vulkan::kArgumentAlignment != 0)
-    throw SpecError(where + "offset " + std::to_string(from.offset) + " leads to no multiple of " + std::to_string(vulkan::kArgumentAlignment) + " among the device's addresses");
+    throw SpecError(where + "offset " + std::to_string(from.offset) + " leads to no multiple of " + std::to_string(vulkan::kArgumentAlignment) + " among the device's addresses", {},
+                    "let the array begin at such a place of the VkBuffer");
   std::shared_ptr<Buffer> b(new Buffer(context, size));
   const std::lock_guard lock(context->mutex());
   for (const Buffer* other : context->borrowed_)

@@ -103,7 +103,7 @@ Instance::Instance(PFN_vkGetInstanceProcAddr lookup, VkInstance instance, bool d
   auto library = std::make_shared<Library>();
   library->vkGetInstanceProcAddr = lookup;
   library_ = library;
-  vk_ = load_instance(*library_, instance, debug_utils);
+  vk_ = load_instance(*library_, instance, debug_utils, true);
   vk_.host = this->host();
 }
 

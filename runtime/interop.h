@@ -86,7 +86,7 @@ struct ImportedDevice {
   std::vector<std::string> device_extensions, instance_extensions;
   /// Called around each vkQueueSubmit2 of ours, from whichever thread submits; a host that uses `queue` from several threads, or another than Tessera's calls come
   /// from, holds in them the mutex that it has for the queue. Without them the host lets no two threads meet. They call nothing of Tessera, and whoever
-  /// holds that mutex calls nothing of it either.
+  /// holds that mutex calls nothing of it either. What they throw comes out of the call that submits: with lock_queue it has not submitted, with unlock_queue it has.
   std::function<void()> lock_queue, unlock_queue;
   /// Where all of Tessera's device memory comes from, if it has functions: arrays, arenas, staging, tables and reports. Only shareable_array() allocates for itself, memory that can be
   /// exported. DeviceOptions::memory_limit then has no meaning.
@@ -161,7 +161,7 @@ void write_image(const DeviceImage& image, const DeviceArray& array, ImageLayout
 
 /// Timeline semaphores of the host's, for calls on the Device itself: what is called from now on runs after `semaphore` has reached `value`,
 void wait_for(const Device& device, VkSemaphore semaphore, uint64_t value);
-/// and this sets it to `value` once all calls so far are done. Neither waits on the host. The host signals what is waited for: Device::wait() and download() would not return before.
+/// and this sets it to `value` once all calls so far are done; throws SpecError if it has that value already, or will by an earlier signal() here. Neither waits on the host. The host signals what is waited for: Device::wait() and download() would not return before.
 void signal(const Device& device, VkSemaphore semaphore, uint64_t value);
 
 }  // namespace tessera

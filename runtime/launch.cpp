@@ -105,16 +105,39 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
   return block;
 }
 
+std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& p, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes,
+                                              const std::vector<GroupSlice>& slices, std::shared_ptr<Buffer>& table) {
+  const bool by_units = slices.size() > 1 && p.max_workgroups > 0;
+  std::vector<std::vector<std::byte>> pushes;
+  for (size_t i = 0; i < (by_units ? slices.size() : 1); ++i) pushes.push_back(argument_block(p, addresses, sizes, by_units ? &slices[i] : nullptr));
+  if (!p.indirect_table || pushes[0].empty()) return pushes;
+  const uint64_t stride = (pushes[0].size() + 15) / 16 * 16;
+  std::vector<std::byte> all(stride * (pushes.size() - 1) + pushes[0].size());
+  for (size_t i = 0; i < pushes.size(); ++i) std::copy(pushes[i].begin(), pushes[i].end(), all.begin() + static_cast<std::ptrdiff_t>(i * stride));
+  table = std::make_shared<Buffer>(context, all.size(), Memory::upload, p.name + ": the argument table");
+  table->host_write(all.data(), all.size());
+  for (size_t i = 0; i < pushes.size(); ++i) {
+    const uint64_t address = table->address() + i * stride;
+    pushes[i].resize(sizeof address);
+    std::memcpy(pushes[i].data(), &address, sizeof address);
+  }
+  return pushes;
+}
+
+double seconds_of(Context& context, const Program& p, const DimValues& dims) {
+  const double work = work_of(p, dims);
+  if (work <= 0) return 0;
+  std::lock_guard lock(context.mutex());
+  return context.pace().seconds(work, p.spirv.data());
+}
+
 std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t workgroups) {
   constexpr int64_t kMost = 1024;  // beyond, submitting would cost more than it saves
   const double budget = context.watchdog_seconds();
   const bool by_units = p.max_workgroups > 0;
   const int64_t count = by_units ? p.num_units.eval(dims) : workgroups;
   if (budget == 0 || (by_units && p.units_extent < 0) || count < 2) return {};
-  const double work = vulkan::work_of(p, dims);
-  if (work <= 0) return {};
-  std::lock_guard lock(context.mutex());
-  const double times = context.pace().seconds(work, p.spirv.data()) / budget;
+  const double times = seconds_of(context, p, dims) / budget;
   if (times <= 1) return {};
   const int64_t wanted = times < static_cast<double>(std::min(count, kMost)) ? static_cast<int64_t>(times) + 1 : std::min(count, kMost);
   const uint32_t* most = context.probe().max_groups;
@@ -274,7 +297,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   for (size_t i = 0; i < addresses.size(); ++i)
     if (p.alignment > 1 && addresses[i] % static_cast<uint64_t>(p.alignment) != 0)
       throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " + std::to_string(addresses[i]) + ", which is no multiple of " + std::to_string(p.alignment), p.loc);
-  std::optional<Buffer> scratch, table;
+  std::optional<Buffer> scratch;
   if (p.scratch_bytes > 0) {
     uint64_t bytes;
     if (__builtin_mul_overflow(launched, static_cast<uint64_t>(p.scratch_bytes), &bytes)) bytes = std::numeric_limits<uint64_t>::max();
@@ -286,21 +309,8 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     report = context->report_buffer(static_cast<uint64_t>(p.report_bytes + (p.prints.empty() ? 0 : context->print_bytes())), p.name + ": the report");
     addresses.push_back(report->address());
   }
-  // The argument block, one per slice where they differ.
-  std::vector<std::vector<std::byte>> pushes;
-  for (size_t i = 0; i < (by_units ? slices.size() : 1); ++i) pushes.push_back(vulkan::argument_block(p, addresses, sizes, by_units ? &slices[i] : nullptr));
-  if (p.indirect_table) {
-    const uint64_t stride = (pushes[0].size() + 15) / 16 * 16;
-    std::vector<std::byte> all(stride * pushes.size());
-    for (size_t i = 0; i < pushes.size(); ++i) std::copy(pushes[i].begin(), pushes[i].end(), all.begin() + static_cast<std::ptrdiff_t>(i * stride));
-    table.emplace(context, pushes.size() == 1 ? pushes[0].size() : all.size(), Memory::upload, p.name + ": the argument table");
-    table->host_write(all.data(), table->size());
-    for (size_t i = 0; i < pushes.size(); ++i) {
-      const uint64_t address = table->address() + i * stride;
-      pushes[i].resize(sizeof address);
-      std::memcpy(pushes[i].data(), &address, sizeof address);
-    }
-  }
+  std::shared_ptr<Buffer> table;
+  const std::vector<std::vector<std::byte>> pushes = vulkan::pushes_of(context, p, addresses, sizes, slices, table);
 
   std::vector<Access> accesses;
   std::vector<Buffer*> shown;
@@ -311,7 +321,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     if ((p.args[i].written || p.args[i].alias >= 0) && buffers[i]->host_reads()) shown.push_back(buffers[i].get());
   }
   if (scratch) accesses.push_back({&*scratch, true, true, 0, scratch->size()});
-  if (table) accesses.push_back({&*table, true, false, 0, table->size()});
+  if (table) accesses.push_back({table.get(), true, false, 0, table->size()});
   if (report) {
     accesses.push_back({report.get(), true, true, 0, report->size()});
     shown.push_back(report.get());
@@ -325,10 +335,8 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   uint64_t value = 0;
   const auto submit = [&](const GroupSlice* slice, size_t number) {
     int timer = -1;
-    const int64_t first = slice ? slice->first : 0, n = slice ? slice->count : parts;
-    const double part = work * static_cast<double>(n) / static_cast<double>(parts);
-    std::string where = (by_units ? "units " : "workgroups ") + std::to_string(first) + " to " + std::to_string(first + n - 1) + " of " + std::to_string(parts);
-    if (slice) where += " (slice " + std::to_string(number + 1) + " of " + std::to_string(slices.size()) + ")";
+    const double part = slice ? work * static_cast<double>(slice->count) / static_cast<double>(parts) : work;
+    const std::string where = slice ? vulkan::text(slices, number, by_units) : "workgroups 0 to " + std::to_string(parts - 1) + " of " + std::to_string(parts);
     try {
       value = context->recorder().submit(p.name, [&] {
         if (number == 0)

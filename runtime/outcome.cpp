@@ -129,7 +129,15 @@ void Context::say() {
     const std::lock_guard lock(mutex_);
     lines.swap(lines_);
   }
-  for (const std::string& line : lines) print_line(options_.print, line);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    try {
+      print_line(options_.print, lines[i]);
+    } catch (...) {  // of the user's callback: the lines after it are said next time
+      const std::lock_guard lock(mutex_);
+      lines_.insert(lines_.begin(), lines.begin() + static_cast<std::ptrdiff_t>(i) + 1, lines.end());
+      throw;
+    }
+  }
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #include "runtime/recorder.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "engine/error.h"
 #include "runtime/context.h"
@@ -293,9 +294,15 @@ uint64_t Recorder::submit_open(Work work) {
                      static_cast<uint32_t>(signals.size()), signals.data()};
   if (queue_.lock) queue_.lock();
   const VkResult submitted = vk_.vkQueueSubmit2(queue_.handle, 1, &info, VK_NULL_HANDLE);
-  if (queue_.unlock) queue_.unlock();
+  std::exception_ptr thrown;  // by the host's own: the commands are on the queue all the same
+  try {
+    if (queue_.unlock) queue_.unlock();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
   check_alive(submitted, "vkQueueSubmit2 of " + work.what);
   submitted_ = value;
+  for (const VkSemaphoreSubmitInfo& s : signals_) signalling_.push_back({s.semaphore, s.value, value});
   waits_.clear();
   signals_.clear();
   add({.kind = LogEntry::Kind::submit, .what = work.what, .value = value});
@@ -307,6 +314,17 @@ uint64_t Recorder::submit_open(Work work) {
   for (Buffer* b : shown_) b->hazards.readable_at = value;
   touched_.clear();
   shown_.clear();
+  if (thrown) std::rethrow_exception(thrown);
+  return value;
+}
+
+uint64_t Recorder::signalled(VkSemaphore semaphore) {
+  const uint64_t done = completed();
+  std::erase_if(signalling_, [&](const Signal& s) { return s.at <= done; });
+  uint64_t value = 0;
+  if (vk_.vkGetSemaphoreCounterValue(device_, semaphore, &value) < 0) value = 0;  // an error here is told by the submission
+  for (const Signal& s : signalling_)
+    if (s.semaphore == semaphore) value = std::max(value, s.value);
   return value;
 }
 

@@ -89,6 +89,8 @@ class Recorder {
 
   /// The next submission waits for, or signals when it and all before it are done, a timeline semaphore of the host's.
   void wait_next(VkSemaphore semaphore, uint64_t value) { waits_.push_back({VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, semaphore, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0}); }
+  /// The value that such a semaphore has, or will have by what has been submitted here.
+  uint64_t signalled(VkSemaphore semaphore);
   void signal_next(VkSemaphore semaphore, uint64_t value) { signals_.push_back({VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, semaphore, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0}); }
 
   // Commands in a command buffer of the host's (host_stream.h), which it submits to this queue whenever it likes. Nothing outside relies on the barriers in there:
@@ -103,10 +105,12 @@ class Recorder {
   /// Makes what has been recorded so far visible to the host, for those buffers once this submission is done.
   void show_host(std::span<Buffer* const> buffers);
   /// Calls `record`, hands what it recorded to the queue and returns the timeline value at which that is done. `what` names it in errors, and with `part` and
-  /// `loc` it is what the device is said to have been lost in. If it throws, nothing has been recorded, and all but a lost device is as before.
+  /// `loc` it is what the device is said to have been lost in. If it throws, nothing has been recorded, and all but a lost device is as before; only what the host's own unlock
+  /// throws comes after the submission.
   template <class F> uint64_t submit(const std::string& what, F record, const std::string& part = {}, Loc loc = {}) {
     require_alive();
     const size_t logged = log_.size();
+    const uint64_t before = submitted_;
     try {
       if (!has_names(vk_)) {
         record();
@@ -119,7 +123,7 @@ class Recorder {
       name_object(vk_, device_, open(), name);
       return submit_open({what, part, loc});
     } catch (...) {
-      undo(logged);
+      if (submitted_ == before) undo(logged);
       throw;
     }
   }
@@ -167,6 +171,8 @@ class Recorder {
   VkCommandBuffer open_ = VK_NULL_HANDLE;
   std::vector<VkCommandBuffer> closed_, own_;  // of this submission: those before open_, and which of them go back to idle_
   std::vector<VkSemaphoreSubmitInfo> waits_, signals_;       // of the host's, for the next submission
+  struct Signal { VkSemaphore semaphore; uint64_t value, at; };
+  std::vector<Signal> signalling_;           // of the host's, by submissions that may not be done
   std::deque<Recording> in_flight_;
   std::vector<VkCommandBuffer> idle_;
   std::vector<Buffer*> touched_, shown_;     // since the last submit

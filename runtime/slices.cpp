@@ -46,6 +46,12 @@ std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgrou
   return slices;
 }
 
+std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units) {
+  const GroupSlice &s = slices[number], &last = slices.back();
+  return (units ? "units " : "workgroups ") + std::to_string(s.first) + " to " + std::to_string(s.first + s.count - 1) + " of " + std::to_string(last.first + last.count) + " (slice " +
+         std::to_string(number + 1) + " of " + std::to_string(slices.size()) + ")";
+}
+
 double work_of(const Program& p, const DimValues& dims) {
   const CostEstimate& c = p.cost_estimate;
   double work = 0;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +28,9 @@ std::vector<GroupSlice> slice_workgroups(int64_t count, int64_t per, const std::
 /// Units of work 0 to `count` in slices of about `per`, each on at most `workgroups` workgroups, which begin at the slice's first unit. Empty: the limits do not
 /// allow it.
 std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgroups, const std::array<uint32_t, 3>& limits);
+
+/// For errors: "workgroups 8 to 15 of 64 (slice 2 of 8)".
+std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units);
 
 /// Work of a call, in units of about one arithmetic operation; 0 if its sizes do not tell.
 double work_of(const Program& program, const DimValues& dims);

@@ -8,8 +8,19 @@
 
 namespace tessera::vulkan {
 namespace {
-template <class F> void require(F f, const char* name) {
-  if (!f) throw DeviceError(std::string("the Vulkan driver has no ") + name + ", which Vulkan 1.3 promises", {}, "update the driver");
+template <class F> void require(F f, const char* name, bool imported = false) {
+  if (f) return;
+  if (imported)
+    throw DeviceError(std::string("Device::import: ImportedDevice::get_instance_proc_addr leads to no ") + name + ", which Vulkan 1.3 promises", {},
+                      "give the vkGetInstanceProcAddr of the loader that has made the instance, and the device that has been made of it");
+  throw DeviceError(std::string("the Vulkan driver has no ") + name + ", which Vulkan 1.3 promises", {}, "update the driver");
+}
+template <class F> void require_of(const char* extension, F f, const char* name, bool imported) {
+  if (f) return;
+  if (imported)
+    throw DeviceError(std::string("Device::import: ImportedDevice::device_extensions names ") + extension + ", but the device has no " + name, {},
+                      "name the extensions that the device has been made with, and no others");
+  throw DeviceError(std::string("the Vulkan driver has no ") + name + ", which " + extension + " promises", {}, "update the driver");
 }
 }  // namespace
 
@@ -35,7 +46,7 @@ std::shared_ptr<const Library> open_library(const std::string& name) {
   return library;
 }
 
-InstanceTable load_instance(const Library& library, VkInstance instance, bool debug_utils) {
+InstanceTable load_instance(const Library& library, VkInstance instance, bool debug_utils, bool imported) {
   InstanceTable t;
 #define X(f) t.f = reinterpret_cast<PFN_##f>(library.vkGetInstanceProcAddr(instance, #f));
   TESSERA_VK_INSTANCE(X)
@@ -43,23 +54,26 @@ InstanceTable load_instance(const Library& library, VkInstance instance, bool de
     TESSERA_VK_DEBUG(X)
   }
 #undef X
-#define X(f) require(t.f, #f);
+#define X(f) require(t.f, #f, imported);
   TESSERA_VK_INSTANCE(X)
 #undef X
   intercept(t);
   return t;
 }
 
-DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions, bool debug_utils) {
+DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions, bool debug_utils, bool imported) {
   DeviceTable t;
   t.host = instance.host;
 #define X(f)                                                                     \
   t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));     \
-  require(t.f, #f);
+  require(t.f, #f, imported);
   TESSERA_VK_DEVICE(X)
 #undef X
-#define X(f, extension) \
-  if (std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));
+#define X(f, extension)                                                                      \
+  if (std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) {      \
+    t.f = reinterpret_cast<PFN_##f>(instance.vkGetDeviceProcAddr(device, #f));               \
+    require_of(extension, t.f, #f, imported);                                                \
+  }
   TESSERA_VK_DEVICE_EXTENSIONS(X)
 #undef X
   if (debug_utils) {

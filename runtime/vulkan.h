@@ -73,9 +73,10 @@ struct Library {
 
 /// Opens `name` (empty: the system's Vulkan loader). Throws DeviceError with one sentence saying what to install.
 std::shared_ptr<const Library> open_library(const std::string& name);
-/// Throw DeviceError where a function is missing. `debug_utils`, `extensions`: what is enabled; functions of others are not looked up.
-InstanceTable load_instance(const Library& library, VkInstance instance, bool debug_utils);
-DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions, bool debug_utils);
+/// Throw DeviceError where a function is missing. `debug_utils`, `extensions`: what is enabled; functions of others are not looked up. `imported`: by a host, which is
+/// then told what to give.
+InstanceTable load_instance(const Library& library, VkInstance instance, bool debug_utils, bool imported = false);
+DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions, bool debug_utils, bool imported = false);
 
 std::string to_string(VkResult r);  ///< "VK_ERROR_DEVICE_LOST"
 /// Throws DeviceError "CALL on DEVICE: RESULT" if r is an error.

@@ -14,6 +14,7 @@
 #include "runtime/call/gate.h"
 #include "runtime/call/recording.h"
 #include "runtime/launch.h"
+#include "runtime/names.h"
 #include "runtime/pipeline.h"
 #include "runtime/slices.h"
 
@@ -34,6 +35,16 @@ namespace {
 struct Patch {
   uint64_t at = 0;  // in the table
   Spot place;       // of a graph's input or output
+};
+/// Of one submission, in order: how many, and the first and the last of those commands.
+struct Calls {
+  size_t count = 0, first = 0, last = 0;
+  void add(const Calls& more) {
+    if (more.count == 0) return;
+    if (count == 0) first = more.first;
+    last = more.last;
+    count += more.count;
+  }
 };
 }  // namespace
 
@@ -57,6 +68,8 @@ struct CompiledGraph::State {
   struct Part {
     std::unique_ptr<Recording> recording;
     size_t copy = 0;
+    double seconds = 0;  // as far as they can be estimated
+    Calls calls = {};
   };
   std::map<std::pair<size_t, bool>, std::vector<Part>> parts;  // by the first command of nodes in a row; true: the turns that are left of a loop
   std::mutex mutex;                 // there is one arena and one table
@@ -143,6 +156,12 @@ void CompiledGraph::State::make() {
     DimValues dims;
     return c.sizes.empty() ? bind(c, dims).scratch_bytes : 0;
   };
+  // An indirect dispatch has no base, so what has to be cut is left to the host to decide.
+  plan_options.whole = [&](const Command& c) {
+    DimValues dims;
+    const vulkan::Bound b = bind(c, dims);
+    return vulkan::slices_of(*context, s.kernels[c.kernel].program(), dims, b.count).size() < 2;
+  };
   s.plan = tessera::plan(s.graph, plan_options);
   // Copies from and to arguments, which lie elsewhere each time, by kernels, and those that a gate decides about.
   std::map<int64_t, size_t> copies;
@@ -186,11 +205,7 @@ void CompiledGraph::State::make() {
     call.program = &s.kernels[c.kernel].program();
     call.pipeline = &context->pipeline(*call.program);
     if (!c.sizes.empty()) continue;
-    if (const double work = vulkan::work_of(*call.program, call.dims); work > 0) {
-      std::lock_guard lock(context->mutex());
-      call.seconds = context->pace().seconds(work, call.program->spirv.data());
-    }
-    // An indirect dispatch has no base.
+    call.seconds = vulkan::seconds_of(*context, *call.program, call.dims);
     if (call.bound.count > 0 && !c.guard) call.slices = vulkan::slices_of(*context, *call.program, call.dims, call.bound.count);
     if (call.slices.size() > 1) call.sliced = &context->pipeline(*call.program, true);
     // Where workgroups loop over units of work, every slice has bounds of its own, and its scratch begins with its first unit.
@@ -230,15 +245,17 @@ void CompiledGraph::State::make() {
       }
       size_t end = i;
       double seconds = 0;  // of one recording, which is one submission if there are several
+      Calls calls_here;
       while (end < sequence.size() && !moves(s.plan, s.plan.commands[sequence[end]])) {
         const PreparedCall& call = s.calls[sequence[end]];
+        if (end > i && ((budget > 0 && seconds + call.seconds > budget) || call.sliced)) break;
         seconds += call.seconds;
-        if (end > i && ((budget > 0 && seconds > budget) || call.sliced)) break;
+        if (call.program) calls_here.add({1, sequence[end], sequence[end]});
         ++end;
         if (call.sliced) break;
       }
       const auto at = sequence.begin() + static_cast<std::ptrdiff_t>(i);
-      parts_here.push_back({std::make_unique<Recording>(context, s.plan, std::vector<size_t>(at, at + static_cast<std::ptrdiff_t>(end - i)), s.calls, s.fixed, s.table, s.options.timestamps)});
+      parts_here.push_back({std::make_unique<Recording>(context, s.plan, std::vector<size_t>(at, at + static_cast<std::ptrdiff_t>(end - i)), s.calls, s.fixed, s.table, s.options.timestamps), 0, seconds, calls_here});
       i = end;
     }
   });
@@ -294,6 +311,7 @@ CompiledGraph::Recordings CompiledGraph::recordings() const {
 std::vector<TimedCommand> CompiledGraph::trace() const {
   State& s = state();
   if (!s.options.timestamps) throw SpecError("the graph: a trace is asked for, but its commands are recorded without times", {}, "load it with GraphOptions{.timestamps = true}");
+  if (s.device.context()->probe().timestamp_bits == 0) throw DeviceError("the graph: a trace is asked for, but the queue of " + s.device.info().name + " writes no timestamps");
   std::lock_guard lock(s.mutex);
   s.device.wait();
   // Ticks from the first one's, before they become a double, which has 53 bits; the counter may have begun anew between them.
@@ -403,17 +421,25 @@ class CompiledGraph::Replay {
     const auto it = taken_.find(input);
     return it != taken_.end() ? it->second : taken_.emplace(input, inputs_[input].share()).first->second;
   }
-  void flush(bool calls_end = true) {
+  /// `part`: which slice, if it is one of a call.
+  void flush(bool calls_end = true, const std::string& part = {}) {
     if (actions_.empty()) return;
+    const Calls calls = std::exchange(calls_, {});
+    const auto named = [&](size_t i) { return vulkan::with_line(s_.calls[i].program->name, s_.calls[i].program->loc); };
+    std::string what = part;
+    if (what.empty() && calls.count > 0) what = named(calls.first);
+    if (calls.count == 2) what += " and " + named(calls.last);
+    if (calls.count > 2) what = std::to_string(calls.count) + " calls, " + what + " to " + named(calls.last);
     // What they keep goes after the lock.
     const auto prepare = std::exchange(prepare_, {}), actions = std::exchange(actions_, {});
     const auto kept = std::exchange(kept_, {});
+    seconds_ = 0;
     failed_ = true;
     std::lock_guard lock(context_.mutex());
     for (const auto& f : prepare) f();
     const uint64_t value = context_.recorder().submit("a graph", [&] {
       for (const auto& f : actions) f();
-    });
+    }, what, calls.count > 0 ? s_.calls[calls.first].program->loc : Loc());
     for (Recording* r : std::exchange(replayed_, {})) r->set_ran(true);
     failed_ = false;
     if (!calls_end) return;
@@ -514,14 +540,22 @@ class CompiledGraph::Replay {
   }
 
   void replay(const std::vector<State::Part>& parts) {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      if (const Command& c = s_.plan.commands[parts[i].copy]; !parts[i].recording) {
+    for (const State::Part& part : parts) {
+      if (!part.recording) {
+        const Command& c = s_.plan.commands[part.copy];
         copy(c.from, c.to);
         continue;
       }
-      if (i > 0 && s_.calls[parts[i].recording->first()].seconds > 0) flush();  // parts that together are longer than the watchdog allows
-      replay(*parts[i].recording);
+      takes(part.seconds);
+      calls_.add(part.calls);
+      replay(*part.recording);
     }
+  }
+  /// What comes next is estimated to take so long: it goes into a submission of its own where the watchdog would not allow it together with what stands there.
+  void takes(double seconds) {
+    const double budget = context_.watchdog_seconds();
+    if (budget > 0 && seconds > 0 && seconds_ > 0 && seconds_ + seconds > budget) flush();
+    seconds_ += seconds;
   }
 
   void replay(Recording& recording) {
@@ -567,16 +601,13 @@ class CompiledGraph::Replay {
       });
     }
     if (const PreparedCall& call = s_.calls[recording.first()]; call.sliced) {
-      for (size_t n = 0; n < call.slices.size(); ++n) {
-        actions_.push_back([this, &call, n, accesses, shown] {
-          const uint64_t address = s_.table ? s_.table->address() + call.table_at + n * call.block_stride : 0;
-          const auto push = std::as_bytes(std::span(&address, vulkan::pushed_bytes(*call.program) > 0 ? 1 : 0));
-          vulkan::Recorder& recorder = context_.recorder();
-          recorder.dispatch(call.program->name, call.sliced->handle(), call.sliced->layout(), push, call.slices[n].groups, accesses, &call.slices[n].base);
-          if (!shown.empty()) recorder.show_host(shown);
-        });
-        flush(n + 1 == call.slices.size());
+      std::vector<std::vector<std::byte>> pushes;
+      for (size_t n = 0; n < (call.block_stride ? call.slices.size() : 1); ++n) {
+        const uint64_t address = s_.table ? s_.table->address() + call.table_at + n * call.block_stride : 0;
+        const auto bytes = std::as_bytes(std::span(&address, vulkan::pushed_bytes(*call.program) > 0 ? 1 : 0));
+        pushes.emplace_back(bytes.begin(), bytes.end());
       }
+      dispatch_slices(recording.first(), *call.sliced, call.slices, pushes, accesses, shown);
       return;
     }
     replayed_.push_back(&recording);
@@ -586,6 +617,21 @@ class CompiledGraph::Replay {
                       recorder.logs() && s_.table ? recording.log(buffers_, *s_.table) : std::vector<LogEntry>());
       if (!shown.empty()) recorder.show_host(shown);
     });
+  }
+
+  /// Each is a submission; `pushes`: one for all, or one each.
+  void dispatch_slices(size_t command, const vulkan::Pipeline& pipeline, const std::vector<vulkan::GroupSlice>& slices, const std::vector<std::vector<std::byte>>& pushes,
+                       const std::vector<Access>& accesses, const std::vector<Buffer*>& shown) {
+    const Program& p = *s_.calls[command].program;
+    for (size_t n = 0; n < slices.size(); ++n) {
+      actions_.push_back([&, n] {
+        vulkan::Recorder& recorder = context_.recorder();
+        recorder.dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[pushes.size() > 1 ? n : 0], slices[n].groups, accesses, &slices[n].base);
+        if (!shown.empty()) recorder.show_host(shown);
+      });
+      calls_ = {1, command, command};
+      flush(n + 1 == slices.size(), vulkan::with_line(p.name, p.loc) + ", " + vulkan::text(slices, n, p.max_workgroups > 0));
+    }
   }
 
   /// A call whose grid's size is a value.
@@ -601,6 +647,8 @@ class CompiledGraph::Replay {
     const DimValues dims = bind_dims(p, c.inputs, given);
     const vulkan::Bound bound = vulkan::bind(p, dims, s_.device);
     if (bound.count == 0) return;
+    takes(vulkan::seconds_of(context_, p, dims));
+    calls_.add({1, i, i});
     std::vector<uint64_t> addresses;
     std::vector<Access> accesses;
     std::vector<Buffer*> shown;
@@ -618,27 +666,28 @@ class CompiledGraph::Replay {
       kept_.push_back(scratch);
     }
     if (p.report_bytes > 0) addresses.push_back(report(call, dims, bound.longest_loop, accesses, shown));
-    const std::vector<std::byte> block = vulkan::argument_block(p, addresses, bound.sizes);
-    std::vector<std::byte> push;
-    if (!block.empty()) {
-      const auto table =
-          std::make_shared<Buffer>(s_.device.context(), block.size(), vulkan::Memory::upload, p.name + ": the argument table");
-      table->host_write(block.data(), block.size());
-      prepare_.push_back(
-          [this, table, &p] { context_.recorder().note_host_write("the graph's call of " + p.name, *table, table->size()); });
+    const std::vector<vulkan::GroupSlice> slices = vulkan::slices_of(context_, p, dims, bound.count);
+    const bool cut = slices.size() > 1;
+    std::shared_ptr<Buffer> table;
+    const std::vector<std::vector<std::byte>> pushes = vulkan::pushes_of(s_.device.context(), p, addresses, bound.sizes, slices, table);
+    if (table) {
+      prepare_.push_back([this, table, &p] { context_.recorder().note_host_write("the graph's call of " + p.name, *table, table->size()); });
       accesses.push_back({table.get(), true, false, 0, table->size()});
       kept_.push_back(table);
-      const uint64_t address = table->address();
-      push.resize(sizeof address);
-      std::memcpy(push.data(), &address, sizeof address);
     }
-    actions_.push_back([this, &p, &call, bound, push, accesses, shown] {
+    if (cut) {
+      dispatch_slices(i, context_.pipeline(p, true), slices, pushes, accesses, shown);
+      return;
+    }
+    actions_.push_back([this, &p, &call, bound, push = pushes[0], accesses, shown] {
       context_.recorder().dispatch(p.name, call.pipeline->handle(), call.pipeline->layout(), push, bound.groups, accesses);
       if (!shown.empty()) context_.recorder().show_host(shown);
     });
   }
 
   bool failed_ = false;  // the last submission
+  double seconds_ = 0;   // that the next one is estimated to take
+  Calls calls_;          // of it
   static constexpr size_t kActions = 256;  // of one submission in a long loop
   State& s_;
   vulkan::Context& context_;

@@ -44,7 +44,7 @@ class CompiledGraph {
     size_t made = 0, barriers = 0;
   };
   Recordings recordings() const;
-  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps. A loop that the host turns shows its last turn (or turns, that are recorded together). What is not recorded ahead has no times: calls cut for
+  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps, DeviceError where the device's queue writes none. A loop that the host turns shows its last turn (or turns, that are recorded together). What is not recorded ahead has no times: calls cut for
   /// the watchdog, those whose grid's size a value gives, and copies of rows that lie at no multiple of 16 bytes.
   std::vector<TimedCommand> trace() const;
   const Device& device() const;
