@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <ios>
 #include <iterator>
 #include <mutex>
 #include <set>
@@ -18,6 +19,8 @@
 namespace tessera::cache_file {
 namespace {
 namespace fs = std::filesystem;
+
+constexpr uintmax_t kMostBytes = uintmax_t{1} << 28;  // of a file that is read: no kernel's takes a hundredth of that
 
 std::string magic(std::string_view kind) { return "tessera " + std::string(kind) + " 2\n"; }
 
@@ -80,9 +83,22 @@ void say_broken(const std::string& path) { note(path + " is broken or none of ou
 
 std::optional<std::string> read(const std::string& folder, std::string_view kind, std::string_view key) {
   const std::string file = path(folder, kind, key);
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  const std::string all((std::istreambuf_iterator<char>(in)), {});
+  // Whatever somebody has put there: a folder, a pipe, a file without end.
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (!fs::exists(status)) return std::nullopt;
+  std::string all;
+  try {
+    if (!fs::is_regular_file(status) || fs::file_size(file) > kMostBytes) throw std::ios_base::failure(file);
+    std::ifstream in(file, std::ios::binary);
+    all.assign(std::istreambuf_iterator<char>(in), {});
+    if (!in) throw std::ios_base::failure(file);
+  } catch (const std::ios_base::failure&) {  // a disk may fail, too
+    say_broken(file);
+    return std::nullopt;
+  } catch (const fs::filesystem_error&) {  // it has gone since
+    return std::nullopt;
+  }
   std::string_view bytes;
   const Found found = decode(all, kind, key, bytes);
   if (found == Found::good) return std::string(bytes);

@@ -90,7 +90,9 @@ void Context::settle(Outcome& o) {
 
 void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {
   const uint32_t dropped = header[PrintReport::kDropped];
-  std::vector<uint32_t> words(dropped ? header[PrintReport::kEnd] : header[PrintReport::kUsed]);
+  // What the code says of itself; a driver or a bundle that is wrong must not have the host read elsewhere.
+  const uint64_t room = o.report->size() / sizeof(uint32_t) - PrintReport::kRecords;
+  std::vector<uint32_t> words(std::min<uint64_t>(dropped ? header[PrintReport::kEnd] : header[PrintReport::kUsed], room));
   if (!words.empty()) {
     const uint64_t from = PrintReport::kRecords * sizeof words[0], bytes = words.size() * sizeof words[0];
     recorder_->note_host_read("the report of " + o.kernel, *o.report, from, bytes);
@@ -114,7 +116,8 @@ void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {
                      std::to_string(print_bytes_) + " bytes of DeviceOptions::print_bytes");
     if (header[PrintReport::kDroppedChecks] && !failed) {
       const auto check = std::find_if(o.prints.begin(), o.prints.end(), [](const ProgramPrint& p) { return p.check; });
-      failed = std::make_shared<const KernelError>(o.kernel + ": a check failed, but what it says found no room in the " + std::to_string(print_bytes_) + " bytes of DeviceOptions::print_bytes", check->loc);
+      const Loc loc = check == o.prints.end() ? Loc{} : check->loc;
+      failed = std::make_shared<const KernelError>(o.kernel + ": a check failed, but what it says found no room in the " + std::to_string(print_bytes_) + " bytes of DeviceOptions::print_bytes", loc);
     }
   }
   if (!failed) return;

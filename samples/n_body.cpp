@@ -181,6 +181,7 @@ ts::Array times(double kick, double drift) { return ts::Array({2}, std::vector<f
 int main(int argc, char** argv) try {
   const sample::Demo demo = sample::demo_options(argc, argv, {"n_body", "Two galaxies meet; every star pulls at every other.", 256, 20});
   const int64_t w = demo.size, h = std::max<int64_t>(w * 5 / 8, 1), n = std::max<int64_t>(w * w / 32, 2);
+  sample::Player player(demo, h);
   const auto advance = make_advance(n);
   const auto draw = make_draw(n, h, w);
   const ts::PallasCall step = ts::kernels::n_body_step(n, softening);
@@ -192,7 +193,6 @@ int main(int argc, char** argv) try {
     bodies = next[0], velocities = next[1];
   };
   once(dt / 2, dt);  // from now on velocities are half a step ahead
-  sample::Player player(demo);
   while (player.more()) {
     player.show(picture(draw(bodies, stars.light, view(h, w))));
     const auto next = advance(bodies, velocities, times(dt, dt));

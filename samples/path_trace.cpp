@@ -75,7 +75,7 @@ int main(int argc, char** argv) try {
   while (player.more()) {
     ts::Array picture;
     if (const int64_t f = player.frame(); f == 0)
-      for (int64_t i = 0; i < demo.size / 2; ++i) picture = film.expose(0);
+      for (int64_t i = 0; i < std::max<int64_t>(demo.size / 2, 1); ++i) picture = film.expose(0);
     else
       for (int i = 0; i < passes; ++i) picture = film.expose(step * (static_cast<double>(f - 1) + (i + 1.0) / passes));
     player.show(picture);

@@ -37,13 +37,24 @@ try "the README's program prints what the README says" bash -c "[ -n '$expected'
 try "a program that uses the engine alone gives the right answer" "$work/found/consumer_engine"
 try "kernels compiled ahead of time run in a program without a compiler" bash -c "[ \"\$('$work/found/consumer_ahead')\" = 'f32[3] [3 6 9]
 f32[3] [9 18 27]' ]"
-try "and in one in C" bash -c "[ \"\$('$work/found/consumer_c' \"\$(cat '$work/found/bundle.txt')\")\" = '3 6 9' ]"
+try "and in one in C" bash -c "[ \"\$('$work/found/plain/consumer_c' \"\$(cat '$work/found/bundle.txt')\")\" = '3 6 9' ]"
 try "a bundle and its header name no folder of the machine" bash -c "! grep -rlF '$root/' '$work/found/kernels'"
 try "nothing is compiled again while nothing has changed" bash -c "cmake --build '$work/found' | tee /dev/stderr | grep -qE 'no work to do|Built target'  && ! cmake --build '$work/found' | grep -q 'Compiling kernels'"
 try "a kernel that has changed is" bash -c "
   cp -r '$root/tests/consumer' '$work/changed' && cmake -S '$work/changed' -B '$work/changed/build' ${options[*]} -DMAIN='$work/main.cpp' -DCMAKE_PREFIX_PATH='$work/prefix' &&
   cmake --build '$work/changed/build' --target consumer_c && sed -i 's/3.0/5.0/' '$work/changed/scale.tir' && cmake --build '$work/changed/build' --target consumer_c &&
-  [ \"\$('$work/changed/build/consumer_c' \"\$(cat '$work/changed/build/bundle.txt')\")\" = '5 10 15' ]"
+  [ \"\$('$work/changed/build/plain/consumer_c' \"\$(cat '$work/changed/build/bundle.txt')\")\" = '5 10 15' ]"
+# refused CODE SENTENCE: what tessera_add_kernels says, lines joined.
+refused() {
+  cmake -S "$root/tests/consumer" -B "$work/refused" "${options[@]}" -DMAIN="$work/main.cpp" -DCMAKE_PREFIX_PATH="$work/prefix" -DMISTAKE="$1" 2>&1 | tr -s ' \n' ' ' | tee /dev/stderr | grep -qF "(message): $2 Call Stack"
+}
+try "kernels for no target are refused" refused 'tessera_add_kernels(nobody scale.tir)' 'tessera_add_kernels: there is no target nobody'
+try "no kernels are" refused 'tessera_add_kernels(consumer EMBED)' 'tessera_add_kernels(consumer): no kernels (.tir files) are given'
+try "two bundles of one name for a target are" refused 'tessera_add_kernels(consumer_ahead scale.tir)' \
+  'tessera_add_kernels(consumer_ahead): it has kernels called consumer_ahead_kernels already: give all files to one call, or these another NAME'
+try "a target that compiles nothing is" refused 'tessera_add_kernels(Tessera::engine scale.tir)' \
+  'tessera_add_kernels(Tessera::engine): that target compiles nothing here: give the executable or library whose sources include the header'
+try "a keyword without a value is" refused 'tessera_add_kernels(consumer scale.tir NAMESPACE)' 'tessera_add_kernels(consumer): there is no value after NAMESPACE'
 try "the header, the command line and the changelog agree on the version" bash -c "
   [ \"\$('$work/found/consumer_engine' --version)\" = '$version' ] && [ \"\$('$work/prefix/bin/tessera' --version)\" = 'tessera $version' ] &&
   grep -m1 '^## ' '$root/CHANGELOG.md' | grep -qF '## $version'"

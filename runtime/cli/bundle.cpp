@@ -11,6 +11,7 @@
 #include "codegen/make_bundle.h"
 #include "engine/ir/text.h"
 #include "engine/platform.h"
+#include "engine/write_file.h"
 #include "runtime/cli/bundle_header.h"
 #include "runtime/cli/commands.h"
 
@@ -43,7 +44,10 @@ std::vector<Target> targets(const std::string& list) {
 
 /// In place by rename, so that whoever reads meanwhile, or reloads, has one bundle or the other. A file that already holds that is left alone: what is built from it is not built again.
 void replace(const std::string& file, const std::string& bytes) {
-  {
+  std::error_code error;
+  const fs::file_status there = fs::status(file, error);
+  if (fs::exists(there) && !fs::is_regular_file(there)) return write_file(file, bytes);  // a device or a pipe takes them, a folder does not
+  if (fs::exists(there) && fs::file_size(file, error) == bytes.size()) {
     std::ifstream in(file, std::ios::binary);
     const std::string old = in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
     if (in && old == bytes) return;
@@ -53,8 +57,7 @@ void replace(const std::string& file, const std::string& bytes) {
   out << bytes;
   out.close();
   if (out && platform::replace_file(temporary, file)) return;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
+  fs::remove(temporary, error);
   throw Error(file + ": cannot be written");
 }
 
@@ -71,10 +74,36 @@ std::vector<std::string> argument_names(const ir::Kernel& k, const std::string& 
   return names;
 }
 
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  const fs::path x = fs::weakly_canonical(fs::absolute(a), error), y = fs::weakly_canonical(fs::absolute(b), error);
+  return x == y || fs::equivalent(a, b, error);
+}
+
+/// "a", or "a::b", of names that C++ takes; neither Tessera's nor the standard library's.
+void check_namespace(const std::string& space, const std::string& from) {
+  bool good = true;
+  for (size_t at = 0; at <= space.size();) {
+    const size_t end = std::min(space.find("::", at), space.size());
+    const std::string part = space.substr(at, end - at);
+    good = good && part == identifier(part);
+    at = end + 2;
+  }
+  if (!good) throw UsageError("--namespace " + space + ": is no name in C++");
+  if (space == "std" || space == "tessera" || space.starts_with("std::") || space.starts_with("tessera::"))
+    throw UsageError((from.empty() ? "--namespace " : "--header " + from + ": the namespace ") + space + ": is taken", {}, "give another name: --namespace NAME");
+}
+
 }  // namespace
 
 void bundle(const BundleArguments& a) {
   if (a.embed && a.header.empty()) throw UsageError("--embed: there is no header to embed the bundle in", {}, "give --header FILE");
+  if (!a.header.empty() && same_file(a.header, a.output)) throw UsageError("--header " + a.header + ": is the bundle's file too", {}, "give the header a name of its own");
+  for (const std::string& file : a.files)
+    for (const std::string& out : {a.output, a.header})
+      if (!out.empty() && same_file(file, out)) throw UsageError(out + ": is to be read and to be written", {}, "give the bundle and the header names of their own");
+  const std::string space = !a.name_space.empty() ? a.name_space : a.header.empty() ? "" : identifier(fs::path(a.header).stem().string());
+  if (!a.header.empty()) check_namespace(space, a.name_space.empty() ? a.header : "");
   const std::vector<Target> compiled_for = targets(a.targets);
   std::vector<BundleSource> sources;
   for (const std::string& file : a.files) {
@@ -98,8 +127,6 @@ void bundle(const BundleArguments& a) {
   const std::string bytes = bundle_to_bytes(made.file);
   replace(a.output, bytes);
   if (a.header.empty()) return;
-  const std::string space = a.name_space.empty() ? identifier(fs::path(a.header).stem().string()) : a.name_space;
-  if (space != identifier(space)) throw UsageError("--namespace " + space + ": is no name in C++");
   replace(a.header, bundle_header(made.file, {space, fs::path(a.output).filename().string(), a.files, a.embed ? bytes : ""}));
 }
 

@@ -20,6 +20,8 @@ constexpr std::array kKeywords = {"alignas", "alignof", "and", "and_eq", "asm", 
                                   "public", "register", "reinterpret_cast", "requires", "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct",
                                   "switch", "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void",
                                   "volatile", "wchar_t", "while", "xor", "xor_eq"};
+// Macros of C's headers and of GNU's compilers: what is called so could not be a struct or its member.
+constexpr std::array kMacros = {"BUFSIZ", "EOF", "HUGE_VAL", "INFINITY", "NAN", "NULL", "RAND_MAX", "assert", "errno", "i386", "linux", "stderr", "stdin", "stdout", "unix"};
 
 /// `name` as an identifier that is not in `used`, and from then on is.
 std::string fresh(std::string_view name, std::set<std::string>& used) {
@@ -130,7 +132,7 @@ std::string identifier(std::string_view name) {
     if (good || s.empty() || s.back() != '_') s += good ? c : '_';  // names with two in a row are the compiler's
   }
   if (s.empty() || s.front() == '_' || std::isdigit(static_cast<unsigned char>(s.front()))) s = "k" + s;
-  if (std::find(kKeywords.begin(), kKeywords.end(), s) != kKeywords.end()) s += "_";
+  if (std::find(kKeywords.begin(), kKeywords.end(), s) != kKeywords.end() || std::find(kMacros.begin(), kMacros.end(), s) != kMacros.end()) s += "_";
   return s;
 }
 
@@ -139,7 +141,7 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
   out << "// Made by tessera bundle " TESSERA_VERSION ", with " << commented(o.bundle) << ". Of:";
   for (const std::string& f : o.files) out << "\n//   " << commented(f);
   out << "\n#pragma once\n#include <tessera/runtime.hpp>\n\n#include <cstddef>\n#include <cstdint>\n#include <span>\n#include <string>\n#include <vector>\n\nnamespace " << o.name_space << " {\n\n";
-  std::set<std::string> used{"Inputs", "Outputs", "Sizes", "kernel", "bundle", "kBundle", "kBundleBytes", "tessera", "std", o.name_space};
+  std::set<std::string> used{"Inputs", "Outputs", "Sizes", "kernel", "inputs", "outputs", "sizes", "out", "dims", "bundle", "device", "kBundle", "kBundleBytes", "tessera", "std", o.name_space};
   if (o.embedded.empty()) {
     out << "/// The kernels below, from " << commented(o.bundle) << ".\n"
         << "inline tessera::Bundle bundle(const std::string& path) { return tessera::Bundle(path); }\n"

@@ -21,6 +21,7 @@ std::string read_text(const std::string& file) {
 
 ir::Kernel read_kernel(const std::string& file) {
   const std::string text = read_text(file);
+  if (text.starts_with("TESSERA\n")) throw SpecError(file + ": is a bundle, of kernels that are compiled already", {}, "give the .tir files that it was made of");
   ir::Kernel k = ir::parse(text, file);
   ir::check(k, text, file);
   if (k.level != ir::Level::tile) throw SpecError(file + ": is a lane-level kernel, which is what compilation makes", {}, "give the tile-level kernel");

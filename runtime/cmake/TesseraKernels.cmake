@@ -3,12 +3,21 @@
 # Compiles kernels ahead of time when TARGET is built, and again when one of the files changes, by `tessera bundle`. TARGET can then include <name.hpp>, a C++ header with a typed
 # function for each kernel in the namespace `namespace` (else `name`); the bundle is name.tsb, whose path is in the variable name_BUNDLE afterwards, to be installed beside the
 # program or given to it. `name` is TARGET_kernels unless it is given. TARGETS: what `tessera bundle --targets` takes. With EMBED the header holds the bundle, and no file is needed to run.
-# C++ targets link Tessera::runtime, C targets Tessera::c.
+# C++ targets link Tessera::runtime, C targets Tessera::c. Called again for a TARGET, with another NAME, it makes a bundle more; TARGET may be of another folder.
 function(tessera_add_kernels target)
   cmake_parse_arguments(PARSE_ARGV 1 K "EMBED" "NAME;NAMESPACE" "FILES;TARGETS")
   set(files ${K_UNPARSED_ARGUMENTS} ${K_FILES})
   if(NOT TARGET ${target})
     message(FATAL_ERROR "tessera_add_kernels: there is no target ${target}")
+  endif()
+  get_target_property(type ${target} TYPE)
+  get_target_property(imported ${target} IMPORTED)
+  get_target_property(alias ${target} ALIASED_TARGET)
+  if(imported OR alias OR NOT type MATCHES "^(EXECUTABLE|(STATIC|SHARED|MODULE|OBJECT)_LIBRARY)$")
+    message(FATAL_ERROR "tessera_add_kernels(${target}): that target compiles nothing here: give the executable or library whose sources include the header")
+  endif()
+  if(K_KEYWORDS_MISSING_VALUES)
+    message(FATAL_ERROR "tessera_add_kernels(${target}): there is no value after ${K_KEYWORDS_MISSING_VALUES}")
   endif()
   if(NOT files)
     message(FATAL_ERROR "tessera_add_kernels(${target}): no kernels (.tir files) are given")
@@ -18,6 +27,10 @@ function(tessera_add_kernels target)
   endif()
   if(NOT K_NAME)
     set(K_NAME ${target}_kernels)
+  endif()
+  string(REGEX REPLACE "[^A-Za-z0-9_.+-]" "_" rule "${target}+${K_NAME}")
+  if(TARGET ${rule})
+    message(FATAL_ERROR "tessera_add_kernels(${target}): it has kernels called ${K_NAME} already: give all files to one call, or these another NAME")
   endif()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/kernels/${target})
   set(options "")
@@ -46,8 +59,9 @@ function(tessera_add_kernels target)
   add_custom_command(OUTPUT ${bundle} ${header} DEPENDS ${depends} Tessera::cli WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} VERBATIM COMMENT "Compiling kernels: ${K_NAME}.tsb"
     COMMAND Tessera::cli bundle --quiet ${names} -o ${bundle} --header ${header} ${options}
     COMMAND ${CMAKE_COMMAND} -E touch ${bundle} ${header})  # what has not changed is not written, and would be made again each time
-  target_sources(${target} PRIVATE ${bundle} ${header})
-  set_source_files_properties(${bundle} ${header} PROPERTIES GENERATED TRUE HEADER_FILE_ONLY TRUE)
+  # A target of its own: of another folder's target these could not be sources.
+  add_custom_target(${rule} DEPENDS ${bundle} ${header})
+  add_dependencies(${target} ${rule})
   target_include_directories(${target} PRIVATE ${folder})
   set(${K_NAME}_BUNDLE ${bundle} PARENT_SCOPE)
 endfunction()

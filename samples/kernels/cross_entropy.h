@@ -36,13 +36,13 @@ inline PallasCall cross_entropy_forward(const Type& logits, const Type& labels, 
       [=](Ref x, Ref labels_ref, Ref loss, Ref log_sum_exp) {
         const Value label = labels_ref[all], counts = (label >= 0) & (label < classes);  // [rows]
         const auto finish = [&](const Value& greatest, const Value& total, const Value& at_label) {
-          const Value lse = greatest + log(total);
-          log_sum_exp[all] = lse;
-          loss[all] = where(counts, lse - at_label, 0);
+          const Value rest = log(total);
+          log_sum_exp[all] = greatest + rest;
+          loss[all] = where(counts, rest + (greatest - at_label), 0);  // the sum of a large logit and a small log has lost the log
         };
         if (classes <= long_rows::kLongest) {
           Value v = cast(x[all], f32);  // [rows, classes]
-          Value greatest = max(v, {.axis = 1, .keepdims = true});
+          Value greatest = maximum(max(v, {.axis = 1, .keepdims = true}), cross_entropy::kLeast);
           Value chosen = where(iota(i32, {1, classes}, 1) == expand_dims(label, {1}), v, 0);
           finish(squeeze(greatest, {1}), sum(exp(v - greatest), {.axis = 1}), sum(chosen, {.axis = 1}));
           return;
@@ -66,7 +66,8 @@ inline PallasCall cross_entropy_forward(const Type& logits, const Type& labels, 
 }
 
 /// The gradient of sum(losses * gradient) by the logits, of their shape and dtype: (e^(logit - log_sum_exp) - (class == label)) * gradient, 0 for rows whose label
-/// is ignored. log_sum_exp is the forward kernel's second output, gradient f32 [rows]. SpecError for other shapes or dtypes.
+/// is ignored. log_sum_exp is the forward kernel's second output, gradient f32 [rows]. A probability is wrong by as much of itself as log_sum_exp's rounding is: 2^-24 of the greatest
+/// logit. SpecError for other shapes or dtypes.
 inline PallasCall cross_entropy_backward(const Type& logits, const Type& labels, const Type& log_sum_exp, const Type& gradient, Loc loc = Loc::here()) {
   const Checks c{"cross_entropy_backward", loc};
   cross_entropy::check(c, logits, labels);

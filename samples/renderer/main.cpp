@@ -111,7 +111,8 @@ int main(int argc, char** argv) try {
   CLI::App app{"A small Vulkan renderer with Tessera's kernels in its frames. Without a window, each scene's last frame goes to a PNG file."};
   app.add_option("scene", o.scene, "fluid, lit or all")->check(CLI::IsMember({"fluid", "lit", "all"}))->capture_default_str();
   app.add_option("--size", o.size, "of the picture, WIDTHxHEIGHT")->capture_default_str();
-  app.add_option("--frames", o.frames, "how many; 0: a few without a window, and in a window until it is closed");
+  app.add_option("--frames", o.frames, "how many; 0: a few without a window, and in a window until it is closed")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
   app.add_flag("--window", o.window, "in a window");
   app.add_option("--resize", o.resize, "another size, WIDTHxHEIGHT, from half of the frames on");
   app.add_option("--output", o.output, "the PNG file for the last frame (of one scene)");
@@ -122,6 +123,8 @@ int main(int argc, char** argv) try {
   try {
     extent(o.size);
     if (!o.resize.empty()) extent(o.resize);
+    if (o.window && o.frames == 0 && !o.output.empty()) throw CLI::ValidationError("--output is of the last frame: in a window it takes --frames");
+    if (!o.resize.empty() && o.frames > 0 && o.frames < 4) throw CLI::ValidationError("--resize comes at half of the frames, of which there are 4 at least, not " + std::to_string(o.frames));
     if (o.scene == "all" && (o.window || !o.output.empty())) throw CLI::ValidationError("--window and --output are of one scene: renderer fluid, or renderer lit");
   } catch (const CLI::ValidationError& e) {
     return app.exit(e);

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
@@ -17,13 +20,23 @@
 namespace sample {
 using tessera::Array;
 
+namespace {
+/// Before anything is computed: pictures may take minutes.
+void check_writable(const std::string& path) {
+  const bool there = std::filesystem::exists(path);
+  errno = 0;
+  if (!std::ofstream(path, std::ios::binary | std::ios::app)) throw std::runtime_error(path + ": " + (errno ? std::strerror(errno) : "cannot be written"));
+  if (!there) std::filesystem::remove(path);
+}
+}  // namespace
+
 Demo demo_options(int argc, char** argv, Demo demo) {
   const char* device = std::getenv("TESSERA_DEVICE");
   const Demo usual = demo;
   if (device && std::string(device) == "interpreter") demo.size /= 4, demo.frames = std::min<int64_t>(demo.frames, 2);
   demo.out = demo.name + ".png";
   const std::string usage = demo.name + " [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]";
-  bool some_frames = false;
+  bool some_frames = false, named = false;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--help" || word == "-h") {
@@ -43,11 +56,16 @@ Demo demo_options(int argc, char** argv, Demo demo) {
       some_frames |= word == "--frames";
     } else if (word.starts_with("-")) {
       throw std::runtime_error("unknown option " + word + "\nusage: " + usage);
+    } else if (named) {
+      throw std::runtime_error("pictures go to one file, not to " + demo.out + " and " + word + "\nusage: " + usage);
     } else {
       demo.out = word;
+      named = true;
     }
   }
   demo.endless = demo.window && !some_frames;
+  if (demo.endless && named) throw std::runtime_error("a window without --frames writes nothing, not " + demo.out + " either\nusage: " + usage);
+  if (!demo.endless) check_writable(demo.out);
   return demo;
 }
 
@@ -147,7 +165,7 @@ void write_apng(const std::string& path, const std::vector<Array>& frames, int m
 }
 
 struct Player::Window {
-  Window(const std::string& title, int64_t size) : window(sample_window_open(title.c_str(), static_cast<int>(size), static_cast<int>(size))) {
+  Window(const std::string& title, int64_t width, int64_t height) : window(sample_window_open(title.c_str(), static_cast<int>(width), static_cast<int>(height))) {
     if (!window) throw std::runtime_error(sample_window_error());
   }
   ~Window() { sample_window_close(window); }
@@ -155,13 +173,14 @@ struct Player::Window {
   Window& operator=(const Window&) = delete;
   sample_window* window;
 };
-Player::Player(const Demo& demo) : demo_(demo), window_(demo.window ? std::make_unique<Window>(demo.name, demo.size) : nullptr) {}
+Player::Player(const Demo& demo, int64_t height)
+    : demo_(demo), height_(height ? height : demo.size), window_(demo.window ? std::make_unique<Window>(demo.name, demo.size, height_) : nullptr) {}
 Player::~Player() = default;
 
 void Player::show(const Array& picture) {
   if (window_) {
-    const tessera::Shape wanted = {3, demo_.size, demo_.size};
-    if (picture.shape() != wanted) throw std::runtime_error(demo_.name + ": the window is for pictures of " + tessera::to_string(wanted) + ", not " + tessera::to_string(picture.shape()));
+    const tessera::Shape wanted = {3, height_, demo_.size};
+    if (picture.shape() != wanted) throw std::runtime_error("the window is for pictures of " + tessera::to_string(wanted) + ", not " + tessera::to_string(picture.shape()));
     const std::vector<uint8_t> rgb = levels(demo_.out, picture);
     const int shown = sample_window_show(window_->window, rgb.data());
     if (shown < 0) throw std::runtime_error(sample_window_error());

@@ -20,7 +20,7 @@ struct Demo {
   int64_t hold = 0;        // seconds that the window stays after the last frame
 };
 /// The defaults with what the command line says: [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]. --help prints and exits; on the interpreter (TESSERA_DEVICE) the defaults are
-/// smaller. Throws std::runtime_error for anything else.
+/// smaller. Throws std::runtime_error for anything else, and for a file that cannot be written.
 Demo demo_options(int argc, char** argv, Demo defaults);
 /// Says on stderr how far it is, if that is a terminal.
 void progress(const Demo& demo, int64_t frame);
@@ -34,8 +34,8 @@ void write_frames(const Demo& demo, const std::vector<tessera::Array>& frames, i
 ///   for (sample::Player player(demo); player.more();) player.show(draw(player.frame()));
 class Player {
  public:
-  /// Opens the window, if there is to be one. Throws std::runtime_error if there can be none.
-  explicit Player(const Demo& demo);
+  /// Opens the window, if there is to be one, for pictures of demo.size columns and `height` rows (0: as many). Throws std::runtime_error if there can be none.
+  explicit Player(const Demo& demo, int64_t height = 0);
   ~Player();
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
@@ -49,6 +49,7 @@ class Player {
  private:
   struct Window;
   Demo demo_;
+  int64_t height_;
   int64_t frame_ = 0;
   bool open_ = true;
   std::vector<tessera::Array> kept_;

@@ -18,7 +18,7 @@ struct Reference {
       const auto label = static_cast<int64_t>(labels.at(r));
       const bool counts = label >= 0 && label < n;
       sums.push_back(greatest + std::log(total));
-      losses.push_back(counts ? sums.back() - logits.at(r * n + label) : 0);
+      losses.push_back(counts ? std::log(total) + (greatest - logits.at(r * n + label)) : 0);
       for (int64_t c = 0; counts && c < n; ++c) gradients[static_cast<size_t>(r * n + c)] = (std::exp(logits.at(r * n + c) - sums.back()) - (c == label)) * scale.at(r);
     }
   }
@@ -61,6 +61,33 @@ TEST_CASE("cross_entropy: large logits, and ones that are minus infinity") {
     test::check(kernels::cross_entropy_forward(logits, labels), {logits, labels}, {r.losses, r.sums});
     const Array sums({2}, std::vector<float>{static_cast<float>(r.sums[0]), static_cast<float>(r.sums[1])});
     test::check(kernels::cross_entropy_backward(logits, labels, sums, scale), {logits, labels, sums, scale}, {r.gradients});
+  }
+}
+
+TEST_CASE("cross_entropy: the loss of logits so large that their log-sum-exp is the greatest of them") {
+  for (const int64_t classes : {12, 9000}) {
+    Array logits({3, classes}, f32);
+    const auto x = logits.data<float>();
+    for (int64_t c = 0; c < classes; ++c) {
+      x[static_cast<size_t>(c)] = -1e30f;
+      x[static_cast<size_t>(classes + c)] = 1e30f;
+      x[static_cast<size_t>(2 * classes + c)] = c % 2 ? 123456784 : 123456792;
+    }
+    const Array labels = test::integers({0, static_cast<int32_t>(classes - 1), 1});
+    const double n = static_cast<double>(classes);
+    test::check(kernels::cross_entropy_forward(logits, labels), {logits, labels},
+                {{std::log(n), std::log(n), 8 + std::log(n / 2 * (1 + std::exp(-8)))}, {-1e30f, 1e30f, 123456792}}, {.absolute = 4e-6, .relative = 1e-6});
+  }
+}
+
+TEST_CASE("cross_entropy: rows without a finite logit") {
+  for (const int64_t classes : {12, 9000}) {
+    Array logits({1, classes}, f32);
+    for (float& v : logits.data<float>()) v = -INFINITY;
+    const Array labels = test::integers({3});
+    const Arrays out = interpret(kernels::cross_entropy_forward(logits, labels), logits, labels);
+    CHECK(std::isnan(out[0].at(0)));  // as jax.nn.log_softmax
+    CHECK(out[1].at(0) == -INFINITY);  // as jax.nn.logsumexp
   }
 }
 

@@ -60,6 +60,9 @@ TEST_CASE("renderer: in a window, resized with two frames in flight; the screen 
   const Array picture = check_on_screen("renderer", "fluid --window --frames 12 --size 300x200 --resize 200x160 --particles 2000 --output last.png --hold 600", 1);
   CHECK(picture.shape() == tessera::Shape{3, 160, 200});
   CHECK(brighter(picture, 0.3) > 0.003);
+  const Array lit = check_on_screen("renderer", "lit --window --frames 8 --size 97x60 --resize 64x101 --output last.png --hold 600", 1);
+  CHECK(lit.shape() == tessera::Shape{3, 101, 64});
+  CHECK(brighter(lit, 0.2) > 0.3);
 }
 
 TEST_CASE("renderer: what it says where it cannot go on") {
@@ -67,6 +70,9 @@ TEST_CASE("renderer: what it says where it cannot go on") {
   const auto says = [&](const std::string& environment, const std::string& arguments) { return run(folder, environment, "renderer", arguments).output; };
   CHECK(says("", "fluid --size 12x").find("\"12x\" is no size: two numbers from 16 to 8192, as 640x360\n") != std::string::npos);
   CHECK(says("", "--window").find("--window and --output are of one scene: renderer fluid, or renderer lit\n") != std::string::npos);
+  CHECK(says("", "fluid --frames -1").find("--frames: Value -1 not in range 0 to 1000000\n") != std::string::npos);
+  CHECK(says("", "fluid --frames 3 --resize 20x20").find("--resize comes at half of the frames, of which there are 4 at least, not 3\n") != std::string::npos);
+  CHECK(says("", "fluid --window --output a.png").find("--output is of the last frame: in a window it takes --frames\n") != std::string::npos);
   CHECK(says("TESSERA_DEVICE='no such'", "fluid").find("renderer: no device named \"no such\" of ") != std::string::npos);
   CHECK(says("env -u DISPLAY -u WAYLAND_DISPLAY", "fluid --window").find("without --window the pictures go to a file\n") != std::string::npos);
 }

@@ -52,6 +52,18 @@ TEST_CASE("tessera bundle writes a bundle and its header, the same each time" * 
   CHECK(bundle_from_bytes(f.read("k.tsb"), "k.tsb").kernels[0].variants[2].target == "gpu64");
 }
 
+TEST_CASE("tessera bundle: names that the header cannot have as they are" * without_device) {
+  const Folder f;
+  std::string text = add("linux");
+  for (size_t at; (at = text.find("%x")) != std::string::npos;) text.replace(at, 2, "%errno");
+  f.write("a.tir", text);
+  f.write("b.tir", add("outputs"));
+  CHECK(f.bundle("-q a.tir b.tir -o k.tsb --header k.hpp --namespace game::kernels --targets minimum") == Outcome(0, ""));
+  const std::string header = f.read("k.hpp");
+  for (const char* line : {"namespace game::kernels {", "struct linux_ {", "    tessera::TypedArray<tessera::f32, 1> errno_;  ///< f32[n]", "bundle.kernel(device, \"linux\")", "struct outputs_ {"})
+    CHECK_MESSAGE(header.find(line) != std::string::npos, line);
+}
+
 TEST_CASE("tessera bundle: mistakes, with file and line" * without_device) {
   const Folder f;
   f.write("a.tir", add("add"));
@@ -71,6 +83,21 @@ TEST_CASE("tessera bundle: mistakes, with file and line" * without_device) {
   CHECK(f.bundle("a.tir -o k.tsb --targets gpu,gpu") == Outcome(2, "error: --targets: gpu is there twice\n"));
   CHECK(f.bundle("a.tir -o k.tsb --targets ''").second == "error: --targets: there is no target \"\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, device\n");
   CHECK(f.bundle("a.tir -o k.tsb --header k.hpp --namespace 3x") == Outcome(2, "error: --namespace 3x: is no name in C++\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --header k.hpp --namespace game::") == Outcome(2, "error: --namespace game::: is no name in C++\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --header k.hpp --namespace tessera::mine") == Outcome(2, "error: --namespace tessera::mine: is taken\n  note: give another name: --namespace NAME\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --header std.hpp") == Outcome(2, "error: --header std.hpp: the namespace std: is taken\n  note: give another name: --namespace NAME\n"));
+  CHECK(f.bundle("a.tir -o graph") == Outcome(1, "error: graph: cannot be written\n"));
+#ifndef _WIN32
+  CHECK(f.bundle("a.tir -o /dev/full") == Outcome(1, "error: /dev/full: cannot be written\n"));
+  CHECK(f.bundle("a.tir -o /dev/null") == Outcome(0, ""));
+  CHECK_FALSE(std::filesystem::is_regular_file("/dev/null"));
+#endif
+  CHECK(f.bundle("a.tir -o ./a.tir") == Outcome(2, "error: ./a.tir: is to be read and to be written\n  note: give the bundle and the header names of their own\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --header a.tir") == Outcome(2, "error: a.tir: is to be read and to be written\n  note: give the bundle and the header names of their own\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --header ./k.tsb") == Outcome(2, "error: --header ./k.tsb: is the bundle's file too\n  note: give the header a name of its own\n"));
+  CHECK(f.read("a.tir") == add("add"));
+  f.write("made.tsb", "TESSERA\n");
+  CHECK(f.bundle("made.tsb -o k.tsb") == Outcome(1, "error: made.tsb: is a bundle, of kernels that are compiled already\n  note: give the .tir files that it was made of\n"));
   CHECK(f.bundle("a.tir").first == 2);
   const Outcome left_out = f.bundle("wide.tir -o k.tsb --targets minimum,gpu");
   CHECK(left_out.first == 0);

@@ -1,6 +1,10 @@
 // The pipelines' files of TESSERA_CACHE: whatever lies there, a pipeline is made, and the file is put right.
 #include "runtime/pipeline_file.h"
 
+#ifndef _WIN32
+#include <sys/stat.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -123,6 +127,47 @@ TEST_CASE("pipelines on disk: data whose checksum is right, but which is not thi
     CHECK(PipelineFile::key(d, "code") != ours);
   }
 }
+
+#ifndef _WIN32  // it has no such pipes, and links only for administrators
+TEST_CASE("pipelines on disk: what is no file in a file's place") {
+  const Cache cache;
+  run_once();
+  const fs::path file = cache.pipelines().at(0), elsewhere = cache.folder.string() + ".elsewhere";
+  const std::string good = contents(file);
+  const auto tried = [&](const std::string& what) {
+    CAPTURE(what);
+    Stderr said;
+    check_counts(run_once(), 1, 0);
+    return said.text();
+  };
+  fs::remove(file);
+  fs::create_directory(file);
+  CHECK(tried("a folder").starts_with(broken(file)));  // it stays there, and that is said once a process
+  CHECK(fs::is_directory(file));
+  fs::remove(file);
+  REQUIRE(mkfifo(file.c_str(), 0600) == 0);
+  CHECK(tried("a pipe, from which nothing would ever come") == broken(file));
+  CHECK(contents(file) == good);
+  fs::remove(file);
+  fs::create_symlink("/dev/zero", file);
+  CHECK(tried("a file without end") == broken(file));
+  CHECK(contents(file) == good);
+  fs::resize_file(file, uintmax_t{1} << 32);
+  CHECK(tried("a file of 4 GB") == broken(file));
+  CHECK(contents(file) == good);
+  fs::remove(file);
+  fs::create_symlink(file, file);
+  CHECK(tried("a link to itself") == "");
+  CHECK(contents(file) == good);
+  fs::rename(file, elsewhere);
+  fs::create_symlink(elsewhere, file);
+  check_counts(run_once(), 0, 1);  // a link to a good one is one
+  fs::remove(elsewhere);
+  CHECK(tried("a link to nothing") == "");
+  CHECK(contents(file) == good);
+  CHECK_FALSE(fs::exists(elsewhere));
+}
+#endif
 
 TEST_CASE("pipelines on disk: a driver that will not take what it wrote") {
   const Cache cache;
