@@ -137,7 +137,9 @@ TEST_CASE("tessera compile emits every stage") {
     CHECK(lane.out.find("workgroup") != std::string::npos);
     const Outcome text = tessera_cli(s, base);
     CHECK(text.err == "");
+#ifdef TESSERA_SPIRV_TOOLS
     CHECK(text.out.find("OpEntryPoint GLCompute") != std::string::npos);
+#endif
     CHECK(tessera_cli(s, base + " --emit=spirv-bin -o add.spv").code == 0);
     const std::string words = s.read("add.spv");
     REQUIRE(words.size() > 20);
