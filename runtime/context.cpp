@@ -13,6 +13,7 @@
 #include "runtime/image.h"
 #include "runtime/names.h"
 #include "runtime/pipeline.h"
+#include "runtime/process_end.h"
 
 namespace tessera::vulkan {
 namespace {
@@ -75,8 +76,21 @@ std::vector<Probe> probe_all(const Instance& instance, const std::vector<VkPhysi
 
 // ---- Context
 
-std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options, nullptr)); }
-std::shared_ptr<Context> Context::import(const ImportedDevice& device, const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options, &device)); }
+std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return end_with_process(std::shared_ptr<Context>(new Context(options, nullptr))); }
+std::shared_ptr<Context> Context::import(const ImportedDevice& device, const DeviceOptions& options) { return end_with_process(std::shared_ptr<Context>(new Context(options, &device))); }
+
+void Context::end(bool waits) noexcept {
+  try {
+    if (waits && !imported_) wait_all();  // a host's device may be gone
+  } catch (...) {  // the device is lost
+  }
+  for (bool said = !waits; !said;) try {
+    say();
+    said = true;
+  } catch (...) {  // of the user's callback
+  }
+  ended_ = true;
+}
 
 std::shared_ptr<Context> Context::again() {
   if (imported_) throw DeviceError("Device::recover: " + name() + " has been imported: its host makes a new device and imports that");
@@ -92,6 +106,7 @@ Context::Context(const DeviceOptions& options, const ImportedDevice* imported) :
   constexpr int64_t kMost = int64_t{1} << 30;
   if (options.print_bytes < 0 || options.print_bytes > kMost)
     throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
+  if (options.memory_limit < 0) throw SpecError("DeviceOptions::memory_limit is " + std::to_string(options.memory_limit) + ", which is below 0");
   if (!(options.watchdog_seconds >= 0)) throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) + ", which is not 0 or more");
   print_bytes_ = options.print_bytes / 4 * 4;
   options_.debug_info |= environment("TESSERA_DEBUG_INFO") == "1";
@@ -422,7 +437,7 @@ VkResult Buffer::take_from_allocator(Memory kind, const VkBufferCreateInfo& info
 
 Buffer::~Buffer() {
   Context& c = *context_;
-  if (handle_ == VK_NULL_HANDLE) return;
+  if (handle_ == VK_NULL_HANDLE || c.ended()) return;
   if (borrowed_) {
     std::lock_guard lock(c.mutex_);
     std::erase(c.borrowed_, this);

@@ -157,9 +157,14 @@ void intercept(InstanceTable& table) {
   TESSERA_VK_INSTANCE(X) TESSERA_VK_DEBUG(X)
   table.vkGetDeviceProcAddr = lookup;  // only looks up
 }
-void intercept(DeviceTable& table) {
+void intercept(DeviceTable& table, VkDevice device) {
   if (!installed()) return;
-  state().wait_idle = table.vkDeviceWaitIdle;
+  {
+    State& s = state();
+    const std::lock_guard lock(s.mutex);
+    if (table.vkDeviceWaitIdle != &Way<Name_vkDeviceWaitIdle, PFN_vkDeviceWaitIdle>::call) s.wait_idle = table.vkDeviceWaitIdle;
+    s.device = device;  // a host's is not made through here
+  }
   TESSERA_VK_DEVICE(X) TESSERA_VK_DEVICE_OPTIONAL(X)
 }
 #undef X

@@ -26,7 +26,7 @@ class Faults {
   Faults& operator=(const Faults&) = delete;
 
   /// Forgets the calls so far. From now on the call of `function` of that number, counted from 0, returns `result`. Only for VK_INCOMPLETE is it made. What is
-  /// lost stays lost: after VK_ERROR_DEVICE_LOST the functions that can tell say it until the next vkCreateDevice.
+  /// lost stays lost: after VK_ERROR_DEVICE_LOST the functions that can tell say it until the next vkCreateDevice, or the next count() or fail().
   void fail(const std::string& function, uint64_t number, VkResult result);
   /// Devices made from now on seem to have no memory that host and device see alike without a flush.
   void hide_coherent_memory(bool hide);
@@ -44,6 +44,6 @@ class Faults {
 /// Lead the functions of a table through the Faults that lives, if one does.
 void intercept(Library& library);
 void intercept(InstanceTable& table);
-void intercept(DeviceTable& table);
+void intercept(DeviceTable& table, VkDevice device);
 
 }  // namespace tessera::vulkan

@@ -1,8 +1,10 @@
 #include "runtime/image.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <span>
+#include <thread>
 
 #include "engine/error.h"
 #include "runtime/names.h"
@@ -92,6 +94,7 @@ ImageKit::ImageKit(Context& context) : context_(context) {
   VkDevice device = context.handle();
   const VkDescriptorType types[] = {VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE, VK_DESCRIPTOR_TYPE_STORAGE_IMAGE};
   VkResult r = VK_SUCCESS;
+  const char* call = "DeviceImage: vkCreateDescriptorSetLayout";
   for (int i = 0; i < 2 && r >= 0; ++i) {
     const VkDescriptorSetLayoutBinding binding{0, types[i], 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
     const VkDescriptorSetLayoutCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0, 1, &binding};
@@ -100,13 +103,14 @@ ImageKit::ImageKit(Context& context) : context_(context) {
   }
   for (int i = 0; i < 3 && r >= 0; ++i) {
     const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, i == 0 ? kReadPush : kWritePush};
+    call = "DeviceImage: vkCreatePipelineLayout";
     const VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, i < 2 ? 1u : 0u, &sets_[i % 2], 1, &range};
     r = vk.vkCreatePipelineLayout(device, &info, vk.host, &layouts_[i]);
     if (r >= 0) name_object(vk, device, layouts_[i], i == 0 ? "Tessera's reading of images" : i == 1 ? "Tessera's storing to images" : "Tessera's packing of texels");
   }
   if (r >= 0) return;
   release();
-  check(r, "vkCreatePipelineLayout", context.name());
+  check(r, call, context.name());
 }
 
 ImageKit::~ImageKit() { release(); }
@@ -129,7 +133,7 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format, bool any_f
   const DeviceTable& vk = context_.vk();
   VkShaderModule module = VK_NULL_HANDLE;
   const VkShaderModuleCreateInfo words{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.words.size_bytes(), code.words.data()};
-  check(vk.vkCreateShaderModule(context_.handle(), &words, vk.host, &module), "vkCreateShaderModule", context_.name());
+  check(vk.vkCreateShaderModule(context_.handle(), &words, vk.host, &module), "DeviceImage: vkCreateShaderModule", context_.name());
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.layout = layout;
@@ -137,7 +141,7 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format, bool any_f
   VkPipeline pipeline = VK_NULL_HANDLE;
   const VkResult r = vk.vkCreateComputePipelines(context_.handle(), VK_NULL_HANDLE, 1, &info, vk.host, &pipeline);
   vk.vkDestroyShaderModule(context_.handle(), module, vk.host);
-  check(r, "vkCreateComputePipelines", context_.name());
+  check(r, "DeviceImage: vkCreateComputePipelines", context_.name());
   constexpr const char* kKinds[] = {"floating-point", "unsigned", "signed"};
   if (has_names(vk))
     name_object(vk, context_.handle(), pipeline, std::string("Tessera's ") + (way == Way::read ? "reading of " : way == Way::store ? "storing to " : "packing of ") + kKinds[format.kind] + " images" +
@@ -190,13 +194,13 @@ ImageState::ImageState(const Device& d, const ImportedImage& i) : device(d), ima
     if (sampled_ || stored_) {
       const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE, 1}, {VK_DESCRIPTOR_TYPE_STORAGE_IMAGE, 1}};
       const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, 2, 2, sizes};
-      check(vk.vkCreateDescriptorPool(context.handle(), &info, vk.host, &pool_), "vkCreateDescriptorPool", context.name());
+      check(vk.vkCreateDescriptorPool(context.handle(), &info, vk.host, &pool_), failing("vkCreateDescriptorPool").c_str(), context.name());
       if (has_names(vk)) name_object(vk, handle, pool_, describe());
     }
     const auto make_set = [&](ImageKit::Way way, VkImageView v, VkDescriptorType type, VkDescriptorSet& set) {
       const VkDescriptorSetLayout layout = kit.set_layout(way);
       const VkDescriptorSetAllocateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, pool_, 1, &layout};
-      check(vk.vkAllocateDescriptorSets(context.handle(), &info, &set), "vkAllocateDescriptorSets", context.name());
+      check(vk.vkAllocateDescriptorSets(context.handle(), &info, &set), failing("vkAllocateDescriptorSets").c_str(), context.name());
       if (has_names(vk)) name_object(vk, handle, set, role(way != ImageKit::Way::read));
       const VkDescriptorImageInfo what{VK_NULL_HANDLE, v, own_layout(way != ImageKit::Way::read)};
       VkWriteDescriptorSet write{};
@@ -217,14 +221,20 @@ ImageState::ImageState(const Device& d, const ImportedImage& i) : device(d), ima
 
 ImageState::~ImageState() {
   Context& context = *device.context();
+  if (context.ended()) return;
   uint64_t value;
   {
     const std::lock_guard lock(context.mutex());
     value = used_at;
   }
-  try {
-    if (value) context.wait(value);
-  } catch (const Error&) {  // the device is lost
+  for (int attempt = 0; value && attempt < 1000; ++attempt) {  // short of memory it may be in use
+    try {
+      context.wait(value);
+      break;
+    } catch (const std::exception&) {
+      if (device.lost()) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
   release();
 }
@@ -242,7 +252,7 @@ VkImageView ImageState::view(VkImageUsageFlags usage) const {
   const VkImageViewCreateInfo info{VK_STRUCTURE_TYPE_IMAGE_VIEW_CREATE_INFO, &use, 0, image.image, VK_IMAGE_VIEW_TYPE_2D, image.format, {},
                                    {aspect_, image.mip_level, 1, image.array_layer, 1}};
   VkImageView v = VK_NULL_HANDLE;
-  check(device.context()->vk().vkCreateImageView(device.context()->handle(), &info, device.context()->vk().host, &v), "vkCreateImageView", device.context()->name());
+  check(device.context()->vk().vkCreateImageView(device.context()->handle(), &info, device.context()->vk().host, &v), failing("vkCreateImageView").c_str(), device.context()->name());
   return v;
 }
 

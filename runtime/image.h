@@ -91,6 +91,7 @@ class ImageState {
   void dispatch(VkCommandBuffer c, const ImageKit::Kernel& kernel, VkDescriptorSet set, std::span<const uint32_t> push, uint64_t items) const;
   VkImageView view(VkImageUsageFlags usage) const;
   std::string role(bool write) const { return describe() + (write ? ", to be written" : ", to be read"); }
+  std::string failing(const char* call) const { return "DeviceImage: " + describe() + ": " + call; }
   void release();
 
   bool sampled_ = false, stored_ = false, packed_ = false;

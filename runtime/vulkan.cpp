@@ -86,7 +86,7 @@ DeviceTable load_device(const InstanceTable& instance, VkDevice device, const st
 #undef X
     }
   }
-  intercept(t);
+  intercept(t, device);
   return t;
 }
 

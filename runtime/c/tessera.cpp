@@ -420,6 +420,13 @@ tessera_result tessera_array_donate(tessera_array* array) {
     array->donate = true;
   });
 }
+tessera_result tessera_array_keep(tessera_array* array) {
+  return guarded(__func__, [&] {
+    need("tessera_array_keep", "array", array);
+    array->array.buffer("tessera_array_keep");  // throws if it is gone
+    array->donate = false;
+  });
+}
 
 // ---- calls
 

@@ -221,6 +221,8 @@ TESSERA_API tessera_result tessera_array_write(tessera_array* array, const void*
 TESSERA_API tessera_result tessera_array_read(const tessera_array* array, void* data, size_t bytes);
 /// The next call that takes it may keep its memory, for the output that is aliased to it, instead of making a copy. After that call every use of it but destroy is an error.
 TESSERA_API tessera_result tessera_array_donate(tessera_array* array);
+/// Takes that back, for an array that no call has taken since: the next one copies it, as if it had never been donated.
+TESSERA_API tessera_result tessera_array_keep(tessera_array* array);
 
 // ---- calls
 

@@ -131,12 +131,29 @@ static void test_in_place(void) {
   CHECK_OK(tessera_launch(k, &in, 1, &out, 1, NULL, 0));
   CHECK_OK(tessera_array_read(in, y, sizeof y));
   CHECK(y[2] == 3);
+  // A donation that a call refuses, or that was a mistake, is taken back.
+  const float number[1] = {2};
+  tessera_array *a = floats(1, number), *v = floats(1, number), *made = NULL, *arguments[3] = {a, v, v};
+  CHECK_OK(tessera_array_donate(v));
+  CHECK_ERROR(tessera_launch(saxpy, arguments, 3, &made, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
+              "saxpy: argument 1 is donated, but no output is aliased to it\n  at tests/c/saxpy.tir:2\n  note: name one in input_output_aliases, or leave donate() out");
+  CHECK_OK(tessera_array_keep(v));
+  CHECK_OK(tessera_launch(saxpy, arguments, 3, &made, 1, NULL, 0));
+  CHECK_OK(tessera_array_donate(in));
+  CHECK_OK(tessera_array_keep(in));
+  CHECK_OK(tessera_launch(k, &in, 1, &out, 1, NULL, 0));
+  CHECK_OK(tessera_array_read(in, y, sizeof y));
+  CHECK(y[2] == 3);
+  tessera_array_destroy(a);
+  tessera_array_destroy(v);
+  tessera_array_destroy(made);
   CHECK_OK(tessera_array_donate(in));
   CHECK_OK(tessera_launch(k, &in, 1, &again, 1, NULL, 0));
   CHECK_OK(tessera_array_read(again, y, sizeof y));
   CHECK(y[2] == 6);
   CHECK_ERROR(tessera_array_read(in, y, sizeof y), TESSERA_ERROR_ARGUMENT, "download: the device array i32[3] has been donated to in_place");
   CHECK_ERROR(tessera_array_donate(in), TESSERA_ERROR_ARGUMENT, "tessera_array_donate: the device array i32[3] has been donated to in_place");
+  CHECK_ERROR(tessera_array_keep(in), TESSERA_ERROR_ARGUMENT, "tessera_array_keep: the device array i32[3] has been donated to in_place");
   CHECK_ERROR(tessera_launch(k, &in, 1, &again, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, NULL);
   tessera_array_destroy(in);
   tessera_array_destroy(out);

@@ -61,6 +61,9 @@ void test_devices(void) {
   CHECK(strstr(tessera_last_error(), "no such device") != NULL);
   CHECK(other == NULL);
   options = tessera_device_defaults();
+  options.memory_limit = -5;
+  CHECK_ERROR(tessera_device_create(&options, &other), TESSERA_ERROR_ARGUMENT, "DeviceOptions::memory_limit is -5, which is below 0");
+  options = tessera_device_defaults();
   options.size = 8;
   snprintf(text, sizeof text, "tessera_device_create: options.size is 8 and reserved 0, but %zu and 0 are right\n  note: begin with tessera_device_defaults()", sizeof options);
   CHECK_ERROR(tessera_device_create(&options, &other), TESSERA_ERROR_ARGUMENT, text);

@@ -52,6 +52,7 @@ void test_nulls(void) {
   REFUSED(tessera_array_write(NULL, NULL, 0), "tessera_array_write: array is NULL");
   REFUSED(tessera_array_read(NULL, NULL, 0), "tessera_array_read: array is NULL");
   REFUSED(tessera_array_donate(NULL), "tessera_array_donate: array is NULL");
+  REFUSED(tessera_array_keep(NULL), "tessera_array_keep: array is NULL");
   REFUSED(tessera_launch(NULL, NULL, 0, NULL, 0, NULL, 0), "tessera_launch: kernel is NULL");
   REFUSED(tessera_device_feature_at(0, 0, NULL), "tessera_device_feature_at: feature is NULL");
   REFUSED(tessera_enable_device_features(NULL, NULL, NULL), "tessera_enable_device_features: has is NULL");

@@ -11,6 +11,7 @@
 #include "codegen/make_bundle.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
+#include "runtime/faults.h"
 #include "runtime/launch.h"
 #include "runtime/typed_array.h"
 #include "support.h"
@@ -129,6 +130,23 @@ TEST_CASE("prewarm makes a bundle's pipelines, with progress") {
   CHECK(pipeline_counts(fresh).made == made);
   CHECK(error_of<SpecError>([&] { prewarm(fresh, b, {.threads = -1}); }) == "BundlePrewarmOptions::threads is -1, which is below 0");
   CHECK(error_of<Error>([&] { prewarm(fresh, b, {.progress = [](const Prewarmed&) { throw Error("stop"); }}); }) == "stop");
+}
+
+TEST_CASE("prewarm that fails half way: what is ready stays, and the next time makes the rest") {
+  const Bundle b(bytes(bundle_of({times("twice", 2), times("thrice", 3), times("four", 4)})), "k.tsb");
+  vulkan::Faults faults;
+  const Device fresh;
+  faults.fail("vkCreateComputePipelines", 1, VK_ERROR_OUT_OF_DEVICE_MEMORY);
+  std::vector<std::string> heard;
+  const auto prewarmed = [&] { prewarm(fresh, b, {.threads = 1, .progress = [&](const Prewarmed& p) { heard.push_back(p.kernel); }}); };
+  CHECK(error_of<DeviceError>(prewarmed) == "thrice: vkCreateComputePipelines on " + fresh.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY\n  at thrice.tir:2");
+  CHECK(heard == std::vector<std::string>{"twice"});
+  CHECK(pipeline_counts(fresh).made == 1);
+  heard.clear();
+  prewarmed();
+  CHECK(heard == std::vector<std::string>{"twice", "thrice", "four"});
+  CHECK(pipeline_counts(fresh).made == 3);
+  CHECK(run(b.kernel(fresh, "thrice"), 9) == multiples(9, 3));
 }
 
 TEST_CASE("a bundle is taken from while another thread reloads it") {
