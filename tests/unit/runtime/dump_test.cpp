@@ -2,9 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <sstream>
 
 #include "engine/ir/text.h"
@@ -43,9 +41,7 @@ TEST_CASE("TESSERA_DUMP receives every kernel that is compiled, once") {
   {
     const Environment set(folder.string());
     load(own, kernel);
-    std::ifstream in(file);
-    const std::string text((std::istreambuf_iterator<char>(in)), {});
-    CHECK(ir::print(ir::parse(text)) == ir::print(kernel));
+    CHECK(ir::print(ir::parse(test::contents(file))) == ir::print(kernel));
     std::filesystem::remove(file);
     load(own, kernel);  // kept in memory: nothing is compiled
     CHECK_FALSE(std::filesystem::exists(file));

@@ -29,7 +29,7 @@ struct Folder {
 
 Device allowed(double seconds) {
   DeviceOptions o;
-  o.validation = o.log_commands = true;
+  o.validation = kValidation, o.log_commands = true;
   o.watchdog_seconds = seconds;
   return Device(o);
 }
