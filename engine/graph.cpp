@@ -12,12 +12,11 @@ std::string to_string(const Graph::Type& t) { return ir::to_string(ir::Type::arr
 
 void check_arguments(const Graph& g, const std::vector<std::pair<DType, Shape>>& arguments) {
   if (arguments.size() != g.body.inputs.size())
-    throw SpecError("the graph takes " + plural(g.body.inputs.size(), "argument") + " but " + std::to_string(arguments.size()) + (arguments.size() == 1 ? " is given" : " are given"));
+    throw SpecError(g.name + " takes " + plural(g.body.inputs.size(), "argument") + " but " + std::to_string(arguments.size()) + (arguments.size() == 1 ? " is given" : " are given"), g.loc);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Graph::Type given{arguments[i].first, arguments[i].second}, &wanted = g.values[g.body.inputs[i]];
     if (given != wanted)
-      throw SpecError("the graph: argument " + std::to_string(i) + " is " + to_string(given) + " but " + to_string(wanted) +
-                      " is expected");
+      throw SpecError(g.name + ": argument " + std::to_string(i) + " is " + to_string(given) + " but " + to_string(wanted) + " is expected", g.loc);
   }
 }
 

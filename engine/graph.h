@@ -54,10 +54,13 @@ struct Graph {
     size_t slices = 0;     // of a repeat: so many of its last arguments are sliced
     size_t num_carries() const { return arguments.size() - slices; }
   };
+  std::string name = "the graph";  // in messages: that of a function under jit,
+  Loc loc = {};                    // and where it is
   std::vector<Type> values;
   Body body;  // its inputs and outputs are the graph's
   std::vector<std::pair<size_t, Array>> constants;
   std::vector<ir::Kernel> kernels;
+  size_t dropped = 0;  // calls (graph_prune.h)
 };
 
 /// Reads FOLDER/graph.txt and the files that it names, which lie in the folder itself. Throws TraceError "FILE:LINE: what is wrong" where the text does not fit itself or its

@@ -162,7 +162,7 @@ std::string dot(const Graph& g, const GraphPlan& p) {
     out << "\"];\n";
   }
   for (const auto& [from, to] : picture.edges) out << "  n" << from << " -> n" << to << ";\n";
-  out << "  label=\"peak memory " << bytes(p.bytes(Memory::input) + p.bytes(Memory::constant) + p.bytes(Memory::output) + p.arena_bytes) << ", arena " << bytes(p.arena_bytes) << "\";\n}\n";
+  out << "  label=\"peak memory " << bytes(p.peak_bytes()) << ", arena " << bytes(p.arena_bytes) << "\";\n}\n";
   return out.str();
 }
 
@@ -222,7 +222,7 @@ std::string svg(const Graph& g, const GraphPlan& p) {
     for (size_t l = 0; l < text.size(); ++l)
       out << "<text x=\"" << x[i] + 8 << "\" y=\"" << y[i] + kLine * static_cast<int>(l + 1) << "\"" << (l == 0 ? " font-weight=\"bold\"" : "") << ">" << escaped(text[l], true) << "</text>\n";
   }
-  out << "<text x=\"" << kMargin << "\" y=\"" << top + kMargin / 2 << "\">peak memory " << bytes(p.bytes(Memory::input) + p.bytes(Memory::constant) + p.bytes(Memory::output) + p.arena_bytes) << ", arena "
+  out << "<text x=\"" << kMargin << "\" y=\"" << top + kMargin / 2 << "\">peak memory " << bytes(p.peak_bytes()) << ", arena "
       << bytes(p.arena_bytes) << "</text>\n</svg>\n";
   return out.str();
 }

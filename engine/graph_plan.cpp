@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/graph_order.h"
+#include "engine/graph_prune.h"
 #include "engine/plural.h"
 
 namespace tessera {
@@ -24,54 +25,6 @@ constexpr int64_t kTurns = 16;    // of a while that nothing bounds: a look at i
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t bytes(const Graph::Type& t) { return num_elements(t.shape) * size_bytes(t.dtype); }
 
-// -- calls that nobody needs
-
-bool speaks(const Graph& g, const Graph::Step& s) {
-  if (s.kind == Kind::call) return !g.kernels[s.kernel].texts.empty();
-  for (const Graph::Body& b : s.bodies)
-    for (const Graph::Step& inner : b.steps)
-      if (speaks(g, inner)) return true;
-  return false;
-}
-size_t count_calls(const Graph::Step& s) {
-  if (s.kind == Kind::call) return 1;
-  size_t n = 0;
-  for (const Graph::Body& b : s.bodies)
-    for (const Graph::Step& inner : b.steps) n += count_calls(inner);
-  return n;
-}
-void collect_uses(const Graph::Body& b, std::set<size_t>& uses) {
-  for (const Graph::Step& s : b.steps) {
-    uses.insert(s.arguments.begin(), s.arguments.end());
-    for (const auto& [name, v] : s.sizes) uses.insert(v);
-    for (const Graph::Body& inner : s.bodies) collect_uses(inner, uses);
-  }
-  uses.insert(b.outputs.begin(), b.outputs.end());
-}
-/// The body without them; `needed`: what is, beside its outputs. Returns how many it lacks.
-size_t prune(const Graph& g, Graph::Body& b, std::set<size_t> needed) {
-  size_t dropped = 0;
-  needed.insert(b.outputs.begin(), b.outputs.end());
-  std::vector<Graph::Step> kept;
-  for (auto s = b.steps.rbegin(); s != b.steps.rend(); ++s) {
-    if (!speaks(g, *s) && std::none_of(s->results.begin(), s->results.end(), [&](size_t v) { return needed.contains(v); })) {
-      dropped += count_calls(*s);
-      continue;
-    }
-    for (size_t i = 0; i < s->bodies.size(); ++i) {
-      std::set<size_t> after;
-      if (i == 1 && s->kind == Kind::repeat) collect_uses(s->bodies[0], after);  // the body sees what the test has made
-      dropped += prune(g, s->bodies[i], std::move(after));
-    }
-    needed.insert(s->arguments.begin(), s->arguments.end());
-    for (const auto& [name, v] : s->sizes) needed.insert(v);
-    for (const Graph::Body& inner : s->bodies) collect_uses(inner, needed);
-    kept.push_back(std::move(*s));
-  }
-  b.steps.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
-  return dropped;
-}
-
 // -- commands
 
 class Planner {
@@ -80,7 +33,7 @@ class Planner {
 
   GraphPlan run() {
     Graph::Body body = graph_.body;
-    plan_.dropped = prune(graph_, body, {});
+    plan_.dropped = graph_.dropped + prune(graph_, body);
     for (size_t i = 0; i < body.inputs.size(); ++i) places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Memory::input, i);
     for (size_t i = 0; i < graph_.constants.size(); ++i) {
       const size_t v = graph_.constants[i].first;
@@ -93,7 +46,7 @@ class Planner {
       if (s.memory == Memory::arena && whole(p)) {
         s.memory = Memory::output;
         s.index = num_outputs_++;
-      } else if (!whole(p)) {
+      } else if (!whole(p) || s.memory == Memory::constant) {  // a constant stays the graph's, whatever becomes of the result
         const Place own = fresh(p.bytes, Memory::output, num_outputs_++);
         copy(p, own);
         p = own;
@@ -104,6 +57,7 @@ class Planner {
     take_places();
     arrange();
     order();
+    table();
     return std::move(plan_);
   }
 
@@ -524,6 +478,15 @@ class Planner {
     }
   }
 
+  void table() {
+    if (!options_.table) return;
+    for (const Command& c : plan_.commands) {
+      if (c.kind == Command::Kind::call) plan_.table_bytes += options_.table(c);
+      if (c.kind == Command::Kind::copy && c.from != c.to) plan_.table_bytes += 16;  // from where and to where
+      if (c.kind == Command::Kind::gate) plan_.table_bytes += 48 + 3 * plan_.gates[c.gate].groups.bytes;  // where five arrays are; and one of them (runtime/call/gate.h)
+    }
+  }
+
   /// What a command has read may be written by the next one only behind a barrier: memory of calls that overlap otherwise is not shared, unless that takes much.
   void arrange() {
     const std::vector<size_t> ends = overlapping();
@@ -604,6 +567,8 @@ int64_t GraphPlan::bytes(Memory memory) const {
   return n;
 }
 
+int64_t GraphPlan::peak_bytes() const { return bytes(Memory::input) + bytes(Memory::constant) + bytes(Memory::output) + frames * (arena_bytes + table_bytes); }
+
 bool GraphPlan::recorded(const Node& n) const {
   if (n.kind == Node::Kind::commands) return commands[n.begin].sizes.empty();
   return n.gate && n.at_most == n.turns;
@@ -642,13 +607,13 @@ std::string explain(const Graph& g, const GraphPlan& p) {
   if (!p.gates.empty()) text += "decided on the device: at " + plural(p.gates.size(), "place") + "\n";
   text += "barriers: " + std::to_string(p.barriers) + (p.barriers < p.barriers_as_written ? " (" + std::to_string(p.barriers_as_written) + " in the order of the program)" : "") + "\n";
   auto line = [&](const char* what, int64_t n) { text += std::string("  ") + what + ": " + std::to_string(n) + " bytes\n"; };
-  text += "peak memory: " + std::to_string(p.bytes(Memory::input) + p.bytes(Memory::constant) + p.bytes(Memory::output) + p.arena_bytes) +
-          " bytes\n";
+  text += "peak memory: " + std::to_string(p.peak_bytes()) + " bytes" + (p.frames > 1 ? ", with " + std::to_string(p.frames) + " calls in flight" : "") + "\n";
   line("arguments", p.bytes(Memory::input));
   line("constants", p.bytes(Memory::constant));
   line("results", p.bytes(Memory::output));
-  text += "  intermediate values and scratch: " + std::to_string(p.arena_bytes) + " bytes (" + std::to_string(p.unshared_bytes) +
-          " without sharing)\n";
+  const std::string each = p.frames > 1 ? " each" : "";
+  text += "  intermediate values and scratch: " + std::to_string(p.arena_bytes) + " bytes" + each + " (" + std::to_string(p.unshared_bytes) + " without sharing)\n";
+  if (p.table_bytes > 0) text += "  where the calls' arguments are: " + std::to_string(p.table_bytes) + " bytes" + each + "\n";
   return text;
 }
 

@@ -2,8 +2,7 @@
 // that stays short. What a value decides is decided on the device by gates, commands that say which of those behind them run: all branches of a switch
 // stand there, and a while as often as it turns at most, or a few turns at a time. The rest (the size of a grid, long loops in a branch) is left to whoever runs the plan. Intermediate values
 // share one arena: two whose lives do not overlap may lie in the same place, an output that is aliased to an input that nobody needs any
-// more takes its place, a row of a stacked result is written where it belongs. Calls whose results nobody needs are dropped, unless their
-// kernel prints or checks. Nothing here knows a device. Read next: runtime/call/graph.h.
+// more takes its place, a row of a stacked result is written where it belongs. What nobody needs is dropped (graph_prune.h). Nothing here knows a device. Read next: runtime/call/graph.h.
 #pragma once
 #include <functional>
 #include <string>
@@ -80,10 +79,13 @@ struct GraphPlan {
   std::vector<Place> outputs;  // each a whole storage
   int64_t arena_bytes = 0;     // as much as all intermediate values need at once
   int64_t unshared_bytes = 0;  // what they would take one beside the other
+  int64_t table_bytes = 0;     // of what tells calls where their arguments are, and gates how many workgroups there may be
+  int64_t frames = 1;          // calls in flight, each with an arena and a table of its own
   size_t dropped = 0;          // calls
   size_t barriers = 0, barriers_as_written = 0;  // between commands; and if these were in the order of the program
 
   int64_t bytes(Memory memory) const;  ///< of all storages there; of the arena, arena_bytes
+  int64_t peak_bytes() const;          ///< of all that a call needs on the device
   /// Whether nothing but commands is in it, which can be recorded ahead.
   bool recorded(const Node& node) const;
   /// Its commands in order, those of a repeat with a gate as often as it turns.
@@ -101,6 +103,8 @@ struct PlanOptions {
   std::vector<bool> donated = {};  ///< by input: its memory may become another value's; empty: none
   /// Bytes that a call needs beside its arguments.
   std::function<int64_t(const GraphPlan::Command&)> scratch = {};
+  /// Bytes of a call's part of the table.
+  std::function<int64_t(const GraphPlan::Command&)> table = {};
   /// Whether a call, of which kernel, inputs and dims are given, is one dispatch: a gate can decide about no other.
   std::function<bool(const GraphPlan::Command&)> whole = {};
 };

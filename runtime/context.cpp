@@ -13,6 +13,7 @@
 #include "runtime/image.h"
 #include "runtime/names.h"
 #include "runtime/pipeline.h"
+#include "runtime/process_end.h"
 
 namespace tessera::vulkan {
 namespace {
@@ -75,8 +76,21 @@ std::vector<Probe> probe_all(const Instance& instance, const std::vector<VkPhysi
 
 // ---- Context
 
-std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options, nullptr)); }
-std::shared_ptr<Context> Context::import(const ImportedDevice& device, const DeviceOptions& options) { return std::shared_ptr<Context>(new Context(options, &device)); }
+std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return end_with_process(std::shared_ptr<Context>(new Context(options, nullptr))); }
+std::shared_ptr<Context> Context::import(const ImportedDevice& device, const DeviceOptions& options) { return end_with_process(std::shared_ptr<Context>(new Context(options, &device))); }
+
+void Context::end(bool waits) noexcept {
+  try {
+    if (waits && !imported_) wait_all();  // a host's device may be gone
+  } catch (...) {  // the device is lost
+  }
+  for (bool said = !waits; !said;) try {
+    say();
+    said = true;
+  } catch (...) {  // of the user's callback
+  }
+  ended_ = true;
+}
 
 std::shared_ptr<Context> Context::again() {
   if (imported_) throw DeviceError("Device::recover: " + name() + " has been imported: its host makes a new device and imports that");
@@ -423,7 +437,7 @@ VkResult Buffer::take_from_allocator(Memory kind, const VkBufferCreateInfo& info
 
 Buffer::~Buffer() {
   Context& c = *context_;
-  if (handle_ == VK_NULL_HANDLE) return;
+  if (handle_ == VK_NULL_HANDLE || c.ended()) return;
   if (borrowed_) {
     std::lock_guard lock(c.mutex_);
     std::erase(c.borrowed_, this);

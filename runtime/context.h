@@ -105,6 +105,10 @@ class Context : public std::enable_shared_from_this<Context> {
   /// A new one on the same device, with the programs that have been compiled for this one.
   std::shared_ptr<Context> again();
   ~Context();
+  /// The process ends: what runs is awaited (unless it runs for another process, which this one is a fork of), and destructors call nothing of Vulkan's any more, whose libraries end with it.
+  /// Internal to process_end.cpp.
+  void end(bool waits) noexcept;
+  bool ended() const { return ended_; }
 
   const Probe& probe() const { return probe_; }
   const DeviceTable& vk() const { return vk_; }
@@ -194,6 +198,7 @@ class Context : public std::enable_shared_from_this<Context> {
   VkDevice device_ = VK_NULL_HANDLE;
   Queue queue_;
   bool imported_ = false;     // device_ is its host's
+  std::atomic<bool> ended_ = false;
   DeviceTable vk_;
   VmaAllocator allocator_ = VK_NULL_HANDLE;
   MemoryPool pool_;           // a host's; without functions: memory is the allocator's

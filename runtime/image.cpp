@@ -134,6 +134,10 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format, bool any_f
   VkShaderModule module = VK_NULL_HANDLE;
   const VkShaderModuleCreateInfo words{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.words.size_bytes(), code.words.data()};
   check(vk.vkCreateShaderModule(context_.handle(), &words, vk.host, &module), "DeviceImage: vkCreateShaderModule", context_.name());
+  constexpr const char* kKinds[] = {"floating-point", "unsigned", "signed"};
+  const std::string what = std::string("Tessera's ") + (way == Way::read ? "reading of " : way == Way::store ? "storing to " : "packing of ") + kKinds[format.kind] + " images" +
+                           (way == Way::store && !any_format ? std::string(" of ") + format.storage : "");
+  name_object(vk, context_.handle(), module, what);
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.layout = layout;
@@ -142,10 +146,7 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format, bool any_f
   const VkResult r = vk.vkCreateComputePipelines(context_.handle(), VK_NULL_HANDLE, 1, &info, vk.host, &pipeline);
   vk.vkDestroyShaderModule(context_.handle(), module, vk.host);
   check(r, "DeviceImage: vkCreateComputePipelines", context_.name());
-  constexpr const char* kKinds[] = {"floating-point", "unsigned", "signed"};
-  if (has_names(vk))
-    name_object(vk, context_.handle(), pipeline, std::string("Tessera's ") + (way == Way::read ? "reading of " : way == Way::store ? "storing to " : "packing of ") + kKinds[format.kind] + " images" +
-                                                     (way == Way::store && !any_format ? std::string(" of ") + format.storage : ""));
+  name_object(vk, context_.handle(), pipeline, what);
   pipelines_.emplace(name, pipeline);
   return {pipeline, layout};
 }
@@ -221,6 +222,7 @@ ImageState::ImageState(const Device& d, const ImportedImage& i) : device(d), ima
 
 ImageState::~ImageState() {
   Context& context = *device.context();
+  if (context.ended()) return;
   uint64_t value;
   {
     const std::lock_guard lock(context.mutex());

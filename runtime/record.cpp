@@ -120,6 +120,7 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
 }
 
 HostCall::~HostCall() {
+  if (device.context()->ended()) return;
   for (Slot& slot : slots) {
     try {
       restart(slot, slot.frame);

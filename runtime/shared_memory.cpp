@@ -5,6 +5,7 @@
 #include "engine/platform.h"
 #include "runtime/context.h"
 #include "runtime/interop.h"
+#include "runtime/names.h"
 
 namespace tessera {
 namespace vulkan {
@@ -42,6 +43,12 @@ VkBuffer make_buffer(Context& c, uint64_t size, const std::string& where) {
   return b;
 }
 
+void name_objects(Context& c, const std::string& what, VkBuffer buffer, VkDeviceMemory memory) {
+  if (!has_names(c.vk())) return;
+  name_object(c.vk(), c.handle(), buffer, what);
+  name_object(c.vk(), c.handle(), memory, what + ", shared");
+}
+
 }  // namespace
 
 std::shared_ptr<Buffer> Buffer::shareable(std::shared_ptr<Context> context, uint64_t size, const std::string& what) {
@@ -66,6 +73,7 @@ std::shared_ptr<Buffer> Buffer::shareable(std::shared_ptr<Context> context, uint
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size, type};
   const VkResult r = c.allocate([&] { return c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_); });
   if (r < 0) throw DeviceError(c.short_of_memory(needs.size, "shareable_array: " + what, r));
+  name_objects(c, what, b->handle_, b->imported_);
   check(c.vk().vkBindBufferMemory(c.handle(), b->handle_, b->imported_, 0), (where + "vkBindBufferMemory").c_str(), c.name());
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, b->handle_};
   b->address_ = c.vk().vkGetBufferDeviceAddress(c.handle(), &address);
@@ -114,6 +122,7 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, from.size, from.memory_type};
   check(c.vk().vkAllocateMemory(c.handle(), &allocate, c.vk().host, &b->imported_), (where + "vkAllocateMemory").c_str(), c.name());
   copy.fd = -1;
+  name_objects(c, what, b->handle_, b->imported_);
   check(c.vk().vkBindBufferMemory(c.handle(), b->handle_, b->imported_, 0), (where + "vkBindBufferMemory").c_str(), c.name());
   const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, b->handle_};
   b->offset_ = from.offset;

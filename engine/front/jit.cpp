@@ -82,6 +82,7 @@ Results PallasCall::in_graph(const std::vector<Operand>& arguments, const GridSi
 }
 
 Value asarray(const Array& a, Loc loc) {
+  if (!Trace::innermost()) throw TraceError("asarray: no function under jit is being traced", loc, "call it inside the function given to jit");
   Emit e("asarray", loc);
   if (!e.trace().calls()) e.fail("an array of the host is used inside of a kernel", "give it to the kernel as an argument");
   const ir::OpId id = stand_in(e, {}, {ir::Type::array(a.dtype(), a.shape())});

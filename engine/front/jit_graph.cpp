@@ -23,6 +23,8 @@ class Lowering {
   Lowering(const ir::Kernel& k, const CallRecord& record) : k_(k), record_(record) {}
 
   Graph run() {
+    g_.name = k_.name;
+    g_.loc = k_.loc;
     for (ir::Value v : k_.region(k_.body).args) g_.body.inputs.push_back(define(v));
     region(k_.body, g_.body);
     g_.body.steps.insert(g_.body.steps.begin(), std::make_move_iterator(first_.begin()), std::make_move_iterator(first_.end()));

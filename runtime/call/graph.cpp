@@ -124,9 +124,9 @@ struct CompiledGraph::Shared {
 };
 
 CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions options) : shared_(std::make_shared<Shared>()) {
-  if (options.frames_in_flight < 1) throw SpecError("the graph: GraphOptions::frames_in_flight is " + std::to_string(options.frames_in_flight) + ", not 1 or more");
+  if (options.frames_in_flight < 1) throw SpecError(graph.name + ": GraphOptions::frames_in_flight is " + std::to_string(options.frames_in_flight) + ", not 1 or more", graph.loc);
   if (!options.donated.empty() && options.donated.size() != graph.body.inputs.size())
-    throw SpecError("the graph: GraphOptions::donated has " + plural(options.donated.size(), "entry", "entries") + " but the graph takes " + plural(graph.body.inputs.size(), "argument"));
+    throw SpecError(graph.name + ": GraphOptions::donated has " + plural(options.donated.size(), "entry", "entries") + " but the graph takes " + plural(graph.body.inputs.size(), "argument"), graph.loc);
   if (options.fuse) graph = fuse(graph).graph;
   std::vector<DeviceArray> constants;
   for (const auto& [v, a] : graph.constants) constants.emplace_back(device, a);
@@ -230,6 +230,8 @@ void CompiledGraph::State::make() {
       if (by_units) call.block_stride = s.contents.size() - block_at;
     }
   }
+  s.plan.table_bytes = static_cast<int64_t>(s.contents.size());
+  s.plan.frames = s.options.frames_in_flight;
   if (!s.contents.empty()) {
     Array bytes({static_cast<int64_t>(s.contents.size())}, DType::u8);
     std::copy(s.contents.begin(), s.contents.end(), bytes.bytes());
@@ -314,8 +316,8 @@ CompiledGraph::Recordings CompiledGraph::recordings() const {
 }
 std::vector<TimedCommand> CompiledGraph::trace() const {
   State& s = state();
-  if (!s.options.timestamps) throw SpecError("the graph: a trace is asked for, but its commands are recorded without times", {}, "load it with GraphOptions{.timestamps = true}");
-  if (s.device.context()->probe().timestamp_bits == 0) throw DeviceError("the graph: a trace is asked for, but the queue of " + s.device.info().name + " writes no timestamps");
+  if (!s.options.timestamps) throw SpecError(s.graph.name + ": a trace is asked for, but its commands are recorded without times", s.graph.loc, "load it with GraphOptions{.timestamps = true}");
+  if (s.device.context()->probe().timestamp_bits == 0) throw DeviceError(s.graph.name + ": a trace is asked for, but the queue of " + s.device.info().name + " writes no timestamps");
   std::lock_guard lock(s.mutex);
   s.device.wait();
   // Ticks from the first one's, before they become a double, which has 53 bits; the counter may have begun anew between them.
@@ -351,9 +353,9 @@ class CompiledGraph::Replay {
  public:
   Replay(State& state, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& into) : s_(state), context_(*state.device.context()), inputs_(inputs), buffers_(state.fixed) {
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const std::string where = "the graph: argument " + std::to_string(i);
+      const std::string where = s_.graph.name + ": argument " + std::to_string(i);
       given_.push_back(inputs[i].buffer(where));
-      if (!(inputs[i].device() == s_.device)) throw SpecError(where + ": the array is on another Device than the graph");
+      if (!(inputs[i].device() == s_.device)) throw SpecError(where + ": the array is on another Device than the graph", s_.graph.loc);
       if (const auto& b = given_.back(); b && b->address() % vulkan::kArgumentAlignment != 0)
         throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
     }
@@ -397,14 +399,14 @@ class CompiledGraph::Replay {
     if (!shown.empty()) actions_.push_back([this, shown] { context_.recorder().show_host(shown); });
     if (!doubts_.empty() && !actions_.empty()) {  // what the inputs' calls may yet report is true of the outputs
       auto outcome = std::make_shared<Outcome>();
-      outcome->kernel = "the graph";
+      outcome->kernel = s_.graph.name;
       follow(std::move(outcome));
     }
     flush();
     for (const auto& [i, a] : taken_)
       if (const auto b = a.buffer("an output of the graph")) made.push_back(b);
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (inputs_[i].donated()) inputs_[i].give_to("the graph");
+      if (inputs_[i].donated()) inputs_[i].give_to(s_.graph.name);
     std::lock_guard lock(context_.mutex());
     for (const auto& b : made)
       if (last_outcome_) b->outcome = last_outcome_;
@@ -414,11 +416,11 @@ class CompiledGraph::Replay {
  private:
   bool donated(size_t input) const { return input < s_.options.donated.size() && s_.options.donated[input]; }
   void check_donation(size_t i) const {
-    const std::string where = "the graph: argument " + std::to_string(i);
-    if (donated(i) && !inputs_[i].donated()) throw SpecError(where + " is not donated, but the graph has been loaded to take its memory", {}, "call it with donate(x)");
+    const std::string where = s_.graph.name + ": argument " + std::to_string(i);
+    if (donated(i) && !inputs_[i].donated()) throw SpecError(where + " is not donated, but the graph has been loaded to take its memory", s_.graph.loc, "call it with donate(x)");
     if (!inputs_[i].donated()) return;
     for (size_t j = 0; j < given_.size(); ++j)
-      if (j != i && given_[i] && given_[j] == given_[i]) throw SpecError(where + " is donated, but argument " + std::to_string(j) + " is the same array", {}, "copy() one of them");
+      if (j != i && given_[i] && given_[j] == given_[i]) throw SpecError(where + " is donated, but argument " + std::to_string(j) + " is the same array", s_.graph.loc, "copy() one of them");
   }
   /// The donated input as an array of its own.
   DeviceArray taken(size_t input) {
@@ -712,20 +714,20 @@ namespace {
 /// Of run_into(). A kernel may write while another still reads: nothing but an output lies where an output does.
 void check_outputs(const Graph& g, const Device& device, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) {
   if (outputs.size() != g.body.outputs.size())
-    throw SpecError("the graph gives " + plural(g.body.outputs.size(), "output") + " but " + plural_is(outputs.size(), "array") + " given for them");
+    throw SpecError(g.name + " gives " + plural(g.body.outputs.size(), "output") + " but " + plural_is(outputs.size(), "array") + " given for them", g.loc);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const DeviceArray& a = outputs[i];
     if (!a.valid()) continue;
-    const std::string where = "the graph: output " + std::to_string(i);
+    const std::string where = g.name + ": output " + std::to_string(i);
     const Graph::Type &t = g.values[g.body.outputs[i]], given{a.dtype(), a.shape()};
-    if (given != t) throw SpecError(where + " is " + to_string(t) + " but its array is " + to_string(given));
-    if (!(a.device() == device)) throw SpecError(where + ": the array is on another Device than the graph");
+    if (given != t) throw SpecError(where + " is " + to_string(t) + " but its array is " + to_string(given), g.loc);
+    if (!(a.device() == device)) throw SpecError(where + ": the array is on another Device than the graph", g.loc);
     const auto b = a.buffer(where);
     if (!b) continue;
     for (size_t j = 0; j < inputs.size(); ++j)
-      if (inputs[j].is_at(b)) throw SpecError(where + " is to go where argument " + std::to_string(j) + " is", {}, "give it an array of its own");
+      if (inputs[j].is_at(b)) throw SpecError(where + " is to go where argument " + std::to_string(j) + " is", g.loc, "give it an array of its own");
     for (size_t j = 0; j < i; ++j)
-      if (outputs[j].is_at(b)) throw SpecError("the graph: output " + std::to_string(j) + " and output " + std::to_string(i) + " are one array", {}, "give it an array of its own");
+      if (outputs[j].is_at(b)) throw SpecError(g.name + ": output " + std::to_string(j) + " and output " + std::to_string(i) + " are one array", g.loc, "give it an array of its own");
     if (b->address() % vulkan::kArgumentAlignment != 0) throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
   }
 }
@@ -735,7 +737,10 @@ std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray
 
 std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const {
   std::vector<std::pair<DType, Shape>> types;
-  for (const DeviceArray& a : inputs) types.emplace_back(a.dtype(), a.shape());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].valid()) inputs[i].buffer(graph().name + ": argument " + std::to_string(i));  // throws
+    types.emplace_back(inputs[i].dtype(), inputs[i].shape());
+  }
   check_arguments(graph(), types);
   check_outputs(graph(), device(), inputs, outputs);
   State& s = *shared_->frames[shared_->next++ % shared_->frames.size()];

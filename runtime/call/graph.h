@@ -44,14 +44,16 @@ class CompiledGraph {
     size_t made = 0, barriers = 0;
   };
   Recordings recordings() const;
-  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps, DeviceError where the device's queue writes none. A loop that the host turns shows its last turn (or turns, that are recorded together). What is not recorded ahead has no times: calls cut for
-  /// the watchdog, those whose grid's size a value gives, and copies of rows that lie at no multiple of 16 bytes.
+  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps, DeviceError where the device's queue has none. A loop that the host turns shows its
+  /// last turn (or turns, that are recorded together). What is not recorded ahead has no times: calls cut for the watchdog, those whose grid's size a value gives, and copies of rows
+  /// that lie at no multiple of 16 bytes.
   std::vector<TimedCommand> trace() const;
   const Device& device() const;
-  /// Starts the calls and returns the outputs. Throws SpecError if the arguments are not the graph's; else errors as launch().
+  /// Starts the calls and returns the outputs; one that is an argument, or comes a second time, is that array itself. Throws SpecError if the arguments are not the
+  /// graph's; else errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs) const;
-  /// The same into arrays of the caller's, one per output or DeviceArray() for none; SpecError if one is of another type or Device, or is an argument or another output too. What is returned is the caller's where a step makes that output;
-  /// inputs, constants and an output that comes a second time are arrays of their own.
+  /// The same into arrays of the caller's, one per output or DeviceArray() for none; SpecError if one is of another type or Device, or is an argument or another output
+  /// too. What is returned is the caller's, but an output that is an argument, or comes a second time, is that array itself.
   std::vector<DeviceArray> run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const;
   /// Uploads, calls, waits and downloads.
   std::vector<Array> run(const std::vector<Array>& inputs) const;

@@ -91,7 +91,7 @@ uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arg
   for (const HostArray& a : arguments) types.emplace_back(a.dtype, a.shape);
   check_arguments(g, types);  // before anything is copied
   if (results.size() != g.body.outputs.size())
-    throw SpecError("the graph gives " + plural(g.body.outputs.size(), "output") + " but " + std::to_string(results.size()) + (results.size() == 1 ? " is expected" : " are expected"));
+    throw SpecError(g.name + " gives " + plural(g.body.outputs.size(), "output") + " but " + std::to_string(results.size()) + (results.size() == 1 ? " is expected" : " are expected"), g.loc);
 
   uint64_t copied = 0;
   Imports imports;
@@ -105,7 +105,7 @@ uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arg
     const HostArray& r = results[i];
     const Graph::Type& t = g.values[g.body.outputs[i]];
     if (t.dtype != r.dtype || t.shape != r.shape)
-      throw SpecError("the graph: output " + std::to_string(i) + " is " + to_string(t) + " but " + to_string(Graph::Type{r.dtype, r.shape}) + " is expected");
+      throw SpecError(g.name + ": output " + std::to_string(i) + " is " + to_string(t) + " but " + to_string(Graph::Type{r.dtype, r.shape}) + " is expected", g.loc);
     auto there = DeviceArray::import_host(device, r.data, r.shape, r.dtype);
     if (there) imports.arrays.push_back(*there);
     outputs.push_back(there ? *std::move(there) : DeviceArray());

@@ -33,7 +33,7 @@ std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t
     loc = k.loc;
   }
   const std::string bound = "let a count end it too: test i < 100 && ..., where i starts from a constant and each turn adds one, or loop to minimum(n, 100); or ";
-  throw CompileError("the graph: " + why + ", and what is recorded into a host's command buffer is known before", loc, (why.starts_with("nothing bounds") ? bound : "") + "replay it as a CompiledGraph");
+  throw CompileError(g.name + ": " + why + ", and what is recorded into a host's command buffer is known before", loc, (why.starts_with("nothing bounds") ? bound : "") + "replay it as a CompiledGraph");
 }
 
 /// What a call of the plan is: a kernel of the graph, the copy of an array, or a gate.
@@ -49,7 +49,7 @@ struct Wanted {
 PreparedGraph::Where PreparedGraph::at(const GraphPlan& plan, const Spot& p, DType dtype, const Shape& shape) {
   const GraphPlan::Storage& s = plan.storages[p.storage];
   if (p.bytes > 0 && (p.offset != 0 || p.bytes != s.bytes))
-    throw CompileError("the graph: a loop works on rows of a larger array, and what is recorded into a host's command buffer takes whole arrays", {}, "replay it as a CompiledGraph");
+    throw CompileError(graph_.name + ": a loop works on rows of a larger array, and what is recorded into a host's command buffer takes whole arrays", graph_.loc, "replay it as a CompiledGraph");
   if (s.memory != Memory::arena) return {s.memory, s.index};
   const std::string key = std::to_string(s.offset) + " " + key_of(dtype, shape);
   const auto [it, fresh] = known_.emplace(key, arrays_.size());
@@ -201,25 +201,25 @@ void PreparedGraph::check(std::span<const DeviceArray> inputs, std::span<const D
   const auto at = [&](size_t i) -> const DeviceArray& { return i < inputs.size() ? inputs[i] : outputs[i - inputs.size()]; };
   if (inputs.size() != body.inputs.size()) check_arguments(graph_, std::vector<std::pair<DType, Shape>>(inputs.size()));  // throws
   if (outputs.size() != body.outputs.size())
-    throw SpecError("the graph gives " + plural(body.outputs.size(), "output") + " but " + plural_is(outputs.size(), "array") + " given for them");
+    throw SpecError(graph_.name + " gives " + plural(body.outputs.size(), "output") + " but " + plural_is(outputs.size(), "array") + " given for them", graph_.loc);
   for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
     const DeviceArray& a = at(i);
-    if (!a.valid()) a.buffer("the graph: " + name_of(i));  // throws
+    if (!a.valid()) a.buffer(graph_.name + ": " + name_of(i));  // throws
     const bool is_output = i >= inputs.size();
     const Graph::Type& t = graph_.values[is_output ? body.outputs[i - inputs.size()] : body.inputs[i]];
     if (a.dtype() != t.dtype || a.shape() != t.shape) {
-      const std::string given = to_string(Graph::Type{a.dtype(), a.shape()}), where = "the graph: " + name_of(i) + " is ";
-      throw SpecError(is_output ? where + to_string(t) + " but its array is " + given : where + given + " but " + to_string(t) + " is expected");
+      const std::string given = to_string(Graph::Type{a.dtype(), a.shape()}), where = graph_.name + ": " + name_of(i) + " is ";
+      throw SpecError(is_output ? where + to_string(t) + " but its array is " + given : where + given + " but " + to_string(t) + " is expected", graph_.loc);
     }
-    if (!(a.device() == device_)) throw SpecError("the graph: " + name_of(i) + ": the array is on another Device than the graph");
+    if (!(a.device() == device_)) throw SpecError(graph_.name + ": " + name_of(i) + ": the array is on another Device than the graph", graph_.loc);
     const std::shared_ptr<vulkan::Buffer> b = a.memory();
     if (!b) continue;
     for (size_t j = 0; is_output && j < i; ++j)
       if (at(j).is_at(b))
-        throw SpecError(j < inputs.size() ? "the graph: " + name_of(i) + " is to go where " + name_of(j) + " is" : "the graph: " + name_of(j) + " and " + name_of(i) + " are one array", {},
+        throw SpecError(graph_.name + ": " + (j < inputs.size() ? name_of(i) + " is to go where " + name_of(j) + " is" : name_of(j) + " and " + name_of(i) + " are one array"), graph_.loc,
                         "give it an array of its own");
     if (b->address() % static_cast<uint64_t>(alignment_) != 0)
-      throw DeviceError("the graph: " + name_of(i) + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(alignment_));
+      throw DeviceError(graph_.name + ": " + name_of(i) + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(alignment_));
   }
 }
 

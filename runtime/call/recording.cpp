@@ -131,6 +131,7 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
 }
 
 Recording::~Recording() {
+  if (context_->ended()) return;
   if (queries_) {
     try {
       context_->wait_all();

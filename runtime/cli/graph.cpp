@@ -64,6 +64,7 @@ void explain_graph(const CompileArguments& a) {
     const int64_t units = p.num_units.eval(bind_dims(p, c.inputs, c.dims));
     return p.scratch_bytes * (p.max_workgroups > 0 ? std::min<int64_t>(units, p.max_workgroups) : units);
   };
+  options.table = [&](const GraphPlan::Command& c) { return (static_cast<int64_t>(programs[c.kernel].push_bytes()) + 15) / 16 * 16; };
   const GraphPlan p = plan(g, options);
   std::cout << tessera::explain(g, p);
   if (fused.steps > 0) std::cout << "fused: " << plural(fused.steps, "call") << (fused.steps == 1 ? " is part of another one\n" : " are part of others\n");

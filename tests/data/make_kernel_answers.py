@@ -1,4 +1,4 @@
-"""Writes kernels/NAME.npy, what JAX (0.10.2, on the CPU, float64 but for what jax.nn.dot_product_attention does in float32) says to the inputs of
+"""Writes kernels/NAME.npy, what JAX (0.10.2, on the CPU, float64 but for what jax.nn.dot_product_attention does in float32), and numpy.fft, say to the inputs of
 tests/kernels/jax_test.cpp, which makes the same numbers by the same hash. Run by hand; the tests only read what it wrote:
 
     JAX_PLATFORMS=cpu python tests/data/make_kernel_answers.py
@@ -97,6 +97,19 @@ def top_k():
     write("top_k", *jax.lax.top_k(orders(), 17))
 
 
+def fft():
+    def numbers(shape, seed):
+        x = random((*shape, 2), seed)
+        return x[..., 0] + 1j * x[..., 1]
+
+    pairs = lambda x: np.stack([x.real, x.imag], -1)  # noqa: E731
+    results = [pairs(f(numbers((2, n), n))) for n in (1, 12, 60, 101) for f in (np.fft.fft, np.fft.ifft)]  # 101 is a prime
+    results += [pairs(f(numbers((7, 15), 3))) for f in (np.fft.fft2, np.fft.ifft2)]
+    results += [pairs(np.fft.rfft(random((2, n), n))) for n in (1, 10, 33)]
+    results += [np.fft.irfft(numbers((2, n // 2 + 1), n), n) for n in (1, 10, 33)]
+    write("fft", *results)
+
+
 if __name__ == "__main__":
-    for make in (attention, layer_norm, grouped_matmul, quantized_matmul, cross_entropy, prefix_sum, radix_sort, top_k):
+    for make in (attention, layer_norm, grouped_matmul, quantized_matmul, cross_entropy, prefix_sum, radix_sort, top_k, fft):
         make()

@@ -1,9 +1,10 @@
-// Attention, layer norm, matmuls by group and of quantized weights, cross-entropy, prefix sums, sorts and top k against JAX's answers: tests/data/kernels, by
+// Attention, layer norm, matmuls by group and of quantized weights, cross-entropy, prefix sums, sorts and top k against JAX's answers, Fourier transforms against NumPy's: tests/data/kernels, by
 // tests/data/make_kernel_answers.py, whose inputs are these. The transformer sample, by tests/jax, compares what a model is made of.
 #include <algorithm>
 #include <limits>
 
 #include "samples/kernels/cross_entropy.h"
+#include "samples/kernels/fft_real.h"
 #include "samples/kernels/flash_attention.h"
 #include "samples/kernels/grouped_matmul.h"
 #include "samples/kernels/norm.h"
@@ -131,5 +132,39 @@ TEST_CASE("JAX: radix_sort is jax.lax.sort, top_k jax.lax.top_k") {
     const auto [v, i] = kernels::top_k(way.passes, x, 17);
     check_close(v, greatest, 0);
     check_close(i, places, 0);
+  }
+}
+
+TEST_CASE("NumPy: fft, fft2, rfft, irfft and their inverses are numpy.fft's") {
+  using Calls = kernels::Passes<Array>;
+  Answers a("fft");
+  // Of numbers without a pattern (kernels::allowed_error says more), in the Euclidean norm: no number is off by more than all together.
+  const auto usual = [](int64_t n) { return n <= 1 ? 0 : std::ldexp(std::sqrt(std::log2(static_cast<double>(n))), -23); };
+  const auto compare = [&](const std::function<Array(const Calls&)>& transform, int64_t n, int64_t numbers) {
+    CAPTURE(n);
+    const test::Doubles expected = a.next(numbers);
+    double squares = 0;
+    for (const double e : expected) squares += e * e;
+    for (const test::Way& way : test::ways(false)) {
+      CAPTURE(way.name);
+      check_close(transform(way.passes), expected, usual(n) * std::sqrt(squares));
+    }
+  };
+  for (const int64_t n : {1, 12, 60, 101})
+    for (const bool inverse : {false, true}) {
+      const Array x = test::random({2, n, 2}, f32, static_cast<uint32_t>(n));
+      compare([&](const Calls& p) { return kernels::fft(p, x, {.inverse = inverse}); }, n, x.size());
+    }
+  for (const bool inverse : {false, true}) {
+    const Array x = test::random({7, 15, 2}, f32, 3);
+    compare([&](const Calls& p) { return kernels::fft2(p, x, inverse); }, 105, x.size());
+  }
+  for (const int64_t n : {1, 10, 33}) {
+    const Array x = test::random({2, n}, f32, static_cast<uint32_t>(n));
+    compare([&](const Calls& p) { return kernels::rfft(p, x); }, 2 * n, 4 * (n / 2 + 1));
+  }
+  for (const int64_t n : {1, 10, 33}) {
+    const Array x = test::random({2, n / 2 + 1, 2}, f32, static_cast<uint32_t>(n));
+    compare([&](const Calls& p) { return kernels::irfft(p, x, n); }, 2 * n, 2 * n);
   }
 }

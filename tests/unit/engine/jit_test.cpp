@@ -162,7 +162,7 @@ TEST_CASE("jit: what is wrong is said") {
         "outer: twice: a pallas_call is called inside of a kernel");
   CHECK(error_of([] { interpret(pallas_call([](Ref o) { o[all] = asarray(ramp({4})); }, {.out_shape = {{{4}, f32}}, .name = "outer"})); }) ==
         "outer: asarray: an array of the host is used inside of a kernel");
-  CHECK(error_of([] { asarray(ramp({4})); }) == "asarray: no kernel is being traced");
+  CHECK(error_of([] { asarray(ramp({4})); }) == "asarray: no function under jit is being traced");
   CHECK(error_of([] { interpret(jit([](Tensor x) { return x + cast(program_id(0), f32); }, {.name = "f"}), ramp({4})); }) == "f: program_id: axis 0 is out of range for a grid of 0 axes");
 }
 

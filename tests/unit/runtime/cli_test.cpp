@@ -219,11 +219,12 @@ TEST_CASE("tessera run and explain of a graph") {
         "graph: 3 calls of 1 kernel, 0 copies; 0 dropped, since nobody needs what they make\n"
         "waits for the device: none\n"
         "barriers: 2\n"
-        "peak memory: 1112 bytes\n"
+        "peak memory: 1208 bytes\n"
         "  arguments: 400 bytes\n"
         "  constants: 0 bytes\n"
         "  results: 200 bytes\n"
-        "  intermediate values and scratch: 512 bytes (512 without sharing)\n");
+        "  intermediate values and scratch: 512 bytes (512 without sharing)\n"
+        "  where the calls' arguments are: 96 bytes\n");
   CHECK(tessera_cli(s, "explain . --target lavapipe --dot g.dot --svg g.svg").code == 0);
   std::ifstream dot(s.at("g.dot")), svg(s.at("g.svg"));
   const std::string dot_text{std::istreambuf_iterator<char>(dot), {}}, svg_text{std::istreambuf_iterator<char>(svg), {}};

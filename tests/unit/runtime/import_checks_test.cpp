@@ -137,7 +137,7 @@ TEST_CASE("queues that do not compute are refused, and those that write no time 
     timed.timestamps = true;
     const CompiledGraph g = load(d, f.trace({{{8}, f32}}), timed);
     CHECK(g.run({ramp(8)})[0].at(7) == 28);
-    CHECK(error_of<DeviceError>([&] { g.trace(); }) == "the graph: a trace is asked for, but the queue of " + d.info().name + " writes no timestamps");
+    CHECK(error_of<DeviceError>([&] { g.trace(); }) == "jit: a trace is asked for, but the queue of " + d.info().name + " writes no timestamps");
   }
   check_silent(std::move(host));
 }

@@ -35,10 +35,11 @@ TEST_CASE("a graph is recorded into a host's command buffers, frame after frame"
   auto host = std::make_unique<VulkanHost>();
   {
     const Device d = Device::import(host->imported(), logged());
+    const int line = __LINE__ + 1;
     const auto f = jit([](Tensor x, Tensor y) {
       const Tensor a = mean(x, y);
       return std::tuple{fori_loop(0, 3, a, [&](Value, Value v) { return Value(next(mean(v, y))); }), a, x, a};
-    });
+    }, {.name = "solver"});
     const Graph& g = f.trace({{{64}, f32}, {{64}, f32}});
     PreparedGraph graph(d, g, {.frames_in_flight = 2});
     CommandStream stream(d);
@@ -62,8 +63,10 @@ TEST_CASE("a graph is recorded into a host's command buffers, frame after frame"
     }
     check_sound(d);
     const DeviceArray four(d, {4}, f32);
-    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {there_y}); }) == "the graph gives 4 outputs but 1 array is given for them");
-    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {four, four, four, four}); }) == "the graph: output 0 is f32[64] but its array is f32[4]");
+    const std::string at = "\n  at " + to_string(f.loc());
+    CHECK(f.loc().line >= static_cast<uint32_t>(line));
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {there_y}); }) == "solver gives 4 outputs but 1 array is given for them" + at);
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {four, four, four, four}); }) == "solver: output 0 is f32[64] but its array is f32[4]" + at);
     // Before anything is recorded.
     std::vector<DeviceArray> o;
     for (int i = 0; i < 4; ++i) o.emplace_back(d, Shape{64}, f32);
@@ -71,20 +74,20 @@ TEST_CASE("a graph is recorded into a host's command buffers, frame after frame"
     freed.free();
     const Device other;
     const DeviceArray elsewhere(other, {64}, f32);
-    const std::string own = "\n  note: give it an array of its own";
+    const std::string own = at + "\n  note: give it an array of its own";
     host->begin(c);
     stream.begin(c, 4);
     const size_t before = d.command_log().size();
     const auto error = [&](const DeviceArray& x0, const std::vector<DeviceArray>& out) { return error_of<SpecError>([&] { graph.record(stream, std::vector{x0, there_y}, out); }); };
-    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y}, {o[0], o[1], o[2], o[3]}); }) == "the graph takes 2 arguments but 1 is given");
-    CHECK(error(four, o) == "the graph: argument 0 is f32[4] but f32[64] is expected");
-    CHECK(error(elsewhere, o) == "the graph: argument 0: the array is on another Device than the graph");
-    CHECK(error(DeviceArray(), o) == "the graph: argument 0: this DeviceArray holds no array: it was never given one, or has been moved from");
-    CHECK(error(there_y, {o[0], o[1], o[2], elsewhere}) == "the graph: output 3: the array is on another Device than the graph");
-    CHECK(error(there_y, {o[0], o[1], o[2], DeviceArray()}) == "the graph: output 3: this DeviceArray holds no array: it was never given one, or has been moved from");
-    CHECK(error(o[2], o) == "the graph: output 2 is to go where argument 0 is" + own);
-    CHECK(error(there_y, {o[0], o[1], o[2], o[1]}) == "the graph: output 1 and output 3 are one array" + own);
-    CHECK(error(freed, o) == "the graph: argument 0: the device array f32[64] has been freed");
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y}, {o[0], o[1], o[2], o[3]}); }) == "solver takes 2 arguments but 1 is given" + at);
+    CHECK(error(four, o) == "solver: argument 0 is f32[4] but f32[64] is expected" + at);
+    CHECK(error(elsewhere, o) == "solver: argument 0: the array is on another Device than the graph" + at);
+    CHECK(error(DeviceArray(), o) == "solver: argument 0: this DeviceArray holds no array: it was never given one, or has been moved from");
+    CHECK(error(there_y, {o[0], o[1], o[2], elsewhere}) == "solver: output 3: the array is on another Device than the graph" + at);
+    CHECK(error(there_y, {o[0], o[1], o[2], DeviceArray()}) == "solver: output 3: this DeviceArray holds no array: it was never given one, or has been moved from");
+    CHECK(error(o[2], o) == "solver: output 2 is to go where argument 0 is" + own);
+    CHECK(error(there_y, {o[0], o[1], o[2], o[1]}) == "solver: output 1 and output 3 are one array" + own);
+    CHECK(error(freed, o) == "solver: argument 0: the device array f32[64] has been freed");
     CHECK(d.command_log().size() == before);
     graph.record(stream, {there_y, there_y}, {o[0], o[1], o[2], o[3]});
     stream.end();
@@ -120,7 +123,7 @@ TEST_CASE("random graphs in a host's command buffers, or why not") {
         for (size_t i = 0; i < out.size(); ++i) CHECK(equal(out[i].download(), wanted[i]));
       } catch (const CompileError& e) {
         const std::string text = e.what();
-        CHECK(text.substr(0, text.find('\n')) == "the graph: nothing bounds how often a while loop turns, and what is recorded into a host's command buffer is known before");
+        CHECK(text.substr(0, text.find('\n')) == "random: nothing bounds how often a while loop turns, and what is recorded into a host's command buffer is known before");
       }
     }
     CHECK(recorded > 15);
@@ -172,13 +175,13 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
     const auto refused = [&](const auto& function) { return error_of<CompileError>([&] { PreparedGraph(d, function.trace({{{64}, f32}, {{}, i32}})); }); };
     const int unbounded = __LINE__ + 1;
     const auto to = jit([](Tensor x, Tensor n) { return fori_loop(0, n, x, [](Value, Value y) { return Value(next(y)); }); });
-    CHECK(refused(to) == "the graph: nothing bounds how often a while loop turns" + known + line(unbounded) + bound);
+    CHECK(refused(to) == "jit: nothing bounds how often a while loop turns" + known + line(unbounded) + bound);
     const int large = __LINE__ + 1;
     const auto often = jit([](Tensor x, Tensor n) { return fori_loop(0, minimum(n, 5000), x, [](Value, Value y) { return Value(next(y)); }); });
-    CHECK(refused(often) == "the graph: a loop of at most 5000 turns becomes more than 1024 commands" + known + line(large) + "\n  note: " + replay);
+    CHECK(refused(often) == "jit: a loop of at most 5000 turns becomes more than 1024 commands" + known + line(large) + "\n  note: " + replay);
     const int counted = __LINE__ + 1;
     const auto long_loop = jit([](Tensor x, Tensor) { return fori_loop(0, 5000, x, [](Value, Value y) { return Value(next(y)); }); });
-    CHECK(refused(long_loop) == "the graph: a loop of 5000 turns becomes more than 1024 commands" + known + line(counted) + "\n  note: " + replay);
+    CHECK(refused(long_loop) == "jit: a loop of 5000 turns becomes more than 1024 commands" + known + line(counted) + "\n  note: " + replay);
   }
   check_silent(std::move(host));
 }
