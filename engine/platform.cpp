@@ -9,6 +9,7 @@
 #ifndef NOMINMAX
 #define NOMINMAX
 #endif
+#include <fcntl.h>
 #include <io.h>
 #include <process.h>
 #include <windows.h>
@@ -31,7 +32,20 @@ int process_id() { return _getpid(); }
 const bool kFileDescriptors = false;
 int duplicate(int) { return -1; }
 void close_descriptor(int) {}
+bool replace_file(const std::string& from, const std::string& to) {
+  for (int tries = 0; tries < 100; ++tries) {
+    if (MoveFileExA(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING)) return true;
+    if (GetLastError() != ERROR_SHARING_VIOLATION && GetLastError() != ERROR_ACCESS_DENIED) return false;
+    Sleep(10);  // an open file keeps its name here
+  }
+  return false;
+}
 bool prints_to_terminal() { return _isatty(_fileno(stdout)) != 0; }
+bool errors_to_terminal() { return _isatty(_fileno(stderr)) != 0; }
+void print_bytes() {
+  _setmode(_fileno(stdout), _O_BINARY);
+  _setmode(_fileno(stderr), _O_BINARY);
+}
 
 namespace {
 template <class F> F of_windows(const char* name, F otherwise) {
@@ -80,7 +94,10 @@ int process_id() { return static_cast<int>(getpid()); }
 const bool kFileDescriptors = true;
 int duplicate(int descriptor) { return dup(descriptor); }
 void close_descriptor(int descriptor) { close(descriptor); }
+bool replace_file(const std::string& from, const std::string& to) { return std::rename(from.c_str(), to.c_str()) == 0; }
 bool prints_to_terminal() { return isatty(STDOUT_FILENO) != 0; }
+bool errors_to_terminal() { return isatty(STDERR_FILENO) != 0; }
+void print_bytes() {}
 
 #endif
 

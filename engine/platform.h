@@ -1,5 +1,5 @@
-// What differs between operating systems: shared libraries, the process' number, file descriptors, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
-// engine/, codegen/ or runtime/ includes a system's own headers, but for threads (pthread.h, which mingw has) and the command line's tests for a terminal.
+// What differs between operating systems: shared libraries, the process' number, files put in place, file descriptors, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
+// engine/, codegen/ or runtime/ includes a system's own headers, but for threads (pthread.h, which mingw has).
 #pragma once
 #include <cmath>
 #include <string>
@@ -23,8 +23,13 @@ int process_id();
 extern const bool kFileDescriptors;
 int duplicate(int descriptor);
 void close_descriptor(int descriptor);
-/// stdout is a terminal.
+/// Gives a file another's name, in place of what has it; both are in one folder. On Windows it waits up to a second for whoever reads the old one. False if it cannot be.
+bool replace_file(const std::string& from, const std::string& to);
+/// stdout is a terminal; stderr is one.
 bool prints_to_terminal();
+bool errors_to_terminal();
+/// From now on stdout and stderr take bytes as they are: Windows would end each line in \r\n, also within what is no text.
+void print_bytes();
 
 // Functions that mingw's own C library gets wrong: those that it takes from the x87 (sin(1e22) is 0.46 there) come from Windows' (ucrtbase.dll), and
 // rounding is written out.

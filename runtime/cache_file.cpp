@@ -122,9 +122,7 @@ void write(const std::string& folder, std::string_view kind, std::string_view ke
   std::ofstream out(temporary, std::ios::binary);
   out << all;
   out.close();
-  const bool written = static_cast<bool>(out);
-  if (written) fs::rename(temporary, file, error);
-  if (written && !error) return;
+  if (out && platform::replace_file(temporary, file)) return;
   std::error_code ignored;
   fs::remove(temporary, ignored);
   note_once("cannot write to " + folder + ": " + failure);

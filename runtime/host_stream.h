@@ -85,11 +85,12 @@ class HostStream {
   uint64_t number_ = 0;                // of the stream
   bool begun_ = false;                 // its first barrier is there
   bool reported_ = false;
-  std::vector<Access> accesses_;       // of the call being recorded
+  std::vector<Access> accesses_;       // of the call being recorded, and rooms for more
   std::vector<Argument> arguments_;
   std::vector<Buffer*> buffers_;
   std::vector<Copy> copies_;
-  Scopes scopes_;
+  StageMask waits_ = 0, signals_ = 0;  // of all commands so far
+  Scopes scopes_;                      // since end()
 };
 
 }  // namespace tessera::vulkan

@@ -176,9 +176,9 @@ HostCall::Call& HostCall::next(uint64_t frame) {
 // ---- HostStream
 
 HostStream::HostStream(const Device& d) : device_(d) {
-  accesses_.reserve(64);
+  accesses_.resize(64);
   copies_.reserve(16);
-  buffers_.reserve(32);
+  buffers_.resize(32);
   arguments_.reserve(32);
 }
 
@@ -187,7 +187,7 @@ void HostStream::begin(VkCommandBuffer c, uint64_t f) {
   commands_ = c;
   frame_ = f;
   reported_ = false;
-  scopes_ = {};
+  waits_ = signals_ = 0;
   Context& context = *device_.context();
   const std::lock_guard lock(context.mutex());
   context.recorder().require_alive();
@@ -213,10 +213,8 @@ void HostStream::command(const std::string& what, Stage stage, std::span<const A
   else if (const StageMask from = unordered(ordered_, in, list)) barrier(from, in);
   begun_ = true;
   recorder.note_foreign(what, stage, list, number_);
-  scopes_.wait_stages |= stage_flags(in);
-  scopes_.wait_accesses |= access_flags(in, true);
-  scopes_.signal_stages |= stage_flags(mask(stage));
-  scopes_.signal_accesses |= access_flags(mask(stage), false);
+  waits_ |= in;
+  signals_ |= mask(stage);
 }
 
 // Where argument i lies, checked, and kept until the frame is done.
@@ -236,12 +234,16 @@ Buffer* HostStream::take(HostCall& call, HostCall::Call& c, std::span<const Argu
   if (call.like[i]) throw SpecError(where() + "an array is given, but PrepareOptions::images names this argument", p.loc);
   const DeviceArray& a = *arguments[i].array();
   std::shared_ptr<Buffer>& b = c.arguments[i];
-  if (!a.is_at(b)) b = a.memory();
-  if (!b && !(a.valid() && num_elements(call.shapes[i]) == 0)) b = a.buffer(p.name + ": " + p.args[i].origin);  // says what is wrong
-  if (a.dtype() != p.args[i].dtype || a.shape() != call.shapes[i])
-    throw SpecError(where() + "the kernel has been prepared for " + std::string(name(p.args[i].dtype)) + tessera::to_string(call.shapes[i]) + " but the array is " + std::string(name(a.dtype())) +
-                    tessera::to_string(a.shape()), p.loc);
-  if (!(a.device() == device_)) throw SpecError(where() + "the array is on another Device than the call", p.loc);
+  if (!a.is_at(b)) {  // else it is what has been found good the last time: memory is that of one type and Device
+    b.reset();
+    std::shared_ptr<Buffer> memory = a.memory();
+    if (!memory && !(a.valid() && num_elements(call.shapes[i]) == 0)) memory = a.buffer(p.name + ": " + p.args[i].origin);  // says what is wrong
+    if (a.dtype() != p.args[i].dtype || a.shape() != call.shapes[i])
+      throw SpecError(where() + "the kernel has been prepared for " + std::string(name(p.args[i].dtype)) + tessera::to_string(call.shapes[i]) + " but the array is " + std::string(name(a.dtype())) +
+                      tessera::to_string(a.shape()), p.loc);
+    if (!(a.device() == device_)) throw SpecError(where() + "the array is on another Device than the call", p.loc);
+    b = std::move(memory);
+  }
   if (i >= call.num_inputs)
     for (size_t j = 0; j < i; ++j)
       if (b && buffers_[j] == b.get() && static_cast<int>(j) != p.args[i].alias)
@@ -291,9 +293,11 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     throw SpecError(p.name + ": takes " + plural(call.num_inputs, "input") + " and " + plural(p.args.size() - call.num_inputs, "output") + " but " + plural_is(arguments.size(), "array") + " given", p.loc);
   HostCall::Call& c = call.next(frame_);
   copies_.clear();
-  accesses_.clear();
-  buffers_.clear();
-  for (size_t i = 0; i < arguments.size(); ++i) buffers_.push_back(take(call, c, arguments, i));
+  if (buffers_.size() < arguments.size()) buffers_.resize(arguments.size());
+  if (accesses_.size() < arguments.size() + 3) accesses_.resize(arguments.size() + 3);
+  size_t num_accesses = 0;
+  const auto uses = [&](const Access& a) { accesses_[num_accesses++] = a; };
+  for (size_t i = 0; i < arguments.size(); ++i) buffers_[i] = take(call, c, arguments, i);
   const bool dispatches = call.bound.count > 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
     Buffer* b = buffers_[i];
@@ -307,19 +311,19 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     if (p.alignment > 1 && address % static_cast<uint64_t>(p.alignment) != 0)
       throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " + std::to_string(address) + ", which is no multiple of " + std::to_string(p.alignment), p.loc);
     put_address(c, i, address);
-    if (b && (p.args[i].read || p.args[i].written)) accesses_.push_back({b, p.args[i].read, p.args[i].written, 0, b->size()});
+    if (b && (p.args[i].read || p.args[i].written)) uses({b, p.args[i].read, p.args[i].written, 0, b->size()});
   }
   for (const auto& [from, to] : copies_) check_copy(*from, *to);
-  if (c.scratch) accesses_.push_back({c.scratch.get(), true, true, 0, c.scratch->size()});
-  if (c.report) accesses_.push_back({c.report.get(), true, true, 0, c.report->size()});
-  if (indirect.groups) accesses_.push_back({indirect.groups, false, false, indirect.offset, 12, true});
+  if (c.scratch) uses({c.scratch.get(), true, true, 0, c.scratch->size()});
+  if (c.report) uses({c.report.get(), true, true, 0, c.report->size()});
+  if (indirect.groups) uses({indirect.groups, false, false, indirect.offset, 12, true});
 
   Context& context = *device_.context();
   const DeviceTable& vk = context.vk();
   const std::lock_guard lock(context.mutex());
   context.recorder().require_alive();
   if (dispatches && c.table) c.table->host_write(c.block.data(), c.block.size());
-  begin_label(vk, commands_, call.range);
+  if (has_names(vk)) begin_label(vk, commands_, call.range);
   for (size_t i = 0; i < call.num_inputs; ++i)
     if (call.like[i]) read_image(call, c, arguments[i], i);
   for (const auto& [from, to] : copies_) {
@@ -329,7 +333,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     vk.vkCmdCopyBuffer(commands_, from->handle(), to->handle(), 1, &region);
   }
   if (dispatches) {
-    command(call.label, Stage::compute, accesses_);
+    command(call.label, Stage::compute, {accesses_.data(), num_accesses});
     vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
     const uint64_t table = c.table ? c.table->address() : 0;
     if (c.table) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof table, &table);
@@ -389,6 +393,7 @@ void HostStream::end() {
     const std::lock_guard lock(context.mutex());
     barrier(mask(Stage::compute), mask(Stage::host));
   }
+  scopes_ = {stage_flags(waits_), access_flags(waits_, true), stage_flags(signals_), access_flags(signals_, false)};
   commands_ = VK_NULL_HANDLE;
 }
 

@@ -192,7 +192,6 @@ void Recorder::note_foreign(const std::string& what, Stage stage, std::span<cons
     if (a.reads || a.indirect) a.buffer->hazards.recorded_reads |= mask(stage);
     if (a.writes) a.buffer->hazards.recorded_writes |= mask(stage);
   }
-  touched_.clear();
 }
 
 void Recorder::access(const std::string& what, Stage stage, std::span<const Access> list) {
@@ -209,9 +208,9 @@ void Recorder::note(const std::string& what, Stage stage, std::span<const Access
     if (a.writes) {
       h.written_by[to] = number_;
       h.readable_at = 0;
-      std::erase(shown_, a.buffer);
+      if (!shown_.empty()) std::erase(shown_, a.buffer);
     }
-    touched_.push_back(a.buffer);
+    if (stream == 0) touched_.push_back(a.buffer);  // of a submission here
   }
   if (!log_on_) return;
   LogEntry entry{.kind = LogEntry::Kind::command, .what = what, .stage = stage, .stream = stream};

@@ -11,7 +11,9 @@
 #include <stdint.h>
 #include <tessera/version.h>
 
-#if defined(_WIN32)
+#if defined(_WIN32) && defined(TESSERA_EXPORTS)  // while the library is built; whoever uses it links its import library
+#define TESSERA_API __declspec(dllexport)
+#elif defined(_WIN32)
 #define TESSERA_API
 #else
 #define TESSERA_API __attribute__((visibility("default")))

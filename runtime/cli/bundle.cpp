@@ -1,6 +1,4 @@
 // tessera bundle: reads kernels, compiles them for every target, writes the bundle and its header.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +10,7 @@
 #include "codegen/bundle.h"
 #include "codegen/make_bundle.h"
 #include "engine/ir/text.h"
+#include "engine/platform.h"
 #include "engine/write_file.h"
 #include "runtime/cli/bundle_header.h"
 #include "runtime/cli/commands.h"
@@ -53,13 +52,11 @@ void replace(const std::string& file, const std::string& bytes) {
     const std::string old = in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
     if (in && old == bytes) return;
   }
-  const std::string temporary = file + "." + std::to_string(getpid());
+  const std::string temporary = file + "." + std::to_string(platform::process_id());
   std::ofstream out(temporary, std::ios::binary);
   out << bytes;
   out.close();
-  const bool written = static_cast<bool>(out);
-  if (written) fs::rename(temporary, file, error);
-  if (written && !error) return;
+  if (out && platform::replace_file(temporary, file)) return;
   fs::remove(temporary, error);
   throw Error(file + ": cannot be written");
 }
@@ -111,7 +108,7 @@ void bundle(const BundleArguments& a) {
   std::vector<BundleSource> sources;
   for (const std::string& file : a.files) {
     if (fs::is_directory(file))
-      throw SpecError(file + ": is a folder, and a bundle holds no graphs", {}, "give the folder's kernels (" + (fs::path(file) / "*.tir").string() + "), or load the graph with ts::load(device, ts::read_graph(folder))");
+      throw SpecError(file + ": is a folder, and a bundle holds no graphs", {}, "give the folder's kernels (" + (fs::path(file) / "*.tir").generic_string() + "), or load the graph with ts::load(device, ts::read_graph(folder))");
     const std::string text = read_text(file);
     ir::Kernel k = read_kernel(file);
     for (const BundleSource& other : sources)
@@ -120,7 +117,7 @@ void bundle(const BundleArguments& a) {
     std::vector<std::string> names = argument_names(k, text);
     sources.push_back({std::move(k), std::move(names)});
   }
-  const bool live = !a.quiet && isatty(STDERR_FILENO);
+  const bool live = !a.quiet && platform::errors_to_terminal();
   const MadeBundle made = make_bundle(sources, compiled_for, a.threads, [&](size_t done, const std::string& kernel) {
     if (live) std::cerr << "\r\033[K" << done << " of " << sources.size() << ": " << kernel << std::flush;
     else if (!a.quiet && sources.size() > 1) std::cerr << done << " of " << sources.size() << ": " << kernel << "\n";

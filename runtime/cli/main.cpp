@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "engine/platform.h"
 #include "runtime/cli/commands.h"
 #include "tessera/version.h"
 
@@ -101,6 +102,7 @@ int command_line(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tessera::platform::print_bytes();
   try {
     return command_line(argc, argv);
   } catch (const tessera::cli::UsageError& e) {

@@ -5,6 +5,14 @@
 
 #include "test.h"
 
+static int set_cache(const char* folder) {
+#ifdef _WIN32
+  return _putenv_s("TESSERA_CACHE", folder ? folder : "");
+#else
+  return folder ? setenv("TESSERA_CACHE", folder, 1) : unsetenv("TESSERA_CACHE");
+#endif
+}
+
 typedef struct Logged {
   int number;
   tessera_severity severity;
@@ -63,17 +71,17 @@ static void* VKAPI_PTR take_again(void* user, void* memory, size_t size, size_t 
 static void test_log(void) {
   Logged process = {0, -1, ""}, own = {0, -1, ""};
   tessera_device_options options = tessera_device_defaults();
-  options.validation = 1, options.log = log_it, options.log_user = &own;
+  options.validation = VALIDATION, options.log = log_it, options.log_user = &own;
   CHECK_OK(tessera_set_log(log_it, &process));
   tessera_device* d = NULL;
   tessera_kernel* k = NULL;
   // A cache that can be no folder.
   char expected[1100];
-  CHECK(setenv("TESSERA_CACHE", TESSERA_KERNELS, 1) == 0);
+  CHECK(set_cache(TESSERA_KERNELS) == 0);
   CHECK_OK(tessera_device_create(&options, &d));
   CHECK_OK(tessera_kernel_get(bundle, d, "in_place", &k));
   CHECK_OK(tessera_bundle_prewarm(bundle, d, 1, NULL, NULL));
-  CHECK(unsetenv("TESSERA_CACHE") == 0);
+  CHECK(set_cache(NULL) == 0);
   CHECK(process.number > 0 && process.severity == TESSERA_WARNING);
   snprintf(expected, sizeof expected, "tessera: TESSERA_CACHE: cannot write to %s: ", TESSERA_KERNELS);
   CHECK(strncmp(process.last, expected, strlen(expected)) == 0);

@@ -55,7 +55,7 @@ tessera_array* ints(int64_t n, const int32_t* data) {
 
 int main(void) {
   tessera_device_options options = tessera_device_defaults();
-  options.validation = 1;
+  options.validation = VALIDATION;
   options.print = print;
   options.print_user = printed;
   test_versions();

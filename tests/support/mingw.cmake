@@ -9,13 +9,14 @@ set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -s")  # no DLLs of g++'s beside each program
+set(CMAKE_SHARED_LINKER_FLAGS_INIT "-static -s")
 set(CMAKE_CXX_FLAGS_INIT "-Wa,-mbig-obj")       # templates make more sections than the old format counts
 
-# Headers that are the same for every system (Vulkan's, SPIR-V's, VMA, JSON, doctest) come from this one. /usr/include itself would bring its own C
+# Headers that are the same for every system (Vulkan's, SPIR-V's, VMA, JSON, doctest, CLI11) come from this one. /usr/include itself would bring its own C
 # library's: so they are linked, one by one, into a folder beside this build.
 set(tessera_host_headers ${CMAKE_CURRENT_LIST_DIR}/../../build-mingw/host-headers)
 file(MAKE_DIRECTORY ${tessera_host_headers})
-foreach(header vulkan vk_video spirv nlohmann doctest vk_mem_alloc.h vma)
+foreach(header vulkan vk_video spirv nlohmann doctest CLI vk_mem_alloc.h vma)
   if(EXISTS /usr/include/${header} AND NOT EXISTS ${tessera_host_headers}/${header})
     file(CREATE_LINK /usr/include/${header} ${tessera_host_headers}/${header} SYMBOLIC)
   endif()

@@ -2,8 +2,6 @@
 #include "runtime/bundle.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -38,7 +36,7 @@ std::string bundle_of(std::initializer_list<ir::Kernel> kernels) {
 std::span<const std::byte> bytes(const std::string& s) { return std::as_bytes(std::span(s)); }
 
 struct File {
-  std::string path = (fs::temp_directory_path() / ("tessera_bundle_" + std::to_string(getpid()) + ".tsb")).string();
+  std::string path = temporary_path("bundle").string();
   explicit File(const std::string& content) { write(content); }
   ~File() { fs::remove(path); }
   void write(const std::string& content) const { std::ofstream(path, std::ios::binary) << content; }

@@ -11,17 +11,19 @@
 #include <system_error>
 #include <vector>
 
+#include "tests/support/process.h"
+
 namespace tessera::test {
 
 /// TESSERA_CACHE for as long as it lives, and its files of one kind, or of all but one.
 struct Cache {
-  std::filesystem::path folder = std::filesystem::temp_directory_path() / ("tessera_cache_" + std::to_string(getpid()));
+  std::filesystem::path folder = temporary_path("cache");
   Cache() {
     std::filesystem::remove_all(folder);
-    setenv("TESSERA_CACHE", folder.c_str(), 1);
+    set_environment("TESSERA_CACHE", folder.string().c_str());
   }
   ~Cache() {
-    unsetenv("TESSERA_CACHE");
+    set_environment("TESSERA_CACHE", nullptr);
     std::error_code missing;
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all, missing);
     std::filesystem::remove_all(folder);
@@ -43,9 +45,9 @@ struct Cache {
 
 /// What goes to stderr while it lives.
 struct Stderr {
-  std::filesystem::path file = std::filesystem::temp_directory_path() / ("tessera_cache_stderr_" + std::to_string(getpid()));
+  std::filesystem::path file = temporary_path("cache_stderr");
   int kept = dup(2);
-  Stderr() { if (!std::freopen(file.c_str(), "w", stderr)) std::abort(); }
+  Stderr() { if (!std::freopen(file.string().c_str(), "w", stderr)) std::abort(); }
   std::string text() {
     std::fflush(stderr);
     dup2(kept, 2);
@@ -58,10 +60,5 @@ struct Stderr {
     std::filesystem::remove(file);
   }
 };
-
-inline std::string contents(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 }  // namespace tessera::test

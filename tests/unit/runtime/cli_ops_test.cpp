@@ -1,9 +1,4 @@
 // tessera ops, as a user sees it.
-#include <sys/wait.h>
-
-#include <cstdio>
-#include <cstdlib>
-
 #include "engine/ir/kernel.h"
 #include "support.h"
 
@@ -13,19 +8,14 @@ using namespace tessera;
 
 namespace {
 std::string out(const std::string& arguments, int code = 0) {
-  std::FILE* pipe = popen(("LSAN_OPTIONS=detect_leaks=0 '" TESSERA_CLI "' ops " + arguments + " 2>&1").c_str(), "r");
-  REQUIRE(pipe);
-  std::string s;
-  char buffer[4096];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) s.append(buffer, n);
-  const int status = pclose(pipe);
-  CHECK(WEXITSTATUS(status) == code);
-  return s;
+  const test::TemporaryFolder folder("cli_ops");
+  CHECK(test::run_program(folder.path, TESSERA_CLI, "ops " + arguments) == code);
+  return folder.read("out.txt") + folder.read("err.txt");
 }
 void expect(const std::string& got, const std::string& want) { CHECK(got == want); }
 }  // namespace
 
-TEST_CASE("tessera ops lists every op once, with its meaning") {
+TEST_CASE("tessera ops lists every op once, with its meaning" * test::without_device) {
   const std::string all = "\n" + out("");
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const ir::OpInfo& row = ir::info(static_cast<ir::Opcode>(i));
@@ -38,7 +28,7 @@ TEST_CASE("tessera ops lists every op once, with its meaning") {
   }
 }
 
-TEST_CASE("tessera ops NAME") {
+TEST_CASE("tessera ops NAME" * test::without_device) {
   expect(out("exp"),
          "exp: e^a\n  elementwise: takes 1 value, floats; gives their dtype; tile and lane level\n  dear: tens of instructions\n  floats on devices: within 8 units in the last place\n");
   expect(out("add"), "add: a + b; integers wrap\n  elementwise: takes 2 values of one dtype, integers or floats; gives their dtype; tile and lane level\n"

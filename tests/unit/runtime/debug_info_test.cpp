@@ -40,7 +40,7 @@ constexpr const char* kSet = "NonSemantic.Shader.DebugInfo.100";
 TEST_CASE("debug info: the same results on a device, under validation") {
   const ir::Kernel k = ir::parse(kText, kFile);
   DeviceOptions options;
-  options.validation = options.debug_info = true;
+  options.validation = kValidation, options.debug_info = true;
   const Device d(options);
   const CompiledKernel with = load(d, k), without = load(device(), k);
   CHECK(holds(with.program(), kSet));
@@ -63,9 +63,9 @@ TEST_CASE("debug info: asked for per kernel or by TESSERA_DEBUG_INFO, and in no 
   CHECK(std::filesystem::exists(cache.folder) == false);  // it holds the texts of files, which may have changed by the next time
   CHECK(!holds(load(d, k).program(), kSet));
   CHECK(cache.all_but_pipelines().size() == 1);
-  setenv("TESSERA_DEBUG_INFO", "1", 1);
+  set_environment("TESSERA_DEBUG_INFO", "1");
   const Device other;
-  unsetenv("TESSERA_DEBUG_INFO");
+  set_environment("TESSERA_DEBUG_INFO", nullptr);
   CHECK(holds(load(other, k).program(), kSet));
   CHECK(cache.all_but_pipelines().size() == 1);
   CHECK(load(other, k).run({ramp(5)})[0].shape() == Shape{5});

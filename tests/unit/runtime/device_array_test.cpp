@@ -16,7 +16,7 @@ bool same(const Array& a, const Array& b) {
 Device& staging_device() {
   static Device d = [] {
     DeviceOptions o;
-    o.validation = o.log_commands = o.always_stage = true;
+    o.validation = kValidation, o.log_commands = o.always_stage = true;
     return Device(o);
   }();
   return d;
@@ -150,7 +150,7 @@ TEST_CASE("shapes and dtypes of writes, and sizes that no device has") {
 
 TEST_CASE("short of memory: calls in flight are awaited first, then the error says what is held") {
   DeviceOptions o;
-  o.validation = true;
+  o.validation = kValidation;
   o.memory_limit = 64 << 20;
   const Device d(o);
   constexpr int64_t n = 6 << 20;

@@ -1,9 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -98,21 +94,7 @@ TEST_CASE("TESSERA_CACHE: several processes at once") {
   const std::string kernel = cache.folder.string() + ".tir", x = cache.folder.string() + ".npy";
   std::ofstream(kernel) << kText;
   write_npy(x, ramp(6));
-  std::vector<pid_t> children;
-  for (int i = 0; i < 3; ++i) {
-    const pid_t child = fork();
-    if (child == 0) {  // exec at once: nothing of the parent's devices may be used
-      dup2(open("/dev/null", O_WRONLY), 1);
-      execl(TESSERA_CLI, TESSERA_CLI, "run", kernel.c_str(), "--in", x.c_str(), static_cast<char*>(nullptr));
-      _exit(127);
-    }
-    children.push_back(child);
-  }
-  for (pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    CHECK(status == 0);
-  }
+  CHECK(run_at_once(3, TESSERA_CLI, "run '" + kernel + "' --in '" + x + "'") == std::vector<int>(3, 0));
   CHECK(cache.all_but_pipelines().size() == 1);
   fs::remove(kernel);
   fs::remove(x);

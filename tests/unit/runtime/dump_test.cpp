@@ -1,12 +1,8 @@
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <sstream>
 
 #include "engine/ir/text.h"
@@ -30,14 +26,14 @@ body (%0: ref<any, f32[5]>, %1: ref<any, f32[5]>) {
 )";
 
 struct Environment {
-  explicit Environment(const std::string& folder) { setenv("TESSERA_DUMP", folder.c_str(), 1); }
-  ~Environment() { unsetenv("TESSERA_DUMP"); }
+  explicit Environment(const std::string& folder) { test::set_environment("TESSERA_DUMP", folder.c_str()); }
+  ~Environment() { test::set_environment("TESSERA_DUMP", nullptr); }
 };
 
 }  // namespace
 
 TEST_CASE("TESSERA_DUMP receives every kernel that is compiled, once") {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("tessera_dump_" + std::to_string(getpid()));
+  const std::filesystem::path folder = test::temporary_path("dump");
   std::filesystem::create_directory(folder);
   const std::filesystem::path file = folder / "twice__shifted.tir";
   const ir::Kernel kernel = ir::parse(kText);
@@ -45,9 +41,7 @@ TEST_CASE("TESSERA_DUMP receives every kernel that is compiled, once") {
   {
     const Environment set(folder.string());
     load(own, kernel);
-    std::ifstream in(file);
-    const std::string text((std::istreambuf_iterator<char>(in)), {});
-    CHECK(ir::print(ir::parse(text)) == ir::print(kernel));
+    CHECK(ir::print(ir::parse(test::contents(file))) == ir::print(kernel));
     std::filesystem::remove(file);
     load(own, kernel);  // kept in memory: nothing is compiled
     CHECK_FALSE(std::filesystem::exists(file));

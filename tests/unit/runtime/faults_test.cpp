@@ -1,13 +1,12 @@
 // Every call that a run makes to Vulkan, failing in every way that Vulkan allows: what is said, what is left behind, what still works.
 #include "runtime/faults.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <set>
 
@@ -26,7 +25,7 @@ namespace {
 struct Run {
   std::optional<Device> device;
   std::vector<DeviceArray> arrays;
-  std::unique_ptr<float, void (*)(void*)> page{static_cast<float*>(std::aligned_alloc(4096, 8192)), std::free};
+  std::unique_ptr<float, void (*)(void*)> page{static_cast<float*>(::operator new(8192, std::align_val_t{4096})), [](void* p) { ::operator delete(p, std::align_val_t{4096}); }};
 
   ~Run() {
     for (const DeviceArray& a : arrays) a.wait_unused();
@@ -96,16 +95,16 @@ void flushed(Run& r) {
 }
 /// With pipelines kept on disk, where there are none yet.
 void cached(Run& r) {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("tessera_faults_" + std::to_string(getpid()));
+  const std::filesystem::path folder = temporary_path("faults");
   std::filesystem::remove_all(folder);
-  setenv("TESSERA_CACHE", folder.c_str(), 1);
+  set_environment("TESSERA_CACHE", folder.string().c_str());
   try {
     upload_launch_download(r, {});
   } catch (const DeviceError&) {
-    unsetenv("TESSERA_CACHE");
+    set_environment("TESSERA_CACHE", nullptr);
     throw;
   }
-  unsetenv("TESSERA_CACHE");
+  set_environment("TESSERA_CACHE", nullptr);
   std::filesystem::remove_all(folder);
 }
 

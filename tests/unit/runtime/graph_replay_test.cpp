@@ -1,6 +1,4 @@
 // Graphs as they run on a device: planned, recorded once, replayed with other arguments; and random graphs against the interpreter.
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -19,7 +17,7 @@ std::string binary(const std::string& name, const std::string& alias, const std:
          "[0:4]\n  %b = load %y[0:4]\n  %h = constant 0.5 : f32[4]\n  %c = add %a, %b\n  %d = mul %c, %h\n  store %o[0:4], %d\n  yield\n}\n";
 }
 struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / ("tessera_replay_" + std::to_string(getpid()))).string();
+  std::string path = (temporary_path("replay")).string();
   Folder() {
     std::filesystem::create_directories(path);
     std::ofstream(path + "/mean.tir") << binary("mean", "", "%x");
@@ -40,7 +38,7 @@ struct Folder {
 /// Of its own: what is logged here would be looked at by every other test.
 Device logged(bool log = true) {
   DeviceOptions options;
-  options.validation = true;
+  options.validation = kValidation;
   options.log_commands = log;
   return Device(options);
 }
@@ -144,7 +142,7 @@ class Random {
 /// Its kernels' lines go to `lines`.
 Device printing(std::vector<std::string>& lines) {
   DeviceOptions options;
-  options.validation = options.log_commands = true;
+  options.validation = kValidation, options.log_commands = true;
   options.print = [&](std::string_view line) { lines.emplace_back(line); };
   return Device(options);
 }
@@ -235,7 +233,7 @@ TEST_CASE("graphs: what prints keeps its order, whatever runs beside it") {
   check_clean(loud);
 }
 
-TEST_CASE("graphs: memory is planned, and barriers are where they must be") {
+TEST_CASE("graphs: memory is planned, and barriers are where they must be" * without_device) {
   const Folder folder;
   const auto of = [&](const std::string& text) { return plan(folder.graph("in %0 f32[8]\nin %1 f32[8]\n" + text)); };
   using Memory = GraphPlan::Memory;

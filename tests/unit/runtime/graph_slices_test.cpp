@@ -1,6 +1,4 @@
 // Graphs and the watchdog: what would take longer than it allows is cut, what together would is submitted apart, and a lost device is told by the names of calls.
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 
@@ -16,7 +14,7 @@ using namespace tessera::test;
 namespace {
 
 struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / ("tessera_graph_slices_" + std::to_string(getpid()))).string();
+  std::string path = test::temporary_path("graph_slices").string();
   Folder() {
     std::filesystem::create_directories(path);
     const std::string block = " block (256) map (%i) { yield %i }\n", body = "body (%x, %o) {\n  %a = load %x[0:256]\n  %b = add %a, %a\n  store %o[0:256], %b\n  yield\n}\n";
@@ -31,7 +29,7 @@ struct Folder {
 
 Device allowed(double seconds) {
   DeviceOptions o;
-  o.validation = o.log_commands = true;
+  o.validation = kValidation, o.log_commands = true;
   o.watchdog_seconds = seconds;
   return Device(o);
 }

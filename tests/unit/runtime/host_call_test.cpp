@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "engine/ir/text.h"
 #include "support.h"
@@ -46,7 +47,8 @@ body (%x, %o) {
 /// Memory with a known byte before and behind every array, at `offset` bytes from a page's begin.
 struct Page {
   static constexpr size_t kSize = 2 * 4096;
-  std::unique_ptr<std::byte, void (*)(void*)> memory{static_cast<std::byte*>(std::aligned_alloc(4096, kSize)), std::free};
+  std::unique_ptr<std::byte, void (*)(void*)> memory{static_cast<std::byte*>(::operator new(kSize, std::align_val_t{4096})),
+                                                       [](void* p) { ::operator delete(p, std::align_val_t{4096}); }};
   Page() { std::memset(memory.get(), 0x5a, kSize); }
   template <class T> T* at(size_t offset) { return reinterpret_cast<T*>(memory.get() + offset); }
   /// Nothing has changed but [first, first + size) of each.
@@ -88,7 +90,7 @@ TEST_CASE("host memory is used in place, and nothing beside the arrays is writte
 
 TEST_CASE("host memory is copied where the device cannot use it in place") {
   DeviceOptions options;
-  options.always_stage = options.validation = options.log_commands = true;
+  options.always_stage = true, options.validation = kValidation, options.log_commands = true;
   const Device staged(options);
   for (const Device& d : {staged, device()}) {
     const CompiledKernel both = load(d, ir::parse(kBoth, "both.tir"));

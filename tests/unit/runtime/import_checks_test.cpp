@@ -105,7 +105,7 @@ TEST_CASE("an extension that is named but not enabled is no crash, and one that 
   auto full = std::make_unique<VulkanHost>(
       VulkanHostOptions{.all_features = false, .without = {}, .extensions = {VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME}});
   {
-    const std::unique_ptr<void, void (*)(void*)> page(std::aligned_alloc(4096, 4096), std::free);
+    const std::unique_ptr<void, void (*)(void*)> page(::operator new(4096, std::align_val_t{4096}), [](void* p) { ::operator delete(p, std::align_val_t{4096}); });
     ImportedDevice i = full->imported();
     CHECK(DeviceArray::import_host(Device::import(i), page.get(), {16}, f32).has_value());
     i.device_extensions.clear();

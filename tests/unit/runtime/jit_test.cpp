@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -22,7 +20,7 @@ namespace {
 using test::check_clean;
 Device logged() {
   DeviceOptions options;
-  options.validation = options.log_commands = true;
+  options.validation = test::kValidation, options.log_commands = true;
   return Device(options);
 }
 bool equal(const Array& a, const Array& b) {
@@ -83,7 +81,7 @@ TEST_CASE("jit on a device: random functions, fused and not, as on the interpret
 }
 
 TEST_CASE("jit on a device: written to a folder and read back, it is the same function") {
-  const std::string folder = (std::filesystem::temp_directory_path() / ("tessera_jit_" + std::to_string(getpid()))).string();
+  const std::string folder = (test::temporary_path("jit")).string();
   for (uint64_t seed = 0; seed < 4; ++seed) {
     const auto f = test::random_jit(seed);
     write_graph(f.trace(test::random_jit_arguments()), folder);
@@ -317,7 +315,7 @@ TEST_CASE("graphs: fused or not, the same bits, where values are rounded between
 
 TEST_CASE("graphs: what takes longer than the watchdog allows is submitted in parts") {
   DeviceOptions options;
-  options.validation = options.log_commands = true;
+  options.validation = test::kValidation, options.log_commands = true;
   options.watchdog_seconds = 1e-7;
   const Device d(options);
   const auto f = jit([](Tensor x, Tensor y) {

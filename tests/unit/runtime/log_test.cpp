@@ -62,11 +62,11 @@ TEST_CASE("log: a damaged file of the cache is a warning") {
   CHECK(loud.text() == "tessera: TESSERA_CACHE: " + files[0].string() + " is broken or none of ours: it is ignored, and replaced\n");
 }
 
-TEST_CASE("log: a device's validation messages go to its own callback, and to no other") {
+TEST_CASE("log: a device's validation messages go to its own callback, and to no other" * under_validation) {
   Logged process;
   Messages own;
   DeviceOptions o;
-  o.validation = true;
+  o.validation = kValidation;
   o.log = [&](Severity s, const std::string& m) { own.emplace_back(s, m); };
   const Device d(o);
   provoke(d);
@@ -75,15 +75,15 @@ TEST_CASE("log: a device's validation messages go to its own callback, and to no
   CHECK(own[0].second == d.validation_messages()[0]);
   CHECK(process.messages.empty());
   // With TESSERA_VALIDATION=1 alone they go to the process' callback.
-  setenv("TESSERA_VALIDATION", "1", 1);
+  set_environment("TESSERA_VALIDATION", "1");
   const Device loud;
-  unsetenv("TESSERA_VALIDATION");
+  set_environment("TESSERA_VALIDATION", nullptr);
   provoke(loud);
   REQUIRE(!process.messages.empty());
   CHECK(process.messages[0].first == Severity::error);
 }
 
-TEST_CASE("log: a callback may log") {
+TEST_CASE("log: a callback may log" * without_device) {
   std::vector<std::string> order;
   set_log([&](Severity, const std::string& m) {
     order.push_back(m);

@@ -322,7 +322,7 @@ TEST_CASE("a cut loop is an error for whoever waits for what came of it, and for
 TEST_CASE("reports are found where transfers are staged, and forgotten with their device") {
   for (bool stage : {false, true}) {
     DeviceOptions options;
-    options.validation = options.log_commands = true;
+    options.validation = kValidation, options.log_commands = true;
     options.always_stage = stage;
     Device d(options);
     const CompiledKernel each_one = load(d, each(kWhile)), sum = load(d, each("  %r = add %n, %m\n"));

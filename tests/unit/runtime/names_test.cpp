@@ -59,14 +59,14 @@ bool has(const std::vector<std::string>& list, const std::string& text) { return
 
 Device validated(bool debug_info = false) {
   DeviceOptions o;
-  o.validation = true;
+  o.validation = kValidation;
   o.debug_info = debug_info;
   return Device(o);
 }
 
 }  // namespace
 
-TEST_CASE("names: a mistake in a dispatch is told with the kernel's name and line") {
+TEST_CASE("names: a mistake in a dispatch is told with the kernel's name and line" * under_validation) {
   const Device d = validated();
   REQUIRE(has_names(d.context()->vk()));
   Messenger messenger(d);
@@ -96,7 +96,7 @@ TEST_CASE("names: a mistake in a dispatch is told with the kernel's name and lin
   CHECK_MESSAGE(kept[0].find("\n  in scale at samples/scale.cpp:12") != std::string::npos, kept[0]);
 }
 
-TEST_CASE("names: arrays are named by shape, kernel and place") {
+TEST_CASE("names: arrays are named by shape, kernel and place" * under_validation) {
   const Device d = validated();
   Messenger messenger(d);
   const DeviceArray x(d, ramp(10));
@@ -234,7 +234,7 @@ TEST_CASE("names: a device without debug_utils has neither functions nor names")
   CHECK(floats(launch(named, scale(), {DeviceArray(named, ramp(5))})[0]) == scaled_ramp(5));
 }
 
-TEST_CASE("names: of lines") {
+TEST_CASE("names: of lines" * without_device) {
   CHECK(with_line("softmax", {"a.cpp", 3}) == "softmax at a.cpp:3");
   CHECK(with_line("softmax", {}) == "softmax");
 }

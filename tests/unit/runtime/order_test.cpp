@@ -38,14 +38,14 @@ void delete_each_barrier(const CommandLog& log, StageMask to) {
 
 DeviceOptions options(bool stage) {
   DeviceOptions o;
-  o.validation = o.log_commands = true;
+  o.validation = kValidation, o.log_commands = true;
   o.always_stage = stage;
   return o;
 }
 
 }  // namespace
 
-TEST_CASE("accesses that conflict need a barrier") {
+TEST_CASE("accesses that conflict need a barrier" * without_device) {
   CHECK(find_unordered({command("f", {}, {kA}), command("g", {kA}, {})}) ==
         Reports{"g reads bytes [100, 200) that f writes, and no barrier orders them"});
   CHECK(find_unordered({command("f", {kA}, {}), command("g", {}, {{150, 151}})}) ==
@@ -56,7 +56,7 @@ TEST_CASE("accesses that conflict need a barrier") {
   CHECK(find_unordered({command("f", {}, {kA}), barrier(kCompute, kCompute), command("g", {kA}, {})}).empty());
 }
 
-TEST_CASE("a barrier orders the stages it names, and barriers chain") {
+TEST_CASE("a barrier orders the stages it names, and barriers chain" * without_device) {
   const LogEntry f = command("f", {}, {kA}), copy = command("copy", {kA}, {}, Stage::transfer), g = command("g", {kA}, {});
   CHECK(find_unordered({f, barrier(kCompute, kCompute), copy}).size() == 1);
   CHECK(find_unordered({f, barrier(kTransfer, kTransfer), copy}).size() == 1);
@@ -66,7 +66,7 @@ TEST_CASE("a barrier orders the stages it names, and barriers chain") {
   CHECK(find_unordered({barrier(kCompute, kCompute), f, g}).size() == 1);
 }
 
-TEST_CASE("what a dispatch is sized by is read before its shaders run") {
+TEST_CASE("what a dispatch is sized by is read before its shaders run" * without_device) {
   constexpr StageMask kIndirect = mask(Stage::indirect);
   const LogEntry f = command("f", {}, {kA}), over = command("h", {}, {kA});
   LogEntry g = command("g", {}, {kB});
@@ -80,7 +80,7 @@ TEST_CASE("what a dispatch is sized by is read before its shaders run") {
   CHECK(find_unordered({g, barrier(kIndirect, kCompute), over}).empty());
 }
 
-TEST_CASE("the host reads after a wait for the submission that holds the barrier towards it") {
+TEST_CASE("the host reads after a wait for the submission that holds the barrier towards it" * without_device) {
   const LogEntry f = command("f", {}, {kA}), show = barrier(kCompute, kHost), read = host(Kind::host_read, kA);
   CHECK(find_unordered({f, show, submit(1), completed(1), read}).empty());
   CHECK(find_unordered({f, show, submit(1), read}) == Reports{"the host reads bytes [100, 200) that f writes, and nothing has waited for that"});
@@ -91,7 +91,7 @@ TEST_CASE("the host reads after a wait for the submission that holds the barrier
   CHECK(find_unordered({f, barrier(kTransfer, kHost), submit(1), completed(1), read}).size() == 1);
 }
 
-TEST_CASE("the host overwrites and frees memory only after the device is done with it") {
+TEST_CASE("the host overwrites and frees memory only after the device is done with it" * without_device) {
   const LogEntry f = command("f", {kA}, {}), write = host(Kind::host_write, kA), release = host(Kind::release, kA);
   CHECK(find_unordered({f, submit(1), write}) == Reports{"the host writes bytes [100, 200) that f reads, and nothing has waited for that"});
   CHECK(find_unordered({f, submit(1), release}) == Reports{"the host frees bytes [100, 200) that f reads, and nothing has waited for that"});

@@ -13,7 +13,7 @@ Lines lines;  // of the device below
 int check_line = 0;
 Device printing(int64_t bytes = 1 << 20) {
   DeviceOptions options;
-  options.validation = true;
+  options.validation = kValidation;
   options.log_commands = true;
   options.print = [](const std::string& line) { lines.push_back(line); };
   options.print_bytes = bytes;

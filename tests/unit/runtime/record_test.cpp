@@ -237,7 +237,8 @@ TEST_CASE("what is wrong with a recording is said, and nothing is recorded") {
     CHECK(error_of<E>([&] { stream.end(); }) == "CommandStream::end: there was no begin()");
     stream.begin(c, 4);
     CHECK(error_of<E>([&] { stream.record(kernel, {x}); }) == "scale: takes 1 input and 1 output but 1 array is given");
-    CHECK(error_of<E>([&] { stream.record(kernel, {small, y}); }) == "scale: in_specs[0]: the kernel has been prepared for f32(200,) but the array is f32(3,)");
+    for (int again = 0; again < 2; ++again)
+      CHECK(error_of<E>([&] { stream.record(kernel, {small, y}); }) == "scale: in_specs[0]: the kernel has been prepared for f32(200,) but the array is f32(3,)");
     CHECK(error_of<E>([&] { stream.record(kernel, {x, wrong}); }) == "scale: out_specs[0]: the kernel has been prepared for f32(200,) but the array is i32(200,)");
     CHECK(error_of<E>([&] { stream.record(kernel, {far, y}); }) == "scale: in_specs[0]: the array is on another Device than the call");
     CHECK(error_of<E>([&] { stream.record(kernel, {y, y}); }) ==

@@ -32,7 +32,7 @@ size_t submissions(const Device& d, const std::string& what) {
 /// A device that cuts all it can: no call is short enough.
 Device impatient() {
   DeviceOptions o;
-  o.validation = o.log_commands = true;
+  o.validation = kValidation, o.log_commands = true;
   o.watchdog_seconds = 1e-12;
   o.print = [](std::string_view) {};
   return Device(o);
@@ -73,7 +73,7 @@ ir::Kernel read(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("slices: every workgroup once, in order, whole rows where there are several") {
+TEST_CASE("slices: every workgroup once, in order, whole rows where there are several" * without_device) {
   std::mt19937 random(1);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   for (int round = 0; round < 400; ++round) {
@@ -100,7 +100,7 @@ TEST_CASE("slices: every workgroup once, in order, whole rows where there are se
   }
 }
 
-TEST_CASE("slices: every unit of work once, from the dispatch's own numbers") {
+TEST_CASE("slices: every unit of work once, from the dispatch's own numbers" * without_device) {
   std::mt19937 random(2);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   int whole = 0;
@@ -130,7 +130,7 @@ TEST_CASE("slices: every unit of work once, from the dispatch's own numbers") {
 
 TEST_CASE("slices: as many as the estimate asks for") {
   DeviceOptions o;
-  o.validation = o.log_commands = true;
+  o.validation = kValidation, o.log_commands = true;
   const Device d(o);
   const Program p = costly(scale(), 1000);
   const auto& context = d.context();

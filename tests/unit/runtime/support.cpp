@@ -29,7 +29,7 @@ template <size_t N> Program program(const char* name, const uint32_t (&words)[N]
 Device& device() {
   static Device d = [] {
     DeviceOptions o;
-    o.validation = o.log_commands = true;
+    o.validation = kValidation, o.log_commands = true;
     return Device(o);
   }();
   return d;

@@ -8,8 +8,23 @@
 #include "runtime/device.h"
 #include "runtime/device_array.h"
 #include "runtime/launch.h"
+#include "tests/support/process.h"
 
 namespace tessera::test {
+
+/// The suite of test cases that need no device, TEST_CASE("..." * without_device): what runs where there is none, by --test-suite="without a device".
+static const doctest::test_suite without_device("without a device");
+
+/// Devices are under validation, but for those under Wine, whose loader knows no layers.
+#ifdef _WIN32
+inline constexpr bool kValidation = false;
+inline constexpr const char* kValidate = "";
+#else
+inline constexpr bool kValidation = true;
+inline constexpr const char* kValidate = "TESSERA_VALIDATION=1";
+#endif
+/// A test case on what the layers say: TEST_CASE("..." * under_validation).
+static const doctest::skip under_validation(!kValidation);
 
 /// A device with validation layers and the command log on; made at first use.
 Device& device();

@@ -78,7 +78,7 @@ TEST_CASE("threads: launches, uploads and downloads on one device") {
 
 TEST_CASE("threads: staged transfers on one device") {
   DeviceOptions o;
-  o.validation = o.log_commands = o.always_stage = true;
+  o.validation = kValidation, o.log_commands = o.always_stage = true;
   const Device d(o);
   on_threads([&](int t) {
     bool good = true;
@@ -93,7 +93,7 @@ TEST_CASE("threads: staged transfers on one device") {
 
 TEST_CASE("threads: loading the same kernels and others, in the foreground and behind it") {
   DeviceOptions o;
-  o.validation = true;
+  o.validation = kValidation;
   const Device d(o);
   LoadQueue queue(3);
   on_threads([&](int t) {
@@ -114,7 +114,7 @@ TEST_CASE("threads: loading the same kernels and others, in the foreground and b
 
 TEST_CASE("threads: one graph, replayed by all of them, and graphs recorded meanwhile") {
   DeviceOptions o;
-  o.validation = true;
+  o.validation = kValidation;
   const Device d(o);
   const std::string folder = (std::filesystem::temp_directory_path() / ("tessera_threads_" + std::to_string(platform::process_id()))).string();
   std::filesystem::create_directories(folder);

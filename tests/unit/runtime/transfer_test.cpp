@@ -45,7 +45,7 @@ class Blocked {
 
 TEST_CASE("staged uploads are handed over while the device is busy, up to the ring's 32 MiB") {
   DeviceOptions options;
-  options.validation = options.log_commands = options.always_stage = true;
+  options.validation = kValidation, options.log_commands = options.always_stage = true;
   const Device d(options);
   const DeviceArray x(d, ramp(1000));
   const Array host = ramp(7 << 20);  // 28 MiB: all four pieces
@@ -68,7 +68,7 @@ TEST_CASE("staged uploads are handed over while the device is busy, up to the ri
 
 TEST_CASE("a staged upload beyond the ring goes on as pieces come free, and a download queues its pieces before it waits") {
   DeviceOptions options;
-  options.validation = options.log_commands = options.always_stage = true;
+  options.validation = kValidation, options.log_commands = options.always_stage = true;
   const Device d(options);
   const Array host = ramp(13 << 20);  // 52 MiB: seven pieces
   const DeviceArray x(d, host);

@@ -1,11 +1,12 @@
 #include "vulkan_host.h"
 
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "engine/error.h"
+#include "engine/platform.h"
+#include "support.h"
 
 namespace tessera::test {
 namespace {
@@ -33,9 +34,9 @@ VKAPI_ATTR VkBool32 VKAPI_CALL VulkanHost::report(VkDebugUtilsMessageSeverityFla
 }
 
 VulkanHost::VulkanHost(const VulkanHostOptions& options) : extensions_(options.extensions) {
-  static void* loader = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+  static void* loader = platform::open_library(platform::kVulkanLoader);
   if (!loader) throw DeviceError("the test's host finds no Vulkan loader");
-  lookup_ = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(loader, "vkGetInstanceProcAddr"));
+  lookup_ = reinterpret_cast<PFN_vkGetInstanceProcAddr>(platform::symbol(loader, "vkGetInstanceProcAddr"));
   const auto create_instance = reinterpret_cast<PFN_vkCreateInstance>(lookup_(nullptr, "vkCreateInstance"));
   auto messenger = make<VkDebugUtilsMessengerCreateInfoEXT>(VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT);
   messenger.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
@@ -48,11 +49,12 @@ VulkanHost::VulkanHost(const VulkanHostOptions& options) : extensions_(options.e
   const char* layer = "VK_LAYER_KHRONOS_validation";
   const char* instance_extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME, VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME};
   VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, &validation, 0, &app, 1, &layer, 2, instance_extensions};
+  if (!kValidation) info.pNext = nullptr, info.enabledLayerCount = info.enabledExtensionCount = 0;
   check(create_instance(&info, nullptr, &instance), "vkCreateInstance");
 #define X(f) f = reinterpret_cast<PFN_##f>(lookup_(instance, #f));
   TESSERA_HOST_FUNCTIONS(X)
 #undef X
-  check(vkCreateDebugUtilsMessengerEXT(instance, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT");
+  if (kValidation) check(vkCreateDebugUtilsMessengerEXT(instance, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT");
   uint32_t one = 1;
   if (vkEnumeratePhysicalDevices(instance, &one, &physical) < 0 || one == 0) throw DeviceError("the test's host finds no device");
 
@@ -105,7 +107,7 @@ void VulkanHost::destroy_device() {
 VulkanHost::~VulkanHost() {
   destroy_device();
   if (last_messages) *last_messages = messages();
-  vkDestroyDebugUtilsMessengerEXT(instance, messenger_, nullptr);
+  if (messenger_) vkDestroyDebugUtilsMessengerEXT(instance, messenger_, nullptr);
   vkDestroyInstance(instance, nullptr);
 }
 
