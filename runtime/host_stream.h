@@ -18,9 +18,10 @@ struct HostCall {
   struct Call {
     std::vector<std::byte> block;                    // the argument block; addresses of arrays are put in by each recording
     std::unique_ptr<Buffer> scratch, table, report;
-    std::vector<std::unique_ptr<Buffer>> own;        // per argument: for an input that the code writes, and for an image
-    std::vector<std::unique_ptr<Buffer>> packed;     // per argument: the bytes of an image's texels, where they are copied into it
     std::vector<std::shared_ptr<Buffer>> arguments;  // of the last recording
+    // Per argument, and empty where no argument has one: what recording does not touch costs it no time.
+    std::vector<std::unique_ptr<Buffer>> own;        // for an input that the code writes, and for an image
+    std::vector<std::unique_ptr<Buffer>> packed;     // the bytes of an image's texels, where they are copied into it
     std::vector<std::shared_ptr<ImageState>> images;
   };
   struct Slot {
@@ -51,6 +52,7 @@ struct HostCall {
   Scopes scopes;
   uint64_t newest = 0;  // frame
   std::vector<Slot> slots;
+  Slot* current = nullptr;  // of the newest frame
   std::unique_ptr<HostStream> alone;  // for calls by themselves
 };
 

@@ -97,9 +97,11 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
     for (Call& c : slot.calls) {
       c.block = block;
       c.arguments.resize(n);
-      c.own.resize(n);
-      c.packed.resize(n);
-      c.images.resize(n);
+      if (!options.images.empty()) {
+        c.own.resize(n);
+        c.packed.resize(n);
+        c.images.resize(n);
+      }
       for (size_t i = 0; i < n; ++i) {
         if (!like[i]) continue;
         c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::scratch, program->name + ": the image " + program->args[i].origin);
@@ -107,7 +109,7 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
       }
       if (bound.count > 0)
         for (size_t i = 0; i < num_inputs; ++i)
-          if (program->args[i].written && bytes_of(i) && !like[i]) c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::array, program->name + ": the copy of " + program->args[i].origin);
+          if (program->args[i].written && bytes_of(i) && !like[i]) c.own.resize(n), c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::array, program->name + ": the copy of " + program->args[i].origin);
       if (bound.count == 0) continue;
       if (program->scratch_bytes > 0) {
         c.scratch = std::make_unique<Buffer>(context, static_cast<uint64_t>(bound.scratch_bytes), Memory::scratch, program->name + ": the scratch arena of a frame");
@@ -163,14 +165,17 @@ void HostCall::restart(Slot& slot, uint64_t frame) {
 }
 
 HostCall::Call& HostCall::next(uint64_t frame) {
-  Slot& slot = slots[frame % slots.size()];
   if (frame < newest) throw SpecError(program->name + ": frame " + std::to_string(frame) + " is recorded after frame " + std::to_string(newest), program->loc, "number frames upwards");
-  newest = frame;
-  if (slot.frame != frame) restart(slot, frame);
-  if (slot.used == slot.calls.size())
-    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(slot.used + 1, "call") + " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
+  if (!current || newest != frame) {
+    Slot& slot = slots[frame % slots.size()];
+    if (slot.frame != frame) restart(slot, frame);
+    newest = frame;
+    current = &slot;
+  }
+  if (current->used == current->calls.size())
+    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(current->used + 1, "call") + " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
                     program->loc);
-  return slot.calls[slot.used];
+  return current->calls[current->used];
 }
 
 // ---- HostStream
@@ -212,7 +217,7 @@ void HostStream::command(const std::string& what, Stage stage, std::span<const A
   if (!begun_) barrier(kAll, kAll | in);
   else if (const StageMask from = unordered(ordered_, in, list)) barrier(from, in);
   begun_ = true;
-  recorder.note_foreign(what, stage, list, number_);
+  recorder.note(what, stage, list, number_);
   waits_ |= in;
   signals_ |= mask(stage);
 }
@@ -303,7 +308,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     Buffer* b = buffers_[i];
     if (b && p.args[i].alias >= 0)
       if (Buffer* from = buffers_[static_cast<size_t>(p.args[i].alias)]; from != b) copies_.push_back({from, b});
-    if (b && c.own[i] && b != c.own[i].get() && !arguments[i].array()->donated()) {
+    if (b && !c.own.empty() && c.own[i] && b != c.own[i].get() && !arguments[i].array()->donated()) {
       copies_.push_back({b, c.own[i].get()});
       b = c.own[i].get();
     }
@@ -346,7 +351,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     if (call.like[i]) store_image(call, c, arguments[i], i);
   end_label(vk, commands_);
   pass_on(call, c);
-  ++call.slots[frame_ % call.slots.size()].used;
+  ++call.current->used;
 }
 
 // What is computed from an array that is wrong, or may turn out so, is no better. With the mutex held.
@@ -378,7 +383,7 @@ void HostStream::pass_on(const HostCall& call, const HostCall::Call& c) {
     device_.context()->follow(found);
   }
   for (size_t i = call.num_inputs; i < args.size(); ++i)
-    if (const auto& b = c.arguments[i]) b->outcome = found;
+    if (const auto& b = c.arguments[i]; b && b->outcome != found) b->outcome = found;
 }
 
 void HostStream::record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect) {

@@ -186,14 +186,6 @@ StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access
   return from;
 }
 
-void Recorder::note_foreign(const std::string& what, Stage stage, std::span<const Access> list, uint64_t stream) {
-  note(what, stage, list, stream);
-  for (const Access& a : list) {
-    if (a.reads || a.indirect) a.buffer->hazards.recorded_reads |= mask(stage);
-    if (a.writes) a.buffer->hazards.recorded_writes |= mask(stage);
-  }
-}
-
 void Recorder::access(const std::string& what, Stage stage, std::span<const Access> list) {
   order(mask(stage), list);
   note(what, stage, list, 0);
@@ -201,12 +193,17 @@ void Recorder::access(const std::string& what, Stage stage, std::span<const Acce
 
 void Recorder::note(const std::string& what, Stage stage, std::span<const Access> list, uint64_t stream) {
   const size_t to = position(stage);
+  const StageMask foreign = stream == 0 ? StageMask{0} : mask(stage);
   ++number_;
   for (const Access& a : list) {
     Hazards& h = a.buffer->hazards;
-    if (a.reads || a.indirect) h.read_by[to] = number_;
+    if (a.reads || a.indirect) {
+      h.read_by[to] = number_;
+      h.recorded_reads |= foreign;
+    }
     if (a.writes) {
       h.written_by[to] = number_;
+      h.recorded_writes |= foreign;
       h.readable_at = 0;
       if (!shown_.empty()) std::erase(shown_, a.buffer);
     }

@@ -96,7 +96,8 @@ class Recorder {
   // Commands in a command buffer of the host's (host_stream.h), which it submits to this queue whenever it likes. Nothing outside relies on the barriers in there:
   /// Its number in the log.
   uint64_t new_stream() { return ++streams_; }
-  void note_foreign(const std::string& what, Stage stage, std::span<const Access> accesses, uint64_t stream);
+  /// A command; `stream` 0: of a submission here.
+  void note(const std::string& what, Stage stage, std::span<const Access> accesses, uint64_t stream);
   /// `ordered`: what is so in that command buffer.
   void note_barrier(Ordered& ordered, StageMask from, StageMask to, uint64_t stream);
   /// Any command of those that a host has may use the buffer.
@@ -154,7 +155,6 @@ class Recorder {
   uint64_t submit_open(Work work);
   void undo(size_t logged);  // what has been recorded since then will not run
   void access(const std::string& what, Stage stage, std::span<const Access> accesses);
-  void note(const std::string& what, Stage stage, std::span<const Access> accesses, uint64_t stream);
   StageMask recorded(StageMask to, std::span<const Access> accesses) const;
   void order(StageMask stages, std::span<const Access> accesses);
   VkCommandBuffer begin(VkCommandBufferUsageFlags usage);
