@@ -3,17 +3,15 @@
 #include "tests/docs/snippets.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "engine/npy.h"
 #include "runtime/device.h"
 #include "tests/support/device.h"
+#include "tests/support/process.h"
 
 using namespace tessera;
 
@@ -21,9 +19,9 @@ namespace {
 struct Environment {
   Environment(const char* name, const char* value) : name_(name) {
     if (const char* was = std::getenv(name)) was_ = was, set_ = true;
-    setenv(name, value, 1);
+    test::set_environment(name, value);
   }
-  ~Environment() { set_ ? setenv(name_, was_.c_str(), 1) : unsetenv(name_); }
+  ~Environment() { test::set_environment(name_, set_ ? was_.c_str() : nullptr); }
   const char* name_;
   std::string was_;
   bool set_ = false;
@@ -63,9 +61,7 @@ TEST_CASE("pallas.md: the Python blocks give the same under JAX") {
     MESSAGE("skipped: ", python, " has no JAX; TESSERA_PYTHON names one that has");
     return;
   }
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("tessera_docs_" + std::to_string(getpid()));
-  std::filesystem::create_directory(folder);
-  REQUIRE(std::system(("'" + python + "' tests/docs/run_snippets.py '" TESSERA_SNIPPETS "' '" + folder.string() + "'").c_str()) == 0);
-  for (const auto& [name, array] : on_interpreter()) compare(name, array, read_npy((folder / (name + ".npy")).string()));
-  std::filesystem::remove_all(folder);
+  const test::TemporaryFolder folder("docs");
+  REQUIRE(std::system(("'" + python + "' tests/docs/run_snippets.py '" TESSERA_SNIPPETS "' '" + folder.path.string() + "'").c_str()) == 0);
+  for (const auto& [name, array] : on_interpreter()) compare(name, array, read_npy(folder.at(name + ".npy")));
 }

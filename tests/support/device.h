@@ -13,7 +13,7 @@ inline std::optional<Device> device_if_any() {
   try {
     return Device();
   } catch (const DeviceError& e) {
-    MESSAGE("not run on a device: ", e.what());
+    MESSAGE("not run on a device: ", std::string(e.what()));
     return std::nullopt;
   }
 }

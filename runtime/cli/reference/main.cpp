@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 namespace tessera::reference {
 namespace {
 
+void write(const fs::path& file, std::string_view text) { write_file(file.string(), text); }
 std::string read(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(file.string() + ": cannot be read");
@@ -164,24 +165,24 @@ void make(const fs::path& root, const fs::path& out) {
     const auto link = [&](std::string to) {
       if (to.empty() || to[0] == '#' || to.find("://") != std::string::npos) return to;
       const size_t hash = std::min(to.find('#'), to.size());
-      const std::string file = (folder / to.substr(0, hash)).lexically_normal().string();
+      const std::string file = (folder / to.substr(0, hash)).lexically_normal().generic_string();
       for (const std::string& candidate : {file, file + (file.ends_with('/') ? "" : "/") + "README.md"})
         if (std::find(pages.begin(), pages.end(), candidate) != pages.end()) return page_name(candidate) + to.substr(hash);
       if (file.ends_with(".png")) {
-        fs::copy_file(root / file, out / fs::path(file).filename(), fs::copy_options::overwrite_existing);
+        write(out / fs::path(file).filename(), read(root / file));
         return fs::path(file).filename().string();
       }
-      return fs::relative(root / file, out).string();  // a source file
+      return fs::relative(root / file, out).generic_string();  // a source file
     };
-    write_file(out / page_name(path), page(title_of(markdown), to_html(markdown, link)));
+    write(out / page_name(path), page(title_of(markdown), to_html(markdown, link)));
     list += "<tr><td><a href=\"" + page_name(path) + "\">" + escape(title_of(markdown)) + "</a></td><td>" + escape(path) + "</td></tr>\n";
   }
-  write_file(out / "ops.html", ops_page(read(root / "engine/README.md")));
+  write(out / "ops.html", ops_page(read(root / "engine/README.md")));
 
   std::vector<std::string> headers;
   for (const char* folder : {"engine", "codegen", "runtime"})
     for (const auto& e : fs::recursive_directory_iterator(root / folder))
-      if (e.path().extension() == ".h" && e.path().string().find("/cli/") == std::string::npos) headers.push_back(fs::relative(e.path(), root).string());
+      if (e.path().extension() == ".h" && e.path().generic_string().find("/cli/") == std::string::npos) headers.push_back(fs::relative(e.path(), root).generic_string());
   const auto rank = [](const std::string& path) { return path.starts_with("engine/front/") ? 0 : path.starts_with("engine/") ? 1 : path.starts_with("codegen/") ? 3 : 2; };
   std::sort(headers.begin(), headers.end(), [&](const std::string& a, const std::string& b) { return std::pair{rank(a), a} < std::pair{rank(b), b}; });
   std::string sections, contents;
@@ -191,8 +192,8 @@ void make(const fs::path& root, const fs::path& out) {
     sections += section;
     contents += "<li><a href=\"#" + anchor(h) + "\">" + escape(h) + "</a></li>\n";
   }
-  write_file(out / "api.html", page("Headers", "<h1>Headers</h1>\n<p>What the headers' comments say; <code>#include &lt;tessera/tessera.hpp&gt;</code> is all that a program includes.</p>\n<ul>\n" + contents + "</ul>\n" + sections));
-  write_file(out / "index.html", page("Reference", "<h1>Reference</h1>\n<table>\n<tr><td><a href=\"ops.html\">Every op</a></td><td>engine/ir/ops.def</td></tr>\n<tr><td><a href=\"api.html\">Headers</a></td><td>*.h</td></tr>\n" + list + "</table>\n"));
+  write(out / "api.html", page("Headers", "<h1>Headers</h1>\n<p>What the headers' comments say; <code>#include &lt;tessera/tessera.hpp&gt;</code> is all that a program includes.</p>\n<ul>\n" + contents + "</ul>\n" + sections));
+  write(out / "index.html", page("Reference", "<h1>Reference</h1>\n<table>\n<tr><td><a href=\"ops.html\">Every op</a></td><td>engine/ir/ops.def</td></tr>\n<tr><td><a href=\"api.html\">Headers</a></td><td>*.h</td></tr>\n" + list + "</table>\n"));
 }
 
 // -- snippets
@@ -221,8 +222,8 @@ void snippets(const fs::path& markdown, const fs::path& cpp, const fs::path& pyt
   }
   for (const auto& [heading, two] : languages)
     if (two.size() != 2) throw Error(markdown.string() + ": \"" + heading + "\" has a block in one language only");
-  write_file(cpp, names + functions + "#line 1 \"" + cpp.filename().string() + "\"\n#include \"tests/docs/snippets.h\"\nconst std::vector<Snippet>& snippets() {\n  static const std::vector<Snippet> list{\n" + table + "  };\n  return list;\n}\n");
-  write_file(python, "SNIPPETS = {}\nNAMES = r'''" + python_names + "'''\n" + calls);
+  write(cpp, names + functions + "#line 1 \"" + cpp.filename().string() + "\"\n#include \"tests/docs/snippets.h\"\nconst std::vector<Snippet>& snippets() {\n  static const std::vector<Snippet> list{\n" + table + "  };\n  return list;\n}\n");
+  write(python, "SNIPPETS = {}\nNAMES = r'''" + python_names + "'''\n" + calls);
 }
 
 }  // namespace
