@@ -376,7 +376,7 @@ std::string Context::holders() {
 // ---- Buffer
 
 Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, const std::string& what)
-    : context_(std::move(context)), what_(what), size_(size) {
+    : size_(size), context_(std::move(context)), what_(what) {
   Context& c = *context_;
   const auto most = static_cast<uint64_t>(c.probe_.info.max_array_bytes);
   if (size > most)

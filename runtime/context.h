@@ -80,8 +80,9 @@ class Buffer {
  private:
   VkResult take_from_pool(Memory kind, const VkBufferCreateInfo& info, VkDeviceSize alignment);  // memory_pool.cpp
   VkResult take_from_allocator(Memory kind, const VkBufferCreateInfo& info, VkDeviceSize alignment);
-  Buffer(std::shared_ptr<Context> context, uint64_t size) : context_(std::move(context)), size_(size) {}
+  Buffer(std::shared_ptr<Context> context, uint64_t size) : size_(size), context_(std::move(context)) {}
 
+  uint64_t address_ = 0, size_ = 0, offset_ = 0;  // beside hazards: recording reads both
   std::shared_ptr<Context> context_;
   std::string what_;
   VkBuffer handle_ = VK_NULL_HANDLE;
@@ -90,7 +91,6 @@ class Buffer {
   MemoryPiece piece_;                         // or this one
   uint64_t other_bytes_ = 0;                  // in Context::other_bytes_
   SharedMemory shared_;                       // of it, if it is shareable: all but the descriptor
-  uint64_t address_ = 0, size_ = 0, offset_ = 0;
   std::byte* mapped_ = nullptr;
   bool host_reads_ = false, borrowed_ = false;
   VkBufferUsageFlags usage_ = ~VkBufferUsageFlags{0};

@@ -1,6 +1,7 @@
 // HostCall and HostStream: what PreparedKernel and CommandStream (record.h) are inside. Internal to runtime/. Read next: record.cpp.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,9 @@ class HostStream;
 struct HostCall {
   /// The memory of one call in one frame.
   struct Call {
-    std::vector<std::byte> block;                    // the argument block; addresses of arrays are put in by each recording
+    std::span<std::byte> block;                    // the argument block; addresses of arrays are put in by each recording
+    std::span<std::shared_ptr<Buffer>> arguments;  // of the last recording
     std::unique_ptr<Buffer> scratch, table, report;
-    std::vector<std::shared_ptr<Buffer>> arguments;  // of the last recording
     // Per argument, and empty where no argument has one: what recording does not touch costs it no time.
     std::vector<std::unique_ptr<Buffer>> own;        // for an input that the code writes, and for an image
     std::vector<std::unique_ptr<Buffer>> packed;     // the bytes of an image's texels, where they are copied into it
@@ -28,6 +29,8 @@ struct HostCall {
     uint64_t frame = 0;
     size_t used = 0;
     std::vector<Call> calls;
+    std::vector<std::byte> blocks;                   // of all calls, one behind the other
+    std::vector<std::shared_ptr<Buffer>> arguments;
   };
 
   HostCall(const Device& device, std::shared_ptr<const Program> program, const PrepareOptions& options);
@@ -75,10 +78,11 @@ class HostStream {
   struct Copy { Buffer *from, *to; };
   void barrier(StageMask from, StageMask to);
   void pass_on(const HostCall& call, const HostCall::Call& c);
-  Buffer* take(HostCall& call, HostCall::Call& c, std::span<const Argument> arguments, size_t i);
+  Buffer* take(const HostCall& call, HostCall::Call& c, const Argument& argument, size_t i);
+  static void check_apart(const HostCall& call, size_t output, size_t other);
   void read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
   void store_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
-  void command(const std::string& name, Stage stage, std::span<const Access> accesses);
+  void command(const std::string& name, Stage stage, std::span<const Access> accesses, bool indirect = false);
 
   Device device_;
   VkCommandBuffer commands_ = VK_NULL_HANDLE;

@@ -94,9 +94,13 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   slots.resize(static_cast<size_t>(frames_in_flight));
   for (Slot& slot : slots) {
     slot.calls.resize(static_cast<size_t>(calls_per_frame));
-    for (Call& c : slot.calls) {
-      c.block = block;
-      c.arguments.resize(n);
+    slot.blocks.resize(slot.calls.size() * block.size());
+    slot.arguments.resize(slot.calls.size() * n);
+    for (size_t number = 0; number < slot.calls.size(); ++number) {
+      Call& c = slot.calls[number];
+      c.block = std::span(slot.blocks).subspan(number * block.size(), block.size());
+      std::copy(block.begin(), block.end(), c.block.begin());
+      c.arguments = std::span(slot.arguments).subspan(number * n, n);
       if (!options.images.empty()) {
         c.own.resize(n);
         c.packed.resize(n);
@@ -208,11 +212,9 @@ void HostStream::barrier(StageMask from, StageMask to) {
 
 // Before a command of that stage: the barrier that its accesses need, if any. What the command buffer will find before it on the queue nobody knows yet, so the first
 // one waits for all of it; from there on the recorder's numbers stand for this stream's commands. With the mutex held.
-void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list) {
+void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list, bool indirect) {
   Recorder& recorder = device_.context()->recorder();
-  StageMask in = mask(stage);
-  for (const Access& a : list)
-    if (a.indirect) in |= mask(Stage::indirect);
+  const auto in = static_cast<StageMask>(mask(stage) | (indirect ? mask(Stage::indirect) : 0));
   constexpr StageMask kAll = mask(Stage::compute) | mask(Stage::transfer);
   if (!begun_) barrier(kAll, kAll | in);
   else if (const StageMask from = unordered(ordered_, in, list)) barrier(from, in);
@@ -223,11 +225,11 @@ void HostStream::command(const std::string& what, Stage stage, std::span<const A
 }
 
 // Where argument i lies, checked, and kept until the frame is done.
-Buffer* HostStream::take(HostCall& call, HostCall::Call& c, std::span<const Argument> arguments, size_t i) {
+Buffer* HostStream::take(const HostCall& call, HostCall::Call& c, const Argument& argument, size_t i) {
   const Program& p = *call.program;
   const auto where = [&] { return p.name + ": " + p.args[i].origin + ": "; };
-  if (const DeviceImage* image = arguments[i].image()) {
-    if (const bool writes = i >= call.num_inputs; !ImageState::good(arguments[i].layouts(), writes)) image->state()->check_layouts(where(), arguments[i].layouts(), writes);
+  if (const DeviceImage* image = argument.image()) {
+    if (const bool writes = i >= call.num_inputs; !ImageState::good(argument.layouts(), writes)) image->state()->check_layouts(where(), argument.layouts(), writes);
     if (!call.like[i]) throw SpecError(where() + "an image is given, but PrepareOptions::images does not name this argument", p.loc);
     if (!call.like[i]->alike(*image->state()))
       throw SpecError(where() + "the kernel has been prepared for " + call.like[i]->describe() + " but is given " + image->state()->describe(), p.loc,
@@ -237,23 +239,24 @@ Buffer* HostStream::take(HostCall& call, HostCall::Call& c, std::span<const Argu
     return c.own[i].get();
   }
   if (call.like[i]) throw SpecError(where() + "an array is given, but PrepareOptions::images names this argument", p.loc);
-  const DeviceArray& a = *arguments[i].array();
+  const DeviceArray& a = *argument.array();
   std::shared_ptr<Buffer>& b = c.arguments[i];
-  if (!a.is_at(b)) {  // else it is what has been found good the last time: memory is that of one type and Device
-    b.reset();
-    std::shared_ptr<Buffer> memory = a.memory();
-    if (!memory && !(a.valid() && num_elements(call.shapes[i]) == 0)) memory = a.buffer(p.name + ": " + p.args[i].origin);  // says what is wrong
-    if (a.dtype() != p.args[i].dtype || a.shape() != call.shapes[i])
-      throw SpecError(where() + "the kernel has been prepared for " + std::string(name(p.args[i].dtype)) + tessera::to_string(call.shapes[i]) + " but the array is " + std::string(name(a.dtype())) +
-                      tessera::to_string(a.shape()), p.loc);
-    if (!(a.device() == device_)) throw SpecError(where() + "the array is on another Device than the call", p.loc);
-    b = std::move(memory);
-  }
-  if (i >= call.num_inputs)
-    for (size_t j = 0; j < i; ++j)
-      if (b && buffers_[j] == b.get() && static_cast<int>(j) != p.args[i].alias)
-        throw SpecError(where() + "the array is " + p.args[j].origin + "'s too", p.loc, "give outputs arrays of their own, or alias them in input_output_aliases");
+  b.reset();
+  std::shared_ptr<Buffer> memory = a.memory();
+  if (!memory && !(a.valid() && num_elements(call.shapes[i]) == 0)) memory = a.buffer(p.name + ": " + p.args[i].origin);  // says what is wrong
+  if (a.dtype() != p.args[i].dtype || a.shape() != call.shapes[i])
+    throw SpecError(where() + "the kernel has been prepared for " + std::string(name(p.args[i].dtype)) + tessera::to_string(call.shapes[i]) + " but the array is " + std::string(name(a.dtype())) +
+                    tessera::to_string(a.shape()), p.loc);
+  if (!(a.device() == device_)) throw SpecError(where() + "the array is on another Device than the call", p.loc);
+  b = std::move(memory);
   return b.get();
+}
+
+// Of an output that is where an argument before it is.
+void HostStream::check_apart(const HostCall& call, size_t output, size_t other) {
+  const Program& p = *call.program;
+  if (static_cast<int>(other) != p.args[output].alias)
+    throw SpecError(p.name + ": " + p.args[output].origin + ": the array is " + p.args[other].origin + "'s too", p.loc, "give outputs arrays of their own, or alias them in input_output_aliases");
 }
 
 void HostStream::read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
@@ -301,11 +304,24 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   if (buffers_.size() < arguments.size()) buffers_.resize(arguments.size());
   if (accesses_.size() < arguments.size() + 3) accesses_.resize(arguments.size() + 3);
   size_t num_accesses = 0;
-  const auto uses = [&](const Access& a) { accesses_[num_accesses++] = a; };
-  for (size_t i = 0; i < arguments.size(); ++i) buffers_[i] = take(call, c, arguments, i);
+  // Field by field: a copy of what has just been written in pieces would wait for them.
+  const auto uses = [&](Buffer* b, bool reads, bool writes, uint64_t offset, uint64_t size, bool indirectly = false) {
+    Access& a = accesses_[num_accesses++];
+    a.buffer = b;
+    a.reads = reads;
+    a.writes = writes;
+    a.offset = offset;
+    a.size = size;
+    a.indirect = indirectly;
+  };
   const bool dispatches = call.bound.count > 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    Buffer* b = buffers_[i];
+    const DeviceArray* const a = arguments[i].array();
+    // What has been found good the last time is so: memory is that of one type and Device.
+    Buffer* b = buffers_[i] = a && a->is_at(c.arguments[i]) ? c.arguments[i].get() : take(call, c, arguments[i], i);
+    if (b && i >= call.num_inputs)
+      for (size_t j = 0; j < i; ++j)
+        if (buffers_[j] == b) check_apart(call, i, j);
     if (b && p.args[i].alias >= 0)
       if (Buffer* from = buffers_[static_cast<size_t>(p.args[i].alias)]; from != b) copies_.push_back({from, b});
     if (b && !c.own.empty() && c.own[i] && b != c.own[i].get() && !arguments[i].array()->donated()) {
@@ -313,15 +329,15 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
       b = c.own[i].get();
     }
     const uint64_t address = b ? b->address() : 0;
-    if (p.alignment > 1 && address % static_cast<uint64_t>(p.alignment) != 0)
+    if ((address & static_cast<uint64_t>(p.alignment - 1)) != 0)  // a power of two
       throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " + std::to_string(address) + ", which is no multiple of " + std::to_string(p.alignment), p.loc);
     put_address(c, i, address);
-    if (b && (p.args[i].read || p.args[i].written)) uses({b, p.args[i].read, p.args[i].written, 0, b->size()});
+    if (b && (p.args[i].read || p.args[i].written)) uses(b, p.args[i].read, p.args[i].written, 0, b->size());
   }
   for (const auto& [from, to] : copies_) check_copy(*from, *to);
-  if (c.scratch) uses({c.scratch.get(), true, true, 0, c.scratch->size()});
-  if (c.report) uses({c.report.get(), true, true, 0, c.report->size()});
-  if (indirect.groups) uses({indirect.groups, false, false, indirect.offset, 12, true});
+  if (c.scratch) uses(c.scratch.get(), true, true, 0, c.scratch->size());
+  if (c.report) uses(c.report.get(), true, true, 0, c.report->size());
+  if (indirect.groups) uses(indirect.groups, false, false, indirect.offset, 12, true);
 
   Context& context = *device_.context();
   const DeviceTable& vk = context.vk();
@@ -329,7 +345,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   context.recorder().require_alive();
   if (dispatches && c.table) c.table->host_write(c.block.data(), c.block.size());
   if (has_names(vk)) begin_label(vk, commands_, call.range);
-  for (size_t i = 0; i < call.num_inputs; ++i)
+  for (size_t i = 0; i < c.images.size() && i < call.num_inputs; ++i)
     if (call.like[i]) read_image(call, c, arguments[i], i);
   for (const auto& [from, to] : copies_) {
     const Access list[] = {{from, true, false, 0, to->size()}, {to, false, true, 0, to->size()}};
@@ -338,7 +354,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     vk.vkCmdCopyBuffer(commands_, from->handle(), to->handle(), 1, &region);
   }
   if (dispatches) {
-    command(call.label, Stage::compute, {accesses_.data(), num_accesses});
+    command(call.label, Stage::compute, {accesses_.data(), num_accesses}, indirect.groups != nullptr);
     vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
     const uint64_t table = c.table ? c.table->address() : 0;
     if (c.table) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof table, &table);
@@ -347,10 +363,12 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     else vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
     reported_ |= c.report != nullptr;
   }
-  for (size_t i = call.num_inputs; i < arguments.size(); ++i)
+  for (size_t i = call.num_inputs; i < c.images.size(); ++i)
     if (call.like[i]) store_image(call, c, arguments[i], i);
   end_label(vk, commands_);
-  pass_on(call, c);
+  bool outcomes = false;
+  for (const std::shared_ptr<Buffer>& b : c.arguments) outcomes |= b && b->outcome;
+  if (outcomes) pass_on(call, c);
   ++call.current->used;
 }
 

@@ -175,15 +175,19 @@ void Recorder::note_all_foreign(Buffer& buffer) const {
 }
 
 StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access> list) {
-  StageMask from = 0;
-  for (const Access& a : list)
-    for (size_t s = 0; s < 2; ++s) {
-      const Hazards& h = a.buffer->hazards;
-      if (a.indirect && h.written_by[s] > ordered[s][position(Stage::indirect)]) from |= at(s);
-      for (size_t t = 0; t < 2; ++t)
-        if ((to & at(t)) && (h.written_by[s] > ordered[s][t] || (a.writes && h.read_by[s] > ordered[s][t]))) from |= at(s);
-      }
-  return from;
+  // What comes behind `limit` has not been waited for by all of those stages. Few branches: this is done for every call that a host records.
+  uint64_t limit[2];
+  for (size_t s = 0; s < 2; ++s) limit[s] = std::min(to & at(0) ? ordered[s][0] : ~uint64_t{0}, to & at(1) ? ordered[s][1] : ~uint64_t{0});
+  bool late[2] = {}, indirect = false;
+  for (const Access& a : list) {
+    const Hazards& h = a.buffer->hazards;
+    for (size_t s = 0; s < 2; ++s) late[s] |= (h.written_by[s] > limit[s]) | (a.writes & (h.read_by[s] > limit[s]));
+    indirect |= a.indirect;
+  }
+  if (indirect)
+    for (const Access& a : list)
+      for (size_t s = 0; s < 2; ++s) late[s] |= a.indirect && a.buffer->hazards.written_by[s] > ordered[s][position(Stage::indirect)];
+  return static_cast<StageMask>((late[0] ? at(0) : 0) | (late[1] ? at(1) : 0));
 }
 
 void Recorder::access(const std::string& what, Stage stage, std::span<const Access> list) {
