@@ -8,7 +8,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
-set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -s")  # no DLLs of g++'s beside each program
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -s -Wl,--stack,8388608")  # no DLLs of g++'s beside each program, and as much stack as on Linux
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "-static -s")
 set(CMAKE_CXX_FLAGS_INIT "-Wa,-mbig-obj")       # templates make more sections than the old format counts
 
