@@ -137,7 +137,7 @@ class Accesses : protected Spec {
           x.start_operand = first + static_cast<int32_t>(starts.size());
           // Beyond the edges at times: unmasked starts wrap once and clamp, masked ones are tested per element.
           const int64_t last = x.kind == Index::Kind::slice ? n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step : n - 1;
-          if (random_.chance(0.06)) starts.push_back(far_start());
+          if (random_.chance(masked ? 0.25 : 0.06)) starts.push_back(far_start());
           else if (random_.chance(0.45)) starts.push_back(values_.counted_index(last));
           else starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1)) : values_.scalar_int(-n - 2, n + 2));
           if (masked && random_.chance(0.3)) x.size += 2;
