@@ -280,7 +280,7 @@ class Scheduler {
   // One and the same value in every program and iteration that a workgroup runs for one parallel coordinate.
   bool program_constant(Value v) {
     const Affine& f = scalars_.of(v);
-    if (f.rest.lo != f.rest.hi) return false;
+    if (!f.rest.bounded() || f.rest.lo != f.rest.hi) return false;
     for (int a : s_.sequential)
       if (f.coef[static_cast<size_t>(a)] != 0) return false;
     return true;
