@@ -77,7 +77,7 @@ struct Indexed {
         }
         offset += p * view.strides[d];
         if (!in_array) continue;
-        in_array = p < tracked->inside[d];
+        in_array = p >= tracked->below[d] && p < tracked->below[d] + tracked->inside[d];
         element += p * tracked->strides[d];
       }
       if (inside && in_array) m.races->access(*op, ref, element, how);

@@ -38,7 +38,7 @@ constexpr const char* kUsage =
     "  --device minimum  the Vulkan device, by code for the least that Vulkan promises; gpu: by code that takes it for a GPU\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
-    "  FILE.tir          check these kernels, on random inputs, instead of generated ones\n";
+    "  FILE.tir          check these kernels, on the inputs of their comments (tests/README.md) or random ones, instead of generated ones\n";
 
 struct Arguments {
   uint64_t seed = 1;
@@ -102,7 +102,46 @@ Arguments parse_arguments(int argc, char** argv) {
   return a;
 }
 
-// A kernel from a file on small whole numbers. Floats are compared within a part in 100 of 10: the file does not say how exact it is.
+// A file's comments `// chk: in 0: iota` (0, 1, 2, ...), `// chk: in 0: fill 7`, `// chk: in 0: 1 2 3` (all elements, as literals of the text form) and
+// `// chk: dim n: 40`: "in" or "dim", which one, and the values.
+struct Given {
+  std::string what, which;
+  std::vector<std::string> values;
+};
+std::vector<Given> given_in(const std::string& text) {
+  std::vector<Given> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string slashes, chk;
+    if (!(words >> slashes >> chk) || slashes != "//" || chk != "chk:") continue;
+    Given g;
+    words >> g.what >> g.which;
+    if ((g.what != "in" && g.what != "dim") || g.which.size() < 2 || g.which.back() != ':') usage(line + ": \"in NUMBER: VALUES\" or \"dim NAME: SIZE\" is wanted");
+    g.which.pop_back();
+    for (std::string word; words >> word;) g.values.push_back(word);
+    if (g.what == "dim" && g.values.size() != 1) usage(line + ": one size is wanted");
+    found.push_back(std::move(g));
+  }
+  return found;
+}
+
+Array given_array(const Given& g, const Shape& shape, DType t) {
+  Array a(shape, t);
+  const auto element = [&](const std::string& literal) {
+    const auto bits = ir::parse_literal(t, t != DType::boolean || literal.size() > 1 ? literal : literal == "0" ? "false" : "true");
+    if (!bits) usage("in " + g.which + ": " + literal + " is no " + std::string(name(t)));
+    return *bits;
+  };
+  const bool iota = g.values == std::vector<std::string>{"iota"}, fill = g.values.size() == 2 && g.values[0] == "fill";
+  if (!iota && !fill && static_cast<int64_t>(g.values.size()) != a.size())
+    usage("in " + g.which + ": " + std::to_string(g.values.size()) + " values for " + std::to_string(a.size()) + " elements");
+  for (int64_t e = 0; e < a.size(); ++e)
+    a.set_element_bits(e, iota ? reference::from_double(t, static_cast<double>(e)) : element(g.values[fill ? 1 : static_cast<size_t>(e)]));
+  return a;
+}
+
+// A kernel from a file on the inputs that it gives, else on small whole numbers. Floats are compared within a part in 100 of 10: the file does not say how exact it is.
 Case from_file(const std::string& path) {
   std::ifstream in(path);
   if (!in) usage("cannot read " + path);
@@ -116,12 +155,20 @@ Case from_file(const std::string& path) {
   }
   Random random(1);
   for (const std::string& name : c.kernel.dim_names()) c.dims[name] = random.in(5, 20);
+  const std::vector<Given> given = given_in(text);
+  for (const Given& g : given)
+    if (g.what == "dim" && c.dims.count(g.which)) c.dims[g.which] = std::stoll(g.values[0]);
   for (int i = 0; i < c.kernel.num_inputs; ++i) {
     const DType t = c.kernel.blocks[static_cast<size_t>(i)].dtype;
     Array a(bind_shape(c.kernel, i, c.dims), t);
     for (int64_t e = 0; e < a.size(); ++e)
       a.set_element_bits(e, t == DType::boolean ? random.next() & 1 : reference::from_double(t, static_cast<double>(is_unsigned_int(t) ? random.in(0, 8) : random.in(-8, 8))));
     c.inputs.push_back(std::move(a));
+  }
+  for (const Given& g : given) {
+    if (g.what == "dim") continue;
+    const auto i = static_cast<size_t>(std::stoul(g.which));
+    c.inputs.at(i) = given_array(g, c.inputs.at(i).shape(), c.inputs.at(i).dtype());
   }
   for (int i = 0; i < c.kernel.num_outputs(); ++i) c.tolerance.push_back(is_float(c.kernel.blocks[static_cast<size_t>(c.kernel.num_inputs + i)].dtype) ? 0.1 : 0);
   return c;
