@@ -72,7 +72,7 @@ BOTH = {
     "swap an element": lambda o, s: ref_swap(o, s, jnp.asarray(100.0))[None],
     "swap a slice": lambda o, s: ref_swap(o, (ds(s),), new()),
     "swap a slice, as load and store": lambda o, s: pallas_primitives.swap(o, (ds(s),), new()),
-    "an atomic of an element": lambda o, s: plgpu.atomic_add(o, (s,), jnp.asarray(100.0))[None],
+    "an atomic of an element": lambda o, s: plgpu.atomic_add(o, (s,), o[0] * 5)[None],
     "an atomic of a slice": lambda o, s: plgpu.atomic_add(o, (ds(s),), new()),
     "an atomic by an array": lambda o, s: plgpu.atomic_max(o, (at(s),), new()),
 }
