@@ -41,8 +41,8 @@ bool is_rearranged(Opcode c) { return c == Opcode::scatter || c == Opcode::sort;
 
 class Scheduler {
  public:
-  Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target, int smaller)
-      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), smaller_(smaller), used_(used_values(k)) {}
+  Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target, int smaller, const std::vector<Kept>& kept)
+      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), smaller_(smaller), used_(used_values(k)) { s_.kept = kept; }
 
   Schedule run(bool general) {
     s_.general = general;
@@ -187,6 +187,10 @@ class Scheduler {
           if (!d.empty()) add_nest(d, {}, d);
           home(v);
         }
+      } else if (op.results.size() == 1 && s_.kept[op.results[0].index].yes) {
+        const std::vector<int> d = drop_none(axes_.of(op.results[0]));
+        add_nest(d, {}, d);
+        home(op.results[0]);
       }
     });
     const auto& args = k_.region(k_.body).args;
@@ -618,8 +622,8 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
 }
 
 Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars,
-                       const Target& target, bool general, int smaller) {
-  return Scheduler(k, axes, resident, parallel, scalars, target, smaller).run(general);
+                       const Target& target, bool general, int smaller, const std::vector<Kept>& kept) {
+  return Scheduler(k, axes, resident, parallel, scalars, target, smaller, kept).run(general);
 }
 
 }  // namespace tessera::lowering
