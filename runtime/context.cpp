@@ -43,6 +43,15 @@ int rank(const std::string& kind) {
   return static_cast<int>(std::find(order, order + 4, kind) - order);
 }
 
+// Kinds in their order; of CPU drivers side by side one that lets loops run to their end, then the newest of the same maker's.
+bool better(const Probe& a, const Probe& b) {
+  if (rank(a.info.kind) != rank(b.info.kind)) return rank(a.info.kind) < rank(b.info.kind);
+  if (a.info.target.kind != Target::Kind::cpu || b.info.target.kind != Target::Kind::cpu) return false;
+  const bool cut = a.info.target.max_loop_iterations != 0, other_cut = b.info.target.max_loop_iterations != 0;
+  if (cut != other_cut) return other_cut;
+  return a.driver.vendor == b.driver.vendor && a.driver.device == b.driver.device && a.driver.version > b.driver.version;
+}
+
 size_t choose(const std::vector<Probe>& probes, const DeviceOptions& options) {
   const std::string from_environment = options.select.empty() ? environment("TESSERA_DEVICE") : "";
   const std::string wanted = options.select.empty() ? from_environment : options.select;
@@ -60,7 +69,7 @@ size_t choose(const std::vector<Probe>& probes, const DeviceOptions& options) {
   }
   size_t best = probes.size();
   for (size_t i = 0; i < probes.size(); ++i)
-    if (probes[i].info.lacks.empty() && (best == probes.size() || rank(probes[i].info.kind) < rank(probes[best].info.kind))) best = i;
+    if (probes[i].info.lacks.empty() && (best == probes.size() || better(probes[i], probes[best]))) best = i;
   if (best == probes.size())
     throw DeviceError("no Vulkan device can run Tessera:" + listing(probes), {}, "update the driver, or set TESSERA_DEVICE=interpreter to run kernels on the host");
   return best;

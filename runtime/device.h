@@ -70,7 +70,7 @@ DeviceInfo find_device(const DeviceOptions& options = {});
 
 class Device {
  public:
-  /// The best device (discrete before integrated before virtual before CPU), or the one that the options or TESSERA_DEVICE name.
+  /// The best device (discrete before integrated before virtual before CPU; of CPU drivers side by side the newer), or the one that the options or TESSERA_DEVICE name.
   /// Throws DeviceError listing the devices if none fits.
   explicit Device(const DeviceOptions& options = {});
   /// A Vulkan device that the program has already (interop.h). Of the options those count that say how to use a device, not which. Throws DeviceError, naming what to
