@@ -60,8 +60,8 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
       }
       if (size_bytes(t) == 4) return b_.store(memory, at, t == DType::u32 ? v : b_.op(Opcode::bitcast, {v}, DType::u32));
       if (t == DType::boolean) return b_.store(memory, at, b_.convert(v, DType::u32));
-      const DType bits = size_bytes(t) == 2 ? DType::u16 : DType::u8;
-      b_.store(memory, at, b_.convert(t == bits ? v : b_.op(Opcode::bitcast, {v}, bits), DType::u32));
+      const DType word = unsigned_of(bits(t));  // of 4-bit integers those four bits
+      b_.store(memory, at, b_.convert(t == word ? v : b_.op(Opcode::bitcast, {v}, word), DType::u32));
     };
     b_.when(first_thread(0), [&] {
       Value number = b_.i64(0);

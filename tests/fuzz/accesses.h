@@ -322,8 +322,8 @@ class Accesses : protected Spec {
     }
     Op op{.code = Opcode::debug_print, .operands = {scalar}};
     std::string format = "{:4d}:";
-    for (int64_t n = random_.in(0, 2); n-- > 0;) {
-      const Value v = values_.pool.empty() ? scalar : random_.pick(values_.pool);
+    for (int64_t n = random_.in(0, 3); n-- > 0;) {
+      const Value v = random_.chance(0.5) ? values_.want(static_cast<DType>(random_.below(kNumDTypes)), random_.chance(0.5) ? Shape{} : Shape{random_.in(1, 9)}, true) : values_.pool.empty() ? scalar : random_.pick(values_.pool);
       const Type t = values_.type(v);
       if (is_float(t.dtype) || values_.fact(v).dirty || values_.fact(v).err != 0 || num_elements(t.shape) > 200) continue;
       op.operands.push_back(v);

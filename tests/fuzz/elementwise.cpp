@@ -29,6 +29,7 @@ std::optional<Fact> Values::predict(Opcode op, DType t, const std::vector<Fact>&
   if (wild(all)) {
     switch (op) {
       case Opcode::neg: case Opcode::abs: case Opcode::sign: case Opcode::max: case Opcode::min: case Opcode::clamp: return all;  // the sign of NaN is NaN
+      case Opcode::rem: return exact ? std::optional(all) : std::nullopt;  // whatever lies between the operands' exponents
       case Opcode::select: case Opcode::is_finite:
       case Opcode::eq: case Opcode::ne: case Opcode::lt: case Opcode::le: case Opcode::gt: case Opcode::ge: break;
       default: return std::nullopt;
@@ -152,10 +153,12 @@ Value Values::elementwise(Value v) {
     return *apply(Opcode::neg, {v});
   }
   const Value y = operand();
+  if (wild(join(fact(v), fact(y))) && random_.chance(0.3))
+    if (const auto r = apply(Opcode::rem, {v, y})) return *r;
   if (random_.chance(0.1)) {
     const Value divisor = binary(Opcode::add, *apply(Opcode::abs, {y}), constant(t, 1, shape));
     // max() took add's place where the sum would not be tame: then |y| >= 1 still holds.
-    if (const auto r = apply(random_.chance(0.7) ? Opcode::div : Opcode::rem, {v, divisor})) return *r;
+    if (const auto r = apply(random_.chance(0.5) ? Opcode::div : Opcode::rem, {v, divisor})) return *r;
   }
   if (random_.chance(0.05))
     if (const auto r = apply(Opcode::pow, {conform(v, 4), *apply(Opcode::abs, {conform(y, 3)})})) return *r;

@@ -24,6 +24,7 @@ Spec::Spec(uint64_t seed) : random_(seed), values_(out_.kernel, random_, dtypes(
 
 std::vector<DType> Spec::dtypes(Random& random) {
   if (random.chance(0.25)) return {DType::f32, DType::f32, DType::i32, DType::u32, DType::boolean};
+  if (random.chance(0.1)) return {DType::i4, DType::u4, DType::i4, DType::u4, DType::boolean, DType::i32};  // parts of a byte
   std::vector<DType> all;
   for (int t = 0; t < kNumDTypes; ++t) all.push_back(static_cast<DType>(t));
   if (random.chance(0.4)) {  // much of one
