@@ -40,7 +40,7 @@ Code fast_code(Opcode op, DType t, DType result) {
 
 class Flattener {
  public:
-  explicit Flattener(const Kernel& k) : k_(k) {
+  Flattener(const Kernel& k, bool observe) : k_(k), observe_(observe) {
     if (k.level != ir::Level::lane || k.body.index >= k.regions.size()) throw InternalError(k.name + ": not a lane-level kernel", k.loc);
     regs_.assign(k.values.size(), kNone);
     places_.assign(k.values.size(), kNone);
@@ -128,7 +128,10 @@ class Flattener {
     const auto& ops = k_.region(r).ops;
     for (const OpId id : ops) {
       if (id.index >= k_.ops.size()) throw InternalError(k_.name + ": an op that does not exist", k_.loc);
-      if (id != ops.back()) op(k_.op(id), id.index);
+      if (id == ops.back()) continue;
+      op(k_.op(id), id.index);
+      for (const Value v : k_.op(id).results)
+        if (observe_ && !k_.type(v).is_ref) emit({.code = Code::observe, .a = def(v), .aux = v.index});
     }
     const Op& last = k_.op(ops.back());
     if (last.code != Opcode::yield) malformed(last, "a region ends with it instead of a yield");
@@ -312,6 +315,7 @@ class Flattener {
     def(args[0]);
     emit({.code = Code::for_begin, .dst = iv, .a = use(o, 0), .b = upper, .c = step, .d = counter, .source = source});
     const uint32_t head = emit({.code = Code::for_head, .dst = def(args[0]), .a = iv, .b = upper, .d = counter, .source = source});
+    if (observe_) emit({.code = Code::observe, .a = def(args[0]), .aux = args[0].index});
     counters_.push_back(counter);
     const Op& last = region(o.regions[0]);
     counters_.pop_back();
@@ -342,11 +346,12 @@ class Flattener {
   }
 
   const Kernel& k_;
+  const bool observe_;
   Bytecode out_;
   std::vector<uint32_t> regs_, places_, counters_;
 };
 }  // namespace
 
-Bytecode flatten(const Kernel& k) { return Flattener(k).run(); }
+Bytecode flatten(const Kernel& k, bool observe) { return Flattener(k, observe).run(); }
 
 }  // namespace tessera::lane

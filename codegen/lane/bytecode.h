@@ -19,6 +19,7 @@ enum class Code : uint8_t {
   jump, branch_false, choose,                             // choose: aux is the first of d entries of Bytecode::targets
   for_begin, for_head, for_next, round,                   // round: counts one round of a while
   report,                                                 // aux: the bits
+  observe,                                                // RunOptions::observe; aux: the value
   barrier, reduce, shuffle, shuffle_xor, end
 };
 
@@ -64,6 +65,6 @@ struct Bytecode {
 };
 
 /// Throws InternalError where the kernel is too malformed to run (run verify_lane for all that is wrong with it).
-Bytecode flatten(const ir::Kernel& k);
+Bytecode flatten(const ir::Kernel& k, bool observe = false);
 
 }  // namespace tessera::lane

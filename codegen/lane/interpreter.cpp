@@ -60,7 +60,7 @@ struct Arena {
 class Machine {
  public:
   Machine(const Kernel& k, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims, const RunOptions& options)
-      : k_(k), options_(options), random_{Random{options.seed}.next()}, code_(flatten(k)) {
+      : k_(k), options_(options), random_{Random{options.seed}.next()}, code_(flatten(k, options.observe != nullptr)) {
     const size_t num_args = k.region(k.body).args.size();
     if (arrays.size() != num_args)
       throw SpecError(k.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(num_args) + " args", k.loc);
@@ -586,6 +586,9 @@ class Machine {
         case Code::report:
           if (r[i.a].poison) poisoned(id, pc, r[i.a], "the condition");
           if (r[i.a].bits) report_.at(0) |= i.aux;
+          break;
+        case Code::observe:
+          if (!r[i.a].poison) options_.observe({i.aux}, r[i.a].bits);
           break;
         case Code::barrier: case Code::reduce: case Code::shuffle: case Code::shuffle_xor:
           me.pc = pc;

@@ -3,6 +3,7 @@
 // result, barriers or subgroup ops under divergent control.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct RunOptions {
   int32_t max_workgroups = 0;   // caps the dispatch further, to exercise loops over units; 0: as the kernel says
   size_t max_reports = 10;
   int64_t print_bytes = 1 << 20;  // room for what the kernel prints
+  /// Sees the bits of every result that is no Ref and no garbage, and loops' counters: for tests of what analyses claim. Costs nothing where it is not set.
+  std::function<void(ir::Value, uint64_t bits)> observe = {};
   int64_t max_steps = int64_t{1} << 33;  // ops of all invocations together, about: more is reported as a loop that does not end
 };
 struct RunResult {

@@ -126,8 +126,7 @@ class Counter {
 
   void for_loop(const Op& o, const Extent& fewest, const Count& greatest, bool outermost) {
     const Value lower = o.operands[0], upper = o.operands[1], iv = k_.region(o.regions[0]).args[0];
-    const auto lo = ranges_.of(lower), hi = ranges_.of(upper);
-    if (lo && hi) ranges_.set(iv, passes::Range{lo->lo, std::max(hi->hi - 1, lo->lo)});
+    ranges_.set(iv, counter_bounds(*ranges_.of(lower), *ranges_.of(upper)));
     const Op* by = k_.def(o.operands[2]);
     if (outermost && by && by->code == Opcode::num_workgroups) {
       add(o, Extent(1), Extent(1));

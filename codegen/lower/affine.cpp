@@ -148,8 +148,7 @@ Bounds ScalarAnalysis::transfer(ir::Value v) {
     const auto it = loop_of_iv_.find(v.index);
     if (it == loop_of_iv_.end()) return all;
     const ir::Op& loop = k_.op(it->second);
-    const Bounds lower = bounds(loop.operands[0]), upper = bounds(loop.operands[1]);
-    return Interval{lower->lo, std::max(upper->hi - 1, lower->lo)};
+    return counter_bounds(*bounds(loop.operands[0]), *bounds(loop.operands[1]));
   }
   if (ir::info(op->code).elementwise) {
     std::vector<Bounds> operands;

@@ -182,8 +182,7 @@ void Emitter::emit_for(const ir::Op& op) {
   // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the addition, unsigned: from a counter below the
   // end it may be more than INT32_MAX.
   const bool plain = last.hi + copies * most - 1 <= INT32_MAX;
-  set_range(body.args.at(0), values_of(DType::i32));
-  if (first.lo < last.hi) set_range(body.args[0], {first.lo, last.hi - 1, true});
+  set_range(body.args.at(0), Bounds(counter_bounds({first.lo, first.hi}, {last.lo, last.hi})));
 
   std::vector<V> state{lower};
   if (!plain) state.push_back(slt(lower, upper));  // whether an iteration is left

@@ -200,7 +200,7 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     if (k.shares_at_once(i)) changes[static_cast<size_t>(i)] = written[static_cast<size_t>(o)];
     aliased |= o >= 0 && written[static_cast<size_t>(o)];
   }
-  Machine m = make_machine(k, programs, changes, fill);
+  Machine m = make_machine(k, programs, changes, fill, options.observe);
 
   m.raise = options.out_of_bounds == OutOfBounds::raise;
   std::optional<Races> races;

@@ -17,6 +17,14 @@ namespace tessera {
 enum class Uninitialised : uint8_t { nan, zero, large, small, pattern };
 enum class OutOfBounds : uint8_t { clamp, raise };
 
+/// A value at the moment it has been computed (`op` made it; none: an argument of a region), or is given to a memory op that is about to run.
+struct SeenValue {
+  ir::OpId op;
+  ir::Value value;
+  const std::byte* elements;            // size_bytes(dtype) apart
+  const std::vector<int64_t>& program;  // the coordinate on every grid axis
+};
+
 struct InterpretOptions {
   DimValues dims = {};               ///< run-time sizes that no input shape gives
   /// What memory holds that nobody has written, and overhang. An output element that differs between two of these hangs on such memory.
@@ -35,6 +43,8 @@ struct InterpretOptions {
   std::function<void(const std::string&)> warn = {};
   /// Grid axes that are parallel beside those declared so and those added by vmap: one per axis, or empty.
   std::vector<bool> parallel = {};
+  /// Sees every value but Refs and the carried ones, in index maps too: for tests of what analyses claim. Costs nothing where it is not set.
+  std::function<void(const SeenValue&)> observe = {};
 };
 
 /// Runs a tile-level kernel on inputs and returns its outputs. Throws SpecError on wrong argument count, dtype or shape (against the array

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/interpreter/interpreter.h"
 #include "engine/interpreter/races.h"
 #include "engine/interpreter/strided.h"
 #include "engine/ir/kernel.h"
@@ -47,6 +48,7 @@ struct Machine {
   std::vector<int64_t> grid_point;         // this program, all axes
   uint64_t masked_loads = 0;               // so far: each leaves other unspecified elements
   std::function<void(std::string)> print;  // of debug_print
+  std::function<void(const SeenValue&)> observe;  // InterpretOptions::observe
   std::optional<KernelError> failed;       // the first check that did
   std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block
 
@@ -58,7 +60,7 @@ struct Machine {
 
 /// Plans the body and the index maps of k. The program ids of index maps are stored at place[argument]. `written` says for each body
 /// argument whether the kernel may store to it.
-Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill);
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill, std::function<void(const SeenValue&)> observe);
 
 /// The access looks at what is there: all but a store, and a swap whose result nobody uses, which is one.
 bool loads(const ir::Kernel& k, const ir::Op& op);

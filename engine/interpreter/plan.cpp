@@ -82,6 +82,7 @@ class Planner {
     if (index_map)
       for (Value v : k_.region(r).args)
         if (!type(v).is_ref) take(v), permanent_[v.index] = true;  // never given back, so that they may be written before each run
+    if (index_map) observe(r, {}, k_.region(r).args);
     plan_region(r);
   }
 
@@ -134,7 +135,12 @@ class Planner {
 
   void plan_region(RegionId r) {
     const ir::Region& region = k_.region(r);
-    for (size_t i = 0; i + 1 < region.ops.size(); ++i) plan_op(r, i);
+    for (size_t i = 0; i + 1 < region.ops.size(); ++i) {
+      const ir::OpId id = region.ops[i];
+      if (ir::accesses_ref(k_.op(id).code)) observe(r, id, k_.op(id).operands);
+      plan_op(r, i);
+      observe(r, id, k_.op(id).results);
+    }
     bury(r, region.ops.size() - 1);
   }
   void bury(RegionId r, size_t i) {
@@ -143,6 +149,11 @@ class Planner {
       if (home_[root]) give_back(root);
   }
 
+  void observe(RegionId r, ir::OpId at, const std::vector<Value>& values) {
+    if (!m_.observe) return;
+    for (const Value v : values)
+      if (!type(v).is_ref) emit(r, ready([=](Machine& m) { m.observe({at, v, m.place[v.index], m.grid_point}); }));
+  }
   void emit(RegionId r, Make make) { late_.emplace_back(r.index, std::move(make)); }
 
   bool hoistable(const Op& op) const {
@@ -386,6 +397,7 @@ class Planner {
         const auto& args = k_.region(body).args;
         take(args[0]);
         for (size_t c = 0; c < op.results.size(); ++c) offset_[args[c + 1].index] = offset_[op.results[c].index];
+        observe(body, {}, {args[0]});
         plan_region(body);
         if (home_[args[0].index]) give_back(args[0].index);
         emit(r, ready([=, enter = moves(op.operands, 3, op.results), next = moves(k_.terminator(body).operands, 0, op.results), iv = args[0].index](Machine& m) {
@@ -450,8 +462,9 @@ class Planner {
 };
 }  // namespace
 
-Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill) {
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill, std::function<void(const SeenValue&)> observe) {
   Machine m;
+  m.observe = std::move(observe);
   m.kernel = &k;
   m.fill = fill;
   m.programs = std::move(programs);

@@ -323,7 +323,7 @@ bool Folder::control_flow(OpId id) {
       return true;
     }
     drop_invariant_carries(k_.op(id));
-    ranges_.set(k_.region(body).args[0], Range{lower.lo, upper.hi - 1});
+    ranges_.set(k_.region(body).args[0], counter_bounds(lower, upper));
     loop_of_body_[body.index] = id;
     region(body);
     return false;

@@ -24,6 +24,7 @@
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
 #include "engine/reference.h"
+#include "tests/fuzz/claims.h"
 #include "tests/support/judge/judge.h"
 #ifdef TESSERA_SPIRV_TOOLS
 #include <spirv-tools/libspirv.hpp>
@@ -140,6 +141,7 @@ class Checker {
         out_.elements += static_cast<int64_t>(d.size());
         for (const bool b : d) out_.defined += b;
       }
+      if (!hold_to_claims("source", case_.kernel, nullptr)) return std::move(out_);
       if (options_.passes && !passes()) return std::move(out_);
       begin("races");  // what lowering takes for parallel is
       const std::vector<Array> in_any_order = interpret(case_.kernel, case_.inputs, {.dims = case_.dims, .seed = 1, .races = true, .print = [](const std::string&) {}, .parallel = parallel_axes(case_.kernel)});
@@ -236,14 +238,34 @@ class Checker {
     return true;
   }
 
+  // What is claimed of the kernel holds for all that it computes, and, as it is lowered for t, its programs may come in any order along the axes that are called parallel.
+  bool hold_to_claims(const std::string& name, const Kernel& k, const Target* t) {
+    begin(name + ": claims");
+    Claims claims(k, case_.dims);
+    interpret(k, case_.inputs, {.dims = case_.dims, .print = [](const std::string&) {}, .observe = [&](const SeenValue& s) { claims.see(s); }});
+    if (claims.broken()) return failed(*claims.broken() + "\ntile-level kernel:\n" + ir::print(k));
+    if (!t) return true;
+    begin(name + ": parallel axes in another order");
+    lowering::ScalarAnalysis scalars(k);
+    const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars, *t);
+    for (int order = 0; order < options_.orders; ++order) {
+      InterpretOptions o = options(case_.dims, 4 + order);
+      for (size_t a = 0; a < k.grid.size(); ++a) o.parallel.push_back(plan.is_parallel(a));
+      if (const auto d = difference(*reference_, interpret(k, case_.inputs, o), case_.tolerance)) {
+        std::string why;
+        for (size_t a = 0; a < k.grid.size(); ++a) why += "axis " + std::to_string(a) + ": " + plan.axes[a].why + "\n";
+        return failed(*d + "\n" + why + "tile-level kernel:\n" + ir::print(k));
+      }
+    }
+    return true;
+  }
+
   bool target(const std::string& name, const Target& t, bool general) {
     begin(name + ": compile");
-    Kernel lane;
+    Kernel lane, tile = case_.kernel;
     CompileOptions options;
     options.general = general;
-    options.dump = [&](std::string_view, const Kernel& k, bool) {
-      if (k.level == ir::Level::lane) lane = k;
-    };
+    options.dump = [&](std::string_view, const Kernel& k, bool) { (k.level == ir::Level::lane ? lane : tile) = k; };
     Program program;
     try {
       program = compile(case_.kernel, t, options);
@@ -251,6 +273,7 @@ class Checker {
       ++out_.compile_errors;
       return true;
     }
+    if (!hold_to_claims(name, tile, &t)) return false;
     begin(name + ": spirv-val");
     if (const auto log = validate(program.spirv)) return failed(*log);
     begin(name + ": spirv-val with debug info");
@@ -275,12 +298,15 @@ class Checker {
       run.max_workgroups = order % 2 ? 1 + order / 2 : 0;
       run.max_steps = options_.max_steps;
       run.print_bytes = int64_t{64} << 20;
+      Claims claims(lane, case_.dims);
+      run.observe = [&](ir::Value v, uint64_t bits) { claims.see(v, bits); };
       const lane::RunResult r = lane::run(lane, arrays, case_.kernel.num_inputs, case_.dims, run);
       if (r.out_of_steps && r.reports.size() == 1) {
         ++out_.unfinished;
         break;
       }
       std::string reports;
+      if (claims.broken()) reports = *claims.broken() + "\n";
       for (const std::string& s : r.reports) {
         // Where the kernel stores unspecified memory, so does its lowering.
         if (!reference_->all_defined && s.find("uninitialised memory") != std::string::npos && s.find("is the stored value of") != std::string::npos) continue;

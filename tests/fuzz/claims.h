@@ -1,0 +1,46 @@
+// What the analyses claim of a kernel's integers, held against the values that the interpreters compute, at every evaluation: affine forms, ranges of both levels,
+// blocks that need no clamp or lie inside, index arrays that hold no position twice, axes that are proved to be parallel.
+#pragma once
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/lane/interpreter.h"
+#include "codegen/lower/affine.h"
+#include "codegen/lower/parallel.h"
+#include "engine/interpreter/interpreter.h"
+#include "engine/passes/ranges.h"
+
+namespace tessera::fuzz {
+
+class Claims {
+ public:
+  /// Of a tile-level kernel with these sizes, or of a lane-level one.
+  Claims(const ir::Kernel& k, const DimValues& dims);
+  Claims(const Claims&) = delete;
+  void see(const SeenValue& s);
+  void see(ir::Value v, uint64_t bits);
+  /// The first that did not hold, in words.
+  const std::optional<std::string>& broken() const { return broken_; }
+
+ private:
+  struct MapResult { int block; size_t dim; };
+  void compute_ranges(ir::RegionId r);
+  bool within_range(ir::Value v, __int128 x);
+  void block(const MapResult& m, int64_t index);
+  void positions(const SeenValue& s);
+  std::string name_of(ir::Value v) const;
+  void fail(const std::string& what) { if (!broken_) broken_ = what; }
+
+  const ir::Kernel& k_;
+  passes::Ranges ranges_;
+  std::optional<lowering::ScalarAnalysis> scalars_;
+  std::vector<std::vector<lowering::BlockStart>> starts_;  // per block
+  std::vector<Shape> shapes_;                              // of the arrays
+  std::unordered_map<uint32_t, std::vector<MapResult>> map_results_;  // by value: the block indices that it is
+  std::unordered_map<uint32_t, std::vector<int64_t>> given_;  // the last elements of an index array, by value
+  std::optional<std::string> broken_;
+};
+
+}  // namespace tessera::fuzz
