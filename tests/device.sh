@@ -24,7 +24,7 @@ else  # most compiled for the device once; the suite `fuzz` has the passes and t
   run --seed 1 --count 30 --target none --no-passes
   run --seed 31 --count 270 --target none --no-passes --codegen fast
   run --device minimum --seed 1000 --count 10 --target none --no-passes
-  run --seed 2000 --count 15 --target none --no-passes --optimised
+  run --seed 2000 --count 6 --target none --no-passes --codegen fast --optimised
 fi
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -58,7 +58,8 @@ void Machine::run() {
 
 void Machine::begin(Group& g, uint32_t number) {
   const uint32_t* n = dispatch_.groups;
-  g.id[0] = number % n[0], g.id[1] = number / n[0] % n[1], g.id[2] = number / n[0] / n[1];
+  const uint32_t id[3] = {number % n[0], number / n[0] % n[1], number / n[0] / n[1]};
+  for (int i = 0; i < 3; ++i) g.id[i] = dispatch_.base[i] + id[i];
   g.who = {number, 0, ++epoch_, epoch_, 0};
   for (Invocation& v : g.invocations) v.pc = 0, v.state = State::ready, v.meets = kNone, v.gave_way = false;
   for (std::byte& b : g.shared.bytes) b = static_cast<std::byte>(random_.next());
