@@ -141,6 +141,9 @@ class Checker {
         for (const bool b : d) out_.defined += b;
       }
       if (options_.passes && !passes()) return std::move(out_);
+      begin("races");  // what lowering takes for parallel is
+      const std::vector<Array> in_any_order = interpret(case_.kernel, case_.inputs, {.dims = case_.dims, .seed = 1, .races = true, .print = [](const std::string&) {}, .parallel = parallel_axes(case_.kernel)});
+      if (const auto d = difference(*reference_, in_any_order, case_.tolerance)) return fail(*d);
       for (const bool general : {true, false}) {
         if (general ? !options_.general : !options_.fast) continue;
         const std::string form = general ? "general/" : "fast/";
