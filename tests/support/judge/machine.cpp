@@ -368,7 +368,7 @@ bool Machine::take(Group& g, Invocation& v, uint32_t number, uint32_t& pc) {
   }
   if (e.leaves != kNone) {
     uint64_t key = e.leaves + 1;
-    for (const uint32_t l : m_.loops[e.leaves].around) key = (key ^ v.rounds[l]) * 0x9e3779b97f4a7c15u, key ^= key >> 29;
+    for (const uint32_t l : m_.loops[e.leaves].around) key = Random{key * 0x9e3779b97f4a7c15u + v.rounds[l]}.next();
     Passed& p = g.passed[v.subgroup].try_emplace(key, Passed{e.leaves, 0}).first->second;
     p.rounds = std::max(p.rounds, v.rounds[e.leaves]);
   }

@@ -360,6 +360,10 @@ TEST_CASE("iterations are counted as drivers count them") {
                "%test2 = OpLabel\n%more2 = OpULessThan %bool %j " + m + "\nOpBranchConditional %more2 %body2 %done2\n%body2 = OpLabel\nOpBranch %next2\n%next2 = OpLabel\n%j1 = OpIAdd %u32 %j %1\n"
                "OpBranch %head2\n%done2 = OpLabel\nOpBranch %next\n%next = OpLabel\n%k1 = OpIAdd %u32 %k %1\nOpBranch %head\n%done = OpLabel");
   };
+  for (const int n : {1, 2, 5, 7, 8, 16, 31, 32}) {  // each time that the inner loop is passed counts
+    CHECK(nested("%" + std::to_string(n), "%5").result().most_iterations == n + 1 + n * 6 + 1);
+    CHECK(nested("%5", "%" + std::to_string(n)).result().most_iterations == 6 + 5 * (n + 1) + 1);
+  }
   CHECK(nested("%3", "%5").result().most_iterations == 4 + 3 * 6 + 1);  // the last test passes the inner loop, too
   CHECK(nested("%0", "%5").result().most_iterations == 1 + 1);
   CHECK(nested("%3", "%lane").result().most_iterations == 4 + 3 * 4 + 1);   // the slowest of four lanes
