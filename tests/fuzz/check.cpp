@@ -25,6 +25,7 @@
 #include "engine/passes/passes.h"
 #include "engine/reference.h"
 #include "tests/fuzz/claims.h"
+#include "tests/fuzz/random_target.h"
 #include "tests/support/judge/judge.h"
 #ifdef TESSERA_SPIRV_TOOLS
 #include <spirv-tools/libspirv.hpp>
@@ -154,6 +155,9 @@ class Checker {
         if (options_.minimum && !target(form + "minimum", minimum, general)) return std::move(out_);
         if (options_.lavapipe && !target(form + "lavapipe", lavapipe_target(), general)) return std::move(out_);
         if (options_.gpu && !target(form + "gpu", gpu_target(), general)) return std::move(out_);
+        Target other = random_target(options_.random_target + std::hash<std::string>{}(form + case_.kernel.name));
+        other.float64 = minimum.float64;
+        if (options_.random && !target(form + "random", other, general)) return std::move(out_);
         if (options_.device) {
           begin(form + "device");
           try {
@@ -351,14 +355,14 @@ class Checker {
         run.loops.reset();  // it unrolls some
       }
       run.seed = std::hash<std::string>{}(name + case_.kernel.name) + static_cast<uint64_t>(order);
-      run.max_workgroups = order % 2 ? 1 + order / 2 : 0;
+      run.max_workgroups = run.seed % 3 == 0 ? 1 + order / 2 : 0;
       const judge::Result r = judge::run(program, arrays, case_.dims, run);
       ++out_.judged;
       out_.judge_steps += r.steps;
       std::string reports;
       for (const std::string& s : r.reports)
         if (reference_->all_defined || s.find("undefined: the stored value") == std::string::npos) reports += s + "\n";
-      const std::string where = " (judge's seed " + std::to_string(run.seed) + ")\n";
+      const std::string where = " (judge's seed " + std::to_string(run.seed) + ", target " + t.name + ")\n";
       if (!reports.empty()) return failed(reports + where);
       if (r.unfinished) {
         ++out_.unjudged;

@@ -24,15 +24,17 @@
 #include "tests/fuzz/coverage.h"
 #include "tests/fuzz/random.h"
 #include "tests/fuzz/shrink.h"
+#include "tests/support/judge/judge.h"
 
 using namespace tessera;
 using namespace tessera::fuzz;
 
 namespace {
 constexpr const char* kUsage =
-    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|all|none] [--orders N]\n"
-    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--judge N] [--optimised] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
+    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|random|all|none] [--orders N]\n"
+    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--targets N] [--judge N] [--optimised] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
+    "  --targets N       random targets of another kind for each kernel\n"
     "  --judge N         orders of the SPIR-V judge per form and target (1); 0: leave it out\n"
     "  --optimised       also judge, and give the device, what spirv-opt makes of the modules\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
@@ -79,10 +81,11 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--codegen") std::tie(a.check.general, a.check.fast) = one_of("general", "fast");
     else if (s == "--target") {
       const std::string v = next();
-      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "all" && v != "none") usage("--target " + v + ": minimum, lavapipe, gpu, all or none are wanted");
+      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "random" && v != "all" && v != "none") usage("--target " + v + ": minimum, lavapipe, gpu, random, all or none are wanted");
       a.check.minimum = v == "minimum" || v == "all";
       a.check.lavapipe = v == "lavapipe" || v == "all";
       a.check.gpu = v == "gpu" || v == "all";
+      a.check.random = v == "random" || v == "all";
     }
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
     else if (s == "--device") {
@@ -92,6 +95,7 @@ Arguments parse_arguments(int argc, char** argv) {
     }
     else if (s == "--no-passes") a.check.passes = false;
     else if (s == "--judge") a.check.judge_orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10)), a.check.judge = a.check.judge_orders > 0;
+    else if (s == "--targets") a.check.random_target = std::strtoull(next().c_str(), nullptr, 10);
     else if (s == "--optimised") a.check.optimised = true;
     else if (s == "--delete-barriers") a.check.delete_barriers = true;
     else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
@@ -228,11 +232,13 @@ int main(int argc, char** argv) {
       Device& device = little_room ? *narrow : *roomy;
       printed.clear();
       const auto run = [&] {
-        if (!a.minimum_device && !a.gpu_device) return load(device, c.kernel, options).run(c.inputs, c.dims);
-        Target t = a.gpu_device ? device.target() : minimum_target();
+        if (!a.minimum_device && !a.gpu_device && !a.check.optimised) return load(device, c.kernel, options).run(c.inputs, c.dims);
+        Target t = a.minimum_device ? minimum_target() : device.target();
         if (a.gpu_device) t.kind = Target::Kind::gpu;
         t.max_loop_iterations = device.target().max_loop_iterations;
-        return CompiledKernel(device, std::make_shared<const Program>(compile(c.kernel, t, options))).run(c.inputs, c.dims);
+        Program program = compile(c.kernel, t, options);
+        if (a.check.optimised) program.spirv = judge::optimised(program.spirv).value_or(program.spirv);
+        return CompiledKernel(device, std::make_shared<const Program>(std::move(program))).run(c.inputs, c.dims);
       };
       std::vector<Array> outputs = run();
       device.wait();
@@ -285,6 +291,7 @@ int main(int argc, char** argv) {
         if (entry.path().extension() == ".tir") one(from_file(entry.path().string()), entry.path().string());
     for (int64_t i = 0; i < a.count && elapsed() < a.seconds; ++i) {
       const uint64_t seed = a.seed + static_cast<uint64_t>(i);
+      if (a.suite) a.check.optimised = seed % (std::getenv("TESSERA_TESTS_ALL") ? 2 : 8) == 0;  // takes longer than all else
       one(generate(seed), "seed " + std::to_string(seed));
       if (platform::prints_to_terminal() && i % 10 == 0) std::cerr << "\r" << i << " " << std::flush;
     }

@@ -58,7 +58,8 @@ void Machine::run() {
 
 void Machine::begin(Group& g, uint32_t number) {
   const uint32_t* n = dispatch_.groups;
-  g.id[0] = number % n[0], g.id[1] = number / n[0] % n[1], g.id[2] = number / n[0] / n[1];
+  const uint32_t id[3] = {number % n[0], number / n[0] % n[1], number / n[0] / n[1]};
+  for (int i = 0; i < 3; ++i) g.id[i] = dispatch_.base[i] + id[i];
   g.who = {number, 0, ++epoch_, epoch_, 0};
   for (Invocation& v : g.invocations) v.pc = 0, v.state = State::ready, v.meets = kNone, v.gave_way = false;
   for (std::byte& b : g.shared.bytes) b = static_cast<std::byte>(random_.next());
@@ -367,7 +368,7 @@ bool Machine::take(Group& g, Invocation& v, uint32_t number, uint32_t& pc) {
   }
   if (e.leaves != kNone) {
     uint64_t key = e.leaves + 1;
-    for (const uint32_t l : m_.loops[e.leaves].around) key = (key ^ v.rounds[l]) * 0x9e3779b97f4a7c15u, key ^= key >> 29;
+    for (const uint32_t l : m_.loops[e.leaves].around) key = Random{key * 0x9e3779b97f4a7c15u + v.rounds[l]}.next();
     Passed& p = g.passed[v.subgroup].try_emplace(key, Passed{e.leaves, 0}).first->second;
     p.rounds = std::max(p.rounds, v.rounds[e.leaves]);
   }

@@ -22,7 +22,7 @@ struct Random {  // splitmix64
 };
 
 struct Dispatch {
-  uint32_t groups[3] = {1, 1, 1};
+  uint32_t base[3] = {0, 0, 0}, groups[3] = {1, 1, 1};
   uint32_t subgroup_size = 4;
   std::vector<std::byte> push;
   int64_t max_steps = 0;

@@ -37,6 +37,10 @@ void Memory::sort() {
   for (const auto& o : objects) bases_.push_back(o->base);
 }
 
+void Memory::forget() {
+  for (const auto& o : objects) std::fill(o->cells.begin(), o->cells.end(), Cell{});
+}
+
 std::string Memory::place(uint64_t address, uint32_t bytes) const {
   const auto behind = std::upper_bound(bases_.begin(), bases_.end(), address);
   const Object* near = nullptr;

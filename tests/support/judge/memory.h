@@ -38,6 +38,8 @@ class Memory {
   /// `bytes` at a random multiple of `alignment`, and of no more.
   Object& add(std::string name, uint64_t bytes, uint64_t alignment, uint64_t random);
   void sort();
+  /// What comes now is ordered after all that came before: another dispatch.
+  void forget();
   std::vector<std::unique_ptr<Object>> objects;
 
   struct Reached {
