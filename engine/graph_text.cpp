@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -11,15 +9,10 @@
 #include "engine/ir/verify.h"
 #include "engine/npy.h"
 #include "engine/plural.h"
+#include "engine/read_file.h"
 
 namespace tessera {
 namespace {
-
-std::string contents(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw SpecError(file + ": cannot be read");
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 class Parser {
  public:
@@ -121,6 +114,14 @@ class Parser {
       fail("\"" + name + "\" is not the name of a file in the graph's folder");
     return folder_ + "/" + name;
   }
+  template <class F>
+  auto reading(const F& open) const {
+    try {
+      return open();
+    } catch (const SpecError& e) {
+      fail(e.what());
+    }
+  }
   void define(const std::string& name, const Graph::Type& t) {
     if (!defined_.insert(name).second) fail("%" + name + " is defined a second time");
     names_.emplace(name, graph_.values.size());
@@ -146,11 +147,11 @@ class Parser {
         const std::string n = value_name();
         const Graph::Type t = type();
         const std::string file = file_name();
-        Array a = read_npy(file, t.dtype);
-        if (Graph::Type{a.dtype(), a.shape()} != t)
-          fail(file + " holds " + to_string({a.dtype(), a.shape()}) + " but " + to_string(t) + " is expected");
+        NpyFile array = reading([&] { return NpyFile(file, t.dtype, InputFile::Links::refused); });
+        if (Graph::Type{array.dtype(), array.shape()} != t)
+          fail(file + " holds " + to_string({array.dtype(), array.shape()}) + " but " + to_string(t) + " is expected");
         define(n, t);
-        graph_.constants.emplace_back(names_.at(n), std::move(a));
+        graph_.constants.emplace_back(names_.at(n), array.read());
       } else if (word("out")) {
         b.outputs.push_back(use());
       } else if (repeat && word("while")) {
@@ -350,7 +351,7 @@ class Parser {
   size_t kernel(const std::string& file) {
     const auto [it, fresh] = kernels_.emplace(file, graph_.kernels.size());
     if (fresh) {
-      ir::Kernel k = ir::parse(contents(file), file);
+      ir::Kernel k = ir::parse(reading([&] { return InputFile(file, InputFile::Links::refused).rest(); }), file);
       ir::verify(k, "parsing");
       graph_.kernels.push_back(std::move(k));
     }
@@ -407,6 +408,6 @@ class Parser {
 }  // namespace
 
 Graph parse_graph(std::string_view text, const std::string& folder) { return Parser(text, folder).parse(); }
-Graph read_graph(const std::string& folder) { return parse_graph(contents(folder + "/graph.txt"), folder); }
+Graph read_graph(const std::string& folder) { return parse_graph(InputFile(folder + "/graph.txt", InputFile::Links::refused).rest(), folder); }
 
 }  // namespace tessera

@@ -137,9 +137,15 @@ void write_graph(const Graph& g, const std::string& folder) {
   for (const ir::Kernel& k : g.kernels) kernels.push_back(fresh(k.name, ".tir", used));
   for (size_t i = 0; i < g.constants.size(); ++i) constants.push_back(fresh("constant_" + std::to_string(i), ".npy", used));
   const std::string text = Writer(g, kernels, constants).text();
-  for (size_t i = 0; i < kernels.size(); ++i) write_file(folder + "/" + kernels[i], ir::print(g.kernels[i], true));
-  for (size_t i = 0; i < constants.size(); ++i) write_npy(folder + "/" + constants[i], g.constants[i].second);
-  write_file(folder + "/graph.txt", text);  // last: a folder with it is whole
+  const auto put = [&](const std::string& name, std::initializer_list<std::string_view> parts) {
+    if (!put_file(folder + "/" + name, parts)) throw Error(folder + "/" + name + ": cannot be written");
+  };
+  for (size_t i = 0; i < kernels.size(); ++i) put(kernels[i], {ir::print(g.kernels[i], true)});
+  for (size_t i = 0; i < constants.size(); ++i) {
+    const Array& a = g.constants[i].second;
+    put(constants[i], {npy_header(a), {reinterpret_cast<const char*>(a.bytes()), static_cast<size_t>(a.nbytes())}});
+  }
+  put("graph.txt", {text});  // last: a folder with it is whole
 }
 
 }  // namespace tessera

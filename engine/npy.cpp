@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <vector>
 
@@ -213,30 +212,29 @@ Array parse_npy(std::string_view bytes, std::string_view name, std::optional<DTy
   return finish(h, std::move(raw));
 }
 
-Array read_npy(const std::string& path, std::optional<DType> wanted) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) fail(path, "no such file");
-  if (!std::filesystem::is_regular_file(path, error)) fail(path, "not a regular file");
-  const uint64_t size = std::filesystem::file_size(path, error);
-  std::ifstream in(path, std::ios::binary);
-  if (error || !in) fail(path, "cannot be opened");
-  const auto read = [&](char* to, uint64_t n) {
-    if (n && !in.read(to, static_cast<std::streamsize>(n))) fail(path, "cannot be read");
-  };
+NpyFile::NpyFile(const std::string& path, std::optional<DType> wanted, InputFile::Links links) : file_(path, links) {
+  const uint64_t size = file_.bytes();
   std::string start(static_cast<size_t>(std::min<uint64_t>(size, 12)), '\0');
-  read(start.data(), start.size());
+  file_.read(start.data(), start.size());
   const Frame f = parse_frame(start, size, path);
-  std::string text(static_cast<size_t>(f.length), '\0');
-  in.seekg(static_cast<std::streamoff>(f.offset));
-  read(text.data(), text.size());
+  std::string text = start.substr(f.offset, static_cast<size_t>(f.length));
+  const size_t known = text.size();  // two bytes of it, in version 1
+  text.resize(static_cast<size_t>(f.length));
+  file_.read(text.data() + known, f.length - known);
   const Header h = parse_header(text, path, wanted, size - f.offset - f.length);
-  Array raw(h.shape, h.dtype);
-  read(reinterpret_cast<char*>(raw.bytes()), static_cast<uint64_t>(h.bytes));
+  dtype_ = h.dtype, shape_ = h.shape, swap_ = h.swap, fortran_ = h.fortran;
+}
+
+Array NpyFile::read() {
+  Array raw(shape_, dtype_);
+  const Header h{dtype_, swap_, fortran_, shape_, raw.nbytes()};
+  file_.read(raw.bytes(), static_cast<uint64_t>(h.bytes));
   return finish(h, std::move(raw));
 }
 
-namespace {
-std::string header_bytes(const Array& a) {
+Array read_npy(const std::string& path, std::optional<DType> wanted) { return NpyFile(path, wanted).read(); }
+
+std::string npy_header(const Array& a) {
   constexpr std::string_view kDescr[kNumDTypes] = {"|b1", "|V1", "|i1", "<i2", "<i4", "<i8", "|V1", "|u1", "<u2", "<u4", "<u8", "|V1", "|V1", "<f2", "<V2", "<f4", "<f8"};
   std::string text = "{'descr': '" + std::string(kDescr[static_cast<int>(a.dtype())]) + "', 'fortran_order': False, 'shape': " + to_string(a.shape()) + ", }";
   const bool long_header = text.size() + 64 > 65535;
@@ -249,10 +247,9 @@ std::string header_bytes(const Array& a) {
   for (size_t i = 0; i < digits; ++i) s += static_cast<char>(text.size() >> (8 * i) & 0xff);
   return s + text;
 }
-}  // namespace
 
 std::string format_npy(const Array& a) {
-  std::string s = header_bytes(a);
+  std::string s = npy_header(a);
   s.append(reinterpret_cast<const char*>(a.bytes()), static_cast<size_t>(a.nbytes()));
   return s;
 }
@@ -260,7 +257,7 @@ std::string format_npy(const Array& a) {
 void write_npy(const std::string& path, const Array& a) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   if (!out) throw Error(path + ": cannot be created");
-  const std::string header = header_bytes(a);
+  const std::string header = npy_header(a);
   out.write(header.data(), static_cast<std::streamsize>(header.size()));
   if (a.nbytes()) out.write(reinterpret_cast<const char*>(a.bytes()), a.nbytes());
   out.close();

@@ -15,7 +15,11 @@
 #include <windows.h>
 #else
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
 #endif
 
 namespace tessera::platform {
@@ -32,6 +36,38 @@ int process_id() { return _getpid(); }
 const bool kFileDescriptors = false;
 int duplicate(int) { return -1; }
 void close_descriptor(int) {}
+namespace {
+std::FILE* stream_of(HANDLE handle, int flags, const char* mode) {
+  const int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle(reinterpret_cast<intptr_t>(handle), flags | _O_BINARY);
+  if (descriptor < 0 && handle != INVALID_HANDLE_VALUE) CloseHandle(handle);
+  std::FILE* const stream = descriptor < 0 ? nullptr : _fdopen(descriptor, mode);
+  if (!stream && descriptor >= 0) _close(descriptor);
+  return stream;
+}
+}  // namespace
+Opened open_file(const std::string& file, bool links) {
+  using What = Opened::What;
+  const HANDLE handle = CreateFileA(file.c_str(), GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, nullptr, OPEN_EXISTING,
+                                    FILE_FLAG_BACKUP_SEMANTICS | (links ? 0 : FILE_FLAG_OPEN_REPARSE_POINT), nullptr);  // backup: folders open too, and are told
+  if (handle == INVALID_HANDLE_VALUE) {
+    const DWORD why = GetLastError();
+    return {why == ERROR_FILE_NOT_FOUND || why == ERROR_PATH_NOT_FOUND || why == ERROR_INVALID_NAME ? What::missing : What::denied};
+  }
+  FILE_ATTRIBUTE_TAG_INFO tag{};
+  LARGE_INTEGER size{};
+  What what = What::file;
+  if (GetFileType(handle) != FILE_TYPE_DISK) what = What::no_file;  // CON, or a pipe
+  else if (!GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &tag, sizeof tag) || !GetFileSizeEx(handle, &size)) what = What::denied;
+  else if ((tag.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) && IsReparseTagNameSurrogate(tag.ReparseTag)) what = What::link;
+  else if (tag.FileAttributes & FILE_ATTRIBUTE_DIRECTORY) what = What::no_file;
+  if (what != What::file) {
+    CloseHandle(handle);
+    return {what};
+  }
+  std::FILE* const stream = stream_of(handle, _O_RDONLY, "rb");
+  return {stream ? What::file : What::denied, stream, static_cast<uint64_t>(size.QuadPart)};
+}
+std::FILE* create_file(const std::string& file, bool) { return stream_of(CreateFileA(file.c_str(), GENERIC_WRITE, 0, nullptr, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, nullptr), _O_WRONLY, "wb"); }
 bool replace_file(const std::string& from, const std::string& to) {
   for (int tries = 0; tries < 100; ++tries) {
     if (MoveFileExA(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING)) return true;
@@ -94,6 +130,29 @@ int process_id() { return static_cast<int>(getpid()); }
 const bool kFileDescriptors = true;
 int duplicate(int descriptor) { return dup(descriptor); }
 void close_descriptor(int descriptor) { close(descriptor); }
+Opened open_file(const std::string& file, bool links) {
+  using What = Opened::What;
+  const auto failed = [&] { return Opened{errno == ENOENT || errno == ENOTDIR ? What::missing : errno == ELOOP && !links ? What::link : What::denied}; };
+  struct stat s {};
+  if ((links ? stat(file.c_str(), &s) : lstat(file.c_str(), &s)) != 0) return failed();
+  if (S_ISLNK(s.st_mode)) return {What::link};
+  if (!S_ISREG(s.st_mode)) return {What::no_file};  // to open a device may be to do something
+  const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (links ? 0 : O_NOFOLLOW));
+  if (descriptor < 0) return failed();
+  if (fstat(descriptor, &s) != 0 || !S_ISREG(s.st_mode)) {  // another one by now
+    close(descriptor);
+    return {What::no_file};
+  }
+  std::FILE* const stream = fdopen(descriptor, "rb");
+  if (!stream) close(descriptor);
+  return {stream ? What::file : What::denied, stream, static_cast<uint64_t>(s.st_size), (s.st_uid != geteuid() && s.st_uid != 0) || (s.st_mode & (S_IWGRP | S_IWOTH))};
+}
+std::FILE* create_file(const std::string& file, bool others) {
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, others ? 0666 : 0644);
+  std::FILE* const stream = descriptor < 0 ? nullptr : fdopen(descriptor, "wb");
+  if (!stream && descriptor >= 0) close(descriptor);
+  return stream;
+}
 bool replace_file(const std::string& from, const std::string& to) { return std::rename(from.c_str(), to.c_str()) == 0; }
 bool prints_to_terminal() { return isatty(STDOUT_FILENO) != 0; }
 bool errors_to_terminal() { return isatty(STDERR_FILENO) != 0; }

@@ -1,7 +1,9 @@
-// What differs between operating systems: shared libraries, the process' number, files put in place, file descriptors, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
+// What differs between operating systems: shared libraries, the process' number, files opened and put in place, file descriptors, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
 // engine/, codegen/ or runtime/ includes a system's own headers, but for threads (pthread.h, which mingw has).
 #pragma once
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
 #include <string>
 
 namespace tessera::platform {
@@ -23,6 +25,18 @@ int process_id();
 extern const bool kFileDescriptors;
 int duplicate(int descriptor);
 void close_descriptor(int descriptor);
+/// A file that is there, opened to be read: never waits, as opening a pipe would, and opens no device.
+struct Opened {
+  enum class What : uint8_t { file, missing, no_file, link, denied };
+  What what = What::missing;
+  std::FILE* stream = nullptr;  // of a file alone
+  uint64_t bytes = 0;
+  bool foreign = false;         // another user than this one or root owns it, or may write it. Not known on Windows
+};
+/// `links`: whether the name may be a link to the file; those of the folders around it may be.
+Opened open_file(const std::string& file, bool links);
+/// A new file, to be written; null if there is anything of that name, be it a link to nothing. `others`: it may be for others to write, as the process has it for new files.
+std::FILE* create_file(const std::string& file, bool others);
 /// Gives a file another's name, in place of what has it; both are in one folder. On Windows it waits up to a second for whoever reads the old one. False if it cannot be.
 bool replace_file(const std::string& from, const std::string& to);
 /// stdout is a terminal; stderr is one.

@@ -1,8 +1,6 @@
 #include "runtime/bundle.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -10,19 +8,18 @@
 
 #include "codegen/bundle.h"
 #include "engine/in_parallel.h"
+#include "engine/read_file.h"
 #include "runtime/launch.h"
 
 namespace tessera {
 namespace {
 
 std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
   try {
-    std::string bytes{std::istreambuf_iterator<char>(in), {}};
-    if (in) return bytes;
-  } catch (const std::ios_base::failure&) {  // a directory opens, and fails at the first read
+    return InputFile(path).rest(UINT64_MAX);
+  } catch (const SpecError&) {
+    throw BundleError(path + ": cannot be read");
   }
-  throw BundleError(path + ": cannot be read");
 }
 
 /// A file's kernels, and those of its Programs that somebody has asked for.

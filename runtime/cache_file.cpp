@@ -1,19 +1,17 @@
 #include "runtime/cache_file.h"
 
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <ios>
-#include <iterator>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <system_error>
 
 #include "engine/platform.h"
+#include "engine/write_file.h"
 #include "runtime/log.h"
 
 namespace tessera::cache_file {
@@ -83,20 +81,18 @@ void say_broken(const std::string& path) { note(path + " is broken or none of ou
 
 std::optional<std::string> read(const std::string& folder, std::string_view kind, std::string_view key) {
   const std::string file = path(folder, kind, key);
-  // Whatever somebody has put there: a folder, a pipe, a file without end.
-  std::error_code error;
-  const fs::file_status status = fs::status(file, error);
-  if (!fs::exists(status)) return std::nullopt;
-  std::string all;
-  try {
-    if (!fs::is_regular_file(status) || fs::file_size(file) > kMostBytes) throw std::ios_base::failure(file);
-    std::ifstream in(file, std::ios::binary);
-    all.assign(std::istreambuf_iterator<char>(in), {});
-    if (!in) throw std::ios_base::failure(file);
-  } catch (const std::ios_base::failure&) {  // a disk may fail, too
-    say_broken(file);
+  // Whatever somebody has put there: a link, a folder, a pipe, a file without end, what another user would have this one run.
+  using What = platform::Opened::What;
+  const platform::Opened opened = platform::open_file(file, false);
+  if (opened.what == What::missing) return std::nullopt;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(opened.stream, [](std::FILE* f) { return f ? std::fclose(f) : 0; });
+  if (opened.foreign) {
+    note(file + " belongs to another user, or others may write it: it is ignored, and replaced");
     return std::nullopt;
-  } catch (const fs::filesystem_error&) {  // it has gone since
+  }
+  std::string all(opened.bytes <= kMostBytes ? static_cast<size_t>(opened.bytes) : 0, '\0');
+  if (opened.what != What::file || opened.bytes > kMostBytes || std::fread(all.data(), 1, all.size(), stream.get()) != all.size()) {
+    say_broken(file);
     return std::nullopt;
   }
   std::string_view bytes;
@@ -107,24 +103,14 @@ std::optional<std::string> read(const std::string& folder, std::string_view kind
 }
 
 void write(const std::string& folder, std::string_view kind, std::string_view key, std::string_view bytes, const std::string& failure) {
-  std::string body;
+  std::string body, sum;
   put(body, key.size());
   body += key;
   body += bytes;
-  std::string all = magic(kind);
-  put(all, checksum(body));
-  all += body;
-
-  static std::atomic<uint64_t> number{0};
-  const std::string file = path(folder, kind, key), temporary = file + "." + std::to_string(platform::process_id()) + "." + std::to_string(++number);
+  put(sum, checksum(body));
   std::error_code error;
   fs::create_directories(folder, error);
-  std::ofstream out(temporary, std::ios::binary);
-  out << all;
-  out.close();
-  if (out && platform::replace_file(temporary, file)) return;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
+  if (put_file(path(folder, kind, key), {magic(kind), sum, body}, false)) return;
   note_once("cannot write to " + folder + ": " + failure);
 }
 

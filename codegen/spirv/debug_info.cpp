@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <sstream>
+
+#include "engine/error.h"
+#include "engine/read_file.h"
 
 namespace tessera::spirv {
 namespace {
@@ -31,13 +33,12 @@ bool is_text(const std::string& s) {
 }  // namespace
 
 std::optional<std::string> read_source(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  std::string text(kMostSource + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));  // a folder opens, and then fails
-  text.resize(static_cast<size_t>(std::max<std::streamsize>(in.gcount(), 0)));
-  if (in.bad() || text.empty() || text.size() > kMostSource) return std::nullopt;
-  return text;
+  try {
+    std::string text = InputFile(file).rest(kMostSource);
+    if (!text.empty()) return text;
+  } catch (const SpecError&) {  // then without
+  }
+  return std::nullopt;
 }
 
 DebugInfo::DebugInfo(Module& module, const SourceReader& read, const std::string& kernel, Loc loc)

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <mutex>
 #include <numeric>
@@ -15,6 +14,7 @@
 #include "engine/front/rearrange.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "engine/write_file.h"
 #include "runtime/cache_file.h"
 #include "runtime/call/disk_cache.h"
 #include "runtime/context.h"
@@ -31,10 +31,7 @@ void dump(const char* folder, const ir::Kernel& kernel) {
   for (char& c : file)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
   file = std::string(folder) + "/" + file + ".tir";
-  std::ofstream out(file, std::ios::binary);
-  out << ir::print(kernel, true);
-  out.close();
-  if (!out) throw SpecError(kernel.name + ": TESSERA_DUMP: cannot write " + file, kernel.loc);
+  if (!put_file(file, {ir::print(kernel, true)})) throw SpecError(kernel.name + ": TESSERA_DUMP: cannot write " + file, kernel.loc);
 }
 
 /// debug: compiles as compile() does, and prints what it made.

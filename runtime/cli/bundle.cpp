@@ -1,6 +1,5 @@
 // tessera bundle: reads kernels, compiles them for every target, writes the bundle and its header.
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -52,13 +51,7 @@ void replace(const std::string& file, const std::string& bytes) {
     const std::string old = in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
     if (in && old == bytes) return;
   }
-  const std::string temporary = file + "." + std::to_string(platform::process_id());
-  std::ofstream out(temporary, std::ios::binary);
-  out << bytes;
-  out.close();
-  if (out && platform::replace_file(temporary, file)) return;
-  fs::remove(temporary, error);
-  throw Error(file + ": cannot be written");
+  if (!put_file(file, {bytes})) throw Error(file + ": cannot be written");
 }
 
 std::vector<std::string> argument_names(const ir::Kernel& k, const std::string& text) {

@@ -1,22 +1,25 @@
 #include <charconv>
 #include <fstream>
-#include <iterator>
 
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "engine/read_file.h"
 #include "runtime/cli/commands.h"
 #include "runtime/device.h"
 
 namespace tessera::cli {
 
 std::string read_text(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  try {
-    std::string text{std::istreambuf_iterator<char>(in), {}};
-    if (in) return text;
-  } catch (const std::ios_base::failure&) {  // a directory opens, and fails at the first read
+  std::ifstream in(file, std::ios::binary);  // also of a pipe, if a user says so
+  std::string text;
+  char part[1 << 16];
+  while (in) {
+    in.read(part, sizeof part);
+    text.append(part, static_cast<size_t>(in.gcount()));
+    if (text.size() > kMostText) throw Error(file + ": has more than " + std::to_string(kMostText) + " bytes, which is no kernel");
   }
-  throw Error(file + ": cannot be read");
+  if (!in.eof()) throw Error(file + ": cannot be read");  // not there; or a folder, which opens and fails at the first read
+  return text;
 }
 
 ir::Kernel read_kernel(const std::string& file) {

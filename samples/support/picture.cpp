@@ -12,6 +12,8 @@ namespace sample {
 using tessera::Array;
 
 namespace {
+constexpr uint64_t kMostPixels = uint64_t{1} << 26;
+
 [[noreturn]] void fail(const std::string& path, png_image& image) {
   const std::string why = image.message;
   png_image_free(&image);
@@ -22,8 +24,14 @@ namespace {
 Array read_png(const std::string& path) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
-  if (!png_image_begin_read_from_file(&image, path.c_str())) fail(path, image);
+  const std::string file = tessera::InputFile(path).rest();
+  if (!png_image_begin_read_from_memory(&image, file.data(), file.size())) fail(path, image);
   image.format = PNG_FORMAT_RGB;
+  if (uint64_t{image.width} * image.height > kMostPixels) {  // a few bytes of file may say so
+    const std::string size = std::to_string(image.width) + " x " + std::to_string(image.height);
+    png_image_free(&image);
+    throw std::runtime_error(path + ": a picture of " + size + " pixels, and at most " + std::to_string(kMostPixels) + " are read");
+  }
   std::vector<uint8_t> bytes(PNG_IMAGE_SIZE(image));
   const png_color white{255, 255, 255};
   if (!png_image_finish_read(&image, &white, bytes.data(), 0, nullptr)) fail(path, image);

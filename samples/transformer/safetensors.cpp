@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -19,12 +18,22 @@ constexpr std::pair<const char*, DType> kDTypes[] = {{"BOOL", DType::boolean}, {
                                                      {"U16", DType::u16}, {"I16", DType::i16}, {"F16", DType::f16}, {"BF16", DType::bf16}, {"U32", DType::u32},
                                                      {"I32", DType::i32}, {"F32", DType::f32}, {"U64", DType::u64}, {"I64", DType::i64}, {"F64", DType::f64}};
 
+constexpr int kMostDepth = 8;  // it has three
+constexpr size_t kMostDims = 32;
+
 [[noreturn]] void fail(const std::string& path, const std::string& what) { throw std::runtime_error(path + ": " + what); }
 
-// A JSON reader keeps one of two members with the same name; this one refuses them.
+/// A part of the header in a message.
+std::string shown(const json& j) {
+  const std::string s = j.dump(-1, ' ', true, json::error_handler_t::replace);
+  return s.size() > 200 ? s.substr(0, 200) + "..." : s;
+}
+
+// A JSON reader keeps one of two members with the same name; this one refuses them, and values in one another deeper than the format has them, on which others recurse.
 json parse_header(std::string_view text, const std::string& path) {
   std::vector<std::set<std::string>> names;
-  const json::parser_callback_t no_twins = [&](int, json::parse_event_t event, json& parsed) {
+  const json::parser_callback_t no_twins = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMostDepth) fail(path, "the header nests values more than " + std::to_string(kMostDepth) + " deep");
     if (event == json::parse_event_t::object_start) names.emplace_back();
     if (event == json::parse_event_t::object_end) names.pop_back();
     if (event == json::parse_event_t::key && !names.back().insert(parsed.get<std::string>()).second) fail(path, "the header names \"" + parsed.get<std::string>() + "\" twice");
@@ -58,6 +67,8 @@ SafeTensors parse_safetensors(std::string_view bytes, const std::string& path) {
   struct Range {
     uint64_t begin, end;
     std::string name;
+    DType dtype;
+    Shape shape;
   };
   std::vector<Range> ranges;
   for (const auto& [name, entry] : header.items()) {
@@ -75,31 +86,26 @@ SafeTensors parse_safetensors(std::string_view bytes, const std::string& path) {
       if (!entry.contains(key)) fail(here, std::string("has no \"") + key + "\"");
     const json &type = entry["dtype"], &dims = entry["shape"], &offsets = entry["data_offsets"];
     const auto* const row = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& t) { return type.is_string() && type.get<std::string>() == t.first; });
-    if (row == std::end(kDTypes)) fail(here, "the dtype " + type.dump() + " is none of the format's");
-    if (!dims.is_array()) fail(here, "the shape " + dims.dump() + " is no list");
+    if (row == std::end(kDTypes)) fail(here, "the dtype " + shown(type) + " is none of the format's");
+    if (!dims.is_array()) fail(here, "the shape " + shown(dims) + " is no list");
+    if (dims.size() > kMostDims) fail(here, "has " + std::to_string(dims.size()) + " dims, and at most " + std::to_string(kMostDims) + " are possible");
     Shape shape;
     uint64_t wanted = static_cast<uint64_t>(tessera::size_bytes(row->second));
     for (const json& d : dims) {
-      const uint64_t n = number(d, here + ": the shape " + dims.dump() + " holds something else than sizes");
-      if (n > uint64_t{1} << 48 || (n > 0 && wanted > (uint64_t{1} << 48) / n)) fail(here, "the shape " + dims.dump() + " has more bytes than any file");
+      const uint64_t n = number(d, here + ": the shape " + shown(dims) + " holds something else than sizes");
+      if (n > uint64_t{1} << 48 || (n > 0 && wanted > (uint64_t{1} << 48) / n)) fail(here, "the shape " + shown(dims) + " has more bytes than any file");
       wanted *= n;
       shape.push_back(static_cast<int64_t>(n));
     }
-    const std::string bad_offsets = here + ": the data_offsets " + offsets.dump() + " are not two places in the data";
+    const std::string bad_offsets = here + ": the data_offsets " + shown(offsets) + " are not two places in the data";
     if (!offsets.is_array() || offsets.size() != 2) throw std::runtime_error(bad_offsets);
     const uint64_t begin = number(offsets[0], bad_offsets), end = number(offsets[1], bad_offsets);
     if (begin > end) throw std::runtime_error(bad_offsets);
     if (end > data.size()) fail(here, "ends at byte " + std::to_string(end) + " of the data, which has " + std::to_string(data.size()));
-    if (end - begin != wanted) fail(here, "has " + std::to_string(end - begin) + " bytes, but " + type.get<std::string>() + " of shape " + dims.dump() + " takes " + std::to_string(wanted));
-    Array array(shape, row->second);
-    if (wanted > 0) std::memcpy(array.bytes(), data.data() + begin, wanted);
-    if (row->second == DType::boolean)
-      for (int64_t i = 0; i < array.size(); ++i)
-        if (static_cast<uint8_t>(data[begin + static_cast<uint64_t>(i)]) > 1) fail(here, "element " + std::to_string(i) + " is neither true nor false");
-    file.tensors.emplace(name, std::move(array));
-    ranges.push_back({begin, end, name});
+    if (end - begin != wanted) fail(here, "has " + std::to_string(end - begin) + " bytes, but " + type.get<std::string>() + " of shape " + shown(dims) + " takes " + std::to_string(wanted));
+    ranges.push_back({begin, end, name, row->second, std::move(shape)});
   }
-  // Every byte of the data belongs to one tensor.
+  // Every byte of the data belongs to one tensor: known before there is memory for any.
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   uint64_t at = 0;
   for (const Range& r : ranges) {
@@ -108,16 +114,18 @@ SafeTensors parse_safetensors(std::string_view bytes, const std::string& path) {
     at = r.end;
   }
   if (at != data.size()) fail(path, "the tensors end at byte " + std::to_string(at) + " of the data, which has " + std::to_string(data.size()));
+  for (const Range& r : ranges) {
+    Array array(r.shape, r.dtype);
+    if (r.end > r.begin) std::memcpy(array.bytes(), data.data() + r.begin, r.end - r.begin);
+    if (r.dtype == DType::boolean)
+      for (int64_t i = 0; i < array.size(); ++i)
+        if (static_cast<uint8_t>(data[r.begin + static_cast<uint64_t>(i)]) > 1) fail(path + ": tensor \"" + r.name + "\"", "element " + std::to_string(i) + " is neither true nor false");
+    file.tensors.emplace(r.name, std::move(array));
+  }
   return file;
 }
 
-SafeTensors read_safetensors(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(path, "cannot be opened");
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) fail(path, "cannot be read");
-  return parse_safetensors(bytes, path);
-}
+SafeTensors read_safetensors(const std::string& path) { return parse_safetensors(tessera::InputFile(path).rest(UINT64_MAX), path); }
 
 std::string format_safetensors(const SafeTensors& file) {
   std::vector<const std::pair<const std::string, Array>*> order;

@@ -1,5 +1,7 @@
 """tessera.load on all kinds of arrays, tessera.export, and what is copied."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -230,10 +232,32 @@ def test_a_folder_that_changes(where, tmp_path):
         tessera.export(lambda x: call(x) + table, jnp.ones(4), path=tmp_path / "g")
         np.testing.assert_array_equal(tessera.load(tmp_path / "g", where)(x), k + table)
     (tmp_path / "g" / "scale.tir").rename(tmp_path / "elsewhere")
-    with pytest.raises(tessera.Error, match="scale.tir: cannot be read"):
+    with pytest.raises(tessera.Error, match="graph.txt:.*scale.tir: no such file"):
         tessera.load(tmp_path / "g", where)(x)
     (tmp_path / "elsewhere").rename(tmp_path / "g" / "scale.tir")
     np.testing.assert_array_equal(tessera.load(tmp_path / "g", where)(x), 3 + table)
+
+
+def test_a_folder_that_others_have_touched(where, tmp_path):
+    x, folder, outside = jnp.ones(4), tmp_path / "g", tmp_path / "outside"
+    outside.write_text("somebody's")
+    folder.mkdir()
+    (folder / "graph.txt").symlink_to(outside)
+    tessera.export(jnp.sin, x, path=folder)  # takes the link's place
+    assert outside.read_text() == "somebody's" and not (folder / "graph.txt").is_symlink()
+    kernel = next(folder.glob("*.tir"))
+    kernel.rename(tmp_path / "kernel")
+    kernel.symlink_to(tmp_path / "kernel")
+    with pytest.raises(tessera.Error, match=r"graph.txt:\d+: .*.tir: is a symbolic link\n  note: put the file itself there \(cp -L\): nothing outside the folder is read"):
+        tessera.load(folder, where)(x)
+    kernel.unlink()
+    os.mkfifo(kernel)
+    with pytest.raises(tessera.Error, match=r"graph.txt:\d+: .*.tir: not a regular file"):
+        tessera.load(folder, where)(x)
+    (folder / "graph.txt").unlink()
+    (folder / "graph.txt").symlink_to(outside)
+    with pytest.raises(tessera.Error, match="graph.txt: is a symbolic link"):
+        tessera.load(folder, where)
 
 
 def test_what_export_cannot_write(tmp_path):

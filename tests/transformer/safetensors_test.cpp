@@ -72,6 +72,9 @@ TEST_CASE("safetensors: a damaged header") {
   CHECK(error(file_of("{\"__metadata__\":{\"a\":3}}")) == "m.st: \"a\" of __metadata__ is no string");
   CHECK(error(file_of("{\"w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", "12")) ==
         "m.st: the header names \"w\" twice");
+  const std::string deep(1000000, '[');
+  CHECK(error(file_of(deep)) == "m.st: the header nests values more than 8 deep");
+  CHECK(error(file_of("{\"w\":{\"dtype\":" + deep)) == "m.st: the header nests values more than 8 deep");
   CHECK(error(file_of("{\"w\":{\"dtype\":\"U8\",\"shape\":[1],\"shape\":[2],\"data_offsets\":[0,2]}}", "12")) == "m.st: the header names \"shape\" twice");
 }
 
@@ -97,6 +100,22 @@ TEST_CASE("safetensors: damaged tensors") {
         "m.st: tensor \"b\": begins at byte 1 of the data, but the one before it ends at 2");
 }
 
+TEST_CASE("safetensors: what would take much is told before it is taken") {
+  const std::string here = "m.st: tensor \"w\": ";
+  std::string ones = "1";
+  for (int i = 1; i < 100000; ++i) ones += ",1";
+  CHECK(with_tensor("{\"dtype\":\"F32\",\"shape\":[" + ones + "],\"data_offsets\":[0,4]}") == here + "has 100000 dims, and at most 32 are possible");
+  CHECK(with_tensor("{\"dtype\":\"" + std::string(1000000, 'x') + "\",\"shape\":[2],\"data_offsets\":[0,8]}") == here + "the dtype \"" + std::string(199, 'x') + "... is none of the format's");
+  CHECK(with_tensor("{\"dtype\":\"F32\",\"shape\":[0,281474976710656],\"data_offsets\":[0,0]}") == "m.st: the tensors end at byte 0 of the data, which has 8");
+  CHECK(with_tensor("{\"dtype\":\"U8\",\"shape\":[18446744073709551615],\"data_offsets\":[0,8]}") == here + "the shape [18446744073709551615] has more bytes than any file");
+  CHECK(with_tensor("{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[18446744073709551608,18446744073709551615]}") == here + "ends at byte 18446744073709551615 of the data, which has 8");
+  // 100,000 tensors on the same MB, which together would be 100 GB.
+  std::string header = "{";
+  for (int i = 0; i < 100000; ++i) header += std::string(i ? "," : "") + "\"t" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[1000000],\"data_offsets\":[0,1000000]}";
+  const std::string many = error(file_of(header + "}", std::string(1000000, 'x')));
+  CHECK(many.find("begins at byte 0 of the data, but the one before it ends at 1000000") != std::string::npos);
+}
+
 TEST_CASE("safetensors: every truncation, and a byte changed anywhere, is an error or a file") {
   SafeTensors file;
   file.metadata = {{"a", "b"}};
@@ -117,7 +136,7 @@ TEST_CASE("safetensors: every truncation, and a byte changed anywhere, is an err
 TEST_CASE("safetensors: files") {
   const tessera::test::Scratch folder;
   const std::string& path = folder.path;
-  CHECK_THROWS_WITH(read_safetensors(path + "/none"), (path + "/none: cannot be opened").c_str());
+  CHECK_THROWS_WITH(read_safetensors(path + "/none"), (path + "/none: no such file").c_str());
   CHECK_THROWS_WITH(write_safetensors(path + "/no/file", {}), (path + "/no/file: cannot be written").c_str());
   SafeTensors file;
   file.tensors.emplace("x", Array({2}, std::vector<float>{1, 2}));

@@ -140,7 +140,7 @@ TEST_CASE("the program: what does not fit") {
   CHECK(said("--what 1") == "transformer: --what: unknown option, or one without its value\n");
   CHECK(said("--file") == "transformer: --file: unknown option, or one without its value\n");
   CHECK(said("--prompt ''") == "transformer: --prompt is empty\n");
-  CHECK(said("--file none") == "transformer: none: cannot be opened\n");
+  CHECK(said("--file none") == "transformer: none: no such file\n");
 
   const SafeTensors good = made_up(kSmall, tessera::f32);
   const auto of = [&](const std::function<void(SafeTensors&)>& change) {

@@ -17,6 +17,7 @@ from jax.experimental import pallas as pl
 
 from tessera import hook, jax_versions
 from tessera import jaxpr as to_json
+from tessera._files import write_file
 from tessera._native_library import Error, import_text
 
 _INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
@@ -76,15 +77,14 @@ class _Writer:
             while file in taken:
                 i, file = i + 1, f"{stem}_{i + 1}.tir"
             self.files[text] = file
-            with open(os.path.join(self.folder, file), "w") as f:
-                f.write(text)
+            write_file(self.folder, file, lambda f: f.write(text.encode()))
         return self.files[text]
 
     def constant(self, value):
         name = self.name()
         value = np.asarray(jax.random.key_data(value) if isinstance(getattr(value, "dtype", None), prng.KeyTy) else value)
         file = f"constant_{name[1:]}.npy"
-        np.save(os.path.join(self.folder, file), value)
+        write_file(self.folder, file, lambda f: np.save(f, value))
         self.head.append(f'const {name} {_type(value)} "{file}"')
         return name
 
@@ -209,6 +209,5 @@ def export(fn, *args, path):
         w.head.append(f"in {arguments[-1]} {_type(v.aval)}")
     results = w.equations(closed.jaxpr, [w.constant(c) for c in closed.consts], arguments)
     w.lines += [f"out {r}" for r in results]
-    with open(os.path.join(path, "graph.txt"), "w") as f:
-        f.write("\n".join(["tessera graph 1", *w.head, *w.lines]) + "\n")
+    write_file(path, "graph.txt", lambda f: f.write(("\n".join(["tessera graph 1", *w.head, *w.lines]) + "\n").encode()))
     return path

@@ -3,9 +3,11 @@
 import ctypes
 import hashlib
 import os
+import re
 
 import numpy as np
 
+from tessera._files import open_file
 from tessera._native_library import CArray, Error, check, device_name, native
 
 _NAMES = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
@@ -98,13 +100,15 @@ class Kernel:
         return results[0] if len(results) == 1 else tuple(results)
 
 
-def _contents(folder):
-    """A key of a graph's kernels and constants, which another export into the same folder changes."""
+def _contents(folder, text):
+    """A key of a graph's kernels and constants, which another export into the same folder changes. What cannot be read is said when the graph is."""
     key = hashlib.sha256()
-    for name in sorted(os.listdir(folder)):
-        if name.endswith((".tir", ".npy")):
-            with open(os.path.join(folder, name), "rb") as f:
+    for name in sorted(set(re.findall(r'"([^"/\\]+)"', text))):
+        try:
+            with open_file(folder, name) as f:
                 key.update(f"{name}\n".encode() + hashlib.file_digest(f, "sha256").digest())
+        except Error as error:
+            key.update(f"{error}\n".encode())
     return key.hexdigest()
 
 
@@ -112,7 +116,8 @@ def load(path, device="vulkan"):
     """The kernel in a .tir file, or the graph that tessera.export() wrote into a folder, to be called with arrays."""
     path = os.fspath(path)
     if os.path.isdir(path):
-        with open(os.path.join(path, "graph.txt")) as f:
-            return Kernel(f.read(), device, path, path, _contents(path))
+        with open_file(path, "graph.txt") as f:
+            text = f.read().decode(errors="replace")
+        return Kernel(text, device, path, path, _contents(path, text))
     with open(path) as f:
         return Kernel(f.read(), device, path)
