@@ -52,14 +52,23 @@ bool better(const Probe& a, const Probe& b) {
   return a.driver.vendor == b.driver.vendor && a.driver.device == b.driver.device && a.driver.version > b.driver.version;
 }
 
+/// A part of a device's name, or its index, from what people write: Python's "vulkan" and "vulkan:NAME", and Mesa's driver for the CPU by its own name.
+std::string named(const std::string& given) {
+  std::string s = lower(given);
+  if (s == "vulkan") return "";
+  if (s.starts_with("vulkan:")) s.erase(0, 7);
+  return s == "lavapipe" ? "llvmpipe" : s;
+}
+
 size_t choose(const std::vector<Probe>& probes, const DeviceOptions& options) {
   const std::string from_environment = options.select.empty() ? environment("TESSERA_DEVICE") : "";
-  const std::string wanted = options.select.empty() ? from_environment : options.select;
+  const std::string given = options.select.empty() ? from_environment : options.select;
+  const std::string wanted = named(given);
   if (!wanted.empty()) {
-    const std::string asked = (from_environment.empty() ? "device \"" : "TESSERA_DEVICE=\"") + wanted + "\"";
+    const std::string asked = (from_environment.empty() ? "device \"" : "TESSERA_DEVICE=\"") + given + "\"";
     const bool is_index = wanted.size() < 10 && std::all_of(wanted.begin(), wanted.end(), [](unsigned char c) { return std::isdigit(c); });
     for (size_t i = 0; i < probes.size(); ++i) {
-      const bool fits = is_index ? probes[i].info.index == std::stoi(wanted) : lower(probes[i].info.name).find(lower(wanted)) != std::string::npos;
+      const bool fits = is_index ? probes[i].info.index == std::stoi(wanted) : lower(probes[i].info.name).find(wanted) != std::string::npos;
       if (!fits) continue;
       if (!probes[i].info.lacks.empty()) throw DeviceError(asked + " cannot run Tessera; the Vulkan devices are:" + listing(probes));
       return i;

@@ -100,7 +100,9 @@ TEST_CASE("TESSERA_DEVICE and the options choose a device by index or name") {
   const std::string index = std::to_string(device().info().index);
   std::string shouted = name;
   for (char& c : shouted) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  for (const std::string& wanted : {name, name.substr(1, 5), shouted, index}) {
+  std::vector<std::string> ways{name, name.substr(1, 5), shouted, index, "vulkan", "vulkan:" + index, "vulkan:" + name};
+  if (name.starts_with("llvmpipe")) ways.insert(ways.end(), {"lavapipe", "vulkan:lavapipe"});
+  for (const std::string& wanted : ways) {
     CAPTURE(wanted);
     DeviceOptions o;
     o.select = wanted;
