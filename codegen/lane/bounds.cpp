@@ -1,9 +1,9 @@
-#include "codegen/lower/bounds.h"
+#include "codegen/lane/bounds.h"
 
 #include <algorithm>
 #include <functional>
 
-namespace tessera::lowering {
+namespace tessera::lane {
 using ir::Opcode;
 using ir::Value;
 
@@ -11,7 +11,7 @@ namespace {
 using Wide = __int128;
 constexpr Wide kFar = Wide{1} << 62;   // beyond every value
 constexpr Wide kMost = Wide{1} << 56;  // factors and constants beyond this prove nothing
-constexpr int kSteps = 200, kDepth = 10;
+constexpr int kSteps = 400, kDepth = 12;
 
 std::pair<Wide, Wide> type_range(DType t) {
   if (t == DType::boolean) return {0, 1};
@@ -79,6 +79,60 @@ const Bounds::Form& Bounds::form(Value v) {
   if (const auto it = forms_.find(v.index); it != forms_.end()) return it->second;
   Form f = compute(v);
   return forms_[v.index] = std::move(f);
+}
+
+Bounds::Form Bounds::replaced(const Form& f, uint32_t atom, const Form& with) {
+  const auto at = std::find_if(f.terms.begin(), f.terms.end(), [&](const auto& t) { return t.first == atom; });
+  if (at == f.terms.end()) return f;
+  const Wide c = at->second;
+  return plus(plus(f, {{{atom, 1}}, 0}, -c), with, c);
+}
+
+// A sum, difference or product with a constant, if it does not wrap.
+std::optional<Bounds::Form> Bounds::unwrapped(Value v) {
+  const ir::Op* o = k_.def(v);
+  if (!o || between_.count(v.index)) return std::nullopt;
+  const auto operand = [&](size_t i) { return form(o->operands[i]); };
+  if (o->code == Opcode::add || o->code == Opcode::sub) return plus(operand(0), operand(1), o->code == Opcode::add ? 1 : -1);
+  if (o->code == Opcode::mul && operand(1).terms.empty()) return plus({}, operand(0), operand(1).constant);
+  return std::nullopt;
+}
+
+// The greatest value of what `b` bounds.
+Bounds::Form Bounds::last(const Between& b) {
+  Form r = form(b.end);
+  r.constant -= 1;
+  if (!b.step || !r.terms.empty()) return r;
+  const Form low = form(b.low), step = form(b.step);
+  if (low.terms.empty() && step.terms.empty() && step.constant > 1 && r.constant >= low.constant) r.constant -= (r.constant - low.constant) % step.constant;
+  return r;
+}
+
+// x % b is x - b * (x / b), where the form has both.
+std::optional<Bounds::Form> Bounds::without_digit(const Form& f, uint32_t atom) {
+  struct Digit { Value x; Wide base; bool upper; };
+  const auto digit = [&](uint32_t a) -> std::optional<Digit> {
+    const ir::Op* o = a < kSizes ? k_.def(Value{a}) : nullptr;
+    if (!o || o->operands.size() != 2 || !is_int(k_.type(o->operands[0]).dtype)) return std::nullopt;
+    const Form& by = form(o->operands[1]);
+    if (!by.terms.empty() || range(form(o->operands[0])).lo < 0) return std::nullopt;
+    const Wide n = by.constant;
+    switch (o->code) {
+      case Opcode::div: case Opcode::rem: return n >= 1 ? std::optional(Digit{o->operands[0], n, o->code == Opcode::div}) : std::nullopt;
+      case Opcode::shift_right_logical: return n >= 0 && n < 31 ? std::optional(Digit{o->operands[0], Wide{1} << static_cast<int>(n), true}) : std::nullopt;
+      case Opcode::and_: return n >= 0 && (n & (n + 1)) == 0 ? std::optional(Digit{o->operands[0], n + 1, false}) : std::nullopt;
+      default: return std::nullopt;
+    }
+  };
+  const auto mine = digit(atom);
+  if (!mine) return std::nullopt;
+  for (const auto& [other, c] : f.terms) {
+    const auto d = digit(other);
+    if (!d || d->x != mine->x || d->base != mine->base || d->upper == mine->upper) continue;
+    const uint32_t upper = mine->upper ? atom : other, lower = mine->upper ? other : atom;
+    return replaced(f, lower, plus(form(mine->x), {{{upper, 1}}, 0}, -mine->base));
+  }
+  return std::nullopt;
 }
 
 Bounds::Form Bounds::compute(Value v) {
@@ -160,14 +214,14 @@ Bounds::Interval Bounds::compute_range(uint32_t atom) {
   const auto [lo, hi] = type_range(k_.type(v).dtype);
   const Interval any{lo, hi};
   if (const auto it = between_.find(atom); it != between_.end()) {
-    const Interval low = range(form(it->second.low)), end = range(form(it->second.end));
-    return {std::max(low.lo, lo), std::min(end.hi - 1, hi)};
+    return {std::max(range(form(it->second.low)).lo, lo), std::min(range(last(it->second)).hi, hi)};
   }
   const ir::Op* o = k_.def(v);
   if (!o) return any;
   const auto of = [&](size_t i) { return range(form(o->operands[i])); };
   switch (o->code) {
-    case Opcode::workgroup_index: case Opcode::num_workgroups: return {0, INT32_MAX};
+    case Opcode::workgroup_index: return {0, k_.lane.exact ? std::max<int64_t>(k_.lane.num_units.value().value_or(int64_t{1} << 31), 1) - 1 : INT32_MAX};
+    case Opcode::num_workgroups: return {0, INT32_MAX};
     case Opcode::local_index: case Opcode::lane_id: case Opcode::subgroup_id: return {0, std::max(k_.lane.workgroup_size, 1) - 1};
     case Opcode::min: { const Interval a = of(0), b = of(1); return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)}; }
     case Opcode::max: { const Interval a = of(0), b = of(1); return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)}; }
@@ -247,9 +301,7 @@ bool Bounds::not_negative(const std::vector<Term>& sum, const std::vector<Condit
   if (range(f).lo >= 0) return true;
   std::vector<Form> loops;
   for (const Between& b : scope) {
-    Form end = plus(form(b.end), form(b.v), -1);
-    end.constant -= 1;
-    loops.push_back(std::move(end));
+    loops.push_back(plus(last(b), form(b.v), -1));
     loops.push_back(plus(form(b.v), form(b.low), -1));
   }
   std::vector<const Form*> known;
@@ -278,10 +330,9 @@ bool Bounds::prove(const Form& f, const std::vector<const Form*>& known, int dep
   if (atom < kSizes) {
     const Value v{atom};
     if (const auto it = between_.find(atom); it != between_.end()) {
-      Form x = form(c > 0 ? it->second.low : it->second.end);
-      if (c < 0) x.constant -= 1;
-      if (with(x)) return true;
+      if (with(c > 0 ? form(it->second.low) : last(it->second))) return true;
     }
+    if (const auto whole = without_digit(f, atom); whole && prove(*whole, known, depth - 1)) return true;
     if (const ir::Op* o = k_.def(v)) {
       const auto operand = [&](size_t i) { return form(o->operands[i]); };
       if (o->code == Opcode::min || o->code == Opcode::max) {
@@ -294,7 +345,10 @@ bool Bounds::prove(const Form& f, const std::vector<const Form*>& known, int dep
           std::vector<const Form*> more;
           for (const Form& g : facts(o->operands[0], holds)) more.push_back(&g);
           more.insert(more.end(), known.begin(), known.end());
-          return prove(plus(without, operand(i), c), more, depth - 1);
+          Form g = plus(without, operand(i), c);
+          for (const auto& [other, factor] : plus(g, {}, 0).terms)  // of the same condition
+            if (const ir::Op* s = other < kSizes ? k_.def(Value{other}) : nullptr; s && s->code == Opcode::select && s->operands[0] == o->operands[0]) g = replaced(g, other, form(s->operands[i]));
+          return prove(g, more, depth - 1);
         };
         if (if_it(true, 1) && if_it(false, 2)) return true;
       } else if (o->code == Opcode::rem && c < 0 && range(operand(1)).lo >= 1) {
@@ -318,9 +372,14 @@ bool Bounds::prove(const Form& f, const std::vector<const Form*>& known, int dep
     rest.constant += d - 1;  // d * f > -d is enough
     if (prove(rest, known, depth - 1)) return true;
   }
+  if (atom < kSizes)
+    if (const auto sum = unwrapped(Value{atom})) {
+      const auto [lo, hi] = type_range(k_.type(Value{atom}).dtype);
+      if (prove(plus(*sum, {{}, 1}, -lo), known, depth - 1) && prove(plus({{}, hi}, *sum, -1), known, depth - 1) && with(*sum)) return true;
+    }
   const Interval r = range(atom);
   const Wide end = c > 0 ? r.lo : r.hi;
   return end > -kFar && end < kFar && with({{}, end});
 }
 
-}  // namespace tessera::lowering
+}  // namespace tessera::lane

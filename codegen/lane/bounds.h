@@ -11,12 +11,12 @@
 
 #include "engine/ir/kernel.h"
 
-namespace tessera::lowering {
+namespace tessera::lane {
 
 class Bounds {
  public:
-  /// What holds where a value is made or an access stands: low <= v < end.
-  struct Between { ir::Value v, low, end; };
+  /// What holds where a value is made or an access stands: low <= v < end, and v is low plus a multiple of step.
+  struct Between { ir::Value v, low, end, step = {}; };
   /// A bool that is true there, or false.
   struct Condition { ir::Value v; bool holds; };
   using Term = std::pair<int64_t, ir::Value>;  // a factor; no value: 1
@@ -41,6 +41,11 @@ class Bounds {
   const Form& form(ir::Value v);
   Form compute(ir::Value v);
   Form exact_or_atom(ir::Value v, Form f);
+  std::optional<Form> unwrapped(ir::Value v);
+  Form last(const Between& b);
+  /// `with` in place of the atom.
+  static Form replaced(const Form& f, uint32_t atom, const Form& with);
+  std::optional<Form> without_digit(const Form& f, uint32_t atom);
   Interval range(uint32_t atom);
   Interval compute_range(uint32_t atom);
   Interval range(const Form& f);
@@ -60,4 +65,9 @@ class Bounds {
   int steps_ = 0;
 };
 
-}  // namespace tessera::lowering
+/// Accesses to arrays of static size that are not proved to lie inside of them.
+std::vector<ir::OpId> unproved_accesses(const ir::Kernel& lanes);
+/// Moves each of those to the nearest element of its array: passes may have used what nobody can see any more. True if there was one.
+bool bound_accesses(ir::Kernel& lanes);
+
+}  // namespace tessera::lane
