@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 namespace tessera::lane {
 using ir::Opcode;
@@ -11,7 +12,7 @@ namespace {
 using Wide = __int128;
 constexpr Wide kFar = Wide{1} << 62;   // beyond every value
 constexpr Wide kMost = Wide{1} << 56;  // factors and constants beyond this prove nothing
-constexpr int kSteps = 400, kDepth = 12;
+constexpr int kSteps = 1500, kDepth = 14;
 
 std::pair<Wide, Wide> type_range(DType t) {
   if (t == DType::boolean) return {0, 1};
@@ -314,8 +315,17 @@ bool Bounds::not_negative(const std::vector<Term>& sum, const std::vector<Condit
 }
 
 // The youngest atom goes first, for what made it, for a fact that holds of it, or for its interval; then what is left is proved.
-bool Bounds::prove(const Form& f, const std::vector<const Form*>& known, int depth) {
-  if (!small(f)) return false;
+bool Bounds::prove(const Form& given, const std::vector<const Form*>& known, int depth) {
+  if (!small(given)) return false;
+  // Integers: g * sum + c >= 0 says sum + floor(c / g) >= 0.
+  Form f = given;
+  int64_t g = 0;
+  for (const auto& t : f.terms) g = std::gcd(g, static_cast<int64_t>(t.second));
+  if (g > 1) {
+    for (auto& t : f.terms) t.second /= g;
+    const Wide rest = ((f.constant % g) + g) % g;
+    f.constant = (f.constant - rest) / g;
+  }
   if (range(f).lo >= 0) return true;
   if (f.terms.empty() || depth == 0 || --steps_ < 0) return false;
   // Lane values by age; sizes are older than all.
@@ -343,12 +353,12 @@ bool Bounds::prove(const Form& f, const std::vector<const Form*>& known, int dep
       } else if (o->code == Opcode::select) {
         const auto if_it = [&](bool holds, size_t i) {
           std::vector<const Form*> more;
-          for (const Form& g : facts(o->operands[0], holds)) more.push_back(&g);
+          for (const Form& fact : facts(o->operands[0], holds)) more.push_back(&fact);
           more.insert(more.end(), known.begin(), known.end());
-          Form g = plus(without, operand(i), c);
-          for (const auto& [other, factor] : plus(g, {}, 0).terms)  // of the same condition
-            if (const ir::Op* s = other < kSizes ? k_.def(Value{other}) : nullptr; s && s->code == Opcode::select && s->operands[0] == o->operands[0]) g = replaced(g, other, form(s->operands[i]));
-          return prove(g, more, depth - 1);
+          Form rest = plus(without, operand(i), c);
+          for (const auto& [other, factor] : Form(rest).terms)  // of the same condition
+            if (const ir::Op* s = other < kSizes ? k_.def(Value{other}) : nullptr; s && s->code == Opcode::select && s->operands[0] == o->operands[0]) rest = replaced(rest, other, form(s->operands[i]));
+          return prove(rest, more, depth - 1);
         };
         if (if_it(true, 1) && if_it(false, 2)) return true;
       } else if (o->code == Opcode::rem && c < 0 && range(operand(1)).lo >= 1) {
@@ -364,11 +374,11 @@ bool Bounds::prove(const Form& f, const std::vector<const Form*>& known, int dep
       }
     }
   }
-  for (const Form* g : known) {
-    const auto of = std::find_if(g->terms.begin(), g->terms.end(), [&](const auto& t) { return t.first == atom; });
-    if (of == g->terms.end() || (of->second > 0) != (c > 0)) continue;
+  for (const Form* fact : known) {
+    const auto of = std::find_if(fact->terms.begin(), fact->terms.end(), [&](const auto& t) { return t.first == atom; });
+    if (of == fact->terms.end() || (of->second > 0) != (c > 0)) continue;
     const Wide d = of->second > 0 ? of->second : -of->second, m = c > 0 ? c : -c;
-    Form rest = plus(plus({}, f, d), *g, -m);
+    Form rest = plus(plus({}, f, d), *fact, -m);
     rest.constant += d - 1;  // d * f > -d is enough
     if (prove(rest, known, depth - 1)) return true;
   }
