@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/lane/bounds.h"
 #include "codegen/lane/loops.h"
 #include "codegen/lane/verify.h"
 #include "codegen/lower/accumulate.h"
@@ -171,6 +172,9 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   wider = lowering::vectorize_loads(lanes, 2) || wider;
   if (wider) ir::compact(lanes);
   dump("lane/vectorize", lanes, wider);
+  const bool bounded = lane::bound_accesses(lanes);
+  if (bounded) ir::compact(lanes);
+  dump("lane/bounds", lanes, bounded);
   lane::verify_lane(lanes, "lowering");
   program.explain += "  shared " + std::to_string(lanes.lane.shared_bytes) + " B   scratch " + std::to_string(lanes.lane.scratch_bytes) +
                      " B per workgroup   about " + std::to_string(lowering::live_registers(lanes)) + " registers per invocation\n";

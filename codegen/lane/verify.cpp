@@ -8,9 +8,11 @@
 //   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least (uniformity.h).
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
 //   8. loops_cut, report and report_memory need a report (LaneInfo::report_bytes).
-//   9. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length.
+//   9. Of arrays of static size, every element that an access takes is proved to be there, by bounds.h (verify_lane alone asks for that).
+//  10. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length.
 #include "codegen/lane/verify.h"
 
+#include "codegen/lane/bounds.h"
 #include "codegen/lane/uniformity.h"
 
 namespace tessera::lane {
@@ -227,7 +229,9 @@ std::string op_text(const Kernel& k, const Op& op) {
 std::vector<ir::Problem> find_lane_problems(const Kernel& k) { return Verifier(k).run(); }
 
 void verify_lane(const Kernel& k, std::string_view when) {
-  const std::vector<ir::Problem> problems = find_lane_problems(k);
+  std::vector<ir::Problem> problems = find_lane_problems(k);
+  if (problems.empty())
+    for (const ir::OpId id : unproved_accesses(k)) problems.push_back({op_text(k, k.op(id)), "is not proved to lie inside the array", k.op(id).loc});
   if (problems.empty()) return;
   std::string text = k.name + ": the lane-level kernel is not valid after " + std::string(when);
   for (const ir::Problem& p : problems) text += "\n  " + p.entity + ": " + p.message + (p.loc ? " (" + to_string(p.loc) + ")" : "");

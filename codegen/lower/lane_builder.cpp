@@ -4,7 +4,7 @@ namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
-LaneBuilder::LaneBuilder(ir::Kernel& out) : b_(out) {
+LaneBuilder::LaneBuilder(ir::Kernel& out) : b_(out), bounds_(out) {
   prologue_ = b_.new_region({});
   open();
 }
@@ -186,16 +186,36 @@ const Value* LaneBuilder::recall(const std::vector<uint32_t>& key) const {
 LaneBuilder::Values LaneBuilder::for_loop(Value lower, Value upper, Value step, const Values& init, const std::function<Values(Value, const Values&)>& body) {
   return b_.for_loop(lower, upper, step, init, [&](Value iv, const Values& carries) {
     open();
+    between(iv, lower, upper);
     Values r = body(iv, carries);
+    scope_.pop_back();
     close();
     return r;
   });
 }
 LaneBuilder::Values LaneBuilder::if_else(Value pred, const std::function<Values()>& x, const std::function<Values()>& y) {
-  auto scoped = [this](const std::function<Values()>& f) {
-    return [this, &f] { open(); Values r = f(); close(); return r; };
+  auto scoped = [&](bool holds, const std::function<Values()>& f) {
+    return [this, pred, holds, &f] {
+      open();
+      conditions_.push_back({pred, holds});
+      Values r = f();
+      conditions_.pop_back();
+      close();
+      return r;
+    };
   };
-  return b_.if_else(pred, scoped(x), scoped(y));
+  return b_.if_else(pred, scoped(true, x), scoped(false, y));
+}
+void LaneBuilder::between(Value v, Value low, Value end) {
+  scope_.push_back({v, low, end});
+  bounds_.between(scope_.back());
+}
+bool LaneBuilder::not_negative(const std::vector<lane::Bounds::Term>& sum, Value also) {
+  if (!also) return bounds_.not_negative(sum, conditions_, scope_);
+  conditions_.push_back({also, true});
+  const bool proved = bounds_.not_negative(sum, conditions_, scope_);
+  conditions_.pop_back();
+  return proved;
 }
 void LaneBuilder::when(Value pred, const std::function<void()>& body) {
   if (!pred || known(pred) == 1) return body();

@@ -60,6 +60,8 @@ struct RefState {
   std::vector<Value> wide_stride;  // i64, where stride is -1
   std::vector<Value> limit;        // per visible dim: elements inside the array (i32), or none where all are
   std::vector<Value> below;        // per visible dim: positions before the array's first element (i32), or none where there are none; then may_be_empty
+  std::vector<Value> origin;       // per visible dim: where in the array the block begins (i32), or none at 0
+  std::vector<Value> extent;       // per visible dim: the array's size (i32), or none where all of the block is proved to lie in the array
   std::vector<int64_t> limit_divisor;  // a power of two, at most 4, that divides the limit
   Value inside;                    // bool: squeezed dims' positions exist (arrays that may be empty); none: always
   bool dead = false;               // the array is empty: no access may reach memory
@@ -137,6 +139,7 @@ class Lowering {
   /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid. `reads`: positions that
   /// are outside one by one are the nearest rather than invalid.
   Address address(const RefState& r, const ir::Op& op, const Coords& c, bool clamp = false, bool reads = false);
+  void keep_inside(const RefState& r, size_t d, Value p, Value& valid);
   Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads, Value& valid);
   Value clamp_along(Value e, Value n, int64_t divisor, int axis, int reg);
   Value load_at(const RefState& r, const Address& a, Value mask, Value other);

@@ -46,6 +46,7 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
       a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
     }
     if (r.below[d]) a.valid = b_.both(a.valid, b_.lt(b_.add(r.below[d], b_.i32(-1)), p));
+    keep_inside(r, d, p, a.valid);
     if (r.stride[d] < 0) {
       const Value w = b_.mul(b_.convert(p, DType::i64), r.wide_stride[d]);
       a.wide = a.wide ? b_.add(a.wide, w) : w;
@@ -58,6 +59,20 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
   }
   if (r.inside) a.valid = b_.both(a.valid, r.inside);
   return a;
+}
+
+// Every access to memory that a kernel sees goes through here, dim by dim: its position is proved to lie in the block and in the array, or tested.
+// What the rest of lowering believes of it is not asked.
+void Lowering::keep_inside(const RefState& r, size_t d, Value p, Value& valid) {
+  if (valid && b_.known(valid) == 0) return;
+  const int64_t n = r.shape[d];
+  if (!b_.not_negative({{1, p}}, valid)) valid = b_.both(valid, b_.ge_zero(p));
+  if (!b_.not_negative({{n - 1, {}}, {-1, p}}, valid)) valid = b_.both(valid, b_.lt(p, b_.i32(n)));
+  if (!r.extent[d]) return;
+  const Value s = r.origin[d], end = r.extent[d];
+  const auto in_array = [&] { return b_.add(b_.convert(s, DType::i64), b_.convert(p, DType::i64)); };
+  if (!b_.not_negative({{1, s}, {1, p}}, valid)) valid = b_.both(valid, b_.ge_zero(in_array()));
+  if (!b_.not_negative({{1, end}, {-1, s}, {-1, p}, {-1, {}}}, valid)) valid = b_.both(valid, b_.lt(in_array(), b_.convert(end, DType::i64)));
 }
 
 // The element's own position along dim d, wrapped, and clamped or tested: see ir::AccessDims::per_element.

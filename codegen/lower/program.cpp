@@ -129,7 +129,9 @@ void Lowering::emit_units() {
       if (b_.known(parts[i].size) == 1) { parts[i].set(b_.i32(0)); continue; }
       bool more = false;
       for (size_t j = 0; j < i; ++j) more = more || b_.known(parts[j].size) != 1;
-      parts[i].set(more ? b_.rem(unit, parts[i].size) : unit);
+      const Value mine = more ? b_.rem(unit, parts[i].size) : unit;
+      b_.between(mine, b_.i32(0), parts[i].size);
+      parts[i].set(mine);
       if (more) unit = b_.div(unit, parts[i].size);
     }
     emit_sequential(0);
@@ -250,7 +252,7 @@ void Lowering::enter_window(int i) {
   for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * m.array_shape[d];
   if (m.whole) {
     r.ref = base;
-    for (size_t d = 0; d < rank; ++d) { r.stride.push_back(*stride[d].value()); r.wide_stride.emplace_back(); r.limit.emplace_back(); r.below.emplace_back(); r.limit_divisor.push_back(1); }
+    for (size_t d = 0; d < rank; ++d) { r.stride.push_back(*stride[d].value()); r.wide_stride.emplace_back(); r.limit.emplace_back(); r.below.emplace_back(); r.origin.emplace_back(); r.extent.emplace_back(); r.limit_divisor.push_back(1); }
   } else {
     const std::vector<BlockStart> known = block_starts(k_, i, scalars_);
     Values starts;
@@ -272,15 +274,23 @@ void Lowering::enter_window(int i) {
       Value limit;
       if (!known[d].interior) limit = within_i32(m.array_shape[d], dim, s);
       if (limit && bounded) limit = b_.min(limit, b_.clamp(starts[k_.map_result(i, d) + 1], b_.i32(0), b_.i32(dim.size)));
+      const Value end = extent_value(m.array_shape[d], DType::i32);
+      // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in keep_inside(), whatever block_starts() says.
+      const bool from_inside = b_.not_negative({{1, s}}, {}), begins = from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
+      if (!begins) r.may_be_empty = true;
       // Nothing of the block need lie in the array.
       if (limit && (bounded || dim.low || dim.high)) r.may_be_empty = true;
       if (dim.kind == ir::BlockDim::Kind::squeezed) {
         if (limit && !m.array_shape[d].is_static()) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
+        if (!from_inside) r.inside = b_.both(r.inside, b_.ge_zero(s));
+        if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside)) r.inside = b_.both(r.inside, b_.lt(s, end));
         continue;
       }
       r.stride.push_back(n ? *n : -1);
       r.wide_stride.push_back(n ? Value{} : extent_value(stride[d], DType::i64));
       r.limit.push_back(limit);
+      r.origin.push_back(s);
+      r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size, {}}}, {}) ? Value{} : end);
       r.below.push_back(known[d].nothing_below ? Value{} : b_.sub(b_.i32(0), s));
       r.limit_divisor.push_back(extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{4}) : 1);
     }
@@ -336,6 +346,8 @@ void Lowering::enter_refs(size_t depth) {
       tile.wide_stride.resize(type.shape.size());
       tile.limit.resize(type.shape.size());
       tile.below.resize(type.shape.size());
+      tile.origin.resize(type.shape.size());
+      tile.extent.resize(type.shape.size());
       tile.limit_divisor.assign(type.shape.size(), 1);
       tile.dead = num_elements(type.shape) == 0;
       if (!scratch) {

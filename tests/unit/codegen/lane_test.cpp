@@ -159,7 +159,7 @@ Kernel reverse_blocks(int64_t blocks, int64_t workgroups) {
 TEST_CASE("a tree reduction is right in every order, and without its barrier it is reported") {
   for (const auto arena : {&Lane::shared, &Lane::scratch}) {
     const Kernel k = tree_reduction(arena, 3);
-    lane::verify_lane(k, "test");
+    CHECK(lane::find_lane_problems(k).empty());
     for (uint64_t seed = 0; seed < 20; ++seed) {
       const auto r = lane::run(k, {counting(24), Array({3}, DType::f32)}, 1, {}, {.seed = seed});
       CHECK(r.reports == std::vector<std::string>{});
@@ -176,7 +176,7 @@ TEST_CASE("a tree reduction is right in every order, and without its barrier it 
 
 TEST_CASE("a loop over units needs both its barriers") {
   const Kernel k = reverse_blocks(5, 2);
-  lane::verify_lane(k, "test");
+  CHECK(lane::find_lane_problems(k).empty());
   for (uint64_t seed = 0; seed < 10; ++seed)
     for (int32_t most : {0, 1}) {
       const auto r = lane::run(k, {counting(40), Array({40}, DType::f32)}, 1, {}, {.seed = seed, .max_workgroups = most});
@@ -348,7 +348,7 @@ TEST_CASE("subgroup ops work on each subgroup") {
   l.b.when(l.lt(l.source(Opcode::subgroup_id), l.number(1)), [&] { l.store(l.args[1], tid, l.b.one(reduce)); });
   l.store(l.args[2], tid, l.b.one(swap));
   l.store(l.args[3], tid, l.b.one({.code = Opcode::subgroup_shuffle, .operands = {v, l.sub(l.number(3), lane_id)}}));
-  lane::verify_lane(l.done(), "test");
+  CHECK(lane::find_lane_problems(l.done()).empty());
   const Array none({8}, DType::i32);
   for (uint64_t seed = 0; seed < 5; ++seed) {
     const auto r = lane::run(l.k, {counting(8, DType::i32), none, none, none}, 1, {}, {.seed = seed});
@@ -375,7 +375,7 @@ TEST_CASE("extents come from the call, surplus workgroups are run, and carries m
                                       [&](Value, const std::vector<Value>& c) { return std::vector<Value>{c[1], c[0]}; });
     l.store(l.args[1], i, l.add(l.mul(swapped[1], l.b.constant_float(DType::f32, 10)), swapped[0]));
   });
-  lane::verify_lane(l.done(), "test");
+  CHECK(lane::find_lane_problems(l.done()).empty());
   for (uint64_t seed = 0; seed < 12; ++seed) {
     const auto r = lane::run(l.k, {counting(9), Array({9}, DType::f32)}, 1, {{"n", 9}}, {.seed = seed});
     CHECK(r.reports.empty());

@@ -1,0 +1,79 @@
+// What lane/bounds.h proves of an access, what it must not, and what becomes of one that nothing proves.
+#include "codegen/lane/bounds.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "codegen/lane/interpreter.h"
+#include "codegen/lane/verify.h"
+#include "engine/error.h"
+#include "engine/ir/text.h"
+
+using namespace tessera;
+namespace {
+// Two workgroups of 16 read an array of 8 where `ops` say, %i.
+ir::Kernel reads(const std::string& ops, const std::string& before = "", const std::string& after = "") {
+  return ir::parse("tir 1\nlane kernel @window\nworkgroup_size 16\nnum_units 2 exact\nextents (n, cdiv(n, 4))\nin i32[8] whole\nin i32[4] whole\nbody (%x: ref<global, i32[?]>, %y: ref<global, i32[?]>) {\n"
+                   "  %l = local_index : i32[]\n  %w = workgroup_index : i32[]\n  %d = load %y[0] : i32[]\n  %c0 = constant 0 : i32[]\n  %c1 = constant 1 : i32[]\n  %c2 = constant 2 : i32[]\n"
+                   "  %c3 = constant 3 : i32[]\n  %c4 = constant 4 : i32[]\n  %c7 = constant 7 : i32[]\n  %c8 = constant 8 : i32[]\n  %c9 = constant 9 : i32[]\n  %big = constant 2147483640 : i32[]\n"
+                   "  %n = extent index 0 : i32[]\n  %m = extent index 1 : i32[]\n" + ops + before + "  %r = load %x[%i] : i32[]\n" + after + "}\n", "k.tir");
+}
+bool proved(const std::string& ops, const std::string& before = "", const std::string& after = "") { return lane::unproved_accesses(reads(ops, before, after)).empty(); }
+// Under a condition %c.
+bool proved_if(const std::string& ops) { return proved(ops, "  if %c {\n", "  }\n"); }
+}  // namespace
+
+TEST_CASE("bounds: positions that are inside") {
+  CHECK(proved("  %i = and %l, %c7\n"));
+  CHECK(proved("  %i = min %l, %c7\n"));
+  CHECK(proved("  %i = shift_right_logical %l, %c1\n"));
+  CHECK(proved("  %i = clamp %c0, %d, %c7\n"));
+  CHECK(proved("  %a = max %d, %c0\n  %i = min %a, %c7\n"));
+  CHECK(proved("  %a = mul %w, %c4\n  %b = and %l, %c3\n  %i = add %a, %b\n"));
+  CHECK(proved("  %a = mul %w, %c4\n  %b = sub %c8, %a\n  %e = sub %b, %c1\n  %f = min %l, %e\n  %i = add %a, %f\n"));                                     // what hangs over is clamped
+  CHECK(proved("  %a = rem %l, %c8\n  %q = div %a, %c3\n  %p = rem %a, %c3\n  %b = mul %q, %c3\n  %i = add %b, %p\n"));                                        // digits put together
+  CHECK(proved("  %g = lt %d, %c0\n  %a = add %d, %c8\n  %b = select %g, %a, %d\n  %i = clamp %c0, %b, %c7\n"));
+  CHECK(proved("  %g = eq %w, %c1\n  %a = add %w, %c7\n  %i = select %g, %c0, %a\n"));                                                                         // w is 0 in the other branch
+  CHECK(proved_if("  %i = add %l, %c0\n  %c = lt %l, %c8\n"));
+  CHECK(proved_if("  %i = add %d, %c0\n  %a = lt %d, %c8\n  %b = ge %d, %c0\n  %c = and %a, %b\n"));
+  CHECK(proved_if("  %i = add %d, %l\n  %a = lt %i, %c8\n  %b = ge %i, %c0\n  %c = and %a, %b\n"));                                                            // wrapped or not
+  CHECK(proved_if("  %a = add %l, %c0\n  %i = add %a, %c1\n  %b = min %c7, %d\n  %c = lt %a, %b\n"));
+  CHECK(proved_if("  %i = sub %m, %c1\n  %a = le %n, %c8\n  %b = gt %n, %c0\n  %c = and %a, %b\n"));                                                           // cdiv(n, 4) - 1
+  CHECK(proved("", "  for %i = %c0 to %c8 step %c1 {\n", "  }\n"));
+  CHECK(proved("", "  for %j = %c0 to %c8 step %c2 {\n  %i = add %j, %c1\n", "  }\n"));
+}
+
+TEST_CASE("bounds: positions that may be outside") {
+  CHECK_FALSE(proved("  %i = add %l, %c0\n"));
+  CHECK_FALSE(proved("  %i = min %d, %c7\n"));
+  CHECK_FALSE(proved("  %i = max %d, %c0\n"));
+  CHECK_FALSE(proved("  %i = rem %d, %c8\n"));                              // has the sign of d
+  CHECK_FALSE(proved("  %i = min %l, %c8\n"));
+  CHECK_FALSE(proved("  %a = add %d, %big\n  %i = min %a, %c7\n"));         // wraps
+  CHECK_FALSE(proved("  %a = mul %w, %c4\n  %b = min %l, %c4\n  %i = add %a, %b\n"));
+  CHECK_FALSE(proved("  %a = mul %l, %big\n  %b = mul %a, %c4\n  %i = min %b, %c7\n"));
+  CHECK_FALSE(proved("  %i = sub %c7, %n\n"));
+  CHECK_FALSE(proved_if("  %i = add %d, %c0\n  %c = lt %d, %c8\n"));
+  CHECK_FALSE(proved_if("  %i = add %l, %c0\n  %a = lt %l, %c8\n  %c = not %a\n"));
+  CHECK_FALSE(proved_if("  %i = add %l, %c0\n  %a = lt %l, %c8\n  %b = lt %d, %c0\n  %c = or %a, %b\n"));
+  CHECK_FALSE(proved_if("  %a = max %d, %c0\n  %i = add %a, %l\n  %c = lt %i, %c8\n"));  // a sum beyond 2147483647 is below 8
+  CHECK_FALSE(proved("  %c = lt %l, %c8\n  if %c {\n  }\n  %i = add %l, %c0\n"));        // the condition is over
+  CHECK_FALSE(proved("", "  for %i = %c0 to %c9 step %c1 {\n", "  }\n"));
+  CHECK_FALSE(proved("  for %j = %c0 to %n step %c1 {\n  }\n  %e = min %n, %c8\n  %i = sub %e, %c1\n"));  // the loop may have run no round
+}
+
+TEST_CASE("bounds: an access that nothing proves is refused, or bounded") {
+  ir::Kernel k = ir::parse("tir 1\nlane kernel @window\nworkgroup_size 16\nnum_units 1 exact\nin i32[8] whole\nout i32[16] whole\nbody (%0: ref<global, i32[?]>, %1: ref<global, i32[?]>) {\n"
+                           "  %2 = local_index : i32[]\n  %3 = load %0[%2] : i32[]\n  store %1[%2], %3\n}\n", "k.tir");
+  CHECK_THROWS_WITH_AS(lane::verify_lane(k, "a test"), "window: the lane-level kernel is not valid after a test\n  %3 = load %0[%2] : i32[]: is not proved to lie inside the array (k.tir:9)\n  at k.tir:2", InternalError);
+  const std::vector<Array> arrays{Array({8}, std::vector<int32_t>{0, 10, 20, 30, 40, 50, 60, 70}), Array({16}, i32)};
+  CHECK_FALSE(lane::run(k, arrays, 1, {}).reports.empty());
+  CHECK(lane::bound_accesses(k));
+  CHECK_FALSE(lane::bound_accesses(k));
+  CHECK_NOTHROW(lane::verify_lane(k, "a test"));
+  const lane::RunResult r = lane::run(k, arrays, 1, {});
+  CHECK(r.reports.empty());
+  CHECK(r.outputs.at(0).element_bits(7) == 70);
+  CHECK(r.outputs.at(0).element_bits(15) == 70);
+}
