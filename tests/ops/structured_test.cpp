@@ -50,7 +50,7 @@ std::vector<std::string> moves_and_comparisons(DType t, const Shape& s) {
       "slice %x[" + slices + "]",
       "rev %x axes [" + list(axes) + "]",
   };
-  if (t != DType::boolean && r > 0) ops.push_back("iota axis " + std::to_string(r - 1) + " : " + type(is_float(t) || bits(t) < 32 ? DType::i32 : t, s));
+  if (t != DType::boolean && r > 0) ops.push_back("iota axis " + std::to_string(r - 1) + " : " + type(t, s));
   for (int64_t a = 0; a < r; ++a) {
     const std::string axis = std::to_string(a);
     ops.push_back("concatenate %x, %y axis " + axis);
