@@ -53,8 +53,8 @@ void Emitter::emit(const ir::Op& op) {
         if (a.id && b.id) raw = select(get(op.operands[0]), a, b);
       }
       if (op.code == Opcode::bitcast && registers_[op.operands[0].index].raw.id) {
-        result(from_memory_bits(registers_[op.operands[0].index].raw, out));
-        return;
+        const V same = registers_[op.operands[0].index].raw;
+        return set(op.results[0], from_memory_bits(same, out), is_narrow_float(out) ? same : V{});
       }
       if (op.code == Opcode::bitcast && is_narrow_float(out)) raw = memory_bits(get(op.operands[0]), operand);
       set(op.results[0], elementwise(op.code, operand, out, get_all(op.operands), ranges), raw);
