@@ -28,6 +28,11 @@ Value LaneBuilder::constant(DType t, uint64_t bits) {
   return it->second;
 }
 
+Value LaneBuilder::i32(int64_t v) {
+  if (v < INT32_MIN || v > INT32_MAX) throw InternalError(kernel().name + ": " + std::to_string(v) + " is no i32");
+  return constant(DType::i32, static_cast<uint32_t>(v));
+}
+
 std::optional<int64_t> LaneBuilder::known(Value v) const { return ir::constant_int(const_cast<LaneBuilder*>(this)->kernel(), v); }
 
 // Equal positions are one value, so that elements at them are computed once.
@@ -43,18 +48,17 @@ Value LaneBuilder::op(Opcode c, std::vector<Value> operands, DType result) {
 Value LaneBuilder::add(Value a, Value b) {
   const auto x = known(a), y = known(b);
   const DType t = dtype(a);
-  if (x && y) return t == DType::i64 ? i64(*x + *y) : i32(*x + *y);
+  if (x && y) return wrapped(t, static_cast<uint64_t>(*x) + static_cast<uint64_t>(*y));
   if (x == 0) return b;
   if (y == 0) return a;
   // Constants move outwards, so that addresses that differ by a constant show it: (p + c) + (q + d) = (p + q) + (c + d).
   if (x) return add(b, a);
   const auto [p, c] = split_constant(a);
   const auto [q, d] = split_constant(b);
-  auto number = [&](int64_t v) { return t == DType::i64 ? i64(v) : i32(v); };
-  if (y) return c == 0 ? op(Opcode::add, {a, b}) : add(p, number(c + *y));
+  if (y) return c == 0 ? op(Opcode::add, {a, b}) : add(p, wrapped(t, static_cast<uint64_t>(c) + static_cast<uint64_t>(*y)));
   if (c == 0 && d == 0) return op(Opcode::add, {a, b});
   const Value sum = op(Opcode::add, {p, q});
-  return c + d == 0 ? sum : op(Opcode::add, {sum, number(c + d)});
+  return add(sum, wrapped(t, static_cast<uint64_t>(c) + static_cast<uint64_t>(d)));
 }
 
 // v as p + c, if it is the sum of something and a constant.
@@ -66,19 +70,19 @@ std::pair<Value, int64_t> LaneBuilder::split_constant(Value v) {
 }
 Value LaneBuilder::sub(Value a, Value b) {
   const auto x = known(a), y = known(b);
-  if (x && y) return dtype(a) == DType::i64 ? i64(*x - *y) : i32(*x - *y);
+  if (x && y) return wrapped(dtype(a), static_cast<uint64_t>(*x) - static_cast<uint64_t>(*y));
   if (y == 0) return a;
   return op(Opcode::sub, {a, b});
 }
 Value LaneBuilder::mul(Value a, Value b) {
   const auto x = known(a), y = known(b);
   const DType t = dtype(a);
-  if (x && y) return t == DType::i64 ? i64(*x * *y) : i32(*x * *y);
+  if (x && y) return wrapped(t, static_cast<uint64_t>(*x) * static_cast<uint64_t>(*y));
   if (x == 0 || y == 1) return a;
   if (y == 0 || x == 1) return b;
   if (x) return mul(b, a);
   if (y)
-    if (const auto [p, c] = split_constant(a); c != 0) return add(mul(p, b), t == DType::i64 ? i64(c * *y) : i32(c * *y));
+    if (const auto [p, c] = split_constant(a); c != 0) return add(mul(p, b), wrapped(t, static_cast<uint64_t>(c) * static_cast<uint64_t>(*y)));
   return op(Opcode::mul, {a, b});
 }
 Value LaneBuilder::div(Value a, int64_t b) { return div(a, dtype(a) == DType::i64 ? i64(b) : i32(b)); }

@@ -22,7 +22,7 @@ class LaneBuilder {
   void finish();
 
   Value constant(DType t, uint64_t bits);
-  Value i32(int64_t v) { return constant(DType::i32, static_cast<uint32_t>(static_cast<int32_t>(v))); }
+  Value i32(int64_t v);  ///< InternalError if it does not fit: what may be larger is an i64, or refused before
   Value i64(int64_t v) { return constant(DType::i64, static_cast<uint64_t>(v)); }
   Value boolean(bool v) { return constant(DType::boolean, v); }
   Value zero(DType t) { return constant(t, 0); }
@@ -77,6 +77,8 @@ class LaneBuilder {
 
  private:
   std::pair<Value, int64_t> split_constant(Value v);
+  /// The constant that arithmetic on constants of dtype t gives, which wraps.
+  Value wrapped(DType t, uint64_t v) { return t == DType::i64 ? constant(t, v) : constant(DType::i32, static_cast<uint32_t>(v)); }
   struct KeyHash {
     size_t operator()(const std::vector<uint32_t>& k) const {
       size_t h = 1469598103934665603ull;

@@ -101,8 +101,15 @@ Value Lowering::within_i32(const Extent& e, const ir::BlockDim& dim, Value minus
 
 void Lowering::emit_units() {
   Extent units = 1;
-  for (int a : s_.parallel) units = units * k_.grid[static_cast<size_t>(a)].size;
-  for (int a : s_.split_axes) units = units * Extent(cdiv(axes_.axes[static_cast<size_t>(a)].extent, plan(a).tile));
+  const auto times = [&](const Extent& n) {
+    const auto x = units.value(), y = n.value();
+    int64_t both = 0;
+    if (x && y && (__builtin_mul_overflow(*x, *y, &both) || both > INT32_MAX))
+      throw CompileError(k_.name + ": " + std::to_string(*x) + " times " + std::to_string(*y) + " units of work run at once, but at most 2147483647 are numbered, in 32 bits", k_.loc, "use larger blocks");
+    units = units * n;
+  };
+  for (int a : s_.parallel) times(k_.grid[static_cast<size_t>(a)].size);
+  for (int a : s_.split_axes) times(Extent(cdiv(axes_.axes[static_cast<size_t>(a)].extent, plan(a).tile)));
   out_.lane.num_units = s_.group == 1 ? cdiv(units, Extent(s_.workgroup)) : units;
 
   const Value local = b_.leaf(Opcode::local_index);

@@ -42,6 +42,8 @@ class Accesses : protected Spec {
       if (r.block >= 0 || (accumulator_ >= 0 && i + 1 == refs_.size())) continue;
       const Value v = values_.conform(values_.leaf(r.dtype, r.shape), r.fact.bound);
       if (random_.chance(0.5) && grid_.size() > first_visible()) {
+        sometimes(r, v);
+      } else if (random_.chance(0.5) && grid_.size() > first_visible()) {
         // Once: scratch lives from program to program (and starts anew with each element of a batch).
         persistent_ = true;
         Value first = is_id(first_visible(), 0);
@@ -52,6 +54,28 @@ class Accesses : protected Spec {
       }
       r.readable = true;
     }
+  }
+
+  // In the first program, and where something about the program ids holds; every program hands on what it makes of it.
+  void sometimes(RefInfo& r, Value v) {
+    persistent_ = true;
+    const auto reset = [&] {
+      const Value again = values_.scalar_wrapped_bool();
+      const bool otherwise = random_.chance(0.4);
+      const auto store = [&] { store_all(r, v); return std::vector<Value>{}; };
+      const auto nothing = [] { return std::vector<Value>{}; };
+      values_.b.if_else(again, [&] { return otherwise ? nothing() : store(); }, [&] { return otherwise ? store() : nothing(); });
+    };
+    const bool before = random_.chance(0.5);
+    if (before) reset();
+    Value first = is_id(first_visible(), 0);
+    for (size_t axis = first_visible() + 1; axis < grid_.size(); ++axis) first = *values_.apply(Opcode::and_, {first, is_id(axis, 0)});
+    values_.b.when(first, [&] { store_all(r, v); });
+    if (!before) reset();
+    const Value old = values_.note(load_all(r), r.fact);
+    values_.pool.push_back(old);
+    if (const auto mine = values_.cast(random_.pick(values_.counters).v, r.dtype); mine && r.dtype != DType::boolean)
+      if (const auto sum = values_.apply(Opcode::add, {old, values_.coerce(*mine, r.shape)})) store_all(r, values_.conform(*sum, r.fact.bound));
   }
 
   // v joined with values of this region that nothing has used yet: what no output depends on is gone before it reaches lowering. `strict`: the
@@ -137,7 +161,8 @@ class Accesses : protected Spec {
           x.start_operand = first + static_cast<int32_t>(starts.size());
           // Beyond the edges at times: unmasked starts wrap once and clamp, masked ones are tested per element.
           const int64_t last = x.kind == Index::Kind::slice ? n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step : n - 1;
-          if (random_.chance(masked ? 0.25 : 0.06)) starts.push_back(far_start());
+          if (random_.chance(0.12)) starts.push_back(values_.wrapped_scalar(random_.chance(0.7) ? last + 1 : n));
+          else if (random_.chance(masked ? 0.25 : 0.06)) starts.push_back(far_start());
           else if (random_.chance(0.45)) starts.push_back(values_.counted_index(last));
           else starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1)) : values_.scalar_int(-n - 2, n + 2));
           if (masked && random_.chance(0.3)) x.size += 2;

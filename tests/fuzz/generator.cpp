@@ -3,7 +3,8 @@
 // maps that are identities, permutations, constants, sums, halves, and beyond the array's edge (clamped); whole-array Refs; run-time
 // extents and grid sizes; scratch that is a program's own, initialised once, or an accumulator along an axis; loads and stores by slices,
 // steps, integers, index arrays, program-dependent starts (in bounds or not) and masks; swaps and updates; memory in run_scoped, with copies in and
-// out and semaphores; outputs that are read back; elementwise chains over all
+// out and semaphores; scratch that is initialised again where something about the program ids holds; integers whose arithmetic wraps in every width, in index
+// maps, starts and conditions; loops of up to 100 rounds whose number data says, or with counters near the ends of i32; outputs that are read back; elementwise chains over all
 // dtypes, data movement, reductions, scans, dots; for loops with carried tiles, while loops, if and switch.
 #include "tests/fuzz/generator.h"
 
@@ -12,6 +13,7 @@
 #include <deque>
 
 #include "tests/fuzz/accesses.h"
+#include "tests/fuzz/integers.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -139,7 +141,44 @@ class Generator : Accesses {
     return values_.conform(with_unused(v, 2, true), c.fact.bound);
   }
 
+  // Up to 100 rounds, as many as data says, or with a counter near the ends of i32: sums over elements at the counter's position.
+  void straight_loop() {
+    ir::Builder& b = values_.b;
+    const Fact any{exact_limit(DType::i32), 0, true, false};
+    const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
+    Value lower = number(0), upper = values_.scalar_int(0, 100), step = number(random_.chance(0.6) ? 1 : random_.in(1, 40));
+    if (random_.chance(0.5)) {
+      const ExtremeLoop e = extreme_loop(random_, 40);
+      lower = number(e.lower), upper = number(e.upper), step = number(e.step);
+      if (random_.chance(0.4) && e.lower < INT32_MAX - 3) lower = b.elementwise(Opcode::add, {lower, values_.scalar_int(0, 3)});
+      if (random_.chance(0.4) && e.upper > INT32_MIN + 3) upper = b.elementwise(Opcode::sub, {upper, values_.scalar_int(0, 3)});
+    }
+    std::vector<const RefInfo*> list;
+    for (const RefInfo& r : refs_)
+      if (r.readable && r.block < out_.kernel.num_inputs && r.fact.err == 0 && !r.fact.dirty && !wild(r.fact) && num_elements(r.shape) > 0 && (r.block < 0 || !hangs_over(r))) list.push_back(&r);
+    const RefInfo* from = list.empty() ? nullptr : random_.pick(list);
+    const Value start = values_.scalar_int(-5, 5);
+    const int64_t odd = random_.in(-4, 4) * 2 + 1;
+    const std::vector<Value> sum = b.for_loop(lower, upper, step, {start}, [&](Value iv, const std::vector<Value>& carried) {
+      values_.note(iv, any);
+      values_.note(carried[0], any);
+      Value v = b.elementwise(random_.chance(0.5) ? Opcode::xor_ : Opcode::sub, {carried[0], iv});
+      if (from) {
+        Op op{.code = Opcode::load, .operands = {from->ref}};
+        for (const int64_t n : from->shape) {
+          op.index.push_back({Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1});
+          const Value other = values_.any_int();
+          op.operands.push_back(random_.chance(0.7) ? iv : wrapped_int(b, Random(random_.next()), iv, other, n));
+        }
+        if (const auto x = values_.cast(values_.note(b.one(std::move(op)), from->fact), DType::i32); x && values_.fact(*x).err == 0) v = b.elementwise(Opcode::add, {v, *x});
+      }
+      return std::vector<Value>{b.elementwise(Opcode::add, {b.elementwise(Opcode::mul, {v, number(odd)}), carried[0]})};
+    });
+    values_.pool.push_back(values_.note(sum[0], any));
+  }
+
   void for_loop(int depth) {
+    if (random_.chance(0.3)) return straight_loop();
     std::vector<Value> init;
     const std::vector<Carry> list = carries(init);
     const bool simple = random_.chance(0.5);

@@ -5,6 +5,7 @@
 
 #include "codegen/lower/parallel.h"
 #include "engine/reference.h"
+#include "tests/fuzz/integers.h"
 
 namespace tessera::fuzz {
 using ir::BlockDim, ir::BlockMapping, ir::MemorySpace, ir::Opcode, ir::Type, ir::Value;
@@ -109,13 +110,14 @@ DimMap Spec::dim_map(bool output) {
     m.count = std::max<int64_t>(p.largest, 0) + (m.plus ? nb : 1);
     return m;
   }
-  m.kind = random_.chance(0.75) ? DimMap::Kind::axis : random_.pick(std::vector{DimMap::Kind::sum, DimMap::Kind::half, DimMap::Kind::reversed});
+  m.kind = random_.chance(0.75) ? DimMap::Kind::axis : random_.pick(std::vector{DimMap::Kind::sum, DimMap::Kind::half, DimMap::Kind::reversed, DimMap::Kind::wrapped});
   switch (m.kind) {
     case DimMap::Kind::constant: break;
     case DimMap::Kind::axis: m.count = na; break;
     case DimMap::Kind::sum: m.count = na + nb - 1; break;
     case DimMap::Kind::half: m.count = (na + 1) / 2; break;
     case DimMap::Kind::reversed: m.number = na - 1, m.count = na; break;
+    case DimMap::Kind::wrapped: m.number = random_.in(0, INT32_MAX), m.count = na; break;
     case DimMap::Kind::data: break;
   }
   return m;
@@ -136,6 +138,7 @@ Value Spec::emit(const DimMap& m, const std::vector<Value>& ids, const std::vect
     case DimMap::Kind::sum: return b.elementwise(Opcode::add, {ids[static_cast<size_t>(m.a)], ids[static_cast<size_t>(m.b)]});
     case DimMap::Kind::half: return b.elementwise(Opcode::div, {ids[static_cast<size_t>(m.a)], number(2)});
     case DimMap::Kind::reversed: return b.elementwise(Opcode::sub, {number(m.number), ids[static_cast<size_t>(m.a)]});
+    case DimMap::Kind::wrapped: return wrapped_int(b, Random(static_cast<uint64_t>(m.number)), ids[static_cast<size_t>(m.a)], ids[static_cast<size_t>(m.b)], m.count);
     case DimMap::Kind::data: {
       ir::Op load{.code = Opcode::load, .operands = {refs[static_cast<size_t>(m.number)]}};
       for (const int64_t axis : m.at) {

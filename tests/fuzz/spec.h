@@ -10,8 +10,8 @@ namespace tessera::fuzz {
 
 /// One dim of an index map, as a function of the program ids; emitted into the map's region and, for masks, into the body.
 struct DimMap {
-  enum class Kind { constant, axis, sum, half, reversed, data } kind = Kind::constant;
-  int64_t number = 0;       // constant; reversed: the minuend; data: the scalar-prefetch operand
+  enum class Kind { constant, axis, sum, half, reversed, wrapped, data } kind = Kind::constant;
+  int64_t number = 0;       // constant; reversed: the minuend; wrapped: the seed; data: the scalar-prefetch operand
   int64_t a = 0, b = 0;     // axes
   int64_t count = 1;        // values 0 .. count - 1, for the array's size
   int64_t scale = 1;        // times this: elements from one block to the next

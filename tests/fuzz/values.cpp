@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/fuzz/integers.h"
+
 namespace tessera::fuzz {
 using ir::Attr, ir::Op, ir::Opcode, ir::Type, ir::Value;
 
@@ -267,6 +269,16 @@ Value Values::scalar_int(int64_t low, int64_t high) {
   return note(c, {static_cast<double>(std::max(std::abs(low), std::abs(high))), 0, true, false});
 }
 
+Value Values::any_int() { return !counters.empty() && random_.chance(0.8) ? random_.pick(counters).v : scalar_int(0, 9); }
+Value Values::wrapped_scalar(int64_t n) {
+  const Value x = any_int(), y = any_int();
+  return note(wrapped_int(b, Random(random_.next()), x, y, n), {exact_limit(DType::i32), 0, true, false});
+}
+Value Values::scalar_wrapped_bool() {
+  const Value x = any_int(), y = any_int();
+  return note(wrapped_bool(b, Random(random_.next()), x, y), {1, 0, true, false});
+}
+
 Value Values::counted_index(int64_t most) {
   Value sum;
   int64_t reach = 0;
@@ -288,6 +300,7 @@ Value Values::counted_index(int64_t most) {
 }
 
 Value Values::scalar_bool() {
+  if (random_.chance(0.15)) return scalar_wrapped_bool();
   constexpr Opcode kOps[] = {Opcode::eq, Opcode::ne, Opcode::lt, Opcode::le, Opcode::gt, Opcode::ge};
   const Value x = scalar_int(0, 4), y = constant(DType::i32, static_cast<double>(random_.in(0, 3)));
   Value v = *apply(kOps[random_.below(6)], {x, y});

@@ -61,6 +61,9 @@ class Values {
   ir::Value conform(ir::Value v, double bound);
   ir::Value scalar_int(int64_t low, int64_t high);  ///< a clean i32 scalar within [low, high]
   ir::Value scalar_bool();
+  ir::Value any_int();    ///< a program id or counter, or another clean i32 scalar
+  ir::Value wrapped_scalar(int64_t n);  ///< some i32, mostly within [-n, n], whose arithmetic wraps
+  ir::Value scalar_wrapped_bool();
   /// An i32 scalar within [0, most], affine in the counters, without a clamp that hides it from analysis.
   ir::Value counted_index(int64_t most);
 
