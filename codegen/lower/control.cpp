@@ -3,8 +3,8 @@
 
 #include "codegen/lower/atomics.h"
 #include "codegen/lower/indexed.h"
+#include "codegen/lower/keep.h"
 #include "codegen/lower/lowering.h"
-#include "codegen/lower/separate.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -16,22 +16,15 @@ bool is_region_op(Opcode c) { return c == Opcode::for_ || c == Opcode::while_ ||
 
 void Lowering::plan_homes() {
   kinds_.assign(k_.values.size(), Kind::lazy);
+  const std::vector<bool> index_function = lazy_values(k_);
   for (uint32_t i = 0; i < k_.values.size(); ++i) {
     const Value v{i};
     const ir::Type& t = k_.type(v);
     if (t.is_ref) continue;
     if (t.shape.empty()) { kinds_[i] = Kind::scalar; continue; }
     const ir::Op* o = k_.def(v);
-    bool lazy = false;
-    if (o) {
-      if (s_.general) {
-        lazy = o->code == Opcode::constant || o->code == Opcode::iota || (o->code == Opcode::broadcast && shape(o->operands[0]).empty());
-      } else {
-        lazy = is_index_function(o->code);
-        // Scratch that nobody stores to has its home all the same.
-        if (o->code == Opcode::load) lazy = !written(ref_position(k_, o->operands[0])) && ref_position(k_, o->operands[0]) < static_cast<int>(k_.blocks.size());
-      }
-    }
+    const bool lazy = s_.general ? o && (o->code == Opcode::constant || o->code == Opcode::iota || (o->code == Opcode::broadcast && shape(o->operands[0]).empty()))
+                                 : index_function[i] && !s_.kept[i].yes;
     if (lazy) continue;
     if (o && (o->code == Opcode::scatter || o->code == Opcode::sort)) {
       kinds_[i] = Kind::arena;  // whose elements move
@@ -46,6 +39,22 @@ void Lowering::plan_homes() {
   choose_loads_ahead();
   demote_misfits();
   settle_ahead();
+}
+
+void Lowering::explain_kept(std::vector<std::string>& notes) const {
+  constexpr size_t kMost = 8;  // lines
+  std::vector<std::string> lines;
+  for (const ir::Op& o : k_.ops) {
+    if (s_.general || o.results.size() != 1 || !s_.kept[o.results[0].index].yes) continue;
+    const Kept& kept = s_.kept[o.results[0].index];
+    std::string line = "kept in " + std::string(kinds_[o.results[0].index] == Kind::registers ? "registers" : "the arena") + ": " + ir::to_string(k_.type(o.results[0])) + ", the result of " + std::string(ir::name(o.code));
+    if (o.loc) line += " at " + to_string(o.loc);
+    line += ": computing it where it is used would repeat about " + std::to_string(kept.cost) + " operations at " + std::to_string(kept.uses) + (kept.uses == Kept::kMostUses ? " positions or more" : " positions");
+    lines.push_back(std::move(line));
+  }
+  const size_t shown = lines.size() > kMost ? kMost - 1 : lines.size();
+  notes.insert(notes.end(), lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown));
+  if (shown < lines.size()) notes.push_back("and " + std::to_string(lines.size() - shown) + " more values are kept likewise");
 }
 
 // Walks lazy values down to what they read.
@@ -146,7 +155,9 @@ void Lowering::demote_misfits() {
           // A dot stages the operand that it cannot read in place, by a nest over that operand.
           for (Value v : o.operands) use(v, v);
           break;
-        default: break;  // index functions are evaluated where they are used
+        default:  // index functions are evaluated where they are used, unless they are kept
+          if (o.results.size() == 1 && !k_.type(o.results[0]).shape.empty() && kinds_[o.results[0].index] != Kind::lazy)
+            for (Value v : o.operands) use(o.results[0], v);
       }
     }
   };
@@ -249,20 +260,39 @@ Home Lowering::new_home(Value v) {
   return h;
 }
 
-// An elementwise or shape op in the general form: one nest over its elements.
+// An index function that is kept, or in the general form: one nest over its elements, or one for each part of a concatenate.
 void Lowering::materialize(Value v) {
   const ir::Op& o = *k_.def(v);
-  Home& h = home(v);
-  const std::vector<MemoryRange> reads = arena_reads(o.operands);
-  h = new_home(v);
-  if (h.kind == Kind::registers) throw InternalError(k_.name + ": an index function has no registers", o.loc);
-  order(reads, {h.slot.range});
-  bool layout = false;
-  for (Value x : o.operands) layout = layout || (!k_.type(x).is_ref && reads_registers(x));
-  nest(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
-    const Value e = compute_element(v, o, p.c);
-    b_.when(p.valid, [&] { slot_store(h.slot, p.c, e); });
-  });
+  Home h = new_home(v);
+  const std::vector<int> axes = axes_.of(v);
+  if (h.kind == Kind::registers) {
+    order(arena_reads(o.operands), {});
+    layout_nest(shape(v), axes, false, [&](const NestPoint& p) { h.regs.push_back(compute_element(v, o, p.c)); });
+    home(v) = h;
+    return;
+  }
+  order(arena_reads(o.operands), {h.slot.range});
+  const auto fill = [&](const Shape& s, const std::vector<int>& dims, const std::vector<Value>& reads, const std::function<std::pair<Coords, Value>(const Coords&)>& element_at) {
+    const bool layout = std::any_of(reads.begin(), reads.end(), [&](Value x) { return !k_.type(x).is_ref && reads_registers(x); });
+    nest(s, dims, layout, true, [&](const NestPoint& p) {
+      const auto [to, e] = element_at(p.c);
+      b_.when(p.valid, [&] { slot_store(h.slot, to, e); });
+    });
+  };
+  if (o.code != Opcode::concatenate || s_.general) fill(shape(v), axes, o.operands, [&](const Coords& c) { return std::pair{c, compute_element(v, o, c)}; });
+  else {
+    const auto axis = static_cast<size_t>(o.attr(Attr::axis));
+    int64_t begin = 0;
+    for (Value part : o.operands) {
+      fill(shape(part), axes_.of(part), {part}, [&](const Coords& c) {
+        Coords to = c;
+        to[axis] = {b_.add(c[axis].v, b_.i32(begin))};
+        return std::pair{to, element(part, c)};
+      });
+      begin += shape(part)[axis];
+    }
+  }
+  home(v) = h;
 }
 
 // Evaluates v into a home of the same kind (registers are replaced, an arena slot is overwritten).

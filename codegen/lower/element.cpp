@@ -1,6 +1,7 @@
 // Index functions: what computes one element of a lazy tile value.
 #include <algorithm>
 
+#include "codegen/lower/keep.h"
 #include "codegen/lower/lowering.h"
 
 namespace tessera::lowering {
@@ -104,6 +105,12 @@ Value Lowering::element(Value v, const Coords& c) {
   return r;
 }
 
+// A coordinate of a slice's operand.
+Coord Lowering::sliced(const ir::Op& slice, size_t d, Coord c) {
+  if (shape(slice.operands[0])[d] == shape(slice.results[0])[d]) return c;
+  return {b_.add(b_.mul(c.v, b_.i32(slice.ints(Attr::stride)[d])), b_.i32(slice.ints(Attr::start)[d]))};
+}
+
 Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
   const DType t = k_.type(v).dtype;
   if (ir::info(o.code).elementwise) {
@@ -138,12 +145,8 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
       return element(o.operands[0], in);
     }
     case Opcode::slice: {
-      const auto &start = o.ints(Attr::start), &stride = o.ints(Attr::stride);
       Coords in(c.size());
-      for (size_t d = 0; d < c.size(); ++d) {
-        if (shape(o.operands[0])[d] == shape(v)[d]) in[d] = c[d];
-        else in[d] = {b_.add(b_.mul(c[d].v, b_.i32(stride[d])), b_.i32(start[d]))};
-      }
+      for (size_t d = 0; d < c.size(); ++d) in[d] = sliced(o, d, c[d]);
       return element(o.operands[0], in);
     }
     case Opcode::rev: {
@@ -156,6 +159,23 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
     }
     case Opcode::concatenate: {
       const auto axis = static_cast<size_t>(o.attr(Attr::axis));
+      if (const auto slices = slices_of_one(k_, o, [&](Value part) { return kinds_[part.index] == Kind::lazy; }); !slices.empty()) {
+        Coords in = c;
+        for (size_t d = 0; d < in.size(); ++d)
+          if (d != axis) in[d] = sliced(*slices[0], d, c[d]);
+        int64_t end = shape(v)[axis];
+        Value chosen;
+        for (size_t i = slices.size(); i-- > 0;) {
+          const ir::Op& part = *slices[i];
+          const int64_t n = shape(part.results[0])[axis], begin = end - n;
+          end = begin;
+          if (n == 0) continue;
+          const Value e = b_.add(b_.mul(b_.add(c[axis].v, b_.i32(-begin)), b_.i32(part.ints(Attr::stride)[axis])), b_.i32(part.ints(Attr::start)[axis]));
+          chosen = chosen ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, chosen) : e;
+        }
+        in[axis] = {chosen};
+        return element(slices[0]->operands[0], in);
+      }
       // Every part is read at a clamped position, so that the choice between them needs no branch.
       Value r;
       int64_t end = shape(v)[axis];

@@ -30,6 +30,16 @@ Value LaneBuilder::constant(DType t, uint64_t bits) {
 
 std::optional<int64_t> LaneBuilder::known(Value v) const { return ir::constant_int(const_cast<LaneBuilder*>(this)->kernel(), v); }
 
+// Equal positions are one value, so that elements at them are computed once.
+Value LaneBuilder::op(Opcode c, std::vector<Value> operands, DType result) {
+  std::vector<uint32_t> key{UINT32_MAX, static_cast<uint32_t>(c) << 8 | static_cast<uint32_t>(result)};
+  for (Value v : operands) key.push_back(v.index);
+  if (const Value* known = recall(key)) return *known;
+  const Value v = b_.elementwise(c, std::move(operands), result);
+  remember(std::move(key), v);
+  return v;
+}
+
 Value LaneBuilder::add(Value a, Value b) {
   const auto x = known(a), y = known(b);
   const DType t = dtype(a);

@@ -28,7 +28,7 @@ class LaneBuilder {
   std::optional<int64_t> known(Value v) const;  ///< value of an integer or bool constant
   DType dtype(Value v) { return kernel().type(v).dtype; }
 
-  Value op(ir::Opcode c, std::vector<Value> operands, DType result = DType::f32) { return b_.elementwise(c, std::move(operands), result); }
+  Value op(ir::Opcode c, std::vector<Value> operands, DType result = DType::f32);  ///< the same value for the same operands
   Value add(Value a, Value b);
   Value sub(Value a, Value b);
   Value mul(Value a, Value b);

@@ -78,6 +78,7 @@ class Lowering {
   void run();
   int64_t arena_bytes() const { return arena_.peak(); }
   int misfits() const { return misfits_; }  ///< values that demote_misfits() sent to the arena
+  void explain_kept(std::vector<std::string>& notes) const;
   const std::vector<std::string>& ahead_notes() const { return ahead_notes_; }  ///< per block, for explain: whether it is loaded ahead
 
  private:
@@ -100,6 +101,7 @@ class Lowering {
   // element.cpp: index functions
   Value element(Value v, const Coords& c);
   Value compute_element(Value v, const ir::Op& op, const Coords& c);
+  Coord sliced(const ir::Op& slice, size_t d, Coord c);
   Value scalar(Value v);
   void scalar_op(ir::OpId id);
   Value linear(const Coords& c, const Shape& shape);

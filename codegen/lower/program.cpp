@@ -260,7 +260,7 @@ void Lowering::enter_window(int i) {
       const ir::BlockDim& dim = m.block[d];
       const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
       Value s = starts[k_.map_result(i, d)];
-      if (!known[d].in_range) s = b_.clamp(s, b_.i32(0), within_i32(ir::last_index(dim, m.array_shape[d]), dim, b_.i32(0)));
+      if (!known[d].in_range) s = b_.max(b_.min(s, within_i32(ir::last_index(dim, m.array_shape[d]), dim, b_.i32(0))), b_.i32(0));  // of an empty array: 0
       s = b_.mul(s, b_.i32(dim.unit()));
       if (dim.low) s = b_.add(s, b_.i32(-dim.low));  // from here on it may be negative: the window then begins before the array
       const auto n = stride[d].value();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/lower/axes.h"
+#include "codegen/lower/keep.h"
 #include "codegen/lower/parallel.h"
 #include "codegen/target.h"
 
@@ -42,6 +43,7 @@ struct Schedule {
   bool scratch_arena = false;         // the arena lies in global memory
   int64_t dot_chunk = 8;              // k values staged at once
   DotForm wide_dot = DotForm::reduce; // for dots with both free dims wide
+  std::vector<Kept> kept;             // per value
   std::vector<std::string> notes;     // for explain
   std::vector<std::string> ahead_notes;  // the same, per block: from the lowering
 
@@ -50,9 +52,9 @@ struct Schedule {
   int64_t registers(const std::vector<int>& dims) const;  ///< per invocation, of a value over these axes
 };
 
-/// Decides everything above. `resident` tells for which body arguments Axes equated whole accesses.
+/// Decides everything above but what is kept. `resident` tells for which body arguments Axes equated whole accesses.
 Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars,
-                       const Target& target, bool general, int smaller);
+                       const Target& target, bool general, int smaller, const std::vector<Kept>& kept);
 
 /// Body arguments that could live in registers: scratch, and outputs that the kernel reads, touched by whole accesses only.
 std::vector<bool> resident_candidates(const ir::Kernel& k);

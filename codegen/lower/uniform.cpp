@@ -1,10 +1,10 @@
 #include "codegen/lower/uniform.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <optional>
-#include <tuple>
 
 #include "codegen/lower/axes.h"
 #include "codegen/lower/parallel.h"
@@ -210,19 +210,30 @@ class Narrowing {
       k_.scratch[i - k_.blocks.size()].shape = shape;
       changed_ = true;
     }
+    for (const Op& o : k_.ops) {
+      if (o.code != Opcode::slice || only_along(known(o.operands[0]), k_.type(o.operands[0]).shape, k_.type(o.results[0]).shape)) continue;
+      const Window w{o.ints(Attr::start), o.ints(Attr::limit), o.ints(Attr::stride)};
+      const auto [it, fresh] = windows_.try_emplace(o.operands[0].index, w);
+      if (it->second != w) it->second = {};
+    }
     rewrite(k_.body);
     return changed_;
   }
 
  private:
+  using Window = std::array<std::vector<int64_t>, 3>;  // start, limit, stride
+
   void rewrite(RegionId r) {
     const std::vector<OpId> ops = std::move(k_.region(r).ops);
     k_.region(r).ops.clear();
     for (OpId id : ops) {
-      for (RegionId inner : std::vector<RegionId>(k_.op(id).regions)) rewrite(inner);
+      for (RegionId inner : std::vector<RegionId>(k_.op(id).regions)) {
+        const auto outer = slices_;
+        rewrite(inner);
+        slices_ = outer;
+      }
       b_.set_region(r);
       b_.set_loc(k_.op(id).loc);
-      slices_.clear();
       const Opcode code = k_.op(id).code;
       if (ir::accesses_ref(code)) access(id);
       else if (code == Opcode::reshape) reshape(id);
@@ -296,6 +307,14 @@ class Narrowing {
 
   void slice(OpId id) {
     const Op o = k_.op(id);
+    const Dims& equal = known(o.operands[0]);
+    const Shape &from = k_.type(o.operands[0]).shape, &to = k_.type(o.results[0]).shape;
+    if (only_along(equal, from, to) && num_elements(to) > 0 && from != to) {
+      changed_ = true;
+      Dims taken(from.size(), false);
+      for (size_t d = 0; d < from.size(); ++d) taken[d] = from[d] != to[d];
+      return becomes_broadcast(id, first_along(o.operands[0], taken));
+    }
     const std::optional<Value> v = sink(o.operands[0], o.ints(Attr::start), o.ints(Attr::limit), o.ints(Attr::stride));
     if (!v) return put(id);
     changed_ = true;
@@ -310,7 +329,7 @@ class Narrowing {
   }
 
   Value sliced(Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride) {
-    const std::tuple key{v.index, start, limit, stride};
+    const std::pair key{v.index, Window{start, limit, stride}};
     if (const auto it = slices_.find(key); it != slices_.end()) return it->second;
     std::optional<Value> result = sink(v, start, limit, stride);
     if (!result) {
@@ -324,8 +343,19 @@ class Narrowing {
     return *result;
   }
 
-  /// The slice of v as an op on slices of what v is computed from; none where v is not an element-wise op or a broadcast. The values are index functions, computed where
-  /// they are used, so nothing is computed twice that was not before.
+  // Whether a slice takes less only along dims where all elements are equal.
+  static bool only_along(const Dims& equal, const Shape& from, const Shape& to) {
+    for (size_t d = 0; d < from.size(); ++d)
+      if (from[d] != to[d] && !equal[d]) return false;
+    return true;
+  }
+  // A value of which different parts are taken is not computed anew for each of them. Of equal elements always the first is taken.
+  bool only_part(Value v, const Window& w) {
+    const auto [it, fresh] = windows_.try_emplace(v.index, w);
+    return it->second == w;
+  }
+
+  /// The slice of v as an op on slices of what v is computed from; none where v is not an element-wise op or a broadcast.
   std::optional<Value> sink(Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride) {
     const Op* def = k_.def(v);
     if (!def || depth_ > kDeepest) return std::nullopt;
@@ -333,6 +363,7 @@ class Narrowing {
     Shape shape;
     for (size_t d = 0; d < full.size(); ++d) shape.push_back(limit[d] <= start[d] ? 0 : cdiv(limit[d] - start[d], stride[d]));
     if (shape == full) return v;
+    if (!only_along(known(v), full, shape) && !only_part(v, {start, limit, stride})) return std::nullopt;
     Op o = *def;
     o.results.clear();
     struct Deeper { int& d; explicit Deeper(int& x) : d(x) { ++d; } ~Deeper() { --d; } } deeper(depth_);
@@ -402,7 +433,8 @@ class Narrowing {
   const std::vector<Dims> uniform_;  // of the values that the kernel had
   ir::Builder b_;
   std::vector<Dims> narrow_;         // per body argument
-  std::map<std::tuple<uint32_t, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>>, Value> slices_;  // made for the op at hand
+  std::map<std::pair<uint32_t, Window>, Value> slices_;  // made so far, where they are in scope
+  std::map<uint32_t, Window> windows_;  // per value: the part of it that is computed by itself; none if there would be several
   int depth_ = 0;
   bool changed_ = false;
 };

@@ -31,8 +31,10 @@ using namespace tessera::fuzz;
 namespace {
 constexpr const char* kUsage =
     "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|all|none] [--orders N]\n"
-    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
+    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--judge N] [--optimised] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
+    "  --judge N         orders of the SPIR-V judge per form and target (1); 0: leave it out\n"
+    "  --optimised       also judge, and give the device, what spirv-opt makes of the modules\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
     "  --device minimum  the Vulkan device, by code for the least that Vulkan promises; gpu: by code that takes it for a GPU\n"
@@ -89,6 +91,8 @@ Arguments parse_arguments(int argc, char** argv) {
       a.device = v != "none", a.minimum_device = v == "minimum", a.gpu_device = v == "gpu";
     }
     else if (s == "--no-passes") a.check.passes = false;
+    else if (s == "--judge") a.check.judge_orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10)), a.check.judge = a.check.judge_orders > 0;
+    else if (s == "--optimised") a.check.optimised = true;
     else if (s == "--delete-barriers") a.check.delete_barriers = true;
     else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
     else if (s == "--out") a.out = next();
@@ -239,7 +243,7 @@ int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0;
+  int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0, judged = 0, unjudged = 0, judge_steps = 0;
   std::map<std::string, int> seen;
   int64_t nothing_defined = 0, cases_with_output = 0;
   double share = 0;
@@ -262,6 +266,7 @@ int main(int argc, char** argv) {
       nothing_defined += o.defined == 0;
     }
     barriers += o.barriers, needed += o.needed;
+    judged += o.judged, unjudged += o.unjudged, judge_steps += o.judge_steps;
     if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements << " elements defined" << std::endl;
     if (!o.failure) return;
     ++failures;
@@ -294,7 +299,7 @@ int main(int argc, char** argv) {
   if (!a.print)
     std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, " << unfinished << " runs too long, "
               << (cases_with_output ? std::lround(100 * share / static_cast<double>(cases_with_output)) : 0) << "% of a case's output elements defined on average, none in "
-              << nothing_defined << " cases, " << elapsed() << " s\n";
+              << nothing_defined << " cases, " << judged << " modules judged (" << judge_steps << " instructions, " << unjudged << " of them too long), " << elapsed() << " s\n";
   if (a.coverage) std::cout << coverage.text() << defined << " of " << elements << " output elements defined\n";
   if (a.check.delete_barriers) std::cout << needed << " of " << barriers << " barriers are missed when deleted\n";
   if (!a.print) std::cout << done - failures << " passed, " << failures << " failed\n";
