@@ -116,7 +116,7 @@ Equation equation(Import& import, const Node& node, const Entries& scope, Loc ar
 void run_equation(Import& import, const Node& node, Entries& scope, Loc around) {
   Equation e = equation(import, node, scope, around);
   const Row* row = find_row(e.name);
-  if (!row) throw TraceError(import.kernel + ": the primitive " + e.name + " of JAX cannot be imported", e.loc, "engine/jax/README.md lists those that can");
+  if (!row) throw TraceError(import.kernel + ": the primitive " + e.name + " of JAX cannot be imported", e.loc, "write it with other operations, or leave such calls to JAX's interpreter: tessera.install(fallback=True)");
   if (row->operands >= 0 && e.in.size() != static_cast<size_t>(row->operands))
     e.fail("has " + std::to_string(e.in.size()) + (e.in.size() == 1 ? " operand" : " operands") + " but takes " + std::to_string(row->operands));
   const Values results = row->make(e);

@@ -13,14 +13,20 @@ Operand index_operand(const Equation& e, const Node& n) {
   return entry.number ? Operand(*entry.number, e.loc) : Operand(value_of(entry, e), e.loc);
 }
 
-IndexItem item(const Equation& e, const Node& n) {
+/// A slice whose size comes at run time: the dim, of which the place takes all it can, and the size.
+struct OpenSize {
+  size_t dim;
+  Operand size;
+};
+IndexItem item(const Equation& e, const Node& n, size_t dim, int64_t extent, std::vector<OpenSize>* open) {
   if (!n.is_object() || !n.find("size")) {
     const Operand o = index_operand(e, n);
     return o.number() ? IndexItem(std::get<int64_t>(*o.number()), e.loc) : IndexItem(*o.value(), e.loc);
   }
   const Entry size = e.entry(n.at("size"));
-  if (!size.number) e.fail("a slice's size is known only when the kernel runs", "give a static size and a mask");
-  return IndexItem(ds(index_operand(e, n.at("start")), *size.number, n.at("stride").integer(0, INT32_MAX)));
+  if (!size.number && !open) e.fail("a slice's size is known only when the kernel runs", "give a static size and a mask");
+  if (!size.number) open->push_back({dim, Operand(value_of(size, e), e.loc)});
+  return IndexItem(ds(index_operand(e, n.at("start")), size.number.value_or(extent), n.at("stride").integer(0, INT32_MAX)));
 }
 
 /// Whether an index takes everything, so that it changes nothing.
@@ -36,14 +42,14 @@ bool takes_all(const Equation& e, const Node& index, const Shape& shape) {
 }
 
 /// The part of operand i that a list of transforms takes: a view for all of them but an index at the end.
-Place place(const Equation& e, size_t i = 0, const char* transforms = "transforms") {
+Place place(const Equation& e, size_t i = 0, const char* transforms = "transforms", std::vector<OpenSize>* open = nullptr) {
   Ref ref = e.ref(i);
   const std::vector<Node> steps = e.params.at(transforms).items();
   for (const Node& t : steps) {
     if (const auto index = t.find("index")) {
       if (takes_all(e, *index, ref.shape())) continue;
       std::vector<IndexItem> items;
-      for (const Node& n : index->items()) items.push_back(item(e, n));
+      for (const Node& n : index->items()) items.push_back(item(e, n, items.size(), items.size() < ref.shape().size() ? ref.shape()[items.size()] : 0, &t == &steps.back() ? open : nullptr));
       RefIndex at(std::move(items), e.loc);
       if (&t == &steps.back()) return {ref, std::move(at)};
       ref = ref.at(std::move(at));
@@ -147,10 +153,48 @@ Values atomic(Equation& e) {
   const Place at = place(e);
   return {it->second(at.ref(), at.index(), e.x(1), {.mask = mask(e)})};
 }
-AsyncCopy copy(Equation& e) {
+/// A copy of a size that comes at run time: a load and a store under a mask where it starts. Its semaphore, which only the copy's own wait could look at,
+/// does not move.
+void copy_of_open_size(const Equation& e, const Place& source, const Place& target, const std::vector<OpenSize>& from, const std::vector<OpenSize>& to) {
+  if (from.size() != to.size()) e.fail("the source has " + std::to_string(from.size()) + " dims whose size comes at run time but the target " + std::to_string(to.size()));
+  std::vector<IndexItem> sources = source.index().items(), targets = target.index().items();
+  for (size_t i = 0; i < from.size(); ++i) {
+    Ds a = std::get<Ds>(sources[from[i].dim].item()), b = std::get<Ds>(targets[to[i].dim].item());
+    a.size = b.size = std::min(a.size, b.size);
+    sources[from[i].dim] = IndexItem(a);
+    targets[to[i].dim] = IndexItem(b);
+  }
+  Shape shape;
+  std::vector<int64_t> dims;  // of the value, by open size
+  for (size_t d = 0, next = 0; d < sources.size(); ++d) {
+    const Ds* s = std::get_if<Ds>(&sources[d].item());
+    if (!s) continue;
+    if (next < from.size() && from[next].dim == d) dims.push_back(static_cast<int64_t>(shape.size())), ++next;
+    shape.push_back(s->size);
+  }
+  std::optional<Value> mask;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const Operand size(cast(from[i].size, DType::i32), e.loc);
+    const Value inside = Operand(iota(DType::i32, shape, dims[i], e.loc), e.loc) < size;
+    mask = mask ? Operand(*mask, e.loc) & Operand(inside, e.loc) : inside;
+  }
+  const Operand m(*mask, e.loc);
+  const Value v = load(source.ref(), RefIndex(std::move(sources), e.loc), {.mask = m});
+  store(target.ref(), RefIndex(std::move(targets), e.loc), Operand(v, e.loc), {.mask = m});
+}
+Values copy(Equation& e, bool starts) {
   const auto adds = e.params.find("add");
   if (adds && adds->boolean()) e.fail("copies that add to their target cannot be imported yet");
-  return make_async_copy(place(e, 0, "source"), place(e, 1, "target"), place(e, 2, "semaphore"));
+  std::vector<OpenSize> from, to;
+  const Place source = place(e, 0, "source", &from), target = place(e, 1, "target", &to);
+  if (!from.empty() || !to.empty()) {
+    if (starts) copy_of_open_size(e, source, target, from, to);
+    return {};
+  }
+  const AsyncCopy c = make_async_copy(source, target, place(e, 2, "semaphore"));
+  if (starts) c.start(e.loc);
+  else c.wait(e.loc);
+  return {};
 }
 Values wait(Equation& e) {
   semaphore_wait(place(e), e.x(1), e.params.at("decrement").boolean(), e.loc);
@@ -241,8 +285,8 @@ const std::vector<Row>& memory_rows() {
       {"addupdate", 2, add_update},
       {"atomic_cas", 3, [](Equation& e) { return Values{atomic_cas(e.ref(0), RefIndex(all, e.loc), e.x(1), e.x(2))}; }},
       {"atomic_rmw", 2, atomic},
-      {"dma_start", 3, [](Equation& e) { return copy(e).start(e.loc), Values{}; }},
-      {"dma_wait", 3, [](Equation& e) { return copy(e).wait(e.loc), Values{}; }},
+      {"dma_start", 3, [](Equation& e) { return copy(e, true); }},
+      {"dma_wait", 3, [](Equation& e) { return copy(e, false); }},
       {"free_ref", 1, [](Equation&) { return Values{}; }},
       {"freeze", 1, [](Equation& e) { return Values{load(e.ref(0), RefIndex(all, e.loc))}; }},
       {"get", 1, load_of},

@@ -253,7 +253,7 @@ def test_errors_name_the_line(device):
     with pytest.raises(tessera.Error) as error:
         unsupported()(jnp.eye(3))
     assert str(error.value) == (f"top: the primitive cholesky of JAX cannot be imported\n  at {__file__}:{line}\n"
-                                "  note: engine/jax/README.md lists those that can")
+                                "  note: write it with other operations, or leave such calls to JAX's interpreter: tessera.install(fallback=True)")
 
 
 def test_fallback(device):

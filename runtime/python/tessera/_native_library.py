@@ -4,6 +4,7 @@ import atexit
 import collections
 import ctypes
 import os
+import re
 import sys
 
 
@@ -61,7 +62,7 @@ def check(error):
     if error:
         text = ctypes.cast(error, ctypes.c_char_p).value.decode(errors="replace")
         native.tessera_free(error)
-        raise Error(text)
+        raise Error(re.sub(r"\n  note: [^\n]*\bts::[^\n]*", "", text))  # what to write in C++ instead
 
 
 def device_name(device):

@@ -52,6 +52,29 @@ MOVES = {"broadcast_in_dim", "concatenate", "copy", "dynamic_slice", "dynamic_up
          "squeeze", "stack", "tile", "transpose", "unstack"}
 
 
+def rounded_to(x, dtype):
+    """x converted to a dtype of 2, 4 or 8 bits that kernels lack, as values of the wider one that they have."""
+    if dtype.name in ("int2", "uint2"):
+        least, most = (-2, 1) if dtype.name == "int2" else (0, 3)
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            x = jnp.clip(jnp.nan_to_num(x.astype(jnp.float32), nan=0.0), least, most)
+        return lax.shift_right_arithmetic(x.astype(jnp.int8) << 6, np.int8(6)) if least else x.astype(jnp.uint8) & 3
+    if dtype.name == "float8_e8m0fnu":
+        raise NotImplementedError("kernels load, store and move float8_e8m0fnu, but make none")
+    info, x = jnp.finfo(dtype), x.astype(jnp.float32)
+    most = float(info.max)
+    if dtype.name == "float4_e2m1fn":
+        x = jnp.clip(x, -most, most)
+    exponent = jnp.maximum((lax.bitcast_convert_type(x, jnp.int32) >> 23 & 255) - 127, int(info.minexp)) - int(info.nmant)
+    power = lambda n: lax.bitcast_convert_type(n + 127 << 23, jnp.float32)  # noqa: E731
+    y = lax.round(x * power(-exponent), lax.RoundingMethod.TO_NEAREST_EVEN) * power(exponent)
+    y = jnp.where(jnp.abs(y) > most, jnp.sign(x) * jnp.inf, y)
+    y = jnp.where(jnp.isfinite(x), y, x)
+    if dtype.name.endswith("fnuz"):  # no infinities and one zero
+        y = jnp.where(y == 0, 0.0, jnp.where(jnp.isfinite(y), y, jnp.nan))
+    return y.astype(jnp.bfloat16)
+
+
 def on_words(primitive, params, ranks):
     """Of operands with that many dims of words at their ends (0: no keys)."""
     f = functools.partial(primitive.bind, **params)

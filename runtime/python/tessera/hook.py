@@ -16,7 +16,7 @@ from jax._src.pallas.mosaic import tpu_info
 from jax._src.random import prng
 from jax.extend import pallas as pallas_extend
 
-from tessera import jaxpr
+from tessera import jax_versions, jaxpr
 from tessera._native_library import Error, check, counts, device_name, native
 
 _TARGET = "tessera_call"
@@ -51,13 +51,19 @@ def _other_platform(ctx, *nodes, compiler_params, **params):
                 f"{', '.join(ctx.module_context.platforms)}\n  note: put its arguments on jax.devices('cpu')[0]; Tessera uses the GPU through Vulkan from there")
 
 
-# emit_pipeline and some libraries ask what TPU they are traced for. On the CPU platform they get to hear of one, since any will do: what they choose by
-# it (tile sizes, numbers of buffers) runs everywhere.
-_CPU = "cpu"
-
-
 def _tpu():
     return tpu_info.get_tpu_info_for_chip(tpu_info.ChipVersion.TPU_V5E, 1)
+
+
+class _AnyChip(dict):
+    """emit_pipeline and some libraries ask what TPU they are traced for. Whatever the default device is called, they get to hear of one, since any will do:
+    what they choose by it (tile sizes, numbers of buffers) runs everywhere."""
+
+    def __contains__(self, kind):
+        return True
+
+    def __missing__(self, kind):
+        return _tpu
 
 
 def _place(rule):
@@ -71,9 +77,11 @@ def _hook():
         if not _registered:
             jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(native.tessera_call), platform="cpu")
             pallas_extend.register_lowering_rule(CompilerParams, _other_platform, "gpu")
+            jax_versions.let_export(_TARGET)
             _registered = True
         _place(_lower)
-        tpu_info.registry.setdefault(_CPU, _tpu)
+        if not isinstance(tpu_info.registry, _AnyChip):
+            tpu_info.registry = _AnyChip(tpu_info.registry)
 
 
 def params_of_pl_kernel(eqn):
@@ -100,8 +108,8 @@ def uninstall():
     _where.set_global(None)
     with _lock:
         _place(_stock)
-        if tpu_info.registry.get(_CPU) is _tpu:
-            del tpu_info.registry[_CPU]
+        if isinstance(tpu_info.registry, _AnyChip):
+            tpu_info.registry = dict(tpu_info.registry)
 
 
 @contextlib.contextmanager
@@ -130,9 +138,12 @@ def _lower(ctx, *nodes, interpret, **params):
         counts["fallbacks"] += 1
         warnings.warn(f"JAX's interpreter runs what Tessera cannot: {error}", stacklevel=2)
         return _stock(ctx, *nodes, interpret=True, **params)
+    for output, at in jaxpr.accumulates_into_nothing(params["jaxpr"], params["grid_mapping"], {int(o) for _, o in params["input_output_aliases"]}):
+        warnings.warn(f"{params.get('name') or params['jaxpr'].debug_info.func_name}: output {output} is read before anything is stored there: what it holds then is "
+                      f"unspecified\n  at {at}\n  note: store first, under @pl.when(pl.program_id(axis) == 0) where programs accumulate", stacklevel=2)
     keys = [a.dtype if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else None for a in params["out_avals"]]
     results = [core.physical_aval(a) if key else a for a, key in zip(params["out_avals"], keys)]
-    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in results]
+    results = [jax.ShapeDtypeStruct(a.shape, jaxpr.wide(a.dtype)) for a in results]
     dynamic = params["grid_mapping"].num_dynamic_grid_bounds  # pallas_call does not count the grid's sizes among its operands
     # XLA then gives both the same memory where the argument is not needed any more; else it copies.
     aliases = {dynamic + int(i): int(o) for i, o in params["input_output_aliases"]}
@@ -140,7 +151,7 @@ def _lower(ctx, *nodes, interpret, **params):
     speaks = any(f'"p": "{p}"'.encode() in text for p in ("debug_print", "check"))  # else XLA leaves a call out whose results nobody uses
 
     def call(*args):
-        args = [jax.random.key_data(a) if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else a for a in args]
+        args = [jax.random.key_data(a) if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else a.astype(jaxpr.wide(a.dtype)) for a in args]
         made = jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases, has_side_effect=speaks)(*args, *tables, module=text.decode(), key=key, device=device)
-        return [prng.random_wrap(a, impl=k._impl) if k else a for a, k in zip(made, keys)]
+        return [prng.random_wrap(a, impl=k._impl) if k else a.astype(o.dtype) for a, k, o in zip(made, keys, params["out_avals"])]
     return mlir.lower_fun(call, multiple_results=True)(ctx, *nodes)

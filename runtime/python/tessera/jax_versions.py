@@ -48,3 +48,9 @@ HINTS = ("AccessAssumptionTransform", "MemorySpaceCastTransform")
 
 # digamma and polygamma(0, .) of zeros of either sign: a pole with a sign since 0.12.
 DIGAMMA_AT_ZERO = -math.inf if jax.__version_info__ >= (0, 12) else math.nan
+
+
+def let_export(target):
+    """Lets jax.export serialize calls of this custom call: what it is told has a version (engine/jax), and stays readable."""
+    from jax._src.export import _export
+    getattr(_export, "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE", set()).add(target)

@@ -11,6 +11,7 @@ import base64
 import dataclasses
 import enum
 import json
+import math
 import string
 
 import jax
@@ -41,8 +42,19 @@ class ExportError(NotImplementedError):
         return ExportError(f"{name}: {self.what}", self.at or at, self.note)
 
 
+# Dtypes that the IR lacks, and what holds all their values. Kernels load, store, move, compare and convert them; what is made of one is rounded to it.
+_WIDE = {"int2": np.int8, "uint2": np.uint8} | dict.fromkeys(["float4_e2m1fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz",
+                                                               "float8_e8m0fnu"], jax.dtypes.bfloat16)
+
+
+def wide(dtype):
+    """The dtype that stands for this one in kernels."""
+    return np.dtype(_WIDE[dtype.name]) if getattr(dtype, "name", None) in _WIDE else dtype
+
+
 def dtype_name(dtype):
     """As the IR's text form has it; a dtype that the IR lacks keeps JAX's name, and the importer refuses it."""
+    dtype = wide(dtype)
     name = getattr(dtype, "name", None) or str(dtype)
     return _DTYPES.get(name, name)
 
@@ -64,6 +76,9 @@ def check_dtype(dtype, what):
 def _shape(shape, what):
     if not all(isinstance(d, (int, np.integer)) for d in shape):
         raise ExportError(f"{what} has the shape {tuple(shape)}: sizes must be known when the call is traced")
+    if max(shape, default=0) >= 2**31 or math.prod(d for d in shape if d) > 2**40:
+        raise ExportError(f"{what} has the shape {tuple(shape)}: dims have at most {2**31 - 1} elements, arrays {2**40}",
+                          note="reshape an array whose dim is too long to two dims before the call")
     return [int(d) for d in shape]
 
 
@@ -94,6 +109,7 @@ def _constant(value, dtype):
     if isinstance(dtype, prng.KeyTy):
         value, dtype = prng.random_unwrap(value), np.uint32
     array = np.asarray(value, dtype=dtype)
+    array = array.astype(wide(array.dtype))
     name = dtype_name(array.dtype)
     check_dtype(array.dtype, "a literal")
     array = np.ascontiguousarray(array).reshape(array.shape).view(f"u{array.dtype.itemsize}") if array.ndim else array.reshape(1).view(f"u{array.dtype.itemsize}")[0]
@@ -118,6 +134,7 @@ class _Source:
         if isinstance(dtype, prng.KeyTy):
             value, dtype = prng.random_unwrap(value), np.dtype(np.uint32)
         array = np.asarray(value, dtype)
+        array = array.astype(wide(array.dtype))
         if array.ndim == 0 or array.size == 0 or dtype_name(array.dtype) not in _DTYPES.values() or all(b == array.flat[0].tobytes() for b in (e.tobytes() for e in array.flat)):
             return _constant(value, dtype)
         if self.tables is None:
@@ -156,12 +173,12 @@ def _jaxpr(jaxpr, source):
             e.update(_equation(eqn, scope))
             if e["p"] in _CASTS:  # where values of new dtypes begin
                 check_dtype(eqn.outvars[0].aval.dtype, "the result")
+            e["out"] = [None if isinstance(v, core.DropVar) else type_of(v.aval) for v in eqn.outvars]
         except ExportError as error:
             raise (error if error.at else error.within(e["p"], e["at"])) from None
         for i, v in enumerate(eqn.outvars):
             # Each dropped variable needs a number of its own.
             scope.bind((eqn, i) if isinstance(v, core.DropVar) else v)
-        e["out"] = [None if isinstance(v, core.DropVar) else type_of(v.aval) for v in eqn.outvars]
         equations.append(e)
     result = {"args": [type_of(v.aval) for v in [*jaxpr.constvars, *jaxpr.invars]], "eqns": equations, "out": [scope.operand(v) for v in jaxpr.outvars]}
     if consts:
@@ -202,6 +219,10 @@ def _transform(t, scope, words):
 
 
 def _transforms(transforms, scope, ref=None):
+    held = [ref.aval.inner_aval.dtype] if ref is not None else []
+    for t in transforms:
+        if isinstance(t, state_types.BitcastTransform) and (narrow := [d.name for d in (*held, t.dtype) if wide(d) != d]):
+            raise ExportError(f"the bits of {narrow[0]} are not those that memory holds", note="convert the values: astype")
     words = _key_shape(ref.aval.inner_aval.dtype) if ref is not None else []
     return [_transform(t, scope, words) for t in transforms if type(t).__name__ not in jax_versions.HINTS]
 
@@ -221,8 +242,12 @@ def _access(eqn, scope):
         values = [] if name == "get" else [invars[1]]
         ref, mask, other = invars[0], None, None
         transforms = jax.tree.unflatten(eqn.params["tree"], invars[1 + len(values):])
+    if isinstance(ref, (tuple, list)):
+        raise ExportError("pl.select_ref stands for the source of a copy only", note="access each Ref under pl.when")
     if not isinstance(ref, core.Var):
         raise ExportError(f"the Ref is a {type(ref).__name__}")
+    if wide(held := ref.aval.inner_aval.dtype) != held and name in ("addupdate", "atomic_rmw"):
+        raise ExportError(f"kernels load, store, move and convert {held.name}, but do not compute with it", note="x.astype(jnp.float32) or another wide dtype before")
     params = {"transforms": _transforms(transforms, scope, ref)}
     if mask is not None:
         params["mask"] = scope.operand(mask)
@@ -237,11 +262,29 @@ def _ref_and_transforms(x):
     return (x.ref, x.transforms) if isinstance(x, state_types.TransformedRef) else (x, ())
 
 
+def _copy_of_selected(eqn, scope, source, rest):
+    """A copy from one of several Refs (pl.select_ref): a branch for each. All branches see all operands."""
+    select, *transforms = source.transforms
+    variables = list(dict.fromkeys(v for v in eqn.invars if isinstance(v, core.Var)))
+    branches = []
+    for ref in source.ref:
+        base, first = _ref_and_transforms(ref)
+        flat, tree = jax.tree.flatten((state_types.TransformedRef(base, (*first, *transforms)), *rest))
+        branch = core.Jaxpr((), variables, (), [eqn.replace(invars=flat, params=eqn.params | {"tree": tree})], eqn.effects, debug_info=core.DebugInfo("copy", "", (), ()))
+        branches.append(_jaxpr(branch, scope.source))
+    index = select.idx if isinstance(select.idx, (core.Var, core.Literal)) else core.Literal(np.int32(select.idx), core.ShapedArray((), np.int32))
+    return {"p": "cond", "in": [scope.operand(index), *(scope.operand(v) for v in variables)], "params": {"branches": branches}}
+
+
 def _copy(eqn, scope):
     """dma_start and dma_wait: source, target and semaphore as operands, and what part of each as parameters."""
     source, target, semaphore, source_semaphore, device = eqn.params["tree"].unflatten(eqn.invars)
     if device is not None:
         raise ExportError("copies to other devices are not supported")
+    if isinstance(source, state_types.TransformedRef) and isinstance(source.ref, tuple):
+        return _copy_of_selected(eqn, scope, source, (target, semaphore, source_semaphore, device))
+    if any(isinstance(x, state_types.TransformedRef) and isinstance(x.ref, tuple) for x in (target, semaphore)):
+        raise ExportError("pl.select_ref stands for the source of a copy only", note="write the copy once per Ref, each under pl.when")
     if source_semaphore is not None or semaphore is None:
         raise ExportError("copies without a semaphore, or with another one for their source, are not supported: give make_async_copy one semaphore")
     places = [_ref_and_transforms(x) for x in (source, target, semaphore)]
@@ -312,7 +355,7 @@ _SAME = ("random_clone", "random_unwrap", "random_wrap")
 def _expanded(f, eqn, scope, words=False):
     """A primitive as others, all at the line of the one. `words`: keys come to f as their words."""
     arguments = [jax.ShapeDtypeStruct((*v.aval.shape, *_key_shape(v.aval.dtype)), np.uint32) if words and _key_shape(v.aval.dtype) else
-                 jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+                 jax.ShapeDtypeStruct(v.aval.shape, wide(v.aval.dtype)) for v in eqn.invars]
     source = dataclasses.replace(scope.source, at=scope.source.line(eqn.source_info))
     try:
         closed = jax.make_jaxpr(f)(*arguments)
@@ -351,6 +394,7 @@ def _plain(x, scope):
 
 
 _CASTS = ("convert_element_type", "bitcast_convert_type", "bitcast")
+_KEEPS = {*expansions.MOVES, "max", "min", "reduce_max", "reduce_min", "sort", "pad", "roll", "select_n", "stop_gradient", "optimization_barrier", "name", "broadcast_to", "expand_dims"}
 _ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap", "atomic_rmw")
 
 
@@ -367,6 +411,12 @@ def _equation(eqn, scope):
         return _check(eqn, scope)
     if eqn.primitive.name in _SAME:
         return {"p": "name", "in": [scope.operand(v) for v in eqn.invars], "params": {}}
+    narrow = [v.aval.dtype for v in eqn.outvars if wide(getattr(v.aval, "dtype", None)) != getattr(v.aval, "dtype", None)]
+    if eqn.primitive.name == "convert_element_type" and narrow:
+        return _expanded(lambda x: expansions.rounded_to(x, narrow[0]), eqn, scope)
+    if narrow and eqn.primitive.name not in _KEEPS and not list(core.jaxprs_in_params(eqn.params)) or "bitcast" in eqn.primitive.name and wide(eqn.invars[0].aval.dtype) != eqn.invars[0].aval.dtype:
+        raise ExportError(f"kernels load, store, move and convert {(narrow or [eqn.invars[0].aval.dtype])[0].name}, but do not compute with it",
+                          note="x.astype(jnp.float32) or another wide dtype before")
     if f := expansions.expansion(eqn.primitive.name, eqn.params):
         return _expanded(f, eqn, scope)
     if eqn.primitive.name in expansions.MOVES and any(_key_shape(getattr(v.aval, "dtype", None)) for v in eqn.invars):
@@ -387,6 +437,36 @@ def _stored(jaxpr):
             at = getattr(effect, "input", None)  # a variable, or in some versions of JAX its position
             places.add(jaxpr.invars.index(at) if isinstance(at, core.Var) else getattr(effect, "input_index", at))
     return places
+
+
+def accumulates_into_nothing(jaxpr, grid_mapping, aliased):
+    """(output, line) of those that the first program adds something to before anybody has stored there: certain cases only."""
+    first = grid_mapping.num_index_operands + grid_mapping.num_inputs
+    unwritten = {v: i for i, v in enumerate(jaxpr.invars[first:first + grid_mapping.num_outputs]) if i not in aliased}
+    found, held, sums = [], {}, {}
+    uses = {}
+    for eqn in jaxpr.eqns:
+        for v in eqn.invars:
+            if isinstance(v, core.Var):
+                uses[v] = uses.get(v, 0) + 1
+    for eqn in jaxpr.eqns:
+        name, refs = eqn.primitive.name, [v for v in eqn.invars if isinstance(v, core.Var) and v in unwritten]
+        for v in eqn.invars:
+            if isinstance(v, core.Var) and v in held and uses[v] == 1 and name in ("add", "sub", "mul", "max", "min", "add_any"):
+                sums[eqn.outvars[0]] = held[v]
+        if not refs:
+            continue
+        ref = refs[0]
+        if name == "get" and uses.get(ref, 0) >= 1:
+            held[eqn.outvars[0]] = ref, eqn
+        elif name == "swap" and isinstance(eqn.invars[1], core.Var) and sums.get(eqn.invars[1], (None,))[0] is ref and uses[eqn.invars[1]] == 1:
+            found.append((unwritten.pop(ref), _Source("").line(sums[eqn.invars[1]][1].source_info)))
+        elif name == "addupdate":
+            found.append((unwritten.pop(ref), _Source("").line(eqn.source_info)))
+        else:
+            for r in refs:
+                unwritten.pop(r, None)
+    return found
 
 
 _SEMANTICS = ("parallel", "core_parallel", "subcore_parallel", "arbitrary", "sequential")

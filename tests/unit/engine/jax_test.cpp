@@ -178,7 +178,7 @@ TEST_CASE("what cannot be imported is refused with the primitive and the line of
   const std::string at = "\n  at tests/data/make_jax_kernels.py:" + line;
   const auto with = [&](const std::string& from, const std::string& to) { return error_of(replaced(good, from, to)); };
   CHECK(with("{\"p\": \"add\"", "{\"p\": \"all_reduce\"") ==
-        "kernel: the primitive all_reduce of JAX cannot be imported" + at + "\n  note: engine/jax/README.md lists those that can");
+        "kernel: the primitive all_reduce of JAX cannot be imported" + at + "\n  note: write it with other operations, or leave such calls to JAX's interpreter: tessera.install(fallback=True)");
   CHECK(with("{\"p\": \"add\"", "{\"p\": \"neg\"") == "kernel: neg: has 2 operands but takes 1" + at);
   CHECK(with("{\"p\": \"add\"", "{\"p\": \"eq\"") == "kernel: eq: result 0 is bool[8] but JAX says f32[8]" + at);
   CHECK(with("\"in\": [3, 4]", "\"in\": [3, 0]") == "kernel: add: an operand is a Ref but should be a value" + at);
