@@ -157,7 +157,10 @@ void Lowering::demote_misfits() {
           break;
         default:  // index functions are evaluated where they are used, unless they are kept
           if (o.results.size() == 1 && !k_.type(o.results[0]).shape.empty() && kinds_[o.results[0].index] != Kind::lazy)
-            for (Value v : o.operands) use(o.results[0], v);
+            for (Value v : o.operands) {
+              use(o.results[0], v);
+              if (o.code == Opcode::concatenate && kinds_[o.results[0].index] == Kind::arena) use(v, v);  // each part has a nest of its own
+            }
       }
     }
   };
@@ -260,7 +263,7 @@ Home Lowering::new_home(Value v) {
   return h;
 }
 
-// An index function that is kept, or in the general form: one nest over its elements, or one for each part of a concatenate.
+// An index function that is kept, or in the general form: one nest over its elements, or one for each part of a concatenate that is kept.
 void Lowering::materialize(Value v) {
   const ir::Op& o = *k_.def(v);
   Home h = new_home(v);
@@ -279,9 +282,10 @@ void Lowering::materialize(Value v) {
       b_.when(p.valid, [&] { slot_store(h.slot, to, e); });
     });
   };
-  if (o.code != Opcode::concatenate || s_.general) fill(shape(v), axes, o.operands, [&](const Coords& c) { return std::pair{c, compute_element(v, o, c)}; });
+  const auto axis = o.code == Opcode::concatenate ? static_cast<size_t>(o.attr(Attr::axis)) : 0;
+  // A slice of a split axis lies across parts.
+  if (o.code != Opcode::concatenate || s_.general || (axes[axis] != kNoAxis && plan(axes[axis]).split)) fill(shape(v), axes, o.operands, [&](const Coords& c) { return std::pair{c, compute_element(v, o, c)}; });
   else {
-    const auto axis = static_cast<size_t>(o.attr(Attr::axis));
     int64_t begin = 0;
     for (Value part : o.operands) {
       fill(shape(part), axes_.of(part), {part}, [&](const Coords& c) {

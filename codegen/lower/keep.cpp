@@ -41,9 +41,9 @@ class Terms {
   std::vector<const std::vector<uint32_t>*> terms_;
 };
 
-class Keeping {
+class Choice {
  public:
-  Keeping(const ir::Kernel& k, const std::function<bool(Value)>& dear) : k_(k), dear_(dear), lazy_(lazy_values(k)), kept_(k.values.size()), uses_(k.values.size()), meets_(k.values.size()) {}
+  Choice(const ir::Kernel& k, const std::function<Keeping(Value)>& keeping) : k_(k), keeping_(keeping), lazy_(lazy_values(k)), kept_(k.values.size()), uses_(k.values.size()), meets_(k.values.size()) {}
 
   std::vector<Kept> run() {
     // How often each would be computed if nothing were kept, and where different positions meet: those are worth keeping, not what lies between.
@@ -212,9 +212,10 @@ class Keeping {
   void consider(Value v, int64_t uses) {
     const Op& o = *k_.def(v);
     if (uses < 2 && o.code != Opcode::concatenate) return;
-    const int64_t worth = dear_(v) ? kWorthDear : kWorth, cost = cost_of(v, worth);
-    int64_t saved = (uses - 1) * cost;
-    if (o.code == Opcode::concatenate && cost > worth) {  // computed where it stands, each element is one part's
+    const Keeping keeping = keeping_(v);
+    const int64_t worth = keeping.dear ? kWorthDear : kWorth, cost = cost_of(v, worth);
+    int64_t saved = std::max<int64_t>(uses - 1, 0) * cost;
+    if (o.code == Opcode::concatenate && keeping.in_arena && cost > worth) {  // computed where it stands, each element is one part's
       int64_t all = 0, most = 0;
       for (Value part : o.operands) {
         all += cost_of(part, worth);
@@ -263,7 +264,7 @@ class Keeping {
 
   enum : uint32_t { kOwn, kZero, kReshaped, kSliced, kTurned, kChosen, kClamped, kGathered };
   const ir::Kernel& k_;
-  const std::function<bool(Value)>& dear_;
+  const std::function<Keeping(Value)>& keeping_;
   const std::vector<bool> lazy_;
   std::vector<Kept> kept_;
   std::vector<Uses> uses_;
@@ -302,6 +303,6 @@ std::vector<const Op*> slices_of_one(const ir::Kernel& k, const Op& concatenate,
   return slices;
 }
 
-std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<bool(Value)>& dear) { return Keeping(k, dear).run(); }
+std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<Keeping(Value)>& keeping) { return Choice(k, keeping).run(); }
 
 }  // namespace tessera::lowering

@@ -17,8 +17,12 @@ struct Kept {
   int64_t uses = 0, cost = 0;  // for explain: different positions at which it would be computed (at most kMostUses), and about how many operations each time
   static constexpr int64_t kMostUses = 40;
 };
-/// Per value. `dear`: keeping it costs more than its stores and loads, because it is large or because what it lacks would no longer be split.
-std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<bool(ir::Value)>& dear);
+/// What keeping a value means. `dear`: it costs more than stores and loads, because it is large or because what it lacks would no longer be split.
+struct Keeping {
+  bool in_arena = false, dear = false;
+};
+/// Per value.
+std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<Keeping(ir::Value)>& keeping);
 
 /// The parts of a concatenate if all of them are lazy slices of one value that differ along its axis alone, as of a roll: that value is then computed
 /// once, at the position of the part that the element is in. Else none.

@@ -41,7 +41,7 @@ struct Plan {
       schedule = lowering::make_schedule(k, *axes, resident, parallel, scalars, target, general, smaller, kept);
       if (!chosen) {
         chosen = true;
-        kept = lowering::choose_kept(k, [&](ir::Value v) { return dear_to_keep(k, target, v); });
+        kept = lowering::choose_kept(k, [&](ir::Value v) { return keeping(k, target, v); });
         if (std::any_of(kept.begin(), kept.end(), [](const lowering::Kept& x) { return x.yes; })) {
           axes = std::make_unique<Axes>(k, resident);
           schedule = lowering::make_schedule(k, *axes, resident, parallel, scalars, target, general, smaller, kept);
@@ -58,16 +58,15 @@ struct Plan {
   }
   /// What lacks an axis that would be split is computed by every slice; what is read at other positions and is large leaves shared memory; and a
   /// program that one invocation could have run takes a workgroup.
-  bool dear_to_keep(const ir::Kernel& k, const Target& target, ir::Value v) const;
+  lowering::Keeping keeping(const ir::Kernel& k, const Target& target, ir::Value v) const;
 };
 
-bool Plan::dear_to_keep(const ir::Kernel& k, const Target& target, ir::Value v) const {
+lowering::Keeping Plan::keeping(const ir::Kernel& k, const Target& target, ir::Value v) const {
   const ir::Type& t = k.type(v);
   const std::vector<int> dims = axes->of(v);
-  const auto has = [&](int a) { return std::find(dims.begin(), dims.end(), a) != dims.end(); };
-  if (std::any_of(schedule.split_axes.begin(), schedule.split_axes.end(), [&](int a) { return !has(a); })) return true;
+  const bool lacks_split = std::any_of(schedule.split_axes.begin(), schedule.split_axes.end(), [&](int a) { return std::find(dims.begin(), dims.end(), a) == dims.end(); });
   const bool mixed = std::any_of(dims.begin(), dims.end(), [&](int a) { return a != lowering::kNoAxis && axes->axes[static_cast<size_t>(a)].mixed; });
-  return mixed && (schedule.group == 1 || num_elements(t.shape) * ir::arena_stride(t.dtype) > target.shared_bytes / 2);
+  return {mixed, lacks_split || (mixed && (schedule.group == 1 || num_elements(t.shape) * ir::arena_stride(t.dtype) > target.shared_bytes / 2))};
 }
 
 ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, Plan& plan, std::vector<std::string>& kept) {

@@ -269,7 +269,12 @@ class Checker {
     Kernel lane, tile = case_.kernel;
     CompileOptions options;
     options.general = general;
-    options.dump = [&](std::string_view, const Kernel& k, bool) { (k.level == ir::Level::lane ? lane : tile) = k; };
+    size_t tile_ops = 0, lane_ops = 0;
+    options.dump = [&](std::string_view step, const Kernel& k, bool) {
+      (k.level == ir::Level::lane ? lane : tile) = k;
+      if (k.level != ir::Level::lane) tile_ops = k.ops.size();
+      if (step == "lower") lane_ops = std::max(lane_ops, k.ops.size());
+    };
     Program program;
     try {
       program = compile(case_.kernel, t, options);
@@ -278,6 +283,10 @@ class Checker {
       return true;
     }
     if (!hold_to_claims(name, tile, &t)) return false;
+    // Code is linear in the kernel's ops: each is emitted for so many elements of an invocation, at so many positions, with so much around it.
+    begin(name + ": size");
+    const size_t most = 500 + (t.kind == Target::Kind::cpu && !general ? 192 : 64) * tile_ops;
+    if (lane_ops > most) return failed(std::to_string(lane_ops) + " ops at lane level of " + std::to_string(tile_ops) + " at tile level: at most " + std::to_string(most) + " are allowed");
     begin(name + ": spirv-val");
     if (const auto log = validate(program.spirv)) return failed(*log);
     begin(name + ": spirv-val with debug info");

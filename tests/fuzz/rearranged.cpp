@@ -1,4 +1,4 @@
-// Random gathers, scatters and sorts. Which elements they pick hangs on indices and keys that every correct evaluation agrees on.
+// Random gathers, scatters and sorts, and chains of values used at several positions. Which elements they pick hangs on indices and keys that every correct evaluation agrees on.
 #include <algorithm>
 
 #include "tests/fuzz/values.h"
@@ -76,6 +76,74 @@ std::optional<Value> Values::rearranged(Value v) {
   }
   op.operands.insert(op.operands.end(), indices.begin(), indices.end());
   return note(b.one(std::move(op)), f);
+}
+
+// v's own elements, or nearly all of them, in other places of the same shape.
+std::optional<Value> Values::shifted(Value v) {
+  const Type t = type(v);
+  const size_t rank = t.shape.size(), d = random_.below(rank);
+  const int64_t n = t.shape[d];
+  const Fact f = fact(v);
+  const auto part = [&](int64_t from, int64_t to) {
+    std::vector<int64_t> start(rank, 0), limit = t.shape, stride(rank, 1);
+    start[d] = from, limit[d] = to;
+    return slice(v, start, limit, stride);
+  };
+  const auto turned = [&](Value x, size_t axis) {
+    Op op{.code = Opcode::rev, .operands = {x}};
+    op.set(Attr::axes, static_cast<int64_t>(axis));
+    return note(b.one(std::move(op)), f);
+  };
+  const int64_t by = n > 1 ? random_.in(1, n - 1) : 0;
+  switch (random_.below(6)) {
+    case 0: case 1: return n > 1 ? std::optional(concatenate({part(n - by, n), part(0, n - by)}, static_cast<int64_t>(d))) : std::nullopt;
+    case 2: {  // with something else in place of what falls out
+      if (n < 2) return std::nullopt;
+      Shape rest = t.shape;
+      rest[d] = by;
+      return concatenate({constant(t.dtype, 1, rest), part(0, n - by)}, static_cast<int64_t>(d));
+    }
+    case 3: {  // halves of stretches change places
+      std::vector<int64_t> halves;
+      for (int64_t half = 1; half <= n / 2; ++half)
+        if (n % (2 * half) == 0) halves.push_back(half);
+      if (halves.empty()) return turned(v, d);
+      const int64_t half = random_.pick(halves);
+      Shape pairs = t.shape;
+      pairs[d] = n / (2 * half);
+      pairs.insert(pairs.begin() + static_cast<std::ptrdiff_t>(d) + 1, {2, half});
+      return reshape(turned(reshape(v, pairs), d + 1), t.shape);
+    }
+    case 4: {
+      std::vector<int64_t> perm(rank);
+      for (size_t i = 0; i < rank; ++i) perm[i] = static_cast<int64_t>(i);
+      random_.shuffle(perm);
+      const Value moved = transpose(v, perm);
+      return type(moved).shape == t.shape ? moved : reshape(moved, t.shape);
+    }
+    default: return turned(v, d);
+  }
+}
+
+std::optional<Value> Values::chained(Value v) {
+  const Type t = type(v);
+  if (t.shape.empty() || num_elements(t.shape) < 2 || num_elements(t.shape) > kMostElements / 4) return std::nullopt;
+  const int64_t steps = random_.chance(0.3) ? random_.in(16, 40) : random_.in(2, 10);
+  for (int64_t i = 0; i < steps; ++i) {
+    const auto moved = shifted(v), other = random_.chance(0.4) ? shifted(v) : std::optional(v);
+    if (!moved || !other) continue;
+    std::optional<Value> next;
+    if (random_.chance(0.3)) {
+      next = apply(Opcode::select, {leaf(DType::boolean, t.shape), *moved, *other});
+    } else if (t.dtype == DType::boolean) {
+      next = apply(random_.chance(0.5) ? Opcode::ne : Opcode::or_, {*moved, *other});
+    } else {
+      constexpr Opcode kJoins[] = {Opcode::max, Opcode::min, Opcode::add, Opcode::sub, Opcode::mul};
+      next = apply(kJoins[random_.below(is_int(t.dtype) ? 5 : random_.chance(0.8) ? 2 : 4)], {*moved, *other});
+    }
+    if (next) v = *next;
+  }
+  return v;
 }
 
 }  // namespace tessera::fuzz

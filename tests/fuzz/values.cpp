@@ -316,6 +316,8 @@ Value Values::movement(Value v) {
   const bool rearranges = favourite == Opcode::gather || favourite == Opcode::scatter || favourite == Opcode::sort;
   if (random_.chance(rearranges ? 0.6 : plain ? 0.08 : 0.25))
     if (const auto r = rearranged(v)) return *r;
+  if (random_.chance(plain ? 0.02 : 0.05))
+    if (const auto r = chained(v)) return *r;
   static constexpr Opcode kMoves[] = {Opcode::transpose, Opcode::slice, Opcode::reshape, Opcode::concatenate, Opcode::broadcast};
   size_t which = plain && random_.chance(0.8) ? (random_.chance(0.6) ? 0u : 5u) : rank >= 2 && random_.chance(0.25) ? 0u : random_.below(6);
   if (const auto liked = std::find(std::begin(kMoves), std::end(kMoves), favourite); liked != std::end(kMoves) && random_.chance(0.5)) which = static_cast<size_t>(liked - std::begin(kMoves));

@@ -71,6 +71,8 @@ class Values {
   ir::Value elementwise(ir::Value v);
   ir::Value movement(ir::Value v);
   std::optional<ir::Value> rearranged(ir::Value v);  ///< a gather, scatter or sort
+  /// Steps of a butterfly, a scan, a network of exchanges: each value is used where it is and at other positions, many times over.
+  std::optional<ir::Value> chained(ir::Value v);
   std::optional<ir::Value> reduction(ir::Value v);
   /// v against its own reduction, as in a softmax: v - max(v, axis, keepdims) and the like.
   std::optional<ir::Value> normalised(ir::Value v);
@@ -91,6 +93,7 @@ class Values {
  private:
   std::optional<Fact> predict(ir::Opcode op, DType t, const std::vector<Fact>& f) const;
   std::optional<ir::Value> any_row(ir::Value v);
+  std::optional<ir::Value> shifted(ir::Value v);
   std::optional<ir::Value> on_grid(ir::Opcode op, const std::vector<ir::Value>& operands, double middle);
   std::optional<ir::Value> by_bits(ir::Value v);
   std::optional<ir::Value> plain_operand(DType t, const Shape& shape, bool clean);
