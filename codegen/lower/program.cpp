@@ -101,11 +101,12 @@ Value Lowering::within_i32(const Extent& e, const ir::BlockDim& dim, Value minus
 
 void Lowering::emit_units() {
   Extent units = 1;
+  constexpr int64_t kMostUnits = int64_t{1} << 30;  // so that the surplus of a folded dispatch has numbers, too
   const auto times = [&](const Extent& n) {
     const auto x = units.value(), y = n.value();
     int64_t both = 0;
-    if (x && y && (__builtin_mul_overflow(*x, *y, &both) || both > INT32_MAX))
-      throw CompileError(k_.name + ": " + std::to_string(*x) + " times " + std::to_string(*y) + " units of work run at once, but at most 2147483647 are numbered, in 32 bits", k_.loc, "use larger blocks");
+    if (x && y && (__builtin_mul_overflow(*x, *y, &both) || both > kMostUnits))
+      throw CompileError(k_.name + ": " + std::to_string(*x) + " times " + std::to_string(*y) + " units of work run at once, but at most 1073741824 are numbered, in 32 bits", k_.loc, "use larger blocks");
     units = units * n;
   };
   for (int a : s_.parallel) times(k_.grid[static_cast<size_t>(a)].size);
