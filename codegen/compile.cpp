@@ -70,7 +70,7 @@ void check_sizes(const ir::Kernel& k) {
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const ir::BlockMapping& b = k.blocks[i];
     for (size_t d = 0; d < b.array_shape.size(); ++d)
-      if (const auto n = b.array_shape[d].value(); n && *n > kMost) fail(b.origin + ": dim " + std::to_string(d) + " of its array", *n, "elements", b.loc, "give the array more dims, of fewer elements each");
+      if (const auto n = b.array_shape[d].value(); b.whole && n && *n > kMost) fail(b.origin + ": dim " + std::to_string(d) + " of its array", *n, "elements", b.loc, "give the array more dims, of fewer elements each");
     for (size_t d = 0; d < b.block.size(); ++d)
       if (b.block[d].size > kMost) fail(b.origin + ": dim " + std::to_string(d) + " of its block", b.block[d].size, "elements", b.loc, "use smaller blocks");
   }

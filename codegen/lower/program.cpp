@@ -101,11 +101,12 @@ Value Lowering::within_i32(const Extent& e, const ir::BlockDim& dim, Value minus
 
 void Lowering::emit_units() {
   Extent units = 1;
+  constexpr int64_t kMostUnits = int64_t{1} << 30;  // so that the surplus of a folded dispatch has numbers, too
   const auto times = [&](const Extent& n) {
     const auto x = units.value(), y = n.value();
     int64_t both = 0;
-    if (x && y && (__builtin_mul_overflow(*x, *y, &both) || both > INT32_MAX))
-      throw CompileError(k_.name + ": " + std::to_string(*x) + " times " + std::to_string(*y) + " units of work run at once, but at most 2147483647 are numbered, in 32 bits", k_.loc, "use larger blocks");
+    if (x && y && (__builtin_mul_overflow(*x, *y, &both) || both > kMostUnits))
+      throw CompileError(k_.name + ": " + std::to_string(*x) + " times " + std::to_string(*y) + " units of work run at once, but at most 1073741824 are numbered, in 32 bits", k_.loc, "use larger blocks");
     units = units * n;
   };
   for (int a : s_.parallel) times(k_.grid[static_cast<size_t>(a)].size);
@@ -270,6 +271,10 @@ void Lowering::enter_window(int i) {
       const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
       Value s = starts[k_.map_result(i, d)];
       if (!known[d].in_range) s = b_.max(b_.min(s, within_i32(ir::last_index(dim, m.array_shape[d]), dim, b_.i32(0))), b_.i32(0));  // of an empty array: 0
+      // Where blocks start is formed in 32 bits.
+      const auto last = ir::last_index(dim, m.array_shape[d]).value();
+      if (last && __int128{std::clamp<int64_t>(scalars_.range(known[d].form).hi, 0, std::max<int64_t>(*last, 0))} * dim.unit() > INT32_MAX)
+        throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " + to_string(m.array_shape[d]) + " elements, but at most 2147483647 are numbered, in 32 bits", m.loc, "give the array more dims, of fewer elements each");
       s = b_.mul(s, b_.i32(dim.unit()));
       if (dim.low) s = b_.add(s, b_.i32(-dim.low));  // from here on it may be negative: the window then begins before the array
       const auto n = stride[d].value();
