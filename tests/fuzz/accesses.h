@@ -162,7 +162,7 @@ class Accesses : protected Spec {
           // Beyond the edges at times: unmasked starts wrap once and clamp, masked ones are tested per element.
           const int64_t last = x.kind == Index::Kind::slice ? n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step : n - 1;
           if (random_.chance(0.12)) starts.push_back(values_.wrapped_scalar(random_.chance(0.7) ? last + 1 : n));
-          else if (random_.chance(masked ? 0.25 : 0.06)) starts.push_back(far_start());
+          else if (random_.chance(masked ? 0.25 : 0.06)) starts.push_back(far_start(masked));
           else if (random_.chance(0.45)) starts.push_back(values_.counted_index(last));
           else starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1)) : values_.scalar_int(-n - 2, n + 2));
           if (masked && random_.chance(0.3)) x.size += 2;
@@ -176,12 +176,14 @@ class Accesses : protected Spec {
   }
 
   // A start near the limits of i32, on either side of which it may wrap; at times with a sign that is known.
-  Value far_start() {
+  // Under a mask mostly one that is known not to be negative, while the window's end wraps: then its sign alone tells nothing.
+  Value far_start(bool masked) {
     ir::Builder& b = values_.b;
     static const std::vector<int64_t> kEnds{INT32_MAX, INT32_MAX - 9, INT32_MAX - 40, int64_t{1} << 30, INT32_MIN, INT32_MIN + 9, INT32_MIN + 40};
     const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
     Value v = b.elementwise(Opcode::add, {values_.scalar_int(-8, 8), number(random_.pick(kEnds))});
-    if (random_.chance(0.5)) v = b.elementwise(random_.chance(0.7) ? Opcode::max : Opcode::min, {v, number(random_.in(-3, 3))});
+    if (masked && random_.chance(0.6)) v = b.elementwise(Opcode::max, {b.elementwise(Opcode::add, {values_.scalar_int(-8, 8), number(INT32_MAX - 9)}), number(0)});
+    else if (random_.chance(0.5)) v = b.elementwise(random_.chance(0.7) ? Opcode::max : Opcode::min, {v, number(random_.in(-3, 3))});
     return values_.note(v, {2147483648.0, 0, true, false});
   }
 
