@@ -203,8 +203,8 @@ class Generator:
         n, s, t = v.name, v.shape, v.dtype
         if t == "bool":
             return self.add(f"~{n}", s, t)
-        if not is_float(t):
-            op = self.r.choice(["-{}", "jnp.abs({})", "~{}", "{} * {}", "lax.population_count({})", "lax.clz({})", "jnp.sign({})", "{} << 3", "{} >> 2", "lax.rem({}, jnp.full_like({}, 7))"])
+        if not is_float(t):  # XLA's constant folder has clz of negative numbers below 0
+            op = self.r.choice(["-{}", "jnp.abs({})", "~{}", "{} * {}", "lax.population_count({})", "lax.clz({} & jnp.full_like({}, 63))", "jnp.sign({})", "{} << 3", "{} >> 2", "lax.rem({}, jnp.full_like({}, 7))"])
             return self.add(op.replace("{}", n), s, t, 1e30 if op != "lax.rem({}, jnp.full_like({}, 7))" else 6)
         tiny = 2.0 ** (5 - MANTISSA[t])
         if self.chance(0.5):
