@@ -124,6 +124,7 @@ class Parser {
   void define(const std::string& name, const Graph::Type& t) {
     if (!defined_.insert(name).second) fail("%" + name + " is defined a second time");
     names_.emplace(name, graph_.values.size());
+    order_.push_back(name);
     graph_.values.push_back(t);
   }
   std::vector<Graph::Type> types() {
@@ -235,9 +236,9 @@ class Parser {
     return t;
   }
   /// The body's own names are seen no more.
-  void leave(const std::map<std::string, size_t>& outside) {
+  void leave(size_t outside) {
     need('}');
-    names_ = outside;
+    for (; order_.size() > outside; order_.pop_back()) names_.erase(order_.back());
   }
 
   std::vector<Graph::Type> repeat(Graph::Step& s, size_t results) {
@@ -254,7 +255,7 @@ class Parser {
     s.reverse = word("reverse");
     if (s.reverse && !s.count) fail("a repeat without a count has no reverse");
     const std::vector<Graph::Type> declared = declared_types("repeat", results);
-    const auto outside = names_;
+    const size_t outside = order_.size();
     s.bodies.emplace_back();
     // The carries and slices see what is outside, and not one another.
     std::vector<std::pair<std::string, Graph::Type>> inputs;
@@ -326,7 +327,7 @@ class Parser {
     if (const Graph::Type t{DType::i32, {}}; graph_.values[s.arguments[0]] != t)
       fail("switch: the value is " + to_string(graph_.values[s.arguments[0]]) + " but " + to_string(t) + " is expected");
     const std::vector<Graph::Type> declared = declared_types("switch", results);
-    const auto outside = names_;
+    const size_t outside = order_.size();
     while (true) {
       Graph::Body b;
       steps(b, nullptr, number_);
@@ -399,6 +400,7 @@ class Parser {
   static constexpr int kDepth = 64;
   int depth_ = 0;
   std::map<std::string, size_t> names_, kernels_;  // names_: those that are seen here
+  std::vector<std::string> order_;                 // in which they were defined
   std::set<std::string> defined_;
 };
 

@@ -10,13 +10,14 @@ namespace {
 using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Value;
 
 /// Roughly how many instructions an op becomes.
-int op_weight(Opcode c) {
-  switch (c) {
+int op_weight(const Kernel& k, const Op& op) {
+  switch (op.code) {
     case Opcode::pow: return 200;
+    case Opcode::rem: return !is_float(k.type(op.results[0]).dtype) ? 1 : size_bytes(k.type(op.results[0]).dtype) == 8 ? 500 : 200;
     case Opcode::sin:
     case Opcode::cos:
     case Opcode::tan: return 100;
-    default: return ir::info(c).transcendental ? 30 : 1;
+    default: return ir::info(op.code).transcendental ? 30 : 1;
   }
 }
 
@@ -27,7 +28,7 @@ int weight(const Kernel& k, RegionId r) {
   for (OpId id : k.region(r).ops) {
     const Op& op = k.op(id);
     if (op.code == Opcode::for_ || op.code == Opcode::while_ || atomic_by_loop(k, op)) return kMany;
-    n += op_weight(op.code);
+    n += op_weight(k, op);
     for (RegionId inner : op.regions) n += weight(k, inner);
     if (n > kMany) return kMany;
   }

@@ -24,27 +24,16 @@ Range scale(Range a, int64_t f) {
   const int64_t x = mul(a.lo), y = mul(a.hi);
   return {std::min(x, y), std::max(x, y)};
 }
-Range type_range(DType t) {
-  switch (t) {
-    case DType::boolean: return {0, 1};
-    case DType::i4: return {-8, 7};
-    case DType::u4: return {0, 15};
-    case DType::i8: return {-128, 127};
-    case DType::u8: return {0, 255};
-    case DType::i16: return {-32768, 32767};
-    case DType::u16: return {0, 65535};
-    case DType::i32: return {INT32_MIN, INT32_MAX};
-    case DType::u32: return {0, UINT32_MAX};
-    default: return {};
-  }
+Range range_of(const Bounds& b, DType t) {
+  if (b) return {clip(b->lo), clip(b->hi)};
+  return t == DType::u64 ? Range{0, kUnbounded} : Range{};
 }
-bool inside(Range a, Range b) { return a.lo >= b.lo && a.hi <= b.hi; }
 }  // namespace
 
 ScalarAnalysis::ScalarAnalysis(const ir::Kernel& k) : k_(k) {
   for (const ir::GridAxis& g : k.grid) {
     const auto n = g.size.value();
-    size_.push_back({0, n ? std::max<int64_t>(*n - 1, 0) : INT32_MAX});
+    size_.push_back({0, n ? std::max<int64_t>(*n - 1, 0) : INT32_MAX - 1});
   }
   for (const ir::BlockMapping& b : k.blocks)
     if (!b.whole)
@@ -62,17 +51,28 @@ int ScalarAnalysis::grid_axis(int64_t axis) const {
 Affine ScalarAnalysis::bounded(Range r) const { return {std::vector<int64_t>(k_.grid.size(), 0), r}; }
 Affine ScalarAnalysis::constant(int64_t v) const { return bounded({v, v}); }
 
-Affine ScalarAnalysis::combine(const Affine& a, const Affine& b, int64_t sign) const {
+Affine ScalarAnalysis::axis(size_t a) const {
+  Affine r = constant(0);
+  r.coef[a] = size_[a].second > 0;
+  return r;
+}
+
+Affine ScalarAnalysis::checked(Affine a) const {
+  for (int64_t& c : a.coef)
+    if (std::abs(c) >= kUnbounded) return bounded({});
+  return a.varies() && !range(a).bounded() ? bounded({}) : a;
+}
+Affine ScalarAnalysis::sum(const Affine& a, const Affine& b, int64_t sign) const {
   Affine r = a;
   for (size_t i = 0; i < r.coef.size(); ++i) r.coef[i] += sign * b.coef[i];
   r.rest = add(a.rest, scale(b.rest, sign));
-  return r;
+  return checked(r);
 }
 Affine ScalarAnalysis::scaled(const Affine& a, int64_t f) const {
   Affine r = a;
   for (int64_t& c : r.coef) c = clip(static_cast<__int128>(c) * f);
   r.rest = scale(a.rest, f);
-  return r;
+  return checked(r);
 }
 
 Range ScalarAnalysis::range(const Affine& a) const {
@@ -84,91 +84,95 @@ Range ScalarAnalysis::range(const Affine& a) const {
 const Affine& ScalarAnalysis::of(ir::Value v) {
   const auto it = memo_.find(v.index);
   if (it != memo_.end()) return it->second;
-  memo_[v.index] = bounded(type_range(k_.type(v).dtype));  // what a value that depends on itself (a loop's iv) falls back to
-  Affine a = compute(v);
-  // Arithmetic wraps: a form that may leave the dtype's range says nothing beyond that range.
-  const Range limits = type_range(k_.type(v).dtype);
-  if (!inside(range(a), limits)) a = bounded(limits);
-  return memo_[v.index] = a;
-}
-
-Affine ScalarAnalysis::argument(ir::Value v) {
-  if (const auto it = map_arg_axis_.find(v.index); it != map_arg_axis_.end()) {
-    Affine a = constant(0);
-    a.coef[static_cast<size_t>(it->second)] = 1;
-    return a;
-  }
-  if (const auto it = loop_of_iv_.find(v.index); it != loop_of_iv_.end()) {
-    const ir::Op& loop = k_.op(it->second);
-    const Range lower = range(loop.operands[0]), upper = range(loop.operands[1]);
-    return bounded({lower.lo, std::max(add(upper.hi, -1), lower.lo)});
-  }
-  return bounded({});
-}
-
-Affine ScalarAnalysis::compute(ir::Value v) {
-  const ir::Op* op = k_.def(v);
   const DType t = k_.type(v).dtype;
-  if (is_float(t)) return bounded({});
-  if (!op) return argument(v);
-  if (const auto c = ir::constant_int(k_, v)) return *c > -kUnbounded && *c < kUnbounded ? constant(*c) : bounded({});
-  auto arg = [&](size_t i) -> Affine { return of(op->operands[i]); };
-  auto int_operand = [&](size_t i) { return !is_float(k_.type(op->operands[i]).dtype); };
+  const Range all = range_of(values_of(t), t);
+  memo_[v.index] = bounded(all);  // what a value that depends on itself (a loop's iv) falls back to
+  // Arithmetic wraps: a form that may leave the dtype's values says nothing.
+  if (const auto form = linear(v)) {
+    const Range r = range(*form);
+    if (r.bounded() && r.lo >= all.lo && r.hi <= all.hi) return memo_[v.index] = *form;
+  }
+  const Affine rest = bounded(range_of(transfer(v), t));
+  return memo_[v.index] = rest;
+}
+
+// As an affine form of its operands', as if nothing wrapped.
+std::optional<Affine> ScalarAnalysis::linear(ir::Value v) {
+  if (is_float(k_.type(v).dtype)) return std::nullopt;
+  if (const auto it = map_arg_axis_.find(v.index); it != map_arg_axis_.end()) return axis(static_cast<size_t>(it->second));
+  const ir::Op* op = k_.def(v);
+  if (!op) return std::nullopt;
+  const auto arg = [&](size_t i) -> Affine { return of(op->operands[i]); };
+  const auto number = [&](size_t i) -> std::optional<int64_t> {
+    const Bounds b = bounds(op->operands[i]);
+    return b && b->lo == b->hi ? std::optional(b->lo) : std::nullopt;
+  };
   switch (op->code) {
-    case Opcode::program_id: {
-      Affine a = constant(0);
-      a.coef[static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis)))] = 1;
-      return a;
-    }
-    case Opcode::num_programs: {
-      const auto n = k_.grid[static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis)))].size.value();
-      return n ? constant(*n) : bounded({0, INT32_MAX});
-    }
-    case Opcode::add: return combine(arg(0), arg(1), 1);
-    case Opcode::sub: return combine(arg(0), arg(1), -1);
+    case Opcode::program_id: return axis(static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis))));
+    case Opcode::add: return sum(arg(0), arg(1));
+    case Opcode::sub: return sum(arg(0), arg(1), -1);
     case Opcode::neg: return scaled(arg(0), -1);
     case Opcode::mul:
-      if (const auto c = ir::constant_int(k_, op->operands[1]); c && std::abs(*c) < kUnbounded) return scaled(arg(0), *c);
-      if (const auto c = ir::constant_int(k_, op->operands[0]); c && std::abs(*c) < kUnbounded) return scaled(arg(1), *c);
-      return bounded({});
-    case Opcode::convert: return int_operand(0) ? arg(0) : bounded({});
-    case Opcode::max: { const Range a = range(arg(0)), b = range(arg(1)); return bounded({std::max(a.lo, b.lo), std::max(a.hi, b.hi)}); }
-    case Opcode::min: { const Range a = range(arg(0)), b = range(arg(1)); return bounded({std::min(a.lo, b.lo), std::min(a.hi, b.hi)}); }
-    case Opcode::clamp: {
-      const Range lo = range(arg(0)), x = range(arg(1)), hi = range(arg(2));
-      return bounded({std::min(std::max(x.lo, lo.lo), hi.lo), std::min(std::max(x.hi, lo.hi), hi.hi)});
-    }
-    case Opcode::select: { const Range a = range(arg(1)), b = range(arg(2)); return bounded({std::min(a.lo, b.lo), std::max(a.hi, b.hi)}); }
+      if (const auto c = number(1)) return scaled(arg(0), *c);
+      if (const auto c = number(0)) return scaled(arg(1), *c);
+      return std::nullopt;
+    // A bool is whether its operand is 0, which of 0 and 1 is the operand.
+    case Opcode::convert: return is_float(k_.type(op->operands[0]).dtype) ? std::nullopt : std::optional(arg(0));
     case Opcode::rem: {
-      const auto c = ir::constant_int(k_, op->operands[1]);
-      const Range a = range(arg(0));
-      if (c && *c > 0) {
-        if (a.lo >= 0 && a.hi < *c) return arg(0);
-        return bounded({a.lo >= 0 ? 0 : 1 - *c, std::min(std::max<int64_t>(a.hi, 0), *c - 1)});
-      }
-      return bounded({});
-    }
-    case Opcode::div: {
-      const auto c = ir::constant_int(k_, op->operands[1]);
-      const Range a = range(arg(0));
-      if (c && *c > 0 && a.bounded()) return bounded({a.lo / *c, a.hi / *c});
-      return bounded({});
+      const Bounds a = bounds(op->operands[0]), b = bounds(op->operands[1]);
+      return a && b && a->lo >= 0 && a->hi < b->lo ? std::optional(arg(0)) : std::nullopt;
     }
     // Arrays: the form holds every element.
-    case Opcode::iota: {
-      const Shape& shape = k_.type(v).shape;
-      return bounded({0, std::max<int64_t>(shape[static_cast<size_t>(op->attr(ir::Attr::axis))] - 1, 0)});
-    }
     case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev: return arg(0);
-    case Opcode::concatenate: {
-      Range r = range(arg(0));
-      for (size_t i = 1; i < op->operands.size(); ++i) {
-        const Range x = range(arg(i));
-        r = {std::min(r.lo, x.lo), std::max(r.hi, x.hi)};
-      }
-      return bounded(r);
+    default: return std::nullopt;
+  }
+}
+
+Bounds ScalarAnalysis::bounds(ir::Value v) {
+  const DType t = k_.type(v).dtype;
+  if (is_float(t)) return std::nullopt;
+  if (const auto bits = ir::constant_bits(k_, v)) return t == DType::u64 && *bits > INT64_MAX ? std::nullopt : held(t, *ir::constant_int(k_, v), *ir::constant_int(k_, v));
+  const Range r = range(v);
+  const Bounds all = values_of(t);
+  const Interval most = all.value_or(Interval{0, INT64_MAX});
+  if (!all && r.hi >= kUnbounded) return std::nullopt;
+  return Interval{r.lo > -kUnbounded ? r.lo : most.lo, r.hi < kUnbounded ? r.hi : most.hi};
+}
+
+// What a value may be, from what its operands may be.
+Bounds ScalarAnalysis::transfer(ir::Value v) {
+  const ir::Type& t = k_.type(v);
+  const Bounds all = values_of(t.dtype);
+  const ir::Op* op = k_.def(v);
+  if (!op) {
+    const auto it = loop_of_iv_.find(v.index);
+    if (it == loop_of_iv_.end()) return all;
+    const ir::Op& loop = k_.op(it->second);
+    const Bounds lower = bounds(loop.operands[0]), upper = bounds(loop.operands[1]);
+    return Interval{lower->lo, std::max(upper->hi - 1, lower->lo)};
+  }
+  if (ir::info(op->code).elementwise) {
+    std::vector<Bounds> operands;
+    for (ir::Value x : op->operands) operands.push_back(bounds(x));
+    return result_bounds(op->code, k_.type(op->operands.back()).dtype, t.dtype, operands);
+  }
+  switch (op->code) {
+    case Opcode::constant: return bounds(v);
+    case Opcode::num_programs: {
+      const auto n = k_.grid[static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis)))].size.value();
+      return n ? held(t.dtype, *n, *n) : held(t.dtype, 0, INT32_MAX);
     }
-    default: return bounded({});
+    case Opcode::iota: return held(t.dtype, 0, std::max<int64_t>(t.shape[static_cast<size_t>(op->attr(ir::Attr::axis))] - 1, 0));
+    case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev: return bounds(op->operands[0]);
+    case Opcode::concatenate: {
+      Bounds r = bounds(op->operands[0]);
+      for (size_t i = 1; i < op->operands.size() && r; ++i) {
+        const Bounds x = bounds(op->operands[i]);
+        r = x ? Bounds(Interval{std::min(r->lo, x->lo), std::max(r->hi, x->hi)}) : all;
+      }
+      return r;
+    }
+    default: return all;
   }
 }
 

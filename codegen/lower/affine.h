@@ -1,24 +1,29 @@
 // What is known about integer scalars of a tile-level kernel: affine in the program ids, plus a bounded rest. Every proof of disjoint
 // blocks, interior blocks and needless clamps starts here. Read next: parallel.h.
 #pragma once
+#include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
-#include "engine/ir/kernel.h"
+#include "engine/interval.h"
 
 namespace tessera::lowering {
 
-/// An inclusive interval; kUnbounded on either side means nothing is known there.
+/// An inclusive interval; kUnbounded or beyond on either side means nothing is known there. What lies beyond is not followed: sums of two bounds
+/// stay inside int64_t.
 struct Range {
-  static constexpr int64_t kUnbounded = int64_t{1} << 40;
+  static constexpr int64_t kUnbounded = int64_t{1} << 60;
   int64_t lo = -kUnbounded, hi = kUnbounded;
   bool bounded() const { return lo > -kUnbounded && hi < kUnbounded; }
 };
 
-/// sum over grid axes of coef[a] * pid[a], plus something in `rest`.
+/// sum over grid axes of coef[a] * pid[a], plus something in `rest`: exactly, as integers that do not wrap. Where a coefficient is not 0, all of it is bounded,
+/// and stays within the value's dtype for every program of the grid.
 struct Affine {
-  std::vector<int64_t> coef;  // one per grid axis, vmapped ones included
+  std::vector<int64_t> coef;  // one per grid axis, vmapped ones included; of axes of one program 0
   Range rest;
+  bool varies() const { return std::any_of(coef.begin(), coef.end(), [](int64_t c) { return c != 0; }); }
 };
 
 class ScalarAnalysis {
@@ -32,13 +37,17 @@ class ScalarAnalysis {
   /// The grid axis that program_id(axis) means: vmapped axes are not counted.
   int grid_axis(int64_t axis) const;
   Affine constant(int64_t v) const;
+  Affine bounded(Range r) const;
+  /// a + sign * b and a * factor as integers; what is not bounded then says nothing.
+  Affine sum(const Affine& a, const Affine& b, int64_t sign = 1) const;
+  Affine scaled(const Affine& a, int64_t factor) const;
 
  private:
-  Affine compute(ir::Value v);
-  Affine argument(ir::Value v);
-  Affine combine(const Affine& a, const Affine& b, int64_t sign) const;
-  Affine scaled(const Affine& a, int64_t factor) const;
-  Affine bounded(Range r) const;
+  std::optional<Affine> linear(ir::Value v);
+  Affine axis(size_t a) const;
+  Affine checked(Affine a) const;
+  Bounds bounds(ir::Value v);
+  Bounds transfer(ir::Value v);
 
   const ir::Kernel& k_;
   std::vector<std::pair<int64_t, int64_t>> size_;  // per grid axis: [0, second]; second is kUnbounded if dynamic

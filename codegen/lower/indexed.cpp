@@ -100,7 +100,9 @@ bool distinct(const ir::Kernel& k, const ir::Op& op, const ir::AccessDims& form)
       separate = separate && std::abs((*coef)[i]) > span;
       span += __int128{std::abs((*coef)[i])} * (form.shape[form.array_at + i] - 1);
     }
-    if (!separate || span >= k.type(op.operands[0]).shape[d]) continue;
+    // A wrapped i32 is 2^32 away, and in an array of more than 2^31 elements that may be an element among those that were not.
+    const int64_t n = k.type(op.operands[0]).shape[d];
+    if (!separate || span >= n || n > int64_t{1} << 31) continue;
     for (size_t i : order) told[i] = true;
   }
   for (size_t i = 0; i < form.array_rank; ++i)

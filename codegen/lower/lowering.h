@@ -93,6 +93,7 @@ class Lowering {
   void leave_refs(size_t depth);
   void enter_window(int i);
   Value extent_value(const Extent& e, DType t);
+  Value within_i32(const Extent& e, const ir::BlockDim& dim, Value minus);
   Value pushed_extent(const Extent& e, DType t);  // one more, whatever there is
   Value grid_size(size_t a) { return extent_value(k_.grid[a].size, DType::i32); }
   void index_map(int i, Values& starts);

@@ -35,7 +35,7 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
     if (slice && !one_by_one) p = b_.add(p, ix.size == 1 ? b_.i32(0) : b_.mul(c[own_dim].v, b_.i32(ix.step)));
     if (!ix.is_static() && !one_by_one && o.has_mask()) {
       const Range known = scalars_.range(o.operands[static_cast<size_t>(ix.start_operand)]);
-      if (known.lo < 0) a.valid = b_.both(a.valid, b_.ge_zero(p));
+      if (known.lo < 0 || known.hi + span > INT32_MAX) a.valid = b_.both(a.valid, b_.ge_zero(p));  // a sum beyond INT32_MAX wraps below 0, as span <= INT32_MAX
       if (known.hi + span >= n) a.valid = b_.both(a.valid, b_.lt(p, b_.i32(n)));
     }
     if (r.limit[d] && clamp) {

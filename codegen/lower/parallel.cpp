@@ -5,27 +5,23 @@
 #include <unordered_map>
 
 #include "codegen/lower/axes.h"
+#include "engine/reference.h"
 
 namespace tessera::lowering {
 namespace {
 using ir::Opcode;
 
-Affine widen(Affine a, int64_t low, int64_t high) {
-  a.rest.lo = std::max(a.rest.lo + low, -Range::kUnbounded);
-  a.rest.hi = std::min(a.rest.hi + high, Range::kUnbounded);
-  return a;
-}
+/// Positions 0 to n - 1.
+Affine all_positions(int64_t n, const ScalarAnalysis& scalars) { return scalars.bounded({0, std::clamp<int64_t>(n - 1, 0, Range::kUnbounded)}); }
 
 // Positions along one dim of a Ref of extent `n` that an index entry touches.
-Affine dim_footprint(const ir::Kernel& k, const ir::Op& op, const ir::Index& ix, int64_t n, ScalarAnalysis& scalars) {
-  const int64_t span = ix.kind == ir::Index::Kind::slice ? std::max<int64_t>(ix.size - 1, 0) * ix.step : 0;
-  if (ix.is_static()) return widen(scalars.constant(ix.start), 0, span);
-  const Affine& start = scalars.of(op.operands[static_cast<size_t>(ix.start_operand)]);
+Affine dim_footprint(const ir::Op& op, const ir::Index& ix, int64_t n, ScalarAnalysis& scalars) {
+  const __int128 span = ix.kind == ir::Index::Kind::slice ? __int128{std::max<int64_t>(ix.size - 1, 0)} * ix.step : 0;
+  const Affine start = ix.is_static() ? scalars.constant(ix.start) : scalars.of(op.operands[static_cast<size_t>(ix.start_operand)]);
   const Range r = scalars.range(start);
   // What may need wrapping, clamping or masking can land anywhere.
-  if (op.has_mask() || r.lo < 0 || r.hi + span > n - 1) return widen(scalars.constant(0), 0, std::max<int64_t>(n - 1, 0));
-  (void)k;
-  return widen(start, 0, span);
+  if (!ix.is_static() && (op.has_mask() || r.lo < 0 || r.hi + span > n - 1)) return all_positions(n, scalars);
+  return scalars.sum(start, scalars.bounded({0, static_cast<int64_t>(std::min<__int128>(span, Range::kUnbounded))}));
 }
 
 // Which axes a form separates: programs that differ in such an axis touch different elements. Mixed radix: each coefficient must exceed
@@ -39,12 +35,12 @@ std::vector<bool> separated_axes(const std::vector<int64_t>& coef, Range rest, c
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return std::abs(coef[a]) < std::abs(coef[b]); });
   // The smallest coefficient first. One that does not exceed the reach of everything smaller can cancel it: then neither it nor anything
   // smaller tells programs apart ((i, j) -> i + j is injective in each axis and still collides).
-  int64_t span = rest.hi - rest.lo;
+  __int128 span = __int128{rest.hi} - rest.lo;
   for (size_t a : order) {
     if (std::abs(coef[a]) > span) separated[a] = true;
     else separated.assign(coef.size(), false);
     const auto n = k.grid[a].size.value();
-    span = n ? std::min(span + std::abs(coef[a]) * std::max<int64_t>(*n - 1, 0), Range::kUnbounded) : Range::kUnbounded;
+    span += __int128{std::abs(coef[a])} * (n ? std::max<int64_t>(*n - 1, 0) : INT32_MAX);
   }
   return separated;
 }
@@ -68,42 +64,38 @@ class ScratchCheck {
     bool more_steps = false;
     for (size_t a = 0; a < inner_.size(); ++a) more_steps = more_steps || inner_[a];
     first_ = false;
+    known_.clear();
     return !more_steps || walk(k_.body, written);
   }
 
  private:
   int scratch_of(const ir::Op& op) const { return ref_position(k_, op.operands[0]) - static_cast<int>(k_.blocks.size()); }
 
-  // Value of a scalar when every sequential program id is 0, if that decides it.
-  std::optional<int64_t> known(ir::Value v) const {
-    if (const auto c = ir::constant_int(k_, v)) return c;
+  // The bits of an integer or bool scalar when every sequential program id is 0, if that decides it: as the interpreter computes them. Floats are nobody's
+  // proof: devices round some of their functions otherwise.
+  std::optional<uint64_t> known(ir::Value v) {
+    const ir::Type& t = k_.type(v);
+    if (!t.is_scalar() || is_float(t.dtype)) return std::nullopt;
+    if (const auto c = ir::constant_bits(k_, v)) return c;
     const ir::Op* op = k_.def(v);
-    if (!op || !k_.type(v).is_scalar()) return std::nullopt;
-    if (op->code == Opcode::program_id && k_.grid[static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)))].size == Extent(1)) return 0;
-    if (op->code == Opcode::program_id) return first_ && inner_[static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)))] ? std::optional<int64_t>(0) : std::nullopt;
-    auto arg = [&](size_t i) { return known(op->operands[i]); };
-    switch (op->code) {
-      case Opcode::and_: { const auto a = arg(0), b = arg(1); if ((a && !*a) || (b && !*b)) return 0; return a && b ? std::optional(*a & *b) : std::nullopt; }
-      case Opcode::or_: { const auto a = arg(0), b = arg(1); if (k_.type(v).dtype == DType::boolean && ((a && *a) || (b && *b))) return 1; return a && b ? std::optional(*a | *b) : std::nullopt; }
-      case Opcode::not_: { const auto a = arg(0); return a && k_.type(v).dtype == DType::boolean ? std::optional<int64_t>(!*a) : std::nullopt; }
-      case Opcode::convert: return is_float(k_.type(op->operands[0]).dtype) ? std::nullopt : arg(0);
-      case Opcode::eq: case Opcode::ne: case Opcode::lt: case Opcode::le: case Opcode::gt: case Opcode::ge: {
-        if (is_float(k_.type(op->operands[0]).dtype)) return std::nullopt;
-        const auto a = arg(0), b = arg(1);
-        if (!a || !b) return std::nullopt;
-        switch (op->code) {
-          case Opcode::eq: return *a == *b;
-          case Opcode::ne: return *a != *b;
-          case Opcode::lt: return *a < *b;
-          case Opcode::le: return *a <= *b;
-          case Opcode::gt: return *a > *b;
-          default: return *a >= *b;
-        }
-      }
-      case Opcode::add: { const auto a = arg(0), b = arg(1); return a && b && std::abs(*a) < INT16_MAX && std::abs(*b) < INT16_MAX ? std::optional(*a + *b) : std::nullopt; }
-      case Opcode::mul: { const auto a = arg(0), b = arg(1); return a && b && std::abs(*a) < INT16_MAX && std::abs(*b) < INT8_MAX ? std::optional(*a * *b) : std::nullopt; }
-      default: return std::nullopt;
+    if (!op) return std::nullopt;
+    if (op->code == Opcode::program_id) {
+      const auto axis = static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)));
+      return k_.grid[axis].size == Extent(1) || (first_ && inner_[axis]) ? std::optional<uint64_t>(0) : std::nullopt;
     }
+    if (!ir::info(op->code).elementwise) return std::nullopt;
+    const auto [it, fresh] = known_.try_emplace(v.index);
+    if (!fresh) return it->second;
+    std::vector<uint64_t> operands;
+    const bool logic = t.dtype == DType::boolean && (op->code == Opcode::and_ || op->code == Opcode::or_);
+    std::optional<uint64_t> result;
+    for (ir::Value x : op->operands) {
+      const auto b = known(x);
+      if (b) operands.push_back(*b);
+      if (logic && b == (op->code == Opcode::or_)) result = b;  // decides it alone
+    }
+    if (!result && operands.size() == op->operands.size()) result = reference::eval(op->code, k_.type(op->operands.back()).dtype, t.dtype, operands.data());
+    return known_[v.index] = result;
   }
 
   bool whole_write(const ir::Op& op) const {
@@ -128,7 +120,7 @@ class ScratchCheck {
         const auto choice = known(op.operands[0]);
         if (choice) {
           const int64_t n = static_cast<int64_t>(op.regions.size());
-          const int64_t taken = op.code == Opcode::if_ ? (*choice ? 0 : 1) : std::clamp<int64_t>(*choice, 0, n - 1);
+          const int64_t taken = op.code == Opcode::if_ ? (*choice ? 0 : 1) : std::clamp<int64_t>(static_cast<int32_t>(*choice), 0, n - 1);
           if (!walk(op.regions[static_cast<size_t>(taken)], written)) return false;
           continue;
         }
@@ -163,6 +155,7 @@ class ScratchCheck {
   std::vector<bool> inner_;
   ScalarAnalysis& scalars_;
   bool first_ = true;
+  std::unordered_map<uint32_t, std::optional<uint64_t>> known_;  // so far, for this first_
 };
 
 void collect_ops(const ir::Kernel& k, ir::RegionId r, std::vector<ir::OpId>& out) {
@@ -298,17 +291,13 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
       const int64_t most = extent ? std::max<int64_t>(*last.value(), 0) : 0;
       const int64_t lo = (extent ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low, hi = std::clamp<int64_t>(r.hi, 0, most) - dim.low;
       s.nothing_below = lo >= 0;
-      s.interior = extent && lo >= 0 && hi + dim.size <= *extent && (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
+      s.interior = extent && lo >= 0 && hi <= *extent - dim.size && (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
       starts.push_back(s);
       continue;
     }
     // What is clamped lies inside as well, if no block hangs over.
     s.interior = extent ? *extent > 0 && *extent % b.block[d].size == 0 : s.in_range && b.block[d].size == 1;
-    if (!extent && b.block[d].size == 1 && s.in_range) {
-      bool varies = false;
-      for (int64_t c : s.form.coef) varies = varies || c != 0;
-      s.interior = varies;  // one program per element: none runs where the extent is zero
-    }
+    if (!extent && b.block[d].size == 1 && s.in_range) s.interior = s.form.varies();  // one program per element: none runs where the extent is zero
     starts.push_back(s);
   }
   return starts;
@@ -386,20 +375,16 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
     for (size_t d = 0; d < b.array_shape.size(); ++d) {
       if (b.whole) {
         const int64_t n = *b.array_shape[d].value();
-        access.dims.push_back(copied ? widen(scalars.constant(0), 0, std::max<int64_t>(n - 1, 0)) : dim_footprint(k, op, op.index[d], n, scalars));
+        access.dims.push_back(copied ? all_positions(n, scalars) : dim_footprint(op, op.index[d], n, scalars));
         continue;
       }
       const int64_t block = b.block[d].size, unit = b.block[d].unit(), low = b.block[d].low;
       const BlockStart& s = starts[i][d];
-      Affine form = s.form;
-      for (int64_t& c : form.coef) c *= unit;
-      form.rest = s.form.rest.bounded() ? Range{s.form.rest.lo * unit - low, s.form.rest.hi * unit - low} : Range{};
-      if (!s.in_range) form = Affine{std::vector<int64_t>(rank, 0), Range{}};
+      const Affine form = s.in_range ? scalars.sum(scalars.scaled(s.form, unit), scalars.constant(-low)) : scalars.bounded({});
       if (b.block[d].kind == ir::BlockDim::Kind::squeezed) { access.dims.push_back(form); continue; }
-      Affine inner = whole_block ? widen(scalars.constant(0), 0, block - 1) : dim_footprint(k, op, op.index[ref_dim], block, scalars);
+      const Affine inner = whole_block ? all_positions(block, scalars) : dim_footprint(op, op.index[ref_dim], block, scalars);
       ++ref_dim;
-      for (size_t a = 0; a < rank; ++a) form.coef[a] += inner.coef[a];
-      access.dims.push_back(form.rest.bounded() ? widen(form, inner.rest.lo, inner.rest.hi) : form);
+      access.dims.push_back(scalars.sum(form, inner));
     }
     plan.accesses.push_back(std::move(access));
   }

@@ -58,12 +58,13 @@ void Lowering::setup_kernel() {
   for (const ir::Op& o : k_.ops) {
     if (!ir::accesses_ref(o.code)) continue;
     const auto r = static_cast<size_t>(memory_of(k_, ref_position(k_, o.operands[0])));
-    ++accesses[r];
+    accesses[r] += o.code == Opcode::swap ? 2 : 1;
     for (const ir::Index& ix : o.index) fixed[r] = fixed[r] && ix.is_static();
   }
   // One store at fixed positions is all that touches the block: an element of the array always belongs to the same invocation, whichever
   // iteration stores it, because blocks coincide or are disjoint (element and bounded ones may overlap). Nothing needs ordering. Nor do updates that
   // commute, if nothing else touches the array.
+  // A swap hands out what it found, to invocations that store nothing as well.
   owned_.assign(refs_.size(), false);
   for (size_t r = static_cast<size_t>(k_.num_inputs); r < k_.blocks.size(); ++r) {
     const bool once = written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole && !may_overlap(k_, static_cast<int>(r));
@@ -88,6 +89,14 @@ Value Lowering::pushed_extent(const Extent& e, DType t) {
   const Value v = b_.raw().one(std::move(o), ir::Type::array(t));
   b_.raw().set_region(at);
   return v;
+}
+
+// e - minus, or INT32_MAX where that is less: the padding of an element dim may bring it beyond 32 bits.
+Value Lowering::within_i32(const Extent& e, const ir::BlockDim& dim, Value minus) {
+  const auto n = e.value(), m = b_.known(minus);
+  if (n && m) return b_.i32(std::min<int64_t>(*n - *m, INT32_MAX));
+  if (n ? *n <= INT32_MAX - dim.low : dim.low + dim.high == 0) return b_.sub(extent_value(e, DType::i32), minus);
+  return b_.convert(b_.min(b_.sub(extent_value(e, DType::i64), b_.convert(minus, DType::i64)), b_.i64(INT32_MAX)), DType::i32);
 }
 
 void Lowering::emit_units() {
@@ -251,7 +260,7 @@ void Lowering::enter_window(int i) {
       const ir::BlockDim& dim = m.block[d];
       const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
       Value s = starts[k_.map_result(i, d)];
-      if (!known[d].in_range) s = b_.max(b_.min(s, extent_value(ir::last_index(dim, m.array_shape[d]), DType::i32)), b_.i32(0));
+      if (!known[d].in_range) s = b_.max(b_.min(s, within_i32(ir::last_index(dim, m.array_shape[d]), dim, b_.i32(0))), b_.i32(0));  // of an empty array: 0
       s = b_.mul(s, b_.i32(dim.unit()));
       if (dim.low) s = b_.add(s, b_.i32(-dim.low));  // from here on it may be negative: the window then begins before the array
       const auto n = stride[d].value();
@@ -261,7 +270,7 @@ void Lowering::enter_window(int i) {
       if (n && extent && static_cast<double>(*n) * length < INT32_MAX) offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
       else offset = b_.add(offset, b_.mul(b_.convert(s, DType::i64), extent_value(stride[d], DType::i64)));
       Value limit;
-      if (!known[d].interior) limit = b_.sub(extent_value(m.array_shape[d], DType::i32), s);
+      if (!known[d].interior) limit = within_i32(m.array_shape[d], dim, s);
       if (limit && bounded) limit = b_.min(limit, b_.clamp(starts[k_.map_result(i, d) + 1], b_.i32(0), b_.i32(dim.size)));
       // Nothing of the block need lie in the array.
       if (limit && (bounded || dim.low || dim.high)) r.may_be_empty = true;

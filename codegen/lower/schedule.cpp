@@ -284,7 +284,7 @@ class Scheduler {
   // One and the same value in every program and iteration that a workgroup runs for one parallel coordinate.
   bool program_constant(Value v) {
     const Affine& f = scalars_.of(v);
-    if (f.rest.lo != f.rest.hi) return false;
+    if (!f.rest.bounded() || f.rest.lo != f.rest.hi) return false;
     for (int a : s_.sequential)
       if (f.coef[static_cast<size_t>(a)] != 0) return false;
     return true;
@@ -295,9 +295,18 @@ class Scheduler {
 
   // Tiny programs: one invocation runs a whole program, its values in registers.
   bool try_packed() {
-    const int64_t limit = 16;
+    const int64_t limit = 16, most_accesses = 512;  // each is code of its own, and on CPU drivers a loop: compilers take time that grows with the square
     for (const Nest& n : nests_)
       if (n.work > static_cast<double>(n.dot ? 4 * limit : limit)) return false;
+    int64_t accesses = 0, most = 0;
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& op = k_.op(id);
+      if (!ir::accesses_ref(op.code)) return;
+      const int64_t n = num_elements(k_.type(ir::writes_ref(op.code) ? op.operands[1] : op.results[0]).shape);
+      accesses += n;
+      most = std::max(most, n);
+    });
+    if (accesses > most_accesses && most > 1) return false;
     bool ordered = true;  // the one invocation meets every scatter's elements in the order in which they are stored
     each_op(k_, k_.body, [&](ir::OpId id) {
       if (!must_scatter_in_order(k_, k_.op(id))) return;

@@ -51,8 +51,10 @@ class Unroller {
       if (k_.op(id).code == Opcode::for_ && constant_trip(k_, k_.op(id), t) && t.count > 1) {
         const int64_t body = cost(k_.op(id).regions[0]);
         int64_t factor = std::min<int64_t>(body > 0 ? budget_ / body : 1, t.count);
-        if (factor < t.count)
+        if (factor < t.count) {
+          factor = std::min<int64_t>(factor, INT32_MAX / t.step);  // the loop's own step is an i32
           while (factor > 1 && t.count % factor != 0 && factor > 8) --factor;
+        }
         if (factor > 1) {
           k_.region(r).ops.clear();
           unroll(r, id, t, factor);
@@ -118,7 +120,8 @@ class Unroller {
     if (full == 1) {
       for (int64_t i = 0; i < factor; ++i) carries = round(number(t.lower + i * t.step), carries);
     } else {
-      const Value lower = number(t.lower), upper = number(t.lower + full * factor * t.step), step = number(t.step * factor);
+      // The loop ends behind its last counter, not a stride further, which may be beyond i32.
+      const Value lower = number(t.lower), upper = number(t.lower + (full - 1) * factor * t.step + 1), step = number(t.step * factor);
       carries = b_.for_loop(lower, upper, step, carries, [&](Value iv, const std::vector<Value>& in) {
         std::vector<Value> c = in;
         for (int64_t i = 0; i < factor; ++i) c = round(i == 0 ? iv : b_.elementwise(Opcode::add, {iv, number(i * t.step)}), c);

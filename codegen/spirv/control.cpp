@@ -53,8 +53,8 @@ void Emitter::emit(const ir::Op& op) {
         if (a.id && b.id) raw = select(get(op.operands[0]), a, b);
       }
       if (op.code == Opcode::bitcast && registers_[op.operands[0].index].raw.id) {
-        result(from_memory_bits(registers_[op.operands[0].index].raw, out));
-        return;
+        const V same = registers_[op.operands[0].index].raw;
+        return set(op.results[0], from_memory_bits(same, out), is_narrow_float(out) ? same : V{});
       }
       if (op.code == Opcode::bitcast && is_narrow_float(out)) raw = memory_bits(get(op.operands[0]), operand);
       set(op.results[0], elementwise(op.code, operand, out, get_all(op.operands), ranges), raw);
@@ -179,9 +179,11 @@ void Emitter::emit_for(const ir::Op& op) {
   if (stride.lo < 1) step = select(slt(step, 1), 1, step);  // a step that data makes 0 must not hang the device
   const int64_t most = std::max<int64_t>(stride.hi, 1);
   const int copies = lane::copies_per_iteration(k_, op, target_);
-  // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the addition.
+  // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the addition, unsigned: from a counter below the
+  // end it may be more than INT32_MAX.
   const bool plain = last.hi + copies * most - 1 <= INT32_MAX;
-  set_range(body.args.at(0), range_in(DType::i32, first.lo, std::max<__int128>(static_cast<__int128>(last.hi) - 1, first.lo)));
+  set_range(body.args.at(0), values_of(DType::i32));
+  if (first.lo < last.hi) set_range(body.args[0], {first.lo, last.hi - 1, true});
 
   std::vector<V> state{lower};
   if (!plain) state.push_back(slt(lower, upper));  // whether an iteration is left

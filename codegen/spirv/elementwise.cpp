@@ -69,7 +69,7 @@ V float_round(V a, const std::function<V(V)>& native) {
 V sign(DType t, V a) {
   if (is_signed_int(t)) return select(eq(a, 0), 0, sar(a, static_cast<int>(width(a.reg)) - 1) | 1);
   if (is_int(t)) return select(eq(a, 0), a, 1);
-  return select(is_nan(a) | eq(a, 0.0), a, copy_sign(literal(a, 1.0), a));
+  return copy_sign(select(is_nan(a) | eq(a, 0.0), a, 1.0), a);
 }
 
 /// Halves away from zero. GLSL's Round leaves the direction of halves to the driver.
@@ -95,7 +95,7 @@ V raw(Opcode op, DType t, DType result, const std::vector<V>& a, const std::vect
       if (sgn) return signed_div(a[0], a[1], r[0], r[1], least);
       return r[1].contains(0) ? select(eq(a[1], 0), -1, udiv(a[0], select(eq(a[1], 0), 1, a[1]))) : udiv(a[0], a[1]);
     case Opcode::rem:
-      if (flt) return float_rem(a[0], a[1]);
+      if (flt) return float_rem(t, a[0], a[1]);
       if (sgn) return signed_rem(a[0], a[1], r[0], r[1], least);
       return r[1].contains(0) ? select(eq(a[1], 0), a[0], umod(a[0], select(eq(a[1], 0), 1, a[1]))) : umod(a[0], a[1]);
     case Opcode::max: return extreme(true, t, a[0], a[1]);

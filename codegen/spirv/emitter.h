@@ -102,6 +102,8 @@ class Emitter {
   V shuffle(const ir::Op& op, V v, spv::Op code, V lane);
   V shuffle_any(const ir::Op& op, V v, spv::Op code, V lane);  ///< of any register
 
+  // A region is emitted once for each copy of its loop. By IR value there is only what the last emission of the value's own region has set anew
+  // (registers_, ranges_, refs_); whatever outlives an op besides is a pure function of ids, and keyed by them.
   const ir::Kernel& k_;
   const Target& target_;
   const bool indirect_;
@@ -116,8 +118,8 @@ class Emitter {
   std::vector<std::optional<Ref>> refs_;
   std::vector<V> extents_;
   V scratch_, report_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
-  std::map<std::tuple<Id, uint32_t, int64_t>, V> addresses_;  // of base + index, in block_of_addresses_
-  Id block_of_addresses_ = 0;
+  // base + index * size, by the block, base and index that hold it, and size. An id has one value for good: copies of a loop's body have ids of their own.
+  std::map<std::tuple<Id, Id, Id, int64_t>, V> addresses_;
   Id arena_ = 0;  // the Workgroup array of u32
   bool uses_f64_ = false, uses_subgroups_ = false;
   std::optional<DebugInfo> debug_;

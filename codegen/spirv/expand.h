@@ -3,6 +3,7 @@
 // Each function takes and gives an f32 or f64 register; the coefficients' origin stands at each table in expand_*.cpp.
 #pragma once
 #include "codegen/spirv/function.h"
+#include "engine/dtype.h"
 
 namespace tessera::spirv {
 
@@ -32,7 +33,7 @@ V asinh(V x);
 V acosh(V x);
 V atanh(V x);
 V erf_inv(V x);
-/// C's fmod: the exact remainder with the sign of x; NaN for y = 0 or infinite x.
-V float_rem(V x, V y);
+/// C's fmod of numbers of dtype t: the exact remainder with the sign of x; NaN for y = 0 or infinite x.
+V float_rem(DType t, V x, V y);
 
 }  // namespace tessera::spirv

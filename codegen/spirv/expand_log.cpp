@@ -119,8 +119,8 @@ V log1p(V x) {
   const V k = select(d.e < 64.0, d.e, 64.0);  // beyond, what was lost is nothing
   const V f = select(eq(d.e, 0.0), x, (d.m - 1.0) + lost * power_of_two(-integer_of(k), x.reg));
   const V above = x > -1.0, finite = magnitude_bits(x) < layout(x.reg).infinity;
-  const V special = select(is_nan(x) | (above & ~finite), x, select(eq(x, -1.0), -infinity(x), nan(x)));
-  return select(above & finite, copy_sign(plus_ln2(d.e, log_of_m(f)), x), special);
+  const V special = select(is_nan(x) | (above & ~finite), x, select(eq(x, -1.0), infinity(x), nan(x)));
+  return copy_sign(select(above & finite, plus_ln2(d.e, log_of_m(f)), special), x);
 }
 
 V log2(V x) {

@@ -71,7 +71,7 @@ class Function {
   /// Both sides give values of the same registers, in order; their results are merged.
   std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body, const std::function<std::vector<V>()>& else_body);
   void when(V c, const std::function<void()>& body);
-  /// while (cond(state)) state = body(state).
+  /// while (cond(state)) state = body(state). Only for ops whose loops lane/loops.h counts: elementwise rows have none.
   std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
                             const std::function<std::vector<V>(const std::vector<V>&)>& body);
 

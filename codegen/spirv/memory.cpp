@@ -72,8 +72,8 @@ V Emitter::element_index(const ir::Op& op) {
   return f_.make(Reg::u32, i.start);
 }
 
-// An index x + constant becomes (base + x) + constant: accesses around one place share the 64-bit product and sum. It is the same address:
-// an element's offset is in [0, 2^31), so with |constant| < 2^31 the 32-bit sum has not wrapped.
+// An index x + constant becomes (base + x) + constant: accesses around one place share the 64-bit product and sum. It is the same address where
+// x + constant has not wrapped. An element's offset is at least 0 and below 2^31 bytes, so only elements of one byte leave room to wrap, downwards.
 V Emitter::element_address(const ir::Op& op, const Ref& r) {
   const ir::Index& i = op.index.at(0);
   const int64_t size = size_bytes(r.dtype);
@@ -84,17 +84,15 @@ V Emitter::element_address(const ir::Op& op, const Ref& r) {
     ir::Value x = op.operands.at(static_cast<size_t>(i.start_operand));
     for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add && !d->operands.empty(); d = k_.def(x)) {
       const auto c = ir::constant_int(k_, d->operands[1]);
-      if (!c || std::abs(constant + *c) > INT32_MAX) break;
-      constant += *c;
+      if (!c || std::abs(*c) > INT32_MAX || std::abs(constant + *c) > INT32_MAX / 2) break;
+      const int64_t sum = constant + *c;
+      if (sum < 0 && size == 1 && k_.type(x).dtype != DType::i64 && range(d->operands[0]).lo < INT32_MIN - sum) break;
+      constant = sum;
       x = d->operands[0];
     }
-    if (block_of_addresses_ != f_.block) addresses_.clear();
-    block_of_addresses_ = f_.block;
-    V& known = addresses_[{r.base.id, x.index, size}];
-    if (!known.id) {
-      const V index = get(x);
-      known = r.base + (index.reg == Reg::u64 ? index : sign_extend(index)) * Literal(size);
-    }
+    const V index = get(x);
+    V& known = addresses_[{f_.block, r.base.id, index.id, size}];
+    if (!known.id) known = r.base + (index.reg == Reg::u64 ? index : sign_extend(index)) * Literal(size);
     address = known;
   }
   return constant ? address + Literal(constant * size) : address;

@@ -1,10 +1,10 @@
 // Intervals of integer values, found while a kernel is emitted in order: what lets a division, remainder or shift drop its guard, and an
-// index division become unsigned. Only what is certain: an operation that may wrap gives the whole range of its dtype.
+// index division become unsigned. What ops make of them is engine/interval.h's.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-#include "engine/ir/kernel.h"
+#include "engine/interval.h"
 
 namespace tessera::spirv {
 
@@ -12,16 +12,22 @@ namespace tessera::spirv {
 struct Range {
   int64_t lo = INT64_MIN, hi = INT64_MAX;
   bool known = false;  // false: any value of the dtype
+  Range() = default;
+  Range(int64_t low, int64_t high, bool is_known) : lo(low), hi(high), known(is_known) {}
+  Range(const Bounds& b) : known(b.has_value()) { if (b) lo = b->lo, hi = b->hi; }
+  Bounds bounds() const { return known ? Bounds(Interval{lo, hi}) : Bounds(); }
   bool contains(int64_t v) const { return !known || (lo <= v && v <= hi); }
   bool nonnegative() const { return known && lo >= 0; }
   bool within(int64_t low, int64_t high) const { return known && lo >= low && hi <= high; }
 };
 
 /// Every value of the dtype.
-Range full_range(DType t);
-/// [lo, hi] if every value of it fits dtype t, else full_range(t).
-Range range_in(DType t, __int128 lo, __int128 hi);
+inline Range full_range(DType t) { return values_of(t); }
 /// Of an elementwise op's integer result, from its operands' ranges and dtype.
-Range result_range(ir::Opcode op, DType operand, DType result, const std::vector<Range>& operands);
+inline Range result_range(ir::Opcode op, DType operand, DType result, const std::vector<Range>& operands) {
+  std::vector<Bounds> b;
+  for (const Range& r : operands) b.push_back(r.bounds());
+  return result_bounds(op, operand, result, b);
+}
 
 }  // namespace tessera::spirv

@@ -77,7 +77,7 @@ struct Indexed {
         }
         offset += p * view.strides[d];
         if (!in_array) continue;
-        in_array = p < tracked->inside[d];
+        in_array = p >= tracked->below[d] && p < tracked->below[d] + tracked->inside[d];
         element += p * tracked->strides[d];
       }
       if (inside && in_array) m.races->access(*op, ref, element, how);
@@ -145,7 +145,7 @@ Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fil
     const ir::Index& x = op.index[d];
     a.dims.push_back({x.kind, t.shape[d], x.start, x.step, x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index, a.form.slice[d]});
   }
-  if (!op.results.empty()) a.result = op.results[0];
+  if (!op.results.empty() && loads(k, op)) a.result = op.results[0];
   if (op.value_position() >= 0) a.value = op.operands[static_cast<size_t>(op.value_position())];
   if (op.has_mask()) a.mask = op.operands[static_cast<size_t>(op.mask_position())];
   if (op.has_other()) a.other = op.operands[static_cast<size_t>(op.other_position())];

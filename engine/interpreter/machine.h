@@ -60,6 +60,9 @@ struct Machine {
 /// argument whether the kernel may store to it.
 Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill);
 
+/// The access looks at what is there: all but a store, and a swap whose result nobody uses, which is one.
+bool loads(const ir::Kernel& k, const ir::Op& op);
+
 /// The step of an access to the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* result, bool borrow, int fill);
 

@@ -248,6 +248,11 @@ void fill_unspecified(std::byte* to, int64_t n, DType t, int fill, uint64_t owne
   }
 }
 
+bool loads(const ir::Kernel& k, const ir::Op& op) {
+  if (op.code != ir::Opcode::swap) return ir::reads_ref(op.code);
+  return std::any_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& o) { return std::find(o.operands.begin(), o.operands.end(), op.results[0]) != o.operands.end(); });
+}
+
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* buffer, bool borrow, int fill) {
   if (ir::access_dims(k, op).per_element) return per_element_step(k, op, ref, fill);
   Access a = make_access(k, op, ref, fill);
@@ -270,6 +275,7 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
       return [a = std::move(a)](Machine& m) { a.read(m, m.place[a.result.index]); };
     case ir::Opcode::store: return [a = std::move(a)](Machine& m) { a.write(m, m.place[a.value.index]); };
     case ir::Opcode::swap:
+      if (!loads(k, op)) return [a = std::move(a)](Machine& m) { a.write(m, m.place[a.value.index]); };
       return [a = std::move(a)](Machine& m) {
         a.read(m, m.place[a.result.index]);
         a.write(m, m.place[a.value.index]);

@@ -79,7 +79,10 @@ bool Races::ordered(const Touch& t) const {
 }
 
 void Races::access(const ir::Op& op, size_t ref, int64_t element, Touching how) {
-  Element& e = memory_[memory_of_[ref]].elements[static_cast<size_t>(element)];
+  std::vector<Element>& elements = memory_[memory_of_[ref]].elements;
+  if (element < 0 || static_cast<size_t>(element) >= elements.size())
+    throw InternalError(k_.name + ": the race detector is asked about element " + std::to_string(element) + " of " + ref_text(k_, ref) + ", which has " + std::to_string(elements.size()), op.loc);
+  Element& e = elements[static_cast<size_t>(element)];
   if (ref >= k_.blocks.size()) {  // scratch: storing what nobody here has loaded is fine, atomics load as well
     if (!ordered(e.writer) && how != Touching::store) report(op, ref, element, how == Touching::atomic ? Touching::load : how, e.writer, Touching::store);
     if (how == Touching::load) return;

@@ -1,6 +1,8 @@
 // The primitives that read and write Refs. Where they do so was unflattened by the exporter into a list of transforms.
+#include <algorithm>
 #include <map>
 
+#include "engine/front/trace.h"
 #include "engine/jax/primitives.h"
 
 namespace tessera::jax {
@@ -61,21 +63,73 @@ Operand mask(const Equation& e) {
   return m ? e.operand(*m) : Operand();
 }
 
+/// masked_load and masked_swap look at elements one by one: what a window leaves of the Ref is not there, where get and swap move the window. JAX's
+/// interpreter lengthens each dim by the window to that end, so that a negative start wraps around that length. Index arrays go as with get and swap.
+/// The same as starts under a mask, which moves nothing.
+struct Access {
+  Place at;
+  Operand mask;
+  bool own_mask;  // the kernel gave it
+};
+/// Positions from arrays outside of the Ref find the nearest element, under a mask as without.
+RefIndex nearest(const Shape& shape, std::vector<IndexItem> items, Loc loc) {
+  for (size_t d = 0; d < items.size(); ++d) {
+    const Operand* i = std::get_if<Operand>(&items[d].item());
+    if (!i || !i->value() || i->value()->rank() == 0 || !is_int(i->value()->dtype()) || shape[d] == 0) continue;
+    if (bits(i->value()->dtype()) > 32 || i->value()->dtype() == DType::u32) continue;
+    const Operand zero(0, loc), position(cast(*i, DType::i32), loc), wrapped(where(Operand(position < zero, loc), Operand(position + Operand(shape[d], loc), loc), position), loc);
+    items[d] = IndexItem(clamp(zero, wrapped, Operand(shape[d] - 1, loc)), loc);
+  }
+  return {std::move(items), loc};
+}
+Access access(const Equation& e) {
+  Access a{place(e), mask(e), true};
+  if (e.name != "masked_load" && e.name != "masked_swap") return a;
+  std::vector<IndexItem> items = a.at.index().items();
+  if (!a.mask.absent()) {
+    if (e.name == "masked_load") a.at = Place(a.at.ref(), nearest(a.at.ref().shape(), std::move(items), e.loc));
+    return a;
+  }
+  for (size_t d = 0; d < items.size(); ++d) {
+    const Operand* i = std::get_if<Operand>(&items[d].item());
+    const Ds* s = std::get_if<Ds>(&items[d].item());
+    if (i && i->value() && i->value()->rank() != 0) return a;
+    if ((!i || i->number()) && !s) continue;
+    const int64_t n = a.at.ref().shape()[d], span = !s ? 1 : s->size ? (s->size - 1) * s->step + 1 : 0;
+    const auto operand = [&](int64_t x) { return Operand(x, e.loc); };
+    if (s && s->start.number()) {
+      const int64_t start = std::get<int64_t>(*s->start.number()), from = std::clamp<int64_t>(start < 0 ? start + n + span : start, 0, n);
+      if (start >= 0 && start + span <= n) continue;
+      items[d] = ds(operand(from), s->size, s->step);
+    } else {
+      Emit emit(e.name, e.loc);
+      const Operand start(emit.wrap(emit.index_scalar(s ? s->start : *i, "dim " + std::to_string(d) + ": the start")), e.loc);
+      const Value wrapped = where(Operand(start < operand(0), e.loc), Operand(start + operand(n + span), e.loc), start);
+      const Operand from(clamp(operand(0), Operand(wrapped, e.loc), operand(n)), e.loc);
+      items[d] = s ? IndexItem(ds(from, s->size, s->step)) : IndexItem(*from.value(), e.loc);
+    }
+    a.mask = Operand(true, e.loc);
+    a.own_mask = false;
+  }
+  a.at = Place(a.at.ref(), RefIndex(std::move(items), e.loc));
+  return a;
+}
+
 Values load_of(Equation& e) {
-  LoadParams p{.mask = mask(e)};
+  const Access a = access(e);
+  LoadParams p{.mask = a.mask};
   const auto other = e.params.find("other");
-  const Place at = place(e);
-  if (other && !p.mask.absent()) p.other = Operand(cast(e.operand(*other), at.ref().dtype()), e.loc);  // without a mask nothing is left out
-  return {load(at.ref(), at.index(), p)};
+  if (other && !p.mask.absent() && a.own_mask) p.other = Operand(cast(e.operand(*other), a.at.ref().dtype()), e.loc);  // without a mask nothing is left out
+  return {load(a.at.ref(), a.at.index(), p)};
 }
 Values store_of(Equation& e) {
-  const Place at = place(e);
+  const Access a = access(e);
   if (!e.dropped(0)) {
-    LoadParams p{.mask = mask(e)};
-    if (!p.mask.absent()) p.other = e.x(1);  // what is left out results in the value itself
-    return {swap(at.ref(), at.index(), e.x(1), p)};
+    LoadParams p{.mask = a.mask};
+    if (!p.mask.absent() && a.own_mask) p.other = e.x(1);  // what is left out results in the value itself
+    return {swap(a.at.ref(), a.at.index(), e.x(1), p)};
   }
-  store(at.ref(), at.index(), e.x(1), {.mask = mask(e)});
+  store(a.at.ref(), a.at.index(), e.x(1), {.mask = a.mask});
   return {e.value(1)};  // a result that nothing reads
 }
 Values add_update(Equation& e) {

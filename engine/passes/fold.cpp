@@ -49,7 +49,10 @@ void Folder::op(OpId id) {
     return;
   }
   const ir::OpInfo& row = info(k_.op(id).code);
-  if (row.effect == ir::Effect::reads || row.effect == ir::Effect::writes) static_starts(k_.op(id));
+  if (row.effect == ir::Effect::reads || row.effect == ir::Effect::writes) {
+    static_starts(k_.op(id));
+    drop_mask(k_.op(id));
+  }
   if (row.effect == ir::Effect::pure && k_.op(id).results.size() == 1) {
     Op op = std::move(k_.op(id));  // k_.ops may grow meanwhile
     const Value result = op.results[0];
@@ -213,6 +216,25 @@ void Folder::static_starts(Op& op) {
     for (ir::Index& o : op.index)
       if (o.start_operand > operand) --o.start_operand;
   }
+}
+
+/// A mask that leaves nothing out goes where the windows fit: nothing moves without it either.
+void Folder::drop_mask(Op& op) {
+  if (!op.has_mask() || !is(op.operands[static_cast<size_t>(op.mask_position())], 1)) return;
+  const Shape& shape = k_.type(op.operands[0]).shape;
+  for (size_t d = 0; d < op.index.size(); ++d) {
+    const ir::Index& x = op.index[d];
+    if (x.is_static()) continue;
+    const auto at = ranges_.of(op.operands[static_cast<size_t>(x.start_operand)]);
+    const __int128 span = x.kind == ir::Index::Kind::slice && x.size > 0 ? __int128{x.size - 1} * x.step : 0;
+    if (shape[d] < 0 || !at || at->lo < 0 || at->hi + span >= shape[d]) return;
+  }
+  const int first = op.mask_position(), count = 1 + op.has_other();
+  op.operands.erase(op.operands.begin() + first, op.operands.begin() + first + count);
+  for (ir::Index& x : op.index)
+    if (x.start_operand >= 0) x.start_operand -= count;
+  std::erase_if(op.attrs, [](const auto& a) { return a.first == Attr::mask || a.first == Attr::other; });
+  changed_ = true;
 }
 
 // -- control flow

@@ -39,6 +39,7 @@ class Folder {
   void drop_invariant_carries(ir::Op& op);
   bool resets_first_iteration(ir::Value choice, ir::Value first, ir::Value otherwise) const;
   void static_starts(ir::Op& op);
+  void drop_mask(ir::Op& op);
   void splice(ir::RegionId r, const std::vector<ir::Value>& results);
   /// The value that op's single result, of type t, equals; nothing if it stays. May change op into something equal.
   std::optional<ir::Value> simplify(ir::Op& op, const ir::Type& t);

@@ -1,4 +1,5 @@
 // The handler that XLA calls for every pallas_call: XLA's buffers to ours, exceptions to XLA's errors. Its headers come with jaxlib.
+#include <cfenv>
 #include <exception>
 #include <memory>
 #include <string>
@@ -64,7 +65,20 @@ struct Halves {
   }
 };
 
+// XLA's threads take subnormal numbers for zeros, and so would what the interpreter does on them.
+struct SubnormalsKept {
+  std::fenv_t before;
+  SubnormalsKept() {
+    std::fegetenv(&before);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  SubnormalsKept(const SubnormalsKept&) = delete;
+  SubnormalsKept& operator=(const SubnormalsKept&) = delete;
+  ~SubnormalsKept() { std::fesetenv(&before); }
+};
+
 ffi::Error run(std::string_view module, std::string_view key, std::string_view device, ffi::RemainingArgs args, ffi::RemainingRets rets) {
+  const SubnormalsKept here;
   try {
     std::vector<Buffer> arguments, results;
     Halves halves;

@@ -413,6 +413,22 @@ def tables():
 
 
 @case
+def windows_that_leave_their_ref():
+    def kernel(s_ref, x_ref, o_ref, p_ref, q_ref):
+        s = s_ref[pl.program_id(0)]
+        p_ref[...], q_ref[...] = x_ref[...], x_ref[...]
+        pltriton.store(p_ref.at[pl.ds(s, 4)], 100 + jnp.arange(4, dtype=f32))
+        pltriton.store(q_ref.at[s], x_ref[0] + 50)
+        o_ref[0] = pltriton.load(x_ref.at[pl.ds(s, 4)])
+        o_ref[1] = pltriton.load(x_ref.at[jnp.arange(4) * 3 + s], mask=jnp.arange(4) != 1, other=-7.0)
+    starts = jnp.asarray([-2**31, -15, -5, -4, -1, 0, 3, 6, 7, 9, 10, 11, 2**31 - 4, 2**31 - 1], i32)
+    row = lambda *s: pl.BlockSpec((None, *s), lambda i: (i, *(0 for _ in s)))
+    n = len(starts)
+    return call(kernel, [((n, 2, 4), f32), ((n, 10), f32), ((n, 10), f32)], grid=(n,),
+                in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec((10,), lambda i: (0,))], out_specs=[row(2, 4), row(10), row(10)]), starts, whole(10)
+
+
+@case
 def library_attention():
     q, k, v = (normal(1, 32, 2, 16, dtype=f16) for _ in range(3))
     return functools.partial(attention.mha, segment_ids=None, causal=True, block_sizes=attention.BlockSizes(block_q=16, block_k=16)), q, k, v

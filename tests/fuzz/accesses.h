@@ -137,7 +137,8 @@ class Accesses : protected Spec {
           x.start_operand = first + static_cast<int32_t>(starts.size());
           // Beyond the edges at times: unmasked starts wrap once and clamp, masked ones are tested per element.
           const int64_t last = x.kind == Index::Kind::slice ? n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step : n - 1;
-          if (random_.chance(0.45)) starts.push_back(values_.counted_index(last));
+          if (random_.chance(masked ? 0.25 : 0.06)) starts.push_back(far_start());
+          else if (random_.chance(0.45)) starts.push_back(values_.counted_index(last));
           else starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1)) : values_.scalar_int(-n - 2, n + 2));
           if (masked && random_.chance(0.3)) x.size += 2;
         }
@@ -147,6 +148,36 @@ class Accesses : protected Spec {
     Op op{.code = Opcode::load, .operands = std::vector<Value>(static_cast<size_t>(first)), .index = index};
     op.operands.insert(op.operands.end(), starts.begin(), starts.end());
     return ir::access_dims(out_.kernel, op).shape;
+  }
+
+  // A start near the limits of i32, on either side of which it may wrap; at times with a sign that is known.
+  Value far_start() {
+    ir::Builder& b = values_.b;
+    static const std::vector<int64_t> kEnds{INT32_MAX, INT32_MAX - 9, INT32_MAX - 40, int64_t{1} << 30, INT32_MIN, INT32_MIN + 9, INT32_MIN + 40};
+    const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
+    Value v = b.elementwise(Opcode::add, {values_.scalar_int(-8, 8), number(random_.pick(kEnds))});
+    if (random_.chance(0.5)) v = b.elementwise(random_.chance(0.7) ? Opcode::max : Opcode::min, {v, number(random_.in(-3, 3))});
+    return values_.note(v, {2147483648.0, 0, true, false});
+  }
+
+  // A part of an output, once and at a place that is fixed: that may be all that touches it, and its elements be the invocations' own that store them.
+  bool swap_a_part(RefInfo& r) {
+    if (num_elements(r.shape) == 0) return false;
+    Op op{.code = Opcode::swap, .operands = {r.ref}};
+    Shape shape;
+    for (const int64_t n : r.shape) {
+      Index x = Index::at(random_.in(0, n - 1));
+      if (random_.chance(0.6)) x = {Index::Kind::slice, x.start, -1, random_.chance(0.6) ? 1 : random_.in(1, n - x.start), 1};
+      if (random_.chance(0.1)) x = Index::all(n);
+      if (x.kind == Index::Kind::slice) shape.push_back(x.size);
+      op.index.push_back(x);
+    }
+    op.operands.push_back(fit(r, values_.want(r.dtype, shape, true)));
+    Fact f = r.fact;
+    f.dirty = true;
+    const ir::OpId id = values_.b.append(std::move(op));
+    values_.pool.push_back(values_.note(out_.kernel.op(id).results[0], f));
+    return true;
   }
 
   // Positions along a dim of n elements: by data, some of them outside and some twice, or provably each its own.

@@ -20,9 +20,11 @@
 #include "codegen/spirv/emit.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "codegen/lane/loops.h"
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
 #include "engine/reference.h"
+#include "tests/support/judge/judge.h"
 #ifdef TESSERA_SPIRV_TOOLS
 #include <spirv-tools/libspirv.hpp>
 #endif
@@ -139,6 +141,9 @@ class Checker {
         for (const bool b : d) out_.defined += b;
       }
       if (options_.passes && !passes()) return std::move(out_);
+      begin("races");  // what lowering takes for parallel is
+      const std::vector<Array> in_any_order = interpret(case_.kernel, case_.inputs, {.dims = case_.dims, .seed = 1, .races = true, .print = [](const std::string&) {}, .parallel = parallel_axes(case_.kernel)});
+      if (const auto d = difference(*reference_, in_any_order, case_.tolerance)) return fail(*d);
       for (const bool general : {true, false}) {
         if (general ? !options_.general : !options_.fast) continue;
         const std::string form = general ? "general/" : "fast/";
@@ -290,15 +295,58 @@ class Checker {
       }
       const std::string where = " (order " + std::to_string(order) + ")\nlane-level kernel:\n";
       if (!reports.empty()) return failed(reports + where + ir::print(lane));
-      if (!program.prints.empty()) {
-        std::vector<std::string> lines;
-        const auto first = r.report_words.begin() + PrintReport::kRecords;
-        for (const PrintedLine& line : printed_lines(program.prints, {first, first + r.report_words[PrintReport::kUsed]}))
-          if (!program.prints[line.print].check) lines.push_back(line.text);
-          else return failed("a check failed: " + line.text);
-        if (lines != reference_->lines) return failed(other_lines(lines) + where + ir::print(lane));
+      if (const auto d = wrong(program, r.outputs, r.report_words)) return failed(*d + where + ir::print(lane));
+    }
+    return !options_.judge || judged(name, program, lane, arrays, t);
+  }
+
+  // What it stored and printed, against the interpreter.
+  std::optional<std::string> wrong(const Program& program, const std::vector<Array>& outputs, const std::vector<uint32_t>& report) {
+    if (!program.prints.empty()) {
+      std::vector<std::string> lines;
+      const auto first = report.begin() + PrintReport::kRecords;
+      for (const PrintedLine& line : printed_lines(program.prints, {first, first + report[PrintReport::kUsed]}))
+        if (!program.prints[line.print].check) lines.push_back(line.text);
+        else return "a check failed: " + line.text;
+      if (lines != reference_->lines) return other_lines(lines);
+    }
+    return difference(*reference_, outputs, case_.tolerance);
+  }
+
+  // The same below lane level: the module itself, and what spirv-opt makes of it.
+  bool judged(const std::string& name, Program program, const Kernel& lane, const std::vector<Array>& arrays, const Target& t) {
+    judge::Options run;
+    run.subgroup_size = t.subgroup_size;
+    run.max_workgroup_count = t.max_workgroup_count;
+    run.max_steps = options_.judge_steps;
+    run.print_bytes = int64_t{64} << 20;
+    run.loops = lane::count_loops(lane, t);
+    for (int order = 0; order < options_.judge_orders + options_.optimised; ++order) {
+      const bool optimised = order == options_.judge_orders;
+      begin(name + (optimised ? ": spirv-opt" : ": judge"));
+      if (optimised) {
+        std::optional<std::vector<uint32_t>> words = judge::optimised(program.spirv);
+        if (!words) break;
+        program.spirv = std::move(*words);
+        if (const auto log = validate(program.spirv)) return failed(*log);
+        run.loops.reset();  // it unrolls some
       }
-      if (const auto d = difference(*reference_, r.outputs, case_.tolerance)) return failed(*d + where + ir::print(lane));
+      run.seed = std::hash<std::string>{}(name + case_.kernel.name) + static_cast<uint64_t>(order);
+      run.max_workgroups = order % 2 ? 1 + order / 2 : 0;
+      const judge::Result r = judge::run(program, arrays, case_.dims, run);
+      ++out_.judged;
+      out_.judge_steps += r.steps;
+      std::string reports;
+      for (const std::string& s : r.reports)
+        if (reference_->all_defined || s.find("undefined: the stored value") == std::string::npos) reports += s + "\n";
+      const std::string where = " (judge's seed " + std::to_string(run.seed) + ")\n";
+      if (!reports.empty()) return failed(reports + where);
+      if (r.unfinished) {
+        ++out_.unjudged;
+        break;
+      }
+      if (!r.report_words.empty() && r.report_words[0] != 0) return failed("the report's first word is " + std::to_string(r.report_words[0]) + where);
+      if (const auto d = wrong(program, r.outputs, r.report_words)) return failed(*d + where);
     }
     return true;
   }
@@ -356,7 +404,7 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     CheckOptions o = options;
     o.on_stage = [&](const std::string& stage) { send('s', stage); };
     const Outcome out = check(c, o);
-    send('n', std::to_string(out.compile_errors) + " " + std::to_string(out.unfinished) + " " + std::to_string(out.defined) + " " + std::to_string(out.elements) + " " + std::to_string(out.barriers) + " " + std::to_string(out.needed));
+    send('n', std::to_string(out.compile_errors) + " " + std::to_string(out.unfinished) + " " + std::to_string(out.defined) + " " + std::to_string(out.elements) + " " + std::to_string(out.barriers) + " " + std::to_string(out.needed) + " " + std::to_string(out.judged) + " " + std::to_string(out.unjudged) + " " + std::to_string(out.judge_steps));
     if (out.failure) send('f', out.failure->message);
     send('e', "");
     _exit(0);
@@ -380,7 +428,7 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     if (all[at] == 's') stage = text;
     else if (all[at] == 'f') message = text;
     else if (all[at] == 'e') ended = true;
-    else std::istringstream(text) >> out.compile_errors >> out.unfinished >> out.defined >> out.elements >> out.barriers >> out.needed;
+    else std::istringstream(text) >> out.compile_errors >> out.unfinished >> out.defined >> out.elements >> out.barriers >> out.needed >> out.judged >> out.unjudged >> out.judge_steps;
     at = colon + 1 + length;
   }
   if (message) out.failure = Failure{stage, *message};

@@ -16,6 +16,10 @@ struct CheckOptions {
   int orders = 2;                           // seeds of the lane-level interpreter per form and target
   int64_t max_steps = int64_t{1} << 27;     // of the lane-level interpreter per run: kernels that need more are counted, not run to the end
   bool passes = true;
+  bool judge = true;                        // also run the SPIR-V (tests/support/judge)
+  int judge_orders = 1;                     // its seeds per form and target
+  bool optimised = false;                   // and once more after spirv-opt
+  int64_t judge_steps = int64_t{1} << 26;
   /// Runs the case on a device with ample room for what it prints, or with little; empty: none. `lines` gets what comes out.
   std::function<std::vector<Array>(const Case&, bool general, bool little_room, std::vector<std::string>& lines)> device;
   std::function<void(const std::string& stage)> on_stage;   // sees each stage as it begins
@@ -31,6 +35,8 @@ struct Outcome {
   int unfinished = 0;       // runs of the lane-level interpreter that CheckOptions::max_steps ended
   int64_t defined = 0, elements = 0;
   int64_t barriers = 0, needed = 0;   // delete_barriers: how many there are, and how many were missed
+  int judged = 0, unjudged = 0;       // runs of the judge, and those that its budget ended
+  int64_t judge_steps = 0;            // instructions
 };
 
 Outcome check(const Case& c, const CheckOptions& options);

@@ -40,8 +40,11 @@ class Generator : Accesses {
     if (random_.chance(0.07)) chain();
     if (random_.chance(0.09)) einsum();
     for (int64_t n = size_ == Size::huge || size_ == Size::many ? random_.in(1, 4) : random_.in(2, 10); n-- > 0;) statement(0);
-    for (RefInfo& r : refs_)
-      if (r.block >= k.num_inputs) final_store(r);
+    std::vector<bool> swapped(refs_.size(), false);
+    for (size_t i = 0; i < refs_.size(); ++i)
+      if (refs_[i].block >= k.num_inputs && random_.chance(0.08)) swapped[i] = swap_a_part(refs_[i]) && random_.chance(0.7);
+    for (size_t i = 0; i < refs_.size(); ++i)
+      if (refs_[i].block >= k.num_inputs && !swapped[i]) final_store(refs_[i]);
     values_.b.yield({});
     if (random_.chance(0.4)) declare_parallel();
     for (const RefInfo& r : refs_)

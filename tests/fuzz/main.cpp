@@ -31,14 +31,16 @@ using namespace tessera::fuzz;
 namespace {
 constexpr const char* kUsage =
     "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|all|none] [--orders N]\n"
-    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
+    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--judge N] [--optimised] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
+    "  --judge N         orders of the SPIR-V judge per form and target (1); 0: leave it out\n"
+    "  --optimised       also judge, and give the device, what spirv-opt makes of the modules\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
     "  --device minimum  the Vulkan device, by code for the least that Vulkan promises; gpu: by code that takes it for a GPU\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
-    "  FILE.tir          check these kernels, on random inputs, instead of generated ones\n";
+    "  FILE.tir          check these kernels, on the inputs of their comments (tests/README.md) or random ones, instead of generated ones\n";
 
 struct Arguments {
   uint64_t seed = 1;
@@ -89,6 +91,8 @@ Arguments parse_arguments(int argc, char** argv) {
       a.device = v != "none", a.minimum_device = v == "minimum", a.gpu_device = v == "gpu";
     }
     else if (s == "--no-passes") a.check.passes = false;
+    else if (s == "--judge") a.check.judge_orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10)), a.check.judge = a.check.judge_orders > 0;
+    else if (s == "--optimised") a.check.optimised = true;
     else if (s == "--delete-barriers") a.check.delete_barriers = true;
     else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
     else if (s == "--out") a.out = next();
@@ -102,7 +106,46 @@ Arguments parse_arguments(int argc, char** argv) {
   return a;
 }
 
-// A kernel from a file on small whole numbers. Floats are compared within a part in 100 of 10: the file does not say how exact it is.
+// A file's comments `// chk: in 0: iota` (0, 1, 2, ...), `// chk: in 0: fill 7`, `// chk: in 0: 1 2 3` (all elements, as literals of the text form) and
+// `// chk: dim n: 40`: "in" or "dim", which one, and the values.
+struct Given {
+  std::string what, which;
+  std::vector<std::string> values;
+};
+std::vector<Given> given_in(const std::string& text) {
+  std::vector<Given> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string slashes, chk;
+    if (!(words >> slashes >> chk) || slashes != "//" || chk != "chk:") continue;
+    Given g;
+    words >> g.what >> g.which;
+    if ((g.what != "in" && g.what != "dim") || g.which.size() < 2 || g.which.back() != ':') usage(line + ": \"in NUMBER: VALUES\" or \"dim NAME: SIZE\" is wanted");
+    g.which.pop_back();
+    for (std::string word; words >> word;) g.values.push_back(word);
+    if (g.what == "dim" && g.values.size() != 1) usage(line + ": one size is wanted");
+    found.push_back(std::move(g));
+  }
+  return found;
+}
+
+Array given_array(const Given& g, const Shape& shape, DType t) {
+  Array a(shape, t);
+  const auto element = [&](const std::string& literal) {
+    const auto bits = ir::parse_literal(t, t != DType::boolean || literal.size() > 1 ? literal : literal == "0" ? "false" : "true");
+    if (!bits) usage("in " + g.which + ": " + literal + " is no " + std::string(name(t)));
+    return *bits;
+  };
+  const bool iota = g.values == std::vector<std::string>{"iota"}, fill = g.values.size() == 2 && g.values[0] == "fill";
+  if (!iota && !fill && static_cast<int64_t>(g.values.size()) != a.size())
+    usage("in " + g.which + ": " + std::to_string(g.values.size()) + " values for " + std::to_string(a.size()) + " elements");
+  for (int64_t e = 0; e < a.size(); ++e)
+    a.set_element_bits(e, iota ? reference::from_double(t, static_cast<double>(e)) : element(g.values[fill ? 1 : static_cast<size_t>(e)]));
+  return a;
+}
+
+// A kernel from a file on the inputs that it gives, else on small whole numbers. Floats are compared within a part in 100 of 10: the file does not say how exact it is.
 Case from_file(const std::string& path) {
   std::ifstream in(path);
   if (!in) usage("cannot read " + path);
@@ -116,12 +159,20 @@ Case from_file(const std::string& path) {
   }
   Random random(1);
   for (const std::string& name : c.kernel.dim_names()) c.dims[name] = random.in(5, 20);
+  const std::vector<Given> given = given_in(text);
+  for (const Given& g : given)
+    if (g.what == "dim" && c.dims.count(g.which)) c.dims[g.which] = std::stoll(g.values[0]);
   for (int i = 0; i < c.kernel.num_inputs; ++i) {
     const DType t = c.kernel.blocks[static_cast<size_t>(i)].dtype;
     Array a(bind_shape(c.kernel, i, c.dims), t);
     for (int64_t e = 0; e < a.size(); ++e)
       a.set_element_bits(e, t == DType::boolean ? random.next() & 1 : reference::from_double(t, static_cast<double>(is_unsigned_int(t) ? random.in(0, 8) : random.in(-8, 8))));
     c.inputs.push_back(std::move(a));
+  }
+  for (const Given& g : given) {
+    if (g.what == "dim") continue;
+    const auto i = static_cast<size_t>(std::stoul(g.which));
+    c.inputs.at(i) = given_array(g, c.inputs.at(i).shape(), c.inputs.at(i).dtype());
   }
   for (int i = 0; i < c.kernel.num_outputs(); ++i) c.tolerance.push_back(is_float(c.kernel.blocks[static_cast<size_t>(c.kernel.num_inputs + i)].dtype) ? 0.1 : 0);
   return c;
@@ -192,7 +243,7 @@ int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0;
+  int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0, judged = 0, unjudged = 0, judge_steps = 0;
   std::map<std::string, int> seen;
   int64_t nothing_defined = 0, cases_with_output = 0;
   double share = 0;
@@ -215,6 +266,7 @@ int main(int argc, char** argv) {
       nothing_defined += o.defined == 0;
     }
     barriers += o.barriers, needed += o.needed;
+    judged += o.judged, unjudged += o.unjudged, judge_steps += o.judge_steps;
     if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements << " elements defined" << std::endl;
     if (!o.failure) return;
     ++failures;
@@ -247,7 +299,7 @@ int main(int argc, char** argv) {
   if (!a.print)
     std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, " << unfinished << " runs too long, "
               << (cases_with_output ? std::lround(100 * share / static_cast<double>(cases_with_output)) : 0) << "% of a case's output elements defined on average, none in "
-              << nothing_defined << " cases, " << elapsed() << " s\n";
+              << nothing_defined << " cases, " << judged << " modules judged (" << judge_steps << " instructions, " << unjudged << " of them too long), " << elapsed() << " s\n";
   if (a.coverage) std::cout << coverage.text() << defined << " of " << elements << " output elements defined\n";
   if (a.check.delete_barriers) std::cout << needed << " of " << barriers << " barriers are missed when deleted\n";
   if (!a.print) std::cout << done - failures << " passed, " << failures << " failed\n";

@@ -290,6 +290,8 @@ void Spec::other_block(BlockDim& block, DimMap& map, DimMap& size) {
   map.scale = random_.chance(0.4) ? block.size : random_.in(1, block.size + 1);
   if (random_.chance(0.15)) map.base = random_.in(-2, 2);
   if (block.kind == BlockDim::Kind::element && random_.chance(0.4)) block.low = random_.in(0, 3), block.high = random_.in(0, 3);
+  constexpr int64_t kFar = int64_t{1} << 30;  // the most there may be
+  if (block.kind == BlockDim::Kind::element && random_.chance(0.04)) block.low = kFar, block.high = random_.chance(0.6) ? kFar : 1, map.base += kFar - random_.in(0, 4);
   if (block.kind == BlockDim::Kind::bounded) {
     size.number = random_.chance(0.3) ? block.size : random_.in(random_.chance(0.1) ? -1 : 0, block.size + 1);
     if (random_.chance(0.5) && grid_.size() > first_visible()) size = {.kind = DimMap::Kind::axis, .a = static_cast<int64_t>(visible_axis()), .base = random_.in(0, 2)};
@@ -373,7 +375,7 @@ void Spec::array(int i, bool output) {
       if (random_.chance(0.12)) blocks = std::max<int64_t>(1, blocks - random_.in(1, 2));
       else if (random_.chance(0.08)) ++blocks;
       int64_t extent = blocks * block.size;
-      if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded) extent = std::max<int64_t>(1, (blocks - 1) * map.scale + block.size - block.low - block.high + map.base);
+      if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded) extent = std::max<int64_t>(1, (blocks - 1) * map.scale + block.size - block.low - block.high % (int64_t{1} << 30) + map.base);
       if (random_.chance(0.45)) extent = std::max<int64_t>(1, extent - random_.in(0, block.size - 1));
       if (random_.chance(0.04)) extent = random_.in(1, block.size);
       if (random_.chance(0.003)) extent = 0;
@@ -384,6 +386,7 @@ void Spec::array(int i, bool output) {
         extent = block.size;
         if (num_elements(shape) * extent > most) extent = block.size = 1;
       }
+      if (!output && random_.chance(0.01)) map.base = random_.chance(0.5) ? INT32_MAX - random_.in(0, 4) : INT32_MIN + random_.in(0, 4);  // the sum may wrap
       shape.push_back(extent);
       m.block.push_back(block);
       maps.push_back(map);

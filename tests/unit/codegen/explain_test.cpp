@@ -254,3 +254,27 @@ TEST_CASE("explain: what one invocation does stays small enough for a CPU driver
   CHECK(branches >= n);
   CHECK(explain.find("  unrolled 1/") != std::string::npos);
 }
+
+TEST_CASE("explain: tiny programs of many accesses are no copy of the code for each element") {
+  // An array's 16 elements each in one invocation would be 16 loads of it, and a driver's time grows with the square of those.
+  const auto lines = [](int inputs) {
+    std::string text = "tir 1\nkernel @many\n", args, body;
+    for (int i = 0; i < inputs; ++i) {
+      const std::string n = std::to_string(i);
+      text += "in f32[16] whole\n";
+      args += "%x" + n + ", ";
+      body += "  %l" + n + " = load %x" + n + "[0:16]\n" + (i > 0 ? "  %a" + n + " = add %" + (i > 1 ? "a" : "l") + std::to_string(i - 1) + ", %l" + n + "\n" : "");
+    }
+    text += "out f32[16] whole\nbody (" + args + "%o) {\n" + body + "  store %o[0:16], %a" + std::to_string(inputs - 1) + "\n  yield\n}\n";
+    int64_t ops = 0;
+    for (const Target& t : {minimum_target(), lavapipe_target(), gpu_target()}) {
+      CompileOptions options;
+      options.dump = [&](std::string_view, const ir::Kernel& k, bool) { ops = static_cast<int64_t>(k.ops.size()); };
+      compile(ir::parse(text, "k.tir"), t, options);
+      CHECK(ops < 12 * inputs + 200);
+    }
+    return ops;
+  };
+  lines(40);
+  lines(300);
+}

@@ -245,6 +245,78 @@ TEST_CASE("spirv: loops that unroll to a whole number of copies, to a rest, and 
   quiet();
 }
 
+TEST_CASE("spirv: copies of a loop's body load and store at places of their own") {
+  // u8[i] = x[i] + x[view i][1] + carried, straight or in branches, for bodies that become 1 to 16 copies; f8 NaNs keep their bits through all.
+  for (const int filler : {0, 4, 20, 60, 200})
+    for (const bool branches : {false, true})
+      for (const int32_t count : {0, 1, 2, 15, 16, 17, 40}) {
+        CAPTURE(filler);
+        CAPTURE(branches);
+        CAPTURE(count);
+        LaneKernel t(4);
+        t.k.lane.extents = {Extent(0)};
+        t.k.lane.extent_is_64 = {false};
+        const Value x = t.arg(DType::u8), nans = t.arg(DType::f8e5m2), y = t.arg(DType::u8), copy = t.arg(DType::f8e5m2), lane = t.value(Opcode::local_index);
+        const auto out = t.b.for_loop(t.i32c(0), t.extent(0, false), t.i32c(1), {t.i32c(0), t.b.constant(DType::u8, 7)}, [&](Value iv, const std::vector<Value>& c) {
+          const Value at = t.op(Opcode::add, {t.op(Opcode::mul, {iv, t.i32c(4)}), lane});  // a value of the body, re-emitted in each copy
+          Value v = t.op(Opcode::add, {t.load(x, at), t.load(t.view(x, t.op(Opcode::convert, {at}, DType::i64)), t.op(Opcode::add, {lane, t.i32c(1)}))});
+          v = t.op(Opcode::add, {v, t.load(x, c[0])});
+          for (int i = 0; i < filler; ++i) v = t.op(Opcode::xor_, {t.op(Opcode::add, {v, c[1]}), t.b.constant(DType::u8, static_cast<uint64_t>(i))});
+          const auto bits = [&] { return std::vector<Value>{t.load(nans, at)}; };
+          const Value odd = t.op(Opcode::eq, {t.op(Opcode::and_, {iv, t.i32c(1)}), t.i32c(1)});
+          const auto nan = branches ? t.b.if_else(odd, bits, [&] { return std::vector<Value>{t.load(nans, t.op(Opcode::add, {at, t.i32c(4)}))}; }) : bits();
+          if (branches) t.b.when(odd, [&] { t.store(y, at, v); });
+          else t.store(y, at, v);
+          t.store(copy, at, nan[0]);
+          return std::vector<Value>{t.op(Opcode::add, {c[0], t.i32c(2)}), v};
+        });
+        t.store(y, t.op(Opcode::add, {lane, t.i32c(160)}), out[1]);
+        t.finish();
+        const auto words = emit_valid(t.k, device() ? device()->target() : lavapipe_target());
+        if (!device()) continue;
+        std::vector<uint8_t> source(256), want(164, 0xee), raw(256), copied(164, 0xee);
+        for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<uint8_t>(i * 37 + 11), raw[i] = static_cast<uint8_t>(i * 3 + 1);
+        for (size_t l = 0; l < 4; ++l) {
+          uint8_t carried = 7;
+          for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+            auto v = static_cast<uint8_t>(source[4 * i + l] + source[4 * i + 2 * l + 1] + source[2 * i]);
+            for (int f = 0; f < filler; ++f) v = static_cast<uint8_t>((v + carried) ^ f);
+            if (!branches || i % 2) want[4 * i + l] = v;
+            copied[4 * i + l] = raw[4 * i + l + (branches && i % 2 == 0 ? 4 : 0)];
+            carried = v;
+          }
+          want[160 + l] = carried;
+        }
+        auto in = bytes_of(source), patterns = bytes_of(raw), got = bytes_of(std::vector<uint8_t>(164, 0xee)), same = got;
+        device()->run(words, {.buffers = {&in, &patterns, &got, &same}, .extents = bytes_of(std::vector<int32_t>{count})});
+        CHECK(values_of<uint8_t>(got) == want);
+        CHECK(values_of<uint8_t>(same) == copied);
+      }
+  quiet();
+}
+
+TEST_CASE("spirv: an index that wraps on the way to an element is still the element's") {
+  for (const DType dt : {DType::u8, DType::u32}) {
+    LaneKernel t(8);
+    const Value x = t.arg(dt), start = t.arg(DType::i32), y = t.arg(dt), lane = t.value(Opcode::local_index);
+    const int64_t most = (int64_t{1} << 31) / size_bytes(dt) - 1;  // the last offset below 2^31 bytes
+    const Value far = t.view(x, t.b.constant_int(DType::i64, 7 - most));
+    const Value at = t.op(Opcode::add, {t.load(start, lane), t.i32c(-5)});  // for u8 from numbers just above the least i32, which wrap, to most
+    t.store(y, lane, t.load(far, at));
+    t.finish();
+    const auto words = emit_valid(t.k, device() ? device()->target() : lavapipe_target());
+    if (!device()) continue;
+    std::vector<int32_t> starts;
+    for (int i = 0; i < 8; ++i) starts.push_back(static_cast<int32_t>(static_cast<uint32_t>(most - i + 5)));
+    Elements in(dt, 8), out(dt, 8);
+    for (int i = 0; i < 8; ++i) in.set(i, static_cast<uint64_t>(10 + i));
+    auto where = bytes_of(starts);
+    device()->run(words, {.buffers = {&in.bytes, &where, &out.bytes}});
+    for (int i = 0; i < 8; ++i) CHECK(out.get(i) == static_cast<uint64_t>(17 - i));
+  }
+  quiet();
+}
+
 TEST_CASE("spirv: extents in the push constants, i64 first") {
   LaneKernel t(8);
   const Value y = t.arg(DType::i64), i = t.value(Opcode::local_index);

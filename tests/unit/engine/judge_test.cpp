@@ -115,6 +115,36 @@ TEST_CASE("judge: stores that meet, a load before a store, and overhang that is 
         }) == "");
 }
 
+// Both programs have the block that begins with one position before the array, and ends with three behind it or beyond its own bound.
+TEST_CASE("judge: races on blocks with padding before and behind the array, by every kind of access") {
+  const auto run = [](const std::string& block, const std::string& yields, const std::string& access) {
+    return message([&] {
+      interpret(parse("kernel @padded\ngrid (2 parallel)\nin i32[3] whole\nout u8[2] block (" + block + ") map (%i) {\n  %z = constant 0 : i32[]\n  %two = constant 2 : i32[]\n  yield " + yields + "\n}\n"
+                      "body (%x, %o) {\n  %k = load %x[0:2]\n  %p = load %x[2]\n  %v = constant 1 : u8[2]\n  %one = constant 1 : u8[]\n  %on = constant true : bool[2]\n  " + access + "\n}"),
+                {Array({3}, std::vector<int32_t>{0, 5, 0})}, races());
+    });
+  };
+  const auto at = [](const std::string& access, const std::string& array, const std::string& start) {
+    std::string s = access;
+    for (size_t i; (i = s.find('A')) != std::string::npos;) s.replace(i, 1, array);
+    for (size_t i; (i = s.find('S')) != std::string::npos;) s.replace(i, 1, start);
+    return s;
+  };
+  const std::string accesses[] = {"store %o[A], %v", "store %o[A], %v mask %on", "addupdate %o[A], %v", "%r = swap %o[A], %v", "%r = atomic_rmw %o[A], %v kind add\n  %l = load %o[A]", "%r = load %o[A]\n  store %o[A], %v",
+                                  "store %o[S], %one", "store %o[ds(S, 2, 5)], %v", "store %o[ds(S, 2, 5)], %v mask %on", "%r = swap %o[ds(S, 2, 5)], %v", "%r = atomic_rmw %o[ds(S, 2, 5)], %v mask %on kind max\n  %l = load %o[ds(S, 2, 5)] mask %on"};
+  for (const std::string& access : accesses) {
+    CAPTURE(access);
+    // Positions 0 and 5 are before the array and behind it.
+    CHECK(run("element(6, 1, 3)", "%z", at(access, "%k", "%p")) == "");
+    // One further, the first is the array's.
+    const std::string next = "%c = constant 1 : i32[2]\n  %q = add %k, %c\n  %d = constant 1 : i32[]\n  %n = add %p, %d\n  " + at(access, "%q", "%n");
+    CHECK(run("element(7, 1, 4)", "%z", next).starts_with("padded: race on out_specs[0], element (0,): program (1) "));
+    // Of a bounded block from element 0 on the first is the array's at once; of one that begins at its end none is.
+    CHECK(run("bounded(6)", "%z, %two", at(access, "%k", "%p")).starts_with("padded: race on out_specs[0], element (0,): program (1) "));
+    CHECK(run("bounded(6)", "%two, %z", at(access, "%k", "%p")) == "");
+  }
+}
+
 TEST_CASE("judge: scratch that goes from one program of a parallel axis to another") {
   const auto text = [](const std::string& first) {
     return "kernel @carry\ngrid (i: 2 parallel, k: 2)\nout f32[2] block (squeezed) map (%0, %1) { yield %0 }\nscratch ref<vmem, f32[]>\nbody (%2: ref<vmem, f32[]>, %3: ref<vmem, f32[]>) {\n"

@@ -67,6 +67,7 @@ TEST_CASE("pallas.md: every primitive has its row, and every name of Tessera's e
   headers += read("engine/extent.h");
   std::set<std::string> rows;
   for (std::string line; std::getline(table, line);) {
+    if (line == "## Beyond a Ref") break;  // no table of primitives
     if (!line.starts_with("| `")) continue;
     size_t bar = 1;
     while ((bar = line.find('|', bar)) != std::string::npos && line[bar - 1] == '\\') ++bar;

@@ -79,6 +79,21 @@ TEST_CASE("fold: constants, whatever their shape, stand once at the front") {
 )");
 }
 
+TEST_CASE("fold: a mask of true goes where the window fits, and holds it in place elsewhere") {
+  const auto ops = [](int factor) {
+    return "  %i = program_id axis 0 : i32[]\n  %f = constant " + std::to_string(factor) + " : i32[]\n  %at = mul %i, %f\n  %t = constant true : bool[2]\n" +
+           "  %z = constant 0.0 : f32[2]\n  %a = load %x[ds(%at, 2)] mask %t other %z : f32[2]\n  store %o[ds(%at, 2)], %a mask %t\n";
+  };
+  CHECK(fold(ops(2)) == R"(
+  %5 = constant 2 : i32[]
+  %6 = program_id axis 0 : i32[]
+  %7 = mul %6, %5 : i32[]
+  %8 = load %0[ds(%7, 2)] : f32[2]
+  store %2[ds(%7, 2)], %8
+)");
+  CHECK(fold(ops(3)).find("store %2[ds(%9, 2)], %10 mask %6\n") != std::string::npos);
+}
+
 TEST_CASE("fold: integer identities") {
   const auto r = [](const std::string& op) {
     const std::string s = fold("  %a = load %n[0:8]\n  %0 = constant 0 : i32[8]\n  %1 = constant 1 : i32[8]\n  %5 = constant 5 : i32[8]\n  %7 = constant 7 : i32[8]\n  %m1 = constant -1 : i32[8]\n" + op + "  store %m[0:8], %r\n");
