@@ -14,7 +14,7 @@ namespace tessera::lowering {
 std::vector<std::vector<bool>> uniform_dims(const ir::Kernel& k);
 
 /// Scratch that is the same along a dim keeps one element of it; reshapes that only mix such dims no longer mix them; and slices are taken of what
-/// element-wise ops and broadcasts read rather than of their results. After expand_scopes and passes. Returns true if something changed;
+/// element-wise ops and broadcasts read rather than of their results, unless several parts are taken of those. After expand_scopes and passes. Returns true if something changed;
 /// `explain` gets a line for each scratch.
 bool narrow_uniform(ir::Kernel& k, std::string& explain);
 
