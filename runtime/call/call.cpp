@@ -50,6 +50,12 @@ Program compile_aloud(const ir::Kernel& kernel, const Target& target, CompileOpt
 
 std::atomic<uint64_t> compiled{0}, from_disk{0};
 
+/// Whether a call that is bound for the kernel fits the Program, whatever somebody has put under its key.
+bool is_of(const Program& p, const ir::Kernel& k) {
+  const auto fits = [&](const ProgramArg& a, const ir::BlockMapping& b) { return a.dtype == b.dtype && a.shape == b.array_shape && a.is_output == (&b - k.blocks.data() >= k.num_inputs) && a.alias == b.alias; };
+  return p.name == k.name && p.grid.size() == k.grid.size() && std::equal(p.args.begin(), p.args.end(), k.blocks.begin(), k.blocks.end(), fits);
+}
+
 /// From TESSERA_CACHE, or compiled and put there. `text` is the options and the kernel's text.
 Program compile_or_read(const ir::Kernel& kernel, const Target& target, const CompileOptions& options, const std::string& text) {
   // debug wants to see the compiler at work; debug info holds the text of files, which may have changed since.
@@ -57,8 +63,11 @@ Program compile_or_read(const ir::Kernel& kernel, const Target& target, const Co
   const std::string key = folder ? disk_cache::key(target, text) : "";
   if (folder)
     if (auto program = disk_cache::read(*folder, key)) {
-      ++from_disk;
-      return std::move(*program);
+      if (is_of(*program, kernel)) {
+        ++from_disk;
+        return std::move(*program);
+      }
+      cache_file::say_broken(cache_file::path(*folder, "program", key));
     }
   Program program = kernel.call.debug ? compile_aloud(kernel, target, options) : compile(kernel, target, options);
   ++compiled;

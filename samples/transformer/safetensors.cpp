@@ -18,7 +18,7 @@ constexpr std::pair<const char*, DType> kDTypes[] = {{"BOOL", DType::boolean}, {
                                                      {"U16", DType::u16}, {"I16", DType::i16}, {"F16", DType::f16}, {"BF16", DType::bf16}, {"U32", DType::u32},
                                                      {"I32", DType::i32}, {"F32", DType::f32}, {"U64", DType::u64}, {"I64", DType::i64}, {"F64", DType::f64}};
 
-constexpr int kMostDepth = 8;  // it has three
+constexpr size_t kMostDepth = 8;  // it has three
 constexpr size_t kMostDims = 32;
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) { throw std::runtime_error(path + ": " + what); }
@@ -30,17 +30,39 @@ std::string shown(const json& j) {
 }
 
 // A JSON reader keeps one of two members with the same name; this one refuses them, and values in one another deeper than the format has them, on which others recurse.
-json parse_header(std::string_view text, const std::string& path) {
-  std::vector<std::set<std::string>> names;
-  const json::parser_callback_t no_twins = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMostDepth) fail(path, "the header nests values more than " + std::to_string(kMostDepth) + " deep");
-    if (event == json::parse_event_t::object_start) names.emplace_back();
-    if (event == json::parse_event_t::object_end) names.pop_back();
-    if (event == json::parse_event_t::key && !names.back().insert(parsed.get<std::string>()).second) fail(path, "the header names \"" + parsed.get<std::string>() + "\" twice");
+struct Checker : json::json_sax_t {
+  const std::string& path;
+  std::vector<std::set<std::string>> names;  // of the values around, none for lists
+  explicit Checker(const std::string& file) : path(file) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return deeper(); }
+  bool start_array(std::size_t) override { return deeper(); }
+  bool end_object() override { return names.pop_back(), true; }
+  bool end_array() override { return names.pop_back(), true; }
+  bool key(string_t& name) override {
+    if (!names.back().insert(name).second) fail(path, "the header names \"" + name + "\" twice");
     return true;
-  };
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }  // told when it is read
+  bool deeper() {
+    if (names.size() == kMostDepth) fail(path, "the header nests values more than " + std::to_string(kMostDepth) + " deep");
+    names.emplace_back();
+    return true;
+  }
+};
+
+json parse_header(std::string_view text, const std::string& path) {
+  Checker checker(path);
+  json::sax_parse(text, &checker);
   try {
-    return json::parse(text, no_twins);
+    return json::parse(text);
   } catch (const json::parse_error& e) {
     fail(path, "the header is no JSON at its byte " + std::to_string(e.byte));
   }

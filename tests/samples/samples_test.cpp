@@ -143,13 +143,18 @@ TEST_CASE("pictures: grey, transparent and of 16 bits, and files that are none")
   for (int64_t i = 0; i < 6; ++i) CHECK(std::lround(back.at(i) * 255) == levels[i]);
   CHECK_THROWS_WITH(sample::write_png("flat.png", Array({4, 4}, tessera::f32)), "flat.png: a picture is [3, height, width], not (4, 4)");
 
+  // 65 bytes that would be 10 GB.
+  constexpr char kBomb[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0\x0f\xb0\xe2\x15\0\0\0\x08IDAT\x78\x9c\x03\0\0\0\0\x01\x48\x06\x89\xd2\0\0\0\0IEND\xae\x42\x60\x82";
+  std::ofstream(folder.at("bomb.png"), std::ios::binary).write(kBomb, sizeof kBomb - 1);
+  CHECK_THROWS_WITH(sample::read_png(folder.at("bomb.png")), (folder.at("bomb.png") + ": a picture of 60000 x 60000 pixels, and at most 67108864 are read").c_str());
+
   std::ofstream(folder.at("text.png")) << "this is no picture";
   const Outcome text = run(folder, kInterpreter, "blur", "text.png");
   CHECK(text.code == 1);
   CHECK(text.output == "blur: text.png: Not a PNG file\n");
   const Outcome none = run(folder, kInterpreter, "blur", "none.png");
   CHECK(none.code == 1);
-  CHECK(none.output == "blur: none.png: No such file or directory\n");
+  CHECK(none.output == "blur: none.png: no such file\n");
 }
 
 TEST_CASE("demos: their options, and animated PNGs, which are PNGs") {

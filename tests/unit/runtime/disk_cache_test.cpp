@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -8,6 +9,7 @@
 #include "codegen/program_file.h"
 #include "engine/ir/text.h"
 #include "engine/npy.h"
+#include "runtime/cache_file.h"
 #include "runtime/call/call.h"
 #include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
@@ -78,6 +80,28 @@ TEST_CASE("TESSERA_CACHE: broken and foreign files are replaced, with a line on 
     CHECK(contents(file) == good);
   }
   check_counts(run_once(), 0, 1);
+}
+
+TEST_CASE("TESSERA_CACHE: another kernel's Program under a kernel's key, with a checksum that is right") {
+  const Cache cache;
+  run_once();
+  const fs::path file = cache.all_but_pipelines().at(0);
+  const std::string good = contents(file);
+  // The file's own key, which lies behind the magic, the checksum and its size.
+  const size_t start = std::string("tessera program 2\n").size() + 16;
+  uint64_t size = 0;
+  std::memcpy(&size, good.data() + start - 8, 8);
+  const std::string own = good.substr(start, size);
+  for (const auto& change : {+[](Program& p) { p.args[0].dtype = DType::f16; }, +[](Program& p) { p.name = "twice"; }, +[](Program& p) { p.args.pop_back(); },
+                             +[](Program& p) { p.args[0].shape[0] = Extent(8); }}) {
+    Program p = load(Device(), ir::parse(kText, "thrice.tir")).program();
+    change(p);
+    cache_file::write(cache.folder.string(), "program", own, program_to_bytes(p), "");
+    Stderr said;
+    check_counts(run_once(), 1, 0);
+    CHECK(said.text() == "tessera: TESSERA_CACHE: " + file.string() + " is broken or none of ours: it is ignored, and replaced\n");
+    CHECK(contents(file) == good);
+  }
 }
 
 TEST_CASE("TESSERA_CACHE: a folder that cannot be written is said once") {
