@@ -87,7 +87,7 @@ bool bound_accesses(ir::Kernel& k) {
         const auto number = [&](int64_t n) { return b.constant_int(DType::i64, n); };
         ir::Index& x = o.index[0];
         Value at = x.is_static() ? number(x.start) : b.convert(o.operands[static_cast<size_t>(x.start_operand)], DType::i64);
-        for (const ir::Op* view = k.def(o.operands[0]); view; view = k.def(view->operands[0])) at = b.elementwise(Opcode::add, {at, view->operands[1]});
+        for (Value ref = o.operands[0]; ref != root; ref = k.def(ref)->operands[0]) at = b.elementwise(Opcode::add, {at, k.def(ref)->operands[1]});  // no Op is held while ops are made
         at = b.elementwise(Opcode::max, {b.elementwise(Opcode::min, {at, number(*array_size(k, root) - x.size)}), number(0)});
         if (!x.is_static()) o.operands.erase(o.operands.begin() + x.start_operand);
         x.start = 0;

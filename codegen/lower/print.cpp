@@ -27,7 +27,6 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
   if (words > kMost)
     throw CompileError(k_.name + ": " + std::string(ir::name(o.code)) + ": a line of " + std::to_string(4 * words) + " bytes, but at most " + std::to_string(4 * kMost) + " are printed at once", o.loc,
                        "print a part of it");
-  order(arena_reads({o.operands.begin() + static_cast<std::ptrdiff_t>(first), o.operands.end()}), {});
   const Value memory = b_.raw().one({.code = Opcode::report_memory});
   const auto u32 = [&](uint64_t v) { return b_.constant(DType::u32, static_cast<uint32_t>(v)); };
   const auto add = [&](int64_t word, Value v) { return b_.atomic(Opcode::add, memory, b_.i32(word), v, {}); };
@@ -48,6 +47,7 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
     })[0];
   });
 
+  order(arena_reads({o.operands.begin() + static_cast<std::ptrdiff_t>(first), o.operands.end()}), {});  // behind the barrier that handed out the place
   const PendingAccesses before = pending_;
   b_.when(b_.ge_zero(place), [&] {
     const auto put = [&](Value at, Value v) {  // an element, in its words

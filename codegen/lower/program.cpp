@@ -286,7 +286,7 @@ void Lowering::enter_window(int i) {
       Value limit;
       if (!known[d].interior) limit = within_i32(m.array_shape[d], dim, s);
       if (limit && bounded) limit = b_.min(limit, b_.clamp(starts[k_.map_result(i, d) + 1], b_.i32(0), b_.i32(dim.size)));
-      const Value end = extent_value(m.array_shape[d], DType::i32);
+      const Value end = extent_value(m.array_shape[d], extent.value_or(0) > INT32_MAX ? DType::i64 : DType::i32);
       // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in keep_inside(), whatever block_starts() says.
       const bool from_inside = b_.not_negative({{1, s}}, {}), begins = from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
       if (!begins) r.may_be_empty = true;
@@ -295,7 +295,7 @@ void Lowering::enter_window(int i) {
       if (dim.kind == ir::BlockDim::Kind::squeezed) {
         if (limit && !m.array_shape[d].is_static()) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
         if (!from_inside) r.inside = b_.both(r.inside, b_.ge_zero(s));
-        if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside)) r.inside = b_.both(r.inside, b_.lt(s, end));
+        if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside)) r.inside = b_.both(r.inside, b_.lt(b_.convert(s, b_.dtype(end)), end));
         continue;
       }
       r.stride.push_back(n ? *n : -1);
