@@ -232,5 +232,5 @@ def test_what_is_refused_says_where():
         o_ref[...] = lax.rng_uniform(0.0, 1.0, (2, 2))
     for kernel, primitive in ((factor, "cholesky"), (meets, "rng_uniform")):
         line = kernel.__code__.co_firstlineno + 1
-        with tessera.on("interpreter"), pytest.raises(tessera.Error, match=rf"^{kernel.__name__}: the primitive {primitive} of JAX cannot be imported\n  at .*test_lax.py:{line}\n  note: engine/jax/"):
+        with tessera.on("interpreter"), pytest.raises(tessera.Error, match=rf"^{kernel.__name__}: the primitive {primitive} of JAX cannot be imported\n  at .*test_lax.py:{line}\n  note: write it with other operations, or leave such calls to JAX's interpreter: tessera.install\(fallback=True\)"):
             pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((2, 2), f32))(jnp.eye(2))
