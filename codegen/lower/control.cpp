@@ -278,8 +278,8 @@ void Lowering::materialize(Value v) {
   const auto fill = [&](const Shape& s, const std::vector<int>& dims, const std::vector<Value>& reads, const std::function<std::pair<Coords, Value>(const Coords&)>& element_at) {
     const bool layout = std::any_of(reads.begin(), reads.end(), [&](Value x) { return !k_.type(x).is_ref && reads_registers(x); });
     nest(s, dims, layout, true, [&](const NestPoint& p) {
-      const auto [to, e] = element_at(p.c);
-      b_.when(p.valid, [&] { slot_store(h.slot, to, e); });
+      const std::pair<Coords, Value> e = element_at(p.c);
+      b_.when(p.valid, [&] { slot_store(h.slot, e.first, e.second); });
     });
   };
   const auto axis = o.code == Opcode::concatenate ? static_cast<size_t>(o.attr(Attr::axis)) : 0;

@@ -197,7 +197,7 @@ class Choice {
       if (is_lazy) decide(o.results[0]);
       if (!is_lazy || kept_[o.results[0].index].yes) own_reads(*id, [&](Value x, uint32_t at) { ask(x, at, 1); });
       else
-        for (const auto& [at, times] : uses_[o.results[0].index]) reads(o, o.results[0], at, [&](Value x, uint32_t position) { ask(x, position, times); });
+        for (const auto& [at, times] : uses_[o.results[0].index]) reads(o, o.results[0], at, [&, n = times](Value x, uint32_t position) { ask(x, position, n); });
     }
   }
 

@@ -103,9 +103,10 @@ std::vector<std::pair<const char*, Target>> targets() { return {{"minimum", mini
 
 TEST_CASE("values used at several positions: code and work are linear in the steps") {
   for (const Chain& c : chains())
-    for (const auto& [name, t] : targets()) {
+    for (const auto& [target, t] : targets()) {
       CAPTURE(std::string(c.name));
-      CAPTURE(std::string(name));
+      const std::string name = target;
+      CAPTURE(name);
       const bool cpu = t.kind == Target::Kind::cpu;  // short loops are written out, and less of them where that makes too much
       for (int64_t steps = 4; steps <= 64; steps *= 2) {
         CAPTURE(steps);
@@ -123,9 +124,10 @@ TEST_CASE("values used at several positions: what they are") {
       Array x(c.shape, f32);
       for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, reference::from_double(f32, static_cast<double>(i * 37 % 11 - 5) / 8));
       const std::vector<Array> wanted = interpret(k, {x});
-      for (const auto& [name, t] : targets()) {
+      for (const auto& [target, t] : targets()) {
         CAPTURE(std::string(c.name));
-        CAPTURE(std::string(name));
+        const std::string name = target;
+        CAPTURE(name);
         CAPTURE(steps);
         ir::Kernel lanes;
         size(k, t, &lanes);
@@ -170,8 +172,9 @@ TEST_CASE("values used by many ops, at one position of each: code is linear as w
         .trace({type});
   };
   for (const auto& make : {std::function<ir::Kernel(int64_t)>(stores), std::function<ir::Kernel(int64_t)>(sums)})
-    for (const auto& [name, t] : targets()) {
-      CAPTURE(std::string(name));
+    for (const auto& [target, t] : targets()) {
+      const std::string name = target;
+      CAPTURE(name);
       for (int64_t steps = 4; steps <= 64; steps *= 2) {
         CAPTURE(steps);
         const Size s = size(make(steps), t);

@@ -140,8 +140,9 @@ TEST_CASE("files: a disk that is full leaves nothing") {
 }
 
 TEST_CASE("files: a graph's folder with a link, pipe or folder in a file's place") {
-  for (const auto& [name, line] : {std::pair{"graph.txt", ""}, std::pair{"add.tir", "4"}, std::pair{"tens.npy", "3"}}) {
+  for (const auto& [file_name, line] : {std::pair{"graph.txt", ""}, std::pair{"add.tir", "4"}, std::pair{"tens.npy", "3"}}) {
     const GraphFolder folder;
+    const std::string name = file_name;
     CAPTURE(name);
     const std::string file = folder.at(name), where = *line ? folder.at("graph.txt") + ":" + line + ": " + file : file, elsewhere = folder.path.string() + ".elsewhere";
     const auto error = [&] { return error_of([&] { read_graph(folder.path.string()); }); };
