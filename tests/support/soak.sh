@@ -48,7 +48,8 @@ soak() {
   say "until $(date -d "@$end" '+%F %T'), $jobs turns at once; what fails lies in ${folder#"$root"/}"
   while [ "$(date +%s)" -lt "$end" ]; do
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-    soak_turn $((turn++ % ${#soak_turns[@]})) &
+    soak_turn "$((turn % ${#soak_turns[@]}))" &
+    turn=$((turn + 1))
     sleep 1
   done
   wait
