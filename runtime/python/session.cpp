@@ -11,7 +11,7 @@
 #include <mutex>
 #include <optional>
 
-#include "engine/interpreter/interpreter.h"
+#include "engine/interpreter/plans.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/jax/import.h"
@@ -27,7 +27,8 @@ std::atomic<uint64_t> modules{0}, calls{0}, bytes_copied{0};
 /// A kernel made ready for where it runs.
 struct Loaded {
   ir::Kernel kernel;
-  std::optional<CompiledKernel> compiled;  // none: the interpreter runs it
+  std::optional<CompiledKernel> compiled = {};  // none: the interpreter runs it
+  std::shared_ptr<Plans> plans = std::make_shared<Plans>();
 };
 
 struct LoadedGraph {
@@ -184,7 +185,7 @@ Loaded make_ready(ir::Kernel kernel, std::string_view device) {
   const Device* d = device_of(device);
   if (!d) {
     passes::optimize(kernel);  // they change no result, and the interpreter computes what it is given, turn by turn
-    return {std::move(kernel), std::nullopt};
+    return {std::move(kernel)};
   }
   CompiledKernel compiled = load(*d, kernel);
   if (const Device* one = is_small(compiled.program()) ? threadless(*d, device) : nullptr) compiled = compiled.on(*one);
@@ -215,8 +216,9 @@ std::vector<Array> copies_of(std::span<const Buffer> buffers) {
   return copies;
 }
 
-void interpret_on(const ir::Kernel& kernel, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments), {.print = print});
+void interpret_on(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
+  const ir::Kernel& kernel = k.kernel;
+  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments), {.print = print}, *k.plans);
   if (outputs.size() != results.size())
     throw SpecError(kernel.name + ": gives " + std::to_string(outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -231,7 +233,7 @@ void interpret_on(const ir::Kernel& kernel, std::span<const Buffer> arguments, s
 
 void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
   if (k.compiled) on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
-  else interpret_on(k.kernel, arguments, results);
+  else interpret_on(k, arguments, results);
   ++calls;
 }
 
@@ -273,7 +275,7 @@ std::vector<Array> run_text(std::string_view tir, std::string_view device, std::
   });
   std::vector<Array> outputs;
   if (!k.compiled) {
-    outputs = interpret(k.kernel, copies_of(inputs), {.print = print});
+    outputs = interpret(k.kernel, copies_of(inputs), {.print = print}, *k.plans);
     ++calls;
     return outputs;
   }
