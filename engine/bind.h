@@ -24,7 +24,7 @@ struct CallSignature {
   Loc loc;
   std::vector<Arg> args;            // inputs, then outputs
   size_t num_inputs = 0;
-  std::vector<Extent> grid;         // one size per axis
+  std::vector<const Extent*> grid;  // one size per axis
   std::vector<std::string> sizes;   // the names of all run-time sizes
 };
 

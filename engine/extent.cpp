@@ -165,6 +165,7 @@ std::optional<std::string> Extent::as_name() const {
 }
 
 int64_t Extent::eval(const DimValues& dims) const {
+  if (is_static()) return nodes_[0].value;
   std::vector<int64_t> v;
   for (const Node& n : nodes_) {
     if (n.op == Op::constant) v.push_back(n.value);

@@ -19,6 +19,9 @@ class CompiledKernel {
   const Program& program() const { return *program_; }
   const Device& device() const { return device_; }
 
+  /// The same code for another Device, which the caller knows to be the same physical device by the same driver.
+  CompiledKernel on(Device other) const { return {std::move(other), program_}; }
+
   /// Starts a call and returns its outputs without waiting. Errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims = {}) const;
   /// Uploads, calls, waits and downloads.

@@ -263,8 +263,12 @@ void Context::require_alive() {
 }
 
 void Context::wait(uint64_t value) {
-  require_alive();
-  if (value == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    recorder_->require_alive();
+    if (value == 0) return;
+    if (value <= recorder_->known_completed()) return collect();
+  }
   VkSemaphore timeline = recorder_->timeline();
   VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline, &value};
   VkResult r = VK_TIMEOUT;

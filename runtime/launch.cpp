@@ -28,13 +28,17 @@ using vulkan::GroupSlice;
 namespace {
 
 CallSignature signature(const Program& p) {
-  CallSignature s{p.name, p.loc, {}, 0, p.grid, {}};
+  CallSignature s{p.name, p.loc, {}, 0, {}, {}};
+  s.args.reserve(p.args.size());
   for (const ProgramArg& a : p.args) {
     s.args.push_back({a.origin, a.dtype, a.shape, a.loc});
     s.num_inputs += !a.is_output;
     for (const Extent& e : a.shape) e.collect_names(s.sizes);
   }
-  for (const Extent& e : p.grid) e.collect_names(s.sizes);
+  for (const Extent& e : p.grid) {
+    s.grid.push_back(&e);
+    e.collect_names(s.sizes);
+  }
   for (const Extent& e : p.extents) e.collect_names(s.sizes);
   p.num_units.collect_names(s.sizes);
   return s;

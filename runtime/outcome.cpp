@@ -113,11 +113,12 @@ void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {
   if (dropped) {
     const uint64_t lost = (uint64_t{header[PrintReport::kDroppedWords + 1]} << 32 | header[PrintReport::kDroppedWords]) * 4;
     lines_.push_back(o.kernel + ": " + std::to_string(dropped) + (dropped == 1 ? " more line" : " more lines") + " (" + std::to_string(lost) + " bytes) found no room in the " +
-                     std::to_string(print_bytes_) + " bytes of DeviceOptions::print_bytes");
+                     std::to_string(print_bytes_) + " bytes that a call's messages have: print from fewer programs (in C++ DeviceOptions::print_bytes gives more room)");
     if (header[PrintReport::kDroppedChecks] && !failed) {
       const auto check = std::find_if(o.prints.begin(), o.prints.end(), [](const ProgramPrint& p) { return p.check; });
       const Loc loc = check == o.prints.end() ? Loc{} : check->loc;
-      failed = std::make_shared<const KernelError>(o.kernel + ": a check failed, but what it says found no room in the " + std::to_string(print_bytes_) + " bytes of DeviceOptions::print_bytes", loc);
+      failed = std::make_shared<const KernelError>(o.kernel + ": a check failed, but what it says found no room in the " + std::to_string(print_bytes_) + " bytes that a call's messages have", loc,
+                                                   "print from fewer programs; in C++ DeviceOptions::print_bytes gives more room");
     }
   }
   if (!failed) return;

@@ -9,7 +9,7 @@
 namespace tessera::vulkan {
 namespace {
 
-void fits(const Program& p, int64_t need, int64_t limit, const std::string& of_what, const std::string& device) {
+void fits(const Program& p, int64_t need, int64_t limit, const char* of_what, const std::string& device) {
   if (need > limit) throw CompileError(p.name + ": needs " + std::to_string(need) + of_what + " but " + device + " has " + std::to_string(limit), p.loc);
 }
 
@@ -46,8 +46,10 @@ void check_limits(const Program& p, const Target& t) {
 uint32_t pushed_bytes(const Program& p) { return p.indirect_table ? 8 : static_cast<uint32_t>(p.push_bytes()); }
 
 uint64_t Pipeline::hash(const Program& p, bool sliced) {
-  const uint32_t rest[] = {pushed_bytes(p), static_cast<uint32_t>(p.required_subgroup_size), sliced};
-  return hash_words(rest, hash_words(p.spirv, 0xcbf29ce484222325u));
+  constexpr size_t kWords = 64;  // of the code, spread over it: this is done at every launch, and is_for() compares the rest
+  uint32_t words[kWords + 4] = {pushed_bytes(p), static_cast<uint32_t>(p.required_subgroup_size), sliced, static_cast<uint32_t>(p.spirv.size())};
+  for (size_t i = 0; !p.spirv.empty() && i < kWords; ++i) words[4 + i] = p.spirv[i * p.spirv.size() / kWords];
+  return hash_words(words, 0xcbf29ce484222325u);
 }
 
 bool Pipeline::is_for(const Program& p, bool sliced) const {

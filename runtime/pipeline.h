@@ -23,8 +23,9 @@ class Pipeline {
   VkPipeline handle() const { return pipeline_; }
   VkPipelineLayout layout() const { return layout_; }
 
-  /// Of what makes a pipeline: code, push constants and subgroup size. Programs that agree in it share one.
+  /// Of what makes a pipeline: some words of the code, push constants and subgroup size.
   static uint64_t hash(const Program& program, bool sliced);
+  /// Programs that agree in all of that share one.
   bool is_for(const Program& program, bool sliced) const;
   bool from_disk() const { return from_disk_; }
 

@@ -190,9 +190,9 @@ StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access
   return static_cast<StageMask>((late[0] ? at(0) : 0) | (late[1] ? at(1) : 0));
 }
 
-void Recorder::access(const std::string& what, Stage stage, std::span<const Access> list) {
+void Recorder::access(std::string_view verb, std::string_view what, Stage stage, std::span<const Access> list) {
   order(mask(stage), list);
-  note(what, stage, list, 0);
+  note(log_on_ ? std::string(verb).append(what) : std::string(), stage, list, 0);
 }
 
 void Recorder::note(const std::string& what, Stage stage, std::span<const Access> list, uint64_t stream) {
@@ -225,7 +225,7 @@ void Recorder::note(const std::string& what, Stage stage, std::span<const Access
 
 void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
                         const std::array<uint32_t, 3>& groups, std::span<const Access> list, const std::array<uint32_t, 3>* base) {
-  access("dispatch " + name, Stage::compute, list);
+  access("dispatch ", name, Stage::compute, list);
   vk_.vkCmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   if (!push.empty()) vk_.vkCmdPushConstants(open_, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()), push.data());
   if (base) vk_.vkCmdDispatchBase(open_, (*base)[0], (*base)[1], (*base)[2], groups[0], groups[1], groups[2]);
@@ -233,21 +233,21 @@ void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipeline
 }
 
 VkCommandBuffer Recorder::command(const std::string& name, Stage stage, std::span<const Access> list) {
-  access(name, stage, list);
+  access("", name, stage, list);
   return open_;
 }
 
 void Recorder::copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size) {
   check_copy(from, to);
   const Access list[] = {{&from, true, false, from_offset, size}, {&to, false, true, to_offset, size}};
-  access("copy", Stage::transfer, list);
+  access("", "copy", Stage::transfer, list);
   const VkBufferCopy region{from.offset() + from_offset, to.offset() + to_offset, size};
   vk_.vkCmdCopyBuffer(open_, from.handle(), to.handle(), 1, &region);
 }
 
 void Recorder::update(Buffer& to, uint64_t offset, std::span<const std::byte> bytes) {
   const Access list[] = {{&to, false, true, offset, bytes.size()}};
-  access("update", Stage::transfer, list);
+  access("", "update", Stage::transfer, list);
   vk_.vkCmdUpdateBuffer(open_, to.handle(), to.offset() + offset, bytes.size(), bytes.data());
 }
 
@@ -330,6 +330,7 @@ uint64_t Recorder::signalled(VkSemaphore semaphore) {
 
 uint64_t Recorder::completed() {
   require_alive();
+  if (completed_ == submitted_) return completed_;
   uint64_t value = 0;
   const VkResult r = vk_.vkGetSemaphoreCounterValue(device_, timeline_, &value);
   if (r == VK_ERROR_DEVICE_LOST) check_alive(r, "vkGetSemaphoreCounterValue");

@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/error.h"
@@ -154,7 +155,7 @@ class Recorder {
   VkCommandBuffer open();
   uint64_t submit_open(Work work);
   void undo(size_t logged);  // what has been recorded since then will not run
-  void access(const std::string& what, Stage stage, std::span<const Access> accesses);
+  void access(std::string_view verb, std::string_view what, Stage stage, std::span<const Access> accesses);
   StageMask recorded(StageMask to, std::span<const Access> accesses) const;
   void order(StageMask stages, std::span<const Access> accesses);
   VkCommandBuffer begin(VkCommandBufferUsageFlags usage);

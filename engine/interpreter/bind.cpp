@@ -7,7 +7,7 @@ namespace {
 CallSignature signature(const ir::Kernel& k) {
   CallSignature s{k.name, k.loc, {}, static_cast<size_t>(k.num_inputs), {}, k.dim_names()};
   for (const ir::BlockMapping& b : k.blocks) s.args.push_back({b.origin, b.dtype, b.array_shape, b.loc});
-  for (const ir::GridAxis& axis : k.grid) s.grid.push_back(axis.size);
+  for (const ir::GridAxis& axis : k.grid) s.grid.push_back(&axis.size);
   return s;
 }
 }  // namespace

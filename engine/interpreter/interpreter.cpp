@@ -7,6 +7,7 @@
 
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/pipes.h"
+#include "engine/interpreter/plans.h"
 
 namespace tessera {
 namespace {
@@ -155,9 +156,9 @@ template <class F> void for_each_program(const std::vector<int64_t>& grid, const
       f(program.data());
     });
 }
-}  // namespace
-
-std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options) {
+/// The machine comes from take(programs, fill), which may have none, and goes to give_back() when the call has come to its end.
+template <class Take, class GiveBack>
+std::vector<Array> run_kernel(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options, const Take& take, const GiveBack& give_back) {
   if (k.level != ir::Level::tile) throw SpecError(k.name + ": the interpreter runs tile-level kernels, and this one is lowered", k.loc);
   size_t rank = k.grid.size();
   for (const ir::BlockMapping& b : k.blocks) rank = std::max(rank, b.array_shape.size());
@@ -200,8 +201,9 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
     if (k.shares_at_once(i)) changes[static_cast<size_t>(i)] = written[static_cast<size_t>(o)];
     aliased |= o >= 0 && written[static_cast<size_t>(o)];
   }
-  Machine m = make_machine(k, programs, changes, fill, options.observe);
-
+  std::unique_ptr<Machine> machine = take(programs, fill);
+  if (!machine) machine.reset(new Machine(make_machine(k, programs, changes, fill, options.observe)));
+  Machine& m = *machine;
   m.raise = options.out_of_bounds == OutOfBounds::raise;
   std::optional<Races> races;
   // A detector that only warns leaves copies alone.
@@ -328,8 +330,44 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   if (failed) throw failed->second;
   if (pipes) pipes->end_of_kernel();
   for (Block& b : blocks) b.leave();
+  give_back(std::move(machine));
   arrays.erase(arrays.begin(), arrays.begin() + k.num_inputs);
   return arrays;
+}
+}  // namespace
+
+std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options) {
+  return run_kernel(k, inputs, options, [](const auto&, int) { return nullptr; }, [](std::unique_ptr<Machine>) {});
+}
+
+std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options, Plans& plans) {
+  if (options.observe) return interpret(k, inputs, options);  // which is planned with it
+  const auto take = [&](const std::vector<int32_t>& programs, int fill) { return plans.take(programs, fill); };
+  return run_kernel(k, inputs, options, take, [&](std::unique_ptr<Machine> machine) { plans.give_back(std::move(machine)); });
+}
+
+Plans::Plans() = default;
+Plans::~Plans() = default;
+
+std::unique_ptr<Machine> Plans::take(const std::vector<int32_t>& programs, int fill) {
+  const std::lock_guard lock(mutex_);
+  const auto it = std::find_if(idle_.begin(), idle_.end(), [&](const auto& m) { return m->fill == fill && m->programs == programs; });
+  if (it == idle_.end()) return nullptr;
+  std::unique_ptr<Machine> machine = std::move(*it);
+  idle_.erase(it);
+  return machine;
+}
+
+void Plans::give_back(std::unique_ptr<Machine> machine) {
+  constexpr size_t kMostBytes = size_t{1} << 20, kMost = 16;  // planning takes little beside computing on more
+  if (machine->arena.size() > kMostBytes) return;
+  machine->races = nullptr;
+  machine->pipes = nullptr;
+  machine->print = nullptr;
+  machine->failed.reset();
+  machine->masked_loads = 0;
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() < kMost) idle_.push_back(std::move(machine));
 }
 
 }  // namespace tessera

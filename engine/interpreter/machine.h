@@ -1,5 +1,5 @@
 // The machine that runs a kernel's regions: every op becomes one Step (a closure over places and shapes), every value one place in memory,
-// planned once per call. A step works on whole arrays; nothing is looked up by name or allocated per element.
+// planned once and run for every program. A step works on whole arrays; nothing is looked up by name or allocated per element.
 // plan.cpp makes steps and places buffers, memory.cpp and indexed.cpp make the steps of loads and stores; interpreter.cpp moves blocks and runs the grid.
 #pragma once
 #include <cstddef>

@@ -58,6 +58,12 @@ TESSERA_PYTHON_API char* tessera_prepare(const char* text, size_t size, const ch
   return error_of([&] { prepare({{text, size}, key, device}); });
 }
 
+/// *name: of the device, or nothing; to be given to tessera_free.
+TESSERA_PYTHON_API char* tessera_unnamed_cpu_driver(char** name) {
+  *name = nullptr;
+  return error_of([&] { *name = copied(unnamed_cpu_driver()); });
+}
+
 TESSERA_PYTHON_API char* tessera_submit_nothing(const char* device, int64_t times) {
   return error_of([&] { submit_nothing(device, times); });
 }

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 
-#include "engine/interpreter/interpreter.h"
+#include "engine/interpreter/plans.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/jax/import.h"
@@ -26,7 +27,8 @@ std::atomic<uint64_t> modules{0}, calls{0}, bytes_copied{0};
 /// A kernel made ready for where it runs.
 struct Loaded {
   ir::Kernel kernel;
-  std::optional<CompiledKernel> compiled;  // none: the interpreter runs it
+  std::optional<CompiledKernel> compiled = {};  // none: the interpreter runs it
+  std::shared_ptr<Plans> plans = std::make_shared<Plans>();
 };
 
 struct LoadedGraph {
@@ -81,6 +83,7 @@ class Cache {
 // its parent may have been in the middle of anything; but Vulkan's drivers live in threads and files that it has not got.
 struct State {
   Cache<Device> devices;
+  Cache<std::optional<Device>> threadless;
   Cache<Loaded> loaded;
   Cache<LoadedGraph> graphs;
   Cache<int> grid_bounds;
@@ -144,13 +147,48 @@ const Device* device_of(std::string_view device) {
   const std::string select(device.substr(std::min(device.size(), std::strlen("vulkan:"))));
   return &state().devices.get(select, [&] { return device_named(select); });
 }
+
+// Lavapipe hands the workgroups of every dispatch to threads, one per core. Waking them takes 5 us where they are awake and 45 where the cores sleep, which is more than a small kernel takes.
+// With this variable at 0, which it reads while it is opened, the thread of its queue runs them.
+constexpr const char* kThreads = "LP_NUM_THREADS";
+/// Waking threads for it would take longer than they save.
+bool is_small(const Program& p) {
+  if (p.num_units.value() == 1 && p.max_workgroups == 0) return true;  // there is nothing to share
+  const auto flops = p.cost_estimate.flops.value(), transcendentals = p.cost_estimate.transcendentals.value(), bytes = p.cost_estimate.bytes_accessed.value();
+  constexpr double kWork = 1e5;  // about 50 us by one thread
+  return flops && transcendentals && bytes && static_cast<double>(*flops) + 8 * static_cast<double>(*transcendentals) + static_cast<double>(*bytes) <= kWork;
+}
+/// The same device without those threads; null where the driver is another, or has been told of its threads by somebody else.
+const Device* threadless(const Device& device, std::string_view name) {
+  const DeviceInfo& info = device.info();
+  if (info.kind != "CPU" || !info.name.starts_with("llvmpipe")) return nullptr;
+  const std::optional<Device>& found = state().threadless.get(std::string(name), [&]() -> std::optional<Device> {
+    static std::mutex one_at_a_time;
+    const std::lock_guard lock(one_at_a_time);
+    if (std::getenv(kThreads)) return std::nullopt;
+    struct None {
+      None() { ::setenv(kThreads, "0", 1); }
+      ~None() { ::unsetenv(kThreads); }
+    };
+    try {
+      const None none;
+      const Device d = device_named(std::to_string(info.index));
+      if (d.info().name == info.name) return d;
+    } catch (const Error&) {  // then all kernels run on the other one
+    }
+    return std::nullopt;
+  });
+  return found ? &*found : nullptr;
+}
+
 Loaded make_ready(ir::Kernel kernel, std::string_view device) {
   const Device* d = device_of(device);
   if (!d) {
     passes::optimize(kernel);  // they change no result, and the interpreter computes what it is given, turn by turn
-    return {std::move(kernel), std::nullopt};
+    return {std::move(kernel)};
   }
   CompiledKernel compiled = load(*d, kernel);
+  if (const Device* one = is_small(compiled.program()) ? threadless(*d, device) : nullptr) compiled = compiled.on(*one);
   return {std::move(kernel), std::move(compiled)};
 }
 
@@ -178,8 +216,9 @@ std::vector<Array> copies_of(std::span<const Buffer> buffers) {
   return copies;
 }
 
-void interpret_on(const ir::Kernel& kernel, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments), {.print = print});
+void interpret_on(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
+  const ir::Kernel& kernel = k.kernel;
+  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments), {.print = print}, *k.plans);
   if (outputs.size() != results.size())
     throw SpecError(kernel.name + ": gives " + std::to_string(outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -194,7 +233,7 @@ void interpret_on(const ir::Kernel& kernel, std::span<const Buffer> arguments, s
 
 void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
   if (k.compiled) on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
-  else interpret_on(k.kernel, arguments, results);
+  else interpret_on(k, arguments, results);
   ++calls;
 }
 
@@ -236,7 +275,7 @@ std::vector<Array> run_text(std::string_view tir, std::string_view device, std::
   });
   std::vector<Array> outputs;
   if (!k.compiled) {
-    outputs = interpret(k.kernel, copies_of(inputs), {.print = print});
+    outputs = interpret(k.kernel, copies_of(inputs), {.print = print}, *k.plans);
     ++calls;
     return outputs;
   }
@@ -276,6 +315,17 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
 }
 
 std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {.open_grid = true}), true); }
+
+std::string unnamed_cpu_driver() {
+  const char* named = std::getenv("TESSERA_DEVICE");
+  if (named && *named) return "";
+  try {
+    const DeviceInfo info = find_device();
+    return info.kind == "CPU" ? info.name : "";
+  } catch (const Error&) {  // which the first call will tell
+    return "";
+  }
+}
 
 void submit_nothing(std::string_view device, int64_t times) {
   const Device* d = device_of(device);

@@ -14,7 +14,7 @@ from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas import triton as plgpu
 
 import tessera
-from support import DEVICES
+from support import DEVICES, python
 
 f32, i32 = jnp.float32, jnp.int32
 FLOATS = ["float4_e2m1fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz"]
@@ -141,6 +141,20 @@ def test_exported_functions(device):
     exported = jax.export.export(f)(jax.ShapeDtypeStruct((8,), f32))
     x = jnp.arange(8.0)
     same(exported.call(x), [x * 2])
+
+
+def test_exported_functions_in_other_processes(device, tmp_path):
+    pytest.importorskip("flatbuffers")  # which serialize() needs
+    f = jax.jit(call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), ((8,), f32)))
+    exported = jax.export.export(f)(jax.ShapeDtypeStruct((8,), f32))
+    (tmp_path / "f").write_bytes(exported.serialize())
+    same(jax.export.deserialize(bytearray((tmp_path / "f").read_bytes())).call(jnp.arange(8.0)), [jnp.arange(8.0) * 2])
+    out, _ = python(f"""
+import jax.export, jax.numpy as jnp, pathlib, tessera
+with tessera.on("interpreter"):
+    print(jax.export.deserialize(bytearray(pathlib.Path({str(tmp_path / "f")!r}).read_bytes())).call(jnp.arange(8.0))[0].tolist(), tessera.stats()["calls"])
+""", JAX_PLATFORMS="cpu")
+    assert out == "[0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0] 1\n"
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

@@ -201,6 +201,30 @@ for turn in range(2):
     python(program)
 
 
+INSTALLS = """
+import tessera, warnings
+from tessera._native_library import unnamed_cpu_driver
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    for device in %s:
+        tessera.install(device)
+print([(w.filename, str(w.message)) for w in said], unnamed_cpu_driver(), sep="\\n")
+"""
+
+
+def test_install_says_once_that_the_interpreter_is_quicker_than_a_driver_for_the_cpu():
+    out, _ = python(INSTALLS % '["vulkan", "interpreter", "vulkan"]', TESSERA_DEVICE="", JAX_PLATFORMS="cpu")
+    said, driver = out.splitlines()
+    want = [("<string>", f'tessera: the only Vulkan device is a driver for the CPU, {driver}: tessera.install("interpreter") runs most kernels faster, TESSERA_DEVICE=vulkan silences this')]
+    assert said == str(want if driver else [])
+
+
+@pytest.mark.parametrize("devices, named", [(["vulkan"], "vulkan"), (["vulkan:0"], ""), (["interpreter"], ""), (["vulkan"], "interpreter")])
+def test_install_says_nothing_where_a_device_is_named(devices, named):
+    out, _ = python(INSTALLS % devices, TESSERA_DEVICE=named, JAX_PLATFORMS="cpu")
+    assert out.splitlines()[0] == "[]"
+
+
 # -- what users get wrong
 
 def test_complex_numbers(device):
@@ -301,7 +325,8 @@ def test_a_device_that_is_lost(tmp_path):
     subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", source, "-o", tmp_path / "libvulkan.so.1", "-ldl"], check=True)
     real = next(line.split()[-1] for line in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout.splitlines()
                 if line.strip().startswith("libvulkan.so.1"))
-    out, _ = python(LOST, LD_LIBRARY_PATH=str(tmp_path), REAL_VULKAN=real, LOSE_AFTER="2", LOSE_UNTIL="3")
+    # TESSERA_DEVICE: else install() opens and closes Vulkan, and of what is found again by its name the real loader is first.
+    out, _ = python(LOST, LD_LIBRARY_PATH=str(tmp_path), REAL_VULKAN=real, LOSE_AFTER="2", LOSE_UNTIL="3", TESSERA_DEVICE="vulkan")
     lines = [line for line in out.splitlines() if line.startswith(("right", "wrong", "lost"))]
     assert lines[:2] == ["right", "right"] and lines[3:] == ["right"] * 3, out
     assert "VK_ERROR_DEVICE_LOST" in lines[2] and "note: the call's results are lost; the next call starts on a new device" in out and out.count("note:") == 1, out

@@ -30,6 +30,7 @@ def _open():
     p, z = ctypes.c_char_p, ctypes.c_size_t
     lib.tessera_free.argtypes, lib.tessera_free.restype = [ctypes.c_void_p], None
     lib.tessera_prepare.argtypes, lib.tessera_prepare.restype = [p, z, p, p], ctypes.c_void_p
+    lib.tessera_unnamed_cpu_driver.argtypes, lib.tessera_unnamed_cpu_driver.restype = [ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p
     lib.tessera_submit_nothing.argtypes, lib.tessera_submit_nothing.restype = [p, ctypes.c_int64], ctypes.c_void_p
     lib.tessera_set_printer.argtypes, lib.tessera_set_printer.restype = [ctypes.c_void_p], None
     lib.tessera_stats.argtypes, lib.tessera_stats.restype = [ctypes.POINTER(ctypes.c_uint64)], None
@@ -74,13 +75,23 @@ def device_name(device):
     return "interpreter" if device == "vulkan" and os.environ.get("TESSERA_DEVICE") == "interpreter" else device
 
 
-def import_text(module):
-    """An exported call (jaxpr.export) as .tir text."""
-    data, out = module.encode(), ctypes.c_void_p()
-    check(native.tessera_import_text(data, len(data), ctypes.byref(out)))
+def _text(function, *args):
+    out = ctypes.c_void_p()
+    check(function(*args, ctypes.byref(out)))
     text = ctypes.cast(out, ctypes.c_char_p).value.decode()
     native.tessera_free(out)
     return text
+
+
+def import_text(module):
+    """An exported call (jaxpr.export) as .tir text."""
+    data = module.encode()
+    return _text(native.tessera_import_text, data, len(data))
+
+
+def unnamed_cpu_driver():
+    """What "vulkan" means, if that is a driver for the CPU that nobody has named; else ""."""
+    return _text(native.tessera_unnamed_cpu_driver)
 
 
 def stats():

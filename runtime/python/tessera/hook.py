@@ -17,12 +17,13 @@ from jax._src.random import prng
 from jax.extend import pallas as pallas_extend
 
 from tessera import jax_versions, jaxpr
-from tessera._native_library import Error, check, counts, device_name, native
+from tessera._native_library import Error, check, counts, device_name, native, unnamed_cpu_driver
 
 _TARGET = "tessera_call"
 _lock = threading.Lock()
 _stock = pallas_call_module._pallas_call_lowering  # JAX's own rule
 _registered = False  # the handler, which stays
+_looked = False  # for a device that is none of the GPU's
 _where = jax.make_user_context(None)  # (device, fallback); part of the key under which JAX keeps what it has traced and compiled
 
 
@@ -98,8 +99,19 @@ def params_of_pl_kernel(eqn):
     return found[0]
 
 
+def _tell_of_cpu_driver():
+    """Once: the interpreter is quicker for most kernels than Vulkan's drivers for the CPU."""
+    global _looked
+    with _lock:
+        first, _looked = not _looked, True
+    if first and (driver := unnamed_cpu_driver()):
+        warnings.warn(f'tessera: the only Vulkan device is a driver for the CPU, {driver}: tessera.install("interpreter") runs most kernels faster, TESSERA_DEVICE=vulkan silences this', stacklevel=4)
+
+
 def install(device, fallback):
     device = device_name(device)
+    if device == "vulkan":
+        _tell_of_cpu_driver()
     _hook()
     _where.set_global((device, fallback))
 
