@@ -196,17 +196,17 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     program.explain = explain + "  tiles " + (smaller == 1 ? "half" : "a quarter") + " as wide as elsewhere, so that the arena fits shared memory\n";
   }
   program.explain += narrow_notes + lowering::explain_copies(source, k, program.waits.size(), prefetch);
-  if (target.max_loop_iterations > 0) limit_loops(lanes, target, program);
-  dump("lane/loops", lanes, program.report_bytes > 0);
-  ir::compact(lanes);
   // Lavapipe splits vectors of four into scalar loads, but loads 64 bits at once.
   bool wider = target.kind == Target::Kind::gpu && lowering::vectorize_loads(lanes, 4);
   wider = lowering::vectorize_loads(lanes, 2) || wider;
   if (wider) ir::compact(lanes);
   dump("lane/vectorize", lanes, wider);
-  const bool bounded = lane::bound_accesses(lanes);
+  const bool bounded = lane::bound_accesses(lanes, !target.skips_branches);
   if (bounded) ir::compact(lanes);
   dump("lane/bounds", lanes, bounded);
+  if (target.max_loop_iterations > 0) limit_loops(lanes, target, program);  // rounds are packed by their weight as it is now
+  dump("lane/loops", lanes, program.report_bytes > 0);
+  ir::compact(lanes);
   lane::verify_lane(lanes, "lowering");
   program.explain += "  shared " + std::to_string(lanes.lane.shared_bytes) + " B   scratch " + std::to_string(lanes.lane.scratch_bytes) +
                      " B per workgroup   about " + std::to_string(lowering::live_registers(lanes)) + " registers per invocation\n";

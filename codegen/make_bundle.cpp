@@ -52,6 +52,7 @@ Needs needs_of(const Program& p, const Target& target) {
     }
     loops = loops || op == spv::OpLoopMerge;
   }
+  if (target.skips_branches) features.insert("skips_branches");
   n.features = {features.begin(), features.end()};
   n.workgroup_size = p.workgroup_size;
   n.push_constant_bytes = p.indirect_table ? 8 : static_cast<int32_t>(p.push_bytes());

@@ -35,6 +35,8 @@ struct Target {
   bool int64_atomics = false;                 // in buffers; of 32 bits they are always there
   bool storage8 = false, storage16 = false;   // 8 and 16-bit loads and stores through buffer addresses; else by the words around them
   bool vulkan_memory_model_device_scope = false;
+  /// What no invocation takes is not run for nobody. Lavapipe from Mesa 25 on runs it, and loads from addresses that are the same for all invocations there (seen on 26.1).
+  bool skips_branches = false;
 
   // float controls, per width: where false, conversions go through integer bits
   bool rte16 = false, rte32 = false, rte64 = false;

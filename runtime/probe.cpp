@@ -154,10 +154,12 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
     if (t.can_require_subgroup_size)
       t.max_workgroup_size = std::min(t.max_workgroup_size, clamp32(uint64_t{p11.subgroupSize} * p13.maxComputeWorkgroupSubgroups));
   }
+  t.skips_branches = t.kind == Target::Kind::gpu;
   if (modern && p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) {
     const std::string_view driver = p12.driverInfo;  // "Mesa 22.3.6 (LLVM 15.0.6)"
     const int major = driver.substr(0, 5) == "Mesa " ? std::atoi(p12.driverInfo + 5) : 0;
     if (major < 25) {
+      t.skips_branches = true;
       t.max_loop_iterations = 65535;
       t.dot_results = 256;
     }

@@ -101,6 +101,7 @@ std::optional<Bounds::Form> Bounds::unwrapped(Value v) {
 
 // The greatest value of what `b` bounds.
 Bounds::Form Bounds::last(const Between& b) {
+  if (!b.end) return {{}, type_range(k_.type(b.v).dtype).second};
   Form r = form(b.end);
   r.constant -= 1;
   if (!b.step || !r.terms.empty()) return r;
@@ -219,7 +220,11 @@ Bounds::Interval Bounds::compute_range(uint32_t atom) {
   }
   const ir::Op* o = k_.def(v);
   if (!o) return any;
-  const auto of = [&](size_t i) { return range(form(o->operands[i])); };
+  const auto of = [&](size_t i) {
+    const Interval r = range(form(o->operands[i]));
+    const auto [least, most] = type_range(k_.type(o->operands[i]).dtype);
+    return r.lo <= -kFar || r.hi >= kFar ? Interval{least, most} : r;
+  };
   switch (o->code) {
     case Opcode::workgroup_index: return {0, k_.lane.exact ? std::max<int64_t>(k_.lane.num_units.value().value_or(int64_t{1} << 31), 1) - 1 : INT32_MAX};
     case Opcode::num_workgroups: return {0, INT32_MAX};

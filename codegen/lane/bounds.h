@@ -15,7 +15,7 @@ namespace tessera::lane {
 
 class Bounds {
  public:
-  /// What holds where a value is made or an access stands: low <= v < end, and v is low plus a multiple of step.
+  /// What holds where a value is made or an access stands: low <= v < end, and v is low plus a multiple of step. Without an end nothing is known of it.
   struct Between { ir::Value v, low, end, step = {}; };
   /// A bool that is true there, or false.
   struct Condition { ir::Value v; bool holds; };
@@ -67,7 +67,8 @@ class Bounds {
 
 /// Accesses to arrays of static size that are not proved to lie inside of them.
 std::vector<ir::OpId> unproved_accesses(const ir::Kernel& lanes);
-/// Moves each of those to the nearest element of its array: passes may have used what nobody can see any more. True if there was one.
-bool bound_accesses(ir::Kernel& lanes);
+/// Moves each of `unproved_accesses` to the nearest element of its array: passes may have used what nobody can see any more. With `speculated` (README.md: No access leaves its array)
+/// all loads that would leave their memory in a branch that is not taken, or in a loop behind its last round. True if anything changed.
+bool bound_accesses(ir::Kernel& lanes, bool speculated);
 
 }  // namespace tessera::lane

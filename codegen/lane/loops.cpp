@@ -9,7 +9,8 @@ namespace tessera::lane {
 namespace {
 using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Value;
 
-/// Roughly how many instructions an op becomes.
+}  // namespace
+
 int op_weight(const Kernel& k, const Op& op) {
   switch (op.code) {
     case Opcode::pow: return 200;
@@ -20,6 +21,8 @@ int op_weight(const Kernel& k, const Op& op) {
     default: return ir::info(op.code).transcendental ? 30 : 1;
   }
 }
+
+namespace {
 
 /// Of a region, inner regions included; a large number if it has loops.
 int weight(const Kernel& k, RegionId r) {

@@ -10,6 +10,9 @@
 
 namespace tessera::lane {
 
+/// Roughly how many instructions an op becomes, regions not counted.
+int op_weight(const ir::Kernel& k, const ir::Op& op);
+
 /// Copies of a for's body that the emitter puts into one iteration: more than 1 only for innermost loops with run-time bounds.
 int copies_per_iteration(const ir::Kernel& k, const ir::Op& loop, const Target& target);
 

@@ -68,6 +68,17 @@ class ScratchCheck {
     return !more_steps || walk(k_.body, written);
   }
 
+  std::vector<KnownScalar> all_known() {
+    std::vector<KnownScalar> all;
+    for (const bool first : {true, false}) {
+      first_ = first;
+      known_.clear();
+      for (uint32_t v = 0; v < k_.values.size(); ++v)
+        if (const auto bits = k_.def({v}) && k_.def({v})->regions.empty() ? known({v}) : std::nullopt) all.push_back({{v}, *bits, first ? inner_ : std::vector<bool>()});
+    }
+    return all;
+  }
+
  private:
   int scratch_of(const ir::Op& op) const { return ref_position(k_, op.operands[0]) - static_cast<int>(k_.blocks.size()); }
 
@@ -342,6 +353,8 @@ std::vector<bool> used_values(const ir::Kernel& k) {
     for (ir::Value v : op.operands) used[v.index] = true;
   return used;
 }
+
+std::vector<KnownScalar> known_scalars(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars) { return ScratchCheck(k, parallel, scalars).all_known(); }
 
 ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target) {
   ParallelPlan plan;

@@ -37,6 +37,14 @@ struct ParallelPlan {
 
 ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target);
 
+/// What the proof that scratch is written before it is read knows of a scalar if these axes are parallel: its bits, in all programs or where the ids of these axes are 0.
+struct KnownScalar {
+  ir::Value v;
+  uint64_t bits;
+  std::vector<bool> at_first;  // per axis, or none
+};
+std::vector<KnownScalar> known_scalars(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars);
+
 /// Per value: some op has it as an operand.
 std::vector<bool> used_values(const ir::Kernel& k);
 

@@ -159,7 +159,8 @@ void Lowering::emit_units() {
   } else if (s_.group == 1) {
     const Value unit = b_.add(b_.mul(group, b_.i32(s_.workgroup)), local);
     if (exact && *known_units % s_.workgroup == 0) body(unit);
-    else b_.when(b_.lt(unit, total), [&] { body(unit); });
+    // Of a number that arrives with the call, up to 2^31 - 1: surplus invocations may wrap.
+    else b_.when(b_.both(known_units ? Value{} : b_.ge_zero(unit), b_.lt(unit, total)), [&] { body(unit); });
   } else {
     if (exact) body(group);
     else b_.when(b_.lt(group, total), [&] { body(group); });

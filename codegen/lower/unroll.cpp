@@ -4,6 +4,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "codegen/lane/loops.h"
 #include "engine/ir/builder.h"
 
 namespace tessera::lowering {
@@ -29,13 +30,13 @@ class Unroller {
   }
 
  private:
-  // Ops in a region; regions with loops or barriers count as too many.
+  // What a region becomes, in instructions; regions with loops or barriers count as too many.
   int64_t cost(ir::RegionId r) const {
     int64_t n = 0;
     for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& o = k_.op(id);
       if (o.code == Opcode::for_ || o.code == Opcode::while_ || o.code == Opcode::barrier) return INT32_MAX;
-      ++n;
+      n += lane::op_weight(k_, o);
       for (ir::RegionId inner : o.regions) n += cost(inner);
     }
     return std::min<int64_t>(n, INT32_MAX);

@@ -7,7 +7,7 @@
 
 namespace tessera::lowering {
 
-/// Bodies grow to at most `budget` ops. Returns true if something changed.
+/// Bodies grow to at most `budget` instructions, as lane::op_weight has them. Returns true if something changed.
 bool unroll_loops(ir::Kernel& k, int budget);
 
 /// What CPU drivers branch for, each lane on its own: accesses to memory, and control flow.

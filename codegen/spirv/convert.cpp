@@ -37,8 +37,8 @@ V round_f16(V v) {
   const V m = magnitude_bits(v);
   V r = ((m + 0xfff) + ((m >> 13) & 1)) & ~0x1fffu;
   r = select(r >= 0x47800000u, 0x7f800000u, r);  // 65520 and above: infinity
-  // Below 2^-14: multiples of 2^-24. Rounds the 24-bit significand after a shift by 126 - exponent, which is at least 14.
-  const V shift = 126 - (m >> 23), amount = select(shift > 31, 31, shift);
+  // Below 2^-14: multiples of 2^-24. Rounds the 24-bit significand after a shift by 126 - exponent, which is at least 14; of what is not below, by anything from 1 to 31.
+  const V shift = 126 - (m >> 23), amount = select((shift - 1) > 30, 31, shift);
   const V significand = (m & 0x7fffff) | 0x800000;
   const V odd = (significand >> amount) & 1;
   const V steps = (significand + ((literal(m, 1) << (amount - 1)) - 1) + odd) >> amount;
@@ -55,7 +55,7 @@ V round_f8(V v, DType t) {
   const V m = magnitude_bits(v);
   V r = ((m + ((1u << (dropped - 1)) - 1)) + ((m >> dropped) & 1)) & ~((1u << dropped) - 1);
   // Below the least normal: multiples of 2^-least.
-  const V shift = (150 - least) - (m >> 23), amount = select(shift > 31, 31, shift);
+  const V shift = (150 - least) - (m >> 23), amount = select((shift - 1) > 30, 31, shift);
   const V significand = (m & 0x7fffff) | 0x800000;
   const V steps = (significand + ((literal(m, 1) << (amount - 1)) - 1) + ((significand >> amount) & 1)) >> amount;
   r = select(m < normal, bits(float_from_uint(steps, Reg::f32) * std::ldexp(1.0, -least)), r);

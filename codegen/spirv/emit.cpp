@@ -153,7 +153,31 @@ void Emitter::arguments() {
   };
   if (k_.lane.scratch_bytes > 0) scratch_ = named(read(scratch, Reg::u64), "scratch");
   if (k_.lane.report_bytes > 0) report_ = named(read(report, Reg::u64), "report");
+  if (!target_.skips_branches) bases_of_empty_arrays();
   for (size_t i = 0; i < place.size(); ++i) extents_.push_back(read(place[i], k_.lane.extent_is_64[i] ? Reg::u64 : Reg::u32));
+}
+
+// An array without elements has the address 0. Where nobody takes a branch, its loads take an element of another array, the arena or the report instead.
+void Emitter::bases_of_empty_arrays() {
+  const std::vector<ir::Value>& args = k_.region(k_.body).args;
+  std::vector<V> some, perhaps;  // addresses of what is there, and of what has elements or not
+  std::vector<Ref*> empty;
+  for (size_t i = 0; i < args.size() && i < k_.blocks.size(); ++i) {
+    Ref& r = *refs_[args[i].index];
+    const auto& dims = k_.blocks[i].array_shape;
+    const bool dead = std::any_of(dims.begin(), dims.end(), [](const Extent& e) { return e.value() == 0; });
+    const bool fixed = std::all_of(dims.begin(), dims.end(), [](const Extent& e) { return e.is_static(); });
+    if (dead) continue;  // nothing accesses it
+    (fixed ? some : perhaps).push_back(r.base);
+    if (!fixed) empty.push_back(&r);
+  }
+  if (empty.empty()) return;
+  if (k_.lane.scratch_bytes > 0) some.push_back(scratch_);
+  if (k_.lane.report_bytes > 0) some.push_back(report_);
+  V other = some.empty() ? perhaps[0] : some[0];
+  for (size_t i = 1; some.empty() && i < perhaps.size(); ++i) other = select(eq(other, 0), perhaps[i], other);
+  if (some.empty() && perhaps.size() == 1) return;
+  for (Ref* r : empty) r->base = select(eq(r->base, 0), other, r->base);
 }
 
 void Emitter::float_controls() {

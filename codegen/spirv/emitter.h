@@ -42,6 +42,7 @@ class Emitter {
   V built_in(spv::BuiltIn b, const char* name);
   V built_in_component(spv::BuiltIn b, uint32_t component);
   V subgroup_size();
+  void bases_of_empty_arrays();
   void float_controls();
   /// While it lives, instructions are of the op's line; then again of that before.
   struct Here {

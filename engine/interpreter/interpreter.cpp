@@ -3,6 +3,7 @@
 #include "engine/interpreter/interpreter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "engine/interpreter/machine.h"
@@ -40,6 +41,17 @@ struct Block {
     for (size_t d = 0; d < rank; ++d) in_tile += below[d] * tile_strides[d] * bytes;
     if (to_array) copy_strided(rank, inside.data(), first, view_strides.data(), in_tile, tile_strides.data(), bytes);
     else copy_strided(rank, inside.data(), in_tile, tile_strides.data(), first, view_strides.data(), bytes);
+  }
+  // Overhang becomes the nearest element inside.
+  void copy_edges() {
+    for_each_index(shape.size(), shape.data(), [&](const int64_t* at) {
+      int64_t to = 0, from = 0;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        to += at[d] * tile_strides[d];
+        from += std::clamp(at[d], below[d], below[d] + inside[d] - 1) * tile_strides[d];
+      }
+      if (from != to) std::memcpy(tile.data() + to * bytes, tile.data() + from * bytes, static_cast<size_t>(bytes));
+    });
   }
   void write_back() {
     if (entered && edge && written) copy_tile(true);
@@ -105,6 +117,7 @@ struct Block {
     tile.resize(static_cast<size_t>(num_elements(shape) * bytes));
     fill_unspecified(tile.data(), num_elements(shape), mapping->dtype, unspecified, owner);
     if (any) copy_tile(false);
+    if (any && unspecified == kEdge) copy_edges();
     else if (inside.empty()) inside.assign(1, 0);  // a rank 0 block of an empty array: nothing to copy either way
     view = {tile.data(), tile_strides.data()};
   }
@@ -130,6 +143,7 @@ int fill_of(const InterpretOptions& options) {
     case Uninitialised::zero: return 3;
     case Uninitialised::large: return 1;
     case Uninitialised::small: return 2;
+    case Uninitialised::edge: return kEdge;
     case Uninitialised::pattern: break;
   }
   return 4 + static_cast<int>(options.seed.value_or(0) % (1u << 30));

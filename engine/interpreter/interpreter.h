@@ -14,7 +14,8 @@
 namespace tessera {
 
 /// nan: NaN, the least integer, true. large, small: other values, everywhere the same. pattern: a number of its own in each place.
-enum class Uninitialised : uint8_t { nan, zero, large, small, pattern };
+/// edge: as nan, but overhang is a copy of the nearest element that the block has inside the array, as compiled code may have it.
+enum class Uninitialised : uint8_t { nan, zero, large, small, pattern, edge };
 enum class OutOfBounds : uint8_t { clamp, raise };
 
 /// A value at the moment it has been computed (`op` made it; none: an argument of a region), or is given to a memory op that is about to run.

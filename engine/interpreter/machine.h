@@ -81,6 +81,8 @@ Step print_step(const ir::Kernel& k, const ir::Op& op);
 
 /// A hash whose outputs are well mixed.
 uint64_t mix(uint64_t z);
+/// Of unspecified_bits: as 0; overhang is what Uninitialised::edge says.
+constexpr int kEdge = -1;
 /// What memory holds before its first write, and overhang: NaN, the least integer, or true; others by `fill`: 1, 2, 3: the same everywhere; from 4 on: by this seed. `place` tells
 /// places apart where each holds its own.
 uint64_t unspecified_bits(DType t, int fill, uint64_t place = 0);

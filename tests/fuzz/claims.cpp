@@ -41,6 +41,22 @@ Claims::Claims(const ir::Kernel& k, const DimValues& dims) : k_(k), ranges_(k) {
   }
 }
 
+void Claims::with_parallel(const std::vector<bool>& axes) {
+  known_.clear();
+  for (lowering::KnownScalar& known : lowering::known_scalars(k_, axes, *scalars_)) known_[known.v.index].push_back(std::move(known));
+}
+
+void Claims::known(const SeenValue& s, __int128 x) {
+  const auto it = known_.find(s.value.index);
+  if (it == known_.end()) return;
+  for (const lowering::KnownScalar& claim : it->second) {
+    bool holds_here = true;
+    for (size_t a = 0; a < claim.at_first.size(); ++a) holds_here = holds_here && (!claim.at_first[a] || s.program[a] == 0);
+    const __int128 said = number(k_.type(s.value).dtype, claim.bits);
+    if (holds_here && x != said) return fail("it is known to be " + show(said) + ", but it is " + show(x) + " where the program ids are " + to_string(Shape(s.program)) + " (" + name_of(s.value) + ")");
+  }
+}
+
 void Claims::compute_ranges(ir::RegionId r) {
   for (const ir::OpId id : k_.region(r).ops) {
     const ir::Op& o = k_.op(id);
@@ -81,6 +97,7 @@ void Claims::see(const SeenValue& s) {
     std::memcpy(&bits, s.elements + i * size, static_cast<size_t>(size));
     const __int128 x = number(t.dtype, bits);
     if (!within_range(s.value, x)) return;
+    if (t.shape.empty()) known(s, x);
     if (below(x - base, form.rest.lo) || above(x - base, form.rest.hi) || below(x, range.lo) || above(x, range.hi)) {
       std::string text;
       for (size_t a = 0; a < form.coef.size(); ++a)

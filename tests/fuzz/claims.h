@@ -1,5 +1,5 @@
 // What the analyses claim of a kernel's integers, held against the values that the interpreters compute, at every evaluation: affine forms, ranges of both levels,
-// blocks that need no clamp or lie inside, index arrays that hold no position twice, axes that are proved to be parallel.
+// blocks that need no clamp or lie inside, index arrays that hold no position twice, scalars that are known when scratch is proved to be written first, axes that are proved to be parallel.
 #pragma once
 #include <optional>
 #include <string>
@@ -21,6 +21,8 @@ class Claims {
   Claims(const Claims&) = delete;
   void see(const SeenValue& s);
   void see(ir::Value v, uint64_t bits);
+  /// And what known_scalars says, with these axes parallel.
+  void with_parallel(const std::vector<bool>& axes);
   /// The first that did not hold, in words.
   const std::optional<std::string>& broken() const { return broken_; }
 
@@ -30,6 +32,7 @@ class Claims {
   bool within_range(ir::Value v, __int128 x);
   void block(const MapResult& m, int64_t index);
   void positions(const SeenValue& s);
+  void known(const SeenValue& s, __int128 x);
   std::string name_of(ir::Value v) const;
   void fail(const std::string& what) { if (!broken_) broken_ = what; }
 
@@ -40,6 +43,7 @@ class Claims {
   std::vector<Shape> shapes_;                              // of the arrays
   std::unordered_map<uint32_t, std::vector<MapResult>> map_results_;  // by value: the block indices that it is
   std::unordered_map<uint32_t, std::vector<int64_t>> given_;  // the last elements of an index array, by value
+  std::unordered_map<uint32_t, std::vector<lowering::KnownScalar>> known_;  // by value
   std::optional<std::string> broken_;
 };
 

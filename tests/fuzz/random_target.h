@@ -28,6 +28,7 @@ inline Target random_target(uint64_t seed) {
   t.int64_atomics = t.int64 && maybe();
   t.storage8 = maybe(), t.storage16 = maybe();
   t.vulkan_memory_model_device_scope = maybe();
+  t.skips_branches = maybe();
   t.rte16 = maybe(), t.rte32 = maybe(), t.rte64 = maybe(), t.preserve16 = maybe(), t.preserve32 = maybe(), t.preserve64 = maybe();
   const auto say = [&](const char* what, int64_t v) { t.name += std::string(" ") + what + " " + std::to_string(v); };
   t.name = t.kind == Target::Kind::gpu ? "gpu" : "cpu";
@@ -35,7 +36,7 @@ inline Target random_target(uint64_t seed) {
   say("subgroup", t.subgroup_size), say("from", t.min_subgroup_size), say("to", t.max_subgroup_size), say("require", t.can_require_subgroup_size), say("loops", t.max_loop_iterations);
   say("arithmetic", t.subgroup_arithmetic), say("shuffle", t.subgroup_shuffle), say("int8", t.int8), say("int16", t.int16), say("int64", t.int64), say("float16", t.float16);
   say("atomics", t.int64_atomics), say("storage8", t.storage8), say("storage16", t.storage16), say("rte16", t.rte16), say("rte32", t.rte32), say("rte64", t.rte64);
-  say("preserve16", t.preserve16), say("preserve32", t.preserve32), say("preserve64", t.preserve64);
+  say("preserve16", t.preserve16), say("preserve32", t.preserve32), say("preserve64", t.preserve64), say("skips", t.skips_branches);
   return t;
 }
 

@@ -154,6 +154,7 @@ void VulkanRunner::fill_target() {
   t.storage8 = f12.storageBuffer8BitAccess;
   t.storage16 = f11.storageBuffer16BitAccess;
   t.vulkan_memory_model_device_scope = f12.vulkanMemoryModelDeviceScope;
+  t.skips_branches = t.max_loop_iterations > 0 || t.kind == Target::Kind::gpu;
   t.rte16 = p12.shaderRoundingModeRTEFloat16;
   t.rte32 = p12.shaderRoundingModeRTEFloat32;
   t.rte64 = p12.shaderRoundingModeRTEFloat64;

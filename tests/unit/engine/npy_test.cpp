@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -129,6 +130,33 @@ TEST_CASE("npy: broken files are refused") {
   refuses(file("not a dict", ""), "x.npy: header: expected '{' at byte 0 of \"not a dict\"");
   refuses(file("{'descr", ""), "x.npy: header: expected a string that ends at byte 1 of \"{'descr\"");
   refuses(std::string("\x93NUMPY\x07\x00\x00\x00", 10), "x.npy: version 7.0 of the format is not supported\n  note: 1.0, 2.0 and 3.0 are");
+}
+
+TEST_CASE("npy: extremes of order, rank and size") {
+  // Columns of big-endian elements; one element, none, and none in any order.
+  const Array both = parse(file(dict(">i4", "(2, 3)", "True"), std::string("\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0\5\xff\xff\xff\xfa", 24)));
+  for (int i = 0; i < 6; ++i) CHECK(both.data<int32_t>()[i] == std::array{1, 3, 5, 2, 4, -6}[static_cast<size_t>(i)]);
+  CHECK(parse(file(dict("<i2", "()", "True"), raw<int16_t>({7}))).at(0) == 7);
+  CHECK(parse(file(dict("<i2", "(0,)", "True"), "")).shape() == Shape{0});
+  CHECK(parse(file(dict("<i2", "(3, 0, 5)", "True"), "")).shape() == Shape{3, 0, 5});
+  const auto refuses = [](const std::string& bytes, const std::string& message) { CHECK_THROWS_WITH_AS(parse(bytes), message.c_str(), SpecError); };
+  refuses(file(dict("<i2", "(3, 0, 9223372036854775807)"), ""), "x.npy: shape (3, 0, 9223372036854775807) exceeds 64-bit sizes");
+  refuses(file(dict("<i1", "(9223372036854775807,)"), ""), "x.npy: truncated: i8 (9223372036854775807,) needs 9223372036854775807 bytes after the header but 0 are there");
+  refuses(file(dict("<i1", "(9223372036854775808,)"), ""),
+          "x.npy: header: expected a size of at most 63 bits at byte 51 of \"{'descr': '<i1', 'fortran_order': False, 'shape': (9223372036854775808,), }\"");
+  // More dims than anybody has, in a header that is long but there, and in one whose length is not.
+  std::string ones = "(";
+  for (int i = 0; i < 100'000; ++i) ones += "1,";
+  for (const char* order : {"False", "True"}) {
+    try {
+      CHECK(parse(file(dict("<i1", ones + ")", order), "a", 2)).size() == 1);
+    } catch (const SpecError& e) {
+      CHECK(std::string(e.what()).size() < 500);
+    }
+  }
+  std::string beyond = file(dict("<i1", "(1,)"), "a", 2);
+  beyond[8] = beyond[9] = beyond[10] = beyond[11] = '\xff';
+  CHECK_THROWS_AS(parse(beyond), SpecError);
 }
 
 TEST_CASE("npy: no cut and no changed byte of a file crashes the reader") {
