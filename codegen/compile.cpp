@@ -97,6 +97,12 @@ bool loops_too_close(const ir::Kernel& lanes, const Target& target) {
   return total.at_most ? *total.at_most > target.max_loop_iterations : total.at_least > target.max_loop_iterations / 4;
 }
 
+// Iterations that a kernel may take, as far as they are known.
+int64_t longest(const ir::Kernel& lanes, const Target& target) {
+  const LoopTotal t = iterations(lane::count_loops(lanes, target), lanes.lane);
+  return t.at_most.value_or(t.at_least);
+}
+
 // A driver that leaves loops too early: loops that constants prove short are fine, those that they prove too long an error. What arrives with
 // a call is checked by its launch; and where neither proves enough, the code reports to the host that its loops were cut.
 void limit_loops(ir::Kernel& lanes, const Target& target, Program& program) {
@@ -166,7 +172,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     dump("lower", lanes, true);
     optimize(lanes, "lane");
     ir::compact(lanes);
-    const bool unrolled = lowering::unroll_loops(lanes, target.kind == Target::Kind::cpu ? 192 >> (2 * smaller) : 64);
+    const bool unrolled = lowering::unroll_loops(lanes, target.kind == Target::Kind::cpu ? smaller == 1 ? 384 : 192 >> std::max(smaller - 2, 0) : 64);
     dump("lane/unroll", lanes, unrolled);
     if (unrolled) optimize(lanes, "lane");
     return lanes;
@@ -174,18 +180,28 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   ir::Kernel lanes = to_lanes(0, program.explain);
   // Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 320 take it a second, 3300 more than a minute.
   constexpr int64_t kMostBranches = 640;
-  // Less unrolled by steps of a quarter, as many at once as the count asks for; the last leaves one element to each invocation.
-  constexpr int kSmallest = 4;
-  for (int smaller = 0; smaller < kSmallest && target.kind == Target::Kind::cpu && !options.general;) {
+  // Loops where there are no registers, and less unrolled by steps of a half, as many at once as the count asks for and the driver's limit on iterations allows; the last
+  // leaves one element to each invocation.
+  constexpr int kSmallest = 10;
+  // Where loops may be too long as it is, they may become a little longer.
+  const int64_t first_longest = loops_too_close(lanes, target) ? longest(lanes, target) : 0;
+  for (int smaller = 0, most = target.kind == Target::Kind::cpu && !options.general ? kSmallest : 0; smaller < most;) {
     const int64_t n = lowering::count_branches(lanes);
     if (n <= kMostBranches) break;
-    for (int64_t left = n; left > kMostBranches && smaller < kSmallest; left /= 4) ++smaller;
-    std::string explain;
-    ir::Kernel less = to_lanes(smaller, explain);
-    if (loops_too_close(less, target)) break;
-    lanes = std::move(less);
-    program.explain = explain + "  unrolled 1/" + std::to_string(1 << (2 * smaller)) + " as far as elsewhere: " + std::to_string(n) +
-                      " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
+    int wanted = smaller == 0 ? 2 : smaller;
+    for (int64_t left = n; left > kMostBranches; left /= 4) wanted += 2;
+    for (wanted = std::min(wanted, most); wanted > smaller;) {
+      std::string explain;
+      ir::Kernel less = to_lanes(wanted, explain);
+      if (first_longest > 0 ? longest(less, target) - first_longest > first_longest / 4 : loops_too_close(less, target)) {
+        most = --wanted;
+        continue;
+      }
+      lanes = std::move(less);
+      smaller = wanted;
+      program.explain = explain + (smaller < 3 ? "  nests without registers are loops" : "  unrolled 1/" + std::to_string(1 << (smaller - 2)) + " as far as elsewhere") + ": " + std::to_string(n) +
+                        " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
+    }
   }
   // What does not fit shared memory lies in global memory, all of it; smaller tiles are better.
   for (int smaller = 1; smaller <= 2 && target.kind == Target::Kind::gpu && !options.general && lanes.lane.scratch_bytes > 0; ++smaller) {

@@ -24,8 +24,8 @@ struct CompileOptions {
 };
 
 /// Tile level to lane level. Throws CompileError if the target lacks what the kernel needs, with limit and need. `explain`, if given,
-/// receives what was decided and why. Each step of `smaller`, up to 4, quarters what one invocation unrolls: compile() takes those that a CPU driver's
-/// compiler needs.
+/// receives what was decided and why. Steps of `smaller`: for CPU drivers the first makes loops of nests without registers, the second
+/// unrolls them less, each further one, up to 10, halves what an invocation unrolls; for GPUs each halves tiles. compile() takes those that are needed.
 ir::Kernel lower(const ir::Kernel& k, const Target& target, const CompileOptions& options = {}, std::string* explain = nullptr, int smaller = 0);
 
 /// Verifies, optimizes, lowers and emits. Deterministic: the same kernel and target give the same words.

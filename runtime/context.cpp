@@ -314,20 +314,20 @@ void Context::collect() {
   });
 }
 
-const Pipeline& Context::pipeline(const Program& program, bool sliced) {
+const Pipeline& Context::pipeline(const Program& program) {
   require_alive();
   check_limits(program, probe_.info.target);  // not part of the key
-  const uint64_t key = Pipeline::hash(program, sliced);
+  const uint64_t key = Pipeline::hash(program);
   const auto find = [&]() -> const Pipeline* {
     for (auto [it, end] = pipelines_.equal_range(key); it != end; ++it)
-      if (it->second->is_for(program, sliced)) return it->second.get();
+      if (it->second->is_for(program)) return it->second.get();
     return nullptr;
   };
   {
     std::lock_guard lock(pipelines_mutex_);
     if (const Pipeline* p = find()) return *p;
   }
-  auto made = std::make_unique<Pipeline>(*this, program, sliced);  // several threads at once, perhaps of the same program
+  auto made = std::make_unique<Pipeline>(*this, program);  // several threads at once, perhaps of the same program
   std::lock_guard lock(pipelines_mutex_);
   if (const Pipeline* p = find()) return *p;
   ++(made->from_disk() ? pipelines_from_disk : pipelines_made);

@@ -139,8 +139,7 @@ class Context : public std::enable_shared_from_this<Context> {
     return attempt();
   }
   /// The pipeline for a program, made if need be. Throws CompileError if the program exceeds the device's limits.
-  /// `sliced`: one that takes base workgroups.
-  const Pipeline& pipeline(const Program& program, bool sliced = false);
+  const Pipeline& pipeline(const Program& program);
   int64_t allocated_bytes();
   ImageKit& images();
 

@@ -284,7 +284,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   const std::vector<int64_t> sizes = extents(p, dims);
   const std::vector<GroupSlice> slices = vulkan::slices_of(*context, p, dims, count);
   const bool by_units = slices.size() > 1 && p.max_workgroups > 0;
-  const vulkan::Pipeline& pipeline = context->pipeline(p, slices.size() > 1);
+  const vulkan::Pipeline& pipeline = context->pipeline(p);
   const auto give = [&] {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].donated()) inputs[i].give_to(p.name);

@@ -20,9 +20,8 @@ uint64_t hash_words(std::span<const uint32_t> words, uint64_t h) {
 }
 
 // All that a pipeline is made of, for the key of its file; the code by two hashes, since what the driver keeps is checked by the driver.
-std::string of_code(const Program& p, bool sliced) {
-  std::string s = "push " + std::to_string(pushed_bytes(p)) + " subgroup " + std::to_string(p.required_subgroup_size) + (sliced ? " sliced" : "") + " code " +
-                  std::to_string(p.spirv.size());
+std::string of_code(const Program& p) {
+  std::string s = "push " + std::to_string(pushed_bytes(p)) + " subgroup " + std::to_string(p.required_subgroup_size) + " code " + std::to_string(p.spirv.size());
   for (const uint64_t seed : {0xcbf29ce484222325u, 0x9e3779b97f4a7c15u}) s += " " + std::to_string(hash_words(p.spirv, seed));
   return s;
 }
@@ -45,19 +44,19 @@ void check_limits(const Program& p, const Target& t) {
 
 uint32_t pushed_bytes(const Program& p) { return p.indirect_table ? 8 : static_cast<uint32_t>(p.push_bytes()); }
 
-uint64_t Pipeline::hash(const Program& p, bool sliced) {
+uint64_t Pipeline::hash(const Program& p) {
   constexpr size_t kWords = 64;  // of the code, spread over it: this is done at every launch, and is_for() compares the rest
-  uint32_t words[kWords + 4] = {pushed_bytes(p), static_cast<uint32_t>(p.required_subgroup_size), sliced, static_cast<uint32_t>(p.spirv.size())};
-  for (size_t i = 0; !p.spirv.empty() && i < kWords; ++i) words[4 + i] = p.spirv[i * p.spirv.size() / kWords];
+  uint32_t words[kWords + 3] = {pushed_bytes(p), static_cast<uint32_t>(p.required_subgroup_size), static_cast<uint32_t>(p.spirv.size())};
+  for (size_t i = 0; !p.spirv.empty() && i < kWords; ++i) words[3 + i] = p.spirv[i * p.spirv.size() / kWords];
   return hash_words(words, 0xcbf29ce484222325u);
 }
 
-bool Pipeline::is_for(const Program& p, bool sliced) const {
-  return sliced_ == sliced && spirv_ == p.spirv && push_bytes_ == pushed_bytes(p) && subgroup_size_ == p.required_subgroup_size;
+bool Pipeline::is_for(const Program& p) const {
+  return spirv_ == p.spirv && push_bytes_ == pushed_bytes(p) && subgroup_size_ == p.required_subgroup_size;
 }
 
-Pipeline::Pipeline(Context& context, const Program& p, bool sliced)
-    : context_(context), spirv_(p.spirv), push_bytes_(pushed_bytes(p)), subgroup_size_(p.required_subgroup_size), sliced_(sliced) {
+Pipeline::Pipeline(Context& context, const Program& p)
+    : context_(context), spirv_(p.spirv), push_bytes_(pushed_bytes(p)), subgroup_size_(p.required_subgroup_size) {
   const DeviceTable& vk = context.vk();
   VkDevice device = context.handle();
 
@@ -93,10 +92,11 @@ Pipeline::Pipeline(Context& context, const Program& p, bool sliced)
       info.stage.pNext = &size;
       info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     }
-    if (sliced) info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
+    // Whether a call is cut into slices is known only when it comes, and a second pipeline would be compiled anew.
+    info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
     name_object(vk, device, module, name);
     call = "vkCreateComputePipelines";
-    PipelineFile file(vk, device, context.probe().driver, of_code(p, sliced));
+    PipelineFile file(vk, device, context.probe().driver, of_code(p));
     r = vk.vkCreateComputePipelines(device, file.handle(), 1, &info, vk.host, &pipeline_);
     vk.vkDestroyShaderModule(device, module, vk.host);
     if (r >= 0) name_object(vk, device, pipeline_, name);

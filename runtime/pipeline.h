@@ -14,8 +14,8 @@ class Context;
 
 class Pipeline {
  public:
-  /// The program is within the device's limits. `sliced`: for vkCmdDispatchBase. Throws DeviceError if the driver fails.
-  Pipeline(Context& context, const Program& program, bool sliced);
+  /// The program is within the device's limits. Throws DeviceError if the driver fails.
+  Pipeline(Context& context, const Program& program);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -24,9 +24,9 @@ class Pipeline {
   VkPipelineLayout layout() const { return layout_; }
 
   /// Of what makes a pipeline: some words of the code, push constants and subgroup size.
-  static uint64_t hash(const Program& program, bool sliced);
+  static uint64_t hash(const Program& program);
   /// Programs that agree in all of that share one.
-  bool is_for(const Program& program, bool sliced) const;
+  bool is_for(const Program& program) const;
   bool from_disk() const { return from_disk_; }
 
  private:
@@ -34,7 +34,7 @@ class Pipeline {
   std::vector<uint32_t> spirv_;
   uint32_t push_bytes_;
   int32_t subgroup_size_;
-  bool sliced_, from_disk_ = false;
+  bool from_disk_ = false;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipeline pipeline_ = VK_NULL_HANDLE;
 };

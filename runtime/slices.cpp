@@ -67,7 +67,8 @@ double work_of(const Program& p, const DimValues& dims) {
 // The guesses: a scalar operation per cycle and core of a CPU driver, and a GPU's multiprocessor at about a tenth of its peak.
 Pace::Pace(const DeviceTable& vk, VkDevice device, const Probe& probe)
     : vk_(vk), device_(device), bits_(probe.timestamp_bits), step_(1e-9 * static_cast<double>(probe.timestamp_period)),
-      rate_((probe.info.target.kind == Target::Kind::cpu ? 1e9 : 1e10) * std::max(probe.info.target.compute_units, 1)) {}
+      rate_((probe.info.target.kind == Target::Kind::cpu ? 1e9 : 1e10) * std::max(probe.info.target.compute_units, 1)),
+      compiles_late_(probe.info.target.kind == Target::Kind::cpu) {}
 
 Pace::~Pace() {
   if (pool_) vk_.vkDestroyQueryPool(device_, pool_, vk_.host);
@@ -115,6 +116,7 @@ void Pace::collect(uint64_t completed) {
     uint64_t times[2] = {};
     const VkResult r = vk_.vkGetQueryPoolResults(device_, pool_, static_cast<uint32_t>(2 * m.slot), 2, sizeof times, times, sizeof times[0], VK_QUERY_RESULT_64_BIT);
     idle_.push_back(m.slot);
+    if (compiles_late_ && dispatched_.insert(m.code).second) continue;
     const uint64_t mask = bits_ >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits_) - 1;
     if (r == VK_SUCCESS) learn(m.work, static_cast<double>((times[1] - times[0]) & mask) * step_, m.code);  // an error here is told by whatever waits next
   }

@@ -7,6 +7,7 @@
 #include <deque>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "codegen/program.h"
@@ -66,6 +67,8 @@ class Pace {
   double rate_;  // of all: work per second
   bool measured_ = false;
   std::unordered_map<const void*, double> rates_;  // per code
+  bool compiles_late_;                      // the driver: in the first dispatch, whose time then says nothing
+  std::unordered_set<const void*> dispatched_;  // code, if it does
 };
 
 }  // namespace tessera::vulkan

@@ -169,6 +169,21 @@ void Lowering::dot_op(ir::OpId id) {
       rhs_staged = reads_registers(d.rhs);
       start_staged = d.start && reads_registers(d.start);
     }
+    // This form computes an element of an operand anew for every row or column that it meets.
+    const auto computed_often = [&](Value x, size_t from, size_t dims) {
+      constexpr int64_t kOften = 8;
+      int64_t times = 1;
+      for (size_t i = from; i < from + dims; ++i) times *= d.result[i];
+      const std::set<uint32_t> computed = computed_for({x});
+      return times >= kOften && std::any_of(computed.begin(), computed.end(), [&](uint32_t part) {
+        const ir::Op* def = kinds_[part] == Kind::lazy ? k_.def(Value{part}) : nullptr;
+        return def && ir::info(def->code).transcendental;
+      });
+    };
+    if (target_.kind == Target::Kind::cpu && uniform_group() && !s_.general) {
+      lhs_staged = lhs_staged || computed_often(d.lhs, d.batch + d.rows, d.cols);
+      rhs_staged = rhs_staged || computed_often(d.rhs, d.batch, d.rows);
+    }
   }
   const size_t l_index = lhs_staged ? to_arena(d.lhs) : 0, r_index = rhs_staged ? to_arena(d.rhs) : 0;
   const size_t start_index = start_staged ? to_arena(d.start) : 0;

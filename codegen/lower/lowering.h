@@ -120,7 +120,7 @@ class Lowering {
   /// Calls body once per element of the shape that this invocation owns. needs_layout: register homes will be read. `redundant`, if
   /// given, receives the condition that this thread is the one that stores where several hold the same element (none: always).
   void nest(const Shape& shape, const std::vector<int>& axes, bool needs_layout, bool effects, const std::function<void(const NestPoint&)>& body);
-  void layout_nest(const Shape& shape, const std::vector<int>& axes, bool effects, const std::function<void(const NestPoint&)>& body);
+  void layout_nest(const Shape& shape, const std::vector<int>& axes, bool effects, const std::function<void(const NestPoint&)>& body, bool rolled = false);
   void flat_nest(const Shape& shape, const std::vector<int>& axes, const std::function<void(const NestPoint&)>& body);
   /// A sequential loop from 0 to n, unrolled when short; no barriers inside unless it is uniform.
   void counted(int64_t n, const std::function<void(Value)>& body);
@@ -130,6 +130,7 @@ class Lowering {
   Value first_thread(int used_bits);
   /// Coordinate of register r of strip `strip` along an axis of extent n, clamped into range; `valid` receives the test if one is needed.
   Coord axis_coord(int axis, int64_t n, Value strip, int r, Value& valid);
+  Coord axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value& valid);
 
   // memory.cpp
   bool written(int ref) const { return written_[static_cast<size_t>(ref)]; }

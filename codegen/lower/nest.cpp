@@ -40,7 +40,10 @@ bool Lowering::layout_fits(const std::vector<int>& dims) const {
 
 Coord Lowering::axis_coord(int axis, int64_t n, Value strip, int r, Value& valid) {
   if (axis == kNoAxis) return {b_.i32(0)};
-  const AxisPlan& p = plan(axis);
+  return axis_coord(plan(axis), axis, n, strip, r, valid);
+}
+
+Coord Lowering::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value& valid) {
   Value e = tile_base(axis);
   if (strip) e = b_.add(e, b_.mul(strip, b_.i32(p.cover())));
   e = b_.add(e, b_.mul(thread_coord(p), b_.i32(p.vec)));
@@ -80,13 +83,19 @@ void Lowering::nest(const Shape& s, const std::vector<int>& dims, bool needs_lay
     int64_t threads = 1, elements = 1;
     for (int a : dims)
       if (a != kNoAxis) { threads *= plan(a).tcount; elements *= plan(a).tile; }
-    if (needs_layout || threads == s_.group || elements <= threads) return layout_nest(s, dims, effects, body);
+    if (needs_layout || threads == s_.group || elements <= threads) return layout_nest(s, dims, effects, body, s_.rolled && !needs_layout);
   }
   if (needs_layout) throw InternalError(k_.name + ": a nest without a layout reads values in registers");
   flat_nest(s, dims, body);
 }
 
-void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool effects, const std::function<void(const NestPoint&)>& body) {
+void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool effects, const std::function<void(const NestPoint&)>& body, bool rolled) {
+  // Rolled: the same elements to each invocation, but one at a time (or those that one load brings), by loops. Their coordinates name no registers.
+  const auto plan_of = [&](size_t d) {
+    AxisPlan p = dims[d] == kNoAxis ? AxisPlan{} : plan(dims[d]);
+    if (rolled) p.reg = p.vec;
+    return p;
+  };
   int bits = 0;
   for (int a : dims)
     if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
@@ -99,11 +108,15 @@ void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool ef
   registers = [&](size_t d) {
     if (d == dims.size()) {
       point.valid = first;
-      for (size_t i = 0; i < dims.size(); ++i) point.c[i] = axis_coord(dims[i], s[i], strip[i], point.regs[i], point.valid);
+      for (size_t i = 0; i < dims.size(); ++i) {
+        if (dims[i] == kNoAxis) point.c[i] = at(0);
+        else point.c[i] = axis_coord(plan_of(i), dims[i], s[i], strip[i], point.regs[i], point.valid);
+        if (rolled) point.c[i] = {point.c[i].v};
+      }
       body(point);
       return;
     }
-    const int n = dims[d] == kNoAxis ? 1 : plan(dims[d]).reg;
+    const int n = plan_of(d).reg;
     for (int r = 0; r < n; ++r) {
       point.regs[d] = r;
       registers(d + 1);
@@ -111,7 +124,7 @@ void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool ef
   };
   loops = [&](size_t d) {
     if (d == dims.size()) return registers(0);
-    const int64_t n = dims[d] == kNoAxis ? 1 : plan(dims[d]).strips();
+    const int64_t n = plan_of(d).strips();
     if (n == 1) return loops(d + 1);
     counted(n, [&](Value i) { strip[d] = i; loops(d + 1); });
     strip[d] = {};

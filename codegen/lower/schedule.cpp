@@ -42,7 +42,10 @@ bool is_rearranged(Opcode c) { return c == Opcode::scatter || c == Opcode::sort;
 class Scheduler {
  public:
   Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target, int smaller, const std::vector<Kept>& kept)
-      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), smaller_(smaller), used_(used_values(k)) { s_.kept = kept; }
+      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), smaller_(cpu() ? std::max(smaller - 2, 0) : smaller), used_(used_values(k)) {
+    s_.kept = kept;
+    s_.rolled = cpu() && smaller > 0;
+  }
 
   Schedule run(bool general) {
     s_.general = general;
@@ -333,7 +336,7 @@ class Scheduler {
       p.reg = p.laid_out ? static_cast<int>(p.tile) : 1;
     }
     for (const auto& dims : homed_)
-      if (s_.registers(dims) > 64 >> (2 * smaller_)) { for (AxisPlan& p : s_.plans) { p.laid_out = false; p.reg = 1; } return false; }
+      if (s_.registers(dims) > 64 >> (cpu() ? smaller_ : 2 * smaller_)) { for (AxisPlan& p : s_.plans) { p.laid_out = false; p.reg = 1; } return false; }
     s_.group = 1;
     s_.workgroup = std::min(cpu() ? 8 * s_.subgroup : 128, static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
     s_.shuffles = false;
@@ -402,7 +405,7 @@ class Scheduler {
         deal_threads(n, order);
       }
     // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
-    const int budget = cpu() ? std::max(128 >> (2 * smaller_), 1) : 32 >> smaller_;
+    const int budget = cpu() ? std::max(128 >> smaller_, 1) : 32 >> smaller_;
     for (const Nest& n : nests_) {
       int64_t regs = 1;
       for (int a : n.order) regs *= plan(a).reg;
@@ -456,7 +459,7 @@ class Scheduler {
       pj.reg = static_cast<int>(axis(j).splittable ? std::min<int64_t>(want_j, 8) : (want_j <= 16 ? want_j : 8));
       if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
       // What follows in registers is unrolled over all results, and each takes its time to compile.
-      const int results = (anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> (2 * smaller_);
+      const int results = (anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> smaller_;
       pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, results / pj.reg)));
       s_.wide_dot = DotForm::shuffle;
     } else {
@@ -565,7 +568,7 @@ class Scheduler {
   const ParallelPlan& parallel_;
   ScalarAnalysis& scalars_;
   const Target& target_;
-  int smaller_;                       // lower()'s
+  int smaller_;                       // what is unrolled is halved so often
   std::vector<bool> used_;            // per value
   std::vector<bool> read_, written_;  // per argument of the body
   Schedule s_;

@@ -29,6 +29,7 @@ enum class DotForm : uint8_t { reduce, shuffle, staged };
 
 struct Schedule {
   bool general = false;
+  bool rolled = false;        // nests that neither read nor make registers are loops over their elements, however many registers their axes have
   int32_t group = 1;          // invocations that run one program together: 1 (packed) or the whole workgroup
   int32_t workgroup = 1;
   bool shuffles = false;      // subgroup shuffles may be used: the pipeline insists on the target's subgroup size

@@ -207,9 +207,8 @@ void CompiledGraph::State::make() {
     if (!c.sizes.empty()) continue;
     call.seconds = vulkan::seconds_of(*context, *call.program, call.dims);
     if (call.bound.count > 0 && !c.guard) call.slices = vulkan::slices_of(*context, *call.program, call.dims, call.bound.count);
-    if (call.slices.size() > 1) call.sliced = &context->pipeline(*call.program, true);
     // Where workgroups loop over units of work, every slice has bounds of its own, and its scratch begins with its first unit.
-    const bool by_units = call.sliced && call.program->max_workgroups > 0;
+    const bool by_units = call.cut() && call.program->max_workgroups > 0;
     call.table_at = s.contents.size();
     std::vector<Spot> places = c.arguments;
     if (c.scratch) places.push_back(*c.scratch);
@@ -254,11 +253,11 @@ void CompiledGraph::State::make() {
       Calls calls_here;
       while (end < sequence.size() && !moves(s.plan, s.plan.commands[sequence[end]])) {
         const PreparedCall& call = s.calls[sequence[end]];
-        if (end > i && ((budget > 0 && seconds + call.seconds > budget) || call.sliced)) break;
+        if (end > i && ((budget > 0 && seconds + call.seconds > budget) || call.cut())) break;
         seconds += call.seconds;
         if (call.program) calls_here.add({1, sequence[end], sequence[end]});
         ++end;
-        if (call.sliced) break;
+        if (call.cut()) break;
       }
       const auto at = sequence.begin() + static_cast<std::ptrdiff_t>(i);
       parts_here.push_back({std::make_unique<Recording>(context, s.plan, std::vector<size_t>(at, at + static_cast<std::ptrdiff_t>(end - i)), s.calls, s.fixed, s.table, s.options.timestamps), 0, seconds, calls_here});
@@ -606,14 +605,14 @@ class CompiledGraph::Replay {
           context_.recorder().update(*s_.table, low + from, std::span(bytes).subspan(from, std::min(most, bytes.size() - from)));
       });
     }
-    if (const PreparedCall& call = s_.calls[recording.first()]; call.sliced) {
+    if (const PreparedCall& call = s_.calls[recording.first()]; call.cut()) {
       std::vector<std::vector<std::byte>> pushes;
       for (size_t n = 0; n < (call.block_stride ? call.slices.size() : 1); ++n) {
         const uint64_t address = s_.table ? s_.table->address() + call.table_at + n * call.block_stride : 0;
         const auto bytes = std::as_bytes(std::span(&address, vulkan::pushed_bytes(*call.program) > 0 ? 1 : 0));
         pushes.emplace_back(bytes.begin(), bytes.end());
       }
-      dispatch_slices(recording.first(), *call.sliced, call.slices, pushes, accesses, shown);
+      dispatch_slices(recording.first(), *call.pipeline, call.slices, pushes, accesses, shown);
       return;
     }
     replayed_.push_back(&recording);
@@ -682,7 +681,7 @@ class CompiledGraph::Replay {
       kept_.push_back(table);
     }
     if (cut) {
-      dispatch_slices(i, context_.pipeline(p, true), slices, pushes, accesses, shown);
+      dispatch_slices(i, *call.pipeline, slices, pushes, accesses, shown);
       return;
     }
     actions_.push_back([this, &p, &call, bound, push = pushes[0], accesses, shown] {
