@@ -165,10 +165,11 @@ const Device* threadless(const Device& device, std::string_view name) {
   const std::optional<Device>& found = state().threadless.get(std::string(name), [&]() -> std::optional<Device> {
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
-    if (std::getenv(kThreads)) return std::nullopt;
-    struct None {
+    const char* told = std::getenv(kThreads);
+    if (!told || *told) return std::nullopt;
+    struct None {  // it has its place in the environment (_native_library.py), so other threads may read theirs meanwhile: nothing moves
       None() { ::setenv(kThreads, "0", 1); }
-      ~None() { ::unsetenv(kThreads); }
+      ~None() { ::setenv(kThreads, "", 1); }
     };
     try {
       const None none;

@@ -18,6 +18,8 @@ class CArray(ctypes.Structure):
 
 
 def _open():
+    # session.cpp sets it while it opens a device. A name that is there already is set in place, whatever other threads read; empty, Mesa takes it for not set.
+    os.environ.setdefault("LP_NUM_THREADS", "")
     file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_native.so")
     if not os.path.exists(file):
         raise ImportError(f"tessera: its native library is missing ({file}): install the package (pip install ./runtime/python) rather than "
