@@ -124,6 +124,35 @@ def test_windows_that_leave_their_ref_by_programs():
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dim", [4, None, pl.Element(4), pl.Element(4, (2, 1))], ids=str)
+def test_blocks_beyond_an_array(dim, device):
+    """JAX multiplies a block's number by its size before it wraps: of numbers whose product leaves i32 it makes others."""
+    starts, x = jnp.asarray([s for s in STARTS if dim != 4 or abs(s) < 2**29], i32), jnp.arange(N, dtype=f32) + 20
+
+    def at_data(i, s):
+        return s[i],
+
+    def read(s_ref, x_ref, v_ref):
+        v_ref[...] = jnp.broadcast_to(x_ref[...], v_ref.shape)
+
+    def write(s_ref, o_ref):
+        o_ref[...] = jnp.broadcast_to(100 + jnp.arange(4, dtype=f32) if o_ref.shape else 100.0, o_ref.shape)
+
+    def values(**kwargs):
+        grid = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(len(starts),), in_specs=[pl.BlockSpec((dim,), at_data)], out_specs=pl.BlockSpec((None, 4), lambda i, s: (i, 0)))
+        return pl.pallas_call(read, out_shape=jax.ShapeDtypeStruct((len(starts), 4), f32), grid_spec=grid, **kwargs)(starts, x)
+
+    def memory(s, **kwargs):
+        grid = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(1,), in_specs=[], out_specs=pl.BlockSpec((dim,), at_data))
+        return pl.pallas_call(write, out_shape=jax.ShapeDtypeStruct((N,), f32), grid_spec=grid, **kwargs)(s[None])
+    want = [values(interpret=True), *(memory(s, interpret=True) for s in starts)]
+    with tessera.on(device):
+        got = [values(), *(memory(s) for s in starts)]
+    for g, w in zip(got, map(np.asarray, want)):
+        np.testing.assert_array_equal(np.where(np.isnan(w), w, np.asarray(g)), w)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_masked_windows_stay_where_they_are(device):
     """Before the Ref too: JAX's interpreter takes a negative start for one behind the end, Triton's code does not."""
     def kernel(s_ref, x_ref, o_ref, v_ref):
