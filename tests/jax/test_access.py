@@ -109,6 +109,34 @@ def test_beyond_a_ref(row, device):
             assert all(np.isnan(q) or p == q for p, q in zip(a, b)), f"{row}: {name} at {start}: {a}, JAX has {b}"
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_slices_of_slices(device):
+    """Level by level, as JAX defines it. Its interpreter's answers are compiled by XLA, which joins the slices of a read into one that lies elsewhere, so they are not asked."""
+    starts = np.array([(a, b) for a in (-12, -10, -7, -4, -1, 0, 2, 4, 7, 13) for b in (-9, -6, -2, -1, 0, 2, 4, 7, 2**31 - 1)], np.int32)
+
+    def kernel(s_ref, x_ref, o_ref, v_ref):
+        a, b = s_ref[pl.program_id(0), 0], s_ref[pl.program_id(0), 1]
+        o_ref[...] = x_ref[...]
+        v_ref[pl.ds(0, 3)] = o_ref.at[ds(a, 6)][ds(b, 3)]
+        v_ref[3] = o_ref.at[ds(a, 6)][b]
+        o_ref.at[ds(a, 6)].at[ds(b, 4)][pl.ds(1, 2)] = new(2)
+    x = np.arange(N, dtype=np.float32)
+    with tessera.on(device):
+        memory, value = pl.pallas_call(kernel, out_shape=[jax.ShapeDtypeStruct((len(starts), n), f32) for n in (N, 4)], grid=(len(starts),),
+                                       in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec((N,), lambda i: (0,))],
+                                       out_specs=[pl.BlockSpec((None, n), lambda i: (i, 0)) for n in (N, 4)])(jnp.asarray(starts), jnp.asarray(x))
+
+    def first(s, n, w):
+        return min(max(s + n if s < 0 else s, 0), n - w)
+    for (a, b), m, v in zip(starts.astype(int), memory, value):
+        outer = first(a, N, 6)
+        at, stored = outer + first(b, 6, 3), outer + first(b, 6, 4) + 1
+        want = x.copy()
+        want[stored:stored + 2] = 100, 101
+        np.testing.assert_array_equal(v, [*x[at:at + 3], x[outer + first(b, 6, 1)]], f"{a}, {b}")
+        np.testing.assert_array_equal(m, want, f"{a}, {b}")
+
+
 def test_windows_that_leave_their_ref_by_programs():
     def kernel(x_ref, o_ref, p_ref):
         here = pl.ds(pl.program_id(0) * 4, 4)
