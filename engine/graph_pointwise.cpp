@@ -215,7 +215,7 @@ class Visits {
       }
     }
   }
-  /// The block that the program sees, clamped.
+  /// The block that the program sees, wrapped once and clamped.
   std::vector<int64_t> block(const ir::BlockMapping& m) {
     if (m.whole) return {};
     std::map<Value, std::optional<int64_t>> outer = std::exchange(known_, {});
@@ -228,7 +228,7 @@ class Visits {
       const auto v = value(yield.operands[d]);
       const Extent last = ir::last_index(m.block[d], m.array_shape[d]);
       if (!v || !last.is_static()) throw Refused();
-      b.push_back(std::clamp<int64_t>(*v, 0, std::max<int64_t>(*last.value(), 0)));
+      b.push_back(std::clamp<int64_t>(*v < 0 ? *v + *last.value() + 1 : *v, 0, std::max<int64_t>(*last.value(), 0)));
     }
     known_ = std::move(outer);
     return b;

@@ -114,9 +114,7 @@ class Writer {
 
 /// A name of a file that is not in `used`, and from then on is. Without regard to case: some file systems have none.
 std::string fresh(const std::string& name, const std::string& ending, std::set<std::string>& used) {
-  std::string s;
-  for (const char c : name) s += std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' ? c : '_';
-  if (s.empty()) s = "kernel";
+  const std::string s = file_stem(name);
   const auto lower = [](std::string t) {
     for (char& c : t) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     return t;

@@ -1,5 +1,6 @@
 #include "engine/write_file.h"
 
+#include <cctype>
 #include <cstdio>
 #include <fstream>
 #include <random>
@@ -32,6 +33,13 @@ bool put_file(const std::string& file, std::initializer_list<std::string_view> p
   if (good && platform::replace_file(temporary, file)) return true;
   std::remove(temporary.c_str());
   return false;
+}
+
+std::string file_stem(std::string_view name) {
+  std::string s(name.substr(0, 160));
+  for (char& c : s)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  return s.empty() ? "kernel" : s;
 }
 
 }  // namespace tessera

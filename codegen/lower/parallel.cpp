@@ -298,9 +298,10 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
     }
     const auto extent = b.array_shape[d].value();
     if (dim.kind == ir::BlockDim::Kind::element || dim.kind == ir::BlockDim::Kind::bounded) {
-      // Where the first element lies, once clamped.
+      // Where the first element lies, once wrapped and clamped.
       const int64_t most = extent ? std::max<int64_t>(*last.value(), 0) : 0;
-      const int64_t lo = (extent ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low, hi = std::clamp<int64_t>(r.hi, 0, most) - dim.low;
+      const bool wraps = r.lo < 0 && dim.kind == ir::BlockDim::Kind::element;
+      const int64_t lo = (extent && !wraps ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low, hi = (wraps ? most : std::clamp<int64_t>(r.hi, 0, most)) - dim.low;
       s.nothing_below = lo >= 0;
       s.interior = extent && lo >= 0 && hi <= *extent - dim.size && (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
       starts.push_back(s);

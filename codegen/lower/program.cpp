@@ -271,7 +271,12 @@ void Lowering::enter_window(int i) {
       const ir::BlockDim& dim = m.block[d];
       const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
       Value s = starts[k_.map_result(i, d)];
-      if (!known[d].in_range) s = b_.max(b_.min(s, within_i32(ir::last_index(dim, m.array_shape[d]), dim, b_.i32(0))), b_.i32(0));  // of an empty array: 0
+      if (!known[d].in_range) {
+        const Value most = within_i32(ir::last_index(dim, m.array_shape[d]), dim, b_.i32(0));
+        if (!bounded && scalars_.range(known[d].form).lo < 0)
+          s = b_.select(b_.lt(s, b_.i32(0)), b_.add(b_.min(b_.add(s, b_.i32(dim.kind == ir::BlockDim::Kind::element ? dim.size : 1)), b_.i32(0)), most), s);
+        s = b_.max(b_.min(s, most), b_.i32(0));  // of an empty array: 0
+      }
       // Where blocks start is formed in 32 bits.
       const auto last = ir::last_index(dim, m.array_shape[d]).value();
       if (last && __int128{std::clamp<int64_t>(scalars_.range(known[d].form).hi, 0, std::max<int64_t>(*last, 0))} * dim.unit() > INT32_MAX)

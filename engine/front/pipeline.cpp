@@ -179,7 +179,7 @@ class Emitter {
     }
     return result;
   }
-  /// The block's index along each dim, clamped as those of pallas_call are.
+  /// The block's index along each dim, wrapped once and clamped as those of pallas_call are.
   std::vector<Value> indices(const Port& p, const Value& step) {
     std::vector<Value> result;
     if (!p.spec.index_map.given()) {
@@ -201,7 +201,9 @@ class Emitter {
              bounded ? "return ts::ds(start, size) there" : "a slice is for a BoundedSlice dim", loc);
       if (x.stepped) fail(p.origin, what + " is a slice with a step", "a BoundedSlice takes adjacent elements", x.stepped);
       const Value i = e_.wrap(e_.index_scalar(x.start.at(loc_), p.origin + ": " + what));
-      result.push_back(clamp(Operand(0, loc_), at(i), Operand(*ir::last_index(dim, Extent(p.source.shape()[d])).value(), loc_)));
+      const int64_t last = *ir::last_index(dim, Extent(p.source.shape()[d])).value();
+      const auto wrapped = [&] { return where(at(i) < 0, at(i) + (last + (dim.kind == ir::BlockDim::Kind::element ? dim.size : 1)), at(i)); };
+      result.push_back(clamp(Operand(0, loc_), bounded ? at(i) : at(wrapped()), Operand(last, loc_)));
       if (bounded) result.push_back(clamp(Operand(0, loc_), at(e_.wrap(e_.index_scalar(x.size.at(loc_), p.origin + ": " + what))), Operand(dim.size, loc_)));
     }
     return result;

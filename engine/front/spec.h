@@ -161,7 +161,7 @@ struct Blocked {
   int64_t size;
 };
 /// Indexed by elements rather than blocks: the index map returns the block's first element, in the array with `padding` elements before and behind
-/// it, which are read as unspecified and never stored. Blocks may overlap. An index is clamped so that the block fits there (after the padding the
+/// it, which are read as unspecified and never stored. Blocks may overlap. An index wraps once and is clamped so that the block fits there (then the
 /// array is padded up to a multiple of the size).
 struct Element {
   int64_t size;

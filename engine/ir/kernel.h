@@ -177,7 +177,7 @@ struct GridAxis {
   bool operator==(const GridAxis&) const = default;
 };
 
-/// A block dim: `size` elements that the kernel sees, or (squeezed) one that it does not. What an index map yields for it (extent: the array's):
+/// A block dim: `size` elements that the kernel sees, or (squeezed) one that it does not. An index map yields (extent: the array's; below 0, `bounded` apart: as many as there are have been added once):
 ///   blocked   a block's number, clamped to [0, cdiv(extent, size) - 1]
 ///   squeezed  an element's, clamped to [0, extent - 1]
 ///   element   the first element's, in the array padded by `low` and `high` and then up to a multiple of the size; clamped so that the block fits there

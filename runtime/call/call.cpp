@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
@@ -27,10 +26,7 @@ namespace {
 
 /// TESSERA_DUMP: the kernel as FOLDER/NAME.tir, whether it then compiles or not.
 void dump(const char* folder, const ir::Kernel& kernel) {
-  std::string file = kernel.name;
-  for (char& c : file)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
-  file = std::string(folder) + "/" + file + ".tir";
+  const std::string file = std::string(folder) + "/" + file_stem(kernel.name) + ".tir";
   if (!put_file(file, {ir::print(kernel, true)})) throw SpecError(kernel.name + ": TESSERA_DUMP: cannot write " + file, kernel.loc);
 }
 

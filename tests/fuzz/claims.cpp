@@ -122,7 +122,8 @@ void Claims::block(const MapResult& m, int64_t index) {
   const int64_t extent = shapes_[i][m.dim], last = std::max<int64_t>(*ir::last_index(dim, extent).value(), 0);
   const std::string what = k_.blocks[i].origin + ", dim " + std::to_string(m.dim) + " of " + std::to_string(extent) + " elements, index " + std::to_string(index);
   if (start.in_range && (index < 0 || index > last)) return fail(what + " needs its clamp to [0, " + std::to_string(last) + "] after all");
-  const int64_t first = std::clamp<int64_t>(index, 0, last) * dim.unit() - dim.low;
+  const int64_t wrapped = index < 0 && dim.kind != ir::BlockDim::Kind::bounded ? index + last + (dim.kind == ir::BlockDim::Kind::element ? dim.size : 1) : index;
+  const int64_t first = std::clamp<int64_t>(wrapped, 0, last) * dim.unit() - dim.low;
   if (start.nothing_below && first < 0) return fail(what + " begins before the array after all");
   if (start.interior && dim.kind != ir::BlockDim::Kind::bounded && (first < 0 || first + dim.size > extent)) return fail(what + " does not lie inside the array after all");
 }

@@ -109,6 +109,34 @@ def test_beyond_a_ref(row, device):
             assert all(np.isnan(q) or p == q for p, q in zip(a, b)), f"{row}: {name} at {start}: {a}, JAX has {b}"
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_slices_of_slices(device):
+    """Level by level, as JAX defines it. Its interpreter's answers are compiled by XLA, which joins the slices of a read into one that lies elsewhere, so they are not asked."""
+    starts = np.array([(a, b) for a in (-12, -10, -7, -4, -1, 0, 2, 4, 7, 13) for b in (-9, -6, -2, -1, 0, 2, 4, 7, 2**31 - 1)], np.int32)
+
+    def kernel(s_ref, x_ref, o_ref, v_ref):
+        a, b = s_ref[pl.program_id(0), 0], s_ref[pl.program_id(0), 1]
+        o_ref[...] = x_ref[...]
+        v_ref[pl.ds(0, 3)] = o_ref.at[ds(a, 6)][ds(b, 3)]
+        v_ref[3] = o_ref.at[ds(a, 6)][b]
+        o_ref.at[ds(a, 6)].at[ds(b, 4)][pl.ds(1, 2)] = new(2)
+    x = np.arange(N, dtype=np.float32)
+    with tessera.on(device):
+        memory, value = pl.pallas_call(kernel, out_shape=[jax.ShapeDtypeStruct((len(starts), n), f32) for n in (N, 4)], grid=(len(starts),),
+                                       in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec((N,), lambda i: (0,))],
+                                       out_specs=[pl.BlockSpec((None, n), lambda i: (i, 0)) for n in (N, 4)])(jnp.asarray(starts), jnp.asarray(x))
+
+    def first(s, n, w):
+        return min(max(s + n if s < 0 else s, 0), n - w)
+    for (a, b), m, v in zip(starts.astype(int), memory, value):
+        outer = first(a, N, 6)
+        at, stored = outer + first(b, 6, 3), outer + first(b, 6, 4) + 1
+        want = x.copy()
+        want[stored:stored + 2] = 100, 101
+        np.testing.assert_array_equal(v, [*x[at:at + 3], x[outer + first(b, 6, 1)]], f"{a}, {b}")
+        np.testing.assert_array_equal(m, want, f"{a}, {b}")
+
+
 def test_windows_that_leave_their_ref_by_programs():
     def kernel(x_ref, o_ref, p_ref):
         here = pl.ds(pl.program_id(0) * 4, 4)
@@ -121,6 +149,35 @@ def test_windows_that_leave_their_ref_by_programs():
             o, p = pl.pallas_call(kernel, out_shape=[jax.ShapeDtypeStruct((12,), f32), jax.ShapeDtypeStruct((10,), f32)], grid=(3,))(x)
         np.testing.assert_array_equal(o[:10], x)
         np.testing.assert_array_equal(p, x * 2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dim", [4, None, pl.Element(4), pl.Element(4, (2, 1))], ids=str)
+def test_blocks_beyond_an_array(dim, device):
+    """JAX multiplies a block's number by its size before it wraps: of numbers whose product leaves i32 it makes others."""
+    starts, x = jnp.asarray([s for s in STARTS if dim != 4 or abs(s) < 2**29], i32), jnp.arange(N, dtype=f32) + 20
+
+    def at_data(i, s):
+        return s[i],
+
+    def read(s_ref, x_ref, v_ref):
+        v_ref[...] = jnp.broadcast_to(x_ref[...], v_ref.shape)
+
+    def write(s_ref, o_ref):
+        o_ref[...] = jnp.broadcast_to(100 + jnp.arange(4, dtype=f32) if o_ref.shape else 100.0, o_ref.shape)
+
+    def values(**kwargs):
+        grid = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(len(starts),), in_specs=[pl.BlockSpec((dim,), at_data)], out_specs=pl.BlockSpec((None, 4), lambda i, s: (i, 0)))
+        return pl.pallas_call(read, out_shape=jax.ShapeDtypeStruct((len(starts), 4), f32), grid_spec=grid, **kwargs)(starts, x)
+
+    def memory(s, **kwargs):
+        grid = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(1,), in_specs=[], out_specs=pl.BlockSpec((dim,), at_data))
+        return pl.pallas_call(write, out_shape=jax.ShapeDtypeStruct((N,), f32), grid_spec=grid, **kwargs)(s[None])
+    want = [values(interpret=True), *(memory(s, interpret=True) for s in starts)]
+    with tessera.on(device):
+        got = [values(), *(memory(s) for s in starts)]
+    for g, w in zip(got, map(np.asarray, want)):
+        np.testing.assert_array_equal(np.where(np.isnan(w), w, np.asarray(g)), w)
 
 
 @pytest.mark.parametrize("device", DEVICES)

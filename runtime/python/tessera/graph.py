@@ -72,7 +72,7 @@ class _Writer:
     def file(self, name, text):
         """Its name; equal kernels share one."""
         if text not in self.files:
-            stem = re.sub(r"[^A-Za-z0-9_-]", "_", name) or "kernel"
+            stem = re.sub(r"[^A-Za-z0-9_-]", "_", name[:160]) or "kernel"
             taken, i, file = set(self.files.values()), 1, stem + ".tir"
             while file in taken:
                 i, file = i + 1, f"{stem}_{i + 1}.tir"

@@ -172,7 +172,13 @@ TEST_CASE("element and bounded dims: starts and sizes are clamped, or raise") {
   const auto run = [](const ts::PallasCall& call, ts::InterpretOptions o = {.uninitialised = ts::Uninitialised::zero}) { return values(ts::interpret(call, o, ints({6}, {1, 2, 3, 4, 5, 6}))); };
   CHECK(run(with({ts::Element{4}}, [] { return 1; })) == Ints{2, 3, 4, 5});
   CHECK(run(with({ts::Element{4}}, [] { return 7; })) == Ints{5, 6, 0, 0});   // of the array padded to 8
-  CHECK(run(with({ts::Element{4}}, [] { return -7; })) == Ints{1, 2, 3, 4});
+  CHECK(run(with({ts::Element{4}}, [] { return -7; })) == Ints{2, 3, 4, 5});  // from the end of the padded array
+  CHECK(run(with({ts::Element{4}}, [] { return -1; })) == Ints{5, 6, 0, 0});
+  CHECK(run(with({ts::Element{4}}, [] { return -9; })) == Ints{1, 2, 3, 4});
+  CHECK(run(with({ts::Element{4, {3, 0}}}, [] { return -10; })) == Ints{0, 1, 2, 3});
+  CHECK(run(with({4}, [] { return -1; })) == Ints{5, 6, 0, 0});
+  CHECK(run(with({4}, [] { return -2; })) == Ints{1, 2, 3, 4});
+  CHECK(run(with({4}, [] { return -3; })) == Ints{1, 2, 3, 4});
   CHECK(run(with({ts::Element{4, {3, 0}}}, [] { return 0; })) == Ints{0, 0, 0, 1});
   CHECK(run(with({ts::Element{4, {3, 3}}}, [] { return 100; })) == Ints{6, 0, 0, 0});
   CHECK(run(with({ts::Element{4, {9, 1}}}, [] { return 2; })) == Ints{0, 0, 0, 0});
@@ -181,11 +187,12 @@ TEST_CASE("element and bounded dims: starts and sizes are clamped, or raise") {
   CHECK(run(with({ts::BoundedSlice{4}}, [] { return ts::ds(9, 9); })) == Ints{6, 0, 0, 0});
   CHECK(run(with({ts::BoundedSlice{4}}, [] { return ts::ds(-3, -1); })) == Ints{0, 0, 0, 0});
   const ts::InterpretOptions raise{.out_of_bounds = ts::OutOfBounds::raise};
-  const int line = __LINE__ - 14;
+  const int line = __LINE__ - 20;
   const auto raises = [&](const std::string& what, int clamped) {
     return "take: in_specs[0]: in program () the index map gives " + what + at(line) + note("unless out-of-bounds accesses raise, it is clamped to " + std::to_string(clamped));
   };
   expect(message([&] { run(with({ts::Element{4, {1, 0}}}, [] { return 5; }), raise); }), raises("5 along dim 0, where an Element block of 4 starts at 0 to 4", 4));
+  expect(message([&] { run(with({4}, [] { return -1; }), raise); }), "take: in_specs[0]: in program () the index map gives -1 along dim 0, which has 2 blocks" + at(line) + note("unless out-of-bounds accesses raise, it wraps to 1"));
   expect(message([&] { run(with({ts::BoundedSlice{4}}, [] { return ts::ds(6, 1); }), raise); }), raises("6 along dim 0, which has 6 elements", 5));
   expect(message([&] { run(with({ts::BoundedSlice{4}}, [] { return ts::ds(0, 5); }), raise); }), raises("a slice of 5 elements along dim 0, whose BoundedSlice has 4", 4));
 }

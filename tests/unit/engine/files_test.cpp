@@ -74,6 +74,11 @@ TEST_CASE("files: one is put in place as a whole, or not at all") {
   CHECK_FALSE(put_file(folder.at("b"), {"x"}));
   CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);  // nothing is left of what was tried
   CHECK(platform::create_file(folder.at("a"), true) == nullptr);
+  const std::string longest = file_stem(std::string(1000, 'k'));  // JAX's libraries write all options into names
+  CHECK(longest == std::string(160, 'k'));
+  CHECK(put_file(folder.at(longest + ".tir"), {"x"}));
+  CHECK(file_stem("a b/../c-d") == "a_b____c-d");
+  CHECK(file_stem("") == "kernel");
 }
 
 #ifndef _WIN32  // it has no such pipes, and links only for administrators
