@@ -155,6 +155,9 @@ class Checker {
         if (options_.minimum && !target(form + "minimum", minimum, general)) return std::move(out_);
         if (options_.lavapipe && !target(form + "lavapipe", lavapipe_target(), general)) return std::move(out_);
         if (options_.gpu && !target(form + "gpu", gpu_target(), general)) return std::move(out_);
+        Target cut = lavapipe_target();
+        cut.max_loop_iterations = 200;
+        if (options_.cut && !target(form + "cut", cut, general)) return std::move(out_);
         Target other = random_target(options_.random_target + std::hash<std::string>{}(form + case_.kernel.name));
         other.float64 = minimum.float64;
         if (options_.random && !target(form + "random", other, general)) return std::move(out_);
@@ -311,6 +314,10 @@ class Checker {
       run.max_workgroups = order % 2 ? 1 + order / 2 : 0;
       run.max_steps = options_.max_steps;
       run.print_bytes = int64_t{64} << 20;
+      if (program.steps_extent >= 0) {
+        const int64_t steps = program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
+        run.steps = order % 3 == 0 ? steps_at_once(program, steps, &case_.dims) : order % 3 == 1 ? cdiv(steps, 2) : steps;
+      }
       Claims claims(lane, case_.dims);
       run.observe = [&](ir::Value v, uint64_t bits) { claims.see(v, bits); };
       const lane::RunResult r = lane::run(lane, arrays, case_.kernel.num_inputs, case_.dims, run);
