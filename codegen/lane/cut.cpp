@@ -93,17 +93,17 @@ class Cutter {
     return step && *step > 0 && rounds_.contains(o.regions[0].index);
   }
 
-  static Extent most(const Extent& a, const Extent& b) { return Extent::make(Extent::Op::max, a, b); }
+  static Extent most(const Extent& a, const Extent& b) { return a == b || b == Extent(1) ? a : a == Extent(1) ? b : Extent::make(Extent::Op::max, a, b); }
   Extent plan(RegionId r) {
     Extent t = 0;
     for (const OpId id : k_.region(r).ops) {
       const Op& o = k_.op(id);
       if (!is_child(o)) continue;
       children_.insert(id.index);
-      Extent inside = 0;
-      for (const RegionId q : o.regions) inside = most(inside, plan(q));
+      Extent inside = plan(o.regions[0]);
+      for (size_t i = 1; i < o.regions.size(); ++i) inside = most(inside, plan(o.regions[i]));
       start_[id.index] = t;
-      t = t + (o.code == Opcode::for_ ? most(rounds_.at(o.regions[0].index), Extent(1)) * inside : inside);
+      t = t + (o.code == Opcode::for_ ? Extent::make(Extent::Op::max, rounds_.at(o.regions[0].index), Extent(1)) * inside : inside);
     }
     return time_[r.index] = t == Extent(0) ? Extent(1) : t;
   }
@@ -449,6 +449,16 @@ class Cutter {
     }
   }
 
+  /// Of a loop. Its bounds may be farther apart than an i32 holds, where its step is long.
+  Value rounds_of(Value lower, Value upper, int64_t by) {
+    const auto from = ir::constant_int(k_, lower), to = ir::constant_int(k_, upper);
+    if (from && to) return i32(*to > *from ? cdiv(*to - *from, by) : 0);
+    if (by == 1) return two(Opcode::max, two(Opcode::sub, upper, lower), i32(0));
+    const auto wide = [&](Value v) { return b_.convert(v, DType::i64); };
+    const Value span = two(Opcode::sub, wide(upper), two(Opcode::add, wide(lower), wide(i32(1))));
+    return b_.elementwise(Opcode::select, {less(lower, upper), b_.convert(two(Opcode::add, two(Opcode::div, span, wide(i32(by))), wide(i32(1))), DType::i32), i32(0)});
+  }
+
   void loop(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
     const std::vector<Value> operands = k_.op(id).operands;
     const RegionId body = k_.op(id).regions[0];
@@ -463,9 +473,7 @@ class Cutter {
       from = two(Opcode::div, from, t);
       to = two(Opcode::add, two(Opcode::div, to, t), b_.elementwise(Opcode::select, {less(i32(0), two(Opcode::rem, to, t)), i32(1), i32(0)}));
     }
-    const Value span = two(Opcode::sub, upper, lower);
-    const Value rounds = by == 1 ? two(Opcode::max, span, i32(0))
-                                 : b_.elementwise(Opcode::select, {less(lower, upper), two(Opcode::add, two(Opcode::div, two(Opcode::sub, span, i32(1)), i32(by)), i32(1)), i32(0)});
+    const Value rounds = rounds_of(lower, upper, by);
     from = two(Opcode::min, from, rounds);
     to = two(Opcode::min, to, rounds);
     std::vector<Value> init(operands.begin() + 3, operands.end());

@@ -441,7 +441,7 @@ class Machine {
     std::byte* to = reach<kWrite>(i, at, invocation, index_of(i, at, invocation, r), &poison);
     if (!to) return;
     write(to, i.operand, r[i.d].bits);
-    if (poison) std::memset(poison, r[i.d].poison ? 1 : 0, static_cast<size_t>(size_bytes(i.operand)));
+    if (poison) std::memset(poison, r[i.d].poison ? 1 : 0, static_cast<size_t>(code_.places[i.aux].stride));  // shared memory is words, and may be copied so
     else if (r[i.d].poison) poisoned(invocation, at, r[i.d], "the stored value");
   }
 
