@@ -41,10 +41,12 @@ CallSignature signature(const Program& p) {
 }
 
 // The values of the program's extents, in its order.
-std::vector<int64_t> extents(const Program& p, const DimValues& dims) {
+std::vector<int64_t> extents(const Program& p, const DimValues& dims, const Device& device) {
   std::vector<int64_t> values;
   for (size_t i = 0; i < p.extents.size(); ++i) {
     const int64_t v = p.extents[i].eval(dims);
+    if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && v > std::numeric_limits<int32_t>::max())
+      throw CompileError(loops_too_long(p.name, v, bindings({p.extents[i]}, dims), device.info().name, p.max_loop_iterations), p.loc, kShorterLoops);
     if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max()))
       throw SpecError(p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits", p.loc);
     values.push_back(v);
@@ -181,7 +183,7 @@ std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimV
 Bound bind(const Program& p, const DimValues& dims, const Device& device) {
   Bound b;
   b.count = workgroups(p, dims, device.info());
-  b.sizes = extents(p, dims);
+  b.sizes = extents(p, dims, device);
   b.longest_loop = p.loc;
   if (b.count == 0) return b;
   const uint32_t* most = device.context()->probe().max_groups;
@@ -308,7 +310,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
       copies.emplace_back(buffers[i], own.buffer(p.name));
       buffers[i] = copies.back().second;
     }
-  const std::vector<int64_t> sizes = extents(p, dims);
+  const std::vector<int64_t> sizes = extents(p, dims, device);
   const std::vector<GroupSlice> slices = vulkan::slices_of(*context, p, dims, count);
   const bool by_units = slices.size() > 1 && p.max_workgroups > 0, own_blocks = slices.size() > 1 && vulkan::slices_have_blocks(p);
   const vulkan::Pipeline& pipeline = context->pipeline(p, slices.size() > 1);

@@ -23,7 +23,7 @@ bool atomic_by_loop(const ir::Kernel& k, const ir::Op& o);
 /// total_iterations() of n + 1 units what a dispatch of n steps runs at most; `at_least` is of a step that is the loop's.
 std::vector<ProgramLoop> count_loops(const ir::Kernel& k, const Target& target);
 
-/// Per region of a for that runs a bounded number of rounds, those of one execution at most.
+/// Per region of a for of which so much is known, the rounds of one execution at most: their number, or a bound that is not far off.
 std::unordered_map<uint32_t, Extent> most_rounds(const ir::Kernel& k, const Target& target);
 
 /// Lets every invocation report, at its end, that the driver has cut its loops short.
