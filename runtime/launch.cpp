@@ -147,7 +147,7 @@ std::vector<GroupSlice> cut_slices(Context& context, const Program& p, const Dim
   const std::array<uint32_t, 3> limits{probe.max_groups[0], probe.max_groups[1], probe.max_groups[2]};
   const int64_t total = p.extents[static_cast<size_t>(p.steps_extent) + 1].eval(dims);
   const int64_t steps = std::min(steps_at_once(p, total, &dims), cdiv(total, static_cast<int64_t>(times) + 1));
-  const int64_t room = std::min(probe.info.memory_bytes / 4, probe.info.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
+  const int64_t room = std::min(context.memory_bytes() / 4, probe.info.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
   const std::array<uint32_t, 3> groups = fold_workgroups(count, limits);
   const GroupSlice all{{0, 0, 0}, groups, 0, int64_t{groups[0]} * groups[1] * groups[2]};
   std::vector<GroupSlice> slices;

@@ -2,10 +2,15 @@
 // error, never a wrong answer, whatever the loops look like; and what stays below the limit is right.
 #include <algorithm>
 
+#include "engine/front/front.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
+#include "runtime/call/graph.h"
+#include "runtime/call/record_graph.h"
+#include "runtime/record.h"
 #include "support.h"
+#include "vulkan_host.h"
 
 using namespace tessera;
 using namespace tessera::test;
@@ -330,6 +335,104 @@ body (%x, %o) {
     CHECK(wrong == 0);
   }
   check_clean(device());
+}
+
+TEST_CASE("units whose arenas do not fit together run some after the others") {
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @wide
+grid (24 parallel, 9000)
+in i32[24, 8] block (squeezed, 8) map (%i, %k) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+out i32[24, 8] block (squeezed, 8) map (%i, %k) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+scratch ref<vmem, i32[512, 512]>
+body (%x, %o, %s) {
+  %0 = constant 0 : i32[]
+  %500 = constant 500 : i32[]
+  %k = program_id axis 1
+  %first = eq %k, %0
+  if %first {
+    %z = constant 1 : i32[512, 512]
+    store %s[0:512, 0:512], %z
+  }
+  %r = rem %k, %500
+  %a = load %s[%r, 0:8]
+  %v = load %x[0:8]
+  %m = reduce_max %a axes [0]
+  %mb = broadcast %m dims [] : i32[8]
+  %b = add %a, %v
+  %c = xor %b, %mb
+  store %s[%r, 0:8], %c
+  store %o[0:8], %c
+}
+)", "wide.tir");
+  Array x({24, 8}, DType::i32);
+  for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, static_cast<uint64_t>(i));
+  const Array want = interpret(k, {x}).at(0);
+  for (const int64_t limit : {int64_t{0}, int64_t{32} << 20}) {
+    DeviceOptions options;
+    options.validation = kValidation, options.log_commands = true, options.memory_limit = limit;
+    Device d(options);
+    const CompiledKernel wide = load(d, k);
+    if (limited()) CHECK(wide.program().steps_extent >= 0);
+    const Array got = wide.run({x}).at(0);
+    for (int64_t i = 0; i < want.size(); ++i) REQUIRE(got.element_bits(i) == want.element_bits(i));
+    for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+    check_clean(d);
+  }
+}
+
+TEST_CASE("long loops in graphs, decided by the device or not, and in a host's command buffers") {
+  constexpr int64_t kSteps = 1200000;
+  const auto count = pallas_call([](Ref x, Ref o, Ref acc) {
+    when(program_id(0) == 0, [&] { acc[all] = zeros({8}, i32); });
+    acc[all] += x[all];
+    o[all] = acc[all];
+  }, {.out_shape = {{{8}, i32}},
+      .grid = {kSteps},
+      .in_specs = {{{8}, [](Value) { return Indices{0}; }}},
+      .out_specs = {{{8}, [](Value) { return Indices{0}; }}},
+      .scratch_shapes = {VMEM({8}, i32)},
+      .name = "count"});
+  const auto f = jit([&](Tensor x) { return fori_loop(0, 2, x, [&](Value, Value v) { return Value(count(v)); }); }, {.name = "twice"});
+  const Graph& g = f.trace({{{8}, i32}});
+  const Array x({8}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, -7});
+  std::vector<int32_t> want;
+  for (int64_t i = 0; i < 8; ++i) want.push_back(static_cast<int32_t>(static_cast<uint32_t>(x.data<int32_t>()[static_cast<size_t>(i)]) * static_cast<uint32_t>(kSteps) * static_cast<uint32_t>(kSteps)));
+  const auto check = [&](const Array& got) {
+    for (size_t i = 0; i < 8; ++i) CHECK(got.data<int32_t>()[i] == want[i]);
+  };
+  auto host = std::make_unique<VulkanHost>();
+  {
+    DeviceOptions options;
+    options.log_commands = true;
+    const Device d = Device::import(host->imported(), options);
+    const CompiledGraph graph = load(d, g);
+    for (int i = 0; i < 2; ++i) check(graph.run({x}).at(0));
+    PreparedGraph recorded(d, g, {.frames_in_flight = 2});
+    PreparedKernel once = load(d, count.trace({{{8}, i32}})).prepare({.frames_in_flight = 2, .calls_per_frame = 2});
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    const DeviceArray there(d, x), between(d, {8}, i32), out(d, {8}, i32), other(d, {8}, i32);
+    for (uint64_t frame = 0; frame < 3; ++frame) {
+      host->begin(c);
+      stream.begin(c, frame);
+      stream.record(once, {there, between});
+      stream.record(once, {between, out});
+      recorded.record(stream, {there}, {other});
+      stream.end();
+      host->run(c);
+      check(out.download());
+      check(other.download());
+    }
+    d.submit_nothing();
+    for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+  }
+  check_silent(std::move(host));
 }
 
 TEST_CASE("programs that are declared parallel take turns at a lock where the driver leaves loops") {
