@@ -52,9 +52,9 @@ LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units,
 }
 
 int64_t steps_at_once(const Program& p, int64_t total, const DimValues* dims) {
-  constexpr int64_t kMost = 1024;  // dispatches, where nobody knows how long a step is
+  constexpr int64_t kDispatches = 1024;  // where nobody knows how long a step is
   const LoopTotal step = total_iterations(p.loops, 0, dims);
-  const int64_t steps = step.at_most ? p.max_loop_iterations / std::max<int64_t>(*step.at_most, 1) - 2 : cdiv(total, kMost);
+  const int64_t steps = step.at_most ? p.max_loop_iterations / std::max<int64_t>(*step.at_most, 1) - 2 : cdiv(total, kDispatches);
   return std::clamp<int64_t>(steps, 1, std::max<int64_t>(total, 1));
 }
 
