@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "engine/ir/builder.h"
 #include "engine/passes/ranges.h"
@@ -52,6 +53,7 @@ class Counter {
   Counter(const Kernel& k, const Target& target) : k_(k), target_(target), ranges_(k) {}
   std::vector<ProgramLoop> run() {
     region(k_.body, Extent(1), Extent(1), true);
+    one_leaf_at_a_time();
     // Bodies of cut loops run once per step, and are passed without a step where a loop around begins or ends, as often as each of them has rounds.
     if (k_.lane.steps_extent >= 0)
       for (ProgramLoop& l : out_)
@@ -141,6 +143,27 @@ class Counter {
     }
   }
 
+  /// A step runs the body of one cut loop that holds no other: the one with most iterations counts, as far as that is known, and the others not.
+  void one_leaf_at_a_time() {
+    const auto most_of = [&](const std::pair<size_t, size_t>& leaf) {
+      std::optional<int64_t> sum = 0;
+      for (size_t i = leaf.first; i < leaf.second; ++i) {
+        const std::optional<int64_t> n = out_[i].at_most ? out_[i].at_most->value() : std::nullopt;
+        sum = sum && n && *n < INT32_MAX && *sum < INT32_MAX ? std::optional(*sum + *n) : std::nullopt;
+      }
+      return sum;
+    };
+    int64_t greatest = -1;
+    for (const auto& leaf : leaves_) greatest = std::max(greatest, most_of(leaf).value_or(-1));
+    for (const auto& leaf : leaves_) {
+      const std::optional<int64_t> n = most_of(leaf);
+      if (!n) continue;
+      if (*n == greatest) greatest = INT64_MAX;  // the first of them
+      else
+        for (size_t i = leaf.first; i < leaf.second; ++i) out_[i].at_most = Extent(0);
+    }
+  }
+
   /// Made from the first or the last step of a dispatch.
   bool tells_steps(const Op& o) const {
     if (o.code == Opcode::extent) return passes::tells_steps(k_.lane, o.attr(ir::Attr::index));
@@ -159,7 +182,10 @@ class Counter {
       ++cut_loops_;
       ++within_cut_;
       add(o, Extent(0), Extent(2 + copies_per_iteration(k_, o, target_)));
+      const size_t begin = out_.size();
+      const int before = cut_loops_;
       region(o.regions[0], Extent(1), Extent(1), false);
+      if (cut_loops_ == before) leaves_.emplace_back(begin, out_.size());
       --within_cut_;
       return;
     }
@@ -197,6 +223,7 @@ class Counter {
   std::vector<ProgramLoop> out_;
   std::unordered_map<uint32_t, Extent> rounds_;  // per region of a for
   std::unordered_set<uint32_t> by_steps_;        // values that tell which steps a dispatch runs
+  std::vector<std::pair<size_t, size_t>> leaves_;  // which of out_ lie in a cut loop without others
   int cut_loops_ = 0, within_cut_ = 0;
 };
 }  // namespace
