@@ -41,7 +41,7 @@ inline bool slices_have_blocks(const Program& p) { return p.max_workgroups > 0 |
 double seconds_of(Context& context, const Program& program, const DimValues& dims);
 
 /// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work, those. Else nothing. Programs whose loops are cut
-/// (Program::steps_extent) run some steps in each slice; Then those of other workgroups reuse the arenas.
+/// (Program::steps_extent) run some steps of all units in each slice, or where their arenas do not fit memory together, all steps of some units before those of others.
 std::vector<GroupSlice> slices_of(Context& context, const Program& program, const DimValues& dims, int64_t workgroups);
 
 /// Workgroups that have an arena at the same time, of so many and in such slices.

@@ -157,7 +157,6 @@ std::vector<GroupSlice> cut_slices(Context& context, const Program& p, const Dim
 }
 }  // namespace
 
-
 uint64_t arenas_of(const Program& p, const std::vector<GroupSlice>& slices, uint64_t launched) {
   if (p.steps_extent < 0 || slices.empty()) return launched;
   int64_t most = 0;
