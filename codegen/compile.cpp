@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/lane/bounds.h"
+#include "codegen/lane/cut.h"
 #include "codegen/lane/loops.h"
 #include "codegen/lane/verify.h"
 #include "codegen/lower/accumulate.h"
@@ -20,6 +21,7 @@
 #include "engine/ir/compact.h"
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
+#include "engine/plural.h"
 
 namespace tessera {
 
@@ -103,14 +105,44 @@ int64_t longest(const ir::Kernel& lanes, const Target& target) {
   return t.at_most.value_or(t.at_least);
 }
 
+std::string explain_steps(const Program& p) {
+  const std::optional<int64_t> total = p.extents[static_cast<size_t>(p.steps_extent) + 1].value();
+  std::string text = "  loops cut: ";
+  if (!total) text += "into as many dispatches as the sizes of the call ask for";
+  else {
+    const int64_t each = steps_at_once(p, *total, nullptr);
+    text += plural(static_cast<size_t>(cdiv(*total, each)), "dispatch", "dispatches") + " of " + plural(static_cast<size_t>(each), "step") + " each, " + std::to_string(*total) + " in all";
+  }
+  return text + ", because the driver leaves all loops after " + std::to_string(p.max_loop_iterations) + " iterations\n";
+}
+
+bool bound_accesses(ir::Kernel& lanes, const Target& target) {
+  const bool changed = lane::bound_accesses(lanes, !target.skips_branches);
+  if (changed) ir::compact(lanes);
+  return changed;
+}
+
 // A driver that leaves loops too early: loops that constants prove short are fine, those that they prove too long an error. What arrives with
-// a call is checked by its launch; and where neither proves enough, the code reports to the host that its loops were cut.
-void limit_loops(ir::Kernel& lanes, const Target& target, Program& program) {
+// a call is checked by its launch; and where neither proves enough, the code reports to the host that its loops were cut. `unbounded`: the same code before its accesses were
+// bounded, which is cut into dispatches and bounded then. What is counted is bounded: rounds are packed by their weight.
+void limit_loops(ir::Kernel& lanes, ir::Kernel unbounded, const Target& target, Program& program) {
   std::vector<ProgramLoop> loops = lane::count_loops(lanes, target);
   const LoopTotal total = iterations(loops, lanes.lane);
+  if (total.at_most && *total.at_most <= target.max_loop_iterations) return;
+  if (lane::cut_loops(unbounded, target)) {
+    bound_accesses(unbounded, target);
+    std::vector<ProgramLoop> steps = lane::count_loops(unbounded, target);
+    if (std::none_of(steps.begin(), steps.end(), [&](const ProgramLoop& l) { return l.at_least.value().value_or(0) > target.max_loop_iterations; })) {
+      for (ProgramLoop& l : steps) l.at_least = 0;
+      lanes = std::move(unbounded);
+      lane::report_cut_loops(lanes);
+      program.loops = std::move(steps);
+      program.max_loop_iterations = target.max_loop_iterations;
+      return;
+    }
+  }
   if (total.at_least > target.max_loop_iterations)
     throw CompileError(loops_too_long(lanes.name, total.at_least, "", target.name, target.max_loop_iterations), total.at_least_loc, kShorterLoops);
-  if (total.at_most && *total.at_most <= target.max_loop_iterations) return;
   lane::report_cut_loops(lanes);
   program.loops = std::move(loops);
   program.max_loop_iterations = target.max_loop_iterations;
@@ -217,10 +249,10 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   wider = lowering::vectorize_loads(lanes, 2) || wider;
   if (wider) ir::compact(lanes);
   dump("lane/vectorize", lanes, wider);
-  const bool bounded = lane::bound_accesses(lanes, !target.skips_branches);
-  if (bounded) ir::compact(lanes);
+  ir::Kernel unbounded = lanes;
+  const bool bounded = bound_accesses(lanes, target);
   dump("lane/bounds", lanes, bounded);
-  if (target.max_loop_iterations > 0) limit_loops(lanes, target, program);  // rounds are packed by their weight as it is now
+  if (target.max_loop_iterations > 0) limit_loops(lanes, std::move(unbounded), target, program);
   dump("lane/loops", lanes, program.report_bytes > 0);
   ir::compact(lanes);
   lane::verify_lane(lanes, "lowering");
@@ -253,6 +285,8 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   program.extents = lanes.lane.extents;
   program.extent_is_64 = lanes.lane.extent_is_64;
   program.units_extent = units_extent(lanes);
+  program.steps_extent = lanes.lane.steps_extent;
+  if (program.steps_extent >= 0) program.explain += explain_steps(program);
   program.indirect_table = program.push_bytes() > target.push_constant_bytes;
   const spirv::SourceReader source_text = options.source ? options.source : spirv::read_source;
   program.spirv = spirv::emit(lanes, target, program.indirect_table, options.debug_info ? &source_text : nullptr);

@@ -51,6 +51,13 @@ LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units,
   return t;
 }
 
+int64_t steps_at_once(const Program& p, int64_t total, const DimValues* dims) {
+  constexpr int64_t kDispatches = 1024;  // where nobody knows how long a step is
+  const LoopTotal step = total_iterations(p.loops, 0, dims);
+  const int64_t steps = step.at_most ? p.max_loop_iterations / std::max<int64_t>(*step.at_most, 1) - 2 : cdiv(total, kDispatches);
+  return std::clamp<int64_t>(steps, 1, std::max<int64_t>(total, 1));
+}
+
 std::string loops_too_long(const std::string& kernel, int64_t iterations, const std::string& sizes, const std::string& device, int64_t limit) {
   return kernel + ": one invocation runs at least " + std::to_string(iterations) + " loop iterations" + sizes + ", but " + device + " leaves all loops after " + std::to_string(limit);
 }

@@ -94,13 +94,17 @@ struct Program {
   std::vector<WaitSite> waits;
   std::vector<ProgramPrint> prints;       // none: the report has no records
   std::vector<std::string> axis_names;    // of the grid; may be empty
-  std::vector<ProgramLoop> loops;         // none if they are known to be short enough
+  std::vector<ProgramLoop> loops;         // none if they are known to be short enough; with steps_extent, `at_most` is per step, and n steps run no more than total_iterations() of n + 1 units
   int64_t max_loop_iterations = 0;        // the target's
   std::vector<Extent> extents;            // pushed values
   std::vector<bool> extent_is_64;
   /// max_workgroups > 0: the pushed value at which the workgroups' loops over units end, which nothing else reads; -1: there is none such. With less, with workgroups
   /// numbered from a base and with the arena's address that many slices lower, a dispatch runs the units from the base to there.
   int32_t units_extent = -1;
+  /// Where loops are cut into dispatches: the pushed value that is a dispatch's first step, 0, and behind it the one where it ends, the number of all steps, which nothing
+  /// else reads; -1: they are not. Dispatches one after another that go on where the last one ended do the same, with the same arena, and max_loop_iterations says how many steps each
+  /// may have (`loops`). There is a workgroup for each unit. With the arena's address that many slices lower, a dispatch may begin at any workgroup.
+  int32_t steps_extent = -1;
   bool indirect_table = false;
   int32_t alignment = 16;                 // every argument's address is a multiple: vector loads rely on it; checked at bind
   int64_t push_bytes() const;             // of the whole block, also when it lives in a table
@@ -117,6 +121,8 @@ struct LoopTotal {
   std::optional<int64_t> at_most = 0;
   Loc at_most_loc;
 };
+/// Steps of a dispatch, where the program's loops are cut into `total` of them: as many as its limit on iterations surely allows, but at least 1.
+int64_t steps_at_once(const Program& program, int64_t total, const DimValues* dims);
 /// Without `dims`, as far as it is known before a call.
 LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units, const DimValues* dims);
 /// What CompileErrors of the compiler and of a launch say; `sizes`: " for n = 5", or nothing.

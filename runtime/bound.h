@@ -34,10 +34,17 @@ std::vector<std::byte> argument_block(const Program& program, const std::vector<
 std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& program, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes,
                                               const std::vector<GroupSlice>& slices, std::shared_ptr<Buffer>& table);
 
+/// Each slice has a block of its own: its bounds, and where its arena begins.
+inline bool slices_have_blocks(const Program& p) { return p.max_workgroups > 0 || p.steps_extent >= 0; }
+
 /// How long a call may take, as far as that can be estimated: else 0.
 double seconds_of(Context& context, const Program& program, const DimValues& dims);
 
-/// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work, those. Else nothing.
+/// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work, those. Else nothing. Programs whose loops are cut
+/// (Program::steps_extent) run some steps of all units in each slice, or where their arenas do not fit memory together, all steps of some units before those of others.
 std::vector<GroupSlice> slices_of(Context& context, const Program& program, const DimValues& dims, int64_t workgroups);
+
+/// Workgroups that have an arena at the same time, of so many and in such slices.
+uint64_t arenas_of(const Program& program, const std::vector<GroupSlice>& slices, uint64_t launched);
 
 }  // namespace tessera::vulkan

@@ -480,9 +480,9 @@ Buffer::~Buffer() {
   }
 }
 
-void Buffer::host_write(const void* from, uint64_t size) {
-  std::memcpy(mapped_, from, size);
-  const VkResult r = !allocation_ ? VK_SUCCESS : vmaFlushAllocation(context_->allocator_, allocation_, 0, size);
+void Buffer::host_write(const void* from, uint64_t size, uint64_t to) {
+  std::memcpy(mapped_ + to, from, size);
+  const VkResult r = !allocation_ ? VK_SUCCESS : vmaFlushAllocation(context_->allocator_, allocation_, to, size);
   if (r < 0) check(r, (what_ + ": vkFlushMappedMemoryRanges").c_str(), context_->name());
 }
 

@@ -65,7 +65,7 @@ class Buffer {
   VkBufferUsageFlags usage() const { return usage_; }
   bool host_reads() const { return host_reads_; }  // mapped, and reading it is fast
   /// Copies through the mapping; the caller knows that the device is done with the bytes.
-  void host_write(const void* from, uint64_t size);
+  void host_write(const void* from, uint64_t size, uint64_t to = 0);
   void host_read(void* to, uint64_t offset, uint64_t size) const;
   bool is_at(const void* host) const { return imported() && mapped_ == host; }
   bool imported() const { return imported_ != VK_NULL_HANDLE; }
@@ -124,6 +124,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Recorder& recorder() { return *recorder_; }  // with mutex() held
   Pace& pace() { return *pace_; }              // with mutex() held
   double watchdog_seconds() const { return options_.watchdog_seconds; }
+  int64_t memory_bytes() const { return memory_bytes_; }  // of the largest device-local heap, or the limit on it
 
   /// Throws DeviceError if the device has been lost; without mutex().
   void require_alive();
@@ -203,7 +204,7 @@ class Context : public std::enable_shared_from_this<Context> {
   MemoryPool pool_;           // a host's; without functions: memory is the allocator's
   VkPhysicalDeviceMemoryProperties memory_types_{};
   std::map<std::pair<VkDeviceMemory, VkDeviceSize>, VkDeviceSize> pieces_;  // of the pool's: sizes by place; guarded by mutex_
-  int64_t memory_bytes_ = 0;  // of the largest device-local heap, or the limit on it
+  int64_t memory_bytes_ = 0;
   std::mutex mutex_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<Pace> pace_;

@@ -45,10 +45,12 @@ CallSignature signature(const Program& p) {
 }
 
 // The values of the program's extents, in its order.
-std::vector<int64_t> extents(const Program& p, const DimValues& dims) {
+std::vector<int64_t> extents(const Program& p, const DimValues& dims, const Device& device) {
   std::vector<int64_t> values;
   for (size_t i = 0; i < p.extents.size(); ++i) {
     const int64_t v = p.extents[i].eval(dims);
+    if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && v > std::numeric_limits<int32_t>::max())
+      throw CompileError(loops_too_long(p.name, v, bindings({p.extents[i]}, dims), device.info().name, p.max_loop_iterations), p.loc, kShorterLoops);
     if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max()))
       throw SpecError(p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits", p.loc);
     values.push_back(v);
@@ -103,8 +105,13 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
     block.resize(at + sizeof v);
     std::memcpy(block.data() + at, &v, sizeof v);
   };
-  const auto size = [&](size_t i) { return units && static_cast<int>(i) == p.units_extent ? units->first + units->count : sizes[i]; };
-  for (size_t i = 0; i < addresses.size(); ++i) put(units && i == p.args.size() ? addresses[i] - static_cast<uint64_t>(units->first) * static_cast<uint64_t>(p.scratch_bytes) : addresses[i]);
+  const auto size = [&](size_t i) {
+    const auto at = static_cast<int>(i);
+    if (units && p.steps_extent >= 0 && at == p.steps_extent) return units->first_step;
+    if (units && p.steps_extent >= 0 && at == p.steps_extent + 1) return units->end_step;
+    return units && at == p.units_extent ? units->first + units->count : sizes[i];
+  };
+  for (size_t i = 0; i < addresses.size(); ++i) put(units && i == p.args.size() && p.scratch_bytes > 0 ? addresses[i] - static_cast<uint64_t>(units->first) * static_cast<uint64_t>(p.scratch_bytes) : addresses[i]);
   for (size_t i = 0; i < sizes.size(); ++i)
     if (p.extent_is_64[i]) put(size(i));
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -114,7 +121,7 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
 
 std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& p, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes,
                                               const std::vector<GroupSlice>& slices, std::shared_ptr<Buffer>& table) {
-  const bool by_units = slices.size() > 1 && p.max_workgroups > 0;
+  const bool by_units = slices.size() > 1 && slices_have_blocks(p);
   std::vector<std::vector<std::byte>> pushes;
   for (size_t i = 0; i < (by_units ? slices.size() : 1); ++i) pushes.push_back(argument_block(p, addresses, sizes, by_units ? &slices[i] : nullptr));
   if (!p.indirect_table || pushes[0].empty()) return pushes;
@@ -138,9 +145,36 @@ double seconds_of(Context& context, const Program& p, const DimValues& dims) {
   return context.pace().seconds(work, p.spirv.data());
 }
 
+namespace {
+// Of a program whose loops are cut: as many steps at once as the driver's loops and the watchdog, of which they would take so many times the budget, allow; and where the arenas of all units would
+// take more than a quarter of the memory, some of the units after the others.
+std::vector<GroupSlice> cut_slices(Context& context, const Program& p, const DimValues& dims, int64_t count, double times) {
+  if (count == 0) return {};
+  const Probe& probe = context.probe();
+  const std::array<uint32_t, 3> limits{probe.max_groups[0], probe.max_groups[1], probe.max_groups[2]};
+  const int64_t total = p.extents[static_cast<size_t>(p.steps_extent) + 1].eval(dims);
+  const int64_t steps = std::min(steps_at_once(p, total, &dims), cdiv(total, static_cast<int64_t>(times) + 1));
+  const int64_t room = std::min(context.memory_bytes() / 4, probe.info.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
+  const std::array<uint32_t, 3> groups = fold_workgroups(count, limits);
+  const GroupSlice all{{0, 0, 0}, groups, 0, int64_t{groups[0]} * groups[1] * groups[2]};
+  std::vector<GroupSlice> slices;
+  if (count > room) slices = slice_workgroups(count, std::max<int64_t>(room, 1), limits);
+  if (slices.size() < 2 && steps >= total) return {};
+  return slice_steps(slices, all, total, steps);
+}
+}  // namespace
+
+uint64_t arenas_of(const Program& p, const std::vector<GroupSlice>& slices, uint64_t launched) {
+  if (p.steps_extent < 0 || slices.empty()) return launched;
+  int64_t most = 0;
+  for (const GroupSlice& s : slices) most = std::max(most, s.count);
+  return static_cast<uint64_t>(most);
+}
+
 std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t workgroups) {
   constexpr int64_t kMost = 1024;  // beyond, submitting would cost more than it saves
   const double budget = context.watchdog_seconds();
+  if (p.steps_extent >= 0) return cut_slices(context, p, dims, workgroups, budget > 0 ? std::min(seconds_of(context, p, dims) / budget, static_cast<double>(kMost)) : 0);
   const bool by_units = p.max_workgroups > 0;
   const int64_t count = by_units ? p.num_units.eval(dims) : workgroups;
   if (budget == 0 || (by_units && p.units_extent < 0) || count < 2) return {};
@@ -155,14 +189,15 @@ std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimV
 Bound bind(const Program& p, const DimValues& dims, const Device& device) {
   Bound b;
   b.count = workgroups(p, dims, device.info());
-  b.sizes = extents(p, dims);
+  b.sizes = extents(p, dims, device);
   b.longest_loop = p.loc;
   if (b.count == 0) return b;
   const uint32_t* most = device.context()->probe().max_groups;
   b.groups = fold_workgroups(b.count, {most[0], most[1], most[2]});
   const uint64_t launched = uint64_t{b.groups[0]} * b.groups[1] * b.groups[2];
   check_dispatch(b, p, dims, device, launched);
-  if (p.scratch_bytes > 0 && __builtin_mul_overflow(static_cast<int64_t>(launched), p.scratch_bytes, &b.scratch_bytes)) b.scratch_bytes = std::numeric_limits<int64_t>::max();
+  const uint64_t arenas = p.steps_extent >= 0 ? arenas_of(p, slices_of(*device.context(), p, dims, b.count), launched) : launched;
+  if (p.scratch_bytes > 0 && __builtin_mul_overflow(static_cast<int64_t>(arenas), p.scratch_bytes, &b.scratch_bytes)) b.scratch_bytes = std::numeric_limits<int64_t>::max();
   return b;
 }
 
@@ -281,9 +316,9 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
       copies.emplace_back(buffers[i], own.buffer(p.name));
       buffers[i] = copies.back().second;
     }
-  const std::vector<int64_t> sizes = extents(p, dims);
+  const std::vector<int64_t> sizes = extents(p, dims, device);
   const std::vector<GroupSlice> slices = vulkan::slices_of(*context, p, dims, count);
-  const bool by_units = slices.size() > 1 && p.max_workgroups > 0;
+  const bool by_units = slices.size() > 1 && p.max_workgroups > 0, own_blocks = slices.size() > 1 && vulkan::slices_have_blocks(p);
   const vulkan::Pipeline& pipeline = context->pipeline(p);
   const auto give = [&] {
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -307,8 +342,9 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   std::optional<Buffer> scratch;
   if (p.scratch_bytes > 0) {
     uint64_t bytes;
-    if (__builtin_mul_overflow(launched, static_cast<uint64_t>(p.scratch_bytes), &bytes)) bytes = std::numeric_limits<uint64_t>::max();
-    scratch.emplace(context, bytes, Memory::scratch, p.name + ": the scratch arena of " + std::to_string(launched) + " workgroups");
+    const uint64_t arenas = vulkan::arenas_of(p, slices, launched);
+    if (__builtin_mul_overflow(arenas, static_cast<uint64_t>(p.scratch_bytes), &bytes)) bytes = std::numeric_limits<uint64_t>::max();
+    scratch.emplace(context, bytes, Memory::scratch, p.name + ": the scratch arena of " + std::to_string(arenas) + " workgroups");
     addresses.push_back(scratch->address());
   }
   std::unique_ptr<Buffer> report;
@@ -342,7 +378,8 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   uint64_t value = 0;
   const auto submit = [&](const GroupSlice* slice, size_t number) {
     int timer = -1;
-    const double part = slice ? work * static_cast<double>(slice->count) / static_cast<double>(parts) : work;
+    const double steps = slice && p.steps_extent >= 0 ? static_cast<double>(slice->end_step - slice->first_step) / static_cast<double>(sizes[static_cast<size_t>(p.steps_extent) + 1]) : 1;
+    const double part = slice ? work * steps * static_cast<double>(slice->count) / static_cast<double>(parts) : work;
     const std::string where = slice ? vulkan::text(slices, number, by_units) : "workgroups 0 to " + std::to_string(parts - 1) + " of " + std::to_string(parts);
     try {
       value = context->recorder().submit(p.name, [&] {
@@ -350,7 +387,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
           for (const auto& [source, to] : copies) context->recorder().copy(*source, 0, *to, 0, to->size());
         if (count > 0) {
           timer = context->pace().begin(context->recorder(), part);
-          context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[by_units ? number : 0], slice ? slice->groups : groups, accesses, slice ? &slice->base : nullptr);
+          context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[own_blocks ? number : 0], slice ? slice->groups : groups, accesses, slice ? &slice->base : nullptr);
           context->pace().end(context->recorder(), timer);
         }
         context->recorder().show_host(shown);

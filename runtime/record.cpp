@@ -65,7 +65,8 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   for (const Extent& e : program->extents) value(e, "the code");
   value(program->num_units, "the grid");
   bound = vulkan::bind(*program, dims, device);
-  pipeline = &context->pipeline(*program);
+  if (program->steps_extent >= 0) slices = slices_of(*context, *program, dims, bound.count);
+  pipeline = &context->pipeline(*program, slices.size() > 1);
   scopes = scopes_of(*program, bound.count > 0, options.images);
   label = "dispatch " + program->name;
   range = with_line(program->name, program->loc);
@@ -90,6 +91,8 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   if (program->scratch_bytes > 0) addresses.push_back(0);
   if (program->report_bytes > 0) addresses.push_back(0);
   const std::vector<std::byte> block = argument_block(*program, addresses, bound.sizes);
+  for (const GroupSlice& s : slices) slice_blocks.push_back(argument_block(*program, addresses, bound.sizes, &s));
+  sum.resize(block.size());
   const auto bytes_of = [&](size_t i) { return static_cast<uint64_t>(num_elements(shapes[i]) * size_bytes(program->args[i].dtype)); };
   slots.resize(static_cast<size_t>(frames_in_flight));
   for (Slot& slot : slots) {
@@ -120,7 +123,7 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
         put_address(c, n, c.scratch->address());
       }
       if (program->report_bytes > 0) take_report(c);
-      if (program->indirect_table) c.table = std::make_unique<Buffer>(context, block.size(), Memory::upload, program->name + ": the argument table of a frame");
+      if (program->indirect_table) c.table = std::make_unique<Buffer>(context, block_stride(c) * (dispatches() - 1) + block.size(), Memory::upload, program->name + ": the argument table of a frame");
     }
   }
 }
@@ -142,6 +145,21 @@ void HostCall::take_report(Call& c) {
   const std::lock_guard lock(context.mutex());
   context.clear_report("recording of " + program->name, *c.report, room);
   put_address(c, program->args.size() + (program->scratch_bytes > 0), c.report->address());
+}
+
+// Addresses are 0 in a slice's own block, but for how far its arena lies before the call's.
+std::span<const std::byte> HostCall::block(const Call& c, size_t dispatch) {
+  if (slices.empty()) return c.block;
+  std::copy(slice_blocks[dispatch].begin(), slice_blocks[dispatch].end(), sum.begin());
+  const size_t addresses = program->args.size() + (program->scratch_bytes > 0) + (program->report_bytes > 0);
+  for (size_t at = 0; at < addresses * sizeof(uint64_t); at += sizeof(uint64_t)) {
+    uint64_t a, b;
+    std::memcpy(&a, &c.block[at], sizeof a);
+    std::memcpy(&b, &sum[at], sizeof b);
+    a += b;
+    std::memcpy(&sum[at], &a, sizeof a);
+  }
+  return sum;
 }
 
 // The slot's last frame is done: its reports are read. Its arrays go when others take their place, or with the next frame in which there are fewer calls.
@@ -314,7 +332,9 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     a.size = size;
     a.indirect = indirectly;
   };
-  const bool dispatches = call.bound.count > 0;
+  const size_t dispatches = call.dispatches();
+  if (indirect.groups && std::any_of(call.slices.begin(), call.slices.end(), [&](const GroupSlice& s) { return s.groups != call.bound.groups; }))
+    throw SpecError(p.name + ": runs " + std::to_string(call.bound.count) + " workgroups some after the others, which a dispatch whose size the device decides cannot", p.loc, "launch the graph, or use smaller scratch");
   for (size_t i = 0; i < arguments.size(); ++i) {
     const DeviceArray* const a = arguments[i].array();
     // What has been found good the last time is so: memory is that of one type and Device.
@@ -343,7 +363,10 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   const DeviceTable& vk = context.vk();
   const std::lock_guard lock(context.mutex());
   context.recorder().require_alive();
-  if (dispatches && c.table) c.table->host_write(c.block.data(), c.block.size());
+  for (size_t n = 0; n < dispatches && c.table; ++n) {
+    const std::span<const std::byte> block = call.block(c, n);
+    c.table->host_write(block.data(), block.size(), n * call.block_stride(c));
+  }
   if (has_names(vk)) begin_label(vk, commands_, call.range);
   for (size_t i = 0; i < c.images.size() && i < call.num_inputs; ++i)
     if (call.like[i]) read_image(call, c, arguments[i], i);
@@ -353,14 +376,18 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     const VkBufferCopy region{from->offset(), to->offset(), to->size()};
     vk.vkCmdCopyBuffer(commands_, from->handle(), to->handle(), 1, &region);
   }
-  if (dispatches) {
+  for (size_t n = 0; n < dispatches; ++n) {
     command(call.label, Stage::compute, {accesses_.data(), num_accesses}, indirect.groups != nullptr);
     vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
-    const uint64_t table = c.table ? c.table->address() : 0;
-    if (c.table) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof table, &table);
-    else if (!c.block.empty()) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(c.block.size()), c.block.data());
+    const uint64_t table = c.table ? c.table->address() + n * call.block_stride(c) : 0;
+    const std::span<const std::byte> block = c.table ? std::as_bytes(std::span(&table, 1)) : call.block(c, n);
+    if (!block.empty()) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(block.size()), block.data());
     if (indirect.groups) vk.vkCmdDispatchIndirect(commands_, indirect.groups->handle(), indirect.groups->offset() + indirect.offset);
-    else vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+    else if (call.slices.empty()) vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+    else {
+      const GroupSlice& s = call.slices[n];
+      vk.vkCmdDispatchBase(commands_, s.base[0], s.base[1], s.base[2], s.groups[0], s.groups[1], s.groups[2]);
+    }
     reported_ |= c.report != nullptr;
   }
   for (size_t i = call.num_inputs; i < c.images.size(); ++i)

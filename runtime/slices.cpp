@@ -46,6 +46,17 @@ std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgrou
   return slices;
 }
 
+std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t total, int64_t per) {
+  std::vector<GroupSlice> cut;
+  for (const GroupSlice& s : slices.empty() ? std::vector{all} : slices)
+    for (int64_t at = 0; at < total; at += per) {
+      cut.push_back(s);
+      cut.back().first_step = at;
+      cut.back().end_step = std::min(at + per, total);
+    }
+  return cut;
+}
+
 std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units) {
   const GroupSlice &s = slices[number], &last = slices.back();
   return (units ? "units " : "workgroups ") + std::to_string(s.first) + " to " + std::to_string(s.first + s.count - 1) + " of " + std::to_string(last.first + last.count) + " (slice " +

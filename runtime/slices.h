@@ -18,10 +18,11 @@ namespace tessera::vulkan {
 class Recorder;
 
 /// Workgroups of one dispatch: `base` to `base + groups` in each dimension, which are the linear numbers `first` to `first + count`; or the units of work of that
-/// number, which they share.
+/// number, which they share. Where loops are cut (Program::steps_extent), of the steps `first_step` to `end_step` alone.
 struct GroupSlice {
   std::array<uint32_t, 3> base, groups;
   int64_t first, count;
+  int64_t first_step = 0, end_step = 0;
 };
 /// Workgroups 0 to `count` in slices of about `per`, in order. Where they lie in one dimension (count <= limits[0]) none is surplus; else the last ones may be.
 std::vector<GroupSlice> slice_workgroups(int64_t count, int64_t per, const std::array<uint32_t, 3>& limits);
@@ -29,6 +30,9 @@ std::vector<GroupSlice> slice_workgroups(int64_t count, int64_t per, const std::
 /// Units of work 0 to `count` in slices of about `per`, each on at most `workgroups` workgroups, which begin at the slice's first unit. Empty: the limits do not
 /// allow it.
 std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgroups, const std::array<uint32_t, 3>& limits);
+
+/// Each of them again for every `per` of `total` steps, one after another; without any, `all` workgroups.
+std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t total, int64_t per);
 
 /// For errors: "workgroups 8 to 15 of 64 (slice 2 of 8)".
 std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units);

@@ -4,6 +4,8 @@
 #include <functional>
 #include <numeric>
 
+#include "engine/passes/ranges.h"
+
 namespace tessera::lane {
 using ir::Opcode;
 using ir::Value;
@@ -155,6 +157,7 @@ Bounds::Form Bounds::compute(Value v) {
       return is_int(from) ? exact_or_atom(v, form(o->operands[0])) : atom;
     }
     case Opcode::extent: {
+      if (passes::tells_steps(k_.lane, o->attr(ir::Attr::index))) return atom;
       const Extent& e = k_.lane.extents.at(static_cast<size_t>(o->attr(ir::Attr::index)));
       return exact_or_atom(v, size(e, e.nodes().size() - 1));
     }

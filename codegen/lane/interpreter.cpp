@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -10,6 +11,7 @@
 #include "codegen/lane/bytecode.h"
 #include "codegen/lane/verify.h"
 #include "codegen/program.h"
+#include "engine/passes/ranges.h"
 #include "engine/reference.h"
 
 namespace tessera::lane {
@@ -60,7 +62,7 @@ struct Arena {
 class Machine {
  public:
   Machine(const Kernel& k, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims, const RunOptions& options)
-      : k_(k), options_(options), random_{Random{options.seed}.next()}, code_(flatten(k, options.observe != nullptr)) {
+      : k_(k), options_(options), dims_(dims), random_{Random{options.seed}.next()}, code_(flatten(k, options.observe != nullptr)) {
     const size_t num_args = k.region(k.body).args.size();
     if (arrays.size() != num_args)
       throw SpecError(k.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(num_args) + " args", k.loc);
@@ -119,9 +121,19 @@ class Machine {
     std::vector<uint32_t> order(static_cast<size_t>(count_));
     std::iota(order.begin(), order.end(), 0u);
     random_.shuffle(order);
-    for (const uint32_t g : order) {
-      workgroup(g);
-      if (stopped_) break;
+    const int32_t at = k_.lane.steps_extent;
+    const int64_t total = at < 0 ? 1 : k_.lane.extents[static_cast<size_t>(at) + 1].eval(dims_), per = at < 0 || options_.steps <= 0 ? total : options_.steps;
+    cut_ = per < total;
+    for (first_step_ = 0; first_step_ < total && !stopped_; first_step_ += per) {
+      for (Invocation& v : invocations_)
+        for (const auto& [reg, i] : code_.extents)
+          if (passes::tells_steps(k_.lane, i)) v.regs[reg].bits = static_cast<uint32_t>(i == at ? first_step_ : std::min(first_step_ + per, total));
+      for (const uint32_t g : order) {
+        workgroup(g);
+        if (stopped_) break;
+      }
+      for (auto& cells : group_cells_) std::fill(cells.begin(), cells.end(), GroupCell{});
+      random_.shuffle(order);
     }
     RunResult result;
     for (size_t i = num_inputs_; i < arrays_.size(); ++i) result.outputs.push_back(arrays_[i]);
@@ -159,6 +171,12 @@ class Machine {
       std::memset(a->bytes.data(), fill, a->bytes.size());
       std::memset(a->poison.data(), 1, a->poison.size());
     }
+    if (const auto it = kept_.find(g); it != kept_.end() && first_step_ > 0) std::tie(scratch_.bytes, scratch_.poison) = it->second;
+    invocations(g);
+    if (cut_) kept_[g] = {scratch_.bytes, scratch_.poison};
+  }
+
+  void invocations(uint32_t g) {
     for (Invocation& v : invocations_) {
       v.pc = 0;
       v.state = State::ready;
@@ -423,7 +441,7 @@ class Machine {
     std::byte* to = reach<kWrite>(i, at, invocation, index_of(i, at, invocation, r), &poison);
     if (!to) return;
     write(to, i.operand, r[i.d].bits);
-    if (poison) std::memset(poison, r[i.d].poison ? 1 : 0, static_cast<size_t>(size_bytes(i.operand)));
+    if (poison) std::memset(poison, r[i.d].poison ? 1 : 0, static_cast<size_t>(code_.places[i.aux].stride));  // shared memory is words, and may be copied so
     else if (r[i.d].poison) poisoned(invocation, at, r[i.d], "the stored value");
   }
 
@@ -604,6 +622,7 @@ class Machine {
 
   const Kernel& k_;
   RunOptions options_;
+  const DimValues& dims_;
   Random random_;
   Bytecode code_;
   size_t num_inputs_ = 0;
@@ -613,6 +632,9 @@ class Machine {
   std::vector<std::vector<Cell>> arg_cells_;
   std::vector<std::vector<GroupCell>> group_cells_;
   Arena shared_, scratch_;
+  std::map<uint32_t, std::pair<std::vector<std::byte>, std::vector<uint8_t>>> kept_;  // scratch of a workgroup, from one dispatch to the next
+  int64_t first_step_ = 0;
+  bool cut_ = false;
   int32_t size_ = 1, subgroup_ = 1;
   int64_t count_ = 0, steps_ = 0;
   std::vector<Invocation> invocations_;

@@ -16,6 +16,7 @@ struct RunOptions {
   uint64_t seed = 0;            // order of invocations between barriers, and of workgroups
   int32_t subgroup_size = 4;    // where the kernel requires none
   int32_t max_workgroups = 0;   // caps the dispatch further, to exercise loops over units; 0: as the kernel says
+  int64_t steps = 0;            // of a kernel whose loops are cut (LaneInfo::steps_extent): in each of its dispatches; 0: one runs all
   size_t max_reports = 10;
   int64_t print_bytes = 1 << 20;  // room for what the kernel prints
   /// Sees the bits of every result that is no Ref and no garbage, and loops' counters: for tests of what analyses claim. Costs nothing where it is not set.

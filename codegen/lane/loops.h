@@ -2,6 +2,7 @@
 // an invocation after so many (Target::max_loop_iterations), and for the emitter, which packs several rounds into one iteration. What a
 // kernel whose loops are not proved short does about it: report_cut_loops. Who reads the counts: compile.cpp, runtime/launch.cpp.
 #pragma once
+#include <unordered_map>
 #include <vector>
 
 #include "codegen/program.h"
@@ -21,8 +22,12 @@ bool atomic_by_loop(const ir::Kernel& k, const ir::Op& o);
 
 /// One entry per loop, counted as a driver does that runs whole subgroups under masks: an iteration for the test that ends a loop, and one for
 /// each loop in a branch that nobody takes. `at_least` holds of the first invocation; `at_most` is missing where data decides. The loop over
-/// units (LaneInfo::max_workgroups) counts as one iteration: all is per unit of work.
+/// units (LaneInfo::max_workgroups) counts as one iteration: all is per unit of work. Of a kernel whose loops are cut (cut.h) `at_most` is per step, and
+/// total_iterations() of n + 1 units what a dispatch of n steps runs at most; `at_least` is of a step that is the loop's.
 std::vector<ProgramLoop> count_loops(const ir::Kernel& k, const Target& target);
+
+/// Per region of a for of which so much is known, the rounds of one execution at most: their number, or a bound that is not far off.
+std::unordered_map<uint32_t, Extent> most_rounds(const ir::Kernel& k, const Target& target);
 
 /// Lets every invocation report, at its end, that the driver has cut its loops short.
 void report_cut_loops(ir::Kernel& k);

@@ -321,8 +321,23 @@ enum class Updates : uint8_t {
   none,     // there are none
   commute,  // nothing: they are all there is, and commute
   racing,   // that they be atomic, if the axis is declared parallel: their order shows, and the kernel gave it up
-  ordered,  // that there be none: float sums keep their order, or the target has no such atomic, or a program must find what it left beyond the edge
+  ordered,  // that there be none: float sums keep their order, or the target has no such atomic, or a program must find what it left beyond the edge, or waits for what others do
+            // on a driver whose loops end: one after another, they find it done
 };
+/// Somewhere within a while.
+bool in_while(const ir::Kernel& k, ir::OpId id) {
+  const auto holds = [&](ir::RegionId r, const auto& self) -> bool {
+    for (const ir::OpId o : k.region(r).ops) {
+      if (o == id) return true;
+      for (const ir::RegionId inner : k.op(o).regions)
+        if (self(inner, self)) return true;
+    }
+    return false;
+  };
+  return std::any_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& o) {
+    return o.code == Opcode::while_ && std::any_of(o.regions.begin(), o.regions.end(), [&](ir::RegionId r) { return holds(r, holds); });
+  });
+}
 Updates updates_of(const ir::Kernel& k, const std::vector<const Access*>& accesses, const std::vector<bool>& used, const Target& target, ScalarAnalysis& scalars) {
   bool any = false, all = true, commute = true, ordered = false;
   std::optional<std::pair<int64_t, DType>> kind;
@@ -332,6 +347,7 @@ Updates updates_of(const ir::Kernel& k, const std::vector<const Access*>& access
     any = true;
     const DType t = k.type(op.operands[1]).dtype;
     if (size_bytes(t) == 8 && !target.int64_atomics) ordered = true;
+    if (target.max_loop_iterations > 0 && used[op.results[0].index] && in_while(k, a->op)) ordered = true;
     if (op.code == Opcode::atomic_cas) { commute = false; continue; }
     const int64_t mine = op.attr(ir::Attr::kind);
     if (is_float(t) && mine == static_cast<int64_t>(Opcode::add) && !op.attr_or(ir::Attr::unordered, 0)) ordered = true;

@@ -230,6 +230,7 @@ struct LaneInfo {
   int64_t max_workgroups = 0;         // 0: launch num_units workgroups; else at most so many (the body loops)
   std::vector<Extent> extents;        // what op extent reads
   std::vector<bool> extent_is_64;     // i64 rather than i32, per extent
+  int32_t steps_extent = -1;          // where loops are cut into dispatches: the extents that are a dispatch's first step (0) and, behind it, its end (all of them)
   Extent num_units = 1;               // workgroups wanted
   bool exact = false;                 // no more are launched; else the body handles workgroup_index >= num_units
 };

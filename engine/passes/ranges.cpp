@@ -71,7 +71,8 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
     case Opcode::lane_id: return Range{0, k_.lane.subgroup_size ? k_.lane.subgroup_size - 1 : 127};
     case Opcode::subgroup_id: return Range{0, k_.lane.subgroup_size ? (k_.lane.workgroup_size - 1) / k_.lane.subgroup_size : k_.lane.workgroup_size - 1};
     case Opcode::extent: {
-      const size_t i = static_cast<size_t>(op.attr(Attr::index));
+      size_t i = static_cast<size_t>(op.attr(Attr::index));
+      if (tells_steps(k_.lane, static_cast<int64_t>(i))) i = static_cast<size_t>(k_.lane.steps_extent) + 1;
       if (const auto n = i < k_.lane.extents.size() ? k_.lane.extents[i].value() : std::nullopt; n && *n >= 0 && *n <= all->hi) return Range{0, *n};  // a launch may give less
       return i < k_.lane.extents.size() && never_negative(k_.lane.extents[i]) ? Range{0, all->hi} : *all;
     }

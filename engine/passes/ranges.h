@@ -9,6 +9,11 @@ namespace tessera::passes {
 
 using Range = Interval;
 
+/// Dispatches differ in it (LaneInfo::steps_extent): it is from 0 to the number of all steps.
+inline bool tells_steps(const ir::LaneInfo& lane, int64_t extent) {
+  return lane.steps_extent >= 0 && (extent == lane.steps_extent || extent == int64_t{lane.steps_extent} + 1);
+}
+
 class Ranges {
  public:
   explicit Ranges(const ir::Kernel& k) : k_(k) {}

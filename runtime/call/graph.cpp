@@ -208,7 +208,7 @@ void CompiledGraph::State::make() {
     call.seconds = vulkan::seconds_of(*context, *call.program, call.dims);
     if (call.bound.count > 0 && !c.guard) call.slices = vulkan::slices_of(*context, *call.program, call.dims, call.bound.count);
     // Where workgroups loop over units of work, every slice has bounds of its own, and its scratch begins with its first unit.
-    const bool by_units = call.cut() && call.program->max_workgroups > 0;
+    const bool by_units = call.cut() && vulkan::slices_have_blocks(*call.program);
     call.table_at = s.contents.size();
     std::vector<Spot> places = c.arguments;
     if (c.scratch) places.push_back(*c.scratch);

@@ -166,6 +166,9 @@ class Checker {
         if (options_.minimum && !target(form + "minimum", minimum, general)) return std::move(out_);
         if (options_.lavapipe && !target(form + "lavapipe", lavapipe_target(), general)) return std::move(out_);
         if (options_.gpu && !target(form + "gpu", gpu_target(), general)) return std::move(out_);
+        Target cut = lavapipe_target();
+        cut.max_loop_iterations = 200;
+        if (options_.cut && !target(form + "cut", cut, general)) return std::move(out_);
         Target other = random_target(options_.random_target + std::hash<std::string>{}(form + case_.kernel.name));
         other.float64 = minimum.float64;
         if (options_.random && !target(form + "random", other, general)) return std::move(out_);
@@ -296,6 +299,7 @@ class Checker {
     Program program;
     try {
       program = compile(case_.kernel, t, options);
+      if (program.steps_extent >= 0 && program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims) > INT32_MAX) throw CompileError(t.name + " leaves all loops after too few for so many steps");  // as a launch says
     } catch (const CompileError& e) {
       if (!may_be_refused(e.what())) throw;
       ++out_.compile_errors;
@@ -330,6 +334,10 @@ class Checker {
       run.max_workgroups = order % 2 ? 1 + order / 2 : 0;
       run.max_steps = options_.max_steps;
       run.print_bytes = int64_t{64} << 20;
+      if (program.steps_extent >= 0) {
+        const int64_t steps = program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
+        run.steps = order % 3 == 0 ? steps_of_dispatch(program) : order % 3 == 1 ? cdiv(steps, 2) : steps;
+      }
       Claims claims(lane, case_.dims);
       run.observe = [&](ir::Value v, uint64_t bits) { claims.see(v, bits); };
       const lane::RunResult r = lane::run(lane, arrays, case_.kernel.num_inputs, case_.dims, run);
@@ -364,6 +372,13 @@ class Checker {
     return difference(*reference_, outputs, case_.tolerance);
   }
 
+  // Of a program whose loops are cut: as the launch decides, but into no more than so many dispatches.
+  int64_t steps_of_dispatch(const Program& program) const {
+    constexpr int64_t kMost = 32;
+    const int64_t all = program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
+    return std::max(steps_at_once(program, all, &case_.dims), cdiv(all, kMost));
+  }
+
   // The same below lane level: the module itself, and what spirv-opt makes of it.
   bool judged(const std::string& name, Program program, const Kernel& lane, const std::vector<Array>& arrays, const Target& t) {
     judge::Options run;
@@ -372,6 +387,7 @@ class Checker {
     run.max_steps = options_.judge_steps;
     run.print_bytes = int64_t{64} << 20;
     run.loops = lane::count_loops(lane, t);
+    if (program.steps_extent >= 0) run.steps = steps_of_dispatch(program);
     for (int order = 0; order < options_.judge_orders + options_.optimised; ++order) {
       const bool optimised = order == options_.judge_orders;
       begin(name + (optimised ? ": spirv-opt" : ": judge"));

@@ -11,7 +11,7 @@ namespace tessera::fuzz {
 
 struct CheckOptions {
   bool general = true, fast = true;         // forms of code generation
-  bool minimum = true, lavapipe = true, gpu = true, random = true;   // targets
+  bool minimum = true, lavapipe = true, gpu = true, cut = true, random = true;   // targets; cut: lavapipe's, with loops that end after 200 iterations
   uint64_t random_target = 0;               // which random one a kernel gets
   bool delete_barriers = false;             // also run each lane-level kernel without each of its barriers, and count what is reported
   int orders = 2;                           // seeds of the lane-level interpreter per form and target

@@ -31,7 +31,7 @@ using namespace tessera::fuzz;
 
 namespace {
 constexpr const char* kUsage =
-    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|random|all|none] [--orders N]\n"
+    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|cut|random|all|none] [--orders N]\n"
     "     [--device vulkan|minimum|gpu|none] [--no-passes] [--targets N] [--judge N] [--optimised] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --targets N       random targets of another kind for each kernel\n"
@@ -81,9 +81,10 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--codegen") std::tie(a.check.general, a.check.fast) = one_of("general", "fast");
     else if (s == "--target") {
       const std::string v = next();
-      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "random" && v != "all" && v != "none") usage("--target " + v + ": minimum, lavapipe, gpu, random, all or none are wanted");
+      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "cut" && v != "random" && v != "all" && v != "none") usage("--target " + v + ": minimum, lavapipe, gpu, cut, random, all or none are wanted");
       a.check.minimum = v == "minimum" || v == "all";
       a.check.lavapipe = v == "lavapipe" || v == "all";
+      a.check.cut = v == "cut" || v == "all";
       a.check.gpu = v == "gpu" || v == "all";
       a.check.random = v == "random" || v == "all";
     }

@@ -20,7 +20,7 @@ inline Target random_target(uint64_t seed) {
   t.can_require_subgroup_size = maybe();
   t.min_subgroup_size = maybe() ? t.subgroup_size : 1;
   t.max_subgroup_size = maybe() ? t.subgroup_size : 64;
-  t.max_loop_iterations = maybe() ? 65535 : 0;
+  t.max_loop_iterations = one_of({0, 65535, 200});
   t.dot_results = one_of({128, 256});
   t.compute_units = one_of({1, 2, 32});
   t.subgroup_vote = maybe(), t.subgroup_arithmetic = maybe(), t.subgroup_ballot = maybe(), t.subgroup_shuffle = maybe();

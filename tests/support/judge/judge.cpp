@@ -113,7 +113,7 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
     table = &memory.add("the table of arguments", static_cast<uint64_t>(p.push_bytes()), 16, random.next());
     table->may_write = false;
   }
-  const auto push = [&](int64_t first, int64_t end) {
+  const auto push = [&](int64_t first, int64_t end, int64_t first_step, int64_t end_step) {
     std::vector<std::byte> block;
     const auto put = [&](const auto& v) {
       const size_t at = block.size();
@@ -124,7 +124,9 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
     for (const bool wide : {true, false})
       for (size_t i = 0; i < p.extents.size(); ++i) {
         if (p.extent_is_64.at(i) != wide) continue;
-        const int64_t v = static_cast<int>(i) == p.units_extent ? end : p.extents[i].eval(dims);
+        const auto at = static_cast<int>(i);
+        const bool steps = p.steps_extent >= 0 && (at == p.steps_extent || at == p.steps_extent + 1);
+        const int64_t v = steps ? (at == p.steps_extent ? first_step : end_step) : at == p.units_extent ? end : p.extents[i].eval(dims);
         if (wide) put(v);
         else put(static_cast<int32_t>(v));
       }
@@ -142,22 +144,27 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
   // In one dispatch, or cut as a launch cuts what takes too long: each part runs some of the units, with workgroups numbered from a base.
   const int64_t parts = p.units_extent >= 0 && units > static_cast<int64_t>(groups) && random.below(2) ? 2 + random.below(2) : 1;
   const int64_t per = parts == 1 ? units : cdiv(cdiv(units, parts), static_cast<int64_t>(groups)) * static_cast<int64_t>(groups);
+  // Where loops are cut, in dispatches of some steps each.
+  const int64_t total = p.steps_extent >= 0 ? p.extents[static_cast<size_t>(p.steps_extent) + 1].eval(dims) : 1;
+  const int64_t each = p.steps_extent < 0 ? 1 : std::clamp<int64_t>(options.steps > 0 ? options.steps : steps_at_once(p, total, &dims), 1, total);
   for (int64_t first = 0; first < units && workgroups > 0 && !result.unfinished; first += per) {
-    d.push = push(first, parts == 1 && p.units_extent < 0 ? units : std::min(first + per, units));
     if (parts > 1) d.groups[0] = static_cast<uint32_t>(groups), d.groups[1] = d.groups[2] = 1, d.base[1] = static_cast<uint32_t>(first / static_cast<int64_t>(groups));
-    Machine machine(m, memory, reports, random, d);
-    machine.run();
-    memory.forget();
-    result.steps += machine.steps;
-    result.unfinished = machine.stopped;
-    result.most_iterations = std::max(result.most_iterations, machine.most_iterations);
+    for (int64_t step = 0; step < total && !result.unfinished; step += each) {
+      d.push = push(first, parts == 1 && p.units_extent < 0 ? units : std::min(first + per, units), step, std::min(step + each, total));
+      Machine machine(m, memory, reports, random, d);
+      machine.run();
+      memory.forget();
+      result.steps += machine.steps;
+      result.unfinished = machine.stopped;
+      result.most_iterations = std::max(result.most_iterations, machine.most_iterations);
+    }
   }
   if (options.loops && workgroups > 0 && !result.unfinished && reports.all.empty()) {
-    const LoopTotal total = total_iterations(*options.loops, p.max_workgroups > 0 ? cdiv(units, static_cast<int64_t>(groups)) : 0, &dims);
+    const LoopTotal counted = total_iterations(*options.loops, p.steps_extent >= 0 ? each + 1 : p.max_workgroups > 0 ? cdiv(units, static_cast<int64_t>(groups)) : 0, &dims);
     const int64_t own = p.max_loop_iterations > 0 ? 3 : 0;  // that which asks whether loops were cut
-    if (total.at_most && result.most_iterations > *total.at_most + own)
-      wrong("a subgroup runs " + std::to_string(result.most_iterations) + " loop iterations, but at most " + std::to_string(*total.at_most + own) + " are counted");
-    if (parts == 1 && result.most_iterations < total.at_least) wrong("no subgroup runs more than " + std::to_string(result.most_iterations) + " loop iterations, but at least " + std::to_string(total.at_least) + " are counted");
+    if (counted.at_most && result.most_iterations > *counted.at_most + own)
+      wrong("a subgroup runs " + std::to_string(result.most_iterations) + " loop iterations, but at most " + std::to_string(*counted.at_most + own) + " are counted");
+    if (parts == 1 && p.steps_extent < 0 && result.most_iterations < counted.at_least) wrong("no subgroup runs more than " + std::to_string(result.most_iterations) + " loop iterations, but at least " + std::to_string(counted.at_least) + " are counted");
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
     const Object& o = *args[i];

@@ -17,6 +17,7 @@ struct Options {
   uint64_t seed = 0;                   // orders, addresses, what memory holds before
   int32_t subgroup_size = 4;           // where the Program requires none
   int32_t max_workgroups = 0;          // fewer than the Program allows; 0: as it says
+  int64_t steps = 0;                   // of a Program whose loops are cut (Program::steps_extent): in each dispatch; 0: as many as its limit allows
   int32_t max_workgroup_count = 65535;   // along one dimension: more are folded, and then there may be some too many
   size_t max_reports = 10;
   int64_t print_bytes = 1 << 20;       // room for what the kernel prints

@@ -259,6 +259,8 @@ TEST_CASE("programs that no compiler makes are not read") {
   bad([](Program& p) { p.alignment = 0; });
   bad([](Program& p) { p.extent_is_64.push_back(true); });
   bad([](Program& p) { p.units_extent = 99; });
+  bad([](Program& p) { p.steps_extent = 99; });
+  bad([](Program& p) { p.steps_extent = -2; });
   bad([](Program& p) { p.units_extent = 0, p.max_workgroups = 1, p.scratch_bytes = 0; });
   bad([](Program& p) { p.report_bytes = int64_t{1} << 40; });
   bad([](Program& p) { p.prints.push_back({false, "{}", {{i32, {}}}, {}}); });

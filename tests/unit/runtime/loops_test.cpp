@@ -2,10 +2,15 @@
 // error, never a wrong answer, whatever the loops look like; and what stays below the limit is right.
 #include <algorithm>
 
+#include "engine/front/front.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
+#include "runtime/call/graph.h"
+#include "runtime/call/record_graph.h"
+#include "runtime/record.h"
 #include "support.h"
+#include "vulkan_host.h"
 
 using namespace tessera;
 using namespace tessera::test;
@@ -263,21 +268,209 @@ std::string cut_text(const std::string& kernel, const std::string& at) {
 
 }  // namespace
 
-TEST_CASE("sizes that make loops too long are an error of the launch") {
-  const CompiledKernel sum = load(device(), ir::parse(kRunningSum, "sum.tir"));
-  for (int32_t n : {1, 1000, 130000}) {
+TEST_CASE("loops that sizes make too long run in several dispatches") {
+  DeviceOptions options;
+  options.validation = kValidation, options.log_commands = true;
+  Device d(options);
+  const CompiledKernel sum = load(d, ir::parse(kRunningSum, "sum.tir"));
+  for (int32_t n : {1, 1000, 130000, 1000000}) {
     CAPTURE(n);
     CHECK(sum.run({ones(n)}).at(0).element_bits(7) == static_cast<uint64_t>(n));
   }
-  if (!limited()) {
-    CHECK(sum.program().loops.empty());
-    CHECK(sum.run({ones(300000)}).at(0).element_bits(7) == 300000);
-    return;
+  CHECK((sum.program().steps_extent >= 0) == limited());
+  // With a copy of an argument before, and others' calls between.
+  const DeviceArray many(d, ones(700000));
+  std::vector<DeviceArray> got;
+  for (int i = 0; i < 3; ++i) got.push_back(sum({many}).at(0));
+  for (const DeviceArray& a : got) CHECK(a.download().element_bits(0) == 700007);
+  for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+  check_clean(d);
+}
+
+TEST_CASE("long loops in kernels and around them, on a driver that leaves loops") {
+  const std::string text = R"(tir 1
+kernel @long
+grid (3)
+in i32[3, 64] block (squeezed, 64) map (%i) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+out i32[3, 64] block (squeezed, 64) map (%i) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+body (%x, %o) {
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  %3 = constant 3 : i32[]
+  %n = constant 90000 : i32[]
+  %m = constant 40 : i32[]
+  %a = load %x[0:64]
+  %r = for %i = %0 to %n step %3 carry (%c = %a) {
+    %k = rem %i, %m
+    %s = for %j = %0 to %k step %1 carry (%e = %c) {
+      %jb = broadcast %j dims [] : i32[64]
+      %f = mul %e, %a
+      %g = xor %f, %jb
+      yield %g
+    }
+    %t = reduce_max %s axes [0]
+    %tb = broadcast %t dims [] : i32[64]
+    %u = sub %tb, %s
+    yield %u
   }
-  CHECK(sum.program().loops.size() == 1);
-  const DeviceArray many(device(), ones(300000));
-  CHECK(error_of<CompileError>([&] { sum({many}); }) ==
-        "running_sum: one invocation runs at least 75000 loop iterations for n = 300000, but " + device().info().name + " leaves all loops after 65535\n  at sum.tir:2" + kNote);
+  store %o[0:64], %r
+}
+)";
+  const ir::Kernel k = ir::parse(text, "long.tir");
+  Array x({3, 64}, DType::i32);
+  for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, static_cast<uint64_t>(i * 7 + 3));
+  const Array want = interpret(k, {x}).at(0);
+  for (bool general : {false, true}) {
+    CompileOptions options;
+    options.general = general;
+    const Array got = load(device(), k, options).run({x}).at(0);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < want.size(); ++i) wrong += got.element_bits(i) != want.element_bits(i);
+    CHECK(wrong == 0);
+  }
+  check_clean(device());
+}
+
+TEST_CASE("units whose arenas do not fit together run some after the others") {
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @wide
+grid (24 parallel, 9000)
+in i32[24, 8] block (squeezed, 8) map (%i, %k) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+out i32[24, 8] block (squeezed, 8) map (%i, %k) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+scratch ref<vmem, i32[512, 512]>
+body (%x, %o, %s) {
+  %0 = constant 0 : i32[]
+  %500 = constant 500 : i32[]
+  %k = program_id axis 1
+  %first = eq %k, %0
+  if %first {
+    %z = constant 1 : i32[512, 512]
+    store %s[0:512, 0:512], %z
+  }
+  %r = rem %k, %500
+  %a = load %s[%r, 0:8]
+  %v = load %x[0:8]
+  %m = reduce_max %a axes [0]
+  %mb = broadcast %m dims [] : i32[8]
+  %b = add %a, %v
+  %c = xor %b, %mb
+  store %s[%r, 0:8], %c
+  store %o[0:8], %c
+}
+)", "wide.tir");
+  Array x({24, 8}, DType::i32);
+  for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, static_cast<uint64_t>(i));
+  const Array want = interpret(k, {x}).at(0);
+  for (const int64_t limit : {int64_t{0}, int64_t{32} << 20}) {
+    DeviceOptions options;
+    options.validation = kValidation, options.log_commands = true, options.memory_limit = limit;
+    Device d(options);
+    const CompiledKernel wide = load(d, k);
+    if (limited()) CHECK(wide.program().steps_extent >= 0);
+    const Array got = wide.run({x}).at(0);
+    for (int64_t i = 0; i < want.size(); ++i) REQUIRE(got.element_bits(i) == want.element_bits(i));
+    for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+    check_clean(d);
+  }
+}
+
+TEST_CASE("long loops in graphs, decided by the device or not, and in a host's command buffers") {
+  constexpr int64_t kSteps = 1200000;
+  const auto count = pallas_call([](Ref x, Ref o, Ref acc) {
+    when(program_id(0) == 0, [&] { acc[all] = zeros({8}, i32); });
+    acc[all] += x[all];
+    o[all] = acc[all];
+  }, {.out_shape = {{{8}, i32}},
+      .grid = {kSteps},
+      .in_specs = {{{8}, [](Value) { return Indices{0}; }}},
+      .out_specs = {{{8}, [](Value) { return Indices{0}; }}},
+      .scratch_shapes = {VMEM({8}, i32)},
+      .name = "count"});
+  const auto f = jit([&](Tensor x) { return fori_loop(0, 2, x, [&](Value, Value v) { return Value(count(v)); }); }, {.name = "twice"});
+  const Graph& g = f.trace({{{8}, i32}});
+  const Array x({8}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, -7});
+  std::vector<int32_t> want;
+  for (int64_t i = 0; i < 8; ++i) want.push_back(static_cast<int32_t>(static_cast<uint32_t>(x.data<int32_t>()[static_cast<size_t>(i)]) * static_cast<uint32_t>(kSteps) * static_cast<uint32_t>(kSteps)));
+  const auto check = [&](const Array& got) {
+    for (size_t i = 0; i < 8; ++i) CHECK(got.data<int32_t>()[i] == want[i]);
+  };
+  auto host = std::make_unique<VulkanHost>();
+  {
+    DeviceOptions options;
+    options.log_commands = true;
+    const Device d = Device::import(host->imported(), options);
+    const CompiledGraph graph = load(d, g);
+    for (int i = 0; i < 2; ++i) check(graph.run({x}).at(0));
+    PreparedGraph recorded(d, g, {.frames_in_flight = 2});
+    PreparedKernel once = load(d, count.trace({{{8}, i32}})).prepare({.frames_in_flight = 2, .calls_per_frame = 2});
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    const DeviceArray there(d, x), between(d, {8}, i32), out(d, {8}, i32), other(d, {8}, i32);
+    for (uint64_t frame = 0; frame < 3; ++frame) {
+      host->begin(c);
+      stream.begin(c, frame);
+      stream.record(once, {there, between});
+      stream.record(once, {between, out});
+      recorded.record(stream, {there}, {other});
+      stream.end();
+      host->run(c);
+      check(out.download());
+      check(other.download());
+    }
+    d.submit_nothing();
+    for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+  }
+  check_silent(std::move(host));
+}
+
+TEST_CASE("programs that are declared parallel take turns at a lock where the driver leaves loops") {
+  if (!limited()) return;  // elsewhere they may wait for ever for programs that share their subgroup
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @locks
+grid (600 parallel)
+in i32[600, 4] block (squeezed, 4) map (%0) {
+  %1 = constant 0 : i32[]
+  yield %0, %1
+}
+in i32[2] whole
+out i32[2] alias 1 whole
+out i32[600] block (1) map (%2) { yield %2 }
+body (%x, %unused, %lock, %o) {
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  %got = while (%held = %1) {
+    %on = ne %held, %0
+    yield %on
+  } do (%h) {
+    %old = atomic_cas %lock[0], %1 compare %0 : i32[]
+    yield %old
+  }
+  %v = load %x[0:4]
+  %s = reduce_sum %v axes [0]
+  %was = load %lock[1]
+  %now = add %was, %s
+  store %lock[1], %now
+  store %o[0], %now
+  %freed = atomic_rmw %lock[0], %0 kind swap : i32[]
+}
+)", "locks.tir");
+  const std::vector<Array> inputs{Array({600, 4}, std::vector<int32_t>(2400, 2)), Array({2}, std::vector<int32_t>{0, 5})};
+  const std::vector<Array> want = interpret(k, inputs), got = load(device(), k).run(inputs);
+  CHECK(want[0].element_bits(1) == 4805);
+  for (size_t o = 0; o < want.size(); ++o)
+    for (int64_t i = 0; i < want[o].size(); ++i) REQUIRE(got[o].element_bits(i) == want[o].element_bits(i));
   check_clean(device());
 }
 

@@ -1,0 +1,146 @@
+// Loops cut into successive dispatches (lane/cut.h): however many steps each has, on the lane-level interpreter and on the judge, what comes out is the interpreter's.
+#include "codegen/lane/cut.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "codegen/compile.h"
+#include "codegen/lane/interpreter.h"
+#include "codegen/lane/loops.h"
+#include "codegen/lane/verify.h"
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
+#include "engine/reference.h"
+#include "spirv_support.h"
+#include "tests/support/judge/judge.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+struct Cut {
+  ir::Kernel kernel, lanes;
+  Program program;
+};
+
+Cut cut(const ir::Kernel& k, bool general = false, int64_t limit = 200) {
+  Cut c{k, {}, {}};
+  Target t = lavapipe_target();
+  t.max_loop_iterations = limit;
+  CompileOptions options;
+  options.general = general;
+  options.dump = [&](std::string_view, const ir::Kernel& now, bool) { c.lanes = now; };
+  c.program = compile(k, t, options);
+  return c;
+}
+
+ir::Kernel file(const std::string& name) {
+  std::ifstream in("tests/tir/" + name + ".tir");
+  std::stringstream text;
+  text << in.rdbuf();
+  return ir::parse(text.str(), name + ".tir");
+}
+
+int64_t steps_of(const Program& p, const DimValues& dims) { return p.extents.at(static_cast<size_t>(p.steps_extent) + 1).eval(dims); }
+
+bool same(const Array& a, const Array& b) {
+  for (int64_t i = 0; i < b.size(); ++i)
+    if (a.element_bits(i) != b.element_bits(i)) return false;
+  return a.shape() == b.shape();
+}
+
+void check_cut(const ir::Kernel& k, const DimValues& dims, bool general) {
+  CAPTURE(k.name);
+  CAPTURE(general);
+  const Cut c = cut(k, general);
+  REQUIRE(c.program.steps_extent >= 0);
+  CHECK(c.program.max_workgroups == 0);
+  std::vector<Array> inputs, arrays;
+  for (size_t i = 0; i < k.blocks.size(); ++i) {
+    Shape shape;
+    for (const Extent& e : k.blocks[i].array_shape) shape.push_back(e.eval(dims));
+    Array a(shape, k.blocks[i].dtype);
+    for (int64_t e = 0; e < a.size(); ++e) a.set_element_bits(e, reference::from_double(a.dtype(), static_cast<int>(i) < k.num_inputs ? static_cast<double>(e % 13) : 77));
+    if (static_cast<int>(i) < k.num_inputs) inputs.push_back(a);
+    arrays.push_back(std::move(a));
+  }
+  const std::vector<Array> want = interpret(k, inputs, {.dims = dims});
+  const int64_t all = steps_of(c.program, dims);
+  const int64_t usual = steps_at_once(c.program, all, &dims);
+  for (const int64_t steps : {all > 1000 ? usual : 1, cdiv(all, 7), cdiv(all, 2), usual, all}) {
+    CAPTURE(steps);
+    const auto lane = lane::run(c.lanes, arrays, k.num_inputs, dims, {.seed = static_cast<uint64_t>(steps), .steps = steps});
+    for (const std::string& r : lane.reports) FAIL_CHECK(r);
+    const judge::Result judged = judge::run(c.program, arrays, dims, {.seed = static_cast<uint64_t>(steps), .steps = steps, .loops = lane::count_loops(c.lanes, lavapipe_target())});
+    for (const std::string& r : judged.reports) FAIL_CHECK(r);
+    for (size_t o = 0; o < want.size(); ++o) {
+      CHECK(same(lane.outputs.at(o), want[o]));
+      CHECK(same(judged.outputs.at(o), want[o]));
+    }
+    if (steps == usual && steps > 1) CHECK(judged.most_iterations <= 200);
+  }
+}
+
+// Programs of which each adds up as many numbers as there are, packed many to a workgroup.
+const char* const kSums = R"(tir 1
+kernel @sums
+grid (m)
+in i32[m] block (1) map (%i) { yield %i }
+out i32[m] block (1) map (%i) { yield %i }
+body (%x, %o) {
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  %2 = constant 2 : i32[]
+  %v = load %x[0]
+  %n = constant 5000 : i32[]
+  %r, %s = for %i = %0 to %n step %1 carry (%a = %v, %b = %0) {
+    %c = mul %a, %2
+    %d = xor %c, %i
+    %h = convert %b : i16[]
+    %g = convert %h : i32[]
+    %e = add %g, %d
+    yield %d, %e
+  }
+  %t = add %r, %s
+  store %o[0], %t
+}
+)";
+
+}  // namespace
+
+TEST_CASE("cut: any number of steps to a dispatch gives what one dispatch does") {
+  for (const bool general : {false, true}) {
+    for (const char* name : {"cut_own_loop", "cut_branches", "cut_overhang"}) check_cut(file(name), {}, general);
+    for (const int64_t n : {0, 1, 5}) check_cut(file("cut_nested"), {{"n", n}}, general);
+    for (const int64_t m : {0, 1, 9}) check_cut(ir::parse(kSums, "sums.tir"), {{"m", m}}, general);
+  }
+}
+
+TEST_CASE("cut: only where constants do not prove the loops short enough") {
+  CHECK(cut(file("cut_own_loop"), false, 65535).program.steps_extent == -1);
+  CHECK(cut(file("cut_own_loop"), false, 0).program.steps_extent == -1);
+  CHECK(cut(file("cut_nested"), false, 65535).program.steps_extent >= 0);
+}
+
+TEST_CASE("cut: explain says into how many dispatches") {
+  const Program p = cut(file("cut_overhang")).program;
+  const int64_t all = steps_of(p, {}), each = steps_at_once(p, all, nullptr);
+  CHECK(all == 1000);
+  CHECK(each > 1);
+  CHECK(p.explain.find("  loops cut: " + std::to_string(cdiv(all, each)) + " dispatches of " + std::to_string(each) + " steps each, 1000 in all, because the driver leaves all loops after 200 iterations\n") !=
+        std::string::npos);
+  CHECK(cut(file("cut_nested")).program.explain.find("  loops cut: into as many dispatches as the sizes of the call ask for, because the driver leaves all loops after 200 iterations\n") != std::string::npos);
+}
+
+TEST_CASE("cut: the extents that tell steps are two of 32 bits") {
+  ir::Kernel k = cut(file("cut_overhang")).lanes;
+  CHECK(lane::find_lane_problems(k).empty());
+  const auto n = static_cast<int32_t>(k.lane.extents.size());
+  for (const int32_t at : {n - 1, -2, INT32_MAX}) {
+    ir::Kernel bad = k;
+    bad.lane.steps_extent = at;
+    CHECK(lane::find_lane_problems(bad).at(0).message == "steps_extent is " + std::to_string(at) + ", but two i32 extents of the " + std::to_string(n) + " are wanted");
+  }
+  CHECK(ir::parse(ir::print(k), "cut.tir").lane.steps_extent == k.lane.steps_extent);
+}
