@@ -2,7 +2,7 @@
 
 ROOT is the repository, TREE the copy, which is made or brought up to date. Every fault lies in the one build and asks
 tessera::mutants::live(n) whether it is the one wanted (mutant.h), so that a fault costs no compilation. TREE/mutants.tsv lists
-number, file, line, kind, the code before and after, tab-separated.
+number, file, line, kind, the code before and after, the whole line, tab-separated.
 
 Faults are chosen by seed over all files of the lowering, the lane level, the SPIR-V emitter and the passes, from every place where Clang's
 syntax tree has a comparison, sum or product, a condition, a statement that does something, a small number, or a returned bool. What is
@@ -233,7 +233,7 @@ def main():
             chosen.append(spare.pop())
     with open(a.tree / "mutants.tsv", "w") as out:
         for n, s in numbered:
-            out.write("\t".join([str(n), str(s.file.relative_to(root)), str(s.line), s.kind, s.before, s.after]) + "\n")
+            out.write("\t".join([str(n), str(s.file.relative_to(root)), str(s.line), s.kind, s.before, s.after, s.file.read_text().split("\n")[s.line - 1].strip()]) + "\n")
     print(f"{len(numbered)} faults of {len(sites)} places in {len({s.file for _, s in numbered})} files")
 
 

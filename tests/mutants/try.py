@@ -1,6 +1,6 @@
 """Runs what is likely to notice on each fault that plant.py has planted: try.py TREE BUILD [--jobs N] [--seconds S] [--only N,N,...] [--again]
 
-An item is one source file of the unit tests (of test_engine, those about passes), one kernel of tests/tir, or some seeds of the fuzzer: one process. All run once without a fault, which says how long they
+An item is one case of test_codegen or of those of test_engine that are about passes, one kernel of tests/tir, or some seeds of the fuzzer: one process. All run once without a fault, which says how long they
 take and which faults' places they pass (kept in TREE/items.json until a program or kernel changes). A fault is tried on the items that pass its place, those first that have
 killed most in a second so far, and is killed when one fails, crashes, takes five times as long (and a second) or needs more than 6 GiB. It survives when all of them,
 or S seconds' worth, have passed. TREE/results.tsv keeps what is known, so that a run goes on where the last one ended; a fault that survived with
@@ -29,12 +29,12 @@ SEEDS, SEEDS_AT_ONCE = 120, 12  # of random kernels
 def items(build):
     """Name, command, and the files that it depends on."""
     fuzz, found = f"{build}/tests/fuzz", []
-    for suite in ("codegen", "engine"):
+    for suite, cases in (("codegen", []), ("engine", ["--source-file=*engine/passes*_test.cpp"])):
         program = f"{build}/tests/test_{suite}"
-        for source in sorted(glob.glob(f"tests/unit/{suite}/*_test.cpp") if os.path.exists(program) else []):
-            if suite == "engine" and "engine/passes/" not in open(source).read():
-                continue
-            found.append((f"unit {suite}/{pathlib.Path(source).name}", [program, "--abort-after=1", f"--source-file=*{source}"], [program]))
+        listed = subprocess.run([program, "--list-test-cases", *cases], capture_output=True, text=True).stdout
+        for case in listed.split("\n"):
+            if case and not case.startswith(("[doctest]", "====")):
+                found.append((f"unit {suite}: {case}", [program, "--abort-after=1", "--test-case=" + case.replace(",", "?")], [program]))
     for kernel in sorted(glob.glob("tests/tir/*.tir") + glob.glob("tests/data/pallas/*.tir")):
         found.append((f"files {kernel}", [fuzz, "--shrink", "0", kernel], [fuzz, kernel]))
     for seed in range(1, SEEDS, SEEDS_AT_ONCE):
@@ -126,7 +126,7 @@ def main():
     a = p.parse_args()
     a.tree, a.build = a.tree.resolve(), a.build.resolve()
     mutants = [line.rstrip("\n").split("\t") for line in open(a.tree / "mutants.tsv")]
-    key = {m[0]: "\t".join([m[1], m[3], m[4], m[5]]) for m in mutants}
+    key = {m[0]: "\t".join([m[1], *m[3:7]]) for m in mutants}
     results_file = a.tree / "results.tsv"
     results = {}  # number -> (verdict, seconds, why)
     if results_file.exists():
@@ -139,13 +139,16 @@ def main():
         for line in open(known):
             if line.strip() and not line.startswith("#"):
                 parts = line.rstrip("\n").split("\t")
-                equivalent["\t".join(parts[:4])] = parts[4]
+                equivalent["\t".join(parts[:5])] = parts[5]
     todo = a.only.split(",") if a.only else [m[0] for m in mutants if m[0] not in results or results[m[0]][0] == "survived" and key[m[0]] not in equivalent and (a.again or results[m[0]][1] < a.seconds)]
     random.Random(1).shuffle(todo)  # so that what is known early stands for all
+    todo.sort(key=lambda n: n in results)
     os.chdir(a.tree)  # whose kernels are those that were there when it was built
     if todo and not a.report:
         begin = time.time()
         all_items = measure(a.tree, a.build)
+        for item in all_items:
+            item.tried = item.killed = sum(why.startswith(item.name + ": ") for _, _, why in results.values())
         print(f"{len(all_items)} items of {sum(i.seconds for i in all_items):.0f} s pass {len(set().union(*(i.reached for i in all_items)))} of {len(mutants)} faults ({time.time() - begin:.0f} s)", flush=True)
 
         def one(n):
