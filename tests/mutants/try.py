@@ -175,7 +175,7 @@ def main():
                     print(f"[{done}/{len(todo)}] {n} survived: {m[1]}:{m[2]}: {m[3]}: {m[4]}  ->  {m[5]}  ({why})", flush=True)
                 elif sys.stdout.isatty():
                     print(f"[{done}/{len(todo)}] {n} killed by {why}", flush=True)
-    kinds = ["unit", "files", "random"]
+    kinds = ["unit", "costs", "files", "random"]
     table = collections.defaultdict(collections.Counter)
     survivors = []
     for m in mutants:
@@ -189,7 +189,7 @@ def main():
             table[row]["tried"] += 1
             table[row][verdict] += 1
             if verdict == "killed":
-                table[row][why.split()[0]] += 1
+                table[row]["costs" if why.startswith("unit codegen: costs ") else why.split()[0]] += 1
         if verdict == "survived":
             survivors.append((m, why))
     print("\n| folder | tried | killed | by " + " | by ".join(kinds) + " | equivalent | survived | killed of those that are not equivalent |\n|---|" + "---|" * (6 + len(kinds)))

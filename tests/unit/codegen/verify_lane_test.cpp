@@ -166,4 +166,14 @@ TEST_CASE("the lane verifier: subgroups and barriers") {
   CHECK(under("%s", "%r = subgroup_reduce %l kind add : i32[]") == "");
   CHECK(under("%l", "%r = subgroup_reduce %l kind add : i32[]") == "stands under varying control, but a subgroup op needs every enclosing condition and loop bound subgroup-uniform");
   CHECK(under("%l", "%r = subgroup_shuffle %l, %0 : i32[]") == "stands under varying control, but a subgroup op needs every enclosing condition and loop bound subgroup-uniform");
+  // What comes from nowhere is not the same for all.
+  Kernel k = ir::parse("tir 1\nlane kernel @k\nworkgroup_size 8\nnum_units 1 exact\nin i32[8] whole\nbody (%x: ref<global, i32[?]>) {\n  %w = constant 0 : i64[]\n  %0 = constant 0 : i32[]\n"
+                       "  %v = view %x, %w : ref<global, i32[?]>\n  %a = load %v[0] : i32[]\n  %p = eq %a, %0 : bool[]\n  if %p {\n    barrier\n  }\n}\n", "k.tir");
+  CHECK(lane::find_lane_problems(k).empty());
+  op(k, Opcode::view).code = Opcode::lane_id;
+  op(k, Opcode::lane_id).operands.clear();
+  std::string all;
+  for (const ir::Problem& p : lane::find_lane_problems(k)) all += p.message + "\n";
+  CHECK(all.find("does not come from an arg, alloc_shared or alloc_scratch by views alone\n") != std::string::npos);
+  CHECK(all.find("stands under varying control, but a barrier needs") != std::string::npos);
 }
