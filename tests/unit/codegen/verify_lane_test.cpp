@@ -170,8 +170,8 @@ TEST_CASE("the lane verifier: subgroups and barriers") {
   Kernel k = ir::parse("tir 1\nlane kernel @k\nworkgroup_size 8\nnum_units 1 exact\nin i32[8] whole\nbody (%x: ref<global, i32[?]>) {\n  %w = constant 0 : i64[]\n  %0 = constant 0 : i32[]\n"
                        "  %v = view %x, %w : ref<global, i32[?]>\n  %a = load %v[0] : i32[]\n  %p = eq %a, %0 : bool[]\n  if %p {\n    barrier\n  }\n}\n", "k.tir");
   CHECK(lane::find_lane_problems(k).empty());
-  op(k, Opcode::view).code = Opcode::lane_id;
-  op(k, Opcode::lane_id).operands.clear();
+  op(k, Opcode::view).code = Opcode::workgroup_index;
+  op(k, Opcode::workgroup_index).operands.clear();
   std::string all;
   for (const ir::Problem& p : lane::find_lane_problems(k)) all += p.message + "\n";
   CHECK(all.find("does not come from an arg, alloc_shared or alloc_scratch by views alone\n") != std::string::npos);
