@@ -9,9 +9,11 @@ rounded or made integers. Elements that depend on unspecified memory are found b
 
 import argparse
 import dataclasses
+import math
 import random
 import sys
 import textwrap
+import time
 
 import jax
 import jax.numpy as jnp
@@ -735,15 +737,19 @@ def main():
     p = argparse.ArgumentParser(description="Random Pallas kernels against JAX's interpret=True")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--count", type=int, default=300)
+    p.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
     p.add_argument("--device", action="append")
     p.add_argument("--print", action="store_true", help="only print the programs")
     p.add_argument("--no-shrink", action="store_true")
     o = p.parse_args()
-    refused, wrong = 0, 0
+    refused, wrong, tried, end = 0, 0, 0, time.monotonic() + o.seconds
     for seed in range(o.seed, o.seed + o.count):
+        if time.monotonic() > end:
+            break
         if o.print:
             print("".join(generate(seed)[:2]))
             continue
+        tried += 1
         head, tail, _ = generate(seed)
         try:
             want = answers(head + tail)
@@ -751,11 +757,12 @@ def main():
             refused += 1
             print(f"seed {seed}: refused: {type(error.args[0]).__name__}: {str(error)[:200]}", flush=True)
             continue
-        for device in o.device or ["interpreter", "vulkan"]:
-            if what := check(seed, device, want, not o.no_shrink):
-                wrong += 1
-                print(what, flush=True)
-    print(f"{o.count} kernels, {refused} refused by JAX, {wrong} wrong")
+        differs = [what for device in o.device or ["interpreter", "vulkan"] if (what := check(seed, device, want, not o.no_shrink))]
+        wrong += bool(differs)
+        for what in differs:
+            print(what, flush=True)
+    print(f"{tried} kernels, {refused} refused by JAX")
+    print(f"{tried - refused - wrong} passed, {wrong} failed")
     sys.exit(wrong > 0)
 
 

@@ -1,14 +1,18 @@
 # tests/run --soak HOURS: every generator on every judge with seeds that were never tried, until the time is over. Sourced by tests/run with `root`, `build`, `jobs`.
 # build/soak keeps all there is: next seeds and counts (counts.tsv), what failed, shrunk (fuzz_SEED.tir, *.log). A later call goes on where this one ended.
 
-# Generator and judges, the program, and its arguments; %seed is where a turn begins. A turn is about two minutes.
+# Generator and judges, and the command; %seed is where a turn begins. A turn is about two minutes. Those of JAX and of the second driver take what tests/jax.sh and
+# tests/second_driver/run have made in the build folder, and are left out where that is not there.
+soak_venv=$build/jax/venv-0.10.2
 soak_turns=(
-  "random kernels: passes, lane interpreter|fuzz --shrink 40 --out %out --seed %seed --seconds 120"
-  "random kernels: Vulkan|fuzz --device vulkan --target none --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
-  "random kernels: Vulkan as a GPU|fuzz --device gpu --target none --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
-  "random kernels: Vulkan's minimum|fuzz --device minimum --target none --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
-  "mutants of kernels' texts|parser --seed %seed --count 20000"
+  "random kernels: passes, lane interpreter, judge|\"$build/tests/fuzz\" --targets 1 --shrink 40 --out %out --seed %seed --seconds 120"
+  "random kernels: Vulkan|\"$build/tests/fuzz\" --device vulkan --target none --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
+  "random kernels: Vulkan as a GPU|\"$build/tests/fuzz\" --device gpu --target none --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
+  "random kernels: Vulkan's minimum|\"$build/tests/fuzz\" --device minimum --target none --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
+  "mutants of kernels' texts: the parser|\"$build/tests/parser\" --seed %seed --count 20000"
 )
+[ ! -f "$soak_venv/complete" ] || soak_turns+=("random Pallas kernels: JAX, interpreter, Vulkan|JAX_PLATFORMS=cpu \"$soak_venv/bin/python\" tests/jax/random_kernels.py --seed %seed --count 1000000 --seconds 120")
+[ ! -f "$build/debian13/made" ] || soak_turns+=("random kernels: a second Vulkan driver|tests/second_driver/run --no-install --random --seed %seed --count 150")
 
 # soak_turn N: one turn of the Nth of these; its counts are added under a lock.
 soak_turn() {
@@ -23,7 +27,7 @@ soak_turn() {
   command=${command//%seed/$seed}
   command=${command//%out/$folder}
   log=$folder/seed_$seed.$1.log begin=$SECONDS
-  (cd "$root" && eval "timeout 1200 \"$build/tests/\"$command") > "$log" 2>&1
+  (cd "$root" && timeout 1200 bash -c "$command") > "$log" 2>&1
   read -r passed failed <<< "$(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)"
   if [ -z "${failed:-}" ]; then passed=0 failed=1; fi
   cases=$((passed + failed))
