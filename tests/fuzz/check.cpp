@@ -333,7 +333,7 @@ class Checker {
       run.subgroup_size = t.subgroup_size;
       run.max_workgroups = order % 2 ? 1 + order / 2 : 0;
       run.max_steps = options_.max_steps;
-      run.print_bytes = int64_t{64} << 20;
+      run.print_bytes = print_bytes(program);
       if (program.steps_extent >= 0) {
         const int64_t steps = program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
         run.steps = order % 3 == 0 ? steps_of_dispatch(program) : order % 3 == 1 ? cdiv(steps, 2) : steps;
@@ -359,9 +359,21 @@ class Checker {
     return !options_.judge || judged(name, program, lane, arrays, t);
   }
 
+  // Room for the interpreter's lines and one more.
+  int64_t print_bytes(const Program& program) const {
+    int64_t words = 0;
+    for (const ProgramPrint& p : program.prints) {
+      int64_t n = PrintReport::kHeader;
+      for (const auto& [dtype, shape] : p.arguments) n += num_elements(shape) * (size_bytes(dtype) == 8 ? 2 : 1);
+      words = std::max(words, n);
+    }
+    return 4 * words * static_cast<int64_t>(reference_->lines.size() + 1);
+  }
+
   // What it stored and printed, against the interpreter.
   std::optional<std::string> wrong(const Program& program, const std::vector<Array>& outputs, const std::vector<uint32_t>& report) {
     if (!program.prints.empty()) {
+      if (report[PrintReport::kDropped] > 0) return "prints more than the interpreter, which prints " + std::to_string(reference_->lines.size()) + " lines";
       std::vector<std::string> lines;
       const auto first = report.begin() + PrintReport::kRecords;
       for (const PrintedLine& line : printed_lines(program.prints, {first, first + report[PrintReport::kUsed]}))
@@ -385,7 +397,7 @@ class Checker {
     run.subgroup_size = t.subgroup_size;
     run.max_workgroup_count = t.max_workgroup_count;
     run.max_steps = options_.judge_steps;
-    run.print_bytes = int64_t{64} << 20;
+    run.print_bytes = print_bytes(program);
     run.loops = lane::count_loops(lane, t);
     if (program.steps_extent >= 0) run.steps = steps_of_dispatch(program);
     for (int order = 0; order < options_.judge_orders + options_.optimised; ++order) {

@@ -2,7 +2,7 @@
 
 ROOT is the repository, TREE the copy, which is made or brought up to date. Every fault lies in the one build and asks
 tessera::mutants::live(n) whether it is the one wanted (mutant.h), so that a fault costs no compilation. TREE/mutants.tsv lists
-number, file, line, kind, the code before and after, tab-separated.
+number, file, line, kind, the code before and after, the whole line, tab-separated.
 
 Faults are chosen by seed over all files of the lowering, the lane level, the SPIR-V emitter and the passes, from every place where Clang's
 syntax tree has a comparison, sum or product, a condition, a statement that does something, a small number, or a returned bool. What is
@@ -172,11 +172,14 @@ def write(root, tree, numbered):
     by_file = collections.defaultdict(list)
     for n, s in numbered:
         by_file[s.file].append((n, s))
-    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"], check=True, capture_output=True, text=True).stdout.split("\n")
-    for name in filter(None, listed):
+    git = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"], check=True, capture_output=True, text=True)
+    listed = {name for name in git.stdout.split("\n") if (root / name).is_file()}
+    for folder in {name.split("/")[0] for name in listed if "/" in name}:  # CMake would build what is gone
+        for old in (tree / folder).rglob("*"):
+            if old.is_file() and str(old.relative_to(tree)) not in listed:
+                old.unlink()
+    for name in sorted(listed):
         source, to = root / name, tree / name
-        if not source.is_file():
-            continue
         text = source.read_bytes()
         if source in by_file:
             for n, s in sorted(by_file[source], key=lambda x: -x[1].begin):
@@ -207,7 +210,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("root", type=pathlib.Path)
     p.add_argument("tree", type=pathlib.Path)
-    p.add_argument("--count", type=int, default=250)
+    p.add_argument("--count", type=int, default=260)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--include", action="append", default=[], help="a folder of generated headers")
     a = p.parse_args()
@@ -230,8 +233,7 @@ def main():
             chosen.append(spare.pop())
     with open(a.tree / "mutants.tsv", "w") as out:
         for n, s in numbered:
-            line = s.before if s.kind != "statement" else s.before
-            out.write("\t".join([str(n), str(s.file.relative_to(root)), str(s.line), s.kind, line, s.after]) + "\n")
+            out.write("\t".join([str(n), str(s.file.relative_to(root)), str(s.line), s.kind, s.before, s.after, s.file.read_text().split("\n")[s.line - 1].strip()]) + "\n")
     print(f"{len(numbered)} faults of {len(sites)} places in {len({s.file for _, s in numbered})} files")
 
 

@@ -1,15 +1,19 @@
-"""Runs the fast suites on each fault that plant.py has planted: try.py TREE BUILD --jobs N [--seconds S] [--only N,N,...]
+"""Runs what is likely to notice on each fault that plant.py has planted: try.py TREE BUILD [--jobs N] [--seconds S] [--only N,N,...] [--again]
 
-A fault is killed when a suite fails, crashes, hangs or needs more than 6 GiB. The suites run from quick to slow and stop at the first failure; a suite that does not pass
-a fault's place on the unharmed compiler is not run for it. TREE/results.tsv keeps what is known, so that a run goes on where the last one ended; a fault that
-survived with fewer --seconds of random kernels is tried again. Ends with a table, and every survivor that equivalent.tsv does not argue away.
+An item is one case of test_codegen or of those of test_engine that are about passes, one kernel of tests/tir, or some seeds of the fuzzer: one process. All run once without a fault, which says how long they
+take and which faults' places they pass (kept in TREE/items.json until a program or kernel changes). A fault is tried on the items that pass its place, those first that have
+killed most in a second so far, and is killed when one fails, crashes, takes five times as long (and a second) or needs more than 6 GiB. It survives when all of them,
+or S seconds' worth, have passed. TREE/results.tsv keeps what is known, so that a run goes on where the last one ended; a fault that survived with
+fewer seconds, or with --again, is tried again. Ends with a table, and every survivor that equivalent.tsv does not argue away.
 """
 import argparse
 import collections
 import concurrent.futures
 import glob
+import json
 import os
 import pathlib
+import random
 import re
 import resource
 import signal
@@ -19,25 +23,34 @@ import threading
 import time
 
 FAILED = re.compile(r"FAILED|ERROR:|terminate called")
+SEEDS, SEEDS_AT_ONCE = 120, 12  # of random kernels
 
 
-def suites(build, seconds):
-    fuzz, kernels = f"{build}/tests/fuzz", sorted(glob.glob("tests/tir/*.tir") + glob.glob("tests/data/pallas/*.tir"))
-    return [
-        ("files", [fuzz, "--shrink", "0", *kernels]),
-        ("random", [fuzz, "--shrink", "0", "--seed", "1", "--seconds", str(seconds)]),
-        ("unit", [f"{build}/tests/test_codegen", "--abort-after=1"]),
-    ]
+def items(build):
+    """Name, command, and the files that it depends on."""
+    fuzz, found = f"{build}/tests/fuzz", []
+    for suite, cases in (("codegen", []), ("engine", ["--source-file=*engine/passes*_test.cpp"])):
+        program = f"{build}/tests/test_{suite}"
+        listed = subprocess.run([program, "--list-test-cases", *cases], capture_output=True, text=True).stdout
+        for case in listed.split("\n"):
+            if case and not case.startswith(("[doctest]", "====")):
+                found.append((f"unit {suite}: {case}", [program, "--abort-after=1", "--test-case=" + case.replace(",", "?")], [program]))
+    for kernel in sorted(glob.glob("tests/tir/*.tir") + glob.glob("tests/data/pallas/*.tir")):
+        found.append((f"files {kernel}", [fuzz, "--shrink", "0", kernel], [fuzz, kernel]))
+    for seed in range(1, SEEDS, SEEDS_AT_ONCE):
+        found.append((f"random {seed} to {seed + SEEDS_AT_ONCE - 1}", [fuzz, "--shrink", "0", "--seed", str(seed), "--count", str(SEEDS_AT_ONCE)], [fuzz]))
+    return found
 
 
-def limits():
-    os.setsid()
-    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def run(command, mutant, seconds, reached=None):
+    """None if it passes, else why it does not; and the processor's seconds that it took. On a busy machine those are what can be compared."""
 
+    def limits():
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
 
-def run(command, mutant, timeout, reached=None):
-    """None if the suite passes, else why it does not."""
     environment = dict(os.environ, TESSERA_MUTANT=str(mutant))
     environment.pop("TESSERA_CACHE", None)  # it knows compilers by their sources, not by their faults
     if reached:
@@ -55,7 +68,7 @@ def run(command, mutant, timeout, reached=None):
         slow.set()
         stop()
 
-    timer = threading.Timer(timeout, late)
+    timer = threading.Timer(30 + 20 * seconds, late)  # waits, instead of computing
     timer.start()
     why = None
     for line in process.stdout:
@@ -64,11 +77,41 @@ def run(command, mutant, timeout, reached=None):
             stop()
             break
     process.stdout.read()
-    code = process.wait()
+    _, status, used = os.wait4(process.pid, 0)
+    code = process.returncode = os.waitstatus_to_exitcode(status)
     timer.cancel()
-    if slow.is_set():
-        return f"longer than {timeout:.0f} s"
-    return why or (None if code == 0 else f"exit status {code}")
+    if slow.is_set() or code in (-signal.SIGXCPU, -signal.SIGKILL) and not why:
+        why = f"longer than {seconds:.0f} s"
+    return why or (None if code == 0 else f"exit status {code}"), used.ru_utime + used.ru_stime
+
+
+class Item:
+    def __init__(self, name, command, seconds, reached):
+        self.name, self.command, self.seconds, self.reached = name, command, seconds, set(reached)
+        self.tried = self.killed = 0
+
+    def worth(self):
+        return (self.killed + 1) / (self.tried + 2) / (self.seconds + 0.02)
+
+
+def measure(tree, build):
+    """The items with their times and the faults that they pass, measured where that is not known."""
+    known_file, reached = tree / "items.json", tree / "reached"
+    known = json.load(open(known_file)) if known_file.exists() else {}
+    now, result = {}, []
+    for name, command, files in items(build):
+        stamp = max(os.path.getmtime(f) for f in files)
+        if known.get(name, [0])[0] != stamp:
+            reached.unlink(missing_ok=True)
+            why, seconds = run(command, 0, 600, reached)
+            if why:
+                sys.exit(f"mutants: {name} fails without any fault: {why}")
+            known[name] = [stamp, seconds, reached.read_text().split() if reached.exists() else []]
+            json.dump({**known, **now}, open(known_file, "w"))
+        now[name] = known[name]
+        result.append(Item(name, command, *now[name][1:]))
+    json.dump(now, open(known_file, "w"))
+    return result
 
 
 def main():
@@ -76,40 +119,50 @@ def main():
     p.add_argument("tree", type=pathlib.Path)
     p.add_argument("build", type=pathlib.Path)
     p.add_argument("--jobs", type=int, default=1)
-    p.add_argument("--seconds", type=float, default=20, help="of random kernels per fault")
+    p.add_argument("--seconds", type=float, default=40, help="of tests per fault, as long as they take without one")
     p.add_argument("--only", default="")
+    p.add_argument("--again", action="store_true", help="the survivors")
     p.add_argument("--report", action="store_true", help="the table of what is known, without running anything")
     a = p.parse_args()
+    a.tree, a.build = a.tree.resolve(), a.build.resolve()
     mutants = [line.rstrip("\n").split("\t") for line in open(a.tree / "mutants.tsv")]
-    key = {m[0]: "\t".join([m[1], m[3], m[4], m[5]]) for m in mutants}
+    key = {m[0]: "\t".join([m[1], *m[3:7]]) for m in mutants}
     results_file = a.tree / "results.tsv"
-    results = {}  # key, line -> (verdict, why)
+    results = {}  # number -> (verdict, seconds, why)
     if results_file.exists():
         for line in open(results_file):
             n, verdict, seconds, why = line.rstrip("\n").split("\t", 3)
             results[n] = (verdict, float(seconds), why)
-    todo = a.only.split(",") if a.only else [m[0] for m in mutants if m[0] not in results or results[m[0]][0] == "survived" and results[m[0]][1] < a.seconds]
+    equivalent = {}
+    known = pathlib.Path(__file__).resolve().with_name("equivalent.tsv")
+    if known.exists():
+        for line in open(known):
+            if line.strip() and not line.startswith("#"):
+                parts = line.rstrip("\n").split("\t")
+                equivalent["\t".join(parts[:5])] = parts[5]
+    todo = a.only.split(",") if a.only else [m[0] for m in mutants if m[0] not in results or results[m[0]][0] == "survived" and key[m[0]] not in equivalent and (a.again or results[m[0]][1] < a.seconds)]
+    random.Random(1).shuffle(todo)  # so that what is known early stands for all
+    todo.sort(key=lambda n: n in results)
+    os.chdir(a.tree)  # whose kernels are those that were there when it was built
     if todo and not a.report:
-        stages = []
-        for name, command in suites(a.build, a.seconds):
-            reached = a.tree / f"reached.{name}"
-            reached.unlink(missing_ok=True)
-            begin = time.time()
-            why = run(command, 0, 1200, reached)
-            if why:
-                sys.exit(f"mutants: the suite {name} fails without any fault: {why}")
-            stages.append((name, command, 60 + 4 * (time.time() - begin), set(open(reached).read().split()) if reached.exists() else set()))
-            print(f"{name}: {time.time() - begin:.0f} s without a fault, passes {len(stages[-1][3])} of {len(mutants)} faults", flush=True)
+        begin = time.time()
+        all_items = measure(a.tree, a.build)
+        for item in all_items:
+            item.tried = item.killed = sum(why.startswith(item.name + ": ") for _, _, why in results.values())
+        print(f"{len(all_items)} items of {sum(i.seconds for i in all_items):.0f} s pass {len(set().union(*(i.reached for i in all_items)))} of {len(mutants)} faults ({time.time() - begin:.0f} s)", flush=True)
 
         def one(n):
-            why = "no suite passes it"
-            for name, command, timeout, reached in stages:
-                if n not in reached:
-                    continue
-                failure = run(command, n, timeout)
+            left, why = a.seconds, "no test passes it"
+            for item in sorted((i for i in all_items if n in i.reached), key=lambda i: -i.worth()):
+                if left < 0:
+                    return n, "survived", f"{a.seconds:.0f} s of tests pass"
+                left -= item.seconds
+                item.tried += 1
+                failure, _ = run(item.command, n, 5 * item.seconds + 1)
                 if failure:
-                    return n, "killed", f"{name}: {failure}"
-                why = "passes all suites"
+                    item.killed += 1
+                    return n, "killed", f"{item.name}: {failure}"
+                why = "all tests that pass it do"
             return n, "survived", why
 
         with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
@@ -122,31 +175,28 @@ def main():
                     print(f"[{done}/{len(todo)}] {n} survived: {m[1]}:{m[2]}: {m[3]}: {m[4]}  ->  {m[5]}  ({why})", flush=True)
                 elif sys.stdout.isatty():
                     print(f"[{done}/{len(todo)}] {n} killed by {why}", flush=True)
-    equivalent = {}
-    known = pathlib.Path(__file__).with_name("equivalent.tsv")
-    if known.exists():
-        for line in open(known):
-            if line.strip() and not line.startswith("#"):
-                parts = line.rstrip("\n").split("\t")
-                equivalent["\t".join(parts[:4])] = parts[4]
+    kinds = ["unit", "costs", "files", "random"]
     table = collections.defaultdict(collections.Counter)
     survivors = []
     for m in mutants:
         if m[0] not in results:
             continue
-        verdict = results[m[0]][0]
+        verdict, _, why = results[m[0]]
         if verdict == "survived" and key[m[0]] in equivalent:
             verdict = "equivalent"
         folder = str(pathlib.Path(m[1]).parent)
         for row in (folder, "all"):
+            table[row]["tried"] += 1
             table[row][verdict] += 1
+            if verdict == "killed":
+                table[row]["costs" if why.startswith("unit codegen: costs ") else why.split()[0]] += 1
         if verdict == "survived":
-            survivors.append((m, results[m[0]][2]))
-    print("\n| folder | planted | killed | equivalent | survived | killed of those that are not equivalent |\n|---|---|---|---|---|---|")
+            survivors.append((m, why))
+    print("\n| folder | tried | killed | by " + " | by ".join(kinds) + " | equivalent | survived | killed of those that are not equivalent |\n|---|" + "---|" * (6 + len(kinds)))
     for row in sorted(table, key=lambda r: (r == "all", r)):
         t = table[row]
-        total, real = sum(t.values()), t["killed"] + t["survived"]
-        print(f"| {row} | {total} | {t['killed']} | {t['equivalent']} | {t['survived']} | {100 * t['killed'] / real if real else 100:.0f}% |")
+        real = t["killed"] + t["survived"]
+        print(f"| {row} | {t['tried']} | {t['killed']} | " + " | ".join(str(t[k]) for k in kinds) + f" | {t['equivalent']} | {t['survived']} | {100 * t['killed'] / real if real else 100:.1f}% |")
     for m, why in survivors:
         print(f"survived {m[0]}: {m[1]}:{m[2]}: {m[3]}: {m[4]}  ->  {m[5]}  ({why})")
 

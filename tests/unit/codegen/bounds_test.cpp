@@ -40,6 +40,8 @@ TEST_CASE("bounds: positions that are inside") {
   CHECK(proved_if("  %i = add %d, %l\n  %a = lt %i, %c8\n  %b = ge %i, %c0\n  %c = and %a, %b\n"));                                                            // wrapped or not
   CHECK(proved_if("  %a = add %l, %c0\n  %i = add %a, %c1\n  %b = min %c7, %d\n  %c = lt %a, %b\n"));
   CHECK(proved_if("  %i = sub %m, %c1\n  %a = le %n, %c8\n  %b = gt %n, %c0\n  %c = and %a, %b\n"));                                                           // cdiv(n, 4) - 1
+  CHECK(proved("  %a = convert %l : u32[]\n  %b = convert %w : u32[]\n  %u = convert %c7 : u32[]\n  %e = min %a, %u\n  %f = add %e, %b\n  %g = sub %f, %b\n  %i = convert %g : i32[]\n"));  // sums from 0 on do not wrap in u32
+  CHECK(proved_if("  %i = sub %d, %l\n  %a = le %l, %d\n  %b = lt %d, %c8\n  %c = and %a, %b\n"));                                                          // a difference that cannot wrap
   CHECK(proved("", "  for %i = %c0 to %c8 step %c1 {\n", "  }\n"));
   CHECK(proved("", "  for %j = %c0 to %c8 step %c2 {\n  %i = add %j, %c1\n", "  }\n"));
 }
@@ -54,6 +56,8 @@ TEST_CASE("bounds: positions that may be outside") {
   CHECK_FALSE(proved("  %a = mul %w, %c4\n  %b = min %l, %c4\n  %i = add %a, %b\n"));
   CHECK_FALSE(proved("  %a = mul %l, %big\n  %b = mul %a, %c4\n  %i = min %b, %c7\n"));
   CHECK_FALSE(proved("  %i = sub %c7, %n\n"));
+  CHECK_FALSE(proved_if("  %i = sub %d, %l\n  %a = lt %l, %d\n  %b = le %d, %c8\n  %c = and %a, %b\n"));
+  CHECK_FALSE(proved_if("  %i = sub %d, %l\n  %a = le %i, %c7\n  %b = lt %d, %c8\n  %c = and %a, %b\n"));
   CHECK_FALSE(proved_if("  %i = add %d, %c0\n  %c = lt %d, %c8\n"));
   CHECK_FALSE(proved_if("  %i = add %l, %c0\n  %a = lt %l, %c8\n  %c = not %a\n"));
   CHECK_FALSE(proved_if("  %i = add %l, %c0\n  %a = lt %l, %c8\n  %b = lt %d, %c0\n  %c = or %a, %b\n"));

@@ -92,6 +92,31 @@ TEST_CASE("loops: nests multiply, branches add up, and whiles have no bound") {
         "1 to any; 100 to any; 0 to any");
 }
 
+TEST_CASE("loops: a test that holds for the first invocation") {
+  const auto under = [](const std::string& test) { return counts("%w = workgroup_index\n %l = local_index\n %z = mul %l, %100\n " + test + "\n if %p {\n for %j = %0 to %100 step %1 {\n barrier\n }\n }"); };
+  const std::string surely = "100 to 101", perhaps = "0 to 101";
+  CHECK(under("%p = lt %w, %3") == surely);
+  CHECK(under("%p = lt %l, %1") == surely);
+  CHECK(under("%p = lt %z, %n") == surely);
+  CHECK(under("%a = add %w, %l\n %p = lt %a, %1") == surely);
+  CHECK(under("%p = lt %w, %0") == perhaps);
+  CHECK(under("%p = lt %w, %d") == perhaps);
+  CHECK(under("%p = lt %d, %3") == perhaps);
+  CHECK(under("%p = le %w, %3") == perhaps);                                // not asked for
+  CHECK(under("%a = add %w, %1\n %p = lt %a, %3") == perhaps);
+  CHECK(under("%a = add %n, %n\n %p = lt %w, %a") == perhaps);              // not the number of units
+}
+
+TEST_CASE("loops: bounds are followed through a few sums, and no chain of them takes long") {
+  const auto sums = [](int n) {
+    std::string s = "%a0 = add %n, %n\n";
+    for (int i = 0; i < n; ++i) s += "%a" + std::to_string(i + 1) + " = add %a" + std::to_string(i) + ", %a" + std::to_string(i) + "\n";
+    return counts(s + "for %i = %0 to %a" + std::to_string(n) + " step %1 {\n barrier\n }");
+  };
+  CHECK(sums(0) == "floordiv(max(n + n, 0), 16) to cdiv(max(n + n, 0), 16) + 17");
+  CHECK(sums(40) == "0 to any");
+}
+
 TEST_CASE("loops: all counts are per unit of work") {
   const std::string units = "%w = workgroup_index\n %m = num_workgroups\n for %u = %w to %n step %m {\n for %j = %0 to %100 step %1 {\n barrier\n }\n }";
   CHECK(counts(units, "max_workgroups 4") == "1 to 1; 100 to 101");

@@ -43,6 +43,12 @@ std::string dce(const std::string& ops) { return apply(passes::dce, kHead, ops);
 
 }  // namespace
 
+TEST_CASE("fold: a start that is a constant and fits is part of the access, to the array's last element") {
+  CHECK(fold("  %c = constant 4 : i32[]\n  %a = load %x[ds(%c, 4)]\n  store %o[ds(%c, 4)], %a\n") == "\n  %5 = load %0[4:8] : f32[4]\n  store %2[4:8], %5\n");
+  CHECK(fold("  %c = constant 1 : i32[]\n  %a = load %x[ds(%c, 4, 2)]\n  store %o[0:4], %a\n") == "\n  %5 = load %0[1:8:2] : f32[4]\n  store %2[0:4], %5\n");
+  CHECK(fold("  %c = constant 2 : i32[]\n  %a = load %x[ds(%c, 4, 2)]\n  store %o[0:4], %a\n") == "\n  %5 = constant 2 : i32[]\n  %6 = load %0[ds(%5, 4, 2)] : f32[4]\n  store %2[0:4], %6\n");
+}
+
 TEST_CASE("fold: constants, whatever their shape, stand once at the front") {
   CHECK(fold(R"(
   %a = constant 2 : i32[8]

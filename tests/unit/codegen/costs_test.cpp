@@ -1,0 +1,115 @@
+// What the code of each kernel of tests/tir costs, on each kind of target, as numbers that mean something: a choice that changes speed and no result is seen
+// here and nowhere else. tests/data/costs.tsv has them; TESSERA_BLESS=1 writes it anew, and the difference belongs in the review of the change.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "codegen/compile.h"
+#include "codegen/lower/unroll.h"
+#include "codegen/lower/explain.h"
+#include "engine/ir/text.h"
+
+using namespace tessera;
+
+namespace {
+
+constexpr const char* kPath = "tests/data/costs.tsv";
+constexpr const char* kColumns = "kernel\ttarget\tin order\tgroups\tat most\tinvocations\tsubgroup\tshared\tscratch\tops\tloads\tstores\tatomics\tbarriers\tsubgroup ops\tloops\tbranches\tregisters\twords";
+
+const std::vector<std::string>& kernels() {
+  static const std::vector<std::string> paths = [] {
+    std::vector<std::string> found;
+    for (const char* folder : {"tests/data/pallas", "tests/tir", "tests/tir/samples"})
+      for (const auto& e : std::filesystem::directory_iterator(folder))
+        if (e.path().extension() == ".tir") found.push_back(e.path().generic_string());
+    std::sort(found.begin(), found.end());
+    return found;
+  }();
+  return paths;
+}
+
+std::string costs(const ir::Kernel& k, const Target& target, bool general) {
+  ir::Kernel lanes;
+  CompileOptions o;
+  o.general = general;
+  o.dump = [&](std::string_view, const ir::Kernel& now, bool) {
+    if (now.level == ir::Level::lane) lanes = now;
+  };
+  std::ostringstream s;
+  try {
+    const Program p = compile(k, target, o);
+    const std::vector<bool> parallel = parallel_axes(k);
+    for (size_t a = 0; a < parallel.size(); ++a)
+      if (!parallel[a]) s << a << " ";
+    s << "\t" << to_string(p.num_units) << "\t" << p.max_workgroups << "\t" << p.workgroup_size << "\t" << p.required_subgroup_size << "\t" << p.shared_bytes << "\t" << p.scratch_bytes;
+    std::map<std::string, int64_t> n;
+    int64_t ops = 0;
+    for (const ir::Region& r : lanes.regions)
+      for (const ir::OpId id : r.ops) {
+        ++ops;
+        switch (lanes.op(id).code) {
+          case ir::Opcode::load: ++n["loads"]; break;
+          case ir::Opcode::store: ++n["stores"]; break;
+          case ir::Opcode::swap:
+          case ir::Opcode::addupdate:
+          case ir::Opcode::atomic_rmw:
+          case ir::Opcode::atomic_cas: ++n["atomics"]; break;
+          case ir::Opcode::barrier: ++n["barriers"]; break;
+          case ir::Opcode::subgroup_reduce:
+          case ir::Opcode::subgroup_shuffle:
+          case ir::Opcode::subgroup_shuffle_xor: ++n["subgroup ops"]; break;
+          case ir::Opcode::for_:
+          case ir::Opcode::while_: ++n["loops"]; break;
+          case ir::Opcode::if_: ++n["branches"]; break;
+          default: break;
+        }
+      }
+    s << "\t" << ops;
+    for (const char* column : {"loads", "stores", "atomics", "barriers", "subgroup ops", "loops", "branches"}) s << "\t" << n[column];
+    s << "\t" << lowering::live_registers(lanes) << "\t" << p.spirv.size();
+  } catch (const CompileError&) {
+    return "CompileError";
+  }
+  return s.str();
+}
+
+std::string row(const std::string& path, const ir::Kernel& k, const std::string& name) {
+  const Target t = name == "minimum" ? minimum_target() : name == "gpu" ? gpu_target() : lavapipe_target();
+  return path + "\t" + name + "\t" + costs(k, t, name == "general");
+}
+
+void check(const std::string& name) {
+  std::map<std::string, std::string> expected;  // kernel and target, row
+  {
+    std::ifstream in(kPath);
+    for (std::string line; std::getline(in, line);) expected[line.substr(0, line.find('\t', line.find('\t') + 1))] = line;
+  }
+  const bool bless = std::getenv("TESSERA_BLESS") && std::string(std::getenv("TESSERA_BLESS")) == "1";
+  std::map<std::string, std::string> rows;
+  for (const std::string& path : kernels()) {
+    std::ifstream in(path);
+    const std::string now = row(path, ir::parse(std::string{std::istreambuf_iterator<char>(in), {}}, path), name);
+    rows[path + "\t" + name] = now;
+    if (!bless) CHECK_MESSAGE(expected[path + "\t" + name] == now, (std::string("what its code costs has changed. If that is meant: TESSERA_BLESS=1 build/tests/test_codegen -tc='costs*'\n") + kColumns));
+  }
+  if (!bless) return;
+  for (const auto& [key, line] : expected)
+    if (line != kColumns && key.substr(key.find('\t') + 1) != name && std::filesystem::exists(key.substr(0, key.find('\t')))) rows[key] = line;
+  std::ofstream out(kPath);
+  out << kColumns << "\n";
+  for (const auto& [key, line] : rows) out << line << "\n";
+}
+
+}  // namespace
+
+TEST_CASE("costs of code for the least that Vulkan promises") { check("minimum"); }
+TEST_CASE("costs of code for lavapipe") { check("lavapipe"); }
+TEST_CASE("costs of code for a GPU") { check("gpu"); }
+TEST_CASE("costs of the general form") { check("general"); }

@@ -1,0 +1,179 @@
+// The lane-level verifier's messages: a kernel that is right, and for each rule the same with one thing wrong.
+#include "codegen/lane/verify.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "engine/ir/text.h"
+
+using namespace tessera;
+using ir::Attr, ir::Kernel, ir::Op, ir::Opcode, ir::Type, ir::Value;
+
+namespace {
+
+Kernel right() {
+  return ir::parse(R"(tir 1
+lane kernel @k
+workgroup_size 8 subgroup_size 4 shared_bytes 64 scratch_bytes 64 report_bytes 64
+num_units 1 exact
+extents (n, m: i64)
+prefetch i32[8] whole
+in f32[8] whole
+out i32[8] whole
+body (%x: ref<global, i32[?]>, %y: ref<global, f32[?]>, %o: ref<global, i32[?]>) {
+  %l = local_index : i32[]
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  %w = constant 0 : i64[]
+  %p = lt %l, %1 : bool[]
+  %n = extent index 0 : i32[]
+  %m = extent index 1 : i64[]
+  %s = alloc_shared offset 0 : ref<shared, i32[8]>
+  %g = alloc_scratch offset 0 : ref<global, i32[8]>
+  %v = view %x, %w : ref<global, i32[?]>
+  %a = load %v[%l] mask %p other %0 : i32[]
+  %b = load %y[%l] : f32[]
+  store %s[%l], %a
+  store %g[%l], %a
+  barrier
+  %r = subgroup_reduce %a kind add : i32[]
+  %q = subgroup_shuffle %a, %0 : i32[]
+  %t = atomic_rmw %o[%l], %r kind add : i32[]
+  %u = atomic_cas %o[%l], %q compare %t : i32[]
+  report %p mask 1
+  store %o[%l], %u
+}
+)", "k.tir");
+}
+
+Op& op(Kernel& k, Opcode c) {
+  for (Op& o : k.ops)
+    if (o.code == c) return o;
+  FAIL("there is no such op");
+  return k.ops[0];
+}
+
+// The messages of the kernel after `spoil`, joined.
+std::string said(const std::function<void(Kernel&)>& spoil) {
+  Kernel k = right();
+  spoil(k);
+  std::string s;
+  for (const ir::Problem& p : lane::find_lane_problems(k)) s += (s.empty() ? "" : "; ") + p.message;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("the lane verifier: what is right") { CHECK(said([](Kernel&) {}) == ""); }
+
+TEST_CASE("the lane verifier: tables") {
+  CHECK(said([](Kernel& k) { k.level = ir::Level::tile; }) == "level is tile, but lane is wanted");
+  CHECK(said([](Kernel& k) { k.body = {static_cast<uint32_t>(k.regions.size())}; }) == "there is no body");
+  CHECK(said([](Kernel& k) { op(k, Opcode::lt).operands[0] = {static_cast<uint32_t>(k.values.size())}; }) == "names a value that does not exist");
+  CHECK(said([](Kernel& k) { op(k, Opcode::lt).results[0] = {static_cast<uint32_t>(k.values.size())}; }) == "names a value that does not exist");
+  CHECK(said([](Kernel& k) { op(k, Opcode::lt).regions = {{static_cast<uint32_t>(k.regions.size())}}; }) == "names a region that does not exist");
+  CHECK(said([](Kernel& k) { k.regions[k.body.index].ops[0] = {static_cast<uint32_t>(k.ops.size())}; }) == "a region names an op that does not exist");
+  CHECK(said([](Kernel& k) { k.regions[k.body.index].ops.pop_back(); }) == "region 0 does not end with a yield");
+}
+
+TEST_CASE("the lane verifier: the header") {
+  CHECK(said([](Kernel& k) { k.lane.workgroup_size = 0; }) == "workgroup_size is 0, but at least 1 is wanted");
+  CHECK(said([](Kernel& k) { k.lane.workgroup_size = 6; }) ==
+        "needs full subgroups, but workgroup_size 6 is no multiple of subgroup_size 4; needs full subgroups, but workgroup_size 6 is no multiple of subgroup_size 4");
+  CHECK(said([](Kernel& k) { k.lane.subgroup_size = -1; }) == "subgroup_size is -1, but at least 0 is wanted");
+  CHECK(said([](Kernel& k) { k.lane.subgroup_size = 0; }) == "");
+  CHECK(said([](Kernel& k) { k.lane.shared_bytes = -1; }).find("shared_bytes -1 and scratch_bytes 64 must not be negative") == 0);
+  CHECK(said([](Kernel& k) { k.lane.scratch_bytes = -4; }).find("shared_bytes 64 and scratch_bytes -4 must not be negative") == 0);
+  CHECK(said([](Kernel& k) { k.lane.extents.emplace_back(1); }) == "3 extents, but 2 widths");
+  CHECK(said([](Kernel& k) { k.blocks.pop_back(); }) == "the body has 3 args, but there are 2 inputs and outputs");
+  CHECK(said([](Kernel& k) { k.blocks[1].dtype = DType::i32; }) == "arg 1 is ref<global, f32[?]>, but in_specs[0] has dtype i32");
+  const auto arg = [](const Type& t) { return said([&](Kernel& k) { k.values[k.region(k.body).args[1].index].type = t; }); };
+  CHECK(arg(Type::ref(DType::f32, {8}, ir::MemorySpace::global)) == "arg 1 is ref<global, f32[8]>, but a global Ref of unknown length is wanted");
+  CHECK(arg(Type::ref(DType::f32, {-1}, ir::MemorySpace::shared)).find("arg 1 is ref<shared, f32[?]>, but a global Ref of unknown length is wanted") == 0);
+  CHECK(arg(Type::ref(DType::f32, {-1, 2}, ir::MemorySpace::global)).find("; %1 has type ref<global, f32[?, 2]>, but lane-level Refs have rank 1") != std::string::npos);
+  CHECK(arg(Type::ref(DType::f32, {-1}, ir::MemorySpace::vmem)).find("; %1 has type ref<vmem, f32[?]>, but lane-level Refs are global or shared") != std::string::npos);
+}
+
+TEST_CASE("the lane verifier: accesses") {
+  const auto element = [](Kernel& k, Opcode c, size_t operand, DType t) { k.values[op(k, c).operands[operand].index].type = Type::array(t); };
+  CHECK(said([](Kernel& k) { op(k, Opcode::store).operands[0] = op(k, Opcode::lt).results[0]; }) == "operand 0 is not a Ref");
+  CHECK(said([](Kernel& k) { op(k, Opcode::lt).operands[0] = k.region(k.body).args[0]; }) == "operand %0 is a Ref: only memory ops and view take one");
+  CHECK(said([](Kernel& k) { op(k, Opcode::store).operands[1] = op(k, Opcode::lt).results[0]; }) == "the stored value is bool[], but i32[] is wanted");
+  CHECK(said([](Kernel& k) { op(k, Opcode::atomic_cas).operands[2] = op(k, Opcode::lt).results[0]; }) == "what the element is compared with is bool[], but i32[] is wanted");
+  CHECK(said([](Kernel& k) { op(k, Opcode::atomic_rmw).operands[1] = op(k, Opcode::lt).results[0]; }).find("the value is bool[], but i32[] is wanted") == 0);
+  CHECK(said([&](Kernel& k) { element(k, Opcode::load, static_cast<size_t>(op(k, Opcode::load).mask_position()), DType::i32); }).find("the mask is i32[], but bool[] is wanted") != std::string::npos);
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).operands[static_cast<size_t>(op(k, Opcode::load).other_position())] = op(k, Opcode::lt).results[0]; }) == "other is bool[], but i32[] is wanted");
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).operands.back() = op(k, Opcode::lt).results[0]; }) == "the index is bool[], but i32[] is wanted");
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0].start_operand = 4; }) == "has no the index");
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).index.push_back(op(k, Opcode::load).index[0]); }) == "wants one integer index");
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0] = {ir::Index::Kind::integer, -1, -1, 1, 1}; }) == "index -1 is negative");
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0] = {ir::Index::Kind::integer, 0, -1, 1, 1}; }) == "");
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0].kind = ir::Index::Kind::slice; }) == "a vector load takes 32-bit elements of a global Ref and no mask");
+  CHECK(said([](Kernel& k) { k.values[op(k, Opcode::load).results[0].index].type = Type::array(DType::u32); }).find("the result is not i32[]") == 0);
+  CHECK(said([](Kernel& k) {
+          Op& o = op(k, Opcode::atomic_rmw);
+          o.operands.insert(o.operands.begin() + 2, op(k, Opcode::lt).results[0]);
+          o.index[0].start_operand = 3;
+          o.set(Attr::mask, 1);
+        }) == "an atomic takes no mask");
+  CHECK(said([](Kernel& k) { op(k, Opcode::atomic_rmw).operands[0] = op(k, Opcode::alloc_shared).results[0]; }) == "");
+  CHECK(said([](Kernel& k) { op(k, Opcode::atomic_cas).operands[0] = op(k, Opcode::alloc_shared).results[0]; }) == "an atomic of anything but 32-bit integers updates args and the report only");
+  CHECK(said([](Kernel& k) { op(k, Opcode::atomic_rmw).operands[0] = k.region(k.body).args[0]; }) == "stores to a scalar-prefetch operand");
+  CHECK(said([](Kernel& k) { op(k, Opcode::store).operands[0] = op(k, Opcode::view).results[0]; }) == "stores to a scalar-prefetch operand");
+  CHECK(said([](Kernel& k) { op(k, Opcode::view).operands[1] = op(k, Opcode::lt).operands[0]; }) == "wants a Ref and an i64 offset");
+  CHECK(said([](Kernel& k) { k.lane.report_bytes = 3; }) == "needs a report of at least 4 bytes, but report_bytes is 3");
+  CHECK(said([](Kernel& k) { k.lane.report_bytes = 4; }) == "");
+}
+
+TEST_CASE("the lane verifier: arenas and extents") {
+  CHECK(said([](Kernel& k) { k.lane.shared_bytes = 31; }) == "8 elements of 4 bytes at offset 0 do not fit the 31 bytes of shared memory");
+  CHECK(said([](Kernel& k) { k.lane.shared_bytes = 32; }) == "");
+  CHECK(said([](Kernel& k) { op(k, Opcode::alloc_shared).set(Attr::offset, 32); }) == "");
+  CHECK(said([](Kernel& k) { op(k, Opcode::alloc_shared).set(Attr::offset, 36); }) == "8 elements of 4 bytes at offset 36 do not fit the 64 bytes of shared memory");
+  CHECK(said([](Kernel& k) { op(k, Opcode::alloc_shared).set(Attr::offset, -4); }) == "8 elements of 4 bytes at offset -4 do not fit the 64 bytes of shared memory");
+  CHECK(said([](Kernel& k) { op(k, Opcode::alloc_scratch).set(Attr::offset, 36); }) == "8 elements of 4 bytes at offset 36 do not fit the 64 bytes of scratch");
+  CHECK(said([](Kernel& k) { op(k, Opcode::alloc_scratch).set(Attr::offset, 2); }) == "offset 2 is no multiple of the element distance 4");
+  CHECK(said([](Kernel& k) { k.lane.scratch_bytes = 66; }) == "scratch_bytes 66 is no multiple of the element size 4");
+  CHECK(said([](Kernel& k) { k.lane.shared_bytes = 66; }) == "");
+  const auto shared = [](const Type& t) { return said([&](Kernel& k) { k.values[op(k, Opcode::alloc_shared).results[0].index].type = t; }); };
+  CHECK(shared(Type::ref(DType::i32, {0}, ir::MemorySpace::shared)) == "");
+  CHECK(shared(Type::ref(DType::i32, {-1}, ir::MemorySpace::shared)) == "is ref<shared, i32[?]>, but a shared Ref of static length is wanted");
+  CHECK(shared(Type::ref(DType::i32, {8}, ir::MemorySpace::global)) == "is ref<global, i32[8]>, but a shared Ref of static length is wanted");
+  CHECK(said([](Kernel& k) { op(k, Opcode::extent).set(Attr::index, 1); }) == "is i32[], but extent 1 is i64[]");
+  CHECK(said([](Kernel& k) { op(k, Opcode::extent).set(Attr::index, 2); }) == "index 2 names none of the 2 extents");
+  CHECK(said([](Kernel& k) { op(k, Opcode::extent).set(Attr::index, -1); }) == "index -1 names none of the 2 extents");
+}
+
+TEST_CASE("the lane verifier: subgroups and barriers") {
+  CHECK(said([](Kernel& k) { op(k, Opcode::subgroup_reduce).set(Attr::kind, static_cast<int64_t>(Opcode::sub)); }) == "kind is no associative elementwise op");
+  CHECK(said([](Kernel& k) { op(k, Opcode::subgroup_reduce).set(Attr::kind, int64_t{ir::kNumOpcodes}); }) == "kind is no associative elementwise op");
+  CHECK(said([](Kernel& k) { op(k, Opcode::subgroup_reduce).set(Attr::kind, -1); }) == "kind is no associative elementwise op");
+  CHECK(said([](Kernel& k) { op(k, Opcode::subgroup_shuffle).operands[1] = op(k, Opcode::lt).results[0]; }) == "wants a value and an i32 lane");
+  // The access moves into a branch for some: the barrier may not, nor what a subgroup does together.
+  const auto under = [](const std::string& condition, const std::string& inside) {
+    const Kernel k = ir::parse(std::string("tir 1\nlane kernel @k\nworkgroup_size 8 subgroup_size 4\nnum_units 1 exact\nin i32[8] whole\nout i32[8] whole\nbody (%x: ref<global, i32[?]>, %o: ref<global, i32[?]>) {\n"
+      "  %l = local_index : i32[]\n  %s = subgroup_id : i32[]\n  %g = workgroup_index : i32[]\n  %0 = constant 0 : i32[]\n  %in = load %x[0] : i32[]\n  %out = load %o[0] : i32[]\n"
+      "  %p = eq ") + condition + ", %0 : bool[]\n  if %p {\n    " + inside + "\n  }\n}\n", "k.tir");
+    std::string s;
+    for (const ir::Problem& p : lane::find_lane_problems(k)) s += p.message;
+    return s;
+  };
+  CHECK(under("%g", "barrier") == "");
+  CHECK(under("%in", "barrier") == "");
+  CHECK(under("%s", "barrier") == "stands under subgroup-uniform control, but a barrier needs every enclosing condition and loop bound workgroup-uniform");
+  CHECK(under("%l", "barrier") == "stands under varying control, but a barrier needs every enclosing condition and loop bound workgroup-uniform");
+  CHECK(under("%s", "%r = subgroup_reduce %l kind add : i32[]") == "");
+  CHECK(under("%l", "%r = subgroup_reduce %l kind add : i32[]") == "stands under varying control, but a subgroup op needs every enclosing condition and loop bound subgroup-uniform");
+  CHECK(under("%l", "%r = subgroup_shuffle %l, %0 : i32[]") == "stands under varying control, but a subgroup op needs every enclosing condition and loop bound subgroup-uniform");
+  // What comes from nowhere is not the same for all.
+  Kernel k = ir::parse("tir 1\nlane kernel @k\nworkgroup_size 8\nnum_units 1 exact\nin i32[8] whole\nbody (%x: ref<global, i32[?]>) {\n  %w = constant 0 : i64[]\n  %0 = constant 0 : i32[]\n"
+                       "  %v = view %x, %w : ref<global, i32[?]>\n  %a = load %v[0] : i32[]\n  %p = eq %a, %0 : bool[]\n  if %p {\n    barrier\n  }\n}\n", "k.tir");
+  CHECK(lane::find_lane_problems(k).empty());
+  op(k, Opcode::view).code = Opcode::workgroup_index;
+  op(k, Opcode::workgroup_index).operands.clear();
+  std::string all;
+  for (const ir::Problem& p : lane::find_lane_problems(k)) all += p.message + "\n";
+  CHECK(all.find("does not come from an arg, alloc_shared or alloc_scratch by views alone\n") != std::string::npos);
+  CHECK(all.find("stands under varying control, but a barrier needs") != std::string::npos);
+}
