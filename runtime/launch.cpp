@@ -61,12 +61,12 @@ std::vector<int64_t> extents(const Program& p, const DimValues& dims, const Devi
 int64_t workgroups(const Program& p, const DimValues& dims, const DeviceInfo& device) {
   const int64_t n = p.num_units.eval(dims);
   if (n <= 0) return 0;
-  // Nothing to write to, and no address for the code to read from (codegen/README.md: No access leaves its array).
-  const auto is_empty = [&](const ProgramArg& a) { return std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; }); };
-  if (p.report_bytes == 0 && p.scratch_bytes == 0 && std::all_of(p.args.begin(), p.args.end(), is_empty)) return 0;
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   if (n > most)
     throw SpecError(p.name + ": the grid takes " + std::to_string(n) + " workgroups but a call has at most " + std::to_string(most), p.loc);
+  // Nothing to write to, and no address for the code to read from (codegen/README.md: No access leaves its array).
+  const auto is_empty = [&](const ProgramArg& a) { return std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; }); };
+  if (p.report_bytes == 0 && p.scratch_bytes == 0 && std::all_of(p.args.begin(), p.args.end(), is_empty)) return 0;
   if (p.max_workgroups == 0) return n;
   const int64_t usual = std::min<int64_t>(n, p.max_workgroups);
   if (p.max_loop_iterations == 0) return usual;
