@@ -9,6 +9,7 @@ soak_turns=(
   "random kernels: Vulkan|\"$build/tests/fuzz\" --device vulkan --target none --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
   "random kernels: Vulkan as a GPU|\"$build/tests/fuzz\" --device gpu --target none --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
   "random kernels: Vulkan's minimum|\"$build/tests/fuzz\" --device minimum --target none --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
+  "random kernels: loops cut into dispatches|\"$build/tests/fuzz\" --target cut --shrink 40 --out %out --seed %seed --seconds 120"
   "mutants of kernels' texts: the parser|\"$build/tests/parser\" --seed %seed --count 20000"
 )
 [ ! -f "$soak_venv/complete" ] || soak_turns+=("random Pallas kernels: JAX, interpreter, Vulkan|JAX_PLATFORMS=cpu \"$soak_venv/bin/python\" tests/jax/random_kernels.py --seed %seed --count 1000000 --seconds 120")
