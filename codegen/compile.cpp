@@ -116,9 +116,15 @@ std::string explain_steps(const Program& p) {
   return text + ", because the driver leaves all loops after " + std::to_string(p.max_loop_iterations) + " iterations\n";
 }
 
+// What a proof finds depends on the order in which values are numbered: it is made with the numbers that stay.
 bool bound_accesses(ir::Kernel& lanes, const Target& target) {
-  const bool changed = lane::bound_accesses(lanes, !target.skips_branches);
-  if (changed) ir::compact(lanes);
+  ir::compact(lanes);
+  bool changed = lane::bound_accesses(lanes, !target.skips_branches);
+  bool moved = changed;
+  for (int rounds = 0; moved && rounds < 8; ++rounds) {
+    ir::compact(lanes);
+    moved = lane::bound_accesses(lanes, false);
+  }
   return changed;
 }
 

@@ -142,7 +142,7 @@ inline PallasCall update_cache(const Type& start, const Type& cache, const Type&
   c.shape("rows", rows, {cache.shape[0], rows.rank() > 1 ? rows.shape[1] : 0, cache.shape[2], cache.shape[3]}, "the batch, any length, the heads of cache");
   const std::vector<BlockDim> row = {squeezed, squeezed, std::max<int64_t>(cache.shape[2], 1), std::max<int64_t>(cache.shape[3], 1)};
   const BlockSpec from{row, [](Value b, Value i, Ref) { return Indices{b, i, 0, 0}; }, MemorySpace::vmem, {}, loc};
-  const BlockSpec to{row, [](Value b, Value i, Ref first) { return Indices{b, first[0] + i, 0, 0}; }, MemorySpace::vmem, {}, loc};
+  const BlockSpec to{row, [](Value b, Value i, Ref first) { return Indices{b, maximum(first[0] + i, 0), 0, 0}; }, MemorySpace::vmem, {}, loc};
   return pallas_call([](Ref, Ref, Ref r, Ref o) { o[all] = r[all]; },
                      {.out_shape = ShapeDtype(cache),
                       .grid_spec = GridSpec{.num_scalar_prefetch = 1, .grid = {cache.shape[0], rows.shape[1]}, .in_specs = {no_block_spec, from}, .out_specs = to},

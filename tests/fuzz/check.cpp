@@ -125,7 +125,7 @@ std::optional<std::string> validate(const std::vector<uint32_t>& words) {
 bool may_be_refused(const std::string& message) {
   constexpr const char* kTexts[] = {
       " leaves all loops after ",          // a driver's limit on iterations
-      " dtype f64 needs float64, which ",  // the one dtype that nothing emulates
+      " dtype f64 needs shaderFloat64, which ",  // the one dtype that nothing emulates
   };
   return std::any_of(std::begin(kTexts), std::end(kTexts), [&](const char* text) { return message.find(text) != std::string::npos; });
 }
