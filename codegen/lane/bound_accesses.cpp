@@ -112,8 +112,10 @@ void hold_counter(ir::Kernel& k, ir::OpId loop) {
   Value held;
   in_front(k, body, [&](ir::Builder& b) {
     b.set_loc(k.op(loop).loc);
-    const Value begun = b.elementwise(Opcode::ge, {i, low}), left = b.elementwise(Opcode::lt, {i, end});
-    held = b.elementwise(Opcode::select, {b.elementwise(Opcode::and_, {begun, left}), i, low});
+    // Not the loop's own condition, which a driver's compiler takes for true in the loop: i <= end - 1, which does not wrap where there is a round.
+    const Value last = b.elementwise(Opcode::sub, {end, b.constant_int(k.type(end).dtype, 1)}), rounds = b.elementwise(Opcode::lt, {low, end});
+    const Value begun = b.elementwise(Opcode::ge, {i, low}), left = b.elementwise(Opcode::le, {i, last});
+    held = b.elementwise(Opcode::select, {b.elementwise(Opcode::and_, {b.elementwise(Opcode::and_, {begun, left}), rounds}), i, low});
   });
   replace(k, before, i, held);
 }
