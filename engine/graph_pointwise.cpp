@@ -228,7 +228,7 @@ class Visits {
       const auto v = value(yield.operands[d]);
       const Extent last = ir::last_index(m.block[d], m.array_shape[d]);
       if (!v || !last.is_static()) throw Refused();
-      b.push_back(std::clamp<int64_t>(*v < 0 ? *v + *last.value() + 1 : *v, 0, std::max<int64_t>(*last.value(), 0)));
+      b.push_back(std::clamp<int64_t>(*v < 0 ? *v + *last.value() + m.block[d].wrap() : *v, 0, std::max<int64_t>(*last.value(), 0)));
     }
     known_ = std::move(outer);
     return b;

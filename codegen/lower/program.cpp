@@ -273,8 +273,7 @@ void Lowering::enter_window(int i) {
       Value s = starts[k_.map_result(i, d)];
       if (!known[d].in_range) {
         const Value most = within_i32(ir::last_index(dim, m.array_shape[d]), dim, b_.i32(0));
-        if (!bounded && scalars_.range(known[d].form).lo < 0)
-          s = b_.select(b_.lt(s, b_.i32(0)), b_.add(b_.min(b_.add(s, b_.i32(dim.kind == ir::BlockDim::Kind::element ? dim.size : 1)), b_.i32(0)), most), s);
+        if (dim.wrap() && scalars_.range(known[d].form).lo < 0) s = b_.select(b_.lt(s, b_.i32(0)), b_.add(b_.min(b_.add(s, b_.i32(dim.wrap())), b_.i32(0)), most), s);
         s = b_.max(b_.min(s, most), b_.i32(0));  // of an empty array: 0
       }
       // Where blocks start is formed in 32 bits.

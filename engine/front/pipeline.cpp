@@ -202,8 +202,8 @@ class Emitter {
       if (x.stepped) fail(p.origin, what + " is a slice with a step", "a BoundedSlice takes adjacent elements", x.stepped);
       const Value i = e_.wrap(e_.index_scalar(x.start.at(loc_), p.origin + ": " + what));
       const int64_t last = *ir::last_index(dim, Extent(p.source.shape()[d])).value();
-      const auto wrapped = [&] { return where(at(i) < 0, at(i) + (last + (dim.kind == ir::BlockDim::Kind::element ? dim.size : 1)), at(i)); };
-      result.push_back(clamp(Operand(0, loc_), bounded ? at(i) : at(wrapped()), Operand(last, loc_)));
+      const auto wrapped = [&] { return where(at(i) < 0, at(i) + (last + dim.wrap()), at(i)); };
+      result.push_back(clamp(Operand(0, loc_), dim.wrap() ? at(wrapped()) : at(i), Operand(last, loc_)));
       if (bounded) result.push_back(clamp(Operand(0, loc_), at(e_.wrap(e_.index_scalar(x.size.at(loc_), p.origin + ": " + what))), Operand(dim.size, loc_)));
     }
     return result;

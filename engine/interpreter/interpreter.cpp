@@ -69,7 +69,7 @@ struct Block {
     else if (dim.kind == ir::BlockDim::Kind::element) what += "where an Element block of " + std::to_string(dim.size) + " starts at 0 to " + std::to_string(last[d]);
     else what += "which has " + count(array_shape[d], "element");
     throw KernelError(m.kernel->name + ": " + mapping->origin + ": in program " + program_text(*m.kernel, m.grid_point.data()) + " the index map gives " + what, mapping->loc,
-                      "unless out-of-bounds accesses raise, it " + std::string(given < 0 && dim.kind != ir::BlockDim::Kind::bounded ? "wraps to " : "is clamped to ") + std::to_string(clamped));
+                      "unless out-of-bounds accesses raise, it " + std::string(given < 0 && dim.wrap() ? "wraps to " : "is clamped to ") + std::to_string(clamped));
   }
   /// Moves to the block that the index map's results say, which are wrapped once and clamped here.
   void enter(std::vector<int64_t>& wanted, const Machine& m, View& view, Tracked& tracked) {
@@ -77,8 +77,7 @@ struct Block {
       const ir::BlockDim& dim = mapping->block[d];
       const auto clamp = [&](int64_t most, bool size) {
         const int64_t given = wanted[at];
-        const int64_t wrapped = given < 0 && dim.kind != ir::BlockDim::Kind::bounded ? given + most + (dim.kind == ir::BlockDim::Kind::element ? dim.size : 1) : given;
-        wanted[at] = std::clamp<int64_t>(wrapped, 0, most);
+        wanted[at] = std::clamp<int64_t>(given < 0 && dim.wrap() ? given + most + dim.wrap() : given, 0, most);
         if (m.raise && given != wanted[at] && (array_shape[d] > 0 || size)) out_of_bounds(m, d, given, wanted[at], size);
         ++at;
       };

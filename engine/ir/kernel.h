@@ -190,6 +190,8 @@ struct BlockDim {
   bool seen() const { return kind != Kind::squeezed; }
   int64_t unit() const { return kind == Kind::blocked ? size : 1; }    // array elements from one index to the next
   size_t results() const { return kind == Kind::bounded ? 2 : 1; }     // of the index map
+  /// A negative index has last_index() and this much added once; 0: it has not.
+  int64_t wrap() const { return kind == Kind::bounded ? 0 : kind == Kind::element ? size : 1; }
   bool operator==(const BlockDim&) const = default;
 };
 std::string to_string(const BlockDim& d);  ///< "32", "squeezed", "element(4, 1, 2)", "bounded(8)": as in the text form
