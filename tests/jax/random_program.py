@@ -37,6 +37,7 @@ class V:
 
 @dataclasses.dataclass
 class R:
+    """A Ref of the kernel; m, q and err are of what lies in it, as a V's."""
     name: str
     shape: tuple
     dtype: str

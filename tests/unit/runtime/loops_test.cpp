@@ -2,9 +2,11 @@
 // error, never a wrong answer, whatever the loops look like; and what stays below the limit is right.
 #include <algorithm>
 
+#include "codegen/make_bundle.h"
 #include "engine/front/front.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "runtime/bundle.h"
 #include "runtime/call/call.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/record_graph.h"
@@ -285,6 +287,19 @@ TEST_CASE("loops that sizes make too long run in several dispatches") {
   for (const DeviceArray& a : got) CHECK(a.download().element_bits(0) == 700007);
   for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
   check_clean(d);
+}
+
+TEST_CASE("a kernel of a bundle runs in as many dispatches as its device asks for") {
+  const std::vector<BundleSource> sources{{ir::parse(kRunningSum, "sum.tir"), {"x", "o"}}};
+  const Target targets[] = {minimum_target(), lavapipe_target(), gpu_target()};
+  const std::string file = bundle_to_bytes(make_bundle(sources, targets).file);
+  const CompiledKernel sum = Bundle(std::as_bytes(std::span(file)), "sum.tsb").kernel(device(), "running_sum");
+  CHECK((sum.program().steps_extent >= 0) == limited());
+  for (int32_t n : {1, 130000, 1000000}) {
+    CAPTURE(n);
+    CHECK(sum.run({ones(n)}).at(0).element_bits(7) == static_cast<uint64_t>(n));
+  }
+  check_clean(device());
 }
 
 TEST_CASE("long loops in kernels and around them, on a driver that leaves loops") {
