@@ -127,8 +127,7 @@ class Cutter {
       std::vector<Value>& args = k_.region(loop.regions[0]).args;
       rename({{args[0].index, loop.operands[0]}}, {});
       args.clear();
-      k_.lane.max_workgroups = 0;
-      return;
+      break;
     }
     k_.lane.max_workgroups = 0;
   }

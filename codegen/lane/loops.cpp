@@ -8,10 +8,7 @@
 #include "engine/passes/ranges.h"
 
 namespace tessera::lane {
-namespace {
 using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Value;
-
-}  // namespace
 
 int op_weight(const Kernel& k, const Op& op) {
   switch (op.code) {
