@@ -60,7 +60,7 @@ Affine ScalarAnalysis::axis(size_t a) const {
 Affine ScalarAnalysis::checked(Affine a) const {
   for (int64_t& c : a.coef)
     if (std::abs(c) >= kUnbounded) return bounded({});
-  return a.varies() && !range(a).bounded() ? bounded({}) : a;
+  return range(a).bounded() ? a : bounded({});
 }
 Affine ScalarAnalysis::sum(const Affine& a, const Affine& b, int64_t sign) const {
   Affine r = a;

@@ -42,10 +42,7 @@ struct Plan {
       if (!chosen) {
         chosen = true;
         kept = lowering::choose_kept(k, [&](ir::Value v) { return keeping(k, target, v); });
-        if (std::any_of(kept.begin(), kept.end(), [](const lowering::Kept& x) { return x.yes; })) {
-          axes = std::make_unique<Axes>(k, resident);
-          schedule = lowering::make_schedule(k, *axes, resident, parallel, scalars, target, general, smaller, kept);
-        }
+        if (std::any_of(kept.begin(), kept.end(), [](const lowering::Kept& x) { return x.yes; })) schedule = lowering::make_schedule(k, *axes, resident, parallel, scalars, target, general, smaller, kept);
       }
       std::vector<size_t> failed;
       for (size_t i = 0; i < resident.size(); ++i)

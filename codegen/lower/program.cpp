@@ -298,7 +298,7 @@ void Lowering::enter_window(int i) {
       // Nothing of the block need lie in the array.
       if (limit && (bounded || dim.low || dim.high)) r.may_be_empty = true;
       if (dim.kind == ir::BlockDim::Kind::squeezed) {
-        if (limit && !m.array_shape[d].is_static()) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
+        if (limit) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
         if (!from_inside) r.inside = b_.both(r.inside, b_.ge_zero(s));
         if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside)) r.inside = b_.both(r.inside, b_.lt(b_.convert(s, b_.dtype(end)), end));
         continue;
@@ -339,8 +339,6 @@ void Lowering::enter_refs(size_t depth) {
     RefState& r = refs_[i];
     if (s_.residency[i] == Residency::registers) {
       if (scratch) {
-        r.dtype = type.dtype;
-        r.shape = type.shape;
         r.regs.assign(static_cast<size_t>(s_.registers(dims)), b_.zero(type.dtype));
         continue;
       }

@@ -212,6 +212,7 @@ class Scheduler {
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
       axis.splittable = !axis.mixed && !axis.reduced && !axis.contracted && axis.stored && axis.extent > 1;
+      axis.repeats = false;
       if (!axis.splittable) continue;
       std::vector<std::vector<Use>> uses(args);
       each_op(k_, k_.body, [&](ir::OpId id) {

@@ -322,6 +322,11 @@ bool Folder::control_flow(OpId id) {
       splice(body, results);
       return true;
     }
+    if (step.hi < 1) {  // whoever came here would have no valid program: it is code that nobody takes, and stays well formed with any step
+      const Value one = constant(Type::array(DType::i32), 1, k_.op(id).loc);
+      k_.op(id).operands[2] = one;
+      changed_ = true;
+    }
     drop_invariant_carries(k_.op(id));
     ranges_.set(k_.region(body).args[0], counter_bounds(lower, upper));
     loop_of_body_[body.index] = id;

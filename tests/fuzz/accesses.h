@@ -74,6 +74,7 @@ class Accesses : protected Spec {
     if (!before) reset();
     const Value old = values_.note(load_all(r), r.fact);
     values_.pool.push_back(old);
+    if (values_.counters.empty()) return;  // a grid without programs
     if (const auto mine = values_.cast(random_.pick(values_.counters).v, r.dtype); mine && r.dtype != DType::boolean)
       if (const auto sum = values_.apply(Opcode::add, {old, values_.coerce(*mine, r.shape)})) store_all(r, values_.conform(*sum, r.fact.bound));
   }

@@ -12,6 +12,7 @@ class Chain {
 
   /// An integer made from x and y, of any dtype.
   Value make(Value x, Value y) {
+    if (random_.chance(0.25)) return narrowed(x);
     Value v = step(b_.convert(x, some_dtype()));
     if (random_.chance(0.4)) v = binary(v, b_.convert(y, dtype(v)));
     for (int64_t n = random_.in(0, 3); n-- > 0;) {
@@ -39,6 +40,15 @@ class Chain {
  private:
   DType dtype(Value v) { return b_.kernel().type(v).dtype; }
   Value number(DType t, int64_t v) { return b_.constant_int(t, v); }
+  /// What the plainest analysis follows, a few numbers added and multiplied, until a narrow dtype wraps it.
+  Value narrowed(Value x) {
+    constexpr DType kNarrow[] = {DType::i8, DType::i8, DType::u8, DType::i16, DType::u16, DType::i4, DType::u4};
+    Value v = b_.convert(x, DType::i32);
+    if (random_.chance(0.3)) v = b_.elementwise(Opcode::mul, {v, number(DType::i32, random_.in(-3, 100))});
+    v = b_.elementwise(Opcode::add, {v, number(DType::i32, random_.chance(0.8) ? random_.in(-400, 400) : random_.in(-40000, 40000))});
+    v = b_.convert(v, kNarrow[random_.below(std::size(kNarrow))]);
+    return random_.chance(0.3) ? b_.elementwise(Opcode::add, {v, number(dtype(v), random_.in(-5, 5))}) : v;
+  }
   DType some_dtype() {
     constexpr DType kTypes[] = {DType::i64, DType::i64, DType::u64, DType::i32, DType::i32, DType::u32, DType::i16, DType::u16, DType::i8, DType::i8, DType::u8, DType::i4, DType::u4};
     return kTypes[random_.below(std::size(kTypes))];

@@ -67,6 +67,17 @@ TEST_CASE("bounds: positions that may be outside") {
   CHECK_FALSE(proved("  for %j = %c0 to %n step %c1 {\n  }\n  %e = min %n, %c8\n  %i = sub %e, %c1\n"));  // the loop may have run no round
 }
 
+TEST_CASE("bounds: numbers of 2^56 and beyond prove nothing, below 0 neither") {
+  const auto back = [](const char* there, const char* back_again, int64_t far) {
+    return proved("  %a = convert %l : i64[]\n  %far = constant " + std::to_string(far) + " : i64[]\n  %b = " + there + " %a, %far\n  %e = " + back_again + " %b, %far\n  %z = sub %e, %a\n  %i = convert %z : i32[]\n");
+  };
+  constexpr int64_t kFar = int64_t{1} << 56;
+  CHECK(back("add", "sub", kFar - 1));
+  CHECK(back("sub", "add", kFar - 1));
+  CHECK_FALSE(back("add", "sub", kFar));
+  CHECK_FALSE(back("sub", "add", kFar));
+}
+
 TEST_CASE("bounds: an access that nothing proves is refused, or bounded") {
   ir::Kernel k = ir::parse("tir 1\nlane kernel @window\nworkgroup_size 16\nnum_units 1 exact\nin i32[8] whole\nout i32[16] whole\nbody (%0: ref<global, i32[?]>, %1: ref<global, i32[?]>) {\n"
                            "  %2 = local_index : i32[]\n  %3 = load %0[%2] : i32[]\n  store %1[%2], %3\n}\n", "k.tir");

@@ -196,6 +196,14 @@ TEST_CASE("explain: values that know only positions tie no axes together, and no
   CHECK(text.find("arena") == std::string::npos);
 }
 
+TEST_CASE("explain: values that no layout has are in the arena from the start, those that a nest without a layout reads go there") {
+  for (const Target& target : {minimum_target(), gpu_target()}) {
+    const std::string text = compile(ir::parse(file("dot_batch_of_rows"), "k.tir"), target).explain;
+    CAPTURE(text);
+    CHECK(says(text, "1 values with a layout live in the arena: a nest that reads them finds two of its axes on the same invocations, or one without a layout"));
+  }
+}
+
 TEST_CASE("explain: scratch that is the same along a dim keeps one element of it") {
   const std::string text = explained(file("attention_lanes"));
   CAPTURE(text);

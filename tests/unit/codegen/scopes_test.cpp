@@ -167,3 +167,20 @@ TEST_CASE("scopes: explain says what a pipeline loads ahead into registers") {
   CHECK_MESSAGE(first != std::string::npos, p.explain);
   CHECK_MESSAGE(p.explain.find(line, first + 1) != std::string::npos, p.explain);
 }
+
+TEST_CASE("scopes: explain says of what copies fill that its loads are under way, not of scratch that outlives a program") {
+  const std::string text = kHead + R"(scratch ref<vmem, f32[8]>
+body (%x, %o, %t) {
+  %i = program_id axis 0
+  %0 = constant 0 : i32[]
+  %first = eq %i, %0
+  if %first {
+    %v = load %x[0, 0:8]
+    store %t[0:8], %v
+  }
+  %b = load %t[0:8]
+  store %o[0, 0:8], %b
+})";
+  const Program p = compile(parse(text), gpu_target(), {});
+  CHECK_MESSAGE(p.explain.find("  scratch[0]: ref<vmem, f32[8]>; in registers\n") != std::string::npos, p.explain);
+}

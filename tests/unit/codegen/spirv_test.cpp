@@ -108,6 +108,29 @@ TEST_CASE("spirv: loads and stores of every dtype keep bits, through views, shar
   quiet();
 }
 
+TEST_CASE("spirv: narrow elements that a device can store and not compute with are reached by words where addresses are pairs") {
+  for (const DType dt : {DType::u16, DType::f16, DType::u8})
+    for (const bool int64 : {false, true})
+      for (const bool narrow : {false, true}) {
+        CAPTURE(name(dt));
+        CAPTURE(int64);
+        CAPTURE(narrow);
+        LaneKernel t(8);
+        const Value x = t.arg(dt), y = t.arg(dt), lane = t.value(Opcode::local_index);
+        t.store(y, lane, t.load(x, lane));
+        t.finish();
+        Target target = minimum_target();
+        target.storage8 = target.storage16 = true;
+        target.int64 = int64;
+        target.int8 = target.int16 = narrow;
+        const std::vector<uint32_t> words = emit_valid(t.k, target);
+        bool as_stored = false;
+        for (size_t at = 5; at < words.size() && (words[at] & 0xffff) == spv::OpCapability; at += 2)
+          as_stored = as_stored || words[at + 1] == (dt == DType::u8 ? spv::CapabilityStorageBuffer8BitAccess : spv::CapabilityStorageBuffer16BitAccess);
+        CHECK(as_stored == (int64 || narrow));
+      }
+}
+
 TEST_CASE("spirv: masked loads and stores") {
   LaneKernel t(8);
   const Value x = t.arg(DType::i32), y = t.arg(DType::i32), i = t.value(Opcode::local_index);
