@@ -217,24 +217,9 @@ std::vector<Array> copies_of(std::span<const Buffer> buffers) {
   return copies;
 }
 
-void interpret_on(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  const ir::Kernel& kernel = k.kernel;
-  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments), {.print = print}, *k.plans);
-  if (outputs.size() != results.size())
-    throw SpecError(kernel.name + ": gives " + std::to_string(outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const Array& a = outputs[i];
-    if (a.dtype() != results[i].dtype || a.shape() != results[i].shape)
-      throw SpecError(kernel.name + ": output " + std::to_string(i) + " is " + show(a.dtype(), a.shape()) + " but " +
-                      show(results[i].dtype, results[i].shape) + " is expected");
-    if (a.nbytes()) std::memcpy(results[i].data, a.bytes(), static_cast<size_t>(a.nbytes()));
-    bytes_copied += static_cast<uint64_t>(a.nbytes());
-  }
-}
-
 void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
   if (k.compiled) on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
-  else interpret_on(k, arguments, results);
+  else bytes_copied += interpret(k.kernel, arguments, results, {.print = print}, *k.plans);
   ++calls;
 }
 
