@@ -15,6 +15,15 @@ namespace tessera {
 namespace {
 using namespace interpreter;
 
+struct Result {
+  uint32_t value;
+  bool wide;  // an i64
+};
+int64_t signed_scalar(const Machine& m, Result r) {
+  const std::byte* p = m.place[r.value];
+  return r.wide ? *reinterpret_cast<const int64_t*>(p) : *reinterpret_cast<const int32_t*>(p);
+}
+
 struct Block {
   const ir::BlockMapping* mapping = nullptr;
   bool written = false;
@@ -23,22 +32,27 @@ struct Block {
   uint64_t owner = 0;               // of the overhang, anew with each program
   size_t memory = 0;                // the block whose array this is: itself, or the output that is aliased to it
   std::byte* base = nullptr;
-  int64_t bytes = 0;
+  int64_t bytes = 0;                // of an element
+  size_t array_bytes = 0;
   uint32_t axes = 0;                // of the grid, that the index map looks at
+  std::vector<ir::Value> arguments;  // the index map's, the grid's axes first
+  std::vector<Result> results;
   Shape array_shape;
   Strides array_strides;
   Shape shape;                      // of the Ref: block dims without squeezed ones
   Strides view_strides, tile_strides;
+  bool dense = false;               // the first are as the second
   std::vector<int64_t> last;        // per dim, the largest index
   // The block that the current program is on:
   bool entered = false, edge = false;
   std::vector<int64_t> index;       // what the index map gave, clamped
   std::byte* first = nullptr;       // its first element in the array
+  bool has_elements = false;        // there
   Shape below, inside;              // per dim of the Ref: positions before the array, and behind those how many lie in it
   std::vector<std::byte> tile;      // if edge
 
   void copy_tile(bool to_array) {
-    if (num_elements(inside) == 0) return;
+    if (!has_elements) return;
     const size_t rank = shape.size();
     std::byte* in_tile = tile.data();
     for (size_t d = 0; d < rank; ++d) in_tile += below[d] * tile_strides[d] * bytes;
@@ -81,30 +95,30 @@ struct Block {
     move(view, tracked);
   }
   /// Moves to the block that the index map's results say, which are wrapped once and clamped here.
-  void enter(std::vector<int64_t>& wanted, const Machine& m, View& view, Tracked& tracked) {
+  void enter(const Machine& m, View& view, Tracked& tracked) {
+    bool moves = !entered;
     for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
       const ir::BlockDim& dim = mapping->block[d];
+      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
       const auto clamp = [&](int64_t most, bool size) {
-        const int64_t given = wanted[at];
-        const int64_t wrapped = given < 0 && dim.kind != ir::BlockDim::Kind::bounded ? given + most + (dim.kind == ir::BlockDim::Kind::element ? dim.size : 1) : given;
-        wanted[at] = std::clamp<int64_t>(wrapped, 0, most);
-        if (m.raise && given != wanted[at] && (array_shape[d] > 0 || size)) out_of_bounds(m, d, given, wanted[at], size);
-        ++at;
+        const int64_t given = signed_scalar(m, results[at]);
+        const int64_t wrapped = given < 0 && !bounded ? given + most + (dim.kind == ir::BlockDim::Kind::element ? dim.size : 1) : given;
+        const int64_t clamped = std::clamp<int64_t>(wrapped, 0, most);
+        if (m.raise && given != clamped && (array_shape[d] > 0 || size)) out_of_bounds(m, d, given, clamped, size);
+        moves |= index[at] != clamped;
+        index[at++] = clamped;
       };
       clamp(last[d], false);
-      if (dim.kind == ir::BlockDim::Kind::bounded) clamp(dim.size, true);
+      if (bounded) clamp(dim.size, true);
     }
-    // Overhang is fixed within a program only: where the caller chooses what it holds, it starts anew with each.
-    if (entered && wanted == index && !(edge && unspecified != 0) && !snapshot) return;
+    if (!moves) return stay(view, tracked);
     write_back();
-    index = wanted;
     entered = true;
     move(view, tracked);
   }
   void move(View& view, Tracked& tracked) {
     int64_t offset = 0, start_offset = 0;  // of the first element inside, and of the block's first
-    below.clear();
-    inside.clear();
+    size_t seen = 0;
     bool any = true;
     edge = snapshot;
     for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
@@ -117,22 +131,22 @@ struct Block {
       offset += from * array_strides[d];
       start_offset += start * array_strides[d];
       if (!dim.seen()) continue;
-      below.push_back(std::min(from - start, dim.size));
-      inside.push_back(there);
+      below[seen] = std::min(from - start, dim.size);
+      inside[seen++] = there;
     }
+    has_elements = any;
     if (!any) std::fill(inside.begin(), inside.end(), 0);
     first = any ? base + offset * bytes : base;
     tracked = {start_offset, view_strides.data(), below.data(), inside.data()};
     if (!edge) {
-      view = {first, view_strides.data()};
+      view = {first, view_strides.data(), dense};
       return;
     }
     tile.resize(static_cast<size_t>(num_elements(shape) * bytes));
     fill_unspecified(tile.data(), num_elements(shape), mapping->dtype, unspecified, owner);
     if (any) copy_tile(false);
     if (any && unspecified == kEdge) copy_edges();
-    else if (inside.empty()) inside.assign(1, 0);  // a rank 0 block of an empty array: nothing to copy either way
-    view = {tile.data(), tile_strides.data()};
+    view = {tile.data(), tile_strides.data(), true};
   }
 };
 
@@ -143,11 +157,6 @@ std::vector<bool> written_refs(const ir::Kernel& k) {
     if (to && k.value(to).region == k.body) written[k.value(to).number] = true;
   }
   return written;
-}
-
-int64_t signed_scalar(const Machine& m, const ir::Kernel& k, ir::Value v) {
-  const std::byte* p = m.place[v.index];
-  return k.type(v).dtype == DType::i64 ? *reinterpret_cast<const int64_t*>(p) : *reinterpret_cast<const int32_t*>(p);
 }
 
 int fill_of(const InterpretOptions& options) {
@@ -227,6 +236,7 @@ class Prepared {
   }
 
   const Shape& shape(size_t block) const { return blocks_[block].array_shape; }
+  size_t bytes(size_t block) const { return blocks_[block].array_bytes; }
   bool written(size_t block) const { return written_[block]; }
   /// Inputs (by dtype() and shape()) and options are those that this was planned for.
   template <class Inputs> bool fits(const Inputs& inputs, const InterpretOptions& options) const {
@@ -246,8 +256,10 @@ class Prepared {
     return bytes > size_t{1} << 20;
   }
 
-  /// `memory`: of every block's array. An output that is aliased holds what the input does, and where the kernel stores to it, is the memory of both.
-  void run(const std::vector<std::byte*>& memory, const InterpretOptions& options) {
+  /// Of every block's array in the run to come. An output that is aliased holds what the input does, and where the kernel stores to it, is the memory of both.
+  std::vector<std::byte*> memory;
+
+  void run(const InterpretOptions& options) {
     if (!options.parallel.empty() && options.parallel.size() != grid_.size())
       throw SpecError(k_.name + ": InterpretOptions::parallel has " + std::to_string(options.parallel.size()) + " axes but the grid has " + std::to_string(grid_.size()), k_.loc);
     for (size_t a = 0; a < grid_.size(); ++a) parallel_[a] = k_.grid[a].parallel || k_.grid[a].vmapped || (!options.parallel.empty() && options.parallel[a]);
@@ -260,7 +272,7 @@ class Prepared {
     // A detector that only warns leaves copies alone.
     if (options.races || (options.warn && aliased_ && !copies_ && Races::fits(grid_)))
       m.races = &races.emplace(k_, grid_, options.races ? parallel_ : std::vector<bool>(grid_.size(), false), options.warn);
-    for (size_t i = 0; i < blocks_.size(); ++i) begin(i, memory);
+    for (size_t i = 0; i < blocks_.size(); ++i) begin(i);
     if (options.races)
       for (size_t i = 0; i + static_cast<size_t>(k_.num_private_scratch) < scratch_.size(); ++i) races->follow(blocks_.size() + i, blocks_.size() + i, k_.scratch[i].shape);
     std::optional<Pipes> pipes;
@@ -301,16 +313,20 @@ class Prepared {
       b.bytes = size_bytes(b.mapping->dtype);
       b.array_shape = bind_shape(k_, static_cast<int>(i), dims);
       b.array_strides = dense_strides(b.array_shape);
+      b.array_bytes = static_cast<size_t>(num_elements(b.array_shape) * b.bytes);
       const int output = k_.aliased_output(static_cast<int>(i));
       b.memory = output >= 0 ? static_cast<size_t>(output) : i;
       b.snapshot = output >= 0 && written_[b.memory] && !k_.shares_at_once(static_cast<int>(i));
       if (b.mapping->whole) {
-        if (b.snapshot) b.tile.resize(static_cast<size_t>(num_elements(b.array_shape) * b.bytes));
+        if (b.snapshot) b.tile.resize(b.array_bytes);
         b.below.assign(b.array_shape.size(), 0);
         m.tracked[i] = {0, b.array_strides.data(), b.below.data(), b.array_shape.data()};
         continue;
       }
       b.axes = axes_of(k_, b.mapping->index_map);
+      for (const ir::Value v : k_.terminator(b.mapping->index_map).operands) b.results.push_back({v.index, k_.type(v).dtype == DType::i64});
+      b.index.resize(b.results.size());
+      b.arguments = k_.region(b.mapping->index_map).args;
       for (size_t d = 0; d < b.mapping->block.size(); ++d) {
         const ir::BlockDim& dim = b.mapping->block[d];
         b.last.push_back(std::max<int64_t>(*ir::last_index(dim, b.array_shape[d]).value(), 0));
@@ -318,7 +334,10 @@ class Prepared {
         b.shape.push_back(dim.size);
         b.view_strides.push_back(b.array_strides[d]);
       }
+      b.below.resize(b.shape.size());
+      b.inside.resize(b.shape.size());
       b.tile_strides = dense_strides(b.shape);
+      b.dense = is_dense(b.shape.size(), b.shape.data(), b.view_strides.data());
     }
   }
   void make_scratch() {
@@ -328,26 +347,25 @@ class Prepared {
       scratch_below_.emplace_back(t.shape.size(), 0);
     }
     for (size_t i = 0; i < scratch_.size(); ++i) {
-      machine_.views[blocks_.size() + i] = {scratch_[i].data(), scratch_strides_[i].data()};
+      machine_.views[blocks_.size() + i] = {scratch_[i].data(), scratch_strides_[i].data(), true};
       machine_.tracked[blocks_.size() + i] = {0, scratch_strides_[i].data(), scratch_below_[i].data(), k_.scratch[i].shape.data()};
     }
   }
 
   // Block i at the start of a run. Outputs hold nothing yet; inputs that the kernel stores to are copies of its own.
-  void begin(size_t i, const std::vector<std::byte*>& memory) {
+  void begin(size_t i) {
     Block& b = blocks_[i];
     Machine& m = machine_;
-    const auto n = num_elements(b.array_shape);
     b.base = memory[b.memory];
     if (k_.is_output(static_cast<int>(i))) {
-      if (b.mapping->alias < 0) fill_unspecified(b.base, n, b.mapping->dtype, fill_, ++owners_);
+      if (b.mapping->alias < 0) fill_unspecified(b.base, static_cast<int64_t>(b.array_bytes) / b.bytes, b.mapping->dtype, fill_, ++owners_);
     } else if (written_[i]) {
-      own_[i].resize(static_cast<size_t>(n * b.bytes));
+      own_[i].resize(b.array_bytes);
       std::copy_n(b.base, own_[i].size(), own_[i].data());
       b.base = own_[i].data();
     }
     if (m.races && written_[b.memory] && (options_->races || b.memory != i || b.mapping->alias >= 0)) m.races->follow(i, b.memory, b.array_shape, b.snapshot);
-    if (b.mapping->whole) m.views[i] = {b.snapshot ? b.tile.data() : b.base, b.array_strides.data()};
+    if (b.mapping->whole) m.views[i] = {b.snapshot ? b.tile.data() : b.base, b.array_strides.data(), true};
     b.entered = false;
   }
 
@@ -362,7 +380,7 @@ class Prepared {
     Machine& m = machine_;
     number_ = 0;
     own_coordinates_.clear();
-    uint32_t moved = first_ || m.observe || m.pipes ? UINT32_MAX : 0;  // the axes along which this program is not where the last one was
+    uint32_t moved = first_ || m.observe || (m.pipes && options_->seed) ? UINT32_MAX : 0;  // the axes along which this program is not where the last one was
     first_ = false;
     for (size_t d = 0, visible = 0; d < grid_.size(); ++d) {
       number_ = number_ * grid_[d] + program[d];
@@ -391,12 +409,9 @@ class Prepared {
         b.stay(m.views[i], m.tracked[i]);
         continue;
       }
-      const ir::Region& map = k_.region(b.mapping->index_map);
-      for (size_t d = 0; d < grid_.size(); ++d) *reinterpret_cast<int32_t*>(m.place[map.args[d].index]) = static_cast<int32_t>(program[d]);
+      for (size_t d = 0; d < grid_.size(); ++d) *reinterpret_cast<int32_t*>(m.place[b.arguments[d].index]) = static_cast<int32_t>(program[d]);
       m.run(b.mapping->index_map);
-      wanted_.clear();
-      for (ir::Value v : k_.terminator(b.mapping->index_map).operands) wanted_.push_back(signed_scalar(m, k_, v));
-      b.enter(wanted_, m, m.views[i], m.tracked[i]);
+      b.enter(m, m.views[i], m.tracked[i]);
     }
     m.run(k_.body);
     for (Block& b : blocks_)  // what the next program finds through an aliased input
@@ -435,7 +450,7 @@ class Prepared {
   int64_t number_ = 0;                                 // of the program
   std::map<int64_t, std::vector<std::string>> lines_;  // that wait, by program number
   std::optional<std::pair<int64_t, KernelError>> failed_;  // the first check in the order of the programs
-  std::vector<int64_t> wanted_, own_coordinates_, last_own_;  // coordinates that have scratch of their own
+  std::vector<int64_t> own_coordinates_, last_own_;  // coordinates that have scratch of their own
 };
 }  // namespace interpreter
 
@@ -448,7 +463,8 @@ template <class Inputs> std::unique_ptr<Prepared> prepare(const ir::Kernel& k, c
 
 std::vector<Array> run_on_arrays(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options, Prepared& prepared) {
   std::vector<Array> outputs;
-  std::vector<std::byte*> memory;
+  std::vector<std::byte*>& memory = prepared.memory;
+  memory.clear();
   for (const Array& a : inputs) memory.push_back(const_cast<std::byte*>(a.bytes()));
   for (size_t i = inputs.size(); i < k.blocks.size(); ++i) {
     if (const int from = k.blocks[i].alias; from >= 0) {
@@ -460,7 +476,7 @@ std::vector<Array> run_on_arrays(const ir::Kernel& k, const std::vector<Array>& 
     Array& a = outputs.back();
     memory.push_back(prepared.written(i) || k.blocks[i].alias < 0 ? a.bytes() : const_cast<std::byte*>(std::as_const(a).bytes()));
   }
-  prepared.run(memory, options);
+  prepared.run(options);
   return outputs;
 }
 }  // namespace
@@ -482,17 +498,18 @@ uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::
   if (!prepared) prepared = prepare(k, inputs, options);
   const size_t results = k.blocks.size() - inputs.size();
   if (outputs.size() != results) throw SpecError(k.name + ": gives " + std::to_string(results) + " outputs but " + std::to_string(outputs.size()) + " are expected");
-  std::vector<std::byte*> memory;
+  std::vector<std::byte*>& memory = prepared->memory;
+  memory.clear();
   std::vector<std::vector<std::byte>> copies;
   uint64_t copied = 0;
-  const auto bytes_of = [](const HostArray& a) { return static_cast<size_t>(num_elements(a.shape) * size_bytes(a.dtype)); };
+  const auto bytes_of = [&](size_t block) { return prepared->bytes(block); };
   const auto at = [](const HostArray& a) { return static_cast<std::byte*>(a.data); };
   for (size_t i = 0; i < inputs.size(); ++i) {
     memory.push_back(at(inputs[i]));
     // An output in the place of another input than its own would change that under the kernel's hands.
-    const size_t bytes = bytes_of(inputs[i]);
+    const size_t bytes = bytes_of(i);
     for (size_t o = 0; o < outputs.size(); ++o) {
-      if (k.blocks[inputs.size() + o].alias == static_cast<int>(i) || bytes == 0 || at(outputs[o]) >= at(inputs[i]) + bytes || at(inputs[i]) >= at(outputs[o]) + bytes_of(outputs[o])) continue;
+      if (at(outputs[o]) >= at(inputs[i]) + bytes || at(inputs[i]) >= at(outputs[o]) + bytes_of(inputs.size() + o) || bytes == 0 || k.blocks[inputs.size() + o].alias == static_cast<int>(i)) continue;
       memory.back() = copies.emplace_back(at(inputs[i]), at(inputs[i]) + bytes).data();
       copied += bytes;
       break;
@@ -505,11 +522,12 @@ uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::
       throw SpecError(k.name + ": output " + std::to_string(o) + " is " + ir::to_string(ir::Type::array(b.dtype, prepared->shape(inputs.size() + o))) + " but " +
                       ir::to_string(ir::Type::array(out.dtype, out.shape)) + " is expected");
     memory.push_back(at(out));
-    if (b.alias < 0 || out.data == memory[static_cast<size_t>(b.alias)] || bytes_of(out) == 0) continue;
-    std::memcpy(out.data, memory[static_cast<size_t>(b.alias)], bytes_of(out));
-    copied += bytes_of(out);
+    const size_t bytes = bytes_of(inputs.size() + o);
+    if (b.alias < 0 || out.data == memory[static_cast<size_t>(b.alias)] || bytes == 0) continue;
+    std::memcpy(out.data, memory[static_cast<size_t>(b.alias)], bytes);
+    copied += bytes;
   }
-  prepared->run(memory, options);
+  prepared->run(options);
   if (!options.observe) plans.give_back(std::move(prepared));  // which is planned with it
   return copied;
 }
