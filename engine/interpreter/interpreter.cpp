@@ -505,15 +505,16 @@ uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::
   const auto bytes_of = [&](size_t block) { return prepared->bytes(block); };
   const auto at = [](const HostArray& a) { return static_cast<std::byte*>(a.data); };
   for (size_t i = 0; i < inputs.size(); ++i) {
-    memory.push_back(at(inputs[i]));
-    // An output in the place of another input than its own would change that under the kernel's hands.
     const size_t bytes = bytes_of(i);
+    std::byte* const from = at(inputs[i]);
+    // An output in the place of another input than its own would change that under the kernel's hands; and loops of vector code want whole elements.
+    bool copy = reinterpret_cast<uintptr_t>(from) % static_cast<uintptr_t>(size_bytes(inputs[i].dtype)) != 0;
     for (size_t o = 0; o < outputs.size(); ++o) {
-      if (at(outputs[o]) >= at(inputs[i]) + bytes || at(inputs[i]) >= at(outputs[o]) + bytes_of(inputs.size() + o) || bytes == 0 || k.blocks[inputs.size() + o].alias == static_cast<int>(i)) continue;
-      memory.back() = copies.emplace_back(at(inputs[i]), at(inputs[i]) + bytes).data();
-      copied += bytes;
-      break;
+      const size_t block = inputs.size() + o;
+      copy |= k.blocks[block].alias != static_cast<int>(i) && at(outputs[o]) < from + bytes && from < at(outputs[o]) + bytes_of(block);
     }
+    memory.push_back(copy && bytes ? copies.emplace_back(from, from + bytes).data() : from);
+    copied += copy ? bytes : 0;
   }
   for (size_t o = 0; o < results; ++o) {
     const ir::BlockMapping& b = k.blocks[inputs.size() + o];

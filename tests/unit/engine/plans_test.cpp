@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "engine/ir/text.h"
@@ -107,6 +108,12 @@ TEST_CASE("a call on memory of somebody else's gives what one on arrays gives, a
     CHECK(b == y);
     CHECK(c == z);
   }
+  std::vector<std::byte> odd(9 * sizeof(float) + 1);  // not at a whole element: copied
+  std::memcpy(odd.data() + 1, y.data(), 9 * sizeof(float));
+  std::vector<float> d = x, e = z, q(9);
+  CHECK(interpret(k, std::vector{host(d), HostArray{f32, {9}, odd.data() + 1}, host(e)}, std::vector{host(d), host(q)}, {}, plans) == 36);
+  CHECK(is(d, 0));
+  CHECK(is(q, 1));
   std::vector<float> a = x, b = y, c = z, o(9), p(8);
   CHECK_THROWS_WITH_AS(interpret(k, std::vector{host(a), host(b), host(c)}, std::vector{host(o)}, {}, plans), "in_place: gives 2 outputs but 1 are expected", SpecError);
   CHECK_THROWS_WITH_AS(interpret(k, std::vector{host(a), host(b), host(c)}, std::vector{host(o), host(p)}, {}, plans), "in_place: output 1 is f32[9] but f32[8] is expected", SpecError);
