@@ -54,20 +54,23 @@ struct rem : InCompute {
     }
   }
 };
+// a where one of the conditions holds, else b: its very bits, and without branches, so that loops become vector code.
+template <class T> using FloatBits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+template <class T> bool negative(T a) { return std::bit_cast<FloatBits<T>>(a) >> (8 * sizeof(T) - 1); }
+template <class T> T either(T a, T b, bool first, bool second) {
+  const auto keep = static_cast<FloatBits<T>>(FloatBits<T>{0} - static_cast<FloatBits<T>>(first | second));
+  return std::bit_cast<T>((std::bit_cast<FloatBits<T>>(a) & keep) | (std::bit_cast<FloatBits<T>>(b) & ~keep));
+}
 struct max : InCompute {
   template <class T> static T run(T a, T b) {
-    if constexpr (kFloat<T>) {
-      if (a == b) return std::signbit(a) ? b : a;
-      return a > b || a != a ? a : b;  // if b is NaN, a > b fails and b is the result
-    } else return a > b ? a : b;
+    if constexpr (kFloat<T>) return either(a, b, (a == b) & !negative(a), (a > b) | (a != a));  // if b is NaN, a > b fails and b is the result
+    else return a > b ? a : b;
   }
 };
 struct min : InCompute {
   template <class T> static T run(T a, T b) {
-    if constexpr (kFloat<T>) {
-      if (a == b) return std::signbit(a) ? a : b;
-      return a < b || a != a ? a : b;
-    } else return a < b ? a : b;
+    if constexpr (kFloat<T>) return either(a, b, (a == b) & negative(a), (a < b) | (a != a));
+    else return a < b ? a : b;
   }
 };
 struct clamp : InCompute { template <class T> static T run(T low, T x, T high) { return min::run(max::run(x, low), high); } };

@@ -92,7 +92,7 @@ struct Indexed {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
       const std::byte* from = element ? element : instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified);
-      std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
+      copy_element(out + i * bytes, from, bytes);
     });
   }
   void write(Machine& m) const {
@@ -107,7 +107,7 @@ struct Indexed {
         const void* operands[] = {element, from + i * bytes, element};
         sum(operands, element, 1);
       } else {
-        std::memcpy(element, from + i * bytes, static_cast<size_t>(bytes));
+        copy_element(element, from + i * bytes, bytes);
       }
     });
   }

@@ -9,10 +9,20 @@
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/pipes.h"
 #include "engine/interpreter/plans.h"
+#include "engine/ir/text.h"
 
 namespace tessera {
 namespace {
 using namespace interpreter;
+
+struct Result {
+  uint32_t value;
+  bool wide;  // an i64
+};
+int64_t signed_scalar(const Machine& m, Result r) {
+  const std::byte* p = m.place[r.value];
+  return r.wide ? *reinterpret_cast<const int64_t*>(p) : *reinterpret_cast<const int32_t*>(p);
+}
 
 struct Block {
   const ir::BlockMapping* mapping = nullptr;
@@ -20,22 +30,29 @@ struct Block {
   bool snapshot = false;            // an aliased input: a copy of what the block holds when a program starts
   int unspecified = 0;              // of unspecified_bits
   uint64_t owner = 0;               // of the overhang, anew with each program
+  size_t memory = 0;                // the block whose array this is: itself, or the output that is aliased to it
   std::byte* base = nullptr;
-  int64_t bytes = 0;
+  int64_t bytes = 0;                // of an element
+  size_t array_bytes = 0;
+  uint32_t axes = 0;                // of the grid, that the index map looks at
+  std::vector<ir::Value> arguments;  // the index map's, the grid's axes first
+  std::vector<Result> results;
   Shape array_shape;
   Strides array_strides;
   Shape shape;                      // of the Ref: block dims without squeezed ones
   Strides view_strides, tile_strides;
+  bool dense = false;               // the first are as the second
   std::vector<int64_t> last;        // per dim, the largest index
   // The block that the current program is on:
   bool entered = false, edge = false;
   std::vector<int64_t> index;       // what the index map gave, clamped
   std::byte* first = nullptr;       // its first element in the array
+  bool has_elements = false;        // there
   Shape below, inside;              // per dim of the Ref: positions before the array, and behind those how many lie in it
   std::vector<std::byte> tile;      // if edge
 
   void copy_tile(bool to_array) {
-    if (num_elements(inside) == 0) return;
+    if (!has_elements) return;
     const size_t rank = shape.size();
     std::byte* in_tile = tile.data();
     for (size_t d = 0; d < rank; ++d) in_tile += below[d] * tile_strides[d] * bytes;
@@ -71,27 +88,35 @@ struct Block {
     throw KernelError(m.kernel->name + ": " + mapping->origin + ": in program " + program_text(*m.kernel, m.grid_point.data()) + " the index map gives " + what, mapping->loc,
                       "unless out-of-bounds accesses raise, it " + std::string(given < 0 && dim.wrap() ? "wraps to " : "is clamped to ") + std::to_string(clamped));
   }
+  /// A program for which the index map gives what it gave for the last one.
+  void stay(View& view, Tracked& tracked) {
+    if (!(edge && unspecified != 0) && !snapshot) return;  // overhang is fixed within a program only
+    write_back();
+    move(view, tracked);
+  }
   /// Moves to the block that the index map's results say, which are wrapped once and clamped here.
-  void enter(std::vector<int64_t>& wanted, const Machine& m, View& view, Tracked& tracked) {
+  void enter(const Machine& m, View& view, Tracked& tracked) {
+    bool moves = !entered;
     for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
       const ir::BlockDim& dim = mapping->block[d];
+      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
       const auto clamp = [&](int64_t most, bool size) {
-        const int64_t given = wanted[at];
-        wanted[at] = std::clamp<int64_t>(given < 0 && dim.wrap() ? given + most + dim.wrap() : given, 0, most);
-        if (m.raise && given != wanted[at] && (array_shape[d] > 0 || size)) out_of_bounds(m, d, given, wanted[at], size);
-        ++at;
+        const int64_t given = signed_scalar(m, results[at]), clamped = std::clamp<int64_t>(given < 0 && dim.wrap() ? given + most + dim.wrap() : given, 0, most);
+        if (m.raise && given != clamped && (array_shape[d] > 0 || size)) out_of_bounds(m, d, given, clamped, size);
+        moves |= index[at] != clamped;
+        index[at++] = clamped;
       };
       clamp(last[d], false);
-      if (dim.kind == ir::BlockDim::Kind::bounded) clamp(dim.size, true);
+      if (bounded) clamp(dim.size, true);
     }
-    // Overhang is fixed within a program only: where the caller chooses what it holds, it starts anew with each.
-    if (entered && wanted == index && !(edge && unspecified != 0) && !snapshot) return;
-    leave();
-    index = wanted;
+    if (!moves) return stay(view, tracked);
+    write_back();
     entered = true;
+    move(view, tracked);
+  }
+  void move(View& view, Tracked& tracked) {
     int64_t offset = 0, start_offset = 0;  // of the first element inside, and of the block's first
-    below.clear();
-    inside.clear();
+    size_t seen = 0;
     bool any = true;
     edge = snapshot;
     for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
@@ -104,22 +129,22 @@ struct Block {
       offset += from * array_strides[d];
       start_offset += start * array_strides[d];
       if (!dim.seen()) continue;
-      below.push_back(std::min(from - start, dim.size));
-      inside.push_back(there);
+      below[seen] = std::min(from - start, dim.size);
+      inside[seen++] = there;
     }
+    has_elements = any;
     if (!any) std::fill(inside.begin(), inside.end(), 0);
     first = any ? base + offset * bytes : base;
     tracked = {start_offset, view_strides.data(), below.data(), inside.data()};
     if (!edge) {
-      view = {first, view_strides.data()};
+      view = {first, view_strides.data(), dense};
       return;
     }
     tile.resize(static_cast<size_t>(num_elements(shape) * bytes));
     fill_unspecified(tile.data(), num_elements(shape), mapping->dtype, unspecified, owner);
     if (any) copy_tile(false);
     if (any && unspecified == kEdge) copy_edges();
-    else if (inside.empty()) inside.assign(1, 0);  // a rank 0 block of an empty array: nothing to copy either way
-    view = {tile.data(), tile_strides.data()};
+    view = {tile.data(), tile_strides.data(), true};
   }
 };
 
@@ -130,11 +155,6 @@ std::vector<bool> written_refs(const ir::Kernel& k) {
     if (to && k.value(to).region == k.body) written[k.value(to).number] = true;
   }
   return written;
-}
-
-int64_t signed_scalar(const Machine& m, const ir::Kernel& k, ir::Value v) {
-  const std::byte* p = m.place[v.index];
-  return k.type(v).dtype == DType::i64 ? *reinterpret_cast<const int64_t*>(p) : *reinterpret_cast<const int32_t*>(p);
 }
 
 int fill_of(const InterpretOptions& options) {
@@ -170,218 +190,364 @@ template <class F> void for_each_program(const std::vector<int64_t>& grid, const
       f(program.data());
     });
 }
-/// The machine comes from take(programs, fill), which may have none, and goes to give_back() when the call has come to its end.
-template <class Take, class GiveBack>
-std::vector<Array> run_kernel(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options, const Take& take, const GiveBack& give_back) {
-  if (k.level != ir::Level::tile) throw SpecError(k.name + ": the interpreter runs tile-level kernels, and this one is lowered", k.loc);
-  size_t rank = k.grid.size();
-  for (const ir::BlockMapping& b : k.blocks) rank = std::max(rank, b.array_shape.size());
-  if (rank > kMaxRank) throw SpecError(k.name + ": an array or the grid has " + std::to_string(rank) + " dims, and the interpreter handles " + std::to_string(kMaxRank), k.loc);
-  std::vector<std::pair<DType, Shape>> types;
-  for (const Array& a : inputs) types.emplace_back(a.dtype(), a.shape());
-  const DimValues dims = bind_dims(k, types, options.dims);
-  const std::vector<int64_t> grid = bind_grid(k, dims);
-  const std::vector<bool> written = written_refs(k);
-  const int fill = fill_of(options);
-  if (!options.parallel.empty() && options.parallel.size() != grid.size())
-    throw SpecError(k.name + ": InterpretOptions::parallel has " + std::to_string(options.parallel.size()) + " axes but the grid has " + std::to_string(grid.size()), k.loc);
-  std::vector<bool> parallel(grid.size());
-  for (size_t a = 0; a < grid.size(); ++a) parallel[a] = k.grid[a].parallel || k.grid[a].vmapped || (!options.parallel.empty() && options.parallel[a]);
 
-  // Arrays: inputs that the kernel stores to are copies of its own.
-  std::vector<Array> arrays(inputs);
-  uint64_t owners = 0;
-  for (int i = k.num_inputs; i < static_cast<int>(k.blocks.size()); ++i) {
-    const DType t = k.blocks[static_cast<size_t>(i)].dtype;
-    if (const int from = k.blocks[static_cast<size_t>(i)].alias; from >= 0) {
-      const Array& given = inputs[static_cast<size_t>(from)];
-      given.bytes();  // still has its elements
-      arrays.push_back(given.donated() ? given.take() : given);
-      continue;
+/// The grid axes that an index map looks at, as bits. What it loads are prefetched operands, which nobody stores to.
+uint32_t axes_of(const ir::Kernel& k, ir::RegionId map) {
+  uint32_t axes = 0;
+  const auto& args = k.region(map).args;
+  for (size_t a = 0; a < k.grid.size(); ++a)
+    for (const ir::Op& op : k.ops) axes |= std::count(op.operands.begin(), op.operands.end(), args[a]) ? uint32_t{1} << a : 0;
+  return axes;
+}
+}  // namespace
+
+namespace interpreter {
+
+/// A kernel that is planned for arguments of these types, with the memory that its runs need. It stays where it is: the machine knows its blocks' strides.
+class Prepared {
+ public:
+  using Types = std::vector<std::pair<DType, Shape>>;
+
+  Prepared(const ir::Kernel& k, Types types, const InterpretOptions& options) : k_(k), types_(std::move(types)), given_(options.dims), fill_(fill_of(options)), written_(written_refs(k)) {
+    if (k.level != ir::Level::tile) throw SpecError(k.name + ": the interpreter runs tile-level kernels, and this one is lowered", k.loc);
+    size_t rank = k.grid.size();
+    for (const ir::BlockMapping& b : k.blocks) rank = std::max(rank, b.array_shape.size());
+    if (rank > kMaxRank) throw SpecError(k.name + ": an array or the grid has " + std::to_string(rank) + " dims, and the interpreter handles " + std::to_string(kMaxRank), k.loc);
+    const DimValues dims = bind_dims(k, types_, options.dims);
+    grid_ = bind_grid(k, dims);
+    parallel_.resize(grid_.size());
+    std::vector<int32_t> programs;
+    for (size_t i = 0; i < grid_.size(); ++i)
+      if (!k.grid[i].vmapped) programs.push_back(static_cast<int32_t>(grid_[i]));
+    // Loads may point into memory that the kernel does not store to while they are used.
+    std::vector<bool> changes = written_;
+    for (int i = 0; i < k.num_inputs; ++i) {
+      const int o = k.aliased_output(i);
+      if (k.shares_at_once(i)) changes[static_cast<size_t>(i)] = written_[static_cast<size_t>(o)];
+      aliased_ |= o >= 0 && written_[static_cast<size_t>(o)];
     }
-    Array a(bind_shape(k, i, dims), t);
-    fill_unspecified(a.bytes(), a.size(), t, fill, ++owners);
-    arrays.push_back(std::move(a));
+    machine_ = make_machine(k, std::move(programs), changes, fill_, options.observe);
+    copies_ = std::any_of(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::copy_start; });
+    has_pipes_ = Pipes::needed(k);
+    make_blocks(dims);
+    make_scratch();
   }
 
-  std::vector<int32_t> programs;
-  for (size_t i = 0; i < grid.size(); ++i)
-    if (!k.grid[i].vmapped) programs.push_back(static_cast<int32_t>(grid[i]));
-  // Loads may point into memory that the kernel does not store to while they are used.
-  std::vector<bool> changes = written;
-  bool aliased = false;
-  for (int i = 0; i < k.num_inputs; ++i) {
-    const int o = k.aliased_output(i);
-    if (k.shares_at_once(i)) changes[static_cast<size_t>(i)] = written[static_cast<size_t>(o)];
-    aliased |= o >= 0 && written[static_cast<size_t>(o)];
+  const Shape& shape(size_t block) const { return blocks_[block].array_shape; }
+  size_t bytes(size_t block) const { return blocks_[block].array_bytes; }
+  bool written(size_t block) const { return written_[block]; }
+  /// Inputs (by dtype() and shape()) and options are those that this was planned for.
+  template <class Inputs> bool fits(const Inputs& inputs, const InterpretOptions& options) const {
+    return !options.observe && fill_ == fill_of(options) && given_ == options.dims &&
+           std::equal(inputs.begin(), inputs.end(), types_.begin(), types_.end(), [](const auto& a, const auto& b) { return type_of(a) == b.first && shape_of(a) == b.second; });
   }
-  std::unique_ptr<Machine> machine = take(programs, fill);
-  if (!machine) machine.reset(new Machine(make_machine(k, programs, changes, fill, options.observe)));
-  Machine& m = *machine;
-  m.raise = options.out_of_bounds == OutOfBounds::raise;
-  std::optional<Races> races;
-  // A detector that only warns leaves copies alone.
-  const bool copies = std::any_of(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::copy_start; });
-  if (options.races || (options.warn && aliased && !copies && Races::fits(grid)))
-    m.races = &races.emplace(k, grid, options.races ? parallel : std::vector<bool>(grid.size(), false), options.warn);
+  static DType type_of(const Array& a) { return a.dtype(); }
+  static DType type_of(const HostArray& a) { return a.dtype; }
+  static const Shape& shape_of(const Array& a) { return a.shape(); }
+  static const Shape& shape_of(const HostArray& a) { return a.shape; }
+  /// Too large to be worth keeping: planning takes little beside computing on so much.
+  bool large() const {
+    size_t bytes = machine_.arena.size();
+    for (const Block& b : blocks_) bytes += b.tile.size();
+    for (const auto& s : scratch_) bytes += s.size();
+    for (const auto& o : own_) bytes += o.size();
+    return bytes > size_t{1} << 20;
+  }
 
-  std::vector<Block> blocks(k.blocks.size());
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    Block& b = blocks[i];
-    b.mapping = &k.blocks[i];
-    b.written = written[i];
-    b.unspecified = fill;
-    b.bytes = size_bytes(b.mapping->dtype);
-    b.array_shape = arrays[i].shape();
-    b.array_strides = dense_strides(b.array_shape);
-    const int output = k.aliased_output(static_cast<int>(i));
-    const size_t memory = output >= 0 ? static_cast<size_t>(output) : i;
-    b.base = written[memory] ? arrays[memory].bytes() : const_cast<std::byte*>(std::as_const(arrays[memory]).bytes());
-    b.snapshot = output >= 0 && written[memory] && !k.shares_at_once(static_cast<int>(i));
-    if (races && written[memory] && (options.races || output >= 0 || b.mapping->alias >= 0)) races->follow(i, memory, b.array_shape, b.snapshot);
-    if (b.mapping->whole) {
-      if (b.snapshot) b.tile.resize(static_cast<size_t>(arrays[i].nbytes()));
-      m.views[i] = {b.snapshot ? b.tile.data() : b.base, b.array_strides.data()};
-      b.below.assign(b.array_shape.size(), 0);
-      m.tracked[i] = {0, b.array_strides.data(), b.below.data(), b.array_shape.data()};
-      continue;
+  /// Of every block's array in the run to come. An output that is aliased holds what the input does, and where the kernel stores to it, is the memory of both.
+  std::vector<std::byte*> memory;
+
+  void run(const InterpretOptions& options) {
+    if (!options.parallel.empty() && options.parallel.size() != grid_.size())
+      throw SpecError(k_.name + ": InterpretOptions::parallel has " + std::to_string(options.parallel.size()) + " axes but the grid has " + std::to_string(grid_.size()), k_.loc);
+    for (size_t a = 0; a < grid_.size(); ++a) parallel_[a] = k_.grid[a].parallel || k_.grid[a].vmapped || (!options.parallel.empty() && options.parallel[a]);
+    options_ = &options;
+    owners_ = 0;
+    Machine& m = machine_;
+    m.raise = options.out_of_bounds == OutOfBounds::raise;
+    m.masked_loads = 0;
+    std::optional<Races> races;
+    // A detector that only warns leaves copies alone.
+    if (options.races || (options.warn && aliased_ && !copies_ && Races::fits(grid_)))
+      m.races = &races.emplace(k_, grid_, options.races ? parallel_ : std::vector<bool>(grid_.size(), false), options.warn);
+    for (size_t i = 0; i < blocks_.size(); ++i) begin(i);
+    if (options.races)
+      for (size_t i = 0; i + static_cast<size_t>(k_.num_private_scratch) < scratch_.size(); ++i) races->follow(blocks_.size() + i, blocks_.size() + i, k_.scratch[i].shape);
+    std::optional<Pipes> pipes;
+    if (has_pipes_) m.pipes = &pipes.emplace(m, options.seed);
+    forget_scratch(0);
+    m.print = [this](std::string line) {
+      if (options_->seed) lines_[number_].push_back(std::move(line));
+      else print_line(options_->print, line);
+    };
+    last_own_.clear();
+    first_ = true;
+    try {
+      for_each_program(grid_, parallel_, options.seed, [&](const int64_t* program) { run_program(program); });
+    } catch (...) {
+      say();
+      note_failure();
+      if (failed_) throw failed_->second;
+      throw;
     }
-    for (size_t d = 0; d < b.mapping->block.size(); ++d) {
-      const ir::BlockDim& dim = b.mapping->block[d];
-      b.last.push_back(std::max<int64_t>(*ir::last_index(dim, b.array_shape[d]).value(), 0));
-      if (!dim.seen()) continue;
-      b.shape.push_back(dim.size);
-      b.view_strides.push_back(b.array_strides[d]);
+    say();
+    if (failed_) throw failed_->second;
+    if (pipes) pipes->end_of_kernel();
+    for (Block& b : blocks_) b.leave();
+    m.races = nullptr;
+    m.pipes = nullptr;
+  }
+
+ private:
+  void make_blocks(const DimValues& dims) {
+    Machine& m = machine_;
+    blocks_.resize(k_.blocks.size());
+    own_.resize(k_.blocks.size());
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      Block& b = blocks_[i];
+      b.mapping = &k_.blocks[i];
+      b.written = written_[i];
+      b.unspecified = fill_;
+      b.bytes = size_bytes(b.mapping->dtype);
+      b.array_shape = bind_shape(k_, static_cast<int>(i), dims);
+      b.array_strides = dense_strides(b.array_shape);
+      b.array_bytes = static_cast<size_t>(num_elements(b.array_shape) * b.bytes);
+      const int output = k_.aliased_output(static_cast<int>(i));
+      b.memory = output >= 0 ? static_cast<size_t>(output) : i;
+      b.snapshot = output >= 0 && written_[b.memory] && !k_.shares_at_once(static_cast<int>(i));
+      if (b.mapping->whole) {
+        if (b.snapshot) b.tile.resize(b.array_bytes);
+        b.below.assign(b.array_shape.size(), 0);
+        m.tracked[i] = {0, b.array_strides.data(), b.below.data(), b.array_shape.data()};
+        continue;
+      }
+      b.axes = axes_of(k_, b.mapping->index_map);
+      for (const ir::Value v : k_.terminator(b.mapping->index_map).operands) b.results.push_back({v.index, k_.type(v).dtype == DType::i64});
+      b.index.resize(b.results.size());
+      b.arguments = k_.region(b.mapping->index_map).args;
+      for (size_t d = 0; d < b.mapping->block.size(); ++d) {
+        const ir::BlockDim& dim = b.mapping->block[d];
+        b.last.push_back(std::max<int64_t>(*ir::last_index(dim, b.array_shape[d]).value(), 0));
+        if (!dim.seen()) continue;
+        b.shape.push_back(dim.size);
+        b.view_strides.push_back(b.array_strides[d]);
+      }
+      b.below.resize(b.shape.size());
+      b.inside.resize(b.shape.size());
+      b.tile_strides = dense_strides(b.shape);
+      b.dense = is_dense(b.shape.size(), b.shape.data(), b.view_strides.data());
     }
-    b.tile_strides = dense_strides(b.shape);
   }
-
-  std::vector<std::vector<std::byte>> scratch;
-  std::vector<Strides> scratch_strides;
-  std::vector<Shape> scratch_below;
-  for (const ir::Type& t : k.scratch) {
-    scratch.emplace_back(static_cast<size_t>(num_elements(t.shape) * size_bytes(t.dtype)));
-    scratch_strides.push_back(dense_strides(t.shape));
-  }
-  std::optional<Pipes> pipes;
-  if (Pipes::needed(k)) m.pipes = &pipes.emplace(m, options.seed);
-  const auto forget_scratch = [&](size_t first) {
-    for (size_t i = first; i < scratch.size(); ++i) {
-      if (ir::is_semaphore(k.scratch[i].space)) std::fill(scratch[i].begin(), scratch[i].end(), std::byte{0});
-      else fill_unspecified(scratch[i].data(), num_elements(k.scratch[i].shape), k.scratch[i].dtype, fill, ++owners);
+  void make_scratch() {
+    for (const ir::Type& t : k_.scratch) {
+      scratch_.emplace_back(static_cast<size_t>(num_elements(t.shape) * size_bytes(t.dtype)));
+      scratch_strides_.push_back(dense_strides(t.shape));
+      scratch_below_.emplace_back(t.shape.size(), 0);
     }
-  };
-  for (size_t i = 0; i < scratch.size(); ++i) {
-    m.views[blocks.size() + i] = {scratch[i].data(), scratch_strides[i].data()};
-    scratch_below.emplace_back(k.scratch[i].shape.size(), 0);
-    m.tracked[blocks.size() + i] = {0, scratch_strides[i].data(), scratch_below.back().data(), k.scratch[i].shape.data()};
-    const bool own = i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
-    if (options.races && !own) races->follow(blocks.size() + i, blocks.size() + i, k.scratch[i].shape);
+    for (size_t i = 0; i < scratch_.size(); ++i) {
+      machine_.views[blocks_.size() + i] = {scratch_[i].data(), scratch_strides_[i].data(), true};
+      machine_.tracked[blocks_.size() + i] = {0, scratch_strides_[i].data(), scratch_below_[i].data(), k_.scratch[i].shape.data()};
+    }
   }
-  forget_scratch(0);
 
-  // Where programs come in another order, what they print waits for the others.
-  std::map<int64_t, std::vector<std::string>> lines;  // by program number
-  int64_t number = 0;
-  m.print = [&](std::string line) {
-    if (options.seed) lines[number].push_back(std::move(line));
-    else print_line(options.print, line);
-  };
-  const auto say = [&] {
-    for (const auto& [program, list] : lines)
-      for (const std::string& line : list) print_line(options.print, line);
-    lines.clear();
-  };
-  std::optional<std::pair<int64_t, KernelError>> failed;  // the first check in the order of the programs
+  // Block i at the start of a run. Outputs hold nothing yet; inputs that the kernel stores to are copies of its own.
+  void begin(size_t i) {
+    Block& b = blocks_[i];
+    Machine& m = machine_;
+    b.base = memory[b.memory];
+    if (k_.is_output(static_cast<int>(i))) {
+      if (b.mapping->alias < 0) fill_unspecified(b.base, static_cast<int64_t>(b.array_bytes) / b.bytes, b.mapping->dtype, fill_, ++owners_);
+    } else if (written_[i]) {
+      own_[i].resize(b.array_bytes);
+      std::copy_n(b.base, own_[i].size(), own_[i].data());
+      b.base = own_[i].data();
+    }
+    if (m.races && written_[b.memory] && (options_->races || b.memory != i || b.mapping->alias >= 0)) m.races->follow(i, b.memory, b.array_shape, b.snapshot);
+    if (b.mapping->whole) m.views[i] = {b.snapshot ? b.tile.data() : b.base, b.array_strides.data(), true};
+    b.entered = false;
+  }
 
-  std::vector<int64_t> wanted, own, last_own;  // coordinates that have scratch of their own
-  const auto run = [&](const int64_t* program) {
-    number = 0;
-    for (size_t d = 0; d < grid.size(); ++d) number = number * grid[d] + program[d];
-    m.failed.reset();
-    own.clear();
-    for (size_t d = 0, visible = 0; d < grid.size(); ++d) {
+  void forget_scratch(size_t first) {
+    for (size_t i = first; i < scratch_.size(); ++i) {
+      if (ir::is_semaphore(k_.scratch[i].space)) std::fill(scratch_[i].begin(), scratch_[i].end(), std::byte{0});
+      else fill_unspecified(scratch_[i].data(), num_elements(k_.scratch[i].shape), k_.scratch[i].dtype, fill_, ++owners_);
+    }
+  }
+
+  void run_program(const int64_t* program) {
+    Machine& m = machine_;
+    number_ = 0;
+    own_coordinates_.clear();
+    uint32_t moved = first_ || m.observe || (m.pipes && options_->seed) ? UINT32_MAX : 0;  // the axes along which this program is not where the last one was
+    first_ = false;
+    for (size_t d = 0, visible = 0; d < grid_.size(); ++d) {
+      number_ = number_ * grid_[d] + program[d];
+      if (m.grid_point[d] != program[d]) moved |= uint32_t{1} << d;
       m.grid_point[d] = program[d];
-      if (k.grid[d].vmapped || (options.seed && parallel[d])) own.push_back(program[d]);
-      if (!k.grid[d].vmapped) m.program[visible++] = static_cast<int32_t>(program[d]);
+      if (k_.grid[d].vmapped || (options_->seed && parallel_[d])) own_coordinates_.push_back(program[d]);
+      if (!k_.grid[d].vmapped) m.program[visible++] = static_cast<int32_t>(program[d]);
     }
-    if (own != last_own) {
-      if (pipes) pipes->end_of_kernel();
+    m.failed.reset();
+    if (own_coordinates_ != last_own_) {
+      if (m.pipes) m.pipes->end_of_kernel();
       forget_scratch(0);
-      last_own = own;
-    } else if (k.num_private_scratch > 0) {
-      forget_scratch(k.scratch.size() - static_cast<size_t>(k.num_private_scratch));
+      last_own_ = own_coordinates_;
+    } else if (k_.num_private_scratch > 0) {
+      forget_scratch(scratch_.size() - static_cast<size_t>(k_.num_private_scratch));
     }
-    if (races) races->begin(program);
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      Block& b = blocks[i];
+    if (m.races) m.races->begin(program);
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      Block& b = blocks_[i];
       if (b.mapping->whole) {
         if (b.snapshot) std::copy_n(b.base, b.tile.size(), b.tile.data());
         continue;
       }
-      const ir::Region& map = k.region(b.mapping->index_map);
-      for (size_t d = 0; d < grid.size(); ++d) *reinterpret_cast<int32_t*>(m.place[map.args[d].index]) = static_cast<int32_t>(program[d]);
+      b.owner = ++owners_;
+      if (b.entered && !(b.axes & moved)) {
+        b.stay(m.views[i], m.tracked[i]);
+        continue;
+      }
+      for (size_t d = 0; d < grid_.size(); ++d) *reinterpret_cast<int32_t*>(m.place[b.arguments[d].index]) = static_cast<int32_t>(program[d]);
       m.run(b.mapping->index_map);
-      wanted.clear();
-      for (ir::Value v : k.terminator(b.mapping->index_map).operands) wanted.push_back(signed_scalar(m, k, v));
-      b.owner = ++owners;
-      b.enter(wanted, m, m.views[i], m.tracked[i]);
+      b.enter(m, m.views[i], m.tracked[i]);
     }
-    m.run(k.body);
-    for (Block& b : blocks)  // what the next program finds through an aliased input
+    m.run(k_.body);
+    for (Block& b : blocks_)  // what the next program finds through an aliased input
       if (b.mapping->alias >= 0) b.write_back();
-    if (m.failed && (!failed || number < failed->first)) failed.emplace(number, *m.failed);
-  };
-  try {
-    for_each_program(grid, parallel, options.seed, run);
-  } catch (...) {
-    say();
-    if (m.failed && (!failed || number < failed->first)) failed.emplace(number, *m.failed);
-    if (failed) throw failed->second;
-    throw;
+    note_failure();
   }
-  say();
-  if (failed) throw failed->second;
-  if (pipes) pipes->end_of_kernel();
-  for (Block& b : blocks) b.leave();
-  give_back(std::move(machine));
-  arrays.erase(arrays.begin(), arrays.begin() + k.num_inputs);
-  return arrays;
+
+  void note_failure() {
+    if (machine_.failed && (!failed_ || number_ < failed_->first)) failed_.emplace(number_, *machine_.failed);
+  }
+  // Where programs come in another order, what they print has waited for the others.
+  void say() {
+    for (const auto& [program, list] : lines_)
+      for (const std::string& line : list) print_line(options_->print, line);
+    lines_.clear();
+  }
+
+  const ir::Kernel& k_;
+  const Types types_;        // of the inputs
+  const DimValues given_;
+  const int fill_;
+  const std::vector<bool> written_;
+  std::vector<int64_t> grid_;
+  bool aliased_ = false, copies_ = false, has_pipes_ = false;
+  Machine machine_;
+  std::vector<Block> blocks_;
+  std::vector<std::vector<std::byte>> own_;  // by block: copies of inputs that the kernel stores to
+  std::vector<std::vector<std::byte>> scratch_;
+  std::vector<Strides> scratch_strides_;
+  std::vector<Shape> scratch_below_;
+  // Of a run:
+  const InterpretOptions* options_ = nullptr;
+  std::vector<bool> parallel_;
+  uint64_t owners_ = 0;
+  bool first_ = true;                                  // no program has run
+  int64_t number_ = 0;                                 // of the program
+  std::map<int64_t, std::vector<std::string>> lines_;  // that wait, by program number
+  std::optional<std::pair<int64_t, KernelError>> failed_;  // the first check in the order of the programs
+  std::vector<int64_t> own_coordinates_, last_own_;  // coordinates that have scratch of their own
+};
+}  // namespace interpreter
+
+namespace {
+template <class Inputs> std::unique_ptr<Prepared> prepare(const ir::Kernel& k, const Inputs& inputs, const InterpretOptions& options) {
+  Prepared::Types types;
+  for (const auto& a : inputs) types.emplace_back(Prepared::type_of(a), Prepared::shape_of(a));
+  return std::make_unique<Prepared>(k, std::move(types), options);
+}
+
+std::vector<Array> run_on_arrays(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options, Prepared& prepared) {
+  std::vector<Array> outputs;
+  std::vector<std::byte*>& memory = prepared.memory;
+  memory.clear();
+  for (const Array& a : inputs) memory.push_back(const_cast<std::byte*>(a.bytes()));
+  for (size_t i = inputs.size(); i < k.blocks.size(); ++i) {
+    if (const int from = k.blocks[i].alias; from >= 0) {
+      const Array& given = inputs[static_cast<size_t>(from)];
+      outputs.push_back(given.donated() ? given.take() : given);
+    } else {
+      outputs.emplace_back(prepared.shape(i), k.blocks[i].dtype);
+    }
+    Array& a = outputs.back();
+    memory.push_back(prepared.written(i) || k.blocks[i].alias < 0 ? a.bytes() : const_cast<std::byte*>(std::as_const(a).bytes()));
+  }
+  prepared.run(options);
+  return outputs;
 }
 }  // namespace
 
 std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options) {
-  return run_kernel(k, inputs, options, [](const auto&, int) { return nullptr; }, [](std::unique_ptr<Machine>) {});
+  return run_on_arrays(k, inputs, options, *prepare(k, inputs, options));
 }
 
 std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options, Plans& plans) {
-  if (options.observe) return interpret(k, inputs, options);  // which is planned with it
-  const auto take = [&](const std::vector<int32_t>& programs, int fill) { return plans.take(programs, fill); };
-  return run_kernel(k, inputs, options, take, [&](std::unique_ptr<Machine> machine) { plans.give_back(std::move(machine)); });
+  std::unique_ptr<Prepared> prepared = plans.take([&](const Prepared& p) { return p.fits(inputs, options); });
+  if (!prepared) prepared = prepare(k, inputs, options);
+  std::vector<Array> outputs = run_on_arrays(k, inputs, options, *prepared);
+  if (!options.observe) plans.give_back(std::move(prepared));  // which is planned with it
+  return outputs;
+}
+
+uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::span<const HostArray> outputs, const InterpretOptions& options, Plans& plans) {
+  std::unique_ptr<Prepared> prepared = plans.take([&](const Prepared& p) { return p.fits(inputs, options); });
+  if (!prepared) prepared = prepare(k, inputs, options);
+  const size_t results = k.blocks.size() - inputs.size();
+  if (outputs.size() != results) throw SpecError(k.name + ": gives " + std::to_string(results) + " outputs but " + std::to_string(outputs.size()) + " are expected");
+  std::vector<std::byte*>& memory = prepared->memory;
+  memory.clear();
+  std::vector<std::vector<std::byte>> copies;
+  uint64_t copied = 0;
+  const auto bytes_of = [&](size_t block) { return prepared->bytes(block); };
+  const auto at = [](const HostArray& a) { return static_cast<std::byte*>(a.data); };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const size_t bytes = bytes_of(i);
+    std::byte* const from = at(inputs[i]);
+    // An output in the place of another input than its own would change that under the kernel's hands; and loops of vector code want whole elements.
+    bool copy = reinterpret_cast<uintptr_t>(from) % static_cast<uintptr_t>(size_bytes(inputs[i].dtype)) != 0;
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      const size_t block = inputs.size() + o;
+      copy |= k.blocks[block].alias != static_cast<int>(i) && at(outputs[o]) < from + bytes && from < at(outputs[o]) + bytes_of(block);
+    }
+    memory.push_back(copy && bytes ? copies.emplace_back(from, from + bytes).data() : from);
+    copied += copy ? bytes : 0;
+  }
+  for (size_t o = 0; o < results; ++o) {
+    const ir::BlockMapping& b = k.blocks[inputs.size() + o];
+    const HostArray& out = outputs[o];
+    if (out.dtype != b.dtype || out.shape != prepared->shape(inputs.size() + o))
+      throw SpecError(k.name + ": output " + std::to_string(o) + " is " + ir::to_string(ir::Type::array(b.dtype, prepared->shape(inputs.size() + o))) + " but " +
+                      ir::to_string(ir::Type::array(out.dtype, out.shape)) + " is expected");
+    memory.push_back(at(out));
+    const size_t bytes = bytes_of(inputs.size() + o);
+    if (b.alias < 0 || out.data == memory[static_cast<size_t>(b.alias)] || bytes == 0) continue;
+    std::memcpy(out.data, memory[static_cast<size_t>(b.alias)], bytes);
+    copied += bytes;
+  }
+  prepared->run(options);
+  if (!options.observe) plans.give_back(std::move(prepared));  // which is planned with it
+  return copied;
 }
 
 Plans::Plans() = default;
 Plans::~Plans() = default;
 
-std::unique_ptr<Machine> Plans::take(const std::vector<int32_t>& programs, int fill) {
+template <class Fits> std::unique_ptr<Prepared> Plans::take(const Fits& fits) {
   const std::lock_guard lock(mutex_);
-  const auto it = std::find_if(idle_.begin(), idle_.end(), [&](const auto& m) { return m->fill == fill && m->programs == programs; });
+  const auto it = std::find_if(idle_.begin(), idle_.end(), [&](const auto& p) { return fits(*p); });
   if (it == idle_.end()) return nullptr;
-  std::unique_ptr<Machine> machine = std::move(*it);
+  std::unique_ptr<Prepared> prepared = std::move(*it);
   idle_.erase(it);
-  return machine;
+  return prepared;
 }
 
-void Plans::give_back(std::unique_ptr<Machine> machine) {
-  constexpr size_t kMostBytes = size_t{1} << 20, kMost = 16;  // planning takes little beside computing on more
-  if (machine->arena.size() > kMostBytes) return;
-  machine->races = nullptr;
-  machine->pipes = nullptr;
-  machine->print = nullptr;
-  machine->failed.reset();
-  machine->masked_loads = 0;
+void Plans::give_back(std::unique_ptr<Prepared> prepared) {
+  constexpr size_t kMost = 16;
+  if (prepared->large()) return;
   const std::lock_guard lock(mutex_);
-  if (idle_.size() < kMost) idle_.push_back(std::move(machine));
+  if (idle_.size() < kMost) idle_.push_back(std::move(prepared));
 }
 
 }  // namespace tessera

@@ -23,6 +23,7 @@ using Step = std::function<void(Machine&)>;
 struct View {
   std::byte* data = nullptr;
   const int64_t* strides = nullptr;  // in elements, one per dim of the Ref
+  bool dense = true;                 // they are those of a dense array of its shape
 };
 
 /// Where a Ref's elements lie in what Races follows: the array or the scratch. Per dim, but for `inside` of them from `below` on they are overhang.
@@ -38,6 +39,7 @@ struct Machine {
   std::vector<std::byte*> place;           // by value: its elements, dense
   std::vector<uint32_t> refs;              // by value that is a Ref: its number. The body's arguments, then those of run_scoped
   std::vector<View> views;                 // by a Ref's number
+  std::vector<ir::Value> scoped;           // the arguments of run_scoped
   std::vector<std::vector<Step>> steps;    // by region
   std::vector<int32_t> program, programs;  // this program's id and the grid's size, vmapped axes left out
   int fill = 0;                            // of unspecified_bits

@@ -36,6 +36,7 @@ struct Access {
   Strides dense;
   int64_t elements;
   ir::Value result, value, mask, other, compare;
+  bool all;                    // every element of the Ref, in order
 
   int64_t given_start(const Machine& m, const Dim& x) const { return x.start_value == UINT32_MAX ? x.start : *reinterpret_cast<const int32_t*>(m.place[x.start_value]); }
 
@@ -60,8 +61,32 @@ struct Access {
     return offset;
   }
 
+  // Copies the window to `out`, or `from` to the window.
+  void copy_out(const Machine& m, std::byte* out) const {
+    const View& view = m.views[ref];
+    if (all && view.dense) return copy_all(out, view.data);
+    int64_t strides[kMaxRank];
+    const std::byte* const first = view.data + window(m, strides) * bytes;
+    if (elements == 1) copy_element(out, first, bytes);
+    else if (elements) copy_strided(dims.size(), shape.data(), out, dense.data(), first, strides, bytes);
+  }
+  void copy_in(const Machine& m, const std::byte* from) const {
+    const View& view = m.views[ref];
+    if (all && view.dense) return copy_all(view.data, from);
+    int64_t strides[kMaxRank];
+    std::byte* const first = view.data + window(m, strides) * bytes;
+    if (elements == 1) copy_element(first, from, bytes);
+    else if (elements) copy_strided(dims.size(), shape.data(), first, strides, from, dense.data(), bytes);
+  }
+  void copy_all(std::byte* to, const std::byte* from) const {
+    if (elements) std::memcpy(to, from, static_cast<size_t>(elements * bytes));
+  }
+
   // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is nobody else's.
   void record(const Machine& m, Touching how) const {
+    if (m.pipes || m.races) record_all(m, how);
+  }
+  void record_all(const Machine& m, Touching how) const {
     if (m.pipes) m.pipes->tick();
     const bool followed = m.races && m.races->follows(ref), copies = m.races && m.pipes && m.pipes->under_way();
     if (!followed && !copies) return;
@@ -119,12 +144,7 @@ struct Access {
 
   void read(Machine& m, std::byte* out) const {
     record(m, Touching::load);
-    if (!mask) {
-      int64_t strides[kMaxRank];
-      const int64_t offset = window(m, strides);
-      if (elements) copy_strided(dims.size(), shape.data(), out, dense.data(), m.views[ref].data + offset * bytes, strides, bytes);
-      return;
-    }
+    if (!mask) return copy_out(m, out);
     const std::byte* instead = other ? m.place[other.index] : nullptr;
     const uint64_t owner = masked_load_owner(m);
     int64_t strides[kMaxRank];
@@ -133,21 +153,16 @@ struct Access {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
       const std::byte* from = element ? element : instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified);
-      std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
+      copy_element(out + i * bytes, from, bytes);
     });
   }
   void write(Machine& m, const std::byte* from) const {
     record(m, Touching::store);
-    if (!mask) {
-      int64_t strides[kMaxRank];
-      const int64_t offset = window(m, strides);
-      if (elements) copy_strided(dims.size(), shape.data(), m.views[ref].data + offset * bytes, strides, from, dense.data(), bytes);
-      return;
-    }
+    if (!mask) return copy_in(m, from);
     int64_t strides[kMaxRank];
     if (const auto offset = complete(m, strides)) return copy_strided(dims.size(), shape.data(), m.views[ref].data + *offset * bytes, strides, from, dense.data(), bytes);
     masked(m, [&](std::byte* element, int64_t i) {
-      if (element) std::memcpy(element, from + i * bytes, static_cast<size_t>(bytes));
+      if (element) copy_element(element, from + i * bytes, bytes);
     });
   }
   // Element by element, in row-major order: what an element held before, and then what combine(position, that) makes of it.
@@ -189,12 +204,14 @@ struct Access {
 Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
   const ir::Type& t = k.type(op.operands[0]);
   Access a{.op = &op, .ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .dims = {}, .shape = {}, .dense = {}, .elements = 1,
-           .result = {}, .value = {}, .mask = {}, .other = {}, .compare = {}};
+           .result = {}, .value = {}, .mask = {}, .other = {}, .compare = {}, .all = true};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
     const bool integer = x.kind == ir::Index::Kind::integer;
     a.dims.push_back({t.shape[d], integer ? 1 : x.size, integer ? 1 : x.step, x.start, x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index});
     a.shape.push_back(a.dims.back().size);
+    const Dim& dim = a.dims.back();
+    a.all &= dim.start_value == UINT32_MAX && dim.start == 0 && dim.size == dim.extent && (dim.step == 1 || dim.size <= 1);
   }
   a.dense = dense_strides(a.shape);
   a.elements = num_elements(a.shape);
@@ -261,11 +278,15 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
       if (borrow && !a.mask)
         return [a = std::move(a), buffer](Machine& m) {
           a.record(m, Touching::load);
-          int64_t strides[kMaxRank];
-          const int64_t offset = a.window(m, strides);
-          std::byte* from = m.views[a.ref].data + offset * a.bytes;
+          const View& view = m.views[a.ref];
           std::byte*& place = m.place[a.result.index];
-          if (a.elements && is_dense(a.dims.size(), a.shape.data(), strides)) {
+          if (a.all && view.dense && a.elements) {
+            place = view.data;
+            return;
+          }
+          int64_t strides[kMaxRank];
+          std::byte* from = view.data + a.window(m, strides) * a.bytes;
+          if (a.elements == 1 || (a.elements && is_dense(a.dims.size(), a.shape.data(), strides))) {
             place = from;
           } else {
             place = buffer;

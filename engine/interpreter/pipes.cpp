@@ -143,14 +143,14 @@ bool Pipes::needed(const ir::Kernel& k) {
 }
 
 Pipes::Pipes(Machine& m, std::optional<uint64_t> seed) : m_(m), k_(*m.kernel), random_(seed ? std::optional(mix(*seed + 77)) : std::nullopt) {
-  const std::vector<ir::Value> refs = ir::scoped_refs(k_);
+  const std::vector<ir::Value>& refs = m.scoped;
   const size_t body = k_.region(k_.body).args.size();
   memory_.resize(refs.size());
   for (const ir::Value v : refs) strides_.push_back(dense_strides(k_.type(v).shape));
   for (size_t i = 0; i < refs.size(); ++i) {
     const ir::Type& t = k_.type(refs[i]);
     memory_[i].resize(static_cast<size_t>(num_elements(t.shape) * size_bytes(t.dtype)));
-    m_.views[body + i] = {memory_[i].data(), strides_[i].data()};
+    m_.views[body + i] = {memory_[i].data(), strides_[i].data(), true};
   }
 }
 
@@ -182,7 +182,7 @@ void Pipes::check_end(size_t ref, const std::string& where) {
                       c.op->loc, "wait() for every copy before the memory and the semaphore that it uses are gone");
   }
   const size_t body = k_.region(k_.body).args.size();
-  const ir::Type& t = ref < body ? k_.type(k_.region(k_.body).args[ref]) : k_.type(ir::scoped_refs(k_)[ref - body]);
+  const ir::Type& t = ref < body ? k_.type(k_.region(k_.body).args[ref]) : k_.type(m_.scoped[ref - body]);
   if (!ir::is_semaphore(t.space)) return;
   const auto* counts = reinterpret_cast<const int32_t*>(m_.views[ref].data);
   for (int64_t i = 0; i < num_elements(t.shape); ++i) {

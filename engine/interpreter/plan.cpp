@@ -257,7 +257,7 @@ class Planner {
         });
       }
       case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
-        return ready([=, code = op.code, in = type(o[0]), axes = op.ints(Attr::axes)](Machine& m) { reduce(code, in.dtype, in.shape, axes, m.place[from], m.place[to]); });
+        return ready([=, reduction = Reduction(op.code, type(o[0]).dtype, type(o[0]).shape, op.ints(Attr::axes))](Machine& m) mutable { reduction.run(m.place[from], m.place[to]); });
       case Opcode::argmax: case Opcode::argmin:
         return ready([=, code = op.code, in = type(o[0]), index = t.dtype, axis = op.attr(Attr::axis)](Machine& m) {
           arg_reduce(code, in.dtype, index, in.shape, axis, m.place[from], m.place[to]);
@@ -308,8 +308,8 @@ class Planner {
     reference::eval_array(Opcode::convert, DType::i64, t.dtype, &source, line.data(), t.shape[axis]);
     Strides strides(t.shape.size(), 0);
     strides[axis] = 1;
-    return ready([=, dense = dense_strides(t.shape)](Machine& m) {
-      copy_strided(t.shape.size(), t.shape.data(), m.place[to], dense.data(), line.data(), strides.data(), size_bytes(t.dtype));
+    return ready([to, line = std::move(line), copy = StridedCopy(t.shape.size(), t.shape.data(), dense_strides(t.shape).data(), strides.data(), size_bytes(t.dtype))](Machine& m) {
+      copy.run(m.place[to], line.data());
     });
   }
 
@@ -339,25 +339,25 @@ class Planner {
       }
     }
     const int64_t size = size_bytes(t.dtype);
-    return ready([=, from = op.operands[0].index, to = op.results[0].index, shape = t.shape, dense = dense_strides(t.shape)](Machine& m) {
-      copy_strided(shape.size(), shape.data(), m.place[to], dense.data(), m.place[from] + offset * size, strides.data(), size);
-    });
+    return ready([from = op.operands[0].index, to = op.results[0].index, offset = offset * size,
+                  copy = StridedCopy(t.shape.size(), t.shape.data(), dense_strides(t.shape).data(), strides.data(), size)](Machine& m) { copy.run(m.place[to], m.place[from] + offset); });
   }
 
   Make concatenate(const Op& op) {
     const ir::Type& t = type(op.results[0]);
     const auto axis = static_cast<size_t>(op.attr(Attr::axis));
     const Strides dense = dense_strides(t.shape);
-    struct Part { uint32_t from; Shape shape; Strides strides; int64_t offset; };
+    struct Part { uint32_t from; int64_t offset; StridedCopy copy; };
     std::vector<Part> parts;
     int64_t start = 0;
+    const int64_t size = size_bytes(t.dtype);
     for (Value v : op.operands) {
-      parts.push_back({v.index, type(v).shape, dense_strides(type(v).shape), start * dense[axis]});
-      start += type(v).shape[axis];
+      const Shape& shape = type(v).shape;
+      parts.push_back({v.index, start * dense[axis] * size, StridedCopy(shape.size(), shape.data(), dense.data(), dense_strides(shape).data(), size)});
+      start += shape[axis];
     }
-    return ready([=, to = op.results[0].index, size = size_bytes(t.dtype)](Machine& m) {
-      for (const Part& p : parts)
-        copy_strided(p.shape.size(), p.shape.data(), m.place[to] + p.offset * size, dense.data(), m.place[p.from], p.strides.data(), size);
+    return ready([parts = std::move(parts), to = op.results[0].index](Machine& m) {
+      for (const Part& p : parts) p.copy.run(m.place[to] + p.offset, m.place[p.from]);
     });
   }
 
@@ -473,7 +473,8 @@ Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const s
   for (size_t v = 0; v < k.values.size(); ++v)
     if (const ir::ValueInfo& info = k.values[v]; info.type.is_ref && !info.def) m.refs[v] = k.ref_position({static_cast<uint32_t>(v)});
   auto number = static_cast<uint32_t>(k.region(k.body).args.size());
-  for (const ir::Value v : ir::scoped_refs(k)) m.refs[v.index] = number++;
+  m.scoped = ir::scoped_refs(k);
+  for (const ir::Value v : m.scoped) m.refs[v.index] = number++;
   m.views.resize(number);
   m.tracked.resize(m.views.size());
   m.grid_point.resize(k.grid.size());

@@ -16,58 +16,63 @@ Around around(const Shape& shape, size_t first, size_t last) {  // the dims [fir
   return a;
 }
 
-// [outer, n, inner] -> [outer, inner]. `buffer` may be changed: each round combines the first half of the rows with the second.
-void combine_axis(reference::ArrayFunction f, int64_t bytes, const Around& a, std::byte* buffer, std::byte* out) {
-  const int64_t row = a.inner * bytes;
-  for (int64_t o = 0; o < a.outer; ++o) {
-    std::byte* rows = buffer + o * a.n * row;
-    for (int64_t left = a.n; left > 1;) {
+// [outer, n, inner] -> [outer, inner]. `buffer` may be changed: each round combines the first half of the rows with the second. Results go to its front, which
+// never overtakes what is read.
+void combine_axis(reference::ArrayFunction f, int64_t bytes, int64_t outer, int64_t n, int64_t inner, std::byte* buffer) {
+  const int64_t row = inner * bytes;
+  for (int64_t o = 0; o < outer; ++o) {
+    std::byte* rows = buffer + o * n * row;
+    for (int64_t left = n; left > 1;) {
       const int64_t half = left / 2;
       const void* operands[] = {rows, rows + half * row};
-      f(operands, rows, half * a.inner);
+      f(operands, rows, half * inner);
       if (left % 2) std::memmove(rows + half * row, rows + (left - 1) * row, static_cast<size_t>(row));
       left = half + left % 2;
     }
-    std::memmove(out + o * row, rows, static_cast<size_t>(row));
+    if (o) std::memmove(buffer + o * row, rows, static_cast<size_t>(row));
   }
 }
 }  // namespace
 
-void reduce(ir::Opcode op, DType t, const Shape& shape, const std::vector<int64_t>& axes, const std::byte* in, std::byte* out) {
-  int64_t kept = 1;
+Reduction::Reduction(ir::Opcode op, DType t, Shape shape, const std::vector<int64_t>& axes) : t_(t), elements_(num_elements(shape)), kept_(1) {
   for (size_t d = 0; d < shape.size(); ++d)
-    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end()) kept *= shape[d];
-  if (kept == 0) return;
-  const int64_t elements = num_elements(shape);
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end()) kept_ *= shape[d];
   const bool sums = op == ir::Opcode::reduce_sum || op == ir::Opcode::reduce_prod;
-  const DType wide = sums && is_narrow_float(t) ? DType::f32 : t;
-  const int64_t bytes = size_bytes(wide);
-  const reference::ArrayFunction f = reference::array_function(reference::reduce_combiner(op), wide, wide);
-  std::vector<std::byte> current(static_cast<size_t>(std::max(elements, kept) * bytes));
-  if (elements) {
-    const void* source = in;
-    if (wide == t) std::memcpy(current.data(), in, static_cast<size_t>(elements * bytes));
-    else reference::eval_array(ir::Opcode::convert, t, wide, &source, current.data(), elements);
-    // Neighbouring axes as one, the last group first; results are compacted to the front of `current`, which never overtakes what is read.
-    Shape left = shape;
-    for (size_t i = axes.size(); i-- > 0;) {
-      const size_t last = static_cast<size_t>(axes[i]);
-      while (i > 0 && axes[i - 1] == axes[i] - 1) --i;
-      const size_t first = static_cast<size_t>(axes[i]);
-      combine_axis(f, bytes, around(left, first, last), current.data(), current.data());
-      left.erase(left.begin() + static_cast<std::ptrdiff_t>(first), left.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+  wide_ = sums && is_narrow_float(t) ? DType::f32 : t;
+  combine_ = reference::array_function(reference::reduce_combiner(op), wide_, wide_);
+  widen_ = reference::array_function(ir::Opcode::convert, t, wide_);
+  narrow_ = reference::array_function(ir::Opcode::convert, wide_, t);
+  if (elements_ == 0 || (sums && is_float(wide_) && !axes.empty())) {
+    identity_.resize(static_cast<size_t>(kept_ * size_bytes(wide_)));
+    fill(identity_.data(), kept_, reference::reduce_identity(op, wide_), size_bytes(wide_));
+  }
+  buffer_.resize(static_cast<size_t>(elements_ * size_bytes(wide_)));
+  for (size_t i = axes.size(); i-- > 0;) {  // the last group first
+    const size_t last = static_cast<size_t>(axes[i]);
+    while (i > 0 && axes[i - 1] == axes[i] - 1) --i;
+    const size_t first = static_cast<size_t>(axes[i]);
+    const Around a = around(shape, first, last);
+    groups_.push_back({a.outer, a.n, a.inner});
+    shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+  }
+}
+
+void Reduction::run(const std::byte* in, std::byte* out) {
+  if (kept_ == 0) return;
+  const void* source = identity_.data();
+  if (elements_) {
+    std::byte* const buffer = buffer_.data();
+    if (wide_ == t_) std::memcpy(buffer, in, buffer_.size());
+    else source = in, widen_(&source, buffer, elements_);
+    for (const Group& g : groups_) combine_axis(combine_, size_bytes(wide_), g.outer, g.n, g.inner, buffer);
+    if (!identity_.empty()) {  // 0 + -0 = 0
+      const void* operands[] = {identity_.data(), buffer};
+      combine_(operands, buffer, kept_);
     }
-  } else {
-    fill(current.data(), kept, reference::reduce_identity(op, wide), bytes);
+    source = buffer;
   }
-  if (sums && is_float(wide) && elements && !axes.empty()) {  // 0 + -0 = 0
-    std::vector<std::byte> identity(static_cast<size_t>(kept * bytes));
-    fill(identity.data(), kept, reference::reduce_identity(op, wide), bytes);
-    const void* operands[] = {identity.data(), current.data()};
-    f(operands, current.data(), kept);
-  }
-  const void* source = current.data();
-  reference::eval_array(ir::Opcode::convert, wide, t, &source, out, kept);
+  if (wide_ == t_) std::memcpy(out, source, static_cast<size_t>(kept_ * size_bytes(t_)));
+  else narrow_(&source, out, kept_);
 }
 
 void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in, std::byte* out) {

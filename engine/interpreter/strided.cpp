@@ -39,47 +39,55 @@ bool is_dense(size_t rank, const int64_t* shape, const int64_t* strides) {
   return true;
 }
 
-void copy_strided(size_t rank, const int64_t* shape, std::byte* to, const int64_t* to_strides, const std::byte* from, const int64_t* from_strides, int64_t bytes) {
+StridedCopy::StridedCopy(size_t rank, const int64_t* shape, const int64_t* to_strides, const int64_t* from_strides, int64_t bytes) : bytes_(bytes) {
   // Drops dims of one element and merges a dim into the next where both sides are contiguous over the pair.
-  int64_t n[kMaxRank], ts[kMaxRank], fs[kMaxRank];
-  size_t r = 0;
   for (size_t d = 0; d < rank; ++d) {
-    if (shape[d] == 0) return;
-    if (shape[d] == 1) continue;
-    if (r && ts[r - 1] == to_strides[d] * shape[d] && fs[r - 1] == from_strides[d] * shape[d]) {
-      n[r - 1] *= shape[d];
-      ts[r - 1] = to_strides[d];
-      fs[r - 1] = from_strides[d];
+    if (shape[d] == 0) empty_ = true;
+    if (shape[d] <= 1) continue;
+    if (rank_ && to_[rank_ - 1] == to_strides[d] * shape[d] && from_[rank_ - 1] == from_strides[d] * shape[d]) {
+      n_[rank_ - 1] *= shape[d];
     } else {
-      n[r] = shape[d];
-      ts[r] = to_strides[d];
-      fs[r] = from_strides[d];
-      ++r;
+      n_[rank_++] = shape[d];
     }
+    to_[rank_ - 1] = to_strides[d];
+    from_[rank_ - 1] = from_strides[d];
   }
-  if (r == 0) { std::memcpy(to, from, static_cast<size_t>(bytes)); return; }
-  const int64_t inner = n[r - 1], its = ts[r - 1], ifs = fs[r - 1];
-  const Row copy = row_of(bytes, its == 1 && ifs == 1);
-  if (r == 1) { copy(to, its, from, ifs, inner); return; }
-  if (r >= 2 && ifs != 1 && fs[r - 2] == 1 && inner >= 16 && n[r - 2] >= 16) {
+  if (rank_) row_ = row_of(bytes, to_[rank_ - 1] == 1 && from_[rank_ - 1] == 1);
+}
+
+void StridedCopy::run(std::byte* to, const std::byte* from) const {
+  if (empty_) return;
+  if (rank_ == 0) return copy_element(to, from, bytes_);
+  const size_t r = rank_;
+  const int64_t inner = n_[r - 1], its = to_[r - 1], ifs = from_[r - 1];
+  if (r == 1) return row_(to, its, from, ifs, inner);
+  if (ifs != 1 && from_[r - 2] == 1 && inner >= 16 && n_[r - 2] >= 16) {
     // A transpose: squares of 16 x 16 keep the cache lines of both sides.
     constexpr int64_t kSquare = 16;
-    const int64_t rows = n[r - 2];
-    for_each_index(r - 2, n, [&](const int64_t* i) {
+    const int64_t rows = n_[r - 2];
+    for_each_index(r - 2, n_, [&](const int64_t* i) {
       int64_t t = 0, f = 0;
-      for (size_t d = 0; d + 2 < r; ++d) t += i[d] * ts[d], f += i[d] * fs[d];
+      for (size_t d = 0; d + 2 < r; ++d) t += i[d] * to_[d], f += i[d] * from_[d];
       for (int64_t y0 = 0; y0 < rows; y0 += kSquare)
         for (int64_t x0 = 0; x0 < inner; x0 += kSquare)
           for (int64_t y = y0; y < std::min(y0 + kSquare, rows); ++y)
-            copy(to + (t + y * ts[r - 2] + x0 * its) * bytes, its, from + (f + y * fs[r - 2] + x0 * ifs) * bytes, ifs, std::min(kSquare, inner - x0));
+            row_(to + (t + y * to_[r - 2] + x0 * its) * bytes_, its, from + (f + y * from_[r - 2] + x0 * ifs) * bytes_, ifs, std::min(kSquare, inner - x0));
     });
     return;
   }
-  for_each_index(r - 1, n, [&](const int64_t* i) {
+  if (r == 2) {
+    for (int64_t y = 0; y < n_[0]; ++y) row_(to + y * to_[0] * bytes_, its, from + y * from_[0] * bytes_, ifs, inner);
+    return;
+  }
+  for_each_index(r - 1, n_, [&](const int64_t* i) {
     int64_t t = 0, f = 0;
-    for (size_t d = 0; d + 1 < r; ++d) t += i[d] * ts[d], f += i[d] * fs[d];
-    copy(to + t * bytes, its, from + f * bytes, ifs, inner);
+    for (size_t d = 0; d + 1 < r; ++d) t += i[d] * to_[d], f += i[d] * from_[d];
+    row_(to + t * bytes_, its, from + f * bytes_, ifs, inner);
   });
+}
+
+void copy_strided(size_t rank, const int64_t* shape, std::byte* to, const int64_t* to_strides, const std::byte* from, const int64_t* from_strides, int64_t bytes) {
+  StridedCopy(rank, shape, to_strides, from_strides, bytes).run(to, from);
 }
 
 void fill(std::byte* to, int64_t n, uint64_t bits, int64_t bytes) {

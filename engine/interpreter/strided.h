@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "engine/extent.h"
 
@@ -11,9 +12,33 @@ namespace tessera::interpreter {
 inline constexpr size_t kMaxRank = 32;  // what type inference allows
 using Strides = std::vector<int64_t>;
 
+/// One element; of a size that is known, copies take one instruction.
+inline void copy_element(std::byte* to, const std::byte* from, int64_t bytes) {
+  switch (bytes) {
+    case 1: *to = *from; break;
+    case 2: std::memcpy(to, from, 2); break;
+    case 4: std::memcpy(to, from, 4); break;
+    default: std::memcpy(to, from, 8);
+  }
+}
+
 /// Row-major strides of a dense array.
 Strides dense_strides(const Shape& shape);
-/// to[i] = from[i] for every index i of `shape` (rank entries). Source and destination must not overlap.
+/// to[i] = from[i] for every index i of `shape` (rank entries), planned once for many places. Source and destination must not overlap.
+class StridedCopy {
+ public:
+  StridedCopy(size_t rank, const int64_t* shape, const int64_t* to_strides, const int64_t* from_strides, int64_t element_bytes);
+  void run(std::byte* to, const std::byte* from) const;
+
+ private:
+  using Row = void (*)(std::byte* to, int64_t to_stride, const std::byte* from, int64_t from_stride, int64_t n);
+  size_t rank_ = 0;
+  bool empty_ = false;
+  int64_t bytes_;
+  Row row_ = nullptr;
+  int64_t n_[kMaxRank], to_[kMaxRank], from_[kMaxRank];  // as many as rank_
+};
+/// The same, once.
 void copy_strided(size_t rank, const int64_t* shape, std::byte* to, const int64_t* to_strides, const std::byte* from, const int64_t* from_strides, int64_t element_bytes);
 /// n equal elements.
 void fill(std::byte* to, int64_t n, uint64_t bits, int64_t element_bytes);

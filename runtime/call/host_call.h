@@ -4,16 +4,10 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/host_array.h"
 #include "runtime/call/graph.h"
 
 namespace tessera {
-
-/// A dense row-major array in the host's memory that somebody else owns.
-struct HostArray {
-  DType dtype;
-  Shape shape;
-  void* data;
-};
 
 /// Runs the kernel; arguments are only read, results overwritten. A result at the same place as the argument that it is aliased to is updated there. Returns the bytes
 /// that were copied between these arrays and arrays of ours. Errors as launch() and download().

@@ -6,6 +6,10 @@
 #include <utility>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "runtime/python/session.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -36,25 +40,46 @@ DType dtype(ffi::DataType t) {
     default: throw tessera::SpecError("tessera: an argument has XLA's dtype " + std::to_string(static_cast<int>(t)) + ", which kernels cannot hold");
   }
 }
-Buffer buffer(const ffi::AnyBuffer& b) {
+void set(Buffer& to, const ffi::AnyBuffer& b) {
   const auto dims = b.dimensions();
-  return {dtype(b.element_type()), tessera::Shape(dims.begin(), dims.end()), b.untyped_data()};
+  to.dtype = dtype(b.element_type());
+  to.shape.assign(dims.begin(), dims.end());
+  to.data = b.untyped_data();
 }
+
+/// A call's arrays. The lists and their shapes' memory are kept by the thread for its next call.
+struct Buffers {
+  std::vector<Buffer> arguments, results;
+};
+class KeptBuffers {
+ public:
+  KeptBuffers() : buffers_(std::exchange(kept(), {})) {}  // a call inside of this one has others
+  KeptBuffers(const KeptBuffers&) = delete;
+  KeptBuffers& operator=(const KeptBuffers&) = delete;
+  ~KeptBuffers() { kept() = std::move(buffers_); }
+  Buffers& operator*() { return buffers_; }
+
+ private:
+  static Buffers& kept() {
+    thread_local Buffers b;
+    return b;
+  }
+  Buffers buffers_;
+};
 
 // XLA keeps two 4-bit integers in a byte, the first in its lower half; here each has a byte of its own.
 struct Halves {
   std::vector<std::unique_ptr<uint8_t[]>> bytes = {};
   std::vector<std::pair<Buffer, uint8_t*>> results = {};  // ours, and XLA's memory
 
-  Buffer unpacked(const Buffer& b, bool is_result) {
-    if (tessera::bits(b.dtype) != 4) return b;
+  void unpack(Buffer& b, bool is_result) {
+    if (tessera::bits(b.dtype) != 4) return;
     const auto n = static_cast<size_t>(tessera::num_elements(b.shape));
     uint8_t* const own = bytes.emplace_back(std::make_unique<uint8_t[]>(n)).get();
     auto* const packed = static_cast<uint8_t*>(b.data);
     for (size_t i = 0; !is_result && i < n; ++i) own[i] = packed[i / 2] >> (i % 2 * 4) & 15;
-    const Buffer ours{b.dtype, b.shape, own};
-    if (is_result) results.emplace_back(ours, packed);
-    return ours;
+    b.data = own;
+    if (is_result) results.emplace_back(b, packed);
   }
   void pack() const {
     for (const auto& [ours, packed] : results) {
@@ -66,6 +91,15 @@ struct Halves {
 };
 
 // XLA's threads take subnormal numbers for zeros, and so would what the interpreter does on them.
+#if defined(__x86_64__)
+struct SubnormalsKept {  // as <cfenv> would, but for the registers of the x87, which XLA leaves alone and which take long
+  unsigned before = _mm_getcsr();
+  SubnormalsKept() { _mm_setcsr(0x1f80); }
+  SubnormalsKept(const SubnormalsKept&) = delete;
+  SubnormalsKept& operator=(const SubnormalsKept&) = delete;
+  ~SubnormalsKept() { _mm_setcsr(before); }
+};
+#else
 struct SubnormalsKept {
   std::fenv_t before;
   SubnormalsKept() {
@@ -76,14 +110,18 @@ struct SubnormalsKept {
   SubnormalsKept& operator=(const SubnormalsKept&) = delete;
   ~SubnormalsKept() { std::fesetenv(&before); }
 };
+#endif
 
 ffi::Error run(std::string_view module, std::string_view key, std::string_view device, ffi::RemainingArgs args, ffi::RemainingRets rets) {
   const SubnormalsKept here;
   try {
-    std::vector<Buffer> arguments, results;
+    KeptBuffers kept;
+    auto& [arguments, results] = *kept;
     Halves halves;
-    for (size_t i = 0; i < args.size(); ++i) arguments.push_back(halves.unpacked(buffer(args.get<ffi::AnyBuffer>(i).value()), false));
-    for (size_t i = 0; i < rets.size(); ++i) results.push_back(halves.unpacked(buffer(*rets.get<ffi::AnyBuffer>(i).value()), true));
+    arguments.resize(args.size());
+    results.resize(rets.size());
+    for (size_t i = 0; i < args.size(); ++i) set(arguments[i], args.get<ffi::AnyBuffer>(i).value()), halves.unpack(arguments[i], false);
+    for (size_t i = 0; i < rets.size(); ++i) set(results[i], *rets.get<ffi::AnyBuffer>(i).value()), halves.unpack(results[i], true);
     tessera::python::call({module, key, device}, arguments, results);
     halves.pack();
     return ffi::Error::Success();

@@ -59,24 +59,44 @@ class Once {
   std::exception_ptr error_;
 };
 /// Onces by key. What is made is never dropped, so references stay good.
-template <class T>
+template <class T, class Key = std::string, class Less = std::less<>>
 class Cache {
  public:
-  template <class Make>
-  const T& get(const std::string& key, const Make& make) {
+  template <class Like, class Make>
+  const T& get(const Like& key, const Make& make) {
     Once<T>* once = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      auto& slot = entries_[key];
-      if (!slot) slot = std::make_unique<Once<T>>();
-      once = slot.get();
+      auto it = entries_.find(key);
+      if (it == entries_.end()) it = entries_.emplace(Key(key), std::make_unique<Once<T>>()).first;
+      once = it->second.get();
     }
     return once->get(make);
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Once<T>>> entries_;
+  std::map<Key, std::unique_ptr<Once<T>>, Less> entries_;
+};
+
+/// What a module is loaded as; a call looks it up without making one of these.
+struct LoadedName {
+  std::string key, device;
+  std::vector<int64_t> grid_sizes;
+};
+struct LoadedLike {
+  std::string_view key, device;
+  std::span<const int64_t> grid_sizes;
+  explicit operator LoadedName() const { return {std::string(key), std::string(device), {grid_sizes.begin(), grid_sizes.end()}}; }
+};
+struct LessLoaded {
+  using is_transparent = void;
+  template <class A, class B>
+  bool operator()(const A& a, const B& b) const {
+    if (const int c = std::string_view(a.key).compare(b.key)) return c < 0;
+    if (const int c = std::string_view(a.device).compare(b.device)) return c < 0;
+    return std::lexicographical_compare(a.grid_sizes.begin(), a.grid_sizes.end(), b.grid_sizes.begin(), b.grid_sizes.end());
+  }
 };
 
 // What is made, for as long as the process lives: XLA's threads may still call while it ends. A child process that was forked starts anew, since threads of
@@ -84,7 +104,8 @@ class Cache {
 struct State {
   Cache<Device> devices;
   Cache<std::optional<Device>> threadless;
-  Cache<Loaded> loaded;
+  Cache<Loaded, LoadedName, LessLoaded> loaded;  // modules
+  Cache<Loaded> texts;
   Cache<LoadedGraph> graphs;
   Cache<int> grid_bounds;
   std::atomic<bool> uses_vulkan{false};
@@ -194,12 +215,10 @@ Loaded make_ready(ir::Kernel kernel, std::string_view device) {
 }
 
 int dynamic_grid_bounds(const Module& m) {
-  return state().grid_bounds.get(std::string(m.key), [&] { return jax::num_dynamic_grid_bounds(m.text); });
+  return state().grid_bounds.get(m.key, [&] { return jax::num_dynamic_grid_bounds(m.text); });
 }
 const Loaded& load_module(const Module& m, const std::vector<int64_t>& grid_sizes) {
-  std::string key = std::string(m.device) + "\n" + std::string(m.key);
-  for (int64_t n : grid_sizes) key += " " + std::to_string(n);
-  return state().loaded.get(key, [&] {
+  return state().loaded.get(LoadedLike{m.key, m.device, grid_sizes}, [&] {
     ++modules;
     return make_ready(jax::import_kernel(m.text, {.grid_sizes = grid_sizes}), m.device);
   });
@@ -217,24 +236,11 @@ std::vector<Array> copies_of(std::span<const Buffer> buffers) {
   return copies;
 }
 
-void interpret_on(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  const ir::Kernel& kernel = k.kernel;
-  const std::vector<Array> outputs = interpret(kernel, copies_of(arguments), {.print = print}, *k.plans);
-  if (outputs.size() != results.size())
-    throw SpecError(kernel.name + ": gives " + std::to_string(outputs.size()) + " outputs but " + std::to_string(results.size()) + " are expected");
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const Array& a = outputs[i];
-    if (a.dtype() != results[i].dtype || a.shape() != results[i].shape)
-      throw SpecError(kernel.name + ": output " + std::to_string(i) + " is " + show(a.dtype(), a.shape()) + " but " +
-                      show(results[i].dtype, results[i].shape) + " is expected");
-    if (a.nbytes()) std::memcpy(results[i].data, a.bytes(), static_cast<size_t>(a.nbytes()));
-    bytes_copied += static_cast<uint64_t>(a.nbytes());
-  }
-}
+const InterpretOptions interpreter_options{.print = print};
 
 void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
   if (k.compiled) on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
-  else interpret_on(k, arguments, results);
+  else bytes_copied += interpret(k.kernel, arguments, results, interpreter_options, *k.plans);
   ++calls;
 }
 
@@ -268,7 +274,7 @@ void call(const Module& m, std::span<const Buffer> arguments, std::span<const Bu
 }
 
 std::vector<Array> run_text(std::string_view tir, std::string_view device, std::span<const Buffer> inputs) {
-  const Loaded& k = state().loaded.get(std::string(device) + "\ntir\n" + std::string(tir), [&] {
+  const Loaded& k = state().texts.get(std::string(device) + "\n" + std::string(tir), [&] {
     ++modules;
     ir::Kernel kernel = ir::parse(tir);
     ir::verify(kernel, "parsing");
