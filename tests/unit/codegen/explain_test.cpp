@@ -312,6 +312,10 @@ body (%q, %k, %v, %g, %m, %d, %dk, %dv, %sk, %sv) {
   CHECK(ops <= 8000);
 }
 
+TEST_CASE("explain: one iota that counts rows and columns of a mask makes no axis of both") {
+  CHECK(says(explained(file("attention_square")), "dots: columns on lanes, k values handed round by shuffle"));
+}
+
 TEST_CASE("explain: tiny programs of many accesses are no copy of the code for each element") {
   // An array's 16 elements each in one invocation would be 16 loads of it, and a driver's time grows with the square of those.
   const auto lines = [](int inputs) {
