@@ -1,6 +1,7 @@
 #include "codegen/compile.h"
 
 #include <algorithm>
+#include <array>
 
 #include "codegen/lane/bounds.h"
 #include "codegen/lane/cut.h"
@@ -128,26 +129,67 @@ bool bound_accesses(ir::Kernel& lanes, const Target& target) {
   return changed;
 }
 
+// What takes at most this part of a dispatch's iterations is one step: short ones fill a dispatch, but where a few loops are much longer than the others, there are
+// many, and as few of them in a dispatch as of the longest.
+constexpr std::array<int64_t, 4> kShares{16, 8, 4, 3};
+
+// The loops of a kernel that was cut, as they count per step; nothing where a step is too long as it is.
+std::optional<std::vector<ProgramLoop>> loops_of_steps(const ir::Kernel& cut, const Target& target) {
+  std::vector<ProgramLoop> loops = lane::count_loops(cut, target);
+  if (std::any_of(loops.begin(), loops.end(), [&](const ProgramLoop& l) { return l.at_least.value().value_or(0) > target.max_loop_iterations; })) return std::nullopt;
+  for (ProgramLoop& l : loops) l.at_least = 0;
+  return loops;
+}
+
+// A step runs at most this part of the iterations that the driver allows.
+bool step_fits(const std::vector<ProgramLoop>& loops, const Target& target, int64_t part) {
+  const std::optional<int64_t> step = total_iterations(loops, 0, nullptr).at_most;
+  return step && *step <= target.max_loop_iterations / part;
+}
+
+// The share with which a call has the fewest dispatches, and their number where constants tell; nothing where loops cannot be cut. A dispatch has room for its steps and two more
+// (steps_at_once). `fits`: a step is known to be as short as that, with something left for what bounding accesses adds.
+struct Cut { int64_t share; std::optional<int64_t> dispatches; bool fits; };
+std::optional<Cut> best_cut(const ir::Kernel& lanes, const Target& target) {
+  std::optional<Cut> best;
+  for (const int64_t part : kShares) {
+    Program p;
+    p.max_loop_iterations = target.max_loop_iterations;
+    ir::Kernel cut = lanes;
+    if (!lane::cut_loops(cut, target, target.max_loop_iterations / part)) continue;
+    auto loops = loops_of_steps(cut, target);
+    if (!loops) continue;
+    p.loops = std::move(*loops);
+    const std::optional<int64_t> total = cut.lane.extents[static_cast<size_t>(cut.lane.steps_extent) + 1].value();
+    const bool fits = step_fits(p.loops, target, 4);
+    if (best && (!total || !best->dispatches || !fits)) continue;
+    const std::optional<int64_t> n = total ? std::optional(cdiv(*total, steps_at_once(p, *total, nullptr))) : std::nullopt;
+    if (!best || *n < *best->dispatches) best = {target.max_loop_iterations / part, n, fits};
+  }
+  return best;
+}
+
 // A driver that leaves loops too early: loops that constants prove short are fine, those that they prove too long an error. What arrives with
 // a call is checked by its launch; and where neither proves enough, the code reports to the host that its loops were cut. `unbounded`: the same code before its accesses were
 // bounded, which is cut into dispatches and bounded then. What is counted is bounded: rounds are packed by their weight.
-void limit_loops(ir::Kernel& lanes, ir::Kernel unbounded, const Target& target, Program& program) {
+void limit_loops(ir::Kernel& lanes, const ir::Kernel& unbounded, const Target& target, Program& program) {
   std::vector<ProgramLoop> loops = lane::count_loops(lanes, target);
   const LoopTotal total = iterations(loops, lanes.lane);
   if (total.at_most && *total.at_most <= target.max_loop_iterations) return;
-  if (lane::cut_loops(unbounded, target)) {
-    bound_accesses(unbounded, target);
-    std::vector<ProgramLoop> steps = lane::count_loops(unbounded, target);
-    if (std::none_of(steps.begin(), steps.end(), [&](const ProgramLoop& l) { return l.at_least.value().value_or(0) > target.max_loop_iterations; })) {
-      for (ProgramLoop& l : steps) l.at_least = 0;
-      lanes = std::move(unbounded);
-      lane::report_cut_loops(lanes);
-      program.loops = std::move(steps);
-      program.max_loop_iterations = target.max_loop_iterations;
-      return;
-    }
-  }
-  if (total.at_least > target.max_loop_iterations)
+  const auto in_pieces = [&](int64_t share) {
+    ir::Kernel cut = unbounded;
+    if (!lane::cut_loops(cut, target, share)) return false;
+    bound_accesses(cut, target);
+    auto steps = loops_of_steps(cut, target);
+    const int64_t smallest = target.max_loop_iterations / kShares[0];
+    if (!steps || (share > smallest && !step_fits(*steps, target, 3))) return false;
+    lanes = std::move(cut);
+    loops = std::move(*steps);
+    return true;
+  };
+  const std::optional<Cut> cut = best_cut(unbounded, target);
+  const bool done = cut && (in_pieces(cut->share) || in_pieces(target.max_loop_iterations / kShares[0]));
+  if (!done && total.at_least > target.max_loop_iterations)
     throw CompileError(loops_too_long(lanes.name, total.at_least, "", target.name, target.max_loop_iterations), total.at_least_loc, kShorterLoops);
   lane::report_cut_loops(lanes);
   program.loops = std::move(loops);
@@ -221,8 +263,20 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   // Loops where there are no registers, and less unrolled by steps of a half, as many at once as the count asks for and the driver's limit on iterations allows; the last
   // leaves one element to each invocation.
   constexpr int kSmallest = 10;
-  // Where loops may be too long as it is, they may become a little longer.
+  // Where loops may be too long as it is, they may become a little longer; and longer than a dispatch's where they can be cut. A dispatch costs some 60 us: what takes
+  // that long, or no more dispatches than now, hides it.
+  constexpr int64_t kMostDispatches = 64, kWorthADispatch = 256;
   const int64_t first_longest = loops_too_close(lanes, target) ? longest(lanes, target) : 0;
+  std::optional<int64_t> most_dispatches;
+  const auto too_long = [&](const ir::Kernel& less) {
+    if (first_longest > 0 ? longest(less, target) - first_longest <= first_longest / 4 : !loops_too_close(less, target)) return false;
+    if (!most_dispatches) {
+      const std::optional<Cut> now = first_longest > 0 ? best_cut(lanes, target) : std::nullopt;
+      most_dispatches = std::max({kMostDispatches, longest(lanes, target) / kWorthADispatch, now ? now->dispatches.value_or(0) : 0});
+    }
+    const std::optional<Cut> cut = best_cut(less, target);
+    return !cut || !cut->fits || !cut->dispatches || *cut->dispatches > *most_dispatches;
+  };
   for (int smaller = 0, most = target.kind == Target::Kind::cpu && !options.general ? kSmallest : 0; smaller < most;) {
     const int64_t n = lowering::count_branches(lanes);
     if (n <= kMostBranches) break;
@@ -231,7 +285,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     for (wanted = std::min(wanted, most); wanted > smaller;) {
       std::string explain;
       ir::Kernel less = to_lanes(wanted, explain);
-      if (first_longest > 0 ? longest(less, target) - first_longest > first_longest / 4 : loops_too_close(less, target)) {
+      if (too_long(less)) {
         most = --wanted;
         continue;
       }
@@ -255,10 +309,10 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   wider = lowering::vectorize_loads(lanes, 2) || wider;
   if (wider) ir::compact(lanes);
   dump("lane/vectorize", lanes, wider);
-  ir::Kernel unbounded = lanes;
+  const ir::Kernel unbounded = lanes;
   const bool bounded = bound_accesses(lanes, target);
   dump("lane/bounds", lanes, bounded);
-  if (target.max_loop_iterations > 0) limit_loops(lanes, std::move(unbounded), target, program);
+  if (target.max_loop_iterations > 0) limit_loops(lanes, unbounded, target, program);
   dump("lane/loops", lanes, program.report_bytes > 0);
   ir::compact(lanes);
   lane::verify_lane(lanes, "lowering");

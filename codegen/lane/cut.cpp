@@ -21,7 +21,7 @@ using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Type, ir::Valu
 /// What that makes for later is kept in scratch from one dispatch to the next. Only pure ops and loads of what nobody writes run in every dispatch.
 class Cutter {
  public:
-  Cutter(Kernel& k, const Target& target) : k_(k), b_(k), rounds_(most_rounds(k, target)), share_(target.max_loop_iterations / 16) {}
+  Cutter(Kernel& k, const Target& target, int64_t share) : k_(k), b_(k), rounds_(most_rounds(k, target)), share_(share) {}
 
   bool run() {
     if (!cuttable(k_.body)) return false;
@@ -545,9 +545,9 @@ class Cutter {
 };
 }  // namespace
 
-bool cut_loops(Kernel& k, const Target& target) {
+bool cut_loops(Kernel& k, const Target& target, int64_t share) {
   Kernel cut = k;
-  if (!Cutter(cut, target).run() || !find_lane_problems(cut).empty()) return false;
+  if (!Cutter(cut, target, share).run() || !find_lane_problems(cut).empty()) return false;
   k = std::move(cut);
   return true;
 }

@@ -8,7 +8,7 @@
 namespace tessera::lane {
 
 /// Numbers the steps of the kernel's long loops, in the order in which a workgroup runs them, and makes each dispatch run those from the first to the end that it is given
-/// (LaneInfo::steps_extent). One workgroup runs one unit of work. False, and nothing changed, where no loop can be cut.
-bool cut_loops(ir::Kernel& k, const Target& target);
+/// (LaneInfo::steps_extent). One workgroup runs one unit of work. What takes at most `share` iterations is one step. False, and nothing changed, where no loop can be cut.
+bool cut_loops(ir::Kernel& k, const Target& target, int64_t share);
 
 }  // namespace tessera::lane

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace tessera::lowering {
@@ -62,7 +63,7 @@ class Separation {
         if (v.index >= free_.size() || !free_[v.index]) continue;
         ++use_;
         mine_.clear();
-        if (within_limit(v)) k_.op(id).operands[i] = own(v);
+        if (within_limit(v)) k_.op(id).operands[i] = own(v, own_dims(v));
       }
       if (k_.op(id).code == Opcode::dot) {
         std::set<uint32_t> left, right;
@@ -119,21 +120,47 @@ class Separation {
     return seen.size() <= kMost;
   }
 
-  // v for the use at hand alone: the op itself for the first use, a copy beside it for the others.
-  Value own(Value v) {
-    const auto [known, fresh] = mine_.try_emplace(v.index, v);
+  // Which of the used value's dims each dim of v runs with; a single -1 where that is not followed.
+  using Dims = std::vector<int64_t>;
+  Dims own_dims(Value v) const {
+    Dims d(k_.type(v).shape.size());
+    std::iota(d.begin(), d.end(), 0);
+    return d;
+  }
+  // Those of the operands of an op whose result has `dims`.
+  static Dims operand_dims(const Op& op, const Dims& dims) {
+    if (ir::info(op.code).elementwise || dims == Dims{-1}) return dims;
+    Dims d;
+    if (op.code == Opcode::broadcast) {
+      for (const int64_t to : op.ints(ir::Attr::dims)) d.push_back(dims[static_cast<size_t>(to)]);
+    } else if (op.code == Opcode::transpose) {
+      d.resize(dims.size());
+      for (size_t i = 0; i < dims.size(); ++i) d[static_cast<size_t>(op.ints(ir::Attr::perm)[i])] = dims[i];
+    } else {
+      return {-1};
+    }
+    return d;
+  }
+
+  // v for the use at hand alone: the op itself for the first use, a copy beside it for the others. Along other dims of what is used it is another value: a mask of
+  // rows and columns may count both by one iota.
+  Value own(Value v, const Dims& dims) {
+    const auto [known, fresh] = mine_.try_emplace({v.index, dims}, v);
     if (!fresh) return known->second;
     const OpId id = k_.value(v).def;
     Op op = original(id);
+    const Dims inside = operand_dims(op, dims);
     for (Value& x : op.operands)
-      if (x.index < free_.size() && free_[x.index]) x = own(x);
+      if (x.index < free_.size() && free_[x.index]) x = own(x, inside);
     if (user_[id.index] == 0) {
       user_[id.index] = use_;
       originals_.emplace(id.index, k_.op(id));
       k_.op(id).operands = op.operands;
       return v;
     }
-    return mine_[v.index] = copied(id, std::move(op));
+    const Value copy = copied(id, std::move(op));
+    mine_[{v.index, dims}] = copy;
+    return copy;
   }
   // An op with one result, `op` for that of `id`, which it comes to stand behind.
   Value copied(OpId id, Op op) {
@@ -159,7 +186,7 @@ class Separation {
   std::vector<size_t> user_;                 // per op that the kernel had: the use that has it, or 0
   std::vector<std::vector<OpId>> copies_;    // per op that the kernel had
   std::map<uint32_t, Op> originals_;
-  std::map<uint32_t, Value> mine_;           // of the use at hand
+  std::map<std::pair<uint32_t, Dims>, Value> mine_;  // of the use at hand
   size_t use_ = 0;
   bool changed_ = false;
 };
