@@ -21,9 +21,10 @@ using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Type, ir::Valu
 /// What that makes for later is kept in scratch from one dispatch to the next. Only pure ops and loads of what nobody writes run in every dispatch.
 class Cutter {
  public:
-  Cutter(Kernel& k, const Target& target, int64_t share) : k_(k), b_(k), rounds_(most_rounds(k, target)), share_(share) {}
+  Cutter(Kernel& k, const Target& target, int64_t share) : k_(k), b_(k), rounds_(most_rounds(k, target)), limit_(target.max_loop_iterations), share_(share) {}
 
   bool run() {
+    guess(k_.body);
     if (!cuttable(k_.body)) return false;
     unit_loop();
     const Extent total = plan(k_.body);
@@ -74,6 +75,26 @@ class Cutter {
     const auto it = rounds_.find(o.regions[0].index);
     if (it == rounds_.end()) return std::nullopt;
     return (it->second + Extent(1)) * (inside + Extent(1));
+  }
+  /// Loops that run as often as data says, with rounds so long that few of them fit a dispatch: they get as many steps as kDispatches hold, and report when that was not enough.
+  /// Another one around such a loop is left as it is, since most of that many dispatches would find nothing to do. True if the region has one.
+  bool guess(RegionId r) {
+    constexpr int64_t kDispatches = 512, kRoundsThatFit = 64;
+    bool any = false;
+    for (const OpId id : k_.region(r).ops) {
+      const Op& o = k_.op(id);
+      bool inside = false;
+      for (const RegionId inner : o.regions) inside = guess(inner) || inside;
+      any = any || inside;
+      if (inside || o.code != Opcode::for_ || is_unit_loop(o) || rounds_.contains(o.regions[0].index)) continue;
+      const auto each = cost(o.regions[0]);
+      const int64_t n = each ? each->value().value_or(0) : 0;
+      if (n <= limit_ / kRoundsThatFit) continue;
+      rounds_.insert_or_assign(o.regions[0].index, Extent(kDispatches * std::max<int64_t>(limit_ / n - 2, 1)));
+      guessed_.insert(o.regions[0].index);
+      any = true;
+    }
+    return any;
   }
   bool long_one(const Op& o) const {
     const auto c = cost(o);
@@ -473,6 +494,12 @@ class Cutter {
       to = two(Opcode::add, two(Opcode::div, to, t), b_.elementwise(Opcode::select, {less(i32(0), two(Opcode::rem, to, t)), i32(1), i32(0)}));
     }
     const Value rounds = rounds_of(lower, upper, by);
+    if (guessed_.contains(body.index)) {
+      k_.lane.report_bytes = std::max<int64_t>(k_.lane.report_bytes, 4);
+      Op report{.code = Opcode::report, .operands = {less(number(rounds_.at(body.index)), rounds)}};
+      report.set(ir::Attr::mask, Program::kLoopsCut);
+      b_.append(std::move(report));
+    }
     from = two(Opcode::min, from, rounds);
     to = two(Opcode::min, to, rounds);
     std::vector<Value> init(operands.begin() + 3, operands.end());
@@ -532,7 +559,8 @@ class Cutter {
   Kernel& k_;
   ir::Builder b_;
   std::unordered_map<uint32_t, Extent> rounds_;  // per loop's region
-  const int64_t share_;
+  std::unordered_set<uint32_t> guessed_;         // those whose number of rounds was
+  const int64_t limit_, share_;
   UniformityInfo info_;
   bool synchronises_ = false;
   std::unordered_set<uint32_t> children_, unstable_;

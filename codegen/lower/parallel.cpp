@@ -492,6 +492,12 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
     for (const BlockStart& s : starts[i])
       if (!s.interior) tile = static_cast<int>(i);
   }
+  // Nor where its programs certainly share a block that they both read and store: TPU kernels accumulate in such outputs, for which each core has memory of its own.
+  for (auto i = static_cast<size_t>(k.num_inputs); i < k.blocks.size(); ++i) {
+    if (k.blocks[i].whole || !stored[i] || !read[i] || k.blocks[i].alias >= 0) continue;
+    for (size_t a = 0; a < rank; ++a)
+      bound[a] = bound[a] || (!proved[a] && std::all_of(starts[i].begin(), starts[i].end(), [&](const BlockStart& s) { return s.form.coef[a] == 0 && s.form.rest.lo == s.form.rest.hi; }));
+  }
   bool rest_parallel = true;
   for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || (k.grid[a].parallel && !bound[a]));
   for (size_t a = 0; a < rank; ++a) {

@@ -8,7 +8,7 @@ namespace tessera::passes {
 
 const std::vector<Pass>& all() {
   // Never destroyed: threads may compile until the process has gone.
-  static const auto& kPasses = *new std::vector<Pass>{{"fold", fold}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
+  static const auto& kPasses = *new std::vector<Pass>{{"fold", fold}, {"count", count}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
   return kPasses;
 }
 

@@ -14,6 +14,8 @@ namespace tessera::passes {
 /// never one that changes a float result, NaN or signed zero included. Also removes an if/switch with a constant choice and a for that
 /// provably runs zero times.
 bool fold(ir::Kernel& k);
+/// Makes a for of a while that counts up to a value by ones, at tile level; never of one whose test asks anything else.
+bool count(ir::Kernel& k);
 /// Merges equal pure ops where the first dominates the second; equal loads too when no store to that memory lies between.
 bool cse(ir::Kernel& k);
 /// Removes pure ops and loads without uses, unused loop carries and if results, and empty control flow; never a store or a while that may not end. A swap
@@ -23,7 +25,7 @@ bool dce(ir::Kernel& k);
 bool licm(ir::Kernel& k);
 
 struct Pass { std::string_view name; bool (*run)(ir::Kernel&); };
-/// fold, cse, licm, dce: the order in which optimize() runs them.
+/// fold, count, cse, licm, dce: the order in which optimize() runs them.
 const std::vector<Pass>& all();
 /// Runs all() until nothing changes (at most a fixed number of rounds), verifying after each pass (release builds without `after`: at the end). `after` sees every pass's outcome (--dump-ir).
 void optimize(ir::Kernel& k, const std::function<void(const Pass&, const ir::Kernel&, bool changed)>& after = {});

@@ -123,6 +123,42 @@ TEST_CASE("cut: only where constants do not prove the loops short enough") {
   CHECK(cut(file("cut_nested"), false, 65535).program.steps_extent >= 0);
 }
 
+TEST_CASE("cut: loops with as many rounds as data says have steps for 512 dispatches, and report when there are more") {
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @in_data
+in i32[1] whole any
+out i32[1] whole any
+body (%x, %o) {
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  %rows = constant 600 : i32[]
+  %n = load %x[0]
+  %r = for %i = %0 to %n step %1 carry (%a = %0) {
+    %s = for %j = %0 to %rows step %1 carry (%b = %a) {
+      %c = mul %b, %rows
+      %d = xor %c, %j
+      yield %d
+    }
+    yield %s
+  }
+  store %o[0], %r
+}
+)", "in_data.tir");
+  const Cut c = cut(k);
+  const int64_t all = steps_of(c.program, {});
+  const int64_t most = 512;  // rounds that there is room for at least
+  REQUIRE(all % most == 0);
+  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{7}, most, all + 1, int64_t{INT32_MAX}}) {
+    CAPTURE(n);
+    const Array x({1}, std::vector<int32_t>{static_cast<int32_t>(n)});
+    const judge::Result r = judge::run(c.program, {x, Array({1}, std::vector<int32_t>{0})}, {}, {.seed = 1, .steps = steps_at_once(c.program, all, nullptr), .loops = {}});
+    for (const std::string& text : r.reports) FAIL_CHECK(text);
+    const bool cut_short = !r.report_words.empty() && (r.report_words[0] & Program::kLoopsCut) != 0;
+    CHECK(cut_short == (n > most));
+    if (n <= most) CHECK(same(r.outputs.at(0), interpret(k, {x}).at(0)));
+  }
+}
+
 TEST_CASE("cut: explain says into how many dispatches") {
   const Program p = cut(file("cut_overhang")).program;
   const int64_t all = steps_of(p, {}), each = steps_at_once(p, all, nullptr);

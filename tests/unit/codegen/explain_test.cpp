@@ -103,6 +103,31 @@ body (%x, %o) {
   declared.replace(declared.find("(100 parallel, 1)"), 17, "(10 parallel, 10)");
   CHECK(says(explained(declared), "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it; declared parallel, but another axis is sequential and the order between them could not be kept"));
   CHECK(says(explained(declared), "grid axis 1: sequential: out_specs[0] is not proved to be touched only once along it"));
+  // Nor, even where nothing is sequential, along an axis whose programs all accumulate in one block.
+  const std::string shared = R"(tir 1
+kernel @shared
+grid (8 parallel, 1)
+in f32[8, 16] block (1, 16) map (%i, %j) {
+  %0 = constant 0 : i32[]
+  yield %i, %0
+}
+out f32[16] block (16) map (%i, %j) {
+  %0 = constant 0 : i32[]
+  yield %0
+}
+out f32[8, 16] block (1, 16) map (%i, %j) {
+  %0 = constant 0 : i32[]
+  yield %i, %0
+}
+body (%x, %s, %o) {
+  %a = load %x[0, 0:16]
+  %b = load %s[0:16]
+  %c = add %a, %b
+  store %s[0:16], %c
+  store %o[0, 0:16], %b
+}
+)";
+  CHECK(says(explained(shared), "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it, although it is declared parallel"));
 }
 
 TEST_CASE("explain: dims of one element that are indexed by 0 leave the Refs") {

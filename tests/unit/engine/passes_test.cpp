@@ -796,5 +796,5 @@ TEST_CASE("passes: optimize shows every pass in order and ends") {
   ir::Kernel k = ir::parse(kHead + "  %a = load %x[0:8]\n  %b = load %x[0:8]\n  %c = add %a, %b\n  store %o[0:8], %c\n}\n");
   std::string seen;
   passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel&, bool changed) { seen += std::string(p.name) + (changed ? "! " : " "); });
-  CHECK(seen == "fold cse! licm dce fold cse licm dce ");
+  CHECK(seen == "fold count cse! licm dce fold count cse licm dce ");
 }
