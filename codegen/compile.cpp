@@ -263,19 +263,20 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   // Loops where there are no registers, and less unrolled by steps of a half, as many at once as the count asks for and the driver's limit on iterations allows; the last
   // leaves one element to each invocation.
   constexpr int kSmallest = 10;
-  // Where loops may be too long as it is, they may become a little longer; and longer than a dispatch's where they can be cut. A dispatch costs some 60 us: what takes
-  // that long, or no more dispatches than now, hides it.
-  constexpr int64_t kMostDispatches = 64, kWorthADispatch = 256;
+  // Where loops may be too long as it is, they may become a little longer; and longer than a dispatch's where they can be cut, into no more dispatches than now. Beyond kTooManyBranches the
+  // driver's compiler takes more than about 10 s: that is worth some 60 us a dispatch, hidden where each has enough to do.
+  constexpr int64_t kTooManyBranches = 1280, kMostDispatches = 512, kWorthADispatch = 200;
   const int64_t first_longest = loops_too_close(lanes, target) ? longest(lanes, target) : 0;
-  std::optional<int64_t> most_dispatches;
-  const auto too_long = [&](const ir::Kernel& less) {
+  std::optional<int64_t> dispatches_now;
+  const auto too_long = [&](const ir::Kernel& less, int64_t branches) {
     if (first_longest > 0 ? longest(less, target) - first_longest <= first_longest / 4 : !loops_too_close(less, target)) return false;
-    if (!most_dispatches) {
+    if (!dispatches_now) {
       const std::optional<Cut> now = first_longest > 0 ? best_cut(lanes, target) : std::nullopt;
-      most_dispatches = std::max({kMostDispatches, longest(lanes, target) / kWorthADispatch, now ? now->dispatches.value_or(0) : 0});
+      dispatches_now = now ? now->dispatches.value_or(0) : 0;
     }
+    const int64_t most = branches > kTooManyBranches ? std::max({kMostDispatches, longest(lanes, target) / kWorthADispatch, *dispatches_now}) : *dispatches_now;
     const std::optional<Cut> cut = best_cut(less, target);
-    return !cut || !cut->fits || !cut->dispatches || *cut->dispatches > *most_dispatches;
+    return !cut || !cut->fits || !cut->dispatches || *cut->dispatches > most;
   };
   for (int smaller = 0, most = target.kind == Target::Kind::cpu && !options.general ? kSmallest : 0; smaller < most;) {
     const int64_t n = lowering::count_branches(lanes);
@@ -285,7 +286,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
     for (wanted = std::min(wanted, most); wanted > smaller;) {
       std::string explain;
       ir::Kernel less = to_lanes(wanted, explain);
-      if (too_long(less)) {
+      if (too_long(less, n)) {
         most = --wanted;
         continue;
       }
