@@ -79,6 +79,7 @@ VkCommandBuffer Recorder::begin(VkCommandBufferUsageFlags usage) {
     VkCommandBuffer commands = VK_NULL_HANDLE;
     VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
     check(vk_.vkAllocateCommandBuffers(device_, &info, &commands), "vkAllocateCommandBuffers", name_);
+    name_object(vk_, device_, commands, "Tessera's commands");
     idle_.push_back(commands);
   } else {
     check(vk_.vkResetCommandBuffer(idle_.back(), 0), "vkResetCommandBuffer", name_);

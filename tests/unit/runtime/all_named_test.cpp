@@ -147,6 +147,6 @@ TEST_CASE("names: every object that a device creates has one") {
                                "vkCreateImageView", "vkCreateDescriptorSetLayout", "vkCreateDescriptorPool", "vkAllocateDescriptorSets", "vkAllocateCommandBuffers", "vkCreateComputePipelines"})
     CHECK_MESSAGE(made_by(function) > 0, std::string(function));
   CHECK(made_by("vkCreateImage") == 0);
-  for (const Created& c : created) CHECK_MESSAGE(c.name != "", c.by << " made something without a name");
+  for (const Created& c : created) CHECK_MESSAGE(c.name != "", std::string(c.by) << " made something without a name");
   check_silent(std::move(host));
 }
