@@ -160,7 +160,13 @@ std::vector<GroupSlice> cut_slices(Context& context, const Program& p, const Dim
   std::vector<GroupSlice> slices;
   if (count > room) slices = slice_workgroups(count, std::max<int64_t>(room, 1), limits);
   if (slices.size() < 2 && steps >= total) return {};
-  return slice_steps(slices, all, total, steps);
+  slices = slice_steps(slices, all, total, steps);
+  // A submission takes longer than a dispatch of a few steps: as many are in one as the budget allows.
+  constexpr double kTogether = 64;
+  const double share = times > 0 ? static_cast<double>(slices.size()) / times : kTogether;
+  const auto together = static_cast<size_t>(std::clamp(share, 1.0, kTogether));
+  for (size_t i = 0; i + 1 < slices.size(); ++i) slices[i].ends = (i + 1) % together == 0;
+  return slices;
 }
 }  // namespace
 
@@ -376,18 +382,24 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   std::vector<std::shared_ptr<Outcome>> from = doubts(p, given_buffers);
   const double work = vulkan::work_of(p, dims);
   uint64_t value = 0;
-  const auto submit = [&](const GroupSlice* slice, size_t number) {
+  const bool whole = slices.size() < 2;
+  const auto work_of_slice = [&](const GroupSlice& s) {
+    const double steps = p.steps_extent < 0 ? 1 : static_cast<double>(s.end_step - s.first_step) / static_cast<double>(sizes[static_cast<size_t>(p.steps_extent) + 1]);
+    return work * steps * static_cast<double>(s.count) / static_cast<double>(parts);
+  };
+  const auto submit = [&](size_t first, size_t end) {
     int timer = -1;
-    const double steps = slice && p.steps_extent >= 0 ? static_cast<double>(slice->end_step - slice->first_step) / static_cast<double>(sizes[static_cast<size_t>(p.steps_extent) + 1]) : 1;
-    const double part = slice ? work * steps * static_cast<double>(slice->count) / static_cast<double>(parts) : work;
-    const std::string where = slice ? vulkan::text(slices, number, by_units) : "workgroups 0 to " + std::to_string(parts - 1) + " of " + std::to_string(parts);
+    double part = whole ? work : 0;
+    for (size_t n = first; n < end && !whole; ++n) part += work_of_slice(slices[n]);
+    const std::string where = whole ? "workgroups 0 to " + std::to_string(parts - 1) + " of " + std::to_string(parts) : vulkan::text(slices, end - 1, by_units);
     try {
       value = context->recorder().submit(p.name, [&] {
-        if (number == 0)
+        if (first == 0)
           for (const auto& [source, to] : copies) context->recorder().copy(*source, 0, *to, 0, to->size());
         if (count > 0) {
           timer = context->pace().begin(context->recorder(), part);
-          context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[own_blocks ? number : 0], slice ? slice->groups : groups, accesses, slice ? &slice->base : nullptr);
+          for (size_t n = first; n < end; ++n)
+            context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[own_blocks ? n : 0], whole ? groups : slices[n].groups, accesses, whole ? nullptr : &slices[n].base);
           context->pace().end(context->recorder(), timer);
         }
         context->recorder().show_host(shown);
@@ -398,11 +410,15 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     }
     context->pace().submitted(timer, value, part, p.spirv.data());
   };
-  if (slices.size() < 2) {
-    submit(nullptr, 0);
+  if (whole) {
+    submit(0, 1);
   } else {
     try {
-      for (size_t i = 0; i < slices.size(); ++i) submit(&slices[i], i);
+      for (size_t first = 0, n = 0; n < slices.size(); ++n) {
+        if (!slices[n].ends) continue;
+        submit(first, n + 1);
+        first = n + 1;
+      }
     } catch (...) {
       if (value) give();  // what the first slices have changed is no argument any more
       throw;

@@ -59,7 +59,10 @@ std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const
 
 std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units) {
   const GroupSlice &s = slices[number], &last = slices.back();
-  return (units ? "units " : "workgroups ") + std::to_string(s.first) + " to " + std::to_string(s.first + s.count - 1) + " of " + std::to_string(last.first + last.count) + " (slice " +
+  size_t from = number;
+  while (from > 0 && !slices[from - 1].ends) --from;
+  const std::string which = from == number ? "slice " : "slices " + std::to_string(from + 1) + " to ";
+  return (units ? "units " : "workgroups ") + std::to_string(s.first) + " to " + std::to_string(s.first + s.count - 1) + " of " + std::to_string(last.first + last.count) + " (" + which +
          std::to_string(number + 1) + " of " + std::to_string(slices.size()) + ")";
 }
 

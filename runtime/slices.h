@@ -23,6 +23,7 @@ struct GroupSlice {
   std::array<uint32_t, 3> base, groups;
   int64_t first, count;
   int64_t first_step = 0, end_step = 0;
+  bool ends = true;  // a submission; else the next one is in it, too
 };
 /// Workgroups 0 to `count` in slices of about `per`, in order. Where they lie in one dimension (count <= limits[0]) none is surplus; else the last ones may be.
 std::vector<GroupSlice> slice_workgroups(int64_t count, int64_t per, const std::array<uint32_t, 3>& limits);
@@ -34,7 +35,7 @@ std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgrou
 /// Each of them again for every `per` of `total` steps, one after another; without any, `all` workgroups.
 std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t total, int64_t per);
 
-/// For errors: "workgroups 8 to 15 of 64 (slice 2 of 8)".
+/// For errors, of the submission that ends there: "workgroups 8 to 15 of 64 (slice 2 of 8)", "workgroups 0 to 7 of 8 (slices 1 to 64 of 70)".
 std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units);
 
 /// Work of a call, in units of about one arithmetic operation; 0 if its sizes do not tell.

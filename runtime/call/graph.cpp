@@ -624,7 +624,7 @@ class CompiledGraph::Replay {
     });
   }
 
-  /// Each is a submission; `pushes`: one for all, or one each.
+  /// In submissions that end where the slices say; `pushes`: one for all, or one each.
   void dispatch_slices(size_t command, const vulkan::Pipeline& pipeline, const std::vector<vulkan::GroupSlice>& slices, const std::vector<std::vector<std::byte>>& pushes,
                        const std::vector<Access>& accesses, const std::vector<Buffer*>& shown) {
     const Program& p = *s_.calls[command].program;
@@ -634,6 +634,7 @@ class CompiledGraph::Replay {
         recorder.dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[pushes.size() > 1 ? n : 0], slices[n].groups, accesses, &slices[n].base);
         if (!shown.empty()) recorder.show_host(shown);
       });
+      if (!slices[n].ends) continue;
       calls_ = {1, command, command};
       flush(n + 1 == slices.size(), vulkan::with_line(p.name, p.loc) + ", " + vulkan::text(slices, n, p.max_workgroups > 0));
     }

@@ -11,6 +11,7 @@
 #include "runtime/call/graph.h"
 #include "runtime/call/record_graph.h"
 #include "runtime/record.h"
+#include "runtime/slices.h"
 #include "support.h"
 #include "vulkan_host.h"
 
@@ -286,7 +287,24 @@ TEST_CASE("loops that sizes make too long run in several dispatches") {
   for (int i = 0; i < 3; ++i) got.push_back(sum({many}).at(0));
   for (const DeviceArray& a : got) CHECK(a.download().element_bits(0) == 700007);
   for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+  size_t dispatches = 0, submissions = 0;
+  for (const LogEntry& e : d.command_log()) {
+    dispatches += e.kind == LogEntry::Kind::command && e.what == "dispatch running_sum";
+    submissions += e.kind == LogEntry::Kind::submit && e.what == "running_sum";
+  }
+  CHECK(submissions >= 7);  // the calls
+  if (limited()) CHECK(dispatches > 2 * submissions);
   check_clean(d);
+}
+
+TEST_CASE("a lost device is told which slices were in the submission") {
+  const vulkan::GroupSlice whole{{0, 0, 0}, {8, 1, 1}, 0, 8};
+  std::vector<vulkan::GroupSlice> slices = vulkan::slice_steps({}, whole, 10, 3);
+  REQUIRE(slices.size() == 4);
+  CHECK(vulkan::text(slices, 1, false) == "workgroups 0 to 7 of 8 (slice 2 of 4)");
+  slices[1].ends = slices[2].ends = false;
+  CHECK(vulkan::text(slices, 0, false) == "workgroups 0 to 7 of 8 (slice 1 of 4)");
+  CHECK(vulkan::text(slices, 3, false) == "workgroups 0 to 7 of 8 (slices 2 to 4 of 4)");
 }
 
 TEST_CASE("a kernel of a bundle runs in as many dispatches as its device asks for") {
