@@ -465,8 +465,9 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
       }
     }
   }
+  const auto at_most_one = [&](size_t a) { return k.grid[a].size == Extent(1) || k.grid[a].size == Extent(0); };
   for (size_t a = 0; a < rank; ++a)
-    if (k.grid[a].size == Extent(1) || k.grid[a].size == Extent(0)) { proved[a] = true; why[a] = "at most one program"; }
+    if (at_most_one(a)) { proved[a] = true; why[a] = "at most one program"; }
 
   auto scratch_ok = [&](const std::vector<bool>& p) { return k.scratch.empty() || ScratchCheck(k, p, scalars).run(); };
   if (!scratch_ok(proved)) {
@@ -511,7 +512,7 @@ ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const T
   }
   for (size_t i = 0; i < k.blocks.size(); ++i)
     for (size_t a = 0; a < meets[i].size(); ++a)
-      if (meets[i][a] && proved[a] && !k.grid[a].vmapped && !(k.grid[a].size == Extent(1))) plan.concurrent[i] = true;
+      if (meets[i][a] && proved[a] && !k.grid[a].vmapped && !at_most_one(a)) plan.concurrent[i] = true;
   return plan;
 }
 
