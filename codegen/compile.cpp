@@ -1,7 +1,6 @@
 #include "codegen/compile.h"
 
 #include <algorithm>
-#include <array>
 
 #include "codegen/lane/bounds.h"
 #include "codegen/lane/cut.h"
@@ -109,7 +108,8 @@ int64_t longest(const ir::Kernel& lanes, const Target& target) {
 std::string explain_steps(const Program& p) {
   const std::optional<int64_t> total = p.extents[static_cast<size_t>(p.steps_extent) + 1].value();
   std::string text = "  loops cut: ";
-  if (!total) text += "into as many dispatches as the sizes of the call ask for";
+  if (p.open_ended) text += "into dispatches of " + plural(static_cast<size_t>(steps_at_once(p, total.value_or(INT64_MAX), nullptr)), "step") + " each, until all workgroups are done, which data decides";
+  else if (!total) text += "into as many dispatches as the sizes of the call ask for";
   else {
     const int64_t each = steps_at_once(p, *total, nullptr);
     text += plural(static_cast<size_t>(cdiv(*total, each)), "dispatch", "dispatches") + " of " + plural(static_cast<size_t>(each), "step") + " each, " + std::to_string(*total) + " in all";
@@ -129,68 +129,34 @@ bool bound_accesses(ir::Kernel& lanes, const Target& target) {
   return changed;
 }
 
-// What takes at most this part of a dispatch's iterations is one step: short ones fill a dispatch, but where a few loops are much longer than the others, there are
-// many, and as few of them in a dispatch as of the longest.
-constexpr std::array<int64_t, 4> kShares{16, 8, 4, 3};
-
-// The loops of a kernel that was cut, as they count per step; nothing where a step is too long as it is.
-std::optional<std::vector<ProgramLoop>> loops_of_steps(const ir::Kernel& cut, const Target& target) {
-  std::vector<ProgramLoop> loops = lane::count_loops(cut, target);
-  if (std::any_of(loops.begin(), loops.end(), [&](const ProgramLoop& l) { return l.at_least.value().value_or(0) > target.max_loop_iterations; })) return std::nullopt;
-  for (ProgramLoop& l : loops) l.at_least = 0;
-  return loops;
-}
-
-// A step runs at most this part of the iterations that the driver allows.
-bool step_fits(const std::vector<ProgramLoop>& loops, const Target& target, int64_t part) {
-  const std::optional<int64_t> step = total_iterations(loops, 0, nullptr).at_most;
-  return step && *step <= target.max_loop_iterations / part;
-}
-
-// The share with which a call has the fewest dispatches, and their number where constants tell; nothing where loops cannot be cut. A dispatch has room for its steps and two more
-// (steps_at_once). `fits`: a step is known to be as short as that, with something left for what bounding accesses adds.
-struct Cut { int64_t share; std::optional<int64_t> dispatches; bool fits; };
-std::optional<Cut> best_cut(const ir::Kernel& lanes, const Target& target) {
-  std::optional<Cut> best;
-  for (const int64_t part : kShares) {
-    Program p;
-    p.max_loop_iterations = target.max_loop_iterations;
-    ir::Kernel cut = lanes;
-    if (!lane::cut_loops(cut, target, target.max_loop_iterations / part)) continue;
-    auto loops = loops_of_steps(cut, target);
-    if (!loops) continue;
-    p.loops = std::move(*loops);
-    const std::optional<int64_t> total = cut.lane.extents[static_cast<size_t>(cut.lane.steps_extent) + 1].value();
-    const bool fits = step_fits(p.loops, target, 4);
-    if (best && (!total || !best->dispatches || !fits)) continue;
-    const std::optional<int64_t> n = total ? std::optional(cdiv(*total, steps_at_once(p, *total, nullptr))) : std::nullopt;
-    if (!best || *n < *best->dispatches) best = {target.max_loop_iterations / part, n, fits};
-  }
-  return best;
+// The dispatches of a kernel whose loops are cut, where constants tell; nothing where loops cannot be cut. `fits`: it is known that a dispatch has most of its iterations for steps.
+struct Cut { std::optional<int64_t> dispatches; bool fits, open; };
+std::optional<Cut> cut_of(ir::Kernel lanes, const Target& target) {
+  const auto cut = lane::cut_loops(lanes, target);
+  if (!cut) return std::nullopt;
+  Program p;
+  p.max_loop_iterations = target.max_loop_iterations;
+  p.loops = {{lanes.loc, 0, cut->at_most}};
+  p.open_ended = lanes.lane.open_ended;
+  const std::optional<int64_t> total = cut->steps.value(), beyond = cut->at_most ? cut->at_most->value() : std::nullopt;
+  return Cut{total ? std::optional(cdiv(*total, steps_at_once(p, *total, nullptr))) : std::nullopt, beyond && *beyond < target.max_loop_iterations / 2, lanes.lane.open_ended};
 }
 
 // A driver that leaves loops too early: loops that constants prove short are fine, those that they prove too long an error. What arrives with
 // a call is checked by its launch; and where neither proves enough, the code reports to the host that its loops were cut. `unbounded`: the same code before its accesses were
-// bounded, which is cut into dispatches and bounded then. What is counted is bounded: rounds are packed by their weight.
+// bounded, which is cut into dispatches and bounded then.
 void limit_loops(ir::Kernel& lanes, const ir::Kernel& unbounded, const Target& target, Program& program) {
   std::vector<ProgramLoop> loops = lane::count_loops(lanes, target);
   const LoopTotal total = iterations(loops, lanes.lane);
   if (total.at_most && *total.at_most <= target.max_loop_iterations) return;
-  const auto in_pieces = [&](int64_t share) {
-    ir::Kernel cut = unbounded;
-    if (!lane::cut_loops(cut, target, share)) return false;
-    bound_accesses(cut, target);
-    auto steps = loops_of_steps(cut, target);
-    const int64_t smallest = target.max_loop_iterations / kShares[0];
-    if (!steps || (share > smallest && !step_fits(*steps, target, 3))) return false;
-    lanes = std::move(cut);
-    loops = std::move(*steps);
-    return true;
-  };
-  const std::optional<Cut> cut = best_cut(unbounded, target);
-  const bool done = cut && (in_pieces(cut->share) || in_pieces(target.max_loop_iterations / kShares[0]));
-  if (!done && total.at_least > target.max_loop_iterations)
+  ir::Kernel in_steps = unbounded;
+  if (const auto cut = lane::cut_loops(in_steps, target)) {
+    lanes = std::move(in_steps);
+    bound_accesses(lanes, target);
+    loops = {{total.at_most_loc ? total.at_most_loc : lanes.loc, 0, cut->at_most}};
+  } else if (total.at_least > target.max_loop_iterations) {
     throw CompileError(loops_too_long(lanes.name, total.at_least, "", target.name, target.max_loop_iterations), total.at_least_loc, kShorterLoops);
+  }
   lane::report_cut_loops(lanes);
   program.loops = std::move(loops);
   program.max_loop_iterations = target.max_loop_iterations;
@@ -271,12 +237,12 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   const auto too_long = [&](const ir::Kernel& less, int64_t branches) {
     if (first_longest > 0 ? longest(less, target) - first_longest <= first_longest / 4 : !loops_too_close(less, target)) return false;
     if (!dispatches_now) {
-      const std::optional<Cut> now = first_longest > 0 ? best_cut(lanes, target) : std::nullopt;
+      const std::optional<Cut> now = first_longest > 0 ? cut_of(lanes, target) : std::nullopt;
       dispatches_now = now ? now->dispatches.value_or(0) : 0;
     }
     const int64_t most = branches > kTooManyBranches ? std::max({kMostDispatches, longest(lanes, target) / kWorthADispatch, *dispatches_now}) : *dispatches_now;
-    const std::optional<Cut> cut = best_cut(less, target);
-    return !cut || !cut->fits || !cut->dispatches || *cut->dispatches > most;
+    const std::optional<Cut> cut = cut_of(less, target);
+    return !cut || !cut->fits || (!cut->open && (!cut->dispatches || *cut->dispatches > most));
   };
   for (int smaller = 0, most = target.kind == Target::Kind::cpu && !options.general ? kSmallest : 0; smaller < most;) {
     const int64_t n = lowering::count_branches(lanes);
@@ -347,6 +313,7 @@ Program compile(const ir::Kernel& source, const Target& target, const CompileOpt
   program.extent_is_64 = lanes.lane.extent_is_64;
   program.units_extent = units_extent(lanes);
   program.steps_extent = lanes.lane.steps_extent;
+  program.open_ended = lanes.lane.open_ended;
   if (program.steps_extent >= 0) program.explain += explain_steps(program);
   program.indirect_table = program.push_bytes() > target.push_constant_bytes;
   const spirv::SourceReader source_text = options.source ? options.source : spirv::read_source;

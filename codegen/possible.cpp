@@ -61,6 +61,8 @@ bool possible(const Program& p) {
   if (p.units_extent < -1 || p.units_extent >= static_cast<int64_t>(p.extents.size())) return false;
   if (p.units_extent >= 0 && (p.max_workgroups == 0 || p.scratch_bytes == 0)) return false;
   if (p.steps_extent < -1 || (p.steps_extent >= 0 && p.steps_extent + int64_t{1} >= static_cast<int64_t>(p.extents.size()))) return false;
+  if (p.steps_extent >= 0 && p.extent_is_64[static_cast<size_t>(p.steps_extent)] != p.extent_is_64[static_cast<size_t>(p.steps_extent) + 1]) return false;
+  if (p.open_ended && (p.steps_extent < 0 || p.scratch_bytes == 0 || p.report_bytes == 0)) return false;
   if (p.steps_extent >= 0 && (p.max_workgroups > 0 || p.max_loop_iterations == 0)) return false;
   if (p.report_bytes < 0 || p.report_bytes > kMostReport) return false;
   if (!p.prints.empty() && p.report_bytes < 4 * PrintReport::kRecords) return false;

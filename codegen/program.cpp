@@ -53,8 +53,8 @@ LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units,
 
 int64_t steps_at_once(const Program& p, int64_t total, const DimValues* dims) {
   constexpr int64_t kDispatches = 1024;  // where nobody knows how long a step is
-  const LoopTotal step = total_iterations(p.loops, 0, dims);
-  const int64_t steps = step.at_most ? p.max_loop_iterations / std::max<int64_t>(*step.at_most, 1) - 2 : cdiv(total, kDispatches);
+  const LoopTotal beyond = total_iterations(p.loops, 0, dims);
+  const int64_t steps = beyond.at_most ? p.max_loop_iterations - *beyond.at_most : p.open_ended ? p.max_loop_iterations / 4 : cdiv(total, kDispatches);
   return std::clamp<int64_t>(steps, 1, std::max<int64_t>(total, 1));
 }
 
@@ -108,7 +108,7 @@ Target lavapipe_target() {
   t.storage8 = t.storage16 = true;
   t.vulkan_memory_model_device_scope = true;
   t.rte16 = t.rte32 = t.rte64 = true;
-  t.preserve16 = t.preserve32 = t.preserve64 = true;
+  t.preserve16 = t.preserve32 = t.preserve64 = t.forgets_zeros = true;
   return t;
 }
 Target gpu_target() {

@@ -90,11 +90,12 @@ struct Program {
   /// has the bits below. 0: no report.
   int64_t report_bytes = 0;
   static constexpr uint32_t kLoopsCut = 1;    // the driver has left a loop too early: what the call wrote is wrong
+  static constexpr uint32_t kUnfinished = 4;  // open_ended: steps are left
   static constexpr uint32_t kWaitFailed = 2;  // so has a wait: the next words are its number in `waits`, what the semaphore held, what was waited for
   std::vector<WaitSite> waits;
   std::vector<ProgramPrint> prints;       // none: the report has no records
   std::vector<std::string> axis_names;    // of the grid; may be empty
-  std::vector<ProgramLoop> loops;         // none if they are known to be short enough; with steps_extent, `at_most` is per step, and n steps run no more than total_iterations() of n + 1 units
+  std::vector<ProgramLoop> loops;         // none if they are known to be short enough; with steps_extent, one whose `at_most` is what a dispatch of n steps runs more than n
   int64_t max_loop_iterations = 0;        // the target's
   std::vector<Extent> extents;            // pushed values
   std::vector<bool> extent_is_64;
@@ -105,6 +106,11 @@ struct Program {
   /// else reads; -1: they are not. Dispatches one after another that go on where the last one ended do the same, with the same arena, and max_loop_iterations says how many steps each
   /// may have (`loops`). There is a workgroup for each unit. With the arena's address that many slices lower, a dispatch may begin at any workgroup.
   int32_t steps_extent = -1;
+  /// Data decides how many steps there are, and each workgroup keeps in its arena where it goes on. Then a dispatch is given kGoesOn unless it is the first, kTells if it is to
+  /// report kUnfinished, and how many steps it runs (steps_at_once).
+  bool open_ended = false;
+  static constexpr int64_t kGoesOn = 1, kTells = 2;
+  static constexpr int64_t kMostSteps = int64_t{1} << 36;  // a million dispatches of a driver that allows 65,535 iterations: an hour
   bool indirect_table = false;
   int32_t alignment = 16;                 // every argument's address is a multiple: vector loads rely on it; checked at bind
   int64_t push_bytes() const;             // of the whole block, also when it lives in a table

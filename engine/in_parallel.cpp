@@ -20,15 +20,19 @@ void in_parallel(size_t n, int threads, const std::function<void(size_t)>& work,
         if (failure || next == n) return;
         i = next++;
       }
-      try {
-        work(i);
-        const std::lock_guard lock(mutex);
-        ++finished;
-        if (done && !failure) done(finished, i);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
+      std::exception_ptr failed;
+      const auto attempt = [&](const auto& f) {
+        try {
+          f();
+        } catch (...) {
+          failed = std::current_exception();
+        }
+      };
+      attempt([&] { work(i); });
+      const std::lock_guard lock(mutex);
+      ++finished;
+      if (done && !failure && !failed) attempt([&] { done(finished, i); });
+      if (!failure) failure = failed;
     }
   };
   const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());

@@ -148,6 +148,7 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Memory for one; whoever has cleared it, and had a submission write it, hands it on with the call's outcome.
   std::unique_ptr<Buffer> report_buffer(uint64_t bytes, const std::string& what);
   void clear_report(const std::string& what, Buffer& report, int64_t print_bytes);  // with mutex() held
+  bool steps_left(Buffer& report);                             // of a Program that is open_ended, whose dispatches until now are done; forgets it. With mutex() held
   void settle_now(const std::shared_ptr<Outcome>& outcome);    // of a call that is done, and whose errors wait() is to tell; without mutex()
   void follow(std::shared_ptr<Outcome> outcome);               // the call has been submitted; with mutex() held
   /// Throws what went wrong with a call that has been waited for, or with one that its inputs come from.

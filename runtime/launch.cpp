@@ -49,7 +49,7 @@ std::vector<int64_t> extents(const Program& p, const DimValues& dims, const Devi
   std::vector<int64_t> values;
   for (size_t i = 0; i < p.extents.size(); ++i) {
     const int64_t v = p.extents[i].eval(dims);
-    if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && v > std::numeric_limits<int32_t>::max())
+    if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && !p.open_ended && v > Program::kMostSteps)
       throw CompileError(loops_too_long(p.name, v, bindings({p.extents[i]}, dims), device.info().name, p.max_loop_iterations), p.loc, kShorterLoops);
     if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max()))
       throw SpecError(p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits", p.loc);
@@ -153,18 +153,18 @@ std::vector<GroupSlice> cut_slices(Context& context, const Program& p, const Dim
   const Probe& probe = context.probe();
   const std::array<uint32_t, 3> limits{probe.max_groups[0], probe.max_groups[1], probe.max_groups[2]};
   const int64_t total = p.extents[static_cast<size_t>(p.steps_extent) + 1].eval(dims);
-  const int64_t steps = std::min(steps_at_once(p, total, &dims), cdiv(total, static_cast<int64_t>(times) + 1));
+  const int64_t steps = p.open_ended ? steps_at_once(p, total, &dims) : std::min(steps_at_once(p, total, &dims), cdiv(total, static_cast<int64_t>(times) + 1));
   const int64_t room = std::min(context.memory_bytes() / 4, probe.info.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
   const std::array<uint32_t, 3> groups = fold_workgroups(count, limits);
   const GroupSlice all{{0, 0, 0}, groups, 0, int64_t{groups[0]} * groups[1] * groups[2]};
   std::vector<GroupSlice> slices;
   if (count > room) slices = slice_workgroups(count, std::max<int64_t>(room, 1), limits);
+  if (p.open_ended) return slice_open(slices, all, steps);
   if (slices.size() < 2 && steps >= total) return {};
   slices = slice_steps(slices, all, total, steps);
   // A submission takes longer than a dispatch of a few steps: as many are in one as the budget allows.
-  constexpr double kTogether = 64;
   const double share = times > 0 ? static_cast<double>(slices.size()) / times : kTogether;
-  const auto together = static_cast<size_t>(std::clamp(share, 1.0, kTogether));
+  const auto together = static_cast<size_t>(std::clamp(share, 1.0, double{kTogether}));
   for (size_t i = 0; i + 1 < slices.size(); ++i) slices[i].ends = (i + 1) % together == 0;
   return slices;
 }
@@ -376,7 +376,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
     shown.push_back(report.get());
   }
 
-  std::lock_guard lock(context->mutex());
+  std::unique_lock lock(context->mutex());
   if (table) context->recorder().note_host_write("launch of " + p.name, *table, table->size());
   if (report) context->clear_report("launch of " + p.name, *report, p.prints.empty() ? 0 : context->print_bytes());
   std::vector<std::shared_ptr<Outcome>> from = doubts(p, given_buffers);
@@ -384,7 +384,7 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
   uint64_t value = 0;
   const bool whole = slices.size() < 2;
   const auto work_of_slice = [&](const GroupSlice& s) {
-    const double steps = p.steps_extent < 0 ? 1 : static_cast<double>(s.end_step - s.first_step) / static_cast<double>(sizes[static_cast<size_t>(p.steps_extent) + 1]);
+    const double steps = p.steps_extent < 0 ? 1 : p.open_ended ? 1.0 / vulkan::kOpenDispatches : static_cast<double>(s.end_step - s.first_step) / static_cast<double>(sizes[static_cast<size_t>(p.steps_extent) + 1]);
     return work * steps * static_cast<double>(s.count) / static_cast<double>(parts);
   };
   const auto submit = [&](size_t first, size_t end) {
@@ -418,6 +418,12 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
         if (!slices[n].ends) continue;
         submit(first, n + 1);
         first = n + 1;
+        if (!slices[n].tells) continue;
+        lock.unlock();
+        context->wait(value);
+        lock.lock();
+        first = vulkan::after_telling(slices, n, context->steps_left(*report));
+        n = first - 1;
       }
     } catch (...) {
       if (value) give();  // what the first slices have changed is no argument any more

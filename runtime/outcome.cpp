@@ -5,6 +5,7 @@
 #include "codegen/program.h"
 #include "engine/print_text.h"
 #include "runtime/context.h"
+#include "runtime/slices.h"
 
 namespace tessera::vulkan {
 
@@ -52,6 +53,17 @@ void Context::clear_report(const std::string& what, Buffer& report, int64_t prin
   report.host_write(header.data(), bytes);
 }
 
+bool Context::steps_left(Buffer& report) {
+  uint32_t bits;
+  recorder_->note_host_read("a report that steps are left", report, 0, sizeof bits);
+  report.host_read(&bits, 0, sizeof bits);
+  const bool left = (bits & Program::kUnfinished) != 0;
+  bits &= ~Program::kUnfinished;
+  recorder_->note_host_write("a report that steps are left", report, sizeof bits);
+  report.host_write(&bits, sizeof bits);
+  return left && bits == 0;  // what went wrong is not gone on with
+}
+
 void Context::follow(std::shared_ptr<Outcome> outcome) { in_flight_.push_back(std::move(outcome)); }
 
 void Context::settle_now(const std::shared_ptr<Outcome>& outcome) {
@@ -82,6 +94,9 @@ void Context::settle(Outcome& o) {
   if (words[0] & Program::kLoopsCut)  // then waits may fail because of it
     return tell(DeviceError(o.kernel + ": the loops of an invocation ran more than " + std::to_string(o.max_loop_iterations) + " iterations, after which " + name() +
                      " leaves them all: the results are wrong", o.loc, kShorterLoops));
+  if (words[0] & Program::kUnfinished)
+    return tell(DeviceError(o.kernel + ": its loops run longer than the " + std::to_string(vulkan::kOpenDispatches) + " dispatches that are recorded of it, of " + std::to_string(o.max_loop_iterations) +
+                     " iterations each: the results are wrong", o.loc, "call it without recording it: then as many dispatches follow as it takes"));
   if ((words[0] & Program::kWaitFailed) && words[1] < o.waits.size()) {
     const WaitSite& site = o.waits[words[1]];
     tell(DeviceError(wait_failed(o.kernel, site, static_cast<int32_t>(words[2]), static_cast<int32_t>(words[3])), site.loc, kSignalFirst));

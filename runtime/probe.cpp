@@ -156,6 +156,7 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
   }
   t.skips_branches = t.kind == Target::Kind::gpu;
   if (modern && p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) {
+    t.forgets_zeros = true;
     const std::string_view driver = p12.driverInfo;  // "Mesa 22.3.6 (LLVM 15.0.6)"
     const int major = driver.substr(0, 5) == "Mesa " ? std::atoi(p12.driverInfo + 5) : 0;
     if (major < 25) {

@@ -57,6 +57,30 @@ std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const
   return cut;
 }
 
+std::vector<GroupSlice> slice_open(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t per) {
+  std::vector<GroupSlice> open;
+  for (const GroupSlice& s : slices.empty() ? std::vector{all} : slices)
+    for (int i = 0, next = 4; i < kOpenDispatches; ++i) {
+      open.push_back(s);
+      GroupSlice& one = open.back();
+      one.tells = i + 1 == next || i + 1 == kOpenDispatches;
+      one.ends = one.tells || (i + 1) % kTogether == 0;
+      if (one.tells) next *= 4;
+      one.first_step = (i > 0 ? Program::kGoesOn : 0) | (one.tells ? Program::kTells : 0);
+      one.end_step = per;
+    }
+  return open;
+}
+
+size_t after_telling(const std::vector<GroupSlice>& slices, size_t told, bool steps_left) {
+  const size_t begin = told / kOpenDispatches * kOpenDispatches, end = begin + kOpenDispatches;
+  if (!steps_left) return end;
+  if (told + 1 < end) return told + 1;
+  size_t again = told;
+  while (!slices[again - 1].tells) --again;
+  return again;
+}
+
 std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units) {
   const GroupSlice &s = slices[number], &last = slices.back();
   size_t from = number;

@@ -23,7 +23,8 @@ struct GroupSlice {
   std::array<uint32_t, 3> base, groups;
   int64_t first, count;
   int64_t first_step = 0, end_step = 0;
-  bool ends = true;  // a submission; else the next one is in it, too
+  bool ends = true;  // its submission, which otherwise goes on with the next slice
+  bool tells = false;  // Program::open_ended: whether steps are left, so that the rest may be left out
 };
 /// Workgroups 0 to `count` in slices of about `per`, in order. Where they lie in one dimension (count <= limits[0]) none is surplus; else the last ones may be.
 std::vector<GroupSlice> slice_workgroups(int64_t count, int64_t per, const std::array<uint32_t, 3>& limits);
@@ -32,8 +33,16 @@ std::vector<GroupSlice> slice_workgroups(int64_t count, int64_t per, const std::
 /// allow it.
 std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgroups, const std::array<uint32_t, 3>& limits);
 
+constexpr int kTogether = 64;  // dispatches of a submission at most
+
 /// Each of them again for every `per` of `total` steps, one after another; without any, `all` workgroups.
 std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t total, int64_t per);
+
+/// Where data decides how many dispatches there are: each of the slices, or `all`, kOpenDispatches times, of `per` steps. Some of them tell whether that was enough.
+constexpr int kOpenDispatches = 512;
+std::vector<GroupSlice> slice_open(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t per);
+/// The one to go on with after one that told; the number of all if there is none. As long as steps are left the last ones come again.
+size_t after_telling(const std::vector<GroupSlice>& slices, size_t told, bool steps_left);
 
 /// For errors, of the submission that ends there: "workgroups 8 to 15 of 64 (slice 2 of 8)", "workgroups 0 to 7 of 8 (slices 1 to 64 of 70)".
 std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units);

@@ -17,7 +17,6 @@ constexpr Wide kMost = Wide{1} << 56;  // factors and constants beyond this prov
 constexpr int kSteps = 1500, kDepth = 14;
 
 std::pair<Wide, Wide> type_range(DType t) {
-  if (t == DType::boolean) return {0, 1};
   if (!is_int(t)) return {-kFar, kFar};
   const int n = bits(t);
   if (is_unsigned_int(t)) return {0, n == 64 ? kFar : (Wide{1} << n) - 1};

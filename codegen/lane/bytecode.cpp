@@ -40,7 +40,7 @@ Code fast_code(Opcode op, DType t, DType result) {
 
 class Flattener {
  public:
-  Flattener(const Kernel& k, bool observe) : k_(k), observe_(observe) {
+  Flattener(const Kernel& k, const std::vector<Bounds>& ranges) : k_(k), ranges_(ranges) {
     if (k.level != ir::Level::lane || k.body.index >= k.regions.size()) throw InternalError(k.name + ": not a lane-level kernel", k.loc);
     regs_.assign(k.values.size(), kNone);
     places_.assign(k.values.size(), kNone);
@@ -94,6 +94,17 @@ class Flattener {
     return static_cast<uint32_t>(out_.syncs.size() - 1);
   }
 
+  // A value that has just been made, if its range says more than its dtype.
+  void claim(Value v) {
+    if (v.index >= ranges_.size() || !ranges_[v.index]) return;
+    const DType t = k_.type(v).dtype;
+    if (is_float(t) || k_.type(v).is_ref || ranges_[v.index] == values_of(t)) return;
+    const Instr i{.code = Code::within, .a = def(v), .aux = static_cast<uint32_t>(out_.claims.size())};
+    if (const Op* made = k_.def(v); made && made->code == Opcode::constant) out_.once.push_back(i);
+    else emit(i);
+    out_.claims.push_back({v, *ranges_[v.index], 64 - (t == DType::boolean ? 1 : bits(t)), is_signed_int(t)});
+  }
+
   void move_all(const Op& op, const std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
     if (to.size() != from.size()) malformed(op, std::to_string(from.size()) + " values for " + std::to_string(to.size()) + " places");
     bool overlap = false;
@@ -130,8 +141,7 @@ class Flattener {
       if (id.index >= k_.ops.size()) throw InternalError(k_.name + ": an op that does not exist", k_.loc);
       if (id == ops.back()) continue;
       op(k_.op(id), id.index);
-      for (const Value v : k_.op(id).results)
-        if (observe_ && !k_.type(v).is_ref) emit({.code = Code::observe, .a = def(v), .aux = v.index});
+      for (const Value v : k_.op(id).results) claim(v);
     }
     const Op& last = k_.op(ops.back());
     if (last.code != Opcode::yield) malformed(last, "a region ends with it instead of a yield");
@@ -232,7 +242,12 @@ class Flattener {
     if (n > 1) i.b = use(o, 1);
     if (n > 2) i.c = use(o, 2);
     i.code = fast_code(o.code, i.operand, i.result);
-    if (i.code == Code::end) i.code = n == 1 ? Code::eval1 : n == 2 ? Code::eval2 : Code::eval3;
+    if (i.code == Code::end) {
+      i.code = n == 1 ? Code::eval1 : n == 2 ? Code::eval2 : Code::eval3;
+      i.aux = static_cast<uint32_t>(out_.functions.size());
+      out_.functions.push_back(reference::scalar_function(o.code, i.operand, i.result));
+      if (!out_.functions.back()) malformed(o, "is not defined for its dtypes");
+    }
     i.dst = def(o.results[0]);
     emit(i);
   }
@@ -315,7 +330,7 @@ class Flattener {
     def(args[0]);
     emit({.code = Code::for_begin, .dst = iv, .a = use(o, 0), .b = upper, .c = step, .d = counter, .source = source});
     const uint32_t head = emit({.code = Code::for_head, .dst = def(args[0]), .a = iv, .b = upper, .d = counter, .source = source});
-    if (observe_) emit({.code = Code::observe, .a = def(args[0]), .aux = args[0].index});
+    claim(args[0]);
     counters_.push_back(counter);
     const Op& last = region(o.regions[0]);
     counters_.pop_back();
@@ -346,12 +361,12 @@ class Flattener {
   }
 
   const Kernel& k_;
-  const bool observe_;
+  const std::vector<Bounds>& ranges_;
   Bytecode out_;
   std::vector<uint32_t> regs_, places_, counters_;
 };
 }  // namespace
 
-Bytecode flatten(const Kernel& k, bool observe) { return Flattener(k, observe).run(); }
+Bytecode flatten(const Kernel& k, const std::vector<Bounds>& ranges) { return Flattener(k, ranges).run(); }
 
 }  // namespace tessera::lane

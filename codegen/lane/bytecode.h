@@ -5,12 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/interval.h"
 #include "engine/ir/kernel.h"
+#include "engine/reference.h"
 
 namespace tessera::lane {
 
 enum class Code : uint8_t {
-  eval1, eval2, eval3,                                    // by reference::eval
+  eval1, eval2, eval3,                                    // aux: an entry of Bytecode::functions
   add_i32, sub_i32, mul_i32, add_i64, mul_i64,            // the same results without the detour
   eq_i32, ne_i32, lt_i32, le_i32, gt_i32, ge_i32, min_i32, max_i32, i32_to_i64,
   add_f32, sub_f32, mul_f32, and_bool, or_bool, not_bool, select,
@@ -19,7 +21,7 @@ enum class Code : uint8_t {
   jump, branch_false, choose,                             // choose: aux is the first of d entries of Bytecode::targets
   for_begin, for_head, for_next, round,                   // round: counts one round of a while
   report,                                                 // aux: the bits
-  observe,                                                // RunOptions::observe; aux: the value
+  within,                                                 // RunOptions::ranges; aux: an entry of Bytecode::claims
   barrier, reduce, shuffle, shuffle_xor, end
 };
 
@@ -44,6 +46,14 @@ struct Place {
   int64_t length = 0;                         // elements; arenas (an arg's length comes with the call)
 };
 
+/// What a register must lie in.
+struct Claim {
+  ir::Value value;
+  Interval range;
+  int shift = 0;                              // 64 - bits
+  bool is_signed = false;
+};
+
 /// Which rounds of the enclosing loops an invocation is in when it reaches a barrier or subgroup op.
 struct Sync {
   std::vector<uint32_t> counters;             // registers
@@ -55,6 +65,9 @@ struct Bytecode {
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> moves;  // (to, from)
   std::vector<uint32_t> targets;
   std::vector<Sync> syncs;
+  std::vector<Claim> claims;
+  std::vector<Instr> once;                    // within, of constants
+  std::vector<reference::ScalarFunction> functions;  // aux of eval1 to eval3
   std::vector<uint64_t> registers;            // their initial contents; constants are never written
   // Registers that the machine fills in: by what they hold.
   std::vector<uint32_t> workgroup_index, num_workgroups, local_index, subgroup_id, lane_id;
@@ -65,6 +78,6 @@ struct Bytecode {
 };
 
 /// Throws InternalError where the kernel is too malformed to run (run verify_lane for all that is wrong with it).
-Bytecode flatten(const ir::Kernel& k, bool observe = false);
+Bytecode flatten(const ir::Kernel& k, const std::vector<Bounds>& ranges = {});
 
 }  // namespace tessera::lane

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "codegen/lane/loops.h"
+#include "codegen/lane/steps.h"
 #include "codegen/lane/uniformity.h"
 #include "codegen/lane/verify.h"
 #include "engine/ir/builder.h"
@@ -16,119 +17,47 @@ namespace tessera::lane {
 namespace {
 using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Type, ir::Value;
 
-/// A region in which loops are cut takes its time: steps, of which each dispatch runs some. Its *children* are the ops that take steps of their own: loops
-/// that are cut and branches around such. What stands before a child runs in the child's first step, what stands after the last one in the region's last step.
-/// What that makes for later is kept in scratch from one dispatch to the next. Only pure ops and loads of what nobody writes run in every dispatch.
 class Cutter {
  public:
-  Cutter(Kernel& k, const Target& target, int64_t share) : k_(k), b_(k), rounds_(most_rounds(k, target)), limit_(target.max_loop_iterations), share_(share) {}
+  Cutter(Kernel& k) : k_(k), b_(k) {}
 
-  bool run() {
-    guess(k_.body);
-    if (!cuttable(k_.body)) return false;
+  std::optional<CutLoops> run(const Target& target) {
+    const auto rounds = most_rounds(k_, target);
     unit_loop();
-    const Extent total = plan(k_.body);
-    if (const auto n = total.value(); n && *n > INT32_MAX) return false;
+    std::optional<Steps> steps = plan_steps(k_, target.max_loop_iterations, rounds);
+    if (!steps) return std::nullopt;
+    steps_ = std::move(*steps);
+    const Extent& total = steps_.total;
+    if (steps_.open || total.value().value_or(int64_t{INT32_MAX} + 1) > INT32_MAX) step_ = DType::i64;
     info_ = analyze_uniformity(k_);
     for (const Op& o : k_.ops) synchronises_ = synchronises_ || o.code == Opcode::barrier || o.code == Opcode::subgroup_reduce || o.code == Opcode::subgroup_shuffle || o.code == Opcode::subgroup_shuffle_xor;
     bytes_ = k_.lane.scratch_bytes;
     prologue_ = b_.new_region({});
     k_.lane.steps_extent = static_cast<int32_t>(k_.lane.extents.size());
+    k_.lane.open_ended = steps_.open;
     k_.lane.extents.insert(k_.lane.extents.end(), {Extent(0), total});
-    k_.lane.extent_is_64.insert(k_.lane.extent_is_64.end(), {false, false});
+    k_.lane.extent_is_64.insert(k_.lane.extent_is_64.end(), 2, step_ == DType::i64);
     first_ = pushed(k_.lane.steps_extent);
     end_ = pushed(k_.lane.steps_extent + 1);
-    region(k_.body, first_, end_);
-    keep_shared(total);
+    if (steps_.open) begin_open();
+    end_ = region(k_.body, first_, end_);
+    if (steps_.open) end_open(total);
+    const int64_t copied = keep_shared(total);
     auto& ops = k_.region(k_.body).ops;
     const auto& head = k_.region(prologue_).ops;
     ops.insert(ops.begin(), head.begin(), head.end());
     k_.lane.scratch_bytes = (bytes_ + 63) / 64 * 64;
     ir::compact(k_);
-    return true;
+    return CutLoops{k_.lane.extents[static_cast<size_t>(k_.lane.steps_extent) + 1], steps_.at_most ? std::optional(*steps_.at_most + Extent(copied)) : std::nullopt};
   }
 
  private:
   struct Kept { Value ref, index; DType dtype; bool shared = false; };
 
-  // ---- which loops
-
-  std::optional<Extent> cost(RegionId r) const {
-    Extent sum = 0;
-    for (const OpId id : k_.region(r).ops) {
-      const auto c = cost(k_.op(id));
-      if (!c) return std::nullopt;
-      sum = sum + *c;
-    }
-    return sum;
-  }
-  /// Iterations of one execution at most, about; none where data decides.
-  std::optional<Extent> cost(const Op& o) const {
-    if (o.code == Opcode::while_ || atomic_by_loop(k_, o)) return std::nullopt;
-    Extent inside = 0;
-    for (const RegionId r : o.regions) {
-      const auto c = cost(r);
-      if (!c) return std::nullopt;
-      inside = inside + *c;
-    }
-    if (o.code != Opcode::for_ || is_unit_loop(o)) return inside;
-    const auto it = rounds_.find(o.regions[0].index);
-    if (it == rounds_.end()) return std::nullopt;
-    return (it->second + Extent(1)) * (inside + Extent(1));
-  }
-  /// Loops that run as often as data says, with rounds so long that few of them fit a dispatch: they get as many steps as kDispatches hold, and report when that was not enough.
-  /// Another one around such a loop is left as it is, since most of that many dispatches would find nothing to do. True if the region has one.
-  bool guess(RegionId r) {
-    constexpr int64_t kDispatches = 512, kRoundsThatFit = 64;
-    bool any = false;
-    for (const OpId id : k_.region(r).ops) {
-      const Op& o = k_.op(id);
-      bool inside = false;
-      for (const RegionId inner : o.regions) inside = guess(inner) || inside;
-      any = any || inside;
-      if (inside || o.code != Opcode::for_ || is_unit_loop(o) || rounds_.contains(o.regions[0].index)) continue;
-      const auto each = cost(o.regions[0]);
-      const int64_t n = each ? each->value().value_or(0) : 0;
-      if (n <= limit_ / kRoundsThatFit) continue;
-      rounds_.insert_or_assign(o.regions[0].index, Extent(kDispatches * std::max<int64_t>(limit_ / n - 2, 1)));
-      guessed_.insert(o.regions[0].index);
-      any = true;
-    }
-    return any;
-  }
-  bool long_one(const Op& o) const {
-    const auto c = cost(o);
-    return !c || !c->is_static() || *c->value() > share_ || *c->value() < 0;
-  }
   bool is_unit_loop(const Op& o) const {
     const Op* by = o.code == Opcode::for_ ? k_.def(o.operands[2]) : nullptr;
     return by && by->code == Opcode::num_workgroups;
   }
-  bool cuttable(RegionId r) const {
-    return std::any_of(k_.region(r).ops.begin(), k_.region(r).ops.end(), [&](OpId id) { return is_child(k_.op(id)); });
-  }
-  bool is_child(const Op& o) const {
-    if (o.code == Opcode::if_ || is_unit_loop(o)) return std::any_of(o.regions.begin(), o.regions.end(), [&](RegionId r) { return cuttable(r); });
-    if (o.code != Opcode::for_ || !long_one(o)) return false;
-    const auto step = ir::constant_int(k_, o.operands[2]);
-    return step && *step > 0 && rounds_.contains(o.regions[0].index);
-  }
-
-  static Extent most(const Extent& a, const Extent& b) { return a == b || b == Extent(1) ? a : a == Extent(1) ? b : Extent::make(Extent::Op::max, a, b); }
-  Extent plan(RegionId r) {
-    Extent t = 0;
-    for (const OpId id : k_.region(r).ops) {
-      const Op& o = k_.op(id);
-      if (!is_child(o)) continue;
-      children_.insert(id.index);
-      Extent inside = plan(o.regions[0]);
-      for (size_t i = 1; i < o.regions.size(); ++i) inside = most(inside, plan(o.regions[i]));
-      start_[id.index] = t;
-      t = t + (o.code == Opcode::for_ ? Extent::make(Extent::Op::max, rounds_.at(o.regions[0].index), Extent(1)) * inside : inside);
-    }
-    return time_[r.index] = t == Extent(0) ? Extent(1) : t;
-  }
-
   /// The loop over units becomes a test: there is a workgroup for each.
   void unit_loop() {
     for (const OpId id : k_.region(k_.body).ops) {
@@ -168,18 +97,24 @@ class Cutter {
     return ahead([&] {
       Op o{.code = Opcode::extent};
       o.set(ir::Attr::index, i);
-      return b_.one(std::move(o), Type::array(DType::i32));
+      return b_.one(std::move(o), Type::array(step_));
     });
   }
+  /// Of steps.
   Value number(const Extent& e) {
     const auto [it, fresh] = numbers_.try_emplace(to_string(e));
     if (!fresh) return it->second;
-    if (const auto n = e.value()) return it->second = ahead([&] { return b_.constant_int(DType::i32, *n); });
+    if (const auto n = e.value()) return it->second = ahead([&] { return b_.constant_int(step_, *n); });
     k_.lane.extents.push_back(e);
-    k_.lane.extent_is_64.push_back(false);
+    k_.lane.extent_is_64.push_back(step_ == DType::i64);
     return it->second = pushed(static_cast<int32_t>(k_.lane.extents.size()) - 1);
   }
-  Value i32(int64_t n) { return number(Extent(n)); }
+  Value i32(int64_t n) {
+    const auto [it, fresh] = words_.try_emplace(n);
+    if (fresh) it->second = ahead([&] { return b_.constant_int(DType::i32, n); });
+    return it->second;
+  }
+  Value none() { return number(Extent(0)); }
   Value local() {
     if (!local_) local_ = ahead([&] { return b_.one({.code = Opcode::local_index}, Type::array(DType::i32)); });
     return local_;
@@ -196,10 +131,13 @@ class Cutter {
   // ---- what lives on
 
   Kept keep(Value like, RegionId where) {
-    Kept s;
-    s.dtype = k_.type(like).dtype;
     // Barriers and subgroup ops ask that their conditions stay the same in a whole group.
-    s.shared = synchronises_ && info_of(like) == Uniformity::workgroup && info_.control[where.index] == Uniformity::workgroup;
+    return room(k_.type(like).dtype, synchronises_ && info_of(like) == Uniformity::workgroup && info_.control[where.index] == Uniformity::workgroup);
+  }
+  Kept room(DType t, bool shared) {
+    Kept s;
+    s.dtype = t;
+    s.shared = shared;
     const DType as = held(s.dtype);
     const int64_t n = s.shared ? 1 : k_.lane.workgroup_size, size = size_bytes(as);
     bytes_ = (bytes_ + size - 1) / size * size;
@@ -252,10 +190,36 @@ class Cutter {
     if (k_.lane.workgroup_size > 1) b_.append({.code = Opcode::barrier});
   }
 
+  /// A dispatch is told whether it is the first (bit 0: no) and whether it is to say what is left (bit 1), and how many steps it has.
+  void begin_open() {
+    how_ = first_;
+    place_ = room(step_, true);
+    first_ = ahead([&] { return load(place_, told(1)); });
+    end_ = ahead([&] { return two(Opcode::add, first_, end_); });
+  }
+  void end_open(const Extent& total) {
+    const OpId last = k_.region(k_.body).ops.back();
+    k_.region(k_.body).ops.pop_back();
+    b_.set_region(k_.body);
+    b_.set_loc(k_.loc);
+    barrier();
+    b_.when(two(Opcode::eq, local(), i32(0)), [&] { store(place_, end_); });
+    report(two(Opcode::and_, less(end_, number(total)), told(2)), Program::kUnfinished);
+    k_.region(k_.body).ops.push_back(last);
+  }
+  Value told(int64_t bit) { return two(Opcode::ne, two(Opcode::and_, how_, number(Extent(bit))), none()); }
+  void report(Value that, uint32_t bit) {
+    k_.lane.report_bytes = std::max<int64_t>(k_.lane.report_bytes, 4);
+    Op o{.code = Opcode::report, .operands = {that}};
+    o.set(ir::Attr::mask, bit);
+    b_.append(std::move(o));
+  }
+
   /// Shared memory is gone at the end of a dispatch.
-  void keep_shared(const Extent& total) {
+  /// Returns the iterations of that.
+  int64_t keep_shared(const Extent& total) {
     const int64_t words = (k_.lane.shared_bytes + 3) / 4;
-    if (words == 0) return;
+    if (words == 0) return 0;
     k_.lane.shared_bytes = 4 * words;
     bytes_ = (bytes_ + 3) / 4 * 4;
     const auto words_of = [&](Opcode c, int64_t offset, ir::MemorySpace space) {
@@ -279,7 +243,7 @@ class Cutter {
     k_.region(k_.body).ops.clear();
     b_.set_region(k_.body);
     b_.set_loc(k_.loc);
-    b_.when(less(i32(0), first_), [&] {
+    b_.when(less(none(), first_), [&] {
       copy(scratch, shared);
       barrier();
     });
@@ -290,6 +254,7 @@ class Cutter {
       copy(shared, scratch);
     });
     k_.region(k_.body).ops.push_back(last);
+    return 2 * (cdiv(words, int64_t{k_.lane.workgroup_size}) + 2);
   }
 
   // ---- emission
@@ -340,24 +305,25 @@ class Cutter {
     for (const Value v : values) unstable_.insert(v.index);
   }
 
-  void region(RegionId r, Value first, Value end) {
+  /// Returns the end, with what was skipped.
+  Value region(RegionId r, Value first, Value end) {
     const std::vector<OpId> ops = std::move(k_.region(r).ops);
     k_.region(r).ops.clear();
     b_.set_region(r);
-    const Extent time = time_.at(r.index);
+    const Extent time = steps_.time.at(r.index);
     std::vector<OpId> guarded;
     std::unordered_set<uint32_t> made;  // by those
     for (const OpId id : ops) {
-      if (children_.contains(id.index)) {
-        const Extent start = start_.at(id.index);
-        run_in_step(guarded, r, first, end, start, time, false);
+      if (steps_.children.contains(id.index)) {
+        const Extent start = steps_.start.at(id.index);
+        run_in_step(guarded, r, first, end, steps_.before.at(id.index), time, false);
         guarded.clear();
         made.clear();
-        child(id, r, minus(first, start), minus(end, start), end, time);
+        end = child(id, r, first, end, start, time);
         continue;
       }
       if (k_.op(id).code == Opcode::yield) {
-        run_in_step(guarded, r, first, end, time - Extent(1), time, true);
+        run_in_step(guarded, r, first, end, steps_.tail.at(r.index), time, true);
         k_.region(r).ops.push_back(id);
         continue;
       }
@@ -372,6 +338,7 @@ class Cutter {
         for (const Value v : o.results) made.insert(v.index);
       }
     }
+    return end;
   }
 
   /// The ops of region r that run in its step `step` alone; what they make is kept, unless nothing but the region's end uses it.
@@ -434,39 +401,61 @@ class Cutter {
     rename(names, within);
   }
 
-  /// An op of region r with steps of its own, the first of which is step 0 of `first` and `end`; `region_end` and `time` are the region's.
-  void child(OpId id, RegionId r, Value first, Value end, Value region_end, const Extent& time) {
+  /// An op of region r with steps of its own, from `start` on. Returns the region's end.
+  Value child(OpId id, RegionId r, Value first, Value region_end, const Extent& start, const Extent& time) {
     const Op o = k_.op(id);
     b_.set_region(r);
     b_.set_loc(o.loc);
     std::vector<Kept> kept;
     for (const Value v : o.results) kept.push_back(keep(v, r));
-    if (o.code == Opcode::for_) loop(id, r, first, end, kept);
-    else branch(id, r, first, end, kept);
+    const Value from = minus(first, start), to = minus(region_end, start);
+    const Value end = o.code == Opcode::if_ ? branch(id, r, from, to, kept) : o.code == Opcode::for_ && (!steps_.open || steps_.whole.contains(o.regions[0].index)) ? loop(id, r, from, to, kept) : rounds(id, r, from, to, kept);
     b_.set_region(r);
+    if (end != to) region_end = start == Extent(0) ? end : two(Opcode::add, end, number(start));
     unstable(o.results);
     if (!kept.empty()) b_.when(less(region_end, number(time)), [&] { store_all(kept, o.results); });
+    return region_end;
   }
 
-  void branch(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
+  /// What is `done` at step `at` of op `id` leaves the op's other steps to nobody: the dispatch ends so much later. Before the op's first step nothing is done.
+  Value skip(OpId id, Value first, Value end, Value done, Value at) {
+    const Extent span = steps_.span.at(id.index);
+    const Value later = two(Opcode::max, number(span), two(Opcode::add, end, two(Opcode::sub, number(span - steps_.passing.at(id.index)), at)));
+    return b_.elementwise(Opcode::select, {two(Opcode::and_, done, less(first, number(span))), later, end});
+  }
+  bool agreed(RegionId r) const { return steps_.open && info_.control[r.index] == Uniformity::workgroup; }
+  Value add_result(OpId id) {
+    const Value v{static_cast<uint32_t>(k_.values.size())};
+    k_.values.push_back({Type::array(step_), id, {}, static_cast<uint32_t>(k_.op(id).results.size())});
+    k_.op(id).results.push_back(v);
+    return v;
+  }
+
+  Value branch(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
     const std::vector<RegionId> regions = k_.op(id).regions;
+    const bool skips = agreed(regions[0]);
     k_.region(r).ops.push_back(id);
     for (const RegionId q : regions) {
-      region(q, first, end);
-      if (kept.empty()) continue;
+      const Value inner = region(q, first, end);
+      if (kept.empty() && !skips) continue;
       const OpId last = k_.region(q).ops.back();
       k_.region(q).ops.pop_back();
       b_.set_region(q);
-      const std::vector<Value> results = k_.op(last).operands;
-      // A branch that was done in an earlier dispatch.
-      const std::vector<Value> now = b_.if_else(less(first, number(time_.at(q.index))), [&] { return results; }, [&] {
-        std::vector<Value> old;
-        for (const Kept& s : kept) old.push_back(load(s, {}));
-        return old;
-      });
+      const Value time = number(steps_.time.at(q.index));
+      std::vector<Value> now = k_.op(last).operands;
+      if (!kept.empty()) {
+        // A branch that was done in an earlier dispatch.
+        now = b_.if_else(less(first, time), [&] { return now; }, [&] {
+          std::vector<Value> old;
+          for (const Kept& s : kept) old.push_back(load(s, {}));
+          return old;
+        });
+      }
+      if (skips) now.push_back(skip(id, first, inner, two(Opcode::and_, b_.elementwise(Opcode::not_, {less(inner, time)}), less(none(), end)), time));
       k_.op(last).operands = now;
       k_.region(q).ops.push_back(last);
     }
+    return skips ? add_result(id) : end;
   }
 
   /// Of a loop. Its bounds may be farther apart than an i32 holds, where its step is long.
@@ -479,41 +468,45 @@ class Cutter {
     return b_.elementwise(Opcode::select, {less(lower, upper), b_.convert(two(Opcode::add, two(Opcode::div, span, wide(i32(by))), wide(i32(1))), DType::i32), i32(0)});
   }
 
-  void loop(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
-    const std::vector<Value> operands = k_.op(id).operands;
-    const RegionId body = k_.op(id).regions[0];
-    const Value lower = operands[0], upper = operands[1];
-    const int64_t by = *ir::constant_int(k_, operands[2]);
-    const Extent time = time_.at(body.index);
-    const bool whole = time == Extent(1);
-    // Rounds begin and end with steps: from the one that holds the first to the one that holds the last.
-    Value from = two(Opcode::max, first, i32(0)), to = two(Opcode::max, end, i32(0));
-    if (!whole) {
-      const Value t = number(time);
-      from = two(Opcode::div, from, t);
-      to = two(Opcode::add, two(Opcode::div, to, t), b_.elementwise(Opcode::select, {less(i32(0), two(Opcode::rem, to, t)), i32(1), i32(0)}));
-    }
-    const Value rounds = rounds_of(lower, upper, by);
-    if (guessed_.contains(body.index)) {
-      k_.lane.report_bytes = std::max<int64_t>(k_.lane.report_bytes, 4);
-      Op report{.code = Opcode::report, .operands = {less(number(rounds_.at(body.index)), rounds)}};
-      report.set(ir::Attr::mask, Program::kLoopsCut);
-      b_.append(std::move(report));
-    }
-    from = two(Opcode::min, from, rounds);
-    to = two(Opcode::min, to, rounds);
-    std::vector<Value> init(operands.begin() + 3, operands.end());
-    if (!init.empty()) {
-      const Value resumed = less(i32(0), first);
-      init = b_.if_else(resumed, [&] {
-        std::vector<Value> old;
-        for (const Kept& s : kept) old.push_back(load(s, {}));
-        return old;
-      }, [&] { return init; });
-    }
+  /// The first round of a dispatch that begins at that step, or with `up` the one that it does not reach. Rounds that are whole belong to the dispatch of their first step;
+  /// others begin and end in it.
+  Value round_of(Value step, const Extent& time, bool up) {
+    step = two(Opcode::max, step, none());
+    if (time == Extent(1)) return step;
+    const Value t = number(time), down = two(Opcode::div, step, t);
+    return up ? two(Opcode::add, down, b_.elementwise(Opcode::select, {less(none(), two(Opcode::rem, step, t)), number(Extent(1)), none()})) : down;
+  }
+  std::vector<Value> begin_with(const std::vector<Value>& init, Value first, const std::vector<Kept>& kept) {
+    if (init.empty()) return init;
+    return b_.if_else(less(none(), first), [&] {
+      std::vector<Value> old;
+      for (const Kept& s : kept) old.push_back(load(s, {}));
+      return old;
+    }, [&] { return init; });
+  }
+  /// Of a for, as steps; no more than there is room for.
+  Value counted(const Op& o, int64_t by) {
+    const Value rounds = b_.convert(rounds_of(o.operands[0], o.operands[1], by), step_);
+    const RegionId body = o.regions[0];
+    if (!steps_.in_data.contains(body.index)) return rounds;
+    report(less(number(steps_.rounds.at(body.index)), rounds), Program::kLoopsCut);
+    return two(Opcode::min, rounds, number(steps_.rounds.at(body.index)));
+  }
+
+  /// A for whose rounds, of those of the dispatch, are one after another: all of them, or with what is left of the first and the last.
+  Value loop(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
+    const Op o = k_.op(id);
+    const RegionId body = o.regions[0];
+    const Value lower = o.operands[0], upper = o.operands[1];
+    const int64_t by = *ir::constant_int(k_, o.operands[2]);
+    const Extent time = steps_.time.at(body.index);
+    const bool whole = steps_.whole.contains(body.index);
+    const Value rounds = counted(o, by);
+    const Value from = b_.convert(two(Opcode::min, round_of(first, time, whole), rounds), DType::i32), to = b_.convert(two(Opcode::min, round_of(end, time, true), rounds), DType::i32);
+    const std::vector<Value> init = begin_with({o.operands.begin() + 3, o.operands.end()}, first, kept);
     std::vector<Value> now{from, to, i32(1)};
     // What is known of a loop's bounds stays visible.
-    if (by == 1) now = {two(Opcode::max, lower, two(Opcode::add, lower, from)), two(Opcode::min, upper, two(Opcode::add, lower, to)), operands[2]};
+    if (by == 1) now = {two(Opcode::max, lower, two(Opcode::add, lower, from)), two(Opcode::min, upper, two(Opcode::add, lower, to)), o.operands[2]};
     now.insert(now.end(), init.begin(), init.end());
     k_.op(id).operands = now;
     k_.region(r).ops.push_back(id);
@@ -535,49 +528,144 @@ class Cutter {
     if (whole) {
       auto& all = k_.region(body).ops;
       all.insert(all.end(), ops.begin(), ops.end());
-      return;
+      if (!agreed(body)) return end;
+      b_.set_region(r);
+      const Value at = two(Opcode::mul, rounds, number(time));
+      return skip(id, first, end, less(at, end), at);
     }
-    const Value start = two(Opcode::mul, round, number(time)), f = two(Opcode::sub, first, start), e = two(Opcode::sub, end, start);
+    const Value start = two(Opcode::mul, b_.convert(round, step_), number(time));
+    part_of_round(body, ops, two(Opcode::sub, first, start), two(Opcode::sub, end, start), {args.begin() + 1, args.end()});
+    return end;
+  }
+
+  /// Fills the body of a loop, behind what is in it. A round that is not done yet leaves what it began with. Returns the end.
+  Value part_of_round(RegionId body, const std::vector<OpId>& ops, Value first, Value end, const std::vector<Value>& began) {
     const std::vector<OpId> head = std::move(k_.region(body).ops);
     k_.region(body).ops = ops;
-    region(body, f, e);
+    end = region(body, first, end);
     auto& all = k_.region(body).ops;
     all.insert(all.begin(), head.begin(), head.end());
-    if (args.size() == 1) return;
-    // A round that is not done yet leaves what it began with.
+    if (began.empty()) return end;
     const OpId last = all.back();
     all.pop_back();
     b_.set_region(body);
-    const Value unfinished = less(e, number(time));
+    const Value unfinished = less(end, number(steps_.time.at(body.index)));
     std::vector<Value> yields;
     const std::vector<Value> done = k_.op(last).operands;
-    for (size_t i = 0; i < done.size(); ++i) yields.push_back(b_.elementwise(Opcode::select, {unfinished, args[1 + i], done[i]}));
+    for (size_t i = 0; i < done.size(); ++i) yields.push_back(b_.elementwise(Opcode::select, {unfinished, began[i], done[i]}));
     k_.op(last).operands = yields;
     k_.region(body).ops.push_back(last);
+    return end;
+  }
+
+  /// A for or a while that carries its round and the dispatch's end, which what is in it may put off.
+  Value rounds(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
+    const Op o = k_.op(id);
+    const bool is_for = o.code == Opcode::for_;
+    const RegionId body = body_of(o);
+    const Extent time = steps_.time.at(body.index);
+    const bool whole = steps_.whole.contains(body.index);
+    const int64_t by = is_for ? *ir::constant_int(k_, o.operands[2]) : 1;
+    const Value most = is_for ? counted(o, by) : number(steps_.rounds.at(body.index));
+    const Value from = two(Opcode::min, round_of(first, time, whole), most);
+    std::vector<Value> init = begin_with({o.operands.begin() + (is_for ? 3 : 0), o.operands.end()}, first, kept);
+    const size_t n = init.size();
+    init.insert(init.end(), {from, end});
+    std::vector<Type> types;
+    for (const Value v : init) types.push_back(k_.type(v));
+
+    const RegionId test = b_.new_region(types);
+    b_.set_region(test);
+    const auto in_test = k_.region(test).args;
+    const Value start = two(Opcode::mul, in_test[n], number(time)), here = two(Opcode::and_, less(start, in_test[n + 1]), less(in_test[n], most));
+    if (is_for) {
+      b_.yield({here});
+    } else {
+      Names names;
+      for (size_t i = 0; i < n; ++i) names[k_.region(o.regions[0]).args[i].index] = in_test[i];
+      rename(names, {});
+      const auto asked = [&] {
+        std::vector<OpId> ops = k_.region(o.regions[0]).ops;
+        const OpId last = ops.back();
+        ops.pop_back();
+        auto& at = k_.region(b_.region()).ops;
+        at.insert(at.end(), ops.begin(), ops.end());
+        return k_.op(last).operands;
+      };
+      const auto yes = [&] { return std::vector<Value>{ahead([&] { return b_.constant(DType::boolean, 1); })}; };
+      // A round that an earlier dispatch began has been asked for.
+      b_.yield(b_.if_else(here, [&] { return whole ? asked() : b_.if_else(less(start, first), yes, asked); }, [&] { return std::vector<Value>{zero(DType::boolean)}; }));
+    }
+
+    const std::vector<Value> old = k_.region(body).args;
+    k_.region(body).args.clear();
+    for (const Type& t : types) b_.add_arg(body, t);
+    const std::vector<Value> args = k_.region(body).args;
+    const std::vector<Value> carried(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(n));
+    unstable(carried);
+    std::vector<OpId> ops = std::move(k_.region(body).ops);
+    k_.region(body).ops.clear();
+    b_.set_region(body);
+    Names names;
+    for (size_t i = 0; i < n; ++i) names[old[old.size() - n + i].index] = carried[i];
+    if (is_for) {
+      const Value counter = two(Opcode::add, o.operands[0], two(Opcode::mul, b_.convert(args[n], DType::i32), i32(by)));
+      names[old[0].index] = two(Opcode::max, o.operands[0], two(Opcode::min, counter, two(Opcode::sub, o.operands[1], i32(1))));
+    }
+    rename(names, {});
+    Value next = args[n + 1];
+    if (whole) {
+      auto& all = k_.region(body).ops;
+      all.insert(all.end(), ops.begin(), ops.end());
+    } else {
+      const Value begun = two(Opcode::mul, args[n], number(time));
+      next = part_of_round(body, ops, two(Opcode::sub, first, begun), two(Opcode::sub, args[n + 1], begun), carried);
+      const OpId last = k_.region(body).ops.back();
+      k_.region(body).ops.pop_back();
+      b_.set_region(body);
+      next = two(Opcode::add, next, begun);
+      k_.region(body).ops.push_back(last);
+    }
+    const OpId last = k_.region(body).ops.back();
+    k_.region(body).ops.pop_back();
+    b_.set_region(body);
+    const Value round = two(Opcode::add, args[n], number(Extent(1)));
+    k_.op(last).operands.insert(k_.op(last).operands.end(), {round, next});
+    k_.region(body).ops.push_back(last);
+
+    k_.op(id) = {.code = Opcode::while_, .operands = init, .results = o.results, .regions = {test, body}, .loc = o.loc};
+    k_.region(r).ops.push_back(id);
+    const Value rounds = add_result(id), reached = add_result(id);
+    b_.set_region(r);
+    if (!is_for) report(two(Opcode::and_, two(Opcode::eq, rounds, most), less(first, number(steps_.span.at(id.index)))), Program::kLoopsCut);
+    if (!agreed(body)) return end;
+    const Value at = two(Opcode::mul, rounds, number(time));
+    return skip(id, first, reached, less(at, reached), at);
   }
 
   Kernel& k_;
   ir::Builder b_;
-  std::unordered_map<uint32_t, Extent> rounds_;  // per loop's region
-  std::unordered_set<uint32_t> guessed_;         // those whose number of rounds was
-  const int64_t limit_, share_;
+  Steps steps_;
   UniformityInfo info_;
   bool synchronises_ = false;
-  std::unordered_set<uint32_t> children_, unstable_;
-  std::unordered_map<uint32_t, Extent> time_, start_;  // per region, per child in its region
+  std::unordered_set<uint32_t> unstable_;
+  DType step_ = DType::i32;
   std::unordered_map<std::string, Value> numbers_;
+  std::unordered_map<int64_t, Value> words_;
   std::map<DType, Value> zeros_;
   RegionId prologue_;
-  Value first_, end_, local_;
+  Value first_, end_, how_, local_;
+  Kept place_;
   int64_t bytes_ = 0;
 };
 }  // namespace
 
-bool cut_loops(Kernel& k, const Target& target, int64_t share) {
+std::optional<CutLoops> cut_loops(Kernel& k, const Target& target) {
   Kernel cut = k;
-  if (!Cutter(cut, target, share).run() || !find_lane_problems(cut).empty()) return false;
+  const std::optional<CutLoops> loops = Cutter(cut).run(target);
+  if (!loops || !find_lane_problems(cut).empty()) return std::nullopt;
   k = std::move(cut);
-  return true;
+  return loops;
 }
 
 }  // namespace tessera::lane

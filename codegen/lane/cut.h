@@ -2,13 +2,21 @@
 // loops in each, with what lives from one to the next in scratch. Which loops, and what a dispatch runs, is decided here and in Program::steps_extent;
 // who issues the dispatches: runtime/launch.cpp. README.md ("Drivers that cut loops") says when. Not a watchdog's slices, which cut between workgroups.
 #pragma once
+#include <optional>
+
 #include "codegen/target.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lane {
 
-/// Numbers the steps of the kernel's long loops, in the order in which a workgroup runs them, and makes each dispatch run those from the first to the end that it is given
-/// (LaneInfo::steps_extent). One workgroup runs one unit of work. What takes at most `share` iterations is one step. False, and nothing changed, where no loop can be cut.
-bool cut_loops(ir::Kernel& k, const Target& target, int64_t share);
+struct CutLoops {
+  Extent steps;                   // of the whole kernel
+  std::optional<Extent> at_most;  // iterations that a dispatch runs more than it has steps; none: data decides
+};
+
+/// Numbers the iterations of the kernel's loops, in the order in which a workgroup runs them: these are its steps. Makes each dispatch run those from the first to the end that it is
+/// given (LaneInfo::steps_extent); loops that are short, or inside of which nothing can be cut, run whole in their first one. One workgroup runs one unit of work. None, and nothing
+/// changed, where no loop can be cut.
+std::optional<CutLoops> cut_loops(ir::Kernel& k, const Target& target);
 
 }  // namespace tessera::lane

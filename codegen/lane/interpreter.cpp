@@ -56,13 +56,13 @@ struct Arena {
   std::vector<std::byte> bytes;
   std::vector<uint8_t> poison;                // per byte: not written since the workgroup began
   std::vector<Cell> cells;
-  int64_t cell = 4;                           // bytes per entry of cells
+  int cell_shift = 2;                         // 2^cell_shift bytes per entry of cells
 };
 
 class Machine {
  public:
   Machine(const Kernel& k, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims, const RunOptions& options)
-      : k_(k), options_(options), dims_(dims), random_{Random{options.seed}.next()}, code_(flatten(k, options.observe != nullptr)) {
+      : k_(k), options_(options), dims_(dims), random_{Random{options.seed}.next()}, code_(flatten(k, options.ranges)) {
     const size_t num_args = k.region(k.body).args.size();
     if (arrays.size() != num_args)
       throw SpecError(k.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(num_args) + " args", k.loc);
@@ -115,6 +115,7 @@ class Machine {
       for (const uint32_t r : code_.lane_id) regs[r].bits = static_cast<uint32_t>(i % subgroup_);
     }
     garbage_ = random_.next();
+    for (const Instr& i : code_.once) within(i, {code_.registers[i.a], 0}, 0);
   }
 
   RunResult run() {
@@ -123,17 +124,22 @@ class Machine {
     random_.shuffle(order);
     const int32_t at = k_.lane.steps_extent;
     const int64_t total = at < 0 ? 1 : k_.lane.extents[static_cast<size_t>(at) + 1].eval(dims_), per = at < 0 || options_.steps <= 0 ? total : options_.steps;
-    cut_ = per < total;
-    for (first_step_ = 0; first_step_ < total && !stopped_; first_step_ += per) {
+    const bool open = k_.lane.open_ended;
+    cut_ = open || per < total;
+    bool left = true;
+    for (first_step_ = 0; left && !stopped_; first_step_ += per) {
+      const int64_t begin = !open ? first_step_ : Program::kTells | (first_step_ > 0 ? Program::kGoesOn : 0), end = open ? per : std::min(first_step_ + per, total);
       for (Invocation& v : invocations_)
         for (const auto& [reg, i] : code_.extents)
-          if (passes::tells_steps(k_.lane, i)) v.regs[reg].bits = static_cast<uint32_t>(i == at ? first_step_ : std::min(first_step_ + per, total));
+          if (passes::tells_steps(k_.lane, i)) v.regs[reg].bits = static_cast<uint64_t>(i == at ? begin : end);
       for (const uint32_t g : order) {
         workgroup(g);
         if (stopped_) break;
       }
       for (auto& cells : group_cells_) std::fill(cells.begin(), cells.end(), GroupCell{});
       random_.shuffle(order);
+      left = open ? (report_.at(0) & Program::kUnfinished) != 0 : end < total;
+      if (open) report_[0] &= ~Program::kUnfinished;
     }
     RunResult result;
     for (size_t i = num_inputs_; i < arrays_.size(); ++i) result.outputs.push_back(arrays_[i]);
@@ -156,7 +162,7 @@ class Machine {
     if (bytes < 0 || bytes > (int64_t{1} << 30)) throw InternalError(k_.name + ": an arena of " + std::to_string(bytes) + " bytes", k_.loc);
     a.bytes.resize(static_cast<size_t>(bytes));
     a.poison.resize(static_cast<size_t>(bytes));
-    a.cell = cell;
+    a.cell_shift = std::countr_zero(static_cast<uint64_t>(cell));
     a.cells.resize(static_cast<size_t>(bytes / cell + 2));
   }
 
@@ -320,6 +326,19 @@ class Machine {
     report(std::string("uninitialised memory, read by ") + op_at(r.poison - 1) + ", is " + use + " of " + op_at(at) + " in " + who(invocation));
   }
 
+  void within(const Instr& i, const Register& r, uint32_t invocation) {
+    const Claim& c = code_.claims[i.aux];
+    const uint64_t high = r.bits << c.shift;  // one of u64 above INT64_MAX is less than any bound
+    const int64_t x = c.is_signed ? static_cast<int64_t>(high) >> c.shift : static_cast<int64_t>(high >> c.shift);
+    if ((x < c.range.lo || x > c.range.hi) && !r.poison) beyond(c, x, invocation);
+  }
+  void beyond(const Claim& c, int64_t x, uint32_t invocation) {
+    if (!is_new(9, c.value.index, 0)) return;
+    const ir::Op* op = k_.def(c.value);
+    report("the range of value " + std::to_string(c.value.index) + ", " + (op ? "of " + std::string(ir::name(op->code)) : "an argument") + ": " + to_string(k_.type(c.value)) + ", is [" +
+           std::to_string(c.range.lo) + ", " + std::to_string(c.range.hi) + "] but it is " + std::to_string(x) + " in " + who(invocation));
+  }
+
   // Control that hangs on garbage: whatever follows says nothing.
   void stop_at(uint32_t invocation, uint32_t at, const Register& r, const char* use) {
     poisoned(invocation, at, r, use);
@@ -337,8 +356,10 @@ class Machine {
   static constexpr bool disturbs(How a, How b) { return a != b || a == kWrite; }
   template <How how>
   void touch(Cell& c, uint32_t invocation, uint32_t at, const Place& p, int64_t index) {
-    for (const How other : {kWrite, kRead, kAtomic})
+    const auto meet = [&](How other) {
       if (disturbs(how, other) && c.epoch[other] == epoch_ && c.by[other] != invocation) conflict(how, at, invocation, other, c.at[other], c.by[other], p, index);
+    };
+    meet(kWrite), meet(kRead), meet(kAtomic);
     c.by[how] = how != kWrite && c.epoch[how] == epoch_ && c.by[how] != invocation ? kMany : invocation;
     c.epoch[how] = epoch_, c.at[how] = at;
   }
@@ -351,8 +372,10 @@ class Machine {
 
   template <How how>
   void touch_group(GroupCell& c, uint32_t at, const Place& p, int64_t index) {
-    for (const How other : {kWrite, kRead, kAtomic})
+    const auto meet = [&](How other) {
       if (disturbs(how, other) && c.by[other] != kNone && c.by[other] != group_) group_conflict(how, at, other, c.at[other], c.by[other], p, index);
+    };
+    meet(kWrite), meet(kRead), meet(kAtomic);
     c.by[how] = how == kWrite || c.by[how] == kNone || c.by[how] == group_ ? group_ : kMany;
     c.at[how] = at;
   }
@@ -387,7 +410,7 @@ class Machine {
     }
     Arena& a = p.kind == Place::Kind::shared ? shared_ : scratch_;
     const int64_t byte = p.offset + index * p.stride;
-    for (int64_t c = byte / a.cell, end = (byte + p.stride - 1) / a.cell; c <= end; ++c) touch<how>(a.cells[static_cast<size_t>(c)], invocation, at, p, index);
+    for (int64_t c = byte >> a.cell_shift, end = (byte + p.stride - 1) >> a.cell_shift; c <= end; ++c) touch<how>(a.cells[static_cast<size_t>(c)], invocation, at, p, index);
     *poison = a.poison.data() + byte;
     return a.bytes.data() + byte;
   }
@@ -488,21 +511,21 @@ class Machine {
     uint32_t pc = me.pc;
     for (;; ++pc) {
       const Instr& i = code[pc];
-      const auto set = [&](uint64_t bits) { r[i.dst] = {bits, r[i.a].poison ? r[i.a].poison : r[i.b].poison}; };
+      const auto set = [&](uint64_t bits) __attribute__((always_inline)) { r[i.dst] = {bits, r[i.a].poison ? r[i.a].poison : r[i.b].poison}; };
       const auto set_i32 = [&](uint32_t bits) { set(bits); };
       const auto set_f32 = [&](float x) { set(std::bit_cast<uint32_t>(x)); };
       const auto u32_of = [&](uint32_t reg) { return static_cast<uint32_t>(r[reg].bits); };
       switch (i.code) {
-        case Code::eval1: r[i.dst] = {reference::eval(i.op, i.operand, i.result, &r[i.a].bits), r[i.a].poison}; break;
+        case Code::eval1: r[i.dst] = {code_.functions[i.aux](&r[i.a].bits), r[i.a].poison}; break;
         case Code::eval2: {
           const uint64_t in[2] = {r[i.a].bits, r[i.b].bits};
-          set(reference::eval(i.op, i.operand, i.result, in));
+          set(code_.functions[i.aux](in));
           break;
         }
         case Code::eval3: {
           const uint64_t in[3] = {r[i.a].bits, r[i.b].bits, r[i.c].bits};
           const uint32_t poison = r[i.c].poison;
-          set(reference::eval(i.op, i.operand, i.result, in));
+          set(code_.functions[i.aux](in));
           if (!r[i.dst].poison) r[i.dst].poison = poison;
           break;
         }
@@ -605,9 +628,7 @@ class Machine {
           if (r[i.a].poison) poisoned(id, pc, r[i.a], "the condition");
           if (r[i.a].bits) report_.at(0) |= i.aux;
           break;
-        case Code::observe:
-          if (!r[i.a].poison) options_.observe({i.aux}, r[i.a].bits);
-          break;
+        case Code::within: within(i, r[i.a], id); break;
         case Code::barrier: case Code::reduce: case Code::shuffle: case Code::shuffle_xor:
           me.pc = pc;
           me.state = State::waiting;

@@ -3,11 +3,11 @@
 // result, barriers or subgroup ops under divergent control.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/array.h"
+#include "engine/interval.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lane {
@@ -19,8 +19,8 @@ struct RunOptions {
   int64_t steps = 0;            // of a kernel whose loops are cut (LaneInfo::steps_extent): in each of its dispatches; 0: one runs all
   size_t max_reports = 10;
   int64_t print_bytes = 1 << 20;  // room for what the kernel prints
-  /// Sees the bits of every result that is no Ref and no garbage, and loops' counters: for tests of what analyses claim. Costs nothing where it is not set.
-  std::function<void(ir::Value, uint64_t bits)> observe = {};
+  /// By value: what a result that is no garbage, or a loop's counter, must lie in; else it is reported. For tests of what analyses claim.
+  std::vector<Bounds> ranges = {};
   int64_t max_steps = int64_t{1} << 33;  // ops of all invocations together, about: more is reported as a loop that does not end
 };
 struct RunResult {

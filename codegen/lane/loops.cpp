@@ -21,6 +21,14 @@ int op_weight(const Kernel& k, const Op& op) {
   }
 }
 
+Extent product(const Extent& a, const Extent& b) {
+  const auto x = a.value(), y = b.value();
+  if (x == 0 || y == 0) return 0;
+  int64_t xy;
+  if (x && y) return __builtin_mul_overflow(*x, *y, &xy) ? kEndless : std::min(xy, kEndless);
+  return a * b;
+}
+
 namespace {
 
 /// Of a region, inner regions included; a large number if it has loops.
@@ -40,24 +48,12 @@ int weight(const Kernel& k, RegionId r) {
 using Count = std::optional<Extent>;
 
 Count combine(Extent::Op op, const Count& a, const Count& b) { return a && b ? Count(Extent::make(op, *a, *b)) : Count{}; }
-Extent product(const Extent& a, const Extent& b) {
-  const auto x = a.value(), y = b.value();
-  if (x == 0 || y == 0) return 0;
-  int64_t xy;
-  if (x && y) return __builtin_mul_overflow(*x, *y, &xy) ? int64_t{1} << 60 : xy;
-  return a * b;
-}
 
 class Counter {
  public:
   Counter(const Kernel& k, const Target& target) : k_(k), target_(target), ranges_(k) {}
   std::vector<ProgramLoop> run() {
     region(k_.body, Extent(1), Extent(1), true);
-    one_leaf_at_a_time();
-    // Bodies of cut loops run once per step, and are passed without a step where a loop around begins or ends, as often as each of them has rounds.
-    if (k_.lane.steps_extent >= 0)
-      for (ProgramLoop& l : out_)
-        if (l.at_most) l.at_most = *l.at_most + Extent(3 * cut_loops_);
     return std::move(out_);
   }
   std::unordered_map<uint32_t, Extent> rounds_at_most() {
@@ -75,9 +71,7 @@ class Counter {
     Count e;
     switch (o->code) {
       case Opcode::extent: {
-        const int64_t i = o->attr(ir::Attr::index);
-        if (passes::tells_steps(k_.lane, i)) return {};
-        return k_.lane.extents[static_cast<size_t>(i)];
+        return k_.lane.extents[static_cast<size_t>(o->attr(ir::Attr::index))];
       }
       case Opcode::add: e = both(Extent::Op::add); break;
       case Opcode::sub: e = both(Extent::Op::sub); break;
@@ -122,52 +116,19 @@ class Counter {
     return r && r->hi < INT32_MAX ? Count(Extent(r->hi)) : Count{};
   }
 
-  void add(const Op& o, const Extent& least, const Count& most) {
-    // Outside of all cut loops it runs once in a dispatch, of at least one step.
-    const bool once = k_.lane.steps_extent >= 0 && within_cut_ == 0;
-    out_.push_back({o.loc ? o.loc : k_.loc, once ? Extent(0) : least, once && most ? Count(cdiv(*most, Extent(3))) : most});
-  }
+  void add(const Op& o, const Extent& least, const Count& most) { out_.push_back({o.loc ? o.loc : k_.loc, least, most}); }
 
   // The region runs `fewest` to `greatest` times.
   void region(RegionId r, const Extent& fewest, const Count& greatest, bool outermost) {
     for (OpId id : k_.region(r).ops) {
       const Op& o = k_.op(id);
       if (o.results.size() == 1 && o.regions.empty()) ranges_.set(o.results[0], ranges_.compute(o, k_.type(o.results[0])));
-      if (k_.lane.steps_extent >= 0 && o.regions.empty() && tells_steps(o))
-        for (const Value v : o.results) by_steps_.insert(v.index);
       if (o.code == Opcode::for_) for_loop(o, fewest, greatest, outermost);
       else if (o.code == Opcode::while_) while_loop(o, fewest);
       else if (atomic_by_loop(k_, o)) add(o, fewest, {});
       else
         for (size_t i = 0; i < o.regions.size(); ++i) region(o.regions[i], i == 0 && holds_for_the_first(o) ? fewest : Extent(0), greatest, false);
     }
-  }
-
-  /// A step runs the body of one cut loop that holds no other: the one with most iterations counts, as far as that is known, and the others not.
-  void one_leaf_at_a_time() {
-    const auto most_of = [&](const std::pair<size_t, size_t>& leaf) {
-      std::optional<int64_t> sum = 0;
-      for (size_t i = leaf.first; i < leaf.second; ++i) {
-        const std::optional<int64_t> n = out_[i].at_most ? out_[i].at_most->value() : std::nullopt;
-        sum = sum && n && *n < INT32_MAX && *sum < INT32_MAX ? std::optional(*sum + *n) : std::nullopt;
-      }
-      return sum;
-    };
-    int64_t greatest = -1;
-    for (const auto& leaf : leaves_) greatest = std::max(greatest, most_of(leaf).value_or(-1));
-    for (const auto& leaf : leaves_) {
-      const std::optional<int64_t> n = most_of(leaf);
-      if (!n) continue;
-      if (*n == greatest) greatest = INT64_MAX;  // the first of them
-      else
-        for (size_t i = leaf.first; i < leaf.second; ++i) out_[i].at_most = Extent(0);
-    }
-  }
-
-  /// Made from the first or the last step of a dispatch.
-  bool tells_steps(const Op& o) const {
-    if (o.code == Opcode::extent) return passes::tells_steps(k_.lane, o.attr(ir::Attr::index));
-    return std::any_of(o.operands.begin(), o.operands.end(), [&](Value v) { return by_steps_.contains(v.index); });
   }
 
   void for_loop(const Op& o, const Extent& fewest, const Count& greatest, bool outermost) {
@@ -177,17 +138,6 @@ class Counter {
     if (outermost && by && by->code == Opcode::num_workgroups) {
       add(o, Extent(1), Extent(1));
       return region(o.regions[0], fewest, greatest, false);
-    }
-    if (by_steps_.contains(lower.index) || by_steps_.contains(upper.index)) {
-      ++cut_loops_;
-      ++within_cut_;
-      add(o, Extent(0), Extent(2 + copies_per_iteration(k_, o, target_)));
-      const size_t begin = out_.size();
-      const int before = cut_loops_;
-      region(o.regions[0], Extent(1), Extent(1), false);
-      if (cut_loops_ == before) leaves_.emplace_back(begin, out_.size());
-      --within_cut_;
-      return;
     }
     const auto step = ir::constant_int(k_, o.operands[2]);
     const auto rounds = [&](const Count& from, const Count& to, int64_t stride) {
@@ -223,9 +173,6 @@ class Counter {
   passes::Ranges ranges_;
   std::vector<ProgramLoop> out_;
   std::unordered_map<uint32_t, Extent> rounds_;  // per region of a for
-  std::unordered_set<uint32_t> by_steps_;        // values that tell which steps a dispatch runs
-  std::vector<std::pair<size_t, size_t>> leaves_;  // which of out_ lie in a cut loop without others
-  int cut_loops_ = 0, within_cut_ = 0;
 };
 }  // namespace
 

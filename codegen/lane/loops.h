@@ -22,9 +22,12 @@ bool atomic_by_loop(const ir::Kernel& k, const ir::Op& o);
 
 /// One entry per loop, counted as a driver does that runs whole subgroups under masks: an iteration for the test that ends a loop, and one for
 /// each loop in a branch that nobody takes. `at_least` holds of the first invocation; `at_most` is missing where data decides. The loop over
-/// units (LaneInfo::max_workgroups) counts as one iteration: all is per unit of work. Of a kernel whose loops are cut (cut.h) `at_most` is per step, and
-/// total_iterations() of n + 1 units what a dispatch of n steps runs at most; `at_least` is of a step that is the loop's.
+/// units (LaneInfo::max_workgroups) counts as one iteration: all is per unit of work. Not for kernels whose loops are cut: cut.h.
 std::vector<ProgramLoop> count_loops(const ir::Kernel& k, const Target& target);
+
+/// More than any loop's iterations, and what products stop at.
+constexpr int64_t kEndless = int64_t{1} << 60;
+Extent product(const Extent& a, const Extent& b);
 
 /// Per region of a for of which so much is known, the rounds of one execution at most: their number, or a bound that is not far off.
 std::unordered_map<uint32_t, Extent> most_rounds(const ir::Kernel& k, const Target& target);

@@ -9,7 +9,7 @@
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
 //   8. loops_cut, report and report_memory need a report (LaneInfo::report_bytes).
 //   9. Of arrays of static size, every element that an access takes is proved to be there, by bounds.h (verify_lane alone asks for that).
-//  10. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length. Those of steps_extent are i32.
+//  10. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length. Those of steps_extent have one width.
 #include "codegen/lane/verify.h"
 
 #include "codegen/lane/bounds.h"
@@ -73,8 +73,8 @@ class Verifier {
     if (lane.extents.size() != lane.extent_is_64.size())
       kernel_problem(std::to_string(lane.extents.size()) + " extents, but " + std::to_string(lane.extent_is_64.size()) + " widths");
     if (const auto n = static_cast<int64_t>(std::min(lane.extents.size(), lane.extent_is_64.size())), at = int64_t{lane.steps_extent};
-        at < -1 || (at >= 0 && (at + 2 > n || lane.extent_is_64[static_cast<size_t>(at)] || lane.extent_is_64[static_cast<size_t>(at) + 1])))
-      kernel_problem("steps_extent is " + std::to_string(at) + ", but two i32 extents of the " + std::to_string(n) + " are wanted");
+        at < -1 || (at >= 0 && (at + 2 > n || lane.extent_is_64[static_cast<size_t>(at)] != lane.extent_is_64[static_cast<size_t>(at) + 1])))
+      kernel_problem("steps_extent is " + std::to_string(at) + ", but two extents of one width, of the " + std::to_string(n) + ", are wanted");
     const auto& args = k_.region(k_.body).args;
     if (args.size() != k_.blocks.size())
       kernel_problem("the body has " + std::to_string(args.size()) + " args, but there are " + std::to_string(k_.blocks.size()) + " inputs and outputs");

@@ -143,19 +143,15 @@ class ScratchCheck {
         }
         written = all;
       } else if (op.code == Opcode::for_ || op.code == Opcode::while_) {
-        bool runs = false;
+        bool runs = true;  // the first region, at least once: a while's condition does
         if (op.code == Opcode::for_) {
           const auto lower = ir::constant_int(k_, op.operands[0]), upper = ir::constant_int(k_, op.operands[1]);
           runs = lower && upper && *lower < *upper;
         }
         std::vector<bool> w = written;
-        for (ir::RegionId body : op.regions)
+        for (ir::RegionId body : op.regions) {
           if (!walk(body, w)) return false;
-        if (runs) written = w;
-        else if (op.code == Opcode::while_) {
-          std::vector<bool> cond = written;
-          if (!walk(op.regions[0], cond)) return false;
-          written = cond;
+          if (runs && body == op.regions[0]) written = w;
         }
       }
     }

@@ -358,7 +358,6 @@ void Lowering::enter_refs(size_t depth) {
       int64_t stride = 1;
       tile.stride.assign(type.shape.size(), 1);
       for (size_t d = type.shape.size(); d-- > 0;) { tile.stride[d] = stride; stride *= type.shape[d]; }
-      tile.wide_stride.resize(type.shape.size());
       tile.limit.resize(type.shape.size());
       tile.below.resize(type.shape.size());
       tile.origin.resize(type.shape.size());

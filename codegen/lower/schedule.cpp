@@ -56,7 +56,6 @@ class Scheduler {
     find_accesses();
     const int subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
     s_.subgroup = subgroup;
-    s_.shuffles = !general && target_.subgroup_shuffle && target_.can_require_subgroup_size && subgroup > 1 && subgroup == target_.subgroup_size;
     if (general) {
       s_.workgroup = s_.group = std::min(std::max(subgroup, 64), static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
       residencies();
@@ -340,7 +339,6 @@ class Scheduler {
       if (s_.registers(dims) > 64 >> (cpu() ? smaller_ : 2 * smaller_)) { for (AxisPlan& p : s_.plans) { p.laid_out = false; p.reg = 1; } return false; }
     s_.group = 1;
     s_.workgroup = std::min(cpu() ? 8 * s_.subgroup : 128, static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
-    s_.shuffles = false;
     residencies();
     for (size_t i = 0; i < args.size(); ++i)
       if (s_.residency[i] == Residency::arena) {
@@ -354,17 +352,13 @@ class Scheduler {
   void choose_group() {
     const int limit = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size)));
     double work = 1;
-    bool dot = false;
-    for (const Nest& n : nests_) { work = std::max(work, n.work); dot = dot || n.dot; }
+    for (const Nest& n : nests_) work = std::max(work, n.work);
     int group = cpu() ? std::max(s_.subgroup, 4) : 256;
     if (!cpu()) {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
     }
-    (void)dot;
     s_.group = s_.workgroup = hinted_workgroup(k_, target_).value_or(std::min(group, limit));
-    if (s_.group % s_.subgroup != 0) s_.shuffles = false;
-    const auto probe = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 && s_.subgroup == target_.subgroup_size;
-    s_.shuffles = probe && s_.group % s_.subgroup == 0;
+    s_.shuffles = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 && s_.subgroup == target_.subgroup_size && s_.group % s_.subgroup == 0;
   }
 
   int used_bits(const std::vector<int>& dims) const {
@@ -391,7 +385,7 @@ class Scheduler {
       while (stride < s_.group && (used & stride)) stride *= 2;
       int count = 1;
       while (stride * count < s_.group && count < want && !(used & (stride * count))) count *= 2;
-      p.tstride = count > 1 ? stride : 1;
+      p.tstride = stride;
       p.tcount = count;
     }
   }

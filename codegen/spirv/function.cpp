@@ -167,12 +167,46 @@ V compare(V a, V b, spv::Op f, spv::Op i) { return a.fn->emit(is_float(a.reg) ? 
 
 using pairs::is_pair;
 
-V operator+(V a, V b) { return is_pair(a) ? pairs::add(a, b) : pick(a, b, spv::OpFAdd, spv::OpIAdd); }
-V operator-(V a, V b) { return is_pair(a) ? pairs::sub(a, b) : pick(a, b, spv::OpFSub, spv::OpISub); }
-V operator*(V a, V b) { return is_pair(a) ? pairs::mul(a, b) : pick(a, b, spv::OpFMul, spv::OpIMul); }
+namespace {
+
+// Where drivers forget signs of zeros, infinities and NaN, they take +0 for a constant that changes nothing when it is added, and for what any product with it and any quotient of it is.
+// But -0 + 0 is 0, -1 * 0 is -0 and inf * 0 is NaN: there such results are made of bits.
+std::optional<bool> mistaken_zero(V v) {
+  if (!is_float(v.reg)) return std::nullopt;
+  const Target& t = v.fn->target;
+  return (v.reg == Reg::f64 ? t.preserve64 : t.preserve32) && !t.forgets_zeros ? std::nullopt : v.fn->known_zero(v);
+}
+V plus_zero(V v) { return select(eq(magnitude_bits(v), 0), literal(v, 0), v); }
+/// A zero with the sign of v, or of -v; NaN where `none`.
+V zero_like(V v, bool negative, V none) {
+  const Layout l = layout(v.reg);
+  const V sign = sign_bit(v), nothing = literal(sign, 0);
+  return floating((negative ? sign ^ literal(sign, l.sign) : sign) | select(none, literal(sign, l.infinity | uint64_t{1} << (l.mantissa - 1)), nothing));
+}
+V times_zero(V v, bool negative) { return zero_like(v, negative, magnitude_bits(v) >= literal(bits(v), layout(v.reg).infinity)); }
+V zero_by(V v, bool negative) { return zero_like(v, negative, eq(magnitude_bits(v), 0) | is_nan(v)); }
+
+}  // namespace
+
+V operator+(V a, V b) {
+  if (mistaken_zero(b) == false) return plus_zero(a);
+  if (mistaken_zero(a) == false) return plus_zero(b);
+  return is_pair(a) ? pairs::add(a, b) : pick(a, b, spv::OpFAdd, spv::OpIAdd);
+}
+V operator-(V a, V b) {
+  if (mistaken_zero(b) == true) return plus_zero(a);
+  if (mistaken_zero(a) == false) return plus_zero(-b);
+  return is_pair(a) ? pairs::sub(a, b) : pick(a, b, spv::OpFSub, spv::OpISub);
+}
+V operator*(V a, V b) {
+  if (const auto negative = mistaken_zero(b)) return times_zero(a, *negative);
+  if (const auto negative = mistaken_zero(a)) return times_zero(b, *negative);
+  return is_pair(a) ? pairs::mul(a, b) : pick(a, b, spv::OpFMul, spv::OpIMul);
+}
 V operator/(V a, V b) {
   // Compilers may make anything of a division by a constant 0. This is the same, but for which NaN comes out.
   if (const auto zero = a.fn->known_zero(b)) return a * (*zero ? -infinity(a) : infinity(a));
+  if (const auto negative = mistaken_zero(a)) return zero_by(b, *negative);
   return a.fn->exact(spv::OpFDiv, a.reg, {a, b});
 }
 V operator-(V a) { return is_pair(a) ? pairs::sub(literal(a, 0), a) : a.fn->emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a}); }
@@ -246,6 +280,6 @@ V highest_bit(V v) {
   return select(ne(high, 0), msb(high) + 32, msb(low)) & 63;
 }
 
-V fma(V a, V b, V c) { return a.fn->glsl(GLSLstd450Fma, a.reg, {a, b, c}); }
+V fma(V a, V b, V c) { return mistaken_zero(a) || mistaken_zero(b) ? a * b + c : a.fn->glsl(GLSLstd450Fma, a.reg, {a, b, c}); }
 
 }  // namespace tessera::spirv

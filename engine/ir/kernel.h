@@ -233,6 +233,7 @@ struct LaneInfo {
   std::vector<Extent> extents;        // what op extent reads
   std::vector<bool> extent_is_64;     // i64 rather than i32, per extent
   int32_t steps_extent = -1;          // where loops are cut into dispatches: the extents that are a dispatch's first step (0) and, behind it, its end (all of them)
+  bool open_ended = false;            // of steps_extent: data decides how many dispatches there are. They are told how (bits: 1 it is not the first, 2 it says whether steps are left), and how many steps
   Extent num_units = 1;               // workgroups wanted
   bool exact = false;                 // no more are launched; else the body handles workgroup_index >= num_units
 };

@@ -200,7 +200,7 @@ class Parser {
     else if (lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; })) {}
     else if (lane_number("report_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.report_bytes = v; })) {}
     else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {}
-    else if (lane_number("steps_extent", 0, INT32_MAX, [&](int64_t v) { k_.lane.steps_extent = static_cast<int32_t>(v); })) {}
+    else if (lane_number("steps_extent", 0, INT32_MAX, [&](int64_t v) { k_.lane.steps_extent = static_cast<int32_t>(v); })) k_.lane.open_ended = take("open_ended");
     else if (lane_word("num_units")) { k_.lane.num_units = extent(); k_.lane.exact = take("exact"); }
     else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
     else expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'text'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");

@@ -146,7 +146,7 @@ class Printer {
     if (l.scratch_bytes) out_ += " scratch_bytes " + std::to_string(l.scratch_bytes);
     if (l.report_bytes) out_ += " report_bytes " + std::to_string(l.report_bytes);
     if (l.max_workgroups) out_ += " max_workgroups " + std::to_string(l.max_workgroups);
-    if (l.steps_extent >= 0) out_ += " steps_extent " + std::to_string(l.steps_extent);
+    if (l.steps_extent >= 0) out_ += " steps_extent " + std::to_string(l.steps_extent) + (l.open_ended ? " open_ended" : "");
     out_ += "\nnum_units " + to_string(l.num_units) + (l.exact ? " exact\n" : "\n");
     if (l.extents.empty()) return;
     out_ += "extents (";

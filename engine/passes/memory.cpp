@@ -34,13 +34,9 @@ uint32_t MemoryClasses::of(ir::Value ref) const {
 
 std::vector<uint32_t> MemoryClasses::stores(const Op& op) const {
   switch (op.code) {
-    case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: case Opcode::semaphore_signal: return {of(op.operands[0])};
-    case Opcode::copy_start: return {of(op.operands[1]), of(op.operands[2])};
-    case Opcode::copy_wait: case Opcode::semaphore_wait: {
-      std::vector<uint32_t> all = copied_to_;
-      all.push_back(of(op.operands[op.code == Opcode::copy_wait ? 2 : 0]));
-      return all;
-    }
+    case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: return {of(op.operands[0])};
+    case Opcode::copy_start: return {of(op.operands[1])};
+    case Opcode::copy_wait: case Opcode::semaphore_wait: return copied_to_;
     default: return {};
   }
 }

@@ -19,7 +19,8 @@ class MemoryClasses {
   /// No op of the kernel stores to the class.
   bool read_only(uint32_t c) const { return !stored_[c]; }
 
-  /// The classes whose contents an op may change, regions in it left out: a wait those of every copy's target.
+  /// The classes whose contents an op may change, regions in it left out: a wait those of every copy's target. Semaphores are left out: what reads
+  /// them is ordered.
   std::vector<uint32_t> stores(const ir::Op& op) const;
 
   struct Effects {

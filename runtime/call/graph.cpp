@@ -447,9 +447,12 @@ class CompiledGraph::Replay {
     }, what, calls.count > 0 ? s_.calls[calls.first].program->loc : Loc());
     for (Recording* r : std::exchange(replayed_, {})) r->set_ran(true);
     failed_ = false;
-    if (!calls_end) return;
+    submitted_ = value;
+    if (calls_end) hand_on();
+  }
+  void hand_on() {
     for (auto& o : outcomes_) {
-      o->value = value;
+      o->value = submitted_;
       context_.follow(std::move(o));
     }
     outcomes_.clear();
@@ -624,10 +627,11 @@ class CompiledGraph::Replay {
     });
   }
 
-  /// In submissions that end where the slices say; `pushes`: one for all, or one each.
+  /// A submission goes on until a slice ends it (GroupSlice::ends); `pushes`: one for all, or one each.
   void dispatch_slices(size_t command, const vulkan::Pipeline& pipeline, const std::vector<vulkan::GroupSlice>& slices, const std::vector<std::vector<std::byte>>& pushes,
                        const std::vector<Access>& accesses, const std::vector<Buffer*>& shown) {
     const Program& p = *s_.calls[command].program;
+    const bool open = p.open_ended;
     for (size_t n = 0; n < slices.size(); ++n) {
       actions_.push_back([&, n] {
         vulkan::Recorder& recorder = context_.recorder();
@@ -636,8 +640,15 @@ class CompiledGraph::Replay {
       });
       if (!slices[n].ends) continue;
       calls_ = {1, command, command};
-      flush(n + 1 == slices.size(), vulkan::with_line(p.name, p.loc) + ", " + vulkan::text(slices, n, p.max_workgroups > 0));
+      flush(n + 1 == slices.size() && !open, vulkan::with_line(p.name, p.loc) + ", " + vulkan::text(slices, n, p.max_workgroups > 0));
+      if (!slices[n].tells) continue;
+      context_.wait(submitted_);
+      std::lock_guard lock(context_.mutex());
+      n = vulkan::after_telling(slices, n, context_.steps_left(*outcomes_.back()->report)) - 1;
     }
+    if (!open) return;
+    std::lock_guard lock(context_.mutex());
+    hand_on();
   }
 
   /// A call whose grid's size is a value.
@@ -692,6 +703,7 @@ class CompiledGraph::Replay {
   }
 
   bool failed_ = false;  // the last submission
+  uint64_t submitted_ = 0;  // the last submission's value
   double seconds_ = 0;   // that the next one is estimated to take
   Calls calls_;          // of it
   static constexpr size_t kActions = 256;  // of one submission in a long loop

@@ -99,6 +99,12 @@ struct LessLoaded {
   }
 };
 
+std::atomic<Printer> printer{nullptr};
+void print(const std::string& line) {
+  if (const Printer p = printer) p(line.c_str());
+  else print_line({}, line);
+}
+
 // What is made, for as long as the process lives: XLA's threads may still call while it ends. A child process that was forked starts anew, since threads of
 // its parent may have been in the middle of anything; but Vulkan's drivers live in threads and files that it has not got.
 struct State {
@@ -108,6 +114,7 @@ struct State {
   Cache<Loaded> texts;
   Cache<LoadedGraph> graphs;
   Cache<int> grid_bounds;
+  const InterpretOptions interpreter{.print = print};
   std::atomic<bool> uses_vulkan{false};
 };
 std::atomic<State*> current{nullptr};
@@ -142,12 +149,6 @@ void on_device(const Device& device, const F& f) {
     what.erase(std::min(what.find("\n  note: "), what.size()));  // what to do with a Device, which nobody has here
     throw DeviceError(what, {}, "the call's results are lost; the next call starts on a new device");
   }
-}
-
-std::atomic<Printer> printer{nullptr};
-void print(const std::string& line) {
-  if (const Printer p = printer) p(line.c_str());
-  else print_line({}, line);
 }
 
 Device device_named(const std::string& select) {
@@ -236,11 +237,9 @@ std::vector<Array> copies_of(std::span<const Buffer> buffers) {
   return copies;
 }
 
-const InterpretOptions interpreter_options{.print = print};
-
 void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
   if (k.compiled) on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
-  else bytes_copied += interpret(k.kernel, arguments, results, interpreter_options, *k.plans);
+  else bytes_copied += interpret(k.kernel, arguments, results, state().interpreter, *k.plans);
   ++calls;
 }
 
@@ -282,7 +281,7 @@ std::vector<Array> run_text(std::string_view tir, std::string_view device, std::
   });
   std::vector<Array> outputs;
   if (!k.compiled) {
-    outputs = interpret(k.kernel, copies_of(inputs), {.print = print}, *k.plans);
+    outputs = interpret(k.kernel, copies_of(inputs), state().interpreter, *k.plans);
     ++calls;
     return outputs;
   }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "codegen/lower/indexed.h"
+#include "codegen/lower/uniform.h"
 #include "engine/ir/text.h"
 
 namespace tessera::fuzz {
@@ -25,14 +26,28 @@ bool given_later(const ir::Op& op, const ir::Index& x, ir::Value v) {
   return x.start_operand > last;
 }
 std::string show(const Interval& r) { return "[" + std::to_string(r.lo) + ", " + std::to_string(r.hi) + "]"; }
+
+void compute_ranges(const ir::Kernel& k, ir::RegionId r, passes::Ranges& ranges) {
+  for (const ir::OpId id : k.region(r).ops) {
+    const ir::Op& o = k.op(id);
+    if (o.results.size() == 1 && o.regions.empty()) ranges.set(o.results[0], ranges.compute(o, k.type(o.results[0])));
+    if (o.code == Opcode::for_) ranges.set(k.region(o.regions[0]).args[0], counter_bounds(*ranges.of(o.operands[0]), *ranges.of(o.operands[1])));
+    for (const ir::RegionId inner : o.regions) compute_ranges(k, inner, ranges);
+  }
+}
 }  // namespace
 
 Claims::Claims(const ir::Kernel& k, const DimValues& dims) : k_(k), ranges_(k) {
   for (const ir::BlockMapping& b : k.blocks)
-    if (k.level == ir::Level::tile && !b.whole) compute_ranges(b.index_map);
-  compute_ranges(k.body);
-  if (k.level != ir::Level::tile) return;
+    if (!b.whole) compute_ranges(k, b.index_map, ranges_);
+  compute_ranges(k, k.body, ranges_);
   scalars_.emplace(k);
+  // Sums of floats are the interpreter's in an order that differs from column to column, so equal columns may have sums that do not.
+  const auto in_some_order = [&](const ir::Op& o) {
+    if (o.code == Opcode::run_scoped) return true;
+    return (o.code == Opcode::dot || o.code == Opcode::reduce_sum || o.code == Opcode::reduce_prod || o.code == Opcode::cumsum || o.code == Opcode::cumprod) && is_float(k.type(o.results[0]).dtype);
+  };
+  if (std::none_of(k.ops.begin(), k.ops.end(), in_some_order)) uniform_ = lowering::uniform_dims(k);
   for (int i = 0; i < static_cast<int>(k.blocks.size()); ++i) {
     starts_.push_back(lowering::block_starts(k, i, *scalars_));
     shapes_.push_back(bind_shape(k, i, dims));
@@ -57,15 +72,6 @@ void Claims::known(const SeenValue& s, __int128 x) {
   }
 }
 
-void Claims::compute_ranges(ir::RegionId r) {
-  for (const ir::OpId id : k_.region(r).ops) {
-    const ir::Op& o = k_.op(id);
-    if (o.results.size() == 1 && o.regions.empty()) ranges_.set(o.results[0], ranges_.compute(o, k_.type(o.results[0])));
-    if (o.code == Opcode::for_) ranges_.set(k_.region(o.regions[0]).args[0], counter_bounds(*ranges_.of(o.operands[0]), *ranges_.of(o.operands[1])));
-    for (const ir::RegionId inner : o.regions) compute_ranges(inner);
-  }
-}
-
 std::string Claims::name_of(ir::Value v) const {
   const ir::Op* op = k_.def(v);
   return "value " + std::to_string(v.index) + ", " + (op ? "of " + std::string(ir::name(op->code)) : "an argument") + ": " + to_string(k_.type(v));
@@ -78,12 +84,22 @@ bool Claims::within_range(ir::Value v, __int128 x) {
   return false;
 }
 
-void Claims::see(ir::Value v, uint64_t bits) {
-  if (!broken_ && !is_float(k_.type(v).dtype)) within_range(v, number(k_.type(v).dtype, bits));
+void Claims::equal_along_dims(const SeenValue& s) {
+  const Shape& shape = k_.type(s.value).shape;
+  const int64_t n = num_elements(shape), size = size_bytes(k_.type(s.value).dtype);
+  int64_t stride = n;
+  for (size_t d = 0; d < shape.size() && n > 0; ++d) {
+    stride /= shape[d];
+    if (!uniform_[s.value.index][d]) continue;
+    for (int64_t i = 0; i < n; ++i)
+      if (i / stride % shape[d] != 0 && std::memcmp(s.elements + i * size, s.elements + (i - stride) * size, static_cast<size_t>(size)) != 0)
+        return fail("it is taken to be the same along dim " + std::to_string(d) + ", but its element " + std::to_string(i) + " is another than the one before along it (" + name_of(s.value) + ")");
+  }
 }
 
 void Claims::see(const SeenValue& s) {
   const ir::Type& t = k_.type(s.value);
+  if (!broken_ && !uniform_.empty()) equal_along_dims(s);
   if (broken_ || is_float(t.dtype)) return;
   const Affine& form = scalars_->of(s.value);
   const lowering::Range range = scalars_->range(form);
@@ -158,6 +174,14 @@ void Claims::positions(const SeenValue& s) {
     }
     if (inside && !seen.insert(at).second) return fail("index arrays of a " + std::string(ir::name(op.code)) + " are taken to hold no position twice, but element " + std::to_string(e) + " is another one's (" + name_of(s.value) + ")");
   }
+}
+
+std::vector<Bounds> lane_ranges(const ir::Kernel& k) {
+  passes::Ranges ranges(k);
+  compute_ranges(k, k.body, ranges);
+  std::vector<Bounds> all;
+  for (uint32_t v = 0; v < k.values.size(); ++v) all.push_back(ranges.of({v}));
+  return all;
 }
 
 }  // namespace tessera::fuzz

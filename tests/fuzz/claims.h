@@ -1,12 +1,11 @@
 // What the analyses claim of a kernel's integers, held against the values that the interpreters compute, at every evaluation: affine forms, ranges of both levels,
-// blocks that need no clamp or lie inside, index arrays that hold no position twice, scalars that are known when scratch is proved to be written first, axes that are proved to be parallel.
+// blocks that need no clamp or lie inside, index arrays that hold no position twice, scalars that are known when scratch is proved to be written first, axes that are proved to be parallel; and of all values, along which dims their elements are equal.
 #pragma once
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "codegen/lane/interpreter.h"
 #include "codegen/lower/affine.h"
 #include "codegen/lower/parallel.h"
 #include "engine/interpreter/interpreter.h"
@@ -16,11 +15,10 @@ namespace tessera::fuzz {
 
 class Claims {
  public:
-  /// Of a tile-level kernel with these sizes, or of a lane-level one.
+  /// Of a tile-level kernel with these sizes.
   Claims(const ir::Kernel& k, const DimValues& dims);
   Claims(const Claims&) = delete;
   void see(const SeenValue& s);
-  void see(ir::Value v, uint64_t bits);
   /// And what known_scalars says, with these axes parallel.
   void with_parallel(const std::vector<bool>& axes);
   /// The first that did not hold, in words.
@@ -28,17 +26,18 @@ class Claims {
 
  private:
   struct MapResult { int block; size_t dim; };
-  void compute_ranges(ir::RegionId r);
   bool within_range(ir::Value v, __int128 x);
   void block(const MapResult& m, int64_t index);
   void positions(const SeenValue& s);
   void known(const SeenValue& s, __int128 x);
+  void equal_along_dims(const SeenValue& s);
   std::string name_of(ir::Value v) const;
   void fail(const std::string& what) { if (!broken_) broken_ = what; }
 
   const ir::Kernel& k_;
   passes::Ranges ranges_;
   std::optional<lowering::ScalarAnalysis> scalars_;
+  std::vector<std::vector<bool>> uniform_;                 // per value and dim; none while scopes stand
   std::vector<std::vector<lowering::BlockStart>> starts_;  // per block
   std::vector<Shape> shapes_;                              // of the arrays
   std::unordered_map<uint32_t, std::vector<MapResult>> map_results_;  // by value: the block indices that it is
@@ -46,5 +45,8 @@ class Claims {
   std::unordered_map<uint32_t, std::vector<lowering::KnownScalar>> known_;  // by value
   std::optional<std::string> broken_;
 };
+
+/// The ranges of a lane-level kernel's values, which its interpreter holds them to.
+std::vector<Bounds> lane_ranges(const ir::Kernel& k);
 
 }  // namespace tessera::fuzz

@@ -14,6 +14,10 @@
 #include <optional>
 #include <tuple>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/platform.h"
@@ -32,10 +36,11 @@ using namespace tessera::fuzz;
 namespace {
 constexpr const char* kUsage =
     "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|cut|random|all|none] [--orders N]\n"
-    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--targets N] [--judge N] [--optimised] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
+    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--targets N] [--judge N] [--steps N] [--optimised] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --targets N       random targets of another kind for each kernel\n"
     "  --judge N         orders of the SPIR-V judge per form and target (1); 0: leave it out\n"
+    "  --steps N         how far the lane-level interpreter and the judge follow each run (134217728 and 67108864)\n"
     "  --optimised       also judge, and give the device, what spirv-opt makes of the modules\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
@@ -88,6 +93,7 @@ Arguments parse_arguments(int argc, char** argv) {
       a.check.gpu = v == "gpu" || v == "all";
       a.check.random = v == "random" || v == "all";
     }
+    else if (s == "--steps") a.check.max_steps = a.check.judge_steps = std::strtoll(next().c_str(), nullptr, 10);
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
     else if (s == "--device") {
       const std::string v = next();
@@ -216,6 +222,10 @@ void report(const Case& c, const Failure& failure, const std::string& name, cons
 }  // namespace
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__  // memory is kept: what the runs of a case want is alike, and pages that are given back and taken again are a tenth of the time
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
   Arguments a = parse_arguments(argc, argv);
   std::optional<Device> roomy, narrow;
   std::vector<std::string> printed;

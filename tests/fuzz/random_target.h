@@ -29,7 +29,7 @@ inline Target random_target(uint64_t seed) {
   t.storage8 = maybe(), t.storage16 = maybe();
   t.vulkan_memory_model_device_scope = maybe();
   t.skips_branches = maybe();
-  t.rte16 = maybe(), t.rte32 = maybe(), t.rte64 = maybe(), t.preserve16 = maybe(), t.preserve32 = maybe(), t.preserve64 = maybe();
+  t.rte16 = maybe(), t.rte32 = maybe(), t.rte64 = maybe(), t.preserve16 = maybe(), t.preserve32 = maybe(), t.preserve64 = maybe(), t.forgets_zeros = maybe();
   const auto say = [&](const char* what, int64_t v) { t.name += std::string(" ") + what + " " + std::to_string(v); };
   t.name = t.kind == Target::Kind::gpu ? "gpu" : "cpu";
   say("workgroup", t.max_workgroup_size), say("count", t.max_workgroup_count), say("shared", t.shared_bytes), say("push", t.push_constant_bytes);

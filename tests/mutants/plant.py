@@ -128,6 +128,8 @@ class Finder:
         if inner.kind not in ASSIGNS:
             return
         e = s.extent
+        if ".reserve(" in self.code(e):  # room alone
+            return
         if inner.kind == K.BINARY_OPERATOR and not re.search(r"[^=!<>]=[^=]", self.code(e)):
             return
         self.add(s, "statement", e.start.offset, e.end.offset, "dropped", lambda n, a: f"if (!tessera::mutants::live({n})) {a}")

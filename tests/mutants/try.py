@@ -46,7 +46,7 @@ def run(command, mutant, seconds, reached=None):
     """None if it passes, else why it does not; and the processor's seconds that it took. On a busy machine those are what can be compared."""
 
     def limits():
-        os.setsid()
+        os.setpgid(0, 0)  # not a session, which would have a priority of its own
         resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))

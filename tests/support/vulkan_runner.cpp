@@ -161,6 +161,7 @@ void VulkanRunner::fill_target() {
   t.preserve16 = p12.shaderSignedZeroInfNanPreserveFloat16;
   t.preserve32 = p12.shaderSignedZeroInfNanPreserveFloat32;
   t.preserve64 = p12.shaderSignedZeroInfNanPreserveFloat64;
+  t.forgets_zeros = p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE;
 }
 
 VulkanRunner::~VulkanRunner() {

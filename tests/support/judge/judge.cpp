@@ -147,10 +147,20 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
   // Where loops are cut, in dispatches of some steps each.
   const int64_t total = p.steps_extent >= 0 ? p.extents[static_cast<size_t>(p.steps_extent) + 1].eval(dims) : 1;
   const int64_t each = p.steps_extent < 0 ? 1 : std::clamp<int64_t>(options.steps > 0 ? options.steps : steps_at_once(p, total, &dims), 1, total);
+  const auto left = [&](int64_t step) {
+    if (!p.open_ended) return step < total;
+    uint32_t bits;
+    std::memcpy(&bits, report->bytes.data(), sizeof bits);
+    const bool unfinished = (bits & Program::kUnfinished) != 0;
+    bits &= ~Program::kUnfinished;
+    std::memcpy(report->bytes.data(), &bits, sizeof bits);
+    return step == 0 || unfinished;
+  };
   for (int64_t first = 0; first < units && workgroups > 0 && !result.unfinished; first += per) {
     if (parts > 1) d.groups[0] = static_cast<uint32_t>(groups), d.groups[1] = d.groups[2] = 1, d.base[1] = static_cast<uint32_t>(first / static_cast<int64_t>(groups));
-    for (int64_t step = 0; step < total && !result.unfinished; step += each) {
-      d.push = push(first, parts == 1 && p.units_extent < 0 ? units : std::min(first + per, units), step, std::min(step + each, total));
+    for (int64_t step = 0; !result.unfinished && left(step); step += each) {
+      const int64_t begin = !p.open_ended ? step : Program::kTells | (step > 0 ? Program::kGoesOn : 0);
+      d.push = push(first, parts == 1 && p.units_extent < 0 ? units : std::min(first + per, units), begin, p.open_ended ? each : std::min(step + each, total));
       Machine machine(m, memory, reports, random, d);
       machine.run();
       memory.forget();
@@ -160,8 +170,8 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
     }
   }
   if (options.loops && workgroups > 0 && !result.unfinished && reports.all.empty()) {
-    const LoopTotal counted = total_iterations(*options.loops, p.steps_extent >= 0 ? each + 1 : p.max_workgroups > 0 ? cdiv(units, static_cast<int64_t>(groups)) : 0, &dims);
-    const int64_t own = p.max_loop_iterations > 0 ? 3 : 0;  // that which asks whether loops were cut
+    const LoopTotal counted = total_iterations(*options.loops, p.max_workgroups > 0 ? cdiv(units, static_cast<int64_t>(groups)) : 0, &dims);
+    const int64_t own = (p.max_loop_iterations > 0 ? 3 : 0) + (p.steps_extent >= 0 ? each : 0);  // that which asks whether loops were cut
     if (counted.at_most && result.most_iterations > *counted.at_most + own)
       wrong("a subgroup runs " + std::to_string(result.most_iterations) + " loop iterations, but at most " + std::to_string(*counted.at_most + own) + " are counted");
     if (parts == 1 && p.steps_extent < 0 && result.most_iterations < counted.at_least) wrong("no subgroup runs more than " + std::to_string(result.most_iterations) + " loop iterations, but at least " + std::to_string(counted.at_least) + " are counted");

@@ -3,12 +3,13 @@
 #include <spirv/unified1/spirv.hpp>
 
 #include <algorithm>
+#include <bit>
 
 namespace tessera::judge {
 namespace {
 constexpr uint32_t kMany = UINT32_MAX - 1;
 const char* verb(How how) { return how == kRead ? "read" : how == kWrite ? "written" : "atomically updated"; }
-bool disturbs(How a, How b) { return a != b ? true : a == kWrite; }
+constexpr bool disturbs(How a, How b) { return a != b ? true : a == kWrite; }
 bool changes(How how, const Instr& i) { return how != kRead && !(i.code == Code::atomic && i.aux == spv::OpAtomicLoad); }
 std::string element(const Object& o, uint64_t offset) { return "byte " + std::to_string(offset) + " of " + o.name; }
 }  // namespace
@@ -64,7 +65,7 @@ Memory::Reached Memory::buffer(uint32_t at, const Instr& i, How how, const Who& 
     reports_.add(Kind::bounds, at, 0, [&] { return "out of bounds: " + place(address, bytes) + ", in " + reports_.at(at) + " by " + Reports::who(who); });
     return {};
   }
-  if (const uint64_t align = std::max<uint64_t>(i.aux && i.code != Code::atomic ? i.aux : 1, i.width / 8); address % align != 0)
+  if (const uint64_t align = std::max<uint64_t>(i.aux && i.code != Code::atomic ? i.aux : 1, i.width / 8); (std::has_single_bit(align) ? address & (align - 1) : address % align) != 0)
     reports_.add(Kind::alignment, at, 0, [&] { return "not aligned to " + std::to_string(align) + ": " + place(address, bytes) + ", in " + reports_.at(at) + " by " + Reports::who(who); });
   if (changes(how, i) ? !o->may_write : !o->may_read)
     reports_.add(Kind::may, at, how, [&] { return o->name + " is " + verb(how) + ", but its Program does not say so, in " + reports_.at(at) + " by " + Reports::who(who); });
@@ -87,20 +88,29 @@ Memory::Reached Memory::shared(Object& o, uint32_t at, const Instr& i, How how, 
 }
 
 void Memory::touch(Object& o, uint32_t at, const Instr& i, How how, const Who& who, uint32_t epoch, uint64_t offset, uint32_t bytes, uint32_t touched) {
+  if (how == kRead) touch<kRead>(o, at, i, who, epoch, offset, bytes, touched);
+  else if (how == kWrite) touch<kWrite>(o, at, i, who, epoch, offset, bytes, touched);
+  else touch<kAtomic>(o, at, i, who, epoch, offset, bytes, touched);
+}
+
+template <How how>
+void Memory::touch(Object& o, uint32_t at, const Instr& i, const Who& who, uint32_t epoch, uint64_t offset, uint32_t bytes, uint32_t touched) {
   const bool is_private = how != kAtomic && !(i.flags & kNonPrivate), makes = changes(how, i);
-  for (uint64_t g = offset / o.granule; g <= (offset + bytes - 1) / o.granule; ++g) {
+  const int shift = std::countr_zero(o.granule);
+  for (uint64_t g = offset >> shift, last = (offset + bytes - 1) >> shift; g <= last; ++g) {
     if (touched != ~0u) {  // which of the access's bytes this cell has
       uint32_t mine = 0;
       for (uint32_t b = 0; b < bytes; ++b)
-        if ((offset + b) / o.granule == g) mine |= touched >> b & 1;
+        if ((offset + b) >> shift == g) mine |= touched >> b & 1;
       if (!mine) continue;
     }
     Cell& c = o.cells[g];
-    for (const How other : {kWrite, kRead, kAtomic}) {
-      if (!disturbs(how, other)) continue;
+    const auto meet = [&](How other) {
+      if (!disturbs(how, other)) return;
       if (c.epoch[other] == epoch && c.by[other] != who.invocation) conflict(o, c, at, how, other, who, g * o.granule);
       if (!o.slice && c.group[other] != kNone && c.group[other] != who.group) group_conflict(o, c, at, how, other, who, g * o.granule);
-    }
+    };
+    meet(kWrite), meet(kRead), meet(kAtomic);
     c.by[how] = how != kWrite && c.epoch[how] == epoch && c.by[how] != who.invocation ? kMany : who.invocation;
     c.epoch[how] = epoch, c.at[how] = at;
     c.group[how] = how == kWrite || c.group[how] == kNone || c.group[how] == who.group ? who.group : kMany;

@@ -26,7 +26,7 @@ struct Object {
   uint32_t element = 4;              // bytes; elements narrower than a word may be accessed by the words around them
   uint64_t slice = 0;                // bytes that belong to each workgroup; 0: all share the object
   bool may_read = true, may_write = true;
-  uint32_t granule = 4;              // bytes to a cell
+  uint32_t granule = 4;              // bytes to a cell: a power of two
   std::vector<std::byte> bytes;      // rounded up to whole words
   std::vector<uint8_t> poison;       // per byte: the bits that nobody has written
   std::vector<Cell> cells;           // none: only ever read
@@ -53,6 +53,7 @@ class Memory {
   Reached shared(Object& o, uint32_t at, const Instr& i, How how, const Who& who, uint64_t offset, uint32_t bytes);
 
  private:
+  template <How how> void touch(Object& o, uint32_t at, const Instr& i, const Who& who, uint32_t epoch, uint64_t offset, uint32_t bytes, uint32_t touched);
   void touch(Object& o, uint32_t at, const Instr& i, How how, const Who& who, uint32_t epoch, uint64_t offset, uint32_t bytes, uint32_t touched);
   void conflict(const Object& o, const Cell& c, uint32_t at, How how, How other, const Who& who, uint64_t offset);
   void group_conflict(const Object& o, const Cell& c, uint32_t at, How how, How other, const Who& who, uint64_t offset);

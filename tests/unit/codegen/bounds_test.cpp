@@ -67,6 +67,31 @@ TEST_CASE("bounds: positions that may be outside") {
   CHECK_FALSE(proved("  for %j = %c0 to %n step %c1 {\n  }\n  %e = min %n, %c8\n  %i = sub %e, %c1\n"));  // the loop may have run no round
 }
 
+// What %e may be, neither more nor less: an array of just so many elements holds its positions from the least one on, one shorter by an element at either end does not.
+TEST_CASE("bounds: intervals are no wider than they need be, and no narrower") {
+  const auto holds = [](const std::string& ops, int64_t first, int64_t n) {
+    return lane::unproved_accesses(ir::parse("tir 1\nlane kernel @k\nworkgroup_size 16 subgroup_size 4\nnum_units 3 exact\nextents (n)\nin i32[" + std::to_string(n) + "] whole\nin i32[4] whole\nin bool[4] whole\nin u8[4] whole\nin i8[4] whole\n"
+                                             "in u16[4] whole\nbody (%x: ref<global, i32[?]>, %y, %z, %u, %s, %v) {\n  %l = local_index : i32[]\n  %w = workgroup_index : i32[]\n  %d = load %y[0]\n  %c0 = constant 0 : i32[]\n"
+                                             "  %c1 = constant 1 : i32[]\n  %c2 = constant 2 : i32[]\n  %c3 = constant 3 : i32[]\n  %c5 = constant 5 : i32[]\n  %c9 = constant 9 : i32[]\n  %m4 = constant -4 : i32[]\n  %m1 = constant -1 : i32[]\n"
+                                             "  %k = clamp %m4, %d, %c9 : i32[]\n" + ops + "  %first = constant " + std::to_string(first) + " : i32[]\n  %i = sub %e, %first\n  %r = load %x[%i]\n}\n", "k.tir")).empty();
+  };
+  struct { const char* ops; int64_t lo, hi; } const all[] = {
+      {"  %e = add %l, %c0\n", 0, 15}, {"  %e = add %w, %c0\n", 0, 2}, {"  %e = lane_id\n", 0, 15}, {"  %e = subgroup_id\n", 0, 15},
+      {"  %b = load %u[0]\n  %e = convert %b : i32[]\n", 0, 255}, {"  %b = load %s[0]\n  %e = convert %b : i32[]\n", -128, 127}, {"  %b = load %v[0]\n  %e = convert %b : i32[]\n", 0, 65535},
+      {"  %e = add %k, %c0\n", -4, 9}, {"  %e = add %k, %l\n", -4, 24}, {"  %e = sub %l, %k\n", -9, 19}, {"  %e = mul %l, %m4\n", -60, 0}, {"  %e = mul %k, %c3\n", -12, 27},
+      {"  %e = min %k, %c5\n", -4, 5}, {"  %e = max %k, %c5\n", 5, 9}, {"  %e = max %k, %m1\n", -1, 9}, {"  %e = clamp %c2, %k, %c5\n", 2, 5}, {"  %e = clamp %m1, %k, %c5\n", -1, 5},
+      {"  %e = and %l, %c5\n", 0, 5}, {"  %e = and %d, %c5\n", 0, 5}, {"  %e = and %k, %c9\n", 0, 9}, {"  %e = div %l, %c3\n", 0, 5}, {"  %e = div %k, %c3\n", -1, 3}, {"  %e = div %k, %c2\n", -2, 4},
+      {"  %a = sub %k, %c9\n  %e = div %a, %c2\n", -6, 0}, {"  %a = add %w, %c1\n  %e = div %l, %a\n", 0, 15}, {"  %a = add %w, %c1\n  %e = div %k, %a\n", -4, 9}, {"  %e = rem %l, %c5\n", 0, 4}, {"  %e = rem %k, %c9\n", -4, 8},
+      {"  %e = rem %k, %c3\n", -2, 2}, {"  %e = rem %d, %c3\n", -2, 2}, {"  %a = sub %k, %c9\n  %e = rem %a, %c3\n", -2, 0}, {"  %a = min %d, %c0\n  %e = rem %a, %c3\n", -2, 0}, {"  %a = max %d, %c0\n  %e = rem %a, %c3\n", 0, 2},
+      {"  %e = rem %w, %c9\n", 0, 2}, {"  %e = shift_right_logical %l, %c2\n", 0, 3}, {"  %p = lt %d, %c0\n  %e = select %p, %k, %l\n", -4, 15}, {"  %p = lt %d, %c0\n  %e = select %p, %c5, %c9\n", 5, 9}};
+  for (const auto& x : all) {
+    CAPTURE(std::string(x.ops));
+    CHECK(holds(x.ops, x.lo, x.hi - x.lo + 1));
+    CHECK_FALSE(holds(x.ops, x.lo, x.hi - x.lo));
+    CHECK_FALSE(holds(x.ops, x.lo + 1, x.hi - x.lo + 1));
+  }
+}
+
 TEST_CASE("bounds: numbers of 2^56 and beyond prove nothing, below 0 neither") {
   const auto back = [](const char* there, const char* back_again, int64_t far) {
     return proved("  %a = convert %l : i64[]\n  %far = constant " + std::to_string(far) + " : i64[]\n  %b = " + there + " %a, %far\n  %e = " + back_again + " %b, %far\n  %z = sub %e, %a\n  %i = convert %z : i32[]\n");

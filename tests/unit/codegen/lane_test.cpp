@@ -436,6 +436,42 @@ TEST_CASE("the shortcuts of the machine agree with the reference") {
   check(Opcode::convert, DType::i32, DType::i64);
 }
 
+TEST_CASE("values are held to the ranges that are claimed of them") {
+  const auto reports = [](DType t, uint64_t bits, Interval range) {
+    Lane l(1, 1, {t, t});
+    l.k.lane.max_workgroups = 1;
+    const Value v = l.load(l.args[0], l.number(0));
+    l.store(l.args[1], l.number(0), v);
+    std::vector<Bounds> ranges(l.done().values.size());
+    ranges[v.index] = range;
+    Array x({1}, t);
+    x.set_element_bits(0, bits);
+    return lane::run(l.k, {x, Array({1}, t)}, 1, {}, {.ranges = ranges}).reports;
+  };
+  CHECK(reports(DType::i32, 0xfffffffb, {-5, 3}).empty());
+  CHECK(any_contains(reports(DType::i32, 0xfffffffa, {-5, 3}), "of load: i32[], is [-5, 3] but it is -6 in invocation 0 of workgroup 0"));
+  CHECK(any_contains(reports(DType::i32, 4, {-5, 3}), "is [-5, 3] but it is 4"));
+  CHECK(reports(DType::i8, 0xff, {-1, 0}).empty());
+  CHECK(any_contains(reports(DType::u8, 0xff, {0, 254}), "is [0, 254] but it is 255"));
+  CHECK(any_contains(reports(DType::i4, 0x8, {-7, 7}), "is [-7, 7] but it is -8"));
+  CHECK(any_contains(reports(DType::i64, uint64_t{1} << 63, {-INT64_MAX, INT64_MAX}), "but it is -9223372036854775808"));
+  CHECK(any_contains(reports(DType::u64, uint64_t{1} << 63, {0, INT64_MAX}), "is [0, 9223372036854775807] but it is"));
+  CHECK(any_contains(reports(DType::boolean, 1, {0, 0}), "is [0, 0] but it is 1"));
+
+  // Counters and constants too; what is garbage has no value.
+  Lane l(1);
+  l.k.lane.max_workgroups = 1;
+  const Value three = l.number(3), garbage = l.load(l.shared(0, 1, DType::i32), l.number(0));
+  Value counter;
+  l.loop(4, [&](Value i) { l.store(l.args[1], counter = i, l.load(l.args[0], i)); });
+  std::vector<Bounds> ranges(l.done().values.size());
+  ranges[three.index] = Interval{0, 2}, ranges[counter.index] = Interval{0, 2}, ranges[garbage.index] = Interval{5, 4};
+  const auto r = lane::run(l.k, {counting(4), Array({4}, DType::f32)}, 1, {}, {.ranges = ranges});
+  REQUIRE(r.reports.size() == 2);
+  CHECK(any_contains(r.reports, "of constant: i32[], is [0, 2] but it is 3"));
+  CHECK(any_contains(r.reports, "an argument: i32[], is [0, 2] but it is 3"));
+}
+
 TEST_CASE("uniformity follows sources, memory and control") {
   Lane l(8);
   l.k.lane.subgroup_size = 4;

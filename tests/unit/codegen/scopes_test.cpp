@@ -90,6 +90,50 @@ body (%x, %o, %s) {
   CHECK(p.explain.find("  waits: 1, tested at run time\n") != std::string::npos);
 }
 
+TEST_CASE("scopes: programs that leave every semaphore as they found it may run at once") {
+  const auto alone = [](const std::string& ops) {
+    const std::vector<bool> p = parallel_axes(parse(kHead + "scratch ref<semaphore, i32[2]>\nscratch ref<dma_semaphore, i32[]>\nscratch ref<vmem, f32[1, 8]>\nbody (%x, %o, %s, %d, %t) {\n  %0 = constant 0 : i32[]\n  %1 = constant 1 : i32[]\n"
+                                                  "  %2 = constant 2 : i32[]\n  %i = program_id axis 0\n  %c = lt %i, %2\n  %k = rem %i, %2\n" + ops + "  %v = load %x[0, 0:8]\n  store %o[0, 0:8], %v\n}\n"));
+    return p[0];
+  };
+  const std::string signal = "semaphore_signal %s[0], %2\n", wait = "semaphore_wait %s[0], %2\n", start = "copy_start %x[0:1, 0:8] to %t[0:1, 0:8] with %d[]\n", ends = "copy_wait %x[0:1, 0:8] to %t[0:1, 0:8] with %d[]\n";
+  const auto loop = [](const std::string& ops) { return "for %j = %0 to %2 step %1 {\n" + ops + "}\n"; };
+  const auto either = [](const std::string& a, const std::string& b) { return "if %c {\n" + a + "} else {\n" + b + "}\n"; };
+  CHECK(alone(""));
+  CHECK(alone(signal + wait));
+  CHECK_FALSE(alone(signal));
+  CHECK_FALSE(alone(signal + "semaphore_wait %s[0], %1\n"));
+  CHECK_FALSE(alone(signal + "semaphore_wait %s[1], %2\n"));
+  CHECK(alone("semaphore_signal %s[%k], %2\nsemaphore_wait %s[%k], %2\n"));
+  CHECK_FALSE(alone("semaphore_signal %s[%k], %2\nsemaphore_wait %s[0], %2\n"));
+  CHECK_FALSE(alone("semaphore_signal %s[0], %i\nsemaphore_wait %s[0], %i\n"));  // of how much, only constants are followed
+  CHECK(alone(start + ends));
+  CHECK_FALSE(alone(start));
+  CHECK(alone(loop(signal + wait)));
+  CHECK_FALSE(alone(loop(signal) + "semaphore_wait %s[0], %2\n"));
+  CHECK_FALSE(alone(loop("semaphore_signal %s[0], %1\n") + wait));  // rounds are not counted
+  CHECK(alone(either(signal, signal) + wait));
+  CHECK(alone(signal + either(wait, "semaphore_wait %s[0], %1\nsemaphore_wait %s[0], %1\n")));
+  CHECK_FALSE(alone(either(signal, "") + wait));
+  CHECK_FALSE(alone(either(signal, "semaphore_signal %s[0], %1\n") + wait));
+}
+
+TEST_CASE("scopes: scratch that nobody reads goes with what is stored to it") {
+  const auto after = [](const std::string& ops, bool changes) {
+    ir::Kernel k = parse(kHead + "scratch ref<vmem, f32[8]>\nscratch ref<vmem, f32[8]> private\nscratch ref<vmem, f32[8]> private\nbody (%x, %o, %s, %t, %u) {\n  %v = load %x[0, 0:8]\n" + ops + "}\n");
+    const std::string before = ir::print(k);
+    CHECK(lowering::drop_unread_scratch(k) == changes);
+    CHECK((ir::print(k) != before) == changes);
+    ir::verify(k, "the step");
+    return k.scratch.size();
+  };
+  const std::string read_t = "  store %t[0:8], %v\n  %a = load %t[0:8]\n  store %o[0, 0:8], %a\n", read_u = "  store %u[0:8], %v\n  %b = load %u[0:8]\n  store %o[0, 0:8], %b\n";
+  CHECK(after(read_t + read_u, false) == 3);
+  CHECK(after(read_t + "  store %u[0:8], %v\n", true) == 2);
+  CHECK(after("  store %t[0:8], %v\n  store %s[0:8], %v\n" + read_u, true) == 2);
+  CHECK(after("  store %s[0:8], %v\n", true) == 1);  // what outlives a program stays
+}
+
 TEST_CASE("scopes: a wait that is certain to fail is refused, others report") {
   const std::string never = kHead + R"(body (%x, %o) {
   %one = constant 1 : i32[]

@@ -1,6 +1,7 @@
 // Sizes around 2^31: positions, program ids and units of work are i32 in code, so what is larger is refused with its number, never cut off.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "codegen/compile.h"
@@ -63,4 +64,21 @@ TEST_CASE("sizes: a constant that is no i32 is an error, sums of constants wrap"
   CHECK_THROWS_AS(b.i32(-(int64_t{1} << 31) - 1), InternalError);
   CHECK(b.known(b.add(b.i32(INT32_MAX), b.i32(1))) == INT32_MIN);
   CHECK(b.known(b.mul(b.i64(int64_t{1} << 62), b.i64(2))) == INT64_MIN);
+}
+
+TEST_CASE("sizes: offsets are of 64 bits where a block's span passes 2 GiB") {
+  const auto views = [](const std::string& type) {
+    ir::Kernel lanes;
+    CompileOptions o;
+    o.dump = [&](std::string_view, const ir::Kernel& now, bool) { lanes = now; };
+    compile(ir::parse("tir 1\nkernel @k\nin i32[2] whole\nin " + type + " whole\nout i32[1] whole\nbody (%n, %x, %o) {\n  %i = load %n[0]\n  %j = load %n[1]\n  %v = load %x[%i, %j]\n  %w = convert %v : i32[]\n  store %o[0], %w\n}\n", "k.tir"), gpu_target(), o);
+    return std::count_if(lanes.ops.begin(), lanes.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::view; });
+  };
+  CHECK(views("i8[2, 1024]") == 0);
+  CHECK(views("i8[1, 2147483647]") == 0);
+  CHECK(views("i8[2, 1073741824]") == 1);
+  CHECK(views("i32[512, 1048575]") == 0);
+  CHECK(views("i32[513, 1048576]") == 1);
+  CHECK(views("f64[257, 1048576]") == 1);
+  CHECK(views("i8[65536, 65536]") == 1);
 }

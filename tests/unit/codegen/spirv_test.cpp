@@ -4,6 +4,8 @@
 
 #include "engine/error.h"
 #include "codegen/spirv/module.h"
+#include <optional>
+
 #include "tests/unit/codegen/spirv_support.h"
 
 using namespace tessera;
@@ -129,6 +131,32 @@ TEST_CASE("spirv: narrow elements that a device can store and not compute with a
           as_stored = as_stored || words[at + 1] == (dt == DType::u8 ? spv::CapabilityStorageBuffer8BitAccess : spv::CapabilityStorageBuffer16BitAccess);
         CHECK(as_stored == (int64 || narrow));
       }
+}
+
+// Guards and signed divisions cost: what ranges make needless is not emitted.
+TEST_CASE("spirv: what a division takes, by what is known of its operands") {
+  const auto count = [](const std::vector<uint32_t>& words, spv::Op op) {
+    int n = 0;
+    for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift) n += (words[at] & spv::OpCodeMask) == static_cast<uint32_t>(op);
+    return n;
+  };
+  struct { bool not_negative; std::optional<int64_t> divisor; bool is_unsigned; int guards; } const all[] = {
+      {true, 3, true, 0}, {false, 3, false, 0}, {true, -3, false, 0}, {false, -3, false, 0}, {true, -1, false, 0}, {false, -1, false, 1}, {true, std::nullopt, false, 1}, {false, std::nullopt, false, 1}};
+  for (const auto& x : all)
+    for (const Opcode op : {Opcode::div, Opcode::rem}) {
+      CAPTURE(ir::name(op));
+      CAPTURE(x.not_negative);
+      CAPTURE(x.divisor.value_or(0));
+      LaneKernel t(8);
+      const Value in = t.arg(DType::i32), out = t.arg(DType::i32), lane = t.value(Opcode::local_index);
+      const Value v = t.load(in, lane), a = x.not_negative ? t.op(Opcode::and_, {v, t.i32c(255)}, DType::i32) : v;
+      t.store(out, lane, t.op(op, {a, x.divisor ? t.i32c(*x.divisor) : t.load(in, t.i32c(0))}, DType::i32));
+      t.finish();
+      const std::vector<uint32_t> words = emit_valid(t.k, lavapipe_target());
+      CHECK(count(words, op == Opcode::div ? spv::OpUDiv : spv::OpUMod) == (x.is_unsigned ? 1 : 0));
+      CHECK(count(words, spv::OpSDiv) == (x.is_unsigned ? 0 : 1));
+      CHECK((count(words, spv::OpSelect) > 0) == (x.guards > 0));
+    }
 }
 
 TEST_CASE("spirv: masked loads and stores") {

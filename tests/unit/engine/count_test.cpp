@@ -1,25 +1,12 @@
 // The pass that makes fors of whiles that count.
-#include <doctest/doctest.h>
-
-#include "engine/ir/text.h"
-#include "engine/ir/verify.h"
-#include "engine/passes/passes.h"
+#include "passes_support.h"
 
 using namespace tessera;
+using namespace tessera::test;
 
 namespace {
 
-/// The body's ops after the pass.
-std::string count(const std::string& ops) {
-  ir::Kernel k = ir::parse("tir 1\nkernel @k\nin i32[8] whole any\nout i32[8] whole any\nbody (%n, %m) {\n" + ops + "}\n");
-  const std::string before = ir::print(k);
-  const bool changed = passes::count(k);
-  ir::verify(k, "the pass");
-  const std::string after = ir::print(k);
-  CHECK(changed == (before != after));
-  const size_t body = after.find("body");
-  return after.substr(after.find('\n', body), after.rfind('}') - after.find('\n', body));
-}
+std::string count(const std::string& ops) { return apply(passes::count, "tir 1\nkernel @k\nin i32[8] whole any\nout i32[8] whole any\nbody (%n, %m) {\n", ops); }
 
 }  // namespace
 

@@ -5,43 +5,10 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
+#include "tests/unit/engine/passes_support.h"
 
 using namespace tessera;
-
-namespace {
-
-const std::string kHead =
-    "tir 1\nkernel @k\ngrid (4, n)\nin f32[8] whole\nin i32[8] whole\nout f32[8] whole\nout i32[8] whole\nscratch ref<vmem, f32[8]>\nbody (%x, %n, %o, %m, %s) {\n";
-const std::string kLaneHead =
-    "tir 1\nlane kernel @k\nworkgroup_size 64 subgroup_size 8 shared_bytes 1024\nnum_units n\nextents (n, n - 1: i64)\nin f32[8] whole\nout f32[8] whole\nbody (%x, %o) {\n";
-
-/// The body's ops after the pass, whose return value must say whether the text changed.
-std::string apply(bool (*pass)(ir::Kernel&), const std::string& head, const std::string& ops) {
-  ir::Kernel k = ir::parse(head + ops + "}\n");
-  ir::check(k);
-  const std::string before = ir::print(k);
-  const bool changed = pass(k);
-  ir::verify(k, "the pass");
-  const std::string after = ir::print(k);
-  CHECK(changed == (before != after));
-  CHECK_FALSE((pass(k) && ir::print(k) == after));
-  const size_t begin = after.find("{\n", after.find("body")) + 2;
-  return "\n" + after.substr(begin, after.size() - begin - 2);
-}
-bool fold_dce(ir::Kernel& k) {
-  const bool folded = passes::fold(k);
-  return passes::dce(k) || folded;
-}
-/// Tile-level ops after fold and dce. %0 %1 are the inputs f32[8] and i32[8], %2 %3 the outputs of the same types, %4 is scratch f32[8].
-std::string fold(const std::string& ops) { return apply(fold_dce, kHead, ops); }
-std::string fold_lane(const std::string& ops) { return apply(fold_dce, kLaneHead, ops); }
-std::string cse(const std::string& ops) { return apply(passes::cse, kHead, ops); }
-std::string cse_lane(const std::string& ops) { return apply(passes::cse, kLaneHead, ops); }
-std::string licm(const std::string& ops) { return apply(passes::licm, kHead, ops); }
-std::string licm_lane(const std::string& ops) { return apply(passes::licm, kLaneHead, ops); }
-std::string dce(const std::string& ops) { return apply(passes::dce, kHead, ops); }
-
-}  // namespace
+using namespace tessera::test;
 
 TEST_CASE("fold: a start that is a constant and fits is part of the access, to the array's last element") {
   CHECK(fold("  %c = constant 4 : i32[]\n  %a = load %x[ds(%c, 4)]\n  store %o[ds(%c, 4)], %a\n") == "\n  %5 = load %0[4:8] : f32[4]\n  store %2[4:8], %5\n");

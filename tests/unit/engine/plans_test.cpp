@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "engine/ir/text.h"
@@ -30,15 +31,20 @@ body (%x, %o) {
 }
 )";
 
+std::vector<float> numbers(int64_t n, float first) {
+  std::vector<float> v(static_cast<size_t>(n));
+  std::iota(v.begin(), v.end(), first);
+  return v;
+}
+bool same(const Array& a, const Array& b) { return a.shape() == b.shape() && std::equal(a.bytes(), a.bytes() + a.nbytes(), b.bytes()); }
+
 TEST_CASE("plans are kept from call to call, for other sizes and for threads that call at once") {
   const ir::Kernel k = ir::parse(kKernel, "plans");
   Plans plans;
   const auto right = [&](int64_t n) {
-    std::vector<float> v(static_cast<size_t>(n));
-    for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i);
-    const std::vector<Array> x{Array({n}, v)};
+    const std::vector<Array> x{Array({n}, numbers(n, 0))};
     const std::vector<Array> got = interpret(k, x, {}, plans), want = interpret(k, x);
-    return got.size() == 1 && got[0].shape() == want[0].shape() && std::equal(got[0].bytes(), got[0].bytes() + got[0].nbytes(), want[0].bytes());
+    return got.size() == 1 && same(got[0], want[0]);
   };
   for (const int64_t n : {9, 9, 12, 30, 9}) CHECK(right(n));
   bool all[4] = {};
@@ -76,11 +82,6 @@ body (%x, %y, %z, %o, %p) {
 
 TEST_CASE("a call on memory of somebody else's gives what one on arrays gives, and copies what it must") {
   const ir::Kernel k = ir::parse(kInPlace, "in_place");
-  const auto numbers = [](int64_t n, float first) {
-    std::vector<float> v(static_cast<size_t>(n));
-    for (size_t i = 0; i < v.size(); ++i) v[i] = first + static_cast<float>(i);
-    return v;
-  };
   const std::vector<float> x = numbers(9, 1), y = numbers(9, 100), z = numbers(4, 1000);
   const std::vector<Array> want = interpret(k, {Array({9}, x), Array({9}, y), Array({4}, z)});
   const auto is = [&](const std::vector<float>& got, size_t output) { return std::equal(got.begin(), got.end(), want[output].data<float>().begin(), want[output].data<float>().end()); };
@@ -154,7 +155,7 @@ TEST_CASE("a block whose index map looks at no axis that has moved is the one th
     int seen = 0;
     const std::vector<Array> always = interpret(k, in, {.uninitialised = fill, .observe = [&](const SeenValue&) { ++seen; }});  // which runs every map for every program
     CHECK(seen > 0);
-    CHECK(std::equal(skipping[0].bytes(), skipping[0].bytes() + skipping[0].nbytes(), always[0].bytes()));
+    CHECK(same(skipping[0], always[0]));
     if (fill != Uninitialised::zero) continue;
     const std::vector<float> want{741, 52, 63, 744, 55, 66, 747, 50, 60, 711, 22, 33, 714, 25, 36, 717, 20, 30};
     CHECK(std::equal(want.begin(), want.end(), skipping[0].data<float>().begin()));

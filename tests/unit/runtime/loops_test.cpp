@@ -468,6 +468,64 @@ TEST_CASE("long loops in graphs, decided by the device or not, and in a host's c
   check_silent(std::move(host));
 }
 
+TEST_CASE("loops in data around each other, in launches, graphs and a host's command buffers") {
+  const auto nested = pallas_call([](Ref n, Ref o) {
+    o[all] = fori_loop(0, n[0], zeros({70}, i32), [&](Value i, Value a) {
+      return fori_loop(0, n[1], a, [&](Value j, Value b) { return fori_loop(0, n[2], b, [&](Value k, Value c) { return c * 3 + k + i * j; }); });
+    });
+  }, {.out_shape = {{{70}, i32}}, .name = "nested"});
+  const auto f = jit([&](Tensor n) { return nested(n); }, {.name = "one"});
+  const ir::Kernel& k = nested.trace({{{3}, i32}});
+  auto host = std::make_unique<VulkanHost>();
+  {
+    DeviceOptions options;
+    options.log_commands = true;
+    const Device d = Device::import(host->imported(), options);
+    const CompiledKernel kernel = load(d, k);
+    CHECK(kernel.program().open_ended == limited());
+    const CompiledGraph graph = load(d, f.trace({{{3}, i32}}));
+    PreparedKernel once = kernel.prepare({.frames_in_flight = 2});
+    PreparedGraph recorded(d, f.trace({{{3}, i32}}), {.frames_in_flight = 2});
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    uint64_t frame = 0;
+    for (const std::vector<int32_t>& sizes : std::vector<std::vector<int32_t>>{{0, 9, 9}, {3, 2, 1}, {200, 50, 30}, {1, 40000, 3}, {300, 1, 700}}) {
+      const Array n({3}, sizes), want = interpret(k, {n}).at(0);
+      const auto check = [&](const Array& got) {
+        for (int64_t i = 0; i < 70; ++i) CHECK(got.element_bits(i) == want.element_bits(i));
+      };
+      for (int i = 0; i < 2; ++i) {
+        check(kernel.run({n}).at(0));
+        check(graph.run({n}).at(0));
+      }
+      const DeviceArray there(d, n), out(d, {70}, i32), other(d, {70}, i32);
+      host->begin(c);
+      stream.begin(c, frame++);
+      stream.record(once, {there, out});
+      recorded.record(stream, {there}, {other});
+      stream.end();
+      host->run(c);
+      check(out.download());
+      check(other.download());
+    }
+    if (limited()) {
+      const DeviceArray many(d, Array({3}, std::vector<int32_t>{1 << 19, 64, 1})), few(d, Array({3}, std::vector<int32_t>{1, 1, 1})), out(d, {70}, i32);
+      for (const DeviceArray* n : {&many, &few, &few}) {  // a frame is asked how it went when its slot is used again
+        host->begin(c);
+        stream.begin(c, frame++);
+        stream.record(once, {*n, out});
+        stream.end();
+        host->run(c);
+        d.submit_nothing();
+      }
+      CHECK(error_of<DeviceError>([&] { d.wait(); }).find("nested: its loops run longer than the 512 dispatches that are recorded of it, of 65535 iterations each: the results are wrong") == 0);
+    }
+    d.submit_nothing();
+    for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+  }
+  check_silent(std::move(host));
+}
+
 TEST_CASE("programs that are declared parallel take turns at a lock where the driver leaves loops") {
   if (!limited()) return;  // elsewhere they may wait for ever for programs that share their subgroup
   const ir::Kernel k = ir::parse(R"(tir 1

@@ -1,0 +1,212 @@
+#include "codegen/lane/steps.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "codegen/lane/loops.h"
+#include "codegen/lane/uniformity.h"
+
+namespace tessera::lane {
+namespace {
+using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId;
+
+Extent capped(const Extent& e) {
+  const auto v = e.value();
+  return v && (*v > kEndless || *v < 0) ? Extent(kEndless) : e;
+}
+Extent plus(const Extent& a, const Extent& b) { return capped(a + b); }
+Extent most(const Extent& a, const Extent& b) {
+  const auto x = a.value(), y = b.value();
+  if (x && y) return std::max(*x, *y);
+  return a == b || y == 0 || y == 1 ? a : x == 0 || x == 1 ? b : Extent::make(Extent::Op::max, a, b);
+}
+
+class Planner {
+  static constexpr int64_t kMostRoom = int64_t{1} << 20, kLeastRoom = int64_t{1} << 10;
+
+ public:
+  Planner(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> rounds) : k_(k), limit_(limit), info_(analyze_uniformity(k)) { out_.rounds = std::move(rounds); }
+
+  std::optional<Steps> run() {
+    find_open(k_.body);
+    if (out_.open) open_up(k_.body);
+    if (!cuttable(k_.body)) return std::nullopt;
+    Extent& total = out_.total;
+    total = plan(k_.body, 0, 0);
+    while (out_.open && !numbered(total)) {
+      if ((room_ /= 2) < kLeastRoom) return std::nullopt;
+      for (const uint32_t body : out_.in_data) out_.rounds.insert_or_assign(body, Extent(room_));
+      total = plan(k_.body, 0, 0);
+    }
+    if (const auto n = total.value(); n && !out_.open && *n > Program::kMostSteps) return std::nullopt;
+    if (const auto n = longest_.value(); n && *n > limit_) return std::nullopt;
+    if (!unknown_) out_.at_most = plus(longest_, Extent(2 * (deepest_ + 1) * (loops_in(k_.body) + 2)));
+    return std::move(out_);
+  }
+
+ private:
+  std::optional<Extent> cost(RegionId r) const {
+    Extent sum = 0;
+    for (const OpId id : k_.region(r).ops) {
+      const auto c = cost(k_.op(id));
+      if (!c) return std::nullopt;
+      sum = plus(sum, *c);
+    }
+    return sum;
+  }
+  /// Iterations of one execution at most; none where data decides. A loop has one for its last test, which runs the body for nobody, and one more if there are copies of the body.
+  std::optional<Extent> cost(const Op& o) const {
+    if (o.code == Opcode::while_ || atomic_by_loop(k_, o) || (!o.regions.empty() && out_.in_data.contains(o.regions[0].index))) return std::nullopt;
+    Extent inside = 0;
+    for (const RegionId r : o.regions) {
+      const auto c = cost(r);
+      if (!c) return std::nullopt;
+      inside = plus(inside, *c);
+    }
+    if (o.code != Opcode::for_) return inside;
+    const auto it = out_.rounds.find(o.regions[0].index);
+    if (it == out_.rounds.end()) return std::nullopt;
+    return product(plus(it->second, Extent(2)), plus(inside, Extent(1)));
+  }
+  int64_t loops_in(RegionId r) const {
+    int64_t n = 0;
+    for (const OpId id : k_.region(r).ops) n += loops_in(k_.op(id));
+    return n;
+  }
+  int64_t loops_in(const Op& o) const {
+    int64_t n = o.code == Opcode::for_ || o.code == Opcode::while_ || atomic_by_loop(k_, o) ? 1 : 0;
+    for (const RegionId r : o.regions) n += loops_in(r);
+    return n;
+  }
+  /// About how many iterations it is.
+  double guess(const Op& o) const {
+    constexpr double kRoundsInData = 64, kRoundsOfSizes = 1024;
+    double inside = 0;
+    for (const RegionId r : o.regions)
+      for (const OpId id : k_.region(r).ops) inside += guess(k_.op(id));
+    if ((o.code != Opcode::for_ && o.code != Opcode::while_)) return inside;
+    const auto it = out_.rounds.find(o.regions[0].index);
+    const double n = o.code == Opcode::while_ || it == out_.rounds.end() ? kRoundsInData : static_cast<double>(it->second.value().value_or(static_cast<int64_t>(kRoundsOfSizes)));
+    return (n + 1) * (inside + 1);
+  }
+  /// As often as data says, but all invocations as often.
+  bool in_data(const Op& o) const {
+    if (o.code == Opcode::while_) return info_.control[o.regions[1].index] == Uniformity::workgroup;
+    if (o.code != Opcode::for_ || out_.rounds.contains(o.regions[0].index)) return false;
+    const auto step = ir::constant_int(k_, o.operands[2]);
+    return step && *step > 0 && info_.control[o.regions[0].index] == Uniformity::workgroup;
+  }
+  void find_open(RegionId r) {
+    for (const OpId id : k_.region(r).ops) {
+      const Op& o = k_.op(id);
+      out_.open = out_.open || (in_data(o) && guess(o) > static_cast<double>(limit_));
+      for (const RegionId inner : o.regions) find_open(inner);
+    }
+  }
+  /// All that are in data: what is long is so by those inside.
+  void open_up(RegionId r) {
+    for (const OpId id : k_.region(r).ops) {
+      const Op& o = k_.op(id);
+      if (in_data(o)) out_.in_data.insert(body_of(o).index);
+      for (const RegionId inner : o.regions) open_up(inner);
+    }
+    for (const OpId id : k_.region(r).ops)
+      if (const Op& o = k_.op(id); !o.regions.empty() && out_.in_data.contains(body_of(o).index)) out_.rounds.insert_or_assign(body_of(o).index, Extent(room_));
+  }
+  /// In 64 bits, with ordinary sizes.
+  static bool numbered(const Extent& total) {
+    constexpr int64_t kOrdinary = 4096;
+    std::vector<std::string> names;
+    total.collect_names(names);
+    DimValues dims;
+    for (const std::string& n : names) dims[n] = kOrdinary;
+    try {
+      return total.eval(dims) < kEndless;
+    } catch (const SpecError&) {
+      return false;
+    }
+  }
+  /// Not a small part of what a dispatch runs.
+  bool long_one(const Op& o) const {
+    constexpr int64_t kParts = 16;
+    const auto c = cost(o);
+    return !c || !c->is_static() || *c->value() > limit_ / kParts || *c->value() < 0;
+  }
+  bool cuttable(RegionId r) const {
+    return std::any_of(k_.region(r).ops.begin(), k_.region(r).ops.end(), [&](OpId id) { return is_child(k_.op(id)); });
+  }
+  bool is_child(const Op& o) const {
+    if (o.code == Opcode::while_) return out_.in_data.contains(body_of(o).index);
+    if (o.code == Opcode::if_) return std::any_of(o.regions.begin(), o.regions.end(), [&](RegionId r) { return cuttable(r); });
+    if (o.code != Opcode::for_ || !long_one(o)) return false;
+    const auto step = ir::constant_int(k_, o.operands[2]);
+    return step && *step > 0 && out_.rounds.contains(o.regions[0].index);
+  }
+
+  /// Gives the region its steps, `own` ones before all others.
+  Extent plan(RegionId r, Extent own, int64_t depth) {
+    deepest_ = std::max(deepest_, depth);
+    Extent t = 0;
+    for (const OpId id : k_.region(r).ops) {
+      const Op& o = k_.op(id);
+      if (!is_child(o)) {
+        own = plus(own, known(cost(o)));
+        continue;
+      }
+      out_.children.insert(id.index);
+      out_.before[id.index] = t;
+      longest_ = most(longest_, own);
+      t = plus(t, own);
+      own = 0;
+      out_.start[id.index] = t;
+      out_.passing[id.index] = in_passing(o);
+      t = plus(t, out_.span[id.index] = o.code == Opcode::if_ ? plan_branches(o, depth) : plan_rounds(o, depth));
+    }
+    longest_ = most(longest_, own);
+    if (own == Extent(0) && t != Extent(0)) {
+      out_.tail[r.index] = t - Extent(1);
+    } else {
+      out_.tail[r.index] = t;
+      t = plus(t, own.is_static() && own != Extent(0) ? own : Extent::make(Extent::Op::max, own, Extent(1)));
+    }
+    return out_.time[r.index] = t;
+  }
+  /// What goes round, and the last test, which runs the loops in the body for nobody.
+  Extent plan_rounds(const Op& o, int64_t depth) {
+    const RegionId body = body_of(o);
+    const Extent test = o.code == Opcode::while_ ? plus(known(cost(o.regions[0])), Extent(1)) : Extent(1);
+    if (cuttable(body)) {
+      plan(body, test, depth + 1);
+    } else {
+      longest_ = most(longest_, out_.time[body.index] = plus(known(cost(body)), test));
+      out_.whole.insert(body.index);
+    }
+    return plus(product(most(out_.rounds.at(body.index), Extent(1)), out_.time.at(body.index)), in_passing(o));
+  }
+  Extent in_passing(const Op& o) const { return Extent(loops_in(o) + (o.code == Opcode::if_ ? 0 : 1)); }
+  /// Loops of a branch that is not taken are an iteration each.
+  Extent plan_branches(const Op& o, int64_t depth) {
+    Extent t = 0;
+    for (const RegionId r : o.regions) t = most(t, plan(r, Extent(0), depth));
+    return plus(t, in_passing(o));
+  }
+  Extent known(const std::optional<Extent>& c) {
+    unknown_ = unknown_ || !c;
+    return c.value_or(Extent(0));
+  }
+
+  const Kernel& k_;
+  const int64_t limit_;
+  const UniformityInfo info_;
+  Steps out_;
+  int64_t room_ = kMostRoom;  // for rounds of each loop that is in data
+  Extent longest_ = 0;        // of what is not cut
+  bool unknown_ = false;      // how long some of it is
+  int64_t deepest_ = 0;
+};
+}  // namespace
+
+std::optional<Steps> plan_steps(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> rounds) { return Planner(k, limit, std::move(rounds)).run(); }
+
+}  // namespace tessera::lane

@@ -1,0 +1,80 @@
+// The ranges of the passes, exactly: that they hold is the fuzzer's to see (fuzz/claims.h), that they are no wider than they need be is seen here.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "engine/ir/text.h"
+#include "engine/passes/ranges.h"
+
+using namespace tessera;
+namespace {
+
+/// Of what the last op makes, "[lo, hi]".
+std::string last_range(const std::string& text) {
+  const ir::Kernel k = ir::parse(text, "k.tir");
+  passes::Ranges ranges(k);
+  ir::Value last;
+  for (const ir::OpId id : k.region(k.body).ops) {
+    const ir::Op& o = k.op(id);
+    if (o.results.empty()) continue;
+    last = o.results[0];
+    ranges.set(last, ranges.compute(o, k.type(last)));
+  }
+  const Bounds r = ranges.of(last);
+  return r ? "[" + std::to_string(r->lo) + ", " + std::to_string(r->hi) + "]" : "none";
+}
+std::string tile(const std::string& ops) {
+  return last_range("tir 1\nkernel @k\ngrid (4, n, 0, 2147483648)\nin i32[8] whole\nin u8[8] whole\nbody (%x, %y) {\n  %c = constant 7 : i32[]\n  %l = load %x[0]\n" + ops + "}\n");
+}
+std::string lane(const std::string& ops, const std::string& subgroup = " subgroup_size 8") {
+  return last_range("tir 1\nlane kernel @k\nworkgroup_size 60" + subgroup + "\nnum_units n\nextents (n, n - 1, 5, cdiv(n, 4): i64, -3)\nin i32[8] whole\nbody (%x) {\n" + ops + "}\n");
+}
+}  // namespace
+
+TEST_CASE("ranges: of tile-level ops") {
+  CHECK(tile("  %r = constant -5 : i32[4]\n") == "[-5, -5]");
+  CHECK(tile("  %r = constant 250 : u8[]\n") == "[250, 250]");
+  CHECK(tile("  %r = constant -3 : i8[]\n") == "[-3, -3]");
+  CHECK(tile("  %r = constant 9223372036854775807 : u64[]\n") == "[9223372036854775807, 9223372036854775807]");
+  CHECK(tile("  %r = constant 9223372036854775808 : u64[]\n") == "none");
+  CHECK(tile("  %r = constant true : bool[]\n") == "[1, 1]");
+  CHECK(tile("  %r = constant 1.0 : f32[]\n") == "none");
+  CHECK(tile("  %r = load %y[0:8]\n") == "[0, 255]");
+  CHECK(tile("  %r = iota axis 0 : i32[8]\n") == "[0, 7]");
+  CHECK(tile("  %r = iota axis 1 : i32[8, 1]\n") == "[0, 0]");
+  CHECK(tile("  %r = iota axis 0 : i8[200]\n") == "[-128, 127]");  // it wraps
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = broadcast %a dims [1] : i32[3, 8]\n") == "[0, 7]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = reshape %a : i32[2, 4]\n") == "[0, 7]");
+  CHECK(tile("  %a = iota axis 0 : i32[8, 2]\n  %r = transpose %a perm [1, 0]\n") == "[0, 7]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = slice %a[2:4]\n") == "[0, 7]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = rev %a axes [0]\n") == "[0, 7]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = cummax %a axis 0\n") == "[0, 7]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = cummin %a axis 0\n") == "[0, 7]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = cumsum %a axis 0\n") == "[-2147483648, 2147483647]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %b = constant -2 : i32[3]\n  %d = constant 9 : i32[1]\n  %r = concatenate %a, %b, %d axis 0\n") == "[-2, 9]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %b = load %x[0:8]\n  %r = concatenate %a, %b axis 0\n") == "[-2147483648, 2147483647]");
+  CHECK(tile("  %a = load %x[0:8]\n  %r = argmax %a axis 0 : i32[]\n") == "[0, 7]");
+  CHECK(tile("  %a = load %x[3:4]\n  %r = argmin %a axis 0 : i32[]\n") == "[0, 0]");
+  CHECK(tile("  %r = program_id axis 0\n") == "[0, 3]");
+  CHECK(tile("  %r = program_id axis 1\n") == "[0, 2147483647]");
+  CHECK(tile("  %r = program_id axis 2\n") == "[0, 0]");
+  CHECK(tile("  %r = program_id axis 3\n") == "[0, 2147483647]");
+  CHECK(tile("  %r = num_programs axis 0\n") == "[4, 4]");
+  CHECK(tile("  %r = num_programs axis 1\n") == "[0, 2147483647]");
+  CHECK(tile("  %r = num_programs axis 2\n") == "[0, 0]");
+}
+
+TEST_CASE("ranges: of lane-level ops") {
+  CHECK(lane("  %r = workgroup_index\n") == "[0, 2147483647]");
+  CHECK(lane("  %r = num_workgroups\n") == "[1, 2147483647]");
+  CHECK(lane("  %r = local_index\n") == "[0, 59]");
+  CHECK(lane("  %r = lane_id\n") == "[0, 7]");
+  CHECK(lane("  %r = lane_id\n", "") == "[0, 127]");
+  CHECK(lane("  %r = subgroup_id\n") == "[0, 7]");
+  CHECK(lane("  %r = subgroup_id\n", "") == "[0, 59]");
+  CHECK(lane("  %r = extent index 0 : i32[]\n") == "[0, 2147483647]");
+  CHECK(lane("  %r = extent index 1 : i32[]\n") == "[-2147483648, 2147483647]");
+  CHECK(lane("  %r = extent index 2 : i32[]\n") == "[0, 5]");
+  CHECK(lane("  %r = extent index 3 : i64[]\n") == "[0, 9223372036854775807]");
+  CHECK(lane("  %r = extent index 4 : i32[]\n") == "[-2147483648, 2147483647]");
+}
