@@ -66,6 +66,7 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   value(program->num_units, "the grid");
   bound = vulkan::bind(*program, dims, device);
   if (program->steps_extent >= 0) slices = slices_of(*context, *program, dims, bound.count);
+  if (program->open_ended) tell_at_the_end(slices);
   pipeline = &context->pipeline(*program);
   scopes = scopes_of(*program, bound.count > 0, options.images);
   label = "dispatch " + program->name;

@@ -72,6 +72,14 @@ std::vector<GroupSlice> slice_open(const std::vector<GroupSlice>& slices, const 
   return open;
 }
 
+void tell_at_the_end(std::vector<GroupSlice>& slices) {
+  for (size_t i = 0; i < slices.size(); ++i)
+    if (slices[i].tells && (i + 1) % kOpenDispatches != 0) {
+      slices[i].tells = false;
+      slices[i].first_step &= ~Program::kTells;
+    }
+}
+
 size_t after_telling(const std::vector<GroupSlice>& slices, size_t told, bool steps_left) {
   const size_t begin = told / kOpenDispatches * kOpenDispatches, end = begin + kOpenDispatches;
   if (!steps_left) return end;

@@ -41,6 +41,8 @@ std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const
 /// Where data decides how many dispatches there are: each of the slices, or `all`, kOpenDispatches times, of `per` steps. Some of them tell whether that was enough.
 constexpr int kOpenDispatches = 512;
 std::vector<GroupSlice> slice_open(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t per);
+/// The same where nobody reads what the earlier ones tell, as in a recording: only the last ones do, else steps would count as left that a later dispatch has run.
+void tell_at_the_end(std::vector<GroupSlice>& slices);
 /// The one to go on with after one that told; the number of all if there is none. As long as steps are left the last ones come again.
 size_t after_telling(const std::vector<GroupSlice>& slices, size_t told, bool steps_left);
 

@@ -100,6 +100,35 @@ TEST_CASE("slices: every workgroup once, in order, whole rows where there are se
   }
 }
 
+TEST_CASE("slices: dispatches of which data decides how many there are" * without_device) {
+  constexpr size_t kAll = vulkan::kOpenDispatches;
+  const GroupSlice all{{0, 0, 0}, {7, 1, 1}, 0, 7};
+  for (const bool several : {false, true}) {
+    const std::vector<GroupSlice> groups = several ? vulkan::slice_workgroups(7, 3, {8, 8, 8}) : std::vector<GroupSlice>{};
+    std::vector<GroupSlice> open = vulkan::slice_open(groups, all, 99);
+    REQUIRE(open.size() == kAll * (several ? 3 : 1));
+    for (size_t i = 0; i < open.size(); ++i) {
+      CHECK((open[i].first_step & Program::kGoesOn ? 1 : 0) == (i % kAll != 0));
+      CHECK((open[i].first_step & Program::kTells ? 1 : 0) == open[i].tells);
+      CHECK(open[i].end_step == 99);
+      CHECK(open[i].count == (several ? groups[i / kAll].count : 7));
+      if (!open[i].tells) continue;
+      CHECK(open[i].ends);
+      CHECK(vulkan::after_telling(open, i, false) == (i / kAll + 1) * kAll);
+      const size_t next = vulkan::after_telling(open, i, true);
+      if ((i + 1) % kAll != 0) CHECK(next == i + 1);
+      else CHECK((next < i && open[next - 1].tells));
+    }
+    // In a recording the last one alone tells: what an earlier one has left a later one runs.
+    vulkan::tell_at_the_end(open);
+    for (size_t i = 0; i < open.size(); ++i) {
+      CHECK(open[i].tells == ((i + 1) % kAll == 0));
+      CHECK((open[i].first_step & Program::kTells ? 1 : 0) == open[i].tells);
+      CHECK((open[i].first_step & Program::kGoesOn ? 1 : 0) == (i % kAll != 0));
+    }
+  }
+}
+
 TEST_CASE("slices: every unit of work once, from the dispatch's own numbers" * without_device) {
   std::mt19937 random(2);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
