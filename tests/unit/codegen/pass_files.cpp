@@ -88,7 +88,7 @@ std::string axes_text(const std::vector<bool>& axes) {
   std::string s;
   for (size_t a = 0; a < axes.size(); ++a)
     if (axes[a]) s += (s.empty() ? "" : ", ") + std::to_string(a);
-  return s;
+  return s.empty() ? "none" : s;
 }
 
 std::string print_affine(const Kernel& k, const PassSettings&) {
@@ -372,7 +372,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"lower", run_lower, {}, false},
       {"unroll", run_unroll, {}, false},
       {"vectorize", run_vectorize, {}, false},
-      {"bounds", run_bounds, {}, true},
+      {"bounds", run_bounds, {}, false},
       {"cut", run_cut, {}, false},
       {"report_cut", run_report, {}, false},
       {"affine", {}, print_affine, false},
