@@ -189,7 +189,7 @@ std::string print_kept(const Kernel& k, const PassSettings& s) {
     if (k.type(v).is_ref || k.type(v).shape.empty()) return "";
     if (!lazy[v.index]) return "has a home";
     const lowering::Kept& x = kept[v.index];
-    return x.yes ? "kept: " + std::to_string(x.uses) + " uses, each of " + std::to_string(x.cost) : "lazy";
+    return x.yes ? "kept: uses " + std::to_string(x.uses) + ", each costs " + std::to_string(x.cost) : "lazy";
   });
 }
 
