@@ -119,7 +119,8 @@ void check(const PassFolder& f, const std::filesystem::path& path, bool bless) {
     }
     const auto [g, w] = std::mismatch(got.begin(), got.end(), want.expected.begin(), want.expected.end());
     const std::string got_line = g == got.end() ? "the end" : *g, want_line = w == want.expected.end() ? "the end" : *w;
-    CHECK_MESSAGE(got == want.expected, "line ", g - got.begin() + 1, " of the expected text\n  was  ", want_line, "\n  is   ", got_line,
+    const std::ptrdiff_t number = g - got.begin() + 1;
+    CHECK_MESSAGE(got == want.expected, "line ", number, " of the expected text\n  was  ", want_line, "\n  is   ", got_line,
                   "\nIf that is meant: TESSERA_BLESS=1 build/tests/test_codegen -tc='pass files*' rewrites it");
   } catch (const std::exception& e) {
     FAIL_CHECK(std::string(e.what()));
