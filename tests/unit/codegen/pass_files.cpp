@@ -203,7 +203,7 @@ std::string print_uniform_dims(const Kernel& k, const PassSettings&) {
   };
   std::string out = annotated_values(k, [&](Value v) { return ir::constant_bits(k, v) ? std::string() : of(v); });
   const auto& args = k.region(k.body).args;
-  for (size_t i = k.blocks.size(); i < args.size(); ++i) out += "scratch[" + std::to_string(i - k.blocks.size()) + "]: " + of(args[i]) + "\n";
+  for (size_t i = k.blocks.size(); i < args.size(); ++i) out += "scratch[" + std::to_string(i - k.blocks.size()) + "]: " + (of(args[i]).empty() ? "differs along all" : of(args[i])) + "\n";
   return out;
 }
 
