@@ -87,6 +87,7 @@ std::string run(const PassFolder& f, ir::Kernel k, const PassSettings& settings)
   ir::verify(k, f.name);
   const std::string after = ir::print(k);
   CHECK_MESSAGE(changed == (before != after), "the pass says that it ", changed ? std::string("changed") : std::string("did not change"), " the kernel");
+  CHECK_MESSAGE(ir::print(ir::parse(after)) == after, "what the pass made does not come back from its text");
   if (sound) CHECK_MESSAGE(is_lane_kernel(k), "the lane-level verifier refuses what the pass made");
   if (f.settles) {
     std::string more;
