@@ -174,6 +174,15 @@ class Counter {
   std::vector<ProgramLoop> out_;
   std::unordered_map<uint32_t, Extent> rounds_;  // per region of a for
 };
+// Lavapipe (seen on 22.3) makes invalid LLVM of an atomic of 64 bits whose operand an operation of doubles has made: on CPUs without AVX-512 that ends the process. In a loop
+// the operand comes out of a phi, which has no such type.
+bool may_be_double(const Kernel& k, Value v) {
+  const Op* o = k.def(v);
+  if (k.type(v).dtype == DType::f64) return true;
+  if (!o || (o->code != Opcode::bitcast && o->code != Opcode::select)) return false;
+  return std::any_of(o->operands.begin(), o->operands.end(), [&](Value x) { return may_be_double(k, x); });
+}
+
 }  // namespace
 
 // Devices have atomics of 32 and 64-bit integers.
@@ -181,6 +190,7 @@ bool atomic_by_loop(const Kernel& k, const Op& o) {
   if (!ir::is_atomic(o.code)) return false;
   const DType t = k.type(o.operands.at(1)).dtype;
   if (size_bytes(t) < 4) return true;
+  if (size_bytes(t) == 8 && std::any_of(o.operands.begin() + 1, o.operands.end(), [&](Value v) { return may_be_double(k, v); })) return true;
   return is_float(t) && !(o.code == Opcode::atomic_rmw && o.attr(ir::Attr::kind) == static_cast<int64_t>(Opcode::swap));
 }
 

@@ -83,7 +83,7 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
   const uint32_t mask = size == 1 ? 0xff : 0xffff;
 
   const auto element = [&](V word) -> Register {
-    if (size >= 4) return {floating(word), {}};
+    if (size >= 4) return {is_float(t) ? floating(word) : word, {}};
     const V low = (word >> shift) & mask;
     return {from_memory_bits(low, t), is_narrow_float(t) ? low : V{}};
   };

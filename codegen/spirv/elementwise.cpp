@@ -66,6 +66,14 @@ V float_round(V a, const std::function<V(V)>& native) {
   return preserve ? r : floating(magnitude_bits(r) | sign_bit(a));
 }
 
+/// Halves to even, of all sizes.
+V round_to_even(V a) {
+  if (a.reg != Reg::f64) return float_round(a, [](V x) { return round_even(x); });
+  const V m = abs(a), whole = floor(m), rest = m - whole, half = whole * 0.5;  // exact; NaN and infinities stay whole
+  const V up = (rest > 0.5) | (eq(rest, 0.5) & ne(floor(half), half));
+  return copy_sign(select(up, whole + 1.0, whole), a);
+}
+
 V sign(DType t, V a) {
   if (is_signed_int(t)) return select(eq(a, 0), 0, sar(a, static_cast<int>(width(a.reg)) - 1) | 1);
   if (is_int(t)) return select(eq(a, 0), a, 1);
@@ -109,7 +117,7 @@ V raw(Opcode op, DType t, DType result, const std::vector<V>& a, const std::vect
     case Opcode::floor: return float_round(a[0], [](V x) { return floor(x); });
     case Opcode::ceil: return float_round(a[0], [](V x) { return x.fn->glsl(GLSLstd450Ceil, x.reg, {x}); });
     case Opcode::round: return round_away(a[0]);
-    case Opcode::round_even: return float_round(a[0], [](V x) { return round_even(x); });
+    case Opcode::round_even: return round_to_even(a[0]);
     case Opcode::sqrt: return sqrt(a[0]);
     case Opcode::rsqrt: return rsqrt(a[0]);
     case Opcode::exp: return exp(a[0]);

@@ -134,6 +134,28 @@ TEST_CASE("ahead: blocks whose elements have registers") {
   CHECK(!says(one, "loaded ahead"));
 }
 
+// A block that moves is read at a place that a scalar says: which scalars may be known a step early.
+TEST_CASE("ahead: where a block is read may hang on what is there before the step, not on what the step stores or reads elsewhere") {
+  const auto text = [](const std::string& scalar) {
+    return "tir 1\nkernel @where\ngrid (5)\nprefetch i32[5] whole\nin f32[5, 96] block (squeezed, 96) map (%i, %p: ref<smem, i32[5]>) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nin i32[5] block (1) map (%i, %p: ref<smem, i32[5]>) { yield %i }\n"
+           "in i32[5] whole\nout f32[32] whole\nout i32[5] whole\nbody (%p, %x, %y, %z, %o, %q) {\n  %i = program_id axis 0\n  %0 = constant 0 : i32[]\n  %3 = constant 3 : i32[]\n"
+           "  %first = eq %i, %0\n  if %first {\n    %f = constant 1.0 : f32[32]\n    %g = constant 2 : i32[5]\n    store %o[0:32], %f\n    store %q[0:5], %g\n  }\n" + scalar +
+           "  %at = and %s, %3\n  %a = load %x[ds(%at, 32)]\n  %b = load %o[0:32]\n  %h = constant 0.5 : f32[32]\n  %c = mul %b, %h\n  %d = add %a, %c\n  store %o[0:32], %d\n  %n = add %i, %3\n  store %q[%i], %n\n}\n";
+  };
+  struct { const char* scalar; bool early; } const all[] = {
+      {"  %s = add %i, %3\n", true}, {"  %s = num_programs axis 0\n", true}, {"  %s = load %p[%i]\n", true}, {"  %t = load %p[0]\n  %s = mul %t, %i\n", true},
+      {"  %s = load %y[0]\n", false}, {"  %s = load %z[%i]\n", false}, {"  %s = load %q[%i]\n", false}, {"  %t = load %q[0]\n  %s = add %t, %i\n", false},
+      {"  %w = load %z[0:5]\n  %s = reduce_sum %w axes [0]\n", false}, {"  %t = load %p[0]\n  %u = load %z[0]\n  %s = add %t, %u\n", false}};
+  for (const auto& x : all) {
+    CAPTURE(std::string(x.scalar));
+    const Compiled c = compiled(text(x.scalar));
+    CAPTURE(c.explain);
+    CHECK(says(c, "in_specs[0]: f32 (5, 96) in blocks (squeezed, 96); the next step's block is loaded ahead into ") == x.early);
+    CHECK(says(c, "in_specs[0]: f32 (5, 96) in blocks (squeezed, 96); not loaded ahead: where it is read depends on what the step computes") == !x.early);
+    agrees(text(x.scalar));
+  }
+}
+
 TEST_CASE("ahead: copies that are started before others are waited for, by hand and by emit_pipeline") {
   const std::string under_way = "; in registers; every program's own; its loads are under way until it is used\n", early = "loaded ahead where it starts, stored where it is waited for";
   const auto count = [](const std::string& text, const std::string& what) {

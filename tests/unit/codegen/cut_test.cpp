@@ -7,6 +7,7 @@
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
 #include "codegen/lane/loops.h"
+#include "codegen/lane/uniformity.h"
 #include "codegen/lane/verify.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
@@ -243,6 +244,50 @@ body (%x, %o) {
   for (const int32_t n : {1000, (1 << 20) + 1}) {
     const auto lane = lane::run(c.lanes, {Array({2}, std::vector<int32_t>{n, 1}), Array({1}, std::vector<int32_t>{0})}, 1, {}, {.steps = int64_t{1} << 40, .max_steps = int64_t{1} << 40});
     CHECK(lane.report == (n > 1000 ? Program::kLoopsCut : 0));
+  }
+}
+
+// Between two long loops: a load runs in every dispatch if nobody writes what it reads and its place is right at every time; else once, in its step.
+TEST_CASE("cut: what runs again in every dispatch, and what is kept") {
+  struct { const char* middle; bool again; } const all[] = {
+      {"  %y = load %x[3]\n", true},
+      {"  %p = program_id axis 0\n  %y = load %x[%p]\n", true},
+      {"  %y = load %x[%n]\n", true},
+      {"  %p = program_id axis 0\n  %c = eq %p, %0\n  %y = if %c {\n    %z = load %x[2]\n    yield %z\n  } else {\n    yield %n\n  }\n", true},
+      {"  %i = and %s, %7\n  %y = load %x[%i]\n", false},                                                         // of a loop's result
+      {"  %i = and %s, %7\n  %j = rem %i, %3\n  %l = max %j, %0\n  %y = load %x[%l]\n", false},                  // however far behind it
+      {"  %c = gt %s, %0\n  %y = if %c {\n    %z = load %x[2]\n    yield %z\n  } else {\n    yield %n\n  }\n", false},
+      {"  %i = and %s, %7\n  %c = eq %n, %0\n  %y = if %c {\n    %z = load %x[%i]\n    yield %z\n  } else {\n    yield %n\n  }\n", false},
+      {"  %v = load %o[1]\n  %i = and %v, %7\n  %y = load %x[%i]\n", false},                                      // behind what is kept itself
+      {"  %c = gt %s, %0\n  if %c {\n    store %o[4], %s\n  }\n  %v = load %o[4]\n  %i = and %v, %7\n  %y = load %x[%i]\n", false}};
+  for (const auto& x : all) {
+    CAPTURE(std::string(x.middle));
+    const ir::Kernel k = ir::parse("tir 1\nkernel @between\ngrid (2)\nin i32[8] whole\nin i32[2] block (squeezed) map (%i) { yield %i }\nout i32[2, 8] block (squeezed, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nbody (%x, %w, %o) {\n"
+                                   "  %0 = constant 0 : i32[]\n  %1 = constant 1 : i32[]\n  %3 = constant 3 : i32[]\n  %7 = constant 7 : i32[]\n  %far = constant 4600 : i32[]\n  %m = load %w[]\n  %n = and %m, %7\n"
+                                   "  %five = constant 5 : i32[8]\n  store %o[0:8], %five\n"
+                                   "  %s = for %k = %0 to %far step %1 carry (%a = %n) {\n    %t = mul %a, %3\n    %u = add %t, %k\n    %q = xor %u, %7\n    yield %q\n  }\n" + std::string(x.middle) +
+                                   "  %r = for %k = %0 to %far step %1 carry (%a = %y) {\n    %t = mul %a, %7\n    %u = sub %t, %k\n    %q = xor %u, %3\n    yield %q\n  }\n  store %o[0], %r\n  store %o[2], %s\n}\n", "k.tir");
+    const Cut c = cut(k);
+    REQUIRE(c.program.steps_extent >= 0);
+    std::vector<int> loads;  // of %x: how many regions are around them
+    int loop_depth = -1;
+    const auto walk = [&](const auto& self, ir::RegionId r, int depth) -> void {
+      for (const ir::OpId id : c.lanes.region(r).ops) {
+        const ir::Op& o = c.lanes.op(id);
+        if (o.code == Opcode::for_ && loop_depth < 0) loop_depth = depth;
+        if (o.code == Opcode::load && lane::root_of(c.lanes, o.operands[0]) == c.lanes.region(c.lanes.body).args[0]) loads.push_back(depth);
+        for (const ir::RegionId inner : o.regions) self(self, inner, depth + 1);
+      }
+    };
+    walk(walk, c.lanes.body, 0);
+    REQUIRE(loads.size() == 1);
+    REQUIRE(loop_depth >= 0);
+    const bool branched = std::string(x.middle).find("%z = load") != std::string::npos && x.again;  // a branch of its own may stay, or become a select
+    CAPTURE(ir::print(c.lanes));
+    if (x.again) CHECK(loads[0] <= loop_depth + (branched ? 1 : 0));
+    else CHECK(loads[0] > loop_depth);
+    check_cut(k, {}, false);
+    if (x.middle == all[4].middle) check_cut(k, {}, true);
   }
 }
 

@@ -207,4 +207,23 @@ TEST_CASE("values used at several positions: explain says what is kept, and why"
   CHECK(explain.find(" more values are kept likewise\n") != std::string::npos);
   size(kernel(chains()[3], 1), gpu_target(), nullptr, &explain);
   CHECK(explain.find("kept") == std::string::npos);
+  // Eight lines at most: eight values, or seven and how many more there are.
+  const auto count = [&](const std::string& what) {
+    size_t n = 0;
+    for (size_t at = explain.find(what); at != std::string::npos; at = explain.find(what, at + 1)) ++n;
+    return n;
+  };
+  std::vector<size_t> kept(64, 0);
+  for (int64_t steps = 1; steps <= 40; ++steps) {
+    CAPTURE(steps);
+    size(kernel(chains()[3], steps), gpu_target(), nullptr, &explain);
+    const size_t lines = count("  kept in "), at = explain.find(" more values are kept likewise");
+    const size_t more = at == std::string::npos ? 0 : std::stoul(explain.substr(explain.rfind("and ", at) + 4));
+    CHECK(lines + more < kept.size());
+    ++kept[lines + more];
+    CHECK((more == 0 ? lines <= 8 : lines == 7 && more >= 2));
+  }
+  CHECK(kept[7] > 0);
+  CHECK(kept[8] > 0);
+  CHECK(kept[9] > 0);
 }
