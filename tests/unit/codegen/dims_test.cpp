@@ -57,6 +57,7 @@ void agrees(const std::string& text) {
       lane::RunOptions run;
       run.subgroup_size = std::max(t.subgroup_size, 1);
       const lane::RunResult r = lane::run(lanes_of(k, t, general), arrays, k.num_inputs, {}, run);
+      REQUIRE(r.outputs.size() == wanted.size());
       for (const std::string& s : r.reports) FAIL_CHECK(s);
       for (size_t n = 0; n < wanted.size(); ++n)
         for (int64_t e = 0; e < wanted[n].size(); ++e)
@@ -126,6 +127,36 @@ TEST_CASE("dims: scans of every number of lines and elements around the subgroup
       for (const char* op : {"cumsum", "cummax reverse 1"}) {
         const std::string code = std::string(op).substr(0, 6), shape = std::to_string(lines) + ", " + std::to_string(n), all = "[0:" + std::to_string(lines) + ", 0:" + std::to_string(n) + "]";
         agrees("tir 1\nkernel @scan\nin i32[" + shape + "] whole\nout i32[" + shape + "] whole\nbody (%x, %o) {\n  %a = load %x" + all + "\n  %b = " + code + " %a axis 1" + std::string(op).substr(6) + "\n  store %o" + all + ", %b\n}\n");
+      }
+}
+
+TEST_CASE("dims: reductions over any axes") {
+  const std::vector<std::vector<int64_t>> shapes{{1}, {9}, {40}, {1, 9}, {9, 1}, {3, 5}, {17, 8}, {2, 70}, {2, 3, 4}, {3, 1, 9}};
+  for (const auto& shape : shapes)
+    for (size_t axes = 1; axes < size_t{1} << shape.size(); ++axes)
+      for (const std::string op : {"reduce_sum", "reduce_max", "reduce_min", "argmax", "argmin"}) {
+        std::vector<int64_t> over, left;
+        for (size_t d = 0; d < shape.size(); ++d) ((axes >> d & 1) ? over : left).push_back((axes >> d & 1) ? static_cast<int64_t>(d) : shape[d]);
+        const bool position = op[0] == 'a';
+        if (position && over.size() != 1) continue;
+        agrees("tir 1\nkernel @reduction\nin i32" + list(shape) + " whole\nout i32" + list(left) + " whole\nbody (%x, %o) {\n  %a = load %x" + all_of(shape) + "\n  %b = " + op + " %a " +
+               (position ? "axis " + std::to_string(over[0]) : "axes " + list(over)) + (position ? " : i32" + list(left) : "") + "\n  store %o" + (left.empty() ? "[]" : all_of(left)) + ", %b\n}\n");
+      }
+}
+
+// Of a block of 8: each form of an index, at both ends and beyond.
+TEST_CASE("dims: accesses by every form of an index, masked and not") {
+  for (const std::string index : {"0:4", "4:8", "0:8:2", "1:8:3", "ds(%s, 4)", "ds(%s, 3, 2)", "ds(%n, 4)", "ds(%n, 3, 3)", "%v", "%w", "%u"})
+    for (const bool masked : {false, true})
+      for (const bool stores : {false, true}) {
+        const bool array = index[0] == '%', three = index.find(":3") != std::string::npos || index.find(", 3") != std::string::npos;
+        if (stores && array && index != "%u") continue;  // positions that meet: which one stays is another test's
+        const std::string n = three ? "3" : "4", t = " : i32[" + n + "]\n", all = "[0:" + n + "]";
+        agrees("tir 1\nkernel @access\ngrid (2)\nin i32[16] block (8) map (%i) { yield %i }\nin i32[2] whole\nin i32[" + n + "] whole\nout i32[2, " + n + "] block (squeezed, " + n + ") map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\n"
+               "out i32[2, 8] block (squeezed, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nbody (%x, %y, %p, %o, %q) {\n  %i = program_id axis 0\n  %5 = constant 5 : i32[]\n  %t = load %y[%i]\n  %s = rem %t, %5\n"
+               "  %k = constant 9 : i32[]\n  %n = sub %s, %k\n  %8 = constant 8" + t + "  %r = load %p" + all + "\n  %v = rem %r, %8\n  %w = sub %v, %8\n  %h = iota axis 0" + t + "  %7 = constant 7" + t + "  %u = sub %7, %h\n  %2 = constant 2" + t +
+               "  %e = rem %r, %2\n  %1 = constant 1" + t + "  %m = eq %e, %1\n  %z = constant -7" + t + "  %f = constant 3 : i32[8]\n  store %q[0:8], %f\n" +
+               (stores ? "  store %q[" + index + "], %r" + (masked ? " mask %m" : "") + "\n  store %o" + all + ", %r\n" : "  %a = load %x[" + index + "]" + (masked ? " mask %m other %z" : "") + "\n  store %o" + all + ", %a\n") + "}\n");
       }
 }
 
