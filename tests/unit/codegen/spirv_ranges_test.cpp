@@ -1,7 +1,10 @@
-// What ranges of operands leave out of the code, and what they must not: each guard of a division, a shift and a loop is there exactly where some pair of values needs it, and the judge
+// What is known of operands and sizes leaves out of the code, and what it must not: each guard of a division, a shift, a loop and an array's address is there exactly where some value needs it, and the judge
 // finds nothing undefined at the ends of the ranges.
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
+#include <string>
 
 #include "codegen/lane/loops.h"
 #include "tests/support/elementwise.h"
@@ -205,5 +208,60 @@ TEST_CASE("spirv ranges: a loop's step and end") {
         run(module(t, l, target, &copies), l);
         CHECK((copies > 1) == (target.kind == Target::Kind::cpu && least == step && step <= INT32_MAX / 16));
       }
+  }
+}
+
+// An array that may be empty takes the address of something that is there: the first array that cannot be empty, the arena, the report, or one after another of those that may be empty as well.
+TEST_CASE("spirv ranges: the address of an array that may be empty") {
+  // '8': eight elements; 'n': as many as the call says; '0': none. What each of those that may be empty takes: the argument's number, 's' scratch, 'r' the report, '+' a choice, '-' nothing.
+  struct { const char* args; bool scratch, report; const char* takes; } const all[] = {
+      {"n8", false, false, "1"}, {"8n", false, false, "0"}, {"0n8", false, false, "2"}, {"80n", false, false, "0"}, {"n08", true, true, "2"}, {"n0n8", false, false, "33"}, {"88", false, false, ""}, {"08", false, false, ""},
+      {"0n", false, false, "-"}, {"n", false, false, "-"}, {"n", true, false, "s"}, {"0n", false, true, "r"}, {"0n", true, true, "s"}, {"nn", false, false, "++"}, {"n0n", false, false, "++"}, {"nn", false, true, "rr"}};
+  for (const auto& x : all) {
+    CAPTURE(std::string(x.args));
+    CAPTURE(x.scratch);
+    CAPTURE(x.report);
+    LaneKernel t(8);
+    for (const char c : std::string(x.args)) {
+      t.arg(DType::i32);
+      t.k.blocks.back().array_shape = {c == '0' ? Extent(0) : c == '8' ? Extent(8) : Extent::named("n")};
+    }
+    t.k.lane.scratch_bytes = x.scratch ? 64 : 0;
+    t.k.lane.report_bytes = x.report ? 4 : 0;
+    const Value i = t.value(Opcode::local_index);
+    for (size_t a = 0; a < t.k.blocks.size(); ++a)
+      if (x.args[a] != '0') t.store(t.k.region(t.k.body).args[a], i, i);
+    t.finish();
+    const auto words = emit_valid(t.k, lavapipe_target());
+    // Loads of the push constants' members, and choices between such.
+    std::map<uint32_t, uint64_t> constants;
+    std::map<uint32_t, char> member, base;
+    const auto names = std::string(x.args).size();
+    std::string takes;
+    std::set<uint32_t> wide;
+    for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift) {
+      const uint32_t* w = &words[at];
+      switch (w[0] & spv::OpCodeMask) {
+        case spv::OpTypeInt: if (w[2] == 64) wide.insert(w[1]); break;
+        case spv::OpConstant: constants[w[2]] = w[3]; break;
+        case spv::OpAccessChain:
+          if ((w[0] >> spv::WordCountShift) == 5 && constants.contains(w[4])) {
+            const size_t m = constants[w[4]];
+            member[w[2]] = m < names ? static_cast<char>('0' + m) : m == names && x.scratch ? 's' : 'r';
+          }
+          break;
+        case spv::OpLoad: if (member.contains(w[3])) base[w[2]] = member[w[3]]; break;
+        case spv::OpSelect:
+          if (!wide.contains(w[1])) break;
+          if (!base.contains(w[5])) break;
+          if (base[w[5]] < '0' + static_cast<char>(names) && x.args[base[w[5]] - '0'] == 'n' && base.contains(w[4])) takes += base[w[4]];
+          base[w[2]] = '+';
+          break;
+        default: break;
+      }
+    }
+    if (std::string(x.takes) == "-") CHECK(takes == "");
+    else if (std::string(x.takes).find('+') == std::string::npos) CHECK(takes == x.takes);
+    else CHECK(std::count(takes.begin(), takes.end(), '+') == static_cast<int>(std::string(x.takes).size()));
   }
 }
