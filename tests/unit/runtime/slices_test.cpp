@@ -102,10 +102,10 @@ TEST_CASE("slices: every workgroup once, in order, whole rows where there are se
 
 TEST_CASE("slices: dispatches of which data decides how many there are" * without_device) {
   constexpr size_t kAll = vulkan::kOpenDispatches;
-  const GroupSlice all{{0, 0, 0}, {7, 1, 1}, 0, 7};
+  const GroupSlice whole{{0, 0, 0}, {7, 1, 1}, 0, 7};
   for (const bool several : {false, true}) {
     const std::vector<GroupSlice> groups = several ? vulkan::slice_workgroups(7, 3, {8, 8, 8}) : std::vector<GroupSlice>{};
-    std::vector<GroupSlice> open = vulkan::slice_open(groups, all, 99);
+    std::vector<GroupSlice> open = vulkan::slice_open(groups, whole, 99);
     REQUIRE(open.size() == kAll * (several ? 3 : 1));
     for (size_t i = 0; i < open.size(); ++i) {
       CHECK((open[i].first_step & Program::kGoesOn ? 1 : 0) == (i % kAll != 0));
