@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codegen/lane/bounds.h"
+#include "codegen/lane/prover.h"
 #include "codegen/lane/cut.h"
 #include "codegen/lane/loops.h"
 #include "codegen/lane/verify.h"

@@ -14,9 +14,9 @@
 namespace tessera {
 namespace {
 
-class Parser {
+class GraphParser {
  public:
-  Parser(std::string_view text, const std::string& folder) : rest_(text), folder_(folder) {}
+  GraphParser(std::string_view text, const std::string& folder) : rest_(text), folder_(folder) {}
 
   Graph parse() {
     next_line();
@@ -407,7 +407,7 @@ class Parser {
 
 }  // namespace
 
-Graph parse_graph(std::string_view text, const std::string& folder) { return Parser(text, folder).parse(); }
+Graph parse_graph(std::string_view text, const std::string& folder) { return GraphParser(text, folder).parse(); }
 Graph read_graph(const std::string& folder) { return parse_graph(InputFile(folder + "/graph.txt", InputFile::Links::refused).rest(), folder); }
 
 }  // namespace tessera

@@ -31,7 +31,7 @@ uint64_t little(std::string_view bytes) {
 }
 
 // The header is a Python dict literal with the keys descr, fortran_order and shape in any order.
-struct Parser {
+struct HeaderParser {
   std::string_view text, name;
   size_t at = 0;
 
@@ -121,7 +121,7 @@ void parse_descr(const std::string& descr, std::string_view name, std::optional<
 }
 
 Header parse_header(std::string_view text, std::string_view name, std::optional<DType> wanted, uint64_t data_bytes) {
-  Parser p{text, name};
+  HeaderParser p{text, name};
   Header h;
   bool descr = false, order = false, shape = false;
   p.expect("{");

@@ -20,7 +20,7 @@ try() {
     failed=$((failed + 1))
   fi
 }
-options=(-DCMAKE_BUILD_TYPE=None)  # what is tested is the package: no optimisation
+options=(-DCMAKE_BUILD_TYPE=None -DTESSERA_UNITY=ON)  # what is tested is the package: no optimisation
 command -v ninja >/dev/null && options+=(-G Ninja)
 command -v ccache >/dev/null && options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 version=$(sed -n 's/^project(Tessera VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")

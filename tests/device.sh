@@ -14,13 +14,13 @@ run() {
   if [ -z "${p:-}" ]; then p=0 f=1; fi
   passed=$((passed + p)) failed=$((failed + f))
 }
-run tests/tir/*.tir tests/data/pallas/*.tir
+run tests/tir/*.tir tests/data/pallas/*.tir --target none --no-passes
 run --device minimum tests/tir/*.tir --target none --no-passes
 if [ "${TESSERA_TESTS_ALL:-0}" = 1 ]; then
   run --seed 1 --count 600
   run --device minimum --seed 1000 --count 300 --target none --no-passes
   run --seed 2000 --count 150 --target none --no-passes --optimised
-else  # most compiled for the device once; the suite `fuzz` has the passes and the lane-level interpreter for these seeds
+else  # most compiled for the device once; the suite `fuzz` has the passes and the lane-level interpreter for these files and seeds
   run --seed 1 --count 30 --target none --no-passes
   run --seed 31 --count 270 --target none --no-passes --codegen fast
   run --device minimum --seed 1000 --count 10 --target none --no-passes

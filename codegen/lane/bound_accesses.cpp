@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "codegen/lane/bounds.h"
+#include "codegen/lane/prover.h"
 #include "codegen/lane/uniformity.h"
 #include "engine/ir/builder.h"
 
@@ -68,8 +68,8 @@ class Walk {
     for (const ir::OpId l : around_)
       if (k_.op(l).code == Opcode::for_ && std::find(loops.begin(), loops.end(), l) == loops.end()) loops.push_back(l);
   }
-  bool inside(const ir::Op& o, int64_t n, Bounds& bounds, const std::vector<Bounds::Condition>& conditions, const std::vector<Bounds::Between>& scope) const {
-    std::vector<Bounds::Term> first, behind{{n, {}}};  // the access's first element, and how many come from its last one on
+  bool inside(const ir::Op& o, int64_t n, Prover& bounds, const std::vector<Prover::Condition>& conditions, const std::vector<Prover::Between>& scope) const {
+    std::vector<Prover::Term> first, behind{{n, {}}};  // the access's first element, and how many come from its last one on
     const auto at = [&](int64_t factor, Value v) {
       first.emplace_back(factor, v);
       behind.emplace_back(-factor, v);
@@ -82,9 +82,9 @@ class Walk {
   }
 
   const ir::Kernel& k_;
-  Bounds bounds_, free_;  // free_ knows nothing of loops
-  std::vector<Bounds::Condition> conditions_;
-  std::vector<Bounds::Between> scope_;
+  Prover bounds_, free_;  // free_ knows nothing of loops
+  std::vector<Prover::Condition> conditions_;
+  std::vector<Prover::Between> scope_;
   std::vector<ir::OpId> around_;
 };
 

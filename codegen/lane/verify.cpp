@@ -8,11 +8,11 @@
 //   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least (uniformity.h).
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
 //   8. loops_cut, report and report_memory need a report (LaneInfo::report_bytes).
-//   9. Of arrays of static size, every element that an access takes is proved to be there, by bounds.h (verify_lane alone asks for that).
+//   9. Of arrays of static size, every element that an access takes is proved to be there, by prover.h (verify_lane alone asks for that).
 //  10. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length. Those of steps_extent have one width.
 #include "codegen/lane/verify.h"
 
-#include "codegen/lane/bounds.h"
+#include "codegen/lane/prover.h"
 #include "codegen/lane/uniformity.h"
 
 namespace tessera::lane {

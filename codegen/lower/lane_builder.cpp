@@ -214,7 +214,7 @@ void LaneBuilder::between(Value v, Value low, Value end) {
   scope_.push_back({v, low, end});
   bounds_.between(scope_.back());
 }
-bool LaneBuilder::not_negative(const std::vector<lane::Bounds::Term>& sum, Value also) {
+bool LaneBuilder::not_negative(const std::vector<lane::Prover::Term>& sum, Value also) {
   if (!also) return bounds_.not_negative(sum, conditions_, scope_);
   conditions_.push_back({also, true});
   const bool proved = bounds_.not_negative(sum, conditions_, scope_);

@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "codegen/lane/bounds.h"
+#include "codegen/lane/prover.h"
 #include "engine/ir/builder.h"
 
 namespace tessera::lowering {
@@ -73,7 +73,7 @@ class LaneBuilder {
   /// low <= v < end in all that is emitted from here on.
   void between(Value v, Value low, Value end);
   /// Proved of a sum: it is not negative where the next op goes, provided that `also` is true (empty: always).
-  bool not_negative(const std::vector<lane::Bounds::Term>& sum, Value also);
+  bool not_negative(const std::vector<lane::Prover::Term>& sum, Value also);
 
  private:
   std::pair<Value, int64_t> split_constant(Value v);
@@ -87,9 +87,9 @@ class LaneBuilder {
     }
   };
   ir::Builder b_;
-  lane::Bounds bounds_;
-  std::vector<lane::Bounds::Condition> conditions_;  // of the open regions
-  std::vector<lane::Bounds::Between> scope_;
+  lane::Prover bounds_;
+  std::vector<lane::Prover::Condition> conditions_;  // of the open regions
+  std::vector<lane::Prover::Between> scope_;
   ir::RegionId prologue_;
   std::map<std::pair<DType, uint64_t>, Value> constants_;
   std::vector<std::unordered_map<std::vector<uint32_t>, Value, KeyHash>> memo_;

@@ -119,7 +119,7 @@ Quarter reduce_large(V a) {
   return {n, floating(bits(r) | select(down, literal(b, l.sign), literal(b, 0)))};
 }
 
-Quarter reduce(V x) {
+Quarter quarter(V x) {
   const V a = abs(x);
   const V small = a <= pick(x, 400.0, 0x1p20);
   const std::vector<V> q = x.fn->if_else(
@@ -155,18 +155,18 @@ V wave(V x, Quarter q) {
 }  // namespace
 
 V sin(V x) {
-  const V r = floating(bits(wave(x, reduce(x))) ^ sign_bit(x));
+  const V r = floating(bits(wave(x, quarter(x))) ^ sign_bit(x));
   return select(magnitude_bits(x) < layout(x.reg).infinity, r, nan(x));
 }
 
 V cos(V x) {
-  Quarter q = reduce(x);
+  Quarter q = quarter(x);
   q.n = q.n + 1;
   return select(magnitude_bits(x) < layout(x.reg).infinity, wave(x, q), nan(x));
 }
 
 V tan(V x) {
-  const Quarter q = reduce(x);
+  const Quarter q = quarter(x);
   const Wave w = wave_of(q.r);
   const V odd = ne(q.n & 1, 0);  // a quarter turn on: -cos / sin
   const V r = floating(bits(select(odd, -w.cosine, w.sine) / select(odd, w.sine, w.cosine)) ^ sign_bit(x));

@@ -26,7 +26,7 @@ namespace {
 
 /// The device's own reduction, where it means what the op's row says: it may assume that floats are neither NaN nor infinite in max and
 /// min.
-std::optional<spv::Op> native(Opcode kind, DType t) {
+std::optional<spv::Op> group_op(Opcode kind, DType t) {
   const bool flt = tessera::is_float(t), sgn = is_signed_int(t), boolean = t == DType::boolean;
   switch (kind) {
     case Opcode::add: return flt ? spv::OpGroupNonUniformFAdd : spv::OpGroupNonUniformIAdd;
@@ -48,7 +48,7 @@ void Emitter::emit_reduce(const ir::Op& op) {
   // Sums and products of narrow floats run in f32 and round once.
   const DType inner = is_narrow_float(t) ? DType::f32 : t;
   V v = get(op.operands.at(0));
-  const std::optional<spv::Op> code = native(kind, t);
+  const std::optional<spv::Op> code = group_op(kind, t);
   const bool wide_int = v.reg == Reg::u64;  // would need shaderSubgroupExtendedTypes
   // On a CPU a ladder of shuffles is cheaper than the driver's reduction.
   const bool ladder = target_.subgroup_shuffle && (!target_.subgroup_arithmetic || !code || wide_int || target_.kind == Target::Kind::cpu);

@@ -11,7 +11,7 @@
 namespace tessera::interpreter {
 namespace {
 
-struct Dim {
+struct IndexedDim {
   ir::Index::Kind kind;
   int64_t extent, start, step;
   uint32_t start_value;   // UINT32_MAX: static
@@ -25,13 +25,13 @@ struct Indexed {
   DType dtype;
   int fill;
   ir::AccessDims form;
-  std::vector<Dim> dims;
+  std::vector<IndexedDim> dims;
   ir::Value result, value, mask, other, compare;
   reference::ArrayFunction sum;
   reference::ScalarFunction combine;  // of atomics: with what is there (none: the value replaces it), or eq of a compare-and-swap
 
   // The position along one dim where element `at` goes, wrapped; it may be outside.
-  int64_t position(const Machine& m, const Dim& x, const int64_t* at) const {
+  int64_t position(const Machine& m, const IndexedDim& x, const int64_t* at) const {
     int64_t p = x.start;
     bool wraps = false;
     switch (x.kind) {
@@ -66,7 +66,7 @@ struct Indexed {
       bool inside = !mask_bytes || mask_bytes[i] != 0, in_array = tracked != nullptr;
       int64_t offset = 0, element = tracked ? tracked->first : 0;
       for (size_t d = 0; inside && d < dims.size(); ++d) {
-        const Dim& x = dims[d];
+        const IndexedDim& x = dims[d];
         int64_t p = position(m, x, at);
         inside = p >= 0 && p < x.extent;
         if (!inside && m.raise)

@@ -30,7 +30,7 @@ std::string fresh(std::string_view name, std::set<std::string>& used) {
   return s;
 }
 
-std::string quoted(std::string_view s) {
+std::string string_literal(std::string_view s) {
   std::string out = "\"";
   for (const char c : s) {
     if (c == '"' || c == '\\') out += '\\';
@@ -104,11 +104,11 @@ void kernel(std::ostream& out, const BundleKernel& k, const std::string& bundle,
   std::string dims;
   if (!sizes.empty()) {
     std::set<std::string> own;
-    for (const std::string& n : sizes) dims += (dims.empty() ? "" : ", ") + std::string("{") + quoted(n) + ", sizes." + fresh(n, own) + "}";
+    for (const std::string& n : sizes) dims += (dims.empty() ? "" : ", ") + std::string("{") + string_literal(n) + ", sizes." + fresh(n, own) + "}";
     dims = ", {" + dims + "}";
   }
   out << "\n  tessera::CompiledKernel kernel;\n"
-      << "  " << type << "(const tessera::Bundle& bundle, const tessera::Device& device) : kernel(tessera::checked(bundle.kernel(device, " << quoted(k.name) << "), " << quoted(signature(p)) << ")) {}\n"
+      << "  " << type << "(const tessera::Bundle& bundle, const tessera::Device& device) : kernel(tessera::checked(bundle.kernel(device, " << string_literal(k.name) << "), " << string_literal(signature(p)) << ")) {}\n"
       << "  /// Starts a call, and does not wait for it.\n"
       << "  Outputs operator()([[maybe_unused]] const Inputs& inputs" << more << ") const {\n"
       << "    [[maybe_unused]] const std::vector<tessera::DeviceArray> out = kernel(" << arguments << dims << ");\n    return {";
@@ -146,7 +146,7 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
     out << "/// The kernels below, from " << commented(o.bundle) << ".\n"
         << "inline tessera::Bundle bundle(const std::string& path) { return tessera::Bundle(path); }\n"
         << "/// The same from the file's bytes in memory.\n"
-        << "inline tessera::Bundle bundle(std::span<const std::byte> bytes) { return tessera::Bundle(bytes, " << quoted(o.bundle) << "); }\n";
+        << "inline tessera::Bundle bundle(std::span<const std::byte> bytes) { return tessera::Bundle(bytes, " << string_literal(o.bundle) << "); }\n";
   } else {
     out << "/// " << commented(o.bundle) << ", little-endian.\ninline constexpr std::size_t kBundleBytes = " << o.embedded.size() << ";\ninline constexpr std::uint64_t kBundle[] = {";
     for (size_t at = 0; at < o.embedded.size(); at += 8) {
@@ -155,7 +155,7 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
       out << (at % 64 == 0 ? "\n    0x" : " 0x") << std::hex << word << std::dec << ",";
     }
     out << "\n};\n/// The kernels below.\n"
-        << "inline tessera::Bundle bundle() { return tessera::Bundle(std::as_bytes(std::span(kBundle)).first(kBundleBytes), " << quoted(o.bundle) << "); }\n";
+        << "inline tessera::Bundle bundle() { return tessera::Bundle(std::as_bytes(std::span(kBundle)).first(kBundleBytes), " << string_literal(o.bundle) << "); }\n";
   }
   for (const BundleKernel& k : bundle.kernels) kernel(out, k, o.bundle, used);
   out << "\n}  // namespace " << o.name_space << "\n";

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -116,12 +117,14 @@ TEST_CASE("ops: every elementwise row on every dtype and shape agrees with the i
       if (const auto op = static_cast<Opcode>(i); ir::info(op).elementwise && ir::info(op).tile)
         for (const Case& c : cases_of(op))
           if (c.operand == t) cases.push_back(c);
-    for (size_t s = 0; s < kShapes.size(); ++s)
+    for (size_t s = 0; s < kShapes.size(); ++s) {
+      if ((s + static_cast<size_t>(d)) % 2 && !std::getenv("TESSERA_TESTS_ALL")) continue;  // every shape on every other dtype: drivers take long
       for (size_t i = 0; i < cases.size(); i += kRowsPerKernel) {
         CAPTURE(name(t));
         CAPTURE(to_string(kShapes[s]));
         const auto from = cases.begin() + static_cast<std::ptrdiff_t>(i), to = cases.begin() + static_cast<std::ptrdiff_t>(std::min(i + kRowsPerKernel, cases.size()));
         run(*device, {from, to}, t, kShapes[s], static_cast<int64_t>(61 * s));
       }
+    }
   }
 }

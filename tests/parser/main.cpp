@@ -21,6 +21,7 @@
 
 #include "tests/parser/attempt.h"
 #include "tests/parser/mutate.h"
+#include "tests/support/sanitizer.h"
 
 using namespace tessera;
 
@@ -30,7 +31,7 @@ constexpr const char* kUsage =
     "  --seed, --count   the mutants N, N + 1, ...    --seconds   stop after so long\n"
     "  --print           print the mutants instead of trying them\n"
     "  FILE              try these texts instead of mutants\n";
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(TESSERA_ADDRESS_SANITIZER)
 constexpr int kSeconds = 150;  // the same work takes up to ten times as long
 #else
 constexpr int kSeconds = 20;  // of the processor's time for one text
@@ -112,7 +113,7 @@ std::optional<std::string> watch(const std::function<std::optional<std::string>(
   const pid_t child = fork();
   if (child < 0) usage("fork failed");
   if (child == 0) {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(TESSERA_ADDRESS_SANITIZER)
     const rlimit memory{rlim_t{4} << 30, rlim_t{4} << 30};
     setrlimit(RLIMIT_AS, &memory);
 #endif

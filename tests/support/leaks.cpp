@@ -1,6 +1,8 @@
 // Of programs of tests under the address sanitizer: its leak checker reports what is ours and nothing else. The validation layer and Mesa's drivers leak a little per
 // instance; they stay loaded, so that it can tell by name whose leak it is.
-#if defined(__SANITIZE_ADDRESS__)
+#include "tests/support/sanitizer.h"
+
+#if defined(TESSERA_ADDRESS_SANITIZER)
 extern "C" int dlclose(void*);
 extern "C" const char* __lsan_default_suppressions();
 extern "C" int dlclose(void*) { return 0; }

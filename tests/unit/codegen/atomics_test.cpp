@@ -4,6 +4,7 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "tests/support/sanitizer.h"
 #include "tests/unit/codegen/spirv_support.h"
 
 using namespace tessera;
@@ -87,7 +88,7 @@ std::vector<Answer> answers(const ir::Kernel& k, const std::vector<Array>& input
   return all;
 }
 
-#if defined(__SANITIZE_ADDRESS__)  // ten times as slow: one dtype of each size and kind
+#if defined(TESSERA_ADDRESS_SANITIZER)  // ten times as slow: one dtype of each size and kind
 const std::vector<DType> kNumbers{DType::i4, DType::u8, DType::i16, DType::i32, DType::u64, DType::f8e5m2, DType::bf16, DType::f32, DType::f64};
 #else
 const std::vector<DType> kNumbers{DType::i4, DType::u4, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64, DType::f8e4m3fn, DType::f8e5m2, DType::f16, DType::bf16, DType::f32, DType::f64};

@@ -16,6 +16,7 @@
 #include "codegen/lower/unroll.h"
 #include "codegen/lower/explain.h"
 #include "engine/ir/text.h"
+#include "tests/support/sanitizer.h"
 
 using namespace tessera;
 
@@ -129,9 +130,9 @@ void check(const std::string& name, const std::string& table, const char* column
 
 }  // namespace
 
-TEST_CASE("costs of code for the least that Vulkan promises") { check("minimum", kPath, kColumns, row); }
-TEST_CASE("costs of code for lavapipe") { check("lavapipe", kPath, kColumns, row); }
-TEST_CASE("costs of code for a GPU") { check("gpu", kPath, kColumns, row); }
-TEST_CASE("costs of the general form") { check("general", kPath, kColumns, row); }
-TEST_CASE("costs of code whose loops are cut after few iterations") { check("200", kCutPath, kCutColumns.c_str(), cut_row); }
+TEST_CASE("costs of code for the least that Vulkan promises" * doctest::skip(tessera::test::kSanitized)) { check("minimum", kPath, kColumns, row); }
+TEST_CASE("costs of code for lavapipe" * doctest::skip(tessera::test::kSanitized)) { check("lavapipe", kPath, kColumns, row); }
+TEST_CASE("costs of code for a GPU" * doctest::skip(tessera::test::kSanitized)) { check("gpu", kPath, kColumns, row); }
+TEST_CASE("costs of the general form" * doctest::skip(tessera::test::kSanitized)) { check("general", kPath, kColumns, row); }
+TEST_CASE("costs of code whose loops are cut after few iterations" * doctest::skip(tessera::test::kSanitized)) { check("200", kCutPath, kCutColumns.c_str(), cut_row); }
 TEST_CASE("costs of code whose loops lavapipe cuts") { check("65535", kCutPath, kCutColumns.c_str(), cut_row); }

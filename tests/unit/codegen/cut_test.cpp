@@ -14,6 +14,7 @@
 #include "engine/reference.h"
 #include "spirv_support.h"
 #include "tests/support/judge/judge.h"
+#include "tests/support/sanitizer.h"
 
 using namespace tessera;
 using namespace tessera::test;
@@ -110,7 +111,7 @@ body (%x, %o) {
 
 }  // namespace
 
-TEST_CASE("cut: any number of steps to a dispatch gives what one dispatch does") {
+TEST_CASE("cut: any number of steps to a dispatch gives what one dispatch does" * doctest::skip(tessera::test::kSanitized)) {
   for (const bool general : {false, true}) {
     for (const char* name : {"cut_own_loop", "cut_branches", "cut_overhang"}) check_cut(file(name), {}, general);
     for (const int64_t n : {0, 1, 5}) check_cut(file("cut_nested"), {{"n", n}}, general);
@@ -213,7 +214,7 @@ TEST_CASE("cut: loops with as many rounds as data says go on until they are done
   }
 }
 
-TEST_CASE("cut: what is not done after as many rounds as there is room for is reported") {
+TEST_CASE("cut: what is not done after as many rounds as there is room for is reported" * doctest::skip(tessera::test::kSanitized)) {
   const ir::Kernel k = ir::parse(R"(tir 1
 kernel @endless
 in i32[2] whole any

@@ -16,6 +16,7 @@
 #include "codegen/compile.h"
 #include "engine/ir/text.h"
 #include "spirv_support.h"
+#include "tests/support/sanitizer.h"
 
 using namespace tessera;
 using namespace tessera::test;
@@ -216,7 +217,7 @@ TEST_CASE("debug info: lines of several files, and none where an op has none") {
   CHECK(module.debug(NonSemanticShaderDebugInfo100DebugNoLine).size() == 1);
 }
 
-TEST_CASE("debug info: every kernel of tests/tir is valid with it") {
+TEST_CASE("debug info: every kernel of tests/tir is valid with it" * doctest::skip(tessera::test::kSanitized)) {
   int kernels = 0;
   size_t plain = 0, larger = 0;
   for (const auto& entry : std::filesystem::directory_iterator("tests/tir")) {

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "tests/support/elementwise.h"
+#include "tests/support/sanitizer.h"
 #include "tests/unit/codegen/spirv_support.h"
 
 using namespace tessera;
@@ -283,7 +284,7 @@ TEST_CASE("expand: integers, an operand that is a constant, another of which a r
     }
   quiet();
 }
-TEST_CASE("expand: floats, an operand that is a constant") {
+TEST_CASE("expand: floats, an operand that is a constant" * doctest::skip(tessera::test::kSanitized)) {
   for (const Target& t : {base(), plain(base())})
     for (const Opcode op : {Opcode::add, Opcode::sub, Opcode::mul, Opcode::div, Opcode::min, Opcode::max, Opcode::lt, Opcode::eq})
       for (const Case& c : cases_of(op))

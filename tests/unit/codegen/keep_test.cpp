@@ -8,6 +8,7 @@
 #include "codegen/lane/interpreter.h"
 #include "engine/front/front.h"
 #include "engine/reference.h"
+#include "tests/support/sanitizer.h"
 
 namespace ts = tessera;
 using namespace tessera;
@@ -101,7 +102,7 @@ std::vector<std::pair<const char*, Target>> targets() { return {{"minimum", mini
 
 }  // namespace
 
-TEST_CASE("values used at several positions: code and work are linear in the steps") {
+TEST_CASE("values used at several positions: code and work are linear in the steps" * doctest::skip(tessera::test::kSanitized)) {
   for (const Chain& c : chains())
     for (const auto& [target, t] : targets()) {
       CAPTURE(std::string(c.name));

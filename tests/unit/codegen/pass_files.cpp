@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "codegen/compile.h"
-#include "codegen/lane/bounds.h"
+#include "codegen/lane/prover.h"
 #include "codegen/lane/cut.h"
 #include "codegen/lane/loops.h"
 #include "codegen/lane/steps.h"

@@ -1,6 +1,6 @@
-// What lane/bounds.h proves by sizes, conditions, counters and digits: neither less than follows, nor more. An array of just so many elements holds all positions, and one that is shorter by an element
+// What lane/prover.h proves by sizes, conditions, counters and digits: neither less than follows, nor more. An array of just so many elements holds all positions, and one that is shorter by an element
 // at either end does not.
-#include "codegen/lane/bounds.h"
+#include "codegen/lane/prover.h"
 
 #include <doctest/doctest.h>
 

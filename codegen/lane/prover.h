@@ -1,4 +1,4 @@
-// Bounds: proofs that integers of the lane level are not negative, from the ops that make them alone: constants, sums and products with constants,
+// Prover: proofs that integers of the lane level are not negative, from the ops that make them alone: constants, sums and products with constants,
 // min, max, select, the bounds of loops, conditions that hold, and what sizes that arrive with the call have to do with each other. It knows
 // nothing of the tile level's analyses, so that no mistake there can lead outside an array. Read next: Lowering::address in memory.cpp.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace tessera::lane {
 
-class Bounds {
+class Prover {
  public:
   /// What holds where a value is made or an access stands: low <= v < end, and v is low plus a multiple of step. Without an end nothing is known of it.
   struct Between { ir::Value v, low, end, step = {}; };
@@ -21,7 +21,7 @@ class Bounds {
   struct Condition { ir::Value v; bool holds; };
   using Term = std::pair<int64_t, ir::Value>;  // a factor; no value: 1
 
-  explicit Bounds(const ir::Kernel& lanes) : k_(lanes) {}
+  explicit Prover(const ir::Kernel& lanes) : k_(lanes) {}
   /// Holds as long as `v` is in scope: a loop's counter, an invocation's part of the work.
   void between(const Between& b);
   /// Proved: the sum is at least 0 wherever `conditions` hold and the loops of `scope` run. The sum itself is exact, its values wrap as their dtypes do.

@@ -1,5 +1,5 @@
-// What lane/bounds.h proves of an access, what it must not, and what becomes of one that nothing proves.
-#include "codegen/lane/bounds.h"
+// What lane/prover.h proves of an access, what it must not, and what becomes of one that nothing proves.
+#include "codegen/lane/prover.h"
 
 #include <doctest/doctest.h>
 

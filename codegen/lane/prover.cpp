@@ -1,4 +1,4 @@
-#include "codegen/lane/bounds.h"
+#include "codegen/lane/prover.h"
 
 #include <algorithm>
 #include <functional>
@@ -31,18 +31,18 @@ Extent part(const Extent& e, size_t i) {
 }
 }  // namespace
 
-bool Bounds::small(const Form& f) {
+bool Prover::small(const Form& f) {
   const auto is = [](Wide c) { return c < kMost && c > -kMost; };
   return is(f.constant) && std::all_of(f.terms.begin(), f.terms.end(), [&](const auto& t) { return is(t.second); });
 }
 
-void Bounds::between(const Between& b) {
+void Prover::between(const Between& b) {
   between_[b.v.index] = b;
   forms_.erase(b.v.index);
   ranges_.erase(b.v.index);
 }
 
-Bounds::Form Bounds::plus(const Form& a, const Form& b, Wide factor) {
+Prover::Form Prover::plus(const Form& a, const Form& b, Wide factor) {
   Form r;
   r.constant = a.constant + factor * b.constant;
   size_t i = 0, j = 0;
@@ -58,7 +58,7 @@ Bounds::Form Bounds::plus(const Form& a, const Form& b, Wide factor) {
   return r;
 }
 
-Bounds::Interval Bounds::range(const Form& f) {
+Prover::Interval Prover::range(const Form& f) {
   Interval r{f.constant, f.constant};
   for (const auto& [atom, c] : f.terms) {
     const Interval x = range(atom);
@@ -70,20 +70,20 @@ Bounds::Interval Bounds::range(const Form& f) {
 }
 
 // What is computed without wrapping is its form; else the value stands for itself.
-Bounds::Form Bounds::exact_or_atom(Value v, Form f) {
+Prover::Form Prover::exact_or_atom(Value v, Form f) {
   const auto [lo, hi] = type_range(k_.type(v).dtype);
   const Interval r = range(f);
   if (small(f) && r.lo >= lo && r.hi <= hi) return f;
   return {{{v.index, 1}}, 0};
 }
 
-const Bounds::Form& Bounds::form(Value v) {
+const Prover::Form& Prover::form(Value v) {
   if (const auto it = forms_.find(v.index); it != forms_.end()) return it->second;
   Form f = compute(v);
   return forms_[v.index] = std::move(f);
 }
 
-Bounds::Form Bounds::replaced(const Form& f, uint32_t atom, const Form& with) {
+Prover::Form Prover::replaced(const Form& f, uint32_t atom, const Form& with) {
   const auto at = std::find_if(f.terms.begin(), f.terms.end(), [&](const auto& t) { return t.first == atom; });
   if (at == f.terms.end()) return f;
   const Wide c = at->second;
@@ -91,7 +91,7 @@ Bounds::Form Bounds::replaced(const Form& f, uint32_t atom, const Form& with) {
 }
 
 // A sum, difference or product with a constant, if it does not wrap.
-std::optional<Bounds::Form> Bounds::unwrapped(Value v) {
+std::optional<Prover::Form> Prover::unwrapped(Value v) {
   const ir::Op* o = k_.def(v);
   if (!o || between_.count(v.index)) return std::nullopt;
   const auto operand = [&](size_t i) { return form(o->operands[i]); };
@@ -101,7 +101,7 @@ std::optional<Bounds::Form> Bounds::unwrapped(Value v) {
 }
 
 // The greatest value of what `b` bounds.
-Bounds::Form Bounds::last(const Between& b) {
+Prover::Form Prover::last(const Between& b) {
   if (!b.end) return {{}, type_range(k_.type(b.v).dtype).second};
   Form r = form(b.end);
   r.constant -= 1;
@@ -112,7 +112,7 @@ Bounds::Form Bounds::last(const Between& b) {
 }
 
 // x % b is x - b * (x / b), where the form has both.
-std::optional<Bounds::Form> Bounds::without_digit(const Form& f, uint32_t atom) {
+std::optional<Prover::Form> Prover::without_digit(const Form& f, uint32_t atom) {
   struct Digit { Value x; Wide base; bool upper; };
   const auto digit = [&](uint32_t a) -> std::optional<Digit> {
     const ir::Op* o = a < kSizes ? k_.def(Value{a}) : nullptr;
@@ -138,7 +138,7 @@ std::optional<Bounds::Form> Bounds::without_digit(const Form& f, uint32_t atom) 
   return std::nullopt;
 }
 
-Bounds::Form Bounds::compute(Value v) {
+Prover::Form Prover::compute(Value v) {
   const Form atom{{{v.index, 1}}, 0};
   const ir::Op* o = k_.def(v);
   if (!o || !is_int(k_.type(v).dtype) || between_.count(v.index)) return atom;
@@ -165,7 +165,7 @@ Bounds::Form Bounds::compute(Value v) {
 }
 
 // -- sizes that arrive with the call
-Bounds::Form Bounds::size(const Extent& e, size_t node) {
+Prover::Form Prover::size(const Extent& e, size_t node) {
   const Extent::Node& n = e.nodes()[node];
   const auto operand = [&](int i) { return size(e, static_cast<size_t>(i)); };
   switch (n.op) {
@@ -183,7 +183,7 @@ Bounds::Form Bounds::size(const Extent& e, size_t node) {
   return {{{size_atom(e, node), 1}}, 0};
 }
 
-uint32_t Bounds::size_atom(const Extent& e, size_t node) {
+uint32_t Prover::size_atom(const Extent& e, size_t node) {
   const auto [it, added] = sizes_.try_emplace(to_string(part(e, node)), static_cast<uint32_t>(kSizes + sizes_.size()));
   const uint32_t atom = it->second;
   if (!added) return atom;
@@ -204,7 +204,7 @@ uint32_t Bounds::size_atom(const Extent& e, size_t node) {
 }
 
 // -- intervals
-Bounds::Interval Bounds::range(uint32_t atom) {
+Prover::Interval Prover::range(uint32_t atom) {
   if (atom >= kSizes) return size_ranges_.at(atom);
   if (const auto it = ranges_.find(atom); it != ranges_.end()) return it->second;
   const auto [lo, hi] = type_range(k_.type(Value{atom}).dtype);
@@ -213,7 +213,7 @@ Bounds::Interval Bounds::range(uint32_t atom) {
   return ranges_[atom] = r;
 }
 
-Bounds::Interval Bounds::compute_range(uint32_t atom) {
+Prover::Interval Prover::compute_range(uint32_t atom) {
   const Value v{atom};
   const auto [lo, hi] = type_range(k_.type(v).dtype);
   const Interval any{lo, hi};
@@ -259,7 +259,7 @@ Bounds::Interval Bounds::compute_range(uint32_t atom) {
 }
 
 // -- conditions
-const std::vector<Bounds::Form>& Bounds::facts(Value condition, bool holds) {
+const std::vector<Prover::Form>& Prover::facts(Value condition, bool holds) {
   const auto [it, added] = facts_.try_emplace({condition.index, holds});
   std::vector<Form>& list = it->second;
   const ir::Op* o = k_.def(condition);
@@ -303,7 +303,7 @@ const std::vector<Bounds::Form>& Bounds::facts(Value condition, bool holds) {
   return list;
 }
 
-bool Bounds::not_negative(const std::vector<Term>& sum, const std::vector<Condition>& conditions, const std::vector<Between>& scope) {
+bool Prover::not_negative(const std::vector<Term>& sum, const std::vector<Condition>& conditions, const std::vector<Between>& scope) {
   Form f;
   for (const auto& [factor, v] : sum) f = plus(f, v ? form(v) : Form{{}, 1}, factor);
   if (range(f).lo >= 0) return true;
@@ -322,7 +322,7 @@ bool Bounds::not_negative(const std::vector<Term>& sum, const std::vector<Condit
 }
 
 // The youngest atom goes first, for what made it, for a fact that holds of it, or for its interval; then what is left is proved.
-bool Bounds::prove(const Form& given, const std::vector<const Form*>& known, int depth) {
+bool Prover::prove(const Form& given, const std::vector<const Form*>& known, int depth) {
   if (!small(given)) return false;
   // Integers: g * sum + c >= 0 says sum + floor(c / g) >= 0.
   Form f = given;
