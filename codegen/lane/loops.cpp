@@ -174,6 +174,7 @@ class Counter {
   std::vector<ProgramLoop> out_;
   std::unordered_map<uint32_t, Extent> rounds_;  // per region of a for
 };
+
 // Lavapipe (seen on 22.3) makes invalid LLVM of an atomic of 64 bits whose operand an operation of doubles has made: on CPUs without AVX-512 that ends the process. In a loop
 // the operand comes out of a phi, which has no such type.
 bool may_be_double(const Kernel& k, Value v) {

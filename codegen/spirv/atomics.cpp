@@ -1,6 +1,7 @@
-// Atomics of arrays that programs running at once update. 32 and 64-bit integers have instructions; everything else is a loop that tries to swap
-// the word that holds the element until nobody has changed it meanwhile. A word of narrow elements never leaves its array's memory, which
-// is rounded up to whole words; neighbours are written back as they were, and a neighbour's change makes the swap fail.
+// Atomics of arrays that programs running at once update. 32 and 64-bit integers have instructions, but for 64-bit operands that an operation of
+// doubles may have made (may_be_double in codegen/lane/loops.cpp). Everything else is a loop that tries to swap the word that holds the element
+// until nobody has changed it meanwhile. A word of narrow elements never leaves its array's memory, which is rounded up to whole words; neighbours
+// are written back as they were, and a neighbour's change makes the swap fail.
 #include "codegen/lane/loops.h"
 #include "codegen/spirv/emitter.h"
 #include "engine/error.h"

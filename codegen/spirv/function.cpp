@@ -258,7 +258,8 @@ V sint_from_float(V a, Reg r) { return r == Reg::u64 && a.fn->pairs() ? pairs::f
 V float_to_float(V a, Reg r) { return a.reg == r ? a : a.fn->emit(spv::OpFConvert, r, {a}); }
 V abs(V a) { return a.fn->glsl(GLSLstd450FAbs, a.reg, {a}); }
 V floor(V a) { return a.fn->glsl(GLSLstd450Floor, a.reg, {a}); }
-// Mesa's compiler for CPUs (22.3) takes every f64 from 2^24 on for a whole number in Trunc and RoundEven, as such f32 are; not in Floor.
+// Mesa's compiler for CPUs (22.3) takes every f64 from 2^24 on for a whole number in Trunc and RoundEven, as such f32 are; not in Floor. Without
+// AVX-512 RoundEven also takes ties, and what is just beside one, the wrong way.
 V trunc(V a) { return a.reg == Reg::f64 ? copy_sign(floor(abs(a)), a) : a.fn->glsl(GLSLstd450Trunc, a.reg, {a}); }
 V round_even(V a) { return a.fn->glsl(GLSLstd450RoundEven, a.reg, {a}); }
 

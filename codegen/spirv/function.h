@@ -149,7 +149,7 @@ V float_to_float(V a, Reg r);   // the native conversion
 V abs(V a);                     // of a float
 V floor(V a);
 V trunc(V a);
-V round_even(V a);  // f64: below 2^24 only (function.cpp: trunc)
+V round_even(V a);  // f64: below 2^24, and there either neighbour of a tie (function.cpp: trunc)
 
 // IEEE 754 layout of a float register.
 struct Layout {

@@ -199,11 +199,11 @@ Value select_n(Operand which, std::vector<Operand> cases) {
   if (is_float(by)) e.fail("the selector must be bool or integers but is " + std::string(name(by)));
   if (by == DType::boolean && cases.size() > 2)
     e.fail("a bool selects from 2 cases but there are " + std::to_string(cases.size()), "select by an integer");
-  std::vector<const Operand*> all;
-  for (const Operand& c : cases) all.push_back(&c);
-  const DType t = e.common_dtype(all);
-  all.push_back(&which);
-  const Shape shape = e.common_shape(all);
+  std::vector<const Operand*> operands;
+  for (const Operand& c : cases) operands.push_back(&c);
+  const DType t = e.common_dtype(operands);
+  operands.push_back(&which);
+  const Shape shape = e.common_shape(operands);
   ir::Builder& b = e.builder();
   const ir::Value selector = e.broadcast(e.as(which, by), shape);
   ir::Value r = e.as(cases.back(), t, shape);

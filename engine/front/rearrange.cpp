@@ -216,9 +216,9 @@ Value scatter(Operand x, std::vector<Operand> indices, Operand updates, Update u
   Emit e("scatter", x);
   axes = index_axes(e, x, indices.size(), std::move(axes));
   const Value v = e.wrap(at_least_rank(e, x));
-  std::vector<const Operand*> all;
-  for (const Operand& i : indices) all.push_back(&i);
-  const Shape common = e.common_shape(all);
+  std::vector<const Operand*> operands;
+  for (const Operand& i : indices) operands.push_back(&i);
+  const Shape common = e.common_shape(operands);
   const Layout l = layout(v.shape(), axes, common);
   const DType t = v.dtype();
   if (t == boolean && (update == Update::add || update == Update::multiply)) e.fail("bools have neither sums nor products", "cast() them to an integer dtype first");
