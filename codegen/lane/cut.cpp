@@ -114,11 +114,16 @@ class Cutter {
     if (fresh) it->second = ahead([&] { return b_.constant_int(DType::i32, n); });
     return it->second;
   }
+  Value one_invocation() {
+    const Value zero = i32(0);
+    return two(Opcode::eq, local(), zero);
+  }
   Value none() { return number(Extent(0)); }
   Value local() {
     if (!local_) local_ = ahead([&] { return b_.one({.code = Opcode::local_index}, Type::array(DType::i32)); });
     return local_;
   }
+  // Of calls in the same expression only one may make an op: compilers differ in which of two arguments they make first.
   Value two(Opcode c, Value a, Value b) { return b_.elementwise(c, {a, b}); }
   Value minus(Value a, const Extent& e) { return e == Extent(0) ? a : two(Opcode::sub, a, number(e)); }
   Value less(Value a, Value b) { return two(Opcode::lt, a, b); }
@@ -181,7 +186,7 @@ class Cutter {
       if (!kept[i].shared) store(kept[i], values[i]);
     if (std::none_of(kept.begin(), kept.end(), [](const Kept& s) { return s.shared; })) return;
     barrier();  // others may still have to load what the last dispatch left
-    b_.when(two(Opcode::eq, local(), i32(0)), [&] {
+    b_.when(one_invocation(), [&] {
       for (size_t i = 0; i < kept.size(); ++i)
         if (kept[i].shared) store(kept[i], values[i]);
     });
@@ -203,11 +208,15 @@ class Cutter {
     b_.set_region(k_.body);
     b_.set_loc(k_.loc);
     barrier();
-    b_.when(two(Opcode::eq, local(), i32(0)), [&] { store(place_, end_); });
-    report(two(Opcode::and_, less(end_, number(total)), told(2)), Program::kUnfinished);
+    b_.when(one_invocation(), [&] { store(place_, end_); });
+    const Value asked = told(2);
+    report(two(Opcode::and_, less(end_, number(total)), asked), Program::kUnfinished);
     k_.region(k_.body).ops.push_back(last);
   }
-  Value told(int64_t bit) { return two(Opcode::ne, two(Opcode::and_, how_, number(Extent(bit))), none()); }
+  Value told(int64_t bit) {
+    const Value no = none();
+    return two(Opcode::ne, two(Opcode::and_, how_, number(Extent(bit))), no);
+  }
   void report(Value that, uint32_t bit) {
     k_.lane.report_bytes = std::max<int64_t>(k_.lane.report_bytes, 4);
     Op o{.code = Opcode::report, .operands = {that}};
@@ -232,7 +241,8 @@ class Cutter {
     const Value shared = words_of(Opcode::alloc_shared, 0, ir::MemorySpace::shared), scratch = words_of(Opcode::alloc_scratch, bytes_, ir::MemorySpace::global);
     bytes_ += 4 * words;
     const auto copy = [&](Value from, Value to) {
-      b_.for_loop(local(), i32(words), i32(k_.lane.workgroup_size), {}, [&](Value w, const std::vector<Value>&) {
+      const Value all_lanes = i32(k_.lane.workgroup_size), count = i32(words);
+      b_.for_loop(local(), count, all_lanes, {}, [&](Value w, const std::vector<Value>&) {
         store({to, w, DType::i32}, load({from, w, DType::i32}, {}));
         return std::vector<Value>{};
       });
@@ -371,7 +381,7 @@ class Cutter {
 
     b_.set_region(r);
     const Value at = number(step);
-    const Value runs = two(Opcode::and_, b_.elementwise(Opcode::not_, {less(at, first)}), less(at, end));
+    const Value before_end = less(at, end), runs = two(Opcode::and_, b_.elementwise(Opcode::not_, {less(at, first)}), before_end);
     const RegionId then = b_.new_region({}), otherwise = b_.new_region({});
     k_.region(then).ops = ops;
     b_.set_region(then);
@@ -420,7 +430,8 @@ class Cutter {
   /// What is `done` at step `at` of op `id` leaves the op's other steps to nobody: the dispatch ends so much later. Before the op's first step nothing is done.
   Value skip(OpId id, Value first, Value end, Value done, Value at) {
     const Extent span = steps_.span.at(id.index);
-    const Value later = two(Opcode::max, number(span), two(Opcode::add, end, two(Opcode::sub, number(span - steps_.passing.at(id.index)), at)));
+    const Value rest = two(Opcode::add, end, two(Opcode::sub, number(span - steps_.passing.at(id.index)), at));
+    const Value later = two(Opcode::max, number(span), rest);
     return b_.elementwise(Opcode::select, {two(Opcode::and_, done, less(first, number(span))), later, end});
   }
   bool agreed(RegionId r) const { return steps_.open && info_.control[r.index] == Uniformity::workgroup; }
@@ -451,7 +462,10 @@ class Cutter {
           return old;
         });
       }
-      if (skips) now.push_back(skip(id, first, inner, two(Opcode::and_, b_.elementwise(Opcode::not_, {less(inner, time)}), less(none(), end)), time));
+      if (skips) {
+        const Value goes_on = less(none(), end);
+        now.push_back(skip(id, first, inner, two(Opcode::and_, b_.elementwise(Opcode::not_, {less(inner, time)}), goes_on), time));
+      }
       k_.op(last).operands = now;
       k_.region(q).ops.push_back(last);
     }
@@ -462,10 +476,13 @@ class Cutter {
   Value rounds_of(Value lower, Value upper, int64_t by) {
     const auto from = ir::constant_int(k_, lower), to = ir::constant_int(k_, upper);
     if (from && to) return i32(*to > *from ? cdiv(*to - *from, by) : 0);
-    if (by == 1) return two(Opcode::max, two(Opcode::sub, upper, lower), i32(0));
+    if (by == 1) {
+      const Value zero = i32(0);
+      return two(Opcode::max, two(Opcode::sub, upper, lower), zero);
+    }
     const auto wide = [&](Value v) { return b_.convert(v, DType::i64); };
-    const Value span = two(Opcode::sub, wide(upper), two(Opcode::add, wide(lower), wide(i32(1))));
-    return b_.elementwise(Opcode::select, {less(lower, upper), b_.convert(two(Opcode::add, two(Opcode::div, span, wide(i32(by))), wide(i32(1))), DType::i32), i32(0)});
+    const Value next = wide(i32(1)), after = two(Opcode::add, wide(lower), next), span = two(Opcode::sub, wide(upper), after), one = wide(i32(1));
+    return b_.elementwise(Opcode::select, {less(lower, upper), b_.convert(two(Opcode::add, two(Opcode::div, span, wide(i32(by))), one), DType::i32), i32(0)});
   }
 
   /// The first round of a dispatch that begins at that step, or with `up` the one that it does not reach. Rounds that are whole belong to the dispatch of their first step;
@@ -474,7 +491,9 @@ class Cutter {
     step = two(Opcode::max, step, none());
     if (time == Extent(1)) return step;
     const Value t = number(time), down = two(Opcode::div, step, t);
-    return up ? two(Opcode::add, down, b_.elementwise(Opcode::select, {less(none(), two(Opcode::rem, step, t)), number(Extent(1)), none()})) : down;
+    if (!up) return down;
+    const Value rest = two(Opcode::rem, step, t);
+    return two(Opcode::add, down, b_.elementwise(Opcode::select, {less(none(), rest), number(Extent(1)), none()}));
   }
   std::vector<Value> begin_with(const std::vector<Value>& init, Value first, const std::vector<Kept>& kept) {
     if (init.empty()) return init;
@@ -533,7 +552,7 @@ class Cutter {
       const Value at = two(Opcode::mul, rounds, number(time));
       return skip(id, first, end, less(at, end), at);
     }
-    const Value start = two(Opcode::mul, b_.convert(round, step_), number(time));
+    const Value of_round = number(time), start = two(Opcode::mul, b_.convert(round, step_), of_round);
     part_of_round(body, ops, two(Opcode::sub, first, start), two(Opcode::sub, end, start), {args.begin() + 1, args.end()});
     return end;
   }
@@ -577,7 +596,8 @@ class Cutter {
     const RegionId test = b_.new_region(types);
     b_.set_region(test);
     const auto in_test = k_.region(test).args;
-    const Value start = two(Opcode::mul, in_test[n], number(time)), here = two(Opcode::and_, less(start, in_test[n + 1]), less(in_test[n], most));
+    const Value start = two(Opcode::mul, in_test[n], number(time)), more = less(in_test[n], most);
+    const Value here = two(Opcode::and_, less(start, in_test[n + 1]), more);
     if (is_for) {
       b_.yield({here});
     } else {
@@ -609,7 +629,7 @@ class Cutter {
     Names names;
     for (size_t i = 0; i < n; ++i) names[old[old.size() - n + i].index] = carried[i];
     if (is_for) {
-      const Value counter = two(Opcode::add, o.operands[0], two(Opcode::mul, b_.convert(args[n], DType::i32), i32(by)));
+      const Value step = i32(by), counter = two(Opcode::add, o.operands[0], two(Opcode::mul, b_.convert(args[n], DType::i32), step));
       names[old[0].index] = two(Opcode::max, o.operands[0], two(Opcode::min, counter, two(Opcode::sub, o.operands[1], i32(1))));
     }
     rename(names, {});
@@ -637,7 +657,10 @@ class Cutter {
     k_.region(r).ops.push_back(id);
     const Value rounds = add_result(id), reached = add_result(id);
     b_.set_region(r);
-    if (!is_for) report(two(Opcode::and_, two(Opcode::eq, rounds, most), less(first, number(steps_.span.at(id.index)))), Program::kLoopsCut);
+    if (!is_for) {
+      const Value begins = less(first, number(steps_.span.at(id.index)));
+      report(two(Opcode::and_, two(Opcode::eq, rounds, most), begins), Program::kLoopsCut);
+    }
     if (!agreed(body)) return end;
     const Value at = two(Opcode::mul, rounds, number(time));
     return skip(id, first, reached, less(at, reached), at);

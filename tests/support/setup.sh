@@ -91,7 +91,7 @@ configure() {
     rm -rf "$build/CMakeCache.txt" "$build/CMakeFiles"  # of a configuration that failed, perhaps for another generator
     command -v ninja >/dev/null && options+=(-G Ninja)
     command -v ccache >/dev/null && options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    [ "$preset" = asan-ubsan ] || options+=(-DTESSERA_UNITY=ON)  # there each file by itself shows what it forgot to include
+    [ "$preset" != release ] || options+=(-DTESSERA_UNITY=ON)  # elsewhere each file by itself shows what it forgot to include
     say "configuring ${build##*/}/"
     (cd "$root" && cmake --preset "$preset" "${options[@]}") ||
       { missing=$(missing_packages)
