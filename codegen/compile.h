@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "codegen/program.h"
-#include "codegen/target.h"
+#include "codegen/program/program.h"
+#include "codegen/program/target.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera {
@@ -22,11 +22,6 @@ struct CompileOptions {
   /// Sees the kernel after each step ("promote", "lower", "lane/cse", ...): --dump-ir.
   std::function<void(std::string_view step, const ir::Kernel&, bool changed)> dump;
 };
-
-/// Tile level to lane level. Throws CompileError if the target lacks what the kernel needs, with limit and need. `explain`, if given,
-/// receives what was decided and why. Steps of `smaller`: for CPU drivers the first makes loops of nests without registers, the second
-/// unrolls them less, each further one, up to 10, halves what an invocation unrolls; for GPUs each halves tiles. compile() takes those that are needed.
-ir::Kernel lower(const ir::Kernel& k, const Target& target, const CompileOptions& options = {}, std::string* explain = nullptr, int smaller = 0);
 
 /// Verifies, optimizes, lowers and emits. Deterministic: the same kernel and target give the same words.
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options = {});

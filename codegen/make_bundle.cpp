@@ -6,8 +6,8 @@
 #include <spirv/unified1/spirv.hpp>
 
 #include "codegen/compile.h"
-#include "codegen/program_file.h"
-#include "engine/in_parallel.h"
+#include "codegen/program/program_file.h"
+#include "engine/base/in_parallel.h"
 
 namespace tessera {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/bundle.h"
+#include "codegen/program/bundle.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "runtime/device.h"
 #include "runtime/slices.h"
 

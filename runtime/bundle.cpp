@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "codegen/bundle.h"
-#include "engine/in_parallel.h"
-#include "engine/read_file.h"
+#include "codegen/program/bundle.h"
+#include "engine/base/in_parallel.h"
+#include "engine/base/read_file.h"
 #include "runtime/launch.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// Bundle: a file of kernels that `tessera bundle` compiled ahead of time (codegen/bundle.h), for programs that have no compiler in them. For each kernel it finds the variant
+// Bundle: a file of kernels that `tessera bundle` compiled ahead of time (codegen/program/bundle.h), for programs that have no compiler in them. For each kernel it finds the variant
 // that suits a device best. The header that `tessera bundle --header` writes has a typed function for each kernel, made from what is here.
 // Any number of threads may use one Bundle, and copies share it. Read next: compiled_kernel.h, launch.h.
 #pragma once
@@ -32,7 +32,7 @@ struct BundleArgument {
 
 class Bundle {
  public:
-  /// Reads a file. Throws BundleError (codegen/bundle.h) if it cannot be read, is no bundle, is damaged or of another version.
+  /// Reads a file. Throws BundleError (codegen/program/bundle.h) if it cannot be read, is no bundle, is damaged or of another version.
   explicit Bundle(const std::string& path);
   /// A copy of a file's bytes; `name` stands in messages.
   Bundle(std::span<const std::byte> bytes, std::string name);

@@ -10,8 +10,8 @@
 #include <set>
 #include <system_error>
 
-#include "engine/platform.h"
-#include "engine/write_file.h"
+#include "engine/base/platform.h"
+#include "engine/base/write_file.h"
 #include "runtime/log.h"
 
 namespace tessera::cache_file {

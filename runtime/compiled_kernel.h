@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "runtime/device_array.h"
 
 namespace tessera {

@@ -8,8 +8,8 @@
 #include <map>
 #include <thread>
 
-#include "codegen/program.h"
-#include "engine/error.h"
+#include "codegen/program/program.h"
+#include "engine/base/error.h"
 #include "runtime/image.h"
 #include "runtime/names.h"
 #include "runtime/pipeline.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "codegen/target.h"
-#include "engine/print_text.h"
+#include "codegen/program/target.h"
+#include "engine/base/print_text.h"
 #include "runtime/log.h"
 #include "runtime/order.h"
 

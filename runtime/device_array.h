@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
 #include "runtime/device.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::vulkan {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera {
 

@@ -6,8 +6,10 @@
 #include <span>
 #include <thread>
 
-#include "engine/error.h"
-#include "runtime/names.h"
+#include "engine/base/error.h"
+#include "image_shaders/pack_0.h"
+#include "image_shaders/pack_1.h"
+#include "image_shaders/pack_2.h"
 #include "image_shaders/read_0.h"
 #include "image_shaders/read_1.h"
 #include "image_shaders/read_2.h"
@@ -20,9 +22,7 @@
 #include "image_shaders/store_1_r32ui.h"
 #include "image_shaders/store_2.h"
 #include "image_shaders/store_2_r32i.h"
-#include "image_shaders/pack_0.h"
-#include "image_shaders/pack_1.h"
-#include "image_shaders/pack_2.h"
+#include "runtime/names.h"
 
 namespace tessera::vulkan {
 namespace {

@@ -1,7 +1,7 @@
 // What belongs to a host that has Vulkan already: its device as a Device, its buffers as arrays.
 #include <algorithm>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "runtime/context.h"
 #include "runtime/interop.h"
 

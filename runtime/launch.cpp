@@ -6,8 +6,8 @@
 #include <mutex>
 #include <optional>
 
-#include "engine/bind.h"
-#include "engine/plural.h"
+#include "engine/base/bind.h"
+#include "engine/base/plural.h"
 #include "runtime/bound.h"
 #include "runtime/context.h"
 #include "runtime/names.h"

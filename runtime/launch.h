@@ -1,17 +1,17 @@
 // launch: one call of a Program on device arrays. It checks and binds the arguments, makes the outputs and records the dispatch; it never
-// waits for the device. What a Program is: codegen/program.h.
+// waits for the device. What a Program is: codegen/program/program.h.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "runtime/device_array.h"
 
 namespace tessera {
 
-/// Values of the program's run-time sizes: matched from the inputs' shapes, with `given` for those that no input shows (engine/bind.h).
+/// Values of the program's run-time sizes: matched from the inputs' shapes, with `given` for those that no input shows (engine/base/bind.h).
 DimValues bind_dims(const Program& program, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
 
 /// What a call with such inputs makes.

@@ -1,8 +1,8 @@
 // Device memory out of its host's own allocator (ImportedDevice::memory): what is asked for each kind of buffer, and whether the answer will do.
 #include <algorithm>
 
-#include "engine/error.h"
-#include "engine/plural.h"
+#include "engine/base/error.h"
+#include "engine/base/plural.h"
 #include "runtime/context.h"
 
 namespace tessera::vulkan {

@@ -4,7 +4,7 @@
 #pragma once
 #include <string>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "runtime/vulkan.h"
 
 namespace tessera::vulkan {

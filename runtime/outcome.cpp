@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "codegen/program.h"
-#include "engine/print_text.h"
+#include "codegen/program/program.h"
+#include "engine/base/print_text.h"
 #include "runtime/context.h"
 #include "runtime/slices.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "codegen/program.h"
-#include "engine/error.h"
+#include "codegen/program/program.h"
+#include "engine/base/error.h"
 
 namespace tessera::vulkan {
 

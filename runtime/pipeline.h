@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "codegen/program.h"
-#include "codegen/target.h"
+#include "codegen/program/program.h"
+#include "codegen/program/target.h"
 #include "runtime/vulkan.h"
 
 namespace tessera::vulkan {

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/platform.h"
+#include "engine/base/platform.h"
 #include "runtime/context.h"
 
 namespace tessera::vulkan {

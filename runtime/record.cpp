@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
-#include "engine/bind.h"
-#include "engine/error.h"
-#include "engine/plural.h"
+#include "engine/base/bind.h"
+#include "engine/base/error.h"
+#include "engine/base/plural.h"
 #include "runtime/bound.h"
 #include "runtime/context.h"
 #include "runtime/host_stream.h"

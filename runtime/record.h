@@ -15,7 +15,7 @@
 #include <memory>
 #include <span>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "runtime/device_array.h"
 #include "runtime/interop.h"
 

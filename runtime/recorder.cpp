@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "runtime/context.h"
 
 namespace tessera::vulkan {

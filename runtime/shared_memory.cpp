@@ -1,9 +1,9 @@
 // Memory shared by file descriptors. The allocator is not asked: such memory has an allocation to itself, which the other side has to know the size and type of.
 #include <algorithm>
 
-#include "engine/error.h"
-#include "engine/platform.h"
-#include "engine/plural.h"
+#include "engine/base/error.h"
+#include "engine/base/platform.h"
+#include "engine/base/plural.h"
 #include "runtime/context.h"
 #include "runtime/interop.h"
 #include "runtime/names.h"

@@ -1,5 +1,5 @@
-// Long calls: how long a call may take, from its estimated cost (engine/cost.h) and what this device has been seen to do in a second, and its workgroups cut
-// into slices, each a submission of its own, so that no driver's watchdog takes the device away. Which programs can be cut: codegen/program.h.
+// Long calls: how long a call may take, from its estimated cost (engine/passes/cost.h) and what this device has been seen to do in a second, and its workgroups cut
+// into slices, each a submission of its own, so that no driver's watchdog takes the device away. Which programs can be cut: codegen/program/program.h.
 // Internal to runtime/. Read next: launch.cpp, which uses it.
 #pragma once
 #include <array>
@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "runtime/probe.h"
 
 namespace tessera::vulkan {

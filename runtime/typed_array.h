@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/plural.h"
+#include "engine/base/plural.h"
 #include "runtime/device_array.h"
 
 namespace tessera {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/error.h"
-#include "engine/platform.h"
+#include "engine/base/error.h"
+#include "engine/base/platform.h"
 #include "runtime/faults.h"
 
 namespace tessera::vulkan {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/interval.h"
 #include "engine/ir/kernel.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
+#include "engine/passes/interval.h"
 
 namespace tessera::lane {
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <optional>
 
-#include "codegen/target.h"
+#include "codegen/program/target.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lane {

@@ -10,9 +10,9 @@
 
 #include "codegen/lane/bytecode.h"
 #include "codegen/lane/verify.h"
-#include "codegen/program.h"
+#include "codegen/program/program.h"
+#include "engine/ir/reference.h"
 #include "engine/passes/ranges.h"
-#include "engine/reference.h"
 
 namespace tessera::lane {
 namespace {

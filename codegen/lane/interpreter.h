@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/array.h"
-#include "engine/interval.h"
+#include "engine/base/array.h"
 #include "engine/ir/kernel.h"
+#include "engine/passes/interval.h"
 
 namespace tessera::lane {
 

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "codegen/program.h"
-#include "codegen/target.h"
+#include "codegen/program/program.h"
+#include "codegen/program/target.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lane {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lane {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/plan/indexed.h"
 #include "engine/ir/builder.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::lowering {
 using ir::Attr;

@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 
-#include "codegen/lower/parallel.h"
+#include "codegen/plan/parallel.h"
 
 namespace tessera::lowering {
 /// k is compact. Returns the plan of parallel axes that this relies on, if there are atomics: what the kernel is from then on would allow another,

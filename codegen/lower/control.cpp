@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "codegen/lower/atomics.h"
-#include "codegen/lower/indexed.h"
-#include "codegen/lower/keep.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/plan/indexed.h"
+#include "codegen/plan/keep.h"
 
 namespace tessera::lowering {
 using ir::Attr;

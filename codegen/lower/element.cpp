@@ -1,8 +1,8 @@
 // Index functions: what computes one element of a lazy tile value.
 #include <algorithm>
 
-#include "codegen/lower/keep.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/plan/keep.h"
 
 namespace tessera::lowering {
 using ir::Attr;

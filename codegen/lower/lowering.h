@@ -16,10 +16,8 @@
 #include <utility>
 
 #include "codegen/lower/arena.h"
-#include "codegen/lower/axes.h"
 #include "codegen/lower/lane_builder.h"
-#include "codegen/lower/parallel.h"
-#include "codegen/lower/schedule.h"
+#include "codegen/plan/plan.h"
 
 namespace tessera::lowering {
 
@@ -76,7 +74,7 @@ struct RefState {
 
 class Lowering {
  public:
-  Lowering(const ir::Kernel& k, const Target& target, const Axes& axes, const Schedule& schedule, const ParallelPlan& parallel, ScalarAnalysis& scalars, ir::Kernel& out);
+  Lowering(const ir::Kernel& k, const Target& target, Plan& plan, ir::Kernel& out);
   void run();
   int64_t arena_bytes() const { return arena_.peak(); }
   int misfits() const { return misfits_; }  ///< values that demote_misfits() sent to the arena

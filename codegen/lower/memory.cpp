@@ -2,8 +2,8 @@
 // the window fits (masked accesses test each element instead); a read beyond the array's edge gets an element inside, a store is dropped.
 #include <algorithm>
 
-#include "codegen/lower/indexed.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/plan/indexed.h"
 
 namespace tessera::lowering {
 using ir::Index;

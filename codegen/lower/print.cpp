@@ -1,7 +1,7 @@
 // debug_print and check: a record in the call's report (PrintReport in program.h). One invocation takes the room by an atomic addition, so parallel
 // programs stay parallel; the host sorts the records. One invocation's records lie in the order in which it made them.
 #include "codegen/lower/lowering.h"
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 
 namespace tessera::lowering {
 using ir::Attr;

@@ -9,8 +9,8 @@ namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
-Lowering::Lowering(const ir::Kernel& k, const Target& target, const Axes& axes, const Schedule& schedule, const ParallelPlan& parallel, ScalarAnalysis& scalars, ir::Kernel& out)
-    : k_(k), target_(target), axes_(axes), s_(schedule), parallel_(parallel), scalars_(scalars), out_(out), b_(out) {}
+Lowering::Lowering(const ir::Kernel& k, const Target& target, Plan& plan, ir::Kernel& out)
+    : k_(k), target_(target), axes_(*plan.axes), s_(plan.schedule), parallel_(plan.parallel), scalars_(plan.scalars), out_(out), b_(out) {}
 
 void Lowering::run() {
   setup_kernel();

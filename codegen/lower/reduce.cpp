@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "codegen/lower/lowering.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::lowering {
 using ir::Attr;

@@ -4,7 +4,7 @@
 // are written back as they were, and a neighbour's change makes the swap fail.
 #include "codegen/lane/loops.h"
 #include "codegen/spirv/emitter.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::spirv {
 

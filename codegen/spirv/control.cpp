@@ -3,7 +3,7 @@
 
 #include "codegen/lane/loops.h"
 #include "codegen/spirv/emitter.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::spirv {
 

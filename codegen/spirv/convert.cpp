@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "codegen/spirv/elementwise.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::spirv {
 namespace {

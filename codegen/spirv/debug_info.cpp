@@ -6,8 +6,8 @@
 #include <cstring>
 #include <sstream>
 
-#include "engine/error.h"
-#include "engine/read_file.h"
+#include "engine/base/error.h"
+#include "engine/base/read_file.h"
 
 namespace tessera::spirv {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "codegen/spirv/module.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::spirv {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "codegen/spirv/expand.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::spirv {
 namespace {

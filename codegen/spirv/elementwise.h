@@ -1,4 +1,4 @@
-// The op table's elementwise rows in SPIR-V: total on every input, as the rows' documentation and engine/reference.h say.
+// The op table's elementwise rows in SPIR-V: total on every input, as the rows' documentation and engine/ir/reference.h say.
 // Values are in register form (function.h). Read next: expand.h for the transcendental rows.
 #pragma once
 #include <vector>

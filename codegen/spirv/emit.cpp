@@ -1,7 +1,7 @@
 #include "codegen/spirv/emit.h"
 
 #include "codegen/spirv/emitter.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::spirv {
 

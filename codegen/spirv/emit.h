@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
+#include "codegen/program/target.h"
 #include "codegen/spirv/debug_info.h"
-#include "codegen/target.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::spirv {

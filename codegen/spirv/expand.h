@@ -3,7 +3,7 @@
 // Each function takes and gives an f32 or f64 register; the coefficients' origin stands at each table in expand_*.cpp.
 #pragma once
 #include "codegen/spirv/function.h"
-#include "engine/dtype.h"
+#include "engine/base/dtype.h"
 
 namespace tessera::spirv {
 

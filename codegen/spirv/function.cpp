@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "codegen/spirv/pairs.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::spirv {
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <functional>
 
+#include "codegen/program/target.h"
 #include "codegen/spirv/module.h"
-#include "codegen/target.h"
 
 namespace tessera::spirv {
 

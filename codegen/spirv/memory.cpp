@@ -1,6 +1,6 @@
 // Refs: arguments and scratch through buffer addresses, shared memory as one array of 32-bit words.
 #include "codegen/spirv/emitter.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::spirv {
 

@@ -1,10 +1,10 @@
 // Intervals of integer values, found while a kernel is emitted in order: what lets a division, remainder or shift drop its guard, and an
-// index division become unsigned. What ops make of them is engine/interval.h's.
+// index division become unsigned. What ops make of them is engine/passes/interval.h's.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-#include "engine/interval.h"
+#include "engine/passes/interval.h"
 
 namespace tessera::spirv {
 

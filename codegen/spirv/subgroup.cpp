@@ -1,6 +1,6 @@
 // What lanes of a subgroup tell each other. 64-bit values travel as two 32-bit halves and bool as a word: no extended-types feature needed.
 #include "codegen/spirv/emitter.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::spirv {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera {

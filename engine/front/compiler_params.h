@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/ir/call_info.h"
+#include "engine/base/call_info.h"
 
 namespace tessera {
 

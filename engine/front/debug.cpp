@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/base/print_text.h"
 #include "engine/front/trace.h"
-#include "engine/print_text.h"
 
 namespace tessera::debug {
 namespace {

@@ -2,10 +2,9 @@
 // pallas_call.h makes them callable, spec.h says how arrays are cut into blocks, vmap.h batches them, grid_mapping.h is the canonical form.
 // namespace ts = tessera;
 #pragma once
-#include "engine/array.h"
-#include "engine/cost.h"
-#include "engine/front/buffered.h"
+#include "engine/base/array.h"
 #include "engine/front/bits.h"
+#include "engine/front/buffered.h"
 #include "engine/front/call.h"
 #include "engine/front/control.h"
 #include "engine/front/debug.h"
@@ -22,3 +21,4 @@
 #include "engine/front/value.h"
 #include "engine/front/vmap.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/passes/cost.h"

@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <ostream>
 
+#include "engine/base/plural.h"
 #include "engine/front/trace.h"
 #include "engine/ir/copy.h"
 #include "engine/ir/text.h"
-#include "engine/plural.h"
 
 namespace tessera {
 using ir::BlockMapping;

@@ -2,11 +2,11 @@
 
 #include <mutex>
 
+#include "engine/base/plural.h"
 #include "engine/front/jit_graph.h"
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"
 #include "engine/interpreter/interpreter.h"
-#include "engine/plural.h"
 
 namespace tessera {
 namespace {

@@ -1,10 +1,10 @@
-// jit: a C++ function of arrays, traced into a graph (engine/graph.h) of kernels that compiles once and runs as one.
+// jit: a C++ function of arrays, traced into a graph (engine/graph/graph.h) of kernels that compiles once and runs as one.
 //   auto f = ts::jit([](ts::Tensor x, ts::Tensor w) { return ts::maximum(matmul(x, w) + 1.0f, 0.0f); });
 //   ts::Array y = f(x, w);             // on the best Vulkan device;  f(device_x, device_w) on that of DeviceArrays (runtime/call/jit.h)
 //   ts::Array r = ts::interpret(f, x, w);
 // Inside, arrays are Values as in a kernel, and everything that computes with Values works on them: ops.h, rearrange.h, random.h, and control.h for loops
 // and branches whose bodies may call kernels. A pallas_call called with Values is a step of the graph, and so is a jit: it becomes part of the graph around it.
-// A function is traced once per set of argument shapes and dtypes. Read next: engine/graph.h, jit_graph.cpp.
+// A function is traced once per set of argument shapes and dtypes. Read next: engine/graph/graph.h, jit_graph.cpp.
 #pragma once
 #include <array>
 #include <memory>
@@ -14,7 +14,7 @@
 
 #include "engine/front/control.h"
 #include "engine/front/pallas_call.h"
-#include "engine/graph.h"
+#include "engine/graph/graph.h"
 
 namespace tessera {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/plural.h"
 #include "engine/front/elementwise.h"
 #include "engine/front/trace.h"
-#include "engine/plural.h"
 
 namespace tessera {
 using ir::Attr;

@@ -5,11 +5,11 @@
 #include <mutex>
 #include <sstream>
 
+#include "engine/base/plural.h"
 #include "engine/front/trace.h"
 #include "engine/interpreter/strided.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
-#include "engine/plural.h"
 
 namespace tessera {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
 #include "engine/front/call.h"
 #include "engine/front/compiler_params.h"
 #include "engine/front/grid_mapping.h"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "engine/base/plural.h"
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"
-#include "engine/plural.h"
 
 namespace tessera::pipeline {
 namespace {

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
 #include "engine/front/ref.h"
 
 namespace tessera {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
 #include "engine/front/value.h"
 #include "engine/ir/builder.h"
 

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera {

@@ -1,8 +1,8 @@
 #include "engine/front/vmap.h"
 
+#include "engine/base/plural.h"
 #include "engine/ir/builder.h"
 #include "engine/ir/verify.h"
-#include "engine/plural.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/bind.h"
+#include "engine/base/bind.h"
 
 #include "engine/interpreter/interpreter.h"
 

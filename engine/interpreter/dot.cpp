@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "engine/element.h"
+#include "engine/base/element.h"
 #include "engine/interpreter/multiply.h"
 #include "engine/interpreter/strided.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
 namespace {

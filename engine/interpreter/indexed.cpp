@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "engine/interpreter/machine.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
 namespace {

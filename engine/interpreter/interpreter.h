@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
+#include "engine/base/print_text.h"
 #include "engine/ir/kernel.h"
-#include "engine/print_text.h"
 
 namespace tessera {
 

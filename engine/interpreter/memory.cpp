@@ -6,7 +6,7 @@
 
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/pipes.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
 

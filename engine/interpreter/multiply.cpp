@@ -5,7 +5,7 @@
 #include <string>
 #include <type_traits>
 
-#include "engine/platform.h"
+#include "engine/base/platform.h"
 
 namespace tessera::interpreter {
 namespace {

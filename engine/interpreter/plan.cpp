@@ -9,7 +9,7 @@
 #include "engine/interpreter/pipes.h"
 #include "engine/interpreter/rearrange.h"
 #include "engine/interpreter/reduce.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
 namespace {

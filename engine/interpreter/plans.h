@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/host_array.h"
+#include "engine/base/host_array.h"
 #include "engine/interpreter/interpreter.h"
 
 namespace tessera {

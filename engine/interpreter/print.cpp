@@ -1,8 +1,8 @@
 // debug_print and check: the operands as Arrays, the text from print_text.h.
 #include <cstring>
 
+#include "engine/base/print_text.h"
 #include "engine/interpreter/machine.h"
-#include "engine/print_text.h"
 
 namespace tessera::interpreter {
 

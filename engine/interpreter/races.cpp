@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "engine/print_text.h"
+#include "engine/base/print_text.h"
 
 namespace tessera::interpreter {
 

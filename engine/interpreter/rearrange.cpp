@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "engine/interpreter/strided.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
 namespace {

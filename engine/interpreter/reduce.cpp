@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/element.h"
+#include "engine/base/element.h"
 #include "engine/interpreter/strided.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
 namespace {

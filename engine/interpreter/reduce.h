@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/ir/kernel.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "engine/extent.h"
+#include "engine/base/extent.h"
 
 namespace tessera::interpreter {
 

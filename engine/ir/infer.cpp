@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <span>
 
+#include "engine/base/plural.h"
+#include "engine/base/print_text.h"
 #include "engine/ir/builder.h"
-#include "engine/plural.h"
-#include "engine/print_text.h"
 
 namespace tessera::ir {
 namespace {

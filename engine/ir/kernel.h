@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/dtype.h"
-#include "engine/error.h"
-#include "engine/extent.h"
-#include "engine/ir/call_info.h"
+#include "engine/base/call_info.h"
+#include "engine/base/dtype.h"
+#include "engine/base/error.h"
+#include "engine/base/extent.h"
 
 namespace tessera::ir {
 

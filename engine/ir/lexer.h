@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::ir {
 

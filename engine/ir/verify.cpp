@@ -22,9 +22,9 @@
 
 #include <algorithm>
 
+#include "engine/base/plural.h"
 #include "engine/ir/builder.h"
 #include "engine/ir/text.h"
-#include "engine/plural.h"
 
 namespace tessera::ir {
 namespace {

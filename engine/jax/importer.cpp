@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/base/plural.h"
 #include "engine/front/trace.h"
 #include "engine/ir/verify.h"
 #include "engine/jax/import.h"
 #include "engine/jax/primitives.h"
-#include "engine/plural.h"
 
 namespace tessera::jax {
 namespace {

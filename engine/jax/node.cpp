@@ -1,6 +1,6 @@
 #include "engine/jax/node.h"
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::jax {

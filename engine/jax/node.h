@@ -9,8 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/dtype.h"
-#include "engine/extent.h"
+#include "engine/base/dtype.h"
+#include "engine/base/extent.h"
 
 namespace tessera::jax {
 

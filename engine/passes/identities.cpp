@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/ir/reference.h"
 #include "engine/passes/folder.h"
-#include "engine/reference.h"
 
 namespace tessera::passes {
 using ir::Attr, ir::Op, ir::Opcode, ir::Type, ir::Value;

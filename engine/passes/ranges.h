@@ -1,9 +1,9 @@
 // Ranges: bounds on the elements of integer and bool values, from constants, grid and workgroup sizes, loop bounds and arithmetic
-// (engine/interval.h). Each value's range is computed once, when the walk reaches its definition.
+// (engine/passes/interval.h). Each value's range is computed once, when the walk reaches its definition.
 #pragma once
 #include <vector>
 
-#include "engine/interval.h"
+#include "engine/passes/interval.h"
 
 namespace tessera::passes {
 

@@ -7,7 +7,7 @@
 #include <tessera/tessera.h>
 #include <vector>
 
-#include "codegen/bundle.h"
+#include "codegen/program/bundle.h"
 #include "runtime/bundle.h"
 #include "runtime/device.h"
 #include "runtime/device_array.h"

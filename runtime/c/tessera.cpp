@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "engine/plural.h"
+#include "engine/base/plural.h"
 #include "runtime/c/handles.h"
 #include "runtime/launch.h"
 

@@ -4,7 +4,7 @@
 #include <tessera/tessera_vulkan.h>
 #include <vector>
 
-#include "engine/plural.h"
+#include "engine/base/plural.h"
 #include "runtime/c/handles.h"
 #include "runtime/interop.h"
 #include "runtime/record.h"

@@ -9,11 +9,11 @@
 #include <sstream>
 
 #include "codegen/spirv/emit.h"
+#include "engine/base/write_file.h"
 #include "engine/front/ops.h"
 #include "engine/front/rearrange.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
-#include "engine/write_file.h"
 #include "runtime/cache_file.h"
 #include "runtime/call/disk_cache.h"
 #include "runtime/context.h"

@@ -1,6 +1,6 @@
 #include "runtime/call/disk_cache.h"
 
-#include "codegen/program_file.h"
+#include "codegen/program/program_file.h"
 #include "runtime/cache_file.h"
 #include "tessera/build_id.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "codegen/program.h"
-#include "codegen/target.h"
+#include "codegen/program/program.h"
+#include "codegen/program/target.h"
 
 namespace tessera::disk_cache {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph_plan.h"
+#include "engine/graph/plan.h"
 
 namespace tessera {
 

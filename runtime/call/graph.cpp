@@ -8,9 +8,9 @@
 #include <span>
 #include <utility>
 
-#include "engine/graph_fuse.h"
+#include "engine/base/plural.h"
+#include "engine/graph/fuse.h"
 #include "engine/interpreter/interpreter.h"
-#include "engine/plural.h"
 #include "runtime/call/gate.h"
 #include "runtime/call/recording.h"
 #include "runtime/launch.h"

@@ -1,7 +1,7 @@
-// A graph of kernels (engine/graph.h) on a device: what tessera.export() wrote, run from C++ without Python.
+// A graph of kernels (engine/graph/graph.h) on a device: what tessera.export() wrote, run from C++ without Python.
 //   const ts::CompiledGraph f = ts::load(ts::default_device(), ts::read_graph("exported"));
 //   const std::vector<ts::Array> y = f.run({x});
-// Memory is planned before (engine/graph_plan.h), and commands are recorded once, with a barrier only between those of which one needs what the other has made. A
+// Memory is planned before (engine/graph/plan.h), and commands are recorded once, with a barrier only between those of which one needs what the other has made. A
 // call replays them in one submission, whatever arrays it is given, and does not wait: the device itself turns loops and chooses branches (gate.h). Only the size of a grid
 // that a value gives, and now and then a loop that nothing bounds, are waited for (the README next door has the exceptions). Read next: recording.h.
 #pragma once
@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph_plan.h"
+#include "engine/graph/plan.h"
 #include "runtime/call/call.h"
 
 namespace tessera {
 
 struct GraphOptions {
-  bool fuse = true;         ///< as graph_fuse.h says
+  bool fuse = true;         ///< as graph/fuse.h says
   std::vector<bool> donated = {};  ///< by input: calls are given donate(x), and what is computed in place of x needs no copy of it
   int frames_in_flight = 1;  ///< calls that may run beside one another on the device: so many arenas and tables; constants are there once
   bool timestamps = false;  ///< trace() has when every kernel of the last call ran; costs two writes of the time per kernel

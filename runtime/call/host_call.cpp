@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/plural.h"
+#include "engine/base/plural.h"
 #include "runtime/launch.h"
 
 namespace tessera {

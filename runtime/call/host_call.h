@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/host_array.h"
+#include "engine/base/host_array.h"
 #include "runtime/call/graph.h"
 
 namespace tessera {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "engine/in_parallel.h"
+#include "engine/base/in_parallel.h"
 #include "runtime/launch.h"
 
 namespace tessera {

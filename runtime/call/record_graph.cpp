@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "engine/base/plural.h"
 #include "engine/front/pallas_call.h"
-#include "engine/graph_fuse.h"
+#include "engine/graph/fuse.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
-#include "engine/plural.h"
 #include "runtime/call/gate.h"
 #include "runtime/context.h"
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/graph_plan.h"
+#include "engine/graph/plan.h"
 #include "runtime/call/call.h"
 #include "runtime/record.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/graph_plan.h"
+#include "engine/graph/plan.h"
 #include "runtime/bound.h"
 #include "runtime/context.h"
 

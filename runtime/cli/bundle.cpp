@@ -6,11 +6,11 @@
 #include <set>
 #include <system_error>
 
-#include "codegen/bundle.h"
 #include "codegen/make_bundle.h"
+#include "codegen/program/bundle.h"
+#include "engine/base/platform.h"
+#include "engine/base/write_file.h"
 #include "engine/ir/text.h"
-#include "engine/platform.h"
-#include "engine/write_file.h"
 #include "runtime/cli/bundle_header.h"
 #include "runtime/cli/commands.h"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "codegen/bundle.h"
+#include "codegen/program/bundle.h"
 
 namespace tessera::cli {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "codegen/compile.h"
-#include "engine/extent.h"
+#include "engine/base/extent.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::cli {

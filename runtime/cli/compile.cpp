@@ -4,10 +4,10 @@
 #include <set>
 
 #include "codegen/spirv/emit.h"
+#include "engine/base/platform.h"
+#include "engine/base/write_file.h"
 #include "engine/ir/text.h"
-#include "engine/platform.h"
 #include "engine/passes/passes.h"
-#include "engine/write_file.h"
 #include "runtime/cli/commands.h"
 
 namespace tessera::cli {

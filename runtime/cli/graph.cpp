@@ -5,12 +5,12 @@
 #include <iostream>
 #include <string_view>
 
-#include "engine/graph_fuse.h"
-#include "engine/graph_picture.h"
+#include "engine/base/npy.h"
+#include "engine/base/plural.h"
+#include "engine/base/write_file.h"
+#include "engine/graph/fuse.h"
+#include "engine/graph/picture.h"
 #include "engine/interpreter/interpreter.h"
-#include "engine/npy.h"
-#include "engine/plural.h"
-#include "engine/write_file.h"
 #include "runtime/cli/commands.h"
 #include "runtime/launch.h"
 

@@ -1,9 +1,9 @@
 #include <charconv>
 #include <fstream>
 
+#include "engine/base/read_file.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
-#include "engine/read_file.h"
 #include "runtime/cli/commands.h"
 #include "runtime/device.h"
 

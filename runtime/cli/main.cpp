@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include "engine/platform.h"
+#include "engine/base/platform.h"
 #include "runtime/cli/commands.h"
 #include "tessera/version.h"
 

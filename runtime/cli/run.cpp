@@ -5,8 +5,8 @@
 #include <random>
 #include <string_view>
 
+#include "engine/base/npy.h"
 #include "engine/interpreter/interpreter.h"
-#include "engine/npy.h"
 #include "runtime/call/call.h"
 #include "runtime/cli/commands.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
 #include "engine/ir/kernel.h"
 #include "runtime/call/host_call.h"
 
@@ -31,7 +31,7 @@ void call(const Module& module, std::span<const Buffer> arguments, std::span<con
 /// The same for a kernel as .tir text, which says its shapes for itself.
 std::vector<Array> run_text(std::string_view tir, std::string_view device, std::span<const Buffer> inputs);
 
-/// And for a graph (engine/graph.h): the text of its graph.txt, its folder, and a key that no other contents of the folder's files have.
+/// And for a graph (engine/graph/graph.h): the text of its graph.txt, its folder, and a key that no other contents of the folder's files have.
 std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view key, std::string_view device, std::span<const Buffer> inputs);
 
 /// An exported call as .tir text.

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "codegen/program.h"
-#include "codegen/target.h"
-#include "engine/extent.h"
+#include "codegen/program/program.h"
+#include "codegen/program/target.h"
+#include "engine/base/extent.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::bench {

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "codegen/compile.h"
-#include "codegen/program_file.h"
+#include "codegen/program/program_file.h"
 #include "engine/ir/text.h"
 #include "runtime/compiled_kernel.h"
 #include "tests/support/device.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
 
 struct Snippet {
   std::string name;  // the anchor of its heading

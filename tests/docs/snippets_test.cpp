@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "engine/npy.h"
+#include "engine/base/npy.h"
 #include "runtime/device.h"
 #include "tests/support/device.h"
 #include "tests/support/process.h"

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <set>
 
-#include "codegen/lower/indexed.h"
-#include "codegen/lower/uniform.h"
+#include "codegen/plan/indexed.h"
+#include "codegen/tile/uniform.h"
 #include "engine/ir/text.h"
 
 namespace tessera::fuzz {

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "codegen/lower/affine.h"
-#include "codegen/lower/parallel.h"
+#include "codegen/plan/affine.h"
+#include "codegen/plan/parallel.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/passes/ranges.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 #include "tests/fuzz/values.h"
 
 namespace tessera::fuzz {

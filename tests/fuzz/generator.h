@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::fuzz {

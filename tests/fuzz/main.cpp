@@ -18,10 +18,10 @@
 #include <malloc.h>
 #endif
 
+#include "engine/base/platform.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/ir/reference.h"
 #include "engine/ir/text.h"
-#include "engine/platform.h"
-#include "engine/reference.h"
 #include "runtime/call/call.h"
 #include "runtime/device.h"
 #include "tests/fuzz/check.h"

@@ -1,7 +1,7 @@
-// Targets between those that codegen/target.h names: each feature, class of subgroup operations and limit by itself, as devices may have them, and a few as none has (a
+// Targets between those that codegen/program/target.h names: each feature, class of subgroup operations and limit by itself, as devices may have them, and a few as none has (a
 // dispatch of seven workgroups along a dimension), which the code must not notice.
 #pragma once
-#include "codegen/target.h"
+#include "codegen/program/target.h"
 #include "tests/fuzz/random.h"
 
 namespace tessera::fuzz {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "codegen/lower/parallel.h"
-#include "engine/reference.h"
+#include "codegen/plan/parallel.h"
+#include "engine/ir/reference.h"
 #include "tests/fuzz/integers.h"
 
 namespace tessera::fuzz {

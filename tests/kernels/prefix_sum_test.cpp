@@ -1,7 +1,7 @@
 // Prefix sums against a loop on the host: exact for integers and for floats whose sums are exact, in double precision for others.
 #include "samples/kernels/prefix_sum.h"
 
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 #include "tests/kernels/passes.h"
 
 using namespace tessera;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/array.h"
+#include "engine/base/array.h"
 
 namespace tessera::test {
 

@@ -2,7 +2,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::test {
 namespace {

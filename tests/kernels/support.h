@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/target.h"
+#include "codegen/program/target.h"
 #include "samples/kernels/support.h"
 #include "tests/support/device.h"
 

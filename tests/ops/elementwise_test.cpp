@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "engine/base/npy.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/builder.h"
 #include "engine/ir/verify.h"
-#include "engine/npy.h"
 #include "runtime/call/call.h"
 #include "tests/support/device.h"
 #include "tests/support/elementwise.h"

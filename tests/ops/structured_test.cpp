@@ -10,9 +10,9 @@
 #include <string>
 
 #include "engine/interpreter/interpreter.h"
+#include "engine/ir/reference.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
-#include "engine/reference.h"
 #include "runtime/call/call.h"
 #include "tests/support/answers.h"
 #include "tests/support/device.h"

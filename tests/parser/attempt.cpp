@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "codegen/compile.h"
-#include "engine/cost.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "engine/passes/cost.h"
 #include "engine/passes/passes.h"
 
 namespace tessera::parser {

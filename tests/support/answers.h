@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::test {
 

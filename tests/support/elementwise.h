@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::test {
 using ir::Opcode;

@@ -1,5 +1,5 @@
 // VulkanRunner where no loader can be linked (cross-compiled tests): there is no device.
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "tests/support/vulkan_runner.h"
 
 namespace tessera::test {

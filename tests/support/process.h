@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #endif
 
-#include "engine/platform.h"
+#include "engine/base/platform.h"
 
 namespace tessera::test {
 

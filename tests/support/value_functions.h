@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/npy.h"
 #include "engine/front/front.h"
-#include "engine/npy.h"
 
 namespace tessera::test {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace tessera::test {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/target.h"
+#include "codegen/program/target.h"
 
 namespace tessera::test {
 

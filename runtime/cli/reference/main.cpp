@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
+#include "engine/base/write_file.h"
 #include "engine/ir/kernel.h"
-#include "engine/write_file.h"
 #include "runtime/cli/reference/markdown.h"
 #include "tessera/version.h"
 
@@ -156,8 +156,8 @@ std::string header_section(const std::string& path, const std::string& text) {
 void make(const fs::path& root, const fs::path& out) {
   fs::create_directories(out);
   // In this order on the first page; a page that is missing is an error.
-  const std::vector<std::string> pages{"README.md",         "samples/pallas.md",  "samples/glossary.md", "samples/limits.md",       "samples/README.md", "engine/README.md", "engine/front/README.md",
-                                       "engine/interpreter/README.md", "engine/jax/README.md", "codegen/README.md", "codegen/spirv/README.md", "runtime/README.md", "shaders/README.md", "tests/README.md",      "CONTRIBUTING.md",   "CHANGELOG.md"};
+  const std::vector<std::string> pages{"README.md",         "samples/pallas.md",  "samples/glossary.md", "samples/limits.md",       "samples/README.md", "engine/README.md", "engine/base/README.md", "engine/ir/README.md", "engine/passes/README.md", "engine/graph/README.md", "engine/front/README.md",
+                                       "engine/interpreter/README.md", "engine/jax/README.md", "codegen/README.md", "codegen/program/README.md", "codegen/tile/README.md", "codegen/plan/README.md", "codegen/lower/README.md", "codegen/lane/README.md", "codegen/spirv/README.md", "runtime/README.md", "shaders/README.md", "tests/README.md",      "CONTRIBUTING.md",   "CHANGELOG.md"};
   std::string list;
   for (const std::string& path : pages) {
     const std::string markdown = read(root / path);

@@ -34,7 +34,7 @@ def install(device="vulkan", *, fallback=False):
 
 def export(fn, *args, path):
     """Writes the kernels that fn calls on args (arrays, or jax.ShapeDtypeStruct) into the folder `path`, as .tir files, with graph.txt, which says what is
-    called on what. load(path) runs it without JAX, and C++ without Python (tessera::read_graph, engine/graph.h)."""
+    called on what. load(path) runs it without JAX, and C++ without Python (tessera::read_graph, engine/graph/graph.h)."""
     from tessera import graph
     return graph.export(fn, *args, path=path)
 

@@ -1,4 +1,4 @@
-"""tessera.export: the kernels of a function as .tir files, and the graph of their calls, to be used without Python (engine/graph.h reads them).
+"""tessera.export: the kernels of a function as .tir files, and the graph of their calls, to be used without Python (engine/graph/graph.h reads them).
 
 A call of pallas_call is a kernel as it stands. What JAX's own operations compute between the calls becomes kernels too: each equation is traced
 as a pallas_call on whole arrays, and imported like any other, so what cannot be imported is an error with the primitive's name and line. Functions

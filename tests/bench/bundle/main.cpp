@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "codegen/bundle.h"
 #include "codegen/make_bundle.h"
+#include "codegen/program/bundle.h"
 #include "engine/ir/text.h"
 #include "runtime/bundle.h"
 #include "runtime/interop.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/dtype.h"
+#include "engine/base/dtype.h"
 
 namespace tessera::judge {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "tests/support/judge/machine.h"
 #ifdef TESSERA_SPIRV_OPT
 #include <spirv-tools/optimizer.hpp>

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "codegen/program.h"
-#include "engine/array.h"
+#include "codegen/program/program.h"
+#include "engine/base/array.h"
 
 namespace tessera::judge {
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <optional>
 
-#include "engine/error.h"
+#include "engine/base/error.h"
 #ifdef TESSERA_SPIRV_TOOLS
 #include <spirv-tools/libspirv.hpp>
 #endif

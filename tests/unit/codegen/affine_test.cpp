@@ -1,6 +1,6 @@
 // What ScalarAnalysis says of integers, exactly: that it claims nothing wrong is the fuzzer's to see (fuzz/claims.h), that it claims enough is seen here. And which grid axes are
 // parallel for it.
-#include "codegen/lower/affine.h"
+#include "codegen/plan/affine.h"
 
 #include <doctest/doctest.h>
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "codegen/compile.h"
-#include "codegen/lower/parallel.h"
+#include "codegen/plan/parallel.h"
 #include "engine/ir/text.h"
 
 using namespace tessera;

@@ -1,5 +1,5 @@
 // Bundles as bytes: what is written is read back, and nothing else is.
-#include "codegen/bundle.h"
+#include "codegen/program/bundle.h"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include <span>
 
 #include "codegen/make_bundle.h"
-#include "codegen/program_file.h"
+#include "codegen/program/program_file.h"
 #include "engine/ir/text.h"
 
 using namespace tessera;
@@ -70,7 +70,7 @@ template <class T> std::string with(std::string b, size_t at, T v) {
   return b.replace(at, sizeof v, bytes, sizeof v);
 }
 
-// As codegen/bundle.cpp has it, to give mutants a checksum that is right.
+// As codegen/program/bundle.cpp has it, to give mutants a checksum that is right.
 std::string sealed(std::string b) {
   if (b.size() < kHeader) return b;
   uint64_t layout;
@@ -237,11 +237,11 @@ TEST_CASE("variants of one kernel that take and make other arrays are refused") 
 TEST_CASE("programs that no compiler makes are not read") {
   const BundleFile b = made();
   const Program good = program_of(b.kernels[0], b.kernels[0].variants[0], "k.tsb");
-  REQUIRE(possible(good));
+  REQUIRE(is_valid(good));
   const auto bad = [&](auto change) {
     Program p = good;
     change(p);
-    CHECK_FALSE(possible(p));
+    CHECK_FALSE(is_valid(p));
     CHECK_FALSE(program_from_bytes(program_to_bytes(p)));
   };
   bad([](Program& p) { p.spirv[0] = 0; });
@@ -301,7 +301,7 @@ TEST_CASE("mutants of a bundle") {
       for (const BundleKernel& k : file.kernels)
         for (const BundleVariant& v : k.variants) {
           const Program p = program_of(k, v, "mutant");
-          REQUIRE(possible(p));
+          REQUIRE(is_valid(p));
           (void)missing(v.needs, lavapipe_target());
           ++programs;
         }

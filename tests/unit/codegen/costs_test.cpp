@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "codegen/compile.h"
-#include "codegen/lower/unroll.h"
-#include "codegen/lower/explain.h"
+#include "codegen/lane/unroll.h"
+#include "codegen/plan/explain.h"
 #include "engine/ir/text.h"
 #include "tests/support/sanitizer.h"
 

@@ -1,5 +1,5 @@
 // What `tessera explain` says: the schedule in the words of the user's blocks, and the estimate of registers.
-#include "codegen/lower/explain.h"
+#include "codegen/plan/explain.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "codegen/compile.h"
-#include "codegen/lower/unroll.h"
+#include "codegen/lane/unroll.h"
 #include "engine/ir/text.h"
 
 using namespace tessera;

@@ -9,7 +9,7 @@
 #include "codegen/lane/uniformity.h"
 #include "codegen/lane/verify.h"
 #include "engine/ir/builder.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 using namespace tessera;
 using ir::Attr, ir::Builder, ir::Index, ir::Kernel, ir::Op, ir::Opcode, ir::Type, ir::Value;

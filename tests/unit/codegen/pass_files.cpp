@@ -5,26 +5,26 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "codegen/compile.h"
-#include "codegen/lane/prover.h"
 #include "codegen/lane/cut.h"
 #include "codegen/lane/loops.h"
+#include "codegen/lane/prover.h"
 #include "codegen/lane/steps.h"
 #include "codegen/lane/uniformity.h"
-#include "codegen/lower/accumulate.h"
-#include "codegen/lower/affine.h"
+#include "codegen/lane/unroll.h"
+#include "codegen/lane/vectorize.h"
 #include "codegen/lower/atomics.h"
-#include "codegen/lower/axes.h"
-#include "codegen/lower/indexed.h"
-#include "codegen/lower/keep.h"
-#include "codegen/lower/parallel.h"
-#include "codegen/lower/schedule.h"
-#include "codegen/lower/scopes.h"
-#include "codegen/lower/separate.h"
-#include "codegen/lower/squeeze.h"
-#include "codegen/lower/uniform.h"
-#include "codegen/lower/unroll.h"
-#include "codegen/lower/vectorize.h"
+#include "codegen/lower/lower.h"
+#include "codegen/plan/affine.h"
+#include "codegen/plan/axes.h"
+#include "codegen/plan/indexed.h"
+#include "codegen/plan/keep.h"
+#include "codegen/plan/parallel.h"
+#include "codegen/plan/schedule.h"
+#include "codegen/tile/accumulate.h"
+#include "codegen/tile/scopes.h"
+#include "codegen/tile/separate.h"
+#include "codegen/tile/squeeze.h"
+#include "codegen/tile/uniform.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/text.h"
 #include "engine/passes/passes.h"
@@ -176,9 +176,7 @@ std::string print_axes(const Kernel& k, const PassSettings&) {
 
 std::string print_schedule(const Kernel& k, const PassSettings& s) {
   std::string explain;
-  CompileOptions options;
-  options.general = s.general;
-  lower(k, s.target, options, &explain);
+  lower(k, s.target, s.general, 0, &explain);
   return explain;
 }
 
@@ -312,9 +310,7 @@ bool run_report(Kernel& k, const PassSettings&, std::string&) {
   return true;
 }
 bool run_lower(Kernel& k, const PassSettings& s, std::string&) {
-  CompileOptions options;
-  options.general = s.general;
-  k = lower(k, s.target, options);
+  k = lower(k, s.target, s.general);
   if (!s.raw) passes::optimize(k);
   ir::compact(k);
   return true;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/target.h"
+#include "codegen/program/target.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::test {

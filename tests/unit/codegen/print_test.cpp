@@ -5,9 +5,9 @@
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/ir/reference.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
-#include "engine/reference.h"
 
 using namespace tessera;
 

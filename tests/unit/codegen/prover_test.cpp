@@ -7,7 +7,7 @@
 
 #include "codegen/lane/interpreter.h"
 #include "codegen/lane/verify.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "engine/ir/text.h"
 
 using namespace tessera;

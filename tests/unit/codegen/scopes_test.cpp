@@ -6,7 +6,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
-#include "codegen/lower/scopes.h"
+#include "codegen/tile/scopes.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"

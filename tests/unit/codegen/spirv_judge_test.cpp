@@ -10,7 +10,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "tests/support/judge/judge.h"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "codegen/program/target.h"
 #include "codegen/spirv/emit.h"
-#include "codegen/target.h"
 #include "engine/ir/builder.h"
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 #include "tests/support/vulkan_runner.h"
 #ifdef TESSERA_SPIRV_TOOLS
 #include <spirv-tools/libspirv.hpp>

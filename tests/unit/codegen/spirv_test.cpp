@@ -2,8 +2,8 @@
 // and the errors where a target lacks something.
 #include <algorithm>
 
-#include "engine/error.h"
 #include "codegen/spirv/module.h"
+#include "engine/base/error.h"
 #include <optional>
 
 #include "tests/unit/codegen/spirv_support.h"

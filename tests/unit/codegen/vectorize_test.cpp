@@ -1,5 +1,5 @@
 // Which loads become vector loads: kernels of a few loads, in any order, and how many elements each load brings afterwards.
-#include "codegen/lower/vectorize.h"
+#include "codegen/lane/vectorize.h"
 
 #include <doctest/doctest.h>
 

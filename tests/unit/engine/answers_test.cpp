@@ -14,11 +14,11 @@
 #include <set>
 #include <sstream>
 
+#include "engine/base/npy.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/ir/reference.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
-#include "engine/npy.h"
-#include "engine/reference.h"
 #include "tests/support/answers.h"
 
 using namespace tessera;

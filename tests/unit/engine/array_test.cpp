@@ -1,5 +1,5 @@
 // Host arrays: value semantics, element access, printing.
-#include "engine/array.h"
+#include "engine/base/array.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // What a caller says about a call beside what it computes: metadata, cost, compiler parameters, backend, interpret, debug; through the text form
 // and vmap.
-#include "engine/ir/call_info.h"
+#include "engine/base/call_info.h"
 
 #include <doctest/doctest.h>
 

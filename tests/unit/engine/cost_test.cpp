@@ -1,5 +1,5 @@
 // estimate_cost: against what JAX's estimate_cost says of the same functions, and what grids, index maps and control flow add to it.
-#include "engine/cost.h"
+#include "engine/passes/cost.h"
 
 #include <doctest/doctest.h>
 

@@ -9,12 +9,12 @@
 #include <csignal>
 #endif
 
-#include "engine/graph.h"
-#include "engine/graph_write.h"
-#include "engine/npy.h"
-#include "engine/platform.h"
-#include "engine/read_file.h"
-#include "engine/write_file.h"
+#include "engine/base/npy.h"
+#include "engine/base/platform.h"
+#include "engine/base/read_file.h"
+#include "engine/base/write_file.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/write.h"
 #include "tests/support/process.h"
 
 using namespace tessera;

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/base/npy.h"
 #include "engine/front/front.h"
-#include "engine/npy.h"
 #include "tests/support/answers.h"
 
 using namespace tessera;

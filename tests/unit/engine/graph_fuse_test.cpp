@@ -1,4 +1,4 @@
-#include "engine/graph_fuse.h"
+#include "engine/graph/fuse.h"
 
 #include <doctest/doctest.h>
 

@@ -1,12 +1,12 @@
-#include "engine/graph_prune.h"
+#include "engine/graph/prune.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "engine/front/front.h"
-#include "engine/graph_fuse.h"
-#include "engine/graph_plan.h"
+#include "engine/graph/fuse.h"
+#include "engine/graph/plan.h"
 
 using namespace tessera;
 

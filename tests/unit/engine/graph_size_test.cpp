@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/graph.h"
-#include "engine/graph_fuse.h"
-#include "engine/graph_picture.h"
-#include "engine/graph_plan.h"
-#include "engine/graph_write.h"
-#include "engine/platform.h"
+#include "engine/base/platform.h"
+#include "engine/graph/fuse.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/picture.h"
+#include "engine/graph/plan.h"
+#include "engine/graph/write.h"
 
 using namespace tessera;
 

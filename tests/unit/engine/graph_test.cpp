@@ -1,4 +1,4 @@
-#include "engine/graph.h"
+#include "engine/graph/graph.h"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "engine/graph_write.h"
-#include "engine/platform.h"
+#include "engine/base/platform.h"
+#include "engine/graph/write.h"
 
 using namespace tessera;
 

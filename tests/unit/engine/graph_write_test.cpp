@@ -1,5 +1,5 @@
 // Graphs written to folders and read back: the same function, whatever made it.
-#include "engine/graph_write.h"
+#include "engine/graph/write.h"
 
 #include <doctest/doctest.h>
 
@@ -9,9 +9,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "engine/base/platform.h"
 #include "engine/front/front.h"
-#include "engine/graph_fuse.h"
-#include "engine/platform.h"
+#include "engine/graph/fuse.h"
 #include "tests/support/random_jit.h"
 
 using namespace tessera;

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "engine/ir/builder.h"
+#include "engine/ir/reference.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
-#include "engine/reference.h"
 
 using namespace tessera;
 namespace {

@@ -9,12 +9,12 @@
 #include <random>
 #include <sstream>
 
+#include "engine/base/npy.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/jax/import.h"
 #include "engine/jax/primitives.h"
-#include "engine/npy.h"
 #include "tests/support/answers.h"
 
 using namespace tessera;

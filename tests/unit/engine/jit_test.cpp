@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "engine/front/front.h"
-#include "engine/graph_plan.h"
+#include "engine/graph/plan.h"
 
 namespace ts = tessera;
 using namespace tessera;

@@ -1,4 +1,4 @@
-#include "engine/narrow_math.h"
+#include "engine/ir/narrow_math.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/reference.h"
+#include "engine/ir/reference.h"
 
 using namespace tessera;
 

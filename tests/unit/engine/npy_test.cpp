@@ -1,5 +1,5 @@
 // .npy files: what NumPy writes is read right, and what is broken is refused in these words.
-#include "engine/npy.h"
+#include "engine/base/npy.h"
 
 #include <doctest/doctest.h>
 

@@ -64,7 +64,7 @@ TEST_CASE("pallas.md: every primitive has its row, and every name of Tessera's e
       for (std::string line; std::getline(lines, line);) headers += line.substr(0, line.find("//")) + "\n";
     }
   REQUIRE(headers.size() > 10000);
-  headers += read("engine/extent.h");
+  headers += read("engine/base/extent.h");
   std::set<std::string> rows;
   for (std::string line; std::getline(table, line);) {
     if (line == "## Beyond a Ref") break;  // no table of primitives

@@ -2,9 +2,9 @@
 // Refs in place, blocks that are not copied twice; exact errors.
 #include <doctest/doctest.h>
 
+#include "engine/base/npy.h"
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
-#include "engine/npy.h"
 #include "tests/support/messages.h"
 
 namespace ts = tessera;

@@ -1,5 +1,5 @@
 // What platform.h promises on every system.
-#include "engine/platform.h"
+#include "engine/base/platform.h"
 
 #include <doctest/doctest.h>
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/print_text.h"
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
-#include "engine/print_text.h"
 #include "tests/support/messages.h"
 
 namespace ts = tessera;

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/base/npy.h"
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
-#include "engine/npy.h"
 #include "engine/passes/passes.h"
 
 using namespace tessera;

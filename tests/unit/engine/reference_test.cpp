@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "engine/element.h"
-#include "engine/reference.h"
+#include "engine/base/element.h"
+#include "engine/ir/reference.h"
 
 using namespace tessera;
 using ir::Opcode;

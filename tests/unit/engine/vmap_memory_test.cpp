@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/base/npy.h"
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
-#include "engine/npy.h"
 #include "engine/passes/passes.h"
 #include "tests/support/messages.h"
 

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <thread>
 
-#include "codegen/bundle.h"
 #include "codegen/make_bundle.h"
+#include "codegen/program/bundle.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
 #include "runtime/faults.h"

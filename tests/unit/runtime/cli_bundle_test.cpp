@@ -1,7 +1,7 @@
 // The command tessera bundle: what it writes, and what it says.
 #include <filesystem>
 
-#include "codegen/bundle.h"
+#include "codegen/program/bundle.h"
 #include "support.h"
 
 #ifdef TESSERA_CLI

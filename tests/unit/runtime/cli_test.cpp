@@ -3,7 +3,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "engine/npy.h"
+#include "engine/base/npy.h"
 #include "support.h"
 #include "tessera/version.h"
 

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "codegen/program_file.h"
+#include "codegen/program/program_file.h"
+#include "engine/base/npy.h"
 #include "engine/ir/text.h"
-#include "engine/npy.h"
 #include "runtime/cache_file.h"
 #include "runtime/call/call.h"
 #include "tests/unit/runtime/cache_folder.h"

@@ -11,8 +11,8 @@
 #include <set>
 
 #include "engine/ir/text.h"
-#include "runtime/call/call.h"
 #include "fault_results.h"
+#include "runtime/call/call.h"
 #include "support.h"
 
 using namespace tessera;

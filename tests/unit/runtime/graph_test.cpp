@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/npy.h"
+#include "engine/base/npy.h"
 #include "support.h"
 
 using namespace tessera;

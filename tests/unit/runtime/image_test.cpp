@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/dtype.h"
+#include "engine/base/dtype.h"
 #include "runtime/record.h"
 #include "support.h"
 #include "vulkan_host.h"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/front/front.h"
-#include "engine/graph_fuse.h"
-#include "engine/graph_write.h"
+#include "engine/graph/fuse.h"
+#include "engine/graph/write.h"
 #include "runtime/context.h"
 #include "support.h"
 #include "tests/support/random_jit.h"

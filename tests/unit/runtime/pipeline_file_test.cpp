@@ -12,13 +12,13 @@
 #include <fstream>
 #include <iterator>
 
+#include "cache_folder.h"
+#include "engine/base/npy.h"
 #include "engine/ir/text.h"
-#include "engine/npy.h"
 #include "runtime/cache_file.h"
 #include "runtime/call/prewarm.h"
 #include "runtime/context.h"
 #include "runtime/faults.h"
-#include "cache_folder.h"
 #include "support.h"
 
 using namespace tessera;

@@ -1,4 +1,4 @@
-// The hand-made code that the runtime's tests launch, one entry per KIND. The argument block is laid out as codegen/program.h says.
+// The hand-made code that the runtime's tests launch, one entry per KIND. The argument block is laid out as codegen/program/program.h says.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require

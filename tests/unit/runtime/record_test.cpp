@@ -1,7 +1,7 @@
 // Kernels in a host's command buffers: between its own commands, over frames, beside calls of our own; what is said about bad arguments.
 #include "runtime/record.h"
 
-#include "engine/bind.h"
+#include "engine/base/bind.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
 #include "runtime/faults.h"

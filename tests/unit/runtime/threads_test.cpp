@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "engine/graph.h"
+#include "engine/base/platform.h"
+#include "engine/graph/graph.h"
 #include "engine/ir/text.h"
-#include "engine/platform.h"
 #include "runtime/call/call.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/load_queue.h"

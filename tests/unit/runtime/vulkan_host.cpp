@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/error.h"
-#include "engine/platform.h"
+#include "engine/base/error.h"
+#include "engine/base/platform.h"
 #include "support.h"
 
 namespace tessera::test {

@@ -1,0 +1,269 @@
+#include "codegen/plan/axes.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "codegen/plan/parallel.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Opcode;
+using ir::Value;
+
+bool reshape_keeps_dims(const Shape& from, const Shape& to, std::vector<std::pair<size_t, size_t>>* pairs) {
+  size_t j = 0;
+  std::vector<std::pair<size_t, size_t>> found;
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] == 1) continue;
+    while (j < to.size() && to[j] == 1) ++j;
+    if (j == to.size() || to[j] != from[i]) return false;
+    found.emplace_back(i, j++);
+  }
+  while (j < to.size() && to[j] == 1) ++j;
+  if (j != to.size()) return false;
+  if (pairs) *pairs = found;
+  return true;
+}
+
+bool is_whole_access(const ir::Kernel& k, const ir::Op& op) {
+  const Shape& shape = k.type(op.operands[0]).shape;
+  if (op.has_mask()) return false;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (!(op.index[d] == ir::Index::all(shape[d]))) return false;
+  return true;
+}
+
+Axes::Axes(const ir::Kernel& k, const std::vector<bool>& resident) : k_(k), resident_(resident) {
+  size_t n = 0;
+  for (const ir::ValueInfo& v : k.values) {
+    first_.push_back(n);
+    for (int64_t e : v.type.shape) extent_.push_back(e);
+    n += v.type.shape.size();
+  }
+  parent_.resize(n);
+  for (size_t i = 0; i < n; ++i) parent_[i] = i;
+  mixed_.resize(n);
+  reduced_.resize(n);
+  contracted_.resize(n);
+  stored_.resize(n);
+  walk(k.body);
+
+  // A value that has one axis in two dims (x + x^T) cannot be laid out by it.
+  for (size_t v = 0; v < k.values.size(); ++v) {
+    std::set<size_t> seen;
+    for (size_t d = 0; d < k.values[v].type.shape.size(); ++d)
+      if (extent_[first_[v] + d] != 1 && !seen.insert(find(first_[v] + d)).second) mixed_[first_[v] + d] = true;
+  }
+  axis_of_root_.assign(n, kNoAxis);
+  for (size_t i = 0; i < n; ++i) {
+    if (extent_[i] == 1) continue;
+    int& axis = axis_of_root_[find(i)];
+    if (axis == kNoAxis) {
+      axis = static_cast<int>(axes.size());
+      axes.emplace_back();
+      axes.back().extent = extent_[i];
+    }
+    Axis& a = axes[static_cast<size_t>(axis)];
+    a.mixed = a.mixed || mixed_[i];
+    a.reduced = a.reduced || reduced_[i];
+    a.contracted = a.contracted || contracted_[i];
+    a.stored = a.stored || stored_[i];
+  }
+}
+
+size_t Axes::find(size_t n) const {
+  while (parent_[n] != n) n = parent_[n] = parent_[parent_[n]];
+  return n;
+}
+void Axes::equate(size_t a, size_t b) {
+  if (extent_[a] == 1 && extent_[b] == 1) return;
+  parent_[find(a)] = find(b);
+}
+void Axes::equate(Value a, size_t i, Value b, size_t j) { equate(node(a, i), node(b, j)); }
+void Axes::equate_all(Value a, Value b) {
+  for (size_t d = 0; d < k_.type(a).shape.size(); ++d) equate(a, d, b, d);
+}
+
+int Axes::of(Value v, size_t dim) const { return extent_[node(v, dim)] == 1 ? kNoAxis : axis_of_root_[find(node(v, dim))]; }
+int Axes::of_ref(int ref, size_t dim) const { return of(k_.region(k_.body).args[static_cast<size_t>(ref)], dim); }
+std::vector<int> Axes::of(Value v) const {
+  std::vector<int> r;
+  for (size_t d = 0; d < k_.type(v).shape.size(); ++d) r.push_back(of(v, d));
+  return r;
+}
+
+void Axes::walk(ir::RegionId r) {
+  for (ir::OpId id : k_.region(r).ops) visit(k_.op(id));
+}
+
+void Axes::visit(const ir::Op& op) {
+  for (ir::RegionId r : op.regions) walk(r);
+  const auto result = [&] { return op.results[0]; };
+  if (ir::info(op.code).elementwise) {
+    for (Value v : op.operands) equate_all(v, result());
+    return;
+  }
+  switch (op.code) {
+    case Opcode::broadcast: {
+      const Shape& from = k_.type(op.operands[0]).shape;
+      const auto& dims = op.ints(Attr::dims);
+      for (size_t i = 0; i < from.size(); ++i)
+        if (from[i] == k_.type(result()).shape[static_cast<size_t>(dims[i])]) equate(op.operands[0], i, result(), static_cast<size_t>(dims[i]));
+      return;
+    }
+    case Opcode::reshape: {
+      std::vector<std::pair<size_t, size_t>> pairs;
+      const Shape& from = k_.type(op.operands[0]).shape;
+      if (reshape_keeps_dims(from, k_.type(result()).shape, &pairs))
+        for (auto [i, j] : pairs) equate(op.operands[0], i, result(), j);
+      else
+        for (size_t i = 0; i < from.size(); ++i) mix(op.operands[0], i);
+      return;
+    }
+    case Opcode::transpose:
+      for (size_t d = 0; d < op.ints(Attr::perm).size(); ++d) equate(op.operands[0], static_cast<size_t>(op.ints(Attr::perm)[d]), result(), d);
+      return;
+    case Opcode::slice: {
+      const Shape& from = k_.type(op.operands[0]).shape;
+      for (size_t d = 0; d < from.size(); ++d) {
+        if (from[d] == k_.type(result()).shape[d]) equate(op.operands[0], d, result(), d);
+        else mix(op.operands[0], d);
+      }
+      return;
+    }
+    case Opcode::rev:
+      for (size_t d = 0; d < k_.type(result()).shape.size(); ++d) {
+        const auto& turned = op.ints(Attr::axes);
+        if (std::find(turned.begin(), turned.end(), static_cast<int64_t>(d)) != turned.end()) mix(op.operands[0], d);
+        else equate(op.operands[0], d, result(), d);
+      }
+      return;
+    case Opcode::concatenate:
+      for (Value v : op.operands)
+        for (size_t d = 0; d < k_.type(v).shape.size(); ++d) {
+          if (static_cast<int64_t>(d) == op.attr(Attr::axis)) mix(v, d);
+          else equate(v, d, result(), d);
+        }
+      return;
+    case Opcode::dot: {
+      const Value lhs = op.operands[0], rhs = op.operands[1];
+      const auto &lc = op.ints(Attr::lhs_contract), &rc = op.ints(Attr::rhs_contract), &lb = op.ints(Attr::lhs_batch), &rb = op.ints(Attr::rhs_batch);
+      size_t d = 0;
+      for (size_t i = 0; i < lb.size(); ++i, ++d) {
+        equate(lhs, static_cast<size_t>(lb[i]), result(), d);
+        equate(rhs, static_cast<size_t>(rb[i]), result(), d);
+      }
+      for (size_t i = 0; i < lc.size(); ++i) {
+        equate(lhs, static_cast<size_t>(lc[i]), rhs, static_cast<size_t>(rc[i]));
+        contracted_[node(lhs, static_cast<size_t>(lc[i]))] = true;
+      }
+      auto free_dims = [&](Value v, const std::vector<int64_t>& contract, const std::vector<int64_t>& batch) {
+        for (size_t i = 0; i < k_.type(v).shape.size(); ++i)
+          if (std::find(contract.begin(), contract.end(), static_cast<int64_t>(i)) == contract.end() && std::find(batch.begin(), batch.end(), static_cast<int64_t>(i)) == batch.end())
+            equate(v, i, result(), d++);
+      };
+      free_dims(lhs, lc, lb);
+      free_dims(rhs, rc, rb);
+      if (op.operands.size() == 3)
+        for (size_t i = 0; i < k_.type(op.operands[2]).shape.size(); ++i) equate(op.operands[2], i, result(), i);
+      return;
+    }
+    case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
+    case Opcode::argmax: case Opcode::argmin: {
+      const auto& axes_attr = op.ints(op.has(Attr::axes) ? Attr::axes : Attr::axis);
+      size_t d = 0;
+      for (size_t i = 0; i < k_.type(op.operands[0]).shape.size(); ++i) {
+        if (std::find(axes_attr.begin(), axes_attr.end(), static_cast<int64_t>(i)) != axes_attr.end()) reduced_[node(op.operands[0], i)] = true;
+        else equate(op.operands[0], i, result(), d++);
+      }
+      return;
+    }
+    case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
+      for (size_t d = 0; d < k_.type(result()).shape.size(); ++d) {
+        if (static_cast<int64_t>(d) == op.attr(Attr::axis)) { mix(op.operands[0], d); mix(result(), d); }
+        else equate(op.operands[0], d, result(), d);
+      }
+      return;
+    case Opcode::gather: {
+      const auto& dims = op.ints(Attr::dims);
+      for (size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d] < 0) mix(op.operands[0], d);
+        else equate(op.operands[0], d, result(), static_cast<size_t>(dims[d]));
+      }
+      for (size_t i = 1; i < op.operands.size(); ++i) equate_all(op.operands[i], result());
+      return;
+    }
+    case Opcode::scatter: {
+      const Value updates = op.operands[1];
+      const auto& dims = op.ints(Attr::dims);
+      std::vector<bool> followed(k_.type(updates).shape.size());
+      for (size_t d = 0; d < dims.size(); ++d) {
+        equate(op.operands[0], d, result(), d);
+        if (dims[d] < 0) { mix(result(), d); continue; }
+        equate(updates, static_cast<size_t>(dims[d]), result(), d);
+        followed[static_cast<size_t>(dims[d])] = true;
+      }
+      for (size_t d = 0; d < followed.size(); ++d)
+        if (!followed[d]) mix(updates, d);
+      for (size_t i = 2; i < op.operands.size(); ++i) equate_all(op.operands[i], updates);
+      return;
+    }
+    case Opcode::sort:
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        equate_all(op.operands[i], op.results[i]);
+        equate_all(op.results[i], result());
+      }
+      mix(result(), static_cast<size_t>(op.attr(Attr::axis)));
+      return;
+    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: {
+      const int ref = ref_position(k_, op.operands[0]);
+      const bool whole = resident_[static_cast<size_t>(ref)];
+      auto value_dims = [&](Value v) {
+        if (whole) equate_all(v, op.operands[0]);
+      };
+      const ir::AccessDims form = ir::access_dims(k_, op);
+      for (const ir::Index& x : op.index)
+        for (size_t i = 0; x.kind == ir::Index::Kind::array && i < form.array_rank; ++i)
+          equate(op.operands[static_cast<size_t>(x.start_operand)], i, op.code == Opcode::load ? result() : op.operands[1], form.array_at + i);
+      if (ir::writes_ref(op.code)) {
+        const Value stored = op.operands[1];
+        value_dims(stored);
+        for (size_t d = 0; d < k_.type(stored).shape.size(); ++d) stored_[node(stored, d)] = true;
+        if (op.has_mask()) equate_all(op.operands[static_cast<size_t>(op.mask_position())], stored);
+      }
+      if (!op.results.empty()) {
+        value_dims(result());
+        if (op.has_mask()) equate_all(op.operands[static_cast<size_t>(op.mask_position())], result());
+        if (op.has_other()) equate_all(op.operands[static_cast<size_t>(op.other_position())], result());
+        if (op.code != Opcode::load) equate_all(op.operands[1], result());
+        if (op.code == Opcode::atomic_cas) equate_all(op.operands[2], result());
+      }
+      return;
+    }
+    case Opcode::for_: {
+      const ir::Region& body = k_.region(op.regions[0]);
+      for (size_t i = 0; i < op.results.size(); ++i) {
+        equate_all(op.operands[3 + i], op.results[i]);
+        equate_all(body.args[1 + i], op.results[i]);
+        equate_all(k_.terminator(op.regions[0]).operands[i], op.results[i]);
+      }
+      return;
+    }
+    case Opcode::while_:
+      for (size_t i = 0; i < op.results.size(); ++i) {
+        equate_all(op.operands[i], op.results[i]);
+        equate_all(k_.region(op.regions[0]).args[i], op.results[i]);
+        equate_all(k_.region(op.regions[1]).args[i], op.results[i]);
+        equate_all(k_.terminator(op.regions[1]).operands[i], op.results[i]);
+      }
+      return;
+    case Opcode::if_: case Opcode::switch_:
+      for (ir::RegionId r : op.regions)
+        for (size_t i = 0; i < op.results.size(); ++i) equate_all(k_.terminator(r).operands[i], op.results[i]);
+      return;
+    default: return;
+  }
+}
+
+}  // namespace tessera::lowering

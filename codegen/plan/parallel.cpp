@@ -1,0 +1,515 @@
+#include "codegen/plan/parallel.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "codegen/plan/axes.h"
+#include "engine/ir/reference.h"
+
+namespace tessera::lowering {
+namespace {
+using ir::Opcode;
+
+/// Positions 0 to n - 1.
+Affine all_positions(int64_t n, const ScalarAnalysis& scalars) { return scalars.bounded({0, std::clamp<int64_t>(n - 1, 0, Range::kUnbounded)}); }
+
+// Positions along one dim of a Ref of extent `n` that an index entry touches.
+Affine dim_footprint(const ir::Op& op, const ir::Index& ix, int64_t n, ScalarAnalysis& scalars) {
+  const __int128 span = ix.kind == ir::Index::Kind::slice ? __int128{std::max<int64_t>(ix.size - 1, 0)} * ix.step : 0;
+  const Affine start = ix.is_static() ? scalars.constant(ix.start) : scalars.of(op.operands[static_cast<size_t>(ix.start_operand)]);
+  const Range r = scalars.range(start);
+  // What may need wrapping, clamping or masking can land anywhere.
+  if (!ix.is_static() && (op.has_mask() || r.lo < 0 || r.hi + span > n - 1)) return all_positions(n, scalars);
+  return scalars.sum(start, scalars.bounded({0, static_cast<int64_t>(std::min<__int128>(span, Range::kUnbounded))}));
+}
+
+// Which axes a form separates: programs that differ in such an axis touch different elements. Mixed radix: each coefficient must exceed
+// everything the smaller ones and the rest can add up to.
+std::vector<bool> separated_axes(const std::vector<int64_t>& coef, Range rest, const ir::Kernel& k) {
+  std::vector<bool> separated(coef.size(), false);
+  if (!rest.bounded()) return separated;
+  std::vector<size_t> order;
+  for (size_t a = 0; a < coef.size(); ++a)
+    if (coef[a] != 0) order.push_back(a);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return std::abs(coef[a]) < std::abs(coef[b]); });
+  // The smallest coefficient first. One that does not exceed the reach of everything smaller can cancel it: then neither it nor anything
+  // smaller tells programs apart ((i, j) -> i + j is injective in each axis and still collides).
+  __int128 span = __int128{rest.hi} - rest.lo;
+  for (size_t a : order) {
+    if (std::abs(coef[a]) > span) separated[a] = true;
+    else separated.assign(coef.size(), false);
+    const auto n = k.grid[a].size.value();
+    span += __int128{std::abs(coef[a])} * (n ? std::max<int64_t>(*n - 1, 0) : INT32_MAX);
+  }
+  return separated;
+}
+
+// Is every read of scratch preceded by a whole write within one coordinate of the parallel axes?
+class ScratchCheck {
+ public:
+  ScratchCheck(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars) : k_(k), inner_(parallel.size(), false), scalars_(scalars) {
+    // Only axes that run inside every parallel one keep a coordinate's programs together: along an outer one, other coordinates' programs
+    // come in between and leave their contents.
+    for (size_t a = parallel.size(); a-- > 0;) {
+      if (k.grid[a].size == Extent(1)) continue;
+      if (parallel[a]) break;
+      inner_[a] = true;
+    }
+  }
+  bool run() {
+    first_ = true;
+    std::vector<bool> written(k_.scratch.size(), false);
+    if (!walk(k_.body, written)) return false;
+    bool more_steps = false;
+    for (size_t a = 0; a < inner_.size(); ++a) more_steps = more_steps || inner_[a];
+    first_ = false;
+    known_.clear();
+    return !more_steps || walk(k_.body, written);
+  }
+
+  std::vector<KnownScalar> all_known() {
+    std::vector<KnownScalar> all;
+    for (const bool first : {true, false}) {
+      first_ = first;
+      known_.clear();
+      for (uint32_t v = 0; v < k_.values.size(); ++v)
+        if (const auto bits = k_.def({v}) && k_.def({v})->regions.empty() ? known({v}) : std::nullopt) all.push_back({{v}, *bits, first ? inner_ : std::vector<bool>()});
+    }
+    return all;
+  }
+
+ private:
+  int scratch_of(const ir::Op& op) const { return ref_position(k_, op.operands[0]) - static_cast<int>(k_.blocks.size()); }
+
+  // The bits of an integer or bool scalar when every sequential program id is 0, if that decides it: as the interpreter computes them. Floats are nobody's
+  // proof: devices round some of their functions otherwise.
+  std::optional<uint64_t> known(ir::Value v) {
+    const ir::Type& t = k_.type(v);
+    if (!t.is_scalar() || is_float(t.dtype)) return std::nullopt;
+    if (const auto c = ir::constant_bits(k_, v)) return c;
+    const ir::Op* op = k_.def(v);
+    if (!op) return std::nullopt;
+    if (op->code == Opcode::program_id) {
+      const auto axis = static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)));
+      return k_.grid[axis].size == Extent(1) || (first_ && inner_[axis]) ? std::optional<uint64_t>(0) : std::nullopt;
+    }
+    if (!ir::info(op->code).elementwise) return std::nullopt;
+    const auto [it, fresh] = known_.try_emplace(v.index);
+    if (!fresh) return it->second;
+    std::vector<uint64_t> operands;
+    const bool logic = t.dtype == DType::boolean && (op->code == Opcode::and_ || op->code == Opcode::or_);
+    std::optional<uint64_t> result;
+    for (ir::Value x : op->operands) {
+      const auto b = known(x);
+      if (b) operands.push_back(*b);
+      if (logic && b == (op->code == Opcode::or_)) result = b;  // decides it alone
+    }
+    if (!result && operands.size() == op->operands.size()) result = reference::eval(op->code, k_.type(op->operands.back()).dtype, t.dtype, operands.data());
+    return known_[v.index] = result;
+  }
+
+  bool whole_write(const ir::Op& op) const {
+    if (op.code != Opcode::store || op.has_mask()) return false;
+    const Shape& shape = k_.type(op.operands[0]).shape;
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (!(op.index[d] == ir::Index::all(shape[d]) || (op.index[d].is_static() && op.index[d].kind == ir::Index::Kind::integer && shape[d] == 1))) return false;
+    return true;
+  }
+
+  bool walk(ir::RegionId r, std::vector<bool>& written) {
+    for (ir::OpId id : k_.region(r).ops) {
+      const ir::Op& op = k_.op(id);
+      if (ir::accesses_ref(op.code)) {
+        const int s = scratch_of(op);
+        if (s < 0) continue;
+        const auto i = static_cast<size_t>(s);
+        if (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size()) continue;  // every program's own
+        if (ir::reads_ref(op.code) && !written[i]) return false;
+        if (whole_write(op)) written[i] = true;
+      } else if (op.code == Opcode::if_ || op.code == Opcode::switch_) {
+        const auto choice = known(op.operands[0]);
+        if (choice) {
+          const int64_t n = static_cast<int64_t>(op.regions.size());
+          const int64_t taken = op.code == Opcode::if_ ? (*choice ? 0 : 1) : std::clamp<int64_t>(static_cast<int32_t>(*choice), 0, n - 1);
+          if (!walk(op.regions[static_cast<size_t>(taken)], written)) return false;
+          continue;
+        }
+        std::vector<bool> all(written.size(), true);
+        for (ir::RegionId branch : op.regions) {
+          std::vector<bool> w = written;
+          if (!walk(branch, w)) return false;
+          for (size_t i = 0; i < w.size(); ++i) all[i] = all[i] && w[i];
+        }
+        written = all;
+      } else if (op.code == Opcode::for_ || op.code == Opcode::while_) {
+        bool runs = true;  // the first region, at least once: a while's condition does
+        if (op.code == Opcode::for_) {
+          const auto lower = ir::constant_int(k_, op.operands[0]), upper = ir::constant_int(k_, op.operands[1]);
+          runs = lower && upper && *lower < *upper;
+        }
+        std::vector<bool> w = written;
+        for (ir::RegionId body : op.regions) {
+          if (!walk(body, w)) return false;
+          if (runs && body == op.regions[0]) written = w;
+        }
+      }
+    }
+    return true;
+  }
+
+  const ir::Kernel& k_;
+  std::vector<bool> inner_;
+  ScalarAnalysis& scalars_;
+  bool first_ = true;
+  std::unordered_map<uint32_t, std::optional<uint64_t>> known_;  // so far, for this first_
+};
+
+void collect_ops(const ir::Kernel& k, ir::RegionId r, std::vector<ir::OpId>& out) {
+  for (ir::OpId id : k.region(r).ops) {
+    out.push_back(id);
+    for (ir::RegionId inner : k.op(id).regions) collect_ops(k, inner, out);
+  }
+}
+}  // namespace
+
+int ref_position(const ir::Kernel& k, ir::Value ref) {
+  if (k.value(ref).def) throw InternalError(k.name + ": a Ref that is no argument of the body or an index map");
+  return static_cast<int>(k.ref_position(ref));
+}
+
+int memory_of(const ir::Kernel& k, int ref) {
+  const int o = ref < k.num_inputs ? k.aliased_output(ref) : -1;
+  return o >= 0 ? o : ref;
+}
+
+std::vector<bool> stored_memory(const ir::Kernel& k) {
+  std::vector<bool> stored(k.region(k.body).args.size(), false);
+  std::vector<ir::OpId> ops;
+  collect_ops(k, k.body, ops);
+  for (ir::OpId id : ops)
+    if (const ir::Op& op = k.op(id); ir::writes_ref(op.code)) stored[static_cast<size_t>(ref_position(k, op.operands[0]))] = true;
+  for (int i = 0; i < k.num_inputs; ++i)
+    if (stored[static_cast<size_t>(memory_of(k, i))]) stored[static_cast<size_t>(i)] = true;
+  return stored;
+}
+
+namespace {
+// Whether input i may be loaded after a store to output o. `stored` says whether that was stored to before, and then whether it was after.
+bool loads_after_store(const ir::Kernel& k, ir::RegionId r, int i, int o, bool& stored) {
+  for (ir::OpId id : k.region(r).ops) {
+    const ir::Op& op = k.op(id);
+    if (ir::accesses_ref(op.code)) {
+      const int ref = ref_position(k, op.operands[0]);
+      if (ref == i && stored) return true;
+      if (ref == o && ir::writes_ref(op.code)) stored = true;
+    }
+    bool after = stored;
+    for (int round = 0; round < 2; ++round)  // of a loop: what the first iteration stored, the second may load
+      for (ir::RegionId inner : op.regions) {
+        bool inside = op.code == Opcode::if_ || op.code == Opcode::switch_ ? stored : after;
+        if (loads_after_store(k, inner, i, o, inside)) return true;
+        after = after || inside;
+      }
+    stored = after;
+  }
+  return false;
+}
+}  // namespace
+
+bool needs_copy(const ir::Kernel& k, int i) {
+  const int o = i < k.num_inputs ? k.aliased_output(i) : -1;
+  bool stored = false;
+  return o >= 0 && !k.shares_at_once(i) && loads_after_store(k, k.body, i, o, stored);
+}
+
+bool may_overlap(const ir::Kernel& k, int i) {
+  const auto& dims = k.blocks[static_cast<size_t>(i)].block;
+  return std::any_of(dims.begin(), dims.end(), [](const ir::BlockDim& d) { return d.kind == ir::BlockDim::Kind::element || d.kind == ir::BlockDim::Kind::bounded; });
+}
+
+bool always_stored_whole(const ir::Kernel& k, int i) {
+  const auto& ops = k.region(k.body).ops;
+  return std::any_of(ops.begin(), ops.end(), [&](ir::OpId id) {
+    const ir::Op& op = k.op(id);
+    return (op.code == Opcode::store || op.code == Opcode::swap) && ref_position(k, op.operands[0]) == i && is_whole_access(k, op);
+  });
+}
+
+bool same_blocks(const ir::Kernel& k, int a, int b) {
+  const ir::BlockMapping &x = k.blocks[static_cast<size_t>(a)], &y = k.blocks[static_cast<size_t>(b)];
+  if (x.whole || y.whole) return x.whole && y.whole;
+  if (x.block != y.block) return false;
+  // Equal ops in equal order: passes have brought equal maps into one form.
+  std::unordered_map<uint32_t, ir::Value> other;
+  const ir::Region &p = k.region(x.index_map), &q = k.region(y.index_map);
+  for (size_t n = 0; n < p.args.size(); ++n) other[p.args[n].index] = q.args[n];
+  if (p.ops.size() != q.ops.size()) return false;
+  for (size_t n = 0; n < p.ops.size(); ++n) {
+    const ir::Op &f = k.op(p.ops[n]), &g = k.op(q.ops[n]);
+    if (f.code != g.code || f.attrs != g.attrs || f.index != g.index || f.operands.size() != g.operands.size() || f.results.size() != g.results.size()) return false;
+    for (size_t v = 0; v < f.operands.size(); ++v)
+      if (other.at(f.operands[v].index) != g.operands[v]) return false;
+    for (size_t v = 0; v < f.results.size(); ++v) {
+      if (k.type(f.results[v]) != k.type(g.results[v])) return false;
+      other[f.results[v].index] = g.results[v];
+    }
+  }
+  return true;
+}
+
+bool depends_on_data(const ir::Kernel& k, int i) {
+  const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
+  if (b.whole) return false;
+  const auto& ops = k.region(b.index_map).ops;
+  return std::any_of(ops.begin(), ops.end(), [&](ir::OpId o) { return k.op(o).code == Opcode::load; });
+}
+
+std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis& scalars) {
+  const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
+  std::vector<BlockStart> starts;
+  if (b.whole) {
+    for (size_t d = 0; d < b.array_shape.size(); ++d) starts.push_back({scalars.constant(0), true, true});
+    return starts;
+  }
+  const ir::Op& yields = k.terminator(b.index_map);
+  for (size_t d = 0; d < b.block.size(); ++d) {
+    BlockStart s;
+    const ir::BlockDim& dim = b.block[d];
+    const size_t at = k.map_result(i, d);
+    s.form = scalars.of(yields.operands[at]);
+    const Range r = scalars.range(s.form);
+    const Extent last = ir::last_index(dim, b.array_shape[d]);
+    if (r.lo >= 0) {
+      if (const auto n = last.value()) s.in_range = r.hi <= std::max<int64_t>(*n, 0);
+      else if (dim.kind == ir::BlockDim::Kind::blocked || dim.kind == ir::BlockDim::Kind::squeezed) {
+        const Extent blocks = cdiv(b.array_shape[d], Extent(dim.size));
+        // A run-time size: in range if the index is one program id whose grid size is this very number of blocks.
+        int axis = -1, used = 0;
+        for (size_t a = 0; a < s.form.coef.size(); ++a)
+          if (s.form.coef[a] != 0) { ++used; axis = static_cast<int>(a); }
+        if (used == 0) s.in_range = r.hi == 0;
+        if (used == 1 && s.form.coef[static_cast<size_t>(axis)] == 1 && s.form.rest.lo == 0 && s.form.rest.hi == 0) s.in_range = k.grid[static_cast<size_t>(axis)].size == blocks;
+      }
+    }
+    const auto extent = b.array_shape[d].value();
+    if (dim.kind == ir::BlockDim::Kind::element || dim.kind == ir::BlockDim::Kind::bounded) {
+      // Where the first element lies, once wrapped and clamped.
+      const int64_t most = extent ? std::max<int64_t>(*last.value(), 0) : 0;
+      const bool wraps = r.lo < 0 && dim.kind == ir::BlockDim::Kind::element;
+      const int64_t lo = (extent && !wraps ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low, hi = (wraps ? most : std::clamp<int64_t>(r.hi, 0, most)) - dim.low;
+      s.nothing_below = lo >= 0;
+      s.interior = extent && lo >= 0 && hi <= *extent - dim.size && (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
+      starts.push_back(s);
+      continue;
+    }
+    // What is clamped lies inside as well, if no block hangs over.
+    s.interior = extent ? *extent > 0 && *extent % b.block[d].size == 0 : s.in_range && b.block[d].size == 1;
+    if (!extent && b.block[d].size == 1 && s.in_range) s.interior = s.form.varies();  // one program per element: none runs where the extent is zero
+    starts.push_back(s);
+  }
+  return starts;
+}
+
+namespace {
+// What the atomics among the accesses to one array ask of programs that run at once.
+enum class Updates : uint8_t {
+  none,     // there are none
+  commute,  // nothing: they are all there is, and commute
+  racing,   // that they be atomic, if the axis is declared parallel: their order shows, and the kernel gave it up
+  ordered,  // that there be none: float sums keep their order, or the target has no such atomic, or a program must find what it left beyond the edge, or waits for what others do
+            // on a driver whose loops end: one after another, they find it done
+};
+/// Somewhere within a while.
+bool in_while(const ir::Kernel& k, ir::OpId id) {
+  const auto holds = [&](ir::RegionId r, const auto& self) -> bool {
+    for (const ir::OpId o : k.region(r).ops) {
+      if (o == id) return true;
+      for (const ir::RegionId inner : k.op(o).regions)
+        if (self(inner, self)) return true;
+    }
+    return false;
+  };
+  return std::any_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& o) {
+    return o.code == Opcode::while_ && std::any_of(o.regions.begin(), o.regions.end(), [&](ir::RegionId r) { return holds(r, holds); });
+  });
+}
+Updates updates_of(const ir::Kernel& k, const std::vector<const Access*>& accesses, const std::vector<bool>& used, const Target& target, ScalarAnalysis& scalars) {
+  bool any = false, all = true, commute = true, ordered = false;
+  std::optional<std::pair<int64_t, DType>> kind;
+  for (const Access* a : accesses) {
+    const ir::Op& op = k.op(a->op);
+    if (!ir::is_atomic(op.code)) { all = false; continue; }
+    any = true;
+    const DType t = k.type(op.operands[1]).dtype;
+    if (size_bytes(t) == 8 && !target.int64_atomics) ordered = true;
+    if (target.max_loop_iterations > 0 && used[op.results[0].index] && in_while(k, a->op)) ordered = true;
+    if (op.code == Opcode::atomic_cas) { commute = false; continue; }
+    const int64_t mine = op.attr(ir::Attr::kind);
+    if (is_float(t) && mine == static_cast<int64_t>(Opcode::add) && !op.attr_or(ir::Attr::unordered, 0)) ordered = true;
+    const std::pair combines{mine, t};
+    commute = commute && mine != static_cast<int64_t>(Opcode::swap) && !used[op.results[0].index] && kind.value_or(combines) == combines;
+    kind = combines;
+  }
+  if (!any) return Updates::none;
+  if (ordered) return Updates::ordered;
+  if (all && commute) return Updates::commute;
+  for (const BlockStart& b : block_starts(k, accesses[0]->ref, scalars))
+    if (!b.interior) return Updates::ordered;
+  return Updates::racing;
+}
+}  // namespace
+
+std::vector<bool> used_values(const ir::Kernel& k) {
+  std::vector<bool> used(k.values.size(), false);
+  for (const ir::Op& op : k.ops)
+    for (ir::Value v : op.operands) used[v.index] = true;
+  return used;
+}
+
+std::vector<KnownScalar> known_scalars(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars) { return ScratchCheck(k, parallel, scalars).all_known(); }
+
+ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target) {
+  ParallelPlan plan;
+  const size_t rank = k.grid.size();
+  plan.axes.resize(rank);
+
+  std::vector<std::vector<BlockStart>> starts;
+  for (size_t i = 0; i < k.blocks.size(); ++i) starts.push_back(block_starts(k, static_cast<int>(i), scalars));
+
+  std::vector<ir::OpId> ops;
+  collect_ops(k, k.body, ops);
+  const std::vector<bool> stored = stored_memory(k);
+  std::vector<bool> read(k.blocks.size(), false);
+  for (ir::OpId id : ops) {
+    const ir::Op& op = k.op(id);
+    if (!ir::accesses_ref(op.code)) continue;
+    const int ref = ref_position(k, op.operands[0]);
+    if (ref < static_cast<int>(k.blocks.size()) && ir::reads_ref(op.code)) read[static_cast<size_t>(ref)] = true;
+  }
+  for (ir::OpId id : ops) {
+    const ir::Op& op = k.op(id);
+    if (!ir::accesses_ref(op.code)) continue;
+    const int ref = ref_position(k, op.operands[0]);
+    if (ref >= static_cast<int>(k.blocks.size())) continue;
+    const auto i = static_cast<size_t>(ref);
+    const ir::BlockMapping& b = k.blocks[i];
+    Access access{id, ref, ir::reads_ref(op.code), ir::writes_ref(op.code), {}};
+    // An array that the kernel both stores to and reads is kept in a private tile and written back whole, and a copied input is read whole: all of the block counts.
+    const bool copied = needs_copy(k, ref), whole_block = (stored[i] && k.aliased_output(ref) < 0 && read[i] && !b.whole) || copied;
+    size_t ref_dim = 0;
+    for (size_t d = 0; d < b.array_shape.size(); ++d) {
+      if (b.whole) {
+        const int64_t n = *b.array_shape[d].value();
+        access.dims.push_back(copied ? all_positions(n, scalars) : dim_footprint(op, op.index[d], n, scalars));
+        continue;
+      }
+      const int64_t block = b.block[d].size, unit = b.block[d].unit(), low = b.block[d].low;
+      const BlockStart& s = starts[i][d];
+      const Affine form = s.in_range ? scalars.sum(scalars.scaled(s.form, unit), scalars.constant(-low)) : scalars.bounded({});
+      if (b.block[d].kind == ir::BlockDim::Kind::squeezed) { access.dims.push_back(form); continue; }
+      const Affine inner = whole_block ? all_positions(block, scalars) : dim_footprint(op, op.index[ref_dim], block, scalars);
+      ++ref_dim;
+      access.dims.push_back(scalars.sum(form, inner));
+    }
+    plan.accesses.push_back(std::move(access));
+  }
+
+  plan.commuting.assign(k.blocks.size(), false);
+  plan.concurrent.assign(k.blocks.size(), false);
+  const std::vector<bool> used = used_values(k);
+  std::vector<std::vector<bool>> meets(k.blocks.size());  // per axis: programs that differ in it may touch the same elements
+  std::vector<bool> bound(rank, false);                   // no declaration makes the axis parallel
+  std::vector<bool> proved(rank, true);
+  std::vector<std::string> why(rank, "proved: no output is touched twice along it");
+  for (size_t i = static_cast<size_t>(k.num_prefetch); i < k.blocks.size(); ++i) {
+    std::vector<const Access*> mine;
+    bool written = false;
+    for (const Access& a : plan.accesses)
+      if (memory_of(k, a.ref) == static_cast<int>(i)) { mine.push_back(&a); written = written || a.writes; }
+    if (!written) continue;
+    std::vector<bool> separated(rank, false);
+    for (size_t d = 0; d < k.blocks[i].array_shape.size(); ++d) {
+      Range rest = mine[0]->dims[d].rest;
+      bool same = true;
+      for (const Access* a : mine) {
+        same = same && a->dims[d].coef == mine[0]->dims[d].coef;
+        rest.lo = std::min(rest.lo, a->dims[d].rest.lo);
+        rest.hi = std::max(rest.hi, a->dims[d].rest.hi);
+      }
+      if (!same) continue;
+      const std::vector<bool> s = separated_axes(mine[0]->dims[d].coef, rest, k);
+      for (size_t a = 0; a < rank; ++a) separated[a] = separated[a] || s[a];
+    }
+    const Updates updates = updates_of(k, mine, used, target, scalars);
+    if (updates != Updates::none) {
+      meets[i] = separated;
+      meets[i].flip();
+    }
+    plan.commuting[i] = updates == Updates::commute;
+    for (size_t a = 0; a < rank; ++a) {
+      if (separated[a] || k.grid[a].size == Extent(1)) continue;
+      if (updates == Updates::commute) {
+        if (proved[a]) why[a] = "proved: what programs that differ in it both update, they update atomically, in no order that shows";
+        continue;
+      }
+      if (updates == Updates::ordered) bound[a] = true;
+      if (proved[a]) {
+        proved[a] = false;
+        why[a] = "sequential: " + k.blocks[i].origin + " is not proved to be touched only once along it" + (depends_on_data(k, static_cast<int>(i)) ? ": its blocks depend on data" : "");
+        if (updates == Updates::ordered) why[a] += "; its atomic updates keep their order";
+      }
+    }
+  }
+  const auto at_most_one = [&](size_t a) { return k.grid[a].size == Extent(1) || k.grid[a].size == Extent(0); };
+  for (size_t a = 0; a < rank; ++a)
+    if (at_most_one(a)) { proved[a] = true; why[a] = "at most one program"; }
+
+  auto scratch_ok = [&](const std::vector<bool>& p) { return k.scratch.empty() || ScratchCheck(k, p, scalars).run(); };
+  if (!scratch_ok(proved)) {
+    for (size_t a = 0; a < rank; ++a)
+      if (proved[a] && !(k.grid[a].size == Extent(1))) { proved[a] = false; why[a] = "sequential: scratch may be read before it is written along it"; }
+    // One axis at a time may still be private (a counter along j leaves i parallel only if i resets it).
+    for (size_t a = 0; a < rank; ++a) {
+      if (why[a] != "sequential: scratch may be read before it is written along it") continue;
+      std::vector<bool> p = proved;
+      p[a] = true;
+      if (scratch_ok(p)) { proved = p; why[a] = "proved: outputs are disjoint along it and scratch is written before it is read"; }
+    }
+  }
+  // Parallel by contract: vmapped axes always. Declared axes where nothing sequential is left, or only single programs: otherwise steps of
+  // the sequential axes would have to be ordered across workgroups, and outputs that TPU kernels accumulate in, the same block in all programs
+  // (splash attention's), would need a copy for each.
+  for (size_t a = 0; a < rank; ++a)
+    if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "added by vmap"; }
+  // Nor where a block that hangs over the edge lives in a private tile, which is written whole, though programs that share it may each store a part.
+  int tile = -1;
+  for (size_t i = 0; i < k.blocks.size(); ++i) {
+    if (k.blocks[i].whole || !stored[i] || !read[i] || k.aliased_output(static_cast<int>(i)) >= 0 || always_stored_whole(k, static_cast<int>(i))) continue;
+    for (const BlockStart& s : starts[i])
+      if (!s.interior) tile = static_cast<int>(i);
+  }
+  // Nor where its programs certainly share a block that they both read and store: TPU kernels accumulate in such outputs, for which each core has memory of its own.
+  for (auto i = static_cast<size_t>(k.num_inputs); i < k.blocks.size(); ++i) {
+    if (k.blocks[i].whole || !stored[i] || !read[i] || k.blocks[i].alias >= 0) continue;
+    for (size_t a = 0; a < rank; ++a)
+      bound[a] = bound[a] || (!proved[a] && std::all_of(starts[i].begin(), starts[i].end(), [&](const BlockStart& s) { return s.form.coef[a] == 0 && s.form.rest.lo == s.form.rest.hi; }));
+  }
+  bool rest_parallel = true;
+  for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || (k.grid[a].parallel && !bound[a]));
+  for (size_t a = 0; a < rank; ++a) {
+    if (!proved[a] && k.grid[a].parallel) {
+      if (bound[a]) why[a] += ", although it is declared parallel";
+      else if (rest_parallel && tile < 0) { proved[a] = plan.declared = true; why[a] = "declared"; }
+      else if (rest_parallel) why[a] += "; declared parallel, but blocks of " + k.blocks[static_cast<size_t>(tile)].origin + " may hang over the edge, be shared, and be stored in part";
+      else why[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
+    }
+    plan.axes[a] = {proved[a], why[a]};
+  }
+  for (size_t i = 0; i < k.blocks.size(); ++i)
+    for (size_t a = 0; a < meets[i].size(); ++a)
+      if (meets[i][a] && proved[a] && !k.grid[a].vmapped && !at_most_one(a)) plan.concurrent[i] = true;
+  return plan;
+}
+
+}  // namespace tessera::lowering

@@ -1,0 +1,627 @@
+#include "codegen/plan/schedule.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <set>
+
+#include "codegen/plan/call_notes.h"
+#include "codegen/plan/indexed.h"
+
+namespace tessera::lowering {
+namespace {
+using ir::Attr;
+using ir::Opcode;
+using ir::Value;
+
+struct Nest {
+  std::vector<int> kept;      // axes of the result, outermost first
+  std::vector<int> reduced;   // axes dropped, outermost first
+  std::vector<int> order;     // all of them as the operand has them: the last is the fastest in memory
+  const ir::Op* dot = nullptr;
+  double work = 1;
+};
+
+void each_op(const ir::Kernel& k, ir::RegionId r, const std::function<void(ir::OpId)>& f) {
+  for (ir::OpId id : k.region(r).ops) {
+    f(id);
+    for (ir::RegionId inner : k.op(id).regions) each_op(k, inner, f);
+  }
+}
+
+bool is_reduction(Opcode c) {
+  switch (c) {
+    case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
+    case Opcode::argmax: case Opcode::argmin: return true;
+    default: return false;
+  }
+}
+bool is_scan(Opcode c) { return c == Opcode::cumsum || c == Opcode::cumprod || c == Opcode::cummax || c == Opcode::cummin; }
+bool is_rearranged(Opcode c) { return c == Opcode::scatter || c == Opcode::sort; }
+
+class Scheduler {
+ public:
+  Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target, int smaller, const std::vector<Kept>& kept)
+      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), smaller_(cpu() ? std::max(smaller - 2, 0) : smaller), used_(used_values(k)) {
+    s_.kept = kept;
+    s_.rolled = cpu() && smaller > 0;
+  }
+
+  Schedule run(bool general) {
+    s_.general = general;
+    s_.plans.resize(axes_.size());
+    for (size_t a = 0; a < axes_.size(); ++a) s_.plans[a].tile = axes_.axes[a].extent;
+    for (size_t a = 0; a < k_.grid.size(); ++a) (parallel_.is_parallel(a) ? s_.parallel : s_.sequential).push_back(static_cast<int>(a));
+    scopes();
+    find_accesses();
+    const int subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
+    s_.subgroup = subgroup;
+    if (general) {
+      s_.workgroup = s_.group = std::min(std::max(subgroup, 64), static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
+      residencies();
+      return s_;
+    }
+    s_.max_registers = cpu() ? 320 : 128;
+    collect_nests();
+    find_splittable();
+    if (try_packed()) { residencies(); return s_; }
+    choose_group();
+    lay_out();
+    choose_tiles();
+    residencies();
+    return s_;
+  }
+
+ private:
+  bool cpu() const { return target_.kind == Target::Kind::cpu; }
+
+  // How many of the sequential loops (outermost first) a block's index map depends on.
+  void scopes() {
+    const size_t args = k_.region(k_.body).args.size();
+    s_.scope.assign(args, 0);
+    for (size_t i = args - static_cast<size_t>(k_.num_private_scratch); i < args; ++i) s_.scope[i] = static_cast<int>(s_.sequential.size());
+    for (size_t i = 0; i < k_.blocks.size(); ++i) {
+      if (k_.blocks[i].whole) continue;
+      const ir::Region& map = k_.region(k_.blocks[i].index_map);
+      std::set<uint32_t> used;
+      std::function<void(Value)> visit = [&](Value v) {
+        if (!used.insert(v.index).second) return;
+        if (const ir::Op* op = k_.def(v))
+          for (Value o : op->operands) visit(o);
+      };
+      for (Value v : k_.terminator(k_.blocks[i].index_map).operands) visit(v);
+      for (size_t j = 0; j < s_.sequential.size(); ++j)
+        if (used.count(map.args[static_cast<size_t>(s_.sequential[j])].index)) s_.scope[i] = static_cast<int>(j) + 1;
+      for (size_t p = 0; p < static_cast<size_t>(k_.num_prefetch) && p < i; ++p)  // what it loads from must be there
+        if (k_.grid.size() + p < map.args.size() && used.count(map.args[k_.grid.size() + p].index)) s_.scope[i] = std::max(s_.scope[i], s_.scope[p]);
+    }
+    // What a program leaves in an output's block, the next one finds through the input that is aliased to it.
+    for (int i = 0; i < k_.num_inputs; ++i)
+      if (const int o = k_.aliased_output(i); o >= 0) s_.scope[static_cast<size_t>(o)] = s_.scope[static_cast<size_t>(i)] = static_cast<int>(s_.sequential.size());
+  }
+
+  void residencies() {
+    const size_t args = k_.region(k_.body).args.size();
+    s_.residency.assign(args, Residency::memory);
+    for (size_t i = 0; i < args; ++i) {
+      const bool scratch = i >= k_.blocks.size();
+      if (!scratch && !written_[i]) continue;  // what is only read has nothing to write back
+      if (resident_[i] && !s_.general) {
+        std::vector<int> dims;
+        for (size_t d = 0; d < k_.type(k_.region(k_.body).args[i]).shape.size(); ++d) dims.push_back(axes_.of_ref(static_cast<int>(i), d));
+        if (s_.enumerable(axes_, dims)) { s_.residency[i] = Residency::registers; continue; }
+      }
+      if (scratch) { s_.residency[i] = Residency::arena; continue; }
+      if (wants_room(i) || needs_copy(k_, static_cast<int>(i))) s_.residency[i] = Residency::arena;
+    }
+  }
+
+  void find_accesses() {
+    read_.assign(k_.region(k_.body).args.size(), false);
+    written_ = stored_memory(k_);
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& op = k_.op(id);
+      if (!ir::accesses_ref(op.code)) return;
+      const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
+      if (ir::reads_ref(op.code) && !(ref < k_.blocks.size() && parallel_.commuting[ref])) read_[ref] = true;
+    });
+  }
+
+  // What a program stores beyond the array's edge it must read back: registers or a private tile have room for it.
+  bool wants_room(size_t i) {
+    if (i >= k_.blocks.size() || k_.aliased_output(static_cast<int>(i)) >= 0 || !read_[i] || !written_[i] || k_.blocks[i].whole || k_.shares_at_once(k_.blocks[i].alias)) return false;
+    for (const BlockStart& b : block_starts(k_, static_cast<int>(i), scalars_))
+      if (!b.interior) return true;
+    return false;
+  }
+
+  void add_nest(std::vector<int> kept, std::vector<int> reduced, std::vector<int> order, const ir::Op* dot = nullptr) {
+    Nest n{std::move(kept), std::move(reduced), std::move(order), dot, 1};
+    for (int a : n.order)
+      if (a != kNoAxis) n.work *= static_cast<double>(axes_.axes[static_cast<size_t>(a)].extent);
+    if (dot)
+      for (int a : n.reduced)
+        if (a != kNoAxis) n.work *= static_cast<double>(axes_.axes[static_cast<size_t>(a)].extent);
+    nests_.push_back(std::move(n));
+  }
+
+  static std::vector<int> drop_none(const std::vector<int>& v) {
+    std::vector<int> r;
+    for (int a : v)
+      if (a != kNoAxis) r.push_back(a);
+    return r;
+  }
+
+  void home(Value v) {
+    if (k_.type(v).shape.empty()) return;
+    homed_.push_back(drop_none(axes_.of(v)));
+    for (int a : homed_.back()) homed_axis_.insert(a);
+  }
+
+  void collect_nests() {
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& op = k_.op(id);
+      if (ir::writes_ref(op.code)) {
+        const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
+        add_nest(d, {}, d);
+        if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
+      } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0; op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
+        const std::vector<int> d = drop_none(axes_.of(op.results[0]));
+        add_nest(d, {}, d);
+        home(op.results[0]);
+      } else if (is_reduction(op.code)) {
+        const std::vector<int> kept = drop_none(axes_.of(op.results[0])), order = drop_none(axes_.of(op.operands[0]));
+        std::vector<int> reduced;
+        for (int a : order)
+          if (std::find(kept.begin(), kept.end(), a) == kept.end()) reduced.push_back(a);
+        add_nest(kept, reduced, order);
+        home(op.results[0]);
+      } else if (op.code == Opcode::dot) {
+        const std::vector<int> kept = drop_none(axes_.of(op.results[0]));
+        std::vector<int> reduced;
+        for (int64_t d : op.ints(Attr::lhs_contract))
+          if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
+        add_nest(kept, reduced, kept, &op);
+        home(op.results[0]);
+      } else if (is_scan(op.code) || is_rearranged(op.code) || op.code == Opcode::for_ || op.code == Opcode::while_ || op.code == Opcode::if_ || op.code == Opcode::switch_) {
+        for (Value v : op.results) {
+          const std::vector<int> d = drop_none(axes_.of(v));
+          if (!d.empty()) add_nest(d, {}, d);
+          home(v);
+        }
+      } else if (op.results.size() == 1 && s_.kept[op.results[0].index].yes) {
+        const std::vector<int> d = drop_none(axes_.of(op.results[0]));
+        add_nest(d, {}, d);
+        home(op.results[0]);
+      }
+    });
+    const auto& args = k_.region(k_.body).args;
+    for (size_t i = 0; i < args.size(); ++i)
+      if (resident_[i]) home(args[i]);
+    std::stable_sort(nests_.begin(), nests_.end(), [](const Nest& a, const Nest& b) { return a.work > b.work; });
+  }
+
+  // Rule: an axis may be split over workgroups if it is never reduced, scanned or gathered along, and every access to memory that the call
+  // writes uses it with one and the same index function. Scratch that lacks the axis is replicated by each slice.
+  void find_splittable() {
+    // What happens to positions outside: nothing is there, the window moves, each takes the nearest, each is dropped (wrapped before or not).
+    enum class Outside : uint8_t { none, window, nearest, dropped, masked };
+    struct Use { bool present = false; size_t dim = 0; int64_t start = 0; Value operand; int64_t step = 1; Outside outside = Outside::none; bool operator==(const Use&) const = default; };
+    const size_t args = k_.region(k_.body).args.size();
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      Axis& axis = axes_.axes[a];
+      axis.splittable = !axis.mixed && !axis.reduced && !axis.contracted && axis.stored && axis.extent > 1;
+      axis.repeats = false;
+      if (!axis.splittable) continue;
+      std::vector<std::vector<Use>> uses(args);
+      each_op(k_, k_.body, [&](ir::OpId id) {
+        const ir::Op& op = k_.op(id);
+        if (!ir::accesses_ref(op.code)) return;
+        const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
+        if (!written_[ref]) return;
+        const Value v = op.code == Opcode::load ? op.results[0] : op.operands[1];
+        Use use;
+        const ir::AccessDims form = ir::access_dims(k_, op);
+        for (size_t i = 0; i < form.array_rank; ++i)  // any element of it may be any of the Ref's
+          if (axes_.of(v, form.array_at + i) == static_cast<int>(a)) axis.splittable = false;
+        for (size_t d = 0; d < op.index.size(); ++d) {
+          if (form.slice[d] < 0 || axes_.of(v, static_cast<size_t>(form.slice[d])) != static_cast<int>(a)) continue;
+          const ir::Index& ix = op.index[d];
+          use = {true, d, ix.start, ix.is_static() ? Value{} : op.operands[static_cast<size_t>(ix.start_operand)], ix.step, Outside::none};
+          if (ix.is_static()) continue;
+          if (!program_constant(use.operand)) axis.splittable = false;
+          const Range r = scalars_.range(use.operand);
+          if (r.lo >= 0 && r.hi + std::max<int64_t>(ix.size - 1, 0) * ix.step < k_.type(op.operands[0]).shape[d]) continue;
+          use.outside = op.has_mask() ? Outside::masked : !form.per_element ? Outside::window : ir::writes_ref(op.code) ? Outside::dropped : Outside::nearest;
+          if (use.outside == Outside::dropped && ir::reads_ref(op.code)) axis.splittable = false;  // what it reads is the nearest
+        }
+        uses[static_cast<size_t>(memory_of(k_, static_cast<int>(ref)))].push_back(use);
+      });
+      for (size_t r = 0; r < args; ++r) {
+        if (uses[r].empty()) continue;
+        const bool scratch = r >= k_.blocks.size();
+        for (const Use& u : uses[r]) {
+          if (!(u == uses[r][0])) axis.splittable = false;
+          if (!u.present && !scratch) axis.splittable = false;
+        }
+      }
+    }
+    split_only_what_pays();
+    // A program prints once, and in its order.
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      if (!ir::is_print(k_.op(id).code)) return;
+      for (Axis& axis : axes_.axes) axis.splittable = false;
+    });
+    // A private tile is loaded and written back whole, so the program stays in one workgroup. So it does where an aliased input is copied, or where its
+    // elements are not those of the output; and where one program's block overlaps the next one's, so that elements pass from slice to slice.
+    for (size_t r = 0; r < args; ++r) {
+      const int o = static_cast<int>(r) < k_.num_inputs && written_[r] && read_[r] ? k_.aliased_output(static_cast<int>(r)) : -1;
+      const bool overlaps = r < k_.blocks.size() && written_[r] && !s_.sequential.empty() && may_overlap(k_, static_cast<int>(r));
+      if (overlaps || (wants_room(r) && !resident_[r]) || (o >= 0 && (needs_copy(k_, static_cast<int>(r)) || !same_blocks(k_, static_cast<int>(r), o))))
+        for (Axis& axis : axes_.axes) axis.splittable = false;
+    }
+  }
+
+  // Each slice repeats what lacks the axis: attention's scores know nothing of the columns of its values. That pays while compute units are idle.
+  void split_only_what_pays() {
+    const auto costly = [&](size_t a) {
+      double with = 0, without = 0;
+      for (const Nest& n : nests_) {
+        const bool has = std::count(n.order.begin(), n.order.end(), static_cast<int>(a)) || std::count(n.reduced.begin(), n.reduced.end(), static_cast<int>(a));
+        (has ? with : without) += n.work;
+      }
+      return 4 * without > with;
+    };
+    double units = 1;
+    for (int g : s_.parallel) units *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
+    for (size_t a = 0; a < axes_.size(); ++a)
+      if (axes_.axes[a].splittable && !costly(a)) units *= static_cast<double>(std::max<int64_t>(axes_.axes[a].extent / 32, 1));
+    if (!cpu() && 2 * units < target_.compute_units) return;
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      Axis& axis = axes_.axes[a];
+      axis.repeats = axis.splittable && costly(a);
+      axis.splittable = axis.splittable && !axis.repeats;
+    }
+  }
+
+  // One and the same value in every program and iteration that a workgroup runs for one parallel coordinate.
+  bool program_constant(Value v) {
+    const Affine& f = scalars_.of(v);
+    if (!f.rest.bounded() || f.rest.lo != f.rest.hi) return false;
+    for (int a : s_.sequential)
+      if (f.coef[static_cast<size_t>(a)] != 0) return false;
+    return true;
+  }
+
+  AxisPlan& plan(int a) { return s_.plans[static_cast<size_t>(a)]; }
+  const Axis& axis(int a) const { return axes_.axes[static_cast<size_t>(a)]; }
+
+  // Tiny programs: one invocation runs a whole program, its values in registers.
+  bool try_packed() {
+    const int64_t limit = 16, most_accesses = 512;  // each is code of its own, and on CPU drivers a loop: compilers take time that grows with the square
+    for (const Nest& n : nests_)
+      if (n.work > static_cast<double>(n.dot ? 4 * limit : limit)) return false;
+    int64_t accesses = 0, most = 0;
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& op = k_.op(id);
+      if (!ir::accesses_ref(op.code)) return;
+      const int64_t n = num_elements(k_.type(ir::writes_ref(op.code) ? op.operands[1] : op.results[0]).shape);
+      accesses += n;
+      most = std::max(most, n);
+    });
+    if (accesses > most_accesses && most > 1) return false;
+    bool ordered = true;  // the one invocation meets every scatter's elements in the order in which they are stored
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      if (!must_scatter_in_order(k_, k_.op(id))) return;
+      const ir::AccessDims form = ir::access_dims(k_, k_.op(id));
+      for (size_t i = 0; i < form.array_rank && form.array_rank > 1; ++i)
+        if (const int a = axes_.of(k_.op(id).operands[1], form.array_at + i); a != kNoAxis && axis(a).mixed) ordered = false;
+    });
+    if (!ordered) return false;
+    bool rearranged = false;  // in the arena, which belongs to a workgroup
+    each_op(k_, k_.body, [&](ir::OpId id) { rearranged = rearranged || is_rearranged(k_.op(id).code); });
+    if (rearranged) return false;
+    for (size_t a = 0; a < axes_.size(); ++a)
+      if (axes_.axes[a].mixed) {
+        for (const auto& dims : homed_)
+          if (std::find(dims.begin(), dims.end(), static_cast<int>(a)) != dims.end()) return false;
+      }
+    // Refs that would need the arena belong to a workgroup, not to an invocation.
+    const auto& args = k_.region(k_.body).args;
+    for (size_t i = k_.blocks.size(); i < args.size(); ++i)
+      if (!resident_[i]) return false;
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      AxisPlan& p = s_.plans[a];
+      p.laid_out = !axes_.axes[a].mixed && p.tile > 0;
+      p.reg = p.laid_out ? static_cast<int>(p.tile) : 1;
+    }
+    for (const auto& dims : homed_)
+      if (s_.registers(dims) > 64 >> (cpu() ? smaller_ : 2 * smaller_)) { for (AxisPlan& p : s_.plans) { p.laid_out = false; p.reg = 1; } return false; }
+    s_.group = 1;
+    s_.workgroup = std::min(cpu() ? 8 * s_.subgroup : 128, static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
+    residencies();
+    for (size_t i = 0; i < args.size(); ++i)
+      if (s_.residency[i] == Residency::arena) {
+        for (AxisPlan& p : s_.plans) { p.laid_out = false; p.reg = 1; }
+        return false;
+      }
+    s_.notes.push_back("programs are tiny: each invocation runs a whole one");
+    return true;
+  }
+
+  void choose_group() {
+    const int limit = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size)));
+    double work = 1;
+    for (const Nest& n : nests_) work = std::max(work, n.work);
+    int group = cpu() ? std::max(s_.subgroup, 4) : 256;
+    if (!cpu()) {
+      while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
+    }
+    s_.group = s_.workgroup = hinted_workgroup(k_, target_).value_or(std::min(group, limit));
+    s_.shuffles = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 && s_.subgroup == target_.subgroup_size && s_.group % s_.subgroup == 0;
+  }
+
+  int used_bits(const std::vector<int>& dims) const {
+    int bits = 0;
+    for (int a : dims) {
+      const AxisPlan& p = s_.plans[static_cast<size_t>(a)];
+      if (p.laid_out) bits |= (p.tcount - 1) * p.tstride;
+    }
+    return bits;
+  }
+
+  // Deals threads to the axes of a nest, the fastest in memory first; axes already laid out keep theirs.
+  void deal_threads(const Nest& n, const std::vector<int>& order) {
+    for (auto it = order.rbegin(); it != order.rend(); ++it) {
+      const int a = *it;
+      AxisPlan& p = plan(a);
+      if (p.laid_out || axis(a).mixed || axis(a).extent == 0) continue;
+      int used = used_bits(n.order);
+      for (const auto& other : homed_)
+        if (std::find(other.begin(), other.end(), a) != other.end()) used |= used_bits(other);
+      p.laid_out = true;
+      const int want = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(axis(a).extent, s_.group))));
+      int stride = 1;
+      while (stride < s_.group && (used & stride)) stride *= 2;
+      int count = 1;
+      while (stride * count < s_.group && count < want && !(used & (stride * count))) count *= 2;
+      p.tstride = stride;
+      p.tcount = count;
+    }
+  }
+
+  void lay_out() {
+    for (const Nest& n : nests_)
+      if (n.dot) plan_dot(n);
+    for (const Nest& n : nests_)
+      if (!n.dot || s_.wide_dot == DotForm::reduce) {
+        std::vector<int> order = n.order;
+        if (n.dot) order.insert(order.end(), n.reduced.begin(), n.reduced.end());
+        deal_threads(n, order);
+      }
+    // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
+    const int budget = cpu() ? std::max(128 >> smaller_, 1) : 32 >> smaller_;
+    for (const Nest& n : nests_) {
+      int64_t regs = 1;
+      for (int a : n.order) regs *= plan(a).reg;
+      for (auto it = n.order.rbegin(); it != n.order.rend(); ++it) {
+        AxisPlan& p = plan(*it);
+        if (!p.laid_out || p.reg > 1 || fixed_.count(*it)) continue;
+        const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
+        const int64_t need = cdiv(axis(*it).extent, int64_t{p.tcount});
+        const bool reduced = std::find(n.reduced.begin(), n.reduced.end(), *it) != n.reduced.end();
+        int64_t reg = 1;
+        if (need <= room) reg = need;
+        else if (reduced || !homed_axis_.count(*it)) {
+          // Strips that end where the axis ends need no masks.
+          const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : 4);
+          while (reg > most / 2 && axis(*it).extent % (reg * p.tcount) != 0) --reg;
+          if (reg == most / 2) reg = most;
+        }
+        if (axis(*it).splittable && !reduced) reg = std::min<int64_t>(reg, homed_axis_.count(*it) ? 1 : (cpu() ? 8 : 4));
+        p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
+        regs *= p.reg;
+      }
+    }
+  }
+
+  void plan_dot(const Nest& n) {
+    const ir::Op& op = *n.dot;
+    const Value lhs = op.operands[0], rhs = op.operands[1];
+    auto free_axes = [&](Value v, const std::vector<int64_t>& contract, const std::vector<int64_t>& batch) {
+      std::vector<int> r;
+      for (size_t d = 0; d < k_.type(v).shape.size(); ++d) {
+        const auto i = static_cast<int64_t>(d);
+        if (std::find(contract.begin(), contract.end(), i) == contract.end() && std::find(batch.begin(), batch.end(), i) == batch.end() && axes_.of(v, d) != kNoAxis) r.push_back(axes_.of(v, d));
+      }
+      return r;
+    };
+    const std::vector<int> rows = free_axes(lhs, op.ints(Attr::lhs_contract), op.ints(Attr::lhs_batch));
+    const std::vector<int> cols = free_axes(rhs, op.ints(Attr::rhs_contract), op.ints(Attr::rhs_batch));
+    if (rows.empty() || cols.empty() || n.reduced.empty()) return;
+    for (int a : n.kept) if (axis(a).mixed || axis(a).extent == 0) return;
+    const int i = rows.back(), j = cols.back();
+    if (i == j || axis(j).extent < s_.subgroup || axis(i).extent < 2) return;
+    if (plan(i).laid_out || plan(j).laid_out) return;  // a larger dot has decided
+    AxisPlan &pi = plan(i), &pj = plan(j);
+    const bool by_shuffle = s_.shuffles && cpu();
+    if (by_shuffle) {
+      pj.tstride = 1;
+      pj.tcount = s_.group;
+      pi.tcount = 1;
+      const int64_t want_j = cdiv(axis(j).extent, int64_t{pj.tcount});
+      // Eight columns, adjacent ones in pairs that one 64-bit load brings.
+      pj.reg = static_cast<int>(axis(j).splittable ? std::min<int64_t>(want_j, 8) : (want_j <= 16 ? want_j : 8));
+      if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
+      // What follows in registers is unrolled over all results, and each takes its time to compile.
+      const int results = (anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> smaller_;
+      pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, results / pj.reg)));
+      s_.wide_dot = DotForm::shuffle;
+    } else {
+      // Square tiles of the group's threads; the register tile grows while enough workgroups remain.
+      int tj = 1;
+      while (tj * tj < s_.group) tj *= 2;
+      const int ti = s_.group / tj;
+      pj.tstride = 1;
+      pj.tcount = tj;
+      pi.tstride = tj;
+      pi.tcount = ti;
+      // Square tiles of registers; but an axis that is reduced or contracted afterwards stays whole where it can, so that those find it in registers.
+      int ri = std::max(8 >> smaller_, 1), rj = ri;
+      const auto whole = [&](int a, int threads) { return (axis(a).reduced || axis(a).contracted) && !axis(a).splittable && axis(a).extent <= int64_t{8} * threads; };
+      if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
+      if (whole(j, tj)) rj = static_cast<int>(cdiv(axis(j).extent, int64_t{tj}));
+      auto units = [&] {
+        double u = 1;
+        for (int a : n.kept)
+          if (axis(a).splittable) u *= static_cast<double>(cdiv(axis(a).extent, a == i ? int64_t{ri} * ti : a == j ? int64_t{rj} * tj : 1));
+        for (int g : s_.parallel) u *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
+        return u;
+      };
+      const auto halve = [&](int a, int& r, int threads) {
+        if (whole(a, threads) || r == 1) return false;
+        r /= 2;
+        return true;
+      };
+      while (int64_t{ri} * ti >= 2 * axis(i).extent && halve(i, ri, ti)) {}
+      while (int64_t{rj} * tj >= 2 * axis(j).extent && halve(j, rj, tj)) {}
+      while (ri * rj > 16 && units() < target_.compute_units && (ri >= rj ? halve(i, ri, ti) || halve(j, rj, tj) : halve(j, rj, tj) || halve(i, ri, ti))) {}
+      s_.dot_chunk = 16;
+      while (s_.dot_chunk > 4 && s_.dot_chunk * (int64_t{ri} * ti + int64_t{rj} * tj + 8) * 4 * (is_64(op) ? 2 : 1) > target_.shared_bytes / 2) s_.dot_chunk /= 2;
+      pi.reg = ri;
+      pj.reg = rj;
+      s_.wide_dot = DotForm::staged;
+    }
+    pi.laid_out = pj.laid_out = true;
+    fixed_.insert(i);
+    fixed_.insert(j);
+    for (int a : n.kept) {
+      if (a == i || a == j || plan(a).laid_out) continue;
+      plan(a).laid_out = true;  // batch and further free dims: one element at a time
+      fixed_.insert(a);
+    }
+  }
+  // Whether any element-wise op has values over both axes.
+  bool anything_along(int i, int j) const {
+    bool found = false;
+    each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& op = k_.op(id);
+      if (!ir::info(op.code).elementwise) return;
+      const std::vector<int> dims = axes_.of(op.results[0]);
+      found = found || (std::count(dims.begin(), dims.end(), i) && std::count(dims.begin(), dims.end(), j));
+    });
+    return found;
+  }
+  bool is_64(const ir::Op& op) const { return size_bytes(k_.type(op.results[0]).dtype) == 8; }
+
+  void choose_tiles() {
+    // Axes with values in registers: one strip per unit. Others: as much as makes a unit worth its launch.
+    const double target_work = cpu() ? 16384 : s_.group * 8.0;
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      AxisPlan& p = s_.plans[a];
+      if (!axes_.axes[a].splittable || !p.laid_out || !homed_axis_.count(static_cast<int>(a))) continue;
+      p.tile = p.cover();
+      p.split = p.tile < axes_.axes[a].extent;
+    }
+    for (const Nest& n : nests_) {
+      double work = 1;
+      std::vector<int> open;
+      for (auto it = n.order.rbegin(); it != n.order.rend(); ++it) {
+        const AxisPlan& p = plan(*it);
+        if (p.split || !axis(*it).splittable || homed_axis_.count(*it) || decided_.count(*it)) work *= static_cast<double>(p.tile);
+        else open.push_back(*it);
+      }
+      for (int a : n.reduced)
+        if (std::find(n.order.begin(), n.order.end(), a) == n.order.end()) work *= static_cast<double>(axis(a).extent);
+      for (int a : open) {
+        AxisPlan& p = plan(a);
+        decided_.insert(a);
+        const int64_t cover = p.laid_out ? p.cover() : 1;
+        int64_t tile = static_cast<int64_t>(std::max(1.0, target_work / std::max(work, 1.0)));
+        tile = std::max(tile / cover * cover, cover);
+        if (tile < axis(a).extent) {
+          // An even cut: no unit gets much less than the others.
+          const int64_t parts = cdiv(axis(a).extent, tile);
+          tile = cdiv(cdiv(axis(a).extent, parts), cover) * cover;
+          p.tile = tile;
+          p.split = p.tile < axis(a).extent;
+          if (!p.split) p.tile = axis(a).extent;
+        }
+        work *= static_cast<double>(p.tile);
+      }
+    }
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      AxisPlan& p = s_.plans[a];
+      if (p.split) s_.split_axes.push_back(static_cast<int>(a));
+      else p.tile = axes_.axes[a].extent;
+    }
+  }
+
+  const ir::Kernel& k_;
+  Axes& axes_;
+  const std::vector<bool>& resident_;
+  const ParallelPlan& parallel_;
+  ScalarAnalysis& scalars_;
+  const Target& target_;
+  int smaller_;                       // what is unrolled is halved so often
+  std::vector<bool> used_;            // per value
+  std::vector<bool> read_, written_;  // per argument of the body
+  Schedule s_;
+  std::vector<Nest> nests_;
+  std::vector<std::vector<int>> homed_;  // axes of every value that wants a home
+  std::set<int> homed_axis_, fixed_, decided_;
+};
+}  // namespace
+
+bool Schedule::enumerable(const Axes& all, const std::vector<int>& dims) const {
+  if (general) return false;
+  for (int a : dims) {
+    if (a == kNoAxis) continue;
+    const AxisPlan& p = plans[static_cast<size_t>(a)];
+    if (!p.laid_out || all.axes[static_cast<size_t>(a)].mixed || p.strips() > 1) return false;
+  }
+  // Two axes that share thread bits cannot both be laid out in one value.
+  int bits = 0;
+  for (int a : dims) {
+    if (a == kNoAxis) continue;
+    const AxisPlan& p = plans[static_cast<size_t>(a)];
+    const int mine = (p.tcount - 1) * p.tstride;
+    if (bits & mine) return false;
+    bits |= mine;
+  }
+  return registers(dims) <= max_registers;
+}
+
+int64_t Schedule::registers(const std::vector<int>& dims) const {
+  int64_t n = 1;
+  for (int a : dims)
+    if (a != kNoAxis) n *= plans[static_cast<size_t>(a)].reg;
+  return n;
+}
+
+std::vector<bool> resident_candidates(const ir::Kernel& k) {
+  const auto& args = k.region(k.body).args;
+  std::vector<bool> whole(args.size(), true), read(args.size(), false);
+  each_op(k, k.body, [&](ir::OpId id) {
+    const ir::Op& op = k.op(id);
+    if (!ir::accesses_ref(op.code)) return;
+    const auto r = static_cast<size_t>(ref_position(k, op.operands[0]));
+    if (!is_whole_access(k, op) || ir::is_atomic(op.code)) whole[r] = false;
+    if (ir::reads_ref(op.code)) read[r] = true;
+  });
+  const std::vector<bool> stored = stored_memory(k);
+  std::vector<bool> candidates(args.size(), false);
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool scratch = i >= k.blocks.size();
+    const bool block = !scratch && !k.blocks[i].whole && k.aliased_output(static_cast<int>(i)) < 0 && !k.shares_at_once(k.blocks[i].alias);
+    candidates[i] = whole[i] && (scratch || (block && read[i] && stored[i]));
+  }
+  return candidates;
+}
+
+Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars,
+                       const Target& target, bool general, int smaller, const std::vector<Kept>& kept) {
+  return Scheduler(k, axes, resident, parallel, scalars, target, smaller, kept).run(general);
+}
+
+}  // namespace tessera::lowering

@@ -1,0 +1,130 @@
+#include "codegen/program/program.h"
+
+#include "engine/base/array.h"
+#include "engine/base/print_text.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "codegen/program/target.h"
+
+namespace tessera {
+
+int64_t Program::push_bytes() const {
+  int64_t n = 8 * static_cast<int64_t>(args.size()) + (scratch_bytes > 0 ? 8 : 0) + (report_bytes > 0 ? 8 : 0);
+  for (bool wide : extent_is_64) n += wide ? 8 : 4;
+  return n;
+}
+
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+int64_t capped(__int128 n) { return n > kMost ? kMost : static_cast<int64_t>(n); }
+
+// What overflows is as good as kMost.
+std::optional<int64_t> evaluate(const Extent& e, const DimValues* dims) {
+  if (const auto v = e.value()) return v;
+  if (!dims) return std::nullopt;
+  try {
+    return e.eval(*dims);
+  } catch (const SpecError&) {
+    return kMost;
+  }
+}
+
+}  // namespace
+
+LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units, const DimValues* dims) {
+  LoopTotal t;
+  int64_t least = -1, most = -1;
+  for (const ProgramLoop& l : loops) {
+    const int64_t few = evaluate(l.at_least, dims).value_or(0);
+    if (few > least) least = few, t.at_least_loc = l.loc;
+    t.at_least = capped(static_cast<__int128>(t.at_least) + few);
+    const std::optional<int64_t> many = l.at_most ? evaluate(*l.at_most, dims) : std::nullopt;
+    if (!many && t.at_most) t.at_most_loc = l.loc;  // the first of those without a bound
+    if (many && t.at_most && *many > most) most = *many, t.at_most_loc = l.loc;
+    t.at_most = many && t.at_most ? std::optional(capped(static_cast<__int128>(*t.at_most) + *many)) : std::nullopt;
+  }
+  t.at_least = capped(static_cast<__int128>(t.at_least) * std::max<int64_t>(units, 1));
+  if (t.at_most) t.at_most = capped(static_cast<__int128>(*t.at_most) * (static_cast<__int128>(units) + 1));  // the last test runs the body for nobody
+  return t;
+}
+
+int64_t steps_at_once(const Program& p, int64_t total, const DimValues* dims) {
+  constexpr int64_t kDispatches = 1024;  // where nobody knows how long a step is
+  const LoopTotal beyond = total_iterations(p.loops, 0, dims);
+  const int64_t steps = beyond.at_most ? p.max_loop_iterations - *beyond.at_most : p.open_ended ? p.max_loop_iterations / 4 : cdiv(total, kDispatches);
+  return std::clamp<int64_t>(steps, 1, std::max<int64_t>(total, 1));
+}
+
+std::string loops_too_long(const std::string& kernel, int64_t iterations, const std::string& sizes, const std::string& device, int64_t limit) {
+  return kernel + ": one invocation runs at least " + std::to_string(iterations) + " loop iterations" + sizes + ", but " + device + " leaves all loops after " + std::to_string(limit);
+}
+const char* const kShorterLoops = "use a driver without that limit (lavapipe from Mesa 25 on), smaller blocks, more of them in parallel, or the interpreter";
+
+std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, const std::vector<uint32_t>& records) {
+  std::vector<PrintedLine> lines;
+  for (size_t at = 0; at + PrintReport::kHeader <= records.size();) {
+    const uint32_t* r = &records[at];
+    const size_t size = r[0];
+    if (size < PrintReport::kHeader || size > records.size() - at || r[1] >= prints.size()) break;  // never
+    const ProgramPrint& print = prints[r[1]];
+    std::vector<Array> arguments;
+    size_t word = PrintReport::kHeader;
+    for (const auto& [dtype, shape] : print.arguments) {
+      Array a(shape, dtype);
+      const size_t each = size_bytes(dtype) == 8 ? 2 : 1;
+      for (int64_t i = 0; i < a.size() && word + each <= size; ++i, word += each) a.set_element_bits(i, each == 2 ? uint64_t{r[word + 1]} << 32 | r[word] : r[word]);
+      arguments.push_back(std::move(a));
+    }
+    lines.push_back({uint64_t{r[3]} << 32 | r[2], r[1], format_text(print.text, arguments)});
+    at += size;
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const PrintedLine& a, const PrintedLine& b) { return a.program < b.program; });
+  return lines;
+}
+std::string wait_failed(const std::string& kernel, const WaitSite& site, std::optional<int64_t> holds, std::optional<int64_t> amount) {
+  return kernel + ": " + site.op + ": waits for " + (amount ? std::to_string(*amount) : "more") + (site.bytes ? " bytes" : "") + " in " + site.semaphore + ", which holds " +
+         (holds ? std::to_string(*holds) : "less");
+}
+const char* const kSignalFirst = "nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
+
+Target lavapipe_target() {
+  Target t;
+  t.name = "llvmpipe";
+  t.kind = Target::Kind::cpu;
+  t.max_workgroup_size = 256;  // 32 subgroups: the limit that comes with requiring their size; 1024 without it
+  t.shared_bytes = 32768;
+  t.push_constant_bytes = 128;
+  t.min_subgroup_size = t.max_subgroup_size = t.subgroup_size = 8;
+  t.can_require_subgroup_size = true;
+  t.compute_units = 2;
+  t.max_loop_iterations = 65535;
+  t.dot_results = 256;
+  t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
+  t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = true;
+  t.int64_atomics = true;
+  t.storage8 = t.storage16 = true;
+  t.vulkan_memory_model_device_scope = true;
+  t.rte16 = t.rte32 = t.rte64 = true;
+  t.preserve16 = t.preserve32 = t.preserve64 = t.forgets_zeros = true;
+  return t;
+}
+Target gpu_target() {
+  Target t = minimum_target();
+  t.name = "gpu";
+  t.max_workgroup_size = 1024;
+  t.shared_bytes = 48 << 10;
+  t.push_constant_bytes = 256;
+  t.max_buffer_bytes = int64_t{1} << 32;
+  t.min_subgroup_size = t.max_subgroup_size = t.subgroup_size = 32;
+  t.can_require_subgroup_size = true;
+  t.compute_units = 24;
+  t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
+  t.int64_atomics = t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = t.storage8 = t.storage16 = t.vulkan_memory_model_device_scope = t.skips_branches = true;
+  t.rte16 = t.rte32 = t.rte64 = t.preserve16 = t.preserve32 = t.preserve64 = true;
+  return t;
+}
+
+}  // namespace tessera

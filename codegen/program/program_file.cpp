@@ -1,0 +1,245 @@
+#include "codegen/program/program_file.h"
+
+#include <concepts>
+#include <bit>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+// FNV-1a.
+uint64_t hash(std::string_view s) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : s) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+
+/// Thrown and caught here: the bytes end too early or say something impossible.
+struct Malformed {};
+
+class Writer {
+ public:
+  std::string out;
+
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void operator()(T v) {
+    out.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+  void operator()(const std::string& s) { size(s.size()), out += s; }
+  void operator()(Loc l) { (*this)(std::string(l.file ? l.file : "")), (*this)(l.line); }
+  void operator()(DType t) { (*this)(std::string(name(t))); }
+  void operator()(const Extent& e) { (*this)(to_string(e)); }
+  void size(size_t n) { (*this)(static_cast<uint64_t>(n)); }
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view in) : in_(in) {}
+  bool done() const { return in_.empty(); }
+
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void operator()(T& v) {
+    const std::string_view b = take(sizeof v);
+    if constexpr (std::same_as<T, bool>) {
+      if (b[0] != 0 && b[0] != 1) throw Malformed();
+      v = b[0] != 0;
+    } else {
+      std::memcpy(&v, b.data(), sizeof v);
+    }
+  }
+  void operator()(std::string& s) { s = take(size()); }
+  void operator()(Loc& l) {
+    std::string file;
+    (*this)(file), (*this)(l.line);
+    l.file = file.empty() ? nullptr : intern_file(file);
+  }
+  void operator()(DType& t) {
+    std::string s;
+    (*this)(s);
+    const auto found = dtype_from_name(s);
+    if (!found) throw Malformed();
+    t = *found;
+  }
+  void operator()(Extent& e) {
+    std::string s;
+    (*this)(s);
+    std::string_view rest = s;
+    e = parse_extent(rest);
+    if (!rest.empty()) throw Malformed();
+  }
+  /// Of something whose elements take at least a byte each.
+  size_t size() {
+    uint64_t n = 0;
+    (*this)(n);
+    if (n > in_.size()) throw Malformed();
+    return static_cast<size_t>(n);
+  }
+
+ private:
+  std::string_view take(size_t n) {
+    if (n > in_.size()) throw Malformed();
+    const std::string_view s = in_.substr(0, n);
+    in_.remove_prefix(n);
+    return s;
+  }
+  std::string_view in_;
+};
+
+/// Writes down what the fields are rather than what they hold.
+class Layout {
+ public:
+  std::string out;
+
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void operator()(T) {
+    out += (std::floating_point<T> ? 'f' : std::unsigned_integral<T> ? 'u' : 'i') + std::to_string(sizeof(T));
+  }
+  void operator()(const std::string&) { out += 's'; }
+  void operator()(Loc) { out += 'l'; }
+  void operator()(DType) { out += 't'; }
+  void operator()(const Extent&) { out += 'e'; }
+};
+
+template <class IO, class... T>
+void all(IO& io, T&... fields);
+
+template <class IO>
+void part(IO& io, ProgramArg& a) { all(io, a.origin, a.dtype, a.shape, a.is_output, a.read, a.written, a.loc, a.alias); }
+template <class IO>
+void part(IO& io, ProgramLoop& l) { all(io, l.loc, l.at_least, l.at_most); }
+template <class IO>
+void part(IO& io, ProgramPrint& p) { all(io, p.check, p.text, p.arguments, p.loc); }
+template <class IO>
+void part(IO& io, WaitSite& w) { all(io, w.op, w.semaphore, w.bytes, w.loc); }
+template <class IO>
+void part(IO& io, Needs& n) {
+  auto& [features, workgroup_size, push_constant_bytes, required_subgroup_size, most_subgroup_size, workgroup_count, shared_bytes, loop_iterations] = n;
+  all(io, features, workgroup_size, push_constant_bytes, required_subgroup_size, most_subgroup_size, workgroup_count, shared_bytes, loop_iterations);
+}
+template <class IO>
+void part(IO& io, BundleVariant& v) { all(io, v.target, v.cpu, v.needs, v.program); }
+template <class IO>
+void part(IO& io, BundleKernel& k) { all(io, k.name, k.loc, k.arguments, k.variants); }
+template <class IO>
+void part(IO& io, CostEstimate& c) { all(io, c.flops, c.transcendentals, c.bytes_accessed, c.remote_bytes_transferred); }
+
+template <class IO, class A, class B>
+void part(IO& io, std::pair<A, B>& p) { all(io, p.first, p.second); }
+template <class IO, class T>
+void part(IO& io, std::optional<T>& o) {
+  bool there = o.has_value();
+  io(there);
+  if (there && !o) o.emplace();
+  if (there) all(io, *o);
+}
+template <class T>
+void part(Layout& io, std::optional<T>&) {
+  T element{};
+  io.out += '?', all(io, element);
+}
+template <class T>
+void part(Layout& io, std::vector<T>&) {
+  T element{};
+  io.out += '[', all(io, element), io.out += ']';
+}
+template <class T>
+void part(Writer& io, std::vector<T>& v) {
+  io.size(v.size());
+  for (size_t i = 0; i < v.size(); ++i) {
+    T element = v[i];
+    all(io, element);
+  }
+}
+template <class T>
+void part(Reader& io, std::vector<T>& v) {
+  v.clear();
+  for (size_t n = io.size(); n > 0; --n) {
+    T element{};
+    all(io, element);
+    v.push_back(std::move(element));
+  }
+}
+void part(Writer& io, std::map<std::string, std::string>& m) {
+  std::vector<std::pair<std::string, std::string>> list(m.begin(), m.end());
+  part(io, list);
+}
+void part(Reader& io, std::map<std::string, std::string>& m) {
+  std::vector<std::pair<std::string, std::string>> list;
+  part(io, list);
+  m = {list.begin(), list.end()};
+}
+
+void part(Layout& io, std::map<std::string, std::string>&) { io.out += 'm'; }
+
+template <class IO, class T>
+void one(IO& io, T& field) {
+  if constexpr (requires { io(field); }) io(field);
+  else part(io, field);
+}
+template <class IO, class... T>
+void all(IO& io, T&... fields) { (one(io, fields), ...); }
+
+// Every field of Program, once for both directions.
+template <class IO>
+void program(IO& io, Program& p) {
+  auto& [name, loc, args, spirv, grid, workgroup_size, required_subgroup_size, shared_bytes, scratch_bytes, max_workgroups, num_units, report_bytes, waits,
+         prints, axis_names, loops, max_loop_iterations, extents, extent_is_64, units_extent, steps_extent, open_ended, indirect_table, alignment, explain, metadata, cost_estimate] = p;
+  all(io, name, loc, args, spirv, grid, workgroup_size, required_subgroup_size, shared_bytes, scratch_bytes, max_workgroups, num_units, report_bytes, waits, prints,
+      axis_names, loops, max_loop_iterations, extents, extent_is_64, units_extent, steps_extent, open_ended, indirect_table, alignment, explain, metadata, cost_estimate);
+}
+
+template <class T, class F>
+std::optional<T> read(std::string_view bytes, F fields) {
+  try {
+    Reader r(bytes);
+    T value;
+    fields(r, value);
+    if (!r.done()) return std::nullopt;
+    return value;
+  } catch (const Malformed&) {
+    return std::nullopt;
+  } catch (const Error&) {  // an Extent that is none
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string program_to_bytes(const Program& p) {
+  Writer w;
+  Program copy = p;
+  program(w, copy);
+  return std::move(w.out);
+}
+std::optional<Program> program_from_bytes(std::string_view bytes) {
+  auto p = read<Program>(bytes, [](Reader& r, Program& value) { program(r, value); });
+  return p && is_valid(*p) ? p : std::nullopt;
+}
+
+uint64_t program_layout() {
+  static const uint64_t layout = [] {
+    Layout l;
+    Program p;
+    program(l, p);
+    return hash(l.out);
+  }();
+  return layout;
+}
+
+std::string kernels_to_bytes(const BundleFile& b) {
+  Writer w;
+  BundleFile copy = b;
+  all(w, copy.kernels);
+  return std::move(w.out);
+}
+std::optional<BundleFile> kernels_from_bytes(std::string_view bytes) {
+  return read<BundleFile>(bytes, [](Reader& r, BundleFile& value) { all(r, value.kernels); });
+}
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// Binding the arguments of a call: run-time sizes are solved from the arguments' shapes, and every mismatch is a SpecError that names the
+// kernel, the argument and both sides. Shared by the interpreter (kernels) and the runtime (compiled programs), so that both say the same.
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/base/error.h"
+#include "engine/base/extent.h"
+
+namespace tessera {
+
+/// What a call takes and makes, as views into a kernel or program that outlives it.
+struct CallSignature {
+  struct Arg {
+    std::string_view origin;  // "in_specs[0]"
+    DType dtype;
+    const std::vector<Extent>& shape;
+    Loc loc;
+  };
+  std::string_view name;
+  Loc loc;
+  std::vector<Arg> args;            // inputs, then outputs
+  size_t num_inputs = 0;
+  std::vector<const Extent*> grid;  // one size per axis
+  std::vector<std::string> sizes;   // the names of all run-time sizes
+};
+
+/// Matches the shapes of `inputs` with the signature's, solving bare names; `given` has the sizes that no input shows. The result is complete:
+/// the functions below succeed with it.
+DimValues bind_dims(const CallSignature& call, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
+/// The shape of args[position]; SpecError if a size is missing or negative.
+Shape bind_shape(const CallSignature& call, size_t position, const DimValues& dims);
+/// " for m = 3, n = 5" over the names in `extents` that are bound; empty without any.
+std::string bindings(const std::vector<Extent>& extents, const DimValues& dims);
+/// The grid's sizes, one per axis; SpecError if one is missing, negative or beyond i32.
+std::vector<int64_t> bind_grid(const CallSignature& call, const DimValues& dims);
+
+}  // namespace tessera

@@ -1,0 +1,621 @@
+#include "engine/graph/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "engine/base/plural.h"
+#include "engine/graph/order.h"
+#include "engine/graph/prune.h"
+
+namespace tessera {
+namespace {
+
+using Kind = Graph::Step::Kind;
+using Memory = GraphPlan::Memory;
+using Place = GraphPlan::Place;
+using Command = GraphPlan::Command;
+using Node = GraphPlan::Node;
+constexpr size_t kForever = std::numeric_limits<size_t>::max();
+constexpr int64_t kGranule = 64;  // of the arena
+constexpr int64_t kMuch = int64_t{16} << 20;  // bytes of an arena: below, it is not worth a barrier
+constexpr int64_t kTurns = 16;    // of a while that nothing bounds: a look at its state costs about as much as this many turns of small kernels that do nothing
+
+int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+int64_t bytes(const Graph::Type& t) { return num_elements(t.shape) * size_bytes(t.dtype); }
+
+// -- commands
+
+class Planner {
+ public:
+  Planner(const Graph& g, const PlanOptions& options) : graph_(g), options_(options), places_(g.values.size()), wanted_(g.values.size()) {}
+
+  GraphPlan run() {
+    Graph::Body body = graph_.body;
+    plan_.dropped = graph_.dropped + prune(graph_, body);
+    for (size_t i = 0; i < body.inputs.size(); ++i) places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Memory::input, i);
+    for (size_t i = 0; i < graph_.constants.size(); ++i) {
+      const size_t v = graph_.constants[i].first;
+      places_[v] = fresh(bytes(graph_.values[v]), Memory::constant, i);
+    }
+    for (const auto& [v, a] : graph_.constants) constant_.emplace(v, &a);
+    nodes_ = &plan_.nodes;
+    for (Place p : walk(body)) {
+      GraphPlan::Storage& s = plan_.storages[p.storage];
+      if (s.memory == Memory::arena && whole(p)) {
+        s.memory = Memory::output;
+        s.index = num_outputs_++;
+      } else if (!whole(p) || s.memory == Memory::constant) {  // a constant stays the graph's, whatever becomes of the result
+        const Place own = fresh(p.bytes, Memory::output, num_outputs_++);
+        copy(p, own);
+        p = own;
+      }
+      use(p, kForever);
+      plan_.outputs.push_back(p);
+    }
+    take_places();
+    arrange();
+    order();
+    table();
+    return std::move(plan_);
+  }
+
+ private:
+  size_t now() const { return plan_.commands.size(); }
+  bool whole(const Place& p) const { return p.offset == 0 && p.bytes == plan_.storages[p.storage].bytes; }
+  Place fresh(int64_t n, Memory memory = Memory::arena, size_t index = 0) {
+    plan_.storages.push_back({memory, index, n, now(), now(), 0});
+    return {plan_.storages.size() - 1, 0, n};
+  }
+  void use(const Place& p, size_t when) {
+    GraphPlan::Storage& s = plan_.storages[p.storage];
+    s.last = std::max(s.last, when);
+  }
+  /// Where a result goes: to where somebody wants it, or to memory of its own.
+  Place result(size_t v) {
+    if (const auto p = wanted_[v]) return *p;
+    return fresh(bytes(graph_.values[v]));
+  }
+
+  void emit(Command c) {
+    for (const Place& p : c.arguments) use(p, now());
+    for (const auto& [name, p] : c.sizes) use(p, now());
+    if (c.kind == Command::Kind::copy) {
+      use(c.from, now());
+      use(c.to, now());
+    }
+    if (c.kind == Command::Kind::gate) {
+      if (c.decides) use(*c.decides, now());
+      if (c.guard) use(plan_.gates[c.guard->gate].state, now());
+      use(plan_.gates[c.gate].state, now());
+      use(plan_.gates[c.gate].groups, now());
+    } else if (guard_) {
+      c.guard = guard_;
+      std::vector<GraphPlan::Gate::Member>& members = plan_.gates[guard_->gate].members;
+      c.guard->slot = members.size();
+      members.push_back({now(), guard_->body});
+      use(plan_.gates[guard_->gate].groups, now());
+    }
+    const bool alone = !c.sizes.empty();
+    if (alone || nodes_->empty() || nodes_->back().kind != Node::Kind::commands || nodes_->back().end != now() || alone_ == now())
+      nodes_->push_back({.begin = now(), .end = now()});
+    ++nodes_->back().end;
+    plan_.commands.push_back(std::move(c));
+    if (alone) alone_ = now();
+  }
+  void copy(const Place& from, const Place& to) {
+    if (from == to || from.bytes == 0) return;
+    emit({.kind = Command::Kind::copy, .from = from, .to = to});
+  }
+
+  std::vector<Place> walk(const Graph::Body& b) {
+    for (const Graph::Step& s : b.steps) {
+      if (s.kind == Kind::call) call(s);
+      else if (s.kind == Kind::choose) choose(s);
+      else if (s.count && *s.count * std::max<int64_t>(length(s.bodies[0]), 1) <= options_.unrolled) unroll(s);
+      else repeat(s);
+    }
+    return given(b.outputs);
+  }
+  std::vector<Place> given(const std::vector<size_t>& values) const {
+    std::vector<Place> p;
+    for (size_t v : values) p.push_back(places_[v]);
+    return p;
+  }
+  /// Commands, roughly, that a body becomes.
+  int64_t length(const Graph::Body& b) const {
+    int64_t n = 0;
+    for (const Graph::Step& s : b.steps) {
+      n += std::min(length(s), options_.unrolled + 1);
+      if (n > options_.unrolled) return n;
+    }
+    return n;
+  }
+  int64_t length(const Graph::Step& s) const {
+    int64_t all = s.kind == Kind::call ? 1 : 0;
+    for (const Graph::Body& inner : s.bodies) all += length(inner);
+    return std::min(std::max<int64_t>(all, 1), options_.unrolled + 1) * (s.count ? *s.count : s.at_most.value_or(1));
+  }
+
+  // -- what a value decides
+
+  struct Reason {
+    std::string why;
+    Loc loc;
+    explicit operator bool() const { return !why.empty(); }
+  };
+  /// Why the commands of a step cannot be all there ahead, guarded by a gate. `again`: they are run more than once in a replay, where a report has room for one.
+  Reason unguarded(const Graph::Step& s, bool again) const {
+    if (!options_.gates) return {"that is how the plan is asked for", s.loc};
+    if (s.kind == Kind::call) {
+      const ir::Kernel& k = graph_.kernels[s.kernel];
+      for (const auto& [name, v] : s.sizes)
+        if (!constant_.contains(v)) return {"a value is the size of a grid of " + k.name, k.loc};
+      if (options_.whole && !options_.whole(described(s))) return {k.name + " is estimated to take longer than the watchdog allows, so it is cut", k.loc};
+      if (again && !k.texts.empty()) return {k.name + " prints or checks in a loop that a value ends", k.loc};
+    }
+    if (s.kind == Kind::repeat) {
+      again |= !s.count;
+      if (!s.count && !s.at_most) return {"nothing bounds how often a while loop turns", s.loc};
+      if (length(s) > options_.unrolled)
+        return {"a loop of " + (s.count ? plural(static_cast<size_t>(*s.count), "turn") : "at most " + plural(static_cast<size_t>(*s.at_most), "turn")) + " becomes more than " + std::to_string(options_.unrolled) + " commands", s.loc};
+      for (size_t i = s.num_carries(); s.count && i < s.bodies[0].inputs.size(); ++i)
+        if (const int64_t n = bytes(graph_.values[s.bodies[0].inputs[i]]); n % options_.alignment) return unaligned(s, n);
+      for (size_t i = s.num_carries(); s.count && i < s.bodies[0].outputs.size(); ++i)
+        if (const int64_t n = bytes(graph_.values[s.bodies[0].outputs[i]]); n % options_.alignment) return unaligned(s, n);
+    }
+    return unguarded(s.bodies, again);
+  }
+  Reason unguarded(const std::vector<Graph::Body>& bodies, bool again) const {
+    for (const Graph::Body& b : bodies)
+      for (const Graph::Step& s : b.steps)
+        if (Reason r = unguarded(s, again)) return r;
+    return {};
+  }
+  Reason unaligned(const Graph::Step& s, int64_t n) const {
+    return {"a loop works on rows of " + plural(static_cast<size_t>(n), "byte") + ", which lie at no multiples of " + std::to_string(options_.alignment), s.loc};
+  }
+
+  size_t new_gate(int32_t bodies) {
+    plan_.gates.push_back({.state = fresh(4), .groups = fresh(0), .bodies = bodies});
+    return plan_.gates.size() - 1;
+  }
+  void set_gate(size_t gate, std::optional<Place> decides, std::optional<GraphPlan::Guard> guard) {
+    emit({.kind = Command::Kind::gate, .gate = gate, .decides = decides, .guard = guard});
+  }
+  /// All members are known. Few sizes mean few kernels that set them.
+  void close_gate(size_t gate) {
+    GraphPlan::Gate& g = plan_.gates[gate];
+    int64_t slots = 16;
+    while (slots < 3 * static_cast<int64_t>(g.members.size())) slots *= 4;
+    g.groups.bytes = plan_.storages[g.groups.storage].bytes = 4 * slots;
+  }
+  /// A body whose commands run where the gate's state is it.
+  std::vector<Place> guarded(size_t gate, int32_t body, const std::function<std::vector<Place>()>& walk_it) {
+    const auto around = std::exchange(guard_, GraphPlan::Guard{.gate = gate, .body = body});
+    std::vector<Place> outs = walk_it();
+    guard_ = around;
+    return outs;
+  }
+
+  /// The call, as far as the graph alone tells.
+  Command described(const Graph::Step& s) const {
+    Command c{.kernel = s.kernel};
+    for (const size_t v : s.arguments) c.inputs.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
+    for (const auto& [name, v] : s.sizes)
+      if (const auto it = constant_.find(v); it != constant_.end()) c.dims[name] = grid_size(scalar(*it->second));
+    return c;
+  }
+  void call(const Graph::Step& s) {
+    const ir::Kernel& k = graph_.kernels[s.kernel];
+    Command c = described(s);
+    for (size_t i = 0; i < s.arguments.size(); ++i) {
+      Place p = places_[s.arguments[i]];
+      const int input = static_cast<int>(i);
+      if (k.is_stored(input) && k.aliased_output(input) < 0) {  // it changes what it is given
+        const Place own = fresh(p.bytes);
+        copy(p, own);
+        p = own;
+      }
+      c.arguments.push_back(p);
+    }
+    for (const auto& [name, v] : s.sizes) {
+      if (c.dims.contains(name)) continue;
+      const GraphPlan::Storage& from = plan_.storages[places_[v].storage];
+      if (from.memory == Memory::constant) c.dims[name] = grid_size(scalar(graph_.constants[from.index].second));
+      else c.sizes.emplace_back(name, places_[v]);
+    }
+    std::vector<Place> results;
+    for (size_t i = 0; i < s.results.size(); ++i) {
+      results.push_back(result(s.results[i]));
+      const int alias = k.blocks[s.arguments.size() + i].alias;
+      if (alias >= 0) copy(c.arguments[static_cast<size_t>(alias)], results.back());
+    }
+    c.arguments.insert(c.arguments.end(), results.begin(), results.end());
+    if (const int64_t n = options_.scratch ? options_.scratch(c) : 0) c.scratch = fresh(n);
+    emit(std::move(c));
+    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
+  }
+
+  void choose(const Graph::Step& s) {
+    const Place index = places_[s.arguments[0]];
+    use(index, now());
+    std::vector<Place> results;
+    for (size_t v : s.results) results.push_back(result(v));
+    const Reason why = unguarded(s, false);
+    if (!why) {
+      const size_t gate = new_gate(static_cast<int32_t>(s.bodies.size()));
+      set_gate(gate, index, guard_);
+      for (size_t b = 0; b < s.bodies.size(); ++b)
+        guarded(gate, static_cast<int32_t>(b), [&] {
+          const std::vector<Place> outs = walk(s.bodies[b]);
+          for (size_t i = 0; i < outs.size(); ++i) copy(outs[i], results[i]);
+          return outs;
+        });
+      close_gate(gate);
+      for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
+      return;
+    }
+    Node node{.kind = Node::Kind::choose, .decides = index, .why = why.why, .loc = why.loc};
+    for (const Graph::Body& b : s.bodies) {
+      node.bodies.emplace_back();
+      std::vector<Node>* const around = std::exchange(nodes_, &node.bodies.back());
+      const std::vector<Place> outs = walk(b);
+      for (size_t i = 0; i < outs.size(); ++i) copy(outs[i], results[i]);
+      nodes_ = around;
+    }
+    nodes_->push_back(std::move(node));
+    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
+  }
+
+  static Place row_of(const Place& array, int64_t count, int64_t i) {
+    return {array.storage, array.offset + i * (array.bytes / count), array.bytes / count};
+  }
+  bool aligned(const Place& p) const { return p.offset % options_.alignment == 0 && p.bytes % options_.alignment == 0; }
+
+  void unroll(const Graph::Step& s) {
+    const Graph::Body& b = s.bodies[0];
+    std::vector<Place> carries = given(s.arguments), stacks;
+    const std::vector<Place> sliced(carries.begin() + static_cast<std::ptrdiff_t>(s.num_carries()), carries.end());
+    carries.resize(s.num_carries());
+    for (size_t i = s.num_carries(); i < s.results.size(); ++i) stacks.push_back(result(s.results[i]));
+    for (int64_t i = 0; i < *s.count; ++i) {
+      for (size_t k = 0; k < carries.size(); ++k) places_[b.inputs[k]] = carries[k];
+      for (size_t k = 0; k < sliced.size(); ++k) {
+        Place p = row_of(sliced[k], *s.count, row(s, i));
+        if (!aligned(p)) {
+          const Place own = fresh(p.bytes);
+          copy(p, own);
+          p = own;
+        }
+        places_[b.inputs[s.num_carries() + k]] = p;
+      }
+      for (size_t k = 0; k < stacks.size(); ++k)
+        if (const Place p = row_of(stacks[k], *s.count, row(s, i)); aligned(p)) wanted_[b.outputs[s.num_carries() + k]] = p;
+      std::vector<Place> outs = walk(b);
+      for (size_t k = 0; k < stacks.size(); ++k) {
+        wanted_[b.outputs[s.num_carries() + k]].reset();
+        copy(outs[s.num_carries() + k], row_of(stacks[k], *s.count, row(s, i)));
+      }
+      outs.resize(s.num_carries());
+      carries = std::move(outs);
+    }
+    carries.insert(carries.end(), stacks.begin(), stacks.end());
+    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = carries[i];
+  }
+
+  /// A loop that is not unrolled: what it carries, slices and stacks has one place for all iterations.
+  void repeat(const Graph::Step& s) {
+    const Graph::Body& b = s.bodies[0];
+    Node node{.kind = Node::Kind::repeat, .count = s.count, .at_most = s.at_most, .reverse = s.reverse};
+    node.loc = s.loc;
+    std::vector<Place> results;
+    if (s.count) {
+      node.why = "a loop of " + std::to_string(*s.count) + " turns becomes more than " + std::to_string(options_.unrolled) + " commands";
+    } else {
+      const Reason whole = unguarded(s, true), turn = unguarded(s.bodies, true);
+      const int64_t each = std::max<int64_t>(length(s.bodies[0]) + length(s.bodies[1]), 1);
+      if (whole) node.why = whole.why, node.loc = whole.loc;
+      node.turns = whole ? std::clamp<int64_t>(options_.unrolled / each, 1, kTurns) : *s.at_most;
+      if (!turn && options_.gates) {
+        node.gate = new_gate(1);
+        set_gate(*node.gate, {}, guard_);
+      }
+    }
+    for (size_t i = 0; i < s.arguments.size(); ++i) {
+      const Place from = places_[s.arguments[i]];
+      const bool slice = i >= s.num_carries();
+      const Place p = fresh(slice ? bytes(graph_.values[b.inputs[i]]) : from.bytes);
+      if (slice) {
+        node.slices.emplace_back(from, p);
+        use(from, now());
+      } else {
+        results.push_back(p);
+        copy(from, p);
+      }
+      places_[b.inputs[i]] = p;
+    }
+    const size_t carries = results.size();
+    for (size_t i = carries; i < s.results.size(); ++i) results.push_back(result(s.results[i]));
+    const auto outside = guard_;
+    if (node.gate) guard_ = GraphPlan::Guard{.gate = *node.gate};
+    const size_t before = plan_.storages.size(), start = now();
+    node.begin = node.end = start;
+    for (const auto& [array, p] : node.slices) use(array, start);
+    node.bodies.resize(s.bodies.size());
+    std::vector<Node>* const around = nodes_;
+    if (!s.count) {
+      nodes_ = &node.bodies[1];
+      node.decides = walk(s.bodies[1])[0];
+      if (node.gate) set_gate(*node.gate, node.decides, guard_);
+      else use(node.decides, now());
+    }
+    nodes_ = &node.bodies[0];
+    std::vector<Place> outs = walk(b);
+    // All carries change at once, and the rows are read after that.
+    const auto is_carry = [&](const Place& p, size_t own) {
+      for (size_t k = 0; k < carries; ++k)
+        if (k != own && p.storage == results[k].storage) return true;
+      return false;
+    };
+    for (size_t i = 0; i < outs.size(); ++i)
+      if (is_carry(outs[i], i)) {
+        const Place own = fresh(outs[i].bytes);
+        copy(outs[i], own);
+        outs[i] = own;
+      }
+    for (size_t i = 0; i < carries; ++i) copy(outs[i], results[i]);
+    for (size_t i = carries; i < outs.size(); ++i) node.stacks.emplace_back(outs[i], results[i]);
+    nodes_ = around;
+    guard_ = outside;
+    if (node.gate) close_gate(*node.gate);
+    // What was there before is there for every iteration, and nothing else takes the place of what the last one has left.
+    const size_t end = now();
+    for (size_t i = carries; i < outs.size(); ++i) use(outs[i], end);
+    for (const Place& p : results) use(p, end);
+    for (const auto& [array, p] : node.slices) use(p, end);
+    for (size_t i = 0; i < before; ++i)
+      if (plan_.storages[i].last >= start) use({i, 0, 0}, end);
+    nodes_->push_back(std::move(node));
+    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
+  }
+
+  /// A copy made for an output that is aliased to an input, or for an input that the kernel changes, goes where nobody needs its source
+  /// after the call: the copy lives in the source's place.
+  void take_places() {
+    std::vector<size_t> now_in(plan_.storages.size());
+    std::iota(now_in.begin(), now_in.end(), size_t{0});
+    const auto find = [&](size_t s) {
+      while (now_in[s] != s) s = now_in[s];
+      return s;
+    };
+    for (size_t t = 0; t < plan_.commands.size(); ++t) {
+      const Command& c = plan_.commands[t];
+      if (c.kind != Command::Kind::copy) continue;
+      size_t call = t;  // the one that it is for
+      while (call < plan_.commands.size() && plan_.commands[call].kind == Command::Kind::copy) ++call;
+      const size_t from = find(c.from.storage), to = find(c.to.storage);
+      GraphPlan::Storage &source = plan_.storages[from], &target = plan_.storages[to];
+      const bool donated = source.memory == Memory::input && source.index < options_.donated.size() && options_.donated[source.index];
+      if (call == plan_.commands.size() || from == to || (source.memory != Memory::arena && !donated) || target.memory == Memory::input ||
+          target.memory == Memory::constant)
+        continue;
+      if (!(c.from.offset == 0 && c.from.bytes == source.bytes && c.to.offset == 0 && c.to.bytes == target.bytes)) continue;
+      if (target.first > t || written_before(c.to, t) || source.last > call) continue;
+      // The call sees the source as this one argument at most, and no other copy reads it.
+      const Command& user = plan_.commands[call];
+      const ir::Kernel& k = graph_.kernels[user.kernel];
+      size_t seen = 0, allowed = 0;
+      for (size_t i = 0; i < user.arguments.size(); ++i) {
+        if (find(user.arguments[i].storage) != from) continue;
+        ++seen;
+        const int output = i < static_cast<size_t>(k.num_inputs) ? k.aliased_output(static_cast<int>(i)) : -1;
+        if (output >= 0 && find(user.arguments[static_cast<size_t>(output)].storage) == to) ++allowed;
+      }
+      bool other = seen != allowed ||
+                   std::none_of(user.arguments.begin(), user.arguments.end(), [&](const Place& p) { return find(p.storage) == to; });
+      for (size_t i = t + 1; i < call; ++i)
+        other |= find(plan_.commands[i].from.storage) == from || find(plan_.commands[i].to.storage) == from;
+      for (const auto& [name, p] : user.sizes) other |= find(p.storage) == from;
+      if (other) continue;
+      if (donated) {  // whose memory it is
+        source.last = std::max(source.last, target.last);
+        now_in[to] = from;
+        continue;
+      }
+      target.first = std::min(source.first, target.first);
+      now_in[from] = to;
+    }
+    const auto follow = [&](Place& p) { p.storage = find(p.storage); };
+    for (Command& c : plan_.commands) {
+      follow(c.from);
+      follow(c.to);
+      if (c.decides) follow(*c.decides);
+      for (Place& p : c.arguments) follow(p);
+      for (auto& [name, p] : c.sizes) follow(p);
+    }
+    for (Place& p : plan_.outputs) follow(p);
+    const auto follow_nodes = [&](auto& self, std::vector<Node>& nodes) -> void {
+      for (Node& n : nodes) {
+        follow(n.decides);
+        for (auto* list : {&n.slices, &n.stacks})
+          for (auto& [a, b] : *list) {
+            follow(a);
+            follow(b);
+          }
+        for (auto& body : n.bodies) self(self, body);
+      }
+    };
+    follow_nodes(follow_nodes, plan_.nodes);
+    for (size_t i = 0; i < now_in.size(); ++i)
+      if (now_in[i] != i) plan_.storages[i].bytes = 0;  // lives elsewhere
+  }
+  bool written_before(const Place& p, size_t t) const {
+    for (size_t i = plan_.storages[p.storage].first; i < t; ++i) {
+      const Command& c = plan_.commands[i];
+      if (c.kind == Command::Kind::copy && c.to.storage == p.storage) return true;
+      for (const Place& a : c.arguments)
+        if (a.storage == p.storage) return true;
+    }
+    return false;
+  }
+
+  /// Another order where it takes fewer barriers, and no memory to speak of: all commands, or as many at a time as it may be.
+  void order() {
+    plan_.barriers = plan_.barriers_as_written = count_barriers(graph_, plan_);
+    if (!options_.reorder || plan_.barriers == 0) return;
+    const int64_t most = std::max(plan_.arena_bytes + plan_.arena_bytes / 4, kMuch);
+    for (const size_t window : {kForever, size_t{256}, size_t{64}, size_t{16}}) {
+      GraphPlan as_written = plan_;
+      order_by_level(graph_, plan_, window);
+      arrange();
+      plan_.barriers = count_barriers(graph_, plan_);
+      const bool fewer = plan_.barriers < as_written.barriers;
+      if (fewer && plan_.arena_bytes <= most) return;
+      plan_ = std::move(as_written);
+      if (!fewer) return;
+    }
+  }
+
+  void table() {
+    if (!options_.table) return;
+    for (const Command& c : plan_.commands) {
+      if (c.kind == Command::Kind::call) plan_.table_bytes += options_.table(c);
+      if (c.kind == Command::Kind::copy && c.from != c.to) plan_.table_bytes += 16;  // from where and to where
+      if (c.kind == Command::Kind::gate) plan_.table_bytes += 48 + 3 * plan_.gates[c.gate].groups.bytes;  // where five arrays are; and one of them (runtime/call/gate.h)
+    }
+  }
+
+  /// What a command has read may be written by the next one only behind a barrier: memory of calls that overlap otherwise is not shared, unless that takes much.
+  void arrange() {
+    const std::vector<size_t> ends = overlapping();
+    arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
+    const int64_t apart = plan_.arena_bytes;
+    if (apart <= kMuch) return;
+    arrange([](const GraphPlan::Storage& s) { return s.last; });
+    if (apart <= plan_.arena_bytes + plan_.arena_bytes / 4) arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
+  }
+  /// For each command the last one that no barrier keeps behind it, if only what they compute does.
+  std::vector<size_t> overlapping() const {
+    std::vector<PlaceUse> since;
+    std::vector<size_t> ends(plan_.commands.size());
+    size_t start = 0;
+    for (size_t i = 0; i < plan_.commands.size(); ++i) {
+      const Command& c = plan_.commands[i];
+      const std::vector<PlaceUse> uses = uses_of(graph_, plan_, c);
+      const bool behind = std::any_of(uses.begin(), uses.end(), [&](const PlaceUse& u) {
+        return std::any_of(since.begin(), since.end(), [&](const PlaceUse& o) { return (u.writes || o.writes) && overlap(u.place, o.place); });
+      });
+      if (behind || !c.sizes.empty()) {
+        since.clear();
+        start = i;
+      }
+      since.insert(since.end(), uses.begin(), uses.end());
+      for (size_t j = start; j <= i; ++j) ends[j] = i;
+      if (i - start > 64) start = i;  // enough that overlaps
+    }
+    return ends;
+  }
+  /// Largest first, each at the lowest place that is free while it lives.
+  template <class Last>
+  void arrange(const Last& last) {
+    plan_.arena_bytes = plan_.unshared_bytes = 0;
+    std::vector<size_t> order;
+    for (size_t i = 0; i < plan_.storages.size(); ++i)
+      if (plan_.storages[i].memory == Memory::arena && plan_.storages[i].bytes > 0) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return plan_.storages[a].bytes > plan_.storages[b].bytes; });
+    std::vector<size_t> placed;  // by offset
+    for (size_t i : order) {
+      GraphPlan::Storage& s = plan_.storages[i];
+      s.offset = 0;
+      const int64_t size = up(s.bytes, kGranule);
+      for (size_t j : placed) {
+        const GraphPlan::Storage& o = plan_.storages[j];
+        if (o.first > last(s) || s.first > last(o)) continue;
+        if (o.offset >= s.offset + size) break;
+        s.offset = std::max(s.offset, o.offset + up(o.bytes, kGranule));
+      }
+      placed.insert(
+          std::upper_bound(placed.begin(), placed.end(), s.offset, [&](int64_t at, size_t j) { return at < plan_.storages[j].offset; }), i);
+      plan_.arena_bytes = std::max(plan_.arena_bytes, s.offset + size);
+      plan_.unshared_bytes += size;
+    }
+  }
+
+  const Graph& graph_;
+  const PlanOptions& options_;
+  GraphPlan plan_;
+  std::vector<Place> places_;                 // of each value, where the walk is
+  std::vector<std::optional<Place>> wanted_;  // where a value's reader wants it
+  std::vector<Node>* nodes_ = nullptr;        // that are being made
+  std::optional<GraphPlan::Guard> guard_;     // of the commands that are being made
+  std::map<size_t, const Array*> constant_;   // by value
+  size_t num_outputs_ = 0;
+  size_t alone_ = kForever;  // the command after one that stands alone
+};
+
+}  // namespace
+
+GraphPlan plan(const Graph& graph, const PlanOptions& options) { return Planner(graph, options).run(); }
+
+int64_t GraphPlan::bytes(Memory memory) const {
+  if (memory == Memory::arena) return arena_bytes;
+  int64_t n = 0;
+  for (const Storage& s : storages)
+    if (s.memory == memory) n += s.bytes;
+  return n;
+}
+
+int64_t GraphPlan::peak_bytes() const { return bytes(Memory::input) + bytes(Memory::constant) + bytes(Memory::output) + frames * (arena_bytes + table_bytes); }
+
+bool GraphPlan::recorded(const Node& n) const {
+  if (n.kind == Node::Kind::commands) return commands[n.begin].sizes.empty();
+  return n.gate && n.at_most == n.turns;
+}
+void GraphPlan::expand(const Node& n, std::vector<size_t>& sequence) const {
+  for (size_t i = n.begin; i < n.end; ++i) sequence.push_back(i);
+  if (n.gate) expand_turns(n, n.turns, sequence);
+}
+void GraphPlan::expand_turns(const Node& n, int64_t turns, std::vector<size_t>& sequence) const {
+  for (int64_t i = 0; i < turns; ++i)
+    for (const size_t body : {size_t{1}, size_t{0}})
+      for (const Node& inner : n.bodies[body]) expand(inner, sequence);
+}
+
+std::string explain(const Graph& g, const GraphPlan& p) {
+  std::string text = "graph: ";
+  size_t calls = 0, copies = 0;
+  for (const Command& c : p.commands) {
+    calls += c.kind == Command::Kind::call;
+    copies += c.kind == Command::Kind::copy;
+  }
+  text += plural(calls, "call") + " of " + plural(g.kernels.size(), "kernel") + ", " + std::to_string(copies) +
+          (copies == 1 ? " copy" : " copies") + "; " + std::to_string(p.dropped) + " dropped, since nobody needs what they make\n";
+  const auto decided = [&](const auto& self, const std::vector<Node>& nodes) -> size_t {
+    size_t n = 0;
+    for (const Node& node : nodes) {
+      n += node.kind != Node::Kind::commands && !node.count && !p.recorded(node);
+      for (const auto& b : node.bodies) n += self(self, b);
+    }
+    return n;
+  };
+  size_t waits = decided(decided, p.nodes);
+  for (const Command& c : p.commands) waits += !c.sizes.empty();
+  text += "waits for the device: " + (waits ? "at " + plural(waits, "place") + ", where a value decides what is run" : std::string("none")) +
+          "\n";
+  if (!p.gates.empty()) text += "decided on the device: at " + plural(p.gates.size(), "place") + "\n";
+  text += "barriers: " + std::to_string(p.barriers) + (p.barriers < p.barriers_as_written ? " (" + std::to_string(p.barriers_as_written) + " in the order of the program)" : "") + "\n";
+  auto line = [&](const char* what, int64_t n) { text += std::string("  ") + what + ": " + std::to_string(n) + " bytes\n"; };
+  text += "peak memory: " + std::to_string(p.peak_bytes()) + " bytes" + (p.frames > 1 ? ", with " + std::to_string(p.frames) + " calls in flight" : "") + "\n";
+  line("arguments", p.bytes(Memory::input));
+  line("constants", p.bytes(Memory::constant));
+  line("results", p.bytes(Memory::output));
+  const std::string each = p.frames > 1 ? " each" : "";
+  text += "  intermediate values and scratch: " + std::to_string(p.arena_bytes) + " bytes" + each + " (" + std::to_string(p.unshared_bytes) + " without sharing)\n";
+  if (p.table_bytes > 0) text += "  where the calls' arguments are: " + std::to_string(p.table_bytes) + " bytes" + each + "\n";
+  return text;
+}
+
+}  // namespace tessera

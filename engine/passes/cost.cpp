@@ -1,0 +1,158 @@
+#include "engine/passes/cost.h"
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+using ir::Opcode;
+
+// Costs saturate: an estimate of 2^63 says enough.
+int64_t plus(int64_t a, int64_t b) {
+  int64_t r = 0;
+  return __builtin_add_overflow(a, b, &r) ? INT64_MAX : r;
+}
+int64_t times(int64_t a, int64_t b) {
+  int64_t r = 0;
+  return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
+}
+Extent times(const Extent& a, const Extent& b) {
+  if (a.is_static() && b.is_static()) return times(*a.value(), *b.value());
+  return a * b;
+}
+Extent plus(const Extent& a, const Extent& b) {
+  if (a.is_static() && b.is_static()) return plus(*a.value(), *b.value());
+  return a + b;
+}
+
+struct Count {  // of one program
+  int64_t flops = 0, transcendentals = 0, bytes = 0;
+  void add(const Count& c, int64_t rounds = 1) {
+    flops = plus(flops, times(c.flops, rounds));
+    transcendentals = plus(transcendentals, times(c.transcendentals, rounds));
+    bytes = plus(bytes, times(c.bytes, rounds));
+  }
+};
+
+class Estimator {
+ public:
+  explicit Estimator(const ir::Kernel& k) : k_(k), touched_(k.blocks.size()) {}
+
+  CostEstimate run() {
+    const Count program = region(k_.body);
+    Extent programs = 1;
+    for (const ir::GridAxis& a : k_.grid) programs = times(programs, a.size);
+    CostEstimate c{times(programs, program.flops), times(programs, program.transcendentals), times(programs, program.bytes)};
+    for (size_t i = 0; i < k_.blocks.size(); ++i)
+      if (touched_[i] || static_cast<int>(i) < k_.num_prefetch) c.bytes_accessed = plus(c.bytes_accessed, block_bytes(k_.blocks[i], static_cast<int>(i)));
+    return c;
+  }
+
+ private:
+  int64_t elements(ir::Value v) const { return num_elements(k_.type(v).shape); }
+
+  Count region(ir::RegionId r) {
+    Count c;
+    for (const ir::OpId o : k_.region(r).ops) c.add(op(k_.op(o)));
+    return c;
+  }
+
+  Count op(const ir::Op& o) {
+    Count c;
+    const ir::OpInfo& row = ir::info(o.code);
+    if (row.elementwise) {
+      const int64_t n = elements(o.results[0]);
+      const bool moves = row.result != ir::ResultRule::same || o.code == Opcode::select;
+      if (row.transcendental || o.code == Opcode::sqrt || o.code == Opcode::rsqrt) c.transcendentals = n;
+      else if (!moves) c.flops = o.code == Opcode::fma ? times(2, n) : n;
+      return c;
+    }
+    if (row.effect == ir::Effect::reads || row.effect == ir::Effect::writes) return access(o, {o.operands[0], 0, o.index.size()});
+    switch (o.code) {
+      case Opcode::dot: {
+        int64_t contracted = 1;
+        for (const int64_t d : o.ints(ir::Attr::lhs_contract)) contracted = times(contracted, k_.type(o.operands[0]).shape[static_cast<size_t>(d)]);
+        c.flops = plus(times(times(2, contracted), elements(o.results[0])), o.operands.size() > 2 ? elements(o.results[0]) : 0);
+        return c;
+      }
+      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
+      case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
+        c.flops = elements(o.operands[0]);
+        return c;
+      case Opcode::for_: {
+        const auto lower = ir::constant_int(k_, o.operands[0]), upper = ir::constant_int(k_, o.operands[1]), step = ir::constant_int(k_, o.operands[2]);
+        const bool known = lower && upper && step && *step > 0;
+        c.add(region(o.regions[0]), known ? cdiv(std::max<int64_t>(*upper - *lower, 0), *step) : 1);
+        return c;
+      }
+      case Opcode::copy_start:
+        for (const ir::CopyPlace& place : ir::copy_places(k_, o))
+          if (place.ref != o.operands[2]) c.add(access(o, place));
+        return c;
+      case Opcode::if_: case Opcode::switch_:
+        for (const ir::RegionId r : o.regions) {
+          const Count branch = region(r);
+          c.flops = std::max(c.flops, branch.flops);
+          c.transcendentals = std::max(c.transcendentals, branch.transcendentals);
+          c.bytes = std::max(c.bytes, branch.bytes);
+        }
+        return c;
+      default:
+        for (const ir::RegionId r : o.regions) c.add(region(r));
+        return c;
+    }
+  }
+
+  /// Bytes of what is loaded from or stored to an array without blocks; blocks are counted once each, by block_bytes().
+  Count access(const ir::Op& o, const ir::CopyPlace& place) {
+    Count c;
+    const ir::ValueInfo& ref = k_.value(place.ref);
+    if (o.code == Opcode::addupdate) c.flops = elements(o.operands[1]);
+    if (ref.region != k_.body || ref.number >= k_.blocks.size()) return c;
+    touched_[ref.number] = true;
+    if (!k_.blocks[ref.number].whole || static_cast<int>(ref.number) < k_.num_prefetch) return c;
+    c.bytes = size_bytes(k_.type(place.ref).dtype);
+    bool arrays = false;  // their shape is common to all
+    for (size_t d = 0; d < place.rank; ++d) {
+      const ir::Index& x = o.index[place.first + d];
+      if (x.kind == ir::Index::Kind::slice) c.bytes = times(c.bytes, x.size);
+      if (x.kind == ir::Index::Kind::array && !arrays) c.bytes = times(c.bytes, elements(o.operands[static_cast<size_t>(x.start_operand)]));
+      arrays = arrays || x.kind == ir::Index::Kind::array;
+    }
+    return c;
+  }
+
+  Extent block_bytes(const ir::BlockMapping& b, int i) const {
+    Extent bytes = size_bytes(b.dtype);
+    if (b.whole) {
+      if (i >= k_.num_prefetch) return 0;  // access() has counted it
+      for (const Extent& e : b.array_shape) bytes = times(bytes, e);
+      return bytes;
+    }
+    for (size_t d = 0; d < b.block.size(); ++d)
+      bytes = times(bytes, Extent(b.array_shape[d].is_static() ? std::min(b.block[d].size, *b.array_shape[d].value()) : b.block[d].size));
+    // Fetched anew when an axis on which the index depends moves, or one outside it.
+    std::vector<bool> on(k_.grid.size()), seen(k_.values.size());
+    for (const ir::Value v : k_.terminator(b.index_map).operands) depends(v, on, seen);
+    const auto innermost = static_cast<size_t>(std::find(on.rbegin(), on.rend(), true).base() - on.begin());
+    for (size_t a = 0; a < innermost; ++a) bytes = times(bytes, k_.grid[a].size);
+    return bytes;
+  }
+  void depends(ir::Value v, std::vector<bool>& on, std::vector<bool>& seen) const {
+    if (seen[v.index]) return;
+    seen[v.index] = true;
+    const ir::ValueInfo& info = k_.value(v);
+    if (!info.def) {
+      if (info.number < on.size()) on[info.number] = true;
+      return;
+    }
+    for (const ir::Value operand : k_.op(info.def).operands) depends(operand, on, seen);
+  }
+
+  const ir::Kernel& k_;
+  std::vector<bool> touched_;
+};
+}  // namespace
+
+CostEstimate estimate_cost(const ir::Kernel& k) { return Estimator(k).run(); }
+
+}  // namespace tessera
