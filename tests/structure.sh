@@ -41,6 +41,8 @@ check "no folder of engine and codegen has more than 26 modules (a header and it
     n=$(of "^$d/[^/]*\.(h|cpp|def)$" | sed -E 's/\.(h|cpp|def)$//' | sort -u | wc -l); [ "$n" -le 26 ] || echo "$d: $n"
   done)"
 
+check "comments and pages name source files that are there" "$(printf '%s\n' "${files[@]}" | python3 tests/support/named_files.py)"
+
 check "no source file is longer than 800 lines" "$(
   of '\.(h|cpp|def|sh|py|comp|cmake|txt)$|/run$' | grep -vE '^tests/.*/data/' | xargs -r -d '\n' wc -l | awk '$2 != "total" && $1 > 800 { print $2, $1 }')"
 check "every header has #pragma once" "$(of '\.h$' | xargs -r -d '\n' grep -L '#pragma once')"

@@ -1,5 +1,5 @@
 // A rewrite before lowering: an atomic update of memory that no other program touches meanwhile is a load, the arithmetic and a store. What is
-// left are updates of arrays by programs that run at once, and those at index arrays whose elements may meet. Read next: atomics.cpp, which lowers those, and parallel.h, which tells them apart.
+// left are updates of arrays by programs that run at once, and those at index arrays whose elements may meet. Read next: atomics.cpp, which lowers those, and plan/parallel.h, which tells them apart.
 #pragma once
 #include <optional>
 

@@ -1,7 +1,7 @@
 // Lowering: walks a tile-level kernel and emits lane-level IR by a Schedule.
 //
 // Every tile value has a home. *Lazy* values (element-wise ops, broadcasts, transposes, slices, loads of memory that nobody writes, ...) are
-// index functions: element(v, coords) emits what computes one element, wherever it is asked for; those that keep.h chooses are evaluated once instead. *Scalars* live in one lane value, equal in
+// index functions: element(v, coords) emits what computes one element, wherever it is asked for; those that plan/keep.h chooses are evaluated once instead. *Scalars* live in one lane value, equal in
 // all invocations of the group. Results of reductions, products, scans and control flow, and loads of memory that is written, are evaluated
 // where they stand: into *registers*, spread over invocations by the schedule's layout, or into the *arena*. In the general form everything
 // but scalars, constants and iotas lives in the arena.

@@ -1,4 +1,4 @@
-// A rewrite before lowering: products that take what they are added to. Read next: dot.cpp.
+// A rewrite before lowering: products that take what they are added to. Read next: lower/dot.cpp.
 #pragma once
 #include "engine/ir/kernel.h"
 

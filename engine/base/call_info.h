@@ -1,6 +1,6 @@
 // CallInfo: what the caller of a kernel said about it beside what it computes: metadata, a cost, parameters for compilers. It travels with the
 // Kernel through vmap, passes and the text form to the Program and `explain`. Nothing that a kernel computes hangs on it.
-// Read next: cost.h (a cost computed from the kernel), front/compiler_params.h (how C++ programs give the parameters).
+// Read next: passes/cost.h (a cost computed from the kernel), front/compiler_params.h (how C++ programs give the parameters).
 #pragma once
 #include <cstdint>
 #include <map>

@@ -1,4 +1,4 @@
-// One element of any dtype made one of any other, as op convert does it: truncating, saturating, rounding once. Header only, for the typed loops of reference.cpp and for
+// One element of any dtype made one of any other, as op convert does it: truncating, saturating, rounding once. Header only, for the typed loops of ir/reference.cpp and for
 // number.cpp, which alone goes into programs that run kernels and never interpret them.
 #pragma once
 #include <bit>

@@ -1,4 +1,4 @@
-// What a call returns, and the door to the runtime. engine declares the door; runtime/call.cpp defines it, so that the front end, the
+// What a call returns, and the door to the runtime. engine declares the door; runtime/call/call.cpp defines it, so that the front end, the
 // interpreter and their tests need no Vulkan.
 #pragma once
 #include <array>

@@ -1,6 +1,6 @@
 // Values whose elements move to where other Values say: sorting, gathers, scatters and slices at computed positions. Of a Value no index is
 // ever out of range: what each function does with one that its dim does not have is stated there.
-// Read next: ops.h for moves that are known while tracing; ops.def: gather, scatter, sort.
+// Read next: ops.h for moves that are known while tracing; ir/ops.def: gather, scatter, sort.
 #pragma once
 #include "engine/front/ops.h"
 

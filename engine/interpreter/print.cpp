@@ -1,4 +1,4 @@
-// debug_print and check: the operands as Arrays, the text from print_text.h.
+// debug_print and check: the operands as Arrays, the text from base/print_text.h.
 #include <cstring>
 
 #include "engine/base/print_text.h"

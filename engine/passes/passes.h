@@ -1,5 +1,5 @@
 // Passes over either level. Each is `bool name(Kernel&)` in its own file, true if it changed something; one list gives order, dumps and
-// verification. Effects (ops.def) and the memory an op touches decide what may move: a load is never moved or merged across a store to
+// verification. Effects (ir/ops.def) and the memory an op touches decide what may move: a load is never moved or merged across a store to
 // memory that may be the same.
 #pragma once
 #include <functional>

@@ -1,0 +1,23 @@
+"""Comments and pages of engine, codegen and runtime name source files. Prints those that are not where they are looked for.
+
+A name is looked for in the folder of what names it, then from the repository's root, then from engine, codegen and runtime. Only names that some source
+file has are looked at: "scan.h" in an example is none. Run from the root; paths to read come on stdin.
+"""
+import os
+import re
+import sys
+
+paths = sys.stdin.read().split()
+sources = [p for p in paths if re.search(r"^(engine|codegen|runtime)/.*\.(h|cpp|def)$", p)]
+pages = [p for p in paths if re.search(r"^(engine|codegen|runtime)/.*\.md$", p)]
+known = {os.path.basename(p) for p in sources}
+for path in sources + pages:
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.startswith("#include"):
+                continue
+            text = line if path in pages else line[line.index("//"):] if "//" in line else ""
+            for name in re.findall(r"(?<![\w/.])[\w/]+\.(?:h|cpp|def)\b", text):
+                roots = (os.path.dirname(path), "", "engine", "codegen", "runtime")
+                if os.path.basename(name) in known and not any(os.path.exists(os.path.join(root, name)) for root in roots):
+                    print(f"{path}:{number}: {name}")
