@@ -369,147 +369,196 @@ std::vector<bool> used_values(const ir::Kernel& k) {
 
 std::vector<KnownScalar> known_scalars(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars) { return ScratchCheck(k, parallel, scalars).all_known(); }
 
-ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target) {
-  ParallelPlan plan;
-  const size_t rank = k.grid.size();
-  plan.axes.resize(rank);
+namespace {
 
-  std::vector<std::vector<BlockStart>> starts;
-  for (size_t i = 0; i < k.blocks.size(); ++i) starts.push_back(block_starts(k, static_cast<int>(i), scalars));
-
-  std::vector<ir::OpId> ops;
-  collect_ops(k, k.body, ops);
-  const std::vector<bool> stored = stored_memory(k);
-  std::vector<bool> read(k.blocks.size(), false);
-  for (ir::OpId id : ops) {
-    const ir::Op& op = k.op(id);
-    if (!ir::accesses_ref(op.code)) continue;
-    const int ref = ref_position(k, op.operands[0]);
-    if (ref < static_cast<int>(k.blocks.size()) && ir::reads_ref(op.code)) read[static_cast<size_t>(ref)] = true;
+// One call of plan_parallel(): its steps are its functions, in order. An axis is `proved_` until something is found that its programs may both touch; then `why_` says what.
+class ParallelProof {
+ public:
+  ParallelProof(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target)
+      : k_(k), scalars_(scalars), target_(target), rank_(k.grid.size()), stored_(stored_memory(k)), read_(k.blocks.size(), false), meets_(k.blocks.size()),
+        bound_(rank_, false), proved_(rank_, true), why_(rank_, "proved: no output is touched twice along it") {
+    for (size_t i = 0; i < k.blocks.size(); ++i) starts_.push_back(block_starts(k, static_cast<int>(i), scalars));
   }
-  for (ir::OpId id : ops) {
-    const ir::Op& op = k.op(id);
-    if (!ir::accesses_ref(op.code)) continue;
-    const int ref = ref_position(k, op.operands[0]);
-    if (ref >= static_cast<int>(k.blocks.size())) continue;
+
+  ParallelPlan run() {
+    find_accesses();
+    plan_.commuting.assign(k_.blocks.size(), false);
+    plan_.concurrent.assign(k_.blocks.size(), false);
+    const std::vector<bool> used = used_values(k_);
+    for (size_t i = static_cast<size_t>(k_.num_prefetch); i < k_.blocks.size(); ++i) check_output(i, used);
+    for (size_t a = 0; a < rank_; ++a)
+      if (at_most_one(a)) prove(a, "at most one program");
+    check_scratch();
+    for (size_t a = 0; a < rank_; ++a)
+      if (k_.grid[a].vmapped && !proved_[a]) prove(a, "added by vmap");
+    bind_shared_blocks();
+    take_declared();
+    find_concurrent();
+    return std::move(plan_);
+  }
+
+ private:
+  bool at_most_one(size_t a) const { return k_.grid[a].size == Extent(1) || k_.grid[a].size == Extent(0); }
+  void prove(size_t a, std::string why) {
+    proved_[a] = true;
+    why_[a] = std::move(why);
+  }
+
+  void find_accesses() {
+    std::vector<ir::OpId> ops;
+    collect_ops(k_, k_.body, ops);
+    const auto blocks = static_cast<int>(k_.blocks.size());
+    const auto ref_of = [&](const ir::Op& op) { return ir::accesses_ref(op.code) ? ref_position(k_, op.operands[0]) : blocks; };  // blocks: of none
+    for (ir::OpId id : ops)
+      if (const int ref = ref_of(k_.op(id)); ref < blocks && ir::reads_ref(k_.op(id).code)) read_[static_cast<size_t>(ref)] = true;
+    for (ir::OpId id : ops)
+      if (const int ref = ref_of(k_.op(id)); ref < blocks) plan_.accesses.push_back(access(id, ref));
+  }
+
+  Access access(ir::OpId id, int ref) {
+    const ir::Op& op = k_.op(id);
     const auto i = static_cast<size_t>(ref);
-    const ir::BlockMapping& b = k.blocks[i];
+    const ir::BlockMapping& b = k_.blocks[i];
     Access access{id, ref, ir::reads_ref(op.code), ir::writes_ref(op.code), {}};
     // An array that the kernel both stores to and reads is kept in a private tile and written back whole, and a copied input is read whole: all of the block counts.
-    const bool copied = needs_copy(k, ref), whole_block = (stored[i] && k.aliased_output(ref) < 0 && read[i] && !b.whole) || copied;
+    const bool copied = needs_copy(k_, ref), whole_block = (stored_[i] && k_.aliased_output(ref) < 0 && read_[i] && !b.whole) || copied;
     size_t ref_dim = 0;
     for (size_t d = 0; d < b.array_shape.size(); ++d) {
       if (b.whole) {
         const int64_t n = *b.array_shape[d].value();
-        access.dims.push_back(copied ? all_positions(n, scalars) : dim_footprint(op, op.index[d], n, scalars));
+        access.dims.push_back(copied ? all_positions(n, scalars_) : dim_footprint(op, op.index[d], n, scalars_));
         continue;
       }
       const int64_t block = b.block[d].size, unit = b.block[d].unit(), low = b.block[d].low;
-      const BlockStart& s = starts[i][d];
-      const Affine form = s.in_range ? scalars.sum(scalars.scaled(s.form, unit), scalars.constant(-low)) : scalars.bounded({});
+      const BlockStart& s = starts_[i][d];
+      const Affine form = s.in_range ? scalars_.sum(scalars_.scaled(s.form, unit), scalars_.constant(-low)) : scalars_.bounded({});
       if (b.block[d].kind == ir::BlockDim::Kind::squeezed) { access.dims.push_back(form); continue; }
-      const Affine inner = whole_block ? all_positions(block, scalars) : dim_footprint(op, op.index[ref_dim], block, scalars);
+      const Affine inner = whole_block ? all_positions(block, scalars_) : dim_footprint(op, op.index[ref_dim], block, scalars_);
       ++ref_dim;
-      access.dims.push_back(scalars.sum(form, inner));
+      access.dims.push_back(scalars_.sum(form, inner));
     }
-    plan.accesses.push_back(std::move(access));
+    return access;
   }
 
-  plan.commuting.assign(k.blocks.size(), false);
-  plan.concurrent.assign(k.blocks.size(), false);
-  const std::vector<bool> used = used_values(k);
-  std::vector<std::vector<bool>> meets(k.blocks.size());  // per axis: programs that differ in it may touch the same elements
-  std::vector<bool> bound(rank, false);                   // no declaration makes the axis parallel
-  std::vector<bool> proved(rank, true);
-  std::vector<std::string> why(rank, "proved: no output is touched twice along it");
-  for (size_t i = static_cast<size_t>(k.num_prefetch); i < k.blocks.size(); ++i) {
-    std::vector<const Access*> mine;
-    bool written = false;
-    for (const Access& a : plan.accesses)
-      if (memory_of(k, a.ref) == static_cast<int>(i)) { mine.push_back(&a); written = written || a.writes; }
-    if (!written) continue;
-    std::vector<bool> separated(rank, false);
-    for (size_t d = 0; d < k.blocks[i].array_shape.size(); ++d) {
-      Range rest = mine[0]->dims[d].rest;
+  // Per axis: the accesses to the array of programs that differ in it never meet.
+  std::vector<bool> separated_by(size_t array, const std::vector<const Access*>& accesses) const {
+    std::vector<bool> separated(rank_, false);
+    for (size_t d = 0; d < k_.blocks[array].array_shape.size(); ++d) {
+      Range rest = accesses[0]->dims[d].rest;
       bool same = true;
-      for (const Access* a : mine) {
-        same = same && a->dims[d].coef == mine[0]->dims[d].coef;
+      for (const Access* a : accesses) {
+        same = same && a->dims[d].coef == accesses[0]->dims[d].coef;
         rest.lo = std::min(rest.lo, a->dims[d].rest.lo);
         rest.hi = std::max(rest.hi, a->dims[d].rest.hi);
       }
       if (!same) continue;
-      const std::vector<bool> s = separated_axes(mine[0]->dims[d].coef, rest, k);
-      for (size_t a = 0; a < rank; ++a) separated[a] = separated[a] || s[a];
+      const std::vector<bool> s = separated_axes(accesses[0]->dims[d].coef, rest, k_);
+      for (size_t a = 0; a < rank_; ++a) separated[a] = separated[a] || s[a];
     }
-    const Updates updates = updates_of(k, mine, used, target, scalars);
+    return separated;
+  }
+
+  void check_output(size_t i, const std::vector<bool>& used) {
+    std::vector<const Access*> mine;
+    bool written = false;
+    for (const Access& a : plan_.accesses)
+      if (memory_of(k_, a.ref) == static_cast<int>(i)) { mine.push_back(&a); written = written || a.writes; }
+    if (!written) return;
+    const std::vector<bool> separated = separated_by(i, mine);
+    const Updates updates = updates_of(k_, mine, used, target_, scalars_);
     if (updates != Updates::none) {
-      meets[i] = separated;
-      meets[i].flip();
+      meets_[i] = separated;
+      meets_[i].flip();
     }
-    plan.commuting[i] = updates == Updates::commute;
-    for (size_t a = 0; a < rank; ++a) {
-      if (separated[a] || k.grid[a].size == Extent(1)) continue;
+    plan_.commuting[i] = updates == Updates::commute;
+    for (size_t a = 0; a < rank_; ++a) {
+      if (separated[a] || k_.grid[a].size == Extent(1)) continue;
       if (updates == Updates::commute) {
-        if (proved[a]) why[a] = "proved: what programs that differ in it both update, they update atomically, in no order that shows";
+        if (proved_[a]) why_[a] = "proved: what programs that differ in it both update, they update atomically, in no order that shows";
         continue;
       }
-      if (updates == Updates::ordered) bound[a] = true;
-      if (proved[a]) {
-        proved[a] = false;
-        why[a] = "sequential: " + k.blocks[i].origin + " is not proved to be touched only once along it" + (depends_on_data(k, static_cast<int>(i)) ? ": its blocks depend on data" : "");
-        if (updates == Updates::ordered) why[a] += "; its atomic updates keep their order";
-      }
+      if (updates == Updates::ordered) bound_[a] = true;
+      if (!proved_[a]) continue;
+      proved_[a] = false;
+      why_[a] = "sequential: " + k_.blocks[i].origin + " is not proved to be touched only once along it" + (depends_on_data(k_, static_cast<int>(i)) ? ": its blocks depend on data" : "");
+      if (updates == Updates::ordered) why_[a] += "; its atomic updates keep their order";
     }
   }
-  const auto at_most_one = [&](size_t a) { return k.grid[a].size == Extent(1) || k.grid[a].size == Extent(0); };
-  for (size_t a = 0; a < rank; ++a)
-    if (at_most_one(a)) { proved[a] = true; why[a] = "at most one program"; }
 
-  auto scratch_ok = [&](const std::vector<bool>& p) { return k.scratch.empty() || ScratchCheck(k, p, scalars).run(); };
-  if (!scratch_ok(proved)) {
-    for (size_t a = 0; a < rank; ++a)
-      if (proved[a] && !(k.grid[a].size == Extent(1))) { proved[a] = false; why[a] = "sequential: scratch may be read before it is written along it"; }
+  void check_scratch() {
+    const auto scratch_ok = [&](const std::vector<bool>& p) { return k_.scratch.empty() || ScratchCheck(k_, p, scalars_).run(); };
+    if (scratch_ok(proved_)) return;
+    const std::string carried = "sequential: scratch may be read before it is written along it";
+    for (size_t a = 0; a < rank_; ++a)
+      if (proved_[a] && !(k_.grid[a].size == Extent(1))) { proved_[a] = false; why_[a] = carried; }
     // One axis at a time may still be private (a counter along j leaves i parallel only if i resets it).
-    for (size_t a = 0; a < rank; ++a) {
-      if (why[a] != "sequential: scratch may be read before it is written along it") continue;
-      std::vector<bool> p = proved;
+    for (size_t a = 0; a < rank_; ++a) {
+      if (why_[a] != carried) continue;
+      std::vector<bool> p = proved_;
       p[a] = true;
-      if (scratch_ok(p)) { proved = p; why[a] = "proved: outputs are disjoint along it and scratch is written before it is read"; }
+      if (scratch_ok(p)) prove(a, "proved: outputs are disjoint along it and scratch is written before it is read");
     }
   }
-  // Parallel by contract: vmapped axes always. Declared axes where nothing sequential is left, or only single programs: otherwise steps of
-  // the sequential axes would have to be ordered across workgroups, and outputs that TPU kernels accumulate in, the same block in all programs
-  // (splash attention's), would need a copy for each.
-  for (size_t a = 0; a < rank; ++a)
-    if (k.grid[a].vmapped && !proved[a]) { proved[a] = true; why[a] = "added by vmap"; }
-  // Nor where a block that hangs over the edge lives in a private tile, which is written whole, though programs that share it may each store a part.
-  int tile = -1;
-  for (size_t i = 0; i < k.blocks.size(); ++i) {
-    if (k.blocks[i].whole || !stored[i] || !read[i] || k.aliased_output(static_cast<int>(i)) >= 0 || always_stored_whole(k, static_cast<int>(i))) continue;
-    for (const BlockStart& s : starts[i])
-      if (!s.interior) tile = static_cast<int>(i);
-  }
-  // Nor where its programs certainly share a block that they both read and store: TPU kernels accumulate in such outputs, for which each core has memory of its own.
-  for (auto i = static_cast<size_t>(k.num_inputs); i < k.blocks.size(); ++i) {
-    if (k.blocks[i].whole || !stored[i] || !read[i] || k.blocks[i].alias >= 0) continue;
-    for (size_t a = 0; a < rank; ++a)
-      bound[a] = bound[a] || (!proved[a] && std::all_of(starts[i].begin(), starts[i].end(), [&](const BlockStart& s) { return s.form.coef[a] == 0 && s.form.rest.lo == s.form.rest.hi; }));
-  }
-  bool rest_parallel = true;
-  for (size_t a = 0; a < rank; ++a) rest_parallel = rest_parallel && (proved[a] || (k.grid[a].parallel && !bound[a]));
-  for (size_t a = 0; a < rank; ++a) {
-    if (!proved[a] && k.grid[a].parallel) {
-      if (bound[a]) why[a] += ", although it is declared parallel";
-      else if (rest_parallel && tile < 0) { proved[a] = plan.declared = true; why[a] = "declared"; }
-      else if (rest_parallel) why[a] += "; declared parallel, but blocks of " + k.blocks[static_cast<size_t>(tile)].origin + " may hang over the edge, be shared, and be stored in part";
-      else why[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
+
+  // No declaration counts where an axis' programs certainly share a block that they both read and store: TPU kernels accumulate in such outputs, for which each core has memory of its own.
+  void bind_shared_blocks() {
+    for (auto i = static_cast<size_t>(k_.num_inputs); i < k_.blocks.size(); ++i) {
+      if (k_.blocks[i].whole || !stored_[i] || !read_[i] || k_.blocks[i].alias >= 0) continue;
+      for (size_t a = 0; a < rank_; ++a)
+        bound_[a] = bound_[a] || (!proved_[a] && std::all_of(starts_[i].begin(), starts_[i].end(), [&](const BlockStart& s) { return s.form.coef[a] == 0 && s.form.rest.lo == s.form.rest.hi; }));
     }
-    plan.axes[a] = {proved[a], why[a]};
   }
-  for (size_t i = 0; i < k.blocks.size(); ++i)
-    for (size_t a = 0; a < meets[i].size(); ++a)
-      if (meets[i][a] && proved[a] && !k.grid[a].vmapped && !at_most_one(a)) plan.concurrent[i] = true;
-  return plan;
-}
+
+  // A block that hangs over the edge and lives in a private tile, which is written whole, though programs that share it may each store a part; -1: none.
+  int shared_tile() const {
+    int tile = -1;
+    for (size_t i = 0; i < k_.blocks.size(); ++i) {
+      if (k_.blocks[i].whole || !stored_[i] || !read_[i] || k_.aliased_output(static_cast<int>(i)) >= 0 || always_stored_whole(k_, static_cast<int>(i))) continue;
+      for (const BlockStart& s : starts_[i])
+        if (!s.interior) tile = static_cast<int>(i);
+    }
+    return tile;
+  }
+
+  // Declared axes are parallel by contract where nothing sequential is left, or only single programs: otherwise steps of the sequential axes would have to be ordered across
+  // workgroups, and outputs that TPU kernels accumulate in, the same block in all programs (splash attention's), would need a copy for each.
+  void take_declared() {
+    const int tile = shared_tile();
+    bool rest_parallel = true;
+    for (size_t a = 0; a < rank_; ++a) rest_parallel = rest_parallel && (proved_[a] || (k_.grid[a].parallel && !bound_[a]));
+    for (size_t a = 0; a < rank_; ++a) {
+      if (!proved_[a] && k_.grid[a].parallel) {
+        if (bound_[a]) why_[a] += ", although it is declared parallel";
+        else if (rest_parallel && tile < 0) { prove(a, "declared"); plan_.declared = true; }
+        else if (rest_parallel) why_[a] += "; declared parallel, but blocks of " + k_.blocks[static_cast<size_t>(tile)].origin + " may hang over the edge, be shared, and be stored in part";
+        else why_[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
+      }
+      plan_.axes.push_back({proved_[a], why_[a]});
+    }
+  }
+
+  void find_concurrent() {
+    for (size_t i = 0; i < k_.blocks.size(); ++i)
+      for (size_t a = 0; a < meets_[i].size(); ++a)
+        if (meets_[i][a] && proved_[a] && !k_.grid[a].vmapped && !at_most_one(a)) plan_.concurrent[i] = true;
+  }
+
+  const ir::Kernel& k_;
+  ScalarAnalysis& scalars_;
+  const Target& target_;
+  const size_t rank_;
+  std::vector<std::vector<BlockStart>> starts_;  // per block and dim
+  const std::vector<bool> stored_;               // per block
+  std::vector<bool> read_;                       // per block: by the kernel's own accesses
+  std::vector<std::vector<bool>> meets_;         // per block and axis: programs that differ in it may touch the same elements
+  std::vector<bool> bound_;                      // per axis: no declaration makes it parallel
+  std::vector<bool> proved_;
+  std::vector<std::string> why_;
+  ParallelPlan plan_;
+};
+
+}  // namespace
+
+ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target) { return ParallelProof(k, scalars, target).run(); }
 
 }  // namespace tessera::lowering
