@@ -35,15 +35,6 @@ std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t
   const std::string bound = "let a count end it too: test i < 100 && ..., where i starts from a constant and each turn adds one, or loop to minimum(n, 100); or ";
   throw CompileError(g.name + ": " + why + ", and what is recorded into a host's command buffer is known before", loc, (why.starts_with("nothing bounds") ? bound : "") + "replay it as a CompiledGraph");
 }
-
-/// What a call of the plan is: a kernel of the graph, the copy of an array, or a gate.
-struct Wanted {
-  const ir::Kernel* kernel;
-  std::vector<std::pair<DType, Shape>> inputs;
-  DimValues dims;
-  std::vector<Spot> arguments;
-  std::map<size_t, size_t> own = {};  // arguments that are arrays of ours
-};
 }  // namespace
 
 PreparedGraph::Where PreparedGraph::at(const GraphPlan& plan, const Spot& p, DType dtype, const Shape& shape) {
@@ -60,109 +51,160 @@ PreparedGraph::Where PreparedGraph::at(const GraphPlan& plan, const Spot& p, DTy
   return {Memory::arena, it->second};
 }
 
-PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options) : device_(device), graph_(options.fuse ? fuse(graph).graph : graph) {
-  const GraphPlan p = plan(graph_);
-  std::vector<size_t> sequence;
-  for (const GraphPlan::Node& n : p.nodes) {
-    if (!p.recorded(n)) refuse(graph_, p, n);
-    p.expand(n, sequence);
+/// Makes the calls of a PreparedGraph from the plan of its graph: its steps are its functions, in the order of run().
+struct PreparedGraph::Preparation {
+  /// What a call is: a kernel of the graph, the copy of an array, or a gate.
+  struct Wanted {
+    const ir::Kernel* kernel;
+    std::vector<std::pair<DType, Shape>> inputs;
+    DimValues dims;
+    std::vector<Spot> arguments;
+    std::map<size_t, size_t> own = {};  // arguments that are arrays of ours
+  };
+  static constexpr size_t kNone = SIZE_MAX;
+
+  PreparedGraph& g;
+  const PrepareGraphOptions& options;
+  const GraphPlan p = plan(g.graph_);
+  std::vector<Wanted> wanted;
+  std::vector<size_t> wanted_by = std::vector<size_t>(p.commands.size(), kNone);  // per command: of wanted
+  std::vector<size_t> order;                                      // of wanted
+  std::map<size_t, std::pair<DType, Shape>> types;                // per storage: what it holds, which gives copies a shape
+  std::map<std::string, ir::Kernel> copies, gates;
+  std::map<size_t, size_t> output_at;                             // per index of an output's storage: the first output that is it
+  std::vector<std::pair<size_t, size_t>> given;                   // the position in order, and the output
+  std::optional<size_t> zero;                                     // of arrays_: the number 0
+  std::vector<Call> made;                                         // per wanted
+
+  Preparation(PreparedGraph& graph, const PrepareGraphOptions& o) : g(graph), options(o) {}
+
+  void run() {
+    std::vector<size_t> sequence;
+    for (const GraphPlan::Node& n : p.nodes) {
+      if (!p.recorded(n)) refuse(g.graph_, p, n);
+      p.expand(n, sequence);
+    }
+    add_constants();
+    type_storages();
+    for (size_t i = 0; i < p.commands.size(); ++i) want(i);
+    for (const size_t command : sequence)
+      if (wanted_by[command] != kNone) order.push_back(wanted_by[command]);
+    want_given_outputs();
+    prepare_calls();
+    for (size_t i = 0; i < p.commands.size(); ++i)
+      if (wanted_by[i] != kNone) connect_gate(i);
+    for (const size_t i : order) g.calls_.push_back(made[i]);
+    for (const auto& [position, output] : given) g.calls_[position].arguments[1] = {Memory::output, output};
   }
-  for (const auto& [v, a] : graph_.constants) {
-    known_.emplace("constant " + std::to_string(arrays_.size()), arrays_.size());
-    arrays_.emplace_back(device_, a);
-    bytes_ += a.nbytes();
-  }
-  std::map<std::string, ir::Kernel> copies;
-  const auto copy_of = [&](DType t, const Shape& s) -> const ir::Kernel* {
+
+  const ir::Kernel* copy_of(DType t, const Shape& s) {
     const auto it = copies.find(key_of(t, s));
     return it != copies.end() ? &it->second : &copies.emplace(key_of(t, s), copy_array(t, s)).first->second;
-  };
-  // What each place of the plan holds, to give copies a shape.
-  std::map<size_t, std::pair<DType, Shape>> types;
-  for (size_t i = 0; i < graph_.body.inputs.size(); ++i)
-    for (size_t s = 0; s < p.storages.size(); ++s)
-      if (p.storages[s].memory == Memory::input && p.storages[s].index == i) types[s] = {graph_.values[graph_.body.inputs[i]].dtype, graph_.values[graph_.body.inputs[i]].shape};
-  for (size_t s = 0; s < p.storages.size(); ++s)
-    if (p.storages[s].memory == Memory::constant) types[s] = {graph_.constants[p.storages[s].index].second.dtype(), graph_.constants[p.storages[s].index].second.shape()};
+  }
 
-  std::vector<Wanted> wanted;
-  std::vector<size_t> wanted_by(p.commands.size(), SIZE_MAX);  // command
-  std::map<std::string, ir::Kernel> gates;
-  std::optional<size_t> zero;
-  for (size_t i = 0; i < p.commands.size(); ++i) {
-    const Command& c = p.commands[i];
-    if (c.kind == Command::Kind::copy && c.from == c.to) continue;
-    wanted_by[i] = wanted.size();
+  void add_constants() {
+    for (const auto& [v, a] : g.graph_.constants) {
+      g.known_.emplace("constant " + std::to_string(g.arrays_.size()), g.arrays_.size());
+      g.arrays_.emplace_back(g.device_, a);
+      g.bytes_ += a.nbytes();
+    }
+  }
+
+  void type_storages() {
+    for (size_t s = 0; s < p.storages.size(); ++s) {
+      const GraphPlan::Storage& storage = p.storages[s];
+      if (storage.memory == Memory::input) {
+        const Graph::Type& t = g.graph_.values[g.graph_.body.inputs[storage.index]];
+        types[s] = {t.dtype, t.shape};
+      } else if (storage.memory == Memory::constant) {
+        const Array& a = g.graph_.constants[storage.index].second;
+        types[s] = {a.dtype(), a.shape()};
+      }
+    }
+    for (size_t i = 0; i < p.outputs.size(); ++i)
+      if (p.storages[p.outputs[i].storage].memory == Memory::output) output_at.emplace(p.storages[p.outputs[i].storage].index, i);
+  }
+
+  void want(size_t command) {
+    const Command& c = p.commands[command];
+    if (c.kind == Command::Kind::copy && c.from == c.to) return;
+    wanted_by[command] = wanted.size();
     if (c.kind == Command::Kind::copy) {
       const auto type = types.find(c.from.storage);
       const std::pair<DType, Shape> t = type != types.end() ? type->second : std::pair{DType::u8, Shape{c.to.bytes}};
       types[c.to.storage] = t;
       wanted.push_back({copy_of(t.first, t.second), {t}, {}, {c.from, c.to}});
-      continue;
+    } else if (c.kind == Command::Kind::gate) {
+      want_gate(c);
+    } else {
+      const ir::Kernel& k = g.graph_.kernels[c.kernel];
+      const DimValues dims = bind_dims(k, c.inputs, c.dims);
+      for (size_t a = 0; a < c.arguments.size(); ++a) types[c.arguments[a].storage] = {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)};
+      wanted.push_back({&k, c.inputs, dims, c.arguments});
     }
-    if (c.kind == Command::Kind::gate) {
-      GateKernel made = gate_kernel(p, c);
-      const ir::Kernel& k = gates.emplace(made.key, std::move(made.kernel)).first->second;
-      const GraphPlan::Gate& gate = p.gates[c.gate];
-      Wanted w{&k, {}, {}, {c.decides.value_or(Spot{}), c.guard ? p.gates[c.guard->gate].state : Spot{}, {}, gate.state, gate.groups}};
-      for (size_t a = 0; a < 3; ++a) w.inputs.emplace_back(k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), {}));
-      if (!zero && (!c.decides || !c.guard)) {
-        zero = arrays_.size();
-        arrays_.emplace_back(device_, Array({}, DType::i32));
-      }
-      if (!c.decides) w.own[0] = *zero;
-      if (!c.guard) w.own[1] = *zero;
-      w.own[2] = arrays_.size();  // known when all that the gate decides about is
-      arrays_.emplace_back();
-      wanted.push_back(std::move(w));
-      continue;
-    }
-    const ir::Kernel& k = graph_.kernels[c.kernel];
-    const DimValues dims = bind_dims(k, c.inputs, c.dims);
-    for (size_t a = 0; a < c.arguments.size(); ++a) types[c.arguments[a].storage] = {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)};
-    wanted.push_back({&k, c.inputs, dims, c.arguments});
-  }
-  std::vector<size_t> order;  // of wanted
-  for (const size_t command : sequence)
-    if (wanted_by[command] != SIZE_MAX) order.push_back(wanted_by[command]);
-  std::map<size_t, size_t> output_at;  // of storages' index: the first output that is it
-  for (size_t i = 0; i < p.outputs.size(); ++i)
-    if (p.storages[p.outputs[i].storage].memory == Memory::output) output_at.emplace(p.storages[p.outputs[i].storage].index, i);
-  // Results that no command has made: an argument, a constant, one that comes twice.
-  std::vector<std::pair<size_t, size_t>> given;  // wanted's position, the output
-  for (size_t i = 0; i < p.outputs.size(); ++i) {
-    const GraphPlan::Storage& s = p.storages[p.outputs[i].storage];
-    if (s.memory == Memory::output && output_at.at(s.index) == i) continue;
-    const Graph::Type& t = graph_.values[graph_.body.outputs[i]];
-    given.emplace_back(order.size(), i);
-    order.push_back(wanted.size());
-    wanted.push_back({copy_of(t.dtype, t.shape), {{t.dtype, t.shape}}, {}, {p.outputs[i], p.outputs[i]}});
   }
 
-  // Equal kernels on equal sizes are prepared once, for as many calls as there are.
-  std::vector<std::string> keys;
-  std::map<std::string, int> times;
-  for (const Wanted& w : wanted) {
+  void want_gate(const Command& c) {
+    GateKernel gate_made = gate_kernel(p, c);
+    const ir::Kernel& k = gates.emplace(gate_made.key, std::move(gate_made.kernel)).first->second;
+    const GraphPlan::Gate& gate = p.gates[c.gate];
+    Wanted w{&k, {}, {}, {c.decides.value_or(Spot{}), c.guard ? p.gates[c.guard->gate].state : Spot{}, {}, gate.state, gate.groups}};
+    for (size_t a = 0; a < 3; ++a) w.inputs.emplace_back(k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), {}));
+    if (!zero && (!c.decides || !c.guard)) {
+      zero = g.arrays_.size();
+      g.arrays_.emplace_back(g.device_, Array({}, DType::i32));
+    }
+    if (!c.decides) w.own[0] = *zero;
+    if (!c.guard) w.own[1] = *zero;
+    w.own[2] = g.arrays_.size();  // known when all that the gate decides about is
+    g.arrays_.emplace_back();
+    wanted.push_back(std::move(w));
+  }
+
+  // Results that no command has made: an argument, a constant, one that comes twice.
+  void want_given_outputs() {
+    for (size_t i = 0; i < p.outputs.size(); ++i) {
+      const GraphPlan::Storage& s = p.storages[p.outputs[i].storage];
+      if (s.memory == Memory::output && output_at.at(s.index) == i) continue;
+      const Graph::Type& t = g.graph_.values[g.graph_.body.outputs[i]];
+      given.emplace_back(order.size(), i);
+      order.push_back(wanted.size());
+      wanted.push_back({copy_of(t.dtype, t.shape), {{t.dtype, t.shape}}, {}, {p.outputs[i], p.outputs[i]}});
+    }
+  }
+
+  static std::string key(const Wanted& w) {
     std::string key = ir::print(*w.kernel, true);
     for (const auto& [t, s] : w.inputs) key += key_of(t, s) + ";";
     for (const auto& [name, v] : w.dims) key += name + "=" + std::to_string(v) + ";";
-    keys.push_back(std::move(key));
+    return key;
   }
-  for (const size_t i : order) ++times[keys[i]];
-  std::vector<Call> made;
-  std::map<std::string, size_t> ready;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const Wanted& w = wanted[i];
-    const auto [it, fresh] = ready.emplace(keys[i], prepared_.size());
-    if (fresh) {
-      const Program& program = load(device_, *w.kernel).program();
-      alignment_ = std::max<int64_t>(alignment_, program.alignment);
-      prepared_.emplace_back(device_, program, PrepareOptions{.frames_in_flight = options.frames_in_flight, .calls_per_frame = std::max(times[keys[i]], 1) * options.calls_per_frame, .dims = bind_dims(*w.kernel, w.inputs, w.dims)});
+
+  // Equal kernels on equal sizes are prepared once, for as many calls as there are.
+  void prepare_calls() {
+    std::vector<std::string> keys;
+    std::map<std::string, int> times;
+    for (const Wanted& w : wanted) keys.push_back(key(w));
+    for (const size_t i : order) ++times[keys[i]];
+    std::map<std::string, size_t> ready;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const Wanted& w = wanted[i];
+      const auto [it, fresh] = ready.emplace(keys[i], g.prepared_.size());
+      if (fresh) {
+        const Program& program = load(g.device_, *w.kernel).program();
+        g.alignment_ = std::max<int64_t>(g.alignment_, program.alignment);
+        g.prepared_.emplace_back(g.device_, program, PrepareOptions{.frames_in_flight = options.frames_in_flight, .calls_per_frame = std::max(times[keys[i]], 1) * options.calls_per_frame, .dims = bind_dims(*w.kernel, w.inputs, w.dims)});
+      }
+      made.push_back(call(w, it->second));
+      g.arguments_.reserve(std::max(g.arguments_.capacity(), made.back().arguments.size()));
     }
-    const PreparedKernel& k = prepared_[it->second];
-    Call call{it->second, {}};
+  }
+
+  Call call(const Wanted& w, size_t prepared) {
+    const PreparedKernel& k = g.prepared_[prepared];
+    Call call{prepared, {}};
     for (size_t a = 0; a < w.arguments.size(); ++a) {
-      Where where = w.own.contains(a) ? Where{Memory::arena, w.own.at(a)} : at(p, w.arguments[a], k.dtype(a), k.shape(a));
+      Where where = w.own.contains(a) ? Where{Memory::arena, w.own.at(a)} : g.at(p, w.arguments[a], k.dtype(a), k.shape(a));
       if (where.memory == Memory::output) where.index = output_at.at(where.index);
       where.donated = a < static_cast<size_t>(w.kernel->num_inputs) && w.kernel->is_stored(static_cast<int>(a)) && w.kernel->aliased_output(static_cast<int>(a)) < 0;  // the plan has copied it
       call.arguments.push_back(where);
@@ -170,28 +212,30 @@ PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const Pre
     // What an aliased output starts with is there already.
     for (size_t a = 0; a < w.arguments.size(); ++a)
       if (const int from = w.kernel->blocks[a].alias; from >= 0) call.arguments[static_cast<size_t>(from)] = call.arguments[a];
-    arguments_.reserve(std::max(arguments_.capacity(), call.arguments.size()));
-    made.push_back(std::move(call));
+    return call;
   }
-  for (size_t i = 0; i < p.commands.size(); ++i) {
-    const Command& c = p.commands[i];
-    if (wanted_by[i] == SIZE_MAX) continue;
+
+  // A gate gets the sizes of what it decides about; that finds its numbers of workgroups where the gate leaves them.
+  void connect_gate(size_t command) {
+    const Command& c = p.commands[command];
     if (c.kind == Command::Kind::gate) {
       std::vector<std::array<uint32_t, 3>> groups;
       for (const GraphPlan::Gate::Member& m : p.gates[c.gate].members)
-        groups.push_back(wanted_by[m.command] == SIZE_MAX ? std::array<uint32_t, 3>{} : prepared_[made[wanted_by[m.command]].kernel].groups());
-      DeviceArray& numbers = arrays_[wanted[wanted_by[i]].own.at(2)];
-      numbers = DeviceArray(device_, gate_numbers(p, c, groups));
-      bytes_ += numbers.nbytes();
+        groups.push_back(wanted_by[m.command] == kNone ? std::array<uint32_t, 3>{} : g.prepared_[made[wanted_by[m.command]].kernel].groups());
+      DeviceArray& numbers = g.arrays_[wanted[wanted_by[command]].own.at(2)];
+      numbers = DeviceArray(g.device_, gate_numbers(p, c, groups));
+      g.bytes_ += numbers.nbytes();
     } else if (c.guard) {
       const GraphPlan::Gate& gate = p.gates[c.guard->gate];
-      Call& call = made[wanted_by[i]];
-      call.groups = at(p, gate.groups, DType::i32, {gate.slots()}).index;
+      Call& call = made[wanted_by[command]];
+      call.groups = g.at(p, gate.groups, DType::i32, {gate.slots()}).index;
       call.groups_at = 12 * c.guard->slot;
     }
   }
-  for (const size_t i : order) calls_.push_back(made[i]);
-  for (const auto& [position, output] : given) calls_[position].arguments[1] = {Memory::output, output};
+};
+
+PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options) : device_(device), graph_(options.fuse ? fuse(graph).graph : graph) {
+  Preparation(*this, options).run();
 }
 
 // Texts are made of what is wrong alone.

@@ -48,6 +48,7 @@ class PreparedGraph {
     std::optional<size_t> groups = {};  // of arrays_: where its numbers of workgroups are, at
     uint64_t groups_at = 0;
   };
+  struct Preparation;
   void check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const;
   Where at(const GraphPlan& plan, const GraphPlan::Place& place, DType dtype, const Shape& shape);
 
