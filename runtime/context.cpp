@@ -61,7 +61,7 @@ std::string named(const std::string& given) {
 }
 
 size_t choose(const std::vector<Probe>& probes, const DeviceOptions& options) {
-  const std::string from_environment = options.select.empty() ? environment("TESSERA_DEVICE") : "";
+  const std::string from_environment = options.select.empty() ? device_in_environment() : "";
   const std::string given = options.select.empty() ? from_environment : options.select;
   const std::string wanted = named(given);
   if (!wanted.empty()) {
@@ -494,6 +494,13 @@ void Buffer::host_read(void* to, uint64_t offset, uint64_t size) const {
 }  // namespace tessera::vulkan
 
 namespace tessera {
+
+std::string device_in_environment() {
+  const char* named = std::getenv("TESSERA_DEVICE");
+  return named ? named : "";
+}
+
+bool interpreter_selected(std::string_view select) { return (select.empty() ? device_in_environment() : select) == "interpreter"; }
 
 std::vector<DeviceInfo> list_devices(const DeviceOptions& options) {
   const vulkan::Instance instance(options.library, vulkan::Validation::off);

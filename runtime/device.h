@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/program/target.h"
@@ -103,6 +104,11 @@ class Device {
  private:
   std::shared_ptr<vulkan::Context> context_;
 };
+
+/// The environment's TESSERA_DEVICE; empty if it is not set.
+std::string device_in_environment();
+/// Whether a call runs on the host: `select` says "interpreter", or nothing and TESSERA_DEVICE does.
+bool interpreter_selected(std::string_view select = {});
 
 /// Made at its first use with default options; what calls on host arrays use.
 Device& default_device();

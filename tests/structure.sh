@@ -41,6 +41,7 @@ check "no folder of engine and codegen has more than 26 modules (a header and it
     n=$(of "^$d/[^/]*\.(h|cpp|def)$" | sed -E 's/\.(h|cpp|def)$//' | sort -u | wc -l); [ "$n" -le 26 ] || echo "$d: $n"
   done)"
 
+check "one place reads TESSERA_DEVICE" "$(lines '^(engine|codegen|runtime)/.*\.(h|cpp)$' 'getenv\("TESSERA_DEVICE"\)' | sed 1d)"
 check "comments and pages name source files that are there" "$(printf '%s\n' "${files[@]}" | python3 tests/support/named_files.py)"
 
 check "no source file is longer than 800 lines" "$(

@@ -150,8 +150,7 @@ std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, co
 std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments) { return launch(device, call, GridSizes{}, arguments); }
 
 std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs, const DimValues& dims) {
-  const char* device = std::getenv("TESSERA_DEVICE");
-  if (device && std::string_view(device) == "interpreter") return interpret(kernel, inputs, {.dims = dims});
+  if (interpreter_selected()) return interpret(kernel, inputs, {.dims = dims});
   return load(default_device(), kernel).run(inputs, dims);
 }
 

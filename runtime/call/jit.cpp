@@ -1,6 +1,5 @@
 #include "runtime/call/jit.h"
 
-#include <cstdlib>
 #include <string_view>
 
 #include "runtime/context.h"
@@ -29,8 +28,7 @@ std::vector<DeviceArray> launch(const Device& device, const Jit& f, const std::v
 }
 
 std::vector<Array> run_on_default_device(const Jit& f, const std::vector<Array>& arguments) {
-  const char* device = std::getenv("TESSERA_DEVICE");
-  if (device && std::string_view(device) == "interpreter") return interpret(f, arguments);
+  if (interpreter_selected()) return interpret(f, arguments);
   return load(default_device(), f, types_of(arguments)).run(arguments);
 }
 

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <string_view>
 
@@ -15,8 +14,7 @@ void devices() {
   try {
     used = find_device().index;
   } catch (const DeviceError& e) {
-    const char* named = std::getenv("TESSERA_DEVICE");
-    if (named && std::string_view(named) == "interpreter") std::cout << "* interpreter: calls run on the host, as TESSERA_DEVICE says\n";
+    if (interpreter_selected()) std::cout << "* interpreter: calls run on the host, as TESSERA_DEVICE says\n";
     else why_none = e.what();
   }
   for (const DeviceInfo& d : all) {

@@ -1,7 +1,6 @@
 #include "runtime/call/graph.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
 #include <string_view>
 
@@ -27,9 +26,8 @@ void run_graph(const RunArguments& a) {
     throw UsageError("the graph has " + plural(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
   std::vector<Array> arrays;
   for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], g.values[g.body.inputs[i]].dtype));
-  const char* named = std::getenv("TESSERA_DEVICE");
   std::vector<Array> results;
-  if (a.device == "interpreter" || (a.device.empty() && named && std::string_view(named) == "interpreter")) {
+  if (interpreter_selected(a.device)) {
     if (!a.trace.empty()) throw UsageError("--trace says when a device ran what, and the interpreter runs here");
     results = interpret(g, arrays);
   } else {

@@ -1,5 +1,4 @@
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <random>
@@ -43,8 +42,7 @@ void run(const RunArguments& a) {
   std::vector<Array> arrays;
   for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], k.blocks[i].dtype));
   std::vector<Array> results;
-  const char* named = std::getenv("TESSERA_DEVICE");
-  if (a.device == "interpreter" || (a.device.empty() && named && std::string_view(named) == "interpreter")) {
+  if (interpreter_selected(a.device)) {
     results = interpret(k, arrays, interpret_options(a, k, dims));
   } else {
     if (a.races || !a.seed.empty() || a.uninitialised != "nan" || a.out_of_bounds != "clamp")

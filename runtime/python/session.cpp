@@ -323,8 +323,7 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
 std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {.open_grid = true}), true); }
 
 std::string unnamed_cpu_driver() {
-  const char* named = std::getenv("TESSERA_DEVICE");
-  if (named && *named) return "";
+  if (!device_in_environment().empty()) return "";
   try {
     const DeviceInfo info = find_device();
     return info.kind == "CPU" ? info.name : "";
