@@ -553,7 +553,8 @@ class Cutter {
       return skip(id, first, end, less(at, end), at);
     }
     const Value of_round = number(time), start = two(Opcode::mul, b_.convert(round, step_), of_round);
-    part_of_round(body, ops, two(Opcode::sub, first, start), two(Opcode::sub, end, start), {args.begin() + 1, args.end()});
+    const Value end_in_round = two(Opcode::sub, end, start), first_in_round = two(Opcode::sub, first, start);
+    part_of_round(body, ops, first_in_round, end_in_round, {args.begin() + 1, args.end()});
     return end;
   }
 
@@ -639,7 +640,8 @@ class Cutter {
       all.insert(all.end(), ops.begin(), ops.end());
     } else {
       const Value begun = two(Opcode::mul, args[n], number(time));
-      next = part_of_round(body, ops, two(Opcode::sub, first, begun), two(Opcode::sub, args[n + 1], begun), carried);
+      const Value end_in_round = two(Opcode::sub, args[n + 1], begun), first_in_round = two(Opcode::sub, first, begun);
+      next = part_of_round(body, ops, first_in_round, end_in_round, carried);
       const OpId last = k_.region(body).ops.back();
       k_.region(body).ops.pop_back();
       b_.set_region(body);

@@ -118,7 +118,8 @@ Lowering::Ahead* Lowering::ahead_of(ir::OpId id, int operand) {
 
 Value Lowering::next_step() {
   const auto axis = static_cast<size_t>(ahead_axis_);
-  return b_.min(b_.add(pid_[axis], b_.i32(1)), b_.sub(grid_size(axis), b_.i32(1)));
+  const Value one = b_.i32(1), last = b_.sub(grid_size(axis), one);
+  return b_.min(b_.add(pid_[axis], one), last);
 }
 
 Value Lowering::in_first_step() { return b_.eq(pid_[static_cast<size_t>(ahead_axis_)], b_.i32(0)); }

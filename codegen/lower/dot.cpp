@@ -332,7 +332,7 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
     if (tagged && all_loads > kMostLoads) {
       std::vector<Values> all;  // per chunk
       for (int64_t i = 0; i < full; ++i) all.push_back(left(b_.i32(i * lanes), lanes, static_cast<int>(i)));
-      acc = b_.for_loop(b_.i32(0), b_.i32(full), b_.i32(1), acc, [&](Value i, const Values& in) {
+      acc = b_.for_loop(0, full, acc, [&](Value i, const Values& in) {
         std::vector<Values> at = all;
         for (int64_t bit = 1; at.size() > 1; bit *= 2) {
           const Value odd = b_.op(Opcode::ne, {b_.op(Opcode::and_, {i, b_.i32(bit)}, DType::i32), b_.i32(0)}, DType::boolean);
@@ -346,14 +346,20 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
         return chunk(in, at[0], b_.mul(i, b_.i32(lanes)), lanes);
       });
     } else if (tagged) {
-      for (int64_t i = 0; i < full; ++i) acc = chunk(acc, left(b_.i32(i * lanes), lanes, static_cast<int>(i)), b_.i32(i * lanes), lanes);
+      for (int64_t i = 0; i < full; ++i) {
+        const Value k0 = b_.i32(i * lanes);
+        acc = chunk(acc, left(k0, lanes, static_cast<int>(i)), k0, lanes);
+      }
     } else {
       acc = counted(full, acc, [&](Value i, const Values& in) {
         const Value k0 = b_.mul(i, b_.i32(lanes));
         return chunk(in, left(k0, lanes, 0), k0, lanes);
       });
     }
-    if (rest) acc = chunk(acc, left(b_.i32(full * lanes), rest, static_cast<int>(full)), b_.i32(full * lanes), rest);
+    if (rest) {
+      const Value k0 = b_.i32(full * lanes);
+      acc = chunk(acc, left(k0, rest, static_cast<int>(full)), k0, rest);
+    }
     for (size_t i = 0; i < points.size(); ++i) sink(points[i], acc[i]);
   };
   std::function<void(size_t)> strips = [&](size_t i) {
@@ -412,7 +418,8 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
     if (strip[dim]) start = b_.add(start, b_.mul(strip[dim], b_.i32(plan(axis).cover())));
     for (const Element& x : mine) {
       Coords c = base_coords();
-      c[dim] = {b_.min(b_.add(start, x.free), b_.i32(n - 1))};
+      const Value last = b_.i32(n - 1);
+      c[dim] = {b_.min(b_.add(start, x.free), last)};
       Value k = b_.add(b_.mul(chunk, b_.i32(tk)), x.k), inside;
       if (d.depth % tk != 0) { inside = b_.lt(k, b_.i32(d.depth)); k = b_.min(k, b_.i32(d.depth - 1)); }
       const Coords u = unravel(k, d.k);
@@ -440,7 +447,7 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
     };
     first(a_ahead, a_share, row_dim, d.lhs_at);
     first(b_ahead, b_share, col_dim, d.rhs_at);
-    const Value tci = b_.mul(thread_coord(pi), b_.i32(pi.vec)), tcj = b_.mul(thread_coord(pj), b_.i32(pj.vec));
+    const Value tci = thread_start(pi), tcj = thread_start(pj);
     carried = counted(chunks, carried, [&](Value chunk, const Values& in) {
       Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
       order({}, {a_tile.range, b_tile.range});
@@ -460,10 +467,14 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
       auto next = [&](const Ahead* ahead, const std::vector<Element>& mine, size_t dim, const std::function<Value(const Coords&)>& operand, size_t held_at) {
         if (ahead) {
           const Value step = b_.select(last, next_step(), pid_[static_cast<size_t>(ahead_axis_)]);
-          return at_step(*ahead, step, [&] { return fetch(mine, dim, b_.select(last, b_.i32(0), b_.add(chunk, b_.i32(1))), operand); });
+          return at_step(*ahead, step, [&] {
+            const Value following = b_.add(chunk, b_.i32(1));
+            return fetch(mine, dim, b_.select(last, b_.i32(0), following), operand);
+          });
         }
         if (chunks == 1) return Values(in.begin() + static_cast<std::ptrdiff_t>(held_at), in.begin() + static_cast<std::ptrdiff_t>(held_at + mine.size()));
-        return fetch(mine, dim, b_.min(b_.add(chunk, b_.i32(1)), b_.i32(chunks - 1)), operand);
+        const Value last_chunk = b_.i32(chunks - 1);
+        return fetch(mine, dim, b_.min(b_.add(chunk, b_.i32(1)), last_chunk), operand);
       };
       const Values next_a = next(a_ahead, a_share, row_dim, d.lhs_at, points), next_b = next(b_ahead, b_share, col_dim, d.rhs_at, points + a_share.size());
       for (int64_t k = 0; k < tk; ++k) {

@@ -108,7 +108,8 @@ Value Lowering::element(Value v, const Coords& c) {
 // A coordinate of a slice's operand.
 Coord Lowering::sliced(const ir::Op& slice, size_t d, Coord c) {
   if (shape(slice.operands[0])[d] == shape(slice.results[0])[d]) return c;
-  return {b_.add(b_.mul(c.v, b_.i32(slice.ints(Attr::stride)[d])), b_.i32(slice.ints(Attr::start)[d]))};
+  const Value start = b_.i32(slice.ints(Attr::start)[d]);
+  return {b_.add(b_.mul(c.v, b_.i32(slice.ints(Attr::stride)[d])), start)};
 }
 
 Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
@@ -170,7 +171,8 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
           const int64_t n = shape(part.results[0])[axis], begin = end - n;
           end = begin;
           if (n == 0) continue;
-          const Value e = b_.add(b_.mul(b_.add(c[axis].v, b_.i32(-begin)), b_.i32(part.ints(Attr::stride)[axis])), b_.i32(part.ints(Attr::start)[axis]));
+          const Value start = b_.i32(part.ints(Attr::start)[axis]), stride = b_.i32(part.ints(Attr::stride)[axis]);
+          const Value e = b_.add(b_.mul(b_.add(c[axis].v, b_.i32(-begin)), stride), start);
           chosen = chosen ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, chosen) : e;
         }
         in[axis] = {chosen};
@@ -185,7 +187,8 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
         end = begin;
         if (n == 0) continue;
         Coords in = c;
-        in[axis] = {b_.clamp(b_.sub(c[axis].v, b_.i32(begin)), b_.i32(0), b_.i32(n - 1))};
+        const Value last = b_.i32(n - 1), zero = b_.i32(0);
+        in[axis] = {b_.clamp(b_.sub(c[axis].v, b_.i32(begin)), zero, last)};
         if (n == 1) in[axis] = at(0);
         const Value e = element(x, in);
         r = r ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, r) : e;
@@ -209,7 +212,8 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
           continue;
         }
         const Value p = element(i, c);
-        in.push_back({b_.clamp(b_.select(b_.lt(p, b_.i32(0)), b_.add(p, b_.i32(n)), p), b_.i32(0), b_.i32(n - 1))});
+        const Value last = b_.i32(n - 1), zero = b_.i32(0);
+        in.push_back({b_.clamp(b_.wrap(p, b_.i32(n)), zero, last)});
       }
       return element(x, in);
     }

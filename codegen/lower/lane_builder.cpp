@@ -82,7 +82,10 @@ Value LaneBuilder::mul(Value a, Value b) {
   if (y == 0 || x == 1) return b;
   if (x) return mul(b, a);
   if (y)
-    if (const auto [p, c] = split_constant(a); c != 0) return add(mul(p, b), wrapped(t, static_cast<uint64_t>(c) * static_cast<uint64_t>(*y)));
+    if (const auto [p, c] = split_constant(a); c != 0) {
+      const Value product = wrapped(t, static_cast<uint64_t>(c) * static_cast<uint64_t>(*y));
+      return add(mul(p, b), product);
+    }
   return op(Opcode::mul, {a, b});
 }
 Value LaneBuilder::div(Value a, int64_t b) { return div(a, dtype(a) == DType::i64 ? i64(b) : i32(b)); }
@@ -109,6 +112,14 @@ Value LaneBuilder::max(Value a, Value b) {
   const auto x = known(a), y = known(b);
   if (x && y) return *x > *y ? a : b;
   return a == b ? a : op(Opcode::max, {a, b});
+}
+Value LaneBuilder::clamp(Value v, int64_t lo, int64_t hi) {
+  const Value end = i32(hi);
+  return clamp(v, i32(lo), end);
+}
+Value LaneBuilder::wrap(Value v, Value n) {
+  const Value sum = add(v, n);
+  return select(lt(v, i32(0)), sum, v);
 }
 Value LaneBuilder::lt(Value a, Value b) {
   const auto x = known(a), y = known(b);
@@ -196,6 +207,10 @@ LaneBuilder::Values LaneBuilder::for_loop(Value lower, Value upper, Value step, 
     close();
     return r;
   });
+}
+LaneBuilder::Values LaneBuilder::for_loop(int64_t lower, int64_t upper, const Values& init, const std::function<Values(Value, const Values&)>& body) {
+  const Value one = i32(1), end = i32(upper);
+  return for_loop(i32(lower), end, one, init, body);
 }
 LaneBuilder::Values LaneBuilder::if_else(Value pred, const std::function<Values()>& x, const std::function<Values()>& y) {
   auto scoped = [&](bool holds, const std::function<Values()>& f) {

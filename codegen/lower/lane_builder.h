@@ -40,6 +40,8 @@ class LaneBuilder {
   Value min(Value a, Value b);
   Value max(Value a, Value b);
   Value clamp(Value v, Value lo, Value hi) { return min(max(v, lo), hi); }
+  Value clamp(Value v, int64_t lo, int64_t hi);  ///< an i32
+  Value wrap(Value v, Value n);                  ///< v + n where v is negative
   Value lt(Value a, Value b);
   Value ge_zero(Value a);
   Value eq(Value a, Value b);
@@ -67,6 +69,7 @@ class LaneBuilder {
 
   using Values = std::vector<Value>;
   Values for_loop(Value lower, Value upper, Value step, const Values& init, const std::function<Values(Value, const Values&)>& body);
+  Values for_loop(int64_t lower, int64_t upper, const Values& init, const std::function<Values(Value, const Values&)>& body);  ///< over i32s, one by one
   Values if_else(Value pred, const std::function<Values()>& a, const std::function<Values()>& b);
   void when(Value pred, const std::function<void()>& body);  ///< an empty pred: always
 

@@ -124,6 +124,7 @@ class Lowering {
   void counted(int64_t n, const std::function<void(Value)>& body);
   Values counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body);
   Value thread_coord(const AxisPlan& p);
+  Value thread_start(const AxisPlan& p);  ///< of the invocation's first register, along the tile
   Value tile_base(int axis);
   Value first_thread(int used_bits);
   /// Coordinate of register r of strip `strip` along an axis of extent n, clamped into range; `valid` receives the test if one is needed.

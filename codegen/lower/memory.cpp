@@ -27,8 +27,8 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
       p = scalar(start);
       const Range known = scalars_.range(start);
       if (!o.has_mask() && !(known.lo >= 0 && known.hi + span < n)) {
-        if (known.lo < 0) p = b_.select(b_.lt(p, b_.i32(0)), b_.add(p, b_.i32(n)), p);
-        p = b_.clamp(p, b_.i32(0), b_.i32(std::max<int64_t>(n - 1 - span, 0)));
+        if (known.lo < 0) p = b_.wrap(p, b_.i32(n));
+        p = b_.clamp(p, 0, std::max<int64_t>(n - 1 - span, 0));
       }
     }
     const size_t own_dim = slice ? static_cast<size_t>(form.slice[d]) : 0;
@@ -53,7 +53,7 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
     } else if (r.narrow) {
       a.narrow = b_.add(a.narrow, b_.mul(p, b_.i32(r.stride[d])));
     } else {
-      const Value w = b_.mul(b_.convert(p, DType::i64), b_.i64(r.stride[d]));
+      const Value stride = b_.i64(r.stride[d]), w = b_.mul(b_.convert(p, DType::i64), stride);
       a.wide = a.wide ? b_.add(a.wide, w) : w;
     }
   }
@@ -70,9 +70,15 @@ void Lowering::keep_inside(const RefState& r, size_t d, Value p, Value& valid) {
   if (!b_.not_negative({{n - 1, {}}, {-1, p}}, valid)) valid = b_.both(valid, b_.lt(p, b_.i32(n)));
   if (!r.extent[d]) return;
   const Value s = r.origin[d], end = r.extent[d];
-  const auto in_array = [&] { return b_.add(b_.convert(s, DType::i64), b_.convert(p, DType::i64)); };
+  const auto in_array = [&] {
+    const Value in_block = b_.convert(p, DType::i64);
+    return b_.add(b_.convert(s, DType::i64), in_block);
+  };
   if (!b_.not_negative({{1, s}, {1, p}}, valid)) valid = b_.both(valid, b_.ge_zero(in_array()));
-  if (!b_.not_negative({{1, end}, {-1, s}, {-1, p}, {-1, {}}}, valid)) valid = b_.both(valid, b_.lt(in_array(), b_.convert(end, DType::i64)));
+  if (!b_.not_negative({{1, end}, {-1, s}, {-1, p}, {-1, {}}}, valid)) {
+    const Value wide_end = b_.convert(end, DType::i64);
+    valid = b_.both(valid, b_.lt(in_array(), wide_end));
+  }
 }
 
 // The element's own position along dim d, wrapped, and clamped or tested: see ir::AccessDims::per_element.
@@ -93,8 +99,8 @@ Value Lowering::position(const ir::Op& o, const ir::AccessDims& form, size_t d, 
   }
   const bool wraps = !o.has_mask() || ix.kind == Index::Kind::array || (form.arrays && ix.kind == Index::Kind::integer);
   const bool below = known.lo < (wraps ? -n : 0), above = known.hi >= n;
-  if (wraps && known.lo < 0) p = b_.select(b_.lt(p, b_.i32(0)), b_.add(p, b_.i32(n)), p);
-  if (reads && !o.has_mask()) return below || above ? b_.clamp(p, b_.i32(0), b_.i32(std::max<int64_t>(n - 1, 0))) : p;
+  if (wraps && known.lo < 0) p = b_.wrap(p, b_.i32(n));
+  if (reads && !o.has_mask()) return below || above ? b_.clamp(p, 0, std::max<int64_t>(n - 1, 0)) : p;
   if (below) valid = b_.both(valid, b_.ge_zero(p));
   if (above) valid = b_.both(valid, b_.lt(p, b_.i32(n)));
   return p;
@@ -105,7 +111,8 @@ Value Lowering::clamp_along(Value e, Value n, int64_t divisor, int axis, int reg
   const int vec = axis == kNoAxis ? 1 : plan(axis).vec;
   if (vec == 1 || divisor % vec != 0) return b_.min(e, b_.add(n, b_.i32(-1)));
   const int within = reg % vec;
-  return b_.add(b_.min(b_.add(e, b_.i32(-within)), b_.add(n, b_.i32(-vec))), b_.i32(within));
+  const Value back = b_.i32(within), last = b_.add(n, b_.i32(-vec));
+  return b_.add(b_.min(b_.add(e, b_.i32(-within)), last), back);
 }
 
 Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value other) {
@@ -117,7 +124,8 @@ Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value o
   if (b_.known(valid) == 0) return instead;
   // Element 0 stands in for what is not there, but not where it may not exist or where another slice may be storing it.
   if (r.may_be_empty || r.tracked) return b_.if_else(valid, [&] { return Values{plain(a.wide, a.narrow)}; }, [&] { return Values{instead}; })[0];
-  const Value v = plain(a.wide ? b_.select(valid, a.wide, b_.i64(0)) : Value{}, b_.select(valid, a.narrow, b_.i32(0)));
+  const Value narrow = b_.select(valid, a.narrow, b_.i32(0)), wide = a.wide ? b_.select(valid, a.wide, b_.i64(0)) : Value{};
+  const Value v = plain(wide, narrow);
   return other ? b_.select(valid, v, other) : v;
 }
 
@@ -309,7 +317,10 @@ Value Lowering::broadcast_from_first(DType t, const std::function<Value()>& comp
   if (!uniform_group()) return compute();
   Slot slot = temp_slot(t, 1);
   order({}, {slot.range});
-  b_.when(first_thread(0), [&] { b_.store(slot.ref, b_.i32(0), compute()); });
+  b_.when(first_thread(0), [&] {
+    const Value computed = compute();
+    b_.store(slot.ref, b_.i32(0), computed);
+  });
   order({slot.range}, {});
   Value v = b_.load(slot.ref, b_.i32(0));
   free_slot(slot);

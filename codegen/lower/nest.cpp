@@ -13,6 +13,11 @@ Value Lowering::thread_coord(const AxisPlan& p) {
   return v;
 }
 
+Value Lowering::thread_start(const AxisPlan& p) {
+  const Value vec = b_.i32(p.vec);
+  return b_.mul(thread_coord(p), vec);
+}
+
 Value Lowering::tile_base(int axis) {
   const Value v = tile_base_[static_cast<size_t>(axis)];
   return v ? v : b_.i32(0);
@@ -22,7 +27,8 @@ Value Lowering::first_thread(int used_bits) {
   const int rest = (s_.group - 1) & ~used_bits;
   if (rest == 0) return {};
   if (used_bits == 0) return b_.eq(thread_, b_.i32(0));
-  return b_.eq(b_.op(ir::Opcode::and_, {thread_, b_.i32(rest)}), b_.i32(0));
+  const Value zero = b_.i32(0);
+  return b_.eq(b_.op(ir::Opcode::and_, {thread_, b_.i32(rest)}), zero);
 }
 
 bool Lowering::layout_fits(const std::vector<int>& dims) const {
@@ -46,7 +52,7 @@ Coord Lowering::axis_coord(int axis, int64_t n, Value strip, int r, Value& valid
 Coord Lowering::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value& valid) {
   Value e = tile_base(axis);
   if (strip) e = b_.add(e, b_.mul(strip, b_.i32(p.cover())));
-  e = b_.add(e, b_.mul(thread_coord(p), b_.i32(p.vec)));
+  e = b_.add(e, thread_start(p));
   e = b_.add(e, b_.i32(p.local(r)));
   const int64_t parts = p.split ? cdiv(n, p.tile) : 1;
   const bool overhangs = parts * p.strips() * p.cover() != n;
@@ -54,8 +60,9 @@ Coord Lowering::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, 
   // Known positions need no test.
   if (!p.split && !strip && p.local(r) + int64_t{p.tcount - 1} * p.vec < n) return {e, axis, r};
   const int64_t divisor = std::gcd(n, int64_t{4});
-  valid = b_.both(valid, b_.lt(divisor % p.vec == 0 ? b_.add(e, b_.i32(-(r % p.vec))) : e, b_.i32(n)));
-  return {clamp_along(e, b_.i32(n), divisor, axis, r), axis, r};
+  const Value end = b_.i32(n);
+  valid = b_.both(valid, b_.lt(divisor % p.vec == 0 ? b_.add(e, b_.i32(-(r % p.vec))) : e, end));
+  return {clamp_along(e, end, divisor, axis, r), axis, r};
 }
 
 void Lowering::counted(int64_t n, const std::function<void(Value)>& body) {
@@ -67,7 +74,7 @@ Values Lowering::counted(int64_t n, const Values& init, const std::function<Valu
   if (n == 1) return body(b_.i32(0), init);
   const PendingAccesses before = pending_;
   const uint64_t calls = order_calls_;
-  const Values after = b_.for_loop(b_.i32(0), b_.i32(n), b_.i32(1), init, [&](Value i, const Values& v) {
+  const Values after = b_.for_loop(0, n, init, [&](Value i, const Values& v) {
     Values next = body(i, v);
     if (order_calls_ != calls) loop_barrier();
     return next;

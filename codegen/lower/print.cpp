@@ -36,7 +36,8 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
   const Value place = broadcast_from_first(DType::i32, [&] {
     const Value capacity = b_.load(memory, b_.i32(PrintReport::kCapacity)), used = add(PrintReport::kUsed, u32(0));
     const Value start = b_.if_else(b_.op(Opcode::le, {used, capacity}), [&] { return Values{add(PrintReport::kUsed, size)}; }, [&] { return Values{b_.op(Opcode::add, {capacity, u32(1)})}; })[0];
-    const Value fits = b_.both(b_.op(Opcode::le, {start, capacity}), b_.op(Opcode::le, {size, b_.op(Opcode::sub, {capacity, start})}));
+    const Value enough = b_.op(Opcode::le, {size, b_.op(Opcode::sub, {capacity, start})});
+    const Value fits = b_.both(b_.op(Opcode::le, {start, capacity}), enough);
     return b_.if_else(fits, [&] { return Values{b_.convert(b_.op(Opcode::add, {start, u32(PrintReport::kRecords)}), DType::i32)}; }, [&] {
       b_.when(b_.op(Opcode::le, {start, capacity}), [&] { b_.store(memory, b_.i32(PrintReport::kEnd), start); });  // the first that does not fit
       add(PrintReport::kDropped, u32(1));
@@ -55,7 +56,8 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
       if (size_bytes(t) == 8) {
         const Value bits = t == DType::u64 ? v : b_.op(Opcode::bitcast, {v}, DType::u64);
         b_.store(memory, at, b_.convert(bits, DType::u32));
-        b_.store(memory, b_.add(at, b_.i32(1)), b_.convert(b_.op(Opcode::shift_right_logical, {bits, b_.constant(DType::u64, 32)}), DType::u32));
+        const Value high = b_.convert(b_.op(Opcode::shift_right_logical, {bits, b_.constant(DType::u64, 32)}), DType::u32);
+        b_.store(memory, b_.add(at, b_.i32(1)), high);
         return;
       }
       if (size_bytes(t) == 4) return b_.store(memory, at, t == DType::u32 ? v : b_.op(Opcode::bitcast, {v}, DType::u32));
@@ -65,10 +67,13 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
     };
     b_.when(first_thread(0), [&] {
       Value number = b_.i64(0);
-      for (size_t a = 0; a < k_.grid.size(); ++a)
-        number = b_.add(b_.mul(number, extent_value(k_.grid[a].size, DType::i64)), b_.convert(pid_[a] ? pid_[a] : b_.i32(0), DType::i64));
+      for (size_t a = 0; a < k_.grid.size(); ++a) {
+        const Value id = b_.convert(pid_[a] ? pid_[a] : b_.i32(0), DType::i64);
+        number = b_.add(b_.mul(number, extent_value(k_.grid[a].size, DType::i64)), id);
+      }
       b_.store(memory, place, size);
-      b_.store(memory, b_.add(place, b_.i32(1)), u32(static_cast<uint64_t>(o.attr_or(Attr::index, 0))));
+      const Value format = u32(static_cast<uint64_t>(o.attr_or(Attr::index, 0)));
+      b_.store(memory, b_.add(place, b_.i32(1)), format);
       put(b_.add(place, b_.i32(2)), number);
     });
     int64_t offset = PrintReport::kHeader;
@@ -83,7 +88,10 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
       }
       nest(shape(v), axes_.of(v), reads_registers(v), true, [&](const NestPoint& p) {
         const Value e = element(v, p.c);
-        b_.when(p.valid, [&] { put(b_.add(at, b_.mul(linear(p.c, shape(v)), b_.i32(words_of(t)))), e); });
+        b_.when(p.valid, [&] {
+          const Value each = b_.i32(words_of(t));
+          put(b_.add(at, b_.mul(linear(p.c, shape(v)), each)), e);
+        });
       });
     }
   });

@@ -96,7 +96,8 @@ Value Lowering::within_i32(const Extent& e, const ir::BlockDim& dim, Value minus
   const auto n = e.value(), m = b_.known(minus);
   if (n && m) return b_.i32(std::min<int64_t>(*n - *m, INT32_MAX));
   if (n ? *n <= INT32_MAX - dim.low : dim.low + dim.high == 0) return b_.sub(extent_value(e, DType::i32), minus);
-  return b_.convert(b_.min(b_.sub(extent_value(e, DType::i64), b_.convert(minus, DType::i64)), b_.i64(INT32_MAX)), DType::i32);
+  const Value most = b_.i64(INT32_MAX), wide = b_.convert(minus, DType::i64);
+  return b_.convert(b_.min(b_.sub(extent_value(e, DType::i64), wide), most), DType::i32);
 }
 
 void Lowering::emit_units() {
@@ -159,8 +160,11 @@ void Lowering::emit_units() {
   } else if (s_.group == 1) {
     const Value unit = b_.add(b_.mul(group, b_.i32(s_.workgroup)), local);
     if (exact && *known_units % s_.workgroup == 0) body(unit);
-    // Of a number that arrives with the call, up to 2^31 - 1: surplus invocations may wrap.
-    else b_.when(b_.both(known_units ? Value{} : b_.ge_zero(unit), b_.lt(unit, total)), [&] { body(unit); });
+    else {
+      // Of a number that arrives with the call, up to 2^31 - 1: surplus invocations may wrap.
+      const Value below = b_.lt(unit, total);
+      b_.when(b_.both(known_units ? Value{} : b_.ge_zero(unit), below), [&] { body(unit); });
+    }
   } else {
     if (exact) body(group);
     else b_.when(b_.lt(group, total), [&] { body(group); });
@@ -193,7 +197,8 @@ void Lowering::emit_sequential(size_t depth) {
           for (Value& x : refs_[static_cast<size_t>(r)].regs) x = v[at++];
       };
       const PendingAccesses before = pending_;
-      const Values after = b_.for_loop(b_.i32(0), n, b_.i32(1), init, [&](Value i, const Values& v) {
+      const Value one = b_.i32(1);
+      const Values after = b_.for_loop(b_.i32(0), n, one, init, [&](Value i, const Values& v) {
         pid_[axis] = i;
         set(v);
         auto from = v.end();
@@ -272,9 +277,12 @@ void Lowering::enter_window(int i) {
       const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
       Value s = starts[k_.map_result(i, d)];
       if (!known[d].in_range) {
-        const Value most = within_i32(ir::last_index(dim, m.array_shape[d]), dim, b_.i32(0));
-        if (dim.wrap() && scalars_.range(known[d].form).lo < 0) s = b_.select(b_.lt(s, b_.i32(0)), b_.add(b_.min(b_.add(s, b_.i32(dim.wrap())), b_.i32(0)), most), s);
-        s = b_.max(b_.min(s, most), b_.i32(0));  // of an empty array: 0
+        const Value zero = b_.i32(0), most = within_i32(ir::last_index(dim, m.array_shape[d]), dim, zero);
+        if (dim.wrap() && scalars_.range(known[d].form).lo < 0) {
+          const Value from_end = b_.add(b_.min(b_.add(s, b_.i32(dim.wrap())), zero), most);
+          s = b_.select(b_.lt(s, zero), from_end, s);
+        }
+        s = b_.max(b_.min(s, most), zero);  // of an empty array: 0
       }
       // Where blocks start is formed in 32 bits.
       const auto last = ir::last_index(dim, m.array_shape[d]).value();
@@ -287,10 +295,13 @@ void Lowering::enter_window(int i) {
       const auto extent = m.array_shape[d].value();
       const auto length = static_cast<double>(extent.value_or(0)) + static_cast<double>(dim.low) + static_cast<double>(dim.high);  // whatever the text says
       if (n && extent && static_cast<double>(*n) * length < INT32_MAX) offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
-      else offset = b_.add(offset, b_.mul(b_.convert(s, DType::i64), extent_value(stride[d], DType::i64)));
+      else {
+        const Value by = extent_value(stride[d], DType::i64);
+        offset = b_.add(offset, b_.mul(b_.convert(s, DType::i64), by));
+      }
       Value limit;
       if (!known[d].interior) limit = within_i32(m.array_shape[d], dim, s);
-      if (limit && bounded) limit = b_.min(limit, b_.clamp(starts[k_.map_result(i, d) + 1], b_.i32(0), b_.i32(dim.size)));
+      if (limit && bounded) limit = b_.min(limit, b_.clamp(starts[k_.map_result(i, d) + 1], 0, dim.size));
       const Value end = extent_value(m.array_shape[d], extent.value_or(0) > INT32_MAX ? DType::i64 : DType::i32);
       // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in keep_inside(), whatever block_starts() says.
       const bool from_inside = b_.not_negative({{1, s}}, {}), begins = from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
@@ -400,7 +411,10 @@ void Lowering::leave_refs(size_t depth) {
       const RefState window = windows_[i];
       order({r.range}, {window.range});
       const ir::Op all = identity_access(window.shape);
-      flat_nest(window.shape, dims, [&](const NestPoint& p) { store_at(window, address(window, all, p.c), slot_load(r.slot, p.c), p.valid); });
+      flat_nest(window.shape, dims, [&](const NestPoint& p) {
+        const Value v = slot_load(r.slot, p.c);
+        store_at(window, address(window, all, p.c), v, p.valid);
+      });
       free_slot(r.slot);
     }
   }

@@ -56,8 +56,8 @@ void Lowering::scatter_op(ir::OpId id) {
             continue;
           }
           const Value given = element(o.operands[next++], c), n = b_.i32(s[d]);
-          const Value position = b_.select(b_.lt(given, b_.i32(0)), b_.add(given, n), given);
-          valid = b_.both(valid, b_.both(b_.ge_zero(position), b_.lt(position, n)));
+          const Value position = b_.wrap(given, n), below = b_.lt(position, n);
+          valid = b_.both(valid, b_.both(b_.ge_zero(position), below));
           to.push_back({position});
         }
         const Value update = element(updates, c);
@@ -163,7 +163,8 @@ void Lowering::sort_op(ir::OpId id) {
       const Value more = b_.op(Opcode::ne, {q, p}, DType::boolean);
       const auto halved = [&](Value v) { return b_.op(Opcode::shift_right_logical, {v, one}, DType::i32); };
       const auto next = [&](Value within, Value otherwise) { return b_.select(more, within, otherwise); };
-      return Values{next(p, halved(p)), next(halved(q), b_.i32(half)), next(p, zero), next(b_.sub(q, p), halved(p))};
+      const Value half_p = halved(p), next_p = next(p, half_p), top = b_.i32(half);
+      return Values{next_p, next(halved(q), top), next(p, zero), next(b_.sub(q, p), half_p)};
     });
     if (told_apart) free_slot(slots.back());
   }

@@ -36,7 +36,12 @@ Values Lowering::across_threads(Values v, int bits, const Accumulator& acc) {
     std::vector<MemoryRange> reads;
     for (const Slot& s : slots) reads.push_back(s.range);
     order(reads, {});
-    const Value position = stride * count == s_.group && stride == 1 ? b_.i32(0) : b_.sub(thread_, b_.mul(b_.rem(b_.div(thread_, stride), count), b_.i32(stride)));
+    Value position;
+    if (stride * count == s_.group && stride == 1) position = b_.i32(0);
+    else {
+      const Value by = b_.i32(stride);
+      position = b_.sub(thread_, b_.mul(b_.rem(b_.div(thread_, stride), count), by));
+    }
     auto member = [&](Value j) {
       Values x;
       for (const Slot& s : slots) x.push_back(b_.load(s.ref, b_.add(position, b_.mul(j, b_.i32(stride)))));
@@ -46,7 +51,7 @@ Values Lowering::across_threads(Values v, int bits, const Accumulator& acc) {
     if (count <= 8) {
       for (int j = 1; j < count; ++j) v = acc.merge(v, member(b_.i32(j)));
     } else {
-      v = b_.for_loop(b_.i32(1), b_.i32(count), b_.i32(1), v, [&](Value j, const Values& a) { return acc.merge(a, member(j)); });
+      v = b_.for_loop(1, count, v, [&](Value j, const Values& a) { return acc.merge(a, member(j)); });
     }
     for (Slot& s : slots) free_slot(s);
   }
@@ -306,7 +311,10 @@ void Lowering::scan_op(ir::OpId id) {
         Coords c = unravel(line, part);
         for (size_t d = 0; d < s.size(); ++d) {
           if (lines[d] == 1) c[d] = at(0);
-          else if (part[d] != lines[d]) c[d] = {b_.min(b_.add(c[d].v, tile_base(line_axes[d])), b_.i32(s[d] - 1))};
+          else if (part[d] != lines[d]) {
+            const Value last = b_.i32(s[d] - 1);
+            c[d] = {b_.min(b_.add(c[d].v, tile_base(line_axes[d])), last)};
+          }
         }
         const Value begin = b_.mul(thread_, b_.i32(stretch));
         auto walk = [&](const Value& start, bool write) {
@@ -323,9 +331,9 @@ void Lowering::scan_op(ir::OpId id) {
         order({}, {sums.range});
         b_.store(sums.ref, thread_, mine);
         order({sums.range}, {});
-        const Value before = b_.for_loop(b_.i32(0), b_.i32(s_.group), b_.i32(1), {identity}, [&](Value j, const Values& x) {
-          const Value y = b_.load(sums.ref, j);
-          return Values{b_.select(b_.lt(j, thread_), combine(x[0], y), x[0])};
+        const Value before = b_.for_loop(0, s_.group, {identity}, [&](Value j, const Values& x) {
+          const Value y = b_.load(sums.ref, j), sum = combine(x[0], y);
+          return Values{b_.select(b_.lt(j, thread_), sum, x[0])};
         })[0];
         walk(before, true);
       });
