@@ -30,7 +30,7 @@ class Cutter {
     const Extent& total = steps_.total;
     if (steps_.open || total.value().value_or(int64_t{INT32_MAX} + 1) > INT32_MAX) step_ = DType::i64;
     info_ = analyze_uniformity(k_);
-    for (const Op& o : k_.ops) synchronises_ = synchronises_ || o.code == Opcode::barrier || o.code == Opcode::subgroup_reduce || o.code == Opcode::subgroup_shuffle || o.code == Opcode::subgroup_shuffle_xor;
+    for (const Op& o : k_.ops) synchronises_ = synchronises_ || ir::family(o.code) == ir::Family::group;
     bytes_ = k_.lane.scratch_bytes;
     prologue_ = b_.new_region({});
     k_.lane.steps_extent = static_cast<int32_t>(k_.lane.extents.size());

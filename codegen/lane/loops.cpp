@@ -37,7 +37,7 @@ int weight(const Kernel& k, RegionId r) {
   int n = 0;
   for (OpId id : k.region(r).ops) {
     const Op& op = k.op(id);
-    if (op.code == Opcode::for_ || op.code == Opcode::while_ || atomic_by_loop(k, op)) return kMany;
+    if (ir::is_loop(op.code) || atomic_by_loop(k, op)) return kMany;
     n += op_weight(k, op);
     for (RegionId inner : op.regions) n += weight(k, inner);
     if (n > kMany) return kMany;

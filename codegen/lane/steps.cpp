@@ -75,7 +75,7 @@ class Planner {
     return n;
   }
   int64_t loops_in(const Op& o) const {
-    int64_t n = o.code == Opcode::for_ || o.code == Opcode::while_ || atomic_by_loop(k_, o) ? 1 : 0;
+    int64_t n = ir::is_loop(o.code) || atomic_by_loop(k_, o) ? 1 : 0;
     for (const RegionId r : o.regions) n += loops_in(r);
     return n;
   }
@@ -85,7 +85,7 @@ class Planner {
     double inside = 0;
     for (const RegionId r : o.regions)
       for (const OpId id : k_.region(r).ops) inside += guess(k_.op(id));
-    if ((o.code != Opcode::for_ && o.code != Opcode::while_)) return inside;
+    if (!ir::is_loop(o.code)) return inside;
     const auto it = out_.rounds.find(o.regions[0].index);
     const double n = o.code == Opcode::while_ || it == out_.rounds.end() ? kRoundsInData : static_cast<double>(it->second.value().value_or(static_cast<int64_t>(kRoundsOfSizes)));
     return (n + 1) * (inside + 1);

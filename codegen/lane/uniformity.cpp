@@ -128,7 +128,7 @@ class Analysis {
   bool place_is_uniform(Value ref) const {
     const Value root = root_of(k_, ref);
     if (!root) return false;
-    if (const Op* d = k_.def(root)) return d->code == Opcode::alloc_shared || d->code == Opcode::alloc_scratch;
+    if (const Op* d = k_.def(root)) return ir::is_alloc(d->code);
     const uint32_t n = k_.value(root).number;
     return n < out_.written.size() && !out_.written[n];
   }
@@ -152,7 +152,7 @@ Value root_of(const Kernel& k, Value ref) {
   for (size_t steps = 0; ref.index < k.values.size() && steps <= k.ops.size(); ++steps) {
     const Op* d = k.def(ref);
     if (!d) return k.value(ref).region == k.body ? ref : Value{};
-    if (d->code == Opcode::alloc_shared || d->code == Opcode::alloc_scratch || d->code == Opcode::report_memory) return ref;
+    if (ir::is_alloc(d->code) || d->code == Opcode::report_memory) return ref;
     if (d->code != Opcode::view || d->operands.empty()) return {};
     ref = d->operands[0];
   }

@@ -35,7 +35,7 @@ class Unroller {
     int64_t n = 0;
     for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& o = k_.op(id);
-      if (o.code == Opcode::for_ || o.code == Opcode::while_ || o.code == Opcode::barrier) return INT32_MAX;
+      if (ir::is_loop(o.code) || o.code == Opcode::barrier) return INT32_MAX;
       n += lane::op_weight(k_, o);
       for (ir::RegionId inner : o.regions) n += cost(inner);
     }

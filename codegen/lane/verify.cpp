@@ -20,7 +20,6 @@ namespace {
 using ir::Kernel, ir::Op, ir::Opcode, ir::RegionId, ir::Type, ir::Value;
 using U = Uniformity;
 
-bool is_subgroup_op(Opcode c) { return c == Opcode::subgroup_reduce || c == Opcode::subgroup_shuffle || c == Opcode::subgroup_shuffle_xor; }
 bool is_int_scalar(const Type& t, DType d) { return t.is_scalar() && t.dtype == d; }
 
 class Verifier {
@@ -117,7 +116,7 @@ class Verifier {
     const U control = uniformity_.control[r.index];
     if (o.code == Opcode::barrier && control != U::workgroup)
       problem(o, "stands under " + std::string(name(control)) + " control, but a barrier needs every enclosing condition and loop bound workgroup-uniform");
-    if (is_subgroup_op(o.code)) {
+    if (ir::is_subgroup_op(o.code)) {
       if (control == U::varying) problem(o, "stands under varying control, but a subgroup op needs every enclosing condition and loop bound subgroup-uniform");
       if (k_.lane.subgroup_size > 0 && k_.lane.workgroup_size % k_.lane.subgroup_size != 0)
         problem(o, "needs full subgroups, but workgroup_size " + std::to_string(k_.lane.workgroup_size) + " is no multiple of subgroup_size " +

@@ -135,7 +135,7 @@ Value Lowering::nearest_element(const ir::Op& o, const Coords& c, Value predicat
   return b_.if_else(wanted, [&] {
     const Value from = a.wide ? b_.view(r.ref, a.wide) : r.ref;
     const bool concurrent = ref < k_.blocks.size() && parallel_.concurrent[ref];
-    const Value least = b_.constant(as, reference::reduce_identity(is_float(as) ? Opcode::reduce_max : Opcode::reduce_or, as));
+    const Value least = b_.constant(as, reference::identity(is_float(as) ? Opcode::max : Opcode::or_, as));
     if (concurrent) return Values{b_.atomic(is_float(as) ? Opcode::max : Opcode::or_, from, a.narrow, least, {})};  // changes nothing
     const Value held = b_.load(from, a.narrow);
     return Values{r.dtype == as ? held : b_.op(Opcode::bitcast, {held}, as)};

@@ -8,11 +8,8 @@
 
 namespace tessera::lowering {
 using ir::Attr;
+using ir::Family;
 using ir::Opcode;
-
-namespace {
-bool is_region_op(Opcode c) { return c == Opcode::for_ || c == Opcode::while_ || c == Opcode::if_ || c == Opcode::switch_; }
-}  // namespace
 
 void Lowering::plan_homes() {
   kinds_.assign(k_.values.size(), Kind::lazy);
@@ -23,10 +20,10 @@ void Lowering::plan_homes() {
     if (t.is_ref) continue;
     if (t.shape.empty()) { kinds_[i] = Kind::scalar; continue; }
     const ir::Op* o = k_.def(v);
-    const bool lazy = s_.general ? o && (o->code == Opcode::constant || o->code == Opcode::iota || (o->code == Opcode::broadcast && shape(o->operands[0]).empty()))
+    const bool lazy = s_.general ? o && (ir::family(o->code) == Family::source || (o->code == Opcode::broadcast && shape(o->operands[0]).empty()))
                                  : index_function[i] && !s_.kept[i].yes;
     if (lazy) continue;
-    if (o && (o->code == Opcode::scatter || o->code == Opcode::sort)) {
+    if (o && ir::is_rearranged(o->code)) {
       kinds_[i] = Kind::arena;  // whose elements move
       continue;
     }
@@ -105,7 +102,7 @@ void Lowering::demote_misfits() {
   for (uint32_t i = 0; i < next_in_group.size(); ++i) next_in_group[i] = {i};
   auto tie = [&](Value a, Value b) { std::swap(next_in_group[a.index], next_in_group[b.index]); };
   for (const ir::Op& o : k_.ops)
-    for (size_t i = 0; i < o.results.size() && (o.code == Opcode::for_ || o.code == Opcode::while_); ++i)
+    for (size_t i = 0; i < o.results.size() && ir::is_loop(o.code); ++i)
       for (ir::RegionId r : o.regions) tie(o.results[i], k_.region(r).args[i + (o.code == Opcode::for_ ? 1 : 0)]);
 
   bool changed = false;
@@ -131,36 +128,36 @@ void Lowering::demote_misfits() {
     for (ir::OpId id : k_.region(region).ops) {
       const ir::Op& o = k_.op(id);
       for (ir::RegionId inner : o.regions) walk(inner);
-      switch (o.code) {
-        case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas:
+      const auto where_used = [&] {  // index functions are evaluated there, unless they are kept
+        if (o.results.size() != 1 || k_.type(o.results[0]).shape.empty() || kinds_[o.results[0].index] == Kind::lazy) return;
+        for (Value v : o.operands) {
+          use(o.results[0], v);
+          if (o.code == Opcode::concatenate && kinds_[o.results[0].index] == Kind::arena) use(v, v);  // each part has a nest of its own
+        }
+      };
+      switch (ir::family(o.code)) {
+        case Family::memory:
           for (Value v : values_read(o)) {
             if (must_scatter_in_order(k_, o) && !in_any_order(k_, o, used_)) demote(v);  // an invocation walks all elements of the arrays
             else use(o.code == Opcode::load ? o.results[0] : o.operands[1], v);
           }
           break;
-        case Opcode::debug_print: case Opcode::check:
-        case Opcode::yield:  // into the home of a result or a carried value
-        case Opcode::for_: case Opcode::while_:
+        case Family::contract:  // stages the operand that it cannot read in place, by a nest over that operand
+        case Family::reduce: case Family::argreduce: case Family::print:
+        case Family::end:  // into the home of a result or a carried value
+        case Family::control:
           for (Value v : o.operands) use(v, v);
           break;
-        case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:  // each invocation walks a line
+        case Family::scan:  // each invocation walks a line
           if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) demote(o.operands[0]);
           else use(o.operands[0], o.operands[0]);
           break;
-        case Opcode::scatter: case Opcode::sort:  // each invocation walks lines, or elements as they come
+        case Family::rearrange:  // each invocation walks lines, or elements as they come
+          if (!ir::is_rearranged(o.code)) { where_used(); break; }
           for (Value v : o.operands) demote(v);
           break;
-        case Opcode::dot: case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and:
-        case Opcode::reduce_or: case Opcode::argmax: case Opcode::argmin:
-          // A dot stages the operand that it cannot read in place, by a nest over that operand.
-          for (Value v : o.operands) use(v, v);
-          break;
-        default:  // index functions are evaluated where they are used, unless they are kept
-          if (o.results.size() == 1 && !k_.type(o.results[0]).shape.empty() && kinds_[o.results[0].index] != Kind::lazy)
-            for (Value v : o.operands) {
-              use(o.results[0], v);
-              if (o.code == Opcode::concatenate && kinds_[o.results[0].index] == Kind::arena) use(v, v);  // each part has a nest of its own
-            }
+        case Family::elementwise: case Family::source: case Family::move: case Family::grid: case Family::pipe: case Family::launch: case Family::ref: case Family::group:
+        case Family::report: where_used();
       }
     }
   };
@@ -214,32 +211,53 @@ void Lowering::region(ir::RegionId r) {
   }
 }
 
-void Lowering::op(ir::OpId id) {
+void Lowering::memory_op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
-  const Loc outer = b_.raw().loc();
-  b_.raw().set_loc(o.loc);
-  switch (o.code) {
-    case Opcode::load: load_op(id); break;
-    case Opcode::store: case Opcode::addupdate: store_op(o); break;
-    case Opcode::swap: {
+  switch (ir::Memory(o.code)) {
+    case ir::Memory::load: load_op(id); break;
+    case ir::Memory::store: case ir::Memory::addupdate: store_op(o); break;
+    case ir::Memory::swap:
       // The old contents first, then the store; the order is kept because the result is never lazy.
       load_op(id);
       store_op(o);
       break;
-    }
-    case Opcode::atomic_rmw: case Opcode::atomic_cas: atomic_op(id); break;
-    case Opcode::debug_print: case Opcode::check: print_op(o); break;
-    case Opcode::for_: for_op(id); break;
-    case Opcode::while_: while_op(id); break;
-    case Opcode::if_: case Opcode::switch_: branch_op(id); break;
-    case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or: reduce_op(id); break;
-    case Opcode::argmax: case Opcode::argmin: arg_reduce_op(id); break;
-    case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: scan_op(id); break;
-    case Opcode::dot: dot_op(id); break;
-    case Opcode::scatter: scatter_op(id); break;
-    case Opcode::sort: sort_op(id); break;
-    case Opcode::yield: break;
-    case Opcode::report: {
+    case ir::Memory::atomic_rmw: case ir::Memory::atomic_cas: atomic_op(id); break;
+  }
+}
+
+void Lowering::control_op(ir::OpId id) {
+  switch (ir::Control(k_.op(id).code)) {
+    case ir::Control::for_: for_op(id); break;
+    case ir::Control::while_: while_op(id); break;
+    case ir::Control::if_: case ir::Control::switch_: branch_op(id); break;
+    case ir::Control::run_scoped: throw InternalError(k_.name + ": run_scoped after scopes", k_.op(id).loc);
+  }
+}
+
+void Lowering::op(ir::OpId id) {
+  const ir::Op& o = k_.op(id);
+  const Loc outer = b_.raw().loc();
+  b_.raw().set_loc(o.loc);
+  const auto value = [&] {
+    const Value v = o.results.at(0);
+    if (kinds_[v.index] == Kind::scalar) scalar_op(id);
+    else if (kinds_[v.index] != Kind::lazy) materialize(v);
+  };
+  switch (ir::family(o.code)) {
+    case Family::memory: memory_op(id); break;
+    case Family::print: print_op(o); break;
+    case Family::control: control_op(id); break;
+    case Family::reduce: reduce_op(id); break;
+    case Family::argreduce: arg_reduce_op(id); break;
+    case Family::scan: scan_op(id); break;
+    case Family::contract: dot_op(id); break;
+    case Family::rearrange:
+      if (o.code == Opcode::scatter) scatter_op(id);
+      else if (o.code == Opcode::sort) sort_op(id);
+      else value();
+      break;
+    case Family::end: break;
+    case Family::report: {
       ir::Op report{.code = Opcode::report};
       for (const Value v : o.operands) report.operands.push_back(scalar(v));
       report.set(ir::Attr::mask, o.attr(ir::Attr::mask));
@@ -247,11 +265,9 @@ void Lowering::op(ir::OpId id) {
       b_.raw().append(std::move(report));
       break;
     }
-    default: {
-      const Value v = o.results.at(0);
-      if (kinds_[v.index] == Kind::scalar) scalar_op(id);
-      else if (kinds_[v.index] != Kind::lazy) materialize(v);
-    }
+    case Family::elementwise: case Family::source: case Family::move: case Family::grid: value(); break;
+    // Of lane level, or taken away before (scopes.cpp).
+    case Family::pipe: case Family::launch: case Family::ref: case Family::group: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);
   }
   b_.raw().set_loc(outer);
 }
@@ -391,9 +407,9 @@ bool Lowering::uniform_scalar(Value root) {
       }
       continue;
     }
-    if (is_region_op(o->code)) {
+    if (ir::is_control(o->code)) {
       const size_t first = o->code == Opcode::for_ ? 3 : 0;
-      if (o->code == Opcode::for_ || o->code == Opcode::while_) {
+      if (ir::is_loop(o->code)) {
         stack.push_back(o->operands[first + number]);
         stack.push_back(k_.terminator(o->regions.back()).operands[number]);
         continue;

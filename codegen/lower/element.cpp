@@ -26,30 +26,20 @@ void Lowering::scalar_op(ir::OpId id) {
     h.scalar = b_.op(o.code, in, k_.type(v).dtype);
     return;
   }
-  switch (o.code) {
-    case Opcode::constant: h.scalar = b_.constant(k_.type(v).dtype, static_cast<uint64_t>(o.attr(Attr::bits))); return;
-    case Opcode::program_id: h.scalar = pid_[static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))]; return;
-    case Opcode::load: h.scalar = load_element(o, {}); return;  // of an index map: scalar-prefetch operands are never written
-    case Opcode::num_programs: h.scalar = grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))); return;
-    case Opcode::broadcast: case Opcode::reshape: {
-      // From rank 0 or a single element.
-      const Value x = o.operands[0];
-      if (shape(x).empty()) { h.scalar = scalar(x); return; }
-      if (kinds_[x.index] == Kind::arena) {
-        order(arena_reads({x}), {});
-        h.scalar = element(x, Coords(shape(x).size(), at(0)));
-        return;
-      }
-      order(arena_reads({x}), {});
-      h.scalar = element(x, Coords(shape(x).size(), at(0)));
-      return;
-    }
-    case Opcode::gather:
-      order(arena_reads(o.operands), {});
-      h.scalar = compute_element(v, o, {});
-      return;
-    case Opcode::transpose: case Opcode::slice: case Opcode::rev: h.scalar = scalar(o.operands[0]); return;  // of rank 0, too: the same
-    default: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " is no scalar op", o.loc);
+  if (o.code == Opcode::constant) h.scalar = b_.constant(k_.type(v).dtype, static_cast<uint64_t>(o.attr(Attr::bits)));
+  else if (o.code == Opcode::program_id) h.scalar = pid_[static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))];
+  else if (o.code == Opcode::num_programs) h.scalar = grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis))));
+  else if (o.code == Opcode::load) h.scalar = load_element(o, {});  // of an index map: scalar-prefetch operands are never written
+  else if (o.code == Opcode::gather) {
+    order(arena_reads(o.operands), {});
+    h.scalar = compute_element(v, o, {});
+  } else if (ir::is_move_of_one(o.code)) {  // of rank 0, or of a single element
+    const Value x = o.operands[0];
+    if (shape(x).empty()) { h.scalar = scalar(x); return; }
+    order(arena_reads({x}), {});
+    h.scalar = element(x, Coords(shape(x).size(), at(0)));
+  } else {
+    throw InternalError(k_.name + ": " + std::string(name(o.code)) + " is no scalar op", o.loc);
   }
 }
 
@@ -119,17 +109,19 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
     for (Value x : o.operands) in.push_back(element(x, c));
     return b_.op(o.code, in, t);
   }
-  switch (o.code) {
-    case Opcode::constant: return b_.constant(t, static_cast<uint64_t>(o.attr(Attr::bits)));
-    case Opcode::iota: return b_.op(Opcode::convert, {c[static_cast<size_t>(o.attr(Attr::axis))].v}, t);
-    case Opcode::broadcast: {
+  if (o.code == Opcode::constant) return b_.constant(t, static_cast<uint64_t>(o.attr(Attr::bits)));
+  if (o.code == Opcode::iota) return b_.op(Opcode::convert, {c[static_cast<size_t>(o.attr(Attr::axis))].v}, t);
+  if (o.code == Opcode::gather) return gathered(o, c);
+  if (o.code == Opcode::load) return load_element(o, c);
+  switch (ir::Move(o.code)) {
+    case ir::Move::broadcast: {
       const Value x = o.operands[0];
       Coords in;
       const auto& dims = o.ints(Attr::dims);
       for (size_t i = 0; i < dims.size(); ++i) in.push_back(shape(x)[i] == shape(v)[static_cast<size_t>(dims[i])] ? c[static_cast<size_t>(dims[i])] : at(0));
       return element(x, in);
     }
-    case Opcode::reshape: {
+    case ir::Move::reshape: {
       const Value x = o.operands[0];
       std::vector<std::pair<size_t, size_t>> pairs;
       if (reshape_keeps_dims(shape(x), shape(v), &pairs)) {
@@ -139,18 +131,18 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
       }
       return element(x, unravel(linear(c, shape(v)), shape(x)));
     }
-    case Opcode::transpose: {
+    case ir::Move::transpose: {
       const auto& perm = o.ints(Attr::perm);
       Coords in(perm.size());
       for (size_t d = 0; d < perm.size(); ++d) in[static_cast<size_t>(perm[d])] = c[d];
       return element(o.operands[0], in);
     }
-    case Opcode::slice: {
+    case ir::Move::slice: {
       Coords in(c.size());
       for (size_t d = 0; d < c.size(); ++d) in[d] = sliced(o, d, c[d]);
       return element(o.operands[0], in);
     }
-    case Opcode::rev: {
+    case ir::Move::rev: {
       Coords in = c;
       for (const int64_t axis : o.ints(Attr::axes)) {
         const auto d = static_cast<size_t>(axis);
@@ -158,7 +150,7 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
       }
       return element(o.operands[0], in);
     }
-    case Opcode::concatenate: {
+    case ir::Move::concatenate: {
       const auto axis = static_cast<size_t>(o.attr(Attr::axis));
       if (const auto slices = slices_of_one(k_, o, [&](Value part) { return kinds_[part.index] == Kind::lazy; }); !slices.empty()) {
         Coords in = c;
@@ -195,31 +187,31 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
       }
       return r;
     }
-    case Opcode::gather: {
-      const Value x = o.operands[0];
-      const auto& dims = o.ints(Attr::dims);
-      Coords in;
-      size_t next = 1;
-      for (size_t d = 0; d < dims.size(); ++d) {
-        const int64_t n = shape(x)[d];
-        if (dims[d] >= 0) {
-          in.push_back(n == 1 ? at(0) : c[static_cast<size_t>(dims[d])]);
-          continue;
-        }
-        const Value i = o.operands[next++];
-        if (n == 1) {
-          in.push_back(at(0));
-          continue;
-        }
-        const Value p = element(i, c);
-        const Value last = b_.i32(n - 1), zero = b_.i32(0);
-        in.push_back({b_.clamp(b_.wrap(p, b_.i32(n)), zero, last)});
-      }
-      return element(x, in);
-    }
-    case Opcode::load: return load_element(o, c);
-    default: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no index function", o.loc);
   }
+  throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no index function", o.loc);
+}
+
+Value Lowering::gathered(const ir::Op& o, const Coords& c) {
+  const Value x = o.operands[0];
+  const auto& dims = o.ints(Attr::dims);
+  Coords in;
+  size_t next = 1;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const int64_t n = shape(x)[d];
+    if (dims[d] >= 0) {
+      in.push_back(n == 1 ? at(0) : c[static_cast<size_t>(dims[d])]);
+      continue;
+    }
+    const Value i = o.operands[next++];
+    if (n == 1) {
+      in.push_back(at(0));
+      continue;
+    }
+    const Value p = element(i, c);
+    const Value last = b_.i32(n - 1), zero = b_.i32(0);
+    in.push_back({b_.clamp(b_.wrap(p, b_.i32(n)), zero, last)});
+  }
+  return element(x, in);
 }
 
 }  // namespace tessera::lowering

@@ -100,6 +100,7 @@ class Lowering {
 
   // element.cpp: index functions
   Value element(Value v, const Coords& c);
+  Value gathered(const ir::Op& o, const Coords& c);
   Value compute_element(Value v, const ir::Op& op, const Coords& c);
   Coord sliced(const ir::Op& slice, size_t d, Coord c);
   Value scalar(Value v);
@@ -148,6 +149,7 @@ class Lowering {
   void store_op(const ir::Op& op);
   /// Calls body for every element of an access of which some may meet in memory: those one after another in the value's order, by one invocation.
   void in_order(const ir::Op& op, const std::function<void(const Coords&, Value predicate)>& body);
+  void memory_op(ir::OpId id);
   void load_op(ir::OpId id);
   // atomics.cpp
   void atomic_op(ir::OpId id);
@@ -168,6 +170,7 @@ class Lowering {
   // control.cpp
   void region(ir::RegionId r);
   void op(ir::OpId id);
+  void control_op(ir::OpId id);
   void for_op(ir::OpId id);
   void while_op(ir::OpId id);
   void branch_op(ir::OpId id);

@@ -220,11 +220,10 @@ void Lowering::reduce_op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
   const DType t = k_.type(v).dtype;
-  const bool wide = o.code == Opcode::reduce_sum || o.code == Opcode::reduce_prod;
-  const DType a = wide ? accumulate_type(t) : t;
-  const Opcode combiner = reference::reduce_combiner(o.code);
+  const Opcode combiner = ir::combining_op(o.code);
+  const DType a = ir::combiner(combiner)->accumulator(t);
   Accumulator acc;
-  acc.identity = acc.neutral = {b_.constant(a, reference::reduce_identity(o.code, a))};
+  acc.identity = acc.neutral = {b_.constant(a, reference::identity(combiner, a))};
   acc.step = acc.merge = [&, combiner, a](const Values& x, const Values& y) { return Values{b_.op(combiner, {x[0], y[0]}, a)}; };
   std::vector<bool> reduced(shape(in).size(), false);
   for (int64_t d : o.ints(Attr::axes)) reduced[static_cast<size_t>(d)] = true;
@@ -238,14 +237,14 @@ void Lowering::arg_reduce_op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
   const DType t = k_.type(in).dtype;
-  const bool greatest = o.code == Opcode::argmax;
+  const Opcode extreme = ir::combining_op(o.code), beyond = extreme == Opcode::max ? Opcode::gt : Opcode::lt;
   const auto axis = static_cast<size_t>(o.attr(Attr::axis));
   Accumulator acc;
-  acc.identity = acc.neutral = {b_.constant(t, reference::reduce_identity(greatest ? Opcode::reduce_max : Opcode::reduce_min, t)), b_.i32(INT32_MAX)};
+  acc.identity = acc.neutral = {b_.constant(t, reference::identity(extreme, t)), b_.i32(INT32_MAX)};
   // The first of equals: NaN before everything, then the better value, then the smaller index.
-  acc.step = acc.merge = [&, t, greatest](const Values& x, const Values& y) {
+  acc.step = acc.merge = [&, t, beyond](const Values& x, const Values& y) {
     const auto logic = [&](Opcode c, Value p, Value q) { return b_.op(c, {p, q}, DType::boolean); };
-    Value better = logic(greatest ? Opcode::gt : Opcode::lt, y[0], x[0]), same = logic(Opcode::eq, y[0], x[0]);
+    Value better = logic(beyond, y[0], x[0]), same = logic(Opcode::eq, y[0], x[0]);
     if (is_float(t)) {
       const Value xn = logic(Opcode::ne, x[0], x[0]), yn = logic(Opcode::ne, y[0], y[0]);
       better = logic(Opcode::or_, better, logic(Opcode::and_, yn, b_.op(Opcode::not_, {xn}, DType::boolean)));
@@ -268,13 +267,13 @@ void Lowering::arg_reduce_op(ir::OpId id) {
 void Lowering::scan_op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
-  const DType t = k_.type(v).dtype, a = accumulate_type(t);
+  const Opcode combiner = ir::combining_op(o.code);
+  const DType t = k_.type(v).dtype, a = ir::combiner(combiner)->accumulator(t);
   const auto axis = static_cast<size_t>(o.attr(Attr::axis));
   const bool reverse = o.attr_or(Attr::reverse, 0) != 0;
   const Shape& s = shape(v);
   const int64_t n = s[axis];
-  const Opcode reduction = reference::scan_reduction(o.code), combiner = reference::reduce_combiner(reduction);
-  const Value identity = b_.constant(a, reference::reduce_identity(reduction, a));
+  const Value identity = b_.constant(a, reference::identity(combiner, a));
   auto combine = [&](Value x, Value y) { return b_.op(combiner, {x, y}, a); };
   auto read = [&](const Coords& c) { return b_.convert(element(in, c), a); };
   if (n == 1) {

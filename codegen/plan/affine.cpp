@@ -107,6 +107,7 @@ std::optional<Affine> ScalarAnalysis::linear(ir::Value v) {
     const Bounds b = bounds(op->operands[i]);
     return b && b->lo == b->hi ? std::optional(b->lo) : std::nullopt;
   };
+  if (ir::is_move_of_one(op->code)) return arg(0);  // of an array: the form holds every element
   switch (op->code) {
     case Opcode::program_id: return axis(static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis))));
     case Opcode::add: return sum(arg(0), arg(1));
@@ -122,8 +123,6 @@ std::optional<Affine> ScalarAnalysis::linear(ir::Value v) {
       const Bounds a = bounds(op->operands[0]), b = bounds(op->operands[1]);
       return a && b && a->lo >= 0 && a->hi < b->lo ? std::optional(arg(0)) : std::nullopt;
     }
-    // Arrays: the form holds every element.
-    case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev: return arg(0);
     default: return std::nullopt;
   }
 }
@@ -155,6 +154,7 @@ Bounds ScalarAnalysis::transfer(ir::Value v) {
     for (ir::Value x : op->operands) operands.push_back(bounds(x));
     return result_bounds(op->code, k_.type(op->operands.back()).dtype, t.dtype, operands);
   }
+  if (ir::is_move_of_one(op->code)) return bounds(op->operands[0]);
   switch (op->code) {
     case Opcode::constant: return bounds(v);
     case Opcode::num_programs: {
@@ -162,7 +162,6 @@ Bounds ScalarAnalysis::transfer(ir::Value v) {
       return n ? held(t.dtype, *n, *n) : held(t.dtype, 0, INT32_MAX);
     }
     case Opcode::iota: return held(t.dtype, 0, std::max<int64_t>(t.shape[static_cast<size_t>(op->attr(ir::Attr::axis))] - 1, 0));
-    case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev: return bounds(op->operands[0]);
     case Opcode::concatenate: {
       Bounds r = bounds(op->operands[0]);
       for (size_t i = 1; i < op->operands.size() && r; ++i) {

@@ -8,6 +8,7 @@
 
 namespace tessera::lowering {
 using ir::Attr;
+using ir::Family;
 using ir::Opcode;
 using ir::Value;
 
@@ -100,77 +101,13 @@ void Axes::walk(ir::RegionId r) {
 void Axes::visit(const ir::Op& op) {
   for (ir::RegionId r : op.regions) walk(r);
   const auto result = [&] { return op.results[0]; };
-  if (ir::info(op.code).elementwise) {
-    for (Value v : op.operands) equate_all(v, result());
-    return;
-  }
-  switch (op.code) {
-    case Opcode::broadcast: {
-      const Shape& from = k_.type(op.operands[0]).shape;
-      const auto& dims = op.ints(Attr::dims);
-      for (size_t i = 0; i < from.size(); ++i)
-        if (from[i] == k_.type(result()).shape[static_cast<size_t>(dims[i])]) equate(op.operands[0], i, result(), static_cast<size_t>(dims[i]));
+  switch (ir::family(op.code)) {
+    case Family::elementwise:
+      for (Value v : op.operands) equate_all(v, result());
       return;
-    }
-    case Opcode::reshape: {
-      std::vector<std::pair<size_t, size_t>> pairs;
-      const Shape& from = k_.type(op.operands[0]).shape;
-      if (reshape_keeps_dims(from, k_.type(result()).shape, &pairs))
-        for (auto [i, j] : pairs) equate(op.operands[0], i, result(), j);
-      else
-        for (size_t i = 0; i < from.size(); ++i) mix(op.operands[0], i);
-      return;
-    }
-    case Opcode::transpose:
-      for (size_t d = 0; d < op.ints(Attr::perm).size(); ++d) equate(op.operands[0], static_cast<size_t>(op.ints(Attr::perm)[d]), result(), d);
-      return;
-    case Opcode::slice: {
-      const Shape& from = k_.type(op.operands[0]).shape;
-      for (size_t d = 0; d < from.size(); ++d) {
-        if (from[d] == k_.type(result()).shape[d]) equate(op.operands[0], d, result(), d);
-        else mix(op.operands[0], d);
-      }
-      return;
-    }
-    case Opcode::rev:
-      for (size_t d = 0; d < k_.type(result()).shape.size(); ++d) {
-        const auto& turned = op.ints(Attr::axes);
-        if (std::find(turned.begin(), turned.end(), static_cast<int64_t>(d)) != turned.end()) mix(op.operands[0], d);
-        else equate(op.operands[0], d, result(), d);
-      }
-      return;
-    case Opcode::concatenate:
-      for (Value v : op.operands)
-        for (size_t d = 0; d < k_.type(v).shape.size(); ++d) {
-          if (static_cast<int64_t>(d) == op.attr(Attr::axis)) mix(v, d);
-          else equate(v, d, result(), d);
-        }
-      return;
-    case Opcode::dot: {
-      const Value lhs = op.operands[0], rhs = op.operands[1];
-      const auto &lc = op.ints(Attr::lhs_contract), &rc = op.ints(Attr::rhs_contract), &lb = op.ints(Attr::lhs_batch), &rb = op.ints(Attr::rhs_batch);
-      size_t d = 0;
-      for (size_t i = 0; i < lb.size(); ++i, ++d) {
-        equate(lhs, static_cast<size_t>(lb[i]), result(), d);
-        equate(rhs, static_cast<size_t>(rb[i]), result(), d);
-      }
-      for (size_t i = 0; i < lc.size(); ++i) {
-        equate(lhs, static_cast<size_t>(lc[i]), rhs, static_cast<size_t>(rc[i]));
-        contracted_[node(lhs, static_cast<size_t>(lc[i]))] = true;
-      }
-      auto free_dims = [&](Value v, const std::vector<int64_t>& contract, const std::vector<int64_t>& batch) {
-        for (size_t i = 0; i < k_.type(v).shape.size(); ++i)
-          if (std::find(contract.begin(), contract.end(), static_cast<int64_t>(i)) == contract.end() && std::find(batch.begin(), batch.end(), static_cast<int64_t>(i)) == batch.end())
-            equate(v, i, result(), d++);
-      };
-      free_dims(lhs, lc, lb);
-      free_dims(rhs, rc, rb);
-      if (op.operands.size() == 3)
-        for (size_t i = 0; i < k_.type(op.operands[2]).shape.size(); ++i) equate(op.operands[2], i, result(), i);
-      return;
-    }
-    case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
-    case Opcode::argmax: case Opcode::argmin: {
+    case Family::move: return move(op);
+    case Family::contract: return dot(op);
+    case Family::reduce: case Family::argreduce: {
       const auto& axes_attr = op.ints(op.has(Attr::axes) ? Attr::axes : Attr::axis);
       size_t d = 0;
       for (size_t i = 0; i < k_.type(op.operands[0]).shape.size(); ++i) {
@@ -179,44 +116,14 @@ void Axes::visit(const ir::Op& op) {
       }
       return;
     }
-    case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
+    case Family::scan:
       for (size_t d = 0; d < k_.type(result()).shape.size(); ++d) {
         if (static_cast<int64_t>(d) == op.attr(Attr::axis)) { mix(op.operands[0], d); mix(result(), d); }
         else equate(op.operands[0], d, result(), d);
       }
       return;
-    case Opcode::gather: {
-      const auto& dims = op.ints(Attr::dims);
-      for (size_t d = 0; d < dims.size(); ++d) {
-        if (dims[d] < 0) mix(op.operands[0], d);
-        else equate(op.operands[0], d, result(), static_cast<size_t>(dims[d]));
-      }
-      for (size_t i = 1; i < op.operands.size(); ++i) equate_all(op.operands[i], result());
-      return;
-    }
-    case Opcode::scatter: {
-      const Value updates = op.operands[1];
-      const auto& dims = op.ints(Attr::dims);
-      std::vector<bool> followed(k_.type(updates).shape.size());
-      for (size_t d = 0; d < dims.size(); ++d) {
-        equate(op.operands[0], d, result(), d);
-        if (dims[d] < 0) { mix(result(), d); continue; }
-        equate(updates, static_cast<size_t>(dims[d]), result(), d);
-        followed[static_cast<size_t>(dims[d])] = true;
-      }
-      for (size_t d = 0; d < followed.size(); ++d)
-        if (!followed[d]) mix(updates, d);
-      for (size_t i = 2; i < op.operands.size(); ++i) equate_all(op.operands[i], updates);
-      return;
-    }
-    case Opcode::sort:
-      for (size_t i = 0; i < op.operands.size(); ++i) {
-        equate_all(op.operands[i], op.results[i]);
-        equate_all(op.results[i], result());
-      }
-      mix(result(), static_cast<size_t>(op.attr(Attr::axis)));
-      return;
-    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: {
+    case Family::rearrange: return rearrange(op);
+    case Family::memory: {
       const int ref = ref_position(k_, op.operands[0]);
       const bool whole = resident_[static_cast<size_t>(ref)];
       auto value_dims = [&](Value v) {
@@ -241,7 +148,123 @@ void Axes::visit(const ir::Op& op) {
       }
       return;
     }
-    case Opcode::for_: {
+    case Family::control: return control(op);
+    case Family::source: case Family::grid: case Family::print: case Family::pipe: case Family::end: case Family::launch: case Family::ref: case Family::group: case Family::report: return;
+  }
+}
+
+void Axes::move(const ir::Op& op) {
+  const Value result = op.results[0];
+  switch (ir::Move(op.code)) {
+    case ir::Move::broadcast: {
+      const Shape& from = k_.type(op.operands[0]).shape;
+      const auto& dims = op.ints(Attr::dims);
+      for (size_t i = 0; i < from.size(); ++i)
+        if (from[i] == k_.type(result).shape[static_cast<size_t>(dims[i])]) equate(op.operands[0], i, result, static_cast<size_t>(dims[i]));
+      return;
+    }
+    case ir::Move::reshape: {
+      std::vector<std::pair<size_t, size_t>> pairs;
+      const Shape& from = k_.type(op.operands[0]).shape;
+      if (reshape_keeps_dims(from, k_.type(result).shape, &pairs))
+        for (auto [i, j] : pairs) equate(op.operands[0], i, result, j);
+      else
+        for (size_t i = 0; i < from.size(); ++i) mix(op.operands[0], i);
+      return;
+    }
+    case ir::Move::transpose:
+      for (size_t d = 0; d < op.ints(Attr::perm).size(); ++d) equate(op.operands[0], static_cast<size_t>(op.ints(Attr::perm)[d]), result, d);
+      return;
+    case ir::Move::slice: {
+      const Shape& from = k_.type(op.operands[0]).shape;
+      for (size_t d = 0; d < from.size(); ++d) {
+        if (from[d] == k_.type(result).shape[d]) equate(op.operands[0], d, result, d);
+        else mix(op.operands[0], d);
+      }
+      return;
+    }
+    case ir::Move::rev:
+      for (size_t d = 0; d < k_.type(result).shape.size(); ++d) {
+        const auto& turned = op.ints(Attr::axes);
+        if (std::find(turned.begin(), turned.end(), static_cast<int64_t>(d)) != turned.end()) mix(op.operands[0], d);
+        else equate(op.operands[0], d, result, d);
+      }
+      return;
+    case ir::Move::concatenate:
+      for (Value v : op.operands)
+        for (size_t d = 0; d < k_.type(v).shape.size(); ++d) {
+          if (static_cast<int64_t>(d) == op.attr(Attr::axis)) mix(v, d);
+          else equate(v, d, result, d);
+        }
+      return;
+  }
+}
+
+
+void Axes::dot(const ir::Op& op) {
+  const Value result = op.results[0];
+  const Value lhs = op.operands[0], rhs = op.operands[1];
+  const auto &lc = op.ints(Attr::lhs_contract), &rc = op.ints(Attr::rhs_contract), &lb = op.ints(Attr::lhs_batch), &rb = op.ints(Attr::rhs_batch);
+  size_t d = 0;
+  for (size_t i = 0; i < lb.size(); ++i, ++d) {
+    equate(lhs, static_cast<size_t>(lb[i]), result, d);
+    equate(rhs, static_cast<size_t>(rb[i]), result, d);
+  }
+  for (size_t i = 0; i < lc.size(); ++i) {
+    equate(lhs, static_cast<size_t>(lc[i]), rhs, static_cast<size_t>(rc[i]));
+    contracted_[node(lhs, static_cast<size_t>(lc[i]))] = true;
+  }
+  auto free_dims = [&](Value v, const std::vector<int64_t>& contract, const std::vector<int64_t>& batch) {
+    for (size_t i = 0; i < k_.type(v).shape.size(); ++i)
+      if (std::find(contract.begin(), contract.end(), static_cast<int64_t>(i)) == contract.end() && std::find(batch.begin(), batch.end(), static_cast<int64_t>(i)) == batch.end())
+        equate(v, i, result, d++);
+  };
+  free_dims(lhs, lc, lb);
+  free_dims(rhs, rc, rb);
+  if (op.operands.size() == 3)
+    for (size_t i = 0; i < k_.type(op.operands[2]).shape.size(); ++i) equate(op.operands[2], i, result, i);
+}
+
+void Axes::rearrange(const ir::Op& op) {
+  const Value result = op.results[0];
+  switch (ir::Rearrange(op.code)) {
+    case ir::Rearrange::gather: {
+      const auto& dims = op.ints(Attr::dims);
+      for (size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d] < 0) mix(op.operands[0], d);
+        else equate(op.operands[0], d, result, static_cast<size_t>(dims[d]));
+      }
+      for (size_t i = 1; i < op.operands.size(); ++i) equate_all(op.operands[i], result);
+      return;
+    }
+    case ir::Rearrange::scatter: {
+      const Value updates = op.operands[1];
+      const auto& dims = op.ints(Attr::dims);
+      std::vector<bool> followed(k_.type(updates).shape.size());
+      for (size_t d = 0; d < dims.size(); ++d) {
+        equate(op.operands[0], d, result, d);
+        if (dims[d] < 0) { mix(result, d); continue; }
+        equate(updates, static_cast<size_t>(dims[d]), result, d);
+        followed[static_cast<size_t>(dims[d])] = true;
+      }
+      for (size_t d = 0; d < followed.size(); ++d)
+        if (!followed[d]) mix(updates, d);
+      for (size_t i = 2; i < op.operands.size(); ++i) equate_all(op.operands[i], updates);
+      return;
+    }
+    case ir::Rearrange::sort:
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        equate_all(op.operands[i], op.results[i]);
+        equate_all(op.results[i], result);
+      }
+      mix(result, static_cast<size_t>(op.attr(Attr::axis)));
+      return;
+  }
+}
+
+void Axes::control(const ir::Op& op) {
+  switch (ir::Control(op.code)) {
+    case ir::Control::for_: {
       const ir::Region& body = k_.region(op.regions[0]);
       for (size_t i = 0; i < op.results.size(); ++i) {
         equate_all(op.operands[3 + i], op.results[i]);
@@ -250,7 +273,7 @@ void Axes::visit(const ir::Op& op) {
       }
       return;
     }
-    case Opcode::while_:
+    case ir::Control::while_:
       for (size_t i = 0; i < op.results.size(); ++i) {
         equate_all(op.operands[i], op.results[i]);
         equate_all(k_.region(op.regions[0]).args[i], op.results[i]);
@@ -258,11 +281,11 @@ void Axes::visit(const ir::Op& op) {
         equate_all(k_.terminator(op.regions[1]).operands[i], op.results[i]);
       }
       return;
-    case Opcode::if_: case Opcode::switch_:
+    case ir::Control::if_: case ir::Control::switch_:
       for (ir::RegionId r : op.regions)
         for (size_t i = 0; i < op.results.size(); ++i) equate_all(k_.terminator(r).operands[i], op.results[i]);
       return;
-    default: return;
+    case ir::Control::run_scoped: return;
   }
 }
 

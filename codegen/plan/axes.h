@@ -39,6 +39,10 @@ class Axes {
   void equate_all(ir::Value a, ir::Value b);
   void mix(ir::Value v, size_t dim) { mixed_[node(v, dim)] = true; }
   void visit(const ir::Op& op);
+  void move(const ir::Op& op);
+  void dot(const ir::Op& op);
+  void rearrange(const ir::Op& op);
+  void control(const ir::Op& op);
   void walk(ir::RegionId r);
 
   const ir::Kernel& k_;

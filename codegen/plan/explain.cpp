@@ -153,7 +153,7 @@ int64_t live_registers(const ir::Kernel& k) {
       const ir::Op& o = k.op(id);
       ++at;
       for (ir::Value v : o.operands) use(v);
-      const bool loop = o.code == ir::Opcode::for_ || o.code == ir::Opcode::while_;
+      const bool loop = ir::is_loop(o.code);
       if (loop) loops.push_back({at, {}});
       for (ir::RegionId inner : o.regions) self(self, inner);
       if (!o.regions.empty()) ++at;

@@ -28,10 +28,29 @@ std::optional<std::vector<int64_t>> index_form(const ir::Kernel& k, Value v, int
       if (__builtin_mul_overflow((*f)[d], factor, &(*f)[d]) || std::abs((*f)[d]) > INT32_MAX) f.reset();
     return f;
   };
-  switch (op->code) {
-    case Opcode::constant: return coef;
-    case Opcode::iota: coef[static_cast<size_t>(op->attr(Attr::axis))] = 1; return coef;
-    case Opcode::broadcast: {
+  if (op->code == Opcode::constant) return coef;
+  if (op->code == Opcode::iota) {
+    coef[static_cast<size_t>(op->attr(Attr::axis))] = 1;
+    return coef;
+  }
+  if (op->code == Opcode::neg) return scaled(0, -1);
+  if (op->code == Opcode::mul) {
+    if (const auto c = ir::constant_int(k, op->operands[1])) return scaled(0, *c);
+    if (const auto c = ir::constant_int(k, op->operands[0])) return scaled(1, *c);
+    return std::nullopt;
+  }
+  if (op->code == Opcode::add || op->code == Opcode::sub) {
+    auto a = of(0), b = of(1);
+    if (!a || !b) return std::nullopt;
+    for (size_t d = 0; d < rank; ++d) {
+      (*a)[d] += op->code == Opcode::add ? (*b)[d] : -(*b)[d];
+      if (std::abs((*a)[d]) > INT32_MAX) return std::nullopt;
+    }
+    return a;
+  }
+  if (!ir::is_move(op->code)) return std::nullopt;
+  switch (ir::Move(op->code)) {
+    case ir::Move::broadcast: {
       const Shape& from = k.type(op->operands[0]).shape;
       const auto f = of(0);
       if (!f) return std::nullopt;
@@ -40,46 +59,33 @@ std::optional<std::vector<int64_t>> index_form(const ir::Kernel& k, Value v, int
         if (from[i] != 1) coef[static_cast<size_t>(dims[i])] = (*f)[i];
       return coef;
     }
-    case Opcode::reshape: {
+    case ir::Move::reshape: {
       std::vector<std::pair<size_t, size_t>> pairs;
       const auto f = of(0);
       if (!f || !reshape_keeps_dims(k.type(op->operands[0]).shape, t.shape, &pairs)) return std::nullopt;
       for (const auto& [i, j] : pairs) coef[j] = (*f)[i];
       return coef;
     }
-    case Opcode::transpose: {
+    case ir::Move::transpose: {
       const auto f = of(0);
       if (!f) return std::nullopt;
       for (size_t d = 0; d < rank; ++d) coef[d] = (*f)[static_cast<size_t>(op->ints(Attr::perm)[d])];
       return coef;
     }
-    case Opcode::slice: {
+    case ir::Move::slice: {
       auto f = of(0);
       for (size_t d = 0; f && d < rank; ++d)
         if (__builtin_mul_overflow((*f)[d], op->ints(Attr::stride)[d], &(*f)[d]) || std::abs((*f)[d]) > INT32_MAX) f.reset();
       return f;
     }
-    case Opcode::rev: {
+    case ir::Move::rev: {
       auto f = of(0);
       for (size_t i = 0; f && i < op->ints(Attr::axes).size(); ++i) (*f)[static_cast<size_t>(op->ints(Attr::axes)[i])] *= -1;
       return f;
     }
-    case Opcode::neg: return scaled(0, -1);
-    case Opcode::mul:
-      if (const auto c = ir::constant_int(k, op->operands[1])) return scaled(0, *c);
-      if (const auto c = ir::constant_int(k, op->operands[0])) return scaled(1, *c);
-      return std::nullopt;
-    case Opcode::add: case Opcode::sub: {
-      auto a = of(0), b = of(1);
-      if (!a || !b) return std::nullopt;
-      for (size_t d = 0; d < rank; ++d) {
-        (*a)[d] += op->code == Opcode::add ? (*b)[d] : -(*b)[d];
-        if (std::abs((*a)[d]) > INT32_MAX) return std::nullopt;
-      }
-      return a;
-    }
-    default: return std::nullopt;
+    case ir::Move::concatenate: return std::nullopt;
   }
+  return std::nullopt;
 }
 
 // No two elements of the op's index arrays are one position, wrapped or not. An array does for the dims that it depends on if its

@@ -89,7 +89,7 @@ class Choice {
   // Calls f for each operand that an op evaluates itself, and where.
   template <class F> void own_reads(OpId id, const F& f) {
     const Op& o = k_.op(id);
-    if (is_index_function(o.code) || o.code == Opcode::load) {
+    if (ir::is_index_function(o.code) || o.code == Opcode::load) {
       const Value v = o.results[0];
       reads(o, v, own_position(id, 0, k_.type(v).shape.size()), f);
       return;
@@ -129,15 +129,22 @@ class Choice {
     const uint32_t zero = terms_.term({kZero}), number = k_.value(v).def.index;
     const auto& from = o.operands.empty() || k_.type(o.operands[0]).is_ref ? s : k_.type(o.operands[0]).shape;
     std::vector<uint32_t> in(from.size(), zero);
-    switch (o.code) {
-      case Opcode::load: access_reads(o, at, f); return;
-      case Opcode::broadcast: {
+    if (o.code == Opcode::load) return access_reads(o, at, f);
+    if (o.code == Opcode::gather) {
+      const auto& dims = o.ints(Attr::dims);
+      for (uint32_t d = 0; d < dims.size(); ++d) in[d] = dims[d] >= 0 ? c[static_cast<size_t>(dims[d])] : terms_.term({kGathered, number, at, d});
+      for (size_t i = 1; i < o.operands.size(); ++i) f(o.operands[i], at);
+      return f(o.operands[0], terms_.term(in));
+    }
+    if (!ir::is_move(o.code)) return;  // a constant or an iota
+    switch (ir::Move(o.code)) {
+      case ir::Move::broadcast: {
         const auto& dims = o.ints(Attr::dims);
         for (size_t i = 0; i < dims.size(); ++i)
           if (from[i] == s[static_cast<size_t>(dims[i])]) in[i] = c[static_cast<size_t>(dims[i])];
         break;
       }
-      case Opcode::reshape: {
+      case ir::Move::reshape: {
         std::vector<std::pair<size_t, size_t>> pairs;
         if (reshape_keeps_dims(from, s, &pairs)) {
           for (auto [i, j] : pairs) in[i] = c[j];
@@ -146,17 +153,17 @@ class Choice {
         for (uint32_t d = 0; d < in.size(); ++d) in[d] = terms_.term({kReshaped, number, at, d});
         break;
       }
-      case Opcode::transpose:
+      case ir::Move::transpose:
         for (size_t d = 0; d < in.size(); ++d) in[static_cast<size_t>(o.ints(Attr::perm)[d])] = c[d];
         break;
-      case Opcode::slice:
+      case ir::Move::slice:
         for (size_t d = 0; d < in.size(); ++d) in[d] = sliced(c[d], o, d);
         break;
-      case Opcode::rev:
+      case ir::Move::rev:
         in = c;
         for (const int64_t d : o.ints(Attr::axes)) in[static_cast<size_t>(d)] = terms_.term({kTurned, c[static_cast<size_t>(d)], static_cast<uint32_t>(s[static_cast<size_t>(d)])});
         break;
-      case Opcode::concatenate: {
+      case ir::Move::concatenate: {
         const auto axis = static_cast<size_t>(o.attr(Attr::axis));
         if (const std::vector<const Op*> slices = slices_of_one(k_, o, [&](Value part) { return lazy_[part.index] && !kept_[part.index].yes; }); !slices.empty()) {
           const Value x = slices[0]->operands[0];
@@ -175,13 +182,6 @@ class Choice {
         }
         return;
       }
-      case Opcode::gather: {
-        const auto& dims = o.ints(Attr::dims);
-        for (uint32_t d = 0; d < dims.size(); ++d) in[d] = dims[d] >= 0 ? c[static_cast<size_t>(dims[d])] : terms_.term({kGathered, number, at, d});
-        for (size_t i = 1; i < o.operands.size(); ++i) f(o.operands[i], at);
-        break;
-      }
-      default: return;  // a constant or an iota
     }
     f(o.operands[0], terms_.term(in));
   }
@@ -225,14 +225,11 @@ class Choice {
     if (cost <= kCheap || saved <= worth) return;
     // Not what only moves elements, but what it moves.
     Value from = v;
-    while (lazy_[from.index] && moves(*k_.def(from))) from = k_.def(from)->operands[0];
+    while (lazy_[from.index] && ir::is_move_of_one(k_.def(from)->code)) from = k_.def(from)->operands[0];
     if (from == v) { kept_[v.index] = {o.code != Opcode::load, uses, cost}; return; }
     const int64_t below = cost_of(from, worth);
     if (cost - below > kCheap) kept_[v.index] = {true, uses, cost};
     else if (2 * below > kCheap && lazy_[from.index] && k_.def(from)->code != Opcode::load) kept_[from.index] = {true, uses, below};
-  }
-  static bool moves(const Op& o) {
-    return o.code == Opcode::broadcast || o.code == Opcode::reshape || o.code == Opcode::transpose || o.code == Opcode::slice || o.code == Opcode::rev;
   }
 
   // Of one element, each value counted once per position; up to a limit.
@@ -252,13 +249,11 @@ class Choice {
     return cost;
   }
   int64_t weight(const Op& o) const {
-    switch (o.code) {
-      case Opcode::constant: case Opcode::broadcast: case Opcode::transpose: return 0;
-      case Opcode::load: case Opcode::reshape: return 4;
-      case Opcode::concatenate: case Opcode::gather: return 3 * static_cast<int64_t>(o.operands.size());
-      case Opcode::div: case Opcode::rem: return 4;
-      default: return ir::info(o.code).transcendental ? 12 : 1;
-    }
+    const auto is = [&](std::initializer_list<Opcode> list) { return std::find(list.begin(), list.end(), o.code) != list.end(); };
+    if (is({Opcode::constant, Opcode::broadcast, Opcode::transpose})) return 0;
+    if (is({Opcode::load, Opcode::reshape, Opcode::div, Opcode::rem})) return 4;
+    if (is({Opcode::concatenate, Opcode::gather})) return 3 * static_cast<int64_t>(o.operands.size());
+    return ir::info(o.code).transcendental ? 12 : 1;
   }
 
   enum : uint32_t { kOwn, kZero, kReshaped, kSliced, kTurned, kChosen, kClamped, kGathered };
@@ -286,7 +281,7 @@ std::vector<bool> lazy_values(const ir::Kernel& k) {
   std::vector<bool> lazy(k.values.size(), false);
   for (const Op& o : k.ops) {
     if (o.results.size() != 1 || k.type(o.results[0]).shape.empty() || k.type(o.results[0]).is_ref) continue;
-    bool yes = is_index_function(o.code);
+    bool yes = ir::is_index_function(o.code);
     if (o.code == Opcode::load) {
       const auto ref = static_cast<size_t>(ref_position(k, o.operands[0]));
       yes = !stored[ref] && ref < k.blocks.size();  // scratch that nobody stores to has its home all the same

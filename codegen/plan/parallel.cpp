@@ -127,7 +127,7 @@ class ScratchCheck {
         if (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size()) continue;  // every program's own
         if (ir::reads_ref(op.code) && !written[i]) return false;
         if (whole_write(op)) written[i] = true;
-      } else if (op.code == Opcode::if_ || op.code == Opcode::switch_) {
+      } else if (ir::is_branch(op.code)) {
         const auto choice = known(op.operands[0]);
         if (choice) {
           const int64_t n = static_cast<int64_t>(op.regions.size());
@@ -142,7 +142,7 @@ class ScratchCheck {
           for (size_t i = 0; i < w.size(); ++i) all[i] = all[i] && w[i];
         }
         written = all;
-      } else if (op.code == Opcode::for_ || op.code == Opcode::while_) {
+      } else if (ir::is_loop(op.code)) {
         bool runs = true;  // the first region, at least once: a while's condition does
         if (op.code == Opcode::for_) {
           const auto lower = ir::constant_int(k_, op.operands[0]), upper = ir::constant_int(k_, op.operands[1]);
@@ -207,7 +207,7 @@ bool loads_after_store(const ir::Kernel& k, ir::RegionId r, int i, int o, bool& 
     bool after = stored;
     for (int round = 0; round < 2; ++round)  // of a loop: what the first iteration stored, the second may load
       for (ir::RegionId inner : op.regions) {
-        bool inside = op.code == Opcode::if_ || op.code == Opcode::switch_ ? stored : after;
+        bool inside = ir::is_branch(op.code) ? stored : after;
         if (loads_after_store(k, inner, i, o, inside)) return true;
         after = after || inside;
       }

@@ -29,15 +29,7 @@ void each_op(const ir::Kernel& k, ir::RegionId r, const std::function<void(ir::O
   }
 }
 
-bool is_reduction(Opcode c) {
-  switch (c) {
-    case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
-    case Opcode::argmax: case Opcode::argmin: return true;
-    default: return false;
-  }
-}
-bool is_scan(Opcode c) { return c == Opcode::cumsum || c == Opcode::cumprod || c == Opcode::cummax || c == Opcode::cummin; }
-bool is_rearranged(Opcode c) { return c == Opcode::scatter || c == Opcode::sort; }
+bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
 class Scheduler {
  public:
@@ -183,7 +175,7 @@ class Scheduler {
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
         add_nest(kept, reduced, kept, &op);
         home(op.results[0]);
-      } else if (is_scan(op.code) || is_rearranged(op.code) || op.code == Opcode::for_ || op.code == Opcode::while_ || op.code == Opcode::if_ || op.code == Opcode::switch_) {
+      } else if (ir::is_scan(op.code) || ir::is_rearranged(op.code) || ir::is_loop(op.code) || ir::is_branch(op.code)) {
         for (Value v : op.results) {
           const std::vector<int> d = drop_none(axes_.of(v));
           if (!d.empty()) add_nest(d, {}, d);
@@ -319,7 +311,7 @@ class Scheduler {
     });
     if (!ordered) return false;
     bool rearranged = false;  // in the arena, which belongs to a workgroup
-    each_op(k_, k_.body, [&](ir::OpId id) { rearranged = rearranged || is_rearranged(k_.op(id).code); });
+    each_op(k_, k_.body, [&](ir::OpId id) { rearranged = rearranged || ir::is_rearranged(k_.op(id).code); });
     if (rearranged) return false;
     for (size_t a = 0; a < axes_.size(); ++a)
       if (axes_.axes[a].mixed) {

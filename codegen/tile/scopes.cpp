@@ -13,10 +13,6 @@ using ir::Attr, ir::Index, ir::MemorySpace, ir::Op, ir::OpId, ir::Opcode, ir::Re
 
 constexpr int64_t kScalarCounters = 8;  // arrays of so many semaphores become scalars, which live in registers
 
-bool is_pipe_op(Opcode c) {
-  return c == Opcode::run_scoped || c == Opcode::semaphore_signal || c == Opcode::semaphore_wait || c == Opcode::semaphore_read || c == Opcode::copy_start || c == Opcode::copy_wait;
-}
-
 int64_t bytes_of(const ir::Kernel& k, const Op& copy) {
   const ir::CopyPlace source = ir::copy_places(k, copy)[0];
   int64_t n = size_bytes(k.type(source.ref).dtype);
@@ -47,8 +43,8 @@ class Balance {
     Net net;
     for (OpId id : k_.region(r).ops) {
       const Op& op = k_.op(id);
-      if (op.code == Opcode::copy_start || op.code == Opcode::copy_wait || op.code == Opcode::semaphore_signal || op.code == Opcode::semaphore_wait) {
-        const bool copy = op.code == Opcode::copy_start || op.code == Opcode::copy_wait;
+      if (ir::is_pipe(op.code) && op.code != Opcode::semaphore_read) {
+        const bool copy = ir::is_copy(op.code);
         const ir::CopyPlace s = copy ? ir::copy_places(k_, op)[2] : ir::CopyPlace{op.operands[0], 0, op.index.size()};
         if (k_.value(s.ref).region != k_.body) continue;
         const auto n = copy ? std::optional(bytes_of(k_, op)) : ir::constant_int(k_, op.operands[1]);
@@ -64,7 +60,7 @@ class Balance {
       for (RegionId inner : op.regions) {
         const auto n = of(inner);
         if (!n) return std::nullopt;
-        if ((op.code == Opcode::for_ || op.code == Opcode::while_) && !n->empty()) return std::nullopt;
+        if (ir::is_loop(op.code) && !n->empty()) return std::nullopt;
         if (first && *first != *n) return std::nullopt;
         first = n;
       }
@@ -80,7 +76,7 @@ class Expander {
   Expander(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch) : k_(k), b_(k), sites_(sites), prefetch_(prefetch), replaced_(k) {}
 
   bool run() {
-    const bool any = std::any_of(k_.ops.begin(), k_.ops.end(), [](const Op& o) { return is_pipe_op(o.code); }) ||
+    const bool any = std::any_of(k_.ops.begin(), k_.ops.end(), [](const Op& o) { return o.code == Opcode::run_scoped || ir::is_pipe(o.code); }) ||
                      std::any_of(k_.scratch.begin(), k_.scratch.end(), [](const Type& t) { return is_semaphore(t.space); });
     if (!any) return false;
     const bool own = Balance(k_).zero();
@@ -271,7 +267,7 @@ class Expander {
     };
     return std::all_of(k_.ops.begin(), k_.ops.end(), [&](const Op& op) {
       if (ir::accesses_ref(op.code)) return op.operands[0] != ref || (!op.has_mask() && all(op, 0));
-      if (op.code != Opcode::copy_start && op.code != Opcode::copy_wait) return true;
+      if (!ir::is_copy(op.code)) return true;
       const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
       return std::all_of(places.begin(), places.begin() + 2, [&](const ir::CopyPlace& p) { return p.ref != ref || all(op, p.first); });
     });

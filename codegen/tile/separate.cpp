@@ -38,7 +38,7 @@ class Separation {
 
   // An index function of nothing but positions and scalars; those have no axes, and stay shared.
   bool position_only(const Op& op) const {
-    if (!is_index_function(op.code) || op.results.size() != 1 || k_.type(op.results[0]).shape.empty()) return false;
+    if (!ir::is_index_function(op.code) || op.results.size() != 1 || k_.type(op.results[0]).shape.empty()) return false;
     for (Value v : op.operands)
       if (k_.type(v).is_ref || (!k_.type(v).shape.empty() && !free_[v.index])) return false;
     return true;
@@ -75,7 +75,7 @@ class Separation {
   bool is_loaded(Value v) const {
     if (v.index >= free_.size() || free_[v.index] || k_.type(v).shape.empty() || !k_.value(v).def) return false;
     const Op& op = *k_.def(v);
-    return op.results.size() == 1 && (op.code == Opcode::load || is_index_function(op.code));
+    return op.results.size() == 1 && (op.code == Opcode::load || ir::is_index_function(op.code));
   }
   // Those that index functions lead to from v.
   void loads(Value v, std::set<uint32_t>& found) const {

@@ -12,6 +12,7 @@
 
 namespace tessera::lowering {
 using ir::Attr;
+using ir::Family;
 using ir::Index;
 using ir::Op;
 using ir::Opcode;
@@ -86,7 +87,7 @@ class Analysis {
         const Value arg = k_.region(o.regions[1]).args[i], next = k_.terminator(o.regions[1]).operands[i];
         join(arg, o.operands[i]), join(arg, next), join(k_.region(o.regions[0]).args[i], arg), join(o.results[i], arg);
       }
-    if (o.code == Opcode::if_ || o.code == Opcode::switch_)
+    if (ir::is_branch(o.code))
       for (RegionId r : o.regions)
         for (size_t i = 0; i < o.results.size(); ++i) join(o.results[i], k_.terminator(r).operands[i]);
     for (RegionId r : o.regions) walk(r);
@@ -94,47 +95,22 @@ class Analysis {
     if (ir::accesses_ref(o.code)) return access(o);
     if (o.results.empty()) return;
     const Value v = o.results[0];
-    if (ir::info(o.code).elementwise) {
-      for (Value x : o.operands) join(v, x);
-      return;
-    }
     const auto of = [&](size_t operand) -> const Dims& { return uniform[o.operands[operand].index]; };
     const auto contains = [](const std::vector<int64_t>& list, size_t i) { return std::find(list.begin(), list.end(), static_cast<int64_t>(i)) != list.end(); };
-    switch (o.code) {
-      case Opcode::constant: return;
-      case Opcode::iota: return lower(v, static_cast<size_t>(o.attr(Attr::axis)), false);
-      case Opcode::broadcast: {
-        const auto& dims = o.ints(Attr::dims);
-        for (size_t i = 0; i < dims.size(); ++i)
-          if (k_.type(o.operands[0]).shape[i] != 1) lower(v, static_cast<size_t>(dims[i]), of(0)[i]);
+    switch (ir::family(o.code)) {
+      case Family::elementwise:
+        for (Value x : o.operands) join(v, x);
         return;
-      }
-      case Opcode::reshape: {
-        const Shape &from = k_.type(o.operands[0]).shape, &to = k_.type(v).shape;
-        if (num_elements(from) == 0) return clear(v);
-        for (const Group& g : reshape_groups(from, to)) {
-          bool all = true;
-          for (size_t i = g.from; i < g.from_end; ++i) all = all && (from[i] == 1 || of(0)[i]);
-          for (size_t j = g.to; j < g.to_end; ++j) lower(v, j, all);
-        }
-        return;
-      }
-      case Opcode::transpose:
-        for (size_t d = 0; d < o.ints(Attr::perm).size(); ++d) lower(v, d, of(0)[static_cast<size_t>(o.ints(Attr::perm)[d])]);
-        return;
-      case Opcode::slice: case Opcode::rev: return lower(v, of(0));
-      case Opcode::concatenate:
-        for (size_t i = 0; i < o.operands.size(); ++i) join(v, o.operands[i]);
-        return lower(v, static_cast<size_t>(o.attr(Attr::axis)), o.operands.size() == 1);
-      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
-      case Opcode::argmax: case Opcode::argmin: {
+      case Family::source: return o.code == Opcode::iota ? lower(v, static_cast<size_t>(o.attr(Attr::axis)), false) : void();
+      case Family::move: return move(o, v);
+      case Family::reduce: case Family::argreduce: {
         const auto& axes = o.ints(o.has(Attr::axes) ? Attr::axes : Attr::axis);
         size_t d = 0;
         for (size_t i = 0; i < of(0).size(); ++i)
           if (!contains(axes, i)) lower(v, d++, of(0)[i]);
         return;
       }
-      case Opcode::dot: {
+      case Family::contract: {
         const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch), &rb = o.ints(Attr::rhs_batch);
         size_t d = 0;
         for (size_t i = 0; i < lb.size(); ++i) lower(v, d++, of(0)[static_cast<size_t>(lb[i])] && of(1)[static_cast<size_t>(rb[i])]);
@@ -145,8 +121,38 @@ class Analysis {
         if (o.operands.size() == 3) join(v, o.operands[2]);
         return;
       }
-      default:
+      case Family::scan: case Family::rearrange: case Family::grid: case Family::memory: case Family::print: case Family::control: case Family::pipe: case Family::end: case Family::launch:
+      case Family::ref: case Family::group: case Family::report:
         for (Value x : o.results) clear(x);
+    }
+  }
+
+  void move(const Op& o, Value v) {
+    const auto of = [&](size_t operand) -> const Dims& { return uniform[o.operands[operand].index]; };
+    switch (ir::Move(o.code)) {
+      case ir::Move::broadcast: {
+        const auto& dims = o.ints(Attr::dims);
+        for (size_t i = 0; i < dims.size(); ++i)
+          if (k_.type(o.operands[0]).shape[i] != 1) lower(v, static_cast<size_t>(dims[i]), of(0)[i]);
+        return;
+      }
+      case ir::Move::reshape: {
+        const Shape &from = k_.type(o.operands[0]).shape, &to = k_.type(v).shape;
+        if (num_elements(from) == 0) return clear(v);
+        for (const Group& g : reshape_groups(from, to)) {
+          bool all = true;
+          for (size_t i = g.from; i < g.from_end; ++i) all = all && (from[i] == 1 || of(0)[i]);
+          for (size_t j = g.to; j < g.to_end; ++j) lower(v, j, all);
+        }
+        return;
+      }
+      case ir::Move::transpose:
+        for (size_t d = 0; d < o.ints(Attr::perm).size(); ++d) lower(v, d, of(0)[static_cast<size_t>(o.ints(Attr::perm)[d])]);
+        return;
+      case ir::Move::slice: case ir::Move::rev: return lower(v, of(0));
+      case ir::Move::concatenate:
+        for (size_t i = 0; i < o.operands.size(); ++i) join(v, o.operands[i]);
+        return lower(v, static_cast<size_t>(o.attr(Attr::axis)), o.operands.size() == 1);
     }
   }
 

@@ -16,7 +16,7 @@ using Body = Graph::Body;
 constexpr int64_t kSmall = 1024;          // elements of what a loop inside of one kernel may handle
 constexpr int64_t kConstantBytes = 4096;  // larger ones are computed rather than kept
 
-bool is_control(Opcode c) { return c == Opcode::for_ || c == Opcode::while_ || c == Opcode::if_ || c == Opcode::switch_; }
+bool loops_or_branches(Opcode c) { return ir::is_loop(c) || ir::is_branch(c); }
 
 class Lowering {
  public:
@@ -47,7 +47,7 @@ class Lowering {
     const ir::ValueInfo& info = k_.value(v);
     if (!info.def || is_record(info.def)) return false;
     const Op& op = k_.op(info.def);
-    if (op.code == Opcode::constant || op.code == Opcode::iota) return true;
+    if (ir::family(op.code) == ir::Family::source) return true;
     return op.code == Opcode::broadcast && is_free(op.operands[0]);
   }
 
@@ -188,8 +188,8 @@ class Lowering {
       if (const auto c = record_.calls.find(o.index); c != record_.calls.end()) call(op, c->second, b);
       else if (const auto a = record_.arrays.find(o.index); a != record_.arrays.end()) g_.constants.emplace_back(define(op.results[0]), a->second);
       else if (op.code == Opcode::yield) b.outputs = values(op.operands);
-      else if (!op.regions.empty() && calls(op) && !is_control(op.code)) fail(op, "a pallas_call is called inside of it", "in jit, kernels are called in loops and branches, and not where memory is scoped");
-      else if (is_control(op.code) && (calls(op) || large(op))) control(op, b);
+      else if (!op.regions.empty() && calls(op) && !loops_or_branches(op.code)) fail(op, "a pallas_call is called inside of it", "in jit, kernels are called in loops and branches, and not where memory is scoped");
+      else if (loops_or_branches(op.code) && (calls(op) || large(op))) control(op, b);
       else if (op.results.empty() || std::any_of(op.results.begin(), op.results.end(), [&](ir::Value v) { return !is_free(v); }))
         step(std::string(ir::name(op.code)), o, op.results, b);
     }

@@ -20,17 +20,11 @@ using Step = Graph::Step;
 
 constexpr size_t kOps = 128, kInputs = 24;  // of one kernel: compilers take time
 
-bool moves(Opcode c) {
-  return c == Opcode::broadcast || c == Opcode::reshape || c == Opcode::transpose || c == Opcode::slice || c == Opcode::rev || c == Opcode::concatenate;
-}
-bool is_reduction(Opcode c) {
-  return c == Opcode::reduce_sum || c == Opcode::reduce_prod || c == Opcode::reduce_max || c == Opcode::reduce_min || c == Opcode::reduce_and || c == Opcode::reduce_or;
-}
 /// One element of the result asks for one of each operand, or makes itself.
 bool by_element(const ir::Kernel& k, const Plain& p) {
   return std::all_of(p.ops.begin(), p.ops.end(), [&](OpId o) {
     const Opcode c = k.op(o).code;
-    return ir::info(c).elementwise || moves(c) || c == Opcode::constant || c == Opcode::iota;
+    return ir::is_elementwise(c) || ir::is_move(c) || ir::family(c) == ir::Family::source;
   });
 }
 bool computes(const ir::Kernel& k, const Plain& p) {
@@ -60,11 +54,11 @@ bool reads_once(const ir::Kernel& k, const Plain& p, const std::set<size_t>& inp
       continue;
     }
     if (whole_line && !ir::info(op.code).elementwise) return false;
-    if (ir::info(op.code).elementwise || moves(op.code)) {
+    if (ir::is_elementwise(op.code) || ir::is_move(op.code)) {
       const int64_t n = num_elements(k.type(op.operands[0]).shape);
       if (op.code == Opcode::broadcast && !cheap && n > 1 && num_elements(k.type(op.results[0]).shape) > n) return false;
       from.insert(op.results[0]);
-    } else if (is_reduction(op.code)) {
+    } else if (ir::is_reduce(op.code)) {
       if (++reductions > 1) return false;
     } else {
       return false;
@@ -132,7 +126,7 @@ std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size
     for (OpId o : k.region(k.body).ops) {
       const Op& op = k.op(o);
       if (std::find(op.operands.begin(), op.operands.end(), v) == op.operands.end()) continue;
-      (moves(op.code) && op.code != Opcode::broadcast ? elsewhere : here) = true;
+      (ir::is_move(op.code) && op.code != Opcode::broadcast ? elsewhere : here) = true;
     }
     if (here && elsewhere) return {};
   }

@@ -278,7 +278,7 @@ class Visits {
       if (d == DType::i32) return static_cast<int32_t>(static_cast<uint32_t>(bits));
       return static_cast<int64_t>(bits);
     };
-    if (op->code == Opcode::program_id || op->code == Opcode::num_programs) {
+    if (ir::is_grid(op->code)) {
       int64_t axis = op->attr(ir::Attr::axis);
       for (size_t i = 0; i < k_.grid.size(); ++i)
         if (!k_.grid[i].vmapped && axis-- == 0) return op->code == Opcode::program_id ? at_[i] : sizes_[i];

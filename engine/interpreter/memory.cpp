@@ -273,8 +273,8 @@ bool loads(const ir::Kernel& k, const ir::Op& op) {
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* buffer, bool borrow, int fill) {
   if (ir::access_dims(k, op).per_element) return per_element_step(k, op, ref, fill);
   Access a = make_access(k, op, ref, fill);
-  switch (op.code) {
-    case ir::Opcode::load:
+  switch (ir::Memory(op.code)) {
+    case ir::Memory::load:
       if (borrow && !a.mask)
         return [a = std::move(a), buffer](Machine& m) {
           a.record(m, Touching::load);
@@ -294,14 +294,14 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
           }
         };
       return [a = std::move(a)](Machine& m) { a.read(m, m.place[a.result.index]); };
-    case ir::Opcode::store: return [a = std::move(a)](Machine& m) { a.write(m, m.place[a.value.index]); };
-    case ir::Opcode::swap:
+    case ir::Memory::store: return [a = std::move(a)](Machine& m) { a.write(m, m.place[a.value.index]); };
+    case ir::Memory::swap:
       if (!loads(k, op)) return [a = std::move(a)](Machine& m) { a.write(m, m.place[a.value.index]); };
       return [a = std::move(a)](Machine& m) {
         a.read(m, m.place[a.result.index]);
         a.write(m, m.place[a.value.index]);
       };
-    case ir::Opcode::addupdate:
+    case ir::Memory::addupdate:
       return [a = std::move(a), sum = reference::array_function(ir::Opcode::add, a.dtype, a.dtype), held = std::vector<std::byte>()](Machine& m) mutable {
         held.resize(static_cast<size_t>(a.elements * a.bytes));
         a.read(m, held.data());
@@ -309,7 +309,7 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
         sum(operands, held.data(), a.elements);
         a.write(m, held.data());
       };
-    case ir::Opcode::atomic_rmw: {
+    case ir::Memory::atomic_rmw: {
       const auto kind = static_cast<ir::Opcode>(op.attr(ir::Attr::kind));
       const auto combine = kind == ir::Opcode::swap ? nullptr : reference::scalar_function(kind, a.dtype, a.dtype);
       return [a = std::move(a), combine](Machine& m) {
@@ -319,7 +319,7 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
         });
       };
     }
-    case ir::Opcode::atomic_cas: {
+    case ir::Memory::atomic_cas: {
       const auto equal = reference::scalar_function(ir::Opcode::eq, a.dtype, DType::boolean);
       return [a = std::move(a), equal](Machine& m) {
         a.update(m, [&](int64_t i, uint64_t old) {
@@ -328,8 +328,8 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
         });
       };
     }
-    default: throw InternalError(std::string(ir::name(op.code)) + " does not access memory", op.loc);
   }
+  throw InternalError(std::string(ir::name(op.code)) + " does not access memory", op.loc);
 }
 
 }  // namespace tessera::interpreter

@@ -111,12 +111,8 @@ void touch(Machine& m, const Op& op, size_t ref, const Counter& c) {
 }
 }  // namespace
 
-bool is_pipe_op(Opcode op) {
-  return op == Opcode::semaphore_signal || op == Opcode::semaphore_wait || op == Opcode::semaphore_read || op == Opcode::copy_start || op == Opcode::copy_wait;
-}
-
 Step pipe_step(const Machine& machine, const Op& op) {
-  if (op.code == Opcode::copy_start || op.code == Opcode::copy_wait) {
+  if (ir::is_copy(op.code)) {
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(*machine.kernel, op);
     const bool clip = op.attr_or(ir::Attr::clip, 0) != 0, starts = op.code == Opcode::copy_start;
     return [o = &op, from = side(machine, op, places[0]), to = side(machine, op, places[1]), semaphore = side(machine, op, places[2]), clip, starts](Machine& m) {
@@ -139,7 +135,7 @@ Step pipe_step(const Machine& machine, const Op& op) {
 }
 
 bool Pipes::needed(const ir::Kernel& k) {
-  return std::any_of(k.ops.begin(), k.ops.end(), [](const Op& op) { return op.code == Opcode::run_scoped || is_pipe_op(op.code); });
+  return std::any_of(k.ops.begin(), k.ops.end(), [](const Op& op) { return op.code == Opcode::run_scoped || ir::is_pipe(op.code); });
 }
 
 Pipes::Pipes(Machine& m, std::optional<uint64_t> seed) : m_(m), k_(*m.kernel), random_(seed ? std::optional(mix(*seed + 77)) : std::nullopt) {

@@ -12,7 +12,6 @@
 
 namespace tessera::interpreter {
 
-bool is_pipe_op(ir::Opcode op);
 /// The step of a semaphore op or a copy.
 Step pipe_step(const Machine& m, const ir::Op& op);
 

@@ -14,6 +14,8 @@
 namespace tessera::interpreter {
 namespace {
 using ir::Attr;
+using ir::Control;
+using ir::Family;
 using ir::Op;
 using ir::Opcode;
 using ir::RegionId;
@@ -102,7 +104,7 @@ class Planner {
       for (Value v : op.operands) use(v);
       if (op.code == Opcode::reshape) root_[op.results[0].index] = root_[op.operands[0].index];
       for (Value v : op.results) define(v, r);
-      if (op.code == Opcode::for_ || op.code == Opcode::while_)
+      if (ir::is_loop(op.code))
         for (RegionId inner : op.regions) {
           const auto& args = k_.region(inner).args;
           const size_t first = op.code == Opcode::for_ ? 1 : 0;
@@ -181,7 +183,7 @@ class Planner {
       if (!in_place)
         for (Value v : op.results) take(v);
       if (op.regions.empty())
-        emit(r, ir::accesses_ref(op.code) ? memory_op(op) : is_pipe_op(op.code) ? ready(pipe_step(m_, op)) : ir::is_print(op.code) ? ready(print_step(k_, op))
+        emit(r, ir::accesses_ref(op.code) ? memory_op(op) : ir::is_pipe(op.code) ? ready(pipe_step(m_, op)) : ir::is_print(op.code) ? ready(print_step(k_, op))
                 : op.code == Opcode::report ? ready(report_step(op)) : array_op(op));
       else control_flow(op, r);
     }
@@ -239,15 +241,14 @@ class Planner {
       });
     }
     const uint32_t from = o.empty() ? 0 : o[0].index;
-    switch (op.code) {
-      case Opcode::constant: {
+    switch (ir::family(op.code)) {
+      case Family::source: {
+        if (op.code == Opcode::iota) return iota(op);
         const auto bits = static_cast<uint64_t>(op.attr(Attr::bits));
         return ready([=](Machine& m) { fill(m.place[to], n, bits, size); });
       }
-      case Opcode::iota: return iota(op);
-      case Opcode::broadcast: case Opcode::transpose: case Opcode::slice: case Opcode::rev: return strided_op(op);
-      case Opcode::concatenate: return concatenate(op);
-      case Opcode::dot: {
+      case Family::move: return op.code == Opcode::concatenate ? concatenate(op) : strided_op(op);
+      case Family::contract: {
         const bool adds = o.size() == 3;
         return ready([=, a = o[0].index, b = o[1].index, start = o.back().index, sum = reference::array_function(Opcode::add, t.dtype, t.dtype), plan = plan_dot(k_, op)](Machine& m) {
           dot(plan, m.place[a], m.place[b], m.place[to]);
@@ -256,17 +257,18 @@ class Planner {
           sum(operands, m.place[to], n);
         });
       }
-      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
+      case Family::reduce:
         return ready([=, reduction = Reduction(op.code, type(o[0]).dtype, type(o[0]).shape, op.ints(Attr::axes))](Machine& m) mutable { reduction.run(m.place[from], m.place[to]); });
-      case Opcode::argmax: case Opcode::argmin:
+      case Family::argreduce:
         return ready([=, code = op.code, in = type(o[0]), index = t.dtype, axis = op.attr(Attr::axis)](Machine& m) {
           arg_reduce(code, in.dtype, index, in.shape, axis, m.place[from], m.place[to]);
         });
-      case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
+      case Family::scan:
         return ready([=, code = op.code, in = type(o[0]), axis = op.attr(Attr::axis), reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
           scan(code, in.dtype, in.shape, axis, reverse, m.place[from], m.place[to]);
         });
-      case Opcode::gather: case Opcode::scatter: {
+      case Family::rearrange: {
+        if (op.code == Opcode::sort) return sort_op(op);
         std::vector<uint32_t> indices;
         for (size_t i = op.code == Opcode::gather ? 1 : 2; i < o.size(); ++i) indices.push_back(o[i].index);
         return ready([=, plan = plan_positions(k_, op), updates = o[1].index](Machine& m) {
@@ -276,25 +278,28 @@ class Planner {
           else gather(plan, m.place[from], at, m.place[to]);
         });
       }
-      case Opcode::sort: {
-        std::vector<SortOperand> list;
-        std::vector<std::pair<uint32_t, uint32_t>> places;
-        for (size_t i = 0; i < o.size(); ++i) {
-          list.push_back({type(o[i]).dtype, nullptr, nullptr});
-          places.emplace_back(o[i].index, op.results[i].index);
-        }
-        return ready([=, shape = t.shape, axis = op.attr(Attr::axis), keys = static_cast<size_t>(op.attr(Attr::keys))](Machine& m) mutable {
-          for (size_t i = 0; i < list.size(); ++i) list[i].in = m.place[places[i].first], list[i].out = m.place[places[i].second];
-          sort(shape, axis, keys, list);
-        });
-      }
-      case Opcode::program_id: case Opcode::num_programs: {
+      case Family::grid: {
         const auto axis = static_cast<size_t>(op.attr(Attr::axis));
         const bool id = op.code == Opcode::program_id;
         return ready([=](Machine& m) { std::memcpy(m.place[to], &(id ? m.program : m.programs)[axis], 4); });
       }
-      default: throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " in a tile-level kernel", op.loc);
+      case Family::elementwise: case Family::memory: case Family::print: case Family::control: case Family::pipe: case Family::end: case Family::launch: case Family::ref: case Family::group:
+      case Family::report: break;
     }
+    throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " in a tile-level kernel", op.loc);
+  }
+
+  Make sort_op(const Op& op) {
+    std::vector<SortOperand> list;
+    std::vector<std::pair<uint32_t, uint32_t>> places;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      list.push_back({type(op.operands[i]).dtype, nullptr, nullptr});
+      places.emplace_back(op.operands[i].index, op.results[i].index);
+    }
+    return ready([=, shape = type(op.results[0]).shape, axis = op.attr(Attr::axis), keys = static_cast<size_t>(op.attr(Attr::keys))](Machine& m) mutable {
+      for (size_t i = 0; i < list.size(); ++i) list[i].in = m.place[places[i].first], list[i].out = m.place[places[i].second];
+      sort(shape, axis, keys, list);
+    });
   }
 
   Make iota(const Op& op) {
@@ -391,8 +396,8 @@ class Planner {
 
   void control_flow(const Op& op, RegionId r) {
     const Op* o = &op;
-    switch (op.code) {
-      case Opcode::for_: {
+    switch (ir::Control(op.code)) {
+      case Control::for_: {
         const RegionId body = op.regions[0];
         const auto& args = k_.region(body).args;
         take(args[0]);
@@ -413,7 +418,7 @@ class Planner {
         }));
         return;
       }
-      case Opcode::while_: {
+      case Control::while_: {
         const RegionId condition = op.regions[0], body = op.regions[1];
         for (RegionId region : op.regions) {
           for (size_t c = 0; c < op.results.size(); ++c) offset_[k_.region(region).args[c].index] = offset_[op.results[c].index];
@@ -430,7 +435,7 @@ class Planner {
         }));
         return;
       }
-      case Opcode::if_: case Opcode::switch_: {
+      case Control::if_: case Control::switch_: {
         std::vector<std::vector<Move>> leave;
         for (RegionId region : op.regions) {
           plan_region(region);
@@ -445,7 +450,7 @@ class Planner {
         }));
         return;
       }
-      case Opcode::run_scoped: {
+      case Control::run_scoped: {
         const RegionId body = op.regions[0];
         plan_region(body);
         emit(r, ready([=, leave = moves(k_.terminator(body).operands, 0, op.results)](Machine& m) {
@@ -456,8 +461,8 @@ class Planner {
         }));
         return;
       }
-      default: throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " with regions", op.loc);
     }
+    throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " with regions", op.loc);
   }
 };
 }  // namespace

@@ -37,14 +37,14 @@ void combine_axis(reference::ArrayFunction f, int64_t bytes, int64_t outer, int6
 Reduction::Reduction(ir::Opcode op, DType t, Shape shape, const std::vector<int64_t>& axes) : t_(t), elements_(num_elements(shape)), kept_(1) {
   for (size_t d = 0; d < shape.size(); ++d)
     if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end()) kept_ *= shape[d];
-  const bool sums = op == ir::Opcode::reduce_sum || op == ir::Opcode::reduce_prod;
-  wide_ = sums && is_narrow_float(t) ? DType::f32 : t;
-  combine_ = reference::array_function(reference::reduce_combiner(op), wide_, wide_);
+  const ir::Opcode by = ir::combining_op(op);
+  wide_ = ir::combiner(by)->accumulator(t);
+  combine_ = reference::array_function(by, wide_, wide_);
   widen_ = reference::array_function(ir::Opcode::convert, t, wide_);
   narrow_ = reference::array_function(ir::Opcode::convert, wide_, t);
-  if (elements_ == 0 || (sums && is_float(wide_) && !axes.empty())) {
+  if (elements_ == 0 || (ir::combiner(by)->wide && is_float(t) && !axes.empty())) {
     identity_.resize(static_cast<size_t>(kept_ * size_bytes(wide_)));
-    fill(identity_.data(), kept_, reference::reduce_identity(op, wide_), size_bytes(wide_));
+    fill(identity_.data(), kept_, reference::identity(by, wide_), size_bytes(wide_));
   }
   buffer_.resize(static_cast<size_t>(elements_ * size_bytes(wide_)));
   for (size_t i = axes.size(); i-- > 0;) {  // the last group first
@@ -77,7 +77,7 @@ void Reduction::run(const std::byte* in, std::byte* out) {
 
 void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in, std::byte* out) {
   const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
-  const bool greatest = op == ir::Opcode::argmax;
+  const bool greatest = ir::combining_op(op) == ir::Opcode::max;
   std::vector<int64_t> found(static_cast<size_t>(a.outer * a.inner));
   with_dtype(t, [&](auto c) {
     using E = Element<c>;
@@ -124,10 +124,11 @@ void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::
 }
 
 void scan(ir::Opcode op, DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out) {
-  if (op == ir::Opcode::cumsum) return cumsum(t, shape, axis, reverse, in, out);
+  const ir::Opcode by = ir::combining_op(op);
+  if (by == ir::Opcode::add) return cumsum(t, shape, axis, reverse, in, out);
   const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
-  const DType wide = is_narrow_float(t) ? DType::f32 : t;
-  const reference::ArrayFunction f = reference::array_function(reference::reduce_combiner(reference::scan_reduction(op)), wide, wide);
+  const DType wide = ir::combiner(by)->accumulator(t);
+  const reference::ArrayFunction f = reference::array_function(by, wide, wide);
   const int64_t row = a.inner * size_bytes(wide);
   if (a.outer * a.n * a.inner == 0) return;
   std::vector<std::byte> running(static_cast<size_t>(row)), next(static_cast<size_t>(row));

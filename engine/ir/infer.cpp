@@ -257,10 +257,10 @@ class Inference {
     if (accumulates && array(2) != result) fail("adds to " + show(array(2)) + " but the product is " + show(result));
     return {result};
   }
-  std::vector<Type> reduce(OperandRule rule) const {
+  std::vector<Type> reduce() const {
     count(1);
     const Type& t = array(0);
-    check_dtype(rule, t.dtype);
+    check_dtype(info(combining_op(op_.code)).operands, t.dtype);
     sorted_axes(t);
     const auto& axes = ints(Attr::axes);
     Shape shape = t.shape;
@@ -346,7 +346,7 @@ class Inference {
   std::vector<Type> scan() const {
     count(1);
     const Type& t = array(0);
-    check_dtype(OperandRule::num, t.dtype);
+    check_dtype(info(combining_op(op_.code)).operands, t.dtype);
     in_range("axis", attr(Attr::axis), t.shape.size());
     flag(Attr::reverse);
     return {t};
@@ -452,12 +452,12 @@ class Inference {
     if (first == 3) return wanted;
     flag(Attr::unordered);
     const int64_t kind = attr(Attr::kind);
-    switch (kind < 0 || kind >= kNumOpcodes ? Opcode::yield : static_cast<Opcode>(kind)) {
-      case Opcode::add: case Opcode::max: case Opcode::min: check_dtype(OperandRule::num, wanted.dtype); break;
-      case Opcode::and_: case Opcode::or_: case Opcode::xor_: check_dtype(OperandRule::ibl, wanted.dtype); break;
-      case Opcode::swap: break;
-      default: fail("kind " + (kind < 0 || kind >= kNumOpcodes ? std::to_string(kind) : std::string(name(static_cast<Opcode>(kind)))) + " is not one of add, max, min, and, or, xor and swap");
-    }
+    const bool is_op = kind >= 0 && kind < kNumOpcodes;
+    const Opcode by = is_op ? static_cast<Opcode>(kind) : Opcode::yield;
+    if (by == Opcode::swap) return wanted;
+    if (const Combiner* row = combiner(by); !row || !row->atomic)
+      fail("kind " + (is_op ? std::string(name(by)) : std::to_string(kind)) + " is not one of add, max, min, and, or, xor and swap");
+    check_dtype(info(by).operands, wanted.dtype);
     return wanted;
   }
 
@@ -639,10 +639,11 @@ class Inference {
       case Opcode::slice: return slice();
       case Opcode::concatenate: return concatenate();
       case Opcode::dot: return dot();
-      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: return reduce(OperandRule::num);
-      case Opcode::reduce_and: case Opcode::reduce_or: return reduce(OperandRule::ibl);
-      case Opcode::argmax: case Opcode::argmin: return argument();
-      case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin: return scan();
+#define TESSERA_REDUCE(n, ...) case Opcode::n: return reduce();
+#define TESSERA_ARGREDUCE(n, ...) case Opcode::n: return argument();
+#define TESSERA_SCAN(n, ...) case Opcode::n: return scan();
+#define TESSERA_ELEMENTWISE(n, ...) case Opcode::n: break;
+#include "engine/ir/ops.def"
       case Opcode::rev: return rev();
       case Opcode::gather: return gather();
       case Opcode::scatter: return scatter();
@@ -697,9 +698,6 @@ class Inference {
         return {};
       case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle_xor: return subgroup(1);
       case Opcode::subgroup_shuffle: return subgroup(2);
-#define TESSERA_ELEMENTWISE(n, ...) case Opcode::n:
-#include "engine/ir/ops.def"
-        break;
     }
     throw InternalError(k_.name + ": no type rule for " + std::string(name(op_.code)), op_.loc);
   }

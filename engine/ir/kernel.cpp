@@ -7,7 +7,7 @@ namespace tessera::ir {
 namespace {
 constexpr std::string_view bare(std::string_view n) { return n.back() == '_' ? n.substr(0, n.size() - 1) : n; }
 
-constexpr int C = 1, A = 2, T = 4;  // flags column
+constexpr int C = 1, A = 2, T = 4, I = 8, K = 16;  // flags column
 constexpr OperandRule num = OperandRule::num, flt = OperandRule::flt, int_ = OperandRule::int_, ibl = OperandRule::ibl,
                       any = OperandRule::any, select = OperandRule::select;
 enum Levels { tile = 1, lane = 2, both = 3 };
@@ -20,14 +20,44 @@ const std::array<OpInfo, kNumOpcodes> kInfo = [] {
 #define RULE_any any
 #define RULE_select select
   std::array<OpInfo, kNumOpcodes> t;
-#define TESSERA_ELEMENTWISE(n, ar, operands, res, flags, ref, sf, ss, su, sb, ulp, doc) \
-  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), true, ar, RULE_##operands, ResultRule::res, ((flags)&C) != 0, ((flags)&A) != 0, ((flags)&T) != 0, std::string_view(#n) != "fma", true, Effect::pure, ulp, doc};
-#define TESSERA_STRUCTURED(n, level, effect, doc) \
-  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), false, -1, OperandRule::none, ResultRule::structured, false, false, false, ((level)&tile) != 0, ((level)&lane) != 0, Effect::effect, 0, doc};
+#define TESSERA_ELEMENTWISE(n, ar, operands, res, flags, ref, sf, ss, su, sb, ulp, doc)                                                                            \
+  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), Family::elementwise, true, ar, RULE_##operands, ResultRule::res, ((flags)&C) != 0, ((flags)&A) != 0, ((flags)&I) != 0, \
+                                          ((flags)&K) != 0, ((flags)&T) != 0, std::string_view(#n) != "fma", true, Effect::pure, ulp, doc};
+#define TESSERA_STRUCTURED(n, family, level, effect, doc)                                                                                                       \
+  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), Family::family, false, -1, OperandRule::none, ResultRule::structured, false, false, false, false, false,   \
+                                          ((level)&tile) != 0, ((level)&lane) != 0, Effect::effect, 0, doc};
+#include "engine/ir/ops.def"
+  return t;
+}();
+
+struct Combining {
+  std::optional<Combiner> by;  // of elementwise rows
+  std::optional<Opcode> with;  // of reductions and scans
+};
+const std::array<Combining, kNumOpcodes> kCombining = [] {
+  constexpr bool wide = true, own = false, yes = true, no = false;
+  std::array<Combining, kNumOpcodes> t;
+#define TESSERA_COMBINER(n, identity, accumulator, atomic, ...) t[static_cast<int>(Opcode::n)].by = Combiner{Identity::identity, accumulator, atomic};
+#define TESSERA_REDUCE(n, combiner, doc) t[static_cast<int>(Opcode::n)].with = Opcode::combiner;
+#define TESSERA_ARGREDUCE(n, combiner, doc) TESSERA_REDUCE(n, combiner, doc)
+#define TESSERA_SCAN(n, combiner, doc) TESSERA_REDUCE(n, combiner, doc)
 #include "engine/ir/ops.def"
   return t;
 }();
 }  // namespace
+
+const Combiner* combiner(Opcode op) { return kCombining[static_cast<int>(op)].by ? &*kCombining[static_cast<int>(op)].by : nullptr; }
+
+Opcode combining_op(Opcode op) {
+  if (const auto with = kCombining[static_cast<int>(op)].with) return *with;
+  throw InternalError(std::string(name(op)) + " is no reduction and no scan");
+}
+
+std::string_view name(Family f) {
+  constexpr std::string_view kNames[] = {"elementwise", "source", "move", "contract", "reduce", "argreduce", "scan", "rearrange", "grid", "memory", "print", "control", "pipe", "end", "launch", "ref", "group", "report"};
+  static_assert(std::size(kNames) == kNumFamilies);
+  return kNames[static_cast<int>(f)];
+}
 
 const OpInfo& info(Opcode op) { return kInfo[static_cast<int>(op)]; }
 

@@ -1,7 +1,7 @@
 // The IR: one set of structs for both levels. Tile level: SSA values are dense arrays of static shape, Refs are typed references with a
 // memory space, control flow is structured regions with carried values. Lane level (after lowering): the same, with scalars only, explicit
 // shared memory, barriers and subgroup ops. Values, ops and regions are indices into the Kernel's tables, printed as in the text form.
-// Read next: ops.def (what each op means), builder.h (making ops), text.h (the .tir form), verify.h (what is legal where).
+// Read next: ops.def (what each op means), opcode.h (which family it is of), builder.h (making ops), text.h (the .tir form), verify.h (what is legal where).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -15,51 +15,11 @@
 #include "engine/base/dtype.h"
 #include "engine/base/error.h"
 #include "engine/base/extent.h"
+#include "engine/ir/opcode.h"
 
 namespace tessera::ir {
 
 using tessera::to_string;  // of shapes, extents and Locs, beside to_string(Type)
-
-enum class Opcode : uint8_t {
-#define TESSERA_ELEMENTWISE(name, ...) name,
-#define TESSERA_STRUCTURED(name, ...) name,
-#include "engine/ir/ops.def"
-};
-inline constexpr int kNumOpcodes = 0
-#define TESSERA_ELEMENTWISE(...) +1
-#define TESSERA_STRUCTURED(...) +1
-#include "engine/ir/ops.def"
-    ;
-
-enum class Level : uint8_t { tile, lane };
-enum class Effect : uint8_t { pure, reads, writes, ordered };
-enum class OperandRule : uint8_t { num, flt, int_, ibl, any, select, none };
-enum class ResultRule : uint8_t { same, pred, other, structured };
-
-/// One row of ops.def.
-struct OpInfo {
-  std::string_view name;
-  bool elementwise;
-  int arity;  // -1 for structured ops
-  OperandRule operands;
-  ResultRule result;
-  bool commutative, associative, transcendental;
-  bool tile, lane;  // legal at that level
-  Effect effect;
-  double ulp;
-  std::string_view doc;
-};
-const OpInfo& info(Opcode op);
-inline std::string_view name(Opcode op) { return info(op).name; }
-/// Ops with a Ref and an index: what they do to the elements.
-inline bool accesses_ref(Opcode op) { return info(op).effect == Effect::reads || info(op).effect == Effect::writes; }
-inline bool writes_ref(Opcode op) { return info(op).effect == Effect::writes; }
-inline bool reads_ref(Opcode op) { return accesses_ref(op) && op != Opcode::store; }
-/// Writes for people: debug_print and check.
-inline bool is_print(Opcode op) { return op == Opcode::debug_print || op == Opcode::check; }
-inline bool is_atomic(Opcode op) { return op == Opcode::atomic_rmw || op == Opcode::atomic_cas; }
-/// Nothing found: kNumOpcodes cast to Opcode is never returned; the optional is empty.
-std::optional<Opcode> opcode_from_name(std::string_view name);
 
 struct Value {
   uint32_t index = UINT32_MAX;

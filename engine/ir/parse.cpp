@@ -454,9 +454,8 @@ class Parser {
     else if (*code == Opcode::switch_) switch_case(o);
     else if (*code == Opcode::run_scoped) run_scoped(o);
     else {
-      if (*code == Opcode::copy_start || *code == Opcode::copy_wait) copy(o);
-      else if (accesses_ref(*code) || *code == Opcode::semaphore_signal ||
-               *code == Opcode::semaphore_wait || *code == Opcode::semaphore_read) memory(o);
+      if (is_copy(*code)) copy(o);
+      else if (accesses_ref(*code) || is_semaphore_op(*code)) memory(o);
       else if (*code == Opcode::constant) {
         literal_offset = token_.offset;
         if (!same_line() || (token_.kind != Token::Kind::number && token_.kind != Token::Kind::word)) expected("a number");

@@ -240,7 +240,7 @@ class Printer {
       out_ += '\n';
       return;
     }
-    if (o.code == Opcode::copy_start || o.code == Opcode::copy_wait) copy(o);
+    if (is_copy(o.code)) copy(o);
     else if (accesses_ref(o.code) || is_semaphore_op(o.code)) memory(o);
     else if (o.code == Opcode::constant && o.has(Attr::bits) && !o.results.empty()) constant(o);
     else plain(o);
@@ -342,7 +342,6 @@ class Printer {
     });
     out_ += ']';
   }
-  static bool is_semaphore_op(Opcode c) { return c == Opcode::semaphore_signal || c == Opcode::semaphore_wait || c == Opcode::semaphore_read; }
 
   /// "(%4 = %0: f32[8], ...)": a region's arguments from `first_arg` with the operands from `first_operand` that they start from.
   void carries(const Op& o, size_t first_operand, size_t first_arg) {

@@ -358,29 +358,9 @@ void eval_array(Opcode op, DType operand, DType result, const void* const* opera
   f(operands, out, n);
 }
 
-Opcode reduce_combiner(Opcode reduce_op) {
-  switch (reduce_op) {
-    case Opcode::reduce_sum: return Opcode::add;
-    case Opcode::reduce_prod: return Opcode::mul;
-    case Opcode::reduce_max: return Opcode::max;
-    case Opcode::reduce_min: return Opcode::min;
-    case Opcode::reduce_and: return Opcode::and_;
-    case Opcode::reduce_or: return Opcode::or_;
-    default: throw InternalError("reference: " + std::string(ir::name(reduce_op)) + " is not a reduction");
-  }
-}
-
-Opcode scan_reduction(Opcode scan_op) {
-  switch (scan_op) {
-    case Opcode::cumsum: return Opcode::reduce_sum;
-    case Opcode::cumprod: return Opcode::reduce_prod;
-    case Opcode::cummax: return Opcode::reduce_max;
-    case Opcode::cummin: return Opcode::reduce_min;
-    default: throw InternalError("reference: " + std::string(ir::name(scan_op)) + " is not a scan");
-  }
-}
-
-uint64_t reduce_identity(Opcode reduce_op, DType t) {
+uint64_t identity(Opcode combiner, DType t) {
+  const ir::Combiner* row = ir::combiner(combiner);
+  if (!row) throw InternalError("reference: nothing is combined by " + std::string(ir::name(combiner)));
   return with_dtype(t, [&](auto c) -> uint64_t {
     constexpr DType d = c;
     using C = Compute<d>;
@@ -389,13 +369,12 @@ uint64_t reduce_identity(Opcode reduce_op, DType t) {
     constexpr uint64_t extreme = is_float(d) ? f.greatest + (f.has_infinity ? 1 : 0) : 0;  // f8e4m3fn has no infinity
     constexpr int unused = is_int4(d) ? 4 : 0;
     C x{0};
-    switch (reduce_op) {
-      case Opcode::reduce_sum: case Opcode::reduce_or: break;
-      case Opcode::reduce_prod: x = C{1}; break;
-      case Opcode::reduce_max: if constexpr (is_float(d)) return f.sign | extreme; else x = static_cast<C>(L::lowest() >> unused); break;
-      case Opcode::reduce_min: if constexpr (is_float(d)) return extreme; else x = static_cast<C>(L::max() >> unused); break;
-      case Opcode::reduce_and: if constexpr (is_int(d)) x = fn::bit_not::run(C{0}); else x = C{1}; break;
-      default: throw InternalError("reference: " + std::string(ir::name(reduce_op)) + " is not a reduction");
+    switch (row->identity) {
+      case ir::Identity::zero: break;
+      case ir::Identity::one: x = C{1}; break;
+      case ir::Identity::least: if constexpr (is_float(d)) return f.sign | extreme; else x = static_cast<C>(L::lowest() >> unused); break;
+      case ir::Identity::greatest: if constexpr (is_float(d)) return extreme; else x = static_cast<C>(L::max() >> unused); break;
+      case ir::Identity::ones: if constexpr (is_int(d)) x = fn::bit_not::run(C{0}); else x = C{1}; break;
     }
     return bits_of_element<d>(Element<d>::put(x));
   });

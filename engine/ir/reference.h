@@ -25,12 +25,7 @@ using ArrayFunction = void (*)(const void* const* operands, void* out, int64_t n
 ScalarFunction scalar_function(ir::Opcode op, DType operand, DType result);
 ArrayFunction array_function(ir::Opcode op, DType operand, DType result);
 
-/// The value that leaves every element unchanged under a reduction (reduce_*) of dtype t, as bits.
-uint64_t reduce_identity(ir::Opcode reduce_op, DType t);
-/// The elementwise op that combines two elements under a reduction: reduce_sum -> add, ...
-ir::Opcode reduce_combiner(ir::Opcode reduce_op);
-
-/// The reduction that a running one (cumsum, ...) goes through: cumsum -> reduce_sum, ...
-ir::Opcode scan_reduction(ir::Opcode scan_op);
+/// The value that leaves every element of dtype t unchanged where `combiner` (a TESSERA_COMBINER of ops.def) combines it with one, as bits.
+uint64_t identity(ir::Opcode combiner, DType t);
 
 }  // namespace tessera::reference

@@ -341,7 +341,7 @@ struct Call {
     for (size_t i = 0; i < import.grid_axes.size(); ++i) position[static_cast<size_t>(import.grid_axes[i])] = static_cast<int64_t>(i);
     if (import.grid_axes.size() == rank) return k;
     for (ir::Op& op : k.ops)
-      if (op.code == ir::Opcode::program_id || op.code == ir::Opcode::num_programs)
+      if (ir::is_grid(op.code))
         op.set(ir::Attr::axis, position.at(static_cast<size_t>(op.attr(ir::Attr::axis))));
     for (size_t i = 0; i < rank; ++i) k.grid[i].vmapped = position[i] < 0;
     ir::verify(k, "importing");

@@ -66,29 +66,36 @@ class Estimator {
       else if (!moves) c.flops = o.code == Opcode::fma ? times(2, n) : n;
       return c;
     }
-    if (row.effect == ir::Effect::reads || row.effect == ir::Effect::writes) return access(o, {o.operands[0], 0, o.index.size()});
-    switch (o.code) {
-      case Opcode::dot: {
+    switch (row.family) {
+      case ir::Family::memory: return access(o, {o.operands[0], 0, o.index.size()});
+      case ir::Family::contract: {
         int64_t contracted = 1;
         for (const int64_t d : o.ints(ir::Attr::lhs_contract)) contracted = times(contracted, k_.type(o.operands[0]).shape[static_cast<size_t>(d)]);
         c.flops = plus(times(times(2, contracted), elements(o.results[0])), o.operands.size() > 2 ? elements(o.results[0]) : 0);
         return c;
       }
-      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
-      case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
-        c.flops = elements(o.operands[0]);
+      case ir::Family::reduce: case ir::Family::argreduce: case ir::Family::scan: c.flops = elements(o.operands[0]); return c;
+      case ir::Family::control: return control(o);
+      case ir::Family::pipe:
+        for (const ir::CopyPlace& place : o.code == Opcode::copy_start ? ir::copy_places(k_, o) : std::array<ir::CopyPlace, 3>{})
+          if (place.ref && place.ref != o.operands[2]) c.add(access(o, place));
         return c;
-      case Opcode::for_: {
+      case ir::Family::elementwise: case ir::Family::source: case ir::Family::move: case ir::Family::rearrange: case ir::Family::grid: case ir::Family::print: case ir::Family::end:
+      case ir::Family::launch: case ir::Family::ref: case ir::Family::group: case ir::Family::report: break;
+    }
+    return c;
+  }
+
+  Count control(const ir::Op& o) {
+    Count c;
+    switch (ir::Control(o.code)) {
+      case ir::Control::for_: {
         const auto lower = ir::constant_int(k_, o.operands[0]), upper = ir::constant_int(k_, o.operands[1]), step = ir::constant_int(k_, o.operands[2]);
         const bool known = lower && upper && step && *step > 0;
         c.add(region(o.regions[0]), known ? cdiv(std::max<int64_t>(*upper - *lower, 0), *step) : 1);
         return c;
       }
-      case Opcode::copy_start:
-        for (const ir::CopyPlace& place : ir::copy_places(k_, o))
-          if (place.ref != o.operands[2]) c.add(access(o, place));
-        return c;
-      case Opcode::if_: case Opcode::switch_:
+      case ir::Control::if_: case ir::Control::switch_:
         for (const ir::RegionId r : o.regions) {
           const Count branch = region(r);
           c.flops = std::max(c.flops, branch.flops);
@@ -96,10 +103,10 @@ class Estimator {
           c.bytes = std::max(c.bytes, branch.bytes);
         }
         return c;
-      default:
+      case ir::Control::while_: case ir::Control::run_scoped:
         for (const ir::RegionId r : o.regions) c.add(region(r));
-        return c;
     }
+    return c;
   }
 
   /// Bytes of what is loaded from or stored to an array without blocks; blocks are counted once each, by block_bytes().

@@ -84,7 +84,7 @@ class Cse {
 
   void control_flow(const Op& o) {
     const std::vector<RegionId> regions = o.regions;
-    const bool loop = o.code == Opcode::for_ || o.code == Opcode::while_;
+    const bool loop = ir::is_loop(o.code);
     if (loop)  // what an earlier step stored
       for (RegionId r : regions) touch(memory_.effects(r));
     const std::vector<uint64_t> before = versions_;

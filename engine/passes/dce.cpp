@@ -37,7 +37,7 @@ class Dce {
   bool is_root(const Op& o) const {
     if (o.code == Opcode::report && ir::constant_bits(k_, o.operands[0]) == uint64_t{0}) return false;
     return ir::writes_ref(o.code) || ir::is_print(o.code) || o.code == Opcode::barrier || o.code == Opcode::report || o.code == Opcode::while_ ||
-           o.code == Opcode::semaphore_signal || o.code == Opcode::semaphore_wait || o.code == Opcode::copy_start || o.code == Opcode::copy_wait;
+           (ir::is_pipe(o.code) && o.code != Opcode::semaphore_read);
   }
   static size_t first_carry(const Op& o) { return o.code == Opcode::for_ ? 3 : 0; }
 
@@ -73,7 +73,7 @@ class Dce {
   void position(OpId id, size_t i) {
     mark(id);
     const Op& o = k_.op(id);
-    const bool loop = o.code == Opcode::for_ || o.code == Opcode::while_;
+    const bool loop = ir::is_loop(o.code);
     if (loop) {
       use(o.operands[first_carry(o) + i]);
       use(o.results[i]);
@@ -129,7 +129,7 @@ class Dce {
         if (keep[i]) values[to++] = values[first + i];
       values.resize(to);
     };
-    const bool loop = o.code == Opcode::for_ || o.code == Opcode::while_;
+    const bool loop = ir::is_loop(o.code);
     for (RegionId r : o.regions) {
       if (!loop || r == o.regions.back()) erase(k_.op(k_.region(r).ops.back()).operands, 0);
       if (!loop) continue;

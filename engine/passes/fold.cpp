@@ -5,7 +5,7 @@
 #include "engine/passes/passes.h"
 
 namespace tessera::passes {
-using ir::Attr, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Type, ir::Value;
+using ir::Attr, ir::Move, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Type, ir::Value;
 
 bool fold(ir::Kernel& k) { return Folder(k).run(); }
 
@@ -142,8 +142,16 @@ std::optional<Value> Folder::shape_op(Op& op, const Type& t) {
     const Op* def = k_.def(op.operands[0]);
     return def && def->code == c ? def : nullptr;
   };
-  switch (op.code) {
-    case Opcode::broadcast: {
+  if (op.code == Opcode::gather && bits_of(op.operands[0])) return constant(t, *bits_of(op.operands[0]), op.loc);
+  if (ir::is_reduce(op.code)) {
+    if (op.ints(Attr::axes).empty()) return op.operands[0];
+    const Shape& shape = k_.type(op.operands[0]).shape;
+    const bool some = std::find(shape.begin(), shape.end(), 0) == shape.end();
+    return some && info(ir::combining_op(op.code)).idempotent ? of_splat() : std::nullopt;
+  }
+  if (!ir::is_move(op.code)) return std::nullopt;
+  switch (Move(op.code)) {
+    case Move::broadcast: {
       if (k_.type(op.operands[0]) == t && is_identity(op.ints(Attr::dims))) return op.operands[0];
       if (const Op* first = inner(Opcode::broadcast)) {
         std::vector<int64_t> dims;
@@ -155,7 +163,7 @@ std::optional<Value> Folder::shape_op(Op& op, const Type& t) {
       }
       return of_splat();
     }
-    case Opcode::reshape:
+    case Move::reshape:
       if (k_.type(op.operands[0]) == t) return op.operands[0];
       if (const Op* first = inner(Opcode::reshape)) {
         op.operands[0] = first->operands[0];
@@ -163,7 +171,7 @@ std::optional<Value> Folder::shape_op(Op& op, const Type& t) {
         if (k_.type(op.operands[0]) == t) return op.operands[0];
       }
       return of_splat();
-    case Opcode::transpose:
+    case Move::transpose:
       if (const Op* first = inner(Opcode::transpose)) {
         std::vector<int64_t> perm;
         for (int64_t d : op.ints(Attr::perm)) perm.push_back(first->ints(Attr::perm)[static_cast<size_t>(d)]);
@@ -173,26 +181,15 @@ std::optional<Value> Folder::shape_op(Op& op, const Type& t) {
       }
       if (is_identity(op.ints(Attr::perm))) return op.operands[0];
       return of_splat();
-    case Opcode::slice:
+    case Move::slice:
       if (k_.type(op.operands[0]) == t) return op.operands[0];
       return of_splat();
-    case Opcode::concatenate:
+    case Move::concatenate:
       if (op.operands.size() == 1) return op.operands[0];
       return of_splat();
-    case Opcode::gather:
-      if (bits_of(op.operands[0])) return constant(t, *bits_of(op.operands[0]), op.loc);
-      return std::nullopt;
-    case Opcode::reduce_sum: case Opcode::reduce_prod:
-      if (op.ints(Attr::axes).empty()) return op.operands[0];
-      return std::nullopt;
-    case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or: {
-      if (op.ints(Attr::axes).empty()) return op.operands[0];
-      const Shape& shape = k_.type(op.operands[0]).shape;
-      if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return std::nullopt;
-      return of_splat();
-    }
-    default: return std::nullopt;
+    case Move::rev: return std::nullopt;
   }
+  return std::nullopt;
 }
 
 // -- memory
@@ -288,7 +285,7 @@ bool Folder::resets_first_iteration(Value choice, Value first, Value otherwise) 
 
 bool Folder::control_flow(OpId id) {
   const Opcode code = k_.op(id).code;
-  if (code == Opcode::if_ || code == Opcode::switch_) {
+  if (ir::is_branch(code)) {
     const std::vector<Value> results = k_.op(id).results;
     const std::vector<RegionId> regions = k_.op(id).regions;
     const Value choice = k_.op(id).operands[0];

@@ -31,7 +31,7 @@ class Licm {
     for (OpId id : k_.region(r).ops) {
       const Op& op = k_.op(id);
       for (RegionId inner : op.regions) region(inner, depth + 1);
-      if (op.code == Opcode::for_ || op.code == Opcode::while_)
+      if (ir::is_loop(op.code))
         for (RegionId inner : op.regions) hoist(op, inner, depth, list);
       for (Value v : op.results) depth_[v.index] = depth;
       list.push_back(id);

@@ -33,12 +33,9 @@ uint32_t MemoryClasses::of(ir::Value ref) const {
 }
 
 std::vector<uint32_t> MemoryClasses::stores(const Op& op) const {
-  switch (op.code) {
-    case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: return {of(op.operands[0])};
-    case Opcode::copy_start: return {of(op.operands[1])};
-    case Opcode::copy_wait: case Opcode::semaphore_wait: return copied_to_;
-    default: return {};
-  }
+  if (op.code == Opcode::copy_wait || op.code == Opcode::semaphore_wait) return copied_to_;
+  if (const ir::Value ref = ir::stored_ref(op)) return {of(ref)};
+  return {};
 }
 
 void MemoryClasses::collect(ir::RegionId r) {

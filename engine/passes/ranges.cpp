@@ -4,7 +4,7 @@
 
 namespace tessera::passes {
 namespace {
-using ir::Attr, ir::Op, ir::Opcode, ir::Value;
+using ir::Attr, ir::Family, ir::Launch, ir::Op, ir::Opcode, ir::Value;
 /// Sizes are not negative, so only a difference or a negative constant can be.
 bool never_negative(const Extent& e) {
   return std::none_of(e.nodes().begin(), e.nodes().end(), [](const Extent::Node& n) { return n.op == Extent::Op::sub || (n.op == Extent::Op::constant && n.value < 0); });
@@ -38,18 +38,21 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
     for (Value v : op.operands) operands.push_back(of(v));
     return result_bounds(op.code, k_.type(op.operands.back()).dtype, t.dtype, operands);
   }
-  switch (op.code) {
-    case Opcode::constant: {
+  switch (ir::family(op.code)) {
+    case Family::source: {
+      if (op.code == Opcode::iota) return within(0, std::max<int64_t>(t.shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
       const uint64_t b = static_cast<uint64_t>(op.attr(Attr::bits));
       const int shift = 64 - bits(t.dtype);
       if (t.dtype == DType::u64 && b > INT64_MAX) return std::nullopt;
       const int64_t v = is_signed_int(t.dtype) ? static_cast<int64_t>(b << shift) >> shift : static_cast<int64_t>(b);
       return Range{v, v};
     }
-    case Opcode::iota: return within(0, std::max<int64_t>(t.shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
-    case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev: case Opcode::gather: case Opcode::cummax:
-    case Opcode::cummin: return operand(0);
-    case Opcode::concatenate: {
+    case Family::scan: {  // what combines two of the range to one of the range combines all
+      const Bounds x = operand(0), two = result_bounds(ir::combining_op(op.code), t.dtype, t.dtype, {x, x});
+      return x && two && two->lo >= x->lo && two->hi <= x->hi ? x : all;
+    }
+    case Family::rearrange: return op.code == Opcode::gather ? operand(0) : all;
+    case Family::move: {
       Bounds r = operand(0);
       for (size_t i = 1; i < op.operands.size() && r; ++i) {
         const Bounds x = operand(i);
@@ -57,27 +60,36 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
       }
       return r;
     }
-    case Opcode::argmax: case Opcode::argmin: return within(0, std::max<int64_t>(k_.type(op.operands[0]).shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
-    case Opcode::program_id: case Opcode::num_programs: {
+    case Family::argreduce: return within(0, std::max<int64_t>(k_.type(op.operands[0]).shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
+    case Family::grid: {
       const ir::GridAxis* g = grid_axis(k_, op.attr(Attr::axis));
       const bool id = op.code == Opcode::program_id;
       if (!g || !g->size.is_static() || *g->size.value() > INT32_MAX) return Range{0, INT32_MAX};
       const int64_t n = std::max<int64_t>(*g->size.value(), 0);
       return Range{id ? 0 : n, id ? std::max<int64_t>(n - 1, 0) : n};
     }
-    case Opcode::workgroup_index: return Range{0, INT32_MAX};
-    case Opcode::num_workgroups: return Range{1, INT32_MAX};
-    case Opcode::local_index: return Range{0, k_.lane.workgroup_size - 1};
-    case Opcode::lane_id: return Range{0, k_.lane.subgroup_size ? k_.lane.subgroup_size - 1 : 127};
-    case Opcode::subgroup_id: return Range{0, k_.lane.subgroup_size ? (k_.lane.workgroup_size - 1) / k_.lane.subgroup_size : k_.lane.workgroup_size - 1};
-    case Opcode::extent: {
+    case Family::launch: return launch(op, *all);
+    case Family::elementwise: case Family::contract: case Family::reduce: case Family::memory: case Family::print: case Family::control: case Family::pipe: case Family::end:
+    case Family::ref: case Family::group: case Family::report: break;
+  }
+  return all;
+}
+
+Bounds Ranges::launch(const Op& op, const Range& all) const {
+  switch (ir::Launch(op.code)) {
+    case Launch::workgroup_index: return Range{0, INT32_MAX};
+    case Launch::num_workgroups: return Range{1, INT32_MAX};
+    case Launch::local_index: return Range{0, k_.lane.workgroup_size - 1};
+    case Launch::lane_id: return Range{0, k_.lane.subgroup_size ? k_.lane.subgroup_size - 1 : 127};
+    case Launch::subgroup_id: return Range{0, k_.lane.subgroup_size ? (k_.lane.workgroup_size - 1) / k_.lane.subgroup_size : k_.lane.workgroup_size - 1};
+    case Launch::extent: {
       size_t i = static_cast<size_t>(op.attr(Attr::index));
       if (tells_steps(k_.lane, static_cast<int64_t>(i))) i = static_cast<size_t>(k_.lane.steps_extent) + 1;
-      if (const auto n = i < k_.lane.extents.size() ? k_.lane.extents[i].value() : std::nullopt; n && *n >= 0 && *n <= all->hi) return Range{0, *n};  // a launch may give less
-      return i < k_.lane.extents.size() && never_negative(k_.lane.extents[i]) ? Range{0, all->hi} : *all;
+      if (const auto n = i < k_.lane.extents.size() ? k_.lane.extents[i].value() : std::nullopt; n && *n >= 0 && *n <= all.hi) return Range{0, *n};  // a launch may give less
+      return i < k_.lane.extents.size() && never_negative(k_.lane.extents[i]) ? Range{0, all.hi} : all;
     }
-    default: return all;
   }
+  return all;
 }
 
 }  // namespace tessera::passes

@@ -25,6 +25,7 @@ class Ranges {
   bool exact(ir::Opcode code, ir::Value a, ir::Value b, DType t) const { return never_wraps(code, t, of(a), of(b)); }
 
  private:
+  Bounds launch(const ir::Op& op, const Range& all) const;
   const ir::Kernel& k_;
   std::vector<Bounds> known_;
 };

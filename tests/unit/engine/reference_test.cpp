@@ -214,20 +214,20 @@ TEST_CASE("reference: arrays and elements agree on every op and dtype") {
 }
 
 TEST_CASE("reference: reductions start from what changes nothing") {
-  CHECK(reference::reduce_identity(Opcode::reduce_sum, f32) == 0);
-  CHECK(reference::reduce_identity(Opcode::reduce_prod, bf16) == 0x3f80);
-  CHECK(reference::reduce_identity(Opcode::reduce_max, f16) == 0xfc00);
-  CHECK(reference::reduce_identity(Opcode::reduce_max, f8e4m3fn) == 0xfe);  // -448: no infinities
-  CHECK(reference::reduce_identity(Opcode::reduce_max, f8e5m2) == 0xfc);
-  CHECK(reference::reduce_identity(Opcode::reduce_min, i4) == 7);
-  CHECK(reference::reduce_identity(Opcode::reduce_max, i4) == 8);
-  CHECK(reference::reduce_identity(Opcode::reduce_and, u4) == 15);
-  CHECK(reference::reduce_identity(Opcode::reduce_max, i8) == 0x80);
-  CHECK(reference::reduce_identity(Opcode::reduce_min, u32) == 0xffffffff);
-  CHECK(reference::reduce_identity(Opcode::reduce_and, i16) == 0xffff);
-  CHECK(reference::reduce_identity(Opcode::reduce_and, boolean) == 1);
-  CHECK(reference::reduce_identity(Opcode::reduce_or, u8) == 0);
-  CHECK(reference::reduce_combiner(Opcode::reduce_and) == Opcode::and_);
+  CHECK(reference::identity(Opcode::add, f32) == 0);
+  CHECK(reference::identity(Opcode::mul, bf16) == 0x3f80);
+  CHECK(reference::identity(Opcode::max, f16) == 0xfc00);
+  CHECK(reference::identity(Opcode::max, f8e4m3fn) == 0xfe);  // -448: no infinities
+  CHECK(reference::identity(Opcode::max, f8e5m2) == 0xfc);
+  CHECK(reference::identity(Opcode::min, i4) == 7);
+  CHECK(reference::identity(Opcode::max, i4) == 8);
+  CHECK(reference::identity(Opcode::and_, u4) == 15);
+  CHECK(reference::identity(Opcode::max, i8) == 0x80);
+  CHECK(reference::identity(Opcode::min, u32) == 0xffffffff);
+  CHECK(reference::identity(Opcode::and_, i16) == 0xffff);
+  CHECK(reference::identity(Opcode::and_, boolean) == 1);
+  CHECK(reference::identity(Opcode::or_, u8) == 0);
+  CHECK(ir::combining_op(Opcode::reduce_and) == Opcode::and_);
 }
 
 TEST_CASE("reference: select and bitcast move bits, fma multiplies and adds") {

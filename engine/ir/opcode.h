@@ -1,0 +1,143 @@
+// The op table in C++: an enumerator and an OpInfo per row of ops.def, and what ops have in common. A list of opcodes that means one of these families is
+// nowhere spelled out: code asks is_scan(op), or switches over a family's own enum (`switch (Move(op.code))`), without a default, so that the compiler names
+// every place that a new member concerns. What only one pass knows of an op stands in that pass.
+// Read next: ops.def (what each op means), kernel.h (what has an opcode).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "engine/dtype.h"
+
+namespace tessera::ir {
+
+enum class Opcode : uint8_t {
+#define TESSERA_ELEMENTWISE(name, ...) name,
+#define TESSERA_STRUCTURED(name, ...) name,
+#include "engine/ir/ops.def"
+};
+inline constexpr int kNumOpcodes = 0
+#define TESSERA_ELEMENTWISE(...) +1
+#define TESSERA_STRUCTURED(...) +1
+#include "engine/ir/ops.def"
+    ;
+
+/// elementwise; source (of elements: no operands), move (each element is one of an operand), contract, reduce and argreduce (along axes, to one element or its
+/// index), scan (to as many), rearrange (where data says); grid (this program's place in it), memory (a Ref and an index), print (for people), control (regions),
+/// pipe (semaphores and copies), end (of a region); at lane level launch (what is known when the kernel begins), ref (makes one), group (invocations together),
+/// report (to the host).
+enum class Family : uint8_t { elementwise, source, move, contract, reduce, argreduce, scan, rearrange, grid, memory, print, control, pipe, end, launch, ref, group, report };
+inline constexpr int kNumFamilies = static_cast<int>(Family::report) + 1;
+std::string_view name(Family f);
+
+inline constexpr std::array<Family, kNumOpcodes> kFamilies = {
+#define TESSERA_ELEMENTWISE(...) Family::elementwise,
+#define TESSERA_STRUCTURED(name, family, ...) Family::family,
+#include "engine/ir/ops.def"
+};
+constexpr Family family(Opcode op) { return kFamilies[static_cast<size_t>(op)]; }
+
+// The members of the families that code switches over: Move(op) where is_move(op), and so on.
+#define TESSERA_MEMBER(name) name = static_cast<uint8_t>(Opcode::name)
+enum class Move : uint8_t {
+#define TESSERA_MOVE(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Rearrange : uint8_t {
+#define TESSERA_REARRANGE(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Memory : uint8_t {
+#define TESSERA_MEMORY(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Control : uint8_t {
+#define TESSERA_CONTROL(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Pipe : uint8_t {
+#define TESSERA_PIPE(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Launch : uint8_t {
+#define TESSERA_LAUNCH(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+#undef TESSERA_MEMBER
+
+enum class Level : uint8_t { tile, lane };
+enum class Effect : uint8_t { pure, reads, writes, ordered };
+enum class OperandRule : uint8_t { num, flt, int_, ibl, any, select, none };
+enum class ResultRule : uint8_t { same, pred, other, structured };
+
+/// One row of ops.def.
+struct OpInfo {
+  std::string_view name;
+  Family family;
+  bool elementwise;
+  int arity;  // -1 for structured ops
+  OperandRule operands;
+  ResultRule result;
+  bool commutative, associative, idempotent, keeps_dtype, transcendental;
+  bool tile, lane;  // legal at that level
+  Effect effect;
+  double ulp;
+  std::string_view doc;
+};
+const OpInfo& info(Opcode op);
+inline std::string_view name(Opcode op) { return info(op).name; }
+/// Nothing found: the optional is empty.
+std::optional<Opcode> opcode_from_name(std::string_view name);
+
+// -- what computes
+constexpr bool is_elementwise(Opcode op) { return family(op) == Family::elementwise; }
+inline bool is_comparison(Opcode op) { return info(op).result == ResultRule::pred && info(op).arity == 2; }
+constexpr bool is_move(Opcode op) { return family(op) == Family::move; }
+/// Of one operand: its elements elsewhere, some of them or often.
+constexpr bool is_move_of_one(Opcode op) { return is_move(op) && op != Opcode::concatenate; }
+constexpr bool is_reduce(Opcode op) { return family(op) == Family::reduce; }
+constexpr bool is_argreduce(Opcode op) { return family(op) == Family::argreduce; }
+constexpr bool is_scan(Opcode op) { return family(op) == Family::scan; }
+/// Each element of the result by itself, from where its position says: what a lowering may evaluate where it is used.
+constexpr bool is_index_function(Opcode op) { return is_elementwise(op) || family(op) == Family::source || is_move(op) || op == Opcode::gather; }
+/// Line by line, or as the updates come.
+constexpr bool is_rearranged(Opcode op) { return family(op) == Family::rearrange && op != Opcode::gather; }
+constexpr bool is_grid(Opcode op) { return family(op) == Family::grid; }
+
+// -- what is done to memory
+/// Ops with a Ref and an index: what they do to the elements.
+inline bool accesses_ref(Opcode op) { return family(op) == Family::memory; }
+inline bool writes_ref(Opcode op) { return info(op).effect == Effect::writes; }
+inline bool reads_ref(Opcode op) { return accesses_ref(op) && op != Opcode::store; }
+constexpr bool is_atomic(Opcode op) { return op == Opcode::atomic_rmw || op == Opcode::atomic_cas; }
+constexpr bool is_alloc(Opcode op) { return op == Opcode::alloc_shared || op == Opcode::alloc_scratch; }
+
+// -- what keeps its place
+constexpr bool is_control(Opcode op) { return family(op) == Family::control; }
+constexpr bool is_loop(Opcode op) { return op == Opcode::for_ || op == Opcode::while_; }
+constexpr bool is_branch(Opcode op) { return op == Opcode::if_ || op == Opcode::switch_; }
+constexpr bool is_pipe(Opcode op) { return family(op) == Family::pipe; }
+constexpr bool is_copy(Opcode op) { return op == Opcode::copy_start || op == Opcode::copy_wait; }
+/// Of those, the ops on semaphores alone.
+constexpr bool is_semaphore_op(Opcode op) { return is_pipe(op) && !is_copy(op); }
+/// Writes for people: debug_print and check.
+constexpr bool is_print(Opcode op) { return family(op) == Family::print; }
+constexpr bool is_subgroup_op(Opcode op) { return family(op) == Family::group && op != Opcode::barrier; }
+
+// -- how elements become one
+/// What changes no element: its bits are reference::identity's.
+enum class Identity : uint8_t { zero, one, least, greatest, ones };
+/// An elementwise op by which reductions and the like combine elements.
+struct Combiner {
+  Identity identity;
+  bool wide;    // floats narrower than f32 in f32, rounded once
+  bool atomic;  // a kind of atomic_rmw
+  DType accumulator(DType t) const { return wide && is_narrow_float(t) ? DType::f32 : t; }
+};
+/// Of an elementwise op; null if nothing is combined by it.
+const Combiner* combiner(Opcode op);
+/// The elementwise op that combines two elements of a reduction or scan (reduce_sum and cumsum: add), or whose result an argmax finds (max). InternalError for others.
+Opcode combining_op(Opcode op);
+
+}  // namespace tessera::ir
