@@ -4,6 +4,7 @@
 // are written back as they were, and a neighbour's change makes the swap fail.
 #include "codegen/lane/loops.h"
 #include "codegen/spirv/emitter.h"
+#include "codegen/spirv/instructions.h"
 #include "engine/base/error.h"
 
 namespace tessera::spirv {
@@ -14,16 +15,8 @@ namespace {
 Opcode kind_of(const ir::Op& op) { return op.code == Opcode::atomic_cas ? op.code : static_cast<Opcode>(op.attr(ir::Attr::kind)); }
 
 spv::Op native(Opcode kind, DType t) {
-  switch (kind) {
-    case Opcode::add: return spv::OpAtomicIAdd;
-    case Opcode::max: return is_signed_int(t) ? spv::OpAtomicSMax : spv::OpAtomicUMax;
-    case Opcode::min: return is_signed_int(t) ? spv::OpAtomicSMin : spv::OpAtomicUMin;
-    case Opcode::and_: return spv::OpAtomicAnd;
-    case Opcode::or_: return spv::OpAtomicOr;
-    case Opcode::xor_: return spv::OpAtomicXor;
-    case Opcode::atomic_cas: return spv::OpAtomicCompareExchange;
-    default: return spv::OpAtomicExchange;
-  }
+  if (kind == Opcode::atomic_cas) return spv::OpAtomicCompareExchange;
+  return kind == Opcode::swap ? spv::OpAtomicExchange : kInstructions.atomic[static_cast<size_t>(kind)].of(is_signed_int(t) ? DType::i32 : DType::u32);
 }
 
 // The widest scope that every device has. An update whose old value nobody wants orders nothing; one that hands it on may be a flag or a ticket.

@@ -7,6 +7,7 @@
 
 namespace tessera::spirv {
 
+using ir::Family;
 using ir::Opcode;
 
 V Emitter::get(ir::Value v) const {
@@ -40,10 +41,8 @@ void Emitter::emit(const ir::Op& op) {
     result(v);
     set_range(op.results.at(0), {lo, hi, true});
   };
-  switch (op.code) {
-#define TESSERA_ELEMENTWISE(name, ...) case Opcode::name:
-#include "engine/ir/ops.def"
-    {
+  switch (ir::family(op.code)) {
+    case Family::elementwise: {
       const DType operand = k_.type(op.operands.at(op.code == Opcode::select ? 1 : 0)).dtype, out = k_.type(op.results.at(0)).dtype;
       std::vector<Range> ranges;
       for (ir::Value v : op.operands) ranges.push_back(range(v));
@@ -61,7 +60,8 @@ void Emitter::emit(const ir::Op& op) {
       set_range(op.results[0], result_range(op.code, operand, out, ranges));
       return;
     }
-    case Opcode::constant: {
+    case Family::source: {
+      if (op.code != Opcode::constant) break;
       const DType t = k_.type(op.results.at(0)).dtype;
       const auto bits = static_cast<uint64_t>(op.attr(ir::Attr::bits));
       V raw;
@@ -71,46 +71,43 @@ void Emitter::emit(const ir::Op& op) {
         set_range(op.results[0], {*n, *n, true});
       return;
     }
-    case Opcode::load: return emit_load(op);
-    case Opcode::store: return emit_store(op);
-    case Opcode::atomic_rmw: case Opcode::atomic_cas: return emit_atomic(op);
-    case Opcode::alloc_shared:
-    case Opcode::alloc_scratch: return emit_alloc(op);
-    case Opcode::view: return emit_view(op);
-    case Opcode::report_memory: refs_[op.results.at(0).index] = global_ref(DType::u32, report_, true); return;
-    case Opcode::for_: return emit_for(op);
-    case Opcode::while_: return emit_while(op);
-    case Opcode::switch_: return emit_switch(op);
-    case Opcode::if_: {
-      const V pred = get(op.operands.at(0));
-      const size_t n = op.results.size();
-      // The memory bits of narrow floats go through too, where both branches have them: an element at an array's edge is loaded in one.
-      std::vector<bool> raw(n, true);
-      const auto branch = [&](size_t r) {
-        std::vector<V> out = region(op.regions.at(r));
-        for (size_t i = 0; i < n; ++i) {
-          const V bits = registers_[k_.terminator(op.regions[r]).operands[i].index].raw;
-          if (!bits.id) raw[i] = false;
-          if (const DType t = k_.type(op.results[i]).dtype; is_narrow_float(t)) out.push_back(bits.id ? bits : f_.make(Reg::u32, 0));
-        }
-        return out;
-      };
-      const std::vector<V> out = f_.if_else(
-          pred, [&] { return branch(0); }, [&] { return branch(1); });
-      for (size_t i = 0, next = n; i < n; ++i) {
-        const DType t = k_.type(op.results[i]).dtype;
-        const V bits = is_narrow_float(t) ? out.at(next++) : V{};
-        set(op.results[i], out.at(i), raw[i] ? bits : V{});
+    case Family::memory:
+      switch (ir::Memory(op.code)) {
+        case ir::Memory::load: return emit_load(op);
+        case ir::Memory::store: return emit_store(op);
+        case ir::Memory::atomic_rmw: case ir::Memory::atomic_cas: return emit_atomic(op);
+        case ir::Memory::swap: case ir::Memory::addupdate: break;
       }
+      break;
+    case Family::ref:
+      if (ir::is_alloc(op.code)) return emit_alloc(op);
+      if (op.code == Opcode::view) return emit_view(op);
+      refs_[op.results.at(0).index] = global_ref(DType::u32, report_, true);
       return;
-    }
-    case Opcode::workgroup_index: return result_in(workgroup_index_, 0, INT32_MAX);
-    case Opcode::num_workgroups: return result_in(num_workgroups_, 0, INT32_MAX);
-    case Opcode::local_index: return result_in(local_index_, 0, k_.lane.workgroup_size - 1);
-    case Opcode::subgroup_id: return result_in(subgroup_id_, 0, k_.lane.workgroup_size - 1);
-    case Opcode::lane_id: return result_in(lane_id_, 0, k_.lane.workgroup_size - 1);
-    case Opcode::extent: return result(extents_.at(static_cast<size_t>(op.attr(ir::Attr::index))));
-    case Opcode::barrier: {
+    case Family::control:
+      switch (ir::Control(op.code)) {
+        case ir::Control::for_: return emit_for(op);
+        case ir::Control::while_: return emit_while(op);
+        case ir::Control::switch_: return emit_switch(op);
+        case ir::Control::if_: return emit_if(op);
+        case ir::Control::run_scoped: break;
+      }
+      break;
+    case Family::launch:
+      switch (ir::Launch(op.code)) {
+        case ir::Launch::workgroup_index: return result_in(workgroup_index_, 0, INT32_MAX);
+        case ir::Launch::num_workgroups: return result_in(num_workgroups_, 0, INT32_MAX);
+        case ir::Launch::local_index: return result_in(local_index_, 0, k_.lane.workgroup_size - 1);
+        case ir::Launch::subgroup_id: return result_in(subgroup_id_, 0, k_.lane.workgroup_size - 1);
+        case ir::Launch::lane_id: return result_in(lane_id_, 0, k_.lane.workgroup_size - 1);
+        case ir::Launch::extent: return result(extents_.at(static_cast<size_t>(op.attr(ir::Attr::index))));
+      }
+      break;
+    case Family::group: {
+      if (op.code == Opcode::subgroup_reduce) return emit_reduce(op);
+      if (op.code == Opcode::subgroup_shuffle) return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
+      if (op.code == Opcode::subgroup_shuffle_xor)
+        return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor, f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
       // One invocation sees what it did itself; a workgroup that is one full subgroup synchronises as that, which costs drivers less (lavapipe
       // cuts a shader at a workgroup's barriers, in time that grows with the square of its size).
       if (k_.lane.workgroup_size == 1) return;
@@ -123,52 +120,34 @@ void Emitter::emit(const ir::Op& op) {
       m_.op(spv::OpControlBarrier, {scope.id, scope.id, semantics.id});
       return;
     }
-    case Opcode::loops_cut: return result(loops_cut());
-    case Opcode::report: return emit_report(op);
-    case Opcode::subgroup_reduce: return emit_reduce(op);
-    case Opcode::subgroup_shuffle:
-      return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
-    case Opcode::subgroup_shuffle_xor:
-      return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor,
-                                f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
-    case Opcode::iota:
-    case Opcode::broadcast:
-    case Opcode::reshape:
-    case Opcode::transpose:
-    case Opcode::slice:
-    case Opcode::rev:
-    case Opcode::concatenate:
-    case Opcode::dot:
-    case Opcode::reduce_sum:
-    case Opcode::reduce_prod:
-    case Opcode::reduce_max:
-    case Opcode::reduce_min:
-    case Opcode::reduce_and:
-    case Opcode::reduce_or:
-    case Opcode::argmax:
-    case Opcode::argmin:
-    case Opcode::cumsum:
-    case Opcode::cumprod:
-    case Opcode::cummax:
-    case Opcode::cummin:
-    case Opcode::gather:
-    case Opcode::scatter:
-    case Opcode::sort:
-    case Opcode::program_id:
-    case Opcode::num_programs:
-    case Opcode::swap:
-    case Opcode::addupdate:
-    case Opcode::debug_print:
-    case Opcode::check:
-    case Opcode::run_scoped:
-    case Opcode::semaphore_signal:
-    case Opcode::semaphore_wait:
-    case Opcode::semaphore_read:
-    case Opcode::copy_start:
-    case Opcode::copy_wait:
-    case Opcode::yield: break;
+    case Family::report: return op.code == Opcode::report ? emit_report(op) : result(loops_cut());
+    case Family::move: case Family::contract: case Family::reduce: case Family::argreduce: case Family::scan: case Family::rearrange: case Family::grid: case Family::print: case Family::pipe:
+    case Family::end: break;
   }
   throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);
+}
+
+void Emitter::emit_if(const ir::Op& op) {
+  const V pred = get(op.operands.at(0));
+  const size_t n = op.results.size();
+  // The memory bits of narrow floats go through too, where both branches have them: an element at an array's edge is loaded in one.
+  std::vector<bool> raw(n, true);
+  const auto branch = [&](size_t r) {
+    std::vector<V> out = region(op.regions.at(r));
+    for (size_t i = 0; i < n; ++i) {
+      const V bits = registers_[k_.terminator(op.regions[r]).operands[i].index].raw;
+      if (!bits.id) raw[i] = false;
+      if (const DType t = k_.type(op.results[i]).dtype; is_narrow_float(t)) out.push_back(bits.id ? bits : f_.make(Reg::u32, 0));
+    }
+    return out;
+  };
+  const std::vector<V> out = f_.if_else(
+      pred, [&] { return branch(0); }, [&] { return branch(1); });
+  for (size_t i = 0, next = n; i < n; ++i) {
+    const DType t = k_.type(op.results[i]).dtype;
+    const V bits = is_narrow_float(t) ? out.at(next++) : V{};
+    set(op.results[i], out.at(i), raw[i] ? bits : V{});
+  }
 }
 
 void Emitter::emit_for(const ir::Op& op) {

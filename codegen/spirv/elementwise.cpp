@@ -1,8 +1,11 @@
 #include "codegen/spirv/elementwise.h"
 
+#include <array>
+#include <functional>
 #include <string>
 
 #include "codegen/spirv/expand.h"
+#include "codegen/spirv/instructions.h"
 #include "engine/base/error.h"
 
 namespace tessera::spirv {
@@ -87,124 +90,115 @@ V round_away(V a) {
   return copy_sign(select(up, abs(t) + 1.0, t), a);
 }
 
-V undefined(Opcode op, DType t) {
-  throw InternalError("spirv: " + std::string(ir::name(op)) + " of dtype " + std::string(tessera::name(t)));
-}
+/// An elementwise op on register values.
+struct Call {
+  Opcode op;
+  DType t, result;
+  const std::vector<V>& a;
+  const std::vector<Range>& r;
+  bool flt() const { return tessera::is_float(t); }
+  bool sgn() const { return is_signed_int(t); }
+  bool boolean() const { return t == DType::boolean; }
+  int64_t least() const { return sgn() ? full_range(t).lo : 0; }
+};
+constexpr bool expands(Opcode op) { return kInstructions.elementwise[static_cast<size_t>(op)].expands(); }
+/// The sequence of a row that has EXPAND in one of its columns: neither compiles without the other.
+template <Opcode op> V expand(const Call& c) = delete;
 
-V raw(Opcode op, DType t, DType result, const std::vector<V>& a, const std::vector<Range>& r) {
-  const bool flt = tessera::is_float(t), sgn = is_signed_int(t), boolean = t == DType::boolean;
-  const int64_t least = sgn ? full_range(t).lo : 0;
-  switch (op) {
-    case Opcode::add: return a[0] + a[1];
-    case Opcode::sub: return a[0] - a[1];
-    case Opcode::mul: return a[0] * a[1];
-    case Opcode::div:
-      if (flt) return a[0] / a[1];
-      if (sgn) return signed_div(a[0], a[1], r[0], r[1], least);
-      return r[1].contains(0) ? select(eq(a[1], 0), -1, udiv(a[0], select(eq(a[1], 0), 1, a[1]))) : udiv(a[0], a[1]);
-    case Opcode::rem:
-      if (flt) return float_rem(t, a[0], a[1]);
-      if (sgn) return signed_rem(a[0], a[1], r[0], r[1], least);
-      return r[1].contains(0) ? select(eq(a[1], 0), a[0], umod(a[0], select(eq(a[1], 0), 1, a[1]))) : umod(a[0], a[1]);
-    case Opcode::max: return extreme(true, t, a[0], a[1]);
-    case Opcode::min: return extreme(false, t, a[0], a[1]);
-    case Opcode::pow: return pow(a[0], a[1]);
-    case Opcode::neg: return -a[0];
-    case Opcode::abs:
-      if (flt) return floating(magnitude_bits(a[0]));
-      return sgn ? select(slt(a[0], 0), -a[0], a[0]) : a[0];
-    case Opcode::sign: return sign(t, a[0]);
-    case Opcode::floor: return float_round(a[0], [](V x) { return floor(x); });
-    case Opcode::ceil: return float_round(a[0], [](V x) { return x.fn->glsl(GLSLstd450Ceil, x.reg, {x}); });
-    case Opcode::round: return round_away(a[0]);
-    case Opcode::round_even: return round_to_even(a[0]);
-    case Opcode::sqrt: return sqrt(a[0]);
-    case Opcode::rsqrt: return rsqrt(a[0]);
-    case Opcode::exp: return exp(a[0]);
-    case Opcode::exp2: return exp2(a[0]);
-    case Opcode::log: return log(a[0]);
-    case Opcode::log2: return log2(a[0]);
-    case Opcode::tanh: return tanh(a[0]);
-    case Opcode::sin: return sin(a[0]);
-    case Opcode::cos: return cos(a[0]);
-    case Opcode::erf: return erf(a[0]);
-    case Opcode::logistic: return logistic(a[0]);
-    case Opcode::expm1: return expm1(a[0]);
-    case Opcode::log1p: return log1p(a[0]);
-    case Opcode::cbrt: return cbrt(a[0]);
-    case Opcode::tan: return tan(a[0]);
-    case Opcode::asin: return asin(a[0]);
-    case Opcode::acos: return acos(a[0]);
-    case Opcode::atan: return atan(a[0]);
-    case Opcode::atan2: return atan2(a[0], a[1]);
-    case Opcode::sinh: return sinh(a[0]);
-    case Opcode::cosh: return cosh(a[0]);
-    case Opcode::asinh: return asinh(a[0]);
-    case Opcode::acosh: return acosh(a[0]);
-    case Opcode::atanh: return atanh(a[0]);
-    case Opcode::erf_inv: return erf_inv(a[0]);
-    case Opcode::nextafter: return nextafter(t, a[0], a[1]);
-    case Opcode::eq: return eq(a[0], a[1]);
-    case Opcode::ne: return ne(a[0], a[1]);
-    case Opcode::lt: return boolean ? ~a[0] & a[1] : sgn ? slt(a[0], a[1]) : a[0] < a[1];
-    case Opcode::le: return boolean ? ~a[0] | a[1] : sgn ? sle(a[0], a[1]) : a[0] <= a[1];
-    case Opcode::gt: return boolean ? a[0] & ~a[1] : sgn ? slt(a[1], a[0]) : a[0] > a[1];
-    case Opcode::ge: return boolean ? a[0] | ~a[1] : sgn ? sle(a[1], a[0]) : a[0] >= a[1];
-    case Opcode::is_finite: return magnitude_bits(a[0]) < layout(a[0].reg).infinity;
-    case Opcode::and_: return a[0] & a[1];
-    case Opcode::or_: return a[0] | a[1];
-    case Opcode::xor_: return a[0] ^ a[1];
-    case Opcode::not_: return ~a[0];
-    case Opcode::shift_left:
-    case Opcode::shift_right_logical:
-    case Opcode::shift_right_arithmetic: return shift(op, t, a[0], a[1], r[1]);
-    case Opcode::mulhi: return mulhi(t, a[0], a[1]);
-    case Opcode::clz: return count_leading_zeros(t, a[0]);
-    case Opcode::population_count: return population_count(t, a[0]);
-    case Opcode::select: return select(a[0], a[1], a[2]);
-    case Opcode::clamp: return extreme(false, t, extreme(true, t, a[0], a[1]), a[2]);
-    case Opcode::convert: return convert(a[0], t, result);
-    case Opcode::bitcast: return from_memory_bits(memory_bits(a[0], t), result);
-    case Opcode::fma: return fma(a[0], a[1], a[2]);
-#define TESSERA_STRUCTURED(name, ...) case Opcode::name:
+#define EXPANSION(name)                                                            \
+  static_assert(expands(Opcode::name), "the row of " #name " has only instructions"); \
+  template <> V expand<Opcode::name>(const Call& c)
+EXPANSION(div) {
+  if (c.flt()) return c.a[0] / c.a[1];
+  if (c.sgn()) return signed_div(c.a[0], c.a[1], c.r[0], c.r[1], c.least());
+  return c.r[1].contains(0) ? select(eq(c.a[1], 0), -1, udiv(c.a[0], select(eq(c.a[1], 0), 1, c.a[1]))) : udiv(c.a[0], c.a[1]);
+}
+EXPANSION(rem) {
+  if (c.flt()) return float_rem(c.t, c.a[0], c.a[1]);
+  if (c.sgn()) return signed_rem(c.a[0], c.a[1], c.r[0], c.r[1], c.least());
+  return c.r[1].contains(0) ? select(eq(c.a[1], 0), c.a[0], umod(c.a[0], select(eq(c.a[1], 0), 1, c.a[1]))) : umod(c.a[0], c.a[1]);
+}
+EXPANSION(max) { return extreme(true, c.t, c.a[0], c.a[1]); }
+EXPANSION(min) { return extreme(false, c.t, c.a[0], c.a[1]); }
+EXPANSION(pow) { return pow(c.a[0], c.a[1]); }
+EXPANSION(abs) {
+  if (c.flt()) return floating(magnitude_bits(c.a[0]));
+  return c.sgn() ? select(slt(c.a[0], 0), -c.a[0], c.a[0]) : c.a[0];
+}
+EXPANSION(sign) { return sign(c.t, c.a[0]); }
+EXPANSION(floor) { return float_round(c.a[0], [](V x) { return floor(x); }); }
+EXPANSION(ceil) { return float_round(c.a[0], [](V x) { return x.fn->glsl(GLSLstd450Ceil, x.reg, {x}); }); }
+EXPANSION(round) { return round_away(c.a[0]); }
+EXPANSION(round_even) { return round_to_even(c.a[0]); }
+EXPANSION(sqrt) { return sqrt(c.a[0]); }
+EXPANSION(rsqrt) { return rsqrt(c.a[0]); }
+EXPANSION(exp) { return exp(c.a[0]); }
+EXPANSION(exp2) { return exp2(c.a[0]); }
+EXPANSION(log) { return log(c.a[0]); }
+EXPANSION(log2) { return log2(c.a[0]); }
+EXPANSION(tanh) { return tanh(c.a[0]); }
+EXPANSION(sin) { return sin(c.a[0]); }
+EXPANSION(cos) { return cos(c.a[0]); }
+EXPANSION(erf) { return erf(c.a[0]); }
+EXPANSION(logistic) { return logistic(c.a[0]); }
+EXPANSION(expm1) { return expm1(c.a[0]); }
+EXPANSION(log1p) { return log1p(c.a[0]); }
+EXPANSION(cbrt) { return cbrt(c.a[0]); }
+EXPANSION(tan) { return tan(c.a[0]); }
+EXPANSION(asin) { return asin(c.a[0]); }
+EXPANSION(acos) { return acos(c.a[0]); }
+EXPANSION(atan) { return atan(c.a[0]); }
+EXPANSION(atan2) { return atan2(c.a[0], c.a[1]); }
+EXPANSION(sinh) { return sinh(c.a[0]); }
+EXPANSION(cosh) { return cosh(c.a[0]); }
+EXPANSION(asinh) { return asinh(c.a[0]); }
+EXPANSION(acosh) { return acosh(c.a[0]); }
+EXPANSION(atanh) { return atanh(c.a[0]); }
+EXPANSION(erf_inv) { return erf_inv(c.a[0]); }
+EXPANSION(nextafter) { return nextafter(c.t, c.a[0], c.a[1]); }
+EXPANSION(lt) { return ~c.a[0] & c.a[1]; }
+EXPANSION(le) { return ~c.a[0] | c.a[1]; }
+EXPANSION(gt) { return c.boolean() ? c.a[0] & ~c.a[1] : slt(c.a[1], c.a[0]); }
+EXPANSION(ge) { return c.boolean() ? c.a[0] | ~c.a[1] : sle(c.a[1], c.a[0]); }
+EXPANSION(is_finite) { return magnitude_bits(c.a[0]) < layout(c.a[0].reg).infinity; }
+EXPANSION(shift_left) { return shift(c.op, c.t, c.a[0], c.a[1], c.r[1]); }
+EXPANSION(shift_right_logical) { return shift(c.op, c.t, c.a[0], c.a[1], c.r[1]); }
+EXPANSION(shift_right_arithmetic) { return shift(c.op, c.t, c.a[0], c.a[1], c.r[1]); }
+EXPANSION(mulhi) { return mulhi(c.t, c.a[0], c.a[1]); }
+EXPANSION(clz) { return count_leading_zeros(c.t, c.a[0]); }
+EXPANSION(population_count) { return population_count(c.t, c.a[0]); }
+EXPANSION(clamp) { return extreme(false, c.t, extreme(true, c.t, c.a[0], c.a[1]), c.a[2]); }
+EXPANSION(convert) { return convert(c.a[0], c.t, c.result); }
+EXPANSION(bitcast) { return from_memory_bits(memory_bits(c.a[0], c.t), c.result); }
+EXPANSION(fma) { return fma(c.a[0], c.a[1], c.a[2]); }
+#undef EXPANSION
+
+using Expansion = V (*)(const Call&);
+template <Opcode op> constexpr Expansion expansion() {
+  if constexpr (expands(op)) return &expand<op>;
+  else return nullptr;
+}
+constexpr std::array<Expansion, ir::kNumOpcodes> kExpansions = [] {
+  std::array<Expansion, ir::kNumOpcodes> t{};
+#define TESSERA_ELEMENTWISE(name, ...) t[static_cast<size_t>(Opcode::name)] = expansion<Opcode::name>();
 #include "engine/ir/ops.def"
-      break;
-  }
-  return undefined(op, t);
-}
+  return t;
+}();
 
-/// Ops whose result may lie outside the dtype although the operands do not.
+/// Whether the result may lie outside the dtype although the operands do not.
 bool leaves_dtype(Opcode op, DType t) {
-  switch (op) {
-    case Opcode::and_:
-    case Opcode::or_:
-    case Opcode::xor_:
-    case Opcode::not_: return op == Opcode::not_ && is_unsigned_int(t);
-    case Opcode::max:
-    case Opcode::min:
-    case Opcode::select:
-    case Opcode::clamp:
-    case Opcode::sign:
-    case Opcode::floor:
-    case Opcode::ceil:
-    case Opcode::round:
-    case Opcode::round_even:
-    case Opcode::convert:
-    case Opcode::bitcast:
-    case Opcode::nextafter:
-    case Opcode::clz:
-    case Opcode::population_count:
-    case Opcode::rem: return false;
-    case Opcode::neg:
-    case Opcode::abs: return !tessera::is_float(t);
-    default: return true;
-  }
+  if (op == Opcode::not_) return is_unsigned_int(t);
+  if (op == Opcode::neg || op == Opcode::abs) return !tessera::is_float(t);
+  return !ir::info(op).keeps_dtype;
 }
 
 }  // namespace
 
 V elementwise(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Range>& ranges) {
-  const V v = raw(op, operand, result, a, ranges);
+  const size_t row = static_cast<size_t>(op);
+  const spv::Op code = kInstructions.elementwise[row].of(operand);
+  if (code == kNone) throw InternalError("spirv: " + std::string(ir::name(op)) + " of dtype " + std::string(tessera::name(operand)));
+  const V v = code == kExpand ? kExpansions[row]({op, operand, result, a, ranges}) : instruction(code, reg_of(result), a);
   return leaves_dtype(op, operand) ? normalize(v, result) : v;
 }
 

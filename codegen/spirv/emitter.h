@@ -59,6 +59,7 @@ class Emitter {
   // control.cpp
   std::vector<V> region(ir::RegionId r);  ///< emits the ops, gives the yielded values
   void emit(const ir::Op& op);
+  void emit_if(const ir::Op& op);
   void emit_for(const ir::Op& op);
   void emit_while(const ir::Op& op);
   V loops_cut();

@@ -1,6 +1,7 @@
 #include "codegen/spirv/function.h"
 
 #include <bit>
+#include <string>
 
 #include "codegen/spirv/pairs.h"
 #include "engine/base/error.h"
@@ -283,5 +284,31 @@ V highest_bit(V v) {
 }
 
 V fma(V a, V b, V c) { return mistaken_zero(a) || mistaken_zero(b) ? a * b + c : a.fn->glsl(GLSLstd450Fma, a.reg, {a, b, c}); }
+
+V instruction(spv::Op code, Reg result, const std::vector<V>& a) {
+  switch (code) {
+    case spv::OpFAdd: case spv::OpIAdd: return a[0] + a[1];
+    case spv::OpFSub: case spv::OpISub: return a[0] - a[1];
+    case spv::OpFMul: case spv::OpIMul: return a[0] * a[1];
+    case spv::OpFNegate: case spv::OpSNegate: return -a[0];
+    case spv::OpBitwiseAnd: return a[0] & a[1];
+    case spv::OpBitwiseOr: return a[0] | a[1];
+    case spv::OpBitwiseXor: return a[0] ^ a[1];
+    case spv::OpNot: return ~a[0];
+    case spv::OpIEqual: return eq(a[0], a[1]);
+    case spv::OpINotEqual: return ne(a[0], a[1]);
+    case spv::OpULessThan: return a[0] < a[1];
+    case spv::OpULessThanEqual: return a[0] <= a[1];
+    case spv::OpUGreaterThan: return a[0] > a[1];
+    case spv::OpUGreaterThanEqual: return a[0] >= a[1];
+    case spv::OpSLessThan: return slt(a[0], a[1]);
+    case spv::OpSLessThanEqual: return sle(a[0], a[1]);
+    case spv::OpSelect: return select(a[0], a[1], a[2]);
+    default: break;
+  }
+  for (const V& v : a)
+    if (is_pair(v)) throw InternalError("spirv: instruction " + std::to_string(static_cast<int>(code)) + " has no form for 64-bit integers in two words");
+  return a[0].fn->emit(code, result, a);
+}
 
 }  // namespace tessera::spirv

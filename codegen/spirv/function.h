@@ -171,5 +171,7 @@ V infinity(V like);
 V copy_sign(V magnitude, V sign);
 V highest_bit(V v);    // position of an integer's highest set bit, as u32; any value below the width for 0
 V fma(V a, V b, V c);  // fused or not: for polynomials, where either will do
+/// One instruction on register values, with what the operators above see to: NoContraction, zeros whose signs drivers forget, 64-bit integers in two words.
+V instruction(spv::Op code, Reg result, const std::vector<V>& a);
 
 }  // namespace tessera::spirv

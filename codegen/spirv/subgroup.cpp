@@ -1,5 +1,6 @@
 // What lanes of a subgroup tell each other. 64-bit values travel as two 32-bit halves and bool as a word: no extended-types feature needed.
 #include "codegen/spirv/emitter.h"
+#include "codegen/spirv/instructions.h"
 #include "engine/base/error.h"
 
 namespace tessera::spirv {
@@ -22,36 +23,16 @@ V Emitter::shuffle_any(const ir::Op& op, V v, spv::Op code, V lane) {
   return v.reg == Reg::f64 ? floating(joined) : joined;
 }
 
-namespace {
-
-/// The device's own reduction, where it means what the op's row says: it may assume that floats are neither NaN nor infinite in max and
-/// min.
-std::optional<spv::Op> group_op(Opcode kind, DType t) {
-  const bool flt = tessera::is_float(t), sgn = is_signed_int(t), boolean = t == DType::boolean;
-  switch (kind) {
-    case Opcode::add: return flt ? spv::OpGroupNonUniformFAdd : spv::OpGroupNonUniformIAdd;
-    case Opcode::mul: return flt ? spv::OpGroupNonUniformFMul : spv::OpGroupNonUniformIMul;
-    case Opcode::max: return flt ? std::nullopt : std::optional(sgn ? spv::OpGroupNonUniformSMax : spv::OpGroupNonUniformUMax);
-    case Opcode::min: return flt ? std::nullopt : std::optional(sgn ? spv::OpGroupNonUniformSMin : spv::OpGroupNonUniformUMin);
-    case Opcode::and_: return boolean ? spv::OpGroupNonUniformLogicalAnd : spv::OpGroupNonUniformBitwiseAnd;
-    case Opcode::or_: return boolean ? spv::OpGroupNonUniformLogicalOr : spv::OpGroupNonUniformBitwiseOr;
-    case Opcode::xor_: return boolean ? spv::OpGroupNonUniformLogicalXor : spv::OpGroupNonUniformBitwiseXor;
-    default: return std::nullopt;
-  }
-}
-
-}  // namespace
-
 void Emitter::emit_reduce(const ir::Op& op) {
   const auto kind = static_cast<Opcode>(op.attr(ir::Attr::kind));
   const DType t = k_.type(op.results.at(0)).dtype;
-  // Sums and products of narrow floats run in f32 and round once.
-  const DType inner = is_narrow_float(t) ? DType::f32 : t;
+  const DType inner = is_narrow_float(t) ? DType::f32 : t;  // rounded once, at the end
   V v = get(op.operands.at(0));
-  const std::optional<spv::Op> code = group_op(kind, t);
+  const spv::Op code = kInstructions.group[static_cast<size_t>(kind)].of(t);
+  const bool native = code != kNone;
   const bool wide_int = v.reg == Reg::u64;  // would need shaderSubgroupExtendedTypes
   // On a CPU a ladder of shuffles is cheaper than the driver's reduction.
-  const bool ladder = target_.subgroup_shuffle && (!target_.subgroup_arithmetic || !code || wide_int || target_.kind == Target::Kind::cpu);
+  const bool ladder = target_.subgroup_shuffle && (!target_.subgroup_arithmetic || !native || wide_int || target_.kind == Target::Kind::cpu);
   if (ladder) {
     const int size = k_.lane.subgroup_size;
     const int steps = size > 0 ? size : target_.max_subgroup_size;
@@ -60,10 +41,10 @@ void Emitter::emit_reduce(const ir::Op& op) {
       const V both = elementwise(kind, inner, inner, {v, other}, {full_range(inner), full_range(inner)});
       v = size > 0 ? both : select(subgroup_size_ > mask, both, v);  // beyond the subgroup there is nobody to ask
     }
-  } else if (target_.subgroup_arithmetic && code && !wide_int) {
+  } else if (target_.subgroup_arithmetic && native && !wide_int) {
     m_.capability(spv::CapabilityGroupNonUniformArithmetic);
     const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeSubgroup));
-    v = {&f_, m_.op(*code, f_.type(v.reg), {scope.id, static_cast<uint32_t>(spv::GroupOperationReduce), v.id}), v.reg};
+    v = {&f_, m_.op(code, f_.type(v.reg), {scope.id, static_cast<uint32_t>(spv::GroupOperationReduce), v.id}), v.reg};
   } else {
     fail(op, std::string(ir::name(kind)) + " of " + std::string(tessera::name(t)) + " needs subgroup shuffles, which " + target_.name +
                  " does not have");

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/dtype.h"
+#include "engine/base/dtype.h"
 
 namespace tessera::ir {
 
