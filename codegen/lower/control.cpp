@@ -266,7 +266,7 @@ void Lowering::op(ir::OpId id) {
       break;
     }
     case Family::elementwise: case Family::source: case Family::move: case Family::grid: value(); break;
-    // Of lane level, or taken away before (scopes.cpp).
+    // Of lane level, or taken away before (tile/scopes.cpp).
     case Family::pipe: case Family::launch: case Family::ref: case Family::group: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);
   }
   b_.raw().set_loc(outer);
