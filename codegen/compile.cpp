@@ -28,7 +28,8 @@ namespace {
 // One call of compile(): its steps are its functions, in order, and each dumps what it made.
 class Compilation {
  public:
-  Compilation(const ir::Kernel& source, const Target& target, const CompileOptions& options) : source_(source), target_(target), options_(options), k_(source) {}
+  Compilation(const ir::Kernel& source, const Target& target, const CompileOptions& options)
+      : source_(source), target_(target), options_(options), k_(source) {}
 
   Program run() {
     ir::verify(k_, "input");
@@ -38,7 +39,8 @@ class Compilation {
     number_prints();
     describe_call(program_, source_, k_);
     Lowered lowered = fit(to_lanes(0));
-    program_.explain = lowered.explain + uniform_notes_ + lowering::explain_copies(source_, k_, program_.waits.size(), prefetch_);
+    program_.explain =
+        lowered.explain + uniform_notes_ + lowering::explain_copies(source_, k_, program_.waits.size(), prefetch_);
     finish_lanes(lowered.lanes);
     describe_dispatch(program_, lowered.lanes);
     explain_program(lowered.lanes);
@@ -56,7 +58,9 @@ class Compilation {
   }
   void optimize(ir::Kernel& kernel, const std::string& level) const {
     if (!options_.dump) return passes::optimize(kernel);
-    passes::optimize(kernel, [&](const passes::Pass& p, const ir::Kernel& now, bool changed) { dump(level + "/" + std::string(p.name), now, changed); });
+    passes::optimize(kernel, [&](const passes::Pass& p, const ir::Kernel& now, bool changed) {
+      dump(level + "/" + std::string(p.name), now, changed);
+    });
   }
 
   void expand_scopes() {
@@ -95,7 +99,8 @@ class Compilation {
     for (ir::Op& o : k_.ops) {
       if (!ir::is_print(o.code)) continue;
       ProgramPrint p{o.code == ir::Opcode::check, k_.texts[static_cast<size_t>(o.attr(ir::Attr::text))], {}, o.loc};
-      for (size_t i = p.check; i < o.operands.size(); ++i) p.arguments.emplace_back(k_.type(o.operands[i]).dtype, k_.type(o.operands[i]).shape);
+      for (size_t i = p.check; i < o.operands.size(); ++i)
+        p.arguments.emplace_back(k_.type(o.operands[i]).dtype, k_.type(o.operands[i]).shape);
       o.set(ir::Attr::index, static_cast<int64_t>(program_.prints.size()));
       program_.prints.push_back(std::move(p));
     }
@@ -138,8 +143,9 @@ class Compilation {
   }
 
   void explain_program(const ir::Kernel& lanes) {
-    program_.explain += "  shared " + std::to_string(lanes.lane.shared_bytes) + " B   scratch " + std::to_string(lanes.lane.scratch_bytes) +
-                        " B per workgroup   about " + std::to_string(lowering::live_registers(lanes)) + " registers per invocation\n";
+    program_.explain += "  shared " + std::to_string(lanes.lane.shared_bytes) + " B   scratch " +
+                        std::to_string(lanes.lane.scratch_bytes) + " B per workgroup   about " +
+                        std::to_string(lowering::live_registers(lanes)) + " registers per invocation\n";
     program_.explain += lowering::explain_call(source_, target_);
     if (program_.steps_extent >= 0) program_.explain += explain_steps(program_);
   }
@@ -161,7 +167,9 @@ class Compilation {
 
 }  // namespace
 
-Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) { return Compilation(k, target, options).run(); }
+Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) {
+  return Compilation(k, target, options).run();
+}
 
 std::vector<bool> parallel_axes(const ir::Kernel& source) {
   ir::Kernel k = source;

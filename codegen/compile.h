@@ -13,9 +13,10 @@
 namespace tessera {
 
 struct CompileOptions {
-  bool general = false;  ///< --codegen=general: every tile op a cooperative loop through the arena, no fusion, no splitting
-  /// --debug-info: the code says of which line each instruction is, and holds the text of those files (NonSemantic.Shader.DebugInfo.100), for tools like
-  /// RenderDoc. What it computes is the same.
+  ///< --codegen=general: every tile op a cooperative loop through the arena, no fusion, no splitting
+  bool general = false;
+  /// --debug-info: the code says of which line each instruction is, and holds the text of those files
+  /// (NonSemantic.Shader.DebugInfo.100), for tools like RenderDoc. What it computes is the same.
   bool debug_info = false;
   /// Gives the text of a file for that; unset: read from disk, by the name that the lines have.
   std::function<std::optional<std::string>(const std::string& file)> source = {};

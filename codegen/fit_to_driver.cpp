@@ -13,15 +13,16 @@
 namespace tessera {
 namespace {
 
-// Iterations of one invocation, as far as it is known before a call. A launch may have more workgroups than max_workgroups, and then fewer units
-// for each.
+// Iterations of one invocation, as far as it is known before a call. A launch may have more workgroups than
+// max_workgroups, and then fewer units for each.
 LoopTotal iterations(const std::vector<ProgramLoop>& loops, const ir::LaneInfo& lane) {
   const LoopTotal least = total_iterations(loops, 0, nullptr);
   const std::optional<int64_t> all_units = lane.num_units.value();
   LoopTotal total = least;
   total.at_most.reset();
   if (lane.max_workgroups == 0 || all_units) {
-    const int64_t units = lane.max_workgroups == 0 ? 0 : cdiv(*all_units, std::clamp<int64_t>(*all_units, 1, lane.max_workgroups));
+    const int64_t units =
+        lane.max_workgroups == 0 ? 0 : cdiv(*all_units, std::clamp<int64_t>(*all_units, 1, lane.max_workgroups));
     const LoopTotal most = total_iterations(loops, units, nullptr);
     total.at_most = most.at_most;
     total.at_most_loc = most.at_most_loc;
@@ -42,8 +43,12 @@ int64_t longest(const ir::Kernel& lanes, const Target& target) {
   return t.at_most.value_or(t.at_least);
 }
 
-// The dispatches of a kernel whose loops are cut, where constants tell; nothing where loops cannot be cut. `fits`: it is known that a dispatch has most of its iterations for steps.
-struct Cut { std::optional<int64_t> dispatches; bool fits, open; };
+// The dispatches of a kernel whose loops are cut, where constants tell; nothing where loops cannot be cut. `fits`: it
+// is known that a dispatch has most of its iterations for steps.
+struct Cut {
+  std::optional<int64_t> dispatches;
+  bool fits, open;
+};
 std::optional<Cut> cut_of(ir::Kernel lanes, const Target& target) {
   const auto cut = lane::cut_loops(lanes, target);
   if (!cut) return std::nullopt;
@@ -52,29 +57,37 @@ std::optional<Cut> cut_of(ir::Kernel lanes, const Target& target) {
   p.loops = {{lanes.loc, 0, cut->at_most}};
   p.open_ended = lanes.lane.open_ended;
   const std::optional<int64_t> total = cut->steps.value(), beyond = cut->at_most ? cut->at_most->value() : std::nullopt;
-  return Cut{total ? std::optional(cdiv(*total, steps_at_once(p, *total, nullptr))) : std::nullopt, beyond && *beyond < target.max_loop_iterations / 2, lanes.lane.open_ended};
+  return Cut{total ? std::optional(cdiv(*total, steps_at_once(p, *total, nullptr))) : std::nullopt,
+             beyond && *beyond < target.max_loop_iterations / 2, lanes.lane.open_ended};
 }
 
-// Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 320 take it a second, 3300 more than a minute.
+// Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 320 take it a second, 3300
+// more than a minute.
 constexpr int64_t kMostBranches = 640;
-// Beyond so many it takes more than about 10 s: that is worth some 60 us a dispatch, hidden where each has enough to do.
+// Beyond so many it takes more than about 10 s: that is worth some 60 us a dispatch, hidden where each has enough to
+// do.
 constexpr int64_t kTooManyBranches = 1280, kMostDispatches = 512, kWorthADispatch = 200;
 // The last step of `smaller` leaves one element to each invocation.
 constexpr int kSmallest = 10;
 
-// Whether code that unrolls less runs too long. Where loops may be too long as it is, they may become a little longer; and longer than a dispatch's where
-// they can be cut, into no more dispatches than now.
+// Whether code that unrolls less runs too long. Where loops may be too long as it is, they may become a little longer;
+// and longer than a dispatch's where they can be cut, into no more dispatches than now.
 class LoopLimit {
  public:
-  LoopLimit(const ir::Kernel& lanes, const Target& target) : target_(target), first_longest_(loops_too_close(lanes, target) ? longest(lanes, target) : 0) {}
+  LoopLimit(const ir::Kernel& lanes, const Target& target)
+      : target_(target), first_longest_(loops_too_close(lanes, target) ? longest(lanes, target) : 0) {}
 
   bool too_long(const ir::Kernel& less, const ir::Kernel& now, int64_t branches) {
-    if (first_longest_ > 0 ? longest(less, target_) - first_longest_ <= first_longest_ / 4 : !loops_too_close(less, target_)) return false;
+    if (first_longest_ > 0 ? longest(less, target_) - first_longest_ <= first_longest_ / 4
+                           : !loops_too_close(less, target_))
+      return false;
     if (dispatches_now_ < 0) {
       const std::optional<Cut> cut = first_longest_ > 0 ? cut_of(now, target_) : std::nullopt;
       dispatches_now_ = cut ? cut->dispatches.value_or(0) : 0;
     }
-    const int64_t most = branches > kTooManyBranches ? std::max({kMostDispatches, longest(now, target_) / kWorthADispatch, dispatches_now_}) : dispatches_now_;
+    const int64_t most = branches > kTooManyBranches
+                             ? std::max({kMostDispatches, longest(now, target_) / kWorthADispatch, dispatches_now_})
+                             : dispatches_now_;
     const std::optional<Cut> cut = cut_of(less, target_);
     return !cut || !cut->fits || (!cut->open && (!cut->dispatches || *cut->dispatches > most));
   }
@@ -87,7 +100,8 @@ class LoopLimit {
 
 }  // namespace
 
-// Loops where there are no registers, and less unrolled by steps of a half, as many at once as the count asks for and the driver's limit on iterations allows.
+// Loops where there are no registers, and less unrolled by steps of a half, as many at once as the count asks for and
+// the driver's limit on iterations allows.
 void shrink_for_cpu_driver(Lowered& lowered, const Target& target, const LowerAgain& again) {
   if (target.kind != Target::Kind::cpu) return;
   LoopLimit limit(lowered.lanes, target);
@@ -104,8 +118,11 @@ void shrink_for_cpu_driver(Lowered& lowered, const Target& target, const LowerAg
       }
       lowered = std::move(less);
       smaller = wanted;
-      lowered.explain += (smaller < 3 ? std::string("  nests without registers are loops") : "  unrolled 1/" + std::to_string(1 << (smaller - 2)) + " as far as elsewhere") + ": " + std::to_string(n) +
-                         " loads, stores and branches would take a CPU driver's compiler long (the aim is " + std::to_string(kMostBranches) + ")\n";
+      lowered.explain += (smaller < 3 ? std::string("  nests without registers are loops")
+                                      : "  unrolled 1/" + std::to_string(1 << (smaller - 2)) + " as far as elsewhere") +
+                         ": " + std::to_string(n) +
+                         " loads, stores and branches would take a CPU driver's compiler long (the aim is " +
+                         std::to_string(kMostBranches) + ")\n";
     }
   }
 }
@@ -116,7 +133,8 @@ void shrink_to_shared_memory(Lowered& lowered, const Target& target, const Lower
     Lowered less = again(smaller);
     if (less.lanes.lane.scratch_bytes > 0) continue;
     lowered = std::move(less);
-    lowered.explain += "  tiles " + std::string(smaller == 1 ? "half" : "a quarter") + " as wide as elsewhere, so that the arena fits shared memory\n";
+    lowered.explain += "  tiles " + std::string(smaller == 1 ? "half" : "a quarter") +
+                       " as wide as elsewhere, so that the arena fits shared memory\n";
   }
 }
 
@@ -142,7 +160,8 @@ void limit_loops(ir::Kernel& lanes, const ir::Kernel& unbounded, const Target& t
     bound_accesses(lanes, target);
     loops = {{total.at_most_loc ? total.at_most_loc : lanes.loc, 0, cut->at_most}};
   } else if (total.at_least > target.max_loop_iterations) {
-    throw CompileError(loops_too_long(lanes.name, total.at_least, "", target.name, target.max_loop_iterations), total.at_least_loc, kShorterLoops);
+    throw CompileError(loops_too_long(lanes.name, total.at_least, "", target.name, target.max_loop_iterations),
+                       total.at_least_loc, kShorterLoops);
   }
   lane::report_cut_loops(lanes);
   program.loops = std::move(loops);

@@ -15,8 +15,13 @@ namespace {
 // The feature of Target that a capability is, or null: one that every device has that Tessera runs on.
 const char* feature_of(uint32_t capability, const std::string& kernel) {
   switch (capability) {
-    case spv::CapabilityShader: case spv::CapabilityPhysicalStorageBufferAddresses: case spv::CapabilityVulkanMemoryModel: case spv::CapabilityGroupNonUniform:
-    case spv::CapabilityRoundingModeRTE: case spv::CapabilitySignedZeroInfNanPreserve: return nullptr;  // the last two by width: execution modes say which
+    case spv::CapabilityShader:
+    case spv::CapabilityPhysicalStorageBufferAddresses:
+    case spv::CapabilityVulkanMemoryModel:
+    case spv::CapabilityGroupNonUniform:
+    // the last two by width: execution modes say which
+    case spv::CapabilityRoundingModeRTE:
+    case spv::CapabilitySignedZeroInfNanPreserve: return nullptr;
     case spv::CapabilityFloat16: return "float16";
     case spv::CapabilityFloat64: return "float64";
     case spv::CapabilityInt8: return "int8";
@@ -30,7 +35,9 @@ const char* feature_of(uint32_t capability, const std::string& kernel) {
     case spv::CapabilityGroupNonUniformBallot: return "subgroup_ballot";
     case spv::CapabilityGroupNonUniformShuffle: return "subgroup_shuffle";
     case spv::CapabilityVulkanMemoryModelDeviceScope: return "vulkan_memory_model_device_scope";
-    default: throw InternalError(kernel + ": its code declares the capability " + std::to_string(capability) + ", for which make_bundle.cpp has no feature");
+    default:
+      throw InternalError(kernel + ": its code declares the capability " + std::to_string(capability) +
+                          ", for which make_bundle.cpp has no feature");
   }
 }
 
@@ -59,13 +66,16 @@ Needs needs_of(const Program& p, const Target& target) {
   n.required_subgroup_size = p.required_subgroup_size;
   n.most_subgroup_size = subgroups && p.required_subgroup_size == 0 ? target.max_subgroup_size : 0;
   n.shared_bytes = p.shared_bytes;
-  // Code whose number of workgroups is known and within the target's limit does not test for surplus ones (codegen/README.md).
-  if (const auto groups = p.num_units.value(); groups && *groups <= target.max_workgroup_count) n.workgroup_count = static_cast<int32_t>(std::max<int64_t>(*groups, 1));
+  // Code whose number of workgroups is known and within the target's limit does not test for surplus ones
+  // (codegen/README.md).
+  if (const auto groups = p.num_units.value(); groups && *groups <= target.max_workgroup_count)
+    n.workgroup_count = static_cast<int32_t>(std::max<int64_t>(*groups, 1));
   n.loop_iterations = loops ? target.max_loop_iterations : -1;
   return n;
 }
 
-MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Target> targets, int threads, const std::function<void(size_t, const std::string&)>& progress) {
+MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Target> targets, int threads,
+                       const std::function<void(size_t, const std::string&)>& progress) {
   MadeBundle made;
   std::vector<BundleKernel>& kernels = made.file.kernels;
   kernels.resize(sources.size());

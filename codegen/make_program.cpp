@@ -17,13 +17,15 @@ int32_t units_extent(const ir::Kernel& lanes) {
     if (o.code != ir::Opcode::for_) continue;
     const ir::Op *end = lanes.def(o.operands[1]), *by = lanes.def(o.operands[2]), *from = lanes.def(o.operands[0]);
     if (!by || by->code != ir::Opcode::num_workgroups) continue;
-    if (found >= 0 || !from || from->code != ir::Opcode::workgroup_index || !end || end->code != ir::Opcode::extent) return -1;
+    if (found >= 0 || !from || from->code != ir::Opcode::workgroup_index || !end || end->code != ir::Opcode::extent)
+      return -1;
     found = static_cast<int32_t>(end->attr(ir::Attr::index));
   }
   int reads = 0;
   for (const ir::Op& o : lanes.ops)
     for (const ir::Value v : o.operands)
-      if (const ir::Op* d = lanes.def(v); d && d->code == ir::Opcode::extent && d->attr(ir::Attr::index) == found) ++reads;
+      if (const ir::Op* d = lanes.def(v); d && d->code == ir::Opcode::extent && d->attr(ir::Attr::index) == found)
+        ++reads;
   return found >= 0 && reads == 1 ? found : -1;
 }
 
@@ -44,7 +46,8 @@ void describe_call(Program& program, const ir::Kernel& source, const ir::Kernel&
   }
   for (size_t i = 0; i < tiles.blocks.size(); ++i) {
     const ir::BlockMapping& b = tiles.blocks[i];
-    program.args.push_back({b.origin, b.dtype, b.array_shape, tiles.is_output(static_cast<int>(i)), read[i], written[i], b.loc, b.alias});
+    program.args.push_back(
+        {b.origin, b.dtype, b.array_shape, tiles.is_output(static_cast<int>(i)), read[i], written[i], b.loc, b.alias});
   }
   for (const ir::GridAxis& axis : tiles.grid) {
     program.grid.push_back(axis.size);
@@ -71,13 +74,18 @@ void describe_dispatch(Program& program, const ir::Kernel& lanes) {
 std::string explain_steps(const Program& p) {
   const std::optional<int64_t> total = p.extents[static_cast<size_t>(p.steps_extent) + 1].value();
   std::string text = "  loops cut: ";
-  if (p.open_ended) text += "into dispatches of " + plural(static_cast<size_t>(steps_at_once(p, total.value_or(INT64_MAX), nullptr)), "step") + " each, until all workgroups are done, which data decides";
+  if (p.open_ended)
+    text += "into dispatches of " +
+            plural(static_cast<size_t>(steps_at_once(p, total.value_or(INT64_MAX), nullptr)), "step") +
+            " each, until all workgroups are done, which data decides";
   else if (!total) text += "into as many dispatches as the sizes of the call ask for";
   else {
     const int64_t each = steps_at_once(p, *total, nullptr);
-    text += plural(static_cast<size_t>(cdiv(*total, each)), "dispatch", "dispatches") + " of " + plural(static_cast<size_t>(each), "step") + " each, " + std::to_string(*total) + " in all";
+    text += plural(static_cast<size_t>(cdiv(*total, each)), "dispatch", "dispatches") + " of " +
+            plural(static_cast<size_t>(each), "step") + " each, " + std::to_string(*total) + " in all";
   }
-  return text + ", because the driver leaves all loops after " + std::to_string(p.max_loop_iterations) + " iterations\n";
+  return text + ", because the driver leaves all loops after " + std::to_string(p.max_loop_iterations) +
+         " iterations\n";
 }
 
 }  // namespace tessera

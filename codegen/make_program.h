@@ -5,7 +5,8 @@
 
 namespace tessera {
 
-/// Sets what the call sees (`source`: the kernel as it was given; `tiles`: as it was lowered): name, cost, arguments, grid.
+/// Sets what the call sees (`source`: the kernel as it was given; `tiles`: as it was lowered): name, cost, arguments,
+/// grid.
 void describe_call(Program& program, const ir::Kernel& source, const ir::Kernel& tiles);
 /// Sets what a dispatch needs, from the finished lane-level kernel.
 void describe_dispatch(Program& program, const ir::Kernel& lanes);

@@ -1,5 +1,6 @@
-// What a call of a Program is once its sizes are known: how many workgroups, what it pushes, what may go wrong. Shared by launch.h, which
-// records it for one submission, and call/graph.h, which records it once for many. Internal to runtime/.
+// What a call of a Program is once its sizes are known: how many workgroups, what it pushes, what may go wrong. Shared
+// by launch.h, which records it for one submission, and call/graph.h, which records it once for many. Internal to
+// runtime/.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -25,13 +26,16 @@ struct Bound {
 };
 /// `dims` is complete. Throws SpecError or CompileError where the device cannot run so much.
 Bound bind(const Program& program, const DimValues& dims, const Device& device);
-/// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit extents, then 32-bit
-/// ones. `units`: a slice of the units of work that workgroups loop over, which ends with its own last one and whose arena begins with its first.
-std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes, const GroupSlice* units = nullptr);
+/// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit
+/// extents, then 32-bit ones. `units`: a slice of the units of work that workgroups loop over, which ends with its own
+/// last one and whose arena begins with its first.
+std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses,
+                                      const std::vector<int64_t>& sizes, const GroupSlice* units = nullptr);
 
-/// What a dispatch pushes, or where workgroups loop over units, what each of the slices does: the block, or the address of one in `table`, which is made for programs that want that; it is to be
-/// noted as written by the host.
-std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& program, const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes,
+/// What a dispatch pushes, or where workgroups loop over units, what each of the slices does: the block, or the address
+/// of one in `table`, which is made for programs that want that; it is to be noted as written by the host.
+std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& program,
+                                              const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes,
                                               const std::vector<GroupSlice>& slices, std::shared_ptr<Buffer>& table);
 
 /// Each slice has a block of its own: its bounds, and where its arena begins.
@@ -40,8 +44,9 @@ inline bool slices_have_blocks(const Program& p) { return p.max_workgroups > 0 |
 /// How long a call may take, as far as that can be estimated: else 0.
 double seconds_of(Context& context, const Program& program, const DimValues& dims);
 
-/// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work, those. Else nothing. Programs whose loops are cut
-/// (Program::steps_extent) run some steps of all units in each slice, or where their arenas do not fit memory together, all steps of some units before those of others.
+/// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work,
+/// those. Else nothing. Programs whose loops are cut (Program::steps_extent) run some steps of all units in each slice,
+/// or where their arenas do not fit memory together, all steps of some units before those of others.
 std::vector<GroupSlice> slices_of(Context& context, const Program& program, const DimValues& dims, int64_t workgroups);
 
 /// Workgroups that have an arena at the same time, of so many and in such slices.

@@ -30,11 +30,13 @@ struct Contents {
   std::map<const BundleVariant*, std::shared_ptr<const Program>> programs;
 
   const BundleKernel& find(std::string_view kernel) const {
-    const auto it = std::find_if(file.kernels.begin(), file.kernels.end(), [&](const BundleKernel& k) { return k.name == kernel; });
+    const auto it =
+        std::find_if(file.kernels.begin(), file.kernels.end(), [&](const BundleKernel& k) { return k.name == kernel; });
     if (it != file.kernels.end()) return *it;
     std::string names;
     for (const BundleKernel& k : file.kernels) names += (names.empty() ? "" : ", ") + k.name;
-    throw SpecError(name + ": has no kernel \"" + std::string(kernel) + "\"", {}, names.empty() ? "it has none at all" : "its kernels are " + names);
+    throw SpecError(name + ": has no kernel \"" + std::string(kernel) + "\"", {},
+                    names.empty() ? "it has none at all" : "its kernels are " + names);
   }
   std::shared_ptr<const Program> program(const BundleKernel& k, const BundleVariant& v) {
     const std::lock_guard lock(mutex);
@@ -86,7 +88,8 @@ std::vector<BundleArgument> Bundle::arguments(std::string_view kernel) const {
   const BundleKernel& k = c->find(kernel);
   const auto p = c->program(k, k.variants.front());
   std::vector<BundleArgument> arguments;
-  for (size_t i = 0; i < p->args.size(); ++i) arguments.push_back({k.arguments[i], p->args[i].dtype, p->args[i].shape, p->args[i].is_output, p->args[i].alias});
+  for (size_t i = 0; i < p->args.size(); ++i)
+    arguments.push_back({k.arguments[i], p->args[i].dtype, p->args[i].shape, p->args[i].is_output, p->args[i].alias});
   return arguments;
 }
 
@@ -147,18 +150,22 @@ std::string signature(const Program& p) {
 
 CompiledKernel checked(CompiledKernel kernel, std::string_view wanted) {
   if (const std::string has = signature(kernel.program()); has != wanted)
-    throw SpecError(kernel.program().name + ": the bundle's kernel is " + has + " but the header was made for " + std::string(wanted), kernel.program().loc,
-                    "use the header that tessera bundle wrote with the bundle");
+    throw SpecError(kernel.program().name + ": the bundle's kernel is " + has + " but the header was made for " +
+                        std::string(wanted),
+                    kernel.program().loc, "use the header that tessera bundle wrote with the bundle");
   return kernel;
 }
 
 void prewarm(const Device& device, const Bundle& bundle, const BundlePrewarmOptions& options) {
-  if (options.threads < 0) throw SpecError("BundlePrewarmOptions::threads is " + std::to_string(options.threads) + ", which is below 0");
+  if (options.threads < 0)
+    throw SpecError("BundlePrewarmOptions::threads is " + std::to_string(options.threads) + ", which is below 0");
   const Bundle fixed = bundle.snapshot();
   const std::vector<std::string> names = fixed.kernels();
-  in_parallel(names.size(), options.threads, [&](size_t i) { prepare(device, fixed.kernel(device, names[i]).program()); }, [&](size_t done, size_t i) {
-    if (options.progress) options.progress({done, names.size(), names[i]});
-  });
+  in_parallel(
+      names.size(), options.threads, [&](size_t i) { prepare(device, fixed.kernel(device, names[i]).program()); },
+      [&](size_t done, size_t i) {
+        if (options.progress) options.progress({done, names.size(), names[i]});
+      });
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
-// Bundle: a file of kernels that `tessera bundle` compiled ahead of time (codegen/program/bundle.h), for programs that have no compiler in them. For each kernel it finds the variant
-// that suits a device best. The header that `tessera bundle --header` writes has a typed function for each kernel, made from what is here.
-// Any number of threads may use one Bundle, and copies share it. Read next: compiled_kernel.h, launch.h.
+// Bundle: a file of kernels that `tessera bundle` compiled ahead of time (codegen/program/bundle.h), for programs that
+// have no compiler in them. For each kernel it finds the variant that suits a device best. The header that `tessera
+// bundle --header` writes has a typed function for each kernel, made from what is here. Any number of threads may use
+// one Bundle, and copies share it. Read next: compiled_kernel.h, launch.h.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -32,7 +33,8 @@ struct BundleArgument {
 
 class Bundle {
  public:
-  /// Reads a file. Throws BundleError (codegen/program/bundle.h) if it cannot be read, is no bundle, is damaged or of another version.
+  /// Reads a file. Throws BundleError (codegen/program/bundle.h) if it cannot be read, is no bundle, is damaged or of
+  /// another version.
   explicit Bundle(const std::string& path);
   /// A copy of a file's bytes; `name` stands in messages.
   Bundle(std::span<const std::byte> bytes, std::string name);
@@ -41,16 +43,18 @@ class Bundle {
   std::vector<std::string> kernels() const;
   /// Inputs, then outputs. Throws SpecError with the names there are if there is no such kernel.
   std::vector<BundleArgument> arguments(std::string_view kernel) const;
-  /// The kernel for the device. Throws SpecError with the names there are if there is none such, CompileError with what each variant needs and the device lacks, BundleError if
-  /// its code is damaged.
+  /// The kernel for the device. Throws SpecError with the names there are if there is none such, CompileError with what
+  /// each variant needs and the device lacks, BundleError if its code is damaged.
   CompiledKernel kernel(const Device& device, std::string_view name) const;
   /// The name of the target whose variant kernel() takes.
   std::string variant(const Device& device, std::string_view kernel) const;
-  /// A line for each variant: "gpu: taken: for GPUs, uses int64", "minimum: runs here too: ...", "gpu64: cannot run: needs subgroups of 64 (it has 8 to 8)".
+  /// A line for each variant: "gpu: taken: for GPUs, uses int64", "minimum: runs here too: ...", "gpu64: cannot run:
+  /// needs subgroups of 64 (it has 8 to 8)".
   std::string explain(const Device& device, std::string_view kernel) const;
 
-  /// Reads the file again if it has changed, and takes its kernels from then on; true if so. Throws BundleError or Error if the file cannot be read or is no good bundle; then
-  /// all is as before, and the next reload() looks again. Kernels that were taken before stay what they were. Of a bundle from memory: false.
+  /// Reads the file again if it has changed, and takes its kernels from then on; true if so. Throws BundleError or
+  /// Error if the file cannot be read or is no good bundle; then all is as before, and the next reload() looks again.
+  /// Kernels that were taken before stay what they were. Of a bundle from memory: false.
   bool reload();
   /// The kernels as they are now, which no reload() changes.
   Bundle snapshot() const;
@@ -62,7 +66,8 @@ class Bundle {
 
 /// "(f32[n, 128], i32[4]) -> (f32[n])"
 std::string signature(const Program& program);
-/// For the headers of tessera bundle: throws SpecError with both signatures if the kernel has another one than the header was made for.
+/// For the headers of tessera bundle: throws SpecError with both signatures if the kernel has another one than the
+/// header was made for.
 CompiledKernel checked(CompiledKernel kernel, std::string_view signature);
 
 struct BundlePrewarmOptions {
@@ -70,8 +75,9 @@ struct BundlePrewarmOptions {
   /// Called on the worker threads, one call at a time. What it throws ends the work, and prewarm() throws it.
   std::function<void(const Prewarmed&)> progress = {};
 };
-/// Makes the pipelines of all kernels of the bundle on several threads; with TESSERA_CACHE, from disk or to it. Throws what the first one that fails throws (in time, not in
-/// order), once the threads have finished the kernels that they had begun; SpecError if threads < 0.
+/// Makes the pipelines of all kernels of the bundle on several threads; with TESSERA_CACHE, from disk or to it. Throws
+/// what the first one that fails throws (in time, not in order), once the threads have finished the kernels that they
+/// had begun; SpecError if threads < 0.
 void prewarm(const Device& device, const Bundle& bundle, const BundlePrewarmOptions& options = {});
 
 }  // namespace tessera

@@ -74,24 +74,29 @@ std::optional<std::string> folder() {
 }
 
 std::string path(const std::string& folder, std::string_view kind, std::string_view key) {
-  return (fs::path(folder) / (hex(fnv(key, 0xcbf29ce484222325u)) + hex(fnv(key, 0x9e3779b97f4a7c15u)) + "." + std::string(kind))).string();
+  return (fs::path(folder) /
+          (hex(fnv(key, 0xcbf29ce484222325u)) + hex(fnv(key, 0x9e3779b97f4a7c15u)) + "." + std::string(kind)))
+      .string();
 }
 
 void say_broken(const std::string& path) { note(path + " is broken or none of ours: it is ignored, and replaced"); }
 
 std::optional<std::string> read(const std::string& folder, std::string_view kind, std::string_view key) {
   const std::string file = path(folder, kind, key);
-  // Whatever somebody has put there: a link, a folder, a pipe, a file without end, what another user would have this one run.
+  // Whatever somebody has put there: a link, a folder, a pipe, a file without end, what another user would have this
+  // one run.
   using What = platform::Opened::What;
   const platform::Opened opened = platform::open_file(file, false);
   if (opened.what == What::missing) return std::nullopt;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(opened.stream, [](std::FILE* f) { return f ? std::fclose(f) : 0; });
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(opened.stream,
+                                                               [](std::FILE* f) { return f ? std::fclose(f) : 0; });
   if (opened.foreign) {
     note(file + " belongs to another user, or others may write it: it is ignored, and replaced");
     return std::nullopt;
   }
   std::string all(opened.bytes <= kMostBytes ? static_cast<size_t>(opened.bytes) : 0, '\0');
-  if (opened.what != What::file || opened.bytes > kMostBytes || std::fread(all.data(), 1, all.size(), stream.get()) != all.size()) {
+  if (opened.what != What::file || opened.bytes > kMostBytes ||
+      std::fread(all.data(), 1, all.size(), stream.get()) != all.size()) {
     say_broken(file);
     return std::nullopt;
   }
@@ -102,7 +107,8 @@ std::optional<std::string> read(const std::string& folder, std::string_view kind
   return std::nullopt;
 }
 
-void write(const std::string& folder, std::string_view kind, std::string_view key, std::string_view bytes, const std::string& failure) {
+void write(const std::string& folder, std::string_view kind, std::string_view key, std::string_view bytes,
+           const std::string& failure) {
   std::string body, sum;
   put(body, key.size());
   body += key;

@@ -1,6 +1,8 @@
-// Files of the folder TESSERA_CACHE: a kind, a checksum, the whole key, and bytes. They are put in place by rename, so any number of processes may share a
-// folder; what is broken or foreign is ignored and written anew, with a line in the log (log.h), and so are links and what another user
-// than root may have written: a driver runs what it is given. A folder that cannot be written is said once. Nothing is ever deleted. What is kept: pipeline_file.h, call/disk_cache.h. Internal to runtime/.
+// Files of the folder TESSERA_CACHE: a kind, a checksum, the whole key, and bytes. They are put in place by rename, so
+// any number of processes may share a folder; what is broken or foreign is ignored and written anew, with a line in the
+// log (log.h), and so are links and what another user than root may have written: a driver runs what it is given. A
+// folder that cannot be written is said once. Nothing is ever deleted. What is kept: pipeline_file.h,
+// call/disk_cache.h. Internal to runtime/.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,10 +14,12 @@ namespace tessera::cache_file {
 std::optional<std::string> folder();
 /// FOLDER/HASH.KIND, by two hashes of the key. That two keys may share one is no error, since the file holds its key.
 std::string path(const std::string& folder, std::string_view kind, std::string_view key);
-/// What write() has put there for that key, if it still is what it was. Says in the log if it is not, and no file of that kind for another key.
+/// What write() has put there for that key, if it still is what it was. Says in the log if it is not, and no file of
+/// that kind for another key.
 std::optional<std::string> read(const std::string& folder, std::string_view kind, std::string_view key);
 /// `failure` ends the line in the log if the folder cannot be written: "kernels are compiled in every process".
-void write(const std::string& folder, std::string_view kind, std::string_view key, std::string_view bytes, const std::string& failure);
+void write(const std::string& folder, std::string_view kind, std::string_view key, std::string_view bytes,
+           const std::string& failure);
 /// The line in the log for a file whose bytes, though unchanged, are of no use.
 void say_broken(const std::string& path);
 

@@ -7,11 +7,14 @@
 
 namespace tessera {
 
-std::vector<DeviceArray> CompiledKernel::operator()(const std::vector<DeviceArray>& inputs, const DimValues& dims) const {
+std::vector<DeviceArray> CompiledKernel::operator()(const std::vector<DeviceArray>& inputs,
+                                                    const DimValues& dims) const {
   return launch(device_, *program_, inputs, dims);
 }
 
-PreparedKernel CompiledKernel::prepare(const PrepareOptions& options) const { return PreparedKernel(device_, program_, options); }
+PreparedKernel CompiledKernel::prepare(const PrepareOptions& options) const {
+  return PreparedKernel(device_, program_, options);
+}
 
 std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const DimValues& dims) const {
   std::vector<std::pair<DType, Shape>> shapes;

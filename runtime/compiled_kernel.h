@@ -1,5 +1,5 @@
-// CompiledKernel: a Program for one device, ready to be called. load() (call/call.h) compiles one, Bundle::kernel() (bundle.h) has one that was compiled before.
-// Read next: launch.h.
+// CompiledKernel: a Program for one device, ready to be called. load() (call/call.h) compiles one, Bundle::kernel()
+// (bundle.h) has one that was compiled before. Read next: launch.h.
 #pragma once
 #include <memory>
 #include <vector>
@@ -15,7 +15,8 @@ struct PrepareOptions;
 /// A kernel compiled for one device. Copies share it.
 class CompiledKernel {
  public:
-  CompiledKernel(Device device, std::shared_ptr<const Program> program) : device_(std::move(device)), program_(std::move(program)) {}
+  CompiledKernel(Device device, std::shared_ptr<const Program> program)
+      : device_(std::move(device)), program_(std::move(program)) {}
   const Program& program() const { return *program_; }
   const Device& device() const { return device_; }
 

@@ -43,16 +43,19 @@ int rank(const std::string& kind) {
   return static_cast<int>(std::find(order, order + 4, kind) - order);
 }
 
-// Kinds in their order; of CPU drivers side by side one that lets loops run to their end, then the newest of the same maker's.
+// Kinds in their order; of CPU drivers side by side one that lets loops run to their end, then the newest of the same
+// maker's.
 bool better(const Probe& a, const Probe& b) {
   if (rank(a.info.kind) != rank(b.info.kind)) return rank(a.info.kind) < rank(b.info.kind);
   if (a.info.target.kind != Target::Kind::cpu || b.info.target.kind != Target::Kind::cpu) return false;
   const bool cut = a.info.target.max_loop_iterations != 0, other_cut = b.info.target.max_loop_iterations != 0;
   if (cut != other_cut) return other_cut;
-  return a.driver.vendor == b.driver.vendor && a.driver.device == b.driver.device && a.driver.version > b.driver.version;
+  return a.driver.vendor == b.driver.vendor && a.driver.device == b.driver.device &&
+         a.driver.version > b.driver.version;
 }
 
-/// A part of a device's name, or its index, from what people write: Python's "vulkan" and "vulkan:NAME", and Mesa's driver for the CPU by its own name.
+/// A part of a device's name, or its index, from what people write: Python's "vulkan" and "vulkan:NAME", and Mesa's
+/// driver for the CPU by its own name.
 std::string named(const std::string& given) {
   std::string s = lower(given);
   if (s == "vulkan") return "";
@@ -66,21 +69,26 @@ size_t choose(const std::vector<Probe>& probes, const DeviceOptions& options) {
   const std::string wanted = named(given);
   if (!wanted.empty()) {
     const std::string asked = (from_environment.empty() ? "device \"" : "TESSERA_DEVICE=\"") + given + "\"";
-    const bool is_index = wanted.size() < 10 && std::all_of(wanted.begin(), wanted.end(), [](unsigned char c) { return std::isdigit(c); });
+    const bool is_index = wanted.size() < 10 &&
+                          std::all_of(wanted.begin(), wanted.end(), [](unsigned char c) { return std::isdigit(c); });
     for (size_t i = 0; i < probes.size(); ++i) {
-      const bool fits = is_index ? probes[i].info.index == std::stoi(wanted) : lower(probes[i].info.name).find(wanted) != std::string::npos;
+      const bool fits = is_index ? probes[i].info.index == std::stoi(wanted)
+                                 : lower(probes[i].info.name).find(wanted) != std::string::npos;
       if (!fits) continue;
-      if (!probes[i].info.lacks.empty()) throw DeviceError(asked + " cannot run Tessera; the Vulkan devices are:" + listing(probes));
+      if (!probes[i].info.lacks.empty())
+        throw DeviceError(asked + " cannot run Tessera; the Vulkan devices are:" + listing(probes));
       return i;
     }
     const bool host = from_environment == "interpreter";
-    throw DeviceError(asked + (host ? " runs calls of host arrays on the host, and" : "") + " is none of the Vulkan devices:" + listing(probes));
+    throw DeviceError(asked + (host ? " runs calls of host arrays on the host, and" : "") +
+                      " is none of the Vulkan devices:" + listing(probes));
   }
   size_t best = probes.size();
   for (size_t i = 0; i < probes.size(); ++i)
     if (probes[i].info.lacks.empty() && (best == probes.size() || better(probes[i], probes[best]))) best = i;
   if (best == probes.size())
-    throw DeviceError("no Vulkan device can run Tessera:" + listing(probes), {}, "update the driver, or set TESSERA_DEVICE=interpreter to run kernels on the host");
+    throw DeviceError("no Vulkan device can run Tessera:" + listing(probes), {},
+                      "update the driver, or set TESSERA_DEVICE=interpreter to run kernels on the host");
   return best;
 }
 
@@ -94,24 +102,30 @@ std::vector<Probe> probe_all(const Instance& instance, const std::vector<VkPhysi
 
 // ---- Context
 
-std::shared_ptr<Context> Context::create(const DeviceOptions& options) { return end_with_process(std::shared_ptr<Context>(new Context(options, nullptr))); }
-std::shared_ptr<Context> Context::import(const ImportedDevice& device, const DeviceOptions& options) { return end_with_process(std::shared_ptr<Context>(new Context(options, &device))); }
+std::shared_ptr<Context> Context::create(const DeviceOptions& options) {
+  return end_with_process(std::shared_ptr<Context>(new Context(options, nullptr)));
+}
+std::shared_ptr<Context> Context::import(const ImportedDevice& device, const DeviceOptions& options) {
+  return end_with_process(std::shared_ptr<Context>(new Context(options, &device)));
+}
 
 void Context::end(bool waits) noexcept {
   try {
     if (waits && !imported_) wait_all();  // a host's device may be gone
-  } catch (...) {  // the device is lost
+  } catch (...) {                         // the device is lost
   }
   for (bool said = !waits; !said;) try {
-    say();
-    said = true;
-  } catch (...) {  // of the user's callback
-  }
+      say();
+      said = true;
+    } catch (...) {  // of the user's callback
+    }
   ended_ = true;
 }
 
 std::shared_ptr<Context> Context::again() {
-  if (imported_) throw DeviceError("Device::recover: " + name() + " has been imported: its host makes a new device and imports that");
+  if (imported_)
+    throw DeviceError("Device::recover: " + name() +
+                      " has been imported: its host makes a new device and imports that");
   DeviceOptions options = options_;
   options.select = std::to_string(probe_.info.index);
   std::shared_ptr<Context> fresh = create(options);
@@ -120,12 +134,17 @@ std::shared_ptr<Context> Context::again() {
   return fresh;
 }
 
-Context::Context(const DeviceOptions& options, const ImportedDevice* imported) : options_(options), imported_(imported != nullptr) {
+Context::Context(const DeviceOptions& options, const ImportedDevice* imported)
+    : options_(options), imported_(imported != nullptr) {
   constexpr int64_t kMost = int64_t{1} << 30;
   if (options.print_bytes < 0 || options.print_bytes > kMost)
-    throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " + std::to_string(kMost));
-  if (options.memory_limit < 0) throw SpecError("DeviceOptions::memory_limit is " + std::to_string(options.memory_limit) + ", which is below 0");
-  if (!(options.watchdog_seconds >= 0)) throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) + ", which is not 0 or more");
+    throw SpecError("DeviceOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " +
+                    std::to_string(kMost));
+  if (options.memory_limit < 0)
+    throw SpecError("DeviceOptions::memory_limit is " + std::to_string(options.memory_limit) + ", which is below 0");
+  if (!(options.watchdog_seconds >= 0))
+    throw SpecError("DeviceOptions::watchdog_seconds is " + std::to_string(options.watchdog_seconds) +
+                    ", which is not 0 or more");
   print_bytes_ = options.print_bytes / 4 * 4;
   options_.debug_info |= environment("TESSERA_DEBUG_INFO") == "1";
   if (imported) take_device(*imported);
@@ -149,8 +168,11 @@ Context::Context(const DeviceOptions& options, const ImportedDevice* imported) :
 
 void Context::choose_device() {
   const bool asked = environment("TESSERA_VALIDATION") == "1";
-  const Validation validation = asked || (options_.validation && options_.log) ? Validation::print : options_.validation ? Validation::collect : Validation::off;
-  instance_ = std::make_unique<Instance>(options_.library, validation, options_.debug_info, options_.log, options_.allocation_callbacks);
+  const Validation validation = asked || (options_.validation && options_.log) ? Validation::print
+                                : options_.validation                          ? Validation::collect
+                                                                               : Validation::off;
+  instance_ = std::make_unique<Instance>(options_.library, validation, options_.debug_info, options_.log,
+                                         options_.allocation_callbacks);
   const std::vector<VkPhysicalDevice> devices = instance_->physical_devices();
   std::vector<Probe> probes = probe_all(*instance_, devices);
   const size_t chosen = choose(probes, options_);
@@ -173,7 +195,8 @@ void Context::create_device() {
   info.enabledExtensionCount = static_cast<uint32_t>(probe_.extensions.size());
   info.ppEnabledExtensionNames = probe_.extensions.data();
   check(instance_->vk().vkCreateDevice(physical_, &info, instance_->vk().host, &device_), "vkCreateDevice", name());
-  vk_ = load_device(instance_->vk(), device_, {probe_.extensions.begin(), probe_.extensions.end()}, instance_->debug_utils());
+  vk_ = load_device(instance_->vk(), device_, {probe_.extensions.begin(), probe_.extensions.end()},
+                    instance_->debug_utils());
   queue_.family = probe_.queue_family;
   vk_.vkGetDeviceQueue(device_, queue_.family, 0, &queue_.handle);
 }
@@ -181,16 +204,22 @@ void Context::create_device() {
 void Context::create_allocator(int64_t memory_limit) {
   memory_bytes_ = probe_.info.memory_bytes;
   if (memory_limit > 0) memory_bytes_ = std::min(memory_bytes_, memory_limit);
-  std::vector<VkDeviceSize> limits(VK_MAX_MEMORY_HEAPS, memory_limit > 0 ? static_cast<VkDeviceSize>(memory_limit) : VK_WHOLE_SIZE);
+  std::vector<VkDeviceSize> limits(VK_MAX_MEMORY_HEAPS,
+                                   memory_limit > 0 ? static_cast<VkDeviceSize>(memory_limit) : VK_WHOLE_SIZE);
   VmaVulkanFunctions functions{};
   const InstanceTable& i = instance_->vk();
   functions.vkGetPhysicalDeviceProperties = i.vkGetPhysicalDeviceProperties;
   functions.vkGetPhysicalDeviceMemoryProperties = i.vkGetPhysicalDeviceMemoryProperties;
   functions.vkGetPhysicalDeviceMemoryProperties2KHR = i.vkGetPhysicalDeviceMemoryProperties2;
 #define SET(f) functions.f = vk_.f;
-  SET(vkAllocateMemory) SET(vkFreeMemory) SET(vkMapMemory) SET(vkUnmapMemory) SET(vkFlushMappedMemoryRanges) SET(vkInvalidateMappedMemoryRanges)
-  SET(vkBindBufferMemory) SET(vkBindImageMemory) SET(vkGetBufferMemoryRequirements) SET(vkGetImageMemoryRequirements) SET(vkCreateBuffer) SET(vkDestroyBuffer)
-  SET(vkCreateImage) SET(vkDestroyImage) SET(vkCmdCopyBuffer) SET(vkGetDeviceBufferMemoryRequirements) SET(vkGetDeviceImageMemoryRequirements)
+  // clang-format off
+  SET(vkAllocateMemory) SET(vkFreeMemory) SET(vkMapMemory) SET(vkUnmapMemory) SET(vkFlushMappedMemoryRanges)
+  SET(vkInvalidateMappedMemoryRanges)
+  SET(vkBindBufferMemory) SET(vkBindImageMemory) SET(vkGetBufferMemoryRequirements)
+  SET(vkGetImageMemoryRequirements) SET(vkCreateBuffer) SET(vkDestroyBuffer)
+  SET(vkCreateImage) SET(vkDestroyImage) SET(vkCmdCopyBuffer) SET(vkGetDeviceBufferMemoryRequirements)
+  SET(vkGetDeviceImageMemoryRequirements)
+  // clang-format on
 #undef SET
   functions.vkGetBufferMemoryRequirements2KHR = vk_.vkGetBufferMemoryRequirements2;
   functions.vkGetImageMemoryRequirements2KHR = vk_.vkGetImageMemoryRequirements2;
@@ -200,7 +229,8 @@ void Context::create_allocator(int64_t memory_limit) {
   memory.pUserData = this;
   memory.pfnAllocate = [](VmaAllocator, uint32_t type, VkDeviceMemory block, VkDeviceSize size, void* self) {
     const auto& c = *static_cast<const Context*>(self);
-    name_object(c.vk_, c.device_, block, "Tessera's memory of type " + std::to_string(type) + ", " + std::to_string(size) + " bytes");
+    name_object(c.vk_, c.device_, block,
+                "Tessera's memory of type " + std::to_string(type) + ", " + std::to_string(size) + " bytes");
   };
   VmaAllocatorCreateInfo info{};
   if (has_names(vk_)) info.pDeviceMemoryCallbacks = &memory;
@@ -210,7 +240,8 @@ void Context::create_allocator(int64_t memory_limit) {
   info.device = device_;
   info.instance = instance_->handle();
   info.pVulkanFunctions = &functions;
-  info.vulkanApiVersion = probe_.enable->v13.maintenance4 ? VK_API_VERSION_1_3 : VK_API_VERSION_1_2;  // what the allocator may call
+  // what the allocator may call
+  info.vulkanApiVersion = probe_.enable->v13.maintenance4 ? VK_API_VERSION_1_3 : VK_API_VERSION_1_2;
   info.pHeapSizeLimit = limits.data();
   info.pAllocationCallbacks = vk_.host;
   check(vmaCreateAllocator(&info, &allocator_), "vmaCreateAllocator", name());
@@ -234,10 +265,10 @@ Context::~Context() {
   }
   in_flight_.clear();
   for (bool said = false; !said;) try {
-    say();
-    said = true;
-  } catch (...) {  // of the user's callback, which has been given one line more
-  }
+      say();
+      said = true;
+    } catch (...) {  // of the user's callback, which has been given one line more
+    }
   reports_.clear();
   for (const Garbage& g : garbage_) free_memory(g);
   pipelines_.clear();
@@ -272,7 +303,8 @@ void Context::wait(uint64_t value) {
   VkSemaphore timeline = recorder_->timeline();
   VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline, &value};
   VkResult r = VK_TIMEOUT;
-  while (r == VK_TIMEOUT) r = vk_.vkWaitSemaphores(device_, &info, UINT64_MAX);  // drivers may count in less than 64 bits
+  // drivers may count in less than 64 bits
+  while (r == VK_TIMEOUT) r = vk_.vkWaitSemaphores(device_, &info, UINT64_MAX);
   std::lock_guard lock(mutex_);
   recorder_->check_alive(r, "vkWaitSemaphores");
   recorder_->note_completed(value);
@@ -306,7 +338,8 @@ void Context::collect() {
   if (garbage_.empty() && in_flight_.empty()) return;
   const uint64_t completed = recorder_->completed();
   pace_->collect(completed);
-  for (; !in_flight_.empty() && in_flight_.front()->value <= completed; in_flight_.pop_front()) settle(*in_flight_.front());
+  for (; !in_flight_.empty() && in_flight_.front()->value <= completed; in_flight_.pop_front())
+    settle(*in_flight_.front());
   std::erase_if(garbage_, [&](const Garbage& g) {
     if (g.value > completed) return false;
     destroy(g);
@@ -355,16 +388,21 @@ std::string Context::short_of_memory(uint64_t size, const std::string& what, VkR
     left = std::max(left, b.budget - std::min(b.usage, b.budget));
   }
   if (pool_.allocate)
-    return what + ": " + std::to_string(size) + " bytes asked of ImportedDevice::memory on " + name() + ": " + to_string(r) + "; Tessera holds " + std::to_string(held) + holders();
+    return what + ": " + std::to_string(size) + " bytes asked of ImportedDevice::memory on " + name() + ": " +
+           to_string(r) + "; Tessera holds " + std::to_string(held) + holders();
   const auto total = static_cast<uint64_t>(memory_bytes_);
-  const std::string available = probe_.memory_budget ? std::to_string(std::min(left, total - std::min(held, total))) : "at most " + std::to_string(total - std::min(held, total));
-  return what + ": " + std::to_string(size) + " bytes asked on " + name() + ": " + to_string(r) + "; of " + std::to_string(total) + " bytes " + available +
-         " are available, and Tessera holds " + std::to_string(held) + holders();
+  const std::string available = probe_.memory_budget ? std::to_string(std::min(left, total - std::min(held, total)))
+                                                     : "at most " + std::to_string(total - std::min(held, total));
+  return what + ": " + std::to_string(size) + " bytes asked on " + name() + ": " + to_string(r) + "; of " +
+         std::to_string(total) + " bytes " + available + " are available, and Tessera holds " + std::to_string(held) +
+         holders();
 }
 
 std::string Context::holders() {
   constexpr size_t kLines = 8;
-  struct Sum { uint64_t bytes = 0, count = 0; };
+  struct Sum {
+    uint64_t bytes = 0, count = 0;
+  };
   std::map<std::string, Sum> sums;
   {
     const std::lock_guard lock(mutex_);
@@ -380,7 +418,8 @@ std::string Context::holders() {
     }
   }
   std::vector<std::pair<std::string, Sum>> lines(sums.begin(), sums.end());
-  std::stable_sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
   std::string text;
   for (size_t i = 0; i < lines.size() && i < kLines; ++i) {
     text += (i ? "\n  " : ":\n  ") + std::to_string(lines[i].second.bytes) + " " + lines[i].first;
@@ -392,7 +431,8 @@ std::string Context::holders() {
     rest.bytes += lines[i].second.bytes;
     rest.count += lines[i].second.count;
   }
-  return text + "\n  " + std::to_string(rest.bytes) + " in " + std::to_string(rest.count) + (rest.count == 1 ? " other" : " others");
+  return text + "\n  " + std::to_string(rest.bytes) + " in " + std::to_string(rest.count) +
+         (rest.count == 1 ? " other" : " others");
 }
 
 // ---- Buffer
@@ -402,15 +442,20 @@ Buffer::Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, con
   Context& c = *context_;
   const auto most = static_cast<uint64_t>(c.probe_.info.max_array_bytes);
   if (size > most)
-    throw DeviceError(what + " takes " + std::to_string(size) + " bytes but a buffer of " + c.name() + " has at most " + std::to_string(most));
+    throw DeviceError(what + " takes " + std::to_string(size) + " bytes but a buffer of " + c.name() + " has at most " +
+                      std::to_string(most));
 
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  info.size = (size + 3) & ~uint64_t{3};  // devices without 8 and 16-bit accesses reach the last elements by whole words
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT;
+  // devices without 8 and 16-bit accesses reach the last elements by whole words
+  info.size = (size + 3) & ~uint64_t{3};
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+               VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
+               VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT;
   constexpr VkDeviceSize kAlignment = 64;
-  auto attempt = [&] { return c.pool_.allocate ? take_from_pool(kind, info, kAlignment) : take_from_allocator(kind, info, kAlignment); };
+  auto attempt = [&] {
+    return c.pool_.allocate ? take_from_pool(kind, info, kAlignment) : take_from_allocator(kind, info, kAlignment);
+  };
   {
     std::lock_guard lock(c.mutex_);
     c.recorder_->require_alive();
@@ -448,12 +493,16 @@ VkResult Buffer::take_from_allocator(Memory kind, const VkBufferCreateInfo& info
     case Memory::scratch: break;
   }
   VmaAllocationInfo got{};
-  if (const VkResult r = vmaCreateBufferWithAlignment(c.allocator_, &info, &how, alignment, &handle_, &allocation_, &got); r < 0) return r;
+  if (const VkResult r =
+          vmaCreateBufferWithAlignment(c.allocator_, &info, &how, alignment, &handle_, &allocation_, &got);
+      r < 0)
+    return r;
   VkMemoryPropertyFlags properties = 0;
   vmaGetAllocationMemoryProperties(c.allocator_, allocation_, &properties);
   // Without always_stage, memory that happens to be mappable is mapped only where `how` asked for it.
   mapped_ = static_cast<std::byte*>(got.pMappedData);
-  host_reads_ = mapped_ && (properties & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) && (kind == Memory::download || c.probe_.unified);
+  host_reads_ =
+      mapped_ && (properties & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) && (kind == Memory::download || c.probe_.unified);
   return VK_SUCCESS;
 }
 
@@ -469,7 +518,8 @@ Buffer::~Buffer() {
     c.vk_.vkDestroyBuffer(c.device_, handle_, c.vk_.host);
     return;
   }
-  const Context::Garbage g{handle_, allocation_, imported_, piece_, other_bytes_, hazards.used_at, {address_, address_ + size_}};
+  const Context::Garbage g{
+      handle_, allocation_, imported_, piece_, other_bytes_, hazards.used_at, {address_, address_ + size_}};
   std::lock_guard lock(c.mutex_);
   c.buffers_.erase(this);
   c.garbage_.push_back(g);
@@ -487,7 +537,9 @@ void Buffer::host_write(const void* from, uint64_t size, uint64_t to) {
 }
 
 void Buffer::host_read(void* to, uint64_t offset, uint64_t size) const {
-  if (allocation_) check(vmaInvalidateAllocation(context_->allocator_, allocation_, offset, size), (what_ + ": vkInvalidateMappedMemoryRanges").c_str(), context_->name());
+  if (allocation_)
+    check(vmaInvalidateAllocation(context_->allocator_, allocation_, offset, size),
+          (what_ + ": vkInvalidateMappedMemoryRanges").c_str(), context_->name());
   std::memcpy(to, mapped_ + offset, size);
 }
 
@@ -500,7 +552,9 @@ std::string device_in_environment() {
   return named ? named : "";
 }
 
-bool interpreter_selected(std::string_view select) { return (select.empty() ? device_in_environment() : select) == "interpreter"; }
+bool interpreter_selected(std::string_view select) {
+  return (select.empty() ? device_in_environment() : select) == "interpreter";
+}
 
 std::vector<DeviceInfo> list_devices(const DeviceOptions& options) {
   const vulkan::Instance instance(options.library, vulkan::Validation::off);
@@ -545,12 +599,15 @@ CommandLog Device::command_log() const {
 }
 
 Device& default_device() {
-  // Never destroyed: the driver may be gone by the time that static objects are. Work in flight is awaited, so that no thread of the
-  // driver runs while the process ends.
+  // Never destroyed: the driver may be gone by the time that static objects are. Work in flight is awaited, so that no
+  // thread of the driver runs while the process ends.
   struct Holder {
     Device* device = new Device();
     ~Holder() {
-      try { device->wait(); } catch (const Error&) {}
+      try {
+        device->wait();
+      } catch (const Error&) {
+      }
     }
   };
   static Holder holder;

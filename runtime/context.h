@@ -1,7 +1,6 @@
-// Context: what a Device handle shares: the VkDevice with its function table, the memory allocator, the recorder of commands, pipelines,
-// memory whose owner is gone but which the device still uses, and calls whose report is still to be read. Buffer: a piece of memory with a
-// device address.
-// Internal to runtime/. Read next: recorder.h.
+// Context: what a Device handle shares: the VkDevice with its function table, the memory allocator, the recorder of
+// commands, pipelines, memory whose owner is gone but which the device still uses, and calls whose report is still to
+// be read. Buffer: a piece of memory with a device address. Internal to runtime/. Read next: recorder.h.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -19,7 +18,9 @@
 #include "runtime/slices.h"
 #include "runtime/vma.h"
 
-namespace tessera { struct Program; }
+namespace tessera {
+struct Program;
+}
 
 namespace tessera::vulkan {
 
@@ -39,17 +40,20 @@ enum class Memory : uint8_t {
 /// Owned by whoever holds it; when it goes, its memory is kept until the device has finished the work that uses it.
 class Buffer {
  public:
-  /// `what` names the asker in the error, "f32[1024, 1024]". size > 0. Throws DeviceError when it is beyond the device's limits (before
-  /// asking the driver) or when memory is short even after all work in flight has finished.
+  /// `what` names the asker in the error, "f32[1024, 1024]". size > 0. Throws DeviceError when it is beyond the
+  /// device's limits (before asking the driver) or when memory is short even after all work in flight has finished.
   Buffer(std::shared_ptr<Context> context, uint64_t size, Memory kind, const std::string& what);
-  /// Memory of the host's own, used in place: `host` to `host + size`, and nothing beyond. Null where the device or its driver will not have it; then the
-  /// caller copies. The owner of the memory keeps it until wait_unused() has returned. (host_import.cpp)
+  /// Memory of the host's own, used in place: `host` to `host + size`, and nothing beyond. Null where the device or its
+  /// driver will not have it; then the caller copies. The owner of the memory keeps it until wait_unused() has
+  /// returned. (host_import.cpp)
   static std::shared_ptr<Buffer> import_host(std::shared_ptr<Context> context, void* host, uint64_t size);
   /// A range of a host's buffer, which keeps it (import.cpp).
-  static std::shared_ptr<Buffer> borrow(std::shared_ptr<Context> context, const ImportedBuffer& from, uint64_t size, const std::string& what);
+  static std::shared_ptr<Buffer> borrow(std::shared_ptr<Context> context, const ImportedBuffer& from, uint64_t size,
+                                        const std::string& what);
   /// In memory that others share, or may (shared_memory.cpp).
   static std::shared_ptr<Buffer> shareable(std::shared_ptr<Context> context, uint64_t size, const std::string& what);
-  static std::shared_ptr<Buffer> import_shared(std::shared_ptr<Context> context, const SharedMemory& memory, uint64_t size, const std::string& what);
+  static std::shared_ptr<Buffer> import_shared(std::shared_ptr<Context> context, const SharedMemory& memory,
+                                               uint64_t size, const std::string& what);
   /// Throws SpecError if it is not shareable.
   SharedMemory share() const;
   ~Buffer();
@@ -74,8 +78,9 @@ class Buffer {
 
   const std::string& what() const { return what_; }  // "f32[1024, 1024]"
 
-  Hazards hazards;                   // guarded by the context's mutex
-  std::shared_ptr<Outcome> outcome;  // of the call that its contents come from, if that can fail; guarded by the context's mutex
+  Hazards hazards;  // guarded by the context's mutex
+  // of the call that its contents come from, if that can fail; guarded by the context's mutex
+  std::shared_ptr<Outcome> outcome;
 
  private:
   VkResult take_from_pool(Memory kind, const VkBufferCreateInfo& info, VkDeviceSize alignment);  // memory_pool.cpp
@@ -105,8 +110,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// A new one on the same device, with the programs that have been compiled for this one.
   std::shared_ptr<Context> again();
   ~Context();
-  /// The process ends: what runs is awaited (unless it runs for another process, which this one is a fork of), and destructors call nothing of Vulkan's any more, whose libraries end with it.
-  /// Internal to process_end.cpp.
+  /// The process ends: what runs is awaited (unless it runs for another process, which this one is a fork of), and
+  /// destructors call nothing of Vulkan's any more, whose libraries end with it. Internal to process_end.cpp.
   void end(bool waits) noexcept;
   bool ended() const { return ended_; }
 
@@ -116,7 +121,8 @@ class Context : public std::enable_shared_from_this<Context> {
   const std::string& name() const { return probe_.info.name; }
   bool always_stage() const { return options_.always_stage; }
   bool debug_info() const { return options_.debug_info; }
-  uint32_t host_import_type(uint32_t allowed) const;  // a memory type of those bits that imports can have; UINT32_MAX: none
+  // a memory type of those bits that imports can have; UINT32_MAX: none
+  uint32_t host_import_type(uint32_t allowed) const;
   const Instance& instance() const { return *instance_; }
 
   /// Guards the recorder, the hazards of all buffers, and the garbage. Never held while waiting.
@@ -148,9 +154,11 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Memory for one; whoever has cleared it, and had a submission write it, hands it on with the call's outcome.
   std::unique_ptr<Buffer> report_buffer(uint64_t bytes, const std::string& what);
   void clear_report(const std::string& what, Buffer& report, int64_t print_bytes);  // with mutex() held
-  bool steps_left(Buffer& report);                             // of a Program that is open_ended, whose dispatches until now are done; forgets it. With mutex() held
-  void settle_now(const std::shared_ptr<Outcome>& outcome);    // of a call that is done, and whose errors wait() is to tell; without mutex()
-  void follow(std::shared_ptr<Outcome> outcome);               // the call has been submitted; with mutex() held
+  // of a Program that is open_ended, whose dispatches until now are done; forgets it. With mutex() held
+  bool steps_left(Buffer& report);
+  // of a call that is done, and whose errors wait() is to tell; without mutex()
+  void settle_now(const std::shared_ptr<Outcome>& outcome);
+  void follow(std::shared_ptr<Outcome> outcome);  // the call has been submitted; with mutex() held
   /// Throws what went wrong with a call that has been waited for, or with one that its inputs come from.
   void throw_if_wrong(const std::shared_ptr<Outcome>& outcome);
   /// Hands on what settled calls have printed; without mutex().
@@ -182,15 +190,16 @@ class Context : public std::enable_shared_from_this<Context> {
   void take_device(const ImportedDevice& device);
   void create_allocator(int64_t memory_limit);
   VkResult idle();
-  void collect();          // frees garbage that the device is done with, and settles what is done; with mutex() held
+  void collect();  // frees garbage that the device is done with, and settles what is done; with mutex() held
   void settle(Outcome& o);
   void read_prints(Outcome& o, const std::vector<uint32_t>& header);
   void destroy(const Garbage& g);
   void free_memory(const Garbage& g);
   std::string short_of_memory(uint64_t size, const std::string& what, VkResult r);
-  std::string holders();   // a table of what holds most memory
+  std::string holders();  // a table of what holds most memory
   MemoryRequest pool_request(Memory kind, const VkMemoryRequirements& needs, std::string_view what) const;
-  std::string wrong_piece(const MemoryRequest& request, const MemoryPiece& piece) const;  // nothing if all is well; with mutex() held
+  // nothing if all is well; with mutex() held
+  std::string wrong_piece(const MemoryRequest& request, const MemoryPiece& piece) const;
 
   DeviceOptions options_;
   std::unique_ptr<Instance> instance_;
@@ -198,27 +207,29 @@ class Context : public std::enable_shared_from_this<Context> {
   VkPhysicalDevice physical_ = VK_NULL_HANDLE;
   VkDevice device_ = VK_NULL_HANDLE;
   Queue queue_;
-  bool imported_ = false;     // device_ is its host's
+  bool imported_ = false;  // device_ is its host's
   std::atomic<bool> ended_ = false;
   DeviceTable vk_;
   VmaAllocator allocator_ = VK_NULL_HANDLE;
-  MemoryPool pool_;           // a host's; without functions: memory is the allocator's
+  MemoryPool pool_;  // a host's; without functions: memory is the allocator's
   VkPhysicalDeviceMemoryProperties memory_types_{};
-  std::map<std::pair<VkDeviceMemory, VkDeviceSize>, VkDeviceSize> pieces_;  // of the pool's: sizes by place; guarded by mutex_
+  // of the pool's: sizes by place; guarded by mutex_
+  std::map<std::pair<VkDeviceMemory, VkDeviceSize>, VkDeviceSize> pieces_;
   int64_t memory_bytes_ = 0;
   std::mutex mutex_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<Pace> pace_;
   std::vector<Garbage> garbage_;
-  std::unordered_set<const Buffer*> buffers_;               // whose memory is the device's
-  uint64_t other_bytes_ = 0;                                // of the device's memory that is none of the allocator's; guarded by mutex_
-  std::vector<const Buffer*> borrowed_;                     // whose memory is a host's
-  std::deque<std::shared_ptr<Outcome>> in_flight_;          // in the order of their submissions
+  std::unordered_set<const Buffer*> buffers_;  // whose memory is the device's
+  // of the device's memory that is none of the allocator's; guarded by mutex_
+  uint64_t other_bytes_ = 0;
+  std::vector<const Buffer*> borrowed_;             // whose memory is a host's
+  std::deque<std::shared_ptr<Outcome>> in_flight_;  // in the order of their submissions
   std::deque<std::shared_ptr<const Error>> untold_;
-  std::vector<std::string> lines_;                          // printed, and not handed on
-  std::recursive_mutex print_mutex_;                        // of say(); taken before mutex_
+  std::vector<std::string> lines_;    // printed, and not handed on
+  std::recursive_mutex print_mutex_;  // of say(); taken before mutex_
   int64_t print_bytes_ = 0;
-  std::vector<std::unique_ptr<Buffer>> reports_;            // idle
+  std::vector<std::unique_ptr<Buffer>> reports_;  // idle
   std::mutex pipelines_mutex_;
   std::unordered_multimap<uint64_t, std::unique_ptr<Pipeline>> pipelines_;
   std::unique_ptr<ImageKit> images_;

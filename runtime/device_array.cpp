@@ -22,14 +22,14 @@ struct DeviceArray::State {
   std::mutex mutex;
   std::shared_ptr<Buffer> buffer;  // guarded by mutex
   bool freed = false;
-  std::string taker;               // freed: the call that it was donated to, if any
+  std::string taker;                             // freed: the call that it was donated to, if any
   std::atomic<const Buffer*> at = buffer.get();  // of buffer, to be compared without the mutex
 };
 
 namespace {
 
-// Of a staged transfer: bytes per piece, and pieces in flight. The host copies one piece while the device copies those before it, in pinned memory of
-// 32 MiB, which the allocator keeps between transfers.
+// Of a staged transfer: bytes per piece, and pieces in flight. The host copies one piece while the device copies those
+// before it, in pinned memory of 32 MiB, which the allocator keeps between transfers.
 constexpr uint64_t kStagingBytes = uint64_t{8} << 20;
 constexpr size_t kPieces = 4;
 
@@ -46,13 +46,16 @@ uint64_t checked_bytes(const Shape& shape, DType dtype) {
     if (d < 0) throw SpecError("DeviceArray: shape " + to_string(shape) + " has a negative size");
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   for (int64_t d : shape)
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes) || bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes) ||
+        bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       throw DeviceError(describe(shape, dtype) + " takes more bytes than a 64-bit number counts");
   return bytes;
 }
 
-// Through staging memory piece by piece, in the queue's order. Waits only where a piece more than kPieces would be needed.
-void staged_write(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes, const std::string& what) {
+// Through staging memory piece by piece, in the queue's order. Waits only where a piece more than kPieces would be
+// needed.
+void staged_write(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes,
+                  const std::string& what) {
   {
     std::lock_guard lock(context->mutex());
     to.outcome = nullptr;
@@ -67,12 +70,17 @@ void staged_write(const std::shared_ptr<Context>& context, Buffer& to, const std
     Buffer piece(context, size, Memory::upload, "staging memory for " + what);
     piece.host_write(from + offset, size);
     std::lock_guard lock(context->mutex());
-    in_flight.push_back(context->recorder().submit("the upload of " + what, [&] { context->recorder().copy(piece, 0, to, offset, size); }));
+    in_flight.push_back(context->recorder().submit("the upload of " + what,
+                                                   [&] { context->recorder().copy(piece, 0, to, offset, size); }));
   }
 }
 
-void staged_read(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes, const std::string& what) {
-  struct Piece { std::unique_ptr<Buffer> buffer; uint64_t value, offset, size; };
+void staged_read(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes,
+                 const std::string& what) {
+  struct Piece {
+    std::unique_ptr<Buffer> buffer;
+    uint64_t value, offset, size;
+  };
   std::deque<Piece> in_flight;
   auto finish = [&] {
     Piece p = std::move(in_flight.front());
@@ -101,12 +109,14 @@ void staged_read(const std::shared_ptr<Context>& context, Buffer& from, std::byt
   while (!in_flight.empty()) finish();
 }
 
-void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes, const std::string& what) {
+void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes,
+                 const std::string& what) {
   {
     std::lock_guard lock(context->mutex());
     vulkan::Recorder& recorder = context->recorder();
     // What a host has recorded may run at any time, so what it uses is written, and read below, in the queue's order.
-    if (to.mapped() && !to.hazards.recorded() && (to.hazards.used_at == 0 || to.hazards.used_at <= recorder.completed())) {
+    if (to.mapped() && !to.hazards.recorded() &&
+        (to.hazards.used_at == 0 || to.hazards.used_at <= recorder.completed())) {
       recorder.note_host_write("the upload of " + what, to, bytes);
       to.hazards = {};
       to.outcome = nullptr;
@@ -117,7 +127,8 @@ void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std:
   staged_write(context, to, from, bytes, what);
 }
 
-void read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes, const std::string& what) {
+void read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes,
+                const std::string& what) {
   uint64_t value = 0;
   bool recorded;
   {
@@ -148,7 +159,9 @@ DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype) {
   state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, std::move(buffer), false, {}});
 }
 
-DeviceArray::DeviceArray(const Device& device, const Array& host) : DeviceArray(device, host.shape(), host.dtype()) { write(host); }
+DeviceArray::DeviceArray(const Device& device, const Array& host) : DeviceArray(device, host.shape(), host.dtype()) {
+  write(host);
+}
 
 bool DeviceArray::valid() const {
   if (!state_) return false;
@@ -157,12 +170,16 @@ bool DeviceArray::valid() const {
 }
 
 DeviceArray::View DeviceArray::get(const char* use) const {
-  if (!state_) throw SpecError(std::string(use) + ": this DeviceArray holds no array: it was never given one, or has been moved from");
+  if (!state_)
+    throw SpecError(std::string(use) +
+                    ": this DeviceArray holds no array: it was never given one, or has been moved from");
   return {state_->device, state_->shape, state_->dtype};
 }
 
 // Whoever holds that memory keeps its address from becoming another array's.
-bool DeviceArray::is_at(const std::shared_ptr<Buffer>& memory) const { return memory && state_ && state_->at.load(std::memory_order_acquire) == memory.get(); }
+bool DeviceArray::is_at(const std::shared_ptr<Buffer>& memory) const {
+  return memory && state_ && state_->at.load(std::memory_order_acquire) == memory.get();
+}
 
 std::shared_ptr<Buffer> DeviceArray::memory() const {
   if (!state_) return nullptr;
@@ -174,13 +191,17 @@ std::shared_ptr<Buffer> DeviceArray::buffer(const std::string& use) const {
   const View v = get(use.c_str());
   v.device.context()->require_alive();
   std::lock_guard lock(state_->mutex);
-  if (state_->freed) throw SpecError(use + ": the device array " + describe(v.shape, v.dtype) + " has been " + (state_->taker.empty() ? "freed" : "donated to " + state_->taker));
+  if (state_->freed)
+    throw SpecError(use + ": the device array " + describe(v.shape, v.dtype) + " has been " +
+                    (state_->taker.empty() ? "freed" : "donated to " + state_->taker));
   return state_->buffer;
 }
 
-DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype, const void* data) : DeviceArray(device, std::move(shape), dtype) {
+DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype, const void* data)
+    : DeviceArray(device, std::move(shape), dtype) {
   if (const auto& memory = state_->buffer)
-    write_bytes(device.context(), *memory, static_cast<const std::byte*>(data), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+    write_bytes(device.context(), *memory, static_cast<const std::byte*>(data), static_cast<uint64_t>(nbytes()),
+                describe(state_->shape, state_->dtype));
 }
 
 std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* data, Shape shape, DType dtype) {
@@ -193,7 +214,8 @@ std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* 
   return a;
 }
 
-DeviceArray DeviceArray::over(const Device& device, Shape shape, DType dtype, const std::function<std::shared_ptr<Buffer>(uint64_t, const std::string&)>& make) {
+DeviceArray DeviceArray::over(const Device& device, Shape shape, DType dtype,
+                              const std::function<std::shared_ptr<Buffer>(uint64_t, const std::string&)>& make) {
   const uint64_t bytes = checked_bytes(shape, dtype);
   std::shared_ptr<Buffer> memory;
   if (bytes) memory = make(bytes, describe(shape, dtype));
@@ -228,7 +250,8 @@ void DeviceArray::download(void* to) const {
     std::lock_guard lock(context->mutex());
     outcome = memory->outcome;
   }
-  read_bytes(context, *memory, static_cast<std::byte*>(to), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+  read_bytes(context, *memory, static_cast<std::byte*>(to), static_cast<uint64_t>(nbytes()),
+             describe(state_->shape, state_->dtype));
   context->say();
   context->throw_if_wrong(outcome);
 }
@@ -236,15 +259,20 @@ void DeviceArray::download(void* to) const {
 void DeviceArray::write(const Array& host) {
   const std::shared_ptr<Buffer> memory = buffer("write");
   if (host.shape() != state_->shape || host.dtype() != state_->dtype)
-    throw SpecError("write: the array is " + describe(host.shape(), host.dtype()) + " but the device array is " + describe(state_->shape, state_->dtype));
-  if (memory) write_bytes(state_->device.context(), *memory, host.bytes(), static_cast<uint64_t>(nbytes()), describe(state_->shape, state_->dtype));
+    throw SpecError("write: the array is " + describe(host.shape(), host.dtype()) + " but the device array is " +
+                    describe(state_->shape, state_->dtype));
+  if (memory)
+    write_bytes(state_->device.context(), *memory, host.bytes(), static_cast<uint64_t>(nbytes()),
+                describe(state_->shape, state_->dtype));
 }
 
 void DeviceArray::write(const DeviceArray& from) {
   const std::shared_ptr<Buffer> memory = buffer("write"), source = from.buffer("write");
   if (from.shape() != shape() || from.dtype() != dtype())
-    throw SpecError("write: the array is " + describe(from.shape(), from.dtype()) + " but the device array is " + describe(shape(), dtype()));
-  if (!(from.device() == device())) throw SpecError("write: the array is on another Device", {}, "download it, then write the host array");
+    throw SpecError("write: the array is " + describe(from.shape(), from.dtype()) + " but the device array is " +
+                    describe(shape(), dtype()));
+  if (!(from.device() == device()))
+    throw SpecError("write: the array is on another Device", {}, "download it, then write the host array");
   if (!memory || memory == source) return;
   const std::shared_ptr<Context>& context = state_->device.context();
   std::lock_guard lock(context->mutex());
@@ -270,7 +298,8 @@ DeviceArray donate(DeviceArray x) {
 
 DeviceArray DeviceArray::share() const {
   DeviceArray a;
-  a.state_ = std::shared_ptr<State>(new State{state_->device, state_->shape, state_->dtype, {}, buffer("share"), false, {}});
+  a.state_ =
+      std::shared_ptr<State>(new State{state_->device, state_->shape, state_->dtype, {}, buffer("share"), false, {}});
   return a;
 }
 

@@ -1,6 +1,6 @@
-// DeviceArray: a dense row-major array in a device's memory. Copies are handles to the same memory; nothing waits except download().
-// Memory is kept until the calls that use it have finished, whenever its handles go or free() is called.
-// Read next: launch.h.
+// DeviceArray: a dense row-major array in a device's memory. Copies are handles to the same memory; nothing waits
+// except download(). Memory is kept until the calls that use it have finished, whenever its handles go or free() is
+// called. Read next: launch.h.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,13 +12,16 @@
 
 namespace tessera {
 
-namespace vulkan { class Buffer; }
+namespace vulkan {
+class Buffer;
+}
 
 class DeviceArray {
  public:
   /// No array: every use of it throws SpecError. What a moved-from DeviceArray is, too.
   DeviceArray() = default;
-  /// Unspecified contents. A zero-size array has no memory. Throws SpecError on a negative size, DeviceError if the device cannot hold it.
+  /// Unspecified contents. A zero-size array has no memory. Throws SpecError on a negative size, DeviceError if the
+  /// device cannot hold it.
   DeviceArray(const Device& device, Shape shape, DType dtype);
   /// A copy of a host array, which may be changed or gone when this returns.
   DeviceArray(const Device& device, const Array& host);
@@ -29,15 +32,16 @@ class DeviceArray {
   const Device& device() const { return get("device").device; }
   /// A copy of `data`, which may be changed or gone when this returns.
   DeviceArray(const Device& device, Shape shape, DType dtype, const void* data);
-  /// The host's memory itself, without a copy; nothing where the device cannot use it (it shares no memory with the host, or the memory lies badly). The
-  /// memory stays the owner's, who neither touches nor frees it before wait_unused() has returned.
+  /// The host's memory itself, without a copy; nothing where the device cannot use it (it shares no memory with the
+  /// host, or the memory lies badly). The memory stays the owner's, who neither touches nor frees it before
+  /// wait_unused() has returned.
   static std::optional<DeviceArray> import_host(const Device& device, void* data, Shape shape, DType dtype);
 
   /// Neither empty, nor moved from, nor freed.
   bool valid() const;
 
-  /// Waits for the calls that write it, and copies it to the host. Throws DeviceError, every time, if one of the calls that the contents come
-  /// from has reported that its results are wrong.
+  /// Waits for the calls that write it, and copies it to the host. Throws DeviceError, every time, if one of the calls
+  /// that the contents come from has reported that its results are wrong.
   Array download() const;
   /// The same to memory of the caller's, nbytes() of it. Where that is the array's own (import_host), it only waits.
   void download(void* to) const;
@@ -48,20 +52,23 @@ class DeviceArray {
   void write(const DeviceArray& from);  ///< the same, from an array on the same device
   /// A new array on the same device with these contents.
   DeviceArray copy() const;
-  /// Gives the memory back as soon as the calls in flight are done with it. Every later use, through any handle, throws SpecError.
+  /// Gives the memory back as soon as the calls in flight are done with it. Every later use, through any handle, throws
+  /// SpecError.
   void free();
-  /// This array as an argument of one call that may keep its memory: call({donate(x)}). The output that is aliased to it takes the memory instead of a
-  /// copy, and every later use of the array, through any handle, throws SpecError.
+  /// This array as an argument of one call that may keep its memory: call({donate(x)}). The output that is aliased to
+  /// it takes the memory instead of a copy, and every later use of the array, through any handle, throws SpecError.
   friend DeviceArray donate(DeviceArray x);
 
-  /// For runtime/ itself: the memory, null for a zero-size array; throws SpecError, `use` saying what for, if there is no array.
+  /// For runtime/ itself: the memory, null for a zero-size array; throws SpecError, `use` saying what for, if there is
+  /// no array.
   std::shared_ptr<vulkan::Buffer> buffer(const std::string& use) const;
   /// For runtime/ itself: the memory, or null if there is none or no array.
   std::shared_ptr<vulkan::Buffer> memory() const;
   /// For runtime/ itself: whether that is it; cheap.
   bool is_at(const std::shared_ptr<vulkan::Buffer>& memory) const;
   /// For runtime/ itself: over memory that `make(bytes, what)` gives; without asking it if the array has no elements.
-  static DeviceArray over(const Device& device, Shape shape, DType dtype, const std::function<std::shared_ptr<vulkan::Buffer>(uint64_t, const std::string&)>& make);
+  static DeviceArray over(const Device& device, Shape shape, DType dtype,
+                          const std::function<std::shared_ptr<vulkan::Buffer>(uint64_t, const std::string&)>& make);
   /// For runtime/ itself: made by donate().
   bool donated() const { return donated_; }
   /// For runtime/ itself: an array of its own that shares this one's memory until give_to().

@@ -11,8 +11,8 @@
 namespace tessera::vulkan {
 namespace {
 
-// Functions of the tables have no argument that leads to a Faults, so what they see is the process's. Constructed with the first Faults, and kept: a
-// Device made under it may outlive it.
+// Functions of the tables have no argument that leads to a Faults, so what they see is the process's. Constructed with
+// the first Faults, and kept: a Device made under it may outlive it.
 struct State {
   std::mutex mutex;
   bool installed = false;
@@ -32,10 +32,12 @@ State& state() {
 }
 
 bool tells_loss(std::string_view name) {
-  return name == "vkQueueSubmit2" || name == "vkWaitSemaphores" || name == "vkGetSemaphoreCounterValue" || name == "vkDeviceWaitIdle" || name == "vkGetQueryPoolResults";
+  return name == "vkQueueSubmit2" || name == "vkWaitSemaphores" || name == "vkGetSemaphoreCounterValue" ||
+         name == "vkDeviceWaitIdle" || name == "vkGetQueryPoolResults";
 }
 
-// What the call that begins is to return instead of being made; for VK_INCOMPLETE and the like, which are no errors, in `afterwards`.
+// What the call that begins is to return instead of being made; for VK_INCOMPLETE and the like, which are no errors, in
+// `afterwards`.
 std::optional<VkResult> begin(const char* name, bool returns_result, std::optional<VkResult>& afterwards) {
   State& s = state();
   VkDevice idle = VK_NULL_HANDLE;
@@ -49,7 +51,8 @@ std::optional<VkResult> begin(const char* name, bool returns_result, std::option
     if (!s.failed && s.failing == name && s.left-- == 0) {
       r = s.result;
       s.failed = true;
-      s.lost |= s.result == VK_ERROR_DEVICE_LOST && s.device != VK_NULL_HANDLE && std::string_view(name) != "vkCreateDevice";
+      s.lost |=
+          s.result == VK_ERROR_DEVICE_LOST && s.device != VK_NULL_HANDLE && std::string_view(name) != "vkCreateDevice";
     } else if (s.lost && tells_loss(name)) {
       r = VK_ERROR_DEVICE_LOST;
     }
@@ -87,7 +90,8 @@ void count_bare() {
 void hide_coherent(VkPhysicalDeviceMemoryProperties& p) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  for (uint32_t i = 0; i < p.memoryTypeCount && s.installed && s.hides_coherent; ++i) p.memoryTypes[i].propertyFlags &= ~VkMemoryPropertyFlags{VK_MEMORY_PROPERTY_HOST_COHERENT_BIT};
+  for (uint32_t i = 0; i < p.memoryTypeCount && s.installed && s.hides_coherent; ++i)
+    p.memoryTypes[i].propertyFlags &= ~VkMemoryPropertyFlags{VK_MEMORY_PROPERTY_HOST_COHERENT_BIT};
 }
 
 template <class Name, class F> struct Way;
@@ -117,7 +121,8 @@ template <class Name, class R, class... A> struct Way<Name, R(VKAPI_PTR*)(A...)>
         if (got >= 0) created(name == "vkAllocateMemory" ? "Memory" : name.substr(8), device);
       }
       return got >= 0 && afterwards ? *afterwards : got;
-    } else if constexpr (name == "vkGetPhysicalDeviceMemoryProperties" || name == "vkGetPhysicalDeviceMemoryProperties2") {
+    } else if constexpr (name == "vkGetPhysicalDeviceMemoryProperties" ||
+                         name == "vkGetPhysicalDeviceMemoryProperties2") {
       next(a...);
       if constexpr (name == "vkGetPhysicalDeviceMemoryProperties") hide_coherent(*std::get<1>(all));
       else hide_coherent(std::get<1>(all)->memoryProperties);
@@ -140,8 +145,15 @@ template <class Name, class F> void lead(F& f) {
   f = &Way<Name, F>::call;
 }
 
-#define X(f) struct Name_##f { static constexpr const char* text = #f; };
-TESSERA_VK_GLOBAL(X) TESSERA_VK_INSTANCE(X) TESSERA_VK_DEBUG(X) TESSERA_VK_DEVICE(X) TESSERA_VK_DEVICE_OPTIONAL(X)
+#define X(f)                                \
+  struct Name_##f {                         \
+    static constexpr const char* text = #f; \
+  };
+TESSERA_VK_GLOBAL(X)
+TESSERA_VK_INSTANCE(X)
+TESSERA_VK_DEBUG(X)
+TESSERA_VK_DEVICE(X)
+TESSERA_VK_DEVICE_OPTIONAL(X)
 #undef X
 
 }  // namespace
@@ -154,7 +166,8 @@ void intercept(Library& table) {
 void intercept(InstanceTable& table) {
   if (!installed()) return;
   const PFN_vkGetDeviceProcAddr lookup = table.vkGetDeviceProcAddr;
-  TESSERA_VK_INSTANCE(X) TESSERA_VK_DEBUG(X)
+  TESSERA_VK_INSTANCE(X)
+  TESSERA_VK_DEBUG(X)
   table.vkGetDeviceProcAddr = lookup;  // only looks up
 }
 void intercept(DeviceTable& table, VkDevice device) {
@@ -162,10 +175,12 @@ void intercept(DeviceTable& table, VkDevice device) {
   {
     State& s = state();
     const std::lock_guard lock(s.mutex);
-    if (table.vkDeviceWaitIdle != &Way<Name_vkDeviceWaitIdle, PFN_vkDeviceWaitIdle>::call) s.wait_idle = table.vkDeviceWaitIdle;
+    if (table.vkDeviceWaitIdle != &Way<Name_vkDeviceWaitIdle, PFN_vkDeviceWaitIdle>::call)
+      s.wait_idle = table.vkDeviceWaitIdle;
     s.device = device;  // a host's is not made through here
   }
-  TESSERA_VK_DEVICE(X) TESSERA_VK_DEVICE_OPTIONAL(X)
+  TESSERA_VK_DEVICE(X)
+  TESSERA_VK_DEVICE_OPTIONAL(X)
 }
 #undef X
 

@@ -1,5 +1,6 @@
-// Memory that the host has allocated, as a Buffer: the pages around it are imported, and an offset leads to its first byte. Addresses beyond the array lie
-// in the same pages but are never given to a kernel, whose accesses are all proved or tested to be inside its arrays.
+// Memory that the host has allocated, as a Buffer: the pages around it are imported, and an offset leads to its first
+// byte. Addresses beyond the array lie in the same pages but are never given to a kernel, whose accesses are all proved
+// or tested to be inside its arrays.
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -15,7 +16,8 @@ std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<Context> context, vo
   const Target& target = context->probe().info.target;
   const auto first = reinterpret_cast<uintptr_t>(host);
   if (page == 0 || context->always_stage() || first % kArgumentAlignment != 0) return nullptr;
-  // Without accesses of 8 and 16 bits the last elements are written by the word around them, half of which may be somebody else's.
+  // Without accesses of 8 and 16 bits the last elements are written by the word around them, half of which may be
+  // somebody else's.
   if (size % 4 != 0 && !(target.storage8 && target.storage16)) return nullptr;
   const uint64_t begin = first / page * page, bytes = (first + size + page - 1) / page * page - begin;
   if (bytes > static_cast<uint64_t>(context->probe().info.max_array_bytes)) return nullptr;
@@ -24,24 +26,28 @@ std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<Context> context, vo
   VkDevice device = context->handle();
   constexpr auto kHandleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
   VkMemoryHostPointerPropertiesEXT properties{VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT, nullptr, 0};
-  if (vk.vkGetMemoryHostPointerPropertiesEXT(device, kHandleType, reinterpret_cast<void*>(begin), &properties) < 0) return nullptr;
+  if (vk.vkGetMemoryHostPointerPropertiesEXT(device, kHandleType, reinterpret_cast<void*>(begin), &properties) < 0)
+    return nullptr;
 
   std::shared_ptr<Buffer> buffer(new Buffer(context, size));
-  const VkExternalMemoryBufferCreateInfo external{VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr, kHandleType};
+  const VkExternalMemoryBufferCreateInfo external{VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr,
+                                                  kHandleType};
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
   info.pNext = &external;
   info.size = bytes;
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+               VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   if (vk.vkCreateBuffer(device, &info, vk.host, &buffer->handle_) < 0) return nullptr;
   VkMemoryRequirements needs{};
   vk.vkGetBufferMemoryRequirements(device, buffer->handle_, &needs);
   const uint32_t type = context->host_import_type(properties.memoryTypeBits & needs.memoryTypeBits);
   if (type == UINT32_MAX || needs.size > bytes) return nullptr;
 
-  const VkImportMemoryHostPointerInfoEXT pointer{VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT, nullptr, kHandleType, reinterpret_cast<void*>(begin)};
-  const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, &pointer, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
+  const VkImportMemoryHostPointerInfoEXT pointer{VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT, nullptr,
+                                                 kHandleType, reinterpret_cast<void*>(begin)};
+  const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, &pointer,
+                                        VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, bytes, type};
   if (vk.vkAllocateMemory(device, &allocate, vk.host, &buffer->imported_) < 0) return nullptr;
   if (vk.vkBindBufferMemory(device, buffer->handle_, buffer->imported_, 0) < 0) return nullptr;
@@ -73,7 +79,8 @@ void Buffer::wait_unused() noexcept {
         value = hazards.used_at;
       }
       return context_->wait(value);
-    } catch (const std::exception&) {  // the device is lost, or the driver short of memory: then its owner may not have it yet
+    } catch (const std::exception&) {  // the device is lost, or the driver short of memory: then its owner may not have
+                                       // it yet
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }

@@ -1,4 +1,5 @@
-// HostCall and HostStream: what PreparedKernel and CommandStream (record.h) are inside. Internal to runtime/. Read next: record.cpp.
+// HostCall and HostStream: what PreparedKernel and CommandStream (record.h) are inside. Internal to runtime/. Read
+// next: record.cpp.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -18,19 +19,20 @@ class HostStream;
 struct HostCall {
   /// The memory of one call in one frame.
   struct Call {
-    std::span<std::byte> block;                    // the argument block; addresses of arrays are put in by each recording
+    // the argument block; addresses of arrays are put in by each recording
+    std::span<std::byte> block;
     std::span<std::shared_ptr<Buffer>> arguments;  // of the last recording
     std::unique_ptr<Buffer> scratch, table, report;
     // Per argument, and empty where no argument has one: what recording does not touch costs it no time.
-    std::vector<std::unique_ptr<Buffer>> own;        // for an input that the code writes, and for an image
-    std::vector<std::unique_ptr<Buffer>> packed;     // the bytes of an image's texels, where they are copied into it
+    std::vector<std::unique_ptr<Buffer>> own;     // for an input that the code writes, and for an image
+    std::vector<std::unique_ptr<Buffer>> packed;  // the bytes of an image's texels, where they are copied into it
     std::vector<std::shared_ptr<ImageState>> images;
   };
   struct Slot {
     uint64_t frame = 0;
     size_t used = 0;
     std::vector<Call> calls;
-    std::vector<std::byte> blocks;                   // of all calls, one behind the other
+    std::vector<std::byte> blocks;  // of all calls, one behind the other
     std::vector<std::shared_ptr<Buffer>> arguments;
   };
 
@@ -47,8 +49,9 @@ struct HostCall {
   std::shared_ptr<const Program> program;
   DimValues dims;
   int frames_in_flight, calls_per_frame;
-  std::string label;                      // "dispatch blur"
-  std::string range;                      // "blur at samples/blur.cpp:12": of all commands of a call, and per argument of those that read or write an image
+  std::string label;  // "dispatch blur"
+  std::string range;  // "blur at samples/blur.cpp:12": of all commands of a call, and per argument of those that read
+                      // or write an image
   std::vector<std::string> image_ranges;  // "read in_specs[0]"
   std::vector<Shape> shapes;
   std::vector<std::shared_ptr<ImageState>> like;  // per argument: null for arrays
@@ -62,7 +65,7 @@ struct HostCall {
   Scopes scopes;
   uint64_t newest = 0;  // frame
   std::vector<Slot> slots;
-  Slot* current = nullptr;  // of the newest frame
+  Slot* current = nullptr;            // of the newest frame
   std::unique_ptr<HostStream> alone;  // for calls by themselves
 };
 
@@ -82,7 +85,9 @@ class HostStream {
   const Scopes& scopes() const { return scopes_; }
 
  private:
-  struct Copy { Buffer *from, *to; };
+  struct Copy {
+    Buffer *from, *to;
+  };
   void barrier(StageMask from, StageMask to);
   void pass_on(const HostCall& call, const HostCall::Call& c);
   Buffer* take(const HostCall& call, HostCall::Call& c, const Argument& argument, size_t i);
@@ -94,11 +99,11 @@ class HostStream {
   Device device_;
   VkCommandBuffer commands_ = VK_NULL_HANDLE;
   uint64_t frame_ = 0;
-  Ordered ordered_ = {};               // by barriers in this command buffer
-  uint64_t number_ = 0;                // of the stream
-  bool begun_ = false;                 // its first barrier is there
+  Ordered ordered_ = {};  // by barriers in this command buffer
+  uint64_t number_ = 0;   // of the stream
+  bool begun_ = false;    // its first barrier is there
   bool reported_ = false;
-  std::vector<Access> accesses_;       // of the call being recorded, and rooms for more
+  std::vector<Access> accesses_;  // of the call being recorded, and rooms for more
   std::vector<Argument> arguments_;
   std::vector<Buffer*> buffers_;
   std::vector<Copy> copies_;

@@ -1,6 +1,6 @@
-// Images inside: formats, the pipelines that turn texels into arrays and back (shaders/image_read.comp, image_write.comp), and what a DeviceImage shares. Kernels reach memory by
-// addresses, so an image is read into an array before a kernel and stored from one after it.
-// Internal to runtime/. Read next: image.cpp, host_stream.h.
+// Images inside: formats, the pipelines that turn texels into arrays and back (shaders/image_read.comp,
+// image_write.comp), and what a DeviceImage shares. Kernels reach memory by addresses, so an image is read into an
+// array before a kernel and stored from one after it. Internal to runtime/. Read next: image.cpp, host_stream.h.
 #pragma once
 #include <map>
 #include <memory>
@@ -48,8 +48,8 @@ class ImageKit {
   void release();
 
   Context& context_;
-  VkDescriptorSetLayout sets_[2] = {};   // sampled, storage
-  VkPipelineLayout layouts_[3] = {};     // by Way
+  VkDescriptorSetLayout sets_[2] = {};  // sampled, storage
+  VkPipelineLayout layouts_[3] = {};    // by Way
   std::mutex mutex_;
   std::map<std::string, VkPipeline> pipelines_;
 };
@@ -69,10 +69,13 @@ class ImageState {
   void check_write(const std::string& where) const;
   bool alike(const ImageState& other) const;
   bool packed() const { return packed_; }  // stored by way of its bytes and a copy
-  uint64_t packed_bytes() const { return uint64_t{4} * ((uint64_t{image.extent.width} * image.extent.height * format->bytes + 3) / 4); }
+  uint64_t packed_bytes() const {
+    return uint64_t{4} * ((uint64_t{image.extent.width} * image.extent.height * format->bytes + 3) / 4);
+  }
   std::string describe() const;
 
-  // Commands; the caller orders the accesses to the arrays. Between transitions the image is in a layout of ours: enter() and leave().
+  // Commands; the caller orders the accesses to the arrays. Between transitions the image is in a layout of ours:
+  // enter() and leave().
   void enter(VkCommandBuffer c, bool write, VkImageLayout from) const;
   void leave(VkCommandBuffer c, bool write, VkImageLayout to) const;
   void read(VkCommandBuffer c, const Buffer& to, DType dtype, int channels) const;
@@ -88,7 +91,8 @@ class ImageState {
  private:
   void transition(VkCommandBuffer c, VkImageLayout from, VkImageLayout to, StageMask before, StageMask after) const;
   VkImageLayout own_layout(bool write) const;
-  void dispatch(VkCommandBuffer c, const ImageKit::Kernel& kernel, VkDescriptorSet set, std::span<const uint32_t> push, uint64_t items) const;
+  void dispatch(VkCommandBuffer c, const ImageKit::Kernel& kernel, VkDescriptorSet set, std::span<const uint32_t> push,
+                uint64_t items) const;
   VkImageView view(VkImageUsageFlags usage) const;
   std::string role(bool write) const { return describe() + (write ? ", to be written" : ", to be read"); }
   std::string failing(const char* call) const { return "DeviceImage: " + describe() + ": " + call; }

@@ -1,5 +1,5 @@
-// Instance: a VkInstance of our own, its function table, and the validation messages it has caused. One per Device, so that nothing is
-// global. Internal to runtime/. Read next: probe.h.
+// Instance: a VkInstance of our own, its function table, and the validation messages it has caused. One per Device, so
+// that nothing is global. Internal to runtime/. Read next: probe.h.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -17,11 +17,14 @@ enum class Validation : uint8_t { off, collect, print };
 
 class Instance {
  public:
-  /// Throws DeviceError where there is no loader, no driver or (with `validation`) no validation layer. `library`: see open_library. `names`: debug_utils is
-  /// wanted for them, where there is such a thing. `host`: for host memory, copied.
-  Instance(const std::string& library, Validation validation, bool names = false, LogCallback log = {}, const VkAllocationCallbacks* host = nullptr);
+  /// Throws DeviceError where there is no loader, no driver or (with `validation`) no validation layer. `library`: see
+  /// open_library. `names`: debug_utils is wanted for them, where there is such a thing. `host`: for host memory,
+  /// copied.
+  Instance(const std::string& library, Validation validation, bool names = false, LogCallback log = {},
+           const VkAllocationCallbacks* host = nullptr);
   /// A host's, which keeps it: nothing is made or destroyed.
-  Instance(PFN_vkGetInstanceProcAddr lookup, VkInstance instance, bool debug_utils, const VkAllocationCallbacks* host = nullptr);
+  Instance(PFN_vkGetInstanceProcAddr lookup, VkInstance instance, bool debug_utils,
+           const VkAllocationCallbacks* host = nullptr);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -36,7 +39,8 @@ class Instance {
   std::vector<std::string> messages() const;
 
  private:
-  static VKAPI_ATTR VkBool32 VKAPI_CALL collect(VkDebugUtilsMessageSeverityFlagBitsEXT severity, VkDebugUtilsMessageTypeFlagsEXT,
+  static VKAPI_ATTR VkBool32 VKAPI_CALL collect(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
+                                                VkDebugUtilsMessageTypeFlagsEXT,
                                                 const VkDebugUtilsMessengerCallbackDataEXT* data, void* self);
   std::shared_ptr<const Library> library_;
   VkInstance handle_ = VK_NULL_HANDLE;

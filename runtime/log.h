@@ -1,5 +1,6 @@
-// What Tessera has to say besides results and errors: validation messages, caches that are damaged or cannot be written. Without a callback it goes to
-// stderr. A Device's own messages go to DeviceOptions::log, if that is set; the rest, of the whole process, to the callback given here.
+// What Tessera has to say besides results and errors: validation messages, caches that are damaged or cannot be
+// written. Without a callback it goes to stderr. A Device's own messages go to DeviceOptions::log, if that is set; the
+// rest, of the whole process, to the callback given here.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,10 +9,12 @@ namespace tessera {
 
 enum class Severity : unsigned char { info, warning, error };
 
-/// One message, without a line break at its end. Called on whichever thread something happens, one call at a time; it may call nothing of Tessera but log().
+/// One message, without a line break at its end. Called on whichever thread something happens, one call at a time; it
+/// may call nothing of Tessera but log().
 using LogCallback = std::function<void(Severity, const std::string& message)>;
 
-/// The process' callback; an empty one leads to stderr again. What has begun to use the one before has ended when this returns. Thread-safe.
+/// The process' callback; an empty one leads to stderr again. What has begun to use the one before has ended when this
+/// returns. Thread-safe.
 void set_log(LogCallback callback);
 /// Says it: to `own` if that is set, else to the process' callback, else to stderr.
 void log(Severity severity, const std::string& message, const LogCallback& own = {});

@@ -1,4 +1,5 @@
-// Device memory out of its host's own allocator (ImportedDevice::memory): what is asked for each kind of buffer, and whether the answer will do.
+// Device memory out of its host's own allocator (ImportedDevice::memory): what is asked for each kind of buffer, and
+// whether the answer will do.
 #include <algorithm>
 
 #include "engine/base/error.h"
@@ -20,7 +21,8 @@ std::string flags_text(VkMemoryPropertyFlags f) {
 }
 }  // namespace
 
-// Coherent memory alone is mapped, so that nothing has to be flushed: every device has a type of it, which every buffer may lie in.
+// Coherent memory alone is mapped, so that nothing has to be flushed: every device has a type of it, which every buffer
+// may lie in.
 MemoryRequest Context::pool_request(Memory kind, const VkMemoryRequirements& needs, std::string_view what) const {
   MemoryRequest q{needs.size, needs.alignment, 0, 0, 0, what};
   switch (kind) {
@@ -35,10 +37,13 @@ MemoryRequest Context::pool_request(Memory kind, const VkMemoryRequirements& nee
     case Memory::scratch: q.preferred = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT; break;
   }
   // Types that a feature has to be enabled for, or that are for images only.
-  constexpr VkMemoryPropertyFlags kOthers = VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD | VK_MEMORY_PROPERTY_DEVICE_UNCACHED_BIT_AMD;
+  constexpr VkMemoryPropertyFlags kOthers = VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
+                                            VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD |
+                                            VK_MEMORY_PROPERTY_DEVICE_UNCACHED_BIT_AMD;
   for (uint32_t t = 0; t < memory_types_.memoryTypeCount; ++t) {
     const VkMemoryPropertyFlags has = memory_types_.memoryTypes[t].propertyFlags;
-    if ((needs.memoryTypeBits >> t & 1) && (has & q.required) == q.required && !(has & kOthers)) q.memory_type_bits |= uint32_t{1} << t;
+    if ((needs.memoryTypeBits >> t & 1) && (has & q.required) == q.required && !(has & kOthers))
+      q.memory_type_bits |= uint32_t{1} << t;
   }
   return q;
 }
@@ -47,7 +52,9 @@ std::string Context::wrong_piece(const MemoryRequest& q, const MemoryPiece& p) c
   const std::string gave = "ImportedDevice::memory: allocate gave ";
   if (p.memory == VK_NULL_HANDLE) return gave + "no VkDeviceMemory";
   if (p.size < q.size) return gave + plural(p.size, "byte") + " but " + plural(q.size, "byte") + " were asked";
-  if (p.offset % q.alignment != 0) return gave + "offset " + std::to_string(p.offset) + " but a multiple of " + std::to_string(q.alignment) + " was asked";
+  if (p.offset % q.alignment != 0)
+    return gave + "offset " + std::to_string(p.offset) + " but a multiple of " + std::to_string(q.alignment) +
+           " was asked";
   if (p.memory_type >= 32 || !(q.memory_type_bits >> p.memory_type & 1)) {
     std::string types;
     for (uint32_t t = 0; t < 32; ++t)
@@ -57,9 +64,13 @@ std::string Context::wrong_piece(const MemoryRequest& q, const MemoryPiece& p) c
   if (q.required && !p.mapped) return gave + "memory that is not mapped but " + flags_text(q.required) + " was asked";
   const auto key = [](const MemoryPiece& m) { return std::pair{m.memory, m.offset}; };
   const auto next = pieces_.lower_bound(key(p));
-  const auto meets = [&](auto it) { return it->first.first == p.memory && it->first.second < p.offset + p.size && p.offset < it->first.second + it->second; };
+  const auto meets = [&](auto it) {
+    return it->first.first == p.memory && it->first.second < p.offset + p.size &&
+           p.offset < it->first.second + it->second;
+  };
   if ((next != pieces_.end() && meets(next)) || (next != pieces_.begin() && meets(std::prev(next))))
-    return gave + plural(p.size, "byte") + " at offset " + std::to_string(p.offset) + " of a VkDeviceMemory, some of which it has given before and not got back";
+    return gave + plural(p.size, "byte") + " at offset " + std::to_string(p.offset) +
+           " of a VkDeviceMemory, some of which it has given before and not got back";
   return "";
 }
 
@@ -85,7 +96,9 @@ VkResult Buffer::take_from_pool(Memory kind, const VkBufferCreateInfo& info, VkD
   }
   if (r != VK_SUCCESS) {
     give_up(false);
-    if (r > 0) throw SpecError(what_ + ": ImportedDevice::memory: allocate returned " + to_string(r), {}, "return VK_SUCCESS, or why there is no memory");
+    if (r > 0)
+      throw SpecError(what_ + ": ImportedDevice::memory: allocate returned " + to_string(r), {},
+                      "return VK_SUCCESS, or why there is no memory");
     return r;
   }
   std::string wrong;

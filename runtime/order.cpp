@@ -11,10 +11,10 @@ struct Live {
   AddressRange range;
   bool write;
   Stage stage;
-  StageMask ordered = 0;           // stages in which everything from here on comes after it, and sees what it wrote
-  uint64_t submission = 0;         // timeline value at which it is done; 0: not submitted yet
-  bool host_barrier = false;       // a barrier towards the host has been recorded after it,
-  uint64_t host_submission = 0;    // in this submission; 0: not submitted yet
+  StageMask ordered = 0;         // stages in which everything from here on comes after it, and sees what it wrote
+  uint64_t submission = 0;       // timeline value at which it is done; 0: not submitted yet
+  bool host_barrier = false;     // a barrier towards the host has been recorded after it,
+  uint64_t host_submission = 0;  // in this submission; 0: not submitted yet
 };
 
 bool overlap(const AddressRange& a, const AddressRange& b) { return a.begin < b.end && b.begin < a.end; }
@@ -37,16 +37,21 @@ class Checker {
   }
 
  private:
-  void report(const LogEntry& later, const char* does, const AddressRange& range, const Live& earlier, const std::string& missing) {
-    reports.push_back(later.what + does + "bytes [" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ") that " +
-                      earlier.command->what + (earlier.write ? " writes" : " reads") + ", " + missing);
+  void report(const LogEntry& later, const char* does, const AddressRange& range, const Live& earlier,
+              const std::string& missing) {
+    reports.push_back(later.what + does + "bytes [" + std::to_string(range.begin) + ", " + std::to_string(range.end) +
+                      ") that " + earlier.command->what + (earlier.write ? " writes" : " reads") + ", " + missing);
   }
 
   void command(const LogEntry& e) {
     auto conflicts = [&](const AddressRange& range, bool write, Stage stage) {
       for (const Live& a : live_)
         if ((write || a.write) && overlap(a.range, range) && !(a.ordered & mask(stage)))
-          report(e, write ? " writes " : stage == Stage::indirect ? " is sized by " : " reads ", range, a, "and no barrier orders them");
+          report(e,
+                 write                      ? " writes "
+                 : stage == Stage::indirect ? " is sized by "
+                                            : " reads ",
+                 range, a, "and no barrier orders them");
     };
     for (const AddressRange& r : e.reads) conflicts(r, false, e.stage);
     for (const AddressRange& r : e.indirect) conflicts(r, false, Stage::indirect);
@@ -56,8 +61,9 @@ class Checker {
     for (const AddressRange& r : e.writes) live_.push_back({&e, r, true, e.stage});
   }
 
-  // Dependencies chain: what an earlier barrier ordered before a stage in `from` is ordered before `to` as well. What waits for a dispatch's shaders waits for what comes
-  // before them in its pipeline (the specification's logically earlier stages), so for the reading of its size.
+  // Dependencies chain: what an earlier barrier ordered before a stage in `from` is ordered before `to` as well. What
+  // waits for a dispatch's shaders waits for what comes before them in its pipeline (the specification's logically
+  // earlier stages), so for the reading of its size.
   void barrier(const LogEntry& e) {
     for (Live& a : live_) {
       const StageMask in = a.stage == Stage::indirect ? mask(Stage::indirect) | mask(Stage::compute) : mask(a.stage);
@@ -86,7 +92,8 @@ class Checker {
       }
   }
 
-  // The host overwrites or gives back memory: the device must be done with it. A later submission sees what the host wrote before.
+  // The host overwrites or gives back memory: the device must be done with it. A later submission sees what the host
+  // wrote before.
   void replace(const LogEntry& e) {
     const char* does = e.kind == LogEntry::Kind::release ? " frees " : " writes ";
     for (const AddressRange& r : e.writes) {

@@ -1,6 +1,7 @@
-// What the recorder did, as plain data, and the proof that conflicting accesses were ordered. Validation layers see no accesses through
-// buffer addresses, so this is the only check that every barrier between calls is there. It knows nothing of Vulkan and runs after the fact.
-// Read next: recorder.h, which writes the log when DeviceOptions::log_commands is set.
+// What the recorder did, as plain data, and the proof that conflicting accesses were ordered. Validation layers see no
+// accesses through buffer addresses, so this is the only check that every barrier between calls is there. It knows
+// nothing of Vulkan and runs after the fact. Read next: recorder.h, which writes the log when
+// DeviceOptions::log_commands is set.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,7 +9,8 @@
 
 namespace tessera {
 
-/// Where an access happens; barriers order masks of these. indirect: where a dispatch's numbers of workgroups are read, before its shaders run.
+/// Where an access happens; barriers order masks of these. indirect: where a dispatch's numbers of workgroups are read,
+/// before its shaders run.
 enum class Stage : uint8_t { compute = 1, transfer = 2, host = 4, indirect = 8 };
 using StageMask = uint8_t;
 constexpr StageMask mask(Stage s) { return static_cast<StageMask>(s); }
@@ -21,9 +23,12 @@ struct AddressRange {
 /// One step of what was recorded, submitted or done by the host, in that order.
 struct LogEntry {
   enum class Kind : uint8_t {
-    command,     ///< a dispatch, copy or fill in `stage`, with reads and writes
-    barrier,     ///< memory barrier: all accesses of stages `from` before it happen before, and are visible to, those of `to` after it
-    submit,      ///< what was recorded since the last submit goes to the queue, which sets the timeline to `value` when it is done
+    command,  ///< a dispatch, copy or fill in `stage`, with reads and writes
+    ///< memory barrier: all accesses of stages `from` before it happen before, and are visible to, those of `to` after
+    ///< it
+    barrier,
+    ///< what was recorded since the last submit goes to the queue, which sets the timeline to `value` when it is done
+    submit,
     completed,   ///< the host has seen the timeline at `value`
     host_read,   ///< the host reads `reads` through a mapping
     host_write,  ///< the host writes `writes` through a mapping
@@ -35,14 +40,18 @@ struct LogEntry {
   StageMask from = 0, to = 0;
   std::vector<AddressRange> reads = {}, writes = {};
   uint64_t value = 0;
-  uint64_t stream = 0;  // of commands and barriers in a host's command buffer, which runs when the host submits it: its number, from 1; 0: our own
+  // of commands and barriers in a host's command buffer, which runs when the host submits it: its number, from 1; 0:
+  // our own
+  uint64_t stream = 0;
   std::vector<AddressRange> indirect = {};  ///< read in Stage::indirect
 };
 using CommandLog = std::vector<LogEntry>;
 
-/// One sentence per pair of accesses to the same bytes, at least one a write, that nothing orders. Empty: the log is sound.
+/// One sentence per pair of accesses to the same bytes, at least one a write, that nothing orders. Empty: the log is
+/// sound.
 std::vector<std::string> find_unordered(const CommandLog& log);
-/// The log as if the host had submitted that stream after `later` of the submissions that came after its last command (or all, if they are fewer).
+/// The log as if the host had submitted that stream after `later` of the submissions that came after its last command
+/// (or all, if they are fewer).
 CommandLog submitted_later(const CommandLog& log, uint64_t stream, size_t later);
 
 }  // namespace tessera

@@ -12,7 +12,8 @@ namespace tessera::vulkan {
 Outcome::Outcome() = default;
 Outcome::~Outcome() = default;
 
-std::shared_ptr<Outcome> outcome_of(const Program& p, const DimValues& dims, const Loc& longest_loop, std::unique_ptr<Buffer> report) {
+std::shared_ptr<Outcome> outcome_of(const Program& p, const DimValues& dims, const Loc& longest_loop,
+                                    std::unique_ptr<Buffer> report) {
   auto outcome = std::make_shared<Outcome>();
   outcome->report = std::move(report);
   outcome->kernel = p.name;
@@ -41,7 +42,8 @@ std::unique_ptr<Buffer> Context::report_buffer(uint64_t bytes, const std::string
     }
   }
   // The context owns its reports, so they do not own it.
-  return std::make_unique<Buffer>(std::shared_ptr<Context>(std::shared_ptr<Context>(), this), size, Memory::download, what);
+  return std::make_unique<Buffer>(std::shared_ptr<Context>(std::shared_ptr<Context>(), this), size, Memory::download,
+                                  what);
 }
 
 void Context::clear_report(const std::string& what, Buffer& report, int64_t print_bytes) {
@@ -49,7 +51,8 @@ void Context::clear_report(const std::string& what, Buffer& report, int64_t prin
   header[PrintReport::kCapacity] = static_cast<uint32_t>(print_bytes / 4);
   const uint64_t bytes = header.size() * sizeof header[0];
   recorder_->note_host_write(what, report, bytes);
-  if (bytes >= report.size()) report.hazards = {};  // else the next call still has to come after the records of the one before
+  // else the next call still has to come after the records of the one before
+  if (bytes >= report.size()) report.hazards = {};
   report.host_write(header.data(), bytes);
 }
 
@@ -92,14 +95,19 @@ void Context::settle(Outcome& o) {
     untold_.push_back(told);
   };
   if (words[0] & Program::kLoopsCut)  // then waits may fail because of it
-    return tell(DeviceError(o.kernel + ": the loops of an invocation ran more than " + std::to_string(o.max_loop_iterations) + " iterations, after which " + name() +
-                     " leaves them all: the results are wrong", o.loc, kShorterLoops));
+    return tell(DeviceError(o.kernel + ": the loops of an invocation ran more than " +
+                                std::to_string(o.max_loop_iterations) + " iterations, after which " + name() +
+                                " leaves them all: the results are wrong",
+                            o.loc, kShorterLoops));
   if (words[0] & Program::kUnfinished)
-    return tell(DeviceError(o.kernel + ": its loops run longer than the " + std::to_string(vulkan::kOpenDispatches) + " dispatches that are recorded of it, of " + std::to_string(o.max_loop_iterations) +
-                     " iterations each: the results are wrong", o.loc, "call it without recording it: then as many dispatches follow as it takes"));
+    return tell(DeviceError(o.kernel + ": its loops run longer than the " + std::to_string(vulkan::kOpenDispatches) +
+                                " dispatches that are recorded of it, of " + std::to_string(o.max_loop_iterations) +
+                                " iterations each: the results are wrong",
+                            o.loc, "call it without recording it: then as many dispatches follow as it takes"));
   if ((words[0] & Program::kWaitFailed) && words[1] < o.waits.size()) {
     const WaitSite& site = o.waits[words[1]];
-    tell(DeviceError(wait_failed(o.kernel, site, static_cast<int32_t>(words[2]), static_cast<int32_t>(words[3])), site.loc, kSignalFirst));
+    tell(DeviceError(wait_failed(o.kernel, site, static_cast<int32_t>(words[2]), static_cast<int32_t>(words[3])),
+                     site.loc, kSignalFirst));
   }
 }
 
@@ -107,7 +115,8 @@ void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {
   const uint32_t dropped = header[PrintReport::kDropped];
   // What the code says of itself; a driver or a bundle that is wrong must not have the host read elsewhere.
   const uint64_t room = o.report->size() / sizeof(uint32_t) - PrintReport::kRecords;
-  std::vector<uint32_t> words(std::min<uint64_t>(dropped ? header[PrintReport::kEnd] : header[PrintReport::kUsed], room));
+  std::vector<uint32_t> words(
+      std::min<uint64_t>(dropped ? header[PrintReport::kEnd] : header[PrintReport::kUsed], room));
   if (!words.empty()) {
     const uint64_t from = PrintReport::kRecords * sizeof words[0], bytes = words.size() * sizeof words[0];
     recorder_->note_host_read("the report of " + o.kernel, *o.report, from, bytes);
@@ -116,24 +125,31 @@ void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {
   std::vector<PrintedLine> lines = printed_lines(o.prints, words);
   const auto program = [&](uint64_t number) {
     std::vector<int64_t> at(o.grid.size());
-    for (size_t a = at.size(); a-- > 0; number /= static_cast<uint64_t>(std::max<int64_t>(o.grid[a], 1))) at[a] = static_cast<int64_t>(number % static_cast<uint64_t>(std::max<int64_t>(o.grid[a], 1)));
+    for (size_t a = at.size(); a-- > 0; number /= static_cast<uint64_t>(std::max<int64_t>(o.grid[a], 1)))
+      at[a] = static_cast<int64_t>(number % static_cast<uint64_t>(std::max<int64_t>(o.grid[a], 1)));
     return program_text(o.axis_names, at.data());
   };
   std::shared_ptr<const Error> failed;
   for (PrintedLine& line : lines) {
     const ProgramPrint& site = o.prints[line.print];
     if (!site.check) lines_.push_back(std::move(line.text));
-    else if (!failed) failed = std::make_shared<const KernelError>(check_failed(o.kernel, program(line.program), line.text, site.loc));
+    else if (!failed)
+      failed = std::make_shared<const KernelError>(check_failed(o.kernel, program(line.program), line.text, site.loc));
   }
   if (dropped) {
-    const uint64_t lost = (uint64_t{header[PrintReport::kDroppedWords + 1]} << 32 | header[PrintReport::kDroppedWords]) * 4;
-    lines_.push_back(o.kernel + ": " + std::to_string(dropped) + (dropped == 1 ? " more line" : " more lines") + " (" + std::to_string(lost) + " bytes) found no room in the " +
-                     std::to_string(print_bytes_) + " bytes that a call's messages have: print from fewer programs (in C++ DeviceOptions::print_bytes gives more room)");
+    const uint64_t lost =
+        (uint64_t{header[PrintReport::kDroppedWords + 1]} << 32 | header[PrintReport::kDroppedWords]) * 4;
+    lines_.push_back(o.kernel + ": " + std::to_string(dropped) + (dropped == 1 ? " more line" : " more lines") + " (" +
+                     std::to_string(lost) + " bytes) found no room in the " + std::to_string(print_bytes_) +
+                     " bytes that a call's messages have: print from fewer programs (in C++ DeviceOptions::print_bytes "
+                     "gives more room)");
     if (header[PrintReport::kDroppedChecks] && !failed) {
       const auto check = std::find_if(o.prints.begin(), o.prints.end(), [](const ProgramPrint& p) { return p.check; });
       const Loc loc = check == o.prints.end() ? Loc{} : check->loc;
-      failed = std::make_shared<const KernelError>(o.kernel + ": a check failed, but what it says found no room in the " + std::to_string(print_bytes_) + " bytes that a call's messages have", loc,
-                                                   "print from fewer programs; in C++ DeviceOptions::print_bytes gives more room");
+      failed = std::make_shared<const KernelError>(
+          o.kernel + ": a check failed, but what it says found no room in the " + std::to_string(print_bytes_) +
+              " bytes that a call's messages have",
+          loc, "print from fewer programs; in C++ DeviceOptions::print_bytes gives more room");
     }
   }
   if (!failed) return;

@@ -1,6 +1,7 @@
-// Outcome: whether what a call wrote is right. Some calls can tell only when they are done, in the report that their code writes
-// (Program::report_bytes); until then, and for ever if it is bad news, the arrays that they wrote, and all that is computed from those, point
-// at it. Whoever waits for such an array gets the error. Internal to runtime/. Read next: context.h, which settles outcomes in order.
+// Outcome: whether what a call wrote is right. Some calls can tell only when they are done, in the report that their
+// code writes (Program::report_bytes); until then, and for ever if it is bad news, the arrays that they wrote, and all
+// that is computed from those, point at it. Whoever waits for such an array gets the error. Internal to runtime/. Read
+// next: context.h, which settles outcomes in order.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,9 +20,9 @@ struct Outcome {
   ~Outcome();
 
   // Of the call, while it is in flight:
-  uint64_t value = 0;                             // the timeline's when it is done
-  std::unique_ptr<Buffer> report;                 // none: it may only inherit an error
-  std::vector<std::shared_ptr<Outcome>> inputs;   // of what it reads
+  uint64_t value = 0;                            // the timeline's when it is done
+  std::unique_ptr<Buffer> report;                // none: it may only inherit an error
+  std::vector<std::shared_ptr<Outcome>> inputs;  // of what it reads
   std::string kernel;
   Loc loc;
   int64_t max_loop_iterations = 0;
@@ -32,10 +33,11 @@ struct Outcome {
 
   // When it is settled; guarded by the context's mutex:
   bool settled = false;
-  std::shared_ptr<const Error> error;       // the first call's on the way from the inputs to here; none: all is well
+  std::shared_ptr<const Error> error;  // the first call's on the way from the inputs to here; none: all is well
 };
 
 /// Of a call of the program; `longest_loop`: its line, for what the report may say. `report` may be none.
-std::shared_ptr<Outcome> outcome_of(const Program& program, const DimValues& dims, const Loc& longest_loop, std::unique_ptr<Buffer> report);
+std::shared_ptr<Outcome> outcome_of(const Program& program, const DimValues& dims, const Loc& longest_loop,
+                                    std::unique_ptr<Buffer> report);
 
 }  // namespace tessera::vulkan

@@ -10,7 +10,10 @@ namespace tessera::vulkan {
 namespace {
 
 void fits(const Program& p, int64_t need, int64_t limit, const char* of_what, const std::string& device) {
-  if (need > limit) throw CompileError(p.name + ": needs " + std::to_string(need) + of_what + " but " + device + " has " + std::to_string(limit), p.loc);
+  if (need > limit)
+    throw CompileError(
+        p.name + ": needs " + std::to_string(need) + of_what + " but " + device + " has " + std::to_string(limit),
+        p.loc);
 }
 
 // FNV-1a, word by word.
@@ -19,10 +22,13 @@ uint64_t hash_words(std::span<const uint32_t> words, uint64_t h) {
   return h;
 }
 
-// All that a pipeline is made of, for the key of its file; the code by two hashes, since what the driver keeps is checked by the driver.
+// All that a pipeline is made of, for the key of its file; the code by two hashes, since what the driver keeps is
+// checked by the driver.
 std::string of_code(const Program& p) {
-  std::string s = "push " + std::to_string(pushed_bytes(p)) + " subgroup " + std::to_string(p.required_subgroup_size) + " code " + std::to_string(p.spirv.size());
-  for (const uint64_t seed : {0xcbf29ce484222325u, 0x9e3779b97f4a7c15u}) s += " " + std::to_string(hash_words(p.spirv, seed));
+  std::string s = "push " + std::to_string(pushed_bytes(p)) + " subgroup " + std::to_string(p.required_subgroup_size) +
+                  " code " + std::to_string(p.spirv.size());
+  for (const uint64_t seed : {0xcbf29ce484222325u, 0x9e3779b97f4a7c15u})
+    s += " " + std::to_string(hash_words(p.spirv, seed));
   return s;
 }
 
@@ -36,17 +42,23 @@ void check_limits(const Program& p, const Target& t) {
   if (s == 0) return;
   if (!t.can_require_subgroup_size || s < t.min_subgroup_size || s > t.max_subgroup_size || (s & (s - 1)) != 0)
     throw CompileError(p.name + ": needs subgroups of " + std::to_string(s) + " but " + t.name + " has " +
-                           (t.can_require_subgroup_size ? std::to_string(t.min_subgroup_size) + " to " + std::to_string(t.max_subgroup_size)
-                                                        : "no way to require a size"), p.loc);
+                           (t.can_require_subgroup_size
+                                ? std::to_string(t.min_subgroup_size) + " to " + std::to_string(t.max_subgroup_size)
+                                : "no way to require a size"),
+                       p.loc);
   if (p.workgroup_size % s != 0)
-    throw InternalError(p.name + ": a workgroup of " + std::to_string(p.workgroup_size) + " does not consist of full subgroups of " + std::to_string(s), p.loc);
+    throw InternalError(p.name + ": a workgroup of " + std::to_string(p.workgroup_size) +
+                            " does not consist of full subgroups of " + std::to_string(s),
+                        p.loc);
 }
 
 uint32_t pushed_bytes(const Program& p) { return p.indirect_table ? 8 : static_cast<uint32_t>(p.push_bytes()); }
 
 uint64_t Pipeline::hash(const Program& p) {
-  constexpr size_t kWords = 64;  // of the code, spread over it: this is done at every launch, and is_for() compares the rest
-  uint32_t words[kWords + 3] = {pushed_bytes(p), static_cast<uint32_t>(p.required_subgroup_size), static_cast<uint32_t>(p.spirv.size())};
+  // of the code, spread over it: this is done at every launch, and is_for() compares the rest
+  constexpr size_t kWords = 64;
+  uint32_t words[kWords + 3] = {pushed_bytes(p), static_cast<uint32_t>(p.required_subgroup_size),
+                                static_cast<uint32_t>(p.spirv.size())};
   for (size_t i = 0; !p.spirv.empty() && i < kWords; ++i) words[3 + i] = p.spirv[i * p.spirv.size() / kWords];
   return hash_words(words, 0xcbf29ce484222325u);
 }
@@ -65,8 +77,11 @@ Pipeline::Pipeline(Context& context, const Program& p)
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = push_bytes_ ? 1 : 0;
   layout.pPushConstantRanges = &range;
-  const auto failed = [&](const char* call, VkResult r) { return DeviceError(p.name + ": " + call + " on " + context.name() + ": " + to_string(r), p.loc); };
-  if (const VkResult r = vk.vkCreatePipelineLayout(device, &layout, vk.host, &layout_); r < 0) throw failed("vkCreatePipelineLayout", r);
+  const auto failed = [&](const char* call, VkResult r) {
+    return DeviceError(p.name + ": " + call + " on " + context.name() + ": " + to_string(r), p.loc);
+  };
+  if (const VkResult r = vk.vkCreatePipelineLayout(device, &layout, vk.host, &layout_); r < 0)
+    throw failed("vkCreatePipelineLayout", r);
 
   const std::string name = has_names(vk) ? with_line(p.name, p.loc) : "";
   name_object(vk, device, layout_, name);

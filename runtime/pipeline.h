@@ -1,5 +1,5 @@
-// Pipeline: a Program's code made ready for one device. Made once per code and kept as long as the device; see Context::pipeline.
-// Internal to runtime/. Read next: launch.h.
+// Pipeline: a Program's code made ready for one device. Made once per code and kept as long as the device; see
+// Context::pipeline. Internal to runtime/. Read next: launch.h.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -39,8 +39,8 @@ class Pipeline {
   VkPipeline pipeline_ = VK_NULL_HANDLE;
 };
 
-/// Throws CompileError if the program needs more shared memory, push constants or invocations than the device has, or a subgroup size that
-/// it cannot give.
+/// Throws CompileError if the program needs more shared memory, push constants or invocations than the device has, or a
+/// subgroup size that it cannot give.
 void check_limits(const Program& program, const Target& target);
 
 /// Bytes of push constants that the code itself declares: the whole block, or the address of the table that holds it.

@@ -9,7 +9,8 @@
 namespace tessera::vulkan {
 namespace {
 constexpr const char* kKind = "pipeline";
-constexpr size_t kHeader = 16 + VK_UUID_SIZE;  // VkPipelineCacheHeaderVersionOne: its size, version, vendor and device, 4 bytes each, and the UUID
+// VkPipelineCacheHeaderVersionOne: its size, version, vendor and device, 4 bytes each, and the UUID
+constexpr size_t kHeader = 16 + VK_UUID_SIZE;
 
 std::string hex(const uint8_t (&uuid)[VK_UUID_SIZE]) {
   std::string s;
@@ -32,7 +33,8 @@ bool PipelineFile::fits(const std::string& data, const DriverId& d) {
   if (data.size() < kHeader) return false;
   uint32_t head[4];
   std::memcpy(head, data.data(), sizeof head);
-  return head[0] >= kHeader && head[0] <= data.size() && head[1] == VK_PIPELINE_CACHE_HEADER_VERSION_ONE && head[2] == d.vendor && head[3] == d.device &&
+  return head[0] >= kHeader && head[0] <= data.size() && head[1] == VK_PIPELINE_CACHE_HEADER_VERSION_ONE &&
+         head[2] == d.vendor && head[3] == d.device &&
          std::memcmp(data.data() + sizeof head, d.cache_uuid, VK_UUID_SIZE) == 0;
 }
 
@@ -71,7 +73,8 @@ void PipelineFile::store() {
   size_t size = 0;
   if (vk_.vkGetPipelineCacheData(device_, cache_, &size, nullptr) < 0 || size == 0 || size == found_) return;
   std::string data(size, '\0');
-  if (vk_.vkGetPipelineCacheData(device_, cache_, &size, data.data()) != VK_SUCCESS) return;  // VK_INCOMPLETE: half of it is of no use
+  // VK_INCOMPLETE: half of it is of no use
+  if (vk_.vkGetPipelineCacheData(device_, cache_, &size, data.data()) != VK_SUCCESS) return;
   data.resize(size);
   cache_file::write(*folder_, kKind, key_, data, "kernels are compiled in every process");
 }

@@ -1,6 +1,6 @@
-// What the driver has made of a pipeline's code, kept on disk (cache_file.h): one file per pipeline and driver. The key is the device, its driver's version and
-// UUIDs and all that the pipeline is made of; the bytes are VkPipelineCache's data, whose header must name this device before the driver gets it.
-// Internal to runtime/. Read next: pipeline.h.
+// What the driver has made of a pipeline's code, kept on disk (cache_file.h): one file per pipeline and driver. The key
+// is the device, its driver's version and UUIDs and all that the pipeline is made of; the bytes are VkPipelineCache's
+// data, whose header must name this device before the driver gets it. Internal to runtime/. Read next: pipeline.h.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,12 +13,13 @@ namespace tessera::vulkan {
 /// Of a driver, for the keys of files and the check of their data.
 struct DriverId {
   uint32_t vendor = 0, device = 0, version = 0, api = 0;
-  std::string name;                            // device and driver
+  std::string name;  // device and driver
   uint8_t cache_uuid[VK_UUID_SIZE] = {}, driver_uuid[VK_UUID_SIZE] = {};
 };
 
-/// A VkPipelineCache for one pipeline, filled from disk if there is something, and written there if it has grown. Without a folder, or if the driver will not
-/// make one, handle() is null, which vkCreateComputePipelines takes for none.
+/// A VkPipelineCache for one pipeline, filled from disk if there is something, and written there if it has grown.
+/// Without a folder, or if the driver will not make one, handle() is null, which vkCreateComputePipelines takes for
+/// none.
 class PipelineFile {
  public:
   /// `code`: all that the pipeline is made of.

@@ -20,13 +20,15 @@ std::string kind_name(VkPhysicalDeviceType t) {
 }
 
 std::string version_name(uint32_t v) {
-  return std::to_string(VK_API_VERSION_MAJOR(v)) + "." + std::to_string(VK_API_VERSION_MINOR(v)) + "." + std::to_string(VK_API_VERSION_PATCH(v));
+  return std::to_string(VK_API_VERSION_MAJOR(v)) + "." + std::to_string(VK_API_VERSION_MINOR(v)) + "." +
+         std::to_string(VK_API_VERSION_PATCH(v));
 }
 
 std::vector<std::string> device_extensions(const Instance& instance, VkPhysicalDevice device) {
-  const auto properties = enumerate<VkExtensionProperties>("vkEnumerateDeviceExtensionProperties", "a device", [&](uint32_t* n, VkExtensionProperties* to) {
-    return instance.vk().vkEnumerateDeviceExtensionProperties(device, nullptr, n, to);
-  });
+  const auto properties = enumerate<VkExtensionProperties>(
+      "vkEnumerateDeviceExtensionProperties", "a device", [&](uint32_t* n, VkExtensionProperties* to) {
+        return instance.vk().vkEnumerateDeviceExtensionProperties(device, nullptr, n, to);
+      });
   std::vector<std::string> names;
   for (const VkExtensionProperties& e : properties) names.emplace_back(e.extensionName);
   return names;
@@ -34,7 +36,9 @@ std::vector<std::string> device_extensions(const Instance& instance, VkPhysicalD
 
 std::vector<std::string> missing(const Features& has, uint32_t api_version, bool has_queue) {
   std::vector<std::string> lacks;
-  auto need = [&](bool there, const char* name) { if (!there) lacks.emplace_back(name); };
+  auto need = [&](bool there, const char* name) {
+    if (!there) lacks.emplace_back(name);
+  };
   need(api_version >= VK_API_VERSION_1_3, "Vulkan 1.3");
   need(has_queue, "a compute queue");
   for (const DeviceFeature& f : required_device_features()) need(has.at(f), f.name);
@@ -46,8 +50,11 @@ std::vector<std::string> missing(const Features& has, uint32_t api_version, bool
 Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const ImportedDevice* imported) {
   const InstanceTable& vk = instance.vk();
   Probe p;
-  const std::vector<std::string> extensions = imported ? imported->device_extensions : device_extensions(instance, device);
-  auto has_extension = [&](const char* name) { return std::find(extensions.begin(), extensions.end(), name) != extensions.end(); };
+  const std::vector<std::string> extensions =
+      imported ? imported->device_extensions : device_extensions(instance, device);
+  auto has_extension = [&](const char* name) {
+    return std::find(extensions.begin(), extensions.end(), name) != extensions.end();
+  };
 
   // A device below 1.3 must not be asked for the structs of 1.3.
   auto basic = chained<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, nullptr);
@@ -55,17 +62,30 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
   const bool modern = basic.properties.apiVersion >= VK_API_VERSION_1_3;
 
   void* next = nullptr;
-  auto sm = chained<VkPhysicalDeviceShaderSMBuiltinsPropertiesNV>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV, nullptr);
-  auto amd = chained<VkPhysicalDeviceShaderCorePropertiesAMD>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD, nullptr);
-  if (has_extension(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) { sm.pNext = next; next = &sm; }
-  if (has_extension(VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) { amd.pNext = next; next = &amd; }
-  auto import = chained<VkPhysicalDeviceExternalMemoryHostPropertiesEXT>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT, nullptr);
+  auto sm = chained<VkPhysicalDeviceShaderSMBuiltinsPropertiesNV>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV, nullptr);
+  auto amd = chained<VkPhysicalDeviceShaderCorePropertiesAMD>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD, nullptr);
+  if (has_extension(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    sm.pNext = next;
+    next = &sm;
+  }
+  if (has_extension(VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) {
+    amd.pNext = next;
+    next = &amd;
+  }
+  auto import = chained<VkPhysicalDeviceExternalMemoryHostPropertiesEXT>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT, nullptr);
   const bool imports = has_extension(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
-  if (imports) { import.pNext = next; next = &import; }
+  if (imports) {
+    import.pNext = next;
+    next = &import;
+  }
   auto p13 = chained<VkPhysicalDeviceVulkan13Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES, next);
   auto p12 = chained<VkPhysicalDeviceVulkan12Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES, &p13);
   auto p11 = chained<VkPhysicalDeviceVulkan11Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES, &p12);
-  auto properties = chained<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, modern ? &p11 : nullptr);
+  auto properties =
+      chained<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, modern ? &p11 : nullptr);
   vk.vkGetPhysicalDeviceProperties2(device, &properties);
   const VkPhysicalDeviceProperties& props = properties.properties;
   const VkPhysicalDeviceLimits& limits = props.limits;
@@ -81,8 +101,11 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
   vk.vkGetPhysicalDeviceQueueFamilyProperties(device, &families, nullptr);
   std::vector<VkQueueFamilyProperties> family(families);
   vk.vkGetPhysicalDeviceQueueFamilyProperties(device, &families, family.data());
-  for (uint32_t i = 0; i < families; ++i) {  // the family with most abilities, where others' work on the device does not surprise it
-    if (!(family[i].queueFlags & VK_QUEUE_COMPUTE_BIT) || family[i].queueCount == 0 || (imported && i != imported->queue_family)) continue;
+  // the family with most abilities, where others' work on the device does not surprise it
+  for (uint32_t i = 0; i < families; ++i) {
+    if (!(family[i].queueFlags & VK_QUEUE_COMPUTE_BIT) || family[i].queueCount == 0 ||
+        (imported && i != imported->queue_family))
+      continue;
     if (p.queue_family == UINT32_MAX || (family[i].queueFlags & VK_QUEUE_GRAPHICS_BIT)) p.queue_family = i;
     if (family[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) break;
   }
@@ -91,7 +114,8 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
   vk.vkGetPhysicalDeviceMemoryProperties(device, &memory);
   uint64_t heap = 0, mappable = 0;
   for (uint32_t i = 0; i < memory.memoryHeapCount; ++i)
-    if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) heap = std::max<uint64_t>(heap, memory.memoryHeaps[i].size);
+    if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+      heap = std::max<uint64_t>(heap, memory.memoryHeaps[i].size);
   for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
     if (memory.memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) p.coherent_types |= 1u << i;
   constexpr VkMemoryPropertyFlags mapped = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT;
@@ -101,7 +125,8 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
       mappable = std::max<uint64_t>(mappable, memory.memoryHeaps[memory.memoryTypes[i].heapIndex].size);
       cached |= (memory.memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
     }
-  const bool shares_memory = props.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU || props.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+  const bool shares_memory =
+      props.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU || props.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
   p.host_writes_arrays = mappable > 0 && mappable >= heap / 2;  // not the 256 MiB window of a GPU without resizable BAR
   p.unified = p.host_writes_arrays && cached && shares_memory;
 
@@ -148,11 +173,13 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
     t.min_subgroup_size = clamp32(p13.minSubgroupSize);
     t.max_subgroup_size = clamp32(p13.maxSubgroupSize);
     t.subgroup_size = clamp32(p11.subgroupSize);
-    t.can_require_subgroup_size =
-        has.v13.subgroupSizeControl && has.v13.computeFullSubgroups && (p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
-    // A pipeline that insists on its subgroup size may not have more subgroups than this: Vulkan's limit on invocations does not know it.
+    t.can_require_subgroup_size = has.v13.subgroupSizeControl && has.v13.computeFullSubgroups &&
+                                  (p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
+    // A pipeline that insists on its subgroup size may not have more subgroups than this: Vulkan's limit on invocations
+    // does not know it.
     if (t.can_require_subgroup_size)
-      t.max_workgroup_size = std::min(t.max_workgroup_size, clamp32(uint64_t{p11.subgroupSize} * p13.maxComputeWorkgroupSubgroups));
+      t.max_workgroup_size =
+          std::min(t.max_workgroup_size, clamp32(uint64_t{p11.subgroupSize} * p13.maxComputeWorkgroupSubgroups));
   }
   t.skips_branches = t.kind == Target::Kind::gpu;
   if (modern && p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) {
@@ -167,8 +194,12 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
   }
   if (t.kind == Target::Kind::cpu) t.compute_units = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   else if (sm.shaderSMCount) t.compute_units = clamp32(sm.shaderSMCount);
-  else if (amd.shaderEngineCount) t.compute_units = clamp32(uint64_t{amd.shaderEngineCount} * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray);
-  else t.compute_units = props.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU ? 32 : 8;  // a guess: Vulkan does not say
+  else if (amd.shaderEngineCount)
+    t.compute_units =
+        clamp32(uint64_t{amd.shaderEngineCount} * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray);
+  else
+    t.compute_units =
+        props.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU ? 32 : 8;  // a guess: Vulkan does not say
 
   t.int8 = has.v12.shaderInt8;
   t.int16 = has.core.features.shaderInt16;
@@ -180,9 +211,11 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
   t.storage16 = has.v11.storageBuffer16BitAccess;
   t.vulkan_memory_model_device_scope = has.v12.vulkanMemoryModelDeviceScope;
   if (modern) {
-    // Where a property may be set for all widths only together, a module that sets one width alone would break the rule.
-    const bool rte = p12.roundingModeIndependence == VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL ||
-                     (p12.shaderRoundingModeRTEFloat16 && p12.shaderRoundingModeRTEFloat32 && p12.shaderRoundingModeRTEFloat64);
+    // Where a property may be set for all widths only together, a module that sets one width alone would break the
+    // rule.
+    const bool rte =
+        p12.roundingModeIndependence == VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL ||
+        (p12.shaderRoundingModeRTEFloat16 && p12.shaderRoundingModeRTEFloat32 && p12.shaderRoundingModeRTEFloat64);
     t.rte16 = rte && p12.shaderRoundingModeRTEFloat16;
     t.rte32 = rte && p12.shaderRoundingModeRTEFloat32;
     t.rte64 = rte && p12.shaderRoundingModeRTEFloat64;
@@ -197,7 +230,8 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
     p.host_import_alignment = import.minImportedHostPointerAlignment;
     p.extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   }
-  if (has_extension(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME)) p.extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+  if (has_extension(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME))
+    p.extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
   if (has_extension("VK_KHR_portability_subset")) p.extensions.push_back("VK_KHR_portability_subset");
   return p;
 }

@@ -18,12 +18,13 @@ struct Probe {
   bool unified = false;             // arrays live in memory that the host maps and reads at full speed
   bool host_writes_arrays = false;  // or at least maps and writes all of (resizable BAR)
   bool memory_budget = false;
-  uint32_t coherent_types = 0;      // bits of the memory types that host and device see alike without a flush
-  uint64_t host_import_alignment = 0;  // of memory that the host has allocated and the device can use in place; 0: it cannot
+  uint32_t coherent_types = 0;  // bits of the memory types that host and device see alike without a flush
+  // of memory that the host has allocated and the device can use in place; 0: it cannot
+  uint64_t host_import_alignment = 0;
   uint32_t max_groups[3] = {};
   DriverId driver;
-  uint32_t timestamp_bits = 0;      // of the queue's timestamps; 0: it has none
-  float timestamp_period = 0;       // nanoseconds per step
+  uint32_t timestamp_bits = 0;  // of the queue's timestamps; 0: it has none
+  float timestamp_period = 0;   // nanoseconds per step
 };
 
 /// `imported`: a device that its host has made; then all follows from what is enabled on it.

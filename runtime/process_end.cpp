@@ -24,7 +24,8 @@ Contexts& contexts() {
   return *c;
 }
 
-// What std::atexit has been told last is called first, as with the destructors of libraries and static objects: each call is for the youngest Context that has not had its own.
+// What std::atexit has been told last is called first, as with the destructors of libraries and static objects: each
+// call is for the youngest Context that has not had its own.
 void end_youngest() {
   Contexts& all = contexts();
   std::shared_ptr<Context> c;

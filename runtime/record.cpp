@@ -17,7 +17,9 @@
 namespace tessera {
 namespace vulkan {
 namespace {
-void put_address(HostCall::Call& c, size_t position, uint64_t address) { std::memcpy(c.block.data() + 8 * position, &address, sizeof address); }
+void put_address(HostCall::Call& c, size_t position, uint64_t address) {
+  std::memcpy(c.block.data() + 8 * position, &address, sizeof address);
+}
 
 Scopes scopes_of(const Program& p, bool dispatches, const std::vector<PrepareOptions::Image>& images) {
   Scopes s;
@@ -39,10 +41,16 @@ Scopes scopes_of(const Program& p, bool dispatches, const std::vector<PrepareOpt
 }  // namespace
 
 HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const PrepareOptions& options)
-    : device(d), program(std::move(p)), dims(options.dims), frames_in_flight(options.frames_in_flight), calls_per_frame(options.calls_per_frame) {
+    : device(d),
+      program(std::move(p)),
+      dims(options.dims),
+      frames_in_flight(options.frames_in_flight),
+      calls_per_frame(options.calls_per_frame) {
   const std::shared_ptr<Context>& context = device.context();
   const auto positive = [&](int v, const char* name) {
-    if (v < 1) throw SpecError(program->name + ": PrepareOptions::" + name + " is " + std::to_string(v) + ", not 1 or more", program->loc);
+    if (v < 1)
+      throw SpecError(program->name + ": PrepareOptions::" + name + " is " + std::to_string(v) + ", not 1 or more",
+                      program->loc);
   };
   positive(frames_in_flight, "frames_in_flight");
   positive(calls_per_frame, "calls_per_frame");
@@ -50,14 +58,19 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
     std::vector<std::string> names;
     e.collect_names(names);
     for (const std::string& n : names)
-      if (!dims.contains(n)) throw SpecError(program->name + ": " + of + " has the run-time size " + n + ", which PrepareOptions::dims does not give", program->loc);
+      if (!dims.contains(n))
+        throw SpecError(
+            program->name + ": " + of + " has the run-time size " + n + ", which PrepareOptions::dims does not give",
+            program->loc);
     return e.eval(dims);
   };
   for (const ProgramArg& a : program->args) {
     Shape s;
     for (const Extent& e : a.shape) s.push_back(value(e, a.origin));
     for (const int64_t size : s)
-      if (size < 0) throw SpecError(program->name + ": " + a.origin + ": shape " + tessera::to_string(s) + " has a negative size", program->loc);
+      if (size < 0)
+        throw SpecError(program->name + ": " + a.origin + ": shape " + tessera::to_string(s) + " has a negative size",
+                        program->loc);
     shapes.push_back(std::move(s));
     num_inputs += !a.is_output;
   }
@@ -78,12 +91,16 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   channels.resize(n);
   image_ranges.resize(n);
   for (const PrepareOptions::Image& i : options.images) {
-    if (i.argument >= n) throw SpecError(program->name + ": PrepareOptions::images names argument " + std::to_string(i.argument) + " of " + std::to_string(n), program->loc);
+    if (i.argument >= n)
+      throw SpecError(program->name + ": PrepareOptions::images names argument " + std::to_string(i.argument) + " of " +
+                          std::to_string(n),
+                      program->loc);
     const ProgramArg& a = program->args[i.argument];
     const std::string where = program->name + ": " + a.origin + ": ";
     like[i.argument] = i.like.state();
     image_ranges[i.argument] = (a.is_output ? "write " : "read ") + a.origin;
-    if (!(i.like.state()->device == device)) throw SpecError(where + "the image is on another Device than the kernel", program->loc);
+    if (!(i.like.state()->device == device))
+      throw SpecError(where + "the image is on another Device than the kernel", program->loc);
     channels[i.argument] = i.like.state()->check_shape(where, shapes[i.argument], a.dtype);
     if (a.is_output) i.like.state()->check_write(where);
     else i.like.state()->check_read(where);
@@ -94,7 +111,9 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   const std::vector<std::byte> block = argument_block(*program, addresses, bound.sizes);
   for (const GroupSlice& s : slices) slice_blocks.push_back(argument_block(*program, addresses, bound.sizes, &s));
   sum.resize(block.size());
-  const auto bytes_of = [&](size_t i) { return static_cast<uint64_t>(num_elements(shapes[i]) * size_bytes(program->args[i].dtype)); };
+  const auto bytes_of = [&](size_t i) {
+    return static_cast<uint64_t>(num_elements(shapes[i]) * size_bytes(program->args[i].dtype));
+  };
   slots.resize(static_cast<size_t>(frames_in_flight));
   for (Slot& slot : slots) {
     slot.calls.resize(static_cast<size_t>(calls_per_frame));
@@ -112,19 +131,28 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
       }
       for (size_t i = 0; i < n; ++i) {
         if (!like[i]) continue;
-        c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::scratch, program->name + ": the image " + program->args[i].origin);
-        if (i >= num_inputs && like[i]->packed()) c.packed[i] = std::make_unique<Buffer>(context, like[i]->packed_bytes(), Memory::scratch, program->name + ": the texels of " + program->args[i].origin);
+        c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::scratch,
+                                            program->name + ": the image " + program->args[i].origin);
+        if (i >= num_inputs && like[i]->packed())
+          c.packed[i] = std::make_unique<Buffer>(context, like[i]->packed_bytes(), Memory::scratch,
+                                                 program->name + ": the texels of " + program->args[i].origin);
       }
       if (bound.count > 0)
         for (size_t i = 0; i < num_inputs; ++i)
-          if (program->args[i].written && bytes_of(i) && !like[i]) c.own.resize(n), c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::array, program->name + ": the copy of " + program->args[i].origin);
+          if (program->args[i].written && bytes_of(i) && !like[i])
+            c.own.resize(n),
+                c.own[i] = std::make_unique<Buffer>(context, bytes_of(i), Memory::array,
+                                                    program->name + ": the copy of " + program->args[i].origin);
       if (bound.count == 0) continue;
       if (program->scratch_bytes > 0) {
-        c.scratch = std::make_unique<Buffer>(context, static_cast<uint64_t>(bound.scratch_bytes), Memory::scratch, program->name + ": the scratch arena of a frame");
+        c.scratch = std::make_unique<Buffer>(context, static_cast<uint64_t>(bound.scratch_bytes), Memory::scratch,
+                                             program->name + ": the scratch arena of a frame");
         put_address(c, n, c.scratch->address());
       }
       if (program->report_bytes > 0) take_report(c);
-      if (program->indirect_table) c.table = std::make_unique<Buffer>(context, block_stride(c) * (dispatches() - 1) + block.size(), Memory::upload, program->name + ": the argument table of a frame");
+      if (program->indirect_table)
+        c.table = std::make_unique<Buffer>(context, block_stride(c) * (dispatches() - 1) + block.size(), Memory::upload,
+                                           program->name + ": the argument table of a frame");
     }
   }
 }
@@ -163,7 +191,8 @@ std::span<const std::byte> HostCall::block(const Call& c, size_t dispatch) {
   return sum;
 }
 
-// The slot's last frame is done: its reports are read. Its arrays go when others take their place, or with the next frame in which there are fewer calls.
+// The slot's last frame is done: its reports are read. Its arrays go when others take their place, or with the next
+// frame in which there are fewer calls.
 void HostCall::restart(Slot& slot, uint64_t frame) {
   for (size_t i = slot.used; i < slot.calls.size(); ++i) {
     for (auto& a : slot.calls[i].arguments) a.reset();
@@ -178,7 +207,9 @@ void HostCall::restart(Slot& slot, uint64_t frame) {
     }
     uint32_t words[8] = {};
     c.report->host_read(words, 0, sizeof words);
-    if (words[PrintReport::kFlags] == 0 && (program->prints.empty() || (words[PrintReport::kUsed] == 0 && words[PrintReport::kDropped] == 0))) continue;
+    if (words[PrintReport::kFlags] == 0 &&
+        (program->prints.empty() || (words[PrintReport::kUsed] == 0 && words[PrintReport::kDropped] == 0)))
+      continue;
     Context& context = *device.context();
     context.settle_now(outcome_of(*program, dims, bound.longest_loop, std::move(c.report)));
     take_report(c);
@@ -188,7 +219,10 @@ void HostCall::restart(Slot& slot, uint64_t frame) {
 }
 
 HostCall::Call& HostCall::next(uint64_t frame) {
-  if (frame < newest) throw SpecError(program->name + ": frame " + std::to_string(frame) + " is recorded after frame " + std::to_string(newest), program->loc, "number frames upwards");
+  if (frame < newest)
+    throw SpecError(
+        program->name + ": frame " + std::to_string(frame) + " is recorded after frame " + std::to_string(newest),
+        program->loc, "number frames upwards");
   if (!current || newest != frame) {
     Slot& slot = slots[frame % slots.size()];
     if (slot.frame != frame) restart(slot, frame);
@@ -196,7 +230,8 @@ HostCall::Call& HostCall::next(uint64_t frame) {
     current = &slot;
   }
   if (current->used == current->calls.size())
-    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(current->used + 1, "call") + " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
+    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(current->used + 1, "call") +
+                        " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
                     program->loc);
   return current->calls[current->used];
 }
@@ -229,8 +264,9 @@ void HostStream::barrier(StageMask from, StageMask to) {
   device_.context()->recorder().note_barrier(ordered_, from, to, number_);
 }
 
-// Before a command of that stage: the barrier that its accesses need, if any. What the command buffer will find before it on the queue nobody knows yet, so the first
-// one waits for all of it; from there on the recorder's numbers stand for this stream's commands. With the mutex held.
+// Before a command of that stage: the barrier that its accesses need, if any. What the command buffer will find before
+// it on the queue nobody knows yet, so the first one waits for all of it; from there on the recorder's numbers stand
+// for this stream's commands. With the mutex held.
 void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list, bool indirect) {
   Recorder& recorder = device_.context()->recorder();
   const auto in = static_cast<StageMask>(mask(stage) | (indirect ? mask(Stage::indirect) : 0));
@@ -248,24 +284,32 @@ Buffer* HostStream::take(const HostCall& call, HostCall::Call& c, const Argument
   const Program& p = *call.program;
   const auto where = [&] { return p.name + ": " + p.args[i].origin + ": "; };
   if (const DeviceImage* image = argument.image()) {
-    if (const bool writes = i >= call.num_inputs; !ImageState::good(argument.layouts(), writes)) image->state()->check_layouts(where(), argument.layouts(), writes);
-    if (!call.like[i]) throw SpecError(where() + "an image is given, but PrepareOptions::images does not name this argument", p.loc);
+    if (const bool writes = i >= call.num_inputs; !ImageState::good(argument.layouts(), writes))
+      image->state()->check_layouts(where(), argument.layouts(), writes);
+    if (!call.like[i])
+      throw SpecError(where() + "an image is given, but PrepareOptions::images does not name this argument", p.loc);
     if (!call.like[i]->alike(*image->state()))
-      throw SpecError(where() + "the kernel has been prepared for " + call.like[i]->describe() + " but is given " + image->state()->describe(), p.loc,
-                      "images of one argument have the same format, extent and usage");
-    if (!(image->state()->device == device_)) throw SpecError(where() + "the image is on another Device than the call", p.loc);
+      throw SpecError(where() + "the kernel has been prepared for " + call.like[i]->describe() + " but is given " +
+                          image->state()->describe(),
+                      p.loc, "images of one argument have the same format, extent and usage");
+    if (!(image->state()->device == device_))
+      throw SpecError(where() + "the image is on another Device than the call", p.loc);
     c.images[i] = image->state();
     return c.own[i].get();
   }
-  if (call.like[i]) throw SpecError(where() + "an array is given, but PrepareOptions::images names this argument", p.loc);
+  if (call.like[i])
+    throw SpecError(where() + "an array is given, but PrepareOptions::images names this argument", p.loc);
   const DeviceArray& a = *argument.array();
   std::shared_ptr<Buffer>& b = c.arguments[i];
   b.reset();
   std::shared_ptr<Buffer> memory = a.memory();
-  if (!memory && !(a.valid() && num_elements(call.shapes[i]) == 0)) memory = a.buffer(p.name + ": " + p.args[i].origin);  // says what is wrong
+  // says what is wrong
+  if (!memory && !(a.valid() && num_elements(call.shapes[i]) == 0)) memory = a.buffer(p.name + ": " + p.args[i].origin);
   if (a.dtype() != p.args[i].dtype || a.shape() != call.shapes[i])
-    throw SpecError(where() + "the kernel has been prepared for " + std::string(name(p.args[i].dtype)) + tessera::to_string(call.shapes[i]) + " but the array is " + std::string(name(a.dtype())) +
-                    tessera::to_string(a.shape()), p.loc);
+    throw SpecError(where() + "the kernel has been prepared for " + std::string(name(p.args[i].dtype)) +
+                        tessera::to_string(call.shapes[i]) + " but the array is " + std::string(name(a.dtype())) +
+                        tessera::to_string(a.shape()),
+                    p.loc);
   if (!(a.device() == device_)) throw SpecError(where() + "the array is on another Device than the call", p.loc);
   b = std::move(memory);
   return b.get();
@@ -275,7 +319,8 @@ Buffer* HostStream::take(const HostCall& call, HostCall::Call& c, const Argument
 void HostStream::check_apart(const HostCall& call, size_t output, size_t other) {
   const Program& p = *call.program;
   if (static_cast<int>(other) != p.args[output].alias)
-    throw SpecError(p.name + ": " + p.args[output].origin + ": the array is " + p.args[other].origin + "'s too", p.loc, "give outputs arrays of their own, or alias them in input_output_aliases");
+    throw SpecError(p.name + ": " + p.args[output].origin + ": the array is " + p.args[other].origin + "'s too", p.loc,
+                    "give outputs arrays of their own, or alias them in input_output_aliases");
 }
 
 void HostStream::read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
@@ -297,7 +342,8 @@ void HostStream::store_image(const HostCall& call, const HostCall::Call& c, cons
   const Access from{own, true, false, 0, own->size()};
   begin_label(device_.context()->vk(), commands_, call.image_ranges[i]);
   if (bytes) {
-    const Access list[] = {from, {bytes, false, true, 0, bytes->size()}}, last[] = {{bytes, true, false, 0, bytes->size()}};
+    const Access list[] = {from, {bytes, false, true, 0, bytes->size()}},
+                 last[] = {{bytes, true, false, 0, bytes->size()}};
     command("pack image", Stage::compute, list);
     image.pack(commands_, *own, dtype, call.channels[i], *bytes);
     command("write image", Stage::transfer, last);
@@ -314,10 +360,15 @@ void HostStream::store_image(const HostCall& call, const HostCall::Call& c, cons
 
 void HostStream::record(HostCall& call, std::span<const Argument> arguments, Indirect indirect) {
   const Program& p = *call.program;
-  if (commands_ == VK_NULL_HANDLE) throw SpecError(p.name + ": record() outside begin() and end() of its CommandStream", p.loc);
-  if (!(call.device == device_)) throw SpecError(p.name + ": the kernel has been prepared for another Device than the CommandStream's", p.loc);
+  if (commands_ == VK_NULL_HANDLE)
+    throw SpecError(p.name + ": record() outside begin() and end() of its CommandStream", p.loc);
+  if (!(call.device == device_))
+    throw SpecError(p.name + ": the kernel has been prepared for another Device than the CommandStream's", p.loc);
   if (arguments.size() != p.args.size())
-    throw SpecError(p.name + ": takes " + plural(call.num_inputs, "input") + " and " + plural(p.args.size() - call.num_inputs, "output") + " but " + plural_is(arguments.size(), "array") + " given", p.loc);
+    throw SpecError(p.name + ": takes " + plural(call.num_inputs, "input") + " and " +
+                        plural(p.args.size() - call.num_inputs, "output") + " but " +
+                        plural_is(arguments.size(), "array") + " given",
+                    p.loc);
   HostCall::Call& c = call.next(frame_);
   copies_.clear();
   if (buffers_.size() < arguments.size()) buffers_.resize(arguments.size());
@@ -334,8 +385,11 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     a.indirect = indirectly;
   };
   const size_t dispatches = call.dispatches();
-  if (indirect.groups && std::any_of(call.slices.begin(), call.slices.end(), [&](const GroupSlice& s) { return s.groups != call.bound.groups; }))
-    throw SpecError(p.name + ": runs " + std::to_string(call.bound.count) + " workgroups some after the others, which a dispatch whose size the device decides cannot", p.loc, "launch the graph, or use smaller scratch");
+  if (indirect.groups && std::any_of(call.slices.begin(), call.slices.end(),
+                                     [&](const GroupSlice& s) { return s.groups != call.bound.groups; }))
+    throw SpecError(p.name + ": runs " + std::to_string(call.bound.count) +
+                        " workgroups some after the others, which a dispatch whose size the device decides cannot",
+                    p.loc, "launch the graph, or use smaller scratch");
   for (size_t i = 0; i < arguments.size(); ++i) {
     const DeviceArray* const a = arguments[i].array();
     // What has been found good the last time is so: memory is that of one type and Device.
@@ -351,7 +405,9 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     }
     const uint64_t address = b ? b->address() : 0;
     if ((address & static_cast<uint64_t>(p.alignment - 1)) != 0)  // a power of two
-      throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " + std::to_string(address) + ", which is no multiple of " + std::to_string(p.alignment), p.loc);
+      throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " + std::to_string(address) +
+                            ", which is no multiple of " + std::to_string(p.alignment),
+                        p.loc);
     put_address(c, i, address);
     if (b && (p.args[i].read || p.args[i].written)) uses(b, p.args[i].read, p.args[i].written, 0, b->size());
   }
@@ -382,9 +438,13 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
     const uint64_t table = c.table ? c.table->address() + n * call.block_stride(c) : 0;
     const std::span<const std::byte> block = c.table ? std::as_bytes(std::span(&table, 1)) : call.block(c, n);
-    if (!block.empty()) vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(block.size()), block.data());
-    if (indirect.groups) vk.vkCmdDispatchIndirect(commands_, indirect.groups->handle(), indirect.groups->offset() + indirect.offset);
-    else if (call.slices.empty()) vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+    if (!block.empty())
+      vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                            static_cast<uint32_t>(block.size()), block.data());
+    if (indirect.groups)
+      vk.vkCmdDispatchIndirect(commands_, indirect.groups->handle(), indirect.groups->offset() + indirect.offset);
+    else if (call.slices.empty())
+      vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
     else {
       const GroupSlice& s = call.slices[n];
       vk.vkCmdDispatchBase(commands_, s.base[0], s.base[1], s.base[2], s.groups[0], s.groups[1], s.groups[2]);
@@ -407,7 +467,9 @@ void HostStream::pass_on(const HostCall& call, const HostCall::Call& c) {
   bool joined = false;
   for (size_t i = 0; i < call.num_inputs; ++i) {
     const Buffer* b = c.arguments[i].get();
-    if (!b || !b->outcome || (b->outcome->settled && !b->outcome->error) || b->outcome == found || (found && found->error)) continue;
+    if (!b || !b->outcome || (b->outcome->settled && !b->outcome->error) || b->outcome == found ||
+        (found && found->error))
+      continue;
     const auto aliased = [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); };
     if (!args[i].read && !args[i].written && std::none_of(args.begin(), args.end(), aliased)) continue;
     if (!found || b->outcome->error) {
@@ -450,7 +512,8 @@ void HostStream::end() {
 
 }  // namespace vulkan
 
-PreparedKernel::PreparedKernel(const Device& device, std::shared_ptr<const Program> program, const PrepareOptions& options)
+PreparedKernel::PreparedKernel(const Device& device, std::shared_ptr<const Program> program,
+                               const PrepareOptions& options)
     : call_(std::make_unique<vulkan::HostCall>(device, std::move(program), options)) {}
 PreparedKernel::PreparedKernel(const Device& device, Program program, const PrepareOptions& options)
     : PreparedKernel(device, std::make_shared<const Program>(std::move(program)), options) {}
@@ -460,7 +523,9 @@ PreparedKernel::~PreparedKernel() = default;
 const Program& PreparedKernel::program() const { return *call_->program; }
 const Shape& PreparedKernel::shape(size_t i) const { return call_->shapes.at(i); }
 DType PreparedKernel::dtype(size_t i) const { return call_->program->args.at(i).dtype; }
-std::array<uint32_t, 3> PreparedKernel::groups() const { return call_->bound.count > 0 ? call_->bound.groups : std::array<uint32_t, 3>{}; }
+std::array<uint32_t, 3> PreparedKernel::groups() const {
+  return call_->bound.count > 0 ? call_->bound.groups : std::array<uint32_t, 3>{};
+}
 Scopes PreparedKernel::scopes() const { return call_->scopes; }
 Scopes PreparedKernel::record(VkCommandBuffer commands, uint64_t frame, std::span<const Argument> arguments) {
   call_->alone->begin(commands, frame);
@@ -482,7 +547,8 @@ Scopes CommandStream::record(PreparedKernel& kernel, std::span<const DeviceArray
   stream_->record(*kernel.call_, arrays);
   return kernel.call_->scopes;
 }
-Scopes CommandStream::record_indirect(PreparedKernel& kernel, std::span<const DeviceArray> arrays, const DeviceArray& groups, uint64_t offset) {
+Scopes CommandStream::record_indirect(PreparedKernel& kernel, std::span<const DeviceArray> arrays,
+                                      const DeviceArray& groups, uint64_t offset) {
   stream_->record(*kernel.call_, arrays, {groups.memory().get(), offset});
   Scopes s = kernel.call_->scopes;
   s.wait_stages |= vulkan::stage_flags(mask(Stage::indirect));

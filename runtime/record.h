@@ -1,11 +1,14 @@
-// Kernels in a command buffer of the host's. A PreparedKernel has everything that a call needs for as many frames as are in flight; a CommandStream records calls of such
-// kernels into one VkCommandBuffer, between the host's own commands:
+// Kernels in a command buffer of the host's. A PreparedKernel has everything that a call needs for as many frames as
+// are in flight; a CommandStream records calls of such kernels into one VkCommandBuffer, between the host's own
+// commands:
 //   ts::PreparedKernel blur(device, program, {.frames_in_flight = 2});
 //   ts::CommandStream stream(device);
-//   every frame:  stream.begin(commands, frame);  stream.record(blur, {picture, blurred});  const ts::Scopes scopes = stream.end();
-// Recording allocates and creates nothing, waits for nothing, and changes of the command buffer's state only the compute pipeline and its push constants (descriptor set 0 of the
-// compute bind point too, where images are read or written). Any number of threads may record at once, each into a stream of its own, of kernels of their own.
-// Read next: interop.h, arrays over the host's buffers.
+//   every frame:  stream.begin(commands, frame);  stream.record(blur, {picture, blurred});  const ts::Scopes scopes =
+//   stream.end();
+// Recording allocates and creates nothing, waits for nothing, and changes of the command buffer's state only the
+// compute pipeline and its push constants (descriptor set 0 of the compute bind point too, where images are read or
+// written). Any number of threads may record at once, each into a stream of its own, of kernels of their own. Read
+// next: interop.h, arrays over the host's buffers.
 #pragma once
 #include <vulkan/vulkan_core.h>
 
@@ -21,10 +24,13 @@
 
 namespace tessera {
 
-namespace vulkan { class HostStream; struct HostCall; }
+namespace vulkan {
+class HostStream;
+struct HostCall;
+}  // namespace vulkan
 
-/// What recorded commands do, for the host's barriers around them: the stages and accesses that wait for what comes before, a VkMemoryBarrier2's dst masks, and those that later
-/// commands have to wait for, its src masks.
+/// What recorded commands do, for the host's barriers around them: the stages and accesses that wait for what comes
+/// before, a VkMemoryBarrier2's dst masks, and those that later commands have to wait for, its src masks.
 struct Scopes {
   VkPipelineStageFlags2 wait_stages = 0;
   VkAccessFlags2 wait_accesses = 0;
@@ -48,7 +54,8 @@ class Argument {
 };
 
 struct PrepareOptions {
-  /// Frames that may be recorded or running at once: beginning frame n says that the commands of frame n - frames_in_flight are done.
+  /// Frames that may be recorded or running at once: beginning frame n says that the commands of frame n -
+  /// frames_in_flight are done.
   int frames_in_flight = 2;
   /// Calls of the kernel in each frame. Every call of every frame has its own arena and argument table.
   int calls_per_frame = 1;
@@ -62,10 +69,12 @@ struct PrepareOptions {
   std::vector<Image> images = {};
 };
 
-/// A kernel made ready to be recorded: compiled by the driver, its memory allocated. Used by one thread at a time. It goes when no recorded command of it will run any more.
+/// A kernel made ready to be recorded: compiled by the driver, its memory allocated. Used by one thread at a time. It
+/// goes when no recorded command of it will run any more.
 class PreparedKernel {
  public:
-  /// Throws SpecError on a size that `dims` lacks, CompileError if the program exceeds the device's limits, DeviceError if Vulkan fails.
+  /// Throws SpecError on a size that `dims` lacks, CompileError if the program exceeds the device's limits, DeviceError
+  /// if Vulkan fails.
   PreparedKernel(const Device& device, std::shared_ptr<const Program> program, const PrepareOptions& options = {});
   PreparedKernel(const Device& device, Program program, const PrepareOptions& options = {});
   PreparedKernel(PreparedKernel&&) noexcept;
@@ -80,7 +89,9 @@ class PreparedKernel {
   Scopes scopes() const;
   /// One call by itself, as a CommandStream of one.
   Scopes record(VkCommandBuffer commands, uint64_t frame, std::span<const Argument> arguments);
-  Scopes record(VkCommandBuffer commands, uint64_t frame, std::initializer_list<Argument> arguments) { return record(commands, frame, std::span(arguments.begin(), arguments.size())); }
+  Scopes record(VkCommandBuffer commands, uint64_t frame, std::initializer_list<Argument> arguments) {
+    return record(commands, frame, std::span(arguments.begin(), arguments.size()));
+  }
 
  private:
   friend class CommandStream;
@@ -89,12 +100,15 @@ class PreparedKernel {
   std::unique_ptr<vulkan::HostCall> call_;
 };
 
-/// What is recorded into one command buffer. Barriers between its calls are made here; those between them and the host's own commands are the host's, by scopes().
-/// Execution has the order of submission to the imported queue: of the host's command buffers, and of what is called on the Device (launch(), write(), download(), copies, graphs), which submits
-/// at once, whether a command buffer that uses the same arrays has been submitted yet or not. All of these see what those before them on the queue have written: a stream begins with a barrier
-/// from everything before it in the compute and transfer stages, and a call on an array that any stream has recorded makes one of its own. Streams may be recorded at the same time and submitted in any
-/// order, late or never; a command buffer that is submitted more than once is done before it is submitted again, and before its frame is taken again.
-/// Outcomes are passed on as they are at the recording: what is recorded from an array whose call has failed, or may yet say so, fails with it.
+/// What is recorded into one command buffer. Barriers between its calls are made here; those between them and the
+/// host's own commands are the host's, by scopes(). Execution has the order of submission to the imported queue: of the
+/// host's command buffers, and of what is called on the Device (launch(), write(), download(), copies, graphs), which
+/// submits at once, whether a command buffer that uses the same arrays has been submitted yet or not. All of these see
+/// what those before them on the queue have written: a stream begins with a barrier from everything before it in the
+/// compute and transfer stages, and a call on an array that any stream has recorded makes one of its own. Streams may
+/// be recorded at the same time and submitted in any order, late or never; a command buffer that is submitted more than
+/// once is done before it is submitted again, and before its frame is taken again. Outcomes are passed on as they are
+/// at the recording: what is recorded from an array whose call has failed, or may yet say so, fails with it.
 class CommandStream {
  public:
   explicit CommandStream(const Device& device);
@@ -102,23 +116,32 @@ class CommandStream {
   CommandStream& operator=(CommandStream&&) noexcept;
   ~CommandStream();
 
-  /// `commands` is being recorded, outside a render pass, and is for the imported queue's family. Frames are numbered upwards.
+  /// `commands` is being recorded, outside a render pass, and is for the imported queue's family. Frames are numbered
+  /// upwards.
   void begin(VkCommandBuffer commands, uint64_t frame);
-  /// A call: inputs, then outputs, all of them arrays of the Device with the dtypes and shapes that the kernel was prepared for, or images. An image is read into memory of the prepared
-  /// kernel's before the call, or stored from there after it. An output that is aliased to an input starts with its
-  /// contents: by a copy, or in place if both are the same array. An input that the code stores to is copied before, unless it is donated: donate(x) here means that its contents may
-  /// change. The arrays' memory is kept until their frame is done, freed or not. Nothing is allocated, but where two of the inputs come from calls in flight that may yet fail. Throws SpecError on what does not fit, DeviceError if the device is lost; then nothing has been recorded.
+  /// A call: inputs, then outputs, all of them arrays of the Device with the dtypes and shapes that the kernel was
+  /// prepared for, or images. An image is read into memory of the prepared kernel's before the call, or stored from
+  /// there after it. An output that is aliased to an input starts with its contents: by a copy, or in place if both are
+  /// the same array. An input that the code stores to is copied before, unless it is donated: donate(x) here means that
+  /// its contents may change. The arrays' memory is kept until their frame is done, freed or not. Nothing is allocated,
+  /// but where two of the inputs come from calls in flight that may yet fail. Throws SpecError on what does not fit,
+  /// DeviceError if the device is lost; then nothing has been recorded.
   Scopes record(PreparedKernel& kernel, std::span<const Argument> arguments);
   Scopes record(PreparedKernel& kernel, std::span<const DeviceArray> arrays);
-  Scopes record(PreparedKernel& kernel, std::initializer_list<Argument> arguments) { return record(kernel, std::span(arguments.begin(), arguments.size())); }
-  /// Of everything since begin(), the barriers' own included. Kernels that report (checks, prints, loops that a driver may cut) add one towards the host here; what they have to say comes
-  /// from Device::wait() once a later frame has taken their place.
+  Scopes record(PreparedKernel& kernel, std::initializer_list<Argument> arguments) {
+    return record(kernel, std::span(arguments.begin(), arguments.size()));
+  }
+  /// Of everything since begin(), the barriers' own included. Kernels that report (checks, prints, loops that a driver
+  /// may cut) add one towards the host here; what they have to say comes from Device::wait() once a later frame has
+  /// taken their place.
   Scopes end();
 
  private:
   friend class PreparedGraph;
-  /// A call whose three numbers of workgroups are read from `groups`, an i32 array of the Device's that goes no earlier than the kernel.
-  Scopes record_indirect(PreparedKernel& kernel, std::span<const DeviceArray> arrays, const DeviceArray& groups, uint64_t offset);
+  /// A call whose three numbers of workgroups are read from `groups`, an i32 array of the Device's that goes no earlier
+  /// than the kernel.
+  Scopes record_indirect(PreparedKernel& kernel, std::span<const DeviceArray> arrays, const DeviceArray& groups,
+                         uint64_t offset);
   std::unique_ptr<vulkan::HostStream> stream_;
 };
 

@@ -9,10 +9,14 @@
 namespace tessera::vulkan {
 namespace {
 constexpr size_t kStages = 4;
-constexpr size_t position(Stage s) { return s == Stage::compute ? 0 : s == Stage::transfer ? 1 : s == Stage::host ? 2 : 3; }
+constexpr size_t position(Stage s) {
+  return s == Stage::compute ? 0 : s == Stage::transfer ? 1 : s == Stage::host ? 2 : 3;
+}
 constexpr StageMask at(size_t position) { return static_cast<StageMask>(1 << position); }
 
-AddressRange range(const Buffer& b, uint64_t offset, uint64_t size) { return {b.address() + offset, b.address() + offset + size}; }
+AddressRange range(const Buffer& b, uint64_t offset, uint64_t size) {
+  return {b.address() + offset, b.address() + offset + size};
+}
 }  // namespace
 
 VkPipelineStageFlags2 stage_flags(StageMask m) {
@@ -33,7 +37,8 @@ VkAccessFlags2 access_flags(StageMask m, bool reads) {
 }
 
 void memory_barrier(const DeviceTable& vk, VkCommandBuffer commands, StageMask from, StageMask to) {
-  const VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, nullptr, stage_flags(from), access_flags(from, false), stage_flags(to), access_flags(to, true)};
+  const VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, nullptr,         stage_flags(from),
+                                access_flags(from, false),          stage_flags(to), access_flags(to, true)};
   VkDependencyInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
   info.memoryBarrierCount = 1;
@@ -43,7 +48,8 @@ void memory_barrier(const DeviceTable& vk, VkCommandBuffer commands, StageMask f
 
 void check_copy(const Buffer& from, const Buffer& to) {
   const auto need = [](const Buffer& b, VkBufferUsageFlags usage, const char* way, const char* flag) {
-    if (!(b.usage() & usage)) throw SpecError(b.what() + ": is to be copied " + way + ", but its VkBuffer has been made without " + flag);
+    if (!(b.usage() & usage))
+      throw SpecError(b.what() + ": is to be copied " + way + ", but its VkBuffer has been made without " + flag);
   };
   need(from, VK_BUFFER_USAGE_TRANSFER_SRC_BIT, "from", "VK_BUFFER_USAGE_TRANSFER_SRC_BIT");
   need(to, VK_BUFFER_USAGE_TRANSFER_DST_BIT, "to", "VK_BUFFER_USAGE_TRANSFER_DST_BIT");
@@ -55,7 +61,8 @@ Recorder::Recorder(const DeviceTable& vk, VkDevice device, Queue queue, std::str
   VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   check(vk_.vkCreateSemaphore(device_, &semaphore, vk_.host, &timeline_), "vkCreateSemaphore", name_);
   VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
-                               VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT | VK_COMMAND_POOL_CREATE_TRANSIENT_BIT, queue_.family};
+                               VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT | VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
+                               queue_.family};
   name_object(vk_, device_, timeline_, "Tessera's timeline");
   const VkResult r = vk_.vkCreateCommandPool(device_, &pool, vk_.host, &pool_);
   if (r < 0) vk_.vkDestroySemaphore(device_, timeline_, vk_.host);
@@ -77,7 +84,8 @@ VkCommandBuffer Recorder::open() {
 VkCommandBuffer Recorder::begin(VkCommandBufferUsageFlags usage) {
   if (idle_.empty()) {
     VkCommandBuffer commands = VK_NULL_HANDLE;
-    VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+    VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_,
+                                     VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
     check(vk_.vkAllocateCommandBuffers(device_, &info, &commands), "vkAllocateCommandBuffers", name_);
     name_object(vk_, device_, commands, "Tessera's commands");
     idle_.push_back(commands);
@@ -95,7 +103,9 @@ VkCommandBuffer Recorder::begin_replayable() {
   require_alive();
   return begin(VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
 }
-void Recorder::end_replayable(VkCommandBuffer commands) { check_alive(vk_.vkEndCommandBuffer(commands), "vkEndCommandBuffer"); }
+void Recorder::end_replayable(VkCommandBuffer commands) {
+  check_alive(vk_.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+}
 void Recorder::retire(VkCommandBuffer commands) {
   if (completed_ == submitted_) idle_.push_back(commands);
   else in_flight_.push_back({commands, submitted_, {}});
@@ -109,9 +119,11 @@ void Recorder::close() {
   open_ = VK_NULL_HANDLE;
 }
 
-void Recorder::replay(const std::string& what, VkCommandBuffer commands, std::span<const Access> list, std::span<const LogEntry> log) {
+void Recorder::replay(const std::string& what, VkCommandBuffer commands, std::span<const Access> list,
+                      std::span<const LogEntry> log) {
   const bool indirect = std::any_of(list.begin(), list.end(), [](const Access& a) { return a.indirect; });
-  order(static_cast<StageMask>(mask(Stage::compute) | mask(Stage::transfer) | (indirect ? mask(Stage::indirect) : 0)), list);
+  order(static_cast<StageMask>(mask(Stage::compute) | mask(Stage::transfer) | (indirect ? mask(Stage::indirect) : 0)),
+        list);
   ++number_;
   for (const Access& a : list) {
     Hazards& h = a.buffer->hazards;
@@ -156,7 +168,8 @@ void Recorder::note_barrier(Ordered& ordered, StageMask from, StageMask to, uint
 // One barrier before commands of those stages covers whatever of their accesses is not ordered yet.
 void Recorder::order(StageMask to, std::span<const Access> list) {
   open();
-  if (const StageMask from = static_cast<StageMask>(unordered(ordered_, to, list) | recorded(to, list))) barrier(from, to);
+  if (const StageMask from = static_cast<StageMask>(unordered(ordered_, to, list) | recorded(to, list)))
+    barrier(from, to);
 }
 
 // What a host has recorded may have been submitted since any barrier of an earlier submission.
@@ -172,13 +185,16 @@ StageMask Recorder::recorded(StageMask to, std::span<const Access> list) const {
 }
 
 void Recorder::note_all_foreign(Buffer& buffer) const {
-  if (streams_ > 0) buffer.hazards.recorded_writes = buffer.hazards.recorded_reads = mask(Stage::compute) | mask(Stage::transfer);
+  if (streams_ > 0)
+    buffer.hazards.recorded_writes = buffer.hazards.recorded_reads = mask(Stage::compute) | mask(Stage::transfer);
 }
 
 StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access> list) {
-  // What comes behind `limit` has not been waited for by all of those stages. Few branches: this is done for every call that a host records.
+  // What comes behind `limit` has not been waited for by all of those stages. Few branches: this is done for every call
+  // that a host records.
   uint64_t limit[2];
-  for (size_t s = 0; s < 2; ++s) limit[s] = std::min(to & at(0) ? ordered[s][0] : ~uint64_t{0}, to & at(1) ? ordered[s][1] : ~uint64_t{0});
+  for (size_t s = 0; s < 2; ++s)
+    limit[s] = std::min(to & at(0) ? ordered[s][0] : ~uint64_t{0}, to & at(1) ? ordered[s][1] : ~uint64_t{0});
   bool late[2] = {}, indirect = false;
   for (const Access& a : list) {
     const Hazards& h = a.buffer->hazards;
@@ -187,7 +203,8 @@ StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access
   }
   if (indirect)
     for (const Access& a : list)
-      for (size_t s = 0; s < 2; ++s) late[s] |= a.indirect && a.buffer->hazards.written_by[s] > ordered[s][position(Stage::indirect)];
+      for (size_t s = 0; s < 2; ++s)
+        late[s] |= a.indirect && a.buffer->hazards.written_by[s] > ordered[s][position(Stage::indirect)];
   return static_cast<StageMask>((late[0] ? at(0) : 0) | (late[1] ? at(1) : 0));
 }
 
@@ -224,11 +241,14 @@ void Recorder::note(const std::string& what, Stage stage, std::span<const Access
   add(std::move(entry));
 }
 
-void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
-                        const std::array<uint32_t, 3>& groups, std::span<const Access> list, const std::array<uint32_t, 3>* base) {
+void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout,
+                        std::span<const std::byte> push, const std::array<uint32_t, 3>& groups,
+                        std::span<const Access> list, const std::array<uint32_t, 3>* base) {
   access("dispatch ", name, Stage::compute, list);
   vk_.vkCmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-  if (!push.empty()) vk_.vkCmdPushConstants(open_, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()), push.data());
+  if (!push.empty())
+    vk_.vkCmdPushConstants(open_, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()),
+                           push.data());
   if (base) vk_.vkCmdDispatchBase(open_, (*base)[0], (*base)[1], (*base)[2], groups[0], groups[1], groups[2]);
   else vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
 }
@@ -263,14 +283,17 @@ void Recorder::show_host(std::span<Buffer* const> buffers) {
   shown_.insert(shown_.end(), buffers.begin(), buffers.end());
 }
 
-// The buffers keep the numbers of commands that do not run, which costs later commands a barrier; the barriers among them order nothing.
+// The buffers keep the numbers of commands that do not run, which costs later commands a barrier; the barriers among
+// them order nothing.
 void Recorder::undo(size_t logged) {
   signals_.clear();
   touched_.clear();
   shown_.clear();
   barriers_ = {};
   if (log_on_) {
-    const auto never_ran = [](const LogEntry& e) { return e.kind == LogEntry::Kind::command || e.kind == LogEntry::Kind::barrier; };
+    const auto never_ran = [](const LogEntry& e) {
+      return e.kind == LogEntry::Kind::command || e.kind == LogEntry::Kind::barrier;
+    };
     log_.erase(std::remove_if(log_.begin() + static_cast<std::ptrdiff_t>(logged), log_.end(), never_ran), log_.end());
   }
   if (!open_ && closed_.empty()) return;
@@ -290,9 +313,17 @@ uint64_t Recorder::submit_open(Work work) {
   std::vector<VkCommandBufferSubmitInfo> commands;
   for (VkCommandBuffer c : closed_) commands.push_back({VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, c, 0});
   std::vector<VkSemaphoreSubmitInfo> signals = signals_;
-  signals.push_back({VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, timeline_, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0});
-  VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, static_cast<uint32_t>(waits_.size()), waits_.data(), static_cast<uint32_t>(commands.size()), commands.data(),
-                     static_cast<uint32_t>(signals.size()), signals.data()};
+  signals.push_back(
+      {VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, timeline_, value, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0});
+  VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2,
+                     nullptr,
+                     0,
+                     static_cast<uint32_t>(waits_.size()),
+                     waits_.data(),
+                     static_cast<uint32_t>(commands.size()),
+                     commands.data(),
+                     static_cast<uint32_t>(signals.size()),
+                     signals.data()};
   if (queue_.lock) queue_.lock();
   const VkResult submitted = vk_.vkQueueSubmit2(queue_.handle, 1, &info, VK_NULL_HANDLE);
   std::exception_ptr thrown;  // by the host's own: the commands are on the queue all the same
@@ -323,7 +354,8 @@ uint64_t Recorder::signalled(VkSemaphore semaphore) {
   const uint64_t done = completed();
   std::erase_if(signalling_, [&](const Signal& s) { return s.at <= done; });
   uint64_t value = 0;
-  if (vk_.vkGetSemaphoreCounterValue(device_, semaphore, &value) < 0) value = 0;  // an error here is told by the submission
+  // an error here is told by the submission
+  if (vk_.vkGetSemaphoreCounterValue(device_, semaphore, &value) < 0) value = 0;
   for (const Signal& s : signalling_)
     if (s.semaphore == semaphore) value = std::max(value, s.value);
   return value;
@@ -355,7 +387,8 @@ std::string text(const Work& w) { return w.what + (w.part.empty() ? "" : ", " + 
 }  // namespace
 
 void Recorder::require_alive() const {
-  if (lost_) throw DeviceError("the device " + name_ + " was lost in an earlier call: " + lost_what_, lost_loc_, kRecover);
+  if (lost_)
+    throw DeviceError("the device " + name_ + " was lost in an earlier call: " + lost_what_, lost_loc_, kRecover);
 }
 
 void Recorder::check_alive(VkResult r, const std::string& call) {
@@ -382,6 +415,8 @@ void Recorder::note_host_read(const std::string& what, const Buffer& buffer, uin
 void Recorder::note_host_write(const std::string& what, const Buffer& buffer, uint64_t size) {
   add({.kind = LogEntry::Kind::host_write, .what = what, .writes = {range(buffer, 0, size)}});
 }
-void Recorder::note_release(AddressRange freed) { add({.kind = LogEntry::Kind::release, .what = "the allocator", .writes = {freed}}); }
+void Recorder::note_release(AddressRange freed) {
+  add({.kind = LogEntry::Kind::release, .what = "the allocator", .writes = {freed}});
+}
 
 }  // namespace tessera::vulkan

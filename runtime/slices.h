@@ -1,6 +1,7 @@
-// Long calls: how long a call may take, from its estimated cost (engine/passes/cost.h) and what this device has been seen to do in a second, and its workgroups cut
-// into slices, each a submission of its own, so that no driver's watchdog takes the device away. Which programs can be cut: codegen/program/program.h.
-// Internal to runtime/. Read next: launch.cpp, which uses it.
+// Long calls: how long a call may take, from its estimated cost (engine/passes/cost.h) and what this device has been
+// seen to do in a second, and its workgroups cut into slices, each a submission of its own, so that no driver's
+// watchdog takes the device away. Which programs can be cut: codegen/program/program.h. Internal to runtime/. Read
+// next: launch.cpp, which uses it.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,42 +18,51 @@ namespace tessera::vulkan {
 
 class Recorder;
 
-/// Workgroups of one dispatch: `base` to `base + groups` in each dimension, which are the linear numbers `first` to `first + count`; or the units of work of that
-/// number, which they share. Where loops are cut (Program::steps_extent), of the steps `first_step` to `end_step` alone.
+/// Workgroups of one dispatch: `base` to `base + groups` in each dimension, which are the linear numbers `first` to
+/// `first + count`; or the units of work of that number, which they share. Where loops are cut (Program::steps_extent),
+/// of the steps `first_step` to `end_step` alone.
 struct GroupSlice {
   std::array<uint32_t, 3> base, groups;
   int64_t first, count;
   int64_t first_step = 0, end_step = 0;
-  bool ends = true;  // its submission, which otherwise goes on with the next slice
+  bool ends = true;    // its submission, which otherwise goes on with the next slice
   bool tells = false;  // Program::open_ended: whether steps are left, so that the rest may be left out
 };
-/// Workgroups 0 to `count` in slices of about `per`, in order. Where they lie in one dimension (count <= limits[0]) none is surplus; else the last ones may be.
+/// Workgroups 0 to `count` in slices of about `per`, in order. Where they lie in one dimension (count <= limits[0])
+/// none is surplus; else the last ones may be.
 std::vector<GroupSlice> slice_workgroups(int64_t count, int64_t per, const std::array<uint32_t, 3>& limits);
 
-/// Units of work 0 to `count` in slices of about `per`, each on at most `workgroups` workgroups, which begin at the slice's first unit. Empty: the limits do not
-/// allow it.
-std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgroups, const std::array<uint32_t, 3>& limits);
+/// Units of work 0 to `count` in slices of about `per`, each on at most `workgroups` workgroups, which begin at the
+/// slice's first unit. Empty: the limits do not allow it.
+std::vector<GroupSlice> slice_units(int64_t count, int64_t per, int64_t workgroups,
+                                    const std::array<uint32_t, 3>& limits);
 
 constexpr int kTogether = 64;  // dispatches of a submission at most
 
 /// Each of them again for every `per` of `total` steps, one after another; without any, `all` workgroups.
-std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t total, int64_t per);
+std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t total,
+                                    int64_t per);
 
-/// Where data decides how many dispatches there are: each of the slices, or `all`, kOpenDispatches times, of `per` steps. Some of them tell whether that was enough.
+/// Where data decides how many dispatches there are: each of the slices, or `all`, kOpenDispatches times, of `per`
+/// steps. Some of them tell whether that was enough.
 constexpr int kOpenDispatches = 512;
 std::vector<GroupSlice> slice_open(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t per);
-/// The same where nobody reads what the earlier ones tell, as in a recording: only the last ones do, else steps would count as left that a later dispatch has run.
+/// The same where nobody reads what the earlier ones tell, as in a recording: only the last ones do, else steps would
+/// count as left that a later dispatch has run.
 void tell_at_the_end(std::vector<GroupSlice>& slices);
-/// The one to go on with after one that told; the number of all if there is none. As long as steps are left the last ones come again.
+/// The one to go on with after one that told; the number of all if there is none. As long as steps are left the last
+/// ones come again.
 size_t after_telling(const std::vector<GroupSlice>& slices, size_t told, bool steps_left);
 
-/// For errors, of the submission that ends there: "workgroups 8 to 15 of 64 (slice 2 of 8)", "workgroups 0 to 7 of 8 (slices 1 to 64 of 70)".
+/// For errors, of the submission that ends there: "workgroups 8 to 15 of 64 (slice 2 of 8)", "workgroups 0 to 7 of 8
+/// (slices 1 to 64 of 70)".
 std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units);
 
 /// Work of a call, in units of about one arithmetic operation; 0 if its sizes do not tell.
 double work_of(const Program& program, const DimValues& dims);
 
-/// What the device does in a second, measured by timestamps around long dispatches; a guess on the slow side until then. With the Context's mutex held.
+/// What the device does in a second, measured by timestamps around long dispatches; a guess on the slow side until
+/// then. With the Context's mutex held.
 class Pace {
  public:
   Pace(const DeviceTable& vk, VkDevice device, const Probe& probe);
@@ -62,7 +72,8 @@ class Pace {
 
   /// By what `code` (any address that stands for a program's) has done so far, or else all of them.
   double seconds(double work, const void* code) const;
-  /// Around a dispatch of so much work: before, after, and when it has been submitted (`value`: the timeline's) or not (0).
+  /// Around a dispatch of so much work: before, after, and when it has been submitted (`value`: the timeline's) or not
+  /// (0).
   int begin(Recorder& recorder, double work);
   void end(Recorder& recorder, int slot);
   void submitted(int slot, uint64_t value, double work, const void* code);
@@ -71,7 +82,12 @@ class Pace {
   void learn(double work, double seconds, const void* code);
 
  private:
-  struct Measurement { int slot; uint64_t value; double work; const void* code; };
+  struct Measurement {
+    int slot;
+    uint64_t value;
+    double work;
+    const void* code;
+  };
   const DeviceTable& vk_;
   VkDevice device_;
   uint32_t bits_;
@@ -83,8 +99,8 @@ class Pace {
   double rate_;  // of all: work per second
   bool measured_ = false;
   std::unordered_map<const void*, double> rates_;  // per code
-  bool compiles_late_;                      // the driver: in the first dispatch, whose time then says nothing
-  std::unordered_set<const void*> dispatched_;  // code, if it does
+  bool compiles_late_;                             // the driver: in the first dispatch, whose time then says nothing
+  std::unordered_set<const void*> dispatched_;     // code, if it does
 };
 
 }  // namespace tessera::vulkan

@@ -1,5 +1,5 @@
-// TypedArray: a DeviceArray of one dtype and number of dims, so that arguments in the wrong order are an error of the C++ compiler where dtype or rank tell them apart. What the
-// headers of tessera bundle take and give.
+// TypedArray: a DeviceArray of one dtype and number of dims, so that arguments in the wrong order are an error of the
+// C++ compiler where dtype or rank tell them apart. What the headers of tessera bundle take and give.
 #pragma once
 #include <string>
 #include <utility>
@@ -16,10 +16,12 @@ inline constexpr InPlace in_place;
 template <DType kDType, int kRank> class TypedArray {
  public:
   TypedArray(InPlace) {}  // NOLINT: implicit on purpose
-  /// Throws SpecError if the array has another dtype or number of dims. Not from a TypedArray of another type, which would take two conversions.
+  /// Throws SpecError if the array has another dtype or number of dims. Not from a TypedArray of another type, which
+  /// would take two conversions.
   TypedArray(DeviceArray array) : array_(std::move(array)) {  // NOLINT: implicit on purpose
     if (array_.dtype() != kDType || array_.shape().size() != static_cast<size_t>(kRank))
-      throw SpecError("TypedArray: the array is " + std::string(name(array_.dtype())) + to_string(array_.shape()) + " but one of " + std::string(name(kDType)) + " with " + plural(kRank, "dim") + " is wanted");
+      throw SpecError("TypedArray: the array is " + std::string(name(array_.dtype())) + to_string(array_.shape()) +
+                      " but one of " + std::string(name(kDType)) + " with " + plural(kRank, "dim") + " is wanted");
   }
   operator const DeviceArray&() const { return array_; }  // NOLINT: implicit on purpose
   const DeviceArray& operator*() const { return array_; }

@@ -1,4 +1,5 @@
-// Adds two vectors: the first kernel of the Pallas tutorial. Without a BlockSpec a Ref is the whole array, whatever its size.
+// Adds two vectors: the first kernel of the Pallas tutorial. Without a BlockSpec a Ref is the whole array, whatever its
+// size.
 #include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
@@ -7,9 +8,8 @@ namespace ts = tessera;
 using ts::Ref, ts::all;
 
 ts::Array add_vectors(const ts::Array& x, const ts::Array& y) {
-  return ts::pallas_call(
-      [](Ref x_ref, Ref y_ref, Ref o_ref) { o_ref[all] = x_ref[all] + y_ref[all]; },
-      {.out_shape = {{{x.shape()[0]}, x.dtype()}}, .name = "add_vectors"})(x, y);
+  return ts::pallas_call([](Ref x_ref, Ref y_ref, Ref o_ref) { o_ref[all] = x_ref[all] + y_ref[all]; },
+                         {.out_shape = {{{x.shape()[0]}, x.dtype()}}, .name = "add_vectors"})(x, y);
 }
 
 int main() try {

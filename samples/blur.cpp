@@ -1,4 +1,5 @@
-// Blurs a PNG by a Gaussian: blur [IN.png [OUT.png]]. The picture's size arrives with the call: one compiled kernel serves every size.
+// Blurs a PNG by a Gaussian: blur [IN.png [OUT.png]]. The picture's size arrives with the call: one compiled kernel
+// serves every size.
 #include <tessera/tessera.hpp>
 
 #include "samples/support/picture.h"
@@ -9,8 +10,8 @@ using ts::Ref, ts::Value, ts::all;
 
 constexpr int radius = 18, taps = 2 * radius + 1, columns = 256;
 
-/// Blurs along the columns and transposes, so that two calls blur both ways. A program adds up 256 pixels of row i + t - radius, t being
-/// the last grid axis; beyond the first and last rows the picture goes on as it ends.
+/// Blurs along the columns and transposes, so that two calls blur both ways. A program adds up 256 pixels of row i + t
+/// - radius, t being the last grid axis; beyond the first and last rows the picture goes on as it ends.
 ts::PallasCall make_blur() {
   const ts::Extent h = ts::dim("h"), w = ts::dim("w");
   return ts::pallas_call(
@@ -21,7 +22,10 @@ ts::PallasCall make_blur() {
       },
       {.out_shape = {{{w, h}, ts::f32}},
        .grid = {h, ts::cdiv(w, columns), taps},
-       .in_specs = {{{ts::squeezed, columns}, [](Value i, Value j, Value t) { return ts::Indices{ts::clamp(0, i + t - radius, ts::num_programs(0) - 1), j}; }},
+       .in_specs = {{{ts::squeezed, columns},
+                     [](Value i, Value j, Value t) {
+                       return ts::Indices{ts::clamp(0, i + t - radius, ts::num_programs(0) - 1), j};
+                     }},
                     {{1}, [](Value, Value, Value t) { return t; }}},
        .out_specs = {{{columns, ts::squeezed}, [](Value i, Value j, Value) { return ts::Indices{j, i}; }}},
        .scratch_shapes = {ts::VMEM({columns}, ts::f32)},
@@ -37,7 +41,8 @@ int main(int argc, char** argv) try {
   sample::write_png(argc > 2 ? argv[2] : "blurred.png", blurred);
   // Two sums of 37 products, of weights that add up to 1 and colours from 0 to 1: an error of at most 37 * 2^-24 each.
   if (argc == 1) return sample::check("blur", blurred, {.entries = 4.4e-6, .row_sums = 4.4e-6 * 640});
-  return sample::check("blur", blurred, [&](int64_t position) { return sample::blurred_entry(picture, weights, position); }, 4.4e-6);
+  return sample::check(
+      "blur", blurred, [&](int64_t position) { return sample::blurred_entry(picture, weights, position); }, 4.4e-6);
 } catch (const std::exception& e) {
   return sample::fail("blur", e);
 }

@@ -1,5 +1,6 @@
-// The direction that a matrix stretches most, by power iteration: a function of arrays under jit. What it computes between the calls of a kernel becomes kernels too,
-// the loop is part of the graph, and a call of the function is one submission.
+// The direction that a matrix stretches most, by power iteration: a function of arrays under jit. What it computes
+// between the calls of a kernel becomes kernels too, the loop is part of the graph, and a call of the function is one
+// submission.
 #include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
@@ -24,7 +25,8 @@ int main() try {
       return w * ts::rsqrt(ts::sum(w * w));
     });
   });
-  // A sum of 512 products errs by at most 512 * 2^-24 of it, and the entries are about 1/22; what the loop starts from is forgotten.
+  // A sum of 512 products errs by at most 512 * 2^-24 of it, and the entries are about 1/22; what the loop starts from
+  // is forgotten.
   return sample::check("jit", direction(sample::random({n, n}, 1)), {.entries = 1.5e-6, .row_sums = 7e-4});
 } catch (const std::exception& e) {
   return sample::fail("jit", e);

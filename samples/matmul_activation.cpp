@@ -1,4 +1,5 @@
-// The tutorial's matrix product with an activation function fused into it: the kernel is an ordinary C++ lambda, so it may call another.
+// The tutorial's matrix product with an activation function fused into it: the kernel is an ordinary C++ lambda, so it
+// may call another.
 #include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
@@ -23,7 +24,8 @@ template <class Activation> ts::Array matmul(const ts::Array& x, const ts::Array
 
 int main() try {
   const ts::Array x = sample::random({1024, 1024}, 1), y = sample::random({1024, 1024}, 2, 0.125);
-  // The product errs by at most 0.003 / 8 (see matmul.cpp), gelu's slope is at most 1.13, and the errors of a row's 1024 entries are independent.
+  // The product errs by at most 0.003 / 8 (see matmul.cpp), gelu's slope is at most 1.13, and the errors of a row's
+  // 1024 entries are independent.
   return sample::check("matmul_activation", matmul(x, y, gelu), {.entries = 4.5e-4, .row_sums = 0.015});
 } catch (const std::exception& e) {
   return sample::fail("matmul_activation", e);

@@ -1,5 +1,5 @@
-// A matrix product in steps along k: the third grid axis walks over k while the sum stays in scratch. The other two axes run at once, which
-// Tessera proves by itself. Blocks need not divide m and n: what hangs over is never written.
+// A matrix product in steps along k: the third grid axis walks over k while the sum stays in scratch. The other two
+// axes run at once, which Tessera proves by itself. Blocks need not divide m and n: what hangs over is never written.
 #include <tessera/tessera.hpp>
 
 #include "samples/support/sample.h"
@@ -24,7 +24,8 @@ int main() try {
        .name = "matmul_scratch"});
 
   const ts::Array z = matmul(sample::random({m, k}, 1), sample::random({k, n}, 2));
-  return sample::check("matmul_scratch", z, {.entries = 0.003, .row_sums = 0.08});  // as in matmul.cpp, with 960 products and 700 columns
+  // as in matmul.cpp, with 960 products and 700 columns
+  return sample::check("matmul_scratch", z, {.entries = 0.003, .row_sums = 0.08});
 } catch (const std::exception& e) {
   return sample::fail("matmul_scratch", e);
 }

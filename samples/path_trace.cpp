@@ -1,10 +1,10 @@
-// A room with a lamp, by the paths that light may have taken: path_trace [--size N] [--frames N] [--window] [OUT.png]. A frame is a graph of block kernels (kernels/path_tracing.h) under jit: paths,
-// the history of each pixel by where the camera before saw its surface, and what a screen shows. The first picture is of many frames from one place; then the camera goes round, and what it sees
-// is kept.
-#include <tessera/tessera.hpp>
-
+// A room with a lamp, by the paths that light may have taken: path_trace [--size N] [--frames N] [--window] [OUT.png].
+// A frame is a graph of block kernels (kernels/path_tracing.h) under jit: paths, the history of each pixel by where the
+// camera before saw its surface, and what a screen shows. The first picture is of many frames from one place; then the
+// camera goes round, and what it sees is kept.
 #include <algorithm>
 #include <cmath>
+#include <tessera/tessera.hpp>
 
 #include "samples/kernels/path_tracing.h"
 #include "samples/support/demo.h"
@@ -15,28 +15,37 @@ using ts::Tensor;
 constexpr int spheres = 4, samples = 2, bounces = 6, passes = 3;  // passes: frames from picture to picture
 
 ts::Array scene() {
-  return ts::Array({8 + spheres, 8}, std::vector<float>{
-      0.78f, 0.20f, 0.12f, 0, 0, 0, 0, 0,  0.14f, 0.36f, 0.62f, 0, 0, 0, 0, 0,  // left and right
-      0.70f, 0.68f, 0.64f, 0, 0, 0, 0, 0,  0.76f, 0.75f, 0.72f, 0, 0, 0, 0, 0,  // floor and ceiling
-      0.70f, 0.68f, 0.64f, 0, 0, 0, 0, 0,  0.76f, 0.74f, 0.70f, 0, 0, 0, 0, 0,  // behind the eye, and before it
-      -1, 0, -2.2f, 1, 2, 1, 0, 0,                                              // the room
-      -0.42f, 0.42f, -0.32f, 0.42f, 9, 1, 0, 0,                                 // the lamp
-      -0.44f, 0.45f, 0.42f, 0.45f, 0.94f, 0.93f, 0.90f, 1,                      // a mirror
-      0.42f, 0.36f, -0.12f, 0.36f, 0.97f, 0.99f, 0.98f, -1.5f,                  // glass
-      -0.50f, 0.20f, -0.42f, 0.20f, 0.92f, 0.66f, 0.24f, 1.25f,                 // brushed gold
-      -0.06f, 0.15f, -0.56f, 0.15f, 0.30f, 0.62f, 0.36f, 0});                   // chalk
+  return ts::Array({8 + spheres, 8},
+                   std::vector<float>{0.78f,  0.20f, 0.12f,  0,     0,     0,     0,     0,     0.14f,
+                                      0.36f,  0.62f, 0,      0,     0,     0,     0,  // left and right
+                                      0.70f,  0.68f, 0.64f,  0,     0,     0,     0,     0,     0.76f,
+                                      0.75f,  0.72f, 0,      0,     0,     0,     0,  // floor and ceiling
+                                      0.70f,  0.68f, 0.64f,  0,     0,     0,     0,     0,     0.76f,
+                                      0.74f,  0.70f, 0,      0,     0,     0,     0,  // behind the eye, and before it
+                                      -1,     0,     -2.2f,  1,     2,     1,     0,     0,      // the room
+                                      -0.42f, 0.42f, -0.32f, 0.42f, 9,     1,     0,     0,      // the lamp
+                                      -0.44f, 0.45f, 0.42f,  0.45f, 0.94f, 0.93f, 0.90f, 1,      // a mirror
+                                      0.42f,  0.36f, -0.12f, 0.36f, 0.97f, 0.99f, 0.98f, -1.5f,  // glass
+                                      -0.50f, 0.20f, -0.42f, 0.20f, 0.92f, 0.66f, 0.24f, 1.25f,  // brushed gold
+                                      -0.06f, 0.15f, -0.56f, 0.15f, 0.30f, 0.62f, 0.36f, 0});    // chalk
 }
 
-std::vector<float> camera(double turn) { return ts::kernels::look({0.5 * std::sin(turn), 1.0 + 0.15 * std::sin(2 * turn), -2.1}, {0.05 * std::sin(turn), 0.74, 0.2}, 0.56); }
+std::vector<float> camera(double turn) {
+  return ts::kernels::look({0.5 * std::sin(turn), 1.0 + 0.15 * std::sin(2 * turn), -2.1},
+                           {0.05 * std::sin(turn), 0.74, 0.2}, 0.56);
+}
 
-/// (cameras, scene, frame, longest, history, surface before) -> history, surface, and a picture [3, n, n]: exposed, with the rational fit of the ACES curve (Narkowicz, 2015).
+/// (cameras, scene, frame, longest, history, surface before) -> history, surface, and a picture [3, n, n]: exposed,
+/// with the rational fit of the ACES curve (Narkowicz, 2015).
 auto make_frame(int64_t n) {
   return ts::jit(
-      [trace = ts::kernels::path_trace(n, n, {.spheres = spheres, .samples = samples, .bounces = bounces, .most = 8}), accumulate = ts::kernels::path_accumulate(n, n),
+      [trace = ts::kernels::path_trace(n, n, {.spheres = spheres, .samples = samples, .bounces = bounces, .most = 8}),
+       accumulate = ts::kernels::path_accumulate(n, n),
        n](Tensor cameras, Tensor room, Tensor frame, Tensor longest, Tensor history, Tensor before) {
         const ts::Results traced = trace(ts::reshape(ts::slice(cameras, {0, 0}, {1, 12}), {12}), room, frame);
         const Tensor kept = accumulate(cameras, longest, traced[0], traced[1], history, before);
-        const Tensor seen = 0.8f * ts::slice(kept, {0, 0, 0}, {3, n, n}), curve = seen * (2.51f * seen + 0.03f) / (seen * (2.43f * seen + 0.59f) + 0.14f);
+        const Tensor seen = 0.8f * ts::slice(kept, {0, 0, 0}, {3, n, n}),
+                     curve = seen * (2.51f * seen + 0.03f) / (seen * (2.43f * seen + 0.59f) + 0.14f);
         return std::tuple{kept, traced[1], Tensor(ts::pow(ts::clamp(1e-6f, curve, 1.0f), 1 / 2.2f))};
       },
       {.name = "path_trace"});
@@ -45,16 +54,20 @@ auto make_frame(int64_t n) {
 /// What goes from frame to frame: on a device, or by the interpreter.
 class Film {
  public:
-  explicit Film(int64_t n, bool interpreted = false) : interpreted_(interpreted), frame_(make_frame(n)), history_({4, n, n}, ts::f32), surface_({5, n, n}, ts::f32) {}
+  explicit Film(int64_t n, bool interpreted = false)
+      : interpreted_(interpreted), frame_(make_frame(n)), history_({4, n, n}, ts::f32), surface_({5, n, n}, ts::f32) {}
   ts::Array expose(double turn) {
     const std::vector<float> now = camera(turn);
     std::vector<float> both = now;
-    both.insert(both.end(), before_.empty() ? now.begin() : before_.begin(), before_.empty() ? now.end() : before_.end());
+    both.insert(both.end(), before_.empty() ? now.begin() : before_.begin(),
+                before_.empty() ? now.end() : before_.end());
     before_ = now;
     // What is seen in a mirror moves otherwise than the mirror does, so while the camera moves, little of that is kept.
     const bool still = std::equal(now.begin(), now.end(), both.begin() + 12);
-    const ts::Array cameras({2, 12}, both), number({2}, std::vector<uint32_t>{number_++, 1}), longest({2}, std::vector<float>{1000, still ? 1000.0f : 10.0f});
-    const auto next = interpreted_ ? ts::interpret(frame_, cameras, scene(), number, longest, history_, surface_) : frame_(cameras, scene(), number, longest, history_, surface_);
+    const ts::Array cameras({2, 12}, both), number({2}, std::vector<uint32_t>{number_++, 1}),
+        longest({2}, std::vector<float>{1000, still ? 1000.0f : 10.0f});
+    const auto next = interpreted_ ? ts::interpret(frame_, cameras, scene(), number, longest, history_, surface_)
+                                   : frame_(cameras, scene(), number, longest, history_, surface_);
     history_ = next[0], surface_ = next[1];
     return next[2];
   }
@@ -68,7 +81,8 @@ class Film {
 };
 
 int main(int argc, char** argv) try {
-  const sample::Demo demo = sample::demo_options(argc, argv, {"path_trace", "A room with a lamp, by path tracing.", 160, 16});
+  const sample::Demo demo =
+      sample::demo_options(argc, argv, {"path_trace", "A room with a lamp, by path tracing.", 160, 16});
   Film film(demo.size);
   const double step = 6.2831853 / static_cast<double>(demo.frames);
   sample::Player player(demo);
@@ -81,7 +95,8 @@ int main(int argc, char** argv) try {
     player.show(picture);
   }
   player.finish();
-  // The same on a small picture, by the interpreter and by the device: five frames, the camera moving. Where rounding decides what a path meets, colours differ; of how many pixels, is compared.
+  // The same on a small picture, by the interpreter and by the device: five frames, the camera moving. Where rounding
+  // decides what a path meets, colours differ; of how many pixels, is compared.
   const int64_t n = 24;
   Film here(n), there(n, true);
   ts::Array got, wanted;
@@ -89,10 +104,14 @@ int main(int argc, char** argv) try {
   float others = 0;
   for (int64_t p = 0; p < n * n; ++p) {
     double off = 0;
-    for (int64_t c = 0; c < 3; ++c) off = std::max(off, std::isnan(got.at(c * n * n + p)) ? 1 : std::fabs(got.at(c * n * n + p) - wanted.at(c * n * n + p)));
+    for (int64_t c = 0; c < 3; ++c)
+      off = std::max(
+          off, std::isnan(got.at(c * n * n + p)) ? 1 : std::fabs(got.at(c * n * n + p) - wanted.at(c * n * n + p)));
     others += off > 1e-3 ? 1 : 0;
   }
-  return sample::check("path_trace", ts::Array({1}, std::vector<float>{others / static_cast<float>(n * n)}), [](int64_t) { return 0.0; }, 0.02);
+  return sample::check(
+      "path_trace", ts::Array({1}, std::vector<float>{others / static_cast<float>(n * n)}), [](int64_t) { return 0.0; },
+      0.02);
 } catch (const std::exception& e) {
   return sample::fail("path_trace", e);
 }

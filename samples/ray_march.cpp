@@ -1,9 +1,9 @@
-// Spheres that melt into each other over a floor: ray_march [--size N] [--frames N] [--window] [OUT.png]. Nothing in the scene has a surface: a function says how far from
-// everything a point is at least, and a ray goes that far, again and again (Hart, Sphere Tracing, 1996). The scene is written once, for blocks of pixels and for
-// single numbers, with which the answer is checked.
-#include <tessera/tessera.hpp>
-
+// Spheres that melt into each other over a floor: ray_march [--size N] [--frames N] [--window] [OUT.png]. Nothing in
+// the scene has a surface: a function says how far from everything a point is at least, and a ray goes that far, again
+// and again (Hart, Sphere Tracing, 1996). The scene is written once, for blocks of pixels and for single numbers, with
+// which the answer is checked.
 #include <cmath>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/demo.h"
 
@@ -57,17 +57,23 @@ template <class T> T scene(const Vec<T>& p, const T& time) {
   const T zero = tile(time, 0);
   T d = ball<T>(p, zero, 0.25 * sin(turn) + 0.65, zero, 0.55);
   d = melt<T>(d, ball<T>(p, 0.8 * sin(turn), zero + 0.55, 0.8 * sin(turn + 1.5707963), 0.34));
-  d = melt<T>(d, ball<T>(p, 0.9 * sin(turn + 2.0943951), 0.35 * sin(2.0 * turn) + 0.7, 0.9 * sin(turn + 3.6651914), 0.28));
-  d = melt<T>(d, ball<T>(p, 0.7 * sin(turn + 4.1887902), 0.3 * sin(turn + 1.0) + 0.8, 0.7 * sin(turn + 5.7595865), 0.24));
+  d = melt<T>(d,
+              ball<T>(p, 0.9 * sin(turn + 2.0943951), 0.35 * sin(2.0 * turn) + 0.7, 0.9 * sin(turn + 3.6651914), 0.28));
+  d = melt<T>(d,
+              ball<T>(p, 0.7 * sin(turn + 4.1887902), 0.3 * sin(turn + 1.0) + 0.8, 0.7 * sin(turn + 5.7595865), 0.24));
   return melt<T>(d, p.y);
 }
 
 /// The three colours that the ray through pixel (row, column) of a square picture sees.
 template <class T> std::array<T, 3> shade(const T& row, const T& column, const T& time, double size) {
-  const Vec<T> ray = Vec<T>{(column + 0.5) * (2.0 / size) - 1.0, 0.68 - (row + 0.5) * (2.0 / size), tile(row, 1.9)}.unit(), eye = {tile(row, 0), tile(row, 1.5), tile(row, -3.2)};
+  const Vec<T> ray = Vec<T>{(column + 0.5) * (2.0 / size) - 1.0, 0.68 - (row + 0.5) * (2.0 / size), tile(row, 1.9)}
+                         .unit(),
+               eye = {tile(row, 0), tile(row, 1.5), tile(row, -3.2)};
   // The camera looks down a little.
   const Vec<T> way = {ray.x, 0.955 * ray.y - 0.295 * ray.z, 0.955 * ray.z + 0.295 * ray.y};
-  const T far = march(96, tile(row, 0.5), std::function<T(T)>([&](T t) { return least(t + scene<T>(eye + way * t, time), static_cast<double>(kFar)); }));
+  const T far = march(96, tile(row, 0.5), std::function<T(T)>([&](T t) {
+                        return least(t + scene<T>(eye + way * t, time), static_cast<double>(kFar));
+                      }));
   const Vec<T> at = eye + way * far;
   const double e = 0.004;
   const auto slope = [&](double x, double y, double z) {
@@ -83,7 +89,8 @@ template <class T> std::array<T, 3> shade(const T& row, const T& column, const T
     walked = walked + least(most(d, 0.03), 0.25);
   }
   T open = tile(row, 1);  // how much sky there is around
-  for (int i = 1; i <= 4; ++i) open = open - (0.09 * i - scene<T>(at + normal * tile(row, 0.09 * i), time)) * (1.3 / (1 << i));
+  for (int i = 1; i <= 4; ++i)
+    open = open - (0.09 * i - scene<T>(at + normal * tile(row, 0.09 * i), time)) * (1.3 / (1 << i));
   open = most(open, 0.0);
   const T sun = most(normal.dot(light), 0.0) * gap, sky = (0.5 * normal.y + 0.5) * open;
   const T squares = floor(1.5 * at.x) + floor(1.5 * at.z), odd = squares - 2.0 * floor(0.5 * squares);
@@ -103,7 +110,8 @@ template <class T> std::array<T, 3> shade(const T& row, const T& column, const T
 ts::PallasCall make_kernel(int64_t size) {
   return ts::pallas_call(
       [=](Ref time, Ref o) {
-        const Value y = ts::cast(ts::program_id(0) * rows + ts::iota(ts::i32, {rows, columns}, 0), ts::f32), x = ts::cast(ts::program_id(1) * columns + ts::iota(ts::i32, {rows, columns}, 1), ts::f32);
+        const Value y = ts::cast(ts::program_id(0) * rows + ts::iota(ts::i32, {rows, columns}, 0), ts::f32),
+                    x = ts::cast(ts::program_id(1) * columns + ts::iota(ts::i32, {rows, columns}, 1), ts::f32);
         const Value now = ts::broadcast_to(time[0], {rows, columns});
         const std::array<Value, 3> colour = shade<Value>(y, x, now, static_cast<double>(size));
         for (int c = 0; c < 3; ++c) o[c] = colour[static_cast<size_t>(c)];
@@ -117,23 +125,32 @@ ts::PallasCall make_kernel(int64_t size) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const sample::Demo demo = sample::demo_options(argc, argv, {"ray_march", "Spheres that melt into each other over a floor, by sphere tracing.", 160, 16});
+  const sample::Demo demo = sample::demo_options(
+      argc, argv, {"ray_march", "Spheres that melt into each other over a floor, by sphere tracing.", 160, 16});
   const ts::PallasCall draw = make_kernel(demo.size);
   sample::Player player(demo);
-  while (player.more()) player.show(draw(ts::Array({1}, std::vector<float>{static_cast<float>(player.frame() % demo.frames) / static_cast<float>(demo.frames)})));
+  while (player.more())
+    player.show(draw(ts::Array(
+        {1}, std::vector<float>{static_cast<float>(player.frame() % demo.frames) / static_cast<float>(demo.frames)})));
   player.finish();
-  // Where rounding decides which thing a ray meets, colours jump; elsewhere they agree. So what is compared is how many of 500 pixels of the first picture differ.
+  // Where rounding decides which thing a ray meets, colours jump; elsewhere they agree. So what is compared is how many
+  // of 500 pixels of the first picture differ.
   const ts::Array& first = player.first();
   const int64_t plane = demo.size * demo.size;
   float others = 0;
   for (int64_t i = 0; i < 500; ++i) {
     const int64_t p = i * 7919 % plane;
-    const std::array<double, 3> wanted = shade<double>(static_cast<double>(p / demo.size), static_cast<double>(p % demo.size), 0.0, static_cast<double>(demo.size));
+    const std::array<double, 3> wanted = shade<double>(
+        static_cast<double>(p / demo.size), static_cast<double>(p % demo.size), 0.0, static_cast<double>(demo.size));
     double off = 0;
-    for (int64_t c = 0; c < 3; ++c) off = std::max(off, std::isnan(first.at(c * plane + p)) ? 1 : std::fabs(first.at(c * plane + p) - wanted[static_cast<size_t>(c)]));
+    for (int64_t c = 0; c < 3; ++c)
+      off = std::max(off, std::isnan(first.at(c * plane + p))
+                              ? 1
+                              : std::fabs(first.at(c * plane + p) - wanted[static_cast<size_t>(c)]));
     others += off > 0.02 ? 1 : 0;
   }
-  return sample::check("ray_march", ts::Array({1}, std::vector<float>{others / 500}), [](int64_t) { return 0.0; }, 0.02);
+  return sample::check(
+      "ray_march", ts::Array({1}, std::vector<float>{others / 500}), [](int64_t) { return 0.0; }, 0.02);
 } catch (const std::exception& e) {
   return sample::fail("ray_march", e);
 }

@@ -28,7 +28,8 @@ class Walk {
  public:
   explicit Walk(const ir::Kernel& k) : k_(k), bounds_(k), free_(k) { region(k.body); }
   std::vector<ir::OpId> unproved;
-  // Loads that need not lie inside where a branch is not taken or a loop has no round: those that would if counters had a round's value, and the others.
+  // Loads that need not lie inside where a branch is not taken or a loop has no round: those that would if counters had
+  // a round's value, and the others.
   std::vector<ir::OpId> by_loops, speculated;
   std::vector<ir::OpId> loops;  // around the former
 
@@ -43,8 +44,10 @@ class Walk {
         if (o.code == Opcode::for_) {
           scope_.push_back({k_.region(o.regions[i]).args[0], o.operands[0], o.operands[1], o.operands[2]});
           bounds_.between(scope_.back());
-          // Behind its last round a counter is at most 16 steps on (loops.h): where these do not wrap, it is never below the first one.
-          if (free_.not_negative({{INT32_MAX, {}}, {-1, o.operands[1]}, {-16, o.operands[2]}}, {}, {})) free_.between({scope_.back().v, o.operands[0], {}});
+          // Behind its last round a counter is at most 16 steps on (loops.h): where these do not wrap, it is never
+          // below the first one.
+          if (free_.not_negative({{INT32_MAX, {}}, {-1, o.operands[1]}, {-16, o.operands[2]}}, {}, {}))
+            free_.between({scope_.back().v, o.operands[0], {}});
         }
         region(o.regions[i]);
         if (o.code == Opcode::if_) conditions_.pop_back();
@@ -68,15 +71,19 @@ class Walk {
     for (const ir::OpId l : around_)
       if (k_.op(l).code == Opcode::for_ && std::find(loops.begin(), loops.end(), l) == loops.end()) loops.push_back(l);
   }
-  bool inside(const ir::Op& o, int64_t n, Prover& bounds, const std::vector<Prover::Condition>& conditions, const std::vector<Prover::Between>& scope) const {
-    std::vector<Prover::Term> first, behind{{n, {}}};  // the access's first element, and how many come from its last one on
+  bool inside(const ir::Op& o, int64_t n, Prover& bounds, const std::vector<Prover::Condition>& conditions,
+              const std::vector<Prover::Between>& scope) const {
+    // the access's first element, and how many come from its last one on
+    std::vector<Prover::Term> first, behind{{n, {}}};
     const auto at = [&](int64_t factor, Value v) {
       first.emplace_back(factor, v);
       behind.emplace_back(-factor, v);
     };
     const ir::Index& x = o.index[0];
     x.is_static() ? at(x.start, {}) : at(1, o.operands[static_cast<size_t>(x.start_operand)]);
-    for (const ir::Op* view = k_.def(o.operands[0]); view && view->code == Opcode::view; view = k_.def(view->operands[0])) at(1, view->operands[1]);
+    for (const ir::Op* view = k_.def(o.operands[0]); view && view->code == Opcode::view;
+         view = k_.def(view->operands[0]))
+      at(1, view->operands[1]);
     behind.emplace_back(-x.size, Value{});
     return bounds.not_negative(first, conditions, scope) && bounds.not_negative(behind, conditions, scope);
   }
@@ -112,10 +119,13 @@ void hold_counter(ir::Kernel& k, ir::OpId loop) {
   Value held;
   in_front(k, body, [&](ir::Builder& b) {
     b.set_loc(k.op(loop).loc);
-    // Not the loop's own condition, which a driver's compiler takes for true in the loop: i <= end - 1, which does not wrap where there is a round.
-    const Value last = b.elementwise(Opcode::sub, {end, b.constant_int(k.type(end).dtype, 1)}), rounds = b.elementwise(Opcode::lt, {low, end});
+    // Not the loop's own condition, which a driver's compiler takes for true in the loop: i <= end - 1, which does not
+    // wrap where there is a round.
+    const Value last = b.elementwise(Opcode::sub, {end, b.constant_int(k.type(end).dtype, 1)}),
+                rounds = b.elementwise(Opcode::lt, {low, end});
     const Value begun = b.elementwise(Opcode::ge, {i, low}), left = b.elementwise(Opcode::le, {i, last});
-    held = b.elementwise(Opcode::select, {b.elementwise(Opcode::and_, {b.elementwise(Opcode::and_, {begun, left}), rounds}), i, low});
+    held = b.elementwise(Opcode::select,
+                         {b.elementwise(Opcode::and_, {b.elementwise(Opcode::and_, {begun, left}), rounds}), i, low});
   });
   replace(k, before, i, held);
 }
@@ -151,10 +161,13 @@ class Mover {
     const int64_t size = o.index[0].size;
     const auto [it, added] = last_.try_emplace({root.index, size});
     if (!added) return it->second;
-    if (const auto n = array_size(k_, root)) return it->second = b.constant_int(DType::i64, std::max<int64_t>(*n - size, 0));
+    if (const auto n = array_size(k_, root))
+      return it->second = b.constant_int(DType::i64, std::max<int64_t>(*n - size, 0));
     Value n = b.constant_int(DType::i64, 1);
-    for (const Extent& e : std::vector<Extent>(k_.blocks[k_.value(root).number].array_shape)) n = b.elementwise(Opcode::mul, {n, extent(b, e)});
-    return it->second = b.elementwise(Opcode::max, {b.elementwise(Opcode::sub, {n, b.constant_int(DType::i64, size)}), b.constant_int(DType::i64, 0)});
+    for (const Extent& e : std::vector<Extent>(k_.blocks[k_.value(root).number].array_shape))
+      n = b.elementwise(Opcode::mul, {n, extent(b, e)});
+    return it->second = b.elementwise(Opcode::max, {b.elementwise(Opcode::sub, {n, b.constant_int(DType::i64, size)}),
+                                                    b.constant_int(DType::i64, 0)});
   }
   Value extent(ir::Builder& b, const Extent& e) {
     if (const auto n = e.value()) return b.constant_int(DType::i64, *n);
@@ -173,14 +186,20 @@ class Mover {
     b.set_loc(o.loc);
     const Value root = root_of(k_, o.operands[0]), last = last_position(b, o);
     ir::Index& x = o.index[0];
-    const auto least = [&](Value at, Value most, DType t) { return b.convert(b.elementwise(Opcode::min, {b.convert(at, t), b.convert(most, t)}), k_.type(at).dtype); };
+    const auto least = [&](Value at, Value most, DType t) {
+      return b.convert(b.elementwise(Opcode::min, {b.convert(at, t), b.convert(most, t)}), k_.type(at).dtype);
+    };
     const auto n = array_size(k_, root);
-    if (o.operands[0] == root && !x.is_static() && n && *n <= INT32_MAX && k_.type(o.operands[static_cast<size_t>(x.start_operand)]).dtype == DType::i32) {
+    if (o.operands[0] == root && !x.is_static() && n && *n <= INT32_MAX &&
+        k_.type(o.operands[static_cast<size_t>(x.start_operand)]).dtype == DType::i32) {
       Value& at = o.operands[static_cast<size_t>(x.start_operand)];
       at = least(at, last, DType::u32);  // what is negative is more than any position
     } else {
-      Value at = x.is_static() ? b.constant_int(DType::i64, x.start) : b.convert(o.operands[static_cast<size_t>(x.start_operand)], DType::i64);
-      for (Value ref = o.operands[0]; ref != root; ref = k_.def(ref)->operands[0]) at = b.elementwise(Opcode::add, {at, k_.def(ref)->operands[1]});  // no Op is held while ops are made
+      Value at = x.is_static() ? b.constant_int(DType::i64, x.start)
+                               : b.convert(o.operands[static_cast<size_t>(x.start_operand)], DType::i64);
+      // no Op is held while ops are made
+      for (Value ref = o.operands[0]; ref != root; ref = k_.def(ref)->operands[0])
+        at = b.elementwise(Opcode::add, {at, k_.def(ref)->operands[1]});
       at = least(at, last, DType::u64);
       if (!x.is_static()) o.operands.erase(o.operands.begin() + x.start_operand);
       x.start = 0;

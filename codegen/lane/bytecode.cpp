@@ -24,7 +24,9 @@ Code fast_code(Opcode op, DType t, DType result) {
       case Opcode::ge: return Code::ge_i32;
       case Opcode::min: return Code::min_i32;
       case Opcode::max: return Code::max_i32;
-      case Opcode::convert: if (result == DType::i64) return Code::i32_to_i64; break;
+      case Opcode::convert:
+        if (result == DType::i64) return Code::i32_to_i64;
+        break;
       default: break;
     }
   if (t == DType::i64 && op == Opcode::add) return Code::add_i64;
@@ -41,7 +43,8 @@ Code fast_code(Opcode op, DType t, DType result) {
 class Flattener {
  public:
   Flattener(const Kernel& k, const std::vector<Bounds>& ranges) : k_(k), ranges_(ranges) {
-    if (k.level != ir::Level::lane || k.body.index >= k.regions.size()) throw InternalError(k.name + ": not a lane-level kernel", k.loc);
+    if (k.level != ir::Level::lane || k.body.index >= k.regions.size())
+      throw InternalError(k.name + ": not a lane-level kernel", k.loc);
     regs_.assign(k.values.size(), kNone);
     places_.assign(k.values.size(), kNone);
   }
@@ -49,15 +52,18 @@ class Flattener {
   Bytecode run() {
     const auto& args = k_.region(k_.body).args;
     for (size_t i = 0; i < args.size(); ++i) {
-      if (!k_.type(args[i]).is_ref) throw InternalError(k_.name + ": arg " + std::to_string(i) + " is not a Ref", k_.loc);
-      out_.places.push_back({Place::Kind::arg, static_cast<uint32_t>(i), k_.type(args[i]).dtype, 0, size_bytes(k_.type(args[i]).dtype), 0});
+      if (!k_.type(args[i]).is_ref)
+        throw InternalError(k_.name + ": arg " + std::to_string(i) + " is not a Ref", k_.loc);
+      out_.places.push_back({Place::Kind::arg, static_cast<uint32_t>(i), k_.type(args[i]).dtype, 0,
+                             size_bytes(k_.type(args[i]).dtype), 0});
       places_[args[i].index] = static_cast<uint32_t>(i);
       regs_[args[i].index] = fresh(0);
     }
     out_.written.assign(args.size(), false);
     int64_t cell = 8;
     for (const Op& op : k_.ops)
-      if (op.code == Opcode::alloc_scratch && !op.results.empty()) cell = std::min(cell, size_bytes(k_.type(op.results[0]).dtype));
+      if (op.code == Opcode::alloc_scratch && !op.results.empty())
+        cell = std::min(cell, size_bytes(k_.type(op.results[0]).dtype));
     out_.scratch_cell = cell;
     region(k_.body);
     emit({.code = Code::end});
@@ -65,7 +71,9 @@ class Flattener {
   }
 
  private:
-  [[noreturn]] void malformed(const Op& op, const std::string& what) const { throw InternalError(k_.name + ": " + op_text(k_, op) + ": " + what, op.loc); }
+  [[noreturn]] void malformed(const Op& op, const std::string& what) const {
+    throw InternalError(k_.name + ": " + op_text(k_, op) + ": " + what, op.loc);
+  }
 
   uint32_t fresh(uint64_t initial = 0) {
     out_.registers.push_back(initial);
@@ -81,7 +89,8 @@ class Flattener {
     return use(op, op.operands[position]);
   }
   uint32_t use(const Op& op, Value v) {
-    if (v.index >= regs_.size() || regs_[v.index] == kNone) malformed(op, "uses %" + std::to_string(v.index) + " before it is defined");
+    if (v.index >= regs_.size() || regs_[v.index] == kNone)
+      malformed(op, "uses %" + std::to_string(v.index) + " before it is defined");
     return regs_[v.index];
   }
   uint32_t emit(Instr i) {
@@ -106,7 +115,8 @@ class Flattener {
   }
 
   void move_all(const Op& op, const std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
-    if (to.size() != from.size()) malformed(op, std::to_string(from.size()) + " values for " + std::to_string(to.size()) + " places");
+    if (to.size() != from.size())
+      malformed(op, std::to_string(from.size()) + " values for " + std::to_string(to.size()) + " places");
     bool overlap = false;
     for (size_t i = 0; i < to.size(); ++i)
       for (size_t j = i + 1; j < from.size(); ++j) overlap |= to[i] == from[j];
@@ -135,7 +145,8 @@ class Flattener {
 
   // Emits the region's ops; returns its yield.
   const Op& region(RegionId r) {
-    if (r.index >= k_.regions.size() || k_.region(r).ops.empty()) throw InternalError(k_.name + ": a region without a yield", k_.loc);
+    if (r.index >= k_.regions.size() || k_.region(r).ops.empty())
+      throw InternalError(k_.name + ": a region without a yield", k_.loc);
     const auto& ops = k_.region(r).ops;
     for (const OpId id : ops) {
       if (id.index >= k_.ops.size()) throw InternalError(k_.name + ": an op that does not exist", k_.loc);
@@ -178,10 +189,20 @@ class Flattener {
         for (const uint32_t s : skips) out_.code[s].aux = here();
         return;
       }
-      case Opcode::load: case Opcode::store: case Opcode::atomic_rmw: case Opcode::atomic_cas: return memory(o, source);
-      case Opcode::report: emit({.code = Code::report, .a = use(o, 0), .aux = static_cast<uint32_t>(o.attr(ir::Attr::mask)), .source = source}); return;
+      case Opcode::load:
+      case Opcode::store:
+      case Opcode::atomic_rmw:
+      case Opcode::atomic_cas: return memory(o, source);
+      case Opcode::report:
+        emit({.code = Code::report,
+              .a = use(o, 0),
+              .aux = static_cast<uint32_t>(o.attr(ir::Attr::mask)),
+              .source = source});
+        return;
       case Opcode::barrier: emit({.code = Code::barrier, .aux = sync(), .source = source}); return;
-      case Opcode::subgroup_reduce: case Opcode::subgroup_shuffle: case Opcode::subgroup_shuffle_xor: return subgroup(o, source);
+      case Opcode::subgroup_reduce:
+      case Opcode::subgroup_shuffle:
+      case Opcode::subgroup_shuffle_xor: return subgroup(o, source);
       default: break;
     }
     if (o.results.size() != 1) malformed(o, "cannot run at lane level");
@@ -201,7 +222,8 @@ class Flattener {
         out_.extents.emplace_back(def(r), i);
         return;
       }
-      case Opcode::alloc_shared: case Opcode::alloc_scratch: {
+      case Opcode::alloc_shared:
+      case Opcode::alloc_scratch: {
         const bool shared = o.code == Opcode::alloc_shared;
         const int64_t offset = o.attr(ir::Attr::offset), stride = shared ? ir::arena_stride(t) : size_bytes(t);
         const int64_t bytes = shared ? k_.lane.shared_bytes : k_.lane.scratch_bytes;
@@ -209,7 +231,8 @@ class Flattener {
         // Beyond the arena's end nothing may be touched, whatever the Ref says.
         const int64_t room = offset > bytes ? 0 : (bytes - offset) / stride;
         places_[r.index] = static_cast<uint32_t>(out_.places.size());
-        out_.places.push_back({shared ? Place::Kind::shared : Place::Kind::scratch, 0, t, offset, stride, std::min(room, std::max<int64_t>(k_.type(r).shape[0], 0))});
+        out_.places.push_back({shared ? Place::Kind::shared : Place::Kind::scratch, 0, t, offset, stride,
+                               std::min(room, std::max<int64_t>(k_.type(r).shape[0], 0))});
         def(r);
         return;
       }
@@ -221,7 +244,8 @@ class Flattener {
       case Opcode::view: {
         const uint32_t ref = use(o, 0);
         places_[r.index] = places_[o.operands[0].index];
-        if (places_[r.index] == kNone || o.operands.size() != 2 || k_.type(o.operands[1]).dtype != DType::i64) malformed(o, "wants a Ref and an i64 offset");
+        if (places_[r.index] == kNone || o.operands.size() != 2 || k_.type(o.operands[1]).dtype != DType::i64)
+          malformed(o, "wants a Ref and an i64 offset");
         emit({.code = Code::view, .dst = def(r), .a = ref, .b = use(o, 1), .source = source});
         return;
       }
@@ -231,7 +255,8 @@ class Flattener {
 
   void elementwise(const Op& o, uint32_t source) {
     const int n = ir::info(o.code).arity;
-    if (static_cast<int>(o.operands.size()) != n || o.results.size() != 1 || n < 1) malformed(o, "wrong number of operands");
+    if (static_cast<int>(o.operands.size()) != n || o.results.size() != 1 || n < 1)
+      malformed(o, "wrong number of operands");
     Instr i{.source = source};
     i.op = o.code;
     i.operand = k_.type(o.operands[o.code == Opcode::select ? 1 : 0]).dtype;
@@ -255,13 +280,22 @@ class Flattener {
   // A vector load is its elements' loads, the first of which checks the alignment.
   void vector_load(const Op& o, uint32_t source) {
     const uint32_t place = places_[o.operands[0].index];
-    if (place == kNone || o.index.size() != 1 || o.results.size() != static_cast<size_t>(o.index[0].size)) malformed(o, "is no vector load");
-    const uint32_t first = o.index[0].is_static() ? fresh(static_cast<uint32_t>(o.index[0].start)) : use(o, static_cast<size_t>(o.index[0].start_operand));
+    if (place == kNone || o.index.size() != 1 || o.results.size() != static_cast<size_t>(o.index[0].size))
+      malformed(o, "is no vector load");
+    const uint32_t first = o.index[0].is_static() ? fresh(static_cast<uint32_t>(o.index[0].start))
+                                                  : use(o, static_cast<size_t>(o.index[0].start_operand));
     for (size_t j = 0; j < o.results.size(); ++j) {
       uint32_t at = first;
       if (j) {
         at = fresh(0);
-        emit({.code = Code::add_i32, .op = Opcode::add, .operand = DType::i32, .result = DType::i32, .dst = at, .a = first, .b = fresh(static_cast<uint32_t>(j)), .source = source});
+        emit({.code = Code::add_i32,
+              .op = Opcode::add,
+              .operand = DType::i32,
+              .result = DType::i32,
+              .dst = at,
+              .a = first,
+              .b = fresh(static_cast<uint32_t>(j)),
+              .source = source});
       }
       Instr i{.code = Code::load, .dst = def(o.results[j]), .a = use(o, 0), .b = at, .aux = place, .source = source};
       i.operand = i.result = out_.places[place].dtype;
@@ -271,7 +305,8 @@ class Flattener {
   }
 
   void memory(const Op& o, uint32_t source) {
-    if (o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice) return vector_load(o, source);
+    if (o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice)
+      return vector_load(o, source);
     const bool store = o.code == Opcode::store, atomic = ir::is_atomic(o.code);
     Instr i{.code = store ? Code::store : atomic ? Code::atomic : Code::load, .source = source};
     i.a = use(o, 0);
@@ -280,7 +315,8 @@ class Flattener {
     i.aux = place;
     i.operand = i.result = out_.places[place].dtype;
     if (o.index.size() != 1 || o.index[0].kind != ir::Index::Kind::integer) malformed(o, "wants one integer index");
-    if (o.index[0].is_static()) i.b = fresh(static_cast<uint32_t>(std::clamp<int64_t>(o.index[0].start, INT32_MIN, INT32_MAX)));
+    if (o.index[0].is_static())
+      i.b = fresh(static_cast<uint32_t>(std::clamp<int64_t>(o.index[0].start, INT32_MIN, INT32_MAX)));
     else i.b = use(o, static_cast<size_t>(o.index[0].start_operand));
     if (o.has_mask()) i.c = use(o, static_cast<size_t>(o.mask_position()));
     if (atomic) {
@@ -307,7 +343,8 @@ class Flattener {
     if (o.code == Opcode::subgroup_reduce) {
       i.code = Code::reduce;
       const int64_t kind = o.attr(ir::Attr::kind);
-      if (kind < 0 || kind >= ir::kNumOpcodes || !ir::info(static_cast<Opcode>(kind)).associative) malformed(o, "kind is no associative elementwise op");
+      if (kind < 0 || kind >= ir::kNumOpcodes || !ir::info(static_cast<Opcode>(kind)).associative)
+        malformed(o, "kind is no associative elementwise op");
       i.op = static_cast<Opcode>(kind);
     } else if (o.code == Opcode::subgroup_shuffle) {
       i.code = Code::shuffle;
@@ -329,7 +366,8 @@ class Flattener {
     move_all(o, defs(args, 1), uses(o, o.operands, 3));
     def(args[0]);
     emit({.code = Code::for_begin, .dst = iv, .a = use(o, 0), .b = upper, .c = step, .d = counter, .source = source});
-    const uint32_t head = emit({.code = Code::for_head, .dst = def(args[0]), .a = iv, .b = upper, .d = counter, .source = source});
+    const uint32_t head =
+        emit({.code = Code::for_head, .dst = def(args[0]), .a = iv, .b = upper, .d = counter, .source = source});
     claim(args[0]);
     counters_.push_back(counter);
     const Op& last = region(o.regions[0]);

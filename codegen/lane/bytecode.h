@@ -1,5 +1,6 @@
-// A lane-level kernel flattened for the lane-level interpreter: one list of instructions with explicit jumps, so that an invocation is a
-// program counter and a row of registers, and may stop at any barrier or subgroup op. Internal to interpreter.cpp; nothing else reads it.
+// A lane-level kernel flattened for the lane-level interpreter: one list of instructions with explicit jumps, so that
+// an invocation is a program counter and a row of registers, and may stop at any barrier or subgroup op. Internal to
+// interpreter.cpp; nothing else reads it.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -11,30 +12,33 @@
 
 namespace tessera::lane {
 
+// clang-format off
 enum class Code : uint8_t {
   eval1, eval2, eval3,                                    // aux: an entry of Bytecode::functions
   add_i32, sub_i32, mul_i32, add_i64, mul_i64,            // the same results without the detour
   eq_i32, ne_i32, lt_i32, le_i32, gt_i32, ge_i32, min_i32, max_i32, i32_to_i64,
   add_f32, sub_f32, mul_f32, and_bool, or_bool, not_bool, select,
-  view, load, store, atomic,                              // atomic: op is the kind, or atomic_cas; d the value, c what it is compared with
+  // atomic: op is the kind, or atomic_cas; d the value, c what it is compared with
+  view, load, store, atomic,
   move, moves,                                            // moves: aux is an entry of Bytecode::moves, all at once
-  jump, branch_false, choose,                             // choose: aux is the first of d entries of Bytecode::targets
+  jump, branch_false, choose,                             // choose: aux: the first of d Bytecode::targets
   for_begin, for_head, for_next, round,                   // round: counts one round of a while
   report,                                                 // aux: the bits
   within,                                                 // RunOptions::ranges; aux: an entry of Bytecode::claims
   barrier, reduce, shuffle, shuffle_xor, end
 };
+// clang-format on
 
 inline constexpr uint32_t kNone = UINT32_MAX;
 
 struct Instr {
   Code code = Code::end;
-  ir::Opcode op = ir::Opcode::yield;          // eval, reduce
+  ir::Opcode op = ir::Opcode::yield;  // eval, reduce
   DType operand = DType::f32, result = DType::f32;
   uint32_t dst = kNone, a = kNone, b = kNone, c = kNone, d = kNone;
-  uint32_t aux = 0;                           // jump target, place, moves, sync or xor mask
-  uint32_t source = kNone;                    // OpId::index
-  uint32_t align = 1;                         // load: the element's position in its arg must be a multiple
+  uint32_t aux = 0;         // jump target, place, moves, sync or xor mask
+  uint32_t source = kNone;  // OpId::index
+  uint32_t align = 1;       // load: the element's position in its arg must be a multiple
 };
 
 /// Memory that loads and stores reach: an arg, or part of an arena.
@@ -42,21 +46,21 @@ struct Place {
   enum class Kind : uint8_t { arg, shared, scratch, report } kind = Kind::arg;
   uint32_t arg = 0;
   DType dtype = DType::f32;
-  int64_t offset = 0, stride = 1;             // bytes; arenas
-  int64_t length = 0;                         // elements; arenas (an arg's length comes with the call)
+  int64_t offset = 0, stride = 1;  // bytes; arenas
+  int64_t length = 0;              // elements; arenas (an arg's length comes with the call)
 };
 
 /// What a register must lie in.
 struct Claim {
   ir::Value value;
   Interval range;
-  int shift = 0;                              // 64 - bits
+  int shift = 0;  // 64 - bits
   bool is_signed = false;
 };
 
 /// Which rounds of the enclosing loops an invocation is in when it reaches a barrier or subgroup op.
 struct Sync {
-  std::vector<uint32_t> counters;             // registers
+  std::vector<uint32_t> counters;  // registers
 };
 
 struct Bytecode {
@@ -66,14 +70,14 @@ struct Bytecode {
   std::vector<uint32_t> targets;
   std::vector<Sync> syncs;
   std::vector<Claim> claims;
-  std::vector<Instr> once;                    // within, of constants
+  std::vector<Instr> once;                           // within, of constants
   std::vector<reference::ScalarFunction> functions;  // aux of eval1 to eval3
-  std::vector<uint64_t> registers;            // their initial contents; constants are never written
+  std::vector<uint64_t> registers;                   // their initial contents; constants are never written
   // Registers that the machine fills in: by what they hold.
   std::vector<uint32_t> workgroup_index, num_workgroups, local_index, subgroup_id, lane_id;
   std::vector<std::pair<uint32_t, int64_t>> extents;  // (register, index)
-  std::vector<bool> written;                  // args that some store reaches
-  int64_t scratch_cell = 1;                   // bytes: the least element size in scratch
+  std::vector<bool> written;                          // args that some store reaches
+  int64_t scratch_cell = 1;                           // bytes: the least element size in scratch
   bool subgroup_ops = false;
 };
 

@@ -48,11 +48,16 @@ class Cutter {
     ops.insert(ops.begin(), head.begin(), head.end());
     k_.lane.scratch_bytes = (bytes_ + 63) / 64 * 64;
     ir::compact(k_);
-    return CutLoops{k_.lane.extents[static_cast<size_t>(k_.lane.steps_extent) + 1], steps_.at_most ? std::optional(*steps_.at_most + Extent(copied)) : std::nullopt};
+    return CutLoops{k_.lane.extents[static_cast<size_t>(k_.lane.steps_extent) + 1],
+                    steps_.at_most ? std::optional(*steps_.at_most + Extent(copied)) : std::nullopt};
   }
 
  private:
-  struct Kept { Value ref, index; DType dtype; bool shared = false; };
+  struct Kept {
+    Value ref, index;
+    DType dtype;
+    bool shared = false;
+  };
 
   bool is_unit_loop(const Op& o) const {
     const Op* by = o.code == Opcode::for_ ? k_.def(o.operands[2]) : nullptr;
@@ -73,7 +78,8 @@ class Cutter {
       const Value there = b_.elementwise(Opcode::lt, {loop.operands[0], loop.operands[1]});
       k_.op(id) = {.code = Opcode::if_, .operands = {there}, .regions = {loop.regions[0], none}, .loc = loop.loc};
       auto& body = k_.region(k_.body).ops;
-      body.insert(body.begin() + static_cast<std::ptrdiff_t>(at), k_.region(aside).ops.begin(), k_.region(aside).ops.end());
+      body.insert(body.begin() + static_cast<std::ptrdiff_t>(at), k_.region(aside).ops.begin(),
+                  k_.region(aside).ops.end());
       std::vector<Value>& args = k_.region(loop.regions[0]).args;
       rename({{args[0].index, loop.operands[0]}}, {});
       args.clear();
@@ -123,7 +129,8 @@ class Cutter {
     if (!local_) local_ = ahead([&] { return b_.one({.code = Opcode::local_index}, Type::array(DType::i32)); });
     return local_;
   }
-  // Of calls in the same expression only one may make an op: compilers differ in which of two arguments they make first.
+  // Of calls in the same expression only one may make an op: compilers differ in which of two arguments they make
+  // first.
   Value two(Opcode c, Value a, Value b) { return b_.elementwise(c, {a, b}); }
   Value minus(Value a, const Extent& e) { return e == Extent(0) ? a : two(Opcode::sub, a, number(e)); }
   Value less(Value a, Value b) { return two(Opcode::lt, a, b); }
@@ -137,7 +144,8 @@ class Cutter {
 
   Kept keep(Value like, RegionId where) {
     // Barriers and subgroup ops ask that their conditions stay the same in a whole group.
-    return room(k_.type(like).dtype, synchronises_ && info_of(like) == Uniformity::workgroup && info_.control[where.index] == Uniformity::workgroup);
+    return room(k_.type(like).dtype, synchronises_ && info_of(like) == Uniformity::workgroup &&
+                                         info_.control[where.index] == Uniformity::workgroup);
   }
   Kept room(DType t, bool shared) {
     Kept s;
@@ -155,7 +163,9 @@ class Cutter {
     bytes_ += n * size;
     return s;
   }
-  Uniformity info_of(Value v) const { return v.index < info_.values.size() ? info_.values[v.index] : Uniformity::varying; }
+  Uniformity info_of(Value v) const {
+    return v.index < info_.values.size() ? info_.values[v.index] : Uniformity::varying;
+  }
   /// Words, so that no two invocations share one.
   static DType held(DType t) { return size_bytes(t) >= 4 ? t : is_float(t) ? DType::f32 : DType::i32; }
   /// Where `there` is false: 0. It was never stored.
@@ -195,7 +205,8 @@ class Cutter {
     if (k_.lane.workgroup_size > 1) b_.append({.code = Opcode::barrier});
   }
 
-  /// A dispatch is told whether it is the first (bit 0: no) and whether it is to say what is left (bit 1), and how many steps it has.
+  /// A dispatch is told whether it is the first (bit 0: no) and whether it is to say what is left (bit 1), and how many
+  /// steps it has.
   void begin_open() {
     how_ = first_;
     place_ = room(step_, true);
@@ -238,7 +249,8 @@ class Cutter {
         return b_.one(std::move(o), Type::ref(DType::i32, {words}, space));
       });
     };
-    const Value shared = words_of(Opcode::alloc_shared, 0, ir::MemorySpace::shared), scratch = words_of(Opcode::alloc_scratch, bytes_, ir::MemorySpace::global);
+    const Value shared = words_of(Opcode::alloc_shared, 0, ir::MemorySpace::shared),
+                scratch = words_of(Opcode::alloc_scratch, bytes_, ir::MemorySpace::global);
     bytes_ += 4 * words;
     const auto copy = [&](Value from, Value to) {
       const Value all_lanes = i32(k_.lane.workgroup_size), count = i32(words);
@@ -302,7 +314,8 @@ class Cutter {
     }
     return o.code == Opcode::yield || ir::info(o.code).effect == ir::Effect::pure;
   }
-  /// Made from ids, sizes, loops' counters and what nobody writes: right at every time. Else what it is before its step may be anything.
+  /// Made from ids, sizes, loops' counters and what nobody writes: right at every time. Else what it is before its step
+  /// may be anything.
   bool stable(const Op& o) const {
     for (const Value v : o.operands)
       if (unstable_.contains(v.index)) return false;
@@ -351,8 +364,10 @@ class Cutter {
     return end;
   }
 
-  /// The ops of region r that run in its step `step` alone; what they make is kept, unless nothing but the region's end uses it.
-  void run_in_step(const std::vector<OpId>& ops, RegionId r, Value first, Value end, const Extent& step, const Extent& time, bool last) {
+  /// The ops of region r that run in its step `step` alone; what they make is kept, unless nothing but the region's end
+  /// uses it.
+  void run_in_step(const std::vector<OpId>& ops, RegionId r, Value first, Value end, const Extent& step,
+                   const Extent& time, bool last) {
     if (ops.empty()) return;
     std::unordered_set<uint32_t> within;
     std::unordered_map<uint32_t, size_t> made;
@@ -381,7 +396,8 @@ class Cutter {
 
     b_.set_region(r);
     const Value at = number(step);
-    const Value before_end = less(at, end), runs = two(Opcode::and_, b_.elementwise(Opcode::not_, {less(at, first)}), before_end);
+    const Value before_end = less(at, end),
+                runs = two(Opcode::and_, b_.elementwise(Opcode::not_, {less(at, first)}), before_end);
     const RegionId then = b_.new_region({}), otherwise = b_.new_region({});
     k_.region(then).ops = ops;
     b_.set_region(then);
@@ -419,7 +435,10 @@ class Cutter {
     std::vector<Kept> kept;
     for (const Value v : o.results) kept.push_back(keep(v, r));
     const Value from = minus(first, start), to = minus(region_end, start);
-    const Value end = o.code == Opcode::if_ ? branch(id, r, from, to, kept) : o.code == Opcode::for_ && (!steps_.open || steps_.whole.contains(o.regions[0].index)) ? loop(id, r, from, to, kept) : rounds(id, r, from, to, kept);
+    const Value end = o.code == Opcode::if_ ? branch(id, r, from, to, kept)
+                      : o.code == Opcode::for_ && (!steps_.open || steps_.whole.contains(o.regions[0].index))
+                          ? loop(id, r, from, to, kept)
+                          : rounds(id, r, from, to, kept);
     b_.set_region(r);
     if (end != to) region_end = start == Extent(0) ? end : two(Opcode::add, end, number(start));
     unstable(o.results);
@@ -427,7 +446,8 @@ class Cutter {
     return region_end;
   }
 
-  /// What is `done` at step `at` of op `id` leaves the op's other steps to nobody: the dispatch ends so much later. Before the op's first step nothing is done.
+  /// What is `done` at step `at` of op `id` leaves the op's other steps to nobody: the dispatch ends so much later.
+  /// Before the op's first step nothing is done.
   Value skip(OpId id, Value first, Value end, Value done, Value at) {
     const Extent span = steps_.span.at(id.index);
     const Value rest = two(Opcode::add, end, two(Opcode::sub, number(span - steps_.passing.at(id.index)), at));
@@ -456,15 +476,18 @@ class Cutter {
       std::vector<Value> now = k_.op(last).operands;
       if (!kept.empty()) {
         // A branch that was done in an earlier dispatch.
-        now = b_.if_else(less(first, time), [&] { return now; }, [&] {
-          std::vector<Value> old;
-          for (const Kept& s : kept) old.push_back(load(s, {}));
-          return old;
-        });
+        now = b_.if_else(
+            less(first, time), [&] { return now; },
+            [&] {
+              std::vector<Value> old;
+              for (const Kept& s : kept) old.push_back(load(s, {}));
+              return old;
+            });
       }
       if (skips) {
         const Value goes_on = less(none(), end);
-        now.push_back(skip(id, first, inner, two(Opcode::and_, b_.elementwise(Opcode::not_, {less(inner, time)}), goes_on), time));
+        now.push_back(skip(id, first, inner,
+                           two(Opcode::and_, b_.elementwise(Opcode::not_, {less(inner, time)}), goes_on), time));
       }
       k_.op(last).operands = now;
       k_.region(q).ops.push_back(last);
@@ -481,12 +504,15 @@ class Cutter {
       return two(Opcode::max, two(Opcode::sub, upper, lower), zero);
     }
     const auto wide = [&](Value v) { return b_.convert(v, DType::i64); };
-    const Value next = wide(i32(1)), after = two(Opcode::add, wide(lower), next), span = two(Opcode::sub, wide(upper), after), one = wide(i32(1));
-    return b_.elementwise(Opcode::select, {less(lower, upper), b_.convert(two(Opcode::add, two(Opcode::div, span, wide(i32(by))), one), DType::i32), i32(0)});
+    const Value next = wide(i32(1)), after = two(Opcode::add, wide(lower), next),
+                span = two(Opcode::sub, wide(upper), after), one = wide(i32(1));
+    return b_.elementwise(
+        Opcode::select, {less(lower, upper),
+                         b_.convert(two(Opcode::add, two(Opcode::div, span, wide(i32(by))), one), DType::i32), i32(0)});
   }
 
-  /// The first round of a dispatch that begins at that step, or with `up` the one that it does not reach. Rounds that are whole belong to the dispatch of their first step;
-  /// others begin and end in it.
+  /// The first round of a dispatch that begins at that step, or with `up` the one that it does not reach. Rounds that
+  /// are whole belong to the dispatch of their first step; others begin and end in it.
   Value round_of(Value step, const Extent& time, bool up) {
     step = two(Opcode::max, step, none());
     if (time == Extent(1)) return step;
@@ -497,11 +523,14 @@ class Cutter {
   }
   std::vector<Value> begin_with(const std::vector<Value>& init, Value first, const std::vector<Kept>& kept) {
     if (init.empty()) return init;
-    return b_.if_else(less(none(), first), [&] {
-      std::vector<Value> old;
-      for (const Kept& s : kept) old.push_back(load(s, {}));
-      return old;
-    }, [&] { return init; });
+    return b_.if_else(
+        less(none(), first),
+        [&] {
+          std::vector<Value> old;
+          for (const Kept& s : kept) old.push_back(load(s, {}));
+          return old;
+        },
+        [&] { return init; });
   }
   /// Of a for, as steps; no more than there is room for.
   Value counted(const Op& o, int64_t by) {
@@ -512,7 +541,8 @@ class Cutter {
     return two(Opcode::min, rounds, number(steps_.rounds.at(body.index)));
   }
 
-  /// A for whose rounds, of those of the dispatch, are one after another: all of them, or with what is left of the first and the last.
+  /// A for whose rounds, of those of the dispatch, are one after another: all of them, or with what is left of the
+  /// first and the last.
   Value loop(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
     const Op o = k_.op(id);
     const RegionId body = o.regions[0];
@@ -521,11 +551,14 @@ class Cutter {
     const Extent time = steps_.time.at(body.index);
     const bool whole = steps_.whole.contains(body.index);
     const Value rounds = counted(o, by);
-    const Value from = b_.convert(two(Opcode::min, round_of(first, time, whole), rounds), DType::i32), to = b_.convert(two(Opcode::min, round_of(end, time, true), rounds), DType::i32);
+    const Value from = b_.convert(two(Opcode::min, round_of(first, time, whole), rounds), DType::i32),
+                to = b_.convert(two(Opcode::min, round_of(end, time, true), rounds), DType::i32);
     const std::vector<Value> init = begin_with({o.operands.begin() + 3, o.operands.end()}, first, kept);
     std::vector<Value> now{from, to, i32(1)};
     // What is known of a loop's bounds stays visible.
-    if (by == 1) now = {two(Opcode::max, lower, two(Opcode::add, lower, from)), two(Opcode::min, upper, two(Opcode::add, lower, to)), o.operands[2]};
+    if (by == 1)
+      now = {two(Opcode::max, lower, two(Opcode::add, lower, from)),
+             two(Opcode::min, upper, two(Opcode::add, lower, to)), o.operands[2]};
     now.insert(now.end(), init.begin(), init.end());
     k_.op(id).operands = now;
     k_.region(r).ops.push_back(id);
@@ -558,8 +591,10 @@ class Cutter {
     return end;
   }
 
-  /// Fills the body of a loop, behind what is in it. A round that is not done yet leaves what it began with. Returns the end.
-  Value part_of_round(RegionId body, const std::vector<OpId>& ops, Value first, Value end, const std::vector<Value>& began) {
+  /// Fills the body of a loop, behind what is in it. A round that is not done yet leaves what it began with. Returns
+  /// the end.
+  Value part_of_round(RegionId body, const std::vector<OpId>& ops, Value first, Value end,
+                      const std::vector<Value>& began) {
     const std::vector<OpId> head = std::move(k_.region(body).ops);
     k_.region(body).ops = ops;
     end = region(body, first, end);
@@ -572,7 +607,8 @@ class Cutter {
     const Value unfinished = less(end, number(steps_.time.at(body.index)));
     std::vector<Value> yields;
     const std::vector<Value> done = k_.op(last).operands;
-    for (size_t i = 0; i < done.size(); ++i) yields.push_back(b_.elementwise(Opcode::select, {unfinished, began[i], done[i]}));
+    for (size_t i = 0; i < done.size(); ++i)
+      yields.push_back(b_.elementwise(Opcode::select, {unfinished, began[i], done[i]}));
     k_.op(last).operands = yields;
     k_.region(body).ops.push_back(last);
     return end;
@@ -615,7 +651,9 @@ class Cutter {
       };
       const auto yes = [&] { return std::vector<Value>{ahead([&] { return b_.constant(DType::boolean, 1); })}; };
       // A round that an earlier dispatch began has been asked for.
-      b_.yield(b_.if_else(here, [&] { return whole ? asked() : b_.if_else(less(start, first), yes, asked); }, [&] { return std::vector<Value>{zero(DType::boolean)}; }));
+      b_.yield(b_.if_else(
+          here, [&] { return whole ? asked() : b_.if_else(less(start, first), yes, asked); },
+          [&] { return std::vector<Value>{zero(DType::boolean)}; }));
     }
 
     const std::vector<Value> old = k_.region(body).args;
@@ -630,8 +668,10 @@ class Cutter {
     Names names;
     for (size_t i = 0; i < n; ++i) names[old[old.size() - n + i].index] = carried[i];
     if (is_for) {
-      const Value step = i32(by), counter = two(Opcode::add, o.operands[0], two(Opcode::mul, b_.convert(args[n], DType::i32), step));
-      names[old[0].index] = two(Opcode::max, o.operands[0], two(Opcode::min, counter, two(Opcode::sub, o.operands[1], i32(1))));
+      const Value step = i32(by),
+                  counter = two(Opcode::add, o.operands[0], two(Opcode::mul, b_.convert(args[n], DType::i32), step));
+      names[old[0].index] =
+          two(Opcode::max, o.operands[0], two(Opcode::min, counter, two(Opcode::sub, o.operands[1], i32(1))));
     }
     rename(names, {});
     Value next = args[n + 1];

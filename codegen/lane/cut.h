@@ -1,6 +1,8 @@
-// Cutting: a lane-level kernel whose loops run longer than its target allows in one dispatch becomes one that runs in successive dispatches, a piece of its
-// loops in each, with what lives from one to the next in scratch. Which loops, and what a dispatch runs, is decided here and in Program::steps_extent;
-// who issues the dispatches: runtime/launch.cpp. README.md ("Drivers that cut loops") says when. Not a watchdog's slices, which cut between workgroups.
+// Cutting: a lane-level kernel whose loops run longer than its target allows in one dispatch becomes one that runs in
+// successive dispatches, a piece of its loops in each, with what lives from one to the next in scratch. Which loops,
+// and what a dispatch runs, is decided here and in Program::steps_extent; who issues the dispatches:
+// runtime/launch.cpp. README.md ("Drivers that cut loops") says when. Not a watchdog's slices, which cut between
+// workgroups.
 #pragma once
 #include <optional>
 
@@ -14,9 +16,10 @@ struct CutLoops {
   std::optional<Extent> at_most;  // iterations that a dispatch runs more than it has steps; none: data decides
 };
 
-/// Numbers the iterations of the kernel's loops, in the order in which a workgroup runs them: these are its steps. Makes each dispatch run those from the first to the end that it is
-/// given (LaneInfo::steps_extent); loops that are short, or inside of which nothing can be cut, run whole in their first one. One workgroup runs one unit of work. None, and nothing
-/// changed, where no loop can be cut.
+/// Numbers the iterations of the kernel's loops, in the order in which a workgroup runs them: these are its steps.
+/// Makes each dispatch run those from the first to the end that it is given (LaneInfo::steps_extent); loops that are
+/// short, or inside of which nothing can be cut, run whole in their first one. One workgroup runs one unit of work.
+/// None, and nothing changed, where no loop can be cut.
 std::optional<CutLoops> cut_loops(ir::Kernel& k, const Target& target);
 
 }  // namespace tessera::lane

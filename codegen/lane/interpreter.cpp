@@ -39,39 +39,45 @@ struct Register {
 };
 
 enum How : uint8_t { kRead, kWrite, kAtomic };
-/// The last accesses to one unit of memory since a barrier, by How. Epochs grow by one with every barrier, so nothing is ever cleared.
+/// The last accesses to one unit of memory since a barrier, by How. Epochs grow by one with every barrier, so nothing
+/// is ever cleared.
 struct Cell {
   uint32_t epoch[3] = {0, 0, 0};
-  uint32_t by[3] = {0, 0, 0};                 // invocations; kMany: several
-  uint32_t at[3] = {0, 0, 0};                 // instructions
+  uint32_t by[3] = {0, 0, 0};  // invocations; kMany: several
+  uint32_t at[3] = {0, 0, 0};  // instructions
 };
 /// The accesses of the whole dispatch to one element of an arg.
 struct GroupCell {
-  uint32_t by[3] = {kNone, kNone, kNone};     // workgroups; kMany: several
+  uint32_t by[3] = {kNone, kNone, kNone};  // workgroups; kMany: several
   uint32_t at[3] = {0, 0, 0};
 };
 constexpr uint32_t kMany = UINT32_MAX - 1;
 
 struct Arena {
   std::vector<std::byte> bytes;
-  std::vector<uint8_t> poison;                // per byte: not written since the workgroup began
+  std::vector<uint8_t> poison;  // per byte: not written since the workgroup began
   std::vector<Cell> cells;
-  int cell_shift = 2;                         // 2^cell_shift bytes per entry of cells
+  int cell_shift = 2;  // 2^cell_shift bytes per entry of cells
 };
 
 class Machine {
  public:
-  Machine(const Kernel& k, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims, const RunOptions& options)
+  Machine(const Kernel& k, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims,
+          const RunOptions& options)
       : k_(k), options_(options), dims_(dims), random_{Random{options.seed}.next()}, code_(flatten(k, options.ranges)) {
     const size_t num_args = k.region(k.body).args.size();
     if (arrays.size() != num_args)
-      throw SpecError(k.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(num_args) + " args", k.loc);
-    if (num_inputs < 0 || static_cast<size_t>(num_inputs) > num_args) throw SpecError(k.name + ": num_inputs is " + std::to_string(num_inputs), k.loc);
+      throw SpecError(
+          k.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(num_args) + " args", k.loc);
+    if (num_inputs < 0 || static_cast<size_t>(num_inputs) > num_args)
+      throw SpecError(k.name + ": num_inputs is " + std::to_string(num_inputs), k.loc);
     num_inputs_ = static_cast<size_t>(num_inputs);
     for (size_t i = 0; i < num_args; ++i) {
       const DType wanted = k.type(k.region(k.body).args[i]).dtype;
       if (arrays[i].dtype() != wanted)
-        throw SpecError(k.name + ": arg " + std::to_string(i) + " has dtype " + std::string(name(arrays[i].dtype())) + ", but " + std::string(name(wanted)) + " is wanted", k.loc);
+        throw SpecError(k.name + ": arg " + std::to_string(i) + " has dtype " + std::string(name(arrays[i].dtype())) +
+                            ", but " + std::string(name(wanted)) + " is wanted",
+                        k.loc);
       arrays_.push_back(arrays[i]);
       arg_bytes_.push_back(arrays_.back().bytes());
       arg_length_.push_back(static_cast<uint64_t>(arrays_.back().size()));
@@ -82,7 +88,9 @@ class Machine {
     size_ = std::max(1, k.lane.workgroup_size);
     subgroup_ = k.lane.subgroup_size > 0 ? k.lane.subgroup_size : std::max(1, options.subgroup_size);
     if (code_.subgroup_ops && k.lane.subgroup_size > 0 && size_ % subgroup_ != 0)
-      throw InternalError(k.name + ": workgroup_size " + std::to_string(size_) + " is no multiple of the required subgroup_size " + std::to_string(subgroup_), k.loc);
+      throw InternalError(k.name + ": workgroup_size " + std::to_string(size_) +
+                              " is no multiple of the required subgroup_size " + std::to_string(subgroup_),
+                          k.loc);
     const bool prints = k.lane.report_bytes >= 4 * PrintReport::kRecords;
     const int64_t room = prints ? std::max<int64_t>(options.print_bytes / 4, 0) : 0;
     report_.resize(static_cast<size_t>(k.lane.report_bytes / 4 + room));
@@ -101,7 +109,8 @@ class Machine {
     }
     for (const auto& [reg, i] : code_.extents) {
       const int64_t v = k.lane.extents[static_cast<size_t>(i)].eval(dims);
-      const bool wide = static_cast<size_t>(i) < k.lane.extent_is_64.size() && k.lane.extent_is_64[static_cast<size_t>(i)];
+      const bool wide =
+          static_cast<size_t>(i) < k.lane.extent_is_64.size() && k.lane.extent_is_64[static_cast<size_t>(i)];
       code_.registers[reg] = wide ? static_cast<uint64_t>(v) : static_cast<uint32_t>(v);
     }
     for (const uint32_t reg : code_.num_workgroups) code_.registers[reg] = static_cast<uint32_t>(count_);
@@ -123,12 +132,14 @@ class Machine {
     std::iota(order.begin(), order.end(), 0u);
     random_.shuffle(order);
     const int32_t at = k_.lane.steps_extent;
-    const int64_t total = at < 0 ? 1 : k_.lane.extents[static_cast<size_t>(at) + 1].eval(dims_), per = at < 0 || options_.steps <= 0 ? total : options_.steps;
+    const int64_t total = at < 0 ? 1 : k_.lane.extents[static_cast<size_t>(at) + 1].eval(dims_),
+                  per = at < 0 || options_.steps <= 0 ? total : options_.steps;
     const bool open = k_.lane.open_ended;
     cut_ = open || per < total;
     bool left = true;
     for (first_step_ = 0; left && !stopped_; first_step_ += per) {
-      const int64_t begin = !open ? first_step_ : Program::kTells | (first_step_ > 0 ? Program::kGoesOn : 0), end = open ? per : std::min(first_step_ + per, total);
+      const int64_t begin = !open ? first_step_ : Program::kTells | (first_step_ > 0 ? Program::kGoesOn : 0),
+                    end = open ? per : std::min(first_step_ + per, total);
       for (Invocation& v : invocations_)
         for (const auto& [reg, i] : code_.extents)
           if (passes::tells_steps(k_.lane, i)) v.regs[reg].bits = static_cast<uint64_t>(i == at ? begin : end);
@@ -159,7 +170,8 @@ class Machine {
   };
 
   void make_arena(Arena& a, int64_t bytes, int64_t cell) {
-    if (bytes < 0 || bytes > (int64_t{1} << 30)) throw InternalError(k_.name + ": an arena of " + std::to_string(bytes) + " bytes", k_.loc);
+    if (bytes < 0 || bytes > (int64_t{1} << 30))
+      throw InternalError(k_.name + ": an arena of " + std::to_string(bytes) + " bytes", k_.loc);
     a.bytes.resize(static_cast<size_t>(bytes));
     a.poison.resize(static_cast<size_t>(bytes));
     a.cell_shift = std::countr_zero(static_cast<uint64_t>(cell));
@@ -177,7 +189,8 @@ class Machine {
       std::memset(a->bytes.data(), fill, a->bytes.size());
       std::memset(a->poison.data(), 1, a->poison.size());
     }
-    if (const auto it = kept_.find(g); it != kept_.end() && first_step_ > 0) std::tie(scratch_.bytes, scratch_.poison) = it->second;
+    if (const auto it = kept_.find(g); it != kept_.end() && first_step_ > 0)
+      std::tie(scratch_.bytes, scratch_.poison) = it->second;
     invocations(g);
     if (cut_) kept_[g] = {scratch_.bytes, scratch_.poison};
   }
@@ -199,7 +212,8 @@ class Machine {
         if (stopped_) return;
       }
       if (release_subgroups()) continue;
-      const bool done = std::all_of(invocations_.begin(), invocations_.end(), [](const Invocation& v) { return v.state == State::finished; });
+      const bool done = std::all_of(invocations_.begin(), invocations_.end(),
+                                    [](const Invocation& v) { return v.state == State::finished; });
       if (done || !release_barrier()) return;
     }
   }
@@ -274,7 +288,8 @@ class Machine {
       }
       return true;
     }
-    // Name two that disagree: within the first subgroup that does, for subgroup ops; a lone disagreement with the first otherwise.
+    // Name two that disagree: within the first subgroup that does, for subgroup ops; a lone disagreement with the first
+    // otherwise.
     size_t a = 0, b = other;
     for (size_t i = 0; i < invocations_.size(); ++i) {
       const size_t first = i - i % static_cast<size_t>(subgroup_);
@@ -289,17 +304,21 @@ class Machine {
       if (v.state == State::finished) return "invocation " + std::to_string(i) + " has finished";
       std::string s = "invocation " + std::to_string(i) + " waits at " + op_at(v.pc);
       const auto& counters = code_.syncs[code_.code[v.pc].aux].counters;
-      for (size_t c = 0; c < counters.size(); ++c) s += (c ? ", " : " in round ") + std::to_string(v.regs[counters[c]].bits - 1);
+      for (size_t c = 0; c < counters.size(); ++c)
+        s += (c ? ", " : " in round ") + std::to_string(v.regs[counters[c]].bits - 1);
       return s;
     };
     const auto pc = [&](size_t i) { return invocations_[i].state == State::finished ? kNone : invocations_[i].pc; };
-    if (is_new(6, pc(a), pc(b))) report("divergence in workgroup " + std::to_string(group_) + ": " + where(a) + ", but " + where(b));
+    if (is_new(6, pc(a), pc(b)))
+      report("divergence in workgroup " + std::to_string(group_) + ": " + where(a) + ", but " + where(b));
     return false;
   }
 
   // -- reports
 
-  bool is_new(int kind, uint32_t a, uint32_t b) { return reports_.size() < options_.max_reports && seen_.insert({kind, a, b}).second; }
+  bool is_new(int kind, uint32_t a, uint32_t b) {
+    return reports_.size() < options_.max_reports && seen_.insert({kind, a, b}).second;
+  }
   void report(std::string what) { reports_.push_back(k_.name + ": " + std::move(what)); }
   std::string op_at(uint32_t at) const {
     const uint32_t source = code_.code[at].source;
@@ -310,20 +329,25 @@ class Machine {
   std::string element_of(const Place& p, int64_t index) const {
     const std::string element = "element " + std::to_string(index) + " of ";
     switch (p.kind) {
-      case Place::Kind::arg: return element + (p.arg < k_.blocks.size() ? k_.blocks[p.arg].origin : "arg " + std::to_string(p.arg));
-      case Place::Kind::shared: return element + std::string(name(p.dtype)) + " shared memory at byte " + std::to_string(p.offset);
+      case Place::Kind::arg:
+        return element + (p.arg < k_.blocks.size() ? k_.blocks[p.arg].origin : "arg " + std::to_string(p.arg));
+      case Place::Kind::shared:
+        return element + std::string(name(p.dtype)) + " shared memory at byte " + std::to_string(p.offset);
       case Place::Kind::report: return element + "the report";
-      case Place::Kind::scratch: return element + std::string(name(p.dtype)) + " scratch at byte " + std::to_string(p.offset);
+      case Place::Kind::scratch:
+        return element + std::string(name(p.dtype)) + " scratch at byte " + std::to_string(p.offset);
     }
     return element;
   }
   std::string who(uint32_t invocation) const {
-    return (invocation == kMany ? "another invocation" : "invocation " + std::to_string(invocation)) + " of workgroup " + std::to_string(group_);
+    return (invocation == kMany ? "another invocation" : "invocation " + std::to_string(invocation)) +
+           " of workgroup " + std::to_string(group_);
   }
 
   void poisoned(uint32_t invocation, uint32_t at, const Register& r, const char* use) {
     if (!is_new(3, at, r.poison)) return;
-    report(std::string("uninitialised memory, read by ") + op_at(r.poison - 1) + ", is " + use + " of " + op_at(at) + " in " + who(invocation));
+    report(std::string("uninitialised memory, read by ") + op_at(r.poison - 1) + ", is " + use + " of " + op_at(at) +
+           " in " + who(invocation));
   }
 
   void within(const Instr& i, const Register& r, uint32_t invocation) {
@@ -335,8 +359,10 @@ class Machine {
   void beyond(const Claim& c, int64_t x, uint32_t invocation) {
     if (!is_new(9, c.value.index, 0)) return;
     const ir::Op* op = k_.def(c.value);
-    report("the range of value " + std::to_string(c.value.index) + ", " + (op ? "of " + std::string(ir::name(op->code)) : "an argument") + ": " + to_string(k_.type(c.value)) + ", is [" +
-           std::to_string(c.range.lo) + ", " + std::to_string(c.range.hi) + "] but it is " + std::to_string(x) + " in " + who(invocation));
+    report("the range of value " + std::to_string(c.value.index) + ", " +
+           (op ? "of " + std::string(ir::name(op->code)) : "an argument") + ": " + to_string(k_.type(c.value)) +
+           ", is [" + std::to_string(c.range.lo) + ", " + std::to_string(c.range.hi) + "] but it is " +
+           std::to_string(x) + " in " + who(invocation));
   }
 
   // Control that hangs on garbage: whatever follows says nothing.
@@ -357,42 +383,51 @@ class Machine {
   template <How how>
   void touch(Cell& c, uint32_t invocation, uint32_t at, const Place& p, int64_t index) {
     const auto meet = [&](How other) {
-      if (disturbs(how, other) && c.epoch[other] == epoch_ && c.by[other] != invocation) conflict(how, at, invocation, other, c.at[other], c.by[other], p, index);
+      if (disturbs(how, other) && c.epoch[other] == epoch_ && c.by[other] != invocation)
+        conflict(how, at, invocation, other, c.at[other], c.by[other], p, index);
     };
     meet(kWrite), meet(kRead), meet(kAtomic);
     c.by[how] = how != kWrite && c.epoch[how] == epoch_ && c.by[how] != invocation ? kMany : invocation;
     c.epoch[how] = epoch_, c.at[how] = at;
   }
   static const char* verb(How how) { return how == kRead ? "read" : how == kWrite ? "written" : "atomically updated"; }
-  void conflict(How how, uint32_t at, uint32_t invocation, How other_how, uint32_t other_at, uint32_t other, const Place& p, int64_t index) {
+  void conflict(How how, uint32_t at, uint32_t invocation, How other_how, uint32_t other_at, uint32_t other,
+                const Place& p, int64_t index) {
     if (!is_new(20 + how * 3 + other_how, at, other_at)) return;
-    report("conflict without a barrier between: " + element_of(p, index) + " is " + verb(how) + " by " + who(invocation) + " in " + op_at(at) +
-           " and " + verb(other_how) + " by " + who(other) + " in " + op_at(other_at));
+    report("conflict without a barrier between: " + element_of(p, index) + " is " + verb(how) + " by " +
+           who(invocation) + " in " + op_at(at) + " and " + verb(other_how) + " by " + who(other) + " in " +
+           op_at(other_at));
   }
 
   template <How how>
   void touch_group(GroupCell& c, uint32_t at, const Place& p, int64_t index) {
     const auto meet = [&](How other) {
-      if (disturbs(how, other) && c.by[other] != kNone && c.by[other] != group_) group_conflict(how, at, other, c.at[other], c.by[other], p, index);
+      if (disturbs(how, other) && c.by[other] != kNone && c.by[other] != group_)
+        group_conflict(how, at, other, c.at[other], c.by[other], p, index);
     };
     meet(kWrite), meet(kRead), meet(kAtomic);
     c.by[how] = how == kWrite || c.by[how] == kNone || c.by[how] == group_ ? group_ : kMany;
     c.at[how] = at;
   }
-  void group_conflict(How how, uint32_t at, How other_how, uint32_t other_at, uint32_t other, const Place& p, int64_t index) {
+  void group_conflict(How how, uint32_t at, How other_how, uint32_t other_at, uint32_t other, const Place& p,
+                      int64_t index) {
     if (!is_new(30 + how * 3 + other_how, at, other_at)) return;
-    report("conflict between workgroups: " + element_of(p, index) + " is " + verb(how) + " by workgroup " + std::to_string(group_) + " in " + op_at(at) +
-           " and " + verb(other_how) + " by " + (other == kMany ? "another one" : "workgroup " + std::to_string(other)) + " in " + op_at(other_at));
+    report("conflict between workgroups: " + element_of(p, index) + " is " + verb(how) + " by workgroup " +
+           std::to_string(group_) + " in " + op_at(at) + " and " + verb(other_how) + " by " +
+           (other == kMany ? "another one" : "workgroup " + std::to_string(other)) + " in " + op_at(other_at));
   }
 
   // The element's first byte, its poison flags (arenas) and bookkeeping done; null where it is out of bounds.
   template <How how>
   std::byte* reach(const Instr& i, uint32_t at, uint32_t invocation, int64_t index, uint8_t** poison) {
     const Place& p = code_.places[i.aux];
-    const uint64_t length = p.kind == Place::Kind::arg ? arg_length_[p.arg] : p.kind == Place::Kind::report ? report_.size() : static_cast<uint64_t>(p.length);
+    const uint64_t length = p.kind == Place::Kind::arg      ? arg_length_[p.arg]
+                            : p.kind == Place::Kind::report ? report_.size()
+                                                            : static_cast<uint64_t>(p.length);
     if (static_cast<uint64_t>(index) >= length) {
       if (is_new(4, at, 0))
-        report("out of bounds: " + element_of(p, index) + ", which has " + std::to_string(length) + ", in " + op_at(at) + " by " + who(invocation));
+        report("out of bounds: " + element_of(p, index) + ", which has " + std::to_string(length) + ", in " +
+               op_at(at) + " by " + who(invocation));
       return nullptr;
     }
     if (p.kind == Place::Kind::arg) {
@@ -410,7 +445,8 @@ class Machine {
     }
     Arena& a = p.kind == Place::Kind::shared ? shared_ : scratch_;
     const int64_t byte = p.offset + index * p.stride;
-    for (int64_t c = byte >> a.cell_shift, end = (byte + p.stride - 1) >> a.cell_shift; c <= end; ++c) touch<how>(a.cells[static_cast<size_t>(c)], invocation, at, p, index);
+    for (int64_t c = byte >> a.cell_shift, end = (byte + p.stride - 1) >> a.cell_shift; c <= end; ++c)
+      touch<how>(a.cells[static_cast<size_t>(c)], invocation, at, p, index);
     *poison = a.poison.data() + byte;
     return a.bytes.data() + byte;
   }
@@ -436,7 +472,8 @@ class Machine {
   int64_t index_of(const Instr& i, uint32_t at, uint32_t invocation, const std::vector<Register>& r) {
     if (r[i.b].poison) poisoned(invocation, at, r[i.b], "the index");
     if (r[i.a].poison) poisoned(invocation, at, r[i.a], "the view's offset");
-    return static_cast<int64_t>(r[i.a].bits + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(r[i.b].bits))));
+    return static_cast<int64_t>(r[i.a].bits +
+                                static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(r[i.b].bits))));
   }
 
   void load(const Instr& i, uint32_t at, uint32_t invocation, std::vector<Register>& r) {
@@ -446,7 +483,9 @@ class Machine {
     }
     uint8_t* poison = nullptr;
     const int64_t element = index_of(i, at, invocation, r);
-    if (element % i.align != 0 && is_new(8, at, element)) report("vector load at element " + std::to_string(element) + ", which is no multiple of " + std::to_string(i.align) + ", in " + op_at(at) + " in " + who(invocation));
+    if (element % i.align != 0 && is_new(8, at, element))
+      report("vector load at element " + std::to_string(element) + ", which is no multiple of " +
+             std::to_string(i.align) + ", in " + op_at(at) + " in " + who(invocation));
     const std::byte* from = reach<kRead>(i, at, invocation, element, &poison);
     if (!from) {
       r[i.dst] = {garbage(i.result), 0};
@@ -464,7 +503,8 @@ class Machine {
     std::byte* to = reach<kWrite>(i, at, invocation, index_of(i, at, invocation, r), &poison);
     if (!to) return;
     write(to, i.operand, r[i.d].bits);
-    if (poison) std::memset(poison, r[i.d].poison ? 1 : 0, static_cast<size_t>(code_.places[i.aux].stride));  // shared memory is words, and may be copied so
+    // shared memory is words, and may be copied so
+    if (poison) std::memset(poison, r[i.d].poison ? 1 : 0, static_cast<size_t>(code_.places[i.aux].stride));
     else if (r[i.d].poison) poisoned(invocation, at, r[i.d], "the stored value");
   }
 
@@ -495,7 +535,8 @@ class Machine {
   bool charge(uint32_t steps, uint32_t at) {
     steps_ += steps;
     if (steps_ <= options_.max_steps) return true;
-    if (is_new(5, at, 0)) report("still running after " + std::to_string(options_.max_steps) + " steps, in " + op_at(at));
+    if (is_new(5, at, 0))
+      report("still running after " + std::to_string(options_.max_steps) + " steps, in " + op_at(at));
     stopped_ = out_of_steps_ = true;
     return false;
   }
@@ -511,7 +552,9 @@ class Machine {
     uint32_t pc = me.pc;
     for (;; ++pc) {
       const Instr& i = code[pc];
-      const auto set = [&](uint64_t bits) __attribute__((always_inline)) { r[i.dst] = {bits, r[i.a].poison ? r[i.a].poison : r[i.b].poison}; };
+      const auto set = [&](uint64_t bits) __attribute__((always_inline)) {
+        r[i.dst] = {bits, r[i.a].poison ? r[i.a].poison : r[i.b].poison};
+      };
       const auto set_i32 = [&](uint32_t bits) { set(bits); };
       const auto set_f32 = [&](float x) { set(std::bit_cast<uint32_t>(x)); };
       const auto u32_of = [&](uint32_t reg) { return static_cast<uint32_t>(r[reg].bits); };
@@ -542,7 +585,9 @@ class Machine {
         case Code::ge_i32: set(i32_of(i.a) >= i32_of(i.b)); break;
         case Code::min_i32: set_i32(static_cast<uint32_t>(std::min(i32_of(i.a), i32_of(i.b)))); break;
         case Code::max_i32: set_i32(static_cast<uint32_t>(std::max(i32_of(i.a), i32_of(i.b)))); break;
-        case Code::i32_to_i64: r[i.dst] = {static_cast<uint64_t>(static_cast<int64_t>(i32_of(i.a))), r[i.a].poison}; break;
+        case Code::i32_to_i64:
+          r[i.dst] = {static_cast<uint64_t>(static_cast<int64_t>(i32_of(i.a))), r[i.a].poison};
+          break;
         case Code::add_f32: set_f32(f32_of(i.a) + f32_of(i.b)); break;
         case Code::sub_f32: set_f32(f32_of(i.a) - f32_of(i.b)); break;
         case Code::mul_f32: set_f32(f32_of(i.a) * f32_of(i.b)); break;
@@ -595,7 +640,8 @@ class Machine {
           for (const uint32_t reg : {i.a, i.b, i.c})
             if (r[reg].poison) return stop_at(id, pc, r[reg], "a bound");
           if (i32_of(i.c) <= 0) {
-            if (is_new(7, pc, 0)) report("the step is " + std::to_string(i32_of(i.c)) + " in " + op_at(pc) + " in " + who(id));
+            if (is_new(7, pc, 0))
+              report("the step is " + std::to_string(i32_of(i.c)) + " in " + op_at(pc) + " in " + who(id));
             // Runs no round: beyond every bound.
             r[i.dst] = {static_cast<uint64_t>(INT64_MAX), 0};
           } else {
@@ -629,7 +675,10 @@ class Machine {
           if (r[i.a].bits) report_.at(0) |= i.aux;
           break;
         case Code::within: within(i, r[i.a], id); break;
-        case Code::barrier: case Code::reduce: case Code::shuffle: case Code::shuffle_xor:
+        case Code::barrier:
+        case Code::reduce:
+        case Code::shuffle:
+        case Code::shuffle_xor:
           me.pc = pc;
           me.state = State::waiting;
           return;
@@ -653,7 +702,8 @@ class Machine {
   std::vector<std::vector<Cell>> arg_cells_;
   std::vector<std::vector<GroupCell>> group_cells_;
   Arena shared_, scratch_;
-  std::map<uint32_t, std::pair<std::vector<std::byte>, std::vector<uint8_t>>> kept_;  // scratch of a workgroup, from one dispatch to the next
+  // scratch of a workgroup, from one dispatch to the next
+  std::map<uint32_t, std::pair<std::vector<std::byte>, std::vector<uint8_t>>> kept_;
   int64_t first_step_ = 0;
   bool cut_ = false;
   int32_t size_ = 1, subgroup_ = 1;
@@ -661,7 +711,7 @@ class Machine {
   std::vector<Invocation> invocations_;
   std::vector<Register> temporary_;
   uint32_t group_ = 0, epoch_ = 0;
-  std::vector<uint32_t> report_;              // words
+  std::vector<uint32_t> report_;  // words
   std::vector<Cell> report_cells_;
   std::vector<GroupCell> report_groups_;
   uint64_t garbage_ = 0;
@@ -671,7 +721,8 @@ class Machine {
 };
 }  // namespace
 
-RunResult run(const Kernel& lane_kernel, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims, const RunOptions& options) {
+RunResult run(const Kernel& lane_kernel, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims,
+              const RunOptions& options) {
   return Machine(lane_kernel, arrays, num_inputs, dims, options).run();
 }
 

@@ -13,7 +13,8 @@ using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Value;
 int op_weight(const Kernel& k, const Op& op) {
   switch (op.code) {
     case Opcode::pow: return 200;
-    case Opcode::rem: return !is_float(k.type(op.results[0]).dtype) ? 1 : size_bytes(k.type(op.results[0]).dtype) == 8 ? 500 : 200;
+    case Opcode::rem:
+      return !is_float(k.type(op.results[0]).dtype) ? 1 : size_bytes(k.type(op.results[0]).dtype) == 8 ? 500 : 200;
     case Opcode::sin:
     case Opcode::cos:
     case Opcode::tan: return 100;
@@ -47,7 +48,9 @@ int weight(const Kernel& k, RegionId r) {
 
 using Count = std::optional<Extent>;
 
-Count combine(Extent::Op op, const Count& a, const Count& b) { return a && b ? Count(Extent::make(op, *a, *b)) : Count{}; }
+Count combine(Extent::Op op, const Count& a, const Count& b) {
+  return a && b ? Count(Extent::make(op, *a, *b)) : Count{};
+}
 
 class Counter {
  public:
@@ -62,12 +65,15 @@ class Counter {
   }
 
  private:
-  /// An i32 that is the same for every invocation and known when the call is. Sizes that arrive with it are taken not to wrap.
+  /// An i32 that is the same for every invocation and known when the call is. Sizes that arrive with it are taken not
+  /// to wrap.
   Count exact(Value v, int depth = 0) const {
     if (const auto c = ir::constant_int(k_, v)) return Extent(*c);
     const Op* o = k_.def(v);
     if (!o || depth > 6) return {};
-    const auto both = [&](Extent::Op op) { return combine(op, exact(o->operands[0], depth + 1), exact(o->operands[1], depth + 1)); };
+    const auto both = [&](Extent::Op op) {
+      return combine(op, exact(o->operands[0], depth + 1), exact(o->operands[1], depth + 1));
+    };
     Count e;
     switch (o->code) {
       case Opcode::extent: {
@@ -88,8 +94,12 @@ class Counter {
     const Op* o = k_.def(v);
     if (!o || depth > 6) return {};
     switch (o->code) {
-      case Opcode::workgroup_index: case Opcode::local_index: case Opcode::subgroup_id: case Opcode::lane_id: return 0;
-      case Opcode::add: case Opcode::mul: {
+      case Opcode::workgroup_index:
+      case Opcode::local_index:
+      case Opcode::subgroup_id:
+      case Opcode::lane_id: return 0;
+      case Opcode::add:
+      case Opcode::mul: {
         const auto a = first(o->operands[0], depth + 1), b = first(o->operands[1], depth + 1);
         if (a == 0 && b == 0) return 0;
         return o->code == Opcode::mul && (a == 0 || b == 0) ? std::optional<int64_t>(0) : std::nullopt;
@@ -97,7 +107,8 @@ class Counter {
       default: return {};
     }
   }
-  /// Such as the test whether there is a unit for this workgroup or invocation: without any, nothing would be dispatched.
+  /// Such as the test whether there is a unit for this workgroup or invocation: without any, nothing would be
+  /// dispatched.
   bool holds_for_the_first(const Op& o) const {
     const Op* test = o.code == Opcode::if_ ? k_.def(o.operands[0]) : nullptr;
     if (!test || test->code != Opcode::lt || first(test->operands[0]) != 0) return false;
@@ -116,18 +127,22 @@ class Counter {
     return r && r->hi < INT32_MAX ? Count(Extent(r->hi)) : Count{};
   }
 
-  void add(const Op& o, const Extent& least, const Count& most) { out_.push_back({o.loc ? o.loc : k_.loc, least, most}); }
+  void add(const Op& o, const Extent& least, const Count& most) {
+    out_.push_back({o.loc ? o.loc : k_.loc, least, most});
+  }
 
   // The region runs `fewest` to `greatest` times.
   void region(RegionId r, const Extent& fewest, const Count& greatest, bool outermost) {
     for (OpId id : k_.region(r).ops) {
       const Op& o = k_.op(id);
-      if (o.results.size() == 1 && o.regions.empty()) ranges_.set(o.results[0], ranges_.compute(o, k_.type(o.results[0])));
+      if (o.results.size() == 1 && o.regions.empty())
+        ranges_.set(o.results[0], ranges_.compute(o, k_.type(o.results[0])));
       if (o.code == Opcode::for_) for_loop(o, fewest, greatest, outermost);
       else if (o.code == Opcode::while_) while_loop(o, fewest);
       else if (atomic_by_loop(k_, o)) add(o, fewest, {});
       else
-        for (size_t i = 0; i < o.regions.size(); ++i) region(o.regions[i], i == 0 && holds_for_the_first(o) ? fewest : Extent(0), greatest, false);
+        for (size_t i = 0; i < o.regions.size(); ++i)
+          region(o.regions[i], i == 0 && holds_for_the_first(o) ? fewest : Extent(0), greatest, false);
     }
   }
 
@@ -149,14 +164,21 @@ class Counter {
     // Where data decides, a bound far off says nothing.
     constexpr int64_t kMostGuessed = 1 << 16;
     if (many && few != many && many->value().value_or(0) > kMostGuessed) many.reset();
-    if (many && step && *step > 0) rounds_.insert_or_assign(o.regions[0].index, Extent::make(Extent::Op::max, *many, Extent(0)));
+    if (many && step && *step > 0)
+      rounds_.insert_or_assign(o.regions[0].index, Extent::make(Extent::Op::max, *many, Extent(0)));
     const int copies = copies_per_iteration(k_, o, target_);
     // Drivers unroll short loops with constant bounds themselves: then only what lies in them counts for sure.
     constexpr int64_t kMayUnroll = 64;
     const bool may_vanish = few && few == many && few->is_static() && *few->value() <= kMayUnroll;
-    const Extent own = !few || may_vanish ? Extent(0) : product(fewest, copies > 1 ? Extent::make(Extent::Op::floordiv, *few, Extent(copies)) : *few);
-    // The iteration whose test fails runs the body, too, for nobody. A loop of several copies is followed by one for what is left.
-    const Count iterations = !many ? Count{} : copies > 1 ? cdiv(*many, Extent(copies)) + Extent(copies + 1) : *many + Extent(1);
+    const Extent own =
+        !few || may_vanish
+            ? Extent(0)
+            : product(fewest, copies > 1 ? Extent::make(Extent::Op::floordiv, *few, Extent(copies)) : *few);
+    // The iteration whose test fails runs the body, too, for nobody. A loop of several copies is followed by one for
+    // what is left.
+    const Count iterations = !many        ? Count{}
+                             : copies > 1 ? cdiv(*many, Extent(copies)) + Extent(copies + 1)
+                                          : *many + Extent(1);
     const Count all = greatest && iterations ? Count(product(*greatest, *iterations)) : Count{};
     add(o, own, all);
     region(o.regions[0], few ? product(fewest, *few) : Extent(0), all, false);
@@ -175,8 +197,8 @@ class Counter {
   std::unordered_map<uint32_t, Extent> rounds_;  // per region of a for
 };
 
-// Lavapipe (seen on 22.3) makes invalid LLVM of an atomic of 64 bits whose operand an operation of doubles has made: on CPUs without AVX-512 that ends the process. In a loop
-// the operand comes out of a phi, which has no such type.
+// Lavapipe (seen on 22.3) makes invalid LLVM of an atomic of 64 bits whose operand an operation of doubles has made: on
+// CPUs without AVX-512 that ends the process. In a loop the operand comes out of a phi, which has no such type.
 bool may_be_double(const Kernel& k, Value v) {
   const Op* o = k.def(v);
   if (k.type(v).dtype == DType::f64) return true;
@@ -191,12 +213,15 @@ bool atomic_by_loop(const Kernel& k, const Op& o) {
   if (!ir::is_atomic(o.code)) return false;
   const DType t = k.type(o.operands.at(1)).dtype;
   if (size_bytes(t) < 4) return true;
-  if (size_bytes(t) == 8 && std::any_of(o.operands.begin() + 1, o.operands.end(), [&](Value v) { return may_be_double(k, v); })) return true;
+  if (size_bytes(t) == 8 &&
+      std::any_of(o.operands.begin() + 1, o.operands.end(), [&](Value v) { return may_be_double(k, v); }))
+    return true;
   return is_float(t) && !(o.code == Opcode::atomic_rmw && o.attr(ir::Attr::kind) == static_cast<int64_t>(Opcode::swap));
 }
 
-// Loops with constant bounds come here unrolled. On a CPU an iteration costs as much as ten operations, and some llvmpipes count them; GPU
-// compilers unroll for themselves. The copies' induction variable must not pass INT32_MAX by more than one stride.
+// Loops with constant bounds come here unrolled. On a CPU an iteration costs as much as ten operations, and some
+// llvmpipes count them; GPU compilers unroll for themselves. The copies' induction variable must not pass INT32_MAX by
+// more than one stride.
 int copies_per_iteration(const Kernel& k, const Op& loop, const Target& target) {
   if (target.kind != Target::Kind::cpu && target.max_loop_iterations == 0) return 1;
   const auto step = ir::constant_int(k, loop.operands.at(2));
@@ -209,7 +234,9 @@ int copies_per_iteration(const Kernel& k, const Op& loop, const Target& target) 
 }
 
 std::vector<ProgramLoop> count_loops(const Kernel& k, const Target& target) { return Counter(k, target).run(); }
-std::unordered_map<uint32_t, Extent> most_rounds(const Kernel& k, const Target& target) { return Counter(k, target).rounds_at_most(); }
+std::unordered_map<uint32_t, Extent> most_rounds(const Kernel& k, const Target& target) {
+  return Counter(k, target).rounds_at_most();
+}
 
 void report_cut_loops(Kernel& k) {
   k.lane.report_bytes = std::max<int64_t>(k.lane.report_bytes, 4);

@@ -1,6 +1,7 @@
-// Loops of a lane-level kernel, counted: how many iterations one invocation runs at least and at most. For drivers that leave all loops of
-// an invocation after so many (Target::max_loop_iterations), and for the emitter, which packs several rounds into one iteration. What a
-// kernel whose loops are not proved short does about it: report_cut_loops. Who reads the counts: compile.cpp, runtime/launch.cpp.
+// Loops of a lane-level kernel, counted: how many iterations one invocation runs at least and at most. For drivers that
+// leave all loops of an invocation after so many (Target::max_loop_iterations), and for the emitter, which packs
+// several rounds into one iteration. What a kernel whose loops are not proved short does about it: report_cut_loops.
+// Who reads the counts: compile.cpp, runtime/launch.cpp.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -14,22 +15,25 @@ namespace tessera::lane {
 /// Roughly how many instructions an op becomes, regions not counted.
 int op_weight(const ir::Kernel& k, const ir::Op& op);
 
-/// Copies of a for's body that the emitter puts into one iteration: more than 1 only for innermost loops with run-time bounds.
+/// Copies of a for's body that the emitter puts into one iteration: more than 1 only for innermost loops with run-time
+/// bounds.
 int copies_per_iteration(const ir::Kernel& k, const ir::Op& loop, const Target& target);
 
 /// The emitter makes this atomic a loop that tries to swap a word until nobody has changed it meanwhile.
 bool atomic_by_loop(const ir::Kernel& k, const ir::Op& o);
 
-/// One entry per loop, counted as a driver does that runs whole subgroups under masks: an iteration for the test that ends a loop, and one for
-/// each loop in a branch that nobody takes. `at_least` holds of the first invocation; `at_most` is missing where data decides. The loop over
-/// units (LaneInfo::max_workgroups) counts as one iteration: all is per unit of work. Not for kernels whose loops are cut: cut.h.
+/// One entry per loop, counted as a driver does that runs whole subgroups under masks: an iteration for the test that
+/// ends a loop, and one for each loop in a branch that nobody takes. `at_least` holds of the first invocation;
+/// `at_most` is missing where data decides. The loop over units (LaneInfo::max_workgroups) counts as one iteration: all
+/// is per unit of work. Not for kernels whose loops are cut: cut.h.
 std::vector<ProgramLoop> count_loops(const ir::Kernel& k, const Target& target);
 
 /// More than any loop's iterations, and what products stop at.
 constexpr int64_t kEndless = int64_t{1} << 60;
 Extent product(const Extent& a, const Extent& b);
 
-/// Per region of a for of which so much is known, the rounds of one execution at most: their number, or a bound that is not far off.
+/// Per region of a for of which so much is known, the rounds of one execution at most: their number, or a bound that is
+/// not far off.
 std::unordered_map<uint32_t, Extent> most_rounds(const ir::Kernel& k, const Target& target);
 
 /// Lets every invocation report, at its end, that the driver has cut its loops short.

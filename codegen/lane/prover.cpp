@@ -47,8 +47,10 @@ Prover::Form Prover::plus(const Form& a, const Form& b, Wide factor) {
   r.constant = a.constant + factor * b.constant;
   size_t i = 0, j = 0;
   while (i < a.terms.size() || j < b.terms.size()) {
-    if (j == b.terms.size() || (i < a.terms.size() && a.terms[i].first < b.terms[j].first)) r.terms.push_back(a.terms[i++]);
-    else if (i == a.terms.size() || b.terms[j].first < a.terms[i].first) r.terms.emplace_back(b.terms[j].first, factor * b.terms[j].second), ++j;
+    if (j == b.terms.size() || (i < a.terms.size() && a.terms[i].first < b.terms[j].first))
+      r.terms.push_back(a.terms[i++]);
+    else if (i == a.terms.size() || b.terms[j].first < a.terms[i].first)
+      r.terms.emplace_back(b.terms[j].first, factor * b.terms[j].second), ++j;
     else {
       const Wide c = a.terms[i].second + factor * b.terms[j].second;
       if (c != 0) r.terms.emplace_back(a.terms[i].first, c);
@@ -95,7 +97,8 @@ std::optional<Prover::Form> Prover::unwrapped(Value v) {
   const ir::Op* o = k_.def(v);
   if (!o || between_.count(v.index)) return std::nullopt;
   const auto operand = [&](size_t i) { return form(o->operands[i]); };
-  if (o->code == Opcode::add || o->code == Opcode::sub) return plus(operand(0), operand(1), o->code == Opcode::add ? 1 : -1);
+  if (o->code == Opcode::add || o->code == Opcode::sub)
+    return plus(operand(0), operand(1), o->code == Opcode::add ? 1 : -1);
   if (o->code == Opcode::mul && operand(1).terms.empty()) return plus({}, operand(0), operand(1).constant);
   return std::nullopt;
 }
@@ -107,13 +110,18 @@ Prover::Form Prover::last(const Between& b) {
   r.constant -= 1;
   if (!b.step || !r.terms.empty()) return r;
   const Form low = form(b.low), step = form(b.step);
-  if (low.terms.empty() && step.terms.empty() && step.constant > 1 && r.constant >= low.constant) r.constant -= (r.constant - low.constant) % step.constant;
+  if (low.terms.empty() && step.terms.empty() && step.constant > 1 && r.constant >= low.constant)
+    r.constant -= (r.constant - low.constant) % step.constant;
   return r;
 }
 
 // x % b is x - b * (x / b), where the form has both.
 std::optional<Prover::Form> Prover::without_digit(const Form& f, uint32_t atom) {
-  struct Digit { Value x; Wide base; bool upper; };
+  struct Digit {
+    Value x;
+    Wide base;
+    bool upper;
+  };
   const auto digit = [&](uint32_t a) -> std::optional<Digit> {
     const ir::Op* o = a < kSizes ? k_.def(Value{a}) : nullptr;
     if (!o || o->operands.size() != 2 || !is_int(k_.type(o->operands[0]).dtype)) return std::nullopt;
@@ -121,9 +129,13 @@ std::optional<Prover::Form> Prover::without_digit(const Form& f, uint32_t atom) 
     if (!by.terms.empty() || range(form(o->operands[0])).lo < 0) return std::nullopt;
     const Wide n = by.constant;
     switch (o->code) {
-      case Opcode::div: case Opcode::rem: return n >= 1 ? std::optional(Digit{o->operands[0], n, o->code == Opcode::div}) : std::nullopt;
-      case Opcode::shift_right_logical: return n >= 0 && n < 31 ? std::optional(Digit{o->operands[0], Wide{1} << static_cast<int>(n), true}) : std::nullopt;
-      case Opcode::and_: return n >= 0 && (n & (n + 1)) == 0 ? std::optional(Digit{o->operands[0], n + 1, false}) : std::nullopt;
+      case Opcode::div:
+      case Opcode::rem: return n >= 1 ? std::optional(Digit{o->operands[0], n, o->code == Opcode::div}) : std::nullopt;
+      case Opcode::shift_right_logical:
+        return n >= 0 && n < 31 ? std::optional(Digit{o->operands[0], Wide{1} << static_cast<int>(n), true})
+                                : std::nullopt;
+      case Opcode::and_:
+        return n >= 0 && (n & (n + 1)) == 0 ? std::optional(Digit{o->operands[0], n + 1, false}) : std::nullopt;
       default: return std::nullopt;
     }
   };
@@ -199,7 +211,9 @@ uint32_t Prover::size_atom(const Extent& e, size_t node) {
   size_facts_.push_back(plus(plus(times, a, -1), {{}, 1}, up ? 0 : b.constant - 1));
   size_facts_.push_back(plus(plus(a, times, -1), {{}, 1}, up ? b.constant - 1 : 0));
   const Interval x = range(a);
-  if (x.lo >= 0 && x.hi < kFar) size_ranges_[atom] = {(x.lo + (up ? b.constant - 1 : 0)) / b.constant, (x.hi + (up ? b.constant - 1 : 0)) / b.constant};
+  if (x.lo >= 0 && x.hi < kFar)
+    size_ranges_[atom] = {(x.lo + (up ? b.constant - 1 : 0)) / b.constant,
+                          (x.hi + (up ? b.constant - 1 : 0)) / b.constant};
   return atom;
 }
 
@@ -228,16 +242,29 @@ Prover::Interval Prover::compute_range(uint32_t atom) {
     return r.lo <= -kFar || r.hi >= kFar ? Interval{least, most} : r;
   };
   switch (o->code) {
-    case Opcode::workgroup_index: return {0, k_.lane.exact ? std::max<int64_t>(k_.lane.num_units.value().value_or(int64_t{1} << 31), 1) - 1 : INT32_MAX};
+    case Opcode::workgroup_index:
+      return {0, k_.lane.exact ? std::max<int64_t>(k_.lane.num_units.value().value_or(int64_t{1} << 31), 1) - 1
+                               : INT32_MAX};
     case Opcode::num_workgroups: return {0, INT32_MAX};
-    case Opcode::local_index: case Opcode::lane_id: case Opcode::subgroup_id: return {0, std::max(k_.lane.workgroup_size, 1) - 1};
-    case Opcode::min: { const Interval a = of(0), b = of(1); return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)}; }
-    case Opcode::max: { const Interval a = of(0), b = of(1); return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)}; }
+    case Opcode::local_index:
+    case Opcode::lane_id:
+    case Opcode::subgroup_id: return {0, std::max(k_.lane.workgroup_size, 1) - 1};
+    case Opcode::min: {
+      const Interval a = of(0), b = of(1);
+      return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+    }
+    case Opcode::max: {
+      const Interval a = of(0), b = of(1);
+      return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+    }
     case Opcode::clamp: {
       const Interval low = of(0), x = of(1), high = of(2);
       return {std::min(std::max(x.lo, low.lo), high.lo), std::min(std::max(x.hi, low.hi), high.hi)};
     }
-    case Opcode::select: { const Interval a = of(1), b = of(2); return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)}; }
+    case Opcode::select: {
+      const Interval a = of(1), b = of(2);
+      return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
+    }
     case Opcode::and_: {
       const Interval a = of(0), b = of(1);
       if (a.lo >= 0 && b.lo >= 0) return {0, std::min(a.hi, b.hi)};
@@ -249,11 +276,23 @@ Prover::Interval Prover::compute_range(uint32_t atom) {
     }
     case Opcode::rem: {  // with the sign of what is divided
       const Interval a = of(0), b = of(1);
-      return b.lo >= 1 ? Interval{a.lo < 0 ? std::max(a.lo, 1 - b.hi) : 0, a.hi < 0 ? 0 : std::min(a.hi, b.hi - 1)} : any;
+      return b.lo >= 1 ? Interval{a.lo < 0 ? std::max(a.lo, 1 - b.hi) : 0, a.hi < 0 ? 0 : std::min(a.hi, b.hi - 1)}
+                       : any;
     }
-    case Opcode::shift_right_logical: { const Interval a = of(0), b = of(1); return a.lo >= 0 && b.lo == b.hi && b.lo >= 0 && b.lo < 31 ? Interval{a.lo >> static_cast<int>(b.lo), a.hi >> static_cast<int>(b.lo)} : any; }
-    case Opcode::add: { const Interval a = of(0), b = of(1); return {a.lo + b.lo, a.hi + b.hi}; }
-    case Opcode::sub: { const Interval a = of(0), b = of(1); return {a.lo - b.hi, a.hi - b.lo}; }
+    case Opcode::shift_right_logical: {
+      const Interval a = of(0), b = of(1);
+      return a.lo >= 0 && b.lo == b.hi && b.lo >= 0 && b.lo < 31
+                 ? Interval{a.lo >> static_cast<int>(b.lo), a.hi >> static_cast<int>(b.lo)}
+                 : any;
+    }
+    case Opcode::add: {
+      const Interval a = of(0), b = of(1);
+      return {a.lo + b.lo, a.hi + b.hi};
+    }
+    case Opcode::sub: {
+      const Interval a = of(0), b = of(1);
+      return {a.lo - b.hi, a.hi - b.lo};
+    }
     default: return any;
   }
 }
@@ -268,14 +307,18 @@ const std::vector<Prover::Form>& Prover::facts(Value condition, bool holds) {
     const std::vector<Form> more = facts(v, h);
     list.insert(list.end(), more.begin(), more.end());
   };
-  if (o->code == Opcode::not_) { all_of(o->operands[0], !holds); return list; }
+  if (o->code == Opcode::not_) {
+    all_of(o->operands[0], !holds);
+    return list;
+  }
   if (o->code == (holds ? Opcode::and_ : Opcode::or_)) {
     for (const Value v : o->operands) all_of(v, holds);
     return list;
   }
   if (o->operands.size() != 2 || !is_int(k_.type(o->operands[0]).dtype)) return list;
   const Value x = o->operands[0], y = o->operands[1];
-  if ((o->code == Opcode::eq && !holds) || (o->code == Opcode::ne && holds)) {  // says something where one is never the greater one
+  // says something where one is never the greater one
+  if ((o->code == Opcode::eq && !holds) || (o->code == Opcode::ne && holds)) {
     Form apart = plus(form(y), form(x), -1);
     const Interval r = range(apart);
     if (r.lo < 0 && r.hi > 0) return list;
@@ -284,7 +327,8 @@ const std::vector<Prover::Form>& Prover::facts(Value condition, bool holds) {
     list.push_back(std::move(apart));
     return list;
   }
-  const std::function<void(Value, Value, Wide)> less = [&](Value low, Value high, Wide by) {  // low + by <= high, and so for all that low is the greatest of and high the least
+  // low + by <= high, and so for all that low is the greatest of and high the least
+  const std::function<void(Value, Value, Wide)> less = [&](Value low, Value high, Wide by) {
     Form f = plus(form(high), form(low), -1);
     f.constant -= by;
     list.push_back(std::move(f));
@@ -297,13 +341,15 @@ const std::vector<Prover::Form>& Prover::facts(Value condition, bool holds) {
     case Opcode::le: holds ? less(x, y, 0) : less(y, x, 1); break;
     case Opcode::gt: holds ? less(y, x, 1) : less(x, y, 0); break;
     case Opcode::ge: holds ? less(y, x, 0) : less(x, y, 1); break;
-    case Opcode::eq: case Opcode::ne: less(x, y, 0), less(y, x, 0); break;
+    case Opcode::eq:
+    case Opcode::ne: less(x, y, 0), less(y, x, 0); break;
     default: break;
   }
   return list;
 }
 
-bool Prover::not_negative(const std::vector<Term>& sum, const std::vector<Condition>& conditions, const std::vector<Between>& scope) {
+bool Prover::not_negative(const std::vector<Term>& sum, const std::vector<Condition>& conditions,
+                          const std::vector<Between>& scope) {
   Form f;
   for (const auto& [factor, v] : sum) f = plus(f, v ? form(v) : Form{{}, 1}, factor);
   if (range(f).lo >= 0) return true;
@@ -321,7 +367,8 @@ bool Prover::not_negative(const std::vector<Term>& sum, const std::vector<Condit
   return prove(f, known, kDepth);
 }
 
-// The youngest atom goes first, for what made it, for a fact that holds of it, or for its interval; then what is left is proved.
+// The youngest atom goes first, for what made it, for a fact that holds of it, or for its interval; then what is left
+// is proved.
 bool Prover::prove(const Form& given, const std::vector<const Form*>& known, int depth) {
   if (!small(given)) return false;
   // Integers: g * sum + c >= 0 says sum + floor(c / g) >= 0.
@@ -356,7 +403,9 @@ bool Prover::prove(const Form& given, const std::vector<const Form*>& known, int
         const bool either = (o->code == Opcode::min) == (c < 0);
         if (either ? with(operand(0)) || with(operand(1)) : with(operand(0)) && with(operand(1))) return true;
       } else if (o->code == Opcode::clamp) {  // min(max(1, 0), 2)
-        if (c < 0 ? with(operand(2)) || (with(operand(0)) && with(operand(1))) : with(operand(2)) && (with(operand(0)) || with(operand(1)))) return true;
+        if (c < 0 ? with(operand(2)) || (with(operand(0)) && with(operand(1)))
+                  : with(operand(2)) && (with(operand(0)) || with(operand(1))))
+          return true;
       } else if (o->code == Opcode::select) {
         const auto if_it = [&](bool holds, size_t i) {
           std::vector<const Form*> more;
@@ -364,7 +413,9 @@ bool Prover::prove(const Form& given, const std::vector<const Form*>& known, int
           more.insert(more.end(), known.begin(), known.end());
           Form rest = plus(without, operand(i), c);
           for (const auto& [other, factor] : Form(rest).terms)  // of the same condition
-            if (const ir::Op* s = other < kSizes ? k_.def(Value{other}) : nullptr; s && s->code == Opcode::select && s->operands[0] == o->operands[0]) rest = replaced(rest, other, form(s->operands[i]));
+            if (const ir::Op* s = other < kSizes ? k_.def(Value{other}) : nullptr;
+                s && s->code == Opcode::select && s->operands[0] == o->operands[0])
+              rest = replaced(rest, other, form(s->operands[i]));
           return prove(rest, more, depth - 1);
         };
         if (if_it(true, 1) && if_it(false, 2)) return true;
@@ -372,8 +423,10 @@ bool Prover::prove(const Form& given, const std::vector<const Form*>& known, int
         Form x = operand(1);
         x.constant -= 1;
         if (with(x)) return true;
-      } else if (o->code == Opcode::div && operand(1).terms.empty() && operand(1).constant >= 1 && range(operand(0)).lo >= 0) {
-        // b times what is to be proved is b * rest + c * b * (x / b), where x - b < b * (x / b) <= x; and more than -b is enough, of integers.
+      } else if (o->code == Opcode::div && operand(1).terms.empty() && operand(1).constant >= 1 &&
+                 range(operand(0)).lo >= 0) {
+        // b times what is to be proved is b * rest + c * b * (x / b), where x - b < b * (x / b) <= x; and more than -b
+        // is enough, of integers.
         const Wide b = operand(1).constant;
         Form x = plus(plus({}, without, b), operand(0), c);
         x.constant += (c > 0 ? -c * (b - 1) : 0) + b - 1;
@@ -382,7 +435,8 @@ bool Prover::prove(const Form& given, const std::vector<const Form*>& known, int
     }
   }
   for (const Form* fact : known) {
-    const auto of = std::find_if(fact->terms.begin(), fact->terms.end(), [&](const auto& t) { return t.first == atom; });
+    const auto of =
+        std::find_if(fact->terms.begin(), fact->terms.end(), [&](const auto& t) { return t.first == atom; });
     if (of == fact->terms.end() || (of->second > 0) != (c > 0)) continue;
     const Wide d = of->second > 0 ? of->second : -of->second, m = c > 0 ? c : -c;
     Form rest = plus(plus({}, f, d), *fact, -m);
@@ -392,7 +446,9 @@ bool Prover::prove(const Form& given, const std::vector<const Form*>& known, int
   if (atom < kSizes)
     if (const auto sum = unwrapped(Value{atom})) {
       const auto [lo, hi] = type_range(k_.type(Value{atom}).dtype);
-      if (prove(plus(*sum, {{}, 1}, -lo), known, depth - 1) && prove(plus({{}, hi}, *sum, -1), known, depth - 1) && with(*sum)) return true;
+      if (prove(plus(*sum, {{}, 1}, -lo), known, depth - 1) && prove(plus({{}, hi}, *sum, -1), known, depth - 1) &&
+          with(*sum))
+        return true;
     }
   const Interval r = range(atom);
   const Wide end = c > 0 ? r.lo : r.hi;

@@ -1,6 +1,7 @@
-// Prover: proofs that integers of the lane level are not negative, from the ops that make them alone: constants, sums and products with constants,
-// min, max, select, the bounds of loops, conditions that hold, and what sizes that arrive with the call have to do with each other. It knows
-// nothing of the tile level's analyses, so that no mistake there can lead outside an array. Read next: Lowering::address in lower/memory.cpp.
+// Prover: proofs that integers of the lane level are not negative, from the ops that make them alone: constants, sums
+// and products with constants, min, max, select, the bounds of loops, conditions that hold, and what sizes that arrive
+// with the call have to do with each other. It knows nothing of the tile level's analyses, so that no mistake there can
+// lead outside an array. Read next: Lowering::address in lower/memory.cpp.
 #pragma once
 #include <map>
 #include <optional>
@@ -15,21 +16,32 @@ namespace tessera::lane {
 
 class Prover {
  public:
-  /// What holds where a value is made or an access stands: low <= v < end, and v is low plus a multiple of step. Without an end nothing is known of it.
-  struct Between { ir::Value v, low, end, step = {}; };
+  /// What holds where a value is made or an access stands: low <= v < end, and v is low plus a multiple of step.
+  /// Without an end nothing is known of it.
+  struct Between {
+    ir::Value v, low, end, step = {};
+  };
   /// A bool that is true there, or false.
-  struct Condition { ir::Value v; bool holds; };
+  struct Condition {
+    ir::Value v;
+    bool holds;
+  };
   using Term = std::pair<int64_t, ir::Value>;  // a factor; no value: 1
 
   explicit Prover(const ir::Kernel& lanes) : k_(lanes) {}
   /// Holds as long as `v` is in scope: a loop's counter, an invocation's part of the work.
   void between(const Between& b);
-  /// Proved: the sum is at least 0 wherever `conditions` hold and the loops of `scope` run. The sum itself is exact, its values wrap as their dtypes do.
-  bool not_negative(const std::vector<Term>& sum, const std::vector<Condition>& conditions, const std::vector<Between>& scope);
+  /// Proved: the sum is at least 0 wherever `conditions` hold and the loops of `scope` run. The sum itself is exact,
+  /// its values wrap as their dtypes do.
+  bool not_negative(const std::vector<Term>& sum, const std::vector<Condition>& conditions,
+                    const std::vector<Between>& scope);
 
  private:
-  struct Interval { __int128 lo, hi; };
-  /// Sum of factor * atom, atoms in ascending order, and a constant. Atoms are lane values, or from kSizes on sizes by their text.
+  struct Interval {
+    __int128 lo, hi;
+  };
+  /// Sum of factor * atom, atoms in ascending order, and a constant. Atoms are lane values, or from kSizes on sizes by
+  /// their text.
   struct Form {
     std::vector<std::pair<uint32_t, __int128>> terms;
     __int128 constant = 0;
@@ -67,8 +79,9 @@ class Prover {
 
 /// Accesses to arrays of static size that are not proved to lie inside of them.
 std::vector<ir::OpId> unproved_accesses(const ir::Kernel& lanes);
-/// Moves each of `unproved_accesses` to the nearest element of its array: passes may have used what nobody can see any more. With `speculated` (README.md: No access leaves its array)
-/// all loads that would leave their memory in a branch that is not taken, or in a loop behind its last round. True if anything changed.
+/// Moves each of `unproved_accesses` to the nearest element of its array: passes may have used what nobody can see any
+/// more. With `speculated` (README.md: No access leaves its array) all loads that would leave their memory in a branch
+/// that is not taken, or in a loop behind its last round. True if anything changed.
 bool bound_accesses(ir::Kernel& lanes, bool speculated);
 
 }  // namespace tessera::lane

@@ -26,7 +26,10 @@ class Planner {
   static constexpr int64_t kMostRoom = int64_t{1} << 20, kLeastRoom = int64_t{1} << 10;
 
  public:
-  Planner(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> rounds) : k_(k), limit_(limit), info_(analyze_uniformity(k)) { out_.rounds = std::move(rounds); }
+  Planner(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> rounds)
+      : k_(k), limit_(limit), info_(analyze_uniformity(k)) {
+    out_.rounds = std::move(rounds);
+  }
 
   std::optional<Steps> run() {
     find_open(k_.body);
@@ -55,9 +58,12 @@ class Planner {
     }
     return sum;
   }
-  /// Iterations of one execution at most; none where data decides. A loop has one for its last test, which runs the body for nobody, and one more if there are copies of the body.
+  /// Iterations of one execution at most; none where data decides. A loop has one for its last test, which runs the
+  /// body for nobody, and one more if there are copies of the body.
   std::optional<Extent> cost(const Op& o) const {
-    if (o.code == Opcode::while_ || atomic_by_loop(k_, o) || (!o.regions.empty() && out_.in_data.contains(o.regions[0].index))) return std::nullopt;
+    if (o.code == Opcode::while_ || atomic_by_loop(k_, o) ||
+        (!o.regions.empty() && out_.in_data.contains(o.regions[0].index)))
+      return std::nullopt;
     Extent inside = 0;
     for (const RegionId r : o.regions) {
       const auto c = cost(r);
@@ -87,7 +93,9 @@ class Planner {
       for (const OpId id : k_.region(r).ops) inside += guess(k_.op(id));
     if (!ir::is_loop(o.code)) return inside;
     const auto it = out_.rounds.find(o.regions[0].index);
-    const double n = o.code == Opcode::while_ || it == out_.rounds.end() ? kRoundsInData : static_cast<double>(it->second.value().value_or(static_cast<int64_t>(kRoundsOfSizes)));
+    const double n = o.code == Opcode::while_ || it == out_.rounds.end()
+                         ? kRoundsInData
+                         : static_cast<double>(it->second.value().value_or(static_cast<int64_t>(kRoundsOfSizes)));
     return (n + 1) * (inside + 1);
   }
   /// As often as data says, but all invocations as often.
@@ -112,7 +120,8 @@ class Planner {
       for (const RegionId inner : o.regions) open_up(inner);
     }
     for (const OpId id : k_.region(r).ops)
-      if (const Op& o = k_.op(id); !o.regions.empty() && out_.in_data.contains(body_of(o).index)) out_.rounds.insert_or_assign(body_of(o).index, Extent(room_));
+      if (const Op& o = k_.op(id); !o.regions.empty() && out_.in_data.contains(body_of(o).index))
+        out_.rounds.insert_or_assign(body_of(o).index, Extent(room_));
   }
   /// In 64 bits, with ordinary sizes.
   static bool numbered(const Extent& total) {
@@ -138,7 +147,8 @@ class Planner {
   }
   bool is_child(const Op& o) const {
     if (o.code == Opcode::while_) return out_.in_data.contains(body_of(o).index);
-    if (o.code == Opcode::if_) return std::any_of(o.regions.begin(), o.regions.end(), [&](RegionId r) { return cuttable(r); });
+    if (o.code == Opcode::if_)
+      return std::any_of(o.regions.begin(), o.regions.end(), [&](RegionId r) { return cuttable(r); });
     if (o.code != Opcode::for_ || !long_one(o)) return false;
     const auto step = ir::constant_int(k_, o.operands[2]);
     return step && *step > 0 && out_.rounds.contains(o.regions[0].index);
@@ -207,6 +217,8 @@ class Planner {
 };
 }  // namespace
 
-std::optional<Steps> plan_steps(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> rounds) { return Planner(k, limit, std::move(rounds)).run(); }
+std::optional<Steps> plan_steps(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> rounds) {
+  return Planner(k, limit, std::move(rounds)).run();
+}
 
 }  // namespace tessera::lane

@@ -19,7 +19,8 @@ class Analysis {
     for (const Op& op : k.ops)
       if (ir::writes_ref(op.code) && !op.operands.empty()) {
         const Value root = root_of(k, op.operands[0]);
-        if (const auto it = std::find(args.begin(), args.end(), root); it != args.end()) out_.written[static_cast<size_t>(it - args.begin())] = true;
+        if (const auto it = std::find(args.begin(), args.end(), root); it != args.end())
+          out_.written[static_cast<size_t>(it - args.begin())] = true;
       }
     one_subgroup_ = k.lane.subgroup_size > 0 && k.lane.workgroup_size == k.lane.subgroup_size;
     full_subgroups_ = k.lane.subgroup_size > 0 && k.lane.workgroup_size % k.lane.subgroup_size == 0;
@@ -65,10 +66,8 @@ class Analysis {
       case Opcode::lane_id:
       case Opcode::loops_cut:
       case Opcode::atomic_rmw:
-      case Opcode::atomic_cas:
-        return result(o, U::varying);
-      case Opcode::subgroup_id:
-        return result(o, one_subgroup_ ? U::workgroup : U::subgroup);
+      case Opcode::atomic_cas: return result(o, U::varying);
+      case Opcode::subgroup_id: return result(o, one_subgroup_ ? U::workgroup : U::subgroup);
       case Opcode::subgroup_reduce:
         // The sum of a workgroup-uniform value over full subgroups is the same in each.
         return result(o, one_subgroup_ || (full_subgroups_ && all == U::workgroup) ? U::workgroup : U::subgroup);
@@ -77,8 +76,7 @@ class Analysis {
         const U by_lane = join(of(o.operands[1]), one_subgroup_ ? U::workgroup : U::subgroup);
         return result(o, std::min(of(o.operands[0]), by_lane));
       }
-      case Opcode::load:
-        return result(o, o.operands.empty() || !place_is_uniform(o.operands[0]) ? U::varying : all);
+      case Opcode::load: return result(o, o.operands.empty() || !place_is_uniform(o.operands[0]) ? U::varying : all);
       case Opcode::for_: {
         if (o.operands.size() < 3 || o.regions.size() != 1) return result(o, U::varying);
         const U bounds = join(join(of(o.operands[0]), of(o.operands[1])), of(o.operands[2]));
@@ -123,8 +121,9 @@ class Analysis {
     for (const Value v : o.results) weaken(v, u);
   }
 
-  // Memory in which equal places hold equal values for all invocations that load them between two barriers: args that are never written,
-  // and the workgroup's own arenas, where the absence of races makes it so. Memory that the dispatch writes may change between two loads.
+  // Memory in which equal places hold equal values for all invocations that load them between two barriers: args that
+  // are never written, and the workgroup's own arenas, where the absence of races makes it so. Memory that the dispatch
+  // writes may change between two loads.
   bool place_is_uniform(Value ref) const {
     const Value root = root_of(k_, ref);
     if (!root) return false;

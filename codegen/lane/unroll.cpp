@@ -12,10 +12,13 @@ namespace {
 using ir::Opcode;
 using ir::Value;
 
-struct Trip { int64_t lower, upper, step, count; };
+struct Trip {
+  int64_t lower, upper, step, count;
+};
 
 bool constant_trip(const ir::Kernel& k, const ir::Op& loop, Trip& t) {
-  const auto lower = ir::constant_int(k, loop.operands[0]), upper = ir::constant_int(k, loop.operands[1]), step = ir::constant_int(k, loop.operands[2]);
+  const auto lower = ir::constant_int(k, loop.operands[0]), upper = ir::constant_int(k, loop.operands[1]),
+             step = ir::constant_int(k, loop.operands[2]);
   if (!lower || !upper || !step) return false;
   t = {*lower, *upper, *step, *upper > *lower ? cdiv(*upper - *lower, *step) : 0};
   return true;
@@ -122,10 +125,12 @@ class Unroller {
       for (int64_t i = 0; i < factor; ++i) carries = round(number(t.lower + i * t.step), carries);
     } else {
       // The loop ends behind its last counter, not a stride further, which may be beyond i32.
-      const Value lower = number(t.lower), upper = number(t.lower + (full - 1) * factor * t.step + 1), step = number(t.step * factor);
+      const Value lower = number(t.lower), upper = number(t.lower + (full - 1) * factor * t.step + 1),
+                  step = number(t.step * factor);
       carries = b_.for_loop(lower, upper, step, carries, [&](Value iv, const std::vector<Value>& in) {
         std::vector<Value> c = in;
-        for (int64_t i = 0; i < factor; ++i) c = round(i == 0 ? iv : b_.elementwise(Opcode::add, {iv, number(i * t.step)}), c);
+        for (int64_t i = 0; i < factor; ++i)
+          c = round(i == 0 ? iv : b_.elementwise(Opcode::add, {iv, number(i * t.step)}), c);
         return c;
       });
     }

@@ -1,5 +1,6 @@
-// Unrolling at lane level: innermost for loops with a constant trip count and a small body run several rounds per iteration. Pays where an
-// iteration is dear (lavapipe: as much as seven multiply-adds), and keeps a driver's limit on iterations far away.
+// Unrolling at lane level: innermost for loops with a constant trip count and a small body run several rounds per
+// iteration. Pays where an iteration is dear (lavapipe: as much as seven multiply-adds), and keeps a driver's limit on
+// iterations far away.
 #pragma once
 #include <cstdint>
 

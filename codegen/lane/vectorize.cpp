@@ -31,9 +31,13 @@ class Vectorizer {
     Value v = load.operands[static_cast<size_t>(ix.start_operand)];
     int64_t offset = 0;
     for (const ir::Op* o = k_.def(v); o && o->code == Opcode::add; o = k_.def(v)) {
-      if (const auto c = ir::constant_int(k_, o->operands[1])) { offset += *c; v = o->operands[0]; }
-      else if (const auto d = ir::constant_int(k_, o->operands[0])) { offset += *d; v = o->operands[1]; }
-      else break;
+      if (const auto c = ir::constant_int(k_, o->operands[1])) {
+        offset += *c;
+        v = o->operands[0];
+      } else if (const auto d = ir::constant_int(k_, o->operands[0])) {
+        offset += *d;
+        v = o->operands[1];
+      } else break;
     }
     return {v, offset};
   }
@@ -55,7 +59,10 @@ class Vectorizer {
     const ir::Op* o = k_.def(v);
     if (!o || o->operands.empty()) return 1;
     switch (o->code) {
-      case Opcode::add: case Opcode::sub: case Opcode::min: case Opcode::max: return std::min(divisor(o->operands[0]), divisor(o->operands[1]));
+      case Opcode::add:
+      case Opcode::sub:
+      case Opcode::min:
+      case Opcode::max: return std::min(divisor(o->operands[0]), divisor(o->operands[1]));
       case Opcode::mul: return std::min<int64_t>(4, divisor(o->operands[0]) * divisor(o->operands[1]));
       case Opcode::convert: return is_float(k_.type(o->operands[0]).dtype) ? 1 : divisor(o->operands[0]);
       case Opcode::select: return std::min(divisor(o->operands[1]), divisor(o->operands[2]));
@@ -84,7 +91,10 @@ class Vectorizer {
         for (auto it = loads.begin(); it != loads.end();) {
           std::vector<ir::OpId> members;
           const int64_t at = it->first;
-          for (auto j = it; j != loads.end() && j->first == at + static_cast<int64_t>(members.size()) && static_cast<int>(members.size()) < width_; ++j) members.push_back(j->second);
+          for (auto j = it; j != loads.end() && j->first == at + static_cast<int64_t>(members.size()) &&
+                            static_cast<int>(members.size()) < width_;
+               ++j)
+            members.push_back(j->second);
           if (static_cast<int>(members.size()) == width_ && known % width_ == 0 && at % width_ == 0) {
             // The earliest of them in program order becomes the vector load.
             for (ir::OpId id : members) replaced[id.index] = members;
@@ -98,7 +108,8 @@ class Vectorizer {
     };
     for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& o = k_.op(id);
-      if (o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::integer && !o.has_mask() && k_.type(o.operands[0]).space == ir::MemorySpace::global &&
+      if (o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::integer &&
+          !o.has_mask() && k_.type(o.operands[0]).space == ir::MemorySpace::global &&
           size_bytes(k_.type(o.operands[0]).dtype) == 4) {
         const auto [base, offset] = split(o);
         group[{o.operands[0].index, base.index}].try_emplace(offset, id);
@@ -120,11 +131,15 @@ class Vectorizer {
     std::unordered_map<uint32_t, bool> done;
     for (ir::OpId id : k_.region(r).ops) {
       const auto it = replaced.find(id.index);
-      if (it == replaced.end()) { ops.push_back(id); continue; }
+      if (it == replaced.end()) {
+        ops.push_back(id);
+        continue;
+      }
       const std::vector<ir::OpId>& members = it->second;
       if (done[members[0].index]) continue;
       done[members[0].index] = true;
-      // The members keep their result values; the vector load defines them all. Its index is the first member's, or made from this one's.
+      // The members keep their result values; the vector load defines them all. Its index is the first member's, or
+      // made from this one's.
       ir::Op vector = k_.op(members[0]);
       ir::Index& ix = vector.index[0];
       ix.kind = ir::Index::Kind::slice;

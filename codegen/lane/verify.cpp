@@ -1,15 +1,21 @@
 // What a lane-level kernel is:
 //   1. Level lane; every op is legal there; every value is a scalar or a rank-1 Ref (space global or shared).
 //   2. The body has one global Ref of unknown length per input and output. Only outputs are stored to.
-//   3. Refs come from the body's args, alloc_shared, alloc_scratch, report_memory and views of those: never from carries, yields or selects.
-//   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a mask is a bool.
-//      Atomics take such an index too, and no mask; they update args and the report, those of 32-bit integers the arenas, too.
+//   3. Refs come from the body's args, alloc_shared, alloc_scratch, report_memory and views of those: never from
+//   carries, yields or selects.
+//   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a
+//   mask is a bool.
+//      Atomics take such an index too, and no mask; they update args and the report, those of 32-bit integers the
+//      arenas, too.
 //   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
-//   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least (uniformity.h).
+//   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least
+//   (uniformity.h).
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
 //   8. loops_cut, report and report_memory need a report (LaneInfo::report_bytes).
-//   9. Of arrays of static size, every element that an access takes is proved to be there, by prover.h (verify_lane alone asks for that).
-//  10. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length. Those of steps_extent have one width.
+//   9. Of arrays of static size, every element that an access takes is proved to be there, by prover.h (verify_lane
+//   alone asks for that).
+//  10. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length. Those of
+//  steps_extent have one width.
 #include "codegen/lane/verify.h"
 
 #include "codegen/lane/prover.h"
@@ -53,9 +59,11 @@ class Verifier {
     for (const Op& op : k_.ops) {
       for (const auto& list : {op.operands, op.results})
         for (const Value v : list)
-          if (v.index >= k_.values.size()) problems_.push_back({std::string(ir::name(op.code)), "names a value that does not exist", op.loc});
+          if (v.index >= k_.values.size())
+            problems_.push_back({std::string(ir::name(op.code)), "names a value that does not exist", op.loc});
       for (const RegionId r : op.regions)
-        if (r.index >= k_.regions.size()) problems_.push_back({std::string(ir::name(op.code)), "names a region that does not exist", op.loc});
+        if (r.index >= k_.regions.size())
+          problems_.push_back({std::string(ir::name(op.code)), "names a region that does not exist", op.loc});
     }
     for (const ir::Region& r : k_.regions)
       for (const ir::OpId o : r.ops)
@@ -65,24 +73,34 @@ class Verifier {
 
   void header() {
     const ir::LaneInfo& lane = k_.lane;
-    if (lane.workgroup_size < 1) kernel_problem("workgroup_size is " + std::to_string(lane.workgroup_size) + ", but at least 1 is wanted");
-    if (lane.subgroup_size < 0) kernel_problem("subgroup_size is " + std::to_string(lane.subgroup_size) + ", but at least 0 is wanted");
+    if (lane.workgroup_size < 1)
+      kernel_problem("workgroup_size is " + std::to_string(lane.workgroup_size) + ", but at least 1 is wanted");
+    if (lane.subgroup_size < 0)
+      kernel_problem("subgroup_size is " + std::to_string(lane.subgroup_size) + ", but at least 0 is wanted");
     if (lane.shared_bytes < 0 || lane.scratch_bytes < 0)
-      kernel_problem("shared_bytes " + std::to_string(lane.shared_bytes) + " and scratch_bytes " + std::to_string(lane.scratch_bytes) + " must not be negative");
+      kernel_problem("shared_bytes " + std::to_string(lane.shared_bytes) + " and scratch_bytes " +
+                     std::to_string(lane.scratch_bytes) + " must not be negative");
     if (lane.extents.size() != lane.extent_is_64.size())
-      kernel_problem(std::to_string(lane.extents.size()) + " extents, but " + std::to_string(lane.extent_is_64.size()) + " widths");
-    if (const auto n = static_cast<int64_t>(std::min(lane.extents.size(), lane.extent_is_64.size())), at = int64_t{lane.steps_extent};
-        at < -1 || (at >= 0 && (at + 2 > n || lane.extent_is_64[static_cast<size_t>(at)] != lane.extent_is_64[static_cast<size_t>(at) + 1])))
-      kernel_problem("steps_extent is " + std::to_string(at) + ", but two extents of one width, of the " + std::to_string(n) + ", are wanted");
+      kernel_problem(std::to_string(lane.extents.size()) + " extents, but " + std::to_string(lane.extent_is_64.size()) +
+                     " widths");
+    if (const auto n = static_cast<int64_t>(std::min(lane.extents.size(), lane.extent_is_64.size())),
+        at = int64_t{lane.steps_extent};
+        at < -1 || (at >= 0 && (at + 2 > n || lane.extent_is_64[static_cast<size_t>(at)] !=
+                                                  lane.extent_is_64[static_cast<size_t>(at) + 1])))
+      kernel_problem("steps_extent is " + std::to_string(at) + ", but two extents of one width, of the " +
+                     std::to_string(n) + ", are wanted");
     const auto& args = k_.region(k_.body).args;
     if (args.size() != k_.blocks.size())
-      kernel_problem("the body has " + std::to_string(args.size()) + " args, but there are " + std::to_string(k_.blocks.size()) + " inputs and outputs");
+      kernel_problem("the body has " + std::to_string(args.size()) + " args, but there are " +
+                     std::to_string(k_.blocks.size()) + " inputs and outputs");
     for (size_t i = 0; i < args.size(); ++i) {
       const Type& t = k_.type(args[i]);
       if (!t.is_ref || t.space != ir::MemorySpace::global || t.shape != Shape{-1})
-        kernel_problem("arg " + std::to_string(i) + " is " + to_string(t) + ", but a global Ref of unknown length is wanted");
+        kernel_problem("arg " + std::to_string(i) + " is " + to_string(t) +
+                       ", but a global Ref of unknown length is wanted");
       else if (i < k_.blocks.size() && k_.blocks[i].dtype != t.dtype)
-        kernel_problem("arg " + std::to_string(i) + " is " + to_string(t) + ", but " + k_.blocks[i].origin + " has dtype " + std::string(name(k_.blocks[i].dtype)));
+        kernel_problem("arg " + std::to_string(i) + " is " + to_string(t) + ", but " + k_.blocks[i].origin +
+                       " has dtype " + std::string(name(k_.blocks[i].dtype)));
     }
   }
 
@@ -100,7 +118,8 @@ class Verifier {
 
   void region(RegionId r) {
     const auto& ops = k_.region(r).ops;
-    if (ops.empty() || k_.op(ops.back()).code != Opcode::yield) kernel_problem("region " + std::to_string(r.index) + " does not end with a yield");
+    if (ops.empty() || k_.op(ops.back()).code != Opcode::yield)
+      kernel_problem("region " + std::to_string(r.index) + " does not end with a yield");
     for (const ir::OpId id : ops) op(k_.op(id), r);
   }
 
@@ -110,37 +129,54 @@ class Verifier {
     for (const Value v : o.operands) {
       if (!k_.type(v).is_ref) continue;
       const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view;
-      if (!takes_ref) problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only memory ops and view take one");
-      else if (!root_of(k_, v)) problem(o, "%" + std::to_string(v.index) + " does not come from an arg, alloc_shared or alloc_scratch by views alone");
+      if (!takes_ref)
+        problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only memory ops and view take one");
+      else if (!root_of(k_, v))
+        problem(o, "%" + std::to_string(v.index) +
+                       " does not come from an arg, alloc_shared or alloc_scratch by views alone");
     }
     const U control = uniformity_.control[r.index];
     if (o.code == Opcode::barrier && control != U::workgroup)
-      problem(o, "stands under " + std::string(name(control)) + " control, but a barrier needs every enclosing condition and loop bound workgroup-uniform");
+      problem(o, "stands under " + std::string(name(control)) +
+                     " control, but a barrier needs every enclosing condition and loop bound workgroup-uniform");
     if (ir::is_subgroup_op(o.code)) {
-      if (control == U::varying) problem(o, "stands under varying control, but a subgroup op needs every enclosing condition and loop bound subgroup-uniform");
+      if (control == U::varying)
+        problem(o,
+                "stands under varying control, but a subgroup op needs every enclosing condition and loop bound "
+                "subgroup-uniform");
       if (k_.lane.subgroup_size > 0 && k_.lane.workgroup_size % k_.lane.subgroup_size != 0)
-        problem(o, "needs full subgroups, but workgroup_size " + std::to_string(k_.lane.workgroup_size) + " is no multiple of subgroup_size " +
-                       std::to_string(k_.lane.subgroup_size));
+        problem(o, "needs full subgroups, but workgroup_size " + std::to_string(k_.lane.workgroup_size) +
+                       " is no multiple of subgroup_size " + std::to_string(k_.lane.subgroup_size));
     }
     switch (o.code) {
-      case Opcode::load: case Opcode::store: case Opcode::atomic_rmw: case Opcode::atomic_cas: memory(o); break;
+      case Opcode::load:
+      case Opcode::store:
+      case Opcode::atomic_rmw:
+      case Opcode::atomic_cas: memory(o); break;
       case Opcode::alloc_shared: arena(o, k_.lane.shared_bytes, true); break;
       case Opcode::alloc_scratch: arena(o, k_.lane.scratch_bytes, false); break;
       case Opcode::extent: extent(o); break;
       case Opcode::view:
-        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64)) problem(o, "wants a Ref and an i64 offset");
+        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64))
+          problem(o, "wants a Ref and an i64 offset");
         break;
-      case Opcode::loops_cut: case Opcode::report: case Opcode::report_memory:
-        if (const int64_t bytes = 4 * std::max<int64_t>(static_cast<int64_t>(o.operands.size()), 1); k_.lane.report_bytes < bytes)
-          problem(o, "needs a report of at least " + std::to_string(bytes) + " bytes, but report_bytes is " + std::to_string(k_.lane.report_bytes));
+      case Opcode::loops_cut:
+      case Opcode::report:
+      case Opcode::report_memory:
+        if (const int64_t bytes = 4 * std::max<int64_t>(static_cast<int64_t>(o.operands.size()), 1);
+            k_.lane.report_bytes < bytes)
+          problem(o, "needs a report of at least " + std::to_string(bytes) + " bytes, but report_bytes is " +
+                         std::to_string(k_.lane.report_bytes));
         break;
       case Opcode::subgroup_reduce:
-        if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 || o.attr(ir::Attr::kind) >= ir::kNumOpcodes ||
+        if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 ||
+            o.attr(ir::Attr::kind) >= ir::kNumOpcodes ||
             !ir::info(static_cast<Opcode>(o.attr(ir::Attr::kind))).associative)
           problem(o, "kind is no associative elementwise op");
         break;
       case Opcode::subgroup_shuffle:
-        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i32)) problem(o, "wants a value and an i32 lane");
+        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i32))
+          problem(o, "wants a value and an i32 lane");
         break;
       default: break;
     }
@@ -154,53 +190,71 @@ class Verifier {
     const auto expect = [&](size_t position, const Type& wanted, const char* what) {
       if (position >= o.operands.size()) return problem(o, std::string("has no ") + what);
       const Type& t = k_.type(o.operands[position]);
-      if (!(t == wanted)) problem(o, std::string(what) + " is " + to_string(t) + ", but " + to_string(wanted) + " is wanted");
+      if (!(t == wanted))
+        problem(o, std::string(what) + " is " + to_string(t) + ", but " + to_string(wanted) + " is wanted");
     };
     if (o.operands.empty() || !k_.type(o.operands[0]).is_ref) return problem(o, "operand 0 is not a Ref");
     Type element = Type::array(k_.type(o.operands[0]).dtype);
-    if (ir::is_atomic(o.code) && o.attr_or(ir::Attr::bits, 0) && o.operands.size() > 1) element = Type::array(k_.type(o.operands[1]).dtype);
+    if (ir::is_atomic(o.code) && o.attr_or(ir::Attr::bits, 0) && o.operands.size() > 1)
+      element = Type::array(k_.type(o.operands[1]).dtype);
     if (o.code != Opcode::load) expect(1, element, o.code == Opcode::store ? "the stored value" : "the value");
     if (o.code == Opcode::atomic_cas) expect(2, element, "what the element is compared with");
     if (ir::is_atomic(o.code) && o.has_mask()) problem(o, "an atomic takes no mask");
     // A slice is a vector load: 2 or 4 elements of 32 bits, aligned to their total size.
     const bool vector = o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice;
-    if (o.code == Opcode::load && (o.results.size() != (vector ? static_cast<size_t>(o.index[0].size) : 1) || !(k_.type(o.results[0]) == element))) problem(o, "the result is not " + to_string(element));
-    if (vector && (size_bytes(element.dtype) != 4 || k_.type(o.operands[0]).space != ir::MemorySpace::global || o.has_mask())) problem(o, "a vector load takes 32-bit elements of a global Ref and no mask");
+    if (o.code == Opcode::load && (o.results.size() != (vector ? static_cast<size_t>(o.index[0].size) : 1) ||
+                                   !(k_.type(o.results[0]) == element)))
+      problem(o, "the result is not " + to_string(element));
+    if (vector &&
+        (size_bytes(element.dtype) != 4 || k_.type(o.operands[0]).space != ir::MemorySpace::global || o.has_mask()))
+      problem(o, "a vector load takes 32-bit elements of a global Ref and no mask");
     if (o.has_mask()) expect(static_cast<size_t>(o.mask_position()), Type::array(DType::boolean), "the mask");
     if (o.has_other()) expect(static_cast<size_t>(o.other_position()), element, "other");
-    if (o.index.size() != 1 || (!vector && o.index[0].kind != ir::Index::Kind::integer)) return problem(o, "wants one integer index");
-    if (!o.index[0].is_static()) expect(static_cast<size_t>(o.index[0].start_operand), Type::array(DType::i32), "the index");
+    if (o.index.size() != 1 || (!vector && o.index[0].kind != ir::Index::Kind::integer))
+      return problem(o, "wants one integer index");
+    if (!o.index[0].is_static())
+      expect(static_cast<size_t>(o.index[0].start_operand), Type::array(DType::i32), "the index");
     else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
     if (o.code == Opcode::load) return;
     const Value root = root_of(k_, o.operands[0]);
     if (ir::is_atomic(o.code) && root && k_.def(root) && k_.def(root)->code != Opcode::report_memory &&
         !(o.code == Opcode::atomic_rmw && is_int(element.dtype) && size_bytes(element.dtype) == 4))
       problem(o, "an atomic of anything but 32-bit integers updates args and the report only");
-    if (root && !k_.def(root) && static_cast<int>(k_.value(root).number) < k_.num_prefetch) problem(o, "stores to a scalar-prefetch operand");
+    if (root && !k_.def(root) && static_cast<int>(k_.value(root).number) < k_.num_prefetch)
+      problem(o, "stores to a scalar-prefetch operand");
   }
 
   void arena(const Op& o, int64_t bytes, bool shared) {
     const Type& t = k_.type(o.results.at(0));
     const ir::MemorySpace space = shared ? ir::MemorySpace::shared : ir::MemorySpace::global;
-    if (!t.is_ref || t.space != space || t.shape.size() != 1 || t.shape[0] < 0) return problem(o, "is " + to_string(t) + ", but a " + std::string(ir::name(space)) + " Ref of static length is wanted");
+    if (!t.is_ref || t.space != space || t.shape.size() != 1 || t.shape[0] < 0)
+      return problem(
+          o, "is " + to_string(t) + ", but a " + std::string(ir::name(space)) + " Ref of static length is wanted");
     if (!o.has(ir::Attr::offset)) return problem(o, "has no offset");
     const int64_t stride = shared ? ir::arena_stride(t.dtype) : size_bytes(t.dtype), offset = o.attr(ir::Attr::offset);
     if (offset < 0 || offset > bytes || t.shape[0] > (bytes - offset) / stride)
-      problem(o, std::to_string(t.shape[0]) + " elements of " + std::to_string(stride) + " bytes at offset " + std::to_string(offset) + " do not fit the " +
-                     std::to_string(bytes) + " bytes of " + (shared ? "shared memory" : "scratch"));
-    if (offset % stride != 0) problem(o, "offset " + std::to_string(offset) + " is no multiple of the element distance " + std::to_string(stride));
+      problem(o, std::to_string(t.shape[0]) + " elements of " + std::to_string(stride) + " bytes at offset " +
+                     std::to_string(offset) + " do not fit the " + std::to_string(bytes) + " bytes of " +
+                     (shared ? "shared memory" : "scratch"));
+    if (offset % stride != 0)
+      problem(o,
+              "offset " + std::to_string(offset) + " is no multiple of the element distance " + std::to_string(stride));
     // Slices of scratch lie one after another, one per workgroup.
-    if (!shared && bytes % stride != 0) problem(o, "scratch_bytes " + std::to_string(bytes) + " is no multiple of the element size " + std::to_string(stride));
+    if (!shared && bytes % stride != 0)
+      problem(o, "scratch_bytes " + std::to_string(bytes) + " is no multiple of the element size " +
+                     std::to_string(stride));
   }
 
   void extent(const Op& o) {
     const ir::LaneInfo& lane = k_.lane;
     const int64_t i = o.attr_or(ir::Attr::index, -1);
     if (i < 0 || i >= static_cast<int64_t>(std::min(lane.extents.size(), lane.extent_is_64.size())))
-      return problem(o, "index " + std::to_string(i) + " names none of the " + std::to_string(lane.extents.size()) + " extents");
+      return problem(
+          o, "index " + std::to_string(i) + " names none of the " + std::to_string(lane.extents.size()) + " extents");
     const Type wanted = Type::array(lane.extent_is_64[static_cast<size_t>(i)] ? DType::i64 : DType::i32);
     const Type& t = k_.type(o.results.at(0));
-    if (!(t == wanted)) problem(o, "is " + to_string(t) + ", but extent " + std::to_string(i) + " is " + to_string(wanted));
+    if (!(t == wanted))
+      problem(o, "is " + to_string(t) + ", but extent " + std::to_string(i) + " is " + to_string(wanted));
   }
 
   const Kernel& k_;
@@ -212,7 +266,8 @@ class Verifier {
 std::string op_text(const Kernel& k, const Op& op) {
   const auto list = [](const std::vector<Value>& values, size_t begin, size_t end) {
     std::string s;
-    for (size_t i = begin; i < end && i < values.size(); ++i) s += (i > begin ? ", %" : "%") + std::to_string(values[i].index);
+    for (size_t i = begin; i < end && i < values.size(); ++i)
+      s += (i > begin ? ", %" : "%") + std::to_string(values[i].index);
     return s;
   };
   std::string s = list(op.results, 0, op.results.size());
@@ -223,7 +278,10 @@ std::string op_text(const Kernel& k, const Op& op) {
     if (!i.is_static()) shown = std::min(shown, static_cast<size_t>(i.start_operand));
   if (shown) s += " " + list(op.operands, 0, shown);
   for (const ir::Index& i : op.index)
-    s += i.is_static() ? "[" + std::to_string(i.start) + "]" : "[" + list(op.operands, static_cast<size_t>(i.start_operand), static_cast<size_t>(i.start_operand) + 1) + "]";
+    s += i.is_static()
+             ? "[" + std::to_string(i.start) + "]"
+             : "[" + list(op.operands, static_cast<size_t>(i.start_operand), static_cast<size_t>(i.start_operand) + 1) +
+                   "]";
   if (!op.results.empty() && op.results[0].index < k.values.size()) s += " : " + to_string(k.type(op.results[0]));
   return s;
 }
@@ -233,10 +291,12 @@ std::vector<ir::Problem> find_lane_problems(const Kernel& k) { return Verifier(k
 void verify_lane(const Kernel& k, std::string_view when) {
   std::vector<ir::Problem> problems = find_lane_problems(k);
   if (problems.empty())
-    for (const ir::OpId id : unproved_accesses(k)) problems.push_back({op_text(k, k.op(id)), "is not proved to lie inside the array", k.op(id).loc});
+    for (const ir::OpId id : unproved_accesses(k))
+      problems.push_back({op_text(k, k.op(id)), "is not proved to lie inside the array", k.op(id).loc});
   if (problems.empty()) return;
   std::string text = k.name + ": the lane-level kernel is not valid after " + std::string(when);
-  for (const ir::Problem& p : problems) text += "\n  " + p.entity + ": " + p.message + (p.loc ? " (" + to_string(p.loc) + ")" : "");
+  for (const ir::Problem& p : problems)
+    text += "\n  " + p.entity + ": " + p.message + (p.loc ? " (" + to_string(p.loc) + ")" : "");
   throw InternalError(text, k.loc);
 }
 

@@ -1,5 +1,6 @@
-// The lane-level verifier: what a lowered kernel must be beyond what ir::verify checks of both levels. It reports everything at once and
-// runs nothing; what depends on the order of invocations (races, uninitialised reads) is interpreter.h's. The rules are listed atop verify.cpp.
+// The lane-level verifier: what a lowered kernel must be beyond what ir::verify checks of both levels. It reports
+// everything at once and runs nothing; what depends on the order of invocations (races, uninitialised reads) is
+// interpreter.h's. The rules are listed atop verify.cpp.
 #pragma once
 #include <string>
 #include <string_view>

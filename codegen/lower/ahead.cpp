@@ -1,7 +1,8 @@
-// Loading ahead: what the next step of the innermost sequential axis reads from its input blocks is under way while this step computes. Two
-// forms, both in registers that the axis' loop carries: a load whose elements have registers is done one step early, and a staged product,
-// which fetches its next chunk while it computes one anyway, behind its last chunk fetches the next step's first. In the first step each loads
-// for itself. Nothing else changes: an input that the call does not write holds the same at any time. Only for GPUs, where loads take long.
+// Loading ahead: what the next step of the innermost sequential axis reads from its input blocks is under way while
+// this step computes. Two forms, both in registers that the axis' loop carries: a load whose elements have registers is
+// done one step early, and a staged product, which fetches its next chunk while it computes one anyway, behind its last
+// chunk fetches the next step's first. In the first step each loads for itself. Nothing else changes: an input that the
+// call does not write holds the same at any time. Only for GPUs, where loads take long.
 #include <algorithm>
 
 #include "codegen/lower/lowering.h"
@@ -41,7 +42,8 @@ void Lowering::choose_loads_ahead() {
   ahead_notes_.assign(k_.blocks.size(), "");
   if (target_.kind != Target::Kind::gpu || s_.general) return;
   for (size_t j = s_.sequential.size(); j-- > 0 && ahead_axis_ < 0;)
-    if (k_.grid[static_cast<size_t>(s_.sequential[j])].size.value() != 1) ahead_axis_ = s_.sequential[j], ahead_depth_ = j;
+    if (k_.grid[static_cast<size_t>(s_.sequential[j])].size.value() != 1)
+      ahead_axis_ = s_.sequential[j], ahead_depth_ = j;
   if (ahead_axis_ < 0) return;
   for (int i = k_.num_prefetch; i < k_.num_inputs; ++i) {
     const ir::BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
@@ -68,9 +70,12 @@ void Lowering::choose_loads_ahead() {
     for (int r : refs)
       if (moves(r)) a.refs.push_back(r);
     if (!early) note = "not loaded ahead: where it is read depends on what the step computes";
-    else if (!std::all_of(a.refs.begin(), a.refs.end(), [&](int r) { return moving_.count(r) > 0; })) note = "not loaded ahead: it is read together with a block that is not";
+    else if (!std::all_of(a.refs.begin(), a.refs.end(), [&](int r) { return moving_.count(r) > 0; }))
+      note = "not loaded ahead: it is read together with a block that is not";
     else if (!s_.enumerable(axes_, axes_.of(v))) note = "not loaded ahead: not all of its elements have registers";
-    else if (registers + a.count > kMostRegisters) note = "not loaded ahead: it takes " + std::to_string(a.count) + " registers per invocation, and " + std::to_string(kMostRegisters - registers) + " are left for that";
+    else if (registers + a.count > kMostRegisters)
+      note = "not loaded ahead: it takes " + std::to_string(a.count) + " registers per invocation, and " +
+             std::to_string(kMostRegisters - registers) + " are left for that";
     else {
       registers += a.count;
       kinds_[v.index] = Kind::registers;
@@ -80,14 +85,16 @@ void Lowering::choose_loads_ahead() {
 }
 
 void Lowering::settle_ahead() {
-  // A nest without their layout reads these: they are computed where they are used, like all loads of what nobody writes.
+  // A nest without their layout reads these: they are computed where they are used, like all loads of what nobody
+  // writes.
   std::erase_if(ahead_, [&](const Ahead& a) {
     const ir::Op& o = k_.ops[a.op];
     Kind& kind = kinds_[o.results[0].index];
     if (kind == Kind::registers) return false;
     kind = Kind::lazy;
     --misfits_;
-    ahead_notes_[static_cast<size_t>(ref_position(k_, o.operands[0]))] = "not loaded ahead: what reads it has another layout";
+    ahead_notes_[static_cast<size_t>(ref_position(k_, o.operands[0]))] =
+        "not loaded ahead: what reads it has another layout";
     return true;
   });
   if (!moving_.empty())
@@ -98,16 +105,19 @@ void Lowering::settle_ahead() {
     for (int r : a.refs) {
       const int64_t buffers = k_.blocks[static_cast<size_t>(r)].buffering.count;
       std::string& note = ahead_notes_[static_cast<size_t>(r)];
-      note = o.code == Opcode::dot ? "the next step's first chunk is loaded ahead into " : "the next step's block is loaded ahead into ";
+      note = o.code == Opcode::dot ? "the next step's first chunk is loaded ahead into "
+                                   : "the next step's block is loaded ahead into ";
       note += std::to_string(a.count) + (a.count == 1 ? " register" : " registers") + " per invocation";
-      if (buffers > 2) note += ", one step ahead, as Buffered(2) asks: Buffered(" + std::to_string(buffers) + ") has no more effect";
+      if (buffers > 2)
+        note += ", one step ahead, as Buffered(2) asks: Buffered(" + std::to_string(buffers) + ") has no more effect";
     }
   }
   std::set<int> read;
   for (const ir::Op& o : k_.ops)
     if (ir::reads_ref(o.code)) read.insert(ref_position(k_, o.operands[0]));
   for (int i : moving_)
-    if (std::string& note = ahead_notes_[static_cast<size_t>(i)]; note.empty() && read.count(i)) note = "not loaded ahead: it is read inside of control flow only, or one element at a time";
+    if (std::string& note = ahead_notes_[static_cast<size_t>(i)]; note.empty() && read.count(i))
+      note = "not loaded ahead: it is read inside of control flow only, or one element at a time";
 }
 
 Lowering::Ahead* Lowering::ahead_of(ir::OpId id, int operand) {
@@ -152,7 +162,8 @@ void Lowering::load_ahead(Ahead& a, const ir::Op& o) {
   const Value v = o.results[0];
   const auto load = [&] {
     Values regs;
-    layout_nest(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(load_element(o, p.c, p.valid)); });
+    layout_nest(shape(v), axes_.of(v), false,
+                [&](const NestPoint& p) { regs.push_back(load_element(o, p.c, p.valid)); });
     return regs;
   };
   const Values before = a.regs;

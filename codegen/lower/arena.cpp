@@ -19,14 +19,18 @@ void ArenaAllocator::free(int64_t offset) { used_.erase(offset); }
 
 bool PendingAccesses::conflicts(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) const {
   auto meet = [](const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) {
-    return std::any_of(a.begin(), a.end(), [&](const MemoryRange& x) { return std::any_of(b.begin(), b.end(), [&](const MemoryRange& y) { return x.meets(y); }); });
+    return std::any_of(a.begin(), a.end(), [&](const MemoryRange& x) {
+      return std::any_of(b.begin(), b.end(), [&](const MemoryRange& y) { return x.meets(y); });
+    });
   };
   return meet(reads, writes_) || meet(writes, writes_) || meet(writes, reads_);
 }
 void PendingAccesses::add(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
   auto append = [](std::vector<MemoryRange>& to, const std::vector<MemoryRange>& from) {
     for (const MemoryRange& r : from)
-      if (std::none_of(to.begin(), to.end(), [&](const MemoryRange& x) { return x.object == r.object && x.lo <= r.lo && x.hi >= r.hi; })) to.push_back(r);
+      if (std::none_of(to.begin(), to.end(),
+                       [&](const MemoryRange& x) { return x.object == r.object && x.lo <= r.lo && x.hi >= r.hi; }))
+        to.push_back(r);
   };
   append(reads_, reads);
   append(writes_, writes);

@@ -1,6 +1,7 @@
-// The arena: memory of one workgroup for values that do not live in registers. One budget with lifetimes; either shared memory or, when the
-// live set does not fit there, a slice of a global scratch buffer. And the barrier plan over it: which accesses of other invocations may
-// still be unordered, so that a workgroup barrier is placed exactly before the first one that conflicts.
+// The arena: memory of one workgroup for values that do not live in registers. One budget with lifetimes; either shared
+// memory or, when the live set does not fit there, a slice of a global scratch buffer. And the barrier plan over it:
+// which accesses of other invocations may still be unordered, so that a workgroup barrier is placed exactly before the
+// first one that conflicts.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -32,7 +33,10 @@ class PendingAccesses {
  public:
   bool conflicts(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) const;
   void add(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
-  void clear() { reads_.clear(); writes_.clear(); }
+  void clear() {
+    reads_.clear();
+    writes_.clear();
+  }
   bool empty() const { return reads_.empty() && writes_.empty(); }
   void merge(const PendingAccesses& o) { add(o.reads_, o.writes_); }
 

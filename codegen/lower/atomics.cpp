@@ -35,11 +35,13 @@ ir::Op at_the_place_of(const ir::Op& o, Opcode code, std::vector<Value> operands
 bool in_any_order(const ir::Kernel& k, const ir::Op& o, const std::vector<bool>& used) {
   if (o.code != Opcode::atomic_rmw || used[o.results[0].index]) return false;
   const DType t = k.type(o.operands[1]).dtype;
-  return static_cast<Opcode>(o.attr(Attr::kind)) != Opcode::swap && is_int(t) && size_bytes(t) == 4 && k.type(o.operands[0]).dtype == t;
+  return static_cast<Opcode>(o.attr(Attr::kind)) != Opcode::swap && is_int(t) && size_bytes(t) == 4 &&
+         k.type(o.operands[0]).dtype == t;
 }
 
 std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target) {
-  if (std::none_of(k.ops.begin(), k.ops.end(), [](const ir::Op& o) { return ir::is_atomic(o.code); })) return std::nullopt;
+  if (std::none_of(k.ops.begin(), k.ops.end(), [](const ir::Op& o) { return ir::is_atomic(o.code); }))
+    return std::nullopt;
   ScalarAnalysis scalars(k);
   ParallelPlan plan = plan_parallel(k, scalars, target);
   const std::vector<bool> used = used_values(k);
@@ -59,17 +61,24 @@ std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target) 
       const auto kind = o.code == Opcode::atomic_cas ? o.code : static_cast<Opcode>(o.attr(Attr::kind));
       const Value v = o.operands[1];
       const DType held = k.type(o.operands[0]).dtype, as = k.type(v).dtype;
-      const auto cast = [&](Value x, DType t) { return k.type(x).dtype == t ? x : b.elementwise(Opcode::bitcast, {x}, t); };
+      const auto cast = [&](Value x, DType t) {
+        return k.type(x).dtype == t ? x : b.elementwise(Opcode::bitcast, {x}, t);
+      };
       // Elements that meet go one after another: as they are where no op says just that.
       if (must_scatter_in_order(k, o)) {
-        const bool plain = !used[o.results[0].index] && !in_any_order(k, o, used) && (kind == Opcode::swap || (kind == Opcode::add && held == as));
-        if (plain) b.append(at_the_place_of(o, kind == Opcode::add ? Opcode::addupdate : Opcode::store, {o.operands[0], cast(v, held)}, false));
+        const bool plain = !used[o.results[0].index] && !in_any_order(k, o, used) &&
+                           (kind == Opcode::swap || (kind == Opcode::add && held == as));
+        if (plain)
+          b.append(at_the_place_of(o, kind == Opcode::add ? Opcode::addupdate : Opcode::store,
+                                   {o.operands[0], cast(v, held)}, false));
         else k.regions[r].ops.push_back(id);
         continue;
       }
       // The load, or the swap, takes over the atomic's result, but where that is of another dtype.
       const bool swaps = kind == Opcode::swap;
-      ir::Op first = at_the_place_of(o, swaps ? Opcode::swap : Opcode::load, swaps ? std::vector{o.operands[0], cast(v, held)} : std::vector{o.operands[0]}, true);
+      ir::Op first =
+          at_the_place_of(o, swaps ? Opcode::swap : Opcode::load,
+                          swaps ? std::vector{o.operands[0], cast(v, held)} : std::vector{o.operands[0]}, true);
       if (o.has_other()) {
         Value& other = first.operands[static_cast<size_t>(first.other_position())];
         other = cast(other, held);
@@ -86,16 +95,20 @@ std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target) 
         k.regions[r].ops.push_back(id);
       }
       if (swaps) continue;
-      const Value now = kind == Opcode::atomic_cas ? b.elementwise(Opcode::select, {b.elementwise(Opcode::eq, {old, o.operands[2]}), v, old}) : b.elementwise(kind, {old, v});
+      const Value now = kind == Opcode::atomic_cas
+                            ? b.elementwise(Opcode::select, {b.elementwise(Opcode::eq, {old, o.operands[2]}), v, old})
+                            : b.elementwise(kind, {old, v});
       b.append(at_the_place_of(o, Opcode::store, {o.operands[0], cast(now, held)}, false));
     }
   }
   return plan;
 }
 
-// What the element at c was, and its new value in its place; instead() if the element is not there, or masked out. Arrays that programs running at
-// once update are updated by the device's atomics, all else by whoever comes to the element.
-Value Lowering::atomic_element(const ir::Op& o, const Coords& c, Value predicate, const std::function<Value()>& instead) {
+// What the element at c was, and its new value in its place; instead() if the element is not there, or masked out.
+// Arrays that programs running at once update are updated by the device's atomics, all else by whoever comes to the
+// element.
+Value Lowering::atomic_element(const ir::Op& o, const Coords& c, Value predicate,
+                               const std::function<Value()>& instead) {
   const auto ref = static_cast<size_t>(ref_position(k_, o.operands[0]));
   const RefState& r = refs_[ref];
   const bool used = used_[o.results[0].index];
@@ -103,16 +116,22 @@ Value Lowering::atomic_element(const ir::Op& o, const Coords& c, Value predicate
   const Address a = address(r, o, c);
   Value valid = b_.both(a.valid, predicate);
   if (o.has_mask()) valid = b_.both(valid, element(o.operands[static_cast<size_t>(o.mask_position())], c));
-  const Value x = element(o.operands[1], c), compare = o.code == Opcode::atomic_cas ? element(o.operands[2], c) : Value{};
+  const Value x = element(o.operands[1], c),
+              compare = o.code == Opcode::atomic_cas ? element(o.operands[2], c) : Value{};
   const auto kind = o.code == Opcode::atomic_cas ? o.code : static_cast<Opcode>(o.attr(Attr::kind));
   const DType as = k_.type(o.operands[1]).dtype;
-  const bool at_once = (ref < k_.blocks.size() && parallel_.concurrent[ref]) || (uniform_group() && in_any_order(k_, o, used_));
+  const bool at_once =
+      (ref < k_.blocks.size() && parallel_.concurrent[ref]) || (uniform_group() && in_any_order(k_, o, used_));
   const auto now = [&]() -> Value {
     const Value to = a.wide ? b_.view(r.ref, a.wide) : r.ref;
     if (at_once) return b_.atomic(kind, to, a.narrow, x, compare);
-    const auto cast = [&](Value v, DType t) { return k_.type(o.operands[0]).dtype == as ? v : b_.op(Opcode::bitcast, {v}, t); };
+    const auto cast = [&](Value v, DType t) {
+      return k_.type(o.operands[0]).dtype == as ? v : b_.op(Opcode::bitcast, {v}, t);
+    };
     const Value old = cast(b_.load(to, a.narrow), as);
-    const Value next = kind == Opcode::atomic_cas ? b_.select(b_.op(Opcode::eq, {old, compare}, DType::boolean), x, old) : kind == Opcode::swap ? x : b_.op(kind, {old, x}, as);
+    const Value next = kind == Opcode::atomic_cas ? b_.select(b_.op(Opcode::eq, {old, compare}, DType::boolean), x, old)
+                       : kind == Opcode::swap     ? x
+                                                  : b_.op(kind, {old, x}, as);
     b_.store(to, a.narrow, cast(next, r.dtype));
     return old;
   };
@@ -132,14 +151,18 @@ Value Lowering::nearest_element(const ir::Op& o, const Coords& c, Value predicat
   const Address there = address(r, o, c), a = address(r, o, c, false, true);
   if (r.dead || !there.valid || b_.known(there.valid) == 1) return b_.zero(as);
   const Value wanted = b_.both(b_.both(b_.op(Opcode::not_, {there.valid}, DType::boolean), a.valid), predicate);
-  return b_.if_else(wanted, [&] {
-    const Value from = a.wide ? b_.view(r.ref, a.wide) : r.ref;
-    const bool concurrent = ref < k_.blocks.size() && parallel_.concurrent[ref];
-    const Value least = b_.constant(as, reference::identity(is_float(as) ? Opcode::max : Opcode::or_, as));
-    if (concurrent) return Values{b_.atomic(is_float(as) ? Opcode::max : Opcode::or_, from, a.narrow, least, {})};  // changes nothing
-    const Value held = b_.load(from, a.narrow);
-    return Values{r.dtype == as ? held : b_.op(Opcode::bitcast, {held}, as)};
-  }, [&] { return Values{b_.zero(as)}; })[0];
+  return b_.if_else(
+      wanted,
+      [&] {
+        const Value from = a.wide ? b_.view(r.ref, a.wide) : r.ref;
+        const bool concurrent = ref < k_.blocks.size() && parallel_.concurrent[ref];
+        const Value least = b_.constant(as, reference::identity(is_float(as) ? Opcode::max : Opcode::or_, as));
+        // changes nothing
+        if (concurrent) return Values{b_.atomic(is_float(as) ? Opcode::max : Opcode::or_, from, a.narrow, least, {})};
+        const Value held = b_.load(from, a.narrow);
+        return Values{r.dtype == as ? held : b_.op(Opcode::bitcast, {held}, as)};
+      },
+      [&] { return Values{b_.zero(as)}; })[0];
 }
 
 // Each element by one invocation, which knows what it was; so that goes to the arena where others want it.
@@ -154,14 +177,18 @@ void Lowering::atomic_op(ir::OpId id) {
   std::vector<MemoryRange> reads = arena_reads(roots), writes;
   if (!r.owned) writes.push_back(r.range);
   // In the value's order, unless nobody can tell.
-  const bool ordered = must_scatter_in_order(k_, o) && !(ref < k_.blocks.size() && parallel_.concurrent[ref] && parallel_.commuting[ref]) && !in_any_order(k_, o, used_);
+  const bool ordered = must_scatter_in_order(k_, o) &&
+                       !(ref < k_.blocks.size() && parallel_.concurrent[ref] && parallel_.commuting[ref]) &&
+                       !in_any_order(k_, o, used_);
   const bool nearest = used && !o.has_mask() && ir::access_dims(k_, o).per_element;
 
   const auto otherwise = [&](const Coords& c) {
     return o.has_other() && used ? element(o.operands[static_cast<size_t>(o.other_position())], c) : b_.zero(t);
   };
   if (shape(v).empty()) {
-    const auto update = [&](Value predicate) { return atomic_element(o, {}, predicate, [&] { return otherwise({}); }); };
+    const auto update = [&](Value predicate) {
+      return atomic_element(o, {}, predicate, [&] { return otherwise({}); });
+    };
     order(reads, writes);
     if (used) home(result).scalar = broadcast_from_first(t, [&] { return update({}); });
     else b_.when(first_thread(0), [&] { update({}); });
@@ -173,9 +200,12 @@ void Lowering::atomic_op(ir::OpId id) {
   if (used && kinds_[result.index] == Kind::registers) {  // packed programs: one invocation has all elements
     order(reads, writes);
     Values before;
-    if (nearest) layout_nest(shape(v), axes_.of(v), true, [&](const NestPoint& p) { before.push_back(nearest_element(o, p.c, p.valid)); });
+    if (nearest)
+      layout_nest(shape(v), axes_.of(v), true,
+                  [&](const NestPoint& p) { before.push_back(nearest_element(o, p.c, p.valid)); });
     layout_nest(shape(v), axes_.of(v), true, [&](const NestPoint& p) {
-      h.regs.push_back(atomic_element(o, p.c, p.valid, [&] { return nearest ? before[h.regs.size()] : otherwise(p.c); }));
+      h.regs.push_back(
+          atomic_element(o, p.c, p.valid, [&] { return nearest ? before[h.regs.size()] : otherwise(p.c); }));
     });
     return;
   }

@@ -1,4 +1,5 @@
-// Where each value lives, how long, and structured control flow. Conditions and loop bounds are scalars, so control flow is uniform in a group.
+// Where each value lives, how long, and structured control flow. Conditions and loop bounds are scalars, so control
+// flow is uniform in a group.
 #include <algorithm>
 
 #include "codegen/lower/atomics.h"
@@ -18,9 +19,13 @@ void Lowering::plan_homes() {
     const Value v{i};
     const ir::Type& t = k_.type(v);
     if (t.is_ref) continue;
-    if (t.shape.empty()) { kinds_[i] = Kind::scalar; continue; }
+    if (t.shape.empty()) {
+      kinds_[i] = Kind::scalar;
+      continue;
+    }
     const ir::Op* o = k_.def(v);
-    const bool lazy = s_.general ? o && (ir::family(o->code) == Family::source || (o->code == Opcode::broadcast && shape(o->operands[0]).empty()))
+    const bool lazy = s_.general ? o && (ir::family(o->code) == Family::source ||
+                                         (o->code == Opcode::broadcast && shape(o->operands[0]).empty()))
                                  : index_function[i] && !s_.kept[i].yes;
     if (lazy) continue;
     if (o && ir::is_rearranged(o->code)) {
@@ -28,7 +33,9 @@ void Lowering::plan_homes() {
       continue;
     }
     bool registers = s_.enumerable(axes_, axes_.of(v));
-    if (o && o->code == Opcode::load && s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers) registers = true;
+    if (o && o->code == Opcode::load &&
+        s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers)
+      registers = true;
     // Where invocations share a workgroup, only the one that updates an element knows what it was.
     if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
@@ -44,25 +51,33 @@ void Lowering::explain_kept(std::vector<std::string>& notes) const {
   for (const ir::Op& o : k_.ops) {
     if (s_.general || o.results.size() != 1 || !s_.kept[o.results[0].index].yes) continue;
     const Kept& kept = s_.kept[o.results[0].index];
-    std::string line = "kept in " + std::string(kinds_[o.results[0].index] == Kind::registers ? "registers" : "the arena") + ": " + ir::to_string(k_.type(o.results[0])) + ", the result of " + std::string(ir::name(o.code));
+    std::string line = "kept in " +
+                       std::string(kinds_[o.results[0].index] == Kind::registers ? "registers" : "the arena") + ": " +
+                       ir::to_string(k_.type(o.results[0])) + ", the result of " + std::string(ir::name(o.code));
     if (o.loc) line += " at " + to_string(o.loc);
-    line += ": computing it where it is used would repeat about " + std::to_string(kept.cost) + " operations at " + std::to_string(kept.uses) + (kept.uses == Kept::kMostUses ? " positions or more" : " positions");
+    line += ": computing it where it is used would repeat about " + std::to_string(kept.cost) + " operations at " +
+            std::to_string(kept.uses) + (kept.uses == Kept::kMostUses ? " positions or more" : " positions");
     lines.push_back(std::move(line));
   }
   const size_t shown = lines.size() > kMost ? kMost - 1 : lines.size();
   notes.insert(notes.end(), lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown));
-  if (shown < lines.size()) notes.push_back("and " + std::to_string(lines.size() - shown) + " more values are kept likewise");
+  if (shown < lines.size())
+    notes.push_back("and " + std::to_string(lines.size() - shown) + " more values are kept likewise");
 }
 
 // Walks lazy values down to what they read.
 namespace {
-template <class F> void each_home(const ir::Kernel& k, const std::vector<Kind>& kinds, Value root, std::set<uint32_t>& seen, const F& f) {
+template <class F> void each_home(const ir::Kernel& k, const std::vector<Kind>& kinds, Value root,
+                                  std::set<uint32_t>& seen, const F& f) {
   std::vector<Value> stack{root};
   while (!stack.empty()) {
     const Value v = stack.back();
     stack.pop_back();
     if (k.type(v).is_ref || !seen.insert(v.index).second) continue;
-    if (kinds[v.index] != Kind::lazy) { f(v); continue; }
+    if (kinds[v.index] != Kind::lazy) {
+      f(v);
+      continue;
+    }
     if (const ir::Op* o = k.def(v))
       for (Value x : o->operands) stack.push_back(x);
   }
@@ -83,7 +98,8 @@ std::vector<MemoryRange> Lowering::arena_reads(const std::vector<Value>& roots) 
 bool Lowering::reads_registers(Value root) {
   bool found = false;
   std::set<uint32_t> seen;
-  each_home(k_, kinds_, root, seen, [&](Value v) { found = found || (kinds_[v.index] == Kind::registers && has_axes(v)); });
+  each_home(k_, kinds_, root, seen,
+            [&](Value v) { found = found || (kinds_[v.index] == Kind::registers && has_axes(v)); });
   return found;
 }
 
@@ -92,9 +108,9 @@ bool Lowering::has_axes(Value v) const {
   return std::any_of(dims.begin(), dims.end(), [](int a) { return a != kNoAxis; });
 }
 
-// A value in registers can be read by a nest over axes that have a common layout. Each axis got its layout where it mattered most, so a
-// lighter nest may find two of its axes on the same invocations: the values that it reads then live in the arena instead. Packed programs
-// have no arena and no need of this: one invocation holds everything.
+// A value in registers can be read by a nest over axes that have a common layout. Each axis got its layout where it
+// mattered most, so a lighter nest may find two of its axes on the same invocations: the values that it reads then live
+// in the arena instead. Packed programs have no arena and no need of this: one invocation holds everything.
 void Lowering::demote_misfits() {
   if (s_.general || !uniform_group()) return;
   // Carried values change home together: what a loop yields is what its region receives and what it results in.
@@ -109,7 +125,9 @@ void Lowering::demote_misfits() {
   auto demote = [&](Value root) {
     std::set<uint32_t> seen;
     std::vector<Value> found;
-    each_home(k_, kinds_, root, seen, [&](Value v) { if (kinds_[v.index] == Kind::registers && has_axes(v)) found.push_back(v); });
+    each_home(k_, kinds_, root, seen, [&](Value v) {
+      if (kinds_[v.index] == Kind::registers && has_axes(v)) found.push_back(v);
+    });
     for (Value v : found) {
       changed = true;
       for (Value x = v;;) {
@@ -129,21 +147,26 @@ void Lowering::demote_misfits() {
       const ir::Op& o = k_.op(id);
       for (ir::RegionId inner : o.regions) walk(inner);
       const auto where_used = [&] {  // index functions are evaluated there, unless they are kept
-        if (o.results.size() != 1 || k_.type(o.results[0]).shape.empty() || kinds_[o.results[0].index] == Kind::lazy) return;
+        if (o.results.size() != 1 || k_.type(o.results[0]).shape.empty() || kinds_[o.results[0].index] == Kind::lazy)
+          return;
         for (Value v : o.operands) {
           use(o.results[0], v);
-          if (o.code == Opcode::concatenate && kinds_[o.results[0].index] == Kind::arena) use(v, v);  // each part has a nest of its own
+          // each part has a nest of its own
+          if (o.code == Opcode::concatenate && kinds_[o.results[0].index] == Kind::arena) use(v, v);
         }
       };
       switch (ir::family(o.code)) {
         case Family::memory:
           for (Value v : values_read(o)) {
-            if (must_scatter_in_order(k_, o) && !in_any_order(k_, o, used_)) demote(v);  // an invocation walks all elements of the arrays
+            // an invocation walks all elements of the arrays
+            if (must_scatter_in_order(k_, o) && !in_any_order(k_, o, used_)) demote(v);
             else use(o.code == Opcode::load ? o.results[0] : o.operands[1], v);
           }
           break;
         case Family::contract:  // stages the operand that it cannot read in place, by a nest over that operand
-        case Family::reduce: case Family::argreduce: case Family::print:
+        case Family::reduce:
+        case Family::argreduce:
+        case Family::print:
         case Family::end:  // into the home of a result or a carried value
         case Family::control:
           for (Value v : o.operands) use(v, v);
@@ -153,16 +176,26 @@ void Lowering::demote_misfits() {
           else use(o.operands[0], o.operands[0]);
           break;
         case Family::rearrange:  // each invocation walks lines, or elements as they come
-          if (!ir::is_rearranged(o.code)) { where_used(); break; }
+          if (!ir::is_rearranged(o.code)) {
+            where_used();
+            break;
+          }
           for (Value v : o.operands) demote(v);
           break;
-        case Family::elementwise: case Family::source: case Family::move: case Family::grid: case Family::pipe: case Family::launch: case Family::ref: case Family::group:
+        case Family::elementwise:
+        case Family::source:
+        case Family::move:
+        case Family::grid:
+        case Family::pipe:
+        case Family::launch:
+        case Family::ref:
+        case Family::group:
         case Family::report: where_used();
       }
     }
   };
-  // A demoted value is evaluated by a nest of its own now, over axes that it had before: nothing new can misfit, but one walk may demote
-  // what an earlier op of the same walk relied on.
+  // A demoted value is evaluated by a nest of its own now, over axes that it had before: nothing new can misfit, but
+  // one walk may demote what an earlier op of the same walk relied on.
   do {
     changed = false;
     walk(k_.body);
@@ -178,10 +211,14 @@ void Lowering::plan_lifetimes() {
   // Values evaluated by an op, nested regions included.
   std::function<void(ir::OpId, std::set<uint32_t>&)> evaluated = [&](ir::OpId id, std::set<uint32_t>& out) {
     const ir::Op& o = k_.op(id);
-    const bool stays_lazy = !o.results.empty() && !k_.type(o.results[0]).shape.empty() && kinds_[o.results[0].index] == Kind::lazy && o.regions.empty();
+    const bool stays_lazy = !o.results.empty() && !k_.type(o.results[0]).shape.empty() &&
+                            kinds_[o.results[0].index] == Kind::lazy && o.regions.empty();
     std::set<uint32_t> seen;
     if (!stays_lazy)
-      for (Value x : o.operands) each_home(k_, kinds_, x, seen, [&](Value v) { if (kinds_[v.index] == Kind::arena) out.insert(v.index); });
+      for (Value x : o.operands)
+        each_home(k_, kinds_, x, seen, [&](Value v) {
+          if (kinds_[v.index] == Kind::arena) out.insert(v.index);
+        });
     for (ir::RegionId r : o.regions)
       for (ir::OpId inner : k_.region(r).ops) evaluated(inner, out);
   };
@@ -215,13 +252,15 @@ void Lowering::memory_op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   switch (ir::Memory(o.code)) {
     case ir::Memory::load: load_op(id); break;
-    case ir::Memory::store: case ir::Memory::addupdate: store_op(o); break;
+    case ir::Memory::store:
+    case ir::Memory::addupdate: store_op(o); break;
     case ir::Memory::swap:
       // The old contents first, then the store; the order is kept because the result is never lazy.
       load_op(id);
       store_op(o);
       break;
-    case ir::Memory::atomic_rmw: case ir::Memory::atomic_cas: atomic_op(id); break;
+    case ir::Memory::atomic_rmw:
+    case ir::Memory::atomic_cas: atomic_op(id); break;
   }
 }
 
@@ -229,7 +268,8 @@ void Lowering::control_op(ir::OpId id) {
   switch (ir::Control(k_.op(id).code)) {
     case ir::Control::for_: for_op(id); break;
     case ir::Control::while_: while_op(id); break;
-    case ir::Control::if_: case ir::Control::switch_: branch_op(id); break;
+    case ir::Control::if_:
+    case ir::Control::switch_: branch_op(id); break;
     case ir::Control::run_scoped: throw InternalError(k_.name + ": run_scoped after scopes", k_.op(id).loc);
   }
 }
@@ -265,9 +305,15 @@ void Lowering::op(ir::OpId id) {
       b_.raw().append(std::move(report));
       break;
     }
-    case Family::elementwise: case Family::source: case Family::move: case Family::grid: value(); break;
+    case Family::elementwise:
+    case Family::source:
+    case Family::move:
+    case Family::grid: value(); break;
     // Of lane level, or taken away before (tile/scopes.cpp).
-    case Family::pipe: case Family::launch: case Family::ref: case Family::group: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);
+    case Family::pipe:
+    case Family::launch:
+    case Family::ref:
+    case Family::group: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);
   }
   b_.raw().set_loc(outer);
 }
@@ -279,7 +325,8 @@ Home Lowering::new_home(Value v) {
   return h;
 }
 
-// An index function that is kept, or in the general form: one nest over its elements, or one for each part of a concatenate that is kept.
+// An index function that is kept, or in the general form: one nest over its elements, or one for each part of a
+// concatenate that is kept.
 void Lowering::materialize(Value v) {
   const ir::Op& o = *k_.def(v);
   Home h = new_home(v);
@@ -291,8 +338,10 @@ void Lowering::materialize(Value v) {
     return;
   }
   order(arena_reads(o.operands), {h.slot.range});
-  const auto fill = [&](const Shape& s, const std::vector<int>& dims, const std::vector<Value>& reads, const std::function<std::pair<Coords, Value>(const Coords&)>& element_at) {
-    const bool layout = std::any_of(reads.begin(), reads.end(), [&](Value x) { return !k_.type(x).is_ref && reads_registers(x); });
+  const auto fill = [&](const Shape& s, const std::vector<int>& dims, const std::vector<Value>& reads,
+                        const std::function<std::pair<Coords, Value>(const Coords&)>& element_at) {
+    const bool layout =
+        std::any_of(reads.begin(), reads.end(), [&](Value x) { return !k_.type(x).is_ref && reads_registers(x); });
     nest(s, dims, layout, true, [&](const NestPoint& p) {
       const std::pair<Coords, Value> e = element_at(p.c);
       b_.when(p.valid, [&] { slot_store(h.slot, e.first, e.second); });
@@ -300,7 +349,8 @@ void Lowering::materialize(Value v) {
   };
   const auto axis = o.code == Opcode::concatenate ? static_cast<size_t>(o.attr(Attr::axis)) : 0;
   // A slice of a split axis lies across parts.
-  if (o.code != Opcode::concatenate || s_.general || (axes[axis] != kNoAxis && plan(axes[axis]).split)) fill(shape(v), axes, o.operands, [&](const Coords& c) { return std::pair{c, compute_element(v, o, c)}; });
+  if (o.code != Opcode::concatenate || s_.general || (axes[axis] != kNoAxis && plan(axes[axis]).split))
+    fill(shape(v), axes, o.operands, [&](const Coords& c) { return std::pair{c, compute_element(v, o, c)}; });
   else {
     int64_t begin = 0;
     for (Value part : o.operands) {
@@ -317,7 +367,10 @@ void Lowering::materialize(Value v) {
 
 // Evaluates v into a home of the same kind (registers are replaced, an arena slot is overwritten).
 void Lowering::evaluate_into(Value v, Home& to) {
-  if (to.kind == Kind::scalar) { to.scalar = scalar(v); return; }
+  if (to.kind == Kind::scalar) {
+    to.scalar = scalar(v);
+    return;
+  }
   if (to.kind == Kind::registers) {
     Values regs;
     order(arena_reads({v}), {});
@@ -364,7 +417,8 @@ Values Lowering::gather(const std::vector<Home>& homes, const std::vector<int>& 
     if (h.kind == Kind::scalar) v.push_back(h.scalar);
     if (h.kind == Kind::registers) v.insert(v.end(), h.regs.begin(), h.regs.end());
   }
-  for (int r : residents) v.insert(v.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
+  for (int r : residents)
+    v.insert(v.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
   return v;
 }
 void Lowering::scatter(const Values& v, std::vector<Home>& homes, const std::vector<int>& residents) {
@@ -383,7 +437,8 @@ void Lowering::free_dead_after(ir::OpId id) {
     for (Value v : it->second) free_slot(home(v).slot);
 }
 
-// Derived only from what is the same for the whole group without communication: ids, constants, loop counters, scalars that were handed out.
+// Derived only from what is the same for the whole group without communication: ids, constants, loop counters, scalars
+// that were handed out.
 bool Lowering::uniform_scalar(Value root) {
   std::set<uint32_t> seen;
   std::vector<Value> stack{root};
@@ -400,7 +455,10 @@ bool Lowering::uniform_scalar(Value root) {
       for (const ir::Op& loop : k_.ops) {
         if (std::find(loop.regions.begin(), loop.regions.end(), r) == loop.regions.end()) continue;
         const size_t first = loop.code == Opcode::for_ ? 3 : 0;
-        if (loop.code == Opcode::for_ && number == 0) { stack.insert(stack.end(), {loop.operands[0], loop.operands[1], loop.operands[2]}); continue; }
+        if (loop.code == Opcode::for_ && number == 0) {
+          stack.insert(stack.end(), {loop.operands[0], loop.operands[1], loop.operands[2]});
+          continue;
+        }
         const size_t i = loop.code == Opcode::for_ ? number - 1 : number;
         stack.push_back(loop.operands[first + i]);
         stack.push_back(k_.terminator(loop.regions.back()).operands[i]);
@@ -421,7 +479,8 @@ bool Lowering::uniform_scalar(Value root) {
     if (o->code == Opcode::load) {
       const int ref = ref_position(k_, o->operands[0]);
       if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
-        // A scalar of scratch, of which each invocation has one: the same in all if what is stored is, since all store it or none.
+        // A scalar of scratch, of which each invocation has one: the same in all if what is stored is, since all store
+        // it or none.
         if (ref < static_cast<int>(k_.blocks.size()) || !k_.type(o->operands[0]).shape.empty()) return false;
         for (const ir::Op& store : k_.ops) {
           if (store.operands.empty() || store.operands[0] != o->operands[0] || store.code == Opcode::load) continue;
@@ -445,7 +504,8 @@ Value Lowering::condition(Value v) {
   return broadcast_from_first(k_.type(v).dtype, [&] { return lane; });
 }
 
-// In the three loops below all yields are evaluated before any carried slot is overwritten: they may read each other's old contents.
+// In the three loops below all yields are evaluated before any carried slot is overwritten: they may read each other's
+// old contents.
 void Lowering::for_op(ir::OpId id) {
   const ir::Op o = k_.op(id);
   const ir::Region& body = k_.region(o.regions[0]);
@@ -465,13 +525,19 @@ void Lowering::for_op(ir::OpId id) {
     const std::vector<Value> yields = k_.terminator(o.regions[0]).operands;
     std::vector<Home> next;
     for (size_t i = 0; i < carried.size(); ++i) {
-      if (yields[i] == body.args[1 + i]) { next.push_back(home(yields[i])); continue; }
+      if (yields[i] == body.args[1 + i]) {
+        next.push_back(home(yields[i]));
+        continue;
+      }
       next.push_back(new_home(o.results[i]));
       evaluate_into(yields[i], next.back());
     }
     for (size_t i = 0; i < carried.size(); ++i) {
       if (carried[i].kind == Kind::arena) {
-        if (next[i].slot.offset != carried[i].slot.offset) { copy_slot(next[i].slot, carried[i].slot); free_slot(next[i].slot); }
+        if (next[i].slot.offset != carried[i].slot.offset) {
+          copy_slot(next[i].slot, carried[i].slot);
+          free_slot(next[i].slot);
+        }
       } else {
         carried[i] = next[i];
       }
@@ -523,8 +589,10 @@ void Lowering::while_op(ir::OpId id) {
     evaluate_into(yields[i], next.back());
   }
   for (size_t i = 0; i < carried.size(); ++i) {
-    if (carried[i].kind == Kind::arena) { copy_slot(next[i].slot, carried[i].slot); free_slot(next[i].slot); }
-    else carried[i] = next[i];
+    if (carried[i].kind == Kind::arena) {
+      copy_slot(next[i].slot, carried[i].slot);
+      free_slot(next[i].slot);
+    } else carried[i] = next[i];
   }
   free_dead_after(k_.region(o.regions[1]).ops.back());
   loop_barrier();

@@ -1,7 +1,8 @@
-// Products. Three forms: *reduce* treats the contraction as a reduction (narrow results: matrix times vector, dots within tiny programs);
-// *shuffle* keeps columns on lanes, holds a chunk of k values of each row in the lanes and hands them round (lavapipe: a shuffle costs a
-// fifth of a load); *staged* puts chunks of both operands into shared memory, prefetching the next chunk into registers (GPUs).
-// Floats accumulate in at least f32, integers modulo the result's dtype.
+// Products. Three forms: *reduce* treats the contraction as a reduction (narrow results: matrix times vector, dots
+// within tiny programs); *shuffle* keeps columns on lanes, holds a chunk of k values of each row in the lanes and hands
+// them round (lavapipe: a shuffle costs a fifth of a load); *staged* puts chunks of both operands into shared memory,
+// prefetching the next chunk into registers (GPUs). Floats accumulate in at least f32, integers modulo the result's
+// dtype.
 #include <algorithm>
 
 #include "codegen/lower/lowering.h"
@@ -11,13 +12,13 @@ using ir::Attr;
 using ir::Opcode;
 
 struct Lowering::DotShape {
-  Value lhs, rhs, start;          // start: none for zeros
-  Shape result;                   // batch, rows (lhs free), columns (rhs free)
+  Value lhs, rhs, start;  // start: none for zeros
+  Shape result;           // batch, rows (lhs free), columns (rhs free)
   std::vector<int> result_axes;
   size_t batch = 0, rows = 0, cols = 0;  // how many dims of each
-  Shape k;                        // contracted dims
+  Shape k;                               // contracted dims
   std::vector<int> k_axes;
-  int64_t depth = 1;              // elements contracted
+  int64_t depth = 1;  // elements contracted
   DType acc = DType::f32;
   std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
   // One element of an operand, in the accumulator's dtype; c: [result dims..., k dims...].
@@ -61,12 +62,16 @@ Lowering::DotShape Lowering::dot_shape(const ir::Op& o) const {
   if (o.operands.size() == 3) d.start = o.operands[2];
   d.result = shape(v);
   d.result_axes = axes_.of(v);
-  const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch), &rb = o.ints(Attr::rhs_batch);
+  const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch),
+             &rb = o.ints(Attr::rhs_batch);
   d.acc = accumulate_type(k_.type(v).dtype);
   d.lhs_dims.resize(shape(d.lhs).size());
   d.rhs_dims.resize(shape(d.rhs).size());
-  auto contains = [](const std::vector<int64_t>& list, size_t i) { return std::find(list.begin(), list.end(), static_cast<int64_t>(i)) != list.end(); };
-  for (size_t i = 0; i < lb.size(); ++i) d.lhs_dims[static_cast<size_t>(lb[i])] = d.rhs_dims[static_cast<size_t>(rb[i])] = d.batch++;
+  auto contains = [](const std::vector<int64_t>& list, size_t i) {
+    return std::find(list.begin(), list.end(), static_cast<int64_t>(i)) != list.end();
+  };
+  for (size_t i = 0; i < lb.size(); ++i)
+    d.lhs_dims[static_cast<size_t>(lb[i])] = d.rhs_dims[static_cast<size_t>(rb[i])] = d.batch++;
   for (size_t i = 0; i < d.lhs_dims.size(); ++i)
     if (!contains(lc, i) && !contains(lb, i)) d.lhs_dims[i] = d.batch + d.rows++;
   for (size_t i = 0; i < d.rhs_dims.size(); ++i)
@@ -82,20 +87,26 @@ Lowering::DotShape Lowering::dot_shape(const ir::Op& o) const {
 }
 
 bool Lowering::wide_dot(const DotShape& d) const {
-  if (s_.general || s_.wide_dot == DotForm::reduce || d.rows == 0 || d.cols == 0 || d.depth <= 0 || !layout_fits(d.result_axes)) return false;
+  if (s_.general || s_.wide_dot == DotForm::reduce || d.rows == 0 || d.cols == 0 || d.depth <= 0 ||
+      !layout_fits(d.result_axes))
+    return false;
   const int i = d.result_axes[d.batch + d.rows - 1], j = d.result_axes.back();
   if (i == kNoAxis || j == kNoAxis) return false;
   const AxisPlan &pi = plan(i), &pj = plan(j);
-  // Another dot may have given registers to a dim that this form walks one element at a time: batch dims, and, staged, further free dims.
+  // Another dot may have given registers to a dim that this form walks one element at a time: batch dims, and, staged,
+  // further free dims.
   for (size_t r = 0; r < d.result_axes.size(); ++r) {
     const int a = d.result_axes[r];
-    if ((r < d.batch || (s_.wide_dot == DotForm::staged && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1) return false;
+    if ((r < d.batch || (s_.wide_dot == DotForm::staged && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1)
+      return false;
   }
-  if (s_.wide_dot == DotForm::shuffle) return pj.laid_out && pj.tstride == 1 && pj.tcount == s_.group && s_.group == s_.subgroup && pi.tcount == 1;
+  if (s_.wide_dot == DotForm::shuffle)
+    return pj.laid_out && pj.tstride == 1 && pj.tcount == s_.group && s_.group == s_.subgroup && pi.tcount == 1;
   int bits = 0;
   for (int a : d.result_axes)
     if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
-  return pi.laid_out && pj.laid_out && (pi.tcount - 1) * pi.tstride + (pj.tcount - 1) * pj.tstride == s_.group - 1 && bits == s_.group - 1;
+  return pi.laid_out && pj.laid_out && (pi.tcount - 1) * pi.tstride + (pj.tcount - 1) * pj.tstride == s_.group - 1 &&
+         bits == s_.group - 1;
 }
 
 bool Lowering::reads_in_place(const ir::Op& dot) const {
@@ -129,9 +140,12 @@ void Lowering::dot_ahead(ir::OpId id) {
       ahead_.push_back(std::move(a));
       continue;
     }
-    const std::string reason = !why.empty() ? why : early ? "not loaded ahead: the product reads it together with a block that is not" : "not loaded ahead: where it is read depends on what the step computes";
+    const std::string reason = !why.empty() ? why
+                               : early      ? "not loaded ahead: the product reads it together with a block that is not"
+                                            : "not loaded ahead: where it is read depends on what the step computes";
     for (int r : a.refs)
-      if (std::string& note = ahead_notes_[static_cast<size_t>(r)]; note.empty()) note = reason;  // or a load of its own says why
+      // or a load of its own says why
+      if (std::string& note = ahead_notes_[static_cast<size_t>(r)]; note.empty()) note = reason;
   }
 }
 
@@ -156,7 +170,9 @@ void Lowering::dot_op(ir::OpId id) {
     lhs_staged = reads_registers(d.lhs);
     rhs_staged = reads_registers(d.rhs);
   } else if (form == DotForm::shuffle) {
-    const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).vec == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).tstride == 1 && plan(d.k_axes[0]).tcount == s_.group && plan(d.k_axes[0]).strips() == 1;
+    const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).vec == 1 &&
+                              d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).tstride == 1 &&
+                              plan(d.k_axes[0]).tcount == s_.group && plan(d.k_axes[0]).strips() == 1;
     for (int a : d.k_axes) {
       rhs_staged = rhs_staged || registers_along(d.rhs, a);
       lhs_staged = lhs_staged || (registers_along(d.lhs, a) && !lanes_hold_k);
@@ -176,9 +192,9 @@ void Lowering::dot_op(ir::OpId id) {
       for (size_t i = from; i < from + dims; ++i) times *= d.result[i];
       const std::set<uint32_t> computed = computed_for({x});
       return times >= kOften && std::any_of(computed.begin(), computed.end(), [&](uint32_t part) {
-        const ir::Op* def = kinds_[part] == Kind::lazy ? k_.def(Value{part}) : nullptr;
-        return def && ir::info(def->code).transcendental;
-      });
+               const ir::Op* def = kinds_[part] == Kind::lazy ? k_.def(Value{part}) : nullptr;
+               return def && ir::info(def->code).transcendental;
+             });
     };
     if (target_.kind == Target::Kind::cpu && uniform_group() && !s_.general) {
       lhs_staged = lhs_staged || computed_often(d.lhs, d.batch + d.rows, d.cols);
@@ -187,7 +203,11 @@ void Lowering::dot_op(ir::OpId id) {
   }
   const size_t l_index = lhs_staged ? to_arena(d.lhs) : 0, r_index = rhs_staged ? to_arena(d.rhs) : 0;
   const size_t start_index = start_staged ? to_arena(d.start) : 0;
-  d.start_at = [&](const Coords& c) { return !d.start ? b_.zero(d.acc) : start_staged ? slot_load(staged[start_index].second.slot, c) : element(d.start, c); };
+  d.start_at = [&](const Coords& c) {
+    return !d.start       ? b_.zero(d.acc)
+           : start_staged ? slot_load(staged[start_index].second.slot, c)
+                          : element(d.start, c);
+  };
   auto reader = [&](Value x, const std::vector<size_t>& dims, bool from_arena, size_t index) {
     return [this, x, &dims, &staged, from_arena, index, acc = d.acc](const Coords& c) {
       Coords in;
@@ -199,7 +219,8 @@ void Lowering::dot_op(ir::OpId id) {
   };
   d.lhs_at = reader(d.lhs, d.lhs_dims, lhs_staged, l_index);
   d.rhs_at = reader(d.rhs, d.rhs_dims, rhs_staged, r_index);
-  std::vector<MemoryRange> reads = arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
+  std::vector<MemoryRange> reads =
+      arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (auto& [x, h] : staged) reads.push_back(h.slot.range);
   set_result(v, reads, [&](const auto& put) {
     const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
@@ -225,9 +246,14 @@ void Lowering::dot_reduce(const DotShape& d, bool to_registers, const Sink& sink
   acc.step = [&](const Values& a, const Values& x) { return Values{multiply_add(x[0], x[1], a[0])}; };
   acc.merge = [&](const Values& a, const Values& b) { return Values{b_.op(Opcode::add, {a[0], b[0]}, d.acc)}; };
   bool registers = false;
-  for (Value x : {d.lhs, d.rhs, d.start}) registers = registers || (x && layout_fits(axes) && !s_.general && reads_registers(x));
-  reduction(all, axes, reduced, registers, to_registers, acc, [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
-            [&](const NestPoint& p, const Values& r) { sink(p, d.start ? b_.op(Opcode::add, {d.start_at(p.c), r[0]}, d.acc) : r[0]); });
+  for (Value x : {d.lhs, d.rhs, d.start})
+    registers = registers || (x && layout_fits(axes) && !s_.general && reads_registers(x));
+  reduction(
+      all, axes, reduced, registers, to_registers, acc,
+      [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
+      [&](const NestPoint& p, const Values& r) {
+        sink(p, d.start ? b_.op(Opcode::add, {d.start_at(p.c), r[0]}, d.acc) : r[0]);
+      });
 }
 
 namespace {
@@ -252,12 +278,18 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
   const int64_t lanes = s_.group;
   std::vector<int> counts;
   for (int a : d.result_axes) counts.push_back(a == kNoAxis ? 1 : plan(a).reg);
-  std::vector<int> row_counts(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(first_col)), col_counts(counts.begin() + static_cast<std::ptrdiff_t>(first_col), counts.end());
+  std::vector<int> row_counts(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(first_col)),
+      col_counts(counts.begin() + static_cast<std::ptrdiff_t>(first_col), counts.end());
   size_t n_rows = 1, n_cols = 1;
   for (int c : row_counts) n_rows *= static_cast<size_t>(c);
   for (int c : col_counts) n_cols *= static_cast<size_t>(c);
   std::vector<Value> strip(rank);
-  const Value first = first_thread([&] { int bits = 0; for (int a : d.result_axes) if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride; return bits; }());
+  const Value first = first_thread([&] {
+    int bits = 0;
+    for (int a : d.result_axes)
+      if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
+    return bits;
+  }());
   const bool tagged = d.k.size() == 1 && registers_along(d.lhs, d.k_axes[0]);
 
   auto coords = [&](const std::vector<int>& regs, Value& valid) {
@@ -274,7 +306,8 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
     const Coords u = unravel(k, d.k);
     for (size_t i = 0; i < d.k.size(); ++i) c[rank + i] = {d.k[i] == 1 ? b_.i32(0) : u[i].v};
   };
-  // This lane's elements of the left operand, row by row, in the chunk that starts at k0 (a lane value, uniform); number: the chunk's if known.
+  // This lane's elements of the left operand, row by row, in the chunk that starts at k0 (a lane value, uniform);
+  // number: the chunk's if known.
   auto left = [&](Value k0, int64_t used, int number) {
     Values a;
     Value unused;
@@ -327,7 +360,8 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
       points.push_back(std::move(p));
     });
     const int64_t full = d.depth / lanes, rest = d.depth % lanes;
-    // The lanes' registers have no dynamic index. A few chunks are written out; of many, a loop selects its own, or the right operand's loads would be most of the code.
+    // The lanes' registers have no dynamic index. A few chunks are written out; of many, a loop selects its own, or the
+    // right operand's loads would be most of the code.
     const auto all_loads = static_cast<size_t>(full * lanes) * n_cols;
     if (tagged && all_loads > kMostLoads) {
       std::vector<Values> all;  // per chunk
@@ -335,11 +369,13 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
       acc = b_.for_loop(0, full, acc, [&](Value i, const Values& in) {
         std::vector<Values> at = all;
         for (int64_t bit = 1; at.size() > 1; bit *= 2) {
-          const Value odd = b_.op(Opcode::ne, {b_.op(Opcode::and_, {i, b_.i32(bit)}, DType::i32), b_.i32(0)}, DType::boolean);
+          const Value odd =
+              b_.op(Opcode::ne, {b_.op(Opcode::and_, {i, b_.i32(bit)}, DType::i32), b_.i32(0)}, DType::boolean);
           std::vector<Values> half;
           for (size_t j = 0; j < at.size(); j += 2) {
             half.push_back(at[j]);
-            for (size_t row = 0; row < n_rows && j + 1 < at.size(); ++row) half.back()[row] = b_.select(odd, at[j + 1][row], at[j][row]);
+            for (size_t row = 0; row < n_rows && j + 1 < at.size(); ++row)
+              half.back()[row] = b_.select(odd, at[j + 1][row], at[j][row]);
           }
           at = std::move(half);
         }
@@ -365,8 +401,14 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
   std::function<void(size_t)> strips = [&](size_t i) {
     if (i == rank) return one_strip();
     const int64_t n = d.result_axes[i] == kNoAxis ? 1 : plan(d.result_axes[i]).strips();
-    if (n == 1) { strip[i] = {}; return strips(i + 1); }
-    counted(n, [&](Value j) { strip[i] = j; strips(i + 1); });
+    if (n == 1) {
+      strip[i] = {};
+      return strips(i + 1);
+    }
+    counted(n, [&](Value j) {
+      strip[i] = j;
+      strips(i + 1);
+    });
   };
   if (num_elements(d.result) > 0) strips(0);
 }
@@ -393,7 +435,9 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
     for (size_t i = 0; i < rank; ++i) c[i] = {axis_coord(d.result_axes[i], d.result[i], strip[i], 0, unused).v};
     return c;
   };
-  struct Element { Value k, free, index, valid; };
+  struct Element {
+    Value k, free, index, valid;
+  };
   // The elements of a tk x t tile that this thread fetches.
   auto share = [&](int64_t t, bool by_k) {
     std::vector<Element> mine;
@@ -401,7 +445,10 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
     for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
       Value e = b_.add(b_.i32(r * s_.group), thread_);
       Element x;
-      if ((r + 1) * s_.group > n) { x.valid = b_.lt(e, b_.i32(n)); e = b_.min(e, b_.i32(n - 1)); }
+      if ((r + 1) * s_.group > n) {
+        x.valid = b_.lt(e, b_.i32(n));
+        e = b_.min(e, b_.i32(n - 1));
+      }
       x.k = by_k ? b_.rem(e, tk) : b_.div(e, t);
       x.free = by_k ? b_.div(e, tk) : b_.rem(e, t);
       x.index = b_.add(b_.mul(x.k, b_.i32(t + pad)), x.free);
@@ -410,7 +457,8 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
     return mine;
   };
   const std::vector<Element> a_share = share(ti, lhs_k), b_share = share(tj, rhs_k);
-  auto fetch = [&](const std::vector<Element>& mine, size_t dim, Value chunk, const std::function<Value(const Coords&)>& operand) {
+  auto fetch = [&](const std::vector<Element>& mine, size_t dim, Value chunk,
+                   const std::function<Value(const Coords&)>& operand) {
     Values v;
     const int axis = d.result_axes[dim];
     const int64_t n = d.result[dim];
@@ -421,7 +469,10 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
       const Value last = b_.i32(n - 1);
       c[dim] = {b_.min(b_.add(start, x.free), last)};
       Value k = b_.add(b_.mul(chunk, b_.i32(tk)), x.k), inside;
-      if (d.depth % tk != 0) { inside = b_.lt(k, b_.i32(d.depth)); k = b_.min(k, b_.i32(d.depth - 1)); }
+      if (d.depth % tk != 0) {
+        inside = b_.lt(k, b_.i32(d.depth));
+        k = b_.min(k, b_.i32(d.depth - 1));
+      }
       const Coords u = unravel(k, d.k);
       for (size_t i = 0; i < d.k.size(); ++i) c[rank + i] = {d.k[i] == 1 ? b_.i32(0) : u[i].v};
       const Value e = operand(c);
@@ -437,13 +488,16 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
     each_register(counts, [&](const std::vector<int>& regs) {
       NestPoint p;
       p.regs = regs;
-      for (size_t j = 0; j < rank; ++j) p.c.push_back(axis_coord(d.result_axes[j], d.result[j], strip[j], regs[j], p.valid));
+      for (size_t j = 0; j < rank; ++j)
+        p.c.push_back(axis_coord(d.result_axes[j], d.result[j], strip[j], regs[j], p.valid));
       carried.push_back(d.start_at(p.c));
       held.push_back(std::move(p));
     });
-    auto first = [&](const Ahead* ahead, const std::vector<Element>& mine, size_t dim, const std::function<Value(const Coords&)>& operand) {
+    auto first = [&](const Ahead* ahead, const std::vector<Element>& mine, size_t dim,
+                     const std::function<Value(const Coords&)>& operand) {
       const auto own = [&] { return fetch(mine, dim, b_.i32(0), operand); };
-      for (Value x : ahead ? b_.if_else(in_first_step(), own, [&] { return ahead->regs; }) : own()) carried.push_back(x);
+      for (Value x : ahead ? b_.if_else(in_first_step(), own, [&] { return ahead->regs; }) : own())
+        carried.push_back(x);
     };
     first(a_ahead, a_share, row_dim, d.lhs_at);
     first(b_ahead, b_share, col_dim, d.rhs_at);
@@ -461,10 +515,12 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
       put(a_share, a_tile);
       put(b_share, b_tile);
       order({a_tile.range, b_tile.range}, {});
-      // The next chunk's loads start after the barrier, so that it does not wait for them. Behind the last one comes the first of the next step where
-      // the grid has one and its block may be loaded early; else it fetches itself again.
+      // The next chunk's loads start after the barrier, so that it does not wait for them. Behind the last one comes
+      // the first of the next step where the grid has one and its block may be loaded early; else it fetches itself
+      // again.
       const Value last = b_.eq(chunk, b_.i32(chunks - 1));
-      auto next = [&](const Ahead* ahead, const std::vector<Element>& mine, size_t dim, const std::function<Value(const Coords&)>& operand, size_t held_at) {
+      auto next = [&](const Ahead* ahead, const std::vector<Element>& mine, size_t dim,
+                      const std::function<Value(const Coords&)>& operand, size_t held_at) {
         if (ahead) {
           const Value step = b_.select(last, next_step(), pid_[static_cast<size_t>(ahead_axis_)]);
           return at_step(*ahead, step, [&] {
@@ -472,15 +528,20 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
             return fetch(mine, dim, b_.select(last, b_.i32(0), following), operand);
           });
         }
-        if (chunks == 1) return Values(in.begin() + static_cast<std::ptrdiff_t>(held_at), in.begin() + static_cast<std::ptrdiff_t>(held_at + mine.size()));
+        if (chunks == 1)
+          return Values(in.begin() + static_cast<std::ptrdiff_t>(held_at),
+                        in.begin() + static_cast<std::ptrdiff_t>(held_at + mine.size()));
         const Value last_chunk = b_.i32(chunks - 1);
         return fetch(mine, dim, b_.min(b_.add(chunk, b_.i32(1)), last_chunk), operand);
       };
-      const Values next_a = next(a_ahead, a_share, row_dim, d.lhs_at, points), next_b = next(b_ahead, b_share, col_dim, d.rhs_at, points + a_share.size());
+      const Values next_a = next(a_ahead, a_share, row_dim, d.lhs_at, points),
+                   next_b = next(b_ahead, b_share, col_dim, d.rhs_at, points + a_share.size());
       for (int64_t k = 0; k < tk; ++k) {
         Values a, b;
-        for (int r = 0; r < pi.reg; ++r) a.push_back(b_.load(a_tile.ref, b_.add(tci, b_.i32(k * (ti + pad) + pi.local(r)))));
-        for (int r = 0; r < pj.reg; ++r) b.push_back(b_.load(b_tile.ref, b_.add(tcj, b_.i32(k * (tj + pad) + pj.local(r)))));
+        for (int r = 0; r < pi.reg; ++r)
+          a.push_back(b_.load(a_tile.ref, b_.add(tci, b_.i32(k * (ti + pad) + pi.local(r)))));
+        for (int r = 0; r < pj.reg; ++r)
+          b.push_back(b_.load(b_tile.ref, b_.add(tcj, b_.i32(k * (tj + pad) + pj.local(r)))));
         for (size_t i = 0; i < a.size(); ++i)
           for (size_t j = 0; j < b.size(); ++j) acc[i * b.size() + j] = multiply_add(a[i], b[j], acc[i * b.size() + j]);
       }
@@ -488,7 +549,8 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
       acc.insert(acc.end(), next_b.begin(), next_b.end());
       return acc;
     });
-    const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(points), middle = behind + static_cast<std::ptrdiff_t>(a_share.size());
+    const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(points),
+               middle = behind + static_cast<std::ptrdiff_t>(a_share.size());
     if (a_ahead) a_ahead->regs.assign(behind, middle);
     if (b_ahead) b_ahead->regs.assign(middle, carried.end());
     for (size_t i = 0; i < held.size(); ++i) sink(held[i], carried[i]);
@@ -496,8 +558,14 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
   std::function<void(size_t)> strips = [&](size_t i) {
     if (i == rank) return one_strip();
     const int64_t n = d.result_axes[i] == kNoAxis ? 1 : plan(d.result_axes[i]).strips();
-    if (n == 1) { strip[i] = {}; return strips(i + 1); }
-    counted(n, [&](Value j) { strip[i] = j; strips(i + 1); });
+    if (n == 1) {
+      strip[i] = {};
+      return strips(i + 1);
+    }
+    counted(n, [&](Value j) {
+      strip[i] = j;
+      strips(i + 1);
+    });
   };
   strips(0);
   free_slot(a_tile);

@@ -28,14 +28,19 @@ void Lowering::scalar_op(ir::OpId id) {
   }
   if (o.code == Opcode::constant) h.scalar = b_.constant(k_.type(v).dtype, static_cast<uint64_t>(o.attr(Attr::bits)));
   else if (o.code == Opcode::program_id) h.scalar = pid_[static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))];
-  else if (o.code == Opcode::num_programs) h.scalar = grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis))));
-  else if (o.code == Opcode::load) h.scalar = load_element(o, {});  // of an index map: scalar-prefetch operands are never written
+  else if (o.code == Opcode::num_programs)
+    h.scalar = grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis))));
+  else if (o.code == Opcode::load)
+    h.scalar = load_element(o, {});  // of an index map: scalar-prefetch operands are never written
   else if (o.code == Opcode::gather) {
     order(arena_reads(o.operands), {});
     h.scalar = compute_element(v, o, {});
   } else if (ir::is_move_of_one(o.code)) {  // of rank 0, or of a single element
     const Value x = o.operands[0];
-    if (shape(x).empty()) { h.scalar = scalar(x); return; }
+    if (shape(x).empty()) {
+      h.scalar = scalar(x);
+      return;
+    }
     order(arena_reads({x}), {});
     h.scalar = element(x, Coords(shape(x).size(), at(0)));
   } else {
@@ -52,7 +57,10 @@ Value Lowering::linear(const Coords& c, const Shape& s) {
 Coords Lowering::unravel(Value e, const Shape& s) {
   Coords c(s.size());
   for (size_t d = s.size(); d-- > 0;) {
-    if (d == 0) { c[0] = {e}; break; }
+    if (d == 0) {
+      c[0] = {e};
+      break;
+    }
     c[d] = {b_.rem(e, std::max<int64_t>(s[d], 1))};
     e = b_.div(e, std::max<int64_t>(s[d], 1));
   }
@@ -68,7 +76,8 @@ Value Lowering::element(Value v, const Coords& c) {
     for (size_t d = 0; d < c.size(); ++d) {
       const int a = axes_.of(v, d);
       if (a == kNoAxis) continue;
-      if (c[d].axis != a) throw InternalError(k_.name + ": a value in registers is read at a position that its layout does not own");
+      if (c[d].axis != a)
+        throw InternalError(k_.name + ": a value in registers is read at a position that its layout does not own");
       i = i * static_cast<size_t>(plan(a).reg) + static_cast<size_t>(c[d].reg);
     }
     if (h.regs.empty()) throw InternalError(k_.name + ": value in registers used before it is made");
@@ -118,7 +127,8 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
       const Value x = o.operands[0];
       Coords in;
       const auto& dims = o.ints(Attr::dims);
-      for (size_t i = 0; i < dims.size(); ++i) in.push_back(shape(x)[i] == shape(v)[static_cast<size_t>(dims[i])] ? c[static_cast<size_t>(dims[i])] : at(0));
+      for (size_t i = 0; i < dims.size(); ++i)
+        in.push_back(shape(x)[i] == shape(v)[static_cast<size_t>(dims[i])] ? c[static_cast<size_t>(dims[i])] : at(0));
       return element(x, in);
     }
     case ir::Move::reshape: {
@@ -152,7 +162,8 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
     }
     case ir::Move::concatenate: {
       const auto axis = static_cast<size_t>(o.attr(Attr::axis));
-      if (const auto slices = slices_of_one(k_, o, [&](Value part) { return kinds_[part.index] == Kind::lazy; }); !slices.empty()) {
+      if (const auto slices = slices_of_one(k_, o, [&](Value part) { return kinds_[part.index] == Kind::lazy; });
+          !slices.empty()) {
         Coords in = c;
         for (size_t d = 0; d < in.size(); ++d)
           if (d != axis) in[d] = sliced(*slices[0], d, c[d]);

@@ -33,7 +33,9 @@ Value LaneBuilder::i32(int64_t v) {
   return constant(DType::i32, static_cast<uint32_t>(v));
 }
 
-std::optional<int64_t> LaneBuilder::known(Value v) const { return ir::constant_int(const_cast<LaneBuilder*>(this)->kernel(), v); }
+std::optional<int64_t> LaneBuilder::known(Value v) const {
+  return ir::constant_int(const_cast<LaneBuilder*>(this)->kernel(), v);
+}
 
 // Equal positions are one value, so that elements at them are computed once.
 Value LaneBuilder::op(Opcode c, std::vector<Value> operands, DType result) {
@@ -51,11 +53,13 @@ Value LaneBuilder::add(Value a, Value b) {
   if (x && y) return wrapped(t, static_cast<uint64_t>(*x) + static_cast<uint64_t>(*y));
   if (x == 0) return b;
   if (y == 0) return a;
-  // Constants move outwards, so that addresses that differ by a constant show it: (p + c) + (q + d) = (p + q) + (c + d).
+  // Constants move outwards, so that addresses that differ by a constant show it: (p + c) + (q + d) = (p + q) + (c +
+  // d).
   if (x) return add(b, a);
   const auto [p, c] = split_constant(a);
   const auto [q, d] = split_constant(b);
-  if (y) return c == 0 ? op(Opcode::add, {a, b}) : add(p, wrapped(t, static_cast<uint64_t>(c) + static_cast<uint64_t>(*y)));
+  if (y)
+    return c == 0 ? op(Opcode::add, {a, b}) : add(p, wrapped(t, static_cast<uint64_t>(c) + static_cast<uint64_t>(*y)));
   if (c == 0 && d == 0) return op(Opcode::add, {a, b});
   const Value sum = op(Opcode::add, {p, q});
   return add(sum, wrapped(t, static_cast<uint64_t>(c) + static_cast<uint64_t>(d)));
@@ -187,7 +191,9 @@ Value LaneBuilder::alloc(Opcode c, DType t, int64_t elements, int64_t offset) {
   b_.set_region(prologue_);
   ir::Op o{.code = c};
   o.set(Attr::offset, offset);
-  const Value v = b_.one(std::move(o), ir::Type::ref(t, {elements}, c == Opcode::alloc_shared ? ir::MemorySpace::shared : ir::MemorySpace::global));
+  const Value v = b_.one(
+      std::move(o),
+      ir::Type::ref(t, {elements}, c == Opcode::alloc_shared ? ir::MemorySpace::shared : ir::MemorySpace::global));
   b_.set_region(at);
   return v;
 }
@@ -198,7 +204,8 @@ const Value* LaneBuilder::recall(const std::vector<uint32_t>& key) const {
   return nullptr;
 }
 
-LaneBuilder::Values LaneBuilder::for_loop(Value lower, Value upper, Value step, const Values& init, const std::function<Values(Value, const Values&)>& body) {
+LaneBuilder::Values LaneBuilder::for_loop(Value lower, Value upper, Value step, const Values& init,
+                                          const std::function<Values(Value, const Values&)>& body) {
   return b_.for_loop(lower, upper, step, init, [&](Value iv, const Values& carries) {
     open();
     between(iv, lower, upper);
@@ -208,11 +215,13 @@ LaneBuilder::Values LaneBuilder::for_loop(Value lower, Value upper, Value step, 
     return r;
   });
 }
-LaneBuilder::Values LaneBuilder::for_loop(int64_t lower, int64_t upper, const Values& init, const std::function<Values(Value, const Values&)>& body) {
+LaneBuilder::Values LaneBuilder::for_loop(int64_t lower, int64_t upper, const Values& init,
+                                          const std::function<Values(Value, const Values&)>& body) {
   const Value one = i32(1), end = i32(upper);
   return for_loop(i32(lower), end, one, init, body);
 }
-LaneBuilder::Values LaneBuilder::if_else(Value pred, const std::function<Values()>& x, const std::function<Values()>& y) {
+LaneBuilder::Values LaneBuilder::if_else(Value pred, const std::function<Values()>& x,
+                                         const std::function<Values()>& y) {
   auto scoped = [&](bool holds, const std::function<Values()>& f) {
     return [this, pred, holds, &f] {
       open();
@@ -239,7 +248,13 @@ bool LaneBuilder::not_negative(const std::vector<lane::Prover::Term>& sum, Value
 void LaneBuilder::when(Value pred, const std::function<void()>& body) {
   if (!pred || known(pred) == 1) return body();
   if (known(pred) == 0) return;
-  if_else(pred, [&] { body(); return Values{}; }, [] { return Values{}; });
+  if_else(
+      pred,
+      [&] {
+        body();
+        return Values{};
+      },
+      [] { return Values{}; });
 }
 
 }  // namespace tessera::lowering

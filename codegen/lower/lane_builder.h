@@ -1,5 +1,6 @@
-// LaneBuilder: ir::Builder for scalars of the lane level, folding constants as it goes and keeping all constants in one region that ends
-// up at the start of the kernel. Values made inside a region are remembered (memo) only while that region is open.
+// LaneBuilder: ir::Builder for scalars of the lane level, folding constants as it goes and keeping all constants in one
+// region that ends up at the start of the kernel. Values made inside a region are remembered (memo) only while that
+// region is open.
 #pragma once
 #include <map>
 #include <optional>
@@ -29,12 +30,13 @@ class LaneBuilder {
   std::optional<int64_t> known(Value v) const;  ///< value of an integer or bool constant
   DType dtype(Value v) { return kernel().type(v).dtype; }
 
-  Value op(ir::Opcode c, std::vector<Value> operands, DType result = DType::f32);  ///< the same value for the same operands
+  ///< the same value for the same operands
+  Value op(ir::Opcode c, std::vector<Value> operands, DType result = DType::f32);
   Value add(Value a, Value b);
   Value sub(Value a, Value b);
   Value mul(Value a, Value b);
-  Value div(Value a, int64_t b);   ///< a >= 0, b > 0
-  Value rem(Value a, int64_t b);   ///< a >= 0, b > 0
+  Value div(Value a, int64_t b);  ///< a >= 0, b > 0
+  Value rem(Value a, int64_t b);  ///< a >= 0, b > 0
   Value div(Value a, Value b);
   Value rem(Value a, Value b);
   Value min(Value a, Value b);
@@ -68,8 +70,11 @@ class LaneBuilder {
   void remember(std::vector<uint32_t> key, Value v) { memo_.back().emplace(std::move(key), v); }
 
   using Values = std::vector<Value>;
-  Values for_loop(Value lower, Value upper, Value step, const Values& init, const std::function<Values(Value, const Values&)>& body);
-  Values for_loop(int64_t lower, int64_t upper, const Values& init, const std::function<Values(Value, const Values&)>& body);  ///< over i32s, one by one
+  Values for_loop(Value lower, Value upper, Value step, const Values& init,
+                  const std::function<Values(Value, const Values&)>& body);
+  ///< over i32s, one by one
+  Values for_loop(int64_t lower, int64_t upper, const Values& init,
+                  const std::function<Values(Value, const Values&)>& body);
   Values if_else(Value pred, const std::function<Values()>& a, const std::function<Values()>& b);
   void when(Value pred, const std::function<void()>& body);  ///< an empty pred: always
 
@@ -81,7 +86,9 @@ class LaneBuilder {
  private:
   std::pair<Value, int64_t> split_constant(Value v);
   /// The constant that arithmetic on constants of dtype t gives, which wraps.
-  Value wrapped(DType t, uint64_t v) { return t == DType::i64 ? constant(t, v) : constant(DType::i32, static_cast<uint32_t>(v)); }
+  Value wrapped(DType t, uint64_t v) {
+    return t == DType::i64 ? constant(t, v) : constant(DType::i32, static_cast<uint32_t>(v));
+  }
   struct KeyHash {
     size_t operator()(const std::vector<uint32_t>& k) const {
       size_t h = 1469598103934665603ull;

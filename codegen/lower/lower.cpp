@@ -44,11 +44,15 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.
   if (out.lane.shared_bytes > target.shared_bytes) {
     plan.schedule.scratch_arena = true;
-    notes.push_back("the arena needs " + std::to_string(out.lane.shared_bytes) + " B of shared memory but the target has " + std::to_string(target.shared_bytes) + ": it lies in global memory");
+    notes.push_back("the arena needs " + std::to_string(out.lane.shared_bytes) +
+                    " B of shared memory but the target has " + std::to_string(target.shared_bytes) +
+                    ": it lies in global memory");
     out = emit_lanes(k, target, plan, remarks);
   }
   if (remarks.misfits > 0)
-    notes.push_back(std::to_string(remarks.misfits) + " values with a layout live in the arena: a nest that reads them finds two of its axes on the same invocations, or one without a layout");
+    notes.push_back(std::to_string(remarks.misfits) +
+                    " values with a layout live in the arena: a nest that reads them finds two of its axes on the same "
+                    "invocations, or one without a layout");
   notes.insert(notes.end(), remarks.kept.begin(), remarks.kept.end());
   if (explain) *explain = lowering::explain(k, target, plan, out);
   return out;

@@ -1,5 +1,6 @@
-// Refs, the arena and the order of accesses. No index from data reaches memory unchecked: dynamic starts wrap once and are clamped so that
-// the window fits (masked accesses test each element instead); a read beyond the array's edge gets an element inside, a store is dropped.
+// Refs, the arena and the order of accesses. No index from data reaches memory unchecked: dynamic starts wrap once and
+// are clamped so that the window fits (masked accesses test each element instead); a read beyond the array's edge gets
+// an element inside, a store is dropped.
 #include <algorithm>
 
 #include "codegen/lower/lowering.h"
@@ -35,12 +36,16 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
     if (slice && !one_by_one) p = b_.add(p, ix.size == 1 ? b_.i32(0) : b_.mul(c[own_dim].v, b_.i32(ix.step)));
     if (!ix.is_static() && !one_by_one && o.has_mask()) {
       const Range known = scalars_.range(o.operands[static_cast<size_t>(ix.start_operand)]);
-      if (known.lo < 0 || known.hi + span > INT32_MAX) a.valid = b_.both(a.valid, b_.ge_zero(p));  // a sum beyond INT32_MAX wraps below 0, as span <= INT32_MAX
+      // a sum beyond INT32_MAX wraps below 0, as span <= INT32_MAX
+      if (known.lo < 0 || known.hi + span > INT32_MAX) a.valid = b_.both(a.valid, b_.ge_zero(p));
       if (known.hi + span >= n) a.valid = b_.both(a.valid, b_.lt(p, b_.i32(n)));
     }
     if (r.limit[d] && clamp) {
       const bool along = slice && ix.size > 1 && ix.step == 1 && ix.is_static();
-      const int64_t divisor = along ? std::min(r.limit_divisor[d], ix.start % 4 == 0 ? 4 : ix.start % 2 == 0 ? int64_t{2} : int64_t{1}) : 1;
+      const int64_t divisor = along ? std::min(r.limit_divisor[d], ix.start % 4 == 0   ? 4
+                                                                   : ix.start % 2 == 0 ? int64_t{2}
+                                                                                       : int64_t{1})
+                                    : 1;
       p = clamp_along(p, r.limit[d], divisor, along ? c[own_dim].axis : kNoAxis, along ? c[own_dim].reg : 0);
     } else if (r.limit[d]) {
       a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
@@ -61,8 +66,8 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
   return a;
 }
 
-// Every access to memory that a kernel sees goes through here, dim by dim: its position is proved to lie in the block and in the array, or tested.
-// What the rest of lowering believes of it is not asked.
+// Every access to memory that a kernel sees goes through here, dim by dim: its position is proved to lie in the block
+// and in the array, or tested. What the rest of lowering believes of it is not asked.
 void Lowering::keep_inside(const RefState& r, size_t d, Value p, Value& valid) {
   if (valid && b_.known(valid) == 0) return;
   const int64_t n = r.shape[d];
@@ -82,13 +87,15 @@ void Lowering::keep_inside(const RefState& r, size_t d, Value p, Value& valid) {
 }
 
 // The element's own position along dim d, wrapped, and clamped or tested: see ir::AccessDims::per_element.
-Value Lowering::position(const ir::Op& o, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads, Value& valid) {
+Value Lowering::position(const ir::Op& o, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
+                         Value& valid) {
   const Index& ix = o.index[d];
   const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
   Range known = scalars_.range(start);
   Value p;
   if (ix.kind == Index::Kind::array) {
-    p = element(start, Coords(c.begin() + static_cast<int64_t>(form.array_at), c.begin() + static_cast<int64_t>(form.array_at + form.array_rank)));
+    p = element(start, Coords(c.begin() + static_cast<int64_t>(form.array_at),
+                              c.begin() + static_cast<int64_t>(form.array_at + form.array_rank)));
   } else {
     p = scalar(start);
     if (ix.kind == Index::Kind::slice && ix.size > 1) {
@@ -106,7 +113,8 @@ Value Lowering::position(const ir::Op& o, const ir::AccessDims& form, size_t d, 
   return p;
 }
 
-// min(e, n - 1). Registers that are neighbours in memory stay neighbours where the end does not part them, so that one load can bring them.
+// min(e, n - 1). Registers that are neighbours in memory stay neighbours where the end does not part them, so that one
+// load can bring them.
 Value Lowering::clamp_along(Value e, Value n, int64_t divisor, int axis, int reg) {
   const int vec = axis == kNoAxis ? 1 : plan(axis).vec;
   if (vec == 1 || divisor % vec != 0) return b_.min(e, b_.add(n, b_.i32(-1)));
@@ -123,8 +131,10 @@ Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value o
   if (!valid || b_.known(valid) == 1) return plain(a.wide, a.narrow);
   if (b_.known(valid) == 0) return instead;
   // Element 0 stands in for what is not there, but not where it may not exist or where another slice may be storing it.
-  if (r.may_be_empty || r.tracked) return b_.if_else(valid, [&] { return Values{plain(a.wide, a.narrow)}; }, [&] { return Values{instead}; })[0];
-  const Value narrow = b_.select(valid, a.narrow, b_.i32(0)), wide = a.wide ? b_.select(valid, a.wide, b_.i64(0)) : Value{};
+  if (r.may_be_empty || r.tracked)
+    return b_.if_else(valid, [&] { return Values{plain(a.wide, a.narrow)}; }, [&] { return Values{instead}; })[0];
+  const Value narrow = b_.select(valid, a.narrow, b_.i32(0)),
+              wide = a.wide ? b_.select(valid, a.wide, b_.i64(0)) : Value{};
   const Value v = plain(wide, narrow);
   return other ? b_.select(valid, v, other) : v;
 }
@@ -164,7 +174,8 @@ void Lowering::store_element(const ir::Op& o, const Coords& c, Value v, Value pr
   store_at(r, address(r, o, c), v, predicate, o.code == Opcode::addupdate);
 }
 
-// An invocation takes a position along the slices, which differ in memory, and walks the elements of the arrays. Of a packed program it has them all.
+// An invocation takes a position along the slices, which differ in memory, and walks the elements of the arrays. Of a
+// packed program it has them all.
 void Lowering::in_order(const ir::Op& o, const std::function<void(const Coords&, Value)>& body) {
   const Value v = o.operands[1];
   const ir::AccessDims form = ir::access_dims(k_, o);
@@ -176,7 +187,10 @@ void Lowering::in_order(const ir::Op& o, const std::function<void(const Coords&,
   Shape slices, arrays;
   std::vector<int> dims;
   for (size_t d = 0; d < form.shape.size(); ++d) {
-    if (form.is_array_dim(d)) { arrays.push_back(form.shape[d]); continue; }
+    if (form.is_array_dim(d)) {
+      arrays.push_back(form.shape[d]);
+      continue;
+    }
     slices.push_back(form.shape[d]);
     dims.push_back(axes_.of(v, d));
   }
@@ -204,7 +218,8 @@ void Lowering::store_op(const ir::Op& o) {
   }
   if (r.owned) order(arena_reads(roots), {});
   else order(arena_reads(roots), {r.range});
-  if (must_scatter_in_order(k_, o)) return in_order(o, [&](const Coords& c, Value predicate) { store_element(o, c, element(v, c), predicate); });
+  if (must_scatter_in_order(k_, o))
+    return in_order(o, [&](const Coords& c, Value predicate) { store_element(o, c, element(v, c), predicate); });
   bool layout = false;
   for (Value x : roots) layout = layout || reads_registers(x);
   if (shape(v).empty()) {
@@ -245,8 +260,10 @@ void Lowering::load_op(ir::OpId id) {
     if (r.tracked) reads.push_back(r.range);
     if (shape(v).empty()) {
       order(reads, {});
-      // A scalar read from memory that the call writes is read once and handed out, so that every invocation has the same value.
-      h.scalar = r.tracked ? broadcast_from_first(k_.type(v).dtype, [&] { return load_element(o, {}); }) : load_element(o, {});
+      // A scalar read from memory that the call writes is read once and handed out, so that every invocation has the
+      // same value.
+      h.scalar =
+          r.tracked ? broadcast_from_first(k_.type(v).dtype, [&] { return load_element(o, {}); }) : load_element(o, {});
       return;
     }
     if (kinds_[v.index] == Kind::lazy) return;
@@ -254,7 +271,8 @@ void Lowering::load_op(ir::OpId id) {
     for (Value x : roots) layout = layout || reads_registers(x);
     if (kinds_[v.index] == Kind::registers) {
       order(reads, {});
-      layout_nest(shape(v), axes_.of(v), false, [&](const NestPoint& p) { h.regs.push_back(load_element(o, p.c, p.valid)); });
+      layout_nest(shape(v), axes_.of(v), false,
+                  [&](const NestPoint& p) { h.regs.push_back(load_element(o, p.c, p.valid)); });
     } else {
       h.slot = new_slot(k_.type(v).dtype, shape(v), axes_.of(v));
       order(reads, {h.slot.range});
@@ -272,12 +290,16 @@ Slot Lowering::new_slot(DType t, const Shape& s, const std::vector<int>& dims) {
   slot.axes = dims;
   slot.shape = s;
   for (size_t d = 0; d < s.size(); ++d)
-    if (d < dims.size() && dims[d] != kNoAxis && plan(dims[d]).split) slot.shape[d] = std::min(plan(dims[d]).tile, s[d]);
+    if (d < dims.size() && dims[d] != kNoAxis && plan(dims[d]).split)
+      slot.shape[d] = std::min(plan(dims[d]).tile, s[d]);
   const int64_t n = num_elements(slot.shape);
-  if (n > INT32_MAX / 8) throw CompileError(k_.name + ": a value of shape " + to_string(s) + " is too large for the arena", k_.loc, "use smaller blocks");
+  if (n > INT32_MAX / 8)
+    throw CompileError(k_.name + ": a value of shape " + to_string(s) + " is too large for the arena", k_.loc,
+                       "use smaller blocks");
   slot.bytes = n * (s_.scratch_arena ? size_bytes(t) : ir::arena_stride(t));
   slot.offset = arena_.alloc(slot.bytes);
-  slot.range = {s_.scratch_arena ? MemoryRange::kScratch : MemoryRange::kShared, slot.offset, slot.offset + std::max<int64_t>(slot.bytes, 1)};
+  slot.range = {s_.scratch_arena ? MemoryRange::kScratch : MemoryRange::kShared, slot.offset,
+                slot.offset + std::max<int64_t>(slot.bytes, 1)};
   slot.ref = b_.alloc(s_.scratch_arena ? Opcode::alloc_scratch : Opcode::alloc_shared, t, n, slot.offset);
   return slot;
 }

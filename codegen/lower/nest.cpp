@@ -36,7 +36,8 @@ bool Lowering::layout_fits(const std::vector<int>& dims) const {
   for (int a : dims) {
     if (a == kNoAxis) continue;
     const AxisPlan& p = plan(a);
-    if (axes_.axes[static_cast<size_t>(a)].mixed && uniform_group()) return false;  // of a packed program one invocation has all elements
+    // of a packed program one invocation has all elements
+    if (axes_.axes[static_cast<size_t>(a)].mixed && uniform_group()) return false;
     const int mine = (p.tcount - 1) * p.tstride;
     if (bits & mine) return false;
     bits |= mine;
@@ -66,7 +67,10 @@ Coord Lowering::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, 
 }
 
 void Lowering::counted(int64_t n, const std::function<void(Value)>& body) {
-  counted(n, {}, [&](Value i, const Values&) { body(i); return Values{}; });
+  counted(n, {}, [&](Value i, const Values&) {
+    body(i);
+    return Values{};
+  });
 }
 
 Values Lowering::counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body) {
@@ -83,21 +87,28 @@ Values Lowering::counted(int64_t n, const Values& init, const std::function<Valu
   return after;
 }
 
-void Lowering::nest(const Shape& s, const std::vector<int>& dims, bool needs_layout, bool effects, const std::function<void(const NestPoint&)>& body) {
+void Lowering::nest(const Shape& s, const std::vector<int>& dims, bool needs_layout, bool effects,
+                    const std::function<void(const NestPoint&)>& body) {
   if (num_elements(s) == 0) return;
   if (!s_.general && layout_fits(dims)) {
     // Without register homes to read, a nest that leaves threads idle does better dealt out flat.
     int64_t threads = 1, elements = 1;
     for (int a : dims)
-      if (a != kNoAxis) { threads *= plan(a).tcount; elements *= plan(a).tile; }
-    if (needs_layout || threads == s_.group || elements <= threads) return layout_nest(s, dims, effects, body, s_.rolled && !needs_layout);
+      if (a != kNoAxis) {
+        threads *= plan(a).tcount;
+        elements *= plan(a).tile;
+      }
+    if (needs_layout || threads == s_.group || elements <= threads)
+      return layout_nest(s, dims, effects, body, s_.rolled && !needs_layout);
   }
   if (needs_layout) throw InternalError(k_.name + ": a nest without a layout reads values in registers");
   flat_nest(s, dims, body);
 }
 
-void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool effects, const std::function<void(const NestPoint&)>& body, bool rolled) {
-  // Rolled: the same elements to each invocation, but one at a time (or those that one load brings), by loops. Their coordinates name no registers.
+void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool effects,
+                           const std::function<void(const NestPoint&)>& body, bool rolled) {
+  // Rolled: the same elements to each invocation, but one at a time (or those that one load brings), by loops. Their
+  // coordinates name no registers.
   const auto plan_of = [&](size_t d) {
     AxisPlan p = dims[d] == kNoAxis ? AxisPlan{} : plan(dims[d]);
     if (rolled) p.reg = p.vec;
@@ -133,13 +144,17 @@ void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool ef
     if (d == dims.size()) return registers(0);
     const int64_t n = plan_of(d).strips();
     if (n == 1) return loops(d + 1);
-    counted(n, [&](Value i) { strip[d] = i; loops(d + 1); });
+    counted(n, [&](Value i) {
+      strip[d] = i;
+      loops(d + 1);
+    });
     strip[d] = {};
   };
   loops(0);
 }
 
-void Lowering::flat_nest(const Shape& s, const std::vector<int>& dims, const std::function<void(const NestPoint&)>& body) {
+void Lowering::flat_nest(const Shape& s, const std::vector<int>& dims,
+                         const std::function<void(const NestPoint&)>& body) {
   Shape part = s;
   for (size_t d = 0; d < dims.size(); ++d)
     if (dims[d] != kNoAxis && plan(dims[d]).split) part[d] = std::min(plan(dims[d]).tile, s[d]);
@@ -164,9 +179,7 @@ void Lowering::flat_nest(const Shape& s, const std::vector<int>& dims, const std
   // Whole rounds, in which every invocation has an element, then the last partial one.
   if (full > 0) counted(full, [&](Value i) { at_element(b_.add(b_.mul(i, b_.i32(g)), thread_), {}); });
   if (rest > 0) {
-    b_.when(b_.lt(thread_, b_.i32(rest)), [&] {
-      at_element(b_.add(b_.i32(full * g), thread_), {});
-    });
+    b_.when(b_.lt(thread_, b_.i32(rest)), [&] { at_element(b_.add(b_.i32(full * g), thread_), {}); });
   }
 }
 

@@ -1,5 +1,6 @@
-// debug_print and check: a record in the call's report (PrintReport in program/program.h). One invocation takes the room by an atomic addition, so parallel
-// programs stay parallel; the host sorts the records. One invocation's records lie in the order in which it made them.
+// debug_print and check: a record in the call's report (PrintReport in program/program.h). One invocation takes the
+// room by an atomic addition, so parallel programs stay parallel; the host sorts the records. One invocation's records
+// lie in the order in which it made them.
 #include "codegen/lower/lowering.h"
 #include "codegen/program/program.h"
 
@@ -22,11 +23,13 @@ void Lowering::print_op(const ir::Op& o) {
 void Lowering::print_record(const ir::Op& o, size_t first) {
   out_.lane.report_bytes = std::max<int64_t>(out_.lane.report_bytes, 4 * PrintReport::kRecords);
   int64_t words = PrintReport::kHeader;
-  for (size_t i = first; i < o.operands.size(); ++i) words += num_elements(shape(o.operands[i])) * words_of(k_.type(o.operands[i]).dtype);
+  for (size_t i = first; i < o.operands.size(); ++i)
+    words += num_elements(shape(o.operands[i])) * words_of(k_.type(o.operands[i]).dtype);
   constexpr int64_t kMost = int64_t{1} << 28;
   if (words > kMost)
-    throw CompileError(k_.name + ": " + std::string(ir::name(o.code)) + ": a line of " + std::to_string(4 * words) + " bytes, but at most " + std::to_string(4 * kMost) + " are printed at once", o.loc,
-                       "print a part of it");
+    throw CompileError(k_.name + ": " + std::string(ir::name(o.code)) + ": a line of " + std::to_string(4 * words) +
+                           " bytes, but at most " + std::to_string(4 * kMost) + " are printed at once",
+                       o.loc, "print a part of it");
   const Value memory = b_.raw().one({.code = Opcode::report_memory});
   const auto u32 = [&](uint64_t v) { return b_.constant(DType::u32, static_cast<uint32_t>(v)); };
   const auto add = [&](int64_t word, Value v) { return b_.atomic(Opcode::add, memory, b_.i32(word), v, {}); };
@@ -35,20 +38,27 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
   // Its place, or -1. What is used may pass the capacity only by what invocations at once ask for, so it cannot wrap.
   const Value place = broadcast_from_first(DType::i32, [&] {
     const Value capacity = b_.load(memory, b_.i32(PrintReport::kCapacity)), used = add(PrintReport::kUsed, u32(0));
-    const Value start = b_.if_else(b_.op(Opcode::le, {used, capacity}), [&] { return Values{add(PrintReport::kUsed, size)}; }, [&] { return Values{b_.op(Opcode::add, {capacity, u32(1)})}; })[0];
+    const Value start = b_.if_else(
+        b_.op(Opcode::le, {used, capacity}), [&] { return Values{add(PrintReport::kUsed, size)}; },
+        [&] { return Values{b_.op(Opcode::add, {capacity, u32(1)})}; })[0];
     const Value enough = b_.op(Opcode::le, {size, b_.op(Opcode::sub, {capacity, start})});
     const Value fits = b_.both(b_.op(Opcode::le, {start, capacity}), enough);
-    return b_.if_else(fits, [&] { return Values{b_.convert(b_.op(Opcode::add, {start, u32(PrintReport::kRecords)}), DType::i32)}; }, [&] {
-      b_.when(b_.op(Opcode::le, {start, capacity}), [&] { b_.store(memory, b_.i32(PrintReport::kEnd), start); });  // the first that does not fit
-      add(PrintReport::kDropped, u32(1));
-      if (first) add(PrintReport::kDroppedChecks, u32(1));
-      const Value low = add(PrintReport::kDroppedWords, size);
-      b_.when(b_.op(Opcode::lt, {b_.op(Opcode::add, {low, size}), low}), [&] { add(PrintReport::kDroppedWords + 1, u32(1)); });
-      return Values{b_.i32(-1)};
-    })[0];
+    return b_.if_else(
+        fits, [&] { return Values{b_.convert(b_.op(Opcode::add, {start, u32(PrintReport::kRecords)}), DType::i32)}; },
+        [&] {
+          // the first that does not fit
+          b_.when(b_.op(Opcode::le, {start, capacity}), [&] { b_.store(memory, b_.i32(PrintReport::kEnd), start); });
+          add(PrintReport::kDropped, u32(1));
+          if (first) add(PrintReport::kDroppedChecks, u32(1));
+          const Value low = add(PrintReport::kDroppedWords, size);
+          b_.when(b_.op(Opcode::lt, {b_.op(Opcode::add, {low, size}), low}),
+                  [&] { add(PrintReport::kDroppedWords + 1, u32(1)); });
+          return Values{b_.i32(-1)};
+        })[0];
   });
 
-  order(arena_reads({o.operands.begin() + static_cast<std::ptrdiff_t>(first), o.operands.end()}), {});  // behind the barrier that handed out the place
+  // behind the barrier that handed out the place
+  order(arena_reads({o.operands.begin() + static_cast<std::ptrdiff_t>(first), o.operands.end()}), {});
   const PendingAccesses before = pending_;
   b_.when(b_.ge_zero(place), [&] {
     const auto put = [&](Value at, Value v) {  // an element, in its words
@@ -56,11 +66,13 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
       if (size_bytes(t) == 8) {
         const Value bits = t == DType::u64 ? v : b_.op(Opcode::bitcast, {v}, DType::u64);
         b_.store(memory, at, b_.convert(bits, DType::u32));
-        const Value high = b_.convert(b_.op(Opcode::shift_right_logical, {bits, b_.constant(DType::u64, 32)}), DType::u32);
+        const Value high =
+            b_.convert(b_.op(Opcode::shift_right_logical, {bits, b_.constant(DType::u64, 32)}), DType::u32);
         b_.store(memory, b_.add(at, b_.i32(1)), high);
         return;
       }
-      if (size_bytes(t) == 4) return b_.store(memory, at, t == DType::u32 ? v : b_.op(Opcode::bitcast, {v}, DType::u32));
+      if (size_bytes(t) == 4)
+        return b_.store(memory, at, t == DType::u32 ? v : b_.op(Opcode::bitcast, {v}, DType::u32));
       if (t == DType::boolean) return b_.store(memory, at, b_.convert(v, DType::u32));
       const DType word = unsigned_of(bits(t));  // of 4-bit integers those four bits
       b_.store(memory, at, b_.convert(t == word ? v : b_.op(Opcode::bitcast, {v}, word), DType::u32));

@@ -1,5 +1,6 @@
-// Grid to workgroups: one unit of work is one coordinate of the parallel grid axes and one tile of each split axis. The other grid axes are
-// loops inside it. Blocks are windows into arrays, placed as soon as the loops that their index map needs are open.
+// Grid to workgroups: one unit of work is one coordinate of the parallel grid axes and one tile of each split axis. The
+// other grid axes are loops inside it. Blocks are windows into arrays, placed as soon as the loops that their index map
+// needs are open.
 #include <algorithm>
 #include <numeric>
 
@@ -10,7 +11,14 @@ using ir::Attr;
 using ir::Opcode;
 
 Lowering::Lowering(const ir::Kernel& k, const Target& target, Plan& plan, ir::Kernel& out)
-    : k_(k), target_(target), axes_(*plan.axes), s_(plan.schedule), parallel_(plan.parallel), scalars_(plan.scalars), out_(out), b_(out) {}
+    : k_(k),
+      target_(target),
+      axes_(*plan.axes),
+      s_(plan.schedule),
+      parallel_(plan.parallel),
+      scalars_(plan.scalars),
+      out_(out),
+      b_(out) {}
 
 void Lowering::run() {
   setup_kernel();
@@ -24,7 +32,9 @@ void Lowering::run() {
   // Enough workgroups to keep the device busy, and as many as a modest arena allows: each then loops over fewer units.
   constexpr int64_t kArenaBytes = int64_t{64} << 20;
   if (out_.lane.scratch_bytes > 0)
-    out_.lane.max_workgroups = std::max(int64_t{std::max(target_.compute_units, 1)} * (target_.kind == Target::Kind::cpu ? 2 : 8), std::min<int64_t>(kArenaBytes / out_.lane.scratch_bytes, 4096));
+    out_.lane.max_workgroups =
+        std::max(int64_t{std::max(target_.compute_units, 1)} * (target_.kind == Target::Kind::cpu ? 2 : 8),
+                 std::min<int64_t>(kArenaBytes / out_.lane.scratch_bytes, 4096));
 }
 
 void Lowering::setup_kernel() {
@@ -61,13 +71,14 @@ void Lowering::setup_kernel() {
     accesses[r] += o.code == Opcode::swap ? 2 : 1;
     for (const ir::Index& ix : o.index) fixed[r] = fixed[r] && ix.is_static();
   }
-  // One store at fixed positions is all that touches the block: an element of the array always belongs to the same invocation, whichever
-  // iteration stores it, because blocks coincide or are disjoint (element and bounded ones may overlap). Nothing needs ordering. Nor do updates that
-  // commute, if nothing else touches the array.
-  // A swap hands out what it found, to invocations that store nothing as well.
+  // One store at fixed positions is all that touches the block: an element of the array always belongs to the same
+  // invocation, whichever iteration stores it, because blocks coincide or are disjoint (element and bounded ones may
+  // overlap). Nothing needs ordering. Nor do updates that commute, if nothing else touches the array. A swap hands out
+  // what it found, to invocations that store nothing as well.
   owned_.assign(refs_.size(), false);
   for (size_t r = static_cast<size_t>(k_.num_inputs); r < k_.blocks.size(); ++r) {
-    const bool once = written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole && !may_overlap(k_, static_cast<int>(r));
+    const bool once =
+        written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole && !may_overlap(k_, static_cast<int>(r));
     owned_[r] = once || parallel_.commuting[r];
   }
 }
@@ -107,7 +118,9 @@ void Lowering::emit_units() {
     const auto x = units.value(), y = n.value();
     int64_t both = 0;
     if (x && y && (__builtin_mul_overflow(*x, *y, &both) || both > kMostUnits))
-      throw CompileError(k_.name + ": " + std::to_string(*x) + " times " + std::to_string(*y) + " units of work run at once, but at most 1073741824 are numbered, in 32 bits", k_.loc, "use larger blocks");
+      throw CompileError(k_.name + ": " + std::to_string(*x) + " times " + std::to_string(*y) +
+                             " units of work run at once, but at most 1073741824 are numbered, in 32 bits",
+                         k_.loc, "use larger blocks");
     units = units * n;
   };
   for (int a : s_.parallel) times(k_.grid[static_cast<size_t>(a)].size);
@@ -129,13 +142,21 @@ void Lowering::emit_units() {
   const Value total = s_.scratch_arena ? pushed_extent(units, DType::i32) : extent_value(units, DType::i32);
   auto body = [&](Value unit) {
     // Mixed radix, the last component fastest: grid axes in order, then tiles.
-    struct Part { Value size; std::function<void(Value)> set; };
+    struct Part {
+      Value size;
+      std::function<void(Value)> set;
+    };
     std::vector<Part> parts;
-    for (int a : s_.parallel) parts.push_back({grid_size(static_cast<size_t>(a)), [this, a](Value v) { pid_[static_cast<size_t>(a)] = v; }});
+    for (int a : s_.parallel)
+      parts.push_back({grid_size(static_cast<size_t>(a)), [this, a](Value v) { pid_[static_cast<size_t>(a)] = v; }});
     for (int a : s_.split_axes)
-      parts.push_back({b_.i32(cdiv(axes_.axes[static_cast<size_t>(a)].extent, plan(a).tile)), [this, a](Value v) { tile_base_[static_cast<size_t>(a)] = b_.mul(v, b_.i32(plan(a).tile)); }});
+      parts.push_back({b_.i32(cdiv(axes_.axes[static_cast<size_t>(a)].extent, plan(a).tile)),
+                       [this, a](Value v) { tile_base_[static_cast<size_t>(a)] = b_.mul(v, b_.i32(plan(a).tile)); }});
     for (size_t i = parts.size(); i-- > 0;) {
-      if (b_.known(parts[i].size) == 1) { parts[i].set(b_.i32(0)); continue; }
+      if (b_.known(parts[i].size) == 1) {
+        parts[i].set(b_.i32(0));
+        continue;
+      }
       bool more = false;
       for (size_t j = 0; j < i; ++j) more = more || b_.known(parts[j].size) != 1;
       const Value mine = more ? b_.rem(unit, parts[i].size) : unit;
@@ -145,7 +166,8 @@ void Lowering::emit_units() {
     }
     emit_sequential(0);
   };
-  // A dispatch has surplus workgroups only where their number had to be folded, and surplus invocations only where programs are packed.
+  // A dispatch has surplus workgroups only where their number had to be folded, and surplus invocations only where
+  // programs are packed.
   const auto known_groups = out_.lane.num_units.value(), known_units = units.value();
   const bool exact = known_groups && *known_groups <= target_.max_workgroup_count && !s_.scratch_arena;
   out_.lane.exact = exact;
@@ -209,7 +231,8 @@ void Lowering::emit_sequential(size_t depth) {
         emit_sequential(depth + 1);
         loop_barrier();
         Values next;
-        for (int r : carried) next.insert(next.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
+        for (int r : carried)
+          next.insert(next.end(), refs_[static_cast<size_t>(r)].regs.begin(), refs_[static_cast<size_t>(r)].regs.end());
         for (const Ahead& a : ahead_)
           if (loads_ahead) next.insert(next.end(), a.regs.begin(), a.regs.end());
         return next;
@@ -266,7 +289,15 @@ void Lowering::enter_window(int i) {
   for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * m.array_shape[d];
   if (m.whole) {
     r.ref = base;
-    for (size_t d = 0; d < rank; ++d) { r.stride.push_back(*stride[d].value()); r.wide_stride.emplace_back(); r.limit.emplace_back(); r.below.emplace_back(); r.origin.emplace_back(); r.extent.emplace_back(); r.limit_divisor.push_back(1); }
+    for (size_t d = 0; d < rank; ++d) {
+      r.stride.push_back(*stride[d].value());
+      r.wide_stride.emplace_back();
+      r.limit.emplace_back();
+      r.below.emplace_back();
+      r.origin.emplace_back();
+      r.extent.emplace_back();
+      r.limit_divisor.push_back(1);
+    }
   } else {
     const std::vector<BlockStart> known = block_starts(k_, i, scalars_);
     Values starts;
@@ -286,15 +317,24 @@ void Lowering::enter_window(int i) {
       }
       // Where blocks start is formed in 32 bits.
       const auto last = ir::last_index(dim, m.array_shape[d]).value();
-      if (last && __int128{std::clamp<int64_t>(scalars_.range(known[d].form).hi, 0, std::max<int64_t>(*last, 0))} * dim.unit() > INT32_MAX)
-        throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " + to_string(m.array_shape[d]) + " elements, but at most 2147483647 are numbered, in 32 bits", m.loc, "give the array more dims, of fewer elements each");
+      if (last &&
+          __int128{std::clamp<int64_t>(scalars_.range(known[d].form).hi, 0, std::max<int64_t>(*last, 0))} * dim.unit() >
+              INT32_MAX)
+        throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " +
+                               to_string(m.array_shape[d]) +
+                               " elements, but at most 2147483647 are numbered, in 32 bits",
+                           m.loc, "give the array more dims, of fewer elements each");
       s = b_.mul(s, b_.i32(dim.unit()));
-      if (dim.low) s = b_.add(s, b_.i32(-dim.low));  // from here on it may be negative: the window then begins before the array
+      // from here on it may be negative: the window then begins before the array
+      if (dim.low) s = b_.add(s, b_.i32(-dim.low));
       const auto n = stride[d].value();
       // A 64-bit base per block; products that stay below 2^31 are formed in 32 bits first.
       const auto extent = m.array_shape[d].value();
-      const auto length = static_cast<double>(extent.value_or(0)) + static_cast<double>(dim.low) + static_cast<double>(dim.high);  // whatever the text says
-      if (n && extent && static_cast<double>(*n) * length < INT32_MAX) offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
+      // whatever the text says
+      const auto length =
+          static_cast<double>(extent.value_or(0)) + static_cast<double>(dim.low) + static_cast<double>(dim.high);
+      if (n && extent && static_cast<double>(*n) * length < INT32_MAX)
+        offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
       else {
         const Value by = extent_value(stride[d], DType::i64);
         offset = b_.add(offset, b_.mul(b_.convert(s, DType::i64), by));
@@ -303,15 +343,18 @@ void Lowering::enter_window(int i) {
       if (!known[d].interior) limit = within_i32(m.array_shape[d], dim, s);
       if (limit && bounded) limit = b_.min(limit, b_.clamp(starts[k_.map_result(i, d) + 1], 0, dim.size));
       const Value end = extent_value(m.array_shape[d], extent.value_or(0) > INT32_MAX ? DType::i64 : DType::i32);
-      // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in keep_inside(), whatever block_starts() says.
-      const bool from_inside = b_.not_negative({{1, s}}, {}), begins = from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
+      // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in
+      // keep_inside(), whatever block_starts() says.
+      const bool from_inside = b_.not_negative({{1, s}}, {}),
+                 begins = from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
       if (!begins) r.may_be_empty = true;
       // Nothing of the block need lie in the array.
       if (limit && (bounded || dim.low || dim.high)) r.may_be_empty = true;
       if (dim.kind == ir::BlockDim::Kind::squeezed) {
         if (limit) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
         if (!from_inside) r.inside = b_.both(r.inside, b_.ge_zero(s));
-        if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside)) r.inside = b_.both(r.inside, b_.lt(b_.convert(s, b_.dtype(end)), end));
+        if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside))
+          r.inside = b_.both(r.inside, b_.lt(b_.convert(s, b_.dtype(end)), end));
         continue;
       }
       r.stride.push_back(n ? *n : -1);
@@ -320,13 +363,15 @@ void Lowering::enter_window(int i) {
       r.origin.push_back(s);
       r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size, {}}}, {}) ? Value{} : end);
       r.below.push_back(known[d].nothing_below ? Value{} : b_.sub(b_.i32(0), s));
-      r.limit_divisor.push_back(extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{4}) : 1);
+      r.limit_divisor.push_back(
+          extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{4}) : 1);
     }
     r.ref = b_.view(base, offset);
   }
   int64_t span = 0;
   for (size_t d = 0; d < r.shape.size(); ++d)
-    if (r.stride[d] > 0) span += std::max<int64_t>(r.shape[d] - 1, 0) * std::min<int64_t>(r.stride[d], int64_t{1} << 40);
+    if (r.stride[d] > 0)
+      span += std::max<int64_t>(r.shape[d] - 1, 0) * std::min<int64_t>(r.stride[d], int64_t{1} << 40);
   r.narrow = span * size_bytes(m.dtype) < INT32_MAX;
 }
 
@@ -346,7 +391,8 @@ void Lowering::enter_refs(size_t depth) {
     if (!scratch) enter_window(static_cast<int>(i));
     const ir::Type& type = k_.type(args[i]);
     std::vector<int> dims;
-    for (size_t d = 0; d < type.shape.size(); ++d) dims.push_back(s_.residency[i] == Residency::registers ? axes_.of_ref(static_cast<int>(i), d) : kNoAxis);
+    for (size_t d = 0; d < type.shape.size(); ++d)
+      dims.push_back(s_.residency[i] == Residency::registers ? axes_.of_ref(static_cast<int>(i), d) : kNoAxis);
     RefState& r = refs_[i];
     if (s_.residency[i] == Residency::registers) {
       if (scratch) {
@@ -356,9 +402,11 @@ void Lowering::enter_refs(size_t depth) {
       order({r.range}, {});
       const ir::Op all = identity_access(r.shape);
       r.regs.clear();
-      layout_nest(r.shape, dims, false, [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
+      layout_nest(r.shape, dims, false,
+                  [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
     } else if (s_.residency[i] == Residency::arena) {
-      // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left, an aliased input's copy for one program.
+      // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left, an
+      // aliased input's copy for one program.
       RefState tile;
       tile.dtype = type.dtype;
       tile.shape = type.shape;
@@ -368,7 +416,10 @@ void Lowering::enter_refs(size_t depth) {
       tile.tracked = true;
       int64_t stride = 1;
       tile.stride.assign(type.shape.size(), 1);
-      for (size_t d = type.shape.size(); d-- > 0;) { tile.stride[d] = stride; stride *= type.shape[d]; }
+      for (size_t d = type.shape.size(); d-- > 0;) {
+        tile.stride[d] = stride;
+        stride *= type.shape[d];
+      }
       tile.limit.resize(type.shape.size());
       tile.below.resize(type.shape.size());
       tile.origin.resize(type.shape.size());
@@ -405,7 +456,8 @@ void Lowering::leave_refs(size_t depth) {
       order({}, {r.range});
       const ir::Op all = identity_access(r.shape);
       size_t at = 0;
-      layout_nest(r.shape, dims, true, [&](const NestPoint& p) { store_at(r, address(r, all, p.c), r.regs[at++], p.valid); });
+      layout_nest(r.shape, dims, true,
+                  [&](const NestPoint& p) { store_at(r, address(r, all, p.c), r.regs[at++], p.valid); });
     } else if (s_.residency[i] == Residency::arena) {
       dims.assign(k_.type(args[i]).shape.size(), kNoAxis);
       const RefState window = windows_[i];

@@ -1,4 +1,5 @@
-// Ops whose elements move to where data says: they work in the arena slots of their results, into which their operands are copied first.
+// Ops whose elements move to where data says: they work in the arena slots of their results, into which their operands
+// are copied first.
 #include <bit>
 
 #include "codegen/lower/lowering.h"
@@ -7,7 +8,8 @@ namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
-// One invocation applies all updates that share the positions of the dims which x follows, in order; different ones meet in no element.
+// One invocation applies all updates that share the positions of the dims which x follows, in order; different ones
+// meet in no element.
 void Lowering::scatter_op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value x = o.operands[0], updates = o.operands[1], v = o.results[0];
@@ -62,7 +64,9 @@ void Lowering::scatter_op(ir::OpId id) {
         }
         const Value update = element(updates, c);
         b_.when(valid, [&] {
-          const Value e = o.has(Attr::kind) ? b_.op(static_cast<Opcode>(o.attr(Attr::kind)), {slot_load(h.slot, to), update}, t) : update;
+          const Value e = o.has(Attr::kind)
+                              ? b_.op(static_cast<Opcode>(o.attr(Attr::kind)), {slot_load(h.slot, to), update}, t)
+                              : update;
           slot_store(h.slot, to, e);
         });
       };
@@ -73,9 +77,9 @@ void Lowering::scatter_op(ir::OpId id) {
   home(v) = h;
 }
 
-// Batcher's merge exchange (Knuth, The Art of Computer Programming, volume 3, 5.2.2, algorithm M), which sorts any number of elements: in each
-// pass disjoint pairs are compared, a distance d apart, and a barrier follows. A network is not stable, so the elements' first positions are
-// the last key, unless elements with equal keys cannot be told apart.
+// Batcher's merge exchange (Knuth, The Art of Computer Programming, volume 3, 5.2.2, algorithm M), which sorts any
+// number of elements: in each pass disjoint pairs are compared, a distance d apart, and a barrier follows. A network is
+// not stable, so the elements' first positions are the last key, unless elements with equal keys cannot be told apart.
 void Lowering::sort_op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const auto axis = static_cast<size_t>(o.attr(Attr::axis)), keys = static_cast<size_t>(o.attr(Attr::keys));
@@ -101,7 +105,8 @@ void Lowering::sort_op(ir::OpId id) {
     if (told_apart) {
       slots.push_back(new_slot(DType::i32, s, axes));
       order({}, {slots.back().range});
-      flat_nest(s, axes, [&](const NestPoint& p) { b_.when(p.valid, [&] { slot_store(slots.back(), p.c, p.c[axis].v); }); });
+      flat_nest(s, axes,
+                [&](const NestPoint& p) { b_.when(p.valid, [&] { slot_store(slots.back(), p.c, p.c[axis].v); }); });
     }
     std::vector<MemoryRange> ranges;
     for (const Slot& slot : slots) ranges.push_back(slot.range);
@@ -121,51 +126,56 @@ void Lowering::sort_op(ir::OpId id) {
       const uint64_t infinity = magnitude >> mantissa << mantissa;
       const auto number = [&](uint64_t bits) { return b_.constant(i, bits); };
       const Value raw = b_.op(Opcode::bitcast, {v}, i), size = b_.op(Opcode::and_, {raw, number(magnitude)}, i);
-      const Value turned = b_.op(Opcode::select, {b_.op(Opcode::lt, {raw, number(0)}, DType::boolean), b_.op(Opcode::sub, {number(0), size}, i), size}, i);
-      return b_.op(Opcode::select, {b_.op(Opcode::gt, {size, number(infinity)}, DType::boolean), number(magnitude), turned}, i);
+      const Value turned = b_.op(
+          Opcode::select,
+          {b_.op(Opcode::lt, {raw, number(0)}, DType::boolean), b_.op(Opcode::sub, {number(0), size}, i), size}, i);
+      return b_.op(Opcode::select,
+                   {b_.op(Opcode::gt, {size, number(infinity)}, DType::boolean), number(magnitude), turned}, i);
     };
     const int rounds = std::bit_width(static_cast<uint64_t>(n - 1));
     const int64_t half = int64_t{1} << (rounds - 1);
     const Value zero = b_.i32(0), one = b_.i32(1);
     const auto logic = [&](Opcode c, Value a, Value b) { return b_.op(c, {a, b}, DType::boolean); };
     // p, q, r and d as in the book: pairs (i, i + d) where i & p is r.
-    counted(int64_t{rounds} * (rounds + 1) / 2, {b_.i32(half), b_.i32(half), zero, b_.i32(half)}, [&](Value, const Values& state) {
-      const Value p = state[0], q = state[1], r = state[2], d = state[3];
-      order(ranges, ranges);
-      flat_nest(pairs, pair_axes, [&](const NestPoint& point) {
-        const Value j = point.c[axis].v, low = b_.op(Opcode::and_, {j, b_.sub(p, one)}, DType::i32);
-        const Value first = b_.add(b_.sub(b_.mul(j, b_.i32(2)), low), r), second = b_.add(first, d);
-        b_.when(b_.both(point.valid, b_.lt(second, b_.i32(n))), [&] {
-          Coords at_first = point.c, at_second = point.c;
-          at_first[axis] = {first};
-          at_second[axis] = {second};
-          Values x, y;
-          for (const Slot& slot : slots) {
-            x.push_back(slot_load(slot, at_first));
-            y.push_back(slot_load(slot, at_second));
-          }
-          // Whether the second comes before the first: by the last key, unless an earlier one decides.
-          Value before;
-          for (size_t i = slots.size(); i-- > 0;) {
-            if (i >= keys && !(told_apart && i + 1 == slots.size())) continue;
-            const Value a = key(slots[i], x[i]), b = key(slots[i], y[i]);
-            const Value less = logic(Opcode::lt, b, a);
-            before = before ? logic(Opcode::or_, less, logic(Opcode::and_, logic(Opcode::eq, a, b), before)) : less;
-          }
-          b_.when(before, [&] {
-            for (size_t i = 0; i < slots.size(); ++i) {
-              slot_store(slots[i], at_first, y[i]);
-              slot_store(slots[i], at_second, x[i]);
-            }
-          });
-        });
-      });
-      const Value more = b_.op(Opcode::ne, {q, p}, DType::boolean);
-      const auto halved = [&](Value v) { return b_.op(Opcode::shift_right_logical, {v, one}, DType::i32); };
-      const auto next = [&](Value within, Value otherwise) { return b_.select(more, within, otherwise); };
-      const Value half_p = halved(p), next_p = next(p, half_p), top = b_.i32(half);
-      return Values{next_p, next(halved(q), top), next(p, zero), next(b_.sub(q, p), half_p)};
-    });
+    counted(int64_t{rounds} * (rounds + 1) / 2, {b_.i32(half), b_.i32(half), zero, b_.i32(half)},
+            [&](Value, const Values& state) {
+              const Value p = state[0], q = state[1], r = state[2], d = state[3];
+              order(ranges, ranges);
+              flat_nest(pairs, pair_axes, [&](const NestPoint& point) {
+                const Value j = point.c[axis].v, low = b_.op(Opcode::and_, {j, b_.sub(p, one)}, DType::i32);
+                const Value first = b_.add(b_.sub(b_.mul(j, b_.i32(2)), low), r), second = b_.add(first, d);
+                b_.when(b_.both(point.valid, b_.lt(second, b_.i32(n))), [&] {
+                  Coords at_first = point.c, at_second = point.c;
+                  at_first[axis] = {first};
+                  at_second[axis] = {second};
+                  Values x, y;
+                  for (const Slot& slot : slots) {
+                    x.push_back(slot_load(slot, at_first));
+                    y.push_back(slot_load(slot, at_second));
+                  }
+                  // Whether the second comes before the first: by the last key, unless an earlier one decides.
+                  Value before;
+                  for (size_t i = slots.size(); i-- > 0;) {
+                    if (i >= keys && !(told_apart && i + 1 == slots.size())) continue;
+                    const Value a = key(slots[i], x[i]), b = key(slots[i], y[i]);
+                    const Value less = logic(Opcode::lt, b, a);
+                    before =
+                        before ? logic(Opcode::or_, less, logic(Opcode::and_, logic(Opcode::eq, a, b), before)) : less;
+                  }
+                  b_.when(before, [&] {
+                    for (size_t i = 0; i < slots.size(); ++i) {
+                      slot_store(slots[i], at_first, y[i]);
+                      slot_store(slots[i], at_second, x[i]);
+                    }
+                  });
+                });
+              });
+              const Value more = b_.op(Opcode::ne, {q, p}, DType::boolean);
+              const auto halved = [&](Value v) { return b_.op(Opcode::shift_right_logical, {v, one}, DType::i32); };
+              const auto next = [&](Value within, Value otherwise) { return b_.select(more, within, otherwise); };
+              const Value half_p = halved(p), next_p = next(p, half_p), top = b_.i32(half);
+              return Values{next_p, next(halved(q), top), next(p, zero), next(b_.sub(q, p), half_p)};
+            });
     if (told_apart) free_slot(slots.back());
   }
   for (size_t i = 0; i < homes.size(); ++i) {

@@ -1,5 +1,6 @@
-// Reductions: per thread over registers and strips, then over lanes by xor shuffles, then over subgroups through shared memory. Each thread
-// that shares a result ends with the same bits: the shuffle ladder is symmetric and the exchange adds in one fixed order.
+// Reductions: per thread over registers and strips, then over lanes by xor shuffles, then over subgroups through shared
+// memory. Each thread that shares a result ends with the same bits: the shuffle ladder is symmetric and the exchange
+// adds in one fixed order.
 #include <algorithm>
 #include <bit>
 
@@ -20,7 +21,8 @@ Values Lowering::across_threads(Values v, int bits, const Accumulator& acc) {
     for (Value x : v) other.push_back(b_.shuffle_xor(x, bit));
     v = acc.merge(v, other);
   }
-  // What is left, one contiguous run of thread bits after the other: everyone writes, everyone reads the run's members in order.
+  // What is left, one contiguous run of thread bits after the other: everyone writes, everyone reads the run's members
+  // in order.
   int rest = bits & ~by_shuffle;
   while (rest) {
     const int stride = rest & -rest;
@@ -58,14 +60,20 @@ Values Lowering::across_threads(Values v, int bits, const Accumulator& acc) {
   return v;
 }
 
-void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std::vector<bool>& reduced, bool needs_layout, bool to_registers, const Accumulator& acc,
-                         const std::function<Values(const Coords&)>& element_of, const std::function<void(const NestPoint&, const Values&)>& sink) {
+void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std::vector<bool>& reduced,
+                         bool needs_layout, bool to_registers, const Accumulator& acc,
+                         const std::function<Values(const Coords&)>& element_of,
+                         const std::function<void(const NestPoint&, const Values&)>& sink) {
   Shape kept_shape;
   std::vector<int> kept_axes;
   std::vector<size_t> kept, dropped;
   int64_t count = 1;
   for (size_t d = 0; d < s.size(); ++d) {
-    if (reduced[d]) { dropped.push_back(d); count *= s[d]; continue; }
+    if (reduced[d]) {
+      dropped.push_back(d);
+      count *= s[d];
+      continue;
+    }
     kept.push_back(d);
     kept_shape.push_back(s[d]);
     kept_axes.push_back(dims[d]);
@@ -101,13 +109,19 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
     p.c.assign(kept.size(), at(0));
     p.regs.assign(kept.size(), 0);
     p.valid = first_thread(0);
-    if (s_.general || s_.group == 1 || count < s_.group) { sink(p, sequential(p.c)); return; }
+    if (s_.general || s_.group == 1 || count < s_.group) {
+      sink(p, sequential(p.c));
+      return;
+    }
     // One result of many elements: dealt out in turn, then joined across the group.
     Shape all;
     for (size_t d : dropped) all.push_back(s[d]);
     const Values mine = counted(cdiv(count, int64_t{s_.group}), acc.identity, [&](Value i, const Values& a) {
       Value e = b_.add(b_.mul(i, b_.i32(s_.group)), thread_), valid;
-      if (count % s_.group != 0) { valid = b_.lt(e, b_.i32(count)); e = b_.min(e, b_.i32(count - 1)); }
+      if (count % s_.group != 0) {
+        valid = b_.lt(e, b_.i32(count));
+        e = b_.min(e, b_.i32(count - 1));
+      }
       const Coords u = unravel(e, all);
       Coords c(s.size(), at(0));
       for (size_t j = 0; j < dropped.size(); ++j)
@@ -123,10 +137,12 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
 
   int kept_bits = 0, reduced_bits = 0;
   for (size_t d = 0; d < s.size(); ++d)
-    if (dims[d] != kNoAxis) (reduced[d] ? reduced_bits : kept_bits) |= (plan(dims[d]).tcount - 1) * plan(dims[d]).tstride;
+    if (dims[d] != kNoAxis)
+      (reduced[d] ? reduced_bits : kept_bits) |= (plan(dims[d]).tcount - 1) * plan(dims[d]).tstride;
   const Value first = first_thread(kept_bits);
 
-  // Kept strips outside; inside, one accumulator per kept register; then the reduced strips, then the reduced registers.
+  // Kept strips outside; inside, one accumulator per kept register; then the reduced strips, then the reduced
+  // registers.
   std::vector<Value> strip(s.size());
   auto regs_of = [&](size_t d) { return dims[d] == kNoAxis ? 1 : plan(dims[d]).reg; };
   auto enumerate = [&](const std::vector<size_t>& which, const std::function<void(const std::vector<int>&)>& f) {
@@ -151,18 +167,26 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
       if (i < dropped.size()) {
         const size_t d = dropped[i];
         const int64_t n = dims[d] == kNoAxis ? 1 : plan(dims[d]).strips();
-        if (n == 1) { strip[d] = {}; return loops(i + 1, a); }
-        return counted(n, a, [&](Value j, const Values& inner) { strip[d] = j; return loops(i + 1, inner); });
+        if (n == 1) {
+          strip[d] = {};
+          return loops(i + 1, a);
+        }
+        return counted(n, a, [&](Value j, const Values& inner) {
+          strip[d] = j;
+          return loops(i + 1, inner);
+        });
       }
       Values next = a;
       enumerate(dropped, [&](const std::vector<int>& rr) {
         Coords c(s.size());
         Value valid;
-        for (size_t j = 0; j < dropped.size(); ++j) c[dropped[j]] = axis_coord(dims[dropped[j]], s[dropped[j]], strip[dropped[j]], rr[j], valid);
+        for (size_t j = 0; j < dropped.size(); ++j)
+          c[dropped[j]] = axis_coord(dims[dropped[j]], s[dropped[j]], strip[dropped[j]], rr[j], valid);
         size_t point = 0;
         enumerate(kept, [&](const std::vector<int>& kr) {
           Value unused;
-          for (size_t j = 0; j < kept.size(); ++j) c[kept[j]] = axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], unused);
+          for (size_t j = 0; j < kept.size(); ++j)
+            c[kept[j]] = axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], unused);
           Values x = element_of(c);
           if (valid)
             for (size_t j = 0; j < x.size(); ++j) x[j] = b_.select(valid, x[j], acc.neutral[j]);
@@ -182,7 +206,8 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
       NestPoint p;
       p.regs = kr;
       p.valid = first;
-      for (size_t j = 0; j < kept.size(); ++j) p.c.push_back(axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], p.valid));
+      for (size_t j = 0; j < kept.size(); ++j)
+        p.c.push_back(axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], p.valid));
       sink(p, r);
     });
   };
@@ -190,13 +215,20 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
     if (i == kept.size()) return one_kept_strip();
     const size_t d = kept[i];
     const int64_t n = dims[d] == kNoAxis ? 1 : plan(dims[d]).strips();
-    if (n == 1) { strip[d] = {}; return strips(i + 1); }
-    counted(n, [&](Value j) { strip[d] = j; strips(i + 1); });
+    if (n == 1) {
+      strip[d] = {};
+      return strips(i + 1);
+    }
+    counted(n, [&](Value j) {
+      strip[d] = j;
+      strips(i + 1);
+    });
   };
   strips(0);
 }
 
-void Lowering::set_result(Value v, const std::vector<MemoryRange>& reads, const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit) {
+void Lowering::set_result(Value v, const std::vector<MemoryRange>& reads,
+                          const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit) {
   Home h = new_home(v);
   if (h.kind == Kind::arena) order(reads, {h.slot.range});
   else order(reads, {});
@@ -209,7 +241,8 @@ void Lowering::set_result(Value v, const std::vector<MemoryRange>& reads, const 
   home(v) = h;
 }
 
-// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come after those barriers.
+// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come
+// after those barriers.
 void Lowering::touched(const std::vector<MemoryRange>& reads, const Home& h) {
   if (!uniform_group()) return;
   pending_.add(reads, {});
@@ -224,12 +257,16 @@ void Lowering::reduce_op(ir::OpId id) {
   const DType a = ir::combiner(combiner)->accumulator(t);
   Accumulator acc;
   acc.identity = acc.neutral = {b_.constant(a, reference::identity(combiner, a))};
-  acc.step = acc.merge = [&, combiner, a](const Values& x, const Values& y) { return Values{b_.op(combiner, {x[0], y[0]}, a)}; };
+  acc.step = acc.merge = [&, combiner, a](const Values& x, const Values& y) {
+    return Values{b_.op(combiner, {x[0], y[0]}, a)};
+  };
   std::vector<bool> reduced(shape(in).size(), false);
   for (int64_t d : o.ints(Attr::axes)) reduced[static_cast<size_t>(d)] = true;
   set_result(v, arena_reads({in}), [&](const auto& put) {
-    reduction(shape(in), axes_.of(in), reduced, reads_registers(in), kinds_[v.index] == Kind::registers, acc, [&](const Coords& c) { return Values{b_.convert(element(in, c), a)}; },
-              [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); });
+    reduction(
+        shape(in), axes_.of(in), reduced, reads_registers(in), kinds_[v.index] == Kind::registers, acc,
+        [&](const Coords& c) { return Values{b_.convert(element(in, c), a)}; },
+        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); });
   });
 }
 
@@ -251,19 +288,23 @@ void Lowering::arg_reduce_op(ir::OpId id) {
       same = logic(Opcode::or_, same, logic(Opcode::and_, yn, xn));
     }
     better = logic(Opcode::or_, better, logic(Opcode::and_, same, logic(Opcode::lt, y[1], x[1])));
-    return Values{b_.op(Opcode::select, {better, y[0], x[0]}, t), b_.op(Opcode::select, {better, y[1], x[1]}, DType::i32)};
+    return Values{b_.op(Opcode::select, {better, y[0], x[0]}, t),
+                  b_.op(Opcode::select, {better, y[1], x[1]}, DType::i32)};
   };
   std::vector<bool> reduced(shape(in).size(), false);
   reduced[axis] = true;
   const DType r_type = k_.type(v).dtype;
   set_result(v, arena_reads({in}), [&](const auto& put) {
-    reduction(shape(in), axes_.of(in), reduced, reads_registers(in), kinds_[v.index] == Kind::registers, acc, [&](const Coords& c) { return Values{element(in, c), c[axis].v}; },
-              [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); });
+    reduction(
+        shape(in), axes_.of(in), reduced, reads_registers(in), kinds_[v.index] == Kind::registers, acc,
+        [&](const Coords& c) { return Values{element(in, c), c[axis].v}; },
+        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); });
   });
 }
 
-// Inclusive running sums, products, maxima and minima. Many lines: one invocation walks each. Few long ones: every invocation sums a stretch, the stretches' sums are
-// exchanged, and each walks its stretch again from what lies before it.
+// Inclusive running sums, products, maxima and minima. Many lines: one invocation walks each. Few long ones: every
+// invocation sums a stretch, the stretches' sums are exchanged, and each walks its stretch again from what lies before
+// it.
 void Lowering::scan_op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
@@ -277,7 +318,10 @@ void Lowering::scan_op(ir::OpId id) {
   auto combine = [&](Value x, Value y) { return b_.op(combiner, {x, y}, a); };
   auto read = [&](const Coords& c) { return b_.convert(element(in, c), a); };
   if (n == 1) {
-    set_result(v, arena_reads({in}), [&](const auto& put) { nest(s, axes_.of(v), kinds_[v.index] == Kind::registers || reads_registers(in), true, [&](const NestPoint& p) { put(p, element(in, p.c)); }); });
+    set_result(v, arena_reads({in}), [&](const auto& put) {
+      nest(s, axes_.of(v), kinds_[v.index] == Kind::registers || reads_registers(in), true,
+           [&](const NestPoint& p) { put(p, element(in, p.c)); });
+    });
     return;
   }
   if (kinds_[v.index] != Kind::arena) throw InternalError(k_.name + ": a scan outside the arena", o.loc);

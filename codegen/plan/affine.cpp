@@ -20,7 +20,10 @@ int64_t add(int64_t a, int64_t b) {
 Range add(Range a, Range b) { return {add(a.lo, b.lo), add(a.hi, b.hi)}; }
 Range scale(Range a, int64_t f) {
   if (f == 0) return {0, 0};
-  auto mul = [&](int64_t x) { return x <= -kUnbounded || x >= kUnbounded ? (((x > 0) == (f > 0)) ? kUnbounded : -kUnbounded) : clip(static_cast<__int128>(x) * f); };
+  auto mul = [&](int64_t x) {
+    return x <= -kUnbounded || x >= kUnbounded ? (((x > 0) == (f > 0)) ? kUnbounded : -kUnbounded)
+                                               : clip(static_cast<__int128>(x) * f);
+  };
   const int64_t x = mul(a.lo), y = mul(a.hi);
   return {std::min(x, y), std::max(x, y)};
 }
@@ -37,7 +40,8 @@ ScalarAnalysis::ScalarAnalysis(const ir::Kernel& k) : k_(k) {
   }
   for (const ir::BlockMapping& b : k.blocks)
     if (!b.whole)
-      for (size_t a = 0; a < k.grid.size(); ++a) map_arg_axis_[k.region(b.index_map).args[a].index] = static_cast<int>(a);
+      for (size_t a = 0; a < k.grid.size(); ++a)
+        map_arg_axis_[k.region(b.index_map).args[a].index] = static_cast<int>(a);
   for (uint32_t i = 0; i < k.ops.size(); ++i)
     if (k.ops[i].code == Opcode::for_) loop_of_iv_[k.region(k.ops[i].regions[0]).args[0].index] = {i};
 }
@@ -99,7 +103,8 @@ const Affine& ScalarAnalysis::of(ir::Value v) {
 // As an affine form of its operands', as if nothing wrapped.
 std::optional<Affine> ScalarAnalysis::linear(ir::Value v) {
   if (is_float(k_.type(v).dtype)) return std::nullopt;
-  if (const auto it = map_arg_axis_.find(v.index); it != map_arg_axis_.end()) return axis(static_cast<size_t>(it->second));
+  if (const auto it = map_arg_axis_.find(v.index); it != map_arg_axis_.end())
+    return axis(static_cast<size_t>(it->second));
   const ir::Op* op = k_.def(v);
   if (!op) return std::nullopt;
   const auto arg = [&](size_t i) -> Affine { return of(op->operands[i]); };
@@ -130,7 +135,9 @@ std::optional<Affine> ScalarAnalysis::linear(ir::Value v) {
 Bounds ScalarAnalysis::bounds(ir::Value v) {
   const DType t = k_.type(v).dtype;
   if (is_float(t)) return std::nullopt;
-  if (const auto bits = ir::constant_bits(k_, v)) return t == DType::u64 && *bits > INT64_MAX ? std::nullopt : held(t, *ir::constant_int(k_, v), *ir::constant_int(k_, v));
+  if (const auto bits = ir::constant_bits(k_, v))
+    return t == DType::u64 && *bits > INT64_MAX ? std::nullopt
+                                                : held(t, *ir::constant_int(k_, v), *ir::constant_int(k_, v));
   const Range r = range(v);
   const Bounds all = values_of(t);
   const Interval most = all.value_or(Interval{0, INT64_MAX});
@@ -161,7 +168,8 @@ Bounds ScalarAnalysis::transfer(ir::Value v) {
       const auto n = k_.grid[static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis)))].size.value();
       return n ? held(t.dtype, *n, *n) : held(t.dtype, 0, INT32_MAX);
     }
-    case Opcode::iota: return held(t.dtype, 0, std::max<int64_t>(t.shape[static_cast<size_t>(op->attr(ir::Attr::axis))] - 1, 0));
+    case Opcode::iota:
+      return held(t.dtype, 0, std::max<int64_t>(t.shape[static_cast<size_t>(op->attr(ir::Attr::axis))] - 1, 0));
     case Opcode::concatenate: {
       Bounds r = bounds(op->operands[0]);
       for (size_t i = 1; i < op->operands.size() && r; ++i) {

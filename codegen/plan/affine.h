@@ -1,5 +1,5 @@
-// What is known about integer scalars of a tile-level kernel: affine in the program ids, plus a bounded rest. Every proof of disjoint
-// blocks, interior blocks and needless clamps starts here. Read next: parallel.h.
+// What is known about integer scalars of a tile-level kernel: affine in the program ids, plus a bounded rest. Every
+// proof of disjoint blocks, interior blocks and needless clamps starts here. Read next: parallel.h.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -10,20 +10,22 @@
 
 namespace tessera::lowering {
 
-/// An inclusive interval; kUnbounded or beyond on either side means nothing is known there. What lies beyond is not followed: sums of two bounds
-/// stay inside int64_t.
+/// An inclusive interval; kUnbounded or beyond on either side means nothing is known there. What lies beyond is not
+/// followed: sums of two bounds stay inside int64_t.
 struct Range {
   static constexpr int64_t kUnbounded = int64_t{1} << 60;
   int64_t lo = -kUnbounded, hi = kUnbounded;
   bool bounded() const { return lo > -kUnbounded && hi < kUnbounded; }
 };
 
-/// sum over grid axes of coef[a] * pid[a], plus something in `rest`: exactly, as integers that do not wrap. Where a coefficient is not 0, all of it is bounded,
-/// and stays within the value's dtype for every program of the grid.
+/// sum over grid axes of coef[a] * pid[a], plus something in `rest`: exactly, as integers that do not wrap. Where a
+/// coefficient is not 0, all of it is bounded, and stays within the value's dtype for every program of the grid.
 struct Affine {
   std::vector<int64_t> coef;  // one per grid axis, vmapped ones included; of axes of one program 0
   Range rest;
-  bool varies() const { return std::any_of(coef.begin(), coef.end(), [](int64_t c) { return c != 0; }); }
+  bool varies() const {
+    return std::any_of(coef.begin(), coef.end(), [](int64_t c) { return c != 0; });
+  }
 };
 
 class ScalarAnalysis {
@@ -50,7 +52,7 @@ class ScalarAnalysis {
   Bounds transfer(ir::Value v);
 
   const ir::Kernel& k_;
-  std::vector<std::pair<int64_t, int64_t>> size_;  // per grid axis: [0, second]; second is kUnbounded if dynamic
+  std::vector<std::pair<int64_t, int64_t>> size_;   // per grid axis: [0, second]; second is kUnbounded if dynamic
   std::unordered_map<uint32_t, int> map_arg_axis_;  // argument of an index map -> grid axis
   std::unordered_map<uint32_t, ir::OpId> loop_of_iv_;
   std::unordered_map<uint32_t, Affine> memo_;

@@ -86,7 +86,9 @@ void Axes::equate_all(Value a, Value b) {
   for (size_t d = 0; d < k_.type(a).shape.size(); ++d) equate(a, d, b, d);
 }
 
-int Axes::of(Value v, size_t dim) const { return extent_[node(v, dim)] == 1 ? kNoAxis : axis_of_root_[find(node(v, dim))]; }
+int Axes::of(Value v, size_t dim) const {
+  return extent_[node(v, dim)] == 1 ? kNoAxis : axis_of_root_[find(node(v, dim))];
+}
 int Axes::of_ref(int ref, size_t dim) const { return of(k_.region(k_.body).args[static_cast<size_t>(ref)], dim); }
 std::vector<int> Axes::of(Value v) const {
   std::vector<int> r;
@@ -107,19 +109,23 @@ void Axes::visit(const ir::Op& op) {
       return;
     case Family::move: return move(op);
     case Family::contract: return dot(op);
-    case Family::reduce: case Family::argreduce: {
+    case Family::reduce:
+    case Family::argreduce: {
       const auto& axes_attr = op.ints(op.has(Attr::axes) ? Attr::axes : Attr::axis);
       size_t d = 0;
       for (size_t i = 0; i < k_.type(op.operands[0]).shape.size(); ++i) {
-        if (std::find(axes_attr.begin(), axes_attr.end(), static_cast<int64_t>(i)) != axes_attr.end()) reduced_[node(op.operands[0], i)] = true;
+        if (std::find(axes_attr.begin(), axes_attr.end(), static_cast<int64_t>(i)) != axes_attr.end())
+          reduced_[node(op.operands[0], i)] = true;
         else equate(op.operands[0], i, result(), d++);
       }
       return;
     }
     case Family::scan:
       for (size_t d = 0; d < k_.type(result()).shape.size(); ++d) {
-        if (static_cast<int64_t>(d) == op.attr(Attr::axis)) { mix(op.operands[0], d); mix(result(), d); }
-        else equate(op.operands[0], d, result(), d);
+        if (static_cast<int64_t>(d) == op.attr(Attr::axis)) {
+          mix(op.operands[0], d);
+          mix(result(), d);
+        } else equate(op.operands[0], d, result(), d);
       }
       return;
     case Family::rearrange: return rearrange(op);
@@ -132,7 +138,8 @@ void Axes::visit(const ir::Op& op) {
       const ir::AccessDims form = ir::access_dims(k_, op);
       for (const ir::Index& x : op.index)
         for (size_t i = 0; x.kind == ir::Index::Kind::array && i < form.array_rank; ++i)
-          equate(op.operands[static_cast<size_t>(x.start_operand)], i, op.code == Opcode::load ? result() : op.operands[1], form.array_at + i);
+          equate(op.operands[static_cast<size_t>(x.start_operand)], i,
+                 op.code == Opcode::load ? result() : op.operands[1], form.array_at + i);
       if (ir::writes_ref(op.code)) {
         const Value stored = op.operands[1];
         value_dims(stored);
@@ -149,7 +156,15 @@ void Axes::visit(const ir::Op& op) {
       return;
     }
     case Family::control: return control(op);
-    case Family::source: case Family::grid: case Family::print: case Family::pipe: case Family::end: case Family::launch: case Family::ref: case Family::group: case Family::report: return;
+    case Family::source:
+    case Family::grid:
+    case Family::print:
+    case Family::pipe:
+    case Family::end:
+    case Family::launch:
+    case Family::ref:
+    case Family::group:
+    case Family::report: return;
   }
 }
 
@@ -160,7 +175,8 @@ void Axes::move(const ir::Op& op) {
       const Shape& from = k_.type(op.operands[0]).shape;
       const auto& dims = op.ints(Attr::dims);
       for (size_t i = 0; i < from.size(); ++i)
-        if (from[i] == k_.type(result).shape[static_cast<size_t>(dims[i])]) equate(op.operands[0], i, result, static_cast<size_t>(dims[i]));
+        if (from[i] == k_.type(result).shape[static_cast<size_t>(dims[i])])
+          equate(op.operands[0], i, result, static_cast<size_t>(dims[i]));
       return;
     }
     case ir::Move::reshape: {
@@ -173,7 +189,8 @@ void Axes::move(const ir::Op& op) {
       return;
     }
     case ir::Move::transpose:
-      for (size_t d = 0; d < op.ints(Attr::perm).size(); ++d) equate(op.operands[0], static_cast<size_t>(op.ints(Attr::perm)[d]), result, d);
+      for (size_t d = 0; d < op.ints(Attr::perm).size(); ++d)
+        equate(op.operands[0], static_cast<size_t>(op.ints(Attr::perm)[d]), result, d);
       return;
     case ir::Move::slice: {
       const Shape& from = k_.type(op.operands[0]).shape;
@@ -200,11 +217,11 @@ void Axes::move(const ir::Op& op) {
   }
 }
 
-
 void Axes::dot(const ir::Op& op) {
   const Value result = op.results[0];
   const Value lhs = op.operands[0], rhs = op.operands[1];
-  const auto &lc = op.ints(Attr::lhs_contract), &rc = op.ints(Attr::rhs_contract), &lb = op.ints(Attr::lhs_batch), &rb = op.ints(Attr::rhs_batch);
+  const auto &lc = op.ints(Attr::lhs_contract), &rc = op.ints(Attr::rhs_contract), &lb = op.ints(Attr::lhs_batch),
+             &rb = op.ints(Attr::rhs_batch);
   size_t d = 0;
   for (size_t i = 0; i < lb.size(); ++i, ++d) {
     equate(lhs, static_cast<size_t>(lb[i]), result, d);
@@ -216,7 +233,8 @@ void Axes::dot(const ir::Op& op) {
   }
   auto free_dims = [&](Value v, const std::vector<int64_t>& contract, const std::vector<int64_t>& batch) {
     for (size_t i = 0; i < k_.type(v).shape.size(); ++i)
-      if (std::find(contract.begin(), contract.end(), static_cast<int64_t>(i)) == contract.end() && std::find(batch.begin(), batch.end(), static_cast<int64_t>(i)) == batch.end())
+      if (std::find(contract.begin(), contract.end(), static_cast<int64_t>(i)) == contract.end() &&
+          std::find(batch.begin(), batch.end(), static_cast<int64_t>(i)) == batch.end())
         equate(v, i, result, d++);
   };
   free_dims(lhs, lc, lb);
@@ -243,7 +261,10 @@ void Axes::rearrange(const ir::Op& op) {
       std::vector<bool> followed(k_.type(updates).shape.size());
       for (size_t d = 0; d < dims.size(); ++d) {
         equate(op.operands[0], d, result, d);
-        if (dims[d] < 0) { mix(result, d); continue; }
+        if (dims[d] < 0) {
+          mix(result, d);
+          continue;
+        }
         equate(updates, static_cast<size_t>(dims[d]), result, d);
         followed[static_cast<size_t>(dims[d])] = true;
       }
@@ -281,7 +302,8 @@ void Axes::control(const ir::Op& op) {
         equate_all(k_.terminator(op.regions[1]).operands[i], op.results[i]);
       }
       return;
-    case ir::Control::if_: case ir::Control::switch_:
+    case ir::Control::if_:
+    case ir::Control::switch_:
       for (ir::RegionId r : op.regions)
         for (size_t i = 0; i < op.results.size(); ++i) equate_all(k_.terminator(r).operands[i], op.results[i]);
       return;

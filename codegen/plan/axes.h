@@ -1,7 +1,8 @@
-// Axis variables: one per set of dims of tile values (and of Refs held in registers) that must run together. Element-wise ops equate
-// dims, broadcast all but the repeated ones, transpose permutes, dot has batch, free and contracted dims, a reduction drops some, loop
-// carries equate in and out. Whatever mixes dims (slice, concatenate, a mixing reshape, a scan) starts new axes and leaves its operand's
-// axes `mixed`: values with a mixed axis live in the arena. Dims of size 1 have no axis.
+// Axis variables: one per set of dims of tile values (and of Refs held in registers) that must run together.
+// Element-wise ops equate dims, broadcast all but the repeated ones, transpose permutes, dot has batch, free and
+// contracted dims, a reduction drops some, loop carries equate in and out. Whatever mixes dims (slice, concatenate, a
+// mixing reshape, a scan) starts new axes and leaves its operand's axes `mixed`: values with a mixed axis live in the
+// arena. Dims of size 1 have no axis.
 #pragma once
 #include <vector>
 
@@ -13,20 +14,21 @@ inline constexpr int kNoAxis = -1;
 
 struct Axis {
   int64_t extent = 1;
-  bool mixed = false;      // read at computed positions, or twice in one value: no layout, no registers, no splitting
-  bool reduced = false;    // dropped by some reduction
+  bool mixed = false;    // read at computed positions, or twice in one value: no layout, no registers, no splitting
+  bool reduced = false;  // dropped by some reduction
   bool contracted = false;
-  bool stored = false;     // some store has it
-  bool repeats = false;    // it could be split, but most of the work lacks it, and each slice would repeat that (set by the schedule)
-  bool splittable = false; // different workgroups may take different parts (set by the schedule)
+  bool stored = false;  // some store has it
+  // it could be split, but most of the work lacks it, and each slice would repeat that (set by the schedule)
+  bool repeats = false;
+  bool splittable = false;  // different workgroups may take different parts (set by the schedule)
 };
 
 class Axes {
  public:
   /// `resident[r]`: whole loads and stores of body argument r equate its dims with the value's.
   Axes(const ir::Kernel& k, const std::vector<bool>& resident);
-  int of(ir::Value v, size_t dim) const;               ///< kNoAxis for dims of size 1
-  int of_ref(int ref, size_t dim) const;               ///< of a resident Ref
+  int of(ir::Value v, size_t dim) const;  ///< kNoAxis for dims of size 1
+  int of_ref(int ref, size_t dim) const;  ///< of a resident Ref
   std::vector<int> of(ir::Value v) const;
   size_t size() const { return axes.size(); }
   std::vector<Axis> axes;
@@ -47,7 +49,7 @@ class Axes {
 
   const ir::Kernel& k_;
   const std::vector<bool>& resident_;
-  std::vector<size_t> first_;             // per value: its first node
+  std::vector<size_t> first_;  // per value: its first node
   mutable std::vector<size_t> parent_;
   std::vector<int64_t> extent_;
   std::vector<bool> mixed_, reduced_, contracted_, stored_;

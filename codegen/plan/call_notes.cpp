@@ -12,10 +12,12 @@ std::optional<int> hinted_workgroup(const ir::Kernel& k, const Target& target) {
   const ir::CompilerParam* warps = k.call.compiler_param("triton", "num_warps");
   if (!warps || target.kind == Target::Kind::cpu) return std::nullopt;
   int64_t n = 1;
-  std::from_chars(warps->value.data(), warps->value.data() + warps->value.size(), n);  // the verifier has seen that it is a number
+  // the verifier has seen that it is a number
+  std::from_chars(warps->value.data(), warps->value.data() + warps->value.size(), n);
   const int64_t most = target.max_workgroup_size;
   const int64_t wanted = std::clamp<int64_t>(n, 1, most) * 32;
-  return static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(wanted, std::min<int64_t>(target.subgroup_size, most), most))));
+  return static_cast<int>(std::bit_floor(
+      static_cast<uint64_t>(std::clamp<int64_t>(wanted, std::min<int64_t>(target.subgroup_size, most), most))));
 }
 
 std::string explain_call(const ir::Kernel& k, const Target& target) {
@@ -24,7 +26,8 @@ std::string explain_call(const ir::Kernel& k, const Target& target) {
   for (const ir::CompilerParam& p : k.call.compiler_params) {
     out += "  compiler parameter " + p.name + " = " + p.value + " of " + p.backend + ": ";
     if (p.backend != "triton" || p.name != "num_warps") out += "not used\n";
-    else if (const auto size = hinted_workgroup(k, target)) out += "workgroups of " + std::to_string(*size) + " invocations, where a workgroup runs a program\n";
+    else if (const auto size = hinted_workgroup(k, target))
+      out += "workgroups of " + std::to_string(*size) + " invocations, where a workgroup runs a program\n";
     else out += "not used on CPU drivers\n";
   }
   if (!k.call.metadata.empty()) out += "  metadata: " + ir::to_json(k.call.metadata) + "\n";

@@ -1,5 +1,5 @@
-// What a kernel's CallInfo means for compilation: parameters that were written for other compilers, of which a few are read as hints, and
-// the lines of `tessera explain` about them, the cost and the metadata.
+// What a kernel's CallInfo means for compilation: parameters that were written for other compilers, of which a few are
+// read as hints, and the lines of `tessera explain` about them, the cost and the metadata.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tessera::lowering {
 
-/// The workgroup size that Triton's num_warps asks for on a GPU: 32 invocations each, a power of two within the target's limit. Nothing without
-/// it, and on CPU drivers, where a workgroup is one subgroup.
+/// The workgroup size that Triton's num_warps asks for on a GPU: 32 invocations each, a power of two within the
+/// target's limit. Nothing without it, and on CPU drivers, where a workgroup is one subgroup.
 std::optional<int> hinted_workgroup(const ir::Kernel& k, const Target& target);
 
 std::string explain_call(const ir::Kernel& k, const Target& target);

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
-
 namespace tessera::lowering {
 namespace {
 std::string shape_text(const std::vector<Extent>& s) { return to_string(s); }
 
-/// Where each axis is seen: "dim 1 of in_specs[0] and out_specs[0]", from the accesses that have it; else the shape of a value that has it.
-/// Empty for axes of Refs alone, along which nothing is laid out.
+/// Where each axis is seen: "dim 1 of in_specs[0] and out_specs[0]", from the accesses that have it; else the shape of
+/// a value that has it. Empty for axes of Refs alone, along which nothing is laid out.
 std::vector<std::string> axis_names(const ir::Kernel& k, const Axes& axes) {
   std::vector<std::vector<std::string>> seen(axes.size());
   std::vector<std::string> values(axes.size());
@@ -22,7 +21,8 @@ std::vector<std::string> axis_names(const ir::Kernel& k, const Axes& axes) {
     const bool load = o.code == ir::Opcode::load;
     if (!ir::accesses_ref(o.code)) continue;
     const auto ref = static_cast<size_t>(ref_position(k, o.operands[0]));
-    const std::string origin = ref < k.blocks.size() ? k.blocks[ref].origin : "scratch[" + std::to_string(ref - k.blocks.size()) + "]";
+    const std::string origin =
+        ref < k.blocks.size() ? k.blocks[ref].origin : "scratch[" + std::to_string(ref - k.blocks.size()) + "]";
     const ir::Value v = load ? o.results[0] : o.operands[1];
     const ir::AccessDims form = ir::access_dims(k, o);
     for (size_t i = 0; i < o.index.size(); ++i) {
@@ -48,7 +48,8 @@ std::string why_whole(const Axis& x) {
   if (x.splittable || x.reduced || x.contracted) return "";
   if (x.repeats) return ", not split: most of the work lacks it, and each slice would repeat that";
   if (x.mixed) return ", not split: values are read at computed positions along it";
-  return x.stored ? ", not split: some access to memory that the call writes lacks it or has another index along it" : "";
+  return x.stored ? ", not split: some access to memory that the call writes lacks it or has another index along it"
+                  : "";
 }
 }  // namespace
 
@@ -80,10 +81,18 @@ std::string explain(const ir::Kernel& k, const Target& target, Plan& plan, const
       in_range = in_range && start.in_range;
     }
     if (b.alias >= 0) out += "; starts with " + k.blocks[static_cast<size_t>(b.alias)].origin;
-    if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 && k.is_stored(static_cast<int>(i))) out += "; stored to: the call works on a copy";
+    if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 &&
+        k.is_stored(static_cast<int>(i)))
+      out += "; stored to: the call works on a copy";
     if (!s.ahead_notes.empty() && !s.ahead_notes[i].empty()) out += "; " + s.ahead_notes[i];
-    else if (b.buffering.count) out += "; Buffered(" + std::to_string(b.buffering.count) + ") asked for, no effect: " + (k.is_output(static_cast<int>(i)) ? "stores wait for nothing" : s.general ? "the general form loads where it stands" : target.kind == Target::Kind::cpu ? "nothing is loaded ahead on a CPU" : "no axis that stays in order moves the block");
-    if (needs_copy(k, static_cast<int>(i))) out += "; copied when a program starts, because it is read after a store to its alias";
+    else if (b.buffering.count)
+      out += "; Buffered(" + std::to_string(b.buffering.count) + ") asked for, no effect: " +
+             (k.is_output(static_cast<int>(i))   ? "stores wait for nothing"
+              : s.general                        ? "the general form loads where it stands"
+              : target.kind == Target::Kind::cpu ? "nothing is loaded ahead on a CPU"
+                                                 : "no axis that stays in order moves the block");
+    if (needs_copy(k, static_cast<int>(i)))
+      out += "; copied when a program starts, because it is read after a store to its alias";
     out += interior ? "; interior, no masks" : "; may hang over the edge, masked";
     if (depends_on_data(k, static_cast<int>(i))) out += in_range ? "; index from data" : "; index from data, clamped";
     if (parallel.concurrent[i]) out += "; updated by programs at once, atomically";
@@ -93,31 +102,41 @@ std::string explain(const ir::Kernel& k, const Target& target, Plan& plan, const
   }
   const std::vector<bool> loaded = loaded_directly(k);
   for (size_t i = 0; i < k.scratch.size(); ++i) {
-    out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) + (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena");
+    out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) +
+           (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena");
     const bool is_private = i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
     out += is_private ? "; every program's own" : "";
     // What a copy brings into registers is under way until something uses it; elsewhere its stores wait for its loads.
     const bool registers = s.residency[k.blocks.size() + i] == Residency::registers;
     if (loaded[k.blocks.size() + i] && registers) out += "; its loads are under way until it is used";
-    if (loaded[k.blocks.size() + i] && !registers && !s.general && target.kind == Target::Kind::gpu) out += "; its loads are waited for where they stand: it does not fit registers";
+    if (loaded[k.blocks.size() + i] && !registers && !s.general && target.kind == Target::Kind::gpu)
+      out += "; its loads are waited for where they stand: it does not fit registers";
     out += "\n";
   }
   for (size_t a = 0; a < k.grid.size(); ++a)
-    out += "  grid axis " + std::to_string(a) + (k.grid[a].name.empty() ? "" : " (" + k.grid[a].name + ")") + ": " + (parallel.axes[a].parallel ? "parallel, " : "") + parallel.axes[a].why + "\n";
-  if (!k.grid.empty() && s.parallel.empty()) out += "  no axis is parallel: the call runs in one workgroup, or in one per tile of what is split\n";
+    out += "  grid axis " + std::to_string(a) + (k.grid[a].name.empty() ? "" : " (" + k.grid[a].name + ")") + ": " +
+           (parallel.axes[a].parallel ? "parallel, " : "") + parallel.axes[a].why + "\n";
+  if (!k.grid.empty() && s.parallel.empty())
+    out += "  no axis is parallel: the call runs in one workgroup, or in one per tile of what is split\n";
   const std::vector<std::string> names = axis_names(k, axes);
   for (size_t a = 0; a < axes.size() && !s.general; ++a) {
     const Axis& x = axes.axes[a];
     const AxisPlan& p = s.plans[a];
     if (names[a].empty() || (!p.laid_out && !x.stored && !x.reduced && !x.contracted)) continue;
-    out += "  " + names[a] + ": " + std::to_string(x.extent) + (x.contracted ? " contracted" : x.reduced ? " reduced" : x.mixed ? " mixed" : "");
+    out += "  " + names[a] + ": " + std::to_string(x.extent) +
+           (x.contracted ? " contracted"
+            : x.reduced  ? " reduced"
+            : x.mixed    ? " mixed"
+                         : "");
     if (!p.laid_out) out += ", one after another";
     else {
-      out += (x.contracted || x.reduced || x.mixed ? ", " : ": ") + std::to_string(p.reg) + (p.reg == 1 ? " register x " : " registers x ");
+      out += (x.contracted || x.reduced || x.mixed ? ", " : ": ") + std::to_string(p.reg) +
+             (p.reg == 1 ? " register x " : " registers x ");
       out += std::to_string(p.tcount) + (p.tcount == 1 ? " invocation" : " invocations");
       if (p.strips() > 1) out += " in " + std::to_string(p.strips()) + " strips";
     }
-    if (p.split) out += ", split into " + std::to_string(cdiv(x.extent, p.tile)) + " tiles of " + std::to_string(p.tile);
+    if (p.split)
+      out += ", split into " + std::to_string(cdiv(x.extent, p.tile)) + " tiles of " + std::to_string(p.tile);
     else if (p.strips() > 1) out += why_whole(x);
     out += "\n";
   }
@@ -128,16 +147,23 @@ std::string explain(const ir::Kernel& k, const Target& target, Plan& plan, const
   out += "; workgroups " + to_string(lanes.lane.num_units) + "\n";
   if (lanes.lane.num_units.value() == 1) out += "  a long call stays whole: it is one workgroup\n";
   if (s.wide_dot == DotForm::shuffle) out += "  dots: columns on lanes, k values handed round by shuffle\n";
-  if (s.wide_dot == DotForm::staged) out += "  dots: chunks of " + std::to_string(s.dot_chunk) + " staged in shared memory, the next one prefetched into registers\n";
+  if (s.wide_dot == DotForm::staged)
+    out += "  dots: chunks of " + std::to_string(s.dot_chunk) +
+           " staged in shared memory, the next one prefetched into registers\n";
   for (const std::string& n : s.notes) out += "  " + n + "\n";
   return out;
 }
 
 int64_t live_registers(const ir::Kernel& k) {
-  // Positions count ops in program order. A value is live from its definition to its last use; one that a loop reads from outside, to the
-  // loop's end.
-  struct Interval { int begin = 0, end = 0; };
-  struct Loop { int begin; std::vector<ir::Value> reads; };
+  // Positions count ops in program order. A value is live from its definition to its last use; one that a loop reads
+  // from outside, to the loop's end.
+  struct Interval {
+    int begin = 0, end = 0;
+  };
+  struct Loop {
+    int begin;
+    std::vector<ir::Value> reads;
+  };
   std::vector<Interval> live(k.values.size());
   std::vector<Loop> loops;
   int at = 0;

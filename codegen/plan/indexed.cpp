@@ -12,8 +12,8 @@ using ir::Attr;
 using ir::Opcode;
 using ir::Value;
 
-// What each element of an i32 array adds to something that is the same for all of them: the sum of coef[d] times its index along dim d,
-// modulo 2^32. None where that is not known.
+// What each element of an i32 array adds to something that is the same for all of them: the sum of coef[d] times its
+// index along dim d, modulo 2^32. None where that is not known.
 std::optional<std::vector<int64_t>> index_form(const ir::Kernel& k, Value v, int depth = 0) {
   const ir::Type& t = k.type(v);
   const size_t rank = t.shape.size();
@@ -75,12 +75,14 @@ std::optional<std::vector<int64_t>> index_form(const ir::Kernel& k, Value v, int
     case ir::Move::slice: {
       auto f = of(0);
       for (size_t d = 0; f && d < rank; ++d)
-        if (__builtin_mul_overflow((*f)[d], op->ints(Attr::stride)[d], &(*f)[d]) || std::abs((*f)[d]) > INT32_MAX) f.reset();
+        if (__builtin_mul_overflow((*f)[d], op->ints(Attr::stride)[d], &(*f)[d]) || std::abs((*f)[d]) > INT32_MAX)
+          f.reset();
       return f;
     }
     case ir::Move::rev: {
       auto f = of(0);
-      for (size_t i = 0; f && i < op->ints(Attr::axes).size(); ++i) (*f)[static_cast<size_t>(op->ints(Attr::axes)[i])] *= -1;
+      for (size_t i = 0; f && i < op->ints(Attr::axes).size(); ++i)
+        (*f)[static_cast<size_t>(op->ints(Attr::axes)[i])] *= -1;
       return f;
     }
     case ir::Move::concatenate: return std::nullopt;
@@ -88,8 +90,9 @@ std::optional<std::vector<int64_t>> index_form(const ir::Kernel& k, Value v, int
   return std::nullopt;
 }
 
-// No two elements of the op's index arrays are one position, wrapped or not. An array does for the dims that it depends on if its
-// coefficients separate like the digits of a mixed radix, and its span is below the dim's size, so that a wrapped position meets no other.
+// No two elements of the op's index arrays are one position, wrapped or not. An array does for the dims that it depends
+// on if its coefficients separate like the digits of a mixed radix, and its span is below the dim's size, so that a
+// wrapped position meets no other.
 bool distinct(const ir::Kernel& k, const ir::Op& op, const ir::AccessDims& form) {
   std::vector<bool> told(form.array_rank, false);
   for (size_t d = 0; d < op.index.size(); ++d) {
@@ -99,14 +102,16 @@ bool distinct(const ir::Kernel& k, const ir::Op& op, const ir::AccessDims& form)
     std::vector<size_t> order;
     for (size_t i = 0; i < form.array_rank; ++i)
       if ((*coef)[i] != 0 && form.shape[form.array_at + i] > 1) order.push_back(i);
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return std::abs((*coef)[a]) < std::abs((*coef)[b]); });
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return std::abs((*coef)[a]) < std::abs((*coef)[b]); });
     __int128 span = 0;
     bool separate = true;
     for (size_t i : order) {
       separate = separate && std::abs((*coef)[i]) > span;
       span += __int128{std::abs((*coef)[i])} * (form.shape[form.array_at + i] - 1);
     }
-    // A wrapped i32 is 2^32 away, and in an array of more than 2^31 elements that may be an element among those that were not.
+    // A wrapped i32 is 2^32 away, and in an array of more than 2^31 elements that may be an element among those that
+    // were not.
     const int64_t n = k.type(op.operands[0]).shape[d];
     if (!separate || span >= n || n > int64_t{1} << 31) continue;
     for (size_t i : order) told[i] = true;
@@ -128,7 +133,10 @@ bool expand_updates(ir::Kernel& k) {
   bool changed = false;
   for (uint32_t r = 0; r < k.regions.size(); ++r) {
     const std::vector<ir::OpId> list = k.regions[r].ops;
-    if (std::none_of(list.begin(), list.end(), [&](ir::OpId id) { return k.op(id).code == Opcode::addupdate && !must_scatter_in_order(k, k.op(id)); })) continue;
+    if (std::none_of(list.begin(), list.end(), [&](ir::OpId id) {
+          return k.op(id).code == Opcode::addupdate && !must_scatter_in_order(k, k.op(id));
+        }))
+      continue;
     changed = true;
     k.regions[r].ops.clear();
     ir::Builder b(k);

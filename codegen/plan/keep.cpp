@@ -1,10 +1,12 @@
-// Evaluations are counted before anything is emitted: each op that is computed where it stands asks for its operands' elements at symbolic
-// positions, which index functions turn into positions of theirs, just as Lowering::compute_element does. A value's uses are the different positions
-// that reach it: what is emitted twice at the same position is one value (LaneBuilder).
+// Evaluations are counted before anything is emitted: each op that is computed where it stands asks for its operands'
+// elements at symbolic positions, which index functions turn into positions of theirs, just as
+// Lowering::compute_element does. A value's uses are the different positions that reach it: what is emitted twice at
+// the same position is one value (LaneBuilder).
 //
-// The bound. A lazy value whose evaluation costs more than kCheap has at most kWorth (kWorthDear) / kCheap + 1 uses, or it would be kept. So ops above
-// it ask for it, and for the cheap ones behind it, a bounded number of times; each edge of the kernel then stands for a bounded number of evaluations,
-// and the code is linear in the kernel's ops, times the elements that an invocation has of each.
+// The bound. A lazy value whose evaluation costs more than kCheap has at most kWorth (kWorthDear) / kCheap + 1 uses, or
+// it would be kept. So ops above it ask for it, and for the cheap ones behind it, a bounded number of times; each edge
+// of the kernel then stands for a bounded number of evaluations, and the code is linear in the kernel's ops, times the
+// elements that an invocation has of each.
 #include "codegen/plan/keep.h"
 
 #include <algorithm>
@@ -22,7 +24,8 @@ using ir::Opcode;
 using ir::OpId;
 using ir::Value;
 
-// In lane ops, roughly: what is cheaper is computed wherever it is used, and how much must be saved before a value is stored, waited for and loaded.
+// In lane ops, roughly: what is cheaper is computed wherever it is used, and how much must be saved before a value is
+// stored, waited for and loaded.
 constexpr int64_t kCheap = 16, kWorth = 48, kWorthDear = 512;
 
 // Symbolic positions: a term is a number, equal for equal terms.
@@ -42,10 +45,17 @@ class Terms {
 
 class Choice {
  public:
-  Choice(const ir::Kernel& k, const std::function<Keeping(Value)>& keeping) : k_(k), keeping_(keeping), lazy_(lazy_values(k)), kept_(k.values.size()), uses_(k.values.size()), meets_(k.values.size()) {}
+  Choice(const ir::Kernel& k, const std::function<Keeping(Value)>& keeping)
+      : k_(k),
+        keeping_(keeping),
+        lazy_(lazy_values(k)),
+        kept_(k.values.size()),
+        uses_(k.values.size()),
+        meets_(k.values.size()) {}
 
   std::vector<Kept> run() {
-    // How often each would be computed if nothing were kept, and where different positions meet: those are worth keeping, not what lies between.
+    // How often each would be computed if nothing were kept, and where different positions meet: those are worth
+    // keeping, not what lies between.
     backwards(k_.body, [this](Value v) { meet(v); });
     if (std::none_of(meets_.begin(), meets_.end(), [](int64_t n) { return n > 0; })) return kept_;
     // Operands first, so that the cost of each knows what is kept below it.
@@ -107,15 +117,22 @@ class Choice {
     const ir::AccessDims form = ir::access_dims(k_, o);
     const std::vector<uint32_t> c = terms_.parts(at);
     for (size_t i = 1; i < o.operands.size(); ++i) {
-      const bool array = std::any_of(o.index.begin(), o.index.end(), [&](const ir::Index& x) { return x.kind == ir::Index::Kind::array && static_cast<size_t>(x.start_operand) == i; });
-      if (!array) { f(o.operands[i], at); continue; }
-      f(o.operands[i], terms_.term({c.begin() + static_cast<std::ptrdiff_t>(form.array_at), c.begin() + static_cast<std::ptrdiff_t>(form.array_at + form.array_rank)}));
+      const bool array = std::any_of(o.index.begin(), o.index.end(), [&](const ir::Index& x) {
+        return x.kind == ir::Index::Kind::array && static_cast<size_t>(x.start_operand) == i;
+      });
+      if (!array) {
+        f(o.operands[i], at);
+        continue;
+      }
+      f(o.operands[i], terms_.term({c.begin() + static_cast<std::ptrdiff_t>(form.array_at),
+                                    c.begin() + static_cast<std::ptrdiff_t>(form.array_at + form.array_rank)}));
     }
   }
 
   uint32_t sliced(uint32_t c, const Op& slice, size_t d) {
     if (k_.type(slice.operands[0]).shape[d] == k_.type(slice.results[0]).shape[d]) return c;
-    return terms_.term({kSliced, c, static_cast<uint32_t>(slice.ints(Attr::start)[d]), static_cast<uint32_t>(slice.ints(Attr::stride)[d])});
+    return terms_.term({kSliced, c, static_cast<uint32_t>(slice.ints(Attr::start)[d]),
+                        static_cast<uint32_t>(slice.ints(Attr::stride)[d])});
   }
 
   // What an index function reads for its element at `at`; as Lowering::compute_element.
@@ -132,7 +149,8 @@ class Choice {
     if (o.code == Opcode::load) return access_reads(o, at, f);
     if (o.code == Opcode::gather) {
       const auto& dims = o.ints(Attr::dims);
-      for (uint32_t d = 0; d < dims.size(); ++d) in[d] = dims[d] >= 0 ? c[static_cast<size_t>(dims[d])] : terms_.term({kGathered, number, at, d});
+      for (uint32_t d = 0; d < dims.size(); ++d)
+        in[d] = dims[d] >= 0 ? c[static_cast<size_t>(dims[d])] : terms_.term({kGathered, number, at, d});
       for (size_t i = 1; i < o.operands.size(); ++i) f(o.operands[i], at);
       return f(o.operands[0], terms_.term(in));
     }
@@ -161,14 +179,19 @@ class Choice {
         break;
       case ir::Move::rev:
         in = c;
-        for (const int64_t d : o.ints(Attr::axes)) in[static_cast<size_t>(d)] = terms_.term({kTurned, c[static_cast<size_t>(d)], static_cast<uint32_t>(s[static_cast<size_t>(d)])});
+        for (const int64_t d : o.ints(Attr::axes))
+          in[static_cast<size_t>(d)] =
+              terms_.term({kTurned, c[static_cast<size_t>(d)], static_cast<uint32_t>(s[static_cast<size_t>(d)])});
         break;
       case ir::Move::concatenate: {
         const auto axis = static_cast<size_t>(o.attr(Attr::axis));
-        if (const std::vector<const Op*> slices = slices_of_one(k_, o, [&](Value part) { return lazy_[part.index] && !kept_[part.index].yes; }); !slices.empty()) {
+        if (const std::vector<const Op*> slices =
+                slices_of_one(k_, o, [&](Value part) { return lazy_[part.index] && !kept_[part.index].yes; });
+            !slices.empty()) {
           const Value x = slices[0]->operands[0];
           in = c;
-          for (size_t d = 0; d < in.size(); ++d) in[d] = d == axis ? terms_.term({kChosen, number, c[d]}) : sliced(c[d], *slices[0], d);
+          for (size_t d = 0; d < in.size(); ++d)
+            in[d] = d == axis ? terms_.term({kChosen, number, c[d]}) : sliced(c[d], *slices[0], d);
           f(x, terms_.term(in));
           return;
         }
@@ -196,7 +219,8 @@ class Choice {
       if (is_lazy) decide(o.results[0]);
       if (!is_lazy || kept_[o.results[0].index].yes) own_reads(*id, [&](Value x, uint32_t at) { ask(x, at, 1); });
       else
-        for (const auto& [at, times] : uses_[o.results[0].index]) reads(o, o.results[0], at, [&, n = times](Value x, uint32_t position) { ask(x, position, n); });
+        for (const auto& [at, times] : uses_[o.results[0].index])
+          reads(o, o.results[0], at, [&, n = times](Value x, uint32_t position) { ask(x, position, n); });
     }
   }
 
@@ -204,7 +228,9 @@ class Choice {
     for (OpId id : k_.region(r).ops) {
       const Op& o = k_.op(id);
       for (ir::RegionId inner : o.regions) forwards(inner);
-      if (o.results.size() == 1 && (meets_[o.results[0].index] > 1 || (o.code == Opcode::concatenate && lazy_[o.results[0].index]))) consider(o.results[0], meets_[o.results[0].index]);
+      if (o.results.size() == 1 &&
+          (meets_[o.results[0].index] > 1 || (o.code == Opcode::concatenate && lazy_[o.results[0].index])))
+        consider(o.results[0], meets_[o.results[0].index]);
     }
   }
 
@@ -214,7 +240,8 @@ class Choice {
     const Keeping keeping = keeping_(v);
     const int64_t worth = keeping.dear ? kWorthDear : kWorth, cost = cost_of(v, worth);
     int64_t saved = std::max<int64_t>(uses - 1, 0) * cost;
-    if (o.code == Opcode::concatenate && keeping.in_arena && cost > worth) {  // computed where it stands, each element is one part's
+    // computed where it stands, each element is one part's
+    if (o.code == Opcode::concatenate && keeping.in_arena && cost > worth) {
       int64_t all = 0, most = 0;
       for (Value part : o.operands) {
         all += cost_of(part, worth);
@@ -226,30 +253,42 @@ class Choice {
     // Not what only moves elements, but what it moves.
     Value from = v;
     while (lazy_[from.index] && ir::is_move_of_one(k_.def(from)->code)) from = k_.def(from)->operands[0];
-    if (from == v) { kept_[v.index] = {o.code != Opcode::load, uses, cost}; return; }
+    if (from == v) {
+      kept_[v.index] = {o.code != Opcode::load, uses, cost};
+      return;
+    }
     const int64_t below = cost_of(from, worth);
     if (cost - below > kCheap) kept_[v.index] = {true, uses, cost};
-    else if (2 * below > kCheap && lazy_[from.index] && k_.def(from)->code != Opcode::load) kept_[from.index] = {true, uses, below};
+    else if (2 * below > kCheap && lazy_[from.index] && k_.def(from)->code != Opcode::load)
+      kept_[from.index] = {true, uses, below};
   }
 
   // Of one element, each value counted once per position; up to a limit.
   int64_t cost_of(Value root, int64_t limit) {
     std::set<std::pair<uint32_t, uint32_t>> seen;
-    std::vector<std::pair<Value, uint32_t>> stack{{root, own_position(k_.value(root).def, 0, k_.type(root).shape.size())}};
+    std::vector<std::pair<Value, uint32_t>> stack{
+        {root, own_position(k_.value(root).def, 0, k_.type(root).shape.size())}};
     int64_t cost = 0;
     while (!stack.empty() && cost <= limit) {
       const auto [v, at] = stack.back();
       stack.pop_back();
       if (k_.type(v).shape.empty() || !seen.emplace(v.index, at).second) continue;
-      if (!lazy_[v.index] || kept_[v.index].yes) { cost += 2; continue; }
+      if (!lazy_[v.index] || kept_[v.index].yes) {
+        cost += 2;
+        continue;
+      }
       const Op& o = *k_.def(v);
       cost += weight(o);
-      reads(o, v, at, [&](Value x, uint32_t position) { if (!k_.type(x).is_ref) stack.emplace_back(x, position); });
+      reads(o, v, at, [&](Value x, uint32_t position) {
+        if (!k_.type(x).is_ref) stack.emplace_back(x, position);
+      });
     }
     return cost;
   }
   int64_t weight(const Op& o) const {
-    const auto is = [&](std::initializer_list<Opcode> list) { return std::find(list.begin(), list.end(), o.code) != list.end(); };
+    const auto is = [&](std::initializer_list<Opcode> list) {
+      return std::find(list.begin(), list.end(), o.code) != list.end();
+    };
     if (is({Opcode::constant, Opcode::broadcast, Opcode::transpose})) return 0;
     if (is({Opcode::load, Opcode::reshape, Opcode::div, Opcode::rem})) return 4;
     if (is({Opcode::concatenate, Opcode::gather})) return 3 * static_cast<int64_t>(o.operands.size());
@@ -270,8 +309,15 @@ class Choice {
 
 bool is_index_function(Opcode c) {
   switch (c) {
-    case Opcode::constant: case Opcode::iota: case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::rev:
-    case Opcode::concatenate: case Opcode::gather: return true;
+    case Opcode::constant:
+    case Opcode::iota:
+    case Opcode::broadcast:
+    case Opcode::reshape:
+    case Opcode::transpose:
+    case Opcode::slice:
+    case Opcode::rev:
+    case Opcode::concatenate:
+    case Opcode::gather: return true;
     default: return ir::info(c).elementwise;
   }
 }
@@ -291,7 +337,8 @@ std::vector<bool> lazy_values(const ir::Kernel& k) {
   return lazy;
 }
 
-std::vector<const Op*> slices_of_one(const ir::Kernel& k, const Op& concatenate, const std::function<bool(Value)>& lazy) {
+std::vector<const Op*> slices_of_one(const ir::Kernel& k, const Op& concatenate,
+                                     const std::function<bool(Value)>& lazy) {
   const auto axis = static_cast<size_t>(concatenate.attr(Attr::axis));
   std::vector<const Op*> slices;
   for (Value part : concatenate.operands) {
@@ -300,11 +347,15 @@ std::vector<const Op*> slices_of_one(const ir::Kernel& k, const Op& concatenate,
     slices.push_back(o);
     if (o->operands[0] != slices[0]->operands[0]) return {};
     for (size_t d = 0; d < k.type(part).shape.size(); ++d)
-      if (d != axis && (o->ints(Attr::start)[d] != slices[0]->ints(Attr::start)[d] || o->ints(Attr::stride)[d] != slices[0]->ints(Attr::stride)[d])) return {};
+      if (d != axis && (o->ints(Attr::start)[d] != slices[0]->ints(Attr::start)[d] ||
+                        o->ints(Attr::stride)[d] != slices[0]->ints(Attr::stride)[d]))
+        return {};
   }
   return slices;
 }
 
-std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<Keeping(Value)>& keeping) { return Choice(k, keeping).run(); }
+std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<Keeping(Value)>& keeping) {
+  return Choice(k, keeping).run();
+}
 
 }  // namespace tessera::lowering

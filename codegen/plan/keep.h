@@ -1,7 +1,8 @@
-// Which lazy values are *kept*: computed once, where they stand, into registers or the arena, instead of wherever they are used. An index function
-// that is used at several positions (y and roll(y), a sum of shifted slices, a row that many stores use) is evaluated for each of them, and so is
-// what it reads: a chain of such values would grow exponentially. Kept ones cut the chains, so that code is linear in the kernel's ops.
-// Nothing about layouts or memory is decided here. Read next: keep.cpp, Lowering::plan_homes.
+// Which lazy values are *kept*: computed once, where they stand, into registers or the arena, instead of wherever they
+// are used. An index function that is used at several positions (y and roll(y), a sum of shifted slices, a row that
+// many stores use) is evaluated for each of them, and so is what it reads: a chain of such values would grow
+// exponentially. Kept ones cut the chains, so that code is linear in the kernel's ops. Nothing about layouts or memory
+// is decided here. Read next: keep.cpp, Lowering::plan_homes.
 #pragma once
 #include <functional>
 
@@ -17,18 +18,22 @@ std::vector<bool> lazy_values(const ir::Kernel& k);
 
 struct Kept {
   bool yes = false;
-  int64_t uses = 0, cost = 0;  // for explain: different positions at which it would be computed (at most kMostUses), and about how many operations each time
+  // for explain: different positions at which it would be computed (at most kMostUses), and about how many operations
+  // each time
+  int64_t uses = 0, cost = 0;
   static constexpr int64_t kMostUses = 40;
 };
-/// What keeping a value means. `dear`: it costs more than stores and loads, because it is large or because what it lacks would no longer be split.
+/// What keeping a value means. `dear`: it costs more than stores and loads, because it is large or because what it
+/// lacks would no longer be split.
 struct Keeping {
   bool in_arena = false, dear = false;
 };
 /// Per value.
 std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<Keeping(ir::Value)>& keeping);
 
-/// The parts of a concatenate if all of them are lazy slices of one value that differ along its axis alone, as of a roll: that value is then computed
-/// once, at the position of the part that the element is in. Else none.
-std::vector<const ir::Op*> slices_of_one(const ir::Kernel& k, const ir::Op& concatenate, const std::function<bool(ir::Value)>& lazy);
+/// The parts of a concatenate if all of them are lazy slices of one value that differ along its axis alone, as of a
+/// roll: that value is then computed once, at the position of the part that the element is in. Else none.
+std::vector<const ir::Op*> slices_of_one(const ir::Kernel& k, const ir::Op& concatenate,
+                                         const std::function<bool(ir::Value)>& lazy);
 
 }  // namespace tessera::lowering

@@ -12,20 +12,23 @@ namespace {
 using ir::Opcode;
 
 /// Positions 0 to n - 1.
-Affine all_positions(int64_t n, const ScalarAnalysis& scalars) { return scalars.bounded({0, std::clamp<int64_t>(n - 1, 0, Range::kUnbounded)}); }
+Affine all_positions(int64_t n, const ScalarAnalysis& scalars) {
+  return scalars.bounded({0, std::clamp<int64_t>(n - 1, 0, Range::kUnbounded)});
+}
 
 // Positions along one dim of a Ref of extent `n` that an index entry touches.
 Affine dim_footprint(const ir::Op& op, const ir::Index& ix, int64_t n, ScalarAnalysis& scalars) {
   const __int128 span = ix.kind == ir::Index::Kind::slice ? __int128{std::max<int64_t>(ix.size - 1, 0)} * ix.step : 0;
-  const Affine start = ix.is_static() ? scalars.constant(ix.start) : scalars.of(op.operands[static_cast<size_t>(ix.start_operand)]);
+  const Affine start =
+      ix.is_static() ? scalars.constant(ix.start) : scalars.of(op.operands[static_cast<size_t>(ix.start_operand)]);
   const Range r = scalars.range(start);
   // What may need wrapping, clamping or masking can land anywhere.
   if (!ix.is_static() && (op.has_mask() || r.lo < 0 || r.hi + span > n - 1)) return all_positions(n, scalars);
   return scalars.sum(start, scalars.bounded({0, static_cast<int64_t>(std::min<__int128>(span, Range::kUnbounded))}));
 }
 
-// Which axes a form separates: programs that differ in such an axis touch different elements. Mixed radix: each coefficient must exceed
-// everything the smaller ones and the rest can add up to.
+// Which axes a form separates: programs that differ in such an axis touch different elements. Mixed radix: each
+// coefficient must exceed everything the smaller ones and the rest can add up to.
 std::vector<bool> separated_axes(const std::vector<int64_t>& coef, Range rest, const ir::Kernel& k) {
   std::vector<bool> separated(coef.size(), false);
   if (!rest.bounded()) return separated;
@@ -33,8 +36,9 @@ std::vector<bool> separated_axes(const std::vector<int64_t>& coef, Range rest, c
   for (size_t a = 0; a < coef.size(); ++a)
     if (coef[a] != 0) order.push_back(a);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return std::abs(coef[a]) < std::abs(coef[b]); });
-  // The smallest coefficient first. One that does not exceed the reach of everything smaller can cancel it: then neither it nor anything
-  // smaller tells programs apart ((i, j) -> i + j is injective in each axis and still collides).
+  // The smallest coefficient first. One that does not exceed the reach of everything smaller can cancel it: then
+  // neither it nor anything smaller tells programs apart ((i, j) -> i + j is injective in each axis and still
+  // collides).
   __int128 span = __int128{rest.hi} - rest.lo;
   for (size_t a : order) {
     if (std::abs(coef[a]) > span) separated[a] = true;
@@ -48,9 +52,10 @@ std::vector<bool> separated_axes(const std::vector<int64_t>& coef, Range rest, c
 // Is every read of scratch preceded by a whole write within one coordinate of the parallel axes?
 class ScratchCheck {
  public:
-  ScratchCheck(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars) : k_(k), inner_(parallel.size(), false), scalars_(scalars) {
-    // Only axes that run inside every parallel one keep a coordinate's programs together: along an outer one, other coordinates' programs
-    // come in between and leave their contents.
+  ScratchCheck(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars)
+      : k_(k), inner_(parallel.size(), false), scalars_(scalars) {
+    // Only axes that run inside every parallel one keep a coordinate's programs together: along an outer one, other
+    // coordinates' programs come in between and leave their contents.
     for (size_t a = parallel.size(); a-- > 0;) {
       if (k.grid[a].size == Extent(1)) continue;
       if (parallel[a]) break;
@@ -74,16 +79,19 @@ class ScratchCheck {
       first_ = first;
       known_.clear();
       for (uint32_t v = 0; v < k_.values.size(); ++v)
-        if (const auto bits = k_.def({v}) && k_.def({v})->regions.empty() ? known({v}) : std::nullopt) all.push_back({{v}, *bits, first ? inner_ : std::vector<bool>()});
+        if (const auto bits = k_.def({v}) && k_.def({v})->regions.empty() ? known({v}) : std::nullopt)
+          all.push_back({{v}, *bits, first ? inner_ : std::vector<bool>()});
     }
     return all;
   }
 
  private:
-  int scratch_of(const ir::Op& op) const { return ref_position(k_, op.operands[0]) - static_cast<int>(k_.blocks.size()); }
+  int scratch_of(const ir::Op& op) const {
+    return ref_position(k_, op.operands[0]) - static_cast<int>(k_.blocks.size());
+  }
 
-  // The bits of an integer or bool scalar when every sequential program id is 0, if that decides it: as the interpreter computes them. Floats are nobody's
-  // proof: devices round some of their functions otherwise.
+  // The bits of an integer or bool scalar when every sequential program id is 0, if that decides it: as the interpreter
+  // computes them. Floats are nobody's proof: devices round some of their functions otherwise.
   std::optional<uint64_t> known(ir::Value v) {
     const ir::Type& t = k_.type(v);
     if (!t.is_scalar() || is_float(t.dtype)) return std::nullopt;
@@ -105,7 +113,8 @@ class ScratchCheck {
       if (b) operands.push_back(*b);
       if (logic && b == (op->code == Opcode::or_)) result = b;  // decides it alone
     }
-    if (!result && operands.size() == op->operands.size()) result = reference::eval(op->code, k_.type(op->operands.back()).dtype, t.dtype, operands.data());
+    if (!result && operands.size() == op->operands.size())
+      result = reference::eval(op->code, k_.type(op->operands.back()).dtype, t.dtype, operands.data());
     return known_[v.index] = result;
   }
 
@@ -113,7 +122,9 @@ class ScratchCheck {
     if (op.code != Opcode::store || op.has_mask()) return false;
     const Shape& shape = k_.type(op.operands[0]).shape;
     for (size_t d = 0; d < shape.size(); ++d)
-      if (!(op.index[d] == ir::Index::all(shape[d]) || (op.index[d].is_static() && op.index[d].kind == ir::Index::Kind::integer && shape[d] == 1))) return false;
+      if (!(op.index[d] == ir::Index::all(shape[d]) ||
+            (op.index[d].is_static() && op.index[d].kind == ir::Index::Kind::integer && shape[d] == 1)))
+        return false;
     return true;
   }
 
@@ -131,7 +142,8 @@ class ScratchCheck {
         const auto choice = known(op.operands[0]);
         if (choice) {
           const int64_t n = static_cast<int64_t>(op.regions.size());
-          const int64_t taken = op.code == Opcode::if_ ? (*choice ? 0 : 1) : std::clamp<int64_t>(static_cast<int32_t>(*choice), 0, n - 1);
+          const int64_t taken =
+              op.code == Opcode::if_ ? (*choice ? 0 : 1) : std::clamp<int64_t>(static_cast<int32_t>(*choice), 0, n - 1);
           if (!walk(op.regions[static_cast<size_t>(taken)], written)) return false;
           continue;
         }
@@ -188,14 +200,16 @@ std::vector<bool> stored_memory(const ir::Kernel& k) {
   std::vector<ir::OpId> ops;
   collect_ops(k, k.body, ops);
   for (ir::OpId id : ops)
-    if (const ir::Op& op = k.op(id); ir::writes_ref(op.code)) stored[static_cast<size_t>(ref_position(k, op.operands[0]))] = true;
+    if (const ir::Op& op = k.op(id); ir::writes_ref(op.code))
+      stored[static_cast<size_t>(ref_position(k, op.operands[0]))] = true;
   for (int i = 0; i < k.num_inputs; ++i)
     if (stored[static_cast<size_t>(memory_of(k, i))]) stored[static_cast<size_t>(i)] = true;
   return stored;
 }
 
 namespace {
-// Whether input i may be loaded after a store to output o. `stored` says whether that was stored to before, and then whether it was after.
+// Whether input i may be loaded after a store to output o. `stored` says whether that was stored to before, and then
+// whether it was after.
 bool loads_after_store(const ir::Kernel& k, ir::RegionId r, int i, int o, bool& stored) {
   for (ir::OpId id : k.region(r).ops) {
     const ir::Op& op = k.op(id);
@@ -225,14 +239,17 @@ bool needs_copy(const ir::Kernel& k, int i) {
 
 bool may_overlap(const ir::Kernel& k, int i) {
   const auto& dims = k.blocks[static_cast<size_t>(i)].block;
-  return std::any_of(dims.begin(), dims.end(), [](const ir::BlockDim& d) { return d.kind == ir::BlockDim::Kind::element || d.kind == ir::BlockDim::Kind::bounded; });
+  return std::any_of(dims.begin(), dims.end(), [](const ir::BlockDim& d) {
+    return d.kind == ir::BlockDim::Kind::element || d.kind == ir::BlockDim::Kind::bounded;
+  });
 }
 
 bool always_stored_whole(const ir::Kernel& k, int i) {
   const auto& ops = k.region(k.body).ops;
   return std::any_of(ops.begin(), ops.end(), [&](ir::OpId id) {
     const ir::Op& op = k.op(id);
-    return (op.code == Opcode::store || op.code == Opcode::swap) && ref_position(k, op.operands[0]) == i && is_whole_access(k, op);
+    return (op.code == Opcode::store || op.code == Opcode::swap) && ref_position(k, op.operands[0]) == i &&
+           is_whole_access(k, op);
   });
 }
 
@@ -247,7 +264,9 @@ bool same_blocks(const ir::Kernel& k, int a, int b) {
   if (p.ops.size() != q.ops.size()) return false;
   for (size_t n = 0; n < p.ops.size(); ++n) {
     const ir::Op &f = k.op(p.ops[n]), &g = k.op(q.ops[n]);
-    if (f.code != g.code || f.attrs != g.attrs || f.index != g.index || f.operands.size() != g.operands.size() || f.results.size() != g.results.size()) return false;
+    if (f.code != g.code || f.attrs != g.attrs || f.index != g.index || f.operands.size() != g.operands.size() ||
+        f.results.size() != g.results.size())
+      return false;
     for (size_t v = 0; v < f.operands.size(); ++v)
       if (other.at(f.operands[v].index) != g.operands[v]) return false;
     for (size_t v = 0; v < f.results.size(); ++v) {
@@ -287,9 +306,13 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
         // A run-time size: in range if the index is one program id whose grid size is this very number of blocks.
         int axis = -1, used = 0;
         for (size_t a = 0; a < s.form.coef.size(); ++a)
-          if (s.form.coef[a] != 0) { ++used; axis = static_cast<int>(a); }
+          if (s.form.coef[a] != 0) {
+            ++used;
+            axis = static_cast<int>(a);
+          }
         if (used == 0) s.in_range = r.hi == 0;
-        if (used == 1 && s.form.coef[static_cast<size_t>(axis)] == 1 && s.form.rest.lo == 0 && s.form.rest.hi == 0) s.in_range = k.grid[static_cast<size_t>(axis)].size == blocks;
+        if (used == 1 && s.form.coef[static_cast<size_t>(axis)] == 1 && s.form.rest.lo == 0 && s.form.rest.hi == 0)
+          s.in_range = k.grid[static_cast<size_t>(axis)].size == blocks;
       }
     }
     const auto extent = b.array_shape[d].value();
@@ -297,15 +320,18 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
       // Where the first element lies, once wrapped and clamped.
       const int64_t most = extent ? std::max<int64_t>(*last.value(), 0) : 0;
       const bool wraps = r.lo < 0 && dim.kind == ir::BlockDim::Kind::element;
-      const int64_t lo = (extent && !wraps ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low, hi = (wraps ? most : std::clamp<int64_t>(r.hi, 0, most)) - dim.low;
+      const int64_t lo = (extent && !wraps ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low,
+                    hi = (wraps ? most : std::clamp<int64_t>(r.hi, 0, most)) - dim.low;
       s.nothing_below = lo >= 0;
-      s.interior = extent && lo >= 0 && hi <= *extent - dim.size && (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
+      s.interior = extent && lo >= 0 && hi <= *extent - dim.size &&
+                   (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
       starts.push_back(s);
       continue;
     }
     // What is clamped lies inside as well, if no block hangs over.
     s.interior = extent ? *extent > 0 && *extent % b.block[d].size == 0 : s.in_range && b.block[d].size == 1;
-    if (!extent && b.block[d].size == 1 && s.in_range) s.interior = s.form.varies();  // one program per element: none runs where the extent is zero
+    // one program per element: none runs where the extent is zero
+    if (!extent && b.block[d].size == 1 && s.in_range) s.interior = s.form.varies();
     starts.push_back(s);
   }
   return starts;
@@ -317,8 +343,10 @@ enum class Updates : uint8_t {
   none,     // there are none
   commute,  // nothing: they are all there is, and commute
   racing,   // that they be atomic, if the axis is declared parallel: their order shows, and the kernel gave it up
-  ordered,  // that there be none: float sums keep their order, or the target has no such atomic, or a program must find what it left beyond the edge, or waits for what others do
-            // on a driver whose loops end: one after another, they find it done
+  // that there be none: float sums keep their order, or the target has no such atomic, or a program must find what it
+  // left beyond the edge, or waits for what others do
+  ordered,
+  // on a driver whose loops end: one after another, they find it done
 };
 /// Somewhere within a while.
 bool in_while(const ir::Kernel& k, ir::OpId id) {
@@ -331,24 +359,33 @@ bool in_while(const ir::Kernel& k, ir::OpId id) {
     return false;
   };
   return std::any_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& o) {
-    return o.code == Opcode::while_ && std::any_of(o.regions.begin(), o.regions.end(), [&](ir::RegionId r) { return holds(r, holds); });
+    return o.code == Opcode::while_ &&
+           std::any_of(o.regions.begin(), o.regions.end(), [&](ir::RegionId r) { return holds(r, holds); });
   });
 }
-Updates updates_of(const ir::Kernel& k, const std::vector<const Access*>& accesses, const std::vector<bool>& used, const Target& target, ScalarAnalysis& scalars) {
+Updates updates_of(const ir::Kernel& k, const std::vector<const Access*>& accesses, const std::vector<bool>& used,
+                   const Target& target, ScalarAnalysis& scalars) {
   bool any = false, all = true, commute = true, ordered = false;
   std::optional<std::pair<int64_t, DType>> kind;
   for (const Access* a : accesses) {
     const ir::Op& op = k.op(a->op);
-    if (!ir::is_atomic(op.code)) { all = false; continue; }
+    if (!ir::is_atomic(op.code)) {
+      all = false;
+      continue;
+    }
     any = true;
     const DType t = k.type(op.operands[1]).dtype;
     if (size_bytes(t) == 8 && !target.int64_atomics) ordered = true;
     if (target.max_loop_iterations > 0 && used[op.results[0].index] && in_while(k, a->op)) ordered = true;
-    if (op.code == Opcode::atomic_cas) { commute = false; continue; }
+    if (op.code == Opcode::atomic_cas) {
+      commute = false;
+      continue;
+    }
     const int64_t mine = op.attr(ir::Attr::kind);
     if (is_float(t) && mine == static_cast<int64_t>(Opcode::add) && !op.attr_or(ir::Attr::unordered, 0)) ordered = true;
     const std::pair combines{mine, t};
-    commute = commute && mine != static_cast<int64_t>(Opcode::swap) && !used[op.results[0].index] && kind.value_or(combines) == combines;
+    commute = commute && mine != static_cast<int64_t>(Opcode::swap) && !used[op.results[0].index] &&
+              kind.value_or(combines) == combines;
     kind = combines;
   }
   if (!any) return Updates::none;
@@ -367,16 +404,28 @@ std::vector<bool> used_values(const ir::Kernel& k) {
   return used;
 }
 
-std::vector<KnownScalar> known_scalars(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars) { return ScratchCheck(k, parallel, scalars).all_known(); }
+std::vector<KnownScalar> known_scalars(const ir::Kernel& k, const std::vector<bool>& parallel,
+                                       ScalarAnalysis& scalars) {
+  return ScratchCheck(k, parallel, scalars).all_known();
+}
 
 namespace {
 
-// One call of plan_parallel(): its steps are its functions, in order. An axis is `proved_` until something is found that its programs may both touch; then `why_` says what.
+// One call of plan_parallel(): its steps are its functions, in order. An axis is `proved_` until something is found
+// that its programs may both touch; then `why_` says what.
 class ParallelProof {
  public:
   ParallelProof(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target)
-      : k_(k), scalars_(scalars), target_(target), rank_(k.grid.size()), stored_(stored_memory(k)), read_(k.blocks.size(), false), meets_(k.blocks.size()),
-        bound_(rank_, false), proved_(rank_, true), why_(rank_, "proved: no output is touched twice along it") {
+      : k_(k),
+        scalars_(scalars),
+        target_(target),
+        rank_(k.grid.size()),
+        stored_(stored_memory(k)),
+        read_(k.blocks.size(), false),
+        meets_(k.blocks.size()),
+        bound_(rank_, false),
+        proved_(rank_, true),
+        why_(rank_, "proved: no output is touched twice along it") {
     for (size_t i = 0; i < k.blocks.size(); ++i) starts_.push_back(block_starts(k, static_cast<int>(i), scalars));
   }
 
@@ -408,9 +457,13 @@ class ParallelProof {
     std::vector<ir::OpId> ops;
     collect_ops(k_, k_.body, ops);
     const auto blocks = static_cast<int>(k_.blocks.size());
-    const auto ref_of = [&](const ir::Op& op) { return ir::accesses_ref(op.code) ? ref_position(k_, op.operands[0]) : blocks; };  // blocks: of none
+    // blocks: of none
+    const auto ref_of = [&](const ir::Op& op) {
+      return ir::accesses_ref(op.code) ? ref_position(k_, op.operands[0]) : blocks;
+    };
     for (ir::OpId id : ops)
-      if (const int ref = ref_of(k_.op(id)); ref < blocks && ir::reads_ref(k_.op(id).code)) read_[static_cast<size_t>(ref)] = true;
+      if (const int ref = ref_of(k_.op(id)); ref < blocks && ir::reads_ref(k_.op(id).code))
+        read_[static_cast<size_t>(ref)] = true;
     for (ir::OpId id : ops)
       if (const int ref = ref_of(k_.op(id)); ref < blocks) plan_.accesses.push_back(access(id, ref));
   }
@@ -420,8 +473,10 @@ class ParallelProof {
     const auto i = static_cast<size_t>(ref);
     const ir::BlockMapping& b = k_.blocks[i];
     Access access{id, ref, ir::reads_ref(op.code), ir::writes_ref(op.code), {}};
-    // An array that the kernel both stores to and reads is kept in a private tile and written back whole, and a copied input is read whole: all of the block counts.
-    const bool copied = needs_copy(k_, ref), whole_block = (stored_[i] && k_.aliased_output(ref) < 0 && read_[i] && !b.whole) || copied;
+    // An array that the kernel both stores to and reads is kept in a private tile and written back whole, and a copied
+    // input is read whole: all of the block counts.
+    const bool copied = needs_copy(k_, ref),
+               whole_block = (stored_[i] && k_.aliased_output(ref) < 0 && read_[i] && !b.whole) || copied;
     size_t ref_dim = 0;
     for (size_t d = 0; d < b.array_shape.size(); ++d) {
       if (b.whole) {
@@ -431,9 +486,14 @@ class ParallelProof {
       }
       const int64_t block = b.block[d].size, unit = b.block[d].unit(), low = b.block[d].low;
       const BlockStart& s = starts_[i][d];
-      const Affine form = s.in_range ? scalars_.sum(scalars_.scaled(s.form, unit), scalars_.constant(-low)) : scalars_.bounded({});
-      if (b.block[d].kind == ir::BlockDim::Kind::squeezed) { access.dims.push_back(form); continue; }
-      const Affine inner = whole_block ? all_positions(block, scalars_) : dim_footprint(op, op.index[ref_dim], block, scalars_);
+      const Affine form =
+          s.in_range ? scalars_.sum(scalars_.scaled(s.form, unit), scalars_.constant(-low)) : scalars_.bounded({});
+      if (b.block[d].kind == ir::BlockDim::Kind::squeezed) {
+        access.dims.push_back(form);
+        continue;
+      }
+      const Affine inner =
+          whole_block ? all_positions(block, scalars_) : dim_footprint(op, op.index[ref_dim], block, scalars_);
       ++ref_dim;
       access.dims.push_back(scalars_.sum(form, inner));
     }
@@ -462,7 +522,10 @@ class ParallelProof {
     std::vector<const Access*> mine;
     bool written = false;
     for (const Access& a : plan_.accesses)
-      if (memory_of(k_, a.ref) == static_cast<int>(i)) { mine.push_back(&a); written = written || a.writes; }
+      if (memory_of(k_, a.ref) == static_cast<int>(i)) {
+        mine.push_back(&a);
+        written = written || a.writes;
+      }
     if (!written) return;
     const std::vector<bool> separated = separated_by(i, mine);
     const Updates updates = updates_of(k_, mine, used, target_, scalars_);
@@ -474,23 +537,31 @@ class ParallelProof {
     for (size_t a = 0; a < rank_; ++a) {
       if (separated[a] || k_.grid[a].size == Extent(1)) continue;
       if (updates == Updates::commute) {
-        if (proved_[a]) why_[a] = "proved: what programs that differ in it both update, they update atomically, in no order that shows";
+        if (proved_[a])
+          why_[a] =
+              "proved: what programs that differ in it both update, they update atomically, in no order that shows";
         continue;
       }
       if (updates == Updates::ordered) bound_[a] = true;
       if (!proved_[a]) continue;
       proved_[a] = false;
-      why_[a] = "sequential: " + k_.blocks[i].origin + " is not proved to be touched only once along it" + (depends_on_data(k_, static_cast<int>(i)) ? ": its blocks depend on data" : "");
+      why_[a] = "sequential: " + k_.blocks[i].origin + " is not proved to be touched only once along it" +
+                (depends_on_data(k_, static_cast<int>(i)) ? ": its blocks depend on data" : "");
       if (updates == Updates::ordered) why_[a] += "; its atomic updates keep their order";
     }
   }
 
   void check_scratch() {
-    const auto scratch_ok = [&](const std::vector<bool>& p) { return k_.scratch.empty() || ScratchCheck(k_, p, scalars_).run(); };
+    const auto scratch_ok = [&](const std::vector<bool>& p) {
+      return k_.scratch.empty() || ScratchCheck(k_, p, scalars_).run();
+    };
     if (scratch_ok(proved_)) return;
     const std::string carried = "sequential: scratch may be read before it is written along it";
     for (size_t a = 0; a < rank_; ++a)
-      if (proved_[a] && !(k_.grid[a].size == Extent(1))) { proved_[a] = false; why_[a] = carried; }
+      if (proved_[a] && !(k_.grid[a].size == Extent(1))) {
+        proved_[a] = false;
+        why_[a] = carried;
+      }
     // One axis at a time may still be private (a counter along j leaves i parallel only if i resets it).
     for (size_t a = 0; a < rank_; ++a) {
       if (why_[a] != carried) continue;
@@ -500,38 +571,52 @@ class ParallelProof {
     }
   }
 
-  // No declaration counts where an axis' programs certainly share a block that they both read and store: TPU kernels accumulate in such outputs, for which each core has memory of its own.
+  // No declaration counts where an axis' programs certainly share a block that they both read and store: TPU kernels
+  // accumulate in such outputs, for which each core has memory of its own.
   void bind_shared_blocks() {
     for (auto i = static_cast<size_t>(k_.num_inputs); i < k_.blocks.size(); ++i) {
       if (k_.blocks[i].whole || !stored_[i] || !read_[i] || k_.blocks[i].alias >= 0) continue;
       for (size_t a = 0; a < rank_; ++a)
-        bound_[a] = bound_[a] || (!proved_[a] && std::all_of(starts_[i].begin(), starts_[i].end(), [&](const BlockStart& s) { return s.form.coef[a] == 0 && s.form.rest.lo == s.form.rest.hi; }));
+        bound_[a] =
+            bound_[a] || (!proved_[a] && std::all_of(starts_[i].begin(), starts_[i].end(), [&](const BlockStart& s) {
+              return s.form.coef[a] == 0 && s.form.rest.lo == s.form.rest.hi;
+            }));
     }
   }
 
-  // A block that hangs over the edge and lives in a private tile, which is written whole, though programs that share it may each store a part; -1: none.
+  // A block that hangs over the edge and lives in a private tile, which is written whole, though programs that share it
+  // may each store a part; -1: none.
   int shared_tile() const {
     int tile = -1;
     for (size_t i = 0; i < k_.blocks.size(); ++i) {
-      if (k_.blocks[i].whole || !stored_[i] || !read_[i] || k_.aliased_output(static_cast<int>(i)) >= 0 || always_stored_whole(k_, static_cast<int>(i))) continue;
+      if (k_.blocks[i].whole || !stored_[i] || !read_[i] || k_.aliased_output(static_cast<int>(i)) >= 0 ||
+          always_stored_whole(k_, static_cast<int>(i)))
+        continue;
       for (const BlockStart& s : starts_[i])
         if (!s.interior) tile = static_cast<int>(i);
     }
     return tile;
   }
 
-  // Declared axes are parallel by contract where nothing sequential is left, or only single programs: otherwise steps of the sequential axes would have to be ordered across
-  // workgroups, and outputs that TPU kernels accumulate in, the same block in all programs (splash attention's), would need a copy for each.
+  // Declared axes are parallel by contract where nothing sequential is left, or only single programs: otherwise steps
+  // of the sequential axes would have to be ordered across workgroups, and outputs that TPU kernels accumulate in, the
+  // same block in all programs (splash attention's), would need a copy for each.
   void take_declared() {
     const int tile = shared_tile();
     bool rest_parallel = true;
-    for (size_t a = 0; a < rank_; ++a) rest_parallel = rest_parallel && (proved_[a] || (k_.grid[a].parallel && !bound_[a]));
+    for (size_t a = 0; a < rank_; ++a)
+      rest_parallel = rest_parallel && (proved_[a] || (k_.grid[a].parallel && !bound_[a]));
     for (size_t a = 0; a < rank_; ++a) {
       if (!proved_[a] && k_.grid[a].parallel) {
         if (bound_[a]) why_[a] += ", although it is declared parallel";
-        else if (rest_parallel && tile < 0) { prove(a, "declared"); plan_.declared = true; }
-        else if (rest_parallel) why_[a] += "; declared parallel, but blocks of " + k_.blocks[static_cast<size_t>(tile)].origin + " may hang over the edge, be shared, and be stored in part";
-        else why_[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
+        else if (rest_parallel && tile < 0) {
+          prove(a, "declared");
+          plan_.declared = true;
+        } else if (rest_parallel)
+          why_[a] += "; declared parallel, but blocks of " + k_.blocks[static_cast<size_t>(tile)].origin +
+                     " may hang over the edge, be shared, and be stored in part";
+        else
+          why_[a] += "; declared parallel, but another axis is sequential and the order between them could not be kept";
       }
       plan_.axes.push_back({proved_[a], why_[a]});
     }
@@ -550,8 +635,9 @@ class ParallelProof {
   std::vector<std::vector<BlockStart>> starts_;  // per block and dim
   const std::vector<bool> stored_;               // per block
   std::vector<bool> read_;                       // per block: by the kernel's own accesses
-  std::vector<std::vector<bool>> meets_;         // per block and axis: programs that differ in it may touch the same elements
-  std::vector<bool> bound_;                      // per axis: no declaration makes it parallel
+  // per block and axis: programs that differ in it may touch the same elements
+  std::vector<std::vector<bool>> meets_;
+  std::vector<bool> bound_;  // per axis: no declaration makes it parallel
   std::vector<bool> proved_;
   std::vector<std::string> why_;
   ParallelPlan plan_;
@@ -559,6 +645,8 @@ class ParallelProof {
 
 }  // namespace
 
-ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target) { return ParallelProof(k, scalars, target).run(); }
+ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target) {
+  return ParallelProof(k, scalars, target).run();
+}
 
 }  // namespace tessera::lowering

@@ -1,8 +1,9 @@
-// Which grid axes may run at once. A set P of axes is parallel if for any two programs that differ in P, whatever their other coordinates,
-// nothing one writes meets what the other reads or writes. Proved from footprints: per output array, every access's set of elements as an
-// affine form of the program ids plus a bounded rest. Scratch must be written before it is read within one P-coordinate.
-// Atomic updates that commute meet nothing but other accesses; those whose order shows bind the axis, unless it is declared parallel.
-// The other axes become loops inside the shader: every dependence they carry then links equal P-coordinates.
+// Which grid axes may run at once. A set P of axes is parallel if for any two programs that differ in P, whatever their
+// other coordinates, nothing one writes meets what the other reads or writes. Proved from footprints: per output array,
+// every access's set of elements as an affine form of the program ids plus a bounded rest. Scratch must be written
+// before it is read within one P-coordinate. Atomic updates that commute meet nothing but other accesses; those whose
+// order shows bind the axis, unless it is declared parallel. The other axes become loops inside the shader: every
+// dependence they carry then links equal P-coordinates.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,23 +22,25 @@ struct AxisVerdict {
 /// One access to a body Ref, composed to array coordinates.
 struct Access {
   ir::OpId op;
-  int ref = 0;                 // position among the body's arguments
+  int ref = 0;  // position among the body's arguments
   bool reads = false, writes = false;
-  std::vector<Affine> dims;    // per array dim: all elements that may be touched
+  std::vector<Affine> dims;  // per array dim: all elements that may be touched
 };
 
 struct ParallelPlan {
-  std::vector<AxisVerdict> axes;   // one per grid axis
-  std::vector<Access> accesses;    // to inputs and outputs
-  std::vector<bool> commuting;     // per input and output: all that touches it are atomic updates that commute
-  std::vector<bool> concurrent;    // per input and output: programs that run at once may update the same elements
-  bool declared = false;           // some axis is parallel by declaration alone: programs may share a block and store parts of it at once
+  std::vector<AxisVerdict> axes;  // one per grid axis
+  std::vector<Access> accesses;   // to inputs and outputs
+  std::vector<bool> commuting;    // per input and output: all that touches it are atomic updates that commute
+  std::vector<bool> concurrent;   // per input and output: programs that run at once may update the same elements
+  // some axis is parallel by declaration alone: programs may share a block and store parts of it at once
+  bool declared = false;
   bool is_parallel(size_t a) const { return axes[a].parallel; }
 };
 
 ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target);
 
-/// What the proof that scratch is written before it is read knows of a scalar if these axes are parallel: its bits, in all programs or where the ids of these axes are 0.
+/// What the proof that scratch is written before it is read knows of a scalar if these axes are parallel: its bits, in
+/// all programs or where the ids of these axes are 0.
 struct KnownScalar {
   ir::Value v;
   uint64_t bits;
@@ -57,15 +60,16 @@ struct BlockStart {
 };
 std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis& scalars);
 
-/// The position of a memory op's Ref among the body's arguments. At tile level Refs are never anything but arguments of the body, or an index
-/// map's of the scalar-prefetch operands, which come first in the body.
+/// The position of a memory op's Ref among the body's arguments. At tile level Refs are never anything but arguments of
+/// the body, or an index map's of the scalar-prefetch operands, which come first in the body.
 int ref_position(const ir::Kernel& k, ir::Value ref);
-/// The argument whose memory an argument's accesses go to: an aliased input's is its output's, which starts with the input's contents.
+/// The argument whose memory an argument's accesses go to: an aliased input's is its output's, which starts with the
+/// input's contents.
 int memory_of(const ir::Kernel& k, int ref);
 /// Per body argument: some op stores to its memory.
 std::vector<bool> stored_memory(const ir::Kernel& k);
-/// Input i is aliased, and some load of it may come after a store to its output in the same program, which must not see that: the program copies
-/// the block when it starts.
+/// Input i is aliased, and some load of it may come after a store to its output in the same program, which must not see
+/// that: the program copies the block when it starts.
 bool needs_copy(const ir::Kernel& k, int i);
 /// Blocks of blocks[i] that differ may share elements: some dim is indexed by elements.
 bool may_overlap(const ir::Kernel& k, int i);

@@ -1,5 +1,5 @@
-// The plan of one kernel: everything that is decided before an op is emitted. lower() makes it, emits by it, and explains it.
-// Read next: schedule.h, parallel.h, axes.h, keep.h.
+// The plan of one kernel: everything that is decided before an op is emitted. lower() makes it, emits by it, and
+// explains it. Read next: schedule.h, parallel.h, axes.h, keep.h.
 #pragma once
 #include <memory>
 #include <optional>
@@ -22,7 +22,8 @@ struct Plan {
   Schedule schedule;
 
   /// k outlives it. `with_atomics`: what expand_atomics returned. `smaller`: see lower().
-  Plan(const ir::Kernel& k, const Target& target, bool general, int smaller, const std::optional<ParallelPlan>& with_atomics);
+  Plan(const ir::Kernel& k, const Target& target, bool general, int smaller,
+       const std::optional<ParallelPlan>& with_atomics);
   Plan(const Plan&) = delete;  // axes refers to resident
 };
 

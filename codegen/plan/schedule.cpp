@@ -15,9 +15,9 @@ using ir::Opcode;
 using ir::Value;
 
 struct Nest {
-  std::vector<int> kept;      // axes of the result, outermost first
-  std::vector<int> reduced;   // axes dropped, outermost first
-  std::vector<int> order;     // all of them as the operand has them: the last is the fastest in memory
+  std::vector<int> kept;     // axes of the result, outermost first
+  std::vector<int> reduced;  // axes dropped, outermost first
+  std::vector<int> order;    // all of them as the operand has them: the last is the fastest in memory
   const ir::Op* dot = nullptr;
   double work = 1;
 };
@@ -33,8 +33,16 @@ bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
 class Scheduler {
  public:
-  Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars, const Target& target, int smaller, const std::vector<Kept>& kept)
-      : k_(k), axes_(axes), resident_(resident), parallel_(parallel), scalars_(scalars), target_(target), smaller_(cpu() ? std::max(smaller - 2, 0) : smaller), used_(used_values(k)) {
+  Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
+            ScalarAnalysis& scalars, const Target& target, int smaller, const std::vector<Kept>& kept)
+      : k_(k),
+        axes_(axes),
+        resident_(resident),
+        parallel_(parallel),
+        scalars_(scalars),
+        target_(target),
+        smaller_(cpu() ? std::max(smaller - 2, 0) : smaller),
+        used_(used_values(k)) {
     s_.kept = kept;
     s_.rolled = cpu() && smaller > 0;
   }
@@ -43,20 +51,25 @@ class Scheduler {
     s_.general = general;
     s_.plans.resize(axes_.size());
     for (size_t a = 0; a < axes_.size(); ++a) s_.plans[a].tile = axes_.axes[a].extent;
-    for (size_t a = 0; a < k_.grid.size(); ++a) (parallel_.is_parallel(a) ? s_.parallel : s_.sequential).push_back(static_cast<int>(a));
+    for (size_t a = 0; a < k_.grid.size(); ++a)
+      (parallel_.is_parallel(a) ? s_.parallel : s_.sequential).push_back(static_cast<int>(a));
     scopes();
     find_accesses();
     const int subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
     s_.subgroup = subgroup;
     if (general) {
-      s_.workgroup = s_.group = std::min(std::max(subgroup, 64), static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
+      s_.workgroup = s_.group = std::min(
+          std::max(subgroup, 64), static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
       residencies();
       return s_;
     }
     s_.max_registers = cpu() ? 320 : 128;
     collect_nests();
     find_splittable();
-    if (try_packed()) { residencies(); return s_; }
+    if (try_packed()) {
+      residencies();
+      return s_;
+    }
     choose_group();
     lay_out();
     choose_tiles();
@@ -71,7 +84,8 @@ class Scheduler {
   void scopes() {
     const size_t args = k_.region(k_.body).args.size();
     s_.scope.assign(args, 0);
-    for (size_t i = args - static_cast<size_t>(k_.num_private_scratch); i < args; ++i) s_.scope[i] = static_cast<int>(s_.sequential.size());
+    for (size_t i = args - static_cast<size_t>(k_.num_private_scratch); i < args; ++i)
+      s_.scope[i] = static_cast<int>(s_.sequential.size());
     for (size_t i = 0; i < k_.blocks.size(); ++i) {
       if (k_.blocks[i].whole) continue;
       const ir::Region& map = k_.region(k_.blocks[i].index_map);
@@ -85,11 +99,13 @@ class Scheduler {
       for (size_t j = 0; j < s_.sequential.size(); ++j)
         if (used.count(map.args[static_cast<size_t>(s_.sequential[j])].index)) s_.scope[i] = static_cast<int>(j) + 1;
       for (size_t p = 0; p < static_cast<size_t>(k_.num_prefetch) && p < i; ++p)  // what it loads from must be there
-        if (k_.grid.size() + p < map.args.size() && used.count(map.args[k_.grid.size() + p].index)) s_.scope[i] = std::max(s_.scope[i], s_.scope[p]);
+        if (k_.grid.size() + p < map.args.size() && used.count(map.args[k_.grid.size() + p].index))
+          s_.scope[i] = std::max(s_.scope[i], s_.scope[p]);
     }
     // What a program leaves in an output's block, the next one finds through the input that is aliased to it.
     for (int i = 0; i < k_.num_inputs; ++i)
-      if (const int o = k_.aliased_output(i); o >= 0) s_.scope[static_cast<size_t>(o)] = s_.scope[static_cast<size_t>(i)] = static_cast<int>(s_.sequential.size());
+      if (const int o = k_.aliased_output(i); o >= 0)
+        s_.scope[static_cast<size_t>(o)] = s_.scope[static_cast<size_t>(i)] = static_cast<int>(s_.sequential.size());
   }
 
   void residencies() {
@@ -100,10 +116,17 @@ class Scheduler {
       if (!scratch && !written_[i]) continue;  // what is only read has nothing to write back
       if (resident_[i] && !s_.general) {
         std::vector<int> dims;
-        for (size_t d = 0; d < k_.type(k_.region(k_.body).args[i]).shape.size(); ++d) dims.push_back(axes_.of_ref(static_cast<int>(i), d));
-        if (s_.enumerable(axes_, dims)) { s_.residency[i] = Residency::registers; continue; }
+        for (size_t d = 0; d < k_.type(k_.region(k_.body).args[i]).shape.size(); ++d)
+          dims.push_back(axes_.of_ref(static_cast<int>(i), d));
+        if (s_.enumerable(axes_, dims)) {
+          s_.residency[i] = Residency::registers;
+          continue;
+        }
       }
-      if (scratch) { s_.residency[i] = Residency::arena; continue; }
+      if (scratch) {
+        s_.residency[i] = Residency::arena;
+        continue;
+      }
       if (wants_room(i) || needs_copy(k_, static_cast<int>(i))) s_.residency[i] = Residency::arena;
     }
   }
@@ -121,7 +144,9 @@ class Scheduler {
 
   // What a program stores beyond the array's edge it must read back: registers or a private tile have room for it.
   bool wants_room(size_t i) {
-    if (i >= k_.blocks.size() || k_.aliased_output(static_cast<int>(i)) >= 0 || !read_[i] || !written_[i] || k_.blocks[i].whole || k_.shares_at_once(k_.blocks[i].alias)) return false;
+    if (i >= k_.blocks.size() || k_.aliased_output(static_cast<int>(i)) >= 0 || !read_[i] || !written_[i] ||
+        k_.blocks[i].whole || k_.shares_at_once(k_.blocks[i].alias))
+      return false;
     for (const BlockStart& b : block_starts(k_, static_cast<int>(i), scalars_))
       if (!b.interior) return true;
     return false;
@@ -157,7 +182,8 @@ class Scheduler {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
-      } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0; op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
+      } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0;
+                 op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
         add_nest(d, {}, d);
         home(op.results[0]);
@@ -193,12 +219,22 @@ class Scheduler {
     std::stable_sort(nests_.begin(), nests_.end(), [](const Nest& a, const Nest& b) { return a.work > b.work; });
   }
 
-  // Rule: an axis may be split over workgroups if it is never reduced, scanned or gathered along, and every access to memory that the call
-  // writes uses it with one and the same index function. Scratch that lacks the axis is replicated by each slice.
+  // Rule: an axis may be split over workgroups if it is never reduced, scanned or gathered along, and every access to
+  // memory that the call writes uses it with one and the same index function. Scratch that lacks the axis is replicated
+  // by each slice.
   void find_splittable() {
-    // What happens to positions outside: nothing is there, the window moves, each takes the nearest, each is dropped (wrapped before or not).
+    // What happens to positions outside: nothing is there, the window moves, each takes the nearest, each is dropped
+    // (wrapped before or not).
     enum class Outside : uint8_t { none, window, nearest, dropped, masked };
-    struct Use { bool present = false; size_t dim = 0; int64_t start = 0; Value operand; int64_t step = 1; Outside outside = Outside::none; bool operator==(const Use&) const = default; };
+    struct Use {
+      bool present = false;
+      size_t dim = 0;
+      int64_t start = 0;
+      Value operand;
+      int64_t step = 1;
+      Outside outside = Outside::none;
+      bool operator==(const Use&) const = default;
+    };
     const size_t args = k_.region(k_.body).args.size();
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
@@ -219,13 +255,20 @@ class Scheduler {
         for (size_t d = 0; d < op.index.size(); ++d) {
           if (form.slice[d] < 0 || axes_.of(v, static_cast<size_t>(form.slice[d])) != static_cast<int>(a)) continue;
           const ir::Index& ix = op.index[d];
-          use = {true, d, ix.start, ix.is_static() ? Value{} : op.operands[static_cast<size_t>(ix.start_operand)], ix.step, Outside::none};
+          use = {true,     d,
+                 ix.start, ix.is_static() ? Value{} : op.operands[static_cast<size_t>(ix.start_operand)],
+                 ix.step,  Outside::none};
           if (ix.is_static()) continue;
           if (!program_constant(use.operand)) axis.splittable = false;
           const Range r = scalars_.range(use.operand);
-          if (r.lo >= 0 && r.hi + std::max<int64_t>(ix.size - 1, 0) * ix.step < k_.type(op.operands[0]).shape[d]) continue;
-          use.outside = op.has_mask() ? Outside::masked : !form.per_element ? Outside::window : ir::writes_ref(op.code) ? Outside::dropped : Outside::nearest;
-          if (use.outside == Outside::dropped && ir::reads_ref(op.code)) axis.splittable = false;  // what it reads is the nearest
+          if (r.lo >= 0 && r.hi + std::max<int64_t>(ix.size - 1, 0) * ix.step < k_.type(op.operands[0]).shape[d])
+            continue;
+          use.outside = op.has_mask()             ? Outside::masked
+                        : !form.per_element       ? Outside::window
+                        : ir::writes_ref(op.code) ? Outside::dropped
+                                                  : Outside::nearest;
+          // what it reads is the nearest
+          if (use.outside == Outside::dropped && ir::reads_ref(op.code)) axis.splittable = false;
         }
         uses[static_cast<size_t>(memory_of(k_, static_cast<int>(ref)))].push_back(use);
       });
@@ -244,22 +287,28 @@ class Scheduler {
       if (!ir::is_print(k_.op(id).code)) return;
       for (Axis& axis : axes_.axes) axis.splittable = false;
     });
-    // A private tile is loaded and written back whole, so the program stays in one workgroup. So it does where an aliased input is copied, or where its
-    // elements are not those of the output; and where one program's block overlaps the next one's, so that elements pass from slice to slice.
+    // A private tile is loaded and written back whole, so the program stays in one workgroup. So it does where an
+    // aliased input is copied, or where its elements are not those of the output; and where one program's block
+    // overlaps the next one's, so that elements pass from slice to slice.
     for (size_t r = 0; r < args; ++r) {
-      const int o = static_cast<int>(r) < k_.num_inputs && written_[r] && read_[r] ? k_.aliased_output(static_cast<int>(r)) : -1;
-      const bool overlaps = r < k_.blocks.size() && written_[r] && !s_.sequential.empty() && may_overlap(k_, static_cast<int>(r));
-      if (overlaps || (wants_room(r) && !resident_[r]) || (o >= 0 && (needs_copy(k_, static_cast<int>(r)) || !same_blocks(k_, static_cast<int>(r), o))))
+      const int o =
+          static_cast<int>(r) < k_.num_inputs && written_[r] && read_[r] ? k_.aliased_output(static_cast<int>(r)) : -1;
+      const bool overlaps =
+          r < k_.blocks.size() && written_[r] && !s_.sequential.empty() && may_overlap(k_, static_cast<int>(r));
+      if (overlaps || (wants_room(r) && !resident_[r]) ||
+          (o >= 0 && (needs_copy(k_, static_cast<int>(r)) || !same_blocks(k_, static_cast<int>(r), o))))
         for (Axis& axis : axes_.axes) axis.splittable = false;
     }
   }
 
-  // Each slice repeats what lacks the axis: attention's scores know nothing of the columns of its values. That pays while compute units are idle.
+  // Each slice repeats what lacks the axis: attention's scores know nothing of the columns of its values. That pays
+  // while compute units are idle.
   void split_only_what_pays() {
     const auto costly = [&](size_t a) {
       double with = 0, without = 0;
       for (const Nest& n : nests_) {
-        const bool has = std::count(n.order.begin(), n.order.end(), static_cast<int>(a)) || std::count(n.reduced.begin(), n.reduced.end(), static_cast<int>(a));
+        const bool has = std::count(n.order.begin(), n.order.end(), static_cast<int>(a)) ||
+                         std::count(n.reduced.begin(), n.reduced.end(), static_cast<int>(a));
         (has ? with : without) += n.work;
       }
       return 4 * without > with;
@@ -267,7 +316,8 @@ class Scheduler {
     double units = 1;
     for (int g : s_.parallel) units *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
     for (size_t a = 0; a < axes_.size(); ++a)
-      if (axes_.axes[a].splittable && !costly(a)) units *= static_cast<double>(std::max<int64_t>(axes_.axes[a].extent / 32, 1));
+      if (axes_.axes[a].splittable && !costly(a))
+        units *= static_cast<double>(std::max<int64_t>(axes_.axes[a].extent / 32, 1));
     if (!cpu() && 2 * units < target_.compute_units) return;
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
@@ -290,7 +340,8 @@ class Scheduler {
 
   // Tiny programs: one invocation runs a whole program, its values in registers.
   bool try_packed() {
-    const int64_t limit = 16, most_accesses = 512;  // each is code of its own, and on CPU drivers a loop: compilers take time that grows with the square
+    // each is code of its own, and on CPU drivers a loop: compilers take time that grows with the square
+    const int64_t limit = 16, most_accesses = 512;
     for (const Nest& n : nests_)
       if (n.work > static_cast<double>(n.dot ? 4 * limit : limit)) return false;
     int64_t accesses = 0, most = 0;
@@ -307,7 +358,8 @@ class Scheduler {
       if (!must_scatter_in_order(k_, k_.op(id))) return;
       const ir::AccessDims form = ir::access_dims(k_, k_.op(id));
       for (size_t i = 0; i < form.array_rank && form.array_rank > 1; ++i)
-        if (const int a = axes_.of(k_.op(id).operands[1], form.array_at + i); a != kNoAxis && axis(a).mixed) ordered = false;
+        if (const int a = axes_.of(k_.op(id).operands[1], form.array_at + i); a != kNoAxis && axis(a).mixed)
+          ordered = false;
     });
     if (!ordered) return false;
     bool rearranged = false;  // in the arena, which belongs to a workgroup
@@ -328,13 +380,23 @@ class Scheduler {
       p.reg = p.laid_out ? static_cast<int>(p.tile) : 1;
     }
     for (const auto& dims : homed_)
-      if (s_.registers(dims) > 64 >> (cpu() ? smaller_ : 2 * smaller_)) { for (AxisPlan& p : s_.plans) { p.laid_out = false; p.reg = 1; } return false; }
+      if (s_.registers(dims) > 64 >> (cpu() ? smaller_ : 2 * smaller_)) {
+        for (AxisPlan& p : s_.plans) {
+          p.laid_out = false;
+          p.reg = 1;
+        }
+        return false;
+      }
     s_.group = 1;
-    s_.workgroup = std::min(cpu() ? 8 * s_.subgroup : 128, static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
+    s_.workgroup = std::min(cpu() ? 8 * s_.subgroup : 128,
+                            static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
     residencies();
     for (size_t i = 0; i < args.size(); ++i)
       if (s_.residency[i] == Residency::arena) {
-        for (AxisPlan& p : s_.plans) { p.laid_out = false; p.reg = 1; }
+        for (AxisPlan& p : s_.plans) {
+          p.laid_out = false;
+          p.reg = 1;
+        }
         return false;
       }
     s_.notes.push_back("programs are tiny: each invocation runs a whole one");
@@ -350,7 +412,8 @@ class Scheduler {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
     }
     s_.group = s_.workgroup = hinted_workgroup(k_, target_).value_or(std::min(group, limit));
-    s_.shuffles = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 && s_.subgroup == target_.subgroup_size && s_.group % s_.subgroup == 0;
+    s_.shuffles = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 &&
+                  s_.subgroup == target_.subgroup_size && s_.group % s_.subgroup == 0;
   }
 
   int used_bits(const std::vector<int>& dims) const {
@@ -372,7 +435,8 @@ class Scheduler {
       for (const auto& other : homed_)
         if (std::find(other.begin(), other.end(), a) != other.end()) used |= used_bits(other);
       p.laid_out = true;
-      const int want = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(axis(a).extent, s_.group))));
+      const int want =
+          static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(axis(a).extent, s_.group))));
       int stride = 1;
       while (stride < s_.group && (used & stride)) stride *= 2;
       int count = 1;
@@ -410,7 +474,8 @@ class Scheduler {
           while (reg > most / 2 && axis(*it).extent % (reg * p.tcount) != 0) --reg;
           if (reg == most / 2) reg = most;
         }
-        if (axis(*it).splittable && !reduced) reg = std::min<int64_t>(reg, homed_axis_.count(*it) ? 1 : (cpu() ? 8 : 4));
+        if (axis(*it).splittable && !reduced)
+          reg = std::min<int64_t>(reg, homed_axis_.count(*it) ? 1 : (cpu() ? 8 : 4));
         p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
         regs *= p.reg;
       }
@@ -424,14 +489,17 @@ class Scheduler {
       std::vector<int> r;
       for (size_t d = 0; d < k_.type(v).shape.size(); ++d) {
         const auto i = static_cast<int64_t>(d);
-        if (std::find(contract.begin(), contract.end(), i) == contract.end() && std::find(batch.begin(), batch.end(), i) == batch.end() && axes_.of(v, d) != kNoAxis) r.push_back(axes_.of(v, d));
+        if (std::find(contract.begin(), contract.end(), i) == contract.end() &&
+            std::find(batch.begin(), batch.end(), i) == batch.end() && axes_.of(v, d) != kNoAxis)
+          r.push_back(axes_.of(v, d));
       }
       return r;
     };
     const std::vector<int> rows = free_axes(lhs, op.ints(Attr::lhs_contract), op.ints(Attr::lhs_batch));
     const std::vector<int> cols = free_axes(rhs, op.ints(Attr::rhs_contract), op.ints(Attr::rhs_batch));
     if (rows.empty() || cols.empty() || n.reduced.empty()) return;
-    for (int a : n.kept) if (axis(a).mixed || axis(a).extent == 0) return;
+    for (int a : n.kept)
+      if (axis(a).mixed || axis(a).extent == 0) return;
     const int i = rows.back(), j = cols.back();
     if (i == j || axis(j).extent < s_.subgroup || axis(i).extent < 2) return;
     if (plan(i).laid_out || plan(j).laid_out) return;  // a larger dot has decided
@@ -458,15 +526,19 @@ class Scheduler {
       pj.tcount = tj;
       pi.tstride = tj;
       pi.tcount = ti;
-      // Square tiles of registers; but an axis that is reduced or contracted afterwards stays whole where it can, so that those find it in registers.
+      // Square tiles of registers; but an axis that is reduced or contracted afterwards stays whole where it can, so
+      // that those find it in registers.
       int ri = std::max(8 >> smaller_, 1), rj = ri;
-      const auto whole = [&](int a, int threads) { return (axis(a).reduced || axis(a).contracted) && !axis(a).splittable && axis(a).extent <= int64_t{8} * threads; };
+      const auto whole = [&](int a, int threads) {
+        return (axis(a).reduced || axis(a).contracted) && !axis(a).splittable && axis(a).extent <= int64_t{8} * threads;
+      };
       if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
       if (whole(j, tj)) rj = static_cast<int>(cdiv(axis(j).extent, int64_t{tj}));
       auto units = [&] {
         double u = 1;
         for (int a : n.kept)
-          if (axis(a).splittable) u *= static_cast<double>(cdiv(axis(a).extent, a == i ? int64_t{ri} * ti : a == j ? int64_t{rj} * tj : 1));
+          if (axis(a).splittable)
+            u *= static_cast<double>(cdiv(axis(a).extent, a == i ? int64_t{ri} * ti : a == j ? int64_t{rj} * tj : 1));
         for (int g : s_.parallel) u *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
         return u;
       };
@@ -475,11 +547,17 @@ class Scheduler {
         r /= 2;
         return true;
       };
-      while (int64_t{ri} * ti >= 2 * axis(i).extent && halve(i, ri, ti)) {}
-      while (int64_t{rj} * tj >= 2 * axis(j).extent && halve(j, rj, tj)) {}
-      while (ri * rj > 16 && units() < target_.compute_units && (ri >= rj ? halve(i, ri, ti) || halve(j, rj, tj) : halve(j, rj, tj) || halve(i, ri, ti))) {}
+      while (int64_t{ri} * ti >= 2 * axis(i).extent && halve(i, ri, ti)) {
+      }
+      while (int64_t{rj} * tj >= 2 * axis(j).extent && halve(j, rj, tj)) {
+      }
+      while (ri * rj > 16 && units() < target_.compute_units &&
+             (ri >= rj ? halve(i, ri, ti) || halve(j, rj, tj) : halve(j, rj, tj) || halve(i, ri, ti))) {
+      }
       s_.dot_chunk = 16;
-      while (s_.dot_chunk > 4 && s_.dot_chunk * (int64_t{ri} * ti + int64_t{rj} * tj + 8) * 4 * (is_64(op) ? 2 : 1) > target_.shared_bytes / 2) s_.dot_chunk /= 2;
+      while (s_.dot_chunk > 4 && s_.dot_chunk * (int64_t{ri} * ti + int64_t{rj} * tj + 8) * 4 * (is_64(op) ? 2 : 1) >
+                                     target_.shared_bytes / 2)
+        s_.dot_chunk /= 2;
       pi.reg = ri;
       pj.reg = rj;
       s_.wide_dot = DotForm::staged;
@@ -520,7 +598,8 @@ class Scheduler {
       std::vector<int> open;
       for (auto it = n.order.rbegin(); it != n.order.rend(); ++it) {
         const AxisPlan& p = plan(*it);
-        if (p.split || !axis(*it).splittable || homed_axis_.count(*it) || decided_.count(*it)) work *= static_cast<double>(p.tile);
+        if (p.split || !axis(*it).splittable || homed_axis_.count(*it) || decided_.count(*it))
+          work *= static_cast<double>(p.tile);
         else open.push_back(*it);
       }
       for (int a : n.reduced)
@@ -605,14 +684,16 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
   std::vector<bool> candidates(args.size(), false);
   for (size_t i = 0; i < args.size(); ++i) {
     const bool scratch = i >= k.blocks.size();
-    const bool block = !scratch && !k.blocks[i].whole && k.aliased_output(static_cast<int>(i)) < 0 && !k.shares_at_once(k.blocks[i].alias);
+    const bool block = !scratch && !k.blocks[i].whole && k.aliased_output(static_cast<int>(i)) < 0 &&
+                       !k.shares_at_once(k.blocks[i].alias);
     candidates[i] = whole[i] && (scratch || (block && read[i] && stored[i]));
   }
   return candidates;
 }
 
-Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars,
-                       const Target& target, bool general, int smaller, const std::vector<Kept>& kept) {
+Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
+                       ScalarAnalysis& scalars, const Target& target, bool general, int smaller,
+                       const std::vector<Kept>& kept) {
   return Scheduler(k, axes, resident, parallel, scalars, target, smaller, kept).run(general);
 }
 

@@ -1,6 +1,6 @@
-// The schedule: how programs meet workgroups, which invocation owns which element along each axis (the layout), what is split over
-// workgroups, what lives in registers. Every choice is legal by the analyses (parallel.h, axes.h); which one is taken follows a small cost
-// model over the Target. The general form is the schedule that chooses nothing.
+// The schedule: how programs meet workgroups, which invocation owns which element along each axis (the layout), what is
+// split over workgroups, what lives in registers. Every choice is legal by the analyses (parallel.h, axes.h); which one
+// is taken follows a small cost model over the Target. The general form is the schedule that chooses nothing.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,12 +12,13 @@
 
 namespace tessera::lowering {
 
-/// Along one axis a unit of work handles elements base + [0, tile). Of those, one strip covers tcount * reg: register r of a thread is
-/// element strip * cover + local(r) + vec * ((thread / tstride) % tcount); `vec` registers in a row are adjacent in memory.
+/// Along one axis a unit of work handles elements base + [0, tile). Of those, one strip covers tcount * reg: register r
+/// of a thread is element strip * cover + local(r) + vec * ((thread / tstride) % tcount); `vec` registers in a row are
+/// adjacent in memory.
 struct AxisPlan {
   int64_t tile = 1;
   bool split = false;
-  bool laid_out = false;   // has a layout; otherwise nests walk the axis one element at a time
+  bool laid_out = false;                          // has a layout; otherwise nests walk the axis one element at a time
   int reg = 1, tstride = 1, tcount = 1, vec = 1;  // vec divides reg
   int64_t local(int r) const { return int64_t{r / vec} * vec * tcount + r % vec; }
   int64_t cover() const { return int64_t{reg} * tcount; }
@@ -29,23 +30,24 @@ enum class DotForm : uint8_t { reduce, shuffle, staged };
 
 struct Schedule {
   bool general = false;
-  bool rolled = false;        // nests that neither read nor make registers are loops over their elements, however many registers their axes have
-  int32_t group = 1;          // invocations that run one program together: 1 (packed) or the whole workgroup
+  // nests that neither read nor make registers are loops over their elements, however many registers their axes have
+  bool rolled = false;
+  int32_t group = 1;  // invocations that run one program together: 1 (packed) or the whole workgroup
   int32_t workgroup = 1;
-  bool shuffles = false;      // subgroup shuffles may be used: the pipeline insists on the target's subgroup size
+  bool shuffles = false;  // subgroup shuffles may be used: the pipeline insists on the target's subgroup size
   int32_t subgroup = 1;
-  int max_registers = 1;      // values of one tile value per invocation
-  std::vector<AxisPlan> plans;        // per axis
-  std::vector<Residency> residency;   // per body argument
-  std::vector<int> scope;             // per body argument: how many sequential loops its block depends on (0: none)
-  std::vector<int> sequential;        // grid axes that are loops, outermost first
-  std::vector<int> parallel;          // grid axes that are dispatched
-  std::vector<int> split_axes;        // axes with split plans
-  bool scratch_arena = false;         // the arena lies in global memory
-  int64_t dot_chunk = 8;              // k values staged at once
-  DotForm wide_dot = DotForm::reduce; // for dots with both free dims wide
-  std::vector<Kept> kept;             // per value
-  std::vector<std::string> notes;     // for explain
+  int max_registers = 1;                 // values of one tile value per invocation
+  std::vector<AxisPlan> plans;           // per axis
+  std::vector<Residency> residency;      // per body argument
+  std::vector<int> scope;                // per body argument: how many sequential loops its block depends on (0: none)
+  std::vector<int> sequential;           // grid axes that are loops, outermost first
+  std::vector<int> parallel;             // grid axes that are dispatched
+  std::vector<int> split_axes;           // axes with split plans
+  bool scratch_arena = false;            // the arena lies in global memory
+  int64_t dot_chunk = 8;                 // k values staged at once
+  DotForm wide_dot = DotForm::reduce;    // for dots with both free dims wide
+  std::vector<Kept> kept;                // per value
+  std::vector<std::string> notes;        // for explain
   std::vector<std::string> ahead_notes;  // the same, per block: from the lowering
 
   /// All of the value's axes fit one strip, so every element of a unit's part has a register of its own.
@@ -54,10 +56,12 @@ struct Schedule {
 };
 
 /// Decides everything above but what is kept. `resident` tells for which body arguments Axes equated whole accesses.
-Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel, ScalarAnalysis& scalars,
-                       const Target& target, bool general, int smaller, const std::vector<Kept>& kept);
+Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
+                       ScalarAnalysis& scalars, const Target& target, bool general, int smaller,
+                       const std::vector<Kept>& kept);
 
-/// Body arguments that could live in registers: scratch, and outputs that the kernel reads, touched by whole accesses only.
+/// Body arguments that could live in registers: scratch, and outputs that the kernel reads, touched by whole accesses
+/// only.
 std::vector<bool> resident_candidates(const ir::Kernel& k);
 
 }  // namespace tessera::lowering

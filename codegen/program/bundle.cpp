@@ -21,7 +21,8 @@ struct Header {
 };
 static_assert(sizeof(Header) == 32);
 
-// Eight bytes at a time: a bundle is read whole before its first kernel runs. Each step is a bijection of the sum, so that no single damage is missed.
+// Eight bytes at a time: a bundle is read whole before its first kernel runs. Each step is a bijection of the sum, so
+// that no single damage is missed.
 uint64_t checksum(std::string_view s, uint64_t seed) {
   uint64_t h = seed ^ s.size();
   while (!s.empty()) {
@@ -40,7 +41,7 @@ constexpr const char* kMakeAgain = "make it again with this version's tessera bu
 // Names of features and their places in Target, in order.
 struct Feature {
   const char* name;
-  bool Target::*member;
+  bool Target::* member;
 };
 constexpr Feature kFeatures[] = {{"float16", &Target::float16},
                                  {"float64", &Target::float64},
@@ -85,13 +86,20 @@ std::vector<std::string> missing(const Needs& n, const Target& device) {
   least(n.shared_bytes, device.shared_bytes, "bytes of shared memory");
   least(n.push_constant_bytes, device.push_constant_bytes, "bytes of push constants");
   least(n.workgroup_count, device.max_workgroup_count, "workgroups in a row");
-  if (const int32_t s = n.required_subgroup_size; s != 0 && (!device.can_require_subgroup_size || s < device.min_subgroup_size || s > device.max_subgroup_size))
+  if (const int32_t s = n.required_subgroup_size;
+      s != 0 && (!device.can_require_subgroup_size || s < device.min_subgroup_size || s > device.max_subgroup_size))
     lacks.push_back("subgroups of " + std::to_string(s) + " (it has " +
-                    (device.can_require_subgroup_size ? std::to_string(device.min_subgroup_size) + " to " + std::to_string(device.max_subgroup_size) : "no way to require a size") + ")");
+                    (device.can_require_subgroup_size
+                         ? std::to_string(device.min_subgroup_size) + " to " + std::to_string(device.max_subgroup_size)
+                         : "no way to require a size") +
+                    ")");
   if (n.most_subgroup_size != 0 && device.max_subgroup_size > n.most_subgroup_size)
-    lacks.push_back("subgroups of at most " + std::to_string(n.most_subgroup_size) + " (it has up to " + std::to_string(device.max_subgroup_size) + ")");
-  if (device.max_loop_iterations != 0 && n.loop_iterations >= 0 && (n.loop_iterations == 0 || n.loop_iterations > device.max_loop_iterations))
-    lacks.push_back("loops without end (it leaves them after " + std::to_string(device.max_loop_iterations) + " iterations)");
+    lacks.push_back("subgroups of at most " + std::to_string(n.most_subgroup_size) + " (it has up to " +
+                    std::to_string(device.max_subgroup_size) + ")");
+  if (device.max_loop_iterations != 0 && n.loop_iterations >= 0 &&
+      (n.loop_iterations == 0 || n.loop_iterations > device.max_loop_iterations))
+    lacks.push_back("loops without end (it leaves them after " + std::to_string(device.max_loop_iterations) +
+                    " iterations)");
   return lacks;
 }
 
@@ -106,10 +114,13 @@ const BundleVariant& best_variant(const BundleKernel& k, const Target& device, c
       lacks += (lacks.empty() ? "" : "; ") + v.target + " needs " + listed(missed);
       continue;
     }
-    const std::tuple own(v.cpu == cpu, v.needs.required_subgroup_size == device.subgroup_size, v.needs.features.size(), v.needs.workgroup_size);
+    const std::tuple own(v.cpu == cpu, v.needs.required_subgroup_size == device.subgroup_size, v.needs.features.size(),
+                         v.needs.workgroup_size);
     if (!best || own > rank) best = &v, rank = own;
   }
-  if (!best) throw CompileError(name + ": " + k.name + ": none of its variants runs on " + device.name + ": " + lacks, k.loc, "give tessera bundle a target that it can run: --targets=minimum,...");
+  if (!best)
+    throw CompileError(name + ": " + k.name + ": none of its variants runs on " + device.name + ": " + lacks, k.loc,
+                       "give tessera bundle a target that it can run: --targets=minimum,...");
   return *best;
 }
 
@@ -118,11 +129,15 @@ std::string explain_variants(const BundleKernel& k, const Target& device, const 
   std::string text;
   for (const BundleVariant& v : k.variants) {
     const std::vector<std::string> missed = missing(v.needs, device);
-    text += v.target + (&v == &best ? ": taken: " : missed.empty() ? ": runs here too: " : ": cannot run: needs " + listed(missed));
+    text += v.target + (&v == &best      ? ": taken: "
+                        : missed.empty() ? ": runs here too: "
+                                         : ": cannot run: needs " + listed(missed));
     if (missed.empty()) {
       text += std::string("for ") + (v.cpu ? "CPUs" : "GPUs");
-      if (v.needs.required_subgroup_size != 0) text += ", subgroups of " + std::to_string(v.needs.required_subgroup_size);
-      text += ", workgroups of " + std::to_string(v.needs.workgroup_size) + (v.needs.features.empty() ? ", no features" : ", uses " + listed(v.needs.features));
+      if (v.needs.required_subgroup_size != 0)
+        text += ", subgroups of " + std::to_string(v.needs.required_subgroup_size);
+      text += ", workgroups of " + std::to_string(v.needs.workgroup_size) +
+              (v.needs.features.empty() ? ", no features" : ", uses " + listed(v.needs.features));
     }
     text += "\n";
   }
@@ -141,9 +156,13 @@ std::string bundle_to_bytes(const BundleFile& b) {
 }
 
 BundleFile bundle_from_bytes(std::string_view bytes, const std::string& name) {
-  const auto fail = [&](const std::string& what, const std::string& note = {}) { throw BundleError(name + ": " + what, {}, note); };
+  const auto fail = [&](const std::string& what, const std::string& note = {}) {
+    throw BundleError(name + ": " + what, {}, note);
+  };
   if (bytes.substr(0, kMagic.size()) != kMagic) {
-    if (kMagic.starts_with(bytes)) fail("is cut off: it has " + std::to_string(bytes.size()) + " bytes, and its header alone takes " + std::to_string(kMagic.size() + sizeof(Header)));
+    if (kMagic.starts_with(bytes))
+      fail("is cut off: it has " + std::to_string(bytes.size()) + " bytes, and its header alone takes " +
+           std::to_string(kMagic.size() + sizeof(Header)));
     fail("is no bundle of kernels: it does not begin with \"TESSERA\"", "tessera bundle makes bundles, of .tir files");
   }
   // The version comes first: what follows it is that version's own.
@@ -153,22 +172,33 @@ BundleFile bundle_from_bytes(std::string_view bytes, const std::string& name) {
   if (bytes.size() >= sizeof version) {
     std::memcpy(&version, bytes.data(), sizeof version);
     if (version > kBundleVersion)
-      fail("is a bundle of version " + std::to_string(version) + ", and this Tessera reads version " + std::to_string(kBundleVersion), "use a newer Tessera, or " + std::string(kMakeAgain));
-    if (version < kBundleVersion) fail("is a bundle of version " + std::to_string(version) + ", and this Tessera reads version " + std::to_string(kBundleVersion), kMakeAgain);
+      fail("is a bundle of version " + std::to_string(version) + ", and this Tessera reads version " +
+               std::to_string(kBundleVersion),
+           "use a newer Tessera, or " + std::string(kMakeAgain));
+    if (version < kBundleVersion)
+      fail("is a bundle of version " + std::to_string(version) + ", and this Tessera reads version " +
+               std::to_string(kBundleVersion),
+           kMakeAgain);
   }
   if (bytes.size() < sizeof h)
-    fail("is cut off: it has " + std::to_string(kMagic.size() + bytes.size()) + " bytes, and its header alone takes " + std::to_string(kMagic.size() + sizeof h));
+    fail("is cut off: it has " + std::to_string(kMagic.size() + bytes.size()) + " bytes, and its header alone takes " +
+         std::to_string(kMagic.size() + sizeof h));
   std::memcpy(&h, bytes.data(), sizeof h);
   bytes.remove_prefix(sizeof h);
-  if (h.layout != program_layout()) fail("holds kernels in a form that this build of Tessera does not read", kMakeAgain);
-  if (h.bytes > bytes.size()) fail("is cut off: its kernels take " + std::to_string(h.bytes) + " bytes and it has " + std::to_string(bytes.size()) + " of them");
+  if (h.layout != program_layout())
+    fail("holds kernels in a form that this build of Tessera does not read", kMakeAgain);
+  if (h.bytes > bytes.size())
+    fail("is cut off: its kernels take " + std::to_string(h.bytes) + " bytes and it has " +
+         std::to_string(bytes.size()) + " of them");
   if (h.bytes < bytes.size()) fail("goes on for " + std::to_string(bytes.size() - h.bytes) + " bytes after its end");
-  if (h.zero != 0 || h.checksum != checksum(bytes, h.layout)) fail("is damaged: its checksum is wrong", "copy it anew, or make it again");
+  if (h.zero != 0 || h.checksum != checksum(bytes, h.layout))
+    fail("is damaged: its checksum is wrong", "copy it anew, or make it again");
   std::optional<BundleFile> b = kernels_from_bytes(bytes);
   if (!b) fail("is damaged: its bytes are no kernels, though the checksum is right", kMakeAgain);
   std::set<std::string> names;
   for (const BundleKernel& k : b->kernels)
-    if (!names.insert(k.name).second || k.variants.empty()) fail("is damaged: " + k.name + (k.variants.empty() ? " has no code" : " is there twice"), kMakeAgain);
+    if (!names.insert(k.name).second || k.variants.empty())
+      fail("is damaged: " + k.name + (k.variants.empty() ? " has no code" : " is there twice"), kMakeAgain);
   return std::move(*b);
 }
 
@@ -180,7 +210,11 @@ std::string disagreement(const Program& a, const Program& b) {
     const ProgramArg &x = a.args[i], &y = b.args[i];
     const std::string array = "array " + std::to_string(i);
     const auto type = [](const ProgramArg& arg) { return std::string(name(arg.dtype)) + to_string(arg.shape); };
-    const auto role = [](const ProgramArg& arg) { return !arg.is_output ? std::string("an input") : arg.alias < 0 ? "an output of its own" : "an output aliased to input " + std::to_string(arg.alias); };
+    const auto role = [](const ProgramArg& arg) {
+      return !arg.is_output  ? std::string("an input")
+             : arg.alias < 0 ? "an output of its own"
+                             : "an output aliased to input " + std::to_string(arg.alias);
+    };
     if (x.dtype != y.dtype || x.shape != y.shape) return "has as " + array + " " + type(x) + " and " + type(y);
     if (x.is_output != y.is_output || x.alias != y.alias) return "has as " + array + " " + role(x) + " and " + role(y);
   }
@@ -190,11 +224,19 @@ std::string disagreement(const Program& a, const Program& b) {
 Program read_program(const BundleKernel& k, const BundleVariant& v, const std::string& name) {
   std::optional<Program> p = program_from_bytes(v.program);
   const bool ours = p && p->workgroup_size == v.needs.workgroup_size && p->shared_bytes == v.needs.shared_bytes &&
-                    p->required_subgroup_size == v.needs.required_subgroup_size && p->indirect_table == (v.needs.push_constant_bytes == 8 && p->push_bytes() != 8);
-  if (!ours) throw BundleError(name + ": is damaged: " + k.name + " for " + v.target + " is no kernel, though the checksum is right", {}, kMakeAgain);
-  if (p->name != k.name) throw BundleError(name + ": is damaged: " + k.name + " for " + v.target + " is called " + p->name, {}, kMakeAgain);
+                    p->required_subgroup_size == v.needs.required_subgroup_size &&
+                    p->indirect_table == (v.needs.push_constant_bytes == 8 && p->push_bytes() != 8);
+  if (!ours)
+    throw BundleError(
+        name + ": is damaged: " + k.name + " for " + v.target + " is no kernel, though the checksum is right", {},
+        kMakeAgain);
+  if (p->name != k.name)
+    throw BundleError(name + ": is damaged: " + k.name + " for " + v.target + " is called " + p->name, {}, kMakeAgain);
   if (p->args.size() != k.arguments.size())
-    throw BundleError(name + ": is damaged: " + k.name + " for " + v.target + " has " + plural(p->args.size(), "array") + ", and " + plural_is(k.arguments.size(), "array") + " named", {}, kMakeAgain);
+    throw BundleError(name + ": is damaged: " + k.name + " for " + v.target + " has " +
+                          plural(p->args.size(), "array") + ", and " + plural_is(k.arguments.size(), "array") +
+                          " named",
+                      {}, kMakeAgain);
   return std::move(*p);
 }
 
@@ -205,7 +247,8 @@ Program program_of(const BundleKernel& k, const BundleVariant& v, const std::str
   const BundleVariant& first = k.variants.front();
   if (&v == &first) return p;
   if (const std::string what = disagreement(read_program(k, first, name), p); !what.empty())
-    throw BundleError(name + ": is damaged: " + k.name + " " + what + ", for " + first.target + " and for " + v.target, {}, kMakeAgain);
+    throw BundleError(name + ": is damaged: " + k.name + " " + what + ", for " + first.target + " and for " + v.target,
+                      {}, kMakeAgain);
   return p;
 }
 

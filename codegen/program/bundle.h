@@ -1,7 +1,9 @@
-// BundleFile: kernels compiled ahead of time, each for several targets, as one file (.tsb) that programs without a compiler load. Making one: make_bundle.h.
-//   magic "TESSERA\n", format version (u32), 0 (u32), bytes of the content (u64), its checksum (u64), program_layout() (u64), the content (program_file.cpp has its fields).
-// All numbers are little-endian. A checksum finds damage, not malice: a bundle is code, so load none that you would not run.
-// Read next: program.h (what a variant holds), runtime/bundle.h (loading one and calling its kernels).
+// BundleFile: kernels compiled ahead of time, each for several targets, as one file (.tsb) that programs without a
+// compiler load. Making one: make_bundle.h.
+//   magic "TESSERA\n", format version (u32), 0 (u32), bytes of the content (u64), its checksum (u64), program_layout()
+//   (u64), the content (program_file.cpp has its fields).
+// All numbers are little-endian. A checksum finds damage, not malice: a bundle is code, so load none that you would not
+// run. Read next: program.h (what a variant holds), runtime/bundle.h (loading one and calling its kernels).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,19 +17,23 @@
 
 namespace tessera {
 
-/// What a device must have to run a Program: read off the code itself, so it asks for nothing that the target had and the code does not use.
+/// What a device must have to run a Program: read off the code itself, so it asks for nothing that the target had and
+/// the code does not use.
 struct Needs {
   std::vector<std::string> features;  // of Target, by their names there: "int64", "subgroup_shuffle"; sorted
   int32_t workgroup_size = 1;
   int32_t push_constant_bytes = 0;
   int32_t required_subgroup_size = 0;  // 0: any
   int32_t most_subgroup_size = 0;      // the code's steps over a subgroup end there; 0: any size
-  int32_t workgroup_count = 1;         // of one dimension: with less, a dispatch may be folded, for which the code is not ready
+  // of one dimension: with less, a dispatch may be folded, for which the code is not ready
+  int32_t workgroup_count = 1;
   int64_t shared_bytes = 0;
-  /// The driver may leave an invocation's loops after so many iterations (Target::max_loop_iterations), because the code counts them; 0: it must not, -1: the code has none.
+  /// The driver may leave an invocation's loops after so many iterations (Target::max_loop_iterations), because the
+  /// code counts them; 0: it must not, -1: the code has none.
   int64_t loop_iterations = -1;
 };
-/// What of that the device lacks, as texts: "int64", "65536 bytes of shared memory (it has 32768)"; empty: it can run the code.
+/// What of that the device lacks, as texts: "int64", "65536 bytes of shared memory (it has 32768)"; empty: it can run
+/// the code.
 std::vector<std::string> missing(const Needs& needs, const Target& device);
 
 struct BundleVariant {
@@ -52,18 +58,22 @@ struct BundleFile {
 inline constexpr uint32_t kBundleVersion = 1;
 
 std::string bundle_to_bytes(const BundleFile& bundle);
-/// Throws BundleError, whose text begins with `name`, unless the bytes are a bundle that this version reads, from first to last. The Programs inside are not looked at.
+/// Throws BundleError, whose text begins with `name`, unless the bytes are a bundle that this version reads, from first
+/// to last. The Programs inside are not looked at.
 BundleFile bundle_from_bytes(std::string_view bytes, const std::string& name);
-/// The Program of a variant, which is one of `kernel`. Throws BundleError if it is none, one that no compiler made, or of other arrays than the first variant's.
+/// The Program of a variant, which is one of `kernel`. Throws BundleError if it is none, one that no compiler made, or
+/// of other arrays than the first variant's.
 Program program_of(const BundleKernel& kernel, const BundleVariant& variant, const std::string& name);
 
-/// The variant that suits the device best: of those that it can run, made for its kind of device, then for its size of subgroups, then what uses most. Throws CompileError,
-/// with what each lacks, if it can run none.
+/// The variant that suits the device best: of those that it can run, made for its kind of device, then for its size of
+/// subgroups, then what uses most. Throws CompileError, with what each lacks, if it can run none.
 const BundleVariant& best_variant(const BundleKernel& kernel, const Target& device, const std::string& name);
 /// A line for each variant: whether it is that one, could run too, or what it needs that the device lacks.
 std::string explain_variants(const BundleKernel& kernel, const Target& device, const std::string& name);
 
 /// A file that is no bundle, is damaged, or of another version.
-struct BundleError : Error { using Error::Error; };
+struct BundleError : Error {
+  using Error::Error;
+};
 
 }  // namespace tessera

@@ -1,12 +1,11 @@
 #include "codegen/program/program.h"
 
-#include "engine/base/array.h"
-#include "engine/base/print_text.h"
-
 #include <algorithm>
 #include <limits>
 
 #include "codegen/program/target.h"
+#include "engine/base/array.h"
+#include "engine/base/print_text.h"
 
 namespace tessera {
 
@@ -47,21 +46,28 @@ LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units,
     t.at_most = many && t.at_most ? std::optional(capped(static_cast<__int128>(*t.at_most) + *many)) : std::nullopt;
   }
   t.at_least = capped(static_cast<__int128>(t.at_least) * std::max<int64_t>(units, 1));
-  if (t.at_most) t.at_most = capped(static_cast<__int128>(*t.at_most) * (static_cast<__int128>(units) + 1));  // the last test runs the body for nobody
+  // the last test runs the body for nobody
+  if (t.at_most) t.at_most = capped(static_cast<__int128>(*t.at_most) * (static_cast<__int128>(units) + 1));
   return t;
 }
 
 int64_t steps_at_once(const Program& p, int64_t total, const DimValues* dims) {
   constexpr int64_t kDispatches = 1024;  // where nobody knows how long a step is
   const LoopTotal beyond = total_iterations(p.loops, 0, dims);
-  const int64_t steps = beyond.at_most ? p.max_loop_iterations - *beyond.at_most : p.open_ended ? p.max_loop_iterations / 4 : cdiv(total, kDispatches);
+  const int64_t steps = beyond.at_most ? p.max_loop_iterations - *beyond.at_most
+                        : p.open_ended ? p.max_loop_iterations / 4
+                                       : cdiv(total, kDispatches);
   return std::clamp<int64_t>(steps, 1, std::max<int64_t>(total, 1));
 }
 
-std::string loops_too_long(const std::string& kernel, int64_t iterations, const std::string& sizes, const std::string& device, int64_t limit) {
-  return kernel + ": one invocation runs at least " + std::to_string(iterations) + " loop iterations" + sizes + ", but " + device + " leaves all loops after " + std::to_string(limit);
+std::string loops_too_long(const std::string& kernel, int64_t iterations, const std::string& sizes,
+                           const std::string& device, int64_t limit) {
+  return kernel + ": one invocation runs at least " + std::to_string(iterations) + " loop iterations" + sizes +
+         ", but " + device + " leaves all loops after " + std::to_string(limit);
 }
-const char* const kShorterLoops = "use a driver without that limit (lavapipe from Mesa 25 on), smaller blocks, more of them in parallel, or the interpreter";
+const char* const kShorterLoops =
+    "use a driver without that limit (lavapipe from Mesa 25 on), smaller blocks, more of them in parallel, or the "
+    "interpreter";
 
 std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, const std::vector<uint32_t>& records) {
   std::vector<PrintedLine> lines;
@@ -75,20 +81,25 @@ std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, 
     for (const auto& [dtype, shape] : print.arguments) {
       Array a(shape, dtype);
       const size_t each = size_bytes(dtype) == 8 ? 2 : 1;
-      for (int64_t i = 0; i < a.size() && word + each <= size; ++i, word += each) a.set_element_bits(i, each == 2 ? uint64_t{r[word + 1]} << 32 | r[word] : r[word]);
+      for (int64_t i = 0; i < a.size() && word + each <= size; ++i, word += each)
+        a.set_element_bits(i, each == 2 ? uint64_t{r[word + 1]} << 32 | r[word] : r[word]);
       arguments.push_back(std::move(a));
     }
     lines.push_back({uint64_t{r[3]} << 32 | r[2], r[1], format_text(print.text, arguments)});
     at += size;
   }
-  std::stable_sort(lines.begin(), lines.end(), [](const PrintedLine& a, const PrintedLine& b) { return a.program < b.program; });
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const PrintedLine& a, const PrintedLine& b) { return a.program < b.program; });
   return lines;
 }
-std::string wait_failed(const std::string& kernel, const WaitSite& site, std::optional<int64_t> holds, std::optional<int64_t> amount) {
-  return kernel + ": " + site.op + ": waits for " + (amount ? std::to_string(*amount) : "more") + (site.bytes ? " bytes" : "") + " in " + site.semaphore + ", which holds " +
+std::string wait_failed(const std::string& kernel, const WaitSite& site, std::optional<int64_t> holds,
+                        std::optional<int64_t> amount) {
+  return kernel + ": " + site.op + ": waits for " + (amount ? std::to_string(*amount) : "more") +
+         (site.bytes ? " bytes" : "") + " in " + site.semaphore + ", which holds " +
          (holds ? std::to_string(*holds) : "less");
 }
-const char* const kSignalFirst = "nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
+const char* const kSignalFirst =
+    "nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
 
 Target lavapipe_target() {
   Target t;
@@ -122,7 +133,8 @@ Target gpu_target() {
   t.can_require_subgroup_size = true;
   t.compute_units = 24;
   t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
-  t.int64_atomics = t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = t.storage8 = t.storage16 = t.vulkan_memory_model_device_scope = t.skips_branches = true;
+  t.int64_atomics = t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = t.storage8 = t.storage16 =
+      t.vulkan_memory_model_device_scope = t.skips_branches = true;
   t.rte16 = t.rte32 = t.rte64 = t.preserve16 = t.preserve32 = t.preserve64 = true;
   return t;
 }

@@ -1,7 +1,7 @@
 #include "codegen/program/program_file.h"
 
-#include <concepts>
 #include <bit>
+#include <concepts>
 #include <cstring>
 #include <tuple>
 #include <type_traits>
@@ -110,27 +110,45 @@ template <class IO, class... T>
 void all(IO& io, T&... fields);
 
 template <class IO>
-void part(IO& io, ProgramArg& a) { all(io, a.origin, a.dtype, a.shape, a.is_output, a.read, a.written, a.loc, a.alias); }
-template <class IO>
-void part(IO& io, ProgramLoop& l) { all(io, l.loc, l.at_least, l.at_most); }
-template <class IO>
-void part(IO& io, ProgramPrint& p) { all(io, p.check, p.text, p.arguments, p.loc); }
-template <class IO>
-void part(IO& io, WaitSite& w) { all(io, w.op, w.semaphore, w.bytes, w.loc); }
-template <class IO>
-void part(IO& io, Needs& n) {
-  auto& [features, workgroup_size, push_constant_bytes, required_subgroup_size, most_subgroup_size, workgroup_count, shared_bytes, loop_iterations] = n;
-  all(io, features, workgroup_size, push_constant_bytes, required_subgroup_size, most_subgroup_size, workgroup_count, shared_bytes, loop_iterations);
+void part(IO& io, ProgramArg& a) {
+  all(io, a.origin, a.dtype, a.shape, a.is_output, a.read, a.written, a.loc, a.alias);
 }
 template <class IO>
-void part(IO& io, BundleVariant& v) { all(io, v.target, v.cpu, v.needs, v.program); }
+void part(IO& io, ProgramLoop& l) {
+  all(io, l.loc, l.at_least, l.at_most);
+}
 template <class IO>
-void part(IO& io, BundleKernel& k) { all(io, k.name, k.loc, k.arguments, k.variants); }
+void part(IO& io, ProgramPrint& p) {
+  all(io, p.check, p.text, p.arguments, p.loc);
+}
 template <class IO>
-void part(IO& io, CostEstimate& c) { all(io, c.flops, c.transcendentals, c.bytes_accessed, c.remote_bytes_transferred); }
+void part(IO& io, WaitSite& w) {
+  all(io, w.op, w.semaphore, w.bytes, w.loc);
+}
+template <class IO>
+void part(IO& io, Needs& n) {
+  auto& [features, workgroup_size, push_constant_bytes, required_subgroup_size, most_subgroup_size, workgroup_count,
+         shared_bytes, loop_iterations] = n;
+  all(io, features, workgroup_size, push_constant_bytes, required_subgroup_size, most_subgroup_size, workgroup_count,
+      shared_bytes, loop_iterations);
+}
+template <class IO>
+void part(IO& io, BundleVariant& v) {
+  all(io, v.target, v.cpu, v.needs, v.program);
+}
+template <class IO>
+void part(IO& io, BundleKernel& k) {
+  all(io, k.name, k.loc, k.arguments, k.variants);
+}
+template <class IO>
+void part(IO& io, CostEstimate& c) {
+  all(io, c.flops, c.transcendentals, c.bytes_accessed, c.remote_bytes_transferred);
+}
 
 template <class IO, class A, class B>
-void part(IO& io, std::pair<A, B>& p) { all(io, p.first, p.second); }
+void part(IO& io, std::pair<A, B>& p) {
+  all(io, p.first, p.second);
+}
 template <class IO, class T>
 void part(IO& io, std::optional<T>& o) {
   bool there = o.has_value();
@@ -183,15 +201,21 @@ void one(IO& io, T& field) {
   else part(io, field);
 }
 template <class IO, class... T>
-void all(IO& io, T&... fields) { (one(io, fields), ...); }
+void all(IO& io, T&... fields) {
+  (one(io, fields), ...);
+}
 
 // Every field of Program, once for both directions.
 template <class IO>
 void program(IO& io, Program& p) {
-  auto& [name, loc, args, spirv, grid, workgroup_size, required_subgroup_size, shared_bytes, scratch_bytes, max_workgroups, num_units, report_bytes, waits,
-         prints, axis_names, loops, max_loop_iterations, extents, extent_is_64, units_extent, steps_extent, open_ended, indirect_table, alignment, explain, metadata, cost_estimate] = p;
-  all(io, name, loc, args, spirv, grid, workgroup_size, required_subgroup_size, shared_bytes, scratch_bytes, max_workgroups, num_units, report_bytes, waits, prints,
-      axis_names, loops, max_loop_iterations, extents, extent_is_64, units_extent, steps_extent, open_ended, indirect_table, alignment, explain, metadata, cost_estimate);
+  auto& [name, loc, args, spirv, grid, workgroup_size, required_subgroup_size, shared_bytes, scratch_bytes,
+         max_workgroups, num_units, report_bytes, waits, prints, axis_names, loops, max_loop_iterations, extents,
+         extent_is_64, units_extent, steps_extent, open_ended, indirect_table, alignment, explain, metadata,
+         cost_estimate] = p;
+  all(io, name, loc, args, spirv, grid, workgroup_size, required_subgroup_size, shared_bytes, scratch_bytes,
+      max_workgroups, num_units, report_bytes, waits, prints, axis_names, loops, max_loop_iterations, extents,
+      extent_is_64, units_extent, steps_extent, open_ended, indirect_table, alignment, explain, metadata,
+      cost_estimate);
 }
 
 template <class T, class F>

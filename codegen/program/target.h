@@ -1,5 +1,6 @@
-// Target: everything codegen may know about a device, as a plain value. runtime/ fills one from Vulkan's limits and features; tests make
-// their own (minimum_target: the least that Vulkan 1.3 with our baseline promises). codegen never asks a device anything.
+// Target: everything codegen may know about a device, as a plain value. runtime/ fills one from Vulkan's limits and
+// features; tests make their own (minimum_target: the least that Vulkan 1.3 with our baseline promises). codegen never
+// asks a device anything.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,34 +9,40 @@ namespace tessera {
 
 struct Target {
   std::string name = "minimum";
-  enum class Kind : uint8_t { gpu, cpu } kind = Kind::gpu;  // cpu: lavapipe and its like; decides the cost model, never what is legal
+  // cpu: lavapipe and its like; decides the cost model, never what is legal
+  enum class Kind : uint8_t { gpu, cpu } kind = Kind::gpu;
 
   // limits
-  int32_t max_workgroup_size = 128;           // invocations, and along x
-  int32_t max_workgroup_count = 65535;        // per dispatch dimension
-  int64_t shared_bytes = 16384;               // maxComputeSharedMemorySize
+  int32_t max_workgroup_size = 128;     // invocations, and along x
+  int32_t max_workgroup_count = 65535;  // per dispatch dimension
+  int64_t shared_bytes = 16384;         // maxComputeSharedMemorySize
   int32_t push_constant_bytes = 128;
   int64_t max_buffer_bytes = int64_t{1} << 27;
   int32_t min_subgroup_size = 4, max_subgroup_size = 4;
   /// The size codegen plans for. With can_require_subgroup_size a pipeline can insist on it and on full subgroups.
   int32_t subgroup_size = 4;
   bool can_require_subgroup_size = false;
-  /// Loop iterations after which the driver silently leaves every loop of an invocation, all loops together; 0: no limit. Lavapipe before
-  /// Mesa 25 has 65535 (seen on 22.3; 25.0 is free of it). README.md says how it counts, and what is done about it.
+  /// Loop iterations after which the driver silently leaves every loop of an invocation, all loops together; 0: no
+  /// limit. Lavapipe before Mesa 25 has 65535 (seen on 22.3; 25.0 is free of it). README.md says how it counts, and
+  /// what is done about it.
   int64_t max_loop_iterations = 0;
-  /// Results of a large dot that one invocation keeps (CPU drivers): 256 measured best on lavapipe before Mesa 25, 128 since.
+  /// Results of a large dot that one invocation keeps (CPU drivers): 256 measured best on lavapipe before Mesa 25, 128
+  /// since.
   int32_t dot_results = 128;
-  int32_t compute_units = 1;                  // cores or multiprocessors, where known: how many workgroups keep the device busy
+  // cores or multiprocessors, where known: how many workgroups keep the device busy
+  int32_t compute_units = 1;
 
   // subgroup op classes in compute shaders; BASIC is always there
   bool subgroup_vote = false, subgroup_arithmetic = false, subgroup_ballot = false, subgroup_shuffle = false;
 
   // features
   bool int8 = false, int16 = false, int64 = false, float16 = false, float64 = false;
-  bool int64_atomics = false;                 // in buffers; of 32 bits they are always there
-  bool storage8 = false, storage16 = false;   // 8 and 16-bit loads and stores through buffer addresses; else by the words around them
+  bool int64_atomics = false;  // in buffers; of 32 bits they are always there
+  // 8 and 16-bit loads and stores through buffer addresses; else by the words around them
+  bool storage8 = false, storage16 = false;
   bool vulkan_memory_model_device_scope = false;
-  /// What no invocation takes is not run for nobody. Lavapipe from Mesa 25 on runs it, and loads from addresses that are the same for all invocations there (seen on 26.1).
+  /// What no invocation takes is not run for nobody. Lavapipe from Mesa 25 on runs it, and loads from addresses that
+  /// are the same for all invocations there (seen on 26.1).
   bool skips_branches = false;
 
   // float controls, per width: where false, conversions go through integer bits
@@ -46,13 +53,13 @@ struct Target {
   bool operator==(const Target&) const = default;
 };
 
-/// 16 KiB shared memory, 128 invocations, subgroups of 4 with BASIC ops only, no optional feature. All dtypes but f64 work there: 64-bit integers as
-/// two words, 8 and 16-bit elements within words of memory.
+/// 16 KiB shared memory, 128 invocations, subgroups of 4 with BASIC ops only, no optional feature. All dtypes but f64
+/// work there: 64-bit integers as two words, 8 and 16-bit elements within words of memory.
 inline Target minimum_target() { return {}; }
 /// What Debian 12's lavapipe reports (Mesa 22.3); a newer one differs in nothing that codegen needs.
 Target lavapipe_target();
-/// What a desktop GPU of the middle class reports, with 32 invocations to a subgroup: wide workgroups, all features. To see what is chosen for one
-/// without having one.
+/// What a desktop GPU of the middle class reports, with 32 invocations to a subgroup: wide workgroups, all features. To
+/// see what is chosen for one without having one.
 Target gpu_target();
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
-// What every Program that compile() makes has, and what the runtime relies on without a look: for Programs that were read from a file.
+// What every Program that compile() makes has, and what the runtime relies on without a look: for Programs that were
+// read from a file.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -54,14 +55,22 @@ bool possible_print(const ProgramPrint& print) {
 bool is_valid(const Program& p) {
   const auto power_of_two = [](int32_t n) { return n > 0 && std::has_single_bit(static_cast<uint32_t>(n)); };
   if (!is_spirv(p.spirv) || !possible_arguments(p)) return false;
-  if (p.workgroup_size < 1 || p.shared_bytes < 0 || p.scratch_bytes < 0 || p.max_workgroups < 0 || p.max_loop_iterations < 0 || p.max_loop_iterations > INT32_MAX) return false;
-  if (p.required_subgroup_size != 0 && (!power_of_two(p.required_subgroup_size) || p.workgroup_size % p.required_subgroup_size != 0)) return false;
+  if (p.workgroup_size < 1 || p.shared_bytes < 0 || p.scratch_bytes < 0 || p.max_workgroups < 0 ||
+      p.max_loop_iterations < 0 || p.max_loop_iterations > INT32_MAX)
+    return false;
+  if (p.required_subgroup_size != 0 &&
+      (!power_of_two(p.required_subgroup_size) || p.workgroup_size % p.required_subgroup_size != 0))
+    return false;
   if (!power_of_two(p.alignment) || p.alignment > 64) return false;  // the runtime's own arrays lie at multiples of 64
   if (p.extents.size() != p.extent_is_64.size()) return false;
   if (p.units_extent < -1 || p.units_extent >= static_cast<int64_t>(p.extents.size())) return false;
   if (p.units_extent >= 0 && (p.max_workgroups == 0 || p.scratch_bytes == 0)) return false;
-  if (p.steps_extent < -1 || (p.steps_extent >= 0 && p.steps_extent + int64_t{1} >= static_cast<int64_t>(p.extents.size()))) return false;
-  if (p.steps_extent >= 0 && p.extent_is_64[static_cast<size_t>(p.steps_extent)] != p.extent_is_64[static_cast<size_t>(p.steps_extent) + 1]) return false;
+  if (p.steps_extent < -1 ||
+      (p.steps_extent >= 0 && p.steps_extent + int64_t{1} >= static_cast<int64_t>(p.extents.size())))
+    return false;
+  if (p.steps_extent >= 0 &&
+      p.extent_is_64[static_cast<size_t>(p.steps_extent)] != p.extent_is_64[static_cast<size_t>(p.steps_extent) + 1])
+    return false;
   if (p.open_ended && (p.steps_extent < 0 || p.scratch_bytes == 0 || p.report_bytes == 0)) return false;
   if (p.steps_extent >= 0 && (p.max_workgroups > 0 || p.max_loop_iterations == 0)) return false;
   if (p.report_bytes < 0 || p.report_bytes > kMostReport) return false;

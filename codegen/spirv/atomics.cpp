@@ -1,7 +1,8 @@
-// Atomics of arrays that programs running at once update. 32 and 64-bit integers have instructions, but for 64-bit operands that an operation of
-// doubles may have made (may_be_double in codegen/lane/loops.cpp). Everything else is a loop that tries to swap the word that holds the element
-// until nobody has changed it meanwhile. A word of narrow elements never leaves its array's memory, which is rounded up to whole words; neighbours
-// are written back as they were, and a neighbour's change makes the swap fail.
+// Atomics of arrays that programs running at once update. 32 and 64-bit integers have instructions, but for 64-bit
+// operands that an operation of doubles may have made (may_be_double in codegen/lane/loops.cpp). Everything else is a
+// loop that tries to swap the word that holds the element until nobody has changed it meanwhile. A word of narrow
+// elements never leaves its array's memory, which is rounded up to whole words; neighbours are written back as they
+// were, and a neighbour's change makes the swap fail.
 #include "codegen/lane/loops.h"
 #include "codegen/spirv/emitter.h"
 #include "codegen/spirv/instructions.h"
@@ -12,17 +13,23 @@ namespace tessera::spirv {
 using ir::Opcode;
 
 namespace {
-Opcode kind_of(const ir::Op& op) { return op.code == Opcode::atomic_cas ? op.code : static_cast<Opcode>(op.attr(ir::Attr::kind)); }
+Opcode kind_of(const ir::Op& op) {
+  return op.code == Opcode::atomic_cas ? op.code : static_cast<Opcode>(op.attr(ir::Attr::kind));
+}
 
 spv::Op native(Opcode kind, DType t) {
   if (kind == Opcode::atomic_cas) return spv::OpAtomicCompareExchange;
-  return kind == Opcode::swap ? spv::OpAtomicExchange : kInstructions.atomic[static_cast<size_t>(kind)].of(is_signed_int(t) ? DType::i32 : DType::u32);
+  return kind == Opcode::swap
+             ? spv::OpAtomicExchange
+             : kInstructions.atomic[static_cast<size_t>(kind)].of(is_signed_int(t) ? DType::i32 : DType::u32);
 }
 
-// The widest scope that every device has. An update whose old value nobody wants orders nothing; one that hands it on may be a flag or a ticket.
+// The widest scope that every device has. An update whose old value nobody wants orders nothing; one that hands it on
+// may be a flag or a ticket.
 const uint32_t kScope = spv::ScopeQueueFamily;
 const uint32_t kRelaxed = spv::MemorySemanticsMaskNone;
-const uint32_t kAcquire = spv::MemorySemanticsAcquireMask | spv::MemorySemanticsUniformMemoryMask | spv::MemorySemanticsMakeVisibleMask;
+const uint32_t kAcquire =
+    spv::MemorySemanticsAcquireMask | spv::MemorySemanticsUniformMemoryMask | spv::MemorySemanticsMakeVisibleMask;
 const uint32_t kAcquireRelease = spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
                                  spv::MemorySemanticsMakeAvailableMask | spv::MemorySemanticsMakeVisibleMask;
 }  // namespace
@@ -30,11 +37,17 @@ const uint32_t kAcquireRelease = spv::MemorySemanticsAcquireReleaseMask | spv::M
 void Emitter::emit_atomic(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
   if (r.space == ir::MemorySpace::shared) {
-    if (op.code != Opcode::atomic_rmw || !is_int(r.dtype) || size_bytes(r.dtype) != 4) throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " of shared memory", op.loc);
-    const Id type = f_.type(Reg::u32), at = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, type), {arena_, shared_word(r, element_index(op), 0).id});
+    if (op.code != Opcode::atomic_rmw || !is_int(r.dtype) || size_bytes(r.dtype) != 4)
+      throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " of shared memory", op.loc);
+    const Id type = f_.type(Reg::u32), at = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, type),
+                                                  {arena_, shared_word(r, element_index(op), 0).id});
     const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
     // What comes before and after is the barriers' concern.
-    return set(op.results.at(0), {&f_, m_.op(native(kind_of(op), r.dtype), type, {at, word(spv::ScopeWorkgroup), word(kRelaxed), bits(get(op.operands.at(1))).id}), Reg::u32});
+    return set(op.results.at(0),
+               {&f_,
+                m_.op(native(kind_of(op), r.dtype), type,
+                      {at, word(spv::ScopeWorkgroup), word(kRelaxed), bits(get(op.operands.at(1))).id}),
+                Reg::u32});
   }
   if (size_bytes(r.dtype) == 8) {
     need(op, target_.int64_atomics, r.dtype, "shaderBufferInt64Atomics");
@@ -58,7 +71,11 @@ V Emitter::atomic_update(const ir::Op& op, V address) {
   const Id scope = word(kScope), semantics = word(ordered ? kAcquireRelease : kRelaxed);
   const spv::Op code = native(kind_of(op), k_.type(op.operands.at(1)).dtype);
   if (op.code == Opcode::atomic_cas)
-    return {&f_, m_.op(code, type, {at, scope, semantics, word(ordered ? kAcquire : kRelaxed), value.id, bits(get(op.operands.at(2))).id}), value.reg};
+    return {
+        &f_,
+        m_.op(code, type,
+              {at, scope, semantics, word(ordered ? kAcquire : kRelaxed), value.id, bits(get(op.operands.at(2))).id}),
+        value.reg};
   return {&f_, m_.op(code, type, {at, scope, semantics, value.id}), value.reg};
 }
 
@@ -92,7 +109,8 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
     V now;
     if (kind == Opcode::swap) now = memory(value, raw);
     else if (kind == Opcode::atomic_cas) {
-      const V same = elementwise(Opcode::eq, t, DType::boolean, {old, get(op.operands.at(2))}, {full_range(t), full_range(t)});
+      const V same =
+          elementwise(Opcode::eq, t, DType::boolean, {old, get(op.operands.at(2))}, {full_range(t), full_range(t)});
       now = select(same, memory(value, raw), size < 4 ? (word >> shift) & mask : word);
     } else {
       now = memory(elementwise(kind, t, t, {old, value}, {full_range(t), full_range(t)}), {});
@@ -105,7 +123,11 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
   const std::vector<V> end = f_.while_loop(
       {start, f_.boolean(true)}, [&](const std::vector<V>& s) { return s[1]; },
       [&](const std::vector<V>& s) {
-        const V seen{&f_, m_.op(spv::OpAtomicCompareExchange, type, {at, number(kScope), number(ordered ? kAcquireRelease : kRelaxed), number(ordered ? kAcquire : kRelaxed), next(s[0]).id, s[0].id}), reg};
+        const V seen{&f_,
+                     m_.op(spv::OpAtomicCompareExchange, type,
+                           {at, number(kScope), number(ordered ? kAcquireRelease : kRelaxed),
+                            number(ordered ? kAcquire : kRelaxed), next(s[0]).id, s[0].id}),
+                     reg};
         return std::vector<V>{seen, ne(seen, s[0])};
       });
   return element(end[0]);

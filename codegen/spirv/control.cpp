@@ -12,7 +12,8 @@ using ir::Opcode;
 
 V Emitter::get(ir::Value v) const {
   const V x = registers_[v.index].v;
-  if (!x.id) throw InternalError(k_.name + ": spirv: value %" + std::to_string(v.index) + " is used before it is defined");
+  if (!x.id)
+    throw InternalError(k_.name + ": spirv: value %" + std::to_string(v.index) + " is used before it is defined");
   return x;
 }
 
@@ -22,7 +23,9 @@ std::vector<V> Emitter::get_all(const std::vector<ir::Value>& vs, size_t from) c
   return out;
 }
 
-Range Emitter::range(ir::Value v) const { return ranges_[v.index].known ? ranges_[v.index] : full_range(k_.type(v).dtype); }
+Range Emitter::range(ir::Value v) const {
+  return ranges_[v.index].known ? ranges_[v.index] : full_range(k_.type(v).dtype);
+}
 void Emitter::set_range(ir::Value v, Range r) { ranges_[v.index] = r; }
 
 std::vector<V> Emitter::region(ir::RegionId r) {
@@ -43,7 +46,8 @@ void Emitter::emit(const ir::Op& op) {
   };
   switch (ir::family(op.code)) {
     case Family::elementwise: {
-      const DType operand = k_.type(op.operands.at(op.code == Opcode::select ? 1 : 0)).dtype, out = k_.type(op.results.at(0)).dtype;
+      const DType operand = k_.type(op.operands.at(op.code == Opcode::select ? 1 : 0)).dtype,
+                  out = k_.type(op.results.at(0)).dtype;
       std::vector<Range> ranges;
       for (ir::Value v : op.operands) ranges.push_back(range(v));
       V raw;
@@ -67,7 +71,8 @@ void Emitter::emit(const ir::Op& op) {
       V raw;
       if (is_narrow_float(t)) raw = f_.make(Reg::u32, static_cast<uint32_t>(bits & 0xffff));
       set(op.results[0], constant(f_, t, bits), raw);
-      if (const auto n = is_int(t) ? ir::constant_int(k_, op.results[0]) : std::nullopt; n && !(t == DType::u64 && *n < 0))
+      if (const auto n = is_int(t) ? ir::constant_int(k_, op.results[0]) : std::nullopt;
+          n && !(t == DType::u64 && *n < 0))
         set_range(op.results[0], {*n, *n, true});
       return;
     }
@@ -75,8 +80,10 @@ void Emitter::emit(const ir::Op& op) {
       switch (ir::Memory(op.code)) {
         case ir::Memory::load: return emit_load(op);
         case ir::Memory::store: return emit_store(op);
-        case ir::Memory::atomic_rmw: case ir::Memory::atomic_cas: return emit_atomic(op);
-        case ir::Memory::swap: case ir::Memory::addupdate: break;
+        case ir::Memory::atomic_rmw:
+        case ir::Memory::atomic_cas: return emit_atomic(op);
+        case ir::Memory::swap:
+        case ir::Memory::addupdate: break;
       }
       break;
     case Family::ref:
@@ -105,23 +112,35 @@ void Emitter::emit(const ir::Op& op) {
       break;
     case Family::group: {
       if (op.code == Opcode::subgroup_reduce) return emit_reduce(op);
-      if (op.code == Opcode::subgroup_shuffle) return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
+      if (op.code == Opcode::subgroup_shuffle)
+        return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
       if (op.code == Opcode::subgroup_shuffle_xor)
-        return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor, f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
-      // One invocation sees what it did itself; a workgroup that is one full subgroup synchronises as that, which costs drivers less (lavapipe
-      // cuts a shader at a workgroup's barriers, in time that grows with the square of its size).
+        return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor,
+                                  f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
+      // One invocation sees what it did itself; a workgroup that is one full subgroup synchronises as that, which costs
+      // drivers less (lavapipe cuts a shader at a workgroup's barriers, in time that grows with the square of its
+      // size).
       if (k_.lane.workgroup_size == 1) return;
       const bool one_subgroup = k_.lane.subgroup_size == k_.lane.workgroup_size;
       const V scope = f_.make(Reg::u32, static_cast<uint32_t>(one_subgroup ? spv::ScopeSubgroup : spv::ScopeWorkgroup));
       const V semantics =
-          f_.make(Reg::u32, static_cast<uint32_t>(spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
-                                                  spv::MemorySemanticsWorkgroupMemoryMask | spv::MemorySemanticsMakeAvailableMask |
-                                                  spv::MemorySemanticsMakeVisibleMask));
+          f_.make(Reg::u32,
+                  static_cast<uint32_t>(spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
+                                        spv::MemorySemanticsWorkgroupMemoryMask |
+                                        spv::MemorySemanticsMakeAvailableMask | spv::MemorySemanticsMakeVisibleMask));
       m_.op(spv::OpControlBarrier, {scope.id, scope.id, semantics.id});
       return;
     }
     case Family::report: return op.code == Opcode::report ? emit_report(op) : result(loops_cut());
-    case Family::move: case Family::contract: case Family::reduce: case Family::argreduce: case Family::scan: case Family::rearrange: case Family::grid: case Family::print: case Family::pipe:
+    case Family::move:
+    case Family::contract:
+    case Family::reduce:
+    case Family::argreduce:
+    case Family::scan:
+    case Family::rearrange:
+    case Family::grid:
+    case Family::print:
+    case Family::pipe:
     case Family::end: break;
   }
   throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);
@@ -130,19 +149,20 @@ void Emitter::emit(const ir::Op& op) {
 void Emitter::emit_if(const ir::Op& op) {
   const V pred = get(op.operands.at(0));
   const size_t n = op.results.size();
-  // The memory bits of narrow floats go through too, where both branches have them: an element at an array's edge is loaded in one.
+  // The memory bits of narrow floats go through too, where both branches have them: an element at an array's edge is
+  // loaded in one.
   std::vector<bool> raw(n, true);
   const auto branch = [&](size_t r) {
     std::vector<V> out = region(op.regions.at(r));
     for (size_t i = 0; i < n; ++i) {
       const V bits = registers_[k_.terminator(op.regions[r]).operands[i].index].raw;
       if (!bits.id) raw[i] = false;
-      if (const DType t = k_.type(op.results[i]).dtype; is_narrow_float(t)) out.push_back(bits.id ? bits : f_.make(Reg::u32, 0));
+      if (const DType t = k_.type(op.results[i]).dtype; is_narrow_float(t))
+        out.push_back(bits.id ? bits : f_.make(Reg::u32, 0));
     }
     return out;
   };
-  const std::vector<V> out = f_.if_else(
-      pred, [&] { return branch(0); }, [&] { return branch(1); });
+  const std::vector<V> out = f_.if_else(pred, [&] { return branch(0); }, [&] { return branch(1); });
   for (size_t i = 0, next = n; i < n; ++i) {
     const DType t = k_.type(op.results[i]).dtype;
     const V bits = is_narrow_float(t) ? out.at(next++) : V{};
@@ -158,8 +178,8 @@ void Emitter::emit_for(const ir::Op& op) {
   if (stride.lo < 1) step = select(slt(step, 1), 1, step);  // a step that data makes 0 must not hang the device
   const int64_t most = std::max<int64_t>(stride.hi, 1);
   const int copies = lane::copies_per_iteration(k_, op, target_);
-  // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the addition, unsigned: from a counter below the
-  // end it may be more than INT32_MAX.
+  // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the
+  // addition, unsigned: from a counter below the end it may be more than INT32_MAX.
   const bool plain = last.hi + copies * most - 1 <= INT32_MAX;
   set_range(body.args.at(0), Bounds(counter_bounds({first.lo, first.hi}, {last.lo, last.hi})));
 
@@ -205,12 +225,14 @@ void Emitter::emit_while(const ir::Op& op) {
   for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], out[i]);
 }
 
-// A driver that has cut a loop leaves every later one after its first iteration: so one that must run twice tells. Nothing in it is a constant,
-// lest a compiler know its result: the report's address is a multiple of 64, and only we know that.
+// A driver that has cut a loop leaves every later one after its first iteration: so one that must run twice tells.
+// Nothing in it is a constant, lest a compiler know its result: the report's address is a multiple of 64, and only we
+// know that.
 V Emitter::loops_cut() {
   const V low = to_uint(report_, Reg::u32), rounds = (low & 31) + 2, wanted = ((low >> 1) & 31) + 2;
   const std::vector<V> done = f_.while_loop(
-      {f_.make(Reg::u32, 0)}, [&](const std::vector<V>& s) { return s[0] < rounds; }, [&](const std::vector<V>& s) { return std::vector<V>{s[0] + 1}; });
+      {f_.make(Reg::u32, 0)}, [&](const std::vector<V>& s) { return s[0] < rounds; },
+      [&](const std::vector<V>& s) { return std::vector<V>{s[0] + 1}; });
   return ne(done[0], wanted);
 }
 
@@ -239,7 +261,8 @@ void Emitter::emit_switch(const ir::Op& op) {
     f_.branch(merge);
   }
   f_.begin(merge);
-  for (size_t j = 0; j < incoming.size(); ++j) set(op.results[j], {&f_, m_.op(spv::OpPhi, f_.type(regs[j]), incoming[j]), regs[j]});
+  for (size_t j = 0; j < incoming.size(); ++j)
+    set(op.results[j], {&f_, m_.op(spv::OpPhi, f_.type(regs[j]), incoming[j]), regs[j]});
   if (f_.on_block) f_.on_block();
 }
 

@@ -1,6 +1,5 @@
-// Conversions between dtypes, and between registers and memory. Roundings go through integer bits wherever the target does not promise
-// round-to-nearest-even, and always for bf16
-// and the 8-bit floats.
+// Conversions between dtypes, and between registers and memory. Roundings go through integer bits wherever the target
+// does not promise round-to-nearest-even, and always for bf16 and the 8-bit floats.
 #include <bit>
 #include <cmath>
 
@@ -37,7 +36,8 @@ V round_f16(V v) {
   const V m = magnitude_bits(v);
   V r = ((m + 0xfff) + ((m >> 13) & 1)) & ~0x1fffu;
   r = select(r >= 0x47800000u, 0x7f800000u, r);  // 65520 and above: infinity
-  // Below 2^-14: multiples of 2^-24. Rounds the 24-bit significand after a shift by 126 - exponent, which is at least 14; of what is not below, by anything from 1 to 31.
+  // Below 2^-14: multiples of 2^-24. Rounds the 24-bit significand after a shift by 126 - exponent, which is at least
+  // 14; of what is not below, by anything from 1 to 31.
   const V shift = 126 - (m >> 23), amount = select((shift - 1) > 30, 31, shift);
   const V significand = (m & 0x7fffff) | 0x800000;
   const V odd = (significand >> amount) & 1;
@@ -82,7 +82,8 @@ V pack(V v, Reg to) {
   const V up = (rest > Literal(half)) | (eq(rest, Literal(half)) & ne(top & 1, 0));
   top = top + select(up, literal(top, 1), literal(top, 0));
   const Reg u = uint_of(to);
-  const V packed = ((to_uint(n, u) + (l.bias - 1)) << l.mantissa) + to_uint(top, u);  // top's highest bit adds 1 to the exponent
+  // top's highest bit adds 1 to the exponent
+  const V packed = ((to_uint(n, u) + (l.bias - 1)) << l.mantissa) + to_uint(top, u);
   return floating(select(eq(v, 0), 0, packed));
 }
 
@@ -91,7 +92,8 @@ V int_to_float(V v, DType from, DType to) {
   const bool sgn = is_signed_int(from);
   const int significant = bits(from) - (sgn ? 1 : 0), holds = layout(reg).mantissa + 1;
   // Narrow floats round twice, through f32, as the reference does.
-  if (significant <= holds || rounds_to_even(v.fn->target, reg)) return normalize(sgn ? float_from_sint(v, reg) : float_from_uint(v, reg), to);
+  if (significant <= holds || rounds_to_even(v.fn->target, reg))
+    return normalize(sgn ? float_from_sint(v, reg) : float_from_uint(v, reg), to);
   if (!sgn) return normalize(pack(v, reg), to);
   const V negative = slt(v, 0);
   const V m = pack(select(negative, -v, v), reg);
@@ -101,7 +103,8 @@ V int_to_float(V v, DType from, DType to) {
 V float_to_int(V v, DType to) {
   const Reg reg = reg_of(to);
   const int n = tessera::bits(to);
-  const double above = std::bit_cast<double>(static_cast<uint64_t>(1023 + n - (is_signed_int(to) ? 1 : 0)) << 52);  // 2^(n-1) or 2^n
+  // 2^(n-1) or 2^n
+  const double above = std::bit_cast<double>(static_cast<uint64_t>(1023 + n - (is_signed_int(to) ? 1 : 0)) << 52);
   const V not_nan = ~is_nan(v);
   if (is_signed_int(to)) {
     const V low = v < -above, high = v >= above, ok = not_nan & ~(low | high);
@@ -133,7 +136,8 @@ V f64_to_f32(V v) {
 }
 
 V float_to_float_dtype(V v, DType from, DType to) {
-  if (from == DType::f64) return normalize(rounds_to_even(v.fn->target, Reg::f32) ? float_to_float(v, Reg::f32) : f64_to_f32(v), to);
+  if (from == DType::f64)
+    return normalize(rounds_to_even(v.fn->target, Reg::f32) ? float_to_float(v, Reg::f32) : f64_to_f32(v), to);
   if (to == DType::f64) return float_to_float(v, Reg::f64);
   return to == DType::f32 ? v : normalize(v, to);
 }
@@ -173,8 +177,10 @@ V constant(Function& f, DType t, uint64_t b) {
     case DType::i4: return f.make(Reg::u32, static_cast<int>((b & 15) ^ 8) - 8);
     case DType::i8: return f.make(Reg::u32, static_cast<int8_t>(b));
     case DType::i16: return f.make(Reg::u32, static_cast<int16_t>(b));
-    case DType::f8e4m3fn: return f.make_bits(Reg::f32, std::bit_cast<uint32_t>(from_f8e4m3fn_bits(static_cast<uint8_t>(b))));
-    case DType::f8e5m2: return f.make_bits(Reg::f32, std::bit_cast<uint32_t>(from_f8e5m2_bits(static_cast<uint8_t>(b))));
+    case DType::f8e4m3fn:
+      return f.make_bits(Reg::f32, std::bit_cast<uint32_t>(from_f8e4m3fn_bits(static_cast<uint8_t>(b))));
+    case DType::f8e5m2:
+      return f.make_bits(Reg::f32, std::bit_cast<uint32_t>(from_f8e5m2_bits(static_cast<uint8_t>(b))));
     case DType::f16: return f.make_bits(Reg::f32, std::bit_cast<uint32_t>(from_f16_bits(static_cast<uint16_t>(b))));
     case DType::bf16: return f.make_bits(Reg::f32, (b & 0xffff) << 16);
     case DType::boolean: return f.boolean(b != 0);

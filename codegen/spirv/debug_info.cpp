@@ -21,7 +21,11 @@ bool is_text(const std::string& s) {
   for (size_t i = 0; i < s.size();) {
     const auto at = [&](size_t j) { return static_cast<unsigned char>(s[j]); };
     const unsigned char c = at(i);
-    const size_t n = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
+    const size_t n = c < 0x80                ? 1
+                     : c >= 0xc2 && c < 0xe0 ? 2
+                     : c >= 0xe0 && c < 0xf0 ? 3
+                     : c >= 0xf0 && c < 0xf5 ? 4
+                                             : 0;
     if (c == 0 || n == 0 || i + n > s.size()) return false;
     for (size_t j = i + 1; j < i + n; ++j)
       if (at(j) >> 6 != 2) return false;
@@ -45,14 +49,19 @@ DebugInfo::DebugInfo(Module& module, const SourceReader& read, const std::string
     : m_(module), read_(read), set_(module.import("NonSemantic.Shader.DebugInfo.100")) {
   constexpr uint32_t kDwarf = 4;
   const Id file = source(loc ? loc.file : kernel), flags = number(NonSemanticShaderDebugInfo100FlagIsPublic);
-  const Id unit = global(NonSemanticShaderDebugInfo100DebugCompilationUnit, {number(NonSemanticShaderDebugInfo100Version), number(kDwarf), file, number(spv::SourceLanguageUnknown)});
+  const Id unit =
+      global(NonSemanticShaderDebugInfo100DebugCompilationUnit,
+             {number(NonSemanticShaderDebugInfo100Version), number(kDwarf), file, number(spv::SourceLanguageUnknown)});
   const Id type = global(NonSemanticShaderDebugInfo100DebugTypeFunction, {flags, m_.type_void()});
   const Id name = m_.string(kernel), line = number(loc.line);
-  function_ = global(NonSemanticShaderDebugInfo100DebugFunction, {name, type, file, line, number(0), unit, m_.string("main"), flags, line});
+  function_ = global(NonSemanticShaderDebugInfo100DebugFunction,
+                     {name, type, file, line, number(0), unit, m_.string("main"), flags, line});
   global(NonSemanticShaderDebugInfo100DebugEntryPoint, {function_, unit, m_.string("Tessera"), m_.string("")});
 }
 
-void DebugInfo::define(Id function) { local(NonSemanticShaderDebugInfo100DebugFunctionDefinition, {function_, function}); }
+void DebugInfo::define(Id function) {
+  local(NonSemanticShaderDebugInfo100DebugFunctionDefinition, {function_, function});
+}
 
 void DebugInfo::locate(Id block, Loc loc) {
   if (block != block_) {  // both hold to the end of a block only
@@ -60,7 +69,8 @@ void DebugInfo::locate(Id block, Loc loc) {
     block_ = block;
     loc_ = {};
   }
-  if (loc.line == loc_.line && (loc.file == loc_.file || (loc && loc_ && std::strcmp(loc.file, loc_.file) == 0))) return;
+  if (loc.line == loc_.line && (loc.file == loc_.file || (loc && loc_ && std::strcmp(loc.file, loc_.file) == 0)))
+    return;
   loc_ = loc;
   if (!loc) return local(NonSemanticShaderDebugInfo100DebugNoLine, {});
   const Id line = number(loc.line);

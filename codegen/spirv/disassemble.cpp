@@ -11,7 +11,8 @@ std::string disassemble(const std::vector<uint32_t>& words) {
   std::string text;
 #ifdef TESSERA_SPIRV_TOOLS
   const spvtools::SpirvTools tools(SPV_ENV_VULKAN_1_3);
-  if (tools.Disassemble(words, &text, SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES | SPV_BINARY_TO_TEXT_OPTION_INDENT)) return text;
+  if (tools.Disassemble(words, &text, SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES | SPV_BINARY_TO_TEXT_OPTION_INDENT))
+    return text;
   text.clear();
 #endif
   char buffer[16];

@@ -55,8 +55,9 @@ V extreme(bool larger, DType t, V a, V b) {
   const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
   const V nan_a = preserve ? ne(a, a) : is_nan(a);
   // True where b wins or either is NaN.
-  const V pick_b = preserve ? a.fn->emit(larger ? spv::OpFUnordLessThan : spv::OpFUnordGreaterThan, Reg::boolean, {a, b})
-                            : (larger ? a < b : b < a) | is_nan(b);
+  const V pick_b = preserve
+                       ? a.fn->emit(larger ? spv::OpFUnordLessThan : spv::OpFUnordGreaterThan, Reg::boolean, {a, b})
+                       : (larger ? a < b : b < a) | is_nan(b);
   // Equal operands differ only if they are zeros of opposite signs: and keeps a common sign (max), or any sign (min).
   const V same = floating(larger ? bits(a) & bits(b) : bits(a) | bits(b));
   return select(nan_a, a, select(eq(a, b), same, select(pick_b, b, a)));
@@ -105,18 +106,20 @@ constexpr bool expands(Opcode op) { return kInstructions.elementwise[static_cast
 /// The sequence of a row that has EXPAND in one of its columns: neither compiles without the other.
 template <Opcode op> V expand(const Call& c) = delete;
 
-#define EXPANSION(name)                                                            \
+#define EXPANSION(name)                                                               \
   static_assert(expands(Opcode::name), "the row of " #name " has only instructions"); \
   template <> V expand<Opcode::name>(const Call& c)
 EXPANSION(div) {
   if (c.flt()) return c.a[0] / c.a[1];
   if (c.sgn()) return signed_div(c.a[0], c.a[1], c.r[0], c.r[1], c.least());
-  return c.r[1].contains(0) ? select(eq(c.a[1], 0), -1, udiv(c.a[0], select(eq(c.a[1], 0), 1, c.a[1]))) : udiv(c.a[0], c.a[1]);
+  return c.r[1].contains(0) ? select(eq(c.a[1], 0), -1, udiv(c.a[0], select(eq(c.a[1], 0), 1, c.a[1])))
+                            : udiv(c.a[0], c.a[1]);
 }
 EXPANSION(rem) {
   if (c.flt()) return float_rem(c.t, c.a[0], c.a[1]);
   if (c.sgn()) return signed_rem(c.a[0], c.a[1], c.r[0], c.r[1], c.least());
-  return c.r[1].contains(0) ? select(eq(c.a[1], 0), c.a[0], umod(c.a[0], select(eq(c.a[1], 0), 1, c.a[1]))) : umod(c.a[0], c.a[1]);
+  return c.r[1].contains(0) ? select(eq(c.a[1], 0), c.a[0], umod(c.a[0], select(eq(c.a[1], 0), 1, c.a[1])))
+                            : umod(c.a[0], c.a[1]);
 }
 EXPANSION(max) { return extreme(true, c.t, c.a[0], c.a[1]); }
 EXPANSION(min) { return extreme(false, c.t, c.a[0], c.a[1]); }
@@ -126,8 +129,12 @@ EXPANSION(abs) {
   return c.sgn() ? select(slt(c.a[0], 0), -c.a[0], c.a[0]) : c.a[0];
 }
 EXPANSION(sign) { return sign(c.t, c.a[0]); }
-EXPANSION(floor) { return float_round(c.a[0], [](V x) { return floor(x); }); }
-EXPANSION(ceil) { return float_round(c.a[0], [](V x) { return x.fn->glsl(GLSLstd450Ceil, x.reg, {x}); }); }
+EXPANSION(floor) {
+  return float_round(c.a[0], [](V x) { return floor(x); });
+}
+EXPANSION(ceil) {
+  return float_round(c.a[0], [](V x) { return x.fn->glsl(GLSLstd450Ceil, x.reg, {x}); });
+}
 EXPANSION(round) { return round_away(c.a[0]); }
 EXPANSION(round_even) { return round_to_even(c.a[0]); }
 EXPANSION(sqrt) { return sqrt(c.a[0]); }
@@ -197,8 +204,10 @@ bool leaves_dtype(Opcode op, DType t) {
 V elementwise(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Range>& ranges) {
   const size_t row = static_cast<size_t>(op);
   const spv::Op code = kInstructions.elementwise[row].of(operand);
-  if (code == kNone) throw InternalError("spirv: " + std::string(ir::name(op)) + " of dtype " + std::string(tessera::name(operand)));
-  const V v = code == kExpand ? kExpansions[row]({op, operand, result, a, ranges}) : instruction(code, reg_of(result), a);
+  if (code == kNone)
+    throw InternalError("spirv: " + std::string(ir::name(op)) + " of dtype " + std::string(tessera::name(operand)));
+  const V v =
+      code == kExpand ? kExpansions[row]({op, operand, result, a, ranges}) : instruction(code, reg_of(result), a);
   return leaves_dtype(op, operand) ? normalize(v, result) : v;
 }
 

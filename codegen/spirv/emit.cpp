@@ -7,7 +7,8 @@ namespace tessera::spirv {
 
 using ir::Opcode;
 
-std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table, const SourceReader* source) {
+std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table,
+                           const SourceReader* source) {
   if (lane_kernel.level != ir::Level::lane)
     throw InternalError(lane_kernel.name + ": spirv::emit needs a lane-level kernel", lane_kernel.loc);
   return Emitter(lane_kernel, target, indirect_table, source).run();
@@ -18,7 +19,9 @@ void Emitter::fail(const ir::Op& op, const std::string& what, const std::string&
 }
 
 void Emitter::need(const ir::Op& op, bool has, DType t, const char* feature) const {
-  if (!has) fail(op, "dtype " + std::string(tessera::name(t)) + " needs " + feature + ", which " + target_.name + " does not have");
+  if (!has)
+    fail(op,
+         "dtype " + std::string(tessera::name(t)) + " needs " + feature + ", which " + target_.name + " does not have");
 }
 
 void Emitter::collect(ir::RegionId r) {
@@ -35,8 +38,9 @@ void Emitter::collect(ir::RegionId r) {
 void Emitter::check_limits() {
   const auto limit = [&](const char* what, int64_t wanted, int64_t has, const char* unit) {
     if (wanted > has)
-      throw CompileError(
-          k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name + " has " + std::to_string(has), k_.loc);
+      throw CompileError(k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name +
+                             " has " + std::to_string(has),
+                         k_.loc);
   };
   limit("workgroup size", k_.lane.workgroup_size, target_.max_workgroup_size, " invocations");
   limit("shared memory", k_.lane.shared_bytes, target_.shared_bytes, " bytes");
@@ -68,8 +72,11 @@ void Emitter::built_ins() {
     m_.decorate(var, spv::DecorationBuiltIn, {static_cast<uint32_t>(b)});
     return m_.op(spv::OpLoad, type, {var});
   };
-  const auto component = [&](Id v, uint32_t i) { return V{&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {v, i}), Reg::u32}; };
-  const bool index = uses(Opcode::workgroup_index) || uses(Opcode::alloc_scratch), number = uses(Opcode::num_workgroups);
+  const auto component = [&](Id v, uint32_t i) {
+    return V{&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {v, i}), Reg::u32};
+  };
+  const bool index = uses(Opcode::workgroup_index) || uses(Opcode::alloc_scratch),
+             number = uses(Opcode::num_workgroups);
   if (index || number) {
     const Id n = vector(spv::BuiltInNumWorkgroups, "num_workgroups");
     const V nx = component(n, 0), ny = component(n, 1);
@@ -79,17 +86,21 @@ void Emitter::built_ins() {
       workgroup_index_ = (component(id, 2) * ny + component(id, 1)) * nx + component(id, 0);
     }
   }
-  const bool shuffles = uses(Opcode::subgroup_reduce) || uses(Opcode::subgroup_shuffle) || uses(Opcode::subgroup_shuffle_xor);
+  const bool shuffles =
+      uses(Opcode::subgroup_reduce) || uses(Opcode::subgroup_shuffle) || uses(Opcode::subgroup_shuffle_xor);
   // With full subgroups the order of lanes is the subgroups'; LocalInvocationIndex need not agree with it.
   uses_subgroups_ = k_.lane.subgroup_size > 0 || shuffles || uses(Opcode::subgroup_id) || uses(Opcode::lane_id);
   if (uses_subgroups_) m_.capability(spv::CapabilityGroupNonUniform);
-  if (uses(Opcode::subgroup_id) || (uses_subgroups_ && uses(Opcode::local_index))) subgroup_id_ = built_in(spv::BuiltInSubgroupId, "subgroup_id");
-  if (uses(Opcode::lane_id) || (uses_subgroups_ && uses(Opcode::local_index))) lane_id_ = built_in(spv::BuiltInSubgroupLocalInvocationId, "lane_id");
+  if (uses(Opcode::subgroup_id) || (uses_subgroups_ && uses(Opcode::local_index)))
+    subgroup_id_ = built_in(spv::BuiltInSubgroupId, "subgroup_id");
+  if (uses(Opcode::lane_id) || (uses_subgroups_ && uses(Opcode::local_index)))
+    lane_id_ = built_in(spv::BuiltInSubgroupLocalInvocationId, "lane_id");
   if (uses_subgroups_ && k_.lane.subgroup_size == 0 && (uses(Opcode::local_index) || uses(Opcode::subgroup_reduce)))
     subgroup_size_ = built_in(spv::BuiltInSubgroupSize, "subgroup_size");
   else subgroup_size_ = f_.make(Reg::u32, k_.lane.subgroup_size);
   if (uses(Opcode::local_index))
-    local_index_ = uses_subgroups_ ? subgroup_id_ * subgroup_size_ + lane_id_ : built_in(spv::BuiltInLocalInvocationIndex, "local_index");
+    local_index_ = uses_subgroups_ ? subgroup_id_ * subgroup_size_ + lane_id_
+                                   : built_in(spv::BuiltInLocalInvocationIndex, "local_index");
 }
 
 /// Addresses and extents, in the layout that Program documents.
@@ -111,14 +122,15 @@ void Emitter::arguments() {
     for (size_t i = 0; i < place.size(); ++i)
       if (k_.lane.extent_is_64.at(i) == wide) place[i] = add(wide ? u64 : u32, wide ? 8 : 4);
   if (!indirect_ && offset > static_cast<uint32_t>(target_.push_constant_bytes))
-    throw CompileError(k_.name + ": push constants: needs " + std::to_string(offset) + " bytes, " + target_.name + " has " +
-                           std::to_string(target_.push_constant_bytes),
+    throw CompileError(k_.name + ": push constants: needs " + std::to_string(offset) + " bytes, " + target_.name +
+                           " has " + std::to_string(target_.push_constant_bytes),
                        k_.loc);
   if (members.empty()) return;
 
   const Id block = m_.type_block(members);
   m_.name(block, "Arguments");
-  for (uint32_t i = 0; i < args.size(); ++i) m_.name_member(block, i, i < k_.blocks.size() ? k_.blocks[i].origin : "argument " + std::to_string(i));
+  for (uint32_t i = 0; i < args.size(); ++i)
+    m_.name_member(block, i, i < k_.blocks.size() ? k_.blocks[i].origin : "argument " + std::to_string(i));
   if (k_.lane.scratch_bytes > 0) m_.name_member(block, scratch, "scratch");
   if (k_.lane.report_bytes > 0) m_.name_member(block, report, "report");
   for (size_t i = 0; i < place.size(); ++i) m_.name_member(block, place[i], "extent " + std::to_string(i));
@@ -136,8 +148,8 @@ void Emitter::arguments() {
   }
   const auto read = [&](uint32_t member, Reg reg) {
     const Id type = f_.type(reg);
-    const Id at =
-        m_.op(spv::OpAccessChain, m_.type_pointer(indirect_ ? buffer_class : push_class, type), {from, f_.make(Reg::u32, member).id});
+    const Id at = m_.op(spv::OpAccessChain, m_.type_pointer(indirect_ ? buffer_class : push_class, type),
+                        {from, f_.make(Reg::u32, member).id});
     Words w{at};
     if (indirect_) w.insert(w.end(), {spv::MemoryAccessAlignedMask, width(reg) / 8});
     return V{&f_, m_.op(spv::OpLoad, type, w), reg};
@@ -154,10 +166,12 @@ void Emitter::arguments() {
   if (k_.lane.scratch_bytes > 0) scratch_ = named(read(scratch, Reg::u64), "scratch");
   if (k_.lane.report_bytes > 0) report_ = named(read(report, Reg::u64), "report");
   if (!target_.skips_branches) bases_of_empty_arrays();
-  for (size_t i = 0; i < place.size(); ++i) extents_.push_back(read(place[i], k_.lane.extent_is_64[i] ? Reg::u64 : Reg::u32));
+  for (size_t i = 0; i < place.size(); ++i)
+    extents_.push_back(read(place[i], k_.lane.extent_is_64[i] ? Reg::u64 : Reg::u32));
 }
 
-// An array without elements has the address 0. Where nobody takes a branch, its loads take an element of another array, the arena or the report instead.
+// An array without elements has the address 0. Where nobody takes a branch, its loads take an element of another array,
+// the arena or the report instead.
 void Emitter::bases_of_empty_arrays() {
   const std::vector<ir::Value>& args = k_.region(k_.body).args;
   std::vector<V> some, perhaps;  // addresses of what is there, and of what has elements or not
@@ -187,7 +201,9 @@ void Emitter::float_controls() {
     m_.execution_mode(e, {bits});
   };
   // Rounding is set for every width that has it: some devices take all widths alike or none.
-  const auto rte = [&](bool has, uint32_t bits) { mode(has, spv::CapabilityRoundingModeRTE, spv::ExecutionModeRoundingModeRTE, bits); };
+  const auto rte = [&](bool has, uint32_t bits) {
+    mode(has, spv::CapabilityRoundingModeRTE, spv::ExecutionModeRoundingModeRTE, bits);
+  };
   const auto preserve = [&](bool has, uint32_t bits) {
     mode(has, spv::CapabilitySignedZeroInfNanPreserve, spv::ExecutionModeSignedZeroInfNanPreserve, bits);
   };
@@ -244,8 +260,8 @@ Words Emitter::run() {
   built_ins();
   arguments();
   if (k_.lane.shared_bytes > 0) {
-    arena_ =
-        m_.variable(spv::StorageClassWorkgroup, m_.type_array(f_.type(Reg::u32), static_cast<uint32_t>((k_.lane.shared_bytes + 3) / 4)));
+    arena_ = m_.variable(spv::StorageClassWorkgroup,
+                         m_.type_array(f_.type(Reg::u32), static_cast<uint32_t>((k_.lane.shared_bytes + 3) / 4)));
     m_.name(arena_, "arena");
   }
   region(k_.body);

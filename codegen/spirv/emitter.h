@@ -1,8 +1,9 @@
 // The walk over one lane-level kernel that fills a Module. Private to codegen/spirv; emit.h is the way in.
-// emit.cpp: module set-up, built-ins and arguments. control.cpp: regions. memory.cpp: refs. subgroup.cpp: what lanes share.
+// emit.cpp: module set-up, built-ins and arguments. control.cpp: regions. memory.cpp: refs. subgroup.cpp: what lanes
+// share.
 #pragma once
-#include <optional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -21,7 +22,8 @@ class Emitter {
   Words run();
 
  private:
-  /// An IR value that is an array element. `raw`, if there, has a narrow float's memory bits: copying keeps NaNs bit for bit.
+  /// An IR value that is an array element. `raw`, if there, has a narrow float's memory bits: copying keeps NaNs bit
+  /// for bit.
   struct Register {
     V v, raw;
   };
@@ -104,8 +106,9 @@ class Emitter {
   V shuffle(const ir::Op& op, V v, spv::Op code, V lane);
   V shuffle_any(const ir::Op& op, V v, spv::Op code, V lane);  ///< of any register
 
-  // A region is emitted once for each copy of its loop. By IR value there is only what the last emission of the value's own region has set anew
-  // (registers_, ranges_, refs_); whatever outlives an op besides is a pure function of ids, and keyed by them.
+  // A region is emitted once for each copy of its loop. By IR value there is only what the last emission of the value's
+  // own region has set anew (registers_, ranges_, refs_); whatever outlives an op besides is a pure function of ids,
+  // and keyed by them.
   const ir::Kernel& k_;
   const Target& target_;
   const bool indirect_;
@@ -114,19 +117,20 @@ class Emitter {
   Function f_;
   std::set<ir::Opcode> used_;
   std::vector<bool> used_values_;  // that some op has as an operand
-  std::set<uint32_t> written_;  // roots of refs that are stored to
+  std::set<uint32_t> written_;     // roots of refs that are stored to
   std::vector<Register> registers_;
   std::vector<Range> ranges_;
   std::vector<std::optional<Ref>> refs_;
   std::vector<V> extents_;
   V scratch_, report_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
-  // base + index * size, by the block, base and index that hold it, and size. An id has one value for good: copies of a loop's body have ids of their own.
+  // base + index * size, by the block, base and index that hold it, and size. An id has one value for good: copies of a
+  // loop's body have ids of their own.
   std::map<std::tuple<Id, Id, Id, int64_t>, V> addresses_;
   Id arena_ = 0;  // the Workgroup array of u32
   bool uses_f64_ = false, uses_subgroups_ = false;
   std::optional<DebugInfo> debug_;
-  Loc here_;       // of the op that is being emitted
-  Loc line_;       // without debug_: of the last OpLine
+  Loc here_;  // of the op that is being emitted
+  Loc line_;  // without debug_: of the last OpLine
   Id line_block_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// The inverse trigonometric functions. atan and atan2 fold the angle into [-pi/8, pi/8] with one division, asin and acos halve it near 1.
+// The inverse trigonometric functions. atan and atan2 fold the angle into [-pi/8, pi/8] with one division, asin and
+// acos halve it near 1.
 #include "codegen/spirv/expand.h"
 #include "codegen/spirv/expand_common.h"
 
@@ -7,15 +8,16 @@ namespace {
 
 // (atan(x) / x - 1) / z in z = x^2 on [0, 0.17158]; error relative to x: 2^-28.6 and 2^-58.1.
 const Table kAtan{{-0x1.55554ap-2, 0x1.9991aep-3, -0x1.23b6ccp-3, 0x1.b2032ep-4, -0x1.f25b7ap-5},
-                  {-0x1.5555555555554p-2, 0x1.999999999965bp-3, -0x1.2492492475daep-3, 0x1.c71c71b77b989p-4, -0x1.745d14c0385adp-4,
-                   0x1.3b136eb8688f7p-4, -0x1.110c7a695c0d5p-4, 0x1.e1728e7b96174p-5, -0x1.ab80f17d3d2e5p-5, 0x1.70fac8ccc173ep-5,
-                   -0x1.1256300fc83f6p-5, 0x1.f260d8c2e40f7p-7}};
+                  {-0x1.5555555555554p-2, 0x1.999999999965bp-3, -0x1.2492492475daep-3, 0x1.c71c71b77b989p-4,
+                   -0x1.745d14c0385adp-4, 0x1.3b136eb8688f7p-4, -0x1.110c7a695c0d5p-4, 0x1.e1728e7b96174p-5,
+                   -0x1.ab80f17d3d2e5p-5, 0x1.70fac8ccc173ep-5, -0x1.1256300fc83f6p-5, 0x1.f260d8c2e40f7p-7}};
 
 // (asin(x) / x - 1) / z in z = x^2 on [0, 0.25]; error relative to x: 2^-27.4 and 2^-58.4.
-const Table kAsin{{0x1.5555cap-3, 0x1.330150p-4, 0x1.748c50p-5, 0x1.8ba32cp-6, 0x1.59da16p-5},
-                  {0x1.5555555555578p-3, 0x1.333333332df80p-4, 0x1.6db6db722602cp-5, 0x1.f1c71a8dc559ep-6, 0x1.6e8bdfa64b849p-6,
-                   0x1.1c49e2bcd11abp-6, 0x1.ca20cdfd8d3e9p-7, 0x1.757b7a5d51c54p-7, 0x1.6173f25398f57p-7, 0x1.e2bea79a9d69cp-9,
-                   0x1.6492a42f7a9a8p-6, -0x1.59546dea6bfb7p-6, 0x1.0bb05ae4fa31ep-5}};
+const Table kAsin{
+    {0x1.5555cap-3, 0x1.330150p-4, 0x1.748c50p-5, 0x1.8ba32cp-6, 0x1.59da16p-5},
+    {0x1.5555555555578p-3, 0x1.333333332df80p-4, 0x1.6db6db722602cp-5, 0x1.f1c71a8dc559ep-6, 0x1.6e8bdfa64b849p-6,
+     0x1.1c49e2bcd11abp-6, 0x1.ca20cdfd8d3e9p-7, 0x1.757b7a5d51c54p-7, 0x1.6173f25398f57p-7, 0x1.e2bea79a9d69cp-9,
+     0x1.6492a42f7a9a8p-6, -0x1.59546dea6bfb7p-6, 0x1.0bb05ae4fa31ep-5}};
 
 /// v + n pi/4 for n from 0 to 4. The upper part of pi/4 has so few bits that n times it is exact.
 V plus_eighths(V v, V n) {
@@ -23,7 +25,8 @@ V plus_eighths(V v, V n) {
   return n * high + (n * low + v);
 }
 
-/// The angle in [0, pi] between (x, y) and the axis of x, for y >= 0 and, unless it is to be mirrored, x >= 0. Garbage for NaN.
+/// The angle in [0, pi] between (x, y) and the axis of x, for y >= 0 and, unless it is to be mirrored, x >= 0. Garbage
+/// for NaN.
 V angle(V y, V x, V mirrored) {
   const V swapped = y > x, larger = select(swapped, y, x), smaller = select(swapped, x, y);
   // Division is sure of its result only while the divisor is neither huge nor zero.

@@ -8,7 +8,8 @@ namespace {
 V upper_half(V a) { return to_uint(a >> 32, Reg::u32); }
 V lower_half(V a) { return to_uint(a, Reg::u32); }
 
-/// The upper 64 bits of an unsigned product, from products of 32-bit halves: SPIR-V's own needs no more than 32 bits to be there.
+/// The upper 64 bits of an unsigned product, from products of 32-bit halves: SPIR-V's own needs no more than 32 bits to
+/// be there.
 V upper_product(V a, V b) {
   const V mask = literal(a, uint64_t{0xffffffff});
   const V al = a & mask, ah = a >> 32, bl = b & mask, bh = b >> 32;
@@ -29,7 +30,8 @@ V mulhi(DType t, V a, V b) {
     return (r - (sar(a, 63) & b)) - (sar(b, 63) & a);
   }
   const Id u = f.type(Reg::u32);
-  const Id both = f.module.op(is_signed_int(t) ? spv::OpSMulExtended : spv::OpUMulExtended, f.module.type_pair(u, u), {a.id, b.id});
+  const Id both =
+      f.module.op(is_signed_int(t) ? spv::OpSMulExtended : spv::OpUMulExtended, f.module.type_pair(u, u), {a.id, b.id});
   return {&f, f.module.op(spv::OpCompositeExtract, u, {both, 1}), Reg::u32};
 }
 
@@ -48,7 +50,8 @@ V population_count(DType t, V a) {
   return count(a);
 }
 
-/// Floats lie in the order of their bits as signed magnitudes, so a step is an integer addition; on the bits of the dtype itself.
+/// Floats lie in the order of their bits as signed magnitudes, so a step is an integer addition; on the bits of the
+/// dtype itself.
 V nextafter(DType t, V from, V to) {
   const V a = memory_bits(from, t), b = memory_bits(to, t);
   const uint64_t sign = uint64_t{1} << (bits(t) - 1);

@@ -1,6 +1,7 @@
 // Shared by expand_*.cpp: coefficient tables for both widths, polynomials, powers of two.
-// Every table is the polynomial of its degree with the least greatest error (Remez exchange in 240-bit arithmetic), each coefficient then
-// rounded to its width; the comment gives the function, the interval, and the error of the rounded polynomial in exact arithmetic.
+// Every table is the polynomial of its degree with the least greatest error (Remez exchange in 240-bit arithmetic),
+// each coefficient then rounded to its width; the comment gives the function, the interval, and the error of the
+// rounded polynomial in exact arithmetic.
 #pragma once
 #include <initializer_list>
 #include <vector>

@@ -6,10 +6,10 @@ namespace tessera::spirv {
 namespace {
 
 // (e^r - 1 - r) / r^2 on |r| <= 0.34693; error relative to r: 2^-25.9 and 2^-60.5.
-const Table kExp{
-    {0x1.00000p-1, 0x1.5554aep-3, 0x1.555484p-5, 0x1.122886p-7, 0x1.6d9b2ep-10},
-    {0x1.0000000000000p-1, 0x1.5555555555559p-3, 0x1.555555555555bp-5, 0x1.111111110f67bp-7, 0x1.6c16c16c14323p-10, 0x1.a01a01affc55ep-13,
-     0x1.a01a01b11ce94p-16, 0x1.71ddf81314962p-19, 0x1.27e4c4b5f4ce6p-22, 0x1.af5f395cb685dp-26, 0x1.1f96e79e943dcp-29}};
+const Table kExp{{0x1.00000p-1, 0x1.5554aep-3, 0x1.555484p-5, 0x1.122886p-7, 0x1.6d9b2ep-10},
+                 {0x1.0000000000000p-1, 0x1.5555555555559p-3, 0x1.555555555555bp-5, 0x1.111111110f67bp-7,
+                  0x1.6c16c16c14323p-10, 0x1.a01a01affc55ep-13, 0x1.a01a01b11ce94p-16, 0x1.71ddf81314962p-19,
+                  0x1.27e4c4b5f4ce6p-22, 0x1.af5f395cb685dp-26, 0x1.1f96e79e943dcp-29}};
 
 struct Reduced {
   V k, r;  // x = k ln 2 + r; k a whole float

@@ -7,8 +7,8 @@ namespace {
 
 // (sinh(x) / x - 1) / z in z = x^2 on [0, 1]; error relative to x: 2^-27.1 and 2^-56.3.
 const Table kSinh{{0x1.555556p-3, 0x1.111136p-7, 0x1.9ffe12p-13, 0x1.7a2672p-19},
-                  {0x1.5555555555556p-3, 0x1.11111111110a1p-7, 0x1.a01a01a0291fdp-13, 0x1.71de3a45f70b4p-19, 0x1.ae6467669e987p-26,
-                   0x1.611a3a182f531p-33, 0x1.b4cf7b2c1247ep-41}};
+                  {0x1.5555555555556p-3, 0x1.11111111110a1p-7, 0x1.a01a01a0291fdp-13, 0x1.71de3a45f70b4p-19,
+                   0x1.ae6467669e987p-26, 0x1.611a3a182f531p-33, 0x1.b4cf7b2c1247ep-41}};
 
 struct Halves {
   V growing, decaying;  // e^a / 2 and e^-a / 2
@@ -17,12 +17,15 @@ struct Halves {
 /// For a >= 0 (not NaN). The growing half overflows only where sinh and cosh do.
 Halves half_exponentials(V a) {
   const V cap = pick(a, 90.0, 711.0), e = half_exp(select(a < cap, a, cap));
-  const V bounded = select(e < 0x1p60, e, 0x1p60);  // beyond, the other half is nothing, and a division by large numbers is not to be trusted
+  // beyond, the other half is nothing, and a division by large numbers is not to be trusted
+  const V bounded = select(e < 0x1p60, e, 0x1p60);
   return {e, 0.25 / bounded};
 }
 
 /// log(1 + t) for t from [0, inf]; with `doubled`, log(2 t) for t so large that the 1 is nothing.
-V log1p_or_double(V t, V doubled) { return log1p(t) + select(doubled, literal(t, 0x1.62e42fefa39efp-1), literal(t, 0.0)); }
+V log1p_or_double(V t, V doubled) {
+  return log1p(t) + select(doubled, literal(t, 0x1.62e42fefa39efp-1), literal(t, 0.0));
+}
 
 }  // namespace
 

@@ -7,13 +7,13 @@ namespace {
 
 // (2 atanh(s) / s - 2) / z in z = s^2 on [0, 0.02947]; error relative to 2 s: 2^-30.0 and 2^-59.1.
 const Table kLog{{0x1.55557ap-1, 0x1.995e9ap-2, 0x1.31e686p-2},
-                 {0x1.5555555555593p-1, 0x1.999999997fb31p-2, 0x1.2492494217acdp-2, 0x1.c71c51e7eb612p-3, 0x1.7466462f25162p-3,
-                  0x1.39a0f4beb11c7p-3, 0x1.2f0d914625ffap-3}};
+                 {0x1.5555555555593p-1, 0x1.999999997fb31p-2, 0x1.2492494217acdp-2, 0x1.c71c51e7eb612p-3,
+                  0x1.7466462f25162p-3, 0x1.39a0f4beb11c7p-3, 0x1.2f0d914625ffap-3}};
 
 // ((2 atanh(s) / s - 2) / z - 2/3) / z on the same interval; error relative to 2 s: 2^-36.8 and 2^-65.7.
 const Table kLogTail{{0x1.999a0p-2, 0x1.245278p-2, 0x1.dfa33cp-3},
-                     {0x1.9999999999b33p-2, 0x1.2492492457803p-2, 0x1.c71c722de3732p-3, 0x1.745ce9b6c3988p-3, 0x1.3b1ef460c478cp-3,
-                      0x1.0f7f20bd7093fp-3, 0x1.0e4a2f89e711bp-3}};
+                     {0x1.9999999999b33p-2, 0x1.2492492457803p-2, 0x1.c71c722de3732p-3, 0x1.745ce9b6c3988p-3,
+                      0x1.3b1ef460c478cp-3, 0x1.0f7f20bd7093fp-3, 0x1.0e4a2f89e711bp-3}};
 
 // The cube root of m on [0.7071, 1.4143], to start from; relative error 2^-16.7.
 const Table kCbrt{{0x1.ce81c6p-2, 0x1.cf445ap-1, -0x1.123e1cp-1, 0x1.bc4980p-3, -0x1.358f42p-5},
@@ -93,7 +93,8 @@ Pair log2_pair(V x) {
   const Pair back = product(s, below);
   const Pair ratio = quick_sum(s, (((f - back.hi) - back.lo) - s * below_lo) / below);
   const Pair z = times(ratio, ratio);
-  const V third = pick(x, 0x1.555556p-1, 0x1.5555555555555p-1), third_lo = pick(x, -0x1.555556p-26, 0x1.5555555555555p-55);
+  const V third = pick(x, 0x1.555556p-1, 0x1.5555555555555p-1),
+          third_lo = pick(x, -0x1.555556p-26, 0x1.5555555555555p-55);
   Pair series = quick_sum(third, z.hi * polynomial(z.hi, kLogTail));
   series.lo = series.lo + third_lo;
   const Pair cubic = times(ratio, times(z, series));
@@ -145,7 +146,8 @@ V cbrt(V x) {
 
 V pow(V x, V y) {
   const V limit =
-      literal(y, width(y.reg) == 64 ? 0x1p64 : 0x1p33);  // |log2 x| >= 2^-53 or 2^-24 unless 0: beyond, the result is 0, 1 or inf
+      // |log2 x| >= 2^-53 or 2^-24 unless 0: beyond, the result is 0, 1 or inf
+      literal(y, width(y.reg) == 64 ? 0x1p64 : 0x1p33);
   const V exponent = copy_sign(select(abs(y) > limit, limit, y), y);
   const Pair l = log2_pair(x), p = product(exponent, l.hi);
   const V tail = p.lo + exponent * l.lo;

@@ -37,15 +37,16 @@ V rsqrt(V x) {
 
 namespace {
 
-// a * b * 2^-w modulo the odd m of w bits, as a number up to a * b * 2^-w + m (Montgomery's reduction). `inverse`: of m modulo 2^w.
+// a * b * 2^-w modulo the odd m of w bits, as a number up to a * b * 2^-w + m (Montgomery's reduction). `inverse`: of m
+// modulo 2^w.
 V reduced_product(V a, V b, V m, V inverse) {
   const DType word = a.reg == Reg::u64 ? DType::u64 : DType::u32;
   return (mulhi(word, a, b) + m) - mulhi(word, (a * b) * inverse, m);
 }
 
-// r * 2^n modulo the odd m, for r < m and n up to `most`. Squarings and shifts double the exponent of a power of two and add a digit to it: from
-// 2^-1, in Montgomery's sense, k of them reach any n with n + 2^k = sum of digit[i] * 2^i. Powers stay below 2m as long as the digits are at most
-// `digit`, the first, of a power below m, two more.
+// r * 2^n modulo the odd m, for r < m and n up to `most`. Squarings and shifts double the exponent of a power of two
+// and add a digit to it: from 2^-1, in Montgomery's sense, k of them reach any n with n + 2^k = sum of digit[i] * 2^i.
+// Powers stay below 2m as long as the digits are at most `digit`, the first, of a power below m, two more.
 V times_power_of_two(V r, V n, V m, int most) {
   const int w = static_cast<int>(width(m.reg)), digit = w - layout(float_of(m.reg)).mantissa - 3;
   int k = 1;
@@ -69,13 +70,16 @@ V times_power_of_two(V r, V n, V m, int most) {
 
 }  // namespace
 
-/// The significands' remainder, by integers and without a loop: drivers may count those, and their compilers unroll them. With x = mx * 2^n and
-/// y = my in units of y's last place it is (mx * 2^n) mod my, or, what they share of powers of two taken out, (mx * 2^n) mod m for n = 0 or an odd m.
+/// The significands' remainder, by integers and without a loop: drivers may count those, and their compilers unroll
+/// them. With x = mx * 2^n and y = my in units of y's last place it is (mx * 2^n) mod my, or, what they share of powers
+/// of two taken out, (mx * 2^n) mod m for n = 0 or an odd m.
 V float_rem(DType t, V x, V y) {
   const Layout l = layout(x.reg);
   const FloatFormat f = float_format(t);
   const V ax = magnitude_bits(x), ay = magnitude_bits(y);
-  const auto significand = [&](V b) { return (b & l.fraction) | select(b > l.fraction, literal(b, l.fraction + 1), literal(b, 0)); };
+  const auto significand = [&](V b) {
+    return (b & l.fraction) | select(b > l.fraction, literal(b, l.fraction + 1), literal(b, 0));
+  };
   const auto exponent = [&](V b) {
     const V e = b >> l.mantissa;
     return select(eq(e, 0), 1, e);
@@ -86,10 +90,13 @@ V float_rem(DType t, V x, V y) {
   const V shared = select(apart < twos, apart, twos), n = apart - shared, m = my >> shared;
   V r = umod(significand(ax), m);
   // Of a narrow float the last bits here are 0, and its subnormals normal: fewer powers are left.
-  const int greatest = static_cast<int>(f.greatest >> f.mantissa) + f.least_exponent - 1, least = std::max(f.least_exponent - f.mantissa, 1 - l.bias);
+  const int greatest = static_cast<int>(f.greatest >> f.mantissa) + f.least_exponent - 1,
+            least = std::max(f.least_exponent - f.mantissa, 1 - l.bias);
   const int most = greatest - least - (l.mantissa - f.mantissa);
   if (most > 0)
-    r = x.fn->if_else(ne(n, 0), [&] { return std::vector<V>{times_power_of_two(r, n, m, most)}; }, [&] { return std::vector<V>{r}; })[0];
+    r = x.fn->if_else(
+        ne(n, 0), [&] { return std::vector<V>{times_power_of_two(r, n, m, most)}; },
+        [&] { return std::vector<V>{r}; })[0];
   r = r << shared;
   // Back to a float: up by as many bits as the significand lacks, or as the exponent allows.
   const V lacking = to_uint(l.mantissa - highest_bit(r), r.reg), allowed = ey - 1;

@@ -1,5 +1,5 @@
-// sin, cos and tan: |x| = n pi/2 + r with |r| <= pi/4, then a polynomial. Small x by a four-part pi/2 (Cody and Waite), large x by a window of
-// the bits of 2/pi in integer arithmetic (Payne and Hanek).
+// sin, cos and tan: |x| = n pi/2 + r with |r| <= pi/4, then a polynomial. Small x by a four-part pi/2 (Cody and Waite),
+// large x by a window of the bits of 2/pi in integer arithmetic (Payne and Hanek).
 #include "codegen/spirv/expand.h"
 #include "codegen/spirv/expand_common.h"
 
@@ -8,25 +8,27 @@ namespace {
 
 // (sin r - r) / r^3 in z = r^2 on [0, 0.6181]; error relative to r: 2^-27.3 and 2^-56.8.
 const Table kSin{{-0x1.555546p-3, 0x1.110756p-7, -0x1.994b4p-13},
-                 {-0x1.5555555555549p-3, 0x1.111111110f842p-7, -0x1.a01a019c0a2ccp-13, 0x1.71de357100392p-19, -0x1.ae5e60c6771f3p-26,
-                  0x1.5d915e9170782p-33}};
+                 {-0x1.5555555555549p-3, 0x1.111111110f842p-7, -0x1.a01a019c0a2ccp-13, 0x1.71de357100392p-19,
+                  -0x1.ae5e60c6771f3p-26, 0x1.5d915e9170782p-33}};
 // (cos r - 1 + z / 2) / z^2 on the same interval; error in cos: 2^-31.0 and 2^-59.5.
 const Table kCos{{0x1.55554ap-5, -0x1.6c0c82p-10, 0x1.99ff4p-16},
-                 {0x1.555555555554cp-5, -0x1.6c16c16c15140p-10, 0x1.a01a019cab755p-16, -0x1.27e4f80533d92p-22, 0x1.1ee9e8906b1ddp-29,
-                  -0x1.8facd109dc238p-37}};
+                 {0x1.555555555554cp-5, -0x1.6c16c16c15140p-10, 0x1.a01a019cab755p-16, -0x1.27e4f80533d92p-22,
+                  0x1.1ee9e8906b1ddp-29, -0x1.8facd109dc238p-37}};
 
 // The bits of 2/pi after the point, behind 64 zero bits.
-constexpr uint32_t kTwoOverPi[] = {
-    0,          0,          0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561, 0xb7246e3a,
-    0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41, 0x3991d639, 0x835339f4,
-    0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f, 0xef2f118b, 0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7,
-    0xebe5f17b, 0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20};
+constexpr uint32_t kTwoOverPi[] = {0,          0,          0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599,
+                                   0x3c439041, 0xfe5163ab, 0xdebbc561, 0xb7246e3a, 0x424dd2e0, 0x06492eea, 0x09d1921c,
+                                   0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41, 0x3991d639,
+                                   0x835339f4, 0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f, 0xef2f118b, 0x5a0a6d1f,
+                                   0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7, 0xebe5f17b, 0x3d0739f7,
+                                   0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20};
 
 struct Quarter {
   V n, r;  // n (u32) modulo 4 counts
 };
 
-/// |x| up to 400 (f32) or 2^20 (f64). The parts of pi/2 have 16 (33) bits, so their products with n, of 8 (20) bits, are exact.
+/// |x| up to 400 (f32) or 2^20 (f64). The parts of pi/2 have 16 (33) bits, so their products with n, of 8 (20) bits,
+/// are exact.
 Quarter reduce_small(V a) {
   const V n = round_even(a * 0x1.45f306dc9c883p-1);
   V r = a - n * pick(a, 0x1.921ep+0, 0x1.921fb54400000p+0);
@@ -57,9 +59,9 @@ Wide multiply(V a, V b) {  // u32
 
 V carry(V sum, V addend) { return select(sum < addend, literal(sum, 1), literal(sum, 0)); }
 
-/// Finite |x| beyond reduce_small. x = m 2^E with m an integer: bits of 2/pi whose product with 2^E is a multiple of 4 are left out, the
-/// next `kept` words suffice for n modulo 4 and r to full relative precision (no f32 is closer than 2^-30, no f64 closer than 2^-61 to a
-/// multiple of pi/2).
+/// Finite |x| beyond reduce_small. x = m 2^E with m an integer: bits of 2/pi whose product with 2^E is a multiple of 4
+/// are left out, the next `kept` words suffice for n modulo 4 and r to full relative precision (no f32 is closer than
+/// 2^-30, no f64 closer than 2^-61 to a multiple of pi/2).
 Quarter reduce_large(V a) {
   const Layout l = layout(a.reg);
   const bool wide = width(a.reg) == 64;

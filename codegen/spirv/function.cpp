@@ -57,7 +57,9 @@ V Function::join(V low, V high) {
 
 std::array<V, 2> Function::halves(V pair) {
   if (const auto known = halves_.find(pair.id); known != halves_.end()) return known->second;
-  const auto part = [&](uint32_t i) { return V{this, module.op(spv::OpCompositeExtract, type(Reg::u32), {pair.id, i}), Reg::u32}; };
+  const auto part = [&](uint32_t i) {
+    return V{this, module.op(spv::OpCompositeExtract, type(Reg::u32), {pair.id, i}), Reg::u32};
+  };
   const V low = part(0), high = part(1);
   return {low, high};
 }
@@ -90,7 +92,8 @@ void Function::begin(Id label) {
   block = label;
 }
 
-std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& then_body, const std::function<std::vector<V>()>& else_body) {
+std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& then_body,
+                                 const std::function<std::vector<V>()>& else_body) {
   const Id then_label = module.fresh(), else_label = module.fresh(), merge = module.fresh();
   module.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
   branch_if(c, then_label, else_label);
@@ -126,8 +129,8 @@ void Function::when(V c, const std::function<void()>& body) {
 
 std::vector<V> Function::while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
                                     const std::function<std::vector<V>(const std::vector<V>&)>& body) {
-  const Id entry = block, header = module.fresh(), test = module.fresh(), inside = module.fresh(), next = module.fresh(),
-           merge = module.fresh();
+  const Id entry = block, header = module.fresh(), test = module.fresh(), inside = module.fresh(),
+           next = module.fresh(), merge = module.fresh();
   branch(header);
   begin(header);
   std::vector<V> state;
@@ -170,8 +173,9 @@ using pairs::is_pair;
 
 namespace {
 
-// Where drivers forget signs of zeros, infinities and NaN, they take +0 for a constant that changes nothing when it is added, and for what any product with it and any quotient of it is.
-// But -0 + 0 is 0, -1 * 0 is -0 and inf * 0 is NaN: there such results are made of bits.
+// Where drivers forget signs of zeros, infinities and NaN, they take +0 for a constant that changes nothing when it is
+// added, and for what any product with it and any quotient of it is. But -0 + 0 is 0, -1 * 0 is -0 and inf * 0 is NaN:
+// there such results are made of bits.
 std::optional<bool> mistaken_zero(V v) {
   if (!is_float(v.reg)) return std::nullopt;
   const Target& t = v.fn->target;
@@ -182,9 +186,12 @@ V plus_zero(V v) { return select(eq(magnitude_bits(v), 0), literal(v, 0), v); }
 V zero_like(V v, bool negative, V none) {
   const Layout l = layout(v.reg);
   const V sign = sign_bit(v), nothing = literal(sign, 0);
-  return floating((negative ? sign ^ literal(sign, l.sign) : sign) | select(none, literal(sign, l.infinity | uint64_t{1} << (l.mantissa - 1)), nothing));
+  return floating((negative ? sign ^ literal(sign, l.sign) : sign) |
+                  select(none, literal(sign, l.infinity | uint64_t{1} << (l.mantissa - 1)), nothing));
 }
-V times_zero(V v, bool negative) { return zero_like(v, negative, magnitude_bits(v) >= literal(bits(v), layout(v.reg).infinity)); }
+V times_zero(V v, bool negative) {
+  return zero_like(v, negative, magnitude_bits(v) >= literal(bits(v), layout(v.reg).infinity));
+}
 V zero_by(V v, bool negative) { return zero_like(v, negative, eq(magnitude_bits(v), 0) | is_nan(v)); }
 
 }  // namespace
@@ -210,31 +217,63 @@ V operator/(V a, V b) {
   if (const auto negative = mistaken_zero(a)) return zero_by(b, *negative);
   return a.fn->exact(spv::OpFDiv, a.reg, {a, b});
 }
-V operator-(V a) { return is_pair(a) ? pairs::sub(literal(a, 0), a) : a.fn->emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a}); }
-V operator&(V a, V b) { return is_pair(a) ? pairs::bitwise(spv::OpBitwiseAnd, a, b) : logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd); }
-V operator|(V a, V b) { return is_pair(a) ? pairs::bitwise(spv::OpBitwiseOr, a, b) : logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr); }
-V operator^(V a, V b) { return is_pair(a) ? pairs::bitwise(spv::OpBitwiseXor, a, b) : logic(a, b, spv::OpBitwiseXor, spv::OpLogicalNotEqual); }
-V operator~(V a) { return is_pair(a) ? pairs::complement(a) : a.fn->emit(a.reg == Reg::boolean ? spv::OpLogicalNot : spv::OpNot, a.reg, {a}); }
-V operator<<(V a, V b) { return is_pair(a) ? pairs::shift_left(a, b) : a.fn->emit(spv::OpShiftLeftLogical, a.reg, {a, b}); }
-V operator>>(V a, V b) { return is_pair(a) ? pairs::shift_right(a, b, false) : a.fn->emit(spv::OpShiftRightLogical, a.reg, {a, b}); }
-V sar(V a, V b) { return is_pair(a) ? pairs::shift_right(a, b, true) : a.fn->emit(spv::OpShiftRightArithmetic, a.reg, {a, b}); }
-V operator<(V a, V b) { return is_pair(a) ? pairs::less(a, b, false) : compare(a, b, spv::OpFOrdLessThan, spv::OpULessThan); }
-V operator<=(V a, V b) { return is_pair(a) ? pairs::less(a, b, true) : compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual); }
-V operator>(V a, V b) { return is_pair(a) ? pairs::less(b, a, false) : compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan); }
-V operator>=(V a, V b) { return is_pair(a) ? pairs::less(b, a, true) : compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual); }
+V operator-(V a) {
+  return is_pair(a) ? pairs::sub(literal(a, 0), a)
+                    : a.fn->emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a});
+}
+V operator&(V a, V b) {
+  return is_pair(a) ? pairs::bitwise(spv::OpBitwiseAnd, a, b) : logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd);
+}
+V operator|(V a, V b) {
+  return is_pair(a) ? pairs::bitwise(spv::OpBitwiseOr, a, b) : logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr);
+}
+V operator^(V a, V b) {
+  return is_pair(a) ? pairs::bitwise(spv::OpBitwiseXor, a, b) : logic(a, b, spv::OpBitwiseXor, spv::OpLogicalNotEqual);
+}
+V operator~(V a) {
+  return is_pair(a) ? pairs::complement(a)
+                    : a.fn->emit(a.reg == Reg::boolean ? spv::OpLogicalNot : spv::OpNot, a.reg, {a});
+}
+V operator<<(V a, V b) {
+  return is_pair(a) ? pairs::shift_left(a, b) : a.fn->emit(spv::OpShiftLeftLogical, a.reg, {a, b});
+}
+V operator>>(V a, V b) {
+  return is_pair(a) ? pairs::shift_right(a, b, false) : a.fn->emit(spv::OpShiftRightLogical, a.reg, {a, b});
+}
+V sar(V a, V b) {
+  return is_pair(a) ? pairs::shift_right(a, b, true) : a.fn->emit(spv::OpShiftRightArithmetic, a.reg, {a, b});
+}
+V operator<(V a, V b) {
+  return is_pair(a) ? pairs::less(a, b, false) : compare(a, b, spv::OpFOrdLessThan, spv::OpULessThan);
+}
+V operator<=(V a, V b) {
+  return is_pair(a) ? pairs::less(a, b, true) : compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual);
+}
+V operator>(V a, V b) {
+  return is_pair(a) ? pairs::less(b, a, false) : compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan);
+}
+V operator>=(V a, V b) {
+  return is_pair(a) ? pairs::less(b, a, true) : compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual);
+}
 V eq(V a, V b) {
   if (is_pair(a)) return pairs::equal(a, b);
-  return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalEqual, a.reg, {a, b}) : compare(a, b, spv::OpFOrdEqual, spv::OpIEqual);
+  return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalEqual, a.reg, {a, b})
+                               : compare(a, b, spv::OpFOrdEqual, spv::OpIEqual);
 }
 V ne(V a, V b) {
   if (is_pair(a)) return ~pairs::equal(a, b);
-  return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalNotEqual, a.reg, {a, b}) : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual);
+  return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalNotEqual, a.reg, {a, b})
+                               : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual);
 }
-// Mesa's compiler up to 22.3 (all its drivers) takes a sign-extended 32-bit number for never less than a 64-bit constant: signed comparisons
-// of 64 bits are unsigned ones of numbers with their sign bits flipped.
+// Mesa's compiler up to 22.3 (all its drivers) takes a sign-extended 32-bit number for never less than a 64-bit
+// constant: signed comparisons of 64 bits are unsigned ones of numbers with their sign bits flipped.
 static V flipped(V a) { return a.reg == Reg::u64 ? a ^ Literal(uint64_t{1} << 63) : a; }
-V slt(V a, V b) { return a.reg == Reg::u64 ? flipped(a) < flipped(b) : a.fn->emit(spv::OpSLessThan, Reg::boolean, {a, b}); }
-V sle(V a, V b) { return a.reg == Reg::u64 ? flipped(a) <= flipped(b) : a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b}); }
+V slt(V a, V b) {
+  return a.reg == Reg::u64 ? flipped(a) < flipped(b) : a.fn->emit(spv::OpSLessThan, Reg::boolean, {a, b});
+}
+V sle(V a, V b) {
+  return a.reg == Reg::u64 ? flipped(a) <= flipped(b) : a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b});
+}
 
 V literal(V like, Literal x) { return like.fn->make(like.reg, x); }
 V select(V c, V a, V b) { return is_pair(a) ? pairs::choose(c, a, b) : a.fn->emit(spv::OpSelect, a.reg, {c, a, b}); }
@@ -252,15 +291,23 @@ V sign_extend(V a) { return a.fn->pairs() ? pairs::extend(a, true) : a.fn->emit(
 V sign_extend(V a, int from_bits) {
   return a.fn->emit(spv::OpBitFieldSExtract, a.reg, {a, a.fn->make(Reg::u32, 0), a.fn->make(Reg::u32, from_bits)});
 }
-V float_from_uint(V a, Reg r) { return is_pair(a) ? pairs::to_float(a, r, false) : a.fn->emit(spv::OpConvertUToF, r, {a}); }
-V float_from_sint(V a, Reg r) { return is_pair(a) ? pairs::to_float(a, r, true) : a.fn->emit(spv::OpConvertSToF, r, {a}); }
-V uint_from_float(V a, Reg r) { return r == Reg::u64 && a.fn->pairs() ? pairs::from_float(a, false) : a.fn->emit(spv::OpConvertFToU, r, {a}); }
-V sint_from_float(V a, Reg r) { return r == Reg::u64 && a.fn->pairs() ? pairs::from_float(a, true) : a.fn->emit(spv::OpConvertFToS, r, {a}); }
+V float_from_uint(V a, Reg r) {
+  return is_pair(a) ? pairs::to_float(a, r, false) : a.fn->emit(spv::OpConvertUToF, r, {a});
+}
+V float_from_sint(V a, Reg r) {
+  return is_pair(a) ? pairs::to_float(a, r, true) : a.fn->emit(spv::OpConvertSToF, r, {a});
+}
+V uint_from_float(V a, Reg r) {
+  return r == Reg::u64 && a.fn->pairs() ? pairs::from_float(a, false) : a.fn->emit(spv::OpConvertFToU, r, {a});
+}
+V sint_from_float(V a, Reg r) {
+  return r == Reg::u64 && a.fn->pairs() ? pairs::from_float(a, true) : a.fn->emit(spv::OpConvertFToS, r, {a});
+}
 V float_to_float(V a, Reg r) { return a.reg == r ? a : a.fn->emit(spv::OpFConvert, r, {a}); }
 V abs(V a) { return a.fn->glsl(GLSLstd450FAbs, a.reg, {a}); }
 V floor(V a) { return a.fn->glsl(GLSLstd450Floor, a.reg, {a}); }
-// Mesa's compiler for CPUs (22.3) takes every f64 from 2^24 on for a whole number in Trunc and RoundEven, as such f32 are; not in Floor. Without
-// AVX-512 RoundEven also takes ties, and what is just beside one, the wrong way.
+// Mesa's compiler for CPUs (22.3) takes every f64 from 2^24 on for a whole number in Trunc and RoundEven, as such f32
+// are; not in Floor. Without AVX-512 RoundEven also takes ties, and what is just beside one, the wrong way.
 V trunc(V a) { return a.reg == Reg::f64 ? copy_sign(floor(abs(a)), a) : a.fn->glsl(GLSLstd450Trunc, a.reg, {a}); }
 V round_even(V a) { return a.fn->glsl(GLSLstd450RoundEven, a.reg, {a}); }
 
@@ -283,14 +330,20 @@ V highest_bit(V v) {
   return select(ne(high, 0), msb(high) + 32, msb(low)) & 63;
 }
 
-V fma(V a, V b, V c) { return mistaken_zero(a) || mistaken_zero(b) ? a * b + c : a.fn->glsl(GLSLstd450Fma, a.reg, {a, b, c}); }
+V fma(V a, V b, V c) {
+  return mistaken_zero(a) || mistaken_zero(b) ? a * b + c : a.fn->glsl(GLSLstd450Fma, a.reg, {a, b, c});
+}
 
 V instruction(spv::Op code, Reg result, const std::vector<V>& a) {
   switch (code) {
-    case spv::OpFAdd: case spv::OpIAdd: return a[0] + a[1];
-    case spv::OpFSub: case spv::OpISub: return a[0] - a[1];
-    case spv::OpFMul: case spv::OpIMul: return a[0] * a[1];
-    case spv::OpFNegate: case spv::OpSNegate: return -a[0];
+    case spv::OpFAdd:
+    case spv::OpIAdd: return a[0] + a[1];
+    case spv::OpFSub:
+    case spv::OpISub: return a[0] - a[1];
+    case spv::OpFMul:
+    case spv::OpIMul: return a[0] * a[1];
+    case spv::OpFNegate:
+    case spv::OpSNegate: return -a[0];
     case spv::OpBitwiseAnd: return a[0] & a[1];
     case spv::OpBitwiseOr: return a[0] | a[1];
     case spv::OpBitwiseXor: return a[0] ^ a[1];
@@ -307,7 +360,9 @@ V instruction(spv::Op code, Reg result, const std::vector<V>& a) {
     default: break;
   }
   for (const V& v : a)
-    if (is_pair(v)) throw InternalError("spirv: instruction " + std::to_string(static_cast<int>(code)) + " has no form for 64-bit integers in two words");
+    if (is_pair(v))
+      throw InternalError("spirv: instruction " + std::to_string(static_cast<int>(code)) +
+                          " has no form for 64-bit integers in two words");
   return a[0].fn->emit(code, result, a);
 }
 

@@ -1,21 +1,22 @@
-// Arithmetic in SPIR-V as C++ expressions: V is a value in a register, its operators append instructions to the function. Integers are
-// always SPIR-V's unsigned types (signed instructions take them as they are); floats' add, sub, mul and div are NoContraction, so
-// error-free sums and range reductions survive every driver. What the table's ops mean is elementwise.h's and expand.h's business.
+// Arithmetic in SPIR-V as C++ expressions: V is a value in a register, its operators append instructions to the
+// function. Integers are always SPIR-V's unsigned types (signed instructions take them as they are); floats' add, sub,
+// mul and div are NoContraction, so error-free sums and range reductions survive every driver. What the table's ops
+// mean is elementwise.h's and expand.h's business.
 #pragma once
 #include <spirv/unified1/GLSL.std.450.h>
 
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
-#include <functional>
 
 #include "codegen/program/target.h"
 #include "codegen/spirv/module.h"
 
 namespace tessera::spirv {
 
-/// What a register holds. Narrow integers live sign- or zero-extended in u32, floats narrower than f32 as an f32 of exactly that value; u64 is two
-/// words where the device has no 64-bit integers.
+/// What a register holds. Narrow integers live sign- or zero-extended in u32, floats narrower than f32 as an f32 of
+/// exactly that value; u64 is two words where the device has no 64-bit integers.
 enum class Reg : uint8_t { boolean, u32, u64, f32, f64 };
 constexpr bool is_float(Reg r) { return r == Reg::f32 || r == Reg::f64; }
 constexpr uint32_t width(Reg r) { return r == Reg::u64 || r == Reg::f64 ? 64 : 32; }
@@ -33,7 +34,8 @@ struct V {
 struct Literal {
   double number = 0;
   uint64_t integer = 0;
-  Literal(double x) : number(x), integer(0) {}                                               // NOLINT: implicit on purpose
+  // NOLINT: implicit on purpose
+  Literal(double x) : number(x), integer(0) {}
   Literal(int x) : number(x), integer(static_cast<uint64_t>(static_cast<int64_t>(x))) {}     // NOLINT
   Literal(uint32_t x) : number(x), integer(x) {}                                             // NOLINT
   Literal(uint64_t x) : number(static_cast<double>(x)), integer(x) {}                        // NOLINT
@@ -57,8 +59,8 @@ class Function {
 
   /// True where 64-bit integers are two words (pairs.h).
   bool pairs() const { return !target.int64; }
-  V join(V low, V high);             ///< such a pair
-  std::array<V, 2> halves(V pair);   ///< its low and its high word
+  V join(V low, V high);                             ///< such a pair
+  std::array<V, 2> halves(V pair);                   ///< its low and its high word
   std::optional<uint32_t> known_word(V word) const;  ///< of a constant
   std::optional<bool> known_zero(V v) const;         ///< of a float constant that is 0: whether it is -0
 
@@ -67,9 +69,12 @@ class Function {
   /// Called at the start of each block that computes something, behind its phis.
   std::function<void()> on_block;
   void branch(Id label) { module.op(spv::OpBranch, {label}); }
-  void branch_if(V c, Id then_label, Id else_label) { module.op(spv::OpBranchConditional, {c.id, then_label, else_label}); }
+  void branch_if(V c, Id then_label, Id else_label) {
+    module.op(spv::OpBranchConditional, {c.id, then_label, else_label});
+  }
   /// Both sides give values of the same registers, in order; their results are merged.
-  std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body, const std::function<std::vector<V>()>& else_body);
+  std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body,
+                         const std::function<std::vector<V>()>& else_body);
   void when(V c, const std::function<void()>& body);
   /// while (cond(state)) state = body(state). Only for ops whose loops lane/loops.h counts: elementwise rows have none.
   std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
@@ -157,8 +162,9 @@ struct Layout {
   uint64_t sign, infinity, fraction, one;
 };
 constexpr Layout layout(Reg r) {
-  return width(r) == 64 ? Layout{52, 1023, uint64_t{1} << 63, uint64_t{0x7ff} << 52, (uint64_t{1} << 52) - 1, uint64_t{1023} << 52}
-                        : Layout{23, 127, 0x80000000u, 0x7f800000u, 0x7fffffu, 0x3f800000u};
+  return width(r) == 64
+             ? Layout{52, 1023, uint64_t{1} << 63, uint64_t{0x7ff} << 52, (uint64_t{1} << 52) - 1, uint64_t{1023} << 52}
+             : Layout{23, 127, 0x80000000u, 0x7f800000u, 0x7fffffu, 0x3f800000u};
 }
 V magnitude_bits(V a);  // the bits without the sign
 V sign_bit(V a);        // the sign bit alone, in place
@@ -166,12 +172,13 @@ V is_nan(V a);          // by bits: holds where a driver assumes that there are 
 V is_inf(V a);
 V nan(V like);
 V infinity(V like);
-/// Never select between its result and `sign`: compilers for AVX-512 (LLVM 19, in lavapipe of Mesa 25) make one masked instruction of both, and mix its
-/// operands up. Select the magnitude.
+/// Never select between its result and `sign`: compilers for AVX-512 (LLVM 19, in lavapipe of Mesa 25) make one masked
+/// instruction of both, and mix its operands up. Select the magnitude.
 V copy_sign(V magnitude, V sign);
 V highest_bit(V v);    // position of an integer's highest set bit, as u32; any value below the width for 0
 V fma(V a, V b, V c);  // fused or not: for polynomials, where either will do
-/// One instruction on register values, with what the operators above see to: NoContraction, zeros whose signs drivers forget, 64-bit integers in two words.
+/// One instruction on register values, with what the operators above see to: NoContraction, zeros whose signs drivers
+/// forget, 64-bit integers in two words.
 V instruction(spv::Op code, Reg result, const std::vector<V>& a);
 
 }  // namespace tessera::spirv

@@ -1,6 +1,6 @@
-// The SPIR-V columns of engine/ir/ops.def as instructions: of an elementwise row, and of what a subgroup or an atomic does by a combiner.
-// Not how they are written down (function.h), nor what stands in for those that the table says to EXPAND (elementwise.cpp).
-// Read next: elementwise.h.
+// The SPIR-V columns of engine/ir/ops.def as instructions: of an elementwise row, and of what a subgroup or an atomic
+// does by a combiner. Not how they are written down (function.h), nor what stands in for those that the table says to
+// EXPAND (elementwise.cpp). Read next: elementwise.h.
 #pragma once
 #include <array>
 
@@ -14,7 +14,9 @@ inline constexpr spv::Op kExpand = spv::OpMax;  // a sequence
 
 struct Instructions {
   spv::Op flt = kNone, sint = kNone, uint = kNone, boolean = kNone;
-  constexpr spv::Op of(DType t) const { return is_float(t) ? flt : t == DType::boolean ? boolean : is_signed_int(t) ? sint : uint; }
+  constexpr spv::Op of(DType t) const {
+    return is_float(t) ? flt : t == DType::boolean ? boolean : is_signed_int(t) ? sint : uint;
+  }
   constexpr bool expands() const { return flt == kExpand || sint == kExpand || uint == kExpand || boolean == kExpand; }
 };
 
@@ -25,7 +27,8 @@ constexpr InstructionTable instruction_table() {
   using namespace spv;
   constexpr Op NONE = kNone, EXPAND = kExpand;
   InstructionTable t;
-#define TESSERA_ELEMENTWISE(name, arity, operands, result, flags, reference, flt, sint, uint, boolean, ...) t.elementwise[static_cast<size_t>(ir::Opcode::name)] = {flt, sint, uint, boolean};
+#define TESSERA_ELEMENTWISE(name, arity, operands, result, flags, reference, flt, sint, uint, boolean, ...) \
+  t.elementwise[static_cast<size_t>(ir::Opcode::name)] = {flt, sint, uint, boolean};
 #define TESSERA_COMBINER(name, identity, accumulator, atomics, flt, sint, uint, boolean, atomic_sint, atomic_uint) \
   t.group[static_cast<size_t>(ir::Opcode::name)] = {flt, sint, uint, boolean};                                     \
   t.atomic[static_cast<size_t>(ir::Opcode::name)] = {NONE, atomic_sint, atomic_uint, NONE};

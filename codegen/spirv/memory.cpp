@@ -13,7 +13,8 @@ ir::Value Emitter::root(ir::Value v) const {
 }
 
 Emitter::Ref& Emitter::ref(ir::Value v) {
-  if (!refs_[v.index]) throw InternalError(k_.name + ": spirv: ref %" + std::to_string(v.index) + " is no argument, allocation or view");
+  if (!refs_[v.index])
+    throw InternalError(k_.name + ": spirv: ref %" + std::to_string(v.index) + " is no argument, allocation or view");
   return *refs_[v.index];
 }
 
@@ -60,7 +61,8 @@ void Emitter::emit_alloc(const ir::Op& op) {
 void Emitter::emit_view(const ir::Op& op) {
   Ref r = ref(op.operands.at(0));
   const V offset = get(op.operands.at(1));
-  if (r.space == MemorySpace::shared) r.base = r.base + to_uint(offset, Reg::u32) * static_cast<uint32_t>(ir::arena_stride(r.dtype) / 4);
+  if (r.space == MemorySpace::shared)
+    r.base = r.base + to_uint(offset, Reg::u32) * static_cast<uint32_t>(ir::arena_stride(r.dtype) / 4);
   else r = global_ref(r.dtype, r.base + offset * Literal(size_bytes(r.dtype)), r.shared_with_others);
   refs_[op.results.at(0).index] = r;
 }
@@ -72,8 +74,9 @@ V Emitter::element_index(const ir::Op& op) {
   return f_.make(Reg::u32, i.start);
 }
 
-// An index x + constant becomes (base + x) + constant: accesses around one place share the 64-bit product and sum. It is the same address where
-// x + constant has not wrapped. An element's offset is at least 0 and below 2^31 bytes, so only elements of one byte leave room to wrap, downwards.
+// An index x + constant becomes (base + x) + constant: accesses around one place share the 64-bit product and sum. It
+// is the same address where x + constant has not wrapped. An element's offset is at least 0 and below 2^31 bytes, so
+// only elements of one byte leave room to wrap, downwards.
 V Emitter::element_address(const ir::Op& op, const Ref& r) {
   const ir::Index& i = op.index.at(0);
   const int64_t size = size_bytes(r.dtype);
@@ -99,9 +102,12 @@ V Emitter::element_address(const ir::Op& op, const Ref& r) {
 }
 
 Id Emitter::pointer(V address, Id pointee) {
-  return m_.op(f_.pairs() ? spv::OpBitcast : spv::OpConvertUToPtr, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, pointee), {address.id});
+  return m_.op(f_.pairs() ? spv::OpBitcast : spv::OpConvertUToPtr,
+               m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, pointee), {address.id});
 }
-Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) { return pointer(element_address(op, r), pointee); }
+Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) {
+  return pointer(element_address(op, r), pointee);
+}
 
 V Emitter::shared_word(const Ref& r, V index, uint32_t word) {
   const V scaled = ir::arena_stride(r.dtype) == 8 ? to_uint(index, Reg::u32) * 2 : to_uint(index, Reg::u32);
@@ -113,8 +119,8 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   if (r.space == MemorySpace::shared) {
     const V index = element_index(op);
     const auto word = [&](uint32_t i) {
-      const Id p =
-          m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
+      const Id p = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)),
+                         {arena_, shared_word(r, index, i).id});
       return V{&f_, m_.op(spv::OpLoad, f_.type(Reg::u32), {p, spv::MemoryAccessNonPrivatePointerMask}), Reg::u32};
     };
     const V low = word(0);
@@ -127,11 +133,13 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   }
   if (in_words(r.dtype)) return load_part(op, r);
   const Id type = storage_type(r.dtype);
-  const uint32_t access =
-      spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
-  const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(op, r, type), access, static_cast<uint32_t>(size_bytes(r.dtype))});
+  const uint32_t access = spv::MemoryAccessAlignedMask |
+                          (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
+  const Id loaded =
+      m_.op(spv::OpLoad, type, {element_pointer(op, r, type), access, static_cast<uint32_t>(size_bytes(r.dtype))});
   if (size_bytes(r.dtype) >= 4) return {{&f_, loaded, reg_of(r.dtype)}, {}};
-  const V wide{&f_, m_.op(is_signed_int(r.dtype) ? spv::OpSConvert : spv::OpUConvert, f_.type(Reg::u32), {loaded}), Reg::u32};
+  const V wide{&f_, m_.op(is_signed_int(r.dtype) ? spv::OpSConvert : spv::OpUConvert, f_.type(Reg::u32), {loaded}),
+               Reg::u32};
   if (is_int(r.dtype)) return {is_int4(r.dtype) ? from_memory_bits(wide, r.dtype) : wide, {}};
   return {from_memory_bits(wide, r.dtype), r.dtype == DType::boolean ? V{} : wide};
 }
@@ -140,8 +148,8 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   if (r.space == MemorySpace::shared) {
     const V index = element_index(op);
     const auto word = [&](uint32_t i, V v) {
-      const Id p =
-          m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, shared_word(r, index, i).id});
+      const Id p = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)),
+                         {arena_, shared_word(r, index, i).id});
       m_.op(spv::OpStore, {p, v.id, spv::MemoryAccessNonPrivatePointerMask});
     };
     if (ir::arena_stride(r.dtype) == 8) {
@@ -159,19 +167,20 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
     const V wide = raw.id ? raw : is_int(r.dtype) && !is_int4(r.dtype) ? value : memory_bits(value, r.dtype);
     v = m_.op(spv::OpUConvert, storage_type(r.dtype), {wide.id});
   }
-  const uint32_t access =
-      spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
-  m_.op(spv::OpStore, {element_pointer(op, r, storage_type(r.dtype)), v, access, static_cast<uint32_t>(size_bytes(r.dtype))});
+  const uint32_t access = spv::MemoryAccessAlignedMask |
+                          (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
+  m_.op(spv::OpStore,
+        {element_pointer(op, r, storage_type(r.dtype)), v, access, static_cast<uint32_t>(size_bytes(r.dtype))});
 }
 
-// Two or four adjacent 32-bit elements in one access, aligned to their total size: a u64 (lavapipe splits vectors into scalar loads, not
-// integers) or a vector of four words.
+// Two or four adjacent 32-bit elements in one access, aligned to their total size: a u64 (lavapipe splits vectors into
+// scalar loads, not integers) or a vector of four words.
 void Emitter::emit_vector_load(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
   const uint32_t width = static_cast<uint32_t>(op.results.size());
   const Id type = width == 2 ? f_.type(Reg::u64) : m_.type_vector(f_.type(Reg::u32), 4);
-  const uint32_t access =
-      spv::MemoryAccessAlignedMask | (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
+  const uint32_t access = spv::MemoryAccessAlignedMask |
+                          (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
   const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(op, r, type), access, 4 * width});
   for (uint32_t i = 0; i < width; ++i) {
     V word;
@@ -194,7 +203,8 @@ void Emitter::emit_load(const ir::Op& op) {
     return;
   }
   // A masked-out element that nobody names is 0: unspecified, but the same at every use.
-  const V other = op.has_other() ? get(op.operands.at(static_cast<size_t>(op.other_position()))) : constant(f_, r.dtype, 0);
+  const V other =
+      op.has_other() ? get(op.operands.at(static_cast<size_t>(op.other_position()))) : constant(f_, r.dtype, 0);
   const std::vector<V> out = f_.if_else(
       get(op.operands.at(1)), [&] { return std::vector<V>{load(op, r).v}; }, [&] { return std::vector<V>{other}; });
   set(result, out.at(0));
@@ -207,16 +217,21 @@ void Emitter::emit_store(const ir::Op& op) {
   f_.when(get(op.operands.at(2)), [&] { store(op, r, value, raw); });
 }
 
-// Several workgroups may report the same, hence an atomic; the widest scope that every device has is the queue family's.
+// Several workgroups may report the same, hence an atomic; the widest scope that every device has is the queue
+// family's.
 void Emitter::emit_report(const ir::Op& op) {
   f_.when(get(op.operands.at(0)), [&] {
     const Id u32 = f_.type(Reg::u32), at = pointer(report_, u32);
     const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
-    m_.op(spv::OpAtomicOr, u32, {at, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone), word(static_cast<uint32_t>(op.attr(ir::Attr::mask)))});
+    m_.op(spv::OpAtomicOr, u32,
+          {at, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone),
+           word(static_cast<uint32_t>(op.attr(ir::Attr::mask)))});
     for (size_t i = 1; i < op.operands.size(); ++i) {
       const V address = report_ + f_.make(Reg::u64, 4 * i);
       const Id to = pointer(address, u32);
-      m_.op(spv::OpAtomicExchange, u32, {to, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone), to_uint(get(op.operands[i]), Reg::u32).id});
+      m_.op(spv::OpAtomicExchange, u32,
+            {to, word(spv::ScopeQueueFamily), word(spv::MemorySemanticsMaskNone),
+             to_uint(get(op.operands[i]), Reg::u32).id});
     }
   });
 }

@@ -92,7 +92,9 @@ Id Module::import(std::string_view set) {
   return id;
 }
 
-Id Module::type_array(Id element, uint32_t length) { return declare(spv::OpTypeArray, {element, constant(type_uint(32), length, 32)}); }
+Id Module::type_array(Id element, uint32_t length) {
+  return declare(spv::OpTypeArray, {element, constant(type_uint(32), length, 32)});
+}
 
 Id Module::type_runtime_array(Id element, uint32_t stride) {
   Id& id = runtime_arrays_[{element, stride}];
@@ -115,7 +117,9 @@ Id Module::type_block(const std::vector<std::pair<Id, uint32_t>>& members) {
   return id;
 }
 
-Id Module::constant_bool(bool v) { return declare(v ? spv::OpConstantTrue : spv::OpConstantFalse, {type_bool()}, true); }
+Id Module::constant_bool(bool v) {
+  return declare(v ? spv::OpConstantTrue : spv::OpConstantFalse, {type_bool()}, true);
+}
 
 Id Module::constant(Id type, uint64_t bits, uint32_t width) {
   Words w{type, static_cast<uint32_t>(bits)};
@@ -161,7 +165,8 @@ Words Module::words() const {
   for (spv::Capability c : capabilities_) put(out, spv::OpCapability, {static_cast<uint32_t>(c)});
   out.insert(out.end(), imports_.begin(), imports_.end());
   put(out, spv::OpMemoryModel,
-      {static_cast<uint32_t>(spv::AddressingModelPhysicalStorageBuffer64), static_cast<uint32_t>(spv::MemoryModelVulkan)});
+      {static_cast<uint32_t>(spv::AddressingModelPhysicalStorageBuffer64),
+       static_cast<uint32_t>(spv::MemoryModelVulkan)});
   Words entry{static_cast<uint32_t>(spv::ExecutionModelGLCompute), entry_function_};
   put_string(entry, entry_name_);
   entry.insert(entry.end(), globals_.begin(), globals_.end());

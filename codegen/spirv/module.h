@@ -1,6 +1,7 @@
-// Module: collects SPIR-V instructions by section and gives the module's words. Types and constants are deduplicated; ids are handed out
-// in order of creation, so the same calls give the same words. It knows the binary form only: not our IR, not what is legal in Vulkan.
-// Read next: function.h (arithmetic on top of it), emitter.h (the walk over a kernel).
+// Module: collects SPIR-V instructions by section and gives the module's words. Types and constants are deduplicated;
+// ids are handed out in order of creation, so the same calls give the same words. It knows the binary form only: not
+// our IR, not what is legal in Vulkan. Read next: function.h (arithmetic on top of it), emitter.h (the walk over a
+// kernel).
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -26,7 +27,7 @@ class Module {
   void entry_point(Id function, std::string_view name);  ///< GLCompute; the interface is every global variable made
   void name(Id id, std::string_view text);
   void name_member(Id type, uint32_t member, std::string_view text);
-  Id string(std::string_view text);  ///< OpString, deduplicated; cut where it is longer than names and paths are
+  Id string(std::string_view text);       ///< OpString, deduplicated; cut where it is longer than names and paths are
   Id long_string(std::string_view text);  ///< the same for up to 262,131 bytes
   void decorate(Id id, spv::Decoration d, std::initializer_list<uint32_t> literals = {});
   void decorate_member(Id type, uint32_t member, spv::Decoration d, std::initializer_list<uint32_t> literals = {});
@@ -43,7 +44,9 @@ class Module {
   Id type_block(const std::vector<std::pair<Id, uint32_t>>& members);  ///< a Block struct of (type, offset)
   /// A plain struct, as results of extended arithmetic have.
   Id type_pair(Id a, Id b) { return declare(spv::OpTypeStruct, {a, b}); }
-  Id type_pointer(spv::StorageClass c, Id pointee) { return declare(spv::OpTypePointer, {static_cast<uint32_t>(c), pointee}); }
+  Id type_pointer(spv::StorageClass c, Id pointee) {
+    return declare(spv::OpTypePointer, {static_cast<uint32_t>(c), pointee});
+  }
   Id type_function(Id result) { return declare(spv::OpTypeFunction, {result}); }
 
   Id constant_bool(bool v);

@@ -24,7 +24,8 @@ V leading_zeros(V x) {  // of a word that is not 0
   return 31 - highest_bit(x);
 }
 
-/// (u1, u0) / v for u1 < v, after Knuth's algorithm D with two digits of 16 bits (as in Warren, Hacker's Delight, divlu).
+/// (u1, u0) / v for u1 < v, after Knuth's algorithm D with two digits of 16 bits (as in Warren, Hacker's Delight,
+/// divlu).
 V divide_words(V u1, V u0, V v) {
   const V s = leading_zeros(v);
   v = v << s;
@@ -57,7 +58,8 @@ V add(V a, V b) {
 V sub(V a, V b) { return join(low(a) - low(b), (high(a) - high(b)) - carry(low(a) < low(b))); }
 V mul(V a, V b) {
   // Addresses are multiplied by the sizes of elements.
-  if (const auto l = a.fn->known_word(low(b)), h = a.fn->known_word(high(b)); l && h && *h == 0 && std::has_single_bit(*l))
+  if (const auto l = a.fn->known_word(low(b)), h = a.fn->known_word(high(b));
+      l && h && *h == 0 && std::has_single_bit(*l))
     return shift_left(a, word(a, static_cast<uint32_t>(std::countr_zero(*l))));
   const auto [l, h] = product(low(a), low(b));
   return join(l, h + (low(a) * high(b) + high(a) * low(b)));
@@ -99,14 +101,15 @@ V less(V a, V b, bool or_equal) {
 V equal(V a, V b) { return eq(low(a), low(b)) & eq(high(a), high(b)); }
 V choose(V c, V a, V b) { return join(spirv::select(c, low(a), low(b)), spirv::select(c, high(a), high(b))); }
 
-// A divisor of one word takes two steps of 64 by 32 bits. A larger one is normalised: the quotient of the upper words, from half of a, is right or
-// one too large, which the remainder shows (Warren, Hacker's Delight, udivdi3).
+// A divisor of one word takes two steps of 64 by 32 bits. A larger one is normalised: the quotient of the upper words,
+// from half of a, is right or one too large, which the remainder shows (Warren, Hacker's Delight, udivdi3).
 V divide(V a, V b) {
   const V small = eq(high(b), 0), n = leading_zeros(spirv::select(small, 1, high(b)));
   const V divisor = spirv::select(small, low(b), 0) | spirv::select(small, literal(n, 0), high(shift_left(b, n)));
   const V one_word = spirv::select(small, low(b), 1), upper = spirv::udiv(high(a), one_word);
   const V half = shift_right(a, word(a, 1), false);
-  const V u1 = spirv::select(small, high(a) - upper * one_word, high(half)), u0 = spirv::select(small, low(a), low(half));
+  const V u1 = spirv::select(small, high(a) - upper * one_word, high(half)),
+          u0 = spirv::select(small, low(a), low(half));
   const V q = divide_words(u1, u0, divisor);
   const V guess = shift_right(shift_left(extend(q, false), n), word(a, 31), false), g = low(guess);
   const V lower = extend(g - spirv::select(eq(g, 0), literal(g, 0), literal(g, 1)), false);
@@ -131,7 +134,8 @@ V to_float(V a, Reg r, bool is_signed) {
   } else {
     // The upper 32 bits, with a last bit that says whether others are set below: it decides ties as they would.
     const V h = high(m), wide = ne(h, 0), n = spirv::select(wide, highest_bit(h) + 1, 0);
-    const V top = low(shift_right(m, n, false)), lost = ne(low(m) & ((word(n, 1) << (n & 31)) - 1), 0) | (eq(n, 32) & ne(low(m), 0));
+    const V top = low(shift_right(m, n, false)),
+            lost = ne(low(m) & ((word(n, 1) << (n & 31)) - 1), 0) | (eq(n, 32) & ne(low(m), 0));
     x = float_from_uint(top | spirv::select(lost, word(n, 1), word(n, 0)), r) * floating((n + 127) << 23);
   }
   return is_signed ? spirv::select(negative, -x, x) : x;
@@ -139,7 +143,8 @@ V to_float(V a, Reg r, bool is_signed) {
 
 V from_float(V a, bool is_signed) {
   const V x = is_signed ? abs(a) : a;
-  const V h = uint_from_float(x * 0x1p-32, Reg::u32), l = uint_from_float(x - float_from_uint(h, a.reg) * 0x1p32, Reg::u32);
+  const V h = uint_from_float(x * 0x1p-32, Reg::u32),
+          l = uint_from_float(x - float_from_uint(h, a.reg) * 0x1p32, Reg::u32);
   const V r = join(l, h);
   return is_signed ? absolute(r, a < 0.0) : r;
 }

@@ -1,5 +1,5 @@
-// Intervals of integer values, found while a kernel is emitted in order: what lets a division, remainder or shift drop its guard, and an
-// index division become unsigned. What ops make of them is engine/passes/interval.h's.
+// Intervals of integer values, found while a kernel is emitted in order: what lets a division, remainder or shift drop
+// its guard, and an index division become unsigned. What ops make of them is engine/passes/interval.h's.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,7 +14,9 @@ struct Range {
   bool known = false;  // false: any value of the dtype
   Range() = default;
   Range(int64_t low, int64_t high, bool is_known) : lo(low), hi(high), known(is_known) {}
-  Range(const Bounds& b) : known(b.has_value()) { if (b) lo = b->lo, hi = b->hi; }
+  Range(const Bounds& b) : known(b.has_value()) {
+    if (b) lo = b->lo, hi = b->hi;
+  }
   Bounds bounds() const { return known ? Bounds(Interval{lo, hi}) : Bounds(); }
   bool contains(int64_t v) const { return !known || (lo <= v && v <= hi); }
   bool nonnegative() const { return known && lo >= 0; }

@@ -1,4 +1,5 @@
-// What lanes of a subgroup tell each other. 64-bit values travel as two 32-bit halves and bool as a word: no extended-types feature needed.
+// What lanes of a subgroup tell each other. 64-bit values travel as two 32-bit halves and bool as a word: no
+// extended-types feature needed.
 #include "codegen/spirv/emitter.h"
 #include "codegen/spirv/instructions.h"
 #include "engine/base/error.h"
@@ -15,10 +16,12 @@ V Emitter::shuffle(const ir::Op& op, V v, spv::Op code, V lane) {
 }
 
 V Emitter::shuffle_any(const ir::Op& op, V v, spv::Op code, V lane) {
-  if (v.reg == Reg::boolean) return ne(shuffle(op, select(v, f_.make(Reg::u32, 1), f_.make(Reg::u32, 0)), code, lane), 0);
+  if (v.reg == Reg::boolean)
+    return ne(shuffle(op, select(v, f_.make(Reg::u32, 1), f_.make(Reg::u32, 0)), code, lane), 0);
   if (width(v.reg) == 32) return shuffle(op, v, code, lane);
   const V b = bits(v);
-  const V low = shuffle(op, to_uint(b, Reg::u32), code, lane), high = shuffle(op, to_uint(b >> 32, Reg::u32), code, lane);
+  const V low = shuffle(op, to_uint(b, Reg::u32), code, lane),
+          high = shuffle(op, to_uint(b >> 32, Reg::u32), code, lane);
   const V joined = to_uint(low, Reg::u64) | (to_uint(high, Reg::u64) << 32);
   return v.reg == Reg::f64 ? floating(joined) : joined;
 }
@@ -32,7 +35,8 @@ void Emitter::emit_reduce(const ir::Op& op) {
   const bool native = code != kNone;
   const bool wide_int = v.reg == Reg::u64;  // would need shaderSubgroupExtendedTypes
   // On a CPU a ladder of shuffles is cheaper than the driver's reduction.
-  const bool ladder = target_.subgroup_shuffle && (!target_.subgroup_arithmetic || !native || wide_int || target_.kind == Target::Kind::cpu);
+  const bool ladder = target_.subgroup_shuffle &&
+                      (!target_.subgroup_arithmetic || !native || wide_int || target_.kind == Target::Kind::cpu);
   if (ladder) {
     const int size = k_.lane.subgroup_size;
     const int steps = size > 0 ? size : target_.max_subgroup_size;
@@ -46,8 +50,8 @@ void Emitter::emit_reduce(const ir::Op& op) {
     const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeSubgroup));
     v = {&f_, m_.op(code, f_.type(v.reg), {scope.id, static_cast<uint32_t>(spv::GroupOperationReduce), v.id}), v.reg};
   } else {
-    fail(op, std::string(ir::name(kind)) + " of " + std::string(tessera::name(t)) + " needs subgroup shuffles, which " + target_.name +
-                 " does not have");
+    fail(op, std::string(ir::name(kind)) + " of " + std::string(tessera::name(t)) + " needs subgroup shuffles, which " +
+                 target_.name + " does not have");
   }
   set(op.results[0], normalize(v, t));
 }

@@ -17,7 +17,8 @@ bool accumulate_into_dots(ir::Kernel& k) {
   const auto product = [&](Value v, uint32_t wanted) {
     const Op* o = k.def(v);
     const DType t = k.type(v).dtype;
-    return o && o->code == Opcode::dot && o->operands.size() == 2 && uses[v.index] == 1 && !is_narrow_float(t) && region[k.value(v).def.index] == wanted;
+    return o && o->code == Opcode::dot && o->operands.size() == 2 && uses[v.index] == 1 && !is_narrow_float(t) &&
+           region[k.value(v).def.index] == wanted;
   };
   bool changed = false;
   for (uint32_t i = 0; i < k.ops.size(); ++i) {

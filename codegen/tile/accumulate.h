@@ -3,7 +3,7 @@
 #include "engine/ir/kernel.h"
 
 namespace tessera::lowering {
-/// sum = add(x, dot(a, b)) becomes sum = dot(a, b, x) where nothing else uses the product and it is not wider inside than its dtype: the
-/// accumulators start from x, and no second set of them is alive. Says whether it changed anything.
+/// sum = add(x, dot(a, b)) becomes sum = dot(a, b, x) where nothing else uses the product and it is not wider inside
+/// than its dtype: the accumulators start from x, and no second set of them is alive. Says whether it changed anything.
 bool accumulate_into_dots(ir::Kernel& k);
 }  // namespace tessera::lowering

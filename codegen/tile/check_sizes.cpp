@@ -8,23 +8,33 @@ namespace tessera::lowering {
 void check_sizes(const ir::Kernel& k) {
   constexpr int64_t kMost = INT32_MAX;
   const auto fail = [&](const std::string& what, __int128 n, const char* of, Loc loc, const char* hint) {
-    const std::string count = n > INT64_MAX ? "more than " + std::to_string(INT64_MAX) : std::to_string(static_cast<int64_t>(n));
-    throw CompileError(k.name + ": " + what + " has " + count + " " + of + ", but at most 2147483647 are numbered, in 32 bits", loc ? loc : k.loc, hint);
+    const std::string count =
+        n > INT64_MAX ? "more than " + std::to_string(INT64_MAX) : std::to_string(static_cast<int64_t>(n));
+    throw CompileError(
+        k.name + ": " + what + " has " + count + " " + of + ", but at most 2147483647 are numbered, in 32 bits",
+        loc ? loc : k.loc, hint);
   };
-  const auto product = [&](__int128 n, int64_t by) { return by == 0 ? 0 : n > INT64_MAX / by ? __int128{INT64_MAX} + 1 : n * by; };
+  const auto product = [&](__int128 n, int64_t by) {
+    return by == 0 ? 0 : n > INT64_MAX / by ? __int128{INT64_MAX} + 1 : n * by;
+  };
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const ir::BlockMapping& b = k.blocks[i];
     for (size_t d = 0; d < b.array_shape.size(); ++d)
-      if (const auto n = b.array_shape[d].value(); b.whole && n && *n > kMost) fail(b.origin + ": dim " + std::to_string(d) + " of its array", *n, "elements", b.loc, "give the array more dims, of fewer elements each");
+      if (const auto n = b.array_shape[d].value(); b.whole && n && *n > kMost)
+        fail(b.origin + ": dim " + std::to_string(d) + " of its array", *n, "elements", b.loc,
+             "give the array more dims, of fewer elements each");
     for (size_t d = 0; d < b.block.size(); ++d)
-      if (b.block[d].size > kMost) fail(b.origin + ": dim " + std::to_string(d) + " of its block", b.block[d].size, "elements", b.loc, "use smaller blocks");
+      if (b.block[d].size > kMost)
+        fail(b.origin + ": dim " + std::to_string(d) + " of its block", b.block[d].size, "elements", b.loc,
+             "use smaller blocks");
   }
   for (const ir::Region& r : k.regions)
     for (const ir::OpId id : r.ops)
       for (const ir::Value v : k.op(id).results) {
         __int128 n = 1;
         for (const int64_t d : k.type(v).shape) n = product(n, d);
-        if (!k.type(v).is_ref && n > kMost) fail("a value of shape " + to_string(k.type(v).shape), n, "elements", k.op(id).loc, "use smaller blocks");
+        if (!k.type(v).is_ref && n > kMost)
+          fail("a value of shape " + to_string(k.type(v).shape), n, "elements", k.op(id).loc, "use smaller blocks");
       }
   for (size_t i = 0; i < k.scratch.size(); ++i) {
     __int128 n = 1;
@@ -32,7 +42,9 @@ void check_sizes(const ir::Kernel& k) {
     if (n > kMost) fail("scratch[" + std::to_string(i) + "]", n, "elements", k.loc, "use less scratch");
   }
   for (size_t a = 0; a < k.grid.size(); ++a)
-    if (const auto n = k.grid[a].size.value(); n && *n > kMost) fail("grid axis " + std::to_string(a), *n, "programs", k.loc, "program ids are i32: use larger blocks, or more axes");
+    if (const auto n = k.grid[a].size.value(); n && *n > kMost)
+      fail("grid axis " + std::to_string(a), *n, "programs", k.loc,
+           "program ids are i32: use larger blocks, or more axes");
 }
 
 }  // namespace tessera::lowering

@@ -1,4 +1,5 @@
-// What is numbered in 32 bits has at most 2^31 - 1 of it: dims, elements of a value and of scratch, programs along an axis.
+// What is numbered in 32 bits has at most 2^31 - 1 of it: dims, elements of a value and of scratch, programs along an
+// axis.
 #pragma once
 #include "engine/ir/kernel.h"
 

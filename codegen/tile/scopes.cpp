@@ -21,8 +21,8 @@ int64_t bytes_of(const ir::Kernel& k, const Op& copy) {
   return n;
 }
 
-/// What the ops of a program add up to in the semaphores of scratch. Where that is certainly nothing, a program finds them at 0 whichever ran
-/// before it, and they are its own.
+/// What the ops of a program add up to in the semaphores of scratch. Where that is certainly nothing, a program finds
+/// them at 0 whichever ran before it, and they are its own.
 class Balance {
  public:
   explicit Balance(const ir::Kernel& k) : k_(k) {}
@@ -52,7 +52,8 @@ class Balance {
         Key key{s.ref.index};
         for (size_t d = 0; d < s.rank; ++d) {
           const Index& x = op.index[s.first + d];
-          key.push_back(x.is_static() ? x.start : -1 - int64_t{op.operands[static_cast<size_t>(x.start_operand)].index});
+          key.push_back(x.is_static() ? x.start
+                                      : -1 - int64_t{op.operands[static_cast<size_t>(x.start_operand)].index});
         }
         add(net, key, op.code == Opcode::copy_start || op.code == Opcode::semaphore_signal ? *n : -*n);
       }
@@ -73,11 +74,14 @@ class Balance {
 
 class Expander {
  public:
-  Expander(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch) : k_(k), b_(k), sites_(sites), prefetch_(prefetch), replaced_(k) {}
+  Expander(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch)
+      : k_(k), b_(k), sites_(sites), prefetch_(prefetch), replaced_(k) {}
 
   bool run() {
-    const bool any = std::any_of(k_.ops.begin(), k_.ops.end(), [](const Op& o) { return o.code == Opcode::run_scoped || ir::is_pipe(o.code); }) ||
-                     std::any_of(k_.scratch.begin(), k_.scratch.end(), [](const Type& t) { return is_semaphore(t.space); });
+    const bool any =
+        std::any_of(k_.ops.begin(), k_.ops.end(),
+                    [](const Op& o) { return o.code == Opcode::run_scoped || ir::is_pipe(o.code); }) ||
+        std::any_of(k_.scratch.begin(), k_.scratch.end(), [](const Type& t) { return is_semaphore(t.space); });
     if (!any) return false;
     const bool own = Balance(k_).zero();
     const std::vector<Value> args = k_.region(k_.body).args;
@@ -86,7 +90,8 @@ class Expander {
     for (size_t i = 0; i < k_.scratch.size(); ++i) {
       const Value arg = args[k_.blocks.size() + i];
       if (is_semaphore(k_.scratch[i].space)) {
-        Semaphore& s = make_semaphore(arg, "scratch_shapes[" + std::to_string(i) + "]", own || i >= shared ? private_ : kept_);
+        Semaphore& s =
+            make_semaphore(arg, "scratch_shapes[" + std::to_string(i) + "]", own || i >= shared ? private_ : kept_);
         if (!own && i < shared) counters.insert(counters.end(), s.cells.begin(), s.cells.end());
         else fresh_.push_back(arg);
       } else {
@@ -149,7 +154,8 @@ class Expander {
   Semaphore& make_semaphore(Value ref, std::string name, std::vector<Value>& list) {
     Semaphore s{std::move(name), k_.type(ref).shape, {}, num_elements(k_.type(ref).shape) <= kScalarCounters};
     if (s.scalars)
-      for (int64_t i = 0; i < num_elements(s.shape); ++i) s.cells.push_back(new_scratch(Type::ref(DType::i32, {}, MemorySpace::smem), list));
+      for (int64_t i = 0; i < num_elements(s.shape); ++i)
+        s.cells.push_back(new_scratch(Type::ref(DType::i32, {}, MemorySpace::smem), list));
     else s.cells.push_back(new_scratch(Type::ref(DType::i32, s.shape, MemorySpace::smem), list));
     return semaphores_[ref.index] = std::move(s);
   }
@@ -194,7 +200,9 @@ class Expander {
         case Opcode::run_scoped: scoped(op); break;
         case Opcode::semaphore_signal: count(op, {op.operands[0], 0, op.index.size()}, op.operands[1]); break;
         case Opcode::semaphore_wait: wait(op, {op.operands[0], 0, op.index.size()}, op.operands[1]); break;
-        case Opcode::semaphore_read: replaced_.replace(op.results[0], read(op, {op.operands[0], 0, op.index.size()})); break;
+        case Opcode::semaphore_read:
+          replaced_.replace(op.results[0], read(op, {op.operands[0], 0, op.index.size()}));
+          break;
         case Opcode::copy_start:
           if (const auto it = ahead_.find(id.index); it != ahead_.end()) start_ahead(id, it->second);
           else copy(op);
@@ -212,7 +220,8 @@ class Expander {
     }
   }
 
-  /// Scratch for every run_scoped, and for every copy that is loaded ahead: what waits for it may stand before its start, in a loop.
+  /// Scratch for every run_scoped, and for every copy that is loaded ahead: what waits for it may stand before its
+  /// start, in a loop.
   void allocate(RegionId r) {
     const std::vector<OpId> ops = k_.region(r).ops;
     for (size_t n = 0; n < ops.size(); ++n) {
@@ -227,7 +236,9 @@ class Expander {
         }
       }
       // Nothing is gained where the wait follows at once.
-      if (k_.op(id).code == Opcode::copy_start && !(k_.op(ops[n + 1]).code == Opcode::copy_wait && k_.op(ops[n + 1]).operands[2] == k_.op(id).operands[2])) load_ahead(id);
+      if (k_.op(id).code == Opcode::copy_start &&
+          !(k_.op(ops[n + 1]).code == Opcode::copy_wait && k_.op(ops[n + 1]).operands[2] == k_.op(id).operands[2]))
+        load_ahead(id);
       for (RegionId inner : regions) allocate(inner);
     }
   }
@@ -236,7 +247,8 @@ class Expander {
     if (!prefetch_ || prefetch_->most_elements == 0) return;
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
     const ir::ValueInfo &from = k_.value(places[0].ref), &to = k_.value(places[1].ref);
-    const bool array = from.region == k_.body && from.number < k_.blocks.size(), scratch = to.region != k_.body || to.number >= k_.blocks.size();
+    const bool array = from.region == k_.body && from.number < k_.blocks.size(),
+               scratch = to.region != k_.body || to.number >= k_.blocks.size();
     Shape shape;
     for (size_t d = 0; d < places[0].rank; ++d)
       if (const Index& x = op.index[d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
@@ -269,7 +281,8 @@ class Expander {
       if (ir::accesses_ref(op.code)) return op.operands[0] != ref || (!op.has_mask() && all(op, 0));
       if (!ir::is_copy(op.code)) return true;
       const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
-      return std::all_of(places.begin(), places.begin() + 2, [&](const ir::CopyPlace& p) { return p.ref != ref || all(op, p.first); });
+      return std::all_of(places.begin(), places.begin() + 2,
+                         [&](const ir::CopyPlace& p) { return p.ref != ref || all(op, p.first); });
     });
   }
   bool fills(const Op& op, const ir::CopyPlace& place) const {
@@ -299,7 +312,8 @@ class Expander {
         to.operands.push_back(inside(op, places[0], from));
         to.set(Attr::mask, 1);
       }
-      to.index.assign(op.index.begin() + static_cast<ptrdiff_t>(target.first), op.index.begin() + static_cast<ptrdiff_t>(target.first + target.rank));
+      to.index.assign(op.index.begin() + static_cast<ptrdiff_t>(target.first),
+                      op.index.begin() + static_cast<ptrdiff_t>(target.first + target.rank));
       size_t next = 0;
       for (Index& x : to.index) {
         if (x.is_static()) continue;
@@ -353,19 +367,24 @@ class Expander {
   Value fitted(Value start, const Index& x, int64_t n) {
     const auto number = [&](int64_t i) { return b_.constant_int(DType::i32, i); };
     const int64_t span = x.kind == Index::Kind::slice ? std::max<int64_t>(x.size - 1, 0) * x.step : 0;
-    const Value wrapped = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::lt, {start, number(0)}), b_.elementwise(Opcode::add, {start, number(n)}), start});
+    const Value wrapped = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::lt, {start, number(0)}),
+                                                          b_.elementwise(Opcode::add, {start, number(n)}), start});
     return b_.elementwise(Opcode::clamp, {number(0), wrapped, number(std::max<int64_t>(n - 1 - span, 0))});
   }
 
   // -- counters
   /// The index of a place for an op of its own, whose starts come behind `operands`.
   std::vector<Index> index_of(const Op& op, const ir::CopyPlace& place, std::vector<Value>& operands) {
-    std::vector<Index> index(op.index.begin() + static_cast<ptrdiff_t>(place.first), op.index.begin() + static_cast<ptrdiff_t>(place.first + place.rank));
+    std::vector<Index> index(op.index.begin() + static_cast<ptrdiff_t>(place.first),
+                             op.index.begin() + static_cast<ptrdiff_t>(place.first + place.rank));
     for (Index& x : index) {
       if (x.is_static()) continue;
       const Value start = op.operands[static_cast<size_t>(x.start_operand)];
-      const bool steps = std::any_of(index.begin(), index.end(), [](const Index& y) { return y.kind == Index::Kind::slice && y.step > 1; });
-      operands.push_back(steps && op.attr_or(Attr::clip, 0) == 0 ? fitted(start, x, k_.type(place.ref).shape[static_cast<size_t>(&x - index.data())]) : start);
+      const bool steps = std::any_of(index.begin(), index.end(),
+                                     [](const Index& y) { return y.kind == Index::Kind::slice && y.step > 1; });
+      operands.push_back(steps && op.attr_or(Attr::clip, 0) == 0
+                             ? fitted(start, x, k_.type(place.ref).shape[static_cast<size_t>(&x - index.data())])
+                             : start);
       x.start_operand = static_cast<int32_t>(operands.size()) - 1;
     }
     return index;
@@ -397,7 +416,8 @@ class Expander {
       const Index& x = op.index[place.first + d];
       Value i = x.is_static() ? number(x.start) : op.operands[static_cast<size_t>(x.start_operand)];
       if (!x.is_static()) {
-        const Value wrapped = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::lt, {i, number(0)}), b_.elementwise(Opcode::add, {i, number(s.shape[d])}), i});
+        const Value wrapped = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::lt, {i, number(0)}),
+                                                              b_.elementwise(Opcode::add, {i, number(s.shape[d])}), i});
         i = b_.elementwise(Opcode::clamp, {number(0), wrapped, number(s.shape[d] - 1)});
       }
       at = at ? b_.elementwise(Opcode::add, {b_.elementwise(Opcode::mul, {at, number(s.shape[d])}), i}) : i;
@@ -411,26 +431,33 @@ class Expander {
     const Value at = cell(op, place, s);
     Value v = load(s.cells[0]);
     for (size_t i = 1; i < s.cells.size(); ++i)
-      v = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::eq, {at, b_.constant_int(DType::i32, static_cast<int64_t>(i))}), load(s.cells[i]), v});
+      v = b_.elementwise(Opcode::select,
+                         {b_.elementwise(Opcode::eq, {at, b_.constant_int(DType::i32, static_cast<int64_t>(i))}),
+                          load(s.cells[i]), v});
     return v;
   }
   void count(const Op& op, const ir::CopyPlace& place, Value by) {
     const Semaphore& s = semaphores_.at(place.ref.index);
-    if (!s.scalars) return store(s.cells[0], b_.elementwise(Opcode::add, {load(s.cells[0], &op, &place), by}), &op, &place);
+    if (!s.scalars)
+      return store(s.cells[0], b_.elementwise(Opcode::add, {load(s.cells[0], &op, &place), by}), &op, &place);
     if (const auto at = known_cell(op, place, s)) {
       const Value c = s.cells[static_cast<size_t>(*at)];
       return store(c, b_.elementwise(Opcode::add, {load(c), by}));
     }
     const Value at = cell(op, place, s), zero = b_.constant_int(DType::i32, 0);
     for (size_t i = 0; i < s.cells.size(); ++i) {
-      const Value mine = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::eq, {at, b_.constant_int(DType::i32, static_cast<int64_t>(i))}), by, zero});
+      const Value mine = b_.elementwise(
+          Opcode::select,
+          {b_.elementwise(Opcode::eq, {at, b_.constant_int(DType::i32, static_cast<int64_t>(i))}), by, zero});
       store(s.cells[i], b_.elementwise(Opcode::add, {load(s.cells[i]), mine}));
     }
   }
   void wait(const Op& op, const ir::CopyPlace& place, Value amount) {
     const Semaphore& s = semaphores_.at(place.ref.index);
     const Value holds = read(op, place);
-    Op report{.code = Opcode::report, .operands = {b_.elementwise(Opcode::lt, {holds, amount}), b_.constant_int(DType::i32, static_cast<int64_t>(sites_.size())), holds, amount}};
+    Op report{.code = Opcode::report,
+              .operands = {b_.elementwise(Opcode::lt, {holds, amount}),
+                           b_.constant_int(DType::i32, static_cast<int64_t>(sites_.size())), holds, amount}};
     report.set(Attr::mask, Program::kWaitFailed);
     b_.append(std::move(report));
     std::string where = s.name;
@@ -452,7 +479,8 @@ class Expander {
   std::vector<Value> dynamic_starts(const Op& op, const ir::CopyPlace& place) const {
     std::vector<Value> starts;
     for (size_t d = 0; d < place.rank; ++d)
-      if (const Index& x = op.index[place.first + d]; !x.is_static()) starts.push_back(op.operands[static_cast<size_t>(x.start_operand)]);
+      if (const Index& x = op.index[place.first + d]; !x.is_static())
+        starts.push_back(op.operands[static_cast<size_t>(x.start_operand)]);
     return starts;
   }
   /// Which elements of a copy lie in its source, whose dynamic starts are these.
@@ -471,10 +499,14 @@ class Expander {
         if (slice) {
           Op iota{.code = Opcode::iota};
           iota.set(Attr::axis, static_cast<int64_t>(axis));
-          at = b_.elementwise(Opcode::add, {at, b_.elementwise(Opcode::mul, {b_.one(std::move(iota), Type::array(DType::i32, shape)), number(x.step)})});
+          at = b_.elementwise(Opcode::add,
+                              {at, b_.elementwise(Opcode::mul, {b_.one(std::move(iota), Type::array(DType::i32, shape)),
+                                                                number(x.step)})});
         }
         const int64_t n = k_.type(source.ref).shape[d];
-        mask = b_.elementwise(Opcode::and_, {mask, b_.elementwise(Opcode::and_, {b_.elementwise(Opcode::ge, {at, number(0)}), b_.elementwise(Opcode::lt, {at, number(n)})})});
+        mask = b_.elementwise(Opcode::and_,
+                              {mask, b_.elementwise(Opcode::and_, {b_.elementwise(Opcode::ge, {at, number(0)}),
+                                                                   b_.elementwise(Opcode::lt, {at, number(n)})})});
       }
       axis += slice;
     }
@@ -507,35 +539,50 @@ class Expander {
 };
 }  // namespace
 
-bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch) { return Expander(k, sites, prefetch).run(); }
+bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch) {
+  return Expander(k, sites, prefetch).run();
+}
 
 void check_waits(const ir::Kernel& k, const std::vector<WaitSite>& sites) {
   for (OpId id : k.region(k.body).ops) {
     const Op& op = k.op(id);
-    if (op.code != Opcode::report || op.attr(Attr::mask) != Program::kWaitFailed || ir::constant_int(k, op.operands[0]).value_or(0) == 0) continue;
+    if (op.code != Opcode::report || op.attr(Attr::mask) != Program::kWaitFailed ||
+        ir::constant_int(k, op.operands[0]).value_or(0) == 0)
+      continue;
     const auto holds = ir::constant_int(k, op.operands[2]), amount = ir::constant_int(k, op.operands[3]);
     const WaitSite& site = sites.at(static_cast<size_t>(*ir::constant_int(k, op.operands[1])));
     throw CompileError(wait_failed(k.name, site, holds, amount), site.loc, kSignalFirst);
   }
 }
 
-std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits, const Prefetch& prefetch) {
+std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits,
+                           const Prefetch& prefetch) {
   const auto ref = [&](Value v) {
     const ir::ValueInfo& info = source.value(v);
     if (info.region != source.body) return "run_scoped[" + std::to_string(info.number) + "]";
-    return info.number < source.blocks.size() ? source.blocks[info.number].origin : "scratch[" + std::to_string(info.number - source.blocks.size()) + "]";
+    return info.number < source.blocks.size() ? source.blocks[info.number].origin
+                                              : "scratch[" + std::to_string(info.number - source.blocks.size()) + "]";
   };
   std::string out;
   for (uint32_t i = 0; i < source.ops.size(); ++i) {
     const Op& op = source.ops[i];
     if (op.code != Opcode::copy_start) continue;
-    out += "  copy from " + ref(op.operands[0]) + " to " + ref(op.operands[1]) + ", " + std::to_string(bytes_of(source, op)) + " B" + (op.loc ? ", at " + to_string(op.loc) : "") + ": " +
-           (std::find(prefetch.copies.begin(), prefetch.copies.end(), i) != prefetch.copies.end() ? "loaded ahead where it starts, stored where it is waited for" : "done by loads and stores where it starts") +
-           (op.attr_or(Attr::clip, 0) ? ", each element tested against the edges" : "") + (prefetch.refused.count(i) ? ", not loaded ahead: " + prefetch.refused.at(i) : "") + "\n";
+    out += "  copy from " + ref(op.operands[0]) + " to " + ref(op.operands[1]) + ", " +
+           std::to_string(bytes_of(source, op)) + " B" + (op.loc ? ", at " + to_string(op.loc) : "") + ": " +
+           (std::find(prefetch.copies.begin(), prefetch.copies.end(), i) != prefetch.copies.end()
+                ? "loaded ahead where it starts, stored where it is waited for"
+                : "done by loads and stores where it starts") +
+           (op.attr_or(Attr::clip, 0) ? ", each element tested against the edges" : "") +
+           (prefetch.refused.count(i) ? ", not loaded ahead: " + prefetch.refused.at(i) : "") + "\n";
   }
   if (waits == 0) return out;
-  const auto tested = static_cast<size_t>(std::count_if(lowered.ops.begin(), lowered.ops.end(), [](const Op& op) { return op.code == Opcode::report && op.attr(Attr::mask) == Program::kWaitFailed; }));
-  out += "  waits: " + std::to_string(waits) + (tested == 0 ? ", all proved to be satisfied: no semaphore is counted\n" : tested < waits ? ", " + std::to_string(tested) + " of them tested at run time\n" : ", tested at run time\n");
+  const auto tested = static_cast<size_t>(std::count_if(lowered.ops.begin(), lowered.ops.end(), [](const Op& op) {
+    return op.code == Opcode::report && op.attr(Attr::mask) == Program::kWaitFailed;
+  }));
+  out += "  waits: " + std::to_string(waits) +
+         (tested == 0      ? ", all proved to be satisfied: no semaphore is counted\n"
+          : tested < waits ? ", " + std::to_string(tested) + " of them tested at run time\n"
+                           : ", tested at run time\n");
   return out;
 }
 

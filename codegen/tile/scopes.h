@@ -1,9 +1,14 @@
-// run_scoped, semaphores and asynchronous copies as what the lowering knows: scratch, loads and stores. The first step of compile().
+// run_scoped, semaphores and asynchronous copies as what the lowering knows: scratch, loads and stores. The first step
+// of compile().
 //   run_scoped  its Refs become private scratch, its body stands in its place
-//   semaphores  become counters, i32 scratch of their own, 0 at the start of their scope; each wait tests its counter and reports (op report)
-//               if nothing can ever raise it so far. Counters that are then not read are gone with all that counts in them
-//   copies      happen at their start, which no kernel without a race can tell from a later moment; or, from arrays to scratch where loads take
-//               long, they are loaded into a tile of private scratch there, for which registers are meant, and stored at the wait
+//   semaphores  become counters, i32 scratch of their own, 0 at the start of their scope; each wait tests its counter
+//   and reports (op report)
+//               if nothing can ever raise it so far. Counters that are then not read are gone with all that counts in
+//               them
+//   copies      happen at their start, which no kernel without a race can tell from a later moment; or, from arrays to
+//   scratch where loads take
+//               long, they are loaded into a tile of private scratch there, for which registers are meant, and stored
+//               at the wait
 #pragma once
 #include <map>
 #include <string>
@@ -17,8 +22,8 @@ namespace tessera::lowering {
 /// Copies of at most so many elements are loaded ahead; 0: none.
 struct Prefetch {
   int64_t most_elements = 0;
-  std::vector<uint32_t> copies = {};              // gets the ops that are
-  std::map<uint32_t, std::string> refused = {};   // and why others are not
+  std::vector<uint32_t> copies = {};             // gets the ops that are
+  std::map<uint32_t, std::string> refused = {};  // and why others are not
 };
 /// True if the kernel had any of these. `sites` gets what failing waits report by number.
 bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch = nullptr);

@@ -18,7 +18,8 @@ namespace {
 
 class Separation {
  public:
-  explicit Separation(ir::Kernel& k) : k_(k), free_(k.values.size(), false), user_(k.ops.size(), 0), copies_(k.ops.size()) {}
+  explicit Separation(ir::Kernel& k)
+      : k_(k), free_(k.values.size(), false), user_(k.ops.size(), 0), copies_(k.ops.size()) {}
 
   bool run() {
     walk(k_.body);
@@ -136,8 +137,8 @@ class Separation {
     return d;
   }
 
-  // v for the use at hand alone: the op itself for the first use, a copy beside it for the others. Along other dims of what is used it is another value: a mask of
-  // rows and columns may count both by one iota.
+  // v for the use at hand alone: the op itself for the first use, a copy beside it for the others. Along other dims of
+  // what is used it is another value: a mask of rows and columns may count both by one iota.
   Value own(Value v, const Dims& dims) {
     const auto [known, fresh] = mine_.try_emplace({v.index, dims}, v);
     if (!fresh) return known->second;
@@ -176,9 +177,9 @@ class Separation {
   }
 
   ir::Kernel& k_;
-  std::vector<bool> free_;                   // per value that the kernel had: position_only
-  std::vector<size_t> user_;                 // per op that the kernel had: the use that has it, or 0
-  std::vector<std::vector<OpId>> copies_;    // per op that the kernel had
+  std::vector<bool> free_;                 // per value that the kernel had: position_only
+  std::vector<size_t> user_;               // per op that the kernel had: the use that has it, or 0
+  std::vector<std::vector<OpId>> copies_;  // per op that the kernel had
   std::map<uint32_t, Op> originals_;
   std::map<std::pair<uint32_t, Dims>, Value> mine_;  // of the use at hand
   size_t use_ = 0;

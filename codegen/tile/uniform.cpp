@@ -25,7 +25,9 @@ namespace {
 using Dims = std::vector<bool>;
 
 /// Runs of dims of a reshape's operand and of its result with equal products, in order.
-struct Group { size_t from, from_end, to, to_end; };
+struct Group {
+  size_t from, from_end, to, to_end;
+};
 std::vector<Group> reshape_groups(const Shape& from, const Shape& to) {
   std::vector<Group> groups;
   size_t i = 0, j = 0;
@@ -96,14 +98,18 @@ class Analysis {
     if (o.results.empty()) return;
     const Value v = o.results[0];
     const auto of = [&](size_t operand) -> const Dims& { return uniform[o.operands[operand].index]; };
-    const auto contains = [](const std::vector<int64_t>& list, size_t i) { return std::find(list.begin(), list.end(), static_cast<int64_t>(i)) != list.end(); };
+    const auto contains = [](const std::vector<int64_t>& list, size_t i) {
+      return std::find(list.begin(), list.end(), static_cast<int64_t>(i)) != list.end();
+    };
     switch (ir::family(o.code)) {
       case Family::elementwise:
         for (Value x : o.operands) join(v, x);
         return;
-      case Family::source: return o.code == Opcode::iota ? lower(v, static_cast<size_t>(o.attr(Attr::axis)), false) : void();
+      case Family::source:
+        return o.code == Opcode::iota ? lower(v, static_cast<size_t>(o.attr(Attr::axis)), false) : void();
       case Family::move: return move(o, v);
-      case Family::reduce: case Family::argreduce: {
+      case Family::reduce:
+      case Family::argreduce: {
         const auto& axes = o.ints(o.has(Attr::axes) ? Attr::axes : Attr::axis);
         size_t d = 0;
         for (size_t i = 0; i < of(0).size(); ++i)
@@ -111,9 +117,11 @@ class Analysis {
         return;
       }
       case Family::contract: {
-        const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch), &rb = o.ints(Attr::rhs_batch);
+        const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch),
+                   &rb = o.ints(Attr::rhs_batch);
         size_t d = 0;
-        for (size_t i = 0; i < lb.size(); ++i) lower(v, d++, of(0)[static_cast<size_t>(lb[i])] && of(1)[static_cast<size_t>(rb[i])]);
+        for (size_t i = 0; i < lb.size(); ++i)
+          lower(v, d++, of(0)[static_cast<size_t>(lb[i])] && of(1)[static_cast<size_t>(rb[i])]);
         for (size_t i = 0; i < of(0).size(); ++i)
           if (!contains(lc, i) && !contains(lb, i)) lower(v, d++, of(0)[i]);
         for (size_t i = 0; i < of(1).size(); ++i)
@@ -121,8 +129,18 @@ class Analysis {
         if (o.operands.size() == 3) join(v, o.operands[2]);
         return;
       }
-      case Family::scan: case Family::rearrange: case Family::grid: case Family::memory: case Family::print: case Family::control: case Family::pipe: case Family::end: case Family::launch:
-      case Family::ref: case Family::group: case Family::report:
+      case Family::scan:
+      case Family::rearrange:
+      case Family::grid:
+      case Family::memory:
+      case Family::print:
+      case Family::control:
+      case Family::pipe:
+      case Family::end:
+      case Family::launch:
+      case Family::ref:
+      case Family::group:
+      case Family::report:
         for (Value x : o.results) clear(x);
     }
   }
@@ -147,9 +165,11 @@ class Analysis {
         return;
       }
       case ir::Move::transpose:
-        for (size_t d = 0; d < o.ints(Attr::perm).size(); ++d) lower(v, d, of(0)[static_cast<size_t>(o.ints(Attr::perm)[d])]);
+        for (size_t d = 0; d < o.ints(Attr::perm).size(); ++d)
+          lower(v, d, of(0)[static_cast<size_t>(o.ints(Attr::perm)[d])]);
         return;
-      case ir::Move::slice: case ir::Move::rev: return lower(v, of(0));
+      case ir::Move::slice:
+      case ir::Move::rev: return lower(v, of(0));
       case ir::Move::concatenate:
         for (size_t i = 0; i < o.operands.size(); ++i) join(v, o.operands[i]);
         return lower(v, static_cast<size_t>(o.attr(Attr::axis)), o.operands.size() == 1);
@@ -172,7 +192,8 @@ class Analysis {
       const bool whole = ix == Index::all(k_.type(ref).shape[d]);
       if (ir::writes_ref(o.code)) {
         bool same = whole && at >= 0 && uniform[o.operands[1].index][static_cast<size_t>(std::max(at, 0))];
-        if (same && o.has_mask()) same = uniform[o.operands[static_cast<size_t>(o.mask_position())].index][static_cast<size_t>(at)];
+        if (same && o.has_mask())
+          same = uniform[o.operands[static_cast<size_t>(o.mask_position())].index][static_cast<size_t>(at)];
         lower(ref, d, same);
       }
       if (!ix.is_static() || ix.size == 0) lower(ref, d, false);  // such an access stays as it is
@@ -204,12 +225,14 @@ class Narrowing {
     for (size_t i = k_.blocks.size(); i < args.size(); ++i) {
       const ir::Type& t = k_.type(args[i]);
       narrow_[i].assign(t.shape.size(), false);
-      for (size_t d = 0; d < t.shape.size() && !ir::is_semaphore(t.space); ++d) narrow_[i][d] = t.shape[d] > 1 && uniform_[args[i].index][d];
+      for (size_t d = 0; d < t.shape.size() && !ir::is_semaphore(t.space); ++d)
+        narrow_[i][d] = t.shape[d] > 1 && uniform_[args[i].index][d];
       if (std::count(narrow_[i].begin(), narrow_[i].end(), true) == 0) continue;
       Shape shape = t.shape;
       for (size_t d = 0; d < shape.size(); ++d)
         if (narrow_[i][d]) {
-          explain_ += "  scratch[" + std::to_string(i - k_.blocks.size()) + "]: the same along dim " + std::to_string(d) + ", so one element of " + std::to_string(shape[d]) + " is kept\n";
+          explain_ += "  scratch[" + std::to_string(i - k_.blocks.size()) + "]: the same along dim " +
+                      std::to_string(d) + ", so one element of " + std::to_string(shape[d]) + " is kept\n";
           shape[d] = 1;
         }
       k_.values[args[i].index].type.shape = shape;
@@ -217,7 +240,9 @@ class Narrowing {
       changed_ = true;
     }
     for (const Op& o : k_.ops) {
-      if (o.code != Opcode::slice || only_along(known(o.operands[0]), k_.type(o.operands[0]).shape, k_.type(o.results[0]).shape)) continue;
+      if (o.code != Opcode::slice ||
+          only_along(known(o.operands[0]), k_.type(o.operands[0]).shape, k_.type(o.results[0]).shape))
+        continue;
       const Window w{o.ints(Attr::start), o.ints(Attr::limit), o.ints(Attr::stride)};
       const auto [it, fresh] = windows_.try_emplace(o.operands[0].index, w);
       if (it->second != w) it->second = {};
@@ -272,7 +297,9 @@ class Narrowing {
     const Value ref = k_.op(id).operands[0];
     const auto& args = k_.region(k_.body).args;
     const auto position = static_cast<size_t>(std::find(args.begin(), args.end(), ref) - args.begin());
-    if (position >= args.size() || position < k_.blocks.size() || std::count(narrow_[position].begin(), narrow_[position].end(), true) == 0) return put(id);
+    if (position >= args.size() || position < k_.blocks.size() ||
+        std::count(narrow_[position].begin(), narrow_[position].end(), true) == 0)
+      return put(id);
     const Dims& narrow = narrow_[position];
     const ir::AccessDims form = ir::access_dims(k_, k_.op(id));
     Op o = k_.op(id);
@@ -282,7 +309,8 @@ class Narrowing {
       if (form.slice[d] >= 0) dims[static_cast<size_t>(form.slice[d])] = true;
       o.index[d] = o.index[d].kind == Index::Kind::integer ? Index::at(0) : Index::all(1);
     }
-    for (const int at : {o.value_position(), o.has_mask() ? o.mask_position() : -1, o.has_other() ? o.other_position() : -1})
+    for (const int at :
+         {o.value_position(), o.has_mask() ? o.mask_position() : -1, o.has_other() ? o.other_position() : -1})
       if (at >= 0) o.operands[static_cast<size_t>(at)] = first_along(o.operands[static_cast<size_t>(at)], dims);
     if (o.results.empty()) {
       k_.op(id) = o;
@@ -335,7 +363,8 @@ class Narrowing {
     put(id);
   }
 
-  Value sliced(Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride) {
+  Value sliced(Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
+               const std::vector<int64_t>& stride) {
     const std::pair key{v.index, Window{start, limit, stride}};
     if (const auto it = slices_.find(key); it != slices_.end()) return it->second;
     std::optional<Value> result = sink(v, start, limit, stride);
@@ -356,24 +385,32 @@ class Narrowing {
       if (from[d] != to[d] && !equal[d]) return false;
     return true;
   }
-  // A value of which different parts are taken is not computed anew for each of them. Of equal elements always the first is taken.
+  // A value of which different parts are taken is not computed anew for each of them. Of equal elements always the
+  // first is taken.
   bool only_part(Value v, const Window& w) {
     const auto [it, fresh] = windows_.try_emplace(v.index, w);
     return it->second == w;
   }
 
-  /// The slice of v as an op on slices of what v is computed from; none where v is not an element-wise op or a broadcast.
-  std::optional<Value> sink(Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride) {
+  /// The slice of v as an op on slices of what v is computed from; none where v is not an element-wise op or a
+  /// broadcast.
+  std::optional<Value> sink(Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
+                            const std::vector<int64_t>& stride) {
     const Op* def = k_.def(v);
     if (!def || depth_ > kDeepest) return std::nullopt;
     const Shape full = k_.type(v).shape;
     Shape shape;
-    for (size_t d = 0; d < full.size(); ++d) shape.push_back(limit[d] <= start[d] ? 0 : cdiv(limit[d] - start[d], stride[d]));
+    for (size_t d = 0; d < full.size(); ++d)
+      shape.push_back(limit[d] <= start[d] ? 0 : cdiv(limit[d] - start[d], stride[d]));
     if (shape == full) return v;
     if (!only_along(known(v), full, shape) && !only_part(v, {start, limit, stride})) return std::nullopt;
     Op o = *def;
     o.results.clear();
-    struct Deeper { int& d; explicit Deeper(int& x) : d(x) { ++d; } ~Deeper() { --d; } } deeper(depth_);
+    struct Deeper {
+      int& d;
+      explicit Deeper(int& x) : d(x) { ++d; }
+      ~Deeper() { --d; }
+    } deeper(depth_);
     if (ir::info(o.code).elementwise) {
       for (Value& x : o.operands)
         if (!k_.type(x).shape.empty()) x = sliced(x, start, limit, stride);
@@ -439,9 +476,10 @@ class Narrowing {
   std::string& explain_;
   const std::vector<Dims> uniform_;  // of the values that the kernel had
   ir::Builder b_;
-  std::vector<Dims> narrow_;         // per body argument
+  std::vector<Dims> narrow_;                             // per body argument
   std::map<std::pair<uint32_t, Window>, Value> slices_;  // made so far, where they are in scope
-  std::map<uint32_t, Window> windows_;  // per value: the part of it that is computed by itself; none if there would be several
+  // per value: the part of it that is computed by itself; none if there would be several
+  std::map<uint32_t, Window> windows_;
   int depth_ = 0;
   bool changed_ = false;
 };

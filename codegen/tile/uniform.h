@@ -1,6 +1,7 @@
-// Values that are the same along a dim. Kernels written for TPUs keep a row's running maximum or sum in a block as wide as the machine's lanes, every
-// lane with the same number, because that machine has no narrower blocks. Elsewhere that is the room and the work of a whole block for one column, and
-// ties a dim that means nothing to the columns of what the maximum is taken of.
+// Values that are the same along a dim. Kernels written for TPUs keep a row's running maximum or sum in a block as wide
+// as the machine's lanes, every lane with the same number, because that machine has no narrower blocks. Elsewhere that
+// is the room and the work of a whole block for one column, and ties a dim that means nothing to the columns of what
+// the maximum is taken of.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,13 +10,14 @@
 
 namespace tessera::lowering {
 
-/// Per value (Refs too, for what they hold) and dim: whether all elements along it are known to be equal. What scratch holds before the first store is
-/// unspecified, and taken to be equal as well.
+/// Per value (Refs too, for what they hold) and dim: whether all elements along it are known to be equal. What scratch
+/// holds before the first store is unspecified, and taken to be equal as well.
 std::vector<std::vector<bool>> uniform_dims(const ir::Kernel& k);
 
-/// Scratch that is the same along a dim keeps one element of it; reshapes that only mix such dims no longer mix them; and slices are taken of what
-/// element-wise ops and broadcasts read rather than of their results, unless several parts are taken of those. After expand_scopes and passes. Returns true if something changed;
-/// `explain` gets a line for each scratch.
+/// Scratch that is the same along a dim keeps one element of it; reshapes that only mix such dims no longer mix them;
+/// and slices are taken of what element-wise ops and broadcasts read rather than of their results, unless several parts
+/// are taken of those. After expand_scopes and passes. Returns true if something changed; `explain` gets a line for
+/// each scratch.
 bool narrow_uniform(ir::Kernel& k, std::string& explain);
 
 }  // namespace tessera::lowering

@@ -16,7 +16,8 @@ int64_t checked_bytes(const Shape& shape, DType dtype) {
   int64_t n = size_bytes(dtype);
   for (int64_t d : shape) {
     if (d < 0) throw SpecError("Array: shape " + to_string(shape) + " has a negative size");
-    if (d > 0 && __builtin_mul_overflow(n, d, &n)) throw SpecError("Array: shape " + to_string(shape) + " of " + std::string(name(dtype)) + " exceeds 64-bit sizes");
+    if (d > 0 && __builtin_mul_overflow(n, d, &n))
+      throw SpecError("Array: shape " + to_string(shape) + " of " + std::string(name(dtype)) + " exceeds 64-bit sizes");
   }
   return num_elements(shape) * size_bytes(dtype);
 }
@@ -40,14 +41,20 @@ std::string element_text(const Array& a, int64_t i) {
 
 void print(std::ostream& out, const Array& a, size_t dim, int64_t offset, bool abbreviate) {
   const Shape& shape = a.shape();
-  if (dim == shape.size()) { out << element_text(a, offset); return; }
+  if (dim == shape.size()) {
+    out << element_text(a, offset);
+    return;
+  }
   const int64_t n = shape[dim];
   int64_t stride = 1;
   for (size_t d = dim + 1; d < shape.size(); ++d) stride *= shape[d];
   out << '[';
   for (int64_t i = 0; i < n; ++i) {
     if (i) out << ' ';
-    if (abbreviate && n > 6 && i == 3) { out << "... "; i = n - 3; }
+    if (abbreviate && n > 6 && i == 3) {
+      out << "... ";
+      i = n - 3;
+    }
     print(out, a, dim + 1, offset + i * stride, abbreviate);
   }
   out << ']';
@@ -57,16 +64,19 @@ void print(std::ostream& out, const Array& a, size_t dim, int64_t offset, bool a
 Array::Array(Shape shape, DType dtype) : shape_(std::move(shape)), dtype_(dtype) {
   const int64_t n = checked_bytes(shape_, dtype);
   try {
-    if (n > int64_t{1} << 47) throw std::bad_alloc();  // no machine's address space; some allocators abort instead of throwing
+    // no machine's address space; some allocators abort instead of throwing
+    if (n > int64_t{1} << 47) throw std::bad_alloc();
     data_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(n));
   } catch (const std::bad_alloc&) {
-    throw Error("Array: no memory for " + std::to_string(n) + " bytes (" + std::string(name(dtype)) + " " + to_string(shape_) + ")");
+    throw Error("Array: no memory for " + std::to_string(n) + " bytes (" + std::string(name(dtype)) + " " +
+                to_string(shape_) + ")");
   }
 }
 
 void Array::gone() const {
-  throw SpecError("Array: this " + std::string(name(dtype_)) + to_string(shape_) + " has been donated: its memory belongs to the result of the call that it was given to", {},
-                  "keep a copy where it is needed later, or call without donate()");
+  throw SpecError("Array: this " + std::string(name(dtype_)) + to_string(shape_) +
+                      " has been donated: its memory belongs to the result of the call that it was given to",
+                  {}, "keep a copy where it is needed later, or call without donate()");
 }
 
 Array donate(Array& x) {
@@ -93,7 +103,8 @@ std::byte* Array::bytes() {
 }
 
 void Array::check(DType wanted) const {
-  if (wanted != dtype_) throw SpecError("Array: data<" + std::string(name(wanted)) + ">() of an array of " + std::string(name(dtype_)));
+  if (wanted != dtype_)
+    throw SpecError("Array: data<" + std::string(name(wanted)) + ">() of an array of " + std::string(name(dtype_)));
 }
 
 uint64_t Array::element_bits(int64_t i) const {

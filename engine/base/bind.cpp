@@ -10,21 +10,23 @@ namespace tessera {
 namespace {
 
 // `place()` is the text for errors: calls that bind are many, and few of them fail.
-template <class Place> int64_t evaluate(const CallSignature& k, const Place& place, const Extent& e, const DimValues& dims, Loc loc) {
+template <class Place> int64_t evaluate(const CallSignature& k, const Place& place, const Extent& e,
+                                        const DimValues& dims, Loc loc) {
   if (const auto fixed = e.value()) return *fixed;
   std::vector<std::string> names;
   e.collect_names(names);
   for (const std::string& n : names)
     if (!dims.contains(n))
-      throw SpecError(std::string(k.name) + ": " + place() + ": no value for the size \"" + n + "\" in " + to_string(e), loc,
-                      "a size is taken from an argument whose shape names it alone, or given with the call");
+      throw SpecError(std::string(k.name) + ": " + place() + ": no value for the size \"" + n + "\" in " + to_string(e),
+                      loc, "a size is taken from an argument whose shape names it alone, or given with the call");
   try {
     return e.eval(dims);
   } catch (const SpecError& error) {
     const std::string what = error.what(), separator = "\n  note: ";
     const size_t end = what.find(separator);
-    throw SpecError(std::string(k.name) + ": " + place() + ": " + to_string(e) + bindings({e}, dims) + ": " + what.substr(0, end), loc,
-                    end == std::string::npos ? "" : what.substr(end + separator.size()));
+    throw SpecError(
+        std::string(k.name) + ": " + place() + ": " + to_string(e) + bindings({e}, dims) + ": " + what.substr(0, end),
+        loc, end == std::string::npos ? "" : what.substr(end + separator.size()));
   }
 }
 }  // namespace
@@ -34,7 +36,8 @@ std::string bindings(const std::vector<Extent>& extents, const DimValues& dims) 
   for (const Extent& e : extents) e.collect_names(names);
   std::string s;
   for (const std::string& n : names)
-    if (const auto it = dims.find(n); it != dims.end()) s += (s.empty() ? " for " : ", ") + n + " = " + std::to_string(it->second);
+    if (const auto it = dims.find(n); it != dims.end())
+      s += (s.empty() ? " for " : ", ") + n + " = " + std::to_string(it->second);
   return s;
 }
 
@@ -43,8 +46,9 @@ Shape bind_shape(const CallSignature& k, size_t position, const DimValues& dims)
   Shape shape;
   for (const Extent& e : b.shape) shape.push_back(evaluate(k, [&] { return std::string(b.origin); }, e, dims, b.loc));
   if (std::any_of(shape.begin(), shape.end(), [](int64_t d) { return d < 0; }))
-    throw SpecError(std::string(k.name) + ": " + std::string(b.origin) + ": array shape " + to_string(b.shape) + " is " + to_string(shape) + bindings(b.shape, dims), b.loc,
-                    "sizes must not be negative");
+    throw SpecError(std::string(k.name) + ": " + std::string(b.origin) + ": array shape " + to_string(b.shape) +
+                        " is " + to_string(shape) + bindings(b.shape, dims),
+                    b.loc, "sizes must not be negative");
   return shape;
 }
 
@@ -54,26 +58,36 @@ std::vector<int64_t> bind_grid(const CallSignature& k, const DimValues& dims) {
     const Extent& e = *k.grid[i];
     const auto place = [&] { return "grid axis " + std::to_string(i); };
     const int64_t n = evaluate(k, place, e, dims, k.loc);
-    const auto is = [&] { return std::string(k.name) + ": " + place() + " is " + std::to_string(n) + (e.is_static() ? "" : ", from " + to_string(e) + bindings({e}, dims)); };
+    const auto is = [&] {
+      return std::string(k.name) + ": " + place() + " is " + std::to_string(n) +
+             (e.is_static() ? "" : ", from " + to_string(e) + bindings({e}, dims));
+    };
     if (n < 0) throw SpecError(is(), k.loc, "grid sizes must not be negative");
-    if (n > std::numeric_limits<int32_t>::max()) throw SpecError(is(), k.loc, "program ids are i32, so a grid axis has at most 2147483647 programs");
+    if (n > std::numeric_limits<int32_t>::max())
+      throw SpecError(is(), k.loc, "program ids are i32, so a grid axis has at most 2147483647 programs");
     grid.push_back(n);
   }
   return grid;
 }
 
-DimValues bind_dims(const CallSignature& k, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given) {
+DimValues bind_dims(const CallSignature& k, const std::vector<std::pair<DType, Shape>>& inputs,
+                    const DimValues& given) {
   const auto wanted = k.num_inputs;
   if (inputs.size() != wanted)
-    throw SpecError(std::string(k.name) + ": takes " + plural(wanted, "argument") + " but " + std::to_string(inputs.size()) + (inputs.size() == 1 ? " was given" : " were given"), k.loc);
+    throw SpecError(std::string(k.name) + ": takes " + plural(wanted, "argument") + " but " +
+                        std::to_string(inputs.size()) + (inputs.size() == 1 ? " was given" : " were given"),
+                    k.loc);
   const std::vector<std::string>& names = k.sizes;
   for (const auto& [name, value] : given) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       std::string list;
       for (const std::string& n : names) list += (list.empty() ? "" : ", ") + n;
-      throw SpecError(std::string(k.name) + ": a size \"" + name + "\" was given but the kernel has none of that name", k.loc, names.empty() ? "all its sizes are fixed" : "its sizes are " + list);
+      throw SpecError(std::string(k.name) + ": a size \"" + name + "\" was given but the kernel has none of that name",
+                      k.loc, names.empty() ? "all its sizes are fixed" : "its sizes are " + list);
     }
-    if (value < 0) throw SpecError(std::string(k.name) + ": the size " + name + " was given as " + std::to_string(value), k.loc, "sizes must not be negative");
+    if (value < 0)
+      throw SpecError(std::string(k.name) + ": the size " + name + " was given as " + std::to_string(value), k.loc,
+                      "sizes must not be negative");
   }
 
   DimValues dims = given;
@@ -82,21 +96,32 @@ DimValues bind_dims(const CallSignature& k, const std::vector<std::pair<DType, S
     const CallSignature::Arg& b = k.args[i];
     const auto& [dtype, shape] = inputs[i];
     const auto place = [&] { return std::string(k.name) + ": argument " + std::to_string(i) + ": "; };
-    if (dtype != b.dtype) throw SpecError(place() + "dtype is " + std::string(name(dtype)) + " but the kernel takes " + std::string(name(b.dtype)), b.loc);
+    if (dtype != b.dtype)
+      throw SpecError(
+          place() + "dtype is " + std::string(name(dtype)) + " but the kernel takes " + std::string(name(b.dtype)),
+          b.loc);
     if (shape.size() != b.shape.size())
-      throw SpecError(place() + "shape " + to_string(shape) + " has " + plural(shape.size(), "dim") + " but the kernel takes " + to_string(b.shape) + " with " + std::to_string(b.shape.size()), b.loc);
+      throw SpecError(place() + "shape " + to_string(shape) + " has " + plural(shape.size(), "dim") +
+                          " but the kernel takes " + to_string(b.shape) + " with " + std::to_string(b.shape.size()),
+                      b.loc);
     for (size_t d = 0; d < shape.size(); ++d) {
       const Extent& e = b.shape[d];
-      if (const auto fixed = e.value(); fixed && *fixed != shape[d]) throw SpecError(place() + "shape is " + to_string(shape) + " but the kernel takes " + to_string(b.shape), b.loc);
+      if (const auto fixed = e.value(); fixed && *fixed != shape[d])
+        throw SpecError(place() + "shape is " + to_string(shape) + " but the kernel takes " + to_string(b.shape),
+                        b.loc);
       const auto name = e.as_name();
       if (!name) continue;
       const auto [it, fresh] = dims.try_emplace(*name, shape[d]);
       if (fresh) source[*name] = i;
       else if (it->second != shape[d]) {
-        const std::string other = source.contains(*name) ? source[*name] == i ? "but it has " + *name + " = " : "but argument " + std::to_string(source[*name]) + " has " + *name + " = "
-                                                         : "but the call gives " + *name + " = ";
-        throw SpecError(place() + "shape " + to_string(shape) + " has " + *name + " = " + std::to_string(shape[d]) + " " + other + std::to_string(it->second), b.loc,
-                        "the kernel takes " + to_string(b.shape) + " here; equal names are equal sizes");
+        const std::string other = source.contains(*name)
+                                      ? source[*name] == i
+                                            ? "but it has " + *name + " = "
+                                            : "but argument " + std::to_string(source[*name]) + " has " + *name + " = "
+                                      : "but the call gives " + *name + " = ";
+        throw SpecError(place() + "shape " + to_string(shape) + " has " + *name + " = " + std::to_string(shape[d]) +
+                            " " + other + std::to_string(it->second),
+                        b.loc, "the kernel takes " + to_string(b.shape) + " here; equal names are equal sizes");
       }
     }
   }
@@ -104,8 +129,10 @@ DimValues bind_dims(const CallSignature& k, const std::vector<std::pair<DType, S
     const Shape bound = bind_shape(k, i, dims);
     const CallSignature::Arg& b = k.args[i];
     if (i < wanted && bound != inputs[i].second)
-      throw SpecError(std::string(k.name) + ": argument " + std::to_string(i) + ": shape is " + to_string(inputs[i].second) + " but the kernel takes " + to_string(b.shape) +
-                          ", which is " + to_string(bound) + bindings(b.shape, dims), b.loc);
+      throw SpecError(std::string(k.name) + ": argument " + std::to_string(i) + ": shape is " +
+                          to_string(inputs[i].second) + " but the kernel takes " + to_string(b.shape) + ", which is " +
+                          to_string(bound) + bindings(b.shape, dims),
+                      b.loc);
   }
   bind_grid(k, dims);
   return dims;

@@ -1,5 +1,6 @@
-// Binding the arguments of a call: run-time sizes are solved from the arguments' shapes, and every mismatch is a SpecError that names the
-// kernel, the argument and both sides. Shared by the interpreter (kernels) and the runtime (compiled programs), so that both say the same.
+// Binding the arguments of a call: run-time sizes are solved from the arguments' shapes, and every mismatch is a
+// SpecError that names the kernel, the argument and both sides. Shared by the interpreter (kernels) and the runtime
+// (compiled programs), so that both say the same.
 #pragma once
 #include <string>
 #include <string_view>
@@ -22,15 +23,16 @@ struct CallSignature {
   };
   std::string_view name;
   Loc loc;
-  std::vector<Arg> args;            // inputs, then outputs
+  std::vector<Arg> args;  // inputs, then outputs
   size_t num_inputs = 0;
   std::vector<const Extent*> grid;  // one size per axis
   std::vector<std::string> sizes;   // the names of all run-time sizes
 };
 
-/// Matches the shapes of `inputs` with the signature's, solving bare names; `given` has the sizes that no input shows. The result is complete:
-/// the functions below succeed with it.
-DimValues bind_dims(const CallSignature& call, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given = {});
+/// Matches the shapes of `inputs` with the signature's, solving bare names; `given` has the sizes that no input shows.
+/// The result is complete: the functions below succeed with it.
+DimValues bind_dims(const CallSignature& call, const std::vector<std::pair<DType, Shape>>& inputs,
+                    const DimValues& given = {});
 /// The shape of args[position]; SpecError if a size is missing or negative.
 Shape bind_shape(const CallSignature& call, size_t position, const DimValues& dims);
 /// " for m = 3, n = 5" over the names in `extents` that are bound; empty without any.

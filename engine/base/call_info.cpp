@@ -6,8 +6,10 @@
 namespace tessera {
 
 std::string to_string(const CostEstimate& c) {
-  std::string s = to_string(c.flops) + " flops, " + to_string(c.transcendentals) + " transcendentals, " + to_string(c.bytes_accessed) + " bytes accessed";
-  if (c.remote_bytes_transferred != Extent(0)) s += ", " + to_string(c.remote_bytes_transferred) + " bytes to other devices";
+  std::string s = to_string(c.flops) + " flops, " + to_string(c.transcendentals) + " transcendentals, " +
+                  to_string(c.bytes_accessed) + " bytes accessed";
+  if (c.remote_bytes_transferred != Extent(0))
+    s += ", " + to_string(c.remote_bytes_transferred) + " bytes to other devices";
   return s;
 }
 
@@ -64,7 +66,8 @@ std::optional<std::string> problem(const CompilerParam& p) {
   const auto& backends = compiler_param_backends();
   if (std::find(backends.begin(), backends.end(), p.backend) == backends.end())
     return "no backend " + p.backend + " has compiler parameters: mosaic_tpu, triton and mosaic_gpu have";
-  const auto it = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& k) { return k.backend == p.backend && k.name == p.name; });
+  const auto it = std::find_if(std::begin(kKnown), std::end(kKnown),
+                               [&](const Known& k) { return k.backend == p.backend && k.name == p.name; });
   if (it == std::end(kKnown)) {
     std::string names;
     for (const Known& k : kKnown)
@@ -72,13 +75,16 @@ std::optional<std::string> problem(const CompilerParam& p) {
     return "there is no compiler parameter " + p.name + " of " + p.backend + ": it has " + names;
   }
   const std::string place = "compiler parameter " + p.name + " of " + p.backend + " is ";
-  if (it->kind == Kind::integer && !is_natural(p.value)) return place + "\"" + p.value + "\", not an integer of at least 0";
-  if (it->kind == Kind::boolean && p.value != "true" && p.value != "false") return place + "\"" + p.value + "\", not true or false";
+  if (it->kind == Kind::integer && !is_natural(p.value))
+    return place + "\"" + p.value + "\", not an integer of at least 0";
+  if (it->kind == Kind::boolean && p.value != "true" && p.value != "false")
+    return place + "\"" + p.value + "\", not true or false";
   return std::nullopt;
 }
 
 const CompilerParam* CallInfo::compiler_param(std::string_view backend, std::string_view name) const {
-  const auto it = std::find_if(compiler_params.begin(), compiler_params.end(), [&](const CompilerParam& p) { return p.backend == backend && p.name == name; });
+  const auto it = std::find_if(compiler_params.begin(), compiler_params.end(),
+                               [&](const CompilerParam& p) { return p.backend == backend && p.name == name; });
   return it == compiler_params.end() ? nullptr : &*it;
 }
 

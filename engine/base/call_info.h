@@ -1,6 +1,7 @@
-// CallInfo: what the caller of a kernel said about it beside what it computes: metadata, a cost, parameters for compilers. It travels with the
-// Kernel through vmap, passes and the text form to the Program and `explain`. Nothing that a kernel computes hangs on it.
-// Read next: passes/cost.h (a cost computed from the kernel), front/compiler_params.h (how C++ programs give the parameters).
+// CallInfo: what the caller of a kernel said about it beside what it computes: metadata, a cost, parameters for
+// compilers. It travels with the Kernel through vmap, passes and the text form to the Program and `explain`. Nothing
+// that a kernel computes hangs on it. Read next: passes/cost.h (a cost computed from the kernel),
+// front/compiler_params.h (how C++ programs give the parameters).
 #pragma once
 #include <cstdint>
 #include <map>
@@ -35,9 +36,9 @@ std::optional<std::string> problem(const CompilerParam& p);
 
 struct CallInfo {
   std::map<std::string, std::string> metadata;
-  std::optional<CostEstimate> cost_estimate;  // as given; estimate_cost() computes one
+  std::optional<CostEstimate> cost_estimate;   // as given; estimate_cost() computes one
   std::vector<CompilerParam> compiler_params;  // dimension_semantics is in the grid's axes
-  bool debug = false;                         // print each form of the kernel on its way; not in the text form
+  bool debug = false;                          // print each form of the kernel on its way; not in the text form
 
   const CompilerParam* compiler_param(std::string_view backend, std::string_view name) const;
 };

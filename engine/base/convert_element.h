@@ -1,5 +1,6 @@
-// One element of any dtype made one of any other, as op convert does it: truncating, saturating, rounding once. Header only, for the typed loops of ir/reference.cpp and for
-// number.cpp, which alone goes into programs that run kernels and never interpret them.
+// One element of any dtype made one of any other, as op convert does it: truncating, saturating, rounding once. Header
+// only, for the typed loops of ir/reference.cpp and for number.cpp, which alone goes into programs that run kernels and
+// never interpret them.
 #pragma once
 #include <bit>
 #include <limits>
@@ -30,7 +31,8 @@ template <DType to, DType from> Memory<to> convert_element(Memory<from> m) {
   if constexpr (to == from) return m;
   else {
     using C = Compute<from>;
-    const std::conditional_t<from == DType::boolean, int, C> x = Element<from>::get(m);  // loops over bool are not vectorised
+    // loops over bool are not vectorised
+    const std::conditional_t<from == DType::boolean, int, C> x = Element<from>::get(m);
     if constexpr (to == DType::boolean) return x != C{0};
     else if constexpr (is_float(to)) {
       // Wider types reach the narrow floats through f32, as in JAX on the CPU.
@@ -38,7 +40,8 @@ template <DType to, DType from> Memory<to> convert_element(Memory<from> m) {
       else return Element<to>::put(static_cast<float>(x));
     } else if constexpr (is_float(from)) {
       using T = Compute<to>;
-      constexpr C above = C{2} * static_cast<C>(T{1} << (bits(to) - 2)) * (is_signed_int(to) ? C{1} : C{2});  // 2^(n-1) or 2^n
+      // 2^(n-1) or 2^n
+      constexpr C above = C{2} * static_cast<C>(T{1} << (bits(to) - 2)) * (is_signed_int(to) ? C{1} : C{2});
       constexpr int unused = kBits<T> - bits(to);
       if (x != x) return Element<to>::put(T{0});
       if (x <= static_cast<C>(lowest<T>() >> unused)) return Element<to>::put(lowest<T>() >> unused);

@@ -1,7 +1,8 @@
 // Element types, and the bit-exact conversions from double to the floats narrower than f32 and back.
-// Every dtype is stored in memory with size_bytes() bytes per element: a bool is one byte, 0 or 1; an i4 or u4 is one byte, whose upper four
-// bits are written as zeros and never looked at (packing two to a byte is the kernel's to do, with shifts of u8).
-// Read next: engine/ir/kernel.h for the types of values, engine/ir/reference.h for arithmetic on them.
+// Every dtype is stored in memory with size_bytes() bytes per element: a bool is one byte, 0 or 1; an i4 or u4 is one
+// byte, whose upper four bits are written as zeros and never looked at (packing two to a byte is the kernel's to do,
+// with shifts of u8). Read next: engine/ir/kernel.h for the types of values, engine/ir/reference.h for arithmetic on
+// them.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,7 +10,10 @@
 
 namespace tessera {
 
-enum class DType : uint8_t { boolean, i4, i8, i16, i32, i64, u4, u8, u16, u32, u64, f8e4m3fn, f8e5m2, f16, bf16, f32, f64 };
+// clang-format off
+enum class DType : uint8_t { boolean, i4, i8, i16, i32, i64, u4, u8, u16, u32, u64, f8e4m3fn, f8e5m2, f16, bf16,
+  f32, f64 };
+// clang-format on
 
 inline constexpr DType boolean = DType::boolean;
 inline constexpr DType i4 = DType::i4, i8 = DType::i8, i16 = DType::i16, i32 = DType::i32, i64 = DType::i64;
@@ -28,24 +32,40 @@ constexpr bool is_float8(DType t) { return t == DType::f8e4m3fn || t == DType::f
 /// Bytes of one element in memory (bool, i4, u4: 1).
 constexpr int64_t size_bytes(DType t) {
   switch (t) {
-    case DType::boolean: case DType::i4: case DType::u4: case DType::i8: case DType::u8: case DType::f8e4m3fn: case DType::f8e5m2: return 1;
-    case DType::i16: case DType::u16: case DType::f16: case DType::bf16: return 2;
-    case DType::i32: case DType::u32: case DType::f32: return 4;
-    case DType::i64: case DType::u64: case DType::f64: return 8;
+    case DType::boolean:
+    case DType::i4:
+    case DType::u4:
+    case DType::i8:
+    case DType::u8:
+    case DType::f8e4m3fn:
+    case DType::f8e5m2: return 1;
+    case DType::i16:
+    case DType::u16:
+    case DType::f16:
+    case DType::bf16: return 2;
+    case DType::i32:
+    case DType::u32:
+    case DType::f32: return 4;
+    case DType::i64:
+    case DType::u64:
+    case DType::f64: return 8;
   }
   return 0;
 }
 constexpr int bits(DType t) { return t == DType::boolean ? 1 : is_int4(t) ? 4 : static_cast<int>(size_bytes(t)) * 8; }
 /// The unsigned integers of 4, 8, 16, 32 or 64 bits.
-constexpr DType unsigned_of(int bits) { return bits == 4 ? DType::u4 : bits == 8 ? DType::u8 : bits == 16 ? DType::u16 : bits == 32 ? DType::u32 : DType::u64; }
+constexpr DType unsigned_of(int bits) {
+  return bits == 4 ? DType::u4 : bits == 8 ? DType::u8 : bits == 16 ? DType::u16 : bits == 32 ? DType::u32 : DType::u64;
+}
 /// Floats that are stored in fewer bits than f32, in which they compute.
 constexpr bool is_narrow_float(DType t) { return is_float(t) && size_bytes(t) < 4; }
 
-/// How a float dtype lies in its bits: sign, exponent, `mantissa` stored bits. f8e4m3fn has no infinities: its only NaNs are all ones.
+/// How a float dtype lies in its bits: sign, exponent, `mantissa` stored bits. f8e4m3fn has no infinities: its only
+/// NaNs are all ones.
 struct FloatFormat {
-  int mantissa = 0, least_exponent = 0;          // the least normal number is 2^least_exponent
-  uint64_t sign = 0, greatest = 0, nan = 0;      // bits: the greatest finite number, the usual quiet NaN
-  bool has_infinity = true;                      // greatest + 1
+  int mantissa = 0, least_exponent = 0;      // the least normal number is 2^least_exponent
+  uint64_t sign = 0, greatest = 0, nan = 0;  // bits: the greatest finite number, the usual quiet NaN
+  bool has_infinity = true;                  // greatest + 1
 };
 constexpr FloatFormat float_format(DType t) {
   switch (t) {
@@ -63,8 +83,8 @@ std::string_view name(DType t);
 /// The inverse of name(); nothing if no dtype has that name.
 std::optional<DType> dtype_from_name(std::string_view name);
 
-/// The bits of x in a float dtype narrower than f32, rounded to nearest even straight from double (subnormals included, NaN stays NaN).
-/// What is too large becomes an infinity, in f8e4m3fn a NaN.
+/// The bits of x in a float dtype narrower than f32, rounded to nearest even straight from double (subnormals included,
+/// NaN stays NaN). What is too large becomes an infinity, in f8e4m3fn a NaN.
 uint16_t to_narrow_bits(DType t, double x);
 inline uint16_t to_f16_bits(double x) { return to_narrow_bits(DType::f16, x); }
 inline uint16_t to_bf16_bits(double x) { return to_narrow_bits(DType::bf16, x); }

@@ -1,5 +1,6 @@
-// Element<DType>: how one element of a dtype lies in memory and the C++ type that arithmetic on it uses. Header only, for the typed inner
-// loops of the reference arithmetic and the interpreter; everything else uses Array or eval(). with_dtype() turns a DType into a template argument.
+// Element<DType>: how one element of a dtype lies in memory and the C++ type that arithmetic on it uses. Header only,
+// for the typed inner loops of the reference arithmetic and the interpreter; everything else uses Array or eval().
+// with_dtype() turns a DType into a template argument.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace tessera {
 
-/// f16 and bf16 from float and back, rounding to nearest even; the same results as to_f16_bits and to_bf16_bits, but inline.
+/// f16 and bf16 from float and back, rounding to nearest even; the same results as to_f16_bits and to_bf16_bits, but
+/// inline.
 inline uint16_t round_to_bf16(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   if ((u & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((u >> 16 & 0x8000u) | 0x7fc0u);
@@ -19,7 +21,8 @@ inline uint16_t round_to_f16(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x), sign = u >> 16 & 0x8000u, magnitude = u & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
   if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65536 and above
-  if (magnitude < 0x38800000u) {  // below 2^-14 the result is subnormal: adding 0.5 leaves a multiple of 2^-24, rounded, in the low bits
+  // below 2^-14 the result is subnormal: adding 0.5 leaves a multiple of 2^-24, rounded, in the low bits
+  if (magnitude < 0x38800000u) {
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
   }
@@ -27,18 +30,23 @@ inline uint16_t round_to_f16(float x) {
 }
 inline float widen_f16(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16, magnitude = h & 0x7fffu;
-  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude > 0x7c00u ? 0x400000u | (magnitude & 0x3ffu) << 13 : 0u));
+  if (magnitude >= 0x7c00u)
+    return std::bit_cast<float>(sign | 0x7f800000u |
+                                (magnitude > 0x7c00u ? 0x400000u | (magnitude & 0x3ffu) << 13 : 0u));
   if (magnitude < 0x400u) {  // zero and subnormals: magnitude * 2^-24, exact
     const float value = static_cast<float>(magnitude) * 0x1p-24f;
     return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(value));
   }
   return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
 }
-/// The same for the 8-bit floats; f8e5m2 is the upper half of an f16. What is too large becomes an infinity, in f8e4m3fn a NaN.
+/// The same for the 8-bit floats; f8e5m2 is the upper half of an f16. What is too large becomes an infinity, in
+/// f8e4m3fn a NaN.
 inline uint8_t round_to_f8e4m3fn(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x), sign = u >> 24 & 0x80u, magnitude = u & 0x7fffffffu;
-  if (magnitude > 0x43e80000u) return static_cast<uint8_t>(sign | 0x7fu);  // above 464, half way to the 480 that is NaN; and NaN
-  if (magnitude < 0x3c800000u) {  // below 2^-6 the result is subnormal: adding 2^14 leaves a multiple of 2^-9, rounded, in the low bits
+  // above 464, half way to the 480 that is NaN; and NaN
+  if (magnitude > 0x43e80000u) return static_cast<uint8_t>(sign | 0x7fu);
+  // below 2^-6 the result is subnormal: adding 2^14 leaves a multiple of 2^-9, rounded, in the low bits
+  if (magnitude < 0x3c800000u) {
     const float shifted = std::bit_cast<float>(magnitude) + 0x1p14f;
     return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x46800000u));
   }
@@ -48,7 +56,7 @@ inline uint8_t round_to_f8e5m2(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x), sign = u >> 24 & 0x80u, magnitude = u & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<uint8_t>(sign | 0x7eu);
   if (magnitude >= 0x47800000u) return static_cast<uint8_t>(sign | 0x7cu);  // 65536 and above
-  if (magnitude < 0x38800000u) {  // below 2^-14: multiples of 2^-16
+  if (magnitude < 0x38800000u) {                                            // below 2^-14: multiples of 2^-16
     const float shifted = std::bit_cast<float>(magnitude) + 0x1p7f;
     return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x43000000u));
   }
@@ -57,7 +65,8 @@ inline uint8_t round_to_f8e5m2(float x) {
 inline float widen_f8e4m3fn(uint8_t b) {
   const uint32_t sign = static_cast<uint32_t>(b & 0x80u) << 24, magnitude = b & 0x7fu;
   if (magnitude == 0x7fu) return std::bit_cast<float>(sign | 0x7fc00000u);
-  if (magnitude < 8u) return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-9f));
+  if (magnitude < 8u)
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-9f));
   return std::bit_cast<float>(sign | ((magnitude << 20) + 0x3c000000u));
 }
 inline float widen_f8e5m2(uint8_t b) { return widen_f16(static_cast<uint16_t>(b << 8)); }

@@ -17,7 +17,8 @@ Error::Error(const std::string& what, Loc loc, const std::string& note) : std::r
 std::string to_string(Loc loc) { return loc ? std::string(loc.file) + ":" + std::to_string(loc.line) : std::string(); }
 
 const char* intern_file(std::string_view file) {
-  // A list that only grows, and no lock: one that some thread holds while another one forks stays locked in the child for ever.
+  // A list that only grows, and no lock: one that some thread holds while another one forks stays locked in the child
+  // for ever.
   struct Entry {
     std::string name;
     const Entry* next;

@@ -18,7 +18,9 @@ int64_t apply(Op op, int64_t a, int64_t b) {
     case Op::mul: overflow = __builtin_mul_overflow(a, b, &r); break;
     case Op::floordiv:
     case Op::cdiv: {
-      if (b <= 0) throw SpecError("size expression divides " + std::to_string(a) + " by " + std::to_string(b), {}, "divisors must be positive");
+      if (b <= 0)
+        throw SpecError("size expression divides " + std::to_string(a) + " by " + std::to_string(b), {},
+                        "divisors must be positive");
       r = a / b;
       const bool inexact = a % b != 0;
       if (op == Op::floordiv && inexact && a < 0) --r;
@@ -27,9 +29,11 @@ int64_t apply(Op op, int64_t a, int64_t b) {
     }
     case Op::min: r = std::min(a, b); break;
     case Op::max: r = std::max(a, b); break;
-    case Op::constant: case Op::name: throw InternalError("Extent: not an operation");
+    case Op::constant:
+    case Op::name: throw InternalError("Extent: not an operation");
   }
-  if (overflow) throw SpecError("size expression overflows 64 bits on " + std::to_string(a) + " and " + std::to_string(b));
+  if (overflow)
+    throw SpecError("size expression overflows 64 bits on " + std::to_string(a) + " and " + std::to_string(b));
   return r;
 }
 
@@ -42,7 +46,8 @@ std::string print(const Extent& e, int at, int outer) {
   switch (n.op) {
     case Op::constant: return n.value < 0 && outer > 0 ? "(" + std::to_string(n.value) + ")" : std::to_string(n.value);
     case Op::name: return n.name;
-    case Op::add: case Op::sub: {
+    case Op::add:
+    case Op::sub: {
       const std::string s = print(e, n.lhs, 1) + (n.op == Op::add ? " + " : " - ") + print(e, n.rhs, 2);
       return outer > 1 ? "(" + s + ")" : s;
     }
@@ -54,17 +59,20 @@ std::string print(const Extent& e, int at, int outer) {
   }
 }
 
-constexpr int kMaxDepth = 100;       // of parentheses
+constexpr int kMaxDepth = 100;  // of parentheses
 constexpr size_t kMaxNodes = 1000;
 
 struct Parser {
   std::string_view& text;
   int depth = 0;
   Extent make(Op op, const Extent& a, const Extent& b) const {
-    if (a.nodes().size() + b.nodes().size() > kMaxNodes) throw TraceError("size expression has more than " + std::to_string(kMaxNodes) + " terms");
+    if (a.nodes().size() + b.nodes().size() > kMaxNodes)
+      throw TraceError("size expression has more than " + std::to_string(kMaxNodes) + " terms");
     return Extent::make(op, a, b);
   }
-  void space() { while (!text.empty() && text.front() == ' ') text.remove_prefix(1); }
+  void space() {
+    while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  }
   bool take(char c) {
     space();
     if (text.empty() || text.front() != c) return false;
@@ -73,11 +81,14 @@ struct Parser {
   }
   [[noreturn]] void fail(const std::string& wanted) {
     const bool line_ends = !text.empty() && (text.front() == '\n' || text.front() == '\r');
-    const std::string found = text.empty() ? "the end" : line_ends ? "the end of the line" : "'" + std::string(text.substr(0, 1)) + "'";
+    const std::string found = text.empty() ? "the end"
+                              : line_ends  ? "the end of the line"
+                                           : "'" + std::string(text.substr(0, 1)) + "'";
     throw TraceError("expected " + wanted + " but found " + found);
   }
   void deeper() {
-    if (++depth > kMaxDepth) throw TraceError("size expression is nested more than " + std::to_string(kMaxDepth) + " deep");
+    if (++depth > kMaxDepth)
+      throw TraceError("size expression is nested more than " + std::to_string(kMaxDepth) + " deep");
   }
   Extent sum() {
     Extent e = product();
@@ -107,7 +118,8 @@ struct Parser {
     if (n) {
       int64_t v = 0;
       for (char c : text.substr(0, n))
-        if (__builtin_mul_overflow(v, int64_t{10}, &v) || __builtin_add_overflow(v, int64_t{c - '0'}, &v)) throw TraceError("size " + std::string(text.substr(0, n)) + " exceeds 64 bits");
+        if (__builtin_mul_overflow(v, int64_t{10}, &v) || __builtin_add_overflow(v, int64_t{c - '0'}, &v))
+          throw TraceError("size " + std::string(text.substr(0, n)) + " exceeds 64 bits");
       text.remove_prefix(n);
       return negative ? -v : v;
     }
@@ -138,7 +150,8 @@ Extent Extent::named(std::string name) {
 }
 
 Extent Extent::make(Op op, const Extent& a, const Extent& b) {
-  if (a.is_static() && b.is_static() && !((op == Op::cdiv || op == Op::floordiv) && *b.value() <= 0)) return apply(op, *a.value(), *b.value());
+  if (a.is_static() && b.is_static() && !((op == Op::cdiv || op == Op::floordiv) && *b.value() <= 0))
+    return apply(op, *a.value(), *b.value());
   const std::optional<int64_t> y = b.value(), x = a.value();
   if ((op == Op::add || op == Op::sub) && y == 0) return a;
   if (op == Op::add && x == 0) return b;
@@ -171,7 +184,9 @@ int64_t Extent::eval(const DimValues& dims) const {
     if (n.op == Op::constant) v.push_back(n.value);
     else if (n.op == Op::name) {
       const auto it = dims.find(n.name);
-      if (it == dims.end()) throw SpecError("no value for the size \"" + n.name + "\"", {}, "a size is taken from an argument whose shape names it, or given with the call");
+      if (it == dims.end())
+        throw SpecError("no value for the size \"" + n.name + "\"", {},
+                        "a size is taken from an argument whose shape names it, or given with the call");
       v.push_back(it->second);
     } else v.push_back(apply(n.op, v[static_cast<size_t>(n.lhs)], v[static_cast<size_t>(n.rhs)]));
   }
@@ -198,8 +213,12 @@ template <class T, class F> std::string tuple(const std::vector<T>& shape, F pri
   return s + (shape.size() == 1 ? ",)" : ")");
 }
 }  // namespace
-std::string to_string(const Shape& shape) { return tuple(shape, [](int64_t v) { return std::to_string(v); }); }
-std::string to_string(const std::vector<Extent>& shape) { return tuple(shape, [](const Extent& e) { return to_string(e); }); }
+std::string to_string(const Shape& shape) {
+  return tuple(shape, [](int64_t v) { return std::to_string(v); });
+}
+std::string to_string(const std::vector<Extent>& shape) {
+  return tuple(shape, [](const Extent& e) { return to_string(e); });
+}
 int64_t num_elements(const Shape& shape) {
   int64_t n = 1;
   for (int64_t d : shape) n *= d;

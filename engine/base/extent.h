@@ -1,5 +1,6 @@
-// Extent: a size that is an integer or an integer expression over named sizes which arrive with the call (ts::dim("n")).
-// Array extents and grid sizes are Extents; blocks, scratch and values are always static. One compiled kernel serves every size.
+// Extent: a size that is an integer or an integer expression over named sizes which arrive with the call
+// (ts::dim("n")). Array extents and grid sizes are Extents; blocks, scratch and values are always static. One compiled
+// kernel serves every size.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -19,8 +20,8 @@ class Extent {
   enum class Op : uint8_t { constant, name, add, sub, mul, floordiv, cdiv, min, max };
   struct Node {
     Op op;
-    int64_t value = 0;    // constant
-    std::string name;     // name
+    int64_t value = 0;       // constant
+    std::string name;        // name
     int lhs = -1, rhs = -1;  // positions of the operands in nodes(), before this node
     bool operator==(const Node&) const = default;
   };

@@ -30,7 +30,9 @@ const char* const kVulkanLoader = "vulkan-1.dll";
 const char* const kOpenBlas = "libopenblas.dll";
 void* open_library(const std::string& file) { return LoadLibraryA(file.c_str()); }
 bool is_open(const std::string& file) { return GetModuleHandleA(file.c_str()) != nullptr; }
-void* symbol(void* library, const char* name) { return reinterpret_cast<void*>(GetProcAddress(static_cast<HMODULE>(library), name)); }
+void* symbol(void* library, const char* name) {
+  return reinterpret_cast<void*>(GetProcAddress(static_cast<HMODULE>(library), name));
+}
 void close_library(void* library) { FreeLibrary(static_cast<HMODULE>(library)); }
 int process_id() { return _getpid(); }
 const bool kFileDescriptors = false;
@@ -38,7 +40,8 @@ int duplicate(int) { return -1; }
 void close_descriptor(int) {}
 namespace {
 std::FILE* stream_of(HANDLE handle, int flags, const char* mode) {
-  const int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle(reinterpret_cast<intptr_t>(handle), flags | _O_BINARY);
+  const int descriptor =
+      handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle(reinterpret_cast<intptr_t>(handle), flags | _O_BINARY);
   if (descriptor < 0 && handle != INVALID_HANDLE_VALUE) CloseHandle(handle);
   std::FILE* const stream = descriptor < 0 ? nullptr : _fdopen(descriptor, mode);
   if (!stream && descriptor >= 0) _close(descriptor);
@@ -47,18 +50,24 @@ std::FILE* stream_of(HANDLE handle, int flags, const char* mode) {
 }  // namespace
 Opened open_file(const std::string& file, bool links) {
   using What = Opened::What;
-  const HANDLE handle = CreateFileA(file.c_str(), GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, nullptr, OPEN_EXISTING,
-                                    FILE_FLAG_BACKUP_SEMANTICS | (links ? 0 : FILE_FLAG_OPEN_REPARSE_POINT), nullptr);  // backup: folders open too, and are told
+  const HANDLE handle = CreateFileA(file.c_str(), GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
+                                    nullptr, OPEN_EXISTING,
+                                    // backup: folders open too, and are told
+                                    FILE_FLAG_BACKUP_SEMANTICS | (links ? 0 : FILE_FLAG_OPEN_REPARSE_POINT), nullptr);
   if (handle == INVALID_HANDLE_VALUE) {
     const DWORD why = GetLastError();
-    return {why == ERROR_FILE_NOT_FOUND || why == ERROR_PATH_NOT_FOUND || why == ERROR_INVALID_NAME ? What::missing : What::denied};
+    return {why == ERROR_FILE_NOT_FOUND || why == ERROR_PATH_NOT_FOUND || why == ERROR_INVALID_NAME ? What::missing
+                                                                                                    : What::denied};
   }
   FILE_ATTRIBUTE_TAG_INFO tag{};
   LARGE_INTEGER size{};
   What what = What::file;
   if (GetFileType(handle) != FILE_TYPE_DISK) what = What::no_file;  // CON, or a pipe
-  else if (!GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &tag, sizeof tag) || !GetFileSizeEx(handle, &size)) what = What::denied;
-  else if ((tag.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) && IsReparseTagNameSurrogate(tag.ReparseTag)) what = What::link;
+  else if (!GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &tag, sizeof tag) ||
+           !GetFileSizeEx(handle, &size))
+    what = What::denied;
+  else if ((tag.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) && IsReparseTagNameSurrogate(tag.ReparseTag))
+    what = What::link;
   else if (tag.FileAttributes & FILE_ATTRIBUTE_DIRECTORY) what = What::no_file;
   if (what != What::file) {
     CloseHandle(handle);
@@ -67,7 +76,10 @@ Opened open_file(const std::string& file, bool links) {
   std::FILE* const stream = stream_of(handle, _O_RDONLY, "rb");
   return {stream ? What::file : What::denied, stream, static_cast<uint64_t>(size.QuadPart)};
 }
-std::FILE* create_file(const std::string& file, bool) { return stream_of(CreateFileA(file.c_str(), GENERIC_WRITE, 0, nullptr, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, nullptr), _O_WRONLY, "wb"); }
+std::FILE* create_file(const std::string& file, bool) {
+  return stream_of(CreateFileA(file.c_str(), GENERIC_WRITE, 0, nullptr, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, nullptr),
+                   _O_WRONLY, "wb");
+}
 bool replace_file(const std::string& from, const std::string& to) {
   for (int tries = 0; tries < 100; ++tries) {
     if (MoveFileExA(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING)) return true;
@@ -132,8 +144,12 @@ int duplicate(int descriptor) { return dup(descriptor); }
 void close_descriptor(int descriptor) { close(descriptor); }
 Opened open_file(const std::string& file, bool links) {
   using What = Opened::What;
-  const auto failed = [&] { return Opened{errno == ENOENT || errno == ENOTDIR ? What::missing : errno == ELOOP && !links ? What::link : What::denied}; };
-  struct stat s {};
+  const auto failed = [&] {
+    return Opened{errno == ENOENT || errno == ENOTDIR ? What::missing
+                  : errno == ELOOP && !links          ? What::link
+                                                      : What::denied};
+  };
+  struct stat s{};
   if ((links ? stat(file.c_str(), &s) : lstat(file.c_str(), &s)) != 0) return failed();
   if (S_ISLNK(s.st_mode)) return {What::link};
   if (!S_ISREG(s.st_mode)) return {What::no_file};  // to open a device may be to do something
@@ -145,7 +161,8 @@ Opened open_file(const std::string& file, bool links) {
   }
   std::FILE* const stream = fdopen(descriptor, "rb");
   if (!stream) close(descriptor);
-  return {stream ? What::file : What::denied, stream, static_cast<uint64_t>(s.st_size), (s.st_uid != geteuid() && s.st_uid != 0) || (s.st_mode & (S_IWGRP | S_IWOTH))};
+  return {stream ? What::file : What::denied, stream, static_cast<uint64_t>(s.st_size),
+          (s.st_uid != geteuid() && s.st_uid != 0) || (s.st_mode & (S_IWGRP | S_IWOTH))};
 }
 std::FILE* create_file(const std::string& file, bool others) {
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, others ? 0666 : 0644);

@@ -1,4 +1,5 @@
-// What differs between operating systems: shared libraries, the process' number, files opened and put in place, file descriptors, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
+// What differs between operating systems: shared libraries, the process' number, files opened and put in place, file
+// descriptors, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
 // engine/, codegen/ or runtime/ includes a system's own headers, but for threads (pthread.h, which mingw has).
 #pragma once
 #include <cmath>
@@ -31,22 +32,25 @@ struct Opened {
   What what = What::missing;
   std::FILE* stream = nullptr;  // of a file alone
   uint64_t bytes = 0;
-  bool foreign = false;         // another user than this one or root owns it, or may write it. Not known on Windows
+  bool foreign = false;  // another user than this one or root owns it, or may write it. Not known on Windows
 };
 /// `links`: whether the name may be a link to the file; those of the folders around it may be.
 Opened open_file(const std::string& file, bool links);
-/// A new file, to be written; null if there is anything of that name, be it a link to nothing. `others`: it may be for others to write, as the process has it for new files.
+/// A new file, to be written; null if there is anything of that name, be it a link to nothing. `others`: it may be for
+/// others to write, as the process has it for new files.
 std::FILE* create_file(const std::string& file, bool others);
-/// Gives a file another's name, in place of what has it; both are in one folder. On Windows it waits up to a second for whoever reads the old one. False if it cannot be.
+/// Gives a file another's name, in place of what has it; both are in one folder. On Windows it waits up to a second for
+/// whoever reads the old one. False if it cannot be.
 bool replace_file(const std::string& from, const std::string& to);
 /// stdout is a terminal; stderr is one.
 bool prints_to_terminal();
 bool errors_to_terminal();
-/// From now on stdout and stderr take bytes as they are: Windows would end each line in \r\n, also within what is no text.
+/// From now on stdout and stderr take bytes as they are: Windows would end each line in \r\n, also within what is no
+/// text.
 void print_bytes();
 
-// Functions that mingw's own C library gets wrong: those that it takes from the x87 (sin(1e22) is 0.46 there) come from Windows' (ucrtbase.dll), and
-// rounding is written out.
+// Functions that mingw's own C library gets wrong: those that it takes from the x87 (sin(1e22) is 0.46 there) come from
+// Windows' (ucrtbase.dll), and rounding is written out.
 #ifdef _WIN32
 double sin(double x);
 double cos(double x);

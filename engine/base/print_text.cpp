@@ -53,7 +53,8 @@ std::string positional(const Digits& d, int most) {
   if (n - d.exponent > most) {
     s = trimmed(printed("%.*f", most, d.magnitude));
   } else {
-    for (int i = 0; i < std::max(d.exponent, 1); ++i) s += d.exponent > 0 && i < n ? d.digits[static_cast<size_t>(i)] : '0';
+    for (int i = 0; i < std::max(d.exponent, 1); ++i)
+      s += d.exponent > 0 && i < n ? d.digits[static_cast<size_t>(i)] : '0';
     s += '.';
     for (int i = d.exponent; i < 0; ++i) s += '0';
     for (int i = std::max(d.exponent, 0); i < n; ++i) s += d.digits[static_cast<size_t>(i)];
@@ -61,7 +62,9 @@ std::string positional(const Digits& d, int most) {
   }
   return (d.negative ? "-" : "") + s;
 }
-struct Scientific { std::string whole, fraction, exponent; };  // "-1", "25", "+07"
+struct Scientific {
+  std::string whole, fraction, exponent;
+};  // "-1", "25", "+07"
 Scientific scientific(const Digits& d, int most) {
   std::string digits = d.digits;
   int exponent = d.magnitude == 0 ? 0 : d.exponent - 1;
@@ -80,7 +83,9 @@ Scientific scientific(const Digits& d, int most) {
 }
 
 std::string integer_text(DType t, uint64_t bits) {
-  return is_signed_int(t) ? std::to_string(static_cast<int64_t>(bits << (64 - tessera::bits(t))) >> (64 - tessera::bits(t))) : std::to_string(bits);
+  return is_signed_int(t)
+             ? std::to_string(static_cast<int64_t>(bits << (64 - tessera::bits(t))) >> (64 - tessera::bits(t)))
+             : std::to_string(bits);
 }
 std::string not_finite(double x) { return std::isnan(x) ? "nan" : x < 0 ? "-inf" : "inf"; }
 /// Floats that NumPy itself knows; the others (bf16) have the text that ml_dtypes gives them.
@@ -136,7 +141,9 @@ class Elements {
   }
 
  private:
-  static std::string padded(const std::string& s, size_t width) { return std::string(width > s.size() ? width - s.size() : 0, ' ') + s; }
+  static std::string padded(const std::string& s, size_t width) {
+    return std::string(width > s.size() ? width - s.size() : 0, ' ') + s;
+  }
   void floats(const std::vector<int64_t>& shown) {
     const auto rounded = [&](double x) { return reference::to_double(t_, reference::from_double(t_, x)); };
     double most = 0, least = 0;
@@ -153,7 +160,10 @@ class Elements {
       most = std::max(most, m);
       least = least == 0 ? m : std::min(least, m);
     }
-    exponents_ = least != 0 && (most >= (t_ == DType::f16 ? 1e3 : t_ == DType::f32 ? 1e6 : 1e8) || least < rounded(1e-4) || rounded(most / least) > 1000);
+    exponents_ = least != 0 && (most >= (t_ == DType::f16   ? 1e3
+                                         : t_ == DType::f32 ? 1e6
+                                                            : 1e8) ||
+                                least < rounded(1e-4) || rounded(most / least) > 1000);
     for (const Digits& d : all) {
       if (exponents_) {
         const Scientific s = scientific(d, 8);
@@ -173,7 +183,7 @@ class Elements {
 
   const Array& a_;
   DType t_;
-  size_t width_ = 0;                     // integers
+  size_t width_ = 0;  // integers
   bool exponents_ = false;
   size_t left_ = 0, right_ = 0, fraction_ = 0, exponent_ = 0;
 };
@@ -302,11 +312,14 @@ std::string specified(const Spec& s, DType t, uint64_t bits) {
     x = std::fabs(x);
     const char type = s.type == '%' ? 'f' : s.type;
     const char format[] = {'%', '.', '*', type, 0};
-    digits = std::isfinite(x) ? printed(format, s.precision < 0 ? 6 : s.precision, s.type == '%' ? x * 100 : x) : type == 'E' || type == 'G' ? (std::isnan(x) ? "NAN" : "INF") : not_finite(x);
+    digits = std::isfinite(x) ? printed(format, s.precision < 0 ? 6 : s.precision, s.type == '%' ? x * 100 : x)
+             : type == 'E' || type == 'G' ? (std::isnan(x) ? "NAN" : "INF")
+                                          : not_finite(x);
     if (s.type == '%') digits += '%';
   }
   const std::string sign = negative ? "-" : s.sign == '-' ? "" : std::string(1, s.sign);
-  const size_t size = sign.size() + digits.size(), room = static_cast<size_t>(s.width) > size ? static_cast<size_t>(s.width) - size : 0;
+  const size_t size = sign.size() + digits.size(),
+               room = static_cast<size_t>(s.width) > size ? static_cast<size_t>(s.width) - size : 0;
   const auto fill = [&](size_t n) { return std::string(n, s.fill); };
   switch (s.align ? s.align : '>') {
     case '<': return sign + digits + fill(room);
@@ -347,7 +360,8 @@ std::vector<FormatPiece> cut_format(std::string_view format, std::string& proble
   return pieces;
 }
 
-std::vector<int> placeholders(const std::vector<FormatPiece>& pieces, const std::vector<std::string>& names, std::string& problem) {
+std::vector<int> placeholders(const std::vector<FormatPiece>& pieces, const std::vector<std::string>& names,
+                              std::string& problem) {
   std::vector<int> at;
   bool counted = false, numbered = false;
   for (const FormatPiece& p : pieces) {
@@ -367,7 +381,8 @@ std::vector<int> placeholders(const std::vector<FormatPiece>& pieces, const std:
       at.push_back(static_cast<int>(it - names.begin()));
     }
   }
-  if (counted && (numbered || std::any_of(pieces.begin(), pieces.end(), [](const FormatPiece& p) { return p.has_field && !p.field.empty(); }))) {
+  if (counted && (numbered || std::any_of(pieces.begin(), pieces.end(),
+                                          [](const FormatPiece& p) { return p.has_field && !p.field.empty(); }))) {
     // As in Python, names may stand beside either kind of number; "{}" counts only itself.
     if (numbered) {
       problem = "the format has placeholders with a number and placeholders without";
@@ -394,16 +409,21 @@ std::string format_problem(std::string_view format, const std::vector<std::pair<
   if (!problem.empty()) return problem;
   const auto n = static_cast<int>(arguments.size());
   const int wanted = at.empty() ? 0 : *std::max_element(at.begin(), at.end()) + 1;
-  if (wanted > n) return "the format takes " + std::to_string(wanted) + (wanted == 1 ? " argument" : " arguments") + " but there " + (n == 1 ? "is " : "are ") + std::to_string(n);
+  if (wanted > n)
+    return "the format takes " + std::to_string(wanted) + (wanted == 1 ? " argument" : " arguments") + " but there " +
+           (n == 1 ? "is " : "are ") + std::to_string(n);
   for (int i = 0; i < n; ++i)
-    if (std::find(at.begin(), at.end(), i) == at.end()) return "argument " + std::to_string(i) + " is not used by the format";
+    if (std::find(at.begin(), at.end(), i) == at.end())
+      return "argument " + std::to_string(i) + " is not used by the format";
   size_t next = 0;
   for (const FormatPiece& p : pieces) {
     if (!p.has_field) continue;
     const int i = at[next++];
     const auto& [dtype, shape] = arguments[static_cast<size_t>(i)];
     if (p.spec.empty()) continue;
-    if (!shape.empty()) return "\":" + p.spec + "\" says how a scalar is written but argument " + std::to_string(i) + " is " + typed(dtype, shape);
+    if (!shape.empty())
+      return "\":" + p.spec + "\" says how a scalar is written but argument " + std::to_string(i) + " is " +
+             typed(dtype, shape);
     if (!good_spec(p.spec, dtype)) return "\":" + p.spec + "\" is no way to write " + std::string(name(dtype));
   }
   return "";
@@ -411,7 +431,8 @@ std::string format_problem(std::string_view format, const std::vector<std::pair<
 
 std::string program_text(const std::vector<std::string>& axis_names, const int64_t* program) {
   std::string s = "(";
-  for (size_t a = 0; a < axis_names.size(); ++a) s += (a ? ", " : "") + (axis_names[a].empty() ? "" : axis_names[a] + " = ") + std::to_string(program[a]);
+  for (size_t a = 0; a < axis_names.size(); ++a)
+    s += (a ? ", " : "") + (axis_names[a].empty() ? "" : axis_names[a] + " = ") + std::to_string(program[a]);
   return s + ")";
 }
 

@@ -14,7 +14,9 @@ InputFile::InputFile(const std::string& path, Links links) : path_(path) {
     case What::file: return;
     case What::missing: throw SpecError(path + ": no such file");
     case What::no_file: throw SpecError(path + ": not a regular file");
-    case What::link: throw SpecError(path + ": is a symbolic link", {}, "put the file itself there (cp -L): nothing outside the folder is read");
+    case What::link:
+      throw SpecError(path + ": is a symbolic link", {},
+                      "put the file itself there (cp -L): nothing outside the folder is read");
     case What::denied: break;
   }
   throw SpecError(path + ": cannot be opened");
@@ -22,12 +24,15 @@ InputFile::InputFile(const std::string& path, Links links) : path_(path) {
 
 void InputFile::read(void* to, uint64_t bytes) {
   if (bytes == 0) return;
-  if (bytes > left_ || std::fread(to, 1, static_cast<size_t>(bytes), stream_.get()) != bytes) throw SpecError(path_ + ": cannot be read");
+  if (bytes > left_ || std::fread(to, 1, static_cast<size_t>(bytes), stream_.get()) != bytes)
+    throw SpecError(path_ + ": cannot be read");
   left_ -= bytes;
 }
 
 std::string InputFile::rest(uint64_t most) {
-  if (left_ > most) throw SpecError(path_ + ": has " + std::to_string(bytes_) + " bytes, and at most " + std::to_string(most) + " are read");
+  if (left_ > most)
+    throw SpecError(path_ + ": has " + std::to_string(bytes_) + " bytes, and at most " + std::to_string(most) +
+                    " are read");
   std::string text(static_cast<size_t>(left_), '\0');
   read(text.data(), left_);
   return text;

@@ -1,4 +1,5 @@
-// Files that are read whole: regular files and nothing else, so that no pipe is waited for and no device read without end. write_file.h writes them.
+// Files that are read whole: regular files and nothing else, so that no pipe is waited for and no device read without
+// end. write_file.h writes them.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -7,13 +8,15 @@
 
 namespace tessera {
 
-inline constexpr uint64_t kMostText = uint64_t{1} << 28;  // bytes of a text: no kernel and no graph takes a hundredth of that
+// bytes of a text: no kernel and no graph takes a hundredth of that
+inline constexpr uint64_t kMostText = uint64_t{1} << 28;
 
 /// A file, open to be read from its beginning.
 class InputFile {
  public:
   enum class Links : uint8_t { followed, refused };
-  /// Throws SpecError "PATH: no such file", "... not a regular file", "... cannot be opened" or, of links that are refused, "... is a symbolic link".
+  /// Throws SpecError "PATH: no such file", "... not a regular file", "... cannot be opened" or, of links that are
+  /// refused, "... is a symbolic link".
   explicit InputFile(const std::string& path, Links links = Links::followed);
 
   uint64_t bytes() const { return bytes_; }

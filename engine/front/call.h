@@ -1,5 +1,5 @@
-// What a call returns, and the door to the runtime. engine declares the door; runtime/call/call.cpp defines it, so that the front end, the
-// interpreter and their tests need no Vulkan.
+// What a call returns, and the door to the runtime. engine declares the door; runtime/call/call.cpp defines it, so that
+// the front end, the interpreter and their tests need no Vulkan.
 #pragma once
 #include <array>
 #include <string>
@@ -10,9 +10,10 @@
 
 namespace tessera {
 
-/// Runs a traced kernel on the best Vulkan device and waits for its outputs. TESSERA_DEVICE names another; "interpreter" is interpret().
-/// Defined in runtime/call/call.cpp.
-std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments, const DimValues& dims = {});
+/// Runs a traced kernel on the best Vulkan device and waits for its outputs. TESSERA_DEVICE names another;
+/// "interpreter" is interpret(). Defined in runtime/call/call.cpp.
+std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments,
+                                         const DimValues& dims = {});
 
 /// The outputs of a call. A single one converts to Array: `Array z = matmul(x, y);`.
 class Arrays {
@@ -26,7 +27,8 @@ class Arrays {
   }
   size_t size() const { return arrays_.size(); }
   const Array& operator[](size_t i) const {
-    if (i >= arrays_.size()) throw SpecError("output " + std::to_string(i) + " of a call that has " + std::to_string(arrays_.size()));
+    if (i >= arrays_.size())
+      throw SpecError("output " + std::to_string(i) + " of a call that has " + std::to_string(arrays_.size()));
     return arrays_[i];
   }
   auto begin() const { return arrays_.begin(); }

@@ -13,14 +13,17 @@ class Reader {
   ReadCompilerParams run(const BackendCompilerParams& params) {
     for (const auto& [backend, one] : params.given()) {
       backend_ = backend;
-      if (std::count_if(params.given().begin(), params.given().end(), [&](const auto& p) { return p.first == backend_; }) > 1)
+      if (std::count_if(params.given().begin(), params.given().end(),
+                        [&](const auto& p) { return p.first == backend_; }) > 1)
         throw CompilerParamsProblem{"backend \"" + backend + "\" is given twice", {}};
       constexpr std::string_view kBackends[] = {"vulkan", "mosaic_tpu", "triton", "mosaic_gpu"};  // as in the variant
       const auto known = std::find(std::begin(kBackends), std::end(kBackends), backend);
       if (known == std::end(kBackends))
-        throw CompilerParamsProblem{"backend \"" + backend + "\" is unknown", "\"vulkan\", \"mosaic_tpu\", \"triton\" and \"mosaic_gpu\" are known"};
+        throw CompilerParamsProblem{"backend \"" + backend + "\" is unknown",
+                                    "\"vulkan\", \"mosaic_tpu\", \"triton\" and \"mosaic_gpu\" are known"};
       if (const auto meant = static_cast<size_t>(known - std::begin(kBackends)); meant != one.index())
-        throw CompilerParamsProblem{"backend \"" + backend + "\" has the parameters of \"" + std::string(kBackends[one.index()]) + "\"", {}};
+        throw CompilerParamsProblem{
+            "backend \"" + backend + "\" has the parameters of \"" + std::string(kBackends[one.index()]) + "\"", {}};
       std::visit([&](const auto& p) { read(p); }, one);
     }
     // Empty: in order. Tessera's own say it alone; else an axis is parallel where every backend's contract makes it so.
@@ -37,17 +40,21 @@ class Reader {
 
  private:
   /// dimension_semantics; `parallel` and `in_order` are the words that it may have.
-  void axes(const std::vector<std::string>& given, const std::vector<std::string_view>& parallel, std::string_view in_order, bool otherwise) {
+  void axes(const std::vector<std::string>& given, const std::vector<std::string_view>& parallel,
+            std::string_view in_order, bool otherwise) {
     std::vector<bool> out;
     if (!given.empty() && given.size() != rank_)
-      throw CompilerParamsProblem{"dimension_semantics has " + std::to_string(given.size()) + (given.size() == 1 ? " entry" : " entries") + " but the grid has " +
-                                      std::to_string(rank_) + (rank_ == 1 ? " axis" : " axes"), {}};
+      throw CompilerParamsProblem{"dimension_semantics has " + std::to_string(given.size()) +
+                                      (given.size() == 1 ? " entry" : " entries") + " but the grid has " +
+                                      std::to_string(rank_) + (rank_ == 1 ? " axis" : " axes"),
+                                  {}};
     for (const std::string& s : given) {
       const bool is_parallel = std::find(parallel.begin(), parallel.end(), s) != parallel.end();
       if (!is_parallel && s != in_order) {
         std::string known;
         for (const std::string_view p : parallel) known += (known.empty() ? "\"" : ", \"") + std::string(p) + "\"";
-        throw CompilerParamsProblem{"dimension_semantics \"" + s + "\" is unknown", known + " and \"" + std::string(in_order) + "\" are known"};
+        throw CompilerParamsProblem{"dimension_semantics \"" + s + "\" is unknown",
+                                    known + " and \"" + std::string(in_order) + "\" are known"};
       }
       out.push_back(is_parallel);
     }
@@ -102,7 +109,8 @@ class Reader {
   }
   void read(const triton::CompilerParams& p) {
     axes({}, {}, {}, true);
-    if (p.num_warps && *p.num_warps < 1) throw CompilerParamsProblem{"num_warps is " + std::to_string(*p.num_warps), {}};
+    if (p.num_warps && *p.num_warps < 1)
+      throw CompilerParamsProblem{"num_warps is " + std::to_string(*p.num_warps), {}};
     note("num_warps", p.num_warps);
     note("num_stages", p.num_stages);
   }

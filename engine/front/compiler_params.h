@@ -1,6 +1,7 @@
-// Parameters for compilers, as Pallas's dataclasses of the same names: ts::CompilerParams for Tessera itself, and one struct for each of Pallas's
-// backends, so that a kernel brings along what was written for them. What Tessera reads of those: dimension_semantics (and the contract of
-// Triton's and Mosaic GPU's calls, whose grid axes are parallel) and num_warps. `tessera explain` lists the others as not used.
+// Parameters for compilers, as Pallas's dataclasses of the same names: ts::CompilerParams for Tessera itself, and one
+// struct for each of Pallas's backends, so that a kernel brings along what was written for them. What Tessera reads of
+// those: dimension_semantics (and the contract of Triton's and Mosaic GPU's calls, whose grid axes are parallel) and
+// num_warps. `tessera explain` lists the others as not used.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -16,15 +17,18 @@
 namespace tessera {
 
 struct CompilerParams {
-  /// Per grid axis "parallel" (its programs may run in any order or at once, and share no scratch) or "arbitrary" (in order).
+  /// Per grid axis "parallel" (its programs may run in any order or at once, and share no scratch) or "arbitrary" (in
+  /// order).
   std::vector<std::string> dimension_semantics = {};
-  /// Sums of floats by atomic_add may take effect in any order, so that programs may run at once: their last bits may differ from run to run.
+  /// Sums of floats by atomic_add may take effect in any order, so that programs may run at once: their last bits may
+  /// differ from run to run.
   bool allow_float_atomics = false;
 };
 
 namespace tpu {
 struct CompilerParams {
-  std::vector<std::string> dimension_semantics = {};  ///< "parallel", "core_parallel", "subcore_parallel" or "arbitrary" per grid axis
+  std::vector<std::string> dimension_semantics =
+      {};  ///< "parallel", "core_parallel", "subcore_parallel" or "arbitrary" per grid axis
   std::optional<std::vector<bool>> allow_input_fusion = std::nullopt;
   std::optional<int64_t> vmem_limit_bytes = std::nullopt;
   std::optional<int64_t> collective_id = std::nullopt;
@@ -54,7 +58,8 @@ struct CompilerParams {
 namespace mosaic_gpu {
 struct CompilerParams {
   std::optional<bool> approx_math = std::nullopt;
-  std::vector<std::string> dimension_semantics = {};  ///< "parallel" or "sequential" per grid axis; absent: parallel, all of them
+  std::vector<std::string> dimension_semantics =
+      {};  ///< "parallel" or "sequential" per grid axis; absent: parallel, all of them
   std::optional<int64_t> max_concurrent_steps = std::nullopt;
   std::optional<int64_t> delay_release = std::nullopt;
   std::optional<bool> unsafe_no_auto_barriers = std::nullopt;
@@ -66,18 +71,20 @@ struct CompilerParams {
 };
 }  // namespace mosaic_gpu
 
-/// pallas_call's compiler_params: absent, one struct, or one per backend: {{"triton", ts::triton::CompilerParams{.num_warps = 4}}, ...}, where
-/// "vulkan" names Tessera's own. With several a grid axis is parallel if all of them say so, or if Tessera's own do where they are given.
+/// pallas_call's compiler_params: absent, one struct, or one per backend: {{"triton",
+/// ts::triton::CompilerParams{.num_warps = 4}}, ...}, where "vulkan" names Tessera's own. With several a grid axis is
+/// parallel if all of them say so, or if Tessera's own do where they are given.
 class BackendCompilerParams {
  public:
   using One = std::variant<CompilerParams, tpu::CompilerParams, triton::CompilerParams, mosaic_gpu::CompilerParams>;
   BackendCompilerParams() = default;
-  BackendCompilerParams(std::nullopt_t) {}                                                        // NOLINT: implicit on purpose, all of them
-  BackendCompilerParams(CompilerParams p) : given_{{"vulkan", std::move(p)}} {}                   // NOLINT
-  BackendCompilerParams(tpu::CompilerParams p) : given_{{"mosaic_tpu", std::move(p)}} {}          // NOLINT
-  BackendCompilerParams(triton::CompilerParams p) : given_{{"triton", std::move(p)}} {}           // NOLINT
-  BackendCompilerParams(mosaic_gpu::CompilerParams p) : given_{{"mosaic_gpu", std::move(p)}} {}   // NOLINT
-  BackendCompilerParams(std::map<std::string, One> p) : given_(p.begin(), p.end()) {}             // NOLINT
+  // NOLINT: implicit on purpose, all of them
+  BackendCompilerParams(std::nullopt_t) {}
+  BackendCompilerParams(CompilerParams p) : given_{{"vulkan", std::move(p)}} {}                  // NOLINT
+  BackendCompilerParams(tpu::CompilerParams p) : given_{{"mosaic_tpu", std::move(p)}} {}         // NOLINT
+  BackendCompilerParams(triton::CompilerParams p) : given_{{"triton", std::move(p)}} {}          // NOLINT
+  BackendCompilerParams(mosaic_gpu::CompilerParams p) : given_{{"mosaic_gpu", std::move(p)}} {}  // NOLINT
+  BackendCompilerParams(std::map<std::string, One> p) : given_(p.begin(), p.end()) {}            // NOLINT
   BackendCompilerParams(std::initializer_list<std::pair<const std::string, One>> p) : given_(p.begin(), p.end()) {}
   const std::vector<std::pair<std::string, One>>& given() const { return given_; }
 
@@ -86,7 +93,8 @@ class BackendCompilerParams {
 };
 
 namespace spec {
-/// What compiler_params come to: parallel axes (empty: none is declared so), and the parameters of Pallas's backends as text.
+/// What compiler_params come to: parallel axes (empty: none is declared so), and the parameters of Pallas's backends as
+/// text.
 struct ReadCompilerParams {
   std::vector<bool> parallel;
   std::vector<ir::CompilerParam> others;

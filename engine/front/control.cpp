@@ -62,7 +62,8 @@ Values for_loop(const Operand& lower, const Operand& upper, const Operands& init
   ir::Builder& b = e.builder();
   Trace& t = e.trace();
   ir::Op op{.code = Opcode::for_};
-  op.operands = {e.index_scalar(lower, "the lower bound"), e.index_scalar(upper, "the upper bound"), b.constant_int(DType::i32, 1)};
+  op.operands = {e.index_scalar(lower, "the lower bound"), e.index_scalar(upper, "the upper bound"),
+                 b.constant_int(DType::i32, 1)};
   const std::vector<ir::Value> first = start(e, init);
   op.operands.insert(op.operands.end(), first.begin(), first.end());
   const std::vector<Type> carries = types(t.kernel(), first);
@@ -101,7 +102,8 @@ Values while_loop(const Operands& init, const std::function<Operand(const Values
   return results(t, b.append(std::move(op)));
 }
 
-Values choose(std::string_view name, const Operand& selector, const std::vector<std::function<Operands()>>& branches, Loc loc) {
+Values choose(std::string_view name, const Operand& selector, const std::vector<std::function<Operands()>>& branches,
+              Loc loc) {
   Emit e(name, loc);
   ir::Builder& b = e.builder();
   Trace& t = e.trace();
@@ -116,7 +118,8 @@ Values choose(std::string_view name, const Operand& selector, const std::vector<
     for (const Operand& o : returned.back())
       if (o.value()) e.use(*o.value());
   }
-  // A number adopts the dtype that another branch's Value gives the result; among numbers alone they meet as operands do.
+  // A number adopts the dtype that another branch's Value gives the result; among numbers alone they meet as operands
+  // do.
   const size_t n = returned[0].size();
   std::vector<DType> dtypes;
   for (size_t i = 0; i < n; ++i) {
@@ -133,13 +136,14 @@ Values choose(std::string_view name, const Operand& selector, const std::vector<
   for (size_t k = 0; k < branches.size(); ++k) {
     const Trace::Region scope(t, op.regions[k]);
     std::vector<ir::Value> v;
-    for (size_t i = 0; i < n; ++i) v.push_back(returned[k][i].value() ? e.use(*returned[k][i].value()) : e.as(returned[k][i], dtypes[i]));
+    for (size_t i = 0; i < n; ++i)
+      v.push_back(returned[k][i].value() ? e.use(*returned[k][i].value()) : e.as(returned[k][i], dtypes[i]));
     const std::vector<Type> got = types(t.kernel(), v);
     if (k == 0) first = got;
     for (size_t i = 0; i < n; ++i)
       if (got[i] != first[i])
-        e.fail("result " + std::to_string(i) + " is " + to_string(first[i]) + " in branch 0 but " + to_string(got[i]) + " in branch " +
-                   std::to_string(k),
+        e.fail("result " + std::to_string(i) + " is " + to_string(first[i]) + " in branch 0 but " + to_string(got[i]) +
+                   " in branch " + std::to_string(k),
                "all branches return the same shapes and dtypes");
     b.set_loc(loc);
     b.yield(std::move(v));

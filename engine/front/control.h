@@ -1,7 +1,7 @@
-// Control flow in kernels: loops with carried values, and branches. The bodies are traced once each, whatever the data; a C++ `for` or `if`
-// on ordinary C++ values unrolls or selects while tracing.
-//   auto [acc, m] = fori_loop(0, n, std::tuple{acc0, m0}, [&](Value i, Value acc, Value m) { ...; return std::tuple{acc, m}; });
-//   Value total = fori_loop(0, n, 0.0f, [&](Value i, Value t) { return t + x[i]; });
+// Control flow in kernels: loops with carried values, and branches. The bodies are traced once each, whatever the data;
+// a C++ `for` or `if` on ordinary C++ values unrolls or selects while tracing.
+//   auto [acc, m] = fori_loop(0, n, std::tuple{acc0, m0}, [&](Value i, Value acc, Value m) { ...; return
+//   std::tuple{acc, m}; }); Value total = fori_loop(0, n, 0.0f, [&](Value i, Value t) { return t + x[i]; });
 //   when(program_id(2) == 0, [&] { acc[all] = zeros({8, 8}); });
 // A carry keeps its shape and dtype through the loop (TraceError otherwise); numbers adopt.
 #pragma once
@@ -46,13 +46,14 @@ using Values = std::vector<Value>;
 // Locs of operands that come back from a body are the loop's own.
 template <class T>
 Operands flatten(const T& t, Loc loc) {
-  if constexpr (is_tuple<T>::value) return std::apply([&](const auto&... x) { return Operands{Operand(x, loc)...}; }, t);
+  if constexpr (is_tuple<T>::value)
+    return std::apply([&](const auto&... x) { return Operands{Operand(x, loc)...}; }, t);
   else return Operands{Operand(t, loc)};
 }
 /// Calls f with `first...` and then the n values, and flattens what it returns.
 template <int n, class F, class... First>
 Operands call(F& f, Loc loc, const Values& values, const First&... first) {
-  return [&]<size_t... i>(std::index_sequence<i...>)->Operands {
+  return [&]<size_t... i>(std::index_sequence<i...>) -> Operands {
     using Result = decltype(f(first..., values[i]...));
     if constexpr (std::is_void_v<Result>) {
       f(first..., values[i]...);
@@ -60,8 +61,7 @@ Operands call(F& f, Loc loc, const Values& values, const First&... first) {
     } else {
       return flatten<std::remove_cv_t<std::remove_reference_t<Result>>>(f(first..., values[i]...), loc);
     }
-  }
-  (std::make_index_sequence<n>{});
+  }(std::make_index_sequence<n>{});
 }
 template <size_t>
 using ValueAt = Value;
@@ -77,17 +77,18 @@ struct Signature<F, std::index_sequence<i...>, First...> {
 template <class F, int n, class... First>
 inline constexpr bool accepts = Signature<F, std::make_index_sequence<static_cast<size_t>(n)>, First...>::accepts;
 template <class F, int n, class... First>
-inline constexpr int returns = count<typename Signature<F, std::make_index_sequence<static_cast<size_t>(n)>, First...>::template Result<>>;
+inline constexpr int returns =
+    count<typename Signature<F, std::make_index_sequence<static_cast<size_t>(n)>, First...>::template Result<>>;
 
 /// n values as the caller spells them: a Value for one (not from a tuple), else a tuple.
 template <int n, bool tuple>
 auto unflatten(const Values& v) {
   if constexpr (n == 0) (void)v;
   if constexpr (n == 1 && !tuple) return v[0];
-  else if constexpr (n > 0 || tuple) return [&]<size_t... i>(std::index_sequence<i...>) {
+  else if constexpr (n > 0 || tuple)
+    return [&]<size_t... i>(std::index_sequence<i...>) {
       return std::tuple<ValueAt<i>...>(v[i]...);
-    }
-  (std::make_index_sequence<static_cast<size_t>(n)>{});
+    }(std::make_index_sequence<static_cast<size_t>(n)>{});
 }
 
 Values for_loop(const Operand& lower, const Operand& upper, const Operands& init,
@@ -95,21 +96,25 @@ Values for_loop(const Operand& lower, const Operand& upper, const Operands& init
 Values while_loop(const Operands& init, const std::function<Operand(const Values&)>& test,
                   const std::function<Operands(const Values&)>& body, Loc loc);
 /// An if (of a truth value, two branches) or a switch (of an index).
-Values choose(std::string_view op, const Operand& selector, const std::vector<std::function<Operands()>>& branches, Loc loc);
+Values choose(std::string_view op, const Operand& selector, const std::vector<std::function<Operands()>>& branches,
+              Loc loc);
 
 }  // namespace control
 
-/// Runs body(i, carries...) for i = lower, lower + 1, ... below upper (i32), each time with what the body returned before; returns the
-/// last. carry is a Value, a number or a std::tuple of them.
+/// Runs body(i, carries...) for i = lower, lower + 1, ... below upper (i32), each time with what the body returned
+/// before; returns the last. carry is a Value, a number or a std::tuple of them.
 template <class C, class F>
 auto fori_loop(Operand lower, Operand upper, C carry, F body, Loc loc = Loc::here()) {
   constexpr int n = control::count<C>;
   static_assert(n >= 0, "fori_loop: the carry must be a Value, a number, or a std::tuple of Values and numbers");
   if constexpr (n >= 0) {
-    static_assert(control::accepts<F, n, Value>, "fori_loop: the body must take the index and then one Value per carry");
+    static_assert(control::accepts<F, n, Value>,
+                  "fori_loop: the body must take the index and then one Value per carry");
     if constexpr (control::accepts<F, n, Value>) {
       constexpr bool same = control::returns<F, n, Value> == n;
-      static_assert(same, "fori_loop: the body must return as many Values as there are carries (one: a Value; several: a std::tuple)");
+      static_assert(
+          same,
+          "fori_loop: the body must return as many Values as there are carries (one: a Value; several: a std::tuple)");
       control::Values result = control::for_loop(
           lower, upper, control::flatten(carry, loc),
           [&](const Value& i, const control::Values& v) { return control::call<n>(body, loc, v, i); }, loc);
@@ -122,10 +127,12 @@ template <class F>
 void fori_loop(Operand lower, Operand upper, F body, Loc loc = Loc::here()) {
   static_assert(control::accepts<F, 0, Value>, "fori_loop: the body must take the index, a Value");
   if constexpr (control::accepts<F, 0, Value>) {
-    static_assert(std::is_void_v<decltype(body(std::declval<Value>()))>,
-                  "fori_loop: the body returns a value, but the loop has no carry: give its first value before the body");
+    static_assert(
+        std::is_void_v<decltype(body(std::declval<Value>()))>,
+        "fori_loop: the body returns a value, but the loop has no carry: give its first value before the body");
     control::for_loop(
-        lower, upper, {}, [&](const Value& i, const control::Values& v) { return control::call<0>(body, loc, v, i); }, loc);
+        lower, upper, {}, [&](const Value& i, const control::Values& v) { return control::call<0>(body, loc, v, i); },
+        loc);
   }
 }
 
@@ -139,8 +146,9 @@ auto while_loop(C carry, Test test, F body, Loc loc = Loc::here()) {
     static_assert(good, "while_loop: the test and the body must each take one Value per carry");
     if constexpr (good) {
       static_assert(control::returns<Test, n> == 1, "while_loop: the test must return one Value");
-      static_assert(control::returns<F, n> == n,
-                    "while_loop: the body must return as many Values as there are carries (one: a Value; several: a std::tuple)");
+      static_assert(
+          control::returns<F, n> == n,
+          "while_loop: the body must return as many Values as there are carries (one: a Value; several: a std::tuple)");
       control::Values result = control::while_loop(
           control::flatten(carry, loc), [&](const control::Values& v) { return control::call<n>(test, loc, v).at(0); },
           [&](const control::Values& v) { return control::call<n>(body, loc, v); }, loc);
@@ -149,7 +157,8 @@ auto while_loop(C carry, Test test, F body, Loc loc = Loc::here()) {
   }
 }
 
-/// if_true() or if_false(), by a scalar truth value; both return the same shapes and dtypes (nothing, a Value, or a std::tuple).
+/// if_true() or if_false(), by a scalar truth value; both return the same shapes and dtypes (nothing, a Value, or a
+/// std::tuple).
 template <class T, class F>
 auto cond(Operand predicate, T if_true, F if_false, Loc loc = Loc::here()) {
   using A = std::remove_cvref_t<decltype(if_true())>;
@@ -159,7 +168,8 @@ auto cond(Operand predicate, T if_true, F if_false, Loc loc = Loc::here()) {
   static_assert(n == control::count<B>, "cond: both branches must return the same number of Values");
   if constexpr (n >= 0 && n == control::count<B>) {
     control::Values result = control::choose(
-        "cond", predicate, {[&] { return control::call<0>(if_true, loc, {}); }, [&] { return control::call<0>(if_false, loc, {}); }}, loc);
+        "cond", predicate,
+        {[&] { return control::call<0>(if_true, loc, {}); }, [&] { return control::call<0>(if_false, loc, {}); }}, loc);
     return control::unflatten<n, control::is_tuple<A>::value>(result);
   }
 }
@@ -175,7 +185,8 @@ auto switch_(Operand index, F first, G... others) {
   if constexpr (n >= 0 && same) {
     const Loc loc = index.loc();
     control::Values result = control::choose(
-        "switch", index, {[&] { return control::call<0>(first, loc, {}); }, [&] { return control::call<0>(others, loc, {}); }...}, loc);
+        "switch", index,
+        {[&] { return control::call<0>(first, loc, {}); }, [&] { return control::call<0>(others, loc, {}); }...}, loc);
     return control::unflatten<n, control::is_tuple<A>::value>(result);
   }
 }

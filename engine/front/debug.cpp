@@ -32,7 +32,8 @@ void append(Emit& e, ir::Op op, const Format& format, const std::vector<Argument
   for (const FormatPiece& p : pieces) {
     text += doubled(p.text);
     if (!p.has_field) continue;
-    text += "{" + (at == in_order ? std::string() : std::to_string(at[next])) + (p.spec.empty() ? "" : ":" + p.spec) + "}";
+    text +=
+        "{" + (at == in_order ? std::string() : std::to_string(at[next])) + (p.spec.empty() ? "" : ":" + p.spec) + "}";
     ++next;
   }
   std::vector<std::pair<DType, Shape>> types;
@@ -57,7 +58,8 @@ void print(const Format& format, std::vector<Argument> arguments) {
 
 void check(const Operand& condition, const Format& format, std::vector<Argument> arguments) {
   Emit e("check", format.loc);
-  if (e.dtype(condition) != DType::boolean) e.fail("the condition is " + std::string(name(e.dtype(condition))) + ", not bool");
+  if (e.dtype(condition) != DType::boolean)
+    e.fail("the condition is " + std::string(name(e.dtype(condition))) + ", not bool");
   ir::Value holds = e.as_is(condition);
   if (const size_t rank = e.trace().kernel().type(holds).shape.size(); rank > 0) {
     ir::Op all{.code = Opcode::reduce_and, .operands = {holds}};

@@ -1,6 +1,6 @@
-// The C++ front end: include this. Kernels are lambdas over Refs (ref.h) that compute with Values (value.h, ops.h, control.h);
-// pallas_call.h makes them callable, spec.h says how arrays are cut into blocks, vmap.h batches them, grid_mapping.h is the canonical form.
-// namespace ts = tessera;
+// The C++ front end: include this. Kernels are lambdas over Refs (ref.h) that compute with Values (value.h, ops.h,
+// control.h); pallas_call.h makes them callable, spec.h says how arrays are cut into blocks, vmap.h batches them,
+// grid_mapping.h is the canonical form. namespace ts = tessera;
 #pragma once
 #include "engine/base/array.h"
 #include "engine/front/bits.h"

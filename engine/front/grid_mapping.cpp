@@ -1,10 +1,13 @@
 // What holds of every GridMapping:
-//   1. grid_names is empty or has one name per grid axis; grid_parallel has one entry per axis; static sizes are not negative
+//   1. grid_names is empty or has one name per grid axis; grid_parallel has one entry per axis; static sizes are not
+//   negative
 //   2. vmapped_dims are axes of the grid, increasing
 //   3. there are num_inputs + num_outputs block mappings and num_index_operands index operands
 //   4. index_map_avals is i32[] per grid axis, then the Ref of each index operand
-//   5. each block mapping but a whole one has one block dim per array dim, sizes positive (0 where the array has none), squeezed sizes 1, and an index map that
-//      takes index_map_avals (those of index operands: the i32[] alone) and yields one i32[] per block dim, two per bounded one
+//   5. each block mapping but a whole one has one block dim per array dim, sizes positive (0 where the array has none),
+//   squeezed sizes 1, and an index map that
+//      takes index_map_avals (those of index operands: the i32[] alone) and yields one i32[] per block dim, two per
+//      bounded one
 //   6. the alias of an output is one of the num_inputs inputs, counted from the first index operand; inputs have none
 //   7. scratch_avals are Refs in any, vmem or smem, or semaphores of i32, with sizes not negative
 #include "engine/front/grid_mapping.h"
@@ -39,7 +42,8 @@ Shape GridMapping::static_grid() const {
   Shape s;
   for (const Extent& e : grid) {
     if (!e.is_static())
-      throw SpecError(index_maps.name + ": the grid " + to_string(grid) + " has no static size: " + to_string(e) + " arrives with the call",
+      throw SpecError(index_maps.name + ": the grid " + to_string(grid) + " has no static size: " + to_string(e) +
+                          " arrives with the call",
                       index_maps.loc);
     s.push_back(*e.value());
   }
@@ -70,7 +74,9 @@ std::vector<ShapeDtype> GridMapping::out_shapes() const {
   append_shapes(s, block_mappings, num_inputs, num_inputs + num_outputs);
   return s;
 }
-std::vector<BlockMapping> GridMapping::block_mappings_output() const { return {block_mappings.begin() + num_inputs, block_mappings.end()}; }
+std::vector<BlockMapping> GridMapping::block_mappings_output() const {
+  return {block_mappings.begin() + num_inputs, block_mappings.end()};
+}
 
 GridMapping GridMapping::replace(const std::function<void(GridMapping&)>& change) const {
   GridMapping m = *this;
@@ -84,18 +90,23 @@ void GridMapping::check_invariants() const {
   const size_t rank = grid.size();
   if (!grid_names.empty() && grid_names.size() != rank)
     bad("the grid has " + axes(rank) + " but grid_names has " + std::to_string(grid_names.size()));
-  if (grid_parallel.size() != rank) bad("the grid has " + axes(rank) + " but grid_parallel has " + std::to_string(grid_parallel.size()));
+  if (grid_parallel.size() != rank)
+    bad("the grid has " + axes(rank) + " but grid_parallel has " + std::to_string(grid_parallel.size()));
   for (size_t i = 0; i < rank; ++i)
     if (grid[i].is_static() && *grid[i].value() < 0)
       bad("grid[" + std::to_string(i) + "] is " + to_string(grid[i]) + ", which is negative");
   for (size_t i = 0; i < vmapped_dims.size(); ++i)
-    if (vmapped_dims[i] < 0 || vmapped_dims[i] >= static_cast<int>(rank) || (i && vmapped_dims[i] <= vmapped_dims[i - 1]))
-      bad("vmapped_dims[" + std::to_string(i) + "] is " + std::to_string(vmapped_dims[i]) + ", which is no later axis of the grid");
-  if (num_inputs < 0 || num_outputs < 0 || num_index_operands < 0 || static_cast<int>(block_mappings.size()) != num_inputs + num_outputs)
-    bad("there are " + plural(block_mappings.size(), "block mapping") + " but " + std::to_string(num_inputs) + " inputs and " +
-        std::to_string(num_outputs) + " outputs");
+    if (vmapped_dims[i] < 0 || vmapped_dims[i] >= static_cast<int>(rank) ||
+        (i && vmapped_dims[i] <= vmapped_dims[i - 1]))
+      bad("vmapped_dims[" + std::to_string(i) + "] is " + std::to_string(vmapped_dims[i]) +
+          ", which is no later axis of the grid");
+  if (num_inputs < 0 || num_outputs < 0 || num_index_operands < 0 ||
+      static_cast<int>(block_mappings.size()) != num_inputs + num_outputs)
+    bad("there are " + plural(block_mappings.size(), "block mapping") + " but " + std::to_string(num_inputs) +
+        " inputs and " + std::to_string(num_outputs) + " outputs");
   if (num_index_operands < 0 || static_cast<int>(index_operands.size()) != num_index_operands)
-    bad("there are " + plural(index_operands.size(), "index operand") + " but num_index_operands is " + std::to_string(num_index_operands));
+    bad("there are " + plural(index_operands.size(), "index operand") + " but num_index_operands is " +
+        std::to_string(num_index_operands));
   const std::vector<Type> ids(rank, Type::array(DType::i32));
   std::vector<Type> wanted = ids;
   for (const BlockMapping& b : index_operands) wanted.push_back(ref_type(b, MemorySpace::smem));
@@ -111,7 +122,8 @@ void GridMapping::check_invariants() const {
     size_t results = 0;
     for (size_t d = 0; d < b.block.size(); ++d) {
       results += b.block[d].results();
-      const bool none = d < b.array_shape.size() && b.block[d].size == 0 && b.array_shape[d] == Extent(0);  // what vmap makes of a whole array
+      // what vmap makes of a whole array
+      const bool none = d < b.array_shape.size() && b.block[d].size == 0 && b.array_shape[d] == Extent(0);
       if ((b.block[d].size < 1 && !none) || (b.block[d].kind == ir::BlockDim::Kind::squeezed && b.block[d].size != 1))
         bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block[d].size));
     }
@@ -122,7 +134,8 @@ void GridMapping::check_invariants() const {
     if (!takes) bad(place + "the index map does not take index_map_avals");
     const bool ends = !r.ops.empty() && index_maps.op(r.ops.back()).code == Opcode::yield;
     if (!ends || index_maps.op(r.ops.back()).operands.size() != results)
-      return bad(place + "the index map does not yield one index per block dim" + (results == b.block.size() ? "" : ", and a size per bounded one"));
+      return bad(place + "the index map does not yield one index per block dim" +
+                 (results == b.block.size() ? "" : ", and a size per bounded one"));
     for (ir::Value v : index_maps.op(r.ops.back()).operands)
       if (index_maps.type(v) != Type::array(DType::i32))
         bad(place + "the index map yields " + to_string(index_maps.type(v)) + ", not i32[]");
@@ -130,15 +143,19 @@ void GridMapping::check_invariants() const {
   for (size_t i = 0; i < index_operands.size(); ++i) check(index_operands[i], "index_operands", i, ids);
   for (size_t i = 0; i < block_mappings.size(); ++i) check(block_mappings[i], "block_mappings", i, index_map_avals);
   for (size_t i = 0; i < block_mappings.size(); ++i)
-    if (const int a = block_mappings[i].alias; a != -1 && (static_cast<int>(i) < num_inputs || a < num_index_operands || a >= num_index_operands + num_inputs))
-      bad("block_mappings[" + std::to_string(i) + "] (" + block_mappings[i].origin + "): alias " + std::to_string(a) + " of " + std::to_string(num_inputs) + " inputs");
+    if (const int a = block_mappings[i].alias;
+        a != -1 && (static_cast<int>(i) < num_inputs || a < num_index_operands || a >= num_index_operands + num_inputs))
+      bad("block_mappings[" + std::to_string(i) + "] (" + block_mappings[i].origin + "): alias " + std::to_string(a) +
+          " of " + std::to_string(num_inputs) + " inputs");
   for (size_t i = 0; i < scratch_avals.size(); ++i) {
     const Type& t = scratch_avals[i];
     if (!t.is_ref || !ir::is_for_scratch(t.space) || (ir::is_semaphore(t.space) && t.dtype != DType::i32) ||
         std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }))
-      bad("scratch_avals[" + std::to_string(i) + "] is " + to_string(t) + ", no Ref in any, vmem, smem or a semaphore's space");
+      bad("scratch_avals[" + std::to_string(i) + "] is " + to_string(t) +
+          ", no Ref in any, vmem, smem or a semaphore's space");
   }
-  if (!bad.text.empty()) throw InternalError(index_maps.name + ": the GridMapping breaks its invariants:" + bad.text, index_maps.loc);
+  if (!bad.text.empty())
+    throw InternalError(index_maps.name + ": the GridMapping breaks its invariants:" + bad.text, index_maps.loc);
 }
 
 ir::Kernel GridMapping::to_kernel(std::string name, Loc loc) const {
@@ -204,7 +221,8 @@ std::string to_string(const std::vector<BlockDim>& block) {
       std::string operator()(Squeezed) const { return "squeezed"; }
       std::string operator()(const Element& e) const {
         const auto [low, high] = e.padding;
-        return "Element(" + std::to_string(e.size) + (low || high ? ", padding=(" + std::to_string(low) + ", " + std::to_string(high) + ")" : "") + ")";
+        return "Element(" + std::to_string(e.size) +
+               (low || high ? ", padding=(" + std::to_string(low) + ", " + std::to_string(high) + ")" : "") + ")";
       }
       std::string operator()(BoundedSlice b) const { return "BoundedSlice(" + std::to_string(b.size) + ")"; }
       std::string operator()(const Extent& e) const { return to_string(e); }
@@ -243,7 +261,8 @@ class Maker {
     for (size_t i = 0; i < prefetch; ++i) index_operand(m, "scalar_prefetch[" + std::to_string(i) + "]", r_.inputs[i]);
     for (size_t i = prefetch; i < r_.inputs.size(); ++i)
       block(m, "in_specs[" + std::to_string(i - prefetch) + "]", r_.inputs[i], r_.in_specs.at(i - prefetch));
-    for (size_t i = 0; i < r_.outputs.size(); ++i) block(m, "out_specs[" + std::to_string(i) + "]", r_.outputs[i], r_.out_specs.at(i));
+    for (size_t i = 0; i < r_.outputs.size(); ++i)
+      block(m, "out_specs[" + std::to_string(i) + "]", r_.outputs[i], r_.out_specs.at(i));
     for (const auto& [input, output] : r_.aliases) alias(m, input, output);
     m.check_invariants();
     return m;
@@ -260,22 +279,28 @@ class Maker {
   };
 
   void alias(GridMapping& m, int input, int output) {
-    const auto fail = [&](const std::string& what, const std::string& note = {}) { throw SpecError(r_.name + ": input_output_aliases: " + what, r_.loc, note); };
+    const auto fail = [&](const std::string& what, const std::string& note = {}) {
+      throw SpecError(r_.name + ": input_output_aliases: " + what, r_.loc, note);
+    };
     const auto show = [](const ShapeDtype& s) { return std::string(name(s.dtype)) + to_string(s.shape); };
     const std::string place = "input " + std::to_string(input);
-    if (input < 0 || input >= static_cast<int>(r_.inputs.size())) fail(place + " does not exist: the call has " + plural(r_.inputs.size(), "argument"));
+    if (input < 0 || input >= static_cast<int>(r_.inputs.size()))
+      fail(place + " does not exist: the call has " + plural(r_.inputs.size(), "argument"));
     if (input < r_.num_scalar_prefetch)
-      fail(place + " is a scalar-prefetch operand, which is only read", "inputs are counted from the first scalar-prefetch operand");
+      fail(place + " is a scalar-prefetch operand, which is only read",
+           "inputs are counted from the first scalar-prefetch operand");
     const ShapeDtype &from = r_.inputs[static_cast<size_t>(input)], &to = r_.outputs[static_cast<size_t>(output)];
     if (from.dtype != to.dtype || from.shape != to.shape)
-      fail(place + " is " + show(from) + " but output " + std::to_string(output) + " is " + show(to), "an output has the shape and dtype of the input that it is aliased to");
+      fail(place + " is " + show(from) + " but output " + std::to_string(output) + " is " + show(to),
+           "an output has the shape and dtype of the input that it is aliased to");
     m.block_mappings[static_cast<size_t>(m.num_inputs + output)].alias = input;
   }
 
   void index_operand(GridMapping& m, const std::string& origin, const ShapeDtype& array) {
     for (const Extent& e : array.shape)
       if (!e.is_static())
-        Place{r_.name, origin, r_.loc}.fail("a scalar-prefetch operand needs static extents, but the array is " + to_string(array.shape));
+        Place{r_.name, origin, r_.loc}.fail("a scalar-prefetch operand needs static extents, but the array is " +
+                                            to_string(array.shape));
     BlockMapping b;
     b.origin = origin;
     b.dtype = array.dtype;
@@ -300,8 +325,10 @@ class Maker {
                  "any, vmem and smem are");
     if (spec.pipeline_mode) b.buffering = buffering(place, *spec.pipeline_mode, origin.starts_with("out_specs"));
     const auto& dims = spec.block_shape.dims();
-    const bool empty = std::any_of(array.shape.begin(), array.shape.end(), [](const Extent& e) { return e == Extent(0); });
-    // A block dim of size 0 has no block index: where the block is the whole of an array without elements, no index map is needed.
+    const bool empty =
+        std::any_of(array.shape.begin(), array.shape.end(), [](const Extent& e) { return e == Extent(0); });
+    // A block dim of size 0 has no block index: where the block is the whole of an array without elements, no index map
+    // is needed.
     b.whole = spec.whole || (!dims && !spec.index_map.given() && (spec.memory_space == MemorySpace::any || empty));
     if (!b.whole) {
       if (dims) {
@@ -313,11 +340,12 @@ class Maker {
       } else {
         for (const Extent& e : array.shape) {
           if (!e.is_static())
-            place.fail(
-                "without a block shape the block is the whole array, but the array " + to_string(array.shape) + " has run-time sizes",
-                "give a static block shape");
+            place.fail("without a block shape the block is the whole array, but the array " + to_string(array.shape) +
+                           " has run-time sizes",
+                       "give a static block shape");
           if (*e.value() == 0)
-            place.fail("a block of the whole array " + to_string(array.shape) + " has no elements to index", "leave the index map out");
+            place.fail("a block of the whole array " + to_string(array.shape) + " has no elements to index",
+                       "leave the index map out");
           b.block.push_back({.size = *e.value()});
         }
       }
@@ -329,17 +357,22 @@ class Maker {
   }
 
   static ir::Buffering buffering(const Place& place, const Buffered& mode, bool output) {
-    if (mode.count < 1) place.fail("pipeline_mode has a buffer count of " + std::to_string(mode.count), "give at least 1, or leave pipeline_mode out");
-    if (mode.use_lookahead && output) place.fail("pipeline_mode: an output cannot look ahead", "use_lookahead is for inputs");
+    if (mode.count < 1)
+      place.fail("pipeline_mode has a buffer count of " + std::to_string(mode.count),
+                 "give at least 1, or leave pipeline_mode out");
+    if (mode.use_lookahead && output)
+      place.fail("pipeline_mode: an output cannot look ahead", "use_lookahead is for inputs");
     ir::Buffering b{mode.count, mode.use_lookahead, ir::Buffering::Revisit::unsaid};
-    if (mode.revisit) b.revisit = *mode.revisit == RevisitMode::any ? ir::Buffering::Revisit::any : ir::Buffering::Revisit::immediate;
+    if (mode.revisit)
+      b.revisit = *mode.revisit == RevisitMode::any ? ir::Buffering::Revisit::any : ir::Buffering::Revisit::immediate;
     return b;
   }
 
   static ir::BlockDim block_dim(const Place& place, const std::vector<BlockDim>& dims, size_t d) {
     const std::string where = "block shape " + to_string(dims) + ": ";
     const auto blocked = [&](int64_t size) -> ir::BlockDim {
-      if (size < 1) place.fail(where + "size " + std::to_string(size) + " of dim " + std::to_string(d) + " is not positive");
+      if (size < 1)
+        place.fail(where + "size " + std::to_string(size) + " of dim " + std::to_string(d) + " is not positive");
       return {.size = size};
     };
     const BlockDim::Kind& kind = dims[d].kind();
@@ -349,11 +382,13 @@ class Maker {
       const auto [low, high] = e->padding;
       constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
       if (low < 0 || high < 0 || low > kMost || high > kMost)
-        place.fail(where + "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " + std::to_string(d) + (low < 0 || high < 0 ? " is negative" : " is more than 1073741824"),
+        place.fail(where + "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " +
+                       std::to_string(d) + (low < 0 || high < 0 ? " is negative" : " is more than 1073741824"),
                    "padding counts the elements before and behind the array");
       return {ir::BlockDim::Kind::element, blocked(e->size).size, low, high};
     }
-    if (const auto* s = std::get_if<BoundedSlice>(&kind)) return {.kind = ir::BlockDim::Kind::bounded, .size = blocked(s->size).size};
+    if (const auto* s = std::get_if<BoundedSlice>(&kind))
+      return {.kind = ir::BlockDim::Kind::bounded, .size = blocked(s->size).size};
     const Extent& e = std::get<Extent>(kind);
     if (!e.is_static())
       place.fail(where + "size " + to_string(e) + " of dim " + std::to_string(d) + " is known at run time only",
@@ -361,7 +396,8 @@ class Maker {
     return blocked(*e.value());
   }
 
-  ir::RegionId index_map(GridMapping& m, const Place& place, const BlockMapping& b, const BlockSpec& spec, const std::string& block_text) {
+  ir::RegionId index_map(GridMapping& m, const Place& place, const BlockMapping& b, const BlockSpec& spec,
+                         const std::string& block_text) {
     ir::Kernel& k = m.index_maps;
     Trace trace(k);
     const ir::RegionId r = trace.builder().new_region(m.index_map_avals);
@@ -372,16 +408,19 @@ class Maker {
     if (!spec.index_map.given()) {
       for (size_t d = 0; d < b.block.size(); ++d) {
         if (b.block[d].kind == ir::BlockDim::Kind::bounded)
-          place.fail("dim " + std::to_string(d) + " of the block shape " + block_text + " is a BoundedSlice, but there is no index map", "its index map returns ts::ds(start, size) there");
+          place.fail("dim " + std::to_string(d) + " of the block shape " + block_text +
+                         " is a BoundedSlice, but there is no index map",
+                     "its index map returns ts::ds(start, size) there");
         out.push_back(trace.builder().constant_int(DType::i32, 0));
       }
     } else {
       if (spec.index_map.arity() != static_cast<int>(m.grid.size()))
-        place.fail("the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") + " but the grid " +
-                       to_string(m.grid) + " has " + axes(m.grid.size()),
+        place.fail("the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "program id") +
+                       " but the grid " + to_string(m.grid) + " has " + axes(m.grid.size()),
                    "an index map takes one Value per grid axis");
       if (const int refs = spec.index_map.num_refs(); refs != 0 && refs != m.num_index_operands)
-        place.fail("the index map takes " + plural(static_cast<size_t>(refs), "Ref") + " but num_scalar_prefetch is " + std::to_string(m.num_index_operands),
+        place.fail("the index map takes " + plural(static_cast<size_t>(refs), "Ref") + " but num_scalar_prefetch is " +
+                       std::to_string(m.num_index_operands),
                    "after its program ids an index map takes one Ref per scalar-prefetch operand, or none");
       std::vector<Value> ids;
       std::vector<Ref> refs;
@@ -389,8 +428,9 @@ class Maker {
       for (size_t i = m.grid.size(); i < m.index_map_avals.size(); ++i) refs.push_back(trace.ref_argument(r, i));
       const Indices indices = spec.index_map(ids, refs);
       if (indices.values.size() != b.block.size())
-        place.fail("the index map returns " + std::to_string(indices.values.size()) + (indices.values.size() == 1 ? " index" : " indices") +
-                       " but the block shape " + block_text + " has " + plural(b.block.size(), "dim"),
+        place.fail("the index map returns " + std::to_string(indices.values.size()) +
+                       (indices.values.size() == 1 ? " index" : " indices") + " but the block shape " + block_text +
+                       " has " + plural(b.block.size(), "dim"),
                    "return ts::Indices with one index per block dim, squeezed ones too");
       for (size_t d = 0; d < indices.values.size(); ++d) {
         const BlockIndex& x = indices.values[d];
@@ -398,10 +438,14 @@ class Maker {
         const std::string result = "result " + std::to_string(d);
         const bool bounded = b.block[d].kind == ir::BlockDim::Kind::bounded;
         if (bounded == x.size.absent())
-          Place{place.kernel, place.origin, loc}.fail("the index map's " + result + (bounded ? " is one index, but dim " : " is a slice, but dim ") + std::to_string(d) + " of the block shape " +
-                                                          block_text + (bounded ? " is a BoundedSlice" : " is none that is sliced"),
-                                                      bounded ? "return ts::ds(start, size) there" : "a slice is for a BoundedSlice dim");
-        if (x.stepped) Place{place.kernel, place.origin, x.stepped}.fail("the index map's " + result + " is a slice with a step", "a BoundedSlice takes adjacent elements");
+          Place{place.kernel, place.origin, loc}.fail(
+              "the index map's " + result + (bounded ? " is one index, but dim " : " is a slice, but dim ") +
+                  std::to_string(d) + " of the block shape " + block_text +
+                  (bounded ? " is a BoundedSlice" : " is none that is sliced"),
+              bounded ? "return ts::ds(start, size) there" : "a slice is for a BoundedSlice dim");
+        if (x.stepped)
+          Place{place.kernel, place.origin, x.stepped}.fail("the index map's " + result + " is a slice with a step",
+                                                            "a BoundedSlice takes adjacent elements");
         out.push_back(Emit(result, loc).index_scalar(x.start, bounded ? "the slice's start" : "the block index"));
         if (bounded) out.push_back(Emit(result, loc).index_scalar(x.size, "the slice's size"));
       }
@@ -424,11 +468,15 @@ namespace {
 std::string expression(const ir::Kernel& k, ir::Value v) {
   if (const auto c = ir::constant_int(k, v)) return std::to_string(*c);
   const ir::Op* op = k.def(v);
-  if (!op) return k.type(v).is_ref ? "s" + std::to_string(k.value(v).number - k.grid.size()) : "i" + std::to_string(k.value(v).number);
+  if (!op)
+    return k.type(v).is_ref ? "s" + std::to_string(k.value(v).number - k.grid.size())
+                            : "i" + std::to_string(k.value(v).number);
   if (op->code == Opcode::load && !op->has_mask()) {
     std::string s = expression(k, op->operands[0]) + "[";
     for (size_t d = 0; d < op->index.size(); ++d)
-      s += (d ? ", " : "") + (op->index[d].is_static() ? std::to_string(op->index[d].start) : expression(k, op->operands[static_cast<size_t>(op->index[d].start_operand)]));
+      s += (d ? ", " : "") + (op->index[d].is_static()
+                                  ? std::to_string(op->index[d].start)
+                                  : expression(k, op->operands[static_cast<size_t>(op->index[d].start_operand)]));
     return s + "]";
   }
   std::string s = std::string(ir::name(op->code)) + "(";
@@ -445,7 +493,8 @@ std::ostream& operator<<(std::ostream& out, const GridMapping& m) {
     if (!m.grid_names.empty() && !m.grid_names[i].empty()) out << m.grid_names[i] << ": ";
     out << to_string(m.grid[i]);
     if (m.grid_parallel[i]) out << " parallel";
-    if (std::find(m.vmapped_dims.begin(), m.vmapped_dims.end(), static_cast<int>(i)) != m.vmapped_dims.end()) out << " vmapped";
+    if (std::find(m.vmapped_dims.begin(), m.vmapped_dims.end(), static_cast<int>(i)) != m.vmapped_dims.end())
+      out << " vmapped";
   }
   out << (m.grid.size() == 1 ? ",)\n" : ")\n");
   const auto print = [&](const BlockMapping& b, MemorySpace whole) {
@@ -456,8 +505,7 @@ std::ostream& operator<<(std::ostream& out, const GridMapping& m) {
       return;
     }
     out << " in blocks (";
-    for (size_t d = 0; d < b.block.size(); ++d)
-      out << (d ? ", " : "") << to_string(b.block[d]);
+    for (size_t d = 0; d < b.block.size(); ++d) out << (d ? ", " : "") << to_string(b.block[d]);
     out << (b.block.size() == 1 ? ",)" : ")") << ", in " << name(b.space);
     if (b.buffering.count) out << ", buffered " << b.buffering.count;
     out << ", index map (";
@@ -470,7 +518,8 @@ std::ostream& operator<<(std::ostream& out, const GridMapping& m) {
   };
   for (const BlockMapping& b : m.index_operands) print(b, MemorySpace::smem);
   for (const BlockMapping& b : m.block_mappings) print(b, MemorySpace::any);
-  for (size_t i = 0; i < m.scratch_avals.size(); ++i) out << "scratch[" << i << "]: " << to_string(m.scratch_avals[i]) << "\n";
+  for (size_t i = 0; i < m.scratch_avals.size(); ++i)
+    out << "scratch[" << i << "]: " << to_string(m.scratch_avals[i]) << "\n";
   return out;
 }
 

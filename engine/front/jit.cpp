@@ -32,11 +32,13 @@ std::vector<Extent> extents(const Shape& s) { return {s.begin(), s.end()}; }
 
 Results::operator Value() const {
   if (values_.size() != 1)
-    throw TraceError(name_ + ": the call has " + std::to_string(values_.size()) + " outputs, not one", {}, "take them by index");
+    throw TraceError(name_ + ": the call has " + std::to_string(values_.size()) + " outputs, not one", {},
+                     "take them by index");
   return values_[0];
 }
 const Value& Results::operator[](size_t i) const {
-  if (i >= values_.size()) throw TraceError(name_ + ": output " + std::to_string(i) + " of a call that has " + std::to_string(values_.size()));
+  if (i >= values_.size())
+    throw TraceError(name_ + ": output " + std::to_string(i) + " of a call that has " + std::to_string(values_.size()));
   return values_[i];
 }
 Operand::Operand(const Results& one, Loc l) : value_(static_cast<Value>(one)), loc_(l) {}
@@ -62,7 +64,9 @@ Results PallasCall::in_graph(const std::vector<Operand>& arguments, const GridSi
       Shape with_ones(how[i]->shape.size(), 1);
       std::vector<int64_t> order(how[i]->dims.size());
       for (size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int64_t>(d);
-      std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return how[i]->dims[static_cast<size_t>(a)] < how[i]->dims[static_cast<size_t>(b)]; });
+      std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        return how[i]->dims[static_cast<size_t>(a)] < how[i]->dims[static_cast<size_t>(b)];
+      });
       for (size_t d = 0; d < order.size(); ++d) with_ones[static_cast<size_t>(how[i]->dims[d])] = v.shape()[d];
       v = broadcast_to(reshape(transpose(v, order), with_ones), how[i]->shape);
     }
@@ -73,7 +77,8 @@ Results PallasCall::in_graph(const std::vector<Operand>& arguments, const GridSi
   for (const auto& [size, n] : given) call.sizes.emplace_back(size, e.builder().constant_int(DType::i64, n));
   const DimValues complete = bind_dims(*kernel, shapes, given);
   std::vector<ir::Type> results;
-  for (int i = kernel->num_inputs; i < static_cast<int>(kernel->blocks.size()); ++i) results.push_back(ir::Type::array(kernel->blocks[static_cast<size_t>(i)].dtype, bind_shape(*kernel, i, complete)));
+  for (int i = kernel->num_inputs; i < static_cast<int>(kernel->blocks.size()); ++i)
+    results.push_back(ir::Type::array(kernel->blocks[static_cast<size_t>(i)].dtype, bind_shape(*kernel, i, complete)));
   const ir::OpId id = stand_in(e, std::move(operands), results);
   t.calls()->calls.emplace(id.index, std::move(call));
   std::vector<Value> made;
@@ -82,9 +87,11 @@ Results PallasCall::in_graph(const std::vector<Operand>& arguments, const GridSi
 }
 
 Value asarray(const Array& a, Loc loc) {
-  if (!Trace::innermost()) throw TraceError("asarray: no function under jit is being traced", loc, "call it inside the function given to jit");
+  if (!Trace::innermost())
+    throw TraceError("asarray: no function under jit is being traced", loc, "call it inside the function given to jit");
   Emit e("asarray", loc);
-  if (!e.trace().calls()) e.fail("an array of the host is used inside of a kernel", "give it to the kernel as an argument");
+  if (!e.trace().calls())
+    e.fail("an array of the host is used inside of a kernel", "give it to the kernel as an argument");
   const ir::OpId id = stand_in(e, {}, {ir::Type::array(a.dtype(), a.shape())});
   e.trace().calls()->arrays.emplace(id.index, a);
   return e.wrap(e.trace().kernel().op(id).results[0]);
@@ -97,7 +104,9 @@ Value argument(const std::string& name, const Operand& o) {
 }
 void check_arity(const Jit& f, int arity, size_t given) {
   if (arity >= 0 && static_cast<size_t>(arity) != given)
-    throw SpecError(f.name() + ": called with " + plural(given, "argument") + " but the function takes " + std::to_string(arity), f.loc());
+    throw SpecError(
+        f.name() + ": called with " + plural(given, "argument") + " but the function takes " + std::to_string(arity),
+        f.loc());
 }
 }  // namespace jit_
 
@@ -108,7 +117,7 @@ struct Jit::State {
   std::string name;
   Loc loc;
   std::mutex mutex;
-  std::map<std::string, std::unique_ptr<const Graph>> traces;                            // by shapes and dtypes
+  std::map<std::string, std::unique_ptr<const Graph>> traces;  // by shapes and dtypes
   std::map<std::pair<const Graph*, std::string>, std::shared_ptr<void>> compiled;
 };
 
@@ -128,7 +137,9 @@ const Graph& Jit::trace(const std::vector<ShapeDtype>& arguments) const {
     Shape shape;
     for (const Extent& e : arguments[i].shape) {
       if (!e.is_static())
-        throw SpecError(name() + ": argument " + std::to_string(i) + " has the shape " + to_string(arguments[i].shape) + ", and a function under jit is traced for static ones", loc());
+        throw SpecError(name() + ": argument " + std::to_string(i) + " has the shape " + to_string(arguments[i].shape) +
+                            ", and a function under jit is traced for static ones",
+                        loc());
       shape.push_back(*e.value());
     }
     types.push_back(ir::Type::array(arguments[i].dtype, shape));
@@ -161,7 +172,8 @@ const Graph& Jit::trace(const std::vector<ShapeDtype>& arguments) const {
   return *state_->traces.emplace(key, std::move(graph)).first->second;
 }
 
-std::shared_ptr<void> Jit::compiled(const Graph& traced, const std::string& key, const std::function<std::shared_ptr<void>()>& make) const {
+std::shared_ptr<void> Jit::compiled(const Graph& traced, const std::string& key,
+                                    const std::function<std::shared_ptr<void>()>& make) const {
   {
     const std::lock_guard lock(state_->mutex);
     if (const auto it = state_->compiled.find({&traced, key}); it != state_->compiled.end()) return it->second;
@@ -176,6 +188,8 @@ std::vector<ShapeDtype> types_of(const std::vector<Array>& arrays) {
   for (const Array& a : arrays) types.push_back({extents(a.shape()), a.dtype()});
   return types;
 }
-std::vector<Array> interpret(const Jit& f, const std::vector<Array>& arguments) { return interpret(f.trace(types_of(arguments)), arguments); }
+std::vector<Array> interpret(const Jit& f, const std::vector<Array>& arguments) {
+  return interpret(f.trace(types_of(arguments)), arguments);
+}
 
 }  // namespace tessera

@@ -27,7 +27,8 @@ class Lowering {
     g_.loc = k_.loc;
     for (ir::Value v : k_.region(k_.body).args) g_.body.inputs.push_back(define(v));
     region(k_.body, g_.body);
-    g_.body.steps.insert(g_.body.steps.begin(), std::make_move_iterator(first_.begin()), std::make_move_iterator(first_.end()));
+    g_.body.steps.insert(g_.body.steps.begin(), std::make_move_iterator(first_.begin()),
+                         std::make_move_iterator(first_.end()));
     return std::move(g_);
   }
 
@@ -79,7 +80,8 @@ class Lowering {
     return any_inside(op, [&](OpId o) {
       const Op& inner = k_.op(o);
       const auto big = [&](ir::Value v) { return is_large(v); };
-      return std::any_of(inner.operands.begin(), inner.operands.end(), big) || std::any_of(inner.results.begin(), inner.results.end(), big);
+      return std::any_of(inner.operands.begin(), inner.operands.end(), big) ||
+             std::any_of(inner.results.begin(), inner.results.end(), big);
     });
   }
 
@@ -87,7 +89,8 @@ class Lowering {
 
   size_t kernel(ir::Kernel k) {
     ir::verify(k, "jit");
-    const auto [it, fresh] = kernels_.emplace(ir::print(k, !k.texts.empty()), g_.kernels.size());  // a check says where it stands
+    // a check says where it stands
+    const auto [it, fresh] = kernels_.emplace(ir::print(k, !k.texts.empty()), g_.kernels.size());
     if (fresh) g_.kernels.push_back(std::move(k));
     return it->second;
   }
@@ -106,8 +109,10 @@ class Lowering {
     copier.copy(k_.value(v).def, into);
   }
 
-  /// A call of a kernel on whole arrays that computes `outputs`, by the op or, without one, by what needs only constants.
-  void step(const std::string& name, std::optional<OpId> o, const std::vector<ir::Value>& outputs, Body& b, std::vector<Step>* first = nullptr) {
+  /// A call of a kernel on whole arrays that computes `outputs`, by the op or, without one, by what needs only
+  /// constants.
+  void step(const std::string& name, std::optional<OpId> o, const std::vector<ir::Value>& outputs, Body& b,
+            std::vector<Step>* first = nullptr) {
     std::vector<ir::Value> used, inputs, frees;
     std::set<ir::Value> made;
     if (o) uses(*o, made, used);
@@ -124,7 +129,8 @@ class Lowering {
       s.arguments.push_back(at_.at(v));
     }
     k.num_inputs = static_cast<int>(inputs.size());
-    for (size_t i = 0; i < outputs.size(); ++i) k.blocks.push_back(whole("out_specs[" + std::to_string(i) + "]", k_.type(outputs[i]), loc));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      k.blocks.push_back(whole("out_specs[" + std::to_string(i) + "]", k_.type(outputs[i]), loc));
     for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
     ir::Builder builder(k);
     builder.set_loc(loc);
@@ -137,14 +143,17 @@ class Lowering {
       return all;
     };
     for (size_t i = 0; i < inputs.size(); ++i)
-      copier.map(inputs[i], builder.one({.code = Opcode::load, .operands = {builder.arg(k.body, i)}, .index = index(args[i])}));
+      copier.map(inputs[i],
+                 builder.one({.code = Opcode::load, .operands = {builder.arg(k.body, i)}, .index = index(args[i])}));
     for (ir::Value v : frees) copy_free(copier, v, k.body);
     if (o) {
       copier.copy(*o, k.body);
       texts(k);
     }
     for (size_t i = 0; i < outputs.size(); ++i)
-      builder.append({.code = Opcode::store, .operands = {builder.arg(k.body, inputs.size() + i), copier(outputs[i])}, .index = index(args[inputs.size() + i])});
+      builder.append({.code = Opcode::store,
+                      .operands = {builder.arg(k.body, inputs.size() + i), copier(outputs[i])},
+                      .index = index(args[inputs.size() + i])});
     builder.yield({});
     s.kernel = kernel(std::move(k));
     for (ir::Value v : outputs) s.results.push_back(define(v));
@@ -186,11 +195,15 @@ class Lowering {
     for (OpId o : k_.region(r).ops) {
       const Op& op = k_.op(o);
       if (const auto c = record_.calls.find(o.index); c != record_.calls.end()) call(op, c->second, b);
-      else if (const auto a = record_.arrays.find(o.index); a != record_.arrays.end()) g_.constants.emplace_back(define(op.results[0]), a->second);
+      else if (const auto a = record_.arrays.find(o.index); a != record_.arrays.end())
+        g_.constants.emplace_back(define(op.results[0]), a->second);
       else if (op.code == Opcode::yield) b.outputs = values(op.operands);
-      else if (!op.regions.empty() && calls(op) && !loops_or_branches(op.code)) fail(op, "a pallas_call is called inside of it", "in jit, kernels are called in loops and branches, and not where memory is scoped");
+      else if (!op.regions.empty() && calls(op) && !loops_or_branches(op.code))
+        fail(op, "a pallas_call is called inside of it",
+             "in jit, kernels are called in loops and branches, and not where memory is scoped");
       else if (loops_or_branches(op.code) && (calls(op) || large(op))) control(op, b);
-      else if (op.results.empty() || std::any_of(op.results.begin(), op.results.end(), [&](ir::Value v) { return !is_free(v); }))
+      else if (op.results.empty() ||
+               std::any_of(op.results.begin(), op.results.end(), [&](ir::Value v) { return !is_free(v); }))
         step(std::string(ir::name(op.code)), o, op.results, b);
     }
   }
@@ -203,14 +216,17 @@ class Lowering {
   }
 
   /// A kernel of two scalars that is no op of the trace.
-  size_t scalar_step(Opcode code, size_t x, std::optional<int64_t> constant, std::optional<size_t> y, DType result, Loc loc, Body& b) {
+  size_t scalar_step(Opcode code, size_t x, std::optional<int64_t> constant, std::optional<size_t> y, DType result,
+                     Loc loc, Body& b) {
     ir::Kernel k;
     k.name = std::string(ir::name(code));
     k.loc = loc;
     std::vector<size_t> arguments{x};
     if (y) arguments.push_back(*y);
     std::vector<Type> args;
-    for (size_t v : arguments) k.blocks.push_back(whole("in_specs[" + std::to_string(k.blocks.size()) + "]", Type::array(g_.values[v].dtype), loc));
+    for (size_t v : arguments)
+      k.blocks.push_back(
+          whole("in_specs[" + std::to_string(k.blocks.size()) + "]", Type::array(g_.values[v].dtype), loc));
     k.num_inputs = static_cast<int>(arguments.size());
     k.blocks.push_back(whole("out_specs[0]", Type::array(result), loc));
     for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
@@ -219,9 +235,11 @@ class Lowering {
     k.body = builder.new_region(args);
     builder.set_region(k.body);
     std::vector<ir::Value> operands;
-    for (size_t i = 0; i < arguments.size(); ++i) operands.push_back(builder.one({.code = Opcode::load, .operands = {builder.arg(k.body, i)}}));
+    for (size_t i = 0; i < arguments.size(); ++i)
+      operands.push_back(builder.one({.code = Opcode::load, .operands = {builder.arg(k.body, i)}}));
     if (constant) operands.push_back(builder.constant_int(g_.values[x].dtype, *constant));
-    builder.append({.code = Opcode::store, .operands = {builder.arg(k.body, arguments.size()), builder.elementwise(code, operands, result)}});
+    builder.append({.code = Opcode::store,
+                    .operands = {builder.arg(k.body, arguments.size()), builder.elementwise(code, operands, result)}});
     builder.yield({});
     Step s{.kind = Step::Kind::call, .arguments = arguments, .kernel = kernel(std::move(k))};
     s.results = {fresh(Type::array(result))};
@@ -258,9 +276,12 @@ class Lowering {
     return a && b ? std::min(*a, *b) : a ? a : b;
   }
   /// Of i = first, first + step, ... below end.
-  static int64_t turns(int64_t first, int64_t end, int64_t step) { return end > first ? (end - first + step - 1) / step : 0; }
+  static int64_t turns(int64_t first, int64_t end, int64_t step) {
+    return end > first ? (end - first + step - 1) / step : 0;
+  }
 
-  /// How often a while's body can run, where its test says so: i < n (with others, by and), where i starts from a constant and every turn adds one to it, and n is at most a constant.
+  /// How often a while's body can run, where its test says so: i < n (with others, by and), where i starts from a
+  /// constant and every turn adds one to it, and n is at most a constant.
   std::optional<int64_t> most_turns(const Op& op) const {
     const ir::Region &test = k_.region(op.regions[0]), &body = k_.region(op.regions[1]);
     std::vector<ir::Value> all{k_.op(test.ops.back()).operands[0]};
@@ -269,7 +290,8 @@ class Lowering {
       if (!k_.value(all[at]).def || is_record(k_.value(all[at]).def)) continue;
       const Op& c = k_.op(k_.value(all[at]).def);
       if (c.code == Opcode::and_) all.insert(all.end(), c.operands.begin(), c.operands.end());
-      const bool below = c.code == Opcode::lt || c.code == Opcode::le, above = c.code == Opcode::gt || c.code == Opcode::ge;
+      const bool below = c.code == Opcode::lt || c.code == Opcode::le,
+                 above = c.code == Opcode::gt || c.code == Opcode::ge;
       if (!below && !above) continue;
       const ir::Value i = c.operands[above], n = c.operands[below];
       const size_t carry = static_cast<size_t>(std::find(test.args.begin(), test.args.end(), i) - test.args.begin());
@@ -278,7 +300,8 @@ class Lowering {
       const ir::Value next = k_.op(body.ops.back()).operands[carry];
       if (!first || !last || !k_.value(next).def || is_record(k_.value(next).def)) continue;
       const Op& sum = k_.op(k_.value(next).def);
-      if (sum.code != Opcode::add || (sum.operands[0] != body.args[carry] && sum.operands[1] != body.args[carry])) continue;
+      if (sum.code != Opcode::add || (sum.operands[0] != body.args[carry] && sum.operands[1] != body.args[carry]))
+        continue;
       const auto step = ir::constant_int(k_, sum.operands[sum.operands[0] == body.args[carry] ? 1 : 0]);
       const int64_t end = *last + (c.code == Opcode::le || c.code == Opcode::ge);
       if (!step || *step < 1 || end - 1 + *step > INT32_MAX) continue;  // it may wrap before it gets there
@@ -303,14 +326,18 @@ class Lowering {
     }
     const bool counted = lower && upper && step;
     if (counted) s.count = turns(*lower, *upper, *step);
-    else if (const auto end = at_most(op.operands[1]); end && lower && step && *step > 0 && *end - 1 + *step <= INT32_MAX) s.at_most = turns(*lower, *end, *step);
+    else if (const auto end = at_most(op.operands[1]);
+             end && lower && step && *step > 0 && *end - 1 + *step <= INT32_MAX)
+      s.at_most = turns(*lower, *end, *step);
     const bool carries_i = used || !counted;
     if (carries_i) s.arguments.push_back(value(op.operands[0]));
     for (size_t at : values(op.operands, 3)) s.arguments.push_back(at);
     std::optional<size_t> end;
     if (!counted) end = value(op.operands[1]);
     Body inner = body(r, carries_i ? 0 : 1);
-    if (carries_i) inner.outputs.insert(inner.outputs.begin(), scalar_step(Opcode::add, inner.inputs[0], step.value_or(1), std::nullopt, DType::i32, op.loc, inner));
+    if (carries_i)
+      inner.outputs.insert(inner.outputs.begin(), scalar_step(Opcode::add, inner.inputs[0], step.value_or(1),
+                                                              std::nullopt, DType::i32, op.loc, inner));
     if (carries_i) s.results.push_back(fresh(Type::array(DType::i32)));
     if (!counted) {
       Body test;
@@ -336,7 +363,8 @@ class Lowering {
     Step s{.kind = Step::Kind::choose};
     const size_t selector = value(op.operands[0]);
     const bool is_if = op.code == Opcode::if_;
-    s.arguments = {is_if ? scalar_step(Opcode::convert, selector, std::nullopt, std::nullopt, DType::i32, op.loc, b) : selector};
+    s.arguments = {is_if ? scalar_step(Opcode::convert, selector, std::nullopt, std::nullopt, DType::i32, op.loc, b)
+                         : selector};
     std::vector<RegionId> regions = op.regions;
     if (is_if) std::reverse(regions.begin(), regions.end());  // false is 0
     for (RegionId r : regions) s.bodies.push_back(body(r, 0));

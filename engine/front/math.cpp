@@ -26,7 +26,8 @@ Value binary_float(Opcode code, const Operand& a, const Operand& b) {
 }
 
 /// As unary_float for tests, which integers and bools answer with `of_integers`.
-Value float_test(std::string_view name, const Operand& x, bool of_integers, ir::Value (*test)(ir::Builder&, ir::Value)) {
+Value float_test(std::string_view name, const Operand& x, bool of_integers,
+                 ir::Value (*test)(ir::Builder&, ir::Value)) {
   Emit e(name, x);
   const DType t = e.dtype(x);
   const ir::Value v = e.as(x, t);
@@ -39,8 +40,10 @@ Value power(Emit& e, const Operand& x, int64_t exponent) {
   ir::Builder& b = e.builder();
   ir::Value base = e.as(x, t), result;
   if (exponent < 0 && !is_float(t))
-    e.fail("an integer cannot be raised to the negative power " + std::to_string(exponent), "cast() it to a float first");
-  for (uint64_t left = exponent < 0 ? uint64_t{0} - static_cast<uint64_t>(exponent) : static_cast<uint64_t>(exponent); left; left >>= 1) {
+    e.fail("an integer cannot be raised to the negative power " + std::to_string(exponent),
+           "cast() it to a float first");
+  for (uint64_t left = exponent < 0 ? uint64_t{0} - static_cast<uint64_t>(exponent) : static_cast<uint64_t>(exponent);
+       left; left >>= 1) {
     if (left & 1) result = result ? b.elementwise(Opcode::mul, {result, base}) : base;
     if (left > 1) base = b.elementwise(Opcode::mul, {base, base});
   }
@@ -83,13 +86,16 @@ Value round(Operand x) { return rounded(Opcode::round, x); }
 Value round_even(Operand x) { return rounded(Opcode::round_even, x); }
 Value maximum(Operand a, Operand b) { return binary(Opcode::max, a, b, "maximum", Opcode::or_); }
 Value minimum(Operand a, Operand b) { return binary(Opcode::min, a, b, "minimum", Opcode::and_); }
-Value shift_right_logical(Operand a, Operand b) { return binary(Opcode::shift_right_logical, a, b, "shift_right_logical"); }
+Value shift_right_logical(Operand a, Operand b) {
+  return binary(Opcode::shift_right_logical, a, b, "shift_right_logical");
+}
 Value mulhi(Operand a, Operand b) { return binary(Opcode::mulhi, a, b, "mulhi"); }
 Value clz(Operand x) { return unary(Opcode::clz, x, "clz"); }
 Value population_count(Operand x) { return unary(Opcode::population_count, x, "population_count"); }
 
 Value is_finite(Operand x) {
-  return float_test("is_finite", x, true, [](ir::Builder& b, ir::Value v) { return b.elementwise(Opcode::is_finite, {v}); });
+  return float_test("is_finite", x, true,
+                    [](ir::Builder& b, ir::Value v) { return b.elementwise(Opcode::is_finite, {v}); });
 }
 Value is_nan(Operand x) {
   return float_test("is_nan", x, false, [](ir::Builder& b, ir::Value v) { return b.elementwise(Opcode::ne, {v, v}); });
@@ -97,12 +103,14 @@ Value is_nan(Operand x) {
 Value is_inf(Operand x) {
   return float_test("is_inf", x, false, [](ir::Builder& b, ir::Value v) {
     const ir::Type t = b.kernel().type(v);
-    return b.elementwise(Opcode::eq, {b.elementwise(Opcode::abs, {v}), b.constant_float(t.dtype, std::numeric_limits<double>::infinity(), t.shape)});
+    return b.elementwise(Opcode::eq, {b.elementwise(Opcode::abs, {v}),
+                                      b.constant_float(t.dtype, std::numeric_limits<double>::infinity(), t.shape)});
   });
 }
 
 Value logaddexp(Operand a, Operand b) {
-  const Value larger = maximum(a, b), apart = unary_float(Opcode::abs, binary(Opcode::sub, a, b, "logaddexp"), "logaddexp");
+  const Value larger = maximum(a, b),
+              apart = unary_float(Opcode::abs, binary(Opcode::sub, a, b, "logaddexp"), "logaddexp");
   // Equal infinities have no difference, and NaN stays.
   return where(is_nan(apart), binary(Opcode::add, a, b, "logaddexp"), larger + log1p(exp(-apart)));
 }
@@ -146,8 +154,10 @@ Value reciprocal(Operand x) {
 Value reduce_precision(Operand x, int exponent_bits, int mantissa_bits) {
   Emit e("reduce_precision", x);
   if (exponent_bits < 1 || mantissa_bits < 0)
-    e.fail("a format with " + std::to_string(exponent_bits) + " exponent bits and " + std::to_string(mantissa_bits) + " mantissa bits is none");
-  const DType given = is_float(e.dtype(x)) ? e.dtype(x) : DType::f32, t = is_float8(given) ? DType::f16 : given;  // as XLA on the CPU
+    e.fail("a format with " + std::to_string(exponent_bits) + " exponent bits and " + std::to_string(mantissa_bits) +
+           " mantissa bits is none");
+  // as XLA on the CPU
+  const DType given = is_float(e.dtype(x)) ? e.dtype(x) : DType::f32, t = is_float8(given) ? DType::f16 : given;
   const DType u = bits(t) == 64 ? DType::u64 : bits(t) == 32 ? DType::u32 : DType::u16;
   const int mantissa = float_format(t).mantissa, exponent = bits(t) - 1 - mantissa;
   ir::Builder& b = e.builder();
@@ -159,7 +169,8 @@ Value reduce_precision(Operand x, int exponent_bits, int mantissa_bits) {
   if (const int dropped = mantissa - mantissa_bits; dropped > 0) {
     // To nearest even: half of the last kept bit less one, plus that bit itself, then cut.
     const uint64_t last = uint64_t{1} << dropped;
-    const ir::Value odd = op(Opcode::and_, op(Opcode::shift_right_logical, r, number(static_cast<uint64_t>(dropped))), number(1));
+    const ir::Value odd =
+        op(Opcode::and_, op(Opcode::shift_right_logical, r, number(static_cast<uint64_t>(dropped))), number(1));
     r = op(Opcode::add, r, op(Opcode::add, odd, number(last / 2 - 1)));
     r = op(Opcode::and_, r, number(((uint64_t{1} << (bits(t) - 1)) * 2 - 1) & ~(last - 1)));
   }
@@ -173,7 +184,8 @@ Value reduce_precision(Operand x, int exponent_bits, int mantissa_bits) {
     r = b.elementwise(Opcode::select, {below, its_sign, r});
   }
   const ir::Value nan = b.elementwise(Opcode::ne, {v, v});  // whose bits rounding has changed
-  return e.wrap(b.convert(b.elementwise(Opcode::bitcast, {b.elementwise(Opcode::select, {nan, original, r})}, t), given));
+  return e.wrap(
+      b.convert(b.elementwise(Opcode::bitcast, {b.elementwise(Opcode::select, {nan, original, r})}, t), given));
 }
 
 Value clamp(Operand low, Operand x, Operand high) {
@@ -208,8 +220,10 @@ Value select_n(Operand which, std::vector<Operand> cases) {
   const ir::Value selector = e.broadcast(e.as(which, by), shape);
   ir::Value r = e.as(cases.back(), t, shape);
   for (size_t i = cases.size() - 1; i-- > 0;) {
-    const ir::Value here = by == DType::boolean ? b.elementwise(Opcode::not_, {selector})
-                                                : b.elementwise(Opcode::le, {selector, b.constant_int(by, static_cast<int64_t>(i), shape)});
+    const ir::Value here =
+        by == DType::boolean
+            ? b.elementwise(Opcode::not_, {selector})
+            : b.elementwise(Opcode::le, {selector, b.constant_int(by, static_cast<int64_t>(i), shape)});
     r = b.elementwise(Opcode::select, {here, e.as(cases[i], t, shape), r});
   }
   return e.wrap(r);

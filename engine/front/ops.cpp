@@ -56,7 +56,8 @@ Value reshape(Operand x, Shape shape) {
     int64_t known = 1;
     for (int64_t d : shape) known *= d == -1 ? 1 : d;
     const int64_t total = num_elements(e.shape(x));
-    if (known <= 0 || total % known) e.fail("shape " + to_string(e.shape(x)) + " does not divide into " + to_string(shape));
+    if (known <= 0 || total % known)
+      e.fail("shape " + to_string(e.shape(x)) + " does not divide into " + to_string(shape));
     *std::find(shape.begin(), shape.end(), -1) = total / known;
   }
   return e.wrap(reshaped(e, e.as_is(x), std::move(shape)));
@@ -66,8 +67,8 @@ Value transpose(Operand x, std::vector<int64_t> perm) {
   Emit e("transpose", x);
   const size_t rank = e.shape(x).size();
   if (perm.size() != rank)
-    e.fail("perm " + to_string(perm) + " has " + plural(perm.size(), "entry", "entries") + " but the operand " + to_string(e.shape(x)) +
-           " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+    e.fail("perm " + to_string(perm) + " has " + plural(perm.size(), "entry", "entries") + " but the operand " +
+           to_string(e.shape(x)) + " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
   for (int64_t& p : perm) p = e.axis(p, rank);
   ir::Op op{.code = Opcode::transpose, .operands = {e.as_is(x)}};
   op.set(Attr::perm, std::move(perm));
@@ -105,7 +106,9 @@ Value dot(Operand a, Operand b, DotParams p) {
   if (const DType l = e.dtype(a), r = e.dtype(b); is_float8(l) && is_float8(r) && l != r) {  // f16 holds both
     const auto to = p.preferred_element_type;
     if (!to || !is_float(*to) || is_float8(*to))
-      e.fail("of " + std::string(name(l)) + " and " + std::string(name(r)) + " there is no product in " + (to ? std::string(name(*to)) : "either"), "set preferred_element_type to f16, bf16, f32 or f64");
+      e.fail("of " + std::string(name(l)) + " and " + std::string(name(r)) + " there is no product in " +
+                 (to ? std::string(name(*to)) : "either"),
+             "set preferred_element_type to f16, bf16, f32 or f64");
     return dot(cast(a, DType::f16), cast(b, DType::f16), p);
   }
   DType t = e.common_dtype({&a, &b});
@@ -116,15 +119,18 @@ Value dot(Operand a, Operand b, DotParams p) {
   }
   const DType asked = p.preferred_element_type.value_or(t);
   if (is_int(t) && is_float(asked)) t = asked;  // of integers as floats, which are products and sums of floats
-  // The op's own result: the asked dtype where it holds the sum, else the operands' (or, of two narrow floats, f32) before a conversion.
+  // The op's own result: the asked dtype where it holds the sum, else the operands' (or, of two narrow floats, f32)
+  // before a conversion.
   DType sum = asked;
   if (is_float(t) && asked != t && !(is_float(asked) && bits(asked) > bits(t))) sum = bits(t) == 16 ? DType::f32 : t;
-  else if (is_signed_int(t) && is_unsigned_int(asked) && bits(asked) >= bits(t)) sum = static_cast<DType>(static_cast<int>(asked) - static_cast<int>(DType::u8) + static_cast<int>(DType::i8));
+  else if (is_signed_int(t) && is_unsigned_int(asked) && bits(asked) >= bits(t))
+    sum = static_cast<DType>(static_cast<int>(asked) - static_cast<int>(DType::u8) + static_cast<int>(DType::i8));
   ir::Value x = e.as(a, t), y = e.as(b, t);
   Shape xs = e.shape(a), ys = e.shape(b), result_shape;
   bool reshape_result = false;
   if (p.lhs_contract.empty() && p.rhs_contract.empty() && p.lhs_batch.empty() && p.rhs_batch.empty()) {
-    if (xs.empty() || ys.empty()) e.fail("a scalar operand: shapes " + to_string(xs) + " and " + to_string(ys), "use * to scale");
+    if (xs.empty() || ys.empty())
+      e.fail("a scalar operand: shapes " + to_string(xs) + " and " + to_string(ys), "use * to scale");
     const Shape original_x = xs, original_y = ys;
     const bool row = xs.size() == 1, column = ys.size() == 1;
     if (row) xs.insert(xs.begin(), 1);
@@ -139,7 +145,8 @@ Value dot(Operand a, Operand b, DotParams p) {
       const auto size = [&](const Shape& s) { return i + 2 < s.size() ? s[s.size() - 3 - i] : int64_t{1}; };
       const int64_t m = size(xs), n = size(ys);
       if (m != n && m != 1 && n != 1)
-        e.fail("shapes " + to_string(original_x) + " and " + to_string(original_y) + ": the batch dims do not broadcast");
+        e.fail("shapes " + to_string(original_x) + " and " + to_string(original_y) +
+               ": the batch dims do not broadcast");
       batch[batch.size() - 1 - i] = m == 1 ? n : m;
     }
     const auto with_batch = [&](ir::Value v, const Shape& s) {
@@ -231,11 +238,17 @@ Value position(Opcode code, const Operand& x, const ArgParams& p) {
 }  // namespace
 
 Value sum(Operand x, ReduceParams p) { return reduce(Opcode::reduce_sum, "sum", x, p, sum_dtype(own_dtype("sum", x))); }
-Value prod(Operand x, ReduceParams p) { return reduce(Opcode::reduce_prod, "prod", x, p, sum_dtype(own_dtype("prod", x))); }
+Value prod(Operand x, ReduceParams p) {
+  return reduce(Opcode::reduce_prod, "prod", x, p, sum_dtype(own_dtype("prod", x)));
+}
 Value max(Operand x, ReduceParams p) { return extreme(Opcode::reduce_max, Opcode::reduce_or, "max", x, p); }
 Value min(Operand x, ReduceParams p) { return extreme(Opcode::reduce_min, Opcode::reduce_and, "min", x, p); }
-Value reduce_and(Operand x, ReduceParams p) { return reduce(Opcode::reduce_and, "reduce_and", x, p, own_dtype("reduce_and", x)); }
-Value reduce_or(Operand x, ReduceParams p) { return reduce(Opcode::reduce_or, "reduce_or", x, p, own_dtype("reduce_or", x)); }
+Value reduce_and(Operand x, ReduceParams p) {
+  return reduce(Opcode::reduce_and, "reduce_and", x, p, own_dtype("reduce_and", x));
+}
+Value reduce_or(Operand x, ReduceParams p) {
+  return reduce(Opcode::reduce_or, "reduce_or", x, p, own_dtype("reduce_or", x));
+}
 Value argmax(Operand x, ArgParams p) { return position(Opcode::argmax, x, p); }
 Value argmin(Operand x, ArgParams p) { return position(Opcode::argmin, x, p); }
 
@@ -264,10 +277,12 @@ Value grid_index(Opcode code, int64_t axis, Loc loc) {
   if (!inner)
     for (const ir::GridAxis& g : t.kernel().grid) axes += !g.vmapped;
   if (axis < 0 || axis >= axes)
-    e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(axes) + (axes == 1 ? " axis" : " axes"));
+    e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(axes) +
+           (axes == 1 ? " axis" : " axes"));
   if (inner) return (code == Opcode::program_id ? inner->ids : inner->num_programs)[static_cast<size_t>(axis)];
   // An index map has the program ids as its arguments already.
-  if (code == Opcode::program_id && !t.index_map_origin().empty()) return t.argument(t.outermost_region(), static_cast<size_t>(axis));
+  if (code == Opcode::program_id && !t.index_map_origin().empty())
+    return t.argument(t.outermost_region(), static_cast<size_t>(axis));
   ir::Op op{.code = code};
   op.set(Attr::axis, axis);
   return e.wrap(e.builder().one(std::move(op)));

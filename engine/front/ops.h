@@ -1,6 +1,6 @@
-// The ops that are no operators: one function per op of the table and few compositions. All take Operands (Values, x[all], numbers) and
-// promote and broadcast as value.h says; ints and bools given to a function of floats become f32. Shapes are static.
-// Read next: ir/ops.def for the exact meaning of each op, control.h for loops.
+// The ops that are no operators: one function per op of the table and few compositions. All take Operands (Values,
+// x[all], numbers) and promote and broadcast as value.h says; ints and bools given to a function of floats become f32.
+// Shapes are static. Read next: ir/ops.def for the exact meaning of each op, control.h for loops.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -48,14 +48,15 @@ Value floor(Operand x);  ///< of integers: themselves, as ceil, round and round_
 Value ceil(Operand x);
 Value round(Operand x);       ///< halves away from zero, as C's and lax.round's default
 Value round_even(Operand x);  ///< halves to even, as jnp.round
-/// x rounded to what a float format with these many exponent and mantissa bits can hold, in its own dtype (lax.reduce_precision).
+/// x rounded to what a float format with these many exponent and mantissa bits can hold, in its own dtype
+/// (lax.reduce_precision).
 Value reduce_precision(Operand x, int exponent_bits, int mantissa_bits);
 Value nextafter(Operand x, Operand to);  ///< the next float after x on the way to `to`
 Value is_finite(Operand x);              ///< true of integers; is_nan and is_inf are false
 Value is_nan(Operand x);
 Value is_inf(Operand x);
 Value logaddexp(Operand a, Operand b);  ///< log(e^a + e^b)
-Value maximum(Operand a, Operand b);  ///< NaN wins, as in minimum
+Value maximum(Operand a, Operand b);    ///< NaN wins, as in minimum
 Value minimum(Operand a, Operand b);
 Value clamp(Operand low, Operand x, Operand high);  ///< lax.clamp's order
 Value shift_right_logical(Operand a, Operand b);    ///< fills zeros whatever the dtype
@@ -66,17 +67,20 @@ Value population_count(Operand x);
 Value where(Operand condition, Operand a, Operand b);
 /// cases[which], element by element: false is case 0, true case 1; integers out of range count as the nearest case.
 Value select_n(Operand which, std::vector<Operand> cases);
-/// To another dtype: floats round to nearest even, float to int truncates and saturates (NaN: 0), ints wrap, to bool is != 0.
+/// To another dtype: floats round to nearest even, float to int truncates and saturates (NaN: 0), ints wrap, to bool is
+/// != 0.
 Value cast(Operand x, DType dtype);
-/// The same bits as another dtype (lax.bitcast_convert_type). A narrower one adds a last dim, the lowest bits first; a wider one takes the last
-/// dim, whose elements make one of its own. bits.h has the same along another axis.
+/// The same bits as another dtype (lax.bitcast_convert_type). A narrower one adds a last dim, the lowest bits first; a
+/// wider one takes the last dim, whose elements make one of its own. bits.h has the same along another axis.
 Value bitcast(Operand x, DType dtype);
-/// Promises of the user's about integers, as Pallas has them: multiples of n, runs of n neighbours. They are x itself, and nothing relies on them.
+/// Promises of the user's about integers, as Pallas has them: multiples of n, runs of n neighbours. They are x itself,
+/// and nothing relies on them.
 Value multiple_of(Operand x, int64_t n);
 Value max_contiguous(Operand x, int64_t n);
 
 // -- making values
-Value full(Shape shape, Operand value, std::optional<DType> dtype = std::nullopt);  ///< without a dtype: the value's own
+///< without a dtype: the value's own
+Value full(Shape shape, Operand value, std::optional<DType> dtype = std::nullopt);
 Value zeros(Shape shape, DType dtype = f32, Loc loc = Loc::here());
 Value ones(Shape shape, DType dtype = f32, Loc loc = Loc::here());
 /// Each element's index along `axis`.
@@ -96,11 +100,12 @@ Value stack(std::vector<Operand> parts, int64_t axis = 0);  ///< along a new dim
 /// Parts of these sizes, one after another along axis; or `parts` equal ones.
 std::vector<Value> split(Operand x, std::vector<int64_t> sizes, int64_t axis = 0);
 std::vector<Value> split(Operand x, int parts, int64_t axis = 0);
-Value expand_dims(Operand x, std::vector<int64_t> axes);           ///< dims of size 1, at these positions of the result
-Value squeeze(Operand x, std::vector<int64_t> axes);               ///< without these dims, of size 1
-Value tile(Operand x, std::vector<int64_t> repeats);               ///< jnp.tile: repeats count from the last dim
-Value rev(Operand x, std::vector<int64_t> axes);                   ///< in the opposite order along each of them
-Value roll(Operand x, int64_t shift, int64_t axis = 0);            ///< jnp.roll: element i comes to i + shift, round the end
+Value expand_dims(Operand x, std::vector<int64_t> axes);  ///< dims of size 1, at these positions of the result
+Value squeeze(Operand x, std::vector<int64_t> axes);      ///< without these dims, of size 1
+Value tile(Operand x, std::vector<int64_t> repeats);      ///< jnp.tile: repeats count from the last dim
+Value rev(Operand x, std::vector<int64_t> axes);          ///< in the opposite order along each of them
+///< jnp.roll: element i comes to i + shift, round the end
+Value roll(Operand x, int64_t shift, int64_t axis = 0);
 struct Padding {
   int64_t low = 0, high = 0, interior = 0;  ///< before, behind and between the elements; negative low and high cut
 };
@@ -112,15 +117,16 @@ enum class Precision { normal, high, highest };
 struct DotParams {
   std::vector<int64_t> lhs_contract = {}, rhs_contract = {};  ///< neither these nor the batch dims: a matrix product
   std::vector<int64_t> lhs_batch = {}, rhs_batch = {};
-  /// Of the result; else the operands' promoted dtype. Integers may not be narrower; of integers as floats the operands are converted first, of
-  /// floats as integers or narrower floats the sum. Products of bools are "or" of "and"s, or counts where an integer dtype is asked for.
-  /// f8e4m3fn with f8e5m2 has no dtype to promote to: one of f16, bf16, f32 and f64 must be asked for.
+  /// Of the result; else the operands' promoted dtype. Integers may not be narrower; of integers as floats the operands
+  /// are converted first, of floats as integers or narrower floats the sum. Products of bools are "or" of "and"s, or
+  /// counts where an integer dtype is asked for. f8e4m3fn with f8e5m2 has no dtype to promote to: one of f16, bf16, f32
+  /// and f64 must be asked for.
   std::optional<DType> preferred_element_type = std::nullopt;
   Precision precision = Precision::normal;
 };
-/// [m, k] times [k, n] = [m, n]; leading dims are batches that broadcast, a vector counts as a row on the left and a column on the right
-/// (jnp.matmul). With dims given (lax.dot_general): the result has batch dims, then a's free dims, then b's.
-/// Products accumulate in at least f32 whatever the result's dtype, integers modulo the result's dtype.
+/// [m, k] times [k, n] = [m, n]; leading dims are batches that broadcast, a vector counts as a row on the left and a
+/// column on the right (jnp.matmul). With dims given (lax.dot_general): the result has batch dims, then a's free dims,
+/// then b's. Products accumulate in at least f32 whatever the result's dtype, integers modulo the result's dtype.
 Value dot(Operand a, Operand b, DotParams params = {});
 
 // -- reductions and scans
@@ -141,7 +147,8 @@ struct ReduceParams {
   Axes axis = {};
   bool keepdims = false;  ///< reduced dims stay, with size 1
 };
-Value sum(Operand x, ReduceParams params = {});  ///< bools and ints of less than 32 bits add up in 32 bits, as in jnp; prod too
+///< bools and ints of less than 32 bits add up in 32 bits, as in jnp; prod too
+Value sum(Operand x, ReduceParams params = {});
 Value prod(Operand x, ReduceParams params = {});
 Value max(Operand x, ReduceParams params = {});  ///< NaN wins; of bools: or
 Value min(Operand x, ReduceParams params = {});
@@ -165,7 +172,8 @@ Value cumprod(Operand x, ScanParams params = {});
 Value cummax(Operand x, ScanParams params = {});  ///< NaN wins
 Value cummin(Operand x, ScanParams params = {});
 Value cumlogsumexp(Operand x, ScanParams params = {});  ///< log of the running sum of e^x, which does not overflow
-/// f(...f(f(x0, x1), x2)..., xn) for every n, for an associative f of two Values of one shape: log2 of the axis's size rounds of f.
+/// f(...f(f(x0, x1), x2)..., xn) for every n, for an associative f of two Values of one shape: log2 of the axis's size
+/// rounds of f.
 Value associative_scan(const std::function<Value(Value, Value)>& f, Operand x, ScanParams params = {});
 
 // -- the grid

@@ -30,20 +30,24 @@ namespace {
 /// debug: in one piece, since several threads may trace.
 void print_traced(const ir::Kernel& k) {
   std::ostringstream out;
-  out << "The grid mapping for pallas_call " << k.description() << ":\n" << grid_mapping(k) << "The kernel for pallas_call " << k.description() << ":\n" << ir::print(k);
+  out << "The grid mapping for pallas_call " << k.description() << ":\n"
+      << grid_mapping(k) << "The kernel for pallas_call " << k.description() << ":\n"
+      << ir::print(k);
   std::cout << out.str() << std::flush;
 }
 
 std::string show(const ShapeDtype& s) { return std::string(name(s.dtype)) + to_string(s.shape); }
 
 /// Arguments against in_shape: what is static must agree; run-time sizes are bound where the kernel runs.
-void check_arguments(const PallasCall& call, const std::vector<ShapeDtype>& declared, const std::vector<ShapeDtype>& given) {
+void check_arguments(const PallasCall& call, const std::vector<ShapeDtype>& declared,
+                     const std::vector<ShapeDtype>& given) {
   const auto fail = [&](const std::string& what) { throw SpecError(call.name() + ": " + what, call.loc()); };
   if (declared.size() != given.size())
     fail("called with " + plural(given.size(), "argument") + " but in_shape has " + std::to_string(declared.size()));
   for (size_t i = 0; i < given.size(); ++i) {
     const ShapeDtype &d = declared[i], &g = given[i];
-    const std::string both = "argument " + std::to_string(i) + " is " + show(g) + " but in_shape[" + std::to_string(i) + "] is " + show(d);
+    const std::string both =
+        "argument " + std::to_string(i) + " is " + show(g) + " but in_shape[" + std::to_string(i) + "] is " + show(d);
     if (d.dtype != g.dtype || d.shape.size() != g.shape.size()) fail(both);
     for (size_t k = 0; k < d.shape.size(); ++k)
       if (d.shape[k].is_static() && g.shape[k].is_static() && d.shape[k] != g.shape[k]) fail(both);
@@ -68,7 +72,9 @@ const ir::Kernel& PallasCall::trace(const std::vector<ShapeDtype>& given) const&
   return *state_->traces.emplace(key, std::move(kernel)).first->second;
 }
 
-const ir::Kernel& PallasCall::trace() const& { return trace(state_->parts.in_shape.value_or(std::vector<ShapeDtype>{})); }
+const ir::Kernel& PallasCall::trace() const& {
+  return trace(state_->parts.in_shape.value_or(std::vector<ShapeDtype>{}));
+}
 
 const ir::Kernel& PallasCall::trace_for(const std::vector<Array>& arguments) const& {
   std::vector<ShapeDtype> inputs;
@@ -94,7 +100,9 @@ std::vector<Array> PallasCall::spread(const std::vector<Array>& arguments) const
     for (size_t d = 0; d < dense.size(); ++d) strides[static_cast<size_t>(how[i]->dims[d])] = dense[d];
     Array to(how[i]->shape, from.dtype());
     const interpreter::Strides to_strides = interpreter::dense_strides(to.shape());
-    if (to.size() > 0) interpreter::copy_strided(to.shape().size(), to.shape().data(), to.bytes(), to_strides.data(), from.bytes(), strides.data(), size_bytes(from.dtype()));
+    if (to.size() > 0)
+      interpreter::copy_strided(to.shape().size(), to.shape().data(), to.bytes(), to_strides.data(), from.bytes(),
+                                strides.data(), size_bytes(from.dtype()));
     result[i] = std::move(to);
   }
   return result;
@@ -114,8 +122,10 @@ DimValues PallasCall::dims(const ir::Kernel& kernel, const GridSizes& given) con
     if (const auto n = axis.size.as_name(); n && n->starts_with(kDynamic)) names.push_back(*n);
   }
   if (names.size() != given.sizes().size())
-    throw SpecError(name() + ": the call gives " + plural(given.sizes().size(), "grid size") + " but the grid " + to_string(grid) + " has " + std::to_string(names.size()) + (names.size() == 1 ? " dynamic axis" : " dynamic axes"), loc(),
-                    "ts::GridSizes has one size per ts::dynamic_grid_dim of the grid");
+    throw SpecError(name() + ": the call gives " + plural(given.sizes().size(), "grid size") + " but the grid " +
+                        to_string(grid) + " has " + std::to_string(names.size()) +
+                        (names.size() == 1 ? " dynamic axis" : " dynamic axes"),
+                    loc(), "ts::GridSizes has one size per ts::dynamic_grid_dim of the grid");
   for (size_t i = 0; i < names.size(); ++i) dims[names[i]] = given.sizes()[i];
   return dims;
 }
@@ -145,9 +155,12 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
   GridMappingRequest& r = c.request;
   r.name = p.name.value_or("kernel");
   r.loc = loc;
-  const auto fail = [&](const std::string& what, const std::string& note = {}) { throw SpecError(r.name + ": " + what, loc, note); };
+  const auto fail = [&](const std::string& what, const std::string& note = {}) {
+    throw SpecError(r.name + ": " + what, loc, note);
+  };
   if (r.name.empty() ||
-      !std::all_of(r.name.begin(), r.name.end(), [](unsigned char ch) { return ch < 128 && (std::isalnum(ch) || ch == '_'); }) ||
+      !std::all_of(r.name.begin(), r.name.end(),
+                   [](unsigned char ch) { return ch < 128 && (std::isalnum(ch) || ch == '_'); }) ||
       std::isdigit(static_cast<unsigned char>(r.name[0]))) {
     const std::string given = std::exchange(r.name, "kernel");
     fail("name \"" + given + "\" is not a word of letters, digits and _ that starts with no digit");
@@ -164,34 +177,42 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
     check_cost("remote_bytes_transferred", p.cost_estimate->remote_bytes_transferred);
   }
   if (p.backend == "mosaic_tpu" || p.backend == "triton" || p.backend == "mosaic_gpu")
-    fail("backend \"" + *p.backend + "\" is Pallas's, and not in this build",
-         "\"vulkan\" and \"interpreter\" are; what is meant for \"" + *p.backend + "\" can be given in compiler_params");
+    fail(
+        "backend \"" + *p.backend + "\" is Pallas's, and not in this build",
+        "\"vulkan\" and \"interpreter\" are; what is meant for \"" + *p.backend + "\" can be given in compiler_params");
   if (p.backend && *p.backend != "vulkan" && *p.backend != "interpreter")
     fail("backend \"" + *p.backend + "\" is unknown", "\"vulkan\" and \"interpreter\" are known");
-  if (p.backend == "vulkan" && p.interpret.options()) fail("backend is \"vulkan\", and interpret is given too", "give one of them");
+  if (p.backend == "vulkan" && p.interpret.options())
+    fail("backend is \"vulkan\", and interpret is given too", "give one of them");
   if (p.grid_spec) {
     const bool twice = !p.grid.axes().empty() || p.in_specs.list() || p.out_specs.list() || !p.scratch_shapes.empty();
     if (twice)
-      fail("grid_spec is given, and grid, in_specs, out_specs or scratch_shapes too", "give them in grid_spec or directly, not both");
+      fail("grid_spec is given, and grid, in_specs, out_specs or scratch_shapes too",
+           "give them in grid_spec or directly, not both");
     r.num_scalar_prefetch = p.grid_spec->num_scalar_prefetch;
     if (r.num_scalar_prefetch < 0) fail("grid_spec: num_scalar_prefetch is " + std::to_string(r.num_scalar_prefetch));
   }
-  if (!p.out_shape.list()) fail("out_shape is missing", "give the shape and dtype of each output: .out_shape = {{{m, n}, ts::f32}}");
+  if (!p.out_shape.list())
+    fail("out_shape is missing", "give the shape and dtype of each output: .out_shape = {{{m, n}, ts::f32}}");
   r.outputs = *p.out_shape.list();
   r.aliases = p.input_output_aliases;
   std::map<int, int> aliased;  // outputs to inputs
   for (const auto& [input, output] : r.aliases) {
     if (output < 0 || output >= static_cast<int>(r.outputs.size()))
-      fail("input_output_aliases: output " + std::to_string(output) + " does not exist: out_shape has " + plural(r.outputs.size(), "output"));
+      fail("input_output_aliases: output " + std::to_string(output) + " does not exist: out_shape has " +
+           plural(r.outputs.size(), "output"));
     if (const auto [first, fresh] = aliased.emplace(output, input); !fresh)
-      fail("input_output_aliases: output " + std::to_string(output) + " is aliased to input " + std::to_string(first->second) + " and to input " + std::to_string(input));
+      fail("input_output_aliases: output " + std::to_string(output) + " is aliased to input " +
+           std::to_string(first->second) + " and to input " + std::to_string(input));
   }
   r.grid = p.grid_spec ? p.grid_spec->grid.axes() : p.grid.axes();
   for (size_t i = 0; i < r.grid.size(); ++i) {
     const GridSize& g = r.grid[i];
     const std::string axis = " of axis " + std::to_string(i);
-    if (g.not_an_integer()) fail("grid: size " + number(*g.not_an_integer()) + axis + " is not an integer", "cdiv(n, block) rounds up");
-    if (g.size().is_static() && *g.size().value() < 0) fail("grid: size " + to_string(g.size()) + axis + " is negative");
+    if (g.not_an_integer())
+      fail("grid: size " + number(*g.not_an_integer()) + axis + " is not an integer", "cdiv(n, block) rounds up");
+    if (g.size().is_static() && *g.size().value() < 0)
+      fail("grid: size " + to_string(g.size()) + axis + " is negative");
     if (g.dynamic()) {
       const Extent size = dim(std::string(kDynamic) + std::to_string(i));
       r.grid[i] = g.name().empty() ? GridSize(size) : GridSize(g.name().c_str(), size);
@@ -211,7 +232,8 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
       fail("out_shape[" + std::to_string(i) + "]: shape " + to_string(r.outputs[i].shape) + " has a negative size");
   const auto& out_specs = p.grid_spec ? p.grid_spec->out_specs.list() : p.out_specs.list();
   if (out_specs && out_specs->size() != r.outputs.size())
-    fail("out_specs has " + plural(out_specs->size(), "BlockSpec") + " but out_shape has " + plural(r.outputs.size(), "output"));
+    fail("out_specs has " + plural(out_specs->size(), "BlockSpec") + " but out_shape has " +
+         plural(r.outputs.size(), "output"));
   r.out_specs = out_specs ? *out_specs : std::vector<BlockSpec>(r.outputs.size(), no_block_spec);
   r.scratch = p.grid_spec ? p.grid_spec->scratch_shapes : p.scratch_shapes;
   for (size_t i = 0; i < r.scratch.size(); ++i) {
@@ -219,7 +241,8 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
     if (std::any_of(s.shape.begin(), s.shape.end(), [](int64_t d) { return d < 0; }))
       fail("scratch_shapes[" + std::to_string(i) + "]: shape " + to_string(s.shape) + " has a negative size");
     if (!ir::is_for_scratch(s.memory_space))
-      fail("scratch_shapes[" + std::to_string(i) + "]: memory space " + std::string(ir::name(s.memory_space)) + " is not for scratch",
+      fail("scratch_shapes[" + std::to_string(i) + "]: memory space " + std::string(ir::name(s.memory_space)) +
+               " is not for scratch",
            "vmem, smem, any and semaphores are");
   }
   c.in_specs = p.grid_spec ? p.grid_spec->in_specs.list() : p.in_specs.list();
@@ -228,8 +251,10 @@ Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
       if (const auto& s = (*p.in_shape.list())[i].shape; std::any_of(s.begin(), s.end(), negative))
         fail("in_shape[" + std::to_string(i) + "]: shape " + to_string(s) + " has a negative size");
   }
-  if (p.in_shape.list() && c.in_specs && c.in_specs->size() + static_cast<size_t>(r.num_scalar_prefetch) != p.in_shape.list()->size())
-    fail("in_specs has " + plural(c.in_specs->size(), "BlockSpec") + after_prefetch(r.num_scalar_prefetch) + " but in_shape has " + plural(p.in_shape.list()->size(), "input"));
+  if (p.in_shape.list() && c.in_specs &&
+      c.in_specs->size() + static_cast<size_t>(r.num_scalar_prefetch) != p.in_shape.list()->size())
+    fail("in_specs has " + plural(c.in_specs->size(), "BlockSpec") + after_prefetch(r.num_scalar_prefetch) +
+         " but in_shape has " + plural(p.in_shape.list()->size(), "input"));
   return c;
 }
 
@@ -239,16 +264,21 @@ ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
   const auto prefetch = static_cast<size_t>(r.num_scalar_prefetch);
   if (c.in_specs ? c.in_specs->size() + prefetch != inputs.size() : inputs.size() < prefetch)
     throw SpecError(r.name + ": called with " + plural(inputs.size(), "argument") + " but " +
-                        (c.in_specs ? "in_specs has " + plural(c.in_specs->size(), "BlockSpec") + after_prefetch(r.num_scalar_prefetch)
+                        (c.in_specs ? "in_specs has " + plural(c.in_specs->size(), "BlockSpec") +
+                                          after_prefetch(r.num_scalar_prefetch)
                                     : "num_scalar_prefetch is " + std::to_string(prefetch)),
                     r.loc);
   r.in_specs = c.in_specs ? *c.in_specs : std::vector<BlockSpec>(inputs.size() - prefetch, no_block_spec);
   const size_t refs = inputs.size() + r.outputs.size() + r.scratch.size();
   if (static_cast<size_t>(c.kernel.arity) != refs)
-    throw SpecError(r.name + ": the kernel takes " + plural(static_cast<size_t>(c.kernel.arity), "Ref") + " but there are " +
-                        (prefetch ? plural(prefetch, "scalar-prefetch operand") + ", " : "") + plural(inputs.size() - prefetch, "input") + ", " +
-                        plural(r.outputs.size(), "output") + " and " + plural(r.scratch.size(), "scratch shape"),
-                    r.loc, std::string("a kernel takes one Ref per ") + (prefetch ? "scalar-prefetch operand, then per " : "") + "input, then per output, then per scratch shape");
+    throw SpecError(r.name + ": the kernel takes " + plural(static_cast<size_t>(c.kernel.arity), "Ref") +
+                        " but there are " + (prefetch ? plural(prefetch, "scalar-prefetch operand") + ", " : "") +
+                        plural(inputs.size() - prefetch, "input") + ", " + plural(r.outputs.size(), "output") +
+                        " and " + plural(r.scratch.size(), "scratch shape"),
+                    r.loc,
+                    std::string("a kernel takes one Ref per ") +
+                        (prefetch ? "scalar-prefetch operand, then per " : "") +
+                        "input, then per output, then per scratch shape");
   ir::Kernel k = make_grid_mapping(r).to_kernel(r.name, r.loc);
   k.call = c.call;
   {
@@ -262,7 +292,9 @@ ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
   }
   if (c.allow_float_atomics)
     for (ir::Op& op : k.ops)
-      if (op.code == ir::Opcode::atomic_rmw && op.attr(ir::Attr::kind) == static_cast<int64_t>(ir::Opcode::add) && is_float(k.type(op.operands[1]).dtype)) op.set(ir::Attr::unordered, 1);
+      if (op.code == ir::Opcode::atomic_rmw && op.attr(ir::Attr::kind) == static_cast<int64_t>(ir::Opcode::add) &&
+          is_float(k.type(op.operands[1]).dtype))
+        op.set(ir::Attr::unordered, 1);
   ir::verify(k, "tracing");
   return k;
 }

@@ -37,8 +37,9 @@ class ShapeDtypes {
 /// pallas_call's interpret: false, true, or how the interpreter is to run: ts::InterpretOptions{.races = true}.
 class Interpret {
  public:
-  Interpret(bool on = false) : options_(on ? std::optional(InterpretOptions{}) : std::nullopt) {}  // NOLINT: implicit on purpose
-  Interpret(InterpretOptions options) : options_(std::move(options)) {}                            // NOLINT
+  // NOLINT: implicit on purpose
+  Interpret(bool on = false) : options_(on ? std::optional(InterpretOptions{}) : std::nullopt) {}
+  Interpret(InterpretOptions options) : options_(std::move(options)) {}  // NOLINT
   const std::optional<InterpretOptions>& options() const { return options_; }
 
  private:
@@ -53,22 +54,26 @@ struct PallasCallParams {
   BlockSpecs in_specs = {};
   BlockSpecs out_specs = {};
   std::vector<ScratchShape> scratch_shapes = {};
-  /// Inputs, scalar-prefetch operands counted, to outputs of the same shape and dtype, which start with the input's contents: blocks that no program
-  /// visits keep them. Programs see the input as it is when they start. The caller's array stays as it was (runtime: unless it is donated).
+  /// Inputs, scalar-prefetch operands counted, to outputs of the same shape and dtype, which start with the input's
+  /// contents: blocks that no program visits keep them. Programs see the input as it is when they start. The caller's
+  /// array stays as it was (runtime: unless it is donated).
   std::map<int, int> input_output_aliases = {};
-  /// Prints to std::cout: where the kernel is traced, its grid mapping and text form; where it is compiled, the lane-level kernel and the SPIR-V.
+  /// Prints to std::cout: where the kernel is traced, its grid mapping and text form; where it is compiled, the
+  /// lane-level kernel and the SPIR-V.
   bool debug = false;
   Interpret interpret = false;                     ///< calls run the interpreter
   std::optional<std::string> name = std::nullopt;  ///< in messages and dumps; else "kernel"
   BackendCompilerParams compiler_params = {};
   /// The cost of all programs together; estimate_cost() computes one. vmap multiplies it by the batch.
   std::optional<CostEstimate> cost_estimate = std::nullopt;
-  /// "vulkan", or "interpreter", which is as interpret. Pallas's "mosaic_tpu", "triton" and "mosaic_gpu" are SpecErrors: this build has none of them.
+  /// "vulkan", or "interpreter", which is as interpret. Pallas's "mosaic_tpu", "triton" and "mosaic_gpu" are
+  /// SpecErrors: this build has none of them.
   std::optional<std::string> backend = std::nullopt;
   /// About the kernel, for people and tools: kept in its text form and its Program, shown by `tessera explain`.
   std::map<std::string, std::string> metadata = {};
-  /// Ours, not Pallas's: the inputs' shapes and dtypes. Arguments are checked against them, and dims may be run-time sizes (ts::dim("n")),
-  /// which out_shape and grid may use too: one traced kernel serves every size. Without it, extents are the arguments' own.
+  /// Ours, not Pallas's: the inputs' shapes and dtypes. Arguments are checked against them, and dims may be run-time
+  /// sizes (ts::dim("n")), which out_shape and grid may use too: one traced kernel serves every size. Without it,
+  /// extents are the arguments' own.
   ShapeDtypes in_shape = {};
 };
 
@@ -80,10 +85,12 @@ class PallasCall {
   bool interpreted() const { return interpret_options().has_value(); }  ///< calls run the interpreter
   const std::optional<InterpretOptions>& interpret_options() const;
 
-  /// The traced kernel for inputs of these shapes and dtypes (none where in_shape says them). Kept for the next call; the reference lives
-  /// as long as a copy of this object. Throws SpecError or TraceError.
+  /// The traced kernel for inputs of these shapes and dtypes (none where in_shape says them). Kept for the next call;
+  /// the reference lives as long as a copy of this object. Throws SpecError or TraceError.
   const ir::Kernel& trace(const std::vector<ShapeDtype>& inputs) const&;
-  ir::Kernel trace(const std::vector<ShapeDtype>& inputs) && { return static_cast<const PallasCall&>(*this).trace(inputs); }
+  ir::Kernel trace(const std::vector<ShapeDtype>& inputs) && {
+    return static_cast<const PallasCall&>(*this).trace(inputs);
+  }
   const ir::Kernel& trace() const&;
   ir::Kernel trace() && { return static_cast<const PallasCall&>(*this).trace(); }
   /// trace() for these arguments.
@@ -93,8 +100,8 @@ class PallasCall {
     return tessera::grid_mapping(static_cast<const PallasCall&>(*this).trace(inputs));
   }
 
-  /// What a call makes of an argument before the kernel gets it: dim d of it becomes dim dims[d] of `shape`, and it repeats along the other dims.
-  /// Such are vmap's where every element of the batch needs memory of its own (vmap.h).
+  /// What a call makes of an argument before the kernel gets it: dim d of it becomes dim dims[d] of `shape`, and it
+  /// repeats along the other dims. Such are vmap's where every element of the batch needs memory of its own (vmap.h).
   struct Spread {
     Shape shape;
     std::vector<int64_t> dims;
@@ -107,32 +114,41 @@ class PallasCall {
   /// Runs on the best Vulkan device, or on the interpreter if the call says interpret.
   Arrays operator()(const std::vector<Array>& arguments) const { return run(*this, arguments); }
   template <class... A>
-  requires(std::convertible_to<const A&, Array>&&...) Arrays operator()(const A&... arguments) const {
+    requires(std::convertible_to<const A&, Array> && ...)
+  Arrays operator()(const A&... arguments) const {
     return run(*this, std::vector<Array>{arguments...});
   }
   /// The same with the sizes of the grid's dynamic axes: call(ts::GridSizes{n}, x, y).
-  Arrays operator()(const GridSizes& grid, const std::vector<Array>& arguments) const { return run(*this, arguments, grid); }
+  Arrays operator()(const GridSizes& grid, const std::vector<Array>& arguments) const {
+    return run(*this, arguments, grid);
+  }
   template <class... A>
-  requires(std::convertible_to<const A&, Array>&&...) Arrays operator()(const GridSizes& grid, const A&... arguments) const {
+    requires(std::convertible_to<const A&, Array> && ...)
+  Arrays operator()(const GridSizes& grid, const A&... arguments) const {
     return run(*this, std::vector<Array>{arguments...}, grid);
   }
   /// A Value, number or read among the arguments of a call inside of jit (jit.h), with the user's line.
   struct ValueArgument {
     template <class T>
-    requires std::convertible_to<T&&, Operand> ValueArgument(T&& v, Loc l = Loc::here()) : operand(Operand(std::forward<T>(v)).at(l)) {}  // NOLINT
+    // NOLINT
+      requires std::convertible_to<T&&, Operand>
+    ValueArgument(T&& v, Loc l = Loc::here()) : operand(Operand(std::forward<T>(v)).at(l)) {}
     Operand operand;
   };
   /// Inside of jit: a call in its graph.
   template <class... A>
-  requires(std::convertible_to<A&&, Operand>&&...) Results operator()(ValueArgument first, A&&... rest) const {
+    requires(std::convertible_to<A &&, Operand> && ...)
+  Results operator()(ValueArgument first, A&&... rest) const {
     return in_graph({first.operand, Operand(std::forward<A>(rest))...}, {}, first.operand.loc());
   }
   template <class... A>
-  requires(std::convertible_to<A&&, Operand>&&...) Results operator()(const GridSizes& grid, ValueArgument first, A&&... rest) const {
+    requires(std::convertible_to<A &&, Operand> && ...)
+  Results operator()(const GridSizes& grid, ValueArgument first, A&&... rest) const {
     return in_graph({first.operand, Operand(std::forward<A>(rest))...}, grid, first.operand.loc());
   }
   Results in_graph(const std::vector<Operand>& arguments, const GridSizes& grid = {}, Loc loc = Loc::here()) const;
-  /// What a call of the traced kernel with these sizes is to be given. SpecError where they are not as many as the grid has dynamic axes.
+  /// What a call of the traced kernel with these sizes is to be given. SpecError where they are not as many as the grid
+  /// has dynamic axes.
   DimValues dims(const ir::Kernel& kernel, const GridSizes& grid) const;
 
   /// How a call is made from a tracer of whole kernels; for vmap and other transformations.
@@ -142,7 +158,8 @@ class PallasCall {
     std::optional<InterpretOptions> interpret = std::nullopt;
     std::optional<std::vector<ShapeDtype>> in_shape = std::nullopt;
     std::function<ir::Kernel(const std::vector<ShapeDtype>&)> trace = {};
-    std::function<std::vector<std::optional<Spread>>(const std::vector<ShapeDtype>&)> spreads = {};  // none: nothing is spread
+    // none: nothing is spread
+    std::function<std::vector<std::optional<Spread>>(const std::vector<ShapeDtype>&)> spreads = {};
   };
   explicit PallasCall(Parts parts);
   const std::optional<std::vector<ShapeDtype>>& in_shape() const;
@@ -163,16 +180,19 @@ class PallasCall {
 };
 
 /// Runs on the host, by the reference interpreter.
-inline Arrays interpret(const PallasCall& call, const std::vector<Array>& arguments, const InterpretOptions& options = {}) {
+inline Arrays interpret(const PallasCall& call, const std::vector<Array>& arguments,
+                        const InterpretOptions& options = {}) {
   return Arrays(interpret(call.trace_for(arguments), call.spread(arguments), options));
 }
 /// ts::interpret(call, {.races = true}, x, y)
 template <class... A>
-requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const PallasCall& call, const InterpretOptions& options, const A&... arguments) {
+  requires(std::convertible_to<const A&, Array> && ...)
+Arrays interpret(const PallasCall& call, const InterpretOptions& options, const A&... arguments) {
   return interpret(call, std::vector<Array>{arguments...}, options);
 }
 template <class... A>
-requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const PallasCall& call, const A&... arguments) {
+  requires(std::convertible_to<const A&, Array> && ...)
+Arrays interpret(const PallasCall& call, const A&... arguments) {
   return interpret(call, std::vector<Array>{arguments...});
 }
 
@@ -182,7 +202,8 @@ inline Arrays interpret(const PallasCall& call, const GridSizes& grid, const std
   return Arrays(interpret(k, call.spread(arguments), {.dims = call.dims(k, grid)}));
 }
 template <class... A>
-requires(std::convertible_to<const A&, Array>&&...) Arrays interpret(const PallasCall& call, const GridSizes& grid, const A&... arguments) {
+  requires(std::convertible_to<const A&, Array> && ...)
+Arrays interpret(const PallasCall& call, const GridSizes& grid, const A&... arguments) {
   return interpret(call, grid, std::vector<Array>{arguments...});
 }
 
@@ -195,11 +216,13 @@ struct KernelFunction {
 PallasCall make_pallas_call(KernelFunction kernel, PallasCallParams params, Loc loc);
 }  // namespace spec
 
-/// kernel: a lambda of Refs, first the inputs', then the outputs', then the scratch's. It is run while tracing: what it does with Values is
-/// recorded, and the recording runs once per point of the grid. Throws SpecError for parameters that do not fit together.
+/// kernel: a lambda of Refs, first the inputs', then the outputs', then the scratch's. It is run while tracing: what it
+/// does with Values is recorded, and the recording runs once per point of the grid. Throws SpecError for parameters
+/// that do not fit together.
 template <class F>
 PallasCall pallas_call(F kernel, PallasCallParams params, Loc loc = Loc::here()) {
-  static_assert(spec::Countable<F>, "pallas_call: the kernel's parameters must be spelled as Ref (not auto), so that they can be counted");
+  static_assert(spec::Countable<F>,
+                "pallas_call: the kernel's parameters must be spelled as Ref (not auto), so that they can be counted");
   if constexpr (spec::Countable<F>) {
     using P = typename spec::Signature<F>::Parameters;
     constexpr bool refs = spec::all_are<Ref, P>;
@@ -210,8 +233,9 @@ PallasCall pallas_call(F kernel, PallasCallParams params, Loc loc = Loc::here())
       constexpr int n = static_cast<int>(std::tuple_size_v<P>);
       return spec::make_pallas_call({n,
                                      [f = std::move(kernel)](const std::vector<Ref>& r) {
-                                       [&]<size_t... i>(std::index_sequence<i...>) { f(r[i]...); }
-                                       (std::make_index_sequence<static_cast<size_t>(n)>{});
+                                       [&]<size_t... i>(std::index_sequence<i...>) {
+                                         f(r[i]...);
+                                       }(std::make_index_sequence<static_cast<size_t>(n)>{});
                                      }},
                                     std::move(params), loc);
     }

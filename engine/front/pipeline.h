@@ -1,15 +1,18 @@
 // emit_pipeline: a grid inside of a kernel, whose blocks come and go by asynchronous copies while others are worked on.
 //   emit_pipeline([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[all]; },
-//                 {.grid = {4}, .in_specs = {{{8, 128}, [](Value i) { return Indices{i, 0}; }}, ...}, .out_specs = {...}})(x_ref, y_ref, o_ref);
-// The specs cut Refs, mostly whole arrays in memory space any, as those of pallas_call cut arrays; the body sees blocks, and program_id and
-// num_programs there are the inner grid's. Of an input's n buffers (Buffered(n), else 2) one is the block that the body sees; blocks on their way
-// are in the others, and move over once they have arrived. Step for step: the block of step s is waited for, if it is another than before; then
-// that of step s + n - 1 is fetched; the body runs; and a block of an output that no next step continues moves to its other buffer and
-// begins its way back. Nothing is copied twice in a row. A Ref that is in the blocks' memory space already, and is one block, is used where it
-// is. Blocks may hang over their Ref's edge: what lies there is unspecified, and what is stored there is dropped. Every kind of block dim means what
-// it means in a pallas_call; those with BoundedSlice dims are loaded and stored under a mask where others are copied, with two buffers at most.
-// It is traced as run_scoped, copies and a loop, so whatever is said of those (scope.h) holds. Compiled, a buffer between array and block is registers
-// where it fits: the next block's loads are under way while the body computes.
+//                 {.grid = {4}, .in_specs = {{{8, 128}, [](Value i) { return Indices{i, 0}; }}, ...}, .out_specs =
+//                 {...}})(x_ref, y_ref, o_ref);
+// The specs cut Refs, mostly whole arrays in memory space any, as those of pallas_call cut arrays; the body sees
+// blocks, and program_id and num_programs there are the inner grid's. Of an input's n buffers (Buffered(n), else 2) one
+// is the block that the body sees; blocks on their way are in the others, and move over once they have arrived. Step
+// for step: the block of step s is waited for, if it is another than before; then that of step s + n - 1 is fetched;
+// the body runs; and a block of an output that no next step continues moves to its other buffer and begins its way
+// back. Nothing is copied twice in a row. A Ref that is in the blocks' memory space already, and is one block, is used
+// where it is. Blocks may hang over their Ref's edge: what lies there is unspecified, and what is stored there is
+// dropped. Every kind of block dim means what it means in a pallas_call; those with BoundedSlice dims are loaded and
+// stored under a mask where others are copied, with two buffers at most. It is traced as run_scoped, copies and a loop,
+// so whatever is said of those (scope.h) holds. Compiled, a buffer between array and block is registers where it fits:
+// the next block's loads are under way while the body computes.
 #pragma once
 #include <optional>
 #include <string>
@@ -21,7 +24,8 @@
 namespace tessera {
 
 struct PipelineParams {
-  /// Sizes of the inner grid, integers or integer scalars; those known while tracing must be positive. The last axis runs fastest.
+  /// Sizes of the inner grid, integers or integer scalars; those known while tracing must be positive. The last axis
+  /// runs fastest.
   std::vector<Operand> grid = {};
   BlockSpecs in_specs = {};
   BlockSpecs out_specs = {};
@@ -48,13 +52,20 @@ struct Body {
 std::vector<Value> emit(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc);
 }  // namespace pipeline
 
-/// What emit_pipeline returns: called with the Refs of in_specs and then of out_specs, it records the pipeline and returns the last carries.
+/// What emit_pipeline returns: called with the Refs of in_specs and then of out_specs, it records the pipeline and
+/// returns the last carries.
 class Pipeline {
  public:
-  Pipeline(pipeline::Body body, PipelineParams params, Loc loc) : body_(std::move(body)), params_(std::move(params)), loc_(loc) {}
-  std::vector<Value> operator()(const std::vector<Ref>& refs) const { return pipeline::emit(body_, params_, refs, loc_); }
+  Pipeline(pipeline::Body body, PipelineParams params, Loc loc)
+      : body_(std::move(body)), params_(std::move(params)), loc_(loc) {}
+  std::vector<Value> operator()(const std::vector<Ref>& refs) const {
+    return pipeline::emit(body_, params_, refs, loc_);
+  }
   template <class... R>
-  requires(std::convertible_to<const R&, Ref>&&...) std::vector<Value> operator()(const R&... refs) const { return (*this)(std::vector<Ref>{refs...}); }
+    requires(std::convertible_to<const R&, Ref> && ...)
+  std::vector<Value> operator()(const R&... refs) const {
+    return (*this)(std::vector<Ref>{refs...});
+  }
 
  private:
   pipeline::Body body_;
@@ -62,32 +73,38 @@ class Pipeline {
   Loc loc_;
 };
 
-/// body: a lambda of Refs (inputs, outputs, scratch) and then of Values (the carries), which returns the next carries: nothing, a Value or
-/// number, or a std::tuple. Throws SpecError for specs that do not fit, when the pipeline is called.
+/// body: a lambda of Refs (inputs, outputs, scratch) and then of Values (the carries), which returns the next carries:
+/// nothing, a Value or number, or a std::tuple. Throws SpecError for specs that do not fit, when the pipeline is
+/// called.
 template <class F>
 Pipeline emit_pipeline(F body, PipelineParams params, Loc loc = Loc::here()) {
-  static_assert(spec::Countable<F>, "emit_pipeline: the body's parameters must be spelled as Ref and Value (not auto), so that they can be counted");
+  static_assert(
+      spec::Countable<F>,
+      "emit_pipeline: the body's parameters must be spelled as Ref and Value (not auto), so that they can be counted");
   using P = typename spec::Signature<F>::Parameters;
   using R = std::remove_cvref_t<typename spec::Signature<F>::Result>;
   constexpr int refs = spec::leading_refs<P>;
   static_assert(refs >= 0, "emit_pipeline: the body takes Refs, then Values (one per carry)");
-  static_assert(control::count<R> >= 0, "emit_pipeline: the body must return nothing, a Value, a number, or a std::tuple of them");
+  static_assert(control::count<R> >= 0,
+                "emit_pipeline: the body must return nothing, a Value, a number, or a std::tuple of them");
   constexpr size_t num_refs = refs < 0 ? 0 : static_cast<size_t>(refs), values = std::tuple_size_v<P> - num_refs;
-  static_assert(control::count<R> == static_cast<int>(values), "emit_pipeline: the body must return as many Values as it takes");
-  return Pipeline({num_refs, values,
-                   [body = std::move(body), loc](const std::vector<Ref>& r, const std::vector<Value>& v) -> control::Operands {
-                     return [&]<size_t... i, size_t... j>(std::index_sequence<i...>, std::index_sequence<j...>)->control::Operands {
-                       (void)v, (void)loc;
-                       if constexpr (std::is_void_v<R>) {
-                         body(r[i]..., v[j]...);
-                         return {};
-                       } else {
-                         return control::flatten<R>(body(r[i]..., v[j]...), loc);
-                       }
-                     }
-                     (std::make_index_sequence<num_refs>{}, std::make_index_sequence<values>{});
-                   }},
-                  std::move(params), loc);
+  static_assert(control::count<R> == static_cast<int>(values),
+                "emit_pipeline: the body must return as many Values as it takes");
+  return Pipeline(
+      {num_refs, values,
+       [body = std::move(body), loc](const std::vector<Ref>& r, const std::vector<Value>& v) -> control::Operands {
+         return
+             [&]<size_t... i, size_t... j>(std::index_sequence<i...>, std::index_sequence<j...>) -> control::Operands {
+               (void)v, (void)loc;
+               if constexpr (std::is_void_v<R>) {
+                 body(r[i]..., v[j]...);
+                 return {};
+               } else {
+                 return control::flatten<R>(body(r[i]..., v[j]...), loc);
+               }
+             }(std::make_index_sequence<num_refs>{}, std::make_index_sequence<values>{});
+       }},
+      std::move(params), loc);
 }
 
 }  // namespace tessera

@@ -34,7 +34,10 @@ Value rotated(const Value& x, int by) { return (x << by) | shift_right_logical(x
 array<Value, 2> words(Emit& e, const Operand& key) {
   const DType t = e.dtype(key);
   const Shape shape = e.shape(key);
-  if (t != u32 || shape != Shape{2}) e.fail("the key must be " + to_string(ir::Type::array(u32, {2})) + " but is " + to_string(ir::Type::array(t, shape)), "key() makes one, split() more");
+  if (t != u32 || shape != Shape{2})
+    e.fail(
+        "the key must be " + to_string(ir::Type::array(u32, {2})) + " but is " + to_string(ir::Type::array(t, shape)),
+        "key() makes one, split() more");
   const Value v = e.wrap(e.as_is(key));
   return {reshape(slice(v, {0}, {1}), {}), reshape(slice(v, {1}, {2}), {})};
 }
@@ -75,8 +78,8 @@ void check_float(Emit& e, DType t) {
   if (!is_float(t) || width(t) < 16) e.fail("the dtype must be f16, bf16, f32 or f64 but is " + std::string(name(t)));
 }
 
-/// x * y + z, rounded once as JAX's compiler fuses it: the product's and the sum's errors (Dekker's and Knuth's, exact unless they overflow) are added
-/// back. The product of two f16 is exact in f32; of bf16 JAX rounds it.
+/// x * y + z, rounded once as JAX's compiler fuses it: the product's and the sum's errors (Dekker's and Knuth's, exact
+/// unless they overflow) are added back. The product of two f16 is exact in f32; of bf16 JAX rounds it.
 Value scaled(const Value& x, const Value& y, const Value& z) {
   const DType t = x.dtype();
   if (t == bf16) return x * y + z;
@@ -95,8 +98,13 @@ Value scaled(const Value& x, const Value& y, const Value& z) {
 }
 
 /// JAX's: random bits become the mantissa of a number from 1 to 2.
-Value uniform_in(Emit& e, const array<Value, 2>& key, const Shape& shape, DType t, const Value& low, const Value& high) {
-  const int mantissa = t == f16 ? 10 : t == bf16 ? 7 : t == f32 ? 23 : 52, n = width(t), random_bits = mantissa < 8 ? 8 : n;
+Value uniform_in(Emit& e, const array<Value, 2>& key, const Shape& shape, DType t, const Value& low,
+                 const Value& high) {
+  const int mantissa = t == f16    ? 10
+                       : t == bf16 ? 7
+                       : t == f32  ? 23
+                                   : 52,
+            n = width(t), random_bits = mantissa < 8 ? 8 : n;
   const DType u = unsigned_of(n);
   const Value one = e.wrap(e.builder().constant_int(t, 1));
   const Value raw = cast(drawn(e, key, shape, unsigned_of(random_bits)), u);
@@ -138,7 +146,8 @@ Value split(Operand key, int64_t number) {
 
 Value bits(Operand key, Shape shape, DType dtype) {
   Emit e("bits", key);
-  if (!is_unsigned_int(dtype) || width(dtype) < 8) e.fail("the dtype must be u8, u16, u32 or u64 but is " + std::string(name(dtype)));
+  if (!is_unsigned_int(dtype) || width(dtype) < 8)
+    e.fail("the dtype must be u8, u16, u32 or u64 but is " + std::string(name(dtype)));
   return drawn(e, words(e, key), shape, dtype);
 }
 
@@ -152,9 +161,13 @@ Value uniform(Operand key, Shape shape, DType dtype, Operand low, Operand high) 
 Value normal(Operand key, Shape shape, DType dtype) {
   Emit e("normal", key);
   check_float(e, dtype);
-  const uint64_t one_bits = dtype == f16 ? 0x3c00 : dtype == bf16 ? 0x3f80 : dtype == f32 ? 0x3f800000 : 0x3ff0000000000000;
+  const uint64_t one_bits = dtype == f16    ? 0x3c00
+                            : dtype == bf16 ? 0x3f80
+                            : dtype == f32  ? 0x3f800000
+                                            : 0x3ff0000000000000;
   const uint64_t sign = uint64_t{1} << (width(dtype) - 1);
-  const Value low = e.wrap(e.builder().constant(dtype, (one_bits - 1) | sign)), high = e.wrap(e.builder().constant(dtype, one_bits));
+  const Value low = e.wrap(e.builder().constant(dtype, (one_bits - 1) | sign)),
+              high = e.wrap(e.builder().constant(dtype, one_bits));
   const Value u = uniform_in(e, words(e, key), shape, dtype, low, high);
   const Value r = width(dtype) < 32 ? cast(erf_inv_of_jax(e, cast(u, f32)), dtype) : erf_inv_of_jax(e, u);
   return r * e.wrap(e.builder().constant_float(dtype, std::sqrt(2.0)));
@@ -168,15 +181,20 @@ struct Bound {
 };
 Bound bound(Emit& e, const Operand& o, DType t) {
   ir::Builder& b = e.builder();
-  const uint64_t most = is_signed_int(t) ? (uint64_t{1} << (width(t) - 1)) - 1 : (uint64_t{1} << (width(t) - 1)) * 2 - 1;
+  const uint64_t most =
+      is_signed_int(t) ? (uint64_t{1} << (width(t) - 1)) - 1 : (uint64_t{1} << (width(t) - 1)) * 2 - 1;
   const int64_t least = is_signed_int(t) ? -static_cast<int64_t>(most) - 1 : 0;
   if (const auto& n = o.number()) {
     const bool negative = std::holds_alternative<int64_t>(*n) && std::get<int64_t>(*n) < 0;
     if (std::holds_alternative<double>(*n)) e.fail("the bounds must be integers");
-    const uint64_t value = std::holds_alternative<bool>(*n) ? std::get<bool>(*n) : std::holds_alternative<uint64_t>(*n) ? std::get<uint64_t>(*n) : static_cast<uint64_t>(std::get<int64_t>(*n));
+    const uint64_t value = std::holds_alternative<bool>(*n)       ? std::get<bool>(*n)
+                           : std::holds_alternative<uint64_t>(*n) ? std::get<uint64_t>(*n)
+                                                                  : static_cast<uint64_t>(std::get<int64_t>(*n));
     const bool beyond = !negative && value > most;
     const int64_t signed_value = beyond ? 0 : static_cast<int64_t>(value);
-    const Value v = e.wrap(beyond ? b.constant(t, most) : negative ? b.constant_int(t, std::max(signed_value, least)) : b.constant(t, value));
+    const Value v = e.wrap(beyond     ? b.constant(t, most)
+                           : negative ? b.constant_int(t, std::max(signed_value, least))
+                                      : b.constant(t, value));
     if (!beyond) return {v, std::nullopt};
     return {v, e.wrap(b.constant_int(DType::boolean, 1))};
   }
@@ -199,7 +217,8 @@ Value randint(Operand key, Shape shape, Operand low, Operand high, DType dtype) 
   Emit e("randint", key);
   if (!is_int(dtype) || width(dtype) < 8) e.fail("the dtype must be integers but is " + std::string(name(dtype)));
   if (width(dtype) < 32) {  // drawn in 32 bits, which hold the bound above the greatest too
-    const int64_t most = (int64_t{1} << (width(dtype) - is_signed_int(dtype))) - 1, least = is_signed_int(dtype) ? -most - 1 : 0;
+    const int64_t most = (int64_t{1} << (width(dtype) - is_signed_int(dtype))) - 1,
+                  least = is_signed_int(dtype) ? -most - 1 : 0;
     const Value from = clamp(least, bound(e, low, i32).v, most), to = clamp(least, bound(e, high, i32).v, most + 1);
     return cast(randint(key, shape, from, to, i32), dtype);
   }
@@ -261,7 +280,8 @@ void prng_seed(std::vector<Operand> seeds) {
   if (seeds.empty()) e.fail("there is no seed");
   Value k0 = word(e, 0), k1 = word(e, 0);
   for (size_t i = 0; i < seeds.size(); ++i) {
-    const array<Value, 4> x = philox4x32(k0, k1, {scalar_word(e, seeds[i], "a seed"), word(e, i), word(e, 0), word(e, 0)});
+    const array<Value, 4> x =
+        philox4x32(k0, k1, {scalar_word(e, seeds[i], "a seed"), word(e, i), word(e, 0), word(e, 0)});
     k0 = x[0];
     k1 = x[1];
   }

@@ -34,7 +34,8 @@ Value filler(Emit& e, DType t, const Shape& shape) {
   ir::Builder& b = e.builder();
   if (is_float(t)) return e.wrap(b.constant_float(t, std::numeric_limits<double>::quiet_NaN(), shape));
   if (t == boolean) return e.wrap(b.constant_int(t, 1, shape));
-  return e.wrap(b.constant(t, is_signed_int(t) ? uint64_t{1} << (bits(t) - 1) : (uint64_t{1} << (bits(t) - 1)) * 2 - 1, shape));
+  return e.wrap(
+      b.constant(t, is_signed_int(t) ? uint64_t{1} << (bits(t) - 1) : (uint64_t{1} << (bits(t) - 1)) * 2 - 1, shape));
 }
 
 /// NumPy's rule for x[i, :, j]: where each dim of x is in the result, whose shape this gives.
@@ -66,16 +67,21 @@ std::vector<int64_t> index_axes(Emit& e, const Operand& x, size_t indices, std::
   if (axes.empty())
     for (size_t i = 0; i < indices; ++i) axes.push_back(static_cast<int64_t>(i));
   if (indices == 0) e.fail("there are no indices");
-  if (axes.size() != indices) e.fail("there are " + std::to_string(indices) + " indices for " + std::to_string(axes.size()) + " axes");
-  if (axes.size() > rank) e.fail("there are " + std::to_string(indices) + " indices but the operand " + to_string(e.shape(x)) + " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+  if (axes.size() != indices)
+    e.fail("there are " + std::to_string(indices) + " indices for " + std::to_string(axes.size()) + " axes");
+  if (axes.size() > rank)
+    e.fail("there are " + std::to_string(indices) + " indices but the operand " + to_string(e.shape(x)) + " has " +
+           std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
   for (int64_t& a : axes) a = e.axis(a, rank);
   for (size_t i = 0; i < axes.size(); ++i)
-    if (std::count(axes.begin(), axes.end(), axes[i]) > 1) e.fail("axis " + std::to_string(axes[i]) + " is listed twice");
+    if (std::count(axes.begin(), axes.end(), axes[i]) > 1)
+      e.fail("axis " + std::to_string(axes[i]) + " is listed twice");
   return axes;
 }
 
 /// The op, with `indices` in the order of the dims of x that they index.
-Value gather_op(Emit& e, const Value& x, const std::vector<int64_t>& dims, const std::vector<int64_t>& axes, const std::vector<Value>& indices) {
+Value gather_op(Emit& e, const Value& x, const std::vector<int64_t>& dims, const std::vector<int64_t>& axes,
+                const std::vector<Value>& indices) {
   ir::Op op{.code = Opcode::gather, .operands = {e.use(x)}};
   for (size_t d = 0; d < dims.size(); ++d)
     for (size_t i = 0; i < axes.size(); ++i)
@@ -110,7 +116,8 @@ Value placed(const Value& index, const Layout& l) {
   return broadcast_to(reshape(index, s), l.shape);
 }
 
-Value gathered(Emit& e, const Operand& x, const std::vector<Operand>& indices, const std::vector<int64_t>& axes, IndexMode mode) {
+Value gathered(Emit& e, const Operand& x, const std::vector<Operand>& indices, const std::vector<int64_t>& axes,
+               IndexMode mode) {
   const Value v = e.wrap(at_least_rank(e, x));
   std::vector<const Operand*> all;
   for (const Operand& i : indices) all.push_back(&i);
@@ -138,9 +145,12 @@ Value fitted(Emit& e, const Operand& start, int64_t n, int64_t size) {
 }
 void check_window(Emit& e, const Shape& x, size_t starts, const Shape& sizes, const char* what) {
   if (starts != x.size() || sizes.size() != x.size())
-    e.fail("the operand " + to_string(x) + " has " + std::to_string(x.size()) + (x.size() == 1 ? " dim" : " dims") + " but there are " + std::to_string(starts) + " starts and " + what + " " + to_string(sizes));
+    e.fail("the operand " + to_string(x) + " has " + std::to_string(x.size()) + (x.size() == 1 ? " dim" : " dims") +
+           " but there are " + std::to_string(starts) + " starts and " + what + " " + to_string(sizes));
   for (size_t d = 0; d < x.size(); ++d)
-    if (sizes[d] < 0 || sizes[d] > x[d]) e.fail(std::string(what) + " " + to_string(sizes) + " does not fit the operand " + to_string(x) + " along dim " + std::to_string(d));
+    if (sizes[d] < 0 || sizes[d] > x[d])
+      e.fail(std::string(what) + " " + to_string(sizes) + " does not fit the operand " + to_string(x) + " along dim " +
+             std::to_string(d));
 }
 }  // namespace
 
@@ -152,7 +162,8 @@ std::vector<Value> sort(std::vector<Operand> operands, SortParams p) {
   if (shape.empty()) e.fail("the operand is a scalar, which has no axis to sort along");
   ir::Op op{.code = Opcode::sort};
   for (const Operand& o : operands) {
-    if (e.shape(o) != shape) e.fail("operands have shapes " + to_string(shape) + " and " + to_string(e.shape(o)), "all must have one shape");
+    if (e.shape(o) != shape)
+      e.fail("operands have shapes " + to_string(shape) + " and " + to_string(e.shape(o)), "all must have one shape");
     op.operands.push_back(e.as_is(o));
   }
   op.set(Attr::axis, e.axis(p.axis, shape.size()));
@@ -176,7 +187,8 @@ Value argsort(Operand x, int64_t axis) {
 // -- gathers
 Value gather(Operand x, std::vector<Operand> indices, std::vector<int64_t> axes, IndexMode mode) {
   Emit e("gather", x);
-  if (mode == IndexMode::clip || mode == IndexMode::wrap) e.fail("the mode must be nearest or fill", "take() has clip and wrap too");
+  if (mode == IndexMode::clip || mode == IndexMode::wrap)
+    e.fail("the mode must be nearest or fill", "take() has clip and wrap too");
   axes = index_axes(e, x, indices.size(), std::move(axes));
   return gathered(e, x, indices, axes, mode);
 }
@@ -199,8 +211,11 @@ Value take_along_axis(Operand x, Operand indices, int64_t axis, IndexMode mode) 
     good = xs[d] == is[d] || xs[d] == 1 || is[d] == 1;
     shape[d] = is[d] == 1 ? xs[d] : is[d];
   }
-  if (!good) e.fail("indices of shape " + to_string(is) + " for an operand of shape " + to_string(xs), "but for axis " + std::to_string(along) + " the sizes must be equal or 1");
-  const Prepared p = prepare(broadcast_to(given, shape), xs[along], mode == IndexMode::clip ? IndexMode::nearest : mode);
+  if (!good)
+    e.fail("indices of shape " + to_string(is) + " for an operand of shape " + to_string(xs),
+           "but for axis " + std::to_string(along) + " the sizes must be equal or 1");
+  const Prepared p =
+      prepare(broadcast_to(given, shape), xs[along], mode == IndexMode::clip ? IndexMode::nearest : mode);
   if (p.inside && num_elements(xs) == 0 && num_elements(shape) != 0) return filler(e, v.dtype(), shape);
   Shape source = shape;
   source[along] = xs[along];
@@ -221,14 +236,17 @@ Value scatter(Operand x, std::vector<Operand> indices, Operand updates, Update u
   const Shape common = e.common_shape(operands);
   const Layout l = layout(v.shape(), axes, common);
   const DType t = v.dtype();
-  if (t == boolean && (update == Update::add || update == Update::multiply)) e.fail("bools have neither sums nor products", "cast() them to an integer dtype first");
-  if (t == boolean && update != Update::set) return cast(scatter(cast(v, u8), std::move(indices), cast(updates, u8), update, std::move(axes)), boolean);
+  if (t == boolean && (update == Update::add || update == Update::multiply))
+    e.fail("bools have neither sums nor products", "cast() them to an integer dtype first");
+  if (t == boolean && update != Update::set)
+    return cast(scatter(cast(v, u8), std::move(indices), cast(updates, u8), update, std::move(axes)), boolean);
   ir::Value given = e.as(updates, t);
   given = e.broadcast(given, l.shape);
   ir::Op op{.code = Opcode::scatter, .operands = {e.use(v), given}};
   for (size_t d = 0; d < l.dims.size(); ++d)
     for (size_t i = 0; i < axes.size(); ++i)
-      if (axes[i] == static_cast<int64_t>(d)) op.operands.push_back(e.use(placed(broadcast_to(index_array(e, indices[i]), common), l)));
+      if (axes[i] == static_cast<int64_t>(d))
+        op.operands.push_back(e.use(placed(broadcast_to(index_array(e, indices[i]), common), l)));
   op.set(Attr::dims, l.dims);
   constexpr Opcode kinds[] = {Opcode::add, Opcode::add, Opcode::mul, Opcode::min, Opcode::max};
   if (update != Update::set) op.set(Attr::kind, static_cast<int64_t>(kinds[static_cast<int>(update)]));
@@ -247,7 +265,8 @@ Value dynamic_slice(Operand x, std::vector<Operand> starts, Shape sizes) {
     if (sizes[d] == v.shape()[d]) continue;  // the window fits in one place only
     dims[d] = -1;
     axes.push_back(static_cast<int64_t>(d));
-    indices.push_back(fitted(e, starts[d], v.shape()[d], sizes[d]) + iota(i32, sizes, static_cast<int64_t>(d), x.loc()));
+    indices.push_back(fitted(e, starts[d], v.shape()[d], sizes[d]) +
+                      iota(i32, sizes, static_cast<int64_t>(d), x.loc()));
   }
   return axes.empty() ? v : gather_op(e, v, dims, axes, indices);
 }
@@ -279,7 +298,8 @@ Value dynamic_index_in_dim(Operand x, Operand index, int64_t axis, bool keepdims
   Emit e("dynamic_index_in_dim", x);
   Shape sizes = e.shape(x);
   const int along = e.axis(axis, sizes.size());
-  if (sizes[static_cast<size_t>(along)] == 0) e.fail("dim " + std::to_string(along) + " of " + to_string(sizes) + " has no elements");
+  if (sizes[static_cast<size_t>(along)] == 0)
+    e.fail("dim " + std::to_string(along) + " of " + to_string(sizes) + " has no elements");
   std::vector<Operand> starts(sizes.size(), Operand(0, x.loc()));
   starts[static_cast<size_t>(along)] = index;
   sizes[static_cast<size_t>(along)] = 1;
@@ -330,11 +350,13 @@ Groups groups_of(Emit& e, const std::string& side) {
 Value einshape(const std::string& equation, Operand x, const std::vector<std::pair<char, int64_t>>& sizes) {
   Emit e("einshape", x);
   const size_t arrow = equation.find("->");
-  if (arrow == std::string::npos || equation.find("->", arrow + 2) != std::string::npos) e.fail("\"" + equation + "\" must have exactly one ->");
+  if (arrow == std::string::npos || equation.find("->", arrow + 2) != std::string::npos)
+    e.fail("\"" + equation + "\" must have exactly one ->");
   const Groups left = groups_of(e, equation.substr(0, arrow)), right = groups_of(e, equation.substr(arrow + 2));
   const Shape shape = e.shape(x);
   if (left.size() != shape.size())
-    e.fail("\"" + equation + "\" has " + std::to_string(left.size()) + " dims on the left but the operand " + to_string(shape) + " has " + std::to_string(shape.size()));
+    e.fail("\"" + equation + "\" has " + std::to_string(left.size()) + " dims on the left but the operand " +
+           to_string(shape) + " has " + std::to_string(shape.size()));
   std::string names, wanted;
   Shape split, merged;
   for (size_t d = 0; d < left.size(); ++d) {
@@ -346,11 +368,16 @@ Value einshape(const std::string& equation, Operand x, const std::vector<std::pa
       names += c;
       split.push_back(given != sizes.end() ? given->second : -1);
       if (given != sizes.end()) known *= given->second;
-      else if (unknown) e.fail("the sizes of " + std::string(1, unknown) + " and " + c + " are open, whose product is " + std::to_string(shape[d]), "give one of them in sizes");
+      else if (unknown)
+        e.fail("the sizes of " + std::string(1, unknown) + " and " + c + " are open, whose product is " +
+                   std::to_string(shape[d]),
+               "give one of them in sizes");
       else unknown = c;
     }
     const bool fits = known > 0 ? shape[d] % known == 0 && (unknown || shape[d] == known) : shape[d] == 0 && !unknown;
-    if (!fits) e.fail("dim " + std::to_string(d) + " of " + to_string(shape) + " does not split into (" + left[d] + ") with the sizes given, whose product is " + std::to_string(known));
+    if (!fits)
+      e.fail("dim " + std::to_string(d) + " of " + to_string(shape) + " does not split into (" + left[d] +
+             ") with the sizes given, whose product is " + std::to_string(known));
     for (size_t i = split.size() - left[d].size(); i < split.size(); ++i)
       if (split[i] < 0) split[i] = shape[d] / known;
   }
@@ -366,7 +393,8 @@ Value einshape(const std::string& equation, Operand x, const std::vector<std::pa
       merged.back() *= split[at];
     }
   }
-  if (wanted.size() != names.size()) e.fail("\"" + equation + "\" drops a dim: the left names " + names + ", the right " + wanted);
+  if (wanted.size() != names.size())
+    e.fail("\"" + equation + "\" drops a dim: the left names " + names + ", the right " + wanted);
   return reshape(transpose(reshape(x, split), perm), merged);
 }
 
@@ -376,7 +404,8 @@ std::vector<Value> unstack(Operand x, int64_t axis) {
   const int64_t along = e.axis(axis, shape.size());
   std::vector<Value> parts;
   if (shape[static_cast<size_t>(along)] == 0) return parts;
-  for (const Value& v : split(x, static_cast<int>(shape[static_cast<size_t>(along)]), along)) parts.push_back(squeeze(v, {along}));
+  for (const Value& v : split(x, static_cast<int>(shape[static_cast<size_t>(along)]), along))
+    parts.push_back(squeeze(v, {along}));
   return parts;
 }
 

@@ -20,11 +20,13 @@ RefIndex::RefIndex(RefItem&& read, Loc l) : items_{IndexItem(std::move(read), l)
 /// One access being recorded: the index of every dim, its dynamic starts and arrays, and the shape it selects.
 class RefAccess {
  public:
-  RefAccess(std::string_view op, const Ref& ref, const RefIndex& index, Loc loc, bool masked, bool writes) : e_(op, loc), ref_(ref), masked_(masked) {
+  RefAccess(std::string_view op, const Ref& ref, const RefIndex& index, Loc loc, bool masked, bool writes)
+      : e_(op, loc), ref_(ref), masked_(masked) {
     const bool in_index_map = !e_.trace().index_map_origin().empty();
     if (in_index_map && !(ref.trace_ == e_.trace().serial() && e_.trace().is_open(ref.region_)))
-      throw TraceError(e_.trace().prefix() + "reads a Ref, but an index map sees only its program ids and scalar-prefetch Refs", loc,
-                       "read in the kernel, or give the data as a scalar-prefetch operand");
+      throw TraceError(
+          e_.trace().prefix() + "reads a Ref, but an index map sees only its program ids and scalar-prefetch Refs", loc,
+          "read in the kernel, or give the data as a scalar-prefetch operand");
     e_.check_owner(ref.trace_, ref.region_, "Ref");
     if (writes) {
       const ir::Kernel& k = e_.trace().kernel();
@@ -33,33 +35,42 @@ class RefAccess {
         e_.fail("a scalar-prefetch operand is only read", "keep what changes in scratch: SMEM({n}, ts::i32)");
       const int output = k.value(ref.id_).region == k.body ? k.aliased_output(static_cast<int>(at)) : -1;
       if (output >= 0)
-        e_.fail(k.blocks[at].origin + " is aliased to " + k.blocks[static_cast<size_t>(output)].origin + " and only read", "store to the output");
+        e_.fail(
+            k.blocks[at].origin + " is aliased to " + k.blocks[static_cast<size_t>(output)].origin + " and only read",
+            "store to the output");
     }
     entries(index.items());
     const ir::Op access{.code = Opcode::load, .operands = starts_, .index = index_};
     form_ = ir::access_dims(e_.trace().kernel(), access);
     if (in_index_map && op != "at" && !form_.shape.empty())
-      e_.fail("reads " + to_string(ir::Type::array(ref.dtype(), form_.shape)) + ", but an index map reads single elements", "index every dim with an integer");
+      e_.fail(
+          "reads " + to_string(ir::Type::array(ref.dtype(), form_.shape)) + ", but an index map reads single elements",
+          "index every dim with an integer");
   }
 
   /// For ops that move windows: integers and slices alone.
   PlaceParts parts() && {
     if (form_.arrays) e_.fail("an index array is for loads and stores", "load by it, and store what came");
     if (ref_.views_.empty()) return {ref_.id_, ref_.dtype(), std::move(index_), std::move(starts_), form_.shape};
-    const bool casts = std::any_of(ref_.views_.begin(), ref_.views_.end(), [](const RefTransform& t) { return t.kind == RefTransform::Kind::bitcast; });
+    const bool casts = std::any_of(ref_.views_.begin(), ref_.views_.end(),
+                                   [](const RefTransform& t) { return t.kind == RefTransform::Kind::bitcast; });
     if (!casts && !masked_) {
       Selection s = selection({}, false);
       for (size_t level = ref_.views_.size(); level-- > 0;) s.undo(ref_.views_[level], shape_at(level + 1), false);
       Selection::Access a = s.access(false);
-      const bool slices = std::none_of(a.index.begin(), a.index.end(), [](const Index& x) { return x.kind == Index::Kind::array; });
-      if (slices && a.loops == s.order && a.shape == form_.shape) return {ref_.id_, ref_.dtype(), std::move(a.index), std::move(a.starts), form_.shape};
+      const bool slices =
+          std::none_of(a.index.begin(), a.index.end(), [](const Index& x) { return x.kind == Index::Kind::array; });
+      if (slices && a.loops == s.order && a.shape == form_.shape)
+        return {ref_.id_, ref_.dtype(), std::move(a.index), std::move(a.starts), form_.shape};
     }
-    e_.fail("through this view of the Ref the index is not one slice per dim", "load through the view, and store what came");
+    e_.fail("through this view of the Ref the index is not one slice per dim",
+            "load through the view, and store what came");
   }
 
   Value load(const LoadParams& p) {
     const ir::Value mask = mask_of(p.mask), other = other_of(p.other, mask);
-    if (ref_.views_.empty()) return e_.wrap(e_.builder().one(complete({.code = Opcode::load, .operands = {ref_.id_}}, mask, other)));
+    if (ref_.views_.empty())
+      return e_.wrap(e_.builder().one(complete({.code = Opcode::load, .operands = {ref_.id_}}, mask, other)));
     return e_.wrap(load_view(mask, other));
   }
   void store(const Operand& v, const StoreParams& p) {
@@ -71,7 +82,8 @@ class RefAccess {
   }
   Value swap(const Operand& v, const LoadParams& p) {
     const ir::Value value = stored(v), mask = mask_of(p.mask), other = other_of(p.other, mask);
-    if (ref_.views_.empty()) return e_.wrap(e_.builder().one(complete({.code = Opcode::swap, .operands = {ref_.id_, value}}, mask, other)));
+    if (ref_.views_.empty())
+      return e_.wrap(e_.builder().one(complete({.code = Opcode::swap, .operands = {ref_.id_, value}}, mask, other)));
     const ir::Value before = load_view(mask, other);
     store_view(value, mask);
     return e_.wrap(before);
@@ -79,27 +91,34 @@ class RefAccess {
   void addupdate(const Operand& v, const StoreParams& p) {
     const ir::Value value = stored(v), mask = mask_of(p.mask);
     if (ref_.dtype() == DType::boolean) e_.fail("bool has no sum", "or it to what is there: x[i] |= value");
-    const bool casts = std::any_of(ref_.views_.begin(), ref_.views_.end(), [](const RefTransform& t) { return t.kind == RefTransform::Kind::bitcast; });
+    const bool casts = std::any_of(ref_.views_.begin(), ref_.views_.end(),
+                                   [](const RefTransform& t) { return t.kind == RefTransform::Kind::bitcast; });
     bool arrays = form_.arrays;  // elements may meet
     for (const RefTransform& t : ref_.views_)
       for (const RefTransform::Dim& d : t.dims) arrays = arrays || d.kind == RefTransform::Dim::Kind::array;
     if (arrays && casts) {
       for (size_t level = ref_.views_.size(); level-- > 0;)
         if (const DType from = dtype_at(level), to = dtype_at(level + 1); bits(from) != bits(to))
-          e_.fail("what an index array brings to one element cannot add up through a bitcast of " + std::string(name(from)) + " to " + std::string(name(to)) + ", of another width", "add into scratch of the Ref's dtype, and bitcast the sum");
+          e_.fail("what an index array brings to one element cannot add up through a bitcast of " +
+                      std::string(name(from)) + " to " + std::string(name(to)) + ", of another width",
+                  "add into scratch of the Ref's dtype, and bitcast the sum");
       ir::Op op{.code = Opcode::atomic_rmw, .operands = {ref_.id_, value}};
       op.set(Attr::kind, static_cast<int64_t>(Opcode::add));
       atomic_view(std::move(op), mask, {}, false);
       return;
     }
     if (arrays) {
-      if (ref_.views_.empty()) e_.builder().append(complete({.code = Opcode::addupdate, .operands = {ref_.id_, value}}, mask, {}));
+      if (ref_.views_.empty())
+        e_.builder().append(complete({.code = Opcode::addupdate, .operands = {ref_.id_, value}}, mask, {}));
       else store_view(value, mask, Opcode::addupdate);
       return;
     }
-    const ir::Value before = ref_.views_.empty() ? e_.builder().one(complete({.code = Opcode::load, .operands = {ref_.id_}}, mask, {})) : load_view(mask, {});
+    const ir::Value before = ref_.views_.empty()
+                                 ? e_.builder().one(complete({.code = Opcode::load, .operands = {ref_.id_}}, mask, {}))
+                                 : load_view(mask, {});
     const ir::Value sum = e_.builder().elementwise(Opcode::add, {before, value});
-    if (ref_.views_.empty()) e_.builder().append(complete({.code = Opcode::store, .operands = {ref_.id_, sum}}, mask, {}));
+    if (ref_.views_.empty())
+      e_.builder().append(complete({.code = Opcode::store, .operands = {ref_.id_, sum}}, mask, {}));
     else store_view(sum, mask);
   }
 
@@ -113,12 +132,16 @@ class RefAccess {
       const int64_t n = ref_.shape()[d];
       const bool slice = x.kind == Index::Kind::slice;
       using Kind = RefTransform::Dim::Kind;
-      RefTransform::Dim dim{slice ? Kind::slice : x.kind == Index::Kind::array ? Kind::array : Kind::integer, x.start, x.size, x.step};
+      RefTransform::Dim dim{slice                          ? Kind::slice
+                            : x.kind == Index::Kind::array ? Kind::array
+                                                           : Kind::integer,
+                            x.start, x.size, x.step};
       if (!x.is_static()) {
         ir::Value v = starts_[static_cast<size_t>(x.start_operand)];
         if (!form_.per_element) {
           const int64_t most = n - 1 - (slice ? std::max<int64_t>(x.size - 1, 0) : 0);
-          const ir::Value wrapped = b.elementwise(Opcode::select, {b.elementwise(Opcode::lt, {v, number(0)}), b.elementwise(Opcode::add, {v, number(n)}), v});
+          const ir::Value wrapped = b.elementwise(Opcode::select, {b.elementwise(Opcode::lt, {v, number(0)}),
+                                                                   b.elementwise(Opcode::add, {v, number(n)}), v});
           v = b.elementwise(Opcode::clamp, {number(0), wrapped, number(std::max<int64_t>(most, 0))});
         }
         dim.dynamic = e_.wrap(v);
@@ -129,8 +152,10 @@ class RefAccess {
   }
   Value atomic(Opcode kind, const Operand& v, const LoadParams& p) {
     const DType t = ref_.dtype();
-    if ((kind == Opcode::add || kind == Opcode::max || kind == Opcode::min) && t == DType::boolean) e_.fail("takes integers or floats but the Ref holds bool");
-    if ((kind == Opcode::and_ || kind == Opcode::or_ || kind == Opcode::xor_) && is_float(t)) e_.fail("takes integers or bool but the Ref holds " + std::string(name(t)));
+    if ((kind == Opcode::add || kind == Opcode::max || kind == Opcode::min) && t == DType::boolean)
+      e_.fail("takes integers or floats but the Ref holds bool");
+    if ((kind == Opcode::and_ || kind == Opcode::or_ || kind == Opcode::xor_) && is_float(t))
+      e_.fail("takes integers or bool but the Ref holds " + std::string(name(t)));
     ir::Op op{.code = Opcode::atomic_rmw, .operands = {ref_.id_, stored(v)}};
     op.set(Attr::kind, static_cast<int64_t>(kind));
     return atomic(std::move(op), p);
@@ -138,8 +163,10 @@ class RefAccess {
   Value compare_and_swap(const Operand& compare, const Operand& v, const LoadParams& p) {
     const ir::Value value = stored(v);
     if (compare.value() && compare.value()->dtype() != ref_.dtype())
-      e_.fail("what the elements are compared with is " + std::string(name(compare.value()->dtype())) + " but the Ref holds " + std::string(name(ref_.dtype())));
-    return atomic({.code = Opcode::atomic_cas, .operands = {ref_.id_, value, e_.as(compare, ref_.dtype(), form_.shape)}}, p);
+      e_.fail("what the elements are compared with is " + std::string(name(compare.value()->dtype())) +
+              " but the Ref holds " + std::string(name(ref_.dtype())));
+    return atomic(
+        {.code = Opcode::atomic_cas, .operands = {ref_.id_, value, e_.as(compare, ref_.dtype(), form_.shape)}}, p);
   }
 
  private:
@@ -148,11 +175,13 @@ class RefAccess {
     if (ref_.views_.empty()) return e_.wrap(e_.builder().one(complete(std::move(op), mask, other)));
     for (size_t level = ref_.views_.size(); level-- > 0;)
       if (const DType from = dtype_at(level), to = dtype_at(level + 1); bits(from) != bits(to))
-        e_.fail("through a bitcast of " + std::string(name(from)) + " to " + std::string(name(to)) + ", of another width, no element is one in memory", "update the Ref itself, or a view of the same width");
+        e_.fail("through a bitcast of " + std::string(name(from)) + " to " + std::string(name(to)) +
+                    ", of another width, no element is one in memory",
+                "update the Ref itself, or a view of the same width");
     return e_.wrap(atomic_view(std::move(op), mask, other, true));
   }
-  // The Ref that the body got has each element of the view somewhere. What a view's index array leads out of it is left alone, and finds what the nearest
-  // element held before; under a mask it is masked out.
+  // The Ref that the body got has each element of the view somewhere. What a view's index array leads out of it is left
+  // alone, and finds what the nearest element held before; under a mask it is masked out.
   ir::Value atomic_view(ir::Op op, ir::Value mask, ir::Value other, bool wanted) {
     ir::Builder& b = e_.builder();
     if (num_elements(form_.shape) == 0) return b.constant_int(ref_.dtype(), 0, form_.shape);
@@ -163,14 +192,17 @@ class RefAccess {
     const ir::Value inside = s.condition(s.order);
     const auto placed = [&](ir::Value v) { return s.to_memory(s.reshape(v, s.sizes()), s.order, a); };
     ir::Value instead = other;
-    if (inside && !mask && wanted) instead = load_view(b.elementwise(Opcode::not_, {s.reshape(inside, form_.shape)}), {});
+    if (inside && !mask && wanted)
+      instead = load_view(b.elementwise(Opcode::not_, {s.reshape(inside, form_.shape)}), {});
     for (size_t i = 1; i < op.operands.size(); ++i) op.operands[i] = placed(op.operands[i]);
     if (ref_.dtype() != dtype_at(0)) op.set(Attr::bits, 1);
     add_index(op, a, inside ? placed(inside) : ir::Value{}, instead ? placed(instead) : ir::Value{});
     return s.reshape(s.from_memory(b.one(std::move(op)), a), form_.shape);
   }
   // -- through views
-  const Shape& shape_at(size_t level) const { return level == ref_.views_.size() ? ref_.shape() : ref_.views_[level].shape; }
+  const Shape& shape_at(size_t level) const {
+    return level == ref_.views_.size() ? ref_.shape() : ref_.views_[level].shape;
+  }
   DType dtype_at(size_t level) const { return level == ref_.views_.size() ? ref_.dtype() : ref_.views_[level].dtype; }
   Selection selection(ir::Value mask, bool writes) {
     Selection s(e_, index_, starts_, ref_.shape(), masked_, writes);
@@ -237,7 +269,8 @@ class RefAccess {
     const auto [row, part] = split_row(s, shape_at(level), narrow / wide);
     const DType u = bits_of(t.dtype);
     const ir::Value whole = cast_bits(load_through(level - 1, s), u);
-    const ir::Value shift = b.elementwise(Opcode::mul, {s.positions(part, s.order), b.constant_int(DType::i32, 8 * wide, s.sizes())});
+    const ir::Value shift =
+        b.elementwise(Opcode::mul, {s.positions(part, s.order), b.constant_int(DType::i32, 8 * wide, s.sizes())});
     const ir::Value piece = b.elementwise(Opcode::shift_right_logical, {whole, b.convert(shift, u)});
     return s.reshape(cast_bits(b.convert(piece, bits_of(to)), to), sizes);
   }
@@ -269,7 +302,10 @@ class RefAccess {
     const ir::Value bits = cast_bits(v, bits_of(dtype_at(level)));
     if (wide > narrow) {
       for (int64_t k = 0; k < wide / narrow; ++k)
-        store_through(level - 1, row_of(s, wide / narrow, k), cast_bits(b.convert(shifted(Opcode::shift_right_logical, bits, 8 * narrow * k), bits_of(t.dtype)), t.dtype), code);
+        store_through(
+            level - 1, row_of(s, wide / narrow, k),
+            cast_bits(b.convert(shifted(Opcode::shift_right_logical, bits, 8 * narrow * k), bits_of(t.dtype)), t.dtype),
+            code);
       return;
     }
     // Parts of one element before are stored one after another, each into what it then holds.
@@ -280,7 +316,8 @@ class RefAccess {
     std::erase_if(loops, [&](int l) { return s.size[static_cast<size_t>(l)] == 1; });
     if (part.kind == Position::Kind::slice && loops.size() == 1) {
       for (int64_t i = 0; i < s.size[static_cast<size_t>(loops[0])]; ++i)
-        store_part(level - 1, s.without(loops[0], i), s.take(spread, s.order, loops[0], i), t.dtype, part.start.at + i * part.step, wide);
+        store_part(level - 1, s.without(loops[0], i), s.take(spread, s.order, loops[0], i), t.dtype,
+                   part.start.at + i * part.step, wide);
     } else if (part.kind != Position::Kind::array && part.start.terms.empty() && loops.empty()) {
       store_part(level - 1, s, spread, t.dtype, part.start.at, wide);
     } else {
@@ -303,14 +340,16 @@ class RefAccess {
     ir::Builder& b = e_.builder();
     ir::Op iota{.code = Opcode::iota};
     iota.set(Attr::axis, 0);
-    return b.elementwise(Opcode::eq, {b.one(std::move(iota), ir::Type::array(DType::i32, {n})), b.broadcast(e_.use(i), {n}, {})});
+    return b.elementwise(Opcode::eq,
+                         {b.one(std::move(iota), ir::Type::array(DType::i32, {n})), b.broadcast(e_.use(i), {n}, {})});
   }
   /// Element i of a flat value, bit by bit.
   ir::Value element_of(ir::Value v, ir::Value is_it) {
     ir::Builder& b = e_.builder();
     const ir::Type t = b.kernel().type(v);
     const DType as = is_float(t.dtype) ? bits_of(t.dtype) : t.dtype;
-    ir::Op any{.code = Opcode::reduce_or, .operands = {b.elementwise(Opcode::select, {is_it, cast_bits(v, as), b.constant_int(as, 0, t.shape)})}};
+    ir::Op any{.code = Opcode::reduce_or,
+               .operands = {b.elementwise(Opcode::select, {is_it, cast_bits(v, as), b.constant_int(as, 0, t.shape)})}};
     any.set(Attr::axes, std::vector<int64_t>{0});
     return cast_bits(b.one(std::move(any)), t.dtype);
   }
@@ -318,13 +357,16 @@ class RefAccess {
     const int64_t n = num_elements(e_.builder().kernel().type(v).shape);
     v = flat(v);
     if (inside) inside = flat(inside);
-    control::for_loop(Operand(0, e_.loc()), Operand(n, e_.loc()), {}, [&](const Value& i, const control::Values&) {
-      const ir::Value is_it = is_element(i, n);
-      ir::Op op{.code = code, .operands = {ref_.id_, element_of(v, is_it)}};
-      add_index(op, {}, inside ? element_of(inside, is_it) : ir::Value{});
-      e_.builder().append(std::move(op));
-      return control::Operands{};
-    }, e_.loc());
+    control::for_loop(
+        Operand(0, e_.loc()), Operand(n, e_.loc()), {},
+        [&](const Value& i, const control::Values&) {
+          const ir::Value is_it = is_element(i, n);
+          ir::Op op{.code = code, .operands = {ref_.id_, element_of(v, is_it)}};
+          add_index(op, {}, inside ? element_of(inside, is_it) : ir::Value{});
+          e_.builder().append(std::move(op));
+          return control::Operands{};
+        },
+        e_.loc());
   }
   ir::Value atomic_in_turn(const ir::Op& op, ir::Value inside, ir::Value other) {
     ir::Builder& b = e_.builder();
@@ -332,16 +374,22 @@ class RefAccess {
     std::vector<ir::Value> operands(op.operands.begin() + 1, op.operands.end());
     for (ir::Value& v : operands) v = flat(v);
     if (inside) inside = flat(inside);
-    const ir::Value start = other ? flat(other) : inside ? flat(load_view({}, {})) : b.constant_int(ref_.dtype(), 0, {n});
-    const control::Values found = control::for_loop(Operand(0, e_.loc()), Operand(n, e_.loc()), {Operand(e_.wrap(start), e_.loc())}, [&](const Value& i, const control::Values& before) {
-      const ir::Value is_it = is_element(i, n), held = e_.use(before[0]);
-      ir::Op one{.code = op.code, .operands = {op.operands[0]}, .attrs = op.attrs};
-      for (ir::Value v : operands) one.operands.push_back(element_of(v, is_it));
-      if (ref_.dtype() != dtype_at(0)) one.set(Attr::bits, 1);
-      add_index(one, {}, inside ? element_of(inside, is_it) : ir::Value{}, inside ? element_of(held, is_it) : ir::Value{});
-      const ir::Value old = b.broadcast(b.one(std::move(one)), {n}, {});
-      return control::Operands{Operand(e_.wrap(b.elementwise(Opcode::select, {is_it, old, held})), e_.loc())};
-    }, e_.loc());
+    const ir::Value start = other    ? flat(other)
+                            : inside ? flat(load_view({}, {}))
+                                     : b.constant_int(ref_.dtype(), 0, {n});
+    const control::Values found = control::for_loop(
+        Operand(0, e_.loc()), Operand(n, e_.loc()), {Operand(e_.wrap(start), e_.loc())},
+        [&](const Value& i, const control::Values& before) {
+          const ir::Value is_it = is_element(i, n), held = e_.use(before[0]);
+          ir::Op one{.code = op.code, .operands = {op.operands[0]}, .attrs = op.attrs};
+          for (ir::Value v : operands) one.operands.push_back(element_of(v, is_it));
+          if (ref_.dtype() != dtype_at(0)) one.set(Attr::bits, 1);
+          add_index(one, {}, inside ? element_of(inside, is_it) : ir::Value{},
+                    inside ? element_of(held, is_it) : ir::Value{});
+          const ir::Value old = b.broadcast(b.one(std::move(one)), {n}, {});
+          return control::Operands{Operand(e_.wrap(b.elementwise(Opcode::select, {is_it, old, held})), e_.loc())};
+        },
+        e_.loc());
     return b.one({.code = Opcode::reshape, .operands = {e_.use(found[0])}}, ir::Type::array(ref_.dtype(), form_.shape));
   }
   /// v, unsigned of t's width, holds the part's bits in its lowest `bytes`.
@@ -350,8 +398,11 @@ class RefAccess {
     const DType u = bits_of(t);
     const ir::Value held = cast_bits(load_through(level, s), u);
     const uint64_t ones = ((uint64_t{1} << (8 * bytes)) - 1) << (8 * bytes * part);
-    const ir::Value kept = b.elementwise(Opcode::and_, {held, b.constant_int(u, static_cast<int64_t>(~ones), b.kernel().type(held).shape)});
-    store_through(level, s, cast_bits(b.elementwise(Opcode::or_, {kept, shifted(Opcode::shift_left, v, 8 * bytes * part)}), t), Opcode::store);
+    const ir::Value kept = b.elementwise(
+        Opcode::and_, {held, b.constant_int(u, static_cast<int64_t>(~ones), b.kernel().type(held).shape)});
+    store_through(level, s,
+                  cast_bits(b.elementwise(Opcode::or_, {kept, shifted(Opcode::shift_left, v, 8 * bytes * part)}), t),
+                  Opcode::store);
   }
   static void add_index(ir::Op& op, const Selection::Access& a, ir::Value mask, ir::Value other = {}) {
     if (mask) {
@@ -373,12 +424,16 @@ class RefAccess {
     const size_t rank = ref_.shape().size();
     size_t dots = items.size(), named = 0;
     for (size_t i = 0; i < items.size(); ++i) {
-      if (!std::holds_alternative<Ellipsis>(items[i].item())) { ++named; continue; }
+      if (!std::holds_alternative<Ellipsis>(items[i].item())) {
+        ++named;
+        continue;
+      }
       if (dots != items.size()) e_.fail("the index has more than one ellipsis");
       dots = i;
     }
     if (named > rank)
-      e_.fail("the index has " + std::to_string(named) + " entries but the Ref " + to_string(ref_.shape()) + " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+      e_.fail("the index has " + std::to_string(named) + " entries but the Ref " + to_string(ref_.shape()) + " has " +
+              std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
     std::vector<std::pair<size_t, ir::Value>> arrays;  // by dim
     size_t item = 0;
     for (size_t d = 0; d < rank; ++d) {
@@ -389,7 +444,10 @@ class RefAccess {
         continue;
       }
       if (item == dots) ++item;
-      if (item >= items.size()) { index_.push_back(Index::all(n)); continue; }
+      if (item >= items.size()) {
+        index_.push_back(Index::all(n));
+        continue;
+      }
       const auto& entry = items[item++].item();
       if (const Operand* o = std::get_if<Operand>(&entry); o && o->value() && o->value()->rank() != 0) {
         arrays.emplace_back(d, index_array(*o, d, n));
@@ -406,7 +464,9 @@ class RefAccess {
       if (s.size() > common.size()) common.insert(common.begin(), s.size() - common.size(), 1);
       for (size_t i = 0; i < s.size(); ++i) {
         int64_t& c = common[common.size() - s.size() + i];
-        if (s[i] != c && s[i] != 1 && c != 1) e_.fail(dim(d) + "the index array has shape " + to_string(s) + ", which does not broadcast with " + to_string(common) + " of those before");
+        if (s[i] != c && s[i] != 1 && c != 1)
+          e_.fail(dim(d) + "the index array has shape " + to_string(s) + ", which does not broadcast with " +
+                  to_string(common) + " of those before");
         if (c == 1) c = s[i];
       }
     }
@@ -415,14 +475,16 @@ class RefAccess {
   ir::Value index_array(const Operand& o, size_t d, int64_t n) {
     const Value& v = *o.value();
     ir::Value x = e_.use(v);
-    if (!is_int(v.dtype())) e_.fail(dim(d) + "an index array must hold integers but is " + to_string(ir::Type::array(v.dtype(), v.shape())));
+    if (!is_int(v.dtype()))
+      e_.fail(dim(d) + "an index array must hold integers but is " + to_string(ir::Type::array(v.dtype(), v.shape())));
     if (n == 0 && num_elements(v.shape()) != 0) e_.fail(dim(d) + "an index into " + elements(n));
     ir::Builder& b = e_.builder();
     // As JAX: unsigned ones turn signed by their bits, 64 bits keep what is outside outside.
     if (v.dtype() == DType::u64) x = b.convert(x, DType::i64);
     if (b.kernel().type(x).dtype == DType::i64) {
       const auto limit = [&](int64_t most) { return b.constant_int(DType::i64, most, v.shape()); };
-      x = b.elementwise(Opcode::clamp, {limit(std::numeric_limits<int32_t>::min()), x, limit(std::numeric_limits<int32_t>::max())});
+      x = b.elementwise(Opcode::clamp,
+                        {limit(std::numeric_limits<int32_t>::min()), x, limit(std::numeric_limits<int32_t>::max())});
     }
     return b.convert(x, DType::i32);
   }
@@ -435,7 +497,8 @@ class RefAccess {
   static std::optional<int64_t> static_value(const Operand& o) {
     if (!o.number()) return std::nullopt;
     if (const auto* i = std::get_if<int64_t>(&*o.number())) return *i;
-    if (const auto* u = std::get_if<uint64_t>(&*o.number())) return static_cast<int64_t>(std::min<uint64_t>(*u, INT64_MAX));
+    if (const auto* u = std::get_if<uint64_t>(&*o.number()))
+      return static_cast<int64_t>(std::min<uint64_t>(*u, INT64_MAX));
     return std::nullopt;
   }
 
@@ -443,7 +506,8 @@ class RefAccess {
   Index lower(Ellipsis, size_t, int64_t n) { return Index::all(n); }
   Index lower(const Operand& i, size_t d, int64_t n) {
     if (const auto at = static_value(i)) {
-      if (*at < -n || *at >= n) e_.fail(dim(d) + "index " + std::to_string(*at) + " is out of range for " + elements(n));
+      if (*at < -n || *at >= n)
+        e_.fail(dim(d) + "index " + std::to_string(*at) + " is out of range for " + elements(n));
       return Index::at(*at < 0 ? *at + n : *at);
     }
     if (n == 0) e_.fail(dim(d) + "an index into " + elements(n));
@@ -454,7 +518,8 @@ class RefAccess {
     const auto end = [&](std::optional<int64_t> x, int64_t open) {
       return std::clamp<int64_t>(!x ? open : *x < 0 ? std::max<int64_t>(*x, -n) + n : *x, 0, n);
     };
-    const int64_t start = end(r.start, 0), stop = end(r.stop, n), count = start < stop ? (stop - start - 1) / r.step + 1 : 0;
+    const int64_t start = end(r.start, 0), stop = end(r.stop, n),
+                  count = start < stop ? (stop - start - 1) / r.step + 1 : 0;
     return {Index::Kind::slice, count ? start : 0, -1, count, r.step};
   }
   Index lower(const Ds& s, size_t d, int64_t n) {
@@ -463,11 +528,14 @@ class RefAccess {
     using Wide = __int128;
     const Wide span = s.size ? Wide{s.size - 1} * s.step + 1 : 0;  // first to last element
     const auto at = static_value(s.start);
-    const auto describe = [&] { return "ds of " + elements(s.size) + (s.step == 1 ? "" : " with step " + std::to_string(s.step)); };
+    const auto describe = [&] {
+      return "ds of " + elements(s.size) + (s.step == 1 ? "" : " with step " + std::to_string(s.step));
+    };
     if (at) {
       const int64_t start = *at < 0 && !masked_ ? *at + n : *at;
       if (start >= 0 && Wide{start} + span <= n) return {Index::Kind::slice, start, -1, s.size, s.step};
-      if (!masked_) e_.fail(dim(d) + describe() + " from " + std::to_string(*at) + " is out of range for " + elements(n));
+      if (!masked_)
+        e_.fail(dim(d) + describe() + " from " + std::to_string(*at) + " is out of range for " + elements(n));
     } else if (!masked_ && span > n) {
       e_.fail(dim(d) + describe() + " does not fit " + elements(n));
     }
@@ -483,12 +551,15 @@ class RefAccess {
     }
     return e_.as(v, t, form_.shape);
   }
-  ir::Value mask_of(const Operand& mask) { return mask.absent() ? ir::Value{} : e_.broadcast(e_.truth(mask), form_.shape); }
+  ir::Value mask_of(const Operand& mask) {
+    return mask.absent() ? ir::Value{} : e_.broadcast(e_.truth(mask), form_.shape);
+  }
   ir::Value other_of(const Operand& other, ir::Value mask) {
     if (other.absent()) return {};
     if (!mask) e_.fail("other is given without a mask");
     if (other.value() && other.value()->dtype() != ref_.dtype())
-      e_.fail("other is " + std::string(name(other.value()->dtype())) + " but the Ref holds " + std::string(name(ref_.dtype())));
+      e_.fail("other is " + std::string(name(other.value()->dtype())) + " but the Ref holds " +
+              std::string(name(ref_.dtype())));
     return e_.as(other, ref_.dtype(), form_.shape);
   }
   ir::Op complete(ir::Op op, ir::Value mask, ir::Value other) {
@@ -541,7 +612,9 @@ Ref Ref::reshape(Shape to, Loc loc) const {
   const Emit e("reshape", loc);
   e.check_owner(trace_, region_, "Ref");
   const int64_t n = num_elements(shape());
-  const auto mine = [&] { return "the Ref " + to_string(shape()) + " has " + std::to_string(n) + (n == 1 ? " element" : " elements"); };
+  const auto mine = [&] {
+    return "the Ref " + to_string(shape()) + " has " + std::to_string(n) + (n == 1 ? " element" : " elements");
+  };
   int64_t* open = nullptr;
   __int128 product = 1;
   for (int64_t& d : to) {
@@ -551,7 +624,8 @@ Ref Ref::reshape(Shape to, Loc loc) const {
     else if ((product *= d) > (int64_t{1} << 40)) e.fail(mine() + " but " + to_string(to) + " has more");
   }
   if (open) {
-    if (product == 0 || n % static_cast<int64_t>(product) != 0) e.fail(mine() + ", which the sizes of " + to_string(to) + " do not divide");
+    if (product == 0 || n % static_cast<int64_t>(product) != 0)
+      e.fail(mine() + ", which the sizes of " + to_string(to) + " do not divide");
     *open = n / static_cast<int64_t>(product);
   } else if (product != n) {
     e.fail(mine() + " but " + to_string(to) + " has " + std::to_string(static_cast<int64_t>(product)));
@@ -563,17 +637,24 @@ Ref Ref::bitcast(DType to, Loc loc) const {
   const Emit e("bitcast", loc);
   e.check_owner(trace_, region_, "Ref");
   if (to == dtype()) return *this;
-  if (to == DType::boolean || dtype() == DType::boolean) e.fail("bool is not a matter of bits", "cast() converts values");
+  if (to == DType::boolean || dtype() == DType::boolean)
+    e.fail("bool is not a matter of bits", "cast() converts values");
   if (is_int4(to) != is_int4(dtype()))
-    e.fail(std::string(name(dtype())) + " to " + std::string(name(to)) + ": 4-bit integers lie one to a byte in memory, whose other bits say nothing", "load the Ref and bitcast() the value");
+    e.fail(std::string(name(dtype())) + " to " + std::string(name(to)) +
+               ": 4-bit integers lie one to a byte in memory, whose other bits say nothing",
+           "load the Ref and bitcast() the value");
   Shape s = shape();
   const int64_t mine = size_bytes(dtype()), its = size_bytes(to);
   const auto names = [&] { return std::string(name(dtype())) + " to " + std::string(name(to)); };
   if (mine != its) {
-    if (s.size() < 2) e.fail(names() + " changes the width, which joins or parts rows, but the Ref " + to_string(s) + " has " + std::to_string(s.size()) + (s.size() == 1 ? " dim" : " dims"), "reshape it to 2 dims first");
+    if (s.size() < 2)
+      e.fail(names() + " changes the width, which joins or parts rows, but the Ref " + to_string(s) + " has " +
+                 std::to_string(s.size()) + (s.size() == 1 ? " dim" : " dims"),
+             "reshape it to 2 dims first");
     int64_t& rows = s[s.size() - 2];
     if (rows * mine % its != 0)
-      e.fail("dim " + std::to_string(s.size() - 2) + ": " + std::to_string(rows) + " rows of " + std::to_string(8 * mine) + " bits do not make whole rows of " + std::to_string(8 * its) + " bits");
+      e.fail("dim " + std::to_string(s.size() - 2) + ": " + std::to_string(rows) + " rows of " +
+             std::to_string(8 * mine) + " bits do not make whole rows of " + std::to_string(8 * its) + " bits");
     rows = rows * mine / its;
   }
   return with({RefTransform::Kind::bitcast, shape(), dtype()}, std::move(s), to);
@@ -600,19 +681,35 @@ Ref Ref::T(Loc loc) const {
 }
 
 namespace {
-Value atomic(std::string_view op, Opcode kind, const Ref& ref, const RefIndex& index, const Operand& value, const LoadParams& params) {
+Value atomic(std::string_view op, Opcode kind, const Ref& ref, const RefIndex& index, const Operand& value,
+             const LoadParams& params) {
   return RefAccess(op, ref, index, index.loc(), !params.mask.absent(), true).atomic(kind, value, params);
 }
 }  // namespace
-Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_add", Opcode::add, ref, index, value, params); }
-Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_max", Opcode::max, ref, index, value, params); }
-Value atomic_min(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_min", Opcode::min, ref, index, value, params); }
-Value atomic_and(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_and", Opcode::and_, ref, index, value, params); }
-Value atomic_or(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_or", Opcode::or_, ref, index, value, params); }
-Value atomic_xor(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_xor", Opcode::xor_, ref, index, value, params); }
-Value atomic_xchg(const Ref& ref, RefIndex index, Operand value, LoadParams params) { return atomic("atomic_xchg", Opcode::swap, ref, index, value, params); }
+Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
+  return atomic("atomic_add", Opcode::add, ref, index, value, params);
+}
+Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
+  return atomic("atomic_max", Opcode::max, ref, index, value, params);
+}
+Value atomic_min(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
+  return atomic("atomic_min", Opcode::min, ref, index, value, params);
+}
+Value atomic_and(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
+  return atomic("atomic_and", Opcode::and_, ref, index, value, params);
+}
+Value atomic_or(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
+  return atomic("atomic_or", Opcode::or_, ref, index, value, params);
+}
+Value atomic_xor(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
+  return atomic("atomic_xor", Opcode::xor_, ref, index, value, params);
+}
+Value atomic_xchg(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
+  return atomic("atomic_xchg", Opcode::swap, ref, index, value, params);
+}
 Value atomic_cas(const Ref& ref, RefIndex index, Operand compare, Operand value, LoadParams params) {
-  return RefAccess("atomic_cas", ref, index, index.loc(), !params.mask.absent(), true).compare_and_swap(compare, value, params);
+  return RefAccess("atomic_cas", ref, index, index.loc(), !params.mask.absent(), true)
+      .compare_and_swap(compare, value, params);
 }
 
 PlaceParts place_parts(std::string_view op, const Place& place, Loc loc, bool masked, bool writes) {

@@ -3,13 +3,14 @@
 //   x[{ds(i * 8, 8), all}]      8 rows from a row computed at run time; dims not named are taken whole
 //   x[{i, all}], x[3], x[-1]    an integer (Value or number) drops its dim
 //   x[{range(0, 8, 2), all}]    Python's 0:8:2
-//   x[{idx, all}]               an array of integers takes those positions: row idx[0], row idx[1], ...; several arrays broadcast to one shape
-//   x[{0, ellipsis}]            ellipsis stands for all dims that nobody names
-//   x.at({0, all})              a view: another Ref to the same memory, indexed again; x.reshape, x.bitcast, x.transpose too
-// x[...] is a temporary that is read by using it as a Value or Operand and written by =, +=, ...; it cannot be kept: `auto v = x[all]`
-// leaves something useless, `Value v = x[all]` reads. Static indices are checked while tracing; dynamic ones wrap once if negative, then
-// are clamped so that the window fits (with a mask nothing moves, and elements outside are masked out). Positions from an array wrap once; then
-// loads take the nearest element and stores drop what is outside. engine/README.md has all rules. Read next: view.h, which composes views.
+//   x[{idx, all}]               an array of integers takes those positions: row idx[0], row idx[1], ...; several arrays
+//   broadcast to one shape x[{0, ellipsis}]            ellipsis stands for all dims that nobody names x.at({0, all}) a
+//   view: another Ref to the same memory, indexed again; x.reshape, x.bitcast, x.transpose too
+// x[...] is a temporary that is read by using it as a Value or Operand and written by =, +=, ...; it cannot be kept:
+// `auto v = x[all]` leaves something useless, `Value v = x[all]` reads. Static indices are checked while tracing;
+// dynamic ones wrap once if negative, then are clamped so that the window fits (with a mask nothing moves, and elements
+// outside are masked out). Positions from an array wrap once; then loads take the nearest element and stores drop what
+// is outside. engine/README.md has all rules. Read next: view.h, which composes views.
 #pragma once
 #include <concepts>
 #include <initializer_list>
@@ -41,7 +42,9 @@ struct Range {
   std::optional<int64_t> start, stop;
   int64_t step;
 };
-inline Range range(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step = 1) { return {start, stop, step}; }
+inline Range range(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step = 1) {
+  return {start, stop, step};
+}
 
 template <class T>
 concept IndexNumber = std::integral<T> && !std::same_as<T, bool>;
@@ -66,7 +69,8 @@ class IndexItem {
 /// The index of a Ref: one item, or one per leading dim.
 class RefIndex {
  public:
-  RefIndex(All, Loc l = Loc::here()) : loc_(l) {}                                                     // NOLINT: implicit on purpose
+  // NOLINT: implicit on purpose
+  RefIndex(All, Loc l = Loc::here()) : loc_(l) {}
   RefIndex(Ellipsis, Loc l = Loc::here()) : loc_(l) {}                                                // NOLINT
   RefIndex(std::initializer_list<IndexItem> items, Loc l = Loc::here()) : items_(items), loc_(l) {}   // NOLINT
   RefIndex(std::vector<IndexItem> items, Loc l = Loc::here()) : items_(std::move(items)), loc_(l) {}  // NOLINT
@@ -87,7 +91,8 @@ class RefIndex {
 /// One step from a Ref to a view of it, and the shape and dtype that it starts from.
 struct RefTransform {
   enum class Kind : uint8_t { index, reshape, bitcast, transpose };
-  /// Of a dim of the Ref: one position, `size` positions from `start` on, or an array of positions. Dynamic ones are in range already.
+  /// Of a dim of the Ref: one position, `size` positions from `start` on, or an array of positions. Dynamic ones are in
+  /// range already.
   struct Dim {
     enum class Kind : uint8_t { integer, slice, array };
     Kind kind;
@@ -110,12 +115,13 @@ class Ref {
 
   RefItem operator[](RefIndex index) const;
 
-  /// The elements that the index takes, as a Ref of their own: x.at({ds(i, 4)})[1] is x[i + 1]. Dynamic indices are wrapped and clamped here.
+  /// The elements that the index takes, as a Ref of their own: x.at({ds(i, 4)})[1] is x[i + 1]. Dynamic indices are
+  /// wrapped and clamped here.
   Ref at(RefIndex index) const;
   /// The same elements in row-major order under another shape; one size may be -1.
   Ref reshape(Shape shape, Loc loc = Loc::here()) const;
-  /// The same bits as another dtype. Where its width differs, rows of the last dim but one part or join, as JAX's Refs do. Not of
-  /// 4-bit integers as wider elements or the other way round: they lie one to a byte.
+  /// The same bits as another dtype. Where its width differs, rows of the last dim but one part or join, as JAX's Refs
+  /// do. Not of 4-bit integers as wider elements or the other way round: they lie one to a byte.
   Ref bitcast(DType dtype, Loc loc = Loc::here()) const;
   /// Dim i is dim perm[i] of this Ref.
   Ref transpose(std::vector<int64_t> perm, Loc loc = Loc::here()) const;
@@ -125,16 +131,17 @@ class Ref {
   friend class Trace;
   friend class RefAccess;
   Ref with(RefTransform step, Shape shape, DType dtype) const;
-  Ref(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type) : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
+  Ref(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type)
+      : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
   uint64_t trace_;
   ir::RegionId region_;
   ir::Value id_;
-  ir::Type type_;                      // of the view
+  ir::Type type_;                         // of the view
   std::vector<RefTransform> views_ = {};  // from the body's argument on
 };
 
-/// x[...]: a place in memory, for this expression only. Stored values broadcast to the place's shape and must have its dtype (cast()
-/// converts); numbers adopt it.
+/// x[...]: a place in memory, for this expression only. Stored values broadcast to the place's shape and must have its
+/// dtype (cast() converts); numbers adopt it.
 class RefItem {
  public:
   RefItem(const RefItem&) = delete;
@@ -170,22 +177,26 @@ struct LoadParams {
 };
 struct StoreParams {
   Operand mask = {};
-  /// Of store(): the index arrays bring no two elements to one place, as lax.scatter's unique_indices. Then all are stored at once; else, where the compiler
-  /// cannot prove it, one after another. Where two meet all the same either may stay, and InterpretOptions::races reports it.
+  /// Of store(): the index arrays bring no two elements to one place, as lax.scatter's unique_indices. Then all are
+  /// stored at once; else, where the compiler cannot prove it, one after another. Where two meet all the same either
+  /// may stay, and InterpretOptions::races reports it.
   bool unique_indices = false;
 };
 Value load(const Ref& ref, RefIndex index, LoadParams params = {});
 /// Elements that the mask leaves out keep their contents.
 void store(const Ref& ref, RefIndex index, Operand value, StoreParams params = {});
-/// Adds the value to what the elements hold. Other than += it adds up what an index array brings to one element several times.
+/// Adds the value to what the elements hold. Other than += it adds up what an index array brings to one element several
+/// times.
 void addupdate(const Ref& ref, RefIndex index, Operand value, StoreParams params = {});
 /// Stores and returns what the elements held before.
 Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
 
-/// Each element becomes the sum (the maximum, ...) of itself and the value in one step that programs running at once do not disturb. All return what
-/// the elements held before. Values that an index array brings to one element all count, one after another in row-major order, and each finds what the one
-/// before has left. Views do, but for bitcasts to another width. Programs along an axis may run at once if nobody uses that and the kinds agree: then the updates commute. Sums of floats
-/// depend on their order all the same, so they keep it unless CompilerParams::allow_float_atomics.
+/// Each element becomes the sum (the maximum, ...) of itself and the value in one step that programs running at once do
+/// not disturb. All return what the elements held before. Values that an index array brings to one element all count,
+/// one after another in row-major order, and each finds what the one before has left. Views do, but for bitcasts to
+/// another width. Programs along an axis may run at once if nobody uses that and the kinds agree: then the updates
+/// commute. Sums of floats depend on their order all the same, so they keep it unless
+/// CompilerParams::allow_float_atomics.
 Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
 Value atomic_max(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});
 Value atomic_min(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});

@@ -22,7 +22,8 @@ Value expand_dims(Operand x, std::vector<int64_t> axes) {
   const size_t rank = shape.size() + axes.size();
   for (int64_t& a : axes) a = e.axis(a, rank);
   std::sort(axes.begin(), axes.end());
-  if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end()) e.fail("axis " + std::to_string(*twice) + " is listed twice");
+  if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end())
+    e.fail("axis " + std::to_string(*twice) + " is listed twice");
   for (const int64_t a : axes) shape.insert(shape.begin() + a, 1);
   return reshape(x, shape);
 }
@@ -32,7 +33,8 @@ Value squeeze(Operand x, std::vector<int64_t> axes) {
   Shape shape = e.shape(x);
   for (int64_t& a : axes) {
     a = e.axis(a, shape.size());
-    if (shape[static_cast<size_t>(a)] != 1) e.fail("dim " + std::to_string(a) + " of " + to_string(shape) + " is not of size 1");
+    if (shape[static_cast<size_t>(a)] != 1)
+      e.fail("dim " + std::to_string(a) + " of " + to_string(shape) + " is not of size 1");
   }
   std::sort(axes.begin(), axes.end());
   axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
@@ -58,7 +60,8 @@ std::vector<Value> split(Operand x, std::vector<int64_t> sizes, int64_t axis) {
   int64_t at = 0;
   for (const int64_t n : sizes) at += n;
   if (at != v.shape()[d] || std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n < 0; }))
-    e.fail("sizes " + to_string(sizes) + " do not add up to the " + std::to_string(v.shape()[d]) + " elements of dim " + std::to_string(d));
+    e.fail("sizes " + to_string(sizes) + " do not add up to the " + std::to_string(v.shape()[d]) + " elements of dim " +
+           std::to_string(d));
   std::vector<Value> parts;
   at = 0;
   for (const int64_t n : sizes) {
@@ -70,7 +73,8 @@ std::vector<Value> split(Operand x, std::vector<int64_t> sizes, int64_t axis) {
 std::vector<Value> split(Operand x, int parts, int64_t axis) {
   Emit e("split", x);
   const int64_t n = e.shape(x)[static_cast<size_t>(e.axis(axis, e.shape(x).size()))];
-  if (parts < 1 || n % parts) e.fail(std::to_string(n) + " elements do not split into " + std::to_string(parts) + " equal parts");
+  if (parts < 1 || n % parts)
+    e.fail(std::to_string(n) + " elements do not split into " + std::to_string(parts) + " equal parts");
   return split(x, std::vector<int64_t>(static_cast<size_t>(parts), n / parts), axis);
 }
 
@@ -95,7 +99,8 @@ Value rev(Operand x, std::vector<int64_t> axes) {
   Emit e("rev", x);
   for (int64_t& a : axes) a = e.axis(a, e.shape(x).size());
   std::sort(axes.begin(), axes.end());
-  if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end()) e.fail("axis " + std::to_string(*twice) + " is listed twice");
+  if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end())
+    e.fail("axis " + std::to_string(*twice) + " is listed twice");
   ir::Op op{.code = ir::Opcode::rev, .operands = {e.as_is(x)}};
   op.set(ir::Attr::axes, std::move(axes));
   return e.wrap(e.builder().one(std::move(op)));
@@ -115,17 +120,20 @@ Value pad(Operand x, Operand value, std::vector<Padding> dims) {
   Emit e("pad", x);
   Value v = value_of(e, x);
   if (dims.size() != v.shape().size())
-    e.fail("there are " + std::to_string(dims.size()) + " paddings but the operand " + to_string(v.shape()) + " has " + std::to_string(v.shape().size()) + " dims");
+    e.fail("there are " + std::to_string(dims.size()) + " paddings but the operand " + to_string(v.shape()) + " has " +
+           std::to_string(v.shape().size()) + " dims");
   if (!e.shape(value).empty()) e.fail("the padding value must be a scalar but has shape " + to_string(e.shape(value)));
   const DType t = v.dtype();
   const auto filler = [&](Shape shape) { return e.wrap(e.as(value, t, shape)); };
   for (size_t d = 0; d < dims.size(); ++d) {
     const Padding& p = dims[d];
     const auto axis = static_cast<int64_t>(d);
-    if (p.interior < 0) e.fail("dim " + std::to_string(d) + " has the negative interior padding " + std::to_string(p.interior));
+    if (p.interior < 0)
+      e.fail("dim " + std::to_string(d) + " has the negative interior padding " + std::to_string(p.interior));
     const int64_t n = v.shape()[d], spread = n + std::max<int64_t>(n - 1, 0) * p.interior;
     if (spread + p.low + p.high < 0)
-      e.fail("dim " + std::to_string(d) + " of " + std::to_string(spread) + " elements is cut by " + std::to_string(-p.low - p.high));
+      e.fail("dim " + std::to_string(d) + " of " + std::to_string(spread) + " elements is cut by " +
+             std::to_string(-p.low - p.high));
     if (p.interior > 0 && n > 1) {
       // Behind every element its padding, as a dim of its own; the last one's goes again.
       Shape apart = v.shape(), gaps, joined = v.shape();
@@ -168,7 +176,8 @@ Value associative_scan(const std::function<Value(Value, Value)>& f, Operand x, S
 Value cumlogsumexp(Operand x, ScanParams p) {
   Emit e("cumlogsumexp", x);
   const DType t = e.dtype(x);
-  return associative_scan([](Value a, Value b) { return logaddexp(a, b); }, e.wrap(e.as(x, is_float(t) ? t : DType::f32)), p);
+  return associative_scan([](Value a, Value b) { return logaddexp(a, b); },
+                          e.wrap(e.as(x, is_float(t) ? t : DType::f32)), p);
 }
 
 }  // namespace tessera

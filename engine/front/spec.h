@@ -1,5 +1,5 @@
-// What surrounds a kernel: the grid, how each array is cut into blocks, scratch memory. Plain structs in the words of Pallas; checked when
-// pallas_call is made or first called, with errors that name the place (in_specs[1]) and the line.
+// What surrounds a kernel: the grid, how each array is cut into blocks, scratch memory. Plain structs in the words of
+// Pallas; checked when pallas_call is made or first called, with errors that name the place (in_specs[1]) and the line.
 // Read next: pallas_call.h (who takes these), grid_mapping.h (their canonical form).
 #pragma once
 #include <concepts>
@@ -23,17 +23,25 @@ using ir::MemorySpace;
 struct DynamicSlice {
   Operand start, size;
 };
-inline DynamicSlice ds(Operand start, const Value& size, Loc l = Loc::here()) { return {std::move(start), Operand(size, l)}; }
+inline DynamicSlice ds(Operand start, const Value& size, Loc l = Loc::here()) {
+  return {std::move(start), Operand(size, l)};
+}
 
 /// What an index map returns for one block dim: an index, or for a BoundedSlice dim ts::ds(start, size).
 struct BlockIndex {
   Operand start, size;  // size: absent but for slices
   Loc stepped = {};     // of a slice with a step, which is refused
   template <class T>
-  requires std::convertible_to<T&&, Operand> BlockIndex(T&& index, Loc l = Loc::here()) : start(Operand(std::forward<T>(index), l)) {}  // NOLINT: implicit on purpose, all of them
-  BlockIndex(Operand index) : start(std::move(index)) {}                                                                               // NOLINT
-  BlockIndex(DynamicSlice s) : start(std::move(s.start)), size(std::move(s.size)) {}                                                   // NOLINT
-  BlockIndex(Ds s, Loc l = Loc::here()) : start(std::move(s.start)), size(s.size, l), stepped(s.step == 1 ? Loc{} : l) {}              // NOLINT
+  // NOLINT: implicit on purpose, all of them
+    requires std::convertible_to<T&&, Operand>
+  BlockIndex(T&& index, Loc l = Loc::here()) : start(Operand(std::forward<T>(index), l)) {}
+  // NOLINT
+  BlockIndex(Operand index) : start(std::move(index)) {}
+  // NOLINT
+  BlockIndex(DynamicSlice s) : start(std::move(s.start)), size(std::move(s.size)) {}
+  // NOLINT
+  BlockIndex(Ds s, Loc l = Loc::here())
+      : start(std::move(s.start)), size(s.size, l), stepped(s.step == 1 ? Loc{} : l) {}
 };
 
 /// What an index map returns: one block index per block dim (an element index for a squeezed one).
@@ -44,7 +52,8 @@ struct Indices {
 };
 
 namespace spec {
-/// The parameters of a callable that is not generic: Signature<F>::Parameters is a std::tuple, ::Result the return type.
+/// The parameters of a callable that is not generic: Signature<F>::Parameters is a std::tuple, ::Result the return
+/// type.
 template <class M>
 struct Method;
 template <class C, class R, class... P>
@@ -66,9 +75,7 @@ struct Signature<R (*)(P...)> {
   using Parameters = std::tuple<P...>;
 };
 template <class F>
-concept Countable = std::is_pointer_v<F> || requires {
-  &F::operator();
-};
+concept Countable = std::is_pointer_v<F> || requires { &F::operator(); };
 /// A parameter of type P takes a T by value or const reference.
 template <class T, class P>
 inline constexpr bool takes = std::same_as<std::remove_cvref_t<P>, T> && !std::is_rvalue_reference_v<P> &&
@@ -99,37 +106,41 @@ inline constexpr int leading_refs<std::tuple<P...>> = [] {
 }();
 }  // namespace spec
 
-/// From program ids to block indices: a lambda that takes one Value per grid axis, then one Ref per scalar-prefetch operand (or none of them),
-/// and returns ts::Indices, or a single Value or integer. Absent: all zeros.
+/// From program ids to block indices: a lambda that takes one Value per grid axis, then one Ref per scalar-prefetch
+/// operand (or none of them), and returns ts::Indices, or a single Value or integer. Absent: all zeros.
 class IndexMap {
  public:
   IndexMap() = default;
   template <class F>
-  requires(!std::same_as<std::decay_t<F>, IndexMap> && !std::integral<std::decay_t<F>> && !std::same_as<std::decay_t<F>, std::nullopt_t>)
-      IndexMap(F f) {  // NOLINT: implicit on purpose
-    static_assert(spec::Countable<F>, "an index map's parameters must be spelled as Value (not auto), so that they can be counted");
+    requires(!std::same_as<std::decay_t<F>, IndexMap> && !std::integral<std::decay_t<F>> &&
+             !std::same_as<std::decay_t<F>, std::nullopt_t>)
+  IndexMap(F f) {  // NOLINT: implicit on purpose
+    static_assert(spec::Countable<F>,
+                  "an index map's parameters must be spelled as Value (not auto), so that they can be counted");
     if constexpr (spec::Countable<F>) {
       using S = spec::Signature<F>;
       using P = typename S::Parameters;
       using R = std::remove_cvref_t<typename S::Result>;
       constexpr int values = spec::leading_values<P>;
       constexpr bool slice = std::same_as<R, DynamicSlice> || std::same_as<R, Ds>;
-      constexpr bool good_result = std::same_as<R, Indices> || std::same_as<R, Value> || std::same_as<R, RefItem> || slice || (std::integral<R> && !std::same_as<R, bool>);
-      static_assert(values >= 0, "an index map takes one Value per grid axis, then one Ref per scalar-prefetch operand");
+      constexpr bool good_result = std::same_as<R, Indices> || std::same_as<R, Value> || std::same_as<R, RefItem> ||
+                                   slice || (std::integral<R> && !std::same_as<R, bool>);
+      static_assert(values >= 0,
+                    "an index map takes one Value per grid axis, then one Ref per scalar-prefetch operand");
       static_assert(good_result, "an index map returns ts::Indices{...}, or one Value or integer");
       if constexpr (values >= 0 && good_result) {
         constexpr size_t num_refs = std::tuple_size_v<P> - static_cast<size_t>(values);
         arity_ = values;
         num_refs_ = static_cast<int>(num_refs);
         call_ = [f = std::move(f)](const std::vector<Value>& ids, const std::vector<Ref>& refs) {
-          return [&]<size_t... i, size_t... r>(std::index_sequence<i...>, std::index_sequence<r...>)->Indices {
+          return [&]<size_t... i, size_t... r>(std::index_sequence<i...>, std::index_sequence<r...>) -> Indices {
             (void)ids, (void)refs;
             if constexpr (std::same_as<R, Indices>) return f(ids[i]..., refs[r]...);
             else if constexpr (slice) return Indices{BlockIndex(f(ids[i]..., refs[r]...))};
-            else if constexpr (std::same_as<R, RefItem>) return Indices{BlockIndex(Operand(Value(f(ids[i]..., refs[r]...)), Loc{}))};
+            else if constexpr (std::same_as<R, RefItem>)
+              return Indices{BlockIndex(Operand(Value(f(ids[i]..., refs[r]...)), Loc{}))};
             else return Indices{BlockIndex(Operand(f(ids[i]..., refs[r]...), Loc{}))};
-          }
-          (std::make_index_sequence<static_cast<size_t>(values)>{}, std::make_index_sequence<num_refs>{});
+          }(std::make_index_sequence<static_cast<size_t>(values)>{}, std::make_index_sequence<num_refs>{});
         };
       }
     }
@@ -146,7 +157,9 @@ class IndexMap {
   bool given() const { return call_ != nullptr; }
   int arity() const { return arity_; }        ///< program ids
   int num_refs() const { return num_refs_; }  ///< scalar-prefetch Refs
-  Indices operator()(const std::vector<Value>& program_ids, const std::vector<Ref>& prefetch) const { return call_(program_ids, prefetch); }
+  Indices operator()(const std::vector<Value>& program_ids, const std::vector<Ref>& prefetch) const {
+    return call_(program_ids, prefetch);
+  }
 
  private:
   Function call_;
@@ -160,21 +173,23 @@ inline constexpr Squeezed squeezed{};
 struct Blocked {
   int64_t size;
 };
-/// Indexed by elements rather than blocks: the index map returns the block's first element, in the array with `padding` elements before and behind
-/// it, which are read as unspecified and never stored. Blocks may overlap. An index wraps once and is clamped so that the block fits there (then the
-/// array is padded up to a multiple of the size).
+/// Indexed by elements rather than blocks: the index map returns the block's first element, in the array with `padding`
+/// elements before and behind it, which are read as unspecified and never stored. Blocks may overlap. An index wraps
+/// once and is clamped so that the block fits there (then the array is padded up to a multiple of the size).
 struct Element {
   int64_t size;
   std::pair<int64_t, int64_t> padding = {0, 0};
 };
-/// Of a size known at run time, at most this: the index map returns ts::ds(start, size). The kernel sees `size` elements, and those beyond the slice's
-/// end are read as unspecified and never stored. The start is clamped to the array's elements, the size to [0, size].
+/// Of a size known at run time, at most this: the index map returns ts::ds(start, size). The kernel sees `size`
+/// elements, and those beyond the slice's end are read as unspecified and never stored. The start is clamped to the
+/// array's elements, the size to [0, size].
 struct BoundedSlice {
   int64_t size;
 };
 enum class RevisitMode : uint8_t { immediate, any };
-/// How often a block is buffered in a pipeline, and whether an output's block is come back to after others. Hints: what a kernel computes does
-/// not depend on them, and blocks may be revisited at any time. On GPUs inputs' blocks are loaded a step ahead unless by Buffered(1): `tessera explain`.
+/// How often a block is buffered in a pipeline, and whether an output's block is come back to after others. Hints: what
+/// a kernel computes does not depend on them, and blocks may be revisited at any time. On GPUs inputs' blocks are
+/// loaded a step ahead unless by Buffered(1): `tessera explain`.
 struct Buffered {
   int64_t count;
   bool use_lookahead = false;
@@ -212,7 +227,8 @@ class BlockShape {
   std::optional<std::vector<BlockDim>> dims_;
 };
 
-/// How one array is cut into blocks. Without a block shape the block is the whole array; without an index map the indices are zeros.
+/// How one array is cut into blocks. Without a block shape the block is the whole array; without an index map the
+/// indices are zeros.
 struct BlockSpec {
   BlockShape block_shape = {};
   IndexMap index_map = {};
@@ -246,7 +262,8 @@ class BlockSpecs {
   std::optional<std::vector<BlockSpec>> specs_;
 };
 
-/// A grid axis whose size arrives with each call: call(ts::GridSizes{n}, x). The kernel is traced and compiled once for all sizes.
+/// A grid axis whose size arrives with each call: call(ts::GridSizes{n}, x). The kernel is traced and compiled once for
+/// all sizes.
 struct DynamicGridDim {};
 inline constexpr DynamicGridDim dynamic_grid_dim{};
 /// The sizes of a grid's dynamic axes, in order; or of named sizes that no argument's shape gives: {{"n", 5}}.
@@ -264,7 +281,8 @@ class GridSizes {
   DimValues named_;
 };
 
-/// The size of one grid axis: an integer or Extent, with a name if wanted ({"i", 4}). A floating number is refused by pallas_call.
+/// The size of one grid axis: an integer or Extent, with a name if wanted ({"i", 4}). A floating number is refused by
+/// pallas_call.
 class GridSize {
  public:
   GridSize(DynamicGridDim) : dynamic_(true) {}  // NOLINT
@@ -293,7 +311,7 @@ class Grid {
   Grid(std::initializer_list<GridSize> axes) : axes_(axes) {}
   Grid(std::vector<GridSize> axes) : axes_(std::move(axes)) {}  // NOLINT: implicit on purpose
   template <class T>
-  requires(std::integral<T> || std::floating_point<T> || std::same_as<T, Extent> || std::same_as<T, DynamicGridDim>)
+    requires(std::integral<T> || std::floating_point<T> || std::same_as<T, Extent> || std::same_as<T, DynamicGridDim>)
   Grid(T size) : axes_{GridSize(std::move(size))} {}  // NOLINT: a grid of one axis
   const std::vector<GridSize>& axes() const { return axes_; }
 
@@ -301,8 +319,8 @@ class Grid {
   std::vector<GridSize> axes_;
 };
 
-/// Memory of the kernel's own: as scratch it lives as long as the call and keeps its contents from program to program, in run_scoped (scope.h)
-/// as long as the body runs.
+/// Memory of the kernel's own: as scratch it lives as long as the call and keeps its contents from program to program,
+/// in run_scoped (scope.h) as long as the body runs.
 struct ScratchShape {
   Shape shape;
   DType dtype;
@@ -322,8 +340,9 @@ struct SemaphoreType {
   static ScratchShape BARRIER(Shape shape = {}, Loc loc = Loc::here());
 };
 
-/// grid, in_specs, out_specs and scratch_shapes in one. The first num_scalar_prefetch arguments of the call are scalar-prefetch operands: whole
-/// arrays in smem that the kernel and the index maps may load from. They have no in_specs.
+/// grid, in_specs, out_specs and scratch_shapes in one. The first num_scalar_prefetch arguments of the call are
+/// scalar-prefetch operands: whole arrays in smem that the kernel and the index maps may load from. They have no
+/// in_specs.
 struct GridSpec {
   int num_scalar_prefetch = 0;
   Grid grid = {};

@@ -21,7 +21,8 @@ thread_local Trace* innermost_trace = nullptr;
 std::mutex live_mutex;
 #if __has_include(<pthread.h>)
 // What some thread holds while another one forks stays locked in the child for ever, so fork takes it itself.
-[[maybe_unused]] const int lock_survives_fork = pthread_atfork([] { live_mutex.lock(); }, [] { live_mutex.unlock(); }, [] { live_mutex.unlock(); });
+[[maybe_unused]] const int lock_survives_fork =
+    pthread_atfork([] { live_mutex.lock(); }, [] { live_mutex.unlock(); }, [] { live_mutex.unlock(); });
 #endif
 std::map<uint64_t, std::string>& live() {
   static std::map<uint64_t, std::string> traces;
@@ -40,8 +41,8 @@ std::optional<std::string> live_name(uint64_t serial) {
     throw TraceError(prefix + "a " + w + " is used after the trace that made it has ended", loc,
                      "a " + w + " lives only while its kernel is traced; make it inside the kernel that uses it");
   if (!Trace::innermost())
-    throw TraceError(prefix + "a " + w + " of the kernel \"" + *owner + "\" is used on a thread that traces no kernel", loc,
-                     "a kernel is traced by one thread, the one that made the call");
+    throw TraceError(prefix + "a " + w + " of the kernel \"" + *owner + "\" is used on a thread that traces no kernel",
+                     loc, "a kernel is traced by one thread, the one that made the call");
   throw TraceError(prefix + "a " + w + " of the kernel \"" + *owner + "\" is used in the trace of another kernel", loc,
                    "pass data between kernels through their inputs and outputs");
 }
@@ -62,7 +63,8 @@ std::string text(const Operand::Number& n) {
 const Shape kScalar;
 }  // namespace
 
-Trace::Trace(ir::Kernel& kernel, CallRecord* calls) : kernel_(kernel), calls_(calls), builder_(kernel), outer_(innermost_trace) {
+Trace::Trace(ir::Kernel& kernel, CallRecord* calls)
+    : kernel_(kernel), calls_(calls), builder_(kernel), outer_(innermost_trace) {
   static std::atomic<uint64_t> next{1};
   serial_ = next++;
   {
@@ -92,16 +94,22 @@ Ref Trace::prng_state() {
   return ref_argument(kernel_.body, prng_state_);
 }
 bool Trace::is_open(ir::RegionId r) const { return std::find(open_.begin(), open_.end(), r) != open_.end(); }
-std::string Trace::prefix() const { return kernel_.name + ": " + (index_map_origin_.empty() ? "" : index_map_origin_ + ": index map: "); }
+std::string Trace::prefix() const {
+  return kernel_.name + ": " + (index_map_origin_.empty() ? "" : index_map_origin_ + ": index map: ");
+}
 
 Emit::Emit(std::string_view op, Loc loc) : op_(op), loc_(loc), trace_(Trace::innermost()) {
-  if (!trace_) throw TraceError(std::string(op) + ": no kernel is being traced", loc, "call it inside the kernel given to pallas_call");
+  if (!trace_)
+    throw TraceError(std::string(op) + ": no kernel is being traced", loc,
+                     "call it inside the kernel given to pallas_call");
   builder().set_loc(loc);
 }
 
 Emit::Emit(std::string_view op, const Operand& first) : op_(op), loc_(first.loc()), trace_(Trace::innermost()) {
   if (!trace_ && first.value()) fail_foreign(std::string(op) + ": ", Trace::serial(*first.value()), "Value", loc_);
-  if (!trace_) throw TraceError(std::string(op) + ": no kernel is being traced", loc_, "call it inside the kernel given to pallas_call");
+  if (!trace_)
+    throw TraceError(std::string(op) + ": no kernel is being traced", loc_,
+                     "call it inside the kernel given to pallas_call");
   builder().set_loc(loc_);
 }
 
@@ -114,8 +122,10 @@ void Emit::check_owner(uint64_t serial, ir::RegionId region, const char* what) c
   if (serial != trace_->serial()) fail_foreign(trace_->prefix() + std::string(op_) + ": ", serial, what, loc_);
   if (trace_->is_open(region)) return;
   if (!trace_->index_map_origin().empty())
-    fail("a " + w + " from outside the index map is used in it", "an index map computes from its program ids and from numbers alone");
-  fail("a " + w + " is used outside the loop body, branch or index map that made it", "return it from the body to use it outside");
+    fail("a " + w + " from outside the index map is used in it",
+         "an index map computes from its program ids and from numbers alone");
+  fail("a " + w + " is used outside the loop body, branch or index map that made it",
+       "return it from the body to use it outside");
 }
 
 ir::Value Emit::use(const Value& v) const {
@@ -145,7 +155,8 @@ DType Emit::common_dtype(const std::vector<const Operand*>& operands) const {
 
 DType Emit::promote(DType a, DType b) const {
   if (const auto t = promote_types(a, b)) return *t;
-  fail(std::string(name(a)) + " and " + std::string(name(b)) + " have no common dtype", "8-bit floats and 4-bit integers are not promoted, as in JAX: cast() one of the operands");
+  fail(std::string(name(a)) + " and " + std::string(name(b)) + " have no common dtype",
+       "8-bit floats and 4-bit integers are not promoted, as in JAX: cast() one of the operands");
 }
 
 const Shape& Emit::shape(const Operand& o) const { return o.value() ? o.value()->shape() : kScalar; }
@@ -177,7 +188,8 @@ ir::Value Emit::constant(const Operand::Number& n, DType t, const Shape& shape) 
   const auto too_large = [&]() { fail("the number " + text(n) + " does not fit " + std::string(name(t))); };
   if (const double* d = std::get_if<double>(&n)) {
     if (!is_float(t))
-      fail("the number " + text(n) + " is floating but " + std::string(name(t)) + " is needed", "cast() says how to convert");
+      fail("the number " + text(n) + " is floating but " + std::string(name(t)) + " is needed",
+           "cast() says how to convert");
     return b.constant_float(t, *d, shape);
   }
   if (const bool* x = std::get_if<bool>(&n)) return b.constant_int(t, *x, shape);
@@ -187,7 +199,8 @@ ir::Value Emit::constant(const Operand::Number& n, DType t, const Shape& shape) 
   if (is_float(t)) return b.constant_float(t, u ? static_cast<double>(*u) : static_cast<double>(i), shape);
   if (t == DType::boolean) fail("the number " + text(n) + " is not a bool");
   const uint64_t most = (is_signed_int(t) ? ~uint64_t{0} >> 1 : ~uint64_t{0}) >> (64 - bits(t));
-  if (negative ? !is_signed_int(t) || static_cast<uint64_t>(-(i + 1)) > most : static_cast<uint64_t>(i) > most) too_large();
+  if (negative ? !is_signed_int(t) || static_cast<uint64_t>(-(i + 1)) > most : static_cast<uint64_t>(i) > most)
+    too_large();
   return b.constant_int(t, i, shape);
 }
 
@@ -210,7 +223,8 @@ ir::Value Emit::broadcast(ir::Value v, const Shape& shape) {
     fits = from[i] == to || from[i] == 1;
   }
   if (!fits)
-    fail("shape " + to_string(from) + " does not broadcast to " + to_string(shape), "counted from the last dim, sizes must be equal or 1");
+    fail("shape " + to_string(from) + " does not broadcast to " + to_string(shape),
+         "counted from the last dim, sizes must be equal or 1");
   std::vector<int64_t> dims;
   for (size_t i = 0; i < from.size(); ++i) dims.push_back(static_cast<int64_t>(shape.size() - from.size() + i));
   return builder().broadcast(v, shape, dims);
@@ -244,7 +258,8 @@ ir::Value Emit::index_scalar(const Operand& o, const std::string& what) {
 
 int Emit::axis(int64_t a, size_t rank) const {
   const int64_t n = static_cast<int64_t>(rank);
-  if (a < -n || a >= n) fail("axis " + std::to_string(a) + " is out of range for " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+  if (a < -n || a >= n)
+    fail("axis " + std::to_string(a) + " is out of range for " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
   return static_cast<int>(a < 0 ? a + n : a);
 }
 

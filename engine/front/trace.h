@@ -1,5 +1,6 @@
-// Trace: the recording of one kernel, on a thread-local stack while its lambdas run; and Emit: one op being recorded, which checks
-// operands, promotes and broadcasts them and words its errors. Internal to engine/front: kernels use value.h, ops.h, ref.h, control.h.
+// Trace: the recording of one kernel, on a thread-local stack while its lambdas run; and Emit: one op being recorded,
+// which checks operands, promotes and broadcasts them and words its errors. Internal to engine/front: kernels use
+// value.h, ops.h, ref.h, control.h.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,7 +16,8 @@ namespace tessera {
 
 class Ref;
 
-/// What the trace of a jit (jit.h) holds beside its ops: those here stand for calls of kernels and for arrays of the host, whatever their opcode is.
+/// What the trace of a jit (jit.h) holds beside its ops: those here stand for calls of kernels and for arrays of the
+/// host, whatever their opcode is.
 struct CallRecord {
   struct Call {
     std::shared_ptr<const ir::Kernel> kernel;
@@ -25,8 +27,8 @@ struct CallRecord {
   std::map<uint32_t, Array> arrays;
 };
 
-/// Records into `kernel` from construction to destruction. Traces nest (a kernel lambda may trace another pallas_call); only the
-/// innermost records. Exceptions unwind it.
+/// Records into `kernel` from construction to destruction. Traces nest (a kernel lambda may trace another pallas_call);
+/// only the innermost records. Exceptions unwind it.
 class Trace {
  public:
   /// `calls`: of a jit, whose kernel is never run as such.
@@ -52,10 +54,14 @@ class Trace {
 
   /// The index map being traced: its origin ("in_specs[0]") and region; empty and none while the body is traced.
   const std::string& index_map_origin() const { return index_map_origin_; }
-  /// The grid of the pipeline whose body is being traced, or null: its program ids and sizes are what the body asks for.
+  /// The grid of the pipeline whose body is being traced, or null: its program ids and sizes are what the body asks
+  /// for.
   class InnerGrid {
    public:
-    InnerGrid(Trace& t, std::vector<Value> program_ids, std::vector<Value> sizes) : ids(std::move(program_ids)), num_programs(std::move(sizes)), trace_(t), outer_(t.inner_grid_) { t.inner_grid_ = this; }
+    InnerGrid(Trace& t, std::vector<Value> program_ids, std::vector<Value> sizes)
+        : ids(std::move(program_ids)), num_programs(std::move(sizes)), trace_(t), outer_(t.inner_grid_) {
+      t.inner_grid_ = this;
+    }
     ~InnerGrid() { trace_.inner_grid_ = outer_; }
     InnerGrid(const InnerGrid&) = delete;
     InnerGrid& operator=(const InnerGrid&) = delete;
@@ -117,7 +123,8 @@ class Trace {
   Trace* outer_;
 };
 
-/// One op being recorded. Construction finds the trace (TraceError if there is none) and gives the builder the user's line.
+/// One op being recorded. Construction finds the trace (TraceError if there is none) and gives the builder the user's
+/// line.
 class Emit {
  public:
   Emit(std::string_view op, Loc loc);
@@ -150,7 +157,8 @@ class Emit {
   ir::Value broadcast(ir::Value v, const Shape& shape);
   /// bool of o's shape: itself, or o != 0.
   ir::Value truth(const Operand& o);
-  /// An i32 scalar from an integer scalar, saturating rather than wrapping (it is an index or a bound); `what` names it in errors.
+  /// An i32 scalar from an integer scalar, saturating rather than wrapping (it is an index or a bound); `what` names it
+  /// in errors.
   ir::Value index_scalar(const Operand& o, const std::string& what);
   /// A constant of dtype t for a number; TraceError if t cannot hold it.
   ir::Value constant(const Operand::Number& n, DType t, const Shape& shape = {});

@@ -31,7 +31,8 @@ std::optional<DType> promote_types(DType a, DType b) {
 
 Operand::Operand(RefItem&& read, Loc l) : value_(std::move(read).read(l)), loc_(l) {}
 
-Value binary(ir::Opcode code, const Operand& a, const Operand& b, std::string_view name, std::optional<ir::Opcode> for_bool) {
+Value binary(ir::Opcode code, const Operand& a, const Operand& b, std::string_view name,
+             std::optional<ir::Opcode> for_bool) {
   Emit e(name, a);
   const DType t = e.common_dtype({&a, &b});
   const Shape shape = e.common_shape({&a, &b});

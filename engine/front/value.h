@@ -1,7 +1,7 @@
-// Value: a tile value while a kernel is being traced, and the operators on it. A kernel lambda runs once; what it computes with Values
-// is recorded as IR. Operand is what every op takes: a Value, a read of a Ref (x[all]) or a number, with the user's line.
-// A Value is no array: it cannot be printed, compared in an `if` or kept after its kernel's trace.
-// Read next: ref.h (reading and writing memory), ops.h (the other ops), control.h (loops and branches).
+// Value: a tile value while a kernel is being traced, and the operators on it. A kernel lambda runs once; what it
+// computes with Values is recorded as IR. Operand is what every op takes: a Value, a read of a Ref (x[all]) or a
+// number, with the user's line. A Value is no array: it cannot be printed, compared in an `if` or kept after its
+// kernel's trace. Read next: ref.h (reading and writing memory), ops.h (the other ops), control.h (loops and branches).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,9 +19,9 @@ class Operand;
 class RefItem;
 class Results;
 
-/// The dtype in which two Values of different dtypes meet, by JAX's promotion lattice (jnp.promote_types with 64-bit types enabled):
-/// bool < ints < floats, i8 + u8 = i16, i64 + u64 = f64, f16 + bf16 = f32, any int + f16 = f16. Nothing where JAX refuses: 8-bit floats meet
-/// bool and integers of 8 bits and more only, 4-bit integers bool only.
+/// The dtype in which two Values of different dtypes meet, by JAX's promotion lattice (jnp.promote_types with 64-bit
+/// types enabled): bool < ints < floats, i8 + u8 = i16, i64 + u64 = f64, f16 + bf16 = f32, any int + f16 = f16. Nothing
+/// where JAX refuses: 8-bit floats meet bool and integers of 8 bits and more only, 4-bit integers bool only.
 std::optional<DType> promote_types(DType a, DType b);
 
 /// A dense array of static shape and dtype, known by name only: its elements exist when the kernel runs.
@@ -31,7 +31,8 @@ class Value {
   DType dtype() const { return type_.dtype; }
   int rank() const { return static_cast<int>(type_.shape.size()); }
 
-  /// `if (v < 3)` would ask for an element's value while tracing, which there is none of: use where(), when() or cond().
+  /// `if (v < 3)` would ask for an element's value while tracing, which there is none of: use where(), when() or
+  /// cond().
   explicit operator bool() const = delete;
 
   Value& operator+=(Operand b);
@@ -55,9 +56,10 @@ class Value {
   ir::Type type_;
 };
 
-/// What an op takes. A number has no dtype of its own and adopts the other side's (JAX's weak types): float Values keep their dtype, an
-/// integer Value meets a floating number in f32, a bool Value meets an integer in i32; alone, numbers are f32, i32 or bool. A number that
-/// the dtype cannot hold is a TraceError. The last parameter of each constructor is the user's line; leave it out.
+/// What an op takes. A number has no dtype of its own and adopts the other side's (JAX's weak types): float Values keep
+/// their dtype, an integer Value meets a floating number in f32, a bool Value meets an integer in i32; alone, numbers
+/// are f32, i32 or bool. A number that the dtype cannot hold is a TraceError. The last parameter of each constructor is
+/// the user's line; leave it out.
 class Operand {
  public:
   using Number = std::variant<bool, int64_t, uint64_t, double>;
@@ -65,9 +67,12 @@ class Operand {
   Operand() = default;                                                  ///< absent, for optional operands (masks)
   Operand(const Value& v, Loc l = Loc::here()) : value_(v), loc_(l) {}  // NOLINT: implicit on purpose, as the next two
   Operand(RefItem&& read, Loc l = Loc::here());                         // NOLINT
-  Operand(const Results& one, Loc l = Loc::here());                     // NOLINT: of a call inside jit that has one result
+  // NOLINT: of a call inside jit that has one result
+  Operand(const Results& one, Loc l = Loc::here());
   template <class T>
-  requires std::is_arithmetic_v<T> Operand(T number, Loc l = Loc::here()) : number_(widen(number)), loc_(l) {}  // NOLINT
+  // NOLINT
+    requires std::is_arithmetic_v<T>
+  Operand(T number, Loc l = Loc::here()) : number_(widen(number)), loc_(l) {}
 
   bool absent() const { return !value_ && !number_; }
   const std::optional<Value>& value() const { return value_; }
@@ -93,7 +98,8 @@ class Operand {
   Loc loc_;
 };
 
-/// What a call inside of jit has made (jit.h). A single result is a Value: `Value y = matmul(a, b);`, `matmul(a, b) + 1`.
+/// What a call inside of jit has made (jit.h). A single result is a Value: `Value y = matmul(a, b);`, `matmul(a, b) +
+/// 1`.
 class Results {
  public:
   Results(std::vector<Value> values, std::string name) : values_(std::move(values)), name_(std::move(name)) {}
@@ -110,7 +116,8 @@ class Results {
   std::string name_;  // of what was called
 };
 
-// Shapes meet by NumPy's rules (counted from the last dim, equal or 1), dtypes by promote_types. bool + is "or", bool * is "and".
+// Shapes meet by NumPy's rules (counted from the last dim, equal or 1), dtypes by promote_types. bool + is "or", bool *
+// is "and".
 Value operator+(Operand a, Operand b);
 Value operator-(Operand a, Operand b);
 Value operator*(Operand a, Operand b);
@@ -130,8 +137,8 @@ Value operator~(Operand a);
 Value operator<<(Operand a, Operand b);
 Value operator>>(Operand a, Operand b);  ///< fills the sign bit of signed dtypes, zeros for unsigned ones
 
-// Logic on truth values (other dtypes count as x != 0), both sides always computed. Spelled per left side, because an overload that
-// converts both sides would be ambiguous with the built-in && on the deleted operator bool.
+// Logic on truth values (other dtypes count as x != 0), both sides always computed. Spelled per left side, because an
+// overload that converts both sides would be ambiguous with the built-in && on the deleted operator bool.
 Value operator&&(const Value& a, Operand b);
 Value operator&&(const Value& a, bool b);
 Value operator&&(bool a, const Value& b);

@@ -54,7 +54,9 @@ ir::Value Selection::expand(ir::Value v, const std::vector<int>& from, const std
   const auto place = [&](int loop) { return static_cast<int64_t>(std::find(to.begin(), to.end(), loop) - to.begin()); };
   std::vector<int64_t> perm(from.size()), dims;
   std::iota(perm.begin(), perm.end(), 0);
-  std::sort(perm.begin(), perm.end(), [&](int64_t x, int64_t y) { return place(from[static_cast<size_t>(x)]) < place(from[static_cast<size_t>(y)]); });
+  std::sort(perm.begin(), perm.end(), [&](int64_t x, int64_t y) {
+    return place(from[static_cast<size_t>(x)]) < place(from[static_cast<size_t>(y)]);
+  });
   if (!std::is_sorted(perm.begin(), perm.end())) {
     ir::Op op{.code = Opcode::transpose, .operands = {v}};
     op.set(Attr::perm, perm);
@@ -77,7 +79,8 @@ ir::Value Selection::positions(const Position& p, const std::vector<int>& to) {
 ir::Value Selection::wrapped(ir::Value v, int64_t n) {
   ir::Builder& b = e_.builder();
   const Shape s = b.kernel().type(v).shape;
-  return b.elementwise(Opcode::select, {b.elementwise(Opcode::lt, {v, number(0, s)}), b.elementwise(Opcode::add, {v, number(n, s)}), v});
+  return b.elementwise(
+      Opcode::select, {b.elementwise(Opcode::lt, {v, number(0, s)}), b.elementwise(Opcode::add, {v, number(n, s)}), v});
 }
 ir::Value Selection::clamped(ir::Value v, int64_t most) {
   const Shape s = e_.builder().kernel().type(v).shape;
@@ -86,7 +89,8 @@ ir::Value Selection::clamped(ir::Value v, int64_t most) {
 void Selection::test(ir::Value v, const std::vector<int>& loops, int64_t n) {
   ir::Builder& b = e_.builder();
   const Shape s = b.kernel().type(v).shape;
-  inside.emplace_back(loops, b.elementwise(Opcode::and_, {b.elementwise(Opcode::ge, {v, number(0, s)}), b.elementwise(Opcode::lt, {v, number(n, s)})}));
+  inside.emplace_back(loops, b.elementwise(Opcode::and_, {b.elementwise(Opcode::ge, {v, number(0, s)}),
+                                                          b.elementwise(Opcode::lt, {v, number(n, s)})}));
 }
 // Positions that go each their own way: wrapped once, then tested or clamped.
 Position Selection::settle(Position p, int64_t n, bool wrap, bool drop) {
@@ -100,11 +104,14 @@ Position Selection::settle(Position p, int64_t n, bool wrap, bool drop) {
 }
 
 // -- the access's own index
-Selection::Selection(Emit& e, const std::vector<Index>& index, const std::vector<ir::Value>& starts, const Shape& shape, bool masked, bool writes) : e_(e) {
+Selection::Selection(Emit& e, const std::vector<Index>& index, const std::vector<ir::Value>& starts, const Shape& shape,
+                     bool masked, bool writes)
+    : e_(e) {
   const ir::Op op{.code = Opcode::load, .operands = starts, .index = index};
   const ir::AccessDims form = ir::access_dims(e_.trace().kernel(), op);
   for (int64_t n : form.shape) order.push_back(new_loop(n));
-  const std::vector<int> arrays(order.begin() + static_cast<int64_t>(form.array_at), order.begin() + static_cast<int64_t>(form.array_at + form.array_rank));
+  const std::vector<int> arrays(order.begin() + static_cast<int64_t>(form.array_at),
+                                order.begin() + static_cast<int64_t>(form.array_at + form.array_rank));
   for (size_t d = 0; d < index.size(); ++d) {
     const Index& x = index[d];
     const int64_t n = shape[d];
@@ -114,7 +121,8 @@ Selection::Selection(Emit& e, const std::vector<Index>& index, const std::vector
       at.push_back(settle({Position::Kind::array, {}, 1, arrays, v}, n, true, masked || writes));
     } else if (x.kind == Index::Kind::integer) {
       if (!v) at.push_back(Position::fixed(start));
-      else at.push_back(settle(Position::fixed(start), n, form.arrays || !masked, masked || (form.per_element && writes)));
+      else
+        at.push_back(settle(Position::fixed(start), n, form.arrays || !masked, masked || (form.per_element && writes)));
     } else {
       const Position slice{Position::Kind::slice, start, x.step, {order[static_cast<size_t>(form.slice[d])]}, {}};
       if (!v) {
@@ -145,7 +153,9 @@ Position Selection::affine(Emit& e, Position p, const Offset& start, int64_t ste
   const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n, s); };
   if (step != 1) p.array = b.elementwise(Opcode::mul, {p.array, number(step)});
   for (const auto& [v, f] : p.start.terms)
-    p.array = b.elementwise(Opcode::add, {p.array, b.broadcast(f == 1 ? v : b.elementwise(Opcode::mul, {v, b.constant_int(DType::i32, f)}), s, {})});
+    p.array = b.elementwise(
+        Opcode::add,
+        {p.array, b.broadcast(f == 1 ? v : b.elementwise(Opcode::mul, {v, b.constant_int(DType::i32, f)}), s, {})});
   if (p.start.at != 0) p.array = b.elementwise(Opcode::add, {p.array, number(p.start.at)});
   p.start = {};
   return p;
@@ -156,7 +166,8 @@ Position Selection::compose(ir::Value array, const std::vector<Position>& of) {
   ir::Builder& b = e_.builder();
   const Shape from = b.kernel().type(array).shape;
   Position r{Position::Kind::array, {}, 1, {}, {}};
-  if (std::all_of(of.begin(), of.end(), [](const Position& p) { return p.kind != Position::Kind::array && p.start.terms.empty(); })) {
+  if (std::all_of(of.begin(), of.end(),
+                  [](const Position& p) { return p.kind != Position::Kind::array && p.start.terms.empty(); })) {
     ir::Op slice{.code = Opcode::slice, .operands = {array}};
     std::vector<int64_t> start, limit, stride;
     for (const Position& p : of) {
@@ -176,9 +187,12 @@ Position Selection::compose(ir::Value array, const std::vector<Position>& of) {
     std::vector<int> with_all = r.loops;
     const int64_t n = num_elements(from);
     with_all.push_back(new_loop(n));
-    const ir::Value number_of = expand(flat_number(of, from, r.loops), r.loops, with_all), zero = number(0, sizes(with_all));
-    const ir::Value each = positions({Position::Kind::slice, {}, 1, {with_all.back()}, {}}, with_all), held = expand(reshape(array, {n}), {with_all.back()}, with_all);
-    ir::Op sum{.code = Opcode::reduce_sum, .operands = {b.elementwise(Opcode::select, {b.elementwise(Opcode::eq, {number_of, each}), held, zero})}};
+    const ir::Value number_of = expand(flat_number(of, from, r.loops), r.loops, with_all),
+                    zero = number(0, sizes(with_all));
+    const ir::Value each = positions({Position::Kind::slice, {}, 1, {with_all.back()}, {}}, with_all),
+                    held = expand(reshape(array, {n}), {with_all.back()}, with_all);
+    ir::Op sum{.code = Opcode::reduce_sum,
+               .operands = {b.elementwise(Opcode::select, {b.elementwise(Opcode::eq, {number_of, each}), held, zero})}};
     sum.set(Attr::axes, std::vector<int64_t>{static_cast<int64_t>(r.loops.size())});
     r.array = b.one(std::move(sum));
   }
@@ -217,7 +231,10 @@ void Selection::undo_index(const RefTransform& t, bool writes) {
   using Kind = RefTransform::Dim::Kind;
   ir::Op op{.code = Opcode::load};
   for (const RefTransform::Dim& d : t.dims) {
-    Index x{d.kind == Kind::integer ? Index::Kind::integer : d.kind == Kind::slice ? Index::Kind::slice : Index::Kind::array, d.start, -1, d.size, d.step};
+    Index x{d.kind == Kind::integer ? Index::Kind::integer
+            : d.kind == Kind::slice ? Index::Kind::slice
+                                    : Index::Kind::array,
+            d.start, -1, d.size, d.step};
     if (d.dynamic) {
       x.start_operand = static_cast<int32_t>(op.operands.size());
       op.operands.push_back(e_.use(*d.dynamic));
@@ -233,13 +250,16 @@ void Selection::undo_index(const RefTransform& t, bool writes) {
     Position p;
     if (d.kind == Kind::integer) p = Position::fixed(start);
     else if (d.kind == Kind::slice) p = affine(e_, at[static_cast<size_t>(form.slice[i])], start, d.step);
-    else p = compose(v, {at.begin() + static_cast<int64_t>(form.array_at), at.begin() + static_cast<int64_t>(form.array_at + form.array_rank)});
+    else
+      p = compose(v, {at.begin() + static_cast<int64_t>(form.array_at),
+                      at.begin() + static_cast<int64_t>(form.array_at + form.array_rank)});
     before.push_back(v && form.per_element ? settle(std::move(p), t.shape[i], true, writes) : std::move(p));
   }
   at = std::move(before);
 }
 
-// Dims of size 1 aside, a reshape is a row of groups, each some dims of the view over as many elements as some dims before.
+// Dims of size 1 aside, a reshape is a row of groups, each some dims of the view over as many elements as some dims
+// before.
 void Selection::undo_reshape(const Shape& to, const Shape& view) {
   std::vector<size_t> v, p;
   for (size_t d = 0; d < view.size(); ++d)
@@ -271,19 +291,25 @@ void Selection::undo_reshape(const Shape& to, const Shape& view) {
 std::vector<int> Selection::sorted(const std::vector<Position>& list) const {
   std::vector<int> r;
   for (int l : order)
-    if (std::any_of(list.begin(), list.end(), [&](const Position& p) { return std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end(); })) r.push_back(l);
+    if (std::any_of(list.begin(), list.end(),
+                    [&](const Position& p) { return std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end(); }))
+      r.push_back(l);
   return r;
 }
 
 std::vector<Position> Selection::regroup(const std::vector<Position>& from, const Shape& view, const Shape& to) {
   if (view == to) return from;
-  // The elements as one progression through the group, if they are one: what an inner dim takes whole, an outer one continues.
+  // The elements as one progression through the group, if they are one: what an inner dim takes whole, an outer one
+  // continues.
   Position flat;
   bool progression = true;
   int64_t stride = 1, taken = 1;
   for (size_t d = from.size(); d-- > 0; stride *= view[d]) {
     const Position& p = from[d];
-    if (p.kind == Position::Kind::array) { progression = false; continue; }
+    if (p.kind == Position::Kind::array) {
+      progression = false;
+      continue;
+    }
     flat.start = flat.start.plus(p.start.scaled(stride));
     const int64_t n = p.kind == Position::Kind::slice ? count(p.loops) : 1;
     if (n == 1) continue;
@@ -316,7 +342,8 @@ std::vector<Position> Selection::regroup(const std::vector<Position>& from, cons
   return out;
 }
 
-// Takes the loops of the innermost `inner` elements off the end, parting a loop where it must. Empty if they do not part there.
+// Takes the loops of the innermost `inner` elements off the end, parting a loop where it must. Empty if they do not
+// part there.
 std::vector<int> Selection::cut(std::vector<int>& loops, int64_t inner) {
   std::vector<int> off;
   int64_t n = 1;
@@ -331,7 +358,10 @@ std::vector<int> Selection::cut(std::vector<int>& loops, int64_t inner) {
       continue;
     }
     // A loop that several dims share stays one.
-    if (whole % part != 0 || std::count_if(at.begin(), at.end(), [&](const Position& p) { return std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end(); }) > 1) return {};
+    if (whole % part != 0 || std::count_if(at.begin(), at.end(), [&](const Position& p) {
+                               return std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end();
+                             }) > 1)
+      return {};
     const int a = new_loop(whole / part), c = new_loop(part);
     const auto replace = [&](std::vector<int>& list) {
       const auto it = std::find(list.begin(), list.end(), l);
@@ -361,7 +391,8 @@ std::vector<int> Selection::cut(std::vector<int>& loops, int64_t inner) {
 bool Selection::digits(Position flat, const Shape& to, std::vector<Position>& out) {
   for (size_t d = to.size(); d-- > 1;) {
     const int64_t n = to[d], taken = count(flat.loops);
-    const bool aligned = std::all_of(flat.start.terms.begin(), flat.start.terms.end(), [&](const auto& t) { return t.second % n == 0; });
+    const bool aligned =
+        std::all_of(flat.start.terms.begin(), flat.start.terms.end(), [&](const auto& t) { return t.second % n == 0; });
     if (!aligned && flat.kind == Position::Kind::slice) return false;
     Offset outer;
     const int64_t first = flat.start.at < 0 ? 0 : flat.start.at % n;  // below 0 only where a mask leaves it out
@@ -407,14 +438,18 @@ Selection::Access Selection::access(bool writes) {
   // A loop that two dims share, and all loops of arrays, are taken by arrays.
   std::vector<Position> list = at;
   const auto shares = [](const Position& x, const Position& y) {
-    return std::any_of(x.loops.begin(), x.loops.end(), [&](int l) { return std::find(y.loops.begin(), y.loops.end(), l) != y.loops.end(); });
+    return std::any_of(x.loops.begin(), x.loops.end(),
+                       [&](int l) { return std::find(y.loops.begin(), y.loops.end(), l) != y.loops.end(); });
   };
   for (Position& p : list) {
     if (p.kind != Position::Kind::slice) continue;
     const int first = p.loops[0];
     std::erase_if(p.loops, [&](int l) { return size[static_cast<size_t>(l)] == 1; });
     if (!p.loops.empty()) continue;
-    if (std::count_if(list.begin(), list.end(), [&](const Position& o) { return std::find(o.loops.begin(), o.loops.end(), first) != o.loops.end(); }) == 0) p.loops = {first};
+    if (std::count_if(list.begin(), list.end(), [&](const Position& o) {
+          return std::find(o.loops.begin(), o.loops.end(), first) != o.loops.end();
+        }) == 0)
+      p.loops = {first};
     else p.kind = Position::Kind::fixed;
   }
   for (size_t i = 0; i < list.size(); ++i)
@@ -443,8 +478,14 @@ Selection::Access Selection::access(bool writes) {
       return static_cast<int32_t>(a.starts.size() - 1);
     };
     switch (p.kind) {
-      case Position::Kind::fixed: a.index.push_back({Index::Kind::integer, is_static ? p.start.at : 0, is_static ? -1 : dynamic(scalar(p.start)), 1, 1}); break;
-      case Position::Kind::slice: a.index.push_back({Index::Kind::slice, is_static ? p.start.at : 0, is_static ? -1 : dynamic(scalar(p.start)), count(p.loops), p.step}); break;
+      case Position::Kind::fixed:
+        a.index.push_back(
+            {Index::Kind::integer, is_static ? p.start.at : 0, is_static ? -1 : dynamic(scalar(p.start)), 1, 1});
+        break;
+      case Position::Kind::slice:
+        a.index.push_back({Index::Kind::slice, is_static ? p.start.at : 0, is_static ? -1 : dynamic(scalar(p.start)),
+                           count(p.loops), p.step});
+        break;
       case Position::Kind::array: a.index.push_back(Index::array(dynamic(expand(p.array, p.loops, common)))); break;
     }
   }
@@ -452,9 +493,13 @@ Selection::Access Selection::access(bool writes) {
   const ir::AccessDims form = ir::access_dims(e_.trace().kernel(), op);
   a.shape = form.shape;
   for (size_t d = 0; d < form.shape.size(); ++d) {
-    if (form.is_array_dim(d)) { a.loops.push_back(common[d - form.array_at]); continue; }
+    if (form.is_array_dim(d)) {
+      a.loops.push_back(common[d - form.array_at]);
+      continue;
+    }
     for (size_t i = 0; i < list.size(); ++i)
-      if (form.slice[i] == static_cast<int>(d)) a.loops.insert(a.loops.end(), list[i].loops.begin(), list[i].loops.end());
+      if (form.slice[i] == static_cast<int>(d))
+        a.loops.insert(a.loops.end(), list[i].loops.begin(), list[i].loops.end());
   }
   return a;
 }

@@ -1,7 +1,8 @@
-// Views of Refs, composed while tracing: an access through x.at(...), x.reshape(...), x.transpose(...) and x.bitcast(...) becomes accesses of the
-// Ref that the body got. A Selection says which elements an access takes, as one position per dim of a Ref in terms of the access's own dims;
-// carrying it back through a view gives the positions in the Ref that was viewed. What is no slice there becomes index arrays.
-// ref.cpp makes the first Selection from an index and emits the load or store that is left at the end.
+// Views of Refs, composed while tracing: an access through x.at(...), x.reshape(...), x.transpose(...) and
+// x.bitcast(...) becomes accesses of the Ref that the body got. A Selection says which elements an access takes, as one
+// position per dim of a Ref in terms of the access's own dims; carrying it back through a view gives the positions in
+// the Ref that was viewed. What is no slice there becomes index arrays. ref.cpp makes the first Selection from an index
+// and emits the load or store that is left at the end.
 #pragma once
 #include <optional>
 #include <utility>
@@ -20,7 +21,8 @@ struct Offset {
   Offset plus(const Offset& o) const;
 };
 
-/// Where along one dim of a Ref: at `start`; at start + step * the number of the element along `loops` (row-major); or at array[loops].
+/// Where along one dim of a Ref: at `start`; at start + step * the number of the element along `loops` (row-major); or
+/// at array[loops].
 struct Position {
   enum class Kind : uint8_t { fixed, slice, array };
   Kind kind = Kind::fixed;
@@ -33,9 +35,11 @@ struct Position {
 
 class Selection {
  public:
-  /// Of an index as ir::Op has it (entries, dynamic starts and arrays in `starts`) into a Ref of this shape. `masked` and `writes` say what becomes
-  /// of positions outside (engine/README.md); `inside` then holds the tests that an element must pass.
-  Selection(Emit& e, const std::vector<ir::Index>& index, const std::vector<ir::Value>& starts, const Shape& shape, bool masked, bool writes);
+  /// Of an index as ir::Op has it (entries, dynamic starts and arrays in `starts`) into a Ref of this shape. `masked`
+  /// and `writes` say what becomes of positions outside (engine/README.md); `inside` then holds the tests that an
+  /// element must pass.
+  Selection(Emit& e, const std::vector<ir::Index>& index, const std::vector<ir::Value>& starts, const Shape& shape,
+            bool masked, bool writes);
 
   /// From positions in the view to positions in what it views: all but bitcasts that change the width.
   void undo(const RefTransform& t, const Shape& view, bool writes);
@@ -67,12 +71,14 @@ class Selection {
   ir::Value condition(const std::vector<int>& over);
   /// The access at element `i` of a loop that no position uses.
   Selection without(int loop, int64_t i) const;
-  ir::Value take(ir::Value v, const std::vector<int>& loops, int loop, int64_t i) const;  ///< that part of a value over `loops`
+  ///< that part of a value over `loops`
+  ir::Value take(ir::Value v, const std::vector<int>& loops, int loop, int64_t i) const;
 
-  std::vector<Position> at;                                          // per dim of the Ref
-  std::vector<int> order;                                            // the loops of the access, outermost first
-  std::vector<int64_t> size;                                         // by loop
-  std::vector<std::pair<std::vector<int>, ir::Value>> inside = {};   // bool arrays over loops: what must hold of an element
+  std::vector<Position> at;   // per dim of the Ref
+  std::vector<int> order;     // the loops of the access, outermost first
+  std::vector<int64_t> size;  // by loop
+  // bool arrays over loops: what must hold of an element
+  std::vector<std::pair<std::vector<int>, ir::Value>> inside = {};
 
  private:
   int new_loop(int64_t n);

@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-/// Gives a block mapping the batch: the new program id is argument 0 of every index map, and the index of the new dim if there is one.
+/// Gives a block mapping the batch: the new program id is argument 0 of every index map, and the index of the new dim
+/// if there is one.
 void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> axis) {
   ir::BlockMapping& b = k.blocks[static_cast<size_t>(block)];
   ir::Builder builder(k);
@@ -16,9 +17,10 @@ void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> 
   if (b.whole) {  // becomes one block per element of the batch; its memory space stays
     for (const Extent& e : b.array_shape) {
       if (!e.is_static())
-        throw SpecError(
-            k.name + ": " + b.origin + ": a Ref without a BlockSpec needs static extents, but the array is " + to_string(b.array_shape),
-            b.loc, "give a BlockSpec with a static block shape");
+        throw SpecError(k.name + ": " + b.origin +
+                            ": a Ref without a BlockSpec needs static extents, but the array is " +
+                            to_string(b.array_shape),
+                        b.loc, "give a BlockSpec with a static block shape");
       b.block.push_back({.size = *e.value()});
     }
     b.space = k.block_ref_type(block).space;
@@ -52,7 +54,8 @@ ir::Kernel vmap_kernel(ir::Kernel k, const Extent& size, const std::vector<std::
     batch(k, static_cast<int>(i), size, i < inputs ? in_axes[i] : std::optional(out_axes[i - inputs]));
   }
   if (auto& cost = k.call.cost_estimate)
-    cost = CostEstimate{cost->flops * size, cost->transcendentals * size, cost->bytes_accessed * size, cost->remote_bytes_transferred * size};
+    cost = CostEstimate{cost->flops * size, cost->transcendentals * size, cost->bytes_accessed * size,
+                        cost->remote_bytes_transferred * size};
   ir::verify(k, "vmap");
   return k;
 }
@@ -71,18 +74,21 @@ struct Batched {
   std::vector<std::optional<Spread>> spreads;  // from an argument to what the kernel gets
 };
 
-Batched batched(const PallasCall& call, const BatchAxes& in_axes, const BatchAxes& out_axes, const std::vector<ShapeDtype>& inputs, Loc loc) {
+Batched batched(const PallasCall& call, const BatchAxes& in_axes, const BatchAxes& out_axes,
+                const std::vector<ShapeDtype>& inputs, Loc loc) {
   const auto fail = [&](const std::string& what, const std::string& note = {}) {
     throw SpecError(call.name() + ": vmap: " + what, loc, note);
   };
   const auto normalise = [&](int64_t axis, size_t rank, const std::string& place) {
     const int64_t n = static_cast<int64_t>(rank);
-    if (axis < -n || axis >= n) fail(place + " is " + std::to_string(axis) + ", but the batched array has " + plural(rank, "dim"));
+    if (axis < -n || axis >= n)
+      fail(place + " is " + std::to_string(axis) + ", but the batched array has " + plural(rank, "dim"));
     return axis < 0 ? axis + n : axis;
   };
   if (in_axes.each() && in_axes.each()->size() != inputs.size())
-    fail("in_axes has " + std::to_string(in_axes.each()->size()) + (in_axes.each()->size() == 1 ? " entry" : " entries") +
-         " but the call has " + plural(inputs.size(), "argument"));
+    fail("in_axes has " + std::to_string(in_axes.each()->size()) +
+         (in_axes.each()->size() == 1 ? " entry" : " entries") + " but the call has " +
+         plural(inputs.size(), "argument"));
   std::vector<ShapeDtype> inner = inputs;
   Batched r;
   std::optional<size_t> first;  // the argument that gave the batch its size
@@ -94,8 +100,9 @@ Batched batched(const PallasCall& call, const BatchAxes& in_axes, const BatchAxe
     r.in_axes.back() = at;
     const Extent& n = inputs[i].shape[static_cast<size_t>(at)];
     if (first && n != r.size)
-      fail("argument " + std::to_string(*first) + " has a batch of " + to_string(r.size) + " but argument " + std::to_string(i) +
-           " of shape " + to_string(inputs[i].shape) + " has " + to_string(n) + " along axis " + std::to_string(at));
+      fail("argument " + std::to_string(*first) + " has a batch of " + to_string(r.size) + " but argument " +
+           std::to_string(i) + " of shape " + to_string(inputs[i].shape) + " has " + to_string(n) + " along axis " +
+           std::to_string(at));
     if (!first) first = i;
     r.size = n;
     inner[i].shape.erase(inner[i].shape.begin() + at);
@@ -105,13 +112,13 @@ Batched batched(const PallasCall& call, const BatchAxes& in_axes, const BatchAxe
   const ir::Kernel& k = *r.one;
   const size_t outputs = static_cast<size_t>(k.num_outputs());
   if (out_axes.each() && out_axes.each()->size() != outputs)
-    fail("out_axes has " + std::to_string(out_axes.each()->size()) + (out_axes.each()->size() == 1 ? " entry" : " entries") +
-         " but the call has " + plural(outputs, "output"));
+    fail("out_axes has " + std::to_string(out_axes.each()->size()) +
+         (out_axes.each()->size() == 1 ? " entry" : " entries") + " but the call has " + plural(outputs, "output"));
   for (size_t i = 0; i < outputs; ++i) {
     const std::optional<int64_t> axis = out_axes.each() ? (*out_axes.each())[i] : std::optional(out_axes.all());
     if (!axis) fail("out_axes[" + std::to_string(i) + "] is nullopt, but every output is batched");
-    r.out_axes.push_back(
-        normalise(*axis, k.blocks[static_cast<size_t>(k.num_inputs) + i].array_shape.size() + 1, "out_axes[" + std::to_string(i) + "]"));
+    r.out_axes.push_back(normalise(*axis, k.blocks[static_cast<size_t>(k.num_inputs) + i].array_shape.size() + 1,
+                                   "out_axes[" + std::to_string(i) + "]"));
   }
   // What the kernel stores to, each element of the batch has for itself; an aliased input lies as its output does.
   const auto before = call.spreads(inner);
@@ -119,7 +126,9 @@ Batched batched(const PallasCall& call, const BatchAxes& in_axes, const BatchAxe
     r.spreads.emplace_back();
     const int output = k.aliased_output(static_cast<int>(i));
     const std::optional<int64_t> given = r.in_axes[i];
-    if (!before[i] && (output < 0 ? given || !k.is_stored(static_cast<int>(i)) : given == r.out_axes[static_cast<size_t>(output - k.num_inputs)])) continue;
+    if (!before[i] && (output < 0 ? given || !k.is_stored(static_cast<int>(i))
+                                  : given == r.out_axes[static_cast<size_t>(output - k.num_inputs)]))
+      continue;
     const int64_t at = output < 0 ? 0 : r.out_axes[static_cast<size_t>(output - k.num_inputs)];
     r.in_axes[i] = at;
     Batched::Spread s{k.blocks[i].array_shape, {}};
@@ -140,7 +149,8 @@ PallasCall vmap(const PallasCall& call, BatchAxes in_axes, BatchAxes out_axes, L
   parts.name = call.name();
   parts.loc = loc;
   parts.interpret = call.interpret_options();
-  if (parts.interpret && !parts.interpret->parallel.empty()) parts.interpret->parallel.insert(parts.interpret->parallel.begin(), true);
+  if (parts.interpret && !parts.interpret->parallel.empty())
+    parts.interpret->parallel.insert(parts.interpret->parallel.begin(), true);
   parts.trace = [=](const std::vector<ShapeDtype>& inputs) {
     const Batched b = batched(call, in_axes, out_axes, inputs, loc);
     return vmap_kernel(*b.one, b.size, b.in_axes, b.out_axes);

@@ -1,7 +1,8 @@
-// vmap: a pallas_call over a batch. The batch becomes a new leading grid axis that the kernel does not see: program_id and num_programs do
-// not count it, and each batched array's block gets a squeezed dim where the batch lies. Works on traced kernels, so calls nest and mix.
-// Elements of the batch share nothing that is written: an argument that an output is aliased to is brought to where the output's batch lies, and one
-// that the kernel stores to is batched; where the caller's are not, the call copies them first (PallasCall::spreads).
+// vmap: a pallas_call over a batch. The batch becomes a new leading grid axis that the kernel does not see: program_id
+// and num_programs do not count it, and each batched array's block gets a squeezed dim where the batch lies. Works on
+// traced kernels, so calls nest and mix. Elements of the batch share nothing that is written: an argument that an
+// output is aliased to is brought to where the output's batch lies, and one that the kernel stores to is batched; where
+// the caller's are not, the call copies them first (PallasCall::spreads).
 #pragma once
 #include <initializer_list>
 #include <optional>
@@ -11,8 +12,8 @@
 
 namespace tessera {
 
-/// Where the batch lies: one axis for all arguments, or one per argument with std::nullopt for an argument that has none (every element of
-/// the batch sees the same). Negative axes count from the last dim of the batched array.
+/// Where the batch lies: one axis for all arguments, or one per argument with std::nullopt for an argument that has
+/// none (every element of the batch sees the same). Negative axes count from the last dim of the batched array.
 class BatchAxes {
  public:
   BatchAxes(int64_t all) : all_(all) {}  // NOLINT: implicit on purpose
@@ -27,10 +28,12 @@ class BatchAxes {
   std::optional<std::vector<std::optional<int64_t>>> each_;
 };
 
-/// jax.vmap of a pallas_call: batched arguments gain a dim at in_axes, every output gains one at out_axes. Scratch starts unspecified for
-/// each element of the batch. An argument that an output is aliased to may be batched along another axis than the output, or not at all, and one that the
-/// kernel stores to not at all: each element of the batch has a copy. (So does JAX with aliases. What a kernel stores to an input that is neither batched nor
-/// aliased, the next elements of the batch see under its interpret=True.) Throws SpecError at the call (or trace) where axes and arguments do not fit.
+/// jax.vmap of a pallas_call: batched arguments gain a dim at in_axes, every output gains one at out_axes. Scratch
+/// starts unspecified for each element of the batch. An argument that an output is aliased to may be batched along
+/// another axis than the output, or not at all, and one that the kernel stores to not at all: each element of the batch
+/// has a copy. (So does JAX with aliases. What a kernel stores to an input that is neither batched nor aliased, the
+/// next elements of the batch see under its interpret=True.) Throws SpecError at the call (or trace) where axes and
+/// arguments do not fit.
 PallasCall vmap(const PallasCall& call, BatchAxes in_axes = 0, BatchAxes out_axes = 0, Loc loc = Loc::here());
 
 /// The same on a traced kernel: `size` is the batch's, axes are normalised, one per input and output.

@@ -31,7 +31,8 @@ bool computes(const ir::Kernel& k, const Plain& p) {
   return std::any_of(p.ops.begin(), p.ops.end(), [&](OpId o) { return ir::info(k.op(o).code).elementwise; });
 }
 
-/// Whether the consumer reads each element of those inputs no more than once, so that what makes them may stand in the place of their loads.
+/// Whether the consumer reads each element of those inputs no more than once, so that what makes them may stand in the
+/// place of their loads.
 bool reads_once(const ir::Kernel& k, const Plain& p, const std::set<size_t>& inputs, bool cheap, bool whole_line) {
   std::set<Value> from;
   for (const auto& [v, i] : p.loads)
@@ -50,13 +51,15 @@ bool reads_once(const ir::Kernel& k, const Plain& p, const std::set<size_t>& inp
     const Op& op = k.op(o);
     for (Value v : op.operands) ask(v, !ir::info(op.code).elementwise);
     if (std::none_of(op.operands.begin(), op.operands.end(), [&](Value v) { return from.contains(v); })) {
-      if (whole_line && !ir::info(op.code).elementwise && op.code != Opcode::broadcast && op.code != Opcode::constant) return false;
+      if (whole_line && !ir::info(op.code).elementwise && op.code != Opcode::broadcast && op.code != Opcode::constant)
+        return false;
       continue;
     }
     if (whole_line && !ir::info(op.code).elementwise) return false;
     if (ir::is_elementwise(op.code) || ir::is_move(op.code)) {
       const int64_t n = num_elements(k.type(op.operands[0]).shape);
-      if (op.code == Opcode::broadcast && !cheap && n > 1 && num_elements(k.type(op.results[0]).shape) > n) return false;
+      if (op.code == Opcode::broadcast && !cheap && n > 1 && num_elements(k.type(op.results[0]).shape) > n)
+        return false;
       from.insert(op.results[0]);
     } else if (ir::is_reduce(op.code)) {
       if (++reductions > 1) return false;
@@ -69,7 +72,8 @@ bool reads_once(const ir::Kernel& k, const Plain& p, const std::set<size_t>& inp
 }
 
 /// Two kernels on whole arrays as one, which has the consumer's outputs.
-std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments, const ir::Kernel& consumer, const std::vector<size_t>& consumer_arguments, size_t value) {
+std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments,
+                              const ir::Kernel& consumer, const std::vector<size_t>& consumer_arguments, size_t value) {
   const auto p = fusion::plain(producer), c = fusion::plain(consumer);
   if (!p || !c || p->stored.size() != 1 || p->ops.size() + c->ops.size() > kOps) return {};
   std::set<size_t> at;
@@ -90,8 +94,10 @@ std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size
     return f.arguments.size() - 1;
   };
   std::vector<size_t> producer_inputs, consumer_inputs;
-  for (size_t i = 0; i < producer_arguments.size(); ++i) producer_inputs.push_back(input(producer_arguments[i], producer.blocks[i]));
-  for (size_t i = 0; i < consumer_arguments.size(); ++i) consumer_inputs.push_back(at.contains(i) ? SIZE_MAX : input(consumer_arguments[i], consumer.blocks[i]));
+  for (size_t i = 0; i < producer_arguments.size(); ++i)
+    producer_inputs.push_back(input(producer_arguments[i], producer.blocks[i]));
+  for (size_t i = 0; i < consumer_arguments.size(); ++i)
+    consumer_inputs.push_back(at.contains(i) ? SIZE_MAX : input(consumer_arguments[i], consumer.blocks[i]));
   if (f.arguments.size() > kInputs) return {};
   k.num_inputs = static_cast<int>(f.arguments.size());
   k.blocks.insert(k.blocks.end(), consumer.blocks.begin() + consumer.num_inputs, consumer.blocks.end());
@@ -110,7 +116,8 @@ std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size
     return index;
   };
   std::vector<Value> loaded;
-  for (size_t i = 0; i < f.arguments.size(); ++i) loaded.push_back(b.one({.code = Opcode::load, .operands = {b.arg(k.body, i)}, .index = whole(args[i])}));
+  for (size_t i = 0; i < f.arguments.size(); ++i)
+    loaded.push_back(b.one({.code = Opcode::load, .operands = {b.arg(k.body, i)}, .index = whole(args[i])}));
   ir::Copier first(producer, k), second(consumer, k);
   for (const auto& [v, i] : p->loads) first.map(v, loaded[producer_inputs[i]]);
   for (OpId o : p->ops) first.copy(o, k.body);
@@ -118,9 +125,12 @@ std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size
   for (const auto& [v, i] : c->loads) second.map(v, at.contains(i) ? between : loaded[consumer_inputs[i]]);
   for (OpId o : c->ops) second.copy(o, k.body);
   for (size_t i = 0; i < c->stored.size(); ++i)
-    b.append({.code = Opcode::store, .operands = {b.arg(k.body, f.arguments.size() + i), second(c->stored[i])}, .index = whole(args[f.arguments.size() + i])});
+    b.append({.code = Opcode::store,
+              .operands = {b.arg(k.body, f.arguments.size() + i), second(c->stored[i])},
+              .index = whole(args[f.arguments.size() + i])});
   b.yield({});
-  // An array read both where it is computed with and at other places has no layout that suits both, so that such a kernel is split badly.
+  // An array read both where it is computed with and at other places has no layout that suits both, so that such a
+  // kernel is split badly.
   for (Value v : loaded) {
     bool here = false, elsewhere = false;
     for (OpId o : k.region(k.body).ops) {
@@ -182,20 +192,27 @@ class Fuser {
     if (!c.sizes.empty()) return false;
     for (size_t value : c.arguments) {
       const auto found = made_by.find(value);
-      if (found == made_by.end() || gone[found->second] || uses_[value] != std::count(c.arguments.begin(), c.arguments.end(), value)) continue;
+      if (found == made_by.end() || gone[found->second] ||
+          uses_[value] != std::count(c.arguments.begin(), c.arguments.end(), value))
+        continue;
       Step& p = b.steps[found->second];
       if (p.kind != Step::Kind::call || !p.sizes.empty()) continue;
       const ir::Kernel &producer = g_.kernels[p.kernel], &consumer = g_.kernels[c.kernel];
       // Who debugs a kernel wants to see that one; and what is said of two calls is said of neither's part.
-      if (producer.call.debug || consumer.call.debug || (says_something(producer.call) && says_something(consumer.call))) continue;
+      if (producer.call.debug || consumer.call.debug ||
+          (says_something(producer.call) && says_something(consumer.call)))
+        continue;
       std::optional<Fusion> f;
       std::vector<size_t> results = c.results;
       if (p.results.size() == 1) {
         f = compose(producer, p.arguments, consumer, c.arguments, value);
-        if (!f && light(producer) && !fusion::plain(consumer)) f = fusion::into_loads(producer, p.arguments, consumer, c.arguments, value);
+        if (!f && light(producer) && !fusion::plain(consumer))
+          f = fusion::into_loads(producer, p.arguments, consumer, c.arguments, value);
       }
-      if (!f && light(consumer) && c.results.size() == 1 && !fusion::plain(producer) && unseen(b, found->second, at, value)) {
-        const auto output = static_cast<size_t>(std::find(p.results.begin(), p.results.end(), value) - p.results.begin());
+      if (!f && light(consumer) && c.results.size() == 1 && !fusion::plain(producer) &&
+          unseen(b, found->second, at, value)) {
+        const auto output =
+            static_cast<size_t>(std::find(p.results.begin(), p.results.end(), value) - p.results.begin());
         f = fusion::into_stores(producer, p.arguments, output, value, consumer, c.arguments);
         if (f) {
           results = p.results;
@@ -219,20 +236,28 @@ class Fuser {
   }
   /// Kernels of one text are one; where it checks or prints, it says at which line.
   static std::string text_of(const ir::Kernel& k) { return ir::print(k, !k.texts.empty()); }
-  static bool says_something(const ir::CallInfo& c) { return !c.metadata.empty() || c.cost_estimate || !c.compiler_params.empty(); }
+  static bool says_something(const ir::CallInfo& c) {
+    return !c.metadata.empty() || c.cost_estimate || !c.compiler_params.empty();
+  }
   static bool light(const ir::Kernel& k) {
     const auto p = fusion::plain(k);
     return p && by_element(k, *p);
   }
-  /// Neither the second step nor one between needs another result of the first, which then runs when the second one did.
+  /// Neither the second step nor one between needs another result of the first, which then runs when the second one
+  /// did.
   bool unseen(const Graph::Body& b, size_t from, size_t to, size_t value) const {
     Step p = b.steps[from];
     if (p.results.size() == 1) return true;
     std::erase(p.results, value);
     if (uses(b.steps[to], p)) return false;
     const auto sees = [&](auto& self, const Graph::Body& inner) -> bool {
-      return std::any_of(inner.steps.begin(), inner.steps.end(), [&](const Step& s) { return uses(s, p) || std::any_of(s.bodies.begin(), s.bodies.end(), [&](const Graph::Body& x) { return self(self, x); }); }) ||
-             std::any_of(inner.outputs.begin(), inner.outputs.end(), [&](size_t v) { return std::find(p.results.begin(), p.results.end(), v) != p.results.end(); });
+      return std::any_of(inner.steps.begin(), inner.steps.end(),
+                         [&](const Step& s) {
+                           return uses(s, p) || std::any_of(s.bodies.begin(), s.bodies.end(),
+                                                            [&](const Graph::Body& x) { return self(self, x); });
+                         }) ||
+             std::any_of(inner.outputs.begin(), inner.outputs.end(),
+                         [&](size_t v) { return std::find(p.results.begin(), p.results.end(), v) != p.results.end(); });
     };
     for (size_t i = from + 1; i < to; ++i) {
       if (uses(b.steps[i], p)) return false;
@@ -243,7 +268,8 @@ class Fuser {
   }
   static bool uses(const Step& s, const Step& p) {
     const auto is = [&](size_t v) { return std::find(p.results.begin(), p.results.end(), v) != p.results.end(); };
-    return std::any_of(s.arguments.begin(), s.arguments.end(), is) || std::any_of(s.sizes.begin(), s.sizes.end(), [&](const auto& x) { return is(x.second); });
+    return std::any_of(s.arguments.begin(), s.arguments.end(), is) ||
+           std::any_of(s.sizes.begin(), s.sizes.end(), [&](const auto& x) { return is(x.second); });
   }
 
   void drop_kernels() {

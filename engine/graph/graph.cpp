@@ -12,11 +12,15 @@ std::string to_string(const Graph::Type& t) { return ir::to_string(ir::Type::arr
 
 void check_arguments(const Graph& g, const std::vector<std::pair<DType, Shape>>& arguments) {
   if (arguments.size() != g.body.inputs.size())
-    throw SpecError(g.name + " takes " + plural(g.body.inputs.size(), "argument") + " but " + std::to_string(arguments.size()) + (arguments.size() == 1 ? " is given" : " are given"), g.loc);
+    throw SpecError(g.name + " takes " + plural(g.body.inputs.size(), "argument") + " but " +
+                        std::to_string(arguments.size()) + (arguments.size() == 1 ? " is given" : " are given"),
+                    g.loc);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Graph::Type given{arguments[i].first, arguments[i].second}, &wanted = g.values[g.body.inputs[i]];
     if (given != wanted)
-      throw SpecError(g.name + ": argument " + std::to_string(i) + " is " + to_string(given) + " but " + to_string(wanted) + " is expected", g.loc);
+      throw SpecError(g.name + ": argument " + std::to_string(i) + " is " + to_string(given) + " but " +
+                          to_string(wanted) + " is expected",
+                      g.loc);
   }
 }
 
@@ -59,7 +63,9 @@ class Run {
     for (const auto& [name, v] : s.sizes) options.dims[name] = grid_size(scalar(values_[v]));
     return interpret(graph_.kernels[s.kernel], given(s.arguments), options);
   }
-  std::vector<Array> choose(const Graph::Step& s) { return body(s.bodies[chosen(s, scalar(values_[s.arguments[0]]))], {}); }
+  std::vector<Array> choose(const Graph::Step& s) {
+    return body(s.bodies[chosen(s, scalar(values_[s.arguments[0]]))], {});
+  }
   std::vector<Array> repeat(const Graph::Step& s) {
     std::vector<Array> carries = given(s.arguments);
     const std::vector<Array> sliced(carries.begin() + static_cast<std::ptrdiff_t>(s.num_carries()), carries.end());
@@ -72,7 +78,8 @@ class Run {
       for (size_t k = 0; k < sliced.size(); ++k) {
         const Graph::Type& t = graph_.values[s.bodies[0].inputs[s.num_carries() + k]];
         Array& a = inputs.emplace_back(t.shape, t.dtype);
-        if (a.nbytes()) std::memcpy(a.bytes(), sliced[k].bytes() + row(s, i) * a.nbytes(), static_cast<size_t>(a.nbytes()));
+        if (a.nbytes())
+          std::memcpy(a.bytes(), sliced[k].bytes() + row(s, i) * a.nbytes(), static_cast<size_t>(a.nbytes()));
       }
       if (!s.count) {
         if (s.at_most && i == *s.at_most) break;
@@ -82,7 +89,8 @@ class Run {
       std::vector<Array> next = body(s.bodies[0], std::move(inputs));
       for (size_t k = 0; k < stacked.size(); ++k) {
         const Array& a = next[s.num_carries() + k];
-        if (a.nbytes()) std::memcpy(stacked[k].bytes() + row(s, i) * a.nbytes(), a.bytes(), static_cast<size_t>(a.nbytes()));
+        if (a.nbytes())
+          std::memcpy(stacked[k].bytes() + row(s, i) * a.nbytes(), a.bytes(), static_cast<size_t>(a.nbytes()));
       }
       next.resize(s.num_carries());
       carries = std::move(next);

@@ -1,13 +1,14 @@
-// Graph: calls of kernels, one after another, with loops and branches around them, that make up a function of arrays, as tessera.export() writes it
-// (runtime/python). A folder holds graph.txt, the kernels it names as .tir files, and constants as .npy files. Every value is defined once and before it is used; what
-// a body defines is seen in that body alone. One line each:
+// Graph: calls of kernels, one after another, with loops and branches around them, that make up a function of arrays,
+// as tessera.export() writes it (runtime/python). A folder holds graph.txt, the kernels it names as .tir files, and
+// constants as .npy files. Every value is defined once and before it is used; what a body defines is seen in that body
+// alone. One line each:
 //   tessera graph 1
 //   in %0 f32[8, 128]
 //   const %1 f32[128] "constant_1.npy"
 //   %2, %3 = call "normalise.tir"(%0, %1) : f32[8, 128], f32[8]
 //   out %2
-// engine/README.md has repeat and switch. An input of a kernel that is aliased to its output keeps its contents. Nothing here runs on a device:
-// runtime/call/graph.h does.
+// engine/README.md has repeat and switch. An input of a kernel that is aliased to its output keeps its contents.
+// Nothing here runs on a device: runtime/call/graph.h does.
 #pragma once
 #include <optional>
 #include <string>
@@ -35,19 +36,24 @@ struct Graph {
   struct Step {
     enum class Kind : uint8_t { call, repeat, choose };
     Kind kind = Kind::call;
-    /// Positions in values. call: the kernel's inputs. repeat: the carries' first values, then the arrays that are sliced. choose: an i32 scalar, clamped to the bodies.
+    /// Positions in values. call: the kernel's inputs. repeat: the carries' first values, then the arrays that are
+    /// sliced. choose: an i32 scalar, clamped to the bodies.
     std::vector<size_t> arguments = {};
-    /// call: the kernel's outputs. repeat: the carries' last values, then the stacked outputs. choose: the outputs of the body that ran.
+    /// call: the kernel's outputs. repeat: the carries' last values, then the stacked outputs. choose: the outputs of
+    /// the body that ran.
     std::vector<size_t> results = {};
     size_t kernel = 0;  // of a call: position in kernels
-    /// Of a call: the values (i32 or i64 scalars; below 0 they count as 0) of sizes of the kernel's grid that no input shows.
+    /// Of a call: the values (i32 or i64 scalars; below 0 they count as 0) of sizes of the kernel's grid that no input
+    /// shows.
     std::vector<std::pair<std::string, size_t>> sizes = {};
-    /// choose: one or more. repeat: the body, whose inputs are the carries and then a row of each sliced array, and whose outputs are the carries' next
-    /// values and then a row of each stacked output; without a count also the test, which runs before it, sees its inputs, and whose only output, a bool, says whether it runs.
-    /// The body sees the test's values.
+    /// choose: one or more. repeat: the body, whose inputs are the carries and then a row of each sliced array, and
+    /// whose outputs are the carries' next values and then a row of each stacked output; without a count also the test,
+    /// which runs before it, sees its inputs, and whose only output, a bool, says whether it runs. The body sees the
+    /// test's values.
     std::vector<Body> bodies = {};
     std::optional<int64_t> count = {};
-    std::optional<int64_t> at_most = {};  // of a repeat without a count: it ends after so many iterations, whatever its test says
+    // of a repeat without a count: it ends after so many iterations, whatever its test says
+    std::optional<int64_t> at_most = {};
     bool reverse = false;  // of a counted repeat: the last row comes first
     int line = 0;          // in graph.txt; 0: none
     Loc loc = {};          // of a repeat or choose, for messages
@@ -63,8 +69,8 @@ struct Graph {
   size_t dropped = 0;  // calls (prune.h)
 };
 
-/// Reads FOLDER/graph.txt and the files that it names, which lie in the folder itself. Throws TraceError "FILE:LINE: what is wrong" where the text does not fit itself or its
-/// kernels, and what reading kernels and arrays throws.
+/// Reads FOLDER/graph.txt and the files that it names, which lie in the folder itself. Throws TraceError "FILE:LINE:
+/// what is wrong" where the text does not fit itself or its kernels, and what reading kernels and arrays throws.
 Graph read_graph(const std::string& folder);
 /// The same from the text of graph.txt.
 Graph parse_graph(std::string_view text, const std::string& folder);

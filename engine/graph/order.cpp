@@ -9,7 +9,9 @@ using Command = GraphPlan::Command;
 using Node = GraphPlan::Node;
 using Place = GraphPlan::Place;
 
-bool speaks(const Graph& g, const Command& c) { return c.kind == Command::Kind::call && !g.kernels[c.kernel].texts.empty(); }
+bool speaks(const Graph& g, const Command& c) {
+  return c.kind == Command::Kind::call && !g.kernels[c.kernel].texts.empty();
+}
 
 template <class F>
 void for_each_range(std::vector<Node>& nodes, const F& f) {
@@ -28,12 +30,15 @@ Place at(const GraphPlan& plan, const Place& p) {
 
 }  // namespace
 
-bool overlap(const Place& a, const Place& b) { return a.storage == b.storage && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes; }
+bool overlap(const Place& a, const Place& b) {
+  return a.storage == b.storage && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
 
 std::vector<PlaceUse> uses_of(const Graph& g, const GraphPlan& plan, const Command& c) {
   std::vector<PlaceUse> uses;
   const auto add = [&](const Place& p, bool writes) { uses.push_back({p, writes}); };
-  if (c.guard) add(c.kind == Command::Kind::gate ? plan.gates[c.guard->gate].state : plan.gates[c.guard->gate].groups, false);
+  if (c.guard)
+    add(c.kind == Command::Kind::gate ? plan.gates[c.guard->gate].state : plan.gates[c.guard->gate].groups, false);
   for (const auto& [name, p] : c.sizes) add(p, false);
   if (c.scratch) add(*c.scratch, true);
   switch (c.kind) {
@@ -50,7 +55,8 @@ std::vector<PlaceUse> uses_of(const Graph& g, const GraphPlan& plan, const Comma
     case Command::Kind::call: break;
   }
   const ir::Kernel& k = g.kernels[c.kernel];
-  for (size_t a = 0; a < c.arguments.size(); ++a) add(c.arguments[a], k.is_output(static_cast<int>(a)) || k.is_stored(static_cast<int>(a)));
+  for (size_t a = 0; a < c.arguments.size(); ++a)
+    add(c.arguments[a], k.is_output(static_cast<int>(a)) || k.is_stored(static_cast<int>(a)));
   return uses;
 }
 
@@ -78,7 +84,9 @@ void order_by_level(const Graph& g, GraphPlan& plan, size_t window) {
         if (speaks(g, plan.commands[i])) spoken = mine = std::max(mine, spoken);
         for (const PlaceUse& u : uses[i]) seen[u.place.storage].push_back({u.place, u.writes, mine});
       }
-      std::stable_sort(from.begin() + static_cast<std::ptrdiff_t>(first), from.begin() + static_cast<std::ptrdiff_t>(last), [&](size_t a, size_t b) { return level[a - first] < level[b - first]; });
+      std::stable_sort(from.begin() + static_cast<std::ptrdiff_t>(first),
+                       from.begin() + static_cast<std::ptrdiff_t>(last),
+                       [&](size_t a, size_t b) { return level[a - first] < level[b - first]; });
       first = last;
     }
     // What lives from or to one of these commands does so from the first or to the last that uses it now.
@@ -93,7 +101,8 @@ void order_by_level(const Graph& g, GraphPlan& plan, size_t window) {
       const auto [begins, ends] = one.second;
       GraphPlan::Storage& s = plan.storages[storage];
       const auto used = [&](size_t at_command) {
-        return std::any_of(uses[at_command].begin(), uses[at_command].end(), [&](const PlaceUse& u) { return u.place.storage == storage; });
+        return std::any_of(uses[at_command].begin(), uses[at_command].end(),
+                           [&](const PlaceUse& u) { return u.place.storage == storage; });
       };
       if (s.first >= begin && s.first < end) s.first = used(s.first) ? begins : std::min(s.first, begins);
       if (s.last >= begin && s.last < end) s.last = used(s.last) ? ends : std::max(s.last, ends);
@@ -118,7 +127,8 @@ size_t count_barriers(const Graph& g, const GraphPlan& plan) {
       std::vector<PlaceUse> uses = uses_of(g, plan, plan.commands[i]);
       for (PlaceUse& u : uses) u.place = at(plan, u.place);
       const bool behind = std::any_of(uses.begin(), uses.end(), [&](const PlaceUse& u) {
-        return std::any_of(since.begin(), since.end(), [&](const PlaceUse& o) { return (u.writes || o.writes) && overlap(u.place, o.place); });
+        return std::any_of(since.begin(), since.end(),
+                           [&](const PlaceUse& o) { return (u.writes || o.writes) && overlap(u.place, o.place); });
       });
       barriers += behind;
       if (behind) since.clear();

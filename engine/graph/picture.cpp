@@ -30,12 +30,15 @@ class Drawing {
   Picture run() {
     for (size_t i = 0; i < p_.storages.size(); ++i) {
       const GraphPlan::Storage& s = p_.storages[i];
-      if (s.memory == Memory::input) argument(i, "argument " + std::to_string(s.index), g_.values[g_.body.inputs[s.index]]);
-      else if (s.memory == Memory::constant) argument(i, "constant " + std::to_string(s.index), g_.values[g_.constants[s.index].first]);
+      if (s.memory == Memory::input)
+        argument(i, "argument " + std::to_string(s.index), g_.values[g_.body.inputs[s.index]]);
+      else if (s.memory == Memory::constant)
+        argument(i, "constant " + std::to_string(s.index), g_.values[g_.constants[s.index].first]);
     }
     nodes(p_.nodes, "");
     for (size_t i = 0; i < p_.outputs.size(); ++i) {
-      picture_.nodes.push_back({{"result " + std::to_string(i), to_string(g_.values[g_.body.outputs[i]])}, Picture::Node::Kind::result, ""});
+      picture_.nodes.push_back(
+          {{"result " + std::to_string(i), to_string(g_.values[g_.body.outputs[i]])}, Picture::Node::Kind::result, ""});
       reads(p_.outputs[i], picture_.nodes.size() - 1);
     }
     return std::move(picture_);
@@ -47,24 +50,31 @@ class Drawing {
     size_t node;
   };
   void argument(size_t storage, const std::string& name, const Graph::Type& t) {
-    picture_.nodes.push_back({{name, to_string(t), bytes(p_.storages[storage].bytes)}, Picture::Node::Kind::argument, ""});
+    picture_.nodes.push_back(
+        {{name, to_string(t), bytes(p_.storages[storage].bytes)}, Picture::Node::Kind::argument, ""});
     writes_.push_back({{storage, 0, p_.storages[storage].bytes}, picture_.nodes.size() - 1});
   }
-  static bool overlap(const Place& a, const Place& b) { return a.storage == b.storage && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes; }
+  static bool overlap(const Place& a, const Place& b) {
+    return a.storage == b.storage && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+  }
   /// The last writers of the bytes come before the node.
   void reads(const Place& p, size_t node) {
     for (const Write& w : writes_)
       if (w.node != node && overlap(w.place, p)) picture_.edges.emplace(w.node, node);
   }
   void writes(const Place& p, size_t node) {
-    std::erase_if(writes_, [&](const Write& w) { return w.place.storage == p.storage && w.place.offset >= p.offset && w.place.offset + w.place.bytes <= p.offset + p.bytes; });
+    std::erase_if(writes_, [&](const Write& w) {
+      return w.place.storage == p.storage && w.place.offset >= p.offset &&
+             w.place.offset + w.place.bytes <= p.offset + p.bytes;
+    });
     writes_.push_back({p, node});
   }
   std::string where(const Place& p) const {
     const GraphPlan::Storage& s = p_.storages[p.storage];
     if (s.memory == Memory::output) return "result " + std::to_string(s.index);
     if (s.memory != Memory::arena) return "an argument";
-    return "arena " + std::to_string(s.offset + p.offset) + " to " + std::to_string(s.offset + p.offset + p.bytes) + ", commands " + std::to_string(s.first) + " to " + std::to_string(s.last);
+    return "arena " + std::to_string(s.offset + p.offset) + " to " + std::to_string(s.offset + p.offset + p.bytes) +
+           ", commands " + std::to_string(s.first) + " to " + std::to_string(s.last);
   }
   void nodes(const std::vector<GraphPlan::Node>& list, const std::string& around) {
     for (const GraphPlan::Node& n : list) {
@@ -73,17 +83,28 @@ class Drawing {
         for (size_t i = n.begin; i < n.end; ++i) command(i, around);
       for (size_t b = 0; b < n.bodies.size(); ++b) {
         const size_t body = !choice && n.bodies.size() == 2 ? 1 - b : b;  // the test runs before the body
-        nodes(n.bodies[body], choice ? "branch " + std::to_string(b) : n.count ? "repeat " + std::to_string(*n.count) : n.at_most ? "at most " + std::to_string(*n.at_most) : body ? "the test of a while" : "while");
+        nodes(n.bodies[body], choice      ? "branch " + std::to_string(b)
+                              : n.count   ? "repeat " + std::to_string(*n.count)
+                              : n.at_most ? "at most " + std::to_string(*n.at_most)
+                              : body      ? "the test of a while"
+                                          : "while");
       }
     }
   }
   void command(size_t at, const std::string& outside) {
     const Command& c = p_.commands[at];
     const size_t node = picture_.nodes.size();
-    const std::string around = c.guard && c.kind != Command::Kind::gate ? "gate " + std::to_string(c.guard->gate) + ", body " + std::to_string(c.guard->body) : outside;
+    const std::string around = c.guard && c.kind != Command::Kind::gate
+                                   ? "gate " + std::to_string(c.guard->gate) + ", body " + std::to_string(c.guard->body)
+                                   : outside;
     if (c.kind == Command::Kind::gate) {
       const GraphPlan::Gate& gate = p_.gates[c.gate];
-      picture_.nodes.push_back({{"gate " + std::to_string(c.gate), std::to_string(gate.members.size()) + (gate.members.size() == 1 ? " command" : " commands"), where(gate.groups)}, Picture::Node::Kind::call, around});
+      picture_.nodes.push_back(
+          {{"gate " + std::to_string(c.gate),
+            std::to_string(gate.members.size()) + (gate.members.size() == 1 ? " command" : " commands"),
+            where(gate.groups)},
+           Picture::Node::Kind::call,
+           around});
       if (c.decides) reads(*c.decides, node);
       if (c.guard) reads(p_.gates[c.guard->gate].state, node);
       writes(gate.state, node);
@@ -106,8 +127,12 @@ class Drawing {
     for (size_t i = inputs; i < c.arguments.size(); ++i) {
       if (k.blocks[i].alias >= 0) reads(c.arguments[i], node);
       std::string shape;
-      for (const Extent& e : k.blocks[i].array_shape) shape += (shape.empty() ? "" : ", ") + (e.is_static() ? std::to_string(*e.value()) : dims.empty() ? to_string(e) : std::to_string(e.eval(dims)));
-      picture_.nodes.back().lines.push_back(std::string(name(k.blocks[i].dtype)) + "[" + shape + "], " + bytes(c.arguments[i].bytes));
+      for (const Extent& e : k.blocks[i].array_shape)
+        shape += (shape.empty() ? "" : ", ") + (e.is_static()  ? std::to_string(*e.value())
+                                                : dims.empty() ? to_string(e)
+                                                               : std::to_string(e.eval(dims)));
+      picture_.nodes.back().lines.push_back(std::string(name(k.blocks[i].dtype)) + "[" + shape + "], " +
+                                            bytes(c.arguments[i].bytes));
       picture_.nodes.back().lines.push_back(where(c.arguments[i]));
       writes(c.arguments[i], node);
     }
@@ -181,7 +206,9 @@ std::string svg(const Graph& g, const GraphPlan& p) {
   std::vector<std::vector<size_t>> rows(layers);
   for (size_t i = 0; i < n; ++i) rows[layer[i]].push_back(i);
   constexpr int kLetter = 6, kLine = 14, kGap = 24, kMargin = 20;
-  const auto lines = [&](size_t i) { return static_cast<int>(picture.nodes[i].lines.size() + !picture.nodes[i].around.empty()); };
+  const auto lines = [&](size_t i) {
+    return static_cast<int>(picture.nodes[i].lines.size() + !picture.nodes[i].around.empty());
+  };
   std::vector<int> x(n), y(n), width(n), height(n);
   int right = 0, top = kMargin;
   for (std::vector<size_t>& row : rows) {
@@ -207,23 +234,28 @@ std::string svg(const Graph& g, const GraphPlan& p) {
     top += tallest + 2 * kGap;
   }
   std::ostringstream out;
-  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << right + kMargin << "\" height=\"" << top + kMargin << "\" font-family=\"monospace\" font-size=\"10\">\n"
+  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << right + kMargin << "\" height=\"" << top + kMargin
+      << "\" font-family=\"monospace\" font-size=\"10\">\n"
       << "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   for (const auto& [a, b] : picture.edges) {
     const size_t from = std::min(a, b), to = std::max(a, b);
-    const int x1 = x[from] + width[from] / 2, y1 = y[from] + height[from], x2 = x[to] + width[to] / 2, y2 = y[to], middle = (y1 + y2) / 2;
-    out << "<path d=\"M" << x1 << "," << y1 << " C" << x1 << "," << middle << " " << x2 << "," << middle << " " << x2 << "," << y2 << "\" fill=\"none\" stroke=\"#888888\"/>\n";
+    const int x1 = x[from] + width[from] / 2, y1 = y[from] + height[from], x2 = x[to] + width[to] / 2, y2 = y[to],
+              middle = (y1 + y2) / 2;
+    out << "<path d=\"M" << x1 << "," << y1 << " C" << x1 << "," << middle << " " << x2 << "," << middle << " " << x2
+        << "," << y2 << "\" fill=\"none\" stroke=\"#888888\"/>\n";
   }
   for (size_t i = 0; i < n; ++i) {
     const Picture::Node& node = picture.nodes[i];
-    out << "<rect x=\"" << x[i] << "\" y=\"" << y[i] << "\" width=\"" << width[i] << "\" height=\"" << height[i] << "\" rx=\"3\" fill=\"" << colour(node.kind) << "\" stroke=\"#555555\"/>\n";
+    out << "<rect x=\"" << x[i] << "\" y=\"" << y[i] << "\" width=\"" << width[i] << "\" height=\"" << height[i]
+        << "\" rx=\"3\" fill=\"" << colour(node.kind) << "\" stroke=\"#555555\"/>\n";
     std::vector<std::string> text = node.lines;
     if (!node.around.empty()) text.push_back("(" + node.around + ")");
     for (size_t l = 0; l < text.size(); ++l)
-      out << "<text x=\"" << x[i] + 8 << "\" y=\"" << y[i] + kLine * static_cast<int>(l + 1) << "\"" << (l == 0 ? " font-weight=\"bold\"" : "") << ">" << escaped(text[l], true) << "</text>\n";
+      out << "<text x=\"" << x[i] + 8 << "\" y=\"" << y[i] + kLine * static_cast<int>(l + 1) << "\""
+          << (l == 0 ? " font-weight=\"bold\"" : "") << ">" << escaped(text[l], true) << "</text>\n";
   }
-  out << "<text x=\"" << kMargin << "\" y=\"" << top + kMargin / 2 << "\">peak memory " << bytes(p.peak_bytes()) << ", arena "
-      << bytes(p.arena_bytes) << "</text>\n</svg>\n";
+  out << "<text x=\"" << kMargin << "\" y=\"" << top + kMargin / 2 << "\">peak memory " << bytes(p.peak_bytes())
+      << ", arena " << bytes(p.arena_bytes) << "</text>\n</svg>\n";
   return out.str();
 }
 

@@ -1,5 +1,6 @@
-// Pictures of a planned graph: what calls what, how large that is, and where and how long it lies in the arena. dot() is for Graphviz; svg() lays the picture out
-// itself, in layers: a call stands below all that it needs, next to what it needs most. Read next: plan.h.
+// Pictures of a planned graph: what calls what, how large that is, and where and how long it lies in the arena. dot()
+// is for Graphviz; svg() lays the picture out itself, in layers: a call stands below all that it needs, next to what it
+// needs most. Read next: plan.h.
 #pragma once
 #include <string>
 

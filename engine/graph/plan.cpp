@@ -19,9 +19,11 @@ using Place = GraphPlan::Place;
 using Command = GraphPlan::Command;
 using Node = GraphPlan::Node;
 constexpr size_t kForever = std::numeric_limits<size_t>::max();
-constexpr int64_t kGranule = 64;  // of the arena
+constexpr int64_t kGranule = 64;              // of the arena
 constexpr int64_t kMuch = int64_t{16} << 20;  // bytes of an arena: below, it is not worth a barrier
-constexpr int64_t kTurns = 16;    // of a while that nothing bounds: a look at its state costs about as much as this many turns of small kernels that do nothing
+// of a while that nothing bounds: a look at its state costs about as much as this many turns of small kernels that do
+// nothing
+constexpr int64_t kTurns = 16;
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t bytes(const Graph::Type& t) { return num_elements(t.shape) * size_bytes(t.dtype); }
@@ -30,12 +32,14 @@ int64_t bytes(const Graph::Type& t) { return num_elements(t.shape) * size_bytes(
 
 class Planner {
  public:
-  Planner(const Graph& g, const PlanOptions& options) : graph_(g), options_(options), places_(g.values.size()), wanted_(g.values.size()) {}
+  Planner(const Graph& g, const PlanOptions& options)
+      : graph_(g), options_(options), places_(g.values.size()), wanted_(g.values.size()) {}
 
   GraphPlan run() {
     Graph::Body body = graph_.body;
     plan_.dropped = graph_.dropped + prune(graph_, body);
-    for (size_t i = 0; i < body.inputs.size(); ++i) places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Memory::input, i);
+    for (size_t i = 0; i < body.inputs.size(); ++i)
+      places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Memory::input, i);
     for (size_t i = 0; i < graph_.constants.size(); ++i) {
       const size_t v = graph_.constants[i].first;
       places_[v] = fresh(bytes(graph_.values[v]), Memory::constant, i);
@@ -47,7 +51,8 @@ class Planner {
       if (s.memory == Memory::arena && whole(p)) {
         s.memory = Memory::output;
         s.index = num_outputs_++;
-      } else if (!whole(p) || s.memory == Memory::constant) {  // a constant stays the graph's, whatever becomes of the result
+      } else if (!whole(p) ||
+                 s.memory == Memory::constant) {  // a constant stays the graph's, whatever becomes of the result
         const Place own = fresh(p.bytes, Memory::output, num_outputs_++);
         copy(p, own);
         p = own;
@@ -99,7 +104,8 @@ class Planner {
       use(plan_.gates[guard_->gate].groups, now());
     }
     const bool alone = !c.sizes.empty();
-    if (alone || nodes_->empty() || nodes_->back().kind != Node::Kind::commands || nodes_->back().end != now() || alone_ == now())
+    if (alone || nodes_->empty() || nodes_->back().kind != Node::Kind::commands || nodes_->back().end != now() ||
+        alone_ == now())
       nodes_->push_back({.begin = now(), .end = now()});
     ++nodes_->back().end;
     plan_.commands.push_back(std::move(c));
@@ -146,25 +152,33 @@ class Planner {
     Loc loc;
     explicit operator bool() const { return !why.empty(); }
   };
-  /// Why the commands of a step cannot be all there ahead, guarded by a gate. `again`: they are run more than once in a replay, where a report has room for one.
+  /// Why the commands of a step cannot be all there ahead, guarded by a gate. `again`: they are run more than once in a
+  /// replay, where a report has room for one.
   Reason unguarded(const Graph::Step& s, bool again) const {
     if (!options_.gates) return {"that is how the plan is asked for", s.loc};
     if (s.kind == Kind::call) {
       const ir::Kernel& k = graph_.kernels[s.kernel];
       for (const auto& [name, v] : s.sizes)
         if (!constant_.contains(v)) return {"a value is the size of a grid of " + k.name, k.loc};
-      if (options_.whole && !options_.whole(described(s))) return {k.name + " is estimated to take longer than the watchdog allows, so it is cut", k.loc};
+      if (options_.whole && !options_.whole(described(s)))
+        return {k.name + " is estimated to take longer than the watchdog allows, so it is cut", k.loc};
       if (again && !k.texts.empty()) return {k.name + " prints or checks in a loop that a value ends", k.loc};
     }
     if (s.kind == Kind::repeat) {
       again |= !s.count;
       if (!s.count && !s.at_most) return {"nothing bounds how often a while loop turns", s.loc};
       if (length(s) > options_.unrolled)
-        return {"a loop of " + (s.count ? plural(static_cast<size_t>(*s.count), "turn") : "at most " + plural(static_cast<size_t>(*s.at_most), "turn")) + " becomes more than " + std::to_string(options_.unrolled) + " commands", s.loc};
+        return {"a loop of " +
+                    (s.count ? plural(static_cast<size_t>(*s.count), "turn")
+                             : "at most " + plural(static_cast<size_t>(*s.at_most), "turn")) +
+                    " becomes more than " + std::to_string(options_.unrolled) + " commands",
+                s.loc};
       for (size_t i = s.num_carries(); s.count && i < s.bodies[0].inputs.size(); ++i)
-        if (const int64_t n = bytes(graph_.values[s.bodies[0].inputs[i]]); n % options_.alignment) return unaligned(s, n);
+        if (const int64_t n = bytes(graph_.values[s.bodies[0].inputs[i]]); n % options_.alignment)
+          return unaligned(s, n);
       for (size_t i = s.num_carries(); s.count && i < s.bodies[0].outputs.size(); ++i)
-        if (const int64_t n = bytes(graph_.values[s.bodies[0].outputs[i]]); n % options_.alignment) return unaligned(s, n);
+        if (const int64_t n = bytes(graph_.values[s.bodies[0].outputs[i]]); n % options_.alignment)
+          return unaligned(s, n);
     }
     return unguarded(s.bodies, again);
   }
@@ -175,7 +189,9 @@ class Planner {
     return {};
   }
   Reason unaligned(const Graph::Step& s, int64_t n) const {
-    return {"a loop works on rows of " + plural(static_cast<size_t>(n), "byte") + ", which lie at no multiples of " + std::to_string(options_.alignment), s.loc};
+    return {"a loop works on rows of " + plural(static_cast<size_t>(n), "byte") + ", which lie at no multiples of " +
+                std::to_string(options_.alignment),
+            s.loc};
   }
 
   size_t new_gate(int32_t bodies) {
@@ -293,7 +309,8 @@ class Planner {
         places_[b.inputs[s.num_carries() + k]] = p;
       }
       for (size_t k = 0; k < stacks.size(); ++k)
-        if (const Place p = row_of(stacks[k], *s.count, row(s, i)); aligned(p)) wanted_[b.outputs[s.num_carries() + k]] = p;
+        if (const Place p = row_of(stacks[k], *s.count, row(s, i)); aligned(p))
+          wanted_[b.outputs[s.num_carries() + k]] = p;
       std::vector<Place> outs = walk(b);
       for (size_t k = 0; k < stacks.size(); ++k) {
         wanted_[b.outputs[s.num_carries() + k]].reset();
@@ -313,7 +330,8 @@ class Planner {
     node.loc = s.loc;
     std::vector<Place> results;
     if (s.count) {
-      node.why = "a loop of " + std::to_string(*s.count) + " turns becomes more than " + std::to_string(options_.unrolled) + " commands";
+      node.why = "a loop of " + std::to_string(*s.count) + " turns becomes more than " +
+                 std::to_string(options_.unrolled) + " commands";
     } else {
       const Reason whole = unguarded(s, true), turn = unguarded(s.bodies, true);
       const int64_t each = std::max<int64_t>(length(s.bodies[0]) + length(s.bodies[1]), 1);
@@ -371,7 +389,8 @@ class Planner {
     nodes_ = around;
     guard_ = outside;
     if (node.gate) close_gate(*node.gate);
-    // What was there before is there for every iteration, and nothing else takes the place of what the last one has left.
+    // What was there before is there for every iteration, and nothing else takes the place of what the last one has
+    // left.
     const size_t end = now();
     for (size_t i = carries; i < outs.size(); ++i) use(outs[i], end);
     for (const Place& p : results) use(p, end);
@@ -382,8 +401,8 @@ class Planner {
     for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
   }
 
-  /// A copy made for an output that is aliased to an input, or for an input that the kernel changes, goes where nobody needs its source
-  /// after the call: the copy lives in the source's place.
+  /// A copy made for an output that is aliased to an input, or for an input that the kernel changes, goes where nobody
+  /// needs its source after the call: the copy lives in the source's place.
   void take_places() {
     std::vector<size_t> now_in(plan_.storages.size());
     std::iota(now_in.begin(), now_in.end(), size_t{0});
@@ -398,11 +417,13 @@ class Planner {
       while (call < plan_.commands.size() && plan_.commands[call].kind == Command::Kind::copy) ++call;
       const size_t from = find(c.from.storage), to = find(c.to.storage);
       GraphPlan::Storage &source = plan_.storages[from], &target = plan_.storages[to];
-      const bool donated = source.memory == Memory::input && source.index < options_.donated.size() && options_.donated[source.index];
-      if (call == plan_.commands.size() || from == to || (source.memory != Memory::arena && !donated) || target.memory == Memory::input ||
-          target.memory == Memory::constant)
+      const bool donated =
+          source.memory == Memory::input && source.index < options_.donated.size() && options_.donated[source.index];
+      if (call == plan_.commands.size() || from == to || (source.memory != Memory::arena && !donated) ||
+          target.memory == Memory::input || target.memory == Memory::constant)
         continue;
-      if (!(c.from.offset == 0 && c.from.bytes == source.bytes && c.to.offset == 0 && c.to.bytes == target.bytes)) continue;
+      if (!(c.from.offset == 0 && c.from.bytes == source.bytes && c.to.offset == 0 && c.to.bytes == target.bytes))
+        continue;
       if (target.first > t || written_before(c.to, t) || source.last > call) continue;
       // The call sees the source as this one argument at most, and no other copy reads it.
       const Command& user = plan_.commands[call];
@@ -414,8 +435,8 @@ class Planner {
         const int output = i < static_cast<size_t>(k.num_inputs) ? k.aliased_output(static_cast<int>(i)) : -1;
         if (output >= 0 && find(user.arguments[static_cast<size_t>(output)].storage) == to) ++allowed;
       }
-      bool other = seen != allowed ||
-                   std::none_of(user.arguments.begin(), user.arguments.end(), [&](const Place& p) { return find(p.storage) == to; });
+      bool other = seen != allowed || std::none_of(user.arguments.begin(), user.arguments.end(),
+                                                   [&](const Place& p) { return find(p.storage) == to; });
       for (size_t i = t + 1; i < call; ++i)
         other |= find(plan_.commands[i].from.storage) == from || find(plan_.commands[i].to.storage) == from;
       for (const auto& [name, p] : user.sizes) other |= find(p.storage) == from;
@@ -462,7 +483,8 @@ class Planner {
     return false;
   }
 
-  /// Another order where it takes fewer barriers, and no memory to speak of: all commands, or as many at a time as it may be.
+  /// Another order where it takes fewer barriers, and no memory to speak of: all commands, or as many at a time as it
+  /// may be.
   void order() {
     plan_.barriers = plan_.barriers_as_written = count_barriers(graph_, plan_);
     if (!options_.reorder || plan_.barriers == 0) return;
@@ -484,18 +506,21 @@ class Planner {
     for (const Command& c : plan_.commands) {
       if (c.kind == Command::Kind::call) plan_.table_bytes += options_.table(c);
       if (c.kind == Command::Kind::copy && c.from != c.to) plan_.table_bytes += 16;  // from where and to where
-      if (c.kind == Command::Kind::gate) plan_.table_bytes += 48 + 3 * plan_.gates[c.gate].groups.bytes;  // where five arrays are; and one of them (runtime/call/gate.h)
+      // where five arrays are; and one of them (runtime/call/gate.h)
+      if (c.kind == Command::Kind::gate) plan_.table_bytes += 48 + 3 * plan_.gates[c.gate].groups.bytes;
     }
   }
 
-  /// What a command has read may be written by the next one only behind a barrier: memory of calls that overlap otherwise is not shared, unless that takes much.
+  /// What a command has read may be written by the next one only behind a barrier: memory of calls that overlap
+  /// otherwise is not shared, unless that takes much.
   void arrange() {
     const std::vector<size_t> ends = overlapping();
     arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
     const int64_t apart = plan_.arena_bytes;
     if (apart <= kMuch) return;
     arrange([](const GraphPlan::Storage& s) { return s.last; });
-    if (apart <= plan_.arena_bytes + plan_.arena_bytes / 4) arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
+    if (apart <= plan_.arena_bytes + plan_.arena_bytes / 4)
+      arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
   }
   /// For each command the last one that no barrier keeps behind it, if only what they compute does.
   std::vector<size_t> overlapping() const {
@@ -506,7 +531,8 @@ class Planner {
       const Command& c = plan_.commands[i];
       const std::vector<PlaceUse> uses = uses_of(graph_, plan_, c);
       const bool behind = std::any_of(uses.begin(), uses.end(), [&](const PlaceUse& u) {
-        return std::any_of(since.begin(), since.end(), [&](const PlaceUse& o) { return (u.writes || o.writes) && overlap(u.place, o.place); });
+        return std::any_of(since.begin(), since.end(),
+                           [&](const PlaceUse& o) { return (u.writes || o.writes) && overlap(u.place, o.place); });
       });
       if (behind || !c.sizes.empty()) {
         since.clear();
@@ -525,7 +551,8 @@ class Planner {
     std::vector<size_t> order;
     for (size_t i = 0; i < plan_.storages.size(); ++i)
       if (plan_.storages[i].memory == Memory::arena && plan_.storages[i].bytes > 0) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return plan_.storages[a].bytes > plan_.storages[b].bytes; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return plan_.storages[a].bytes > plan_.storages[b].bytes; });
     std::vector<size_t> placed;  // by offset
     for (size_t i : order) {
       GraphPlan::Storage& s = plan_.storages[i];
@@ -537,8 +564,9 @@ class Planner {
         if (o.offset >= s.offset + size) break;
         s.offset = std::max(s.offset, o.offset + up(o.bytes, kGranule));
       }
-      placed.insert(
-          std::upper_bound(placed.begin(), placed.end(), s.offset, [&](int64_t at, size_t j) { return at < plan_.storages[j].offset; }), i);
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), s.offset,
+                                     [&](int64_t at, size_t j) { return at < plan_.storages[j].offset; }),
+                    i);
       plan_.arena_bytes = std::max(plan_.arena_bytes, s.offset + size);
       plan_.unshared_bytes += size;
     }
@@ -568,7 +596,9 @@ int64_t GraphPlan::bytes(Memory memory) const {
   return n;
 }
 
-int64_t GraphPlan::peak_bytes() const { return bytes(Memory::input) + bytes(Memory::constant) + bytes(Memory::output) + frames * (arena_bytes + table_bytes); }
+int64_t GraphPlan::peak_bytes() const {
+  return bytes(Memory::input) + bytes(Memory::constant) + bytes(Memory::output) + frames * (arena_bytes + table_bytes);
+}
 
 bool GraphPlan::recorded(const Node& n) const {
   if (n.kind == Node::Kind::commands) return commands[n.begin].sizes.empty();
@@ -592,7 +622,8 @@ std::string explain(const Graph& g, const GraphPlan& p) {
     copies += c.kind == Command::Kind::copy;
   }
   text += plural(calls, "call") + " of " + plural(g.kernels.size(), "kernel") + ", " + std::to_string(copies) +
-          (copies == 1 ? " copy" : " copies") + "; " + std::to_string(p.dropped) + " dropped, since nobody needs what they make\n";
+          (copies == 1 ? " copy" : " copies") + "; " + std::to_string(p.dropped) +
+          " dropped, since nobody needs what they make\n";
   const auto decided = [&](const auto& self, const std::vector<Node>& nodes) -> size_t {
     size_t n = 0;
     for (const Node& node : nodes) {
@@ -603,18 +634,27 @@ std::string explain(const Graph& g, const GraphPlan& p) {
   };
   size_t waits = decided(decided, p.nodes);
   for (const Command& c : p.commands) waits += !c.sizes.empty();
-  text += "waits for the device: " + (waits ? "at " + plural(waits, "place") + ", where a value decides what is run" : std::string("none")) +
-          "\n";
+  text += "waits for the device: " +
+          (waits ? "at " + plural(waits, "place") + ", where a value decides what is run" : std::string("none")) + "\n";
   if (!p.gates.empty()) text += "decided on the device: at " + plural(p.gates.size(), "place") + "\n";
-  text += "barriers: " + std::to_string(p.barriers) + (p.barriers < p.barriers_as_written ? " (" + std::to_string(p.barriers_as_written) + " in the order of the program)" : "") + "\n";
-  auto line = [&](const char* what, int64_t n) { text += std::string("  ") + what + ": " + std::to_string(n) + " bytes\n"; };
-  text += "peak memory: " + std::to_string(p.peak_bytes()) + " bytes" + (p.frames > 1 ? ", with " + std::to_string(p.frames) + " calls in flight" : "") + "\n";
+  text += "barriers: " + std::to_string(p.barriers) +
+          (p.barriers < p.barriers_as_written
+               ? " (" + std::to_string(p.barriers_as_written) + " in the order of the program)"
+               : "") +
+          "\n";
+  auto line = [&](const char* what, int64_t n) {
+    text += std::string("  ") + what + ": " + std::to_string(n) + " bytes\n";
+  };
+  text += "peak memory: " + std::to_string(p.peak_bytes()) + " bytes" +
+          (p.frames > 1 ? ", with " + std::to_string(p.frames) + " calls in flight" : "") + "\n";
   line("arguments", p.bytes(Memory::input));
   line("constants", p.bytes(Memory::constant));
   line("results", p.bytes(Memory::output));
   const std::string each = p.frames > 1 ? " each" : "";
-  text += "  intermediate values and scratch: " + std::to_string(p.arena_bytes) + " bytes" + each + " (" + std::to_string(p.unshared_bytes) + " without sharing)\n";
-  if (p.table_bytes > 0) text += "  where the calls' arguments are: " + std::to_string(p.table_bytes) + " bytes" + each + "\n";
+  text += "  intermediate values and scratch: " + std::to_string(p.arena_bytes) + " bytes" + each + " (" +
+          std::to_string(p.unshared_bytes) + " without sharing)\n";
+  if (p.table_bytes > 0)
+    text += "  where the calls' arguments are: " + std::to_string(p.table_bytes) + " bytes" + each + "\n";
   return text;
 }
 

@@ -1,8 +1,10 @@
-// GraphPlan: a graph as commands in the order in which a device runs them, and where every value lies. Counted loops are unrolled as far as
-// that stays short. What a value decides is decided on the device by gates, commands that say which of those behind them run: all branches of a switch
-// stand there, and a while as often as it turns at most, or a few turns at a time. The rest (the size of a grid, long loops in a branch) is left to whoever runs the plan. Intermediate values
-// share one arena: two whose lives do not overlap may lie in the same place, an output that is aliased to an input that nobody needs any
-// more takes its place, a row of a stacked result is written where it belongs. What nobody needs is dropped (prune.h). Nothing here knows a device. Read next: runtime/call/graph.h.
+// GraphPlan: a graph as commands in the order in which a device runs them, and where every value lies. Counted loops
+// are unrolled as far as that stays short. What a value decides is decided on the device by gates, commands that say
+// which of those behind them run: all branches of a switch stand there, and a while as often as it turns at most, or a
+// few turns at a time. The rest (the size of a grid, long loops in a branch) is left to whoever runs the plan.
+// Intermediate values share one arena: two whose lives do not overlap may lie in the same place, an output that is
+// aliased to an input that nobody needs any more takes its place, a row of a stacked result is written where it
+// belongs. What nobody needs is dropped (prune.h). Nothing here knows a device. Read next: runtime/call/graph.h.
 #pragma once
 #include <functional>
 #include <string>
@@ -25,7 +27,8 @@ struct GraphPlan {
     int64_t offset = 0, bytes = 0;
     bool operator==(const Place&) const = default;
   };
-  /// What decides on the device which body of a switch or while runs: the commands that are guarded by it have as many workgroups as they were planned with, or none.
+  /// What decides on the device which body of a switch or while runs: the commands that are guarded by it have as many
+  /// workgroups as they were planned with, or none.
   struct Gate {
     Place state;   // an i32: the body that runs, -1 for none
     Place groups;  // i32s: three numbers of workgroups for each member, and some to spare
@@ -45,14 +48,17 @@ struct GraphPlan {
   struct Command {
     enum class Kind : uint8_t { call, copy, gate };
     Kind kind = Kind::call;
-    Place from = {}, to = {};                               // copy
-    size_t gate = 0;                                        // gate: sets this one's state,
-    std::optional<Place> decides = {};                      // from a bool (true: body 0, false: none) or an i32 (clamped to the bodies); without one it is body 0
-    std::optional<Guard> guard = {};                        // of a gate, which always runs: where that does not hold, its state is -1
-    size_t kernel = 0;                                      // call: position in kernels
-    std::vector<Place> arguments = {};                      // its inputs, then its outputs
-    std::vector<std::pair<DType, Shape>> inputs = {};       // what they are
-    DimValues dims = {};                                    // sizes of the grid that no input shows, as far as they are known
+    Place from = {}, to = {};  // copy
+    size_t gate = 0;           // gate: sets this one's state,
+    // from a bool (true: body 0, false: none) or an i32 (clamped to the bodies); without one it is body 0
+    std::optional<Place> decides = {};
+    // of a gate, which always runs: where that does not hold, its state is -1
+    std::optional<Guard> guard = {};
+    size_t kernel = 0;                                 // call: position in kernels
+    std::vector<Place> arguments = {};                 // its inputs, then its outputs
+    std::vector<std::pair<DType, Shape>> inputs = {};  // what they are
+    // sizes of the grid that no input shows, as far as they are known
+    DimValues dims = {};
     std::vector<std::pair<std::string, Place>> sizes = {};  // those that a value gives
     std::optional<Place> scratch = {};                      // if it needs memory of its own
   };
@@ -63,14 +69,19 @@ struct GraphPlan {
     size_t begin = 0, end = 0;  // of commands, of a repeat where it begins; one that has sizes stands alone
     Place decides = {};         // repeat without a count: the test's bool; choose: the index
     std::optional<int64_t> count = {}, at_most = {};
-    std::optional<size_t> gate = {};  // of a repeat without a count: the test and the body (which are commands and such repeats alone) go one after another `turns` times
-    int64_t turns = 0;                // and with at_most == turns that is all there is to it; else again, as long as the gate's state is not -1
-    std::string why = {};             // of what is left to whoever runs the plan: why
+    // of a repeat without a count: the test and the body (which are commands and such repeats alone) go one after
+    // another `turns` times
+    std::optional<size_t> gate = {};
+    // and with at_most == turns that is all there is to it; else again, as long as the gate's state is not -1
+    int64_t turns = 0;
+    std::string why = {};  // of what is left to whoever runs the plan: why
     Loc loc = {};
     bool reverse = false;
-    std::vector<std::pair<Place, Place>> slices = {};  // of a counted repeat: an array, and where row i of it goes before iteration i
+    // of a counted repeat: an array, and where row i of it goes before iteration i
+    std::vector<std::pair<Place, Place>> slices = {};
     std::vector<std::pair<Place, Place>> stacks = {};  // what is row i of an array after it, and the array
-    std::vector<std::vector<Node>> bodies = {};        // choose: the branches; repeat: the body, and without a count the test
+    // choose: the branches; repeat: the body, and without a count the test
+    std::vector<std::vector<Node>> bodies = {};
   };
   std::vector<Storage> storages;
   std::vector<Command> commands;
@@ -79,9 +90,10 @@ struct GraphPlan {
   std::vector<Place> outputs;  // each a whole storage
   int64_t arena_bytes = 0;     // as much as all intermediate values need at once
   int64_t unshared_bytes = 0;  // what they would take one beside the other
-  int64_t table_bytes = 0;     // of what tells calls where their arguments are, and gates how many workgroups there may be
-  int64_t frames = 1;          // calls in flight, each with an arena and a table of its own
-  size_t dropped = 0;          // calls
+  // of what tells calls where their arguments are, and gates how many workgroups there may be
+  int64_t table_bytes = 0;
+  int64_t frames = 1;                            // calls in flight, each with an arena and a table of its own
+  size_t dropped = 0;                            // calls
   size_t barriers = 0, barriers_as_written = 0;  // between commands; and if these were in the order of the program
 
   int64_t bytes(Memory memory) const;  ///< of all storages there; of the arena, arena_bytes
@@ -96,10 +108,10 @@ struct GraphPlan {
 struct PlanOptions {
   int64_t alignment = 16;   ///< of what kernels may get as an argument, in bytes; a power of two
   int64_t unrolled = 1024;  ///< so many commands a loop may become
-  /// Calls that need nothing of one another stand together, which takes fewer barriers, but more values at once: where the arena is no larger than 16 MiB, or than 5/4 of what the order
-  /// of the program takes.
+  /// Calls that need nothing of one another stand together, which takes fewer barriers, but more values at once: where
+  /// the arena is no larger than 16 MiB, or than 5/4 of what the order of the program takes.
   bool reorder = true;
-  bool gates = true;        ///< false: what a value decides is left to whoever runs the plan
+  bool gates = true;               ///< false: what a value decides is left to whoever runs the plan
   std::vector<bool> donated = {};  ///< by input: its memory may become another value's; empty: none
   /// Bytes that a call needs beside its arguments.
   std::function<int64_t(const GraphPlan::Command&)> scratch = {};

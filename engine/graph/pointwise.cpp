@@ -16,7 +16,11 @@ using ir::Index, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Type, ir::Value
 std::string joined(const std::string& a, const std::string& b) {
   constexpr size_t most = 48;
   const std::string both = a + "_" + b;
-  return both.size() <= most ? both : a.size() > most ? a : a.ends_with("_and_more") ? a : a.size() + 9 <= most ? a + "_and_more" : a;
+  return both.size() <= most        ? both
+         : a.size() > most          ? a
+         : a.ends_with("_and_more") ? a
+         : a.size() + 9 <= most     ? a + "_and_more"
+                                    : a;
 }
 
 namespace {
@@ -30,7 +34,8 @@ bool is_whole(const Op& op, const Shape& shape) {
 
 struct Refused {};  // by what is found on the way
 
-/// A dim of a value of an element-wise kernel: the dim of its result along which it lies, or none (-1; its size is 1). `one`: of size 1 there, the same for all.
+/// A dim of a value of an element-wise kernel: the dim of its result along which it lies, or none (-1; its size is 1).
+/// `one`: of size 1 there, the same for all.
 struct Along {
   int dim = -1;
   bool one = true;
@@ -53,7 +58,8 @@ class Pointwise {
   };
   const std::vector<Leaf>& leaves() const { return leaves_; }
 
-  /// The ops once more, on a part of the result: `sizes` are those of its dims that are there. `leaves`: the values of the leaves.
+  /// The ops once more, on a part of the result: `sizes` are those of its dims that are there. `leaves`: the values of
+  /// the leaves.
   Value emit(ir::Builder& b, const std::vector<std::optional<int64_t>>& sizes, const std::vector<Value>& leaves) const {
     std::map<Value, Value> done;
     for (size_t i = 0; i < leaves_.size(); ++i) done[leaf_values_[i]] = leaves[i];
@@ -117,14 +123,17 @@ class Pointwise {
     }
   }
 
-  static bool there(const Along& a, const std::vector<std::optional<int64_t>>& sizes) { return a.dim < 0 || sizes[static_cast<size_t>(a.dim)].has_value(); }
+  static bool there(const Along& a, const std::vector<std::optional<int64_t>>& sizes) {
+    return a.dim < 0 || sizes[static_cast<size_t>(a.dim)].has_value();
+  }
   Shape shape_of(const Map& m, const std::vector<std::optional<int64_t>>& sizes) const {
     Shape s;
     for (const Along& a : m)
       if (there(a, sizes)) s.push_back(a.one ? 1 : *sizes[static_cast<size_t>(a.dim)]);
     return s;
   }
-  Value emit(Value v, ir::Builder& b, const std::vector<std::optional<int64_t>>& sizes, std::map<Value, Value>& done) const {
+  Value emit(Value v, ir::Builder& b, const std::vector<std::optional<int64_t>>& sizes,
+             std::map<Value, Value>& done) const {
     if (const auto it = done.find(v); it != done.end()) return it->second;
     const Map& map = maps_.at(v);
     const Shape shape = shape_of(map, sizes);
@@ -174,7 +183,9 @@ class Pointwise {
       for (int64_t d : from) n *= d;
       for (int64_t d : shape) m *= d;
       if (n != m) throw Refused();  // a block of more than the one element that the array has
-      made = from == shape ? operands[0] : b.one({.code = Opcode::reshape, .operands = operands}, Type::array(k_.type(v).dtype, shape));
+      made = from == shape
+                 ? operands[0]
+                 : b.one({.code = Opcode::reshape, .operands = operands}, Type::array(k_.type(v).dtype, shape));
     }
     if (b.kernel().type(made).shape != shape) throw Refused();
     return done[v] = made;
@@ -228,7 +239,8 @@ class Visits {
       const auto v = value(yield.operands[d]);
       const Extent last = ir::last_index(m.block[d], m.array_shape[d]);
       if (!v || !last.is_static()) throw Refused();
-      b.push_back(std::clamp<int64_t>(*v < 0 ? *v + *last.value() + m.block[d].wrap() : *v, 0, std::max<int64_t>(*last.value(), 0)));
+      b.push_back(std::clamp<int64_t>(*v < 0 ? *v + *last.value() + m.block[d].wrap() : *v, 0,
+                                      std::max<int64_t>(*last.value(), 0)));
     }
     known_ = std::move(outer);
     return b;
@@ -306,7 +318,8 @@ class Visits {
 int64_t elements_of(const ir::BlockMapping& m) {
   int64_t n = 1;
   for (size_t d = 0; d < m.array_shape.size(); ++d) {
-    const int64_t size = m.array_shape[d].value().value_or(0), b = m.whole || m.block[d].kind != ir::BlockDim::Kind::blocked ? 1 : m.block[d].size;
+    const int64_t size = m.array_shape[d].value().value_or(0),
+                  b = m.whole || m.block[d].kind != ir::BlockDim::Kind::blocked ? 1 : m.block[d].size;
     n *= (size + b - 1) / b * b;
   }
   return n;
@@ -317,7 +330,8 @@ int64_t elements_of(const ir::BlockMapping& m) {
 /// k with inputs [at, at + 1) (or none) replaced by `with`, and its Refs in place.
 class Rebuilt {
  public:
-  Rebuilt(const ir::Kernel& from, size_t at, bool replaces, const std::vector<ir::BlockMapping>& with) : from_(from), at_(at), replaces_(replaces), copier_(from, k_) {
+  Rebuilt(const ir::Kernel& from, size_t at, bool replaces, const std::vector<ir::BlockMapping>& with)
+      : from_(from), at_(at), replaces_(replaces), copier_(from, k_) {
     k_.name = from.name;
     k_.loc = from.loc;
     k_.grid = from.grid;
@@ -336,11 +350,13 @@ class Rebuilt {
       if (b.alias > static_cast<int>(at)) b.alias += added;
     }
     k_.num_inputs = from.num_inputs + added;
-    for (int i = 0; i < static_cast<int>(k_.blocks.size()); ++i) k_.blocks[static_cast<size_t>(i)].origin = k_.usual_origin(i);
+    for (int i = 0; i < static_cast<int>(k_.blocks.size()); ++i)
+      k_.blocks[static_cast<size_t>(i)].origin = k_.usual_origin(i);
   }
   ir::Kernel& kernel() { return k_; }
   ir::Copier& copier() { return copier_; }
-  /// The body, empty, once the blocks are what they shall be. What `from`'s body names is mapped to it, but for a Ref that was replaced.
+  /// The body, empty, once the blocks are what they shall be. What `from`'s body names is mapped to it, but for a Ref
+  /// that was replaced.
   ir::Builder body() {
     std::vector<Type> args;
     for (size_t i = 0; i < k_.blocks.size(); ++i) args.push_back(k_.block_ref_type(static_cast<int>(i)));
@@ -349,7 +365,8 @@ class Rebuilt {
     k_.body = builder.new_region(args);
     const std::vector<Value>& old = from_.region(from_.body).args;
     for (size_t i = 0; i < old.size(); ++i)
-      if (i != at_ || !replaces_) copier_.map(old[i], k_.region(k_.body).args[i < at_ ? i : i + k_.blocks.size() - from_.blocks.size()]);
+      if (i != at_ || !replaces_)
+        copier_.map(old[i], k_.region(k_.body).args[i < at_ ? i : i + k_.blocks.size() - from_.blocks.size()]);
     return builder;
   }
   /// The finished kernel, under the names of both that it was made of.
@@ -391,7 +408,8 @@ class Rebuilt {
       } else {
         const ir::BlockDim& d = like.block[static_cast<size_t>(a.dim)];
         b.block.push_back(d);
-        for (size_t r = 0; r < d.results(); ++r) results.push_back(copier(yield.operands[first[static_cast<size_t>(a.dim)] + r]));
+        for (size_t r = 0; r < d.results(); ++r)
+          results.push_back(copier(yield.operands[first[static_cast<size_t>(a.dim)] + r]));
       }
     }
     builder.yield(std::move(results));
@@ -427,7 +445,8 @@ Site site(const ir::BlockMapping& like, const Op& op) {
   return s;
 }
 /// A load of what lies along the access `op` (already copied: its operands are the new kernel's) as `map` says.
-Value load_along(ir::Builder& b, Value ref, const Op& op, const Site& s, const Map& map, const ir::BlockMapping& block) {
+Value load_along(ir::Builder& b, Value ref, const Op& op, const Site& s, const Map& map,
+                 const ir::BlockMapping& block) {
   Op load{.code = Opcode::load, .operands = {ref}, .loc = op.loc};
   for (size_t d = 0; d < map.size(); ++d) {
     if (!block.whole && !block.block[d].seen()) continue;
@@ -490,13 +509,16 @@ bool only(const ir::Kernel& k, Value ref, Opcode code) {
   return true;
 }
 bool has_dynamic_sizes(const ir::Kernel& k) {
-  return std::any_of(k.blocks.begin(), k.blocks.end(), [](const ir::BlockMapping& b) { return std::any_of(b.array_shape.begin(), b.array_shape.end(), [](const Extent& e) { return !e.is_static(); }); });
+  return std::any_of(k.blocks.begin(), k.blocks.end(), [](const ir::BlockMapping& b) {
+    return std::any_of(b.array_shape.begin(), b.array_shape.end(), [](const Extent& e) { return !e.is_static(); });
+  });
 }
 
 }  // namespace
 
 std::optional<Plain> plain(const ir::Kernel& k) {
-  if (!k.grid.empty() || !k.scratch.empty() || k.num_prefetch > 0 || !k.texts.empty() || k.level != ir::Level::tile) return {};
+  if (!k.grid.empty() || !k.scratch.empty() || k.num_prefetch > 0 || !k.texts.empty() || k.level != ir::Level::tile)
+    return {};
   for (const ir::BlockMapping& b : k.blocks)
     if (!b.whole || b.alias >= 0) return {};
   Plain p;
@@ -524,21 +546,27 @@ std::optional<Plain> plain(const ir::Kernel& k) {
   return p;
 }
 
-std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments, const ir::Kernel& given,
-                                 const std::vector<size_t>& consumer_arguments, size_t value) try {
+std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments,
+                                 const ir::Kernel& given, const std::vector<size_t>& consumer_arguments,
+                                 size_t value) try {
   const auto p = plain(producer);
   if (!p || p->stored.size() != 1 || given.level != ir::Level::tile || has_dynamic_sizes(given)) return {};
   if (std::count(consumer_arguments.begin(), consumer_arguments.end(), value) != 1) return {};
-  const auto at = static_cast<size_t>(std::find(consumer_arguments.begin(), consumer_arguments.end(), value) - consumer_arguments.begin());
+  const auto at = static_cast<size_t>(std::find(consumer_arguments.begin(), consumer_arguments.end(), value) -
+                                      consumer_arguments.begin());
   ir::Kernel consumer = given;
   passes::cse(consumer);  // equal loads are one
   const ir::BlockMapping& like = consumer.blocks[at];
   const Value ref = consumer.region(consumer.body).args[at];
-  if (at < static_cast<size_t>(consumer.num_prefetch) || consumer.aliased_output(static_cast<int>(at)) >= 0 || !only(consumer, ref, Opcode::load)) return {};
+  if (at < static_cast<size_t>(consumer.num_prefetch) || consumer.aliased_output(static_cast<int>(at)) >= 0 ||
+      !only(consumer, ref, Opcode::load))
+    return {};
   const Pointwise pointwise(producer, *p);
   int64_t read = 0;
   Visits visits(consumer);
-  visits.each(ref, [&](int64_t times, OpId o) { read += times * num_elements(consumer.type(consumer.op(o).results[0]).shape); });
+  visits.each(ref, [&](int64_t times, OpId o) {
+    read += times * num_elements(consumer.type(consumer.op(o).results[0]).shape);
+  });
   if (read > elements_of(like)) return {};
 
   std::vector<ir::BlockMapping> with(pointwise.leaves().size());
@@ -563,7 +591,9 @@ std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<s
     builder.set_loc(op.loc);
     const Site s = site(like, op);
     std::vector<Value> leaves;
-    for (size_t i = 0; i < with.size(); ++i) leaves.push_back(load_along(builder, k.region(k.body).args[at + i], copied, s, pointwise.leaves()[i].map, k.blocks[at + i]));
+    for (size_t i = 0; i < with.size(); ++i)
+      leaves.push_back(
+          load_along(builder, k.region(k.body).args[at + i], copied, s, pointwise.leaves()[i].map, k.blocks[at + i]));
     to.copier().map(op.results[0], pointwise.emit(builder, s.sizes, leaves));
     return true;
   });
@@ -573,15 +603,20 @@ std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<s
   return {};
 }
 
-std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments, size_t output, size_t value, const ir::Kernel& consumer,
+std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments,
+                                  size_t output, size_t value, const ir::Kernel& consumer,
                                   const std::vector<size_t>& consumer_arguments) try {
   const auto q = plain(consumer);
-  if (!q || q->stored.size() != 1 || producer.level != ir::Level::tile || has_dynamic_sizes(producer) || !producer.texts.empty()) return {};
+  if (!q || q->stored.size() != 1 || producer.level != ir::Level::tile || has_dynamic_sizes(producer) ||
+      !producer.texts.empty())
+    return {};
   const size_t inputs = static_cast<size_t>(producer.num_inputs), at = inputs + output;
   const ir::BlockMapping& like = producer.blocks[at];
   const Value ref = producer.region(producer.body).args[at];
   const Type made = consumer.type(q->stored[0]);
-  if (like.alias >= 0 || !only(producer, ref, Opcode::store) || Type::array(like.dtype, made.shape).shape != consumer.block_ref_type(consumer.num_inputs).shape) return {};
+  if (like.alias >= 0 || !only(producer, ref, Opcode::store) ||
+      Type::array(like.dtype, made.shape).shape != consumer.block_ref_type(consumer.num_inputs).shape)
+    return {};
   const Pointwise pointwise(consumer, *q);
   // It is stored by whole blocks, each of them once.
   Visits visits(producer);
@@ -594,7 +629,8 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
     blocks.insert(visits.block(like));
   });
   int64_t all = 1;
-  for (size_t d = 0; d < like.array_shape.size() && !like.whole; ++d) all *= std::max<int64_t>(ir::last_index(like.block[d], like.array_shape[d]).value().value_or(-2), -1) + 1;
+  for (size_t d = 0; d < like.array_shape.size() && !like.whole; ++d)
+    all *= std::max<int64_t>(ir::last_index(like.block[d], like.array_shape[d]).value().value_or(-2), -1) + 1;
   if (stores != static_cast<int64_t>(blocks.size()) || stores != all) return {};
 
   Map identity;
@@ -628,7 +664,8 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
     const Site s = site(like, op);
     std::vector<Value> leaves(pointwise.leaves().size(), copied.operands[1]);
     for (size_t i = 0; i < extra.size(); ++i)
-      leaves[extra[i]] = load_along(builder, k.region(k.body).args[inputs + i], copied, s, pointwise.leaves()[extra[i]].map, k.blocks[inputs + i]);
+      leaves[extra[i]] = load_along(builder, k.region(k.body).args[inputs + i], copied, s,
+                                    pointwise.leaves()[extra[i]].map, k.blocks[inputs + i]);
     copied.operands[1] = pointwise.emit(builder, s.sizes, leaves);
     builder.append(std::move(copied));
     return true;

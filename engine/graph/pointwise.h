@@ -8,11 +8,12 @@
 
 namespace tessera::fusion {
 
-/// A kernel that loads whole arrays, computes, and stores whole arrays, each once: no grid, no blocks, nothing else that it does to memory.
+/// A kernel that loads whole arrays, computes, and stores whole arrays, each once: no grid, no blocks, nothing else
+/// that it does to memory.
 struct Plain {
-  std::map<ir::Value, size_t> loads;       // which input a value is
-  std::vector<ir::Value> stored;           // by output
-  std::vector<ir::OpId> ops;               // neither loads nor stores
+  std::map<ir::Value, size_t> loads;  // which input a value is
+  std::vector<ir::Value> stored;      // by output
+  std::vector<ir::OpId> ops;          // neither loads nor stores
 };
 std::optional<Plain> plain(const ir::Kernel& k);
 
@@ -22,11 +23,13 @@ struct Fusion {
   std::vector<size_t> arguments;
 };
 /// `producer` (of one output, `value`) computed where the consumer loads it.
-std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments, const ir::Kernel& consumer,
-                                 const std::vector<size_t>& consumer_arguments, size_t value);
+std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments,
+                                 const ir::Kernel& consumer, const std::vector<size_t>& consumer_arguments,
+                                 size_t value);
 /// `consumer` (of one output) computed where the producer stores output `output`, which is `value`.
-std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments, size_t output, size_t value,
-                                  const ir::Kernel& consumer, const std::vector<size_t>& consumer_arguments);
+std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments,
+                                  size_t output, size_t value, const ir::Kernel& consumer,
+                                  const std::vector<size_t>& consumer_arguments);
 
 std::string joined(const std::string& a, const std::string& b);  ///< the name of what two kernels become
 

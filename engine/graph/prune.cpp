@@ -9,10 +9,12 @@ namespace {
 using Body = Graph::Body;
 using Step = Graph::Step;
 
-/// What is needed, found from the outputs and from what speaks: each value and step is looked at once, however deep it lies.
+/// What is needed, found from the outputs and from what speaks: each value and step is looked at once, however deep it
+/// lies.
 class Needs {
  public:
-  Needs(const Graph& g, const Body& b) : graph_(g), made_(g.values.size()), taken_(g.values.size()), needed_(g.values.size()) {
+  Needs(const Graph& g, const Body& b)
+      : graph_(g), made_(g.values.size()), taken_(g.values.size()), needed_(g.values.size()) {
     enter(b);
     need(b.outputs);
     while (!work_.empty()) {

@@ -1,11 +1,13 @@
-// What nobody needs of a graph, left out: calls whose results no output hangs on, branches' results that nobody reads, and what loops carry, slice or stack to no end. Calls that
-// print or check stay, with all that they need. Read next: fuse.h and plan.h, which begin with it.
+// What nobody needs of a graph, left out: calls whose results no output hangs on, branches' results that nobody reads,
+// and what loops carry, slice or stack to no end. Calls that print or check stay, with all that they need. Read next:
+// fuse.h and plan.h, which begin with it.
 #pragma once
 #include "engine/graph/graph.h"
 
 namespace tessera {
 
-/// Of the body, which is the graph's or a copy of it. Returns how many calls it lacks now, each counted once however often it would run.
+/// Of the body, which is the graph's or a copy of it. Returns how many calls it lacks now, each counted once however
+/// often it would run.
 size_t prune(const Graph& graph, Graph::Body& body);
 
 }  // namespace tessera

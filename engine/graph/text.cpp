@@ -1,3 +1,5 @@
+#include "engine/ir/text.h"
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -8,7 +10,6 @@
 #include "engine/base/read_file.h"
 #include "engine/graph/graph.h"
 #include "engine/interpreter/interpreter.h"
-#include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
 namespace tessera {
@@ -21,7 +22,8 @@ class GraphParser {
   Graph parse() {
     next_line();
     if (!word("tessera") || !word("graph")) fail("this is no graph: its first line should be \"tessera graph 1\"");
-    if (const int64_t v = number(); v != 1) fail("the graph is of version " + std::to_string(v) + ", and this Tessera reads version 1");
+    if (const int64_t v = number(); v != 1)
+      fail("the graph is of version " + std::to_string(v) + ", and this Tessera reads version 1");
     end();
     steps(graph_.body, nullptr, 0);
     return std::move(graph_);
@@ -85,7 +87,8 @@ class GraphParser {
     const std::string n = value_name();
     const auto it = names_.find(n);
     if (it == names_.end())
-      fail("%" + n + (defined_.contains(n) ? " is defined in a body that ends above, or begins here" : " is not defined above"));
+      fail("%" + n +
+           (defined_.contains(n) ? " is defined in a body that ends above, or begins here" : " is not defined above"));
     return it->second;
   }
   Graph::Type type() {
@@ -135,7 +138,8 @@ class GraphParser {
     return t;
   }
 
-  /// Lines up to the end of the text, or of the body if it is a step's, whose `}` is left. In front of a `while` they are the test's.
+  /// Lines up to the end of the text, or of the body if it is a step's, whose `}` is left. In front of a `while` they
+  /// are the test's.
   void steps(Graph::Body& b, Graph::Step* repeat, int opened) {
     while (next_line()) {
       if (opened && line_[0] == '}') return;
@@ -187,7 +191,9 @@ class GraphParser {
     if (word("call")) declared = call(s, results.size());
     else if (word("repeat")) declared = repeat(s, results.size());
     else if (word("switch")) declared = choose(s, results.size());
-    else fail(opened ? "expected a call, repeat, switch, out or }" : "expected in, const, out, or a call, repeat or switch");
+    else
+      fail(opened ? "expected a call, repeat, switch, out or }"
+                  : "expected in, const, out, or a call, repeat or switch");
     for (size_t i = 0; i < results.size(); ++i) {
       s.results.push_back(graph_.values.size());
       define(results[i], declared[i]);
@@ -229,11 +235,13 @@ class GraphParser {
       need(':');
       t = types();
     }
-    if (t.size() != results) fail(std::string(what) + " has " + plural(results, "result") + " and " + plural(t.size(), "type"));
+    if (t.size() != results)
+      fail(std::string(what) + " has " + plural(results, "result") + " and " + plural(t.size(), "type"));
     need('{');
     end();
     if (++depth_ > kDepth)
-      fail("bodies lie in one another " + std::to_string(depth_) + " deep, and at most " + std::to_string(kDepth) + " may");
+      fail("bodies lie in one another " + std::to_string(depth_) + " deep, and at most " + std::to_string(kDepth) +
+           " may");
     return t;
   }
   /// The body's own names are seen no more.
@@ -250,9 +258,11 @@ class GraphParser {
     if (!line_.empty() && line_[0] >= '0' && line_[0] <= '9') s.count = number();
     if (s.count && s.at_most) fail("a repeat that counts to " + std::to_string(*s.count) + " has no at_most");
     if (s.count && *s.count > INT32_MAX)
-      fail("repeat counts to " + std::to_string(*s.count) + ", and at most " + std::to_string(INT32_MAX) + " is possible");
+      fail("repeat counts to " + std::to_string(*s.count) + ", and at most " + std::to_string(INT32_MAX) +
+           " is possible");
     if (s.at_most && *s.at_most > INT32_MAX)
-      fail("repeat: at_most is " + std::to_string(*s.at_most) + ", and at most " + std::to_string(INT32_MAX) + " is possible");
+      fail("repeat: at_most is " + std::to_string(*s.at_most) + ", and at most " + std::to_string(INT32_MAX) +
+           " is possible");
     s.reverse = word("reverse");
     if (s.reverse && !s.count) fail("a repeat without a count has no reverse");
     const std::vector<Graph::Type> declared = declared_types("repeat", results);
@@ -275,8 +285,8 @@ class GraphParser {
       if (slice && !s.count) fail("a repeat without a count has no slice");
       const Graph::Type wanted = slice ? stacked(*s.count, t) : t;
       if (graph_.values[from] != wanted)
-        fail(std::string(slice ? "slice" : "carry") + ": the value is " + to_string(graph_.values[from]) + " but " + to_string(wanted) +
-             " is expected");
+        fail(std::string(slice ? "slice" : "carry") + ": the value is " + to_string(graph_.values[from]) + " but " +
+             to_string(wanted) + " is expected");
       inputs.emplace_back(n, t);
       s.arguments.push_back(from);
       s.slices += slice;
@@ -303,11 +313,12 @@ class GraphParser {
     for (size_t i = 0; i < results; ++i) {
       const Graph::Type& out = graph_.values[b.outputs[i]];
       if (i < carries && out != graph_.values[b.inputs[i]])
-        fail("carry " + std::to_string(i) + " is " + to_string(graph_.values[b.inputs[i]]) + " but its next value is " + to_string(out));
+        fail("carry " + std::to_string(i) + " is " + to_string(graph_.values[b.inputs[i]]) + " but its next value is " +
+             to_string(out));
       const Graph::Type t = i < carries ? out : stacked(*s.count, out);
       if (t != declared[i])
-        fail("repeat: result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) + " says " +
-             to_string(declared[i]));
+        fail("repeat: result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) +
+             " says " + to_string(declared[i]));
     }
     leave(outside);
     --depth_;
@@ -326,19 +337,21 @@ class GraphParser {
     s.loc = here();
     s.arguments.push_back(use());
     if (const Graph::Type t{DType::i32, {}}; graph_.values[s.arguments[0]] != t)
-      fail("switch: the value is " + to_string(graph_.values[s.arguments[0]]) + " but " + to_string(t) + " is expected");
+      fail("switch: the value is " + to_string(graph_.values[s.arguments[0]]) + " but " + to_string(t) +
+           " is expected");
     const std::vector<Graph::Type> declared = declared_types("switch", results);
     const size_t outside = order_.size();
     while (true) {
       Graph::Body b;
       steps(b, nullptr, number_);
-      const std::string here = "branch " + std::to_string(s.bodies.size()) + " of the switch in line " + std::to_string(opened);
+      const std::string here =
+          "branch " + std::to_string(s.bodies.size()) + " of the switch in line " + std::to_string(opened);
       if (b.outputs.size() != results)
         fail(here + " has " + plural(b.outputs.size(), "out") + " but the switch " + plural(results, "result"));
       for (size_t i = 0; i < results; ++i)
         if (const Graph::Type& t = graph_.values[b.outputs[i]]; t != declared[i])
-          fail(here + ": result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) + " says " +
-               to_string(declared[i]));
+          fail(here + ": result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) +
+               " says " + to_string(declared[i]));
       s.bodies.push_back(std::move(b));
       leave(outside);
       if (!mark('{')) break;
@@ -359,11 +372,11 @@ class GraphParser {
   }
   void check(const ir::Kernel& k, const Graph::Step& c, const std::vector<Graph::Type>& types, size_t results) {
     if (c.arguments.size() != static_cast<size_t>(k.num_inputs))
-      fail(k.name + " takes " + plural(static_cast<size_t>(k.num_inputs), "input") + " but " + std::to_string(c.arguments.size()) +
-           (c.arguments.size() == 1 ? " is given" : " are given"));
+      fail(k.name + " takes " + plural(static_cast<size_t>(k.num_inputs), "input") + " but " +
+           std::to_string(c.arguments.size()) + (c.arguments.size() == 1 ? " is given" : " are given"));
     if (results != static_cast<size_t>(k.num_outputs()) || types.size() != results)
-      fail(k.name + " has " + plural(static_cast<size_t>(k.num_outputs()), "output") + " but the call has " + plural(results, "result") +
-           " and " + plural(types.size(), "type"));
+      fail(k.name + " has " + plural(static_cast<size_t>(k.num_outputs()), "output") + " but the call has " +
+           plural(results, "result") + " and " + plural(types.size(), "type"));
     // Types are fixed, so what comes with the call may be no size of an array.
     const std::vector<std::string> all = k.dim_names();
     std::vector<std::string> shown;
@@ -387,7 +400,8 @@ class GraphParser {
         const int block = k.num_inputs + static_cast<int>(i);
         const Graph::Type t{k.blocks[static_cast<size_t>(block)].dtype, bind_shape(k, block, dims)};
         if (t != types[i])
-          fail(k.name + ": result " + std::to_string(i) + " is " + to_string(t) + " but the call says " + to_string(types[i]));
+          fail(k.name + ": result " + std::to_string(i) + " is " + to_string(t) + " but the call says " +
+               to_string(types[i]));
       }
     } catch (const SpecError& e) {
       fail(e.what());
@@ -408,6 +422,8 @@ class GraphParser {
 }  // namespace
 
 Graph parse_graph(std::string_view text, const std::string& folder) { return GraphParser(text, folder).parse(); }
-Graph read_graph(const std::string& folder) { return parse_graph(InputFile(folder + "/graph.txt", InputFile::Links::refused).rest(), folder); }
+Graph read_graph(const std::string& folder) {
+  return parse_graph(InputFile(folder + "/graph.txt", InputFile::Links::refused).rest(), folder);
+}
 
 }  // namespace tessera

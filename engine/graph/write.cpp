@@ -40,7 +40,8 @@ class Writer {
     return use(v);
   }
   std::string use(size_t v) const {
-    if (numbers_[v] == kNone) throw InternalError("write_graph: value " + std::to_string(v) + " is used before it is defined");
+    if (numbers_[v] == kNone)
+      throw InternalError("write_graph: value " + std::to_string(v) + " is used before it is defined");
     return "%" + std::to_string(numbers_[v]);
   }
   std::string results(const Graph::Step& s) {
@@ -72,16 +73,20 @@ class Writer {
   }
   void repeat(const Graph::Step& s) {
     if (const int64_t n = std::max(s.count.value_or(0), s.at_most.value_or(0)); n > INT32_MAX)
-      throw SpecError("write_graph: a repeat counts to " + std::to_string(n) + ", and at most " + std::to_string(INT32_MAX) + " is possible in a file", s.loc);
+      throw SpecError("write_graph: a repeat counts to " + std::to_string(n) + ", and at most " +
+                          std::to_string(INT32_MAX) + " is possible in a file",
+                      s.loc);
     const std::string made = results(s);
-    line(made + "repeat" + (s.count ? " " + std::to_string(*s.count) : "") + (s.reverse ? " reverse" : "") + (s.at_most ? " at_most " + std::to_string(*s.at_most) : "") + types(s) + " {");
+    line(made + "repeat" + (s.count ? " " + std::to_string(*s.count) : "") + (s.reverse ? " reverse" : "") +
+         (s.at_most ? " at_most " + std::to_string(*s.at_most) : "") + types(s) + " {");
     ++depth_;
     const Graph::Body& b = s.bodies[0];
     // All of them see what is outside, and not one another.
     std::vector<std::string> from;
     for (const size_t v : s.arguments) from.push_back(use(v));
     for (size_t i = 0; i < b.inputs.size(); ++i)
-      line((i < s.num_carries() ? "carry " : "slice ") + define(b.inputs[i]) + " " + to_string(graph_.values[b.inputs[i]]) + " = " + from[i]);
+      line((i < s.num_carries() ? "carry " : "slice ") + define(b.inputs[i]) + " " +
+           to_string(graph_.values[b.inputs[i]]) + " = " + from[i]);
     if (!s.count) {
       steps(s.bodies[1].steps);
       line("while " + use(s.bodies[1].outputs[0]));
@@ -133,7 +138,8 @@ void write_graph(const Graph& g, const std::string& folder) {
   std::set<std::string> used;
   std::vector<std::string> kernels, constants;
   for (const ir::Kernel& k : g.kernels) kernels.push_back(fresh(k.name, ".tir", used));
-  for (size_t i = 0; i < g.constants.size(); ++i) constants.push_back(fresh("constant_" + std::to_string(i), ".npy", used));
+  for (size_t i = 0; i < g.constants.size(); ++i)
+    constants.push_back(fresh("constant_" + std::to_string(i), ".npy", used));
   const std::string text = Writer(g, kernels, constants).text();
   const auto put = [&](const std::string& name, std::initializer_list<std::string_view> parts) {
     if (!put_file(folder + "/" + name, parts)) throw Error(folder + "/" + name + ": cannot be written");

@@ -1,4 +1,5 @@
-// Graphs as files: what a function under jit has become, or any other Graph, in the folder that read_graph() (graph.h), `tessera run FOLDER` and tessera.export()'s readers take.
+// Graphs as files: what a function under jit has become, or any other Graph, in the folder that read_graph() (graph.h),
+// `tessera run FOLDER` and tessera.export()'s readers take.
 //   ts::write_graph(f.trace(ts::types_of({x, w})), "f");
 // Read next: graph.h.
 #pragma once
@@ -8,8 +9,9 @@
 
 namespace tessera {
 
-/// Makes the folder if it is not there, and in it graph.txt, a .tir file for each kernel (with its source lines) and a .npy file for each constant; other files stay. Throws Error where
-/// that cannot be written, SpecError for a loop of more than 2^31 - 1 turns.
+/// Makes the folder if it is not there, and in it graph.txt, a .tir file for each kernel (with its source lines) and a
+/// .npy file for each constant; other files stay. Throws Error where that cannot be written, SpecError for a loop of
+/// more than 2^31 - 1 turns.
 void write_graph(const Graph& graph, const std::string& folder);
 
 }  // namespace tessera

@@ -15,7 +15,9 @@ CallSignature signature(const ir::Kernel& k) {
 DimValues bind_dims(const ir::Kernel& k, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given) {
   return bind_dims(signature(k), inputs, given);
 }
-Shape bind_shape(const ir::Kernel& k, int block, const DimValues& dims) { return bind_shape(signature(k), static_cast<size_t>(block), dims); }
+Shape bind_shape(const ir::Kernel& k, int block, const DimValues& dims) {
+  return bind_shape(signature(k), static_cast<size_t>(block), dims);
+}
 std::vector<int64_t> bind_grid(const ir::Kernel& k, const DimValues& dims) { return bind_grid(signature(k), dims); }
 
 }  // namespace tessera

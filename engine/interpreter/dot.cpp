@@ -12,7 +12,8 @@ namespace tessera::interpreter {
 namespace {
 
 // The operand in the order of `shape`, converted; points into the operand itself where that is what it is already.
-const std::byte* prepare(const std::byte* operand, const Shape& shape, const Strides& strides, DType from, DType to, std::vector<std::byte>& permuted, std::vector<std::byte>& converted) {
+const std::byte* prepare(const std::byte* operand, const Shape& shape, const Strides& strides, DType from, DType to,
+                         std::vector<std::byte>& permuted, std::vector<std::byte>& converted) {
   const int64_t n = num_elements(shape);
   if (!is_dense(shape.size(), shape.data(), strides.data())) {
     permuted.resize(static_cast<size_t>(n * size_bytes(from)));
@@ -33,8 +34,12 @@ DotPlan plan_dot(const ir::Kernel& kernel, const ir::Op& op) {
   DotPlan p;
   p.operand = l.dtype;
   p.result = kernel.type(op.results[0]).dtype;
-  p.accumulator = is_float(p.operand) ? (p.result == DType::f64 ? DType::f64 : DType::f32) : p.result == DType::i4 ? DType::i8 : p.result == DType::u4 ? DType::u8 : p.result;
-  const auto &lc = op.ints(ir::Attr::lhs_contract), &rc = op.ints(ir::Attr::rhs_contract), &lb = op.ints(ir::Attr::lhs_batch), &rb = op.ints(ir::Attr::rhs_batch);
+  p.accumulator = is_float(p.operand)     ? (p.result == DType::f64 ? DType::f64 : DType::f32)
+                  : p.result == DType::i4 ? DType::i8
+                  : p.result == DType::u4 ? DType::u8
+                                          : p.result;
+  const auto &lc = op.ints(ir::Attr::lhs_contract), &rc = op.ints(ir::Attr::rhs_contract),
+             &lb = op.ints(ir::Attr::lhs_batch), &rb = op.ints(ir::Attr::rhs_batch);
   const auto free_dims = [](const Shape& shape, const std::vector<int64_t>& c, const std::vector<int64_t>& b) {
     std::vector<int64_t> dims;
     for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
@@ -76,7 +81,8 @@ void dot(const DotPlan& p, const std::byte* lhs, const std::byte* rhs, std::byte
     using T = typename std::conditional_t<std::is_integral_v<M>, std::make_unsigned<M>, std::type_identity<M>>::type;
     const Multiply<T> multiply = multiply_codes<T>().front().run;
     for (int64_t i = 0; i < p.batch; ++i)
-      multiply(p.m, p.n, p.k, reinterpret_cast<const T*>(a) + i * p.m * p.k, reinterpret_cast<const T*>(b) + i * p.k * p.n, reinterpret_cast<T*>(c) + i * p.m * p.n);
+      multiply(p.m, p.n, p.k, reinterpret_cast<const T*>(a) + i * p.m * p.k,
+               reinterpret_cast<const T*>(b) + i * p.k * p.n, reinterpret_cast<T*>(c) + i * p.m * p.n);
   });
   if (p.accumulator != p.result) {
     const void* source = c;

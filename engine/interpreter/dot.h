@@ -1,5 +1,6 @@
-// Products of arrays with any contracting and batch dims: operands are permuted to batches of matrices, multiplied, and converted.
-// f32 and narrower floats accumulate in f32 (in f64 for an f64 result), integers modulo the result dtype; sums run over k in order.
+// Products of arrays with any contracting and batch dims: operands are permuted to batches of matrices, multiplied, and
+// converted. f32 and narrower floats accumulate in f32 (in f64 for an f64 result), integers modulo the result dtype;
+// sums run over k in order.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -11,8 +12,8 @@ namespace tessera::interpreter {
 /// What a dot needs at run time, worked out from its op once.
 struct DotPlan {
   DType operand, accumulator, result;
-  Shape lhs_shape, rhs_shape;                    // permuted: [batch..., m..., k...] and [batch..., k..., n...]
-  std::vector<int64_t> lhs_strides, rhs_strides; // of the operand, in that order
+  Shape lhs_shape, rhs_shape;                     // permuted: [batch..., m..., k...] and [batch..., k..., n...]
+  std::vector<int64_t> lhs_strides, rhs_strides;  // of the operand, in that order
   int64_t batch = 1, m = 1, n = 1, k = 1;
 };
 DotPlan plan_dot(const ir::Kernel& kernel, const ir::Op& op);

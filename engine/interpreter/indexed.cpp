@@ -1,6 +1,7 @@
-// Accesses whose positions wrap and are clamped or dropped one by one: those with index arrays, and dynamic starts beside a step. A negative
-// position wraps once; then a load without a mask takes the nearest element, and all else leaves what is outside alone. Under a mask a
-// slice's positions do not wrap. Elements go in the value's order: of stores to one element the last stays, atomics find what those before have left.
+// Accesses whose positions wrap and are clamped or dropped one by one: those with index arrays, and dynamic starts
+// beside a step. A negative position wraps once; then a load without a mask takes the nearest element, and all else
+// leaves what is outside alone. Under a mask a slice's positions do not wrap. Elements go in the value's order: of
+// stores to one element the last stays, atomics find what those before have left.
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -14,8 +15,8 @@ namespace {
 struct IndexedDim {
   ir::Index::Kind kind;
   int64_t extent, start, step;
-  uint32_t start_value;   // UINT32_MAX: static
-  int value_dim;          // of a slice
+  uint32_t start_value;  // UINT32_MAX: static
+  int value_dim;         // of a slice
 };
 
 struct Indexed {
@@ -28,7 +29,8 @@ struct Indexed {
   std::vector<IndexedDim> dims;
   ir::Value result, value, mask, other, compare;
   reference::ArrayFunction sum;
-  reference::ScalarFunction combine;  // of atomics: with what is there (none: the value replaces it), or eq of a compare-and-swap
+  // of atomics: with what is there (none: the value replaces it), or eq of a compare-and-swap
+  reference::ScalarFunction combine;
 
   // The position along one dim where element `at` goes, wrapped; it may be outside.
   int64_t position(const Machine& m, const IndexedDim& x, const int64_t* at) const {
@@ -49,14 +51,17 @@ struct Indexed {
         break;
       case ir::Index::Kind::slice:
         if (x.start_value == UINT32_MAX) return p + at[x.value_dim] * x.step;
-        p = static_cast<int32_t>(static_cast<uint32_t>(m.scalar({x.start_value})) + static_cast<uint32_t>(at[x.value_dim] * x.step));  // as i32 does
+        // as i32 does
+        p = static_cast<int32_t>(static_cast<uint32_t>(m.scalar({x.start_value})) +
+                                 static_cast<uint32_t>(at[x.value_dim] * x.step));
         wraps = !mask;
         break;
     }
     return p < 0 && wraps ? p + x.extent : p;
   }
 
-  // Calls f(element of the ref or null, position in the value) for every element. `clamp`: null only where the mask says so.
+  // Calls f(element of the ref or null, position in the value) for every element. `clamp`: null only where the mask
+  // says so.
   template <class F> void each(const Machine& m, bool clamp, Touching how, F&& f) const {
     const View& view = m.views[ref];
     const auto* mask_bytes = mask ? reinterpret_cast<const uint8_t*>(m.place[mask.index]) : nullptr;
@@ -70,7 +75,10 @@ struct Indexed {
         int64_t p = position(m, x, at);
         inside = p >= 0 && p < x.extent;
         if (!inside && m.raise)
-          out_of_bounds(m, *op, ref, d, x.extent, p, p, clamp ? "unless out-of-bounds accesses raise, the nearest element is taken" : mask ? "its mask is true; unless out-of-bounds accesses raise, it is left alone" : "unless out-of-bounds accesses raise, it is left alone");
+          out_of_bounds(m, *op, ref, d, x.extent, p, p,
+                        clamp  ? "unless out-of-bounds accesses raise, the nearest element is taken"
+                        : mask ? "its mask is true; unless out-of-bounds accesses raise, it is left alone"
+                               : "unless out-of-bounds accesses raise, it is left alone");
         if (!inside && clamp) {
           p = std::clamp<int64_t>(p, 0, x.extent - 1);
           inside = true;
@@ -91,7 +99,9 @@ struct Indexed {
     each(m, !mask, how, [&](const std::byte* element, int64_t i) {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
-      const std::byte* from = element ? element : instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified);
+      const std::byte* from = element   ? element
+                              : instead ? instead + i * bytes
+                                        : reinterpret_cast<const std::byte*>(&unspecified);
       copy_element(out + i * bytes, from, bytes);
     });
   }
@@ -112,7 +122,8 @@ struct Indexed {
     });
   }
   [[noreturn]] void meet(const Machine& m, int64_t a, int64_t b) const {
-    throw KernelError(m.kernel->name + ": store: elements " + std::to_string(a) + " and " + std::to_string(b) + " of the value go to one element of " + ref_text(*m.kernel, ref) +
+    throw KernelError(m.kernel->name + ": store: elements " + std::to_string(a) + " and " + std::to_string(b) +
+                          " of the value go to one element of " + ref_text(*m.kernel, ref) +
                           ", and the store leaves open which stays",
                       op->loc, "without unique_indices the last one stays");
   }
@@ -139,11 +150,25 @@ struct Indexed {
 
 Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
   const ir::Type& t = k.type(op.operands[0]);
-  Indexed a{.op = &op, .ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .form = ir::access_dims(k, op), .dims = {},
-            .result = {}, .value = {}, .mask = {}, .other = {}, .compare = {}, .sum = nullptr, .combine = nullptr};
+  Indexed a{.op = &op,
+            .ref = ref,
+            .bytes = size_bytes(t.dtype),
+            .dtype = t.dtype,
+            .fill = fill,
+            .form = ir::access_dims(k, op),
+            .dims = {},
+            .result = {},
+            .value = {},
+            .mask = {},
+            .other = {},
+            .compare = {},
+            .sum = nullptr,
+            .combine = nullptr};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
-    a.dims.push_back({x.kind, t.shape[d], x.start, x.step, x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index, a.form.slice[d]});
+    a.dims.push_back({x.kind, t.shape[d], x.start, x.step,
+                      x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index,
+                      a.form.slice[d]});
   }
   if (!op.results.empty() && loads(k, op)) a.result = op.results[0];
   if (op.value_position() >= 0) a.value = op.operands[static_cast<size_t>(op.value_position())];

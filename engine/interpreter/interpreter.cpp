@@ -1,5 +1,6 @@
-// Blocks and the grid. A block that lies inside its array is used where it is; one that hangs over the edge has a private tile, so that its
-// overhang is unspecified but keeps what the program stores there, and is written back without it when the grid moves to another block.
+// Blocks and the grid. A block that lies inside its array is used where it is; one that hangs over the edge has a
+// private tile, so that its overhang is unspecified but keeps what the program stores there, and is written back
+// without it when the grid moves to another block.
 #include "engine/interpreter/interpreter.h"
 
 #include <algorithm>
@@ -27,29 +28,30 @@ int64_t signed_scalar(const Machine& m, Result r) {
 struct Block {
   const ir::BlockMapping* mapping = nullptr;
   bool written = false;
-  bool snapshot = false;            // an aliased input: a copy of what the block holds when a program starts
-  int unspecified = 0;              // of unspecified_bits
-  uint64_t owner = 0;               // of the overhang, anew with each program
-  size_t memory = 0;                // the block whose array this is: itself, or the output that is aliased to it
+  bool snapshot = false;  // an aliased input: a copy of what the block holds when a program starts
+  int unspecified = 0;    // of unspecified_bits
+  uint64_t owner = 0;     // of the overhang, anew with each program
+  size_t memory = 0;      // the block whose array this is: itself, or the output that is aliased to it
   std::byte* base = nullptr;
-  int64_t bytes = 0;                // of an element
+  int64_t bytes = 0;  // of an element
   size_t array_bytes = 0;
-  uint32_t axes = 0;                // of the grid, that the index map looks at
+  uint32_t axes = 0;                 // of the grid, that the index map looks at
   std::vector<ir::Value> arguments;  // the index map's, the grid's axes first
   std::vector<Result> results;
   Shape array_shape;
   Strides array_strides;
-  Shape shape;                      // of the Ref: block dims without squeezed ones
+  Shape shape;  // of the Ref: block dims without squeezed ones
   Strides view_strides, tile_strides;
-  bool dense = false;               // the first are as the second
-  std::vector<int64_t> last;        // per dim, the largest index
+  bool dense = false;         // the first are as the second
+  std::vector<int64_t> last;  // per dim, the largest index
   // The block that the current program is on:
   bool entered = false, edge = false;
-  std::vector<int64_t> index;       // what the index map gave, clamped
-  std::byte* first = nullptr;       // its first element in the array
-  bool has_elements = false;        // there
-  Shape below, inside;              // per dim of the Ref: positions before the array, and behind those how many lie in it
-  std::vector<std::byte> tile;      // if edge
+  std::vector<int64_t> index;  // what the index map gave, clamped
+  std::byte* first = nullptr;  // its first element in the array
+  bool has_elements = false;   // there
+  // per dim of the Ref: positions before the array, and behind those how many lie in it
+  Shape below, inside;
+  std::vector<std::byte> tile;  // if edge
 
   void copy_tile(bool to_array) {
     if (!has_elements) return;
@@ -78,15 +80,23 @@ struct Block {
     entered = false;
   }
   [[noreturn]] void out_of_bounds(const Machine& m, size_t d, int64_t given, int64_t clamped, bool size) const {
-    const auto count = [](int64_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); };
+    const auto count = [](int64_t n, const std::string& noun) {
+      return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+    };
     const ir::BlockDim& dim = mapping->block[d];
-    std::string what = (size ? "a slice of " + count(given, "element") : std::to_string(given)) + " along dim " + std::to_string(d) + ", ";
+    std::string what = (size ? "a slice of " + count(given, "element") : std::to_string(given)) + " along dim " +
+                       std::to_string(d) + ", ";
     if (size) what += "whose BoundedSlice has " + std::to_string(dim.size);
     else if (dim.kind == ir::BlockDim::Kind::blocked) what += "which has " + count(last[d] + 1, "block");
-    else if (dim.kind == ir::BlockDim::Kind::element) what += "where an Element block of " + std::to_string(dim.size) + " starts at 0 to " + std::to_string(last[d]);
+    else if (dim.kind == ir::BlockDim::Kind::element)
+      what += "where an Element block of " + std::to_string(dim.size) + " starts at 0 to " + std::to_string(last[d]);
     else what += "which has " + count(array_shape[d], "element");
-    throw KernelError(m.kernel->name + ": " + mapping->origin + ": in program " + program_text(*m.kernel, m.grid_point.data()) + " the index map gives " + what, mapping->loc,
-                      "unless out-of-bounds accesses raise, it " + std::string(given < 0 && dim.wrap() ? "wraps to " : "is clamped to ") + std::to_string(clamped));
+    throw KernelError(m.kernel->name + ": " + mapping->origin + ": in program " +
+                          program_text(*m.kernel, m.grid_point.data()) + " the index map gives " + what,
+                      mapping->loc,
+                      "unless out-of-bounds accesses raise, it " +
+                          std::string(given < 0 && dim.wrap() ? "wraps to " : "is clamped to ") +
+                          std::to_string(clamped));
   }
   /// A program for which the index map gives what it gave for the last one.
   void stay(View& view, Tracked& tracked) {
@@ -101,7 +111,9 @@ struct Block {
       const ir::BlockDim& dim = mapping->block[d];
       const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
       const auto clamp = [&](int64_t most, bool size) {
-        const int64_t given = signed_scalar(m, results[at]), clamped = std::clamp<int64_t>(given < 0 && dim.wrap() ? given + most + dim.wrap() : given, 0, most);
+        const int64_t given = signed_scalar(m, results[at]),
+                      clamped =
+                          std::clamp<int64_t>(given < 0 && dim.wrap() ? given + most + dim.wrap() : given, 0, most);
         if (m.raise && given != clamped && (array_shape[d] > 0 || size)) out_of_bounds(m, d, given, clamped, size);
         moves |= index[at] != clamped;
         index[at++] = clamped;
@@ -121,8 +133,10 @@ struct Block {
     edge = snapshot;
     for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
       const ir::BlockDim& dim = mapping->block[d];
-      const int64_t start = index[at] * dim.unit() - dim.low, end = start + (dim.kind == ir::BlockDim::Kind::bounded ? index[at + 1] : dim.size);
-      const int64_t from = std::max<int64_t>(start, 0), there = std::max<int64_t>(std::min(end, array_shape[d]) - from, 0);
+      const int64_t start = index[at] * dim.unit() - dim.low,
+                    end = start + (dim.kind == ir::BlockDim::Kind::bounded ? index[at + 1] : dim.size);
+      const int64_t from = std::max<int64_t>(start, 0),
+                    there = std::max<int64_t>(std::min(end, array_shape[d]) - from, 0);
       at += dim.results();
       edge |= there < dim.size;
       any &= there > 0;
@@ -169,16 +183,18 @@ int fill_of(const InterpretOptions& options) {
   return 4 + static_cast<int>(options.seed.value_or(0) % (1u << 30));
 }
 
-// Calls f(program) for every program. Without a seed in the grid's order. With one the coordinates of the parallel axes come in an order of
-// their own, and each runs all its programs before the next one.
-template <class F> void for_each_program(const std::vector<int64_t>& grid, const std::vector<bool>& parallel, std::optional<uint64_t> seed, F&& f) {
+// Calls f(program) for every program. Without a seed in the grid's order. With one the coordinates of the parallel axes
+// come in an order of their own, and each runs all its programs before the next one.
+template <class F> void for_each_program(const std::vector<int64_t>& grid, const std::vector<bool>& parallel,
+                                         std::optional<uint64_t> seed, F&& f) {
   if (!seed) return for_each_index(grid.size(), grid.data(), f);
   std::vector<int64_t> outer(grid), inner(grid);  // the axis' size in one of them, 1 in the other
   for (size_t a = 0; a < grid.size(); ++a) (parallel[a] ? inner : outer)[a] = 1;
   std::vector<int64_t> order(static_cast<size_t>(num_elements(outer)));
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   uint64_t random = mix(*seed + 1);
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[(random = mix(random + 0x9e3779b97f4a7c15u)) % i]);
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[(random = mix(random + 0x9e3779b97f4a7c15u)) % i]);
   std::vector<int64_t> program(grid.size());
   for (int64_t number : order)
     for_each_index(grid.size(), inner.data(), [&](const int64_t* at) {
@@ -196,23 +212,30 @@ uint32_t axes_of(const ir::Kernel& k, ir::RegionId map) {
   uint32_t axes = 0;
   const auto& args = k.region(map).args;
   for (size_t a = 0; a < k.grid.size(); ++a)
-    for (const ir::Op& op : k.ops) axes |= std::count(op.operands.begin(), op.operands.end(), args[a]) ? uint32_t{1} << a : 0;
+    for (const ir::Op& op : k.ops)
+      axes |= std::count(op.operands.begin(), op.operands.end(), args[a]) ? uint32_t{1} << a : 0;
   return axes;
 }
 }  // namespace
 
 namespace interpreter {
 
-/// A kernel that is planned for arguments of these types, with the memory that its runs need. It stays where it is: the machine knows its blocks' strides.
+/// A kernel that is planned for arguments of these types, with the memory that its runs need. It stays where it is: the
+/// machine knows its blocks' strides.
 class Prepared {
  public:
   using Types = std::vector<std::pair<DType, Shape>>;
 
-  Prepared(const ir::Kernel& k, Types types, const InterpretOptions& options) : k_(k), types_(std::move(types)), given_(options.dims), fill_(fill_of(options)), written_(written_refs(k)) {
-    if (k.level != ir::Level::tile) throw SpecError(k.name + ": the interpreter runs tile-level kernels, and this one is lowered", k.loc);
+  Prepared(const ir::Kernel& k, Types types, const InterpretOptions& options)
+      : k_(k), types_(std::move(types)), given_(options.dims), fill_(fill_of(options)), written_(written_refs(k)) {
+    if (k.level != ir::Level::tile)
+      throw SpecError(k.name + ": the interpreter runs tile-level kernels, and this one is lowered", k.loc);
     size_t rank = k.grid.size();
     for (const ir::BlockMapping& b : k.blocks) rank = std::max(rank, b.array_shape.size());
-    if (rank > kMaxRank) throw SpecError(k.name + ": an array or the grid has " + std::to_string(rank) + " dims, and the interpreter handles " + std::to_string(kMaxRank), k.loc);
+    if (rank > kMaxRank)
+      throw SpecError(k.name + ": an array or the grid has " + std::to_string(rank) +
+                          " dims, and the interpreter handles " + std::to_string(kMaxRank),
+                      k.loc);
     const DimValues dims = bind_dims(k, types_, options.dims);
     grid_ = bind_grid(k, dims);
     parallel_.resize(grid_.size());
@@ -227,7 +250,8 @@ class Prepared {
       aliased_ |= o >= 0 && written_[static_cast<size_t>(o)];
     }
     machine_ = make_machine(k, std::move(programs), changes, fill_, options.observe);
-    copies_ = std::any_of(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::copy_start; });
+    copies_ =
+        std::any_of(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::copy_start; });
     has_pipes_ = Pipes::needed(k);
     make_blocks(dims);
     make_scratch();
@@ -239,7 +263,8 @@ class Prepared {
   /// Inputs (by dtype() and shape()) and options are those that this was planned for.
   template <class Inputs> bool fits(const Inputs& inputs, const InterpretOptions& options) const {
     return !options.observe && fill_ == fill_of(options) && given_ == options.dims &&
-           std::equal(inputs.begin(), inputs.end(), types_.begin(), types_.end(), [](const auto& a, const auto& b) { return type_of(a) == b.first && shape_of(a) == b.second; });
+           std::equal(inputs.begin(), inputs.end(), types_.begin(), types_.end(),
+                      [](const auto& a, const auto& b) { return type_of(a) == b.first && shape_of(a) == b.second; });
   }
   static DType type_of(const Array& a) { return a.dtype(); }
   static DType type_of(const HostArray& a) { return a.dtype; }
@@ -254,13 +279,17 @@ class Prepared {
     return bytes > size_t{1} << 20;
   }
 
-  /// Of every block's array in the run to come. An output that is aliased holds what the input does, and where the kernel stores to it, is the memory of both.
+  /// Of every block's array in the run to come. An output that is aliased holds what the input does, and where the
+  /// kernel stores to it, is the memory of both.
   std::vector<std::byte*> memory;
 
   void run(const InterpretOptions& options) {
     if (!options.parallel.empty() && options.parallel.size() != grid_.size())
-      throw SpecError(k_.name + ": InterpretOptions::parallel has " + std::to_string(options.parallel.size()) + " axes but the grid has " + std::to_string(grid_.size()), k_.loc);
-    for (size_t a = 0; a < grid_.size(); ++a) parallel_[a] = k_.grid[a].parallel || k_.grid[a].vmapped || (!options.parallel.empty() && options.parallel[a]);
+      throw SpecError(k_.name + ": InterpretOptions::parallel has " + std::to_string(options.parallel.size()) +
+                          " axes but the grid has " + std::to_string(grid_.size()),
+                      k_.loc);
+    for (size_t a = 0; a < grid_.size(); ++a)
+      parallel_[a] = k_.grid[a].parallel || k_.grid[a].vmapped || (!options.parallel.empty() && options.parallel[a]);
     options_ = &options;
     owners_ = 0;
     Machine& m = machine_;
@@ -269,10 +298,12 @@ class Prepared {
     std::optional<Races> races;
     // A detector that only warns leaves copies alone.
     if (options.races || (options.warn && aliased_ && !copies_ && Races::fits(grid_)))
-      m.races = &races.emplace(k_, grid_, options.races ? parallel_ : std::vector<bool>(grid_.size(), false), options.warn);
+      m.races =
+          &races.emplace(k_, grid_, options.races ? parallel_ : std::vector<bool>(grid_.size(), false), options.warn);
     for (size_t i = 0; i < blocks_.size(); ++i) begin(i);
     if (options.races)
-      for (size_t i = 0; i + static_cast<size_t>(k_.num_private_scratch) < scratch_.size(); ++i) races->follow(blocks_.size() + i, blocks_.size() + i, k_.scratch[i].shape);
+      for (size_t i = 0; i + static_cast<size_t>(k_.num_private_scratch) < scratch_.size(); ++i)
+        races->follow(blocks_.size() + i, blocks_.size() + i, k_.scratch[i].shape);
     std::optional<Pipes> pipes;
     if (has_pipes_) m.pipes = &pipes.emplace(m, options.seed);
     forget_scratch(0);
@@ -322,7 +353,8 @@ class Prepared {
         continue;
       }
       b.axes = axes_of(k_, b.mapping->index_map);
-      for (const ir::Value v : k_.terminator(b.mapping->index_map).operands) b.results.push_back({v.index, k_.type(v).dtype == DType::i64});
+      for (const ir::Value v : k_.terminator(b.mapping->index_map).operands)
+        b.results.push_back({v.index, k_.type(v).dtype == DType::i64});
       b.index.resize(b.results.size());
       b.arguments = k_.region(b.mapping->index_map).args;
       for (size_t d = 0; d < b.mapping->block.size(); ++d) {
@@ -346,7 +378,8 @@ class Prepared {
     }
     for (size_t i = 0; i < scratch_.size(); ++i) {
       machine_.views[blocks_.size() + i] = {scratch_[i].data(), scratch_strides_[i].data(), true};
-      machine_.tracked[blocks_.size() + i] = {0, scratch_strides_[i].data(), scratch_below_[i].data(), k_.scratch[i].shape.data()};
+      machine_.tracked[blocks_.size() + i] = {0, scratch_strides_[i].data(), scratch_below_[i].data(),
+                                              k_.scratch[i].shape.data()};
     }
   }
 
@@ -356,13 +389,15 @@ class Prepared {
     Machine& m = machine_;
     b.base = memory[b.memory];
     if (k_.is_output(static_cast<int>(i))) {
-      if (b.mapping->alias < 0) fill_unspecified(b.base, static_cast<int64_t>(b.array_bytes) / b.bytes, b.mapping->dtype, fill_, ++owners_);
+      if (b.mapping->alias < 0)
+        fill_unspecified(b.base, static_cast<int64_t>(b.array_bytes) / b.bytes, b.mapping->dtype, fill_, ++owners_);
     } else if (written_[i]) {
       own_[i].resize(b.array_bytes);
       std::copy_n(b.base, own_[i].size(), own_[i].data());
       b.base = own_[i].data();
     }
-    if (m.races && written_[b.memory] && (options_->races || b.memory != i || b.mapping->alias >= 0)) m.races->follow(i, b.memory, b.array_shape, b.snapshot);
+    if (m.races && written_[b.memory] && (options_->races || b.memory != i || b.mapping->alias >= 0))
+      m.races->follow(i, b.memory, b.array_shape, b.snapshot);
     if (b.mapping->whole) m.views[i] = {b.snapshot ? b.tile.data() : b.base, b.array_strides.data(), true};
     b.entered = false;
   }
@@ -370,7 +405,8 @@ class Prepared {
   void forget_scratch(size_t first) {
     for (size_t i = first; i < scratch_.size(); ++i) {
       if (ir::is_semaphore(k_.scratch[i].space)) std::fill(scratch_[i].begin(), scratch_[i].end(), std::byte{0});
-      else fill_unspecified(scratch_[i].data(), num_elements(k_.scratch[i].shape), k_.scratch[i].dtype, fill_, ++owners_);
+      else
+        fill_unspecified(scratch_[i].data(), num_elements(k_.scratch[i].shape), k_.scratch[i].dtype, fill_, ++owners_);
     }
   }
 
@@ -378,7 +414,8 @@ class Prepared {
     Machine& m = machine_;
     number_ = 0;
     own_coordinates_.clear();
-    uint32_t moved = first_ || m.observe || (m.pipes && options_->seed) ? UINT32_MAX : 0;  // the axes along which this program is not where the last one was
+    // the axes along which this program is not where the last one was
+    uint32_t moved = first_ || m.observe || (m.pipes && options_->seed) ? UINT32_MAX : 0;
     first_ = false;
     for (size_t d = 0, visible = 0; d < grid_.size(); ++d) {
       number_ = number_ * grid_[d] + program[d];
@@ -407,7 +444,8 @@ class Prepared {
         b.stay(m.views[i], m.tracked[i]);
         continue;
       }
-      for (size_t d = 0; d < grid_.size(); ++d) *reinterpret_cast<int32_t*>(m.place[b.arguments[d].index]) = static_cast<int32_t>(program[d]);
+      for (size_t d = 0; d < grid_.size(); ++d)
+        *reinterpret_cast<int32_t*>(m.place[b.arguments[d].index]) = static_cast<int32_t>(program[d]);
       m.run(b.mapping->index_map);
       b.enter(m, m.views[i], m.tracked[i]);
     }
@@ -428,7 +466,7 @@ class Prepared {
   }
 
   const ir::Kernel& k_;
-  const Types types_;        // of the inputs
+  const Types types_;  // of the inputs
   const DimValues given_;
   const int fill_;
   const std::vector<bool> written_;
@@ -444,22 +482,24 @@ class Prepared {
   const InterpretOptions* options_ = nullptr;
   std::vector<bool> parallel_;
   uint64_t owners_ = 0;
-  bool first_ = true;                                  // no program has run
-  int64_t number_ = 0;                                 // of the program
-  std::map<int64_t, std::vector<std::string>> lines_;  // that wait, by program number
+  bool first_ = true;                                      // no program has run
+  int64_t number_ = 0;                                     // of the program
+  std::map<int64_t, std::vector<std::string>> lines_;      // that wait, by program number
   std::optional<std::pair<int64_t, KernelError>> failed_;  // the first check in the order of the programs
-  std::vector<int64_t> own_coordinates_, last_own_;  // coordinates that have scratch of their own
+  std::vector<int64_t> own_coordinates_, last_own_;        // coordinates that have scratch of their own
 };
 }  // namespace interpreter
 
 namespace {
-template <class Inputs> std::unique_ptr<Prepared> prepare(const ir::Kernel& k, const Inputs& inputs, const InterpretOptions& options) {
+template <class Inputs> std::unique_ptr<Prepared> prepare(const ir::Kernel& k, const Inputs& inputs,
+                                                          const InterpretOptions& options) {
   Prepared::Types types;
   for (const auto& a : inputs) types.emplace_back(Prepared::type_of(a), Prepared::shape_of(a));
   return std::make_unique<Prepared>(k, std::move(types), options);
 }
 
-std::vector<Array> run_on_arrays(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options, Prepared& prepared) {
+std::vector<Array> run_on_arrays(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options,
+                                 Prepared& prepared) {
   std::vector<Array> outputs;
   std::vector<std::byte*>& memory = prepared.memory;
   memory.clear();
@@ -472,7 +512,8 @@ std::vector<Array> run_on_arrays(const ir::Kernel& k, const std::vector<Array>& 
       outputs.emplace_back(prepared.shape(i), k.blocks[i].dtype);
     }
     Array& a = outputs.back();
-    memory.push_back(prepared.written(i) || k.blocks[i].alias < 0 ? a.bytes() : const_cast<std::byte*>(std::as_const(a).bytes()));
+    memory.push_back(prepared.written(i) || k.blocks[i].alias < 0 ? a.bytes()
+                                                                  : const_cast<std::byte*>(std::as_const(a).bytes()));
   }
   prepared.run(options);
   return outputs;
@@ -483,7 +524,8 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   return run_on_arrays(k, inputs, options, *prepare(k, inputs, options));
 }
 
-std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options, Plans& plans) {
+std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options,
+                             Plans& plans) {
   std::unique_ptr<Prepared> prepared = plans.take([&](const Prepared& p) { return p.fits(inputs, options); });
   if (!prepared) prepared = prepare(k, inputs, options);
   std::vector<Array> outputs = run_on_arrays(k, inputs, options, *prepared);
@@ -491,11 +533,14 @@ std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inpu
   return outputs;
 }
 
-uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::span<const HostArray> outputs, const InterpretOptions& options, Plans& plans) {
+uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::span<const HostArray> outputs,
+                   const InterpretOptions& options, Plans& plans) {
   std::unique_ptr<Prepared> prepared = plans.take([&](const Prepared& p) { return p.fits(inputs, options); });
   if (!prepared) prepared = prepare(k, inputs, options);
   const size_t results = k.blocks.size() - inputs.size();
-  if (outputs.size() != results) throw SpecError(k.name + ": gives " + std::to_string(results) + " outputs but " + std::to_string(outputs.size()) + " are expected");
+  if (outputs.size() != results)
+    throw SpecError(k.name + ": gives " + std::to_string(results) + " outputs but " + std::to_string(outputs.size()) +
+                    " are expected");
   std::vector<std::byte*>& memory = prepared->memory;
   memory.clear();
   std::vector<std::vector<std::byte>> copies;
@@ -505,11 +550,13 @@ uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::
   for (size_t i = 0; i < inputs.size(); ++i) {
     const size_t bytes = bytes_of(i);
     std::byte* const from = at(inputs[i]);
-    // An output in the place of another input than its own would change that under the kernel's hands; and loops of vector code want whole elements.
+    // An output in the place of another input than its own would change that under the kernel's hands; and loops of
+    // vector code want whole elements.
     bool copy = reinterpret_cast<uintptr_t>(from) % static_cast<uintptr_t>(size_bytes(inputs[i].dtype)) != 0;
     for (size_t o = 0; o < outputs.size(); ++o) {
       const size_t block = inputs.size() + o;
-      copy |= k.blocks[block].alias != static_cast<int>(i) && at(outputs[o]) < from + bytes && from < at(outputs[o]) + bytes_of(block);
+      copy |= k.blocks[block].alias != static_cast<int>(i) && at(outputs[o]) < from + bytes &&
+              from < at(outputs[o]) + bytes_of(block);
     }
     memory.push_back(copy && bytes ? copies.emplace_back(from, from + bytes).data() : from);
     copied += copy ? bytes : 0;
@@ -518,7 +565,8 @@ uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::
     const ir::BlockMapping& b = k.blocks[inputs.size() + o];
     const HostArray& out = outputs[o];
     if (out.dtype != b.dtype || out.shape != prepared->shape(inputs.size() + o))
-      throw SpecError(k.name + ": output " + std::to_string(o) + " is " + ir::to_string(ir::Type::array(b.dtype, prepared->shape(inputs.size() + o))) + " but " +
+      throw SpecError(k.name + ": output " + std::to_string(o) + " is " +
+                      ir::to_string(ir::Type::array(b.dtype, prepared->shape(inputs.size() + o))) + " but " +
                       ir::to_string(ir::Type::array(out.dtype, out.shape)) + " is expected");
     memory.push_back(at(out));
     const size_t bytes = bytes_of(inputs.size() + o);

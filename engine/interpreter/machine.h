@@ -1,6 +1,7 @@
-// The machine that runs a kernel's regions: every op becomes one Step (a closure over places and shapes), every value one place in memory,
-// planned once and run for every program. A step works on whole arrays; nothing is looked up by name or allocated per element.
-// plan.cpp makes steps and places buffers, memory.cpp and indexed.cpp make the steps of loads and stores; interpreter.cpp moves blocks and runs the grid.
+// The machine that runs a kernel's regions: every op becomes one Step (a closure over places and shapes), every value
+// one place in memory, planned once and run for every program. A step works on whole arrays; nothing is looked up by
+// name or allocated per element. plan.cpp makes steps and places buffers, memory.cpp and indexed.cpp make the steps of
+// loads and stores; interpreter.cpp moves blocks and runs the grid.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -26,7 +27,8 @@ struct View {
   bool dense = true;                 // they are those of a dense array of its shape
 };
 
-/// Where a Ref's elements lie in what Races follows: the array or the scratch. Per dim, but for `inside` of them from `below` on they are overhang.
+/// Where a Ref's elements lie in what Races follows: the array or the scratch. Per dim, but for `inside` of them from
+/// `below` on they are overhang.
 struct Tracked {
   int64_t first = 0;
   const int64_t* strides = nullptr;
@@ -36,23 +38,24 @@ struct Tracked {
 
 struct Machine {
   const ir::Kernel* kernel = nullptr;
-  std::vector<std::byte*> place;           // by value: its elements, dense
-  std::vector<uint32_t> refs;              // by value that is a Ref: its number. The body's arguments, then those of run_scoped
-  std::vector<View> views;                 // by a Ref's number
-  std::vector<ir::Value> scoped;           // the arguments of run_scoped
-  std::vector<std::vector<Step>> steps;    // by region
-  std::vector<int32_t> program, programs;  // this program's id and the grid's size, vmapped axes left out
-  int fill = 0;                            // of unspecified_bits
-  bool raise = false;                      // OutOfBounds::raise
-  Races* races = nullptr;                  // if they are looked for
-  std::vector<Tracked> tracked;            // by a Ref's number, for races
-  Pipes* pipes = nullptr;                  // if the kernel has run_scoped, semaphores or copies
-  std::vector<int64_t> grid_point;         // this program, all axes
-  uint64_t masked_loads = 0;               // so far: each leaves other unspecified elements
-  std::function<void(std::string)> print;  // of debug_print
+  std::vector<std::byte*> place;  // by value: its elements, dense
+  // by value that is a Ref: its number. The body's arguments, then those of run_scoped
+  std::vector<uint32_t> refs;
+  std::vector<View> views;                        // by a Ref's number
+  std::vector<ir::Value> scoped;                  // the arguments of run_scoped
+  std::vector<std::vector<Step>> steps;           // by region
+  std::vector<int32_t> program, programs;         // this program's id and the grid's size, vmapped axes left out
+  int fill = 0;                                   // of unspecified_bits
+  bool raise = false;                             // OutOfBounds::raise
+  Races* races = nullptr;                         // if they are looked for
+  std::vector<Tracked> tracked;                   // by a Ref's number, for races
+  Pipes* pipes = nullptr;                         // if the kernel has run_scoped, semaphores or copies
+  std::vector<int64_t> grid_point;                // this program, all axes
+  uint64_t masked_loads = 0;                      // so far: each leaves other unspecified elements
+  std::function<void(std::string)> print;         // of debug_print
   std::function<void(const SeenValue&)> observe;  // InterpretOptions::observe
-  std::optional<KernelError> failed;       // the first check that did
-  std::vector<std::byte> arena;            // every value's memory, but for loads that point into a block
+  std::optional<KernelError> failed;              // the first check that did
+  std::vector<std::byte> arena;                   // every value's memory, but for loads that point into a block
 
   void run(ir::RegionId r) {
     for (const Step& s : steps[r.index]) s(*this);
@@ -60,9 +63,10 @@ struct Machine {
   int32_t scalar(ir::Value v) const { return *reinterpret_cast<const int32_t*>(place[v.index]); }
 };
 
-/// Plans the body and the index maps of k. The program ids of index maps are stored at place[argument]. `written` says for each body
-/// argument whether the kernel may store to it.
-Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill, std::function<void(const SeenValue&)> observe);
+/// Plans the body and the index maps of k. The program ids of index maps are stored at place[argument]. `written` says
+/// for each body argument whether the kernel may store to it.
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill,
+                     std::function<void(const SeenValue&)> observe);
 
 /// The access looks at what is there: all but a store, and a swap whose result nobody uses, which is one.
 bool loads(const ir::Kernel& k, const ir::Op& op);
@@ -73,9 +77,11 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* r
 /// The same where positions wrap and are clamped or dropped one by one: AccessDims::per_element.
 Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill);
 /// Throws the KernelError of OutOfBounds::raise for elements first to last along dim d, which has `extent`.
-[[noreturn]] void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first, int64_t last, const std::string& note);
+[[noreturn]] void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first,
+                                int64_t last, const std::string& note);
 /// The owner of unspecified_bits for the masked-out elements of one load.
-inline uint64_t masked_load_owner(Machine& m) { return (uint64_t{1} << 48) + m.masked_loads++; }  // beyond the owners of blocks and scratch
+// beyond the owners of blocks and scratch
+inline uint64_t masked_load_owner(Machine& m) { return (uint64_t{1} << 48) + m.masked_loads++; }
 /// The place of element i.
 uint64_t place_of(uint64_t owner, int64_t i);
 /// The step of a debug_print or a check.
@@ -85,8 +91,8 @@ Step print_step(const ir::Kernel& k, const ir::Op& op);
 uint64_t mix(uint64_t z);
 /// Of unspecified_bits: as 0; overhang is what Uninitialised::edge says.
 constexpr int kEdge = -1;
-/// What memory holds before its first write, and overhang: NaN, the least integer, or true; others by `fill`: 1, 2, 3: the same everywhere; from 4 on: by this seed. `place` tells
-/// places apart where each holds its own.
+/// What memory holds before its first write, and overhang: NaN, the least integer, or true; others by `fill`: 1, 2, 3:
+/// the same everywhere; from 4 on: by this seed. `place` tells places apart where each holds its own.
 uint64_t unspecified_bits(DType t, int fill, uint64_t place = 0);
 /// n elements of memory that nobody has written; `owner` tells blocks, scratch and programs apart.
 void fill_unspecified(std::byte* to, int64_t n, DType t, int fill, uint64_t owner);

@@ -1,5 +1,6 @@
-// load, store, swap, addupdate and atomics. Without a mask a negative start wraps once and is then clamped so that the window fits; with a mask
-// nothing shifts and each element is tested against the ref's shape and the mask. indexed.cpp has the accesses whose elements go each their own way.
+// load, store, swap, addupdate and atomics. Without a mask a negative start wraps once and is then clamped so that the
+// window fits; with a mask nothing shifts and each element is tested against the ref's shape and the mask. indexed.cpp
+// has the accesses whose elements go each their own way.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -12,11 +13,14 @@ namespace tessera::interpreter {
 
 uint64_t place_of(uint64_t owner, int64_t i) { return mix(owner * 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(i); }
 
-void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first, int64_t last, const std::string& note) {
-  throw KernelError(m.kernel->name + ": " + std::string(ir::name(op.code)) + " of " + ref_text(*m.kernel, ref) + " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
-                        (first == last ? " " + std::to_string(first) : "s " + std::to_string(first) + " to " + std::to_string(last)) + " along dim " + std::to_string(d) + ", which has " +
-                        std::to_string(extent),
-                    op.loc, note);
+void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first,
+                   int64_t last, const std::string& note) {
+  throw KernelError(
+      m.kernel->name + ": " + std::string(ir::name(op.code)) + " of " + ref_text(*m.kernel, ref) + " by program " +
+          program_text(*m.kernel, m.grid_point.data()) + ": element" +
+          (first == last ? " " + std::to_string(first) : "s " + std::to_string(first) + " to " + std::to_string(last)) +
+          " along dim " + std::to_string(d) + ", which has " + std::to_string(extent),
+      op.loc, note);
 }
 
 namespace {
@@ -31,22 +35,27 @@ struct Access {
   int64_t bytes;
   DType dtype;
   int fill;
-  std::vector<Dim> dims;       // one per dim of the ref
-  Shape shape;                 // sizes of all dims, integers included as 1: the value's elements in order
+  std::vector<Dim> dims;  // one per dim of the ref
+  Shape shape;            // sizes of all dims, integers included as 1: the value's elements in order
   Strides dense;
   int64_t elements;
   ir::Value result, value, mask, other, compare;
-  bool all;                    // every element of the Ref, in order
+  bool all;  // every element of the Ref, in order
 
-  int64_t given_start(const Machine& m, const Dim& x) const { return x.start_value == UINT32_MAX ? x.start : *reinterpret_cast<const int32_t*>(m.place[x.start_value]); }
+  int64_t given_start(const Machine& m, const Dim& x) const {
+    return x.start_value == UINT32_MAX ? x.start : *reinterpret_cast<const int32_t*>(m.place[x.start_value]);
+  }
 
   // Where the window starts along dim d, without a mask.
   int64_t fitted_start(const Machine& m, size_t d) const {
     const Dim& x = dims[d];
     if (x.start_value == UINT32_MAX) return x.start;
-    const int64_t given = given_start(m, x), span = x.size == 0 ? 0 : (x.size - 1) * x.step + 1, wrapped = given < 0 ? given + x.extent : given;
+    const int64_t given = given_start(m, x), span = x.size == 0 ? 0 : (x.size - 1) * x.step + 1,
+                  wrapped = given < 0 ? given + x.extent : given;
     const int64_t start = std::max<int64_t>(0, std::min(wrapped, x.extent - span));
-    if (m.raise && start != wrapped && elements) out_of_bounds(m, *op, ref, d, x.extent, given, given + span - 1, "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(start));
+    if (m.raise && start != wrapped && elements)
+      out_of_bounds(m, *op, ref, d, x.extent, given, given + span - 1,
+                    "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(start));
     return start;
   }
 
@@ -82,7 +91,8 @@ struct Access {
     if (elements) std::memcpy(to, from, static_cast<size_t>(elements * bytes));
   }
 
-  // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is nobody else's.
+  // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is
+  // nobody else's.
   void record(const Machine& m, Touching how) const {
     if (m.pipes || m.races) record_all(m, how);
   }
@@ -122,7 +132,9 @@ struct Access {
       for (size_t d = 0; inside && d < dims.size(); ++d) {
         const int64_t p = starts[d] + at[d] * dims[d].step;
         inside = p >= 0 && p < dims[d].extent;
-        if (!inside && m.raise) out_of_bounds(m, *op, ref, d, dims[d].extent, p, p, "its mask is true; unless out-of-bounds accesses raise, it is left alone");
+        if (!inside && m.raise)
+          out_of_bounds(m, *op, ref, d, dims[d].extent, p, p,
+                        "its mask is true; unless out-of-bounds accesses raise, it is left alone");
         offset += p * view.strides[d];
       }
       f(inside ? view.data + offset * bytes : nullptr, i++);
@@ -148,11 +160,15 @@ struct Access {
     const std::byte* instead = other ? m.place[other.index] : nullptr;
     const uint64_t owner = masked_load_owner(m);
     int64_t strides[kMaxRank];
-    if (const auto offset = complete(m, strides)) return copy_strided(dims.size(), shape.data(), out, dense.data(), m.views[ref].data + *offset * bytes, strides, bytes);
+    if (const auto offset = complete(m, strides))
+      return copy_strided(dims.size(), shape.data(), out, dense.data(), m.views[ref].data + *offset * bytes, strides,
+                          bytes);
     masked(m, [&](const std::byte* element, int64_t i) {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
-      const std::byte* from = element ? element : instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified);
+      const std::byte* from = element   ? element
+                              : instead ? instead + i * bytes
+                                        : reinterpret_cast<const std::byte*>(&unspecified);
       copy_element(out + i * bytes, from, bytes);
     });
   }
@@ -160,12 +176,15 @@ struct Access {
     record(m, Touching::store);
     if (!mask) return copy_in(m, from);
     int64_t strides[kMaxRank];
-    if (const auto offset = complete(m, strides)) return copy_strided(dims.size(), shape.data(), m.views[ref].data + *offset * bytes, strides, from, dense.data(), bytes);
+    if (const auto offset = complete(m, strides))
+      return copy_strided(dims.size(), shape.data(), m.views[ref].data + *offset * bytes, strides, from, dense.data(),
+                          bytes);
     masked(m, [&](std::byte* element, int64_t i) {
       if (element) copy_element(element, from + i * bytes, bytes);
     });
   }
-  // Element by element, in row-major order: what an element held before, and then what combine(position, that) makes of it.
+  // Element by element, in row-major order: what an element held before, and then what combine(position, that) makes of
+  // it.
   template <class F> void update(Machine& m, F&& combine) const {
     record(m, Touching::atomic);
     std::byte* out = m.place[result.index];
@@ -191,7 +210,8 @@ struct Access {
     masked(m, [&](std::byte* element, int64_t i) {
       if (element) return step(element, i);
       const uint64_t unspecified = instead ? 0 : unspecified_bits(dtype, fill, place_of(owner, i));
-      std::memcpy(out + i * bytes, instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified), static_cast<size_t>(bytes));
+      std::memcpy(out + i * bytes, instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified),
+                  static_cast<size_t>(bytes));
     });
   }
   uint64_t operand(const Machine& m, ir::Value v, int64_t i) const {
@@ -203,15 +223,30 @@ struct Access {
 
 Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) {
   const ir::Type& t = k.type(op.operands[0]);
-  Access a{.op = &op, .ref = ref, .bytes = size_bytes(t.dtype), .dtype = t.dtype, .fill = fill, .dims = {}, .shape = {}, .dense = {}, .elements = 1,
-           .result = {}, .value = {}, .mask = {}, .other = {}, .compare = {}, .all = true};
+  Access a{.op = &op,
+           .ref = ref,
+           .bytes = size_bytes(t.dtype),
+           .dtype = t.dtype,
+           .fill = fill,
+           .dims = {},
+           .shape = {},
+           .dense = {},
+           .elements = 1,
+           .result = {},
+           .value = {},
+           .mask = {},
+           .other = {},
+           .compare = {},
+           .all = true};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
     const bool integer = x.kind == ir::Index::Kind::integer;
-    a.dims.push_back({t.shape[d], integer ? 1 : x.size, integer ? 1 : x.step, x.start, x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index});
+    a.dims.push_back({t.shape[d], integer ? 1 : x.size, integer ? 1 : x.step, x.start,
+                      x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index});
     a.shape.push_back(a.dims.back().size);
     const Dim& dim = a.dims.back();
-    a.all &= dim.start_value == UINT32_MAX && dim.start == 0 && dim.size == dim.extent && (dim.step == 1 || dim.size <= 1);
+    a.all &=
+        dim.start_value == UINT32_MAX && dim.start == 0 && dim.size == dim.extent && (dim.step == 1 || dim.size <= 1);
   }
   a.dense = dense_strides(a.shape);
   a.elements = num_elements(a.shape);
@@ -235,7 +270,8 @@ uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
   if (fill >= 4) {
     const uint64_t h = mix(mix(place) + static_cast<uint64_t>(fill) * 0x9e3779b97f4a7c15u);
     if (t == DType::boolean) return h & 1;
-    // Zeros, extremes and small numbers often, so that no test of such a number, and no max or min with it, always comes out the same.
+    // Zeros, extremes and small numbers often, so that no test of such a number, and no max or min with it, always
+    // comes out the same.
     const uint64_t style = h >> 60, ones = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1;
     const int64_t most = h >> 59 & 1 ? 1000 : 12;
     const double small = static_cast<double>(static_cast<int64_t>(h % static_cast<uint64_t>(2 * most + 1)) - most);
@@ -250,9 +286,22 @@ uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
   if (fill == 3) return 0;
   switch (t) {
     case DType::boolean: return 1;
-    case DType::i4: case DType::i8: case DType::i16: case DType::i32: case DType::i64: return uint64_t{1} << (bits(t) - 1);
-    case DType::u4: case DType::u8: case DType::u16: case DType::u32: case DType::u64: return 0;
-    case DType::f8e4m3fn: case DType::f8e5m2: case DType::f16: case DType::bf16: case DType::f32: case DType::f64: return float_format(t).nan;
+    case DType::i4:
+    case DType::i8:
+    case DType::i16:
+    case DType::i32:
+    case DType::i64: return uint64_t{1} << (bits(t) - 1);
+    case DType::u4:
+    case DType::u8:
+    case DType::u16:
+    case DType::u32:
+    case DType::u64: return 0;
+    case DType::f8e4m3fn:
+    case DType::f8e5m2:
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32:
+    case DType::f64: return float_format(t).nan;
   }
   return 0;
 }
@@ -267,7 +316,9 @@ void fill_unspecified(std::byte* to, int64_t n, DType t, int fill, uint64_t owne
 
 bool loads(const ir::Kernel& k, const ir::Op& op) {
   if (op.code != ir::Opcode::swap) return ir::reads_ref(op.code);
-  return std::any_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& o) { return std::find(o.operands.begin(), o.operands.end(), op.results[0]) != o.operands.end(); });
+  return std::any_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& o) {
+    return std::find(o.operands.begin(), o.operands.end(), op.results[0]) != o.operands.end();
+  });
 }
 
 Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* buffer, bool borrow, int fill) {
@@ -302,7 +353,8 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
         a.write(m, m.place[a.value.index]);
       };
     case ir::Memory::addupdate:
-      return [a = std::move(a), sum = reference::array_function(ir::Opcode::add, a.dtype, a.dtype), held = std::vector<std::byte>()](Machine& m) mutable {
+      return [a = std::move(a), sum = reference::array_function(ir::Opcode::add, a.dtype, a.dtype),
+              held = std::vector<std::byte>()](Machine& m) mutable {
         held.resize(static_cast<size_t>(a.elements * a.bytes));
         a.read(m, held.data());
         const void* operands[] = {held.data(), m.place[a.value.index], held.data()};

@@ -11,16 +11,20 @@ namespace tessera::interpreter {
 namespace {
 #define TESSERA_INLINE [[gnu::always_inline]] inline  // into functions compiled for other instruction sets
 
-// Columns of b are packed into panels as wide as a register tile; each element of c is summed over k in order, in registers, so the blocking
-// does not show in the result. kBytes is the width of the CPU's vectors; kRows x kVectors of them must fit its registers.
-template <class T, int kBytes, int kRows, int kVectors> TESSERA_INLINE void multiply_tiles(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) {
+// Columns of b are packed into panels as wide as a register tile; each element of c is summed over k in order, in
+// registers, so the blocking does not show in the result. kBytes is the width of the CPU's vectors; kRows x kVectors of
+// them must fit its registers.
+template <class T, int kBytes, int kRows, int kVectors> TESSERA_INLINE void multiply_tiles(int64_t m, int64_t n,
+                                                                                           int64_t k, const T* a,
+                                                                                           const T* b, T* c) {
   typedef T Vector __attribute__((vector_size(kBytes)));
   typedef T Unaligned __attribute__((vector_size(kBytes), aligned(alignof(T)), may_alias));
   constexpr int64_t kLanes = kBytes / static_cast<int64_t>(sizeof(T)), kColumns = kLanes * kVectors;
   if (m * n * k < 512 || k == 0) {  // not worth packing
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
-        using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;  // narrow unsigned types would be promoted to int
+        // narrow unsigned types would be promoted to int
+        using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
         Wide sum{0};
         for (int64_t p = 0; p < k; ++p) sum += Wide{a[i * k + p]} * Wide{b[p * n + j]};
         c[i * n + j] = static_cast<T>(sum);
@@ -34,7 +38,8 @@ template <class T, int kBytes, int kRows, int kVectors> TESSERA_INLINE void mult
     for (int64_t p = 0; p < k; ++p) std::copy_n(b + p * n + j, columns, panel.data() + p * kColumns);
     for (int64_t i = 0; i < m; i += kRows) {
       const int64_t rows = std::min<int64_t>(kRows, m - i);
-      const T* source[kRows];  // rows beyond the last repeat it; like columns beyond the last, they are not copied from the tile
+      // rows beyond the last repeat it; like columns beyond the last, they are not copied from the tile
+      const T* source[kRows];
       for (int64_t r = 0; r < kRows; ++r) source[r] = a + (i + std::min(r, rows - 1)) * k;
       Vector sum[kRows][kVectors] = {};
       const T* row = panel.data();
@@ -42,7 +47,8 @@ template <class T, int kBytes, int kRows, int kVectors> TESSERA_INLINE void mult
 #pragma GCC unroll 8
         for (int64_t r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-          for (int64_t v = 0; v < kVectors; ++v) sum[r][v] += source[r][p] * *reinterpret_cast<const Unaligned*>(row + v * kLanes);
+          for (int64_t v = 0; v < kVectors; ++v)
+            sum[r][v] += source[r][p] * *reinterpret_cast<const Unaligned*>(row + v * kLanes);
       }
       const bool whole = rows == kRows && columns == kColumns;
       T* to = whole ? c + i * n + j : tile;
@@ -57,22 +63,28 @@ template <class T, int kBytes, int kRows, int kVectors> TESSERA_INLINE void mult
   }
 }
 
-template <class T> void portable(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) { multiply_tiles<T, 16, 4, 3>(m, n, k, a, b, c); }
+template <class T> void portable(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) {
+  multiply_tiles<T, 16, 4, 3>(m, n, k, a, b, c);
+}
 // Windows keeps stacks aligned to 16 bytes only, and g++ spills vectors of 32 and 64 there all the same.
 #if defined(__x86_64__) && !defined(_WIN32)
 #define TESSERA_WIDE_VECTORS
 #endif
 #ifdef TESSERA_WIDE_VECTORS
-template <class T> [[gnu::target("avx2,fma")]] void avx2(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) {
+template <class T> [[gnu::target("avx2,fma")]] void avx2(int64_t m, int64_t n, int64_t k, const T* a, const T* b,
+                                                         T* c) {
   multiply_tiles<T, 32, 4, 3>(m, n, k, a, b, c);
 }
-template <class T> [[gnu::target("avx512f,avx512bw,avx512dq,fma")]] void avx512(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) {
+template <class T> [[gnu::target("avx512f,avx512bw,avx512dq,fma")]] void avx512(int64_t m, int64_t n, int64_t k,
+                                                                                const T* a, const T* b, T* c) {
   multiply_tiles<T, 64, 8, 3>(m, n, k, a, b, c);
 }
 #endif
 
-// OpenBLAS, opened at the first product, so that programs start without it. `core` is the name of the CPU that its code is for.
-template <class T> using Gemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, T alpha, const T* a, int lda, const T* b, int ldb, T beta, T* c, int ldc);
+// OpenBLAS, opened at the first product, so that programs start without it. `core` is the name of the CPU that its code
+// is for.
+template <class T> using Gemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, T alpha,
+                                         const T* a, int lda, const T* b, int ldb, T beta, T* c, int ldc);
 struct OpenBlas {
   std::string core;
   Gemm<float> sgemm = nullptr;
@@ -105,7 +117,8 @@ template <class T> void by_library(int64_t m, int64_t n, int64_t k, const T* a, 
   if (std::max({m, n, k}) > std::numeric_limits<int>::max() || k == 0) return portable(m, n, k, a, b, c);
   const int columns = static_cast<int>(n), inner = static_cast<int>(k);
   constexpr int kRowMajor = 101, kNoTranspose = 111;
-  gemm<T>()(kRowMajor, kNoTranspose, kNoTranspose, static_cast<int>(m), columns, inner, T{1}, a, inner, b, columns, T{0}, c, columns);
+  gemm<T>()(kRowMajor, kNoTranspose, kNoTranspose, static_cast<int>(m), columns, inner, T{1}, a, inner, b, columns,
+            T{0}, c, columns);
 }
 
 template <class T> std::vector<MultiplyCode<T>> find_codes() {
@@ -113,7 +126,8 @@ template <class T> std::vector<MultiplyCode<T>> find_codes() {
 #ifdef TESSERA_WIDE_VECTORS
   __builtin_cpu_init();
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (has_avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) codes.push_back({"AVX-512", avx512<T>});
+  if (has_avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+    codes.push_back({"AVX-512", avx512<T>});
   if (has_avx2) codes.push_back({"AVX2", avx2<T>});
 #endif
   codes.push_back({"portable", portable<T>});

@@ -23,22 +23,32 @@ struct Side {
   Shape extents;
   std::vector<Index> index;
 
-  int64_t given(const Machine& m, size_t d) const { return index[d].is_static() ? index[d].start : m.scalar(op->operands[static_cast<size_t>(index[d].start_operand)]); }
+  int64_t given(const Machine& m, size_t d) const {
+    return index[d].is_static() ? index[d].start : m.scalar(op->operands[static_cast<size_t>(index[d].start_operand)]);
+  }
   int64_t start(const Machine& m, size_t d, bool shifts) const {
     const int64_t n = extents[d], at = given(m, d);
     if (index[d].is_static() || !shifts) return at;
-    const int64_t size = index[d].kind == Index::Kind::integer ? 1 : index[d].size, span = size == 0 ? 0 : (size - 1) * index[d].step + 1, wrapped = at < 0 ? at + n : at;
+    const int64_t size = index[d].kind == Index::Kind::integer ? 1 : index[d].size,
+                  span = size == 0 ? 0 : (size - 1) * index[d].step + 1, wrapped = at < 0 ? at + n : at;
     const int64_t fitted = std::max<int64_t>(0, std::min(wrapped, n - span));
     if (m.raise && fitted != wrapped && size > 0)
-      throw KernelError(m.kernel->name + ": " + std::string(ir::name(op->code)) + " of " + ref_text(*m.kernel, ref) + " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
-                            (span == 1 ? " " + std::to_string(at) : "s " + std::to_string(at) + " to " + std::to_string(at + span - 1)) + " along dim " + std::to_string(d) + ", which has " + std::to_string(n),
-                        op->loc, "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(fitted));
+      throw KernelError(m.kernel->name + ": " + std::string(ir::name(op->code)) + " of " + ref_text(*m.kernel, ref) +
+                            " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
+                            (span == 1 ? " " + std::to_string(at)
+                                       : "s " + std::to_string(at) + " to " + std::to_string(at + span - 1)) +
+                            " along dim " + std::to_string(d) + ", which has " + std::to_string(n),
+                        op->loc,
+                        "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(fitted));
     return fitted;
   }
 };
 Side side(const Machine& m, const Op& op, const ir::CopyPlace& place) {
-  return {&op, m.refs[place.ref.index], m.kernel->type(place.ref).shape,
-          {op.index.begin() + static_cast<ptrdiff_t>(place.first), op.index.begin() + static_cast<ptrdiff_t>(place.first + place.rank)}};
+  return {&op,
+          m.refs[place.ref.index],
+          m.kernel->type(place.ref).shape,
+          {op.index.begin() + static_cast<ptrdiff_t>(place.first),
+           op.index.begin() + static_cast<ptrdiff_t>(place.first + place.rank)}};
 }
 
 struct Counter {
@@ -115,7 +125,8 @@ Step pipe_step(const Machine& machine, const Op& op) {
   if (ir::is_copy(op.code)) {
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(*machine.kernel, op);
     const bool clip = op.attr_or(ir::Attr::clip, 0) != 0, starts = op.code == Opcode::copy_start;
-    return [o = &op, from = side(machine, op, places[0]), to = side(machine, op, places[1]), semaphore = side(machine, op, places[2]), clip, starts](Machine& m) {
+    return [o = &op, from = side(machine, op, places[0]), to = side(machine, op, places[1]),
+            semaphore = side(machine, op, places[2]), clip, starts](Machine& m) {
       const Side sides[3] = {from, to, semaphore};
       if (starts) return m.pipes->start(make_copy(m, *o, sides, clip));
       const Counter s = counter(m, semaphore);
@@ -135,10 +146,12 @@ Step pipe_step(const Machine& machine, const Op& op) {
 }
 
 bool Pipes::needed(const ir::Kernel& k) {
-  return std::any_of(k.ops.begin(), k.ops.end(), [](const Op& op) { return op.code == Opcode::run_scoped || ir::is_pipe(op.code); });
+  return std::any_of(k.ops.begin(), k.ops.end(),
+                     [](const Op& op) { return op.code == Opcode::run_scoped || ir::is_pipe(op.code); });
 }
 
-Pipes::Pipes(Machine& m, std::optional<uint64_t> seed) : m_(m), k_(*m.kernel), random_(seed ? std::optional(mix(*seed + 77)) : std::nullopt) {
+Pipes::Pipes(Machine& m, std::optional<uint64_t> seed)
+    : m_(m), k_(*m.kernel), random_(seed ? std::optional(mix(*seed + 77)) : std::nullopt) {
   const std::vector<ir::Value>& refs = m.scoped;
   const size_t body = k_.region(k_.body).args.size();
   memory_.resize(refs.size());
@@ -173,7 +186,8 @@ void Pipes::end_of_kernel() {
 void Pipes::check_end(size_t ref, const std::string& where) {
   for (const Copy& c : copies_) {
     if (c.semaphore != ref && c.from.ref != ref && c.to.ref != ref) continue;
-    throw KernelError(k_.name + ": copy_start by program " + program_text(k_, c.program.data()) + ": the copy from " + ref_text(k_, c.from.ref) + " to " + ref_text(k_, c.to.ref) +
+    throw KernelError(k_.name + ": copy_start by program " + program_text(k_, c.program.data()) + ": the copy from " +
+                          ref_text(k_, c.from.ref) + " to " + ref_text(k_, c.to.ref) +
                           " is still under way at the end of " + where,
                       c.op->loc, "wait() for every copy before the memory and the semaphore that it uses are gone");
   }
@@ -186,8 +200,9 @@ void Pipes::check_end(size_t ref, const std::string& where) {
     std::vector<int64_t> position(t.shape.size());
     int64_t left = i;
     for (size_t d = t.shape.size(); d-- > 0; left /= t.shape[d]) position[d] = left % t.shape[d];
-    throw KernelError(k_.name + ": the semaphore " + ref_text(k_, ref) + text(position) + " holds " + std::to_string(counts[i]) + " at the end of " + where, k_.loc,
-                      "as many signals as waits: a semaphore must be 0 again in the end");
+    throw KernelError(k_.name + ": the semaphore " + ref_text(k_, ref) + text(position) + " holds " +
+                          std::to_string(counts[i]) + " at the end of " + where,
+                      k_.loc, "as many signals as waits: a semaphore must be 0 again in the end");
   }
 }
 
@@ -248,8 +263,10 @@ void Pipes::perform(Copy& c) {
   // Through memory between, since source and target may overlap.
   std::vector<std::byte> between(static_cast<size_t>(n * c.element_bytes));
   const Strides dense = dense_strides(c.shape);
-  copy_strided(c.shape.size(), c.shape.data(), between.data(), dense.data(), c.from.first, c.from.strides.data(), c.element_bytes);
-  copy_strided(c.shape.size(), c.shape.data(), c.to.first, c.to.strides.data(), between.data(), dense.data(), c.element_bytes);
+  copy_strided(c.shape.size(), c.shape.data(), between.data(), dense.data(), c.from.first, c.from.strides.data(),
+               c.element_bytes);
+  copy_strided(c.shape.size(), c.shape.data(), c.to.first, c.to.strides.data(), between.data(), dense.data(),
+               c.element_bytes);
 }
 
 void Pipes::tick() {
@@ -258,16 +275,20 @@ void Pipes::tick() {
     if (!c.done && c.moments > 0 && --c.moments == 0) perform(c);
 }
 
-void Pipes::wait(const Op& op, size_t semaphore, int32_t* counter, const std::vector<int64_t>& position, int32_t amount) {
+void Pipes::wait(const Op& op, size_t semaphore, int32_t* counter, const std::vector<int64_t>& position,
+                 int32_t amount) {
   while (*counter < amount) {
     std::vector<Copy*> left;
     for (Copy& c : copies_)
       if (!c.done && c.counter == counter) left.push_back(&c);
     if (left.empty()) {
       const bool copy = op.code == Opcode::copy_wait;
-      throw KernelError(k_.name + ": " + std::string(ir::name(op.code)) + " by program " + program() + ": waits for " + std::to_string(amount) + (copy ? " bytes" : "") + " in " +
-                            ref_text(k_, semaphore) + text(position) + ", which holds " + std::to_string(*counter),
-                        op.loc, copy ? "no copy that is under way counts there: start() it before, with the same semaphore" : "nothing that is under way can signal it: signal before waiting");
+      throw KernelError(k_.name + ": " + std::string(ir::name(op.code)) + " by program " + program() + ": waits for " +
+                            std::to_string(amount) + (copy ? " bytes" : "") + " in " + ref_text(k_, semaphore) +
+                            text(position) + ", which holds " + std::to_string(*counter),
+                        op.loc,
+                        copy ? "no copy that is under way counts there: start() it before, with the same semaphore"
+                             : "nothing that is under way can signal it: signal before waiting");
     }
     size_t choice = 0;
     if (random_) choice = (*random_ = mix(*random_ + 0x9e3779b97f4a7c15u)) % left.size();
@@ -290,15 +311,22 @@ void Pipes::wait(const Op& op, size_t semaphore, int32_t* counter, const std::ve
   });
 }
 
-void Pipes::access(const Op& op, size_t ref, const std::byte* element, const int64_t* position, size_t rank, bool writes) const {
+void Pipes::access(const Op& op, size_t ref, const std::byte* element, const int64_t* position, size_t rank,
+                   bool writes) const {
   const auto target = written_.find(element), source = writes ? read_.find(element) : read_.end();
   const bool is_target = target != written_.end();
   if (!is_target && source == read_.end()) return;
   const Op& copy = *(is_target ? target : source)->second.op;
   const bool by_copy = op.code == Opcode::copy_start;
-  throw KernelError(k_.name + ": race on " + ref_text(k_, ref) + ", element " + to_string(Shape(position, position + rank)) + ": program " + program() +
-                        (by_copy ? writes ? " copies to" : " copies from" : writes ? " stores to" : " loads") + " what a copy under way " + (is_target ? "writes" : "reads"),
-                    op.loc, (copy.loc ? "that was started at " + to_string(copy.loc) + "; " : std::string()) + "wait for it first, and for all others that count in its semaphore");
+  throw KernelError(k_.name + ": race on " + ref_text(k_, ref) + ", element " +
+                        to_string(Shape(position, position + rank)) + ": program " + program() +
+                        (by_copy  ? writes ? " copies to" : " copies from"
+                         : writes ? " stores to"
+                                  : " loads") +
+                        " what a copy under way " + (is_target ? "writes" : "reads"),
+                    op.loc,
+                    (copy.loc ? "that was started at " + to_string(copy.loc) + "; " : std::string()) +
+                        "wait for it first, and for all others that count in its semaphore");
 }
 
 }  // namespace tessera::interpreter

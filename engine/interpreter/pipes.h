@@ -1,6 +1,7 @@
-// Memory of run_scoped, semaphores, and the asynchronous copies that are under way. A copy happens when a wait needs it; with a seed at a moment
-// of its own between its start and that wait. Until the wait, and as long as its semaphore has not been waited for all that was started, its
-// target must not be touched nor its source be stored to: InterpretOptions::races reports who does.
+// Memory of run_scoped, semaphores, and the asynchronous copies that are under way. A copy happens when a wait needs
+// it; with a seed at a moment of its own between its start and that wait. Until the wait, and as long as its semaphore
+// has not been waited for all that was started, its target must not be touched nor its source be stored to:
+// InterpretOptions::races reports who does.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,8 +27,8 @@ class Pipes {
   /// The same end for the semaphores in scratch.
   void end_of_kernel();
 
-  /// One side of a copy: elements at `first`, strides in elements, of `shape`. `at` is the first one's position in the Ref, `step` how the
-  /// position moves (dims[i] is the dim of the Ref that dim i of the shape runs along).
+  /// One side of a copy: elements at `first`, strides in elements, of `shape`. `at` is the first one's position in the
+  /// Ref, `step` how the position moves (dims[i] is the dim of the Ref that dim i of the shape runs along).
   struct Window {
     size_t ref = 0;
     std::byte* first = nullptr;
@@ -37,27 +38,33 @@ class Pipes {
   struct Copy {
     const ir::Op* op = nullptr;
     int32_t* counter = nullptr;
-    size_t semaphore = 0;   // its Ref
-    Shape shape;            // without what is clipped
+    size_t semaphore = 0;  // its Ref
+    Shape shape;           // without what is clipped
     int64_t element_bytes = 0;
-    int64_t bytes = 0;      // that the semaphore counts
+    int64_t bytes = 0;  // that the semaphore counts
     Window from, to;
     std::vector<int64_t> program;
-    int64_t moments = 0;    // accesses until it happens; negative: when it is waited for
+    int64_t moments = 0;  // accesses until it happens; negative: when it is waited for
     bool done = false;
   };
   void start(Copy copy);
-  void signal(int32_t* counter, int32_t by) { *counter = static_cast<int32_t>(static_cast<uint32_t>(*counter) + static_cast<uint32_t>(by)); }
+  void signal(int32_t* counter, int32_t by) {
+    *counter = static_cast<int32_t>(static_cast<uint32_t>(*counter) + static_cast<uint32_t>(by));
+  }
   void wait(const ir::Op& op, size_t semaphore, int32_t* counter, const std::vector<int64_t>& position, int32_t amount);
 
   /// An access to memory is about to happen: copies with a moment of their own may come first.
   void tick();
   bool under_way() const { return !copies_.empty(); }
   /// Throws KernelError if a copy under way writes the element, or reads it and the access writes.
-  void access(const ir::Op& op, size_t ref, const std::byte* element, const int64_t* position, size_t rank, bool writes) const;
+  void access(const ir::Op& op, size_t ref, const std::byte* element, const int64_t* position, size_t rank,
+              bool writes) const;
 
  private:
-  struct Use { int copies = 0; const ir::Op* op = nullptr; };
+  struct Use {
+    int copies = 0;
+    const ir::Op* op = nullptr;
+  };
   void perform(Copy& c);
   void check_end(size_t ref, const std::string& where);
   template <class F> static void each_element(const Copy& c, const Window& w, F&& f);
@@ -68,10 +75,10 @@ class Pipes {
   std::optional<uint64_t> random_;
   std::vector<std::vector<std::byte>> memory_;  // by scoped Ref
   std::vector<Strides> strides_;
-  std::vector<Copy> copies_;                    // started, and not known to have ended
-  std::unordered_map<int32_t*, int64_t> open_;  // by DMA semaphore: bytes started and not waited for
+  std::vector<Copy> copies_;                                  // started, and not known to have ended
+  std::unordered_map<int32_t*, int64_t> open_;                // by DMA semaphore: bytes started and not waited for
   std::unordered_map<const std::byte*, Use> written_, read_;  // elements of copies_, if races are looked for
-  uint64_t owners_ = uint64_t{1} << 56;         // beyond those of blocks, scratch and masked loads
+  uint64_t owners_ = uint64_t{1} << 56;                       // beyond those of blocks, scratch and masked loads
 };
 
 }  // namespace tessera::interpreter

@@ -1,5 +1,6 @@
-// From ops to steps. Buffers are planned as a compiler would: a value's bytes are given back after its last use in the region that defines
-// it, and an elementwise result takes over the buffer of an operand that dies there. Loop carries live in the buffers of the loop's results.
+// From ops to steps. Buffers are planned as a compiler would: a value's bytes are given back after its last use in the
+// region that defines it, and an elementwise result takes over the buffer of an operand that dies there. Loop carries
+// live in the buffers of the loop's results.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -21,7 +22,7 @@ using ir::Opcode;
 using ir::RegionId;
 using ir::Value;
 
-constexpr int kMaxDepth = 500;                    // nested regions: the machine recurses
+constexpr int kMaxDepth = 500;                       // nested regions: the machine recurses
 constexpr int64_t kHoistedBytes = int64_t{1} << 16;  // constants up to this size are made once per call
 
 class Planner {
@@ -57,13 +58,14 @@ class Planner {
   const ir::Kernel& k_;
   Machine& m_;
   const std::vector<bool>& written_;
-  std::vector<uint32_t> root_;       // by value: the value whose buffer it uses
-  std::vector<RegionId> home_;       // by root: the region in which its buffer is taken and given back
-  std::vector<int64_t> last_use_;    // by root: position in home's ops
-  std::vector<int64_t> offset_;      // by value: in the arena, or -1
-  std::vector<bool> permanent_;      // by value: made once, before the first program
-  std::vector<int64_t> at_;          // by region: the op being visited
-  std::vector<std::vector<std::vector<uint32_t>>> dying_;  // by region and position of an op: the roots that it uses last
+  std::vector<uint32_t> root_;     // by value: the value whose buffer it uses
+  std::vector<RegionId> home_;     // by root: the region in which its buffer is taken and given back
+  std::vector<int64_t> last_use_;  // by root: position in home's ops
+  std::vector<int64_t> offset_;    // by value: in the arena, or -1
+  std::vector<bool> permanent_;    // by value: made once, before the first program
+  std::vector<int64_t> at_;        // by region: the op being visited
+  // by region and position of an op: the roots that it uses last
+  std::vector<std::vector<std::vector<uint32_t>>> dying_;
   std::map<int64_t, std::vector<int64_t>> free_;  // bytes -> offsets
   int64_t top_ = 0;
   std::vector<std::pair<uint32_t, Make>> late_;
@@ -71,7 +73,9 @@ class Planner {
 
   const ir::Type& type(Value v) const { return k_.type(v); }
   static int64_t elements(const ir::Type& t) { return num_elements(t.shape); }
-  int64_t bytes(Value v) const { return (std::max<int64_t>(1, elements(type(v)) * size_bytes(type(v).dtype)) + 63) / 64 * 64; }
+  int64_t bytes(Value v) const {
+    return (std::max<int64_t>(1, elements(type(v)) * size_bytes(type(v).dtype)) + 63) / 64 * 64;
+  }
 
   void plan_top(RegionId r, bool index_map) {
     find_uses(r, 0);
@@ -83,19 +87,23 @@ class Planner {
       }
     if (index_map)
       for (Value v : k_.region(r).args)
-        if (!type(v).is_ref) take(v), permanent_[v.index] = true;  // never given back, so that they may be written before each run
+        // never given back, so that they may be written before each run
+        if (!type(v).is_ref) take(v), permanent_[v.index] = true;
     if (index_map) observe(r, {}, k_.region(r).args);
     plan_region(r);
   }
 
   // -- lifetimes
-  void define(Value v, RegionId r) { if (root_[v.index] == v.index) home_[v.index] = r; }
+  void define(Value v, RegionId r) {
+    if (root_[v.index] == v.index) home_[v.index] = r;
+  }
   void use(Value v) {
     const uint32_t root = root_[v.index];
     if (home_[root]) last_use_[root] = at_[home_[root].index];
   }
   void find_uses(RegionId r, int depth) {
-    if (depth > kMaxDepth) throw SpecError(k_.name + ": control flow is nested more than " + std::to_string(kMaxDepth) + " deep", k_.loc);
+    if (depth > kMaxDepth)
+      throw SpecError(k_.name + ": control flow is nested more than " + std::to_string(kMaxDepth) + " deep", k_.loc);
     const ir::Region& region = k_.region(r);
     for (Value v : region.args) define(v, r);
     for (size_t i = 0; i < region.ops.size(); ++i) {
@@ -159,9 +167,12 @@ class Planner {
   void emit(RegionId r, Make make) { late_.emplace_back(r.index, std::move(make)); }
 
   bool hoistable(const Op& op) const {
-    if (op.results.size() != 1 || !op.regions.empty() || ir::info(op.code).effect != ir::Effect::pure || op.code == Opcode::program_id) return false;
+    if (op.results.size() != 1 || !op.regions.empty() || ir::info(op.code).effect != ir::Effect::pure ||
+        op.code == Opcode::program_id)
+      return false;
     if (bytes(op.results[0]) > kHoistedBytes) return false;
-    return std::all_of(op.operands.begin(), op.operands.end(), [&](Value v) { return permanent_[v.index] && k_.def(v); });
+    return std::all_of(op.operands.begin(), op.operands.end(),
+                       [&](Value v) { return permanent_[v.index] && k_.def(v); });
   }
 
   void plan_op(RegionId r, size_t i) {
@@ -171,7 +182,8 @@ class Planner {
       permanent_[op.results[0].index] = hoist;
       const Value from = op.operands[0], to = op.results[0];
       Make make = [=] { return [=](Machine& m) { m.place[to.index] = m.place[from.index]; }; };
-      if (hoist) hoisted_.push_back(std::move(make)); else emit(r, std::move(make));
+      if (hoist) hoisted_.push_back(std::move(make));
+      else emit(r, std::move(make));
     } else if (hoist) {
       // Its own buffer, never shared: the hoisted steps run in this order before everything else.
       offset_[op.results[0].index] = top_;
@@ -183,8 +195,11 @@ class Planner {
       if (!in_place)
         for (Value v : op.results) take(v);
       if (op.regions.empty())
-        emit(r, ir::accesses_ref(op.code) ? memory_op(op) : ir::is_pipe(op.code) ? ready(pipe_step(m_, op)) : ir::is_print(op.code) ? ready(print_step(k_, op))
-                : op.code == Opcode::report ? ready(report_step(op)) : array_op(op));
+        emit(r, ir::accesses_ref(op.code)   ? memory_op(op)
+                : ir::is_pipe(op.code)      ? ready(pipe_step(m_, op))
+                : ir::is_print(op.code)     ? ready(print_step(k_, op))
+                : op.code == Opcode::report ? ready(report_step(op))
+                                            : array_op(op));
       else control_flow(op, r);
     }
     bury(r, i);
@@ -195,7 +210,9 @@ class Planner {
     const Value to = op.results[0];
     for (Value v : op.operands) {
       const uint32_t root = root_[v.index];
-      if (!dies(v, r, i) || size_bytes(type(v).dtype) != size_bytes(type(to).dtype) || elements(type(v)) != elements(type(to))) continue;
+      if (!dies(v, r, i) || size_bytes(type(v).dtype) != size_bytes(type(to).dtype) ||
+          elements(type(v)) != elements(type(to)))
+        continue;
       offset_[to.index] = offset_[root];
       home_[root] = {};  // nothing to give back: the result does
       return true;
@@ -203,7 +220,8 @@ class Planner {
     return false;
   }
 
-  // -- steps. A Make is called when every place is known; places of borrowed loads change while the machine runs, so steps read them late.
+  // -- steps. A Make is called when every place is known; places of borrowed loads change while the machine runs, so
+  // steps read them late.
   Make memory_op(const Op& op) {
     const size_t ref = m_.refs[op.operands[0].index];
     const Op* o = &op;
@@ -213,7 +231,9 @@ class Planner {
     };
   }
 
-  static Make ready(Step s) { return [s = std::move(s)] { return s; }; }
+  static Make ready(Step s) {
+    return [s = std::move(s)] { return s; };
+  }
 
   // Kernels that the compiler has rewritten have these.
   static Step report_step(const Op& op) {
@@ -233,7 +253,9 @@ class Planner {
     if (ir::info(op.code).elementwise) {
       const DType operand = type(o.back()).dtype;
       const reference::ArrayFunction f = reference::array_function(op.code, operand, t.dtype);
-      if (!f) throw InternalError(std::string(ir::name(op.code)) + " of " + std::string(name(operand)) + " has no reference", op.loc);
+      if (!f)
+        throw InternalError(std::string(ir::name(op.code)) + " of " + std::string(name(operand)) + " has no reference",
+                            op.loc);
       const uint32_t a = o[0].index, b = o.size() > 1 ? o[1].index : a, c = o.size() > 2 ? o[2].index : a;
       return ready([=](Machine& m) {
         const void* operands[] = {m.place[a], m.place[b], m.place[c]};
@@ -250,7 +272,9 @@ class Planner {
       case Family::move: return op.code == Opcode::concatenate ? concatenate(op) : strided_op(op);
       case Family::contract: {
         const bool adds = o.size() == 3;
-        return ready([=, a = o[0].index, b = o[1].index, start = o.back().index, sum = reference::array_function(Opcode::add, t.dtype, t.dtype), plan = plan_dot(k_, op)](Machine& m) {
+        return ready([=, a = o[0].index, b = o[1].index, start = o.back().index,
+                      sum = reference::array_function(Opcode::add, t.dtype, t.dtype),
+                      plan = plan_dot(k_, op)](Machine& m) {
           dot(plan, m.place[a], m.place[b], m.place[to]);
           if (!adds) return;
           const void* operands[] = {m.place[start], m.place[to], m.place[start]};
@@ -258,13 +282,15 @@ class Planner {
         });
       }
       case Family::reduce:
-        return ready([=, reduction = Reduction(op.code, type(o[0]).dtype, type(o[0]).shape, op.ints(Attr::axes))](Machine& m) mutable { reduction.run(m.place[from], m.place[to]); });
+        return ready([=, reduction = Reduction(op.code, type(o[0]).dtype, type(o[0]).shape, op.ints(Attr::axes))](
+                         Machine& m) mutable { reduction.run(m.place[from], m.place[to]); });
       case Family::argreduce:
         return ready([=, code = op.code, in = type(o[0]), index = t.dtype, axis = op.attr(Attr::axis)](Machine& m) {
           arg_reduce(code, in.dtype, index, in.shape, axis, m.place[from], m.place[to]);
         });
       case Family::scan:
-        return ready([=, code = op.code, in = type(o[0]), axis = op.attr(Attr::axis), reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
+        return ready([=, code = op.code, in = type(o[0]), axis = op.attr(Attr::axis),
+                      reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
           scan(code, in.dtype, in.shape, axis, reverse, m.place[from], m.place[to]);
         });
       case Family::rearrange: {
@@ -283,7 +309,15 @@ class Planner {
         const bool id = op.code == Opcode::program_id;
         return ready([=](Machine& m) { std::memcpy(m.place[to], &(id ? m.program : m.programs)[axis], 4); });
       }
-      case Family::elementwise: case Family::memory: case Family::print: case Family::control: case Family::pipe: case Family::end: case Family::launch: case Family::ref: case Family::group:
+      case Family::elementwise:
+      case Family::memory:
+      case Family::print:
+      case Family::control:
+      case Family::pipe:
+      case Family::end:
+      case Family::launch:
+      case Family::ref:
+      case Family::group:
       case Family::report: break;
     }
     throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " in a tile-level kernel", op.loc);
@@ -296,8 +330,10 @@ class Planner {
       list.push_back({type(op.operands[i]).dtype, nullptr, nullptr});
       places.emplace_back(op.operands[i].index, op.results[i].index);
     }
-    return ready([=, shape = type(op.results[0]).shape, axis = op.attr(Attr::axis), keys = static_cast<size_t>(op.attr(Attr::keys))](Machine& m) mutable {
-      for (size_t i = 0; i < list.size(); ++i) list[i].in = m.place[places[i].first], list[i].out = m.place[places[i].second];
+    return ready([=, shape = type(op.results[0]).shape, axis = op.attr(Attr::axis),
+                  keys = static_cast<size_t>(op.attr(Attr::keys))](Machine& m) mutable {
+      for (size_t i = 0; i < list.size(); ++i)
+        list[i].in = m.place[places[i].first], list[i].out = m.place[places[i].second];
       sort(shape, axis, keys, list);
     });
   }
@@ -313,9 +349,9 @@ class Planner {
     reference::eval_array(Opcode::convert, DType::i64, t.dtype, &source, line.data(), t.shape[axis]);
     Strides strides(t.shape.size(), 0);
     strides[axis] = 1;
-    return ready([to, line = std::move(line), copy = StridedCopy(t.shape.size(), t.shape.data(), dense_strides(t.shape).data(), strides.data(), size_bytes(t.dtype))](Machine& m) {
-      copy.run(m.place[to], line.data());
-    });
+    return ready([to, line = std::move(line),
+                  copy = StridedCopy(t.shape.size(), t.shape.data(), dense_strides(t.shape).data(), strides.data(),
+                                     size_bytes(t.dtype))](Machine& m) { copy.run(m.place[to], line.data()); });
   }
 
   // broadcast, transpose, slice and rev: one strided copy.
@@ -345,20 +381,26 @@ class Planner {
     }
     const int64_t size = size_bytes(t.dtype);
     return ready([from = op.operands[0].index, to = op.results[0].index, offset = offset * size,
-                  copy = StridedCopy(t.shape.size(), t.shape.data(), dense_strides(t.shape).data(), strides.data(), size)](Machine& m) { copy.run(m.place[to], m.place[from] + offset); });
+                  copy = StridedCopy(t.shape.size(), t.shape.data(), dense_strides(t.shape).data(), strides.data(),
+                                     size)](Machine& m) { copy.run(m.place[to], m.place[from] + offset); });
   }
 
   Make concatenate(const Op& op) {
     const ir::Type& t = type(op.results[0]);
     const auto axis = static_cast<size_t>(op.attr(Attr::axis));
     const Strides dense = dense_strides(t.shape);
-    struct Part { uint32_t from; int64_t offset; StridedCopy copy; };
+    struct Part {
+      uint32_t from;
+      int64_t offset;
+      StridedCopy copy;
+    };
     std::vector<Part> parts;
     int64_t start = 0;
     const int64_t size = size_bytes(t.dtype);
     for (Value v : op.operands) {
       const Shape& shape = type(v).shape;
-      parts.push_back({v.index, start * dense[axis] * size, StridedCopy(shape.size(), shape.data(), dense.data(), dense_strides(shape).data(), size)});
+      parts.push_back({v.index, start * dense[axis] * size,
+                       StridedCopy(shape.size(), shape.data(), dense.data(), dense_strides(shape).data(), size)});
       start += shape[axis];
     }
     return ready([parts = std::move(parts), to = op.results[0].index](Machine& m) {
@@ -367,11 +409,15 @@ class Planner {
   }
 
   // -- control flow
-  struct Move { uint32_t from, to; size_t bytes; };
+  struct Move {
+    uint32_t from, to;
+    size_t bytes;
+  };
   std::vector<Move> moves(const std::vector<Value>& from, size_t first, const std::vector<Value>& to) const {
     std::vector<Move> list;
     for (size_t c = 0; c < to.size(); ++c)
-      list.push_back({from[first + c].index, to[c].index, static_cast<size_t>(elements(type(to[c])) * size_bytes(type(to[c]).dtype))});
+      list.push_back({from[first + c].index, to[c].index,
+                      static_cast<size_t>(elements(type(to[c])) * size_bytes(type(to[c]).dtype))});
     return list;
   }
   // All at once: a source that is also another move's target is saved first (carries that trade places).
@@ -405,37 +451,43 @@ class Planner {
         observe(body, {}, {args[0]});
         plan_region(body);
         if (home_[args[0].index]) give_back(args[0].index);
-        emit(r, ready([=, enter = moves(op.operands, 3, op.results), next = moves(k_.terminator(body).operands, 0, op.results), iv = args[0].index](Machine& m) {
-          const int64_t lower = m.scalar(o->operands[0]), upper = m.scalar(o->operands[1]), step = m.scalar(o->operands[2]);
-          if (step <= 0) throw SpecError("for: the step must be positive but is " + std::to_string(step), o->loc);
-          perform(m, enter);
-          for (int64_t i = lower; i < upper; i += step) {
-            const auto i32 = static_cast<int32_t>(i);
-            std::memcpy(m.place[iv], &i32, 4);
-            m.run(body);
-            perform(m, next);
-          }
-        }));
+        emit(r, ready([=, enter = moves(op.operands, 3, op.results),
+                       next = moves(k_.terminator(body).operands, 0, op.results), iv = args[0].index](Machine& m) {
+               const int64_t lower = m.scalar(o->operands[0]), upper = m.scalar(o->operands[1]),
+                             step = m.scalar(o->operands[2]);
+               if (step <= 0) throw SpecError("for: the step must be positive but is " + std::to_string(step), o->loc);
+               perform(m, enter);
+               for (int64_t i = lower; i < upper; i += step) {
+                 const auto i32 = static_cast<int32_t>(i);
+                 std::memcpy(m.place[iv], &i32, 4);
+                 m.run(body);
+                 perform(m, next);
+               }
+             }));
         return;
       }
       case Control::while_: {
         const RegionId condition = op.regions[0], body = op.regions[1];
         for (RegionId region : op.regions) {
-          for (size_t c = 0; c < op.results.size(); ++c) offset_[k_.region(region).args[c].index] = offset_[op.results[c].index];
+          for (size_t c = 0; c < op.results.size(); ++c)
+            offset_[k_.region(region).args[c].index] = offset_[op.results[c].index];
           plan_region(region);
         }
-        emit(r, ready([=, enter = moves(op.operands, 0, op.results), next = moves(k_.terminator(body).operands, 0, op.results), go_on = k_.terminator(condition).operands[0].index](Machine& m) {
-          perform(m, enter);
-          for (;;) {
-            m.run(condition);
-            if (m.place[go_on][0] == std::byte{0}) break;
-            m.run(body);
-            perform(m, next);
-          }
-        }));
+        emit(r, ready([=, enter = moves(op.operands, 0, op.results),
+                       next = moves(k_.terminator(body).operands, 0, op.results),
+                       go_on = k_.terminator(condition).operands[0].index](Machine& m) {
+               perform(m, enter);
+               for (;;) {
+                 m.run(condition);
+                 if (m.place[go_on][0] == std::byte{0}) break;
+                 m.run(body);
+                 perform(m, next);
+               }
+             }));
         return;
       }
-      case Control::if_: case Control::switch_: {
+      case Control::if_:
+      case Control::switch_: {
         std::vector<std::vector<Move>> leave;
         for (RegionId region : op.regions) {
           plan_region(region);
@@ -443,22 +495,24 @@ class Planner {
         }
         const bool is_if = op.code == Opcode::if_;
         emit(r, ready([=](Machine& m) {
-          const auto last = static_cast<int32_t>(o->regions.size()) - 1;
-          const auto choice = static_cast<size_t>(is_if ? (m.place[o->operands[0].index][0] == std::byte{0} ? 1 : 0) : std::clamp(m.scalar(o->operands[0]), 0, last));
-          m.run(o->regions[choice]);
-          perform(m, leave[choice]);
-        }));
+               const auto last = static_cast<int32_t>(o->regions.size()) - 1;
+               const auto choice =
+                   static_cast<size_t>(is_if ? (m.place[o->operands[0].index][0] == std::byte{0} ? 1 : 0)
+                                             : std::clamp(m.scalar(o->operands[0]), 0, last));
+               m.run(o->regions[choice]);
+               perform(m, leave[choice]);
+             }));
         return;
       }
       case Control::run_scoped: {
         const RegionId body = op.regions[0];
         plan_region(body);
         emit(r, ready([=, leave = moves(k_.terminator(body).operands, 0, op.results)](Machine& m) {
-          m.pipes->enter(*o);
-          m.run(body);
-          perform(m, leave);
-          m.pipes->leave(*o);
-        }));
+               m.pipes->enter(*o);
+               m.run(body);
+               perform(m, leave);
+               m.pipes->leave(*o);
+             }));
         return;
       }
     }
@@ -467,7 +521,8 @@ class Planner {
 };
 }  // namespace
 
-Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill, std::function<void(const SeenValue&)> observe) {
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill,
+                     std::function<void(const SeenValue&)> observe) {
   Machine m;
   m.observe = std::move(observe);
   m.kernel = &k;
@@ -476,7 +531,8 @@ Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const s
   m.program.assign(m.programs.size(), 0);
   m.refs.assign(k.values.size(), UINT32_MAX);
   for (size_t v = 0; v < k.values.size(); ++v)
-    if (const ir::ValueInfo& info = k.values[v]; info.type.is_ref && !info.def) m.refs[v] = k.ref_position({static_cast<uint32_t>(v)});
+    if (const ir::ValueInfo& info = k.values[v]; info.type.is_ref && !info.def)
+      m.refs[v] = k.ref_position({static_cast<uint32_t>(v)});
   auto number = static_cast<uint32_t>(k.region(k.body).args.size());
   m.scoped = ir::scoped_refs(k);
   for (const ir::Value v : m.scoped) m.refs[v.index] = number++;

@@ -14,7 +14,8 @@ Step print_step(const ir::Kernel& k, const ir::Op& op) {
     for (size_t i = check; i < op.operands.size(); ++i) {
       const ir::Type& t = k.type(op.operands[i]);
       Array a(t.shape, t.dtype);
-      if (a.size()) std::memcpy(a.bytes(), m.place[op.operands[i].index], static_cast<size_t>(a.size() * size_bytes(t.dtype)));
+      if (a.size())
+        std::memcpy(a.bytes(), m.place[op.operands[i].index], static_cast<size_t>(a.size() * size_bytes(t.dtype)));
       arguments.push_back(std::move(a));
     }
     std::string text = format_text(k.texts[static_cast<size_t>(op.attr(ir::Attr::text))], arguments);

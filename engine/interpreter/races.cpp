@@ -30,9 +30,12 @@ bool Races::fits(const std::vector<int64_t>& grid) {
   return true;
 }
 
-Races::Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel, std::function<void(const std::string&)> warn)
+Races::Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel,
+             std::function<void(const std::string&)> warn)
     : k_(k), grid_(std::move(grid)), parallel_(std::move(parallel)), strides_(grid_.size()), warn_(std::move(warn)) {
-  if (!fits(grid_)) throw SpecError(k.name + ": the race detector handles at most " + std::to_string(kMostPrograms) + " programs", k.loc, "give it a smaller grid");
+  if (!fits(grid_))
+    throw SpecError(k.name + ": the race detector handles at most " + std::to_string(kMostPrograms) + " programs",
+                    k.loc, "give it a smaller grid");
   int64_t programs = 1;
   for (size_t a = grid_.size(); a-- > 0; programs *= grid_[a]) strides_[a] = programs;
   memory_.resize(k.region(k.body).args.size());
@@ -81,17 +84,21 @@ bool Races::ordered(const Touch& t) const {
 void Races::access(const ir::Op& op, size_t ref, int64_t element, Touching how) {
   std::vector<Element>& elements = memory_[memory_of_[ref]].elements;
   if (element < 0 || static_cast<size_t>(element) >= elements.size())
-    throw InternalError(k_.name + ": the race detector is asked about element " + std::to_string(element) + " of " + ref_text(k_, ref) + ", which has " + std::to_string(elements.size()), op.loc);
+    throw InternalError(k_.name + ": the race detector is asked about element " + std::to_string(element) + " of " +
+                            ref_text(k_, ref) + ", which has " + std::to_string(elements.size()),
+                        op.loc);
   Element& e = elements[static_cast<size_t>(element)];
   if (ref >= k_.blocks.size()) {  // scratch: storing what nobody here has loaded is fine, atomics load as well
-    if (!ordered(e.writer) && how != Touching::store) report(op, ref, element, how == Touching::atomic ? Touching::load : how, e.writer, Touching::store);
+    if (!ordered(e.writer) && how != Touching::store)
+      report(op, ref, element, how == Touching::atomic ? Touching::load : how, e.writer, Touching::store);
     if (how == Touching::load) return;
     e.writer = {number_, &op};
     return;
   }
   const Touch& writer = snapshot_[ref] && e.writer.program == number_ ? e.before : e.writer;
   if (!ordered(writer)) report(op, ref, element, how, writer, Touching::store);
-  if (how == Touching::load && memory_of_[ref] != ref && writer.program != 0 && writer.program != number_) warn_of(op, ref, element, writer);
+  if (how == Touching::load && memory_of_[ref] != ref && writer.program != 0 && writer.program != number_)
+    warn_of(op, ref, element, writer);
   if (how != Touching::load)
     for (const Touch& reader : e.readers)
       if (!ordered(reader)) report(op, ref, element, how, reader, Touching::load);
@@ -116,27 +123,40 @@ std::string Races::accessed(size_t ref, int64_t element, Touching how, const Tou
     position[d] = element % shape[d];
     element /= shape[d];
   }
-  return " on " + ref_text(k_, ref) + ", element " + to_string(position) + ": program " + program_text(k_, current_.data()) + (how == Touching::load ? " loads" : how == Touching::store ? " stores" : " atomically updates") + " what program " +
-         program_text(k_, program(other.program).data()) + (other_how == Touching::load ? " loaded" : other_how == Touching::store ? " stored" : " atomically updated");
+  return " on " + ref_text(k_, ref) + ", element " + to_string(position) + ": program " +
+         program_text(k_, current_.data()) +
+         (how == Touching::load    ? " loads"
+          : how == Touching::store ? " stores"
+                                   : " atomically updates") +
+         " what program " + program_text(k_, program(other.program).data()) +
+         (other_how == Touching::load    ? " loaded"
+          : other_how == Touching::store ? " stored"
+                                         : " atomically updated");
 }
 
 void Races::warn_of(const ir::Op& op, size_t ref, int64_t element, const Touch& other) {
   if (!warn_ || !warned_.insert(&op).second) return;
-  warn_(KernelError(k_.name + ": order decides" + accessed(ref, element, Touching::load, other, Touching::store), op.loc,
-                    (other.op->loc ? "that was at " + to_string(other.op->loc) + "; " : std::string()) + ref_text(k_, ref) + " is aliased to " + ref_text(k_, memory_of_[ref]) +
+  warn_(KernelError(k_.name + ": order decides" + accessed(ref, element, Touching::load, other, Touching::store),
+                    op.loc,
+                    (other.op->loc ? "that was at " + to_string(other.op->loc) + "; " : std::string()) +
+                        ref_text(k_, ref) + " is aliased to " + ref_text(k_, memory_of_[ref]) +
                         ": programs see what earlier ones stored, and with JAX's interpreter the first contents")
             .what());
 }
 
-void Races::report(const ir::Op& op, size_t ref, int64_t element, Touching how, const Touch& other, Touching other_how) const {
+void Races::report(const ir::Op& op, size_t ref, int64_t element, Touching how, const Touch& other,
+                   Touching other_how) const {
   const std::vector<int64_t> there = program(other.program);
   std::string axes;
   for (size_t a = 0; a < grid_.size(); ++a)
-    if (parallel_[a] && there[a] != current_[a]) axes += (axes.empty() ? "" : ", ") + (k_.grid[a].name.empty() ? "axis " + std::to_string(a) : "axis " + k_.grid[a].name);
+    if (parallel_[a] && there[a] != current_[a])
+      axes += (axes.empty() ? "" : ", ") +
+              (k_.grid[a].name.empty() ? "axis " + std::to_string(a) : "axis " + k_.grid[a].name);
   const bool scratch = ref >= k_.blocks.size();
   throw KernelError(k_.name + ": race" + accessed(ref, element, how, other, other_how), op.loc,
                     (other.op->loc ? "that was at " + to_string(other.op->loc) + "; " : std::string()) +
-                        (scratch ? "programs that differ in " + axes + " share no scratch" : "nothing orders programs that differ in " + axes));
+                        (scratch ? "programs that differ in " + axes + " share no scratch"
+                                 : "nothing orders programs that differ in " + axes));
 }
 
 }  // namespace tessera::interpreter

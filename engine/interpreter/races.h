@@ -1,8 +1,9 @@
-// The race detector. Programs that differ in a coordinate of a parallel axis run in no order; the others run one after another. Two accesses of
-// one element, at least one of which writes, by programs in no order are a race. Scratch is private to each coordinate of the parallel axes:
-// there, loading what another coordinate stored is the mistake. Atomics in no order are no race with each other, but with loads and stores.
-// An aliased input and its output are one memory; loading through the input what another program stored is worth a warning where there is an order.
-// What is kept is per element: a writer, and two readers and two atomics that are in no order.
+// The race detector. Programs that differ in a coordinate of a parallel axis run in no order; the others run one after
+// another. Two accesses of one element, at least one of which writes, by programs in no order are a race. Scratch is
+// private to each coordinate of the parallel axes: there, loading what another coordinate stored is the mistake.
+// Atomics in no order are no race with each other, but with loads and stores. An aliased input and its output are one
+// memory; loading through the input what another program stored is worth a warning where there is an order. What is
+// kept is per element: a writer, and two readers and two atomics that are in no order.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,11 +25,12 @@ enum class Touching : uint8_t { load, store, atomic };
 class Races {
  public:
   /// Axes of `parallel` are. Throws SpecError if the grid has too many programs to remember.
-  Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel, std::function<void(const std::string&)> warn = {});
+  Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel,
+        std::function<void(const std::string&)> warn = {});
   /// So many programs can be told apart.
   static bool fits(const std::vector<int64_t>& grid);
-  /// Follows body argument `ref`, whose memory is that of argument `memory` (itself, or the output aliased to it) and has this shape. `snapshot`: a program
-  /// sees it as of its start.
+  /// Follows body argument `ref`, whose memory is that of argument `memory` (itself, or the output aliased to it) and
+  /// has this shape. `snapshot`: a program sees it as of its start.
   void follow(size_t ref, size_t memory, Shape shape, bool snapshot = false);
   bool follows(size_t ref) const { return ref < memory_.size() && !memory_[memory_of_[ref]].elements.empty(); }
   void begin(const int64_t* program);
@@ -36,15 +38,24 @@ class Races {
   void access(const ir::Op& op, size_t ref, int64_t element, Touching how);
 
  private:
-  struct Touch { uint32_t program = 0; const ir::Op* op = nullptr; };  // program is counted from 1
-  struct Element { Touch writer, before, readers[2], atomics[2]; };  // before: the writer before the writing program
-  struct Memory { Shape shape; std::vector<Element> elements; };
+  struct Touch {
+    uint32_t program = 0;
+    const ir::Op* op = nullptr;
+  };  // program is counted from 1
+  struct Element {
+    Touch writer, before, readers[2], atomics[2];
+  };  // before: the writer before the writing program
+  struct Memory {
+    Shape shape;
+    std::vector<Element> elements;
+  };
   bool ordered(const Touch& t) const;
   std::vector<int64_t> program(uint32_t number) const;
   void keep(Touch (&list)[2], const ir::Op& op) const;
   std::string accessed(size_t ref, int64_t element, Touching how, const Touch& other, Touching other_how) const;
   void warn_of(const ir::Op& op, size_t ref, int64_t element, const Touch& other);
-  [[noreturn]] void report(const ir::Op& op, size_t ref, int64_t element, Touching how, const Touch& other, Touching other_how) const;
+  [[noreturn]] void report(const ir::Op& op, size_t ref, int64_t element, Touching how, const Touch& other,
+                           Touching other_how) const;
 
   const ir::Kernel& k_;
   std::vector<int64_t> grid_;

@@ -15,8 +15,10 @@ uint64_t bits_at(const std::byte* from, int64_t bytes) {
   return v;
 }
 
-/// Calls f(offset in x or -1, position) for each element of p.at in row-major order; `clamps`: no index is out of range.
-template <class F> void each_position(const Positions& p, const std::vector<const int32_t*>& indices, bool clamps, F&& f) {
+/// Calls f(offset in x or -1, position) for each element of p.at in row-major order; `clamps`: no index is out of
+/// range.
+template <class F> void each_position(const Positions& p, const std::vector<const int32_t*>& indices, bool clamps,
+                                      F&& f) {
   int64_t i = 0;
   for_each_index(p.at.size(), p.at.data(), [&](const int64_t* at) {
     int64_t offset = 0;
@@ -57,10 +59,12 @@ Positions plan_positions(const ir::Kernel& k, const ir::Op& op) {
 
 void gather(const Positions& p, const std::byte* x, const std::vector<const int32_t*>& indices, std::byte* out) {
   const auto bytes = static_cast<size_t>(p.bytes);
-  each_position(p, indices, true, [&](int64_t offset, int64_t i) { std::memcpy(out + i * p.bytes, x + offset * p.bytes, bytes); });
+  each_position(p, indices, true,
+                [&](int64_t offset, int64_t i) { std::memcpy(out + i * p.bytes, x + offset * p.bytes, bytes); });
 }
 
-void scatter(const Positions& p, const std::byte* x, const std::byte* updates, const std::vector<const int32_t*>& indices, std::byte* out) {
+void scatter(const Positions& p, const std::byte* x, const std::byte* updates,
+             const std::vector<const int32_t*>& indices, std::byte* out) {
   const auto bytes = static_cast<size_t>(p.bytes);
   std::memcpy(out, x, static_cast<size_t>(p.elements) * bytes);
   each_position(p, indices, false, [&](int64_t offset, int64_t i) {
@@ -100,7 +104,9 @@ void sort(const Shape& shape, int64_t axis, size_t keys, const std::vector<SortO
     for (size_t d = 0; d < lines.size(); ++d) base += at[d] * strides[d];
     const auto offset = [&](size_t i, DType t) { return (base + static_cast<int64_t>(i) * stride) * size_bytes(t); };
     for (size_t k = 0; k < keys; ++k)
-      for (size_t i = 0; i < order.size(); ++i) key[k][i] = sort_key(operands[k].dtype, bits_at(operands[k].in + offset(i, operands[k].dtype), size_bytes(operands[k].dtype)));
+      for (size_t i = 0; i < order.size(); ++i)
+        key[k][i] = sort_key(operands[k].dtype,
+                             bits_at(operands[k].in + offset(i, operands[k].dtype), size_bytes(operands[k].dtype)));
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       for (const auto& k : key)
@@ -108,7 +114,9 @@ void sort(const Shape& shape, int64_t axis, size_t keys, const std::vector<SortO
       return false;
     });
     for (const SortOperand& o : operands)
-      for (size_t i = 0; i < order.size(); ++i) std::memcpy(o.out + offset(i, o.dtype), o.in + offset(order[i], o.dtype), static_cast<size_t>(size_bytes(o.dtype)));
+      for (size_t i = 0; i < order.size(); ++i)
+        std::memcpy(o.out + offset(i, o.dtype), o.in + offset(order[i], o.dtype),
+                    static_cast<size_t>(size_bytes(o.dtype)));
   });
 }
 

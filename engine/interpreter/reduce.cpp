@@ -9,16 +9,19 @@
 
 namespace tessera::interpreter {
 namespace {
-struct Around { int64_t outer = 1, n = 1, inner = 1; };
+struct Around {
+  int64_t outer = 1, n = 1, inner = 1;
+};
 Around around(const Shape& shape, size_t first, size_t last) {  // the dims [first, last] as one axis
   Around a;
   for (size_t d = 0; d < shape.size(); ++d) (d < first ? a.outer : d > last ? a.inner : a.n) *= shape[d];
   return a;
 }
 
-// [outer, n, inner] -> [outer, inner]. `buffer` may be changed: each round combines the first half of the rows with the second. Results go to its front, which
-// never overtakes what is read.
-void combine_axis(reference::ArrayFunction f, int64_t bytes, int64_t outer, int64_t n, int64_t inner, std::byte* buffer) {
+// [outer, n, inner] -> [outer, inner]. `buffer` may be changed: each round combines the first half of the rows with the
+// second. Results go to its front, which never overtakes what is read.
+void combine_axis(reference::ArrayFunction f, int64_t bytes, int64_t outer, int64_t n, int64_t inner,
+                  std::byte* buffer) {
   const int64_t row = inner * bytes;
   for (int64_t o = 0; o < outer; ++o) {
     std::byte* rows = buffer + o * n * row;
@@ -34,7 +37,8 @@ void combine_axis(reference::ArrayFunction f, int64_t bytes, int64_t outer, int6
 }
 }  // namespace
 
-Reduction::Reduction(ir::Opcode op, DType t, Shape shape, const std::vector<int64_t>& axes) : t_(t), elements_(num_elements(shape)), kept_(1) {
+Reduction::Reduction(ir::Opcode op, DType t, Shape shape, const std::vector<int64_t>& axes)
+    : t_(t), elements_(num_elements(shape)), kept_(1) {
   for (size_t d = 0; d < shape.size(); ++d)
     if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end()) kept_ *= shape[d];
   const ir::Opcode by = ir::combining_op(op);
@@ -53,7 +57,8 @@ Reduction::Reduction(ir::Opcode op, DType t, Shape shape, const std::vector<int6
     const size_t first = static_cast<size_t>(axes[i]);
     const Around a = around(shape, first, last);
     groups_.push_back({a.outer, a.n, a.inner});
-    shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(first),
+                shape.begin() + static_cast<std::ptrdiff_t>(last) + 1);
   }
 }
 
@@ -75,7 +80,8 @@ void Reduction::run(const std::byte* in, std::byte* out) {
   else narrow_(&source, out, kept_);
 }
 
-void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in, std::byte* out) {
+void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in,
+                std::byte* out) {
   const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
   const bool greatest = ir::combining_op(op) == ir::Opcode::max;
   std::vector<int64_t> found(static_cast<size_t>(a.outer * a.inner));
@@ -114,7 +120,8 @@ void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::
         const int64_t at = (o * a.n + (reverse ? a.n - 1 - step : step)) * a.inner;
         for (int64_t i = 0; i < a.inner; ++i) {
           C& s = sum[static_cast<size_t>(i)];
-          if constexpr (std::is_integral_v<C>) s = static_cast<C>(static_cast<uint64_t>(s) + static_cast<uint64_t>(E::get(x[at + i])));
+          if constexpr (std::is_integral_v<C>)
+            s = static_cast<C>(static_cast<uint64_t>(s) + static_cast<uint64_t>(E::get(x[at + i])));
           else s = static_cast<C>(s + E::get(x[at + i]));
           y[at + i] = E::put(s);
         }

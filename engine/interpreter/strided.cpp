@@ -9,11 +9,15 @@ template <class T> void row(std::byte* to, int64_t to_stride, const std::byte* f
   T* t = reinterpret_cast<T*>(to);
   const T* f = reinterpret_cast<const T*>(from);
   if (from_stride == 0 && to_stride == 1) std::fill_n(t, n, *f);
-  else if (to_stride == 1) for (int64_t i = 0; i < n; ++i) t[i] = f[i * from_stride];
-  else for (int64_t i = 0; i < n; ++i) t[i * to_stride] = f[i * from_stride];
+  else if (to_stride == 1)
+    for (int64_t i = 0; i < n; ++i) t[i] = f[i * from_stride];
+  else
+    for (int64_t i = 0; i < n; ++i) t[i * to_stride] = f[i * from_stride];
 }
 using Row = void (*)(std::byte*, int64_t, const std::byte*, int64_t, int64_t);
-template <size_t bytes> void dense_row(std::byte* to, int64_t, const std::byte* from, int64_t, int64_t n) { std::memcpy(to, from, static_cast<size_t>(n) * bytes); }
+template <size_t bytes> void dense_row(std::byte* to, int64_t, const std::byte* from, int64_t, int64_t n) {
+  std::memcpy(to, from, static_cast<size_t>(n) * bytes);
+}
 Row row_of(int64_t bytes, bool dense) {
   switch (bytes) {
     case 1: return dense ? &dense_row<1> : &row<uint8_t>;
@@ -39,7 +43,9 @@ bool is_dense(size_t rank, const int64_t* shape, const int64_t* strides) {
   return true;
 }
 
-StridedCopy::StridedCopy(size_t rank, const int64_t* shape, const int64_t* to_strides, const int64_t* from_strides, int64_t bytes) : bytes_(bytes) {
+StridedCopy::StridedCopy(size_t rank, const int64_t* shape, const int64_t* to_strides, const int64_t* from_strides,
+                         int64_t bytes)
+    : bytes_(bytes) {
   // Drops dims of one element and merges a dim into the next where both sides are contiguous over the pair.
   for (size_t d = 0; d < rank; ++d) {
     if (shape[d] == 0) empty_ = true;
@@ -71,7 +77,8 @@ void StridedCopy::run(std::byte* to, const std::byte* from) const {
       for (int64_t y0 = 0; y0 < rows; y0 += kSquare)
         for (int64_t x0 = 0; x0 < inner; x0 += kSquare)
           for (int64_t y = y0; y < std::min(y0 + kSquare, rows); ++y)
-            row_(to + (t + y * to_[r - 2] + x0 * its) * bytes_, its, from + (f + y * from_[r - 2] + x0 * ifs) * bytes_, ifs, std::min(kSquare, inner - x0));
+            row_(to + (t + y * to_[r - 2] + x0 * its) * bytes_, its, from + (f + y * from_[r - 2] + x0 * ifs) * bytes_,
+                 ifs, std::min(kSquare, inner - x0));
     });
     return;
   }
@@ -86,7 +93,8 @@ void StridedCopy::run(std::byte* to, const std::byte* from) const {
   });
 }
 
-void copy_strided(size_t rank, const int64_t* shape, std::byte* to, const int64_t* to_strides, const std::byte* from, const int64_t* from_strides, int64_t bytes) {
+void copy_strided(size_t rank, const int64_t* shape, std::byte* to, const int64_t* to_strides, const std::byte* from,
+                  const int64_t* from_strides, int64_t bytes) {
   StridedCopy(rank, shape, to_strides, from_strides, bytes).run(to, from);
 }
 

@@ -1,5 +1,6 @@
-// Copies between strided views of memory: every load, store, transpose, slice, broadcast and concatenate of the interpreter is one of these.
-// Strides are in elements; 0 repeats. Nothing here knows dtypes, only element sizes, and nothing checks bounds.
+// Copies between strided views of memory: every load, store, transpose, slice, broadcast and concatenate of the
+// interpreter is one of these. Strides are in elements; 0 repeats. Nothing here knows dtypes, only element sizes, and
+// nothing checks bounds.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,10 +25,12 @@ inline void copy_element(std::byte* to, const std::byte* from, int64_t bytes) {
 
 /// Row-major strides of a dense array.
 Strides dense_strides(const Shape& shape);
-/// to[i] = from[i] for every index i of `shape` (rank entries), planned once for many places. Source and destination must not overlap.
+/// to[i] = from[i] for every index i of `shape` (rank entries), planned once for many places. Source and destination
+/// must not overlap.
 class StridedCopy {
  public:
-  StridedCopy(size_t rank, const int64_t* shape, const int64_t* to_strides, const int64_t* from_strides, int64_t element_bytes);
+  StridedCopy(size_t rank, const int64_t* shape, const int64_t* to_strides, const int64_t* from_strides,
+              int64_t element_bytes);
   void run(std::byte* to, const std::byte* from) const;
 
  private:
@@ -39,7 +42,8 @@ class StridedCopy {
   int64_t n_[kMaxRank], to_[kMaxRank], from_[kMaxRank];  // as many as rank_
 };
 /// The same, once.
-void copy_strided(size_t rank, const int64_t* shape, std::byte* to, const int64_t* to_strides, const std::byte* from, const int64_t* from_strides, int64_t element_bytes);
+void copy_strided(size_t rank, const int64_t* shape, std::byte* to, const int64_t* to_strides, const std::byte* from,
+                  const int64_t* from_strides, int64_t element_bytes);
 /// n equal elements.
 void fill(std::byte* to, int64_t n, uint64_t bits, int64_t element_bytes);
 /// True if the elements of `shape` lie one after another in row-major order under `strides`.

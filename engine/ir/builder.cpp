@@ -51,7 +51,9 @@ Value Builder::constant_int(DType t, int64_t v, Shape shape) {
 
 Value Builder::constant_float(DType t, double v, Shape shape) {
   if (!is_float(t)) throw InternalError("constant_float of " + std::string(tessera::name(t)), loc_);
-  const uint64_t b = t == DType::f64 ? std::bit_cast<uint64_t>(v) : t == DType::f32 ? std::bit_cast<uint32_t>(static_cast<float>(v)) : to_narrow_bits(t, v);
+  const uint64_t b = t == DType::f64   ? std::bit_cast<uint64_t>(v)
+                     : t == DType::f32 ? std::bit_cast<uint32_t>(static_cast<float>(v))
+                                       : to_narrow_bits(t, v);
   return constant(t, b, std::move(shape));
 }
 
@@ -80,7 +82,8 @@ std::vector<Value> Builder::for_loop(Value lower, Value upper, Value step, const
   return k_.op(append(std::move(op))).results;
 }
 
-std::vector<Value> Builder::if_else(Value pred, const std::function<std::vector<Value>()>& then_body, const std::function<std::vector<Value>()>& else_body) {
+std::vector<Value> Builder::if_else(Value pred, const std::function<std::vector<Value>()>& then_body,
+                                    const std::function<std::vector<Value>()>& else_body) {
   const RegionId outer = at_, a = new_region({}), b = new_region({});
   at_ = a;
   yield(then_body());
@@ -91,7 +94,13 @@ std::vector<Value> Builder::if_else(Value pred, const std::function<std::vector<
 }
 
 void Builder::when(Value pred, const std::function<void()>& body) {
-  if_else(pred, [&] { body(); return std::vector<Value>{}; }, [] { return std::vector<Value>{}; });
+  if_else(
+      pred,
+      [&] {
+        body();
+        return std::vector<Value>{};
+      },
+      [] { return std::vector<Value>{}; });
 }
 
 }  // namespace tessera::ir

@@ -20,12 +20,40 @@ const std::array<OpInfo, kNumOpcodes> kInfo = [] {
 #define RULE_any any
 #define RULE_select select
   std::array<OpInfo, kNumOpcodes> t;
-#define TESSERA_ELEMENTWISE(n, ar, operands, res, flags, ref, sf, ss, su, sb, ulp, doc)                                                                            \
-  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), Family::elementwise, true, ar, RULE_##operands, ResultRule::res, ((flags)&C) != 0, ((flags)&A) != 0, ((flags)&I) != 0, \
-                                          ((flags)&K) != 0, ((flags)&T) != 0, std::string_view(#n) != "fma", true, Effect::pure, ulp, doc};
-#define TESSERA_STRUCTURED(n, family, level, effect, doc)                                                                                                       \
-  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n), Family::family, false, -1, OperandRule::none, ResultRule::structured, false, false, false, false, false,   \
-                                          ((level)&tile) != 0, ((level)&lane) != 0, Effect::effect, 0, doc};
+#define TESSERA_ELEMENTWISE(n, ar, operands, res, flags, ref, sf, ss, su, sb, ulp, doc) \
+  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n),                                     \
+                                          Family::elementwise,                          \
+                                          true,                                         \
+                                          ar,                                           \
+                                          RULE_##operands,                              \
+                                          ResultRule::res,                              \
+                                          ((flags) & C) != 0,                           \
+                                          ((flags) & A) != 0,                           \
+                                          ((flags) & I) != 0,                           \
+                                          ((flags) & K) != 0,                           \
+                                          ((flags) & T) != 0,                           \
+                                          std::string_view(#n) != "fma",                \
+                                          true,                                         \
+                                          Effect::pure,                                 \
+                                          ulp,                                          \
+                                          doc};
+#define TESSERA_STRUCTURED(n, family, level, effect, doc)         \
+  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n),               \
+                                          Family::family,         \
+                                          false,                  \
+                                          -1,                     \
+                                          OperandRule::none,      \
+                                          ResultRule::structured, \
+                                          false,                  \
+                                          false,                  \
+                                          false,                  \
+                                          false,                  \
+                                          false,                  \
+                                          ((level) & tile) != 0,  \
+                                          ((level) & lane) != 0,  \
+                                          Effect::effect,         \
+                                          0,                      \
+                                          doc};
 #include "engine/ir/ops.def"
   return t;
 }();
@@ -37,7 +65,8 @@ struct Combining {
 const std::array<Combining, kNumOpcodes> kCombining = [] {
   constexpr bool wide = true, own = false, yes = true, no = false;
   std::array<Combining, kNumOpcodes> t;
-#define TESSERA_COMBINER(n, identity, accumulator, atomic, ...) t[static_cast<int>(Opcode::n)].by = Combiner{Identity::identity, accumulator, atomic};
+#define TESSERA_COMBINER(n, identity, accumulator, atomic, ...) \
+  t[static_cast<int>(Opcode::n)].by = Combiner{Identity::identity, accumulator, atomic};
 #define TESSERA_REDUCE(n, combiner, doc) t[static_cast<int>(Opcode::n)].with = Opcode::combiner;
 #define TESSERA_ARGREDUCE(n, combiner, doc) TESSERA_REDUCE(n, combiner, doc)
 #define TESSERA_SCAN(n, combiner, doc) TESSERA_REDUCE(n, combiner, doc)
@@ -46,7 +75,9 @@ const std::array<Combining, kNumOpcodes> kCombining = [] {
 }();
 }  // namespace
 
-const Combiner* combiner(Opcode op) { return kCombining[static_cast<int>(op)].by ? &*kCombining[static_cast<int>(op)].by : nullptr; }
+const Combiner* combiner(Opcode op) {
+  return kCombining[static_cast<int>(op)].by ? &*kCombining[static_cast<int>(op)].by : nullptr;
+}
 
 Opcode combining_op(Opcode op) {
   if (const auto with = kCombining[static_cast<int>(op)].with) return *with;
@@ -54,7 +85,9 @@ Opcode combining_op(Opcode op) {
 }
 
 std::string_view name(Family f) {
-  constexpr std::string_view kNames[] = {"elementwise", "source", "move", "contract", "reduce", "argreduce", "scan", "rearrange", "grid", "memory", "print", "control", "pipe", "end", "launch", "ref", "group", "report"};
+  constexpr std::string_view kNames[] = {"elementwise", "source",    "move",   "contract", "reduce", "argreduce",
+                                         "scan",        "rearrange", "grid",   "memory",   "print",  "control",
+                                         "pipe",        "end",       "launch", "ref",      "group",  "report"};
   static_assert(std::size(kNames) == kNumFamilies);
   return kNames[static_cast<int>(f)];
 }
@@ -73,8 +106,10 @@ std::string_view name(MemorySpace s) {
 }
 
 std::string_view name(Attr a) {
-  constexpr std::string_view kNames[] = {"bits", "axis", "axes", "dims", "perm", "start", "limit", "stride", "lhs_contract", "rhs_contract",
-                                         "lhs_batch", "rhs_batch", "reverse", "mask", "other", "offset", "kind", "index", "clip", "unordered", "text", "keys"};
+  constexpr std::string_view kNames[] = {
+      "bits",         "axis",         "axes",      "dims",      "perm",    "start", "limit", "stride",
+      "lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch", "reverse", "mask",  "other", "offset",
+      "kind",         "index",        "clip",      "unordered", "text",    "keys"};
   static_assert(std::size(kNames) == kNumAttrs);
   return kNames[static_cast<int>(a)];
 }
@@ -93,7 +128,8 @@ std::string to_string(const BlockDim& d) {
   switch (d.kind) {
     case BlockDim::Kind::blocked: return n(d.size);
     case BlockDim::Kind::squeezed: return d.size == 1 ? "squeezed" : "<squeezed " + n(d.size) + ">";
-    case BlockDim::Kind::element: return "element(" + n(d.size) + (d.low || d.high ? ", " + n(d.low) + ", " + n(d.high) : "") + ")";
+    case BlockDim::Kind::element:
+      return "element(" + n(d.size) + (d.low || d.high ? ", " + n(d.low) + ", " + n(d.high) : "") + ")";
     case BlockDim::Kind::bounded: return "bounded(" + n(d.size) + ")";
   }
   return "";
@@ -104,14 +140,16 @@ Extent last_index(const BlockDim& d, const Extent& extent) {
   switch (d.kind) {
     case BlockDim::Kind::blocked: return cdiv(extent, size) - Extent(1);
     case BlockDim::Kind::element: return cdiv(extent + Extent(d.low + d.high), size) * size - size;
-    case BlockDim::Kind::squeezed: case BlockDim::Kind::bounded: break;
+    case BlockDim::Kind::squeezed:
+    case BlockDim::Kind::bounded: break;
   }
   return extent - Extent(1);
 }
 
 std::string to_string(const Type& t) {
   std::string s = std::string(name(t.dtype)) + "[";
-  for (size_t i = 0; i < t.shape.size(); ++i) s += (i ? ", " : "") + (t.shape[i] < 0 ? std::string("?") : std::to_string(t.shape[i]));
+  for (size_t i = 0; i < t.shape.size(); ++i)
+    s += (i ? ", " : "") + (t.shape[i] < 0 ? std::string("?") : std::to_string(t.shape[i]));
   s += "]";
   return t.is_ref ? "ref<" + std::string(name(t.space)) + ", " + s + ">" : s;
 }
@@ -126,7 +164,10 @@ const std::vector<int64_t>& Op::ints(Attr a) const {
 }
 void Op::set(Attr a, std::vector<int64_t> v) {
   for (auto& [key, value] : attrs)
-    if (key == a) { value = std::move(v); return; }
+    if (key == a) {
+      value = std::move(v);
+      return;
+    }
   attrs.emplace_back(a, std::move(v));
 }
 
@@ -136,7 +177,8 @@ Type Kernel::block_ref_type(int i) const {
   if (b.whole) {
     for (const Extent& e : b.array_shape) {
       if (!e.is_static())
-        throw SpecError(name + ": " + b.origin + ": a Ref without a BlockSpec needs static extents, but the array is " + to_string(b.array_shape),
+        throw SpecError(name + ": " + b.origin + ": a Ref without a BlockSpec needs static extents, but the array is " +
+                            to_string(b.array_shape),
                         b.loc, "give a BlockSpec with a static block shape");
       shape.push_back(*e.value());
     }
@@ -168,7 +210,8 @@ bool in_place(const BlockMapping& b) {
   for (size_t d = 0; d < b.block.size() && inside; ++d) {
     const auto extent = b.array_shape[d].value();
     const BlockDim& x = b.block[d];
-    inside = x.kind == BlockDim::Kind::squeezed || (x.kind != BlockDim::Kind::bounded && x.low == 0 && x.high == 0 && extent && x.size > 0 && *extent % x.size == 0);
+    inside = x.kind == BlockDim::Kind::squeezed || (x.kind != BlockDim::Kind::bounded && x.low == 0 && x.high == 0 &&
+                                                    extent && x.size > 0 && *extent % x.size == 0);
   }
   return inside;
 }
@@ -241,7 +284,8 @@ std::array<CopyPlace, 3> copy_places(const Kernel& k, const Op& op) {
 std::vector<Value> scoped_refs(const Kernel& k) {
   std::vector<Value> refs;
   for (const Op& op : k.ops)
-    if (op.code == Opcode::run_scoped && !op.regions.empty()) refs.insert(refs.end(), k.region(op.regions[0]).args.begin(), k.region(op.regions[0]).args.end());
+    if (op.code == Opcode::run_scoped && !op.regions.empty())
+      refs.insert(refs.end(), k.region(op.regions[0]).args.begin(), k.region(op.regions[0]).args.end());
   return refs;
 }
 

@@ -1,7 +1,8 @@
-// The IR: one set of structs for both levels. Tile level: SSA values are dense arrays of static shape, Refs are typed references with a
-// memory space, control flow is structured regions with carried values. Lane level (after lowering): the same, with scalars only, explicit
-// shared memory, barriers and subgroup ops. Values, ops and regions are indices into the Kernel's tables, printed as in the text form.
-// Read next: ops.def (what each op means), opcode.h (which family it is of), builder.h (making ops), text.h (the .tir form), verify.h (what is legal where).
+// The IR: one set of structs for both levels. Tile level: SSA values are dense arrays of static shape, Refs are typed
+// references with a memory space, control flow is structured regions with carried values. Lane level (after lowering):
+// the same, with scalars only, explicit shared memory, barriers and subgroup ops. Values, ops and regions are indices
+// into the Kernel's tables, printed as in the text form. Read next: ops.def (what each op means), opcode.h (which
+// family it is of), builder.h (making ops), text.h (the .tir form), verify.h (what is legal where).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -38,15 +39,17 @@ struct RegionId {
   bool operator==(const RegionId&) const = default;
 };
 
-/// Pallas's spaces at tile level: any (whole array, no block; hbm and gmem are other names of it), vmem (a block or scratch), smem (scalars), semaphore and dma_semaphore (counters
-/// that copies and signals raise and waits lower, i32). At lane level: global, shared.
+/// Pallas's spaces at tile level: any (whole array, no block; hbm and gmem are other names of it), vmem (a block or
+/// scratch), smem (scalars), semaphore and dma_semaphore (counters that copies and signals raise and waits lower, i32).
+/// At lane level: global, shared.
 enum class MemorySpace : uint8_t { any, vmem, smem, global, shared, semaphore, dma_semaphore, hbm = any, gmem = any };
 std::string_view name(MemorySpace s);
 inline bool is_semaphore(MemorySpace s) { return s == MemorySpace::semaphore || s == MemorySpace::dma_semaphore; }
 /// What scratch and the arguments of run_scoped may be in.
 inline bool is_for_scratch(MemorySpace s) { return s != MemorySpace::global && s != MemorySpace::shared; }
 
-/// A dense array of static shape, or a Ref to one. Lane-level Refs are rank 1; -1 stands for a length known at run time only.
+/// A dense array of static shape, or a Ref to one. Lane-level Refs are rank 1; -1 stands for a length known at run time
+/// only.
 struct Type {
   bool is_ref = false;
   DType dtype = DType::f32;
@@ -55,16 +58,19 @@ struct Type {
   static Type array(DType t, Shape s = {}) { return {false, t, std::move(s), MemorySpace::vmem}; }
   static Type ref(DType t, Shape s, MemorySpace m) { return {true, t, std::move(s), m}; }
   bool is_scalar() const { return !is_ref && shape.empty(); }
-  bool operator==(const Type& o) const { return is_ref == o.is_ref && dtype == o.dtype && shape == o.shape && (!is_ref || space == o.space); }
+  bool operator==(const Type& o) const {
+    return is_ref == o.is_ref && dtype == o.dtype && shape == o.shape && (!is_ref || space == o.space);
+  }
 };
-/// At most 32 dims and 2^40 elements (the product of the sizes that are not 0): what infer() and parse() accept, so that no product of
-/// sizes comes near 64 bits.
+/// At most 32 dims and 2^40 elements (the product of the sizes that are not 0): what infer() and parse() accept, so
+/// that no product of sizes comes near 64 bits.
 bool within_limits(const Shape& shape);
 std::string to_string(const Type& t);  ///< "f32[32, 64]", "i32[]", "ref<vmem, f32[32, 64]>"
 
-/// One dim of a Ref access. An integer selects one position and drops the dim; a slice takes `size` elements start, start + step, ...
-/// The start is the constant `start`, or the i32 scalar in Op::operands[start_operand] if that is not negative. An array takes the positions
-/// that the i32 array in Op::operands[start_operand] holds; all arrays of an index have one shape. AccessDims says what that makes of the value.
+/// One dim of a Ref access. An integer selects one position and drops the dim; a slice takes `size` elements start,
+/// start + step, ... The start is the constant `start`, or the i32 scalar in Op::operands[start_operand] if that is not
+/// negative. An array takes the positions that the i32 array in Op::operands[start_operand] holds; all arrays of an
+/// index have one shape. AccessDims says what that makes of the value.
 struct Index {
   enum class Kind : uint8_t { integer, slice, array };
   Kind kind = Kind::slice;
@@ -79,14 +85,18 @@ struct Index {
   bool operator==(const Index&) const = default;
 };
 
-enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract, lhs_batch, rhs_batch,
+// clang-format off
+enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract,
+  lhs_batch, rhs_batch,
                             reverse, mask, other, offset, kind, index, clip, unordered, text, keys };
+// clang-format on
 inline constexpr int kNumAttrs = static_cast<int>(Attr::keys) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:
-/// ref, value (all but load and semaphore_read), what it is compared with (atomic_cas), mask (if attr mask is 1), other (if attr other is 1), then
-/// the dynamic starts and arrays that `index` points at. Of copies: source, target, semaphore, then the starts; `index` is that of the three, one after another.
+/// ref, value (all but load and semaphore_read), what it is compared with (atomic_cas), mask (if attr mask is 1), other
+/// (if attr other is 1), then the dynamic starts and arrays that `index` points at. Of copies: source, target,
+/// semaphore, then the starts; `index` is that of the three, one after another.
 struct Op {
   Opcode code;
   std::vector<Value> operands = {};
@@ -97,7 +107,7 @@ struct Op {
   Loc loc = {};
 
   bool has(Attr a) const;
-  const std::vector<int64_t>& ints(Attr a) const;           ///< InternalError if missing
+  const std::vector<int64_t>& ints(Attr a) const;  ///< InternalError if missing
   int64_t attr(Attr a) const { return ints(a).at(0); }
   int64_t attr_or(Attr a, int64_t otherwise) const { return has(a) ? attr(a) : otherwise; }
   void set(Attr a, std::vector<int64_t> v);
@@ -105,9 +115,11 @@ struct Op {
   // Memory ops:
   bool has_mask() const { return attr_or(Attr::mask, 0) != 0; }
   bool has_other() const { return attr_or(Attr::other, 0) != 0; }
-  int value_position() const { return code == Opcode::load || code == Opcode::semaphore_read ? -1 : 1; }  ///< of the stored value
-  int mask_position() const { return code == Opcode::load ? 1 : code == Opcode::atomic_cas ? 3 : 2; }  ///< if has_mask()
-  int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }          ///< if has_other()
+  ///< of the stored value
+  int value_position() const { return code == Opcode::load || code == Opcode::semaphore_read ? -1 : 1; }
+  ///< if has_mask()
+  int mask_position() const { return code == Opcode::load ? 1 : code == Opcode::atomic_cas ? 3 : 2; }
+  int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }  ///< if has_other()
 };
 
 /// The Ref whose elements op stores to, as a copy does to its target; none if it stores to no Ref.
@@ -118,8 +130,8 @@ inline Value stored_ref(const Op& op) {
 
 struct ValueInfo {
   Type type;
-  OpId def;         // the op it results from, or none for a region argument
-  RegionId region;  // the region it is an argument of, or none
+  OpId def;             // the op it results from, or none for a region argument
+  RegionId region;      // the region it is an argument of, or none
   uint32_t number = 0;  // position among the results or arguments
 };
 
@@ -137,19 +149,21 @@ struct GridAxis {
   bool operator==(const GridAxis&) const = default;
 };
 
-/// A block dim: `size` elements that the kernel sees, or (squeezed) one that it does not. An index map yields (extent: the array's; below 0, `bounded` apart: as many as there are have been added once):
+/// A block dim: `size` elements that the kernel sees, or (squeezed) one that it does not. An index map yields (extent:
+/// the array's; below 0, `bounded` apart: as many as there are have been added once):
 ///   blocked   a block's number, clamped to [0, cdiv(extent, size) - 1]
 ///   squeezed  an element's, clamped to [0, extent - 1]
-///   element   the first element's, in the array padded by `low` and `high` and then up to a multiple of the size; clamped so that the block fits there
-///   bounded   the first element's, clamped to [0, extent - 1], and how many, clamped to [0, size]: the block's other elements are overhang
+///   element   the first element's, in the array padded by `low` and `high` and then up to a multiple of the size;
+///   clamped so that the block fits there bounded   the first element's, clamped to [0, extent - 1], and how many,
+///   clamped to [0, size]: the block's other elements are overhang
 struct BlockDim {
   enum class Kind : uint8_t { blocked, squeezed, element, bounded };
   Kind kind = Kind::blocked;
   int64_t size = 1;
   int64_t low = 0, high = 0;  // element: the padding, which is overhang
   bool seen() const { return kind != Kind::squeezed; }
-  int64_t unit() const { return kind == Kind::blocked ? size : 1; }    // array elements from one index to the next
-  size_t results() const { return kind == Kind::bounded ? 2 : 1; }     // of the index map
+  int64_t unit() const { return kind == Kind::blocked ? size : 1; }  // array elements from one index to the next
+  size_t results() const { return kind == Kind::bounded ? 2 : 1; }   // of the index map
   /// A negative index has last_index() and this much added once; 0: it has not.
   int64_t wrap() const { return kind == Kind::bounded ? 0 : kind == Kind::element ? size : 1; }
   bool operator==(const BlockDim&) const = default;
@@ -158,7 +172,8 @@ std::string to_string(const BlockDim& d);  ///< "32", "squeezed", "element(4, 1,
 /// The largest index along a dim of an array; what is below 0 (the array is empty) stands for 0.
 Extent last_index(const BlockDim& d, const Extent& extent);
 
-/// How often a block is buffered while programs run one after another, if its BlockSpec says; a hint, no part of what a kernel computes.
+/// How often a block is buffered while programs run one after another, if its BlockSpec says; a hint, no part of what a
+/// kernel computes.
 struct Buffering {
   enum class Revisit : uint8_t { unsaid, immediate, any };
   int64_t count = 0;  // 0: not said
@@ -167,8 +182,9 @@ struct Buffering {
   bool operator==(const Buffering&) const = default;
 };
 
-/// How one input or output array is cut into blocks. The index map gets *program_ids (i32, vmapped axes included) and the scalar-prefetch Refs,
-/// from which it may load, and yields one i32 per block dim (two for a bounded one), dim after dim.
+/// How one input or output array is cut into blocks. The index map gets *program_ids (i32, vmapped axes included) and
+/// the scalar-prefetch Refs, from which it may load, and yields one i32 per block dim (two for a bounded one), dim
+/// after dim.
 struct BlockMapping {
   std::string origin;  // "in_specs[0]", "out_specs[1]": for messages
   DType dtype = DType::f32;
@@ -178,24 +194,31 @@ struct BlockMapping {
   RegionId index_map;
   MemorySpace space = MemorySpace::vmem;
   Buffering buffering;
-  int alias = -1;  // outputs: the input (its position among the blocks) with whose contents the array starts, and whose memory it is from then on
+  // outputs: the input (its position among the blocks) with whose contents the array starts, and whose memory it is
+  // from then on
+  int alias = -1;
   Loc loc;
 };
 
-/// What a lane-level kernel needs beyond its body. Body args: one global Ref (rank 1, length -1) per input and output of the tile kernel.
+/// What a lane-level kernel needs beyond its body. Body args: one global Ref (rank 1, length -1) per input and output
+/// of the tile kernel.
 struct LaneInfo {
-  int32_t workgroup_size = 1;         // invocations
-  int32_t subgroup_size = 0;          // required, with full subgroups; 0: any
-  int64_t shared_bytes = 0;           // extent of the alloc_shared offsets
-  int64_t scratch_bytes = 0;          // per workgroup, extent of the alloc_scratch offsets
-  int64_t report_bytes = 0;           // of the call's report, which op report writes; 0: none
-  int64_t max_workgroups = 0;         // 0: launch num_units workgroups; else at most so many (the body loops)
-  std::vector<Extent> extents;        // what op extent reads
-  std::vector<bool> extent_is_64;     // i64 rather than i32, per extent
-  int32_t steps_extent = -1;          // where loops are cut into dispatches: the extents that are a dispatch's first step (0) and, behind it, its end (all of them)
-  bool open_ended = false;            // of steps_extent: data decides how many dispatches there are. They are told how (bits: 1 it is not the first, 2 it says whether steps are left), and how many steps
-  Extent num_units = 1;               // workgroups wanted
-  bool exact = false;                 // no more are launched; else the body handles workgroup_index >= num_units
+  int32_t workgroup_size = 1;      // invocations
+  int32_t subgroup_size = 0;       // required, with full subgroups; 0: any
+  int64_t shared_bytes = 0;        // extent of the alloc_shared offsets
+  int64_t scratch_bytes = 0;       // per workgroup, extent of the alloc_scratch offsets
+  int64_t report_bytes = 0;        // of the call's report, which op report writes; 0: none
+  int64_t max_workgroups = 0;      // 0: launch num_units workgroups; else at most so many (the body loops)
+  std::vector<Extent> extents;     // what op extent reads
+  std::vector<bool> extent_is_64;  // i64 rather than i32, per extent
+  // where loops are cut into dispatches: the extents that are a dispatch's first step (0) and, behind it, its end (all
+  // of them)
+  int32_t steps_extent = -1;
+  // of steps_extent: data decides how many dispatches there are. They are told how (bits: 1 it is not the first, 2 it
+  // says whether steps are left), and how many steps
+  bool open_ended = false;
+  Extent num_units = 1;  // workgroups wanted
+  bool exact = false;    // no more are launched; else the body handles workgroup_index >= num_units
 };
 
 /// Bytes between elements in the shared arena: 4 for every dtype up to 32 bits, else 8.
@@ -208,13 +231,14 @@ struct Kernel {
   std::vector<GridAxis> grid;
   std::vector<BlockMapping> blocks;  // inputs, then outputs
   int num_inputs = 0;
-  int num_prefetch = 0;              // the first so many inputs are scalar-prefetch operands: never stored to, whole (or what vmap made of that), in smem
-  std::vector<Type> scratch;         // Ref types
-  int num_private_scratch = 0;       // the last so many of scratch are unspecified again at the start of every program
-  std::vector<std::string> texts;    // of debug_print and check, by attr text
-  RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
-  LaneInfo lane;                     // lane level only
-  CallInfo call;                     // tile level only
+  // the first so many inputs are scalar-prefetch operands: never stored to, whole (or what vmap made of that), in smem
+  int num_prefetch = 0;
+  std::vector<Type> scratch;       // Ref types
+  int num_private_scratch = 0;     // the last so many of scratch are unspecified again at the start of every program
+  std::vector<std::string> texts;  // of debug_print and check, by attr text
+  RegionId body;                   // tile level args: Refs of inputs, outputs, scratch
+  LaneInfo lane;                   // lane level only
+  CallInfo call;                   // tile level only
 
   std::vector<ValueInfo> values;
   std::vector<Op> ops;
@@ -240,7 +264,8 @@ struct Kernel {
   Type block_ref_type(int i) const;
   /// "in_specs[0]" style place of argument i is blocks[i].origin; true if i is an output.
   bool is_output(int i) const { return i >= num_inputs; }
-  /// The position among the body's arguments that a Ref argument stands for: an index map's Refs are the body's first ones.
+  /// The position among the body's arguments that a Ref argument stands for: an index map's Refs are the body's first
+  /// ones.
   uint32_t ref_position(Value ref) const {
     const ValueInfo& v = value(ref);
     return v.region == body ? v.number : v.number - static_cast<uint32_t>(grid.size());
@@ -249,27 +274,29 @@ struct Kernel {
   bool is_stored(int i) const;
   /// The output that is aliased to input i, or -1.
   int aliased_output(int i) const;
-  /// Input i and the output aliased to it both are whole arrays, or have blocks in space any that never hang over: an access through one sees at once
-  /// what went through the other. Otherwise a program sees the input as it was when the program started.
+  /// Input i and the output aliased to it both are whole arrays, or have blocks in space any that never hang over: an
+  /// access through one sees at once what went through the other. Otherwise a program sees the input as it was when the
+  /// program started.
   bool shares_at_once(int i) const;
   /// What blocks[i] is called where nobody named it: "scalar_prefetch[0]", "in_specs[0]", "out_specs[0]".
   std::string usual_origin(int i) const;
-  /// What Pallas calls the call in debug output: "matmul for kernel function kernel at samples/matmul.cpp:14"; without a name of its own
-  /// "kernel at samples/matmul.cpp:14".
+  /// What Pallas calls the call in debug output: "matmul for kernel function kernel at samples/matmul.cpp:14"; without
+  /// a name of its own "kernel at samples/matmul.cpp:14".
   std::string description() const;
   /// Names of all run-time sizes in array shapes and grid, in order of appearance.
   std::vector<std::string> dim_names() const;
 };
 
-/// Which dims of an access's value come from which dims of its Ref: one per slice, in order, and those of the arrays' common shape together
-/// where the integers and arrays stand, or in front where slices stand between them.
+/// Which dims of an access's value come from which dims of its Ref: one per slice, in order, and those of the arrays'
+/// common shape together where the integers and arrays stand, or in front where slices stand between them.
 struct AccessDims {
-  Shape shape;                         // of the value
-  bool arrays = false;                 // the index has some
-  /// Dynamic positions wrap and are clamped, or dropped by stores, one by one and not as a window: where there are arrays, or a step and a dynamic start.
+  Shape shape;          // of the value
+  bool arrays = false;  // the index has some
+  /// Dynamic positions wrap and are clamped, or dropped by stores, one by one and not as a window: where there are
+  /// arrays, or a step and a dynamic start.
   bool per_element = false;
-  size_t array_at = 0, array_rank = 0; // the value's dims that they make
-  std::vector<int> slice;              // per dim of the Ref: its dim of the value, or -1
+  size_t array_at = 0, array_rank = 0;  // the value's dims that they make
+  std::vector<int> slice;               // per dim of the Ref: its dim of the value, or -1
   bool is_array_dim(size_t d) const { return d >= array_at && d < array_at + array_rank; }
 };
 AccessDims access_dims(const Kernel& k, const Op& op);

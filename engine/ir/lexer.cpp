@@ -18,7 +18,9 @@ size_t number_length(std::string_view s) {
     while (n < s.size() && is_name(s[n])) ++n;
     return n;
   }
-  const auto digits = [&] { while (n < s.size() && is_digit(s[n])) ++n; };
+  const auto digits = [&] {
+    while (n < s.size() && is_digit(s[n])) ++n;
+  };
   digits();
   if (n < s.size() && s[n] == '.') ++n, digits();
   if (n < s.size() && (s[n] == 'e' || s[n] == 'E')) {
@@ -84,7 +86,8 @@ Token Lexer::next() {
   } else {
     t.kind = Token::Kind::other;
     if (s[0] == '"') {
-      while (n < s.size() && s[n] != '"' && s[n] != '\n') n += s[n] == '\\' && n + 1 < s.size() && s[n + 1] != '\n' ? 2 : 1;
+      while (n < s.size() && s[n] != '"' && s[n] != '\n')
+        n += s[n] == '\\' && n + 1 < s.size() && s[n + 1] != '\n' ? 2 : 1;
       if (n < s.size() && s[n] == '"') {
         ++n;
         t.kind = Token::Kind::string;
@@ -127,7 +130,8 @@ void Lexer::fail(size_t offset, const Error& error, const std::string& kernel) c
   what.resize(end);
   if (what.starts_with(kernel + ": ")) what.erase(0, kernel.size() + 2);
   const std::string_view before = text_.substr(0, std::min(offset, text_.size()));
-  const std::string here = "\n  at " + to_string(Loc{interned_, static_cast<uint32_t>(std::count(before.begin(), before.end(), '\n') + 1)});
+  const std::string here =
+      "\n  at " + to_string(Loc{interned_, static_cast<uint32_t>(std::count(before.begin(), before.end(), '\n') + 1)});
   if (more == here || more.starts_with(here + "\n")) more.erase(0, here.size());
   fail(offset, what, more);
 }

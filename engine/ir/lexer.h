@@ -12,8 +12,8 @@ namespace tessera::ir {
 struct Token {
   enum class Kind : uint8_t { end, word, value, number, string, other };  // value: %name; other: one character
   Kind kind = Kind::end;
-  std::string_view text;       // value: without the %; string: between the quotes, escapes as written
-  size_t offset = 0;           // of its first character
+  std::string_view text;  // value: without the %; string: between the quotes, escapes as written
+  size_t offset = 0;      // of its first character
   uint32_t line = 1;
   bool first_on_line = false;
   bool is(std::string_view s) const { return (kind == Kind::word || kind == Kind::other) && text == s; }
@@ -24,13 +24,18 @@ class Lexer {
   Lexer(std::string_view text, std::string_view file) : text_(text), file_(file), interned_(intern_file(file)) {}
   Token next();
   /// Goes on reading at `offset`, which lies on the current line.
-  void seek(size_t offset) { at_ = offset; first_ = false; }
+  void seek(size_t offset) {
+    at_ = offset;
+    first_ = false;
+  }
   std::string_view rest(size_t offset) const { return text_.substr(offset); }
-  /// What a trailing `// file:line` comment on that line said, else the line itself. Lines up to the last token's are known.
+  /// What a trailing `// file:line` comment on that line said, else the line itself. Lines up to the last token's are
+  /// known.
   Loc location(uint32_t line) const;
   /// Throws TraceError "FILE:LINE:COLUMN: what", the line, a caret under the column, and `more`.
   [[noreturn]] void fail(size_t offset, const std::string& what, const std::string& more = {}) const;
-  /// The same for what infer() and others threw about `kernel`, in their layout: "KERNEL: what", "  at LOC", "  note: NOTE".
+  /// The same for what infer() and others threw about `kernel`, in their layout: "KERNEL: what", "  at LOC", "  note:
+  /// NOTE".
   [[noreturn]] void fail(size_t offset, const Error& error, const std::string& kernel) const;
 
  private:

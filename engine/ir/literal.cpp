@@ -32,7 +32,8 @@ std::optional<uint64_t> parse_float(DType t, std::string_view text) {
   const std::string_view digits = text.substr(negative ? 1 : 0);
   if (digits == "inf") return f.has_infinity ? std::optional((f.greatest + 1) | (negative ? f.sign : 0)) : std::nullopt;
   if (digits == "nan") return f.nan | (negative ? f.sign : 0);
-  if (digits.empty() || (digits[0] != '.' && (digits[0] < '0' || digits[0] > '9'))) return std::nullopt;  // from_chars knows more words
+  // from_chars knows more words
+  if (digits.empty() || (digits[0] != '.' && (digits[0] < '0' || digits[0] > '9'))) return std::nullopt;
   if (t == DType::f32) {
     const auto x = whole<float>(text);
     return x ? std::optional<uint64_t>(std::bit_cast<uint32_t>(*x)) : std::nullopt;
@@ -73,10 +74,12 @@ std::optional<uint64_t> parse_literal(DType t, std::string_view text) {
   if (text.starts_with("0x")) {
     uint64_t b = 0;
     const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), b, 16);
-    if (text.size() == 2 || error != std::errc() || end != text.data() + text.size() || (n < 64 && b >> n)) return std::nullopt;
+    if (text.size() == 2 || error != std::errc() || end != text.data() + text.size() || (n < 64 && b >> n))
+      return std::nullopt;
     return b;
   }
-  if (t == DType::boolean) return text == "true" ? std::optional<uint64_t>(1) : text == "false" ? std::optional<uint64_t>(0) : std::nullopt;
+  if (t == DType::boolean)
+    return text == "true" ? std::optional<uint64_t>(1) : text == "false" ? std::optional<uint64_t>(0) : std::nullopt;
   if (is_float(t)) return parse_float(t, text);
   if (is_unsigned_int(t)) {
     const auto x = whole<uint64_t>(text);

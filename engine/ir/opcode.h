@@ -1,7 +1,8 @@
-// The op table in C++: an enumerator and an OpInfo per row of ops.def, and what ops have in common. A list of opcodes that means one of these families is
-// nowhere spelled out: code asks is_scan(op), or switches over a family's own enum (`switch (Move(op.code))`), without a default, so that the compiler names
-// every place that a new member concerns. What only one pass knows of an op stands in that pass.
-// Read next: ops.def (what each op means), kernel.h (what has an opcode).
+// The op table in C++: an enumerator and an OpInfo per row of ops.def, and what ops have in common. A list of opcodes
+// that means one of these families is nowhere spelled out: code asks is_scan(op), or switches over a family's own enum
+// (`switch (Move(op.code))`), without a default, so that the compiler names every place that a new member concerns.
+// What only one pass knows of an op stands in that pass. Read next: ops.def (what each op means), kernel.h (what has an
+// opcode).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -23,11 +24,15 @@ inline constexpr int kNumOpcodes = 0
 #include "engine/ir/ops.def"
     ;
 
-/// elementwise; source (of elements: no operands), move (each element is one of an operand), contract, reduce and argreduce (along axes, to one element or its
-/// index), scan (to as many), rearrange (where data says); grid (this program's place in it), memory (a Ref and an index), print (for people), control (regions),
-/// pipe (semaphores and copies), end (of a region); at lane level launch (what is known when the kernel begins), ref (makes one), group (invocations together),
-/// report (to the host).
-enum class Family : uint8_t { elementwise, source, move, contract, reduce, argreduce, scan, rearrange, grid, memory, print, control, pipe, end, launch, ref, group, report };
+/// elementwise; source (of elements: no operands), move (each element is one of an operand), contract, reduce and
+/// argreduce (along axes, to one element or its index), scan (to as many), rearrange (where data says); grid (this
+/// program's place in it), memory (a Ref and an index), print (for people), control (regions), pipe (semaphores and
+/// copies), end (of a region); at lane level launch (what is known when the kernel begins), ref (makes one), group
+/// (invocations together), report (to the host).
+// clang-format off
+enum class Family : uint8_t { elementwise, source, move, contract, reduce, argreduce, scan, rearrange, grid, memory,
+  print, control, pipe, end, launch, ref, group, report };
+// clang-format on
 inline constexpr int kNumFamilies = static_cast<int>(Family::report) + 1;
 std::string_view name(Family f);
 
@@ -100,7 +105,9 @@ constexpr bool is_reduce(Opcode op) { return family(op) == Family::reduce; }
 constexpr bool is_argreduce(Opcode op) { return family(op) == Family::argreduce; }
 constexpr bool is_scan(Opcode op) { return family(op) == Family::scan; }
 /// Each element of the result by itself, from where its position says: what a lowering may evaluate where it is used.
-constexpr bool is_index_function(Opcode op) { return is_elementwise(op) || family(op) == Family::source || is_move(op) || op == Opcode::gather; }
+constexpr bool is_index_function(Opcode op) {
+  return is_elementwise(op) || family(op) == Family::source || is_move(op) || op == Opcode::gather;
+}
 /// Line by line, or as the updates come.
 constexpr bool is_rearranged(Opcode op) { return family(op) == Family::rearrange && op != Opcode::gather; }
 constexpr bool is_grid(Opcode op) { return family(op) == Family::grid; }
@@ -137,7 +144,8 @@ struct Combiner {
 };
 /// Of an elementwise op; null if nothing is combined by it.
 const Combiner* combiner(Opcode op);
-/// The elementwise op that combines two elements of a reduction or scan (reduce_sum and cumsum: add), or whose result an argmax finds (max). InternalError for others.
+/// The elementwise op that combines two elements of a reduction or scan (reduce_sum and cumsum: add), or whose result
+/// an argmax finds (max). InternalError for others.
 Opcode combining_op(Opcode op);
 
 }  // namespace tessera::ir

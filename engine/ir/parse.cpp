@@ -1,5 +1,6 @@
-// The parser of the text form (grammar: engine/README.md), by recursive descent with one token of lookahead. Ops end with their line;
-// brackets and commas carry on to the next. Types come from infer(); a type in the text must agree with it.
+// The parser of the text form (grammar: engine/README.md), by recursive descent with one token of lookahead. Ops end
+// with their line; brackets and commas carry on to the next. Types come from infer(); a type in the text must agree
+// with it.
 #include <charconv>
 
 #include "engine/ir/builder.h"
@@ -41,14 +42,18 @@ class Parser {
   void advance() { token_ = lexer_.next(); }
   [[noreturn]] void fail(const std::string& what) const { lexer_.fail(token_.offset, what); }
   [[noreturn]] void expected(const std::string& what) const {
-    std::string found = token_.kind == Token::Kind::end ? "the end of the file" : "'" + std::string(lexer_.rest(token_.offset).substr(0, length())) + "'";
+    std::string found = token_.kind == Token::Kind::end
+                            ? "the end of the file"
+                            : "'" + std::string(lexer_.rest(token_.offset).substr(0, length())) + "'";
     if (token_.kind == Token::Kind::other && (token_.text[0] < ' ' || token_.text[0] > '~'))
       found = "the byte " + std::to_string(static_cast<unsigned char>(token_.text[0]));
     fail("expected " + what + " but found " + found);
   }
   size_t length() const {
     constexpr size_t kShown = 40;
-    const size_t n = token_.text.size() + (token_.kind == Token::Kind::value ? 1 : token_.kind == Token::Kind::string ? 2 : 0);
+    const size_t n = token_.text.size() + (token_.kind == Token::Kind::value    ? 1
+                                           : token_.kind == Token::Kind::string ? 2
+                                                                                : 0);
     return n < kShown ? n : kShown;
   }
   bool take(std::string_view s) {
@@ -71,9 +76,12 @@ class Parser {
     int64_t v = 0;
     const char *begin = token_.text.data(), *end = begin + token_.text.size();
     const auto [at, error] = std::from_chars(begin, end, v);
-    if (error == std::errc::result_out_of_range) fail("the number " + std::string(token_.text.substr(0, 40)) + " does not fit 64 bits");
+    if (error == std::errc::result_out_of_range)
+      fail("the number " + std::string(token_.text.substr(0, 40)) + " does not fit 64 bits");
     if (at != end) expected(what);
-    if (v < least || v > most) fail("expected " + std::string(what) + " from " + std::to_string(least) + " to " + std::to_string(most) + " but found " + std::to_string(v));
+    if (v < least || v > most)
+      fail("expected " + std::string(what) + " from " + std::to_string(least) + " to " + std::to_string(most) +
+           " but found " + std::to_string(v));
     advance();
     return v;
   }
@@ -119,7 +127,8 @@ class Parser {
     expected("a dtype");
   }
   std::optional<MemorySpace> space() const {
-    for (MemorySpace s : {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::global, MemorySpace::shared, MemorySpace::semaphore, MemorySpace::dma_semaphore})
+    for (MemorySpace s : {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::global,
+                          MemorySpace::shared, MemorySpace::semaphore, MemorySpace::dma_semaphore})
       if (token_.is(name(s))) return s;
     return std::nullopt;
   }
@@ -144,7 +153,8 @@ class Parser {
       if (unknown_length && take("?")) t.shape.push_back(-1);
       else t.shape.push_back(integer("a size", 0));
     });
-    if (!within_limits(t.shape)) lexer_.fail(start, "the type is too large: at most 32 dims and 2^40 elements are allowed");
+    if (!within_limits(t.shape))
+      lexer_.fail(start, "the type is too large: at most 32 dims and 2^40 elements are allowed");
     return t;
   }
 
@@ -164,7 +174,9 @@ class Parser {
   }
   void define(const Token& t, Value v) {
     const auto [it, fresh] = names_.try_emplace(t.text, Name{v, t.line});
-    if (!fresh) lexer_.fail(t.offset, "%" + std::string(t.text) + " is already defined on line " + std::to_string(it->second.line));
+    if (!fresh)
+      lexer_.fail(t.offset,
+                  "%" + std::string(t.text) + " is already defined on line " + std::to_string(it->second.line));
     scope_.push_back(t.text);
   }
   void leave(size_t scope) {
@@ -176,7 +188,10 @@ class Parser {
     if (!token_.is("tir")) expected("'tir " + std::to_string(kTextVersion) + "' on the first line");
     advance();
     const Token version = token_;
-    if (integer("a version number") != kTextVersion) lexer_.fail(version.offset, "version " + std::string(version.text) + " of the text form is not known: this build reads version " + std::to_string(kTextVersion));
+    if (integer("a version number") != kTextVersion)
+      lexer_.fail(version.offset, "version " + std::string(version.text) +
+                                      " of the text form is not known: this build reads version " +
+                                      std::to_string(kTextVersion));
     if (take("lane")) k_.level = Level::lane;
     const uint32_t line = token_.line;
     expect("kernel");
@@ -193,17 +208,24 @@ class Parser {
       advance();
       if (token_.kind != Token::Kind::string) expected("a string");
       k_.texts.push_back(text("a text"));
-    }
-    else if (lane_number("workgroup_size", 1, INT32_MAX, [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); })) {}
-    else if (lane_number("subgroup_size", 0, INT32_MAX, [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); })) {}
-    else if (lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; })) {}
-    else if (lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; })) {}
-    else if (lane_number("report_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.report_bytes = v; })) {}
-    else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {}
-    else if (lane_number("steps_extent", 0, INT32_MAX, [&](int64_t v) { k_.lane.steps_extent = static_cast<int32_t>(v); })) k_.lane.open_ended = take("open_ended");
-    else if (lane_word("num_units")) { k_.lane.num_units = extent(); k_.lane.exact = take("exact"); }
-    else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
-    else expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'text'" + std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
+    } else if (lane_number("workgroup_size", 1, INT32_MAX,
+                           [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); })) {
+    } else if (lane_number("subgroup_size", 0, INT32_MAX,
+                           [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); })) {
+    } else if (lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; })) {
+    } else if (lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; })) {
+    } else if (lane_number("report_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.report_bytes = v; })) {
+    } else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {
+    } else if (lane_number("steps_extent", 0, INT32_MAX,
+                           [&](int64_t v) { k_.lane.steps_extent = static_cast<int32_t>(v); }))
+      k_.lane.open_ended = take("open_ended");
+    else if (lane_word("num_units")) {
+      k_.lane.num_units = extent();
+      k_.lane.exact = take("exact");
+    } else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
+    else
+      expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'text'" +
+               std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
   }
   void call_info() {
     if (k_.level == Level::lane) fail("'" + std::string(token_.text) + "' belongs to tile-level kernels");
@@ -213,21 +235,26 @@ class Parser {
         const Token key = token_;
         std::string k = text("a key");
         expect(":");
-        if (!c.metadata.emplace(std::move(k), text("a string")).second) lexer_.fail(key.offset, "the key is given twice");
+        if (!c.metadata.emplace(std::move(k), text("a string")).second)
+          lexer_.fail(key.offset, "the key is given twice");
       });
     } else if (token_.is("cost_estimate")) {
       if (c.cost_estimate) fail("cost_estimate is given twice");
       advance();
       CostEstimate& e = c.cost_estimate.emplace();
       list("(", ")", [&] {
-        Extent* field = token_.is("flops") ? &e.flops : token_.is("transcendentals") ? &e.transcendentals : token_.is("bytes_accessed") ? &e.bytes_accessed
-                      : token_.is("remote_bytes_transferred") ? &e.remote_bytes_transferred : nullptr;
+        Extent* field = token_.is("flops")                      ? &e.flops
+                        : token_.is("transcendentals")          ? &e.transcendentals
+                        : token_.is("bytes_accessed")           ? &e.bytes_accessed
+                        : token_.is("remote_bytes_transferred") ? &e.remote_bytes_transferred
+                                                                : nullptr;
         if (!field) expected("flops, transcendentals, bytes_accessed or remote_bytes_transferred");
         advance();
         expect(":");
         const size_t at = token_.offset;
         *field = extent();
-        if (field->is_static() && *field->value() < 0) lexer_.fail(at, "a cost of " + to_string(*field) + " is negative");
+        if (field->is_static() && *field->value() < 0)
+          lexer_.fail(at, "a cost of " + to_string(*field) + " is negative");
       });
     } else {
       advance();
@@ -241,7 +268,8 @@ class Parser {
           advance();
         } else p.value = text("a value");
         if (const auto wrong = problem(p)) lexer_.fail(name.offset, *wrong);
-        if (c.compiler_param(p.backend, p.name)) lexer_.fail(name.offset, "compiler parameter " + p.name + " of " + p.backend + " is given twice");
+        if (c.compiler_param(p.backend, p.name))
+          lexer_.fail(name.offset, "compiler parameter " + p.name + " of " + p.backend + " is given twice");
         c.compiler_params.push_back(std::move(p));
       });
     }
@@ -320,7 +348,8 @@ class Parser {
         m.block.push_back(block_dim());
         sizes.push_back(m.block.back().size);
       });
-      if (!within_limits(sizes)) lexer_.fail(start, "the block is too large: at most 32 dims and 2^40 elements are allowed");
+      if (!within_limits(sizes))
+        lexer_.fail(start, "the block is too large: at most 32 dims and 2^40 elements are allowed");
     } else if (!m.whole) {
       expected("'whole' or 'block'");
     }
@@ -331,8 +360,11 @@ class Parser {
     if (prefetch) m.space = MemorySpace::smem;
     if (take("buffered")) buffering(m.buffering);
     if (take("map")) {
-      const size_t start = token_.offset, ids = k_.grid.size(), refs = prefetch ? 0 : static_cast<size_t>(k_.num_prefetch);
-      m.index_map = top_region([&](size_t i) { return std::optional(i < ids || i >= ids + refs ? Type::array(DType::i32) : block_type(i - ids, start)); });
+      const size_t start = token_.offset, ids = k_.grid.size(),
+                   refs = prefetch ? 0 : static_cast<size_t>(k_.num_prefetch);
+      m.index_map = top_region([&](size_t i) {
+        return std::optional(i < ids || i >= ids + refs ? Type::array(DType::i32) : block_type(i - ids, start));
+      });
     }
     m.loc = lexer_.location(line);
     k_.blocks.push_back(std::move(m));
@@ -385,7 +417,8 @@ class Parser {
       lexer_.fail(offset, e, k_.name);
     }
   }
-  /// Arguments and ops of a region that sees no outer values. `usual` gives the type of argument i where the text has none.
+  /// Arguments and ops of a region that sees no outer values. `usual` gives the type of argument i where the text has
+  /// none.
   template <class F> RegionId top_region(F usual) {
     const RegionId r = b_.new_region({});
     size_t i = 0;
@@ -395,9 +428,12 @@ class Parser {
       Type arg;
       if (take(":")) arg = type();
       else if (const auto known = usual(at)) {
-        if (!within_limits(known->shape)) lexer_.fail(t.offset, "the type is too large: at most 32 dims and 2^40 elements are allowed");
+        if (!within_limits(known->shape))
+          lexer_.fail(t.offset, "the type is too large: at most 32 dims and 2^40 elements are allowed");
         arg = *known;
-      } else lexer_.fail(t.offset, "%" + std::string(t.text) + " needs a type: the kernel has fewer inputs, outputs and scratch refs");
+      } else
+        lexer_.fail(t.offset,
+                    "%" + std::string(t.text) + " needs a type: the kernel has fewer inputs, outputs and scratch refs");
       define(t, b_.add_arg(r, arg));
     });
     braces(r);
@@ -458,7 +494,8 @@ class Parser {
       else if (accesses_ref(*code) || is_semaphore_op(*code)) memory(o);
       else if (*code == Opcode::constant) {
         literal_offset = token_.offset;
-        if (!same_line() || (token_.kind != Token::Kind::number && token_.kind != Token::Kind::word)) expected("a number");
+        if (!same_line() || (token_.kind != Token::Kind::number && token_.kind != Token::Kind::word))
+          expected("a number");
         literal_text = token_.text;
         advance();
       } else plain(o);
@@ -470,7 +507,9 @@ class Parser {
     }
     if (*code == Opcode::constant) {
       const auto bits = requested.is_ref ? std::nullopt : parse_literal(requested.dtype, literal_text);
-      if (!bits) lexer_.fail(literal_offset, "'" + std::string(literal_text.substr(0, 40)) + "' is not a constant of " + std::string(name(requested.dtype)));
+      if (!bits)
+        lexer_.fail(literal_offset, "'" + std::string(literal_text.substr(0, 40)) + "' is not a constant of " +
+                                        std::string(name(requested.dtype)));
       o.set(Attr::bits, static_cast<int64_t>(*bits));
     }
     if (same_line() && !token_.is("}")) expected("the end of the line");
@@ -484,16 +523,28 @@ class Parser {
     }();
     const std::vector<Value>& made = k_.op(id).results;
     if (made.size() != results.size())
-      lexer_.fail(start.offset, std::string(name(*code)) + " has " + std::to_string(made.size()) + (made.size() == 1 ? " result" : " results") + " but " + std::to_string(results.size()) + (results.size() == 1 ? " is" : " are") + " named");
+      lexer_.fail(start.offset, std::string(name(*code)) + " has " + std::to_string(made.size()) +
+                                    (made.size() == 1 ? " result" : " results") + " but " +
+                                    std::to_string(results.size()) + (results.size() == 1 ? " is" : " are") + " named");
     if (typed && made.empty()) lexer_.fail(type_offset, std::string(name(*code)) + " has no result");
-    if (typed && k_.type(made[0]) != requested) lexer_.fail(type_offset, "the result is " + to_string(k_.type(made[0])) + ", not " + to_string(requested));
+    if (typed && k_.type(made[0]) != requested)
+      lexer_.fail(type_offset, "the result is " + to_string(k_.type(made[0])) + ", not " + to_string(requested));
     for (size_t i = 0; i < made.size(); ++i) define(results[i], made[i]);
   }
   static bool needs_type(Opcode c) {
     switch (c) {
-      case Opcode::convert: case Opcode::bitcast: case Opcode::constant: case Opcode::iota: case Opcode::broadcast: case Opcode::reshape:
-      case Opcode::argmax: case Opcode::argmin: case Opcode::dot: case Opcode::extent: case Opcode::alloc_shared: case Opcode::alloc_scratch:
-        return true;
+      case Opcode::convert:
+      case Opcode::bitcast:
+      case Opcode::constant:
+      case Opcode::iota:
+      case Opcode::broadcast:
+      case Opcode::reshape:
+      case Opcode::argmax:
+      case Opcode::argmin:
+      case Opcode::dot:
+      case Opcode::extent:
+      case Opcode::alloc_shared:
+      case Opcode::alloc_scratch: return true;
       default: return false;
     }
   }
@@ -554,7 +605,9 @@ class Parser {
       o.operands.push_back(use());
       o.set(Attr::other, 1);
     }
-    while ((is_atomic(o.code) || (o.code == Opcode::store && token_.text == name(Attr::unordered))) && same_line() && token_.kind == Token::Kind::word) attribute(o);
+    while ((is_atomic(o.code) || (o.code == Opcode::store && token_.text == name(Attr::unordered))) && same_line() &&
+           token_.kind == Token::Kind::word)
+      attribute(o);
     for (Index& x : o.index)
       if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(o.operands.size());
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());
@@ -568,7 +621,9 @@ class Parser {
       list("[", "]", [&] { o.index.push_back(index(starts)); });
       // Counted here: whose index an entry is follows from the refs' ranks.
       if (const size_t n = o.index.size() - first; n != rank)
-        lexer_.fail(at, "the index has " + std::to_string(n) + (n == 1 ? " entry" : " entries") + " but " + to_string(k_.type(o.operands.back())) + " has " + std::to_string(rank) + (rank == 1 ? " dim" : " dims"));
+        lexer_.fail(at, "the index has " + std::to_string(n) + (n == 1 ? " entry" : " entries") + " but " +
+                            to_string(k_.type(o.operands.back())) + " has " + std::to_string(rank) +
+                            (rank == 1 ? " dim" : " dims"));
     }
     for (Index& x : o.index)
       if (x.start_operand >= 0) x.start_operand += 3;
@@ -605,7 +660,8 @@ class Parser {
     const int64_t stop = integer("a stop");
     if (take(":")) x.step = integer("a step");
     int64_t span = 0;
-    if (x.step < 1 || __builtin_sub_overflow(stop, x.start, &span) || span < 0) lexer_.fail(at, "a slice start:stop:step needs start <= stop and a step of at least 1");
+    if (x.step < 1 || __builtin_sub_overflow(stop, x.start, &span) || span < 0)
+      lexer_.fail(at, "a slice start:stop:step needs start <= stop and a step of at least 1");
     x.size = span / x.step + (span % x.step != 0);
     return x;
   }
@@ -619,7 +675,8 @@ class Parser {
       const Value init = use();
       if (take(":")) {
         const size_t at = token_.offset;
-        if (const Type t = type(); t != k_.type(init)) lexer_.fail(at, "the value carried in is " + to_string(k_.type(init)) + ", not " + to_string(t));
+        if (const Type t = type(); t != k_.type(init))
+          lexer_.fail(at, "the value carried in is " + to_string(k_.type(init)) + ", not " + to_string(t));
       }
       o.operands.push_back(init);
       types.push_back(k_.type(init));
@@ -661,9 +718,12 @@ class Parser {
       if (!take(":")) return;
       const size_t type_at = token_.offset;
       const Type t = type();
-      if (args.size() <= types.size() && t != types[args.size() - 1]) lexer_.fail(type_at, "the value carried is " + to_string(types[args.size() - 1]) + ", not " + to_string(t));
+      if (args.size() <= types.size() && t != types[args.size() - 1])
+        lexer_.fail(type_at, "the value carried is " + to_string(types[args.size() - 1]) + ", not " + to_string(t));
     });
-    if (args.size() != types.size()) lexer_.fail(at, "while carries " + std::to_string(types.size()) + (types.size() == 1 ? " value" : " values") + " but its body takes " + std::to_string(args.size()));
+    if (args.size() != types.size())
+      lexer_.fail(at, "while carries " + std::to_string(types.size()) + (types.size() == 1 ? " value" : " values") +
+                          " but its body takes " + std::to_string(args.size()));
     region(o, args, types);
   }
   void if_else(Op& o) {
@@ -691,7 +751,8 @@ class Parser {
     o.operands.push_back(use());
     while (take("case")) {
       const size_t at = token_.offset;
-      if (integer("the case's number") != static_cast<int64_t>(o.regions.size())) lexer_.fail(at, "expected case " + std::to_string(o.regions.size()));
+      if (integer("the case's number") != static_cast<int64_t>(o.regions.size()))
+        lexer_.fail(at, "expected case " + std::to_string(o.regions.size()));
       region(o, {}, {});
     }
     if (o.regions.empty()) expected("'case'");

@@ -1,4 +1,5 @@
-// The printer of the text form. It prints broken kernels too (for the verifier's dumps): what has no syntax is shown in angle brackets.
+// The printer of the text form. It prints broken kernels too (for the verifier's dumps): what has no syntax is shown in
+// angle brackets.
 #include <algorithm>
 
 #include "engine/ir/text.h"
@@ -33,7 +34,8 @@ struct Numbering {
 
 bool is_identifier(std::string_view s) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !s.empty() && letter(s[0]) && std::all_of(s.begin(), s.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+  return !s.empty() && letter(s[0]) &&
+         std::all_of(s.begin(), s.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
 std::string quoted(std::string_view s) {
@@ -60,7 +62,8 @@ class Printer {
     if (k_.level == Level::lane) lane();
     for (int i = 0; i < static_cast<int>(k_.blocks.size()); ++i) block(i);
     for (size_t i = 0; i < k_.scratch.size(); ++i)
-      out_ += "scratch " + to_string(k_.scratch[i]) + (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size() ? " private\n" : "\n");
+      out_ += "scratch " + to_string(k_.scratch[i]) +
+              (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size() ? " private\n" : "\n");
     for (const std::string& t : k_.texts) out_ += "text " + quoted(t) + "\n";
     out_ += "body ";
     if (exists(k_.body)) {
@@ -103,10 +106,14 @@ class Printer {
       print(item);
     }
   }
-  void values(const std::vector<Value>& v) { list(v, [&](Value x) { value(x); }); }
+  void values(const std::vector<Value>& v) {
+    list(v, [&](Value x) { value(x); });
+  }
   std::string type_of(Value v) const { return v.index < k_.values.size() ? to_string(k_.type(v)) : "<unknown>"; }
 
-  static bool is_number(const std::string& s) { return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+  static bool is_number(const std::string& s) {
+    return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+  }
   static std::string word(const std::string& s) { return is_identifier(s) ? s : quoted(s); }
   void call_info() {
     const CallInfo& c = k_.call;
@@ -117,14 +124,18 @@ class Printer {
     }
     if (c.cost_estimate) {
       const CostEstimate& e = *c.cost_estimate;
-      out_ += "cost_estimate (flops: " + to_string(e.flops) + ", transcendentals: " + to_string(e.transcendentals) + ", bytes_accessed: " + to_string(e.bytes_accessed);
-      if (e.remote_bytes_transferred != Extent(0)) out_ += ", remote_bytes_transferred: " + to_string(e.remote_bytes_transferred);
+      out_ += "cost_estimate (flops: " + to_string(e.flops) + ", transcendentals: " + to_string(e.transcendentals) +
+              ", bytes_accessed: " + to_string(e.bytes_accessed);
+      if (e.remote_bytes_transferred != Extent(0))
+        out_ += ", remote_bytes_transferred: " + to_string(e.remote_bytes_transferred);
       out_ += ")\n";
     }
     for (size_t i = 0; i < c.compiler_params.size(); ++i) {
       const CompilerParam& p = c.compiler_params[i];
-      const bool first = i == 0 || c.compiler_params[i - 1].backend != p.backend, last = i + 1 == c.compiler_params.size() || c.compiler_params[i + 1].backend != p.backend;
-      out_ += (first ? "compiler_params " + word(p.backend) + " (" : std::string(", ")) + word(p.name) + ": " + (is_number(p.value) ? p.value : word(p.value)) + (last ? ")\n" : "");
+      const bool first = i == 0 || c.compiler_params[i - 1].backend != p.backend,
+                 last = i + 1 == c.compiler_params.size() || c.compiler_params[i + 1].backend != p.backend;
+      out_ += (first ? "compiler_params " + word(p.backend) + " (" : std::string(", ")) + word(p.name) + ": " +
+              (is_number(p.value) ? p.value : word(p.value)) + (last ? ")\n" : "");
     }
   }
   void grid() {
@@ -146,12 +157,14 @@ class Printer {
     if (l.scratch_bytes) out_ += " scratch_bytes " + std::to_string(l.scratch_bytes);
     if (l.report_bytes) out_ += " report_bytes " + std::to_string(l.report_bytes);
     if (l.max_workgroups) out_ += " max_workgroups " + std::to_string(l.max_workgroups);
-    if (l.steps_extent >= 0) out_ += " steps_extent " + std::to_string(l.steps_extent) + (l.open_ended ? " open_ended" : "");
+    if (l.steps_extent >= 0)
+      out_ += " steps_extent " + std::to_string(l.steps_extent) + (l.open_ended ? " open_ended" : "");
     out_ += "\nnum_units " + to_string(l.num_units) + (l.exact ? " exact\n" : "\n");
     if (l.extents.empty()) return;
     out_ += "extents (";
     for (size_t i = 0; i < l.extents.size(); ++i)
-      out_ += (i ? ", " : "") + to_string(l.extents[i]) + (i < l.extent_is_64.size() && l.extent_is_64[i] ? ": i64" : "");
+      out_ +=
+          (i ? ", " : "") + to_string(l.extents[i]) + (i < l.extent_is_64.size() && l.extent_is_64[i] ? ": i64" : "");
     out_ += ")\n";
   }
   void block(int i) {
@@ -172,7 +185,8 @@ class Printer {
     if (b.buffering != Buffering{}) {
       out_ += " buffered " + std::to_string(b.buffering.count);
       if (b.buffering.lookahead) out_ += " lookahead";
-      if (b.buffering.revisit != Buffering::Revisit::unsaid) out_ += b.buffering.revisit == Buffering::Revisit::any ? " revisit any" : " revisit immediate";
+      if (b.buffering.revisit != Buffering::Revisit::unsaid)
+        out_ += b.buffering.revisit == Buffering::Revisit::any ? " revisit any" : " revisit immediate";
     }
     if (exists(b.index_map)) {
       out_ += " map ";
@@ -201,7 +215,8 @@ class Printer {
     }
     seen_[id.index] = true;
     const Region& r = k_.region(id);
-    const bool yields = !r.ops.empty() && r.ops.back().index < k_.ops.size() && k_.op(r.ops.back()).code == Opcode::yield;
+    const bool yields =
+        !r.ops.empty() && r.ops.back().index < k_.ops.size() && k_.op(r.ops.back()).code == Opcode::yield;
     out_ += '{';
     if (yields && r.ops.size() == 1 && !locations_) {
       if (!k_.op(r.ops[0]).operands.empty()) {
@@ -215,7 +230,8 @@ class Printer {
     end_line(loc);
     ++depth_;
     for (OpId o : r.ops) {
-      if (o.index < k_.ops.size() && k_.op(o).code == Opcode::yield && k_.op(o).operands.empty() && o == r.ops.back()) continue;
+      if (o.index < k_.ops.size() && k_.op(o).code == Opcode::yield && k_.op(o).operands.empty() && o == r.ops.back())
+        continue;
       indent();
       if (o.index >= k_.ops.size()) out_ += "<op " + std::to_string(o.index) + ">\n";
       else op(k_.op(o));
@@ -250,7 +266,8 @@ class Printer {
   void constant(const Op& o) {
     out_ += ' ';
     const auto& bits = o.ints(Attr::bits);
-    if (bits.size() == 1 && o.results[0].index < k_.values.size()) out_ += literal(k_.type(o.results[0]).dtype, static_cast<uint64_t>(bits[0]));
+    if (bits.size() == 1 && o.results[0].index < k_.values.size())
+      out_ += literal(k_.type(o.results[0]).dtype, static_cast<uint64_t>(bits[0]));
     else out_ += "<bits>";
   }
   void plain(const Op& o) {
@@ -260,7 +277,8 @@ class Printer {
   }
   void attribute(Attr key, const std::vector<int64_t>& ints) {
     out_ += ' ' + std::string(name(key)) + ' ';
-    if (key == Attr::kind && ints.size() == 1 && ints[0] >= 0 && ints[0] < kNumOpcodes) out_ += name(static_cast<Opcode>(ints[0]));
+    if (key == Attr::kind && ints.size() == 1 && ints[0] >= 0 && ints[0] < kNumOpcodes)
+      out_ += name(static_cast<Opcode>(ints[0]));
     else if (ints.size() == 1 && is_single(key)) out_ += std::to_string(ints[0]);
     else {
       out_ += '[';
@@ -270,7 +288,18 @@ class Printer {
   }
   static bool is_single(Attr a) {
     switch (a) {
-      case Attr::bits: case Attr::axis: case Attr::reverse: case Attr::mask: case Attr::other: case Attr::offset: case Attr::kind: case Attr::index: case Attr::clip: case Attr::unordered: case Attr::text: case Attr::keys: return true;
+      case Attr::bits:
+      case Attr::axis:
+      case Attr::reverse:
+      case Attr::mask:
+      case Attr::other:
+      case Attr::offset:
+      case Attr::kind:
+      case Attr::index:
+      case Attr::clip:
+      case Attr::unordered:
+      case Attr::text:
+      case Attr::keys: return true;
       default: return false;
     }
   }
@@ -280,7 +309,8 @@ class Printer {
     if (start.size() != limit.size() || start.size() != stride.size()) return false;
     out_ += '[';
     for (size_t i = 0; i < start.size(); ++i)
-      out_ += (i ? ", " : "") + std::to_string(start[i]) + ":" + std::to_string(limit[i]) + (stride[i] == 1 ? std::string() : ":" + std::to_string(stride[i]));
+      out_ += (i ? ", " : "") + std::to_string(start[i]) + ":" + std::to_string(limit[i]) +
+              (stride[i] == 1 ? std::string() : ":" + std::to_string(stride[i]));
     out_ += ']';
     return true;
   }
@@ -321,7 +351,8 @@ class Printer {
       if (i < o.operands.size()) value(o.operands[i]);
       else out_ += "<no operand " + std::to_string(i) + ">";
     };
-    const std::vector<Index> index(o.index.begin() + static_cast<ptrdiff_t>(first), o.index.begin() + static_cast<ptrdiff_t>(first + count));
+    const std::vector<Index> index(o.index.begin() + static_cast<ptrdiff_t>(first),
+                                   o.index.begin() + static_cast<ptrdiff_t>(first + count));
     out_ += '[';
     list(index, [&](const Index& x) {
       const auto start = [&] {
@@ -330,10 +361,12 @@ class Printer {
       };
       int64_t stop = 0;
       if (x.kind != Index::Kind::slice) return start();
-      const bool plain_stop = x.is_static() && x.size >= 0 && x.step >= 1 && !__builtin_mul_overflow(std::max<int64_t>(x.size - 1, 0), x.step, &stop) &&
+      const bool plain_stop = x.is_static() && x.size >= 0 && x.step >= 1 &&
+                              !__builtin_mul_overflow(std::max<int64_t>(x.size - 1, 0), x.step, &stop) &&
                               !__builtin_add_overflow(stop, x.start + (x.size > 0), &stop);
       if (plain_stop) {
-        out_ += std::to_string(x.start) + ":" + std::to_string(stop) + (x.step == 1 ? std::string() : ":" + std::to_string(x.step));
+        out_ += std::to_string(x.start) + ":" + std::to_string(stop) +
+                (x.step == 1 ? std::string() : ":" + std::to_string(x.step));
         return;
       }
       out_ += "ds(";
@@ -343,7 +376,8 @@ class Printer {
     out_ += ']';
   }
 
-  /// "(%4 = %0: f32[8], ...)": a region's arguments from `first_arg` with the operands from `first_operand` that they start from.
+  /// "(%4 = %0: f32[8], ...)": a region's arguments from `first_arg` with the operands from `first_operand` that they
+  /// start from.
   void carries(const Op& o, size_t first_operand, size_t first_arg) {
     const auto& args = k_.region(o.regions[0]).args;
     out_ += '(';
@@ -370,7 +404,8 @@ class Printer {
       if (args(0) > 1) out_ += " carry ", carries(o, 3, 1);
       out_ += ' ';
       braces(o.regions[0], o.loc);
-    } else if (o.code == Opcode::while_ && o.regions.size() == 2 && exists(o.regions[0]) && exists(o.regions[1]) && args(0) == o.operands.size() && args(1) == args(0)) {
+    } else if (o.code == Opcode::while_ && o.regions.size() == 2 && exists(o.regions[0]) && exists(o.regions[1]) &&
+               args(0) == o.operands.size() && args(1) == args(0)) {
       out_ += ' ';
       carries(o, 0, 0);
       out_ += ' ';
@@ -379,7 +414,8 @@ class Printer {
       arguments(o.regions[1], true);
       out_ += ' ';
       braces(o.regions[1], {});
-    } else if (o.code == Opcode::if_ && o.regions.size() == 2 && o.operands.size() == 1 && args(0) == 0 && args(1) == 0) {
+    } else if (o.code == Opcode::if_ && o.regions.size() == 2 && o.operands.size() == 1 && args(0) == 0 &&
+               args(1) == 0) {
       out_ += ' ';
       value(o.operands[0]);
       out_ += ' ';
@@ -414,7 +450,8 @@ class Printer {
   bool is_empty(RegionId id) const {
     if (!exists(id)) return false;
     const Region& r = k_.region(id);
-    return r.ops.size() == 1 && r.ops[0].index < k_.ops.size() && k_.op(r.ops[0]).code == Opcode::yield && k_.op(r.ops[0]).operands.empty();
+    return r.ops.size() == 1 && r.ops[0].index < k_.ops.size() && k_.op(r.ops[0]).code == Opcode::yield &&
+           k_.op(r.ops[0]).operands.empty();
   }
 };
 

@@ -1,22 +1,28 @@
 // The verifier. A well-formed kernel:
-//   tables      every value, op and region that is reachable exists; a region belongs to one place, an op stands once; every value's entry
+//   tables      every value, op and region that is reachable exists; a region belongs to one place, an op stands once;
+//   every value's entry
 //               names the op or region that it comes from, and its position there
 //   regions     end in a yield and have no other
 //   level       every op is legal at the kernel's level; at lane level arrays are scalars and Refs have rank 1
-//   types       every result has the type that infer() gives (region arguments and yields of for, while, if and switch included)
-//   scopes      an operand is defined before, in the same region or one around it; index maps and body see nothing of each other
-//   grid        static sizes are not negative; names of sizes are identifiers
-//   blocks      num_inputs of them are inputs, of which the first num_prefetch are scalar-prefetch operands, in smem; each is the whole array (static extents) or has one block dim per array dim, of at least
-//               one element (none where the array has none), squeezed ones of exactly one; an output may be aliased to one input of its
-//               shape and dtype, other than a scalar-prefetch operand, and an input to one output; padding belongs to element dims; buffer
-//               counts are not negative, and outputs do not look ahead
-//   index maps  take one i32 per grid axis (vmapped ones too) and the Ref of every scalar-prefetch operand (those of such operands themselves:
-//               no Refs), yield one i32 per block dim (two for a bounded one), and compute on scalars by elementwise ops, constants, num_programs and loads only
-//   scratch     refs to any, vmem, smem, semaphores (of i32); so are the arguments of run_scoped. The last num_private_scratch are private
-//   body        takes the Ref of every block, then of every scratch buffer (lane level: one global ref of unknown length per block);
+//   types       every result has the type that infer() gives (region arguments and yields of for, while, if and switch
+//   included) scopes      an operand is defined before, in the same region or one around it; index maps and body see
+//   nothing of each other grid        static sizes are not negative; names of sizes are identifiers blocks num_inputs
+//   of them are inputs, of which the first num_prefetch are scalar-prefetch operands, in smem; each is the whole array
+//   (static extents) or has one block dim per array dim, of at least
+//               one element (none where the array has none), squeezed ones of exactly one; an output may be aliased to
+//               one input of its shape and dtype, other than a scalar-prefetch operand, and an input to one output;
+//               padding belongs to element dims; buffer counts are not negative, and outputs do not look ahead
+//   index maps  take one i32 per grid axis (vmapped ones too) and the Ref of every scalar-prefetch operand (those of
+//   such operands themselves:
+//               no Refs), yield one i32 per block dim (two for a bounded one), and compute on scalars by elementwise
+//               ops, constants, num_programs and loads only
+//   scratch     refs to any, vmem, smem, semaphores (of i32); so are the arguments of run_scoped. The last
+//   num_private_scratch are private body        takes the Ref of every block, then of every scratch buffer (lane level:
+//   one global ref of unknown length per block);
 //               stores and copies to no scalar-prefetch operand and no aliased input; yields nothing
 //   call info   compiler parameters are known ones; costs are not negative
-//   lane info   workgroup_size of at least 1, subgroup_size 0 or a power of two, allocations inside their arenas, extents that exist
+//   lane info   workgroup_size of at least 1, subgroup_size 0 or a power of two, allocations inside their arenas,
+//   extents that exist
 // Barriers under divergent control flow are codegen/lane's to find.
 #include "engine/ir/verify.h"
 
@@ -35,9 +41,14 @@ class Verifier {
 
   std::vector<Problem> run() {
     if (k_.num_inputs < 0 || k_.num_inputs > static_cast<int>(k_.blocks.size()))
-      add(k_.name, "has " + std::to_string(k_.num_inputs) + " inputs but " + std::to_string(k_.blocks.size()) + " blocks", k_.loc);
+      add(k_.name,
+          "has " + std::to_string(k_.num_inputs) + " inputs but " + std::to_string(k_.blocks.size()) + " blocks",
+          k_.loc);
     if (k_.num_prefetch < 0 || k_.num_prefetch > k_.num_inputs)
-      add(k_.name, "has " + std::to_string(k_.num_prefetch) + " scalar-prefetch operands but " + std::to_string(k_.num_inputs) + " inputs", k_.loc);
+      add(k_.name,
+          "has " + std::to_string(k_.num_prefetch) + " scalar-prefetch operands but " + std::to_string(k_.num_inputs) +
+              " inputs",
+          k_.loc);
     numbers_ = numbering(k_);
     seen_ops_.resize(k_.ops.size());
     seen_regions_.resize(k_.regions.size());
@@ -52,7 +63,10 @@ class Verifier {
     for (size_t i = 0; i < k_.blocks.size(); ++i) block(static_cast<int>(i));
     for (size_t i = 0; i < k_.scratch.size(); ++i) scratch(i);
     if (k_.num_private_scratch < 0 || k_.num_private_scratch > static_cast<int>(k_.scratch.size()))
-      add(k_.name, "has " + std::to_string(k_.num_private_scratch) + " private scratch buffers but " + std::to_string(k_.scratch.size()) + " scratch buffers", k_.loc);
+      add(k_.name,
+          "has " + std::to_string(k_.num_private_scratch) + " private scratch buffers but " +
+              std::to_string(k_.scratch.size()) + " scratch buffers",
+          k_.loc);
     if (k_.level == Level::lane) lane();
     body();
     return std::move(problems_);
@@ -64,13 +78,16 @@ class Verifier {
   std::vector<uint32_t> numbers_;
   std::vector<bool> seen_ops_, seen_regions_, visible_;
 
-  void add(std::string entity, std::string message, Loc loc) { problems_.push_back({std::move(entity), std::move(message), loc}); }
+  void add(std::string entity, std::string message, Loc loc) {
+    problems_.push_back({std::move(entity), std::move(message), loc});
+  }
   void call_info() {
     for (const CompilerParam& p : k_.call.compiler_params)
       if (auto wrong = problem(p)) add(k_.name, std::move(*wrong), k_.loc);
     if (const auto& c = k_.call.cost_estimate)
       for (const Extent* e : {&c->flops, &c->transcendentals, &c->bytes_accessed, &c->remote_bytes_transferred})
-        if (e->is_static() && *e->value() < 0) add(k_.name, "cost_estimate has " + to_string(*e) + ", which is negative", k_.loc);
+        if (e->is_static() && *e->value() < 0)
+          add(k_.name, "cost_estimate has " + to_string(*e) + ", which is negative", k_.loc);
   }
   std::string value(Value v) const {
     if (v.index >= numbers_.size() || numbers_[v.index] == UINT32_MAX) return "<value " + std::to_string(v.index) + ">";
@@ -93,7 +110,8 @@ class Verifier {
     for (size_t i = 0; i < r.args.size(); ++i) {
       const Value v = r.args[i];
       if (v.index >= k_.values.size()) add(place, "argument " + std::to_string(i) + " does not exist", loc);
-      else if (k_.value(v).region != id || k_.value(v).number != i || k_.value(v).def) add(place, "argument " + value(v) + " is recorded as coming from elsewhere", loc);
+      else if (k_.value(v).region != id || k_.value(v).number != i || k_.value(v).def)
+        add(place, "argument " + value(v) + " is recorded as coming from elsewhere", loc);
       else check_type([&] { return place; }, v, loc);
     }
     for (size_t n = 0; n < r.ops.size(); ++n) {
@@ -113,13 +131,17 @@ class Verifier {
       for (size_t i = 0; i < op.results.size(); ++i) {
         const Value v = op.results[i];
         if (v.index >= k_.values.size()) add(entity(op), "result " + std::to_string(i) + " does not exist", op.loc);
-        else if (k_.value(v).def != o || k_.value(v).number != i || k_.value(v).region) add(entity(op), "result " + std::to_string(i) + " is recorded as coming from elsewhere", op.loc);
+        else if (k_.value(v).def != o || k_.value(v).number != i || k_.value(v).region)
+          add(entity(op), "result " + std::to_string(i) + " is recorded as coming from elsewhere", op.loc);
         else check_type([&] { return entity(op); }, v, op.loc);
       }
-      if (op.code == Opcode::yield && n + 1 < r.ops.size()) add(entity(op), "stands before the end of its region", op.loc);
-      for (size_t i = 0; i < op.regions.size(); ++i) tables(op.regions[i], entity(op) + ": region " + std::to_string(i), op.loc);
+      if (op.code == Opcode::yield && n + 1 < r.ops.size())
+        add(entity(op), "stands before the end of its region", op.loc);
+      for (size_t i = 0; i < op.regions.size(); ++i)
+        tables(op.regions[i], entity(op) + ": region " + std::to_string(i), op.loc);
     }
-    if (r.ops.empty() || (r.ops.back().index < k_.ops.size() && k_.op(r.ops.back()).code != Opcode::yield)) add(place, "does not end in a yield", loc);
+    if (r.ops.empty() || (r.ops.back().index < k_.ops.size() && k_.op(r.ops.back()).code != Opcode::yield))
+      add(place, "does not end in a yield", loc);
   }
   /// `place` is called only if there is something to say.
   template <class Place> void check_type(const Place& place, Value v, Loc loc) {
@@ -127,9 +149,12 @@ class Verifier {
     const bool lane = k_.level == Level::lane;
     if (!within_limits(t.shape)) add(place(), value(v) + ": " + to_string(t) + " is too large", loc);
     for (int64_t d : t.shape)
-      if (d < 0 && !(lane && t.is_ref && d == -1)) return add(place(), value(v) + ": " + to_string(t) + " has a negative size", loc);
-    if (lane && t.is_ref && t.shape.size() != 1) add(place(), value(v) + ": lane-level refs have rank 1, not " + to_string(t), loc);
-    if (lane && !t.is_ref && !t.shape.empty()) add(place(), value(v) + ": lane-level values are scalars, not " + to_string(t), loc);
+      if (d < 0 && !(lane && t.is_ref && d == -1))
+        return add(place(), value(v) + ": " + to_string(t) + " has a negative size", loc);
+    if (lane && t.is_ref && t.shape.size() != 1)
+      add(place(), value(v) + ": lane-level refs have rank 1, not " + to_string(t), loc);
+    if (lane && !t.is_ref && !t.shape.empty())
+      add(place(), value(v) + ": lane-level values are scalars, not " + to_string(t), loc);
     if (t.is_ref) {
       const bool global = t.space == MemorySpace::global || t.space == MemorySpace::shared;
       if (global != lane) add(place(), value(v) + ": " + to_string(t) + " belongs to the other level", loc);
@@ -147,17 +172,25 @@ class Verifier {
       for (size_t i = 0; i < op.operands.size(); ++i)
         if (const Value v = op.operands[i]; !visible_[v.index]) {
           in_scope = false;
-          if (std::find(op.operands.begin(), op.operands.begin() + static_cast<ptrdiff_t>(i), v) != op.operands.begin() + static_cast<ptrdiff_t>(i)) continue;
+          if (std::find(op.operands.begin(), op.operands.begin() + static_cast<ptrdiff_t>(i), v) !=
+              op.operands.begin() + static_cast<ptrdiff_t>(i))
+            continue;
           add(entity(op), value(v) + " is not defined before it in its region or one around it", op.loc);
         }
       const OpInfo& row = info(op.code);
-      if (!(k_.level == Level::tile ? row.tile : row.lane)) add(entity(op), "is not legal at " + std::string(k_.level == Level::tile ? "tile" : "lane") + " level", op.loc);
+      if (!(k_.level == Level::tile ? row.tile : row.lane))
+        add(entity(op), "is not legal at " + std::string(k_.level == Level::tile ? "tile" : "lane") + " level", op.loc);
       if (index_map) in_index_map(op, place);
       else if (const Value to = stored_ref(op); to && k_.value(to).region == k_.body)
         if (const uint32_t at = k_.value(to).number; at < static_cast<uint32_t>(k_.num_inputs)) {
           const std::string stores = "stores to " + k_.blocks[at].origin + ": ";
-          if (at < static_cast<uint32_t>(k_.num_prefetch)) add(entity(op), stores + "a scalar-prefetch operand is only read", op.loc);
-          else if (const int output = k_.aliased_output(static_cast<int>(at)); output >= 0) add(entity(op), stores + "an input that is aliased to " + k_.blocks[static_cast<size_t>(output)].origin + " is only read", op.loc);
+          if (at < static_cast<uint32_t>(k_.num_prefetch))
+            add(entity(op), stores + "a scalar-prefetch operand is only read", op.loc);
+          else if (const int output = k_.aliased_output(static_cast<int>(at)); output >= 0)
+            add(entity(op),
+                stores + "an input that is aliased to " + k_.blocks[static_cast<size_t>(output)].origin +
+                    " is only read",
+                op.loc);
         }
       for (size_t i = 0; i < op.regions.size(); ++i) walk(op.regions[i], index_map, place);
       if (in_scope) types(op);
@@ -170,9 +203,15 @@ class Verifier {
   void types(const Op& op) {
     try {
       const std::vector<Type> wanted = infer(k_, op, op.results.size() == 1 ? k_.type(op.results[0]) : Type{});
-      if (wanted.size() != op.results.size()) return add(entity(op), "has " + std::to_string(op.results.size()) + " results instead of " + std::to_string(wanted.size()), op.loc);
+      if (wanted.size() != op.results.size())
+        return add(entity(op),
+                   "has " + std::to_string(op.results.size()) + " results instead of " + std::to_string(wanted.size()),
+                   op.loc);
       for (size_t i = 0; i < wanted.size(); ++i)
-        if (k_.type(op.results[i]) != wanted[i]) add(entity(op), value(op.results[i]) + " is " + to_string(k_.type(op.results[i])) + " instead of " + to_string(wanted[i]), op.loc);
+        if (k_.type(op.results[i]) != wanted[i])
+          add(entity(op),
+              value(op.results[i]) + " is " + to_string(k_.type(op.results[i])) + " instead of " + to_string(wanted[i]),
+              op.loc);
     } catch (const Error& e) {
       std::string what = e.what();
       what = what.substr(0, what.find('\n'));
@@ -182,16 +221,23 @@ class Verifier {
   }
   void in_index_map(const Op& op, const std::string& place) {
     if (op.code == Opcode::yield) return;
-    if (!info(op.code).elementwise && op.code != Opcode::constant && op.code != Opcode::num_programs && op.code != Opcode::load)
-      return add(place, entity(op) + ": an index map may only have elementwise ops, constants, num_programs and loads of single elements", op.loc);
+    if (!info(op.code).elementwise && op.code != Opcode::constant && op.code != Opcode::num_programs &&
+        op.code != Opcode::load)
+      return add(
+          place,
+          entity(op) +
+              ": an index map may only have elementwise ops, constants, num_programs and loads of single elements",
+          op.loc);
     for (Value v : op.results)
-      if (const Type& t = k_.type(v); !t.is_scalar()) add(place, entity(op) + " is " + to_string(t) + ": an index map computes on scalars", op.loc);
+      if (const Type& t = k_.type(v); !t.is_scalar())
+        add(place, entity(op) + " is " + to_string(t) + ": an index map computes on scalars", op.loc);
   }
 
   // -- the kernel around the ops
   static bool is_identifier(const std::string& s) {
     const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-    return !s.empty() && letter(s[0]) && std::all_of(s.begin(), s.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+    return !s.empty() && letter(s[0]) &&
+           std::all_of(s.begin(), s.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
   }
   void sizes(const Extent& e, const std::string& place, Loc loc) {
     if (e.is_static() && *e.value() < 0) add(place, "size " + to_string(e) + " is negative", loc);
@@ -211,20 +257,33 @@ class Verifier {
     if (b.buffering.lookahead && k_.is_output(i)) add(b.origin, "is an output, which cannot look ahead", b.loc);
     if (k_.level == Level::lane) return;
     if (is_semaphore(b.space)) add(b.origin, "is in " + std::string(name(b.space)) + ", where no array lies", b.loc);
-    if (i < k_.num_prefetch && b.space != MemorySpace::smem) add(b.origin, "is in " + std::string(name(b.space)) + " but scalar-prefetch operands are in smem", b.loc);
+    if (i < k_.num_prefetch && b.space != MemorySpace::smem)
+      add(b.origin, "is in " + std::string(name(b.space)) + " but scalar-prefetch operands are in smem", b.loc);
     if (b.whole) return;
     if (b.block.size() != b.array_shape.size()) {
       Shape shape;
       for (const BlockDim& d : b.block) shape.push_back(d.size);
-      add(b.origin, "block shape " + to_string(shape) + " has " + dims(shape.size()) + " but the array " + to_string(b.array_shape) + " has " + std::to_string(b.array_shape.size()), b.loc);
+      add(b.origin,
+          "block shape " + to_string(shape) + " has " + dims(shape.size()) + " but the array " +
+              to_string(b.array_shape) + " has " + std::to_string(b.array_shape.size()),
+          b.loc);
     } else {
       for (size_t d = 0; d < b.block.size(); ++d) {
         const BlockDim& x = b.block[d];
         constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
-        if (x.low < 0 || x.high < 0 || x.low > kMost || x.high > kMost || (x.kind != BlockDim::Kind::element && (x.low || x.high)))
-          add(b.origin, "block dim " + std::to_string(d) + " has padding (" + std::to_string(x.low) + ", " + std::to_string(x.high) + ")" + (x.kind == BlockDim::Kind::element ? ", not from 0 to 1073741824" : " but is no element dim"), b.loc);
-        if (x.kind == BlockDim::Kind::squeezed ? x.size != 1 : x.size < 1 && !(x.size == 0 && b.array_shape[d] == Extent(0)))
-          add(b.origin, "block dim " + std::to_string(d) + " has size " + std::to_string(x.size) + (x.kind == BlockDim::Kind::squeezed ? " although it is squeezed" : ", not at least 1"), b.loc);
+        if (x.low < 0 || x.high < 0 || x.low > kMost || x.high > kMost ||
+            (x.kind != BlockDim::Kind::element && (x.low || x.high)))
+          add(b.origin,
+              "block dim " + std::to_string(d) + " has padding (" + std::to_string(x.low) + ", " +
+                  std::to_string(x.high) + ")" +
+                  (x.kind == BlockDim::Kind::element ? ", not from 0 to 1073741824" : " but is no element dim"),
+              b.loc);
+        if (x.kind == BlockDim::Kind::squeezed ? x.size != 1
+                                               : x.size < 1 && !(x.size == 0 && b.array_shape[d] == Extent(0)))
+          add(b.origin,
+              "block dim " + std::to_string(d) + " has size " + std::to_string(x.size) +
+                  (x.kind == BlockDim::Kind::squeezed ? " although it is squeezed" : ", not at least 1"),
+              b.loc);
       }
     }
     if (!b.index_map) return add(b.origin, "has no index map", b.loc);
@@ -232,30 +291,50 @@ class Verifier {
     const Region& r = k_.region(b.index_map);
     const size_t refs = i < k_.num_prefetch ? 0 : static_cast<size_t>(k_.num_prefetch), wanted = k_.grid.size() + refs;
     const std::string axes = std::to_string(k_.grid.size()) + (k_.grid.size() == 1 ? " axis" : " axes");
-    if (r.args.size() != wanted && refs == 0) add(place, "takes " + std::to_string(r.args.size()) + " program ids but the grid has " + axes, b.loc);
-    else if (r.args.size() != wanted) add(place, "takes " + plural(r.args.size(), "argument") + " but the grid has " + axes + " and there " + (refs == 1 ? "is " : "are ") + plural(static_cast<size_t>(refs), "scalar-prefetch operand"), b.loc);
+    if (r.args.size() != wanted && refs == 0)
+      add(place, "takes " + std::to_string(r.args.size()) + " program ids but the grid has " + axes, b.loc);
+    else if (r.args.size() != wanted)
+      add(place,
+          "takes " + plural(r.args.size(), "argument") + " but the grid has " + axes + " and there " +
+              (refs == 1 ? "is " : "are ") + plural(static_cast<size_t>(refs), "scalar-prefetch operand"),
+          b.loc);
     for (size_t a = 0; a < r.args.size(); ++a) {
-      const Type type = a < k_.grid.size() || a >= wanted ? Type::array(DType::i32) : ref_type(static_cast<int>(a - k_.grid.size()));
-      if (k_.type(r.args[a]) != type) add(place, value(r.args[a]) + " is " + to_string(k_.type(r.args[a])) + " instead of " + to_string(type), b.loc);
+      const Type type =
+          a < k_.grid.size() || a >= wanted ? Type::array(DType::i32) : ref_type(static_cast<int>(a - k_.grid.size()));
+      if (k_.type(r.args[a]) != type)
+        add(place, value(r.args[a]) + " is " + to_string(k_.type(r.args[a])) + " instead of " + to_string(type), b.loc);
     }
     const Op& yield = k_.terminator(b.index_map);
     size_t results = 0;
     for (const BlockDim& d : b.block) results += d.results();
-    const std::string bounded = results == b.block.size() ? "" : ", of which " + std::to_string(results - b.block.size()) + " bounded, with a start and a size each";
-    if (yield.operands.size() != results) add(place, "yields " + indices(yield.operands.size()) + " but the block has " + dims(b.block.size()) + bounded, yield.loc);
+    const std::string bounded = results == b.block.size() ? ""
+                                                          : ", of which " + std::to_string(results - b.block.size()) +
+                                                                " bounded, with a start and a size each";
+    if (yield.operands.size() != results)
+      add(place, "yields " + indices(yield.operands.size()) + " but the block has " + dims(b.block.size()) + bounded,
+          yield.loc);
     for (Value v : yield.operands)
-      if (k_.type(v) != Type::array(DType::i32)) add(place, "yields " + value(v) + ": " + to_string(k_.type(v)) + " instead of i32[]", yield.loc);
+      if (k_.type(v) != Type::array(DType::i32))
+        add(place, "yields " + value(v) + ": " + to_string(k_.type(v)) + " instead of i32[]", yield.loc);
     walk(b.index_map, true, place);
   }
   void alias(int i) {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
     const auto type = [](const BlockMapping& m) { return std::string(name(m.dtype)) + to_string(m.array_shape); };
-    if (!k_.is_output(i)) return add(b.origin, "is an input and has an alias: outputs name the inputs that they are aliased to", b.loc);
+    if (!k_.is_output(i))
+      return add(b.origin, "is an input and has an alias: outputs name the inputs that they are aliased to", b.loc);
     if (b.alias < k_.num_prefetch || b.alias >= k_.num_inputs)
-      return add(b.origin, "is aliased to input " + std::to_string(b.alias) + ", which is none of the " + std::to_string(k_.num_inputs - k_.num_prefetch) + " inputs from " + std::to_string(k_.num_prefetch) + " on", b.loc);
+      return add(b.origin,
+                 "is aliased to input " + std::to_string(b.alias) + ", which is none of the " +
+                     std::to_string(k_.num_inputs - k_.num_prefetch) + " inputs from " +
+                     std::to_string(k_.num_prefetch) + " on",
+                 b.loc);
     const BlockMapping& in = k_.blocks[static_cast<size_t>(b.alias)];
-    if (in.dtype != b.dtype || in.array_shape != b.array_shape) add(b.origin, "is " + type(b) + " but is aliased to " + in.origin + ", which is " + type(in), b.loc);
-    if (const int first = k_.aliased_output(b.alias); first != i) add(b.origin, "is aliased to " + in.origin + " as " + k_.blocks[static_cast<size_t>(first)].origin + " is", b.loc);
+    if (in.dtype != b.dtype || in.array_shape != b.array_shape)
+      add(b.origin, "is " + type(b) + " but is aliased to " + in.origin + ", which is " + type(in), b.loc);
+    if (const int first = k_.aliased_output(b.alias); first != i)
+      add(b.origin, "is aliased to " + in.origin + " as " + k_.blocks[static_cast<size_t>(first)].origin + " is",
+          b.loc);
   }
   /// The Ref that a kernel sees for a block, or a type that nothing has where there is none: body() says why.
   Type ref_type(int i) const {
@@ -270,15 +349,23 @@ class Verifier {
   void scratch(size_t i) {
     const Type& t = k_.scratch[i];
     const std::string place = "scratch[" + std::to_string(i) + "]";
-    if (!t.is_ref || !is_for_scratch(t.space)) add(place, "must be a ref to any, vmem, smem, semaphore or dma_semaphore but is " + to_string(t), k_.loc);
-    else if (is_semaphore(t.space) && t.dtype != DType::i32) add(place, "is " + to_string(t) + ", but semaphores are i32", k_.loc);
-    if (std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }) || !within_limits(t.shape)) add(place, to_string(t) + " has a size that is negative or too large", k_.loc);
+    if (!t.is_ref || !is_for_scratch(t.space))
+      add(place, "must be a ref to any, vmem, smem, semaphore or dma_semaphore but is " + to_string(t), k_.loc);
+    else if (is_semaphore(t.space) && t.dtype != DType::i32)
+      add(place, "is " + to_string(t) + ", but semaphores are i32", k_.loc);
+    if (std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }) || !within_limits(t.shape))
+      add(place, to_string(t) + " has a size that is negative or too large", k_.loc);
   }
   void lane() {
     const LaneInfo& l = k_.lane;
     if (l.workgroup_size < 1) add(k_.name, "workgroup_size is " + std::to_string(l.workgroup_size), k_.loc);
-    if (l.subgroup_size < 0 || (l.subgroup_size & (l.subgroup_size - 1))) add(k_.name, "subgroup_size " + std::to_string(l.subgroup_size) + " is not 0 or a power of two", k_.loc);
-    if (l.extents.size() != l.extent_is_64.size()) add(k_.name, "has " + std::to_string(l.extents.size()) + " extents but widths for " + std::to_string(l.extent_is_64.size()), k_.loc);
+    if (l.subgroup_size < 0 || (l.subgroup_size & (l.subgroup_size - 1)))
+      add(k_.name, "subgroup_size " + std::to_string(l.subgroup_size) + " is not 0 or a power of two", k_.loc);
+    if (l.extents.size() != l.extent_is_64.size())
+      add(k_.name,
+          "has " + std::to_string(l.extents.size()) + " extents but widths for " +
+              std::to_string(l.extent_is_64.size()),
+          k_.loc);
     for (const Extent& e : l.extents) sizes(e, k_.name + ": extents", k_.loc);
     sizes(l.num_units, k_.name + ": num_units", k_.loc);
     for (size_t o = 0; o < k_.ops.size(); ++o) {
@@ -287,15 +374,29 @@ class Verifier {
       const Type& t = k_.type(op.results[0]);
       if (op.code == Opcode::extent && op.has(Attr::index) && op.ints(Attr::index).size() == 1) {
         const int64_t i = op.attr(Attr::index);
-        if (i < 0 || i >= static_cast<int64_t>(std::min(l.extents.size(), l.extent_is_64.size()))) add(entity(op), "index " + std::to_string(i) + " is out of range for " + std::to_string(l.extents.size()) + " extents", op.loc);
-        else if ((t.dtype == DType::i64) != l.extent_is_64[static_cast<size_t>(i)]) add(entity(op), "is " + to_string(t) + " but the extent is " + (l.extent_is_64[static_cast<size_t>(i)] ? "i64" : "i32"), op.loc);
+        if (i < 0 || i >= static_cast<int64_t>(std::min(l.extents.size(), l.extent_is_64.size())))
+          add(entity(op),
+              "index " + std::to_string(i) + " is out of range for " + std::to_string(l.extents.size()) + " extents",
+              op.loc);
+        else if ((t.dtype == DType::i64) != l.extent_is_64[static_cast<size_t>(i)])
+          add(entity(op),
+              "is " + to_string(t) + " but the extent is " + (l.extent_is_64[static_cast<size_t>(i)] ? "i64" : "i32"),
+              op.loc);
       }
       const bool shared = op.code == Opcode::alloc_shared;
-      if ((shared || op.code == Opcode::alloc_scratch) && op.has(Attr::offset) && op.ints(Attr::offset).size() == 1 && t.shape.size() == 1) {
-        const int64_t at = op.attr(Attr::offset), size = shared ? arena_stride(t.dtype) : size_bytes(t.dtype), bytes = shared ? l.shared_bytes : l.scratch_bytes;
+      if ((shared || op.code == Opcode::alloc_scratch) && op.has(Attr::offset) && op.ints(Attr::offset).size() == 1 &&
+          t.shape.size() == 1) {
+        const int64_t at = op.attr(Attr::offset), size = shared ? arena_stride(t.dtype) : size_bytes(t.dtype),
+                      bytes = shared ? l.shared_bytes : l.scratch_bytes;
         if (at < 0 || t.shape[0] < 0 || at > bytes || t.shape[0] > (bytes - at) / size)
-          add(entity(op), "takes " + std::to_string(t.shape[0]) + " elements of " + std::to_string(size) + " bytes from byte " + std::to_string(at) + " but the arena has " + std::to_string(bytes) + " bytes", op.loc);
-        else if (at % size) add(entity(op), "offset " + std::to_string(at) + " is not a multiple of the element's " + std::to_string(size) + " bytes", op.loc);
+          add(entity(op),
+              "takes " + std::to_string(t.shape[0]) + " elements of " + std::to_string(size) + " bytes from byte " +
+                  std::to_string(at) + " but the arena has " + std::to_string(bytes) + " bytes",
+              op.loc);
+        else if (at % size)
+          add(entity(op),
+              "offset " + std::to_string(at) + " is not a multiple of the element's " + std::to_string(size) + " bytes",
+              op.loc);
       }
     }
   }
@@ -304,18 +405,29 @@ class Verifier {
     std::vector<Type> wanted;
     for (int i = 0; i < static_cast<int>(k_.blocks.size()); ++i) {
       try {
-        wanted.push_back(k_.level == Level::lane ? Type::ref(k_.blocks[static_cast<size_t>(i)].dtype, {-1}, MemorySpace::global) : k_.block_ref_type(i));
+        wanted.push_back(k_.level == Level::lane
+                             ? Type::ref(k_.blocks[static_cast<size_t>(i)].dtype, {-1}, MemorySpace::global)
+                             : k_.block_ref_type(i));
       } catch (const Error& e) {
         const std::string what = e.what(), prefix = k_.name + ": ";
         const std::string first = what.substr(0, what.find('\n'));
-        add("body", first.starts_with(prefix) ? first.substr(prefix.size()) : first, k_.blocks[static_cast<size_t>(i)].loc);
+        add("body", first.starts_with(prefix) ? first.substr(prefix.size()) : first,
+            k_.blocks[static_cast<size_t>(i)].loc);
         wanted.push_back(static_cast<size_t>(i) < r.args.size() ? k_.type(r.args[static_cast<size_t>(i)]) : Type{});
       }
     }
     if (k_.level == Level::tile) wanted.insert(wanted.end(), k_.scratch.begin(), k_.scratch.end());
-    if (r.args.size() != wanted.size()) add("body", "takes " + std::to_string(r.args.size()) + " refs but there are " + std::to_string(wanted.size()) + " inputs, outputs and scratch buffers", k_.loc);
+    if (r.args.size() != wanted.size())
+      add("body",
+          "takes " + std::to_string(r.args.size()) + " refs but there are " + std::to_string(wanted.size()) +
+              " inputs, outputs and scratch buffers",
+          k_.loc);
     for (size_t i = 0; i < std::min(r.args.size(), wanted.size()); ++i)
-      if (k_.type(r.args[i]) != wanted[i]) add("body", "argument " + value(r.args[i]) + " is " + to_string(k_.type(r.args[i])) + " instead of " + to_string(wanted[i]), k_.loc);
+      if (k_.type(r.args[i]) != wanted[i])
+        add("body",
+            "argument " + value(r.args[i]) + " is " + to_string(k_.type(r.args[i])) + " instead of " +
+                to_string(wanted[i]),
+            k_.loc);
     if (!k_.terminator(k_.body).operands.empty()) add("body", "yields values", k_.terminator(k_.body).loc);
     walk(k_.body, false, "body");
   }
@@ -327,17 +439,20 @@ std::string_view line_of(std::string_view text, uint32_t number) {
   return number > 0 ? std::string_view() : text.substr(0, text.find('\n'));
 }
 
-std::string list(const Kernel& k, const std::vector<Problem>& problems, const std::string& when, std::string_view text = {},
-                 std::string_view file = {}) {
-  std::string s = k.name + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " problem" : " problems") + when;
+std::string list(const Kernel& k, const std::vector<Problem>& problems, const std::string& when,
+                 std::string_view text = {}, std::string_view file = {}) {
+  std::string s =
+      k.name + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " problem" : " problems") + when;
   for (const Problem& p : problems) {
     s += "\n  " + p.entity + ": " + p.message;
     if (!p.loc) continue;
     s += "\n    at " + to_string(p.loc);
     if (p.loc.file != file) continue;
     const std::string_view line = line_of(text, p.loc.line);
-    const size_t column = line.find_first_not_of(" \t"), end = line.find_last_not_of(" \t\r");  // ops and clauses begin their lines
-    if (column != std::string_view::npos) s += ":" + std::to_string(column + 1) + "\n      " + std::string(line.substr(column, end + 1 - column));
+    // ops and clauses begin their lines
+    const size_t column = line.find_first_not_of(" \t"), end = line.find_last_not_of(" \t\r");
+    if (column != std::string_view::npos)
+      s += ":" + std::to_string(column + 1) + "\n      " + std::string(line.substr(column, end + 1 - column));
   }
   return s;
 }
@@ -347,7 +462,8 @@ std::string list(const Kernel& k, const std::vector<Problem>& problems, const st
 std::vector<Problem> find_problems(const Kernel& k) { return Verifier(k).run(); }
 
 void verify(const Kernel& k, std::string_view when) {
-  if (const auto problems = find_problems(k); !problems.empty()) throw InternalError(list(k, problems, " after " + std::string(when)));
+  if (const auto problems = find_problems(k); !problems.empty())
+    throw InternalError(list(k, problems, " after " + std::string(when)));
 }
 
 void check(const Kernel& k, std::string_view text, std::string_view file) {

@@ -15,8 +15,8 @@ struct Problem {
 std::vector<Problem> find_problems(const Kernel& k);
 /// Throws InternalError with all problems if there are any; `when` says after what ("pass cse").
 void verify(const Kernel& k, std::string_view when);
-/// The same as TraceError, for a kernel that a person wrote. With the text that it was parsed from, and that text's name, each problem
-/// comes with its column and line.
+/// The same as TraceError, for a kernel that a person wrote. With the text that it was parsed from, and that text's
+/// name, each problem comes with its column and line.
 void check(const Kernel& k, std::string_view text = {}, std::string_view file = {});
 
 }  // namespace tessera::ir

@@ -1,5 +1,5 @@
-// The primitives with jaxprs inside: branches, loops, and calls, which are imported in place. A body's Refs are those outside: they pass through the
-// operands, never through a loop's carry.
+// The primitives with jaxprs inside: branches, loops, and calls, which are imported in place. A body's Refs are those
+// outside: they pass through the operands, never through a loop's carry.
 #include <algorithm>
 
 #include "engine/front/trace.h"
@@ -27,7 +27,8 @@ size_t count(const Equation& e, const char* key, size_t taken) {
 }
 void check_results(const Equation& e, const Node& jaxpr, size_t got, size_t wanted) {
   if (got != wanted)
-    jaxpr.fail("returns " + std::to_string(got) + (got == 1 ? " value" : " values") + " but " + e.name + " needs " + std::to_string(wanted));
+    jaxpr.fail("returns " + std::to_string(got) + (got == 1 ? " value" : " values") + " but " + e.name + " needs " +
+               std::to_string(wanted));
 }
 
 Values call(Equation& e, const Node& jaxpr) {
@@ -73,8 +74,13 @@ Values while_of(Equation& e) {
   check_results(e, body, body.at("out").size(), carries.size());
   return control::while_loop(
       operands(e, carries),
-      [&](const std::vector<Value>& v) { return operands(e, run(e.import, test, joined(test_consts, entries(v)), e.loc)).at(0); },
-      [&](const std::vector<Value>& v) { return operands(e, run(e.import, body, joined(body_consts, entries(v)), e.loc)); }, e.loc);
+      [&](const std::vector<Value>& v) {
+        return operands(e, run(e.import, test, joined(test_consts, entries(v)), e.loc)).at(0);
+      },
+      [&](const std::vector<Value>& v) {
+        return operands(e, run(e.import, body, joined(body_consts, entries(v)), e.loc));
+      },
+      e.loc);
 }
 
 /// Whether the leading position is i: bool of x's shape.
@@ -89,7 +95,8 @@ Value leading(const Value& i, const Shape& shape, Loc loc) {
 Value row(const Value& x, const Value& i, Loc loc) {
   const Value here = leading(i, x.shape(), loc);
   const bool truth = x.dtype() == DType::boolean;
-  const Value wide = truth ? x : bitcast(Operand(x, loc), unsigned_of(bits(x.dtype())));  // can be or-ed without losing a bit
+  // can be or-ed without losing a bit
+  const Value wide = truth ? x : bitcast(Operand(x, loc), unsigned_of(bits(x.dtype())));
   const Value kept = where(Operand(here, loc), Operand(wide, loc), Operand(zeros(x.shape(), wide.dtype(), loc), loc));
   const Value all = reduce_or(Operand(kept, loc), {.axis = 0});
   return truth ? all : bitcast(Operand(all, loc), x.dtype());
@@ -105,7 +112,8 @@ Values scan(Equation& e) {
   const Entries arrays = part(e.in, num_consts + num_carry, e.size() - num_consts - num_carry);
   const size_t results = body.at("out").size();
   if (results < num_carry) check_results(e, body, results, num_carry);
-  if (e.num_out() != results) e.fail("gives " + std::to_string(results) + " results but JAX says " + std::to_string(e.num_out()));
+  if (e.num_out() != results)
+    e.fail("gives " + std::to_string(results) + " results but JAX says " + std::to_string(e.num_out()));
   for (const Entry& a : arrays)
     if (const Value v = value_of(a, e); v.shape().empty() || v.shape()[0] != length)
       e.fail("goes " + std::to_string(length) + " times through an array of shape " + to_string(v.shape()));
@@ -115,7 +123,8 @@ Values scan(Equation& e) {
     // What is dropped has no type of its own outside: it is not made at all.
     if (e.dropped(k)) continue;
     const TypeForm t = e.out(k);
-    if (t.shape.empty() || t.shape[0] != length) e.fail("result " + std::to_string(k) + " is " + to_string(t) + " after " + std::to_string(length) + " turns");
+    if (t.shape.empty() || t.shape[0] != length)
+      e.fail("result " + std::to_string(k) + " is " + to_string(t) + " after " + std::to_string(length) + " turns");
     init.emplace_back(zeros(t.shape, t.dtype, e.loc), e.loc);
   }
   const auto turn = [&](const Value& i, const std::vector<Value>& now) {
@@ -129,17 +138,20 @@ Values scan(Equation& e) {
       const Value& whole = now[made++];
       const Value& y = *out[k].value();
       if (Shape(whole.shape().begin() + 1, whole.shape().end()) != y.shape() || whole.dtype() != y.dtype())
-        e.fail("result " + std::to_string(k) + " is " + to_string(e.out(k)) + " but its rows are " + to_string(TypeForm{y.dtype(), y.shape(), {}}));
+        e.fail("result " + std::to_string(k) + " is " + to_string(e.out(k)) + " but its rows are " +
+               to_string(TypeForm{y.dtype(), y.shape(), {}}));
       Shape one = y.shape();
       one.insert(one.begin(), 1);
       const Value wide = broadcast_to(Operand(reshape(Operand(y, e.loc), one), e.loc), whole.shape());
-      next.emplace_back(where(Operand(leading(at, whole.shape(), e.loc), e.loc), Operand(wide, e.loc), Operand(whole, e.loc)), e.loc);
+      next.emplace_back(
+          where(Operand(leading(at, whole.shape(), e.loc), e.loc), Operand(wide, e.loc), Operand(whole, e.loc)), e.loc);
     }
     return next;
   };
   const Values made = control::for_loop(Operand(int64_t{0}, e.loc), Operand(length, e.loc), init, turn, e.loc);
   Values all(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(num_carry));
-  for (size_t k = num_carry, m = num_carry; k < results; ++k) all.push_back(e.dropped(k) ? constant(DType::boolean, 0, {}, e.loc) : made[m++]);
+  for (size_t k = num_carry, m = num_carry; k < results; ++k)
+    all.push_back(e.dropped(k) ? constant(DType::boolean, 0, {}, e.loc) : made[m++]);
   return all;
 }
 }  // namespace

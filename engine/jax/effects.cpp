@@ -1,5 +1,5 @@
-// The primitives that do something beside computing: messages, random numbers with a state of their own. And those that have no meaning here, each
-// with what to do instead.
+// The primitives that do something beside computing: messages, random numbers with a state of their own. And those that
+// have no meaning here, each with what to do instead.
 #include "engine/front/debug.h"
 #include "engine/jax/primitives.h"
 
@@ -52,11 +52,14 @@ Values join_key(Equation& e) {
   return {reshape(Operand(words, e.loc), e.out(0).shape)};
 }
 
-Values callback(Equation& e) { e.fail("kernels cannot call Python", "pl.debug_print prints from inside a kernel; or call Python outside of it"); }
+Values callback(Equation& e) {
+  e.fail("kernels cannot call Python", "pl.debug_print prints from inside a kernel; or call Python outside of it");
+}
 Values assembly(Equation& e) { e.fail("assembly is one vendor's", "write the computation with jax.numpy or jax.lax"); }
 Values matrix_unit(Equation& e) { e.fail("explicit steps of a TPU's matrix unit have no counterpart", "use jnp.dot"); }
 Values pipeline(Equation& e) {
-  e.fail("pipelines are read as the loops that JAX makes of them, not as one primitive", "leave JAX's option jax_use_emit_pipeline_primitive off");
+  e.fail("pipelines are read as the loops that JAX makes of them, not as one primitive",
+         "leave JAX's option jax_use_emit_pipeline_primitive off");
 }
 Values barrier_semaphore(Equation& e) { e.fail("there are no other devices to meet", "kernels run on one device"); }
 }  // namespace
@@ -66,7 +69,8 @@ const std::vector<Row>& effect_rows() {
       {"check", -1, check_of},
       {"debug_print", -1, print},
       {"prng_join", -1, join_key},
-      {"prng_random_bits", 0, [](Equation& e) { return Values{random::prng_random_bits(e.params.at("shape").shape(), e.loc)}; }},
+      {"prng_random_bits", 0,
+       [](Equation& e) { return Values{random::prng_random_bits(e.params.at("shape").shape(), e.loc)}; }},
       {"prng_seed", -1, seed},
       {"prng_split", 1, split_key},
 

@@ -1,7 +1,7 @@
-// Pallas kernels traced by JAX, read from the JSON that the Python package writes (README.md has the format). An import is a trace: every
-// equation calls the function of the C++ front end that means the same, so block specs, indices, shapes and dtypes are checked as there, and
-// errors name the kernel and the line of Python. No Python is needed, and none is run.
-// Read next: primitives.h (one row per primitive).
+// Pallas kernels traced by JAX, read from the JSON that the Python package writes (README.md has the format). An import
+// is a trace: every equation calls the function of the C++ front end that means the same, so block specs, indices,
+// shapes and dtypes are checked as there, and errors name the kernel and the line of Python. No Python is needed, and
+// none is run. Read next: primitives.h (one row per primitive).
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -18,8 +18,9 @@ struct ImportOptions {
   bool open_grid = false;
 };
 
-/// The tile-level kernel of one pallas_call. Its inputs are *prefetch, *inputs, its outputs the call's. Throws SpecError where the text is no
-/// such module ("jax module: ..." with the place in it) or the blocks do not fit, TraceError where a primitive is not known or misused.
+/// The tile-level kernel of one pallas_call. Its inputs are *prefetch, *inputs, its outputs the call's. Throws
+/// SpecError where the text is no such module ("jax module: ..." with the place in it) or the blocks do not fit,
+/// TraceError where a primitive is not known or misused.
 ir::Kernel import_kernel(std::string_view json, const ImportOptions& options = {});
 
 /// How many sizes the module leaves open: how many operands come before the kernel's inputs.

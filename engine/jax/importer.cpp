@@ -1,4 +1,5 @@
-// A module to a kernel: grid, blocks and scratch into pallas_call's parameters, index maps and the body as walks over their equations.
+// A module to a kernel: grid, blocks and scratch into pallas_call's parameters, index maps and the body as walks over
+// their equations.
 #include <algorithm>
 #include <map>
 
@@ -14,7 +15,9 @@ Loc parse_loc(const std::string& s, Loc otherwise) {
   const size_t colon = s.rfind(':');
   if (colon == std::string::npos || colon == 0 || s.size() - colon - 1 > 9 || s.size() - colon < 2) return otherwise;
   if (std::any_of(s.begin(), s.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; })) return otherwise;
-  if (!std::all_of(s.begin() + static_cast<std::ptrdiff_t>(colon) + 1, s.end(), [](char c) { return c >= '0' && c <= '9'; })) return otherwise;
+  if (!std::all_of(s.begin() + static_cast<std::ptrdiff_t>(colon) + 1, s.end(),
+                   [](char c) { return c >= '0' && c <= '9'; }))
+    return otherwise;
   return {intern_file(s.substr(0, colon)), static_cast<uint32_t>(std::stoul(s.substr(colon + 1)))};
 }
 
@@ -56,7 +59,8 @@ std::string base64(const Node& n) {
 Entry literal(const Node& n, Loc loc) {
   const DType t = n.at("t").dtype();
   const auto bits_of = [&](uint64_t v, const Node& place) {
-    if (bits(t) < 64 && v >> (t == DType::boolean ? 1 : bits(t))) place.fail("has more bits than " + std::string(tessera::name(t)));
+    if (bits(t) < 64 && v >> (t == DType::boolean ? 1 : bits(t)))
+      place.fail("has more bits than " + std::string(tessera::name(t)));
     return v;
   };
   if (const auto data = n.find("data")) {
@@ -64,13 +68,15 @@ Entry literal(const Node& n, Loc loc) {
     const std::string bytes = base64(*data);
     const auto width = static_cast<size_t>(size_bytes(t));
     if (bytes.size() != width * static_cast<size_t>(num_elements(shape)))
-      data->fail("has " + std::to_string(bytes.size()) + " bytes, but " + ir::to_string(ir::Type::array(t, shape)) + " has " +
-                 std::to_string(width * static_cast<size_t>(num_elements(shape))));
+      data->fail("has " + std::to_string(bytes.size()) + " bytes, but " + ir::to_string(ir::Type::array(t, shape)) +
+                 " has " + std::to_string(width * static_cast<size_t>(num_elements(shape))));
     uint64_t first = 0;
     for (size_t i = 0; i < bytes.size(); ++i)
       if (bytes[i] != bytes[i % width])
-        throw TraceError("jax module: " + n.path() + " is an array of different elements, which should be a table", loc);
-    for (size_t i = 0; i < std::min(width, bytes.size()); ++i) first |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+        throw TraceError("jax module: " + n.path() + " is an array of different elements, which should be a table",
+                         loc);
+    for (size_t i = 0; i < std::min(width, bytes.size()); ++i)
+      first |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
     return {constant(t, bits_of(first, *data), shape, loc)};
   }
   const Node v = n.at("v");
@@ -87,7 +93,9 @@ TypeForm type_of(const Entry& e) {
   return {r.dtype(), r.shape(), std::string(ir::name(r.memory_space()))};
 }
 /// Memory spaces are hints that the two sides may name differently.
-bool same_type(const TypeForm& a, const TypeForm& b) { return a.dtype == b.dtype && a.shape == b.shape && a.space.has_value() == b.space.has_value(); }
+bool same_type(const TypeForm& a, const TypeForm& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.space.has_value() == b.space.has_value();
+}
 
 /// A literal, or what lies in one of the call's tables.
 Entry constant_entry(const Import& import, const Node& n, Loc loc) {
@@ -95,7 +103,8 @@ Entry constant_entry(const Import& import, const Node& n, Loc loc) {
   if (!table) return literal(n, loc);
   const int64_t i = table->integer();
   if (i < 0 || i >= static_cast<int64_t>(import.tables.size()))
-    table->fail("is the table " + std::to_string(i) + ", but " + std::to_string(import.tables.size()) + " can be seen here");
+    table->fail("is the table " + std::to_string(i) + ", but " + std::to_string(import.tables.size()) +
+                " can be seen here");
   return {load(import.tables[static_cast<size_t>(i)], RefIndex(all, loc))};
 }
 Entry operand_entry(const Import& import, const Node& n, const Entries& scope, Loc loc) {
@@ -116,17 +125,25 @@ Equation equation(Import& import, const Node& node, const Entries& scope, Loc ar
 void run_equation(Import& import, const Node& node, Entries& scope, Loc around) {
   Equation e = equation(import, node, scope, around);
   const Row* row = find_row(e.name);
-  if (!row) throw TraceError(import.kernel + ": the primitive " + e.name + " of JAX cannot be imported", e.loc, "write it with other operations, or leave such calls to JAX's interpreter: tessera.install(fallback=True)");
+  if (!row)
+    throw TraceError(
+        import.kernel + ": the primitive " + e.name + " of JAX cannot be imported", e.loc,
+        "write it with other operations, or leave such calls to JAX's interpreter: tessera.install(fallback=True)");
   if (row->operands >= 0 && e.in.size() != static_cast<size_t>(row->operands))
-    e.fail("has " + std::to_string(e.in.size()) + (e.in.size() == 1 ? " operand" : " operands") + " but takes " + std::to_string(row->operands));
+    e.fail("has " + std::to_string(e.in.size()) + (e.in.size() == 1 ? " operand" : " operands") + " but takes " +
+           std::to_string(row->operands));
   const Values results = row->make(e);
-  if (results.size() != e.num_out()) e.fail("gives " + std::to_string(results.size()) + (results.size() == 1 ? " result" : " results") + " but JAX says " + std::to_string(e.num_out()));
+  if (results.size() != e.num_out())
+    e.fail("gives " + std::to_string(results.size()) + (results.size() == 1 ? " result" : " results") +
+           " but JAX says " + std::to_string(e.num_out()));
   for (size_t i = 0; i < results.size(); ++i) {
     scope.push_back({results[i]});
     if (e.dropped(i)) continue;
     const TypeForm got = type_of(scope.back()), wanted = e.out(i);
-    if (!same_type(got, wanted)) e.fail("result " + std::to_string(i) + " is " + to_string(got) + " but JAX says " + to_string(wanted));
-    if (e.name == "convert_element_type" && e.value(0).dtype() == DType::boolean && is_int(got.dtype)) scope.back().truth = e.value(0);
+    if (!same_type(got, wanted))
+      e.fail("result " + std::to_string(i) + " is " + to_string(got) + " but JAX says " + to_string(wanted));
+    if (e.name == "convert_element_type" && e.value(0).dtype() == DType::boolean && is_int(got.dtype))
+      scope.back().truth = e.value(0);
   }
 }
 
@@ -158,7 +175,8 @@ struct Call {
   std::ptrdiff_t num_inputs = 0, num_tables = 0;  // blocks
   std::vector<ShapeDtype> inputs{};
   PallasCallParams params{};
-  std::vector<int64_t> stored_prefetch{};             // operands that the kernel writes to: it sees a copy of its own, which is scratch
+  // operands that the kernel writes to: it sees a copy of its own, which is scratch
+  std::vector<int64_t> stored_prefetch{};
   std::vector<std::pair<size_t, size_t>> shared{};  // inputs that it writes to, and the aliased output: one memory
 
   BlockSpec block(const Node& n) {
@@ -182,23 +200,26 @@ struct Call {
     s.block_shape = BlockShape(std::move(block));
     const Node map = n.at("map");
     const int num_refs = static_cast<int>(root.at("prefetch").size());
-    s.index_map = IndexMap::of(static_cast<int>(rank), num_refs, [this, map, bounded](const std::vector<Value>& ids, const std::vector<Ref>& refs) {
-      Entries arguments;
-      for (const Value& v : ids) arguments.push_back({v});
-      for (const Ref& r : refs) arguments.push_back({r});
-      std::vector<Operand> values;
-      for (const Entry& e : run(import, map, arguments, loc)) {
-        if (e.number) values.emplace_back(*e.number, loc);
-        else if (const Value* v = std::get_if<Value>(&e.is)) values.emplace_back(*v, loc);
-        else map.fail("returns a Ref");
-      }
-      Indices out{};
-      for (size_t i = 0, d = 0; i < values.size(); ++i, ++d) {  // a bounded dim's slice comes as its start and its size
-        out.values.emplace_back(values[i]);
-        if (d < bounded.size() && bounded[d] && i + 1 < values.size()) out.values.back().size = values[++i];
-      }
-      return out;
-    });
+    s.index_map = IndexMap::of(static_cast<int>(rank), num_refs,
+                               [this, map, bounded](const std::vector<Value>& ids, const std::vector<Ref>& refs) {
+                                 Entries arguments;
+                                 for (const Value& v : ids) arguments.push_back({v});
+                                 for (const Ref& r : refs) arguments.push_back({r});
+                                 std::vector<Operand> values;
+                                 for (const Entry& e : run(import, map, arguments, loc)) {
+                                   if (e.number) values.emplace_back(*e.number, loc);
+                                   else if (const Value* v = std::get_if<Value>(&e.is)) values.emplace_back(*v, loc);
+                                   else map.fail("returns a Ref");
+                                 }
+                                 Indices out{};
+                                 for (size_t i = 0, d = 0; i < values.size();
+                                      ++i, ++d) {  // a bounded dim's slice comes as its start and its size
+                                   out.values.emplace_back(values[i]);
+                                   if (d < bounded.size() && bounded[d] && i + 1 < values.size())
+                                     out.values.back().size = values[++i];
+                                 }
+                                 return out;
+                               });
     return s;
   }
 
@@ -228,10 +249,12 @@ struct Call {
     const std::vector<Node> sizes = root.at("grid").items(), parallel = root.at("parallel").items();
     rank = sizes.size();
     if (parallel.size() != rank)
-      root.at("parallel").fail("has " + plural(parallel.size(), "entry", "entries") + " but the grid has " + std::to_string(rank));
+      root.at("parallel")
+          .fail("has " + plural(parallel.size(), "entry", "entries") + " but the grid has " + std::to_string(rank));
     std::vector<std::string> names(rank);
     if (const auto n = root.find("grid_names")) {
-      if (n->size() != rank) n->fail("has " + plural(n->size(), "entry", "entries") + " but the grid has " + std::to_string(rank));
+      if (n->size() != rank)
+        n->fail("has " + plural(n->size(), "entry", "entries") + " but the grid has " + std::to_string(rank));
       for (size_t i = 0; i < rank; ++i) names[i] = n->at(i).string();
     }
     const std::vector<int64_t> vmapped = root.at("vmapped").integers(0, static_cast<int64_t>(rank) - 1);
@@ -242,15 +265,17 @@ struct Call {
       Extent size = 0;
       if (!sizes[i].is_null()) size = sizes[i].integer(0, INT32_MAX);
       else if (options.open_grid) size = dim("grid_" + std::to_string(open++));
-      else if (open >= options.grid_sizes.size()) ++open;  // counted, and refused below
+      else if (open >= options.grid_sizes.size()) ++open;            // counted, and refused below
       else size = std::max<int64_t>(options.grid_sizes[open++], 0);  // as a loop in JAX: no program runs
       import.grid_names.push_back(names[i]);
       grid.emplace_back(names[i].c_str(), size);
       compiler.dimension_semantics.push_back(parallel[i].boolean() ? "parallel" : "arbitrary");
-      if (std::find(vmapped.begin(), vmapped.end(), static_cast<int64_t>(i)) == vmapped.end()) import.grid_axes.push_back(static_cast<int>(i));
+      if (std::find(vmapped.begin(), vmapped.end(), static_cast<int64_t>(i)) == vmapped.end())
+        import.grid_axes.push_back(static_cast<int>(i));
     }
     if (!options.open_grid && open != options.grid_sizes.size())
-      throw SpecError(import.kernel + ": the grid leaves " + plural(open, "size") + " open but " + std::to_string(options.grid_sizes.size()) +
+      throw SpecError(import.kernel + ": the grid leaves " + plural(open, "size") + " open but " +
+                          std::to_string(options.grid_sizes.size()) +
                           (options.grid_sizes.size() == 1 ? " is given" : " are given"),
                       loc);
 
@@ -290,12 +315,14 @@ struct Call {
     if (rank) params.compiler_params = std::move(compiler);
     for (const Node& n : root.at("aliases").items()) {
       const std::vector<int64_t> pair = n.integers(0, INT32_MAX);
-      if (pair.size() != 2) n.fail("has " + std::to_string(pair.size()) + " entries but should have 2: an input and an output");
+      if (pair.size() != 2)
+        n.fail("has " + std::to_string(pair.size()) + " entries but should have 2: an input and an output");
       params.input_output_aliases[static_cast<int>(pair[0])] = static_cast<int>(pair[1]);
     }
     if (const auto n = root.find("metadata")) params.metadata = n->strings();
     if (const auto n = root.find("cost"))
-      params.cost_estimate = CostEstimate{n->at("flops").integer(0), n->at("transcendentals").integer(0), n->at("bytes_accessed").integer(0)};
+      params.cost_estimate = CostEstimate{n->at("flops").integer(0), n->at("transcendentals").integer(0),
+                                          n->at("bytes_accessed").integer(0)};
   }
 
   ir::Kernel trace() {
@@ -319,7 +346,8 @@ struct Call {
         };
         if (first) when(Operand(*first, loc), fill);
         else fill();
-        for (size_t k = 0; k < stored_prefetch.size(); ++k) given[static_cast<size_t>(stored_prefetch[k])] = given[own + k];
+        for (size_t k = 0; k < stored_prefetch.size(); ++k)
+          given[static_cast<size_t>(stored_prefetch[k])] = given[own + k];
         given.erase(given.begin() + static_cast<std::ptrdiff_t>(own), given.end());
       }
       for (const auto& [input, output] : shared) given[input] = given[output];
@@ -338,11 +366,11 @@ struct Call {
       }
     // Traced with all axes counted; the kernel is to see those only that vmap did not add.
     std::vector<int64_t> position(rank, -1);
-    for (size_t i = 0; i < import.grid_axes.size(); ++i) position[static_cast<size_t>(import.grid_axes[i])] = static_cast<int64_t>(i);
+    for (size_t i = 0; i < import.grid_axes.size(); ++i)
+      position[static_cast<size_t>(import.grid_axes[i])] = static_cast<int64_t>(i);
     if (import.grid_axes.size() == rank) return k;
     for (ir::Op& op : k.ops)
-      if (ir::is_grid(op.code))
-        op.set(ir::Attr::axis, position.at(static_cast<size_t>(op.attr(ir::Attr::axis))));
+      if (ir::is_grid(op.code)) op.set(ir::Attr::axis, position.at(static_cast<size_t>(op.attr(ir::Attr::axis))));
     for (size_t i = 0; i < rank; ++i) k.grid[i].vmapped = position[i] < 0;
     ir::verify(k, "importing");
     return k;
@@ -384,14 +412,17 @@ Entries run(Import& import, const Node& jaxpr, const Entries& arguments, Loc loc
   scope.insert(scope.end(), arguments.begin(), arguments.end());
   const std::vector<Node> args = jaxpr.at("args").items();
   if (args.size() != scope.size())
-    jaxpr.fail("takes " + std::to_string(args.size()) + (args.size() == 1 ? " argument" : " arguments") + " but is given " + std::to_string(scope.size()));
+    jaxpr.fail("takes " + std::to_string(args.size()) + (args.size() == 1 ? " argument" : " arguments") +
+               " but is given " + std::to_string(scope.size()));
   for (size_t i = 0; i < args.size(); ++i)
     if (const TypeForm got = type_of(scope[i]), wanted = type_form(args[i]); !same_type(got, wanted))
       args[i].fail("is " + to_string(wanted) + " but is given " + to_string(got));
   return run_from(import, jaxpr, 0, scope, loc);
 }
 
-void Equation::fail(const std::string& what, const std::string& note) const { throw TraceError(import.kernel + ": " + name + ": " + what, loc, note); }
+void Equation::fail(const std::string& what, const std::string& note) const {
+  throw TraceError(import.kernel + ": " + name + ": " + what, loc, note);
+}
 
 Value value_of(const Entry& e, const Equation& where) {
   if (const Value* v = std::get_if<Value>(&e.is)) return *v;

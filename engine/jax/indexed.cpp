@@ -1,6 +1,6 @@
-// The primitives that read and write elements of values at computed positions. XLA's gather and scatter take windows: which dims of the operand a
-// window keeps, where it starts and what becomes of one that does not fit is said by lists of dims. Here they become one index array per dim that
-// is not taken whole.
+// The primitives that read and write elements of values at computed positions. XLA's gather and scatter take windows:
+// which dims of the operand a window keeps, where it starts and what becomes of one that does not fit is said by lists
+// of dims. Here they become one index array per dim that is not taken whole.
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -13,7 +13,8 @@ Value as_value(const Operand& o) { return *o.value(); }
 
 std::vector<Operand> operands_from(Equation& e, size_t first) {
   std::vector<Operand> all = e.operands();
-  if (all.size() < first) e.fail("has " + std::to_string(all.size()) + " operands but takes at least " + std::to_string(first));
+  if (all.size() < first)
+    e.fail("has " + std::to_string(all.size()) + " operands but takes at least " + std::to_string(first));
   all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(first));
   return all;
 }
@@ -25,32 +26,41 @@ std::vector<Operand> starts(Equation& e, size_t first) {
   return all;
 }
 
-bool has(const std::vector<int64_t>& list, size_t d) { return std::find(list.begin(), list.end(), static_cast<int64_t>(d)) != list.end(); }
+bool has(const std::vector<int64_t>& list, size_t d) {
+  return std::find(list.begin(), list.end(), static_cast<int64_t>(d)) != list.end();
+}
 
 /// How a gather or scatter of XLA looks at its operand.
 struct Windows {
   std::vector<int64_t> axes = {};     // dims of the operand with an index array
   std::vector<Operand> indices = {};  // over the batch dims, then the dims of the window that it takes in part
-  std::optional<Value> fits = {};     // of batch dims: whether the whole window does; none where it is moved until it does
+  // of batch dims: whether the whole window does; none where it is moved until it does
+  std::optional<Value> fits = {};
   Shape batch = {}, part = {};
-  std::vector<int64_t> order = {};    // the dims of x[indices]: which dim of the result (or the updates) each is
+  std::vector<int64_t> order = {};  // the dims of x[indices]: which dim of the result (or the updates) each is
 
   /// `window_dims` are the dims of the result that come from the window, `sizes` the window's.
-  Windows(Equation& e, const Shape& operand, const Value& start, Shape sizes, const std::vector<int64_t>& window_dims, const std::vector<int64_t>& dropped,
-          const std::vector<int64_t>& map, const std::vector<int64_t>& operand_batch, const std::vector<int64_t>& start_batch) {
+  Windows(Equation& e, const Shape& operand, const Value& start, Shape sizes, const std::vector<int64_t>& window_dims,
+          const std::vector<int64_t>& dropped, const std::vector<int64_t>& map,
+          const std::vector<int64_t>& operand_batch, const std::vector<int64_t>& start_batch) {
     const Shape& s = start.shape();
-    if (s.empty() || s.back() != static_cast<int64_t>(map.size()) || sizes.size() != operand.size() || operand_batch.size() != start_batch.size())
-      e.fail("indices of shape " + to_string(s) + " for dims " + to_string(map) + " and windows of shape " + to_string(sizes) + " do not fit an operand of shape " + to_string(operand));
+    if (s.empty() || s.back() != static_cast<int64_t>(map.size()) || sizes.size() != operand.size() ||
+        operand_batch.size() != start_batch.size())
+      e.fail("indices of shape " + to_string(s) + " for dims " + to_string(map) + " and windows of shape " +
+             to_string(sizes) + " do not fit an operand of shape " + to_string(operand));
     batch = Shape(s.begin(), s.end() - 1);
     const std::string mode = e.params.find("mode") ? e.params.at("mode").string() : "fill_or_drop";
     std::vector<size_t> kept, partial;  // dims of the operand
     for (size_t d = 0; d < operand.size(); ++d) {
-      if (sizes[d] < 0 || sizes[d] > operand[d]) e.fail("a window of shape " + to_string(sizes) + " does not fit an operand of shape " + to_string(operand));
+      if (sizes[d] < 0 || sizes[d] > operand[d])
+        e.fail("a window of shape " + to_string(sizes) + " does not fit an operand of shape " + to_string(operand));
       if (has(dropped, d) || has(operand_batch, d)) continue;
       kept.push_back(d);
       if (has(map, d) && sizes[d] != operand[d]) partial.push_back(d), part.push_back(sizes[d]);
     }
-    if (kept.size() != window_dims.size()) e.fail("windows have " + std::to_string(kept.size()) + " dims but the result has " + std::to_string(window_dims.size()) + " of them");
+    if (kept.size() != window_dims.size())
+      e.fail("windows have " + std::to_string(kept.size()) + " dims but the result has " +
+             std::to_string(window_dims.size()) + " of them");
     const size_t dims = batch.size() + partial.size();
     Shape common = batch;
     common.insert(common.end(), part.begin(), part.end());
@@ -63,14 +73,16 @@ struct Windows {
       const auto at = std::find(map.begin(), map.end(), static_cast<int64_t>(d));
       const auto shared = std::find(operand_batch.begin(), operand_batch.end(), static_cast<int64_t>(d));
       if (at == map.end() && shared == operand_batch.end()) {
-        if (has(dropped, d)) indices.emplace_back(zeros(common, DType::i32, e.loc), e.loc), axes.push_back(static_cast<int64_t>(d));
+        if (has(dropped, d))
+          indices.emplace_back(zeros(common, DType::i32, e.loc), e.loc), axes.push_back(static_cast<int64_t>(d));
         else if (sizes[d] != operand[d]) e.fail("dim " + std::to_string(d) + " is taken in part but has no index");
         continue;
       }
       Value position = zeros({}, DType::i32, e.loc);
       if (shared != operand_batch.end()) {
         const auto dim = start_batch[static_cast<size_t>(shared - operand_batch.begin())];
-        if (dim < 0 || dim >= static_cast<int64_t>(batch.size())) e.fail("there is no batch dim " + std::to_string(dim));
+        if (dim < 0 || dim >= static_cast<int64_t>(batch.size()))
+          e.fail("there is no batch dim " + std::to_string(dim));
         position = iota(DType::i32, batch, dim, e.loc);
       } else {
         const int64_t most = operand[d] - sizes[d];
@@ -81,7 +93,9 @@ struct Windows {
         if (bits(one.dtype()) < 32) one = cast(Operand(one, e.loc), DType::i32);
         const Operand o(one, e.loc);
         if (mode == "fill_or_drop") {
-          const Value inside = is_unsigned_int(one.dtype()) ? o <= Operand(most, e.loc) : Operand((o >= Operand(int64_t{0}, e.loc)), e.loc) & Operand((o <= Operand(most, e.loc)), e.loc);
+          const Value inside = is_unsigned_int(one.dtype()) ? o <= Operand(most, e.loc)
+                                                            : Operand((o >= Operand(int64_t{0}, e.loc)), e.loc) &
+                                                                  Operand((o <= Operand(most, e.loc)), e.loc);
           fits = fits ? Operand(*fits, e.loc) & Operand(inside, e.loc) : inside;
         }
         if (most == 0 && has(kept_dims(kept), d)) continue;  // a window that takes the dim whole can only start at 0
@@ -103,12 +117,16 @@ struct Windows {
  private:
   static std::vector<int64_t> kept_dims(const std::vector<size_t>& kept) { return {kept.begin(), kept.end()}; }
 
-  /// What ts::gather makes: the dims before the first axis, the arrays' dims, the rest, where the axes are neighbours; else the arrays' come first.
-  void place(const std::vector<size_t>& kept, const std::vector<size_t>& partial, const std::vector<int64_t>& window_dims, size_t rank) {
+  /// What ts::gather makes: the dims before the first axis, the arrays' dims, the rest, where the axes are neighbours;
+  /// else the arrays' come first.
+  void place(const std::vector<size_t>& kept, const std::vector<size_t>& partial,
+             const std::vector<int64_t>& window_dims, size_t rank) {
     std::vector<int64_t> of_batch;  // the result's dims that are none of the window's
     for (size_t d = 0; d < batch.size() + window_dims.size(); ++d)
       if (!has(window_dims, d)) of_batch.push_back(static_cast<int64_t>(d));
-    const auto of_dim = [&](size_t d) { return window_dims[static_cast<size_t>(std::find(kept.begin(), kept.end(), d) - kept.begin())]; };
+    const auto of_dim = [&](size_t d) {
+      return window_dims[static_cast<size_t>(std::find(kept.begin(), kept.end(), d) - kept.begin())];
+    };
     const bool neighbours = axes.empty() || axes.back() - axes.front() + 1 == static_cast<int64_t>(axes.size());
     const auto arrays = [&] {
       order.insert(order.end(), of_batch.begin(), of_batch.end());
@@ -130,7 +148,8 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
 }
 bool is_identity(const std::vector<int64_t>& p) { return std::is_sorted(p.begin(), p.end()); }
 
-/// What is read where a window does not fit: NaN, the least signed or greatest unsigned integer, true, or what the call says.
+/// What is read where a window does not fit: NaN, the least signed or greatest unsigned integer, true, or what the call
+/// says.
 Value filler(Equation& e, DType t) {
   if (const auto given = e.params.find("fill_value")) {
     if (given->is_boolean()) return cast(Operand(int64_t{given->boolean()}, e.loc), t);
@@ -152,10 +171,13 @@ Values gather_of(Equation& e) {
   const auto list = [&](const char* key) { return n.at(key).integers(0, INT32_MAX); };
   const Value x = e.value(0);
   const std::vector<int64_t> window_dims = list("offset_dims");
-  const Windows w(e, x.shape(), e.value(1), e.params.at("slice_sizes").shape(), window_dims, list("collapsed_slice_dims"), list("start_index_map"),
-                  list("operand_batching_dims"), list("start_indices_batching_dims"));
+  const Windows w(e, x.shape(), e.value(1), e.params.at("slice_sizes").shape(), window_dims,
+                  list("collapsed_slice_dims"), list("start_index_map"), list("operand_batching_dims"),
+                  list("start_indices_batching_dims"));
   const TypeForm out = e.out(0);
-  if (out.shape.size() != w.batch.size() + window_dims.size()) e.fail("the result is " + to_string(out) + " but has dims " + to_string(window_dims) + " and " + to_string(w.batch));
+  if (out.shape.size() != w.batch.size() + window_dims.size())
+    e.fail("the result is " + to_string(out) + " but has dims " + to_string(window_dims) + " and " +
+           to_string(w.batch));
   if (num_elements(x.shape()) == 0) return {broadcast_to(Operand(filler(e, x.dtype()), e.loc), out.shape)};
   Value r = x;
   if (!w.axes.empty()) r = gather(e.x(0), w.indices, w.axes);
@@ -180,7 +202,8 @@ Values scatter_of(Equation& e) {
   const Node n = e.params.at("dimension_numbers");
   const auto list = [&](const char* key) { return n.at(key).integers(0, INT32_MAX); };
   const Value x = e.value(0), updates = e.value(2);
-  const std::vector<int64_t> window_dims = list("update_window_dims"), dropped = list("inserted_window_dims"), operand_batch = list("operand_batching_dims");
+  const std::vector<int64_t> window_dims = list("update_window_dims"), dropped = list("inserted_window_dims"),
+                             operand_batch = list("operand_batching_dims");
   Shape sizes;
   for (size_t d = 0, k = 0; d < x.shape().size(); ++d) {
     if (has(dropped, d) || has(operand_batch, d)) {
@@ -188,12 +211,15 @@ Values scatter_of(Equation& e) {
       continue;
     }
     if (k >= window_dims.size() || window_dims[k] >= static_cast<int64_t>(updates.shape().size()))
-      e.fail("updates of shape " + to_string(updates.shape()) + " with windows in dims " + to_string(window_dims) + " do not fit an operand of shape " + to_string(x.shape()));
+      e.fail("updates of shape " + to_string(updates.shape()) + " with windows in dims " + to_string(window_dims) +
+             " do not fit an operand of shape " + to_string(x.shape()));
     sizes.push_back(updates.shape()[static_cast<size_t>(window_dims[k++])]);
   }
   if (num_elements(x.shape()) == 0 || num_elements(updates.shape()) == 0) return {x};
-  Windows w(e, x.shape(), e.value(1), sizes, window_dims, dropped, list("scatter_dims_to_operand_dims"), operand_batch, list("scatter_indices_batching_dims"));
-  if (w.order.size() != updates.shape().size()) e.fail("updates have shape " + to_string(updates.shape()) + " but dims " + to_string(w.order) + " are expected");
+  Windows w(e, x.shape(), e.value(1), sizes, window_dims, dropped, list("scatter_dims_to_operand_dims"), operand_batch,
+            list("scatter_indices_batching_dims"));
+  if (w.order.size() != updates.shape().size())
+    e.fail("updates have shape " + to_string(updates.shape()) + " but dims " + to_string(w.order) + " are expected");
   Operand given = e.x(2);
   if (!is_identity(w.order)) given = Operand(transpose(given, w.order), e.loc);
   if (w.axes.empty()) {  // the windows are all of the operand: they meet in one place, under a dim of its own
@@ -209,7 +235,8 @@ Values scatter_of(Equation& e) {
     wide.insert(wide.end(), w.part.size(), 1);
     Operand& first = w.indices.front();
     const Value fits = broadcast_to(Operand(reshape(Operand(*w.fits, e.loc), wide), e.loc), as_value(first).shape());
-    first = Operand(where(Operand(fits, e.loc), first, Operand(x.shape()[static_cast<size_t>(w.axes.front())], e.loc)), e.loc);
+    first = Operand(where(Operand(fits, e.loc), first, Operand(x.shape()[static_cast<size_t>(w.axes.front())], e.loc)),
+                    e.loc);
   }
   return {scatter(e.x(0), w.indices, given, update, w.axes)};
 }

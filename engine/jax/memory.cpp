@@ -24,9 +24,11 @@ IndexItem item(const Equation& e, const Node& n, size_t dim, int64_t extent, std
     return o.number() ? IndexItem(std::get<int64_t>(*o.number()), e.loc) : IndexItem(*o.value(), e.loc);
   }
   const Entry size = e.entry(n.at("size"));
-  if (!size.number && !open) e.fail("a slice's size is known only when the kernel runs", "give a static size and a mask");
+  if (!size.number && !open)
+    e.fail("a slice's size is known only when the kernel runs", "give a static size and a mask");
   if (!size.number) open->push_back({dim, Operand(value_of(size, e), e.loc)});
-  return IndexItem(ds(index_operand(e, n.at("start")), size.number.value_or(extent), n.at("stride").integer(0, INT32_MAX)));
+  return IndexItem(
+      ds(index_operand(e, n.at("start")), size.number.value_or(extent), n.at("stride").integer(0, INT32_MAX)));
 }
 
 /// Whether an index takes everything, so that it changes nothing.
@@ -36,20 +38,25 @@ bool takes_all(const Equation& e, const Node& index, const Shape& shape) {
     const Node n = index.at(d);
     if (!n.is_object() || !n.find("size")) return false;
     const Entry start = e.entry(n.at("start")), size = e.entry(n.at("size"));
-    if (start.number != std::optional<int64_t>(0) || size.number != std::optional<int64_t>(shape[d]) || n.at("stride").integer() != 1) return false;
+    if (start.number != std::optional<int64_t>(0) || size.number != std::optional<int64_t>(shape[d]) ||
+        n.at("stride").integer() != 1)
+      return false;
   }
   return true;
 }
 
 /// The part of operand i that a list of transforms takes: a view for all of them but an index at the end.
-Place place(const Equation& e, size_t i = 0, const char* transforms = "transforms", std::vector<OpenSize>* open = nullptr) {
+Place place(const Equation& e, size_t i = 0, const char* transforms = "transforms",
+            std::vector<OpenSize>* open = nullptr) {
   Ref ref = e.ref(i);
   const std::vector<Node> steps = e.params.at(transforms).items();
   for (const Node& t : steps) {
     if (const auto index = t.find("index")) {
       if (takes_all(e, *index, ref.shape())) continue;
       std::vector<IndexItem> items;
-      for (const Node& n : index->items()) items.push_back(item(e, n, items.size(), items.size() < ref.shape().size() ? ref.shape()[items.size()] : 0, &t == &steps.back() ? open : nullptr));
+      for (const Node& n : index->items())
+        items.push_back(item(e, n, items.size(), items.size() < ref.shape().size() ? ref.shape()[items.size()] : 0,
+                             &t == &steps.back() ? open : nullptr));
       RefIndex at(std::move(items), e.loc);
       if (&t == &steps.back()) return {ref, std::move(at)};
       ref = ref.at(std::move(at));
@@ -69,9 +76,9 @@ Operand mask(const Equation& e) {
   return m ? e.operand(*m) : Operand();
 }
 
-/// masked_load and masked_swap look at elements one by one: what a window leaves of the Ref is not there, where get and swap move the window. JAX's
-/// interpreter lengthens each dim by the window to that end, so that a negative start wraps around that length. Index arrays go as with get and swap.
-/// The same as starts under a mask, which moves nothing.
+/// masked_load and masked_swap look at elements one by one: what a window leaves of the Ref is not there, where get and
+/// swap move the window. JAX's interpreter lengthens each dim by the window to that end, so that a negative start wraps
+/// around that length. Index arrays go as with get and swap. The same as starts under a mask, which moves nothing.
 struct Access {
   Place at;
   Operand mask;
@@ -83,7 +90,8 @@ RefIndex nearest(const Shape& shape, std::vector<IndexItem> items, Loc loc) {
     const Operand* i = std::get_if<Operand>(&items[d].item());
     if (!i || !i->value() || i->value()->rank() == 0 || !is_int(i->value()->dtype()) || shape[d] == 0) continue;
     if (bits(i->value()->dtype()) > 32 || i->value()->dtype() == DType::u32) continue;
-    const Operand zero(0, loc), position(cast(*i, DType::i32), loc), wrapped(where(Operand(position < zero, loc), Operand(position + Operand(shape[d], loc), loc), position), loc);
+    const Operand zero(0, loc), position(cast(*i, DType::i32), loc),
+        wrapped(where(Operand(position < zero, loc), Operand(position + Operand(shape[d], loc), loc), position), loc);
     items[d] = IndexItem(clamp(zero, wrapped, Operand(shape[d] - 1, loc)), loc);
   }
   return {std::move(items), loc};
@@ -104,12 +112,14 @@ Access access(const Equation& e) {
     const int64_t n = a.at.ref().shape()[d], span = !s ? 1 : s->size ? (s->size - 1) * s->step + 1 : 0;
     const auto operand = [&](int64_t x) { return Operand(x, e.loc); };
     if (s && s->start.number()) {
-      const int64_t start = std::get<int64_t>(*s->start.number()), from = std::clamp<int64_t>(start < 0 ? start + n + span : start, 0, n);
+      const int64_t start = std::get<int64_t>(*s->start.number()),
+                    from = std::clamp<int64_t>(start < 0 ? start + n + span : start, 0, n);
       if (start >= 0 && start + span <= n) continue;
       items[d] = ds(operand(from), s->size, s->step);
     } else {
       Emit emit(e.name, e.loc);
-      const Operand start(emit.wrap(emit.index_scalar(s ? s->start : *i, "dim " + std::to_string(d) + ": the start")), e.loc);
+      const Operand start(emit.wrap(emit.index_scalar(s ? s->start : *i, "dim " + std::to_string(d) + ": the start")),
+                          e.loc);
       const Value wrapped = where(Operand(start < operand(0), e.loc), Operand(start + operand(n + span), e.loc), start);
       const Operand from(clamp(operand(0), Operand(wrapped, e.loc), operand(n)), e.loc);
       items[d] = s ? IndexItem(ds(from, s->size, s->step)) : IndexItem(*from.value(), e.loc);
@@ -125,7 +135,8 @@ Values load_of(Equation& e) {
   const Access a = access(e);
   LoadParams p{.mask = a.mask};
   const auto other = e.params.find("other");
-  if (other && !p.mask.absent() && a.own_mask) p.other = Operand(cast(e.operand(*other), a.at.ref().dtype()), e.loc);  // without a mask nothing is left out
+  // without a mask nothing is left out
+  if (other && !p.mask.absent() && a.own_mask) p.other = Operand(cast(e.operand(*other), a.at.ref().dtype()), e.loc);
   return {load(a.at.ref(), a.at.index(), p)};
 }
 Values store_of(Equation& e) {
@@ -145,18 +156,22 @@ Values add_update(Equation& e) {
 }
 Values atomic(Equation& e) {
   using Atomic = Value (*)(const Ref&, RefIndex, Operand, LoadParams);
-  static const std::map<std::string, Atomic> kinds{{"add", atomic_add}, {"and", atomic_and}, {"max", atomic_max}, {"min", atomic_min},
-                                                   {"or", atomic_or},   {"xchg", atomic_xchg}, {"xor", atomic_xor}};
+  static const std::map<std::string, Atomic> kinds{{"add", atomic_add}, {"and", atomic_and}, {"max", atomic_max},
+                                                   {"min", atomic_min}, {"or", atomic_or},   {"xchg", atomic_xchg},
+                                                   {"xor", atomic_xor}};
   const std::string kind = e.params.at("atomic_type").string();
   const auto it = kinds.find(kind);
   if (it == kinds.end()) e.fail("the kind " + kind + " is not known");
   const Place at = place(e);
   return {it->second(at.ref(), at.index(), e.x(1), {.mask = mask(e)})};
 }
-/// A copy of a size that comes at run time: a load and a store under a mask where it starts. Its semaphore, which only the copy's own wait could look at,
-/// does not move.
-void copy_of_open_size(const Equation& e, const Place& source, const Place& target, const std::vector<OpenSize>& from, const std::vector<OpenSize>& to) {
-  if (from.size() != to.size()) e.fail("the source has " + std::to_string(from.size()) + " dims whose size comes at run time but the target " + std::to_string(to.size()));
+/// A copy of a size that comes at run time: a load and a store under a mask where it starts. Its semaphore, which only
+/// the copy's own wait could look at, does not move.
+void copy_of_open_size(const Equation& e, const Place& source, const Place& target, const std::vector<OpenSize>& from,
+                       const std::vector<OpenSize>& to) {
+  if (from.size() != to.size())
+    e.fail("the source has " + std::to_string(from.size()) + " dims whose size comes at run time but the target " +
+           std::to_string(to.size()));
   std::vector<IndexItem> sources = source.index().items(), targets = target.index().items();
   for (size_t i = 0; i < from.size(); ++i) {
     Ds a = std::get<Ds>(sources[from[i].dim].item()), b = std::get<Ds>(targets[to[i].dim].item());
@@ -208,15 +223,18 @@ Values has_memory_space(Equation& e) {
 
 MemorySpace scratch_space(const Node& n) {
   const std::string s = n.string();
-  for (const MemorySpace m : {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::semaphore, MemorySpace::dma_semaphore})
+  for (const MemorySpace m :
+       {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::semaphore, MemorySpace::dma_semaphore})
     if (s == ir::name(m)) return m;
-  n.fail("is the memory space " + s + ", which scratch cannot be in", "any, vmem, smem, semaphore and dma_semaphore are");
+  n.fail("is the memory space " + s + ", which scratch cannot be in",
+         "any, vmem, smem, semaphore and dma_semaphore are");
 }
 /// A body with Refs of its own behind those that it is given.
 Values scoped(Equation& e) {
   const Node body = e.params.at("jaxpr");
   const std::vector<Node> args = body.at("args").items();
-  if (args.size() < e.size()) body.fail("takes " + std::to_string(args.size()) + " arguments but is given " + std::to_string(e.size()));
+  if (args.size() < e.size())
+    body.fail("takes " + std::to_string(args.size()) + " arguments but is given " + std::to_string(e.size()));
   std::vector<ScratchShape> types;
   for (size_t i = e.size(); i < args.size(); ++i) types.push_back(scratch_shape(args[i]));
   return scope::run(
@@ -240,7 +258,8 @@ Values run_state(Equation& e) {
   for (const Node& n : body.at("args").items()) types.push_back(scratch_shape(n));
   const Node initialized = e.params.at("is_initialized");
   if (initialized.size() != types.size())
-    initialized.fail("has " + std::to_string(initialized.size()) + " entries but there are " + std::to_string(types.size()) + " Refs");
+    initialized.fail("has " + std::to_string(initialized.size()) + " entries but there are " +
+                     std::to_string(types.size()) + " Refs");
   return scope::run(
       types, types.size(),
       [&](const std::vector<Ref>& refs) {

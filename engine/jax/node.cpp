@@ -6,7 +6,8 @@
 namespace tessera::jax {
 namespace {
 constexpr int kVersion = 1;
-constexpr int kMaxDepth = 512;  // levels of nested values: the importer, like JSON's own destructor, walks them by recursion
+// levels of nested values: the importer, like JSON's own destructor, walks them by recursion
+constexpr int kMaxDepth = 512;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
 std::string kind(const json& j) {
@@ -39,7 +40,8 @@ int depth(std::string_view text) {
 
 json parse_module(std::string_view text) {
   if (const int d = depth(text); d > kMaxDepth)
-    throw SpecError("jax module: nested " + std::to_string(d) + " deep, but " + std::to_string(kMaxDepth) + " levels are the most");
+    throw SpecError("jax module: nested " + std::to_string(d) + " deep, but " + std::to_string(kMaxDepth) +
+                    " levels are the most");
   json j;
   try {
     j = json::parse(text.begin(), text.end());
@@ -51,8 +53,9 @@ json parse_module(std::string_view text) {
   const Node root(j, "");
   const int64_t version = root.at("tessera").integer();
   if (version != kVersion)
-    throw SpecError("jax module: version " + std::to_string(version) + " is not known, this Tessera reads version " + std::to_string(kVersion), {},
-                    "use the Python package and the library of one version");
+    throw SpecError("jax module: version " + std::to_string(version) + " is not known, this Tessera reads version " +
+                        std::to_string(kVersion),
+                    {}, "use the Python package and the library of one version");
   return j;
 }
 
@@ -75,7 +78,9 @@ size_t Node::size() const {
   return j_->size();
 }
 Node Node::at(size_t i) const {
-  if (i >= size()) fail("has " + std::to_string(size()) + (size() == 1 ? " entry" : " entries") + " but entry " + std::to_string(i) + " is needed");
+  if (i >= size())
+    fail("has " + std::to_string(size()) + (size() == 1 ? " entry" : " entries") + " but entry " + std::to_string(i) +
+         " is needed");
   return Node((*j_)[i], path_ + "[" + std::to_string(i) + "]");
 }
 std::vector<Node> Node::items() const {
@@ -124,7 +129,8 @@ Shape Node::shape() const {
   const Shape s = integers(0, INT32_MAX);
   int64_t elements = 1;
   for (int64_t d : s) {
-    if (d && elements > kMaxElements / d) fail("is the shape " + tessera::to_string(s) + ", which has too many elements");
+    if (d && elements > kMaxElements / d)
+      fail("is the shape " + tessera::to_string(s) + ", which has too many elements");
     elements *= std::max<int64_t>(d, 1);
   }
   return s;

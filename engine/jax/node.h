@@ -1,13 +1,12 @@
-// Node: a place in a JSON document that is expected to have a certain form. Every accessor checks, and what does not fit is a SpecError with the
-// path to it, so that no document can crash the importer. Internal to engine/jax.
+// Node: a place in a JSON document that is expected to have a certain form. Every accessor checks, and what does not
+// fit is a SpecError with the path to it, so that no document can crash the importer. Internal to engine/jax.
 #pragma once
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "engine/base/dtype.h"
 #include "engine/base/extent.h"
@@ -26,9 +25,9 @@ class Node {
 
   [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const;  ///< "jax module: PATH what"
 
-  Node at(const char* key) const;                 ///< of an object that has it
+  Node at(const char* key) const;                   ///< of an object that has it
   std::optional<Node> find(const char* key) const;  ///< absent or null: nothing
-  size_t size() const;                            ///< of a list
+  size_t size() const;                              ///< of a list
   Node at(size_t i) const;
   std::vector<Node> items() const;
 

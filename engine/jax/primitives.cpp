@@ -1,19 +1,25 @@
-// The primitives that compute values from values. Each row says in the front end's words what the primitive means in JAX.
+// The primitives that compute values from values. Each row says in the front end's words what the primitive means in
+// JAX.
+#include "engine/jax/primitives.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include "engine/front/elementwise.h"
 #include "engine/front/trace.h"
-#include "engine/jax/primitives.h"
 
 namespace tessera::jax {
 namespace {
 using ir::Opcode;
 
 template <Value (*f)(Operand)>
-Values unary_of(Equation& e) { return {f(e.x(0))}; }
+Values unary_of(Equation& e) {
+  return {f(e.x(0))};
+}
 template <Value (*f)(Operand, Operand)>
-Values binary_of(Equation& e) { return {f(e.x(0), e.x(1))}; }
+Values binary_of(Equation& e) {
+  return {f(e.x(0), e.x(1))};
+}
 /// Straight to the op: where the front end's operator means something else for some dtypes.
 template <Opcode code>
 Values op_of(Equation& e) {
@@ -21,7 +27,9 @@ Values op_of(Equation& e) {
   return {binary(code, e.x(0), e.x(1), e.name)};
 }
 template <Opcode code, Opcode for_bool>
-Values op_or_bool(Equation& e) { return {binary(code, e.x(0), e.x(1), e.name, for_bool)}; }
+Values op_or_bool(Equation& e) {
+  return {binary(code, e.x(0), e.x(1), e.name, for_bool)};
+}
 Values same(Equation& e) {
   Values all;
   for (size_t i = 0; i < e.size(); ++i) all.push_back(e.value(i));
@@ -33,7 +41,8 @@ Values nothing(Equation&) { return {}; }
 template <Value (*f)(Operand, ReduceParams)>
 Values reduction(Equation& e) {
   const std::vector<int64_t> axes = e.params.at("axes").integers();
-  return {cast(Operand(f(e.x(0), {.axis = axes}), e.loc), e.value(0).dtype())};  // the front end widens sums of narrow integers, JAX wraps them
+  // the front end widens sums of narrow integers, JAX wraps them
+  return {cast(Operand(f(e.x(0), {.axis = axes}), e.loc), e.value(0).dtype())};
 }
 template <Value (*f)(Operand, ArgParams)>
 Values position(Equation& e) {
@@ -55,7 +64,9 @@ Values broadcast_in_dim(Equation& e) {
   for (size_t i = 0; good && i < dims.size(); ++i)
     good = dims[i] >= 0 && dims[i] < static_cast<int64_t>(shape.size()) && (i == 0 || dims[i] > dims[i - 1]) &&
            (v.shape()[i] == 1 || v.shape()[i] == shape[static_cast<size_t>(dims[i])]);
-  if (!good) e.fail("shape " + to_string(v.shape()) + " with dims " + to_string(dims) + " does not broadcast to " + to_string(shape));
+  if (!good)
+    e.fail("shape " + to_string(v.shape()) + " with dims " + to_string(dims) + " does not broadcast to " +
+           to_string(shape));
   Emit emit(e.name, e.loc);
   return {emit.wrap(emit.builder().broadcast(emit.use(v), shape, dims))};
 }
@@ -74,7 +85,8 @@ Values dot_general(Equation& e) {
   const auto list = [&](size_t i, size_t k) { return dims.at(i).at(k).integers(); };
   DotParams p{.lhs_contract = list(0, 0), .rhs_contract = list(0, 1), .lhs_batch = list(1, 0), .rhs_batch = list(1, 1)};
   const DType t = e.out(0).dtype;
-  if (p.lhs_contract.empty() && p.rhs_contract.empty() && p.lhs_batch.empty() && p.rhs_batch.empty()) return {outer(e, t)};
+  if (p.lhs_contract.empty() && p.rhs_contract.empty() && p.lhs_batch.empty() && p.rhs_batch.empty())
+    return {outer(e, t)};
   p.preferred_element_type = t;
   return {dot(e.x(0), e.x(1), std::move(p))};
 }
@@ -92,7 +104,8 @@ Values unstack(Equation& e) {
   const int64_t axis = e.params.at("axis").integer(0, e.value(0).rank() - 1);
   const int64_t n = e.value(0).shape()[static_cast<size_t>(axis)];
   Values all;
-  for (const Value& v : split(e.x(0), std::vector<int64_t>(static_cast<size_t>(n), 1), axis)) all.push_back(squeeze(Operand(v, e.loc), {axis}));
+  for (const Value& v : split(e.x(0), std::vector<int64_t>(static_cast<size_t>(n), 1), axis))
+    all.push_back(squeeze(Operand(v, e.loc), {axis}));
   return all;
 }
 Values pad_of(Equation& e) {
@@ -118,11 +131,13 @@ Values select_n_of(Equation& e) {
   return {select_n(which, std::move(cases))};
 }
 Values sort_of(Equation& e) {
-  return sort(e.operands(), {.axis = e.params.at("dimension").integer(), .num_keys = static_cast<int>(e.params.at("num_keys").integer(1, INT32_MAX))});
+  return sort(e.operands(), {.axis = e.params.at("dimension").integer(),
+                             .num_keys = static_cast<int>(e.params.at("num_keys").integer(1, INT32_MAX))});
 }
 Values roll_of(Equation& e) {
   const auto stride = e.params.find("stride"), stride_axis = e.params.find("stride_axis");
-  return {roll(e.x(0), e.x(1), e.params.at("axis").integer(), stride ? stride->integer(0, INT32_MAX) : 0, stride_axis ? stride_axis->integer() : 0)};
+  return {roll(e.x(0), e.x(1), e.params.at("axis").integer(), stride ? stride->integer(0, INT32_MAX) : 0,
+               stride_axis ? stride_axis->integer() : 0)};
 }
 Values threefry(Equation& e) {
   const auto [a, b] = random::threefry2x32(e.x(0), e.x(1), e.x(2), e.x(3));
@@ -132,7 +147,8 @@ Values iota_2x32_of(Equation& e) {
   const auto [high, low] = iota_2x32(e.params.at("shape").shape(), e.loc);
   return {high, low};
 }
-/// Which of several versions, each for some platforms, is meant: the one for all others, or the CPU's, which JAX believes to run.
+/// Which of several versions, each for some platforms, is meant: the one for all others, or the CPU's, which JAX
+/// believes to run.
 Values platform_index(Equation& e) {
   const std::vector<Node> versions = e.params.at("platforms").items();
   size_t chosen = versions.size();
@@ -159,7 +175,8 @@ int64_t grid_axis(Equation& e) {
   const auto n = static_cast<int64_t>(e.import.grid_axes.size());
   const int64_t axis = e.params.at("axis").integer();
   if (axis < 0 || axis >= n)
-    e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(n) + (n == 1 ? " axis" : " axes"));
+    e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(n) +
+           (n == 1 ? " axis" : " axes"));
   return e.import.grid_axes[static_cast<size_t>(axis)];
 }
 /// Along the last dim but one, unless it is said which.
@@ -213,7 +230,8 @@ const std::vector<Row>& value_rows() {
       {"floor", 1, unary_of<tessera::floor>},
       {"ge", 2, binary_of<(operator>=)>},
       {"gt", 2, binary_of<(operator>)>},
-      {"integer_pow", 1, [](Equation& e) { return Values{integer_pow(e.x(0), e.params.at("y").integer(INT32_MIN, INT32_MAX))}; }},
+      {"integer_pow", 1,
+       [](Equation& e) { return Values{integer_pow(e.x(0), e.params.at("y").integer(INT32_MIN, INT32_MAX))}; }},
       {"is_finite", 1, unary_of<is_finite>},
       {"le", 2, binary_of<(operator<=)>},
       {"log", 1, unary_of<tessera::log>},
@@ -227,7 +245,7 @@ const std::vector<Row>& value_rows() {
       {"ne", 2, binary_of<(operator!=)>},
       {"neg", 1, op_of<Opcode::neg>},
       {"nextafter", 2, binary_of<tessera::nextafter>},
-      {"not", 1, unary_of<operator~>},
+      {"not", 1, unary_of<operator~ >},
       {"one_minus_square", 1, one_minus_square},
       {"or", 2, binary_of<(operator|)>},
       {"population_count", 1, unary_of<population_count>},
@@ -257,19 +275,23 @@ const std::vector<Row>& value_rows() {
 
       // dtypes
       {"bitcast", 1, bitcast_of},
-      {"bitcast_convert_type", 1, [](Equation& e) { return Values{bitcast(e.x(0), e.params.at("new_dtype").dtype())}; }},
+      {"bitcast_convert_type", 1,
+       [](Equation& e) { return Values{bitcast(e.x(0), e.params.at("new_dtype").dtype())}; }},
       {"convert_element_type", 1, [](Equation& e) { return Values{cast(e.x(0), e.params.at("new_dtype").dtype())}; }},
-      {"pack_elementwise", -1, [](Equation& e) { return Values{pack_elementwise(e.operands(), e.params.at("packed_dtype").dtype())}; }},
-      {"stochastic_round", 2, [](Equation& e) { return Values{stochastic_round(e.x(0), e.x(1), e.params.at("target_dtype").dtype())}; }},
+      {"pack_elementwise", -1,
+       [](Equation& e) { return Values{pack_elementwise(e.operands(), e.params.at("packed_dtype").dtype())}; }},
+      {"stochastic_round", 2,
+       [](Equation& e) { return Values{stochastic_round(e.x(0), e.x(1), e.params.at("target_dtype").dtype())}; }},
       {"unpack_elementwise", 1,
        [](Equation& e) {
-         return Values{unpack_elementwise(e.x(0), static_cast<int>(e.params.at("index").integer(0, 64)), e.params.at("packed_dtype").dtype(),
-                                          e.params.at("unpacked_dtype").dtype())};
+         return Values{unpack_elementwise(e.x(0), static_cast<int>(e.params.at("index").integer(0, 64)),
+                                          e.params.at("packed_dtype").dtype(), e.params.at("unpacked_dtype").dtype())};
        }},
 
       // making values
       {"axis_index", 0, axis_index},
-      {"empty", 0, [](Equation& e) { return Values{zeros(e.params.at("shape").shape(), e.params.at("dtype").dtype(), e.loc)}; }},
+      {"empty", 0,
+       [](Equation& e) { return Values{zeros(e.params.at("shape").shape(), e.params.at("dtype").dtype(), e.loc)}; }},
       {"iota", 0, iota_of},
       {"iota_2x32_shape", 0, iota_2x32_of},
       {"num_programs", 0, [](Equation& e) { return Values{num_programs(grid_axis(e), e.loc)}; }},
@@ -280,7 +302,8 @@ const std::vector<Row>& value_rows() {
       // shapes
       {"broadcast_in_dim", 1, broadcast_in_dim},
       {"broadcast_to", 1, [](Equation& e) { return Values{broadcast_to(e.x(0), e.params.at("shape").shape())}; }},
-      {"concatenate", -1, [](Equation& e) { return Values{concatenate(e.operands(), e.params.at("dimension").integer())}; }},
+      {"concatenate", -1,
+       [](Equation& e) { return Values{concatenate(e.operands(), e.params.at("dimension").integer())}; }},
       {"einshape_lo", 1, einshape_of},
       {"pad", 2, pad_of},
       {"reshape", 1, [](Equation& e) { return Values{reshape(e.x(0), e.params.at("new_sizes").shape())}; }},

@@ -1,6 +1,7 @@
-// The primitives of JAX that kernels may contain: one row each, a function from an equation to the Values that it computes. Internal to
-// engine/jax: importer.cpp walks the equations, primitives.cpp has the rows of values, indexed.cpp those that look elements up,
-// memory.cpp those of Refs, effects.cpp prints and random numbers, control.cpp those with jaxprs inside.
+// The primitives of JAX that kernels may contain: one row each, a function from an equation to the Values that it
+// computes. Internal to engine/jax: importer.cpp walks the equations, primitives.cpp has the rows of values,
+// indexed.cpp those that look elements up, memory.cpp those of Refs, effects.cpp prints and random numbers, control.cpp
+// those with jaxprs inside.
 #pragma once
 #include <functional>
 #include <string>
@@ -25,16 +26,18 @@ using Entries = std::vector<Entry>;
 
 /// The state of one import.
 struct Import {
-  std::string kernel;           // its name, for messages
-  std::vector<int> grid_axes;   // the axes that program_id counts: those that vmap did not add
+  std::string kernel;                   // its name, for messages
+  std::vector<int> grid_axes;           // the axes that program_id counts: those that vmap did not add
   std::vector<std::string> grid_names;  // of all axes, empty where there is none
   std::vector<Ref> tables = {};         // constants that are arrays of different elements; none in index maps
 };
 
-/// Runs a jaxpr on what its arguments stand for (behind its constants), and returns what it results in. Equations of unknown line have `loc`.
+/// Runs a jaxpr on what its arguments stand for (behind its constants), and returns what it results in. Equations of
+/// unknown line have `loc`.
 Entries run(Import& import, const Node& jaxpr, const Entries& arguments, Loc loc);
 
-/// One equation while it is imported. Node is the whole equation; the operands are what the variables before it stand for.
+/// One equation while it is imported. Node is the whole equation; the operands are what the variables before it stand
+/// for.
 struct Equation {
   Import& import;
   const Node& node;
@@ -44,7 +47,8 @@ struct Equation {
   const Entries& scope;  // of the jaxpr, before this equation
   Entries in;
 
-  [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const;  ///< TraceError "KERNEL: PRIMITIVE: what"
+  [[noreturn]] void fail(const std::string& what,
+                         const std::string& note = {}) const;  ///< TraceError "KERNEL: PRIMITIVE: what"
   size_t size() const { return in.size(); }
   Value value(size_t i) const;
   Operand x(size_t i) const { return Operand(value(i), loc); }
@@ -61,7 +65,7 @@ struct Equation {
 
 struct Row {
   std::string_view name;
-  int operands;                 // how many, or -1
+  int operands;  // how many, or -1
   Values (*make)(Equation&);
 };
 /// The row of a primitive, or null.
@@ -74,7 +78,8 @@ const std::vector<Row>& control_rows();
 
 Value value_of(const Entry& e, const Equation& where);
 Entries entries(const std::vector<Value>& values);
-/// Whether an equation makes a Ref, which lives until the end of the jaxpr that it stands in; and what `rest` computes with that.
+/// Whether an equation makes a Ref, which lives until the end of the jaxpr that it stands in; and what `rest` computes
+/// with that.
 bool makes_ref(const Node& equation);
 Values new_ref(const Equation& e, const std::function<Values(const Ref&)>& rest);
 /// Scratch, or an argument of run_scoped, from its TYPE.

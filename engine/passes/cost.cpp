@@ -41,9 +41,11 @@ class Estimator {
     const Count program = region(k_.body);
     Extent programs = 1;
     for (const ir::GridAxis& a : k_.grid) programs = times(programs, a.size);
-    CostEstimate c{times(programs, program.flops), times(programs, program.transcendentals), times(programs, program.bytes)};
+    CostEstimate c{times(programs, program.flops), times(programs, program.transcendentals),
+                   times(programs, program.bytes)};
     for (size_t i = 0; i < k_.blocks.size(); ++i)
-      if (touched_[i] || static_cast<int>(i) < k_.num_prefetch) c.bytes_accessed = plus(c.bytes_accessed, block_bytes(k_.blocks[i], static_cast<int>(i)));
+      if (touched_[i] || static_cast<int>(i) < k_.num_prefetch)
+        c.bytes_accessed = plus(c.bytes_accessed, block_bytes(k_.blocks[i], static_cast<int>(i)));
     return c;
   }
 
@@ -70,18 +72,32 @@ class Estimator {
       case ir::Family::memory: return access(o, {o.operands[0], 0, o.index.size()});
       case ir::Family::contract: {
         int64_t contracted = 1;
-        for (const int64_t d : o.ints(ir::Attr::lhs_contract)) contracted = times(contracted, k_.type(o.operands[0]).shape[static_cast<size_t>(d)]);
-        c.flops = plus(times(times(2, contracted), elements(o.results[0])), o.operands.size() > 2 ? elements(o.results[0]) : 0);
+        for (const int64_t d : o.ints(ir::Attr::lhs_contract))
+          contracted = times(contracted, k_.type(o.operands[0]).shape[static_cast<size_t>(d)]);
+        c.flops = plus(times(times(2, contracted), elements(o.results[0])),
+                       o.operands.size() > 2 ? elements(o.results[0]) : 0);
         return c;
       }
-      case ir::Family::reduce: case ir::Family::argreduce: case ir::Family::scan: c.flops = elements(o.operands[0]); return c;
+      case ir::Family::reduce:
+      case ir::Family::argreduce:
+      case ir::Family::scan: c.flops = elements(o.operands[0]); return c;
       case ir::Family::control: return control(o);
       case ir::Family::pipe:
-        for (const ir::CopyPlace& place : o.code == Opcode::copy_start ? ir::copy_places(k_, o) : std::array<ir::CopyPlace, 3>{})
+        for (const ir::CopyPlace& place :
+             o.code == Opcode::copy_start ? ir::copy_places(k_, o) : std::array<ir::CopyPlace, 3>{})
           if (place.ref && place.ref != o.operands[2]) c.add(access(o, place));
         return c;
-      case ir::Family::elementwise: case ir::Family::source: case ir::Family::move: case ir::Family::rearrange: case ir::Family::grid: case ir::Family::print: case ir::Family::end:
-      case ir::Family::launch: case ir::Family::ref: case ir::Family::group: case ir::Family::report: break;
+      case ir::Family::elementwise:
+      case ir::Family::source:
+      case ir::Family::move:
+      case ir::Family::rearrange:
+      case ir::Family::grid:
+      case ir::Family::print:
+      case ir::Family::end:
+      case ir::Family::launch:
+      case ir::Family::ref:
+      case ir::Family::group:
+      case ir::Family::report: break;
     }
     return c;
   }
@@ -90,12 +106,14 @@ class Estimator {
     Count c;
     switch (ir::Control(o.code)) {
       case ir::Control::for_: {
-        const auto lower = ir::constant_int(k_, o.operands[0]), upper = ir::constant_int(k_, o.operands[1]), step = ir::constant_int(k_, o.operands[2]);
+        const auto lower = ir::constant_int(k_, o.operands[0]), upper = ir::constant_int(k_, o.operands[1]),
+                   step = ir::constant_int(k_, o.operands[2]);
         const bool known = lower && upper && step && *step > 0;
         c.add(region(o.regions[0]), known ? cdiv(std::max<int64_t>(*upper - *lower, 0), *step) : 1);
         return c;
       }
-      case ir::Control::if_: case ir::Control::switch_:
+      case ir::Control::if_:
+      case ir::Control::switch_:
         for (const ir::RegionId r : o.regions) {
           const Count branch = region(r);
           c.flops = std::max(c.flops, branch.flops);
@@ -103,7 +121,8 @@ class Estimator {
           c.bytes = std::max(c.bytes, branch.bytes);
         }
         return c;
-      case ir::Control::while_: case ir::Control::run_scoped:
+      case ir::Control::while_:
+      case ir::Control::run_scoped:
         for (const ir::RegionId r : o.regions) c.add(region(r));
     }
     return c;
@@ -122,7 +141,8 @@ class Estimator {
     for (size_t d = 0; d < place.rank; ++d) {
       const ir::Index& x = o.index[place.first + d];
       if (x.kind == ir::Index::Kind::slice) c.bytes = times(c.bytes, x.size);
-      if (x.kind == ir::Index::Kind::array && !arrays) c.bytes = times(c.bytes, elements(o.operands[static_cast<size_t>(x.start_operand)]));
+      if (x.kind == ir::Index::Kind::array && !arrays)
+        c.bytes = times(c.bytes, elements(o.operands[static_cast<size_t>(x.start_operand)]));
       arrays = arrays || x.kind == ir::Index::Kind::array;
     }
     return c;
@@ -136,7 +156,8 @@ class Estimator {
       return bytes;
     }
     for (size_t d = 0; d < b.block.size(); ++d)
-      bytes = times(bytes, Extent(b.array_shape[d].is_static() ? std::min(b.block[d].size, *b.array_shape[d].value()) : b.block[d].size));
+      bytes = times(bytes, Extent(b.array_shape[d].is_static() ? std::min(b.block[d].size, *b.array_shape[d].value())
+                                                               : b.block[d].size));
     // Fetched anew when an axis on which the index depends moves, or one outside it.
     std::vector<bool> on(k_.grid.size()), seen(k_.values.size());
     for (const ir::Value v : k_.terminator(b.index_map).operands) depends(v, on, seen);

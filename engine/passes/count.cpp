@@ -1,5 +1,6 @@
-// A while that only counts becomes a for: its number of rounds is known when it starts, so that ranges, affine positions and the cutting of loops into
-// dispatches see it. JAX makes such whiles of every fori_loop with a bound that is not a Python number.
+// A while that only counts becomes a for: its number of rounds is known when it starts, so that ranges, affine
+// positions and the cutting of loops into dispatches see it. JAX makes such whiles of every fori_loop with a bound that
+// is not a Python number.
 //
 //   while (i, ...) { yield i < n } do { ...; yield i + 1, ... }, where n is defined outside
 #include <algorithm>
@@ -38,12 +39,17 @@ class Count {
   }
 
   /// Which carry counts up to which value, if one does; `one` is what it grows by.
-  struct Counter { size_t carry; Value bound, one; };
+  struct Counter {
+    size_t carry;
+    Value bound, one;
+  };
   std::optional<Counter> counter(const Op& loop) const {
     const ir::Region& test = k_.region(loop.regions[0]);
     const ir::Region& body = k_.region(loop.regions[1]);
     const Op* less = k_.def(k_.terminator(loop.regions[0]).operands[0]);
-    if (test.ops.size() != 2 || !less || &k_.op(test.ops[0]) != less || (less->code != Opcode::lt && less->code != Opcode::gt)) return std::nullopt;
+    if (test.ops.size() != 2 || !less || &k_.op(test.ops[0]) != less ||
+        (less->code != Opcode::lt && less->code != Opcode::gt))
+      return std::nullopt;
     const bool turned = less->code == Opcode::gt;
     const Value i = less->operands[turned], bound = less->operands[!turned];
     if (k_.value(i).region != loop.regions[0] || k_.value(bound).region == loop.regions[0] ||
@@ -53,7 +59,8 @@ class Count {
     const Op* next = k_.def(k_.terminator(loop.regions[1]).operands[carry]);
     if (!next || next->code != Opcode::add) return std::nullopt;
     for (const size_t at : {0, 1})
-      if (next->operands[at] == body.args[carry] && ir::constant_int(k_, next->operands[1 - at]) == 1 && outside(next->operands[1 - at], loop.regions[1]))
+      if (next->operands[at] == body.args[carry] && ir::constant_int(k_, next->operands[1 - at]) == 1 &&
+          outside(next->operands[1 - at], loop.regions[1]))
         return Counter{carry, bound, next->operands[1 - at]};
     return std::nullopt;
   }

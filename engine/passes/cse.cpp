@@ -1,5 +1,6 @@
-// One walk with a table of available values. Leaving a region takes back what it added, so an entry always dominates its uses.
-// Loads carry their memory class's version, a number that every store to the class (and at lane level every barrier) makes new.
+// One walk with a table of available values. Leaving a region takes back what it added, so an entry always dominates
+// its uses. Loads carry their memory class's version, a number that every store to the class (and at lane level every
+// barrier) makes new.
 #include <bit>
 
 #include "engine/passes/memory.h"
@@ -12,7 +13,8 @@ using ir::Attr, ir::Effect, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Valu
 
 class Cse {
  public:
-  explicit Cse(ir::Kernel& k) : k_(k), replaced_(k), memory_(k), versions_(memory_.count()), heads_(std::bit_ceil(k.ops.size() + 1), kNone) {}
+  explicit Cse(ir::Kernel& k)
+      : k_(k), replaced_(k), memory_(k), versions_(memory_.count()), heads_(std::bit_ceil(k.ops.size() + 1), kNone) {}
 
   bool run() {
     for (RegionId r : top_regions(k_)) region(r);
@@ -24,7 +26,7 @@ class Cse {
     OpId op;           // a pure op or load, or the store whose value a load would find
     uint64_t version;  // of the memory at that point; 0 for pure ops
     uint64_t hash;
-    uint32_t next;     // older entry with the same head
+    uint32_t next;  // older entry with the same head
   };
   static constexpr uint32_t kNone = UINT32_MAX;
   ir::Kernel& k_;
@@ -71,7 +73,8 @@ class Cse {
         const uint32_t c = memory_.of(o.operands[0]);
         touch(c);
         // One by one, elements are dropped or overwrite each other.
-        if (o.code == Opcode::store && !o.has_mask() && !ir::access_dims(k_, o).per_element) add(load_hash(o, versions_[c] + 1), id, versions_[c] + 1);
+        if (o.code == Opcode::store && !o.has_mask() && !ir::access_dims(k_, o).per_element)
+          add(load_hash(o, versions_[c] + 1), id, versions_[c] + 1);
         return false;
       }
       case Effect::ordered:
@@ -141,8 +144,12 @@ class Cse {
   bool same_index(const Op& a, const Op& b) const {
     for (size_t d = 0; d < a.index.size(); ++d) {
       const ir::Index &x = a.index[d], &y = b.index[d];
-      if (x.kind != y.kind || x.is_static() != y.is_static() || x.start != y.start || x.size != y.size || x.step != y.step) return false;
-      if (!x.is_static() && a.operands[static_cast<size_t>(x.start_operand)] != b.operands[static_cast<size_t>(y.start_operand)]) return false;
+      if (x.kind != y.kind || x.is_static() != y.is_static() || x.start != y.start || x.size != y.size ||
+          x.step != y.step)
+        return false;
+      if (!x.is_static() &&
+          a.operands[static_cast<size_t>(x.start_operand)] != b.operands[static_cast<size_t>(y.start_operand)])
+        return false;
     }
     return true;
   }

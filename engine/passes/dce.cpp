@@ -1,5 +1,6 @@
-// Swaps without use for the old contents become stores. Marks what stores, swaps, semaphores, copies, barriers, reports and whiles need, then removes the rest: ops, loop carries, and results of if and switch.
-// A for always ends, so one without live results or effects goes; a while may not end and stays.
+// Swaps without use for the old contents become stores. Marks what stores, swaps, semaphores, copies, barriers, reports
+// and whiles need, then removes the rest: ops, loop carries, and results of if and switch. A for always ends, so one
+// without live results or effects goes; a while may not end and stays.
 #include <algorithm>
 
 #include "engine/passes/passes.h"
@@ -11,7 +12,12 @@ using ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Value;
 
 class Dce {
  public:
-  explicit Dce(ir::Kernel& k) : k_(k), live_op_(k.ops.size()), live_value_(k.values.size()), op_owner_(k.ops.size()), region_owner_(k.regions.size()) {}
+  explicit Dce(ir::Kernel& k)
+      : k_(k),
+        live_op_(k.ops.size()),
+        live_value_(k.values.size()),
+        op_owner_(k.ops.size()),
+        region_owner_(k.regions.size()) {}
 
   bool run() {
     for (RegionId r : top_regions(k_)) own(r, {});
@@ -36,8 +42,8 @@ class Dce {
   static bool is_control(const Op& o) { return !o.regions.empty(); }
   bool is_root(const Op& o) const {
     if (o.code == Opcode::report && ir::constant_bits(k_, o.operands[0]) == uint64_t{0}) return false;
-    return ir::writes_ref(o.code) || ir::is_print(o.code) || o.code == Opcode::barrier || o.code == Opcode::report || o.code == Opcode::while_ ||
-           (ir::is_pipe(o.code) && o.code != Opcode::semaphore_read);
+    return ir::writes_ref(o.code) || ir::is_print(o.code) || o.code == Opcode::barrier || o.code == Opcode::report ||
+           o.code == Opcode::while_ || (ir::is_pipe(o.code) && o.code != Opcode::semaphore_read);
   }
   static size_t first_carry(const Op& o) { return o.code == Opcode::for_ ? 3 : 0; }
 
@@ -101,7 +107,9 @@ class Dce {
   void sweep(RegionId r) {
     std::vector<OpId>& list = k_.region(r).ops;
     const size_t before = list.size();
-    list.erase(std::remove_if(list.begin(), list.end(), [&](OpId id) { return !live_op_[id.index] && k_.op(id).code != Opcode::yield; }), list.end());
+    list.erase(std::remove_if(list.begin(), list.end(),
+                              [&](OpId id) { return !live_op_[id.index] && k_.op(id).code != Opcode::yield; }),
+               list.end());
     changed_ |= list.size() != before;
     for (OpId id : list) {
       Op& o = k_.op(id);

@@ -71,7 +71,8 @@ void Folder::op(OpId id) {
 void Folder::constant_op(OpId id) {
   const Op& op = k_.op(id);
   const Type& t = k_.type(op.results[0]);
-  const auto [it, fresh] = constant_values_.try_emplace({t.dtype, static_cast<uint64_t>(op.attr(Attr::bits)), t.shape}, op.results[0]);
+  const auto [it, fresh] =
+      constant_values_.try_emplace({t.dtype, static_cast<uint64_t>(op.attr(Attr::bits)), t.shape}, op.results[0]);
   if (!fresh) {
     replaced_.replace(op.results[0], it->second);
     changed_ = true;
@@ -201,13 +202,16 @@ void Folder::static_starts(Op& op) {
     if (x.is_static() || x.kind == ir::Index::Kind::array) continue;
     const auto at = ir::constant_int(k_, op.operands[static_cast<size_t>(x.start_operand)]);
     if (!at || *at < 0) continue;
-    const __int128 window = x.kind == ir::Index::Kind::integer ? 1 : x.size == 0 ? 0 : __int128{x.size - 1} * x.step + 1;
+    const __int128 window = x.kind == ir::Index::Kind::integer ? 1
+                            : x.size == 0                      ? 0
+                                                               : __int128{x.size - 1} * x.step + 1;
     if (shape[d] >= 0 && *at + window > shape[d]) continue;
     const int32_t operand = x.start_operand;
     x.start = *at;
     x.start_operand = -1;
     changed_ = true;
-    const bool used = std::any_of(op.index.begin(), op.index.end(), [&](const ir::Index& o) { return o.start_operand == operand; });
+    const bool used =
+        std::any_of(op.index.begin(), op.index.end(), [&](const ir::Index& o) { return o.start_operand == operand; });
     if (used) continue;
     op.operands.erase(op.operands.begin() + operand);
     for (ir::Index& o : op.index)
@@ -256,15 +260,14 @@ void Folder::drop_invariant_carries(Op& op) {
     const Value arg = k_.region(body).args[i + first_arg], init = op.operands[i + first_operand];
     const Value yielded = replaced_(yields[i]);
     if (yielded != arg && yielded != init) continue;
-    for (RegionId r : op.regions)
-      replaced_.replace(k_.region(r).args[i + first_arg], init);
+    for (RegionId r : op.regions) replaced_.replace(k_.region(r).args[i + first_arg], init);
     replaced_.replace(op.results[i], init);
   }
 }
 
 /// True if the op is gone.
-// `choice` holds in the first iteration of a loop only, `otherwise` is what that loop carries, and it carries `first` into that iteration:
-// the accumulator's "if k == 0, start from zero", where it starts from zero anyway.
+// `choice` holds in the first iteration of a loop only, `otherwise` is what that loop carries, and it carries `first`
+// into that iteration: the accumulator's "if k == 0, start from zero", where it starts from zero anyway.
 bool Folder::resets_first_iteration(Value choice, Value first, Value otherwise) const {
   const Op* test = k_.def(choice);
   if (!test || test->code != Opcode::eq) return false;
@@ -279,7 +282,8 @@ bool Folder::resets_first_iteration(Value choice, Value first, Value otherwise) 
     return x && y && *x == *y && k_.type(a) == k_.type(b);
   };
   const Value iv = k_.region(body).args[0];
-  const bool at_start = (test->operands[0] == iv && equal(test->operands[1], loop.operands[0])) || (test->operands[1] == iv && equal(test->operands[0], loop.operands[0]));
+  const bool at_start = (test->operands[0] == iv && equal(test->operands[1], loop.operands[0])) ||
+                        (test->operands[1] == iv && equal(test->operands[0], loop.operands[0]));
   return at_start && number > 0 && equal(loop.operands[number + 2], first);
 }
 
@@ -289,17 +293,22 @@ bool Folder::control_flow(OpId id) {
     const std::vector<Value> results = k_.op(id).results;
     const std::vector<RegionId> regions = k_.op(id).regions;
     const Value choice = k_.op(id).operands[0];
-    if (const auto r = ranges_.of(choice); r && (r->lo == r->hi || regions.size() == 1 || (code == Opcode::switch_ && (r->hi <= 0 || r->lo >= static_cast<int64_t>(regions.size()) - 1)))) {
+    if (const auto r = ranges_.of(choice);
+        r && (r->lo == r->hi || regions.size() == 1 ||
+              (code == Opcode::switch_ && (r->hi <= 0 || r->lo >= static_cast<int64_t>(regions.size()) - 1)))) {
       const int64_t last = static_cast<int64_t>(regions.size()) - 1;
-      splice(regions[static_cast<size_t>(code == Opcode::if_ ? 1 - r->lo : std::clamp<int64_t>(r->lo, 0, last))], results);
+      splice(regions[static_cast<size_t>(code == Opcode::if_ ? 1 - r->lo : std::clamp<int64_t>(r->lo, 0, last))],
+             results);
       return true;
     }
     for (RegionId r : regions) region(r);
     for (size_t i = 0; i < results.size(); ++i) {
       const Value first = k_.terminator(regions[0]).operands[i];
-      const bool same = std::all_of(regions.begin(), regions.end(), [&](RegionId r) { return k_.terminator(r).operands[i] == first; });
+      const bool same = std::all_of(regions.begin(), regions.end(),
+                                    [&](RegionId r) { return k_.terminator(r).operands[i] == first; });
       if (same) replaced_.replace(results[i], first);  // defined outside, since both see it
-      else if (code == Opcode::if_ && resets_first_iteration(choice, first, k_.terminator(regions[1]).operands[i])) replaced_.replace(results[i], k_.terminator(regions[1]).operands[i]);
+      else if (code == Opcode::if_ && resets_first_iteration(choice, first, k_.terminator(regions[1]).operands[i]))
+        replaced_.replace(results[i], k_.terminator(regions[1]).operands[i]);
     }
     return false;
   }
@@ -319,7 +328,8 @@ bool Folder::control_flow(OpId id) {
       splice(body, results);
       return true;
     }
-    if (step.hi < 1) {  // whoever came here would have no valid program: it is code that nobody takes, and stays well formed with any step
+    // whoever came here would have no valid program: it is code that nobody takes, and stays well formed with any step
+    if (step.hi < 1) {
       const Value one = constant(Type::array(DType::i32), 1, k_.op(id).loc);
       k_.op(id).operands[2] = one;
       changed_ = true;
@@ -337,7 +347,8 @@ bool Folder::control_flow(OpId id) {
   const RegionId cond = k_.op(id).regions[0], body = k_.op(id).regions[1];
   drop_invariant_carries(k_.op(id));
   region(cond);
-  if (const std::vector<OpId>& list = k_.region(cond).ops; list.size() == 1 && is(k_.terminator(cond).operands[0], 0)) {  // never runs
+  // never runs
+  if (const std::vector<OpId>& list = k_.region(cond).ops; list.size() == 1 && is(k_.terminator(cond).operands[0], 0)) {
     const Op& op = k_.op(id);
     for (size_t i = 0; i < op.results.size(); ++i) replaced_.replace(op.results[i], op.operands[i]);
     return true;

@@ -1,5 +1,5 @@
-// Folder: the state of one run of fold(). fold.cpp walks the regions and rewrites control flow and shape ops; identities.cpp the
-// elementwise ops. Values that fold() makes are folded at once, so one walk does nearly everything.
+// Folder: the state of one run of fold(). fold.cpp walks the regions and rewrites control flow and shape ops;
+// identities.cpp the elementwise ops. Values that fold() makes are folded at once, so one walk does nearly everything.
 #pragma once
 #include <map>
 #include <optional>
@@ -21,12 +21,12 @@ class Folder {
   ir::Kernel& k_;
   Replacements replaced_;
   Ranges ranges_;
-  std::vector<ir::OpId>* out_ = nullptr;                     // ops of the region being rewritten
-  std::vector<ir::OpId> constants_;                          // all constants of the top region: they go to its front
+  std::vector<ir::OpId>* out_ = nullptr;  // ops of the region being rewritten
+  std::vector<ir::OpId> constants_;       // all constants of the top region: they go to its front
   std::map<std::tuple<DType, uint64_t, Shape>, ir::Value> constant_values_;
-  std::unordered_map<uint32_t, ir::OpId> loop_of_body_;      // the for op around a body region that is being walked
+  std::unordered_map<uint32_t, ir::OpId> loop_of_body_;  // the for op around a body region that is being walked
   bool changed_ = false;
-  int depth_ = 0;                                            // of simplify()
+  int depth_ = 0;  // of simplify()
   int region_depth_ = 0;
 
   // fold.cpp
@@ -46,7 +46,9 @@ class Folder {
   std::optional<ir::Value> shape_op(ir::Op& op, const ir::Type& t);
 
   ir::Value make(ir::Op op, const ir::Type& t);
-  ir::Value make(ir::Opcode c, std::vector<ir::Value> operands, const ir::Type& t, Loc loc) { return make(ir::Op{.code = c, .operands = std::move(operands), .loc = loc}, t); }
+  ir::Value make(ir::Opcode c, std::vector<ir::Value> operands, const ir::Type& t, Loc loc) {
+    return make(ir::Op{.code = c, .operands = std::move(operands), .loc = loc}, t);
+  }
   ir::Value constant(const ir::Type& t, uint64_t bits, Loc loc);
   std::optional<uint64_t> bits_of(ir::Value v) const { return ir::constant_bits(k_, v); }
   bool is(ir::Value v, uint64_t bits) const { return bits_of(v) == bits; }

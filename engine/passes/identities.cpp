@@ -1,5 +1,5 @@
-// Exact identities of elementwise ops. Integer ones hold modulo 2^n; float ones keep every bit of results that are not NaN, signed
-// zeros included. Constants stand in every element, so what holds for scalars holds for arrays.
+// Exact identities of elementwise ops. Integer ones hold modulo 2^n; float ones keep every bit of results that are not
+// NaN, signed zeros included. Constants stand in every element, so what holds for scalars holds for arrays.
 #include <algorithm>
 #include <bit>
 
@@ -38,8 +38,14 @@ Result Folder::elementwise(Op& op, const Type& t) {
   }
   switch (op.code) {
     case Opcode::select: return selection(op, t);
-    case Opcode::convert: case Opcode::bitcast: return conversion(op, t);
-    case Opcode::eq: case Opcode::ne: case Opcode::lt: case Opcode::le: case Opcode::gt: case Opcode::ge: return comparison(op, t);
+    case Opcode::convert:
+    case Opcode::bitcast: return conversion(op, t);
+    case Opcode::eq:
+    case Opcode::ne:
+    case Opcode::lt:
+    case Opcode::le:
+    case Opcode::gt:
+    case Opcode::ge: return comparison(op, t);
     default: break;
   }
   if (is_float(t.dtype)) return floats(op);
@@ -80,7 +86,8 @@ Result Folder::integers(Op& op, const Type& t) {
     case Opcode::sub:
       if (a == b) return zero();
       if (c == 0) return a;
-      if (c && is_signed_int(d)) return make(Opcode::add, {a, constant(t, evaluate(Opcode::sub, d, 0, *c), op.loc)}, t, op.loc);
+      if (c && is_signed_int(d))
+        return make(Opcode::add, {a, constant(t, evaluate(Opcode::sub, d, 0, *c), op.loc)}, t, op.loc);
       if (const Op* sum = inner(a, Opcode::add)) {  // (x + y) - x
         if (sum->operands[1] == b) return sum->operands[0];
         if (sum->operands[0] == b) return sum->operands[1];
@@ -94,7 +101,8 @@ Result Folder::integers(Op& op, const Type& t) {
       if (a == b || c == all_ones(d)) return a;
       if (c == 0) return zero();
       if (c && std::has_single_bit(*c + 1))
-        if (const auto r = ranges_.of(a); d != DType::boolean && r && r->lo >= 0 && static_cast<uint64_t>(r->hi) <= *c) return a;
+        if (const auto r = ranges_.of(a); d != DType::boolean && r && r->lo >= 0 && static_cast<uint64_t>(r->hi) <= *c)
+          return a;
       break;
     case Opcode::or_:
       if (a == b || c == 0) return a;
@@ -117,11 +125,14 @@ Result Folder::integers(Op& op, const Type& t) {
       if (const auto r = ranges_.of(a); r && r->lo >= 0) return a;
       if (is_unsigned_int(d)) return a;
       break;
-    case Opcode::shift_left: case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic:
+    case Opcode::shift_left:
+    case Opcode::shift_right_logical:
+    case Opcode::shift_right_arithmetic:
       if (c == 0) return a;
       if (is(a, 0)) return a;
       break;
-    case Opcode::max: case Opcode::min: {
+    case Opcode::max:
+    case Opcode::min: {
       if (a == b) return a;
       const auto x = ranges_.of(a), y = ranges_.of(b);
       if (x && y && x->lo >= y->hi) return op.code == Opcode::max ? a : b;
@@ -145,18 +156,21 @@ Result Folder::division(Op& op, const Type& t) {
   const bool is_div = op.code == Opcode::div;
   const auto zero = [&] { return constant(t, 0, op.loc); };
   if (is(b, 1)) return is_div ? a : zero();
-  if (!is_div && a == b) return zero();       // 0 % 0 is 0 too
+  if (!is_div && a == b) return zero();  // 0 % 0 is 0 too
   if (!is_div && is(a, 0)) return a;
   const auto c = ir::constant_int(k_, b);
   const auto r = ranges_.of(a);
   if (!c || *c < 1 || !r || r->lo < 0) return std::nullopt;
   if (r->hi < *c) return is_div ? zero() : a;
   const Op* def = k_.def(a);
-  const auto multiple = [&](Value v) -> std::optional<int64_t> {  // v is x * n without wrapping, x not negative, n a multiple of c
+  // v is x * n without wrapping, x not negative, n a multiple of c
+  const auto multiple = [&](Value v) -> std::optional<int64_t> {
     const Op* m = k_.def(v);
     if (!m || m->code != Opcode::mul) return std::nullopt;
     const auto n = ir::constant_int(k_, m->operands[1]);
-    if (!n || *n < 1 || *n % *c || !ranges_.exact(Opcode::mul, m->operands[0], m->operands[1], t.dtype) || ranges_.of(m->operands[0])->lo < 0) return std::nullopt;
+    if (!n || *n < 1 || *n % *c || !ranges_.exact(Opcode::mul, m->operands[0], m->operands[1], t.dtype) ||
+        ranges_.of(m->operands[0])->lo < 0)
+      return std::nullopt;
     return n;
   };
   if (const auto n = multiple(a)) {
@@ -168,11 +182,15 @@ Result Folder::division(Op& op, const Type& t) {
     for (int side = 0; side < 2; ++side) {
       const Value whole = def->operands[static_cast<size_t>(side)], rest = def->operands[static_cast<size_t>(1 - side)];
       const auto constant_whole = ir::constant_int(k_, whole);
-      const auto n = constant_whole && *constant_whole >= 0 && *constant_whole % *c == 0 ? constant_whole : multiple(whole);
+      const auto n =
+          constant_whole && *constant_whole >= 0 && *constant_whole % *c == 0 ? constant_whole : multiple(whole);
       if (!n || ranges_.of(rest)->lo < 0) continue;
       if (!is_div) return make(Opcode::rem, {rest, b}, t, op.loc);
-      const Value quotient = constant_whole ? constant(t, static_cast<uint64_t>(*n / *c), op.loc)
-                                            : make(Opcode::mul, {k_.def(whole)->operands[0], constant(t, static_cast<uint64_t>(*n / *c), op.loc)}, t, op.loc);
+      const Value quotient =
+          constant_whole
+              ? constant(t, static_cast<uint64_t>(*n / *c), op.loc)
+              : make(Opcode::mul, {k_.def(whole)->operands[0], constant(t, static_cast<uint64_t>(*n / *c), op.loc)}, t,
+                     op.loc);
       const Value remaining = make(Opcode::div, {rest, b}, t, op.loc);
       return make(Opcode::add, {quotient, remaining}, t, op.loc);
     }
@@ -180,7 +198,9 @@ Result Folder::division(Op& op, const Type& t) {
   // Index arithmetic of the lane level runs per invocation; at tile level the affine form is worth more than a shift.
   if (k_.level == ir::Level::lane && std::has_single_bit(static_cast<uint64_t>(*c))) {
     if (!is_div) return make(Opcode::and_, {a, constant(t, static_cast<uint64_t>(*c - 1), op.loc)}, t, op.loc);
-    return make(Opcode::shift_right_logical, {a, constant(t, static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(*c))), op.loc)}, t, op.loc);
+    return make(Opcode::shift_right_logical,
+                {a, constant(t, static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(*c))), op.loc)}, t,
+                op.loc);
   }
   return std::nullopt;
 }
@@ -192,7 +212,8 @@ Result Folder::floats(const Op& op) {
   const DType t = k_.type(op.operands[0]).dtype;
   const uint64_t one = reference::from_double(t, 1.0), minus_zero = reference::from_double(t, -0.0);
   switch (op.code) {
-    case Opcode::mul: case Opcode::div: return b == one ? Result(op.operands[0]) : std::nullopt;
+    case Opcode::mul:
+    case Opcode::div: return b == one ? Result(op.operands[0]) : std::nullopt;
     case Opcode::add: return b == minus_zero ? Result(op.operands[0]) : std::nullopt;
     case Opcode::sub: return *b == 0 ? Result(op.operands[0]) : std::nullopt;
     default: return std::nullopt;
@@ -202,7 +223,8 @@ Result Folder::floats(const Op& op) {
 Result Folder::comparison(const Op& op, const Type& t) {
   const Value a = op.operands[0], b = op.operands[1];
   const DType d = k_.type(a).dtype;
-  if (a == b && !is_float(d)) return constant(t, op.code == Opcode::eq || op.code == Opcode::le || op.code == Opcode::ge, op.loc);
+  if (a == b && !is_float(d))
+    return constant(t, op.code == Opcode::eq || op.code == Opcode::le || op.code == Opcode::ge, op.loc);
   const bool eq = op.code == Opcode::eq, ne = op.code == Opcode::ne;
   if (d == DType::boolean && (eq || ne))
     if (const auto c = bits_of(b)) return (*c != 0) == eq ? a : make(Opcode::not_, {a}, t, op.loc);
@@ -219,9 +241,11 @@ Result Folder::conversion(const Op& op, const Type& t) {
   const DType a = k_.type(source).dtype, b = from.dtype, c = t.dtype;
   if (op.code == Opcode::bitcast) return make(op.code, {source}, t, op.loc);
   if (is_float(a) || is_float(b) || is_float(c) || b == DType::boolean) return std::nullopt;
-  // The middle dtype keeps a's value if it holds all of a's values; then it may be left out. If it only keeps the low bits (which is all
-  // that a c of at most its width sees), too.
-  const bool a_signed = is_signed_int(a), holds = is_signed_int(b) ? bits(b) > bits(a) || (a_signed && bits(b) == bits(a)) : !a_signed && bits(b) >= bits(a);
+  // The middle dtype keeps a's value if it holds all of a's values; then it may be left out. If it only keeps the low
+  // bits (which is all that a c of at most its width sees), too.
+  const bool a_signed = is_signed_int(a), holds = is_signed_int(b)
+                                                      ? bits(b) > bits(a) || (a_signed && bits(b) == bits(a))
+                                                      : !a_signed && bits(b) >= bits(a);
   const bool low_bits = bits(b) >= bits(a) && bits(c) <= bits(b);
   if (holds || low_bits) return a == c ? source : make(op.code, {source}, t, op.loc);
   return std::nullopt;
@@ -231,7 +255,8 @@ Result Folder::selection(const Op& op, const Type& t) {
   const Value p = op.operands[0], a = op.operands[1], b = op.operands[2];
   if (a == b) return a;
   if (const auto c = bits_of(p)) return *c ? a : b;
-  if (const Op* flipped = k_.def(p); flipped && flipped->code == Opcode::not_) return make(Opcode::select, {flipped->operands[0], b, a}, t, op.loc);
+  if (const Op* flipped = k_.def(p); flipped && flipped->code == Opcode::not_)
+    return make(Opcode::select, {flipped->operands[0], b, a}, t, op.loc);
   if (t.dtype == DType::boolean) {
     if (is(a, 1) && is(b, 0)) return p;
     if (is(a, 0) && is(b, 1)) return make(Opcode::not_, {p}, t, op.loc);

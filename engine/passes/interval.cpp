@@ -6,7 +6,9 @@ namespace tessera {
 namespace {
 using ir::Opcode;
 using Wide = __int128;
-struct Exact { Wide lo, hi; };
+struct Exact {
+  Wide lo, hi;
+};
 
 Exact all_of(DType t) {
   if (t == DType::boolean) return {0, 1};
@@ -14,9 +16,12 @@ Exact all_of(DType t) {
   return is_unsigned_int(t) ? Exact{0, (Wide{1} << n) - 1} : Exact{-(Wide{1} << (n - 1)), (Wide{1} << (n - 1)) - 1};
 }
 
-template <size_t N> Exact hull(const Wide (&corners)[N]) { return {*std::min_element(corners, corners + N), *std::max_element(corners, corners + N)}; }
+template <size_t N> Exact hull(const Wide (&corners)[N]) {
+  return {*std::min_element(corners, corners + N), *std::max_element(corners, corners + N)};
+}
 
-// Sums, differences and products of 64-bit integers fit 127 bits, unless both are u64 beyond i64: then nothing is known anyway.
+// Sums, differences and products of 64-bit integers fit 127 bits, unless both are u64 beyond i64: then nothing is known
+// anyway.
 Exact multiply(const Exact& a, const Exact& b) {
   const Wide corners[] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
   return hull(corners);
@@ -55,7 +60,8 @@ std::optional<Exact> integers(Opcode op, DType t, const Exact& all, const std::v
     case Opcode::and_:
       if (a.lo < 0 && b.lo < 0) return std::nullopt;
       return Exact{0, a.lo < 0 ? b.hi : b.lo < 0 ? a.hi : std::min(a.hi, b.hi)};
-    case Opcode::or_: case Opcode::xor_: {
+    case Opcode::or_:
+    case Opcode::xor_: {
       if (a.lo < 0 || b.lo < 0) return std::nullopt;
       Wide top = 1;
       while (top <= std::max(a.hi, b.hi)) top *= 2;
@@ -64,16 +70,20 @@ std::optional<Exact> integers(Opcode op, DType t, const Exact& all, const std::v
     // Shifts by the width or more, and by less than 0, leave nothing, or the sign.
     case Opcode::shift_left: {
       if (b.lo < 0 || b.hi >= width) return std::nullopt;
-      return Exact{a.lo * (Wide{1} << static_cast<int>(a.lo < 0 ? b.hi : b.lo)), a.hi * (Wide{1} << static_cast<int>(a.hi < 0 ? b.lo : b.hi))};
+      return Exact{a.lo * (Wide{1} << static_cast<int>(a.lo < 0 ? b.hi : b.lo)),
+                   a.hi * (Wide{1} << static_cast<int>(a.hi < 0 ? b.lo : b.hi))};
     }
-    case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic: {
+    case Opcode::shift_right_logical:
+    case Opcode::shift_right_arithmetic: {
       const bool arithmetic = op == Opcode::shift_right_arithmetic;
       if (arithmetic && is_unsigned_int(t) && a.hi > all.hi / 2) return std::nullopt;  // the top bit fills
       if (a.lo < 0) return arithmetic ? std::optional(Exact{a.lo, std::max<Wide>(a.hi, -1)}) : std::nullopt;
       const bool ordinary = b.lo >= 0 && b.hi < width;
-      return Exact{ordinary ? a.lo >> static_cast<int>(b.hi) : 0, b.lo >= 0 && b.lo < width ? a.hi >> static_cast<int>(b.lo) : a.hi};
+      return Exact{ordinary ? a.lo >> static_cast<int>(b.hi) : 0,
+                   b.lo >= 0 && b.lo < width ? a.hi >> static_cast<int>(b.lo) : a.hi};
     }
-    case Opcode::clz: case Opcode::population_count: return Exact{0, width};
+    case Opcode::clz:
+    case Opcode::population_count: return Exact{0, width};
     case Opcode::convert:
       if (t == DType::boolean) return decided(a.lo > 0 || a.hi < 0, a.lo == 0 && a.hi == 0);
       return a;

@@ -1,6 +1,6 @@
-// Intervals: bounds on the integers and bools of a dtype, and what each elementwise op makes of them. Arithmetic wraps in its dtype, and this
-// is the one place that knows when: what may wrap has every value of the dtype. passes/ranges.h, codegen's affine forms (codegen/plan/affine.h)
-// and its last ranges (codegen/spirv/ranges.h) all ask here.
+// Intervals: bounds on the integers and bools of a dtype, and what each elementwise op makes of them. Arithmetic wraps
+// in its dtype, and this is the one place that knows when: what may wrap has every value of the dtype. passes/ranges.h,
+// codegen's affine forms (codegen/plan/affine.h) and its last ranges (codegen/spirv/ranges.h) all ask here.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -22,10 +22,13 @@ using Bounds = std::optional<Interval>;
 Bounds values_of(DType t);
 /// [lo, hi] if dtype t holds all of it, else values_of(t).
 Bounds held(DType t, __int128 lo, __int128 hi);
-/// Of an elementwise op's result. `operand` is its operands' dtype (for select that of operands 1 and 2, as for reference::eval).
+/// Of an elementwise op's result. `operand` is its operands' dtype (for select that of operands 1 and 2, as for
+/// reference::eval).
 Bounds result_bounds(ir::Opcode op, DType operand, DType result, const std::vector<Bounds>& operands);
 /// Of the counter of a for from `lower` to `upper`, in its rounds: stepping beyond i32 ends it.
-inline Interval counter_bounds(const Interval& lower, const Interval& upper) { return {lower.lo, upper.hi - 1 > lower.lo ? upper.hi - 1 : lower.lo}; }
+inline Interval counter_bounds(const Interval& lower, const Interval& upper) {
+  return {lower.lo, upper.hi - 1 > lower.lo ? upper.hi - 1 : lower.lo};
+}
 /// The add, sub or mul of integers of dtype t does not wrap.
 bool never_wraps(ir::Opcode op, DType t, const Bounds& a, const Bounds& b);
 

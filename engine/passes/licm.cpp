@@ -1,10 +1,10 @@
-// Loops inside out: an op whose operands are all defined outside the loop moves in front of it. Every pure op is total, so it may run
-// although the loop would not. Tile-level loads may move too where the loop stores nothing to their memory: they are safe at any index.
-// At lane level loads stay, since an index may be good only inside the loop.
+// Loops inside out: an op whose operands are all defined outside the loop moves in front of it. Every pure op is total,
+// so it may run although the loop would not. Tile-level loads may move too where the loop stores nothing to their
+// memory: they are safe at any index. At lane level loads stay, since an index may be good only inside the loop.
+#include <algorithm>
+
 #include "engine/passes/memory.h"
 #include "engine/passes/passes.h"
-
-#include <algorithm>
 
 namespace tessera::passes {
 namespace {
@@ -44,7 +44,8 @@ class Licm {
     kept.reserve(k_.region(from).ops.size());
     for (OpId id : k_.region(from).ops) {
       const Op& op = k_.op(id);
-      if (!may_move(op, loop) || std::any_of(op.operands.begin(), op.operands.end(), [&](Value v) { return depth_[v.index] > depth; })) {
+      if (!may_move(op, loop) ||
+          std::any_of(op.operands.begin(), op.operands.end(), [&](Value v) { return depth_[v.index] > depth; })) {
         kept.push_back(id);
         continue;
       }

@@ -1,7 +1,9 @@
-// Which memory an access may touch, for the passes. Refs fall into classes: two Refs of different classes never share memory.
-// Tile level: every body argument (input, output, scratch) and every argument of a run_scoped is a class of its own (index maps see the first of them), but that
-// an input and the output aliased to it are one where Kernel::shares_at_once. Otherwise a program sees the input as of its start. Lane level: the same, and one class for all of the shared
-// arena and one for all of the scratch arena, since allocations there may overlap; a view has its base's class.
+// Which memory an access may touch, for the passes. Refs fall into classes: two Refs of different classes never share
+// memory. Tile level: every body argument (input, output, scratch) and every argument of a run_scoped is a class of its
+// own (index maps see the first of them), but that an input and the output aliased to it are one where
+// Kernel::shares_at_once. Otherwise a program sees the input as of its start. Lane level: the same, and one class for
+// all of the shared arena and one for all of the scratch arena, since allocations there may overlap; a view has its
+// base's class.
 #pragma once
 #include <cstdint>
 #include <unordered_map>
@@ -19,8 +21,8 @@ class MemoryClasses {
   /// No op of the kernel stores to the class.
   bool read_only(uint32_t c) const { return !stored_[c]; }
 
-  /// The classes whose contents an op may change, regions in it left out: a wait those of every copy's target. Semaphores are left out: what reads
-  /// them is ordered.
+  /// The classes whose contents an op may change, regions in it left out: a wait those of every copy's target.
+  /// Semaphores are left out: what reads them is ordered.
   std::vector<uint32_t> stores(const ir::Op& op) const;
 
   struct Effects {

@@ -8,13 +8,15 @@ namespace tessera::passes {
 
 const std::vector<Pass>& all() {
   // Never destroyed: threads may compile until the process has gone.
-  static const auto& kPasses = *new std::vector<Pass>{{"fold", fold}, {"count", count}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
+  static const auto& kPasses =
+      *new std::vector<Pass>{{"fold", fold}, {"count", count}, {"cse", cse}, {"licm", licm}, {"dce", dce}};
   return kPasses;
 }
 
 void optimize(ir::Kernel& k, const std::function<void(const Pass&, const ir::Kernel&, bool)>& after) {
   constexpr int kMaxRounds = 4;
-  // Verifying costs as much as a pass: after each one where somebody watches or in builds that check, else once at the end.
+  // Verifying costs as much as a pass: after each one where somebody watches or in builds that check, else once at the
+  // end.
 #ifdef NDEBUG
   const bool each = static_cast<bool>(after);
 #else

@@ -7,7 +7,9 @@ namespace {
 using ir::Attr, ir::Family, ir::Launch, ir::Op, ir::Opcode, ir::Value;
 /// Sizes are not negative, so only a difference or a negative constant can be.
 bool never_negative(const Extent& e) {
-  return std::none_of(e.nodes().begin(), e.nodes().end(), [](const Extent::Node& n) { return n.op == Extent::Op::sub || (n.op == Extent::Op::constant && n.value < 0); });
+  return std::none_of(e.nodes().begin(), e.nodes().end(), [](const Extent::Node& n) {
+    return n.op == Extent::Op::sub || (n.op == Extent::Op::constant && n.value < 0);
+  });
 }
 
 /// The grid axis that program_id and num_programs count as `axis`.
@@ -40,7 +42,8 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
   }
   switch (ir::family(op.code)) {
     case Family::source: {
-      if (op.code == Opcode::iota) return within(0, std::max<int64_t>(t.shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
+      if (op.code == Opcode::iota)
+        return within(0, std::max<int64_t>(t.shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
       const uint64_t b = static_cast<uint64_t>(op.attr(Attr::bits));
       const int shift = 64 - bits(t.dtype);
       if (t.dtype == DType::u64 && b > INT64_MAX) return std::nullopt;
@@ -60,7 +63,9 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
       }
       return r;
     }
-    case Family::argreduce: return within(0, std::max<int64_t>(k_.type(op.operands[0]).shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
+    case Family::argreduce:
+      return within(0,
+                    std::max<int64_t>(k_.type(op.operands[0]).shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
     case Family::grid: {
       const ir::GridAxis* g = grid_axis(k_, op.attr(Attr::axis));
       const bool id = op.code == Opcode::program_id;
@@ -69,8 +74,17 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
       return Range{id ? 0 : n, id ? std::max<int64_t>(n - 1, 0) : n};
     }
     case Family::launch: return launch(op, *all);
-    case Family::elementwise: case Family::contract: case Family::reduce: case Family::memory: case Family::print: case Family::control: case Family::pipe: case Family::end:
-    case Family::ref: case Family::group: case Family::report: break;
+    case Family::elementwise:
+    case Family::contract:
+    case Family::reduce:
+    case Family::memory:
+    case Family::print:
+    case Family::control:
+    case Family::pipe:
+    case Family::end:
+    case Family::ref:
+    case Family::group:
+    case Family::report: break;
   }
   return all;
 }
@@ -81,11 +95,16 @@ Bounds Ranges::launch(const Op& op, const Range& all) const {
     case Launch::num_workgroups: return Range{1, INT32_MAX};
     case Launch::local_index: return Range{0, k_.lane.workgroup_size - 1};
     case Launch::lane_id: return Range{0, k_.lane.subgroup_size ? k_.lane.subgroup_size - 1 : 127};
-    case Launch::subgroup_id: return Range{0, k_.lane.subgroup_size ? (k_.lane.workgroup_size - 1) / k_.lane.subgroup_size : k_.lane.workgroup_size - 1};
+    case Launch::subgroup_id:
+      return Range{
+          0, k_.lane.subgroup_size ? (k_.lane.workgroup_size - 1) / k_.lane.subgroup_size : k_.lane.workgroup_size - 1};
     case Launch::extent: {
       size_t i = static_cast<size_t>(op.attr(Attr::index));
       if (tells_steps(k_.lane, static_cast<int64_t>(i))) i = static_cast<size_t>(k_.lane.steps_extent) + 1;
-      if (const auto n = i < k_.lane.extents.size() ? k_.lane.extents[i].value() : std::nullopt; n && *n >= 0 && *n <= all.hi) return Range{0, *n};  // a launch may give less
+      // a launch may give less
+      if (const auto n = i < k_.lane.extents.size() ? k_.lane.extents[i].value() : std::nullopt;
+          n && *n >= 0 && *n <= all.hi)
+        return Range{0, *n};
       return i < k_.lane.extents.size() && never_negative(k_.lane.extents[i]) ? Range{0, all.hi} : all;
     }
   }

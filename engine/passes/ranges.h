@@ -1,5 +1,5 @@
-// Ranges: bounds on the elements of integer and bool values, from constants, grid and workgroup sizes, loop bounds and arithmetic
-// (engine/passes/interval.h). Each value's range is computed once, when the walk reaches its definition.
+// Ranges: bounds on the elements of integer and bool values, from constants, grid and workgroup sizes, loop bounds and
+// arithmetic (engine/passes/interval.h). Each value's range is computed once, when the walk reaches its definition.
 #pragma once
 #include <vector>
 

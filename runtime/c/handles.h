@@ -1,10 +1,12 @@
-// What is behind the handles of tessera.h, and how exceptions become results: nothing is thrown across the C interface. Internal to runtime/c.
+// What is behind the handles of tessera.h, and how exceptions become results: nothing is thrown across the C interface.
+// Internal to runtime/c.
 #pragma once
+#include <tessera/tessera.h>
+
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
-#include <tessera/tessera.h>
 #include <vector>
 
 #include "codegen/program/bundle.h"
@@ -37,7 +39,9 @@ struct tessera_array {
 namespace tessera::c {
 
 /// A callback asked to stop.
-struct Stopped : Error { using Error::Error; };
+struct Stopped : Error {
+  using Error::Error;
+};
 
 /// Keeps the sentence for tessera_last_error(), and gives `result` back.
 tessera_result failed(tessera_result result, const char* what) noexcept;

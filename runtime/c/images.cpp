@@ -33,14 +33,16 @@ tessera_result tessera_semaphore_signal(tessera_device* device, VkSemaphore sema
   });
 }
 
-tessera_result tessera_image_import(tessera_device* device, const tessera_imported_image* imported, tessera_image** image) {
+tessera_result tessera_image_import(tessera_device* device, const tessera_imported_image* imported,
+                                    tessera_image** image) {
   return guarded(__func__, [&] {
     need("tessera_image_import", "device", device);
     need("tessera_image_import", "imported", imported);
     need("tessera_image_import", "image", image);
     const tessera_imported_image& i = *imported;
     if (i.image == VK_NULL_HANDLE) throw SpecError("tessera_image_import: imported.image is VK_NULL_HANDLE");
-    *image = new tessera_image{DeviceImage(device->device, {i.image, i.format, i.extent, i.usage, i.mip_level, i.array_layer})};
+    *image = new tessera_image{
+        DeviceImage(device->device, {i.image, i.format, i.extent, i.usage, i.mip_level, i.array_layer})};
   });
 }
 void tessera_image_destroy(tessera_image* image) { delete image; }
@@ -53,13 +55,16 @@ tessera_result tessera_image_channels(const tessera_image* image, int32_t* chann
   });
 }
 
-tessera_result tessera_image_read(const tessera_image* image, tessera_dtype dtype, int32_t channels, tessera_layouts layouts, tessera_array** array) {
+tessera_result tessera_image_read(const tessera_image* image, tessera_dtype dtype, int32_t channels,
+                                  tessera_layouts layouts, tessera_array** array) {
   return guarded(__func__, [&] {
     need("tessera_image_read", "image", image);
     need("tessera_image_read", "array", array);
     c::shape_of("tessera_image_read", dtype, 0, nullptr);  // throws if there is no such dtype
     const int32_t most = image->image.channels();
-    if (channels < 0 || channels > most) throw SpecError("tessera_image_read: channels is " + std::to_string(channels) + " but the image has " + std::to_string(most));
+    if (channels < 0 || channels > most)
+      throw SpecError("tessera_image_read: channels is " + std::to_string(channels) + " but the image has " +
+                      std::to_string(most));
     auto made = std::make_unique<tessera_array>();
     made->array = read_image(image->image, static_cast<DType>(dtype), layouts_of(layouts), channels);
     made->shape = made->array.shape();
@@ -75,12 +80,16 @@ tessera_result tessera_image_write(tessera_image* image, const tessera_array* ar
   });
 }
 
-tessera_result tessera_kernel_prepare_images(const tessera_kernel* kernel, int32_t frames_in_flight, int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
-                                             const tessera_image_argument* images, int32_t num_images, tessera_prepared** prepared) {
+tessera_result tessera_kernel_prepare_images(const tessera_kernel* kernel, int32_t frames_in_flight,
+                                             int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
+                                             const tessera_image_argument* images, int32_t num_images,
+                                             tessera_prepared** prepared) {
   return guarded(__func__, [&] {
     need("tessera_kernel_prepare_images", "kernel", kernel);
     need("tessera_kernel_prepare_images", "prepared", prepared);
-    if (num_images < 0) throw SpecError("tessera_kernel_prepare_images: num_images is " + std::to_string(num_images) + ", which is below 0");
+    if (num_images < 0)
+      throw SpecError("tessera_kernel_prepare_images: num_images is " + std::to_string(num_images) +
+                      ", which is below 0");
     if (num_images > 0) need("tessera_kernel_prepare_images", "images", images);
     const Program& p = kernel->kernel.program();
     PrepareOptions o;
@@ -91,14 +100,18 @@ tessera_result tessera_kernel_prepare_images(const tessera_kernel* kernel, int32
       const tessera_image_argument& a = images[i];
       if (!a.like) need("tessera_kernel_prepare_images", ("images[" + std::to_string(i) + "].like").c_str(), nullptr);
       if (a.argument < 0 || static_cast<size_t>(a.argument) >= p.args.size())
-        throw SpecError(p.name + ": there is no argument " + std::to_string(a.argument) + " to be an image: their number is " + std::to_string(p.args.size()), p.loc);
+        throw SpecError(p.name + ": there is no argument " + std::to_string(a.argument) +
+                            " to be an image: their number is " + std::to_string(p.args.size()),
+                        p.loc);
       o.images.push_back({static_cast<size_t>(a.argument), a.like->image});
     }
     *prepared = new tessera_prepared(*kernel, o);
   });
 }
 
-tessera_result tessera_stream_record_arguments(tessera_stream* stream, tessera_prepared* prepared, const tessera_argument* arguments, int32_t count, tessera_scopes* scopes) {
+tessera_result tessera_stream_record_arguments(tessera_stream* stream, tessera_prepared* prepared,
+                                               const tessera_argument* arguments, int32_t count,
+                                               tessera_scopes* scopes) {
   return guarded(__func__, [&] {
     need("tessera_stream_record_arguments", "stream", stream);
     need("tessera_stream_record_arguments", "prepared", prepared);

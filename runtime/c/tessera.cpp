@@ -11,8 +11,10 @@
 using namespace tessera;
 using c::guarded, c::need;
 
-static_assert(static_cast<int>(DType::boolean) == TESSERA_BOOL && static_cast<int>(DType::i64) == TESSERA_I64 && static_cast<int>(DType::u4) == TESSERA_U4 &&
-              static_cast<int>(DType::u64) == TESSERA_U64 && static_cast<int>(DType::f8e4m3fn) == TESSERA_F8E4M3FN && static_cast<int>(DType::f64) == TESSERA_F64 && kNumDTypes == TESSERA_F64 + 1);
+static_assert(static_cast<int>(DType::boolean) == TESSERA_BOOL && static_cast<int>(DType::i64) == TESSERA_I64 &&
+              static_cast<int>(DType::u4) == TESSERA_U4 && static_cast<int>(DType::u64) == TESSERA_U64 &&
+              static_cast<int>(DType::f8e4m3fn) == TESSERA_F8E4M3FN && static_cast<int>(DType::f64) == TESSERA_F64 &&
+              kNumDTypes == TESSERA_F64 + 1);
 
 namespace tessera::c {
 namespace {
@@ -86,15 +88,20 @@ tessera_device_info info_of(const DeviceInfo& d) {
 
 void check_bytes(const char* function, const DeviceArray& a, size_t bytes) {
   if (static_cast<uint64_t>(a.nbytes()) != bytes)
-    throw SpecError(std::string(function) + ": " + plural_is(bytes, "byte") + " given but the array " + std::string(name(a.dtype())) + to_string(a.shape()) + " has " + std::to_string(a.nbytes()));
+    throw SpecError(std::string(function) + ": " + plural_is(bytes, "byte") + " given but the array " +
+                    std::string(name(a.dtype())) + to_string(a.shape()) + " has " + std::to_string(a.nbytes()));
 }
 
 }  // namespace
 
 namespace {
-static_assert(static_cast<int>(Severity::info) == TESSERA_INFO && static_cast<int>(Severity::warning) == TESSERA_WARNING && static_cast<int>(Severity::error) == TESSERA_ERROR);
+static_assert(static_cast<int>(Severity::info) == TESSERA_INFO &&
+              static_cast<int>(Severity::warning) == TESSERA_WARNING &&
+              static_cast<int>(Severity::error) == TESSERA_ERROR);
 LogCallback c_log(tessera_log_function log, void* user) {
-  return [=](Severity severity, const std::string& message) { log(user, static_cast<tessera_severity>(severity), message.c_str()); };
+  return [=](Severity severity, const std::string& message) {
+    log(user, static_cast<tessera_severity>(severity), message.c_str());
+  };
 }
 }  // namespace
 
@@ -102,15 +109,20 @@ DeviceOptions options_of(const char* function, const tessera_device_options* opt
   DeviceOptions o;
   if (!options) return o;
   if (options->size != sizeof *options || options->reserved != 0)
-    throw SpecError(std::string(function) + ": options.size is " + std::to_string(options->size) + " and reserved " + std::to_string(options->reserved) + ", but " +
-                        std::to_string(sizeof *options) + " and 0 are right", {}, "begin with tessera_device_defaults()");
+    throw SpecError(std::string(function) + ": options.size is " + std::to_string(options->size) + " and reserved " +
+                        std::to_string(options->reserved) + ", but " + std::to_string(sizeof *options) +
+                        " and 0 are right",
+                    {}, "begin with tessera_device_defaults()");
   if (options->select) o.select = options->select;
   o.validation = options->validation != 0;
   o.memory_limit = options->memory_limit;
   o.watchdog_seconds = options->watchdog_seconds;
   if (options->log) o.log = c_log(options->log, options->log_user);
   o.allocation_callbacks = options->allocation_callbacks;
-  if (options->print) o.print = [print = options->print, user = options->print_user](const std::string& line) { print(user, line.c_str()); };
+  if (options->print)
+    o.print = [print = options->print, user = options->print_user](const std::string& line) {
+      print(user, line.c_str());
+    };
   return o;
 }
 
@@ -122,12 +134,14 @@ Shape shape_of(const char* function, tessera_dtype dtype, int32_t rank, const in
 }
 
 DimValues dims_of(const char* function, const Program& p, const tessera_size* sizes, int32_t num_sizes) {
-  if (num_sizes < 0) throw SpecError(std::string(function) + ": num_sizes is " + std::to_string(num_sizes) + ", which is below 0");
+  if (num_sizes < 0)
+    throw SpecError(std::string(function) + ": num_sizes is " + std::to_string(num_sizes) + ", which is below 0");
   if (num_sizes > 0) need(function, "sizes", sizes);
   DimValues dims;
   for (int32_t i = 0; i < num_sizes; ++i) {
     need(function, "the name of a size", sizes[i].name);
-    if (!dims.emplace(sizes[i].name, sizes[i].value).second) throw SpecError(p.name + ": the size " + sizes[i].name + " is given twice", p.loc);
+    if (!dims.emplace(sizes[i].name, sizes[i].value).second)
+      throw SpecError(p.name + ": the size " + sizes[i].name + " is given twice", p.loc);
   }
   return dims;
 }
@@ -141,7 +155,8 @@ const char* tessera_version_string(void) { return TESSERA_VERSION; }
 tessera_result tessera_check_version(uint32_t header) {
   return guarded("tessera_check_version", [&] {
     if (header >> 12 == TESSERA_VERSION_NUMBER >> 12) return;
-    throw SpecError("tessera_check_version: the program was compiled with the header of Tessera " + std::to_string(header >> 22) + "." + std::to_string(header >> 12 & 0x3ff) + "." +
+    throw SpecError("tessera_check_version: the program was compiled with the header of Tessera " +
+                    std::to_string(header >> 22) + "." + std::to_string(header >> 12 & 0x3ff) + "." +
                     std::to_string(header & 0xfff) + " but the library is " TESSERA_VERSION);
   });
 }
@@ -160,8 +175,12 @@ const char* tessera_result_name(tessera_result r) {
     default: return "?";
   }
 }
-const char* tessera_dtype_name(tessera_dtype t) { return c::is_dtype(t) ? name(static_cast<DType>(t)).data() : nullptr; }
-size_t tessera_dtype_bytes(tessera_dtype t) { return c::is_dtype(t) ? static_cast<size_t>(size_bytes(static_cast<DType>(t))) : 0; }
+const char* tessera_dtype_name(tessera_dtype t) {
+  return c::is_dtype(t) ? name(static_cast<DType>(t)).data() : nullptr;
+}
+size_t tessera_dtype_bytes(tessera_dtype t) {
+  return c::is_dtype(t) ? static_cast<size_t>(size_bytes(static_cast<DType>(t))) : 0;
+}
 
 tessera_result tessera_set_log(tessera_log_function log, void* user) {
   return guarded(__func__, [&] { set_log(log ? c::c_log(log, user) : LogCallback()); });
@@ -188,7 +207,8 @@ tessera_result tessera_device_info_at(int32_t index, tessera_device_info* info) 
     need("tessera_device_info_at", "info", info);
     const std::vector<DeviceInfo> all = list_devices();
     if (index < 0 || static_cast<size_t>(index) >= all.size())
-      throw SpecError("tessera_device_info_at: there is no device " + std::to_string(index) + ": their number is " + std::to_string(all.size()));
+      throw SpecError("tessera_device_info_at: there is no device " + std::to_string(index) + ": their number is " +
+                      std::to_string(all.size()));
     *info = c::info_of(all[static_cast<size_t>(index)]);
   });
 }
@@ -234,7 +254,8 @@ tessera_result tessera_device_allocated(const tessera_device* device, int64_t* b
     *bytes = device->device.allocated_bytes();
   });
 }
-tessera_result tessera_device_validation(const tessera_device* device, void (*say)(void* user, const char* message), void* user) {
+tessera_result tessera_device_validation(const tessera_device* device, void (*say)(void* user, const char* message),
+                                         void* user) {
   return guarded(__func__, [&] {
     need("tessera_device_validation", "device", device);
     if (!say) throw SpecError("tessera_device_validation: say is NULL");
@@ -274,7 +295,8 @@ tessera_result tessera_bundle_kernel_name(const tessera_bundle* bundle, int32_t 
     need("tessera_bundle_kernel_name", "name", name);
     const std::vector<std::string> names = bundle->bundle.kernels();
     if (index < 0 || static_cast<size_t>(index) >= names.size())
-      throw SpecError("tessera_bundle_kernel_name: there is no kernel " + std::to_string(index) + ": their number is " + std::to_string(names.size()));
+      throw SpecError("tessera_bundle_kernel_name: there is no kernel " + std::to_string(index) + ": their number is " +
+                      std::to_string(names.size()));
     *name = intern_file(names[static_cast<size_t>(index)]);  // a reload may end the bundle's own
   });
 }
@@ -286,17 +308,20 @@ tessera_result tessera_bundle_reload(tessera_bundle* bundle, int32_t* changed) {
   });
 }
 tessera_result tessera_bundle_prewarm(const tessera_bundle* bundle, tessera_device* device, int32_t threads,
-                                      int32_t (*progress)(void* user, int32_t done, int32_t total, const char* kernel), void* user) {
+                                      int32_t (*progress)(void* user, int32_t done, int32_t total, const char* kernel),
+                                      void* user) {
   return guarded(__func__, [&] {
     need("tessera_bundle_prewarm", "bundle", bundle);
     need("tessera_bundle_prewarm", "device", device);
-    if (threads < 0) throw SpecError("tessera_bundle_prewarm: threads is " + std::to_string(threads) + ", which is below 0");
+    if (threads < 0)
+      throw SpecError("tessera_bundle_prewarm: threads is " + std::to_string(threads) + ", which is below 0");
     BundlePrewarmOptions o;
     o.threads = threads;
     if (progress)
       o.progress = [&](const Prewarmed& p) {
         if (progress(user, static_cast<int32_t>(p.done), static_cast<int32_t>(p.total), p.kernel.c_str()) != 0)
-          throw c::Stopped("tessera_bundle_prewarm: stopped by progress after " + std::to_string(p.done) + " of " + std::to_string(p.total) + " kernels");
+          throw c::Stopped("tessera_bundle_prewarm: stopped by progress after " + std::to_string(p.done) + " of " +
+                           std::to_string(p.total) + " kernels");
       };
     prewarm(device->device, bundle->bundle, o);
   });
@@ -304,14 +329,20 @@ tessera_result tessera_bundle_prewarm(const tessera_bundle* bundle, tessera_devi
 
 // ---- kernels
 
-tessera_result tessera_kernel_get(const tessera_bundle* bundle, tessera_device* device, const char* name, tessera_kernel** kernel) {
+tessera_result tessera_kernel_get(const tessera_bundle* bundle, tessera_device* device, const char* name,
+                                  tessera_kernel** kernel) {
   return guarded(__func__, [&] {
     need("tessera_kernel_get", "bundle", bundle);
     need("tessera_kernel_get", "device", device);
     need("tessera_kernel_get", "name", name);
     need("tessera_kernel_get", "kernel", kernel);
     const Bundle fixed = bundle->bundle.snapshot();
-    auto k = std::make_unique<tessera_kernel>(tessera_kernel{fixed.kernel(device->device, name), fixed.variant(device->device, name), fixed.explain(device->device, name), {}, {}, 0});
+    auto k = std::make_unique<tessera_kernel>(tessera_kernel{fixed.kernel(device->device, name),
+                                                             fixed.variant(device->device, name),
+                                                             fixed.explain(device->device, name),
+                                                             {},
+                                                             {},
+                                                             0});
     k->signature = signature(k->kernel.program());
     // Names are the bundle's; all else is the variant's that runs here, since variants of a damaged file may disagree.
     const std::vector<BundleArgument> named = fixed.arguments(name);
@@ -364,27 +395,37 @@ tessera_result tessera_kernel_argument(const tessera_kernel* kernel, int32_t ind
     need("tessera_kernel_argument", "kernel", kernel);
     need("tessera_kernel_argument", "info", info);
     if (index < 0 || static_cast<size_t>(index) >= kernel->arguments.size())
-      throw SpecError("tessera_kernel_argument: " + kernel->kernel.program().name + " has no argument " + std::to_string(index) + ": their number is " + std::to_string(kernel->arguments.size()));
+      throw SpecError("tessera_kernel_argument: " + kernel->kernel.program().name + " has no argument " +
+                      std::to_string(index) + ": their number is " + std::to_string(kernel->arguments.size()));
     const tessera_kernel::Argument& own = kernel->arguments[static_cast<size_t>(index)];
     const ProgramArg& a = kernel->kernel.program().args[static_cast<size_t>(index)];
-    *info = {own.name.c_str(), own.shape.c_str(), own.sizes.data(), static_cast<tessera_dtype>(a.dtype), static_cast<int32_t>(a.shape.size()), a.is_output, a.alias};
+    *info = {own.name.c_str(),
+             own.shape.c_str(),
+             own.sizes.data(),
+             static_cast<tessera_dtype>(a.dtype),
+             static_cast<int32_t>(a.shape.size()),
+             a.is_output,
+             a.alias};
   });
 }
 
 // ---- arrays
 
-tessera_result tessera_array_create(tessera_device* device, tessera_dtype dtype, int32_t rank, const int64_t* shape, const void* data, tessera_array** array) {
+tessera_result tessera_array_create(tessera_device* device, tessera_dtype dtype, int32_t rank, const int64_t* shape,
+                                    const void* data, tessera_array** array) {
   return guarded(__func__, [&] {
     need("tessera_array_create", "device", device);
     need("tessera_array_create", "array", array);
     const Shape dims = c::shape_of("tessera_array_create", dtype, rank, shape);
     const DType t = static_cast<DType>(dtype);
-    *array = new tessera_array{data ? DeviceArray(device->device, dims, t, data) : DeviceArray(device->device, dims, t), dims};
+    *array = new tessera_array{data ? DeviceArray(device->device, dims, t, data) : DeviceArray(device->device, dims, t),
+                               dims};
   });
 }
 void tessera_array_destroy(tessera_array* array) { delete array; }
 
-tessera_result tessera_array_get_info(const tessera_array* array, tessera_dtype* dtype, int32_t* rank, const int64_t** shape, size_t* bytes) {
+tessera_result tessera_array_get_info(const tessera_array* array, tessera_dtype* dtype, int32_t* rank,
+                                      const int64_t** shape, size_t* bytes) {
   return guarded(__func__, [&] {
     need("tessera_array_get_info", "array", array);
     const DeviceArray& a = array->array;
@@ -430,22 +471,28 @@ tessera_result tessera_array_keep(tessera_array* array) {
 
 // ---- calls
 
-tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const* inputs, int32_t num_inputs, tessera_array** outputs, int32_t num_outputs, const tessera_size* sizes,
+tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const* inputs, int32_t num_inputs,
+                              tessera_array** outputs, int32_t num_outputs, const tessera_size* sizes,
                               int32_t num_sizes) {
   return guarded(__func__, [&] {
     need("tessera_launch", "kernel", kernel);
     const Program& p = kernel->kernel.program();
     const auto made = static_cast<int32_t>(kernel->arguments.size()) - kernel->num_inputs;
     if (num_inputs != kernel->num_inputs || num_outputs != made)
-      throw SpecError(p.name + ": takes " + plural(static_cast<size_t>(kernel->num_inputs), "input") + " and makes " + plural(static_cast<size_t>(made), "output") + " but " + std::to_string(num_inputs) + " and " +
-                          std::to_string(num_outputs) + " were given", p.loc, "it is " + p.name + kernel->signature);
+      throw SpecError(p.name + ": takes " + plural(static_cast<size_t>(kernel->num_inputs), "input") + " and makes " +
+                          plural(static_cast<size_t>(made), "output") + " but " + std::to_string(num_inputs) + " and " +
+                          std::to_string(num_outputs) + " were given",
+                      p.loc, "it is " + p.name + kernel->signature);
     if (num_inputs > 0) need("tessera_launch", "inputs", inputs);
     if (num_outputs > 0) need("tessera_launch", "outputs", outputs);
     const Device& device = kernel->kernel.device();
     std::vector<DeviceArray> arguments;
     std::vector<std::pair<DType, Shape>> types;
     for (int32_t i = 0; i < num_inputs; ++i) {
-      if (!inputs[i]) throw SpecError(p.name + ": argument " + std::to_string(i) + " (" + kernel->arguments[static_cast<size_t>(i)].name + ") is NULL", p.loc);
+      if (!inputs[i])
+        throw SpecError(p.name + ": argument " + std::to_string(i) + " (" +
+                            kernel->arguments[static_cast<size_t>(i)].name + ") is NULL",
+                        p.loc);
       types.emplace_back(inputs[i]->array.dtype(), inputs[i]->array.shape());
       arguments.push_back(inputs[i]->donate ? donate(inputs[i]->array) : inputs[i]->array);
     }
@@ -457,8 +504,10 @@ tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const
       if (outputs[i]) {
         for (int32_t j = 0; j < num_inputs; ++j)
           if (inputs[j]->array.buffer(p.name) && inputs[j]->array.buffer(p.name) == outputs[i]->array.buffer(p.name))
-            throw SpecError(p.name + ": output " + std::to_string(i) + " (" + kernel->arguments[static_cast<size_t>(num_inputs + i)].name + ") is argument " + std::to_string(j) + " too", p.loc,
-                            "an output of a call is an array of its own, or NULL");
+            throw SpecError(p.name + ": output " + std::to_string(i) + " (" +
+                                kernel->arguments[static_cast<size_t>(num_inputs + i)].name + ") is argument " +
+                                std::to_string(j) + " too",
+                            p.loc, "an output of a call is an array of its own, or NULL");
         into.push_back(outputs[i]->array);
       } else if (alias >= 0 && inputs[alias]->donate) {
         into.emplace_back();

@@ -1,5 +1,6 @@
-// tessera_vulkan.h: bundles' kernels inside a C program that has Vulkan already: its device, its buffers as arrays, its images, its semaphores, calls in its command buffers. What holds for handles and
-// errors in tessera.h holds here. It includes Vulkan's types and calls none of its functions but through the vkGetInstanceProcAddr that the program gives.
+// tessera_vulkan.h: bundles' kernels inside a C program that has Vulkan already: its device, its buffers as arrays, its
+// images, its semaphores, calls in its command buffers. What holds for handles and errors in tessera.h holds here. It
+// includes Vulkan's types and calls none of its functions but through the vkGetInstanceProcAddr that the program gives.
 // runtime/README.md says what recording does to the command buffer.
 #pragma once
 #include <tessera/tessera.h>
@@ -20,25 +21,32 @@ typedef struct tessera_device_feature {
   size_t offset;          ///< where the member, a VkBool32, lies
 } tessera_device_feature;
 
-/// How many features Tessera needs (`required` 1: every driver of Vulkan 1.3 has them) or uses where a device has them (0); -1 if the host's memory is used up.
+/// How many features Tessera needs (`required` 1: every driver of Vulkan 1.3 has them) or uses where a device has them
+/// (0); -1 if the host's memory is used up.
 TESSERA_API int32_t tessera_device_feature_count(int32_t required);
 /// The one at `index`.
 TESSERA_API tessera_result tessera_device_feature_at(int32_t required, int32_t index, tessera_device_feature* feature);
-/// Sets in the chain that begins at `enable` (a VkDeviceCreateInfo's pNext) all of these features that the chain at `has`, which vkGetPhysicalDeviceFeatures2 has filled, shows.
-/// *left_out, which may be NULL: how many of those that `has` shows no structure in `enable` has a member for.
+/// Sets in the chain that begins at `enable` (a VkDeviceCreateInfo's pNext) all of these features that the chain at
+/// `has`, which vkGetPhysicalDeviceFeatures2 has filled, shows. *left_out, which may be NULL: how many of those that
+/// `has` shows no structure in `enable` has a member for.
 TESSERA_API tessera_result tessera_enable_device_features(const void* has, void* enable, int32_t* left_out);
 
-/// Says to `say` each of these features that the chain at `has` shows, or with NULL each of them, and the chain at `enabled` has not set. `user` is handed on.
-TESSERA_API tessera_result tessera_missing_device_features(const void* has, const void* enabled, void (*say)(void* user, const tessera_device_feature* feature), void* user);
+/// Says to `say` each of these features that the chain at `has` shows, or with NULL each of them, and the chain at
+/// `enabled` has not set. `user` is handed on.
+TESSERA_API tessera_result tessera_missing_device_features(
+    const void* has, const void* enabled, void (*say)(void* user, const tessera_device_feature* feature), void* user);
 /// *enabled: 1 if the device has that feature of the list enabled.
-TESSERA_API tessera_result tessera_device_feature_enabled(const tessera_device* device, int32_t required, int32_t index, int32_t* enabled);
-/// How many extensions of a device Tessera uses where they are enabled (it needs none); -1 if the host's memory is used up.
+TESSERA_API tessera_result tessera_device_feature_enabled(const tessera_device* device, int32_t required, int32_t index,
+                                                          int32_t* enabled);
+/// How many extensions of a device Tessera uses where they are enabled (it needs none); -1 if the host's memory is used
+/// up.
 TESSERA_API int32_t tessera_device_extension_count(void);
 /// The name of the one at `index` ("VK_EXT_memory_budget"), and in one sentence what Tessera does with it.
 TESSERA_API tessera_result tessera_device_extension_at(int32_t index, const char** name, const char** gives);
 
-/// Device memory for one buffer, and the answer: `size` bytes or more from `offset`, a multiple of `alignment`, of memory that has been allocated with VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT
-/// and is of one of the types in memory_type_bits; `mapped` is where the host sees the first byte, NULL only where `required` lacks HOST_VISIBLE.
+/// Device memory for one buffer, and the answer: `size` bytes or more from `offset`, a multiple of `alignment`, of
+/// memory that has been allocated with VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT and is of one of the types in
+/// memory_type_bits; `mapped` is where the host sees the first byte, NULL only where `required` lacks HOST_VISIBLE.
 typedef struct tessera_memory_request {
   VkDeviceSize size, alignment;
   uint32_t memory_type_bits;
@@ -49,10 +57,11 @@ typedef struct tessera_memory_piece {
   VkDeviceSize offset, size;
   uint32_t memory_type;
   void* mapped;
-  void* user;        ///< the program's own
+  void* user;  ///< the program's own
 } tessera_memory_piece;
 
-/// A device that the program has made and keeps: it outlives all that is made of it. Nothing that this points to is kept.
+/// A device that the program has made and keeps: it outlives all that is made of it. Nothing that this points to is
+/// kept.
 typedef struct tessera_imported_device {
   size_t size;  ///< of this struct
   PFN_vkGetInstanceProcAddr get_instance_proc_addr;
@@ -72,73 +81,93 @@ typedef struct tessera_imported_device {
   void (*lock_queue)(void* user);
   void (*unlock_queue)(void* user);
   void* queue_user;
-  /// Where all device memory comes from, with memory_user; both or neither. Out of memory is returned (VK_ERROR_OUT_OF_DEVICE_MEMORY). They are called on any
-  /// thread and call nothing of Tessera, and whoever holds a mutex that they take calls nothing of it either.
+  /// Where all device memory comes from, with memory_user; both or neither. Out of memory is returned
+  /// (VK_ERROR_OUT_OF_DEVICE_MEMORY). They are called on any thread and call nothing of Tessera, and whoever holds a
+  /// mutex that they take calls nothing of it either.
   VkResult (*allocate_memory)(void* user, const tessera_memory_request* request, tessera_memory_piece* piece);
   void (*free_memory)(void* user, const tessera_memory_piece* piece);
   void* memory_user;
 } tessera_imported_device;
 
-/// The program's device as a tessera_device. Of `options` (or NULL) those count that say how to use a device, not which. TESSERA_ERROR_DEVICE, naming what to enable, where it lacks
-/// what Tessera needs.
-TESSERA_API tessera_result tessera_device_import(const tessera_imported_device* imported, const tessera_device_options* options, tessera_device** device);
+/// The program's device as a tessera_device. Of `options` (or NULL) those count that say how to use a device, not
+/// which. TESSERA_ERROR_DEVICE, naming what to enable, where it lacks what Tessera needs.
+TESSERA_API tessera_result tessera_device_import(const tessera_imported_device* imported,
+                                                 const tessera_device_options* options, tessera_device** device);
 
 // ---- buffers
 
 /// A range of a VkBuffer of the program's, which keeps it alive until no call uses the array any more.
 typedef struct tessera_imported_buffer {
   VkBuffer buffer;
-  VkDeviceSize size;         ///< of the whole buffer
-  VkDeviceSize offset;       ///< where the array begins
-  VkBufferUsageFlags usage;  ///< of the buffer: with SHADER_DEVICE_ADDRESS; TRANSFER_SRC to read the array, TRANSFER_DST to write it
+  VkDeviceSize size;    ///< of the whole buffer
+  VkDeviceSize offset;  ///< where the array begins
+  ///< of the buffer: with SHADER_DEVICE_ADDRESS; TRANSFER_SRC to read the array, TRANSFER_DST to write it
+  VkBufferUsageFlags usage;
 } tessera_imported_buffer;
 
 /// The range as an array, whose contents and memory are the program's, shared.
-TESSERA_API tessera_result tessera_array_import(tessera_device* device, const tessera_imported_buffer* buffer, tessera_dtype dtype, int32_t rank, const int64_t* shape, tessera_array** array);
+TESSERA_API tessera_result tessera_array_import(tessera_device* device, const tessera_imported_buffer* buffer,
+                                                tessera_dtype dtype, int32_t rank, const int64_t* shape,
+                                                tessera_array** array);
 
 // ---- semaphores
 
-/// Timeline semaphores of the program's, for what goes to the device's own queue: what is called from now on (launches, reads, writes) runs after `semaphore` has reached `value`. Nothing
-/// waits here; the program signals it, or tessera_device_wait() and tessera_array_read() would not return.
+/// Timeline semaphores of the program's, for what goes to the device's own queue: what is called from now on (launches,
+/// reads, writes) runs after `semaphore` has reached `value`. Nothing waits here; the program signals it, or
+/// tessera_device_wait() and tessera_array_read() would not return.
 TESSERA_API tessera_result tessera_semaphore_wait(tessera_device* device, VkSemaphore semaphore, uint64_t value);
 /// Sets it to `value` once all calls so far are done.
 TESSERA_API tessera_result tessera_semaphore_signal(tessera_device* device, VkSemaphore semaphore, uint64_t value);
 
 // ---- images
 
-typedef struct tessera_image tessera_image;  ///< one level and layer of a VkImage of the program's, to be read and written, or an argument of recorded calls
+///< one level and layer of a VkImage of the program's, to be read and written, or an argument of recorded calls
+typedef struct tessera_image tessera_image;
 
 /// Two-dimensional, of one sample, in optimal tiling. The program keeps it alive until no call uses it any more.
 typedef struct tessera_imported_image {
   VkImage image;
-  VkFormat format;          ///< of 8-bit UNORM and SRGB, 16 and 32-bit floats, 32-bit integers, A2B10G10R10; D16 and D32F to be read (runtime/interop.h lists them)
-  VkExtent2D extent;        ///< of that level
-  VkImageUsageFlags usage;  ///< of the image: with SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that format, to be written
+  ///< of 8-bit UNORM and SRGB, 16 and 32-bit floats, 32-bit integers, A2B10G10R10; D16 and D32F to be read
+  ///< (runtime/interop.h lists them)
+  VkFormat format;
+  VkExtent2D extent;  ///< of that level
+  ///< of the image: with SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that format,
+  ///< to be written
+  VkImageUsageFlags usage;
   uint32_t mip_level, array_layer;
 } tessera_imported_image;
 
-/// What an image is in when commands reach it, and what they leave it in. `before` may be UNDEFINED for an image that is written, all of it.
+/// What an image is in when commands reach it, and what they leave it in. `before` may be UNDEFINED for an image that
+/// is written, all of it.
 typedef struct tessera_layouts {
   VkImageLayout before, after;
 } tessera_layouts;
 
 /// The image as an argument. TESSERA_ERROR_ARGUMENT where format or usage will not do.
-TESSERA_API tessera_result tessera_image_import(tessera_device* device, const tessera_imported_image* imported, tessera_image** image);
+TESSERA_API tessera_result tessera_image_import(tessera_device* device, const tessera_imported_image* imported,
+                                                tessera_image** image);
 /// Waits for its reads and writes; the VkImage stays.
 TESSERA_API void tessera_image_destroy(tessera_image* image);
 /// How many channels a texel has.
 TESSERA_API tessera_result tessera_image_channels(const tessera_image* image, int32_t* channels);
-/// The texels as a new array (height, width, channels) of f32, f16 or bf16, u8 for channels of 8 bits, u32 or i32 for integers: the first `channels` of them, or with 0 all. Does not wait.
-TESSERA_API tessera_result tessera_image_read(const tessera_image* image, tessera_dtype dtype, int32_t channels, tessera_layouts layouts, tessera_array** array);
-/// The array (height, width, channels), or (height, width), into the image: 0 where it lacks channels, 1 as alpha. Does not wait.
-TESSERA_API tessera_result tessera_image_write(tessera_image* image, const tessera_array* array, tessera_layouts layouts);
+/// The texels as a new array (height, width, channels) of f32, f16 or bf16, u8 for channels of 8 bits, u32 or i32 for
+/// integers: the first `channels` of them, or with 0 all. Does not wait.
+TESSERA_API tessera_result tessera_image_read(const tessera_image* image, tessera_dtype dtype, int32_t channels,
+                                              tessera_layouts layouts, tessera_array** array);
+/// The array (height, width, channels), or (height, width), into the image: 0 where it lacks channels, 1 as alpha. Does
+/// not wait.
+TESSERA_API tessera_result tessera_image_write(tessera_image* image, const tessera_array* array,
+                                               tessera_layouts layouts);
 
 // ---- calls in the program's command buffers
 
-typedef struct tessera_prepared tessera_prepared;  ///< a kernel with all that its calls need, for as many frames as are in flight; used by one thread at a time
-typedef struct tessera_stream tessera_stream;      ///< records such calls into one command buffer after another; used by one thread at a time
+///< a kernel with all that its calls need, for as many frames as are in flight; used by one thread at a time
+typedef struct tessera_prepared tessera_prepared;
+///< records such calls into one command buffer after another; used by one thread at a time
+typedef struct tessera_stream tessera_stream;
 
-/// What recorded commands wait for (the dst masks of a VkMemoryBarrier2 before them) and what waits for them (the src masks of one after).
+/// What recorded commands wait for (the dst masks of a VkMemoryBarrier2 before them) and what waits for them (the src
+/// masks of one after).
 typedef struct tessera_scopes {
   VkPipelineStageFlags2 wait_stages;
   VkAccessFlags2 wait_accesses;
@@ -146,17 +175,22 @@ typedef struct tessera_scopes {
   VkAccessFlags2 signal_accesses;
 } tessera_scopes;
 
-/// `sizes`: all run-time sizes of the kernel. Each frame may hold calls_per_frame calls; to begin frame n says that the commands of frame n - frames_in_flight are done.
-TESSERA_API tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, int32_t frames_in_flight, int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
+/// `sizes`: all run-time sizes of the kernel. Each frame may hold calls_per_frame calls; to begin frame n says that the
+/// commands of frame n - frames_in_flight are done.
+TESSERA_API tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, int32_t frames_in_flight,
+                                                  int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
                                                   tessera_prepared** prepared);
-/// An argument of a kernel, inputs before outputs, that is an image in every recorded call: one of the same format, extent and usage as `like`.
+/// An argument of a kernel, inputs before outputs, that is an image in every recorded call: one of the same format,
+/// extent and usage as `like`.
 typedef struct tessera_image_argument {
   const tessera_image* like;
   int32_t argument;
 } tessera_image_argument;
 /// The same with arguments that are images, of shape (height, width, channels) or (height, width).
-TESSERA_API tessera_result tessera_kernel_prepare_images(const tessera_kernel* kernel, int32_t frames_in_flight, int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
-                                                         const tessera_image_argument* images, int32_t num_images, tessera_prepared** prepared);
+TESSERA_API tessera_result tessera_kernel_prepare_images(const tessera_kernel* kernel, int32_t frames_in_flight,
+                                                         int32_t calls_per_frame, const tessera_size* sizes,
+                                                         int32_t num_sizes, const tessera_image_argument* images,
+                                                         int32_t num_images, tessera_prepared** prepared);
 /// When no recorded command of it will run any more.
 TESSERA_API void tessera_prepared_destroy(tessera_prepared* prepared);
 
@@ -164,9 +198,12 @@ TESSERA_API tessera_result tessera_stream_create(tessera_device* device, tessera
 TESSERA_API void tessera_stream_destroy(tessera_stream* stream);
 /// `commands` is being recorded, outside a render pass. Frames are numbered upwards.
 TESSERA_API tessera_result tessera_stream_begin(tessera_stream* stream, VkCommandBuffer commands, uint64_t frame);
-/// A call: inputs, then outputs, `count` together, of the dtypes and shapes that the kernel was prepared for. It allocates nothing and waits for nothing. An input for which
-/// tessera_array_donate() was called may be changed by it; it stays an array, and for further calls is none that is donated. `scopes` may be NULL. On an error nothing has been recorded.
-TESSERA_API tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays, int32_t count, tessera_scopes* scopes);
+/// A call: inputs, then outputs, `count` together, of the dtypes and shapes that the kernel was prepared for. It
+/// allocates nothing and waits for nothing. An input for which tessera_array_donate() was called may be changed by it;
+/// it stays an array, and for further calls is none that is donated. `scopes` may be NULL. On an error nothing has been
+/// recorded.
+TESSERA_API tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* prepared,
+                                                 tessera_array* const* arrays, int32_t count, tessera_scopes* scopes);
 /// An array, or an image with the layouts that it comes in and is left in: one of them is NULL.
 typedef struct tessera_argument {
   tessera_array* array;
@@ -174,7 +211,9 @@ typedef struct tessera_argument {
   tessera_layouts layouts;
 } tessera_argument;
 /// The same of arrays and images.
-TESSERA_API tessera_result tessera_stream_record_arguments(tessera_stream* stream, tessera_prepared* prepared, const tessera_argument* arguments, int32_t count, tessera_scopes* scopes);
+TESSERA_API tessera_result tessera_stream_record_arguments(tessera_stream* stream, tessera_prepared* prepared,
+                                                           const tessera_argument* arguments, int32_t count,
+                                                           tessera_scopes* scopes);
 /// Of everything since begin. `scopes` may be NULL.
 TESSERA_API tessera_result tessera_stream_end(tessera_stream* stream, tessera_scopes* scopes);
 

@@ -1,6 +1,7 @@
+#include <tessera/tessera_vulkan.h>
+
 #include <memory>
 #include <string>
-#include <tessera/tessera_vulkan.h>
 
 #include "runtime/c/vulkan_handles.h"
 
@@ -9,17 +10,22 @@ using c::guarded, c::need;
 
 namespace {
 
-const std::vector<DeviceFeature>& features(int32_t required) { return required ? required_device_features() : optional_device_features(); }
+const std::vector<DeviceFeature>& features(int32_t required) {
+  return required ? required_device_features() : optional_device_features();
+}
 
 const DeviceFeature& feature_at(const char* function, int32_t required, int32_t index) {
   const auto& all = features(required);
   if (index < 0 || static_cast<size_t>(index) >= all.size())
-    throw SpecError(std::string(function) + ": there is no feature " + std::to_string(index) + ": their number is " + std::to_string(all.size()));
+    throw SpecError(std::string(function) + ": there is no feature " + std::to_string(index) + ": their number is " +
+                    std::to_string(all.size()));
   return all[static_cast<size_t>(index)];
 }
 tessera_device_feature c_feature(const DeviceFeature& f) { return {f.name, f.structure, f.gives, f.type, f.offset}; }
 
-tessera_scopes scopes_of(const Scopes& s) { return {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses}; }
+tessera_scopes scopes_of(const Scopes& s) {
+  return {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses};
+}
 
 }  // namespace
 
@@ -45,7 +51,9 @@ tessera_result tessera_enable_device_features(const void* has, void* enable, int
   });
 }
 
-tessera_result tessera_missing_device_features(const void* has, const void* enabled, void (*say)(void* user, const tessera_device_feature* feature), void* user) {
+tessera_result tessera_missing_device_features(const void* has, const void* enabled,
+                                               void (*say)(void* user, const tessera_device_feature* feature),
+                                               void* user) {
   return guarded(__func__, [&] {
     need("tessera_missing_device_features", "enabled", enabled);
     if (!say) throw SpecError("tessera_missing_device_features: say is NULL");
@@ -56,7 +64,8 @@ tessera_result tessera_missing_device_features(const void* has, const void* enab
   });
 }
 
-tessera_result tessera_device_feature_enabled(const tessera_device* device, int32_t required, int32_t index, int32_t* enabled) {
+tessera_result tessera_device_feature_enabled(const tessera_device* device, int32_t required, int32_t index,
+                                              int32_t* enabled) {
   return guarded(__func__, [&] {
     need("tessera_device_feature_enabled", "device", device);
     need("tessera_device_feature_enabled", "enabled", enabled);
@@ -75,24 +84,31 @@ tessera_result tessera_device_extension_at(int32_t index, const char** name, con
     need("tessera_device_extension_at", "gives", gives);
     const auto& all = optional_device_extensions();
     if (index < 0 || static_cast<size_t>(index) >= all.size())
-      throw SpecError("tessera_device_extension_at: there is no extension " + std::to_string(index) + ": their number is " + std::to_string(all.size()));
+      throw SpecError("tessera_device_extension_at: there is no extension " + std::to_string(index) +
+                      ": their number is " + std::to_string(all.size()));
     *name = all[static_cast<size_t>(index)].name;
     *gives = all[static_cast<size_t>(index)].gives;
   });
 }
 
-tessera_result tessera_device_import(const tessera_imported_device* imported, const tessera_device_options* options, tessera_device** device) {
+tessera_result tessera_device_import(const tessera_imported_device* imported, const tessera_device_options* options,
+                                     tessera_device** device) {
   return guarded(__func__, [&] {
     need("tessera_device_import", "imported", imported);
     need("tessera_device_import", "device", device);
     const tessera_imported_device& i = *imported;
-    if (i.size != sizeof i) throw SpecError("tessera_device_import: imported.size is " + std::to_string(i.size) + " but " + std::to_string(sizeof i) + " is right");
-    if (!i.lock_queue != !i.unlock_queue) throw SpecError("tessera_device_import: of lock_queue and unlock_queue one is NULL and the other is not");
-    if (!i.allocate_memory != !i.free_memory) throw SpecError("tessera_device_import: of allocate_memory and free_memory one is NULL and the other is not");
+    if (i.size != sizeof i)
+      throw SpecError("tessera_device_import: imported.size is " + std::to_string(i.size) + " but " +
+                      std::to_string(sizeof i) + " is right");
+    if (!i.lock_queue != !i.unlock_queue)
+      throw SpecError("tessera_device_import: of lock_queue and unlock_queue one is NULL and the other is not");
+    if (!i.allocate_memory != !i.free_memory)
+      throw SpecError("tessera_device_import: of allocate_memory and free_memory one is NULL and the other is not");
     if (i.num_device_extensions > 0) need("tessera_device_import", "device_extensions", i.device_extensions);
     if (i.num_instance_extensions > 0) need("tessera_device_import", "instance_extensions", i.instance_extensions);
     const auto names = [](const char* parameter, const char* const* list, uint32_t n) {
-      for (uint32_t k = 0; k < n; ++k) need("tessera_device_import", (std::string(parameter) + "[" + std::to_string(k) + "]").c_str(), list[k]);
+      for (uint32_t k = 0; k < n; ++k)
+        need("tessera_device_import", (std::string(parameter) + "[" + std::to_string(k) + "]").c_str(), list[k]);
       return std::vector<std::string>(list, list + n);
     };
     ImportedDevice d;
@@ -128,18 +144,22 @@ tessera_result tessera_device_import(const tessera_imported_device* imported, co
   });
 }
 
-tessera_result tessera_array_import(tessera_device* device, const tessera_imported_buffer* buffer, tessera_dtype dtype, int32_t rank, const int64_t* shape, tessera_array** array) {
+tessera_result tessera_array_import(tessera_device* device, const tessera_imported_buffer* buffer, tessera_dtype dtype,
+                                    int32_t rank, const int64_t* shape, tessera_array** array) {
   return guarded(__func__, [&] {
     need("tessera_array_import", "device", device);
     need("tessera_array_import", "buffer", buffer);
     need("tessera_array_import", "array", array);
     const Shape dims = c::shape_of("tessera_array_import", dtype, rank, shape);
-    *array = new tessera_array{import_buffer(device->device, {buffer->buffer, buffer->size, buffer->usage, buffer->offset}, dims, static_cast<DType>(dtype)), dims};
+    *array =
+        new tessera_array{import_buffer(device->device, {buffer->buffer, buffer->size, buffer->usage, buffer->offset},
+                                        dims, static_cast<DType>(dtype)),
+                          dims};
   });
 }
 
-tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, int32_t frames_in_flight, int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
-                                      tessera_prepared** prepared) {
+tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, int32_t frames_in_flight, int32_t calls_per_frame,
+                                      const tessera_size* sizes, int32_t num_sizes, tessera_prepared** prepared) {
   return guarded(__func__, [&] {
     need("tessera_kernel_prepare", "kernel", kernel);
     need("tessera_kernel_prepare", "prepared", prepared);
@@ -169,7 +189,8 @@ tessera_result tessera_stream_begin(tessera_stream* stream, VkCommandBuffer comm
   });
 }
 
-tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays, int32_t count, tessera_scopes* scopes) {
+tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays,
+                                     int32_t count, tessera_scopes* scopes) {
   return guarded(__func__, [&] {
     need("tessera_stream_record", "stream", stream);
     need("tessera_stream_record", "prepared", prepared);

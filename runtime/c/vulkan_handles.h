@@ -1,7 +1,8 @@
 // What is behind the handles of tessera_vulkan.h. Internal to runtime/c.
 #pragma once
-#include <string>
 #include <tessera/tessera_vulkan.h>
+
+#include <string>
 #include <vector>
 
 #include "engine/base/plural.h"
@@ -16,7 +17,8 @@ struct tessera_stream {
   tessera::CommandStream stream;
 };
 struct tessera_prepared {
-  tessera_prepared(const tessera_kernel& k, const tessera::PrepareOptions& options) : kernel(k.kernel.prepare(options)) {
+  tessera_prepared(const tessera_kernel& k, const tessera::PrepareOptions& options)
+      : kernel(k.kernel.prepare(options)) {
     arrays.reserve(k.arguments.size());
     arguments.reserve(k.arguments.size());
   }
@@ -29,16 +31,21 @@ struct tessera_prepared {
   template <class At> void record(tessera_stream& stream, int32_t count, tessera_scopes* scopes, At at) {
     const tessera::Program& p = kernel.program();
     if (count != static_cast<int32_t>(p.args.size()))
-      throw tessera::SpecError(p.name + ": has " + tessera::plural(p.args.size(), "argument") + ", inputs and outputs together, but " + std::to_string(count) +
-                                   (count == 1 ? " was given" : " were given"), p.loc);
+      throw tessera::SpecError(p.name + ": has " + tessera::plural(p.args.size(), "argument") +
+                                   ", inputs and outputs together, but " + std::to_string(count) +
+                                   (count == 1 ? " was given" : " were given"),
+                               p.loc);
     struct Cleared {
       tessera_prepared& prepared;
       ~Cleared() { prepared.arguments.clear(), prepared.arrays.clear(); }
     } const cleared{*this};
     for (int32_t i = 0; i < count; ++i) {
       const tessera_argument a = at(i);
-      if (!a.array && !a.image) throw tessera::SpecError(p.name + ": argument " + std::to_string(i) + " is NULL", p.loc);
-      if (a.array && a.image) throw tessera::SpecError(p.name + ": argument " + std::to_string(i) + " is an array and an image", p.loc, "leave one of them NULL");
+      if (!a.array && !a.image)
+        throw tessera::SpecError(p.name + ": argument " + std::to_string(i) + " is NULL", p.loc);
+      if (a.array && a.image)
+        throw tessera::SpecError(p.name + ": argument " + std::to_string(i) + " is an array and an image", p.loc,
+                                 "leave one of them NULL");
       if (a.image) {
         arguments.emplace_back(a.image->image, tessera::ImageLayouts{a.layouts.before, a.layouts.after});
       } else {

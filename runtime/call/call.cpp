@@ -27,7 +27,8 @@ namespace {
 /// TESSERA_DUMP: the kernel as FOLDER/NAME.tir, whether it then compiles or not.
 void dump(const char* folder, const ir::Kernel& kernel) {
   const std::string file = std::string(folder) + "/" + file_stem(kernel.name) + ".tir";
-  if (!put_file(file, {ir::print(kernel, true)})) throw SpecError(kernel.name + ": TESSERA_DUMP: cannot write " + file, kernel.loc);
+  if (!put_file(file, {ir::print(kernel, true)}))
+    throw SpecError(kernel.name + ": TESSERA_DUMP: cannot write " + file, kernel.loc);
 }
 
 /// debug: compiles as compile() does, and prints what it made.
@@ -38,7 +39,8 @@ Program compile_aloud(const ir::Kernel& kernel, const Target& target, CompileOpt
   };
   Program program = compile(kernel, target, options);
   std::ostringstream out;  // in one piece, since several threads may compile
-  out << "The lane-level kernel for pallas_call " << kernel.description() << " on " << target.name << ":\n" << ir::print(lanes);
+  out << "The lane-level kernel for pallas_call " << kernel.description() << " on " << target.name << ":\n"
+      << ir::print(lanes);
   out << "The SPIR-V for pallas_call " << kernel.description() << ":\n" << spirv::disassemble(program.spirv);
   std::cout << out.str() << std::flush;
   return program;
@@ -48,12 +50,17 @@ std::atomic<uint64_t> compiled{0}, from_disk{0};
 
 /// Whether a call that is bound for the kernel fits the Program, whatever somebody has put under its key.
 bool is_of(const Program& p, const ir::Kernel& k) {
-  const auto fits = [&](const ProgramArg& a, const ir::BlockMapping& b) { return a.dtype == b.dtype && a.shape == b.array_shape && a.is_output == (&b - k.blocks.data() >= k.num_inputs) && a.alias == b.alias; };
-  return p.name == k.name && p.grid.size() == k.grid.size() && std::equal(p.args.begin(), p.args.end(), k.blocks.begin(), k.blocks.end(), fits);
+  const auto fits = [&](const ProgramArg& a, const ir::BlockMapping& b) {
+    return a.dtype == b.dtype && a.shape == b.array_shape && a.is_output == (&b - k.blocks.data() >= k.num_inputs) &&
+           a.alias == b.alias;
+  };
+  return p.name == k.name && p.grid.size() == k.grid.size() &&
+         std::equal(p.args.begin(), p.args.end(), k.blocks.begin(), k.blocks.end(), fits);
 }
 
 /// From TESSERA_CACHE, or compiled and put there. `text` is the options and the kernel's text.
-Program compile_or_read(const ir::Kernel& kernel, const Target& target, const CompileOptions& options, const std::string& text) {
+Program compile_or_read(const ir::Kernel& kernel, const Target& target, const CompileOptions& options,
+                        const std::string& text) {
   // debug wants to see the compiler at work; debug info holds the text of files, which may have changed since.
   const auto folder = kernel.call.debug || options.debug_info ? std::nullopt : cache_file::folder();
   const std::string key = folder ? disk_cache::key(target, text) : "";
@@ -78,11 +85,13 @@ CompileCounts compile_counts() { return {compiled, from_disk}; }
 namespace {
 
 /// `kind`: what beside kernel and device decides what is made.
-CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target& target, CompileOptions options, std::string kind) {
+CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target& target, CompileOptions options,
+                    std::string kind) {
   vulkan::Context& context = *device.context();
   options.debug_info |= context.debug_info();
   if (options.debug_info) kind += " debug_info";
-  // The text holds all that compilation sees; with the source lines, since errors name them. The target is the device's own.
+  // The text holds all that compilation sees; with the source lines, since errors name them. The target is the device's
+  // own.
   const std::string key = kind + (kernel.call.debug ? " debug\n" : "\n") + ir::print(kernel, true);
   {
     std::lock_guard lock(context.programs_mutex);
@@ -91,7 +100,8 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target
   if (const char* folder = std::getenv("TESSERA_DUMP"); folder && *folder) dump(folder, kernel);
   auto program = std::make_shared<const Program>(compile_or_read(kernel, target, options, key));
   std::lock_guard lock(context.programs_mutex);
-  return {device, context.programs.emplace(key, std::move(program)).first->second};  // whoever came first, if two compiled it at once
+  // whoever came first, if two compiled it at once
+  return {device, context.programs.emplace(key, std::move(program)).first->second};
 }
 
 }  // namespace
@@ -116,16 +126,19 @@ namespace {
 DeviceArray spread(const Device& device, const PallasCall& call, const DeviceArray& x, const PallasCall::Spread& how) {
   std::vector<int64_t> order(how.dims.size());  // of x's dims, as they follow each other in the result
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return how.dims[static_cast<size_t>(a)] < how.dims[static_cast<size_t>(b)]; });
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t b) { return how.dims[static_cast<size_t>(a)] < how.dims[static_cast<size_t>(b)]; });
   Shape with_ones(how.shape.size(), 1);
   for (size_t d = 0; d < how.dims.size(); ++d) with_ones[static_cast<size_t>(how.dims[d])] = x.shape()[d];
-  const auto copy = pallas_call([=](Ref from, Ref to) { to[all] = broadcast_to(reshape(transpose(from[all], order), with_ones), how.shape); },
-                                {.out_shape = {{{how.shape.begin(), how.shape.end()}, x.dtype()}}, .name = call.name() + "_spread"}, call.loc());
+  const auto copy = pallas_call(
+      [=](Ref from, Ref to) { to[all] = broadcast_to(reshape(transpose(from[all], order), with_ones), how.shape); },
+      {.out_shape = {{{how.shape.begin(), how.shape.end()}, x.dtype()}}, .name = call.name() + "_spread"}, call.loc());
   return launch(device, copy, {x.donated() ? x.share() : x})[0];
 }
 }  // namespace
 
-std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const GridSizes& grid, const std::vector<DeviceArray>& arguments) {
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const GridSizes& grid,
+                                const std::vector<DeviceArray>& arguments) {
   std::vector<ShapeDtype> types;
   for (const DeviceArray& a : arguments) {
     ShapeDtype t;
@@ -141,15 +154,22 @@ std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, co
     if (!spreads[i]) continue;
     own[i] = spread(device, call, arguments[i], *spreads[i]);
     const auto& args = ready.program().args;
-    if (args[i].written || std::any_of(args.begin(), args.end(), [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); })) own[i] = donate(own[i]);  // nobody else has it
+    // nobody else has it
+    if (args[i].written ||
+        std::any_of(args.begin(), args.end(), [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); }))
+      own[i] = donate(own[i]);
     if (arguments[i].donated()) arguments[i].give_to(call.name());
   }
   return ready(own, call.dims(kernel, grid));
 }
 
-std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments) { return launch(device, call, GridSizes{}, arguments); }
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call,
+                                const std::vector<DeviceArray>& arguments) {
+  return launch(device, call, GridSizes{}, arguments);
+}
 
-std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs, const DimValues& dims) {
+std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs,
+                                         const DimValues& dims) {
   if (interpreter_selected()) return interpret(kernel, inputs, {.dims = dims});
   return load(default_device(), kernel).run(inputs, dims);
 }

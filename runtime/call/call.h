@@ -1,6 +1,6 @@
-// Calls of tile-level kernels on devices: compiled once per device, cached in memory with it, launched on device or host arrays. This is
-// where the compiler (codegen/) and the runtime meet; programs that bring compiled Programs use launch.h alone.
-// Read next: codegen/compile.h, runtime/launch.h.
+// Calls of tile-level kernels on devices: compiled once per device, cached in memory with it, launched on device or
+// host arrays. This is where the compiler (codegen/) and the runtime meet; programs that bring compiled Programs use
+// launch.h alone. Read next: codegen/compile.h, runtime/launch.h.
 #pragma once
 #include <memory>
 #include <vector>
@@ -12,12 +12,14 @@
 
 namespace tessera {
 
-/// Compiles for the device, unless it has compiled the same kernel before. With options.dump, always compiles. Throws CompileError where
-/// the device lacks what the kernel needs. With TESSERA_DUMP set, a kernel that is compiled is also written to that folder, as NAME.tir. With
-/// TESSERA_CACHE set, what any process has compiled is taken from that folder, and what this one compiles is put there.
+/// Compiles for the device, unless it has compiled the same kernel before. With options.dump, always compiles. Throws
+/// CompileError where the device lacks what the kernel needs. With TESSERA_DUMP set, a kernel that is compiled is also
+/// written to that folder, as NAME.tir. With TESSERA_CACHE set, what any process has compiled is taken from that
+/// folder, and what this one compiles is put there.
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options = {});
 
-/// The same, compiled to find its arguments in a table in memory however few they are: for calls that are recorded once and run with other arguments.
+/// The same, compiled to find its arguments in a table in memory however few they are: for calls that are recorded once
+/// and run with other arguments.
 CompiledKernel load_for_table(const Device& device, const ir::Kernel& kernel);
 
 /// What load() has done in this process, for all devices.
@@ -27,9 +29,13 @@ struct CompileCounts {
 };
 CompileCounts compile_counts();
 
-/// A pallas_call on device arrays: traced for their shapes and compiled for `device` at the first call with them. Does not wait.
-std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const std::vector<DeviceArray>& arguments);
-/// The same with the sizes of the grid's dynamic axes: launch(device, call, GridSizes{n}, {x, y}). A new size needs no new compilation.
-std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const GridSizes& grid, const std::vector<DeviceArray>& arguments);
+/// A pallas_call on device arrays: traced for their shapes and compiled for `device` at the first call with them. Does
+/// not wait.
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call,
+                                const std::vector<DeviceArray>& arguments);
+/// The same with the sizes of the grid's dynamic axes: launch(device, call, GridSizes{n}, {x, y}). A new size needs no
+/// new compilation.
+std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const GridSizes& grid,
+                                const std::vector<DeviceArray>& arguments);
 
 }  // namespace tessera

@@ -10,7 +10,8 @@ GateKernel gate_kernel(const GraphPlan& plan, const GraphPlan::Command& c) {
   const GraphPlan::Gate& gate = plan.gates[c.gate];
   const bool flag = c.decides && c.decides->bytes == 1, own = c.guard && c.guard->gate == c.gate;
   const int64_t slots = gate.slots();
-  // Rows of the numbers: which body a slot is of, its number of workgroups, and then how many bodies there are and which one the other state has to be.
+  // Rows of the numbers: which body a slot is of, its number of workgroups, and then how many bodies there are and
+  // which one the other state has to be.
   const auto set = [&](const Value& decides, const Value& around, Ref numbers, Ref state, Ref groups) {
     const Value body = flag ? where(decides, 0, -1) : maximum(minimum(decides, numbers[{2, 0}] - 1), 0);
     const Value now = where(around == numbers[{2, 1}], body, -1);
@@ -20,16 +21,28 @@ GateKernel gate_kernel(const GraphPlan& plan, const GraphPlan::Command& c) {
   PallasCallParams params{.out_shape = {{{}, i32}, {{slots}, i32}}, .name = "gate"};
   const std::vector<ShapeDtype> inputs{{{}, flag ? boolean : i32}, {{}, i32}, {{3, slots}, i32}};
   const std::string key = (flag ? "bool " : "i32 ") + std::string(own ? "own " : "") + std::to_string(slots);
-  if (!own) return {pallas_call([&](Ref decides, Ref around, Ref numbers, Ref state, Ref groups) { set(decides[{}], around[{}], numbers, state, groups); }, params).trace(inputs), key};
+  if (!own)
+    return {pallas_call([&](Ref decides, Ref around, Ref numbers, Ref state,
+                            Ref groups) { set(decides[{}], around[{}], numbers, state, groups); },
+                        params)
+                .trace(inputs),
+            key};
   params.input_output_aliases = {{1, 0}};
-  return {pallas_call([&](Ref decides, Ref, Ref numbers, Ref state, Ref groups) { set(decides[{}], state[{}], numbers, state, groups); }, params).trace(inputs), key};
+  return {pallas_call([&](Ref decides, Ref, Ref numbers, Ref state,
+                          Ref groups) { set(decides[{}], state[{}], numbers, state, groups); },
+                      params)
+              .trace(inputs),
+          key};
 }
 
-Array gate_numbers(const GraphPlan& plan, const GraphPlan::Command& c, const std::vector<std::array<uint32_t, 3>>& groups) {
+Array gate_numbers(const GraphPlan& plan, const GraphPlan::Command& c,
+                   const std::vector<std::array<uint32_t, 3>>& groups) {
   const GraphPlan::Gate& gate = plan.gates[c.gate];
   const int64_t slots = gate.slots();
   Array numbers({3, slots}, DType::i32);
-  const auto set = [&](int64_t row, int64_t at, int64_t v) { numbers.set_element_bits(row * slots + at, static_cast<uint32_t>(v)); };
+  const auto set = [&](int64_t row, int64_t at, int64_t v) {
+    numbers.set_element_bits(row * slots + at, static_cast<uint32_t>(v));
+  };
   for (int64_t i = 0; i < slots; ++i) {
     const auto member = static_cast<size_t>(i / 3);
     const bool used = member < gate.members.size();

@@ -1,5 +1,7 @@
-// Gates of a GraphPlan as kernels: one sets the gate's state, and writes for every dispatch that is guarded by it the numbers of workgroups that vkCmdDispatchIndirect reads: those that were
-// planned (and checked against the device's limits) where its body runs, else zeros. So a value chooses between sizes, and never is one. Internal to runtime/call. Read next: recording.h.
+// Gates of a GraphPlan as kernels: one sets the gate's state, and writes for every dispatch that is guarded by it the
+// numbers of workgroups that vkCmdDispatchIndirect reads: those that were planned (and checked against the device's
+// limits) where its body runs, else zeros. So a value chooses between sizes, and never is one. Internal to
+// runtime/call. Read next: recording.h.
 #pragma once
 #include <array>
 #include <string>
@@ -9,8 +11,8 @@
 
 namespace tessera {
 
-/// Of a gate command: inputs what decides (bool[] or i32[]), a state that has to be a certain body, the numbers; outputs the gate's state and groups. Where that state is the gate's own, the
-/// first output is aliased to it.
+/// Of a gate command: inputs what decides (bool[] or i32[]), a state that has to be a certain body, the numbers;
+/// outputs the gate's state and groups. Where that state is the gate's own, the first output is aliased to it.
 struct GateKernel {
   ir::Kernel kernel;
   std::string key;  // equal kernels have equal ones
@@ -18,6 +20,7 @@ struct GateKernel {
 GateKernel gate_kernel(const GraphPlan& plan, const GraphPlan::Command& command);
 
 /// The third input: `groups` by member of the gate.
-Array gate_numbers(const GraphPlan& plan, const GraphPlan::Command& command, const std::vector<std::array<uint32_t, 3>>& groups);
+Array gate_numbers(const GraphPlan& plan, const GraphPlan::Command& command,
+                   const std::vector<std::array<uint32_t, 3>>& groups);
 
 }  // namespace tessera

@@ -35,13 +35,19 @@ struct CompiledGraph::Shared {
 };
 
 CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions options) : shared_(std::make_shared<Shared>()) {
-  if (options.frames_in_flight < 1) throw SpecError(graph.name + ": GraphOptions::frames_in_flight is " + std::to_string(options.frames_in_flight) + ", not 1 or more", graph.loc);
+  if (options.frames_in_flight < 1)
+    throw SpecError(graph.name + ": GraphOptions::frames_in_flight is " + std::to_string(options.frames_in_flight) +
+                        ", not 1 or more",
+                    graph.loc);
   if (!options.donated.empty() && options.donated.size() != graph.body.inputs.size())
-    throw SpecError(graph.name + ": GraphOptions::donated has " + plural(options.donated.size(), "entry", "entries") + " but the graph takes " + plural(graph.body.inputs.size(), "argument"), graph.loc);
+    throw SpecError(graph.name + ": GraphOptions::donated has " + plural(options.donated.size(), "entry", "entries") +
+                        " but the graph takes " + plural(graph.body.inputs.size(), "argument"),
+                    graph.loc);
   if (options.fuse) graph = fuse(graph).graph;
   std::vector<DeviceArray> constants;
   for (const auto& [v, a] : graph.constants) constants.emplace_back(device, a);
-  for (int i = 0; i < options.frames_in_flight; ++i) shared_->frames.push_back(std::make_unique<State>(device, graph, options, constants));
+  for (int i = 0; i < options.frames_in_flight; ++i)
+    shared_->frames.push_back(std::make_unique<State>(device, graph, options, constants));
 }
 
 CompiledGraph::State& CompiledGraph::state() const {
@@ -65,22 +71,30 @@ CompiledGraph::Recordings CompiledGraph::recordings() const {
 }
 std::vector<TimedCommand> CompiledGraph::trace() const {
   State& s = state();
-  if (!s.options.timestamps) throw SpecError(s.graph.name + ": a trace is asked for, but its commands are recorded without times", s.graph.loc, "load it with GraphOptions{.timestamps = true}");
-  if (s.device.context()->probe().timestamp_bits == 0) throw DeviceError(s.graph.name + ": a trace is asked for, but the queue of " + s.device.info().name + " writes no timestamps");
+  if (!s.options.timestamps)
+    throw SpecError(s.graph.name + ": a trace is asked for, but its commands are recorded without times", s.graph.loc,
+                    "load it with GraphOptions{.timestamps = true}");
+  if (s.device.context()->probe().timestamp_bits == 0)
+    throw DeviceError(s.graph.name + ": a trace is asked for, but the queue of " + s.device.info().name +
+                      " writes no timestamps");
   std::lock_guard lock(s.mutex);
   s.device.wait();
-  // Ticks from the first one's, before they become a double, which has 53 bits; the counter may have begun anew between them.
+  // Ticks from the first one's, before they become a double, which has 53 bits; the counter may have begun anew between
+  // them.
   const uint32_t unused = 64 - std::clamp<uint32_t>(s.device.context()->probe().timestamp_bits, 1, 64);
   const auto period = static_cast<double>(s.device.context()->probe().timestamp_period);
   uint64_t zero = 0;
-  const auto since = [&](uint64_t ticks) { return static_cast<double>(static_cast<int64_t>((ticks - zero) << unused) >> unused) * period; };
+  const auto since = [&](uint64_t ticks) {
+    return static_cast<double>(static_cast<int64_t>((ticks - zero) << unused) >> unused) * period;
+  };
   std::vector<TimedCommand> commands;
   for (const auto& [at, list] : s.parts)
     for (const State::Part& part : list)
       for (const Recording::Timed& t : part.recording ? part.recording->times() : std::vector<Recording::Timed>()) {
         const Command& c = s.plan.commands[t.command];
         if (commands.empty()) zero = t.begin;
-        TimedCommand made{"copy", {}, since(t.begin), since(t.end), c.kind == Command::Kind::copy ? c.from.bytes + c.to.bytes : 0};
+        TimedCommand made{
+            "copy", {}, since(t.begin), since(t.end), c.kind == Command::Kind::copy ? c.from.bytes + c.to.bytes : 0};
         if (c.kind == Command::Kind::call) {
           made.name = s.calls[t.command].program->name;
           made.loc = s.calls[t.command].program->loc;
@@ -100,22 +114,29 @@ std::vector<TimedCommand> CompiledGraph::trace() const {
 
 class CompiledGraph::Replay {
  public:
-  Replay(State& state, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& into) : s_(state), context_(*state.device.context()), inputs_(inputs), buffers_(state.fixed) {
+  Replay(State& state, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& into)
+      : s_(state), context_(*state.device.context()), inputs_(inputs), buffers_(state.fixed) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const std::string where = s_.graph.name + ": argument " + std::to_string(i);
       given_.push_back(inputs[i].buffer(where));
-      if (!(inputs[i].device() == s_.device)) throw SpecError(where + ": the array is on another Device than the graph", s_.graph.loc);
+      if (!(inputs[i].device() == s_.device))
+        throw SpecError(where + ": the array is on another Device than the graph", s_.graph.loc);
       if (const auto& b = given_.back(); b && b->address() % vulkan::kArgumentAlignment != 0)
-        throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
+        throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) +
+                          ", which is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
     }
     for (size_t i = 0; i < inputs.size(); ++i) check_donation(i);
     for (size_t i = 0; i < s_.plan.outputs.size(); ++i) {
       const GraphPlan::Storage& storage = s_.plan.storages[s_.plan.outputs[i].storage];
       const Graph::Type& t = s_.graph.values[s_.graph.body.outputs[i]];
-      if (storage.memory == Memory::input) outputs_.push_back(donated(storage.index) ? taken(storage.index) : inputs[storage.index]);
+      if (storage.memory == Memory::input)
+        outputs_.push_back(donated(storage.index) ? taken(storage.index) : inputs[storage.index]);
       else if (storage.memory == Memory::constant) outputs_.push_back(s_.constants[storage.index]);
       else if (const auto it = made_.find(storage.index); it != made_.end()) outputs_.push_back(it->second);
-      else outputs_.push_back(made_.emplace(storage.index, into[i].valid() ? into[i] : DeviceArray(s_.device, t.shape, t.dtype)).first->second);
+      else
+        outputs_.push_back(
+            made_.emplace(storage.index, into[i].valid() ? into[i] : DeviceArray(s_.device, t.shape, t.dtype))
+                .first->second);
     }
     for (size_t i = 0; i < buffers_.size(); ++i) {
       const GraphPlan::Storage& storage = s_.plan.storages[i];
@@ -166,10 +187,14 @@ class CompiledGraph::Replay {
   bool donated(size_t input) const { return input < s_.options.donated.size() && s_.options.donated[input]; }
   void check_donation(size_t i) const {
     const std::string where = s_.graph.name + ": argument " + std::to_string(i);
-    if (donated(i) && !inputs_[i].donated()) throw SpecError(where + " is not donated, but the graph has been loaded to take its memory", s_.graph.loc, "call it with donate(x)");
+    if (donated(i) && !inputs_[i].donated())
+      throw SpecError(where + " is not donated, but the graph has been loaded to take its memory", s_.graph.loc,
+                      "call it with donate(x)");
     if (!inputs_[i].donated()) return;
     for (size_t j = 0; j < given_.size(); ++j)
-      if (j != i && given_[i] && given_[j] == given_[i]) throw SpecError(where + " is donated, but argument " + std::to_string(j) + " is the same array", s_.graph.loc, "copy() one of them");
+      if (j != i && given_[i] && given_[j] == given_[i])
+        throw SpecError(where + " is donated, but argument " + std::to_string(j) + " is the same array", s_.graph.loc,
+                        "copy() one of them");
   }
   /// The donated input as an array of its own.
   DeviceArray taken(size_t input) {
@@ -192,9 +217,12 @@ class CompiledGraph::Replay {
     failed_ = true;
     std::lock_guard lock(context_.mutex());
     for (const auto& f : prepare) f();
-    const uint64_t value = context_.recorder().submit("a graph", [&] {
-      for (const auto& f : actions) f();
-    }, what, calls.count > 0 ? s_.calls[calls.first].program->loc : Loc());
+    const uint64_t value = context_.recorder().submit(
+        "a graph",
+        [&] {
+          for (const auto& f : actions) f();
+        },
+        what, calls.count > 0 ? s_.calls[calls.first].program->loc : Loc());
     for (Recording* r : std::exchange(replayed_, {})) r->set_ran(true);
     failed_ = false;
     submitted_ = value;
@@ -216,12 +244,13 @@ class CompiledGraph::Replay {
     outcomes_.push_back(std::move(o));
   }
   /// Memory for the report of a call; it joins the accesses.
-  uint64_t report(const PreparedCall& call, const DimValues& dims, const Loc& longest_loop, std::vector<Access>& accesses,
-                  std::vector<Buffer*>& shown) {
+  uint64_t report(const PreparedCall& call, const DimValues& dims, const Loc& longest_loop,
+                  std::vector<Access>& accesses, std::vector<Buffer*>& shown) {
     const Program& p = *call.program;
     const int64_t prints = p.prints.empty() ? 0 : context_.print_bytes();
     std::shared_ptr<Outcome> outcome =
-        outcome_of(p, dims, longest_loop, context_.report_buffer(static_cast<uint64_t>(p.report_bytes + prints), p.name + ": the report"));
+        outcome_of(p, dims, longest_loop,
+                   context_.report_buffer(static_cast<uint64_t>(p.report_bytes + prints), p.name + ": the report"));
     Buffer* const b = outcome->report.get();
     prepare_.push_back([this, b, prints, &p] { context_.clear_report("the graph's call of " + p.name, *b, prints); });
     accesses.push_back({b, true, true, 0, b->size()});
@@ -257,7 +286,8 @@ class CompiledGraph::Replay {
     }
   }
   size_t chosen_body(const Node& n) {
-    return static_cast<size_t>(std::clamp<int64_t>(read(n.decides, DType::i32), 0, static_cast<int64_t>(n.bodies.size()) - 1));
+    return static_cast<size_t>(
+        std::clamp<int64_t>(read(n.decides, DType::i32), 0, static_cast<int64_t>(n.bodies.size()) - 1));
   }
   void repeat(const Node& n) {
     for (int64_t i = 0; !n.count || i < *n.count; ++i) {
@@ -289,11 +319,14 @@ class CompiledGraph::Replay {
     }
     return scalar(host.download());
   }
-  uint64_t at(const Spot& p) const { return vulkan::base(s_.plan.storages[p.storage]) + static_cast<uint64_t>(p.offset); }
+  uint64_t at(const Spot& p) const {
+    return vulkan::base(s_.plan.storages[p.storage]) + static_cast<uint64_t>(p.offset);
+  }
   void copy(const Spot& from, const Spot& to) {
     if (from == to || from.bytes == 0) return;
     actions_.push_back([this, from, to] {
-      context_.recorder().copy(*buffers_[from.storage], at(from), *buffers_[to.storage], at(to), static_cast<uint64_t>(to.bytes));
+      context_.recorder().copy(*buffers_[from.storage], at(from), *buffers_[to.storage], at(to),
+                               static_cast<uint64_t>(to.bytes));
     });
   }
 
@@ -309,7 +342,8 @@ class CompiledGraph::Replay {
       replay(*part.recording);
     }
   }
-  /// What comes next is estimated to take so long: it goes into a submission of its own where the watchdog would not allow it together with what stands there.
+  /// What comes next is estimated to take so long: it goes into a submission of its own where the watchdog would not
+  /// allow it together with what stands there.
   void takes(double seconds) {
     const double budget = context_.watchdog_seconds();
     if (budget > 0 && seconds > 0 && seconds_ > 0 && seconds_ + seconds > budget) flush();
@@ -339,12 +373,14 @@ class CompiledGraph::Replay {
       for (const Patch& p : s_.patches[i]) {
         patch(p.at, buffers_[p.place.storage]->address() + at(p.place));
         Buffer* b = buffers_[p.place.storage].get();
-        touched.emplace(b, Access{b, false, false, 0, b->size()});  // kept until the call is done, even if nothing of it is touched
+        // kept until the call is done, even if nothing of it is touched
+        touched.emplace(b, Access{b, false, false, 0, b->size()});
       }
       const PreparedCall& call = s_.calls[i];
       if (call.program && call.program->report_bytes > 0 && call.bound.count > 0) {
         const uint64_t address = report(call, call.dims, call.bound.longest_loop, accesses, shown);
-        for (size_t n = 0; n < (call.block_stride ? call.slices.size() : 1); ++n) patch(call.table_at + n * call.block_stride + (call.num_addresses - 1) * sizeof(uint64_t), address);
+        for (size_t n = 0; n < (call.block_stride ? call.slices.size() : 1); ++n)
+          patch(call.table_at + n * call.block_stride + (call.num_addresses - 1) * sizeof(uint64_t), address);
       }
     }
     for (const auto& [b, a] : touched) accesses.push_back(a);
@@ -355,7 +391,8 @@ class CompiledGraph::Replay {
       actions_.push_back([this, low, bytes = std::move(bytes)] {
         constexpr size_t most = 65536;  // vkCmdUpdateBuffer's
         for (size_t from = 0; from < bytes.size(); from += most)
-          context_.recorder().update(*s_.table, low + from, std::span(bytes).subspan(from, std::min(most, bytes.size() - from)));
+          context_.recorder().update(*s_.table, low + from,
+                                     std::span(bytes).subspan(from, std::min(most, bytes.size() - from)));
       });
     }
     if (const PreparedCall& call = s_.calls[recording.first()]; call.cut()) {
@@ -378,19 +415,22 @@ class CompiledGraph::Replay {
   }
 
   /// A submission goes on until a slice ends it (GroupSlice::ends); `pushes`: one for all, or one each.
-  void dispatch_slices(size_t command, const vulkan::Pipeline& pipeline, const std::vector<vulkan::GroupSlice>& slices, const std::vector<std::vector<std::byte>>& pushes,
-                       const std::vector<Access>& accesses, const std::vector<Buffer*>& shown) {
+  void dispatch_slices(size_t command, const vulkan::Pipeline& pipeline, const std::vector<vulkan::GroupSlice>& slices,
+                       const std::vector<std::vector<std::byte>>& pushes, const std::vector<Access>& accesses,
+                       const std::vector<Buffer*>& shown) {
     const Program& p = *s_.calls[command].program;
     const bool open = p.open_ended;
     for (size_t n = 0; n < slices.size(); ++n) {
       actions_.push_back([&, n] {
         vulkan::Recorder& recorder = context_.recorder();
-        recorder.dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[pushes.size() > 1 ? n : 0], slices[n].groups, accesses, &slices[n].base);
+        recorder.dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[pushes.size() > 1 ? n : 0],
+                          slices[n].groups, accesses, &slices[n].base);
         if (!shown.empty()) recorder.show_host(shown);
       });
       if (!slices[n].ends) continue;
       calls_ = {1, command, command};
-      flush(n + 1 == slices.size() && !open, vulkan::with_line(p.name, p.loc) + ", " + vulkan::text(slices, n, p.max_workgroups > 0));
+      flush(n + 1 == slices.size() && !open,
+            vulkan::with_line(p.name, p.loc) + ", " + vulkan::text(slices, n, p.max_workgroups > 0));
       if (!slices[n].tells) continue;
       context_.wait(submitted_);
       std::lock_guard lock(context_.mutex());
@@ -436,9 +476,12 @@ class CompiledGraph::Replay {
     const std::vector<vulkan::GroupSlice> slices = vulkan::slices_of(context_, p, dims, bound.count);
     const bool cut = slices.size() > 1;
     std::shared_ptr<Buffer> table;
-    const std::vector<std::vector<std::byte>> pushes = vulkan::pushes_of(s_.device.context(), p, addresses, bound.sizes, slices, table);
+    const std::vector<std::vector<std::byte>> pushes =
+        vulkan::pushes_of(s_.device.context(), p, addresses, bound.sizes, slices, table);
     if (table) {
-      prepare_.push_back([this, table, &p] { context_.recorder().note_host_write("the graph's call of " + p.name, *table, table->size()); });
+      prepare_.push_back([this, table, &p] {
+        context_.recorder().note_host_write("the graph's call of " + p.name, *table, table->size());
+      });
       accesses.push_back({table.get(), true, false, 0, table->size()});
       kept_.push_back(table);
     }
@@ -447,15 +490,16 @@ class CompiledGraph::Replay {
       return;
     }
     actions_.push_back([this, &p, &call, bound, push = pushes[0], accesses, shown] {
-      context_.recorder().dispatch(p.name, call.pipeline->handle(), call.pipeline->layout(), push, bound.groups, accesses);
+      context_.recorder().dispatch(p.name, call.pipeline->handle(), call.pipeline->layout(), push, bound.groups,
+                                   accesses);
       if (!shown.empty()) context_.recorder().show_host(shown);
     });
   }
 
-  bool failed_ = false;  // the last submission
-  uint64_t submitted_ = 0;  // the last submission's value
-  double seconds_ = 0;   // that the next one is estimated to take
-  Calls calls_;          // of it
+  bool failed_ = false;                    // the last submission
+  uint64_t submitted_ = 0;                 // the last submission's value
+  double seconds_ = 0;                     // that the next one is estimated to take
+  Calls calls_;                            // of it
   static constexpr size_t kActions = 256;  // of one submission in a long loop
   State& s_;
   vulkan::Context& context_;
@@ -474,9 +518,12 @@ class CompiledGraph::Replay {
 
 namespace {
 /// Of run_into(). A kernel may write while another still reads: nothing but an output lies where an output does.
-void check_outputs(const Graph& g, const Device& device, const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) {
+void check_outputs(const Graph& g, const Device& device, const std::vector<DeviceArray>& inputs,
+                   const std::vector<DeviceArray>& outputs) {
   if (outputs.size() != g.body.outputs.size())
-    throw SpecError(g.name + " gives " + plural(g.body.outputs.size(), "output") + " but " + plural_is(outputs.size(), "array") + " given for them", g.loc);
+    throw SpecError(g.name + " gives " + plural(g.body.outputs.size(), "output") + " but " +
+                        plural_is(outputs.size(), "array") + " given for them",
+                    g.loc);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const DeviceArray& a = outputs[i];
     if (!a.valid()) continue;
@@ -487,17 +534,27 @@ void check_outputs(const Graph& g, const Device& device, const std::vector<Devic
     const auto b = a.buffer(where);
     if (!b) continue;
     for (size_t j = 0; j < inputs.size(); ++j)
-      if (inputs[j].is_at(b)) throw SpecError(where + " is to go where argument " + std::to_string(j) + " is", g.loc, "give it an array of its own");
+      if (inputs[j].is_at(b))
+        throw SpecError(where + " is to go where argument " + std::to_string(j) + " is", g.loc,
+                        "give it an array of its own");
     for (size_t j = 0; j < i; ++j)
-      if (outputs[j].is_at(b)) throw SpecError(g.name + ": output " + std::to_string(j) + " and output " + std::to_string(i) + " are one array", g.loc, "give it an array of its own");
-    if (b->address() % vulkan::kArgumentAlignment != 0) throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
+      if (outputs[j].is_at(b))
+        throw SpecError(
+            g.name + ": output " + std::to_string(j) + " and output " + std::to_string(i) + " are one array", g.loc,
+            "give it an array of its own");
+    if (b->address() % vulkan::kArgumentAlignment != 0)
+      throw DeviceError(where + ": the array lies at address " + std::to_string(b->address()) +
+                        ", which is no multiple of " + std::to_string(vulkan::kArgumentAlignment));
   }
 }
 }  // namespace
 
-std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const { return run_into(inputs, std::vector<DeviceArray>(graph().body.outputs.size())); }
+std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const {
+  return run_into(inputs, std::vector<DeviceArray>(graph().body.outputs.size()));
+}
 
-std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const {
+std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>& inputs,
+                                                 const std::vector<DeviceArray>& outputs) const {
   std::vector<std::pair<DType, Shape>> types;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].valid()) inputs[i].buffer(graph().name + ": argument " + std::to_string(i));  // throws
@@ -523,6 +580,8 @@ std::vector<Array> CompiledGraph::run(const std::vector<Array>& inputs) const {
   return outputs;
 }
 
-CompiledGraph load(const Device& device, Graph graph, GraphOptions options) { return {device, std::move(graph), options}; }
+CompiledGraph load(const Device& device, Graph graph, GraphOptions options) {
+  return {device, std::move(graph), options};
+}
 
 }  // namespace tessera

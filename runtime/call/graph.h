@@ -1,9 +1,11 @@
 // A graph of kernels (engine/graph/graph.h) on a device: what tessera.export() wrote, run from C++ without Python.
 //   const ts::CompiledGraph f = ts::load(ts::default_device(), ts::read_graph("exported"));
 //   const std::vector<ts::Array> y = f.run({x});
-// Memory is planned before (engine/graph/plan.h), and commands are recorded once, with a barrier only between those of which one needs what the other has made. A
-// call replays them in one submission, whatever arrays it is given, and does not wait: the device itself turns loops and chooses branches (gate.h). Only the size of a grid
-// that a value gives, and now and then a loop that nothing bounds, are waited for (the README next door has the exceptions). Read next: recording.h.
+// Memory is planned before (engine/graph/plan.h), and commands are recorded once, with a barrier only between those of
+// which one needs what the other has made. A call replays them in one submission, whatever arrays it is given, and does
+// not wait: the device itself turns loops and chooses branches (gate.h). Only the size of a grid that a value gives,
+// and now and then a loop that nothing bounds, are waited for (the README next door has the exceptions). Read next:
+// recording.h.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,10 +17,13 @@
 namespace tessera {
 
 struct GraphOptions {
-  bool fuse = true;         ///< as graph/fuse.h says
-  std::vector<bool> donated = {};  ///< by input: calls are given donate(x), and what is computed in place of x needs no copy of it
-  int frames_in_flight = 1;  ///< calls that may run beside one another on the device: so many arenas and tables; constants are there once
-  bool timestamps = false;  ///< trace() has when every kernel of the last call ran; costs two writes of the time per kernel
+  bool fuse = true;  ///< as graph/fuse.h says
+  ///< by input: calls are given donate(x), and what is computed in place of x needs no copy of it
+  std::vector<bool> donated = {};
+  ///< calls that may run beside one another on the device: so many arenas and tables; constants are there once
+  int frames_in_flight = 1;
+  ///< trace() has when every kernel of the last call ran; costs two writes of the time per kernel
+  bool timestamps = false;
 };
 
 /// When a command of a call was run: nanoseconds from the beginning of the call's first one.
@@ -26,13 +31,14 @@ struct TimedCommand {
   std::string name;  // the kernel's, or "copy"
   Loc loc;
   double begin = 0, end = 0;
-  int64_t bytes = 0;  // of its arguments
+  int64_t bytes = 0;     // of its arguments
   bool guarded = false;  // the device decided whether it runs; if not, it has next to no time
 };
 /// For Perfetto and chrome://tracing: the JSON of Chrome's trace event format.
 std::string chrome_trace(const std::vector<TimedCommand>& commands);
 
-/// Copies share it. Any thread may call: calls take the frames (GraphOptions::frames_in_flight) in turn, and those of one frame come one after another.
+/// Copies share it. Any thread may call: calls take the frames (GraphOptions::frames_in_flight) in turn, and those of
+/// one frame come one after another.
 class CompiledGraph {
  public:
   CompiledGraph(Device device, Graph graph, GraphOptions options = {});
@@ -44,17 +50,20 @@ class CompiledGraph {
     size_t made = 0, barriers = 0;
   };
   Recordings recordings() const;
-  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps, DeviceError where the device's queue has none. A loop that the host turns shows its
-  /// last turn (or turns, that are recorded together). What is not recorded ahead has no times: calls cut for the watchdog, those whose grid's size a value gives, and copies of rows
+  /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps, DeviceError where the device's
+  /// queue has none. A loop that the host turns shows its last turn (or turns, that are recorded together). What is not
+  /// recorded ahead has no times: calls cut for the watchdog, those whose grid's size a value gives, and copies of rows
   /// that lie at no multiple of 16 bytes.
   std::vector<TimedCommand> trace() const;
   const Device& device() const;
-  /// Starts the calls and returns the outputs; one that is an argument, or comes a second time, is that array itself. Throws SpecError if the arguments are not the
-  /// graph's; else errors as launch().
+  /// Starts the calls and returns the outputs; one that is an argument, or comes a second time, is that array itself.
+  /// Throws SpecError if the arguments are not the graph's; else errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs) const;
-  /// The same into arrays of the caller's, one per output or DeviceArray() for none; SpecError if one is of another type or Device, or is an argument or another output
-  /// too. What is returned is the caller's, but an output that is an argument, or comes a second time, is that array itself.
-  std::vector<DeviceArray> run_into(const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs) const;
+  /// The same into arrays of the caller's, one per output or DeviceArray() for none; SpecError if one is of another
+  /// type or Device, or is an argument or another output too. What is returned is the caller's, but an output that is
+  /// an argument, or comes a second time, is that array itself.
+  std::vector<DeviceArray> run_into(const std::vector<DeviceArray>& inputs,
+                                    const std::vector<DeviceArray>& outputs) const;
   /// Uploads, calls, waits and downloads.
   std::vector<Array> run(const std::vector<Array>& inputs) const;
 

@@ -32,10 +32,12 @@ bool moves(const GraphPlan& plan, const Command& c) {
 ir::Kernel copy_kernel(int64_t bytes) {
   const DType t = bytes % 4 == 0 ? DType::u32 : DType::u8;
   const Extent n = bytes / size_bytes(t);
-  return pallas_call([](Ref from, Ref to) { to[all] = from[all]; }, {.out_shape = {{{n}, t}}, .name = "copy"}).trace({{{n}, t}});
+  return pallas_call([](Ref from, Ref to) { to[all] = from[all]; }, {.out_shape = {{{n}, t}}, .name = "copy"})
+      .trace({{{n}, t}});
 }
 
-/// What of the plan is recorded ahead: nodes in a row, and the turns of a loop that the host ends, `turns` or those that are left.
+/// What of the plan is recorded ahead: nodes in a row, and the turns of a loop that the host ends, `turns` or those
+/// that are left.
 template <class F>
 void for_each_run(const GraphPlan& plan, const std::vector<Node>& nodes, const F& f) {
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -64,7 +66,9 @@ void CompiledGraph::State::make() {
   bind_calls();
   place_storages();
   fill_table();
-  for_each_run(plan, plan.nodes, [&](size_t key, bool rest, const std::vector<size_t>& sequence) { record(parts[{key, rest}], sequence); });
+  for_each_run(plan, plan.nodes, [&](size_t key, bool rest, const std::vector<size_t>& sequence) {
+    record(parts[{key, rest}], sequence);
+  });
 }
 
 vulkan::Bound CompiledGraph::State::bind(const Command& c, DimValues& dims) const {
@@ -94,11 +98,14 @@ void CompiledGraph::State::make_plan() {
   copy_by_kernels(plan_options.alignment);
 }
 
-/// Copies from and to arguments, which lie elsewhere each time, become calls of kernels, and those that a gate decides about.
+/// Copies from and to arguments, which lie elsewhere each time, become calls of kernels, and those that a gate decides
+/// about.
 void CompiledGraph::State::copy_by_kernels(int64_t alignment) {
   std::map<int64_t, size_t> copies;
   for (Command& c : plan.commands) {
-    if (c.kind != Command::Kind::copy || c.from == c.to || (!c.guard && !moves(plan, c)) || c.from.offset % alignment || c.to.offset % alignment) continue;
+    if (c.kind != Command::Kind::copy || c.from == c.to || (!c.guard && !moves(plan, c)) || c.from.offset % alignment ||
+        c.to.offset % alignment)
+      continue;
     const auto [it, fresh] = copies.emplace(c.to.bytes, kernels.size());
     if (fresh) {
       graph.kernels.push_back(copy_kernel(c.to.bytes));
@@ -115,7 +122,8 @@ void CompiledGraph::State::copy_by_kernels(int64_t alignment) {
 void CompiledGraph::State::bind_calls() {
   calls.resize(plan.commands.size());
   for (size_t i = 0; i < plan.commands.size(); ++i)
-    if (const Command& c = plan.commands[i]; c.kind == Command::Kind::call && c.sizes.empty()) calls[i].bound = bind(c, calls[i].dims);
+    if (const Command& c = plan.commands[i]; c.kind == Command::Kind::call && c.sizes.empty())
+      calls[i].bound = bind(c, calls[i].dims);
   gates();
   for (size_t i = 0; i < plan.commands.size(); ++i)
     if (plan.commands[i].kind == Command::Kind::gate) {
@@ -126,11 +134,13 @@ void CompiledGraph::State::bind_calls() {
 
 void CompiledGraph::State::place_storages() {
   if (plan.arena_bytes > 0)
-    arena = std::make_shared<Buffer>(device.context(), static_cast<uint64_t>(plan.arena_bytes), vulkan::Memory::scratch, "the arena of a graph");
+    arena = std::make_shared<Buffer>(device.context(), static_cast<uint64_t>(plan.arena_bytes), vulkan::Memory::scratch,
+                                     "the arena of a graph");
   for (const GraphPlan::Storage& storage : plan.storages) {
     std::shared_ptr<Buffer> b;
     if (storage.bytes > 0 && storage.memory == Memory::arena) b = arena;
-    if (storage.bytes > 0 && storage.memory == Memory::constant) b = constants[storage.index].buffer("a constant of the graph");
+    if (storage.bytes > 0 && storage.memory == Memory::constant)
+      b = constants[storage.index].buffer("a constant of the graph");
     fixed.push_back(std::move(b));
   }
 }
@@ -160,8 +170,10 @@ void CompiledGraph::State::add_block(size_t command) {
   call.pipeline = &context.pipeline(*call.program);
   if (!c.sizes.empty()) return;
   call.seconds = vulkan::seconds_of(context, *call.program, call.dims);
-  if (call.bound.count > 0 && !c.guard) call.slices = vulkan::slices_of(context, *call.program, call.dims, call.bound.count);
-  // Where workgroups loop over units of work, every slice has bounds of its own, and its scratch begins with its first unit.
+  if (call.bound.count > 0 && !c.guard)
+    call.slices = vulkan::slices_of(context, *call.program, call.dims, call.bound.count);
+  // Where workgroups loop over units of work, every slice has bounds of its own, and its scratch begins with its first
+  // unit.
   const bool by_units = call.cut() && vulkan::slices_have_blocks(*call.program);
   call.table_at = contents.size();
   std::vector<Spot> places = c.arguments;
@@ -169,15 +181,18 @@ void CompiledGraph::State::add_block(size_t command) {
   std::vector<uint64_t> addresses;
   for (const Spot& p : places) {
     const std::shared_ptr<Buffer>& b = fixed[p.storage];
-    addresses.push_back(b ? b->address() + vulkan::base(plan.storages[p.storage]) + static_cast<uint64_t>(p.offset) : 0);
+    addresses.push_back(b ? b->address() + vulkan::base(plan.storages[p.storage]) + static_cast<uint64_t>(p.offset)
+                          : 0);
   }
   if (call.program->report_bytes > 0) addresses.push_back(0);
   call.num_addresses = addresses.size();
   for (size_t n = 0; n < (by_units ? call.slices.size() : 1); ++n) {
     const uint64_t block_at = contents.size();
     for (size_t k = 0; k < places.size(); ++k)
-      if (!fixed[places[k].storage] && places[k].bytes > 0) patches[command].push_back({block_at + k * sizeof(uint64_t), places[k]});
-    const std::vector<std::byte> block = vulkan::argument_block(*call.program, addresses, call.bound.sizes, by_units ? &call.slices[n] : nullptr);
+      if (!fixed[places[k].storage] && places[k].bytes > 0)
+        patches[command].push_back({block_at + k * sizeof(uint64_t), places[k]});
+    const std::vector<std::byte> block =
+        vulkan::argument_block(*call.program, addresses, call.bound.sizes, by_units ? &call.slices[n] : nullptr);
     contents.insert(contents.end(), block.begin(), block.end());
     contents.resize((contents.size() + 15) / 16 * 16);
     if (by_units) call.block_stride = contents.size() - block_at;
@@ -204,7 +219,10 @@ void CompiledGraph::State::record(std::vector<Part>& to, const std::vector<size_
       if (call.cut()) break;
     }
     const auto at = sequence.begin() + static_cast<std::ptrdiff_t>(i);
-    to.push_back({std::make_unique<Recording>(device.context(), plan, std::vector<size_t>(at, at + static_cast<std::ptrdiff_t>(end - i)), calls, fixed, table, options.timestamps), 0, seconds, recorded});
+    to.push_back({std::make_unique<Recording>(device.context(), plan,
+                                              std::vector<size_t>(at, at + static_cast<std::ptrdiff_t>(end - i)), calls,
+                                              fixed, table, options.timestamps),
+                  0, seconds, recorded});
     i = end;
   }
 }
@@ -223,7 +241,8 @@ void CompiledGraph::State::gates() {
     if (c.kind != Command::Kind::gate) continue;
     const GraphPlan::Gate& gate = plan.gates[c.gate];
     std::vector<std::array<uint32_t, 3>> groups;
-    for (const GraphPlan::Gate::Member& m : gate.members) groups.push_back(calls[m.command].bound.count > 0 ? calls[m.command].bound.groups : std::array<uint32_t, 3>{});
+    for (const GraphPlan::Gate::Member& m : gate.members)
+      groups.push_back(calls[m.command].bound.count > 0 ? calls[m.command].bound.groups : std::array<uint32_t, 3>{});
     GateKernel made = gate_kernel(plan, c);
     const auto [it, fresh] = known.emplace(made.key, kernels.size());
     if (fresh) {
@@ -231,7 +250,8 @@ void CompiledGraph::State::gates() {
       graph.kernels.push_back(std::move(made.kernel));
     }
     c.kernel = it->second;
-    c.arguments = {c.decides.value_or(zero), c.guard ? plan.gates[c.guard->gate].state : zero, constant(gate_numbers(plan, c, groups)), gate.state, gate.groups};
+    c.arguments = {c.decides.value_or(zero), c.guard ? plan.gates[c.guard->gate].state : zero,
+                   constant(gate_numbers(plan, c, groups)), gate.state, gate.groups};
     for (size_t i = 0; i < 3; ++i) {
       const ProgramArg& a = kernels[c.kernel].program().args[i];
       Shape shape;

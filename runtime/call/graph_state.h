@@ -1,5 +1,6 @@
-// What a CompiledGraph keeps for one call at a time: the plan bound to a device, the table of all argument blocks, and its commands recorded ahead.
-// Internal to runtime/call. Read next: graph_state.cpp, which makes it; graph.cpp, which replays it.
+// What a CompiledGraph keeps for one call at a time: the plan bound to a device, the table of all argument blocks, and
+// its commands recorded ahead. Internal to runtime/call. Read next: graph_state.cpp, which makes it; graph.cpp, which
+// replays it.
 #pragma once
 #include <map>
 #include <memory>
@@ -32,18 +33,21 @@ struct Calls {
 
 /// What one call at a time has to itself.
 struct CompiledGraph::State {
-  State(Device d, Graph g, GraphOptions o, std::vector<DeviceArray> c) : device(std::move(d)), graph(std::move(g)), options(std::move(o)), constants(std::move(c)) { make(); }
+  State(Device d, Graph g, GraphOptions o, std::vector<DeviceArray> c)
+      : device(std::move(d)), graph(std::move(g)), options(std::move(o)), constants(std::move(c)) {
+    make();
+  }
 
   Device device;
   Graph graph;
   GraphOptions options;
-  std::vector<DeviceArray> constants;                  // as graph.constants; all frames have the same ones
+  std::vector<DeviceArray> constants;  // as graph.constants; all frames have the same ones
   GraphPlan plan;
   std::vector<CompiledKernel> kernels;                 // as graph.kernels
   std::vector<vulkan::PreparedCall> calls;             // by command
   std::vector<std::vector<Patch>> patches;             // by command
   std::vector<std::shared_ptr<vulkan::Buffer>> fixed;  // by storage: the arena's and the constants' memory
-  std::shared_ptr<vulkan::Buffer> arena, table;                // null if there is nothing in them
+  std::shared_ptr<vulkan::Buffer> arena, table;        // null if there is nothing in them
   /// Of what is recorded ahead: commands, or a copy that is made anew each time.
   struct Part {
     std::unique_ptr<vulkan::Recording> recording;
@@ -63,7 +67,8 @@ struct CompiledGraph::State {
   void record(std::vector<Part>& to, const std::vector<size_t>& sequence);
   vulkan::Bound bind(const GraphPlan::Command& c, DimValues& dims) const;
 
-  std::map<std::pair<size_t, bool>, std::vector<Part>> parts;  // by the first command of nodes in a row; true: the turns that are left of a loop
+  // by the first command of nodes in a row; true: the turns that are left of a loop
+  std::map<std::pair<size_t, bool>, std::vector<Part>> parts;
   std::mutex mutex;                 // there is one arena and one table
   std::vector<std::byte> contents;  // of the table, once all that is submitted has run
   bool table_is_stale = false;      // a call has failed: the device has an older one

@@ -33,7 +33,8 @@ std::string chrome_trace(const std::vector<TimedCommand>& commands) {
     rows[row] = c.end;
     char times[96];
     std::snprintf(times, sizeof times, "\"ts\": %.3f, \"dur\": %.3f", c.begin / 1000, (c.end - c.begin) / 1000);
-    text += ",\n{\"ph\": \"X\", \"pid\": 1, \"tid\": " + std::to_string(row) + ", \"name\": " + quoted(c.name) + ", \"cat\": \"kernel\", " + times + ", \"args\": {\"bytes\": " + std::to_string(c.bytes) +
+    text += ",\n{\"ph\": \"X\", \"pid\": 1, \"tid\": " + std::to_string(row) + ", \"name\": " + quoted(c.name) +
+            ", \"cat\": \"kernel\", " + times + ", \"args\": {\"bytes\": " + std::to_string(c.bytes) +
             ", \"line\": " + quoted(to_string(c.loc)) + (c.guarded ? ", \"guarded\": true}}" : "}}");
   }
   return text + "\n]}\n";

@@ -28,15 +28,18 @@ DeviceArray argument(const Device& device, const HostArray& a, Imports& imports,
 
 }  // namespace
 
-uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> arguments, std::span<const HostArray> results, const DimValues& dims) {
+uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> arguments,
+                      std::span<const HostArray> results, const DimValues& dims) {
   const Program& p = kernel.program();
   const Device& device = kernel.device();
   std::vector<std::pair<DType, Shape>> shapes;
   for (const HostArray& a : arguments) shapes.emplace_back(a.dtype, a.shape);
   bind_dims(p, shapes, dims);  // before anything is copied
   if (arguments.size() + results.size() != p.args.size())
-    throw SpecError(p.name + ": gives " + plural(p.args.size() - std::min(p.args.size(), arguments.size()), "output") + " but " + std::to_string(results.size()) +
-                    (results.size() == 1 ? " is expected" : " are expected"), p.loc);
+    throw SpecError(p.name + ": gives " + plural(p.args.size() - std::min(p.args.size(), arguments.size()), "output") +
+                        " but " + std::to_string(results.size()) +
+                        (results.size() == 1 ? " is expected" : " are expected"),
+                    p.loc);
 
   uint64_t copied = 0;
   Imports imports;
@@ -78,20 +81,24 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
   imports.arrays.insert(imports.arrays.end(), made.begin(), made.end());
   for (size_t i = 0; i < results.size(); ++i) {
     made[i].download(results[i].data);
-    if (std::find(to_copy.begin(), to_copy.end(), i) != to_copy.end()) copied += static_cast<uint64_t>(made[i].nbytes());
+    if (std::find(to_copy.begin(), to_copy.end(), i) != to_copy.end())
+      copied += static_cast<uint64_t>(made[i].nbytes());
   }
   if (!p.prints.empty()) device.wait();  // for a kernel that stores to no output, too
   return copied;
 }
 
-uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arguments, std::span<const HostArray> results) {
+uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arguments,
+                      std::span<const HostArray> results) {
   const Graph& g = graph.graph();
   const Device& device = graph.device();
   std::vector<std::pair<DType, Shape>> types;
   for (const HostArray& a : arguments) types.emplace_back(a.dtype, a.shape);
   check_arguments(g, types);  // before anything is copied
   if (results.size() != g.body.outputs.size())
-    throw SpecError(g.name + " gives " + plural(g.body.outputs.size(), "output") + " but " + std::to_string(results.size()) + (results.size() == 1 ? " is expected" : " are expected"), g.loc);
+    throw SpecError(g.name + " gives " + plural(g.body.outputs.size(), "output") + " but " +
+                        std::to_string(results.size()) + (results.size() == 1 ? " is expected" : " are expected"),
+                    g.loc);
 
   uint64_t copied = 0;
   Imports imports;
@@ -105,7 +112,9 @@ uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arg
     const HostArray& r = results[i];
     const Graph::Type& t = g.values[g.body.outputs[i]];
     if (t.dtype != r.dtype || t.shape != r.shape)
-      throw SpecError(g.name + ": output " + std::to_string(i) + " is " + to_string(t) + " but " + to_string(Graph::Type{r.dtype, r.shape}) + " is expected", g.loc);
+      throw SpecError(g.name + ": output " + std::to_string(i) + " is " + to_string(t) + " but " +
+                          to_string(Graph::Type{r.dtype, r.shape}) + " is expected",
+                      g.loc);
     auto there = DeviceArray::import_host(device, r.data, r.shape, r.dtype);
     if (there) imports.arrays.push_back(*there);
     outputs.push_back(there ? *std::move(there) : DeviceArray());
@@ -113,7 +122,8 @@ uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arg
   const std::vector<DeviceArray> values = graph.run_into(inputs, outputs);
   for (size_t i = 0; i < results.size(); ++i) {
     values[i].download(results[i].data);
-    if (!outputs[i].valid() || values[i].buffer("an output") != outputs[i].buffer("an output")) copied += static_cast<uint64_t>(values[i].nbytes());
+    if (!outputs[i].valid() || values[i].buffer("an output") != outputs[i].buffer("an output"))
+      copied += static_cast<uint64_t>(values[i].nbytes());
   }
   return copied;
 }

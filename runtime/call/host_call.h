@@ -1,5 +1,6 @@
-// A compiled kernel, or a graph of them, on arrays that somebody else owns (XLA's, NumPy's): used in place where the device shares the host's memory, copied elsewhere. It
-// returns when the call is done, and nothing of ours refers to the arrays then. Read next: call.h, device_array.h (import_host).
+// A compiled kernel, or a graph of them, on arrays that somebody else owns (XLA's, NumPy's): used in place where the
+// device shares the host's memory, copied elsewhere. It returns when the call is done, and nothing of ours refers to
+// the arrays then. Read next: call.h, device_array.h (import_host).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,10 +10,14 @@
 
 namespace tessera {
 
-/// Runs the kernel; arguments are only read, results overwritten. A result at the same place as the argument that it is aliased to is updated there. Returns the bytes
-/// that were copied between these arrays and arrays of ours. Errors as launch() and download().
-uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> arguments, std::span<const HostArray> results, const DimValues& dims = {});
-/// The same for a graph. What its kernels hand each other stays on the device; outputs that run_into() cannot make in place are copied.
-uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arguments, std::span<const HostArray> results);
+/// Runs the kernel; arguments are only read, results overwritten. A result at the same place as the argument that it is
+/// aliased to is updated there. Returns the bytes that were copied between these arrays and arrays of ours. Errors as
+/// launch() and download().
+uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> arguments,
+                      std::span<const HostArray> results, const DimValues& dims = {});
+/// The same for a graph. What its kernels hand each other stays on the device; outputs that run_into() cannot make in
+/// place are copied.
+uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arguments,
+                      std::span<const HostArray> results);
 
 }  // namespace tessera

@@ -6,12 +6,15 @@
 
 namespace tessera {
 
-CompiledGraph load(const Device& device, const Jit& f, const std::vector<ShapeDtype>& arguments, const GraphOptions& options) {
+CompiledGraph load(const Device& device, const Jit& f, const std::vector<ShapeDtype>& arguments,
+                   const GraphOptions& options) {
   const Graph& graph = f.trace(arguments);
   std::string key = std::to_string(reinterpret_cast<uintptr_t>(device.context().get()));  // what is kept keeps it alive
-  key += " " + std::to_string(options.fuse) + std::to_string(options.timestamps) + " " + std::to_string(options.frames_in_flight) + " ";
+  key += " " + std::to_string(options.fuse) + std::to_string(options.timestamps) + " " +
+         std::to_string(options.frames_in_flight) + " ";
   for (const bool d : options.donated) key += d ? '1' : '0';
-  return *std::static_pointer_cast<CompiledGraph>(f.compiled(graph, key, [&] { return std::make_shared<CompiledGraph>(device, graph, options); }));
+  return *std::static_pointer_cast<CompiledGraph>(
+      f.compiled(graph, key, [&] { return std::make_shared<CompiledGraph>(device, graph, options); }));
 }
 
 std::vector<DeviceArray> launch(const Device& device, const Jit& f, const std::vector<DeviceArray>& arguments) {

@@ -58,7 +58,8 @@ struct LoadQueue::State {
   }
   void cancel(std::deque<Job>& jobs) {
     for (Job& j : jobs)
-      j.promise.set_exception(std::make_exception_ptr(CancelledError(j.kernel.name + ": was not compiled: its LoadQueue has been cancelled", j.kernel.loc)));
+      j.promise.set_exception(std::make_exception_ptr(
+          CancelledError(j.kernel.name + ": was not compiled: its LoadQueue has been cancelled", j.kernel.loc)));
   }
 };
 

@@ -2,7 +2,8 @@
 //   ts::LoadQueue queue;
 //   std::shared_future<ts::CompiledKernel> blur = queue.load(device, kernel);   // returns at once
 //   ...
-//   blur.get()(inputs);                                                         // waits if need be; throws what load() would have thrown
+//   blur.get()(inputs);                                                         // waits if need be; throws what load()
+//   would have thrown
 // prewarm.h is for many kernels that are all needed before one goes on. Read next: call.h.
 #pragma once
 #include <future>
@@ -13,7 +14,9 @@
 namespace tessera {
 
 /// What the future of a kernel throws that was not begun when its queue was cancelled or went.
-struct CancelledError : Error { using Error::Error; };
+struct CancelledError : Error {
+  using Error::Error;
+};
 
 /// Thread-safe. What futures give outlives the queue.
 class LoadQueue {
@@ -25,7 +28,8 @@ class LoadQueue {
   LoadQueue(const LoadQueue&) = delete;
   LoadQueue& operator=(const LoadQueue&) = delete;
 
-  /// load(device, kernel, options), and the driver's pipeline, on one of the threads, in the order of the calls. Errors come with the future.
+  /// load(device, kernel, options), and the driver's pipeline, on one of the threads, in the order of the calls. Errors
+  /// come with the future.
   std::shared_future<CompiledKernel> load(const Device& device, ir::Kernel kernel, CompileOptions options = {});
   /// The futures of kernels that no thread has begun throw CancelledError. load() may be called again.
   void cancel();

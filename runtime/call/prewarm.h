@@ -1,4 +1,5 @@
-// prewarm: many kernels compiled before they are needed, on several threads, down to the driver's pipelines; with TESSERA_CACHE, from disk or to it.
+// prewarm: many kernels compiled before they are needed, on several threads, down to the driver's pipelines; with
+// TESSERA_CACHE, from disk or to it.
 //   ts::prewarm(device, kernels, {.progress = [](const ts::Prewarmed& p) { show(p.done, p.total, p.kernel); }});
 // Read next: call.h.
 #pragma once
@@ -19,8 +20,10 @@ struct PrewarmOptions {
   CompileOptions compile = {};
 };
 
-/// The kernels, compiled for the device, in their order; load() and launch() find them there. Returns when all are ready. Throws what the first one that
-/// fails throws (in time, not in order), once the threads have finished the kernels that they had begun; SpecError if threads < 0.
-std::vector<CompiledKernel> prewarm(const Device& device, std::span<const ir::Kernel> kernels, const PrewarmOptions& options = {});
+/// The kernels, compiled for the device, in their order; load() and launch() find them there. Returns when all are
+/// ready. Throws what the first one that fails throws (in time, not in order), once the threads have finished the
+/// kernels that they had begun; SpecError if threads < 0.
+std::vector<CompiledKernel> prewarm(const Device& device, std::span<const ir::Kernel> kernels,
+                                    const PrewarmOptions& options = {});
 
 }  // namespace tessera

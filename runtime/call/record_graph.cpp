@@ -32,15 +32,21 @@ std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t
     why = "a value is the size of a grid of " + k.name;
     loc = k.loc;
   }
-  const std::string bound = "let a count end it too: test i < 100 && ..., where i starts from a constant and each turn adds one, or loop to minimum(n, 100); or ";
-  throw CompileError(g.name + ": " + why + ", and what is recorded into a host's command buffer is known before", loc, (why.starts_with("nothing bounds") ? bound : "") + "replay it as a CompiledGraph");
+  const std::string bound =
+      "let a count end it too: test i < 100 && ..., where i starts from a constant and each turn adds one, or loop to "
+      "minimum(n, 100); or ";
+  throw CompileError(g.name + ": " + why + ", and what is recorded into a host's command buffer is known before", loc,
+                     (why.starts_with("nothing bounds") ? bound : "") + "replay it as a CompiledGraph");
 }
 }  // namespace
 
 PreparedGraph::Where PreparedGraph::at(const GraphPlan& plan, const Spot& p, DType dtype, const Shape& shape) {
   const GraphPlan::Storage& s = plan.storages[p.storage];
   if (p.bytes > 0 && (p.offset != 0 || p.bytes != s.bytes))
-    throw CompileError(graph_.name + ": a loop works on rows of a larger array, and what is recorded into a host's command buffer takes whole arrays", graph_.loc, "replay it as a CompiledGraph");
+    throw CompileError(graph_.name +
+                           ": a loop works on rows of a larger array, and what is recorded into a host's command "
+                           "buffer takes whole arrays",
+                       graph_.loc, "replay it as a CompiledGraph");
   if (s.memory != Memory::arena) return {s.memory, s.index};
   const std::string key = std::to_string(s.offset) + " " + key_of(dtype, shape);
   const auto [it, fresh] = known_.emplace(key, arrays_.size());
@@ -68,13 +74,15 @@ struct PreparedGraph::Preparation {
   const GraphPlan p = plan(g.graph_);
   std::vector<Wanted> wanted;
   std::vector<size_t> wanted_by = std::vector<size_t>(p.commands.size(), kNone);  // per command: of wanted
-  std::vector<size_t> order;                                      // of wanted
-  std::map<size_t, std::pair<DType, Shape>> types;                // per storage: what it holds, which gives copies a shape
+  std::vector<size_t> order;                                                      // of wanted
+  // per storage: what it holds, which gives copies a shape
+  std::map<size_t, std::pair<DType, Shape>> types;
   std::map<std::string, ir::Kernel> copies, gates;
-  std::map<size_t, size_t> output_at;                             // per index of an output's storage: the first output that is it
-  std::vector<std::pair<size_t, size_t>> given;                   // the position in order, and the output
-  std::optional<size_t> zero;                                     // of arrays_: the number 0
-  std::vector<Call> made;                                         // per wanted
+  // per index of an output's storage: the first output that is it
+  std::map<size_t, size_t> output_at;
+  std::vector<std::pair<size_t, size_t>> given;  // the position in order, and the output
+  std::optional<size_t> zero;                    // of arrays_: the number 0
+  std::vector<Call> made;                        // per wanted
 
   Preparation(PreparedGraph& graph, const PrepareGraphOptions& o) : g(graph), options(o) {}
 
@@ -122,7 +130,8 @@ struct PreparedGraph::Preparation {
       }
     }
     for (size_t i = 0; i < p.outputs.size(); ++i)
-      if (p.storages[p.outputs[i].storage].memory == Memory::output) output_at.emplace(p.storages[p.outputs[i].storage].index, i);
+      if (p.storages[p.outputs[i].storage].memory == Memory::output)
+        output_at.emplace(p.storages[p.outputs[i].storage].index, i);
   }
 
   void want(size_t command) {
@@ -139,7 +148,8 @@ struct PreparedGraph::Preparation {
     } else {
       const ir::Kernel& k = g.graph_.kernels[c.kernel];
       const DimValues dims = bind_dims(k, c.inputs, c.dims);
-      for (size_t a = 0; a < c.arguments.size(); ++a) types[c.arguments[a].storage] = {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)};
+      for (size_t a = 0; a < c.arguments.size(); ++a)
+        types[c.arguments[a].storage] = {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)};
       wanted.push_back({&k, c.inputs, dims, c.arguments});
     }
   }
@@ -148,7 +158,11 @@ struct PreparedGraph::Preparation {
     GateKernel gate_made = gate_kernel(p, c);
     const ir::Kernel& k = gates.emplace(gate_made.key, std::move(gate_made.kernel)).first->second;
     const GraphPlan::Gate& gate = p.gates[c.gate];
-    Wanted w{&k, {}, {}, {c.decides.value_or(Spot{}), c.guard ? p.gates[c.guard->gate].state : Spot{}, {}, gate.state, gate.groups}};
+    Wanted w{
+        &k,
+        {},
+        {},
+        {c.decides.value_or(Spot{}), c.guard ? p.gates[c.guard->gate].state : Spot{}, {}, gate.state, gate.groups}};
     for (size_t a = 0; a < 3; ++a) w.inputs.emplace_back(k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), {}));
     if (!zero && (!c.decides || !c.guard)) {
       zero = g.arrays_.size();
@@ -193,7 +207,11 @@ struct PreparedGraph::Preparation {
       if (fresh) {
         const Program& program = load(g.device_, *w.kernel).program();
         g.alignment_ = std::max<int64_t>(g.alignment_, program.alignment);
-        g.prepared_.emplace_back(g.device_, program, PrepareOptions{.frames_in_flight = options.frames_in_flight, .calls_per_frame = std::max(times[keys[i]], 1) * options.calls_per_frame, .dims = bind_dims(*w.kernel, w.inputs, w.dims)});
+        g.prepared_.emplace_back(
+            g.device_, program,
+            PrepareOptions{.frames_in_flight = options.frames_in_flight,
+                           .calls_per_frame = std::max(times[keys[i]], 1) * options.calls_per_frame,
+                           .dims = bind_dims(*w.kernel, w.inputs, w.dims)});
       }
       made.push_back(call(w, it->second));
       g.arguments_.reserve(std::max(g.arguments_.capacity(), made.back().arguments.size()));
@@ -204,14 +222,18 @@ struct PreparedGraph::Preparation {
     const PreparedKernel& k = g.prepared_[prepared];
     Call call{prepared, {}};
     for (size_t a = 0; a < w.arguments.size(); ++a) {
-      Where where = w.own.contains(a) ? Where{Memory::arena, w.own.at(a)} : g.at(p, w.arguments[a], k.dtype(a), k.shape(a));
+      Where where =
+          w.own.contains(a) ? Where{Memory::arena, w.own.at(a)} : g.at(p, w.arguments[a], k.dtype(a), k.shape(a));
       if (where.memory == Memory::output) where.index = output_at.at(where.index);
-      where.donated = a < static_cast<size_t>(w.kernel->num_inputs) && w.kernel->is_stored(static_cast<int>(a)) && w.kernel->aliased_output(static_cast<int>(a)) < 0;  // the plan has copied it
+      // the plan has copied it
+      where.donated = a < static_cast<size_t>(w.kernel->num_inputs) && w.kernel->is_stored(static_cast<int>(a)) &&
+                      w.kernel->aliased_output(static_cast<int>(a)) < 0;
       call.arguments.push_back(where);
     }
     // What an aliased output starts with is there already.
     for (size_t a = 0; a < w.arguments.size(); ++a)
-      if (const int from = w.kernel->blocks[a].alias; from >= 0) call.arguments[static_cast<size_t>(from)] = call.arguments[a];
+      if (const int from = w.kernel->blocks[a].alias; from >= 0)
+        call.arguments[static_cast<size_t>(from)] = call.arguments[a];
     return call;
   }
 
@@ -221,7 +243,8 @@ struct PreparedGraph::Preparation {
     if (c.kind == Command::Kind::gate) {
       std::vector<std::array<uint32_t, 3>> groups;
       for (const GraphPlan::Gate::Member& m : p.gates[c.gate].members)
-        groups.push_back(wanted_by[m.command] == kNone ? std::array<uint32_t, 3>{} : g.prepared_[made[wanted_by[m.command]].kernel].groups());
+        groups.push_back(wanted_by[m.command] == kNone ? std::array<uint32_t, 3>{}
+                                                       : g.prepared_[made[wanted_by[m.command]].kernel].groups());
       DeviceArray& numbers = g.arrays_[wanted[wanted_by[command]].own.at(2)];
       numbers = DeviceArray(g.device_, gate_numbers(p, c, groups));
       g.bytes_ += numbers.nbytes();
@@ -234,49 +257,68 @@ struct PreparedGraph::Preparation {
   }
 };
 
-PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options) : device_(device), graph_(options.fuse ? fuse(graph).graph : graph) {
+PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options)
+    : device_(device), graph_(options.fuse ? fuse(graph).graph : graph) {
   Preparation(*this, options).run();
 }
 
 // Texts are made of what is wrong alone.
 void PreparedGraph::check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const {
   const Graph::Body& body = graph_.body;
-  const auto name_of = [&](size_t i) { return i < inputs.size() ? "argument " + std::to_string(i) : "output " + std::to_string(i - inputs.size()); };
-  const auto at = [&](size_t i) -> const DeviceArray& { return i < inputs.size() ? inputs[i] : outputs[i - inputs.size()]; };
-  if (inputs.size() != body.inputs.size()) check_arguments(graph_, std::vector<std::pair<DType, Shape>>(inputs.size()));  // throws
+  const auto name_of = [&](size_t i) {
+    return i < inputs.size() ? "argument " + std::to_string(i) : "output " + std::to_string(i - inputs.size());
+  };
+  const auto at = [&](size_t i) -> const DeviceArray& {
+    return i < inputs.size() ? inputs[i] : outputs[i - inputs.size()];
+  };
+  // throws
+  if (inputs.size() != body.inputs.size()) check_arguments(graph_, std::vector<std::pair<DType, Shape>>(inputs.size()));
   if (outputs.size() != body.outputs.size())
-    throw SpecError(graph_.name + " gives " + plural(body.outputs.size(), "output") + " but " + plural_is(outputs.size(), "array") + " given for them", graph_.loc);
+    throw SpecError(graph_.name + " gives " + plural(body.outputs.size(), "output") + " but " +
+                        plural_is(outputs.size(), "array") + " given for them",
+                    graph_.loc);
   for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
     const DeviceArray& a = at(i);
     if (!a.valid()) a.buffer(graph_.name + ": " + name_of(i));  // throws
     const bool is_output = i >= inputs.size();
     const Graph::Type& t = graph_.values[is_output ? body.outputs[i - inputs.size()] : body.inputs[i]];
     if (a.dtype() != t.dtype || a.shape() != t.shape) {
-      const std::string given = to_string(Graph::Type{a.dtype(), a.shape()}), where = graph_.name + ": " + name_of(i) + " is ";
-      throw SpecError(is_output ? where + to_string(t) + " but its array is " + given : where + given + " but " + to_string(t) + " is expected", graph_.loc);
+      const std::string given = to_string(Graph::Type{a.dtype(), a.shape()}),
+                        where = graph_.name + ": " + name_of(i) + " is ";
+      throw SpecError(is_output ? where + to_string(t) + " but its array is " + given
+                                : where + given + " but " + to_string(t) + " is expected",
+                      graph_.loc);
     }
-    if (!(a.device() == device_)) throw SpecError(graph_.name + ": " + name_of(i) + ": the array is on another Device than the graph", graph_.loc);
+    if (!(a.device() == device_))
+      throw SpecError(graph_.name + ": " + name_of(i) + ": the array is on another Device than the graph", graph_.loc);
     const std::shared_ptr<vulkan::Buffer> b = a.memory();
     if (!b) continue;
     for (size_t j = 0; is_output && j < i; ++j)
       if (at(j).is_at(b))
-        throw SpecError(graph_.name + ": " + (j < inputs.size() ? name_of(i) + " is to go where " + name_of(j) + " is" : name_of(j) + " and " + name_of(i) + " are one array"), graph_.loc,
-                        "give it an array of its own");
+        throw SpecError(graph_.name + ": " +
+                            (j < inputs.size() ? name_of(i) + " is to go where " + name_of(j) + " is"
+                                               : name_of(j) + " and " + name_of(i) + " are one array"),
+                        graph_.loc, "give it an array of its own");
     if (b->address() % static_cast<uint64_t>(alignment_) != 0)
-      throw DeviceError(graph_.name + ": " + name_of(i) + ": the array lies at address " + std::to_string(b->address()) + ", which is no multiple of " + std::to_string(alignment_));
+      throw DeviceError(graph_.name + ": " + name_of(i) + ": the array lies at address " +
+                        std::to_string(b->address()) + ", which is no multiple of " + std::to_string(alignment_));
   }
 }
 
-Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) {
+Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray> inputs,
+                             std::span<const DeviceArray> outputs) {
   check(inputs, outputs);
   Scopes scopes;
   for (const Call& c : calls_) {
     arguments_.clear();
     for (const Where& w : c.arguments) {
-      const DeviceArray& a = w.memory == Memory::input ? inputs[w.index] : w.memory == Memory::output ? outputs[w.index] : arrays_[w.index];
+      const DeviceArray& a = w.memory == Memory::input    ? inputs[w.index]
+                             : w.memory == Memory::output ? outputs[w.index]
+                                                          : arrays_[w.index];
       arguments_.push_back(w.donated ? donate(a) : a);
     }
-    const Scopes s = c.groups ? stream.record_indirect(prepared_[c.kernel], arguments_, arrays_[*c.groups], c.groups_at) : stream.record(prepared_[c.kernel], arguments_);
+    const Scopes s = c.groups ? stream.record_indirect(prepared_[c.kernel], arguments_, arrays_[*c.groups], c.groups_at)
+                              : stream.record(prepared_[c.kernel], arguments_);
     scopes.wait_stages |= s.wait_stages;
     scopes.wait_accesses |= s.wait_accesses;
     scopes.signal_stages |= s.signal_stages;

@@ -1,8 +1,10 @@
 // Graphs in a command buffer of the host's: runtime/record.h for a whole graph, or a function under jit.
 //   ts::PreparedGraph solver(device, f.trace(types), {.frames_in_flight = 2});
-//   every frame:  stream.begin(commands, frame);  solver.record(stream, {velocity, dye}, {velocity_after, dye_after});  stream.end();
-// Only graphs whose commands are known before they run: all branches of a switch, and as many turns of a while as there can be, are recorded, and the device says which of them run. A while that
-// nothing bounds, the size of a grid that is a value, and loops too long to be unrolled, are CompileErrors. Read next: runtime/record.h.
+//   every frame:  stream.begin(commands, frame);  solver.record(stream, {velocity, dye}, {velocity_after, dye_after});
+//   stream.end();
+// Only graphs whose commands are known before they run: all branches of a switch, and as many turns of a while as there
+// can be, are recorded, and the device says which of them run. A while that nothing bounds, the size of a grid that is
+// a value, and loops too long to be unrolled, are CompileErrors. Read next: runtime/record.h.
 #pragma once
 #include <map>
 #include <optional>
@@ -21,17 +23,20 @@ struct PrepareGraphOptions {
   bool fuse = true;
 };
 
-/// Used by one thread at a time. Intermediate values of equal shape and dtype whose lives do not overlap share memory, and so do all frames.
+/// Used by one thread at a time. Intermediate values of equal shape and dtype whose lives do not overlap share memory,
+/// and so do all frames.
 class PreparedGraph {
  public:
   PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options = {});
 
-  const Graph& graph() const { return graph_; }  ///< with what has been fused
+  const Graph& graph() const { return graph_; }    ///< with what has been fused
   int64_t memory_bytes() const { return bytes_; }  ///< of intermediate values and constants
-  /// A call; barriers between its kernels are made by the stream. Inputs and outputs as the graph's, outputs in arrays of their own. Throws SpecError (DeviceError for an address) on what
-  /// does not fit; then nothing has been recorded. Asks for no memory of the host's.
+  /// A call; barriers between its kernels are made by the stream. Inputs and outputs as the graph's, outputs in arrays
+  /// of their own. Throws SpecError (DeviceError for an address) on what does not fit; then nothing has been recorded.
+  /// Asks for no memory of the host's.
   Scopes record(CommandStream& stream, std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs);
-  Scopes record(CommandStream& stream, std::initializer_list<DeviceArray> inputs, std::initializer_list<DeviceArray> outputs) {
+  Scopes record(CommandStream& stream, std::initializer_list<DeviceArray> inputs,
+                std::initializer_list<DeviceArray> outputs) {
     return record(stream, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()));
   }
 

@@ -13,7 +13,9 @@ using Place = GraphPlan::Place;
 // Of a gate's groups.
 static int64_t indirect_at(const GraphPlan::Guard& g) { return static_cast<int64_t>(12 * g.slot); }
 
-uint64_t base(const GraphPlan::Storage& s) { return s.memory == GraphPlan::Memory::arena ? static_cast<uint64_t>(s.offset) : 0; }
+uint64_t base(const GraphPlan::Storage& s) {
+  return s.memory == GraphPlan::Memory::arena ? static_cast<uint64_t>(s.offset) : 0;
+}
 
 std::vector<Touch> touches(const GraphPlan& plan, const std::vector<PreparedCall>& calls, size_t position) {
   const Command& c = plan.commands[position];
@@ -60,7 +62,8 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
     : context_(std::move(context)), plan_(plan), sequence_(std::move(sequence)), different_(sequence_) {
   std::sort(different_.begin(), different_.end());
   different_.erase(std::unique(different_.begin(), different_.end()), different_.end());
-  indirect_ = std::any_of(different_.begin(), different_.end(), [&](size_t i) { return plan.commands[i].guard.has_value(); });
+  indirect_ =
+      std::any_of(different_.begin(), different_.end(), [&](size_t i) { return plan.commands[i].guard.has_value(); });
   const DeviceTable& vk = context_->vk();
   // To the end: recording into a command buffer uses the pool that those of all other threads are of.
   const std::lock_guard lock(context_->mutex());
@@ -71,18 +74,23 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
     info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     info.queryCount = static_cast<uint32_t>(2 * sequence_.size());
-    if (vk.vkCreateQueryPool(context_->handle(), &info, vk.host, &queries_) < 0) queries_ = VK_NULL_HANDLE;  // then trace() has nothing
+    // then trace() has nothing
+    if (vk.vkCreateQueryPool(context_->handle(), &info, vk.host, &queries_) < 0) queries_ = VK_NULL_HANDLE;
     else vk.vkCmdResetQueryPool(commands_, queries_, 0, info.queryCount);
     name_object(vk, context_->handle(), queries_, "a graph's timestamps");
   }
   const auto stamp = [&](bool after, bool waits) {
-    if (queries_) vk.vkCmdWriteTimestamp2(commands_, waits ? VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT : VK_PIPELINE_STAGE_2_TOP_OF_PIPE_BIT, queries_, static_cast<uint32_t>(2 * timed_.size() + after));
+    if (queries_)
+      vk.vkCmdWriteTimestamp2(commands_,
+                              waits ? VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT : VK_PIPELINE_STAGE_2_TOP_OF_PIPE_BIT,
+                              queries_, static_cast<uint32_t>(2 * timed_.size() + after));
   };
   std::vector<std::pair<Range, bool>> since;  // the last barrier, with whether it writes
   for (const size_t i : sequence_) {
     const Command& c = plan.commands[i];
     const bool copy = c.kind == Command::Kind::copy;
-    Step step{.copy = copy, .name = copy ? "copy" : "dispatch " + calls[i].program->name, .touches = touches(plan, calls, i)};
+    Step step{
+        .copy = copy, .name = copy ? "copy" : "dispatch " + calls[i].program->name, .touches = touches(plan, calls, i)};
     if (copy ? step.touches.empty() : calls[i].bound.count == 0) continue;
     for (const Touch& t : step.touches)
       for (const auto& [r, writes] : since) step.barrier |= (writes || t.writes) && overlap(r, range(plan, t.place));
@@ -93,12 +101,14 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
       ++barriers_;
     }
     for (const Touch& t : step.touches) since.emplace_back(range(plan, t.place), t.writes);
-    stamp(false, step.barrier || steps_.empty());  // what waits for no other begins beside it; before the first one may stand a barrier of the recorder's
+    // what waits for no other begins beside it; before the first one may stand a barrier of the recorder's
+    stamp(false, step.barrier || steps_.empty());
     if (copy) {
       const Buffer &from = *fixed[c.from.storage], &to = *fixed[c.to.storage];
-      const VkBufferCopy region{from.offset() + base(plan.storages[c.from.storage]) + static_cast<uint64_t>(c.from.offset),
-                                to.offset() + base(plan.storages[c.to.storage]) + static_cast<uint64_t>(c.to.offset),
-                                static_cast<uint64_t>(c.to.bytes)};
+      const VkBufferCopy region{
+          from.offset() + base(plan.storages[c.from.storage]) + static_cast<uint64_t>(c.from.offset),
+          to.offset() + base(plan.storages[c.to.storage]) + static_cast<uint64_t>(c.to.offset),
+          static_cast<uint64_t>(c.to.bytes)};
       vk.vkCmdCopyBuffer(commands_, from.handle(), to.handle(), 1, &region);
     } else {
       const PreparedCall& call = calls[i];
@@ -111,7 +121,9 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
       if (c.guard) {
         const Place& groups = plan.gates[c.guard->gate].groups;
         const Buffer& b = *fixed[groups.storage];
-        vk.vkCmdDispatchIndirect(commands_, b.handle(), b.offset() + base(plan.storages[groups.storage]) + static_cast<uint64_t>(groups.offset + indirect_at(*c.guard)));
+        vk.vkCmdDispatchIndirect(commands_, b.handle(),
+                                 b.offset() + base(plan.storages[groups.storage]) +
+                                     static_cast<uint64_t>(groups.offset + indirect_at(*c.guard)));
       } else {
         vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
       }
@@ -148,13 +160,15 @@ std::vector<Recording::Timed> Recording::times() const {
   if (!ran_ || timed_.empty()) return times;
   std::vector<uint64_t> values(4 * timed_.size());  // each with whether it is there
   const auto count = static_cast<uint32_t>(2 * timed_.size());
-  const VkResult r = context_->vk().vkGetQueryPoolResults(context_->handle(), queries_, 0, count, values.size() * sizeof values[0], values.data(), 2 * sizeof values[0],
-                                                          VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WITH_AVAILABILITY_BIT);
+  const VkResult r = context_->vk().vkGetQueryPoolResults(
+      context_->handle(), queries_, 0, count, values.size() * sizeof values[0], values.data(), 2 * sizeof values[0],
+      VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WITH_AVAILABILITY_BIT);
   if (r < 0) return times;
   const uint32_t bits = context_->probe().timestamp_bits;
   const uint64_t mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   for (size_t i = 0; i < timed_.size(); ++i)
-    if (values[4 * i + 1] && values[4 * i + 3]) times.push_back({timed_[i], values[4 * i] & mask, values[4 * i + 2] & mask});
+    if (values[4 * i + 1] && values[4 * i + 3])
+      times.push_back({timed_[i], values[4 * i] & mask, values[4 * i + 2] & mask});
   return times;
 }
 
@@ -166,8 +180,8 @@ std::vector<LogEntry> Recording::log(const std::vector<std::shared_ptr<Buffer>>&
     if (s.barrier) entries.push_back({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = all, .to = to});
     LogEntry e{.kind = LogEntry::Kind::command, .what = s.name, .stage = s.copy ? Stage::transfer : Stage::compute};
     for (const Touch& t : s.touches) {
-      const uint64_t at =
-          buffers[t.place.storage]->address() + base(plan_.storages[t.place.storage]) + static_cast<uint64_t>(t.place.offset);
+      const uint64_t at = buffers[t.place.storage]->address() + base(plan_.storages[t.place.storage]) +
+                          static_cast<uint64_t>(t.place.offset);
       const AddressRange r{at, at + static_cast<uint64_t>(t.place.bytes)};
       if (t.reads) e.reads.push_back(r);
       if (t.writes) e.writes.push_back(r);

@@ -1,6 +1,7 @@
-// Recording: commands of a GraphPlan in a command buffer that is recorded once and replayed with other arguments: kernels find their
-// addresses in a table, which the replay brings up to date before. Inputs and outputs of the graph lie elsewhere in every replay, so a copy
-// from or to one is no part of a recording. A loop that is turned on the device has its commands there several times. Internal to runtime/call. Read next: graph.cpp.
+// Recording: commands of a GraphPlan in a command buffer that is recorded once and replayed with other arguments:
+// kernels find their addresses in a table, which the replay brings up to date before. Inputs and outputs of the graph
+// lie elsewhere in every replay, so a copy from or to one is no part of a recording. A loop that is turned on the
+// device has its commands there several times. Internal to runtime/call. Read next: graph.cpp.
 #pragma once
 #include <memory>
 #include <vector>
@@ -15,12 +16,12 @@ namespace tessera::vulkan {
 struct PreparedCall {
   const Program* program = nullptr;
   const Pipeline* pipeline = nullptr;
-  Bound bound;               // unless values give sizes of its grid
-  DimValues dims;            // complete, with bound
-  uint64_t table_at = 0;     // of its block in the table
-  double seconds = 0;        // as far as they can be estimated
-  std::vector<GroupSlice> slices;         // of one that may take longer than the watchdog allows: each is a submission
-  uint64_t block_stride = 0;              // from slice to slice in the table; 0: they share a block
+  Bound bound;                     // unless values give sizes of its grid
+  DimValues dims;                  // complete, with bound
+  uint64_t table_at = 0;           // of its block in the table
+  double seconds = 0;              // as far as they can be estimated
+  std::vector<GroupSlice> slices;  // of one that may take longer than the watchdog allows: each is a submission
+  uint64_t block_stride = 0;       // from slice to slice in the table; 0: they share a block
   bool cut() const { return slices.size() > 1; }
   size_t num_addresses = 0;  // at the block's beginning; the scratch's and the report's last
 };
@@ -35,10 +36,11 @@ std::vector<Touch> touches(const GraphPlan& plan, const std::vector<PreparedCall
 
 class Recording {
  public:
-  /// Those commands of the plan one after another, with the time before and after each if asked for. `fixed`: the memory of the arena and the constants, by storage; null for the others. `table`:
-  /// of the calls' blocks.
-  Recording(std::shared_ptr<Context> context, const GraphPlan& plan, std::vector<size_t> sequence, const std::vector<PreparedCall>& calls,
-            const std::vector<std::shared_ptr<Buffer>>& fixed, const std::shared_ptr<Buffer>& table, bool timestamps);
+  /// Those commands of the plan one after another, with the time before and after each if asked for. `fixed`: the
+  /// memory of the arena and the constants, by storage; null for the others. `table`: of the calls' blocks.
+  Recording(std::shared_ptr<Context> context, const GraphPlan& plan, std::vector<size_t> sequence,
+            const std::vector<PreparedCall>& calls, const std::vector<std::shared_ptr<Buffer>>& fixed,
+            const std::shared_ptr<Buffer>& table, bool timestamps);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -50,7 +52,8 @@ class Recording {
   size_t barriers() const { return barriers_; }
   /// Whether the last call has replayed it: before that, its queries have never been reset, and may not be read.
   void set_ran(bool ran) { ran_ = ran; }
-  /// Of what the last call's last replay ran, which is done: command of the plan, and the device's time before and after it, in ticks of timestamp_bits. Nothing if it did not replay it.
+  /// Of what the last call's last replay ran, which is done: command of the plan, and the device's time before and
+  /// after it, in ticks of timestamp_bits. Nothing if it did not replay it.
   struct Timed {
     size_t command;
     uint64_t begin, end;

@@ -1,4 +1,6 @@
 // tessera bundle: reads kernels, compiles them for every target, writes the bundle and its header.
+#include "codegen/program/bundle.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -7,7 +9,6 @@
 #include <system_error>
 
 #include "codegen/make_bundle.h"
-#include "codegen/program/bundle.h"
 #include "engine/base/platform.h"
 #include "engine/base/write_file.h"
 #include "engine/ir/text.h"
@@ -35,17 +36,20 @@ std::vector<Target> targets(const std::string& list) {
       found.push_back(target(name));
       if (name != "device") found.back().name = name;
     } else {
-      throw UsageError("--targets: there is no target \"" + name + "\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, device");
+      throw UsageError("--targets: there is no target \"" + name +
+                       "\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, device");
     }
   }
   return found;
 }
 
-/// In place by rename, so that whoever reads meanwhile, or reloads, has one bundle or the other. A file that already holds that is left alone: what is built from it is not built again.
+/// In place by rename, so that whoever reads meanwhile, or reloads, has one bundle or the other. A file that already
+/// holds that is left alone: what is built from it is not built again.
 void replace(const std::string& file, const std::string& bytes) {
   std::error_code error;
   const fs::file_status there = fs::status(file, error);
-  if (fs::exists(there) && !fs::is_regular_file(there)) return write_file(file, bytes);  // a device or a pipe takes them, a folder does not
+  // a device or a pipe takes them, a folder does not
+  if (fs::exists(there) && !fs::is_regular_file(there)) return write_file(file, bytes);
   if (fs::exists(there) && fs::file_size(file, error) == bytes.size()) {
     std::ifstream in(file, std::ios::binary);
     const std::string old = in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
@@ -60,7 +64,9 @@ std::vector<std::string> argument_names(const ir::Kernel& k, const std::string& 
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const bool output = k.is_output(static_cast<int>(i));
     const bool named = i < given.size() && given[i].find_first_not_of("0123456789") != std::string::npos;
-    std::string name = named ? given[i] : output ? "out" + std::to_string(i - static_cast<size_t>(k.num_inputs)) : "in" + std::to_string(i);
+    std::string name = named    ? given[i]
+                       : output ? "out" + std::to_string(i - static_cast<size_t>(k.num_inputs))
+                                : "in" + std::to_string(i);
     while (std::find(names.begin(), names.end(), name) != names.end()) name += "_";
     names.push_back(std::move(name));
   }
@@ -84,29 +90,40 @@ void check_namespace(const std::string& space, const std::string& from) {
   }
   if (!good) throw UsageError("--namespace " + space + ": is no name in C++");
   if (space == "std" || space == "tessera" || space.starts_with("std::") || space.starts_with("tessera::"))
-    throw UsageError((from.empty() ? "--namespace " : "--header " + from + ": the namespace ") + space + ": is taken", {}, "give another name: --namespace NAME");
+    throw UsageError((from.empty() ? "--namespace " : "--header " + from + ": the namespace ") + space + ": is taken",
+                     {}, "give another name: --namespace NAME");
 }
 
 }  // namespace
 
 void bundle(const BundleArguments& a) {
-  if (a.embed && a.header.empty()) throw UsageError("--embed: there is no header to embed the bundle in", {}, "give --header FILE");
-  if (!a.header.empty() && same_file(a.header, a.output)) throw UsageError("--header " + a.header + ": is the bundle's file too", {}, "give the header a name of its own");
+  if (a.embed && a.header.empty())
+    throw UsageError("--embed: there is no header to embed the bundle in", {}, "give --header FILE");
+  if (!a.header.empty() && same_file(a.header, a.output))
+    throw UsageError("--header " + a.header + ": is the bundle's file too", {}, "give the header a name of its own");
   for (const std::string& file : a.files)
     for (const std::string& out : {a.output, a.header})
-      if (!out.empty() && same_file(file, out)) throw UsageError(out + ": is to be read and to be written", {}, "give the bundle and the header names of their own");
-  const std::string space = !a.name_space.empty() ? a.name_space : a.header.empty() ? "" : identifier(fs::path(a.header).stem().string());
+      if (!out.empty() && same_file(file, out))
+        throw UsageError(out + ": is to be read and to be written", {},
+                         "give the bundle and the header names of their own");
+  const std::string space = !a.name_space.empty() ? a.name_space
+                            : a.header.empty()    ? ""
+                                                  : identifier(fs::path(a.header).stem().string());
   if (!a.header.empty()) check_namespace(space, a.name_space.empty() ? a.header : "");
   const std::vector<Target> compiled_for = targets(a.targets);
   std::vector<BundleSource> sources;
   for (const std::string& file : a.files) {
     if (fs::is_directory(file))
-      throw SpecError(file + ": is a folder, and a bundle holds no graphs", {}, "give the folder's kernels (" + (fs::path(file) / "*.tir").generic_string() + "), or load the graph with ts::load(device, ts::read_graph(folder))");
+      throw SpecError(file + ": is a folder, and a bundle holds no graphs", {},
+                      "give the folder's kernels (" + (fs::path(file) / "*.tir").generic_string() +
+                          "), or load the graph with ts::load(device, ts::read_graph(folder))");
     const std::string text = read_text(file);
     ir::Kernel k = read_kernel(file);
     for (const BundleSource& other : sources)
       if (other.kernel.name == k.name)
-        throw SpecError(file + ": the kernel is called " + k.name + ", as is that of " + a.files[static_cast<size_t>(&other - sources.data())], k.loc, "kernels of a bundle are found by name: give one of them another name");
+        throw SpecError(file + ": the kernel is called " + k.name + ", as is that of " +
+                            a.files[static_cast<size_t>(&other - sources.data())],
+                        k.loc, "kernels of a bundle are found by name: give one of them another name");
     std::vector<std::string> names = argument_names(k, text);
     sources.push_back({std::move(k), std::move(names)});
   }
@@ -120,7 +137,8 @@ void bundle(const BundleArguments& a) {
   const std::string bytes = bundle_to_bytes(made.file);
   replace(a.output, bytes);
   if (a.header.empty()) return;
-  replace(a.header, bundle_header(made.file, {space, fs::path(a.output).filename().string(), a.files, a.embed ? bytes : ""}));
+  replace(a.header,
+          bundle_header(made.file, {space, fs::path(a.output).filename().string(), a.files, a.embed ? bytes : ""}));
 }
 
 }  // namespace tessera::cli

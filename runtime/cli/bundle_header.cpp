@@ -13,15 +13,24 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::array kKeywords = {"alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char", "char16_t", "char32_t", "char8_t",
-                                  "class", "co_await", "co_return", "co_yield", "compl", "concept", "const", "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype",
-                                  "default", "delete", "do", "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
-                                  "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected",
-                                  "public", "register", "reinterpret_cast", "requires", "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct",
-                                  "switch", "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void",
-                                  "volatile", "wchar_t", "while", "xor", "xor_eq"};
+constexpr std::array kKeywords = {
+    "alignas",     "alignof",  "and",        "and_eq",    "asm",       "auto",         "bitand",
+    "bitor",       "bool",     "break",      "case",      "catch",     "char",         "char16_t",
+    "char32_t",    "char8_t",  "class",      "co_await",  "co_return", "co_yield",     "compl",
+    "concept",     "const",    "const_cast", "consteval", "constexpr", "constinit",    "continue",
+    "decltype",    "default",  "delete",     "do",        "double",    "dynamic_cast", "else",
+    "enum",        "explicit", "export",     "extern",    "false",     "float",        "for",
+    "friend",      "goto",     "if",         "inline",    "int",       "long",         "mutable",
+    "namespace",   "new",      "noexcept",   "not",       "not_eq",    "nullptr",      "operator",
+    "or",          "or_eq",    "private",    "protected", "public",    "register",     "reinterpret_cast",
+    "requires",    "return",   "short",      "signed",    "sizeof",    "static",       "static_assert",
+    "static_cast", "struct",   "switch",     "template",  "this",      "thread_local", "throw",
+    "true",        "try",      "typedef",    "typeid",    "typename",  "union",        "unsigned",
+    "using",       "virtual",  "void",       "volatile",  "wchar_t",   "while",        "xor",
+    "xor_eq"};
 // Macros of C's headers and of GNU's compilers: what is called so could not be a struct or its member.
-constexpr std::array kMacros = {"BUFSIZ", "EOF", "HUGE_VAL", "INFINITY", "NAN", "NULL", "RAND_MAX", "assert", "errno", "i386", "linux", "stderr", "stdin", "stdout", "unix"};
+constexpr std::array kMacros = {"BUFSIZ", "EOF",  "HUGE_VAL", "INFINITY", "NAN",   "NULL",   "RAND_MAX", "assert",
+                                "errno",  "i386", "linux",    "stderr",   "stdin", "stdout", "unix"};
 
 /// `name` as an identifier that is not in `used`, and from then on is.
 std::string fresh(std::string_view name, std::set<std::string>& used) {
@@ -51,7 +60,8 @@ std::string array_text(const ProgramArg& a) {
   return std::string(name(a.dtype)) + "[" + dims + "]";
 }
 std::string type_text(const ProgramArg& a) {
-  return "tessera::TypedArray<tessera::" + std::string(a.dtype == DType::boolean ? "boolean" : name(a.dtype)) + ", " + std::to_string(a.shape.size()) + ">";
+  return "tessera::TypedArray<tessera::" + std::string(a.dtype == DType::boolean ? "boolean" : name(a.dtype)) + ", " +
+         std::to_string(a.shape.size()) + ">";
 }
 
 /// Sizes that no input's shape shows alone, in order of appearance: the call has to give them.
@@ -75,16 +85,20 @@ void kernel(std::ostream& out, const BundleKernel& k, const std::string& bundle,
   std::set<std::string> members;
   std::vector<std::string> names;
   for (const std::string& n : k.arguments) names.push_back(fresh(n, members));
-  const size_t inputs = static_cast<size_t>(std::count_if(p.args.begin(), p.args.end(), [](const ProgramArg& a) { return !a.is_output; }));
+  const size_t inputs = static_cast<size_t>(
+      std::count_if(p.args.begin(), p.args.end(), [](const ProgramArg& a) { return !a.is_output; }));
   const std::vector<std::string> sizes = given_sizes(p);
   const auto list = [&](size_t from, size_t to, const char* indent) {
     for (size_t i = from; i < to; ++i) {
       out << indent << type_text(p.args[i]) << " " << names[i] << ";  ///< " << commented(array_text(p.args[i]));
-      if (p.args[i].alias >= 0) out << ", which begins as " << names[static_cast<size_t>(p.args[i].alias)] << "; donate() that to give its memory";
+      if (p.args[i].alias >= 0)
+        out << ", which begins as " << names[static_cast<size_t>(p.args[i].alias)]
+            << "; donate() that to give its memory";
       out << "\n";
     }
   };
-  out << "\n/// " << commented(k.name) << signature(p) << (k.loc ? ", from " + commented(to_string(k.loc)) : "") << "; for";
+  out << "\n/// " << commented(k.name) << signature(p) << (k.loc ? ", from " + commented(to_string(k.loc)) : "")
+      << "; for";
   for (const BundleVariant& v : k.variants) out << (&v == &k.variants.front() ? " " : ", ") << v.target;
   out << ".\nstruct " << type << " {\n  struct Inputs {\n";
   list(0, inputs, "    ");
@@ -104,19 +118,28 @@ void kernel(std::ostream& out, const BundleKernel& k, const std::string& bundle,
   std::string dims;
   if (!sizes.empty()) {
     std::set<std::string> own;
-    for (const std::string& n : sizes) dims += (dims.empty() ? "" : ", ") + std::string("{") + string_literal(n) + ", sizes." + fresh(n, own) + "}";
+    for (const std::string& n : sizes)
+      dims += (dims.empty() ? "" : ", ") + std::string("{") + string_literal(n) + ", sizes." + fresh(n, own) + "}";
     dims = ", {" + dims + "}";
   }
   out << "\n  tessera::CompiledKernel kernel;\n"
-      << "  " << type << "(const tessera::Bundle& bundle, const tessera::Device& device) : kernel(tessera::checked(bundle.kernel(device, " << string_literal(k.name) << "), " << string_literal(signature(p)) << ")) {}\n"
+      << "  " << type
+      << "(const tessera::Bundle& bundle, const tessera::Device& device) : "
+         "kernel(tessera::checked(bundle.kernel(device, "
+      << string_literal(k.name) << "), " << string_literal(signature(p)) << ")) {}\n"
       << "  /// Starts a call, and does not wait for it.\n"
       << "  Outputs operator()([[maybe_unused]] const Inputs& inputs" << more << ") const {\n"
-      << "    [[maybe_unused]] const std::vector<tessera::DeviceArray> out = kernel(" << arguments << dims << ");\n    return {";
+      << "    [[maybe_unused]] const std::vector<tessera::DeviceArray> out = kernel(" << arguments << dims
+      << ");\n    return {";
   for (size_t i = inputs; i < p.args.size(); ++i) out << (i > inputs ? ", " : "") << "out[" << i - inputs << "]";
   out << "};\n  }\n"
-      << "  /// The same into arrays of the caller's, which it returns; tessera::in_place stands for one that begins as a donated input.\n"
-      << "  Outputs operator()([[maybe_unused]] const Inputs& inputs, [[maybe_unused]] const Outputs& outputs" << more << ") const {\n"
-      << "    [[maybe_unused]] const std::vector<tessera::DeviceArray> out = tessera::launch_into(kernel.device(), kernel.program(), " << arguments << ", {";
+      << "  /// The same into arrays of the caller's, which it returns; tessera::in_place stands for one that begins "
+         "as a donated input.\n"
+      << "  Outputs operator()([[maybe_unused]] const Inputs& inputs, [[maybe_unused]] const Outputs& outputs" << more
+      << ") const {\n"
+      << "    [[maybe_unused]] const std::vector<tessera::DeviceArray> out = tessera::launch_into(kernel.device(), "
+         "kernel.program(), "
+      << arguments << ", {";
   for (size_t i = inputs; i < p.args.size(); ++i) out << (i > inputs ? ", " : "") << "outputs." << names[i];
   out << "}" << dims << ");\n    return {";
   for (size_t i = inputs; i < p.args.size(); ++i) out << (i > inputs ? ", " : "") << "out[" << i - inputs << "]";
@@ -132,7 +155,9 @@ std::string identifier(std::string_view name) {
     if (good || s.empty() || s.back() != '_') s += good ? c : '_';  // names with two in a row are the compiler's
   }
   if (s.empty() || s.front() == '_' || std::isdigit(static_cast<unsigned char>(s.front()))) s = "k" + s;
-  if (std::find(kKeywords.begin(), kKeywords.end(), s) != kKeywords.end() || std::find(kMacros.begin(), kMacros.end(), s) != kMacros.end()) s += "_";
+  if (std::find(kKeywords.begin(), kKeywords.end(), s) != kKeywords.end() ||
+      std::find(kMacros.begin(), kMacros.end(), s) != kMacros.end())
+    s += "_";
   return s;
 }
 
@@ -140,22 +165,31 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
   std::ostringstream out;
   out << "// Made by tessera bundle " TESSERA_VERSION ", with " << commented(o.bundle) << ". Of:";
   for (const std::string& f : o.files) out << "\n//   " << commented(f);
-  out << "\n#pragma once\n#include <tessera/runtime.hpp>\n\n#include <cstddef>\n#include <cstdint>\n#include <span>\n#include <string>\n#include <vector>\n\nnamespace " << o.name_space << " {\n\n";
-  std::set<std::string> used{"Inputs", "Outputs", "Sizes", "kernel", "inputs", "outputs", "sizes", "out", "dims", "bundle", "device", "kBundle", "kBundleBytes", "tessera", "std", o.name_space};
+  out << "\n#pragma once\n#include <tessera/runtime.hpp>\n\n#include <cstddef>\n#include <cstdint>\n#include "
+         "<span>\n#include <string>\n#include <vector>\n\nnamespace "
+      << o.name_space << " {\n\n";
+  std::set<std::string> used{"Inputs",       "Outputs", "Sizes", "kernel",    "inputs", "outputs",
+                             "sizes",        "out",     "dims",  "bundle",    "device", "kBundle",
+                             "kBundleBytes", "tessera", "std",   o.name_space};
   if (o.embedded.empty()) {
     out << "/// The kernels below, from " << commented(o.bundle) << ".\n"
         << "inline tessera::Bundle bundle(const std::string& path) { return tessera::Bundle(path); }\n"
         << "/// The same from the file's bytes in memory.\n"
-        << "inline tessera::Bundle bundle(std::span<const std::byte> bytes) { return tessera::Bundle(bytes, " << string_literal(o.bundle) << "); }\n";
+        << "inline tessera::Bundle bundle(std::span<const std::byte> bytes) { return tessera::Bundle(bytes, "
+        << string_literal(o.bundle) << "); }\n";
   } else {
-    out << "/// " << commented(o.bundle) << ", little-endian.\ninline constexpr std::size_t kBundleBytes = " << o.embedded.size() << ";\ninline constexpr std::uint64_t kBundle[] = {";
+    out << "/// " << commented(o.bundle)
+        << ", little-endian.\ninline constexpr std::size_t kBundleBytes = " << o.embedded.size()
+        << ";\ninline constexpr std::uint64_t kBundle[] = {";
     for (size_t at = 0; at < o.embedded.size(); at += 8) {
       uint64_t word = 0;
       std::memcpy(&word, o.embedded.data() + at, std::min<size_t>(8, o.embedded.size() - at));
       out << (at % 64 == 0 ? "\n    0x" : " 0x") << std::hex << word << std::dec << ",";
     }
     out << "\n};\n/// The kernels below.\n"
-        << "inline tessera::Bundle bundle() { return tessera::Bundle(std::as_bytes(std::span(kBundle)).first(kBundleBytes), " << string_literal(o.bundle) << "); }\n";
+        << "inline tessera::Bundle bundle() { return "
+           "tessera::Bundle(std::as_bytes(std::span(kBundle)).first(kBundleBytes), "
+        << string_literal(o.bundle) << "); }\n";
   }
   for (const BundleKernel& k : bundle.kernels) kernel(out, k, o.bundle, used);
   out << "\n}  // namespace " << o.name_space << "\n";

@@ -1,4 +1,5 @@
-// The C++ header of a bundle: a struct per kernel whose call takes and gives named, typed arrays. Read next: bundle.cpp.
+// The C++ header of a bundle: a struct per kernel whose call takes and gives named, typed arrays. Read next:
+// bundle.cpp.
 #pragma once
 #include <string>
 #include <string_view>

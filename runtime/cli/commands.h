@@ -1,5 +1,5 @@
-// The commands of the executable `tessera`. Each takes its parsed arguments and prints to stdout; errors are exceptions.
-// Read next: main.cpp, which parses and reports.
+// The commands of the executable `tessera`. Each takes its parsed arguments and prints to stdout; errors are
+// exceptions. Read next: main.cpp, which parses and reports.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,7 +11,9 @@
 namespace tessera::cli {
 
 /// A wrong combination of arguments that parsing alone cannot see: exit code 2.
-struct UsageError : Error { using Error::Error; };
+struct UsageError : Error {
+  using Error::Error;
+};
 
 void devices();
 /// The op table, or all that is known of one op.
@@ -26,21 +28,21 @@ struct RunArguments {
   bool debug_info = false;
   // Of the interpreter:
   bool races = false;
-  std::string seed;                        // a number, or "random"; empty: grid order
-  std::string uninitialised = "nan";       // zero, pattern
-  std::string out_of_bounds = "clamp";     // raise
+  std::string seed;                     // a number, or "random"; empty: grid order
+  std::string uninitialised = "nan";    // zero, pattern
+  std::string out_of_bounds = "clamp";  // raise
 };
 void run(const RunArguments& a);
 
 struct CompileArguments {
   std::string file;
-  std::string emit = "spirv";      // ir, lane, spirv, spirv-bin
-  std::string codegen = "fast";    // or general
+  std::string emit = "spirv";    // ir, lane, spirv, spirv-bin
+  std::string codegen = "fast";  // or general
   bool debug_info = false;
-  std::string dump;                // empty: nothing; "*": every step; else one step or pass
-  std::string output;              // empty: stdout
-  std::string target = "device";   // or minimum, lavapipe
-  std::string dot, svg;            // files for a graph's picture
+  std::string dump;               // empty: nothing; "*": every step; else one step or pass
+  std::string output;             // empty: stdout
+  std::string target = "device";  // or minimum, lavapipe
+  std::string dot, svg;           // files for a graph's picture
 };
 void compile(const CompileArguments& a);
 void explain(const CompileArguments& a);
@@ -50,9 +52,9 @@ struct BundleArguments {
   std::string output, header;  // header: empty: none
   std::string name_space;      // empty: the header's name without its end
   std::string targets = "minimum,lavapipe,gpu";
-  bool embed = false;          // the bundle's bytes in the header too
+  bool embed = false;  // the bundle's bytes in the header too
   bool quiet = false;
-  int threads = 0;             // 0: one per core
+  int threads = 0;  // 0: one per core
 };
 void bundle(const BundleArguments& a);
 

@@ -48,12 +48,15 @@ void write(const std::string& file, const std::string& bytes) {
 }  // namespace
 
 void compile(const CompileArguments& a) {
-  if (a.emit == "spirv-bin" && a.output.empty() && platform::prints_to_terminal()) throw UsageError("--emit=spirv-bin writes binary: give -o FILE, or pipe stdout");
+  if (a.emit == "spirv-bin" && a.output.empty() && platform::prints_to_terminal())
+    throw UsageError("--emit=spirv-bin writes binary: give -o FILE, or pipe stdout");
   ir::Kernel k = read_kernel(a.file);
   Watch watch{a.dump};
   std::string text;
   if (a.emit == "ir") {
-    passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel& after, bool changed) { watch("tile/" + std::string(p.name), after, changed); });
+    passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel& after, bool changed) {
+      watch("tile/" + std::string(p.name), after, changed);
+    });
     text = ir::print(k);
   } else {
     CompileOptions options;
@@ -71,7 +74,8 @@ void compile(const CompileArguments& a) {
 
 void explain(const CompileArguments& a) {
   if (std::filesystem::is_directory(a.file)) return explain_graph(a);
-  if (!a.dot.empty() || !a.svg.empty()) throw UsageError("--dot and --svg are of graphs, and " + a.file + " is a kernel");
+  if (!a.dot.empty() || !a.svg.empty())
+    throw UsageError("--dot and --svg are of graphs, and " + a.file + " is a kernel");
   CompileOptions options;
   options.general = a.codegen == "general";
   std::string text = tessera::compile(read_kernel(a.file), target(a.target), options).explain;

@@ -20,18 +20,25 @@ void devices() {
   for (const DeviceInfo& d : all) {
     char gib[32];
     std::snprintf(gib, sizeof gib, "%.1f", static_cast<double>(d.memory_bytes) / (1 << 30));
-    std::cout << (d.index == used ? "* " : "  ") << d.index << ": " << d.name << "\n     " << d.kind << ", Vulkan " << d.api_version << ", " << gib << " GiB";
+    std::cout << (d.index == used ? "* " : "  ") << d.index << ": " << d.name << "\n     " << d.kind << ", Vulkan "
+              << d.api_version << ", " << gib << " GiB";
     if (!d.driver.empty()) std::cout << ", " << d.driver;
     if (d.lacks.empty()) {
       const Target& t = d.target;
-      std::cout << "\n     " << t.shared_bytes / 1024 << " KiB shared memory, " << t.max_workgroup_size << " invocations, subgroups of " << t.subgroup_size
-                << ", " << t.compute_units << (t.kind == Target::Kind::cpu ? " cores" : " compute units") << "\n     types beside the 32-bit ones:";
-      const std::pair<bool, const char*> features[] = {{t.int8 && t.storage8, " i8"}, {t.int16 && t.storage16, " i16"}, {t.int64, " i64"},
-                                                       {t.float16 && t.storage16, " f16"}, {t.float64, " f64"}};
+      std::cout << "\n     " << t.shared_bytes / 1024 << " KiB shared memory, " << t.max_workgroup_size
+                << " invocations, subgroups of " << t.subgroup_size << ", " << t.compute_units
+                << (t.kind == Target::Kind::cpu ? " cores" : " compute units")
+                << "\n     types beside the 32-bit ones:";
+      const std::pair<bool, const char*> features[] = {{t.int8 && t.storage8, " i8"},
+                                                       {t.int16 && t.storage16, " i16"},
+                                                       {t.int64, " i64"},
+                                                       {t.float16 && t.storage16, " f16"},
+                                                       {t.float64, " f64"}};
       for (const auto& [has, name] : features)
         if (has) std::cout << name;
     } else {
-      for (size_t i = 0; i < d.lacks.size(); ++i) std::cout << (i ? ", " : "\n     cannot run Tessera: lacks ") << d.lacks[i];
+      for (size_t i = 0; i < d.lacks.size(); ++i)
+        std::cout << (i ? ", " : "\n     cannot run Tessera: lacks ") << d.lacks[i];
     }
     std::cout << "\n";
   }

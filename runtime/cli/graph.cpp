@@ -15,9 +15,10 @@
 
 namespace tessera::cli {
 void run_graph(const RunArguments& a) {
-  if (a.races || !a.seed.empty() || a.uninitialised != "nan" || a.out_of_bounds != "clamp" || a.general || !a.dims.empty())
-    throw UsageError("--races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and " + a.file +
-                     " is a graph");
+  if (a.races || !a.seed.empty() || a.uninitialised != "nan" || a.out_of_bounds != "clamp" || a.general ||
+      !a.dims.empty())
+    throw UsageError("--races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and " +
+                     a.file + " is a graph");
   const Graph g = read_graph(a.file);
   const size_t inputs = g.body.inputs.size(), outputs = g.body.outputs.size();
   if (a.in.size() != inputs)
@@ -62,10 +63,14 @@ void explain_graph(const CompileArguments& a) {
     const int64_t units = p.num_units.eval(bind_dims(p, c.inputs, c.dims));
     return p.scratch_bytes * (p.max_workgroups > 0 ? std::min<int64_t>(units, p.max_workgroups) : units);
   };
-  options.table = [&](const GraphPlan::Command& c) { return (static_cast<int64_t>(programs[c.kernel].push_bytes()) + 15) / 16 * 16; };
+  options.table = [&](const GraphPlan::Command& c) {
+    return (static_cast<int64_t>(programs[c.kernel].push_bytes()) + 15) / 16 * 16;
+  };
   const GraphPlan p = plan(g, options);
   std::cout << tessera::explain(g, p);
-  if (fused.steps > 0) std::cout << "fused: " << plural(fused.steps, "call") << (fused.steps == 1 ? " is part of another one\n" : " are part of others\n");
+  if (fused.steps > 0)
+    std::cout << "fused: " << plural(fused.steps, "call")
+              << (fused.steps == 1 ? " is part of another one\n" : " are part of others\n");
   if (!a.dot.empty()) write_file(a.dot, dot(g, p));
   if (!a.svg.empty()) write_file(a.svg, svg(g, p));
 }

@@ -16,18 +16,24 @@ std::string read_text(const std::string& file) {
   while (in) {
     in.read(part, sizeof part);
     text.append(part, static_cast<size_t>(in.gcount()));
-    if (text.size() > kMostText) throw Error(file + ": has more than " + std::to_string(kMostText) + " bytes, which is no kernel");
+    if (text.size() > kMostText)
+      throw Error(file + ": has more than " + std::to_string(kMostText) + " bytes, which is no kernel");
   }
-  if (!in.eof()) throw Error(file + ": cannot be read");  // not there; or a folder, which opens and fails at the first read
+  // not there; or a folder, which opens and fails at the first read
+  if (!in.eof()) throw Error(file + ": cannot be read");
   return text;
 }
 
 ir::Kernel read_kernel(const std::string& file) {
   const std::string text = read_text(file);
-  if (text.starts_with("TESSERA\n")) throw SpecError(file + ": is a bundle, of kernels that are compiled already", {}, "give the .tir files that it was made of");
+  if (text.starts_with("TESSERA\n"))
+    throw SpecError(file + ": is a bundle, of kernels that are compiled already", {},
+                    "give the .tir files that it was made of");
   ir::Kernel k = ir::parse(text, file);
   ir::check(k, text, file);
-  if (k.level != ir::Level::tile) throw SpecError(file + ": is a lane-level kernel, which is what compilation makes", {}, "give the tile-level kernel");
+  if (k.level != ir::Level::tile)
+    throw SpecError(file + ": is a lane-level kernel, which is what compilation makes", {},
+                    "give the tile-level kernel");
   return k;
 }
 
@@ -50,8 +56,10 @@ DimValues parse_dims(const std::vector<std::string>& dims) {
     const char* end = d.data() + d.size();
     const char* begin = equals == std::string::npos ? end : d.data() + equals + 1;
     const auto [rest, error] = std::from_chars(begin, end, value);
-    if (equals == 0 || begin == end || rest != end || error != std::errc()) throw UsageError("--dim " + d + ": expected NAME=SIZE, as in --dim n=5");
-    if (!values.emplace(d.substr(0, equals), value).second) throw UsageError("--dim " + d + ": the size is given twice");
+    if (equals == 0 || begin == end || rest != end || error != std::errc())
+      throw UsageError("--dim " + d + ": expected NAME=SIZE, as in --dim n=5");
+    if (!values.emplace(d.substr(0, equals), value).second)
+      throw UsageError("--dim " + d + ": the size is given twice");
   }
   return values;
 }

@@ -1,4 +1,5 @@
-// The command line: parses, runs one command, reports errors in one place. Exit codes: 0, 1 (the kernel or the device), 2 (usage).
+// The command line: parses, runs one command, reports errors in one place. Exit codes: 0, 1 (the kernel or the device),
+// 2 (usage).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -15,7 +16,9 @@ int command_line(int argc, char** argv) {
   CLI::App app("Compiles and runs kernels over blocks (.tir files) on Vulkan devices.", "tessera");
   app.set_version_flag("--version", "tessera " TESSERA_VERSION);
   app.require_subcommand(1);
-  app.footer("tessera COMMAND --help says more. TESSERA_DEVICE chooses the device, TESSERA_VALIDATION=1 switches on Vulkan's validation layers.");
+  app.footer(
+      "tessera COMMAND --help says more. TESSERA_DEVICE chooses the device, TESSERA_VALIDATION=1 switches on Vulkan's "
+      "validation layers.");
 
   app.add_subcommand("devices", "List the Vulkan devices; * is the one that is used")->callback(devices);
 
@@ -29,17 +32,28 @@ int command_line(int argc, char** argv) {
   run_command->add_option("FILE", r.file, "tile-level kernel (.tir), or a folder with graph.txt")->required();
   run_command->add_option("--in", r.in, "inputs, in order (.npy)");
   run_command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
-  run_command->add_option("--device", r.device, "index or part of a name, or interpreter; default: TESSERA_DEVICE, else the best device");
-  run_command->add_option("--trace", r.trace, "of a graph: write when each kernel ran to this file, for Perfetto or chrome://tracing");
+  run_command->add_option("--device", r.device,
+                          "index or part of a name, or interpreter; default: TESSERA_DEVICE, else the best device");
+  run_command->add_option("--trace", r.trace,
+                          "of a graph: write when each kernel ran to this file, for Perfetto or chrome://tracing");
   run_command->add_option("--dim", r.dims, "NAME=SIZE: a run-time size that no input's shape gives");
   std::string run_codegen = "fast";
   run_command->add_option("--codegen", run_codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
-  run_command->add_flag("--debug-info", r.debug_info, "compile with the lines and texts of source files, and name Vulkan's objects: for RenderDoc and its like");
-  run_command->add_flag("--races", r.races, "interpreter: report accesses that parallel axes, declared or proved, leave without an order");
-  run_command->add_option("--seed", r.seed, "interpreter: N or random: permute the programs of parallel axes, and print the seed");
-  run_command->add_option("--uninitialised", r.uninitialised, "interpreter: what memory holds that nobody has written: nan, zero or pattern (by the seed)")
-      ->check(CLI::IsMember({"nan", "zero", "pattern"}))->capture_default_str();
-  run_command->add_option("--out-of-bounds", r.out_of_bounds, "interpreter: raise, or clamp as devices do")->check(CLI::IsMember({"raise", "clamp"}))->capture_default_str();
+  run_command->add_flag(
+      "--debug-info", r.debug_info,
+      "compile with the lines and texts of source files, and name Vulkan's objects: for RenderDoc and its like");
+  run_command->add_flag("--races", r.races,
+                        "interpreter: report accesses that parallel axes, declared or proved, leave without an order");
+  run_command->add_option("--seed", r.seed,
+                          "interpreter: N or random: permute the programs of parallel axes, and print the seed");
+  run_command
+      ->add_option("--uninitialised", r.uninitialised,
+                   "interpreter: what memory holds that nobody has written: nan, zero or pattern (by the seed)")
+      ->check(CLI::IsMember({"nan", "zero", "pattern"}))
+      ->capture_default_str();
+  run_command->add_option("--out-of-bounds", r.out_of_bounds, "interpreter: raise, or clamp as devices do")
+      ->check(CLI::IsMember({"raise", "clamp"}))
+      ->capture_default_str();
   run_command->callback([&] {
     r.general = run_codegen == "general";
     run(r);
@@ -48,35 +62,49 @@ int command_line(int argc, char** argv) {
   CompileArguments c;
   auto shared = [&](CLI::App* command) {
     command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
-    command->add_option("--target", c.target, "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum or lavapipe")
+    command
+        ->add_option("--target", c.target,
+                     "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum or lavapipe")
         ->check(CLI::IsMember({"device", "gpu", "minimum", "lavapipe"}));
     command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
   };
   CLI::App* compile_command = app.add_subcommand("compile", "Compile a kernel and print a stage of it");
   shared(compile_command);
   compile_command->add_option("--emit", c.emit, "ir (optimised tile level), lane, spirv (text) or spirv-bin")
-      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin"}))->capture_default_str();
-  compile_command->add_flag("--debug-info", c.debug_info, "with the lines and texts of source files: NonSemantic.Shader.DebugInfo.100");
-  compile_command->add_flag("--dump-ir{*}", c.dump, "print the kernel to stderr after every step, or after the one step or pass that is named: --dump-ir=cse");
+      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin"}))
+      ->capture_default_str();
+  compile_command->add_flag("--debug-info", c.debug_info,
+                            "with the lines and texts of source files: NonSemantic.Shader.DebugInfo.100");
+  compile_command->add_flag(
+      "--dump-ir{*}", c.dump,
+      "print the kernel to stderr after every step, or after the one step or pass that is named: --dump-ir=cse");
   compile_command->add_option("-o", c.output, "file to write instead of stdout");
   compile_command->callback([&] { compile(c); });
 
-  CLI::App* explain_command = app.add_subcommand("explain", "Say how a kernel, or a graph in a folder, meets the device: parallel axes, workgroups, memory");
+  CLI::App* explain_command = app.add_subcommand(
+      "explain", "Say how a kernel, or a graph in a folder, meets the device: parallel axes, workgroups, memory");
   shared(explain_command);
   explain_command->add_option("--dot", c.dot, "of a graph: write a picture for Graphviz to this file");
   explain_command->add_option("--svg", c.svg, "of a graph: write a picture to this file");
   explain_command->callback([&] { explain(c); });
 
   BundleArguments b;
-  CLI::App* bundle_command = app.add_subcommand("bundle", "Compile kernels ahead of time into one file, for programs without a compiler");
+  CLI::App* bundle_command =
+      app.add_subcommand("bundle", "Compile kernels ahead of time into one file, for programs without a compiler");
   bundle_command->add_option("FILE", b.files, "tile-level kernels (.tir)")->required();
   bundle_command->add_option("-o,--output", b.output, "the bundle (.tsb)")->required();
   bundle_command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel");
   bundle_command->add_option("--namespace", b.name_space, "of the header; default: the header's name");
-  bundle_command->add_option("--targets", b.targets, "for what to compile each kernel, with commas: minimum (the least of Vulkan 1.3), lavapipe, gpu, gpu16 and gpu64 (by their subgroups), device")
+  bundle_command
+      ->add_option("--targets", b.targets,
+                   "for what to compile each kernel, with commas: minimum (the least of Vulkan 1.3), lavapipe, gpu, "
+                   "gpu16 and gpu64 (by their subgroups), device")
       ->capture_default_str();
-  bundle_command->add_flag("--embed", b.embed, "put the bundle's bytes into the header too, for programs that read no file");
-  bundle_command->add_option("--threads", b.threads, "how many compile; 0: one per core")->check(CLI::NonNegativeNumber)->capture_default_str();
+  bundle_command->add_flag("--embed", b.embed,
+                           "put the bundle's bytes into the header too, for programs that read no file");
+  bundle_command->add_option("--threads", b.threads, "how many compile; 0: one per core")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   bundle_command->add_flag("-q,--quiet", b.quiet, "no progress on stderr");
   bundle_command->callback([&] { bundle(b); });
 
@@ -86,11 +114,13 @@ int command_line(int argc, char** argv) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     std::string what = e.what();
-    if (app.get_subcommands().empty()) {  // CLI11 says of any word that it is not expected, or that a subcommand is required
+    // CLI11 says of any word that it is not expected, or that a subcommand is required
+    if (app.get_subcommands().empty()) {
       const auto word = std::find_if(argv + 1, argv + argc, [](const char* a) { return *a != '-'; });
       what = word == argv + argc ? "no command is given" : "there is no command \"" + std::string(*word) + "\"";
       std::string names;
-      for (const CLI::App* command : app.get_subcommands({})) names += (names.empty() ? "; the commands are " : ", ") + command->get_name();
+      for (const CLI::App* command : app.get_subcommands({}))
+        names += (names.empty() ? "; the commands are " : ", ") + command->get_name();
       what += names;
     }
     throw UsageError(what, {}, "tessera --help lists the commands, tessera COMMAND --help their options");

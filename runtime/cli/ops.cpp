@@ -33,7 +33,9 @@ std::string result(const OpInfo& row) {
   }
   return "";
 }
-std::string level(const OpInfo& row) { return row.tile && row.lane ? "tile and lane level" : row.tile ? "tile level" : "lane level"; }
+std::string level(const OpInfo& row) {
+  return row.tile && row.lane ? "tile and lane level" : row.tile ? "tile level" : "lane level";
+}
 std::string effect(const OpInfo& row) {
   switch (row.effect) {
     case ir::Effect::pure: return "pure";
@@ -72,9 +74,12 @@ void one(const std::string& name) {
     std::string close;
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const std::string_view other = ir::name(static_cast<ir::Opcode>(i));
-      if (distance(name, other) <= std::max<size_t>(1, name.size() / 3) || (name.size() > 2 && other.find(name) != std::string_view::npos)) close += (close.empty() ? "" : ", ") + std::string(other);
+      if (distance(name, other) <= std::max<size_t>(1, name.size() / 3) ||
+          (name.size() > 2 && other.find(name) != std::string_view::npos))
+        close += (close.empty() ? "" : ", ") + std::string(other);
     }
-    throw UsageError("there is no op \"" + name + "\"", {}, close.empty() ? "tessera ops lists them" : "perhaps " + close);
+    throw UsageError("there is no op \"" + name + "\"", {},
+                     close.empty() ? "tessera ops lists them" : "perhaps " + close);
   }
   const OpInfo& row = ir::info(*code);
   std::cout << row.name << ": " << row.doc << "\n";
@@ -84,11 +89,15 @@ void one(const std::string& name) {
   }
   std::cout << "  elementwise: " << operands(row) << "; " << result(row) << "; " << level(row) << "\n";
   std::string properties;
-  for (const auto& [has, word] : {std::pair{row.commutative, "commutative"}, {row.associative, "associative"}, {row.transcendental, "dear: tens of instructions"}})
+  for (const auto& [has, word] : {std::pair{row.commutative, "commutative"},
+                                  {row.associative, "associative"},
+                                  {row.transcendental, "dear: tens of instructions"}})
     if (has) properties += (properties.empty() ? "  " : ", ") + std::string(word);
   if (!properties.empty()) std::cout << properties << "\n";
   if (row.operands == ir::OperandRule::flt || row.operands == ir::OperandRule::num)
-    std::cout << "  floats on devices: " << (row.ulp == 0 ? std::string("exact") : "within " + number(row.ulp) + " units in the last place") << "\n";
+    std::cout << "  floats on devices: "
+              << (row.ulp == 0 ? std::string("exact") : "within " + number(row.ulp) + " units in the last place")
+              << "\n";
 }
 }  // namespace
 
@@ -98,11 +107,14 @@ void ops(const std::string& name) {
     std::cout << title << "\n";
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const OpInfo& row = ir::info(static_cast<ir::Opcode>(i));
-      if (belongs(row)) std::cout << "  " << row.name << std::string(std::max<size_t>(26, row.name.size() + 1) - row.name.size(), ' ') << row.doc << "\n";
+      if (belongs(row))
+        std::cout << "  " << row.name << std::string(std::max<size_t>(26, row.name.size() + 1) - row.name.size(), ' ')
+                  << row.doc << "\n";
     }
   };
   list("elementwise, on both levels", [](const OpInfo& r) { return r.elementwise; });
-  list("\nstructured, for kernels over blocks (tile level; some on lane level too)", [](const OpInfo& r) { return !r.elementwise && r.tile; });
+  list("\nstructured, for kernels over blocks (tile level; some on lane level too)",
+       [](const OpInfo& r) { return !r.elementwise && r.tile; });
   list("\nstructured, made by the compiler (lane level)", [](const OpInfo& r) { return !r.elementwise && !r.tile; });
   std::cout << "\ntessera ops NAME says more about one.\n";
 }

@@ -13,7 +13,9 @@ namespace tessera::cli {
 namespace {
 InterpretOptions interpret_options(const RunArguments& a, const ir::Kernel& k, const DimValues& dims) {
   InterpretOptions o{.dims = dims};
-  o.uninitialised = a.uninitialised == "nan" ? Uninitialised::nan : a.uninitialised == "zero" ? Uninitialised::zero : Uninitialised::pattern;
+  o.uninitialised = a.uninitialised == "nan"    ? Uninitialised::nan
+                    : a.uninitialised == "zero" ? Uninitialised::zero
+                                                : Uninitialised::pattern;
   o.out_of_bounds = a.out_of_bounds == "raise" ? OutOfBounds::raise : OutOfBounds::clamp;
   o.races = a.races;
   o.warn = [](const std::string& what) { std::cerr << "warning: " << what << "\n"; };
@@ -22,7 +24,8 @@ InterpretOptions interpret_options(const RunArguments& a, const ir::Kernel& k, c
   uint64_t seed = 0;
   const auto [rest, error] = std::from_chars(a.seed.data(), a.seed.data() + a.seed.size(), seed);
   if (a.seed == "random") seed = std::random_device()();
-  else if (rest != a.seed.data() + a.seed.size() || error != std::errc()) throw UsageError("--seed " + a.seed + ": expected a number or random");
+  else if (rest != a.seed.data() + a.seed.size() || error != std::errc())
+    throw UsageError("--seed " + a.seed + ": expected a number or random");
   std::cerr << "seed: " << seed << "\n";
   o.seed = seed;
   return o;
@@ -36,8 +39,10 @@ void run(const RunArguments& a) {
   const ir::Kernel k = read_kernel(a.file);
   auto count = [](size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
   const auto inputs = static_cast<size_t>(k.num_inputs), outputs = static_cast<size_t>(k.num_outputs());
-  if (a.in.size() != inputs) throw UsageError(k.name + " takes " + count(inputs, "input") + " but --in names " + std::to_string(a.in.size()));
-  if (!a.out.empty() && a.out.size() != outputs) throw UsageError(k.name + " has " + count(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
+  if (a.in.size() != inputs)
+    throw UsageError(k.name + " takes " + count(inputs, "input") + " but --in names " + std::to_string(a.in.size()));
+  if (!a.out.empty() && a.out.size() != outputs)
+    throw UsageError(k.name + " has " + count(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
 
   std::vector<Array> arrays;
   for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], k.blocks[i].dtype));
@@ -46,7 +51,8 @@ void run(const RunArguments& a) {
     results = interpret(k, arrays, interpret_options(a, k, dims));
   } else {
     if (a.races || !a.seed.empty() || a.uninitialised != "nan" || a.out_of_bounds != "clamp")
-      throw UsageError("--races, --seed, --uninitialised and --out-of-bounds are the interpreter's", {}, "add --device interpreter");
+      throw UsageError("--races, --seed, --uninitialised and --out-of-bounds are the interpreter's", {},
+                       "add --device interpreter");
     DeviceOptions options;
     options.select = a.device;
     options.debug_info = a.debug_info;

@@ -1,5 +1,5 @@
-// The functions that the Python package calls by ctypes: C types only, errors as text that the caller frees. So the library depends on no version of
-// Python. The handler that XLA calls is in ffi.cpp.
+// The functions that the Python package calls by ctypes: C types only, errors as text that the caller frees. So the
+// library depends on no version of Python. The handler that XLA calls is in ffi.cpp.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -45,7 +45,9 @@ std::vector<Buffer> buffers(const CArray* arrays, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const CArray& c = arrays[i];
     const auto dtype = dtype_from_name(c.dtype);
-    if (!dtype) throw SpecError("tessera: argument " + std::to_string(i) + " has the dtype " + c.dtype + ", which kernels cannot hold");
+    if (!dtype)
+      throw SpecError("tessera: argument " + std::to_string(i) + " has the dtype " + c.dtype +
+                      ", which kernels cannot hold");
     found.push_back({*dtype, Shape(c.shape, c.shape + c.rank), c.data});
   }
   return found;
@@ -80,15 +82,17 @@ TESSERA_PYTHON_API void tessera_stats(uint64_t* out) {
 }
 
 /// Runs a kernel as .tir text; *outputs is to be given to tessera_outputs_free.
-TESSERA_PYTHON_API char* tessera_run_text(const char* tir, size_t size, const char* device, const CArray* inputs, size_t count, Outputs** outputs) {
+TESSERA_PYTHON_API char* tessera_run_text(const char* tir, size_t size, const char* device, const CArray* inputs,
+                                          size_t count, Outputs** outputs) {
   *outputs = nullptr;
   return error_of([&] { *outputs = new Outputs{run_text({tir, size}, device, buffers(inputs, count))}; });
 }
 /// Runs the graph in `folder`, whose graph.txt is given, and a key of its other files.
-TESSERA_PYTHON_API char* tessera_run_graph(const char* text, size_t size, const char* folder, const char* key, const char* device, const CArray* inputs, size_t count,
-                                           Outputs** outputs) {
+TESSERA_PYTHON_API char* tessera_run_graph(const char* text, size_t size, const char* folder, const char* key,
+                                           const char* device, const CArray* inputs, size_t count, Outputs** outputs) {
   *outputs = nullptr;
-  return error_of([&] { *outputs = new Outputs{run_graph({text, size}, folder, key, device, buffers(inputs, count))}; });
+  return error_of(
+      [&] { *outputs = new Outputs{run_graph({text, size}, folder, key, device, buffers(inputs, count))}; });
 }
 /// An exported call as .tir text, which is to be given to tessera_free.
 TESSERA_PYTHON_API char* tessera_import_text(const char* text, size_t size, char** tir) {
@@ -99,6 +103,7 @@ TESSERA_PYTHON_API size_t tessera_outputs_count(const Outputs* o) { return o->ar
 /// Output i; valid until the outputs are freed.
 TESSERA_PYTHON_API void tessera_output(const Outputs* o, size_t i, CArray* out) {
   const Array& a = o->arrays.at(i);
-  *out = {tessera::name(a.dtype()).data(), static_cast<int64_t>(a.shape().size()), a.shape().data(), const_cast<std::byte*>(a.bytes())};
+  *out = {tessera::name(a.dtype()).data(), static_cast<int64_t>(a.shape().size()), a.shape().data(),
+          const_cast<std::byte*>(a.bytes())};
 }
 TESSERA_PYTHON_API void tessera_outputs_free(Outputs* o) { delete o; }

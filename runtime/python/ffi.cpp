@@ -1,4 +1,5 @@
-// The handler that XLA calls for every pallas_call: XLA's buffers to ours, exceptions to XLA's errors. Its headers come with jaxlib.
+// The handler that XLA calls for every pallas_call: XLA's buffers to ours, exceptions to XLA's errors. Its headers come
+// with jaxlib.
 #include <cfenv>
 #include <exception>
 #include <memory>
@@ -37,7 +38,9 @@ DType dtype(ffi::DataType t) {
     case ffi::DataType::BF16: return DType::bf16;
     case ffi::DataType::F32: return DType::f32;
     case ffi::DataType::F64: return DType::f64;
-    default: throw tessera::SpecError("tessera: an argument has XLA's dtype " + std::to_string(static_cast<int>(t)) + ", which kernels cannot hold");
+    default:
+      throw tessera::SpecError("tessera: an argument has XLA's dtype " + std::to_string(static_cast<int>(t)) +
+                               ", which kernels cannot hold");
   }
 }
 void set(Buffer& to, const ffi::AnyBuffer& b) {
@@ -85,14 +88,16 @@ struct Halves {
     for (const auto& [ours, packed] : results) {
       const auto n = static_cast<size_t>(tessera::num_elements(ours.shape));
       const auto* const own = static_cast<const uint8_t*>(ours.data);
-      for (size_t i = 0; i < n; i += 2) packed[i / 2] = static_cast<uint8_t>((own[i] & 15) | (i + 1 < n ? own[i + 1] << 4 : 0));
+      for (size_t i = 0; i < n; i += 2)
+        packed[i / 2] = static_cast<uint8_t>((own[i] & 15) | (i + 1 < n ? own[i + 1] << 4 : 0));
     }
   }
 };
 
 // XLA's threads take subnormal numbers for zeros, and so would what the interpreter does on them.
 #if defined(__x86_64__)
-struct SubnormalsKept {  // as <cfenv> would, but for the registers of the x87, which XLA leaves alone and which take long
+// as <cfenv> would, but for the registers of the x87, which XLA leaves alone and which take long
+struct SubnormalsKept {
   unsigned before = _mm_getcsr();
   SubnormalsKept() { _mm_setcsr(0x1f80); }
   SubnormalsKept(const SubnormalsKept&) = delete;
@@ -112,7 +117,8 @@ struct SubnormalsKept {
 };
 #endif
 
-ffi::Error run(std::string_view module, std::string_view key, std::string_view device, ffi::RemainingArgs args, ffi::RemainingRets rets) {
+ffi::Error run(std::string_view module, std::string_view key, std::string_view device, ffi::RemainingArgs args,
+               ffi::RemainingRets rets) {
   const SubnormalsKept here;
   try {
     KeptBuffers kept;
@@ -120,8 +126,10 @@ ffi::Error run(std::string_view module, std::string_view key, std::string_view d
     Halves halves;
     arguments.resize(args.size());
     results.resize(rets.size());
-    for (size_t i = 0; i < args.size(); ++i) set(arguments[i], args.get<ffi::AnyBuffer>(i).value()), halves.unpack(arguments[i], false);
-    for (size_t i = 0; i < rets.size(); ++i) set(results[i], *rets.get<ffi::AnyBuffer>(i).value()), halves.unpack(results[i], true);
+    for (size_t i = 0; i < args.size(); ++i)
+      set(arguments[i], args.get<ffi::AnyBuffer>(i).value()), halves.unpack(arguments[i], false);
+    for (size_t i = 0; i < rets.size(); ++i)
+      set(results[i], *rets.get<ffi::AnyBuffer>(i).value()), halves.unpack(results[i], true);
     tessera::python::call({module, key, device}, arguments, results);
     halves.pack();
     return ffi::Error::Success();

@@ -32,8 +32,8 @@ struct Loaded {
 };
 
 struct LoadedGraph {
-  Graph graph;                             // for the interpreter
-  std::optional<CompiledGraph> compiled;   // or for a device
+  Graph graph;                            // for the interpreter
+  std::optional<CompiledGraph> compiled;  // or for a device
 };
 
 /// Something made once, by whoever comes first; a failure is remembered as well as a success.
@@ -87,7 +87,9 @@ struct LoadedName {
 struct LoadedLike {
   std::string_view key, device;
   std::span<const int64_t> grid_sizes;
-  explicit operator LoadedName() const { return {std::string(key), std::string(device), {grid_sizes.begin(), grid_sizes.end()}}; }
+  explicit operator LoadedName() const {
+    return {std::string(key), std::string(device), {grid_sizes.begin(), grid_sizes.end()}};
+  }
 };
 struct LessLoaded {
   using is_transparent = void;
@@ -95,7 +97,8 @@ struct LessLoaded {
   bool operator()(const A& a, const B& b) const {
     if (const int c = std::string_view(a.key).compare(b.key)) return c < 0;
     if (const int c = std::string_view(a.device).compare(b.device)) return c < 0;
-    return std::lexicographical_compare(a.grid_sizes.begin(), a.grid_sizes.end(), b.grid_sizes.begin(), b.grid_sizes.end());
+    return std::lexicographical_compare(a.grid_sizes.begin(), a.grid_sizes.end(), b.grid_sizes.begin(),
+                                        b.grid_sizes.end());
   }
 };
 
@@ -105,8 +108,9 @@ void print(const std::string& line) {
   else print_line({}, line);
 }
 
-// What is made, for as long as the process lives: XLA's threads may still call while it ends. A child process that was forked starts anew, since threads of
-// its parent may have been in the middle of anything; but Vulkan's drivers live in threads and files that it has not got.
+// What is made, for as long as the process lives: XLA's threads may still call while it ends. A child process that was
+// forked starts anew, since threads of its parent may have been in the middle of anything; but Vulkan's drivers live in
+// threads and files that it has not got.
 struct State {
   Cache<Device> devices;
   Cache<std::optional<Device>> threadless;
@@ -133,8 +137,8 @@ State& state() {
   return *current;
 }
 
-/// Runs f, which uses the device. If the device is lost on the way, everything on it is forgotten (and leaked: other threads may be in it), and the next
-/// call starts on a new one.
+/// Runs f, which uses the device. If the device is lost on the way, everything on it is forgotten (and leaked: other
+/// threads may be in it), and the next call starts on a new one.
 template <class F>
 void on_device(const Device& device, const F& f) {
   State* before = current;
@@ -161,26 +165,33 @@ Device device_named(const std::string& select) {
 const Device* device_of(std::string_view device) {
   if (device == "interpreter") return nullptr;
   if (device != "vulkan" && !device.starts_with("vulkan:"))
-    throw SpecError("tessera: the device \"" + std::string(device) + "\" is not known", {}, "\"interpreter\", \"vulkan\" and \"vulkan:INDEX-OR-NAME\" are");
+    throw SpecError("tessera: the device \"" + std::string(device) + "\" is not known", {},
+                    "\"interpreter\", \"vulkan\" and \"vulkan:INDEX-OR-NAME\" are");
   if (parent_used_vulkan)
-    throw DeviceError("tessera: this process was forked from one that had used a Vulkan device, and drivers do not survive that", {},
-                      "start it by spawn (multiprocessing.set_start_method(\"spawn\")), make the parent's first call after the fork, or use the device \"interpreter\"");
+    throw DeviceError(
+        "tessera: this process was forked from one that had used a Vulkan device, and drivers do not survive that", {},
+        "start it by spawn (multiprocessing.set_start_method(\"spawn\")), make the parent's first call after the fork, "
+        "or use the device \"interpreter\"");
   state().uses_vulkan = true;
   const std::string select(device.substr(std::min(device.size(), std::strlen("vulkan:"))));
   return &state().devices.get(select, [&] { return device_named(select); });
 }
 
-// Lavapipe hands the workgroups of every dispatch to threads, one per core. Waking them takes 5 us where they are awake and 45 where the cores sleep, which is more than a small kernel takes.
-// With this variable at 0, which it reads while it is opened, the thread of its queue runs them.
+// Lavapipe hands the workgroups of every dispatch to threads, one per core. Waking them takes 5 us where they are awake
+// and 45 where the cores sleep, which is more than a small kernel takes. With this variable at 0, which it reads while
+// it is opened, the thread of its queue runs them.
 constexpr const char* kThreads = "LP_NUM_THREADS";
 /// Waking threads for it would take longer than they save.
 bool is_small(const Program& p) {
   if (p.num_units.value() == 1 && p.max_workgroups == 0) return true;  // there is nothing to share
-  const auto flops = p.cost_estimate.flops.value(), transcendentals = p.cost_estimate.transcendentals.value(), bytes = p.cost_estimate.bytes_accessed.value();
+  const auto flops = p.cost_estimate.flops.value(), transcendentals = p.cost_estimate.transcendentals.value(),
+             bytes = p.cost_estimate.bytes_accessed.value();
   constexpr double kWork = 1e5;  // about 50 us by one thread
-  return flops && transcendentals && bytes && static_cast<double>(*flops) + 8 * static_cast<double>(*transcendentals) + static_cast<double>(*bytes) <= kWork;
+  return flops && transcendentals && bytes &&
+         static_cast<double>(*flops) + 8 * static_cast<double>(*transcendentals) + static_cast<double>(*bytes) <= kWork;
 }
-/// The same device without those threads; null where the driver is another, or has been told of its threads by somebody else.
+/// The same device without those threads; null where the driver is another, or has been told of its threads by somebody
+/// else.
 const Device* threadless(const Device& device, std::string_view name) {
   const DeviceInfo& info = device.info();
   if (info.kind != "CPU" || !info.name.starts_with("llvmpipe")) return nullptr;
@@ -189,7 +200,9 @@ const Device* threadless(const Device& device, std::string_view name) {
     const std::lock_guard lock(one_at_a_time);
     const char* told = std::getenv(kThreads);
     if (!told || *told) return std::nullopt;
-    struct None {  // it has its place in the environment (_native_library.py), so other threads may read theirs meanwhile: nothing moves
+    // it has its place in the environment (_native_library.py), so other threads may read theirs meanwhile: nothing
+    // moves
+    struct None {
       None() { ::setenv(kThreads, "0", 1); }
       ~None() { ::setenv(kThreads, "", 1); }
     };
@@ -238,7 +251,8 @@ std::vector<Array> copies_of(std::span<const Buffer> buffers) {
 }
 
 void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  if (k.compiled) on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
+  if (k.compiled)
+    on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
   else bytes_copied += interpret(k.kernel, arguments, results, state().interpreter, *k.plans);
   ++calls;
 }
@@ -253,7 +267,8 @@ void prepare(const Module& m) {
 
 void call(const Module& m, std::span<const Buffer> arguments, std::span<const Buffer> results) {
   const auto open = static_cast<size_t>(dynamic_grid_bounds(m));
-  if (arguments.size() < open) throw SpecError("tessera: the call has " + std::to_string(arguments.size()) + " arguments, too few for its grid");
+  if (arguments.size() < open)
+    throw SpecError("tessera: the call has " + std::to_string(arguments.size()) + " arguments, too few for its grid");
   std::vector<int64_t> grid_sizes;
   for (const Buffer& b : arguments.first(open)) {
     if (num_elements(b.shape) != 1 || (b.dtype != DType::i32 && b.dtype != DType::i64))
@@ -296,14 +311,17 @@ std::vector<Array> run_text(std::string_view tir, std::string_view device, std::
   return outputs;
 }
 
-std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view key, std::string_view device, std::span<const Buffer> inputs) {
-  const LoadedGraph& g = state().graphs.get(std::string(device) + "\n" + std::string(folder) + "\n" + std::string(key) + "\n" + std::string(text), [&]() -> LoadedGraph {
-    Graph graph = parse_graph(text, std::string(folder));
-    modules += graph.kernels.size();
-    const Device* d = device_of(device);
-    if (!d) return {std::move(graph), std::nullopt};
-    return {{}, load(*d, std::move(graph))};
-  });
+std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view key,
+                             std::string_view device, std::span<const Buffer> inputs) {
+  const LoadedGraph& g = state().graphs.get(
+      std::string(device) + "\n" + std::string(folder) + "\n" + std::string(key) + "\n" + std::string(text),
+      [&]() -> LoadedGraph {
+        Graph graph = parse_graph(text, std::string(folder));
+        modules += graph.kernels.size();
+        const Device* d = device_of(device);
+        if (!d) return {std::move(graph), std::nullopt};
+        return {{}, load(*d, std::move(graph))};
+      });
   std::vector<Array> outputs;
   if (g.compiled) {
     const Graph& graph = g.compiled->graph();
@@ -320,7 +338,9 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
   return outputs;
 }
 
-std::string import_text(std::string_view module) { return ir::print(jax::import_kernel(module, {.open_grid = true}), true); }
+std::string import_text(std::string_view module) {
+  return ir::print(jax::import_kernel(module, {.open_grid = true}), true);
+}
 
 std::string unnamed_cpu_driver() {
   if (!device_in_environment().empty()) return "";

@@ -1,5 +1,6 @@
-// What the Python package runs: kernels exported from JAX, or .tir text, on the interpreter or a Vulkan device, imported and compiled once per process
-// however often and from however many threads they are called. Knows neither Python nor XLA: ffi.cpp gives it XLA's buffers, c_api.cpp Python's.
+// What the Python package runs: kernels exported from JAX, or .tir text, on the interpreter or a Vulkan device,
+// imported and compiled once per process however often and from however many threads they are called. Knows neither
+// Python nor XLA: ffi.cpp gives it XLA's buffers, c_api.cpp Python's.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,8 +16,8 @@ namespace tessera::python {
 
 using Buffer = HostArray;
 
-/// A module: its text and a key that no other text has (a hash). `device` is "interpreter", or "vulkan" with, behind a colon, an index or a part of
-/// a name if wanted.
+/// A module: its text and a key that no other text has (a hash). `device` is "interpreter", or "vulkan" with, behind a
+/// colon, an index or a part of a name if wanted.
 struct Module {
   std::string_view text, key, device;
 };
@@ -24,20 +25,23 @@ struct Module {
 /// Imports the module and, where its grid is known, compiles it. Throws Error.
 void prepare(const Module& module);
 
-/// Runs it. Arguments are the sizes of a dynamic grid (i32 or i64 scalars), then the kernel's inputs; results are overwritten. Throws Error, SpecError if
-/// the buffers are not the module's.
+/// Runs it. Arguments are the sizes of a dynamic grid (i32 or i64 scalars), then the kernel's inputs; results are
+/// overwritten. Throws Error, SpecError if the buffers are not the module's.
 void call(const Module& module, std::span<const Buffer> arguments, std::span<const Buffer> results);
 
 /// The same for a kernel as .tir text, which says its shapes for itself.
 std::vector<Array> run_text(std::string_view tir, std::string_view device, std::span<const Buffer> inputs);
 
-/// And for a graph (engine/graph/graph.h): the text of its graph.txt, its folder, and a key that no other contents of the folder's files have.
-std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view key, std::string_view device, std::span<const Buffer> inputs);
+/// And for a graph (engine/graph/graph.h): the text of its graph.txt, its folder, and a key that no other contents of
+/// the folder's files have.
+std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view key,
+                             std::string_view device, std::span<const Buffer> inputs);
 
 /// An exported call as .tir text.
 std::string import_text(std::string_view module);
 
-/// The device that "vulkan" means, if that is a driver for the CPU, which is so where there is no other, and nobody has named it; else nothing.
+/// The device that "vulkan" means, if that is a driver for the CPU, which is so where there is no other, and nobody has
+/// named it; else nothing.
 std::string unnamed_cpu_driver();
 
 /// Submits nothing to a device and waits for it, `times` times: for the benchmark of a call's overhead.

@@ -1,5 +1,7 @@
-// Patterns of two substances that react and spread: gray_scott [--size N] [--steps N] [--window] [--hold SECONDS] [OUT.png]. A program in C through tessera.h alone: its three kernels (gray_scott_*.tir) were
-// compiled when it was built (tessera_add_kernels), into the bundle at KERNELS. Two arrays take turns: each step reads one and writes the other, and thousands are started without waiting.
+// Patterns of two substances that react and spread: gray_scott [--size N] [--steps N] [--window] [--hold SECONDS]
+// [OUT.png]. A program in C through tessera.h alone: its three kernels (gray_scott_*.tir) were compiled when it was
+// built (tessera_add_kernels), into the bundle at KERNELS. Two arrays take turns: each step reads one and writes the
+// other, and thousands are started without waiting.
 #include <math.h>
 #include <png.h>
 #include <stdio.h>
@@ -107,7 +109,8 @@ static double difference(void) {
   }
   or_exit(tessera_array_read(r.cells, cells, sizeof cells));
   double worst = 0;
-  for (int i = 0; i < 2 * CELLS; ++i) worst = fmax(worst, fabs(cells[i / CELLS][i % CELLS / W][i % W] - now[i / CELLS][i % CELLS / W][i % W]));
+  for (int i = 0; i < 2 * CELLS; ++i)
+    worst = fmax(worst, fabs(cells[i / CELLS][i % CELLS / W][i % W] - now[i / CELLS][i % CELLS / W][i % W]));
   end(&r);
   return worst;
 }
@@ -116,7 +119,8 @@ static int64_t number(const char* option, const char* text, long least, long mos
   char* rest = NULL;
   const long n = text ? strtol(text, &rest, 10) : -1;
   if (!text || rest == text || *rest || n < least || n > most) {
-    fprintf(stderr, "gray_scott: %s takes a number from %ld to %ld, not \"%s\"\nusage: %s", option, least, most, text ? text : "", usage);
+    fprintf(stderr, "gray_scott: %s takes a number from %ld to %ld, not \"%s\"\nusage: %s", option, least, most,
+            text ? text : "", usage);
     exit(1);
   }
   return n;
@@ -186,7 +190,8 @@ int main(int argc, char** argv) {
   or_exit(tessera_device_get_info(device, &info));
   const double worst = difference();
   const int ok = worst < 2e-6;  // numbers below 1, thirty steps of a few roundings of 2^-24 each
-  printf("gray_scott: %d steps of %d x %d cells on %s, in %s: largest difference %.2g: %s\n", (int)done, (int)n, (int)n, info.name, out, worst, ok ? "ok" : "WRONG");
+  printf("gray_scott: %d steps of %d x %d cells on %s, in %s: largest difference %.2g: %s\n", (int)done, (int)n, (int)n,
+         info.name, out, worst, ok ? "ok" : "WRONG");
 
   free(rgb);
   tessera_array_destroy(painted);

@@ -1,4 +1,5 @@
-// A program in C without a compiler for kernels in it: normalise.tir was compiled when this was built (tessera_add_kernels), into the bundle at KERNELS.
+// A program in C without a compiler for kernels in it: normalise.tir was compiled when this was built
+// (tessera_add_kernels), into the bundle at KERNELS.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,8 @@ int main(int argc, char** argv) {
   }
   or_exit(tessera_device_get_info(device, &info));
   const int ok = worst < 1e-7;  // of numbers below 0.02: four units in the last place
-  printf("normalise: %d x %d on %s: largest difference %.2g: %s\n", ROWS, COLUMNS, info.name, worst, ok ? "ok" : "WRONG");
+  printf("normalise: %d x %d on %s: largest difference %.2g: %s\n", ROWS, COLUMNS, info.name, worst,
+         ok ? "ok" : "WRONG");
 
   tessera_array_destroy(out);
   tessera_array_destroy(in);

@@ -1,6 +1,7 @@
-// Gaussian blur of pictures, as two passes of one dimension each. A program copies its tile and what lies around it to shared memory, in f32, and adds up one
-// tap after another in registers; between the passes the picture is f32, so u8 is rounded once.
-// Weights, their number and the edges are those of scipy.ndimage.gaussian_filter. Read next: post_processing.h.
+// Gaussian blur of pictures, as two passes of one dimension each. A program copies its tile and what lies around it to
+// shared memory, in f32, and adds up one tap after another in registers; between the passes the picture is f32, so u8
+// is rounded once. Weights, their number and the edges are those of scipy.ndimage.gaussian_filter. Read next:
+// post_processing.h.
 #pragma once
 #include <cmath>
 
@@ -8,8 +9,8 @@
 
 namespace tessera::kernels {
 
-/// What lies beyond the picture's edges: its last pixel (aaa|abc), the pixels in opposite order without the last one (dcb|abcd), or the other end (bcd|abcd).
-/// SciPy calls them nearest, mirror and wrap.
+/// What lies beyond the picture's edges: its last pixel (aaa|abc), the pixels in opposite order without the last one
+/// (dcb|abcd), or the other end (bcd|abcd). SciPy calls them nearest, mirror and wrap.
 enum class Edge { clamp, reflect, wrap };
 
 struct BlurParams {
@@ -39,12 +40,15 @@ inline Array weights(double sigma, int64_t radius) {
   for (const double b : bell) w.push_back(static_cast<float>(b / total));
   return Array({2 * radius + 1}, w);
 }
-/// A pass along dim 0 (over tiles of 64 x 16 pixels) or dim 1 (some rows x 128) of [h, w] or [h, w, channels], to dtype `to`.
+/// A pass along dim 0 (over tiles of 64 x 16 pixels) or dim 1 (some rows x 128) of [h, w] or [h, w, channels], to dtype
+/// `to`.
 inline PallasCall call(const Type& x, size_t along, int64_t radius, Edge edge, DType to, Loc loc) {
   const bool colours = x.rank() == 3;
   const int64_t n = x.shape[along], channels = colours ? x.shape[2] : 1;
-  const int64_t length = std::min<int64_t>(along == 0 ? 64 : 128, power_of_two(n));                                       // of a tile, along the pass
-  const int64_t lines = along == 0 ? 16 : std::clamp<int64_t>(4096 / ((length + 2 * radius) * channels), 1, 8);          // across it
+  // of a tile, along the pass
+  const int64_t length = std::min<int64_t>(along == 0 ? 64 : 128, power_of_two(n));
+  // across it
+  const int64_t lines = along == 0 ? 16 : std::clamp<int64_t>(4096 / ((length + 2 * radius) * channels), 1, 8);
   Shape tile = along == 0 ? Shape{length, lines} : Shape{lines, length}, padded = tile;
   padded[along] += 2 * radius;
   std::vector<BlockDim> from = {BlockDim(tile[0]), BlockDim(tile[1])}, into = from;
@@ -65,7 +69,8 @@ inline PallasCall call(const Type& x, size_t along, int64_t radius, Edge edge, D
   };
   return pallas_call(
       [=](Ref pixels, Ref weight, Ref o, Ref around) {
-        const Value at = inside(program_id(static_cast<int64_t>(along)) * length - radius + iota(i32, {padded[along]}), n, edge);
+        const Value at =
+            inside(program_id(static_cast<int64_t>(along)) * length - radius + iota(i32, {padded[along]}), n, edge);
         around[all] = cast(along == 0 ? Value(pixels[{at, all}]) : Value(pixels[{all, at}]), f32);
         Value total = fori_loop(0, 2 * radius + 1, zeros(tile), [&](Value t, Value sum_so_far) {
           const Ds window = ds(t, length);
@@ -83,16 +88,19 @@ inline PallasCall call(const Type& x, size_t along, int64_t radius, Edge edge, D
 }
 }  // namespace gauss
 
-/// The picture, blurred along both sides: of its shape and dtype. picture: u8, f32, f16 or bf16, [height, width] or [height, width, 1 to 4 channels]. u8 is
-/// rounded to nearest even. SpecError otherwise, and for a sigma that is negative or no number.
+/// The picture, blurred along both sides: of its shape and dtype. picture: u8, f32, f16 or bf16, [height, width] or
+/// [height, width, 1 to 4 channels]. u8 is rounded to nearest even. SpecError otherwise, and for a sigma that is
+/// negative or no number.
 template <class A>
 A blur(const Passes<A>& passes, const A& picture, BlurParams params, Loc loc = Loc::here()) {
   const Checks c{"blur", loc};
   const Type t(picture);
   c.dtype("picture", t, {u8, f32, f16, bf16});
-  c.require(t.rank() == 2 || (t.rank() == 3 && t.shape[2] >= 1 && t.shape[2] <= 4),
-            "picture has shape " + tessera::to_string(t.shape) + ", not [height, width] or [height, width, 1 to 4 channels]");
-  c.require(params.sigma >= 0 && params.sigma < 1e6, "sigma is " + std::to_string(params.sigma) + ", not from 0 to a million");
+  c.require(
+      t.rank() == 2 || (t.rank() == 3 && t.shape[2] >= 1 && t.shape[2] <= 4),
+      "picture has shape " + tessera::to_string(t.shape) + ", not [height, width] or [height, width, 1 to 4 channels]");
+  c.require(params.sigma >= 0 && params.sigma < 1e6,
+            "sigma is " + std::to_string(params.sigma) + ", not from 0 to a million");
   c.require(params.radius >= -1, "radius is " + std::to_string(params.radius) + ", not 0 or more (or -1: four sigma)");
   const int64_t radius = params.radius >= 0 ? params.radius : static_cast<int64_t>(4 * params.sigma + 0.5);
   if (num_elements(t.shape) == 0 || radius == 0) return picture;
@@ -100,6 +108,8 @@ A blur(const Passes<A>& passes, const A& picture, BlurParams params, Loc loc = L
   const A rows = passes.call(gauss::call(t, 1, radius, params.edge, f32, loc), {picture, weights})[0];
   return passes.call(gauss::call(Type(rows), 0, radius, params.edge, t.dtype, loc), {rows, weights})[0];
 }
-inline Array blur(const Array& picture, BlurParams params, Loc loc = Loc::here()) { return blur(passes(), picture, params, loc); }
+inline Array blur(const Array& picture, BlurParams params, Loc loc = Loc::here()) {
+  return blur(passes(), picture, params, loc);
+}
 
 }  // namespace tessera::kernels

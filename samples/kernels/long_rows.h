@@ -1,5 +1,5 @@
-// Rows that are longer than a program can keep: walked over in chunks, the last of which hangs over the row's end. No kernels: norm.h and
-// cross_entropy.h use it.
+// Rows that are longer than a program can keep: walked over in chunks, the last of which hangs over the row's end. No
+// kernels: norm.h and cross_entropy.h use it.
 #pragma once
 #include "samples/kernels/support.h"
 

@@ -1,5 +1,6 @@
-// Algorithms of several kernels: prefix sums, sorts, Fourier transforms. They are functions over Passes, which says where their calls go: to the default device and back
-// for host arrays, to one Device for device arrays (nothing waits in between), or wherever a test or a graph wants them.
+// Algorithms of several kernels: prefix sums, sorts, Fourier transforms. They are functions over Passes, which says
+// where their calls go: to the default device and back for host arrays, to one Device for device arrays (nothing waits
+// in between), or wherever a test or a graph wants them.
 //   ts::Array y = ts::kernels::prefix_sum(ts::kernels::passes(), x);
 //   ts::DeviceArray d = ts::kernels::prefix_sum(ts::kernels::passes(device), on_device);
 // Read next: prefix_sum.h, the simplest.
@@ -28,7 +29,9 @@ inline Passes<Array> passes() {
 }
 /// Device arrays of one device; every call starts without waiting for the one before.
 inline Passes<DeviceArray> passes(const Device& device) {
-  return {[device](const PallasCall& call, const std::vector<DeviceArray>& arguments) { return launch(device, call, arguments); },
+  return {[device](const PallasCall& call, const std::vector<DeviceArray>& arguments) {
+            return launch(device, call, arguments);
+          },
           [device](const Array& table) { return DeviceArray(device, table); }};
 }
 
@@ -43,7 +46,8 @@ inline Passes<Value> graph_passes() {
 
 /// axis, counted from the last one if it is negative; SpecError if `what` of this type has no such axis.
 inline size_t axis_of(const Checks& c, const std::string& what, const Type& t, int64_t axis) {
-  c.require(axis >= -t.rank() && axis < t.rank(), "axis " + std::to_string(axis) + " is out of range for " + what + ", " + to_string(t));
+  c.require(axis >= -t.rank() && axis < t.rank(),
+            "axis " + std::to_string(axis) + " is out of range for " + what + ", " + to_string(t));
   return static_cast<size_t>(axis < 0 ? axis + t.rank() : axis);
 }
 

@@ -1,6 +1,7 @@
-// Post-processing of a rendered picture: an edge-aware a-trous denoiser, bloom by a pyramid of halved pictures, tone mapping. Pictures are f32
-// arrays [h, w, 4] of any size, linear red, green, blue and something that is kept (alpha). Sizes arrive with the call, so a window that is
-// resized compiles nothing anew; `size` is i32[2], the h and w of the picture that the kernel reads, by which taps beyond its edges are left out.
+// Post-processing of a rendered picture: an edge-aware a-trous denoiser, bloom by a pyramid of halved pictures, tone
+// mapping. Pictures are f32 arrays [h, w, 4] of any size, linear red, green, blue and something that is kept (alpha).
+// Sizes arrive with the call, so a window that is resized compiles nothing anew; `size` is i32[2], the h and w of the
+// picture that the kernel reads, by which taps beyond its edges are left out.
 #pragma once
 #include <array>
 
@@ -11,10 +12,15 @@ namespace tessera::kernels {
 namespace post {
 inline constexpr int rows = 8, columns = 64;  // of the tiles
 
-/// A tile with `halo` elements around it, of a picture of any size. The padding behind is for the last tiles, which may begin beyond it.
+/// A tile with `halo` elements around it, of a picture of any size. The padding behind is for the last tiles, which may
+/// begin beyond it.
 inline BlockSpec tile_with_halo(int64_t tile_rows, int64_t tile_columns, int64_t halo, Loc loc) {
-  return {{Element{tile_rows + 2 * halo, {halo, halo + tile_rows}}, Element{tile_columns + 2 * halo, {halo, halo + tile_columns}}, 4},
-          [=](Value i, Value j) { return Indices{i * tile_rows, j * tile_columns, 0}; }, MemorySpace::vmem, {}, loc};
+  return {{Element{tile_rows + 2 * halo, {halo, halo + tile_rows}},
+           Element{tile_columns + 2 * halo, {halo, halo + tile_columns}}, 4},
+          [=](Value i, Value j) { return Indices{i * tile_rows, j * tile_columns, 0}; },
+          MemorySpace::vmem,
+          {},
+          loc};
 }
 inline BlockSpec tile(int64_t tile_rows, int64_t tile_columns, Loc loc) {
   return {{tile_rows, tile_columns, 4}, [](Value i, Value j) { return Indices{i, j, 0}; }, MemorySpace::vmem, {}, loc};
@@ -29,8 +35,9 @@ inline Value inside(Ref size, Value row, Value column, Shape shape, int64_t step
 inline Value luminance(const std::array<Value, 3>& c) { return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; }
 }  // namespace post
 
-/// limit_light(picture, guide) -> (picture, guide): pixels brighter than `most` are scaled down to it, lest single ones outshine all that they are smoothed with. The guide is copied:
-/// both are read once where they are images, and denoise() goes over arrays.
+/// limit_light(picture, guide) -> (picture, guide): pixels brighter than `most` are scaled down to it, lest single ones
+/// outshine all that they are smoothed with. The guide is copied: both are read once where they are images, and
+/// denoise() goes over arrays.
 inline PallasCall limit_light(double most, Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(
@@ -53,7 +60,8 @@ inline PallasCall limit_light(double most, Loc loc = Loc::here()) {
       loc);
 }
 
-/// modulate(light, surface) -> their product, with the light's fourth channel: what a surface of that colour sends on of the light that was smoothed without it.
+/// modulate(light, surface) -> their product, with the light's fourth channel: what a surface of that colour sends on
+/// of the light that was smoothed without it.
 inline PallasCall modulate(Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(
@@ -72,49 +80,66 @@ inline PallasCall modulate(Loc loc = Loc::here()) {
 }
 
 struct Denoise {
-  double color = 4;      ///< differences of luminance that are smoothed away; large: all
-  double normal = 64;    ///< power of the cosine between two normals
-  double depth = 0.05;   ///< relative difference of depths, per pixel of distance
+  double color = 4;     ///< differences of luminance that are smoothed away; large: all
+  double normal = 64;   ///< power of the cosine between two normals
+  double depth = 0.05;  ///< relative difference of depths, per pixel of distance
 };
 
-/// denoise(size, picture, guide): one pass of the edge-avoiding a-trous wavelet filter (Dammertz et al., 2010): 5 x 5 taps of a cubic B-spline,
-/// `step` pixels apart, weighted by how alike luminance, normal and depth are. guide: f32[h, w, 4], a unit normal and the distance along the ray;
-/// where that is not positive there is no surface, and the picture stays as it is. Passes with step 1, 2, 4, ... smooth over ever larger parts.
+/// denoise(size, picture, guide): one pass of the edge-avoiding a-trous wavelet filter (Dammertz et al., 2010): 5 x 5
+/// taps of a cubic B-spline, `step` pixels apart, weighted by how alike luminance, normal and depth are. guide: f32[h,
+/// w, 4], a unit normal and the distance along the ray; where that is not positive there is no surface, and the picture
+/// stays as it is. Passes with step 1, 2, 4, ... smooth over ever larger parts.
 inline PallasCall denoise(int step, Denoise options = {}, Loc loc = Loc::here()) {
-  Checks{"denoise", loc}.require(step > 0, "step is " + std::to_string(step) + ", not positive", "give 1, 2, 4, ... to the passes one after another");
+  Checks{"denoise", loc}.require(step > 0, "step is " + std::to_string(step) + ", not positive",
+                                 "give 1, 2, 4, ... to the passes one after another");
   const Extent h = dim("h"), w = dim("w");
   const int halo = 2 * step;
   return pallas_call(
       [=](Ref size, Ref picture, Ref guide, Ref o) {
         using post::rows, post::columns;
-        const auto at = [=](Ref x, Value dy, Value dx, int c) -> Value { return x[{ds(halo + dy, rows), ds(halo + dx, columns), c}]; };
-        const auto three = [&](Ref x, Value dy, Value dx) { return std::array<Value, 3>{at(x, dy, dx, 0), at(x, dy, dx, 1), at(x, dy, dx, 2)}; };
+        const auto at = [=](Ref x, Value dy, Value dx, int c) -> Value {
+          return x[{ds(halo + dy, rows), ds(halo + dx, columns), c}];
+        };
+        const auto three = [&](Ref x, Value dy, Value dx) {
+          return std::array<Value, 3>{at(x, dy, dx, 0), at(x, dy, dx, 1), at(x, dy, dx, 2)};
+        };
         const Value middle = zeros({}, i32), nothing = zeros({rows, columns});
         const std::array<Value, 3> color = three(picture, middle, middle), normal = three(guide, middle, middle);
         const Value depth = at(guide, middle, middle, 3), light = post::luminance(color);
         const auto spline = [](Value d) { return where(d == 0, 3.0 / 8, where(abs(d) == 1, 1.0 / 4, 1.0 / 16)); };
         // A loop over the taps: written out, 25 of them would take some drivers' compilers minutes.
-        auto [weights, red, green, blue] = fori_loop(0, 25, std::tuple{nothing, nothing, nothing, nothing}, [&](Value t, Value sum, Value r, Value g, Value b) {
-          const Value dy = t / 5 - 2, dx = t % 5 - 2;
-          const std::array<Value, 3> c = three(picture, dy * step, dx * step), n = three(guide, dy * step, dx * step);
-          const Value d = at(guide, dy * step, dx * step, 3), cosine = maximum(n[0] * normal[0] + n[1] * normal[1] + n[2] * normal[2], 0);
-          const Value distance = step * maximum(1, sqrt(cast(dy * dy + dx * dx, f32)));
-          const Value unlike = abs(post::luminance(c) - light) / options.color + abs(d - depth) / (options.depth * distance * maximum(depth, 1e-6));
-          const Value there = post::inside(size, program_id(0) * rows + dy * step, program_id(1) * columns + dx * step, {rows, columns});
-          const Value taken = there & (d > 0);  // what lies beyond the edges may be anything, also NaN
-          const Value weight = where(taken, spline(dy) * spline(dx) * exp(-unlike) * exp2(options.normal * log2(maximum(cosine, 1e-6))), 0);
-          const auto add = [&](Value to, Value v) { return to + where(taken, weight * v, 0); };
-          return std::tuple{sum + weight, add(r, c[0]), add(g, c[1]), add(b, c[2])};
-        });
+        auto [weights, red, green, blue] = fori_loop(
+            0, 25, std::tuple{nothing, nothing, nothing, nothing}, [&](Value t, Value sum, Value r, Value g, Value b) {
+              const Value dy = t / 5 - 2, dx = t % 5 - 2;
+              const std::array<Value, 3> c = three(picture, dy * step, dx * step),
+                                         n = three(guide, dy * step, dx * step);
+              const Value d = at(guide, dy * step, dx * step, 3),
+                          cosine = maximum(n[0] * normal[0] + n[1] * normal[1] + n[2] * normal[2], 0);
+              const Value distance = step * maximum(1, sqrt(cast(dy * dy + dx * dx, f32)));
+              const Value unlike = abs(post::luminance(c) - light) / options.color +
+                                   abs(d - depth) / (options.depth * distance * maximum(depth, 1e-6));
+              const Value there = post::inside(size, program_id(0) * rows + dy * step,
+                                               program_id(1) * columns + dx * step, {rows, columns});
+              const Value taken = there & (d > 0);  // what lies beyond the edges may be anything, also NaN
+              const Value weight =
+                  where(taken,
+                        spline(dy) * spline(dx) * exp(-unlike) * exp2(options.normal * log2(maximum(cosine, 1e-6))), 0);
+              const auto add = [&](Value to, Value v) { return to + where(taken, weight * v, 0); };
+              return std::tuple{sum + weight, add(r, c[0]), add(g, c[1]), add(b, c[2])};
+            });
         const std::array<Value, 3> sums = {red, green, blue};
-        for (int k = 0; k < 3; ++k) o[{all, all, k}] = where((depth > 0) & (weights > 0), sums[static_cast<size_t>(k)] / weights, color[static_cast<size_t>(k)]);
-        // Always at(...): but a channel that nothing joined to the sums would be laid out apart from them, and then the tile could not be split over workgroups.
+        for (int k = 0; k < 3; ++k)
+          o[{all, all, k}] =
+              where((depth > 0) & (weights > 0), sums[static_cast<size_t>(k)] / weights, color[static_cast<size_t>(k)]);
+        // Always at(...): but a channel that nothing joined to the sums would be laid out apart from them, and then the
+        // tile could not be split over workgroups.
         o[{all, all, 3}] = where(weights >= 0, at(picture, middle, middle, 3), 0);
       },
       {.out_shape = {{{h, w, 4}, f32}},
        .grid_spec = PrefetchScalarGridSpec{.num_scalar_prefetch = 1,
                                            .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
-                                           .in_specs = {post::tile_with_halo(post::rows, post::columns, halo, loc), post::tile_with_halo(post::rows, post::columns, halo, loc)},
+                                           .in_specs = {post::tile_with_halo(post::rows, post::columns, halo, loc),
+                                                        post::tile_with_halo(post::rows, post::columns, halo, loc)},
                                            .out_specs = {post::tile(post::rows, post::columns, loc)}},
        .name = "denoise_" + std::to_string(step),
        .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
@@ -122,8 +147,9 @@ inline PallasCall denoise(int step, Denoise options = {}, Loc loc = Loc::here())
       loc);
 }
 
-/// bloom_down(size, picture): half the size, rounded up: f32[ceil(h / 2), ceil(w / 2), 4], the mean of four pixels. `threshold`: what is less bright
-/// does not bloom; and where it is positive, bright single pixels count less (Karis's mean, 2013), lest they flicker.
+/// bloom_down(size, picture): half the size, rounded up: f32[ceil(h / 2), ceil(w / 2), 4], the mean of four pixels.
+/// `threshold`: what is less bright does not bloom; and where it is positive, bright single pixels count less (Karis's
+/// mean, 2013), lest they flicker.
 inline PallasCall bloom_down(double threshold, Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(
@@ -135,7 +161,8 @@ inline PallasCall bloom_down(double threshold, Loc loc = Loc::here()) {
           for (int dx = 0; dx < 2; ++dx) {
             const auto channel = [&](int k) -> Value { return picture[{range(dy, {}, 2), range(dx, {}, 2), k}]; };
             std::array<Value, 3> c = {channel(0), channel(1), channel(2)};
-            const Value taken = post::inside(size, program_id(0) * (2 * rows) + dy, program_id(1) * (2 * columns) + dx, {rows, columns}, 2);
+            const Value taken = post::inside(size, program_id(0) * (2 * rows) + dy, program_id(1) * (2 * columns) + dx,
+                                             {rows, columns}, 2);
             Value weight = ones({rows, columns});
             if (threshold > 0) {
               const Value light = post::luminance(c), kept = maximum(light - threshold, 0) / maximum(light, 1e-6);
@@ -160,7 +187,8 @@ inline PallasCall bloom_down(double threshold, Loc loc = Loc::here()) {
       loc);
 }
 
-/// bloom_up(size, small, large): large + strength * small at twice its size, interpolated: small is f32[ceil(h / 2), ceil(w / 2), 4], size its own.
+/// bloom_up(size, small, large): large + strength * small at twice its size, interpolated: small is f32[ceil(h / 2),
+/// ceil(w / 2), 4], size its own.
 inline PallasCall bloom_up(double strength, Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(
@@ -174,7 +202,8 @@ inline PallasCall bloom_up(double strength, Loc loc = Loc::here()) {
         for (int i = 0; i < 2; ++i)
           for (int j = 0; j < 2; ++j) {
             const Value row = y / 2 + i * down, column = x / 2 + j * right;
-            const Value v = program_id(0) * (rows / 2) + row, u = program_id(1) * (columns / 2) + column, height = size[0], width = size[1];
+            const Value v = program_id(0) * (rows / 2) + row, u = program_id(1) * (columns / 2) + column,
+                        height = size[0], width = size[1];
             const Value taken = (v >= 0) & (v < height) & (u >= 0) & (u < width);
             const Value weight = where(taken, (i ? 0.25 : 0.75) * (j ? 0.25 : 0.75), zeros(shape));
             weights = weights + weight;
@@ -192,7 +221,8 @@ inline PallasCall bloom_up(double strength, Loc loc = Loc::here()) {
       {.out_shape = {{{h, w, 4}, f32}},
        .grid_spec = PrefetchScalarGridSpec{.num_scalar_prefetch = 1,
                                            .grid = {cdiv(h, post::rows), cdiv(w, post::columns)},
-                                           .in_specs = {post::tile_with_halo(post::rows / 2, post::columns / 2, 1, loc), post::tile(post::rows, post::columns, loc)},
+                                           .in_specs = {post::tile_with_halo(post::rows / 2, post::columns / 2, 1, loc),
+                                                        post::tile(post::rows, post::columns, loc)},
                                            .out_specs = {post::tile(post::rows, post::columns, loc)}},
        .name = "bloom_up",
        .compiler_params = CompilerParams{.dimension_semantics = {"parallel", "parallel"}},
@@ -200,8 +230,8 @@ inline PallasCall bloom_up(double strength, Loc loc = Loc::here()) {
       loc);
 }
 
-/// tone_map(picture): to what a screen shows, 0 to 1: exposure, the rational fit of the ACES curve (Narkowicz, 2015), and sRGB's transfer function
-/// (IEC 61966-2-1). What is no number becomes black.
+/// tone_map(picture): to what a screen shows, 0 to 1: exposure, the rational fit of the ACES curve (Narkowicz, 2015),
+/// and sRGB's transfer function (IEC 61966-2-1). What is no number becomes black.
 inline PallasCall tone_map(double exposure, Loc loc = Loc::here()) {
   const Extent h = dim("h"), w = dim("w");
   return pallas_call(

@@ -1,7 +1,7 @@
-// Prefix sums (scans) along an axis of any length: sums of blocks, their prefix sums (by the same function), then every block again from what lies before
-// it. All blocks of a pass run at once; the array is read twice and written once. The order of additions hangs on the length alone.
-// Blelloch, Prefix Sums and Their Applications (1990); reduce-then-scan as in Merrill and Grimshaw, Parallel Scan for Stream Architectures (2009).
-// Read next: radix_sort.h, which uses it.
+// Prefix sums (scans) along an axis of any length: sums of blocks, their prefix sums (by the same function), then every
+// block again from what lies before it. All blocks of a pass run at once; the array is read twice and written once. The
+// order of additions hangs on the length alone. Blelloch, Prefix Sums and Their Applications (1990); reduce-then-scan
+// as in Merrill and Grimshaw, Parallel Scan for Stream Architectures (2009). Read next: radix_sort.h, which uses it.
 #pragma once
 #include "samples/kernels/passes.h"
 
@@ -14,10 +14,11 @@ struct PrefixSumParams {
 };
 
 namespace scan {
-inline constexpr int64_t kBlock = 2048;                   // elements along the axis, if it is the last one
-inline constexpr int64_t kRows = 64, kColumns = 64;       // else: elements along the axis and the last one
+inline constexpr int64_t kBlock = 2048;              // elements along the axis, if it is the last one
+inline constexpr int64_t kRows = 64, kColumns = 64;  // else: elements along the axis and the last one
 
-/// An array cut into blocks along `axis` and, if that is another one, the last axis; every other dim is a grid axis and not seen.
+/// An array cut into blocks along `axis` and, if that is another one, the last axis; every other dim is a grid axis and
+/// not seen.
 struct Blocks {
   Shape shape;
   size_t axis;
@@ -36,13 +37,15 @@ struct Blocks {
   }
   std::vector<GridSize> grid() const {
     std::vector<GridSize> g;
-    for (size_t d = 0; d < shape.size(); ++d) g.emplace_back(d == axis ? count : d + 1 == shape.size() ? cdiv(shape[d], columns()) : shape[d]);
+    for (size_t d = 0; d < shape.size(); ++d)
+      g.emplace_back(d == axis ? count : d + 1 == shape.size() ? cdiv(shape[d], columns()) : shape[d]);
     return g;
   }
   /// `along` elements of the array (or, squeezed, one of its totals) at the program's place.
   BlockSpec spec(BlockDim along, Loc loc) const {
     std::vector<BlockDim> dims;
-    for (size_t d = 0; d < shape.size(); ++d) dims.push_back(d == axis ? along : d + 1 == shape.size() ? BlockDim(columns()) : BlockDim(squeezed));
+    for (size_t d = 0; d < shape.size(); ++d)
+      dims.push_back(d == axis ? along : d + 1 == shape.size() ? BlockDim(columns()) : BlockDim(squeezed));
     return block_of_program(dims, loc);
   }
   /// The block in the sums' dtype, zeros where it hangs over the end of the axis.
@@ -69,18 +72,28 @@ inline Value within(const Value& v, const PrefixSumParams& p) {
 inline PallasCall total_call(const Type& x, size_t axis, DType sums, Loc loc) {
   const Blocks b(x.shape, axis);
   return pallas_call([=](Ref in, Ref o) { o[all] = cast(sum(b.load(in, sums), {.axis = 0}), sums); },
-                     {.out_shape = ShapeDtype(Type(b.totals(), sums)), .grid = b.grid(), .in_specs = b.spec(b.size, loc), .out_specs = b.spec(squeezed, loc),
+                     {.out_shape = ShapeDtype(Type(b.totals(), sums)),
+                      .grid = b.grid(),
+                      .in_specs = b.spec(b.size, loc),
+                      .out_specs = b.spec(squeezed, loc),
                       .name = "prefix_sum_totals"},
                      loc);
 }
 /// With `before`, an argument more: what is added to each block.
-inline PallasCall scan_call(const Type& x, size_t axis, DType sums, DType result, const PrefixSumParams& p, bool before, Loc loc) {
+inline PallasCall scan_call(const Type& x, size_t axis, DType sums, DType result, const PrefixSumParams& p, bool before,
+                            Loc loc) {
   const Blocks b(x.shape, axis);
-  const PallasCallParams params = {.out_shape = ShapeDtype(Type(x.shape, result)), .grid = b.grid(),
-                                   .in_specs = before ? BlockSpecs{b.spec(b.size, loc), b.spec(squeezed, loc)} : BlockSpecs{b.spec(b.size, loc)},
-                                   .out_specs = b.spec(b.size, loc), .name = "prefix_sum"};
-  if (!before) return pallas_call([=](Ref in, Ref o) { o[all] = cast(within(b.load(in, sums), p), result); }, params, loc);
-  return pallas_call([=](Ref in, Ref offset, Ref o) { o[all] = cast(offset[all] + within(b.load(in, sums), p), result); }, params, loc);
+  const PallasCallParams params = {
+      .out_shape = ShapeDtype(Type(x.shape, result)),
+      .grid = b.grid(),
+      .in_specs = before ? BlockSpecs{b.spec(b.size, loc), b.spec(squeezed, loc)} : BlockSpecs{b.spec(b.size, loc)},
+      .out_specs = b.spec(b.size, loc),
+      .name = "prefix_sum"};
+  if (!before)
+    return pallas_call([=](Ref in, Ref o) { o[all] = cast(within(b.load(in, sums), p), result); }, params, loc);
+  return pallas_call(
+      [=](Ref in, Ref offset, Ref o) { o[all] = cast(offset[all] + within(b.load(in, sums), p), result); }, params,
+      loc);
 }
 template <class A>
 A run(const Passes<A>& passes, const A& x, size_t axis, DType sums, DType result, PrefixSumParams p, Loc loc) {
@@ -94,16 +107,20 @@ A run(const Passes<A>& passes, const A& x, size_t axis, DType sums, DType result
 }
 }  // namespace scan
 
-/// Sums of all elements of x up to each along an axis, as jnp.cumsum: of x's shape and dtype. Integers wrap; floats narrower than f32 add up in f32 and
-/// are rounded once. x: integers or floats of 8 bits and more, at least one dim. SpecError otherwise, and for an axis that x has not.
+/// Sums of all elements of x up to each along an axis, as jnp.cumsum: of x's shape and dtype. Integers wrap; floats
+/// narrower than f32 add up in f32 and are rounded once. x: integers or floats of 8 bits and more, at least one dim.
+/// SpecError otherwise, and for an axis that x has not.
 template <class A>
 A prefix_sum(const Passes<A>& passes, const A& x, PrefixSumParams params = {}, Loc loc = Loc::here()) {
   const Checks c{"prefix_sum", loc};
   const Type t(x);
-  c.require(t.dtype != boolean && !is_int4(t.dtype), "x is " + std::string(name(t.dtype)) + ", not integers or floats of 8 bits and more");
+  c.require(t.dtype != boolean && !is_int4(t.dtype),
+            "x is " + std::string(name(t.dtype)) + ", not integers or floats of 8 bits and more");
   const size_t axis = axis_of(c, "x", t, params.axis);
   return scan::run(passes, x, axis, is_narrow_float(t.dtype) ? f32 : t.dtype, t.dtype, params, loc);
 }
-inline Array prefix_sum(const Array& x, PrefixSumParams params = {}, Loc loc = Loc::here()) { return prefix_sum(passes(), x, params, loc); }
+inline Array prefix_sum(const Array& x, PrefixSumParams params = {}, Loc loc = Loc::here()) {
+  return prefix_sum(passes(), x, params, loc);
+}
 
 }  // namespace tessera::kernels

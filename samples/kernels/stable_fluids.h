@@ -1,6 +1,7 @@
-// Stable fluids in two dimensions (Stam, 1999): an incompressible fluid on a grid of h x w cells between four walls. One step is: move all fields along
-// the velocity, add forces and dye, and take from the velocity what would compress it, the gradient of a pressure found by Jacobi's iteration.
-// Fields are f32 [channels, h, w]: velocity has two, along rows and along columns, in cells per step; dye any number; pressure one.
+// Stable fluids in two dimensions (Stam, 1999): an incompressible fluid on a grid of h x w cells between four walls.
+// One step is: move all fields along the velocity, add forces and dye, and take from the velocity what would compress
+// it, the gradient of a pressure found by Jacobi's iteration. Fields are f32 [channels, h, w]: velocity has two, along
+// rows and along columns, in cells per step; dye any number; pressure one.
 #pragma once
 #include "samples/kernels/support.h"
 
@@ -22,18 +23,22 @@ inline Value row() { return program_id(0) * rows + iota(i32, {rows, columns}, 0)
 inline Value column() { return program_id(1) * columns + iota(i32, {rows, columns}, 1); }
 /// The cells `dy` rows and `dx` columns away; beyond a wall the cells themselves.
 inline Value neighbour(Ref x, int channel, int dy, int dx, int64_t h, int64_t w) {
-  const Value here = x[{channel, ds(1, rows), ds(1, columns)}], there = x[{channel, ds(1 + dy, rows), ds(1 + dx, columns)}];
+  const Value here = x[{channel, ds(1, rows), ds(1, columns)}],
+              there = x[{channel, ds(1 + dy, rows), ds(1 + dx, columns)}];
   const Value y = row() + dy, u = column() + dx;
   return where((y >= 0) & (y < h) & (u >= 0) & (u < w), there, here);
 }
 inline void check_size(int64_t h, int64_t w, const char* name, Loc loc) {
-  Checks{name, loc}.require(h > 0 && w > 0, "a grid of " + std::to_string(h) + " x " + std::to_string(w) + " cells has none");
+  Checks{name, loc}.require(h > 0 && w > 0,
+                            "a grid of " + std::to_string(h) + " x " + std::to_string(w) + " cells has none");
 }
 }  // namespace fluid
 
-/// (velocity [2, h, w], field [channels, h, w]) -> [channels, h, w]: what was `step` times the velocity upstream, interpolated between four cells, times
-/// `kept`. Positions beyond the walls count as on them. Unconditionally stable: no value grows.
-inline PallasCall fluid_advect(int64_t channels, int64_t h, int64_t w, double step = 1, double kept = 1, Loc loc = Loc::here()) {
+/// (velocity [2, h, w], field [channels, h, w]) -> [channels, h, w]: what was `step` times the velocity upstream,
+/// interpolated between four cells, times `kept`. Positions beyond the walls count as on them. Unconditionally stable:
+/// no value grows.
+inline PallasCall fluid_advect(int64_t channels, int64_t h, int64_t w, double step = 1, double kept = 1,
+                               Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_advect", loc);
   PallasCallParams p = over_tiles(cdiv(h, fluid::rows), cdiv(w, fluid::columns), "fluid_advect");
   p.out_shape = {{{channels, h, w}, f32}};
@@ -42,11 +47,14 @@ inline PallasCall fluid_advect(int64_t channels, int64_t h, int64_t w, double st
   p.in_shape = {{{2, h, w}, f32}, {{channels, h, w}, f32}};
   return pallas_call(
       [=](Ref velocity, Ref field, Ref o) {
-        const Value y = clamp(0, cast(fluid::row(), f32) - step * velocity[0], h - 1), x = clamp(0, cast(fluid::column(), f32) - step * velocity[1], w - 1);
+        const Value y = clamp(0, cast(fluid::row(), f32) - step * velocity[0], h - 1),
+                    x = clamp(0, cast(fluid::column(), f32) - step * velocity[1], w - 1);
         const Value top = floor(y), left = floor(x), dy = y - top, dx = x - left;
         const Value i = cast(top, i32), j = cast(left, i32);
         for (int c = 0; c < channels; ++c) {
-          const auto at = [&](int di, int dj) -> Value { return field[{c, minimum(i + di, h - 1), minimum(j + dj, w - 1)}]; };
+          const auto at = [&](int di, int dj) -> Value {
+            return field[{c, minimum(i + di, h - 1), minimum(j + dj, w - 1)}];
+          };
           const Value above = at(0, 0) + dx * (at(0, 1) - at(0, 0)), below = at(1, 0) + dx * (at(1, 1) - at(1, 0));
           o[c] = kept * (above + dy * (below - above));
         }
@@ -54,8 +62,9 @@ inline PallasCall fluid_advect(int64_t channels, int64_t h, int64_t w, double st
       std::move(p), loc);
 }
 
-/// (field [channels, h, w], sources [count, 3 + channels]) -> field with each source added: row, column and radius of a Gaussian bell, all in cells, then
-/// what it adds to each channel at its middle. The field is changed in place where it is donated.
+/// (field [channels, h, w], sources [count, 3 + channels]) -> field with each source added: row, column and radius of a
+/// Gaussian bell, all in cells, then what it adds to each channel at its middle. The field is changed in place where it
+/// is donated.
 inline PallasCall fluid_add(int64_t channels, int64_t h, int64_t w, int64_t count, Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_add", loc);
   PallasCallParams p = over_tiles(cdiv(h, fluid::rows), cdiv(w, fluid::columns), "fluid_add");
@@ -94,13 +103,14 @@ inline PallasCall fluid_divergence(int64_t h, int64_t w, Loc loc = Loc::here()) 
           const Value here = v[{c, ds(1, fluid::rows), ds(1, fluid::columns)}];
           return where(wall, none, 0.5 * (here + fluid::neighbour(v, c, dy, dx, h, w)));
         };
-        o[0] = face(0, 1, 0, row() >= h - 1) - face(0, -1, 0, row() == 0) + face(1, 0, 1, column() >= w - 1) - face(1, 0, -1, column() == 0);
+        o[0] = face(0, 1, 0, row() >= h - 1) - face(0, -1, 0, row() == 0) + face(1, 0, 1, column() >= w - 1) -
+               face(1, 0, -1, column() == 0);
       },
       std::move(p), loc);
 }
 
-/// (pressure [1, h, w], divergence [1, h, w]) -> pressure: one step of Jacobi's iteration for the Laplacian of the pressure being the divergence, with no
-/// slope at the walls.
+/// (pressure [1, h, w], divergence [1, h, w]) -> pressure: one step of Jacobi's iteration for the Laplacian of the
+/// pressure being the divergence, with no slope at the walls.
 inline PallasCall fluid_pressure(int64_t h, int64_t w, Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_pressure", loc);
   PallasCallParams p = over_tiles(cdiv(h, fluid::rows), cdiv(w, fluid::columns), "fluid_pressure");
@@ -116,7 +126,8 @@ inline PallasCall fluid_pressure(int64_t h, int64_t w, Loc loc = Loc::here()) {
       std::move(p), loc);
 }
 
-/// (velocity [2, h, w], pressure [1, h, w]) -> velocity less the pressure's gradient, and along each wall without what runs into it.
+/// (velocity [2, h, w], pressure [1, h, w]) -> velocity less the pressure's gradient, and along each wall without what
+/// runs into it.
 inline PallasCall fluid_project(int64_t h, int64_t w, Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_project", loc);
   PallasCallParams p = over_tiles(cdiv(h, fluid::rows), cdiv(w, fluid::columns), "fluid_project");
@@ -135,9 +146,11 @@ inline PallasCall fluid_project(int64_t h, int64_t w, Loc loc = Loc::here()) {
       std::move(p), loc);
 }
 
-/// (velocity [2, h, w], particles [n, 4]) -> particles: row, column, speed and age of each, moved by `step` times the velocity there, found halfway first
-/// (the midpoint rule). One that is older than `life` steps starts again where the hash of its number and row says.
-inline PallasCall fluid_particles(int64_t h, int64_t w, int64_t n, double step = 1, double life = 400, Loc loc = Loc::here()) {
+/// (velocity [2, h, w], particles [n, 4]) -> particles: row, column, speed and age of each, moved by `step` times the
+/// velocity there, found halfway first (the midpoint rule). One that is older than `life` steps starts again where the
+/// hash of its number and row says.
+inline PallasCall fluid_particles(int64_t h, int64_t w, int64_t n, double step = 1, double life = 400,
+                                  Loc loc = Loc::here()) {
   fluid::check_size(h, w, "fluid_particles", loc);
   constexpr int block = 256;
   PallasCallParams p;
@@ -152,9 +165,12 @@ inline PallasCall fluid_particles(int64_t h, int64_t w, int64_t n, double step =
   return pallas_call(
       [=](Ref velocity, Ref particles, Ref o) {
         const auto flow = [&](int c, const Value& y, const Value& x) {
-          const Value top = clamp(0, floor(y), h - 1), left = clamp(0, floor(x), w - 1), i = cast(top, i32), j = cast(left, i32);
+          const Value top = clamp(0, floor(y), h - 1), left = clamp(0, floor(x), w - 1), i = cast(top, i32),
+                      j = cast(left, i32);
           const Value dy = clamp(0, y - top, 1), dx = clamp(0, x - left, 1);
-          const auto at = [&](int di, int dj) -> Value { return velocity[{c, minimum(i + di, h - 1), minimum(j + dj, w - 1)}]; };
+          const auto at = [&](int di, int dj) -> Value {
+            return velocity[{c, minimum(i + di, h - 1), minimum(j + dj, w - 1)}];
+          };
           const Value above = at(0, 0) + dx * (at(0, 1) - at(0, 0)), below = at(1, 0) + dx * (at(1, 1) - at(1, 0));
           return above + dy * (below - above);
         };
@@ -168,7 +184,8 @@ inline PallasCall fluid_particles(int64_t h, int64_t w, int64_t n, double step =
           return v ^ shift_right_logical(v, 16);
         };
         const auto unit = [](Value v) { return cast(shift_right_logical(v, 8), f32) * (1.0 / (1 << 24)); };
-        const Value number = cast(program_id(0) * block + iota(i32, {block}, 0), u32), seed = hash(number + cast(bitcast(y, i32), u32));
+        const Value number = cast(program_id(0) * block + iota(i32, {block}, 0), u32),
+                    seed = hash(number + cast(bitcast(y, i32), u32));
         const Value again = age >= life;
         o[{all, 0}] = where(again, unit(seed) * (h - 1), clamp(0, y + step * dy, h - 1));
         o[{all, 1}] = where(again, unit(hash(seed)) * (w - 1), clamp(0, x + step * dx, w - 1));

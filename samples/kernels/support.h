@@ -1,14 +1,14 @@
-// What the kernels of this folder share: the types of their arguments, checks of them, and blocks of whole rows. No kernels.
-// Each kernel is a header with one or a few functions that take the types of the arguments (arrays say their own), check them, and return the PallasCall:
+// What the kernels of this folder share: the types of their arguments, checks of them, and blocks of whole rows. No
+// kernels. Each kernel is a header with one or a few functions that take the types of the arguments (arrays say their
+// own), check them, and return the PallasCall:
 //   ts::Array y = ts::kernels::rms_norm(x, weight)(x, weight);
 // Read next: norm.h, the simplest.
 #pragma once
-#include <tessera/tessera.hpp>
-
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <tessera/tessera.hpp>
 #include <utility>
 #include <vector>
 
@@ -20,13 +20,14 @@ struct Type {
   DType dtype;
   Type(Shape s, DType t) : shape(std::move(s)), dtype(t) {}
   template <class A>
-  requires requires(const A& a) {
-    Shape(a.shape());
-    DType(a.dtype());
-  }
+    requires requires(const A& a) {
+      Shape(a.shape());
+      DType(a.dtype());
+    }
   Type(const A& a) : shape(a.shape()), dtype(a.dtype()) {}  // NOLINT: implicit on purpose
   int rank() const { return static_cast<int>(shape.size()); }
-  operator ShapeDtype() const { return {std::vector<Extent>(shape.begin(), shape.end()), dtype}; }  // NOLINT: implicit on purpose
+  // NOLINT: implicit on purpose
+  operator ShapeDtype() const { return {std::vector<Extent>(shape.begin(), shape.end()), dtype}; }
 };
 /// "f32(8, 128)"
 inline std::string to_string(const Type& t) { return std::string(name(t.dtype)) + tessera::to_string(t.shape); }
@@ -40,12 +41,15 @@ struct Checks {
   }
   void dtype(const std::string& argument, const Type& t, std::initializer_list<DType> allowed) const {
     std::string names;
-    for (const DType d : allowed) names += (names.empty() ? "" : d == *(allowed.end() - 1) ? " or " : ", ") + std::string(name(d));
-    require(std::find(allowed.begin(), allowed.end(), t.dtype) != allowed.end(), argument + " is " + std::string(name(t.dtype)) + ", not " + names);
+    for (const DType d : allowed)
+      names += (names.empty() ? "" : d == *(allowed.end() - 1) ? " or " : ", ") + std::string(name(d));
+    require(std::find(allowed.begin(), allowed.end(), t.dtype) != allowed.end(),
+            argument + " is " + std::string(name(t.dtype)) + ", not " + names);
   }
   void floats(const std::string& argument, const Type& t) const { dtype(argument, t, {f32, f16, bf16}); }
   void shape(const std::string& argument, const Type& t, const Shape& wanted, const std::string& meaning) const {
-    require(t.shape == wanted, argument + " has shape " + tessera::to_string(t.shape) + ", not " + tessera::to_string(wanted) + " = " + meaning);
+    require(t.shape == wanted, argument + " has shape " + tessera::to_string(t.shape) + ", not " +
+                                   tessera::to_string(wanted) + " = " + meaning);
   }
   void rank(const std::string& argument, const Type& t, int wanted, const std::string& meaning) const {
     require(t.rank() == wanted, argument + " has shape " + tessera::to_string(t.shape) + ", not " + meaning);
@@ -53,7 +57,8 @@ struct Checks {
 };
 
 /// pallas_call of a kernel whose number of Refs depends on what was asked for.
-inline PallasCall pallas_call_of(size_t refs, std::function<void(const std::vector<Ref>&)> kernel, PallasCallParams params, Loc loc) {
+inline PallasCall pallas_call_of(size_t refs, std::function<void(const std::vector<Ref>&)> kernel,
+                                 PallasCallParams params, Loc loc) {
   return spec::make_pallas_call({static_cast<int>(refs), std::move(kernel)}, std::move(params), loc);
 }
 
@@ -75,9 +80,10 @@ inline int64_t power_of_two(int64_t n) {
 
 /// Blocks whose index is the program's ids, one per dim.
 inline BlockSpec block_of_program(const std::vector<BlockDim>& dims, Loc loc) {
-  BlockSpec s{dims, IndexMap::of(static_cast<int>(dims.size()), 0, [](const std::vector<Value>& ids, const std::vector<Ref>&) {
-                return Indices(std::vector<BlockIndex>(ids.begin(), ids.end()));
-              })};
+  BlockSpec s{
+      dims, IndexMap::of(static_cast<int>(dims.size()), 0, [](const std::vector<Value>& ids, const std::vector<Ref>&) {
+        return Indices(std::vector<BlockIndex>(ids.begin(), ids.end()));
+      })};
   s.loc = loc;
   return s;
 }
@@ -88,7 +94,8 @@ inline BlockSpec part_of_row(size_t rank, int64_t size, Loc loc) {
   return block_of_program(dims, loc);
 }
 
-/// How an array [..., rows, columns] is cut into blocks of some rows, whole in the last dim: a grid axis per leading dim, and one for the rows.
+/// How an array [..., rows, columns] is cut into blocks of some rows, whole in the last dim: a grid axis per leading
+/// dim, and one for the rows.
 struct RowBlocks {
   int64_t rows = 1;  // of a block
   std::vector<GridSize> grid = {};
@@ -103,7 +110,8 @@ struct RowBlocks {
     block.emplace_back(columns);
     for (size_t d = 0; d + 2 < rank; ++d) grid.emplace_back(shape[d]);
     grid.emplace_back(cdiv(shape[rank - 2], rows));
-    spec = {block, IndexMap::of(static_cast<int>(rank - 1), 0, [](const std::vector<Value>& ids, const std::vector<Ref>&) {
+    spec = {block,
+            IndexMap::of(static_cast<int>(rank - 1), 0, [](const std::vector<Value>& ids, const std::vector<Ref>&) {
               std::vector<BlockIndex> at;
               for (const Value& i : ids) at.emplace_back(i);
               at.emplace_back(0);

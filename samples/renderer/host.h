@@ -1,6 +1,7 @@
-// Host: a small Vulkan renderer as an engine has one, with nothing of Tessera in it: instance, device, two frames in flight, images, buffers, graphics pipelines,
-// and a window with its swapchain (GLFW) or none. What it draws each frame is a Scene's; a Scene leaves its picture in one image, which the host shows
-// in the window or reads back. Scenes put Tessera's kernels into the host's command buffers.
+// Host: a small Vulkan renderer as an engine has one, with nothing of Tessera in it: instance, device, two frames in
+// flight, images, buffers, graphics pipelines, and a window with its swapchain (GLFW) or none. What it draws each frame
+// is a Scene's; a Scene leaves its picture in one image, which the host shows in the window or reads back. Scenes put
+// Tessera's kernels into the host's command buffers.
 #pragma once
 #include <vulkan/vulkan.h>
 
@@ -64,7 +65,8 @@ struct HostOptions {
   std::string title;
   VkExtent2D size = {640, 360};
   bool window = false;
-  std::string device;       // part of a name; empty: the environment's TESSERA_DEVICE, else the first that is not a CPU, else the first
+  // part of a name; empty: the environment's TESSERA_DEVICE, else the first that is not a CPU, else the first
+  std::string device;
   bool validation = false;  // core and synchronisation validation
 };
 
@@ -74,7 +76,8 @@ class Scene {
   virtual ~Scene() = default;
   /// Images of another size; nothing is in flight.
   virtual void resize(VkExtent2D size) = 0;
-  /// The commands of a frame; frames are numbered through all runs of the host. Returns the image that has the picture when they are done: in layout TRANSFER_SRC_OPTIMAL, written by what `ready` says.
+  /// The commands of a frame; frames are numbered through all runs of the host. Returns the image that has the picture
+  /// when they are done: in layout TRANSFER_SRC_OPTIMAL, written by what `ready` says.
   struct Result {
     const Image* picture;
     VkPipelineStageFlags2 stages;
@@ -89,22 +92,26 @@ struct Scope {
   VkAccessFlags2 accesses;
 };
 void memory_barrier(VkCommandBuffer commands, Scope before, Scope after);
-void image_barrier(VkCommandBuffer commands, const Image& image, VkImageLayout from, VkImageLayout to, Scope before, Scope after);
-void image_barrier(VkCommandBuffer commands, VkImage image, VkImageAspectFlags aspect, VkImageLayout from, VkImageLayout to, Scope before, Scope after);
+void image_barrier(VkCommandBuffer commands, const Image& image, VkImageLayout from, VkImageLayout to, Scope before,
+                   Scope after);
+void image_barrier(VkCommandBuffer commands, VkImage image, VkImageAspectFlags aspect, VkImageLayout from,
+                   VkImageLayout to, Scope before, Scope after);
 
 class Host {
  public:
   static constexpr int kFramesInFlight = 2;
 
-  /// `enable` is called with the features that the physical device has and those that will be enabled (both chains begin with VkPhysicalDeviceFeatures2 and have the structures of
-  /// Vulkan 1.1 to 1.3), and adds what else is to be. Of `extensions` those that the device has are enabled.
+  /// `enable` is called with the features that the physical device has and those that will be enabled (both chains
+  /// begin with VkPhysicalDeviceFeatures2 and have the structures of Vulkan 1.1 to 1.3), and adds what else is to be.
+  /// Of `extensions` those that the device has are enabled.
   using Enable = std::function<void(const void* has, void* enable)>;
   Host(const HostOptions& options, const Enable& enable = {}, const std::vector<const char*>& extensions = {});
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  /// Draws frames until `frames` have been (0: until the window is closed). `each`, if given, gets every frame's picture, rows of 8-bit red, green, blue and alpha, one to two frames later.
+  /// Draws frames until `frames` have been (0: until the window is closed). `each`, if given, gets every frame's
+  /// picture, rows of 8-bit red, green, blue and alpha, one to two frames later.
   using Picture = std::function<void(uint64_t frame, VkExtent2D size, const uint8_t* rgba)>;
   void run(Scene& scene, uint64_t frames, const Picture& each = {});
   /// The window stays, with the last frame, for so many seconds or until it is closed.
@@ -134,11 +141,11 @@ class Host {
     size_t fragment_bytes = 0;
     std::vector<VkFormat> colors = {};
     VkFormat depth = VK_FORMAT_UNDEFINED;
-    uint32_t push_bytes = 0;                                     // for both stages
+    uint32_t push_bytes = 0;  // for both stages
     VkPrimitiveTopology topology = VK_PRIMITIVE_TOPOLOGY_TRIANGLE_LIST;
-    std::vector<VkFormat> attributes = {};                       // of one vertex, one after another, in binding 0
+    std::vector<VkFormat> attributes = {};  // of one vertex, one after another, in binding 0
     uint32_t stride = 0;
-    bool add = false;                                            // colours are added to what is there
+    bool add = false;  // colours are added to what is there
   };
   struct Pipeline {
     Owned<VkPipelineLayout> layout;

@@ -1,5 +1,6 @@
-// renderer: a small Vulkan application with a device, a window and graphics passes of its own, into whose frames Tessera's kernels are recorded: a fluid with particles,
-// and a lit scene with post-processing. Without a window it writes a PNG per scene and checks a small version of each against the interpreter.
+// renderer: a small Vulkan application with a device, a window and graphics passes of its own, into whose frames
+// Tessera's kernels are recorded: a fluid with particles, and a lit scene with post-processing. Without a window it
+// writes a PNG per scene and checks a small version of each against the interpreter.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
@@ -46,11 +47,17 @@ std::unique_ptr<renderer::Host> make_host(VkExtent2D size, bool window, const st
   std::vector<const char*> extensions;
   for (const ts::DeviceExtension& e : ts::optional_device_extensions()) extensions.push_back(e.name);
   const char* validation = std::getenv("TESSERA_VALIDATION");
-  return std::make_unique<renderer::Host>(renderer::HostOptions{.title = title, .size = size, .window = window, .device = {}, .validation = validation && std::string(validation) == "1"},
-                                          [](const void* has, void* enable) { ts::enable_device_features(has, enable); }, extensions);
+  return std::make_unique<renderer::Host>(
+      renderer::HostOptions{.title = title,
+                            .size = size,
+                            .window = window,
+                            .device = {},
+                            .validation = validation && std::string(validation) == "1"},
+      [](const void* has, void* enable) { ts::enable_device_features(has, enable); }, extensions);
 }
 
-std::unique_ptr<renderer::CheckedScene> make_scene(const std::string& name, renderer::Host& host, const ts::Device& device, const Options& o, bool small) {
+std::unique_ptr<renderer::CheckedScene> make_scene(const std::string& name, renderer::Host& host,
+                                                   const ts::Device& device, const Options& o, bool small) {
   if (name == "lit") return renderer::make_lit(host, device, {.raw = o.raw});
   if (small) return renderer::make_fluid(host, device, {.rows = 19, .columns = 70, .particles = 300});
   const VkExtent2D s = extent(o.size);
@@ -66,12 +73,14 @@ void silent(const renderer::Host& host, const ts::Device& device) {
 void check(renderer::Host& host, renderer::CheckedScene& scene) {
   host.run(scene, 3);
   const double worst = scene.check(3);
-  if (!(worst <= 1e-3)) throw std::runtime_error("the device's result is up to " + std::to_string(worst) + " away from the interpreter's");
+  if (!(worst <= 1e-3))
+    throw std::runtime_error("the device's result is up to " + std::to_string(worst) + " away from the interpreter's");
 }
 
 void run(const std::string& name, const Options& o) {
   const VkExtent2D size = extent(o.size);
-  const std::unique_ptr<renderer::Host> host = make_host(o.window ? size : VkExtent2D{70, 40}, o.window, "Tessera: " + name);
+  const std::unique_ptr<renderer::Host> host =
+      make_host(o.window ? size : VkExtent2D{70, 40}, o.window, "Tessera: " + name);
   const ts::Device device = import(*host);
   std::unique_ptr<renderer::CheckedScene> scene;
   if (!o.window) {
@@ -86,7 +95,9 @@ void run(const std::string& name, const Options& o) {
   const bool keeps = !o.window || !o.output.empty();
   const renderer::Host::Picture keep = [&](uint64_t frame, VkExtent2D s, const uint8_t* rgba) {
     // A frame is handed out when its place in flight is needed, so this one just before frame frames / 2 is drawn.
-    if (!o.resize.empty() && frame + renderer::Host::kFramesInFlight == std::max<uint64_t>(frames / 2, renderer::Host::kFramesInFlight)) host->resize(extent(o.resize));
+    if (!o.resize.empty() &&
+        frame + renderer::Host::kFramesInFlight == std::max<uint64_t>(frames / 2, renderer::Host::kFramesInFlight))
+      host->resize(extent(o.resize));
     seen = s;
     if (frame + 1 != frames) return;
     picture = ts::Array({3, s.height, s.width}, ts::f32);
@@ -101,31 +112,44 @@ void run(const std::string& name, const Options& o) {
   const std::string path = !o.output.empty() ? o.output : "renderer_" + name + ".png";
   sample::write_png(path, picture);
   host->hold(o.hold);
-  std::cout << name << ": " << frames << " frames on " << host->device_name() << ", the last of " << seen.width << " x " << seen.height << " pixels in " << path << "\n";
+  std::cout << name << ": " << frames << " frames on " << host->device_name() << ", the last of " << seen.width << " x "
+            << seen.height << " pixels in " << path << "\n";
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   Options o;
-  CLI::App app{"A small Vulkan renderer with Tessera's kernels in its frames. Without a window, each scene's last frame goes to a PNG file."};
-  app.add_option("scene", o.scene, "fluid, lit or all")->check(CLI::IsMember({"fluid", "lit", "all"}))->capture_default_str();
+  CLI::App app{
+      "A small Vulkan renderer with Tessera's kernels in its frames. Without a window, each scene's last frame goes to "
+      "a PNG file."};
+  app.add_option("scene", o.scene, "fluid, lit or all")
+      ->check(CLI::IsMember({"fluid", "lit", "all"}))
+      ->capture_default_str();
   app.add_option("--size", o.size, "of the picture, WIDTHxHEIGHT")->capture_default_str();
   app.add_option("--frames", o.frames, "how many; 0: a few without a window, and in a window until it is closed")
       ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
   app.add_flag("--window", o.window, "in a window");
   app.add_option("--resize", o.resize, "another size, WIDTHxHEIGHT, from half of the frames on");
   app.add_option("--output", o.output, "the PNG file for the last frame (of one scene)");
-  app.add_option("--hold", o.hold, "seconds that a window stays after its last frame")->check(CLI::Range(0.0, 3600.0))->capture_default_str();
-  app.add_option("--particles", o.particles, "of the fluid")->check(CLI::Range(int64_t{1}, int64_t{10000000}))->capture_default_str();
+  app.add_option("--hold", o.hold, "seconds that a window stays after its last frame")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  app.add_option("--particles", o.particles, "of the fluid")
+      ->check(CLI::Range(int64_t{1}, int64_t{10000000}))
+      ->capture_default_str();
   app.add_flag("--raw", o.raw, "the lit scene as it is drawn, only tone-mapped");
   CLI11_PARSE(app, argc, argv);
   try {
     extent(o.size);
     if (!o.resize.empty()) extent(o.resize);
-    if (o.window && o.frames == 0 && !o.output.empty()) throw CLI::ValidationError("--output is of the last frame: in a window it takes --frames");
-    if (!o.resize.empty() && o.frames > 0 && o.frames < 4) throw CLI::ValidationError("--resize comes at half of the frames, of which there are 4 at least, not " + std::to_string(o.frames));
-    if (o.scene == "all" && (o.window || !o.output.empty())) throw CLI::ValidationError("--window and --output are of one scene: renderer fluid, or renderer lit");
+    if (o.window && o.frames == 0 && !o.output.empty())
+      throw CLI::ValidationError("--output is of the last frame: in a window it takes --frames");
+    if (!o.resize.empty() && o.frames > 0 && o.frames < 4)
+      throw CLI::ValidationError("--resize comes at half of the frames, of which there are 4 at least, not " +
+                                 std::to_string(o.frames));
+    if (o.scene == "all" && (o.window || !o.output.empty()))
+      throw CLI::ValidationError("--window and --output are of one scene: renderer fluid, or renderer lit");
   } catch (const CLI::ValidationError& e) {
     return app.exit(e);
   }

@@ -2,13 +2,13 @@
 #pragma once
 #include <runtime/interop.h>  // what a program with Vulkan of its own includes beside tessera.hpp
 #include <runtime/record.h>
-#include <tessera/tessera.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <tessera/tessera.hpp>
 #include <utility>
 #include <vector>
 
@@ -19,13 +19,19 @@ namespace renderer {
 /// A kernel, compiled and made ready for the host's frames.
 struct Prepared {
   tessera::PreparedKernel prepared;
-  Prepared(const tessera::CompiledKernel& kernel, int calls_per_frame, tessera::DimValues dims = {}, std::vector<tessera::PrepareOptions::Image> images = {})
-      : prepared(kernel.device(), kernel.program(), {.frames_in_flight = Host::kFramesInFlight, .calls_per_frame = calls_per_frame, .dims = std::move(dims), .images = std::move(images)}) {}
+  Prepared(const tessera::CompiledKernel& kernel, int calls_per_frame, tessera::DimValues dims = {},
+           std::vector<tessera::PrepareOptions::Image> images = {})
+      : prepared(kernel.device(), kernel.program(),
+                 {.frames_in_flight = Host::kFramesInFlight,
+                  .calls_per_frame = calls_per_frame,
+                  .dims = std::move(dims),
+                  .images = std::move(images)}) {}
 };
 
 class CheckedScene : public Scene {
  public:
-  /// The greatest difference, relative to values above 1, between what `frames` frames have left on the device and what the interpreter makes of the same.
+  /// The greatest difference, relative to values above 1, between what `frames` frames have left on the device and what
+  /// the interpreter makes of the same.
   virtual double check(uint64_t frames) = 0;
 };
 
@@ -56,6 +62,7 @@ struct Target {
   VkClearColorValue clear = {};
 };
 /// vkCmdBeginRendering over the whole images, with viewport and scissor.
-void begin_rendering(VkCommandBuffer commands, VkExtent2D size, const std::vector<Target>& colors, VkImageView depth = VK_NULL_HANDLE);
+void begin_rendering(VkCommandBuffer commands, VkExtent2D size, const std::vector<Target>& colors,
+                     VkImageView depth = VK_NULL_HANDLE);
 
 }  // namespace renderer

@@ -5,8 +5,8 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +25,8 @@ namespace {
 void check_writable(const std::string& path) {
   const bool there = std::filesystem::exists(path);
   errno = 0;
-  if (!std::ofstream(path, std::ios::binary | std::ios::app)) throw std::runtime_error(path + ": " + (errno ? std::strerror(errno) : "cannot be written"));
+  if (!std::ofstream(path, std::ios::binary | std::ios::app))
+    throw std::runtime_error(path + ": " + (errno ? std::strerror(errno) : "cannot be written"));
   if (!there) std::filesystem::remove(path);
 }
 }  // namespace
@@ -40,9 +41,11 @@ Demo demo_options(int argc, char** argv, Demo demo) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--help" || word == "-h") {
-      std::printf("%s\n%s\n  --size    pixels of the longer side (%lld)\n  --frames  pictures; several make an animated PNG (%lld)\n  --window  shows them in a window; without --frames until it is closed\n"
-                  "  --hold    seconds that the window stays after the last one (0)\n", usage.c_str(), demo.what.c_str(),
-                  static_cast<long long>(usual.size), static_cast<long long>(usual.frames));
+      std::printf(
+          "%s\n%s\n  --size    pixels of the longer side (%lld)\n  --frames  pictures; several make an animated PNG "
+          "(%lld)\n  --window  shows them in a window; without --frames until it is closed\n"
+          "  --hold    seconds that the window stays after the last one (0)\n",
+          usage.c_str(), demo.what.c_str(), static_cast<long long>(usual.size), static_cast<long long>(usual.frames));
       std::exit(0);
     }
     if (word == "--window") {
@@ -51,7 +54,8 @@ Demo demo_options(int argc, char** argv, Demo demo) {
       const std::string text = i + 1 < argc ? argv[++i] : "";
       int64_t n = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-      if (error != std::errc{} || end != text.data() + text.size() || n < 1 || n > 10'000) throw std::runtime_error(word + " takes a number from 1 to 10000, not \"" + text + "\"\nusage: " + usage);
+      if (error != std::errc{} || end != text.data() + text.size() || n < 1 || n > 10'000)
+        throw std::runtime_error(word + " takes a number from 1 to 10000, not \"" + text + "\"\nusage: " + usage);
       (word == "--size" ? demo.size : word == "--frames" ? demo.frames : demo.hold) = n;
       some_frames |= word == "--frames";
     } else if (word.starts_with("-")) {
@@ -64,20 +68,23 @@ Demo demo_options(int argc, char** argv, Demo demo) {
     }
   }
   demo.endless = demo.window && !some_frames;
-  if (demo.endless && named) throw std::runtime_error("a window without --frames writes nothing, not " + demo.out + " either\nusage: " + usage);
+  if (demo.endless && named)
+    throw std::runtime_error("a window without --frames writes nothing, not " + demo.out + " either\nusage: " + usage);
   if (!demo.endless) check_writable(demo.out);
   return demo;
 }
 
 void progress(const Demo& demo, int64_t frame) {
   if (!isatty(2)) return;
-  std::fprintf(stderr, "\r%s: frame %lld of %lld%s", demo.name.c_str(), static_cast<long long>(frame), static_cast<long long>(demo.frames), frame == demo.frames ? "\n" : "");
+  std::fprintf(stderr, "\r%s: frame %lld of %lld%s", demo.name.c_str(), static_cast<long long>(frame),
+               static_cast<long long>(demo.frames), frame == demo.frames ? "\n" : "");
 }
 
 namespace {
 /// Rows of 8-bit red, green and blue.
 std::vector<uint8_t> levels(const std::string& path, const Array& picture) {
-  if (picture.shape().size() != 3 || picture.shape()[0] != 3) throw std::runtime_error(path + ": a picture is [3, height, width], not " + tessera::to_string(picture.shape()));
+  if (picture.shape().size() != 3 || picture.shape()[0] != 3)
+    throw std::runtime_error(path + ": a picture is [3, height, width], not " + tessera::to_string(picture.shape()));
   const size_t plane = static_cast<size_t>(picture.shape()[1] * picture.shape()[2]);
   const std::span<const float> in = picture.data<float>();
   std::vector<uint8_t> pixels(plane * 3);
@@ -96,13 +103,17 @@ std::vector<uint8_t> png_bytes(const std::string& path, const Array& picture) {
   image.width = static_cast<png_uint_32>(picture.shape()[2]);
   image.height = static_cast<png_uint_32>(picture.shape()[1]);
   png_alloc_size_t size = 0;
-  if (!png_image_write_get_memory_size(image, size, 0, pixels.data(), 0, nullptr)) throw std::runtime_error(path + ": " + image.message);
+  if (!png_image_write_get_memory_size(image, size, 0, pixels.data(), 0, nullptr))
+    throw std::runtime_error(path + ": " + image.message);
   std::vector<uint8_t> bytes(size);
-  if (!png_image_write_to_memory(&image, bytes.data(), &size, 0, pixels.data(), 0, nullptr)) throw std::runtime_error(path + ": " + image.message);
+  if (!png_image_write_to_memory(&image, bytes.data(), &size, 0, pixels.data(), 0, nullptr))
+    throw std::runtime_error(path + ": " + image.message);
   bytes.resize(size);
   return bytes;
 }
-uint32_t word_at(const std::vector<uint8_t>& b, size_t i) { return uint32_t{b[i]} << 24 | uint32_t{b[i + 1]} << 16 | uint32_t{b[i + 2]} << 8 | b[i + 3]; }
+uint32_t word_at(const std::vector<uint8_t>& b, size_t i) {
+  return uint32_t{b[i]} << 24 | uint32_t{b[i + 1]} << 16 | uint32_t{b[i + 2]} << 8 | b[i + 3];
+}
 void append_word(std::vector<uint8_t>& b, uint32_t w) {
   for (int shift = 24; shift >= 0; shift -= 8) b.push_back(static_cast<uint8_t>(w >> shift));
 }
@@ -115,19 +126,23 @@ void append_chunk(std::vector<uint8_t>& file, const char (&type)[5], const std::
 }
 }  // namespace
 
-// The format is PNG's extension for animations: acTL says how many frames there are, fcTL what each covers and how long it stays; the first one's pixels are the
-// PNG's own IDAT chunks, those of later ones are in fdAT chunks, which begin with a sequence number that fcTL chunks share.
+// The format is PNG's extension for animations: acTL says how many frames there are, fcTL what each covers and how long
+// it stays; the first one's pixels are the PNG's own IDAT chunks, those of later ones are in fdAT chunks, which begin
+// with a sequence number that fcTL chunks share.
 void write_apng(const std::string& path, const std::vector<Array>& frames, int milliseconds) {
   if (frames.empty()) throw std::runtime_error(path + ": there is no frame");
   std::vector<uint8_t> file;
   uint32_t sequence = 0;
   for (size_t f = 0; f < frames.size(); ++f) {
-    if (frames[f].shape() != frames[0].shape()) throw std::runtime_error(path + ": frame " + std::to_string(f) + " is " + tessera::to_string(frames[f].shape()) + ", the first one " + tessera::to_string(frames[0].shape()));
+    if (frames[f].shape() != frames[0].shape())
+      throw std::runtime_error(path + ": frame " + std::to_string(f) + " is " + tessera::to_string(frames[f].shape()) +
+                               ", the first one " + tessera::to_string(frames[0].shape()));
     const std::vector<uint8_t> png = png_bytes(path, frames[f]);
     bool announced = false;
     for (size_t at = 8; at < png.size();) {
       const uint32_t size = word_at(png, at);
-      const std::string type(png.begin() + static_cast<std::ptrdiff_t>(at) + 4, png.begin() + static_cast<std::ptrdiff_t>(at) + 8);
+      const std::string type(png.begin() + static_cast<std::ptrdiff_t>(at) + 4,
+                             png.begin() + static_cast<std::ptrdiff_t>(at) + 8);
       const auto chunk = png.begin() + static_cast<std::ptrdiff_t>(at), data = chunk + 8, end = data + size;
       if (type == "IDAT" && !announced) {
         announced = true;
@@ -135,10 +150,11 @@ void write_apng(const std::string& path, const std::vector<Array>& frames, int m
         append_word(control, sequence++);
         append_word(control, static_cast<uint32_t>(frames[f].shape()[2]));
         append_word(control, static_cast<uint32_t>(frames[f].shape()[1]));
-        append_word(control, 0), append_word(control, 0);                                // where
-        control.push_back(static_cast<uint8_t>(milliseconds >> 8)), control.push_back(static_cast<uint8_t>(milliseconds));
-        control.push_back(1000 >> 8), control.push_back(1000 & 255);                    // of a second
-        control.push_back(0), control.push_back(0);                                      // stays, and is drawn over
+        append_word(control, 0), append_word(control, 0);  // where
+        control.push_back(static_cast<uint8_t>(milliseconds >> 8)),
+            control.push_back(static_cast<uint8_t>(milliseconds));
+        control.push_back(1000 >> 8), control.push_back(1000 & 255);  // of a second
+        control.push_back(0), control.push_back(0);                   // stays, and is drawn over
         append_chunk(file, "fcTL", control);
       }
       if (type == "IDAT" && f > 0) {
@@ -165,7 +181,8 @@ void write_apng(const std::string& path, const std::vector<Array>& frames, int m
 }
 
 struct Player::Window {
-  Window(const std::string& title, int64_t width, int64_t height) : window(sample_window_open(title.c_str(), static_cast<int>(width), static_cast<int>(height))) {
+  Window(const std::string& title, int64_t width, int64_t height)
+      : window(sample_window_open(title.c_str(), static_cast<int>(width), static_cast<int>(height))) {
     if (!window) throw std::runtime_error(sample_window_error());
   }
   ~Window() { sample_window_close(window); }
@@ -174,13 +191,17 @@ struct Player::Window {
   sample_window* window;
 };
 Player::Player(const Demo& demo, int64_t height)
-    : demo_(demo), height_(height ? height : demo.size), window_(demo.window ? std::make_unique<Window>(demo.name, demo.size, height_) : nullptr) {}
+    : demo_(demo),
+      height_(height ? height : demo.size),
+      window_(demo.window ? std::make_unique<Window>(demo.name, demo.size, height_) : nullptr) {}
 Player::~Player() = default;
 
 void Player::show(const Array& picture) {
   if (window_) {
     const tessera::Shape wanted = {3, height_, demo_.size};
-    if (picture.shape() != wanted) throw std::runtime_error("the window is for pictures of " + tessera::to_string(wanted) + ", not " + tessera::to_string(picture.shape()));
+    if (picture.shape() != wanted)
+      throw std::runtime_error("the window is for pictures of " + tessera::to_string(wanted) + ", not " +
+                               tessera::to_string(picture.shape()));
     const std::vector<uint8_t> rgb = levels(demo_.out, picture);
     const int shown = sample_window_show(window_->window, rgb.data());
     if (shown < 0) throw std::runtime_error(sample_window_error());

@@ -1,5 +1,6 @@
-// What the demos share: their options, progress, windows and animated pictures. A demo draws frames, writes them as a PNG or, if there are several, an animated PNG, and
-// checks its own numbers; under --window it shows them too. No kernels. Read next: picture.h, sample.h, window.h.
+// What the demos share: their options, progress, windows and animated pictures. A demo draws frames, writes them as a
+// PNG or, if there are several, an animated PNG, and checks its own numbers; under --window it shows them too. No
+// kernels. Read next: picture.h, sample.h, window.h.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,13 +15,14 @@ struct Demo {
   std::string name, what;  // in one line
   int64_t size;            // of the picture's longer side, in pixels
   int64_t frames;
-  std::string out = "";    // NAME.png
+  std::string out = "";  // NAME.png
   bool window = false;
-  bool endless = false;    // a window without --frames: until it is closed, and nothing is written
-  int64_t hold = 0;        // seconds that the window stays after the last frame
+  bool endless = false;  // a window without --frames: until it is closed, and nothing is written
+  int64_t hold = 0;      // seconds that the window stays after the last frame
 };
-/// The defaults with what the command line says: [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]. --help prints and exits; on the interpreter (TESSERA_DEVICE) the defaults are
-/// smaller. Throws std::runtime_error for anything else, and for a file that cannot be written.
+/// The defaults with what the command line says: [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]. --help
+/// prints and exits; on the interpreter (TESSERA_DEVICE) the defaults are smaller. Throws std::runtime_error for
+/// anything else, and for a file that cannot be written.
 Demo demo_options(int argc, char** argv, Demo defaults);
 /// Says on stderr how far it is, if that is a terminal.
 void progress(const Demo& demo, int64_t frame);
@@ -30,11 +32,13 @@ void write_apng(const std::string& path, const std::vector<tessera::Array>& fram
 /// Writes `frames` to demo.out: a PNG of one, else an animation.
 void write_frames(const Demo& demo, const std::vector<tessera::Array>& frames, int milliseconds = 60);
 
-/// Takes a demo's pictures one after another: shows them where that is asked for, says how far it is, and keeps them to be written.
+/// Takes a demo's pictures one after another: shows them where that is asked for, says how far it is, and keeps them to
+/// be written.
 ///   for (sample::Player player(demo); player.more();) player.show(draw(player.frame()));
 class Player {
  public:
-  /// Opens the window, if there is to be one, for pictures of demo.size columns and `height` rows (0: as many). Throws std::runtime_error if there can be none.
+  /// Opens the window, if there is to be one, for pictures of demo.size columns and `height` rows (0: as many). Throws
+  /// std::runtime_error if there can be none.
   explicit Player(const Demo& demo, int64_t height = 0);
   ~Player();
   Player(const Player&) = delete;

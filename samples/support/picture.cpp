@@ -30,7 +30,8 @@ Array read_png(const std::string& path) {
   if (uint64_t{image.width} * image.height > kMostPixels) {  // a few bytes of file may say so
     const std::string size = std::to_string(image.width) + " x " + std::to_string(image.height);
     png_image_free(&image);
-    throw std::runtime_error(path + ": a picture of " + size + " pixels, and at most " + std::to_string(kMostPixels) + " are read");
+    throw std::runtime_error(path + ": a picture of " + size + " pixels, and at most " + std::to_string(kMostPixels) +
+                             " are read");
   }
   std::vector<uint8_t> bytes(PNG_IMAGE_SIZE(image));
   const png_color white{255, 255, 255};
@@ -44,7 +45,8 @@ Array read_png(const std::string& path) {
 }
 
 void write_png(const std::string& path, const Array& picture) {
-  if (picture.shape().size() != 3 || picture.shape()[0] != 3) throw std::runtime_error(path + ": a picture is [3, height, width], not " + tessera::to_string(picture.shape()));
+  if (picture.shape().size() != 3 || picture.shape()[0] != 3)
+    throw std::runtime_error(path + ": a picture is [3, height, width], not " + tessera::to_string(picture.shape()));
   const size_t plane = static_cast<size_t>(picture.shape()[1] * picture.shape()[2]);
   const std::span<const float> in = picture.data<float>();
   std::vector<uint8_t> bytes(plane * 3);
@@ -77,13 +79,15 @@ Array gaussian(int taps, double sigma) {
 double blurred_entry(const Array& picture, const Array& weights, int64_t position) {
   const int64_t h = picture.shape()[1], w = picture.shape()[2], taps = weights.size();
   const int64_t plane = position / (h * w), y = position / w % h, x = position % w;
-  const std::span<const float> pixels = picture.data<float>().subspan(static_cast<size_t>(plane * h * w)), weight = weights.data<float>();
+  const std::span<const float> pixels = picture.data<float>().subspan(static_cast<size_t>(plane * h * w)),
+                               weight = weights.data<float>();
   double sum = 0;
   for (int64_t i = 0; i < taps; ++i) {
     const int64_t row = std::clamp(y + i - taps / 2, int64_t{0}, h - 1);
     for (int64_t j = 0; j < taps; ++j) {
       const int64_t column = std::clamp(x + j - taps / 2, int64_t{0}, w - 1);
-      sum += double{weight[static_cast<size_t>(i)]} * weight[static_cast<size_t>(j)] * pixels[static_cast<size_t>(row * w + column)];
+      sum += double{weight[static_cast<size_t>(i)]} * weight[static_cast<size_t>(j)] *
+             pixels[static_cast<size_t>(row * w + column)];
     }
   }
   return sum;

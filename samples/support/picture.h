@@ -1,8 +1,7 @@
 // Pictures as f32 arrays [3, height, width] of colours from 0 to 1, read from and written to PNG files by libpng.
 #pragma once
-#include <tessera/tessera.hpp>
-
 #include <string>
+#include <tessera/tessera.hpp>
 
 namespace sample {
 
@@ -13,7 +12,8 @@ void write_png(const std::string& path, const tessera::Array& picture);
 
 /// f32 weights [taps] of a Gaussian bell in the middle that add up to 1; sigma in elements.
 tessera::Array gaussian(int taps, double sigma);
-/// One entry of a picture blurred along both sides by the same weights, the edge going on beyond the picture: straight from the definition.
+/// One entry of a picture blurred along both sides by the same weights, the edge going on beyond the picture: straight
+/// from the definition.
 double blurred_entry(const tessera::Array& picture, const tessera::Array& weights, int64_t position);
 
 }  // namespace sample

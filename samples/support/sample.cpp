@@ -37,12 +37,15 @@ std::string text(const tessera::Shape& shape) {
 }
 
 /// Prints the sample's line; both differences are as found (NaN fails).
-int report(const std::string& name, const Array& result, double entry, double entry_tolerance, const std::string& others, bool others_right) {
-  const size_t messages = on_interpreter() ? 0 : tessera::default_device().validation_messages().size();  // TESSERA_VALIDATION=1 prints them
+int report(const std::string& name, const Array& result, double entry, double entry_tolerance,
+           const std::string& others, bool others_right) {
+  // TESSERA_VALIDATION=1 prints them
+  const size_t messages = on_interpreter() ? 0 : tessera::default_device().validation_messages().size();
   const bool right = entry <= entry_tolerance && others_right && messages == 0;
   if (messages) std::printf("%s: the validation layers said %zu things\n", name.c_str(), messages);
-  std::printf("%s: %s %s on %s: largest difference %.2g (allowed %.2g)%s: %s\n", name.c_str(), std::string(tessera::name(result.dtype())).c_str(),
-              text(result.shape()).c_str(), on_interpreter() ? "the interpreter" : tessera::default_device().info().name.c_str(), entry,
+  std::printf("%s: %s %s on %s: largest difference %.2g (allowed %.2g)%s: %s\n", name.c_str(),
+              std::string(tessera::name(result.dtype())).c_str(), text(result.shape()).c_str(),
+              on_interpreter() ? "the interpreter" : tessera::default_device().info().name.c_str(), entry,
               entry_tolerance, others.c_str(), right ? "ok" : "WRONG");
   return right ? 0 : 1;
 }
@@ -53,7 +56,8 @@ double worse(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  //
 Array random(const tessera::Shape& shape, uint32_t seed, float scale) {
   Array a(shape, tessera::f32);
   const std::span<float> data = a.data<float>();
-  for (size_t i = 0; i < data.size(); ++i) data[i] = scale * (static_cast<float>(hash(seed, static_cast<uint32_t>(i)) >> 8) / 8388608.0f - 1);
+  for (size_t i = 0; i < data.size(); ++i)
+    data[i] = scale * (static_cast<float>(hash(seed, static_cast<uint32_t>(i)) >> 8) / 8388608.0f - 1);
   return a;
 }
 
@@ -62,12 +66,15 @@ int check(const std::string& name, const Array& result, Tolerance tolerance) {
   const Array answers = tessera::read_npy(std::string(TESSERA_SAMPLES_DIR) + "/data/" + name + ".npy", tessera::f64);
   const int64_t rank = static_cast<int64_t>(result.shape().size()), columns = result.shape().back();
   const int64_t rows = columns ? result.size() / columns : 0;
-  if (answers.size() != rank + kSampled + rows) throw tessera::SpecError("the result " + text(result.shape()) + " has not the shape of the stored answers");
+  if (answers.size() != rank + kSampled + rows)
+    throw tessera::SpecError("the result " + text(result.shape()) + " has not the shape of the stored answers");
   for (int64_t d = 0; d < rank; ++d)
-    if (answers.at(d) != static_cast<double>(result.shape()[static_cast<size_t>(d)])) throw tessera::SpecError("the result " + text(result.shape()) + " has not the shape of the stored answers");
+    if (answers.at(d) != static_cast<double>(result.shape()[static_cast<size_t>(d)]))
+      throw tessera::SpecError("the result " + text(result.shape()) + " has not the shape of the stored answers");
   double entry = 0, row_sum = 0;
   for (int64_t i = 0; i < kSampled; ++i)
-    if (const double answer = answers.at(rank + i); !std::isnan(answer)) entry = worse(std::fabs(result.at(sampled(i, result.size())) - answer), entry);
+    if (const double answer = answers.at(rank + i); !std::isnan(answer))
+      entry = worse(std::fabs(result.at(sampled(i, result.size())) - answer), entry);
   for (int64_t r = 0; r < rows; ++r) {
     double sum = 0;
     for (int64_t c = 0; c < columns; ++c) sum += result.at(r * columns + c);
@@ -78,7 +85,8 @@ int check(const std::string& name, const Array& result, Tolerance tolerance) {
   return report(name, result, entry, tolerance.entries, sums, row_sum <= tolerance.row_sums);
 }
 
-int check(const std::string& name, const Array& result, const std::function<double(int64_t)>& expected, double tolerance) {
+int check(const std::string& name, const Array& result, const std::function<double(int64_t)>& expected,
+          double tolerance) {
   double entry = 0;
   for (int64_t i = 0; i < kSampled && result.size(); ++i) {
     const int64_t position = sampled(i, result.size());

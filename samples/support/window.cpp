@@ -16,8 +16,10 @@ thread_local std::string error;
 class Shown : public renderer::Scene {
  public:
   Shown(renderer::Host& host, VkExtent2D size) : size_(size) {
-    for (renderer::Buffer& b : texels_) b = host.make_buffer(VkDeviceSize{4} * size.width * size.height, VK_BUFFER_USAGE_TRANSFER_SRC_BIT, true);
-    image_ = host.make_image(size, VK_FORMAT_R8G8B8A8_UNORM, VK_IMAGE_USAGE_TRANSFER_DST_BIT | VK_IMAGE_USAGE_TRANSFER_SRC_BIT);
+    for (renderer::Buffer& b : texels_)
+      b = host.make_buffer(VkDeviceSize{4} * size.width * size.height, VK_BUFFER_USAGE_TRANSFER_SRC_BIT, true);
+    image_ = host.make_image(size, VK_FORMAT_R8G8B8A8_UNORM,
+                             VK_IMAGE_USAGE_TRANSFER_DST_BIT | VK_IMAGE_USAGE_TRANSFER_SRC_BIT);
   }
   void next(const uint8_t* rgb) { rgb_ = rgb; }
   bool drawn() const { return rgb_ == nullptr; }
@@ -32,10 +34,13 @@ class Shown : public renderer::Scene {
     }
     rgb_ = nullptr;
     constexpr renderer::Scope copy{VK_PIPELINE_STAGE_2_COPY_BIT, VK_ACCESS_2_TRANSFER_WRITE_BIT};
-    renderer::image_barrier(commands, image_, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, {VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, 0}, copy);
+    renderer::image_barrier(commands, image_, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL,
+                            {VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, 0}, copy);
     const VkBufferImageCopy region{0, 0, 0, {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0, 1}, {}, {size_.width, size_.height, 1}};
     vkCmdCopyBufferToImage(commands, from.buffer, image_.image, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, 1, &region);
-    renderer::image_barrier(commands, image_, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, copy, {VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, VK_ACCESS_2_TRANSFER_READ_BIT});
+    renderer::image_barrier(commands, image_, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL,
+                            VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, copy,
+                            {VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, VK_ACCESS_2_TRANSFER_READ_BIT});
     return {&image_, VK_PIPELINE_STAGE_2_COPY_BIT, VK_ACCESS_2_TRANSFER_WRITE_BIT};
   }
 
@@ -61,11 +66,14 @@ struct sample_window {
   renderer::Host host;
   Shown shown;
   sample_window(const char* title, int width, int height)
-      : host(options(title, width, height)), shown(host, {static_cast<uint32_t>(width), static_cast<uint32_t>(height)}) {}
+      : host(options(title, width, height)),
+        shown(host, {static_cast<uint32_t>(width), static_cast<uint32_t>(height)}) {}
 };
 
 sample_window* sample_window_open(const char* title, int width, int height) try {
-  if (!title || width < 1 || height < 1) throw std::runtime_error("a window of " + std::to_string(width) + " x " + std::to_string(height) + " pixels shows nothing");
+  if (!title || width < 1 || height < 1)
+    throw std::runtime_error("a window of " + std::to_string(width) + " x " + std::to_string(height) +
+                             " pixels shows nothing");
   return new sample_window(title, width, height);
 } catch (const std::exception& e) {
   error = e.what();
@@ -75,7 +83,8 @@ sample_window* sample_window_open(const char* title, int width, int height) try 
 int sample_window_show(sample_window* window, const uint8_t* rgb) try {
   window->shown.next(rgb);
   window->host.run(window->shown, 1);
-  if (!window->host.validation_messages().empty()) throw std::runtime_error("the validation layers say of the window: " + window->host.validation_messages()[0]);
+  if (!window->host.validation_messages().empty())
+    throw std::runtime_error("the validation layers say of the window: " + window->host.validation_messages()[0]);
   return window->shown.drawn() ? 1 : 0;
 } catch (const std::exception& e) {
   error = e.what();

@@ -1,5 +1,6 @@
-// A window that shows pictures one after another, for C and C++: what the demos do under --window. It is drawn by the host of samples/renderer (Vulkan and GLFW), and has nothing to do with
-// where the pictures come from. Where there is no display, or GLFW was not there when this was built, sample_window_open() says so.
+// A window that shows pictures one after another, for C and C++: what the demos do under --window. It is drawn by the
+// host of samples/renderer (Vulkan and GLFW), and has nothing to do with where the pictures come from. Where there is
+// no display, or GLFW was not there when this was built, sample_window_open() says so.
 #pragma once
 #include <stdint.h>
 
@@ -9,9 +10,11 @@ extern "C" {
 
 typedef struct sample_window sample_window;
 
-/// A window for pictures of width x height pixels: 1 to 16 times as large, so that it is at least 512 pixels high or wide. NULL if there can be none: sample_window_error() says why.
+/// A window for pictures of width x height pixels: 1 to 16 times as large, so that it is at least 512 pixels high or
+/// wide. NULL if there can be none: sample_window_error() says why.
 sample_window* sample_window_open(const char* title, int width, int height);
-/// Shows rows of 8-bit red, green and blue, of the size given to open. 1; 0 once the user has closed the window; -1 if it failed: sample_window_error() says why.
+/// Shows rows of 8-bit red, green and blue, of the size given to open. 1; 0 once the user has closed the window; -1 if
+/// it failed: sample_window_error() says why.
 int sample_window_show(sample_window* window, const uint8_t* rgb);
 /// The window stays for so many seconds, or until the user closes it.
 void sample_window_hold(sample_window* window, double seconds);

@@ -1,8 +1,9 @@
 // A small language model, from a .safetensors file to the tokens of a text, which it prints as numbers:
 //   transformer [--file FILE] [--prompt TEXT] [--tokens N] [--dtype f32|f16|bf16] [--answers FILE]
-// Without --file the weights are made up, from a seed, and written to transformer.safetensors first (in --dtype), so the text is none that a person would write.
-// The prompt goes through the model at once, and then one token at a time, the likeliest each: one graph for each of both, one submission per step. At the
-// end the whole text goes through it once more, which must give the logits that the steps gave. --answers writes those, for check.py to compare with JAX.
+// Without --file the weights are made up, from a seed, and written to transformer.safetensors first (in --dtype), so
+// the text is none that a person would write. The prompt goes through the model at once, and then one token at a time,
+// the likeliest each: one graph for each of both, one submission per step. At the end the whole text goes through it
+// once more, which must give the logits that the steps gave. --answers writes those, for check.py to compare with JAX.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -35,10 +36,12 @@ Options parse(int argc, char** argv) {
     else if (name == "--tokens") {
       size_t read = 0;
       o.tokens = value.empty() || value[0] < '0' || value[0] > '9' ? 0 : std::stoll(value.substr(0, 9), &read);
-      if (read != value.size() || o.tokens < 1 || o.tokens > 4096) throw std::runtime_error("--tokens " + value + " is no number from 1 to 4096");
+      if (read != value.size() || o.tokens < 1 || o.tokens > 4096)
+        throw std::runtime_error("--tokens " + value + " is no number from 1 to 4096");
     } else if (name == "--dtype") {
       const auto t = ts::dtype_from_name(value);
-      if (!t || (*t != ts::f32 && *t != ts::f16 && *t != ts::bf16)) throw std::runtime_error("--dtype " + value + " is not f32, f16 or bf16");
+      if (!t || (*t != ts::f32 && *t != ts::f16 && *t != ts::bf16))
+        throw std::runtime_error("--dtype " + value + " is not f32, f16 or bf16");
       o.dtype = *t;
     } else {
       throw std::runtime_error(name + ": unknown option, or one without its value");
@@ -75,7 +78,8 @@ int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, cons
     std::vector<int32_t> positions;
     for (int64_t i = 0; i < n; ++i) positions.push_back(static_cast<int32_t>(begin + i));
     std::vector<A> arguments = {place.put(numbers({1, n}, tokens)), place.put(numbers({1, n}, positions)),
-                                place.put(numbers({2, 1}, {static_cast<int32_t>(n), static_cast<int32_t>(begin + n)})), place.put(numbers({1}, {static_cast<int32_t>(begin)}))};
+                                place.put(numbers({2, 1}, {static_cast<int32_t>(n), static_cast<int32_t>(begin + n)})),
+                                place.put(numbers({1}, {static_cast<int32_t>(begin)}))};
     arguments.insert(arguments.end(), held.begin(), held.end());
     arguments.insert(arguments.end(), caches.begin(), caches.end());
     std::vector<A> results = place.call(model, arguments);
@@ -87,7 +91,9 @@ int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, cons
     for (int64_t t = 0; t < c.vocabulary; ++t) r.push_back(logits.at(i * c.vocabulary + t));
     return r;
   };
-  const auto likeliest = [](const std::vector<double>& r) { return static_cast<int32_t>(std::max_element(r.begin(), r.end()) - r.begin()); };
+  const auto likeliest = [](const std::vector<double>& r) {
+    return static_cast<int32_t>(std::max_element(r.begin(), r.end()) - r.begin());
+  };
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto seconds = [](auto from, auto to) { return std::chrono::duration<double>(to - from).count(); };
 
@@ -121,16 +127,21 @@ int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, cons
       largest = std::max(largest, std::fabs(whole[t]));
     }
   }
-  if (!o.answers.empty()) write_safetensors(o.answers, {{{"tokens", numbers({most - 1}, text)}, {"logits", logits}}, {}});
-  std::printf("transformer: %lld layers of %lld, %s; \"%s\" continues ", static_cast<long long>(c.layers), static_cast<long long>(c.dim), std::string(ts::name(w[0].dtype())).c_str(), o.prompt.c_str());
+  if (!o.answers.empty())
+    write_safetensors(o.answers, {{{"tokens", numbers({most - 1}, text)}, {"logits", logits}}, {}});
+  std::printf("transformer: %lld layers of %lld, %s; \"%s\" continues ", static_cast<long long>(c.layers),
+              static_cast<long long>(c.dim), std::string(ts::name(w[0].dtype())).c_str(), o.prompt.c_str());
   for (size_t i = static_cast<size_t>(prompt); i < text.size(); ++i) std::printf("%d ", text[i]);
   std::printf("\ntransformer: prompt %.0f tokens/s", static_cast<double>(prompt) / seconds(begin, prompted));
   if (o.tokens > 1) std::printf(", then %.1f tokens/s", static_cast<double>(o.tokens - 1) / seconds(prompted, end));
-  // Sums in another order round otherwise: in f32 each of some hundred terms; in a narrower dtype only results, and not often.
-  const double unit = w[0].dtype() == ts::f32 ? 32 * std::ldexp(1.0, -24) : 2 * std::ldexp(1.0, -ts::float_format(w[0].dtype()).mantissa - 1);
+  // Sums in another order round otherwise: in f32 each of some hundred terms; in a narrower dtype only results, and not
+  // often.
+  const double unit = w[0].dtype() == ts::f32 ? 32 * std::ldexp(1.0, -24)
+                                              : 2 * std::ldexp(1.0, -ts::float_format(w[0].dtype()).mantissa - 1);
   const double allowed = largest * unit * std::sqrt(static_cast<double>(c.layers));
   const bool good = difference <= allowed;
-  std::printf("; steps differ from the whole by at most %.3g, allowed %.3g: %s\n", difference, allowed, good ? "ok" : "WRONG");
+  std::printf("; steps differ from the whole by at most %.3g, allowed %.3g: %s\n", difference, allowed,
+              good ? "ok" : "WRONG");
   return good ? 0 : 1;
 }
 
@@ -151,12 +162,16 @@ int main(int argc, char** argv) try {
   }
   const char* device = std::getenv("TESSERA_DEVICE");
   if (device && std::string(device) == "interpreter") {
-    const Place<ts::Array> host = {[](const ts::Array& a) { return a; }, [](const ts::Array& a) { return a; },
-                                   [](const ts::Jit& f, const std::vector<ts::Array>& arguments) { return ts::interpret(f, arguments); }};
+    const Place<ts::Array> host = {
+        [](const ts::Array& a) { return a; }, [](const ts::Array& a) { return a; },
+        [](const ts::Jit& f, const std::vector<ts::Array>& arguments) { return ts::interpret(f, arguments); }};
     return run(o, c, w, host);
   }
-  const Place<ts::DeviceArray> place = {[](const ts::Array& a) { return ts::DeviceArray(ts::default_device(), a); }, [](const ts::DeviceArray& a) { return a.download(); },
-                                        [](const ts::Jit& f, const std::vector<ts::DeviceArray>& arguments) { return ts::launch(ts::default_device(), f, arguments); }};
+  const Place<ts::DeviceArray> place = {[](const ts::Array& a) { return ts::DeviceArray(ts::default_device(), a); },
+                                        [](const ts::DeviceArray& a) { return a.download(); },
+                                        [](const ts::Jit& f, const std::vector<ts::DeviceArray>& arguments) {
+                                          return ts::launch(ts::default_device(), f, arguments);
+                                        }};
   const int result = run(o, c, w, place);
   const std::vector<std::string> said = ts::default_device().validation_messages();
   for (const std::string& s : said) std::fprintf(stderr, "transformer: validation: %s\n", s.c_str());

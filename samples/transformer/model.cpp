@@ -6,9 +6,12 @@
 
 namespace transformer {
 namespace {
-constexpr std::pair<const char*, int64_t Config::*> kSizes[] = {{"vocabulary", &Config::vocabulary}, {"dim", &Config::dim}, {"layers", &Config::layers}, {"heads", &Config::heads},
-                                                                {"kv_heads", &Config::kv_heads}, {"head_dim", &Config::head_dim}, {"hidden", &Config::hidden}};
-constexpr std::pair<const char*, double Config::*> kNumbers[] = {{"norm_epsilon", &Config::norm_epsilon}, {"rope_base", &Config::rope_base}};
+constexpr std::pair<const char*, int64_t Config::*> kSizes[] = {
+    {"vocabulary", &Config::vocabulary}, {"dim", &Config::dim},           {"layers", &Config::layers},
+    {"heads", &Config::heads},           {"kv_heads", &Config::kv_heads}, {"head_dim", &Config::head_dim},
+    {"hidden", &Config::hidden}};
+constexpr std::pair<const char*, double Config::*> kNumbers[] = {{"norm_epsilon", &Config::norm_epsilon},
+                                                                 {"rope_base", &Config::rope_base}};
 }  // namespace
 
 std::map<std::string, std::string> to_metadata(const Config& c) {
@@ -30,12 +33,16 @@ Config from_metadata(const std::map<std::string, std::string>& metadata) {
     const std::string& text = at->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size() || !(number > 0) || number > 1e9)
-      throw std::runtime_error("the metadata's " + std::string(name) + " is \"" + text + "\", which is no number from 0 to 1e9");
+      throw std::runtime_error("the metadata's " + std::string(name) + " is \"" + text +
+                               "\", which is no number from 0 to 1e9");
   };
   for (const auto& [name, member] : kSizes) read(name, c.*member);
   for (const auto& [name, member] : kNumbers) read(name, c.*member);
-  if (c.heads % c.kv_heads != 0) throw std::runtime_error("the metadata's heads, " + std::to_string(c.heads) + ", are no multiple of its kv_heads, " + std::to_string(c.kv_heads));
-  if (c.head_dim % 2 != 0) throw std::runtime_error("the metadata's head_dim, " + std::to_string(c.head_dim) + ", is odd");
+  if (c.heads % c.kv_heads != 0)
+    throw std::runtime_error("the metadata's heads, " + std::to_string(c.heads) +
+                             ", are no multiple of its kv_heads, " + std::to_string(c.kv_heads));
+  if (c.head_dim % 2 != 0)
+    throw std::runtime_error("the metadata's head_dim, " + std::to_string(c.head_dim) + ", is odd");
   return c;
 }
 
@@ -44,8 +51,10 @@ std::vector<std::pair<std::string, ts::Shape>> weight_shapes(const Config& c) {
   for (int64_t i = 0; i < c.layers; ++i) {
     const std::string layer = "layers." + std::to_string(i) + ".";
     const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-    const std::pair<const char*, ts::Shape> of_layer[] = {{"attention_norm", {c.dim}}, {"wq", {c.dim, q}},   {"wk", {c.dim, kv}},         {"wv", {c.dim, kv}},       {"wo", {q, c.dim}},
-                                                          {"mlp_norm", {c.dim}},       {"gate", {c.dim, c.hidden}}, {"up", {c.dim, c.hidden}}, {"down", {c.hidden, c.dim}}};
+    const std::pair<const char*, ts::Shape> of_layer[] = {
+        {"attention_norm", {c.dim}}, {"wq", {c.dim, q}},        {"wk", {c.dim, kv}},
+        {"wv", {c.dim, kv}},         {"wo", {q, c.dim}},        {"mlp_norm", {c.dim}},
+        {"gate", {c.dim, c.hidden}}, {"up", {c.dim, c.hidden}}, {"down", {c.hidden, c.dim}}};
     for (const auto& [name, shape] : of_layer) w.emplace_back(layer + name, shape);
   }
   w.emplace_back("norm", ts::Shape{c.dim});

@@ -1,6 +1,7 @@
-// A decoder-only transformer in the form of Llama (Touvron et al. 2023): embedding, then layers of RMS norm, grouped-query attention with rotary positions, and
-// a SwiGLU, then a norm and logits. Nothing but calls of samples/kernels, over whatever `Passes` runs them on: host arrays one after another, or, as graph()
-// does, values of a function under jit, so that all are one graph.
+// A decoder-only transformer in the form of Llama (Touvron et al. 2023): embedding, then layers of RMS norm,
+// grouped-query attention with rotary positions, and a SwiGLU, then a norm and logits. Nothing but calls of
+// samples/kernels, over whatever `Passes` runs them on: host arrays one after another, or, as graph() does, values of a
+// function under jit, so that all are one graph.
 #pragma once
 #include <map>
 #include <string>
@@ -29,18 +30,20 @@ Config from_metadata(const std::map<std::string, std::string>& metadata);
 /// The names and shapes of all weights, in the order in which forward() takes them.
 std::vector<std::pair<std::string, ts::Shape>> weight_shapes(const Config& c);
 
-/// What one call of forward() makes: logits [batch, length, vocabulary], and the caches with the new keys and values, two per layer.
+/// What one call of forward() makes: logits [batch, length, vocabulary], and the caches with the new keys and values,
+/// two per layer.
 template <class A>
 struct Step {
   A logits;
   std::vector<A> caches;
 };
 
-/// tokens, positions i32 [batch, length]; lengths i32 [2, batch]: the queries and the keys (new ones counted) of each element; start i32 [1]: the row of the caches
-/// that the first new token gets. caches [batch, most, kv_heads, head_dim], keys and values of each layer in turn.
+/// tokens, positions i32 [batch, length]; lengths i32 [2, batch]: the queries and the keys (new ones counted) of each
+/// element; start i32 [1]: the row of the caches that the first new token gets. caches [batch, most, kv_heads,
+/// head_dim], keys and values of each layer in turn.
 template <class A>
-Step<A> forward(const kernels::Passes<A>& run, const Config& c, const std::vector<A>& weights, const A& tokens, const A& positions, const A& lengths, const A& start,
-                std::vector<A> caches) {
+Step<A> forward(const kernels::Passes<A>& run, const Config& c, const std::vector<A>& weights, const A& tokens,
+                const A& positions, const A& lengths, const A& start, std::vector<A> caches) {
   const auto call = [&](const ts::PallasCall& f, std::vector<A> arguments) { return run.call(f, arguments).at(0); };
   size_t next = 0;
   const auto weight = [&]() -> const A& { return weights.at(next++); };
@@ -51,7 +54,8 @@ Step<A> forward(const kernels::Passes<A>& run, const Config& c, const std::vecto
   const A& table = weight();
   A x = call(kernels::embed(table, tokens), {table, tokens});  // [batch, length, dim]
   for (int64_t layer = 0; layer < c.layers; ++layer) {
-    const A &attention_norm = weight(), &wq = weight(), &wk = weight(), &wv = weight(), &wo = weight(), &mlp_norm = weight(), &gate = weight(), &up = weight(), &down = weight();
+    const A &attention_norm = weight(), &wq = weight(), &wk = weight(), &wv = weight(), &wo = weight(),
+            &mlp_norm = weight(), &gate = weight(), &up = weight(), &down = weight();
     const A h = call(kernels::rms_norm(x, attention_norm, norm), {x, attention_norm});
     A q = call(kernels::linear(h, wq, {batch, length, c.heads, c.head_dim}), {h, wq});
     A k = call(kernels::linear(h, wk, {batch, length, c.kv_heads, c.head_dim}), {h, wk});
@@ -61,7 +65,8 @@ Step<A> forward(const kernels::Passes<A>& run, const Config& c, const std::vecto
     A &keys = caches.at(static_cast<size_t>(2 * layer)), &values = caches.at(static_cast<size_t>(2 * layer + 1));
     keys = call(kernels::update_cache(start, keys, k), {start, keys, k});
     values = call(kernels::update_cache(start, values, v), {start, values, v});
-    const A attended = call(kernels::flash_attention(lengths, q, keys, values, {.causal = true}), {lengths, q, keys, values});
+    const A attended =
+        call(kernels::flash_attention(lengths, q, keys, values, {.causal = true}), {lengths, q, keys, values});
     x = call(kernels::linear_and_add(attended, wo, x), {attended, wo, x});
     const A m = call(kernels::rms_norm(x, mlp_norm, norm), {x, mlp_norm});
     const A inner = call(kernels::swiglu(m, gate, up), {m, gate, up});
@@ -72,12 +77,14 @@ Step<A> forward(const kernels::Passes<A>& run, const Config& c, const std::vecto
   return {call(kernels::linear(h, head, {batch, length, c.vocabulary}), {h, head}), std::move(caches)};
 }
 
-/// forward() as one graph: takes tokens, positions, lengths, start, the weights and the caches; returns the logits and the caches.
+/// forward() as one graph: takes tokens, positions, lengths, start, the weights and the caches; returns the logits and
+/// the caches.
 inline auto graph(const Config& c) {
   return ts::jit(
       [c](const std::vector<ts::Value>& a) {
         const auto caches = static_cast<std::ptrdiff_t>(2 * c.layers);
-        Step<ts::Value> step = forward(kernels::graph_passes(), c, {a.begin() + 4, a.end() - caches}, a[0], a[1], a[2], a[3], {a.end() - caches, a.end()});
+        Step<ts::Value> step = forward(kernels::graph_passes(), c, {a.begin() + 4, a.end() - caches}, a[0], a[1], a[2],
+                                       a[3], {a.end() - caches, a.end()});
         step.caches.insert(step.caches.begin(), step.logits);
         return step.caches;
       },

@@ -1,5 +1,6 @@
-// samples/ahead/gray_scott, a program in C on kernels compiled ahead of time: its picture is the interpreter's of the same .tir files, on any size; in a window the screen shows it; and what it
-// says where it cannot go on. The validation layers are silent throughout.
+// samples/ahead/gray_scott, a program in C on kernels compiled ahead of time: its picture is the interpreter's of the
+// same .tir files, on any size; in a window the screen shows it; and what it says where it cannot go on. The validation
+// layers are silent throughout.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -41,7 +42,9 @@ Array interpreted(int64_t n, int steps) {
   REQUIRE(painted.shape() == Shape{n, n, 3});
   Array picture({3, n, n}, f32);
   for (int64_t p = 0; p < n * n; ++p)
-    for (int64_t c = 0; c < 3; ++c) picture.data<float>()[static_cast<size_t>(c * n * n + p)] = static_cast<float>(painted.data<uint8_t>()[static_cast<size_t>(3 * p + c)]) / 255;
+    for (int64_t c = 0; c < 3; ++c)
+      picture.data<float>()[static_cast<size_t>(c * n * n + p)] =
+          static_cast<float>(painted.data<uint8_t>()[static_cast<size_t>(3 * p + c)]) / 255;
   return picture;
 }
 
@@ -66,10 +69,12 @@ TEST_CASE("gray_scott: the interpreter's picture, on sizes that fit no tile") {
     const int64_t n = p.first;
     const int steps = p.second;
     CAPTURE(n);
-    const Outcome o = run(folder, kVulkan, "gray_scott", "--size " + std::to_string(n) + " --steps " + std::to_string(steps) + " out.png");
+    const Outcome o = run(folder, kVulkan, "gray_scott",
+                          "--size " + std::to_string(n) + " --steps " + std::to_string(steps) + " out.png");
     INFO(o.output);
     REQUIRE(o.code == 0);
-    CHECK(o.output.starts_with("gray_scott: " + std::to_string(steps) + " steps of " + std::to_string(n) + " x " + std::to_string(n) + " cells on "));
+    CHECK(o.output.starts_with("gray_scott: " + std::to_string(steps) + " steps of " + std::to_string(n) + " x " +
+                               std::to_string(n) + " cells on "));
     CHECK(ends_with(o.output, ": ok\n"));
     check_picture(sample::read_png(folder.at("out.png")), interpreted(n, steps));
   }
@@ -80,7 +85,8 @@ TEST_CASE("gray_scott: in a window the screen shows the picture, enlarged") {
     MESSAGE("there is no Xvfb: not tested");
     return;
   }
-  check_picture(check_on_screen("gray_scott", "--window --size 100 --steps 50 --hold 600 last.png", 6), interpreted(100, 50));
+  check_picture(check_on_screen("gray_scott", "--window --size 100 --steps 50 --hold 600 last.png", 6),
+                interpreted(100, 50));
 }
 
 TEST_CASE("gray_scott: what it says where it cannot go on") {
@@ -94,8 +100,10 @@ TEST_CASE("gray_scott: what it says where it cannot go on") {
   CHECK(says("--size 12x") == "gray_scott: --size takes a number from 1 to 8192, not \"12x\"\n" + usage);
   CHECK(says("--steps") == "gray_scott: --steps takes a number from 0 to 10000000, not \"\"\n" + usage);
   CHECK(says("--step 3") == "gray_scott: unknown option --step\n" + usage);
-  CHECK(says("--steps 1 --size 8", "TESSERA_DEVICE='no such'").starts_with("gray_scott: TESSERA_DEVICE=\"no such\" is none of the Vulkan devices:\n"));
-  CHECK(says("--window", "env -u DISPLAY -u WAYLAND_DISPLAY") == "gray_scott: GLFW finds no display: without --window the pictures go to a file\n");
+  CHECK(says("--steps 1 --size 8", "TESSERA_DEVICE='no such'")
+            .starts_with("gray_scott: TESSERA_DEVICE=\"no such\" is none of the Vulkan devices:\n"));
+  CHECK(says("--window", "env -u DISPLAY -u WAYLAND_DISPLAY") ==
+        "gray_scott: GLFW finds no display: without --window the pictures go to a file\n");
   CHECK(says("--steps 1 --size 8 no/such/folder.png").starts_with("gray_scott: no/such/folder.png: "));
   const Outcome help = run(folder, "", "gray_scott", "--help");
   CHECK(help.code == 0);

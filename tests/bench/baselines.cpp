@@ -24,10 +24,11 @@ namespace {
 namespace tessera::bench {
 namespace {
 
-/// A Program of `words` that takes `inputs` of the kernel and writes its outputs, in `groups` workgroups, with 32-bit `sizes` pushed.
+/// A Program of `words` that takes `inputs` of the kernel and writes its outputs, in `groups` workgroups, with 32-bit
+/// `sizes` pushed.
 template <size_t N>
-Baseline baseline(const char* shader, const uint32_t (&words)[N], const ir::Kernel& k, std::vector<int> inputs, int64_t groups, int32_t workgroup_size,
-                  std::vector<Extent> sizes = {}) {
+Baseline baseline(const char* shader, const uint32_t (&words)[N], const ir::Kernel& k, std::vector<int> inputs,
+                  int64_t groups, int32_t workgroup_size, std::vector<Extent> sizes = {}) {
   Baseline b;
   b.shader = shader;
   b.inputs = std::move(inputs);
@@ -66,7 +67,8 @@ int64_t elements(const ir::BlockMapping& b, const DimValues& dims) {
 
 std::vector<Baseline> baselines(const ir::Kernel& k, const Target& target, const DimValues& dims) {
   std::vector<Baseline> all;
-  const bool lanes_of_8 = target.can_require_subgroup_size && target.min_subgroup_size <= 8 && 8 <= target.max_subgroup_size;
+  const bool lanes_of_8 =
+      target.can_require_subgroup_size && target.min_subgroup_size <= 8 && 8 <= target.max_subgroup_size;
   const bool groups_of_256 = target.max_workgroup_size >= 256;
   const size_t arrays = k.blocks.size();
   const auto is_f32 = [&](size_t i, const Shape& shape) { return is(k.blocks[i], DType::f32, shape); };
@@ -95,16 +97,18 @@ std::vector<Baseline> baselines(const ir::Kernel& k, const Target& target, const
       add_lanes(baseline("matmul_lanes 32", matmul_lanes_32_500, k, {0, 1}, 16 * 11, 8));
     }
   }
-  if (starts_with(k.name, "add") && k.num_inputs == 2 && arrays == 3 && k.blocks[0].dtype == DType::f32 && groups_of_256) {
+  if (starts_with(k.name, "add") && k.num_inputs == 2 && arrays == 3 && k.blocks[0].dtype == DType::f32 &&
+      groups_of_256) {
     all.push_back(baseline("add", add, k, {0, 1}, cdiv(count(2), 256), 256, {count(2)}));
     all.push_back(baseline("copy x 3/2", copy, k, {0}, cdiv(count(2), 256), 256, {count(2)}));
     all.back().traffic = 1.5;
     all.back().same_answer = false;
   }
-  if (starts_with(k.name, "iota") && k.num_inputs == 0 && arrays == 1 && k.blocks[0].dtype == DType::i32 && groups_of_256)
+  if (starts_with(k.name, "iota") && k.num_inputs == 0 && arrays == 1 && k.blocks[0].dtype == DType::i32 &&
+      groups_of_256)
     all.push_back(baseline("iota", iota, k, {}, cdiv(count(0), 256), 256, {count(0)}));
-  if (starts_with(k.name, "softmax") && k.num_inputs == 1 && arrays == 2 && k.blocks[0].dtype == DType::f32 && k.blocks[0].array_shape.size() == 2 &&
-      target.subgroup_arithmetic) {
+  if (starts_with(k.name, "softmax") && k.num_inputs == 1 && arrays == 2 && k.blocks[0].dtype == DType::f32 &&
+      k.blocks[0].array_shape.size() == 2 && target.subgroup_arithmetic) {
     if (lanes_of_8) {
       add_lanes(baseline("softmax, 8 lanes", softmax_8, k, {0}, size(0, 0), 8, {size(0, 1)}));
     } else {
@@ -114,9 +118,10 @@ std::vector<Baseline> baselines(const ir::Kernel& k, const Target& target, const
   }
   if (starts_with(k.name, "mandelbrot") && k.num_inputs == 0 && arrays == 1 && is_f32(0, {3, 480, 640}))
     all.push_back(baseline("mandelbrot", mandelbrot, k, {}, 640 * 480 / 64, 64));
-  if (starts_with(k.name, "blur") && k.num_inputs == 2 && arrays == 3 && k.blocks[0].dtype == DType::f32 && k.blocks[0].array_shape.size() == 3 &&
-      size(0, 0) == 3 && is_f32(1, {37}))
-    all.push_back(baseline("blur", blur, k, {0, 1}, 3 * size(0, 1) * cdiv(size(0, 2), 64), 64, {size(0, 1), size(0, 2)}));
+  if (starts_with(k.name, "blur") && k.num_inputs == 2 && arrays == 3 && k.blocks[0].dtype == DType::f32 &&
+      k.blocks[0].array_shape.size() == 3 && size(0, 0) == 3 && is_f32(1, {37}))
+    all.push_back(
+        baseline("blur", blur, k, {0, 1}, 3 * size(0, 1) * cdiv(size(0, 2), 64), 64, {size(0, 1), size(0, 2)}));
   return all;
 }
 

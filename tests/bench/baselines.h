@@ -1,5 +1,5 @@
-// The hand-written shaders that kernels are held against, wrapped as Programs: which shaders do the work of which kernel, by its name.
-// Read next: bench.cpp.
+// The hand-written shaders that kernels are held against, wrapped as Programs: which shaders do the work of which
+// kernel, by its name. Read next: bench.cpp.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,11 +12,12 @@
 namespace tessera::bench {
 
 struct Baseline {
-  std::string shader;           // its name in shaders/
+  std::string shader;  // its name in shaders/
   Program program;
-  double traffic = 1;           // the shader's time is multiplied by this: a copy stands for a kernel that moves `traffic` times its bytes
-  bool same_answer = true;      // its outputs are the kernel's outputs
-  std::vector<int> inputs = {}; // which of the kernel's inputs it takes, in order
+  // the shader's time is multiplied by this: a copy stands for a kernel that moves `traffic` times its bytes
+  double traffic = 1;
+  bool same_answer = true;       // its outputs are the kernel's outputs
+  std::vector<int> inputs = {};  // which of the kernel's inputs it takes, in order
 };
 
 /// Shaders that this target can run for the kernel at these sizes; none where there is no hand-written one.

@@ -1,5 +1,6 @@
-// bench [--repeats N] FILE.tir...: times each kernel on the device against the hand-written shaders for it, in turns in one run, and the
-// compiler from text to SPIR-V. Arrays stay on the device; a time is from the call to the device being idle. It judges nothing.
+// bench [--repeats N] FILE.tir...: times each kernel on the device against the hand-written shaders for it, in turns in
+// one run, and the compiler from text to SPIR-V. Arrays stay on the device; a time is from the call to the device being
+// idle. It judges nothing.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -19,7 +20,9 @@ namespace tessera::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 /// Processor time of this thread: what compiling takes when nothing else wants the machine.
 double thread_ms() {
   timespec t;
@@ -49,7 +52,8 @@ Array random_array(const Shape& shape, DType dtype, uint32_t seed) {
   Array a(shape, dtype);
   for (int64_t i = 0; i < a.size(); ++i) {
     const double x = std::uniform_real_distribution<double>(-1, 1)(random);
-    uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(100 * x)) & (size_bytes(dtype) == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size_bytes(dtype))) - 1);
+    uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(100 * x)) &
+                    (size_bytes(dtype) == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size_bytes(dtype))) - 1);
     if (dtype == DType::boolean) bits = x > 0;
     else if (dtype == DType::f16) bits = to_f16_bits(static_cast<float>(x));
     else if (dtype == DType::bf16) bits = to_bf16_bits(static_cast<float>(x));
@@ -75,7 +79,8 @@ struct Contender {
   Times times;
 };
 
-/// The root mean square of the differences between two outputs, relative to that of the first: a picture of chaos may differ in a few points.
+/// The root mean square of the differences between two outputs, relative to that of the first: a picture of chaos may
+/// differ in a few points.
 double difference(const Array& a, const Array& b) {
   double differences = 0, magnitudes = 0;
   for (int64_t i = 0; i < a.size(); ++i) {
@@ -104,7 +109,8 @@ void run(const Device& device, const std::string& path, int repeats) {
     const ir::BlockMapping& b = kernel.blocks[i];
     const Shape shape = shape_of(b.array_shape, dims);
     bytes += static_cast<double>(num_elements(shape)) * size_bytes(b.dtype);
-    if (!kernel.is_output(static_cast<int>(i))) inputs.emplace_back(device, random_array(shape, b.dtype, static_cast<uint32_t>(i) + 1));
+    if (!kernel.is_output(static_cast<int>(i)))
+      inputs.emplace_back(device, random_array(shape, b.dtype, static_cast<uint32_t>(i) + 1));
   }
 
   std::vector<Contender> contenders;
@@ -121,13 +127,15 @@ void run(const Device& device, const std::string& path, int repeats) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (&c == &contenders[0]) first.push_back(outputs[i].download());
       else if (const double d = difference(first.at(i), outputs[i].download()); !(d < 1e-2))
-        std::printf("  %s differs from %s: root mean square %g of the values'\n", c.name.c_str(), kernel.name.c_str(), d);
+        std::printf("  %s differs from %s: root mean square %g of the values'\n", c.name.c_str(), kernel.name.c_str(),
+                    d);
     }
   }
   device.wait();
   for (int r = 0; r < repeats; ++r) {
     for (Contender& c : contenders) {
-      if (r >= 3 && c.times.median() > 10 * contenders[0].times.median()) continue;  // known well enough, and it would take most of the run
+      // known well enough, and it would take most of the run
+      if (r >= 3 && c.times.median() > 10 * contenders[0].times.median()) continue;
       const auto start = Clock::now();
       const std::vector<DeviceArray> outputs = launch(device, c.program, c.inputs, dims);
       device.wait();
@@ -140,9 +148,11 @@ void run(const Device& device, const std::string& path, int repeats) {
   for (const Contender& c : contenders) {
     const bool is_ours = &c == &contenders[0];
     const double t = c.times.median() * c.traffic;
-    std::printf("%-24s %9.3f %9.3f %9.3f  %6.1f %-8s", (is_ours ? c.name : "  " + c.name).c_str(), c.times.min() * c.traffic, t,
-                c.times.max() * c.traffic, work > 0 ? work / t / 1e6 : bytes / t / 1e6, work > 0 ? "GFLOP/s" : "GB/s");
-    if (is_ours) std::printf("  compiled in %.2f ms (%.2f to %.2f)\n", compiling.median(), compiling.min(), compiling.max());
+    std::printf("%-24s %9.3f %9.3f %9.3f  %6.1f %-8s", (is_ours ? c.name : "  " + c.name).c_str(),
+                c.times.min() * c.traffic, t, c.times.max() * c.traffic, work > 0 ? work / t / 1e6 : bytes / t / 1e6,
+                work > 0 ? "GFLOP/s" : "GB/s");
+    if (is_ours)
+      std::printf("  compiled in %.2f ms (%.2f to %.2f)\n", compiling.median(), compiling.min(), compiling.max());
     else std::printf("  ratio %.2f\n", ours / t);
   }
 }

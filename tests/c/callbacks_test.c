@@ -53,7 +53,8 @@ static void VKAPI_PTR give(void* user, void* memory) {
   --((Heap*)user)->alive;
   free(front.whole);
 }
-static void* VKAPI_PTR take_again(void* user, void* memory, size_t size, size_t alignment, VkSystemAllocationScope scope) {
+static void* VKAPI_PTR take_again(void* user, void* memory, size_t size, size_t alignment,
+                                  VkSystemAllocationScope scope) {
   if (size == 0) {
     give(user, memory);
     return NULL;
@@ -93,7 +94,8 @@ static void test_log(void) {
 
 static void test_allocation(void) {
   Heap heap = {0, 0};
-  const VkAllocationCallbacks callbacks = {.pUserData = &heap, .pfnAllocation = take, .pfnReallocation = take_again, .pfnFree = give};
+  const VkAllocationCallbacks callbacks = {
+      .pUserData = &heap, .pfnAllocation = take, .pfnReallocation = take_again, .pfnFree = give};
   tessera_device_options options = tessera_device_defaults();
   options.allocation_callbacks = &callbacks;
   tessera_device* d = NULL;

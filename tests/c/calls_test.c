@@ -28,22 +28,31 @@ void test_arrays(void) {
   CHECK_OK(tessera_array_read(nothing, NULL, 0));
   CHECK_OK(tessera_array_write(nothing, NULL, 0));
 
-  CHECK_ERROR(tessera_array_read(a, back, 12), TESSERA_ERROR_ARGUMENT, "tessera_array_read: 12 bytes are given but the array f32(2, 2) has 16");
-  CHECK_ERROR(tessera_array_write(a, back, 20), TESSERA_ERROR_ARGUMENT, "tessera_array_write: 20 bytes are given but the array f32(2, 2) has 16");
+  CHECK_ERROR(tessera_array_read(a, back, 12), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_read: 12 bytes are given but the array f32(2, 2) has 16");
+  CHECK_ERROR(tessera_array_write(a, back, 20), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_write: 20 bytes are given but the array f32(2, 2) has 16");
   CHECK_ERROR(tessera_array_read(a, NULL, 16), TESSERA_ERROR_ARGUMENT, "tessera_array_read: data is NULL");
   CHECK_ERROR(tessera_array_write(a, NULL, 16), TESSERA_ERROR_ARGUMENT, "tessera_array_write: data is NULL");
   CHECK_ERROR(tessera_array_read(NULL, back, 16), TESSERA_ERROR_ARGUMENT, "tessera_array_read: array is NULL");
   CHECK_ERROR(tessera_array_write(NULL, back, 16), TESSERA_ERROR_ARGUMENT, "tessera_array_write: array is NULL");
   CHECK_ERROR(tessera_array_donate(NULL), TESSERA_ERROR_ARGUMENT, "tessera_array_donate: array is NULL");
-  CHECK_ERROR(tessera_array_get_info(NULL, NULL, NULL, NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_array_get_info: array is NULL");
-  CHECK_ERROR(tessera_array_create(NULL, TESSERA_F32, 2, shape, data, &none), TESSERA_ERROR_ARGUMENT, "tessera_array_create: device is NULL");
-  CHECK_ERROR(tessera_array_create(device, TESSERA_F32, 2, shape, data, NULL), TESSERA_ERROR_ARGUMENT, "tessera_array_create: array is NULL");
-  CHECK_ERROR(tessera_array_create(device, TESSERA_F32, 2, NULL, data, &none), TESSERA_ERROR_ARGUMENT, "tessera_array_create: shape is NULL");
-  CHECK_ERROR(tessera_array_create(device, 17, 2, shape, data, &none), TESSERA_ERROR_ARGUMENT, "tessera_array_create: there is no dtype 17");
-  CHECK_ERROR(tessera_array_create(device, TESSERA_F32, -1, shape, data, &none), TESSERA_ERROR_ARGUMENT, "tessera_array_create: rank is -1, which is below 0");
+  CHECK_ERROR(tessera_array_get_info(NULL, NULL, NULL, NULL, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_get_info: array is NULL");
+  CHECK_ERROR(tessera_array_create(NULL, TESSERA_F32, 2, shape, data, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_create: device is NULL");
+  CHECK_ERROR(tessera_array_create(device, TESSERA_F32, 2, shape, data, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_create: array is NULL");
+  CHECK_ERROR(tessera_array_create(device, TESSERA_F32, 2, NULL, data, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_create: shape is NULL");
+  CHECK_ERROR(tessera_array_create(device, 17, 2, shape, data, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_create: there is no dtype 17");
+  CHECK_ERROR(tessera_array_create(device, TESSERA_F32, -1, shape, data, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_create: rank is -1, which is below 0");
   CHECK_ERROR(tessera_array_create(device, TESSERA_F32, 1, negative, NULL, &none), TESSERA_ERROR_ARGUMENT, NULL);
   CHECK(strstr(tessera_last_error(), "(-3,)") != NULL);
-  CHECK_ERROR(tessera_array_create(device, TESSERA_F32, 2, huge, NULL, &none), TESSERA_ERROR_DEVICE, "f32[9223372036854775807, 2] takes more bytes than a 64-bit number counts");
+  CHECK_ERROR(tessera_array_create(device, TESSERA_F32, 2, huge, NULL, &none), TESSERA_ERROR_DEVICE,
+              "f32[9223372036854775807, 2] takes more bytes than a 64-bit number counts");
   CHECK(none == NULL);
   tessera_array_destroy(a);
   tessera_array_destroy(scalar);
@@ -74,33 +83,45 @@ static void test_saxpy(void) {
   CHECK(right == N);
 
   CHECK_ERROR(tessera_launch(k, in, 2, out, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
-              "saxpy: takes 3 inputs and makes 1 output but 2 and 1 were given\n  at tests/c/saxpy.tir:2\n  note: it is saxpy(f32[1], f32[n], f32[n]) -> (f32[n])");
+              "saxpy: takes 3 inputs and makes 1 output but 2 and 1 were given\n  at tests/c/saxpy.tir:2\n  note: it "
+              "is saxpy(f32[1], f32[n], f32[n]) -> (f32[n])");
   CHECK_ERROR(tessera_launch(k, in, 3, out, 0, NULL, 0), TESSERA_ERROR_ARGUMENT,
-              "saxpy: takes 3 inputs and makes 1 output but 3 and 0 were given\n  at tests/c/saxpy.tir:2\n  note: it is saxpy(f32[1], f32[n], f32[n]) -> (f32[n])");
+              "saxpy: takes 3 inputs and makes 1 output but 3 and 0 were given\n  at tests/c/saxpy.tir:2\n  note: it "
+              "is saxpy(f32[1], f32[n], f32[n]) -> (f32[n])");
   CHECK_ERROR(tessera_launch(NULL, in, 3, out, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "tessera_launch: kernel is NULL");
   CHECK_ERROR(tessera_launch(k, NULL, 3, out, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "tessera_launch: inputs is NULL");
   CHECK_ERROR(tessera_launch(k, in, 3, NULL, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "tessera_launch: outputs is NULL");
   CHECK_ERROR(tessera_launch(k, in, 3, out, 1, NULL, 1), TESSERA_ERROR_ARGUMENT, "tessera_launch: sizes is NULL");
-  CHECK_ERROR(tessera_launch(k, in, 3, out, 1, NULL, -1), TESSERA_ERROR_ARGUMENT, "tessera_launch: num_sizes is -1, which is below 0");
+  CHECK_ERROR(tessera_launch(k, in, 3, out, 1, NULL, -1), TESSERA_ERROR_ARGUMENT,
+              "tessera_launch: num_sizes is -1, which is below 0");
   tessera_array *wrong[3] = {in[1], in[0], in[2]}, *other[1] = {NULL};
-  CHECK_ERROR(tessera_launch(k, wrong, 3, other, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "saxpy: argument 0: shape is (1000,) but the kernel takes (1,)\n  at tests/c/saxpy.tir:4");
+  CHECK_ERROR(tessera_launch(k, wrong, 3, other, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
+              "saxpy: argument 0: shape is (1000,) but the kernel takes (1,)\n  at tests/c/saxpy.tir:4");
   tessera_array* missing[3] = {in[0], NULL, in[2]};
-  CHECK_ERROR(tessera_launch(k, missing, 3, other, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "saxpy: argument 1 (x) is NULL\n  at tests/c/saxpy.tir:2");
+  CHECK_ERROR(tessera_launch(k, missing, 3, other, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
+              "saxpy: argument 1 (x) is NULL\n  at tests/c/saxpy.tir:2");
   tessera_array *pair = floats(2, two), *lengths[3] = {in[0], in[1], pair};
   CHECK_ERROR(tessera_launch(k, lengths, 3, other, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
-              "saxpy: argument 2: shape (2,) has n = 2 but argument 1 has n = 1000\n  at tests/c/saxpy.tir:6\n  note: the kernel takes (n,) here; equal names are equal sizes");
+              "saxpy: argument 2: shape (2,) has n = 2 but argument 1 has n = 1000\n  at tests/c/saxpy.tir:6\n  note: "
+              "the kernel takes (n,) here; equal names are equal sizes");
   tessera_array *integer = ints(1, whole), *dtypes[3] = {integer, in[1], in[2]};
-  CHECK_ERROR(tessera_launch(k, dtypes, 3, other, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "saxpy: argument 0: dtype is i32 but the kernel takes f32\n  at tests/c/saxpy.tir:4");
+  CHECK_ERROR(tessera_launch(k, dtypes, 3, other, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
+              "saxpy: argument 0: dtype is i32 but the kernel takes f32\n  at tests/c/saxpy.tir:4");
   tessera_array* small[1] = {pair};
-  CHECK_ERROR(tessera_launch(k, in, 3, small, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "saxpy: out_specs[0]: the result is f32(1000,) but its array is f32(2,)\n  at tests/c/saxpy.tir:2");
+  CHECK_ERROR(tessera_launch(k, in, 3, small, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
+              "saxpy: out_specs[0]: the result is f32(1000,) but its array is f32(2,)\n  at tests/c/saxpy.tir:2");
   tessera_array* same[1] = {in[2]};
   CHECK_ERROR(tessera_launch(k, in, 3, same, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
-              "saxpy: output 0 (z) is argument 2 too\n  at tests/c/saxpy.tir:2\n  note: an output of a call is an array of its own, or NULL");
+              "saxpy: output 0 (z) is argument 2 too\n  at tests/c/saxpy.tir:2\n  note: an output of a call is an "
+              "array of its own, or NULL");
   const tessera_size size[2] = {{"m", 5}, {"m", 5}}, nameless[1] = {{NULL, 5}};
   CHECK_ERROR(tessera_launch(k, in, 3, other, 1, size, 1), TESSERA_ERROR_ARGUMENT,
-              "saxpy: a size \"m\" was given but the kernel has none of that name\n  at tests/c/saxpy.tir:2\n  note: its sizes are n");
-  CHECK_ERROR(tessera_launch(k, in, 3, other, 1, size, 2), TESSERA_ERROR_ARGUMENT, "saxpy: the size m is given twice\n  at tests/c/saxpy.tir:2");
-  CHECK_ERROR(tessera_launch(k, in, 3, other, 1, nameless, 1), TESSERA_ERROR_ARGUMENT, "tessera_launch: the name of a size is NULL");
+              "saxpy: a size \"m\" was given but the kernel has none of that name\n  at tests/c/saxpy.tir:2\n  note: "
+              "its sizes are n");
+  CHECK_ERROR(tessera_launch(k, in, 3, other, 1, size, 2), TESSERA_ERROR_ARGUMENT,
+              "saxpy: the size m is given twice\n  at tests/c/saxpy.tir:2");
+  CHECK_ERROR(tessera_launch(k, in, 3, other, 1, nameless, 1), TESSERA_ERROR_ARGUMENT,
+              "tessera_launch: the name of a size is NULL");
   CHECK(other[0] == NULL);
   tessera_device* second = NULL;
   const int64_t n = N;
@@ -108,7 +129,8 @@ static void test_saxpy(void) {
   tessera_array* foreign = NULL;
   CHECK_OK(tessera_array_create(second, TESSERA_F32, 1, &n, x, &foreign));
   tessera_array* mixed[3] = {in[0], foreign, in[2]};
-  CHECK_ERROR(tessera_launch(k, mixed, 3, other, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, "saxpy: argument 1: the array is on another Device than the call\n  at tests/c/saxpy.tir:2");
+  CHECK_ERROR(tessera_launch(k, mixed, 3, other, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
+              "saxpy: argument 1: the array is on another Device than the call\n  at tests/c/saxpy.tir:2");
   tessera_device_destroy(second);  // its array keeps what it needs
   CHECK_OK(tessera_array_read(foreign, z, sizeof z));
   CHECK(z[999] == 999);
@@ -136,7 +158,8 @@ static void test_in_place(void) {
   tessera_array *a = floats(1, number), *v = floats(1, number), *made = NULL, *arguments[3] = {a, v, v};
   CHECK_OK(tessera_array_donate(v));
   CHECK_ERROR(tessera_launch(saxpy, arguments, 3, &made, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
-              "saxpy: argument 1 is donated, but no output is aliased to it\n  at tests/c/saxpy.tir:2\n  note: name one in input_output_aliases, or leave donate() out");
+              "saxpy: argument 1 is donated, but no output is aliased to it\n  at tests/c/saxpy.tir:2\n  note: name "
+              "one in input_output_aliases, or leave donate() out");
   CHECK_OK(tessera_array_keep(v));
   CHECK_OK(tessera_launch(saxpy, arguments, 3, &made, 1, NULL, 0));
   CHECK_OK(tessera_array_donate(in));
@@ -151,9 +174,12 @@ static void test_in_place(void) {
   CHECK_OK(tessera_launch(k, &in, 1, &again, 1, NULL, 0));
   CHECK_OK(tessera_array_read(again, y, sizeof y));
   CHECK(y[2] == 6);
-  CHECK_ERROR(tessera_array_read(in, y, sizeof y), TESSERA_ERROR_ARGUMENT, "download: the device array i32[3] has been donated to in_place");
-  CHECK_ERROR(tessera_array_donate(in), TESSERA_ERROR_ARGUMENT, "tessera_array_donate: the device array i32[3] has been donated to in_place");
-  CHECK_ERROR(tessera_array_keep(in), TESSERA_ERROR_ARGUMENT, "tessera_array_keep: the device array i32[3] has been donated to in_place");
+  CHECK_ERROR(tessera_array_read(in, y, sizeof y), TESSERA_ERROR_ARGUMENT,
+              "download: the device array i32[3] has been donated to in_place");
+  CHECK_ERROR(tessera_array_donate(in), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_donate: the device array i32[3] has been donated to in_place");
+  CHECK_ERROR(tessera_array_keep(in), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_keep: the device array i32[3] has been donated to in_place");
   CHECK_ERROR(tessera_launch(k, &in, 1, &again, 1, NULL, 0), TESSERA_ERROR_ARGUMENT, NULL);
   tessera_array_destroy(in);
   tessera_array_destroy(out);
@@ -173,9 +199,11 @@ static void test_sizes(void) {
   CHECK_OK(tessera_array_read(out, y, sizeof y));
   CHECK(y[0] == 5 && y[4 * 8 + 7] == 9 && y[5 * 8] == 0);
   CHECK_ERROR(tessera_launch(k, &in, 1, &out, 1, NULL, 0), TESSERA_ERROR_ARGUMENT,
-              "sized: grid axis 0: no value for the size \"rows\" in rows\n  at tests/c/sized.tir:3\n  note: a size is taken from an argument whose shape names it alone, or given with the call");
+              "sized: grid axis 0: no value for the size \"rows\" in rows\n  at tests/c/sized.tir:3\n  note: a size is "
+              "taken from an argument whose shape names it alone, or given with the call");
   const tessera_size below = {"rows", -1};
-  CHECK_ERROR(tessera_launch(k, &in, 1, &out, 1, &below, 1), TESSERA_ERROR_ARGUMENT, "sized: the size rows was given as -1\n  at tests/c/sized.tir:3\n  note: sizes must not be negative");
+  CHECK_ERROR(tessera_launch(k, &in, 1, &out, 1, &below, 1), TESSERA_ERROR_ARGUMENT,
+              "sized: the size rows was given as -1\n  at tests/c/sized.tir:3\n  note: sizes must not be negative");
   tessera_array_destroy(in);
   tessera_array_destroy(out);
   tessera_kernel_destroy(k);
@@ -191,7 +219,8 @@ static void test_messages(void) {
   CHECK(strcmp(printed, "the first is 7\n") == 0);
   CHECK_OK(tessera_array_write(in, bad, sizeof bad));
   CHECK_OK(tessera_launch(k, &in, 1, &out, 1, NULL, 0));
-  CHECK_ERROR(tessera_array_read(out, y, sizeof y), TESSERA_ERROR_KERNEL, "checked: check failed in program (): 700 is not below 100\n  at tests/c/checked.tir:13");
+  CHECK_ERROR(tessera_array_read(out, y, sizeof y), TESSERA_ERROR_KERNEL,
+              "checked: check failed in program (): 700 is not below 100\n  at tests/c/checked.tir:13");
   CHECK_OK(tessera_device_wait(device));
   tessera_array_destroy(in);
   tessera_array_destroy(out);

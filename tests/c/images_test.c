@@ -10,24 +10,36 @@ typedef struct Picture {
 
 static Picture picture(const Host* h) {
   Picture p;
-  const VkImageCreateInfo info = {.sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO, .imageType = VK_IMAGE_TYPE_2D, .format = VK_FORMAT_R32_SFLOAT, .extent = {W, H, 1}, .mipLevels = 1, .arrayLayers = 1,
-                                  .samples = VK_SAMPLE_COUNT_1_BIT, .usage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT};
+  const VkImageCreateInfo info = {.sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO,
+                                  .imageType = VK_IMAGE_TYPE_2D,
+                                  .format = VK_FORMAT_R32_SFLOAT,
+                                  .extent = {W, H, 1},
+                                  .mipLevels = 1,
+                                  .arrayLayers = 1,
+                                  .samples = VK_SAMPLE_COUNT_1_BIT,
+                                  .usage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT};
   CHECK(vkCreateImage(h->device, &info, NULL, &p.image) == VK_SUCCESS);
   VkMemoryRequirements needs;
   vkGetImageMemoryRequirements(h->device, p.image, &needs);
-  const VkMemoryAllocateInfo allocation = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = needs.size, .memoryTypeIndex = memory_type(h, needs.memoryTypeBits, 0)};
+  const VkMemoryAllocateInfo allocation = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                           .allocationSize = needs.size,
+                                           .memoryTypeIndex = memory_type(h, needs.memoryTypeBits, 0)};
   CHECK(vkAllocateMemory(h->device, &allocation, NULL, &p.memory) == VK_SUCCESS);
   CHECK(vkBindImageMemory(h->device, p.image, p.memory, 0) == VK_SUCCESS);
   return p;
 }
 static tessera_image* imported(tessera_device* d, const Picture* p) {
-  const tessera_imported_image i = {.image = p->image, .format = VK_FORMAT_R32_SFLOAT, .extent = {W, H}, .usage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT};
+  const tessera_imported_image i = {.image = p->image,
+                                    .format = VK_FORMAT_R32_SFLOAT,
+                                    .extent = {W, H},
+                                    .usage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT};
   tessera_image* image = NULL;
   CHECK_OK(tessera_image_import(d, &i, &image));
   return image;
 }
 
-static const tessera_layouts fresh = {VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_GENERAL}, kept = {VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_GENERAL};
+static const tessera_layouts fresh = {VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_GENERAL},
+                             kept = {VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_GENERAL};
 
 static void test_read_and_write(tessera_device* d, const Picture* p, tessera_image* image, const float* texels) {
   const int64_t shape[3] = {H, W, 1}, other[2] = {W, H};
@@ -47,20 +59,26 @@ static void test_read_and_write(tessera_device* d, const Picture* p, tessera_ima
   CHECK(memcmp(read, texels, sizeof read) == 0);
 
   const tessera_array* untouched = back;
-  CHECK_ERROR(tessera_image_read(image, TESSERA_F32, 2, kept, &back), TESSERA_ERROR_ARGUMENT, "tessera_image_read: channels is 2 but the image has 1");
-  CHECK_ERROR(tessera_image_read(image, 99, 0, kept, &back), TESSERA_ERROR_ARGUMENT, "tessera_image_read: there is no dtype 99");
+  CHECK_ERROR(tessera_image_read(image, TESSERA_F32, 2, kept, &back), TESSERA_ERROR_ARGUMENT,
+              "tessera_image_read: channels is 2 but the image has 1");
+  CHECK_ERROR(tessera_image_read(image, 99, 0, kept, &back), TESSERA_ERROR_ARGUMENT,
+              "tessera_image_read: there is no dtype 99");
   CHECK_ERROR(tessera_image_read(image, TESSERA_I32, 0, kept, &back), TESSERA_ERROR_ARGUMENT, NULL);
   CHECK_ERROR(tessera_image_read(image, TESSERA_F32, 0, fresh, &back), TESSERA_ERROR_ARGUMENT,
-              "read_image: the image is read but comes in VK_IMAGE_LAYOUT_UNDEFINED, which discards what it holds\n  note: say in ImageLayouts::before which layout it is in");
-  CHECK_ERROR(tessera_image_read(image, TESSERA_F32, 0, kept, NULL), TESSERA_ERROR_ARGUMENT, "tessera_image_read: array is NULL");
+              "read_image: the image is read but comes in VK_IMAGE_LAYOUT_UNDEFINED, which discards what it holds\n  "
+              "note: say in ImageLayouts::before which layout it is in");
+  CHECK_ERROR(tessera_image_read(image, TESSERA_F32, 0, kept, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_image_read: array is NULL");
   CHECK(back == untouched);
   CHECK_OK(tessera_array_create(d, TESSERA_F32, 2, other, texels, &turned));
   CHECK_ERROR(tessera_image_write(image, turned, fresh), TESSERA_ERROR_ARGUMENT,
-              "write_image: the array is (20, 15) but the image of 20 x 15 texels of VK_FORMAT_R32_SFLOAT is (15, 20) or (15, 20, C) with C from 1 to 1");
+              "write_image: the array is (20, 15) but the image of 20 x 15 texels of VK_FORMAT_R32_SFLOAT is (15, 20) "
+              "or (15, 20, C) with C from 1 to 1");
   CHECK_ERROR(tessera_image_write(image, NULL, fresh), TESSERA_ERROR_ARGUMENT, "tessera_image_write: array is NULL");
   CHECK_ERROR(tessera_image_channels(image, NULL), TESSERA_ERROR_ARGUMENT, "tessera_image_channels: channels is NULL");
   tessera_imported_image bad = {.image = VK_NULL_HANDLE, .format = VK_FORMAT_R32_SFLOAT, .extent = {W, H}};
-  CHECK_ERROR(tessera_image_import(d, &bad, &none), TESSERA_ERROR_ARGUMENT, "tessera_image_import: imported.image is VK_NULL_HANDLE");
+  CHECK_ERROR(tessera_image_import(d, &bad, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_image_import: imported.image is VK_NULL_HANDLE");
   CHECK_ERROR(tessera_image_import(d, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_image_import: imported is NULL");
   CHECK_ERROR(tessera_image_import(d, &bad, NULL), TESSERA_ERROR_ARGUMENT, "tessera_image_import: image is NULL");
   bad.image = p->image, bad.format = VK_FORMAT_BC1_RGB_UNORM_BLOCK;
@@ -71,7 +89,8 @@ static void test_read_and_write(tessera_device* d, const Picture* p, tessera_ima
   tessera_array_destroy(turned);
 }
 
-static void test_recorded(const Host* h, tessera_device* d, tessera_image* from, tessera_image* to, const float* texels) {
+static void test_recorded(const Host* h, tessera_device* d, tessera_image* from, tessera_image* to,
+                          const float* texels) {
   tessera_kernel* k = NULL;
   tessera_prepared *prepared = NULL, *none = NULL;
   tessera_stream* stream = NULL;
@@ -84,25 +103,33 @@ static void test_recorded(const Host* h, tessera_device* d, tessera_image* from,
   CHECK_OK(tessera_stream_create(d, &stream));
   CHECK_ERROR(tessera_kernel_prepare_images(k, 2, 1, sizes, 2, beyond, 1, &none), TESSERA_ERROR_ARGUMENT,
               "doubled: there is no argument 2 to be an image: their number is 2\n  at tests/c/doubled.tir:2");
-  CHECK_ERROR(tessera_kernel_prepare_images(k, 2, 1, sizes, 2, missing, 1, &none), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare_images: images[0].like is NULL");
-  CHECK_ERROR(tessera_kernel_prepare_images(k, 2, 1, sizes, 2, NULL, 1, &none), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare_images: images is NULL");
-  CHECK_ERROR(tessera_kernel_prepare_images(k, 2, 1, sizes, 2, NULL, -1, &none), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare_images: num_images is -1, which is below 0");
+  CHECK_ERROR(tessera_kernel_prepare_images(k, 2, 1, sizes, 2, missing, 1, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_kernel_prepare_images: images[0].like is NULL");
+  CHECK_ERROR(tessera_kernel_prepare_images(k, 2, 1, sizes, 2, NULL, 1, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_kernel_prepare_images: images is NULL");
+  CHECK_ERROR(tessera_kernel_prepare_images(k, 2, 1, sizes, 2, NULL, -1, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_kernel_prepare_images: num_images is -1, which is below 0");
   CHECK(none == NULL);
 
   const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   CHECK(vkBeginCommandBuffer(h->commands, &begin) == VK_SUCCESS);
   CHECK_OK(tessera_stream_begin(stream, h->commands, 0));
-  const tessera_argument arguments[2] = {{NULL, from, kept}, {NULL, to, fresh}}, nothing[2] = {{NULL, from, kept}, {NULL, NULL, fresh}};
-  CHECK_ERROR(tessera_stream_record_arguments(stream, prepared, nothing, 2, NULL), TESSERA_ERROR_ARGUMENT, "doubled: argument 1 is NULL\n  at tests/c/doubled.tir:2");
+  const tessera_argument arguments[2] = {{NULL, from, kept}, {NULL, to, fresh}},
+                         nothing[2] = {{NULL, from, kept}, {NULL, NULL, fresh}};
+  CHECK_ERROR(tessera_stream_record_arguments(stream, prepared, nothing, 2, NULL), TESSERA_ERROR_ARGUMENT,
+              "doubled: argument 1 is NULL\n  at tests/c/doubled.tir:2");
   CHECK_ERROR(tessera_stream_record_arguments(stream, prepared, arguments, 1, NULL), TESSERA_ERROR_ARGUMENT,
               "doubled: has 2 arguments, inputs and outputs together, but 1 was given\n  at tests/c/doubled.tir:2");
-  CHECK_ERROR(tessera_stream_record_arguments(stream, prepared, NULL, 2, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_record_arguments: arguments is NULL");
+  CHECK_ERROR(tessera_stream_record_arguments(stream, prepared, NULL, 2, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_stream_record_arguments: arguments is NULL");
   const int64_t shape[2] = {H, W};
   tessera_array* array = NULL;
   CHECK_OK(tessera_array_create(d, TESSERA_F32, 2, shape, texels, &array));
-  const tessera_argument both[2] = {{array, from, kept}, {NULL, to, fresh}}, as_array[2] = {{array, NULL, kept}, {NULL, to, fresh}};
-  CHECK_ERROR(tessera_stream_record_arguments(stream, prepared, both, 2, NULL), TESSERA_ERROR_ARGUMENT,
-              "doubled: argument 0 is an array and an image\n  at tests/c/doubled.tir:2\n  note: leave one of them NULL");
+  const tessera_argument both[2] = {{array, from, kept}, {NULL, to, fresh}},
+                         as_array[2] = {{array, NULL, kept}, {NULL, to, fresh}};
+  CHECK_ERROR(
+      tessera_stream_record_arguments(stream, prepared, both, 2, NULL), TESSERA_ERROR_ARGUMENT,
+      "doubled: argument 0 is an array and an image\n  at tests/c/doubled.tir:2\n  note: leave one of them NULL");
   CHECK_ERROR(tessera_stream_record_arguments(stream, prepared, as_array, 2, NULL), TESSERA_ERROR_ARGUMENT, NULL);
   CHECK(strstr(tessera_last_error(), "an array is given, but PrepareOptions::images names this argument") != NULL);
   tessera_scopes scopes = {0, 0, 0, 0};
@@ -124,7 +151,8 @@ static void test_recorded(const Host* h, tessera_device* d, tessera_image* from,
 }
 
 static void test_semaphores(const Host* h, tessera_device* d) {
-  const VkSemaphoreTypeCreateInfo timeline = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+  const VkSemaphoreTypeCreateInfo timeline = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                              .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
   const VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &timeline};
   VkSemaphore s = VK_NULL_HANDLE;
   uint64_t value = 0;
@@ -139,8 +167,10 @@ static void test_semaphores(const Host* h, tessera_device* d) {
   CHECK(vkSignalSemaphore(h->device, &signal) == VK_SUCCESS);
   CHECK_OK(tessera_device_wait(d));
   CHECK(vkGetSemaphoreCounterValue(h->device, s, &value) == VK_SUCCESS && value == 7);
-  CHECK_ERROR(tessera_semaphore_wait(d, VK_NULL_HANDLE, 1), TESSERA_ERROR_ARGUMENT, "tessera_semaphore_wait: semaphore is VK_NULL_HANDLE");
-  CHECK_ERROR(tessera_semaphore_signal(d, VK_NULL_HANDLE, 1), TESSERA_ERROR_ARGUMENT, "tessera_semaphore_signal: semaphore is VK_NULL_HANDLE");
+  CHECK_ERROR(tessera_semaphore_wait(d, VK_NULL_HANDLE, 1), TESSERA_ERROR_ARGUMENT,
+              "tessera_semaphore_wait: semaphore is VK_NULL_HANDLE");
+  CHECK_ERROR(tessera_semaphore_signal(d, VK_NULL_HANDLE, 1), TESSERA_ERROR_ARGUMENT,
+              "tessera_semaphore_signal: semaphore is VK_NULL_HANDLE");
   vkDestroySemaphore(h->device, s, NULL);
 }
 
@@ -171,8 +201,10 @@ static void test_features(const Host* h, tessera_device* d) {
   CHECK(strcmp(left_out.names, "shaderInt64 ") == 0);
   CHECK_OK(tessera_missing_device_features(NULL, &has, say, &all));  // what the driver lacks
   CHECK(strstr(all.names, "bufferDeviceAddress") == NULL);
-  CHECK_ERROR(tessera_missing_device_features(&has, NULL, say, &all), TESSERA_ERROR_ARGUMENT, "tessera_missing_device_features: enabled is NULL");
-  CHECK_ERROR(tessera_missing_device_features(&has, &has, NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_missing_device_features: say is NULL");
+  CHECK_ERROR(tessera_missing_device_features(&has, NULL, say, &all), TESSERA_ERROR_ARGUMENT,
+              "tessera_missing_device_features: enabled is NULL");
+  CHECK_ERROR(tessera_missing_device_features(&has, &has, NULL, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_missing_device_features: say is NULL");
 
   tessera_imported_device without = imported_host(h);
   without.features = &fewer;
@@ -192,16 +224,20 @@ static void test_features(const Host* h, tessera_device* d) {
   int32_t enabled = 0;
   CHECK_OK(tessera_device_feature_enabled(d, 1, 0, &enabled));
   CHECK(enabled == 1);
-  CHECK_ERROR(tessera_device_feature_enabled(d, 1, 99, &enabled), TESSERA_ERROR_ARGUMENT, "tessera_device_feature_enabled: there is no feature 99: their number is 4");
-  CHECK_ERROR(tessera_device_feature_enabled(d, 1, 0, NULL), TESSERA_ERROR_ARGUMENT, "tessera_device_feature_enabled: enabled is NULL");
+  CHECK_ERROR(tessera_device_feature_enabled(d, 1, 99, &enabled), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_feature_enabled: there is no feature 99: their number is 4");
+  CHECK_ERROR(tessera_device_feature_enabled(d, 1, 0, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_feature_enabled: enabled is NULL");
 
   const char *name = NULL, *gives = NULL;
   CHECK_OK(tessera_device_extension_at(0, &name, &gives));
   CHECK(strcmp(name, "VK_EXT_memory_budget") == 0 && gives[0] != 0);
   char text[200];
-  snprintf(text, sizeof text, "tessera_device_extension_at: there is no extension -1: their number is %d", tessera_device_extension_count());
+  snprintf(text, sizeof text, "tessera_device_extension_at: there is no extension -1: their number is %d",
+           tessera_device_extension_count());
   CHECK_ERROR(tessera_device_extension_at(-1, &name, &gives), TESSERA_ERROR_ARGUMENT, text);
-  CHECK_ERROR(tessera_device_extension_at(0, &name, NULL), TESSERA_ERROR_ARGUMENT, "tessera_device_extension_at: gives is NULL");
+  CHECK_ERROR(tessera_device_extension_at(0, &name, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_extension_at: gives is NULL");
   tessera_device_destroy(narrow);
 }
 

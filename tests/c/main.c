@@ -1,4 +1,5 @@
-// The C interface (tessera.h) from C11: every function, every error, to the letter. TESSERA_KERNELS is the bundle that CMake has made of this folder's kernels.
+// The C interface (tessera.h) from C11: every function, every error, to the letter. TESSERA_KERNELS is the bundle that
+// CMake has made of this folder's kernels.
 #include <stdlib.h>
 
 #include "test.h"
@@ -24,7 +25,8 @@ void check_error(tessera_result got, tessera_result wanted, const char* sentence
     return;
   }
   ++failed;
-  printf("%s:%d: FAILED: %s, wanted %s\n  said:   %s\n  wanted: %s\n", file, line, tessera_result_name(got), tessera_result_name(wanted), said, sentence ? sentence : "");
+  printf("%s:%d: FAILED: %s, wanted %s\n  said:   %s\n  wanted: %s\n", file, line, tessera_result_name(got),
+         tessera_result_name(wanted), said, sentence ? sentence : "");
 }
 
 static void print(void* user, const char* line) {

@@ -1,4 +1,5 @@
-// Every function that the library exports, given NULL for everything and sizes of 0: an error in words or nothing, never a crash. tests/library.sh compares this list with the library's.
+// Every function that the library exports, given NULL for everything and sizes of 0: an error in words or nothing,
+// never a crash. tests/library.sh compares this list with the library's.
 #include <tessera/tessera_vulkan.h>
 
 #include "test.h"
@@ -15,7 +16,9 @@ void test_nulls(void) {
   CHECK(tessera_dtype_bytes(0) == 1);
   CHECK(tessera_device_defaults().size == sizeof(tessera_device_options));
   CHECK(tessera_device_feature_count(0) > 0);
-  REFUSED(tessera_check_version(0), "tessera_check_version: the program was compiled with the header of Tessera 0.0.0 but the library is " TESSERA_VERSION);
+  REFUSED(tessera_check_version(0),
+          "tessera_check_version: the program was compiled with the header of Tessera 0.0.0 but the library "
+          "is " TESSERA_VERSION);
 
   tessera_device_destroy(NULL);
   tessera_bundle_destroy(NULL);
@@ -69,8 +72,10 @@ void test_nulls(void) {
   REFUSED(tessera_image_channels(NULL, NULL), "tessera_image_channels: image is NULL");
   REFUSED(tessera_image_read(NULL, 0, 0, none, NULL), "tessera_image_read: image is NULL");
   REFUSED(tessera_image_write(NULL, NULL, none), "tessera_image_write: image is NULL");
-  REFUSED(tessera_kernel_prepare_images(NULL, 0, 0, NULL, 0, NULL, 0, NULL), "tessera_kernel_prepare_images: kernel is NULL");
-  REFUSED(tessera_stream_record_arguments(NULL, NULL, NULL, 0, NULL), "tessera_stream_record_arguments: stream is NULL");
+  REFUSED(tessera_kernel_prepare_images(NULL, 0, 0, NULL, 0, NULL, 0, NULL),
+          "tessera_kernel_prepare_images: kernel is NULL");
+  REFUSED(tessera_stream_record_arguments(NULL, NULL, NULL, 0, NULL),
+          "tessera_stream_record_arguments: stream is NULL");
   REFUSED(tessera_stream_create(NULL, NULL), "tessera_stream_create: device is NULL");
   REFUSED(tessera_stream_begin(NULL, NULL, 0), "tessera_stream_begin: stream is NULL");
   REFUSED(tessera_stream_record(NULL, NULL, NULL, 0, NULL), "tessera_stream_record: stream is NULL");

@@ -11,9 +11,9 @@
 #endif
 
 extern int passed, failed;
-extern tessera_device* device;   // with validation, but under Wine, whose loader knows no layers
-extern tessera_bundle* bundle;   // c_kernels.tsb
-extern char printed[4096];       // what kernels have printed, with line ends
+extern tessera_device* device;  // with validation, but under Wine, whose loader knows no layers
+extern tessera_bundle* bundle;  // c_kernels.tsb
+extern char printed[4096];      // what kernels have printed, with line ends
 
 void check(int condition, const char* text, const char* file, int line);
 #define CHECK(condition) check((condition) != 0, #condition, __FILE__, __LINE__)

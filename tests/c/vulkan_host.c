@@ -1,6 +1,7 @@
 #include "vulkan_host.h"
 
-VkPhysicalDeviceFeatures2* chain(VkPhysicalDeviceFeatures2* f, VkPhysicalDeviceVulkan11Features* v11, VkPhysicalDeviceVulkan12Features* v12, VkPhysicalDeviceVulkan13Features* v13) {
+VkPhysicalDeviceFeatures2* chain(VkPhysicalDeviceFeatures2* f, VkPhysicalDeviceVulkan11Features* v11,
+                                 VkPhysicalDeviceVulkan12Features* v12, VkPhysicalDeviceVulkan13Features* v13) {
   memset(f, 0, sizeof *f), memset(v11, 0, sizeof *v11), memset(v12, 0, sizeof *v12), memset(v13, 0, sizeof *v13);
   f->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, f->pNext = v11;
   v11->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, v11->pNext = v12;
@@ -13,13 +14,16 @@ uint32_t memory_type(const Host* h, uint32_t bits, VkMemoryPropertyFlags wanted)
   VkPhysicalDeviceMemoryProperties properties;
   vkGetPhysicalDeviceMemoryProperties(h->physical, &properties);
   uint32_t type = 0;
-  while (type < properties.memoryTypeCount && !(bits >> type & 1 && (properties.memoryTypes[type].propertyFlags & wanted) == wanted)) ++type;
+  while (type < properties.memoryTypeCount &&
+         !(bits >> type & 1 && (properties.memoryTypes[type].propertyFlags & wanted) == wanted))
+    ++type;
   return type;
 }
 
 void make_host(Host* h) {
   memset(h, 0, sizeof *h);
-  const VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "a host in C", .apiVersion = VK_API_VERSION_1_3};
+  const VkApplicationInfo app = {
+      .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "a host in C", .apiVersion = VK_API_VERSION_1_3};
   const VkInstanceCreateInfo instance = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
   CHECK(vkCreateInstance(&instance, NULL, &h->instance) == VK_SUCCESS);
   uint32_t one = 1;
@@ -34,20 +38,32 @@ void make_host(Host* h) {
   CHECK(left_out == 0);
   CHECK(h->v12.bufferDeviceAddress == VK_TRUE);
   const float priority = 1;
-  const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
-  const VkDeviceCreateInfo device_info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &h->features, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue};
+  const VkDeviceQueueCreateInfo queue = {
+      .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
+  const VkDeviceCreateInfo device_info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                                          .pNext = &h->features,
+                                          .queueCreateInfoCount = 1,
+                                          .pQueueCreateInfos = &queue};
   CHECK(vkCreateDevice(h->physical, &device_info, NULL, &h->device) == VK_SUCCESS);
   vkGetDeviceQueue(h->device, 0, 0, &h->queue);
 
   // One buffer that the host maps: 256 bytes for a, then x, y and z.
-  const VkBufferCreateInfo buffer = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = 8192,
-                                     .usage = VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+  const VkBufferCreateInfo buffer = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                     .size = 8192,
+                                     .usage = VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+                                              VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                                              VK_BUFFER_USAGE_TRANSFER_DST_BIT};
   CHECK(vkCreateBuffer(h->device, &buffer, NULL, &h->buffer) == VK_SUCCESS);
   VkMemoryRequirements needs;
   vkGetBufferMemoryRequirements(h->device, h->buffer, &needs);
-  const uint32_t type = memory_type(h, needs.memoryTypeBits, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT);
-  const VkMemoryAllocateFlagsInfo address = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
-  const VkMemoryAllocateInfo allocation = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = &address, .allocationSize = needs.size, .memoryTypeIndex = type};
+  const uint32_t type =
+      memory_type(h, needs.memoryTypeBits, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT);
+  const VkMemoryAllocateFlagsInfo address = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+                                             .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+  const VkMemoryAllocateInfo allocation = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                           .pNext = &address,
+                                           .allocationSize = needs.size,
+                                           .memoryTypeIndex = type};
   CHECK(vkAllocateMemory(h->device, &allocation, NULL, &h->memory) == VK_SUCCESS);
   CHECK(vkBindBufferMemory(h->device, h->buffer, h->memory, 0) == VK_SUCCESS);
   void* mapped = NULL;
@@ -55,7 +71,10 @@ void make_host(Host* h) {
   h->mapped = mapped;
   const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
   CHECK(vkCreateCommandPool(h->device, &pool, NULL, &h->pool) == VK_SUCCESS);
-  const VkCommandBufferAllocateInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = h->pool, .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = 1};
+  const VkCommandBufferAllocateInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                                .commandPool = h->pool,
+                                                .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                                .commandBufferCount = 1};
   CHECK(vkAllocateCommandBuffers(h->device, &commands, &h->commands) == VK_SUCCESS);
 }
 
@@ -80,8 +99,10 @@ tessera_imported_device imported_host(const Host* h) {
 }
 
 void submit_and_wait(const Host* h) {
-  const VkCommandBufferSubmitInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, .commandBuffer = h->commands};
-  const VkSubmitInfo2 submit = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2, .commandBufferInfoCount = 1, .pCommandBufferInfos = &commands};
+  const VkCommandBufferSubmitInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO,
+                                              .commandBuffer = h->commands};
+  const VkSubmitInfo2 submit = {
+      .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2, .commandBufferInfoCount = 1, .pCommandBufferInfos = &commands};
   CHECK(vkQueueSubmit2(h->queue, 1, &submit, VK_NULL_HANDLE) == VK_SUCCESS);
   CHECK(vkQueueWaitIdle(h->queue) == VK_SUCCESS);
 }

@@ -1,4 +1,5 @@
-// A Vulkan program in C, as far as the tests need one: its own instance, device and queue, a buffer that it maps and a command buffer.
+// A Vulkan program in C, as far as the tests need one: its own instance, device and queue, a buffer that it maps and a
+// command buffer.
 #pragma once
 #include <tessera/tessera_vulkan.h>
 #include <vulkan/vulkan.h>
@@ -23,7 +24,8 @@ typedef struct Host {
 } Host;
 
 /// The structures chained, all zero.
-VkPhysicalDeviceFeatures2* chain(VkPhysicalDeviceFeatures2* f, VkPhysicalDeviceVulkan11Features* v11, VkPhysicalDeviceVulkan12Features* v12, VkPhysicalDeviceVulkan13Features* v13);
+VkPhysicalDeviceFeatures2* chain(VkPhysicalDeviceFeatures2* f, VkPhysicalDeviceVulkan11Features* v11,
+                                 VkPhysicalDeviceVulkan12Features* v12, VkPhysicalDeviceVulkan13Features* v13);
 /// A type of memory among `bits` that is all of `wanted`.
 uint32_t memory_type(const Host* h, uint32_t bits, VkMemoryPropertyFlags wanted);
 void make_host(Host* h);

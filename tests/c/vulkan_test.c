@@ -1,4 +1,5 @@
-// Kernels of a bundle in a Vulkan program written in C: its device imported, its buffer as an array, a call in its command buffer.
+// Kernels of a bundle in a Vulkan program written in C: its device imported, its buffer as an array, a call in its
+// command buffer.
 #include <stdlib.h>
 
 #include "vulkan_host.h"
@@ -13,10 +14,15 @@ static VkResult allocate_memory(void* user, const tessera_memory_request* reques
   Host* h = user;
   uint32_t type = 0;
   while (!(request->memory_type_bits >> type & 1)) ++type;
-  const VkMemoryAllocateFlagsInfo address = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
-  const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = &address, .allocationSize = request->size, .memoryTypeIndex = type};
+  const VkMemoryAllocateFlagsInfo address = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+                                             .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+  const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                     .pNext = &address,
+                                     .allocationSize = request->size,
+                                     .memoryTypeIndex = type};
   VkResult r = vkAllocateMemory(h->device, &info, NULL, &piece->memory);
-  if (r == VK_SUCCESS && request->required & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) r = vkMapMemory(h->device, piece->memory, 0, VK_WHOLE_SIZE, 0, &piece->mapped);
+  if (r == VK_SUCCESS && request->required & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)
+    r = vkMapMemory(h->device, piece->memory, 0, VK_WHOLE_SIZE, 0, &piece->mapped);
   piece->size = request->size;
   piece->memory_type = type;
   piece->user = h;
@@ -31,13 +37,16 @@ static void free_memory(void* user, const tessera_memory_piece* piece) {
 }
 
 static tessera_array* range(const Host* h, tessera_device* d, VkDeviceSize offset, int64_t n) {
-  const tessera_imported_buffer b = {h->buffer, 8192, offset, VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+  const tessera_imported_buffer b = {h->buffer, 8192, offset,
+                                     VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                         VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
   tessera_array* a = NULL;
   CHECK_OK(tessera_array_import(d, &b, TESSERA_F32, 1, &n, &a));
   return a;
 }
 
-static void test_errors(const tessera_imported_device* good, tessera_device* d, const tessera_kernel* k, tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays) {
+static void test_errors(const tessera_imported_device* good, tessera_device* d, const tessera_kernel* k,
+                        tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays) {
   tessera_device* none = NULL;
   tessera_array* no_array = NULL;
   tessera_prepared* not_prepared = NULL;
@@ -47,14 +56,20 @@ static void test_errors(const tessera_imported_device* good, tessera_device* d, 
   char text[300];
   CHECK(tessera_device_feature_count(1) > 3 && tessera_device_feature_count(0) > 3);
   CHECK_OK(tessera_device_feature_at(1, 0, &feature));
-  CHECK(feature.name[0] != 0 && feature.gives[0] != 0 && feature.structure[0] != 0 && feature.offset >= sizeof(VkBaseInStructure));
-  snprintf(text, sizeof text, "tessera_device_feature_at: there is no feature 999: their number is %d", tessera_device_feature_count(0));
+  CHECK(feature.name[0] != 0 && feature.gives[0] != 0 && feature.structure[0] != 0 &&
+        feature.offset >= sizeof(VkBaseInStructure));
+  snprintf(text, sizeof text, "tessera_device_feature_at: there is no feature 999: their number is %d",
+           tessera_device_feature_count(0));
   CHECK_ERROR(tessera_device_feature_at(0, 999, &feature), TESSERA_ERROR_ARGUMENT, text);
-  CHECK_ERROR(tessera_device_feature_at(0, 0, NULL), TESSERA_ERROR_ARGUMENT, "tessera_device_feature_at: feature is NULL");
-  CHECK_ERROR(tessera_enable_device_features(NULL, &feature, NULL), TESSERA_ERROR_ARGUMENT, "tessera_enable_device_features: has is NULL");
-  CHECK_ERROR(tessera_enable_device_features(&feature, NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_enable_device_features: enable is NULL");
+  CHECK_ERROR(tessera_device_feature_at(0, 0, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_feature_at: feature is NULL");
+  CHECK_ERROR(tessera_enable_device_features(NULL, &feature, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_enable_device_features: has is NULL");
+  CHECK_ERROR(tessera_enable_device_features(&feature, NULL, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_enable_device_features: enable is NULL");
 
-  CHECK_ERROR(tessera_device_import(NULL, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: imported is NULL");
+  CHECK_ERROR(tessera_device_import(NULL, NULL, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_import: imported is NULL");
   CHECK_ERROR(tessera_device_import(good, NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_device_import: device is NULL");
   tessera_imported_device bad = *good;
   bad.size = 4;
@@ -62,23 +77,29 @@ static void test_errors(const tessera_imported_device* good, tessera_device* d, 
   CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, text);
   bad = *good;
   bad.unlock_queue = NULL;
-  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: of lock_queue and unlock_queue one is NULL and the other is not");
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_import: of lock_queue and unlock_queue one is NULL and the other is not");
   bad = *good;
   bad.free_memory = NULL;
-  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: of allocate_memory and free_memory one is NULL and the other is not");
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_import: of allocate_memory and free_memory one is NULL and the other is not");
   bad = *good;
   bad.num_device_extensions = 1;
-  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: device_extensions is NULL");
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_import: device_extensions is NULL");
   bad = *good;
   bad.num_instance_extensions = 1;
-  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: instance_extensions is NULL");
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_import: instance_extensions is NULL");
   const char* const names[] = {"VK_KHR_swapchain", NULL};
   bad = *good;
   bad.device_extensions = names, bad.num_device_extensions = 2;
-  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: device_extensions[1] is NULL");
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_import: device_extensions[1] is NULL");
   bad = *good;
   bad.instance_extensions = &names[1], bad.num_instance_extensions = 1;
-  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT, "tessera_device_import: instance_extensions[0] is NULL");
+  CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_device_import: instance_extensions[0] is NULL");
   bad = *good;
   bad.features = NULL;
   CHECK_ERROR(tessera_device_import(&bad, NULL, &none), TESSERA_ERROR_DEVICE, NULL);
@@ -86,29 +107,43 @@ static void test_errors(const tessera_imported_device* good, tessera_device* d, 
   CHECK(none == NULL);
 
   tessera_imported_buffer b = {VK_NULL_HANDLE, 0, 0, 0};
-  CHECK_ERROR(tessera_array_import(NULL, &b, TESSERA_F32, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT, "tessera_array_import: device is NULL");
-  CHECK_ERROR(tessera_array_import(d, NULL, TESSERA_F32, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT, "tessera_array_import: buffer is NULL");
-  CHECK_ERROR(tessera_array_import(d, &b, TESSERA_F32, 1, &n, NULL), TESSERA_ERROR_ARGUMENT, "tessera_array_import: array is NULL");
-  CHECK_ERROR(tessera_array_import(d, &b, 40, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT, "tessera_array_import: there is no dtype 40");
+  CHECK_ERROR(tessera_array_import(NULL, &b, TESSERA_F32, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_import: device is NULL");
+  CHECK_ERROR(tessera_array_import(d, NULL, TESSERA_F32, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_import: buffer is NULL");
+  CHECK_ERROR(tessera_array_import(d, &b, TESSERA_F32, 1, &n, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_import: array is NULL");
+  CHECK_ERROR(tessera_array_import(d, &b, 40, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT,
+              "tessera_array_import: there is no dtype 40");
   CHECK_ERROR(tessera_array_import(d, &b, TESSERA_F32, 1, &n, &no_array), TESSERA_ERROR_ARGUMENT, NULL);
 
   const tessera_size size = {"n", N};
-  CHECK_ERROR(tessera_kernel_prepare(NULL, 2, 1, &size, 1, &not_prepared), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare: kernel is NULL");
-  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, &size, 1, NULL), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare: prepared is NULL");
-  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, NULL, 1, &not_prepared), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare: sizes is NULL");
-  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, NULL, -1, &not_prepared), TESSERA_ERROR_ARGUMENT, "tessera_kernel_prepare: num_sizes is -1, which is below 0");
+  CHECK_ERROR(tessera_kernel_prepare(NULL, 2, 1, &size, 1, &not_prepared), TESSERA_ERROR_ARGUMENT,
+              "tessera_kernel_prepare: kernel is NULL");
+  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, &size, 1, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_kernel_prepare: prepared is NULL");
+  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, NULL, 1, &not_prepared), TESSERA_ERROR_ARGUMENT,
+              "tessera_kernel_prepare: sizes is NULL");
+  CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, NULL, -1, &not_prepared), TESSERA_ERROR_ARGUMENT,
+              "tessera_kernel_prepare: num_sizes is -1, which is below 0");
   CHECK_ERROR(tessera_kernel_prepare(k, 2, 1, NULL, 0, &not_prepared), TESSERA_ERROR_ARGUMENT, NULL);
   CHECK_ERROR(tessera_stream_create(NULL, &no_stream), TESSERA_ERROR_ARGUMENT, "tessera_stream_create: device is NULL");
   CHECK_ERROR(tessera_stream_create(d, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_create: stream is NULL");
-  CHECK_ERROR(tessera_stream_begin(NULL, VK_NULL_HANDLE, 0), TESSERA_ERROR_ARGUMENT, "tessera_stream_begin: stream is NULL");
-  CHECK_ERROR(tessera_stream_begin(stream, VK_NULL_HANDLE, 0), TESSERA_ERROR_ARGUMENT, "tessera_stream_begin: commands is NULL");
-  CHECK_ERROR(tessera_stream_record(NULL, prepared, arrays, 4, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_record: stream is NULL");
-  CHECK_ERROR(tessera_stream_record(stream, NULL, arrays, 4, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_record: prepared is NULL");
-  CHECK_ERROR(tessera_stream_record(stream, prepared, NULL, 4, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_record: arrays is NULL");
+  CHECK_ERROR(tessera_stream_begin(NULL, VK_NULL_HANDLE, 0), TESSERA_ERROR_ARGUMENT,
+              "tessera_stream_begin: stream is NULL");
+  CHECK_ERROR(tessera_stream_begin(stream, VK_NULL_HANDLE, 0), TESSERA_ERROR_ARGUMENT,
+              "tessera_stream_begin: commands is NULL");
+  CHECK_ERROR(tessera_stream_record(NULL, prepared, arrays, 4, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_stream_record: stream is NULL");
+  CHECK_ERROR(tessera_stream_record(stream, NULL, arrays, 4, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_stream_record: prepared is NULL");
+  CHECK_ERROR(tessera_stream_record(stream, prepared, NULL, 4, NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_stream_record: arrays is NULL");
   CHECK_ERROR(tessera_stream_record(stream, prepared, arrays, 3, NULL), TESSERA_ERROR_ARGUMENT,
               "saxpy: has 4 arguments, inputs and outputs together, but 3 were given\n  at tests/c/saxpy.tir:2");
   tessera_array* missing[4] = {arrays[0], NULL, arrays[2], arrays[3]};
-  CHECK_ERROR(tessera_stream_record(stream, prepared, missing, 4, NULL), TESSERA_ERROR_ARGUMENT, "saxpy: argument 1 is NULL\n  at tests/c/saxpy.tir:2");
+  CHECK_ERROR(tessera_stream_record(stream, prepared, missing, 4, NULL), TESSERA_ERROR_ARGUMENT,
+              "saxpy: argument 1 is NULL\n  at tests/c/saxpy.tir:2");
   tessera_array* wrong[4] = {arrays[1], arrays[0], arrays[2], arrays[3]};
   CHECK_ERROR(tessera_stream_record(stream, prepared, wrong, 4, NULL), TESSERA_ERROR_ARGUMENT, NULL);
   CHECK_ERROR(tessera_stream_end(NULL, NULL), TESSERA_ERROR_ARGUMENT, "tessera_stream_end: stream is NULL");
@@ -144,9 +179,13 @@ void test_vulkan(void) {
   CHECK_OK(tessera_stream_end(stream, &scopes));
   CHECK(one.wait_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT && one.signal_accesses & VK_ACCESS_2_SHADER_WRITE_BIT);
   CHECK(scopes.signal_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT);
-  const VkMemoryBarrier2 to_host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, .srcStageMask = scopes.signal_stages, .srcAccessMask = scopes.signal_accesses,
-                                    .dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT, .dstAccessMask = VK_ACCESS_2_HOST_READ_BIT};
-  const VkDependencyInfo dependency = {.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO, .memoryBarrierCount = 1, .pMemoryBarriers = &to_host};
+  const VkMemoryBarrier2 to_host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
+                                    .srcStageMask = scopes.signal_stages,
+                                    .srcAccessMask = scopes.signal_accesses,
+                                    .dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT,
+                                    .dstAccessMask = VK_ACCESS_2_HOST_READ_BIT};
+  const VkDependencyInfo dependency = {
+      .sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO, .memoryBarrierCount = 1, .pMemoryBarriers = &to_host};
   vkCmdPipelineBarrier2(h.commands, &dependency);
   CHECK(vkEndCommandBuffer(h.commands) == VK_SUCCESS);
   submit_and_wait(&h);

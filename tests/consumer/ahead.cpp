@@ -1,6 +1,6 @@
-// Uses Tessera::runtime alone: a kernel that tessera_add_kernels has compiled into the header consumer_ahead_kernels.hpp, and no file at run time.
+// Uses Tessera::runtime alone: a kernel that tessera_add_kernels has compiled into the header
+// consumer_ahead_kernels.hpp, and no file at run time.
 #include <consumer_ahead_kernels.hpp>
-
 #include <iostream>
 
 int main() {

@@ -55,13 +55,18 @@ TEST_CASE("limits.md: ranks and elements") {
 
 TEST_CASE("limits.md: sizes of calls and nesting") {
   CHECK(page_says("expressions of at most 1000 terms, 100 parentheses deep"));
-  const auto grid = [](const std::string& size) { return parses("tir 1\nkernel @k\ngrid (" + size + ")\nbody () {}\n"); };
+  const auto grid = [](const std::string& size) {
+    return parses("tir 1\nkernel @k\ngrid (" + size + ")\nbody () {}\n");
+  };
   CHECK(grid(repeated("(", 100) + "n" + repeated(")", 100)));
   CHECK_FALSE(grid(repeated("(", 101) + "n" + repeated(")", 101)));
   CHECK(grid("n" + repeated(" * n", 499)));  // a term is a size or an operation
   CHECK_FALSE(grid("n" + repeated(" * n", 501)));
   CHECK(page_says("| control flow in `.tir` text | 200 regions deep |"));
-  const auto nested = [](int n) { return parses("tir 1\nkernel @k\nbody () {\n  %t = constant true : bool[]\n" + repeated("if %t {\n", n) + repeated("}\n", n) + "}\n"); };
+  const auto nested = [](int n) {
+    return parses("tir 1\nkernel @k\nbody () {\n  %t = constant true : bool[]\n" + repeated("if %t {\n", n) +
+                  repeated("}\n", n) + "}\n");
+  };
   CHECK(nested(199));
   CHECK_FALSE(nested(200));
   CHECK(page_says("| programs along one grid axis | 2^31 - 1 |"));

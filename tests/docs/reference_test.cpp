@@ -1,4 +1,5 @@
-// The HTML reference that the build makes: every op and documented header is in it, tags are closed, and no link leads nowhere.
+// The HTML reference that the build makes: every op and documented header is in it, tags are closed, and no link leads
+// nowhere.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -36,7 +37,8 @@ std::string unbalanced(const std::string& html) {
     const std::string tag = html.substr(name, end - name);
     if (tag == "!DOCTYPE" || tag == "meta" || tag == "img") continue;
     if (tag[0] != '/') open.push_back(tag);
-    else if (open.empty() || open.back() != tag.substr(1)) return tag + " in " + html.substr(at < 60 ? 0 : at - 60, 120);
+    else if (open.empty() || open.back() != tag.substr(1))
+      return tag + " in " + html.substr(at < 60 ? 0 : at - 60, 120);
     else open.pop_back();
   }
   return open.empty() ? "" : open.back();
@@ -55,13 +57,17 @@ TEST_CASE("reference: whole, closed and linked") {
     const std::string row = "<tr id=\"" + std::string(ir::name(static_cast<ir::Opcode>(i))) + "\">";
     const size_t at = pages["ops.html"].find(row);
     CHECK_MESSAGE(at != std::string::npos, row);
-    CHECK_MESSAGE(pages["ops.html"].substr(at, pages["ops.html"].find("</tr>", at) - at).find("<code></code>") == std::string::npos, "no example: ", row);
+    CHECK_MESSAGE(pages["ops.html"].substr(at, pages["ops.html"].find("</tr>", at) - at).find("<code></code>") ==
+                      std::string::npos,
+                  "no example: ", row);
   }
-  for (const char* header : {"engine/front/pallas_call.h", "engine/front/ops.h", "runtime/device_array.h", "codegen/compile.h"}) {
+  for (const char* header :
+       {"engine/front/pallas_call.h", "engine/front/ops.h", "runtime/device_array.h", "codegen/compile.h"}) {
     CAPTURE(header);
     CHECK(pages["api.html"].find("<h2 id=\"" + reference::anchor(header) + "\">") != std::string::npos);
   }
-  CHECK(pages["api.html"].find("<code>Value expm1(Operand x);</code></pre></dt>\n<dd>e^x - 1, accurate near 0</dd>") != std::string::npos);
+  CHECK(pages["api.html"].find("<code>Value expm1(Operand x);</code></pre></dt>\n<dd>e^x - 1, accurate near 0</dd>") !=
+        std::string::npos);
   for (const auto& entry : pages) {
     const std::string &name = entry.first, &html = entry.second;
     CAPTURE(name);
@@ -82,12 +88,16 @@ TEST_CASE("reference: whole, closed and linked") {
 TEST_CASE("reference: Markdown") {
   using reference::to_html;
   CHECK(to_html("# A b\n\ntext with `a < b`\nand *this*, **that**, 2 * 3 * 4\n", same) ==
-        "<h1 id=\"a-b\">A b</h1>\n<p>text with <code>a &lt; b</code>\nand <em>this</em>, <strong>that</strong>, 2 * 3 * 4</p>\n");
+        "<h1 id=\"a-b\">A b</h1>\n<p>text with <code>a &lt; b</code>\nand <em>this</em>, <strong>that</strong>, 2 * 3 "
+        "* 4</p>\n");
   CHECK(to_html("```cpp\nint a[2]; // *x*\n```\n", same) == "<pre><code>int a[2]; // *x*\n</code></pre>\n");
-  CHECK(to_html("* one\n  more\n* two\n\nend\n", same) == "<ul>\n<li><p>one\nmore</p>\n</li>\n<li><p>two</p>\n</li>\n</ul>\n<p>end</p>\n");
-  CHECK(to_html("1. one\n   ```\n   x\n   ```\n2. two\n", same) == "<ol>\n<li><p>one</p>\n<pre><code>x\n</code></pre>\n</li>\n<li><p>two</p>\n</li>\n</ol>\n");
+  CHECK(to_html("* one\n  more\n* two\n\nend\n", same) ==
+        "<ul>\n<li><p>one\nmore</p>\n</li>\n<li><p>two</p>\n</li>\n</ul>\n<p>end</p>\n");
+  CHECK(to_html("1. one\n   ```\n   x\n   ```\n2. two\n", same) ==
+        "<ol>\n<li><p>one</p>\n<pre><code>x\n</code></pre>\n</li>\n<li><p>two</p>\n</li>\n</ol>\n");
   CHECK(to_html("| a | b |\n|---|---|\n| `x \\| y` | [z](q.md) |\n", [](const std::string& s) { return s + "!"; }) ==
-        "<table>\n<tr><th>a</th><th>b</th></tr>\n<tr><td><code>x | y</code></td><td><a href=\"q.md!\">z</a></td></tr>\n</table>\n");
+        "<table>\n<tr><th>a</th><th>b</th></tr>\n<tr><td><code>x | y</code></td><td><a "
+        "href=\"q.md!\">z</a></td></tr>\n</table>\n");
   const auto blocks = reference::code_blocks("# A\n## B\n```cpp\nx\n```\ntext\n```python\ny\nz\n```\n");
   REQUIRE(blocks.size() == 2);
   CHECK(blocks[0].heading == "B");

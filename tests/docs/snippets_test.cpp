@@ -1,5 +1,6 @@
-// samples/pallas.md: every C++ block runs, on the interpreter and on a device, and gives what its Python neighbour gives under JAX. Without a
-// Python that has JAX (TESSERA_PYTHON names one; else python3) that last part is skipped, and says so.
+// samples/pallas.md: every C++ block runs, on the interpreter and on a device, and gives what its Python neighbour
+// gives under JAX. Without a Python that has JAX (TESSERA_PYTHON names one; else python3) that last part is skipped,
+// and says so.
 #include "tests/docs/snippets.h"
 
 #include <doctest/doctest.h>
@@ -42,7 +43,8 @@ void compare(const std::string& name, const Array& got, const Array& wanted) {
   REQUIRE(to_string(got.shape()) == to_string(wanted.shape()));
   CHECK(got.dtype() == wanted.dtype());
   double worst = 0;
-  for (int64_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::fabs(got.at(i) - wanted.at(i)) / (1 + std::fabs(wanted.at(i))));
+  for (int64_t i = 0; i < got.size(); ++i)
+    worst = std::max(worst, std::fabs(got.at(i) - wanted.at(i)) / (1 + std::fabs(wanted.at(i))));
   CHECK(worst < 1e-5);  // a few roundings of f32: exp, and sums in another order
 }
 }  // namespace
@@ -62,6 +64,8 @@ TEST_CASE("pallas.md: the Python blocks give the same under JAX") {
     return;
   }
   const test::TemporaryFolder folder("docs");
-  REQUIRE(std::system(("'" + python + "' tests/docs/run_snippets.py '" TESSERA_SNIPPETS "' '" + folder.path.string() + "'").c_str()) == 0);
+  REQUIRE(
+      std::system(("'" + python + "' tests/docs/run_snippets.py '" TESSERA_SNIPPETS "' '" + folder.path.string() + "'")
+                      .c_str()) == 0);
   for (const auto& [name, array] : on_interpreter()) compare(name, array, read_npy(folder.at(name + ".npy")));
 }

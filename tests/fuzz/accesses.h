@@ -1,5 +1,5 @@
-// What a random kernel does with its Refs: loads, stores, swaps, updates and atomics at random indices, and messages about what is known exactly.
-// generator.cpp puts them into statements and control flow.
+// What a random kernel does with its Refs: loads, stores, swaps, updates and atomics at random indices, and messages
+// about what is known exactly. generator.cpp puts them into statements and control flow.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,8 @@
 #include "tests/fuzz/spec.h"
 
 namespace tessera::fuzz {
-using ir::Attr, ir::BlockDim, ir::BlockMapping, ir::Index, ir::MemorySpace, ir::Op, ir::Opcode, ir::RegionId, ir::Type, ir::Value;
+using ir::Attr, ir::BlockDim, ir::BlockMapping, ir::Index, ir::MemorySpace, ir::Op, ir::Opcode, ir::RegionId, ir::Type,
+    ir::Value;
 
 class Accesses : protected Spec {
  protected:
@@ -18,12 +19,15 @@ class Accesses : protected Spec {
   Value pid(size_t axis) {
     Op op{.code = Opcode::program_id};
     op.set(Attr::axis, static_cast<int64_t>(axis - first_visible()));
-    const Value v = values_.note(values_.b.one(std::move(op)), {static_cast<double>(std::max<int64_t>(grid_[axis] - 1, 0)), 0, true, false});
+    const Value v = values_.note(values_.b.one(std::move(op)),
+                                 {static_cast<double>(std::max<int64_t>(grid_[axis] - 1, 0)), 0, true, false});
     values_.pool.push_back(v);
     if (grid_[axis] > 0) values_.counters.push_back({v, grid_[axis] - 1});
     return v;
   }
-  Value is_id(size_t axis, int64_t at) { return *values_.apply(Opcode::eq, {pid(axis), values_.constant(DType::i32, static_cast<double>(at))}); }
+  Value is_id(size_t axis, int64_t at) {
+    return *values_.apply(Opcode::eq, {pid(axis), values_.constant(DType::i32, static_cast<double>(at))});
+  }
 
   void store_all(const RefInfo& r, Value v) {
     Op op{.code = Opcode::store, .operands = {r.ref, v}};
@@ -47,7 +51,8 @@ class Accesses : protected Spec {
         // Once: scratch lives from program to program (and starts anew with each element of a batch).
         persistent_ = true;
         Value first = is_id(first_visible(), 0);
-        for (size_t axis = first_visible() + 1; axis < grid_.size(); ++axis) first = *values_.apply(Opcode::and_, {first, is_id(axis, 0)});
+        for (size_t axis = first_visible() + 1; axis < grid_.size(); ++axis)
+          first = *values_.apply(Opcode::and_, {first, is_id(axis, 0)});
         values_.b.when(first, [&] { store_all(r, v); });
       } else {
         store_all(r, v);
@@ -62,25 +67,31 @@ class Accesses : protected Spec {
     const auto reset = [&] {
       const Value again = values_.scalar_wrapped_bool();
       const bool otherwise = random_.chance(0.4);
-      const auto store = [&] { store_all(r, v); return std::vector<Value>{}; };
+      const auto store = [&] {
+        store_all(r, v);
+        return std::vector<Value>{};
+      };
       const auto nothing = [] { return std::vector<Value>{}; };
-      values_.b.if_else(again, [&] { return otherwise ? nothing() : store(); }, [&] { return otherwise ? store() : nothing(); });
+      values_.b.if_else(
+          again, [&] { return otherwise ? nothing() : store(); }, [&] { return otherwise ? store() : nothing(); });
     };
     const bool before = random_.chance(0.5);
     if (before) reset();
     Value first = is_id(first_visible(), 0);
-    for (size_t axis = first_visible() + 1; axis < grid_.size(); ++axis) first = *values_.apply(Opcode::and_, {first, is_id(axis, 0)});
+    for (size_t axis = first_visible() + 1; axis < grid_.size(); ++axis)
+      first = *values_.apply(Opcode::and_, {first, is_id(axis, 0)});
     values_.b.when(first, [&] { store_all(r, v); });
     if (!before) reset();
     const Value old = values_.note(load_all(r), r.fact);
     values_.pool.push_back(old);
     if (values_.counters.empty()) return;  // a grid without programs
     if (const auto mine = values_.cast(random_.pick(values_.counters).v, r.dtype); mine && r.dtype != DType::boolean)
-      if (const auto sum = values_.apply(Opcode::add, {old, values_.coerce(*mine, r.shape)})) store_all(r, values_.conform(*sum, r.fact.bound));
+      if (const auto sum = values_.apply(Opcode::add, {old, values_.coerce(*mine, r.shape)}))
+        store_all(r, values_.conform(*sum, r.fact.bound));
   }
 
-  // v joined with values of this region that nothing has used yet: what no output depends on is gone before it reaches lowering. `strict`: the
-  // result must be clean and exact, as memory and carried values that are read again.
+  // v joined with values of this region that nothing has used yet: what no output depends on is gone before it reaches
+  // lowering. `strict`: the result must be clean and exact, as memory and carried values that are read again.
   Value with_unused(Value v, int64_t most, bool strict) {
     const ir::Kernel& k = out_.kernel;
     std::vector<bool> used(k.values.size(), false);
@@ -88,17 +99,19 @@ class Accesses : protected Spec {
       for (const Value x : op.operands) used[x.index] = true;
     const DType t = values_.type(v).dtype;
     const Shape shape = values_.type(v).shape;
-    const bool inexact_left = std::any_of(values_.pool.begin(), values_.pool.end(), [&](Value u) { return !used[u.index] && values_.fact(u).err != 0; });
+    const bool inexact_left = std::any_of(values_.pool.begin(), values_.pool.end(),
+                                          [&](Value u) { return !used[u.index] && values_.fact(u).err != 0; });
     for (size_t i = values_.pool.size(); i-- > region_start_ && most > 0;) {
       const Value u = values_.pool[i];
       const Fact f = values_.fact(u);
       if (used[u.index] || u == v || (strict && (f.dirty || f.err != 0)) || (f.dirty && random_.chance(0.6))) continue;
-      if (f.err == 0 && inexact_left && !strict && is_float(t) && random_.chance(0.5)) continue;  // they have no other place to go
+      // they have no other place to go
+      if (f.err == 0 && inexact_left && !strict && is_float(t) && random_.chance(0.5)) continue;
       const auto c = values_.cast(u, t);
       if (!c || (strict && values_.fact(*c).err != 0)) continue;
       const Value piece = values_.coerce(*c, shape);
-      static const std::vector<Opcode> kInts{Opcode::add, Opcode::xor_, Opcode::max, Opcode::sub}, kFloats{Opcode::add, Opcode::add, Opcode::max, Opcode::sub},
-          kBools{Opcode::xor_, Opcode::ne, Opcode::or_};
+      static const std::vector<Opcode> kInts{Opcode::add, Opcode::xor_, Opcode::max, Opcode::sub},
+          kFloats{Opcode::add, Opcode::add, Opcode::max, Opcode::sub}, kBools{Opcode::xor_, Opcode::ne, Opcode::or_};
       Opcode op = random_.pick(t == DType::boolean ? kBools : is_int(t) ? kInts : kFloats);
       auto r = values_.apply(op, {v, piece});
       if (!r && t != DType::boolean) r = values_.apply(Opcode::max, {v, piece});
@@ -135,8 +148,10 @@ class Accesses : protected Spec {
     }
   }
 
-  // A random index; `starts` are the dynamic starts, whose operand positions begin at `first`. Returns the shape it selects.
-  Shape random_index(const RefInfo& r, bool masked, std::vector<Index>& index, std::vector<Value>& starts, int32_t first, bool arrays = false) {
+  // A random index; `starts` are the dynamic starts, whose operand positions begin at `first`. Returns the shape it
+  // selects.
+  Shape random_index(const RefInfo& r, bool masked, std::vector<Index>& index, std::vector<Value>& starts,
+                     int32_t first, bool arrays = false) {
     Shape common;  // of index arrays, if there are some
     if (arrays && random_.chance(values_.favourite == Opcode::addupdate ? 0.6 : 0.2))
       for (int64_t rank = random_.chance(0.75) ? 1 : 2; rank-- > 0;) common.push_back(random_.in(1, 6));
@@ -165,7 +180,9 @@ class Accesses : protected Spec {
           if (random_.chance(0.12)) starts.push_back(values_.wrapped_scalar(random_.chance(0.7) ? last + 1 : n));
           else if (random_.chance(masked ? 0.25 : 0.06)) starts.push_back(far_start(masked));
           else if (random_.chance(0.45)) starts.push_back(values_.counted_index(last));
-          else starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1)) : values_.scalar_int(-n - 2, n + 2));
+          else
+            starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1))
+                                                 : values_.scalar_int(-n - 2, n + 2));
           if (masked && random_.chance(0.3)) x.size += 2;
         }
       }
@@ -177,25 +194,32 @@ class Accesses : protected Spec {
   }
 
   // A start near the limits of i32, on either side of which it may wrap; at times with a sign that is known.
-  // Under a mask mostly one that is known not to be negative, while the window's end wraps: then its sign alone tells nothing.
+  // Under a mask mostly one that is known not to be negative, while the window's end wraps: then its sign alone tells
+  // nothing.
   Value far_start(bool masked) {
     ir::Builder& b = values_.b;
-    static const std::vector<int64_t> kEnds{INT32_MAX, INT32_MAX - 9, INT32_MAX - 40, int64_t{1} << 30, INT32_MIN, INT32_MIN + 9, INT32_MIN + 40};
+    static const std::vector<int64_t> kEnds{INT32_MAX, INT32_MAX - 9, INT32_MAX - 40, int64_t{1} << 30,
+                                            INT32_MIN, INT32_MIN + 9, INT32_MIN + 40};
     const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
     Value v = b.elementwise(Opcode::add, {values_.scalar_int(-8, 8), number(random_.pick(kEnds))});
-    if (masked && random_.chance(0.6)) v = b.elementwise(Opcode::max, {b.elementwise(Opcode::add, {values_.scalar_int(-8, 8), number(INT32_MAX - 9)}), number(0)});
-    else if (random_.chance(0.5)) v = b.elementwise(random_.chance(0.7) ? Opcode::max : Opcode::min, {v, number(random_.in(-3, 3))});
+    if (masked && random_.chance(0.6))
+      v = b.elementwise(Opcode::max,
+                        {b.elementwise(Opcode::add, {values_.scalar_int(-8, 8), number(INT32_MAX - 9)}), number(0)});
+    else if (random_.chance(0.5))
+      v = b.elementwise(random_.chance(0.7) ? Opcode::max : Opcode::min, {v, number(random_.in(-3, 3))});
     return values_.note(v, {2147483648.0, 0, true, false});
   }
 
-  // A part of an output, once and at a place that is fixed: that may be all that touches it, and its elements be the invocations' own that store them.
+  // A part of an output, once and at a place that is fixed: that may be all that touches it, and its elements be the
+  // invocations' own that store them.
   bool swap_a_part(RefInfo& r) {
     if (num_elements(r.shape) == 0) return false;
     Op op{.code = Opcode::swap, .operands = {r.ref}};
     Shape shape;
     for (const int64_t n : r.shape) {
       Index x = Index::at(random_.in(0, n - 1));
-      if (random_.chance(0.6)) x = {Index::Kind::slice, x.start, -1, random_.chance(0.6) ? 1 : random_.in(1, n - x.start), 1};
+      if (random_.chance(0.6))
+        x = {Index::Kind::slice, x.start, -1, random_.chance(0.6) ? 1 : random_.in(1, n - x.start), 1};
       if (random_.chance(0.1)) x = Index::all(n);
       if (x.kind == Index::Kind::slice) shape.push_back(x.size);
       op.index.push_back(x);
@@ -230,7 +254,8 @@ class Accesses : protected Spec {
     }
     Value v = values_.want(DType::i32, shape, true);
     if (values_.fact(v).err != 0) v = values_.leaf(DType::i32, shape);
-    v = b.elementwise(Opcode::clamp, {number(random_.chance(0.5) ? 0 : -n - 1), v, number(random_.chance(0.5) ? n - 1 : n + 1)});
+    v = b.elementwise(Opcode::clamp,
+                      {number(random_.chance(0.5) ? 0 : -n - 1), v, number(random_.chance(0.5) ? n - 1 : n + 1)});
     return values_.note(v, {static_cast<double>(n + 1), 0, true, false});
   }
 
@@ -288,12 +313,18 @@ class Accesses : protected Spec {
       if (m.block[d].kind == BlockDim::Kind::squeezed) continue;
       const int64_t at = seen++, extent = shapes_[static_cast<size_t>(r.block)][d], size = m.block[d].size;
       if (extent % size == 0) continue;
-      const auto number = [&](int64_t n, const Shape& s = {}) { return values_.constant(DType::i32, static_cast<double>(n), s); };
-      const Value block = b.elementwise(Opcode::clamp, {number(0), emit(maps_[static_cast<size_t>(r.block)][d], ids, out_.kernel.region(out_.kernel.body).args), number(cdiv(extent, size) - 1)});
+      const auto number = [&](int64_t n, const Shape& s = {}) {
+        return values_.constant(DType::i32, static_cast<double>(n), s);
+      };
+      const Value block = b.elementwise(
+          Opcode::clamp,
+          {number(0), emit(maps_[static_cast<size_t>(r.block)][d], ids, out_.kernel.region(out_.kernel.body).args),
+           number(cdiv(extent, size) - 1)});
       const Value base = b.elementwise(Opcode::mul, {block, number(size)});
       Op iota{.code = Opcode::iota};
       iota.set(Attr::axis, at);
-      const Value place = b.elementwise(Opcode::add, {b.one(std::move(iota), Type::array(DType::i32, r.shape)), b.broadcast(base, r.shape, {})});
+      const Value place = b.elementwise(
+          Opcode::add, {b.one(std::move(iota), Type::array(DType::i32, r.shape)), b.broadcast(base, r.shape, {})});
       const Value inside = b.elementwise(Opcode::lt, {place, number(extent, r.shape)});
       const Value otherwise = values_.leaf(r.dtype, r.shape);
       Fact f = join(values_.fact(v), values_.fact(otherwise));
@@ -310,9 +341,11 @@ class Accesses : protected Spec {
       r.readable = true;
       return;
     }
-    Op op{.code = random_.chance(0.35) && (r.readable || random_.chance(0.2)) ? Opcode::swap : Opcode::store, .operands = {r.ref}};
+    Op op{.code = random_.chance(0.35) && (r.readable || random_.chance(0.2)) ? Opcode::swap : Opcode::store,
+          .operands = {r.ref}};
     // Sums stay exact: of integers, or of whole numbers into what is never read again.
-    const bool adds = r.dtype != DType::boolean && (is_int(r.dtype) || (!r.stateful && r.fact.whole)) && random_.chance(values_.favourite == Opcode::addupdate ? 0.8 : 0.2);
+    const bool adds = r.dtype != DType::boolean && (is_int(r.dtype) || (!r.stateful && r.fact.whole)) &&
+                      random_.chance(values_.favourite == Opcode::addupdate ? 0.8 : 0.2);
     if (adds) op.code = Opcode::addupdate;
     std::vector<Value> starts;
     const bool masked = random_.chance(0.2), other = masked && op.code == Opcode::swap && random_.chance(0.7);
@@ -323,7 +356,8 @@ class Accesses : protected Spec {
     Value v = with_unused(values_.want(r.dtype, shape, r.stateful || adds), depth ? 2 : 1, r.stateful || adds);
     if (adds && is_float(r.dtype)) {
       v = values_.conform(v, 4);
-      r.fact.bound += 4.0 * static_cast<double>(num_elements(shape));  // and again where a loop adds: whole numbers all the same
+      // and again where a loop adds: whole numbers all the same
+      r.fact.bound += 4.0 * static_cast<double>(num_elements(shape));
     }
     v = fit(r, v);
     op.operands.push_back(v);
@@ -342,7 +376,8 @@ class Accesses : protected Spec {
     const Value scalar = values_.conform(values_.want(DType::i32, {}, true), 100);
     if (random_.chance(0.3)) {
       const Value most = values_.constant(DType::i32, 1000);
-      const Value small = *values_.apply(Opcode::and_, {scalar, values_.constant(DType::i32, 511)});  // what other programs have made of it included
+      // what other programs have made of it included
+      const Value small = *values_.apply(Opcode::and_, {scalar, values_.constant(DType::i32, 511)});
       Op op{.code = Opcode::check, .operands = {*values_.apply(Opcode::lt, {small, most}), small}};
       op.set(Attr::text, text("{} is not below 1000"));
       values_.b.append(std::move(op));
@@ -351,9 +386,13 @@ class Accesses : protected Spec {
     Op op{.code = Opcode::debug_print, .operands = {scalar}};
     std::string format = "{:4d}:";
     for (int64_t n = random_.in(0, 3); n-- > 0;) {
-      const Value v = random_.chance(0.5) ? values_.want(static_cast<DType>(random_.below(kNumDTypes)), random_.chance(0.5) ? Shape{} : Shape{random_.in(1, 9)}, true) : values_.pool.empty() ? scalar : random_.pick(values_.pool);
+      const Value v = random_.chance(0.5)    ? values_.want(static_cast<DType>(random_.below(kNumDTypes)),
+                                                         random_.chance(0.5) ? Shape{} : Shape{random_.in(1, 9)}, true)
+                      : values_.pool.empty() ? scalar
+                                             : random_.pick(values_.pool);
       const Type t = values_.type(v);
-      if (is_float(t.dtype) || values_.fact(v).dirty || values_.fact(v).err != 0 || num_elements(t.shape) > 200) continue;
+      if (is_float(t.dtype) || values_.fact(v).dirty || values_.fact(v).err != 0 || num_elements(t.shape) > 200)
+        continue;
       op.operands.push_back(v);
       format += " {}";
     }
@@ -367,11 +406,14 @@ class Accesses : protected Spec {
     return at - texts.begin();
   }
 
-  // An atomic, with a value that is exact: what it combines with may be anything. What is read again stays within its bound.
+  // An atomic, with a value that is exact: what it combines with may be anything. What is read again stays within its
+  // bound.
   void update(RefInfo& r) {
     static const std::vector<Opcode> kBool{Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::swap, Opcode::atomic_cas},
-        kBounded{Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas}, kFloat{Opcode::add, Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas},
-        kInt{Opcode::add, Opcode::add, Opcode::max, Opcode::min, Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::swap, Opcode::atomic_cas};
+        kBounded{Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas},
+        kFloat{Opcode::add, Opcode::max, Opcode::min, Opcode::swap, Opcode::atomic_cas},
+        kInt{Opcode::add, Opcode::add,  Opcode::max,  Opcode::min,       Opcode::and_,
+             Opcode::or_, Opcode::xor_, Opcode::swap, Opcode::atomic_cas};
     // At times the bits of floats as integers, where nothing reads them again.
     const bool bits = is_float(r.dtype) && !r.stateful && random_.chance(0.15);
     const int width = static_cast<int>(8 * size_bytes(r.dtype));

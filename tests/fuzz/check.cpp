@@ -5,8 +5,8 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
-#include <sstream>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 #ifndef _WIN32
@@ -37,12 +37,13 @@ namespace tessera::fuzz {
 namespace {
 using ir::Kernel;
 
-// What the interpreter says, and which elements of it are defined: those that are the same whatever unspecified memory holds. Uniform values
-// show what hangs on one unspecified element; copies of what is beside it, which compiled code loads beyond an array's end, what compares the two; numbers of each place's own show
-// garbage - garbage and the like.
+// What the interpreter says, and which elements of it are defined: those that are the same whatever unspecified memory
+// holds. Uniform values show what hangs on one unspecified element; copies of what is beside it, which compiled code
+// loads beyond an array's end, what compares the two; numbers of each place's own show garbage - garbage and the like.
 constexpr int kFirstPattern = 5;
 InterpretOptions options(const DimValues& dims, int fill) {
-  constexpr Uninitialised kKnown[] = {Uninitialised::nan, Uninitialised::large, Uninitialised::small, Uninitialised::zero, Uninitialised::edge};
+  constexpr Uninitialised kKnown[] = {Uninitialised::nan, Uninitialised::large, Uninitialised::small,
+                                      Uninitialised::zero, Uninitialised::edge};
   InterpretOptions o{.dims = dims, .uninitialised = fill < kFirstPattern ? kKnown[fill] : Uninitialised::pattern};
   o.print = [](const std::string&) {};
   o.seed = fill < kFirstPattern ? std::nullopt : std::optional<uint64_t>(static_cast<uint64_t>(fill));
@@ -59,7 +60,7 @@ struct Reference {
   std::vector<std::vector<bool>> defined;  // per output and element
   bool all_defined = true;
   bool lines_defined = true;
-  int fills = 1;                           // the next options() to try
+  int fills = 1;  // the next options() to try
 
   explicit Reference(const Case& of) : c(&of), outputs(plain_run(of.kernel, of, lines)) {
     for (const Array& a : outputs) defined.emplace_back(static_cast<size_t>(a.size()), true);
@@ -75,7 +76,8 @@ struct Reference {
     lines_defined = lines_defined && said == before;
     for (size_t o = 0; o < again.size(); ++o)
       for (int64_t i = 0; i < again[o].size(); ++i)
-        if (again[o].element_bits(i) != outputs[o].element_bits(i)) defined[o][static_cast<size_t>(i)] = false, all_defined = false;
+        if (again[o].element_bits(i) != outputs[o].element_bits(i))
+          defined[o][static_cast<size_t>(i)] = false, all_defined = false;
   }
   /// Values of few bits agree by chance: before a difference counts, many more runs.
   bool still_defined(size_t output, int64_t element) {
@@ -100,18 +102,26 @@ bool near_enough(DType t, uint64_t wanted, uint64_t got, double tolerance) {
 }
 
 // Nothing if equal where defined.
-std::optional<std::string> difference(Reference& r, const std::vector<Array>& got, const std::vector<double>& tolerance) {
-  if (got.size() != r.outputs.size()) return "there are " + std::to_string(got.size()) + " outputs, but " + std::to_string(r.outputs.size()) + " are wanted";
+std::optional<std::string> difference(Reference& r, const std::vector<Array>& got,
+                                      const std::vector<double>& tolerance) {
+  if (got.size() != r.outputs.size())
+    return "there are " + std::to_string(got.size()) + " outputs, but " + std::to_string(r.outputs.size()) +
+           " are wanted";
   for (size_t o = 0; o < got.size(); ++o) {
     const Array &a = r.outputs[o], &b = got[o];
-    if (a.shape() != b.shape() || a.dtype() != b.dtype()) return "output " + std::to_string(o) + " has another shape or dtype";
+    if (a.shape() != b.shape() || a.dtype() != b.dtype())
+      return "output " + std::to_string(o) + " has another shape or dtype";
     int64_t wrong = 0, first = -1;
     for (int64_t i = 0; i < a.size(); ++i)
-      if (r.defined[o][static_cast<size_t>(i)] && !near_enough(a.dtype(), a.element_bits(i), b.element_bits(i), tolerance.empty() ? 0 : tolerance[o]) && r.still_defined(o, i))
+      if (r.defined[o][static_cast<size_t>(i)] &&
+          !near_enough(a.dtype(), a.element_bits(i), b.element_bits(i), tolerance.empty() ? 0 : tolerance[o]) &&
+          r.still_defined(o, i))
         if (wrong++ == 0) first = i;
     if (wrong)
-      return "output " + std::to_string(o) + " of " + to_string(a.shape()) + ": " + std::to_string(wrong) + " elements differ, first element " + std::to_string(first) + ": " +
-             show(b.dtype(), b.element_bits(first)) + ", but the interpreter has " + show(a.dtype(), a.element_bits(first));
+      return "output " + std::to_string(o) + " of " + to_string(a.shape()) + ": " + std::to_string(wrong) +
+             " elements differ, first element " + std::to_string(first) + ": " +
+             show(b.dtype(), b.element_bits(first)) + ", but the interpreter has " +
+             show(a.dtype(), a.element_bits(first));
   }
   return std::nullopt;
 }
@@ -133,14 +143,16 @@ std::optional<std::string> validate(const std::vector<uint32_t>& words) {
 // What a target may say no to; any other CompileError of a kernel as they are made here is a fault.
 bool may_be_refused(const std::string& message) {
   constexpr const char* kTexts[] = {
-      " leaves all loops after ",          // a driver's limit on iterations
+      " leaves all loops after ",                // a driver's limit on iterations
       " dtype f64 needs shaderFloat64, which ",  // the one dtype that nothing emulates
   };
-  return std::any_of(std::begin(kTexts), std::end(kTexts), [&](const char* text) { return message.find(text) != std::string::npos; });
+  return std::any_of(std::begin(kTexts), std::end(kTexts),
+                     [&](const char* text) { return message.find(text) != std::string::npos; });
 }
 
 bool has_f64(const Kernel& k) {
-  return std::any_of(k.values.begin(), k.values.end(), [](const ir::ValueInfo& v) { return v.type.dtype == DType::f64; });
+  return std::any_of(k.values.begin(), k.values.end(),
+                     [](const ir::ValueInfo& v) { return v.type.dtype == DType::f64; });
 }
 
 class Checker {
@@ -155,7 +167,8 @@ class Checker {
       if (!problems.empty()) return fail(problems);
       begin("text form");
       const std::string text = ir::print(case_.kernel);
-      if (const std::string again = ir::print(ir::parse(text)); again != text) return fail("print(parse(text)) differs:\n" + again);
+      if (const std::string again = ir::print(ir::parse(text)); again != text)
+        return fail("print(parse(text)) differs:\n" + again);
       begin("interpreter");
       reference_.emplace(case_);
       for (const auto& d : reference_->defined) {
@@ -165,7 +178,12 @@ class Checker {
       if (!hold_to_claims("source", case_.kernel, nullptr)) return std::move(out_);
       if (options_.passes && !passes()) return std::move(out_);
       begin("races");  // what lowering takes for parallel is
-      const std::vector<Array> in_any_order = interpret(case_.kernel, case_.inputs, {.dims = case_.dims, .seed = 1, .races = true, .print = [](const std::string&) {}, .parallel = parallel_axes(case_.kernel)});
+      const std::vector<Array> in_any_order = interpret(case_.kernel, case_.inputs,
+                                                        {.dims = case_.dims,
+                                                         .seed = 1,
+                                                         .races = true,
+                                                         .print = [](const std::string&) {},
+                                                         .parallel = parallel_axes(case_.kernel)});
       if (const auto d = difference(*reference_, in_any_order, case_.tolerance)) return fail(*d);
       for (const bool general : {true, false}) {
         if (general ? !options_.general : !options_.fast) continue;
@@ -185,7 +203,8 @@ class Checker {
           begin(form + "device");
           try {
             std::vector<std::string> lines;
-            if (const auto d = difference(*reference_, options_.device(case_, general, false, lines), case_.tolerance)) return fail(*d);
+            if (const auto d = difference(*reference_, options_.device(case_, general, false, lines), case_.tolerance))
+              return fail(*d);
             if (const auto d = other_lines(lines)) return fail(*d);
             if (!lines.empty() && reference_->lines_defined) {
               begin(form + "device with little room for prints");
@@ -232,8 +251,9 @@ class Checker {
     if (got == wanted || !reference_->lines_defined) return std::nullopt;
     size_t i = 0;
     while (i < got.size() && i < wanted.size() && got[i] == wanted[i]) ++i;
-    return "prints " + std::to_string(got.size()) + " lines, but the interpreter " + std::to_string(wanted.size()) + "; line " + std::to_string(i) + ": " + (i < got.size() ? got[i] : "none") +
-           ", but the interpreter has " + (i < wanted.size() ? wanted[i] : "none");
+    return "prints " + std::to_string(got.size()) + " lines, but the interpreter " + std::to_string(wanted.size()) +
+           "; line " + std::to_string(i) + ": " + (i < got.size() ? got[i] : "none") + ", but the interpreter has " +
+           (i < wanted.size() ? wanted[i] : "none");
   }
   // Of the interpreter's lines, in their order, as many as found room; the last line counts the others.
   std::optional<std::string> lines_missing(std::vector<std::string> got) const {
@@ -247,8 +267,10 @@ class Checker {
       if (at++ >= wanted.size()) return "prints a line that the interpreter does not have there: " + line;
     }
     const size_t missing = wanted.size() - got.size();
-    const std::string said = case_.kernel.name + ": " + std::to_string(missing) + (missing == 1 ? " more line (" : " more lines (");
-    if (last.compare(0, said.size(), said) != 0) return std::to_string(missing) + " lines are missing, but the last line says: " + last;
+    const std::string said =
+        case_.kernel.name + ": " + std::to_string(missing) + (missing == 1 ? " more line (" : " more lines (");
+    if (last.compare(0, said.size(), said) != 0)
+      return std::to_string(missing) + " lines are missing, but the last line says: " + last;
     return std::nullopt;
   }
   // Passes keep every defined bit, floats included.
@@ -274,7 +296,8 @@ class Checker {
     return seen_.insert(program_to_bytes(program) + std::to_string(t.subgroup_size) + ir::print(lane)).second;
   }
 
-  // What is claimed of the kernel holds for all that it computes, and, as it is lowered for t, its programs may come in any order along the axes that are called parallel.
+  // What is claimed of the kernel holds for all that it computes, and, as it is lowered for t, its programs may come in
+  // any order along the axes that are called parallel.
   bool hold_to_claims(const std::string& name, const Kernel& k, const Target* t) {
     begin(name + ": claims");
     Claims claims(k, case_.dims);
@@ -289,7 +312,10 @@ class Checker {
       if (!seen_.insert(axes + ir::print(k)).second) return true;  // as another target lowers it
       claims.with_parallel(parallel);
     }
-    interpret(k, case_.inputs, {.dims = case_.dims, .print = [](const std::string&) {}, .observe = [&](const SeenValue& s) { claims.see(s); }});
+    interpret(k, case_.inputs,
+              {.dims = case_.dims,
+               .print = [](const std::string&) {},
+               .observe = [&](const SeenValue& s) { claims.see(s); }});
     if (claims.broken()) return failed(*claims.broken() + "\ntile-level kernel:\n" + ir::print(k));
     if (!t) return true;
     begin(name + ": parallel axes in another order");
@@ -313,13 +339,19 @@ class Checker {
     size_t tile_ops = 0, lane_ops = 0;
     options.dump = [&](std::string_view step, const Kernel& k, bool) {
       (k.level == ir::Level::lane ? lane : tile) = k;
-      if (k.level != ir::Level::lane) tile_ops = k.ops.size() + 31 * static_cast<size_t>(std::count_if(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::dot; }));
+      if (k.level != ir::Level::lane)
+        tile_ops = k.ops.size() +
+                   31 * static_cast<size_t>(std::count_if(k.ops.begin(), k.ops.end(),
+                                                          [](const ir::Op& op) { return op.code == ir::Opcode::dot; }));
       if (step == "lower") lane_ops = std::max(lane_ops, k.ops.size());
     };
     Program program;
     try {
       program = compile(case_.kernel, t, options);
-      if (program.steps_extent >= 0 && !program.open_ended && program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims) > Program::kMostSteps) throw CompileError(t.name + " leaves all loops after too few for so many steps");  // as a launch says
+      // as a launch says
+      if (program.steps_extent >= 0 && !program.open_ended &&
+          program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims) > Program::kMostSteps)
+        throw CompileError(t.name + " leaves all loops after too few for so many steps");
     } catch (const CompileError& e) {
       if (!may_be_refused(e.what())) throw;
       ++out_.compile_errors;
@@ -327,10 +359,13 @@ class Checker {
     }
     if (!hold_to_claims(name, tile, &t)) return false;
     const bool is_new = is_new_code(program, lane, t);
-    // Code is linear in the kernel's ops: each is emitted for so many elements of an invocation, at so many positions, with so much around it; a product is many.
+    // Code is linear in the kernel's ops: each is emitted for so many elements of an invocation, at so many positions,
+    // with so much around it; a product is many.
     begin(name + ": size");
     const size_t most = 500 + (t.kind == Target::Kind::cpu && !general ? 192 : 64) * tile_ops;
-    if (lane_ops > most) return failed(std::to_string(lane_ops) + " ops at lane level of " + std::to_string(tile_ops) + " at tile level: at most " + std::to_string(most) + " are allowed");
+    if (lane_ops > most)
+      return failed(std::to_string(lane_ops) + " ops at lane level of " + std::to_string(tile_ops) +
+                    " at tile level: at most " + std::to_string(most) + " are allowed");
     if (is_new) {
       begin(name + ": spirv-val");
       if (const auto log = validate(program.spirv)) return failed(*log);
@@ -346,7 +381,9 @@ class Checker {
         continue;
       }
       Array a(o.shape(), o.dtype());
-      for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
+      for (int64_t i = 0; i < a.size(); ++i)
+        a.set_element_bits(
+            i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
       arrays.push_back(std::move(a));
     }
     if (options_.delete_barriers) count_barriers(lane, arrays, t);
@@ -359,7 +396,9 @@ class Checker {
       run.max_steps = options_.max_steps;
       run.print_bytes = print_bytes(program);
       if (program.steps_extent >= 0) {
-        const int64_t steps = program.open_ended ? 40 * steps_of_dispatch(program) : program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
+        const int64_t steps = program.open_ended
+                                  ? 40 * steps_of_dispatch(program)
+                                  : program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
         run.steps = order % 3 == 0 ? steps_of_dispatch(program) : order % 3 == 1 ? cdiv(steps, 2) : steps;
       }
       run.ranges = ranges;
@@ -371,7 +410,9 @@ class Checker {
       std::string reports;
       for (const std::string& s : r.reports) {
         // Where the kernel stores unspecified memory, so does its lowering.
-        if (!reference_->all_defined && s.find("uninitialised memory") != std::string::npos && s.find("is the stored value of") != std::string::npos) continue;
+        if (!reference_->all_defined && s.find("uninitialised memory") != std::string::npos &&
+            s.find("is the stored value of") != std::string::npos)
+          continue;
         reports += s + "\n";
       }
       const std::string where = " (order " + std::to_string(order) + ")\nlane-level kernel:\n";
@@ -393,9 +434,11 @@ class Checker {
   }
 
   // What it stored and printed, against the interpreter.
-  std::optional<std::string> wrong(const Program& program, const std::vector<Array>& outputs, const std::vector<uint32_t>& report) {
+  std::optional<std::string> wrong(const Program& program, const std::vector<Array>& outputs,
+                                   const std::vector<uint32_t>& report) {
     if (!program.prints.empty()) {
-      if (report[PrintReport::kDropped] > 0) return "prints more than the interpreter, which prints " + std::to_string(reference_->lines.size()) + " lines";
+      if (report[PrintReport::kDropped] > 0)
+        return "prints more than the interpreter, which prints " + std::to_string(reference_->lines.size()) + " lines";
       std::vector<std::string> lines;
       const auto first = report.begin() + PrintReport::kRecords;
       for (const PrintedLine& line : printed_lines(program.prints, {first, first + report[PrintReport::kUsed]}))
@@ -415,7 +458,8 @@ class Checker {
   }
 
   // The same below lane level: the module itself, and what spirv-opt makes of it.
-  bool judged(const std::string& name, Program program, const Kernel& lane, const std::vector<Array>& arrays, const Target& t) {
+  bool judged(const std::string& name, Program program, const Kernel& lane, const std::vector<Array>& arrays,
+              const Target& t) {
     judge::Options run;
     run.subgroup_size = t.subgroup_size;
     run.max_workgroup_count = t.max_workgroup_count;
@@ -440,14 +484,17 @@ class Checker {
       out_.judge_steps += r.steps;
       std::string reports;
       for (const std::string& s : r.reports)
-        if (reference_->all_defined || (s.find("undefined: the stored value") == std::string::npos && s.find("undefined: what is compared") == std::string::npos)) reports += s + "\n";
+        if (reference_->all_defined || (s.find("undefined: the stored value") == std::string::npos &&
+                                        s.find("undefined: what is compared") == std::string::npos))
+          reports += s + "\n";
       const std::string where = " (judge's seed " + std::to_string(run.seed) + ", target " + t.name + ")\n";
       if (!reports.empty()) return failed(reports + where);
       if (r.unfinished) {
         ++out_.unjudged;
         break;
       }
-      if (!r.report_words.empty() && r.report_words[0] != 0) return failed("the report's first word is " + std::to_string(r.report_words[0]) + where);
+      if (!r.report_words.empty() && r.report_words[0] != 0)
+        return failed("the report's first word is " + std::to_string(r.report_words[0]) + where);
       if (const auto d = wrong(program, r.outputs, r.report_words)) return failed(*d + where);
     }
     return true;
@@ -476,7 +523,7 @@ class Checker {
   const Case& case_;
   const CheckOptions& options_;
   std::optional<Reference> reference_;
-  std::set<std::string> seen_;   // what has been checked: kernels as they are lowered, and code
+  std::set<std::string> seen_;  // what has been checked: kernels as they are lowered, and code
   std::string stage_;
   Outcome out_;
 };
@@ -485,7 +532,8 @@ class Checker {
 Outcome check(const Case& c, const CheckOptions& options) { return Checker(c, options).run(); }
 
 #ifdef _WIN32
-Outcome check_apart(const Case& c, const CheckOptions& options, int) { return check(c, options); }  // no fork: what crashes ends the suite
+// no fork: what crashes ends the suite
+Outcome check_apart(const Case& c, const CheckOptions& options, int) { return check(c, options); }
 #else
 Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
   int ends[2];
@@ -494,7 +542,8 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
   if (child < 0) throw std::runtime_error("fuzz: fork: " + std::string(std::strerror(errno)));
   if (child == 0) {
     close(ends[0]);
-    const rlimit limit{static_cast<rlim_t>(seconds), static_cast<rlim_t>(seconds) + 5};  // of the processor's time: others may be busy
+    // of the processor's time: others may be busy
+    const rlimit limit{static_cast<rlim_t>(seconds), static_cast<rlim_t>(seconds) + 5};
     setrlimit(RLIMIT_CPU, &limit);
     const auto send = [&](char tag, const std::string& text) {
       const std::string line = tag + std::to_string(text.size()) + ":" + text;
@@ -507,7 +556,10 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     CheckOptions o = options;
     o.on_stage = [&](const std::string& stage) { send('s', stage); };
     const Outcome out = check(c, o);
-    send('n', std::to_string(out.compile_errors) + " " + std::to_string(out.unfinished) + " " + std::to_string(out.defined) + " " + std::to_string(out.elements) + " " + std::to_string(out.barriers) + " " + std::to_string(out.needed) + " " + std::to_string(out.judged) + " " + std::to_string(out.unjudged) + " " + std::to_string(out.judge_steps));
+    send('n', std::to_string(out.compile_errors) + " " + std::to_string(out.unfinished) + " " +
+                  std::to_string(out.defined) + " " + std::to_string(out.elements) + " " +
+                  std::to_string(out.barriers) + " " + std::to_string(out.needed) + " " + std::to_string(out.judged) +
+                  " " + std::to_string(out.unjudged) + " " + std::to_string(out.judge_steps));
     if (out.failure) send('f', out.failure->message);
     send('e', "");
     _exit(0);
@@ -531,12 +583,17 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     if (all[at] == 's') stage = text;
     else if (all[at] == 'f') message = text;
     else if (all[at] == 'e') ended = true;
-    else std::istringstream(text) >> out.compile_errors >> out.unfinished >> out.defined >> out.elements >> out.barriers >> out.needed >> out.judged >> out.unjudged >> out.judge_steps;
+    else
+      std::istringstream(text) >> out.compile_errors >> out.unfinished >> out.defined >> out.elements >> out.barriers >>
+          out.needed >> out.judged >> out.unjudged >> out.judge_steps;
     at = colon + 1 + length;
   }
   if (message) out.failure = Failure{stage, *message};
-  else if (!ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) out.failure = Failure{stage, "takes longer than " + std::to_string(seconds) + " s"};
-  else if (!ended) out.failure = Failure{stage, "crash: " + std::string(WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the process ended")};
+  else if (!ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
+    out.failure = Failure{stage, "takes longer than " + std::to_string(seconds) + " s"};
+  else if (!ended)
+    out.failure = Failure{
+        stage, "crash: " + std::string(WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the process ended")};
   return out;
 }
 #endif

@@ -1,5 +1,6 @@
-// One case through everything: the text form, every pass, both forms of code generation on several targets under the lane-level
-// interpreter in random orders, the SPIR-V validator, and a device if there is one. The interpreter is right by definition.
+// One case through everything: the text form, every pass, both forms of code generation on several targets under the
+// lane-level interpreter in random orders, the SPIR-V validator, and a device if there is one. The interpreter is right
+// by definition.
 #pragma once
 #include <functional>
 #include <optional>
@@ -10,38 +11,44 @@
 namespace tessera::fuzz {
 
 struct CheckOptions {
-  bool general = true, fast = true;         // forms of code generation
-  bool minimum = true, lavapipe = true, gpu = true, cut = true, random = true;   // targets; cut: lavapipe's, with loops that end after 200 iterations
-  uint64_t random_target = 0;               // which random one a kernel gets
-  bool delete_barriers = false;             // also run each lane-level kernel without each of its barriers, and count what is reported
-  int orders = 2;                           // seeds of the lane-level interpreter per form and target
-  int64_t max_steps = int64_t{1} << 27;     // of the lane-level interpreter per run: kernels that need more are counted, not run to the end
+  bool general = true, fast = true;  // forms of code generation
+  // targets; cut: lavapipe's, with loops that end after 200 iterations
+  bool minimum = true, lavapipe = true, gpu = true, cut = true, random = true;
+  uint64_t random_target = 0;  // which random one a kernel gets
+  // also run each lane-level kernel without each of its barriers, and count what is reported
+  bool delete_barriers = false;
+  int orders = 2;  // seeds of the lane-level interpreter per form and target
+  // of the lane-level interpreter per run: kernels that need more are counted, not run to the end
+  int64_t max_steps = int64_t{1} << 27;
   bool passes = true;
-  bool judge = true;                        // also run the SPIR-V (tests/support/judge)
-  int judge_orders = 1;                     // its seeds per form and target
-  bool optimised = false;                   // and once more after spirv-opt
+  bool judge = true;       // also run the SPIR-V (tests/support/judge)
+  int judge_orders = 1;    // its seeds per form and target
+  bool optimised = false;  // and once more after spirv-opt
   int64_t judge_steps = int64_t{1} << 26;
-  /// Runs the case on a device with ample room for what it prints, or with little; empty: none. `lines` gets what comes out.
-  std::function<std::vector<Array>(const Case&, bool general, bool little_room, std::vector<std::string>& lines)> device;
-  std::function<void(const std::string& stage)> on_stage;   // sees each stage as it begins
+  /// Runs the case on a device with ample room for what it prints, or with little; empty: none. `lines` gets what comes
+  /// out.
+  std::function<std::vector<Array>(const Case&, bool general, bool little_room, std::vector<std::string>& lines)>
+      device;
+  std::function<void(const std::string& stage)> on_stage;  // sees each stage as it begins
 };
 
 struct Failure {
-  std::string stage;    // "pass cse", "fast/minimum: lane interpreter": what a shrunk case must fail again
+  std::string stage;  // "pass cse", "fast/minimum: lane interpreter": what a shrunk case must fail again
   std::string message;
 };
 struct Outcome {
   std::optional<Failure> failure;
-  int compile_errors = 0;   // targets that said no
-  int unfinished = 0;       // runs of the lane-level interpreter that CheckOptions::max_steps ended
+  int compile_errors = 0;  // targets that said no
+  int unfinished = 0;      // runs of the lane-level interpreter that CheckOptions::max_steps ended
   int64_t defined = 0, elements = 0;
-  int64_t barriers = 0, needed = 0;   // delete_barriers: how many there are, and how many were missed
-  int judged = 0, unjudged = 0;       // runs of the judge, and those that its budget ended
-  int64_t judge_steps = 0;            // instructions
+  int64_t barriers = 0, needed = 0;  // delete_barriers: how many there are, and how many were missed
+  int judged = 0, unjudged = 0;      // runs of the judge, and those that its budget ended
+  int64_t judge_steps = 0;           // instructions
 };
 
 Outcome check(const Case& c, const CheckOptions& options);
-/// check() in a process of its own, so that a crash, or more than `seconds` of processor time, is a Failure like others. Not for devices: drivers do not fork.
+/// check() in a process of its own, so that a crash, or more than `seconds` of processor time, is a Failure like
+/// others. Not for devices: drivers do not fork.
 Outcome check_apart(const Case& c, const CheckOptions& options, int seconds);
 
 }  // namespace tessera::fuzz

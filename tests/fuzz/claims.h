@@ -1,5 +1,7 @@
-// What the analyses claim of a kernel's integers, held against the values that the interpreters compute, at every evaluation: affine forms, ranges of both levels,
-// blocks that need no clamp or lie inside, index arrays that hold no position twice, scalars that are known when scratch is proved to be written first, axes that are proved to be parallel; and of all values, along which dims their elements are equal.
+// What the analyses claim of a kernel's integers, held against the values that the interpreters compute, at every
+// evaluation: affine forms, ranges of both levels, blocks that need no clamp or lie inside, index arrays that hold no
+// position twice, scalars that are known when scratch is proved to be written first, axes that are proved to be
+// parallel; and of all values, along which dims their elements are equal.
 #pragma once
 #include <optional>
 #include <string>
@@ -25,23 +27,28 @@ class Claims {
   const std::optional<std::string>& broken() const { return broken_; }
 
  private:
-  struct MapResult { int block; size_t dim; };
+  struct MapResult {
+    int block;
+    size_t dim;
+  };
   bool within_range(ir::Value v, __int128 x);
   void block(const MapResult& m, int64_t index);
   void positions(const SeenValue& s);
   void known(const SeenValue& s, __int128 x);
   void equal_along_dims(const SeenValue& s);
   std::string name_of(ir::Value v) const;
-  void fail(const std::string& what) { if (!broken_) broken_ = what; }
+  void fail(const std::string& what) {
+    if (!broken_) broken_ = what;
+  }
 
   const ir::Kernel& k_;
   passes::Ranges ranges_;
   std::optional<lowering::ScalarAnalysis> scalars_;
-  std::vector<std::vector<bool>> uniform_;                 // per value and dim; none while scopes stand
-  std::vector<std::vector<lowering::BlockStart>> starts_;  // per block
-  std::vector<Shape> shapes_;                              // of the arrays
+  std::vector<std::vector<bool>> uniform_;                            // per value and dim; none while scopes stand
+  std::vector<std::vector<lowering::BlockStart>> starts_;             // per block
+  std::vector<Shape> shapes_;                                         // of the arrays
   std::unordered_map<uint32_t, std::vector<MapResult>> map_results_;  // by value: the block indices that it is
-  std::unordered_map<uint32_t, std::vector<int64_t>> given_;  // the last elements of an index array, by value
+  std::unordered_map<uint32_t, std::vector<int64_t>> given_;          // the last elements of an index array, by value
   std::unordered_map<uint32_t, std::vector<lowering::KnownScalar>> known_;  // by value
   std::optional<std::string> broken_;
 };

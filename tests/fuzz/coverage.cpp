@@ -14,14 +14,17 @@ bool is_prime(int64_t n) {
     if (n % d == 0) return false;
   return n > 1;
 }
-std::string count(const std::string& what, size_t n, size_t most) { return what + " " + (n >= most ? std::to_string(most) + " or more" : std::to_string(n)); }
+std::string count(const std::string& what, size_t n, size_t most) {
+  return what + " " + (n >= most ? std::to_string(most) + " or more" : std::to_string(n));
+}
 }  // namespace
 
 void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
   const std::string op_name(ir::name(op.code));
   const auto type = [&](ir::Value v) { return k.type(v); };
   // The dtype that the work is done in: what a comparison or an arg-reduction reads, what a store stores.
-  if (!op.operands.empty() && op.code != Opcode::select && !type(op.operands[0]).is_ref) ++ops_[op_name][type(op.operands[0]).dtype];
+  if (!op.operands.empty() && op.code != Opcode::select && !type(op.operands[0]).is_ref)
+    ++ops_[op_name][type(op.operands[0]).dtype];
   else if (!op.operands.empty()) ++ops_[op_name][type(op.operands[op.code == Opcode::select ? 1 : 0]).dtype];
   else if (!op.results.empty()) ++ops_[op_name][type(op.results[0]).dtype];
   if (op.code == Opcode::convert) ++ops_["convert to"][type(op.results[0]).dtype];
@@ -39,17 +42,26 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
     if (num_elements(t.shape) * size_bytes(t.dtype) > 49152) see("value above 48 KiB");
   }
   switch (op.code) {
-    case Opcode::load: case Opcode::store: case Opcode::swap: case Opcode::addupdate: case Opcode::atomic_rmw: case Opcode::atomic_cas: {
+    case Opcode::load:
+    case Opcode::store:
+    case Opcode::swap:
+    case Opcode::addupdate:
+    case Opcode::atomic_rmw:
+    case Opcode::atomic_cas: {
       const int arg = static_cast<int>(k.value(op.operands[0]).number), blocks = static_cast<int>(k.blocks.size());
       const std::string where = arg >= blocks ? " scratch" : k.is_output(arg) ? " output" : " input";
       see(op_name + where);
-      if (op.code == Opcode::atomic_rmw) see(op_name + " " + std::string(ir::name(static_cast<Opcode>(op.attr(Attr::kind)))));
+      if (op.code == Opcode::atomic_rmw)
+        see(op_name + " " + std::string(ir::name(static_cast<Opcode>(op.attr(Attr::kind)))));
       if (op.attr_or(Attr::bits, 0)) see(op_name + " of bits");
       if (op.has_mask()) see(op_name + where + " masked");
       if (op.has_other()) see(op_name + " with other");
       for (const ir::Index& x : op.index) {
-        if (x.kind == ir::Index::Kind::array) see(op_name + " by an index array of rank " + std::to_string(std::min<size_t>(ir::access_dims(k, op).array_rank, 3)));
-        else if (x.kind == ir::Index::Kind::integer) see(op_name + (x.is_static() ? " at an integer" : " at a dynamic integer"));
+        if (x.kind == ir::Index::Kind::array)
+          see(op_name + " by an index array of rank " +
+              std::to_string(std::min<size_t>(ir::access_dims(k, op).array_rank, 3)));
+        else if (x.kind == ir::Index::Kind::integer)
+          see(op_name + (x.is_static() ? " at an integer" : " at a dynamic integer"));
         else if (!x.is_static()) see(op_name + " of a dynamic slice" + (x.step > 1 ? " with steps" : ""));
         else if (x.step > 1) see(op_name + " of a slice with steps");
       }
@@ -62,21 +74,26 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
       if (num_elements(type(op.results[0]).shape) >= 1024) see("dot of 1024 results or more");
       break;
     case Opcode::program_id: see(count("program_id at depth", static_cast<size_t>(depth), 2)); break;
-    case Opcode::for_: case Opcode::while_: case Opcode::if_: case Opcode::switch_:
+    case Opcode::for_:
+    case Opcode::while_:
+    case Opcode::if_:
+    case Opcode::switch_:
       see(op_name + count(" at depth", static_cast<size_t>(depth), 2));
       see(op_name + count(" with results", op.results.size(), 2));
       for (const ir::Value v : op.results)
         if (!type(v).is_scalar()) see(op_name + " with a tile result");
       break;
-    case Opcode::gather: case Opcode::scatter:
+    case Opcode::gather:
+    case Opcode::scatter:
       see(count(op_name + " by indices", op.operands.size() - (op.code == Opcode::gather ? 1 : 2), 2));
       if (op.code == Opcode::scatter) see(op.has(Attr::kind) ? "scatter that combines" : "scatter that replaces");
       break;
     case Opcode::sort: see(count("sort by keys", static_cast<size_t>(op.attr(Attr::keys)), 2)); break;
     case Opcode::concatenate: see(count("concatenate parts", op.operands.size(), 3)); break;
-    case Opcode::cumsum: case Opcode::cumprod: case Opcode::cummax: case Opcode::cummin:
-      see(op_name + (op.attr_or(Attr::reverse, 0) ? " reverse" : " forward"));
-      break;
+    case Opcode::cumsum:
+    case Opcode::cumprod:
+    case Opcode::cummax:
+    case Opcode::cummin: see(op_name + (op.attr_or(Attr::reverse, 0) ? " reverse" : " forward")); break;
     default: break;
   }
   for (const ir::RegionId r : op.regions) see_region(k, r, depth + 1);
@@ -112,18 +129,28 @@ void Coverage::add(const Case& c) {
     see(count(which + " of rank", m.array_shape.size(), 5));
     if (m.alias >= 0) see("output aliased to an input");
     if (m.alias >= 0 && k.shares_at_once(m.alias)) see("output aliased to an input, both in memory space any");
-    if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 && k.is_stored(static_cast<int>(i))) see("input that is stored to");
-    if (m.whole) { see(static_cast<int>(i) < k.num_prefetch ? "scalar prefetch whole" : which + " whole"); continue; }
+    if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 &&
+        k.is_stored(static_cast<int>(i)))
+      see("input that is stored to");
+    if (m.whole) {
+      see(static_cast<int>(i) < k.num_prefetch ? "scalar prefetch whole" : which + " whole");
+      continue;
+    }
     const auto& map = k.region(m.index_map).ops;
-    if (std::any_of(map.begin(), map.end(), [&](ir::OpId o) { return k.op(o).code == Opcode::load; })) see(which + " block that depends on data");
+    if (std::any_of(map.begin(), map.end(), [&](ir::OpId o) { return k.op(o).code == Opcode::load; }))
+      see(which + " block that depends on data");
     int64_t elements = 1;
     for (size_t d = 0; d < m.block.size(); ++d) {
       const int64_t extent = m.array_shape[d].eval(c.dims);
       if (!m.array_shape[d].is_static()) see(which + " of run-time size");
       if (extent == 0) see(which + " without elements");
-      if (m.block[d].kind == ir::BlockDim::Kind::squeezed) { see(which + " squeezed"); continue; }
+      if (m.block[d].kind == ir::BlockDim::Kind::squeezed) {
+        see(which + " squeezed");
+        continue;
+      }
       elements *= m.block[d].size;
-      if (m.block[d].kind == ir::BlockDim::Kind::element) see(which + (m.block[d].low || m.block[d].high ? " of elements, padded" : " of elements"));
+      if (m.block[d].kind == ir::BlockDim::Kind::element)
+        see(which + (m.block[d].low || m.block[d].high ? " of elements, padded" : " of elements"));
       if (m.block[d].kind == ir::BlockDim::Kind::bounded) see(which + " bounded");
       if (extent < m.block[d].size) see(which + " smaller than its block");
       if (m.block[d].size > 0 && extent % m.block[d].size != 0) see(which + " overhanging");
@@ -141,7 +168,8 @@ void Coverage::add(const Case& c) {
 
 std::string Coverage::text() const {
   std::ostringstream s;
-  s << cases_ << " cases with " << ops_seen_ / std::max<int64_t>(cases_, 1) << " ops each after the passes; cases with each feature:\n";
+  s << cases_ << " cases with " << ops_seen_ / std::max<int64_t>(cases_, 1)
+    << " ops each after the passes; cases with each feature:\n";
   for (const auto& [feature, n] : features_) s << "  " << n << "\t" << feature << "\n";
   s << "uses of each op by dtype:\n";
   for (const auto& [op, uses] : ops_) {
@@ -157,7 +185,9 @@ std::vector<std::string> Coverage::never() const {
   std::vector<std::string> missing;
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const ir::OpInfo& op = ir::info(static_cast<Opcode>(i));
-    if (op.tile && static_cast<Opcode>(i) != Opcode::yield && static_cast<Opcode>(i) != Opcode::report && !ops_.count(std::string(op.name))) missing.emplace_back(op.name);
+    if (op.tile && static_cast<Opcode>(i) != Opcode::yield && static_cast<Opcode>(i) != Opcode::report &&
+        !ops_.count(std::string(op.name)))
+      missing.emplace_back(op.name);
   }
   return missing;
 }

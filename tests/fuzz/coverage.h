@@ -1,5 +1,5 @@
-// What generated kernels contain once the passes have dropped what is not used: every op of the table with every dtype it takes, and the shapes that lowering treats differently. Whatever
-// is never seen here is never tested by the fuzzer.
+// What generated kernels contain once the passes have dropped what is not used: every op of the table with every dtype
+// it takes, and the shapes that lowering treats differently. Whatever is never seen here is never tested by the fuzzer.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -25,8 +25,8 @@ class Coverage {
   void see_region(const ir::Kernel& k, ir::RegionId r, int depth);
 
   int64_t cases_ = 0, ops_seen_ = 0;
-  std::set<std::string> now_;                 // of the current case
-  std::map<std::string, int64_t> features_;   // cases that have it
+  std::set<std::string> now_;                            // of the current case
+  std::map<std::string, int64_t> features_;              // cases that have it
   std::map<std::string, std::map<DType, int64_t>> ops_;  // uses
 };
 

@@ -1,5 +1,5 @@
-// Random elementwise ops, and what is known of their results. Ops that need their operands in some range are written out; all others come
-// from the table, so that a new row is generated without being told here.
+// Random elementwise ops, and what is known of their results. Ops that need their operands in some range are written
+// out; all others come from the table, so that a new row is generated without being told here.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +13,14 @@ namespace {
 // predict() relies on an operand whose absolute value is at least 1.
 bool wants_distance(Opcode op) {
   switch (op) {
-    case Opcode::div: case Opcode::pow: case Opcode::sqrt: case Opcode::rsqrt: case Opcode::log: case Opcode::log2: case Opcode::log1p: case Opcode::cbrt: return true;
+    case Opcode::div:
+    case Opcode::pow:
+    case Opcode::sqrt:
+    case Opcode::rsqrt:
+    case Opcode::log:
+    case Opcode::log2:
+    case Opcode::log1p:
+    case Opcode::cbrt: return true;
     default: return false;
   }
 }
@@ -28,10 +35,23 @@ std::optional<Fact> Values::predict(Opcode op, DType t, const std::vector<Fact>&
   const bool exact = all.err == 0;
   if (wild(all)) {
     switch (op) {
-      case Opcode::neg: case Opcode::abs: case Opcode::sign: case Opcode::max: case Opcode::min: case Opcode::clamp: return all;  // the sign of NaN is NaN
-      case Opcode::rem: return exact ? std::optional(all) : std::nullopt;  // whatever lies between the operands' exponents
-      case Opcode::select: case Opcode::is_finite:
-      case Opcode::eq: case Opcode::ne: case Opcode::lt: case Opcode::le: case Opcode::gt: case Opcode::ge: break;
+      // the sign of NaN is NaN
+      case Opcode::neg:
+      case Opcode::abs:
+      case Opcode::sign:
+      case Opcode::max:
+      case Opcode::min:
+      case Opcode::clamp: return all;
+      // whatever lies between the operands' exponents
+      case Opcode::rem: return exact ? std::optional(all) : std::nullopt;
+      case Opcode::select:
+      case Opcode::is_finite:
+      case Opcode::eq:
+      case Opcode::ne:
+      case Opcode::lt:
+      case Opcode::le:
+      case Opcode::gt:
+      case Opcode::ge: break;
       default: return std::nullopt;
     }
   }
@@ -40,10 +60,12 @@ std::optional<Fact> Values::predict(Opcode op, DType t, const std::vector<Fact>&
     return Fact{bound, err, false, all.dirty};
   };
   switch (op) {
-    case Opcode::add: case Opcode::sub:
+    case Opcode::add:
+    case Opcode::sub:
       if (op == Opcode::sub && is_unsigned_int(t)) return Fact{largest(t), 0, true, all.dirty};
       return rounded(t, x.bound + y.bound, x.err + y.err, all.whole, all.dirty);
-    case Opcode::mul: return rounded(t, x.bound * y.bound, x.bound * y.err + y.bound * x.err + x.err * y.err, all.whole, all.dirty);
+    case Opcode::mul:
+      return rounded(t, x.bound * y.bound, x.bound * y.err + y.bound * x.err + x.err * y.err, all.whole, all.dirty);
     case Opcode::div:
       if (is_int(t)) return Fact{largest(t), 0, true, all.dirty};
       // The caller keeps |y| >= 1.
@@ -51,7 +73,9 @@ std::optional<Fact> Values::predict(Opcode op, DType t, const std::vector<Fact>&
     case Opcode::rem:
       if (!exact) return std::nullopt;
       return Fact{is_int(t) ? std::max(x.bound, y.bound) : x.bound, 0, all.whole, all.dirty};
-    case Opcode::max: case Opcode::min: case Opcode::clamp: return all;
+    case Opcode::max:
+    case Opcode::min:
+    case Opcode::clamp: return all;
     case Opcode::select: {
       if (x.err != 0) return std::nullopt;
       Fact r = join(f[1], f[2]);
@@ -61,7 +85,10 @@ std::optional<Fact> Values::predict(Opcode op, DType t, const std::vector<Fact>&
     case Opcode::neg: return is_unsigned_int(t) ? Fact{largest(t), 0, true, all.dirty} : x;
     case Opcode::abs: return x;
     case Opcode::sign: return exact ? std::optional(Fact{1, 0, true, all.dirty}) : std::nullopt;
-    case Opcode::floor: case Opcode::ceil: case Opcode::round: case Opcode::round_even:
+    case Opcode::floor:
+    case Opcode::ceil:
+    case Opcode::round:
+    case Opcode::round_even:
       if (!exact || x.bound + 1 > exact_limit(t)) return std::nullopt;
       return Fact{x.bound + 1, 0, true, all.dirty};
     case Opcode::pow:
@@ -72,25 +99,41 @@ std::optional<Fact> Values::predict(Opcode op, DType t, const std::vector<Fact>&
     case Opcode::rsqrt: return by_function(1, 0.5);
     case Opcode::log: return by_function(std::log(std::max(x.bound, 3.0)), 1);
     case Opcode::log2: return by_function(std::log2(std::max(x.bound, 2.0)), 1.5);
-    case Opcode::exp: case Opcode::exp2:
+    case Opcode::exp:
+    case Opcode::exp2:
       if (x.bound > 4) return std::nullopt;
       return by_function(std::exp(x.bound), std::exp(x.bound));
     case Opcode::log1p: return by_function(std::log(std::max(x.bound + 1, 3.0)), 1);
     case Opcode::cbrt: return by_function(std::cbrt(std::max(x.bound, 1.0)), 0.4);
-    case Opcode::expm1: case Opcode::sinh: case Opcode::cosh:
+    case Opcode::expm1:
+    case Opcode::sinh:
+    case Opcode::cosh:
       if (x.bound > 4) return std::nullopt;
       return by_function(std::exp(x.bound), std::exp(x.bound));
     case Opcode::atan: return by_function(1.6, 1);
     case Opcode::asinh: return by_function(std::asinh(x.bound), 1);
-    case Opcode::tanh: case Opcode::sin: case Opcode::cos: case Opcode::logistic: return by_function(1, 1);
-    case Opcode::clz: case Opcode::population_count: return Fact{static_cast<double>(bits(t)), 0, true, all.dirty};
+    case Opcode::tanh:
+    case Opcode::sin:
+    case Opcode::cos:
+    case Opcode::logistic: return by_function(1, 1);
+    case Opcode::clz:
+    case Opcode::population_count: return Fact{static_cast<double>(bits(t)), 0, true, all.dirty};
     case Opcode::erf: return by_function(1, 1.2);
     case Opcode::is_finite: return Fact{1, 0, true, all.dirty};
-    case Opcode::eq: case Opcode::ne: case Opcode::lt: case Opcode::le: case Opcode::gt: case Opcode::ge:
-      return exact ? std::optional(Fact{1, 0, true, all.dirty}) : std::nullopt;
-    case Opcode::and_: case Opcode::or_: case Opcode::xor_: case Opcode::not_:
-    case Opcode::shift_left: case Opcode::shift_right_logical: case Opcode::shift_right_arithmetic: case Opcode::mulhi:
-      return Fact{largest(t), 0, true, all.dirty};
+    case Opcode::eq:
+    case Opcode::ne:
+    case Opcode::lt:
+    case Opcode::le:
+    case Opcode::gt:
+    case Opcode::ge: return exact ? std::optional(Fact{1, 0, true, all.dirty}) : std::nullopt;
+    case Opcode::and_:
+    case Opcode::or_:
+    case Opcode::xor_:
+    case Opcode::not_:
+    case Opcode::shift_left:
+    case Opcode::shift_right_logical:
+    case Opcode::shift_right_arithmetic:
+    case Opcode::mulhi: return Fact{largest(t), 0, true, all.dirty};
     default: return std::nullopt;
   }
 }
@@ -113,7 +156,9 @@ Value Values::elementwise(Value v) {
   const Shape shape = type(v).shape;
   const auto operand = [&] { return want(t, shape, false); };
   if (ir::info(favourite).operands == ir::OperandRule::flt && !is_float(t) && !fact(v).dirty && random_.chance(0.3))
-    if (const auto r = any_row(*cast(v, random_.chance(0.6) ? DType::f32 : random_.pick(std::vector{DType::f16, DType::bf16, DType::f64})))) return *r;
+    if (const auto r = any_row(*cast(
+            v, random_.chance(0.6) ? DType::f32 : random_.pick(std::vector{DType::f16, DType::bf16, DType::f64}))))
+      return *r;
   if (random_.chance(0.3))
     if (const auto r = any_row(v)) return *r;
   if (random_.chance(0.12)) {
@@ -135,18 +180,32 @@ Value Values::elementwise(Value v) {
     if (fact(y).err == 0) return *apply(kOps[random_.below(6)], {v, y});
   }
   if (is_int(t)) {
-    constexpr Opcode kBinary[] = {Opcode::add, Opcode::sub, Opcode::mul, Opcode::div, Opcode::rem, Opcode::max, Opcode::min, Opcode::and_, Opcode::or_,
-                                  Opcode::xor_, Opcode::shift_left, Opcode::shift_right_logical, Opcode::shift_right_arithmetic, Opcode::mulhi};
-    constexpr Opcode kUnary[] = {Opcode::neg, Opcode::abs, Opcode::sign, Opcode::not_, Opcode::clz, Opcode::population_count};
+    constexpr Opcode kBinary[] = {Opcode::add,
+                                  Opcode::sub,
+                                  Opcode::mul,
+                                  Opcode::div,
+                                  Opcode::rem,
+                                  Opcode::max,
+                                  Opcode::min,
+                                  Opcode::and_,
+                                  Opcode::or_,
+                                  Opcode::xor_,
+                                  Opcode::shift_left,
+                                  Opcode::shift_right_logical,
+                                  Opcode::shift_right_arithmetic,
+                                  Opcode::mulhi};
+    constexpr Opcode kUnary[] = {Opcode::neg,  Opcode::abs, Opcode::sign,
+                                 Opcode::not_, Opcode::clz, Opcode::population_count};
     if (random_.chance(0.2)) return *apply(kUnary[random_.below(std::size(kUnary))], {v});
     if (random_.chance(0.08)) return *apply(Opcode::clamp, {constant(t, 1, shape), v, operand()});
     return binary(kBinary[random_.below(std::size(kBinary))], v, operand());
   }
   if (random_.chance(0.45)) {
-    constexpr Opcode kUnary[] = {Opcode::neg, Opcode::abs, Opcode::sign, Opcode::floor, Opcode::ceil, Opcode::round, Opcode::round_even, Opcode::sqrt,
-                                 Opcode::rsqrt, Opcode::exp, Opcode::exp2, Opcode::log, Opcode::log2, Opcode::tanh, Opcode::sin, Opcode::cos,
-                                 Opcode::erf, Opcode::logistic, Opcode::log1p, Opcode::cbrt, Opcode::expm1, Opcode::sinh, Opcode::cosh,
-                                 Opcode::atan, Opcode::asinh};
+    constexpr Opcode kUnary[] = {Opcode::neg,   Opcode::abs,        Opcode::sign,     Opcode::floor, Opcode::ceil,
+                                 Opcode::round, Opcode::round_even, Opcode::sqrt,     Opcode::rsqrt, Opcode::exp,
+                                 Opcode::exp2,  Opcode::log,        Opcode::log2,     Opcode::tanh,  Opcode::sin,
+                                 Opcode::cos,   Opcode::erf,        Opcode::logistic, Opcode::log1p, Opcode::cbrt,
+                                 Opcode::expm1, Opcode::sinh,       Opcode::cosh,     Opcode::atan,  Opcode::asinh};
     const Opcode op = kUnary[random_.below(std::size(kUnary))];
     const Value x = wants_distance(op) ? binary(Opcode::add, *apply(Opcode::abs, {v}), constant(t, 1, shape)) : v;
     if (const auto r = apply(op, {x})) return *r;
@@ -162,7 +221,8 @@ Value Values::elementwise(Value v) {
   }
   if (random_.chance(0.05))
     if (const auto r = apply(Opcode::pow, {conform(v, 4), *apply(Opcode::abs, {conform(y, 3)})})) return *r;
-  constexpr Opcode kBinary[] = {Opcode::add, Opcode::add, Opcode::sub, Opcode::mul, Opcode::mul, Opcode::max, Opcode::min};
+  constexpr Opcode kBinary[] = {Opcode::add, Opcode::add, Opcode::sub, Opcode::mul,
+                                Opcode::mul, Opcode::max, Opcode::min};
   return binary(kBinary[random_.below(std::size(kBinary))], v, y);
 }
 
@@ -174,11 +234,17 @@ std::optional<Value> Values::any_row(Value v) {
     const auto op = static_cast<Opcode>(i);
     const ir::OpInfo& row = ir::info(op);
     if (!row.elementwise || !row.tile || op == Opcode::convert) continue;
-    if (op == Opcode::bitcast ? t != DType::boolean : reference::scalar_function(op, t, row.result == ir::ResultRule::pred ? DType::boolean : t) != nullptr) rows.push_back(op);
+    if (op == Opcode::bitcast
+            ? t != DType::boolean
+            : reference::scalar_function(op, t, row.result == ir::ResultRule::pred ? DType::boolean : t) != nullptr)
+      rows.push_back(op);
   }
-  const Opcode op = random_.chance(0.5) && std::find(rows.begin(), rows.end(), favourite) != rows.end() ? favourite : random_.pick(rows);
+  const Opcode op = random_.chance(0.5) && std::find(rows.begin(), rows.end(), favourite) != rows.end()
+                        ? favourite
+                        : random_.pick(rows);
   if (op == Opcode::bitcast) return by_bits(v);
-  if (op == Opcode::select) return apply(op, {want(DType::boolean, type(v).shape, true), v, want(t, type(v).shape, false)});
+  if (op == Opcode::select)
+    return apply(op, {want(DType::boolean, type(v).shape, true), v, want(t, type(v).shape, false)});
   const ir::OpInfo& row = ir::info(op);
   std::vector<Value> operands{v};
   while (static_cast<int>(operands.size()) < row.arity) operands.push_back(want(t, type(v).shape, false));
@@ -195,7 +261,8 @@ std::optional<Value> Values::any_row(Value v) {
   return note(b.elementwise(op, operands), {largest(t), 0, true, dirty});
 }
 
-// A float function on few exact numbers, each operand a multiple of 1/8 within 1/2 of `middle`: what it gives there is known beforehand.
+// A float function on few exact numbers, each operand a multiple of 1/8 within 1/2 of `middle`: what it gives there is
+// known beforehand.
 std::optional<Value> Values::on_grid(Opcode op, const std::vector<Value>& operands, double middle) {
   const DType t = type(operands[0]).dtype;
   double bound = 0;
@@ -232,18 +299,21 @@ std::optional<Value> Values::by_bits(Value v) {
   const bool dirty = fact(v).dirty;
   std::vector<DType> others;
   for (int i = 0; i < kNumDTypes; ++i)
-    if (const auto t = static_cast<DType>(i); t != from && t != DType::boolean && bits(t) == bits(from)) others.push_back(t);
+    if (const auto t = static_cast<DType>(i); t != from && t != DType::boolean && bits(t) == bits(from))
+      others.push_back(t);
   const DType to = random_.pick(others);
   if (is_float(from)) {
     // Only what has the same bits everywhere: no NaN, and no zero, whose sign may differ.
-    if (is_float(to) || fact(v).err != 0 || !fact(v).whole || fact(v).bound + 1 > exact_limit(from)) return std::nullopt;
+    if (is_float(to) || fact(v).err != 0 || !fact(v).whole || fact(v).bound + 1 > exact_limit(from))
+      return std::nullopt;
     v = *apply(Opcode::add, {*apply(Opcode::abs, {v}), constant(from, 1, shape)});
   } else if (is_float(to)) {
     // The mantissa of a number in [1, 2).
     const int mantissa = float_format(to).mantissa;
     const uint64_t one = reference::from_double(to, 1);
     const auto number = [&](uint64_t n) { return b.constant_int(from, static_cast<int64_t>(n), shape); };
-    v = b.elementwise(Opcode::or_, {b.elementwise(Opcode::and_, {v, number((uint64_t{1} << mantissa) - 1)}), number(one)});
+    v = b.elementwise(Opcode::or_,
+                      {b.elementwise(Opcode::and_, {v, number((uint64_t{1} << mantissa) - 1)}), number(one)});
     return note(b.elementwise(Opcode::bitcast, {v}, to), {2, 0, false, dirty});
   }
   return note(b.elementwise(Opcode::bitcast, {v}, to), {largest(to), 0, true, dirty});

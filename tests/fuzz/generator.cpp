@@ -1,11 +1,14 @@
-// What the kernels contain: grids of rank 0 to 6, empty ones too; blocked and squeezed dims with overhang, element dims with padding and bounded ones, which overlap;
-// outputs that are aliased to inputs, in the same blocks or others; inputs that are stored to; block shapes that are not powers of two; index
-// maps that are identities, permutations, constants, sums, halves, and beyond the array's edge (clamped); whole-array Refs; run-time
-// extents and grid sizes; scratch that is a program's own, initialised once, or an accumulator along an axis; loads and stores by slices,
-// steps, integers, index arrays, program-dependent starts (in bounds or not) and masks; swaps and updates; memory in run_scoped, with copies in and
-// out and semaphores; scratch that is initialised again where something about the program ids holds; integers whose arithmetic wraps in every width, in index
-// maps, starts and conditions; loops of up to 100 rounds whose number data says, or with counters near the ends of i32; outputs that are read back; elementwise chains over all
-// dtypes, data movement, reductions, scans, dots; for loops with carried tiles, while loops, if and switch.
+// What the kernels contain: grids of rank 0 to 6, empty ones too; blocked and squeezed dims with overhang, element dims
+// with padding and bounded ones, which overlap; outputs that are aliased to inputs, in the same blocks or others;
+// inputs that are stored to; block shapes that are not powers of two; index maps that are identities, permutations,
+// constants, sums, halves, and beyond the array's edge (clamped); whole-array Refs; run-time extents and grid sizes;
+// scratch that is a program's own, initialised once, or an accumulator along an axis; loads and stores by slices,
+// steps, integers, index arrays, program-dependent starts (in bounds or not) and masks; swaps and updates; memory in
+// run_scoped, with copies in and out and semaphores; scratch that is initialised again where something about the
+// program ids holds; integers whose arithmetic wraps in every width, in index maps, starts and conditions; loops of up
+// to 100 rounds whose number data says, or with counters near the ends of i32; outputs that are read back; elementwise
+// chains over all dtypes, data movement, reductions, scans, dots; for loops with carried tiles, while loops, if and
+// switch.
 #include "tests/fuzz/generator.h"
 
 #include <algorithm>
@@ -26,7 +29,8 @@ class Generator : Accesses {
     grid();
     arrays();
     for (int i = k.num_prefetch; i < k.num_inputs; ++i)
-      if (ir::BlockMapping& m = k.blocks[static_cast<size_t>(i)]; !m.whole && random_.chance(0.12)) m.buffering.count = random_.in(1, 3);
+      if (ir::BlockMapping& m = k.blocks[static_cast<size_t>(i)]; !m.whole && random_.chance(0.12))
+        m.buffering.count = random_.in(1, 3);
     values_.b.set_region(k.body);
     for (size_t axis = first_visible(); axis < k.grid.size(); ++axis)
       if (random_.chance(0.85)) pid(axis);
@@ -34,17 +38,20 @@ class Generator : Accesses {
       const size_t axis = first_visible() + random_.below(k.grid.size() - first_visible());
       Op op{.code = Opcode::num_programs};
       op.set(Attr::axis, static_cast<int64_t>(axis - first_visible()));
-      values_.pool.push_back(values_.note(values_.b.one(std::move(op)), {static_cast<double>(grid_[axis]), 0, true, false}));
+      values_.pool.push_back(
+          values_.note(values_.b.one(std::move(op)), {static_cast<double>(grid_[axis]), 0, true, false}));
     }
     initialise_scratch();
     if (random_.chance(0.4)) stream();
     if (accumulator_ >= 0) accumulate();
     if (random_.chance(0.07)) chain();
     if (random_.chance(0.09)) einsum();
-    for (int64_t n = size_ == Size::huge || size_ == Size::many ? random_.in(1, 4) : random_.in(2, 10); n-- > 0;) statement(0);
+    for (int64_t n = size_ == Size::huge || size_ == Size::many ? random_.in(1, 4) : random_.in(2, 10); n-- > 0;)
+      statement(0);
     std::vector<bool> swapped(refs_.size(), false);
     for (size_t i = 0; i < refs_.size(); ++i)
-      if (refs_[i].block >= k.num_inputs && random_.chance(0.08)) swapped[i] = swap_a_part(refs_[i]) && random_.chance(0.7);
+      if (refs_[i].block >= k.num_inputs && random_.chance(0.08))
+        swapped[i] = swap_a_part(refs_[i]) && random_.chance(0.7);
     for (size_t i = 0; i < refs_.size(); ++i)
       if (refs_[i].block >= k.num_inputs && !swapped[i]) final_store(refs_[i]);
     values_.b.yield({});
@@ -60,10 +67,16 @@ class Generator : Accesses {
   // Blocks of inputs as most kernels read them: whole, and outside of control flow; some multiplied there and then.
   void stream() {
     for (RefInfo& r : refs_) {
-      if (r.block < out_.kernel.num_prefetch || r.block >= out_.kernel.num_inputs || !r.readable || num_elements(r.shape) == 0 || random_.chance(0.3)) continue;
+      if (r.block < out_.kernel.num_prefetch || r.block >= out_.kernel.num_inputs || !r.readable ||
+          num_elements(r.shape) == 0 || random_.chance(0.3))
+        continue;
       Value v = load_block(r, 1);
-      if (r.shape.size() == 2 && !values_.fact(v).dirty && r.dtype != DType::boolean && num_elements(r.shape) < 3000 && random_.chance(0.5)) {
-        const auto to = values_.cast(v, (r.dtype == DType::f16 || r.dtype == DType::bf16 || r.dtype == DType::i32) && random_.chance(0.5) ? r.dtype : DType::f32);
+      if (r.shape.size() == 2 && !values_.fact(v).dirty && r.dtype != DType::boolean && num_elements(r.shape) < 3000 &&
+          random_.chance(0.5)) {
+        const auto to = values_.cast(
+            v, (r.dtype == DType::f16 || r.dtype == DType::bf16 || r.dtype == DType::i32) && random_.chance(0.5)
+                   ? r.dtype
+                   : DType::f32);
         const DType t = to ? values_.type(*to).dtype : DType::f32;
         if (to) v = values_.product(*to, values_.want(t, {r.shape[1], random_.in(3, 16)}, true), {{1}, {0}, {}, {}}, t);
       }
@@ -81,7 +94,8 @@ class Generator : Accesses {
     Value v;
     if (r.shape.size() == 2 && random_.chance(0.6)) {  // a product in pieces along the axis
       const int64_t depth = some_size();
-      v = values_.product(values_.want(r.dtype, {r.shape[0], depth}, true), values_.want(r.dtype, {depth, r.shape[1]}, true), {{1}, {0}, {}, {}}, r.dtype);
+      v = values_.product(values_.want(r.dtype, {r.shape[0], depth}, true),
+                          values_.want(r.dtype, {depth, r.shape[1]}, true), {{1}, {0}, {}, {}}, r.dtype);
     } else {
       v = values_.want(r.dtype, r.shape, true);
     }
@@ -118,7 +132,10 @@ class Generator : Accesses {
       if (RefInfo* r = some_ref(true)) store(*r, depth);
   }
 
-  struct Carry { Type type; Fact fact; };
+  struct Carry {
+    Type type;
+    Fact fact;
+  };
   std::vector<Carry> carries(std::vector<Value>& init) {
     std::vector<Carry> list;
     for (int64_t n = random_.in(0, 2); n-- > 0;) {
@@ -141,39 +158,49 @@ class Generator : Accesses {
     return values_.conform(with_unused(v, 2, true), c.fact.bound);
   }
 
-  // Up to 100 rounds, as many as data says, or with a counter near the ends of i32: sums over elements at the counter's position.
+  // Up to 100 rounds, as many as data says, or with a counter near the ends of i32: sums over elements at the counter's
+  // position.
   void straight_loop() {
     ir::Builder& b = values_.b;
     const Fact any{exact_limit(DType::i32), 0, true, false};
     const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
-    Value lower = number(0), upper = values_.scalar_int(0, 100), step = number(random_.chance(0.6) ? 1 : random_.in(1, 40));
+    Value lower = number(0), upper = values_.scalar_int(0, 100),
+          step = number(random_.chance(0.6) ? 1 : random_.in(1, 40));
     if (random_.chance(0.5)) {
       const ExtremeLoop e = extreme_loop(random_, 40);
       lower = number(e.lower), upper = number(e.upper), step = number(e.step);
-      if (random_.chance(0.4) && e.lower < INT32_MAX - 3) lower = b.elementwise(Opcode::add, {lower, values_.scalar_int(0, 3)});
-      if (random_.chance(0.4) && e.upper > INT32_MIN + 3) upper = b.elementwise(Opcode::sub, {upper, values_.scalar_int(0, 3)});
+      if (random_.chance(0.4) && e.lower < INT32_MAX - 3)
+        lower = b.elementwise(Opcode::add, {lower, values_.scalar_int(0, 3)});
+      if (random_.chance(0.4) && e.upper > INT32_MIN + 3)
+        upper = b.elementwise(Opcode::sub, {upper, values_.scalar_int(0, 3)});
     }
     std::vector<const RefInfo*> list;
     for (const RefInfo& r : refs_)
-      if (r.readable && r.block < out_.kernel.num_inputs && r.fact.err == 0 && !r.fact.dirty && !wild(r.fact) && num_elements(r.shape) > 0 && (r.block < 0 || !hangs_over(r))) list.push_back(&r);
+      if (r.readable && r.block < out_.kernel.num_inputs && r.fact.err == 0 && !r.fact.dirty && !wild(r.fact) &&
+          num_elements(r.shape) > 0 && (r.block < 0 || !hangs_over(r)))
+        list.push_back(&r);
     const RefInfo* from = list.empty() ? nullptr : random_.pick(list);
     const Value start = values_.scalar_int(-5, 5);
     const int64_t odd = random_.in(-4, 4) * 2 + 1;
-    const std::vector<Value> sum = b.for_loop(lower, upper, step, {start}, [&](Value iv, const std::vector<Value>& carried) {
-      values_.note(iv, any);
-      values_.note(carried[0], any);
-      Value v = b.elementwise(random_.chance(0.5) ? Opcode::xor_ : Opcode::sub, {carried[0], iv});
-      if (from) {
-        Op op{.code = Opcode::load, .operands = {from->ref}};
-        for (const int64_t n : from->shape) {
-          op.index.push_back({Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1});
-          const Value other = values_.any_int();
-          op.operands.push_back(random_.chance(0.7) ? iv : wrapped_int(b, Random(random_.next()), iv, other, n));
-        }
-        if (const auto x = values_.cast(values_.note(b.one(std::move(op)), from->fact), DType::i32); x && values_.fact(*x).err == 0) v = b.elementwise(Opcode::add, {v, *x});
-      }
-      return std::vector<Value>{b.elementwise(Opcode::add, {b.elementwise(Opcode::mul, {v, number(odd)}), carried[0]})};
-    });
+    const std::vector<Value> sum =
+        b.for_loop(lower, upper, step, {start}, [&](Value iv, const std::vector<Value>& carried) {
+          values_.note(iv, any);
+          values_.note(carried[0], any);
+          Value v = b.elementwise(random_.chance(0.5) ? Opcode::xor_ : Opcode::sub, {carried[0], iv});
+          if (from) {
+            Op op{.code = Opcode::load, .operands = {from->ref}};
+            for (const int64_t n : from->shape) {
+              op.index.push_back({Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1});
+              const Value other = values_.any_int();
+              op.operands.push_back(random_.chance(0.7) ? iv : wrapped_int(b, Random(random_.next()), iv, other, n));
+            }
+            if (const auto x = values_.cast(values_.note(b.one(std::move(op)), from->fact), DType::i32);
+                x && values_.fact(*x).err == 0)
+              v = b.elementwise(Opcode::add, {v, *x});
+          }
+          return std::vector<Value>{
+              b.elementwise(Opcode::add, {b.elementwise(Opcode::mul, {v, number(odd)}), carried[0]})};
+        });
     values_.pool.push_back(values_.note(sum[0], any));
   }
 
@@ -200,13 +227,15 @@ class Generator : Accesses {
     for (size_t i = 0; i < results.size(); ++i) values_.pool.push_back(values_.note(results[i], list[i].fact));
   }
 
-  // Products that share axes, as in attention: for each chunk of keys, scores = q k^T against their own maximum, and acc += scores v.
+  // Products that share axes, as in attention: for each chunk of keys, scores = q k^T against their own maximum, and
+  // acc += scores v.
   void chain() {
     const DType t = random_.chance(0.6) ? DType::f32 : values_.some_dtype();
     const DType sum = t == DType::boolean ? DType::f32 : is_float(t) && bits(t) < 32 ? DType::f32 : t;
     const DType in = t == DType::boolean ? DType::f32 : t;
     std::vector<int64_t> n;  // queries, keys, depth, columns
-    for (int i = 0; i < 4; ++i) n.push_back(values_.plain && random_.chance(0.8) ? random_.pick(values_.sizes) : some_size());
+    for (int i = 0; i < 4; ++i)
+      n.push_back(values_.plain && random_.chance(0.8) ? random_.pick(values_.sizes) : some_size());
     while (n[0] * n[1] * (n[2] + n[3]) > 100000) n[static_cast<size_t>(random_.below(4))] = random_.in(1, 16);
     const Value q = values_.conform(values_.want(in, {n[0], n[2]}, true), 4);
     std::vector<Value> init{values_.conform(values_.want(sum, {n[0], n[3]}, true), 100)};
@@ -216,43 +245,53 @@ class Generator : Accesses {
     const int64_t rounds = random_.in(1, 3);
     const auto rows_of = [&](Value v, int64_t columns) { return values_.broadcast(v, {n[0], columns}, {0}); };
     const auto results = scoped([&] {
-      return values_.b.for_loop(values_.constant(DType::i32, 0), values_.constant(DType::i32, static_cast<double>(rounds)), values_.constant(DType::i32, 1), init,
-                                [&](Value iv, const std::vector<Value>& args) {
-        values_.counters.push_back({iv, rounds - 1});
-        for (const Value v : args) values_.note(v, {bound, 0, true, false});
-        if (random_.chance(0.7)) statement(2);
-        const Value k = values_.conform(values_.want(in, {n[1], n[2]}, true), 4), v = values_.conform(values_.want(in, {n[1], n[3]}, true), 4);
-        Value scores = values_.conform(values_.product(q, k, {{1}, {1}, {}, {}}, sum), 50);
-        Op op{.code = Opcode::reduce_max, .operands = {scores}};
-        op.set(Attr::axes, 1);
-        const Fact f = values_.fact(scores);
-        Value greatest = values_.note(values_.b.one(std::move(op)), f);
-        if (with_maximum) greatest = *values_.apply(Opcode::max, {args[1], greatest});
-        scores = values_.conform(*values_.apply(Opcode::sub, {scores, rows_of(greatest, n[1])}), 4);
-        if (const auto p = values_.cast(scores, in)) scores = values_.conform(*p, 4);
-        else scores = values_.leaf(in, {n[0], n[1]});
-        Value acc = args[0];
-        if (with_maximum) acc = *values_.apply(Opcode::min, {acc, rows_of(greatest, n[3])});
-        acc = values_.conform(*values_.apply(Opcode::add, {acc, values_.product(scores, v, {{1}, {0}, {}, {}}, sum)}), 100);
-        std::vector<Value> out{acc};
-        if (with_maximum) out.push_back(values_.conform(greatest, 100));
-        return out;
-      });
+      return values_.b.for_loop(
+          values_.constant(DType::i32, 0), values_.constant(DType::i32, static_cast<double>(rounds)),
+          values_.constant(DType::i32, 1), init, [&](Value iv, const std::vector<Value>& args) {
+            values_.counters.push_back({iv, rounds - 1});
+            for (const Value v : args) values_.note(v, {bound, 0, true, false});
+            if (random_.chance(0.7)) statement(2);
+            const Value k = values_.conform(values_.want(in, {n[1], n[2]}, true), 4),
+                        v = values_.conform(values_.want(in, {n[1], n[3]}, true), 4);
+            Value scores = values_.conform(values_.product(q, k, {{1}, {1}, {}, {}}, sum), 50);
+            Op op{.code = Opcode::reduce_max, .operands = {scores}};
+            op.set(Attr::axes, 1);
+            const Fact f = values_.fact(scores);
+            Value greatest = values_.note(values_.b.one(std::move(op)), f);
+            if (with_maximum) greatest = *values_.apply(Opcode::max, {args[1], greatest});
+            scores = values_.conform(*values_.apply(Opcode::sub, {scores, rows_of(greatest, n[1])}), 4);
+            if (const auto p = values_.cast(scores, in)) scores = values_.conform(*p, 4);
+            else scores = values_.leaf(in, {n[0], n[1]});
+            Value acc = args[0];
+            if (with_maximum) acc = *values_.apply(Opcode::min, {acc, rows_of(greatest, n[3])});
+            acc = values_.conform(
+                *values_.apply(Opcode::add, {acc, values_.product(scores, v, {{1}, {0}, {}, {}}, sum)}), 100);
+            std::vector<Value> out{acc};
+            if (with_maximum) out.push_back(values_.conform(greatest, 100));
+            return out;
+          });
     });
     for (const Value v : results) values_.pool.push_back(values_.note(v, {bound, 0, true, false}));
   }
 
-  // Products and sums over tiles that share a few named dims, as einsum writes them: one dim is batch here, contracted or free there.
+  // Products and sums over tiles that share a few named dims, as einsum writes them: one dim is batch here, contracted
+  // or free there.
   void einsum() {
-    struct Tile { Value v; std::vector<size_t> dims; };
+    struct Tile {
+      Value v;
+      std::vector<size_t> dims;
+    };
     std::vector<int64_t> sizes;
-    for (int64_t n = random_.in(3, 4); n-- > 0;) sizes.push_back(values_.plain ? random_.pick(values_.sizes) : some_size());
+    for (int64_t n = random_.in(3, 4); n-- > 0;)
+      sizes.push_back(values_.plain ? random_.pick(values_.sizes) : some_size());
     const auto shape = [&](const std::vector<size_t>& dims) {
       Shape s;
       for (const size_t d : dims) s.push_back(sizes[d]);
       return s;
     };
-    const DType t = random_.chance(0.7) ? DType::f32 : values_.some_dtype() == DType::boolean ? DType::i32 : values_.some_dtype();
+    const DType t = random_.chance(0.7)                      ? DType::f32
+                    : values_.some_dtype() == DType::boolean ? DType::i32
+                                                             : values_.some_dtype();
     const DType type = t == DType::boolean ? DType::i32 : t;
     std::vector<Tile> tiles;
     const auto fresh = [&](std::vector<size_t> dims) {
@@ -279,20 +318,27 @@ class Generator : Accesses {
         else if (role < 0.65) contracted.push_back(d), y.dims.push_back(d);
       }
       for (size_t d = 0; d < sizes.size(); ++d)
-        if (std::find(x.dims.begin(), x.dims.end(), d) == x.dims.end() && y.dims.size() < 3 && random_.chance(0.6)) y.dims.push_back(d);
+        if (std::find(x.dims.begin(), x.dims.end(), d) == x.dims.end() && y.dims.size() < 3 && random_.chance(0.6))
+          y.dims.push_back(d);
       if (random_.chance(0.4)) random_.shuffle(y.dims);
       y = fresh(y.dims);
-      const auto position = [](const Tile& tile, size_t d) { return static_cast<int64_t>(std::find(tile.dims.begin(), tile.dims.end(), d) - tile.dims.begin()); };
+      const auto position = [](const Tile& tile, size_t d) {
+        return static_cast<int64_t>(std::find(tile.dims.begin(), tile.dims.end(), d) - tile.dims.begin());
+      };
       Values::DotDims dims;
       Tile r;
       double work = 1;
       for (const size_t d : batch)
-        if (position(y, d) < static_cast<int64_t>(y.dims.size())) dims.lhs_batch.push_back(position(x, d)), dims.rhs_batch.push_back(position(y, d)), r.dims.push_back(d);
+        if (position(y, d) < static_cast<int64_t>(y.dims.size()))
+          dims.lhs_batch.push_back(position(x, d)), dims.rhs_batch.push_back(position(y, d)), r.dims.push_back(d);
       for (const size_t d : contracted)
-        if (position(y, d) < static_cast<int64_t>(y.dims.size())) dims.lhs_contract.push_back(position(x, d)), dims.rhs_contract.push_back(position(y, d));
+        if (position(y, d) < static_cast<int64_t>(y.dims.size()))
+          dims.lhs_contract.push_back(position(x, d)), dims.rhs_contract.push_back(position(y, d));
       const auto free_dims = [&](const Tile& tile, const std::vector<int64_t>& a, const std::vector<int64_t>& c) {
         for (size_t i = 0; i < tile.dims.size(); ++i)
-          if (std::find(a.begin(), a.end(), static_cast<int64_t>(i)) == a.end() && std::find(c.begin(), c.end(), static_cast<int64_t>(i)) == c.end()) r.dims.push_back(tile.dims[i]);
+          if (std::find(a.begin(), a.end(), static_cast<int64_t>(i)) == a.end() &&
+              std::find(c.begin(), c.end(), static_cast<int64_t>(i)) == c.end())
+            r.dims.push_back(tile.dims[i]);
       };
       free_dims(x, dims.lhs_batch, dims.lhs_contract);
       free_dims(y, dims.rhs_batch, dims.rhs_contract);
@@ -305,8 +351,12 @@ class Generator : Accesses {
         if (r.dims.empty() || random_.chance(0.5)) continue;
         std::vector<int64_t> to;
         for (const size_t d : z.dims) to.push_back(position(r, d));
-        if (!std::is_sorted(to.begin(), to.end()) || std::any_of(to.begin(), to.end(), [&](int64_t at) { return at >= static_cast<int64_t>(r.dims.size()); })) continue;
-        if (const auto sum = values_.apply(random_.chance(0.5) ? Opcode::add : Opcode::max, {r.v, values_.broadcast(z.v, shape(r.dims), to)})) r.v = *sum;
+        if (!std::is_sorted(to.begin(), to.end()) ||
+            std::any_of(to.begin(), to.end(), [&](int64_t at) { return at >= static_cast<int64_t>(r.dims.size()); }))
+          continue;
+        if (const auto sum = values_.apply(random_.chance(0.5) ? Opcode::add : Opcode::max,
+                                           {r.v, values_.broadcast(z.v, shape(r.dims), to)}))
+          r.v = *sum;
       }
       r.v = values_.conform(r.v, 50);
       values_.pool.push_back(r.v);
@@ -378,13 +428,14 @@ class Generator : Accesses {
       });
     }
     b.set_region(outer);
-    const ir::OpId id = b.append({.code = is_switch ? Opcode::switch_ : Opcode::if_, .operands = {selector}, .regions = regions});
+    const ir::OpId id =
+        b.append({.code = is_switch ? Opcode::switch_ : Opcode::if_, .operands = {selector}, .regions = regions});
     const std::vector<Value> results = out_.kernel.op(id).results;
     for (size_t i = 0; i < results.size(); ++i) values_.pool.push_back(values_.note(results[i], facts[i]));
   }
 
-  // Memory of a region's own, and what copies and semaphores do there: a tile that a copy fills from a window of something readable while values
-  // are computed, statements on it, a copy back into something else.
+  // Memory of a region's own, and what copies and semaphores do there: a tile that a copy fills from a window of
+  // something readable while values are computed, statements on it, a copy back into something else.
   void run_scoped(int depth) {
     ir::Builder& b = values_.b;
     const ir::Kernel& k = out_.kernel;
@@ -395,9 +446,14 @@ class Generator : Accesses {
     if (from) shape = random_index(*from, false, window, starts, 3);
     const DType t = from ? from->dtype : values_.some_dtype();
     if (num_elements(shape) > (size_ == Size::huge ? 20000 : 3000)) return;
-    const Type tile = Type::ref(t, shape, random_.chance(0.85) ? MemorySpace::vmem : shape.empty() ? MemorySpace::smem : MemorySpace::any);
+    const Type tile = Type::ref(t, shape,
+                                random_.chance(0.85) ? MemorySpace::vmem
+                                : shape.empty()      ? MemorySpace::smem
+                                                     : MemorySpace::any);
     const Shape several = random_.chance(0.4) ? Shape{} : random_.chance(0.8) ? Shape{random_.in(1, 4)} : Shape{3, 4};
-    const RegionId outer = b.region(), r = b.new_region({tile, Type::ref(DType::i32, several, MemorySpace::dma_semaphore), Type::ref(DType::i32, several, MemorySpace::semaphore)});
+    const RegionId outer = b.region(),
+                   r = b.new_region({tile, Type::ref(DType::i32, several, MemorySpace::dma_semaphore),
+                                     Type::ref(DType::i32, several, MemorySpace::semaphore)});
     const std::vector<Value> args = k.region(r).args;
     std::vector<Type> types;
     std::vector<Fact> facts;
@@ -405,7 +461,8 @@ class Generator : Accesses {
     b.set_region(r);
     scoped([&] {
       const auto semaphore = [&](Op op, Value ref) {  // one of them: its index and start go to the op's end
-        op.operands.insert(op.operands.begin() + (op.code == Opcode::copy_start || op.code == Opcode::copy_wait ? 2 : 0), ref);
+        op.operands.insert(
+            op.operands.begin() + (op.code == Opcode::copy_start || op.code == Opcode::copy_wait ? 2 : 0), ref);
         for (const int64_t n : several) {
           Index x = Index::at(random_.in(0, n - 1));
           if (random_.chance(0.4)) {
@@ -419,7 +476,8 @@ class Generator : Accesses {
       RefInfo mine;
       mine.ref = args[0], mine.dtype = t, mine.shape = shape, mine.stateful = true, mine.readable = true;
       mine.fact = {is_float(t) ? 100.0 : std::max(exact_limit(t), 1.0), 0, true, false};
-      const auto copy = [&](Value source, const std::vector<Index>& source_index, Value target, const std::vector<Index>& target_index, const std::vector<Value>& window_starts) {
+      const auto copy = [&](Value source, const std::vector<Index>& source_index, Value target,
+                            const std::vector<Index>& target_index, const std::vector<Value>& window_starts) {
         Op op{.code = Opcode::copy_start, .operands = {source, target}, .index = source_index};
         op.index.insert(op.index.end(), target_index.begin(), target_index.end());
         op.operands.insert(op.operands.end(), window_starts.begin(), window_starts.end());
@@ -431,18 +489,20 @@ class Generator : Accesses {
       };
       std::vector<Index> all_of;
       for (const int64_t n : shape) all_of.push_back(Index::all(n));
-      const bool fits = from && !(from->fact.dirty || !from->readable || (from->block >= 0 && hangs_over(*from))) && from->fact.err == 0 &&
-                        (!is_float(t) || from->fact.bound <= 100);
+      const bool fits = from && !(from->fact.dirty || !from->readable || (from->block >= 0 && hangs_over(*from))) &&
+                        from->fact.err == 0 && (!is_float(t) || from->fact.bound <= 100);
       if (fits) {
         Op wait = copy(from->ref, window, args[0], all_of, starts);
-        for (int64_t n = random_.in(0, 2); n-- > 0 && !values_.pool.empty();) values_.pool.push_back(values_.elementwise(random_.pick(values_.pool)));
+        for (int64_t n = random_.in(0, 2); n-- > 0 && !values_.pool.empty();)
+          values_.pool.push_back(values_.elementwise(random_.pick(values_.pool)));
         b.append(std::move(wait));
       } else {
         store_all(mine, values_.conform(values_.want(t, shape, true), mine.fact.bound));
       }
       scoped_.push_back(mine);
       if (random_.chance(0.4)) {
-        Op signal = semaphore({.code = Opcode::semaphore_signal, .operands = {}}, args[2]), read = signal, wait = signal;
+        Op signal = semaphore({.code = Opcode::semaphore_signal, .operands = {}}, args[2]), read = signal,
+           wait = signal;
         const Value n = values_.scalar_int(0, 9);
         signal.operands.insert(signal.operands.begin() + 1, n);
         for (Index& x : signal.index) x.start_operand += x.start_operand >= 0;
@@ -465,7 +525,9 @@ class Generator : Accesses {
       }
       std::vector<Value> out;
       for (int64_t n = random_.in(0, 2); n-- > 0;) {
-        out.push_back(n == 0 ? with_unused(values_.want(t, shape, true), 2, false) : values_.pool.empty() ? values_.leaf(t, {}) : values_.pool.back());
+        out.push_back(n == 0                 ? with_unused(values_.want(t, shape, true), 2, false)
+                      : values_.pool.empty() ? values_.leaf(t, {})
+                                             : values_.pool.back());
         types.push_back(values_.type(out.back()));
         facts.push_back(values_.fact(out.back()));
       }
@@ -485,7 +547,8 @@ class Generator : Accesses {
     for (size_t i = 0; i < refs_.size(); ++i) {
       RefInfo& r = refs_[i];
       if (accumulator_ >= 0 && i + 1 == refs_.size()) continue;
-      if (to_write ? r.block < 0 || r.block >= out_.kernel.num_inputs || r.stateful : r.readable || r.stateful) list.push_back(&r);
+      if (to_write ? r.block < 0 || r.block >= out_.kernel.num_inputs || r.stateful : r.readable || r.stateful)
+        list.push_back(&r);
     }
     return list.empty() ? nullptr : random_.pick(list);
   }
@@ -494,19 +557,41 @@ class Generator : Accesses {
   static double turn(Opcode op) {
     switch (op) {
       case Opcode::load: return 0;
-      case Opcode::store: case Opcode::swap: case Opcode::addupdate: return 0.25;
-      case Opcode::atomic_rmw: case Opcode::atomic_cas: return 0.285;
-      case Opcode::debug_print: case Opcode::check: return 0.2925;
-      case Opcode::broadcast: case Opcode::reshape: case Opcode::transpose: case Opcode::slice: case Opcode::concatenate:
-      case Opcode::gather: case Opcode::scatter: case Opcode::sort: return 0.6;
-      case Opcode::reduce_sum: case Opcode::reduce_prod: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::reduce_and: case Opcode::reduce_or:
-      case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: return 0.75;
+      case Opcode::store:
+      case Opcode::swap:
+      case Opcode::addupdate: return 0.25;
+      case Opcode::atomic_rmw:
+      case Opcode::atomic_cas: return 0.285;
+      case Opcode::debug_print:
+      case Opcode::check: return 0.2925;
+      case Opcode::broadcast:
+      case Opcode::reshape:
+      case Opcode::transpose:
+      case Opcode::slice:
+      case Opcode::concatenate:
+      case Opcode::gather:
+      case Opcode::scatter:
+      case Opcode::sort: return 0.6;
+      case Opcode::reduce_sum:
+      case Opcode::reduce_prod:
+      case Opcode::reduce_max:
+      case Opcode::reduce_min:
+      case Opcode::reduce_and:
+      case Opcode::reduce_or:
+      case Opcode::argmax:
+      case Opcode::argmin:
+      case Opcode::cumsum: return 0.75;
       case Opcode::dot: return 0.85;
       case Opcode::for_: return 0.9;
       case Opcode::while_: return 0.94;
       case Opcode::if_: return 0.96;
       case Opcode::switch_: return 0.99;
-      case Opcode::run_scoped: case Opcode::semaphore_signal: case Opcode::semaphore_wait: case Opcode::semaphore_read: case Opcode::copy_start: case Opcode::copy_wait: return 0.9;
+      case Opcode::run_scoped:
+      case Opcode::semaphore_signal:
+      case Opcode::semaphore_wait:
+      case Opcode::semaphore_read:
+      case Opcode::copy_start:
+      case Opcode::copy_wait: return 0.9;
       default: return 0.5;
     }
   }
@@ -514,10 +599,13 @@ class Generator : Accesses {
   void statement(int depth) {
     std::vector<Value>& pool = values_.pool;
     const auto some = [&]() -> Value {
-      if (pool.empty() || random_.chance(0.05)) return values_.leaf(values_.some_dtype(), {random_.in(1, 6), random_.in(1, 6)});
+      if (pool.empty() || random_.chance(0.05))
+        return values_.leaf(values_.some_dtype(), {random_.in(1, 6), random_.in(1, 6)});
       const size_t n = pool.size();
       Value v = random_.chance(0.6) ? pool[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(pool);
-      for (int tries = 0; tries < 3 && values_.type(v).is_scalar() && random_.chance(0.7); ++tries) v = random_.pick(pool);  // tiles are the point
+      // tiles are the point
+      for (int tries = 0; tries < 3 && values_.type(v).is_scalar() && random_.chance(0.7); ++tries)
+        v = random_.pick(pool);
       return v;
     };
     double roll = static_cast<double>(random_.below(1000)) / 1000;
@@ -566,9 +654,11 @@ void keep_used_dims(Case& c) {
   std::erase_if(c.dims, [&](const auto& d) { return std::find(names.begin(), names.end(), d.first) == names.end(); });
 }
 
-/// What a caller may say beside the kernel: nothing that is computed may change by it. Numbers of its own, so that the kernels of the seeds stay.
+/// What a caller may say beside the kernel: nothing that is computed may change by it. Numbers of its own, so that the
+/// kernels of the seeds stay.
 void say_something(ir::CallInfo& call, Random random) {
-  if (random.chance(0.15)) call.compiler_params.push_back({"triton", "num_warps", std::to_string(int64_t{1} << random.in(0, 6))});
+  if (random.chance(0.15))
+    call.compiler_params.push_back({"triton", "num_warps", std::to_string(int64_t{1} << random.in(0, 6))});
   if (random.chance(0.1)) call.compiler_params.push_back({"mosaic_gpu", "profile_dir", "a \"b\" \\ c"});
   if (random.chance(0.1)) call.metadata = {{"author", "fuzz"}, {"two words", "\n\t// \"x\""}};
   if (random.chance(0.1)) call.cost_estimate = CostEstimate{.flops = random.in(0, 100), .bytes_accessed = dim("n") * 4};

@@ -1,5 +1,5 @@
-// Random valid tile-level kernels, the same for the same seed on every machine, with inputs and with what a comparison may demand of the
-// outputs. What the kernels contain is listed atop generator.cpp.
+// Random valid tile-level kernels, the same for the same seed on every machine, with inputs and with what a comparison
+// may demand of the outputs. What the kernels contain is listed atop generator.cpp.
 #pragma once
 #include <cstdint>
 #include <vector>

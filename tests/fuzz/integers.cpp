@@ -24,7 +24,9 @@ class Chain {
   Value to_i32(Value v, int64_t n) {
     if (random_.chance(0.75)) {
       const DType t = dtype(v);
-      const Value most = number(t, std::min<int64_t>(std::max<int64_t>(n, 1), is_int4(t) ? 7 : bits(t) == 8 ? 127 : INT16_MAX));
+      const Value most = number(t, std::min<int64_t>(std::max<int64_t>(n, 1), is_int4(t)     ? 7
+                                                                              : bits(t) == 8 ? 127
+                                                                                             : INT16_MAX));
       if (random_.chance(0.7)) v = b_.elementwise(Opcode::rem, {v, most});
       else v = b_.elementwise(Opcode::clamp, {number(t, random_.in(is_signed_int(t) ? -2 : 0, 1)), v, most});
     }
@@ -45,12 +47,14 @@ class Chain {
     constexpr DType kNarrow[] = {DType::i8, DType::i8, DType::u8, DType::i16, DType::u16, DType::i4, DType::u4};
     Value v = b_.convert(x, DType::i32);
     if (random_.chance(0.3)) v = b_.elementwise(Opcode::mul, {v, number(DType::i32, random_.in(-3, 100))});
-    v = b_.elementwise(Opcode::add, {v, number(DType::i32, random_.chance(0.8) ? random_.in(-400, 400) : random_.in(-40000, 40000))});
+    v = b_.elementwise(
+        Opcode::add, {v, number(DType::i32, random_.chance(0.8) ? random_.in(-400, 400) : random_.in(-40000, 40000))});
     v = b_.convert(v, kNarrow[random_.below(std::size(kNarrow))]);
     return random_.chance(0.3) ? b_.elementwise(Opcode::add, {v, number(dtype(v), random_.in(-5, 5))}) : v;
   }
   DType some_dtype() {
-    constexpr DType kTypes[] = {DType::i64, DType::i64, DType::u64, DType::i32, DType::i32, DType::u32, DType::i16, DType::u16, DType::i8, DType::i8, DType::u8, DType::i4, DType::u4};
+    constexpr DType kTypes[] = {DType::i64, DType::i64, DType::u64, DType::i32, DType::i32, DType::u32, DType::i16,
+                                DType::u16, DType::i8,  DType::i8,  DType::u8,  DType::i4,  DType::u4};
     return kTypes[random_.below(std::size(kTypes))];
   }
   /// Small, or near an end, or a power of two: what makes sums and products wrap.
@@ -59,7 +63,8 @@ class Chain {
     switch (random_.below(6)) {
       case 0: return number(t, random_.in(-3, 5));
       case 1: return number(t, (n == 64 ? INT64_MAX : (int64_t{1} << (n - 1)) - 1) - random_.in(0, 2));
-      case 2: return number(t, static_cast<int64_t>((uint64_t{1} << (n - 1)) + random_.below(3)));  // the least, or half of the unsigned
+      // the least, or half of the unsigned
+      case 2: return number(t, static_cast<int64_t>((uint64_t{1} << (n - 1)) + random_.below(3)));
       case 3: {
         const bool odd = random_.chance(0.5);
         return number(t, static_cast<int64_t>((uint64_t{1} << random_.in(0, n - 1)) + odd));
@@ -79,7 +84,8 @@ class Chain {
     return b_.convert(v, some_dtype());
   }
   Value binary(Value v, Value w) {
-    constexpr Opcode kOps[] = {Opcode::add, Opcode::add, Opcode::mul, Opcode::mul, Opcode::sub, Opcode::rem, Opcode::div, Opcode::min, Opcode::max, Opcode::and_, Opcode::or_, Opcode::xor_};
+    constexpr Opcode kOps[] = {Opcode::add, Opcode::add, Opcode::mul, Opcode::mul,  Opcode::sub, Opcode::rem,
+                               Opcode::div, Opcode::min, Opcode::max, Opcode::and_, Opcode::or_, Opcode::xor_};
     return b_.elementwise(kOps[random_.below(std::size(kOps))], {v, w});
   }
   Value step(Value v) {
@@ -120,7 +126,13 @@ Value wrapped_bool(ir::Builder& b, Random random, Value x, Value y) {
 ExtremeLoop extreme_loop(Random& random, int64_t rounds) {
   constexpr int64_t kLeast = INT32_MIN, kMost = INT32_MAX;
   const int64_t gap = random.in(0, 3 * rounds);
-  const ExtremeLoop ends[] = {{kLeast, kMost, 0}, {0, kMost, 0}, {kLeast, 0, 0}, {kMost - gap, kMost, 0}, {kLeast, kLeast + gap, 0}, {kMost, kLeast, 0}, {kLeast + gap, kMost - gap, 0}};
+  const ExtremeLoop ends[] = {{kLeast, kMost, 0},
+                              {0, kMost, 0},
+                              {kLeast, 0, 0},
+                              {kMost - gap, kMost, 0},
+                              {kLeast, kLeast + gap, 0},
+                              {kMost, kLeast, 0},
+                              {kLeast + gap, kMost - gap, 0}};
   ExtremeLoop e = ends[random.below(std::size(ends))];
   const int64_t span = std::max<int64_t>(e.upper - e.lower, 1);
   const int64_t more = random.chance(0.3) ? random.in(0, 5) : 0;

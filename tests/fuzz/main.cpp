@@ -1,5 +1,6 @@
-// The fuzzer's driver: makes cases by seed, checks them (check.h), shrinks and prints what fails. Without arguments: a short run for the
-// test suite, over the kernels in tests/tir and tests/data/pallas too. The seed alone repeats a failure.
+// The fuzzer's driver: makes cases by seed, checks them (check.h), shrinks and prints what fails. Without arguments: a
+// short run for the test suite, over the kernels in tests/tir and tests/data/pallas too. The seed alone repeats a
+// failure.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -10,8 +11,8 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <sstream>
 #include <optional>
+#include <sstream>
 #include <tuple>
 
 #ifdef __GLIBC__
@@ -35,8 +36,10 @@ using namespace tessera::fuzz;
 
 namespace {
 constexpr const char* kUsage =
-    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target minimum|lavapipe|gpu|cut|random|all|none] [--orders N]\n"
-    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--targets N] [--judge N] [--steps N] [--optimised] [--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
+    "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target "
+    "minimum|lavapipe|gpu|cut|random|all|none] [--orders N]\n"
+    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--targets N] [--judge N] [--steps N] [--optimised] "
+    "[--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --targets N       random targets of another kind for each kernel\n"
     "  --judge N         orders of the SPIR-V judge per form and target (1); 0: leave it out\n"
@@ -44,10 +47,12 @@ constexpr const char* kUsage =
     "  --optimised       also judge, and give the device, what spirv-opt makes of the modules\n"
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
-    "  --device minimum  the Vulkan device, by code for the least that Vulkan promises; gpu: by code that takes it for a GPU\n"
+    "  --device minimum  the Vulkan device, by code for the least that Vulkan promises; gpu: by code that takes it for "
+    "a GPU\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
-    "  FILE.tir          check these kernels, on the inputs of their comments (tests/README.md) or random ones, instead of generated ones\n";
+    "  FILE.tir          check these kernels, on the inputs of their comments (tests/README.md) or random ones, "
+    "instead of generated ones\n";
 
 struct Arguments {
   uint64_t seed = 1;
@@ -86,22 +91,24 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--codegen") std::tie(a.check.general, a.check.fast) = one_of("general", "fast");
     else if (s == "--target") {
       const std::string v = next();
-      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "cut" && v != "random" && v != "all" && v != "none") usage("--target " + v + ": minimum, lavapipe, gpu, cut, random, all or none are wanted");
+      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "cut" && v != "random" && v != "all" && v != "none")
+        usage("--target " + v + ": minimum, lavapipe, gpu, cut, random, all or none are wanted");
       a.check.minimum = v == "minimum" || v == "all";
       a.check.lavapipe = v == "lavapipe" || v == "all";
       a.check.cut = v == "cut" || v == "all";
       a.check.gpu = v == "gpu" || v == "all";
       a.check.random = v == "random" || v == "all";
-    }
-    else if (s == "--steps") a.check.max_steps = a.check.judge_steps = std::strtoll(next().c_str(), nullptr, 10);
+    } else if (s == "--steps") a.check.max_steps = a.check.judge_steps = std::strtoll(next().c_str(), nullptr, 10);
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
     else if (s == "--device") {
       const std::string v = next();
-      if (v != "vulkan" && v != "minimum" && v != "gpu" && v != "none") usage("--device " + v + ": vulkan, minimum, gpu or none are wanted");
+      if (v != "vulkan" && v != "minimum" && v != "gpu" && v != "none")
+        usage("--device " + v + ": vulkan, minimum, gpu or none are wanted");
       a.device = v != "none", a.minimum_device = v == "minimum", a.gpu_device = v == "gpu";
-    }
-    else if (s == "--no-passes") a.check.passes = false;
-    else if (s == "--judge") a.check.judge_orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10)), a.check.judge = a.check.judge_orders > 0;
+    } else if (s == "--no-passes") a.check.passes = false;
+    else if (s == "--judge")
+      a.check.judge_orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10)),
+      a.check.judge = a.check.judge_orders > 0;
     else if (s == "--targets") a.check.random_target = std::strtoull(next().c_str(), nullptr, 10);
     else if (s == "--optimised") a.check.optimised = true;
     else if (s == "--delete-barriers") a.check.delete_barriers = true;
@@ -110,14 +117,17 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--print") a.print = true;
     else if (s == "--coverage") a.coverage = true, a.check.general = a.check.fast = a.check.passes = false;
     else if (s == "--verbose") a.verbose = true;
-    else if (s == "--help") { std::cout << kUsage; std::exit(0); }
-    else if (s[0] == '-') usage("unknown option " + s);
+    else if (s == "--help") {
+      std::cout << kUsage;
+      std::exit(0);
+    } else if (s[0] == '-') usage("unknown option " + s);
     else a.files.push_back(s);
   }
   return a;
 }
 
-// A file's comments `// chk: in 0: iota` (0, 1, 2, ...), `// chk: in 0: fill 7`, `// chk: in 0: 1 2 3` (all elements, as literals of the text form) and
+// A file's comments `// chk: in 0: iota` (0, 1, 2, ...), `// chk: in 0: fill 7`, `// chk: in 0: 1 2 3` (all elements,
+// as literals of the text form) and
 // `// chk: dim n: 40`: "in" or "dim", which one, and the values.
 struct Given {
   std::string what, which;
@@ -132,7 +142,8 @@ std::vector<Given> given_in(const std::string& text) {
     if (!(words >> slashes >> chk) || slashes != "//" || chk != "chk:") continue;
     Given g;
     words >> g.what >> g.which;
-    if ((g.what != "in" && g.what != "dim") || g.which.size() < 2 || g.which.back() != ':') usage(line + ": \"in NUMBER: VALUES\" or \"dim NAME: SIZE\" is wanted");
+    if ((g.what != "in" && g.what != "dim") || g.which.size() < 2 || g.which.back() != ':')
+      usage(line + ": \"in NUMBER: VALUES\" or \"dim NAME: SIZE\" is wanted");
     g.which.pop_back();
     for (std::string word; words >> word;) g.values.push_back(word);
     if (g.what == "dim" && g.values.size() != 1) usage(line + ": one size is wanted");
@@ -144,19 +155,24 @@ std::vector<Given> given_in(const std::string& text) {
 Array given_array(const Given& g, const Shape& shape, DType t) {
   Array a(shape, t);
   const auto element = [&](const std::string& literal) {
-    const auto bits = ir::parse_literal(t, t != DType::boolean || literal.size() > 1 ? literal : literal == "0" ? "false" : "true");
+    const auto bits = ir::parse_literal(t, t != DType::boolean || literal.size() > 1 ? literal
+                                           : literal == "0"                          ? "false"
+                                                                                     : "true");
     if (!bits) usage("in " + g.which + ": " + literal + " is no " + std::string(name(t)));
     return *bits;
   };
   const bool iota = g.values == std::vector<std::string>{"iota"}, fill = g.values.size() == 2 && g.values[0] == "fill";
   if (!iota && !fill && static_cast<int64_t>(g.values.size()) != a.size())
-    usage("in " + g.which + ": " + std::to_string(g.values.size()) + " values for " + std::to_string(a.size()) + " elements");
+    usage("in " + g.which + ": " + std::to_string(g.values.size()) + " values for " + std::to_string(a.size()) +
+          " elements");
   for (int64_t e = 0; e < a.size(); ++e)
-    a.set_element_bits(e, iota ? reference::from_double(t, static_cast<double>(e)) : element(g.values[fill ? 1 : static_cast<size_t>(e)]));
+    a.set_element_bits(e, iota ? reference::from_double(t, static_cast<double>(e))
+                               : element(g.values[fill ? 1 : static_cast<size_t>(e)]));
   return a;
 }
 
-// A kernel from a file on the inputs that it gives, else on small whole numbers. Floats are compared within a part in 100 of 10: the file does not say how exact it is.
+// A kernel from a file on the inputs that it gives, else on small whole numbers. Floats are compared within a part in
+// 100 of 10: the file does not say how exact it is.
 Case from_file(const std::string& path) {
   std::ifstream in(path);
   if (!in) usage("cannot read " + path);
@@ -177,7 +193,10 @@ Case from_file(const std::string& path) {
     const DType t = c.kernel.blocks[static_cast<size_t>(i)].dtype;
     Array a(bind_shape(c.kernel, i, c.dims), t);
     for (int64_t e = 0; e < a.size(); ++e)
-      a.set_element_bits(e, t == DType::boolean ? random.next() & 1 : reference::from_double(t, static_cast<double>(is_unsigned_int(t) ? random.in(0, 8) : random.in(-8, 8))));
+      a.set_element_bits(e, t == DType::boolean
+                                ? random.next() & 1
+                                : reference::from_double(
+                                      t, static_cast<double>(is_unsigned_int(t) ? random.in(0, 8) : random.in(-8, 8))));
     c.inputs.push_back(std::move(a));
   }
   for (const Given& g : given) {
@@ -185,7 +204,8 @@ Case from_file(const std::string& path) {
     const auto i = static_cast<size_t>(std::stoul(g.which));
     c.inputs.at(i) = given_array(g, c.inputs.at(i).shape(), c.inputs.at(i).dtype());
   }
-  for (int i = 0; i < c.kernel.num_outputs(); ++i) c.tolerance.push_back(is_float(c.kernel.blocks[static_cast<size_t>(c.kernel.num_inputs + i)].dtype) ? 0.1 : 0);
+  for (int i = 0; i < c.kernel.num_outputs(); ++i)
+    c.tolerance.push_back(is_float(c.kernel.blocks[static_cast<size_t>(c.kernel.num_inputs + i)].dtype) ? 0.1 : 0);
   return c;
 }
 
@@ -196,7 +216,9 @@ std::string first_lines(const std::string& text, size_t n) {
   return out;
 }
 
-Outcome run_check(const Case& c, const Arguments& a) { return a.device || a.coverage ? check(c, a.check) : check_apart(c, a.check, 60); }
+Outcome run_check(const Case& c, const Arguments& a) {
+  return a.device || a.coverage ? check(c, a.check) : check_apart(c, a.check, 60);
+}
 
 // What kind of failure it is, so that shrinking keeps it: its stage, and what its message begins with.
 std::string kind(const Failure& f) {
@@ -209,20 +231,25 @@ void report(const Case& c, const Failure& failure, const std::string& name, cons
   Case small = c;
   Failure last = failure;
   if (a.shrink_seconds > 0)
-    small = shrink(c, [&](const Case& x) {
-      const Outcome o = run_check(x, a);
-      const bool same = o.failure && kind(*o.failure) == kind(failure);
-      if (same) last = *o.failure;
-      return same;
-    }, a.shrink_seconds);
+    small = shrink(
+        c,
+        [&](const Case& x) {
+          const Outcome o = run_check(x, a);
+          const bool same = o.failure && kind(*o.failure) == kind(failure);
+          if (same) last = *o.failure;
+          return same;
+        },
+        a.shrink_seconds);
   const std::string text = ir::print(small.kernel);
-  if (a.shrink_seconds > 0) std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
+  if (a.shrink_seconds > 0)
+    std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
   if (!a.out.empty()) std::ofstream(a.out + "/fuzz_" + name.substr(name.find(' ') + 1) + ".tir") << text;
 }
 }  // namespace
 
 int main(int argc, char** argv) {
-#ifdef __GLIBC__  // memory is kept: what the runs of a case want is alike, and pages that are given back and taken again are a tenth of the time
+#ifdef __GLIBC__  // memory is kept: what the runs of a case want is alike, and pages that are given back and taken
+                  // again are a tenth of the time
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
@@ -243,7 +270,8 @@ int main(int argc, char** argv) {
       Device& device = little_room ? *narrow : *roomy;
       printed.clear();
       const auto run = [&] {
-        if (!a.minimum_device && !a.gpu_device && !a.check.optimised) return load(device, c.kernel, options).run(c.inputs, c.dims);
+        if (!a.minimum_device && !a.gpu_device && !a.check.optimised)
+          return load(device, c.kernel, options).run(c.inputs, c.dims);
         Target t = a.minimum_device ? minimum_target() : device.target();
         if (a.gpu_device) t.kind = Target::Kind::gpu;
         t.max_loop_iterations = device.target().max_loop_iterations;
@@ -260,7 +288,8 @@ int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0, judged = 0, unjudged = 0, judge_steps = 0;
+  int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0,
+          judged = 0, unjudged = 0, judge_steps = 0;
   std::map<std::string, int> seen;
   int64_t nothing_defined = 0, cases_with_output = 0;
   double share = 0;
@@ -284,7 +313,9 @@ int main(int argc, char** argv) {
     }
     barriers += o.barriers, needed += o.needed;
     judged += o.judged, unjudged += o.unjudged, judge_steps += o.judge_steps;
-    if (a.verbose) std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements << " elements defined" << std::endl;
+    if (a.verbose)
+      std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements
+                << " elements defined" << std::endl;
     if (!o.failure) return;
     ++failures;
     const std::string what = kind(*o.failure);
@@ -297,8 +328,11 @@ int main(int argc, char** argv) {
   if (!a.files.empty()) {
     for (const std::string& path : a.files) one(from_file(path), path);
   } else {
-    for (const char* folder : {"tests/tir", "tests/data/pallas"})  // the latter's answers are JAX's on other inputs: answers_test
-      for (const auto& entry : a.suite && std::filesystem::is_directory(folder) ? std::filesystem::directory_iterator(folder) : std::filesystem::directory_iterator())
+    // the latter's answers are JAX's on other inputs: answers_test
+    for (const char* folder : {"tests/tir", "tests/data/pallas"})
+      for (const auto& entry : a.suite&& std::filesystem::is_directory(folder)
+                                   ? std::filesystem::directory_iterator(folder)
+                                   : std::filesystem::directory_iterator())
         if (entry.path().extension() == ".tir") one(from_file(entry.path().string()), entry.path().string());
     for (int64_t i = 0; i < a.count && elapsed() < a.seconds; ++i) {
       const uint64_t seed = a.seed + static_cast<uint64_t>(i);
@@ -313,16 +347,21 @@ int main(int argc, char** argv) {
     }
   }
   if (a.suite) {  // what these few cases lack must come with later seeds
-    for (uint64_t seed = a.seed + static_cast<uint64_t>(a.count); seed < a.seed + 6000 && !coverage.never().empty(); ++seed) coverage.add(generate(seed));
+    for (uint64_t seed = a.seed + static_cast<uint64_t>(a.count); seed < a.seed + 6000 && !coverage.never().empty();
+         ++seed)
+      coverage.add(generate(seed));
     for (const std::string& op : coverage.never()) {
       ++done, ++failures;
       std::cout << op << " FAILED: no kernel of these has the op; teach the generator in tests/fuzz to make it\n";
     }
   }
   if (!a.print)
-    std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals << " refused by a target, " << unfinished << " runs too long, "
-              << (cases_with_output ? std::lround(100 * share / static_cast<double>(cases_with_output)) : 0) << "% of a case's output elements defined on average, none in "
-              << nothing_defined << " cases, " << judged << " modules judged (" << judge_steps << " instructions, " << unjudged << " of them too long), " << elapsed() << " s\n";
+    std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals
+              << " refused by a target, " << unfinished << " runs too long, "
+              << (cases_with_output ? std::lround(100 * share / static_cast<double>(cases_with_output)) : 0)
+              << "% of a case's output elements defined on average, none in " << nothing_defined << " cases, " << judged
+              << " modules judged (" << judge_steps << " instructions, " << unjudged << " of them too long), "
+              << elapsed() << " s\n";
   if (a.coverage) std::cout << coverage.text() << defined << " of " << elements << " output elements defined\n";
   if (a.check.delete_barriers) std::cout << needed << " of " << barriers << " barriers are missed when deleted\n";
   if (!a.print) std::cout << done - failures << " passed, " << failures << " failed\n";

@@ -16,7 +16,10 @@ class Random {  // splitmix64
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  int64_t in(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1)); }  ///< both included
+  ///< both included
+  int64_t in(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1));
+  }
   size_t below(size_t n) { return static_cast<size_t>(next() % n); }
   bool chance(double p) { return static_cast<double>(next() >> 11) * 0x1p-53 < p; }
   template <class T> const T& pick(const std::vector<T>& v) { return v[below(v.size())]; }

@@ -1,5 +1,6 @@
-// Targets between those that codegen/program/target.h names: each feature, class of subgroup operations and limit by itself, as devices may have them, and a few as none has (a
-// dispatch of seven workgroups along a dimension), which the code must not notice.
+// Targets between those that codegen/program/target.h names: each feature, class of subgroup operations and limit by
+// itself, as devices may have them, and a few as none has (a dispatch of seven workgroups along a dimension), which the
+// code must not notice.
 #pragma once
 #include "codegen/program/target.h"
 #include "tests/fuzz/random.h"
@@ -9,7 +10,9 @@ namespace tessera::fuzz {
 inline Target random_target(uint64_t seed) {
   Random r(seed);
   const auto maybe = [&] { return r.in(0, 1) == 1; };
-  const auto one_of = [&](std::initializer_list<int32_t> v) { return *(v.begin() + r.in(0, static_cast<int64_t>(v.size()) - 1)); };
+  const auto one_of = [&](std::initializer_list<int32_t> v) {
+    return *(v.begin() + r.in(0, static_cast<int64_t>(v.size()) - 1));
+  };
   Target t;
   t.kind = maybe() ? Target::Kind::gpu : Target::Kind::cpu;
   t.max_workgroup_size = one_of({128, 256, 512, 1024});
@@ -29,14 +32,20 @@ inline Target random_target(uint64_t seed) {
   t.storage8 = maybe(), t.storage16 = maybe();
   t.vulkan_memory_model_device_scope = maybe();
   t.skips_branches = maybe();
-  t.rte16 = maybe(), t.rte32 = maybe(), t.rte64 = maybe(), t.preserve16 = maybe(), t.preserve32 = maybe(), t.preserve64 = maybe(), t.forgets_zeros = maybe();
+  t.rte16 = maybe(), t.rte32 = maybe(), t.rte64 = maybe(), t.preserve16 = maybe(), t.preserve32 = maybe(),
+  t.preserve64 = maybe(), t.forgets_zeros = maybe();
   const auto say = [&](const char* what, int64_t v) { t.name += std::string(" ") + what + " " + std::to_string(v); };
   t.name = t.kind == Target::Kind::gpu ? "gpu" : "cpu";
-  say("workgroup", t.max_workgroup_size), say("count", t.max_workgroup_count), say("shared", t.shared_bytes), say("push", t.push_constant_bytes);
-  say("subgroup", t.subgroup_size), say("from", t.min_subgroup_size), say("to", t.max_subgroup_size), say("require", t.can_require_subgroup_size), say("loops", t.max_loop_iterations);
-  say("arithmetic", t.subgroup_arithmetic), say("shuffle", t.subgroup_shuffle), say("int8", t.int8), say("int16", t.int16), say("int64", t.int64), say("float16", t.float16);
-  say("atomics", t.int64_atomics), say("storage8", t.storage8), say("storage16", t.storage16), say("rte16", t.rte16), say("rte32", t.rte32), say("rte64", t.rte64);
-  say("preserve16", t.preserve16), say("preserve32", t.preserve32), say("preserve64", t.preserve64), say("skips", t.skips_branches);
+  say("workgroup", t.max_workgroup_size), say("count", t.max_workgroup_count), say("shared", t.shared_bytes),
+      say("push", t.push_constant_bytes);
+  say("subgroup", t.subgroup_size), say("from", t.min_subgroup_size), say("to", t.max_subgroup_size),
+      say("require", t.can_require_subgroup_size), say("loops", t.max_loop_iterations);
+  say("arithmetic", t.subgroup_arithmetic), say("shuffle", t.subgroup_shuffle), say("int8", t.int8),
+      say("int16", t.int16), say("int64", t.int64), say("float16", t.float16);
+  say("atomics", t.int64_atomics), say("storage8", t.storage8), say("storage16", t.storage16), say("rte16", t.rte16),
+      say("rte32", t.rte32), say("rte64", t.rte64);
+  say("preserve16", t.preserve16), say("preserve32", t.preserve32), say("preserve64", t.preserve64),
+      say("skips", t.skips_branches);
   return t;
 }
 

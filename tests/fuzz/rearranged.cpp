@@ -1,4 +1,5 @@
-// Random gathers, scatters and sorts, and chains of values used at several positions. Which elements they pick hangs on indices and keys that every correct evaluation agrees on.
+// Random gathers, scatters and sorts, and chains of values used at several positions. Which elements they pick hangs on
+// indices and keys that every correct evaluation agrees on.
 #include <algorithm>
 
 #include "tests/fuzz/values.h"
@@ -13,10 +14,11 @@ constexpr int64_t kMostElements = 600;
 std::optional<Value> Values::rearranged(Value v) {
   const Type t = type(v);
   if (t.shape.empty() || num_elements(t.shape) == 0 || num_elements(t.shape) > kMostElements) return std::nullopt;
-  const Opcode which = favourite == Opcode::gather || favourite == Opcode::scatter || favourite == Opcode::sort ? favourite
-                       : random_.chance(0.45)                                                                  ? Opcode::gather
-                       : random_.chance(0.5)                                                                   ? Opcode::scatter
-                                                                                                               : Opcode::sort;
+  const Opcode which = favourite == Opcode::gather || favourite == Opcode::scatter || favourite == Opcode::sort
+                           ? favourite
+                       : random_.chance(0.45) ? Opcode::gather
+                       : random_.chance(0.5)  ? Opcode::scatter
+                                              : Opcode::sort;
   if (which == Opcode::sort) {
     const Fact f = fact(v);
     if (f.dirty || f.err != 0) return std::nullopt;
@@ -96,7 +98,10 @@ std::optional<Value> Values::shifted(Value v) {
   };
   const int64_t by = n > 1 ? random_.in(1, n - 1) : 0;
   switch (random_.below(6)) {
-    case 0: case 1: return n > 1 ? std::optional(concatenate({part(n - by, n), part(0, n - by)}, static_cast<int64_t>(d))) : std::nullopt;
+    case 0:
+    case 1:
+      return n > 1 ? std::optional(concatenate({part(n - by, n), part(0, n - by)}, static_cast<int64_t>(d)))
+                   : std::nullopt;
     case 2: {  // with something else in place of what falls out
       if (n < 2) return std::nullopt;
       Shape rest = t.shape;

@@ -22,7 +22,10 @@ bool is_used(const Kernel& k, Value v, const std::vector<bool>& live) {
   return false;
 }
 
-struct Place { RegionId region; size_t at; };
+struct Place {
+  RegionId region;
+  size_t at;
+};
 
 // Every op that runs, in order, inner ops after the op that holds them.
 void collect(const Kernel& k, RegionId r, std::vector<Place>& places) {
@@ -62,7 +65,9 @@ void erase(Kernel& k, const Place& p) {
 }
 
 // The block that shares blocks[i]'s array, or -1.
-int partner(const Kernel& k, int i) { return k.is_output(i) ? k.blocks[static_cast<size_t>(i)].alias : k.aliased_output(i); }
+int partner(const Kernel& k, int i) {
+  return k.is_output(i) ? k.blocks[static_cast<size_t>(i)].alias : k.aliased_output(i);
+}
 
 // Pure ops and loads without uses go; so do the tables' entries that nothing reaches (on printing).
 void sweep(Kernel& k) {
@@ -110,7 +115,8 @@ bool remove_arg(Case& c, size_t i) {
   const bool prefetch = static_cast<int>(i) < k.num_prefetch;
   if (prefetch) {  // the index maps' Refs of it go too
     const auto maps = [&](const auto& f) {
-      return std::all_of(k.blocks.begin() + k.num_prefetch, k.blocks.end(), [&](const ir::BlockMapping& b) { return b.whole || f(k.region(b.index_map).args); });
+      return std::all_of(k.blocks.begin() + k.num_prefetch, k.blocks.end(),
+                         [&](const ir::BlockMapping& b) { return b.whole || f(k.region(b.index_map).args); });
     };
     if (!maps([&](const auto& list) { return !is_used(k, list[k.grid.size() + i], live); })) return false;
     maps([&](auto& list) {
@@ -281,7 +287,8 @@ std::vector<Change> changes(const Case& c) {
         Extent& e = x.kernel.blocks[i].array_shape[d];
         if (e.is_static()) return false;
         e = e.eval(x.dims);
-        if (const int other = partner(x.kernel, static_cast<int>(i)); other >= 0) x.kernel.blocks[static_cast<size_t>(other)].array_shape[d] = e;
+        if (const int other = partner(x.kernel, static_cast<int>(i)); other >= 0)
+          x.kernel.blocks[static_cast<size_t>(other)].array_shape[d] = e;
         return true;
       });
     }

@@ -25,7 +25,8 @@ Spec::Spec(uint64_t seed) : random_(seed), values_(out_.kernel, random_, dtypes(
 
 std::vector<DType> Spec::dtypes(Random& random) {
   if (random.chance(0.25)) return {DType::f32, DType::f32, DType::i32, DType::u32, DType::boolean};
-  if (random.chance(0.1)) return {DType::i4, DType::u4, DType::i4, DType::u4, DType::boolean, DType::i32};  // parts of a byte
+  // parts of a byte
+  if (random.chance(0.1)) return {DType::i4, DType::u4, DType::i4, DType::u4, DType::boolean, DType::i32};
   std::vector<DType> all;
   for (int t = 0; t < kNumDTypes; ++t) all.push_back(static_cast<DType>(t));
   if (random.chance(0.4)) {  // much of one
@@ -41,7 +42,10 @@ std::vector<DType> Spec::dtypes(Random& random) {
 
 void Spec::grid() {
   ir::Kernel& k = out_.kernel;
-  const int64_t rank = random_.chance(0.1) ? 0 : random_.chance(0.6) ? random_.in(1, 2) : random_.chance(0.9) ? random_.in(3, 4) : random_.in(5, 6);
+  const int64_t rank = random_.chance(0.1)   ? 0
+                       : random_.chance(0.6) ? random_.in(1, 2)
+                       : random_.chance(0.9) ? random_.in(3, 4)
+                                             : random_.in(5, 6);
   const int64_t most_programs = size_ == Size::many ? 2500 : 64;
   vmapped_ = rank > 0 && random_.chance(0.08);
   int64_t programs = 1;
@@ -75,15 +79,19 @@ Extent Spec::named(int64_t value) {
 
 int64_t Spec::some_size() {
   if (size_ == Size::many) return random_.in(1, 4);
-  return random_.chance(0.4) ? int64_t{1} << random_.in(1, size_ == Size::big ? 6 : 5) : random_.in(2, size_ == Size::big ? 70 : 24);
+  return random_.chance(0.4) ? int64_t{1} << random_.in(1, size_ == Size::big ? 6 : 5)
+                             : random_.in(2, size_ == Size::big ? 70 : 24);
 }
 
 int64_t Spec::block_size() {
   if (size_ == Size::many) return random_.in(1, 4);
-  if (size_ == Size::huge && random_.chance(0.6)) return random_.chance(0.3) ? int64_t{1} << random_.in(8, 14) : random_.in(200, 12000);
+  if (size_ == Size::huge && random_.chance(0.6))
+    return random_.chance(0.3) ? int64_t{1} << random_.in(8, 14) : random_.in(200, 12000);
   if (values_.plain && random_.chance(0.9)) return random_.pick(values_.sizes);
   if (size_ == Size::big && random_.chance(0.4)) return random_.in(1, 70);
-  return random_.chance(0.15) ? random_.in(1, 40) : random_.chance(0.2) ? int64_t{1} << random_.in(0, 4) : random_.in(1, 9);
+  return random_.chance(0.15)  ? random_.in(1, 40)
+         : random_.chance(0.2) ? int64_t{1} << random_.in(0, 4)
+                               : random_.in(1, 9);
 }
 
 size_t Spec::visible_axis() { return first_visible() + random_.below(grid_.size() - first_visible()); }
@@ -105,12 +113,15 @@ DimMap Spec::dim_map(bool output) {
     m.kind = DimMap::Kind::data;
     m.number = static_cast<int64_t>(operand);
     const Prefetch& p = prefetch_[operand];
-    for (size_t d = 0; d < p.shape.size(); ++d) m.at.push_back(p.permutes >= 0 && random_.chance(0.8) ? p.permutes : static_cast<int64_t>(visible_axis()));
+    for (size_t d = 0; d < p.shape.size(); ++d)
+      m.at.push_back(p.permutes >= 0 && random_.chance(0.8) ? p.permutes : static_cast<int64_t>(visible_axis()));
     m.plus = random_.chance(0.15);
     m.count = std::max<int64_t>(p.largest, 0) + (m.plus ? nb : 1);
     return m;
   }
-  m.kind = random_.chance(0.75) ? DimMap::Kind::axis : random_.pick(std::vector{DimMap::Kind::sum, DimMap::Kind::half, DimMap::Kind::reversed, DimMap::Kind::wrapped});
+  m.kind = random_.chance(0.75) ? DimMap::Kind::axis
+                                : random_.pick(std::vector{DimMap::Kind::sum, DimMap::Kind::half,
+                                                           DimMap::Kind::reversed, DimMap::Kind::wrapped});
   switch (m.kind) {
     case DimMap::Kind::constant: break;
     case DimMap::Kind::axis: m.count = na; break;
@@ -127,18 +138,23 @@ Value Spec::emit(const DimMap& m, const std::vector<Value>& ids, const std::vect
   if (m.scale != 1 || m.base != 0) {
     DimMap plain = m;
     plain.scale = 1, plain.base = 0;
-    const Value scaled = values_.b.elementwise(Opcode::mul, {emit(plain, ids, refs), values_.b.constant_int(DType::i32, m.scale)});
-    return m.base == 0 ? scaled : values_.b.elementwise(Opcode::add, {scaled, values_.b.constant_int(DType::i32, m.base)});
+    const Value scaled =
+        values_.b.elementwise(Opcode::mul, {emit(plain, ids, refs), values_.b.constant_int(DType::i32, m.scale)});
+    return m.base == 0 ? scaled
+                       : values_.b.elementwise(Opcode::add, {scaled, values_.b.constant_int(DType::i32, m.base)});
   }
   ir::Builder& b = values_.b;
   const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
   switch (m.kind) {
     case DimMap::Kind::constant: return number(m.number);
     case DimMap::Kind::axis: return ids[static_cast<size_t>(m.a)];
-    case DimMap::Kind::sum: return b.elementwise(Opcode::add, {ids[static_cast<size_t>(m.a)], ids[static_cast<size_t>(m.b)]});
+    case DimMap::Kind::sum:
+      return b.elementwise(Opcode::add, {ids[static_cast<size_t>(m.a)], ids[static_cast<size_t>(m.b)]});
     case DimMap::Kind::half: return b.elementwise(Opcode::div, {ids[static_cast<size_t>(m.a)], number(2)});
     case DimMap::Kind::reversed: return b.elementwise(Opcode::sub, {number(m.number), ids[static_cast<size_t>(m.a)]});
-    case DimMap::Kind::wrapped: return wrapped_int(b, Random(static_cast<uint64_t>(m.number)), ids[static_cast<size_t>(m.a)], ids[static_cast<size_t>(m.b)], m.count);
+    case DimMap::Kind::wrapped:
+      return wrapped_int(b, Random(static_cast<uint64_t>(m.number)), ids[static_cast<size_t>(m.a)],
+                         ids[static_cast<size_t>(m.b)], m.count);
     case DimMap::Kind::data: {
       ir::Op load{.code = Opcode::load, .operands = {refs[static_cast<size_t>(m.number)]}};
       for (const int64_t axis : m.at) {
@@ -171,7 +187,8 @@ void Spec::prefetch() {
   if (axes && random_.chance(0.4)) p.permutes = static_cast<int64_t>(visible_axis());
   if (p.permutes >= 0) p.shape = {grid_[static_cast<size_t>(p.permutes)]};
   else
-    for (int64_t rank = axes ? random_.in(1, random_.chance(0.2) ? 2 : 1) : 0; rank-- > 0;) p.shape.push_back(random_.in(1, 9));
+    for (int64_t rank = axes ? random_.in(1, random_.chance(0.2) ? 2 : 1) : 0; rank-- > 0;)
+      p.shape.push_back(random_.in(1, 9));
   Shape shape = p.shape;
   const bool batched = vmapped_ && random_.chance(0.5);
   if (batched) shape.insert(shape.begin(), std::max<int64_t>(grid_[0], 1));
@@ -183,7 +200,9 @@ void Spec::prefetch() {
     if (i % n == 0)
       for (size_t e = order.size(); e > 1; --e) std::swap(order[e - 1], order[random_.below(e)]);
     const int64_t least = is_unsigned_int(m.dtype) ? 0 : -2;
-    const int64_t v = p.permutes >= 0 ? order[static_cast<size_t>(i % n)] : random_.chance(0.1) ? random_.in(least, 12) : random_.in(0, 4);
+    const int64_t v = p.permutes >= 0       ? order[static_cast<size_t>(i % n)]
+                      : random_.chance(0.1) ? random_.in(least, 12)
+                                            : random_.in(0, 4);
     a.set_element_bits(i, reference::from_double(m.dtype, static_cast<double>(v)));
     p.largest = std::max(p.largest, random_.chance(0.9) ? v : 0);
   }
@@ -211,7 +230,8 @@ void Spec::prefetch() {
 
 void Spec::arrays() {
   ir::Kernel& k = out_.kernel;
-  const int num_inputs = static_cast<int>(random_.in(random_.chance(0.05) ? 0 : 1, 3)), num_outputs = static_cast<int>(random_.chance(0.68) ? 1 : random_.in(2, 3));
+  const int num_inputs = static_cast<int>(random_.in(random_.chance(0.05) ? 0 : 1, 3)),
+            num_outputs = static_cast<int>(random_.chance(0.68) ? 1 : random_.in(2, 3));
   const int num_prefetch = static_cast<int>(random_.chance(0.22) ? random_.in(1, 2) : 0);
   k.num_inputs = num_prefetch + num_inputs;
   k.num_prefetch = num_prefetch;
@@ -221,8 +241,10 @@ void Spec::arrays() {
   const int64_t num_scratch = random_.chance(0.6) ? 0 : random_.in(1, 2);
   for (int64_t i = 0; i < num_scratch + (accumulator_ >= 0); ++i) {
     Shape shape;
-    for (int64_t rank = random_.in(0, values_.plain ? 2 : 3), d = 0; d < rank; ++d) shape.push_back(values_.plain ? random_.pick(values_.sizes) : random_.in(1, size_ == Size::many ? 3 : 9));
-    k.scratch.push_back(Type::ref(i == num_scratch ? DType::f32 : values_.some_dtype(), shape, random_.chance(0.15) && shape.empty() ? MemorySpace::smem : MemorySpace::vmem));
+    for (int64_t rank = random_.in(0, values_.plain ? 2 : 3), d = 0; d < rank; ++d)
+      shape.push_back(values_.plain ? random_.pick(values_.sizes) : random_.in(1, size_ == Size::many ? 3 : 9));
+    k.scratch.push_back(Type::ref(i == num_scratch ? DType::f32 : values_.some_dtype(), shape,
+                                  random_.chance(0.15) && shape.empty() ? MemorySpace::smem : MemorySpace::vmem));
   }
   std::vector<Type> args;
   for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
@@ -238,16 +260,19 @@ void Spec::arrays() {
       r.fact = input_facts_[i];
     } else {
       r.stateful = r.block < 0 || random_.chance(0.25);
-      // What it may hold: ints and bools anything, floats small whole numbers. Outputs that are never read hold what they get.
-      r.fact = {r.stateful || !is_float(r.dtype) ? (is_float(r.dtype) ? 100.0 : std::max(exact_limit(r.dtype), 1.0)) : 0.0, 0, true, false};
+      // What it may hold: ints and bools anything, floats small whole numbers. Outputs that are never read hold what
+      // they get.
+      r.fact = {
+          r.stateful || !is_float(r.dtype) ? (is_float(r.dtype) ? 100.0 : std::max(exact_limit(r.dtype), 1.0)) : 0.0, 0,
+          true, false};
     }
     refs_.push_back(r);
   }
   alias_facts();
 }
 
-// An output that is aliased starts with what the input holds, and the input's Ref sees what programs before have stored: both hold what either may. Some inputs
-// are stored to as well, which later programs see.
+// An output that is aliased starts with what the input holds, and the input's Ref sees what programs before have
+// stored: both hold what either may. Some inputs are stored to as well, which later programs see.
 void Spec::alias_facts() {
   const ir::Kernel& k = out_.kernel;
   const auto tame = [&](size_t i) { return !wild(refs_[i].fact) && refs_[i].fact.err == 0 && !refs_[i].fact.dirty; };
@@ -257,7 +282,8 @@ void Spec::alias_facts() {
     if (const int from = k.blocks[i].alias; from >= 0) {
       r.stateful = r.readable = true;
       r.fact = refs_[static_cast<size_t>(from)].fact = join(any, refs_[static_cast<size_t>(from)].fact);
-    } else if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 && !vmapped_ && tame(i) && random_.chance(0.05)) {
+    } else if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 && !vmapped_ && tame(i) &&
+               random_.chance(0.05)) {
       r.stateful = true;
       r.fact = join(any, r.fact);
     }
@@ -277,7 +303,8 @@ int64_t Spec::most_elements() const {
 void Spec::index_map(BlockMapping& m, const std::vector<DimMap>& maps, const std::vector<DimMap>& sizes) {
   m.index_map = values_.b.new_region(map_types());
   values_.b.set_region(m.index_map);
-  const std::vector<Value> args = out_.kernel.region(m.index_map).args, refs(args.begin() + static_cast<std::ptrdiff_t>(grid_.size()), args.end());
+  const std::vector<Value> args = out_.kernel.region(m.index_map).args,
+                           refs(args.begin() + static_cast<std::ptrdiff_t>(grid_.size()), args.end());
   std::vector<Value> results;
   for (size_t d = 0; d < maps.size(); ++d) {
     results.push_back(emit(maps[d], args, refs));
@@ -286,19 +313,23 @@ void Spec::index_map(BlockMapping& m, const std::vector<DimMap>& maps, const std
   values_.b.yield(results);
 }
 
-// Makes a blocked dim one that is indexed by elements, at times. Blocks overlap, meet or leave gaps; some begin before the array or reach beyond it.
+// Makes a blocked dim one that is indexed by elements, at times. Blocks overlap, meet or leave gaps; some begin before
+// the array or reach beyond it.
 void Spec::other_block(BlockDim& block, DimMap& map, DimMap& size) {
   if (block.kind != BlockDim::Kind::blocked || block.size == 0 || map.kind == DimMap::Kind::data) return;
   if (!random_.chance(0.14)) return;
   block.kind = random_.chance(0.65) ? BlockDim::Kind::element : BlockDim::Kind::bounded;
   map.scale = random_.chance(0.4) ? block.size : random_.in(1, block.size + 1);
   if (random_.chance(0.15)) map.base = random_.in(-2, 2);
-  if (block.kind == BlockDim::Kind::element && random_.chance(0.4)) block.low = random_.in(0, 3), block.high = random_.in(0, 3);
+  if (block.kind == BlockDim::Kind::element && random_.chance(0.4))
+    block.low = random_.in(0, 3), block.high = random_.in(0, 3);
   constexpr int64_t kFar = int64_t{1} << 30;  // the most there may be
-  if (block.kind == BlockDim::Kind::element && random_.chance(0.04)) block.low = kFar, block.high = random_.chance(0.6) ? kFar : 1, map.base += kFar - random_.in(0, 4);
+  if (block.kind == BlockDim::Kind::element && random_.chance(0.04))
+    block.low = kFar, block.high = random_.chance(0.6) ? kFar : 1, map.base += kFar - random_.in(0, 4);
   if (block.kind == BlockDim::Kind::bounded) {
     size.number = random_.chance(0.3) ? block.size : random_.in(random_.chance(0.1) ? -1 : 0, block.size + 1);
-    if (random_.chance(0.5) && grid_.size() > first_visible()) size = {.kind = DimMap::Kind::axis, .a = static_cast<int64_t>(visible_axis()), .base = random_.in(0, 2)};
+    if (random_.chance(0.5) && grid_.size() > first_visible())
+      size = {.kind = DimMap::Kind::axis, .a = static_cast<int64_t>(visible_axis()), .base = random_.in(0, 2)};
   }
 }
 
@@ -309,7 +340,8 @@ bool Spec::aliased_array(int i) {
   for (int j = k.num_prefetch; j < k.num_inputs; ++j) {
     const Fact& f = input_facts_[static_cast<size_t>(j)];
     const auto& maps = maps_[static_cast<size_t>(j)];
-    const bool batched = !maps.empty() && maps[0].kind == DimMap::Kind::axis && maps[0].a == 0 && k.blocks[static_cast<size_t>(j)].block[0].kind == BlockDim::Kind::squeezed;
+    const bool batched = !maps.empty() && maps[0].kind == DimMap::Kind::axis && maps[0].a == 0 &&
+                         k.blocks[static_cast<size_t>(j)].block[0].kind == BlockDim::Kind::squeezed;
     if (k.aliased_output(j) < 0 && !wild(f) && f.err == 0 && (!vmapped_ || batched)) candidates.push_back(j);
   }
   if (candidates.empty()) return false;
@@ -328,7 +360,9 @@ bool Spec::aliased_array(int i) {
     int64_t elements = 1;
     for (size_t d = vmapped_ ? 1 : 0; d < shape.size(); ++d) {
       maps[d] = dim_map(true);
-      m.block[d] = random_.chance(0.2) || shape[d] == 0 ? BlockDim{.kind = BlockDim::Kind::squeezed} : BlockDim{.size = random_.in(1, std::min<int64_t>(shape[d] + 1, 24))};
+      m.block[d] = random_.chance(0.2) || shape[d] == 0
+                       ? BlockDim{.kind = BlockDim::Kind::squeezed}
+                       : BlockDim{.size = random_.in(1, std::min<int64_t>(shape[d] + 1, 24))};
       if (elements * m.block[d].size > most_elements()) m.block[d].size = 1;
       other_block(m.block[d], maps[d], sizes[d]);
       elements *= m.block[d].size;
@@ -347,7 +381,8 @@ void Spec::array(int i, bool output) {
   if (output && random_.chance(0.22) && aliased_array(i)) return;
   BlockMapping m;
   m.origin = k.usual_origin(i);
-  m.dtype = output && random_.chance(0.35) ? DType::f32 : values_.some_dtype();  // only floats that nobody reads again can take inexact ones
+  // only floats that nobody reads again can take inexact ones
+  m.dtype = output && random_.chance(0.35) ? DType::f32 : values_.some_dtype();
   const int64_t rank = random_.chance(0.08) ? 0 : random_.chance(0.75) ? random_.in(1, 2) : random_.in(3, 4);
   Shape shape;
   std::vector<DimMap> maps, sizes;
@@ -371,7 +406,8 @@ void Spec::array(int i, bool output) {
       DimMap size;
       if (random_.chance(0.2)) block.kind = BlockDim::Kind::squeezed;
       else block.size = block_size();
-      if (block.kind == BlockDim::Kind::blocked && elements * block.size > most_elements()) block.size = random_.in(1, 2);
+      if (block.kind == BlockDim::Kind::blocked && elements * block.size > most_elements())
+        block.size = random_.in(1, 2);
       elements *= block.size;
       other_block(block, map, size);
       // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
@@ -379,7 +415,9 @@ void Spec::array(int i, bool output) {
       if (random_.chance(0.12)) blocks = std::max<int64_t>(1, blocks - random_.in(1, 2));
       else if (random_.chance(0.08)) ++blocks;
       int64_t extent = blocks * block.size;
-      if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded) extent = std::max<int64_t>(1, (blocks - 1) * map.scale + block.size - block.low - block.high % (int64_t{1} << 30) + map.base);
+      if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded)
+        extent = std::max<int64_t>(
+            1, (blocks - 1) * map.scale + block.size - block.low - block.high % (int64_t{1} << 30) + map.base);
       if (random_.chance(0.45)) extent = std::max<int64_t>(1, extent - random_.in(0, block.size - 1));
       if (random_.chance(0.04)) extent = random_.in(1, block.size);
       if (random_.chance(0.003)) extent = 0;
@@ -390,7 +428,9 @@ void Spec::array(int i, bool output) {
         extent = block.size;
         if (num_elements(shape) * extent > most) extent = block.size = 1;
       }
-      if (!output && random_.chance(0.01)) map.base = random_.chance(0.5) ? INT32_MAX - random_.in(0, 4) : INT32_MIN + random_.in(0, 4);  // the sum may wrap
+      // the sum may wrap
+      if (!output && random_.chance(0.01))
+        map.base = random_.chance(0.5) ? INT32_MAX - random_.in(0, 4) : INT32_MIN + random_.in(0, 4);
       shape.push_back(extent);
       m.block.push_back(block);
       maps.push_back(map);
@@ -417,29 +457,42 @@ void Spec::input(DType t, const Shape& shape) {
   else if (is_unsigned_int(t)) f.bound = 16;
   for (int64_t i = 0; i < a.size(); ++i) {
     if (t == DType::boolean) a.set_element_bits(i, random_.next() & 1);
-    else if (is_int(t) && style == 0) a.set_element_bits(i, bits(t) == 64 ? random_.next() : random_.next() & ((uint64_t{1} << bits(t)) - 1));
-    else if (is_float(t) && style == 0) a.set_element_bits(i, reference::from_double(t, static_cast<double>(random_.in(-24, 24)) / 8));
-    else a.set_element_bits(i, reference::from_double(t, static_cast<double>(is_unsigned_int(t) ? random_.in(0, 16) : random_.in(-8, 8))));
+    else if (is_int(t) && style == 0)
+      a.set_element_bits(i, bits(t) == 64 ? random_.next() : random_.next() & ((uint64_t{1} << bits(t)) - 1));
+    else if (is_float(t) && style == 0)
+      a.set_element_bits(i, reference::from_double(t, static_cast<double>(random_.in(-24, 24)) / 8));
+    else
+      a.set_element_bits(i, reference::from_double(
+                                t, static_cast<double>(is_unsigned_int(t) ? random_.in(0, 16) : random_.in(-8, 8))));
   }
   out_.inputs.push_back(std::move(a));
   input_facts_.push_back(f);
 }
 
-// Not a number, infinities, zeros of both signs and the largest among ordinary numbers; no subnormals, which devices may flush.
+// Not a number, infinities, zeros of both signs and the largest among ordinary numbers; no subnormals, which devices
+// may flush.
 void Spec::wild_input(Array a) {
   const DType t = a.dtype();
-  const double most = t == DType::bf16 ? 3e38 : t == DType::f32 ? 3.4e38 : t == DType::f64 ? 1e308 : reference::to_double(t, float_format(t).greatest);
+  const double most = t == DType::bf16  ? 3e38
+                      : t == DType::f32 ? 3.4e38
+                      : t == DType::f64 ? 1e308
+                                        : reference::to_double(t, float_format(t).greatest);
   const std::vector<double> special{NAN, INFINITY, -INFINITY, 0.0, -0.0, most, -most, 0.5, -1};
-  for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, reference::from_double(t, random_.chance(0.4) ? random_.pick(special) : static_cast<double>(random_.in(-50, 50)) / 8));
+  for (int64_t i = 0; i < a.size(); ++i)
+    a.set_element_bits(
+        i, reference::from_double(
+               t, random_.chance(0.4) ? random_.pick(special) : static_cast<double>(random_.in(-50, 50)) / 8));
   out_.inputs.push_back(std::move(a));
   input_facts_.push_back({INFINITY, 0, false, false});
 }
 
-// Axes along which programs share nothing: every output has a dim of distinct blocks along it, and scratch is written before it is read.
+// Axes along which programs share nothing: every output has a dim of distinct blocks along it, and scratch is written
+// before it is read.
 void Spec::declare_parallel() {
   for (size_t axis = first_visible(); axis < grid_.size(); ++axis) {
     bool free = !persistent_ && (accumulator_ < 0 || static_cast<int>(axis) < accumulator_);
-    for (const RefInfo& r : refs_) free &= r.block < 0 || r.block >= out_.kernel.num_inputs || !r.stateful;  // no input is stored to
+    // no input is stored to
+    for (const RefInfo& r : refs_) free &= r.block < 0 || r.block >= out_.kernel.num_inputs || !r.stateful;
     for (size_t i = static_cast<size_t>(out_.kernel.num_inputs); i < out_.kernel.blocks.size(); ++i) {
       bool distinct = false;
       const int from = out_.kernel.blocks[i].alias;
@@ -450,8 +503,10 @@ void Spec::declare_parallel() {
         if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded) continue;
         const DimMap& m = maps_[i][d];
         const int64_t at = static_cast<int64_t>(axis);
-        const bool permuted = m.kind == DimMap::Kind::data && !m.plus && m.at == std::vector{at} && prefetch_[static_cast<size_t>(m.number)].permutes == at;
-        distinct |= (permuted || (m.kind == DimMap::Kind::axis && m.a == at)) && cdiv(shapes_[i][d], block.size) >= grid_[axis];
+        const bool permuted = m.kind == DimMap::Kind::data && !m.plus && m.at == std::vector{at} &&
+                              prefetch_[static_cast<size_t>(m.number)].permutes == at;
+        distinct |=
+            (permuted || (m.kind == DimMap::Kind::axis && m.a == at)) && cdiv(shapes_[i][d], block.size) >= grid_[axis];
       }
       free &= distinct;
     }
@@ -462,7 +517,10 @@ void Spec::declare_parallel() {
 bool Spec::hangs_over(const RefInfo& r) const {
   const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
   for (size_t d = 0; d < m.block.size(); ++d)
-    if (m.block[d].kind == BlockDim::Kind::bounded || m.block[d].low || m.block[d].high || shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 || shapes_[static_cast<size_t>(r.block)][d] == 0) return true;
+    if (m.block[d].kind == BlockDim::Kind::bounded || m.block[d].low || m.block[d].high ||
+        shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 ||
+        shapes_[static_cast<size_t>(r.block)][d] == 0)
+      return true;
   return false;
 }
 

@@ -13,7 +13,9 @@ double largest(DType t) {
   if (t == DType::boolean) return 1;
   return is_int(t) ? std::ldexp(1.0, is_signed_int(t) ? bits(t) - 1 : bits(t)) : 0;
 }
-double tame_limit(DType t) { return t == DType::f8e4m3fn ? 100 : t == DType::f8e5m2 || t == DType::f16 ? 4000 : t == DType::bf16 ? 1e5 : 1e6; }
+double tame_limit(DType t) {
+  return t == DType::f8e4m3fn ? 100 : t == DType::f8e5m2 || t == DType::f16 ? 4000 : t == DType::bf16 ? 1e5 : 1e6;
+}
 
 std::optional<Fact> rounded(DType t, double bound, double err, bool whole, bool dirty) {
   if (!is_float(t)) return Fact{std::min(bound, largest(t)), 0, true, dirty};
@@ -24,7 +26,9 @@ std::optional<Fact> rounded(DType t, double bound, double err, bool whole, bool 
 
 double exact_limit(DType t) { return is_float(t) ? std::ldexp(1.0, float_format(t).mantissa + 1) : largest(t); }
 
-Fact join(const Fact& a, const Fact& b) { return {std::max(a.bound, b.bound), std::max(a.err, b.err), a.whole && b.whole, a.dirty || b.dirty}; }
+Fact join(const Fact& a, const Fact& b) {
+  return {std::max(a.bound, b.bound), std::max(a.err, b.err), a.whole && b.whole, a.dirty || b.dirty};
+}
 
 Value Values::note(Value v, const Fact& f) {
   if (facts_.size() < b.kernel().values.size()) facts_.resize(b.kernel().values.size());
@@ -52,7 +56,8 @@ Value Values::leaf(DType t, const Shape& shape) {
       op.set(Attr::axis, static_cast<int64_t>(axis));
       const Value v = note(b.one(std::move(op), Type::array(base, shape)), {last, 0, true, false});
       if (t != DType::boolean) return v;
-      return *apply(random_.chance(0.5) ? Opcode::lt : Opcode::ge, {v, constant(base, static_cast<double>(random_.in(0, shape[axis])), shape)});
+      return *apply(random_.chance(0.5) ? Opcode::lt : Opcode::ge,
+                    {v, constant(base, static_cast<double>(random_.in(0, shape[axis])), shape)});
     }
   }
   if (t == DType::boolean) return constant(t, static_cast<double>(random_.in(0, 1)), shape);
@@ -82,12 +87,14 @@ std::optional<Value> Values::cast(Value v, DType t) {
   }
   if (is_float(from)) {
     if (f.err != 0) return std::nullopt;
-    if (f.dirty) return std::nullopt;  // NaN becomes 0, other garbage something else: still dirty, but nothing is learnt
+    // NaN becomes 0, other garbage something else: still dirty, but nothing is learnt
+    if (f.dirty) return std::nullopt;
     return out({std::min(f.bound, largest(t)), 0, true, f.dirty});
   }
   if (is_int(t)) {
     const bool may_be_negative = is_signed_int(from);
-    return out({f.bound < largest(t) && !(may_be_negative && is_unsigned_int(t)) ? f.bound : largest(t), 0, true, f.dirty});
+    return out(
+        {f.bound < largest(t) && !(may_be_negative && is_unsigned_int(t)) ? f.bound : largest(t), 0, true, f.dirty});
   }
   // int or bool to float: bring it into range first.
   const Shape shape = type(v).shape;
@@ -113,7 +120,8 @@ Value Values::transpose(Value v, const std::vector<int64_t>& perm) {
   op.set(Attr::perm, perm);
   return note(b.one(std::move(op)), f);
 }
-Value Values::slice(Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride) {
+Value Values::slice(Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
+                    const std::vector<int64_t>& stride) {
   const Fact f = fact(v);
   Op op{.code = Opcode::slice, .operands = {v}};
   op.set(Attr::start, start);
@@ -201,10 +209,12 @@ Value Values::coerce(Value v, const Shape& shape) {
 std::optional<Value> Values::plain_operand(DType t, const Shape& shape, bool clean) {
   std::vector<Value> fitting;
   for (const Value v : pool)
-    if (type(v).shape == shape && !(clean && fact(v).dirty) && (type(v).dtype == t || random_.chance(0.3))) fitting.push_back(v);
+    if (type(v).shape == shape && !(clean && fact(v).dirty) && (type(v).dtype == t || random_.chance(0.3)))
+      fitting.push_back(v);
   if (!fitting.empty() && random_.chance(0.85)) {
     const size_t n = fitting.size();
-    return cast(random_.chance(0.5) ? fitting[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(fitting), t);
+    return cast(random_.chance(0.5) ? fitting[n - 1 - random_.below(std::min<size_t>(n, 3))] : random_.pick(fitting),
+                t);
   }
   for (int tries = 0; tries < 6 && !pool.empty(); ++tries) {
     const Value v = random_.pick(pool);
@@ -226,7 +236,8 @@ Value Values::want(DType t, const Shape& shape, bool clean) {
     if (const auto v = plain_operand(t, shape, clean)) return *v;
   for (int tries = 0; tries < 4 && !pool.empty(); ++tries) {
     // Late values are the interesting ones.
-    const size_t n = pool.size(), at = random_.chance(0.6) ? n - 1 - random_.below(std::min<size_t>(n, 4)) : random_.below(n);
+    const size_t n = pool.size(),
+                 at = random_.chance(0.6) ? n - 1 - random_.below(std::min<size_t>(n, 4)) : random_.below(n);
     const Value v = pool[at];
     if (clean && fact(v).dirty) continue;
     if (num_elements(type(v).shape) > 4096 && num_elements(shape) < 64 && random_.chance(0.5)) continue;
@@ -263,13 +274,20 @@ Value Values::scalar_int(int64_t low, int64_t high) {
     if (type(v).is_scalar() && type(v).dtype == DType::i32 && !fact(v).dirty) scalars.push_back(v);
   if (scalars.empty() || random_.chance(0.25)) return constant(DType::i32, static_cast<double>(random_.in(low, high)));
   Value v = random_.pick(scalars);
-  if (random_.chance(0.3)) v = binary(random_.chance(0.5) ? Opcode::add : Opcode::mul, v, constant(DType::i32, static_cast<double>(random_.in(-2, 3))));
-  if (low == 0 && fact(v).bound <= static_cast<double>(high) && b.kernel().def(v) && b.kernel().def(v)->code == Opcode::program_id) return v;
-  const Value c = b.elementwise(Opcode::clamp, {constant(DType::i32, static_cast<double>(low)), v, constant(DType::i32, static_cast<double>(high))});
+  if (random_.chance(0.3))
+    v = binary(random_.chance(0.5) ? Opcode::add : Opcode::mul, v,
+               constant(DType::i32, static_cast<double>(random_.in(-2, 3))));
+  if (low == 0 && fact(v).bound <= static_cast<double>(high) && b.kernel().def(v) &&
+      b.kernel().def(v)->code == Opcode::program_id)
+    return v;
+  const Value c = b.elementwise(Opcode::clamp, {constant(DType::i32, static_cast<double>(low)), v,
+                                                constant(DType::i32, static_cast<double>(high))});
   return note(c, {static_cast<double>(std::max(std::abs(low), std::abs(high))), 0, true, false});
 }
 
-Value Values::any_int() { return !counters.empty() && random_.chance(0.8) ? random_.pick(counters).v : scalar_int(0, 9); }
+Value Values::any_int() {
+  return !counters.empty() && random_.chance(0.8) ? random_.pick(counters).v : scalar_int(0, 9);
+}
 Value Values::wrapped_scalar(int64_t n) {
   const Value x = any_int(), y = any_int();
   return note(wrapped_int(b, Random(random_.next()), x, y, n), {exact_limit(DType::i32), 0, true, false});
@@ -285,9 +303,12 @@ Value Values::counted_index(int64_t most) {
   for (int64_t terms = random_.in(1, 2); terms-- > 0 && !counters.empty();) {
     const Counter& c = random_.chance(0.5) ? counters.back() : random_.pick(counters);
     if (c.most > most - reach) continue;
-    const int64_t factor = c.most == 0 ? random_.in(1, 3) : random_.chance(0.4) ? (most - reach) / c.most : random_.in(1, (most - reach) / c.most);
+    const int64_t factor = c.most == 0           ? random_.in(1, 3)
+                           : random_.chance(0.4) ? (most - reach) / c.most
+                                                 : random_.in(1, (most - reach) / c.most);
     reach += factor * c.most;
-    const Value term = factor == 1 ? c.v : b.elementwise(Opcode::mul, {c.v, constant(DType::i32, static_cast<double>(factor))});
+    const Value term =
+        factor == 1 ? c.v : b.elementwise(Opcode::mul, {c.v, constant(DType::i32, static_cast<double>(factor))});
     sum = sum ? b.elementwise(Opcode::add, {sum, term}) : term;
   }
   if (!sum || (reach < most && random_.chance(0.3))) {
@@ -304,7 +325,8 @@ Value Values::scalar_bool() {
   constexpr Opcode kOps[] = {Opcode::eq, Opcode::ne, Opcode::lt, Opcode::le, Opcode::gt, Opcode::ge};
   const Value x = scalar_int(0, 4), y = constant(DType::i32, static_cast<double>(random_.in(0, 3)));
   Value v = *apply(kOps[random_.below(6)], {x, y});
-  if (random_.chance(0.2)) v = *apply(random_.chance(0.5) ? Opcode::and_ : Opcode::or_, {v, want(DType::boolean, {}, true)});
+  if (random_.chance(0.2))
+    v = *apply(random_.chance(0.5) ? Opcode::and_ : Opcode::or_, {v, want(DType::boolean, {}, true)});
   return v;
 }
 
@@ -318,9 +340,14 @@ Value Values::movement(Value v) {
     if (const auto r = rearranged(v)) return *r;
   if (random_.chance(plain ? 0.02 : 0.05))
     if (const auto r = chained(v)) return *r;
-  static constexpr Opcode kMoves[] = {Opcode::transpose, Opcode::slice, Opcode::reshape, Opcode::concatenate, Opcode::broadcast};
-  size_t which = plain && random_.chance(0.8) ? (random_.chance(0.6) ? 0u : 5u) : rank >= 2 && random_.chance(0.25) ? 0u : random_.below(6);
-  if (const auto liked = std::find(std::begin(kMoves), std::end(kMoves), favourite); liked != std::end(kMoves) && random_.chance(0.5)) which = static_cast<size_t>(liked - std::begin(kMoves));
+  static constexpr Opcode kMoves[] = {Opcode::transpose, Opcode::slice, Opcode::reshape, Opcode::concatenate,
+                                      Opcode::broadcast};
+  size_t which = plain && random_.chance(0.8)        ? (random_.chance(0.6) ? 0u : 5u)
+                 : rank >= 2 && random_.chance(0.25) ? 0u
+                                                     : random_.below(6);
+  if (const auto liked = std::find(std::begin(kMoves), std::end(kMoves), favourite);
+      liked != std::end(kMoves) && random_.chance(0.5))
+    which = static_cast<size_t>(liked - std::begin(kMoves));
   switch (which) {
     case 0: {  // transpose
       if (rank < 2) break;
@@ -393,8 +420,11 @@ std::optional<Value> Values::reduction(Value v) {
   const size_t axis = random_.below(shape.size());
   const double n = static_cast<double>(shape[axis]);
   const auto liked = [&](Opcode op) { return op == favourite && random_.chance(0.6); };
-  if (t != DType::boolean && (random_.chance(0.12) || liked(Opcode::argmax) || liked(Opcode::argmin)) && f.err == 0 && shape[axis] > 0) {
-    Op op{.code = favourite == Opcode::argmax || (favourite != Opcode::argmin && random_.chance(0.5)) ? Opcode::argmax : Opcode::argmin, .operands = {v}};
+  if (t != DType::boolean && (random_.chance(0.12) || liked(Opcode::argmax) || liked(Opcode::argmin)) && f.err == 0 &&
+      shape[axis] > 0) {
+    Op op{.code = favourite == Opcode::argmax || (favourite != Opcode::argmin && random_.chance(0.5)) ? Opcode::argmax
+                                                                                                      : Opcode::argmin,
+          .operands = {v}};
     op.set(Attr::axis, static_cast<int64_t>(axis));
     std::vector<DType> ints;
     for (const DType d : dtypes_)
@@ -423,10 +453,13 @@ std::optional<Value> Values::reduction(Value v) {
   if (t != DType::boolean) kinds = {Opcode::reduce_sum, Opcode::reduce_sum, Opcode::reduce_max, Opcode::reduce_min};
   if (is_int(t)) kinds.push_back(Opcode::reduce_prod);
   if (!is_float(t)) kinds.insert(kinds.end(), {Opcode::reduce_and, Opcode::reduce_or});
-  const Opcode kind = liked(favourite) && std::find(kinds.begin(), kinds.end(), favourite) != kinds.end() ? favourite : random_.pick(kinds);
+  const Opcode kind = liked(favourite) && std::find(kinds.begin(), kinds.end(), favourite) != kinds.end()
+                          ? favourite
+                          : random_.pick(kinds);
   Fact g = f;
   if (kind == Opcode::reduce_sum) {
-    const auto r = rounded(t, f.bound * std::max(count, 1.0), count * (f.err + (f.whole ? 0 : epsilon(t) * f.bound * count)), f.whole, false);
+    const auto r = rounded(t, f.bound * std::max(count, 1.0),
+                           count * (f.err + (f.whole ? 0 : epsilon(t) * f.bound * count)), f.whole, false);
     if (!r) return std::nullopt;
     g = *r;
   } else if (kind != Opcode::reduce_max && kind != Opcode::reduce_min) {
@@ -474,13 +507,22 @@ Value Values::dot() {
   const DType t = random_.pick(candidates);
   DType to = t;
   for (const DType d : candidates)
-    if (random_.chance(0.4) && (is_float(t) ? is_float(d) && bits(d) > bits(t) : is_int(d) && bits(d) >= bits(t) && (is_signed_int(d) || !is_signed_int(t)))) to = d;
+    if (random_.chance(0.4) &&
+        (is_float(t) ? is_float(d) && bits(d) > bits(t)
+                     : is_int(d) && bits(d) >= bits(t) && (is_signed_int(d) || !is_signed_int(t))))
+      to = d;
   // Labelled dims: batch, contracted, free of the left, free of the right; each side in its own order.
-  struct Dim { char label; int number; int64_t size; };
+  struct Dim {
+    char label;
+    int number;
+    int64_t size;
+  };
   std::vector<Dim> left, right;
   int64_t work = 1;
   const auto size = [&](int64_t most) {
-    const int64_t s = plain && random_.chance(0.9) ? random_.pick(sizes) : random_.chance(0.15) ? random_.in(1, 3 * most) : random_.in(1, most);
+    const int64_t s = plain && random_.chance(0.9) ? random_.pick(sizes)
+                      : random_.chance(0.15)       ? random_.in(1, 3 * most)
+                                                   : random_.in(1, most);
     work *= s;
     if (work <= (plain ? 80000 : 40000)) return s;
     work /= s;
@@ -510,21 +552,29 @@ Value Values::dot() {
         if (dims[i].label == label && dims[i].number == n) r.push_back(static_cast<int64_t>(i));
     return r;
   };
-  return product(want(t, shape(left), true), want(t, shape(right), true), {positions(left, 'k'), positions(right, 'k'), positions(left, 'b'), positions(right, 'b')}, to);
+  return product(want(t, shape(left), true), want(t, shape(right), true),
+                 {positions(left, 'k'), positions(right, 'k'), positions(left, 'b'), positions(right, 'b')}, to);
 }
 
-// A dot of v itself: its dims become batch, contracted or free, so that they have one role here and another where v was made.
+// A dot of v itself: its dims become batch, contracted or free, so that they have one role here and another where v was
+// made.
 std::optional<Value> Values::dot_of(Value v) {
   const Shape from = type(v).shape;
   const DType t = type(v).dtype;
-  if (t == DType::boolean || fact(v).dirty || from.empty() || from.size() > 3 || num_elements(from) == 0 || num_elements(from) > 4000) return std::nullopt;
+  if (t == DType::boolean || fact(v).dirty || from.empty() || from.size() > 3 || num_elements(from) == 0 ||
+      num_elements(from) > 4000)
+    return std::nullopt;
   DotDims dims;
   Shape other;
   int64_t work = num_elements(from);
   for (size_t d = 0; d < from.size(); ++d) {
     const double role = static_cast<double>(random_.below(100)) / 100;
-    if (role < 0.3) dims.lhs_batch.push_back(static_cast<int64_t>(d)), dims.rhs_batch.push_back(static_cast<int64_t>(other.size())), other.push_back(from[d]);
-    else if (role < 0.65) dims.lhs_contract.push_back(static_cast<int64_t>(d)), dims.rhs_contract.push_back(static_cast<int64_t>(other.size())), other.push_back(from[d]);
+    if (role < 0.3)
+      dims.lhs_batch.push_back(static_cast<int64_t>(d)), dims.rhs_batch.push_back(static_cast<int64_t>(other.size())),
+          other.push_back(from[d]);
+    else if (role < 0.65)
+      dims.lhs_contract.push_back(static_cast<int64_t>(d)),
+          dims.rhs_contract.push_back(static_cast<int64_t>(other.size())), other.push_back(from[d]);
   }
   if (random_.chance(0.85)) {
     int64_t n = plain && random_.chance(0.9) ? random_.pick(sizes) : random_.in(1, 12);

@@ -1,6 +1,7 @@
-// Random tile-level values with what is known about them: how large they get, how far a device may be from the interpreter, and whether
-// elements may hang on unspecified memory. Values stay tame (no infinities, no NaN, no rounding that decides a branch) but for wild inputs.
-// elementwise.cpp has the facts of elementwise ops. Read next: generator.h, which builds whole kernels from these.
+// Random tile-level values with what is known about them: how large they get, how far a device may be from the
+// interpreter, and whether elements may hang on unspecified memory. Values stay tame (no infinities, no NaN, no
+// rounding that decides a branch) but for wild inputs. elementwise.cpp has the facts of elementwise ops. Read next:
+// generator.h, which builds whole kernels from these.
 #pragma once
 #include <cmath>
 #include <optional>
@@ -12,10 +13,12 @@
 namespace tessera::fuzz {
 
 struct Fact {
-  double bound = 0;    // of the absolute value
-  double err = 0;      // absolute: how far another correct evaluation may be; 0: the same bits (but for the sign of a zero)
-  bool whole = true;   // integer-valued, and so exact under sums and products while it fits the mantissa
-  bool dirty = false;  // some elements may come from unspecified memory: such values meet only elementwise ops, moves and stores
+  double bound = 0;  // of the absolute value
+  // absolute: how far another correct evaluation may be; 0: the same bits (but for the sign of a zero)
+  double err = 0;
+  bool whole = true;  // integer-valued, and so exact under sums and products while it fits the mantissa
+  // some elements may come from unspecified memory: such values meet only elementwise ops, moves and stores
+  bool dirty = false;
 };
 Fact join(const Fact& a, const Fact& b);
 /// Floats may be anything, NaN and infinities too: such values meet only ops that are exact whatever they get.
@@ -29,14 +32,16 @@ std::optional<Fact> rounded(DType t, double bound, double err, bool whole, bool 
 
 class Values {
  public:
-  Values(ir::Kernel& k, Random& random, std::vector<DType> dtypes) : b(k), random_(random), dtypes_(std::move(dtypes)) {}
+  Values(ir::Kernel& k, Random& random, std::vector<DType> dtypes)
+      : b(k), random_(random), dtypes_(std::move(dtypes)) {}
 
   ir::Builder b;
-  /// Operands of one shape, whole blocks, sizes from a few: kernels as people write them rather than a heap of odd slices.
+  /// Operands of one shape, whole blocks, sizes from a few: kernels as people write them rather than a heap of odd
+  /// slices.
   bool plain = false;
-  std::vector<int64_t> sizes{4};  // plain: of dims that are free to choose
+  std::vector<int64_t> sizes{4};           // plain: of dims that are free to choose
   ir::Opcode favourite = ir::Opcode::add;  // made more often: over many seeds every op has its turn
-  std::vector<ir::Value> pool;  // what may be used at this place; regions truncate it again when they end
+  std::vector<ir::Value> pool;             // what may be used at this place; regions truncate it again when they end
 
   struct Counter {
     ir::Value v;
@@ -45,7 +50,7 @@ class Values {
   std::vector<Counter> counters;  // program ids and loop variables that count from 0 to `most`; truncated like the pool
 
   const Fact& fact(ir::Value v) const { return facts_[v.index]; }
-  ir::Value note(ir::Value v, const Fact& f);  ///< keeps the fact; returns v
+  ir::Value note(ir::Value v, const Fact& f);                ///< keeps the fact; returns v
   ir::Type type(ir::Value v) { return b.kernel().type(v); }  // a copy: a reference would not outlive the next op made
   DType some_dtype() { return random_.pick(dtypes_); }
 
@@ -61,7 +66,7 @@ class Values {
   ir::Value conform(ir::Value v, double bound);
   ir::Value scalar_int(int64_t low, int64_t high);  ///< a clean i32 scalar within [low, high]
   ir::Value scalar_bool();
-  ir::Value any_int();    ///< a program id or counter, or another clean i32 scalar
+  ir::Value any_int();                  ///< a program id or counter, or another clean i32 scalar
   ir::Value wrapped_scalar(int64_t n);  ///< some i32, mostly within [-n, n], whose arithmetic wraps
   ir::Value scalar_wrapped_bool();
   /// An i32 scalar within [0, most], affine in the counters, without a clamp that hides it from analysis.
@@ -71,7 +76,8 @@ class Values {
   ir::Value elementwise(ir::Value v);
   ir::Value movement(ir::Value v);
   std::optional<ir::Value> rearranged(ir::Value v);  ///< a gather, scatter or sort
-  /// Steps of a butterfly, a scan, a network of exchanges: each value is used where it is and at other positions, many times over.
+  /// Steps of a butterfly, a scan, a network of exchanges: each value is used where it is and at other positions, many
+  /// times over.
   std::optional<ir::Value> chained(ir::Value v);
   std::optional<ir::Value> reduction(ir::Value v);
   /// v against its own reduction, as in a softmax: v - max(v, axis, keepdims) and the like.
@@ -81,13 +87,15 @@ class Values {
   struct DotDims {
     std::vector<int64_t> lhs_contract, rhs_contract, lhs_batch, rhs_batch;
   };
-  ir::Value product(ir::Value x, ir::Value y, const DotDims& dims, DType to);  ///< of clean values; conforms them where it must
+  ///< of clean values; conforms them where it must
+  ir::Value product(ir::Value x, ir::Value y, const DotDims& dims, DType to);
 
   std::optional<ir::Value> apply(ir::Opcode op, const std::vector<ir::Value>& operands);
   ir::Value broadcast(ir::Value v, const Shape& shape, const std::vector<int64_t>& dims);
   ir::Value reshape(ir::Value v, const Shape& shape);
   ir::Value transpose(ir::Value v, const std::vector<int64_t>& perm);
-  ir::Value slice(ir::Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride);
+  ir::Value slice(ir::Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
+                  const std::vector<int64_t>& stride);
   ir::Value concatenate(const std::vector<ir::Value>& parts, int64_t axis);
 
  private:

@@ -1,8 +1,7 @@
 // Fourier transforms against the definition in double precision, and of long lines against transforms that are known.
-#include "samples/kernels/fft_real.h"
-
 #include <array>
 
+#include "samples/kernels/fft_real.h"
 #include "tests/kernels/passes.h"
 
 using namespace tessera;
@@ -13,12 +12,14 @@ namespace {
 /// Along an axis of [outer, n, inner] pairs.
 std::vector<Complex> transformed(const std::vector<Complex>& x, int64_t outer, int64_t n, int64_t inner, bool inverse) {
   std::vector<Complex> roots, out(x.size());
-  for (int64_t j = 0; j < n; ++j) roots.push_back(std::polar(1.0, (inverse ? 2 : -2) * M_PI * static_cast<double>(j) / static_cast<double>(n)));
+  for (int64_t j = 0; j < n; ++j)
+    roots.push_back(std::polar(1.0, (inverse ? 2 : -2) * M_PI * static_cast<double>(j) / static_cast<double>(n)));
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < inner; ++i)
       for (int64_t k = 0; k < n; ++k) {
         Complex sum = 0;
-        for (int64_t j = 0; j < n; ++j) sum += x[static_cast<size_t>((o * n + j) * inner + i)] * roots[static_cast<size_t>(j * k % n)];
+        for (int64_t j = 0; j < n; ++j)
+          sum += x[static_cast<size_t>((o * n + j) * inner + i)] * roots[static_cast<size_t>(j * k % n)];
         out[static_cast<size_t>((o * n + k) * inner + i)] = inverse ? sum / static_cast<double>(n) : sum;
       }
   return out;
@@ -32,7 +33,8 @@ std::vector<Complex> complexes(const Array& x) {
 double error(const std::vector<Complex>& got, const std::vector<Complex>& expected) {
   REQUIRE(got.size() == expected.size());
   double errors = 0, squares = 0;
-  for (size_t i = 0; i < expected.size(); ++i) errors += std::norm(got[i] - expected[i]), squares += std::norm(expected[i]);
+  for (size_t i = 0; i < expected.size(); ++i)
+    errors += std::norm(got[i] - expected[i]), squares += std::norm(expected[i]);
   return std::isnan(errors) ? INFINITY : std::sqrt(errors / (squares + 1e-300));
 }
 double error(const Array& got, const std::vector<Complex>& expected) { return error(complexes(got), expected); }
@@ -45,8 +47,10 @@ void check_fft(const Shape& shape, int64_t axis, bool inverse, const std::vector
   CAPTURE(inverse);
   const Array x = test::random(shape, f32, 17);
   int64_t outer = 1, inner = 1;
-  for (int64_t d = 0; d + 1 < static_cast<int64_t>(shape.size()); ++d) (d < axis ? outer : inner) *= d == axis ? 1 : shape[static_cast<size_t>(d)];
-  const std::vector<Complex> expected = transformed(complexes(x), outer, shape[static_cast<size_t>(axis)], inner, inverse);
+  for (int64_t d = 0; d + 1 < static_cast<int64_t>(shape.size()); ++d)
+    (d < axis ? outer : inner) *= d == axis ? 1 : shape[static_cast<size_t>(d)];
+  const std::vector<Complex> expected =
+      transformed(complexes(x), outer, shape[static_cast<size_t>(axis)], inner, inverse);
   for (const test::Way& w : ways) {
     CAPTURE(w.name);
     const Array got = kernels::fft(w.passes, x, {.axis = axis, .inverse = inverse});
@@ -58,7 +62,8 @@ void check_fft(const Shape& shape, int64_t axis, bool inverse, const std::vector
 }  // namespace
 
 TEST_CASE("fft: short lengths, of every radix and a prime") {
-  for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 15, 16, 17, 36}) check_fft({3, n, 2}, 1, n % 2, test::ways(n == 4 || n == 6 || n == 7 || n == 15, n == 6));
+  for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 15, 16, 17, 36})
+    check_fft({3, n, 2}, 1, n % 2, test::ways(n == 4 || n == 6 || n == 7 || n == 15, n == 6));
 }
 
 TEST_CASE("fft: longer lengths, batches, axes") {
@@ -66,9 +71,9 @@ TEST_CASE("fft: longer lengths, batches, axes") {
   for (const int64_t n : {105, 243, 500, 1024}) check_fft({2, n, 2}, 1, n % 3 == 0, ways);
   for (const int64_t n : {101, 289}) check_fft({3, n, 2}, 1, n % 3 == 0, ways);  // prime factors above 13
   check_fft({3, 60, 5, 2}, 1, true, ways);
-  check_fft({4, 128, 30, 2}, 1, false, ways);   // columns hang over
+  check_fft({4, 128, 30, 2}, 1, false, ways);  // columns hang over
   check_fft({2, 3, 17, 6, 2}, 2, false, ways);
-  check_fft({300, 8, 2}, 1, false, ways);       // rows do
+  check_fft({300, 8, 2}, 1, false, ways);  // rows do
 }
 
 TEST_CASE("fft: lines longer than a program, by several passes") {
@@ -79,7 +84,8 @@ TEST_CASE("fft: lines longer than a program, by several passes") {
   check_fft({6000, 2}, 0, true, ways);
   check_fft({2, 5000, 2, 2}, 1, false, {ways.back()});
   check_fft({4099, 2}, 0, false, {ways.back()});  // a prime
-  // One wave of frequency 777 becomes one number: nothing without a pattern, so the bound is that of the worst numbers. There and back.
+  // One wave of frequency 777 becomes one number: nothing without a pattern, so the bound is that of the worst numbers.
+  // There and back.
   const int64_t n = 1 << 16;
   std::vector<Complex> wave, line(n);
   for (int64_t j = 0; j < n; ++j) wave.push_back(std::polar(1.0, 2 * M_PI * static_cast<double>(777 * j % n) / n));
@@ -89,7 +95,8 @@ TEST_CASE("fft: lines longer than a program, by several passes") {
   CHECK(error(kernels::fft(ways.back().passes, y, {.inverse = true}), complexes(x)) <= 2 * kernels::allowed_error(n));
 }
 
-TEST_CASE("fft: in more than two passes") {  // lines of 2048 numbers make these longer than tests should be, so the passes are made by hand
+// lines of 2048 numbers make these longer than tests should be, so the passes are made by hand
+TEST_CASE("fft: in more than two passes") {
   const std::vector<test::Way> ways = test::ways(false);
   const Array x = test::random({60, 2}, f32, 9);
   const std::vector<Complex> expected = transformed(complexes(x), 1, 60, 1, false);
@@ -126,7 +133,8 @@ TEST_CASE("fft2: both axes, there and back") {
     CAPTURE(to_string(shape));
     const Array x = test::random(shape, f32, 5);
     const int64_t h = shape[shape.size() - 3], w = shape[shape.size() - 2], batch = x.size() / (2 * h * w);
-    const std::vector<Complex> expected = transformed(transformed(complexes(x), batch * h, w, 1, false), batch, h, w, false);
+    const std::vector<Complex> expected =
+        transformed(transformed(complexes(x), batch * h, w, 1, false), batch, h, w, false);
     for (const test::Way& way : test::ways(false)) {
       CAPTURE(way.name);
       const Array got = kernels::fft2(way.passes, x);
@@ -172,7 +180,8 @@ TEST_CASE("fft: empty arrays, device arrays, graphs") {
   test::check_equal(kernels::irfft(passes, Array({0, 3, 2}, f32), 5), Array({0, 5}, f32));
   const Array x = test::random({4, 30, 2}, f32, 6);
   const std::vector<Complex> expected = transformed(complexes(x), 4, 30, 1, false);
-  if (const auto device = test::device_if_any()) CHECK(error(kernels::fft(kernels::passes(*device), DeviceArray(*device, x)).download(), expected) <= usual(30));
+  if (const auto device = test::device_if_any())
+    CHECK(error(kernels::fft(kernels::passes(*device), DeviceArray(*device, x)).download(), expected) <= usual(30));
   // A convolution with itself: back from the square of the transform.
   const auto f = jit([](Tensor v) {
     Tensor y = kernels::rfft(kernels::graph_passes(), v);
@@ -192,15 +201,21 @@ TEST_CASE("fft: empty arrays, device arrays, graphs") {
 
 TEST_CASE("fft: what does not fit") {
   const Array x({4, 30, 2}, f32);
-  CHECK(test::error_of([&] { kernels::fft(Array({4, 3}, f32), {}, Loc{"waves.cpp", 8}); }) ==
-        "fft: x has shape (4, 3), not [..., 2] of at least 2 dims: pairs of real and imaginary parts\n  at waves.cpp:8");
+  CHECK(
+      test::error_of([&] { kernels::fft(Array({4, 3}, f32), {}, Loc{"waves.cpp", 8}); }) ==
+      "fft: x has shape (4, 3), not [..., 2] of at least 2 dims: pairs of real and imaginary parts\n  at waves.cpp:8");
   CHECK(test::error_of([&] { kernels::fft(Array({4, 2}, f16), {}, Loc{}); }) == "fft: x is f16, not f32");
-  CHECK(test::error_of([&] { kernels::fft(x, {.axis = 2}, Loc{}); }) == "fft: axis 2 is out of range for the complex dims of x, f32(4, 30)");
-  CHECK(test::error_of([&] { kernels::fft2(Array({4, 2}, f32), false, Loc{}); }) == "fft2: x has shape (4, 2), not [..., rows, columns, 2]");
-  CHECK(test::error_of([&] { kernels::fourier::check_length({"fft", Loc{}}, int64_t{1} << 31); }) == "fft: an axis of 2147483648 elements is too long: less than 2^31");
+  CHECK(test::error_of([&] { kernels::fft(x, {.axis = 2}, Loc{}); }) ==
+        "fft: axis 2 is out of range for the complex dims of x, f32(4, 30)");
+  CHECK(test::error_of([&] { kernels::fft2(Array({4, 2}, f32), false, Loc{}); }) ==
+        "fft2: x has shape (4, 2), not [..., rows, columns, 2]");
+  CHECK(test::error_of([&] { kernels::fourier::check_length({"fft", Loc{}}, int64_t{1} << 31); }) ==
+        "fft: an axis of 2147483648 elements is too long: less than 2^31");
   CHECK(test::error_of([&] { kernels::fourier::check_length({"fft", Loc{}}, 536870923); }) ==
         "fft: an axis of 536870923 elements is too long: less than 2^29, as it has prime factors above 13");
-  CHECK(test::error_of([&] { kernels::rfft(Array({4, 0}, f32), Loc{}); }) == "rfft: x has shape (4, 0), not [..., n] with n of at least 1");
-  CHECK(test::error_of([&] { kernels::irfft(x, 60, Loc{}); }) == "irfft: x has shape (4, 30, 2), not [..., 31, 2] = [..., n / 2 + 1, 2]");
+  CHECK(test::error_of([&] { kernels::rfft(Array({4, 0}, f32), Loc{}); }) ==
+        "rfft: x has shape (4, 0), not [..., n] with n of at least 1");
+  CHECK(test::error_of([&] { kernels::irfft(x, 60, Loc{}); }) ==
+        "irfft: x has shape (4, 30, 2), not [..., 31, 2] = [..., n / 2 + 1, 2]");
   CHECK(test::error_of([&] { kernels::irfft(x, 0, Loc{}); }) == "irfft: n is 0, not at least 1");
 }

@@ -20,10 +20,15 @@ struct Inputs {
         v(test::random({s.batch, s.keys, s.kv_heads, s.head_dim}, t, seed + 2)) {}
 };
 
-double scale_of(const Sizes& s, const kernels::AttentionParams& p) { return p.scale.value_or(1 / std::sqrt(static_cast<double>(s.head_dim))); }
+double scale_of(const Sizes& s, const kernels::AttentionParams& p) {
+  return p.scale.value_or(1 / std::sqrt(static_cast<double>(s.head_dim)));
+}
 
-// f32: roundings of a few hundred products and of 2^x. Narrower: each weight is rounded once before it meets v, which is below 1.
-test::Check how(DType t, bool gpu) { return {.absolute = 2e-5 + (t == f32 ? 0 : std::ldexp(1.0, -float_format(t).mantissa - 1)), .gpu = gpu}; }
+// f32: roundings of a few hundred products and of 2^x. Narrower: each weight is rounded once before it meets v, which
+// is below 1.
+test::Check how(DType t, bool gpu) {
+  return {.absolute = 2e-5 + (t == f32 ? 0 : std::ldexp(1.0, -float_format(t).mantissa - 1)), .gpu = gpu};
+}
 
 void check(const Sizes& s, DType t, const kernels::AttentionParams& p, uint32_t seed, bool gpu = true) {
   CAPTURE(s.queries);
@@ -32,7 +37,8 @@ void check(const Sizes& s, DType t, const kernels::AttentionParams& p, uint32_t 
   CAPTURE(name(t));
   CAPTURE(p.causal);
   const Inputs in(s, t, seed);
-  const test::AttentionReference r = test::attention_reference(in.q, in.k, in.v, scale_of(s, p), p.soft_cap, {.causal = p.causal});
+  const test::AttentionReference r =
+      test::attention_reference(in.q, in.k, in.v, scale_of(s, p), p.soft_cap, {.causal = p.causal});
   std::vector<test::Doubles> expected = {r.out};
   if (p.log_sum_exp) expected.push_back(r.log_sum_exp);
   test::check(kernels::flash_attention(in.q, in.k, in.v, p), {in.q, in.k, in.v}, expected, how(t, gpu));
@@ -41,12 +47,14 @@ void check(const Sizes& s, DType t, const kernels::AttentionParams& p, uint32_t 
 }  // namespace
 
 TEST_CASE("flash_attention: shapes, dtypes and masks") {
-  const Sizes sizes[] = {{1, 1, 1, 1, 1, 1}, {2, 5, 7, 2, 1, 33}, {1, 64, 64, 2, 2, 64}, {1, 70, 130, 2, 2, 16}, {1, 3, 200, 6, 2, 40}, {0, 4, 4, 2, 2, 8}, {1, 0, 4, 2, 2, 8}, {2, 3, 0, 2, 2, 8}};
+  const Sizes sizes[] = {{1, 1, 1, 1, 1, 1},    {2, 5, 7, 2, 1, 33}, {1, 64, 64, 2, 2, 64}, {1, 70, 130, 2, 2, 16},
+                         {1, 3, 200, 6, 2, 40}, {0, 4, 4, 2, 2, 8},  {1, 0, 4, 2, 2, 8},    {2, 3, 0, 2, 2, 8}};
   uint32_t seed = 1;
   for (const Sizes& s : sizes)
     for (const DType t : {f32, f16, bf16})
       for (const bool causal : {false, true})
-        if (t != f16 || s.head_dim % 16 != 0) check(s, t, {.causal = causal, .log_sum_exp = t != f16}, seed += 3, s.queries * s.keys < 2000);
+        if (t != f16 || s.head_dim % 16 != 0)
+          check(s, t, {.causal = causal, .log_sum_exp = t != f16}, seed += 3, s.queries * s.keys < 2000);
 }
 
 TEST_CASE("flash_attention: more queries than keys, scale, cap and block sizes") {
@@ -63,21 +71,26 @@ TEST_CASE("flash_attention: lengths of each element of the batch; what lies behi
   for (const DType t : {f32, bf16})
     for (const bool causal : {false, true}) {
       Inputs in(s, t, 11);
-      const test::AttentionReference r = test::attention_reference(in.q, in.k, in.v, 0.25, {}, {.causal = causal, .lengths = lengths});
+      const test::AttentionReference r =
+          test::attention_reference(in.q, in.k, in.v, 0.25, {}, {.causal = causal, .lengths = lengths});
       Array counts({2, s.batch}, i32);
       const auto spoil = [&](Array& a, int64_t b, int64_t from) {
         const int64_t row = a.shape()[2] * a.shape()[3], rows = a.shape()[1];
-        for (int64_t i = (b * rows + from) * row; i < (b + 1) * rows * row; ++i) a.set_element_bits(i, t == f32 ? 0x7fc00000 : 0x7fc0);
+        for (int64_t i = (b * rows + from) * row; i < (b + 1) * rows * row; ++i)
+          a.set_element_bits(i, t == f32 ? 0x7fc00000 : 0x7fc0);
       };
       for (int64_t b = 0; b < s.batch; ++b) {
         const auto [nq, nk] = lengths[static_cast<size_t>(b)];
-        counts.data<int32_t>()[static_cast<size_t>(b)] = static_cast<int32_t>(b == 0 ? 1000 : nq);  // more than there are: all
+        // more than there are: all
+        counts.data<int32_t>()[static_cast<size_t>(b)] = static_cast<int32_t>(b == 0 ? 1000 : nq);
         counts.data<int32_t>()[static_cast<size_t>(s.batch + b)] = static_cast<int32_t>(b == 3 ? -5 : nk);
         spoil(in.q, b, nq);
         spoil(in.k, b, nk);
         spoil(in.v, b, nk);
       }
-      test::check(kernels::flash_attention(counts, in.q, in.k, in.v, {.causal = causal, .log_sum_exp = true, .block_keys = 16}), {counts, in.q, in.k, in.v}, {r.out, r.log_sum_exp}, how(t, true));
+      test::check(
+          kernels::flash_attention(counts, in.q, in.k, in.v, {.causal = causal, .log_sum_exp = true, .block_keys = 16}),
+          {counts, in.q, in.k, in.v}, {r.out, r.log_sum_exp}, how(t, true));
     }
 }
 
@@ -92,21 +105,26 @@ TEST_CASE("flash_attention: what does not fit") {
   const auto error = [](const Type& a, const Type& b, const Type& c, const kernels::AttentionParams& p = {}) {
     return test::error_of([&] { kernels::flash_attention(a, b, c, p, {}); });
   };
-  CHECK(error({{8, 6, 16}, f32}, k, k) == "flash_attention: q has shape (8, 6, 16), not [batch, queries, heads, head_dim]");
-  CHECK(error(q, {{9, 3, 16}, f32}, k) == "flash_attention: k has shape (9, 3, 16), not [batch, keys, heads, head_dim]");
+  CHECK(error({{8, 6, 16}, f32}, k, k) ==
+        "flash_attention: q has shape (8, 6, 16), not [batch, queries, heads, head_dim]");
+  CHECK(error(q, {{9, 3, 16}, f32}, k) ==
+        "flash_attention: k has shape (9, 3, 16), not [batch, keys, heads, head_dim]");
   CHECK(error({{2, 8, 6, 16}, f64}, k, k) == "flash_attention: q is f64, not f32, f16 or bf16");
   CHECK(error(q, {{2, 9, 3, 16}, f16}, k) == "flash_attention: k is f16, not f32");
   CHECK(error(q, k, {{2, 9, 3, 8}, f32}) == "flash_attention: v has shape (2, 9, 3, 8), not (2, 9, 3, 16) = that of k");
   CHECK(error(q, {{3, 9, 3, 16}, f32}, k) == "flash_attention: q has a batch of 2 but k one of 3");
   CHECK(error(q, {{2, 9, 3, 12}, f32}, k) == "flash_attention: heads of k have 12 elements but those of q have 16");
   CHECK(error(q, {{2, 9, 4, 16}, f32}, {{2, 9, 4, 16}, f32}) ==
-        "flash_attention: q has 6 heads, which is no multiple of k's 4\n  note: each head of k and v serves as many heads of q, one after another");
+        "flash_attention: q has 6 heads, which is no multiple of k's 4\n  note: each head of k and v serves as many "
+        "heads of q, one after another");
   CHECK(error({{2, 8, 6, 0}, f32}, {{2, 9, 3, 0}, f32}, {{2, 9, 3, 0}, f32}) ==
         "flash_attention: q has shape (2, 8, 6, 0), which has no heads, or heads without elements");
-  CHECK(error({{2, 8, 0, 16}, f32}, k, k) == "flash_attention: q has shape (2, 8, 0, 16), which has no heads, or heads without elements");
+  CHECK(error({{2, 8, 0, 16}, f32}, k, k) ==
+        "flash_attention: q has shape (2, 8, 0, 16), which has no heads, or heads without elements");
   CHECK(error(q, k, k, {.soft_cap = -1}) == "flash_attention: the soft cap -1.000000 is not positive");
   CHECK(error(q, k, k, {.block_keys = 0}) == "flash_attention: blocks of 64 queries and 0 keys");
   CHECK(test::error_of([&] { kernels::flash_attention(Type({2, 3}, i32), q, k, k, {}, {}); }) ==
         "flash_attention: lengths has shape (2, 3), not (2, 2) = queries and keys of each element of the batch");
-  CHECK(test::error_of([&] { kernels::flash_attention(Type({2, 2}, f32), q, k, k, {}, {}); }) == "flash_attention: lengths is f32, not i32");
+  CHECK(test::error_of([&] { kernels::flash_attention(Type({2, 2}, f32), q, k, k, {}, {}); }) ==
+        "flash_attention: lengths is f32, not i32");
 }

@@ -28,8 +28,14 @@ std::vector<Way> ways(bool lanes, bool general) {
   for (const bool g : {false, true}) {
     if (g && !general) continue;
     const std::string form = g ? ", general form" : "";
-    if (lanes) list.push_back({"a GPU's code" + form, {[g](const PallasCall& call, const Arguments& a) { return on_lanes(call.trace_for(a), a, g); }, constant}});
-    if (device()) list.push_back({"device" + form, {[g](const PallasCall& call, const Arguments& a) { return on_device(*device(), call, a, g); }, constant}});
+    if (lanes)
+      list.push_back(
+          {"a GPU's code" + form,
+           {[g](const PallasCall& call, const Arguments& a) { return on_lanes(call.trace_for(a), a, g); }, constant}});
+    if (device())
+      list.push_back(
+          {"device" + form,
+           {[g](const PallasCall& call, const Arguments& a) { return on_device(*device(), call, a, g); }, constant}});
   }
   return list;
 }
@@ -39,10 +45,12 @@ void check_equal(const Array& got, const Array& expected) {
   REQUIRE(got.dtype() == expected.dtype());
   int64_t wrong = 0, first = 0;
   for (int64_t i = 0; i < got.size(); ++i) {
-    if (got.element_bits(i) == expected.element_bits(i) || (std::isnan(got.at(i)) && std::isnan(expected.at(i)))) continue;
+    if (got.element_bits(i) == expected.element_bits(i) || (std::isnan(got.at(i)) && std::isnan(expected.at(i))))
+      continue;
     if (wrong++ == 0) first = i;
   }
-  CHECK_MESSAGE(wrong == 0, wrong, " of ", got.size(), " elements differ, first element ", first, ": ", got.at(first), ", expected ", expected.at(first));
+  CHECK_MESSAGE(wrong == 0, wrong, " of ", got.size(), " elements differ, first element ", first, ": ", got.at(first),
+                ", expected ", expected.at(first));
 }
 
 }  // namespace tessera::test

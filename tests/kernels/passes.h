@@ -1,5 +1,5 @@
-// Algorithms of several kernels on every way to run them: Passes of the interpreter (races looked for), of the device with the validation layers, by a
-// GPU's code on the lane-level interpreter.
+// Algorithms of several kernels on every way to run them: Passes of the interpreter (races looked for), of the device
+// with the validation layers, by a GPU's code on the lane-level interpreter.
 #pragma once
 #include "samples/kernels/passes.h"
 #include "tests/kernels/support.h"

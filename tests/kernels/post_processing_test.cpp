@@ -18,7 +18,9 @@ struct Picture {
   double& at(int64_t y, int64_t x, int64_t c) { return v[static_cast<size_t>((y * w + x) * 4 + c)]; }
   double at(int64_t y, int64_t x, int64_t c) const { return v[static_cast<size_t>((y * w + x) * 4 + c)]; }
   bool has(int64_t y, int64_t x) const { return y >= 0 && y < h && x >= 0 && x < w; }
-  double light(int64_t y, int64_t x) const { return 0.2126 * at(y, x, 0) + 0.7152 * at(y, x, 1) + 0.0722 * at(y, x, 2); }
+  double light(int64_t y, int64_t x) const {
+    return 0.2126 * at(y, x, 0) + 0.7152 * at(y, x, 1) + 0.0722 * at(y, x, 2);
+  }
   Array array() const {
     Array a({h, w, 4}, f32);
     std::transform(v.begin(), v.end(), a.data<float>().begin(), [](double x) { return static_cast<float>(x); });
@@ -50,11 +52,14 @@ Picture surface(int64_t h, int64_t w) {
   return p;
 }
 
-Array size_of(const Picture& p) { return {{2}, std::vector<int32_t>{static_cast<int32_t>(p.h), static_cast<int32_t>(p.w)}}; }
+Array size_of(const Picture& p) {
+  return {{2}, std::vector<int32_t>{static_cast<int32_t>(p.h), static_cast<int32_t>(p.w)}};
+}
 
 // The interpreter, the device and, for the smaller pictures, a GPU's code.
 void compare(const PallasCall& call, const std::vector<Array>& arguments, const Picture& expected, double tolerance) {
-  test::check(call, arguments, {expected.v}, {.absolute = tolerance, .relative = tolerance, .gpu = expected.h * expected.w < 2000});
+  test::check(call, arguments, {expected.v},
+              {.absolute = tolerance, .relative = tolerance, .gpu = expected.h * expected.w < 2000});
 }
 
 Picture denoised(const Picture& p, const Picture& guide, int step, const Denoise& o) {
@@ -72,8 +77,10 @@ Picture denoised(const Picture& p, const Picture& guide, int step, const Denoise
           double cosine = 0;
           for (int k = 0; k < 3; ++k) cosine += guide.at(v, u, k) * guide.at(y, x, k);
           const double unlike = std::abs(p.light(v, u) - p.light(y, x)) / o.color +
-                                std::abs(guide.at(v, u, 3) - depth) / (o.depth * step * std::max(1.0, std::hypot(dy, dx)) * std::max(depth, 1e-6));
-          const double weight = spline[dy + 2] * spline[dx + 2] * std::exp(-unlike) * std::pow(std::max(cosine, 1e-6), o.normal);
+                                std::abs(guide.at(v, u, 3) - depth) /
+                                    (o.depth * step * std::max(1.0, std::hypot(dy, dx)) * std::max(depth, 1e-6));
+          const double weight =
+              spline[dy + 2] * spline[dx + 2] * std::exp(-unlike) * std::pow(std::max(cosine, 1e-6), o.normal);
           weights += weight;
           for (int k = 0; k < 3; ++k) sums[k] += weight * p.at(v, u, k);
         }
@@ -90,7 +97,8 @@ Picture halved(const Picture& p, double threshold) {
       for (int64_t v = 2 * y; v < 2 * y + 2; ++v)
         for (int64_t u = 2 * x; u < 2 * x + 2; ++u) {
           if (!p.has(v, u)) continue;
-          const double light = p.light(v, u), kept = threshold > 0 ? std::max(light - threshold, 0.0) / std::max(light, 1e-6) : 1;
+          const double light = p.light(v, u),
+                       kept = threshold > 0 ? std::max(light - threshold, 0.0) / std::max(light, 1e-6) : 1;
           const double weight = threshold > 0 ? 1 / (1 + light * kept) : 1;
           weights += weight;
           for (int k = 0; k < 3; ++k) sums[k] += weight * kept * p.at(v, u, k);
@@ -175,9 +183,10 @@ TEST_CASE("denoise smooths what belongs together") {
       Picture p = noise(h, w, 1, 4), guide = surface(h, w);
       // Rounding of the exponent 64 log2(cosine) by f32 moves a weight by a few 1e-5.
       compare(call, {size_of(p), p.array(), guide.array()}, denoised(p, guide, step, {}), 1e-4);
-      }
+    }
   }
-  CHECK(test::error_of([] { denoise(0, {}, {"main.cpp", 7}); }) == "denoise: step is 0, not positive\n  at main.cpp:7\n  note: give 1, 2, 4, ... to the passes one after another");
+  CHECK(test::error_of([] { denoise(0, {}, {"main.cpp", 7}); }) ==
+        "denoise: step is 0, not positive\n  at main.cpp:7\n  note: give 1, 2, 4, ... to the passes one after another");
 }
 
 TEST_CASE("bloom: halved and added at twice the size") {
@@ -188,10 +197,10 @@ TEST_CASE("bloom: halved and added at twice the size") {
     const Picture p = noise(h, w, 2, 3);
     for (const double threshold : {0.0, 1.0}) {
       compare(bloom_down(threshold), {size_of(p), p.array()}, halved(p, threshold), 4e-6);
-      }
+    }
     const Picture small = noise((h + 1) / 2, (w + 1) / 2, 3, 1);
     compare(bloom_up(0.6), {size_of(small), small.array(), p.array()}, added(small, p, 0.6), 4e-6);
-    }
+  }
 }
 
 TEST_CASE("tone_map: from nothing to far too bright") {
@@ -204,13 +213,15 @@ TEST_CASE("tone_map: from nothing to far too bright") {
     p.at(0, 0, 1) = std::numeric_limits<double>::infinity();
     p.at(h - 1, w - 1, 2) = -1;
     compare(tone_map(1.5), {p.array()}, toned(p, 1.5), 4e-6);
-    }
+  }
 }
 
 TEST_CASE("post-processing: errors name the line that asked") {
   const Loc loc{"main.cpp", 7};
   const Array flat({8, 8}, f32), picture({8, 8, 4}, f32), size({2}, std::vector<int32_t>{8, 8});
-  const auto error = [](const PallasCall& call, const std::vector<Array>& arguments) { return test::error_of([&] { interpret(call, arguments); }); };
+  const auto error = [](const PallasCall& call, const std::vector<Array>& arguments) {
+    return test::error_of([&] { interpret(call, arguments); });
+  };
   const auto wrong = [](const std::string& name, int argument) {
     const std::string n = std::to_string(argument);
     return name + ": argument " + n + " is f32(8, 8) but in_shape[" + n + "] is f32(h, w, 4)\n  at main.cpp:7";

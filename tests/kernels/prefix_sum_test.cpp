@@ -1,4 +1,5 @@
-// Prefix sums against a loop on the host: exact for integers and for floats whose sums are exact, in double precision for others.
+// Prefix sums against a loop on the host: exact for integers and for floats whose sums are exact, in double precision
+// for others.
 #include "samples/kernels/prefix_sum.h"
 
 #include "engine/ir/reference.h"
@@ -47,8 +48,10 @@ void check_exact(const Array& x, PrefixSumParams p, const std::vector<test::Way>
 }  // namespace
 
 TEST_CASE("prefix_sum: shapes, axes, dtypes; integers wrap") {
-  const std::pair<Shape, int64_t> cases[] = {{{1}, 0}, {{7}, 0}, {{2048}, -1}, {{2049}, -1}, {{5000}, 0}, {{3, 2100}, -1}, {{65, 3}, 0}, {{130, 70}, 0},
-                                             {{2, 3, 5}, 1}, {{2, 70, 3, 5}, 1}, {{1, 1}, 0}, {{0}, 0}, {{3, 0}, 0}, {{0, 3}, 0}, {{4, 0, 2}, 1}};
+  const std::pair<Shape, int64_t> cases[] = {{{1}, 0},       {{7}, 0},           {{2048}, -1},  {{2049}, -1},
+                                             {{5000}, 0},    {{3, 2100}, -1},    {{65, 3}, 0},  {{130, 70}, 0},
+                                             {{2, 3, 5}, 1}, {{2, 70, 3, 5}, 1}, {{1, 1}, 0},   {{0}, 0},
+                                             {{3, 0}, 0},    {{0, 3}, 0},        {{4, 0, 2}, 1}};
   const DType dtypes[] = {i32, u8, i64, u32, i16, u64, i8, u16};
   uint32_t seed = 1;
   for (const auto& c : cases) {
@@ -58,13 +61,15 @@ TEST_CASE("prefix_sum: shapes, axes, dtypes; integers wrap") {
     CAPTURE(to_string(shape));
     CAPTURE(name(t));
     const Array x = test::random_integers(shape, t, seed, 0, 100);
-    check_exact(x, {.axis = axis, .exclusive = seed % 3 == 1, .reverse = seed % 4 > 1}, test::ways(x.size() < 3000, x.size() < 300));
+    check_exact(x, {.axis = axis, .exclusive = seed % 3 == 1, .reverse = seed % 4 > 1},
+                test::ways(x.size() < 3000, x.size() < 300));
     ++seed;
   }
 }
 
 TEST_CASE("prefix_sum: inclusive and exclusive, from either end") {
-  const Array row = test::random_integers({4500}, i32, 7, -1000, 1000), column = test::random_integers({150, 2}, f32, 8, -100, 100);
+  const Array row = test::random_integers({4500}, i32, 7, -1000, 1000),
+              column = test::random_integers({150, 2}, f32, 8, -100, 100);
   for (const bool exclusive : {false, true})
     for (const bool reverse : {false, true}) {
       check_exact(row, {.exclusive = exclusive, .reverse = reverse}, test::ways(false));
@@ -92,7 +97,8 @@ TEST_CASE("prefix_sum: floats") {
       int wrong = 0;
       for (int64_t i = 0; i < got.size(); ++i) {
         const double e = expected[static_cast<size_t>(i)];
-        wrong += !(std::fabs(got.at(i) - e) <= rounding * std::fabs(e) + 2e-3);  // 2300 terms of up to 1.25: errors of sums near 600
+        // 2300 terms of up to 1.25: errors of sums near 600
+        wrong += !(std::fabs(got.at(i) - e) <= rounding * std::fabs(e) + 2e-3);
       }
       CHECK(wrong == 0);
       test::check_equal(kernels::prefix_sum(w.passes, x), got);  // the order of additions is always the same
@@ -104,7 +110,8 @@ TEST_CASE("prefix_sum: device arrays, without waiting; host arrays on the best d
   const Array x = test::random_integers({10'000}, i32, 9, -1000, 1000);
   const Array expected = summed(x, {});
   test::check_equal(kernels::prefix_sum(x), expected);
-  if (const auto device = test::device_if_any()) test::check_equal(kernels::prefix_sum(kernels::passes(*device), DeviceArray(*device, x)).download(), expected);
+  if (const auto device = test::device_if_any())
+    test::check_equal(kernels::prefix_sum(kernels::passes(*device), DeviceArray(*device, x)).download(), expected);
 }
 
 TEST_CASE("prefix_sum: under jit, as steps of a graph") {
@@ -118,8 +125,12 @@ TEST_CASE("prefix_sum: under jit, as steps of a graph") {
 
 TEST_CASE("prefix_sum: what does not fit") {
   const Array x({2, 3}, f32);
-  CHECK(test::error_of([&] { kernels::prefix_sum(x, {.axis = 2}, Loc{"scan.cpp", 3}); }) == "prefix_sum: axis 2 is out of range for x, f32(2, 3)\n  at scan.cpp:3");
-  CHECK(test::error_of([&] { kernels::prefix_sum(x, {.axis = -3}, Loc{}); }) == "prefix_sum: axis -3 is out of range for x, f32(2, 3)");
-  CHECK(test::error_of([&] { kernels::prefix_sum(Array({}, f32), {}, Loc{}); }) == "prefix_sum: axis -1 is out of range for x, f32()");
-  CHECK(test::error_of([&] { kernels::prefix_sum(Array({3}, boolean), {}, Loc{}); }) == "prefix_sum: x is bool, not integers or floats of 8 bits and more");
+  CHECK(test::error_of([&] { kernels::prefix_sum(x, {.axis = 2}, Loc{"scan.cpp", 3}); }) ==
+        "prefix_sum: axis 2 is out of range for x, f32(2, 3)\n  at scan.cpp:3");
+  CHECK(test::error_of([&] { kernels::prefix_sum(x, {.axis = -3}, Loc{}); }) ==
+        "prefix_sum: axis -3 is out of range for x, f32(2, 3)");
+  CHECK(test::error_of([&] { kernels::prefix_sum(Array({}, f32), {}, Loc{}); }) ==
+        "prefix_sum: axis -1 is out of range for x, f32()");
+  CHECK(test::error_of([&] { kernels::prefix_sum(Array({3}, boolean), {}, Loc{}); }) ==
+        "prefix_sum: x is bool, not integers or floats of 8 bits and more");
 }

@@ -18,20 +18,25 @@ test::Doubles reference(const Array& x, const Array& weights, const Array& scale
   test::Doubles out(static_cast<size_t>(m * n), 0);
   for (int64_t i = 0; i < m; ++i)
     for (int64_t c = 0; c < n; ++c)
-      for (int64_t j = 0; j < k; ++j) out[static_cast<size_t>(i * n + c)] += x.at(i * k + j) * weight(j, c) * scales.at(j / size * n + c);
+      for (int64_t j = 0; j < k; ++j)
+        out[static_cast<size_t>(i * n + c)] += x.at(i * k + j) * weight(j, c) * scales.at(j / size * n + c);
   return out;
 }
 
-void check(int bits, int64_t m, int64_t k, int64_t n, int64_t groups, DType t, const kernels::QuantizedMatmulParams& params, uint32_t seed) {
+void check(int bits, int64_t m, int64_t k, int64_t n, int64_t groups, DType t,
+           const kernels::QuantizedMatmulParams& params, uint32_t seed) {
   CAPTURE(bits);
   CAPTURE(m);
   CAPTURE(k);
   CAPTURE(n);
   CAPTURE(groups);
-  const Array x = test::random({m, k}, t, seed), scales = test::random({groups, n}, seed % 2 ? f32 : t, seed + 1, 0.01, 0.02);
-  const Array weights = bits == 8 ? test::random_integers({k, n}, i8, seed + 2, -128, 127) : test::random_integers({k / 2, n}, u8, seed + 2, 0, 255);
+  const Array x = test::random({m, k}, t, seed),
+              scales = test::random({groups, n}, seed % 2 ? f32 : t, seed + 1, 0.01, 0.02);
+  const Array weights = bits == 8 ? test::random_integers({k, n}, i8, seed + 2, -128, 127)
+                                  : test::random_integers({k / 2, n}, u8, seed + 2, 0, 255);
   // Sums of k products of at most 1 * 127 * 0.03 (8 bits), in f32.
-  test::check((bits == 8 ? kernels::int8_matmul : kernels::int4_matmul)(x, weights, scales, params, {}), {x, weights, scales}, {reference(x, weights, scales, bits)},
+  test::check((bits == 8 ? kernels::int8_matmul : kernels::int4_matmul)(x, weights, scales, params, {}),
+              {x, weights, scales}, {reference(x, weights, scales, bits)},
               {.absolute = static_cast<double>(k) * 2e-6, .general = k < 10});
 }
 
@@ -61,8 +66,12 @@ TEST_CASE("int4_matmul: shapes, groups and dtypes") {
 TEST_CASE("quantized matmul: what does not fit") {
   using kernels::Type;
   const Type x({3, 12}, f32), w({12, 5}, i8), w4({6, 5}, u8), s({4, 5}, f32);
-  const auto error8 = [](const Type& a, const Type& b, const Type& c) { return test::error_of([&] { kernels::int8_matmul(a, b, c, {}, {}); }); };
-  const auto error4 = [](const Type& a, const Type& b, const Type& c) { return test::error_of([&] { kernels::int4_matmul(a, b, c, {}, {}); }); };
+  const auto error8 = [](const Type& a, const Type& b, const Type& c) {
+    return test::error_of([&] { kernels::int8_matmul(a, b, c, {}, {}); });
+  };
+  const auto error4 = [](const Type& a, const Type& b, const Type& c) {
+    return test::error_of([&] { kernels::int4_matmul(a, b, c, {}, {}); });
+  };
   CHECK(error8(x, w4, s) == "int8_matmul: weights is u8, not i8");
   CHECK(error4(x, w, s) == "int4_matmul: weights is i8, not u8");
   CHECK(error8({{3, 11}, f32}, w, s) == "int8_matmul: x has 11 columns but weights hold 12 rows");

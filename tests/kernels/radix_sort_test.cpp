@@ -1,4 +1,5 @@
-// Radix sort against std::stable_sort by a comparison of its own: awkward lengths, special floats, values that go along.
+// Radix sort against std::stable_sort by a comparison of its own: awkward lengths, special floats, values that go
+// along.
 #include "samples/kernels/radix_sort.h"
 
 #include <algorithm>
@@ -15,7 +16,8 @@ bool before(const Array& x, int64_t a, int64_t b) {
     const double u = x.at(a), v = x.at(b);
     return std::isnan(v) ? !std::isnan(u) : u < v;
   }
-  const uint64_t u = x.element_bits(a), v = x.element_bits(b), flip = is_signed_int(x.dtype()) ? uint64_t{1} << (bits(x.dtype()) - 1) : 0;
+  const uint64_t u = x.element_bits(a), v = x.element_bits(b),
+                 flip = is_signed_int(x.dtype()) ? uint64_t{1} << (bits(x.dtype()) - 1) : 0;
   return (u ^ flip) < (v ^ flip);
 }
 
@@ -25,7 +27,8 @@ std::vector<int64_t> order(const Array& x) {
   std::vector<int64_t> at(static_cast<size_t>(x.size()));
   std::iota(at.begin(), at.end(), 0);
   for (int64_t r = 0; n > 0 && r < x.size() / n; ++r)
-    std::stable_sort(at.begin() + r * n, at.begin() + (r + 1) * n, [&](int64_t a, int64_t b) { return before(x, a, b); });
+    std::stable_sort(at.begin() + r * n, at.begin() + (r + 1) * n,
+                     [&](int64_t a, int64_t b) { return before(x, a, b); });
   return at;
 }
 Array permuted(const Array& x, const std::vector<int64_t>& at) {
@@ -40,14 +43,17 @@ void check_bits(const Array& got, const Array& expected) {
   int64_t wrong = 0, first = 0;
   for (int64_t i = 0; i < got.size(); ++i)
     if (got.element_bits(i) != expected.element_bits(i) && wrong++ == 0) first = i;
-  CHECK_MESSAGE(wrong == 0, wrong, " of ", got.size(), " elements differ, first element ", first, ": ", got.at(first), ", expected ", expected.at(first));
+  CHECK_MESSAGE(wrong == 0, wrong, " of ", got.size(), " elements differ, first element ", first, ": ", got.at(first),
+                ", expected ", expected.at(first));
 }
 
 Array random_bits(const Shape& shape, DType t, uint32_t seed) {
-  const Array low = test::random_integers(shape, u32, seed, 0, 0xffffffff), high = test::random_integers(shape, u32, seed + 1000, 0, 0xffffffff);
+  const Array low = test::random_integers(shape, u32, seed, 0, 0xffffffff),
+              high = test::random_integers(shape, u32, seed + 1000, 0, 0xffffffff);
   Array out(shape, t);
   const uint64_t mask = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1;
-  for (int64_t i = 0; i < out.size(); ++i) out.set_element_bits(i, (low.element_bits(i) | high.element_bits(i) << 32) & mask);
+  for (int64_t i = 0; i < out.size(); ++i)
+    out.set_element_bits(i, (low.element_bits(i) | high.element_bits(i) << 32) & mask);
   return out;
 }
 
@@ -97,7 +103,8 @@ TEST_CASE("radix_sort: every other dtype of keys") {
 TEST_CASE("radix_sort: equal keys keep their order; zeros of both signs are equal, every NaN is last") {
   check_sort(test::random_integers({3000}, i32, 3, -2, 2), {positions({3000})}, test::ways(false));
   Array odd({1500}, f32);
-  const uint32_t special[] = {0x00000000, 0x80000000, 0x7fc00000, 0xffc00001, 0x7f800000, 0xff800000, 0x00000001, 0x80000001, 0x3f800000, 0xbf800000, 0x7f800001, 0x007fffff};
+  const uint32_t special[] = {0x00000000, 0x80000000, 0x7fc00000, 0xffc00001, 0x7f800000, 0xff800000,
+                              0x00000001, 0x80000001, 0x3f800000, 0xbf800000, 0x7f800001, 0x007fffff};
   for (int64_t i = 0; i < odd.size(); ++i) odd.set_element_bits(i, special[static_cast<size_t>(i * 7 % 12)]);
   // order() compares doubles, in which subnormal floats are numbers.
   check_sort(odd, {positions({1500})}, test::ways(false));
@@ -105,7 +112,8 @@ TEST_CASE("radix_sort: equal keys keep their order; zeros of both signs are equa
 
 TEST_CASE("radix_sort: sorted, reversed and constant keys, many blocks") {
   Array up({10'000}, u32), down({10'000}, u32), same({5000}, u32);
-  for (int64_t i = 0; i < 10'000; ++i) up.set_element_bits(i, static_cast<uint64_t>(i)), down.set_element_bits(i, static_cast<uint64_t>(10'000 - i) << 10);
+  for (int64_t i = 0; i < 10'000; ++i)
+    up.set_element_bits(i, static_cast<uint64_t>(i)), down.set_element_bits(i, static_cast<uint64_t>(10'000 - i) << 10);
   const std::vector<test::Way> ways = test::ways(false);
   for (const Array& keys : {up, down, same}) check_sort(keys, {}, {ways.back()});
   check_sort(random_bits({50'001}, f32, 9), {positions({50'001})}, {ways.back()});
@@ -116,17 +124,22 @@ TEST_CASE("radix_sort: host arrays on the best device, device arrays without wai
   const std::vector<int64_t> wanted = order(keys);
   check_bits(kernels::radix_sort(keys)[0], permuted(keys, wanted));
   if (const auto device = test::device_if_any()) {
-    const auto got = kernels::radix_sort(kernels::passes(*device), DeviceArray(*device, keys), {DeviceArray(*device, at)});
+    const auto got =
+        kernels::radix_sort(kernels::passes(*device), DeviceArray(*device, keys), {DeviceArray(*device, at)});
     check_bits(got[1].download(), permuted(at, wanted));
   }
 }
 
 TEST_CASE("radix_sort: what does not fit") {
-  CHECK(test::error_of([&] { kernels::radix_sort(Array({4}, boolean), {}, Loc{"sort.cpp", 9}); }) == "radix_sort: keys are bool, not integers or floats of 8 bits and more\n  at sort.cpp:9");
-  CHECK(test::error_of([&] { kernels::radix_sort(Array({}, f32), {}, Loc{}); }) == "radix_sort: axis -1 is out of range for keys, f32()");
-  CHECK(test::error_of([&] { kernels::radix_sort(Array({4}, f32), {Array({4}, f32), Array({5}, i32)}, Loc{}); }) == "radix_sort: values[1] has shape (5,), not (4,) = the shape of keys");
+  CHECK(test::error_of([&] { kernels::radix_sort(Array({4}, boolean), {}, Loc{"sort.cpp", 9}); }) ==
+        "radix_sort: keys are bool, not integers or floats of 8 bits and more\n  at sort.cpp:9");
+  CHECK(test::error_of([&] { kernels::radix_sort(Array({}, f32), {}, Loc{}); }) ==
+        "radix_sort: axis -1 is out of range for keys, f32()");
+  CHECK(test::error_of([&] { kernels::radix_sort(Array({4}, f32), {Array({4}, f32), Array({5}, i32)}, Loc{}); }) ==
+        "radix_sort: values[1] has shape (5,), not (4,) = the shape of keys");
   // By its type alone: nobody has so long an array.
   const kernels::Passes<kernels::Type> none;
   const kernels::Type long_rows({2, int64_t{1} << 31}, u8);
-  CHECK(test::error_of([&] { kernels::radix_sort(none, long_rows, {}, Loc{}); }) == "radix_sort: rows of keys have 2147483648 elements, not less than 2^31");
+  CHECK(test::error_of([&] { kernels::radix_sort(none, long_rows, {}, Loc{}); }) ==
+        "radix_sort: rows of keys have 2147483648 elements, not less than 2^31");
 }

@@ -1,4 +1,5 @@
-// Attention by its definition, in double precision: for every query the logits of the keys that it sees, their softmax, and the values' mean by it.
+// Attention by its definition, in double precision: for every query the logits of the keys that it sees, their softmax,
+// and the values' mean by it.
 #pragma once
 #include <cmath>
 #include <optional>
@@ -18,8 +19,10 @@ struct AttentionMask {
 };
 
 /// q [batch, queries, heads, d]; k, v [batch, keys, kv_heads, d].
-inline AttentionReference attention_reference(const Array& q, const Array& k, const Array& v, double scale, std::optional<double> soft_cap, const AttentionMask& mask) {
-  const int64_t batch = q.shape()[0], queries = q.shape()[1], heads = q.shape()[2], d = q.shape()[3], keys = k.shape()[1], kv_heads = k.shape()[2];
+inline AttentionReference attention_reference(const Array& q, const Array& k, const Array& v, double scale,
+                                              std::optional<double> soft_cap, const AttentionMask& mask) {
+  const int64_t batch = q.shape()[0], queries = q.shape()[1], heads = q.shape()[2], d = q.shape()[3],
+                keys = k.shape()[1], kv_heads = k.shape()[2];
   AttentionReference r;
   r.out.assign(static_cast<size_t>(q.size()), 0);
   r.log_sum_exp.assign(static_cast<size_t>(batch * heads * queries), -INFINITY);
@@ -33,7 +36,8 @@ inline AttentionReference attention_reference(const Array& q, const Array& k, co
         double greatest = -INFINITY, total = 0;
         for (int64_t j = 0; j < seen; ++j) {
           double x = 0;
-          for (int64_t c = 0; c < d; ++c) x += q.at(((b * queries + i) * heads + h) * d + c) * k.at(((b * keys + j) * kv_heads + g) * d + c);
+          for (int64_t c = 0; c < d; ++c)
+            x += q.at(((b * queries + i) * heads + h) * d + c) * k.at(((b * keys + j) * kv_heads + g) * d + c);
           x *= scale;
           s.push_back(soft_cap ? *soft_cap * std::tanh(x / *soft_cap) : x);
           greatest = std::max(greatest, s.back());
@@ -42,7 +46,8 @@ inline AttentionReference attention_reference(const Array& q, const Array& k, co
         for (double& x : s) total += x = std::exp(x - greatest);
         for (int64_t j = 0; j < seen; ++j)
           for (int64_t c = 0; c < d; ++c)
-            r.out[static_cast<size_t>(((b * queries + i) * heads + h) * d + c)] += s[static_cast<size_t>(j)] / total * v.at(((b * keys + j) * kv_heads + g) * d + c);
+            r.out[static_cast<size_t>(((b * queries + i) * heads + h) * d + c)] +=
+                s[static_cast<size_t>(j)] / total * v.at(((b * keys + j) * kv_heads + g) * d + c);
         r.log_sum_exp[static_cast<size_t>((b * heads + h) * queries + i)] = greatest + std::log(total);
       }
   return r;

@@ -30,7 +30,8 @@ std::vector<kernels::Type> output_types(const ir::Kernel& k, const std::vector<A
   return types;
 }
 
-void compare(const std::string& where, const std::vector<Array>& got, const std::vector<kernels::Type>& types, const std::vector<Doubles>& expected, const Check& how) {
+void compare(const std::string& where, const std::vector<Array>& got, const std::vector<kernels::Type>& types,
+             const std::vector<Doubles>& expected, const Check& how) {
   CAPTURE(where);
   REQUIRE(got.size() == types.size());
   REQUIRE(got.size() == expected.size());
@@ -44,15 +45,20 @@ void compare(const std::string& where, const std::vector<Array>& got, const std:
     for (int64_t i = 0; i < got[o].size(); ++i) {
       const double e = expected[o][static_cast<size_t>(i)], g = got[o].at(i);
       if (std::isnan(e) || e == g) continue;
-      const double least = is_narrow_float(got[o].dtype()) ? std::ldexp(1.0, float_format(got[o].dtype()).least_exponent - float_format(got[o].dtype()).mantissa) : 0;
+      const double least =
+          is_narrow_float(got[o].dtype())
+              ? std::ldexp(1.0, float_format(got[o].dtype()).least_exponent - float_format(got[o].dtype()).mantissa)
+              : 0;
       const double allowed = how.absolute + (how.relative + roundings(got[o].dtype())) * std::fabs(e) + least;
       const double off = std::fabs(g - e) / allowed;
       if (off <= 1) continue;  // false for NaN
       if (wrong++ == 0) first = i;
       worst = std::max(worst, std::isnan(off) ? INFINITY : off);
     }
-    CHECK_MESSAGE(wrong == 0, "output ", o, " ", to_string(got[o].shape()), ": ", wrong, " elements differ, first element ", first, ": ", got[o].at(std::max<int64_t>(first, 0)),
-                  ", expected ", expected[o][static_cast<size_t>(std::max<int64_t>(first, 0))], "; worst ", worst, " times what is allowed");
+    CHECK_MESSAGE(wrong == 0, "output ", o, " ", to_string(got[o].shape()), ": ", wrong,
+                  " elements differ, first element ", first, ": ", got[o].at(std::max<int64_t>(first, 0)),
+                  ", expected ", expected[o][static_cast<size_t>(std::max<int64_t>(first, 0))], "; worst ", worst,
+                  " times what is allowed");
   }
 }
 
@@ -101,14 +107,18 @@ std::vector<Array> on_lanes(const ir::Kernel& k, const std::vector<Array>& argum
 Array random(const Shape& shape, DType dtype, uint32_t seed, double scale, double offset) {
   Array a(shape, dtype);
   for (int64_t i = 0; i < a.size(); ++i)
-    a.set_element_bits(i, reference::from_double(dtype, offset + scale * (std::ldexp(static_cast<double>(hash(seed, i)), -31) - 1)));
+    a.set_element_bits(
+        i, reference::from_double(dtype, offset + scale * (std::ldexp(static_cast<double>(hash(seed, i)), -31) - 1)));
   return a;
 }
 
 Array random_integers(const Shape& shape, DType dtype, uint32_t seed, int64_t low, int64_t high) {
   Array a(shape, dtype);
   for (int64_t i = 0; i < a.size(); ++i)
-    a.set_element_bits(i, reference::from_double(dtype, static_cast<double>(low + static_cast<int64_t>(hash(seed, i) % static_cast<uint64_t>(high - low + 1)))));
+    a.set_element_bits(
+        i, reference::from_double(
+               dtype,
+               static_cast<double>(low + static_cast<int64_t>(hash(seed, i) % static_cast<uint64_t>(high - low + 1)))));
   return a;
 }
 
@@ -120,7 +130,8 @@ Doubles doubles(const Array& a) {
   return d;
 }
 
-void check(const PallasCall& call, const std::vector<Array>& arguments, const std::vector<Doubles>& expected, Check how) {
+void check(const PallasCall& call, const std::vector<Array>& arguments, const std::vector<Doubles>& expected,
+           Check how) {
   const ir::Kernel& k = call.trace_for(arguments);
   const std::vector<kernels::Type> types = output_types(k, arguments);
   compare("interpreter", interpret(k, arguments, {.races = true}), types, expected, how);

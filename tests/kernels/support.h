@@ -1,5 +1,6 @@
-// How the kernels of samples/kernels are tested: seeded inputs, and one check that runs a call on the interpreter, on the device (with the validation
-// layers, and in the general form where asked) and by a GPU's code on the lane-level interpreter, each against a reference in double precision.
+// How the kernels of samples/kernels are tested: seeded inputs, and one check that runs a call on the interpreter, on
+// the device (with the validation layers, and in the general form where asked) and by a GPU's code on the lane-level
+// interpreter, each against a reference in double precision.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -25,14 +26,16 @@ Array integers(const std::vector<int32_t>& values);  ///< i32, one dim
 Doubles doubles(const Array& a);
 
 struct Check {
-  /// Of f32 arithmetic, for |got - expected| <= absolute + relative * |expected|; what the output's dtype rounds comes on top.
+  /// Of f32 arithmetic, for |got - expected| <= absolute + relative * |expected|; what the output's dtype rounds comes
+  /// on top.
   double absolute = 1e-5, relative = 1e-5;
   bool gpu = true;       ///< also by the code for a GPU under the lane-level interpreter: small shapes only
   bool general = false;  ///< also in the general form
   bool device = true;
 };
 /// One expected vector per output; NaN stands for an element that is not compared.
-void check(const PallasCall& call, const std::vector<Array>& arguments, const std::vector<Doubles>& expected, Check how = {});
+void check(const PallasCall& call, const std::vector<Array>& arguments, const std::vector<Doubles>& expected,
+           Check how = {});
 
 /// The device of all cases, with the validation layers on; or none, with a message that says why.
 const std::optional<Device>& device();

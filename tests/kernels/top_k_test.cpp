@@ -45,7 +45,8 @@ TEST_CASE("top_k: rows, lengths, k") {
     Shape shape;
     int64_t k;
   };
-  const Case cases[] = {{{1}, 1}, {{7}, 7}, {{5, 40}, 3}, {{1000}, 10}, {{2, 1025}, 1}, {{3, 5000}, 50}, {{4500}, 300}, {{2, 2, 30}, 30}, {{0, 8}, 2}, {{4, 8}, 0}, {{3, 0}, 0}, {{1024}, 1024}};
+  const Case cases[] = {{{1}, 1},      {{7}, 7},         {{5, 40}, 3}, {{1000}, 10}, {{2, 1025}, 1}, {{3, 5000}, 50},
+                        {{4500}, 300}, {{2, 2, 30}, 30}, {{0, 8}, 2},  {{4, 8}, 0},  {{3, 0}, 0},    {{1024}, 1024}};
   const DType dtypes[] = {f32, i32, u32};
   uint32_t seed = 1;
   for (const Case& c : cases) {
@@ -62,7 +63,8 @@ TEST_CASE("top_k: rows, lengths, k") {
 TEST_CASE("top_k: every other dtype of keys") {
   for (const DType t : {u8, i8, i16, u16, f16, bf16, f8e5m2, f8e4m3fn, i64, u64}) {
     CAPTURE(name(t));
-    const Array x = is_float(t) ? test::random({2, 30}, t, 4) : test::random_integers({2, 30}, t, 4, is_unsigned_int(t) ? 0 : -100, 100);
+    const Array x = is_float(t) ? test::random({2, 30}, t, 4)
+                                : test::random_integers({2, 30}, t, 4, is_unsigned_int(t) ? 0 : -100, 100);
     check_top_k(x, 12, test::ways(size_bytes(t) == 1));
   }
 }
@@ -76,19 +78,24 @@ TEST_CASE("top_k: equals by the lowest index; special floats in JAX's order") {
   for (int64_t i = 0; i < 9; ++i) CHECK(indices.at(i) == wanted[i]);
   check_top_k(x, 9, test::ways());
   Array odd({2500}, f32);
-  const uint32_t special[] = {0x00000000, 0x80000000, 0x7fc00000, 0xffffffff, 0x7f800000, 0xff800000, 0x00000001, 0x80000001, 0x3f800000, 0xbf800000, 0x7fffffff};
+  const uint32_t special[] = {0x00000000, 0x80000000, 0x7fc00000, 0xffffffff, 0x7f800000, 0xff800000,
+                              0x00000001, 0x80000001, 0x3f800000, 0xbf800000, 0x7fffffff};
   for (int64_t i = 0; i < odd.size(); ++i) odd.set_element_bits(i, special[static_cast<size_t>(i * 7 % 11)]);
   for (const int64_t k : {30, 2500}) check_top_k(odd, k, test::ways(false));
 }
 
 TEST_CASE("top_k: what does not fit") {
   const Array x({2, 8}, f32);
-  CHECK(test::error_of([&] { kernels::top_k(x, 9, Loc{"search.cpp", 4}); }) == "top_k: k is 9, but rows have 8 elements\n  at search.cpp:4");
+  CHECK(test::error_of([&] { kernels::top_k(x, 9, Loc{"search.cpp", 4}); }) ==
+        "top_k: k is 9, but rows have 8 elements\n  at search.cpp:4");
   CHECK(test::error_of([&] { kernels::top_k(x, -1, Loc{}); }) == "top_k: k is -1, but rows have 8 elements");
-  CHECK(test::error_of([&] { kernels::top_k(Array({4}, boolean), 1, Loc{}); }) == "top_k: x is bool, not integers or floats of 8 bits and more");
-  CHECK(test::error_of([&] { kernels::top_k(Array({}, f32), 0, Loc{}); }) == "top_k: axis -1 is out of range for x, f32()");
+  CHECK(test::error_of([&] { kernels::top_k(Array({4}, boolean), 1, Loc{}); }) ==
+        "top_k: x is bool, not integers or floats of 8 bits and more");
+  CHECK(test::error_of([&] { kernels::top_k(Array({}, f32), 0, Loc{}); }) ==
+        "top_k: axis -1 is out of range for x, f32()");
   // By its type alone: nobody has so long an array.
   const kernels::Passes<kernels::Type> none;
   const kernels::Type long_rows({2, int64_t{1} << 31}, u8);
-  CHECK(test::error_of([&] { kernels::top_k(none, long_rows, 1, Loc{}); }) == "top_k: rows of x have 2147483648 elements, not less than 2^31");
+  CHECK(test::error_of([&] { kernels::top_k(none, long_rows, 1, Loc{}); }) ==
+        "top_k: rows of x have 2147483648 elements, not less than 2^31");
 }

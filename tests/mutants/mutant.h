@@ -1,17 +1,18 @@
-// What the sources in which tests/mutants/plant.py has planted faults ask: is fault n the one that this process is to have? Never part of the library.
+// What the sources in which tests/mutants/plant.py has planted faults ask: is fault n the one that this process is to
+// have? Never part of the library.
 #pragma once
-#include <cstdlib>
-
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace tessera::mutants {
 
 constexpr int kMost = 1 << 16;
 
-/// Tells the file TESSERA_MUTANTS_REACHED, if that is set, which faults were passed: each once in a process, at once, since processes may crash.
+/// Tells the file TESSERA_MUTANTS_REACHED, if that is set, which faults were passed: each once in a process, at once,
+/// since processes may crash.
 inline void reached(int n) {
   static const char* const file = std::getenv("TESSERA_MUTANTS_REACHED");
   static bool seen[kMost] = {};

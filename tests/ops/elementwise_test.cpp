@@ -1,5 +1,8 @@
-// Every elementwise row on every dtype it takes, as blocks of the shapes that go wrong: compiled and run on a device, compared with the
-// interpreter. A kernel holds many rows; its operands are those for which answers_test.cpp has JAX's answers.
+// Every elementwise row on every dtype it takes, as blocks of the shapes that go wrong: compiled and run on a device,
+// compared with the interpreter. A kernel holds many rows; its operands are those for which answers_test.cpp has JAX's
+// answers.
+#include "tests/support/elementwise.h"
+
 #include <doctest/doctest.h>
 
 #include <cstdio>
@@ -13,7 +16,6 @@
 #include "engine/ir/verify.h"
 #include "runtime/call/call.h"
 #include "tests/support/device.h"
-#include "tests/support/elementwise.h"
 
 using namespace tessera;
 using namespace tessera::test;
@@ -60,7 +62,8 @@ ir::Kernel kernel_of(const std::vector<Case>& cases, DType t, const Shape& shape
   k.num_inputs = 4;
   std::vector<ir::Value> x;
   std::vector<ir::Value> outputs;
-  for (size_t i = 0; i < cases.size(); ++i) outputs.push_back(argument(cases[i].result, "out_specs[" + std::to_string(i) + "]"));
+  for (size_t i = 0; i < cases.size(); ++i)
+    outputs.push_back(argument(cases[i].result, "out_specs[" + std::to_string(i) + "]"));
   for (const ir::Value r : refs) x.push_back(b.one({.code = Opcode::load, .operands = {r}, .index = all}));
   for (size_t i = 0; i < cases.size(); ++i) {
     const Case& c = cases[i];
@@ -76,10 +79,12 @@ ir::Kernel kernel_of(const std::vector<Case>& cases, DType t, const Shape& shape
 void run(const Device& device, const std::vector<Case>& cases, DType t, const Shape& shape, int64_t first) {
   const ir::Kernel k = kernel_of(cases, t, shape);
   Array condition(shape, boolean);
-  for (int64_t i = 0; i < condition.size(); ++i) condition.set_element_bits(i, static_cast<uint64_t>((i * 5 + first) % 3 == 0));
+  for (int64_t i = 0; i < condition.size(); ++i)
+    condition.set_element_bits(i, static_cast<uint64_t>((i * 5 + first) % 3 == 0));
   std::vector<Array> inputs{condition};
   for (int64_t i = 0; i < 3; ++i) inputs.push_back(operand(t, shape, i, first));
-  // A CPU driver's cost model unrolls each of the rows tens of times, which takes LLVM minutes; what a row computes hangs on no schedule.
+  // A CPU driver's cost model unrolls each of the rows tens of times, which takes LLVM minutes; what a row computes
+  // hangs on no schedule.
   Target target = device.target();
   if (num_elements(shape) > 8) target.kind = Target::Kind::gpu;
   const CompiledKernel compiled(device, std::make_shared<const Program>(compile(k, target)));
@@ -97,10 +102,13 @@ void run(const Device& device, const std::vector<Case>& cases, DType t, const Sh
       const double off = device_distance(cases[c], o, arity, got[c].element_bits(i));
       if (off <= allowed_distance(cases[c]) || ++failures > 2) continue;
       char text[200];
-      std::snprintf(text, sizeof text, "element %lld of 0x%llx, 0x%llx, 0x%llx is 0x%llx, but the interpreter has 0x%llx: %g ulp", static_cast<long long>(i),
-                    static_cast<unsigned long long>(o[0]), static_cast<unsigned long long>(o[1]), static_cast<unsigned long long>(o[2]),
-                    static_cast<unsigned long long>(got[c].element_bits(i)), static_cast<unsigned long long>(wanted[c].element_bits(i)), off);
-      FAIL_CHECK(ir::name(cases[c].op), " ", name(t), " to ", name(cases[c].result), " on ", to_string(shape), ": ", text);
+      std::snprintf(
+          text, sizeof text, "element %lld of 0x%llx, 0x%llx, 0x%llx is 0x%llx, but the interpreter has 0x%llx: %g ulp",
+          static_cast<long long>(i), static_cast<unsigned long long>(o[0]), static_cast<unsigned long long>(o[1]),
+          static_cast<unsigned long long>(o[2]), static_cast<unsigned long long>(got[c].element_bits(i)),
+          static_cast<unsigned long long>(wanted[c].element_bits(i)), off);
+      FAIL_CHECK(ir::name(cases[c].op), " ", name(t), " to ", name(cases[c].result), " on ", to_string(shape), ": ",
+                 text);
     }
   }
 }
@@ -118,11 +126,13 @@ TEST_CASE("ops: every elementwise row on every dtype and shape agrees with the i
         for (const Case& c : cases_of(op))
           if (c.operand == t) cases.push_back(c);
     for (size_t s = 0; s < kShapes.size(); ++s) {
-      if ((s + static_cast<size_t>(d)) % 2 && !std::getenv("TESSERA_TESTS_ALL")) continue;  // every shape on every other dtype: drivers take long
+      // every shape on every other dtype: drivers take long
+      if ((s + static_cast<size_t>(d)) % 2 && !std::getenv("TESSERA_TESTS_ALL")) continue;
       for (size_t i = 0; i < cases.size(); i += kRowsPerKernel) {
         CAPTURE(name(t));
         CAPTURE(to_string(kShapes[s]));
-        const auto from = cases.begin() + static_cast<std::ptrdiff_t>(i), to = cases.begin() + static_cast<std::ptrdiff_t>(std::min(i + kRowsPerKernel, cases.size()));
+        const auto from = cases.begin() + static_cast<std::ptrdiff_t>(i),
+                   to = cases.begin() + static_cast<std::ptrdiff_t>(std::min(i + kRowsPerKernel, cases.size()));
         run(*device, {from, to}, t, kShapes[s], static_cast<int64_t>(61 * s));
       }
     }

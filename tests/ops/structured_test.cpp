@@ -1,6 +1,7 @@
-// Every structured op that makes values from values, on every dtype it takes, for the shapes that go wrong: compiled and run on a device,
-// compared with the interpreter (whose answers answers_test.cpp compares with JAX's). Two kernels per dtype and shape: what moves and
-// compares elements gets NaNs, infinities, subnormals and extremes; sums and products get numbers that add up exactly in any order.
+// Every structured op that makes values from values, on every dtype it takes, for the shapes that go wrong: compiled
+// and run on a device, compared with the interpreter (whose answers answers_test.cpp compares with JAX's). Two kernels
+// per dtype and shape: what moves and compares elements gets NaNs, infinities, subnormals and extremes; sums and
+// products get numbers that add up exactly in any order.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -43,7 +44,8 @@ std::vector<std::string> moves_and_comparisons(DType t, const Shape& s) {
     twice.push_back(s[static_cast<size_t>(a)]);
   }
   std::string slices;
-  for (const int64_t n : s) slices += (slices.empty() ? "" : ", ") + std::to_string(n / 3) + ":" + std::to_string(n) + (n > 4 ? ":2" : "");
+  for (const int64_t n : s)
+    slices += (slices.empty() ? "" : ", ") + std::to_string(n / 3) + ":" + std::to_string(n) + (n > 4 ? ":2" : "");
   std::vector<std::string> ops{
       "broadcast %x dims [" + list(dims) + "] : " + type(t, twice),
       "reshape %x : " + type(t, {num_elements(s), 1}),
@@ -59,8 +61,10 @@ std::vector<std::string> moves_and_comparisons(DType t, const Shape& s) {
     for (const char* op : {"reduce_max", "reduce_min"}) ops.push_back(std::string(op) + " %x axes [" + axis + "]");
     Shape rest = s;
     rest.erase(rest.begin() + a);
-    for (const char* op : {"argmax", "argmin"}) ops.push_back(std::string(op) + " %x axis " + axis + " : " + type(DType::i32, rest));
-    for (const char* op : {"cummax", "cummin"}) ops.push_back(std::string(op) + " %x axis " + axis + (a % 2 ? " reverse 1" : ""));
+    for (const char* op : {"argmax", "argmin"})
+      ops.push_back(std::string(op) + " %x axis " + axis + " : " + type(DType::i32, rest));
+    for (const char* op : {"cummax", "cummin"})
+      ops.push_back(std::string(op) + " %x axis " + axis + (a % 2 ? " reverse 1" : ""));
   }
   if (!is_float(t))
     for (const char* op : {"reduce_and", "reduce_or"}) {
@@ -85,8 +89,9 @@ std::vector<std::string> sums_and_products(DType t, const Shape& s) {
   if (r > 0) {
     const std::string last = std::to_string(r - 1);
     const Shape result = r == 1 ? Shape{} : r == 2 ? Shape{s[0], s[0]} : Shape{s[0], s[1], s[1]};
-    ops.push_back("dot %x, %y lhs_contract [" + last + "] rhs_contract [" + last + "] lhs_batch [" + (r == 3 ? "0" : "") + "] rhs_batch [" + (r == 3 ? "0" : "") + "] : " +
-                  type(is_narrow_float(t) ? DType::f32 : t, result));
+    ops.push_back("dot %x, %y lhs_contract [" + last + "] rhs_contract [" + last + "] lhs_batch [" +
+                  (r == 3 ? "0" : "") + "] rhs_batch [" + (r == 3 ? "0" : "") +
+                  "] : " + type(is_narrow_float(t) ? DType::f32 : t, result));
   }
   return ops;
 }
@@ -94,7 +99,8 @@ std::vector<std::string> sums_and_products(DType t, const Shape& s) {
 /// Each of `ops` on %x and %y, stored in an output of its own.
 ir::Kernel kernel_of(const std::vector<std::string>& ops, DType t, const Shape& s) {
   std::string head = "tir 1\nkernel @structured\nin " + type(t, s) + " whole\nin " + type(t, s) + " whole\n";
-  std::string args = "body (%x_ref, %y_ref", lines = "  %x = load %x_ref" + whole(s) + "\n  %y = load %y_ref" + whole(s) + "\n";
+  std::string args = "body (%x_ref, %y_ref",
+              lines = "  %x = load %x_ref" + whole(s) + "\n  %y = load %y_ref" + whole(s) + "\n";
   for (size_t i = 0; i < ops.size(); ++i) lines += "  %r" + std::to_string(i) + " = " + ops[i] + "\n";
   const ir::Kernel values = ir::parse(head + args + ") {\n" + lines + "}\n", "values");
   size_t i = 0;
@@ -115,24 +121,33 @@ ir::Kernel kernel_of(const std::vector<std::string>& ops, DType t, const Shape& 
 uint64_t special(DType t, int64_t i) {
   if (t == DType::boolean) return static_cast<uint64_t>(i % 3 == 0);
   if (!is_float(t)) {
-    const uint64_t top = uint64_t{1} << (bits(t) - 1), all = top - 1 + top, v[] = {0, 1, all, top, top - 1, 5, all - 6, 64, 100};
+    const uint64_t top = uint64_t{1} << (bits(t) - 1), all = top - 1 + top,
+                   v[] = {0, 1, all, top, top - 1, 5, all - 6, 64, 100};
     return v[static_cast<size_t>(i) % std::size(v)] & all;
   }
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const FloatFormat f = float_format(t);
-  const double least = std::ldexp(1.0, f.least_exponent - f.mantissa), most = f.has_infinity ? kInfinity : reference::to_double(t, f.greatest);
-  const double v[] = {1, -1, 0, -0.0, 2.5, most, -7, -most, least, -least, t == DType::f8e4m3fn ? 240.0 : 1000.0, 0.125, -3, 3};
+  const double least = std::ldexp(1.0, f.least_exponent - f.mantissa),
+               most = f.has_infinity ? kInfinity : reference::to_double(t, f.greatest);
+  const double v[] = {1,     -1, 0, -0.0, 2.5, most, -7, -most, least, -least, t == DType::f8e4m3fn ? 240.0 : 1000.0,
+                      0.125, -3, 3};
   // NaNs are rare, or each running maximum would be nothing else.
-  return i % 101 == 50 ? reference::from_double(t, std::nan("")) : reference::from_double(t, v[static_cast<size_t>(i * 5) % std::size(v)]);
+  return i % 101 == 50 ? reference::from_double(t, std::nan(""))
+                       : reference::from_double(t, v[static_cast<size_t>(i * 5) % std::size(v)]);
 }
 /// x: small whole numbers that change sign; y: ones, now and then -1 or 2.
 uint64_t exact(DType t, int64_t i, bool factor) {
   const bool is_signed = is_float(t) || is_signed_int(t);
-  const double v = factor ? (i % 97 == 13 ? 2 : is_signed && i % 7 == 3 ? -1 : 1) : is_signed ? static_cast<double>(i * 7 % 5 - 2) : static_cast<double>(i * 7 % 5 % 2);
+  const double v = factor      ? (i % 97 == 13              ? 2
+                                  : is_signed && i % 7 == 3 ? -1
+                                                            : 1)
+                   : is_signed ? static_cast<double>(i * 7 % 5 - 2)
+                               : static_cast<double>(i * 7 % 5 % 2);
   return t == DType::boolean ? static_cast<uint64_t>(v != 0) : reference::from_double(t, v);
 }
 
-void run(const Device& device, const std::vector<std::string>& ops, DType t, const Shape& s, bool sums, std::set<ir::Opcode>& seen) {
+void run(const Device& device, const std::vector<std::string>& ops, DType t, const Shape& s, bool sums,
+         std::set<ir::Opcode>& seen) {
   if (ops.empty()) return;
   CAPTURE(name(t));
   CAPTURE(to_string(s));
@@ -140,9 +155,11 @@ void run(const Device& device, const std::vector<std::string>& ops, DType t, con
   for (const ir::Op& o : k.ops) seen.insert(o.code);
   std::vector<Array> inputs(2, Array(s, t));
   for (int64_t n = 0; n < 2; ++n)
-    for (int64_t i = 0; i < inputs[0].size(); ++i) inputs[static_cast<size_t>(n)].set_element_bits(i, sums ? exact(t, i, n == 1) : special(t, i + 11 * n));
+    for (int64_t i = 0; i < inputs[0].size(); ++i)
+      inputs[static_cast<size_t>(n)].set_element_bits(i, sums ? exact(t, i, n == 1) : special(t, i + 11 * n));
   Target target = device.target();
-  if (num_elements(s) > 8) target.kind = Target::Kind::gpu;  // as in elementwise_test.cpp: unrolled code takes LLVM minutes
+  // as in elementwise_test.cpp: unrolled code takes LLVM minutes
+  if (num_elements(s) > 8) target.kind = Target::Kind::gpu;
   const CompiledKernel compiled(device, std::make_shared<const Program>(compile(k, target)));
   const std::vector<Array> wanted = interpret(k, inputs), got = compiled.run(inputs);
   for (size_t o = 0; o < ops.size(); ++o) {
@@ -151,7 +168,8 @@ void run(const Device& device, const std::vector<std::string>& ops, DType t, con
       const uint64_t a = got[o].element_bits(i), b = wanted[o].element_bits(i);
       if (test::agrees(got[o].dtype(), a, b, 0)) continue;
       ++failures;
-      FAIL_CHECK(ops[o], ": element ", i, " is ", test::show(got[o].dtype(), a), ", but the interpreter has ", test::show(got[o].dtype(), b));
+      FAIL_CHECK(ops[o], ": element ", i, " is ", test::show(got[o].dtype(), a), ", but the interpreter has ",
+                 test::show(got[o].dtype(), b));
     }
   }
 }
@@ -163,14 +181,18 @@ TEST_CASE("ops: every structured row on every dtype and shape agrees with the in
   std::set<ir::Opcode> seen;
   for (int d = 0; d < kNumDTypes; ++d)
     for (size_t i = 0; i < kShapes.size(); ++i) {
-      if ((i + static_cast<size_t>(d)) % 2 && !std::getenv("TESSERA_TESTS_ALL")) continue;  // every shape on every other dtype: drivers take long
+      // every shape on every other dtype: drivers take long
+      if ((i + static_cast<size_t>(d)) % 2 && !std::getenv("TESSERA_TESTS_ALL")) continue;
       const auto t = static_cast<DType>(d);
       const Shape& s = kShapes[i];
       run(*device, moves_and_comparisons(t, s), t, s, false, seen);
       run(*device, sums_and_products(t, s), t, s, true, seen);
     }
-  for (const ir::Opcode op : {ir::Opcode::broadcast, ir::Opcode::reshape, ir::Opcode::transpose, ir::Opcode::slice, ir::Opcode::rev, ir::Opcode::concatenate, ir::Opcode::iota,
-                              ir::Opcode::reduce_sum, ir::Opcode::reduce_prod, ir::Opcode::reduce_max, ir::Opcode::reduce_min, ir::Opcode::reduce_and, ir::Opcode::reduce_or,
-                              ir::Opcode::argmax, ir::Opcode::argmin, ir::Opcode::cumsum, ir::Opcode::cumprod, ir::Opcode::cummax, ir::Opcode::cummin, ir::Opcode::dot})
+  for (const ir::Opcode op :
+       {ir::Opcode::broadcast,   ir::Opcode::reshape,     ir::Opcode::transpose,  ir::Opcode::slice,
+        ir::Opcode::rev,         ir::Opcode::concatenate, ir::Opcode::iota,       ir::Opcode::reduce_sum,
+        ir::Opcode::reduce_prod, ir::Opcode::reduce_max,  ir::Opcode::reduce_min, ir::Opcode::reduce_and,
+        ir::Opcode::reduce_or,   ir::Opcode::argmax,      ir::Opcode::argmin,     ir::Opcode::cumsum,
+        ir::Opcode::cumprod,     ir::Opcode::cummax,      ir::Opcode::cummin,     ir::Opcode::dot})
     CHECK_MESSAGE(seen.contains(op), ir::name(op));
 }

@@ -1,5 +1,5 @@
-// Functions of the front end that move, pack and draw values (value_functions.h): compiled in both forms and run on a device, compared with JAX
-// as values_test.cpp of the unit tests compares the interpreter.
+// Functions of the front end that move, pack and draw values (value_functions.h): compiled in both forms and run on a
+// device, compared with JAX as values_test.cpp of the unit tests compares the interpreter.
 #include <doctest/doctest.h>
 
 #include <optional>
@@ -23,13 +23,15 @@ TEST_CASE("ops: functions that move, pack and draw values agree with JAX on a de
     const std::vector<Array>& wanted = c.answers;
     // In the general form, what moves as data says; of the rest elementwise_test.cpp and the fuzzer know.
     bool moves = false;
-    for (const ir::Op& op : c.kernel.ops) moves = moves || op.code == ir::Opcode::gather || op.code == ir::Opcode::scatter || op.code == ir::Opcode::sort;
+    for (const ir::Op& op : c.kernel.ops)
+      moves = moves || op.code == ir::Opcode::gather || op.code == ir::Opcode::scatter || op.code == ir::Opcode::sort;
     for (const bool general : {false, true}) {
       if (general && (!moves || name.starts_with("random_normal"))) continue;
       CompileOptions options;
       options.general = general;
       Target target = device->target();
-      if (name.starts_with("random_normal")) target.kind = Target::Kind::gpu;  // as in elementwise_test.cpp: unrolled code takes LLVM minutes
+      // as in elementwise_test.cpp: unrolled code takes LLVM minutes
+      if (name.starts_with("random_normal")) target.kind = Target::Kind::gpu;
       const CompiledKernel compiled(*device, std::make_shared<const Program>(compile(c.kernel, target, options)));
       const std::vector<Array> got = compiled.run(c.inputs);
       for (size_t o = 0; o < wanted.size(); ++o) {
@@ -39,7 +41,8 @@ TEST_CASE("ops: functions that move, pack and draw values agree with JAX on a de
           const uint64_t a = got[o].element_bits(i), b = wanted[o].element_bits(i);
           if (agrees(t, a, b, function.ulp)) continue;
           ++failures;
-          FAIL_CHECK(name, std::string(general ? " (general)" : ""), " output ", o, " element ", i, " is ", show(t, a), " but JAX has ", show(t, b));
+          FAIL_CHECK(name, std::string(general ? " (general)" : ""), " output ", o, " element ", i, " is ", show(t, a),
+                     " but JAX has ", show(t, b));
         }
       }
     }

@@ -14,8 +14,8 @@ namespace tessera::parser {
 namespace {
 using ir::Kernel;
 
-constexpr int64_t kMostElements = 1 << 14;   // of one value, block or array
-constexpr int64_t kMostWork = 1 << 20;       // elements computed by all programs, contracted ones too
+constexpr int64_t kMostElements = 1 << 14;  // of one value, block or array
+constexpr int64_t kMostWork = 1 << 20;      // elements computed by all programs, contracted ones too
 constexpr size_t kMostOps = 300;
 
 /// An upper bound of the elements that a region computes, or nothing: a loop whose length data decides.
@@ -30,12 +30,14 @@ std::optional<int64_t> work(const Kernel& k, ir::RegionId r) {
       if (const ir::Type& t = k.type(v); !t.is_ref) n = std::max(n, num_elements(t.shape));
     if (n > kMostElements) return std::nullopt;
     if (o.code == ir::Opcode::dot) {
-      for (const int64_t d : o.ints(ir::Attr::lhs_contract)) n *= std::min(k.type(o.operands[0]).shape[static_cast<size_t>(d)], kMostWork);
+      for (const int64_t d : o.ints(ir::Attr::lhs_contract))
+        n *= std::min(k.type(o.operands[0]).shape[static_cast<size_t>(d)], kMostWork);
       if (o.ints(ir::Attr::lhs_contract).size() > 2) return std::nullopt;
     }
     if (o.code == ir::Opcode::while_) return std::nullopt;
     if (o.code == ir::Opcode::for_) {
-      const auto from = ir::constant_int(k, o.operands[0]), to = ir::constant_int(k, o.operands[1]), step = ir::constant_int(k, o.operands[2]);
+      const auto from = ir::constant_int(k, o.operands[0]), to = ir::constant_int(k, o.operands[1]),
+                 step = ir::constant_int(k, o.operands[2]);
       if (!from || !to || !step || *step < 1) return std::nullopt;
       rounds = std::min(std::max<int64_t>(*to - *from, 0) / *step + 1, kMostWork);
     }

@@ -1,6 +1,7 @@
-// What any bytes may do to Tessera: be refused with an error of ours, or be a kernel that prints, is read back, verifies, runs on the
-// interpreter and compiles (small ones). Anything else, an InternalError or a foreign exception for instance, is a bug; so is a crash, a hang or
-// a sanitizer's report, which the callers see. Called by main.cpp (mutations, under any compiler) and by libfuzzer.cpp.
+// What any bytes may do to Tessera: be refused with an error of ours, or be a kernel that prints, is read back,
+// verifies, runs on the interpreter and compiles (small ones). Anything else, an InternalError or a foreign exception
+// for instance, is a bug; so is a crash, a hang or a sanitizer's report, which the callers see. Called by main.cpp
+// (mutations, under any compiler) and by libfuzzer.cpp.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,5 @@
-// The same attempts driven by libFuzzer, which follows coverage: built by the preset libfuzzer (clang only), run by .ci/run for a bounded time.
+// The same attempts driven by libFuzzer, which follows coverage: built by the preset libfuzzer (clang only), run by
+// .ci/run for a bounded time.
 #ifdef TESSERA_LIBFUZZER
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +30,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t mos
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const parser::Attempt a = parser::attempt({reinterpret_cast<const char*>(data), size});
   if (!a.bug) return 0;
-  std::fprintf(stderr, "%s\nthe text:\n%.*s\n", a.bug->c_str(), static_cast<int>(size), reinterpret_cast<const char*>(data));
+  std::fprintf(stderr, "%s\nthe text:\n%.*s\n", a.bug->c_str(), static_cast<int>(size),
+               reinterpret_cast<const char*>(data));
   std::abort();
 }
 #endif

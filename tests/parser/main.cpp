@@ -1,5 +1,6 @@
-// Mutates kernels of tests/tir and tries what comes of it (attempt.h), in processes of their own, so that a crash or a hang is a failure that is
-// shrunk and printed like others. Without arguments: a short run for the test suite. Clang's libFuzzer does the same by coverage (libfuzzer.cpp).
+// Mutates kernels of tests/tir and tries what comes of it (attempt.h), in processes of their own, so that a crash or a
+// hang is a failure that is shrunk and printed like others. Without arguments: a short run for the test suite. Clang's
+// libFuzzer does the same by coverage (libfuzzer.cpp).
 #ifndef TESSERA_LIBFUZZER
 #ifndef _WIN32
 #include <sys/mman.h>
@@ -63,8 +64,10 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--count") a.count = std::strtoll(next().c_str(), nullptr, 10), a.seconds = 1e9;
     else if (s == "--seconds") a.seconds = std::strtod(next().c_str(), nullptr), a.count = INT64_MAX;
     else if (s == "--print") a.print = true;
-    else if (s == "--help") { std::cout << kUsage; std::exit(0); }
-    else if (s[0] == '-') usage("unknown option " + s);
+    else if (s == "--help") {
+      std::cout << kUsage;
+      std::exit(0);
+    } else if (s[0] == '-') usage("unknown option " + s);
     else a.files.push_back(s);
   }
   return a;
@@ -76,12 +79,13 @@ std::string read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-struct Shared {  // between the process that tries and the one that watches
-  volatile int64_t done;   // texts tried
+struct Shared {           // between the process that tries and the one that watches
+  volatile int64_t done;  // texts tried
   int64_t reached[5];
   char bug[4000];
 };
-/// Tries text(0), text(1), ... in another process until one is a bug, which it returns with shared()->done at its position.
+/// Tries text(0), text(1), ... in another process until one is a bug, which it returns with shared()->done at its
+/// position.
 #ifdef _WIN32
 Shared* shared() {
   static Shared memory;
@@ -166,7 +170,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> seeds;
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator("tests"))
-    if (entry.path().extension() == ".tir" && entry.path().string().find("/bench/") == std::string::npos) paths.push_back(entry.path());
+    if (entry.path().extension() == ".tir" && entry.path().string().find("/bench/") == std::string::npos)
+      paths.push_back(entry.path());
   std::sort(paths.begin(), paths.end());  // the same order on every machine
   for (const auto& p : paths) seeds.push_back(read(p));
   if (seeds.empty()) usage("there is no .tir file under tests; run it from the repository's root");
@@ -200,7 +205,9 @@ int main(int argc, char** argv) {
     while (failed < 10) {
       const auto bug = watch(
           [&](int64_t i) -> std::optional<std::string> {
-            if (i >= a.count || std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > a.seconds) return std::nullopt;
+            if (i >= a.count ||
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > a.seconds)
+              return std::nullopt;
             return mutant(a.seed + static_cast<uint64_t>(i));
           },
           at);
@@ -211,8 +218,9 @@ int main(int argc, char** argv) {
     }
     tried += at;
     const int64_t* r = shared()->reached;
-    std::cout << at << " mutants: " << r[0] << " refused by the parser, " << r[1] << " by the verifier, " << r[2] + r[3] + r[4] << " good kernels, of which " << r[3] + r[4]
-              << " ran and " << r[4] << " compiled\n";
+    std::cout << at << " mutants: " << r[0] << " refused by the parser, " << r[1] << " by the verifier, "
+              << r[2] + r[3] + r[4] << " good kernels, of which " << r[3] + r[4] << " ran and " << r[4]
+              << " compiled\n";
     if (a.count > 1000 && r[4] < at / 100) {  // the mutations no longer reach what they should
       std::cout << "FAILED: fewer than one mutant in 100 compiled\n";
       ++failed;

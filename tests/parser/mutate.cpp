@@ -39,19 +39,119 @@ std::vector<Span> lines(const std::string& s) {
   return out;
 }
 std::string part(const std::string& s, Span p) { return s.substr(p.begin, p.end - p.begin); }
-bool is_number(const std::string& s) { return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+bool is_number(const std::string& s) {
+  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
 
 const std::vector<std::string>& numbers() {
-  static const std::vector<std::string> all{"0", "1", "2", "3", "4", "5", "7", "8", "9", "16", "31", "32", "33", "64", "127", "128", "255", "256", "1000", "4096", "65535", "65536",
-                                            "2147483647", "2147483648", "4294967295", "4294967296", "1099511627776", "9223372036854775807", "9223372036854775808", "18446744073709551616"};
+  static const std::vector<std::string> all{"0",
+                                            "1",
+                                            "2",
+                                            "3",
+                                            "4",
+                                            "5",
+                                            "7",
+                                            "8",
+                                            "9",
+                                            "16",
+                                            "31",
+                                            "32",
+                                            "33",
+                                            "64",
+                                            "127",
+                                            "128",
+                                            "255",
+                                            "256",
+                                            "1000",
+                                            "4096",
+                                            "65535",
+                                            "65536",
+                                            "2147483647",
+                                            "2147483648",
+                                            "4294967295",
+                                            "4294967296",
+                                            "1099511627776",
+                                            "9223372036854775807",
+                                            "9223372036854775808",
+                                            "18446744073709551616"};
   return all;
 }
 const std::vector<std::string>& words() {
   static const std::vector<std::string> all = [] {
-    std::vector<std::string> w{"tir", "lane", "kernel", "@", "grid", "in", "out", "prefetch", "scratch", "body", "block", "whole", "squeezed", "map", "parallel", "vmapped", "any", "vmem", "smem",
-                               "global", "shared", "ref", "yield", "case", "else", "do", "to", "step", "carry", "ds", "mask", "other", "cdiv", "floordiv", "min", "max", "inf", "nan", "true",
-                               "false", "0x7fc00000", "1.5", "-0.0", "1e400", "-", "?", "(", ")", "[", "]", "{", "}", "<", ">", ",", ":", "=", "\"", "\\", "//", "\n", "%0", "n", "m",
-                               "metadata", "cost_estimate", "compiler_params", "workgroup_size", "num_units", "extents", "exact", "triton", "num_warps", "flops"};
+    std::vector<std::string> w{"tir",
+                               "lane",
+                               "kernel",
+                               "@",
+                               "grid",
+                               "in",
+                               "out",
+                               "prefetch",
+                               "scratch",
+                               "body",
+                               "block",
+                               "whole",
+                               "squeezed",
+                               "map",
+                               "parallel",
+                               "vmapped",
+                               "any",
+                               "vmem",
+                               "smem",
+                               "global",
+                               "shared",
+                               "ref",
+                               "yield",
+                               "case",
+                               "else",
+                               "do",
+                               "to",
+                               "step",
+                               "carry",
+                               "ds",
+                               "mask",
+                               "other",
+                               "cdiv",
+                               "floordiv",
+                               "min",
+                               "max",
+                               "inf",
+                               "nan",
+                               "true",
+                               "false",
+                               "0x7fc00000",
+                               "1.5",
+                               "-0.0",
+                               "1e400",
+                               "-",
+                               "?",
+                               "(",
+                               ")",
+                               "[",
+                               "]",
+                               "{",
+                               "}",
+                               "<",
+                               ">",
+                               ",",
+                               ":",
+                               "=",
+                               "\"",
+                               "\\",
+                               "//",
+                               "\n",
+                               "%0",
+                               "n",
+                               "m",
+                               "metadata",
+                               "cost_estimate",
+                               "compiler_params",
+                               "workgroup_size",
+                               "num_units",
+                               "extents",
+                               "exact",
+                               "triton",
+                               "num_warps",
+                               "flops"};
     for (int i = 0; i < ir::kNumOpcodes; ++i) w.emplace_back(ir::name(static_cast<ir::Opcode>(i)));
     for (int i = 0; i < kNumDTypes; ++i) w.emplace_back(name(static_cast<DType>(i)));
     for (int i = 0; i < ir::kNumAttrs; ++i) w.emplace_back(ir::name(static_cast<ir::Attr>(i)));
@@ -62,7 +162,8 @@ const std::vector<std::string>& words() {
 bool is_dtype(const std::string& s) { return dtype_from_name(s).has_value(); }
 
 std::string other_number(const std::string& old, Random& random) {
-  if (random.chance(0.4) && old.size() < 9) return std::to_string(std::max(0ll, std::stoll(old) + (random.chance(0.5) ? 1 : -1)));
+  if (random.chance(0.4) && old.size() < 9)
+    return std::to_string(std::max(0ll, std::stoll(old) + (random.chance(0.5) ? 1 : -1)));
   return (random.chance(0.1) ? "-" : "") + numbers()[random.below(random.chance(0.7) ? 16 : numbers().size())];
 }
 
@@ -87,8 +188,10 @@ void of_tokens(std::string& s, const std::vector<std::string>& others, Random& r
   // Another token of the same kind: a value for a value, a dtype for a dtype.
   std::vector<std::string> alike;
   for (const Span& t : theirs)
-    if (const std::string o = part(from, t); o != old && (o[0] == '%') == (old[0] == '%') && is_dtype(o) == is_dtype(old) && is_number(o) == is_number(old) &&
-                                             std::isalpha(static_cast<unsigned char>(o[0])) == std::isalpha(static_cast<unsigned char>(old[0])))
+    if (const std::string o = part(from, t);
+        o != old && (o[0] == '%') == (old[0] == '%') && is_dtype(o) == is_dtype(old) &&
+        is_number(o) == is_number(old) &&
+        std::isalpha(static_cast<unsigned char>(o[0])) == std::isalpha(static_cast<unsigned char>(old[0])))
       alike.push_back(o);
   if (!alike.empty()) s.replace(at.begin, at.end - at.begin, random.pick(alike));
 }
@@ -100,7 +203,8 @@ void everywhere(std::string& s, Random& random) {
     if (const std::string w = part(s, t); is_dtype(w) || is_number(w)) kinds.push_back(w);
   if (kinds.empty()) return;
   const std::string old = random.pick(kinds);
-  const std::string now = is_number(old) ? other_number(old, random) : std::string(name(static_cast<DType>(random.below(kNumDTypes))));
+  const std::string now =
+      is_number(old) ? other_number(old, random) : std::string(name(static_cast<DType>(random.below(kNumDTypes))));
   std::string out;
   size_t done = 0;
   for (const Span& t : tokens(s)) {
@@ -117,7 +221,8 @@ void without_types(std::string& s) {
   for (const Span& l : lines(s)) {
     std::string line = part(s, l);
     const size_t colon = line.rfind(" : ");
-    const bool needed = line.find("= constant") != std::string::npos || line.find("= iota") != std::string::npos || line.find("= convert") != std::string::npos;
+    const bool needed = line.find("= constant") != std::string::npos || line.find("= iota") != std::string::npos ||
+                        line.find("= convert") != std::string::npos;
     if (colon != std::string::npos && !needed && line.find("= ") < colon) line = line.substr(0, colon) + "\n";
     out += line;
   }

@@ -1,5 +1,5 @@
-// Mutations of the text form that are likely to reach something: of bytes and tokens, of lines, of all places of one number or dtype at once, and
-// with parts of another kernel. The same for the same seed everywhere.
+// Mutations of the text form that are likely to reach something: of bytes and tokens, of lines, of all places of one
+// number or dtype at once, and with parts of another kernel. The same for the same seed everywhere.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,5 @@
-// The demos' window (samples/support/demo.h): under a virtual X server the screen shows the picture that is written; and what is said where there is no display.
+// The demos' window (samples/support/demo.h): under a virtual X server the screen shows the picture that is written;
+// and what is said where there is no display.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,9 +18,13 @@ TEST_CASE("demos in windows: the screen shows the picture, enlarged, the validat
     const char* demo;
     int64_t columns, rows, times;
   };
-  for (const Case& c : {Case{"ray_march", 80, 80, 7}, {"stable_fluids", 48, 48, 11}, {"path_trace", 40, 40, 13}, {"n_body", 64, 40, 8}}) {
+  for (const Case& c : {Case{"ray_march", 80, 80, 7},
+                        {"stable_fluids", 48, 48, 11},
+                        {"path_trace", 40, 40, 13},
+                        {"n_body", 64, 40, 8}}) {
     CAPTURE(c.demo);
-    const Array picture = check_on_screen(c.demo, "--window --size " + std::to_string(c.columns) + " --frames 1 --hold 600 last.png", c.times);
+    const Array picture = check_on_screen(
+        c.demo, "--window --size " + std::to_string(c.columns) + " --frames 1 --hold 600 last.png", c.times);
     CHECK(picture.shape() == tessera::Shape{3, c.rows, c.columns});
     double brightest = 0;
     for (int64_t i = 0; i < picture.size(); ++i) brightest = std::max(brightest, picture.at(i));
@@ -54,9 +59,11 @@ TEST_CASE("demos: a file that cannot be written is known before anything is draw
     return o.output;
   };
   const std::string usage = "usage: stable_fluids [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]\n";
-  CHECK(says("--size 9999 --frames 9999 no/such/folder.png") == "stable_fluids: no/such/folder.png: No such file or directory\n");
+  CHECK(says("--size 9999 --frames 9999 no/such/folder.png") ==
+        "stable_fluids: no/such/folder.png: No such file or directory\n");
   CHECK(says("--size 9999 --frames 9999 .") == "stable_fluids: .: Is a directory\n");
   CHECK(says("a.png b.png") == "stable_fluids: pictures go to one file, not to a.png and b.png\n" + usage);
-  CHECK(says("--window a.png") == "stable_fluids: a window without --frames writes nothing, not a.png either\n" + usage);
+  CHECK(says("--window a.png") ==
+        "stable_fluids: a window without --frames writes nothing, not a.png either\n" + usage);
   CHECK(!std::filesystem::exists(folder.at("a.png")));
 }

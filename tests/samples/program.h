@@ -30,13 +30,17 @@ struct Outcome {
 };
 
 /// Runs `sample arguments` in the folder, with `environment` before it.
-inline Outcome run(const Scratch& folder, const std::string& environment, const std::string& sample, const std::string& arguments = "") {
+inline Outcome run(const Scratch& folder, const std::string& environment, const std::string& sample,
+                   const std::string& arguments = "") {
   const std::string log = folder.at("output.txt");
-  const std::string command = "cd '" + folder.path + "' && " + environment + " '" TESSERA_SAMPLES_BIN "/" + sample + "' " + arguments + " >'" + log + "' 2>&1";
+  const std::string command = "cd '" + folder.path + "' && " + environment + " '" TESSERA_SAMPLES_BIN "/" + sample +
+                              "' " + arguments + " >'" + log + "' 2>&1";
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(log)};
 }
 
-inline bool ends_with(const std::string& s, const std::string& end) { return s.size() >= end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }
+inline bool ends_with(const std::string& s, const std::string& end) {
+  return s.size() >= end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0;
+}
 
 }  // namespace tessera::test

@@ -1,5 +1,5 @@
-// samples/renderer as a program: without a window, in windows under a virtual X server (Xvfb) with a screenshot, resized while frames are in flight, the validation
-// layers silent throughout; and what it says where it cannot go on.
+// samples/renderer as a program: without a window, in windows under a virtual X server (Xvfb) with a screenshot,
+// resized while frames are in flight, the validation layers silent throughout; and what it says where it cannot go on.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,7 +28,8 @@ double brighter(const Array& picture, double level) {
 
 TEST_CASE("renderer: a fluid without a window, resized in the middle, as the interpreter has it") {
   const Scratch folder;
-  const Outcome o = run(folder, kVulkan, "renderer", "fluid --frames 12 --size 161x90 --resize 120x131 --particles 2000");
+  const Outcome o =
+      run(folder, kVulkan, "renderer", "fluid --frames 12 --size 161x90 --resize 120x131 --particles 2000");
   INFO(o.output);
   REQUIRE(o.code == 0);
   CHECK(ends_with(o.output, "the last of 120 x 131 pixels in renderer_fluid.png\nrenderer: right\n"));
@@ -38,9 +39,12 @@ TEST_CASE("renderer: a fluid without a window, resized in the middle, as the int
   CHECK(brighter(picture, 0.3) < 0.7);
 }
 
-TEST_CASE("renderer: images drawn by the host, denoised and stored by kernels, as the interpreter has them; resized in the middle") {
+TEST_CASE(
+    "renderer: images drawn by the host, denoised and stored by kernels, as the interpreter has them; resized in the "
+    "middle") {
   const Scratch folder;
-  for (const char* arguments : {"lit --frames 4 --size 97x54 --resize 70x61", "lit --raw --frames 4 --size 97x54 --resize 70x61"}) {
+  for (const char* arguments :
+       {"lit --frames 4 --size 97x54 --resize 70x61", "lit --raw --frames 4 --size 97x54 --resize 70x61"}) {
     const Outcome o = run(folder, kVulkan, "renderer", arguments);
     INFO(o.output);
     REQUIRE(o.code == 0);
@@ -57,22 +61,33 @@ TEST_CASE("renderer: in a window, resized with two frames in flight; the screen 
     MESSAGE("there is no Xvfb: not tested");
     return;
   }
-  const Array picture = check_on_screen("renderer", "fluid --window --frames 12 --size 300x200 --resize 200x160 --particles 2000 --output last.png --hold 600", 1);
+  const Array picture = check_on_screen(
+      "renderer",
+      "fluid --window --frames 12 --size 300x200 --resize 200x160 --particles 2000 --output last.png --hold 600", 1);
   CHECK(picture.shape() == tessera::Shape{3, 160, 200});
   CHECK(brighter(picture, 0.3) > 0.003);
-  const Array lit = check_on_screen("renderer", "lit --window --frames 8 --size 97x60 --resize 64x101 --output last.png --hold 600", 1);
+  const Array lit = check_on_screen(
+      "renderer", "lit --window --frames 8 --size 97x60 --resize 64x101 --output last.png --hold 600", 1);
   CHECK(lit.shape() == tessera::Shape{3, 101, 64});
   CHECK(brighter(lit, 0.2) > 0.3);
 }
 
 TEST_CASE("renderer: what it says where it cannot go on") {
   const Scratch folder;
-  const auto says = [&](const std::string& environment, const std::string& arguments) { return run(folder, environment, "renderer", arguments).output; };
-  CHECK(says("", "fluid --size 12x").find("\"12x\" is no size: two numbers from 16 to 8192, as 640x360\n") != std::string::npos);
-  CHECK(says("", "--window").find("--window and --output are of one scene: renderer fluid, or renderer lit\n") != std::string::npos);
+  const auto says = [&](const std::string& environment, const std::string& arguments) {
+    return run(folder, environment, "renderer", arguments).output;
+  };
+  CHECK(says("", "fluid --size 12x").find("\"12x\" is no size: two numbers from 16 to 8192, as 640x360\n") !=
+        std::string::npos);
+  CHECK(says("", "--window").find("--window and --output are of one scene: renderer fluid, or renderer lit\n") !=
+        std::string::npos);
   CHECK(says("", "fluid --frames -1").find("--frames: Value -1 not in range 0 to 1000000\n") != std::string::npos);
-  CHECK(says("", "fluid --frames 3 --resize 20x20").find("--resize comes at half of the frames, of which there are 4 at least, not 3\n") != std::string::npos);
-  CHECK(says("", "fluid --window --output a.png").find("--output is of the last frame: in a window it takes --frames\n") != std::string::npos);
-  CHECK(says("TESSERA_DEVICE='no such'", "fluid").find("renderer: no device named \"no such\" of ") != std::string::npos);
-  CHECK(says("env -u DISPLAY -u WAYLAND_DISPLAY", "fluid --window").find("without --window the pictures go to a file\n") != std::string::npos);
+  CHECK(says("", "fluid --frames 3 --resize 20x20")
+            .find("--resize comes at half of the frames, of which there are 4 at least, not 3\n") != std::string::npos);
+  CHECK(says("", "fluid --window --output a.png")
+            .find("--output is of the last frame: in a window it takes --frames\n") != std::string::npos);
+  CHECK(says("TESSERA_DEVICE='no such'", "fluid").find("renderer: no device named \"no such\" of ") !=
+        std::string::npos);
+  CHECK(says("env -u DISPLAY -u WAYLAND_DISPLAY", "fluid --window")
+            .find("without --window the pictures go to a file\n") != std::string::npos);
 }

@@ -1,5 +1,6 @@
-// Runs every sample as a program, on the interpreter and on the best Vulkan device with the validation layers on; compares the kernels that
-// they compile with tests/tir/samples (TESSERA_BLESS=1 rewrites those); and feeds the blur pictures of awkward sizes and kinds.
+// Runs every sample as a program, on the interpreter and on the best Vulkan device with the validation layers on;
+// compares the kernels that they compile with tests/tir/samples (TESSERA_BLESS=1 rewrites those); and feeds the blur
+// pictures of awkward sizes and kinds.
 #include <doctest/doctest.h>
 #include <png.h>
 
@@ -32,14 +33,17 @@ double blur_error(const Array& before, const Array& after) {
   REQUIRE(before.shape() == after.shape());
   const Array weights = sample::gaussian(37, 6);
   double worst = 0;
-  for (int64_t i = 0; i < after.size(); ++i) worst = std::max(worst, std::fabs(after.at(i) - sample::blurred_entry(before, weights, i)));
+  for (int64_t i = 0; i < after.size(); ++i)
+    worst = std::max(worst, std::fabs(after.at(i) - sample::blurred_entry(before, weights, i)));
   return worst;
 }
 
 constexpr const char* kVulkan = "TESSERA_VALIDATION=1";
 constexpr const char* kInterpreter = "TESSERA_DEVICE=interpreter";
 // Not of a graph of several kernels, which tests/kernels tests one by one, nor of one of thousands of lines.
-bool is_stored(const std::string& sample) { return sample != "stable_fluids" && sample != "n_body" && sample != "ray_march" && sample != "path_trace"; }
+bool is_stored(const std::string& sample) {
+  return sample != "stable_fluids" && sample != "n_body" && sample != "ray_march" && sample != "path_trace";
+}
 constexpr double kHalfALevel = 0.5 / 255 + 1e-5;  // a PNG's colours are rounded to 256 levels
 }  // namespace
 
@@ -54,7 +58,9 @@ TEST_CASE("every sample is right on the interpreter") {
   }
 }
 
-TEST_CASE("every sample is right on Vulkan, without a word from the validation layers, and compiles the kernels of tests/tir/samples") {
+TEST_CASE(
+    "every sample is right on Vulkan, without a word from the validation layers, and compiles the kernels of "
+    "tests/tir/samples") {
   const Scratch folder;
   const bool bless = std::getenv("TESSERA_BLESS") && std::string(std::getenv("TESSERA_BLESS")) == "1";
   for (const std::string& name : samples()) {
@@ -141,12 +147,17 @@ TEST_CASE("pictures: grey, transparent and of 16 bits, and files that are none")
   const Array back = sample::read_png(folder.at("odd.png"));
   const double levels[] = {0, 255, 0, 128, 51, 255};
   for (int64_t i = 0; i < 6; ++i) CHECK(std::lround(back.at(i) * 255) == levels[i]);
-  CHECK_THROWS_WITH(sample::write_png("flat.png", Array({4, 4}, tessera::f32)), "flat.png: a picture is [3, height, width], not (4, 4)");
+  CHECK_THROWS_WITH(sample::write_png("flat.png", Array({4, 4}, tessera::f32)),
+                    "flat.png: a picture is [3, height, width], not (4, 4)");
 
   // 65 bytes that would be 10 GB.
-  constexpr char kBomb[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0\x0f\xb0\xe2\x15\0\0\0\x08IDAT\x78\x9c\x03\0\0\0\0\x01\x48\x06\x89\xd2\0\0\0\0IEND\xae\x42\x60\x82";
+  constexpr char kBomb[] =
+      "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0\x0f\xb0\xe2\x15\0\0\0\x08IDAT\x78\x9c\x03\0"
+      "\0\0\0\x01\x48\x06\x89\xd2\0\0\0\0IEND\xae\x42\x60\x82";
   std::ofstream(folder.at("bomb.png"), std::ios::binary).write(kBomb, sizeof kBomb - 1);
-  CHECK_THROWS_WITH(sample::read_png(folder.at("bomb.png")), (folder.at("bomb.png") + ": a picture of 60000 x 60000 pixels, and at most 67108864 are read").c_str());
+  CHECK_THROWS_WITH(
+      sample::read_png(folder.at("bomb.png")),
+      (folder.at("bomb.png") + ": a picture of 60000 x 60000 pixels, and at most 67108864 are read").c_str());
 
   std::ofstream(folder.at("text.png")) << "this is no picture";
   const Outcome text = run(folder, kInterpreter, "blur", "text.png");
@@ -160,7 +171,8 @@ TEST_CASE("pictures: grey, transparent and of 16 bits, and files that are none")
 TEST_CASE("demos: their options, and animated PNGs, which are PNGs") {
   const Scratch folder;
   Array red({3, 2, 4}, tessera::f32), white({3, 2, 4}, tessera::f32);
-  for (int64_t i = 0; i < red.size(); ++i) white.data<float>()[static_cast<size_t>(i)] = 1, red.data<float>()[static_cast<size_t>(i)] = i < 8 ? 1 : 0;
+  for (int64_t i = 0; i < red.size(); ++i)
+    white.data<float>()[static_cast<size_t>(i)] = 1, red.data<float>()[static_cast<size_t>(i)] = i < 8 ? 1 : 0;
   sample::write_apng(folder.at("a.png"), {red, white, red}, 100);
   const Array first = sample::read_png(folder.at("a.png"));
   for (int64_t i = 0; i < red.size(); ++i) CHECK(first.at(i) == red.at(i));
@@ -175,17 +187,25 @@ TEST_CASE("demos: their options, and animated PNGs, which are PNGs") {
   CHECK(count("fdAT") == 2);
   CHECK(file.find("acTL") < file.find("IDAT"));
   CHECK_THROWS_WITH(sample::write_apng("b.png", {}, 100), "b.png: there is no frame");
-  CHECK_THROWS_WITH(sample::write_apng("b.png", {red, Array({3, 2, 2}, tessera::f32)}, 100), "b.png: frame 1 is (3, 2, 2), the first one (3, 2, 4)");
+  CHECK_THROWS_WITH(sample::write_apng("b.png", {red, Array({3, 2, 2}, tessera::f32)}, 100),
+                    "b.png: frame 1 is (3, 2, 2), the first one (3, 2, 4)");
 
   const Outcome help = run(folder, kInterpreter, "ray_march", "--help");
   CHECK(help.code == 0);
-  CHECK(help.output == "ray_march [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]\nSpheres that melt into each other over a floor, by sphere tracing.\n"
-                       "  --size    pixels of the longer side (160)\n  --frames  pictures; several make an animated PNG (16)\n"
-                       "  --window  shows them in a window; without --frames until it is closed\n  --hold    seconds that the window stays after the last one (0)\n");
+  CHECK(help.output ==
+        "ray_march [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]\nSpheres that melt into each other "
+        "over a floor, by sphere tracing.\n"
+        "  --size    pixels of the longer side (160)\n  --frames  pictures; several make an animated PNG (16)\n"
+        "  --window  shows them in a window; without --frames until it is closed\n  --hold    seconds that the window "
+        "stays after the last one (0)\n");
   const Outcome size = run(folder, kInterpreter, "ray_march", "--size 0");
   CHECK(size.code == 1);
-  CHECK(size.output == "ray_march: --size takes a number from 1 to 10000, not \"0\"\nusage: ray_march [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]\n");
+  CHECK(size.output ==
+        "ray_march: --size takes a number from 1 to 10000, not \"0\"\nusage: ray_march [--size N] [--frames N] "
+        "[--window] [--hold SECONDS] [OUT.png]\n");
   const Outcome option = run(folder, kInterpreter, "ray_march", "--fast");
   CHECK(option.code == 1);
-  CHECK(option.output == "ray_march: unknown option --fast\nusage: ray_march [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]\n");
+  CHECK(option.output ==
+        "ray_march: unknown option --fast\nusage: ray_march [--size N] [--frames N] [--window] [--hold SECONDS] "
+        "[OUT.png]\n");
 }

@@ -1,9 +1,8 @@
 // What a program shows on a screen that is none: a virtual X server (Xvfb) and its frame buffer.
 #pragma once
-#include <tessera/tessera.hpp>
-
 #include <algorithm>
 #include <cmath>
+#include <tessera/tessera.hpp>
 
 #include "samples/support/picture.h"
 #include "tests/samples/program.h"
@@ -18,7 +17,8 @@ inline uint32_t big_endian(const std::string& s, size_t at) {
   return v;
 }
 
-// What an X server's frame buffer shows at the upper left, from the file that `Xvfb -fbdir` keeps: X's window dump, 32 bits per pixel.
+// What an X server's frame buffer shows at the upper left, from the file that `Xvfb -fbdir` keeps: X's window dump, 32
+// bits per pixel.
 inline Array screen(const std::string& xwd, int64_t h, int64_t w) {
   REQUIRE(xwd.size() > 100);
   const size_t pixels = big_endian(xwd, 0) + 12 * size_t{big_endian(xwd, 76)}, line = big_endian(xwd, 48);
@@ -28,16 +28,20 @@ inline Array screen(const std::string& xwd, int64_t h, int64_t w) {
   for (int64_t c = 0; c < 3; ++c)
     for (int64_t y = 0; y < h; ++y)
       for (int64_t x = 0; x < w; ++x) {
-        const size_t at = pixels + static_cast<size_t>(y) * line + 4 * static_cast<size_t>(x) + static_cast<size_t>(least_first ? 2 - c : 1 + c);
+        const size_t at = pixels + static_cast<size_t>(y) * line + 4 * static_cast<size_t>(x) +
+                          static_cast<size_t>(least_first ? 2 - c : 1 + c);
         REQUIRE(at < xwd.size());
-        a.data<float>()[static_cast<size_t>((c * h + y) * w + x)] = static_cast<float>(static_cast<unsigned char>(xwd[at])) / 255;
+        a.data<float>()[static_cast<size_t>((c * h + y) * w + x)] =
+            static_cast<float>(static_cast<unsigned char>(xwd[at])) / 255;
       }
   return a;
 }
 
-/// Runs a sample in a folder of its own with the validation layers on, waits until it has written `file`, and leaves a copy of the frame buffer in `shown`, its output in output.txt. The
-/// program may go on after that: it is ended. Gives the exit status: 0 if the file is there.
-inline int run_on_screen(const Scratch& folder, const std::string& sample, const std::string& arguments, const std::string& file) {
+/// Runs a sample in a folder of its own with the validation layers on, waits until it has written `file`, and leaves a
+/// copy of the frame buffer in `shown`, its output in output.txt. The program may go on after that: it is ended. Gives
+/// the exit status: 0 if the file is there.
+inline int run_on_screen(const Scratch& folder, const std::string& sample, const std::string& arguments,
+                         const std::string& file) {
   std::ofstream(folder.at("run.sh")) << R"(
 mkdir screen
 Xvfb -displayfd 3 -screen 0 640x480x24 -fbdir screen 3>display 2>xvfb.txt & server=$!
@@ -53,11 +57,13 @@ cp screen/Xvfb_screen0 shown
 kill -0 $program 2>/dev/null || { wait $program; exit 1; }
 kill $program
 )";
-  return std::system(("cd '" + folder.path + "' && bash run.sh '" TESSERA_SAMPLES_BIN "/" + sample + "' " + file + " " + arguments + " >log.txt 2>&1").c_str());
+  return std::system(("cd '" + folder.path + "' && bash run.sh '" TESSERA_SAMPLES_BIN "/" + sample + "' " + file + " " +
+                      arguments + " >log.txt 2>&1")
+                         .c_str());
 }
 
-
-/// Runs a sample in a window until it has written last.png, and checks that the screen shows that picture as far as it reaches, each pixel as a square of `times` ones, and that nothing was said. Returns the picture.
+/// Runs a sample in a window until it has written last.png, and checks that the screen shows that picture as far as it
+/// reaches, each pixel as a square of `times` ones, and that nothing was said. Returns the picture.
 inline Array check_on_screen(const std::string& sample, const std::string& arguments, int64_t times) {
   const Scratch folder;
   const int status = run_on_screen(folder, sample, arguments, "last.png");
@@ -67,12 +73,15 @@ inline Array check_on_screen(const std::string& sample, const std::string& argum
   CHECK(read(folder.at("output.txt")) == "");
   Array picture = sample::read_png(folder.at("last.png"));
   REQUIRE(picture.shape().size() == 3);
-  const int64_t rows = picture.shape()[1], columns = picture.shape()[2], h = std::min<int64_t>(480, times * rows), w = std::min<int64_t>(640, times * columns);
+  const int64_t rows = picture.shape()[1], columns = picture.shape()[2], h = std::min<int64_t>(480, times * rows),
+                w = std::min<int64_t>(640, times * columns);
   const Array shown = screen(read(folder.at("shown")), h, w);
   double worst = 0;
   for (int64_t c = 0; c < 3; ++c)
     for (int64_t y = 0; y < h; ++y)
-      for (int64_t x = 0; x < w; ++x) worst = std::max(worst, std::abs(shown.at((c * h + y) * w + x) - picture.at((c * rows + y / times) * columns + x / times)));
+      for (int64_t x = 0; x < w; ++x)
+        worst = std::max(
+            worst, std::abs(shown.at((c * h + y) * w + x) - picture.at((c * rows + y / times) * columns + x / times)));
   CHECK(worst < 1e-6);
   return picture;
 }

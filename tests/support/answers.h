@@ -1,5 +1,5 @@
-// Comparing an element with the answer that it should be: exact, or within units in the last place, and subnormal numbers as zeros of
-// the same sign where one side flushes them.
+// Comparing an element with the answer that it should be: exact, or within units in the last place, and subnormal
+// numbers as zeros of the same sign where one side flushes them.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -17,13 +17,16 @@ inline bool is_subnormal(DType t, uint64_t bits) {
   return x > 0 && x < std::ldexp(1.0, float_format(t).least_exponent);
 }
 inline uint64_t flushed(DType t, uint64_t b) { return is_subnormal(t, b) ? b & uint64_t{1} << (bits(t) - 1) : b; }
-// Distance in units in the last place of the wanted value, 0 for equal bits or two NaNs, infinity where no distance makes sense.
+// Distance in units in the last place of the wanted value, 0 for equal bits or two NaNs, infinity where no distance
+// makes sense.
 inline double distance(DType t, uint64_t got, uint64_t wanted) {
   if (got == wanted) return 0;
   const double a = reference::to_double(t, got), b = reference::to_double(t, wanted);
   if (std::isnan(a) && std::isnan(b)) return 0;
-  if (std::isnan(a) || std::isnan(b) || std::isinf(a) || std::isinf(b) || std::signbit(a) != std::signbit(b)) return std::numeric_limits<double>::infinity();
-  const int exponent = b == 0 ? float_format(t).least_exponent : std::max(std::ilogb(b), float_format(t).least_exponent);
+  if (std::isnan(a) || std::isnan(b) || std::isinf(a) || std::isinf(b) || std::signbit(a) != std::signbit(b))
+    return std::numeric_limits<double>::infinity();
+  const int exponent =
+      b == 0 ? float_format(t).least_exponent : std::max(std::ilogb(b), float_format(t).least_exponent);
   return std::fabs(a - b) / std::ldexp(1.0, exponent - float_format(t).mantissa);
 }
 inline bool agrees(DType t, uint64_t got, uint64_t wanted, double ulp) {

@@ -1,6 +1,7 @@
-// The elementwise rows as test cases (every op on every dtype it takes), and how far a device's answer is from the reference: integers, bools
-// and exact float ops must agree bit for bit; others within the row's ulp of the reference in double. f32 and f64 subnormals may be flushed,
-// in and out, to a zero of the same sign (those of f16 and the 8-bit floats may not: they are normal f32).
+// The elementwise rows as test cases (every op on every dtype it takes), and how far a device's answer is from the
+// reference: integers, bools and exact float ops must agree bit for bit; others within the row's ulp of the reference
+// in double. f32 and f64 subnormals may be flushed, in and out, to a zero of the same sign (those of f16 and the 8-bit
+// floats may not: they are normal f32).
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -63,7 +64,8 @@ inline double ulp_of(DType t, double x) {
   return std::ldexp(1.0, e - digits);
 }
 
-/// How far `got` is from what the reference says, in ulps of the result; 0 if right. Infinity if it is no neighbour at all.
+/// How far `got` is from what the reference says, in ulps of the result; 0 if right. Infinity if it is no neighbour at
+/// all.
 inline double device_distance(const Case& c, const uint64_t* operands, int arity, uint64_t got) {
   const auto one = [&](const uint64_t* a) -> double {
     const uint64_t want = reference::eval(c.op, c.operand, c.result, a);
@@ -77,11 +79,13 @@ inline double device_distance(const Case& c, const uint64_t* operands, int arity
     if (c.result == c.operand && c.result != DType::f64 && ir::info(c.op).ulp > 0) {
       uint64_t wide[3];
       for (int i = 0; i < arity; ++i)
-        wide[i] = c.op == Opcode::select && i == 0 ? a[i] : std::bit_cast<uint64_t>(reference::to_double(c.operand, a[i]));
+        wide[i] =
+            c.op == Opcode::select && i == 0 ? a[i] : std::bit_cast<uint64_t>(reference::to_double(c.operand, a[i]));
       exact = std::bit_cast<double>(reference::eval(c.op, DType::f64, DType::f64, wide));
     }
     double value = reference::to_double(c.result, got);
-    const double top = std::ldexp(1.0, c.result == DType::f16 || c.result == DType::f8e5m2 ? 16 : 128);  // infinity stands for the next power of two
+    // infinity stands for the next power of two
+    const double top = std::ldexp(1.0, c.result == DType::f16 || c.result == DType::f8e5m2 ? 16 : 128);
     if (std::isinf(value) && c.result != DType::f64 && std::isfinite(exact)) value = std::copysign(top, value);
     if (std::isinf(exact) && c.result != DType::f64 && std::isfinite(value)) exact = std::copysign(top, exact);
     if (std::isinf(exact) || std::isinf(value)) return HUGE_VAL;
@@ -97,7 +101,8 @@ inline double device_distance(const Case& c, const uint64_t* operands, int arity
     const uint64_t sum[] = {reference::eval(Opcode::mul, inner, inner, a), a[2]};
     const uint64_t apart = reference::eval(Opcode::add, inner, inner, sum);
     const uint64_t want = inner == c.result ? apart : reference::eval(Opcode::convert, inner, c.result, &apart);
-    if (flush(c.result, want) == flush(c.result, got) || (is_nan_bits(c.result, want) && is_nan_bits(c.result, got))) return 0;
+    if (flush(c.result, want) == flush(c.result, got) || (is_nan_bits(c.result, want) && is_nan_bits(c.result, got)))
+      return 0;
   }
   if (best == 0 || !flushable(c.operand)) return best;
   // Each subnormal operand may have been taken as zero.

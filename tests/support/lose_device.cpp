@@ -1,5 +1,6 @@
-// A Vulkan loader that hands on to the system's, but whose queue submissions fail with VK_ERROR_DEVICE_LOST from number LOSE_AFTER to LOSE_UNTIL (environment; counted in
-// the process). Built as libvulkan.so.1 and found before the real one by LD_LIBRARY_PATH: what a program does when its device goes can be tested anywhere.
+// A Vulkan loader that hands on to the system's, but whose queue submissions fail with VK_ERROR_DEVICE_LOST from number
+// LOSE_AFTER to LOSE_UNTIL (environment; counted in the process). Built as libvulkan.so.1 and found before the real one
+// by LD_LIBRARY_PATH: what a program does when its device goes can be tested anywhere.
 #include <dlfcn.h>
 #include <vulkan/vulkan_core.h>
 
@@ -26,7 +27,8 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const 
 }
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) PFN_vkVoidFunction vkGetInstanceProcAddr(VkInstance instance, const char* name) {
+extern "C" __attribute__((visibility("default"))) PFN_vkVoidFunction vkGetInstanceProcAddr(VkInstance instance,
+                                                                                           const char* name) {
   if (!next_instance) {
     void* loader = dlopen(std::getenv("REAL_VULKAN"), RTLD_NOW | RTLD_LOCAL);
     if (!loader) std::abort();

@@ -1,6 +1,7 @@
-// The functions that make values from values, by name, as tests/data/make_matrix_answers.py has JAX's, and the stored answers of JAX for them: on
-// every dtype that JAX takes and on shapes that go wrong. matrix_test.cpp of the unit tests has the interpreter compute them, tests/ops compiled
-// code. Elementwise rows are compared elsewhere (answers_test.cpp, ops/elementwise_test.cpp).
+// The functions that make values from values, by name, as tests/data/make_matrix_answers.py has JAX's, and the stored
+// answers of JAX for them: on every dtype that JAX takes and on shapes that go wrong. matrix_test.cpp of the unit tests
+// has the interpreter compute them, tests/ops compiled code. Elementwise rows are compared elsewhere (answers_test.cpp,
+// ops/elementwise_test.cpp).
 #pragma once
 #include <doctest/doctest.h>
 
@@ -23,7 +24,8 @@ struct MatrixLine {
   std::vector<std::string> results;  // of up to eight elements their bits in hexadecimal, or # and the digest of more
 };
 struct Matrix {
-  std::vector<uint64_t> special, subnormal;  // the elements that operands are made of; the second also has subnormal numbers
+  // the elements that operands are made of; the second also has subnormal numbers
+  std::vector<uint64_t> special, subnormal;
   std::vector<MatrixLine> lines;
 };
 
@@ -73,14 +75,23 @@ inline std::vector<Array> matrix_inputs(DType t, const Shape& shape, const Matri
   std::vector<Array> inputs(5, Array(shape, t));
   inputs.emplace_back(shape, i32);
   const uint64_t nan = is_float(t) ? reference::from_double(t, std::nan("")) : 0;
-  const auto special = [&](const std::vector<uint64_t>& of, int64_t k) { return is_float(t) && k % 101 == 50 ? nan : of[static_cast<size_t>(k * 5) % of.size()]; };
+  const auto special = [&](const std::vector<uint64_t>& of, int64_t k) {
+    return is_float(t) && k % 101 == 50 ? nan : of[static_cast<size_t>(k * 5) % of.size()];
+  };
   const bool is_signed = is_float(t) || is_signed_int(t);
   for (int64_t k = 0; k < inputs[0].size(); ++k) {
-    const int64_t small = is_signed ? k * 7 % 5 - 2 : k * 7 % 5 % 2, factor = k % 97 == 13 ? 2 : k % 7 == 3 && is_signed ? -1 : 1;
-    const auto number = [&](int64_t v) { return t == boolean ? static_cast<uint64_t>(v != 0) : reference::from_double(t, static_cast<double>(v)); };
-    const uint64_t words[] = {special(m.special, k), special(m.special, k + 11), special(m.subnormal, k + 3), number(small), number(factor)};
+    const int64_t small = is_signed ? k * 7 % 5 - 2 : k * 7 % 5 % 2, factor = k % 97 == 13              ? 2
+                                                                              : k % 7 == 3 && is_signed ? -1
+                                                                                                        : 1;
+    const auto number = [&](int64_t v) {
+      return t == boolean ? static_cast<uint64_t>(v != 0) : reference::from_double(t, static_cast<double>(v));
+    };
+    const uint64_t words[] = {special(m.special, k), special(m.special, k + 11), special(m.subnormal, k + 3),
+                              number(small), number(factor)};
     for (size_t a = 0; a < 5; ++a) inputs[a].set_element_bits(k, words[a]);
-    inputs[5].set_element_bits(k, static_cast<uint32_t>(k % 17 == 5 ? INT32_MAX : k % 17 == 11 ? INT32_MIN : k * 13 % 29 - 9));
+    inputs[5].set_element_bits(k, static_cast<uint32_t>(k % 17 == 5    ? INT32_MAX
+                                                        : k % 17 == 11 ? INT32_MIN
+                                                                       : k * 13 % 29 - 9));
   }
   inputs.emplace_back(Shape{6}, std::vector<int32_t>{-9, -1, 0, 2, 6, INT32_MAX});
   return inputs;
@@ -132,10 +143,14 @@ inline void matrix_moves_by_indices(MatrixFunctions& all, const Shape& s) {
     all["take_fill" + axis] = [=](O o) { return R{take(o.z, o.j, a)}; };
     all["take_clip" + axis] = [=](O o) { return R{take(o.z, o.j, a, IndexMode::clip)}; };
     all["take_wrap" + axis] = [=](O o) { return R{take(o.z, o.j, a, IndexMode::wrap)}; };
-    all["take_along_axis" + axis] = [=](O o) { return R{take_along_axis(o.z, o.i, a), take_along_axis(o.z, o.i, a, IndexMode::clip)}; };
+    all["take_along_axis" + axis] = [=](O o) {
+      return R{take_along_axis(o.z, o.i, a), take_along_axis(o.z, o.i, a, IndexMode::clip)};
+    };
     all["roll_by_value" + axis] = [=](O o) { return R{roll(o.z, index_of(o, 0), a)}; };
   }
-  const auto updated = [](const Value& x, const Value& with, O o, Update u) { return R{scatter(x, {o.j}, gather(with, {o.j}), u)}; };
+  const auto updated = [](const Value& x, const Value& with, O o, Update u) {
+    return R{scatter(x, {o.j}, gather(with, {o.j}), u)};
+  };
   all["gather"] = [](O o) { return R{gather(o.z, {o.j})}; };
   all["scatter_set"] = [=](O o) { return updated(o.z, o.y, o, Update::set); };
   all["scatter_min"] = [=](O o) { return updated(o.x, o.y, o, Update::min); };
@@ -151,7 +166,9 @@ inline void matrix_moves_by_indices(MatrixFunctions& all, const Shape& s) {
     return list;
   };
   all["dynamic_slice"] = [=](O o) { return R{dynamic_slice(o.z, starts(o), sizes)}; };
-  all["dynamic_update_slice"] = [=](O o) { return R{dynamic_update_slice(o.z, slice(o.y, std::vector<int64_t>(s.size(), 0), sizes), starts(o))}; };
+  all["dynamic_update_slice"] = [=](O o) {
+    return R{dynamic_update_slice(o.z, slice(o.y, std::vector<int64_t>(s.size(), 0), sizes), starts(o))};
+  };
   all["dynamic_index_in_dim"] = [](O o) { return R{dynamic_index_in_dim(o.z, index_of(o, 3), 0)}; };
 }
 
@@ -194,8 +211,13 @@ inline void matrix_arithmetic(MatrixFunctions& all, DType t, const Shape& s) {
   std::vector<int64_t> batch;
   if (rank == 3) batch = {0};
   all["dot"] = [=](O o) {
-    return R{dot(o.n, o.p, {.lhs_contract = {rank - 1}, .rhs_contract = {rank - 1}, .lhs_batch = batch, .rhs_batch = batch,
-                            .preferred_element_type = is_narrow_float(t) ? f32 : t, .precision = Precision::highest})};
+    return R{dot(o.n, o.p,
+                 {.lhs_contract = {rank - 1},
+                  .rhs_contract = {rank - 1},
+                  .lhs_batch = batch,
+                  .rhs_batch = batch,
+                  .preferred_element_type = is_narrow_float(t) ? f32 : t,
+                  .precision = Precision::highest})};
   };
 }
 
@@ -231,7 +253,9 @@ inline void matrix_random(MatrixFunctions& all, DType t, const Shape& s) {
   using R = std::vector<Value>;
   all["random_bits"] = [=](O) { return R{random::bits(random::key(42), s, t)}; };
   all["randint"] = [=](O) { return R{random::randint(random::key(42), s, 3, 100, t)}; };
-  all["uniform"] = [=](O) { return R{random::uniform(random::key(42), s, t), random::uniform(random::key(42), s, t, -2.5, 4)}; };
+  all["uniform"] = [=](O) {
+    return R{random::uniform(random::key(42), s, t), random::uniform(random::key(42), s, t, -2.5, 4)};
+  };
   all["normal"] = [=](O) { return R{random::normal(random::key(42), s, t)}; };
   all["bernoulli"] = [=](O) { return R{random::bernoulli(random::key(42), 0.25, s)}; };
 }
@@ -253,8 +277,10 @@ struct MatrixKernel {
   std::vector<size_t> line_of;           // of each output
 };
 
-/// One kernel over whole arrays that computes the functions of `lines`, all of one shape, each result in an output of its own.
-inline MatrixKernel matrix_kernel(DType t, const std::vector<const MatrixLine*>& lines, const std::vector<Array>& inputs) {
+/// One kernel over whole arrays that computes the functions of `lines`, all of one shape, each result in an output of
+/// its own.
+inline MatrixKernel matrix_kernel(DType t, const std::vector<const MatrixLine*>& lines,
+                                  const std::vector<Array>& inputs) {
   MatrixKernel m;
   const MatrixFunctions functions = matrix_functions(t, lines.at(0)->shape);
   std::vector<ShapeDtype> given, shapes;
@@ -278,8 +304,10 @@ inline MatrixKernel matrix_kernel(DType t, const std::vector<const MatrixLine*>&
     }
     return results;
   };
-  // What the results' types are is known once the kernel is traced: once without them (no call is without an output), and again with them.
-  spec::make_pallas_call({static_cast<int>(inputs.size()) + 1, [&](const std::vector<Ref>& refs) {
+  // What the results' types are is known once the kernel is traced: once without them (no call is without an output),
+  // and again with them.
+  spec::make_pallas_call({static_cast<int>(inputs.size()) + 1,
+                          [&](const std::vector<Ref>& refs) {
                             const auto results = results_of(refs, lines);
                             for (size_t l = 0; l < results.size(); ++l)
                               for (const Value& v : results[l]) {
@@ -289,7 +317,8 @@ inline MatrixKernel matrix_kernel(DType t, const std::vector<const MatrixLine*>&
                           }},
                          {.out_shape = {{{1}, i32}}}, Loc::here())
       .trace(given);
-  m.kernel = spec::make_pallas_call({static_cast<int>(inputs.size() + shapes.size()), [&](const std::vector<Ref>& refs) {
+  m.kernel = spec::make_pallas_call({static_cast<int>(inputs.size() + shapes.size()),
+                                     [&](const std::vector<Ref>& refs) {
                                        const auto results = results_of(refs, m.lines);
                                        size_t at = inputs.size();
                                        for (const auto& of_line : results)
@@ -310,7 +339,8 @@ inline uint64_t matrix_digest(const std::vector<uint64_t>& words) {
   return sum;
 }
 
-/// Compares the outputs of a kernel with JAX's answers, which are exact but for normal's (within 4 units in the last place).
+/// Compares the outputs of a kernel with JAX's answers, which are exact but for normal's (within 4 units in the last
+/// place).
 inline void compare_matrix(DType t, const MatrixKernel& m, const std::vector<Array>& outputs) {
   REQUIRE(outputs.size() == m.line_of.size());
   size_t result = 0;
@@ -319,9 +349,15 @@ inline void compare_matrix(DType t, const MatrixKernel& m, const std::vector<Arr
     const MatrixLine& line = *m.lines[m.line_of[o]];
     const std::string& wanted = line.results[result];
     const DType r = outputs[o].dtype();
-    const auto place = [&] { return std::string(name(t)) + " " + to_string(line.shape) + " " + line.function + ", result " + std::to_string(result); };
+    const auto place = [&] {
+      return std::string(name(t)) + " " + to_string(line.shape) + " " + line.function + ", result " +
+             std::to_string(result);
+    };
     // Of the least and the greatest the zeros have no sign: JAX's hangs on how XLA vectorises.
-    const bool any_zero = is_float(r) && (line.function.find("min") != std::string::npos || line.function.find("max") != std::string::npos) && !line.function.starts_with("arg");
+    const bool any_zero =
+        is_float(r) &&
+        (line.function.find("min") != std::string::npos || line.function.find("max") != std::string::npos) &&
+        !line.function.starts_with("arg");
     std::vector<uint64_t> words;
     for (int64_t i = 0; i < outputs[o].size(); ++i) {
       uint64_t b = outputs[o].element_bits(i);
@@ -341,7 +377,8 @@ inline void compare_matrix(DType t, const MatrixKernel& m, const std::vector<Arr
     } else if (matrix_digest(words) != std::stoull(wanted.substr(1), nullptr, 16)) {
       std::string first;
       for (size_t i = 0; i < words.size() && i < 12; ++i) first += " " + show(r, words[i]);
-      FAIL_CHECK(place(), " differs from JAX's (make_matrix_answers.py prints that); ", words.size(), " elements:", first);
+      FAIL_CHECK(place(), " differs from JAX's (make_matrix_answers.py prints that); ", words.size(),
+                 " elements:", first);
     }
   }
 }

@@ -1,5 +1,5 @@
-// Random functions under jit, by seed: plain operations, kernels with blocks, loops and branches. All they compute are small integers in f32, exact in every order
-// and on every device, so that outputs must be equal.
+// Random functions under jit, by seed: plain operations, kernels with blocks, loops and branches. All they compute are
+// small integers in f32, exact in every order and on every device, so that outputs must be equal.
 #pragma once
 #include <random>
 #include <vector>
@@ -30,14 +30,17 @@ class RandomFunction {
     const size_t n = 3 + below(14);
     for (size_t i = 0; i < n; ++i) step(0);
     std::vector<Value> out;
-    for (size_t i = 0; i < 1 + below(3); ++i) out.push_back(pool_[pool_.size() - 1 - below(std::min<size_t>(pool_.size(), 4))]);
+    for (size_t i = 0; i < 1 + below(3); ++i)
+      out.push_back(pool_[pool_.size() - 1 - below(std::min<size_t>(pool_.size(), 4))]);
     return out;
   }
 
  private:
   size_t below(size_t n) { return static_cast<size_t>(random_() % n); }
   static Value tame(const Value& v) { return clamp(-8.0f, v, 8.0f); }
-  Value any() { return pool_[below(3) ? pool_.size() - 1 - below(std::min<size_t>(pool_.size(), 5)) : below(pool_.size())]; }
+  Value any() {
+    return pool_[below(3) ? pool_.size() - 1 - below(std::min<size_t>(pool_.size(), 5)) : below(pool_.size())];
+  }
   /// Some value as one of this shape.
   Value of(const Shape& shape) {
     std::vector<Value> fit;
@@ -65,35 +68,64 @@ class RandomFunction {
     }
   }
   static const PallasCall& rows() {
-    static const PallasCall call = pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2 - program_id(0); }, {.out_shape = {{{4, 8}, f32}}, .grid = {2}, .in_specs = {{{2, 8}, [](Value i) { return Indices{i, 0}; }}}, .out_specs = {{{2, 8}, [](Value i) { return Indices{i, 0}; }}}, .name = "rows"});
+    static const PallasCall call = pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2 - program_id(0); },
+                                               {.out_shape = {{{4, 8}, f32}},
+                                                .grid = {2},
+                                                .in_specs = {{{2, 8}, [](Value i) { return Indices{i, 0}; }}},
+                                                .out_specs = {{{2, 8}, [](Value i) { return Indices{i, 0}; }}},
+                                                .name = "rows"});
     return call;
   }
   /// A product in three grid axes, stored in the last step of the last one.
   static const PallasCall& product() {
-    static const PallasCall call = pallas_call([](Ref a, Ref b, Ref o, Ref acc) {
-      when(program_id(2) == 0, [&] { acc[all] = zeros({2, 2}); });
-      acc[all] += dot(a[all], b[all]);
-      when(program_id(2) == 1, [&] { o[all] = acc[all]; });
-    }, {.out_shape = {{{4, 4}, f32}}, .grid = {2, 2, 2}, .in_specs = {{{2, 4}, [](Value i, Value, Value k) { return Indices{i, k}; }}, {{4, 2}, [](Value, Value j, Value k) { return Indices{k, j}; }}}, .out_specs = {{{2, 2}, [](Value i, Value j, Value) { return Indices{i, j}; }}}, .scratch_shapes = {VMEM({2, 2}, f32)}, .name = "product"});
+    static const PallasCall call = pallas_call(
+        [](Ref a, Ref b, Ref o, Ref acc) {
+          when(program_id(2) == 0, [&] { acc[all] = zeros({2, 2}); });
+          acc[all] += dot(a[all], b[all]);
+          when(program_id(2) == 1, [&] { o[all] = acc[all]; });
+        },
+        {.out_shape = {{{4, 4}, f32}},
+         .grid = {2, 2, 2},
+         .in_specs = {{{2, 4}, [](Value i, Value, Value k) { return Indices{i, k}; }},
+                      {{4, 2}, [](Value, Value j, Value k) { return Indices{k, j}; }}},
+         .out_specs = {{{2, 2}, [](Value i, Value j, Value) { return Indices{i, j}; }}},
+         .scratch_shapes = {VMEM({2, 2}, f32)},
+         .name = "product"});
     return call;
   }
   /// Blocks that hang over the edge, squeezed dims, two outputs.
   static const PallasCall& columns() {
-    static const PallasCall call = pallas_call([](Ref x, Ref y, Ref s, Ref t) {
-      s[all] = x[all] + y[0];
-      t[all] = maximum(x[all], y[0]);
-    }, {.out_shape = {{{4, 8}, f32}, {{4, 8}, f32}}, .grid = {4, 3}, .in_specs = {{{squeezed, 3}, [](Value i, Value j) { return Indices{i, j}; }}, {{1}, [](Value i, Value) { return i; }}}, .out_specs = {{{squeezed, 3}, [](Value i, Value j) { return Indices{i, j}; }}, {{squeezed, 3}, [](Value i, Value j) { return Indices{i, j}; }}}, .name = "columns"});
+    static const PallasCall call = pallas_call(
+        [](Ref x, Ref y, Ref s, Ref t) {
+          s[all] = x[all] + y[0];
+          t[all] = maximum(x[all], y[0]);
+        },
+        {.out_shape = {{{4, 8}, f32}, {{4, 8}, f32}},
+         .grid = {4, 3},
+         .in_specs = {{{squeezed, 3}, [](Value i, Value j) { return Indices{i, j}; }},
+                      {{1}, [](Value i, Value) { return i; }}},
+         .out_specs = {{{squeezed, 3}, [](Value i, Value j) { return Indices{i, j}; }},
+                       {{squeezed, 3}, [](Value i, Value j) { return Indices{i, j}; }}},
+         .name = "columns"});
     return call;
   }
   static const PallasCall& in_place() {
-    static const PallasCall call = pallas_call([](Ref, Ref o) { o[0] = o[0] + 1; }, {.out_shape = {{{8}, f32}}, .input_output_aliases = {{0, 0}}, .name = "in_place"});
+    static const PallasCall call =
+        pallas_call([](Ref, Ref o) { o[0] = o[0] + 1; },
+                    {.out_shape = {{{8}, f32}}, .input_output_aliases = {{0, 0}}, .name = "in_place"});
     return call;
   }
 
   void step(int depth) {
     const size_t kinds = depth < 2 ? 20 : 17;
     switch (below(kinds)) {
-      case 0: case 1: case 2: case 3: case 4: case 5: case 6: return add(elementwise(any()));
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+      case 5:
+      case 6: return add(elementwise(any()));
       case 7: return add(of({4, 8}));
       case 8: return add(of({8, 4}));
       case 9: {
@@ -113,13 +145,14 @@ class RandomFunction {
       case 16: return add(tame(in_place()(of({8}))));
       case 17: {
         const auto outside = pool_;
-        const auto [a, b] = fori_loop(0, static_cast<int>(below(4)), std::tuple{of({4, 8}), of({8})}, [&](Value i, Value x, Value y) {
-          pool_.insert(pool_.end(), {x, y, cast(i, f32)});
-          const Value next = tame(rows()(x));
-          add(next);
-          for (size_t n = below(4); n > 0; --n) step(depth + 1);
-          return std::tuple{of({4, 8}), of({8})};
-        });
+        const auto [a, b] =
+            fori_loop(0, static_cast<int>(below(4)), std::tuple{of({4, 8}), of({8})}, [&](Value i, Value x, Value y) {
+              pool_.insert(pool_.end(), {x, y, cast(i, f32)});
+              const Value next = tame(rows()(x));
+              add(next);
+              for (size_t n = below(4); n > 0; --n) step(depth + 1);
+              return std::tuple{of({4, 8}), of({8})};
+            });
         pool_ = outside;
         add(a);
         return add(b);
@@ -129,7 +162,12 @@ class RandomFunction {
         // Ended by a count, by a value that something bounds, or by one that nothing does.
         const Value first = of({8}), value = cast(abs(max(of({8}))), i32);
         const size_t ends = below(4);
-        const auto more = [&](Value i, Value x) { return ends == 0 ? i < 3 : ends == 1 ? i < minimum(value, 3) : ends == 2 ? i <= 2 && sum(x) < 20 : i < where(value > 3, 3, value); };
+        const auto more = [&](Value i, Value x) {
+          return ends == 0   ? i < 3
+                 : ends == 1 ? i < minimum(value, 3)
+                 : ends == 2 ? i <= 2 && sum(x) < 20
+                             : i < where(value > 3, 3, value);
+        };
         const auto [n, v] = while_loop(std::tuple{0, first}, more, [&](Value i, Value x) {
           pool_.push_back(x);
           const Value next = tame(in_place()(x));

@@ -1,4 +1,5 @@
-// TESSERA_ADDRESS_SANITIZER is defined where the address sanitizer watches: g++ says so by a macro, clang++ by a feature.
+// TESSERA_ADDRESS_SANITIZER is defined where the address sanitizer watches: g++ says so by a macro, clang++ by a
+// feature.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -10,7 +11,8 @@
 #endif
 
 namespace tessera::test {
-/// Whether this program is watched, ten times as slow: cases that only repeat much of what others do once are skipped then.
+/// Whether this program is watched, ten times as slow: cases that only repeat much of what others do once are skipped
+/// then.
 #if defined(TESSERA_ADDRESS_SANITIZER)
 inline constexpr bool kSanitized = true;
 #else

@@ -23,7 +23,8 @@ T make(VkStructureType type, void* next = nullptr) {
 
 }  // namespace
 
-VKAPI_ATTR VkBool32 VKAPI_CALL VulkanRunner::report(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+VKAPI_ATTR VkBool32 VKAPI_CALL VulkanRunner::report(VkDebugUtilsMessageSeverityFlagBitsEXT,
+                                                    VkDebugUtilsMessageTypeFlagsEXT,
                                                     const VkDebugUtilsMessengerCallbackDataEXT* data, void* self) {
   static_cast<VulkanRunner*>(self)->messages_.push_back(data->pMessage);
   return VK_FALSE;
@@ -36,9 +37,11 @@ std::unique_ptr<VulkanRunner> VulkanRunner::open(std::string& why) {
 }
 
 bool VulkanRunner::init(std::string& why) {
-  const VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "tessera tests", 0, nullptr, 0, VK_API_VERSION_1_3};
+  const VkApplicationInfo app{
+      VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "tessera tests", 0, nullptr, 0, VK_API_VERSION_1_3};
   auto debug = make<VkDebugUtilsMessengerCreateInfoEXT>(VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT);
-  debug.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+  debug.messageSeverity =
+      VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
   debug.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
   debug.pfnUserCallback = &VulkanRunner::report;
   debug.pUserData = this;
@@ -64,8 +67,8 @@ bool VulkanRunner::init(std::string& why) {
     return false;
   }
   if (validation) {
-    const auto create_messenger =
-        reinterpret_cast<PFN_vkCreateDebugUtilsMessengerEXT>(vkGetInstanceProcAddr(instance_, "vkCreateDebugUtilsMessengerEXT"));
+    const auto create_messenger = reinterpret_cast<PFN_vkCreateDebugUtilsMessengerEXT>(
+        vkGetInstanceProcAddr(instance_, "vkCreateDebugUtilsMessengerEXT"));
     check(create_messenger(instance_, &debug, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT");
   }
   vkEnumeratePhysicalDevices(instance_, &count, nullptr);
@@ -111,8 +114,8 @@ bool VulkanRunner::init(std::string& why) {
   device.pQueueCreateInfos = &queue;
   check(vkCreateDevice(physical_, &device, nullptr, &device_), "vkCreateDevice");
   vkGetDeviceQueue(device_, family_, 0, &queue_);
-  const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-                                     family_};
+  const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
+                                     VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, family_};
   check(vkCreateCommandPool(device_, &pool, nullptr, &pool_), "vkCreateCommandPool");
   return true;
 }
@@ -138,9 +141,10 @@ void VulkanRunner::fill_target() {
   t.min_subgroup_size = static_cast<int32_t>(p13.minSubgroupSize);
   t.max_subgroup_size = static_cast<int32_t>(p13.maxSubgroupSize);
   t.subgroup_size = static_cast<int32_t>(p11.subgroupSize);
-  t.can_require_subgroup_size =
-      f13.subgroupSizeControl && f13.computeFullSubgroups && (p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
-  if (p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE && std::atoi(p12.driverInfo + std::strcspn(p12.driverInfo, " ")) < 25) t.max_loop_iterations = 65535;
+  t.can_require_subgroup_size = f13.subgroupSizeControl && f13.computeFullSubgroups &&
+                                (p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
+  if (p12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE && std::atoi(p12.driverInfo + std::strcspn(p12.driverInfo, " ")) < 25)
+    t.max_loop_iterations = 65535;
   t.subgroup_vote = p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_VOTE_BIT;
   t.subgroup_arithmetic = p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
   t.subgroup_ballot = p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT;
@@ -170,8 +174,8 @@ VulkanRunner::~VulkanRunner() {
     vkDestroyDevice(device_, nullptr);
   }
   if (messenger_) {
-    const auto destroy =
-        reinterpret_cast<PFN_vkDestroyDebugUtilsMessengerEXT>(vkGetInstanceProcAddr(instance_, "vkDestroyDebugUtilsMessengerEXT"));
+    const auto destroy = reinterpret_cast<PFN_vkDestroyDebugUtilsMessengerEXT>(
+        vkGetInstanceProcAddr(instance_, "vkDestroyDebugUtilsMessengerEXT"));
     destroy(instance_, messenger_, nullptr);
   }
   if (instance_) vkDestroyInstance(instance_, nullptr);
@@ -190,7 +194,8 @@ VulkanRunner::Buffer VulkanRunner::make_buffer(size_t bytes) {
   const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   uint32_t type = 0;
   while (!(needs.memoryTypeBits >> type & 1) || (memory.memoryTypes[type].propertyFlags & wanted) != wanted) ++type;
-  const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
+  const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr,
+                                        VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size, type};
   check(vkAllocateMemory(device_, &allocate, nullptr, &b.memory), "vkAllocateMemory");
   check(vkBindBufferMemory(device_, b.buffer, b.memory, 0), "vkBindBufferMemory");
@@ -230,7 +235,8 @@ void VulkanRunner::run(const std::vector<uint32_t>& spirv, const Dispatch& d) {
   }
 
   VkShaderModule module = VK_NULL_HANDLE;
-  const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, spirv.size() * 4, spirv.data()};
+  const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, spirv.size() * 4,
+                                             spirv.data()};
   check(vkCreateShaderModule(device_, &module_info, nullptr, &module), "vkCreateShaderModule");
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size())};
   auto layout_info = make<VkPipelineLayoutCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO);
@@ -238,11 +244,17 @@ void VulkanRunner::run(const std::vector<uint32_t>& spirv, const Dispatch& d) {
   layout_info.pPushConstantRanges = &range;
   VkPipelineLayout layout = VK_NULL_HANDLE;
   check(vkCreatePipelineLayout(device_, &layout_info, nullptr, &layout), "vkCreatePipelineLayout");
-  auto size =
-      make<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
+  auto size = make<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
   size.requiredSubgroupSize = d.subgroup_size;
   auto info = make<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
-  info.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0, VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr};
+  info.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                nullptr,
+                0,
+                VK_SHADER_STAGE_COMPUTE_BIT,
+                module,
+                "main",
+                nullptr};
   if (d.subgroup_size) {
     info.stage.pNext = &size;
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
@@ -258,10 +270,14 @@ void VulkanRunner::run(const std::vector<uint32_t>& spirv, const Dispatch& d) {
   const auto begin = make<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
   check(vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
   vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-  if (!push.empty()) vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()), push.data());
+  if (!push.empty())
+    vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()),
+                       push.data());
   vkCmdDispatch(commands, d.workgroups[0], d.workgroups[1], d.workgroups[2]);
-  VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT, VK_ACCESS_HOST_READ_BIT};
-  vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+  VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
+                          VK_ACCESS_HOST_READ_BIT};
+  vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0,
+                       nullptr, 0, nullptr);
   check(vkEndCommandBuffer(commands), "vkEndCommandBuffer");
   auto submit = make<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
   submit.commandBufferCount = 1;

@@ -1,6 +1,6 @@
-// A bare Vulkan harness for tests of emitted modules: one device, one compute queue, host-visible buffers passed by address in push
-// constants, everything waited for at once. It shares no code with runtime/, so the two can be tested against each other.
-// Validation layers are on where installed; their complaints are in messages().
+// A bare Vulkan harness for tests of emitted modules: one device, one compute queue, host-visible buffers passed by
+// address in push constants, everything waited for at once. It shares no code with runtime/, so the two can be tested
+// against each other. Validation layers are on where installed; their complaints are in messages().
 #pragma once
 #include <vulkan/vulkan.h>
 

@@ -1,4 +1,5 @@
-// The transformer sample: its forward pass against the model in double precision, the program itself on both places, and files that do not fit.
+// The transformer sample: its forward pass against the model in double precision, the program itself on both places,
+// and files that do not fit.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,7 +17,8 @@ using namespace tessera::test;
 
 namespace {
 
-const Config kSmall = {.vocabulary = 50, .dim = 24, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 6, .hidden = 40};
+const Config kSmall = {
+    .vocabulary = 50, .dim = 24, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 6, .hidden = 40};
 
 using Rows = std::vector<std::vector<double>>;
 
@@ -37,7 +39,9 @@ Rows reference(const Config& c, const std::vector<Array>& w, const std::vector<i
     for (auto& row : x) {
       double squares = 0;
       for (const double e : row) squares += e * e;
-      for (size_t i = 0; i < row.size(); ++i) row[i] *= weight.at(static_cast<int64_t>(i)) / std::sqrt(squares / static_cast<double>(row.size()) + c.norm_epsilon);
+      for (size_t i = 0; i < row.size(); ++i)
+        row[i] *=
+            weight.at(static_cast<int64_t>(i)) / std::sqrt(squares / static_cast<double>(row.size()) + c.norm_epsilon);
     }
     return x;
   };
@@ -46,7 +50,8 @@ Rows reference(const Config& c, const std::vector<Array>& w, const std::vector<i
     for (size_t p = 0; p < x.size(); ++p)
       for (size_t h = 0; h < x[p].size(); h += d)
         for (size_t i = 0; i < d / 2; ++i) {
-          const double angle = static_cast<double>(p) * std::pow(c.rope_base, -static_cast<double>(i) / static_cast<double>(d / 2));
+          const double angle =
+              static_cast<double>(p) * std::pow(c.rope_base, -static_cast<double>(i) / static_cast<double>(d / 2));
           const double a = x[p][h + i], b = x[p][h + i + d / 2];
           x[p][h + i] = a * std::cos(angle) - b * std::sin(angle);
           x[p][h + i + d / 2] = b * std::cos(angle) + a * std::sin(angle);
@@ -99,19 +104,24 @@ TEST_CASE("the forward pass as a graph is the model") {
   const auto n = static_cast<int64_t>(tokens.size());
   const std::vector<Array> w = weights_of(made_up(kSmall, tessera::f32), kSmall);
   const Rows expected = reference(kSmall, w, tokens);
-  std::vector<Array> arguments = {Array({1, n}, tokens), Array({1, n}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6}), Array({2, 1}, std::vector<int32_t>(2, static_cast<int32_t>(n))), Array({1}, std::vector<int32_t>{0})};
+  std::vector<Array> arguments = {Array({1, n}, tokens), Array({1, n}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6}),
+                                  Array({2, 1}, std::vector<int32_t>(2, static_cast<int32_t>(n))),
+                                  Array({1}, std::vector<int32_t>{0})};
   arguments.insert(arguments.end(), w.begin(), w.end());
-  for (int64_t i = 0; i < 2 * kSmall.layers; ++i) arguments.push_back(Array({1, n + 2, kSmall.kv_heads, kSmall.head_dim}, tessera::f32));
+  for (int64_t i = 0; i < 2 * kSmall.layers; ++i)
+    arguments.push_back(Array({1, n + 2, kSmall.kv_heads, kSmall.head_dim}, tessera::f32));
   const Array logits = tessera::interpret(graph(kSmall), arguments).at(0);
   REQUIRE(logits.shape() == tessera::Shape{1, n, kSmall.vocabulary});
   double worst = 0;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t t = 0; t < kSmall.vocabulary; ++t)
-      worst = std::max(worst, std::fabs(logits.at(i * kSmall.vocabulary + t) - expected[static_cast<size_t>(i)][static_cast<size_t>(t)]));
+      worst = std::max(worst, std::fabs(logits.at(i * kSmall.vocabulary + t) -
+                                        expected[static_cast<size_t>(i)][static_cast<size_t>(t)]));
   CHECK(worst < 1e-5);  // f32 sums of tens of numbers near 1
 }
 
-TEST_CASE("the program: both places give the same tokens, steps and whole agree, and the validation layers are silent") {
+TEST_CASE(
+    "the program: both places give the same tokens, steps and whole agree, and the validation layers are silent") {
   const Scratch folder;
   write_safetensors(folder.path + "/small.safetensors", made_up(kSmall, tessera::f32));
   std::string first;
@@ -149,12 +159,20 @@ TEST_CASE("the program: what does not fit") {
     write_safetensors(folder.path + "/m", bad);
     return said("--file m");
   };
-  CHECK(of([](SafeTensors& f) { f.metadata.erase("heads"); }) == "transformer: m: the metadata says nothing of heads\n");
-  CHECK(of([](SafeTensors& f) { f.metadata["dim"] = "24x"; }) == "transformer: m: the metadata's dim is \"24x\", which is no number from 0 to 1e9\n");
-  CHECK(of([](SafeTensors& f) { f.metadata["layers"] = "-1"; }) == "transformer: m: the metadata's layers is \"-1\", which is no number from 0 to 1e9\n");
-  CHECK(of([](SafeTensors& f) { f.metadata["kv_heads"] = "3"; }) == "transformer: m: the metadata's heads, 4, are no multiple of its kv_heads, 3\n");
-  CHECK(of([](SafeTensors& f) { f.metadata["head_dim"] = "5"; }) == "transformer: m: the metadata's head_dim, 5, is odd\n");
-  CHECK(of([](SafeTensors& f) { f.tensors.erase("layers.1.wo"); }) == "transformer: m: there is no tensor \"layers.1.wo\"\n");
-  CHECK(of([](SafeTensors& f) { f.tensors["norm"] = Array({23}, tessera::f32); }) == "transformer: m: tensor \"norm\" has shape (23,), not (24,)\n");
-  CHECK(of([](SafeTensors& f) { f.tensors["norm"] = Array({24}, tessera::f16); }) == "transformer: m: tensor \"norm\" is f16, but \"embedding\" f32\n");
+  CHECK(of([](SafeTensors& f) { f.metadata.erase("heads"); }) ==
+        "transformer: m: the metadata says nothing of heads\n");
+  CHECK(of([](SafeTensors& f) { f.metadata["dim"] = "24x"; }) ==
+        "transformer: m: the metadata's dim is \"24x\", which is no number from 0 to 1e9\n");
+  CHECK(of([](SafeTensors& f) { f.metadata["layers"] = "-1"; }) ==
+        "transformer: m: the metadata's layers is \"-1\", which is no number from 0 to 1e9\n");
+  CHECK(of([](SafeTensors& f) { f.metadata["kv_heads"] = "3"; }) ==
+        "transformer: m: the metadata's heads, 4, are no multiple of its kv_heads, 3\n");
+  CHECK(of([](SafeTensors& f) { f.metadata["head_dim"] = "5"; }) ==
+        "transformer: m: the metadata's head_dim, 5, is odd\n");
+  CHECK(of([](SafeTensors& f) { f.tensors.erase("layers.1.wo"); }) ==
+        "transformer: m: there is no tensor \"layers.1.wo\"\n");
+  CHECK(of([](SafeTensors& f) { f.tensors["norm"] = Array({23}, tessera::f32); }) ==
+        "transformer: m: tensor \"norm\" has shape (23,), not (24,)\n");
+  CHECK(of([](SafeTensors& f) { f.tensors["norm"] = Array({24}, tessera::f16); }) ==
+        "transformer: m: tensor \"norm\" is f16, but \"embedding\" f32\n");
 }

@@ -1,5 +1,6 @@
-// Writes the HTML reference: the op table, the headers' doc comments, and the repository's pages. Part of the build (target `reference`), not
-// installed. With --snippets it takes the code out of a page instead, for the tests that compile and run it.
+// Writes the HTML reference: the op table, the headers' doc comments, and the repository's pages. Part of the build
+// (target `reference`), not installed. With --snippets it takes the code out of a page instead, for the tests that
+// compile and run it.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -26,7 +27,8 @@ std::string read(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-constexpr const char* kStyle = R"(body { max-width: 60em; margin: 2em auto; padding: 0 1em; font: 16px/1.5 sans-serif; color: #222; background: #fff }
+constexpr const char* kStyle =
+    R"(body { max-width: 60em; margin: 2em auto; padding: 0 1em; font: 16px/1.5 sans-serif; color: #222; background: #fff }
 pre, code { font-family: monospace; font-size: 14px; background: #f4f4f0 }
 pre { padding: 0.6em; overflow-x: auto; line-height: 1.35 }
 table { border-collapse: collapse; margin: 1em 0 }
@@ -36,8 +38,10 @@ dt { margin-top: 1em } dd { margin: 0 0 0 1em; white-space: pre-line } img { max
 )";
 
 std::string page(const std::string& title, const std::string& body) {
-  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>" + escape(title) + " - Tessera</title>\n<style>\n" + kStyle + "</style>\n</head>\n<body>\n<p><a href=\"index.html\">Tessera " TESSERA_VERSION
-         "</a></p>\n" + body + "</body>\n</html>\n";
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>" + escape(title) +
+         " - Tessera</title>\n<style>\n" + kStyle +
+         "</style>\n</head>\n<body>\n<p><a href=\"index.html\">Tessera " TESSERA_VERSION "</a></p>\n" + body +
+         "</body>\n</html>\n";
 }
 
 /// The repository's pages and their names here.
@@ -67,23 +71,30 @@ std::string operand_text(const ir::OpInfo& row) {
 std::string ops_page(const std::string& readme) {
   std::map<std::string, std::string> examples;  // by name, from the table of engine/README.md
   for (size_t at = 0; (at = readme.find("\n| `", at)) != std::string::npos; ++at) {
-    const size_t name = at + 4, name_end = readme.find('`', name), example = readme.find("| `", name_end), end = readme.find("` |", example + 3);
-    if (end != std::string::npos) examples.emplace(readme.substr(name, name_end - name), readme.substr(example + 3, end - example - 3));
+    const size_t name = at + 4, name_end = readme.find('`', name), example = readme.find("| `", name_end),
+                 end = readme.find("` |", example + 3);
+    if (end != std::string::npos)
+      examples.emplace(readme.substr(name, name_end - name), readme.substr(example + 3, end - example - 3));
   }
-  std::string body = "<h1>Every op</h1>\n<p>From the op table, engine/ir/ops.def, with the examples of <a href=\"engine-readme.html#every-op-by-example\">engine/README.md</a>. "
-                     "The last column of the first table bounds a device's error for floats, in units in the last place.</p>\n";
+  std::string body =
+      "<h1>Every op</h1>\n<p>From the op table, engine/ir/ops.def, with the examples of <a "
+      "href=\"engine-readme.html#every-op-by-example\">engine/README.md</a>. "
+      "The last column of the first table bounds a device's error for floats, in units in the last place.</p>\n";
   const auto table = [&](const char* heading, bool elementwise, auto belongs) {
-    body += "<h2>" + std::string(heading) + "</h2>\n<table>\n<tr><th>op</th><th>meaning</th><th>example</th>" + (elementwise ? "<th>dtypes</th><th>ulp</th>" : "<th>effect</th>") + "</tr>\n";
+    body += "<h2>" + std::string(heading) + "</h2>\n<table>\n<tr><th>op</th><th>meaning</th><th>example</th>" +
+            (elementwise ? "<th>dtypes</th><th>ulp</th>" : "<th>effect</th>") + "</tr>\n";
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const ir::OpInfo& row = ir::info(static_cast<ir::Opcode>(i));
       if (!belongs(row)) continue;
       const std::string name(row.name);
-      body += "<tr id=\"" + name + "\"><td><code>" + name + "</code></td><td>" + escape(row.doc) + "</td><td><code>" + escape(examples[name]) + "</code></td>";
+      body += "<tr id=\"" + name + "\"><td><code>" + name + "</code></td><td>" + escape(row.doc) + "</td><td><code>" +
+              escape(examples[name]) + "</code></td>";
       constexpr const char* kEffects[] = {"pure", "reads", "writes", "ordered"};
       std::string ulp = std::to_string(row.ulp);
       ulp.erase(ulp.find_last_not_of('0') + 1);
       if (ulp.back() == '.') ulp.pop_back();
-      body += elementwise ? "<td>" + operand_text(row) + "</td><td>" + ulp + "</td>" : "<td>" + std::string(kEffects[static_cast<size_t>(row.effect)]) + "</td>";
+      body += elementwise ? "<td>" + operand_text(row) + "</td><td>" + ulp + "</td>"
+                          : "<td>" + std::string(kEffects[static_cast<size_t>(row.effect)]) + "</td>";
       body += "</tr>\n";
     }
     body += "</table>\n";
@@ -110,7 +121,8 @@ std::string header_section(const std::string& path, const std::string& text) {
   }
   std::string intro, entries;
   size_t i = 0;
-  for (; i < lines.size() && lines[i].starts_with("//"); ++i) intro += lines[i].substr(std::min<size_t>(3, lines[i].size())) + "\n";
+  for (; i < lines.size() && lines[i].starts_with("//"); ++i)
+    intro += lines[i].substr(std::min<size_t>(3, lines[i].size())) + "\n";
   const auto entry = [&](const std::string& declaration, const std::string& doc) {
     entries += "<dt><pre><code>" + escape(declaration) + "</code></pre></dt>\n<dd>" + escape(doc) + "</dd>\n";
   };
@@ -137,7 +149,8 @@ std::string header_section(const std::string& path, const std::string& text) {
     std::string declaration;
     for (size_t n = 0; n < 12 && i < lines.size(); ++n, ++i) {
       std::string part = lines[i].substr(0, lines[i].find(" // "));
-      part = part.substr(std::min(part.find_first_not_of(' ') == std::string::npos ? 0 : part.find_first_not_of(' '), part.size()));
+      part = part.substr(
+          std::min(part.find_first_not_of(' ') == std::string::npos ? 0 : part.find_first_not_of(' '), part.size()));
       declaration += (declaration.empty() ? "" : "\n") + part;
       const std::string now = trimmed(part);
       if (now.empty() || now.ends_with(";") || now.ends_with("{") || now.ends_with("}") || now.ends_with(",")) {
@@ -150,14 +163,38 @@ std::string header_section(const std::string& path, const std::string& text) {
     doc.clear();
   }
   if (entries.empty()) return "";
-  return "<h2 id=\"" + anchor(path) + "\">" + escape(path) + "</h2>\n<pre>" + escape(intro) + "</pre>\n<dl>\n" + entries + "</dl>\n";
+  return "<h2 id=\"" + anchor(path) + "\">" + escape(path) + "</h2>\n<pre>" + escape(intro) + "</pre>\n<dl>\n" +
+         entries + "</dl>\n";
 }
 
 void make(const fs::path& root, const fs::path& out) {
   fs::create_directories(out);
   // In this order on the first page; a page that is missing is an error.
-  const std::vector<std::string> pages{"README.md",         "samples/pallas.md",  "samples/glossary.md", "samples/limits.md",       "samples/README.md", "engine/README.md", "engine/base/README.md", "engine/ir/README.md", "engine/passes/README.md", "engine/graph/README.md", "engine/front/README.md",
-                                       "engine/interpreter/README.md", "engine/jax/README.md", "codegen/README.md", "codegen/program/README.md", "codegen/tile/README.md", "codegen/plan/README.md", "codegen/lower/README.md", "codegen/lane/README.md", "codegen/spirv/README.md", "runtime/README.md", "shaders/README.md", "tests/README.md",      "CONTRIBUTING.md",   "CHANGELOG.md"};
+  const std::vector<std::string> pages{"README.md",
+                                       "samples/pallas.md",
+                                       "samples/glossary.md",
+                                       "samples/limits.md",
+                                       "samples/README.md",
+                                       "engine/README.md",
+                                       "engine/base/README.md",
+                                       "engine/ir/README.md",
+                                       "engine/passes/README.md",
+                                       "engine/graph/README.md",
+                                       "engine/front/README.md",
+                                       "engine/interpreter/README.md",
+                                       "engine/jax/README.md",
+                                       "codegen/README.md",
+                                       "codegen/program/README.md",
+                                       "codegen/tile/README.md",
+                                       "codegen/plan/README.md",
+                                       "codegen/lower/README.md",
+                                       "codegen/lane/README.md",
+                                       "codegen/spirv/README.md",
+                                       "runtime/README.md",
+                                       "shaders/README.md",
+                                       "tests/README.md",
+                                       "CONTRIBUTING.md",
+                                       "CHANGELOG.md"};
   std::string list;
   for (const std::string& path : pages) {
     const std::string markdown = read(root / path);
@@ -167,7 +204,8 @@ void make(const fs::path& root, const fs::path& out) {
       const size_t hash = std::min(to.find('#'), to.size());
       const std::string file = (folder / to.substr(0, hash)).lexically_normal().generic_string();
       for (const std::string& candidate : {file, file + (file.ends_with('/') ? "" : "/") + "README.md"})
-        if (std::find(pages.begin(), pages.end(), candidate) != pages.end()) return page_name(candidate) + to.substr(hash);
+        if (std::find(pages.begin(), pages.end(), candidate) != pages.end())
+          return page_name(candidate) + to.substr(hash);
       if (file.ends_with(".png")) {
         write(out / fs::path(file).filename(), read(root / file));
         return fs::path(file).filename().string();
@@ -175,16 +213,24 @@ void make(const fs::path& root, const fs::path& out) {
       return fs::relative(root / file, out).generic_string();  // a source file
     };
     write(out / page_name(path), page(title_of(markdown), to_html(markdown, link)));
-    list += "<tr><td><a href=\"" + page_name(path) + "\">" + escape(title_of(markdown)) + "</a></td><td>" + escape(path) + "</td></tr>\n";
+    list += "<tr><td><a href=\"" + page_name(path) + "\">" + escape(title_of(markdown)) + "</a></td><td>" +
+            escape(path) + "</td></tr>\n";
   }
   write(out / "ops.html", ops_page(read(root / "engine/README.md")));
 
   std::vector<std::string> headers;
   for (const char* folder : {"engine", "codegen", "runtime"})
     for (const auto& e : fs::recursive_directory_iterator(root / folder))
-      if (e.path().extension() == ".h" && e.path().generic_string().find("/cli/") == std::string::npos) headers.push_back(fs::relative(e.path(), root).generic_string());
-  const auto rank = [](const std::string& path) { return path.starts_with("engine/front/") ? 0 : path.starts_with("engine/") ? 1 : path.starts_with("codegen/") ? 3 : 2; };
-  std::sort(headers.begin(), headers.end(), [&](const std::string& a, const std::string& b) { return std::pair{rank(a), a} < std::pair{rank(b), b}; });
+      if (e.path().extension() == ".h" && e.path().generic_string().find("/cli/") == std::string::npos)
+        headers.push_back(fs::relative(e.path(), root).generic_string());
+  const auto rank = [](const std::string& path) {
+    return path.starts_with("engine/front/") ? 0
+           : path.starts_with("engine/")     ? 1
+           : path.starts_with("codegen/")    ? 3
+                                             : 2;
+  };
+  std::sort(headers.begin(), headers.end(),
+            [&](const std::string& a, const std::string& b) { return std::pair{rank(a), a} < std::pair{rank(b), b}; });
   std::string sections, contents;
   for (const std::string& h : headers) {
     const std::string section = header_section(h, read(root / h));
@@ -192,19 +238,29 @@ void make(const fs::path& root, const fs::path& out) {
     sections += section;
     contents += "<li><a href=\"#" + anchor(h) + "\">" + escape(h) + "</a></li>\n";
   }
-  write(out / "api.html", page("Headers", "<h1>Headers</h1>\n<p>What the headers' comments say; <code>#include &lt;tessera/tessera.hpp&gt;</code> is all that a program includes.</p>\n<ul>\n" + contents + "</ul>\n" + sections));
-  write(out / "index.html", page("Reference", "<h1>Reference</h1>\n<table>\n<tr><td><a href=\"ops.html\">Every op</a></td><td>engine/ir/ops.def</td></tr>\n<tr><td><a href=\"api.html\">Headers</a></td><td>*.h</td></tr>\n" + list + "</table>\n"));
+  write(out / "api.html", page("Headers",
+                               "<h1>Headers</h1>\n<p>What the headers' comments say; <code>#include "
+                               "&lt;tessera/tessera.hpp&gt;</code> is all that a program includes.</p>\n<ul>\n" +
+                                   contents + "</ul>\n" + sections));
+  write(out / "index.html", page("Reference",
+                                 "<h1>Reference</h1>\n<table>\n<tr><td><a href=\"ops.html\">Every "
+                                 "op</a></td><td>engine/ir/ops.def</td></tr>\n<tr><td><a "
+                                 "href=\"api.html\">Headers</a></td><td>*.h</td></tr>\n" +
+                                     list + "</table>\n"));
 }
 
 // -- snippets
-/// Each heading's C++ block becomes a function that returns `result`; blocks under "Names" stand before all. Python likewise.
+/// Each heading's C++ block becomes a function that returns `result`; blocks under "Names" stand before all. Python
+/// likewise.
 void snippets(const fs::path& markdown, const fs::path& cpp, const fs::path& python) {
   std::string names, functions, table, python_names, calls;
   std::map<std::string, std::set<std::string>> languages;  // by heading
   for (const CodeBlock& b : code_blocks(read(markdown))) {
     const std::string where = markdown.string() + ":" + std::to_string(b.line), name = anchor(b.heading);
-    if (b.language != "cpp" && b.language != "python") throw Error(where + ": a block in \"" + b.language + "\", not cpp or python");
-    if (!languages[b.heading].insert(b.language).second) throw Error(where + ": a second " + b.language + " block under \"" + b.heading + "\"");
+    if (b.language != "cpp" && b.language != "python")
+      throw Error(where + ": a block in \"" + b.language + "\", not cpp or python");
+    if (!languages[b.heading].insert(b.language).second)
+      throw Error(where + ": a second " + b.language + " block under \"" + b.heading + "\"");
     const std::string line = "#line " + std::to_string(b.line) + " \"" + markdown.string() + "\"\n";
     if (b.language == "cpp") {
       if (b.heading == "Names") names += line + b.text;
@@ -222,7 +278,10 @@ void snippets(const fs::path& markdown, const fs::path& cpp, const fs::path& pyt
   }
   for (const auto& [heading, two] : languages)
     if (two.size() != 2) throw Error(markdown.string() + ": \"" + heading + "\" has a block in one language only");
-  write(cpp, names + functions + "#line 1 \"" + cpp.filename().string() + "\"\n#include \"tests/docs/snippets.h\"\nconst std::vector<Snippet>& snippets() {\n  static const std::vector<Snippet> list{\n" + table + "  };\n  return list;\n}\n");
+  write(cpp, names + functions + "#line 1 \"" + cpp.filename().string() +
+                 "\"\n#include \"tests/docs/snippets.h\"\nconst std::vector<Snippet>& snippets() {\n  static const "
+                 "std::vector<Snippet> list{\n" +
+                 table + "  };\n  return list;\n}\n");
   write(python, "SNIPPETS = {}\nNAMES = r'''" + python_names + "'''\n" + calls);
 }
 

@@ -76,7 +76,8 @@ class Writer {
         for (size_t row = 0; i < lines.size() && lines[i].starts_with("|"); ++i, ++row) {
           if (row == 1) continue;  // |---|
           out += "<tr>";
-          for (const std::string& c : cells(lines[i])) out += (row ? "<td>" : "<th>") + inline_text(c) + (row ? "</td>" : "</th>");
+          for (const std::string& c : cells(lines[i]))
+            out += (row ? "<td>" : "<th>") + inline_text(c) + (row ? "</td>" : "</th>");
           out += "</tr>\n";
         }
         --i;
@@ -89,8 +90,11 @@ class Writer {
         out += list_numbered ? "<ol>\n" : "<ul>\n";
         for (size_t begins = text; i < lines.size();) {
           std::vector<std::string> inner{lines[i].substr(begins)};
-          for (++i; i < lines.size() && (lines[i].empty() ? i + 1 < lines.size() && lines[i + 1].starts_with("  ") : lines[i].find_first_not_of(' ') > indent); ++i)
-            inner.push_back(lines[i].substr(std::min(lines[i].find_first_not_of(' ') == std::string::npos ? 0 : lines[i].find_first_not_of(' '), begins)));
+          for (++i; i < lines.size() && (lines[i].empty() ? i + 1 < lines.size() && lines[i + 1].starts_with("  ")
+                                                          : lines[i].find_first_not_of(' ') > indent);
+               ++i)
+            inner.push_back(lines[i].substr(std::min(
+                lines[i].find_first_not_of(' ') == std::string::npos ? 0 : lines[i].find_first_not_of(' '), begins)));
           out += "<li>" + blocks(inner) + "</li>\n";
           size_t next = i < lines.size() ? item(lines[i], numbered) : 0;
           if (!next || numbered != list_numbered || lines[i].find_first_not_of(' ') != indent) break;
@@ -113,7 +117,8 @@ class Writer {
     std::string out;
     for (size_t i = 0; i < s.size();) {
       if (s[i] == '`') {
-        const size_t ticks = s.find_first_not_of('`', i) == std::string_view::npos ? 1 : s.find_first_not_of('`', i) - i;
+        const size_t ticks =
+            s.find_first_not_of('`', i) == std::string_view::npos ? 1 : s.find_first_not_of('`', i) - i;
         const size_t end = s.find(s.substr(i, ticks), i + ticks);
         if (end != std::string_view::npos) {
           out += "<code>" + escape(s.substr(i + ticks, end - i - ticks)) + "</code>";
@@ -129,7 +134,8 @@ class Writer {
           if (end != std::string_view::npos) {
             const std::string to = escape(link_(std::string(s.substr(target + 1, end - target - 1))));
             const std::string_view text = s.substr(open, close - open);
-            out += image ? "<img src=\"" + to + "\" alt=\"" + escape(text) + "\">" : "<a href=\"" + to + "\">" + inline_text(text) + "</a>";
+            out += image ? "<img src=\"" + to + "\" alt=\"" + escape(text) + "\">"
+                         : "<a href=\"" + to + "\">" + inline_text(text) + "</a>";
             i = end + 1;
             continue;
           }
@@ -163,20 +169,24 @@ class Writer {
 
 std::string escape(std::string_view text) {
   std::string out;
-  for (const char c : text) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
+  for (const char c : text)
+    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
   return out;
 }
 
 std::string anchor(std::string_view heading) {
   std::string out;
   for (const char c : heading) {
-    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-')
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     else if (c == ' ') out += '-';
   }
   return out;
 }
 
-std::string to_html(std::string_view markdown, const std::function<std::string(std::string)>& link) { return Writer(link).blocks(split_lines(markdown)); }
+std::string to_html(std::string_view markdown, const std::function<std::string(std::string)>& link) {
+  return Writer(link).blocks(split_lines(markdown));
+}
 
 std::vector<CodeBlock> code_blocks(std::string_view markdown) {
   std::vector<CodeBlock> out;

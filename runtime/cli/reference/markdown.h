@@ -1,5 +1,5 @@
-// Markdown to HTML, as much of it as this repository's pages use: headings, paragraphs, lists, tables, fenced code, inline code, emphasis, links
-// and images. And the fenced code alone, for tests that run it.
+// Markdown to HTML, as much of it as this repository's pages use: headings, paragraphs, lists, tables, fenced code,
+// inline code, emphasis, links and images. And the fenced code alone, for tests that run it.
 #pragma once
 #include <functional>
 #include <string>
@@ -18,7 +18,7 @@ struct CodeBlock {
   std::string heading;   // the nearest one before it
   std::string language;  // what stands behind the fence
   std::string text;
-  int line;              // of its first line
+  int line;  // of its first line
 };
 std::vector<CodeBlock> code_blocks(std::string_view markdown);
 

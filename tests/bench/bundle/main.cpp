@@ -1,5 +1,6 @@
-// From a bundle's file to the end of its kernel's first call, on a warm cache, against the same by hand: SPIR-V from a file, a VkPipelineCache from another one, a pipeline, a
-// command buffer, a submission. Both on one VkDevice, which Tessera imports anew each time, so that nothing is left of the time before; arrays are there already.
+// From a bundle's file to the end of its kernel's first call, on a warm cache, against the same by hand: SPIR-V from a
+// file, a VkPipelineCache from another one, a pipeline, a command buffer, a submission. Both on one VkDevice, which
+// Tessera imports anew each time, so that nothing is left of the time before; arrays are there already.
 #include <unistd.h>
 #include <vulkan/vulkan.h>
 
@@ -40,7 +41,9 @@ std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
-void write(const fs::path& path, const void* bytes, size_t size) { std::ofstream(path, std::ios::binary).write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size)); }
+void write(const fs::path& path, const void* bytes, size_t size) {
+  std::ofstream(path, std::ios::binary).write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size));
+}
 
 struct Host {
   VkInstance instance = VK_NULL_HANDLE;
@@ -54,11 +57,13 @@ struct Host {
   VkPhysicalDeviceFeatures2 features{};
 
   Host() {
-    const VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "bench_bundle", 0, nullptr, 0, VK_API_VERSION_1_3};
+    const VkApplicationInfo app{
+        VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "bench_bundle", 0, nullptr, 0, VK_API_VERSION_1_3};
     const VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, nullptr, 0, &app, 0, nullptr, 0, nullptr};
     check(vkCreateInstance(&info, nullptr, &instance), "vkCreateInstance");
     uint32_t one = 1;
-    if (vkEnumeratePhysicalDevices(instance, &one, &physical) < 0 || one == 0) check(VK_ERROR_INITIALIZATION_FAILED, "vkEnumeratePhysicalDevices");
+    if (vkEnumeratePhysicalDevices(instance, &one, &physical) < 0 || one == 0)
+      check(VK_ERROR_INITIALIZATION_FAILED, "vkEnumeratePhysicalDevices");
     VkPhysicalDeviceVulkan13Features h13{};
     VkPhysicalDeviceVulkan12Features h12{};
     VkPhysicalDeviceVulkan11Features h11{};
@@ -77,7 +82,9 @@ struct Host {
     const VkCommandPoolCreateInfo pools{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, 0};
     check(vkCreateCommandPool(device, &pools, nullptr, &pool), "vkCreateCommandPool");
   }
-  static VkPhysicalDeviceFeatures2* chain(VkPhysicalDeviceFeatures2& f, VkPhysicalDeviceVulkan11Features& v11, VkPhysicalDeviceVulkan12Features& v12, VkPhysicalDeviceVulkan13Features& v13) {
+  static VkPhysicalDeviceFeatures2* chain(VkPhysicalDeviceFeatures2& f, VkPhysicalDeviceVulkan11Features& v11,
+                                          VkPhysicalDeviceVulkan12Features& v12,
+                                          VkPhysicalDeviceVulkan13Features& v13) {
     f.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, f.pNext = &v11;
     v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, v11.pNext = &v12;
     v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, v12.pNext = &v13;
@@ -87,20 +94,28 @@ struct Host {
   Device imported() const {
     ImportedDevice d;
     d.get_instance_proc_addr = vkGetInstanceProcAddr;
-    d.instance = instance, d.api_version = VK_API_VERSION_1_3, d.physical_device = physical, d.device = device, d.queue = queue, d.features = &features;
+    d.instance = instance, d.api_version = VK_API_VERSION_1_3, d.physical_device = physical, d.device = device,
+    d.queue = queue, d.features = &features;
     return Device::import(d);
   }
   // Memory that the host maps, by its address.
   VkDeviceAddress memory(VkDeviceSize bytes) const {
-    const VkBufferCreateInfo info{VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, nullptr, 0, bytes, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
-                                  VK_SHARING_MODE_EXCLUSIVE, 0, nullptr};
+    const VkBufferCreateInfo info{VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                  nullptr,
+                                  0,
+                                  bytes,
+                                  VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
+                                  VK_SHARING_MODE_EXCLUSIVE,
+                                  0,
+                                  nullptr};
     VkBuffer buffer = VK_NULL_HANDLE;
     check(vkCreateBuffer(device, &info, nullptr, &buffer), "vkCreateBuffer");
     VkMemoryRequirements needs;
     vkGetBufferMemoryRequirements(device, buffer, &needs);
     uint32_t type = 0;
     while (!(needs.memoryTypeBits >> type & 1)) ++type;
-    const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
+    const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr,
+                                          VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
     const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size, type};
     VkDeviceMemory memory = VK_NULL_HANDLE;
     check(vkAllocateMemory(device, &allocate, nullptr, &memory), "vkAllocateMemory");
@@ -111,19 +126,25 @@ struct Host {
 };
 
 // One kernel of one array in and one out, by hand. `cache`: the file of a VkPipelineCache, which is written if `keep`.
-void by_hand(const Host& h, const Program& layout, const fs::path& code, const fs::path& cache, const std::vector<std::byte>& push, uint32_t groups, bool keep) {
+void by_hand(const Host& h, const Program& layout, const fs::path& code, const fs::path& cache,
+             const std::vector<std::byte>& push, uint32_t groups, bool keep) {
   const std::string words = read(code), kept = read(cache);
   VkPipelineCache pipelines = VK_NULL_HANDLE;
-  const VkPipelineCacheCreateInfo cache_info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, nullptr, 0, kept.size(), kept.data()};
+  const VkPipelineCacheCreateInfo cache_info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, nullptr, 0, kept.size(),
+                                             kept.data()};
   check(vkCreatePipelineCache(h.device, &cache_info, nullptr, &pipelines), "vkCreatePipelineCache");
   VkShaderModule module = VK_NULL_HANDLE;
-  const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, words.size(), reinterpret_cast<const uint32_t*>(words.data())};
+  const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, words.size(),
+                                             reinterpret_cast<const uint32_t*>(words.data())};
   check(vkCreateShaderModule(h.device, &module_info, nullptr, &module), "vkCreateShaderModule");
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size())};
-  const VkPipelineLayoutCreateInfo layout_info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 0, nullptr, 1, &range};
+  const VkPipelineLayoutCreateInfo layout_info{
+      VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 0, nullptr, 1, &range};
   VkPipelineLayout pipeline_layout = VK_NULL_HANDLE;
   check(vkCreatePipelineLayout(h.device, &layout_info, nullptr, &pipeline_layout), "vkCreatePipelineLayout");
-  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr, static_cast<uint32_t>(layout.required_subgroup_size)};
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr,
+      static_cast<uint32_t>(layout.required_subgroup_size)};
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.layout = pipeline_layout;
@@ -131,11 +152,13 @@ void by_hand(const Host& h, const Program& layout, const fs::path& code, const f
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;
   info.stage.pName = "main";
-  if (size.requiredSubgroupSize) info.stage.pNext = &size, info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+  if (size.requiredSubgroupSize)
+    info.stage.pNext = &size, info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   VkPipeline pipeline = VK_NULL_HANDLE;
   check(vkCreateComputePipelines(h.device, pipelines, 1, &info, nullptr, &pipeline), "vkCreateComputePipelines");
   VkCommandBuffer commands = VK_NULL_HANDLE;
-  const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, h.pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+  const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, h.pool,
+                                             VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
   check(vkAllocateCommandBuffers(h.device, &allocate, &commands), "vkAllocateCommandBuffers");
   const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, 0, nullptr};
   check(vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
@@ -171,7 +194,8 @@ double milliseconds(const std::function<void()>& f) {
 std::string row(const char* name, std::vector<double> times) {
   std::sort(times.begin(), times.end());
   char line[120];
-  std::snprintf(line, sizeof line, "%-10s min %7.3f ms   median %7.3f   max %7.3f\n", name, times.front(), times[times.size() / 2], times.back());
+  std::snprintf(line, sizeof line, "%-10s min %7.3f ms   median %7.3f   max %7.3f\n", name, times.front(),
+                times[times.size() / 2], times.back());
   return line;
 }
 
@@ -184,8 +208,10 @@ int main(int argc, char** argv) {
   setenv("TESSERA_CACHE", (folder / "cache").c_str(), 1);
 
   const ir::Kernel kernel = ir::parse(
-      "tir 1\nkernel @gelu\nin f32[4096] whole\nout f32[4096] whole\nbody (%x, %y) {\n  %a = load %x[0:4096]\n  %b = tanh %a\n  %c = constant 0.5 : f32[4096]\n  %d = mul %b, %c\n"
-      "  %e = add %d, %c\n  %f = mul %e, %a\n  store %y[0:4096], %f\n  yield\n}\n", "gelu.tir");
+      "tir 1\nkernel @gelu\nin f32[4096] whole\nout f32[4096] whole\nbody (%x, %y) {\n  %a = load %x[0:4096]\n  %b = "
+      "tanh %a\n  %c = constant 0.5 : f32[4096]\n  %d = mul %b, %c\n"
+      "  %e = add %d, %c\n  %f = mul %e, %a\n  store %y[0:4096], %f\n  yield\n}\n",
+      "gelu.tir");
   const BundleSource source[] = {{kernel, {"x", "y"}}};
   const Target targets[] = {minimum_target(), lavapipe_target(), gpu_target()};
   const std::string bytes = bundle_to_bytes(make_bundle(source, targets).file);
@@ -204,7 +230,9 @@ int main(int argc, char** argv) {
     }
     std::memcpy(push.data(), addresses, sizeof addresses);
     const auto groups = static_cast<uint32_t>(program.num_units.value().value());
-    const auto hand = [&](bool keep) { by_hand(host, program, folder / "k.spv", folder / "hand.cache", push, groups, keep); };
+    const auto hand = [&](bool keep) {
+      by_hand(host, program, folder / "k.spv", folder / "hand.cache", push, groups, keep);
+    };
 
     std::vector<double> ours, theirs;
     for (int i = -1; i < repeats; ++i) {  // the first fills the caches
@@ -225,16 +253,19 @@ int main(int argc, char** argv) {
       const PipelineCounts made = pipeline_counts(device);
       const double last = y.download().at(kN - 1);
       if (made.made != 0 || made.from_disk != 1 || std::abs(last - 0.8808) > 1e-3) {
-        std::cerr << "bench_bundle: " << made.made << " pipelines were made and " << made.from_disk << " taken from disk, where 0 and 1 were expected; the last element is " << last << "\n";
+        std::cerr << "bench_bundle: " << made.made << " pipelines were made and " << made.from_disk
+                  << " taken from disk, where 0 and 1 were expected; the last element is " << last << "\n";
         return 1;
       }
     }
-    std::cout << "a bundle of " << bytes.size() << " bytes to the end of its first call, " << repeats << " times\n" << row("bundle", ours) << row("by hand", theirs);
+    std::cout << "a bundle of " << bytes.size() << " bytes to the end of its first call, " << repeats << " times\n"
+              << row("bundle", ours) << row("by hand", theirs);
     std::vector<double> ratios;
     for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / theirs[i]);
     std::sort(ratios.begin(), ratios.end());
     const size_t n = ratios.size();
-    std::printf("ratio: median %.2f, half of the turns %.2f to %.2f (goal: at most 2)\n", ratios[n / 2], ratios[n / 4], ratios[n * 3 / 4]);
+    std::printf("ratio: median %.2f, half of the turns %.2f to %.2f (goal: at most 2)\n", ratios[n / 2], ratios[n / 4],
+                ratios[n * 3 / 4]);
   }
   fs::remove_all(folder);
   return 0;

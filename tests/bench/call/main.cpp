@@ -1,6 +1,8 @@
-// bench_call [--repeats N] [WAY]: what a call costs that does next to nothing, from its start until its result is there, on the best Vulkan device: by Vulkan alone with commands recorded
-// once, by launch() on device arrays, by call_on_host() on the host's (what JAX calls), and by the interpreter. Beside the time: that of the calling thread on its CPU, and the process' context
-// switches. The ways, or those whose names contain WAY, take turns of 200 calls, N (41) of them. No test runs it.
+// bench_call [--repeats N] [WAY]: what a call costs that does next to nothing, from its start until its result is
+// there, on the best Vulkan device: by Vulkan alone with commands recorded once, by launch() on device arrays, by
+// call_on_host() on the host's (what JAX calls), and by the interpreter. Beside the time: that of the calling thread on
+// its CPU, and the process' context switches. The ways, or those whose names contain WAY, take turns of 200 calls, N
+// (41) of them. No test runs it.
 #include <sys/resource.h>
 #include <time.h>
 
@@ -26,7 +28,9 @@ namespace tessera::bench {
 namespace {
 
 constexpr int kCalls = 200;
-constexpr const char* kKernel = "tir 1\nkernel @add\ngrid ()\nin f32[8] whole\nin f32[8] whole\nout f32[8] whole\nbody (%x, %y, %o) {\n  %a = load %x[0:8]\n  %b = load %y[0:8]\n  %c = add %a, %b\n  store %o[0:8], %c\n  yield\n}\n";
+constexpr const char* kKernel =
+    "tir 1\nkernel @add\ngrid ()\nin f32[8] whole\nin f32[8] whole\nout f32[8] whole\nbody (%x, %y, %o) {\n  %a = load "
+    "%x[0:8]\n  %b = load %y[0:8]\n  %c = add %a, %b\n  store %o[0:8], %c\n  yield\n}\n";
 
 /// One command buffer, submitted again and again.
 class ByHand {
@@ -34,7 +38,8 @@ class ByHand {
   /// `record` fills it.
   ByHand(vulkan::Context& c, const std::function<void(VkCommandBuffer)>& record) : c_(c), vk_(c.vk()) {
     vk_.vkGetDeviceQueue(c.handle(), c.probe().queue_family, 0, &queue_);
-    VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
+    VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE,
+                                   0};
     const VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
     vk_.vkCreateSemaphore(c_.handle(), &semaphore, nullptr, &done_);
     const std::lock_guard lock(c.mutex());
@@ -52,11 +57,13 @@ class ByHand {
   void run(bool polls) {
     ++value_;
     const VkCommandBufferSubmitInfo commands{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, commands_, 0};
-    const VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, done_, value_, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0};
+    const VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, done_, value_,
+                                       VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,    0};
     const VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, 0, nullptr, 1, &commands, 1, &signal};
     vk_.vkQueueSubmit2(queue_, 1, &info, VK_NULL_HANDLE);
     uint64_t reached = 0;
-    while (polls && vk_.vkGetSemaphoreCounterValue(c_.handle(), done_, &reached) == VK_SUCCESS && reached < value_) std::this_thread::yield();
+    while (polls && vk_.vkGetSemaphoreCounterValue(c_.handle(), done_, &reached) == VK_SUCCESS && reached < value_)
+      std::this_thread::yield();
     const VkSemaphoreWaitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &done_, &value_};
     vk_.vkWaitSemaphores(c_.handle(), &wait, UINT64_MAX);
   }
@@ -118,7 +125,8 @@ void run(int repeats, const std::string& only) {
   for (const DeviceArray& a : {inputs[0], inputs[1], outputs[0]}) addresses.push_back(a.memory()->address());
   ByHand nothing(c, [](VkCommandBuffer) {}), dispatch(c, [&](VkCommandBuffer commands) {
     c.vk().vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle());
-    c.vk().vkCmdPushConstants(commands, pipeline.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(8 * addresses.size()), addresses.data());
+    c.vk().vkCmdPushConstants(commands, pipeline.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                              static_cast<uint32_t>(8 * addresses.size()), addresses.data());
     c.vk().vkCmdDispatch(commands, bound.groups[0], bound.groups[1], bound.groups[2]);
   });
 
@@ -127,8 +135,16 @@ void run(int repeats, const std::string& only) {
       {"Vulkan: the same, polled", [&] { nothing.run(true); }},
       {"Vulkan: the dispatch, recorded once", [&] { dispatch.run(false); }},
       {"Vulkan: the same, polled", [&] { dispatch.run(true); }},
-      {"launch() and wait()", [&] { launch(device, p, inputs); device.wait(); }},
-      {"launch_into() and wait()", [&] { launch_into(device, p, inputs, outputs); device.wait(); }},
+      {"launch() and wait()",
+       [&] {
+         launch(device, p, inputs);
+         device.wait();
+       }},
+      {"launch_into() and wait()",
+       [&] {
+         launch_into(device, p, inputs, outputs);
+         device.wait();
+       }},
       {"call_on_host()", [&] { call_on_host(kernel, arguments, results); }},
       {"interpret()", [&] { interpret(source, {host[0], host[1]}); }},
   };
@@ -138,9 +154,11 @@ void run(int repeats, const std::string& only) {
       take_turn(w);
       if (r < 0) w.us.clear(), w.own_us.clear(), w.switches.clear();
     }
-  std::printf("%s; of %d turns of %d calls, per call\n%-38s %8s %8s %22s %18s\n", device.info().name.c_str(), repeats, kCalls, "", "min us", "median", "own thread's CPU, us", "context switches");
+  std::printf("%s; of %d turns of %d calls, per call\n%-38s %8s %8s %22s %18s\n", device.info().name.c_str(), repeats,
+              kCalls, "", "min us", "median", "own thread's CPU, us", "context switches");
   for (const Way& w : ways)
-    std::printf("%-38s %8.1f %8.1f %22.1f %18.1f\n", w.name, *std::min_element(w.us.begin(), w.us.end()), median(w.us), median(w.own_us), median(w.switches));
+    std::printf("%-38s %8.1f %8.1f %22.1f %18.1f\n", w.name, *std::min_element(w.us.begin(), w.us.end()), median(w.us),
+                median(w.own_us), median(w.switches));
 }
 
 }  // namespace

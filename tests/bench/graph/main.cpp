@@ -1,6 +1,8 @@
-// Graphs against Vulkan by hand: bench_graph [--repeats N] [KERNELS]. A chain of that many (1000) small kernels, each of which needs what the one before has made, and as many that
-// need nothing of one another: the replay of the graph, and the same code, arrays, dispatches and barriers recorded once into a command buffer by hand. Then the
-// memory that a graph takes of the device, and the planner's figure. Times are of a submission until it is done, medians of N (61) in turns. No test runs it.
+// Graphs against Vulkan by hand: bench_graph [--repeats N] [KERNELS]. A chain of that many (1000) small kernels, each
+// of which needs what the one before has made, and as many that need nothing of one another: the replay of the graph,
+// and the same code, arrays, dispatches and barriers recorded once into a command buffer by hand. Then the memory that
+// a graph takes of the device, and the planner's figure. Times are of a submission until it is done, medians of N (61)
+// in turns. No test runs it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,7 +22,7 @@ namespace ts = tessera;
 using ts::Ref, ts::Tensor, ts::all;
 
 struct Times {
-  double first, second;     // medians, us
+  double first, second;       // medians, us
   double least, ratio, most;  // of second / first, one after the other: the quarter, the median, the three quarters
 };
 /// In turns: what else the machine does meets both.
@@ -47,12 +49,15 @@ class ByHand {
   ByHand(ts::vulkan::Context& c, VkQueue queue, uint32_t family) : c_(c), vk_(c.vk()), queue_(queue) {
     const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, family};
     vk_.vkCreateCommandPool(c_.handle(), &pool, nullptr, &pool_);
-    const VkCommandBufferAllocateInfo one{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+    const VkCommandBufferAllocateInfo one{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_,
+                                          VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
     vk_.vkAllocateCommandBuffers(c_.handle(), &one, &commands_);
-    VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
+    VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE,
+                                   0};
     const VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
     vk_.vkCreateSemaphore(c_.handle(), &semaphore, nullptr, &done_);
-    const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
+    const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
+                                         VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
     vk_.vkBeginCommandBuffer(commands_, &begin);
   }
   ~ByHand() {
@@ -61,14 +66,18 @@ class ByHand {
   }
   ByHand(const ByHand&) = delete;
   ByHand& operator=(const ByHand&) = delete;
-  void dispatch(const ts::vulkan::Pipeline& p, const std::vector<std::byte>& push, const std::array<uint32_t, 3>& groups) {
+  void dispatch(const ts::vulkan::Pipeline& p, const std::vector<std::byte>& push,
+                const std::array<uint32_t, 3>& groups) {
     vk_.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, p.handle());
-    vk_.vkCmdPushConstants(commands_, p.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()), push.data());
+    vk_.vkCmdPushConstants(commands_, p.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()),
+                           push.data());
     vk_.vkCmdDispatch(commands_, groups[0], groups[1], groups[2]);
   }
   void barrier() {
-    const VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, nullptr, VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, VK_ACCESS_2_SHADER_WRITE_BIT,
-                                  VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT};
+    const VkMemoryBarrier2 memory{
+        VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,     nullptr,
+        VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, VK_ACCESS_2_SHADER_WRITE_BIT,
+        VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT};
     VkDependencyInfo info{};
     info.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
     info.memoryBarrierCount = 1;
@@ -79,7 +88,8 @@ class ByHand {
   void run() {
     ++value_;
     const VkCommandBufferSubmitInfo commands{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, commands_, 0};
-    const VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, done_, value_, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0};
+    const VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, done_, value_,
+                                       VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,    0};
     const VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, 0, nullptr, 1, &commands, 1, &signal};
     vk_.vkQueueSubmit2(queue_, 1, &info, VK_NULL_HANDLE);
     const VkSemaphoreWaitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &done_, &value_};
@@ -97,7 +107,8 @@ class ByHand {
 };
 
 constexpr int64_t kSize = 1024;
-const auto mean = ts::pallas_call([](Ref x, Ref y, Ref o) { o[all] = (x[all] + y[all]) / 2; }, {.out_shape = {{{kSize}, ts::f32}}, .name = "mean"});
+const auto mean = ts::pallas_call([](Ref x, Ref y, Ref o) { o[all] = (x[all] + y[all]) / 2; },
+                                  {.out_shape = {{{kSize}, ts::f32}}, .name = "mean"});
 
 ts::Array ramp(int64_t n) {
   std::vector<float> v(static_cast<size_t>(n));
@@ -130,15 +141,24 @@ void against_hand(const ts::Device& d, int repeats, int kernels, bool chain) {
   for (int i = 0; i < kernels; ++i) {
     if (chain && i > 0) by_hand.barrier();
     const ts::DeviceArray& from = chain && i > 0 ? out[static_cast<size_t>(i - 1) % 2] : x;
-    by_hand.dispatch(c.pipeline(p), ts::vulkan::argument_block(p, {address(from), address(y), address(out[static_cast<size_t>(chain ? i % 2 : i)])}, bound.sizes), bound.groups);
+    by_hand.dispatch(
+        c.pipeline(p),
+        ts::vulkan::argument_block(p, {address(from), address(y), address(out[static_cast<size_t>(chain ? i % 2 : i)])},
+                                   bound.sizes),
+        bound.groups);
   }
   by_hand.end();
-  const Times t = in_turns(repeats, [&] { by_hand.run(); }, [&] {
-    graph.run_into({x, y}, results);
-    d.wait();
-  });
-  std::printf("%-12s %5d kernels: %9.0f us by hand, %9.0f us as a graph (%.2fx, half of the turns %.2fx to %.2fx), %zu barriers in %zu command buffers\n", chain ? "a chain" : "independent", kernels, t.first, t.second, t.ratio,
-              t.least, t.most, graph.recordings().barriers, graph.recordings().made);
+  const Times t = in_turns(
+      repeats, [&] { by_hand.run(); },
+      [&] {
+        graph.run_into({x, y}, results);
+        d.wait();
+      });
+  std::printf(
+      "%-12s %5d kernels: %9.0f us by hand, %9.0f us as a graph (%.2fx, half of the turns %.2fx to %.2fx), %zu "
+      "barriers in %zu command buffers\n",
+      chain ? "a chain" : "independent", kernels, t.first, t.second, t.ratio, t.least, t.most,
+      graph.recordings().barriers, graph.recordings().made);
 }
 
 void memory(const ts::Device& d, int64_t n) {
@@ -155,7 +175,8 @@ void memory(const ts::Device& d, int64_t n) {
   const ts::DeviceArray y = graph({x})[0];
   d.wait();
   const int64_t planned = graph.plan().peak_bytes(), held = d.context()->allocated_bytes() - before;
-  std::printf("memory: %lld bytes planned, %lld held on the device (%.3fx)\n", static_cast<long long>(planned), static_cast<long long>(held), static_cast<double>(held) / static_cast<double>(planned));
+  std::printf("memory: %lld bytes planned, %lld held on the device (%.3fx)\n", static_cast<long long>(planned),
+              static_cast<long long>(held), static_cast<double>(held) / static_cast<double>(planned));
 }
 }  // namespace
 

@@ -1,5 +1,6 @@
-// bench_interpreter [--repeats N] [--jax PYTHON SCRIPT] FILE.tir...: times kernels on the interpreter, in turns with JAX's interpret=True if a
-// Python that has it is given (SCRIPT is pallas.py). Sums of the answers are compared; the times are not judged.
+// bench_interpreter [--repeats N] [--jax PYTHON SCRIPT] FILE.tir...: times kernels on the interpreter, in turns with
+// JAX's interpret=True if a Python that has it is given (SCRIPT is pallas.py). Sums of the answers are compared; the
+// times are not judged.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +23,9 @@
 namespace tessera::bench {
 namespace {
 
-struct Answer { double ms = 0, sum = 0; };
+struct Answer {
+  double ms = 0, sum = 0;
+};
 
 struct Times {
   std::vector<double> ms;
@@ -31,7 +34,10 @@ struct Times {
     std::sort(sorted.begin(), sorted.end());
     return sorted[sorted.size() / 2];
   }
-  void print() const { std::printf("  %9.2f %9.2f %9.2f", *std::min_element(ms.begin(), ms.end()), median(), *std::max_element(ms.begin(), ms.end())); }
+  void print() const {
+    std::printf("  %9.2f %9.2f %9.2f", *std::min_element(ms.begin(), ms.end()), median(),
+                *std::max_element(ms.begin(), ms.end()));
+  }
 };
 
 // The script, which is told the name of a kernel and answers with its time and sum.
@@ -66,7 +72,8 @@ class Jax {
     std::fprintf(to_, "%s\n", kernel.c_str());
     std::fflush(to_);
     Answer a;
-    if (std::sscanf(line().c_str(), "%lf %lf", &a.ms, &a.sum) != 2) throw Error("bench: the Python script gave no time for " + kernel);
+    if (std::sscanf(line().c_str(), "%lf %lf", &a.ms, &a.sum) != 2)
+      throw Error("bench: the Python script gave no time for " + kernel);
     return a;
   }
 
@@ -94,7 +101,8 @@ std::vector<Array> ramps(const ir::Kernel& k) {
   for (int i = 0; i < k.num_inputs; ++i) {
     Array a(bind_shape(k, i, {}), k.blocks[static_cast<size_t>(i)].dtype);
     const auto x = a.data<float>();
-    for (size_t j = 0; j < x.size(); ++j) x[j] = static_cast<float>((static_cast<double>(j * 7919 % 2001) - 1000) / 1000);
+    for (size_t j = 0; j < x.size(); ++j)
+      x[j] = static_cast<float>((static_cast<double>(j * 7919 % 2001) - 1000) / 1000);
     inputs.push_back(std::move(a));
   }
   return inputs;
@@ -124,7 +132,8 @@ void compare(const std::string& path, int repeats, Jax* jax) {
   if (jax) {
     theirs.print();
     std::printf("  %7.1f", theirs.median() / ours.median());
-    if (!(std::fabs(here.sum - there.sum) <= 1e-4 * std::fabs(there.sum))) std::printf("  the answers differ: sums %.9g and %.9g", here.sum, there.sum);
+    if (!(std::fabs(here.sum - there.sum) <= 1e-4 * std::fabs(there.sum)))
+      std::printf("  the answers differ: sums %.9g and %.9g", here.sum, there.sum);
   }
   std::printf("\n");
   std::fflush(stdout);
@@ -140,7 +149,8 @@ int main(int argc, char** argv) try {
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--repeats" && i + 1 < argc) repeats = std::max(1, std::atoi(argv[++i]));
-    else if (arg == "--jax" && i + 2 < argc) jax = std::make_unique<tessera::bench::Jax>(argv[i + 1], argv[i + 2]), i += 2;
+    else if (arg == "--jax" && i + 2 < argc)
+      jax = std::make_unique<tessera::bench::Jax>(argv[i + 1], argv[i + 2]), i += 2;
     else files.push_back(arg);
   }
   std::printf("products: %s\n", std::string(tessera::interpreter::multiply_codes<float>().front().name).c_str());
@@ -148,7 +158,10 @@ int main(int argc, char** argv) try {
   if (jax) std::printf("  %9s %9s %9s  %7s", (jax->version() + " ms").c_str(), "median", "max", "ratio");
   std::printf("\n");
   for (const std::string& file : files) tessera::bench::compare(file, repeats, jax.get());
-  if (jax) std::printf("ratio: the median time of JAX's interpret=True on the CPU over the interpreter's; above 1 the interpreter is faster\n");
+  if (jax)
+    std::printf(
+        "ratio: the median time of JAX's interpret=True on the CPU over the interpreter's; above 1 the interpreter is "
+        "faster\n");
   return 0;
 } catch (const tessera::Error& e) {
   std::fprintf(stderr, "%s\n", e.what());

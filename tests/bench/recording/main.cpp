@@ -1,5 +1,6 @@
-// bench_recording [--repeats N]: host time of recording a kernel into a command buffer: by CommandStream, and by hand with vkCmdBindPipeline, vkCmdPushConstants and
-// vkCmdDispatch, in turns in one run; beside each other, and each after the one before, which takes a barrier. Nothing is submitted. It judges nothing.
+// bench_recording [--repeats N]: host time of recording a kernel into a command buffer: by CommandStream, and by hand
+// with vkCmdBindPipeline, vkCmdPushConstants and vkCmdDispatch, in turns in one run; beside each other, and each after
+// the one before, which takes a barrier. Nothing is submitted. It judges nothing.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -21,8 +22,10 @@ namespace {
 constexpr int kCalls = 1000;
 constexpr int kArrays = 64;
 constexpr const char* kKernel =
-    "tir 1\nkernel @add\ngrid (4)\nin f32[1024] block (256) map (%i) { yield %i }\nin f32[1024] block (256) map (%i) { yield %i }\nout f32[1024] block (256) map (%i) { yield %i }\n"
-    "body (%x, %y, %o) {\n  %a = load %x[0:256]\n  %b = load %y[0:256]\n  %c = add %a, %b\n  store %o[0:256], %c\n  yield\n}\n";
+    "tir 1\nkernel @add\ngrid (4)\nin f32[1024] block (256) map (%i) { yield %i }\nin f32[1024] block (256) map (%i) { "
+    "yield %i }\nout f32[1024] block (256) map (%i) { yield %i }\n"
+    "body (%x, %y, %o) {\n  %a = load %x[0:256]\n  %b = load %y[0:256]\n  %c = add %a, %b\n  store %o[0:256], %c\n  "
+    "yield\n}\n";
 
 /// Of the sorted ones that at a part of them: 0.5 is the median.
 double part_of(std::vector<double> v, double part) {
@@ -39,7 +42,8 @@ template <class F> double time(vulkan::Context& context, F record) {
   }
   const auto start = std::chrono::steady_clock::now();
   record(commands);
-  const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / kCalls;
+  const double us =
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / kCalls;
   const std::lock_guard lock(context.mutex());
   context.recorder().end_replayable(commands);
   context.recorder().retire(commands);
@@ -78,17 +82,22 @@ void run(int repeats) {
         for (int i = 0; i < kCalls; ++i) {
           if (chain || i % kArrays == 0) vulkan::memory_barrier(vk, c, mask(Stage::compute), mask(Stage::compute));
           const auto n = static_cast<size_t>(i);
-          const std::array<uint64_t, 3> addresses{at[kArrays], at[chain ? n % kArrays : kArrays], at[(chain ? n + 1 : n) % kArrays]};
+          const std::array<uint64_t, 3> addresses{at[kArrays], at[chain ? n % kArrays : kArrays],
+                                                  at[(chain ? n + 1 : n) % kArrays]};
           vk.vkCmdBindPipeline(c, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle());
-          vk.vkCmdPushConstants(c, pipeline.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof addresses, addresses.data());
+          vk.vkCmdPushConstants(c, pipeline.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof addresses,
+                                addresses.data());
           vk.vkCmdDispatch(c, bound.groups[0], bound.groups[1], bound.groups[2]);
         }
       }));
     }
     std::vector<double> ratios;
     for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / by_hand[i]);
-    std::printf("%-32s %7.3f us a kernel, by hand %7.3f us (medians of %d in turns), ratio %.2f, half of the turns %.2f to %.2f\n", chain ? "recording, each after another" : "recording, side by side",
-                part_of(ours, 0.5), part_of(by_hand, 0.5), repeats, part_of(ratios, 0.5), part_of(ratios, 0.25), part_of(ratios, 0.75));
+    std::printf(
+        "%-32s %7.3f us a kernel, by hand %7.3f us (medians of %d in turns), ratio %.2f, half of the turns %.2f to "
+        "%.2f\n",
+        chain ? "recording, each after another" : "recording, side by side", part_of(ours, 0.5), part_of(by_hand, 0.5),
+        repeats, part_of(ratios, 0.5), part_of(ratios, 0.25), part_of(ratios, 0.75));
   }
   std::printf("goals: at most 5 us a kernel, and a ratio of at most 1.5\n");
 }

@@ -9,8 +9,10 @@ int main(int argc, char** argv) {
   tessera_array *x = NULL, *y = NULL;
   const int64_t n = 3;
   float data[3] = {1, 2, 3};
-  if (argc < 2 || tessera_bundle_load(argv[1], &bundle) || tessera_device_create(NULL, &device) || tessera_kernel_get(bundle, device, "scale", &kernel) ||
-      tessera_array_create(device, TESSERA_F32, 1, &n, data, &x) || tessera_launch(kernel, &x, 1, &y, 1, NULL, 0) || tessera_array_read(y, data, sizeof data)) {
+  if (argc < 2 || tessera_bundle_load(argv[1], &bundle) || tessera_device_create(NULL, &device) ||
+      tessera_kernel_get(bundle, device, "scale", &kernel) ||
+      tessera_array_create(device, TESSERA_F32, 1, &n, data, &x) || tessera_launch(kernel, &x, 1, &y, 1, NULL, 0) ||
+      tessera_array_read(y, data, sizeof data)) {
     printf("%s\n", tessera_last_error());
     return 1;
   }

@@ -1,11 +1,11 @@
 #include "tests/support/judge/arithmetic.h"
 
 #include <spirv/unified1/GLSL.std.450.h>
-#include <spirv/unified1/spirv.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <spirv/unified1/spirv.hpp>
 
 #include "engine/base/dtype.h"
 
@@ -18,7 +18,9 @@ uint64_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
 uint64_t bits_of(double x) { return std::bit_cast<uint64_t>(x); }
 
 /// The number of a float of any width: exact.
-double number(uint64_t bits, uint32_t width) { return width == 16 ? from_half(bits) : width == 32 ? static_cast<double>(f32(bits)) : f64(bits); }
+double number(uint64_t bits, uint32_t width) {
+  return width == 16 ? from_half(bits) : width == 32 ? static_cast<double>(f32(bits)) : f64(bits);
+}
 
 /// `x` rounded once.
 uint64_t rounded(long double x, uint32_t width, bool to_zero) {
@@ -47,7 +49,8 @@ template <class T> T floats(Code code, T a, T b) {
 
 template <class T> T one(uint32_t op, T a) {
   switch (op) {
-    case GLSLstd450Round: case GLSLstd450RoundEven: return std::nearbyint(a);
+    case GLSLstd450Round:
+    case GLSLstd450RoundEven: return std::nearbyint(a);
     case GLSLstd450Trunc: return std::trunc(a);
     case GLSLstd450FSign: return a > 0 ? T(1) : a < 0 ? T(-1) : a;
     case GLSLstd450Floor: return std::floor(a);
@@ -83,7 +86,8 @@ Slot Arithmetic::divide(const Instr& i, Slot a, Slot b) {
   const int64_t x = signed_of(a.bits, i.width), y = signed_of(b.bits, i.width);
   if (b.bits == 0) return undefined = "division by 0", Slot{0, poison};
   const bool is_signed = i.code == Code::sdiv || i.code == Code::srem || i.code == Code::smod;
-  if (is_signed && y == -1 && a.bits == mask / 2 + 1) return undefined = "the least integer divided by -1", Slot{0, poison};
+  if (is_signed && y == -1 && a.bits == mask / 2 + 1)
+    return undefined = "the least integer divided by -1", Slot{0, poison};
   switch (i.code) {
     case Code::udiv: return {a.bits / b.bits, poison};
     case Code::umod: return {a.bits % b.bits, poison};
@@ -99,7 +103,10 @@ Slot Arithmetic::floating(const Instr& i, Slot a, Slot b, Slot) {
   const uint32_t w = i.width, to = i.n;
   const uint64_t poison = a.poison | b.poison;
   switch (i.code) {
-    case Code::fadd: case Code::fsub: case Code::fmul: case Code::fdiv:
+    case Code::fadd:
+    case Code::fsub:
+    case Code::fmul:
+    case Code::fdiv:
       if (w == 16) return {to_half(floats(i.code, from_half(a.bits), from_half(b.bits)), false), whole(poison, 0xffff)};
       if (w == 32) return {bits_of(floats(i.code, f32(a.bits), f32(b.bits))), whole(poison, mask_of(32))};
       return {bits_of(floats(i.code, f64(a.bits), f64(b.bits))), whole(poison, ~uint64_t{0})};
@@ -111,17 +118,32 @@ Slot Arithmetic::floating(const Instr& i, Slot a, Slot b, Slot) {
     }
     case Code::is_nan: return {std::isnan(number(a.bits, w)), poison != 0};
     case Code::is_inf: return {std::isinf(number(a.bits, w)), poison != 0};
-    case Code::fconvert: return {to > w ? rounded(number(a.bits, w), to, false) : rounded(number(a.bits, w), to, to_zero[to == 16 ? 0 : 1]), whole(poison, mask_of(to))};
-    case Code::u_to_f: return {rounded(static_cast<long double>(a.bits), to, to_zero[to == 16 ? 0 : to == 32 ? 1 : 2]), whole(poison, mask_of(to))};
-    case Code::s_to_f: return {rounded(static_cast<long double>(signed_of(a.bits, w)), to, to_zero[to == 16 ? 0 : to == 32 ? 1 : 2]), whole(poison, mask_of(to))};
+    case Code::fconvert:
+      return {
+          to > w ? rounded(number(a.bits, w), to, false) : rounded(number(a.bits, w), to, to_zero[to == 16 ? 0 : 1]),
+          whole(poison, mask_of(to))};
+    case Code::u_to_f:
+      return {rounded(static_cast<long double>(a.bits), to,
+                      to_zero[to == 16   ? 0
+                              : to == 32 ? 1
+                                         : 2]),
+              whole(poison, mask_of(to))};
+    case Code::s_to_f:
+      return {rounded(static_cast<long double>(signed_of(a.bits, w)), to,
+                      to_zero[to == 16   ? 0
+                              : to == 32 ? 1
+                                         : 2]),
+              whole(poison, mask_of(to))};
     case Code::f_to_u: {
       const double x = std::trunc(number(a.bits, w));
-      if (!(x >= 0 && x < std::ldexp(1.0, static_cast<int>(to)))) return undefined = "a float that the unsigned integer cannot hold", Slot{0, whole(poison, mask_of(to))};
+      if (!(x >= 0 && x < std::ldexp(1.0, static_cast<int>(to))))
+        return undefined = "a float that the unsigned integer cannot hold", Slot{0, whole(poison, mask_of(to))};
       return {static_cast<uint64_t>(x), whole(poison, mask_of(to))};
     }
     default: {
       const double x = std::trunc(number(a.bits, w)), limit = std::ldexp(1.0, static_cast<int>(to) - 1);
-      if (!(x >= -limit && x < limit)) return undefined = "a float that the integer cannot hold", Slot{0, whole(poison, mask_of(to))};
+      if (!(x >= -limit && x < limit))
+        return undefined = "a float that the integer cannot hold", Slot{0, whole(poison, mask_of(to))};
       return {static_cast<uint64_t>(static_cast<int64_t>(x)) & mask_of(to), whole(poison, mask_of(to))};
     }
   }
@@ -134,7 +156,8 @@ Slot Arithmetic::glsl(const Instr& i, Slot a, Slot b, Slot c) {
   const auto integer = [&](uint64_t v) { return Slot{v & mask, whole(poison, mask)}; };
   switch (i.aux) {
     case GLSLstd450FAbs: return {a.bits & mask >> 1, a.poison & mask >> 1};
-    case GLSLstd450SAbs: return integer(static_cast<uint64_t>(x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x)));
+    case GLSLstd450SAbs:
+      return integer(static_cast<uint64_t>(x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x)));
     case GLSLstd450SSign: return integer(static_cast<uint64_t>(static_cast<int64_t>(x > 0) - (x < 0)));
     case GLSLstd450UMin: return integer(std::min(a.bits, b.bits));
     case GLSLstd450UMax: return integer(std::max(a.bits, b.bits));
@@ -148,11 +171,20 @@ Slot Arithmetic::glsl(const Instr& i, Slot a, Slot b, Slot c) {
       if (w != 32) undefined = "FindMsb of other than 32 bits";
       return integer(highest(i.aux == GLSLstd450FindSMsb && x < 0 ? ~a.bits & mask : a.bits));
     case GLSLstd450Fma: {
-      if (w == 64) return {bits_of(fused ? std::fma(f64(a.bits), f64(b.bits), f64(c.bits)) : f64(a.bits) * f64(b.bits) + f64(c.bits)), whole(poison, mask)};
+      if (w == 64)
+        return {
+            bits_of(fused ? std::fma(f64(a.bits), f64(b.bits), f64(c.bits)) : f64(a.bits) * f64(b.bits) + f64(c.bits)),
+            whole(poison, mask)};
       const float product = f32(a.bits) * f32(b.bits);
-      return {bits_of(fused ? std::fma(f32(a.bits), f32(b.bits), f32(c.bits)) : product + f32(c.bits)), whole(poison, mask)};
+      return {bits_of(fused ? std::fma(f32(a.bits), f32(b.bits), f32(c.bits)) : product + f32(c.bits)),
+              whole(poison, mask)};
     }
-    case GLSLstd450FMin: case GLSLstd450FMax: case GLSLstd450NMin: case GLSLstd450NMax: case GLSLstd450FClamp: case GLSLstd450NClamp:
+    case GLSLstd450FMin:
+    case GLSLstd450FMax:
+    case GLSLstd450NMin:
+    case GLSLstd450NMax:
+    case GLSLstd450FClamp:
+    case GLSLstd450NClamp:
       if (w == 64) return {bits_of(several(i.aux, f64(a.bits), f64(b.bits), f64(c.bits))), whole(poison, mask)};
       return {bits_of(several(i.aux, f32(a.bits), f32(b.bits), f32(c.bits))), whole(poison, mask)};
     default:
@@ -165,20 +197,33 @@ uint64_t Arithmetic::combine(uint32_t op, uint32_t w, uint64_t a, uint64_t b) {
   const uint64_t mask = mask_of(w);
   const int64_t x = signed_of(a, w), y = signed_of(b, w);
   switch (op) {
-    case spv::OpAtomicIAdd: case spv::OpGroupNonUniformIAdd: return (a + b) & mask;
+    case spv::OpAtomicIAdd:
+    case spv::OpGroupNonUniformIAdd: return (a + b) & mask;
     case spv::OpAtomicISub: return (a - b) & mask;
     case spv::OpGroupNonUniformIMul: return a * b & mask;
-    case spv::OpAtomicSMin: case spv::OpGroupNonUniformSMin: return static_cast<uint64_t>(std::min(x, y)) & mask;
-    case spv::OpAtomicSMax: case spv::OpGroupNonUniformSMax: return static_cast<uint64_t>(std::max(x, y)) & mask;
-    case spv::OpAtomicUMin: case spv::OpGroupNonUniformUMin: return std::min(a, b);
-    case spv::OpAtomicUMax: case spv::OpGroupNonUniformUMax: return std::max(a, b);
-    case spv::OpAtomicAnd: case spv::OpGroupNonUniformBitwiseAnd: case spv::OpGroupNonUniformLogicalAnd: return a & b;
-    case spv::OpAtomicOr: case spv::OpGroupNonUniformBitwiseOr: case spv::OpGroupNonUniformLogicalOr: return a | b;
-    case spv::OpAtomicXor: case spv::OpGroupNonUniformBitwiseXor: case spv::OpGroupNonUniformLogicalXor: return a ^ b;
+    case spv::OpAtomicSMin:
+    case spv::OpGroupNonUniformSMin: return static_cast<uint64_t>(std::min(x, y)) & mask;
+    case spv::OpAtomicSMax:
+    case spv::OpGroupNonUniformSMax: return static_cast<uint64_t>(std::max(x, y)) & mask;
+    case spv::OpAtomicUMin:
+    case spv::OpGroupNonUniformUMin: return std::min(a, b);
+    case spv::OpAtomicUMax:
+    case spv::OpGroupNonUniformUMax: return std::max(a, b);
+    case spv::OpAtomicAnd:
+    case spv::OpGroupNonUniformBitwiseAnd:
+    case spv::OpGroupNonUniformLogicalAnd: return a & b;
+    case spv::OpAtomicOr:
+    case spv::OpGroupNonUniformBitwiseOr:
+    case spv::OpGroupNonUniformLogicalOr: return a | b;
+    case spv::OpAtomicXor:
+    case spv::OpGroupNonUniformBitwiseXor:
+    case spv::OpGroupNonUniformLogicalXor: return a ^ b;
     case spv::OpGroupNonUniformFAdd: return w == 64 ? bits_of(f64(a) + f64(b)) : bits_of(f32(a) + f32(b));
     case spv::OpGroupNonUniformFMul: return w == 64 ? bits_of(f64(a) * f64(b)) : bits_of(f32(a) * f32(b));
-    case spv::OpGroupNonUniformFMin: return w == 64 ? bits_of(std::fmin(f64(a), f64(b))) : bits_of(std::fmin(f32(a), f32(b)));
-    case spv::OpGroupNonUniformFMax: return w == 64 ? bits_of(std::fmax(f64(a), f64(b))) : bits_of(std::fmax(f32(a), f32(b)));
+    case spv::OpGroupNonUniformFMin:
+      return w == 64 ? bits_of(std::fmin(f64(a), f64(b))) : bits_of(std::fmin(f32(a), f32(b)));
+    case spv::OpGroupNonUniformFMax:
+      return w == 64 ? bits_of(std::fmax(f64(a), f64(b))) : bits_of(std::fmax(f32(a), f32(b)));
     default: return b;  // exchange, store
   }
 }

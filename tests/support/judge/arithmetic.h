@@ -1,5 +1,5 @@
-// The arithmetic of one instruction on Slots: what SPIR-V and GLSL.std.450 define, in C++'s float and double, and which of the result's bits hang on poison.
-// What is undefined says so by `undefined`, and gives 0.
+// The arithmetic of one instruction on Slots: what SPIR-V and GLSL.std.450 define, in C++'s float and double, and which
+// of the result's bits hang on poison. What is undefined says so by `undefined`, and gives 0.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -9,9 +9,10 @@
 namespace tessera::judge {
 
 struct Arithmetic {
-  bool fused = true;               // what Fma does
-  bool to_zero[3] = {};            // conversions to 16, 32 and 64-bit floats: where the module does not ask for rounding to even
-  const char* undefined = nullptr; // why the last one was
+  bool fused = true;  // what Fma does
+  // conversions to 16, 32 and 64-bit floats: where the module does not ask for rounding to even
+  bool to_zero[3] = {};
+  const char* undefined = nullptr;  // why the last one was
 
   /// Of Code::udiv to Code::smod, and of everything of floats.
   Slot divide(const Instr& i, Slot a, Slot b);

@@ -36,24 +36,34 @@ void fold(Dispatch& d, const Program& p, uint32_t n, const Options& o, Random& r
 }  // namespace
 
 Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& dims, const Options& options) {
-  if (arrays.size() != p.args.size()) throw SpecError(p.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(p.args.size()) + " arguments", p.loc);
+  if (arrays.size() != p.args.size())
+    throw SpecError(
+        p.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(p.args.size()) + " arguments",
+        p.loc);
   const Module m = decode(p.spirv);
   Reports reports(m, p.name, options.max_reports);
   Memory memory(reports);
   Random random{Random{options.seed}.next()};
   Result result;
 
-  const auto wrong = [&](const std::string& what) { reports.add(Kind::module, static_cast<uint32_t>(reports.all.size()), 0, [&] { return what; }); };
+  const auto wrong = [&](const std::string& what) {
+    reports.add(Kind::module, static_cast<uint32_t>(reports.all.size()), 0, [&] { return what; });
+  };
   for (const std::string& s : m.problems) wrong(s);
   const uint32_t size = m.local_size[0] * m.local_size[1] * m.local_size[2];
-  if (size != static_cast<uint32_t>(p.workgroup_size)) wrong("the module has " + std::to_string(size) + " invocations, its Program " + std::to_string(p.workgroup_size));
-  if (m.shared_bytes > static_cast<uint64_t>((p.shared_bytes + 3) / 4 * 4)) wrong("the module has " + std::to_string(m.shared_bytes) + " bytes of shared memory, its Program " + std::to_string(p.shared_bytes));
+  if (size != static_cast<uint32_t>(p.workgroup_size))
+    wrong("the module has " + std::to_string(size) + " invocations, its Program " + std::to_string(p.workgroup_size));
+  if (m.shared_bytes > static_cast<uint64_t>((p.shared_bytes + 3) / 4 * 4))
+    wrong("the module has " + std::to_string(m.shared_bytes) + " bytes of shared memory, its Program " +
+          std::to_string(p.shared_bytes));
   if (const auto pushed = static_cast<uint64_t>(p.indirect_table ? 8 : p.push_bytes()); m.push_bytes > pushed)
-    wrong("the module reads " + std::to_string(m.push_bytes) + " bytes of push constants, its Program has " + std::to_string(pushed));
+    wrong("the module reads " + std::to_string(m.push_bytes) + " bytes of push constants, its Program has " +
+          std::to_string(pushed));
 
   Dispatch d;
   d.max_steps = options.max_steps;
-  d.subgroup_size = static_cast<uint32_t>(p.required_subgroup_size > 0 ? p.required_subgroup_size : std::max(1, options.subgroup_size));
+  d.subgroup_size = static_cast<uint32_t>(p.required_subgroup_size > 0 ? p.required_subgroup_size
+                                                                       : std::max(1, options.subgroup_size));
   const int64_t units = p.num_units.eval(dims);
   const uint32_t workgroups = launched(p, units, options);
   fold(d, p, workgroups, options, random);
@@ -65,8 +75,11 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
     if (i.code == Code::load || i.code == Code::store) narrowest = std::min<uint32_t>(narrowest, i.width / 8);
   const uint64_t apart = m.waits || m.has_atomics ? size * (m.has_atomics ? 3u : 1u) : 1;
   const uint64_t scratch_cells = static_cast<uint64_t>(p.scratch_bytes) * groups / narrowest;
-  uint64_t needed = apart * m.slots.size() * sizeof(Slot) + scratch_cells * sizeof(Cell) + m.shared_bytes / 4 * sizeof(Cell);
-  for (size_t i = 0; i < arrays.size(); ++i) needed += static_cast<uint64_t>(arrays[i].nbytes()) * 2 + (p.args[i].written ? static_cast<uint64_t>(arrays[i].size()) * 2 * sizeof(Cell) : 0);
+  uint64_t needed =
+      apart * m.slots.size() * sizeof(Slot) + scratch_cells * sizeof(Cell) + m.shared_bytes / 4 * sizeof(Cell);
+  for (size_t i = 0; i < arrays.size(); ++i)
+    needed += static_cast<uint64_t>(arrays[i].nbytes()) * 2 +
+              (p.args[i].written ? static_cast<uint64_t>(arrays[i].size()) * 2 * sizeof(Cell) : 0);
   if (needed > kMostMemory) {
     result.unfinished = true;
     return result;
@@ -78,7 +91,8 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
   std::vector<Object*> args;
   std::vector<uint64_t> addresses;
   for (size_t i = 0; i < arrays.size(); ++i) {
-    Object& o = memory.add(p.args[i].origin, static_cast<uint64_t>(arrays[i].nbytes()), static_cast<uint64_t>(p.alignment), random.next());
+    Object& o = memory.add(p.args[i].origin, static_cast<uint64_t>(arrays[i].nbytes()),
+                           static_cast<uint64_t>(p.alignment), random.next());
     fill(o);
     if (o.size) std::memcpy(o.bytes.data(), std::as_const(arrays[i]).bytes(), o.size);
     o.element = static_cast<uint32_t>(size_bytes(arrays[i].dtype()));
@@ -120,13 +134,17 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
       block.resize(at + sizeof v);
       std::memcpy(&block[at], &v, sizeof v);
     };
-    for (size_t i = 0; i < addresses.size(); ++i) put(addresses[i] - (p.scratch_bytes > 0 && i == args.size() ? static_cast<uint64_t>(first * p.scratch_bytes) : 0));
+    for (size_t i = 0; i < addresses.size(); ++i)
+      put(addresses[i] -
+          (p.scratch_bytes > 0 && i == args.size() ? static_cast<uint64_t>(first * p.scratch_bytes) : 0));
     for (const bool wide : {true, false})
       for (size_t i = 0; i < p.extents.size(); ++i) {
         if (p.extent_is_64.at(i) != wide) continue;
         const auto at = static_cast<int>(i);
         const bool steps = p.steps_extent >= 0 && (at == p.steps_extent || at == p.steps_extent + 1);
-        const int64_t v = steps ? (at == p.steps_extent ? first_step : end_step) : at == p.units_extent ? end : p.extents[i].eval(dims);
+        const int64_t v = steps                  ? (at == p.steps_extent ? first_step : end_step)
+                          : at == p.units_extent ? end
+                                                 : p.extents[i].eval(dims);
         if (wide) put(v);
         else put(static_cast<int32_t>(v));
       }
@@ -138,15 +156,22 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
     return block;
   };
   std::vector<std::vector<std::byte>> before;
-  for (const Object* o : args) before.emplace_back(o->bytes.begin() + static_cast<std::ptrdiff_t>(o->size), o->bytes.end());
+  for (const Object* o : args)
+    before.emplace_back(o->bytes.begin() + static_cast<std::ptrdiff_t>(o->size), o->bytes.end());
   memory.sort();
 
-  // In one dispatch, or cut as a launch cuts what takes too long: each part runs some of the units, with workgroups numbered from a base.
-  const int64_t parts = p.units_extent >= 0 && units > static_cast<int64_t>(groups) && random.below(2) ? 2 + random.below(2) : 1;
-  const int64_t per = parts == 1 ? units : cdiv(cdiv(units, parts), static_cast<int64_t>(groups)) * static_cast<int64_t>(groups);
+  // In one dispatch, or cut as a launch cuts what takes too long: each part runs some of the units, with workgroups
+  // numbered from a base.
+  const int64_t parts =
+      p.units_extent >= 0 && units > static_cast<int64_t>(groups) && random.below(2) ? 2 + random.below(2) : 1;
+  const int64_t per =
+      parts == 1 ? units : cdiv(cdiv(units, parts), static_cast<int64_t>(groups)) * static_cast<int64_t>(groups);
   // Where loops are cut, in dispatches of some steps each.
   const int64_t total = p.steps_extent >= 0 ? p.extents[static_cast<size_t>(p.steps_extent) + 1].eval(dims) : 1;
-  const int64_t each = p.steps_extent < 0 ? 1 : std::clamp<int64_t>(options.steps > 0 ? options.steps : steps_at_once(p, total, &dims), 1, total);
+  const int64_t each =
+      p.steps_extent < 0
+          ? 1
+          : std::clamp<int64_t>(options.steps > 0 ? options.steps : steps_at_once(p, total, &dims), 1, total);
   const auto left = [&](int64_t step) {
     if (!p.open_ended) return step < total;
     uint32_t bits;
@@ -157,10 +182,13 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
     return step == 0 || unfinished;
   };
   for (int64_t first = 0; first < units && workgroups > 0 && !result.unfinished; first += per) {
-    if (parts > 1) d.groups[0] = static_cast<uint32_t>(groups), d.groups[1] = d.groups[2] = 1, d.base[1] = static_cast<uint32_t>(first / static_cast<int64_t>(groups));
+    if (parts > 1)
+      d.groups[0] = static_cast<uint32_t>(groups), d.groups[1] = d.groups[2] = 1,
+      d.base[1] = static_cast<uint32_t>(first / static_cast<int64_t>(groups));
     for (int64_t step = 0; !result.unfinished && left(step); step += each) {
       const int64_t begin = !p.open_ended ? step : Program::kTells | (step > 0 ? Program::kGoesOn : 0);
-      d.push = push(first, parts == 1 && p.units_extent < 0 ? units : std::min(first + per, units), begin, p.open_ended ? each : std::min(step + each, total));
+      d.push = push(first, parts == 1 && p.units_extent < 0 ? units : std::min(first + per, units), begin,
+                    p.open_ended ? each : std::min(step + each, total));
       Machine machine(m, memory, reports, random, d);
       machine.run();
       memory.forget();
@@ -170,15 +198,21 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
     }
   }
   if (options.loops && workgroups > 0 && !result.unfinished && reports.all.empty()) {
-    const LoopTotal counted = total_iterations(*options.loops, p.max_workgroups > 0 ? cdiv(units, static_cast<int64_t>(groups)) : 0, &dims);
-    const int64_t own = (p.max_loop_iterations > 0 ? 3 : 0) + (p.steps_extent >= 0 ? each : 0);  // that which asks whether loops were cut
+    const LoopTotal counted =
+        total_iterations(*options.loops, p.max_workgroups > 0 ? cdiv(units, static_cast<int64_t>(groups)) : 0, &dims);
+    // that which asks whether loops were cut
+    const int64_t own = (p.max_loop_iterations > 0 ? 3 : 0) + (p.steps_extent >= 0 ? each : 0);
     if (counted.at_most && result.most_iterations > *counted.at_most + own)
-      wrong("a subgroup runs " + std::to_string(result.most_iterations) + " loop iterations, but at most " + std::to_string(*counted.at_most + own) + " are counted");
-    if (parts == 1 && p.steps_extent < 0 && result.most_iterations < counted.at_least) wrong("no subgroup runs more than " + std::to_string(result.most_iterations) + " loop iterations, but at least " + std::to_string(counted.at_least) + " are counted");
+      wrong("a subgroup runs " + std::to_string(result.most_iterations) + " loop iterations, but at most " +
+            std::to_string(*counted.at_most + own) + " are counted");
+    if (parts == 1 && p.steps_extent < 0 && result.most_iterations < counted.at_least)
+      wrong("no subgroup runs more than " + std::to_string(result.most_iterations) + " loop iterations, but at least " +
+            std::to_string(counted.at_least) + " are counted");
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
     const Object& o = *args[i];
-    if (!std::equal(before[i].begin(), before[i].end(), o.bytes.begin() + static_cast<std::ptrdiff_t>(o.size))) wrong("what lies behind " + o.name + " is changed");
+    if (!std::equal(before[i].begin(), before[i].end(), o.bytes.begin() + static_cast<std::ptrdiff_t>(o.size)))
+      wrong("what lies behind " + o.name + " is changed");
     if (!p.args[i].is_output) continue;
     Array a(arrays[i].shape(), arrays[i].dtype());
     if (o.size) std::memcpy(a.bytes(), o.bytes.data(), o.size);
@@ -196,7 +230,9 @@ std::optional<std::vector<uint32_t>> optimised(const std::vector<uint32_t>& spir
 #ifdef TESSERA_SPIRV_OPT
   spvtools::Optimizer optimizer(SPV_ENV_VULKAN_1_3);
   std::string log;
-  optimizer.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t&, const char* message) { log += std::string(message) + "\n"; });
+  optimizer.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t&, const char* message) {
+    log += std::string(message) + "\n";
+  });
   optimizer.RegisterPerformancePasses();
   std::vector<uint32_t> out;
   spvtools::OptimizerOptions options;

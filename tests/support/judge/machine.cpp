@@ -1,10 +1,9 @@
 #include "tests/support/judge/machine.h"
 
-#include <spirv/unified1/spirv.hpp>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <spirv/unified1/spirv.hpp>
 
 namespace tessera::judge {
 
@@ -15,7 +14,8 @@ Machine::Machine(const Module& m, Memory& memory, Reports& reports, Random& rand
   for (int i = 0; i < 3; ++i) arithmetic_.to_zero[i] = !m.rounds_even[i] && random.below(2);
   // Workgroups take turns where they can tell: by atomics.
   groups_.resize(m.has_atomics ? 3 : 1);
-  const bool apart = m.waits || m.has_atomics;  // else an invocation ends before the next begins, and they share their slots
+  // else an invocation ends before the next begins, and they share their slots
+  const bool apart = m.waits || m.has_atomics;
   for (Group& g : groups_) {
     g.slots.resize(m.slots.size() * (apart ? size_ : 1));
     g.rounds.resize(m.loops.size() * (apart ? size_ : 1));
@@ -29,7 +29,8 @@ Machine::Machine(const Module& m, Memory& memory, Reports& reports, Random& rand
       v.slots = g.slots.data() + (apart ? i * m.slots.size() : 0);
       v.rounds = g.rounds.data() + (apart ? i * m.loops.size() : 0);
       std::copy(m.slots.begin(), m.slots.end(), v.slots);
-      v.index = i, v.local_index = local[i], v.subgroup = i / dispatch_.subgroup_size, v.lane = i % dispatch_.subgroup_size;
+      v.index = i, v.local_index = local[i], v.subgroup = i / dispatch_.subgroup_size,
+      v.lane = i % dispatch_.subgroup_size;
     }
     g.shared.name = "shared memory";
     g.shared.size = m.shared_bytes;
@@ -67,7 +68,8 @@ void Machine::begin(Group& g, uint32_t number) {
   g.active = true;
 }
 
-// Lets every invocation that can go on do so, in random order; if none can, lets the workgroup pass its barrier, or ends it.
+// Lets every invocation that can go on do so, in random order; if none can, lets the workgroup pass its barrier, or
+// ends it.
 void Machine::round(Group& g) {
   std::vector<uint32_t> ready;
   for (uint32_t i = 0; i < size_; ++i)
@@ -87,8 +89,8 @@ void Machine::round(Group& g) {
   if (!release_barrier(g)) g.active = false;
 }
 
-// Counts iterations as drivers do that run a subgroup under masks: a loop goes on for as long as any invocation wants, its last test is an iteration,
-// and a loop that nobody gets to is one each time it is passed.
+// Counts iterations as drivers do that run a subgroup under masks: a loop goes on for as long as any invocation wants,
+// its last test is an iteration, and a loop that nobody gets to is one each time it is passed.
 void Machine::finish(Group& g) {
   g.active = false;
   for (auto& passed : g.passed) {
@@ -113,11 +115,17 @@ Who Machine::who(const Group& g, const Invocation& v) const {
 }
 
 void Machine::undefined(const Group& g, const Invocation& v, uint32_t at) {
-  reports_.add(Kind::undefined, at, 0, [&] { return std::string("undefined: ") + arithmetic_.undefined + ", in " + reports_.at(at) + " by " + Reports::who(who(g, v)); });
+  reports_.add(Kind::undefined, at, 0, [&] {
+    return std::string("undefined: ") + arithmetic_.undefined + ", in " + reports_.at(at) + " by " +
+           Reports::who(who(g, v));
+  });
   arithmetic_.undefined = nullptr;
 }
 void Machine::poisoned(const Group& g, const Invocation& v, uint32_t at, const char* use) {
-  reports_.add(Kind::poison, at, 0, [&] { return std::string("undefined: ") + use + " hangs on uninitialised memory or an undefined result, in " + reports_.at(at) + " by " + Reports::who(who(g, v)); });
+  reports_.add(Kind::poison, at, 0, [&] {
+    return std::string("undefined: ") + use + " hangs on uninitialised memory or an undefined result, in " +
+           reports_.at(at) + " by " + Reports::who(who(g, v));
+  });
 }
 
 // -- waiting
@@ -154,7 +162,8 @@ void Machine::subgroup_op(Group& g, size_t first, size_t n, uint32_t at) {
   std::vector<Slot> in(n), out(n);
   for (size_t l = 0; l < n; ++l)
     if (i.a != kNone) in[l] = g.invocations[first + l].slots[i.a];
-  const auto from = [&](uint64_t lane) { return lane < n ? in[lane] : Slot{random_.next() & mask, mask}; };  // of nobody
+  // of nobody
+  const auto from = [&](uint64_t lane) { return lane < n ? in[lane] : Slot{random_.next() & mask, mask}; };
   const auto other = [&](size_t l) { return g.invocations[first + l].slots[i.c]; };
   const auto lanes = [&](auto lane_of) {
     for (size_t l = 0; l < n; ++l) {
@@ -167,22 +176,31 @@ void Machine::subgroup_op(Group& g, size_t first, size_t n, uint32_t at) {
       for (size_t l = 0; l < n; ++l) out[l] = {l == 0, 0};
       break;
     case spv::OpGroupNonUniformBroadcastFirst: std::fill(out.begin(), out.end(), in[0]); break;
-    case spv::OpGroupNonUniformAll: case spv::OpGroupNonUniformAny: case spv::OpGroupNonUniformAllEqual: {
+    case spv::OpGroupNonUniformAll:
+    case spv::OpGroupNonUniformAny:
+    case spv::OpGroupNonUniformAllEqual: {
       bool all = true, some = false, equal = true;
       uint64_t poison = 0;
-      for (const Slot& s : in) all &= s.bits != 0, some |= s.bits != 0, equal &= s.bits == in[0].bits, poison |= s.poison;
-      std::fill(out.begin(), out.end(), Slot{i.aux == spv::OpGroupNonUniformAll ? all : i.aux == spv::OpGroupNonUniformAny ? some : equal, poison != 0});
+      for (const Slot& s : in)
+        all &= s.bits != 0, some |= s.bits != 0, equal &= s.bits == in[0].bits, poison |= s.poison;
+      std::fill(out.begin(), out.end(),
+                Slot{i.aux == spv::OpGroupNonUniformAll   ? all
+                     : i.aux == spv::OpGroupNonUniformAny ? some
+                                                          : equal,
+                     poison != 0});
       break;
     }
     case spv::OpGroupNonUniformBallot: {
       for (size_t l = 0; l < n; ++l) {
         Slot* to = &g.invocations[first + l].slots[i.dst];
         for (int word = 0; word < 4; ++word) to[word] = {};
-        for (size_t k = 0; k < n; ++k) to[k / 32].bits |= in[k].bits << (k % 32), to[k / 32].poison |= in[k].poison << (k % 32);
+        for (size_t k = 0; k < n; ++k)
+          to[k / 32].bits |= in[k].bits << (k % 32), to[k / 32].poison |= in[k].poison << (k % 32);
       }
       return;
     }
-    case spv::OpGroupNonUniformBroadcast: case spv::OpGroupNonUniformShuffle: lanes([](size_t, uint64_t x) { return x; }); break;
+    case spv::OpGroupNonUniformBroadcast:
+    case spv::OpGroupNonUniformShuffle: lanes([](size_t, uint64_t x) { return x; }); break;
     case spv::OpGroupNonUniformShuffleXor: lanes([](size_t l, uint64_t x) { return l ^ x; }); break;
     case spv::OpGroupNonUniformShuffleUp: lanes([](size_t l, uint64_t x) { return l - x; }); break;
     case spv::OpGroupNonUniformShuffleDown: lanes([](size_t l, uint64_t x) { return l + x; }); break;
@@ -191,8 +209,11 @@ void Machine::subgroup_op(Group& g, size_t first, size_t n, uint32_t at) {
       if (!reduce) {
         Slot sum = in[0];
         for (size_t l = 0; l < n; ++l) {
-          if (i.n == spv::GroupOperationInclusiveScan && l > 0) sum = {Arithmetic::combine(i.aux, i.width, sum.bits, in[l].bits), whole(sum.poison | in[l].poison, mask)};
-          if (i.n == spv::GroupOperationExclusiveScan) reports_.add(Kind::undefined, at, 0, [&] { return "the judge has no exclusive scans: " + reports_.at(at); });
+          if (i.n == spv::GroupOperationInclusiveScan && l > 0)
+            sum = {Arithmetic::combine(i.aux, i.width, sum.bits, in[l].bits), whole(sum.poison | in[l].poison, mask)};
+          if (i.n == spv::GroupOperationExclusiveScan)
+            reports_.add(Kind::undefined, at, 0,
+                         [&] { return "the judge has no exclusive scans: " + reports_.at(at); });
           out[l] = sum;
         }
         break;
@@ -219,8 +240,11 @@ bool Machine::release_barrier(Group& g) {
     const Instr& i = m_.code[lead.pc];
     const uint32_t needed = size_ <= dispatch_.subgroup_size ? spv::ScopeSubgroup : spv::ScopeWorkgroup;
     const auto reaches = [&](uint32_t scope) { return scope <= needed && scope != spv::ScopeCrossDevice; };
-    const uint32_t kOrders = spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsMakeAvailableMask | spv::MemorySemanticsMakeVisibleMask;
-    if (!reaches(i.a)) reports_.add(Kind::divergence, lead.pc, 1, [&] { return "a barrier for less than the workgroup: " + reports_.at(lead.pc); });
+    const uint32_t kOrders = spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsMakeAvailableMask |
+                             spv::MemorySemanticsMakeVisibleMask;
+    if (!reaches(i.a))
+      reports_.add(Kind::divergence, lead.pc, 1,
+                   [&] { return "a barrier for less than the workgroup: " + reports_.at(lead.pc); });
     ++epoch_;
     if (reaches(i.b) && (i.c & kOrders) == kOrders) {
       if (i.c & spv::MemorySemanticsUniformMemoryMask) g.who.buffer_epoch = epoch_;
@@ -229,7 +253,8 @@ bool Machine::release_barrier(Group& g) {
     for (Invocation& v : g.invocations) v.state = State::ready, ++v.pc;
     return true;
   }
-  // Name two that disagree: within the first subgroup that does, for subgroup operations; else one that disagrees with the first.
+  // Name two that disagree: within the first subgroup that does, for subgroup operations; else one that disagrees with
+  // the first.
   size_t a = 0, b = other;
   for (size_t i = 0; i < size_; ++i) {
     const size_t first = i - i % dispatch_.subgroup_size;
@@ -246,7 +271,9 @@ bool Machine::release_barrier(Group& g) {
     for (const uint32_t l : around(m_.code[v.pc])) s += ", in round " + std::to_string(v.rounds[l]);
     return s;
   };
-  reports_.add(Kind::divergence, g.invocations[a].pc, g.invocations[b].pc, [&] { return "divergence in workgroup " + std::to_string(g.who.group) + ": " + where(a) + ", but " + where(b); });
+  reports_.add(Kind::divergence, g.invocations[a].pc, g.invocations[b].pc, [&] {
+    return "divergence in workgroup " + std::to_string(g.who.group) + ": " + where(a) + ", but " + where(b);
+  });
   return false;
 }
 
@@ -265,10 +292,12 @@ void Machine::load(Group& g, Invocation& v, uint32_t at) {
   const Slot p = v.slots[i.a];
   const uint32_t each = i.width / 8, all = each * i.n;
   if (p.poison) poisoned(g, v, at, "the address");
-  const Memory::Reached r = i.code == Code::load_shared ? memory_.shared(g.shared, at, i, kRead, who(g, v), p.bits, all) : memory_.buffer(at, i, kRead, who(g, v), p.bits, all);
+  const Memory::Reached r = i.code == Code::load_shared ? memory_.shared(g.shared, at, i, kRead, who(g, v), p.bits, all)
+                                                        : memory_.buffer(at, i, kRead, who(g, v), p.bits, all);
   for (uint32_t c = 0; c < i.n; ++c) {
     Slot& to = v.slots[i.dst + c];
-    to = r.bytes ? Slot{read(r.bytes + c * each, each), read(r.poison + c * each, each)} : Slot{random_.next() & mask_of(i.width), 0};
+    to = r.bytes ? Slot{read(r.bytes + c * each, each), read(r.poison + c * each, each)}
+                 : Slot{random_.next() & mask_of(i.width), 0};
   }
 }
 
@@ -279,7 +308,8 @@ void Machine::store(Group& g, Invocation& v, uint32_t at) {
   if (p.poison) poisoned(g, v, at, "the address");
   if (v.meets != kNone) poisoned(g, v, at, "whether this is done");
   const bool shared = i.code == Code::store_shared;
-  const Memory::Reached r = shared ? memory_.shared(g.shared, at, i, kWrite, who(g, v), p.bits, all) : memory_.buffer(at, i, kWrite, who(g, v), p.bits, all);
+  const Memory::Reached r = shared ? memory_.shared(g.shared, at, i, kWrite, who(g, v), p.bits, all)
+                                   : memory_.buffer(at, i, kWrite, who(g, v), p.bits, all);
   if (!r.bytes) return;
   for (uint32_t c = 0; c < i.n; ++c) {
     const Slot& x = v.slots[i.b + c];
@@ -299,9 +329,11 @@ void Machine::atomic(Group& g, Invocation& v, uint32_t at) {
   uint32_t touched = ~0u;
   if ((i.aux == spv::OpAtomicAnd || i.aux == spv::OpAtomicOr) && !x.poison) {  // what these leave alone may be others'
     touched = 0;
-    for (uint32_t b = 0; b < bytes; ++b) touched |= ((x.bits >> (8 * b) & 0xff) != (i.aux == spv::OpAtomicAnd ? 0xff : 0) ? 1u : 0) << b;
+    for (uint32_t b = 0; b < bytes; ++b)
+      touched |= ((x.bits >> (8 * b) & 0xff) != (i.aux == spv::OpAtomicAnd ? 0xff : 0) ? 1u : 0) << b;
   }
-  const Memory::Reached r = i.flags & kShared ? memory_.shared(g.shared, at, i, kAtomic, who(g, v), p.bits, bytes) : memory_.buffer(at, i, kAtomic, who(g, v), p.bits, bytes, touched);
+  const Memory::Reached r = i.flags & kShared ? memory_.shared(g.shared, at, i, kAtomic, who(g, v), p.bits, bytes)
+                                              : memory_.buffer(at, i, kAtomic, who(g, v), p.bits, bytes, touched);
   if (!r.bytes) {
     if (i.dst != kNone) v.slots[i.dst] = {random_.next() & mask, 0};
     return;
@@ -317,9 +349,14 @@ void Machine::atomic(Group& g, Invocation& v, uint32_t at) {
       if (old == wanted.bits) now = x.bits, poison = x.poison;
       break;
     }
-    case spv::OpAtomicAnd: now = old & x.bits, poison = (unknown & (x.bits | x.poison)) | (x.poison & (old | unknown)); break;
-    case spv::OpAtomicOr: now = old | x.bits, poison = (unknown & (~x.bits | x.poison)) | (x.poison & (~old | unknown)); break;
-    case spv::OpAtomicExchange: case spv::OpAtomicStore: now = x.bits, poison = x.poison; break;
+    case spv::OpAtomicAnd:
+      now = old & x.bits, poison = (unknown & (x.bits | x.poison)) | (x.poison & (old | unknown));
+      break;
+    case spv::OpAtomicOr:
+      now = old | x.bits, poison = (unknown & (~x.bits | x.poison)) | (x.poison & (~old | unknown));
+      break;
+    case spv::OpAtomicExchange:
+    case spv::OpAtomicStore: now = x.bits, poison = x.poison; break;
     default: now = Arithmetic::combine(i.aux, i.width, old, x.bits), poison = carried(unknown | x.poison, mask);
   }
   if (x.poison && !(i.flags & kShared) && !memory_.reached_slice()) poisoned(g, v, at, "the stored value");
@@ -329,7 +366,8 @@ void Machine::atomic(Group& g, Invocation& v, uint32_t at) {
 }
 
 Slot Machine::input(const Group& g, const Invocation& v, uint32_t built_in, uint32_t c) const {
-  const uint32_t local[3] = {v.local_index % m_.local_size[0], v.local_index / m_.local_size[0] % m_.local_size[1], v.local_index / m_.local_size[0] / m_.local_size[1]};
+  const uint32_t local[3] = {v.local_index % m_.local_size[0], v.local_index / m_.local_size[0] % m_.local_size[1],
+                             v.local_index / m_.local_size[0] / m_.local_size[1]};
   switch (built_in) {
     case spv::BuiltInNumWorkgroups: return {dispatch_.groups[c], 0};
     case spv::BuiltInWorkgroupId: return {g.id[c], 0};
@@ -402,10 +440,20 @@ void Machine::advance(Group& g, Invocation& v) {
     const auto b = [&]() -> const Slot& { return s[i.b]; };
     switch (i.code) {
       case Code::move: s[i.dst] = a(); break;
-      case Code::add: s[i.dst] = {(a().bits + b().bits) & mask_of(i.width), carried(a().poison | b().poison, mask_of(i.width))}; break;
-      case Code::sub: s[i.dst] = {(a().bits - b().bits) & mask_of(i.width), carried(a().poison | b().poison, mask_of(i.width))}; break;
-      case Code::mul: s[i.dst] = {(a().bits * b().bits) & mask_of(i.width), carried(a().poison | b().poison, mask_of(i.width))}; break;
-      case Code::udiv: case Code::sdiv: case Code::umod: case Code::srem: case Code::smod:
+      case Code::add:
+        s[i.dst] = {(a().bits + b().bits) & mask_of(i.width), carried(a().poison | b().poison, mask_of(i.width))};
+        break;
+      case Code::sub:
+        s[i.dst] = {(a().bits - b().bits) & mask_of(i.width), carried(a().poison | b().poison, mask_of(i.width))};
+        break;
+      case Code::mul:
+        s[i.dst] = {(a().bits * b().bits) & mask_of(i.width), carried(a().poison | b().poison, mask_of(i.width))};
+        break;
+      case Code::udiv:
+      case Code::sdiv:
+      case Code::umod:
+      case Code::srem:
+      case Code::smod:
         s[i.dst] = arithmetic_.divide(i, a(), b());
         if (arithmetic_.undefined) undefined(g, v, pc);
         break;
@@ -422,7 +470,9 @@ void Machine::advance(Group& g, Invocation& v) {
       case Code::xor_: s[i.dst] = {a().bits ^ b().bits, a().poison | b().poison}; break;
       case Code::not_: s[i.dst] = {~a().bits & mask_of(i.width), a().poison}; break;
       case Code::neg: s[i.dst] = {(0 - a().bits) & mask_of(i.width), carried(a().poison, mask_of(i.width))}; break;
-      case Code::shl: case Code::shr: case Code::sar: {
+      case Code::shl:
+      case Code::shr:
+      case Code::sar: {
         const uint64_t mask = mask_of(i.width), n = b().bits;
         const Slot x = a();
         const uint64_t unknown = b().poison;
@@ -432,11 +482,14 @@ void Machine::advance(Group& g, Invocation& v) {
         }
         if (i.code == Code::shl) s[i.dst] = {x.bits << n & mask, x.poison << n & mask};
         else if (i.code == Code::shr) s[i.dst] = {x.bits >> n, x.poison >> n};
-        else s[i.dst] = {static_cast<uint64_t>(signed_of(x.bits, i.width) >> n) & mask, static_cast<uint64_t>(signed_of(x.poison, i.width) >> n) & mask};
+        else
+          s[i.dst] = {static_cast<uint64_t>(signed_of(x.bits, i.width) >> n) & mask,
+                      static_cast<uint64_t>(signed_of(x.poison, i.width) >> n) & mask};
         if (unknown) s[i.dst].poison = mask;
         break;
       }
-      case Code::eq: case Code::ne: {
+      case Code::eq:
+      case Code::ne: {
         const Slot x = a(), y = b();
         const uint64_t unknown = x.poison | y.poison;
         s[i.dst] = {(x.bits == y.bits) == (i.code == Code::eq), unknown && !((x.bits ^ y.bits) & ~unknown)};
@@ -444,25 +497,35 @@ void Machine::advance(Group& g, Invocation& v) {
       }
       case Code::ult: s[i.dst] = {a().bits < b().bits, (a().poison | b().poison) != 0}; break;
       case Code::ule: s[i.dst] = {a().bits <= b().bits, (a().poison | b().poison) != 0}; break;
-      case Code::slt: s[i.dst] = {signed_of(a().bits, i.width) < signed_of(b().bits, i.width), (a().poison | b().poison) != 0}; break;
-      case Code::sle: s[i.dst] = {signed_of(a().bits, i.width) <= signed_of(b().bits, i.width), (a().poison | b().poison) != 0}; break;
-      case Code::umul_extended: case Code::smul_extended: {
+      case Code::slt:
+        s[i.dst] = {signed_of(a().bits, i.width) < signed_of(b().bits, i.width), (a().poison | b().poison) != 0};
+        break;
+      case Code::sle:
+        s[i.dst] = {signed_of(a().bits, i.width) <= signed_of(b().bits, i.width), (a().poison | b().poison) != 0};
+        break;
+      case Code::umul_extended:
+      case Code::smul_extended: {
         const Slot x = a(), y = b();
         const uint64_t mask = mask_of(i.width), unknown = whole(x.poison | y.poison, mask);
-        const auto product = i.code == Code::umul_extended ? static_cast<unsigned __int128>(x.bits) * y.bits
-                                                           : static_cast<unsigned __int128>(static_cast<__int128>(signed_of(x.bits, i.width)) * signed_of(y.bits, i.width));
+        const auto product = i.code == Code::umul_extended
+                                 ? static_cast<unsigned __int128>(x.bits) * y.bits
+                                 : static_cast<unsigned __int128>(static_cast<__int128>(signed_of(x.bits, i.width)) *
+                                                                  signed_of(y.bits, i.width));
         s[i.dst] = {static_cast<uint64_t>(product) & mask, carried(x.poison | y.poison, mask)};
         s[i.dst + 1] = {static_cast<uint64_t>(product >> i.width) & mask, unknown};
         break;
       }
-      case Code::add_carry: case Code::sub_borrow: {
+      case Code::add_carry:
+      case Code::sub_borrow: {
         const Slot x = a(), y = b();
-        const uint64_t mask = mask_of(i.width), unknown = x.poison | y.poison, r = (i.code == Code::add_carry ? x.bits + y.bits : x.bits - y.bits) & mask;
+        const uint64_t mask = mask_of(i.width), unknown = x.poison | y.poison,
+                       r = (i.code == Code::add_carry ? x.bits + y.bits : x.bits - y.bits) & mask;
         s[i.dst] = {r, carried(unknown, mask)};
         s[i.dst + 1] = {i.code == Code::add_carry ? r < x.bits : x.bits < y.bits, unknown != 0};
         break;
       }
-      case Code::sextract: case Code::uextract: {
+      case Code::sextract:
+      case Code::uextract: {
         const uint64_t mask = mask_of(i.width), offset = b().bits, n = s[i.c].bits;
         const Slot x = a();
         const uint64_t unknown = b().poison | s[i.c].poison;
@@ -471,24 +534,43 @@ void Machine::advance(Group& g, Invocation& v) {
           break;
         }
         if (n == 0) s[i.dst] = {0, whole(unknown, mask)};
-        else if (i.code == Code::uextract) s[i.dst] = {x.bits >> offset & mask_of(static_cast<uint32_t>(n)), x.poison >> offset & mask_of(static_cast<uint32_t>(n))};
-        else s[i.dst] = {static_cast<uint64_t>(signed_of(x.bits >> offset, static_cast<uint32_t>(n))) & mask, static_cast<uint64_t>(signed_of(x.poison >> offset, static_cast<uint32_t>(n))) & mask};
+        else if (i.code == Code::uextract)
+          s[i.dst] = {x.bits >> offset & mask_of(static_cast<uint32_t>(n)),
+                      x.poison >> offset & mask_of(static_cast<uint32_t>(n))};
+        else
+          s[i.dst] = {static_cast<uint64_t>(signed_of(x.bits >> offset, static_cast<uint32_t>(n))) & mask,
+                      static_cast<uint64_t>(signed_of(x.poison >> offset, static_cast<uint32_t>(n))) & mask};
         if (unknown) s[i.dst].poison = mask;
         break;
       }
-      case Code::bit_count: s[i.dst] = {static_cast<uint64_t>(std::popcount(a().bits)), whole(a().poison, mask_of(i.n))}; break;
+      case Code::bit_count:
+        s[i.dst] = {static_cast<uint64_t>(std::popcount(a().bits)), whole(a().poison, mask_of(i.n))};
+        break;
       case Code::bit_reverse: {
         Slot r;
-        for (uint32_t k = 0; k < i.width; ++k) r.bits |= (a().bits >> k & 1) << (i.width - 1 - k), r.poison |= (a().poison >> k & 1) << (i.width - 1 - k);
+        for (uint32_t k = 0; k < i.width; ++k)
+          r.bits |= (a().bits >> k & 1) << (i.width - 1 - k), r.poison |= (a().poison >> k & 1) << (i.width - 1 - k);
         s[i.dst] = r;
         break;
       }
       case Code::uconvert: s[i.dst] = {a().bits & mask_of(i.n), a().poison & mask_of(i.n)}; break;
       case Code::sconvert:
-        s[i.dst] = {static_cast<uint64_t>(signed_of(a().bits, i.width)) & mask_of(i.n), static_cast<uint64_t>(signed_of(a().poison, i.width)) & mask_of(i.n)};
+        s[i.dst] = {static_cast<uint64_t>(signed_of(a().bits, i.width)) & mask_of(i.n),
+                    static_cast<uint64_t>(signed_of(a().poison, i.width)) & mask_of(i.n)};
         break;
-      case Code::fadd: case Code::fsub: case Code::fmul: case Code::fdiv: case Code::fneg: case Code::fcompare: case Code::is_nan: case Code::is_inf: case Code::fconvert:
-      case Code::f_to_u: case Code::f_to_s: case Code::u_to_f: case Code::s_to_f:
+      case Code::fadd:
+      case Code::fsub:
+      case Code::fmul:
+      case Code::fdiv:
+      case Code::fneg:
+      case Code::fcompare:
+      case Code::is_nan:
+      case Code::is_inf:
+      case Code::fconvert:
+      case Code::f_to_u:
+      case Code::f_to_s:
+      case Code::u_to_f:
+      case Code::s_to_f:
         s[i.dst] = arithmetic_.floating(i, a(), i.b == kNone ? Slot{} : b(), {});
         if (arithmetic_.undefined) undefined(g, v, pc);
         break;
@@ -504,20 +586,28 @@ void Machine::advance(Group& g, Invocation& v) {
       }
       case Code::bitcast: {  // n components of `width` bits to c of b
         unsigned __int128 all = 0, unknown = 0;
-        for (uint32_t k = 0; k < i.n; ++k) all |= static_cast<unsigned __int128>(s[i.a + k].bits) << (k * i.width), unknown |= static_cast<unsigned __int128>(s[i.a + k].poison) << (k * i.width);
-        for (uint32_t k = 0; k < i.c; ++k) s[i.dst + k] = {static_cast<uint64_t>(all >> (k * i.b)) & mask_of(i.b), static_cast<uint64_t>(unknown >> (k * i.b)) & mask_of(i.b)};
+        for (uint32_t k = 0; k < i.n; ++k)
+          all |= static_cast<unsigned __int128>(s[i.a + k].bits) << (k * i.width),
+              unknown |= static_cast<unsigned __int128>(s[i.a + k].poison) << (k * i.width);
+        for (uint32_t k = 0; k < i.c; ++k)
+          s[i.dst + k] = {static_cast<uint64_t>(all >> (k * i.b)) & mask_of(i.b),
+                          static_cast<uint64_t>(unknown >> (k * i.b)) & mask_of(i.b)};
         break;
       }
       case Code::chain:
-        s[i.dst] = {a().bits + static_cast<uint64_t>(signed_of(b().bits, i.width)) * i.aux, carried(a().poison | b().poison, ~uint64_t{0})};
+        s[i.dst] = {a().bits + static_cast<uint64_t>(signed_of(b().bits, i.width)) * i.aux,
+                    carried(a().poison | b().poison, ~uint64_t{0})};
         break;
-      case Code::load: case Code::load_shared: load(g, v, pc); break;
-      case Code::store: case Code::store_shared: store(g, v, pc); break;
+      case Code::load:
+      case Code::load_shared: load(g, v, pc); break;
+      case Code::store:
+      case Code::store_shared: store(g, v, pc); break;
       case Code::load_push: {
         const uint32_t each = i.width / 8;
         for (uint32_t k = 0; k < i.n; ++k) {
           const size_t at = i.aux + k * each;
-          s[i.dst + k] = at + each <= dispatch_.push.size() ? Slot{read(&dispatch_.push[at], each), 0} : Slot{0, mask_of(i.width)};
+          s[i.dst + k] =
+              at + each <= dispatch_.push.size() ? Slot{read(&dispatch_.push[at], each), 0} : Slot{0, mask_of(i.width)};
         }
         break;
       }
@@ -550,15 +640,12 @@ void Machine::advance(Group& g, Invocation& v) {
         if (!go(edge)) return;
         continue;
       }
-      case Code::barrier: case Code::subgroup:
-        v.state = State::waiting;
-        return rest();
+      case Code::barrier:
+      case Code::subgroup: v.state = State::waiting; return rest();
       case Code::unreachable:
         reports_.add(Kind::reached, pc, 0, [&] { return "OpUnreachable is reached by " + Reports::who(who(g, v)); });
         [[fallthrough]];
-      case Code::end:
-        v.state = State::finished;
-        return rest();
+      case Code::end: v.state = State::finished; return rest();
     }
     ++pc;
   }

@@ -1,4 +1,5 @@
-// Runs a decoded Module: workgroups of invocations, in random order between barriers. Private to the judge; judge.cpp binds a Program to it.
+// Runs a decoded Module: workgroups of invocations, in random order between barriers. Private to the judge; judge.cpp
+// binds a Program to it.
 #pragma once
 #include <unordered_map>
 
@@ -34,26 +35,29 @@ class Machine {
   void run();
 
   int64_t steps = 0, most_iterations = 0;
-  bool stopped = false;       // out of steps
+  bool stopped = false;  // out of steps
 
  private:
   enum class State : uint8_t { ready, waiting, finished };
   struct Invocation {
     Slot* slots = nullptr;
     uint32_t pc = 0, index = 0, local_index = 0, subgroup = 0, lane = 0;
-    uint32_t meets = kNone;           // the code where the sides of a branch meet that poison decided
+    uint32_t meets = kNone;  // the code where the sides of a branch meet that poison decided
     State state = State::ready;
-    bool gave_way = false;            // to others, before the atomic that comes
-    uint32_t* rounds = nullptr;       // by loop
+    bool gave_way = false;       // to others, before the atomic that comes
+    uint32_t* rounds = nullptr;  // by loop
   };
-  struct Passed { uint32_t loop, rounds; };
+  struct Passed {
+    uint32_t loop, rounds;
+  };
   struct Group {
     Who who;
     uint32_t id[3] = {};
     std::vector<Invocation> invocations;
     std::vector<Slot> slots;
     std::vector<uint32_t> rounds;
-    std::vector<std::unordered_map<uint64_t, Passed>> passed;   // by subgroup: each time a loop was passed, its rounds in the slowest invocation
+    // by subgroup: each time a loop was passed, its rounds in the slowest invocation
+    std::vector<std::unordered_map<uint64_t, Passed>> passed;
     Object shared;
     bool active = false;
   };
@@ -66,7 +70,9 @@ class Machine {
   void poisoned_branch(Invocation& v, const Instr& i, uint32_t merge);
 
   bool same_place(const Invocation& a, const Invocation& b) const;
-  const std::vector<uint32_t>& around(const Instr& i) const { return m_.loops_around[i.code == Code::barrier ? i.aux : i.b]; }
+  const std::vector<uint32_t>& around(const Instr& i) const {
+    return m_.loops_around[i.code == Code::barrier ? i.aux : i.b];
+  }
   bool release_subgroups(Group& g);
   void subgroup_op(Group& g, size_t first, size_t n, uint32_t at);
   bool release_barrier(Group& g);
@@ -86,7 +92,7 @@ class Machine {
   Dispatch dispatch_;
   Arithmetic arithmetic_;
   uint32_t size_ = 1, epoch_ = 0;
-  std::vector<Group> groups_;           // at work at once
+  std::vector<Group> groups_;  // at work at once
   std::vector<Slot> temporary_;
 };
 

@@ -2,17 +2,14 @@
 
 #define SPV_ENABLE_UTILITY_CODE
 #include <spirv/unified1/GLSL.std.450.h>
-#include <spirv/unified1/spirv.hpp>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <spirv/unified1/spirv.hpp>
 
 #include "engine/base/error.h"
-#ifdef TESSERA_SPIRV_TOOLS
-#include <spirv-tools/libspirv.hpp>
-#endif
 
 namespace tessera::judge {
 namespace {
@@ -29,13 +26,13 @@ struct Known {
   uint32_t storage = 0, offset = 0, built_in = kNone, type = 0;
 };
 struct Block {
-  Id label = 0, merge = 0, next = 0;      // next: the continue target of a loop
-  size_t begin = 0, terminator = 0;       // words: behind the phis, and the last instruction
+  Id label = 0, merge = 0, next = 0;  // next: the continue target of a loop
+  size_t begin = 0, terminator = 0;   // words: behind the phis, and the last instruction
   std::vector<size_t> phis;
   std::vector<Id> to;
-  uint32_t target = kNone;                // of the code
-  std::vector<uint32_t> around;           // loops
-  uint32_t loop = kNone;                  // that it is the header of
+  uint32_t target = kNone;       // of the code
+  std::vector<uint32_t> around;  // loops
+  uint32_t loop = kNone;         // that it is the header of
 };
 
 class Decoder {
@@ -70,7 +67,9 @@ class Decoder {
     if (n == 0 || at + n > w_.size()) throw InternalError("judge: a broken instruction at word " + std::to_string(at));
     return n;
   }
-  [[noreturn]] void unknown(size_t at) const { throw InternalError("judge: does not know `" + instruction_text(w_, at) + "`"); }
+  [[noreturn]] void unknown(size_t at) const {
+    throw InternalError("judge: does not know `" + instruction_text(w_, at) + "`");
+  }
   const Type& type(Id id) const { return types_.at(id); }
   const Type& type_of(Id value) const { return type(ids_.at(value).type); }
   std::string string(size_t at) const {
@@ -104,7 +103,8 @@ class Decoder {
     switch (x.kind) {
       case Type::boolean: return 1;
       case Type::pointer: return 64;
-      case Type::vector: case Type::array: return width(x.element);
+      case Type::vector:
+      case Type::array: return width(x.element);
       case Type::structure: return width(x.members.at(0));
       default: return x.width;
     }
@@ -126,7 +126,8 @@ class Decoder {
     const uint32_t* w = &w_[at];
     const auto declare = [&](Type t) { types_[w[1]] = std::move(t); };
     switch (op(at)) {
-      case spv::OpTypeVoid: case spv::OpTypeFunction: return declare({});
+      case spv::OpTypeVoid:
+      case spv::OpTypeFunction: return declare({});
       case spv::OpTypeBool: return declare({Type::boolean, 1, 1, 0, 0, {}, {}});
       case spv::OpTypeInt: return declare({Type::integer, w[2], 1, 0, 0, {}, {}});
       case spv::OpTypeFloat: return declare({Type::floating, w[2], 1, 0, 0, {}, {}});
@@ -140,11 +141,17 @@ class Decoder {
       }
       case spv::OpTypePointer: return declare({Type::pointer, 64, 1, w[3], w[2], {}, {}});
       case spv::OpTypeForwardPointer: return;
-      case spv::OpConstantTrue: case spv::OpConstantFalse: case spv::OpConstant: case spv::OpConstantNull: case spv::OpUndef: {
+      case spv::OpConstantTrue:
+      case spv::OpConstantFalse:
+      case spv::OpConstant:
+      case spv::OpConstantNull:
+      case spv::OpUndef: {
         ids_.at(w[2]).type = w[1];
         const uint32_t n = components(w[1]), first = make_slots(w[2], n), bits = width(w[1]);
         if (op(at) == spv::OpConstantTrue) m_.slots[first].bits = 1;
-        if (op(at) == spv::OpConstant) m_.slots[first].bits = (bits == 64 ? uint64_t{w[4]} << 32 | w[3] : w[3]) & ~uint64_t{0} >> (64 - bits);  // narrow ones are sign-extended in the word
+        // narrow ones are sign-extended in the word
+        if (op(at) == spv::OpConstant)
+          m_.slots[first].bits = (bits == 64 ? uint64_t{w[4]} << 32 | w[3] : w[3]) & ~uint64_t{0} >> (64 - bits);
         if (op(at) == spv::OpUndef)
           for (uint32_t i = 0; i < n; ++i) m_.slots[first + i].poison = ~uint64_t{0} >> (64 - bits);
         return;
@@ -161,13 +168,16 @@ class Decoder {
         const Id pointee = type(w[1]).element;
         if (w[3] == spv::StorageClassWorkgroup) {
           const Type& t = type(pointee);
-          if (m_.shared_bytes || t.kind != Type::array || width(t.element) != 32 || components(t.element) != 1) unknown(at);
+          if (m_.shared_bytes || t.kind != Type::array || width(t.element) != 32 || components(t.element) != 1)
+            unknown(at);
           m_.shared_bytes = uint64_t{t.count} * 4;
           make_slots(w[2], 1);
         } else if (w[3] == spv::StorageClassPushConstant) {
           known_[w[2]] = {w[3], 0, kNone, pointee};
           const Type& t = type(pointee);
-          for (size_t i = 0; i < t.members.size(); ++i) m_.push_bytes = std::max<uint64_t>(m_.push_bytes, t.offsets[i] + components(t.members[i]) * width(t.members[i]) / 8);
+          for (size_t i = 0; i < t.members.size(); ++i)
+            m_.push_bytes =
+                std::max<uint64_t>(m_.push_bytes, t.offsets[i] + components(t.members[i]) * width(t.members[i]) / 8);
         } else if (w[3] == spv::StorageClassInput) {
           known_[w[2]] = {w[3], 0, built_ins_.count(w[2]) ? built_ins_[w[2]] : kNone, pointee};
         } else {
@@ -194,8 +204,17 @@ class Decoder {
       case spv::OpExtInst:  // debug info
         types_.try_emplace(w[1]);
         return;
-      case spv::OpMemoryModel: case spv::OpCapability: case spv::OpExtension: case spv::OpEntryPoint: case spv::OpName: case spv::OpMemberName: case spv::OpSource:
-      case spv::OpSourceExtension: case spv::OpModuleProcessed: case spv::OpLine: case spv::OpNoLine: return;
+      case spv::OpMemoryModel:
+      case spv::OpCapability:
+      case spv::OpExtension:
+      case spv::OpEntryPoint:
+      case spv::OpName:
+      case spv::OpMemberName:
+      case spv::OpSource:
+      case spv::OpSourceExtension:
+      case spv::OpModuleProcessed:
+      case spv::OpLine:
+      case spv::OpNoLine: return;
       default: unknown(at);
     }
   }
@@ -208,7 +227,8 @@ class Decoder {
     bool ended = false;
     for (; at < w_.size(); at += length(at)) {
       const uint32_t* w = &w_[at];
-      if (ended || op(at) == spv::OpFunctionParameter || op(at) == spv::OpFunctionCall) unknown(at);  // one function is all
+      // one function is all
+      if (ended || op(at) == spv::OpFunctionParameter || op(at) == spv::OpFunctionCall) unknown(at);
       bool has_result = false, has_type = false;
       spv::HasResultAndType(op(at), &has_result, &has_type);
       if (has_result && has_type && op(at) != spv::OpFunction) {
@@ -236,7 +256,8 @@ class Decoder {
           ends(at, std::move(to));
           break;
         }
-        case spv::OpReturn: case spv::OpUnreachable: ends(at, {}); break;
+        case spv::OpReturn:
+        case spv::OpUnreachable: ends(at, {}); break;
         case spv::OpFunctionEnd: ended = true; break;
         default: break;
       }
@@ -272,7 +293,8 @@ class Decoder {
         }
       }
     }
-    // Headers come before what they hold, in the order of blocks: so the loops around a block are listed from the outermost in.
+    // Headers come before what they hold, in the order of blocks: so the loops around a block are listed from the
+    // outermost in.
     for (const Block& b : blocks_)
       if (b.loop != kNone) {
         m_.loops[b.loop].around.assign(b.around.begin(), std::find(b.around.begin(), b.around.end(), b.loop));
@@ -304,8 +326,11 @@ class Decoder {
     }
     e.count = static_cast<uint32_t>(m_.moves.size()) - e.first;
     for (uint32_t a = 0; a < e.count && !e.clash; ++a)
-      for (uint32_t b = a + 1; b < e.count && !e.clash; ++b) e.clash = m_.moves[e.first + b].second == m_.moves[e.first + a].first;
-    const auto in = [](const Block& b, uint32_t loop) { return std::find(b.around.begin(), b.around.end(), loop) != b.around.end(); };
+      for (uint32_t b = a + 1; b < e.count && !e.clash; ++b)
+        e.clash = m_.moves[e.first + b].second == m_.moves[e.first + a].first;
+    const auto in = [](const Block& b, uint32_t loop) {
+      return std::find(b.around.begin(), b.around.end(), loop) != b.around.end();
+    };
     if (to.loop != kNone) e.enters = to.loop, e.back = in(from, to.loop);
     for (const uint32_t l : from.around)
       if (!in(to, l)) {
@@ -330,16 +355,19 @@ class Decoder {
   void alias(Id id, uint32_t to) { ids_.at(id).slot = to; }
 
   /// One instruction for each component.
-  void each(size_t at, Code code, std::vector<Id> operands, uint32_t aux = 0, std::optional<uint32_t> operand_width = {}) {
+  void each(size_t at, Code code, std::vector<Id> operands, uint32_t aux = 0,
+            std::optional<uint32_t> operand_width = {}) {
     const Id id = w_[at + 2];
-    const uint32_t n = components(w_[at + 1]), dst = make_slots(id, n), wide = operand_width ? *operand_width : width(ids_.at(operands.back()).type);
+    const uint32_t n = components(w_[at + 1]), dst = make_slots(id, n),
+                   wide = operand_width ? *operand_width : width(ids_.at(operands.back()).type);
     for (uint32_t c = 0; c < n; ++c) {
       Instr& i = add(code, at);
       i.width = static_cast<uint8_t>(wide);
       i.n = static_cast<uint8_t>(width(w_[at + 1]));
       i.dst = dst + c;
       uint32_t* in[] = {&i.a, &i.b, &i.c};
-      for (size_t o = 0; o < operands.size(); ++o) *in[o] = slot(operands[o]) + (components(ids_.at(operands[o]).type) == n ? c : 0);
+      for (size_t o = 0; o < operands.size(); ++o)
+        *in[o] = slot(operands[o]) + (components(ids_.at(operands[o]).type) == n ? c : 0);
       i.aux = aux;
     }
   }
@@ -352,7 +380,8 @@ class Decoder {
 
   void compare(size_t at, uint32_t when) { each(at, Code::fcompare, {w_[at + 3], w_[at + 4]}, when); }
   void arithmetic(size_t at, Code code) {
-    if (!ids_.at(w_[at + 2]).no_contraction) m_.problems.push_back("may be contracted: `" + instruction_text(w_, at) + "`");
+    if (!ids_.at(w_[at + 2]).no_contraction)
+      m_.problems.push_back("may be contracted: `" + instruction_text(w_, at) + "`");
     each(at, code, {w_[at + 3], w_[at + 4]});
   }
 
@@ -374,8 +403,8 @@ class Decoder {
   std::map<Id, std::string> strings_;
   std::map<Id, size_t> labels_;
   std::vector<Block> blocks_;
-  std::vector<std::pair<uint32_t, Id>> edges_;                // block, label
-  std::vector<std::pair<size_t, Id>> merges_;                 // branches whose block to meet in is not known yet
+  std::vector<std::pair<uint32_t, Id>> edges_;  // block, label
+  std::vector<std::pair<size_t, Id>> merges_;   // branches whose block to meet in is not known yet
   Id glsl_ = 0;
 };
 
@@ -393,7 +422,12 @@ void Decoder::emit(uint32_t index, size_t at) {
     merges_.push_back({m_.code.size() - 1, label});
   };
   switch (op(at)) {
-    case spv::OpLabel: case spv::OpPhi: case spv::OpSelectionMerge: case spv::OpLoopMerge: case spv::OpNoLine: case spv::OpNop: return;
+    case spv::OpLabel:
+    case spv::OpPhi:
+    case spv::OpSelectionMerge:
+    case spv::OpLoopMerge:
+    case spv::OpNoLine:
+    case spv::OpNop: return;
     case spv::OpLine: m_.lines.push_back({static_cast<uint32_t>(m_.code.size()), strings_[w[1]], w[2]}); return;
     case spv::OpIAdd: return two(Code::add);
     case spv::OpISub: return two(Code::sub);
@@ -403,17 +437,22 @@ void Decoder::emit(uint32_t index, size_t at) {
     case spv::OpUMod: return two(Code::umod);
     case spv::OpSRem: return two(Code::srem);
     case spv::OpSMod: return two(Code::smod);
-    case spv::OpBitwiseAnd: case spv::OpLogicalAnd: return two(Code::and_);
-    case spv::OpBitwiseOr: case spv::OpLogicalOr: return two(Code::or_);
+    case spv::OpBitwiseAnd:
+    case spv::OpLogicalAnd: return two(Code::and_);
+    case spv::OpBitwiseOr:
+    case spv::OpLogicalOr: return two(Code::or_);
     case spv::OpBitwiseXor: return two(Code::xor_);
-    case spv::OpNot: case spv::OpLogicalNot: return each(at, Code::not_, {w[3]});
+    case spv::OpNot:
+    case spv::OpLogicalNot: return each(at, Code::not_, {w[3]});
     case spv::OpSNegate: return each(at, Code::neg, {w[3]});
     // A shift is as wide as what is shifted.
     case spv::OpShiftLeftLogical: return each(at, Code::shl, {w[3], w[4]}, 0, width(w[1]));
     case spv::OpShiftRightLogical: return each(at, Code::shr, {w[3], w[4]}, 0, width(w[1]));
     case spv::OpShiftRightArithmetic: return each(at, Code::sar, {w[3], w[4]}, 0, width(w[1]));
-    case spv::OpIEqual: case spv::OpLogicalEqual: return two(Code::eq);
-    case spv::OpINotEqual: case spv::OpLogicalNotEqual: return two(Code::ne);
+    case spv::OpIEqual:
+    case spv::OpLogicalEqual: return two(Code::eq);
+    case spv::OpINotEqual:
+    case spv::OpLogicalNotEqual: return two(Code::ne);
     case spv::OpULessThan: return two(Code::ult);
     case spv::OpULessThanEqual: return two(Code::ule);
     case spv::OpUGreaterThan: return swapped(Code::ult);
@@ -422,8 +461,14 @@ void Decoder::emit(uint32_t index, size_t at) {
     case spv::OpSLessThanEqual: return two(Code::sle);
     case spv::OpSGreaterThan: return swapped(Code::slt);
     case spv::OpSGreaterThanEqual: return swapped(Code::sle);
-    case spv::OpUMulExtended: case spv::OpSMulExtended: case spv::OpIAddCarry: case spv::OpISubBorrow: {
-      const Code c = op(at) == spv::OpUMulExtended ? Code::umul_extended : op(at) == spv::OpSMulExtended ? Code::smul_extended : op(at) == spv::OpIAddCarry ? Code::add_carry : Code::sub_borrow;
+    case spv::OpUMulExtended:
+    case spv::OpSMulExtended:
+    case spv::OpIAddCarry:
+    case spv::OpISubBorrow: {
+      const Code c = op(at) == spv::OpUMulExtended   ? Code::umul_extended
+                     : op(at) == spv::OpSMulExtended ? Code::smul_extended
+                     : op(at) == spv::OpIAddCarry    ? Code::add_carry
+                                                     : Code::sub_borrow;
       if (components(w[1]) != 2) unknown(at);
       const uint32_t dst = make_slots(w[2], 2);
       Instr& i = add(c, at);
@@ -461,18 +506,25 @@ void Decoder::emit(uint32_t index, size_t at) {
     case spv::OpConvertUToF: return each(at, Code::u_to_f, {w[3]});
     case spv::OpConvertSToF: return each(at, Code::s_to_f, {w[3]});
     case spv::OpSelect: return each(at, Code::select, {w[3], w[4], w[5]});
-    case spv::OpCompositeExtract: case spv::OpCompositeConstruct: case spv::OpCompositeInsert: case spv::OpVectorShuffle: return composite(at);
+    case spv::OpCompositeExtract:
+    case spv::OpCompositeConstruct:
+    case spv::OpCompositeInsert:
+    case spv::OpVectorShuffle: return composite(at);
     case spv::OpCopyObject:
       if (known_.count(w[3])) known_[w[2]] = known_[w[3]];
       else alias(w[2], slot(w[3]));
       return;
-    case spv::OpConvertUToPtr: case spv::OpConvertPtrToU: case spv::OpBitcast: {
-      const uint32_t n = components(w[1]), wide = width(w[1]), m = components(ids_.at(w[3]).type), from = width(ids_.at(w[3]).type);
+    case spv::OpConvertUToPtr:
+    case spv::OpConvertPtrToU:
+    case spv::OpBitcast: {
+      const uint32_t n = components(w[1]), wide = width(w[1]), m = components(ids_.at(w[3]).type),
+                     from = width(ids_.at(w[3]).type);
       if (n * wide != m * from) unknown(at);
       if (n == m) return alias(w[2], slot(w[3]));
       const uint32_t dst = make_slots(w[2], n);
       Instr& i = add(Code::bitcast, at);
-      i.dst = dst, i.a = slot(w[3]), i.width = static_cast<uint8_t>(from), i.n = static_cast<uint8_t>(m), i.b = wide, i.c = n;
+      i.dst = dst, i.a = slot(w[3]), i.width = static_cast<uint8_t>(from), i.n = static_cast<uint8_t>(m), i.b = wide,
+      i.c = n;
       return;
     }
     case spv::OpUndef: {
@@ -480,10 +532,24 @@ void Decoder::emit(uint32_t index, size_t at) {
       for (uint32_t c = 0; c < n; ++c) m_.slots[first + c].poison = ~uint64_t{0} >> (64 - width(w[1]));
       return;
     }
-    case spv::OpAccessChain: case spv::OpInBoundsAccessChain: return chain(at);
-    case spv::OpLoad: case spv::OpStore: return access(at);
-    case spv::OpAtomicLoad: case spv::OpAtomicStore: case spv::OpAtomicExchange: case spv::OpAtomicCompareExchange: case spv::OpAtomicIAdd: case spv::OpAtomicISub: case spv::OpAtomicIIncrement:
-    case spv::OpAtomicSMin: case spv::OpAtomicUMin: case spv::OpAtomicSMax: case spv::OpAtomicUMax: case spv::OpAtomicAnd: case spv::OpAtomicOr: case spv::OpAtomicXor: return atomic(at);
+    case spv::OpAccessChain:
+    case spv::OpInBoundsAccessChain: return chain(at);
+    case spv::OpLoad:
+    case spv::OpStore: return access(at);
+    case spv::OpAtomicLoad:
+    case spv::OpAtomicStore:
+    case spv::OpAtomicExchange:
+    case spv::OpAtomicCompareExchange:
+    case spv::OpAtomicIAdd:
+    case spv::OpAtomicISub:
+    case spv::OpAtomicIIncrement:
+    case spv::OpAtomicSMin:
+    case spv::OpAtomicUMin:
+    case spv::OpAtomicSMax:
+    case spv::OpAtomicUMax:
+    case spv::OpAtomicAnd:
+    case spv::OpAtomicOr:
+    case spv::OpAtomicXor: return atomic(at);
     case spv::OpControlBarrier: {
       const uint32_t around = loops_around(blocks_[index]);
       Instr& i = add(Code::barrier, at);
@@ -550,7 +616,8 @@ void Decoder::composite(size_t at) {
       for (uint32_t c = 0; c < components(ids_.at(w[i]).type); ++c) move(next++, slot(w[i]) + c);
   } else if (op(at) == spv::OpCompositeInsert) {
     const uint32_t first = part(w[4], 5, length(at)), count = components(ids_.at(w[3]).type);
-    for (uint32_t c = 0; c < n; ++c) move(dst + c, c >= first && c < first + count ? slot(w[3]) + c - first : slot(w[4]) + c);
+    for (uint32_t c = 0; c < n; ++c)
+      move(dst + c, c >= first && c < first + count ? slot(w[3]) + c - first : slot(w[4]) + c);
   } else {
     const uint32_t m = components(ids_.at(w[3]).type);
     for (uint32_t c = 0; c < n; ++c) {
@@ -632,7 +699,8 @@ void Decoder::atomic(size_t at) {
   const bool shared = type_of(o[0]).storage == spv::StorageClassWorkgroup;
   const uint32_t scope = constant(o[1]);
   if (scope != spv::ScopeQueueFamily && scope != spv::ScopeDevice && !(shared && scope == spv::ScopeWorkgroup))
-    m_.problems.push_back("an atomic whose scope is narrower than who may take part: `" + instruction_text(w_, at) + "`");
+    m_.problems.push_back("an atomic whose scope is narrower than who may take part: `" + instruction_text(w_, at) +
+                          "`");
   const uint32_t dst = stores ? kNone : make_slots(w[2], 1);
   Instr& i = add(Code::atomic, at);
   i.dst = dst, i.a = slot(o[0]), i.aux = static_cast<uint32_t>(op(at)), i.flags = shared ? kShared : 0;
@@ -652,55 +720,68 @@ void Decoder::subgroup(uint32_t index, size_t at) {
   i.dst = dst, i.aux = static_cast<uint32_t>(op(at)), i.b = around;
   switch (op(at)) {
     case spv::OpGroupNonUniformElect: i.width = 1; return;
-    case spv::OpGroupNonUniformAll: case spv::OpGroupNonUniformAny: case spv::OpGroupNonUniformAllEqual: case spv::OpGroupNonUniformBroadcastFirst: case spv::OpGroupNonUniformBallot: i.a = slot(w[4]); break;
-    case spv::OpGroupNonUniformBroadcast: case spv::OpGroupNonUniformShuffle: case spv::OpGroupNonUniformShuffleXor: case spv::OpGroupNonUniformShuffleUp:
+    case spv::OpGroupNonUniformAll:
+    case spv::OpGroupNonUniformAny:
+    case spv::OpGroupNonUniformAllEqual:
+    case spv::OpGroupNonUniformBroadcastFirst:
+    case spv::OpGroupNonUniformBallot: i.a = slot(w[4]); break;
+    case spv::OpGroupNonUniformBroadcast:
+    case spv::OpGroupNonUniformShuffle:
+    case spv::OpGroupNonUniformShuffleXor:
+    case spv::OpGroupNonUniformShuffleUp:
     case spv::OpGroupNonUniformShuffleDown: i.a = slot(w[4]), i.c = slot(w[5]); break;
     default:
-      if (op(at) < spv::OpGroupNonUniformIAdd || op(at) > spv::OpGroupNonUniformLogicalXor || w[4] > spv::GroupOperationExclusiveScan) unknown(at);
+      if (op(at) < spv::OpGroupNonUniformIAdd || op(at) > spv::OpGroupNonUniformLogicalXor ||
+          w[4] > spv::GroupOperationExclusiveScan)
+        unknown(at);
       i.n = static_cast<uint8_t>(w[4]), i.a = slot(w[5]);
   }
-  i.width = static_cast<uint8_t>(width(ids_.at(op(at) == spv::OpGroupNonUniformBallot || i.c != kNone || op(at) <= spv::OpGroupNonUniformBroadcastFirst ? w[4] : w[5]).type));
+  i.width = static_cast<uint8_t>(width(
+      ids_.at(op(at) == spv::OpGroupNonUniformBallot || i.c != kNone || op(at) <= spv::OpGroupNonUniformBroadcastFirst
+                  ? w[4]
+                  : w[5])
+          .type));
 }
 
 void Decoder::glsl(size_t at) {
   const uint32_t* w = &w_[at];
   if (w[3] != glsl_) return;  // debug info
   switch (w[4]) {
-    case GLSLstd450Round: case GLSLstd450RoundEven: case GLSLstd450Trunc: case GLSLstd450FAbs: case GLSLstd450SAbs: case GLSLstd450FSign: case GLSLstd450SSign: case GLSLstd450Floor:
-    case GLSLstd450Ceil: case GLSLstd450Fract: case GLSLstd450Exp2: case GLSLstd450Log2: case GLSLstd450Sqrt: case GLSLstd450InverseSqrt: case GLSLstd450FindILsb: case GLSLstd450FindSMsb:
+    case GLSLstd450Round:
+    case GLSLstd450RoundEven:
+    case GLSLstd450Trunc:
+    case GLSLstd450FAbs:
+    case GLSLstd450SAbs:
+    case GLSLstd450FSign:
+    case GLSLstd450SSign:
+    case GLSLstd450Floor:
+    case GLSLstd450Ceil:
+    case GLSLstd450Fract:
+    case GLSLstd450Exp2:
+    case GLSLstd450Log2:
+    case GLSLstd450Sqrt:
+    case GLSLstd450InverseSqrt:
+    case GLSLstd450FindILsb:
+    case GLSLstd450FindSMsb:
     case GLSLstd450FindUMsb: return each(at, Code::glsl, {w[5]}, w[4]);
-    case GLSLstd450FMin: case GLSLstd450UMin: case GLSLstd450SMin: case GLSLstd450FMax: case GLSLstd450UMax: case GLSLstd450SMax: case GLSLstd450NMin: case GLSLstd450NMax:
-      return each(at, Code::glsl, {w[5], w[6]}, w[4]);
-    case GLSLstd450FClamp: case GLSLstd450UClamp: case GLSLstd450SClamp: case GLSLstd450NClamp: case GLSLstd450Fma: return each(at, Code::glsl, {w[5], w[6], w[7]}, w[4]);
+    case GLSLstd450FMin:
+    case GLSLstd450UMin:
+    case GLSLstd450SMin:
+    case GLSLstd450FMax:
+    case GLSLstd450UMax:
+    case GLSLstd450SMax:
+    case GLSLstd450NMin:
+    case GLSLstd450NMax: return each(at, Code::glsl, {w[5], w[6]}, w[4]);
+    case GLSLstd450FClamp:
+    case GLSLstd450UClamp:
+    case GLSLstd450SClamp:
+    case GLSLstd450NClamp:
+    case GLSLstd450Fma: return each(at, Code::glsl, {w[5], w[6], w[7]}, w[4]);
     default: unknown(at);
   }
 }
 }  // namespace
 
 Module decode(const std::vector<uint32_t>& spirv) { return Decoder(spirv).run(); }
-
-std::string instruction_text(const std::vector<uint32_t>& words, size_t at) {
-  std::string text;
-#ifdef TESSERA_SPIRV_TOOLS
-  std::vector<uint32_t> one(words.begin(), words.begin() + 5);
-  one.insert(one.end(), words.begin() + static_cast<std::ptrdiff_t>(at), words.begin() + static_cast<std::ptrdiff_t>(at + (words[at] >> 16)));
-  spvtools::SpirvTools tools(SPV_ENV_UNIVERSAL_1_6);
-  tools.SetMessageConsumer([](spv_message_level_t, const char*, const spv_position_t&, const char*) {});
-  if (tools.Disassemble(one, &text, SPV_BINARY_TO_TEXT_OPTION_NO_HEADER)) {
-    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-    return text;
-  }
-#endif
-  text = "opcode " + std::to_string(words[at] & 0xffff) + ":";
-  for (size_t i = 1; i < words[at] >> 16 && i < 8; ++i) text += " " + std::to_string(words[at + i]);
-  return text;
-}
-
-std::string Module::text(uint32_t at) const {
-  std::string s = "`" + instruction_text(words, code.at(at).word) + "`";
-  const auto behind = std::upper_bound(lines.begin(), lines.end(), at, [](uint32_t i, const Line& l) { return i < l.code; });
-  if (behind != lines.begin()) s += " (" + (behind - 1)->file + ":" + std::to_string((behind - 1)->line) + ")";
-  return s;
-}
 
 }  // namespace tessera::judge

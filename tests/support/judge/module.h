@@ -1,5 +1,6 @@
-// A SPIR-V module decoded for running: straight arrays of instructions on numbered slots. A scalar has one slot, a vector or struct of scalars one per
-// component, so that taking one out costs nothing. Phis are moves on the edges between blocks. It knows nothing of memory or invocations.
+// A SPIR-V module decoded for running: straight arrays of instructions on numbered slots. A scalar has one slot, a
+// vector or struct of scalars one per component, so that taking one out costs nothing. Phis are moves on the edges
+// between blocks. It knows nothing of memory or invocations.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,11 +10,13 @@ namespace tessera::judge {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-/// What a slot holds. Integers are zero-extended, floats are their bits. `poison`: the bits that hang on memory nobody has written.
+/// What a slot holds. Integers are zero-extended, floats are their bits. `poison`: the bits that hang on memory nobody
+/// has written.
 struct Slot {
   uint64_t bits = 0, poison = 0;
 };
 
+// clang-format off
 enum class Code : uint8_t {
   move,
   // Integers and bools of `width` bits.
@@ -25,38 +28,39 @@ enum class Code : uint8_t {
   load, store, load_shared, store_shared, load_push, input, atomic,
   jump, branch, choose, barrier, subgroup, end, unreachable
 };
+// clang-format on
 
 /// What `aux` of an fcompare holds: true where the operands are so, these or-ed.
 enum Compare : uint32_t { kLess = 1, kEqual = 2, kGreater = 4, kUnordered = 8 };
 
 struct Instr {
   Code code = Code::move;
-  uint8_t width = 32;   // of the operands, or of one component
-  uint8_t n = 1;        // components; fconvert and its like: the result's width
-  uint8_t flags = 0;    // of accesses
+  uint8_t width = 32;  // of the operands, or of one component
+  uint8_t n = 1;       // components; fconvert and its like: the result's width
+  uint8_t flags = 0;   // of accesses
   uint32_t dst = kNone, a = kNone, b = kNone, c = kNone, aux = 0;
-  uint32_t word = 0;    // where it is in the module
+  uint32_t word = 0;  // where it is in the module
 };
 enum AccessFlags : uint8_t { kNonPrivate = 1, kShared = 2, kPrivateBuffer = 4 };
 
 /// From one block to another.
 struct Edge {
-  uint32_t target = kNone;                    // of the code
-  uint32_t first = 0, count = 0;              // moves
-  bool clash = false;                         // a move's source is another's destination
+  uint32_t target = kNone;        // of the code
+  uint32_t first = 0, count = 0;  // moves
+  bool clash = false;             // a move's source is another's destination
   bool back = false;
-  uint32_t enters = kNone, leaves = kNone;    // loops
+  uint32_t enters = kNone, leaves = kNone;  // loops
 };
 struct Loop {
   uint32_t parent = kNone;
-  std::vector<uint32_t> around;               // the loops that it is in, outermost first
+  std::vector<uint32_t> around;  // the loops that it is in, outermost first
 };
 struct Choice {
-  uint32_t otherwise = 0;                     // edges
+  uint32_t otherwise = 0;  // edges
   std::vector<std::pair<uint32_t, uint32_t>> cases;
 };
 struct Line {
-  uint32_t code = 0;                          // from this instruction on
+  uint32_t code = 0;  // from this instruction on
   std::string file;
   uint32_t line = 0;
 };
@@ -65,21 +69,21 @@ struct Module {
   std::vector<uint32_t> words;
   std::vector<Instr> code;
   std::vector<Edge> edges;
-  std::vector<std::pair<uint32_t, uint32_t>> moves;   // destination, source
+  std::vector<std::pair<uint32_t, uint32_t>> moves;  // destination, source
   std::vector<Loop> loops;
   std::vector<Choice> choices;
-  std::vector<std::vector<uint32_t>> loops_around;    // by Instr::aux of barrier and b of subgroup
-  std::vector<Slot> slots;                            // what each holds at first
+  std::vector<std::vector<uint32_t>> loops_around;  // by Instr::aux of barrier and b of subgroup
+  std::vector<Slot> slots;                          // what each holds at first
   std::vector<Line> lines;
-  std::vector<std::string> problems;                  // seen without running
+  std::vector<std::string> problems;  // seen without running
   uint32_t local_size[3] = {1, 1, 1};
   uint64_t shared_bytes = 0;
-  uint64_t push_bytes = 0;                            // that the module declares
-  bool waits = false;                                 // has barriers or subgroup operations
+  uint64_t push_bytes = 0;  // that the module declares
+  bool waits = false;       // has barriers or subgroup operations
   bool has_atomics = false;
-  bool rounds_even[3] = {false, false, false};        // by width 16, 32, 64
+  bool rounds_even[3] = {false, false, false};  // by width 16, 32, 64
 
-  std::string text(uint32_t at) const;                // of the instruction, with its line
+  std::string text(uint32_t at) const;  // of the instruction, with its line
 };
 
 Module decode(const std::vector<uint32_t>& spirv);

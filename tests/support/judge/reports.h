@@ -12,11 +12,15 @@ namespace tessera::judge {
 /// An invocation of the call, at work.
 struct Who {
   uint32_t group = 0, invocation = 0;
-  uint32_t buffer_epoch = 0, shared_epoch = 0;   // that end with the barriers of its workgroup; no two of one kind are alike
-  uint32_t id = 0;                               // of the whole dispatch
+  // that end with the barriers of its workgroup; no two of one kind are alike
+  uint32_t buffer_epoch = 0, shared_epoch = 0;
+  uint32_t id = 0;  // of the whole dispatch
 };
 
-enum class Kind : uint8_t { module, bounds, may, alignment, conflict, group_conflict, is_private, poison, undefined, divergence, steps, loops, reached, padding };
+// clang-format off
+enum class Kind : uint8_t { module, bounds, may, alignment, conflict, group_conflict, is_private, poison, undefined,
+  divergence, steps, loops, reached, padding };
+// clang-format on
 
 class Reports {
  public:
@@ -27,7 +31,9 @@ class Reports {
     if (all.size() < most_ && seen_.insert({kind, a, b}).second) all.push_back(kernel_ + ": " + make());
   }
   std::string at(uint32_t instruction) const { return module_.text(instruction); }
-  static std::string who(const Who& w) { return "invocation " + std::to_string(w.invocation) + " of workgroup " + std::to_string(w.group); }
+  static std::string who(const Who& w) {
+    return "invocation " + std::to_string(w.invocation) + " of workgroup " + std::to_string(w.group);
+  }
   std::vector<std::string> all;
 
  private:

@@ -139,18 +139,24 @@ TEST_CASE("a device that can run no variant is told why") {
   t.name = "tiny";
   const BundleFile b = made();
   CHECK(error_of<CompileError>([&] { best_variant(b.kernels[0], t, "k.tsb"); }) ==
-        "k.tsb: rows: none of its variants runs on tiny: minimum needs 128 invocations per workgroup (it has 2), loops without end (it leaves them after 65535 iterations); "
-        "llvmpipe needs 8 invocations per workgroup (it has 2); gpu needs skips_branches, 256 invocations per workgroup (it has 2), subgroups of 32 (it has 8 to 8), "
-        "loops without end (it leaves them after 65535 iterations)\n  at rows.tir:2\n  note: give tessera bundle a target that it can run: --targets=minimum,...");
+        "k.tsb: rows: none of its variants runs on tiny: minimum needs 128 invocations per workgroup (it has 2), loops "
+        "without end (it leaves them after 65535 iterations); "
+        "llvmpipe needs 8 invocations per workgroup (it has 2); gpu needs skips_branches, 256 invocations per "
+        "workgroup (it has 2), subgroups of 32 (it has 8 to 8), "
+        "loops without end (it leaves them after 65535 iterations)\n  at rows.tir:2\n  note: give tessera bundle a "
+        "target that it can run: --targets=minimum,...");
   Needs n;
   n.features = {"float64", "something_new"};
-  n.workgroup_size = 2048, n.shared_bytes = 1 << 20, n.push_constant_bytes = 512, n.workgroup_count = 1 << 20, n.required_subgroup_size = 16, n.most_subgroup_size = 4, n.loop_iterations = 0;
+  n.workgroup_size = 2048, n.shared_bytes = 1 << 20, n.push_constant_bytes = 512, n.workgroup_count = 1 << 20,
+  n.required_subgroup_size = 16, n.most_subgroup_size = 4, n.loop_iterations = 0;
   Target d = lavapipe_target();
   d.float64 = d.can_require_subgroup_size = false;
-  CHECK(missing(n, d) == std::vector<std::string>{"float64", "something_new", "2048 invocations per workgroup (it has 256)", "1048576 bytes of shared memory (it has 32768)",
-                                                 "512 bytes of push constants (it has 128)", "1048576 workgroups in a row (it has 65535)",
-                                                 "subgroups of 16 (it has no way to require a size)", "subgroups of at most 4 (it has up to 8)",
-                                                 "loops without end (it leaves them after 65535 iterations)"});
+  CHECK(missing(n, d) ==
+        std::vector<std::string>{
+            "float64", "something_new", "2048 invocations per workgroup (it has 256)",
+            "1048576 bytes of shared memory (it has 32768)", "512 bytes of push constants (it has 128)",
+            "1048576 workgroups in a row (it has 65535)", "subgroups of 16 (it has no way to require a size)",
+            "subgroups of at most 4 (it has up to 8)", "loops without end (it leaves them after 65535 iterations)"});
 }
 
 TEST_CASE("why a variant is taken is said in a line for each") {
@@ -161,7 +167,8 @@ TEST_CASE("why a variant is taken is said in a line for each") {
   const std::string text = explain_variants(k, d, "k.tsb");
   CHECK(text.starts_with("minimum: taken: for "));
   CHECK(text.find("\ngpu: cannot run: needs int64\n") != std::string::npos);
-  CHECK(explain_variants(k, gpu_target(), "k.tsb").find("\ngpu: taken: for GPUs, subgroups of 32, workgroups of ") != std::string::npos);
+  CHECK(explain_variants(k, gpu_target(), "k.tsb").find("\ngpu: taken: for GPUs, subgroups of 32, workgroups of ") !=
+        std::string::npos);
   CHECK(explain_variants(k, gpu_target(), "k.tsb").starts_with("minimum: runs here too: for GPUs, workgroups of "));
 }
 
@@ -182,14 +189,23 @@ TEST_CASE("what is no bundle, or not this version's, is refused in words") {
   CHECK(reading("") == "k.tsb: is cut off: it has 0 bytes, and its header alone takes 40");
   CHECK(reading(b.substr(0, 5)) == "k.tsb: is cut off: it has 5 bytes, and its header alone takes 40");
   CHECK(reading(b.substr(0, 39)) == "k.tsb: is cut off: it has 39 bytes, and its header alone takes 40");
-  CHECK(reading("\x7f" "ELF and more") == "k.tsb: is no bundle of kernels: it does not begin with \"TESSERA\"\n  note: tessera bundle makes bundles, of .tir files");
+  CHECK(reading("\x7f"
+                "ELF and more") ==
+        "k.tsb: is no bundle of kernels: it does not begin with \"TESSERA\"\n  note: tessera bundle makes bundles, of "
+        ".tir files");
   CHECK(reading(with(b, kVersionAt, uint32_t{2})) ==
-        "k.tsb: is a bundle of version 2, and this Tessera reads version 1\n  note: use a newer Tessera, or make it again with this version's tessera bundle");
-  CHECK(reading(with(b, kVersionAt, uint32_t{0})) == "k.tsb: is a bundle of version 0, and this Tessera reads version 1\n  note: make it again with this version's tessera bundle");
+        "k.tsb: is a bundle of version 2, and this Tessera reads version 1\n  note: use a newer Tessera, or make it "
+        "again with this version's tessera bundle");
+  CHECK(reading(with(b, kVersionAt, uint32_t{0})) ==
+        "k.tsb: is a bundle of version 0, and this Tessera reads version 1\n  note: make it again with this version's "
+        "tessera bundle");
   CHECK(reading(with(b, kLayoutAt, uint64_t{1})) ==
-        "k.tsb: holds kernels in a form that this build of Tessera does not read\n  note: make it again with this version's tessera bundle");
-  CHECK(reading(b.substr(0, b.size() - 1)) == "k.tsb: is cut off: its kernels take " + size + " bytes and it has " + std::to_string(b.size() - kHeader - 1) + " of them");
-  CHECK(reading(with(b, kSizeAt, ~uint64_t{0})) == "k.tsb: is cut off: its kernels take 18446744073709551615 bytes and it has " + size + " of them");
+        "k.tsb: holds kernels in a form that this build of Tessera does not read\n  note: make it again with this "
+        "version's tessera bundle");
+  CHECK(reading(b.substr(0, b.size() - 1)) == "k.tsb: is cut off: its kernels take " + size + " bytes and it has " +
+                                                  std::to_string(b.size() - kHeader - 1) + " of them");
+  CHECK(reading(with(b, kSizeAt, ~uint64_t{0})) ==
+        "k.tsb: is cut off: its kernels take 18446744073709551615 bytes and it has " + size + " of them");
   CHECK(reading(b + "xyz") == "k.tsb: goes on for 3 bytes after its end");
   const std::string damaged = "k.tsb: is damaged: its checksum is wrong\n  note: copy it anew, or make it again";
   CHECK(reading(with(b, kSumAt, uint64_t{0})) == damaged);
@@ -199,18 +215,22 @@ TEST_CASE("what is no bundle, or not this version's, is refused in words") {
     CHECK(reading(other) == damaged);
   }
   CHECK(reading(sealed(with(b, kHeader, uint64_t{1} << 60))) ==
-        "k.tsb: is damaged: its bytes are no kernels, though the checksum is right\n  note: make it again with this version's tessera bundle");
+        "k.tsb: is damaged: its bytes are no kernels, though the checksum is right\n  note: make it again with this "
+        "version's tessera bundle");
   BundleFile twice = made();
   twice.kernels.push_back(twice.kernels[0]);
-  CHECK(reading(bundle_to_bytes(twice)) == "k.tsb: is damaged: rows is there twice\n  note: make it again with this version's tessera bundle");
+  CHECK(reading(bundle_to_bytes(twice)) ==
+        "k.tsb: is damaged: rows is there twice\n  note: make it again with this version's tessera bundle");
   BundleFile empty = made();
   empty.kernels[0].variants.clear();
-  CHECK(reading(bundle_to_bytes(empty)) == "k.tsb: is damaged: rows has no code\n  note: make it again with this version's tessera bundle");
+  CHECK(reading(bundle_to_bytes(empty)) ==
+        "k.tsb: is damaged: rows has no code\n  note: make it again with this version's tessera bundle");
   BundleFile other = made();
   other.kernels[0].variants[1].program = "?";
   const BundleFile read = bundle_from_bytes(bundle_to_bytes(other), "k.tsb");
   CHECK(error_of<BundleError>([&] { program_of(read.kernels[0], read.kernels[0].variants[1], "k.tsb"); }) ==
-        "k.tsb: is damaged: rows for llvmpipe is no kernel, though the checksum is right\n  note: make it again with this version's tessera bundle");
+        "k.tsb: is damaged: rows for llvmpipe is no kernel, though the checksum is right\n  note: make it again with "
+        "this version's tessera bundle");
 }
 
 TEST_CASE("variants of one kernel that take and make other arrays are refused") {
@@ -227,11 +247,18 @@ TEST_CASE("variants of one kernel that take and make other arrays are refused") 
   const std::string again = "\n  note: make it again with this version's tessera bundle";
   CHECK(changed([](Program&) {}) == "");
   CHECK(changed([](Program& p) { p.name = "columns"; }) == "k.tsb: is damaged: rows for gpu is called columns" + again);
-  CHECK(changed([](Program& p) { p.args.pop_back(); }) == "k.tsb: is damaged: rows for gpu has 1 array, and 2 arrays are named" + again);
-  CHECK(changed([](Program& p) { p.args[0].dtype = i32; }) == "k.tsb: is damaged: rows has as array 0 f32(n, 128) and i32(n, 128), for minimum and for gpu" + again);
-  CHECK(changed([](Program& p) { p.args[1].shape[1] = 64; }) == "k.tsb: is damaged: rows has as array 1 f32(n, 128) and f32(n, 64), for minimum and for gpu" + again);
-  CHECK(changed([](Program& p) { p.args[0].is_output = true; }) == "k.tsb: is damaged: rows has as array 0 an input and an output of its own, for minimum and for gpu" + again);
-  CHECK(changed([](Program& p) { p.args[1].alias = 0; }) == "k.tsb: is damaged: rows has as array 1 an output of its own and an output aliased to input 0, for minimum and for gpu" + again);
+  CHECK(changed([](Program& p) { p.args.pop_back(); }) ==
+        "k.tsb: is damaged: rows for gpu has 1 array, and 2 arrays are named" + again);
+  CHECK(changed([](Program& p) { p.args[0].dtype = i32; }) ==
+        "k.tsb: is damaged: rows has as array 0 f32(n, 128) and i32(n, 128), for minimum and for gpu" + again);
+  CHECK(changed([](Program& p) { p.args[1].shape[1] = 64; }) ==
+        "k.tsb: is damaged: rows has as array 1 f32(n, 128) and f32(n, 64), for minimum and for gpu" + again);
+  CHECK(changed([](Program& p) { p.args[0].is_output = true; }) ==
+        "k.tsb: is damaged: rows has as array 0 an input and an output of its own, for minimum and for gpu" + again);
+  CHECK(changed([](Program& p) { p.args[1].alias = 0; }) ==
+        "k.tsb: is damaged: rows has as array 1 an output of its own and an output aliased to input 0, for minimum and "
+        "for gpu" +
+            again);
 }
 
 TEST_CASE("programs that no compiler makes are not read") {
@@ -269,7 +296,8 @@ TEST_CASE("programs that no compiler makes are not read") {
   bad([](Program& p) { p.axis_names = {"i"}; });
 }
 
-// Bytes changed, cut out, put in twice and moved, with a checksum that is right: each is read as a bundle or refused, in bounded time and memory.
+// Bytes changed, cut out, put in twice and moved, with a checksum that is right: each is read as a bundle or refused,
+// in bounded time and memory.
 TEST_CASE("mutants of a bundle") {
   const int count = std::getenv("TESSERA_TESTS_ALL") ? 200'000 : 3000;
   int read = 0, programs = 0, refused = 0;
@@ -278,7 +306,8 @@ TEST_CASE("mutants of a bundle") {
     std::string b = bytes();
     const auto place = [&](size_t from) { return from + random() % (b.size() - from); };
     for (uint64_t n = 1 + random() % 4; n > 0; --n) {
-      // Most of a bundle is code, which the reader does not look into: half of the mutants change the 4 KB at its front.
+      // Most of a bundle is code, which the reader does not look into: half of the mutants change the 4 KB at its
+      // front.
       const size_t at = random() % 2 ? kHeader + random() % std::min<size_t>(4096, b.size() - kHeader) : place(kHeader);
       switch (random() % 6) {
         case 0: b[at] = static_cast<char>(random()); break;

@@ -1,6 +1,7 @@
-// What the code of each kernel of tests/tir costs, on each kind of target, as numbers that mean something: a choice that changes speed and no result is seen
-// here and nowhere else. tests/data/costs.tsv has them, costs_cut.tsv those of kernels whose loops are cut into dispatches; TESSERA_BLESS=1 writes both anew, and the difference belongs in
-// the review of the change.
+// What the code of each kernel of tests/tir costs, on each kind of target, as numbers that mean something: a choice
+// that changes speed and no result is seen here and nowhere else. tests/data/costs.tsv has them, costs_cut.tsv those of
+// kernels whose loops are cut into dispatches; TESSERA_BLESS=1 writes both anew, and the difference belongs in the
+// review of the change.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,9 +25,14 @@ namespace {
 
 constexpr const char* kPath = "tests/data/costs.tsv";
 constexpr const char* kCutPath = "tests/data/costs_cut.tsv";
-constexpr const char* kColumns = "kernel\ttarget\tin order\tgroups\tat most\tinvocations\tsubgroup\tshared\tscratch\tops\tloads\tstores\tatomics\tbarriers\tsubgroup ops\tloops\tbranches\tregisters\twords";
+constexpr const char* kColumns =
+    "kernel\ttarget\tin order\tgroups\tat "
+    "most\tinvocations\tsubgroup\tshared\tscratch\tops\tloads\tstores\tatomics\tbarriers\tsubgroup "
+    "ops\tloops\tbranches\tregisters\twords";
 
-const std::string kCutColumns = std::string("kernel\titerations at most\tsteps\tloops").append(std::string_view(kColumns).substr(std::string_view("kernel\ttarget").size()));
+const std::string kCutColumns =
+    std::string("kernel\titerations at most\tsteps\tloops")
+        .append(std::string_view(kColumns).substr(std::string_view("kernel\ttarget").size()));
 
 const std::vector<std::string>& kernels() {
   static const std::vector<std::string> paths = [] {
@@ -53,7 +59,8 @@ std::string costs(const ir::Kernel& k, const Target& target, bool general) {
     const std::vector<bool> parallel = parallel_axes(k);
     for (size_t a = 0; a < parallel.size(); ++a)
       if (!parallel[a]) s << a << " ";
-    s << "\t" << to_string(p.num_units) << "\t" << p.max_workgroups << "\t" << p.workgroup_size << "\t" << p.required_subgroup_size << "\t" << p.shared_bytes << "\t" << p.scratch_bytes;
+    s << "\t" << to_string(p.num_units) << "\t" << p.max_workgroups << "\t" << p.workgroup_size << "\t"
+      << p.required_subgroup_size << "\t" << p.shared_bytes << "\t" << p.scratch_bytes;
     std::map<std::string, int64_t> n;
     int64_t ops = 0;
     for (const ir::Region& r : lanes.regions)
@@ -77,7 +84,8 @@ std::string costs(const ir::Kernel& k, const Target& target, bool general) {
         }
       }
     s << "\t" << ops;
-    for (const char* column : {"loads", "stores", "atomics", "barriers", "subgroup ops", "loops", "branches"}) s << "\t" << n[column];
+    for (const char* column : {"loads", "stores", "atomics", "barriers", "subgroup ops", "loops", "branches"})
+      s << "\t" << n[column];
     s << "\t" << lowering::live_registers(lanes) << "\t" << p.spirv.size();
   } catch (const CompileError&) {
     return "CompileError";
@@ -90,7 +98,8 @@ std::string row(const std::string& path, const ir::Kernel& k, const std::string&
   return path + "\t" + name + "\t" + costs(k, t, name == "general");
 }
 
-/// Of a kernel whose loops a driver with so small a limit makes us cut: in how many steps, and what each of its loops is counted as.
+/// Of a kernel whose loops a driver with so small a limit makes us cut: in how many steps, and what each of its loops
+/// is counted as.
 std::string cut_row(const std::string& path, const ir::Kernel& k, const std::string& name) {
   Target t = lavapipe_target();
   t.max_loop_iterations = std::stoi(name);
@@ -99,18 +108,22 @@ std::string cut_row(const std::string& path, const ir::Kernel& k, const std::str
     const Program p = compile(k, t, {});
     if (p.steps_extent < 0) return "";
     loops = to_string(p.extents.at(static_cast<size_t>(p.steps_extent) + 1)) + "\t";
-    for (size_t i = 0; i < p.loops.size(); ++i) loops += (i ? "; " : "") + to_string(p.loops[i].at_least) + " to " + (p.loops[i].at_most ? to_string(*p.loops[i].at_most) : "any");
+    for (size_t i = 0; i < p.loops.size(); ++i)
+      loops += (i ? "; " : "") + to_string(p.loops[i].at_least) + " to " +
+               (p.loops[i].at_most ? to_string(*p.loops[i].at_most) : "any");
   } catch (const CompileError&) {
     loops = "CompileError\t";
   }
   return path + "\t" + name + "\t" + loops + "\t" + costs(k, t, false);
 }
 
-void check(const std::string& name, const std::string& table, const char* columns, std::string (*row_of)(const std::string& path, const ir::Kernel& k, const std::string& name)) {
+void check(const std::string& name, const std::string& table, const char* columns,
+           std::string (*row_of)(const std::string& path, const ir::Kernel& k, const std::string& name)) {
   std::map<std::string, std::string> expected;  // kernel and target, row
   {
     std::ifstream in(table);
-    for (std::string line; std::getline(in, line);) expected[line.substr(0, line.find('\t', line.find('\t') + 1))] = line;
+    for (std::string line; std::getline(in, line);)
+      expected[line.substr(0, line.find('\t', line.find('\t') + 1))] = line;
   }
   const bool bless = std::getenv("TESSERA_BLESS") && std::string(std::getenv("TESSERA_BLESS")) == "1";
   std::map<std::string, std::string> rows;
@@ -118,11 +131,17 @@ void check(const std::string& name, const std::string& table, const char* column
     std::ifstream in(path);
     const std::string now = row_of(path, ir::parse(std::string{std::istreambuf_iterator<char>(in), {}}, path), name);
     if (!now.empty()) rows[path + "\t" + name] = now;
-    if (!bless) CHECK_MESSAGE(expected[path + "\t" + name] == now, (std::string("what its code costs has changed. If that is meant: TESSERA_BLESS=1 build/tests/test_codegen -tc='costs*'\n") + columns));
+    if (!bless)
+      CHECK_MESSAGE(expected[path + "\t" + name] == now,
+                    (std::string("what its code costs has changed. If that is meant: TESSERA_BLESS=1 "
+                                 "build/tests/test_codegen -tc='costs*'\n") +
+                     columns));
   }
   if (!bless) return;
   for (const auto& [key, line] : expected)
-    if (line != columns && key.substr(key.find('\t') + 1) != name && std::filesystem::exists(key.substr(0, key.find('\t')))) rows[key] = line;
+    if (line != columns && key.substr(key.find('\t') + 1) != name &&
+        std::filesystem::exists(key.substr(0, key.find('\t'))))
+      rows[key] = line;
   std::ofstream out(table);
   out << columns << "\n";
   for (const auto& [key, line] : rows) out << line << "\n";
@@ -130,9 +149,19 @@ void check(const std::string& name, const std::string& table, const char* column
 
 }  // namespace
 
-TEST_CASE("costs of code for the least that Vulkan promises" * doctest::skip(tessera::test::kSanitized)) { check("minimum", kPath, kColumns, row); }
-TEST_CASE("costs of code for lavapipe" * doctest::skip(tessera::test::kSanitized)) { check("lavapipe", kPath, kColumns, row); }
+TEST_CASE("costs of code for the least that Vulkan promises" * doctest::skip(tessera::test::kSanitized)) {
+  check("minimum", kPath, kColumns, row);
+}
+TEST_CASE("costs of code for lavapipe" * doctest::skip(tessera::test::kSanitized)) {
+  check("lavapipe", kPath, kColumns, row);
+}
 TEST_CASE("costs of code for a GPU" * doctest::skip(tessera::test::kSanitized)) { check("gpu", kPath, kColumns, row); }
-TEST_CASE("costs of the general form" * doctest::skip(tessera::test::kSanitized)) { check("general", kPath, kColumns, row); }
-TEST_CASE("costs of code whose loops are cut after few iterations" * doctest::skip(tessera::test::kSanitized)) { check("200", kCutPath, kCutColumns.c_str(), cut_row); }
-TEST_CASE("costs of code whose loops lavapipe cuts" * doctest::skip(tessera::test::kSanitized)) { check("65535", kCutPath, kCutColumns.c_str(), cut_row); }
+TEST_CASE("costs of the general form" * doctest::skip(tessera::test::kSanitized)) {
+  check("general", kPath, kColumns, row);
+}
+TEST_CASE("costs of code whose loops are cut after few iterations" * doctest::skip(tessera::test::kSanitized)) {
+  check("200", kCutPath, kCutColumns.c_str(), cut_row);
+}
+TEST_CASE("costs of code whose loops lavapipe cuts" * doctest::skip(tessera::test::kSanitized)) {
+  check("65535", kCutPath, kCutColumns.c_str(), cut_row);
+}

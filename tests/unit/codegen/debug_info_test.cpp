@@ -1,10 +1,11 @@
-// NonSemantic.Shader.DebugInfo.100 in modules: read from the words, from the disassembly, and valid for every kernel of tests/tir.
+// NonSemantic.Shader.DebugInfo.100 in modules: read from the words, from the disassembly, and valid for every kernel of
+// tests/tir.
 #include "codegen/spirv/debug_info.h"
 
-#include <algorithm>
 #include <doctest/doctest.h>
 #include <spirv/unified1/NonSemanticShaderDebugInfo100.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -38,8 +39,9 @@ struct Reader {
     for (size_t i = 5; i < words.size(); i += words[i] >> spv::WordCountShift) {
       REQUIRE((words[i] >> spv::WordCountShift) > 0);
       const auto code = static_cast<spv::Op>(words[i] & spv::OpCodeMask);
-      std::vector<uint32_t> operands(words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                                     words.begin() + static_cast<std::ptrdiff_t>(i + (words[i] >> spv::WordCountShift)));
+      std::vector<uint32_t> operands(
+          words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+          words.begin() + static_cast<std::ptrdiff_t>(i + (words[i] >> spv::WordCountShift)));
       const auto text = [&](size_t from) { return std::string(reinterpret_cast<const char*>(operands.data() + from)); };
       if (code == spv::OpString) strings[operands[0]] = text(1);
       if (code == spv::OpConstant && operands.size() == 3) numbers[operands[1]] = operands[2];
@@ -54,7 +56,8 @@ struct Reader {
       if (i.code == spv::OpExtInst && i.operands[2] == set && i.operands[3] == code) found.push_back(i.operands);
     return found;
   }
-  /// "kernel.cpp:7" for each instruction of the function that makes or does something and is of a line, in order; "?" where it is of none.
+  /// "kernel.cpp:7" for each instruction of the function that makes or does something and is of a line, in order; "?"
+  /// where it is of none.
   std::vector<std::string> lines(std::initializer_list<spv::Op> codes) const {
     std::vector<std::string> out;
     std::string at = "?";
@@ -62,7 +65,8 @@ struct Reader {
       if (i.code == spv::OpLabel) at = "?";
       if (i.code == spv::OpExtInst && i.operands[2] == set) {
         if (i.operands[3] == NonSemanticShaderDebugInfo100DebugNoLine) at = "?";
-        if (i.operands[3] == NonSemanticShaderDebugInfo100DebugLine) at = file(i.operands[4]) + ":" + std::to_string(numbers.at(i.operands[5]));
+        if (i.operands[3] == NonSemanticShaderDebugInfo100DebugLine)
+          at = file(i.operands[4]) + ":" + std::to_string(numbers.at(i.operands[5]));
       }
       if (std::find(codes.begin(), codes.end(), i.code) != codes.end()) out.push_back(at);
     }
@@ -112,7 +116,9 @@ std::string text_of(const std::string& file) {
 Program compiled(const std::string& text, const Target& target, const std::string& source) {
   CompileOptions options;
   options.debug_info = true;
-  options.source = [source](const std::string& file) { return file == "damped.tir" ? std::optional(source) : std::nullopt; };
+  options.source = [source](const std::string& file) {
+    return file == "damped.tir" ? std::optional(source) : std::nullopt;
+  };
   return compile(ir::parse(text, "damped.tir"), target, options);
 }
 
@@ -126,7 +132,8 @@ TEST_CASE("debug info: every instruction has the user's line, in whatever block 
   REQUIRE(module.set != 0);
   CHECK(module.texts() == std::map<std::string, std::string>{{"damped.tir", text}});
   // The polynomial of sin has branches of its own, and all its blocks are of line 7.
-  for (const std::string& at : module.lines({spv::OpFMul, spv::OpFAdd, spv::OpFSub})) CHECK((at == "damped.tir:7" || at == "damped.tir:8"));
+  for (const std::string& at : module.lines({spv::OpFMul, spv::OpFAdd, spv::OpFSub}))
+    CHECK((at == "damped.tir:7" || at == "damped.tir:8"));
   for (const std::string& at : module.lines({spv::OpStore})) CHECK(at == "damped.tir:9");
   CHECK(module.lines({spv::OpLine}).empty());
   const auto functions = module.debug(NonSemanticShaderDebugInfo100DebugFunction);
@@ -141,14 +148,17 @@ TEST_CASE("debug info: every instruction has the user's line, in whatever block 
   CHECK(definitions[0][4] == functions[0][1]);
 #ifdef TESSERA_SPIRV_TOOLS
   const std::string readable = spirv::disassemble(p.spirv);
-  for (const char* wanted : {"OpExtInstImport \"NonSemantic.Shader.DebugInfo.100\"", "DebugSource", "DebugCompilationUnit", "DebugFunctionDefinition", "DebugLine", "DebugScope",
-                             "OpString \"damped.tir\"", "OpName %Arguments \"Arguments\"", "OpMemberName %Arguments 0 \"in_specs[0]\""})
+  for (const char* wanted :
+       {"OpExtInstImport \"NonSemantic.Shader.DebugInfo.100\"", "DebugSource", "DebugCompilationUnit",
+        "DebugFunctionDefinition", "DebugLine", "DebugScope", "OpString \"damped.tir\"",
+        "OpName %Arguments \"Arguments\"", "OpMemberName %Arguments 0 \"in_specs[0]\""})
     CHECK_MESSAGE(readable.find(wanted) != std::string::npos, wanted << " in\n" << readable);
 #endif
 }
 
 TEST_CASE("debug info: without it nothing of it is in the module, and with it nothing else changes") {
-  const Program with = compiled(kKernel, lavapipe_target(), kKernel), without = compile(ir::parse(kKernel, "damped.tir"), lavapipe_target());
+  const Program with = compiled(kKernel, lavapipe_target(), kKernel),
+                without = compile(ir::parse(kKernel, "damped.tir"), lavapipe_target());
   const Reader a(with.spirv), b(without.spirv);
   CHECK(b.set == 0);
   CHECK(with.spirv.size() > without.spirv.size());
@@ -157,7 +167,8 @@ TEST_CASE("debug info: without it nothing of it is in the module, and with it no
     bool inside = false;
     for (const auto& i : r.all) {
       inside |= i.code == spv::OpFunction;
-      if (inside && i.code != spv::OpLine && !(i.code == spv::OpExtInst && i.operands[2] == r.set)) ops.push_back(i.code);
+      if (inside && i.code != spv::OpLine && !(i.code == spv::OpExtInst && i.operands[2] == r.set))
+        ops.push_back(i.code);
     }
     return ops;
   };

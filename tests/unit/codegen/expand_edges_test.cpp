@@ -1,5 +1,6 @@
-// Expansions where they go over from one formula to another, lose the most digits, or leave the numbers of their dtype: every place on both sides of each such edge, against
-// long double; f16 and bf16 by all their values. Conversions at every value of the narrow dtype, halfway between its neighbours, and one step beside.
+// Expansions where they go over from one formula to another, lose the most digits, or leave the numbers of their dtype:
+// every place on both sides of each such edge, against long double; f16 and bf16 by all their values. Conversions at
+// every value of the narrow dtype, halfway between its neighbours, and one step beside.
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -95,18 +96,22 @@ Long exact(Opcode op, Long x, Long y) {
 
 /// In ulps, of numbers that are ordinary against long double; of others as device_distance says.
 double distance(const Case& c, const uint64_t* a, int arity, uint64_t got) {
-  const double value = reference::to_double(c.result, got), x = reference::to_double(c.operand, a[0]), y = arity > 1 ? reference::to_double(c.operand, a[1]) : 0;
-  const bool ordinary = std::isfinite(value) && std::isfinite(x) && std::isfinite(y) && !subnormal(c.operand, a[0]) && !(arity > 1 && subnormal(c.operand, a[1]));
+  const double value = reference::to_double(c.result, got), x = reference::to_double(c.operand, a[0]),
+               y = arity > 1 ? reference::to_double(c.operand, a[1]) : 0;
+  const bool ordinary = std::isfinite(value) && std::isfinite(x) && std::isfinite(y) && !subnormal(c.operand, a[0]) &&
+                        !(arity > 1 && subnormal(c.operand, a[1]));
   const Long want = ordinary ? exact(c.op, x, y) : 0;
-  if (!ordinary || std::isnan(want) || std::fabs(static_cast<double>(want)) < least_normal(c.result) * 2 || std::isinf(static_cast<double>(want))) return device_distance(c, a, arity, got);
+  if (!ordinary || std::isnan(want) || std::fabs(static_cast<double>(want)) < least_normal(c.result) * 2 ||
+      std::isinf(static_cast<double>(want)))
+    return device_distance(c, a, arity, got);
   if (std::signbit(value) != std::signbit(want)) return HUGE_VAL;
   return static_cast<double>(std::fabs(value - want) / static_cast<Long>(ulp_of(c.result, static_cast<double>(want))));
 }
 
 struct Edges {
   Opcode op;
-  std::vector<double> at;         // of both widths; each with its negative
-  double f32, f64;                // ulps at most
+  std::vector<double> at;  // of both widths; each with its negative
+  double f32, f64;         // ulps at most
 };
 
 std::vector<double> multiples(double step, int from, int to, double plus = 0) {
@@ -128,36 +133,57 @@ constexpr double kLn2 = std::numbers::ln2, kPi = std::numbers::pi;
 
 std::vector<Edges> all_edges() {
   const double half_root = std::sqrt(0.5);
-  const std::vector<double> exponents = joined(joined({89, 710, 104, 746, 20, 40, 88.7228, 709.78271, 87.3365, 103.9721, 708.3964, 744.4401, 745.1332}, multiples(kLn2, 0, 24, kLn2 / 2)), multiples(kLn2, 0, 24));
-  std::vector<double> turns = joined(joined({400, 0x1p20, 0x1p22, 0x1p24, 0x1p30, 0x1p52, 0x1p53, 0x1p54, 0x1p64, 0x1p100, 0x1p127, 1e22}, multiples(kPi / 4, 1, 520)), powers(1.37, -30, 127));
-  for (const int n : {1 << 10, 1 << 12, 12345, 1 << 15, 99999, 1 << 17, 400000, 600001, 667543, 667544, 700000}) turns.push_back(n * (kPi / 2));
-  std::vector<double> inverse{0.5, std::sqrt(-std::expm1(-5.0)), std::sqrt(-std::expm1(-5.4)), std::sqrt(-std::expm1(-12.96)), std::sqrt(-std::expm1(-9.0)), std::sqrt(-std::expm1(-22.5625))};
+  const std::vector<double> exponents =
+      joined(joined({89, 710, 104, 746, 20, 40, 88.7228, 709.78271, 87.3365, 103.9721, 708.3964, 744.4401, 745.1332},
+                    multiples(kLn2, 0, 24, kLn2 / 2)),
+             multiples(kLn2, 0, 24));
+  std::vector<double> turns =
+      joined(joined({400, 0x1p20, 0x1p22, 0x1p24, 0x1p30, 0x1p52, 0x1p53, 0x1p54, 0x1p64, 0x1p100, 0x1p127, 1e22},
+                    multiples(kPi / 4, 1, 520)),
+             powers(1.37, -30, 127));
+  for (const int n : {1 << 10, 1 << 12, 12345, 1 << 15, 99999, 1 << 17, 400000, 600001, 667543, 667544, 700000})
+    turns.push_back(n * (kPi / 2));
+  std::vector<double> inverse{0.5,
+                              std::sqrt(-std::expm1(-5.0)),
+                              std::sqrt(-std::expm1(-5.4)),
+                              std::sqrt(-std::expm1(-12.96)),
+                              std::sqrt(-std::expm1(-9.0)),
+                              std::sqrt(-std::expm1(-22.5625))};
   for (int i = 1; i < 54; ++i) inverse.push_back(1 - std::ldexp(1.0, -i)), inverse.push_back(1 - std::ldexp(1.41, -i));
   // The bounds are what lavapipe gives, a little rounded up.
-  return {{Opcode::exp, exponents, 0.92, 0.92},
-          {Opcode::exp2, joined({127.99, 128, 1024, 126, 149, 150, 151, 1022, 1074, 1075, 1076}, multiples(0.5, 0, 60)), 0.93, 1.02},
-          {Opcode::expm1, exponents, 1.4, 1.84},  // f64: 1.15 where the driver rounds 0.5 and a little to 0 (README, "Rounding of f64")
-          {Opcode::logistic, exponents, 1.95, 2.2},
-          {Opcode::tanh, joined({9.1, 20, 9.01, 19.06}, multiples(kLn2 / 4, 0, 60)), 1.52, 1.56},
-          {Opcode::log, joined(powers(half_root, -30, 30), powers(1, -1022, 127)), 0.7, 0.82},
-          {Opcode::log2, joined(powers(half_root, -30, 30), powers(1, -1022, 127)), 1.3, 1.68},
-          {Opcode::log1p, joined({half_root - 1, std::sqrt(2.0) - 1, 1 - 0x1p-20, 1 - 0x1p-50, 1}, joined(powers(1, -60, 127), powers(half_root, -30, 90))), 1.16, 1.2},
-          {Opcode::cbrt, joined(powers(half_root, -40, 40), powers(1, -126, 127)), 0.84, 0.81},
-          {Opcode::sin, turns, 2.18, 2},
-          {Opcode::cos, turns, 2.1, 2.18},
-          {Opcode::tan, turns, 3.5, 4.1},
-          {Opcode::asin, joined({0.5, 1}, multiples(0.05, 0, 20)), 1.7, 1.68},
-          {Opcode::acos, joined({0.5, 1}, multiples(0.05, 0, 20)), 0.96, 1.24},
-          {Opcode::atan, joined({std::tan(kPi / 8), 1, std::tan(3 * kPi / 8), 0x1p120, 0x1p121, 0x1p126}, powers(1.3, -40, 40)), 1.82, 1.37},
-          {Opcode::sinh, joined(joined({1, 90, 711, 41.58883, 42.28198, 89.4159, 710.4758}, exponents), powers(1, -30, 0)), 1.33, 1.46},
-          {Opcode::cosh, joined({1, 90, 711, 41.58883, 42.28198, 89.4159, 710.4758}, exponents), 1.36, 1.37},
-          {Opcode::asinh, joined({0x1p28, 0x1p54}, powers(1.1, -60, 126)), 1.05, 1.23},
-          {Opcode::acosh, joined({1, 0x1p28, 0x1p54}, powers(1.1, 0, 126)), 1.3, 1.31},
-          {Opcode::atanh, joined(multiples(0.05, 0, 20), powers(1, -60, -1)), 1.4, 1.4},
-          {Opcode::erf, joined({0.9, 3.95, 5.95, 3.83, 5.86}, multiples(0.1, 0, 60)), 1.92, 1.31},
-          {Opcode::erf_inv, inverse, 2.8, 3.45},
-          {Opcode::sqrt, powers(1.5, -126, 126), 0.52, 0.78},
-          {Opcode::rsqrt, powers(1.5, -126, 126), 1.12, 0.81}};
+  return {
+      {Opcode::exp, exponents, 0.92, 0.92},
+      {Opcode::exp2, joined({127.99, 128, 1024, 126, 149, 150, 151, 1022, 1074, 1075, 1076}, multiples(0.5, 0, 60)),
+       0.93, 1.02},
+      {Opcode::expm1, exponents, 1.4,
+       1.84},  // f64: 1.15 where the driver rounds 0.5 and a little to 0 (README, "Rounding of f64")
+      {Opcode::logistic, exponents, 1.95, 2.2},
+      {Opcode::tanh, joined({9.1, 20, 9.01, 19.06}, multiples(kLn2 / 4, 0, 60)), 1.52, 1.56},
+      {Opcode::log, joined(powers(half_root, -30, 30), powers(1, -1022, 127)), 0.7, 0.82},
+      {Opcode::log2, joined(powers(half_root, -30, 30), powers(1, -1022, 127)), 1.3, 1.68},
+      {Opcode::log1p,
+       joined({half_root - 1, std::sqrt(2.0) - 1, 1 - 0x1p-20, 1 - 0x1p-50, 1},
+              joined(powers(1, -60, 127), powers(half_root, -30, 90))),
+       1.16, 1.2},
+      {Opcode::cbrt, joined(powers(half_root, -40, 40), powers(1, -126, 127)), 0.84, 0.81},
+      {Opcode::sin, turns, 2.18, 2},
+      {Opcode::cos, turns, 2.1, 2.18},
+      {Opcode::tan, turns, 3.5, 4.1},
+      {Opcode::asin, joined({0.5, 1}, multiples(0.05, 0, 20)), 1.7, 1.68},
+      {Opcode::acos, joined({0.5, 1}, multiples(0.05, 0, 20)), 0.96, 1.24},
+      {Opcode::atan,
+       joined({std::tan(kPi / 8), 1, std::tan(3 * kPi / 8), 0x1p120, 0x1p121, 0x1p126}, powers(1.3, -40, 40)), 1.82,
+       1.37},
+      {Opcode::sinh, joined(joined({1, 90, 711, 41.58883, 42.28198, 89.4159, 710.4758}, exponents), powers(1, -30, 0)),
+       1.33, 1.46},
+      {Opcode::cosh, joined({1, 90, 711, 41.58883, 42.28198, 89.4159, 710.4758}, exponents), 1.36, 1.37},
+      {Opcode::asinh, joined({0x1p28, 0x1p54}, powers(1.1, -60, 126)), 1.05, 1.23},
+      {Opcode::acosh, joined({1, 0x1p28, 0x1p54}, powers(1.1, 0, 126)), 1.3, 1.31},
+      {Opcode::atanh, joined(multiples(0.05, 0, 20), powers(1, -60, -1)), 1.4, 1.4},
+      {Opcode::erf, joined({0.9, 3.95, 5.95, 3.83, 5.86}, multiples(0.1, 0, 60)), 1.92, 1.31},
+      {Opcode::erf_inv, inverse, 2.8, 3.45},
+      {Opcode::sqrt, powers(1.5, -126, 126), 0.52, 0.78},
+      {Opcode::rsqrt, powers(1.5, -126, 126), 1.12, 0.81}};
 }
 
 /// Both sides of x, near and farther away.
@@ -168,7 +194,8 @@ void around(DType t, double x, std::vector<uint64_t>& to) {
     for (const uint64_t v : {b + i, b - i})
       if ((v & ~sign_mask(t)) <= float_format(t).greatest && std::isfinite(reference::to_double(t, v))) to.push_back(v);
   for (int i = 2; i <= float_format(t).mantissa; i += 2)
-    for (const double by : {std::ldexp(1.0, -i), -std::ldexp(1.0, -i)}) to.push_back(reference::from_double(t, x * (1 + by)));
+    for (const double by : {std::ldexp(1.0, -i), -std::ldexp(1.0, -i)})
+      to.push_back(reference::from_double(t, x * (1 + by)));
 }
 
 void check(const Case& c, const std::vector<std::vector<uint64_t>>& operands, double allowed) {
@@ -185,8 +212,11 @@ void check(const Case& c, const std::vector<std::vector<uint64_t>>& operands, do
   if (std::getenv("TESSERA_TEST_ULP")) MESSAGE(ir::name(c.op), " ", name(c.operand), ": ", worst, " ulp");
   if (base().kind != Target::Kind::cpu) allowed = allowed_distance(c);
   if (worst <= allowed || got.empty()) return;
-  FAIL_CHECK(ir::name(c.op) << " " << name(c.operand) << " of " << reference::to_double(c.operand, operands[0][at]) << " (0x" << std::hex << operands[0][at] << ")" << (arity > 1 ? " and " : "")
-                            << (arity > 1 ? std::to_string(reference::to_double(c.operand, operands[1][at])) : "") << " is " << reference::to_double(c.result, got[at]) << ": " << worst << " ulp, allowed " << allowed);
+  FAIL_CHECK(ir::name(c.op) << " " << name(c.operand) << " of " << reference::to_double(c.operand, operands[0][at])
+                            << " (0x" << std::hex << operands[0][at] << ")" << (arity > 1 ? " and " : "")
+                            << (arity > 1 ? std::to_string(reference::to_double(c.operand, operands[1][at])) : "")
+                            << " is " << reference::to_double(c.result, got[at]) << ": " << worst << " ulp, allowed "
+                            << allowed);
 }
 
 }  // namespace
@@ -211,19 +241,25 @@ TEST_CASE("expand: pow and atan2 at the edges of their formulas") {
       if (xs.empty() || ys.empty()) return;
       for (size_t i = 0; i < 12; ++i) v[0].push_back(xs[i % xs.size()]), v[1].push_back(ys[(i * 7) % ys.size()]);
     };
-    for (const double x : {0.1, 0.5, std::sqrt(0.5), 0.75, 0.999, 1.0009, 1.3, std::sqrt(2.0), 2.0, 3.0, 10.0, 1e10, 1e30, 1e-30, 1 + 0x1p-12, 1 - 0x1p-12, 1 + 0x1p-22, 1 + 0x1p-40})
-      for (const double to : {128.0, 127.5, 130.0, -126.0, -149.0, -150.0, -152.0, 1024.0, 1023.5, 1026.0, -1022.0, -1074.0, -1075.0, -1077.0, 0.5, -0.5, 1.0, 3.5, -17.5, 64.25})
+    for (const double x : {0.1, 0.5, std::sqrt(0.5), 0.75, 0.999, 1.0009, 1.3, std::sqrt(2.0), 2.0, 3.0, 10.0, 1e10,
+                           1e30, 1e-30, 1 + 0x1p-12, 1 - 0x1p-12, 1 + 0x1p-22, 1 + 0x1p-40})
+      for (const double to : {128.0,   127.5,   130.0,   -126.0,  -149.0, -150.0, -152.0, 1024.0, 1023.5, 1026.0,
+                              -1022.0, -1074.0, -1075.0, -1077.0, 0.5,    -0.5,   1.0,    3.5,    -17.5,  64.25})
         pairs(x, to / std::log2(x));
     for (const double x : {-1.0, -2.0, -0.5, -1.001, -3.0, 1.0, -0.0, 0.0})
       for (const double y : {1.0, 2.0, 3.0, 0.5, 1.5, 33.0, 0x1p23, 0x1p24, 0x1p33, 0x1p52, 0x1p53, 0x1p64})
-        for (const double s : {y, -y, y + 1, -y - 1}) v[0].push_back(reference::from_double(t, x)), v[1].push_back(reference::from_double(t, s));
+        for (const double s : {y, -y, y + 1, -y - 1})
+          v[0].push_back(reference::from_double(t, x)), v[1].push_back(reference::from_double(t, s));
     check({Opcode::pow, t, t}, v, t == DType::f32 ? 0.98 : 1.11);
 
     v = {{}, {}};
-    for (const double scale : t == DType::f32 ? std::vector<double>{1, 0x1p-100, 0x1p-30, 0x1p60, 0x1p119, 0x1p120, 0x1p121, 0x1p125} : std::vector<double>{1, 0x1p-900, 0x1p-30, 0x1p60, 0x1p999, 0x1p1000, 0x1p1001, 0x1p1020})
+    for (const double scale :
+         t == DType::f32 ? std::vector<double>{1, 0x1p-100, 0x1p-30, 0x1p60, 0x1p119, 0x1p120, 0x1p121, 0x1p125}
+                         : std::vector<double>{1, 0x1p-900, 0x1p-30, 0x1p60, 0x1p999, 0x1p1000, 0x1p1001, 0x1p1020})
       for (const double q : {std::tan(kPi / 8), 1.0, std::tan(3 * kPi / 8), 1e-3, 1e-6, 0.3, 0.7, 1.4, 3.0, 1e3, 1e6})
         for (const double sy : {1.0, -1.0})
-          for (const double sx : {1.0, -1.0}) pairs(sy * scale * q * (q > 1 ? 0x1p-21 : 1), sx * scale * (q > 1 ? 0x1p-21 : 1));
+          for (const double sx : {1.0, -1.0})
+            pairs(sy * scale * q * (q > 1 ? 0x1p-21 : 1), sx * scale * (q > 1 ? 0x1p-21 : 1));
     check({Opcode::atan2, t, t}, v, t == DType::f32 ? 1.3 : 1.68);
   }
   quiet();
@@ -241,7 +277,8 @@ TEST_CASE("expand: transcendental functions of every f16 and bf16") {
       for (size_t i = 0; i < got.size(); ++i)
         if (const double d = device_distance(c, &x[i], 1, got[i]); d > worst) worst = d, at = i;
       if (std::getenv("TESSERA_TEST_ULP")) MESSAGE(ir::name(e.op), " ", name(t), ": ", worst, " ulp");
-      if (worst > 0.51) FAIL_CHECK(ir::name(e.op) << " " << name(t) << " of 0x" << std::hex << at << ": " << worst << " ulp");
+      if (worst > 0.51)
+        FAIL_CHECK(ir::name(e.op) << " " << name(t) << " of 0x" << std::hex << at << ": " << worst << " ulp");
     }
   quiet();
 }
@@ -250,7 +287,8 @@ TEST_CASE("expand: halves and quarters between whole numbers of all sizes") {
   for (const DType t : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
     std::vector<uint64_t> x;
     for (int e = -3; e <= float_format(t).mantissa + 2; ++e)
-      for (const double whole : {std::ldexp(1.0, e), std::ldexp(1.0, e) + 1, std::ldexp(1.0, e) - 1, std::ldexp(1.25, e)})
+      for (const double whole :
+           {std::ldexp(1.0, e), std::ldexp(1.0, e) + 1, std::ldexp(1.0, e) - 1, std::ldexp(1.25, e)})
         for (const double part : {0.0, 0.25, 0.5, 0.75})
           for (const double s : {1.0, -1.0}) {
             const uint64_t b = reference::from_double(t, s * (whole + part));
@@ -263,7 +301,9 @@ TEST_CASE("expand: halves and quarters between whole numbers of all sizes") {
         const std::vector<uint64_t> got = run(c, integer_code ? plain(base()) : base(), {x});
         int64_t wrong = 0;
         for (size_t i = 0; i < got.size(); ++i)
-          if (device_distance(c, &x[i], 1, got[i]) != 0 && ++wrong <= 3) FAIL_CHECK(ir::name(op) << " " << name(t) << " of " << reference::to_double(t, x[i]) << ": " << reference::to_double(t, got[i]));
+          if (device_distance(c, &x[i], 1, got[i]) != 0 && ++wrong <= 3)
+            FAIL_CHECK(ir::name(op) << " " << name(t) << " of " << reference::to_double(t, x[i]) << ": "
+                                    << reference::to_double(t, got[i]));
         CHECK(wrong == 0);
       }
   }
@@ -284,13 +324,18 @@ TEST_CASE("expand: conversions at every value of the narrow float, halfway to th
       const uint64_t count = bits(to) == 32 ? 40000 : uint64_t{1} << (bits(to) - 1);
       for (uint64_t i = 0; i < count; ++i) {
         // Of f32 the exponents in turn, each with a fraction of all kinds.
-        const uint64_t b = bits(to) < 32 ? i : ((i % 255) << 23) | (i % 3 == 0 ? 0 : i % 3 == 1 ? 0x7fffff >> (i % 23) : (g() & 0x7fffff) >> (g() % 23));
+        const uint64_t b = bits(to) < 32 ? i
+                                         : ((i % 255) << 23) | (i % 3 == 0   ? 0
+                                                                : i % 3 == 1 ? 0x7fffff >> (i % 23)
+                                                                             : (g() & 0x7fffff) >> (g() % 23));
         const double low = reference::to_double(to, b), high = reference::to_double(to, b + 1);
         if (!std::isfinite(low)) continue;
         const double middle = std::isfinite(high) ? (low + high) / 2 : low;
         for (const double s : {1.0, -1.0}) beside(s * low), beside(s * middle);
       }
-      for (const double v : {65504.0, 65519.0, 65520.0, 65536.0, 57344.0, 61439.0, 61440.0, 448.0, 464.0, 480.0, 0x1p-24, 0x1p-25, 0x1p-26, 0x1p-9, 0x1p-10, 0x1p-11, 0x1p-16, 0x1p-17, 0x1p-40, 0x1p-55, 0x1p-56, 0x1p-57, 0x1p-58, 0x1p127, 3.4e38})
+      for (const double v : {65504.0, 65519.0, 65520.0, 65536.0, 57344.0, 61439.0, 61440.0, 448.0,   464.0,
+                             480.0,   0x1p-24, 0x1p-25, 0x1p-26, 0x1p-9,  0x1p-10, 0x1p-11, 0x1p-16, 0x1p-17,
+                             0x1p-40, 0x1p-55, 0x1p-56, 0x1p-57, 0x1p-58, 0x1p127, 3.4e38})
         for (const double s : {1.0, -1.0}) beside(s * v);
       for (const bool integer_code : {false, true}) {
         const Case c{Opcode::convert, from, to};
@@ -298,7 +343,8 @@ TEST_CASE("expand: conversions at every value of the narrow float, halfway to th
         int64_t wrong = 0;
         for (size_t i = 0; i < got.size(); ++i)
           if (device_distance(c, &x[i], 1, got[i]) != 0 && ++wrong <= 3)
-            FAIL_CHECK(name(from) << " -> " << name(to) << (integer_code ? " by integer code" : "") << " of 0x" << std::hex << x[i] << ": 0x" << got[i]);
+            FAIL_CHECK(name(from) << " -> " << name(to) << (integer_code ? " by integer code" : "") << " of 0x"
+                                  << std::hex << x[i] << ": 0x" << got[i]);
         CHECK(wrong == 0);
       }
     }
@@ -307,14 +353,16 @@ TEST_CASE("expand: conversions at every value of the narrow float, halfway to th
 
 TEST_CASE("expand: conversions of integers and floats at the ends of what either holds") {
   const std::vector<DType> floats{DType::f8e4m3fn, DType::f8e5m2, DType::f16, DType::bf16, DType::f32, DType::f64};
-  const std::vector<DType> integers{DType::i4, DType::u4, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64};
+  const std::vector<DType> integers{DType::i4,  DType::u4,  DType::i8,  DType::u8,  DType::i16,
+                                    DType::u16, DType::i32, DType::u32, DType::i64, DType::u64};
   const auto check = [](const Case& c, const std::vector<uint64_t>& x) {
     for (const bool integer_code : {false, true}) {
       const std::vector<uint64_t> got = run(c, integer_code ? plain(base()) : base(), {x});
       int64_t wrong = 0;
       for (size_t i = 0; i < got.size(); ++i)
         if (device_distance(c, &x[i], 1, got[i]) != 0 && ++wrong <= 3)
-          FAIL_CHECK(name(c.operand) << " -> " << name(c.result) << (integer_code ? " by integer code" : "") << " of 0x" << std::hex << x[i] << ": 0x" << got[i]);
+          FAIL_CHECK(name(c.operand) << " -> " << name(c.result) << (integer_code ? " by integer code" : "") << " of 0x"
+                                     << std::hex << x[i] << ": 0x" << got[i]);
       CHECK(wrong == 0);
     }
   };
@@ -323,14 +371,36 @@ TEST_CASE("expand: conversions of integers and floats at the ends of what either
       std::vector<uint64_t> x;
       const uint64_t mask = bits(n) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(n)) - 1;
       for (int e = 0; e < bits(n); ++e)
-        for (int d = 0; d <= e; ++d)  // 2^e + 2^d and halfway between what such floats are, a little more and a little less
+        // 2^e + 2^d and halfway between what such floats are, a little more and a little less
+        for (int d = 0; d <= e; ++d)
           for (const int64_t by : {-1, 0, 1})
-            for (const uint64_t v : {(uint64_t{1} << e) + static_cast<uint64_t>(by), (uint64_t{1} << e) + (uint64_t{1} << d) + static_cast<uint64_t>(by), (uint64_t{1} << e) - (uint64_t{1} << d) + static_cast<uint64_t>(by),
+            for (const uint64_t v : {(uint64_t{1} << e) + static_cast<uint64_t>(by),
+                                     (uint64_t{1} << e) + (uint64_t{1} << d) + static_cast<uint64_t>(by),
+                                     (uint64_t{1} << e) - (uint64_t{1} << d) + static_cast<uint64_t>(by),
                                      (uint64_t{1} << e) + (uint64_t{3} << d >> 1) + static_cast<uint64_t>(by)})
               x.push_back(v & mask), x.push_back((~v + 1) & mask);
       check({Opcode::convert, n, f}, x);
       x.clear();
-      for (const double v : {0.0, 0.5, 1.0, 1.5, std::ldexp(1.0, bits(n) - 1), std::ldexp(1.0, bits(n)), std::ldexp(1.0, bits(n) - 2), 7.0, 8.0, 15.0, 16.0, 127.0, 128.0, 255.0, 256.0, 32767.0, 65535.0, 65536.0, 1e9, 1e18})
+      for (const double v : {0.0,
+                             0.5,
+                             1.0,
+                             1.5,
+                             std::ldexp(1.0, bits(n) - 1),
+                             std::ldexp(1.0, bits(n)),
+                             std::ldexp(1.0, bits(n) - 2),
+                             7.0,
+                             8.0,
+                             15.0,
+                             16.0,
+                             127.0,
+                             128.0,
+                             255.0,
+                             256.0,
+                             32767.0,
+                             65535.0,
+                             65536.0,
+                             1e9,
+                             1e18})
         for (const double s : {v, -v}) {
           const uint64_t b = reference::from_double(f, s);
           for (const uint64_t near : {b, b + 1, b - 1})

@@ -1,7 +1,7 @@
-// Every elementwise op on every dtype it takes, on a device, against engine/reference: special values in all combinations and random ones, of
-// 8 bits and fewer all values in all combinations.
-// Integers, bools and exact float ops must agree bit for bit; others within the row's ulp of the reference in double. f32 and f64
-// subnormals may be flushed, in and out, to a zero of the same sign (those of f16 and f8 may not: they are normal f32).
+// Every elementwise op on every dtype it takes, on a device, against engine/reference: special values in all
+// combinations and random ones, of 8 bits and fewer all values in all combinations. Integers, bools and exact float ops
+// must agree bit for bit; others within the row's ulp of the reference in double. f32 and f64 subnormals may be
+// flushed, in and out, to a zero of the same sign (those of f16 and f8 may not: they are normal f32).
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -24,9 +24,11 @@ std::vector<uint64_t> special_values(DType t) {
   std::vector<uint64_t> v;
   if (t == DType::boolean) return {0, 1};
   if (is_int(t)) {
-    const uint64_t mask = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1, high = uint64_t{1} << (bits(t) - 1);
-    for (uint64_t x : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{7}, uint64_t(bits(t)) / 2, uint64_t(bits(t)) / 2 + 1, uint64_t(bits(t)) - 1, uint64_t(bits(t)), high - 1,
-                       high, high + 1, mask, mask - 1, mask - 6, (high >> 1) + (high >> 9) + 1})
+    const uint64_t mask = bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1,
+                   high = uint64_t{1} << (bits(t) - 1);
+    for (uint64_t x : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{7}, uint64_t(bits(t)) / 2,
+                       uint64_t(bits(t)) / 2 + 1, uint64_t(bits(t)) - 1, uint64_t(bits(t)), high - 1, high, high + 1,
+                       mask, mask - 1, mask - 6, (high >> 1) + (high >> 9) + 1})
       v.push_back(x & mask);
     return v;
   }
@@ -108,7 +110,8 @@ std::vector<Elements> inputs(const Case& c, int64_t random) {
     v[0] = special[0];
   }
   for (int64_t n = 0; n < random || v[0].size() % kWorkgroup; ++n)
-    for (int i = 0; i < row.arity; ++i) v[static_cast<size_t>(i)].push_back(random_value(dtype_of(i), g, static_cast<int>(n)));
+    for (int i = 0; i < row.arity; ++i)
+      v[static_cast<size_t>(i)].push_back(random_value(dtype_of(i), g, static_cast<int>(n)));
   std::vector<Elements> out;
   for (int i = 0; i < row.arity; ++i) {
     out.emplace_back(dtype_of(i), static_cast<int64_t>(v[0].size()));
@@ -129,7 +132,8 @@ std::vector<uint32_t> module_of(const Case& c, const Target& target) {
   return emit_valid(t.k, target);
 }
 
-/// c's op with a constant for operand `at`, of each special value; where `ranged`, the other operand's lower bits alone, of which a range is known.
+/// c's op with a constant for operand `at`, of each special value; where `ranged`, the other operand's lower bits
+/// alone, of which a range is known.
 void run_constants(const Case& c, const Target& target, size_t at, bool ranged) {
   if (!device()) return;
   std::vector<uint64_t> constants = special_values(c.operand);
@@ -145,7 +149,8 @@ void run_constants(const Case& c, const Target& target, size_t at, bool ranged) 
   for (size_t i = 0; i < constants.size(); ++i) {
     std::vector<Value> operands{v};
     operands.insert(operands.begin() + static_cast<std::ptrdiff_t>(at), t.b.constant(c.operand, constants[i]));
-    t.store(out, t.op(Opcode::add, {index, t.i32c(static_cast<int64_t>(i) * n)}, DType::i32), t.op(c.op, operands, c.result));
+    t.store(out, t.op(Opcode::add, {index, t.i32c(static_cast<int64_t>(i) * n)}, DType::i32),
+            t.op(c.op, operands, c.result));
   }
   t.finish();
   Elements given = in, got(c.result, n * static_cast<int64_t>(constants.size()));
@@ -157,7 +162,8 @@ void run_constants(const Case& c, const Target& target, size_t at, bool ranged) 
       uint64_t a[2] = {in.get(j) & (ranged ? low : ~uint64_t{0}), in.get(j) & (ranged ? low : ~uint64_t{0})};
       a[at] = constants[i];
       if (device_distance(c, a, 2, got.get(static_cast<int64_t>(i) * n + j)) <= allowed_distance(c)) continue;
-      FAIL_CHECK(ir::name(c.op) << " " << name(c.operand) << " of constant operand " << at << " 0x" << std::hex << a[at] << " and 0x" << a[1 - at] << ": 0x" << got.get(static_cast<int64_t>(i) * n + j));
+      FAIL_CHECK(ir::name(c.op) << " " << name(c.operand) << " of constant operand " << at << " 0x" << std::hex << a[at]
+                                << " and 0x" << a[1 - at] << ": 0x" << got.get(static_cast<int64_t>(i) * n + j));
       return;
     }
 }
@@ -169,7 +175,8 @@ struct Outcome {
 
 Outcome run_case(const Case& c, const Target& target, int64_t random, bool only_floats) {
   if (only_floats && !is_float(c.operand) && !is_float(c.result)) return {};
-  const std::string what = std::string(ir::name(c.op)) + " " + std::string(name(c.operand)) + " -> " + std::string(name(c.result));
+  const std::string what =
+      std::string(ir::name(c.op)) + " " + std::string(name(c.operand)) + " -> " + std::string(name(c.result));
   const auto words = module_of(c, target);
   // Drivers may cut loops, and only those of lane/loops.h are counted.
   for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift)
@@ -200,8 +207,8 @@ Outcome run_case(const Case& c, const Target& target, int64_t random, bool only_
         return std::string(b);
       }();
     char tail[160];
-    std::snprintf(tail, sizeof tail, ") = %.17g (0x%llx), reference %.17g, %g ulp, allowed %g", reference::to_double(c.result, out.get(j)),
-                  static_cast<unsigned long long>(out.get(j)),
+    std::snprintf(tail, sizeof tail, ") = %.17g (0x%llx), reference %.17g, %g ulp, allowed %g",
+                  reference::to_double(c.result, out.get(j)), static_cast<unsigned long long>(out.get(j)),
                   reference::to_double(c.result, reference::eval(c.op, c.operand, c.result, a)), error, allowed);
     FAIL_CHECK((text + tail));
   }
@@ -248,8 +255,8 @@ TEST_CASE("expand: conversions between all dtypes") {
 TEST_CASE("expand: arithmetic and conversions of floats without float controls and 16-bit types") {
   run_all(
       [](Opcode op) {
-        return op == Opcode::add || op == Opcode::max || op == Opcode::min || op == Opcode::floor || op == Opcode::convert ||
-               op == Opcode::exp;
+        return op == Opcode::add || op == Opcode::max || op == Opcode::min || op == Opcode::floor ||
+               op == Opcode::convert || op == Opcode::exp;
       },
       plain(base()), 1000, true);
 }
@@ -279,25 +286,35 @@ TEST_CASE("expand: integers, an operand that is a constant, another of which a r
         for (const size_t at : {size_t{0}, size_t{1}})
           for (const bool ranged : {false, true}) {
             const bool wide = c.operand == DType::i64 || c.operand == DType::u64;
-            if (words ? wide : wide ? !ranged : c.operand == DType::i8 || c.operand == DType::i32 || c.operand == DType::u32) run_constants(c, words ? of_words(base()) : base(), at, ranged);
+            if (words  ? wide
+                : wide ? !ranged
+                       : c.operand == DType::i8 || c.operand == DType::i32 || c.operand == DType::u32)
+              run_constants(c, words ? of_words(base()) : base(), at, ranged);
           }
     }
   quiet();
 }
 TEST_CASE("expand: floats, an operand that is a constant" * doctest::skip(tessera::test::kSanitized)) {
   for (const Target& t : {base(), plain(base())})
-    for (const Opcode op : {Opcode::add, Opcode::sub, Opcode::mul, Opcode::div, Opcode::min, Opcode::max, Opcode::lt, Opcode::eq})
+    for (const Opcode op :
+         {Opcode::add, Opcode::sub, Opcode::mul, Opcode::div, Opcode::min, Opcode::max, Opcode::lt, Opcode::eq})
       for (const Case& c : cases_of(op))
         for (const size_t at : {size_t{0}, size_t{1}})
-          if (c.operand == DType::f32 || c.operand == DType::f64 || c.operand == DType::f16 || c.operand == DType::bf16) run_constants(c, t, at, false);
+          if (c.operand == DType::f32 || c.operand == DType::f64 || c.operand == DType::f16 || c.operand == DType::bf16)
+            run_constants(c, t, at, false);
   quiet();
 }
-// The numbers of codegen/spirv/README.md, a little rounded up: what an expansion loses shows long before a row's bound, which is as wide as Vulkan's division and square root.
+// The numbers of codegen/spirv/README.md, a little rounded up: what an expansion loses shows long before a row's bound,
+// which is as wide as Vulkan's division and square root.
 TEST_CASE("expand: transcendental functions") {
   const std::map<Opcode, double> measured = {
-      {Opcode::exp, 0.9}, {Opcode::exp2, 1}, {Opcode::expm1, 1}, {Opcode::log, 0.75}, {Opcode::log2, 1.2}, {Opcode::log1p, 1.35}, {Opcode::pow, 0.85}, {Opcode::cbrt, 0.85}, {Opcode::sin, 2.2},
-      {Opcode::cos, 1.6}, {Opcode::tan, 3.1}, {Opcode::asin, 1.55}, {Opcode::acos, 0.85}, {Opcode::atan, 1.6}, {Opcode::atan2, 1.7}, {Opcode::sinh, 1.25}, {Opcode::cosh, 1.3},
-      {Opcode::tanh, 1.65}, {Opcode::asinh, 1.35}, {Opcode::acosh, 1.55}, {Opcode::atanh, 1.15}, {Opcode::erf, 2.05}, {Opcode::erf_inv, 2.75}, {Opcode::logistic, 2.05}, {Opcode::rsqrt, 1.45}};
+      {Opcode::exp, 0.9},    {Opcode::exp2, 1},     {Opcode::expm1, 1},      {Opcode::log, 0.75},
+      {Opcode::log2, 1.2},   {Opcode::log1p, 1.35}, {Opcode::pow, 0.85},     {Opcode::cbrt, 0.85},
+      {Opcode::sin, 2.2},    {Opcode::cos, 1.6},    {Opcode::tan, 3.1},      {Opcode::asin, 1.55},
+      {Opcode::acos, 0.85},  {Opcode::atan, 1.6},   {Opcode::atan2, 1.7},    {Opcode::sinh, 1.25},
+      {Opcode::cosh, 1.3},   {Opcode::tanh, 1.65},  {Opcode::asinh, 1.35},   {Opcode::acosh, 1.55},
+      {Opcode::atanh, 1.15}, {Opcode::erf, 2.05},   {Opcode::erf_inv, 2.75}, {Opcode::logistic, 2.05},
+      {Opcode::rsqrt, 1.45}};
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const auto op = static_cast<Opcode>(i);
     if (!ir::info(op).elementwise || !transcendental(op)) continue;

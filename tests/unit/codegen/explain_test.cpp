@@ -16,7 +16,10 @@ using namespace tessera;
 namespace {
 
 int64_t registers(const std::string& body) {
-  return lowering::live_registers(ir::parse("tir 1\nlane kernel @k\nworkgroup_size 8\nextents (n: i64)\nin f32[n] whole\nout f32[n] whole\nbody (%x, %o) {\n  %i = local_index\n" + body + "}\n"));
+  return lowering::live_registers(
+      ir::parse("tir 1\nlane kernel @k\nworkgroup_size 8\nextents (n: i64)\nin f32[n] whole\nout f32[n] whole\nbody "
+                "(%x, %o) {\n  %i = local_index\n" +
+                body + "}\n"));
 }
 
 std::string explained(const std::string& text, bool general = false) {
@@ -28,7 +31,9 @@ std::string file(const std::string& name) {
   std::ifstream in("tests/tir/" + name + ".tir");
   return {std::istreambuf_iterator<char>(in), {}};
 }
-bool says(const std::string& text, const std::string& line) { return ("\n" + text).find("\n  " + line + "\n") != std::string::npos; }
+bool says(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n  " + line + "\n") != std::string::npos;
+}
 
 }  // namespace
 
@@ -37,13 +42,17 @@ TEST_CASE("explain: registers are what is live at once") {
   CHECK(registers("  %a = load %x[%i]\n  store %o[%i], %a\n") == 2);  // %i and %a
   // Two loads before the first use, against one after the other; constants are free.
   CHECK(registers("  %a = load %x[%i]\n  %b = load %x[%i]\n  %c = add %a, %b\n  store %o[%i], %c\n") == 3);
-  CHECK(registers("  %a = load %x[%i]\n  %c = constant 2.0 : f32[]\n  %d = mul %a, %c\n  %e = mul %d, %c\n  store %o[%i], %e\n") == 2);
+  CHECK(registers("  %a = load %x[%i]\n  %c = constant 2.0 : f32[]\n  %d = mul %a, %c\n  %e = mul %d, %c\n  store "
+                  "%o[%i], %e\n") == 2);
   // 64 bits and views take two.
   CHECK(registers("  %n = extent index 0 : i64[]\n  %y = view %x, %n\n  %a = load %y[%i]\n  store %o[%i], %a\n") == 3);
   // What a loop reads is live all through it, and so are its carries; branches share.
-  const std::string ends = "  %0 = constant 0 : i32[]\n  %9 = constant 9 : i32[]\n  %1 = constant 1 : i32[]\n  %a = load %x[%i]\n";
-  CHECK(registers(ends + "  %s = for %k = %0 to %9 step %1 carry (%c = %a) {\n    %b = load %x[%k]\n    %d = add %b, %a\n    %e = add %d, %c\n    yield %e\n  }\n  store %o[%i], %s\n") == 4);
-  CHECK(registers(ends + "  %p = lt %i, %9\n  %s = if %p {\n    %b = add %a, %a\n    yield %b\n  } else {\n    %b = mul %a, %a\n    yield %b\n  }\n  store %o[%i], %s\n") == 3);
+  const std::string ends =
+      "  %0 = constant 0 : i32[]\n  %9 = constant 9 : i32[]\n  %1 = constant 1 : i32[]\n  %a = load %x[%i]\n";
+  CHECK(registers(ends + "  %s = for %k = %0 to %9 step %1 carry (%c = %a) {\n    %b = load %x[%k]\n    %d = add %b, "
+                         "%a\n    %e = add %d, %c\n    yield %e\n  }\n  store %o[%i], %s\n") == 4);
+  CHECK(registers(ends + "  %p = lt %i, %9\n  %s = if %p {\n    %b = add %a, %a\n    yield %b\n  } else {\n    %b = "
+                         "mul %a, %a\n    yield %b\n  }\n  store %o[%i], %s\n") == 3);
 }
 
 TEST_CASE("explain: axes are named by the blocks that have them") {
@@ -76,7 +85,9 @@ body (%o) {
 }
 )");
   CAPTURE(turned);
-  CHECK(turned.find(", not split: some access to memory that the call writes lacks it or has another index along it\n") != std::string::npos);
+  CHECK(
+      turned.find(", not split: some access to memory that the call writes lacks it or has another index along it\n") !=
+      std::string::npos);
   const std::string scattered = R"(tir 1
 kernel @scattered
 grid (100)
@@ -93,16 +104,21 @@ body (%x, %o) {
     CAPTURE(text);
     CHECK(says(text, "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it"));
     CHECK(says(text, "no axis is parallel: the call runs in one workgroup, or in one per tile of what is split"));
-    CHECK(text.find(general ? "general form, each unit of work on one workgroup of" : ": one invocation runs all programs; workgroups 1\n") != std::string::npos);
+    CHECK(text.find(general ? "general form, each unit of work on one workgroup of"
+                            : ": one invocation runs all programs; workgroups 1\n") != std::string::npos);
   }
   std::string declared = scattered;
   declared.replace(declared.find("(100)"), 5, "(100 parallel, 1)");
   CHECK(says(explained(declared), "grid axis 0: parallel, declared"));
   CHECK(says(explained(declared), "grid axis 1: parallel, at most one program"));
-  // But not beside an axis that stays sequential: what all programs accumulate in one block of an output has no copy for each coordinate.
+  // But not beside an axis that stays sequential: what all programs accumulate in one block of an output has no copy
+  // for each coordinate.
   declared.replace(declared.find("(100 parallel, 1)"), 17, "(10 parallel, 10)");
-  CHECK(says(explained(declared), "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it; declared parallel, but another axis is sequential and the order between them could not be kept"));
-  CHECK(says(explained(declared), "grid axis 1: sequential: out_specs[0] is not proved to be touched only once along it"));
+  CHECK(says(explained(declared),
+             "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it; declared parallel, "
+             "but another axis is sequential and the order between them could not be kept"));
+  CHECK(says(explained(declared),
+             "grid axis 1: sequential: out_specs[0] is not proved to be touched only once along it"));
   // Nor, even where nothing is sequential, along an axis whose programs all accumulate in one block.
   const std::string shared = R"(tir 1
 kernel @shared
@@ -127,7 +143,9 @@ body (%x, %s, %o) {
   store %o[0, 0:16], %b
 }
 )";
-  CHECK(says(explained(shared), "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it, although it is declared parallel"));
+  CHECK(says(explained(shared),
+             "grid axis 0: sequential: out_specs[0] is not proved to be touched only once along it, although it is "
+             "declared parallel"));
 }
 
 TEST_CASE("explain: dims of one element that are indexed by 0 leave the Refs") {
@@ -188,7 +206,9 @@ compiler_params triton (num_warps: 3, num_stages: 2)
 )";
   const std::string on_cpu = explained(head + said + rest);
   CAPTURE(on_cpu);
-  CHECK(says(on_cpu, "cost: 5 flops, 0 transcendentals, 7 bytes accessed (given; computed: 4096 flops, 4096 transcendentals, 32768 bytes accessed)"));
+  CHECK(says(on_cpu,
+             "cost: 5 flops, 0 transcendentals, 7 bytes accessed (given; computed: 4096 flops, 4096 transcendentals, "
+             "32768 bytes accessed)"));
   CHECK(says(on_cpu, "compiler parameter num_warps = 3 of triton: not used on CPU drivers"));
   CHECK(says(on_cpu, "compiler parameter num_stages = 2 of triton: not used"));
   CHECK(says(on_cpu, R"(metadata: {"author": "me", "version": "2"})"));
@@ -197,7 +217,9 @@ compiler_params triton (num_warps: 3, num_stages: 2)
   gpu.max_workgroup_size = 1024;
   const Program hinted = compile(ir::parse(head + said + rest, "k.tir"), gpu);
   CAPTURE(hinted.explain);
-  CHECK(says(hinted.explain, "compiler parameter num_warps = 3 of triton: workgroups of 64 invocations, where a workgroup runs a program"));
+  CHECK(says(
+      hinted.explain,
+      "compiler parameter num_warps = 3 of triton: workgroups of 64 invocations, where a workgroup runs a program"));
   CHECK(hinted.workgroup_size == 64);
   CHECK(compile(ir::parse(head + rest, "k.tir"), gpu).workgroup_size != 64);
   CHECK(hinted.metadata == std::map<std::string, std::string>{{"author", "me"}, {"version", "2"}});
@@ -210,22 +232,29 @@ compiler_params triton (num_warps: 3, num_stages: 2)
   }
 }
 
-TEST_CASE("explain: values that know only positions tie no axes together, and no axis is split where that repeats most of the work") {
+TEST_CASE(
+    "explain: values that know only positions tie no axes together, and no axis is split where that repeats most of "
+    "the work") {
   const std::string text = explained(file("attention_masks"));
   CAPTURE(text);
   // One mask value for queries and keys; rows and columns of the scores have layouts of their own nevertheless.
-  CHECK(says(text, "dim 0 of in_specs[0], dim 0 of out_specs[0]: 64: 16 registers x 1 invocation, split into 4 tiles of 16"));
+  CHECK(says(text,
+             "dim 0 of in_specs[0], dim 0 of out_specs[0]: 64: 16 registers x 1 invocation, split into 4 tiles of 16"));
   CHECK(says(text, "dim 0 of in_specs[1], dim 0 of in_specs[2]: 64 contracted, 8 registers x 8 invocations"));
   // The columns of the values could be split, but each slice would compute all scores.
   CHECK(says(text, "dim 1 of in_specs[2], dim 1 of out_specs[0]: 40: 5 registers x 8 invocations"));
   CHECK(text.find("arena") == std::string::npos);
 }
 
-TEST_CASE("explain: values that no layout has are in the arena from the start, those that a nest without a layout reads go there") {
+TEST_CASE(
+    "explain: values that no layout has are in the arena from the start, those that a nest without a layout reads go "
+    "there") {
   for (const Target& target : {minimum_target(), gpu_target()}) {
     const std::string text = compile(ir::parse(file("dot_batch_of_rows"), "k.tir"), target).explain;
     CAPTURE(text);
-    CHECK(says(text, "1 values with a layout live in the arena: a nest that reads them finds two of its axes on the same invocations, or one without a layout"));
+    CHECK(says(text,
+               "1 values with a layout live in the arena: a nest that reads them finds two of its axes on the same "
+               "invocations, or one without a layout"));
   }
 }
 
@@ -242,7 +271,8 @@ TEST_CASE("explain: scratch that is the same along a dim keeps one element of it
   CHECK(says(some, "scratch[0]: the same along dim 1, so one element of 6 is kept"));
   CHECK(says(some, "scratch[3]: the same along dim 0, so one element of 4 is kept"));
   CHECK(says(some, "scratch[3]: the same along dim 1, so one element of 6 is kept"));
-  for (const char* i : {"1", "2", "4", "5"}) CHECK(some.find(std::string("scratch[") + i + "]: the same") == std::string::npos);
+  for (const char* i : {"1", "2", "4", "5"})
+    CHECK(some.find(std::string("scratch[") + i + "]: the same") == std::string::npos);
 }
 
 TEST_CASE("explain: on GPUs tiles shrink until the arena fits shared memory") {
@@ -255,7 +285,8 @@ TEST_CASE("explain: on GPUs tiles shrink until the arena fits shared memory") {
   gpu.shared_bytes = whole.shared_bytes - 64;
   const Program half = compile(k, gpu);
   CAPTURE(half.explain);
-  CHECK(says(half.explain, "tiles a quarter as wide as elsewhere, so that the arena fits shared memory"));  // half is what the rows have anyway
+  // half is what the rows have anyway
+  CHECK(says(half.explain, "tiles a quarter as wide as elsewhere, so that the arena fits shared memory"));
   CHECK(half.scratch_bytes == 0);
   CHECK(half.shared_bytes <= gpu.shared_bytes);
   gpu.shared_bytes = 512;  // no tiles are small enough
@@ -264,7 +295,9 @@ TEST_CASE("explain: on GPUs tiles shrink until the arena fits shared memory") {
   CHECK(none.explain.find("as wide as elsewhere") == std::string::npos);
 }
 
-TEST_CASE("explain: what one invocation does stays small enough for a CPU driver's compiler, however many taps a kernel is written out for") {
+TEST_CASE(
+    "explain: what one invocation does stays small enough for a CPU driver's compiler, however many taps a kernel is "
+    "written out for") {
   std::string head = "tir 1\nkernel @taps\n", names, body;
   int n = 0;
   for (int c = 0; c < 14; ++c) {
@@ -273,28 +306,40 @@ TEST_CASE("explain: what one invocation does stays small enough for a CPU driver
     for (int dy = 0; dy < 5; ++dy)
       for (int dx = 0; dx < 5; ++dx, ++n) {
         const std::string t = std::to_string(n);
-        body += "  %t" + t + " = load %x" + std::to_string(c) + "[" + std::to_string(dy) + ":" + std::to_string(dy + 8) + ", " + std::to_string(dx) + ":" + std::to_string(dx + 64) + "]\n";
-        body += "  %e" + t + " = exp %t" + t + "\n  %s" + t + " = add %e" + t + ", %" + (n == 0 ? "t0" : "s" + std::to_string(n - 1)) + "\n";
+        body += "  %t" + t + " = load %x" + std::to_string(c) + "[" + std::to_string(dy) + ":" +
+                std::to_string(dy + 8) + ", " + std::to_string(dx) + ":" + std::to_string(dx + 64) + "]\n";
+        body += "  %e" + t + " = exp %t" + t + "\n  %s" + t + " = add %e" + t + ", %" +
+                (n == 0 ? "t0" : "s" + std::to_string(n - 1)) + "\n";
       }
   }
-  const std::string text = head + "out f32[8, 64] whole\nbody (" + names + "%o) {\n" + body + "  store %o[0:8, 0:64], %s" + std::to_string(n - 1) + "\n}\n";
+  const std::string text = head + "out f32[8, 64] whole\nbody (" + names + "%o) {\n" + body +
+                           "  store %o[0:8, 0:64], %s" + std::to_string(n - 1) + "\n}\n";
   int64_t branches = 0;
   CompileOptions options;
-  options.dump = [&](std::string_view step, const ir::Kernel& k, bool) { if (step == "lane/loops") branches = lowering::count_branches(k); };
+  options.dump = [&](std::string_view step, const ir::Kernel& k, bool) {
+    if (step == "lane/loops") branches = lowering::count_branches(k);
+  };
   const std::string explain = compile(ir::parse(text, "k.tir"), lavapipe_target(), options).explain;
   INFO(explain);
   CHECK(branches <= 640);
   CHECK(branches >= n);
-  CHECK(explain.find(" loads, stores and branches would take a CPU driver's compiler long (the aim is 640)") != std::string::npos);
+  CHECK(explain.find(" loads, stores and branches would take a CPU driver's compiler long (the aim is 640)") !=
+        std::string::npos);
 }
 
 namespace {
-// Keys' and values' gradients of blocks of 128, by n blocks of queries: four products, of which two read what exp made of the first one's result.
+// Keys' and values' gradients of blocks of 128, by n blocks of queries: four products, of which two read what exp made
+// of the first one's result.
 std::string gradient(int n) {
   const std::string all = std::to_string(128 * n);
-  const std::string blocks = "in f32[" + all + ", 64] block (128, 64) map (%i, %j) {\n  %z = constant 0 : i32[]\n  yield %j, %z\n}\n", rows = "in f32[" + all + ", 128] block (128, 128) map (%i, %j) {\n  %z = constant 0 : i32[]\n  yield %j, %z\n}\n";
-  const std::string keys = "f32[256, 64] block (128, 64) map (%i, %j) {\n  %z = constant 0 : i32[]\n  yield %i, %z\n}\n";
-  return "tir 1\nkernel @gradient\ngrid (2, " + std::to_string(n) + ")\n" + blocks + "in " + keys + "in " + keys + blocks + rows + rows + "out " + keys + "out " + keys + R"(scratch ref<vmem, f32[128, 64]>
+  const std::string blocks = "in f32[" + all +
+                             ", 64] block (128, 64) map (%i, %j) {\n  %z = constant 0 : i32[]\n  yield %j, %z\n}\n",
+                    rows = "in f32[" + all +
+                           ", 128] block (128, 128) map (%i, %j) {\n  %z = constant 0 : i32[]\n  yield %j, %z\n}\n";
+  const std::string keys =
+      "f32[256, 64] block (128, 64) map (%i, %j) {\n  %z = constant 0 : i32[]\n  yield %i, %z\n}\n";
+  return "tir 1\nkernel @gradient\ngrid (2, " + std::to_string(n) + ")\n" + blocks + "in " + keys + "in " + keys +
+         blocks + rows + rows + "out " + keys + "out " + keys + R"(scratch ref<vmem, f32[128, 64]>
 scratch ref<vmem, f32[128, 64]>
 body (%q, %k, %v, %g, %m, %d, %dk, %dv, %sk, %sv) {
   %zero = constant 0 : i32[]
@@ -327,7 +372,8 @@ body (%q, %k, %v, %g, %m, %d, %dk, %dv, %sk, %sv) {
   %ok = load %sk[0:128, 0:64] : f32[128, 64]
   %nk = add %ok, %pk : f32[128, 64]
   store %sk[0:128, 0:64], %nk
-  %end = constant )" + std::to_string(n - 1) + R"( : i32[]
+  %end = constant )" +
+         std::to_string(n - 1) + R"( : i32[]
   %last = eq %step, %end : bool[]
   if %last {
     store %dk[0:128, 0:64], %nk
@@ -351,7 +397,8 @@ TEST_CASE("explain: an attention gradient's code stays small enough for a CPU dr
   CHECK(ops <= 8000);
 }
 
-TEST_CASE("explain: code stays small enough for a CPU driver where that makes loops longer than a dispatch of it runs") {
+TEST_CASE(
+    "explain: code stays small enough for a CPU driver where that makes loops longer than a dispatch of it runs") {
   int64_t branches = 0;
   CompileOptions options;
   options.dump = [&](std::string_view step, const ir::Kernel& k, bool) {
@@ -361,7 +408,8 @@ TEST_CASE("explain: code stays small enough for a CPU driver where that makes lo
   INFO(p.explain);
   CHECK(branches <= 640);
   REQUIRE(p.steps_extent >= 0);
-  const int64_t steps = p.extents[static_cast<size_t>(p.steps_extent) + 1].value().value_or(0), at_once = steps_at_once(p, steps, nullptr);
+  const int64_t steps = p.extents[static_cast<size_t>(p.steps_extent) + 1].value().value_or(0),
+                at_once = steps_at_once(p, steps, nullptr);
   CHECK(cdiv(steps, at_once) <= 512);
   // What one of the dispatches runs at most is what the driver allows.
   CHECK(at_once + total_iterations(p.loops, 0, nullptr).at_most.value_or(INT32_MAX) <= p.max_loop_iterations);
@@ -372,16 +420,19 @@ TEST_CASE("explain: one iota that counts rows and columns of a mask makes no axi
 }
 
 TEST_CASE("explain: tiny programs of many accesses are no copy of the code for each element") {
-  // An array's 16 elements each in one invocation would be 16 loads of it, and a driver's time grows with the square of those.
+  // An array's 16 elements each in one invocation would be 16 loads of it, and a driver's time grows with the square of
+  // those.
   const auto lines = [](int inputs) {
     std::string text = "tir 1\nkernel @many\n", args, body;
     for (int i = 0; i < inputs; ++i) {
       const std::string n = std::to_string(i);
       text += "in f32[16] whole\n";
       args += "%x" + n + ", ";
-      body += "  %l" + n + " = load %x" + n + "[0:16]\n" + (i > 0 ? "  %a" + n + " = add %" + (i > 1 ? "a" : "l") + std::to_string(i - 1) + ", %l" + n + "\n" : "");
+      body += "  %l" + n + " = load %x" + n + "[0:16]\n" +
+              (i > 0 ? "  %a" + n + " = add %" + (i > 1 ? "a" : "l") + std::to_string(i - 1) + ", %l" + n + "\n" : "");
     }
-    text += "out f32[16] whole\nbody (" + args + "%o) {\n" + body + "  store %o[0:16], %a" + std::to_string(inputs - 1) + "\n  yield\n}\n";
+    text += "out f32[16] whole\nbody (" + args + "%o) {\n" + body + "  store %o[0:16], %a" +
+            std::to_string(inputs - 1) + "\n  yield\n}\n";
     int64_t ops = 0;
     for (const Target& t : {minimum_target(), lavapipe_target(), gpu_target()}) {
       CompileOptions options;

@@ -1,5 +1,5 @@
-// The lane-level verifier and interpreter, on lane kernels made by hand: right ones pass in every order, and each thing that can be wrong
-// is reported.
+// The lane-level verifier and interpreter, on lane kernels made by hand: right ones pass in every order, and each thing
+// that can be wrong is reported.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -22,7 +22,8 @@ struct Lane {
   Builder b{k};
   std::vector<Value> args;
 
-  explicit Lane(int32_t workgroup_size, int64_t units = 1, std::vector<DType> dtypes = {DType::f32, DType::f32}, int inputs = 1) {
+  explicit Lane(int32_t workgroup_size, int64_t units = 1, std::vector<DType> dtypes = {DType::f32, DType::f32},
+                int inputs = 1) {
     k.name = "test";
     k.level = ir::Level::lane;
     k.num_inputs = inputs;
@@ -32,7 +33,8 @@ struct Lane {
     for (size_t i = 0; i < dtypes.size(); ++i) {
       const bool out = static_cast<int>(i) >= inputs;
       ir::BlockMapping& m = k.blocks.emplace_back();
-      m.origin = out ? "out_specs[" + std::to_string(static_cast<int>(i) - inputs) + "]" : "in_specs[" + std::to_string(i) + "]";
+      m.origin = out ? "out_specs[" + std::to_string(static_cast<int>(i) - inputs) + "]"
+                     : "in_specs[" + std::to_string(i) + "]";
       m.dtype = dtypes[i];
       types.push_back(Type::ref(dtypes[i], {-1}, ir::MemorySpace::global));
     }
@@ -75,9 +77,14 @@ struct Lane {
   Value mul(Value x, Value y) { return b.elementwise(Opcode::mul, {x, y}); }
   Value lt(Value x, Value y) { return b.elementwise(Opcode::lt, {x, y}); }
   Value eq(Value x, Value y) { return b.elementwise(Opcode::eq, {x, y}); }
-  Value global_index() { return add(mul(source(Opcode::workgroup_index), number(k.lane.workgroup_size)), source(Opcode::local_index)); }
+  Value global_index() {
+    return add(mul(source(Opcode::workgroup_index), number(k.lane.workgroup_size)), source(Opcode::local_index));
+  }
   void loop(int64_t n, const std::function<void(Value)>& body) {
-    b.for_loop(number(0), number(n), number(1), {}, [&](Value iv, const std::vector<Value>&) { body(iv); return std::vector<Value>{}; });
+    b.for_loop(number(0), number(n), number(1), {}, [&](Value iv, const std::vector<Value>&) {
+      body(iv);
+      return std::vector<Value>{};
+    });
   }
   Kernel& done() {
     b.set_region(k.body);
@@ -139,19 +146,21 @@ Kernel tree_reduction(Value (Lane::*arena)(int64_t, int64_t, DType), int64_t uni
   return k;
 }
 
-// Each workgroup reverses blocks of 8 of x through shared memory, as many as there are; barriers before the reads and on the back edge.
+// Each workgroup reverses blocks of 8 of x through shared memory, as many as there are; barriers before the reads and
+// on the back edge.
 Kernel reverse_blocks(int64_t blocks, int64_t workgroups) {
   Lane l(8, workgroups);
   l.k.lane.max_workgroups = workgroups;
   const Value tid = l.source(Opcode::local_index), buffer = l.shared(0, 8);
-  l.b.for_loop(l.source(Opcode::workgroup_index), l.number(blocks), l.source(Opcode::num_workgroups), {}, [&](Value block, const std::vector<Value>&) {
-    const Value place = l.add(l.mul(block, l.number(8)), tid);
-    l.store(buffer, tid, l.load(l.args[0], place));
-    l.barrier();
-    l.store(l.args[1], place, l.load(buffer, l.sub(l.number(7), tid)));
-    l.barrier();
-    return std::vector<Value>{};
-  });
+  l.b.for_loop(l.source(Opcode::workgroup_index), l.number(blocks), l.source(Opcode::num_workgroups), {},
+               [&](Value block, const std::vector<Value>&) {
+                 const Value place = l.add(l.mul(block, l.number(8)), tid);
+                 l.store(buffer, tid, l.load(l.args[0], place));
+                 l.barrier();
+                 l.store(l.args[1], place, l.load(buffer, l.sub(l.number(7), tid)));
+                 l.barrier();
+                 return std::vector<Value>{};
+               });
   return l.done();
 }
 }  // namespace
@@ -170,7 +179,8 @@ TEST_CASE("a tree reduction is right in every order, and without its barrier it 
     }
     const auto broken = without_each_barrier(k);
     CHECK(broken.size() == 1);
-    for (const Kernel& b : broken) CHECK(any_contains(reports_of(b, {counting(24), Array({3}, DType::f32)}), "conflict without a barrier between"));
+    for (const Kernel& b : broken)
+      CHECK(any_contains(reports_of(b, {counting(24), Array({3}, DType::f32)}), "conflict without a barrier between"));
   }
 }
 
@@ -179,7 +189,8 @@ TEST_CASE("a loop over units needs both its barriers") {
   CHECK(lane::find_lane_problems(k).empty());
   for (uint64_t seed = 0; seed < 10; ++seed)
     for (int32_t most : {0, 1}) {
-      const auto r = lane::run(k, {counting(40), Array({40}, DType::f32)}, 1, {}, {.seed = seed, .max_workgroups = most});
+      const auto r =
+          lane::run(k, {counting(40), Array({40}, DType::f32)}, 1, {}, {.seed = seed, .max_workgroups = most});
       CHECK(r.reports == std::vector<std::string>{});
       for (int64_t i = 0; i < 40; ++i) CHECK(r.outputs[0].at(i) == static_cast<double>(i / 8 * 8 + 7 - i % 8));
     }
@@ -197,10 +208,14 @@ TEST_CASE("a report names the ops, the invocations, the workgroup and the elemen
   const auto reports = reports_of(l.done(), {counting(4), Array({4}, DType::f32)}, 1, 1);
   REQUIRE(reports.size() == 1);
   const std::string op = "`store %1, %3[%4]` (kernel.cpp:7)";
-  const std::string a = "test: conflict without a barrier between: element 3 of out_specs[0] is written by invocation 1 of workgroup 0 in " + op +
-                        " and written by invocation 0 of workgroup 0 in " + op;
-  const std::string b = "test: conflict without a barrier between: element 3 of out_specs[0] is written by invocation 0 of workgroup 0 in " + op +
-                        " and written by invocation 1 of workgroup 0 in " + op;
+  const std::string a =
+      "test: conflict without a barrier between: element 3 of out_specs[0] is written by invocation 1 of workgroup 0 "
+      "in " +
+      op + " and written by invocation 0 of workgroup 0 in " + op;
+  const std::string b =
+      "test: conflict without a barrier between: element 3 of out_specs[0] is written by invocation 0 of workgroup 0 "
+      "in " +
+      op + " and written by invocation 1 of workgroup 0 in " + op;
   CAPTURE(reports[0]);
   CHECK((reports[0] == a || reports[0] == b));
 }
@@ -225,7 +240,8 @@ TEST_CASE("conflicts between workgroups are reported whatever barriers there are
   const Value g = l.source(Opcode::workgroup_index);
   l.barrier();
   l.store(l.args[1], g, l.load(l.args[1], l.number(0)));
-  CHECK(any_contains(reports_of(l.done(), {counting(4), Array({3}, DType::f32)}), "conflict between workgroups: element 0 of out_specs[0]"));
+  CHECK(any_contains(reports_of(l.done(), {counting(4), Array({3}, DType::f32)}),
+                     "conflict between workgroups: element 0 of out_specs[0]"));
 }
 
 TEST_CASE("aliasing of dtypes in the arena is by bytes") {
@@ -235,7 +251,8 @@ TEST_CASE("aliasing of dtypes in the arena is by bytes") {
   const Value tid = l.source(Opcode::local_index), narrow = l.shared(0, 2), wide = l.shared(0, 1, DType::f64);
   l.b.when(l.eq(tid, l.number(0)), [&] { l.store(wide, l.number(0), l.b.constant_float(DType::f64, 2)); });
   l.b.when(l.eq(tid, l.number(1)), [&] { l.store(narrow, l.number(1), l.b.constant_float(DType::f32, 2)); });
-  CHECK(any_contains(reports_of(l.done(), {counting(4), Array({2}, DType::f32)}), "shared memory at byte 0 is written"));
+  CHECK(
+      any_contains(reports_of(l.done(), {counting(4), Array({2}, DType::f32)}), "shared memory at byte 0 is written"));
 }
 
 TEST_CASE("uninitialised arena memory is reported when it reaches a result, a condition or an index, and not before") {
@@ -247,35 +264,47 @@ TEST_CASE("uninitialised arena memory is reported when it reaches a result, a co
     use(l, l.load(words, tid), l.load(counts, tid));
     return l.done();
   };
-  const auto reports = [&](const std::function<void(Lane&, Value, Value)>& use) { return reports_of(kernel(use), {counting(4), Array({4}, DType::f32)}); };
+  const auto reports = [&](const std::function<void(Lane&, Value, Value)>& use) {
+    return reports_of(kernel(use), {counting(4), Array({4}, DType::f32)});
+  };
   const auto tid = [](Lane& l) { return l.source(Opcode::local_index); };
-  CHECK(any_contains(reports([&](Lane& l, Value g, Value) { l.store(l.args[1], tid(l), l.add(g, g)); }), "is the stored value of"));
-  CHECK(any_contains(reports([&](Lane& l, Value, Value i) { l.store(l.args[1], i, l.b.constant_float(DType::f32, 1)); }), "is the index of"));
-  CHECK(any_contains(reports([&](Lane& l, Value g, Value) { l.b.when(l.lt(g, g), [&] { l.store(l.args[1], tid(l), l.load(l.args[0], tid(l))); }); }), "is the condition of"));
+  CHECK(any_contains(reports([&](Lane& l, Value g, Value) { l.store(l.args[1], tid(l), l.add(g, g)); }),
+                     "is the stored value of"));
+  CHECK(
+      any_contains(reports([&](Lane& l, Value, Value i) { l.store(l.args[1], i, l.b.constant_float(DType::f32, 1)); }),
+                   "is the index of"));
+  CHECK(any_contains(reports([&](Lane& l, Value g, Value) {
+                       l.b.when(l.lt(g, g), [&] { l.store(l.args[1], tid(l), l.load(l.args[0], tid(l))); });
+                     }),
+                     "is the condition of"));
   CHECK(any_contains(reports([&](Lane& l, Value, Value i) {
-    l.b.for_loop(l.number(0), i, l.number(1), {}, [&](Value, const std::vector<Value>&) { return std::vector<Value>{}; });
-  }), "is a bound of"));
+                       l.b.for_loop(l.number(0), i, l.number(1), {},
+                                    [&](Value, const std::vector<Value>&) { return std::vector<Value>{}; });
+                     }),
+                     "is a bound of"));
   // Dropped, chosen against, or masked away: garbage that nobody sees.
   CHECK(reports([&](Lane& l, Value g, Value) {
-    const Value chosen = l.b.elementwise(Opcode::select, {l.lt(tid(l), l.number(9)), l.load(l.args[0], tid(l)), g});
-    l.store(l.args[1], tid(l), chosen);
-  }).empty());
+          const Value chosen =
+              l.b.elementwise(Opcode::select, {l.lt(tid(l), l.number(9)), l.load(l.args[0], tid(l)), g});
+          l.store(l.args[1], tid(l), chosen);
+        }).empty());
   CHECK(reports([&](Lane& l, Value g, Value) { l.store(l.args[1], tid(l), g, l.lt(tid(l), l.number(0))); }).empty());
   CHECK(reports([&](Lane& l, Value g, Value) {
-    const Value copy = l.shared(32, 4);
-    l.store(copy, tid(l), g);
-  }).empty());
+          const Value copy = l.shared(32, 4);
+          l.store(copy, tid(l), g);
+        }).empty());
   // ... but a copy of garbage in the arena is garbage.
   CHECK(any_contains(reports([&](Lane& l, Value g, Value) {
-    const Value copy = l.shared(32, 4);
-    l.store(copy, tid(l), g);
-    l.store(l.args[1], tid(l), l.load(copy, tid(l)));
-  }), "is the stored value of"));
+                       const Value copy = l.shared(32, 4);
+                       l.store(copy, tid(l), g);
+                       l.store(l.args[1], tid(l), l.load(copy, tid(l)));
+                     }),
+                     "is the stored value of"));
   // A known false decides a conjunction.
   CHECK(reports([&](Lane& l, Value g, Value) {
-    const Value no = l.lt(tid(l), l.number(0));
-    l.b.when(l.b.elementwise(Opcode::and_, {no, l.lt(g, g)}), [&] { l.store(l.args[1], tid(l), g); });
-  }).empty());
+          const Value no = l.lt(tid(l), l.number(0));
+          l.b.when(l.b.elementwise(Opcode::and_, {no, l.lt(g, g)}), [&] { l.store(l.args[1], tid(l), g); });
+        }).empty());
 }
 
 TEST_CASE("accesses out of bounds are reported and never happen") {
@@ -310,12 +339,23 @@ TEST_CASE("views move element 0, masks guard, other stands in") {
 TEST_CASE("divergence at barriers and subgroup ops is reported") {
   Lane branch(4);
   branch.b.when(branch.lt(branch.source(Opcode::local_index), branch.number(2)), [&] { branch.barrier(); });
-  CHECK(any_contains(reports_of(branch.done(), {counting(4), Array({4}, DType::f32)}), "but invocation 2 has finished"));
-  CHECK(any_contains(messages(branch.k), "stands under varying control, but a barrier needs every enclosing condition and loop bound workgroup-uniform"));
+  CHECK(
+      any_contains(reports_of(branch.done(), {counting(4), Array({4}, DType::f32)}), "but invocation 2 has finished"));
+  CHECK(any_contains(
+      messages(branch.k),
+      "stands under varying control, but a barrier needs every enclosing condition and loop bound workgroup-uniform"));
 
   Lane two(4);
-  two.b.if_else(two.lt(two.source(Opcode::local_index), two.number(2)), [&] { two.barrier(); return std::vector<Value>{}; },
-                [&] { two.barrier(); return std::vector<Value>{}; });
+  two.b.if_else(
+      two.lt(two.source(Opcode::local_index), two.number(2)),
+      [&] {
+        two.barrier();
+        return std::vector<Value>{};
+      },
+      [&] {
+        two.barrier();
+        return std::vector<Value>{};
+      });
   CHECK(any_contains(reports_of(two.done(), {counting(4), Array({4}, DType::f32)}), "divergence in workgroup"));
 
   // Both reach the same barrier, but in different rounds.
@@ -371,8 +411,9 @@ TEST_CASE("extents come from the call, surplus workgroups are run, and carries m
   const Value n = l.b.one(extent, Type::array(DType::i32)), i = l.global_index();
   l.b.when(l.lt(i, n), [&] {
     // (a, b) -> (b, a) three times
-    const auto swapped = l.b.for_loop(l.number(0), l.number(3), l.number(1), {l.load(l.args[0], i), l.b.constant_float(DType::f32, 7)},
-                                      [&](Value, const std::vector<Value>& c) { return std::vector<Value>{c[1], c[0]}; });
+    const auto swapped =
+        l.b.for_loop(l.number(0), l.number(3), l.number(1), {l.load(l.args[0], i), l.b.constant_float(DType::f32, 7)},
+                     [&](Value, const std::vector<Value>& c) { return std::vector<Value>{c[1], c[0]}; });
     l.store(l.args[1], i, l.add(l.mul(swapped[1], l.b.constant_float(DType::f32, 10)), swapped[0]));
   });
   CHECK(lane::find_lane_problems(l.done()).empty());
@@ -424,12 +465,15 @@ TEST_CASE("the shortcuts of the machine agree with the reference") {
       const uint64_t in[2] = {x.element_bits(i), y.element_bits(i)};
       const uint64_t wanted = reference::eval(op, t, result, in), got = r.outputs[0].element_bits(i);
       CAPTURE(ir::name(op));
-      if (is_float(result) && std::isnan(reference::to_double(result, wanted))) CHECK(std::isnan(reference::to_double(result, got)));
+      if (is_float(result) && std::isnan(reference::to_double(result, wanted)))
+        CHECK(std::isnan(reference::to_double(result, got)));
       else CHECK(got == wanted);
     }
   };
-  for (const Opcode op : {Opcode::add, Opcode::sub, Opcode::mul, Opcode::min, Opcode::max}) check(op, DType::i32, DType::i32);
-  for (const Opcode op : {Opcode::eq, Opcode::ne, Opcode::lt, Opcode::le, Opcode::gt, Opcode::ge}) check(op, DType::i32, DType::boolean);
+  for (const Opcode op : {Opcode::add, Opcode::sub, Opcode::mul, Opcode::min, Opcode::max})
+    check(op, DType::i32, DType::i32);
+  for (const Opcode op : {Opcode::eq, Opcode::ne, Opcode::lt, Opcode::le, Opcode::gt, Opcode::ge})
+    check(op, DType::i32, DType::boolean);
   for (const Opcode op : {Opcode::add, Opcode::mul}) check(op, DType::i64, DType::i64);
   for (const Opcode op : {Opcode::add, Opcode::sub, Opcode::mul}) check(op, DType::f32, DType::f32);
   for (const Opcode op : {Opcode::and_, Opcode::or_, Opcode::not_}) check(op, DType::boolean, DType::boolean);
@@ -449,12 +493,14 @@ TEST_CASE("values are held to the ranges that are claimed of them") {
     return lane::run(l.k, {x, Array({1}, t)}, 1, {}, {.ranges = ranges}).reports;
   };
   CHECK(reports(DType::i32, 0xfffffffb, {-5, 3}).empty());
-  CHECK(any_contains(reports(DType::i32, 0xfffffffa, {-5, 3}), "of load: i32[], is [-5, 3] but it is -6 in invocation 0 of workgroup 0"));
+  CHECK(any_contains(reports(DType::i32, 0xfffffffa, {-5, 3}),
+                     "of load: i32[], is [-5, 3] but it is -6 in invocation 0 of workgroup 0"));
   CHECK(any_contains(reports(DType::i32, 4, {-5, 3}), "is [-5, 3] but it is 4"));
   CHECK(reports(DType::i8, 0xff, {-1, 0}).empty());
   CHECK(any_contains(reports(DType::u8, 0xff, {0, 254}), "is [0, 254] but it is 255"));
   CHECK(any_contains(reports(DType::i4, 0x8, {-7, 7}), "is [-7, 7] but it is -8"));
-  CHECK(any_contains(reports(DType::i64, uint64_t{1} << 63, {-INT64_MAX, INT64_MAX}), "but it is -9223372036854775808"));
+  CHECK(
+      any_contains(reports(DType::i64, uint64_t{1} << 63, {-INT64_MAX, INT64_MAX}), "but it is -9223372036854775808"));
   CHECK(any_contains(reports(DType::u64, uint64_t{1} << 63, {0, INT64_MAX}), "is [0, 9223372036854775807] but it is"));
   CHECK(any_contains(reports(DType::boolean, 1, {0, 0}), "is [0, 0] but it is 1"));
 
@@ -476,19 +522,25 @@ TEST_CASE("uniformity follows sources, memory and control") {
   Lane l(8);
   l.k.lane.subgroup_size = 4;
   using U = lane::Uniformity;
-  const Value group = l.source(Opcode::workgroup_index), tid = l.source(Opcode::local_index), sub = l.source(Opcode::subgroup_id);
-  const Value from_input = l.load(l.args[0], group), from_output = l.load(l.args[1], group), varying = l.load(l.args[0], tid);
+  const Value group = l.source(Opcode::workgroup_index), tid = l.source(Opcode::local_index),
+              sub = l.source(Opcode::subgroup_id);
+  const Value from_input = l.load(l.args[0], group), from_output = l.load(l.args[1], group),
+              varying = l.load(l.args[0], tid);
   const Value words = l.shared(0, 8), from_shared = l.load(words, group);
   Op reduce{.code = Opcode::subgroup_reduce, .operands = {varying}};
   reduce.set(Attr::kind, static_cast<int64_t>(Opcode::max));
   const Value reduced = l.b.one(reduce);
   Value iv, carried_in;
-  const auto loop = l.b.for_loop(l.number(0), l.add(sub, l.number(1)), l.number(1), {l.number(0)}, [&](Value i, const std::vector<Value>& c) {
-    iv = i, carried_in = c[0];
-    return std::vector<Value>{l.add(c[0], l.number(1))};
-  });
-  const auto merged = l.b.if_else(l.lt(tid, l.number(3)), [&] { return std::vector<Value>{l.number(1)}; }, [&] { return std::vector<Value>{l.number(2)}; });
-  const auto late = l.b.for_loop(l.number(0), l.number(2), l.number(1), {l.number(0)}, [&](Value, const std::vector<Value>&) { return std::vector<Value>{tid}; });
+  const auto loop = l.b.for_loop(l.number(0), l.add(sub, l.number(1)), l.number(1), {l.number(0)},
+                                 [&](Value i, const std::vector<Value>& c) {
+                                   iv = i, carried_in = c[0];
+                                   return std::vector<Value>{l.add(c[0], l.number(1))};
+                                 });
+  const auto merged = l.b.if_else(
+      l.lt(tid, l.number(3)), [&] { return std::vector<Value>{l.number(1)}; },
+      [&] { return std::vector<Value>{l.number(2)}; });
+  const auto late = l.b.for_loop(l.number(0), l.number(2), l.number(1), {l.number(0)},
+                                 [&](Value, const std::vector<Value>&) { return std::vector<Value>{tid}; });
   l.store(l.args[1], tid, varying);
   const auto u = lane::analyze_uniformity(l.done());
   const auto of = [&](Value v) { return u.values[v.index]; };
@@ -526,14 +578,20 @@ TEST_CASE("the verifier says everything that is wrong at once") {
   Op iota{.code = Opcode::iota};
   iota.set(Attr::axis, 0);
   l.b.one(iota, Type::array(DType::i32, {3}));
-  CHECK(messages(l.done()) == std::vector<std::string>{
-      "%2 = alloc_shared : ref<shared, f32[4]>: 4 elements of 4 bytes at offset 4 do not fit the 16 bytes of shared memory",
-      "%3 = alloc_shared : ref<shared, i64[1]>: offset 4 is no multiple of the element distance 8",
-      "store %0, %5[%4]: stores to a scalar-prefetch operand",
-      "%6 = extent : i32[]: index 2 names none of the 0 extents",
-      "%8 = subgroup_reduce %7 : i32[]: needs full subgroups, but workgroup_size 6 is no multiple of subgroup_size 4",
-      "%9 = constant : i32[2]: %9 has type i32[2], but lane-level values are scalars",
-      "%10 = iota : i32[3]: is not a lane-level op",
-      "%10 = iota : i32[3]: %10 has type i32[3], but lane-level values are scalars"});
-  CHECK_THROWS_WITH_AS(lane::verify_lane(Kernel{}, "a test"), "kernel: the lane-level kernel is not valid after a test\n  kernel: level is tile, but lane is wanted", InternalError);
+  CHECK(messages(l.done()) ==
+        std::vector<std::string>{
+            "%2 = alloc_shared : ref<shared, f32[4]>: 4 elements of 4 bytes at offset 4 do not fit the 16 bytes of "
+            "shared memory",
+            "%3 = alloc_shared : ref<shared, i64[1]>: offset 4 is no multiple of the element distance 8",
+            "store %0, %5[%4]: stores to a scalar-prefetch operand",
+            "%6 = extent : i32[]: index 2 names none of the 0 extents",
+            "%8 = subgroup_reduce %7 : i32[]: needs full subgroups, but workgroup_size 6 is no multiple of "
+            "subgroup_size 4",
+            "%9 = constant : i32[2]: %9 has type i32[2], but lane-level values are scalars",
+            "%10 = iota : i32[3]: is not a lane-level op",
+            "%10 = iota : i32[3]: %10 has type i32[3], but lane-level values are scalars"});
+  CHECK_THROWS_WITH_AS(
+      lane::verify_lane(Kernel{}, "a test"),
+      "kernel: the lane-level kernel is not valid after a test\n  kernel: level is tile, but lane is wanted",
+      InternalError);
 }

@@ -1,4 +1,5 @@
-// The table of pass_files.h: one entry per pass, and a printer for each analysis. An analysis is the kernel's body with what is known of each line behind a semicolon.
+// The table of pass_files.h: one entry per pass, and a printer for each analysis. An analysis is the kernel's body with
+// what is known of each line behind a semicolon.
 #include "tests/unit/codegen/pass_files.h"
 
 #include <algorithm>
@@ -48,8 +49,10 @@ std::string annotated(Kernel k, const std::function<std::string(OpId)>& note) {
       out += line + "\n";
       continue;
     }
-    const std::string text = line.substr(0, at), said = note({static_cast<uint32_t>(std::stoul(line.substr(at + kMark.size())))});
-    const bool yields_nothing = text.find_first_not_of(' ') != std::string::npos && text.substr(text.find_first_not_of(' ')) == "yield";
+    const std::string text = line.substr(0, at),
+                      said = note({static_cast<uint32_t>(std::stoul(line.substr(at + kMark.size())))});
+    const bool yields_nothing =
+        text.find_first_not_of(' ') != std::string::npos && text.substr(text.find_first_not_of(' ')) == "yield";
     if (!yields_nothing) out += text + (said.empty() ? "" : "  ; " + said) + "\n";
   }
   return out;
@@ -70,7 +73,9 @@ std::string annotated_values(const Kernel& k, const std::function<std::string(Va
     return s;
   });
 }
-bool is_number(const Kernel& k, Value v) { return !k.type(v).is_ref && !is_float(k.type(v).dtype) && !ir::constant_bits(k, v); }
+bool is_number(const Kernel& k, Value v) {
+  return !k.type(v).is_ref && !is_float(k.type(v).dtype) && !ir::constant_bits(k, v);
+}
 
 std::string interval(int64_t lo, int64_t hi, DType t) {
   if (const Bounds all = values_of(t); all && all->lo == lo && all->hi == hi) return "any " + std::string(name(t));
@@ -79,7 +84,8 @@ std::string interval(int64_t lo, int64_t hi, DType t) {
 std::string form(const lowering::Affine& a, DType t) {
   std::string s;
   for (size_t i = 0; i < a.coef.size(); ++i)
-    if (a.coef[i] != 0) s += (a.coef[i] == 1 ? "" : std::to_string(a.coef[i]) + " * ") + "p" + std::to_string(i) + " + ";
+    if (a.coef[i] != 0)
+      s += (a.coef[i] == 1 ? "" : std::to_string(a.coef[i]) + " * ") + "p" + std::to_string(i) + " + ";
   if (!a.rest.bounded()) return s + "anything";
   if (!s.empty() && a.rest.lo == 0 && a.rest.hi == 0) return s.substr(0, s.size() - 3);
   return s + interval(a.rest.lo, a.rest.hi, t);
@@ -102,7 +108,9 @@ std::string print_ranges(const Kernel& k, const PassSettings&) {
     for (const OpId id : k.region(r).ops) {
       const Op& o = k.op(id);
       if (o.results.size() == 1 && o.regions.empty()) ranges.set(o.results[0], ranges.compute(o, k.type(o.results[0])));
-      if (o.code == Opcode::for_) ranges.set(k.region(o.regions[0]).args[0], counter_bounds(*ranges.of(o.operands[0]), *ranges.of(o.operands[1])));
+      if (o.code == Opcode::for_)
+        ranges.set(k.region(o.regions[0]).args[0],
+                   counter_bounds(*ranges.of(o.operands[0]), *ranges.of(o.operands[1])));
       for (const RegionId inner : o.regions) self(self, inner);
     }
   };
@@ -118,12 +126,14 @@ std::string print_parallel(const Kernel& k, const PassSettings& s) {
   lowering::ScalarAnalysis scalars(k);
   const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars, s.target);
   std::string out;
-  for (size_t a = 0; a < plan.axes.size(); ++a) out += "axis " + std::to_string(a) + ": " + (plan.axes[a].parallel ? "parallel, " : "") + plan.axes[a].why + "\n";
+  for (size_t a = 0; a < plan.axes.size(); ++a)
+    out += "axis " + std::to_string(a) + ": " + (plan.axes[a].parallel ? "parallel, " : "") + plan.axes[a].why + "\n";
   if (plan.declared) out += "by declaration alone\n";
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     out += k.blocks[i].origin + ":";
     for (const lowering::BlockStart& b : lowering::block_starts(k, static_cast<int>(i), scalars))
-      out += " [" + form(b.form, DType::i32) + (b.in_range ? "" : ", clamped") + (b.interior ? "" : ", may hang over") + (b.nothing_below ? "" : ", may begin before") + "]";
+      out += " [" + form(b.form, DType::i32) + (b.in_range ? "" : ", clamped") + (b.interior ? "" : ", may hang over") +
+             (b.nothing_below ? "" : ", may begin before") + "]";
     if (plan.commuting[i]) out += " updates commute";
     if (plan.concurrent[i]) out += " updated at once";
     if (lowering::needs_copy(k, static_cast<int>(i))) out += " copied at the start";
@@ -145,18 +155,25 @@ std::string print_known(const Kernel& k, const PassSettings& s) {
   const auto known = lowering::known_scalars(k, parallel, scalars);
   std::string out = "parallel axes: " + axes_text(parallel) + "\n";
   return out + annotated_values(k, [&](Value v) {
-    std::string always, first;
-    for (const lowering::KnownScalar& x : known)
-      if (x.v == v && !ir::constant_bits(k, v)) (x.at_first.empty() ? always : first) = ir::literal(k.type(v).dtype, x.bits) + (x.at_first.empty() ? "" : " where the ids of axes " + axes_text(x.at_first) + " are 0");
-    return always.empty() ? first : always;
-  });
+           std::string always, first;
+           for (const lowering::KnownScalar& x : known)
+             if (x.v == v && !ir::constant_bits(k, v))
+               (x.at_first.empty() ? always : first) =
+                   ir::literal(k.type(v).dtype, x.bits) +
+                   (x.at_first.empty() ? "" : " where the ids of axes " + axes_text(x.at_first) + " are 0");
+           return always.empty() ? first : always;
+         });
 }
 
 std::string print_axes(const Kernel& k, const PassSettings&) {
   const std::vector<bool> resident = lowering::resident_candidates(k);
   const lowering::Axes axes(k, resident);
   std::map<int, int> number;  // in order of appearance
-  const auto named = [&](int a) { return a == lowering::kNoAxis ? std::string("-") : "a" + std::to_string(number.try_emplace(a, static_cast<int>(number.size())).first->second); };
+  const auto named = [&](int a) {
+    return a == lowering::kNoAxis
+               ? std::string("-")
+               : "a" + std::to_string(number.try_emplace(a, static_cast<int>(number.size())).first->second);
+  };
   const auto dims = [&](Value v) {
     std::string s;
     for (const int a : axes.of(v)) s += (s.empty() ? "" : " ") + named(a);
@@ -164,12 +181,14 @@ std::string print_axes(const Kernel& k, const PassSettings&) {
   };
   std::string out = annotated_values(k, [&](Value v) { return k.type(v).is_ref ? std::string() : dims(v); });
   for (size_t i = 0; i < resident.size(); ++i)
-    if (resident[i]) out += "argument " + std::to_string(i) + " may live in registers: " + dims(k.region(k.body).args[i]) + "\n";
+    if (resident[i])
+      out += "argument " + std::to_string(i) + " may live in registers: " + dims(k.region(k.body).args[i]) + "\n";
   std::map<int, int> in_order;
   for (const auto& [a, n] : number) in_order[n] = a;
   for (const auto& [n, a] : in_order) {
     const lowering::Axis& x = axes.axes[static_cast<size_t>(a)];
-    out += "a" + std::to_string(n) + ": " + std::to_string(x.extent) + (x.mixed ? ", mixed" : "") + (x.reduced ? ", reduced" : "") + (x.contracted ? ", contracted" : "") + (x.stored ? ", stored" : "") + "\n";
+    out += "a" + std::to_string(n) + ": " + std::to_string(x.extent) + (x.mixed ? ", mixed" : "") +
+           (x.reduced ? ", reduced" : "") + (x.contracted ? ", contracted" : "") + (x.stored ? ", stored" : "") + "\n";
   }
   return out;
 }
@@ -182,7 +201,8 @@ std::string print_schedule(const Kernel& k, const PassSettings& s) {
 
 std::string print_kept(const Kernel& k, const PassSettings& s) {
   const std::vector<bool> lazy = lowering::lazy_values(k);
-  const std::vector<lowering::Kept> kept = lowering::choose_kept(k, [&](Value) { return lowering::Keeping{s.in_arena, s.dear}; });
+  const std::vector<lowering::Kept> kept =
+      lowering::choose_kept(k, [&](Value) { return lowering::Keeping{s.in_arena, s.dear}; });
   return annotated_values(k, [&](Value v) -> std::string {
     if (k.type(v).is_ref || k.type(v).shape.empty()) return "";
     if (!lazy[v.index]) return "has a home";
@@ -196,12 +216,15 @@ std::string print_uniform_dims(const Kernel& k, const PassSettings&) {
   const auto of = [&](Value v) {
     std::string s;
     for (size_t d = 0; d < uniform[v.index].size(); ++d)
-      if (uniform[v.index][d] && k.type(v).shape[d] > 1) s += (s.empty() ? "the same along " : ", ") + std::to_string(d);
+      if (uniform[v.index][d] && k.type(v).shape[d] > 1)
+        s += (s.empty() ? "the same along " : ", ") + std::to_string(d);
     return s;
   };
   std::string out = annotated_values(k, [&](Value v) { return ir::constant_bits(k, v) ? std::string() : of(v); });
   const auto& args = k.region(k.body).args;
-  for (size_t i = k.blocks.size(); i < args.size(); ++i) out += "scratch[" + std::to_string(i - k.blocks.size()) + "]: " + (of(args[i]).empty() ? "differs along all" : of(args[i])) + "\n";
+  for (size_t i = k.blocks.size(); i < args.size(); ++i)
+    out += "scratch[" + std::to_string(i - k.blocks.size()) +
+           "]: " + (of(args[i]).empty() ? "differs along all" : of(args[i])) + "\n";
   return out;
 }
 
@@ -213,26 +236,34 @@ std::string print_loops(const Kernel& source, const PassSettings& s) {
   return annotated(k, [&](OpId id) {
     std::string t;
     for (const ProgramLoop& l : loops)
-      if (l.loc.line == id.index) t += "iterations " + to_string(l.at_least) + " to " + (l.at_most ? to_string(*l.at_most) : "any");
+      if (l.loc.line == id.index)
+        t += "iterations " + to_string(l.at_least) + " to " + (l.at_most ? to_string(*l.at_most) : "any");
     const Op& o = k.op(id);
     if (o.code != Opcode::for_) return t;
     const auto most = rounds.find(o.regions[0].index);
     t += most == rounds.end() ? ", rounds unknown" : ", at most " + to_string(most->second) + " rounds";
-    if (const int copies = lane::copies_per_iteration(k, o, s.target); copies > 1) t += ", " + std::to_string(copies) + " copies";
+    if (const int copies = lane::copies_per_iteration(k, o, s.target); copies > 1)
+      t += ", " + std::to_string(copies) + " copies";
     return t;
   });
 }
 
 std::string print_uniformity(const Kernel& k, const PassSettings&) {
   const lane::UniformityInfo info = lane::analyze_uniformity(k);
-  const auto short_name = [](lane::Uniformity u) { return std::string(u == lane::Uniformity::workgroup ? "workgroup" : u == lane::Uniformity::subgroup ? "subgroup" : "varying"); };
+  const auto short_name = [](lane::Uniformity u) {
+    return std::string(u == lane::Uniformity::workgroup  ? "workgroup"
+                       : u == lane::Uniformity::subgroup ? "subgroup"
+                                                         : "varying");
+  };
   return annotated(k, [&](OpId id) {
     const Op& o = k.op(id);
     std::string s;
     if (o.code == Opcode::constant) return s;
     for (const Value v : o.results) s += (s.empty() ? "" : ", ") + short_name(info.values[v.index]);
-    if (o.code == Opcode::for_) s += (s.empty() ? "" : ", ") + ("counter " + short_name(info.values[k.region(o.regions[0]).args[0].index]));
-    if (!o.regions.empty()) s += (s.empty() ? "" : ", ") + ("runs for " + short_name(info.control[o.regions.back().index]));
+    if (o.code == Opcode::for_)
+      s += (s.empty() ? "" : ", ") + ("counter " + short_name(info.values[k.region(o.regions[0]).args[0].index]));
+    if (!o.regions.empty())
+      s += (s.empty() ? "" : ", ") + ("runs for " + short_name(info.control[o.regions.back().index]));
     return s;
   });
 }
@@ -240,18 +271,29 @@ std::string print_uniformity(const Kernel& k, const PassSettings&) {
 std::string print_steps(const Kernel& k, const PassSettings& s) {
   const auto plan = lane::plan_steps(k, s.target.max_loop_iterations, lane::most_rounds(k, s.target));
   if (!plan) return "no loop can be cut";
-  const auto at = [](const std::unordered_map<uint32_t, Extent>& m, uint32_t i) { return m.count(i) ? to_string(m.at(i)) : std::string("-"); };
-  std::string out = "steps " + to_string(plan->total) + ", iterations beyond them " + (plan->at_most ? "at most " + to_string(*plan->at_most) : "any") + (plan->open ? ", open-ended" : "") + "\n";
-  const auto region = [&](RegionId r) { return "takes " + at(plan->time, r.index) + (plan->tail.count(r.index) ? ", tail in " + at(plan->tail, r.index) : "") + (plan->whole.count(r.index) ? ", whole" : ""); };
+  const auto at = [](const std::unordered_map<uint32_t, Extent>& m, uint32_t i) {
+    return m.count(i) ? to_string(m.at(i)) : std::string("-");
+  };
+  std::string out = "steps " + to_string(plan->total) + ", iterations beyond them " +
+                    (plan->at_most ? "at most " + to_string(*plan->at_most) : "any") +
+                    (plan->open ? ", open-ended" : "") + "\n";
+  const auto region = [&](RegionId r) {
+    return "takes " + at(plan->time, r.index) +
+           (plan->tail.count(r.index) ? ", tail in " + at(plan->tail, r.index) : "") +
+           (plan->whole.count(r.index) ? ", whole" : "");
+  };
   out += "body: " + region(k.body) + "\n";
   return out + annotated(k, [&](OpId id) {
-    if (!plan->children.count(id.index)) return std::string();
-    const Op& o = k.op(id);
-    std::string t = "before " + at(plan->before, id.index) + ", start " + at(plan->start, id.index) + ", span " + at(plan->span, id.index) + ", passing " + at(plan->passing, id.index);
-    for (const RegionId r : o.regions)
-      if (plan->time.count(r.index)) t += "; " + std::string(o.code == Opcode::if_ ? "side " : "round ") + region(r) + (plan->in_data.count(r.index) ? ", rounds in data" : "");
-    return t;
-  });
+           if (!plan->children.count(id.index)) return std::string();
+           const Op& o = k.op(id);
+           std::string t = "before " + at(plan->before, id.index) + ", start " + at(plan->start, id.index) + ", span " +
+                           at(plan->span, id.index) + ", passing " + at(plan->passing, id.index);
+           for (const RegionId r : o.regions)
+             if (plan->time.count(r.index))
+               t += "; " + std::string(o.code == Opcode::if_ ? "side " : "round ") + region(r) +
+                    (plan->in_data.count(r.index) ? ", rounds in data" : "");
+           return t;
+         });
 }
 
 // -- passes
@@ -262,7 +304,9 @@ bool run_scopes(Kernel& k, const PassSettings& s, std::string& notes) {
   lowering::Prefetch prefetch{s.ahead};
   const bool changed = lowering::expand_scopes(k, sites, &prefetch);
   if (changed) ir::compact(k);
-  for (size_t i = 0; i < sites.size(); ++i) notes += "wait " + std::to_string(i) + ": " + sites[i].op + " of " + sites[i].semaphore + (sites[i].bytes ? ", bytes" : "") + "\n";
+  for (size_t i = 0; i < sites.size(); ++i)
+    notes += "wait " + std::to_string(i) + ": " + sites[i].op + " of " + sites[i].semaphore +
+             (sites[i].bytes ? ", bytes" : "") + "\n";
   if (!prefetch.copies.empty()) notes += "loaded ahead: " + std::to_string(prefetch.copies.size()) + "\n";
   for (const auto& [op, why] : prefetch.refused) notes += "not loaded ahead: " + why + "\n";
   return changed;
@@ -302,7 +346,9 @@ bool run_bounds(Kernel& k, const PassSettings& s, std::string&) {
 }
 bool run_cut(Kernel& k, const PassSettings& s, std::string& notes) {
   const auto cut = lane::cut_loops(k, s.target);
-  if (cut) notes += "steps " + to_string(cut->steps) + ", iterations beyond them " + (cut->at_most ? "at most " + to_string(*cut->at_most) : "any") + "\n";
+  if (cut)
+    notes += "steps " + to_string(cut->steps) + ", iterations beyond them " +
+             (cut->at_most ? "at most " + to_string(*cut->at_most) : "any") + "\n";
   return cut.has_value();
 }
 bool run_report(Kernel& k, const PassSettings&, std::string&) {
@@ -321,7 +367,10 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
   PassSettings s;
   s.target = lavapipe_target();
   s.target.max_loop_iterations = 0;
-  const auto wrong = [](const std::string& word, const std::string& value) { return std::runtime_error("'// " + word + ": " + value + "' is nothing that a file of tests/tir/passes can ask for"); };
+  const auto wrong = [](const std::string& word, const std::string& value) {
+    return std::runtime_error("'// " + word + ": " + value +
+                              "' is nothing that a file of tests/tir/passes can ask for");
+  };
   const auto number = [&](const std::string& word, const std::string& value) {
     if (value.empty() || value.find_first_not_of("0123456789") != std::string::npos) throw wrong(word, value);
     return std::stoi(value);

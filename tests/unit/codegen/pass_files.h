@@ -1,5 +1,5 @@
-// The folders of tests/tir/passes: what a file of each goes through, a pass that rewrites its kernel or an analysis that is printed.
-// Not the files themselves, nor how they are compared: pass_files_test.cpp. Read next: pass_files.cpp.
+// The folders of tests/tir/passes: what a file of each goes through, a pass that rewrites its kernel or an analysis
+// that is printed. Not the files themselves, nor how they are compared: pass_files_test.cpp. Read next: pass_files.cpp.
 #pragma once
 #include <functional>
 #include <map>
@@ -14,12 +14,12 @@ namespace tessera::test {
 /// What the words of a file ask for, `// target: gpu` and the like: pass_settings() has them all.
 struct PassSettings {
   Target target;
-  std::vector<std::string> after;  // folders whose passes run before
-  int budget = 64;                 // of unroll
-  int width = 2;                   // of vectorize
-  int ahead = 0;                   // of scopes: elements that a copy loaded ahead may have
-  bool general = false;            // lower: the general form
-  bool raw = false;                // lower: as it comes, before the passes
+  std::vector<std::string> after;       // folders whose passes run before
+  int budget = 64;                      // of unroll
+  int width = 2;                        // of vectorize
+  int ahead = 0;                        // of scopes: elements that a copy loaded ahead may have
+  bool general = false;                 // lower: the general form
+  bool raw = false;                     // lower: as it comes, before the passes
   bool in_arena = false, dear = false;  // kept: what keeping a value means
 };
 /// Throws std::runtime_error for a word or a value that it does not know.
@@ -27,7 +27,8 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words);
 
 struct PassFolder {
   std::string name;
-  /// Rewrites the kernel and says whether it changed it; `notes` gets lines that belong to the result. None for an analysis.
+  /// Rewrites the kernel and says whether it changed it; `notes` gets lines that belong to the result. None for an
+  /// analysis.
   std::function<bool(ir::Kernel&, const PassSettings&, std::string& notes)> run;
   /// Of an analysis: its text.
   std::function<std::string(const ir::Kernel&, const PassSettings&)> print;

@@ -1,4 +1,7 @@
-// The files of tests/tir/passes: a kernel each, and what its folder's pass or analysis makes of it. What changes there is for a reader to review: TESSERA_BLESS=1 writes it.
+// The files of tests/tir/passes: a kernel each, and what its folder's pass or analysis makes of it. What changes there
+// is for a reader to review: TESSERA_BLESS=1 writes it.
+#include "tests/unit/codegen/pass_files.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -14,7 +17,6 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
-#include "tests/unit/codegen/pass_files.h"
 
 using namespace tessera;
 using namespace tessera::test;
@@ -40,8 +42,11 @@ File read(const std::filesystem::path& path) {
   std::ifstream in(path);
   const std::vector<std::string> lines = lines_of(std::string{std::istreambuf_iterator<char>(in), {}});
   const auto comment = [&](size_t i) { return i < lines.size() && lines[i].starts_with("// "); };
-  const auto is_word = [&](size_t i) { return comment(i) && lines[i].find_first_not_of("abcdefghijklmnopqrstuvwxyz", 3) == lines[i].find(": ", 3); };
-  if (lines.empty() || lines[0] != "tir 1" || !comment(1) || is_word(1)) throw std::runtime_error("it does not begin with 'tir 1' and a comment that says what it shows");
+  const auto is_word = [&](size_t i) {
+    return comment(i) && lines[i].find_first_not_of("abcdefghijklmnopqrstuvwxyz", 3) == lines[i].find(": ", 3);
+  };
+  if (lines.empty() || lines[0] != "tir 1" || !comment(1) || is_word(1))
+    throw std::runtime_error("it does not begin with 'tir 1' and a comment that says what it shows");
   File f;
   std::map<std::string, std::string> words;
   size_t at = 0;
@@ -53,7 +58,8 @@ File read(const std::filesystem::path& path) {
   }
   f.settings = pass_settings(words);
   for (++at; at < lines.size(); ++at) {
-    if (!lines[at].starts_with("//")) throw std::runtime_error("there is more than comments behind '" + std::string(kExpected) + "'");
+    if (!lines[at].starts_with("//"))
+      throw std::runtime_error("there is more than comments behind '" + std::string(kExpected) + "'");
     f.expected.push_back(lines[at].size() > 3 ? lines[at].substr(3) : "");
   }
   return f;
@@ -86,7 +92,8 @@ std::string run(const PassFolder& f, ir::Kernel k, const PassSettings& settings)
   const bool changed = f.run(k, settings, notes);
   ir::verify(k, f.name);
   const std::string after = ir::print(k);
-  CHECK_MESSAGE(changed == (before != after), "the pass says that it ", changed ? std::string("changed") : std::string("did not change"), " the kernel");
+  CHECK_MESSAGE(changed == (before != after), "the pass says that it ",
+                changed ? std::string("changed") : std::string("did not change"), " the kernel");
   CHECK_MESSAGE(ir::print(ir::parse(after)) == after, "what the pass made does not come back from its text");
   if (sound) CHECK_MESSAGE(is_lane_kernel(k), "the lane-level verifier refuses what the pass made");
   if (f.settles) {
@@ -111,7 +118,8 @@ void check(const PassFolder& f, const std::filesystem::path& path, bool bless) {
   CAPTURE(file);
   try {
     const File want = read(path);
-    const std::vector<std::string> got = lines_of(run(f, ir::parse(want.kernel, path.filename().generic_string()), want.settings));
+    const std::vector<std::string> got =
+        lines_of(run(f, ir::parse(want.kernel, path.filename().generic_string()), want.settings));
     if (bless) {
       std::ofstream out(path, std::ios::trunc | std::ios::binary);
       out << want.kernel << kExpected << "\n";
@@ -121,7 +129,8 @@ void check(const PassFolder& f, const std::filesystem::path& path, bool bless) {
     const auto [g, w] = std::mismatch(got.begin(), got.end(), want.expected.begin(), want.expected.end());
     const std::string got_line = g == got.end() ? "the end" : *g, want_line = w == want.expected.end() ? "the end" : *w;
     const std::ptrdiff_t number = g - got.begin() + 1;
-    CHECK_MESSAGE(got == want.expected, "line ", number, " of the expected text\n  was  ", want_line, "\n  is   ", got_line,
+    CHECK_MESSAGE(got == want.expected, "line ", number, " of the expected text\n  was  ", want_line, "\n  is   ",
+                  got_line,
                   "\nIf that is meant: TESSERA_BLESS=1 build/tests/test_codegen -tc='pass files*' rewrites it");
   } catch (const std::exception& e) {
     FAIL_CHECK(std::string(e.what()));
@@ -130,7 +139,8 @@ void check(const PassFolder& f, const std::filesystem::path& path, bool bless) {
 }  // namespace
 
 #if defined(__clang__)
-constexpr bool kOtherOrder = true;  // lowering still makes ops in two arguments of one call, which clang evaluates in another order than g++: other numbers
+// lowering still makes ops in two arguments of one call, which clang evaluates in another order than g++: other numbers
+constexpr bool kOtherOrder = true;
 #else
 constexpr bool kOtherOrder = false;
 #endif
@@ -143,8 +153,11 @@ TEST_CASE("pass files: what each pass and analysis makes of the kernels of its f
 TEST_CASE("pass files: every pass has a folder with several cases, one of them where it does nothing") {
   std::set<std::string> names;
   for (const PassFolder& f : pass_folders()) names.insert(f.name);
-  for (const auto& e : std::filesystem::directory_iterator(kRoot)) CHECK_MESSAGE(names.contains(e.path().filename().string()), e.path().generic_string(), " is no folder that pass_folders() knows");
-  for (const passes::Pass& p : passes::all()) CHECK_MESSAGE(names.contains(std::string(p.name)), "the pass ", p.name, " has no folder");
+  for (const auto& e : std::filesystem::directory_iterator(kRoot))
+    CHECK_MESSAGE(names.contains(e.path().filename().string()), e.path().generic_string(),
+                  " is no folder that pass_folders() knows");
+  for (const passes::Pass& p : passes::all())
+    CHECK_MESSAGE(names.contains(std::string(p.name)), "the pass ", p.name, " has no folder");
   // compile()'s last step counts loops, and cuts them.
   CompileOptions options;
   options.dump = [&](std::string_view step, const ir::Kernel&, bool) {
@@ -159,7 +172,9 @@ TEST_CASE("pass files: every pass has a folder with several cases, one of them w
     const auto files = files_in(f.name);
     CHECK(files.size() >= 3);
     const bool always = f.name == "lower" || f.name == "report_cut";  // change every kernel
-    if (f.run && !always) CHECK(std::any_of(files.begin(), files.end(), [](const auto& path) { return read(path).expected == std::vector<std::string>{"unchanged"}; }));
+    if (f.run && !always)
+      CHECK(std::any_of(files.begin(), files.end(),
+                        [](const auto& path) { return read(path).expected == std::vector<std::string>{"unchanged"}; }));
   }
 }
 

@@ -1,5 +1,6 @@
-// emit_pipeline over random grids, block dims of every kind, index maps and buffer counts, against a pallas_call with the same grid and specs: on the
-// interpreter, looking for races under random moments of copies, and compiled for a GPU that loads ahead, in random orders of invocations.
+// emit_pipeline over random grids, block dims of every kind, index maps and buffer counts, against a pallas_call with
+// the same grid and specs: on the interpreter, looking for races under random moments of copies, and compiled for a GPU
+// that loads ahead, in random orders of invocations.
 #include <doctest/doctest.h>
 
 #include "codegen/compile.h"
@@ -20,7 +21,9 @@ struct Random {
 };
 
 /// One dim: of which kind, and its index as a[0] * i + a[1] * j + b.
-struct Dim { int64_t kind, extent, size, low, high, a[2], b, slice; };
+struct Dim {
+  int64_t kind, extent, size, low, high, a[2], b, slice;
+};
 
 ts::BlockSpec spec(const std::vector<Dim>& dims, std::optional<ts::Buffered> buffered) {
   std::vector<ts::BlockDim> block;
@@ -56,16 +59,28 @@ TEST_CASE("pipelines of random blocks compute what pallas_calls compute") {
     ts::Shape shape;
     for (size_t d = 0; d < dims.size(); ++d) {
       Dim& x = dims[d];
-      x = {random.in(d == 0 ? 1 : 0, 5), random.in(1, 14), random.in(1, 6), random.in(0, 2), random.in(0, 2), {random.in(-1, 3), random.in(0, 2)}, random.in(-1, 2), random.in(0, 4)};
+      x = {random.in(d == 0 ? 1 : 0, 5),        random.in(1, 14), random.in(1, 6), random.in(0, 2), random.in(0, 2),
+           {random.in(-1, 3), random.in(0, 2)}, random.in(-1, 2), random.in(0, 4)};
       shape.push_back(x.extent);
     }
-    const auto body = [](Ref x, Ref o) { o[all] = x[all] * 2 + ts::cast(ts::program_id(0) * 3 + ts::program_id(1), ts::f32); };
+    const auto body = [](Ref x, Ref o) {
+      o[all] = x[all] * 2 + ts::cast(ts::program_id(0) * 3 + ts::program_id(1), ts::f32);
+    };
     const ts::ShapeDtypes out{{{shape.begin(), shape.end()}, ts::f32}};
-    const auto plain = ts::pallas_call([=](Ref x, Ref, Ref o) { body(x, o); }, {.out_shape = out, .grid = {grid[0], grid[1]}, .in_specs = {spec(dims, {}), ts::no_block_spec}, .out_specs = {spec(dims, {})},
-                                                                             .input_output_aliases = {{1, 0}}, .name = "plain"});
+    const auto plain =
+        ts::pallas_call([=](Ref x, Ref, Ref o) { body(x, o); }, {.out_shape = out,
+                                                                 .grid = {grid[0], grid[1]},
+                                                                 .in_specs = {spec(dims, {}), ts::no_block_spec},
+                                                                 .out_specs = {spec(dims, {})},
+                                                                 .input_output_aliases = {{1, 0}},
+                                                                 .name = "plain"});
     const ts::Buffered in_buffers{random.in(1, 4)}, out_buffers{random.in(1, 2)};
     const auto piped = ts::pallas_call(
-        [=](Ref x, Ref, Ref o) { ts::emit_pipeline(body, {.grid = {*grid[0].size().value(), *grid[1].size().value()}, .in_specs = {spec(dims, in_buffers)}, .out_specs = {spec(dims, out_buffers)}})(x, o); },
+        [=](Ref x, Ref, Ref o) {
+          ts::emit_pipeline(body, {.grid = {*grid[0].size().value(), *grid[1].size().value()},
+                                   .in_specs = {spec(dims, in_buffers)},
+                                   .out_specs = {spec(dims, out_buffers)}})(x, o);
+        },
         {.out_shape = out, .input_output_aliases = {{1, 0}}, .name = "piped"});
     ts::Array x(shape, ts::f32), start(shape, ts::f32);
     for (int64_t i = 0; i < x.size(); ++i) {
@@ -74,7 +89,8 @@ TEST_CASE("pipelines of random blocks compute what pallas_calls compute") {
     }
     const ts::Array wanted = ts::interpret(plain, x, start)[0];
     const auto check = [&](const ts::Array& got, const std::string& what) {
-      for (int64_t i = 0; i < got.size(); ++i) CHECK_MESSAGE(got.element_bits(i) == wanted.element_bits(i), what, ": element ", i);
+      for (int64_t i = 0; i < got.size(); ++i)
+        CHECK_MESSAGE(got.element_bits(i) == wanted.element_bits(i), what, ": element ", i);
     };
     const ts::ir::Kernel k = piped.trace_for({x, start});
     CAPTURE(ts::ir::print(plain.trace_for({x, start})));

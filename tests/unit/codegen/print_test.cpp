@@ -1,5 +1,5 @@
-// debug_print and check at lane level: the report's records come to the interpreter's lines, in every form and for every target; what finds no
-// room is counted; printing leaves axes parallel.
+// debug_print and check at lane level: the report's records come to the interpreter's lines, in every form and for
+// every target; what finds no room is counted; printing leaves axes parallel.
 #include <doctest/doctest.h>
 
 #include "codegen/compile.h"
@@ -20,7 +20,8 @@ ir::Kernel parse(const std::string& text) {
 }
 Array range(DType t, Shape shape) {
   Array a(std::move(shape), t);
-  for (int64_t i = 0; i < a.size(); ++i) a.set_element_bits(i, reference::from_double(t, static_cast<double>(i) / (is_float(t) ? 4 : 1)));
+  for (int64_t i = 0; i < a.size(); ++i)
+    a.set_element_bits(i, reference::from_double(t, static_cast<double>(i) / (is_float(t) ? 4 : 1)));
   return a;
 }
 struct Compiled {
@@ -37,8 +38,10 @@ Compiled compiled(const ir::Kernel& k, const Target& target, bool general) {
   c.program = compile(k, target, options);
   return c;
 }
-std::vector<uint32_t> report(const Compiled& c, const ir::Kernel& k, std::vector<Array> arrays, uint64_t seed, int64_t print_bytes = 1 << 16) {
-  for (size_t i = arrays.size(); i < k.blocks.size(); ++i) arrays.push_back(range(k.blocks[i].dtype, bind_shape(k, static_cast<int>(i), {})));
+std::vector<uint32_t> report(const Compiled& c, const ir::Kernel& k, std::vector<Array> arrays, uint64_t seed,
+                             int64_t print_bytes = 1 << 16) {
+  for (size_t i = arrays.size(); i < k.blocks.size(); ++i)
+    arrays.push_back(range(k.blocks[i].dtype, bind_shape(k, static_cast<int>(i), {})));
   lane::RunOptions run;
   run.seed = seed;
   run.print_bytes = print_bytes;
@@ -81,10 +84,14 @@ TEST_CASE("print: every dtype, tiles and scalars, in loops and branches") {
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto t = static_cast<DType>(i);
     const std::string d(name(t));
-    same_lines(parse("kernel @k\ngrid (3, 2)\nin " + d + "[12, 5] block (4, 5) map (%i, %j) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nout " + d +
-                     "[12, 10] block (4, 5) map (%i, %j) { yield %i, %j }\ntext \"{} at {}, {}\"\ntext \"round {:d} of {}: {}\"\nbody (%x, %o) {\n  %i = program_id axis 0\n  %j = program_id axis 1\n" +
-                     "  %a = load %x[0:4, 0:5]\n  %s = load %x[1, 2]\n  debug_print %a, %s, %i text 0\n  %zero = constant 0 : i32[]\n  %one = constant 1 : i32[]\n  %two = constant 2 : i32[]\n" +
-                     "  for %k = %zero to %two step %one {\n    %row = load %x[%k, 0:5]\n    %p = lt %k, %i\n    if %p {\n      debug_print %k, %j, %row text 1\n    }\n  }\n  store %o[0:4, 0:5], %a\n}\n"),
+    same_lines(parse("kernel @k\ngrid (3, 2)\nin " + d +
+                     "[12, 5] block (4, 5) map (%i, %j) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nout " + d +
+                     "[12, 10] block (4, 5) map (%i, %j) { yield %i, %j }\ntext \"{} at {}, {}\"\ntext \"round {:d} of "
+                     "{}: {}\"\nbody (%x, %o) {\n  %i = program_id axis 0\n  %j = program_id axis 1\n" +
+                     "  %a = load %x[0:4, 0:5]\n  %s = load %x[1, 2]\n  debug_print %a, %s, %i text 0\n  %zero = "
+                     "constant 0 : i32[]\n  %one = constant 1 : i32[]\n  %two = constant 2 : i32[]\n" +
+                     "  for %k = %zero to %two step %one {\n    %row = load %x[%k, 0:5]\n    %p = lt %k, %i\n    if %p "
+                     "{\n      debug_print %k, %j, %row text 1\n    }\n  }\n  store %o[0:4, 0:5], %a\n}\n"),
                {range(t, {12, 5})});
   }
 }
@@ -121,16 +128,22 @@ body (%x, %o, %s) {
 }
 
 TEST_CASE("print: tiny programs, one per invocation; the axis stays parallel") {
-  const ir::Kernel k = parse("kernel @k\ngrid (100)\nin i32[100] block (squeezed) map (%i) { yield %i }\nout i32[100] block (squeezed) map (%i) { yield %i }\ntext \"{}\"\nbody (%x, %o) {\n  %a = load %x[]\n  debug_print %a text 0\n  store %o[], %a\n}\n");
+  const ir::Kernel k = parse(
+      "kernel @k\ngrid (100)\nin i32[100] block (squeezed) map (%i) { yield %i }\nout i32[100] block (squeezed) map "
+      "(%i) { yield %i }\ntext \"{}\"\nbody (%x, %o) {\n  %a = load %x[]\n  debug_print %a text 0\n  store %o[], "
+      "%a\n}\n");
   same_lines(k, {range(DType::i32, {100})});
   CHECK(compile(k, lavapipe_target()).explain.find("grid axis 0: parallel, proved") != std::string::npos);
 }
 
 TEST_CASE("print: what finds no room is counted") {
-  const ir::Kernel k = parse("kernel @k\ngrid (50)\nin i32[50] block (squeezed) map (%i) { yield %i }\nout i32[50] block (squeezed) map (%i) { yield %i }\ntext \"{}\"\nbody (%x, %o) {\n  %a = load %x[]\n  debug_print %a text 0\n  store %o[], %a\n}\n");
+  const ir::Kernel k = parse(
+      "kernel @k\ngrid (50)\nin i32[50] block (squeezed) map (%i) { yield %i }\nout i32[50] block (squeezed) map (%i) "
+      "{ yield %i }\ntext \"{}\"\nbody (%x, %o) {\n  %a = load %x[]\n  debug_print %a text 0\n  store %o[], %a\n}\n");
   const Compiled c = compiled(k, lavapipe_target(), false);
   for (uint64_t seed = 0; seed < 4; ++seed) {
-    const std::vector<uint32_t> words = report(c, k, {range(DType::i32, {50})}, seed, 4 * 23);  // four records of five words, and three words
+    // four records of five words, and three words
+    const std::vector<uint32_t> words = report(c, k, {range(DType::i32, {50})}, seed, 4 * 23);
     CHECK(words[PrintReport::kDropped] == 46);
     CHECK(words[PrintReport::kDroppedWords] == 46 * 5);
     CHECK(words[PrintReport::kDroppedWords + 1] == 0);
@@ -142,7 +155,10 @@ TEST_CASE("print: what finds no room is counted") {
 }
 
 TEST_CASE("print: checks leave a record only where they fail") {
-  const ir::Kernel k = parse("kernel @k\ngrid (20)\nin i32[60] block (3) map (%i) { yield %i }\nout i32[60] block (3) map (%i) { yield %i }\ntext \"{} at {}\"\nbody (%x, %o) {\n  %i = program_id axis 0\n  %a = load %x[0:3]\n  %s = load %x[2]\n  %n = constant 50 : i32[]\n  %p = lt %s, %n\n  check %p, %a, %i text 0\n  store %o[0:3], %a\n}\n");
+  const ir::Kernel k = parse(
+      "kernel @k\ngrid (20)\nin i32[60] block (3) map (%i) { yield %i }\nout i32[60] block (3) map (%i) { yield %i "
+      "}\ntext \"{} at {}\"\nbody (%x, %o) {\n  %i = program_id axis 0\n  %a = load %x[0:3]\n  %s = load %x[2]\n  %n = "
+      "constant 50 : i32[]\n  %p = lt %s, %n\n  check %p, %a, %i text 0\n  store %o[0:3], %a\n}\n");
   for (const Target& t : targets())
     for (const bool general : {false, true}) {
       const Compiled c = compiled(k, t, general);
@@ -155,12 +171,16 @@ TEST_CASE("print: checks leave a record only where they fail") {
 }
 
 TEST_CASE("print: a line has its limit") {
-  const ir::Kernel k = parse("kernel @k\nin i32[300000000] whole\nout i32[1] whole\ntext \"{}\"\nbody (%x, %o) {\n  %a = load %x[0:300000000]\n  debug_print %a text 0\n  %c = constant 0 : i32[1]\n  store %o[0:1], %c\n}\n");
+  const ir::Kernel k = parse(
+      "kernel @k\nin i32[300000000] whole\nout i32[1] whole\ntext \"{}\"\nbody (%x, %o) {\n  %a = load "
+      "%x[0:300000000]\n  debug_print %a text 0\n  %c = constant 0 : i32[1]\n  store %o[0:1], %c\n}\n");
   std::string message;
   try {
     compile(k, lavapipe_target());
   } catch (const CompileError& e) {
     message = e.what();
   }
-  CHECK(message == "k: debug_print: a line of 1200000016 bytes, but at most 1073741824 are printed at once\n  at k.tir:8\n  note: print a part of it");
+  CHECK(message ==
+        "k: debug_print: a line of 1200000016 bytes, but at most 1073741824 are printed at once\n  at k.tir:8\n  note: "
+        "print a part of it");
 }

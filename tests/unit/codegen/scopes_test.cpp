@@ -1,4 +1,7 @@
-// run_scoped, semaphores and copies on their way to lanes: what they become, which counters go, which waits are refused, what explain says.
+// run_scoped, semaphores and copies on their way to lanes: what they become, which counters go, which waits are
+// refused, what explain says.
+#include "codegen/tile/scopes.h"
+
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -6,7 +9,6 @@
 
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
-#include "codegen/tile/scopes.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
@@ -28,7 +30,9 @@ std::string expanded(const std::string& text) {
   ir::verify(k, "the step");
   return ir::print(k);
 }
-const std::string kHead = "kernel @k\ngrid (4)\nin f32[4, 8] block (1, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nout f32[4, 8] block (1, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\n";
+const std::string kHead =
+    "kernel @k\ngrid (4)\nin f32[4, 8] block (1, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\nout "
+    "f32[4, 8] block (1, 8) map (%i) {\n  %0 = constant 0 : i32[]\n  yield %i, %0\n}\n";
 }  // namespace
 
 TEST_CASE("scopes: their Refs become private scratch, their bodies stand in their place") {
@@ -64,7 +68,10 @@ body (%x, %o, %s) {
   CHECK(parallel_axes(parse(text)) == std::vector<bool>{true});
   const Program p = compile(parse(text), lavapipe_target(), {});
   CHECK(p.report_bytes == 0);
-  CHECK(p.explain.find("  copy from in_specs[0] to run_scoped[0], 32 B, at k.tir:15: done by loads and stores where it starts\n") != std::string::npos);
+  CHECK(
+      p.explain.find(
+          "  copy from in_specs[0] to run_scoped[0], 32 B, at k.tir:15: done by loads and stores where it starts\n") !=
+      std::string::npos);
   CHECK(p.explain.find("  waits: 1, all proved to be satisfied: no semaphore is counted\n") != std::string::npos);
 }
 
@@ -92,13 +99,21 @@ body (%x, %o, %s) {
 
 TEST_CASE("scopes: programs that leave every semaphore as they found it may run at once") {
   const auto alone = [](const std::string& ops) {
-    const std::vector<bool> p = parallel_axes(parse(kHead + "scratch ref<semaphore, i32[2]>\nscratch ref<dma_semaphore, i32[]>\nscratch ref<vmem, f32[1, 8]>\nbody (%x, %o, %s, %d, %t) {\n  %0 = constant 0 : i32[]\n  %1 = constant 1 : i32[]\n"
-                                                  "  %2 = constant 2 : i32[]\n  %i = program_id axis 0\n  %c = lt %i, %2\n  %k = rem %i, %2\n" + ops + "  %v = load %x[0, 0:8]\n  store %o[0, 0:8], %v\n}\n"));
+    const std::vector<bool> p = parallel_axes(
+        parse(kHead +
+              "scratch ref<semaphore, i32[2]>\nscratch ref<dma_semaphore, i32[]>\nscratch ref<vmem, f32[1, 8]>\nbody "
+              "(%x, %o, %s, %d, %t) {\n  %0 = constant 0 : i32[]\n  %1 = constant 1 : i32[]\n"
+              "  %2 = constant 2 : i32[]\n  %i = program_id axis 0\n  %c = lt %i, %2\n  %k = rem %i, %2\n" +
+              ops + "  %v = load %x[0, 0:8]\n  store %o[0, 0:8], %v\n}\n"));
     return p[0];
   };
-  const std::string signal = "semaphore_signal %s[0], %2\n", wait = "semaphore_wait %s[0], %2\n", start = "copy_start %x[0:1, 0:8] to %t[0:1, 0:8] with %d[]\n", ends = "copy_wait %x[0:1, 0:8] to %t[0:1, 0:8] with %d[]\n";
+  const std::string signal = "semaphore_signal %s[0], %2\n", wait = "semaphore_wait %s[0], %2\n",
+                    start = "copy_start %x[0:1, 0:8] to %t[0:1, 0:8] with %d[]\n",
+                    ends = "copy_wait %x[0:1, 0:8] to %t[0:1, 0:8] with %d[]\n";
   const auto loop = [](const std::string& ops) { return "for %j = %0 to %2 step %1 {\n" + ops + "}\n"; };
-  const auto either = [](const std::string& a, const std::string& b) { return "if %c {\n" + a + "} else {\n" + b + "}\n"; };
+  const auto either = [](const std::string& a, const std::string& b) {
+    return "if %c {\n" + a + "} else {\n" + b + "}\n";
+  };
   CHECK(alone(""));
   CHECK(alone(signal + wait));
   CHECK_FALSE(alone(signal));
@@ -106,7 +121,8 @@ TEST_CASE("scopes: programs that leave every semaphore as they found it may run 
   CHECK_FALSE(alone(signal + "semaphore_wait %s[1], %2\n"));
   CHECK(alone("semaphore_signal %s[%k], %2\nsemaphore_wait %s[%k], %2\n"));
   CHECK_FALSE(alone("semaphore_signal %s[%k], %2\nsemaphore_wait %s[0], %2\n"));
-  CHECK_FALSE(alone("semaphore_signal %s[0], %i\nsemaphore_wait %s[0], %i\n"));  // of how much, only constants are followed
+  // of how much, only constants are followed
+  CHECK_FALSE(alone("semaphore_signal %s[0], %i\nsemaphore_wait %s[0], %i\n"));
   CHECK(alone(start + ends));
   CHECK_FALSE(alone(start));
   CHECK(alone(loop(signal + wait)));
@@ -120,14 +136,18 @@ TEST_CASE("scopes: programs that leave every semaphore as they found it may run 
 
 TEST_CASE("scopes: scratch that nobody reads goes with what is stored to it") {
   const auto after = [](const std::string& ops, bool changes) {
-    ir::Kernel k = parse(kHead + "scratch ref<vmem, f32[8]>\nscratch ref<vmem, f32[8]> private\nscratch ref<vmem, f32[8]> private\nbody (%x, %o, %s, %t, %u) {\n  %v = load %x[0, 0:8]\n" + ops + "}\n");
+    ir::Kernel k = parse(kHead +
+                         "scratch ref<vmem, f32[8]>\nscratch ref<vmem, f32[8]> private\nscratch ref<vmem, f32[8]> "
+                         "private\nbody (%x, %o, %s, %t, %u) {\n  %v = load %x[0, 0:8]\n" +
+                         ops + "}\n");
     const std::string before = ir::print(k);
     CHECK(lowering::drop_unread_scratch(k) == changes);
     CHECK((ir::print(k) != before) == changes);
     ir::verify(k, "the step");
     return k.scratch.size();
   };
-  const std::string read_t = "  store %t[0:8], %v\n  %a = load %t[0:8]\n  store %o[0, 0:8], %a\n", read_u = "  store %u[0:8], %v\n  %b = load %u[0:8]\n  store %o[0, 0:8], %b\n";
+  const std::string read_t = "  store %t[0:8], %v\n  %a = load %t[0:8]\n  store %o[0, 0:8], %a\n",
+                    read_u = "  store %u[0:8], %v\n  %b = load %u[0:8]\n  store %o[0, 0:8], %b\n";
   CHECK(after(read_t + read_u, false) == 3);
   CHECK(after(read_t + "  store %u[0:8], %v\n", true) == 2);
   CHECK(after("  store %t[0:8], %v\n  store %s[0:8], %v\n" + read_u, true) == 2);
@@ -143,15 +163,19 @@ TEST_CASE("scopes: a wait that is certain to fail is refused, others report") {
     semaphore_wait %s[1], %two
   }
 })";
-  const std::string note = "\n  note: nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
-  CHECK(message([&] { compile(parse(never), lavapipe_target(), {}); }) == "k: semaphore_wait: waits for 2 in run_scoped[0][1], which holds 1\n  at k.tir:17" + note);
+  const std::string note =
+      "\n  note: nothing that is under way can bring that: signal or start the copy before waiting, on the same "
+      "semaphore";
+  CHECK(message([&] { compile(parse(never), lavapipe_target(), {}); }) ==
+        "k: semaphore_wait: waits for 2 in run_scoped[0][1], which holds 1\n  at k.tir:17" + note);
   const std::string copies = kHead + R"(body (%x, %o) {
   run_scoped (%a: ref<vmem, f32[8]>, %s: ref<dma_semaphore, i32[]>) {
     copy_start %x[0, 0:4] to %a[0:4] with %s[]
     copy_wait %x[0, 0:8] to %a[0:8] with %s[]
   }
 })";
-  CHECK(message([&] { compile(parse(copies), lavapipe_target(), {}); }) == "k: copy_wait: waits for 32 bytes in run_scoped[1], which holds 16\n  at k.tir:15" + note);
+  CHECK(message([&] { compile(parse(copies), lavapipe_target(), {}); }) ==
+        "k: copy_wait: waits for 32 bytes in run_scoped[1], which holds 16\n  at k.tir:15" + note);
 }
 
 TEST_CASE("scopes: where loads take long, copies into a part of scratch are loaded ahead") {
@@ -206,13 +230,15 @@ TEST_CASE("scopes: explain says what a pipeline loads ahead into registers") {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   REQUIRE_MESSAGE(!text.empty(), "run from the repository's root");
   const Program p = compile(ir::parse(text, "pipeline_overhang.tir"), lavapipe_target(), {});
-  const std::string line = "ref<vmem, f32[4, 12]>; in registers; every program's own; its loads are under way until it is used\n";
+  const std::string line =
+      "ref<vmem, f32[4, 12]>; in registers; every program's own; its loads are under way until it is used\n";
   const size_t first = p.explain.find(line);
   CHECK_MESSAGE(first != std::string::npos, p.explain);
   CHECK_MESSAGE(p.explain.find(line, first + 1) != std::string::npos, p.explain);
 }
 
-TEST_CASE("scopes: explain says of what copies fill that its loads are under way, not of scratch that outlives a program") {
+TEST_CASE(
+    "scopes: explain says of what copies fill that its loads are under way, not of scratch that outlives a program") {
   const std::string text = kHead + R"(scratch ref<vmem, f32[8]>
 body (%x, %o, %t) {
   %i = program_id axis 0

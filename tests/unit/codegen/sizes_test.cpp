@@ -1,4 +1,5 @@
-// Sizes around 2^31: positions, program ids and units of work are i32 in code, so what is larger is refused with its number, never cut off.
+// Sizes around 2^31: positions, program ids and units of work are i32 in code, so what is larger is refused with its
+// number, never cut off.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,19 +21,29 @@ std::string refused(const std::string& text) {
   }
   return "";
 }
-std::string too_many(const std::string& what, const std::string& n, const std::string& of) { return "k: " + what + " has " + n + " " + of + ", but at most 2147483647 are numbered, in 32 bits"; }
+std::string too_many(const std::string& what, const std::string& n, const std::string& of) {
+  return "k: " + what + " has " + n + " " + of + ", but at most 2147483647 are numbered, in 32 bits";
+}
 
 std::string blocks(const std::string& grid, const std::string& n, const std::string& block) {
   const std::string map = " block (" + block + ") map (%i) { yield %i }\n";
-  return "grid (" + grid + ")\nin i32[" + n + "]" + map + "out i32[" + n + "]" + map + "body (%x, %o) {\n  %v = load %x[0:" + block + "]\n  store %o[0:" + block + "], %v\n}\n";
+  return "grid (" + grid + ")\nin i32[" + n + "]" + map + "out i32[" + n + "]" + map +
+         "body (%x, %o) {\n  %v = load %x[0:" + block + "]\n  store %o[0:" + block + "], %v\n}\n";
 }
 std::string whole(const std::string& shape) {
-  return "in i32[" + shape + "] whole\nin i32[1] whole\nout i32[1] whole\nbody (%x, %p, %o) {\n  %i = load %p[0]\n  %v = load %x[%i, %i]\n  store %o[0], %v\n}\n";
+  return "in i32[" + shape +
+         "] whole\nin i32[1] whole\nout i32[1] whole\nbody (%x, %p, %o) {\n  %i = load %p[0]\n  %v = load %x[%i, %i]\n "
+         " store %o[0], %v\n}\n";
 }
 std::string units(const std::string& n) {
-  return "grid (65536, " + n + ")\nout i32[65536, " + n + "] block (1, 1) map (%i, %j) { yield %i, %j }\nbody (%o) {\n  %c = constant 0 : i32[1, 1]\n  store %o[0:1, 0:1], %c\n}\n";
+  return "grid (65536, " + n + ")\nout i32[65536, " + n +
+         "] block (1, 1) map (%i, %j) { yield %i, %j }\nbody (%o) {\n  %c = constant 0 : i32[1, 1]\n  store %o[0:1, "
+         "0:1], %c\n}\n";
 }
-std::string value(const std::string& n) { return "out i32[1] whole\nbody (%o) {\n  %i = iota axis 0 : i32[" + n + "]\n  %v = reduce_sum %i axes [0] : i32[]\n  store %o[0], %v\n}\n"; }
+std::string value(const std::string& n) {
+  return "out i32[1] whole\nbody (%o) {\n  %i = iota axis 0 : i32[" + n +
+         "]\n  %v = reduce_sum %i axes [0] : i32[]\n  store %o[0], %v\n}\n";
+}
 }  // namespace
 
 TEST_CASE("sizes: 2^31 - 1 elements compile, what lies at 2^31 and beyond is refused") {
@@ -40,7 +51,8 @@ TEST_CASE("sizes: 2^31 - 1 elements compile, what lies at 2^31 and beyond is ref
   CHECK(refused(whole("3, 2147483647")) == "");
   CHECK(refused(value("2147483647")) == "");
   CHECK(refused(blocks("536870913", "2147483648", "8")) == "");  // the last block starts at 2^31 - 8
-  CHECK(refused(blocks("536870913", "4294967296", "8")) == too_many("in_specs[0]: dim 0 of its array", "4294967296", "elements"));
+  CHECK(refused(blocks("536870913", "4294967296", "8")) ==
+        too_many("in_specs[0]: dim 0 of its array", "4294967296", "elements"));
   for (const std::string n : {"2147483648", "4294967296"}) {
     CHECK(refused(blocks("4", n, "8")) == "");  // no program gets there
     CHECK(refused(blocks("4", "n", n)) == too_many("in_specs[0]: dim 0 of its block", n, "elements"));
@@ -53,7 +65,8 @@ TEST_CASE("sizes: programs and units of work") {
   CHECK(refused(blocks("2147483648", "16", "8")) == too_many("grid axis 0", "2147483648", "programs"));
   CHECK(refused(units("16384")) == "");
   for (const std::string n : {"16385", "32768", "65536"})
-    CHECK(refused(units(n)) == "k: 65536 times " + n + " units of work run at once, but at most 1073741824 are numbered, in 32 bits");
+    CHECK(refused(units(n)) ==
+          "k: 65536 times " + n + " units of work run at once, but at most 1073741824 are numbered, in 32 bits");
 }
 
 TEST_CASE("sizes: a constant that is no i32 is an error, sums of constants wrap") {
@@ -71,8 +84,13 @@ TEST_CASE("sizes: offsets are of 64 bits where a block's span passes 2 GiB") {
     ir::Kernel lanes;
     CompileOptions o;
     o.dump = [&](std::string_view, const ir::Kernel& now, bool) { lanes = now; };
-    compile(ir::parse("tir 1\nkernel @k\nin i32[2] whole\nin " + type + " whole\nout i32[1] whole\nbody (%n, %x, %o) {\n  %i = load %n[0]\n  %j = load %n[1]\n  %v = load %x[%i, %j]\n  %w = convert %v : i32[]\n  store %o[0], %w\n}\n", "k.tir"), gpu_target(), o);
-    return std::count_if(lanes.ops.begin(), lanes.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::view; });
+    compile(ir::parse("tir 1\nkernel @k\nin i32[2] whole\nin " + type +
+                          " whole\nout i32[1] whole\nbody (%n, %x, %o) {\n  %i = load %n[0]\n  %j = load %n[1]\n  %v = "
+                          "load %x[%i, %j]\n  %w = convert %v : i32[]\n  store %o[0], %w\n}\n",
+                      "k.tir"),
+            gpu_target(), o);
+    return std::count_if(lanes.ops.begin(), lanes.ops.end(),
+                         [](const ir::Op& op) { return op.code == ir::Opcode::view; });
   };
   CHECK(views("i8[2, 1024]") == 0);
   CHECK(views("i8[1, 2147483647]") == 0);

@@ -1,12 +1,11 @@
-// The judge below lane level (tests/support/judge): right modules pass, and each thing that a module may not do is reported, on modules written by hand and on
-// compiled ones that were changed. So it cannot go blind unnoticed.
+// The judge below lane level (tests/support/judge): right modules pass, and each thing that a module may not do is
+// reported, on modules written by hand and on compiled ones that were changed. So it cannot go blind unnoticed.
 #include <doctest/doctest.h>
-
-#include <spirv/unified1/spirv.hpp>
 
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <spirv/unified1/spirv.hpp>
 
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
@@ -23,7 +22,8 @@ using namespace tessera;
 namespace {
 
 #ifdef TESSERA_SPIRV_TOOLS
-// u32 x[16] in, u32 o[16] out, 8 invocations to a workgroup, which have 16 words of shared memory. %i: the element of this invocation.
+// u32 x[16] in, u32 o[16] out, 8 invocations to a workgroup, which have 16 words of shared memory. %i: the element of
+// this invocation.
 constexpr const char* kBefore = R"(
 OpCapability Shader
 OpMemoryModel PhysicalStorageBuffer64 Vulkan
@@ -132,7 +132,9 @@ struct Run {
   explicit Run(const std::string& body, int64_t units = 2) {
     spvtools::SpirvTools tools(SPV_ENV_UNIVERSAL_1_6);
     std::string log;
-    tools.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t& at, const char* message) { log += std::to_string(at.line) + ": " + message + "\n"; });
+    tools.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t& at, const char* message) {
+      log += std::to_string(at.line) + ": " + message + "\n";
+    });
     const bool fine = tools.Assemble(kBefore + body + "\nOpReturn\nOpFunctionEnd\n", &program.spirv);
     REQUIRE_MESSAGE(fine, log << body);
     program.name = "k";
@@ -172,7 +174,9 @@ bool says(const std::string& report, const std::string& what) {
   return found;
 }
 /// o[0] after a workgroup of which every invocation computes %r and stores it in its element.
-uint64_t value_of(const std::string& body) { return Run(body + "\nOpStore %op %r Aligned|NonPrivatePointer 4", 1).outputs()[0]; }
+uint64_t value_of(const std::string& body) {
+  return Run(body + "\nOpStore %op %r Aligned|NonPrivatePointer 4", 1).outputs()[0];
+}
 #endif
 
 }  // namespace
@@ -190,8 +194,10 @@ TEST_CASE("a right module passes and computes") {
 }
 
 TEST_CASE("every access lies in an array that it may touch, and is aligned") {
-  const auto load = [](const std::string& address, const std::string& type = "%u32", const std::string& pointer = "%p32", const std::string& align = "4") {
-    return Run(address + "\n%at = OpConvertUToPtr " + pointer + " %a\n%r = OpLoad " + type + " %at Aligned " + align).reports();
+  const auto load = [](const std::string& address, const std::string& type = "%u32",
+                       const std::string& pointer = "%p32", const std::string& align = "4") {
+    return Run(address + "\n%at = OpConvertUToPtr " + pointer + " %a\n%r = OpLoad " + type + " %at Aligned " + align)
+        .reports();
   };
   CHECK(says(load("%a = OpIAdd %u64 %x %d64"), "out of bounds: 4 bytes at byte 64 of x, which has 64, in `%"));
   CHECK(says(load("%a = OpISub %u64 %x %d4"), "out of bounds: 4 bytes at byte -4 of x"));
@@ -205,13 +211,19 @@ TEST_CASE("every access lies in an array that it may touch, and is aligned") {
   Run unread("%r = OpLoad %u32 %op Aligned 4");
   unread.program.args[1].read = false;
   CHECK(says(unread.reports(), "o is read, but its Program does not say so"));
-  CHECK(says(Run("%far = OpAccessChain %p_word %arena %16\nOpStore %far %v NonPrivatePointer").reports(), "out of bounds: 4 bytes at byte 64 of shared memory, which has 64"));
-  CHECK(says(Run("%far = OpAccessChain %p_word %arena %all\nOpStore %far %v NonPrivatePointer").reports(), "out of bounds: 4 bytes at byte -4 of shared memory"));
+  CHECK(says(Run("%far = OpAccessChain %p_word %arena %16\nOpStore %far %v NonPrivatePointer").reports(),
+             "out of bounds: 4 bytes at byte 64 of shared memory, which has 64"));
+  CHECK(says(Run("%far = OpAccessChain %p_word %arena %all\nOpStore %far %v NonPrivatePointer").reports(),
+             "out of bounds: 4 bytes at byte -4 of shared memory"));
 }
 
 TEST_CASE("parts of a word may be reached through it, what lies behind an array may not be changed") {
   const auto narrow = [](const std::string& body) {
-    Run r("%last = OpIEqual %bool %i %0\nOpSelectionMerge %done None\nOpBranchConditional %last %yes %done\n%yes = OpLabel\n" + body + "\nOpBranch %done\n%done = OpLabel", 1);
+    Run r(
+        "%last = OpIEqual %bool %i %0\nOpSelectionMerge %done None\nOpBranchConditional %last %yes %done\n%yes = "
+        "OpLabel\n" +
+            body + "\nOpBranch %done\n%done = OpLabel",
+        1);
     r.program.args[0].dtype = r.program.args[1].dtype = DType::u16;
     r.program.args[0].shape = r.program.args[1].shape = {31};
     r.arrays = {Array({31}, DType::u16), Array({31}, DType::u16)};
@@ -220,7 +232,8 @@ TEST_CASE("parts of a word may be reached through it, what lies behind an array 
   const std::string word = "%a = OpIAdd %u64 %o %d60\n%at = OpConvertUToPtr %p32 %a\n";
   CHECK(narrow(word + "%r = OpAtomicLoad %u32 %at %5 %0").empty());
   CHECK(says(narrow(word + "%r = OpAtomicOr %u32 %at %5 %0 %all"), "what lies behind o is changed"));
-  CHECK(says(narrow("%a = OpIAdd %u64 %o %d64\n%at = OpConvertUToPtr %p32 %a\n%r = OpAtomicLoad %u32 %at %5 %0"), "out of bounds"));
+  CHECK(says(narrow("%a = OpIAdd %u64 %o %d64\n%at = OpConvertUToPtr %p32 %a\n%r = OpAtomicLoad %u32 %at %5 %0"),
+             "out of bounds"));
 }
 
 TEST_CASE("conflicts: a barrier must lie between, of the right kind") {
@@ -249,28 +262,38 @@ OpStore %op %r Aligned|NonPrivatePointer 4)");
 %jb = OpIMul %u64 %j64 %d4
 %ja = OpIAdd %u64 %o %jb
 %there = OpConvertUToPtr %p32 %ja
-%r = OpLoad %u32 %there )" + access);
+%r = OpLoad %u32 %there )" +
+               access);
   };
   CHECK(global("OpControlBarrier %2 %2 %both").reports().empty());
   CHECK(says(global("").reports(), "of o is "));
   CHECK(says(global("OpControlBarrier %2 %2 %shared_only").reports(), "conflict without a barrier between: byte "));
   CHECK(says(global("OpControlBarrier %2 %2 %both", "Aligned 4").reports(), "not NonPrivatePointer: byte "));
   // Two workgroups.
-  CHECK(says(Run("%at = OpConvertUToPtr %p32 %o\n%one = OpIEqual %bool %l %0\nOpSelectionMerge %done None\nOpBranchConditional %one %yes %done\n%yes = OpLabel\n"
-                 "OpStore %at %v Aligned|NonPrivatePointer 4\nOpBranch %done\n%done = OpLabel").reports(), "conflict between workgroups: byte 0 of o"));
+  CHECK(says(Run("%at = OpConvertUToPtr %p32 %o\n%one = OpIEqual %bool %l %0\nOpSelectionMerge %done "
+                 "None\nOpBranchConditional %one %yes %done\n%yes = OpLabel\n"
+                 "OpStore %at %v Aligned|NonPrivatePointer 4\nOpBranch %done\n%done = OpLabel")
+                 .reports(),
+             "conflict between workgroups: byte 0 of o"));
   // Atomics do not disturb one another.
   const std::string at = "%at = OpConvertUToPtr %p32 %o\n";
   Run sum(at + "%r = OpAtomicIAdd %u32 %at %5 %0 %1");
   CHECK(sum.outputs()[0] == 7 + 16);
   CHECK(says(Run(at + "%r = OpAtomicIAdd %u32 %at %2 %0 %1").reports(), "an atomic whose scope is narrower"));
-  CHECK(says(Run(at + "%r = OpAtomicIAdd %u32 %at %5 %0 %1\n%s = OpLoad %u32 %at Aligned|NonPrivatePointer 4").reports(), "conflict"));
+  CHECK(
+      says(Run(at + "%r = OpAtomicIAdd %u32 %at %5 %0 %1\n%s = OpLoad %u32 %at Aligned|NonPrivatePointer 4").reports(),
+           "conflict"));
 }
 
 TEST_CASE("a loop that swaps until nobody came between loses nothing; one that does not look loses updates") {
   const auto loop = [](const std::string& expected) {
-    return Run("%at = OpConvertUToPtr %p32 %o\n%start = OpAtomicLoad %u32 %at %5 %0\nOpBranch %head\n%head = OpLabel\n%old = OpPhi %u32 %start %entry %seen %next\n"
-               "OpLoopMerge %done %next None\nOpBranch %body\n%body = OpLabel\n%now = OpIAdd %u32 %old %1\n%seen = OpAtomicCompareExchange %u32 %at %5 %0 %0 %now " + expected +
-               "\n%again = OpINotEqual %bool %seen " + expected + "\nOpBranch %next\n%next = OpLabel\nOpBranchConditional %again %head %done\n%done = OpLabel");
+    return Run(
+        "%at = OpConvertUToPtr %p32 %o\n%start = OpAtomicLoad %u32 %at %5 %0\nOpBranch %head\n%head = OpLabel\n%old = "
+        "OpPhi %u32 %start %entry %seen %next\n"
+        "OpLoopMerge %done %next None\nOpBranch %body\n%body = OpLabel\n%now = OpIAdd %u32 %old %1\n%seen = "
+        "OpAtomicCompareExchange %u32 %at %5 %0 %0 %now " +
+        expected + "\n%again = OpINotEqual %bool %seen " + expected +
+        "\nOpBranch %next\n%next = OpLabel\nOpBranchConditional %again %head %done\n%done = OpLabel");
   };
   bool lost = false;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -278,7 +301,9 @@ TEST_CASE("a loop that swaps until nobody came between loses nothing; one that d
     CHECK(right.reports.empty());
     CHECK(right.outputs[0].element_bits(0) == 7 + 16);
     CHECK(right.most_iterations >= 1);
-    Run blind("%at = OpConvertUToPtr %p32 %o\n%old = OpAtomicLoad %u32 %at %5 %0\n%now = OpIAdd %u32 %old %1\n%r = OpAtomicExchange %u32 %at %5 %0 %now");
+    Run blind(
+        "%at = OpConvertUToPtr %p32 %o\n%old = OpAtomicLoad %u32 %at %5 %0\n%now = OpIAdd %u32 %old %1\n%r = "
+        "OpAtomicExchange %u32 %at %5 %0 %now");
     lost |= blind.result(seed).outputs[0].element_bits(0) != 7 + 16;
   }
   CHECK(lost);
@@ -287,16 +312,35 @@ TEST_CASE("a loop that swaps until nobody came between loses nothing; one that d
 TEST_CASE("memory that nobody wrote may not reach an output, an address or a condition of a store") {
   const std::string read = "%u = OpLoad %u32 %word NonPrivatePointer\n";
   const std::string store = "\nOpStore %op %r Aligned|NonPrivatePointer 4";
-  CHECK(says(Run(read + "%r = OpIAdd %u32 %u %1" + store).reports(), "undefined: the stored value hangs on uninitialised memory"));
+  CHECK(says(Run(read + "%r = OpIAdd %u32 %u %1" + store).reports(),
+             "undefined: the stored value hangs on uninitialised memory"));
   CHECK(says(Run(read + "%t = OpBitwiseAnd %u32 %u %1\n%r = OpIMul %u32 %t %3" + store).reports(), "the stored value"));
-  CHECK(says(Run(read + "%c = OpIEqual %bool %u %1\n%r = OpSelect %u32 %c %1 %2" + store).reports(), "the stored value"));
-  CHECK(says(Run(read + "%t = OpBitwiseAnd %u32 %u %7\n%at = OpAccessChain %p_word %arena %t\n%r = OpLoad %u32 %at NonPrivatePointer").reports(), "the address"));
-  CHECK(says(Run(read + "%c = OpULessThan %bool %u %least\nOpSelectionMerge %done None\nOpBranchConditional %c %yes %done\n%yes = OpLabel" + "\nOpStore %op %v Aligned|NonPrivatePointer 4" +
-                 "\nOpBranch %done\n%done = OpLabel").reports(), "whether this is done"));
-  CHECK(says(Run(read + "%c = OpIEqual %bool %u %1\nOpSelectionMerge %done None\nOpBranchConditional %c %yes %no\n%yes = OpLabel\nOpBranch %done\n%no = OpLabel\nOpBranch %done\n"
-                 "%done = OpLabel\n%r = OpPhi %u32 %1 %yes %2 %no" + store).reports(), "the stored value"));
+  CHECK(
+      says(Run(read + "%c = OpIEqual %bool %u %1\n%r = OpSelect %u32 %c %1 %2" + store).reports(), "the stored value"));
+  CHECK(says(
+      Run(read +
+          "%t = OpBitwiseAnd %u32 %u %7\n%at = OpAccessChain %p_word %arena %t\n%r = OpLoad %u32 %at NonPrivatePointer")
+          .reports(),
+      "the address"));
+  CHECK(says(Run(read +
+                 "%c = OpULessThan %bool %u %least\nOpSelectionMerge %done None\nOpBranchConditional %c %yes "
+                 "%done\n%yes = OpLabel" +
+                 "\nOpStore %op %v Aligned|NonPrivatePointer 4" + "\nOpBranch %done\n%done = OpLabel")
+                 .reports(),
+             "whether this is done"));
+  CHECK(says(Run(read +
+                 "%c = OpIEqual %bool %u %1\nOpSelectionMerge %done None\nOpBranchConditional %c %yes %no\n%yes = "
+                 "OpLabel\nOpBranch %done\n%no = OpLabel\nOpBranch %done\n"
+                 "%done = OpLabel\n%r = OpPhi %u32 %1 %yes %2 %no" +
+                 store)
+                 .reports(),
+             "the stored value"));
   // What does not hang on it is fine: other bits, the other side of a select, what is multiplied away.
-  CHECK(Run(read + "%t = OpShiftLeftLogical %u32 %u %16\n%s = OpBitwiseOr %u32 %t %5\n%m = OpISub %u32 %16 %1\n%r = OpBitwiseAnd %u32 %s %m" + store).outputs()[0] == 5);
+  CHECK(Run(read +
+            "%t = OpShiftLeftLogical %u32 %u %16\n%s = OpBitwiseOr %u32 %t %5\n%m = OpISub %u32 %16 %1\n%r = "
+            "OpBitwiseAnd %u32 %s %m" +
+            store)
+            .outputs()[0] == 5);
   CHECK(Run(read + "%r = OpSelect %u32 %true %v %u" + store).outputs()[0] == 10);
   CHECK(Run(read + "%c = OpIEqual %bool %u %1\n%r = OpSelect %u32 %c %v %v" + store).outputs()[0] == 10);
 }
@@ -312,21 +356,29 @@ TEST_CASE("what is undefined is reported where it happens, or where its result i
   CHECK(says(report("%r = OpConvertFToU %u32 %fhuge"), "undefined: a float that the unsigned integer cannot hold"));
   CHECK(says(report("%r = OpConvertFToU %u32 %fminus"), "undefined: a float that the unsigned integer cannot hold"));
   CHECK(report("%r = OpShiftLeftLogical %u32 %v %32").empty());
-  CHECK(says(report("%r = OpShiftLeftLogical %u32 %v %32\nOpStore %op %r Aligned|NonPrivatePointer 4"), "an undefined result"));
-  CHECK(says(report("%r = OpBitFieldSExtract %u32 %v %31 %2\nOpStore %op %r Aligned|NonPrivatePointer 4"), "an undefined result"));
-  CHECK(says(report("%r = OpGroupNonUniformShuffle %u32 %3 %v %8\nOpStore %op %r Aligned|NonPrivatePointer 4"), "an undefined result"));
+  CHECK(says(report("%r = OpShiftLeftLogical %u32 %v %32\nOpStore %op %r Aligned|NonPrivatePointer 4"),
+             "an undefined result"));
+  CHECK(says(report("%r = OpBitFieldSExtract %u32 %v %31 %2\nOpStore %op %r Aligned|NonPrivatePointer 4"),
+             "an undefined result"));
+  CHECK(says(report("%r = OpGroupNonUniformShuffle %u32 %3 %v %8\nOpStore %op %r Aligned|NonPrivatePointer 4"),
+             "an undefined result"));
   CHECK(says(report("%r = OpFAdd %f32 %f1 %f1"), "may be contracted"));
 }
 
 TEST_CASE("barriers and subgroup operations want everybody at one place, in one round") {
   const auto in_branch = [](const std::string& what) {
-    return "%c = OpULessThan %bool %l %3\nOpSelectionMerge %done None\nOpBranchConditional %c %yes %done\n%yes = OpLabel\n" + what + "\nOpBranch %done\n%done = OpLabel";
+    return "%c = OpULessThan %bool %l %3\nOpSelectionMerge %done None\nOpBranchConditional %c %yes %done\n%yes = "
+           "OpLabel\n" +
+           what + "\nOpBranch %done\n%done = OpLabel";
   };
   CHECK(says(Run(in_branch("OpControlBarrier %2 %2 %both")).reports(), "divergence in workgroup "));
   CHECK(says(Run(in_branch("%r = OpGroupNonUniformShuffleXor %u32 %3 %v %1")).reports(), "divergence in workgroup "));
   const auto rounds = [](const std::string& n) {
-    return "OpBranch %head\n%head = OpLabel\n%k = OpPhi %u32 %0 %entry %k1 %next\nOpLoopMerge %done %next None\nOpBranch %test\n%test = OpLabel\n%more = OpULessThan %bool %k " + n +
-           "\nOpBranchConditional %more %body %done\n%body = OpLabel\nOpControlBarrier %2 %2 %both\nOpBranch %next\n%next = OpLabel\n%k1 = OpIAdd %u32 %k %1\nOpBranch %head\n%done = OpLabel";
+    return "OpBranch %head\n%head = OpLabel\n%k = OpPhi %u32 %0 %entry %k1 %next\nOpLoopMerge %done %next "
+           "None\nOpBranch %test\n%test = OpLabel\n%more = OpULessThan %bool %k " +
+           n +
+           "\nOpBranchConditional %more %body %done\n%body = OpLabel\nOpControlBarrier %2 %2 %both\nOpBranch "
+           "%next\n%next = OpLabel\n%k1 = OpIAdd %u32 %k %1\nOpBranch %head\n%done = OpLabel";
   };
   CHECK(Run(rounds("%3")).reports().empty());
   CHECK(says(Run(rounds("%l")).reports(), "divergence in workgroup "));
@@ -335,8 +387,12 @@ TEST_CASE("barriers and subgroup operations want everybody at one place, in one 
 TEST_CASE("subgroup operations") {
   const std::string store = "\nOpStore %op %r Aligned|NonPrivatePointer 4";
   const auto first = [&](const std::string& body) {  // in lane 1 of a subgroup of four that counts its lanes
-    Run run("%mine = OpIAdd %u32 %lane %5\n" + body + "\n%is = OpIEqual %bool %lane %1\n%sub = OpLoad %u32 %sub_id\n%one = OpIEqual %bool %sub %0\n%w = OpLogicalAnd %bool %is %one\n"
-            "%at = OpConvertUToPtr %p32 %o\nOpSelectionMerge %done None\nOpBranchConditional %w %yes %done\n%yes = OpLabel\nOpStore %at %r Aligned|NonPrivatePointer 4\nOpBranch %done\n%done = OpLabel", 1);
+    Run run("%mine = OpIAdd %u32 %lane %5\n" + body +
+                "\n%is = OpIEqual %bool %lane %1\n%sub = OpLoad %u32 %sub_id\n%one = OpIEqual %bool %sub %0\n%w = "
+                "OpLogicalAnd %bool %is %one\n"
+                "%at = OpConvertUToPtr %p32 %o\nOpSelectionMerge %done None\nOpBranchConditional %w %yes %done\n%yes = "
+                "OpLabel\nOpStore %at %r Aligned|NonPrivatePointer 4\nOpBranch %done\n%done = OpLabel",
+            1);
     return run.outputs()[0];
   };
   CHECK(first("%r = OpGroupNonUniformShuffleXor %u32 %3 %mine %2") == 8);
@@ -348,17 +404,27 @@ TEST_CASE("subgroup operations") {
   CHECK(first("%r = OpGroupNonUniformSMax %u32 %3 Reduce %mine") == 8);
   CHECK(first("%r = OpGroupNonUniformBitwiseXor %u32 %3 Reduce %mine") == (5 ^ 6 ^ 7 ^ 8));
   CHECK(first("%e = OpGroupNonUniformElect %bool %3\n%r = OpSelect %u32 %e %1 %2") == 2);
-  CHECK(first("%odd = OpBitwiseAnd %u32 %lane %1\n%c = OpIEqual %bool %odd %1\n%b = OpGroupNonUniformBallot %v4 %3 %c\n%r = OpCompositeExtract %u32 %b 0") == 0b1010);
-  CHECK(first("%c = OpULessThan %bool %lane %3\n%a = OpGroupNonUniformAll %bool %3 %c\n%b = OpGroupNonUniformAny %bool %3 %c\n%s = OpSelect %u32 %a %1 %0\n%t = OpSelect %u32 %b %2 %0\n%r = OpIAdd %u32 %s %t") == 2);
+  CHECK(first("%odd = OpBitwiseAnd %u32 %lane %1\n%c = OpIEqual %bool %odd %1\n%b = OpGroupNonUniformBallot %v4 %3 "
+              "%c\n%r = OpCompositeExtract %u32 %b 0") == 0b1010);
+  CHECK(first("%c = OpULessThan %bool %lane %3\n%a = OpGroupNonUniformAll %bool %3 %c\n%b = OpGroupNonUniformAny %bool "
+              "%3 %c\n%s = OpSelect %u32 %a %1 %0\n%t = OpSelect %u32 %b %2 %0\n%r = OpIAdd %u32 %s %t") == 2);
 }
 
 TEST_CASE("iterations are counted as drivers count them") {
   // for k in 0..n { for j in 0..m {} }
   const auto nested = [](const std::string& n, const std::string& m) {
-    return Run("OpBranch %head\n%head = OpLabel\n%k = OpPhi %u32 %0 %entry %k1 %next\nOpLoopMerge %done %next None\nOpBranch %test\n%test = OpLabel\n%more = OpULessThan %bool %k " + n +
-               "\nOpBranchConditional %more %body %done\n%body = OpLabel\nOpBranch %head2\n%head2 = OpLabel\n%j = OpPhi %u32 %0 %body %j1 %next2\nOpLoopMerge %done2 %next2 None\nOpBranch %test2\n"
-               "%test2 = OpLabel\n%more2 = OpULessThan %bool %j " + m + "\nOpBranchConditional %more2 %body2 %done2\n%body2 = OpLabel\nOpBranch %next2\n%next2 = OpLabel\n%j1 = OpIAdd %u32 %j %1\n"
-               "OpBranch %head2\n%done2 = OpLabel\nOpBranch %next\n%next = OpLabel\n%k1 = OpIAdd %u32 %k %1\nOpBranch %head\n%done = OpLabel");
+    return Run(
+        "OpBranch %head\n%head = OpLabel\n%k = OpPhi %u32 %0 %entry %k1 %next\nOpLoopMerge %done %next None\nOpBranch "
+        "%test\n%test = OpLabel\n%more = OpULessThan %bool %k " +
+        n +
+        "\nOpBranchConditional %more %body %done\n%body = OpLabel\nOpBranch %head2\n%head2 = OpLabel\n%j = OpPhi %u32 "
+        "%0 %body %j1 %next2\nOpLoopMerge %done2 %next2 None\nOpBranch %test2\n"
+        "%test2 = OpLabel\n%more2 = OpULessThan %bool %j " +
+        m +
+        "\nOpBranchConditional %more2 %body2 %done2\n%body2 = OpLabel\nOpBranch %next2\n%next2 = OpLabel\n%j1 = OpIAdd "
+        "%u32 %j %1\n"
+        "OpBranch %head2\n%done2 = OpLabel\nOpBranch %next\n%next = OpLabel\n%k1 = OpIAdd %u32 %k %1\nOpBranch "
+        "%head\n%done = OpLabel");
   };
   for (const int n : {1, 2, 5, 7, 8, 16, 31, 32}) {  // each time that the inner loop is passed counts
     CHECK(nested("%" + std::to_string(n), "%5").result().most_iterations == n + 1 + n * 6 + 1);
@@ -366,7 +432,7 @@ TEST_CASE("iterations are counted as drivers count them") {
   }
   CHECK(nested("%3", "%5").result().most_iterations == 4 + 3 * 6 + 1);  // the last test passes the inner loop, too
   CHECK(nested("%0", "%5").result().most_iterations == 1 + 1);
-  CHECK(nested("%3", "%lane").result().most_iterations == 4 + 3 * 4 + 1);   // the slowest of four lanes
+  CHECK(nested("%3", "%lane").result().most_iterations == 4 + 3 * 4 + 1);  // the slowest of four lanes
   CHECK(nested("%lane", "%3").result().most_iterations == 4 + 3 * 4 + 1);
   Run counted = nested("%3", "%5");
   counted.options.loops = std::vector<ProgramLoop>{{{}, 0, Extent(10)}};
@@ -376,7 +442,9 @@ TEST_CASE("iterations are counted as drivers count them") {
   counted.options.loops = std::vector<ProgramLoop>{{{}, 23, Extent(23)}};
   CHECK(counted.reports().empty());
   // A branch that is not taken passes its loop.
-  Run endless("OpBranch %head\n%head = OpLabel\nOpLoopMerge %done %next None\nOpBranch %next\n%next = OpLabel\nOpBranchConditional %true %head %done\n%done = OpLabel");
+  Run endless(
+      "OpBranch %head\n%head = OpLabel\nOpLoopMerge %done %next None\nOpBranch %next\n%next = "
+      "OpLabel\nOpBranchConditional %true %head %done\n%done = OpLabel");
   endless.options.max_steps = 1000;
   CHECK(endless.result().unfinished);
 }
@@ -434,22 +502,30 @@ TEST_CASE("arithmetic") {
   CHECK(u("OpConvertFToU %u32 %f2_5") == 2);
   CHECK(u("OpConvertFToS %u32 %fminus") == 0xffffffffu);
   CHECK(value_of("%h = OpFConvert %f16 %f2_5\n%b = OpBitcast %u16 %h\n%r = OpUConvert %u32 %b") == 0x4100);
-  CHECK(value_of("%w = OpFConvert %f64 %f2_5\n%b = OpBitcast %v2 %w\n%r = OpCompositeExtract %u32 %b 1") == 0x40040000u);
+  CHECK(value_of("%w = OpFConvert %f64 %f2_5\n%b = OpBitcast %v2 %w\n%r = OpCompositeExtract %u32 %b 1") ==
+        0x40040000u);
   // 64 bits, as one integer and as two words.
-  CHECK(value_of("%w = OpSConvert %u64 %all\n%s = OpShiftRightArithmetic %u64 %w %d4\n%b = OpBitcast %v2 %s\n%r = OpCompositeExtract %u32 %b 1") == 0xffffffffu);
+  CHECK(value_of("%w = OpSConvert %u64 %all\n%s = OpShiftRightArithmetic %u64 %w %d4\n%b = OpBitcast %v2 %s\n%r = "
+                 "OpCompositeExtract %u32 %b 1") == 0xffffffffu);
   CHECK(value_of("%w = OpIAdd %u64 %big %big\n%h = OpShiftRightLogical %u64 %w %32\n%r = OpUConvert %u32 %h") == 512);
   CHECK(value_of("%p = OpUMulExtended %pair %all %all\n%r = OpCompositeExtract %u32 %p 1") == 0xfffffffeu);
-  CHECK(value_of("%p = OpIAddCarry %pair %all %2\n%a = OpCompositeExtract %u32 %p 0\n%c = OpCompositeExtract %u32 %p 1\n%t = OpShiftLeftLogical %u32 %c %4\n%r = OpBitwiseOr %u32 %t %a") == 17);
-  CHECK(value_of("%w = OpCompositeConstruct %v2 %5 %7\n%i0 = OpCompositeInsert %v2 %3 %w 1\n%m = OpVectorShuffle %v2 %i0 %w 1 2\n%a = OpCompositeExtract %u32 %m 0\n%b = OpCompositeExtract %u32 %m 1\n"
+  CHECK(value_of("%p = OpIAddCarry %pair %all %2\n%a = OpCompositeExtract %u32 %p 0\n%c = OpCompositeExtract %u32 %p "
+                 "1\n%t = OpShiftLeftLogical %u32 %c %4\n%r = OpBitwiseOr %u32 %t %a") == 17);
+  CHECK(value_of("%w = OpCompositeConstruct %v2 %5 %7\n%i0 = OpCompositeInsert %v2 %3 %w 1\n%m = OpVectorShuffle %v2 "
+                 "%i0 %w 1 2\n%a = OpCompositeExtract %u32 %m 0\n%b = OpCompositeExtract %u32 %m 1\n"
                  "%t = OpShiftLeftLogical %u32 %a %4\n%r = OpBitwiseOr %u32 %t %b") == 0x35);
   // An address made of two words.
-  CHECK(value_of("%w = OpBitcast %v2 %xa\n%a = OpCompositeExtract %u32 %w 0\n%b = OpCompositeExtract %u32 %w 1\n%again = OpCompositeConstruct %v2 %a %b\n%at = OpBitcast %p32 %again\n%r = OpLoad %u32 %at Aligned 4") == 10);
-  CHECK(value_of("OpSelectionMerge %done None\nOpSwitch %5 %other 3 %three 5 %five\n%three = OpLabel\nOpBranch %done\n%five = OpLabel\nOpBranch %done\n%other = OpLabel\nOpBranch %done\n%done = OpLabel\n"
+  CHECK(value_of("%w = OpBitcast %v2 %xa\n%a = OpCompositeExtract %u32 %w 0\n%b = OpCompositeExtract %u32 %w 1\n%again "
+                 "= OpCompositeConstruct %v2 %a %b\n%at = OpBitcast %p32 %again\n%r = OpLoad %u32 %at Aligned 4") ==
+        10);
+  CHECK(value_of("OpSelectionMerge %done None\nOpSwitch %5 %other 3 %three 5 %five\n%three = OpLabel\nOpBranch "
+                 "%done\n%five = OpLabel\nOpBranch %done\n%other = OpLabel\nOpBranch %done\n%done = OpLabel\n"
                  "%r = OpPhi %u32 %1 %three %2 %five %3 %other") == 2);
 }
 
 TEST_CASE("what the judge does not know is an error with its name") {
-  CHECK_THROWS_WITH_AS(Run("%r = OpExtInst %f32 %glsl Sin %f1").result(), doctest::Contains("judge: does not know `"), InternalError);
+  CHECK_THROWS_WITH_AS(Run("%r = OpExtInst %f32 %glsl Sin %f1").result(), doctest::Contains("judge: does not know `"),
+                       InternalError);
   CHECK_THROWS_WITH_AS(Run("OpMemoryBarrier %2 %both").result(), doctest::Contains("OpMemoryBarrier"), InternalError);
 }
 
@@ -475,7 +551,9 @@ struct Compiled {
       Shape shape;
       for (const Extent& e : a.shape) shape.push_back(*e.value());
       Array x(shape, a.dtype);
-      for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, a.dtype == DType::f32 ? std::bit_cast<uint32_t>(static_cast<float>(i * 7 % 13)) : static_cast<uint64_t>(i * 7 % 13));
+      for (int64_t i = 0; i < x.size(); ++i)
+        x.set_element_bits(i, a.dtype == DType::f32 ? std::bit_cast<uint32_t>(static_cast<float>(i * 7 % 13))
+                                                    : static_cast<uint64_t>(i * 7 % 13));
       if (!a.is_output) inputs.push_back(x);
       arrays.push_back(std::move(x));
     }
@@ -550,7 +628,8 @@ TEST_CASE("compiled modules: without a barrier, with addresses moved or operands
       for (const auto& [r, i] : lane_barriers) {
         ir::Kernel k = c.lane;
         k.regions[r].ops.erase(k.regions[r].ops.begin() + static_cast<std::ptrdiff_t>(i));
-        lane_noticed += !lane::run(k, c.arrays, c.kernel.num_inputs, {}, {.subgroup_size = t.subgroup_size}).reports.empty();
+        lane_noticed +=
+            !lane::run(k, c.arrays, c.kernel.num_inputs, {}, {.subgroup_size = t.subgroup_size}).reports.empty();
       }
       for (const size_t at : barriers) {
         std::vector<uint32_t> w = words;
@@ -559,7 +638,10 @@ TEST_CASE("compiled modules: without a barrier, with addresses moved or operands
       }
       CHECK(noticed >= lane_noticed);
       all_noticed += noticed;
-      for (const size_t at : positions(words, [](spv::Op op) { return op == spv::OpISub || op == spv::OpULessThan || op == spv::OpSLessThan || op == spv::OpShiftLeftLogical; })) {
+      for (const size_t at : positions(words, [](spv::Op op) {
+             return op == spv::OpISub || op == spv::OpULessThan || op == spv::OpSLessThan ||
+                    op == spv::OpShiftLeftLogical;
+           })) {
         std::vector<uint32_t> w = words;
         if (w[at + 3] == w[at + 4]) continue;
         std::swap(w[at + 3], w[at + 4]);
@@ -567,7 +649,8 @@ TEST_CASE("compiled modules: without a barrier, with addresses moved or operands
         survived += c.judged(w, 2).empty();
       }
       // Each pointer into a buffer is made of another address: that of the pointer before.
-      const std::vector<size_t> pointers = positions(words, [&](spv::Op op) { return op == (t.int64 ? spv::OpConvertUToPtr : spv::OpBitcast); });
+      const std::vector<size_t> pointers =
+          positions(words, [&](spv::Op op) { return op == (t.int64 ? spv::OpConvertUToPtr : spv::OpBitcast); });
       for (size_t i = 1; i < pointers.size(); ++i) {
         std::vector<uint32_t> w = words;
         if (w[pointers[i] + 1] != w[pointers[i - 1] + 1] || w[pointers[i] + 3] == w[pointers[i - 1] + 3]) continue;

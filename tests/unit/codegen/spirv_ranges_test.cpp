@@ -1,5 +1,6 @@
-// What is known of operands and sizes leaves out of the code, and what it must not: each guard of a division, a shift, a loop and an array's address is there exactly where some value needs it, and the judge
-// finds nothing undefined at the ends of the ranges.
+// What is known of operands and sizes leaves out of the code, and what it must not: each guard of a division, a shift,
+// a loop and an array's address is there exactly where some value needs it, and the judge finds nothing undefined at
+// the ends of the ranges.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -18,27 +19,38 @@ namespace {
 
 int count(const std::vector<uint32_t>& words, spv::Op op) {
   int n = 0;
-  for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift) n += (words[at] & spv::OpCodeMask) == static_cast<uint32_t>(op);
+  for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift)
+    n += (words[at] & spv::OpCodeMask) == static_cast<uint32_t>(op);
   return n;
 }
 
-struct Ends { int64_t lo, hi; };
+struct Ends {
+  int64_t lo, hi;
+};
 
-uint64_t pattern(DType t, int64_t v) { return static_cast<uint64_t>(v) & (bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1); }
+uint64_t pattern(DType t, int64_t v) {
+  return static_cast<uint64_t>(v) & (bits(t) == 64 ? ~uint64_t{0} : (uint64_t{1} << bits(t)) - 1);
+}
 
 /// The ends of a range, what lies beside them, and beside 0.
 std::vector<int64_t> values_in(const Ends& r) {
   std::set<int64_t> v;
   for (const int64_t at : {r.lo, r.hi, int64_t{0}})
     for (const int64_t by : {-2, -1, 0, 1, 2})
-      if (!(at < 0 && by < 0 && at < INT64_MIN + 2) && !(at > 0 && by > 0 && at > INT64_MAX - 2) && at + by >= r.lo && at + by <= r.hi) v.insert(at + by);
+      if (!(at < 0 && by < 0 && at < INT64_MIN + 2) && !(at > 0 && by > 0 && at > INT64_MAX - 2) && at + by >= r.lo &&
+          at + by <= r.hi)
+        v.insert(at + by);
   return {v.begin(), v.end()};
 }
 
 /// o[i] = op(x[i], y[i]), the operands clamped to ranges.
-std::vector<uint32_t> module_of(LaneKernel& t, Opcode op, DType type, const Ends& a, const Ends& b, const Target& target) {
+std::vector<uint32_t> module_of(LaneKernel& t, Opcode op, DType type, const Ends& a, const Ends& b,
+                                const Target& target) {
   const Value x = t.arg(type), y = t.arg(type), out = t.arg(type), i = t.global_index();
-  const auto within = [&](Value v, const Ends& r) { return t.op(Opcode::clamp, {t.b.constant(type, pattern(type, r.lo)), v, t.b.constant(type, pattern(type, r.hi))}, type); };
+  const auto within = [&](Value v, const Ends& r) {
+    return t.op(Opcode::clamp, {t.b.constant(type, pattern(type, r.lo)), v, t.b.constant(type, pattern(type, r.hi))},
+                type);
+  };
   t.store(out, i, t.op(op, {within(t.load(x, i), a), within(t.load(y, i), b)}, type));
   t.finish();
   return emit_valid(t.k, target);
@@ -51,10 +63,12 @@ void judged(const std::vector<uint32_t>& words, Opcode op, DType type, const End
   while (pairs.size() % 8) pairs.push_back(pairs[0]);
   const auto n = static_cast<int64_t>(pairs.size());
   Array x({n}, type), y({n}, type), o({n}, type);
-  for (int64_t i = 0; i < n; ++i) x.set_element_bits(i, pairs[static_cast<size_t>(i)][0]), y.set_element_bits(i, pairs[static_cast<size_t>(i)][1]);
+  for (int64_t i = 0; i < n; ++i)
+    x.set_element_bits(i, pairs[static_cast<size_t>(i)][0]), y.set_element_bits(i, pairs[static_cast<size_t>(i)][1]);
   Program p;
   p.name = "k";
-  p.args = {{"x", type, {n}, false, true, false}, {"y", type, {n}, false, true, false}, {"o", type, {n}, true, false, true}};
+  p.args = {
+      {"x", type, {n}, false, true, false}, {"y", type, {n}, false, true, false}, {"o", type, {n}, true, false, true}};
   p.spirv = words;
   p.workgroup_size = 8;
   p.num_units = n / 8;
@@ -63,7 +77,9 @@ void judged(const std::vector<uint32_t>& words, Opcode op, DType type, const End
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t want = reference::eval(op, type, type, pairs[static_cast<size_t>(i)].data());
     if (r.outputs.at(0).element_bits(i) != want) {
-      FAIL_CHECK("of 0x" << std::hex << pairs[static_cast<size_t>(i)][0] << " and 0x" << pairs[static_cast<size_t>(i)][1] << ": 0x" << r.outputs[0].element_bits(i) << ", not 0x" << want);
+      FAIL_CHECK("of 0x" << std::hex << pairs[static_cast<size_t>(i)][0] << " and 0x"
+                         << pairs[static_cast<size_t>(i)][1] << ": 0x" << r.outputs[0].element_bits(i) << ", not 0x"
+                         << want);
       return;
     }
   }
@@ -74,11 +90,16 @@ void judged(const std::vector<uint32_t>& words, Opcode op, DType type, const End
 TEST_CASE("spirv ranges: a division's guards are there where the ranges have what they guard against") {
   for (const DType type : {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u32}) {
     const bool is_signed = is_signed_int(type);
-    const int64_t least = is_signed ? -(int64_t{1} << (std::min(bits(type), 63) - 1)) * (bits(type) == 64 ? 2 : 1) : 0, most = is_signed ? -(least + 1) : (int64_t{1} << bits(type)) - 1;
-    std::vector<Ends> divided{{0, most}, {0, 100}, {5, 9}}, by{{0, 0}, {0, 1}, {0, 7}, {1, 1}, {1, 7}, {2, 9}, {1, most}, {0, most}};
+    const int64_t least = is_signed ? -(int64_t{1} << (std::min(bits(type), 63) - 1)) * (bits(type) == 64 ? 2 : 1) : 0,
+                  most = is_signed ? -(least + 1) : (int64_t{1} << bits(type)) - 1;
+    std::vector<Ends> divided{{0, most}, {0, 100}, {5, 9}},
+        by{{0, 0}, {0, 1}, {0, 7}, {1, 1}, {1, 7}, {2, 9}, {1, most}, {0, most}};
     if (is_signed) {
-      for (const Ends& e : {Ends{least, most}, Ends{least + 1, most}, Ends{least, 0}, Ends{-1, 100}, Ends{-50, -3}}) divided.push_back(e);
-      for (const Ends& e : {Ends{-4, 0}, Ends{-4, -1}, Ends{-4, -2}, Ends{-1, -1}, Ends{-1, 0}, Ends{-1, 3}, Ends{least, most}, Ends{least, -1}, Ends{least, -2}}) by.push_back(e);
+      for (const Ends& e : {Ends{least, most}, Ends{least + 1, most}, Ends{least, 0}, Ends{-1, 100}, Ends{-50, -3}})
+        divided.push_back(e);
+      for (const Ends& e : {Ends{-4, 0}, Ends{-4, -1}, Ends{-4, -2}, Ends{-1, -1}, Ends{-1, 0}, Ends{-1, 3},
+                            Ends{least, most}, Ends{least, -1}, Ends{least, -2}})
+        by.push_back(e);
     }
     for (const Opcode op : {Opcode::div, Opcode::rem})
       for (const Ends& a : divided)
@@ -90,8 +111,10 @@ TEST_CASE("spirv ranges: a division's guards are there where the ranges have wha
           CAPTURE(b.lo);
           CAPTURE(b.hi);
           LaneKernel plain(8), t(8);
-          const auto without = module_of(plain, Opcode::add, type, a, b, lavapipe_target()), words = module_of(t, op, type, a, b, lavapipe_target());
-          const bool zero = b.lo <= 0 && b.hi >= 0, overflow = bits(type) >= 32 && is_signed && a.lo == least && b.lo <= -1 && b.hi >= -1;
+          const auto without = module_of(plain, Opcode::add, type, a, b, lavapipe_target()),
+                     words = module_of(t, op, type, a, b, lavapipe_target());
+          const bool zero = b.lo <= 0 && b.hi >= 0,
+                     overflow = bits(type) >= 32 && is_signed && a.lo == least && b.lo <= -1 && b.hi >= -1;
           const bool unsigned_division = !is_signed || (a.lo >= 0 && b.lo > 0);
           CHECK(count(words, spv::OpSDiv) == (unsigned_division ? 0 : 1));
           CHECK(count(words, op == Opcode::div ? spv::OpUDiv : spv::OpUMod) == (unsigned_division ? 1 : 0));
@@ -105,33 +128,43 @@ TEST_CASE("spirv ranges: a shift's guards are there where the amount may be the 
   for (const DType type : {DType::i8, DType::u8, DType::i16, DType::i32, DType::u32, DType::i64}) {
     const int64_t w = bits(type);
     for (const Opcode op : {Opcode::shift_left, Opcode::shift_right_logical, Opcode::shift_right_arithmetic})
-      for (const Ends& b : {Ends{0, w - 1}, Ends{0, w}, Ends{1, w - 1}, Ends{w - 1, w - 1}, Ends{w, w}, Ends{0, 0}, Ends{-1, w - 1}, Ends{3, w + 1}}) {
+      for (const Ends& b : {Ends{0, w - 1}, Ends{0, w}, Ends{1, w - 1}, Ends{w - 1, w - 1}, Ends{w, w}, Ends{0, 0},
+                            Ends{-1, w - 1}, Ends{3, w + 1}}) {
         if (b.lo < 0 && is_unsigned_int(type)) continue;
         CAPTURE(ir::name(op));
         CAPTURE(name(type));
         CAPTURE(b.lo);
         CAPTURE(b.hi);
-        const int64_t most = is_signed_int(type) ? static_cast<int64_t>((uint64_t{1} << (w - 1)) - 1) : (int64_t{1} << w) - 1;
+        const int64_t most =
+            is_signed_int(type) ? static_cast<int64_t>((uint64_t{1} << (w - 1)) - 1) : (int64_t{1} << w) - 1;
         const Ends a{is_signed_int(type) ? -most - 1 : 0, most};
         LaneKernel plain(8), t(8);
-        const auto without = module_of(plain, Opcode::xor_, type, a, b, lavapipe_target()), words = module_of(t, op, type, a, b, lavapipe_target());
+        const auto without = module_of(plain, Opcode::xor_, type, a, b, lavapipe_target()),
+                   words = module_of(t, op, type, a, b, lavapipe_target());
         CHECK(count(words, spv::OpSelect) - count(without, spv::OpSelect) == (b.lo < 0 || b.hi >= w ? 1 : 0));
         judged(words, op, type, a, b);
       }
   }
 }
 
-// Rounds of a for whose end and step are data within ranges: counted, and hashed. A step below 1 counts as 1; a counter's last addition may pass INT32_MAX only where something else says whether a
-// round is left.
+// Rounds of a for whose end and step are data within ranges: counted, and hashed. A step below 1 counts as 1; a
+// counter's last addition may pass INT32_MAX only where something else says whether a round is left.
 TEST_CASE("spirv ranges: a loop's step and end") {
-  struct Loop { Ends step; int64_t end; };  // end: at most
+  struct Loop {
+    Ends step;
+    int64_t end;
+  };  // end: at most
   const Target gpu = minimum_target(), cpu = lavapipe_target();
   const auto module = [](LaneKernel& t, const Loop& l, const Target& target, int* copies) {
     const Value in = t.arg(DType::i32), out = t.arg(DType::i32), i = t.value(Opcode::local_index);
-    const auto clamped = [&](int64_t at, int64_t lo, int64_t hi) { return t.op(Opcode::clamp, {t.i32c(lo), t.load(in, t.op(Opcode::add, {i, t.i32c(at)})), t.i32c(hi)}, DType::i32); };
-    const Value lower = clamped(0, INT32_MIN, INT32_MAX), upper = clamped(8, INT32_MIN, l.end), step = l.step.lo == l.step.hi ? t.i32c(l.step.lo) : clamped(16, l.step.lo, l.step.hi);
+    const auto clamped = [&](int64_t at, int64_t lo, int64_t hi) {
+      return t.op(Opcode::clamp, {t.i32c(lo), t.load(in, t.op(Opcode::add, {i, t.i32c(at)})), t.i32c(hi)}, DType::i32);
+    };
+    const Value lower = clamped(0, INT32_MIN, INT32_MAX), upper = clamped(8, INT32_MIN, l.end),
+                step = l.step.lo == l.step.hi ? t.i32c(l.step.lo) : clamped(16, l.step.lo, l.step.hi);
     const auto r = t.b.for_loop(lower, upper, step, {t.i32c(0), t.i32c(0)}, [&](Value iv, const std::vector<Value>& c) {
-      return std::vector<Value>{t.op(Opcode::add, {t.op(Opcode::mul, {c[0], t.i32c(31)}), iv}), t.op(Opcode::add, {c[1], t.i32c(1)})};
+      return std::vector<Value>{t.op(Opcode::add, {t.op(Opcode::mul, {c[0], t.i32c(31)}), iv}),
+                                t.op(Opcode::add, {c[1], t.i32c(1)})};
     });
     t.store(out, i, r[0]);
     t.store(out, t.op(Opcode::add, {i, t.i32c(8)}), r[1]);
@@ -145,9 +178,15 @@ TEST_CASE("spirv ranges: a loop's step and end") {
     std::vector<int64_t> lower, upper, step;
     for (int64_t i = 0; i < 8; ++i) {
       upper.push_back(i < 6 ? l.end - i / 2 : l.end - 100);
-      step.push_back(std::array{l.step.hi, l.step.lo, l.step.hi, (l.step.lo + l.step.hi) / 2}[static_cast<size_t>(i % 4)]);
-      lower.push_back(std::max<int64_t>(upper.back() - (i == 7 ? -1 : i == 5 ? 0 : (9 + i) * std::max<int64_t>(step.back(), 1)), INT32_MIN));
-      in.set_element_bits(i, pattern(DType::i32, lower.back())), in.set_element_bits(i + 8, pattern(DType::i32, upper.back())), in.set_element_bits(i + 16, pattern(DType::i32, step.back()));
+      step.push_back(
+          std::array{l.step.hi, l.step.lo, l.step.hi, (l.step.lo + l.step.hi) / 2}[static_cast<size_t>(i % 4)]);
+      lower.push_back(std::max<int64_t>(upper.back() - (i == 7   ? -1
+                                                        : i == 5 ? 0
+                                                                 : (9 + i) * std::max<int64_t>(step.back(), 1)),
+                                        INT32_MIN));
+      in.set_element_bits(i, pattern(DType::i32, lower.back())),
+          in.set_element_bits(i + 8, pattern(DType::i32, upper.back())),
+          in.set_element_bits(i + 16, pattern(DType::i32, step.back()));
     }
     Program p;
     p.name = "k";
@@ -162,7 +201,8 @@ TEST_CASE("spirv ranges: a loop's step and end") {
     for (size_t i = 0; i < 8; ++i) {
       uint32_t hash = 0;
       int32_t rounds = 0;
-      for (int64_t v = lower[i]; v < upper[i]; v += std::max<int64_t>(step[i], 1), ++rounds) hash = hash * 31 + static_cast<uint32_t>(v);
+      for (int64_t v = lower[i]; v < upper[i]; v += std::max<int64_t>(step[i], 1), ++rounds)
+        hash = hash * 31 + static_cast<uint32_t>(v);
       CHECK(static_cast<int32_t>(r.outputs.at(0).element_bits(static_cast<int64_t>(i))) == static_cast<int32_t>(hash));
       CHECK(static_cast<int32_t>(r.outputs.at(0).element_bits(static_cast<int64_t>(i) + 8)) == rounds);
     }
@@ -175,7 +215,8 @@ TEST_CASE("spirv ranges: a loop's step and end") {
       LaneKernel t(8);
       guarded = count(module(t, {{0, 4}, 1000}, target, &copies), spv::OpSelect);
     }
-    for (const Ends& step : {Ends{1, 4}, Ends{2, 4}, Ends{-3, 4}, Ends{-3, 1}, Ends{0, 1}, Ends{-7, 0}, Ends{0, 4}, Ends{7, 1 << 20}}) {
+    for (const Ends& step :
+         {Ends{1, 4}, Ends{2, 4}, Ends{-3, 4}, Ends{-3, 1}, Ends{0, 1}, Ends{-7, 0}, Ends{0, 4}, Ends{7, 1 << 20}}) {
       CAPTURE(step.lo);
       CAPTURE(step.hi);
       LaneKernel t(8);
@@ -183,8 +224,10 @@ TEST_CASE("spirv ranges: a loop's step and end") {
       CHECK(count(words, spv::OpSelect) == guarded - (step.lo >= 1 ? 1 : 0));
       run(words, {step, 1000});
     }
-    // The counter beyond INT32_MAX: whether a round is left is carried, in each loop, exactly where copies * step - 1 beyond the end is.
-    for (const Ends& step : {Ends{1, 1}, Ends{3, 3}, Ends{1, 4}, Ends{0, 1}, Ends{-2, 3}, Ends{1, 1 << 20}, Ends{1 << 20, 1 << 20}}) {
+    // The counter beyond INT32_MAX: whether a round is left is carried, in each loop, exactly where copies * step - 1
+    // beyond the end is.
+    for (const Ends& step :
+         {Ends{1, 1}, Ends{3, 3}, Ends{1, 4}, Ends{0, 1}, Ends{-2, 3}, Ends{1, 1 << 20}, Ends{1 << 20, 1 << 20}}) {
       LaneKernel short_of_it(8);
       const int phis = count(module(short_of_it, {step, 1000}, target, &copies), spv::OpPhi);
       CHECK((copies > 1) == (target.kind == Target::Kind::cpu && step.lo == step.hi));
@@ -211,12 +254,20 @@ TEST_CASE("spirv ranges: a loop's step and end") {
   }
 }
 
-// An array that may be empty takes the address of something that is there: the first array that cannot be empty, the arena, the report, or one after another of those that may be empty as well.
+// An array that may be empty takes the address of something that is there: the first array that cannot be empty, the
+// arena, the report, or one after another of those that may be empty as well.
 TEST_CASE("spirv ranges: the address of an array that may be empty") {
-  // '8': eight elements; 'n': as many as the call says; '0': none. What each of those that may be empty takes: the argument's number, 's' scratch, 'r' the report, '+' a choice, '-' nothing.
-  struct { const char* args; bool scratch, report; const char* takes; } const all[] = {
-      {"n8", false, false, "1"}, {"8n", false, false, "0"}, {"0n8", false, false, "2"}, {"80n", false, false, "0"}, {"n08", true, true, "2"}, {"n0n8", false, false, "33"}, {"88", false, false, ""}, {"08", false, false, ""},
-      {"0n", false, false, "-"}, {"n", false, false, "-"}, {"n", true, false, "s"}, {"0n", false, true, "r"}, {"0n", true, true, "s"}, {"nn", false, false, "++"}, {"n0n", false, false, "++"}, {"nn", false, true, "rr"}};
+  // '8': eight elements; 'n': as many as the call says; '0': none. What each of those that may be empty takes: the
+  // argument's number, 's' scratch, 'r' the report, '+' a choice, '-' nothing.
+  struct {
+    const char* args;
+    bool scratch, report;
+    const char* takes;
+  } const all[] = {
+      {"n8", false, false, "1"}, {"8n", false, false, "0"},    {"0n8", false, false, "2"},  {"80n", false, false, "0"},
+      {"n08", true, true, "2"},  {"n0n8", false, false, "33"}, {"88", false, false, ""},    {"08", false, false, ""},
+      {"0n", false, false, "-"}, {"n", false, false, "-"},     {"n", true, false, "s"},     {"0n", false, true, "r"},
+      {"0n", true, true, "s"},   {"nn", false, false, "++"},   {"n0n", false, false, "++"}, {"nn", false, true, "rr"}};
   for (const auto& x : all) {
     CAPTURE(std::string(x.args));
     CAPTURE(x.scratch);
@@ -242,7 +293,9 @@ TEST_CASE("spirv ranges: the address of an array that may be empty") {
     for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift) {
       const uint32_t* w = &words[at];
       switch (w[0] & spv::OpCodeMask) {
-        case spv::OpTypeInt: if (w[2] == 64) wide.insert(w[1]); break;
+        case spv::OpTypeInt:
+          if (w[2] == 64) wide.insert(w[1]);
+          break;
         case spv::OpConstant: constants[w[2]] = w[3]; break;
         case spv::OpAccessChain:
           if ((w[0] >> spv::WordCountShift) == 5 && constants.contains(w[4])) {
@@ -250,11 +303,14 @@ TEST_CASE("spirv ranges: the address of an array that may be empty") {
             member[w[2]] = m < names ? static_cast<char>('0' + m) : m == names && x.scratch ? 's' : 'r';
           }
           break;
-        case spv::OpLoad: if (member.contains(w[3])) base[w[2]] = member[w[3]]; break;
+        case spv::OpLoad:
+          if (member.contains(w[3])) base[w[2]] = member[w[3]];
+          break;
         case spv::OpSelect:
           if (!wide.contains(w[1])) break;
           if (!base.contains(w[5])) break;
-          if (base[w[5]] < '0' + static_cast<char>(names) && x.args[base[w[5]] - '0'] == 'n' && base.contains(w[4])) takes += base[w[4]];
+          if (base[w[5]] < '0' + static_cast<char>(names) && x.args[base[w[5]] - '0'] == 'n' && base.contains(w[4]))
+            takes += base[w[4]];
           base[w[2]] = '+';
           break;
         default: break;

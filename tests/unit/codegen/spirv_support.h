@@ -1,4 +1,5 @@
-// What the SPIR-V tests share: small lane-level kernels built op by op, the SPIRV-Tools validator, and one Vulkan device.
+// What the SPIR-V tests share: small lane-level kernels built op by op, the SPIRV-Tools validator, and one Vulkan
+// device.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -44,15 +45,21 @@ class LaneKernel {
   }
   Value value(Opcode c, const Type& requested = {}) { return b.one({.code = c}, requested); }
   Value i32c(int64_t v) { return b.constant_int(DType::i32, v); }
-  Value op(Opcode c, std::vector<Value> operands, DType result = DType::f32) { return b.elementwise(c, std::move(operands), result); }
-  Value load(Value ref, Value index) { return b.one({.code = Opcode::load, .operands = {ref, index}, .index = {at(1)}}); }
+  Value op(Opcode c, std::vector<Value> operands, DType result = DType::f32) {
+    return b.elementwise(c, std::move(operands), result);
+  }
+  Value load(Value ref, Value index) {
+    return b.one({.code = Opcode::load, .operands = {ref, index}, .index = {at(1)}});
+  }
   Value load_masked(Value ref, Value index, Value mask, Value other) {
     ir::Op o{.code = Opcode::load, .operands = {ref, mask, other, index}, .index = {at(3)}};
     o.set(Attr::mask, 1);
     o.set(Attr::other, 1);
     return b.one(o);
   }
-  void store(Value ref, Value index, Value v) { b.append({.code = Opcode::store, .operands = {ref, v, index}, .index = {at(2)}}); }
+  void store(Value ref, Value index, Value v) {
+    b.append({.code = Opcode::store, .operands = {ref, v, index}, .index = {at(2)}});
+  }
   void store_masked(Value ref, Value index, Value v, Value mask) {
     ir::Op o{.code = Opcode::store, .operands = {ref, v, mask, index}, .index = {at(3)}};
     o.set(Attr::mask, 1);
@@ -61,7 +68,8 @@ class LaneKernel {
   Value alloc(Opcode c, DType t, int64_t length, int64_t offset) {
     ir::Op o{.code = c};
     o.set(Attr::offset, offset);
-    return b.one(o, Type::ref(t, {length}, c == Opcode::alloc_shared ? ir::MemorySpace::shared : ir::MemorySpace::global));
+    return b.one(o,
+                 Type::ref(t, {length}, c == Opcode::alloc_shared ? ir::MemorySpace::shared : ir::MemorySpace::global));
   }
   Value view(Value ref, Value offset) { return b.one({.code = Opcode::view, .operands = {ref, offset}}); }
   Value extent(int64_t i, bool wide) {
@@ -102,8 +110,9 @@ inline std::string validate(const std::vector<uint32_t>& words) {
   std::string out;
 #ifdef TESSERA_SPIRV_TOOLS
   spvtools::SpirvTools tools(SPV_ENV_VULKAN_1_3);
-  tools.SetMessageConsumer(
-      [&](spv_message_level_t, const char*, const spv_position_t&, const char* message) { out += std::string(message) + "\n"; });
+  tools.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t&, const char* message) {
+    out += std::string(message) + "\n";
+  });
   tools.Validate(words);
 #else
   (void)words;

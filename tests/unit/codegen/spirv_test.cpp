@@ -1,11 +1,10 @@
-// Emission of memory, control flow, barriers and subgroup ops: valid modules, the same words every time, the right answers on a device,
-// and the errors where a target lacks something.
+// Emission of memory, control flow, barriers and subgroup ops: valid modules, the same words every time, the right
+// answers on a device, and the errors where a target lacks something.
 #include <algorithm>
+#include <optional>
 
 #include "codegen/spirv/module.h"
 #include "engine/base/error.h"
-#include <optional>
-
 #include "tests/unit/codegen/spirv_support.h"
 
 using namespace tessera;
@@ -49,7 +48,8 @@ TEST_CASE("spirv: one element per invocation, workgroup index folded over y and 
   if (!device()) return;
   for (bool table : {false, true}) {
     auto in = bytes_of(counting<float>(8 * 2 * 3 * 2)), out = in;
-    device()->run(emit_valid(t.k, device()->target(), table), {.buffers = {&in, &out}, .workgroups = {2, 3, 2}, .indirect_table = table});
+    device()->run(emit_valid(t.k, device()->target(), table),
+                  {.buffers = {&in, &out}, .workgroups = {2, 3, 2}, .indirect_table = table});
     const auto got = values_of<float>(out);
     for (size_t j = 0; j < got.size(); ++j) CHECK(got[j] == 2 * static_cast<float>(j));
   }
@@ -67,7 +67,9 @@ TEST_CASE("spirv: loads and stores of every dtype keep bits, through views, shar
     const Value shared = t.alloc(Opcode::alloc_shared, dt, 8, 16), scratch = t.alloc(Opcode::alloc_scratch, dt, 8, 64);
     const Value eight = t.b.constant_int(DType::i64, 8), far = t.view(x, eight);
     const Value inside = t.op(Opcode::lt, {lane, t.i32c(100)});  // as at an array's edge
-    const auto edge = t.b.if_else(inside, [&] { return std::vector<Value>{t.load(far, lane)}; }, [&] { return std::vector<Value>{t.b.constant(dt, 0)}; });
+    const auto edge = t.b.if_else(
+        inside, [&] { return std::vector<Value>{t.load(far, lane)}; },
+        [&] { return std::vector<Value>{t.b.constant(dt, 0)}; });
     t.store(y, lane, edge.at(0));
     const Value back = t.op(Opcode::sub, {t.i32c(7), lane});
     t.store(shared, lane, t.load(x, lane));
@@ -84,16 +86,20 @@ TEST_CASE("spirv: loads and stores of every dtype keep bits, through views, shar
     const auto words = emit_valid(t.k, d < kNumDTypes ? base : d < 2 * kNumDTypes ? plain_floats(base) : of_words);
     if (d >= 2 * kNumDTypes && d < 3 * kNumDTypes)
       for (size_t at = 5; at < words.size() && (words[at] & 0xffff) == spv::OpCapability; at += 2)
-        for (const spv::Capability c : {spv::CapabilityInt64, spv::CapabilityStorageBuffer8BitAccess, spv::CapabilityStorageBuffer16BitAccess}) CHECK(words[at + 1] != c);
+        for (const spv::Capability c :
+             {spv::CapabilityInt64, spv::CapabilityStorageBuffer8BitAccess, spv::CapabilityStorageBuffer16BitAccess})
+          CHECK(words[at + 1] != c);
     if (!device()) continue;
     const auto n = static_cast<size_t>(size_bytes(dt));
     std::vector<std::byte> in(16 * n), out(24 * n);
     uint32_t seed = 1;
     const auto next = [&] { return (seed = seed * 1664525 + 1013904223) >> 24; };
-    for (std::byte& b : in) b = static_cast<std::byte>(dt == DType::boolean ? next() >> 7 : is_int4(dt) ? next() & 15 : next());
+    for (std::byte& b : in)
+      b = static_cast<std::byte>(dt == DType::boolean ? next() >> 7 : is_int4(dt) ? next() & 15 : next());
     if (dt == DType::f8e5m2)
       for (std::byte& b : in) b &= std::byte{0xfb};  // of its NaNs 0x7d is signaling
-    // A signaling NaN and a subnormal travel from buffer to buffer; shared memory holds 16-bit floats as f32, where a NaN may turn quiet.
+    // A signaling NaN and a subnormal travel from buffer to buffer; shared memory holds 16-bit floats as f32, where a
+    // NaN may turn quiet.
     if (is_float(dt) && n == 2) {
       const uint16_t nan16 = dt == DType::f16 ? 0x7c01 : 0x7f81, small = 0x8001;
       for (size_t i = 0; i < 16; ++i) in[i * n + 1] &= std::byte{0xbf};
@@ -110,7 +116,9 @@ TEST_CASE("spirv: loads and stores of every dtype keep bits, through views, shar
   quiet();
 }
 
-TEST_CASE("spirv: narrow elements that a device can store and not compute with are reached by words where addresses are pairs") {
+TEST_CASE(
+    "spirv: narrow elements that a device can store and not compute with are reached by words where addresses are "
+    "pairs") {
   for (const DType dt : {DType::u16, DType::f16, DType::u8})
     for (const bool int64 : {false, true})
       for (const bool narrow : {false, true}) {
@@ -128,7 +136,8 @@ TEST_CASE("spirv: narrow elements that a device can store and not compute with a
         const std::vector<uint32_t> words = emit_valid(t.k, target);
         bool as_stored = false;
         for (size_t at = 5; at < words.size() && (words[at] & 0xffff) == spv::OpCapability; at += 2)
-          as_stored = as_stored || words[at + 1] == (dt == DType::u8 ? spv::CapabilityStorageBuffer8BitAccess : spv::CapabilityStorageBuffer16BitAccess);
+          as_stored = as_stored || words[at + 1] == (dt == DType::u8 ? spv::CapabilityStorageBuffer8BitAccess
+                                                                     : spv::CapabilityStorageBuffer16BitAccess);
         CHECK(as_stored == (int64 || narrow));
       }
 }
@@ -137,11 +146,18 @@ TEST_CASE("spirv: narrow elements that a device can store and not compute with a
 TEST_CASE("spirv: what a division takes, by what is known of its operands") {
   const auto count = [](const std::vector<uint32_t>& words, spv::Op op) {
     int n = 0;
-    for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift) n += (words[at] & spv::OpCodeMask) == static_cast<uint32_t>(op);
+    for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift)
+      n += (words[at] & spv::OpCodeMask) == static_cast<uint32_t>(op);
     return n;
   };
-  struct { bool not_negative; std::optional<int64_t> divisor; bool is_unsigned; int guards; } const all[] = {
-      {true, 3, true, 0}, {false, 3, false, 0}, {true, -3, false, 0}, {false, -3, false, 0}, {true, -1, false, 0}, {false, -1, false, 1}, {true, std::nullopt, false, 1}, {false, std::nullopt, false, 1}};
+  struct {
+    bool not_negative;
+    std::optional<int64_t> divisor;
+    bool is_unsigned;
+    int guards;
+  } const all[] = {
+      {true, 3, true, 0},   {false, 3, false, 0},  {true, -3, false, 0},           {false, -3, false, 0},
+      {true, -1, false, 0}, {false, -1, false, 1}, {true, std::nullopt, false, 1}, {false, std::nullopt, false, 1}};
   for (const auto& x : all)
     for (const Opcode op : {Opcode::div, Opcode::rem}) {
       CAPTURE(ir::name(op));
@@ -178,15 +194,13 @@ TEST_CASE("spirv: masked loads and stores") {
 TEST_CASE("spirv: for, while, if and switch carry values") {
   LaneKernel t(8);
   const Value n = t.arg(DType::i32), y = t.arg(DType::i32), i = t.value(Opcode::local_index);
-  const Value limit = t.load(n, i), zero = t.i32c(0), one = t.i32c(1), step = t.load(n, t.op(Opcode::add, {i, t.i32c(8)}));
+  const Value limit = t.load(n, i), zero = t.i32c(0), one = t.i32c(1),
+              step = t.load(n, t.op(Opcode::add, {i, t.i32c(8)}));
   // Sum and count of 0, step, ... below limit; odd values count double.
   const auto sums = t.b.for_loop(zero, limit, step, {zero, zero}, [&](Value iv, const std::vector<Value>& c) {
     const Value odd = t.op(Opcode::eq, {t.op(Opcode::rem, {iv, t.i32c(2)}), one});
     const auto add = t.b.if_else(
-        odd,
-        [&] {
-          return std::vector<Value>{t.op(Opcode::mul, {iv, t.i32c(2)})};
-        },
+        odd, [&] { return std::vector<Value>{t.op(Opcode::mul, {iv, t.i32c(2)})}; },
         [&] { return std::vector<Value>{iv}; });
     return std::vector<Value>{t.op(Opcode::add, {c[0], add[0]}), t.op(Opcode::add, {c[1], one})};
   });
@@ -201,9 +215,11 @@ TEST_CASE("spirv: for, while, if and switch carry values") {
   const Value v = t.b.arg(body, 0);
   const Value even = t.op(Opcode::eq, {t.op(Opcode::and_, {v, t.i32c(1)}), t.i32c(0)});
   const Value triple = t.op(Opcode::add, {t.op(Opcode::mul, {v, t.i32c(3)}), t.i32c(1)});
-  t.b.yield({t.op(Opcode::select, {even, t.op(Opcode::div, {v, t.i32c(2)}), triple}), t.op(Opcode::add, {t.b.arg(body, 1), t.i32c(1)})});
+  t.b.yield({t.op(Opcode::select, {even, t.op(Opcode::div, {v, t.i32c(2)}), triple}),
+             t.op(Opcode::add, {t.b.arg(body, 1), t.i32c(1)})});
   t.b.set_region(t.k.body);
-  const ir::OpId loop = t.b.append({.code = Opcode::while_, .operands = {t.op(Opcode::add, {i, one}), zero}, .regions = {cond, body}});
+  const ir::OpId loop =
+      t.b.append({.code = Opcode::while_, .operands = {t.op(Opcode::add, {i, one}), zero}, .regions = {cond, body}});
   t.store(y, t.op(Opcode::add, {i, t.i32c(16)}), t.k.op(loop).results[1]);
   // A switch clamps its selector: i - 2 over three regions.
   std::vector<ir::RegionId> regions;
@@ -213,12 +229,14 @@ TEST_CASE("spirv: for, while, if and switch carry values") {
     t.b.yield({t.i32c(100 + r)});
   }
   t.b.set_region(t.k.body);
-  const ir::OpId pick = t.b.append({.code = Opcode::switch_, .operands = {t.op(Opcode::sub, {i, t.i32c(2)})}, .regions = regions});
+  const ir::OpId pick =
+      t.b.append({.code = Opcode::switch_, .operands = {t.op(Opcode::sub, {i, t.i32c(2)})}, .regions = regions});
   t.store(y, t.op(Opcode::add, {i, t.i32c(24)}), t.k.op(pick).results[0]);
   t.finish();
   const auto words = emit_valid(t.k, lavapipe_target());
   if (!device()) return;
-  const std::vector<int32_t> limits{0, 1, 5, 10, -3, 100, INT32_MAX, INT32_MAX}, steps{1, 1, 2, 3, 1, 7, INT32_MAX - 5, 1 << 30};
+  const std::vector<int32_t> limits{0, 1, 5, 10, -3, 100, INT32_MAX, INT32_MAX},
+      steps{1, 1, 2, 3, 1, 7, INT32_MAX - 5, 1 << 30};
   std::vector<int32_t> both = limits;
   both.insert(both.end(), steps.begin(), steps.end());
   auto in = bytes_of(both), out = bytes_of(std::vector<int32_t>(32, 0));
@@ -266,17 +284,25 @@ TEST_CASE("spirv: loops that unroll to a whole number of copies, to a rest, and 
   struct Bounds {
     int32_t lower, upper, step;
   };
-  for (const Bounds& bounds : std::vector<Bounds>{
-           {0, 64, 1}, {0, 67, 1}, {3, 4, 1}, {5, 5, 1}, {-9, 40, 7}, {0, INT32_MAX, 1 << 26}, {INT32_MAX - 40, INT32_MAX, 3}}) {
+  for (const Bounds& bounds : std::vector<Bounds>{{0, 64, 1},
+                                                  {0, 67, 1},
+                                                  {3, 4, 1},
+                                                  {5, 5, 1},
+                                                  {-9, 40, 7},
+                                                  {0, INT32_MAX, 1 << 26},
+                                                  {INT32_MAX - 40, INT32_MAX, 3}}) {
     const int32_t lower = bounds.lower, upper = bounds.upper, step = bounds.step;
     for (bool known : {true, false}) {
       LaneKernel t(8);
       t.k.lane.extents = {Extent(0)};
       t.k.lane.extent_is_64 = {false};
-      const Value y = t.arg(DType::i32), i = t.value(Opcode::local_index), limit = known ? t.i32c(upper) : t.extent(0, false);
-      const auto out = t.b.for_loop(t.i32c(lower), limit, t.i32c(step), {t.i32c(0), t.i32c(0)}, [&](Value iv, const std::vector<Value>& c) {
-        return std::vector<Value>{t.op(Opcode::add, {t.op(Opcode::mul, {c[0], t.i32c(31)}), iv}), t.op(Opcode::add, {c[1], t.i32c(1)})};
-      });
+      const Value y = t.arg(DType::i32), i = t.value(Opcode::local_index),
+                  limit = known ? t.i32c(upper) : t.extent(0, false);
+      const auto out = t.b.for_loop(
+          t.i32c(lower), limit, t.i32c(step), {t.i32c(0), t.i32c(0)}, [&](Value iv, const std::vector<Value>& c) {
+            return std::vector<Value>{t.op(Opcode::add, {t.op(Opcode::mul, {c[0], t.i32c(31)}), iv}),
+                                      t.op(Opcode::add, {c[1], t.i32c(1)})};
+          });
       t.store(y, i, out[0]);
       t.store(y, t.op(Opcode::add, {i, t.i32c(8)}), out[1]);
       t.finish();
@@ -297,7 +323,8 @@ TEST_CASE("spirv: loops that unroll to a whole number of copies, to a rest, and 
 }
 
 TEST_CASE("spirv: copies of a loop's body load and store at places of their own") {
-  // u8[i] = x[i] + x[view i][1] + carried, straight or in branches, for bodies that become 1 to 16 copies; f8 NaNs keep their bits through all.
+  // u8[i] = x[i] + x[view i][1] + carried, straight or in branches, for bodies that become 1 to 16 copies; f8 NaNs keep
+  // their bits through all.
   for (const int filler : {0, 4, 20, 60, 200})
     for (const bool branches : {false, true})
       for (const int32_t count : {0, 1, 2, 15, 16, 17, 40}) {
@@ -307,26 +334,38 @@ TEST_CASE("spirv: copies of a loop's body load and store at places of their own"
         LaneKernel t(4);
         t.k.lane.extents = {Extent(0)};
         t.k.lane.extent_is_64 = {false};
-        const Value x = t.arg(DType::u8), nans = t.arg(DType::f8e5m2), y = t.arg(DType::u8), copy = t.arg(DType::f8e5m2), lane = t.value(Opcode::local_index);
-        const auto out = t.b.for_loop(t.i32c(0), t.extent(0, false), t.i32c(1), {t.i32c(0), t.b.constant(DType::u8, 7)}, [&](Value iv, const std::vector<Value>& c) {
-          const Value at = t.op(Opcode::add, {t.op(Opcode::mul, {iv, t.i32c(4)}), lane});  // a value of the body, re-emitted in each copy
-          Value v = t.op(Opcode::add, {t.load(x, at), t.load(t.view(x, t.op(Opcode::convert, {at}, DType::i64)), t.op(Opcode::add, {lane, t.i32c(1)}))});
-          v = t.op(Opcode::add, {v, t.load(x, c[0])});
-          for (int i = 0; i < filler; ++i) v = t.op(Opcode::xor_, {t.op(Opcode::add, {v, c[1]}), t.b.constant(DType::u8, static_cast<uint64_t>(i))});
-          const auto bits = [&] { return std::vector<Value>{t.load(nans, at)}; };
-          const Value odd = t.op(Opcode::eq, {t.op(Opcode::and_, {iv, t.i32c(1)}), t.i32c(1)});
-          const auto nan = branches ? t.b.if_else(odd, bits, [&] { return std::vector<Value>{t.load(nans, t.op(Opcode::add, {at, t.i32c(4)}))}; }) : bits();
-          if (branches) t.b.when(odd, [&] { t.store(y, at, v); });
-          else t.store(y, at, v);
-          t.store(copy, at, nan[0]);
-          return std::vector<Value>{t.op(Opcode::add, {c[0], t.i32c(2)}), v};
-        });
+        const Value x = t.arg(DType::u8), nans = t.arg(DType::f8e5m2), y = t.arg(DType::u8),
+                    copy = t.arg(DType::f8e5m2), lane = t.value(Opcode::local_index);
+        const auto out = t.b.for_loop(
+            t.i32c(0), t.extent(0, false), t.i32c(1), {t.i32c(0), t.b.constant(DType::u8, 7)},
+            [&](Value iv, const std::vector<Value>& c) {
+              // a value of the body, re-emitted in each copy
+              const Value at = t.op(Opcode::add, {t.op(Opcode::mul, {iv, t.i32c(4)}), lane});
+              Value v = t.op(Opcode::add, {t.load(x, at), t.load(t.view(x, t.op(Opcode::convert, {at}, DType::i64)),
+                                                                 t.op(Opcode::add, {lane, t.i32c(1)}))});
+              v = t.op(Opcode::add, {v, t.load(x, c[0])});
+              for (int i = 0; i < filler; ++i)
+                v = t.op(Opcode::xor_,
+                         {t.op(Opcode::add, {v, c[1]}), t.b.constant(DType::u8, static_cast<uint64_t>(i))});
+              const auto bits = [&] { return std::vector<Value>{t.load(nans, at)}; };
+              const Value odd = t.op(Opcode::eq, {t.op(Opcode::and_, {iv, t.i32c(1)}), t.i32c(1)});
+              const auto nan =
+                  branches ? t.b.if_else(
+                                 odd, bits,
+                                 [&] { return std::vector<Value>{t.load(nans, t.op(Opcode::add, {at, t.i32c(4)}))}; })
+                           : bits();
+              if (branches) t.b.when(odd, [&] { t.store(y, at, v); });
+              else t.store(y, at, v);
+              t.store(copy, at, nan[0]);
+              return std::vector<Value>{t.op(Opcode::add, {c[0], t.i32c(2)}), v};
+            });
         t.store(y, t.op(Opcode::add, {lane, t.i32c(160)}), out[1]);
         t.finish();
         const auto words = emit_valid(t.k, device() ? device()->target() : lavapipe_target());
         if (!device()) continue;
         std::vector<uint8_t> source(256), want(164, 0xee), raw(256), copied(164, 0xee);
-        for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<uint8_t>(i * 37 + 11), raw[i] = static_cast<uint8_t>(i * 3 + 1);
+        for (size_t i = 0; i < source.size(); ++i)
+          source[i] = static_cast<uint8_t>(i * 37 + 11), raw[i] = static_cast<uint8_t>(i * 3 + 1);
         for (size_t l = 0; l < 4; ++l) {
           uint8_t carried = 7;
           for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
@@ -338,8 +377,10 @@ TEST_CASE("spirv: copies of a loop's body load and store at places of their own"
           }
           want[160 + l] = carried;
         }
-        auto in = bytes_of(source), patterns = bytes_of(raw), got = bytes_of(std::vector<uint8_t>(164, 0xee)), same = got;
-        device()->run(words, {.buffers = {&in, &patterns, &got, &same}, .extents = bytes_of(std::vector<int32_t>{count})});
+        auto in = bytes_of(source), patterns = bytes_of(raw), got = bytes_of(std::vector<uint8_t>(164, 0xee)),
+             same = got;
+        device()->run(words,
+                      {.buffers = {&in, &patterns, &got, &same}, .extents = bytes_of(std::vector<int32_t>{count})});
         CHECK(values_of<uint8_t>(got) == want);
         CHECK(values_of<uint8_t>(same) == copied);
       }
@@ -352,7 +393,8 @@ TEST_CASE("spirv: an index that wraps on the way to an element is still the elem
     const Value x = t.arg(dt), start = t.arg(DType::i32), y = t.arg(dt), lane = t.value(Opcode::local_index);
     const int64_t most = (int64_t{1} << 31) / size_bytes(dt) - 1;  // the last offset below 2^31 bytes
     const Value far = t.view(x, t.b.constant_int(DType::i64, 7 - most));
-    const Value at = t.op(Opcode::add, {t.load(start, lane), t.i32c(-5)});  // for u8 from numbers just above the least i32, which wrap, to most
+    // for u8 from numbers just above the least i32, which wrap, to most
+    const Value at = t.op(Opcode::add, {t.load(start, lane), t.i32c(-5)});
     t.store(y, lane, t.load(far, at));
     t.finish();
     const auto words = emit_valid(t.k, device() ? device()->target() : lavapipe_target());
@@ -512,7 +554,8 @@ TEST_CASE("spirv: what a target lacks is an error that names it") {
   };
   for (int d = 0; d < kNumDTypes; ++d)
     if (const auto t = static_cast<DType>(d); t != DType::f64) CHECK(error(t) == "no error");
-  CHECK(error(DType::f64) == "test: load: dtype f64 needs shaderFloat64, which minimum does not have\n  at kernel.cpp:12");
+  CHECK(error(DType::f64) ==
+        "test: load: dtype f64 needs shaderFloat64, which minimum does not have\n  at kernel.cpp:12");
   CHECK(error(DType::f32, 129) == "test: workgroup size: needs 129 invocations, minimum has 128");
   CHECK(error(DType::f32, 8, 16388) == "test: shared memory: needs 16388 bytes, minimum has 16384");
   {
@@ -540,8 +583,8 @@ TEST_CASE("spirv: the user's lines and the kernel's name are in the module") {
   const auto words = emit_valid(t.k, lavapipe_target());
 #ifdef TESSERA_SPIRV_TOOLS
   const std::string text = spirv::disassemble(words);
-  for (const char* wanted :
-       {"OpEntryPoint GLCompute %test \"main\"", "OpString \"some/kernel.cpp\"", " 77 0", "OpExecutionMode %test LocalSize 8 1 1"})
+  for (const char* wanted : {"OpEntryPoint GLCompute %test \"main\"", "OpString \"some/kernel.cpp\"", " 77 0",
+                             "OpExecutionMode %test LocalSize 8 1 1"})
     CHECK_MESSAGE(text.find(wanted) != std::string::npos, wanted << " in\n" << text);
 #endif
 }

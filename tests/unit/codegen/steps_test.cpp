@@ -1,5 +1,5 @@
-// What each step of compile() says of itself, over all kernels of tests/tir: that it changed the kernel if its text is another one, and only then. Passes run again
-// after what says so, and not after what does not.
+// What each step of compile() says of itself, over all kernels of tests/tir: that it changed the kernel if its text is
+// another one, and only then. Passes run again after what says so, and not after what does not.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -29,8 +29,12 @@ TEST_CASE("steps: each says whether it changed the kernel") {
       o.dump = [&](std::string_view step, const ir::Kernel& now, bool changed) {
         std::string after = ir::print(now);
         // Scratch that nobody reads any more goes between two steps.
-        const bool alone = step != "lower" && step != "lane/loops" && (now.scratch.size() == scratch || step == "tile/scopes");
-        if (alone) CHECK_MESSAGE(changed == (after != before), path.generic_string(), ", ", target.name, ": ", std::string(step), changed ? std::string(" says that it changed the kernel") : std::string(" does not say that it changed the kernel"));
+        const bool alone =
+            step != "lower" && step != "lane/loops" && (now.scratch.size() == scratch || step == "tile/scopes");
+        if (alone)
+          CHECK_MESSAGE(changed == (after != before), path.generic_string(), ", ", target.name, ": ", std::string(step),
+                        changed ? std::string(" says that it changed the kernel")
+                                : std::string(" does not say that it changed the kernel"));
         before = std::move(after);
         scratch = now.scratch.size();
       };

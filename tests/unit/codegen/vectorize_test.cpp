@@ -1,4 +1,5 @@
-// Which loads become vector loads: kernels of a few loads, in any order, and how many elements each load brings afterwards.
+// Which loads become vector loads: kernels of a few loads, in any order, and how many elements each load brings
+// afterwards.
 #include "codegen/lane/vectorize.h"
 
 #include <doctest/doctest.h>
@@ -13,9 +14,15 @@ namespace {
 
 /// The sizes of the loads of %x and %y in order, after vectorize_loads with that width.
 std::string sizes(const std::string& ops, int width, const std::string& dtype = "f32") {
-  ir::Kernel k = ir::parse("tir 1\nlane kernel @k\nworkgroup_size 8 shared_bytes 256\nnum_units 1 exact\nextents (n: i64)\nin " + dtype + "[64] whole\nin " + dtype + "[64] whole\nout " + dtype + "[64] whole\nbody (%x, %y, %o) {\n"
-                           "  %l = local_index : i32[]\n  %0 = constant 0 : i32[]\n  %1 = constant 1 : i32[]\n  %2 = constant 2 : i32[]\n  %3 = constant 3 : i32[]\n  %4 = constant 4 : i32[]\n"
-                           "  %l2 = mul %l, %2\n  %l4 = mul %l, %4\n  %i1 = add %l4, %1\n  %i2 = add %l4, %2\n  %i3 = add %3, %l4\n" + ops + "}\n", "k.tir");
+  ir::Kernel k = ir::parse(
+      "tir 1\nlane kernel @k\nworkgroup_size 8 shared_bytes 256\nnum_units 1 exact\nextents (n: i64)\nin " + dtype +
+          "[64] whole\nin " + dtype + "[64] whole\nout " + dtype +
+          "[64] whole\nbody (%x, %y, %o) {\n"
+          "  %l = local_index : i32[]\n  %0 = constant 0 : i32[]\n  %1 = constant 1 : i32[]\n  %2 = constant 2 : "
+          "i32[]\n  %3 = constant 3 : i32[]\n  %4 = constant 4 : i32[]\n"
+          "  %l2 = mul %l, %2\n  %l4 = mul %l, %4\n  %i1 = add %l4, %1\n  %i2 = add %l4, %2\n  %i3 = add %3, %l4\n" +
+          ops + "}\n",
+      "k.tir");
   const std::string before = ir::print(k);
   const bool changed = lowering::vectorize_loads(k, width);
   CHECK(changed == (ir::print(k) != before));
@@ -26,7 +33,8 @@ std::string sizes(const std::string& ops, int width, const std::string& dtype = 
     CHECK(o.loc);  // what is made has the place of what it is made for
     if (o.code != ir::Opcode::load) continue;
     s += std::to_string(o.results.size());
-    for (size_t i = 0; i < o.results.size(); ++i) CHECK((k.def(o.results[i]) == &o && k.value(o.results[i]).number == i));
+    for (size_t i = 0; i < o.results.size(); ++i)
+      CHECK((k.def(o.results[i]) == &o && k.value(o.results[i]).number == i));
   }
   return s;
 }
@@ -36,14 +44,19 @@ TEST_CASE("vectorize: loads of neighbours whose first is at a multiple of the wi
   const std::string four = "  %a = load %x[%l4]\n  %b = load %x[%i1]\n  %c = load %x[%i2]\n  %d = load %x[%i3]\n";
   CHECK(sizes(four, 4) == "4");
   CHECK(sizes(four, 2) == "22");
-  CHECK(sizes("  %d = load %x[%i3]\n  %b = load %x[%i1]\n  %c = load %x[%i2]\n  %a = load %x[%l4]\n", 4) == "4");  // the last comes first
+  // the last comes first
+  CHECK(sizes("  %d = load %x[%i3]\n  %b = load %x[%i1]\n  %c = load %x[%i2]\n  %a = load %x[%l4]\n", 4) == "4");
   CHECK(sizes("  %b = load %x[%i1]\n  %a = load %x[%l4]\n", 2) == "2");
   CHECK(sizes("  %m = sub %l4, %0\n  %d = load %x[%i3]\n  %c = load %x[%i2]\n  %a = load %x[%m]\n", 2) == "21");
-  CHECK(sizes("  %a = load %x[%i1]\n  %b = load %x[%i2]\n", 2) == "11");                                       // at odd places
-  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i2]\n", 2) == "11");                                       // not neighbours
+  // at odd places
+  CHECK(sizes("  %a = load %x[%i1]\n  %b = load %x[%i2]\n", 2) == "11");
+  // not neighbours
+  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i2]\n", 2) == "11");
   CHECK(sizes("  %a = load %x[%l4]\n  %b = load %y[%i1]\n", 2) == "11");
   CHECK(sizes("  %m = add %l2, %1\n  %a = load %x[%l2]\n  %b = load %x[%m]\n", 2) == "2");
-  CHECK(sizes("  %m = add %l2, %1\n  %m2 = add %l2, %2\n  %m3 = add %l2, %3\n  %a = load %x[%l2]\n  %b = load %x[%m]\n  %c = load %x[%m2]\n  %d = load %x[%m3]\n", 4) == "1111");
+  CHECK(sizes("  %m = add %l2, %1\n  %m2 = add %l2, %2\n  %m3 = add %l2, %3\n  %a = load %x[%l2]\n  %b = load %x[%m]\n "
+              " %c = load %x[%m2]\n  %d = load %x[%m3]\n",
+              4) == "1111");
   CHECK(sizes("  %m = add %l, %1\n  %a = load %x[%l]\n  %b = load %x[%m]\n", 2) == "11");
   CHECK(sizes("  %a = load %x[0]\n  %b = load %x[1]\n  %c = load %x[2]\n  %d = load %x[3]\n", 4) == "4");
   CHECK(sizes("  %a = load %x[1]\n  %b = load %x[2]\n  %c = load %x[3]\n", 2) == "12");
@@ -53,19 +66,26 @@ TEST_CASE("vectorize: loads of neighbours whose first is at a multiple of the wi
 TEST_CASE("vectorize: what comes between, and what is never vectorized") {
   CHECK(sizes("  %a = load %x[%l4]\n  store %o[%l], %a\n  %b = load %x[%i1]\n", 2) == "11");
   CHECK(sizes("  %a = load %x[%l4]\n  barrier\n  %b = load %x[%i1]\n", 2) == "11");
-  CHECK(sizes("  %p = lt %l, %2\n  %a = load %x[%l4]\n  if %p {\n    %e = load %y[0]\n    store %o[%l], %e\n  }\n  %b = load %x[%i1]\n", 2) == "11");
+  CHECK(sizes("  %p = lt %l, %2\n  %a = load %x[%l4]\n  if %p {\n    %e = load %y[0]\n    store %o[%l], %e\n  }\n  %b "
+              "= load %x[%i1]\n",
+              2) == "11");
   CHECK(sizes("  %p = lt %l, %2\n  %a = load %x[%l4] mask %p\n  %b = load %x[%i1] mask %p\n", 2) == "11");
   CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i1]\n", 2, "f16") == "11");
   CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i1]\n", 2, "f64") == "11");
   CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i1]\n", 2, "u32") == "2");
-  CHECK(sizes("  %s = alloc_shared offset 0 : ref<shared, f32[64]>\n  %a = load %s[%l4]\n  %b = load %s[%i1]\n", 2) == "11");
-  CHECK(sizes("  %n = extent index 0 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n", 2) == "11");  // begins anywhere
+  CHECK(sizes("  %s = alloc_shared offset 0 : ref<shared, f32[64]>\n  %a = load %s[%l4]\n  %b = load %s[%i1]\n", 2) ==
+        "11");
+  // begins anywhere
+  CHECK(sizes("  %n = extent index 0 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n", 2) ==
+        "11");
   CHECK(sizes("  %n = constant 6 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n", 2) == "2");
   CHECK(sizes("  %n = constant 5 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n", 2) == "11");
 }
 
 TEST_CASE("vectorize: what is known to be a multiple of two") {
-  const auto two = [](const std::string& at) { return sizes(at + "  %m = add %e, %1\n  %a = load %x[%e]\n  %b = load %x[%m]\n", 2) == "2"; };
+  const auto two = [](const std::string& at) {
+    return sizes(at + "  %m = add %e, %1\n  %a = load %x[%e]\n  %b = load %x[%m]\n", 2) == "2";
+  };
   CHECK(two("  %e = shift_left %l, %1\n"));
   CHECK(two("  %e = mul %l2, %l\n"));
   CHECK(two("  %e = sub %l4, %l2\n"));

@@ -33,7 +33,9 @@ TEST_CASE("array: elements by bits and as double in every dtype") {
     CHECK(a.element_bits(1) == 1);
     if (!is_float(a.dtype())) CHECK(a.at(1) == 1.0);
     a.set_element_bits(2, ~uint64_t{0});
-    CHECK(a.element_bits(2) == (bits(a.dtype()) == 64 ? ~uint64_t{0} : (uint64_t{1} << (is_int4(a.dtype()) ? 4 : 8 * size_bytes(a.dtype()))) - 1));
+    CHECK(a.element_bits(2) == (bits(a.dtype()) == 64
+                                    ? ~uint64_t{0}
+                                    : (uint64_t{1} << (is_int4(a.dtype()) ? 4 : 8 * size_bytes(a.dtype()))) - 1));
   }
   const Array h({2}, std::vector<half_t>{half_t(1.5f), half_t(-2)});
   CHECK(h.at(0) == 1.5);
@@ -47,10 +49,13 @@ TEST_CASE("array: elements by bits and as double in every dtype") {
 }
 
 TEST_CASE("array: what is refused") {
-  CHECK_THROWS_WITH_AS(Array({2, 2}, std::vector<float>{1}), "Array: shape (2, 2) has 4 elements but the data has 1", SpecError);
+  CHECK_THROWS_WITH_AS(Array({2, 2}, std::vector<float>{1}), "Array: shape (2, 2) has 4 elements but the data has 1",
+                       SpecError);
   CHECK_THROWS_WITH_AS(Array({2, -1}, f32), "Array: shape (2, -1) has a negative size", SpecError);
-  CHECK_THROWS_WITH_AS(Array({int64_t{1} << 62, 4, 0}, f32), "Array: shape (4611686018427387904, 4, 0) of f32 exceeds 64-bit sizes", SpecError);
-  CHECK_THROWS_WITH_AS(Array({int64_t{1} << 60}, f32), "Array: no memory for 4611686018427387904 bytes (f32 (1152921504606846976,))", Error);
+  CHECK_THROWS_WITH_AS(Array({int64_t{1} << 62, 4, 0}, f32),
+                       "Array: shape (4611686018427387904, 4, 0) of f32 exceeds 64-bit sizes", SpecError);
+  CHECK_THROWS_WITH_AS(Array({int64_t{1} << 60}, f32),
+                       "Array: no memory for 4611686018427387904 bytes (f32 (1152921504606846976,))", Error);
   const Array a({1}, f32);
   CHECK_THROWS_WITH_AS(a.data<int32_t>(), "Array: data<i32>() of an array of f32", SpecError);
 }

@@ -1,12 +1,13 @@
-// buffered_pallas_call computes what pallas_call does, whichever axes are parallel and however many buffers there are, without races; and its errors.
+// buffered_pallas_call computes what pallas_call does, whichever axes are parallel and however many buffers there are,
+// without races; and its errors.
 #include <doctest/doctest.h>
 
 #include "engine/front/front.h"
 #include "tests/support/messages.h"
 
 namespace ts = tessera;
-using ts::all, ts::Ref, ts::Value;
 using tessera::test::at, tessera::test::message, tessera::test::note;
+using ts::all, ts::Ref, ts::Value;
 
 namespace {
 ts::Array numbers(ts::Shape shape, int step) {
@@ -18,12 +19,14 @@ ts::Array numbers(ts::Shape shape, int step) {
 const auto kernel = [](Ref rows, Ref a, Ref b, Ref o, Ref acc) {
   ts::when(ts::program_id(2) == 0, [&] { acc[all] = ts::zeros({4, 8}, ts::f32); });
   acc[all] += ts::dot(a[all], b[all]);
-  ts::when(ts::program_id(2) == ts::num_programs(2) - 1, [&] { o[all] = acc[all] + ts::cast(rows[ts::program_id(0)] * 100 + ts::program_id(1), ts::f32); });
+  ts::when(ts::program_id(2) == ts::num_programs(2) - 1,
+           [&] { o[all] = acc[all] + ts::cast(rows[ts::program_id(0)] * 100 + ts::program_id(1), ts::f32); });
 };
 ts::GridSpec spec() {
   return {.num_scalar_prefetch = 1,
           .grid = {3, 2, 2},
-          .in_specs = {{{4, 6}, [](Value i, Value, Value k, Ref rows) { return ts::Indices{rows[i], k}; }}, {{6, 8}, [](Value, Value j, Value k) { return ts::Indices{k, j}; }}},
+          .in_specs = {{{4, 6}, [](Value i, Value, Value k, Ref rows) { return ts::Indices{rows[i], k}; }},
+                       {{6, 8}, [](Value, Value j, Value k) { return ts::Indices{k, j}; }}},
           .out_specs = {{{4, 8}, [](Value i, Value j, Value) { return ts::Indices{i, j}; }}},
           .scratch_shapes = {ts::VMEM({4, 8}, ts::f32)}};
 }
@@ -34,7 +37,10 @@ using Counts = std::optional<std::vector<int64_t>>;
 TEST_CASE("buffered: the same as pallas_call") {
   const ts::Array rows({3}, std::vector<int32_t>{2, 0, 2}), x = numbers({12, 12}, 5), y = numbers({12, 13}, 7);
   const ts::Array wanted = ts::interpret(ts::pallas_call(kernel, {.out_shape = out, .grid_spec = spec()}), rows, x, y);
-  const std::vector<std::vector<std::string>> semantics{{}, {"parallel", "arbitrary", "arbitrary"}, {"parallel", "parallel", "arbitrary"}, {"arbitrary", "parallel", "arbitrary"}};
+  const std::vector<std::vector<std::string>> semantics{{},
+                                                        {"parallel", "arbitrary", "arbitrary"},
+                                                        {"parallel", "parallel", "arbitrary"},
+                                                        {"arbitrary", "parallel", "arbitrary"}};
   for (const auto& s : semantics)
     for (const Counts& counts : {Counts{}, Counts{{1, 1}}, Counts{{2, 3}}, Counts{{4, 2}}}) {
       const auto call = ts::buffered_pallas_call(kernel, out, spec(), ts::CompilerParams{s}, counts);
@@ -50,13 +56,18 @@ TEST_CASE("buffered: the same as pallas_call") {
 
 TEST_CASE("buffered: exact errors") {
   int line = __LINE__ + 1;
-  std::string said = message([] { ts::buffered_pallas_call(kernel, out, spec(), {}, {{2, 3, 2}}, {.name = "grouped"}); });
-  CHECK(said ==
-        "grouped: buffered_pallas_call: input_buffer_count has 3 entries but in_specs has 2 BlockSpecs" + at(line) + note("give one count per input; scalar-prefetch operands have none"));
+  std::string said =
+      message([] { ts::buffered_pallas_call(kernel, out, spec(), {}, {{2, 3, 2}}, {.name = "grouped"}); });
+  CHECK(said == "grouped: buffered_pallas_call: input_buffer_count has 3 entries but in_specs has 2 BlockSpecs" +
+                    at(line) + note("give one count per input; scalar-prefetch operands have none"));
   line = __LINE__ + 1;
-  CHECK(message([] { ts::buffered_pallas_call(kernel, out, spec(), {}, {{2, 0}}); }) == "kernel: buffered_pallas_call: input_buffer_count[1] is 0" + at(line) + note("a block needs one buffer at least"));
+  CHECK(message([] { ts::buffered_pallas_call(kernel, out, spec(), {}, {{2, 0}}); }) ==
+        "kernel: buffered_pallas_call: input_buffer_count[1] is 0" + at(line) +
+            note("a block needs one buffer at least"));
   line = __LINE__ + 1;
   said = message([] { ts::buffered_pallas_call([](Ref, Ref) {}, out, spec()); });
   CHECK(said ==
-        "kernel: buffered_pallas_call: the kernel takes 2 Refs but there are 1 scalar-prefetch operand, 2 inputs, 1 output and 1 scratch shape" + at(line));
+        "kernel: buffered_pallas_call: the kernel takes 2 Refs but there are 1 scalar-prefetch operand, 2 inputs, 1 "
+        "output and 1 scratch shape" +
+            at(line));
 }

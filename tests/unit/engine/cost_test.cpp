@@ -1,4 +1,5 @@
-// estimate_cost: against what JAX's estimate_cost says of the same functions, and what grids, index maps and control flow add to it.
+// estimate_cost: against what JAX's estimate_cost says of the same functions, and what grids, index maps and control
+// flow add to it.
 #include "engine/passes/cost.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +22,8 @@ ts::CostEstimate cost_of(F kernel, std::vector<ts::ShapeDtype> inputs, ts::Shape
 }
 std::map<std::string, ts::CostEstimate> kernels() {
   std::map<std::string, ts::CostEstimate> m;
-  const ts::ShapeDtype v{{1000}, ts::f32}, b{{7, 33}, ts::bf16}, i{{16, 16}, ts::i32}, w{{8, 128}, ts::f32}, r{{64}, ts::f32}, t{{32, 8}, ts::f32};
+  const ts::ShapeDtype v{{1000}, ts::f32}, b{{7, 33}, ts::bf16}, i{{16, 16}, ts::i32}, w{{8, 128}, ts::f32},
+      r{{64}, ts::f32}, t{{32, 8}, ts::f32};
   m["add"] = cost_of([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[all]; }, {w, w}, w);
   m["polynomial"] = cost_of(
       [](Ref x, Ref o) {
@@ -53,8 +55,10 @@ std::map<std::string, ts::CostEstimate> kernels() {
         o[all] = ts::exp(a) * ts::sin(a) + ts::sqrt(a) - ts::logistic(a) * ts::tanh(a);
       },
       {t}, t);
-  m["matmul"] = cost_of([](Ref x, Ref y, Ref o) { o[all] = ts::dot(x[all], y[all]); }, {{{64, 32}, ts::f32}, {{32, 48}, ts::f32}}, {{64, 48}, ts::f32});
-  m["matmul_activation"] = cost_of([](Ref x, Ref y, Ref o) { o[all] = ts::exp(ts::dot(x[all], y[all]) * 2); }, {{{64, 32}, ts::f16}, {{32, 48}, ts::f16}}, {{64, 48}, ts::f16});
+  m["matmul"] = cost_of([](Ref x, Ref y, Ref o) { o[all] = ts::dot(x[all], y[all]); },
+                        {{{64, 32}, ts::f32}, {{32, 48}, ts::f32}}, {{64, 48}, ts::f32});
+  m["matmul_activation"] = cost_of([](Ref x, Ref y, Ref o) { o[all] = ts::exp(ts::dot(x[all], y[all]) * 2); },
+                                   {{{64, 32}, ts::f16}, {{32, 48}, ts::f16}}, {{64, 48}, ts::f16});
   m["batched"] = cost(R"(tir 1
 kernel @batched
 in f32[4, 8, 16] whole
@@ -102,7 +106,9 @@ body (%x, %y, %o) {
   };
   // 32 programs of 2 * 16 * 16 * 32 + 512 flops; x and y change with every one of them, o with the first two axes.
   CHECK(matmul("4") == ts::CostEstimate{32 * (16384 + 512), 0, 32 * 1024 + 32 * 2048 + 8 * 2048});
-  CHECK(to_string(matmul("n")) == "n * 2 * 4 * 16896 flops, 0 transcendentals, 1024 * n * 2 * 4 + 2048 * n * 2 * 4 + 2048 * n * 2 bytes accessed");
+  CHECK(
+      to_string(matmul("n")) ==
+      "n * 2 * 4 * 16896 flops, 0 transcendentals, 1024 * n * 2 * 4 + 2048 * n * 2 * 4 + 2048 * n * 2 bytes accessed");
 }
 
 TEST_CASE("cost: control flow, whole arrays and what is never touched") {
@@ -126,8 +132,12 @@ body (%s, %x, %y, %z, %o) {
   // Three arrays are not touched; the prefetch operand always is.
   CHECK(cost(head + "}\n") == ts::CostEstimate{0, 0, 12});
   // A loop of four rounds; one of a length from data counts once.
-  CHECK(cost(head + "  for %k = %0 to %7 step %2 {\n    %a = load %x[0:8]\n    %e = exp %a\n    store %o[0:8], %e\n  }\n}\n") == ts::CostEstimate{0, 320, 12 + 10 * 4 * 64});
-  CHECK(cost(head + "  for %k = %0 to %n step %2 {\n    %a = load %x[0:8]\n    store %o[0:8], %a\n  }\n}\n") == ts::CostEstimate{0, 0, 12 + 10 * 64});
+  CHECK(
+      cost(head +
+           "  for %k = %0 to %7 step %2 {\n    %a = load %x[0:8]\n    %e = exp %a\n    store %o[0:8], %e\n  }\n}\n") ==
+      ts::CostEstimate{0, 320, 12 + 10 * 4 * 64});
+  CHECK(cost(head + "  for %k = %0 to %n step %2 {\n    %a = load %x[0:8]\n    store %o[0:8], %a\n  }\n}\n") ==
+        ts::CostEstimate{0, 0, 12 + 10 * 64});
   // The dearer branch, counter by counter; a block whose index is data is fetched once, for that hangs on no axis.
   CHECK(cost(head + R"(  %p = lt %n, %0
   if %p {
@@ -143,6 +153,6 @@ body (%s, %x, %y, %z, %o) {
 }
 )") == ts::CostEstimate{100, 0, 12 + 10 * 20 + 20 + 200});
   // What cannot be counted in 63 bits is 2^63 - 1.
-  CHECK(cost("tir 1\nkernel @k\ngrid (2147483647, 2147483647, 2147483647)\nout f32[8] whole\nbody (%o) {\n  %a = load %o[0:8]\n  %b = add %a, %a\n  store %o[0:8], %b\n}\n") ==
-        ts::CostEstimate{INT64_MAX, 0, INT64_MAX});
+  CHECK(cost("tir 1\nkernel @k\ngrid (2147483647, 2147483647, 2147483647)\nout f32[8] whole\nbody (%o) {\n  %a = load "
+             "%o[0:8]\n  %b = add %a, %a\n  store %o[0:8], %b\n}\n") == ts::CostEstimate{INT64_MAX, 0, INT64_MAX});
 }

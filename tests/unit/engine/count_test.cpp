@@ -6,7 +6,9 @@ using namespace tessera::test;
 
 namespace {
 
-std::string count(const std::string& ops) { return apply(passes::count, "tir 1\nkernel @k\nin i32[8] whole any\nout i32[8] whole any\nbody (%n, %m) {\n", ops); }
+std::string count(const std::string& ops) {
+  return apply(passes::count, "tir 1\nkernel @k\nin i32[8] whole any\nout i32[8] whole any\nbody (%n, %m) {\n", ops);
+}
 
 }  // namespace
 
@@ -40,9 +42,11 @@ TEST_CASE("count: a while that counts by ones becomes a for, and its counter's l
 )");
   // Steps of two may pass the largest number, a bound that moves is none, and a test may ask more than one thing.
   const auto stays = [](const std::string& test, const std::string& next) {
-    const std::string after = count("\n  %0 = constant 0 : i32[]\n  %1 = constant 1 : i32[]\n  %2 = constant 2 : i32[]\n  %n0 = load %n[0]\n"
-                                    "  %r, %q = while (%i = %0, %k = %n0) {\n    %f = " + test + "\n    yield %f\n  } do (%i, %k) {\n    %j = add " + next +
-                                    "\n    %l = sub %k, %1\n    yield %j, %l\n  }\n  store %m[0], %r\n");
+    const std::string after = count(
+        "\n  %0 = constant 0 : i32[]\n  %1 = constant 1 : i32[]\n  %2 = constant 2 : i32[]\n  %n0 = load %n[0]\n"
+        "  %r, %q = while (%i = %0, %k = %n0) {\n    %f = " +
+        test + "\n    yield %f\n  } do (%i, %k) {\n    %j = add " + next +
+        "\n    %l = sub %k, %1\n    yield %j, %l\n  }\n  store %m[0], %r\n");
     CHECK(after.find(" = while (") != std::string::npos);
   };
   stays("lt %i, %n0", "%i, %2");

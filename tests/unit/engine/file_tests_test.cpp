@@ -1,5 +1,5 @@
-// Every structured op of the tile level stands in a kernel of tests/tir, which the fuzzer's suite runs on the lane-level interpreter and
-// tests/device.sh on a device; and every file there is a well-formed kernel.
+// Every structured op of the tile level stands in a kernel of tests/tir, which the fuzzer's suite runs on the
+// lane-level interpreter and tests/device.sh on a device; and every file there is a well-formed kernel.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -29,6 +29,7 @@ TEST_CASE("tests/tir: a kernel for every structured op") {
   REQUIRE_MESSAGE(files > 0, "run from the repository's root");
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const ir::OpInfo& row = ir::info(static_cast<ir::Opcode>(i));
-    if (row.tile && !row.elementwise) CHECK_MESSAGE(seen[static_cast<size_t>(i)], "no file in tests/tir has the op ", row.name, ": add one");
+    if (row.tile && !row.elementwise)
+      CHECK_MESSAGE(seen[static_cast<size_t>(i)], "no file in tests/tir has the op ", row.name, ": add one");
   }
 }

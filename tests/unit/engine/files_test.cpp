@@ -1,4 +1,5 @@
-// Files and folders that somebody else has touched: links, pipes, devices, folders in the place of files, files without an end. Nothing waits, nothing outside is read or written.
+// Files and folders that somebody else has touched: links, pipes, devices, folders in the place of files, files without
+// an end. Nothing waits, nothing outside is read or written.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -32,8 +33,11 @@ template <class F> std::string error_of(const F& f) {
   return "";
 }
 
-const char* kAdd = "tir 1\nkernel @add\nin f32[4] whole\nin f32[4] whole\nout f32[4] whole\nbody (%x, %y, %o) {\n  %a = load %x[0:4]\n  %b = load %y[0:4]\n  %c = add %a, %b\n  store %o[0:4], %c\n  yield\n}\n";
-const char* kGraph = "tessera graph 1\nin %0 f32[4]\nconst %1 f32[4] \"tens.npy\"\n%2 = call \"add.tir\"(%0, %1) : f32[4]\nout %2\n";
+const char* kAdd =
+    "tir 1\nkernel @add\nin f32[4] whole\nin f32[4] whole\nout f32[4] whole\nbody (%x, %y, %o) {\n  %a = load "
+    "%x[0:4]\n  %b = load %y[0:4]\n  %c = add %a, %b\n  store %o[0:4], %c\n  yield\n}\n";
+const char* kGraph =
+    "tessera graph 1\nin %0 f32[4]\nconst %1 f32[4] \"tens.npy\"\n%2 = call \"add.tir\"(%0, %1) : f32[4]\nout %2\n";
 
 struct GraphFolder : TemporaryFolder {
   GraphFolder() : TemporaryFolder("files") {
@@ -42,7 +46,8 @@ struct GraphFolder : TemporaryFolder {
     write_npy(at("tens.npy"), Array({4}, std::vector<float>(4, 10)));
   }
 };
-const std::string kOutside = ": is a symbolic link\n  note: put the file itself there (cp -L): nothing outside the folder is read";
+const std::string kOutside =
+    ": is a symbolic link\n  note: put the file itself there (cp -L): nothing outside the folder is read";
 
 }  // namespace
 
@@ -52,7 +57,8 @@ TEST_CASE("files: what is no file is told without waiting for it") {
   CHECK(error_of([&] { InputFile(folder.path.string()); }) == folder.path.string() + ": not a regular file");
   folder.write("text", "0123456789");
   CHECK(InputFile(folder.at("text")).rest() == "0123456789");
-  CHECK(error_of([&] { InputFile(folder.at("text")).rest(9); }) == folder.at("text") + ": has 10 bytes, and at most 9 are read");
+  CHECK(error_of([&] { InputFile(folder.at("text")).rest(9); }) ==
+        folder.at("text") + ": has 10 bytes, and at most 9 are read");
   InputFile parts(folder.at("text"));
   char four[4];
   parts.read(four, 4);
@@ -95,8 +101,10 @@ TEST_CASE("files: links, pipes and devices") {
   CHECK(error_of([&] { InputFile(folder.at("loop")); }) == folder.at("loop") + ": cannot be opened");
   CHECK(error_of([&] { InputFile(folder.at("dangling")); }) == folder.at("dangling") + ": no such file");
   CHECK(error_of([&] { InputFile(folder.at("zero")); }) == folder.at("zero") + ": not a regular file");
-  for (const char* name : {"link", "loop", "dangling", "zero"}) CHECK(error_of([&] { InputFile(folder.at(name), Links::refused); }) == folder.at(name) + kOutside);
-  for (const Links links : {Links::followed, Links::refused}) CHECK(error_of([&] { InputFile(folder.at("pipe"), links); }) == folder.at("pipe") + ": not a regular file");
+  for (const char* name : {"link", "loop", "dangling", "zero"})
+    CHECK(error_of([&] { InputFile(folder.at(name), Links::refused); }) == folder.at(name) + kOutside);
+  for (const Links links : {Links::followed, Links::refused})
+    CHECK(error_of([&] { InputFile(folder.at("pipe"), links); }) == folder.at("pipe") + ": not a regular file");
   CHECK(error_of([&] { read_npy(folder.at("pipe")); }) == folder.at("pipe") + ": not a regular file");
   for (const char* name : {"link", "loop", "dangling", "pipe"}) {
     CHECK(platform::create_file(folder.at(name), true) == nullptr);
@@ -145,17 +153,20 @@ TEST_CASE("files: a disk that is full leaves nothing") {
 }
 
 TEST_CASE("files: a graph's folder with a link, pipe or folder in a file's place") {
-  for (const auto& [file_name, line] : {std::pair{"graph.txt", ""}, std::pair{"add.tir", "4"}, std::pair{"tens.npy", "3"}}) {
+  for (const auto& [file_name, line] :
+       {std::pair{"graph.txt", ""}, std::pair{"add.tir", "4"}, std::pair{"tens.npy", "3"}}) {
     const GraphFolder folder;
     const std::string name = file_name;
     CAPTURE(name);
-    const std::string file = folder.at(name), where = *line ? folder.at("graph.txt") + ":" + line + ": " + file : file, elsewhere = folder.path.string() + ".elsewhere";
+    const std::string file = folder.at(name), where = *line ? folder.at("graph.txt") + ":" + line + ": " + file : file,
+                      elsewhere = folder.path.string() + ".elsewhere";
     const auto error = [&] { return error_of([&] { read_graph(folder.path.string()); }); };
     CHECK(error() == "");
     fs::rename(file, elsewhere);
     CHECK(error() == where + ": no such file");
     const std::string up = "../" + fs::path(elsewhere).filename().string();
-    for (const std::string& target : {elsewhere, up, std::string(name), std::string("/dev/zero"), std::string("/nowhere")}) {
+    for (const std::string& target :
+         {elsewhere, up, std::string(name), std::string("/dev/zero"), std::string("/nowhere")}) {
       fs::create_symlink(target, file);
       CHECK(error() == where + kOutside);
       fs::remove(file);
@@ -177,7 +188,9 @@ TEST_CASE("files: a graph's folder with a link, pipe or folder in a file's place
     fs::permissions(file, fs::perms::owner_all);
     const uintmax_t size = fs::file_size(file);
     fs::resize_file(file, uintmax_t{1} << 40);
-    if (std::string(name) == "tens.npy") CHECK(error() == where + ": " + std::to_string((uintmax_t{1} << 40) - size) + " bytes too many: f32 (4,) needs 16 after the header");
+    if (std::string(name) == "tens.npy")
+      CHECK(error() == where + ": " + std::to_string((uintmax_t{1} << 40) - size) +
+                           " bytes too many: f32 (4,) needs 16 after the header");
     else CHECK(error() == where + ": has 1099511627776 bytes, and at most 268435456 are read");
     fs::remove(elsewhere);
   }
@@ -186,20 +199,23 @@ TEST_CASE("files: a graph's folder with a link, pipe or folder in a file's place
 TEST_CASE("files: a constant of another type is told before it is read") {
   const GraphFolder folder;
   write_npy(folder.at("tens.npy"), Array({4}, DType::i32));
-  CHECK(error_of([&] { read_graph(folder.path.string()); }) == folder.at("graph.txt") + ":3: " + folder.at("tens.npy") + " holds i32[4] but f32[4] is expected");
+  CHECK(error_of([&] { read_graph(folder.path.string()); }) ==
+        folder.at("graph.txt") + ":3: " + folder.at("tens.npy") + " holds i32[4] but f32[4] is expected");
   // 4 TB, by its own account and the file system's.
   std::string header = npy_header(Array({4}, DType::f32));
   header.replace(header.find("(4,)"), 4, "(1099511627776,)").erase(header.find_last_of(' ') - 11, 12);
   folder.write("tens.npy", header);
   fs::resize_file(folder.at("tens.npy"), header.size() + (uintmax_t{4} << 40));
-  CHECK(error_of([&] { read_graph(folder.path.string()); }) == folder.at("graph.txt") + ":3: " + folder.at("tens.npy") + " holds f32[1099511627776] but f32[4] is expected");
+  CHECK(error_of([&] { read_graph(folder.path.string()); }) ==
+        folder.at("graph.txt") + ":3: " + folder.at("tens.npy") + " holds f32[1099511627776] but f32[4] is expected");
 }
 
 TEST_CASE("files: a graph is written over links, and not through them") {
   const GraphFolder folder, outside;
   const Graph g = read_graph(folder.path.string());
   const TemporaryFolder to("files");
-  for (const char* name : {"graph.txt", "add.tir", "constant_0.npy"}) fs::create_symlink(outside.path / "mine", to.path / name);
+  for (const char* name : {"graph.txt", "add.tir", "constant_0.npy"})
+    fs::create_symlink(outside.path / "mine", to.path / name);
   outside.write("mine", "mine");
   write_graph(g, to.path.string());
   CHECK(outside.read("mine") == "mine");

@@ -1,5 +1,5 @@
-// Functions of the front end that no op stands for, against answers of JAX on the CPU: tests/data/front, written by make_answers.py. Each is
-// traced as a kernel over whole arrays and run by the interpreter.
+// Functions of the front end that no op stands for, against answers of JAX on the CPU: tests/data/front, written by
+// make_answers.py. Each is traced as a kernel over whole arrays and run by the interpreter.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -26,7 +26,8 @@ void check(const std::string& name, const Function& function) {
   INFO(name);
   const std::string stem = "tests/data/front/" + name;
   std::vector<Array> inputs, answers;
-  for (size_t i = 0; i < function.inputs.size(); ++i) inputs.push_back(read_npy(stem + ".in" + std::to_string(i) + ".npy", function.inputs[i]));
+  for (size_t i = 0; i < function.inputs.size(); ++i)
+    inputs.push_back(read_npy(stem + ".in" + std::to_string(i) + ".npy", function.inputs[i]));
   std::vector<ShapeDtype> shapes;
   for (size_t i = 0; i < function.outputs.size(); ++i) {
     answers.push_back(read_npy(stem + ".out" + std::to_string(i) + ".npy", function.outputs[i]));
@@ -37,7 +38,8 @@ void check(const std::string& name, const Function& function) {
   const auto call = spec::make_pallas_call({static_cast<int>(inputs.size() + answers.size()),
                                             [&](const std::vector<Ref>& refs) {
                                               Operands operands;
-                                              for (size_t i = 0; i < inputs.size(); ++i) operands.push_back(refs[i][all]);
+                                              for (size_t i = 0; i < inputs.size(); ++i)
+                                                operands.push_back(refs[i][all]);
                                               const std::vector<Value> results = function.f(operands);
                                               REQUIRE(results.size() == answers.size());
                                               for (size_t i = 0; i < results.size(); ++i) {
@@ -55,7 +57,8 @@ void check(const std::string& name, const Function& function) {
     const DType t = answers[o].dtype();
     for (int64_t i = 0; i < answers[o].size(); ++i) {
       const uint64_t a = got[o].element_bits(i), b = answers[o].element_bits(i);
-      if (!agrees(t, a, b, function.ulp) && !agrees(t, flushed_first[o].element_bits(i), b, function.ulp)) FAIL_CHECK(name, " output ", o, " element ", i, " is ", show(t, a), " but JAX has ", show(t, b));
+      if (!agrees(t, a, b, function.ulp) && !agrees(t, flushed_first[o].element_bits(i), b, function.ulp))
+        FAIL_CHECK(name, " output ", o, " element ", i, " is ", show(t, a), " but JAX has ", show(t, b));
     }
   }
 }
@@ -79,25 +82,30 @@ Functions elementwise() {
     const std::string of = std::string(name(t));
     one("square_" + of, t, t, [](Value x) { return square(x); });
     for (const int n : {0, 1, 3, 10, -1, -3})
-      if (n >= 0 || is_float(t)) one("integer_pow_" + of + "_" + std::to_string(n), t, t, [n](Value x) { return integer_pow(x, n); }, 1);
+      if (n >= 0 || is_float(t))
+        one("integer_pow_" + of + "_" + std::to_string(n), t, t, [n](Value x) { return integer_pow(x, n); }, 1);
   }
   one("reciprocal_f32", f32, f32, [](Value x) { return reciprocal(x); });
   for (const DType t : {f8e4m3fn, f8e5m2, f16, bf16, f32, f64}) {
     one("is_nan_" + std::string(name(t)), t, boolean, [](Value x) { return is_nan(x); });
     one("is_inf_" + std::string(name(t)), t, boolean, [](Value x) { return is_inf(x); });
   }
-  all["select_n_i32"] = {{i32, f32, f32, f32}, {f32}, [](const Operands& o) { return Operands{select_n(o[0], {o[1], o[2], o[3]})}; }};
-  all["select_n_bool"] = {{boolean, f32, f32}, {f32}, [](const Operands& o) { return Operands{select_n(o[0], {o[1], o[2]})}; }};
+  all["select_n_i32"] = {
+      {i32, f32, f32, f32}, {f32}, [](const Operands& o) { return Operands{select_n(o[0], {o[1], o[2], o[3]})}; }};
+  all["select_n_bool"] = {
+      {boolean, f32, f32}, {f32}, [](const Operands& o) { return Operands{select_n(o[0], {o[1], o[2]})}; }};
   return all;
 }
 
 Functions shapes() {
   Functions all;
-  const auto one = [&](const std::string& name, std::function<Operands(Value)> f, DType t = f32, size_t outputs = 1, DType out = f32, double ulp = 0) {
+  const auto one = [&](const std::string& name, std::function<Operands(Value)> f, DType t = f32, size_t outputs = 1,
+                       DType out = f32, double ulp = 0) {
     all[name] = {{t}, std::vector<DType>(outputs, out), [f](const Operands& o) { return f(o[0]); }, ulp};
   };
   one("expand_dims", [](Value x) { return Operands{expand_dims(x, {0, -1})}; });
-  one("squeeze", [](Value x) { return Operands{squeeze(slice(expand_dims(x, {0}), {0, 0, 0, 0}, {1, 2, 1, 3}), {0, 2})}; });
+  one("squeeze",
+      [](Value x) { return Operands{squeeze(slice(expand_dims(x, {0}), {0, 0, 0, 0}, {1, 2, 1, 3}), {0, 2})}; });
   one("stack", [](Value x) { return Operands{stack({x, x * 2}, -1)}; });
   one("split", [](Value x) { return split(x, {1, 0, 4}, 1); }, f32, 3);
   one("tile", [](Value x) { return Operands{tile(x, {2, 1, 3})}; });
@@ -107,13 +115,19 @@ Functions shapes() {
   one("pad_interior", [](Value x) { return Operands{pad(x, 9, {{0, 0, 3}, {1, 0, 1}, {0, 2, 2}})}; });
   one("pad_cut", [](Value x) { return Operands{pad(x, 9, {{-1, 2, 0}, {-2, -1, 1}, {3, -4, 0}})}; });
   using Scan = Value (*)(Operand, ScanParams);
-  for (const auto& [name, f] : std::map<std::string, Scan>{{"cumprod", cumprod}, {"cummax", cummax}, {"cummin", cummin}}) {
-    one(name + "_f32", [f = f](Value x) { return Operands{f(x, {.axis = 1}), f(x, {.axis = 2, .reverse = true})}; }, f32, 2);
+  for (const auto& [name, f] :
+       std::map<std::string, Scan>{{"cumprod", cumprod}, {"cummax", cummax}, {"cummin", cummin}}) {
+    one(
+        name + "_f32", [f = f](Value x) { return Operands{f(x, {.axis = 1}), f(x, {.axis = 2, .reverse = true})}; },
+        f32, 2);
     one(name + "_i8", [f = f](Value x) { return Operands{f(x, {}), f(x, {.reverse = true})}; }, i8, 2, i8);
     one(name + "_bf16", [f = f](Value x) { return Operands{f(x, {})}; }, bf16, 1, bf16);
   }
   one("cummax_special", [](Value x) { return Operands{cummax(x), cummin(x, {.reverse = true})}; }, f32, 2);
-  one("cumlogsumexp", [](Value x) { return Operands{cumlogsumexp(x, {.axis = 1}), cumlogsumexp(x, {.axis = 2, .reverse = true})}; }, f32, 2, f32, 8);
+  one(
+      "cumlogsumexp",
+      [](Value x) { return Operands{cumlogsumexp(x, {.axis = 1}), cumlogsumexp(x, {.axis = 2, .reverse = true})}; },
+      f32, 2, f32, 8);
   one("argmax_u8", [](Value x) { return Operands{argmax(x, {.axis = 1, .index_dtype = u8})}; }, f32, 1, u8);
   all["logaddexp"] = {{f32, f32}, {f32}, [](const Operands& o) { return Operands{logaddexp(o[0], o[1])}; }, 8};
   return all;

@@ -17,7 +17,8 @@ using ts::all, ts::ds, ts::Ref, ts::Value;
 // This test has no runtime: it stands in its place, so that calls can be seen to arrive there.
 namespace tessera {
 static int device_calls = 0;
-std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments, const DimValues&) {
+std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& arguments,
+                                         const DimValues&) {
   ++device_calls;
   return interpret(kernel, arguments);
 }
@@ -44,12 +45,14 @@ using List = std::vector<double>;
 /// Runs f once on x, as a kernel with one program whose output is f's result.
 template <class F>
 ts::Array run(ts::Shape out, ts::DType dtype, const ts::Array& x, F f) {
-  return ts::interpret(ts::pallas_call([=](Ref a, Ref o) { o[all] = f(a); }, {.out_shape = {{{out.begin(), out.end()}, dtype}}}), x);
+  return ts::interpret(
+      ts::pallas_call([=](Ref a, Ref o) { o[all] = f(a); }, {.out_shape = {{{out.begin(), out.end()}, dtype}}}), x);
 }
 }  // namespace
 
 TEST_CASE("the tutorial's add kernel") {
-  auto add = ts::pallas_call([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[all]; }, {.out_shape = {{{8}, ts::f32}}, .name = "add_vectors"});
+  auto add = ts::pallas_call([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[all]; },
+                             {.out_shape = {{{8}, ts::f32}}, .name = "add_vectors"});
   const ts::Array z = ts::interpret(add, ramp({8}), ramp({8}));
   CHECK(z.dtype() == ts::f32);
   CHECK(list(z) == List{0, 2, 4, 6, 8, 10, 12, 14});
@@ -75,18 +78,9 @@ TEST_CASE("a matmul with a K axis and scratch, as the style guide writes it") {
       },
       {.out_shape = {{{m, n}, ts::f16}},
        .grid = {m / bm, n / bn, k / bk},
-       .in_specs = {{{bm, bk},
-                     [](Value i, Value, Value p) {
-                       return ts::Indices{i, p};
-                     }},
-                    {{bk, bn},
-                     [](Value, Value j, Value p) {
-                       return ts::Indices{p, j};
-                     }}},
-       .out_specs = {{{bm, bn},
-                      [](Value i, Value j, Value) {
-                        return ts::Indices{i, j};
-                      }}},
+       .in_specs = {{{bm, bk}, [](Value i, Value, Value p) { return ts::Indices{i, p}; }},
+                    {{bk, bn}, [](Value, Value j, Value p) { return ts::Indices{p, j}; }}},
+       .out_specs = {{{bm, bn}, [](Value i, Value j, Value) { return ts::Indices{i, j}; }}},
        .scratch_shapes = {ts::VMEM({bm, bn}, ts::f32)},
        .name = "matmul"});
   const ts::Array x = ramp({m, k}), y = ramp({k, n}, -10);
@@ -107,14 +101,15 @@ TEST_CASE("attention with a running maximum, as the style guide writes it") {
       [=](Ref q_ref, Ref k_ref, Ref v_ref, Ref o) {
         Value q = q_ref[all];  // [bq, d]
         Value acc0 = ts::zeros({bq, d}), m0 = ts::full({bq, 1}, -INFINITY), l0 = ts::zeros({bq, 1});
-        auto [acc, m, l] = ts::fori_loop(0, s / bk, std::tuple{acc0, m0, l0}, [&](Value j, Value a, Value before, Value sum) {
-          Value k = k_ref[{ds(j * bk, bk), all}];               // [bk, d]
-          Value logits = ts::dot(q, ts::transpose(k)) * scale;  // [bq, bk]
-          Value now = ts::maximum(before, ts::max(logits, {.axis = 1, .keepdims = true}));
-          Value weights = ts::exp(logits - now), shrink = ts::exp(before - now);
-          return std::tuple{a * shrink + ts::dot(weights, v_ref[{ds(j * bk, bk), all}]), now,
-                            sum * shrink + ts::sum(weights, {.axis = 1, .keepdims = true})};
-        });
+        auto [acc, m, l] =
+            ts::fori_loop(0, s / bk, std::tuple{acc0, m0, l0}, [&](Value j, Value a, Value before, Value sum) {
+              Value k = k_ref[{ds(j * bk, bk), all}];               // [bk, d]
+              Value logits = ts::dot(q, ts::transpose(k)) * scale;  // [bq, bk]
+              Value now = ts::maximum(before, ts::max(logits, {.axis = 1, .keepdims = true}));
+              Value weights = ts::exp(logits - now), shrink = ts::exp(before - now);
+              return std::tuple{a * shrink + ts::dot(weights, v_ref[{ds(j * bk, bk), all}]), now,
+                                sum * shrink + ts::sum(weights, {.axis = 1, .keepdims = true})};
+            });
         o[all] = acc / l;
       },
       {.out_shape = {{{s, d}, ts::f32}},
@@ -134,8 +129,10 @@ TEST_CASE("attention with a running maximum, as the style guide writes it") {
       total += weights.back();
     }
     for (int64_t j = 0; j < s; ++j)
-      for (int64_t c = 0; c < d; ++c) out[static_cast<size_t>(c)] += weights[static_cast<size_t>(j)] / total * v.at(j * d + c);
-    for (int64_t c = 0; c < d; ++c) CHECK(got.at(i * d + c) == doctest::Approx(out[static_cast<size_t>(c)]).epsilon(1e-5));
+      for (int64_t c = 0; c < d; ++c)
+        out[static_cast<size_t>(c)] += weights[static_cast<size_t>(j)] / total * v.at(j * d + c);
+    for (int64_t c = 0; c < d; ++c)
+      CHECK(got.at(i * d + c) == doctest::Approx(out[static_cast<size_t>(c)]).epsilon(1e-5));
   }
 }
 
@@ -278,7 +275,8 @@ TEST_CASE("functions") {
   check([](Value v) { return ts::minimum(0, v); }, [](double d) { return std::fmin(d, 0); });
   check([](Value v) { return ts::clamp(-0.5, v, 1); }, [](double d) { return std::fmin(std::fmax(d, -0.5), 1); });
   check([](Value v) { return ts::where(v > 0, v, 7); }, [](double d) { return d > 0 ? d : 7; });
-  check([](Value v) { return ts::bitcast(ts::bitcast(v, ts::i32) & 0x7fffffff, ts::f32); }, [](double d) { return std::fabs(d); });
+  check([](Value v) { return ts::bitcast(ts::bitcast(v, ts::i32) & 0x7fffffff, ts::f32); },
+        [](double d) { return std::fabs(d); });
   check([](Value v) { return ts::cast(ts::is_finite(v), ts::f32); }, [](double) { return 1.0; });
 }
 
@@ -290,19 +288,23 @@ TEST_CASE("shapes, products and reductions") {
   check({3, 2}, ts::f32, [](Value v) { return ts::transpose(v); }, {0, 3, 1, 4, 2, 5});
   check({3, 2}, ts::f32, [](Value v) { return ts::transpose(v, {1, -2}); }, {0, 3, 1, 4, 2, 5});
   check({3, 2}, ts::f32, [](Value v) { return ts::reshape(v, {-1, 2}); }, {0, 1, 2, 3, 4, 5});
-  check({2, 3}, ts::f32, [](Value v) { return v + ts::reshape(ts::sum(v, {.axis = 1}), {2, 1}); }, {3, 4, 5, 15, 16, 17});
-  check({2, 3}, ts::f32, [](Value v) { return ts::broadcast_to(ts::sum(v, {.axis = -2}), {2, 3}); }, {3, 5, 7, 3, 5, 7});
+  check({2, 3}, ts::f32, [](Value v) { return v + ts::reshape(ts::sum(v, {.axis = 1}), {2, 1}); },
+        {3, 4, 5, 15, 16, 17});
+  check({2, 3}, ts::f32, [](Value v) { return ts::broadcast_to(ts::sum(v, {.axis = -2}), {2, 3}); },
+        {3, 5, 7, 3, 5, 7});
   check({1, 2}, ts::f32, [](Value v) { return ts::slice(v, {1, 0}, {2, 3}, {1, 2}); }, {3, 5});
-  check({2, 4}, ts::f32, [](Value v) { return ts::concatenate({v, ts::full({2, 1}, 9.0)}, -1); }, {0, 1, 2, 9, 3, 4, 5, 9});
+  check({2, 4}, ts::f32, [](Value v) { return ts::concatenate({v, ts::full({2, 1}, 9.0)}, -1); },
+        {0, 1, 2, 9, 3, 4, 5, 9});
   check({2, 2}, ts::f32, [](Value v) { return ts::dot(v, ts::transpose(v)); }, {5, 14, 14, 50});
   check({2}, ts::f32, [](Value v) { return ts::dot(v, ts::iota(ts::f32, {3})); }, {5, 14});
   check({3}, ts::f32, [](Value v) { return ts::dot(ts::ones({2}), v); }, {3, 5, 7});
   check({2}, ts::f32,
-        [](Value v) { return ts::dot(v, v, {.lhs_contract = {1}, .rhs_contract = {-1}, .lhs_batch = {0}, .rhs_batch = {0}}); }, {5, 50});
-  check({2, 2, 1}, ts::f32,
         [](Value v) {
-          return ts::dot(ts::reshape(ts::concatenate({v, v}), {2, 2, 3}), ts::ones({3, 1}));
+          return ts::dot(v, v, {.lhs_contract = {1}, .rhs_contract = {-1}, .lhs_batch = {0}, .rhs_batch = {0}});
         },
+        {5, 50});
+  check({2, 2, 1}, ts::f32,
+        [](Value v) { return ts::dot(ts::reshape(ts::concatenate({v, v}), {2, 2, 3}), ts::ones({3, 1})); },
         {3, 12, 3, 12});
   check({}, ts::f32, [](Value v) { return ts::sum(v); }, {15});
   check({1, 1}, ts::f32, [](Value v) { return ts::prod(v + 1, {.keepdims = true}); }, {720});
@@ -319,7 +321,9 @@ TEST_CASE("shapes, products and reductions") {
 
 TEST_CASE("indexing") {
   const ts::Array x = ramp({4, 3});
-  const auto check = [&](ts::Shape shape, auto f, List want) { CHECK(list(run(shape, ts::f32, x, [&](Ref a) { return f(a); })) == want); };
+  const auto check = [&](ts::Shape shape, auto f, List want) {
+    CHECK(list(run(shape, ts::f32, x, [&](Ref a) { return f(a); })) == want);
+  };
   check({3}, [](Ref a) -> Value { return a[1]; }, {3, 4, 5});
   check({3}, [](Ref a) -> Value { return a[-1]; }, {9, 10, 11});
   check({}, [](Ref a) -> Value { return a[{1, -1}]; }, {5});
@@ -342,7 +346,8 @@ TEST_CASE("indexing") {
         },
         {3, 4, 5});
   check({}, [](Ref a) -> Value { return a[{ts::cast(a[{0, 1}], ts::i32), ts::cast(a[{0, 2}], ts::i32)}]; }, {5});
-  check({6}, [](Ref a) { return ts::load(a, {ds(0, 6), 0}, {.mask = ts::iota(ts::i32, {6}) < 4, .other = -1}); }, {0, 3, 6, 9, -1, -1});
+  check({6}, [](Ref a) { return ts::load(a, {ds(0, 6), 0}, {.mask = ts::iota(ts::i32, {6}) < 4, .other = -1}); },
+        {0, 3, 6, 9, -1, -1});
 }
 
 TEST_CASE("stores, updates and swaps") {
@@ -369,19 +374,19 @@ TEST_CASE("stores, updates and swaps") {
 TEST_CASE("fori_loop with several carries, one, and none") {
   const ts::Array x = ramp({4}, 1);
   CHECK(list(run({2}, ts::f32, x, [](Ref a) {
-          auto [s, q] = ts::fori_loop(0, 4, std::tuple{ts::full({}, 0.0), 1}, [&](Value i, Value total, Value n) {
-            return std::tuple{total + a[i], n * 2};
-          });
+          auto [s, q] = ts::fori_loop(0, 4, std::tuple{ts::full({}, 0.0), 1},
+                                      [&](Value i, Value total, Value n) { return std::tuple{total + a[i], n * 2}; });
           return ts::concatenate({ts::reshape(s, {1}), ts::cast(ts::reshape(q, {1}), ts::f32)});
         })) == List{10, 16});
-  CHECK(list(run({}, ts::f32, x, [](Ref a) { return ts::fori_loop(1, 3, 0.0f, [&](Value i, Value t) { return t * 10 + a[i]; }); })) ==
-        List{23});
+  CHECK(list(run({}, ts::f32, x, [](Ref a) {
+          return ts::fori_loop(1, 3, 0.0f, [&](Value i, Value t) { return t * 10 + a[i]; });
+        })) == List{23});
   CHECK(list(run({}, ts::f32, x, [](Ref a) {
           auto [t] = ts::fori_loop(0, 2, std::tuple{0.0f}, [&](Value i, Value s) { return std::tuple{s + a[i]}; });
           return t;
         })) == List{3});
-  auto call =
-      ts::pallas_call([](Ref a, Ref o) { ts::fori_loop(0, 4, [&](Value i) { o[i] = a[3 - i]; }); }, {.out_shape = {{{4}, ts::f32}}});
+  auto call = ts::pallas_call([](Ref a, Ref o) { ts::fori_loop(0, 4, [&](Value i) { o[i] = a[3 - i]; }); },
+                              {.out_shape = {{{4}, ts::f32}}});
   CHECK(list(ts::interpret(call, x)) == List{4, 3, 2, 1});
 }
 
@@ -390,28 +395,22 @@ TEST_CASE("while_loop, cond, switch_ and when") {
   CHECK(list(run({}, ts::f32, x, [](Ref a) {
           auto [i, s] = ts::while_loop(
               std::tuple{0, 0.0f}, [&](Value, Value t) { return t < 5; },
-              [&](Value k, Value t) {
-                return std::tuple{k + 1, t + a[k]};
-              });
+              [&](Value k, Value t) { return std::tuple{k + 1, t + a[k]}; });
           return s + ts::cast(i, ts::f32) * 100;
         })) == List{306});
   CHECK(list(run({}, ts::f32, x, [](Ref a) {
-          return ts::while_loop(
-              1.0f, [](Value t) { return t < 50; }, [&](Value t) { return t * a[2]; });
+          return ts::while_loop(1.0f, [](Value t) { return t < 50; }, [&](Value t) { return t * a[2]; });
         })) == List{81});
   CHECK(list(run({4}, ts::f32, x, [](Ref a) {
-          return ts::cond(
-              a[0] > 2, [&] { return a[all] * 2; }, [&] { return Value(a[all]); });
+          return ts::cond(a[0] > 2, [&] { return a[all] * 2; }, [&] { return Value(a[all]); });
         })) == List{1, 2, 3, 4});
   CHECK(list(run({}, ts::f32, x, [](Ref a) {
-          return ts::cond(
-              ts::sum(a[all]) == 10, [&] { return 3; }, [&] { return Value(a[0]); });
+          return ts::cond(ts::sum(a[all]) == 10, [&] { return 3; }, [&] { return Value(a[0]); });
         })) == List{3});
   for (int index : {-3, 0, 1, 7})
     CHECK(list(run({}, ts::i32, x,
                    [=](Ref) {
-                     return ts::switch_(
-                         ts::full({}, index), [] { return 10; }, [] { return 11; }, [] { return 12; });
+                     return ts::switch_(ts::full({}, index), [] { return 10; }, [] { return 11; }, [] { return 12; });
                    })) == List{index < 0   ? 10.0
                                : index > 2 ? 12.0
                                            : 10.0 + index});
@@ -426,27 +425,24 @@ TEST_CASE("while_loop, cond, switch_ and when") {
 }
 
 TEST_CASE("num_programs, named axes, smem, squeezed dims and blocks over the edge") {
-  auto call = ts::pallas_call([](Ref x, Ref k, Ref o) { o[all] = x[all] * k[0] + ts::cast(ts::num_programs(1), ts::f32); },
-                              {.out_shape = {{{2, 5}, ts::f32}},
-                               .grid = {{"row", 2}, {"column", 3}},
-                               .in_specs = {{{ts::squeezed, 2},
-                                             [](Value i, Value j) {
-                                               return ts::Indices{i, j};
-                                             }},
-                                            {.block_shape = {1}, .memory_space = ts::MemorySpace::smem}},
-                               .out_specs = {{{std::nullopt, 2}, [](Value i, Value j) {
-                                                return ts::Indices{i, j};
-                                              }}}});
+  auto call =
+      ts::pallas_call([](Ref x, Ref k, Ref o) { o[all] = x[all] * k[0] + ts::cast(ts::num_programs(1), ts::f32); },
+                      {.out_shape = {{{2, 5}, ts::f32}},
+                       .grid = {{"row", 2}, {"column", 3}},
+                       .in_specs = {{{ts::squeezed, 2}, [](Value i, Value j) { return ts::Indices{i, j}; }},
+                                    {.block_shape = {1}, .memory_space = ts::MemorySpace::smem}},
+                       .out_specs = {{{std::nullopt, 2}, [](Value i, Value j) { return ts::Indices{i, j}; }}}});
   CHECK(list(ts::interpret(call, ramp({2, 5}), ramp({1}, 10))) == List{3, 13, 23, 33, 43, 53, 63, 73, 83, 93});
 }
 
 TEST_CASE("run-time sizes: one traced kernel serves every size") {
   const ts::Extent n = ts::dim("n");
-  auto scale = ts::pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2; }, {.out_shape = {{{n}, ts::f32}},
-                                                                           .grid = ts::cdiv(n, 4),
-                                                                           .in_specs = {{{4}, [](Value i) { return i; }}},
-                                                                           .out_specs = {{{4}, [](Value i) { return i; }}},
-                                                                           .in_shape = {{{n}, ts::f32}}});
+  auto scale =
+      ts::pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2; }, {.out_shape = {{{n}, ts::f32}},
+                                                                  .grid = ts::cdiv(n, 4),
+                                                                  .in_specs = {{{4}, [](Value i) { return i; }}},
+                                                                  .out_specs = {{{4}, [](Value i) { return i; }}},
+                                                                  .in_shape = {{{n}, ts::f32}}});
   const ts::ir::Kernel* first = &scale.trace();
   for (int size : {1, 4, 9}) {
     const ts::Array x = ramp({size}), z = ts::interpret(scale, x);
@@ -479,8 +475,9 @@ TEST_CASE("a kernel is traced once per input shapes and dtypes") {
 }
 
 TEST_CASE("arrays without elements") {
-  auto whole = ts::pallas_call([](Ref x, Ref o) { o[all] = x[all] + 1; },
-                               {.out_shape = {{{0, 3}, ts::f32}}, .in_specs = {ts::BlockSpec{}}, .out_specs = {ts::BlockSpec{}}});
+  auto whole = ts::pallas_call(
+      [](Ref x, Ref o) { o[all] = x[all] + 1; },
+      {.out_shape = {{{0, 3}, ts::f32}}, .in_specs = {ts::BlockSpec{}}, .out_specs = {ts::BlockSpec{}}});
   CHECK(ts::interpret(whole, ts::Array({0, 3}, ts::f32))[0].shape() == ts::Shape{0, 3});
   auto total = ts::pallas_call([](Ref x, Ref o) { o[all] = ts::sum(x[all]); }, {.out_shape = {{{}, ts::f32}}});
   CHECK(list(ts::interpret(total, ts::Array({0, 3}, ts::f32))) == List{0});
@@ -492,7 +489,8 @@ TEST_CASE("arrays without elements") {
 }
 
 TEST_CASE("a kernel prints as its text form") {
-  auto call = ts::pallas_call([](Ref x, Ref o) { o[all] = x[all] + 1; }, {.out_shape = {{{2}, ts::f32}}, .name = "increment"});
+  auto call =
+      ts::pallas_call([](Ref x, Ref o) { o[all] = x[all] + 1; }, {.out_shape = {{{2}, ts::f32}}, .name = "increment"});
   std::ostringstream out;
   out << call.trace({{{2}, ts::f32}});
   CHECK(out.str() == ts::ir::print(call.trace({{{2}, ts::f32}})));
@@ -502,6 +500,7 @@ TEST_CASE("a kernel prints as its text form") {
 // What must not compile. (The sentences of the static_asserts are seen only in a compiler's output.)
 static_assert(!std::is_constructible_v<bool, Value>, "if (v < 3)");
 static_assert(!std::is_copy_constructible_v<ts::RefItem> && !std::is_move_constructible_v<ts::RefItem>);
-static_assert(std::is_convertible_v<ts::RefItem, Value> && !std::is_convertible_v<ts::RefItem&, Value>, "auto v = x[all]; v + 1");
+static_assert(std::is_convertible_v<ts::RefItem, Value> && !std::is_convertible_v<ts::RefItem&, Value>,
+              "auto v = x[all]; v + 1");
 static_assert(!std::is_assignable_v<ts::RefItem&, Value> && std::is_assignable_v<ts::RefItem, Value>);
 static_assert(!std::is_convertible_v<double, ts::IndexItem> && !std::is_convertible_v<bool, ts::IndexItem>);

@@ -1,5 +1,3 @@
-#include "engine/graph/prune.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,11 +5,13 @@
 #include "engine/front/front.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/plan.h"
+#include "engine/graph/prune.h"
 
 using namespace tessera;
 
 namespace {
-const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; }, {.out_shape = {{{4}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
+const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; },
+                              {.out_shape = {{{4}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
 const auto twice = pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2; }, {.out_shape = {{{4}, f32}}, .name = "twice"});
 
 Array ramp() { return Array({4}, std::vector<float>{1, 2, 3, 4}); }
@@ -20,7 +20,8 @@ std::string left(const Jit& f, size_t dropped) {
   const Graph& before = f.trace({{{4}, f32}, {{4}, f32}});
   Graph g = before;
   CHECK(prune(g, g.body) == dropped);
-  const std::vector<Array> inputs{ramp(), ramp()}, x = interpret(before, inputs), y = interpret(g, inputs), z = interpret(fuse(before).graph, inputs);
+  const std::vector<Array> inputs{ramp(), ramp()}, x = interpret(before, inputs), y = interpret(g, inputs),
+                                                   z = interpret(fuse(before).graph, inputs);
   REQUIRE(x.size() == y.size());
   REQUIRE(x.size() == z.size());
   for (size_t i = 0; i < x.size(); ++i)
@@ -47,48 +48,73 @@ std::string left(const Jit& f, size_t dropped) {
 
 TEST_CASE("prune: calls that no output hangs on") {
   CHECK(left(jit([](Tensor x, Tensor y) {
-    const Tensor unused = twice(twice(y));
-    return Value(next(x));
-  }), 2) == "next");
+               const Tensor unused = twice(twice(y));
+               return Value(next(x));
+             }),
+             2) == "next");
   CHECK(left(jit([](Tensor x, Tensor) {
-    check(max(x) < 9.0f, "too large");
-    return std::vector<Tensor>{};
-  }), 0) == "reduce_max lt check");
+               check(max(x) < 9.0f, "too large");
+               return std::vector<Tensor>{};
+             }),
+             0) == "reduce_max lt check");
 }
 
 TEST_CASE("prune: what a loop carries for its own sake alone") {
-  const auto both = [](Tensor x, Tensor y) { return fori_loop(0, 3, std::tuple{x, y}, [](Value, Value a, Value b) { return std::tuple{Value(next(a)), Value(twice(b))}; }); };
+  const auto both = [](Tensor x, Tensor y) {
+    return fori_loop(0, 3, std::tuple{x, y},
+                     [](Value, Value a, Value b) { return std::tuple{Value(next(a)), Value(twice(b))}; });
+  };
   CHECK(left(jit(both), 0) == "[next twice]");
   CHECK(left(jit([&](Tensor x, Tensor y) { return std::get<0>(both(x, y)); }), 1) == "[next]");
   CHECK(left(jit([&](Tensor x, Tensor y) { return std::get<1>(both(x, y)); }), 1) == "[twice]");
   // Not what another one needs, be it turns later.
-  CHECK(left(jit([](Tensor x, Tensor y) { return std::get<0>(fori_loop(0, 3, std::tuple{x, y}, [](Value, Value a, Value b) { return std::tuple{Value(next(b)), Value(twice(a))}; })); }), 0) == "[next twice]");
+  CHECK(left(jit([](Tensor x, Tensor y) {
+               return std::get<0>(fori_loop(0, 3, std::tuple{x, y}, [](Value, Value a, Value b) {
+                 return std::tuple{Value(next(b)), Value(twice(a))};
+               }));
+             }),
+             0) == "[next twice]");
   // Nor what the test reads.
   CHECK(left(jit([](Tensor x, Tensor y) {
-    return std::get<0>(while_loop(std::tuple{x, y, x}, [](Value, Value b, Value) { return sum(b) < 1000; },
-                                  [](Value a, Value b, Value c) { return std::tuple{Value(next(a)), Value(twice(b)), Value(twice(c))}; }));
-  }), 1) == "[next twice][reduce_sum lt]");
+               return std::get<0>(while_loop(
+                   std::tuple{x, y, x}, [](Value, Value b, Value) { return sum(b) < 1000; },
+                   [](Value a, Value b, Value c) {
+                     return std::tuple{Value(next(a)), Value(twice(b)), Value(twice(c))};
+                   }));
+             }),
+             1) == "[next twice][reduce_sum lt]");
   // In a loop that is needed, a loop of which a part is.
-  CHECK(left(jit([&](Tensor x, Tensor y) { return fori_loop(0, 2, x, [&](Value, Value v) { return std::get<0>(both(v, y)); }); }), 1) == "[[next]]");
-  const GraphPlan p = plan(jit([&](Tensor x, Tensor y) { return std::get<0>(both(x, y)); }).trace({{{4}, f32}, {{4}, f32}}));
-  CHECK(std::count_if(p.commands.begin(), p.commands.end(), [](const GraphPlan::Command& c) { return c.kind == GraphPlan::Command::Kind::call; }) == 3);
+  CHECK(left(jit([&](Tensor x, Tensor y) {
+               return fori_loop(0, 2, x, [&](Value, Value v) { return std::get<0>(both(v, y)); });
+             }),
+             1) == "[[next]]");
+  const GraphPlan p =
+      plan(jit([&](Tensor x, Tensor y) { return std::get<0>(both(x, y)); }).trace({{{4}, f32}, {{4}, f32}}));
+  CHECK(std::count_if(p.commands.begin(), p.commands.end(),
+                      [](const GraphPlan::Command& c) { return c.kind == GraphPlan::Command::Kind::call; }) == 3);
 }
 
 TEST_CASE("prune: results of a branch that nobody reads") {
   const auto both = [](Tensor x, Tensor y) {
-    return cond(sum(x) > 3.0f, [&] { return std::tuple{Value(next(x)), Value(twice(y))}; }, [&] { return std::tuple{Value(twice(twice(x))), y}; });
+    return cond(
+        sum(x) > 3.0f, [&] { return std::tuple{Value(next(x)), Value(twice(y))}; },
+        [&] { return std::tuple{Value(twice(twice(x))), y}; });
   };
   CHECK(left(jit(both), 0) == "reduce_sum gt convert [twice twice][next twice]");
-  CHECK(left(jit([&](Tensor x, Tensor y) { return std::get<0>(both(x, y)); }), 1) == "reduce_sum gt convert [twice twice][next]");
+  CHECK(left(jit([&](Tensor x, Tensor y) { return std::get<0>(both(x, y)); }), 1) ==
+        "reduce_sum gt convert [twice twice][next]");
   CHECK(left(jit([&](Tensor x, Tensor y) { return std::get<1>(both(x, y)); }), 3) == "reduce_sum gt convert [][twice]");
 }
 
 TEST_CASE("prune: rows that are sliced and stacked to no end") {
   Graph g = jit([](Tensor x) { return Value(twice(x)); }).trace({{{4}, f32}});  // for its kernel
   using Step = Graph::Step;
-  g.values = {{f32, {3, 4}}, {f32, {3, 4}}, {f32, {4}}, {f32, {4}}, {f32, {4}}, {f32, {4}}, {f32, {3, 4}}, {f32, {3, 4}}};
+  g.values = {{f32, {3, 4}}, {f32, {3, 4}}, {f32, {4}},    {f32, {4}},
+              {f32, {4}},    {f32, {4}},    {f32, {3, 4}}, {f32, {3, 4}}};
   Step loop{.kind = Step::Kind::repeat, .arguments = {0, 1}, .results = {6, 7}, .count = 3, .slices = 2};
-  loop.bodies = {{{2, 3}, {4, 5}, {{.arguments = {2}, .results = {4}, .kernel = 0}, {.arguments = {3}, .results = {5}, .kernel = 0}}}};
+  loop.bodies = {{{2, 3},
+                  {4, 5},
+                  {{.arguments = {2}, .results = {4}, .kernel = 0}, {.arguments = {3}, .results = {5}, .kernel = 0}}}};
   g.body = {{0, 1}, {7}, {loop}};
   const Graph before = g;
   CHECK(prune(g, g.body) == 1);
@@ -99,7 +125,8 @@ TEST_CASE("prune: rows that are sliced and stacked to no end") {
   CHECK(s.slices == 1);
   CHECK(s.bodies[0].inputs == std::vector<size_t>{3});
   CHECK(s.bodies[0].outputs == std::vector<size_t>{5});
-  const std::vector<Array> inputs{Array({3, 4}, f32), Array({3, 4}, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})};
+  const std::vector<Array> inputs{Array({3, 4}, f32),
+                                  Array({3, 4}, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})};
   const Array x = interpret(before, inputs)[0], y = interpret(g, inputs)[0];
   for (int64_t i = 0; i < 12; ++i) CHECK(x.at(i) == y.at(i));
 }

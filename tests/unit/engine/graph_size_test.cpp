@@ -1,4 +1,5 @@
-// Graphs that are deep or long: whatever is done with one takes time in proportion. What grows exponentially would never end here.
+// Graphs that are deep or long: whatever is done with one takes time in proportion. What grows exponentially would
+// never end here.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -16,12 +17,16 @@ using namespace tessera;
 namespace {
 
 struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / ("tessera_graph_size_" + std::to_string(platform::process_id()))).string();
+  std::string path =
+      (std::filesystem::temp_directory_path() / ("tessera_graph_size_" + std::to_string(platform::process_id())))
+          .string();
   Folder() {
     std::filesystem::create_directories(path);
     for (const auto& [name, op, out] : {std::tuple{"add", "add", "i32[]"}, std::tuple{"less", "lt", "bool[]"}})
-      std::ofstream(path + "/" + name + ".tir") << "tir 1\nkernel @" << name << "\nin i32[] whole\nin i32[] whole\nout " << out
-                                                << " whole\nbody (%x, %y, %o) {\n  %a = load %x[]\n  %b = load %y[]\n  %c = " << op << " %a, %b\n  store %o[], %c\n  yield\n}\n";
+      std::ofstream(path + "/" + name + ".tir")
+          << "tir 1\nkernel @" << name << "\nin i32[] whole\nin i32[] whole\nout " << out
+          << " whole\nbody (%x, %y, %o) {\n  %a = load %x[]\n  %b = load %y[]\n  %c = " << op
+          << " %a, %b\n  store %o[], %c\n  yield\n}\n";
   }
   ~Folder() { std::filesystem::remove_all(path); }
 };
@@ -40,7 +45,11 @@ std::string nested(Kind kind, int depth, int turns) {
       text += result + " = switch %1 : i32[] {\nout " + v + "\n} {\n";
     } else {
       const std::string carry = fresh();
-      text += result + " = repeat " + (kind == Kind::count ? std::to_string(turns) + " " : kind == Kind::bounded ? "at_most " + std::to_string(turns) + " " : "") + ": i32[] {\ncarry " + carry + " i32[] = " + v + "\n";
+      text += result + " = repeat " +
+              (kind == Kind::count     ? std::to_string(turns) + " "
+               : kind == Kind::bounded ? "at_most " + std::to_string(turns) + " "
+                                       : "") +
+              ": i32[] {\ncarry " + carry + " i32[] = " + v + "\n";
       v = carry;
       if (kind != Kind::count) {
         const std::string test = fresh();
@@ -52,7 +61,10 @@ std::string nested(Kind kind, int depth, int turns) {
   const std::string innermost = fresh();
   return text + innermost + " = call \"add.tir\"(" + v + ", %1) : i32[]\nout " + innermost + "\n}\n" + ends;
 }
-int32_t run(const Graph& g, int32_t x, int32_t y) { return static_cast<int32_t>(interpret(g, {Array({}, std::vector<int32_t>{x}), Array({}, std::vector<int32_t>{y})}).at(0).at(0)); }
+int32_t run(const Graph& g, int32_t x, int32_t y) {
+  return static_cast<int32_t>(
+      interpret(g, {Array({}, std::vector<int32_t>{x}), Array({}, std::vector<int32_t>{y})}).at(0).at(0));
+}
 
 }  // namespace
 
@@ -94,7 +106,8 @@ TEST_CASE("graphs: 20,000 loops and branches, one after another") {
   for (int i = 0; i < 20000; ++i) {
     const auto name = [&](int k) { return "%" + std::to_string(2 + 3 * i + k); };
     const bool loop = i % 2 == 0;
-    text += name(0) + (loop ? " = repeat 1 : i32[] {\ncarry " + name(1) + " i32[] = " + v : " = switch %1 : i32[] {") + "\n" + name(2) + " = call \"add.tir\"(" + (loop ? name(1) : v) + ", %1) : i32[]\nout " + name(2) + "\n}\n";
+    text += name(0) + (loop ? " = repeat 1 : i32[] {\ncarry " + name(1) + " i32[] = " + v : " = switch %1 : i32[] {") +
+            "\n" + name(2) + " = call \"add.tir\"(" + (loop ? name(1) : v) + ", %1) : i32[]\nout " + name(2) + "\n}\n";
     v = name(0);
   }
   CHECK(run(parse_graph(text + "out " + v + "\n", folder.path), 7, 1) == 20007);

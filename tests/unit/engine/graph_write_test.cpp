@@ -1,6 +1,4 @@
 // Graphs written to folders and read back: the same function, whatever made it.
-#include "engine/graph/write.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "engine/base/platform.h"
 #include "engine/front/front.h"
 #include "engine/graph/fuse.h"
+#include "engine/graph/write.h"
 #include "tests/support/random_jit.h"
 
 using namespace tessera;
@@ -36,7 +35,8 @@ std::vector<std::string> files(const std::string& folder) {
   return names;
 }
 bool same(const Array& a, const Array& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() && (a.nbytes() == 0 || std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.nbytes())) == 0);
+  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         (a.nbytes() == 0 || std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.nbytes())) == 0);
 }
 void check_same(const std::vector<Array>& a, const std::vector<Array>& b) {
   REQUIRE(a.size() == b.size());
@@ -57,7 +57,8 @@ TEST_CASE("write_graph: a function under jit as text") {
   const Graph& g = f.trace({{{4}, f32}, {{}, boolean}});
   write_graph(g, folder.at("f"));
   const std::vector<std::string> there = files(folder.at("f"));
-  for (const char* name : {"Twice_2.tir", "constant_0.npy", "graph.txt", "twice.tir"}) CHECK_MESSAGE(std::find(there.begin(), there.end(), name) != there.end(), name);
+  for (const char* name : {"Twice_2.tir", "constant_0.npy", "graph.txt", "twice.tir"})
+    CHECK_MESSAGE(std::find(there.begin(), there.end(), name) != there.end(), name);
   const std::string text = read(folder.at("f/graph.txt"));
   CHECK(text.starts_with("tessera graph 1\nin %0 f32[4]\nin %1 bool[]\nconst %2 f32[4] \"constant_0.npy\"\n"));
   CHECK(text.find(" = repeat 3 : f32[4], f32[4] {\n") == std::string::npos);
@@ -78,7 +79,8 @@ TEST_CASE("write_graph: random functions, fused and not, read back compute what 
     const auto f = test::random_jit(seed);
     const Graph& traced = f.trace(test::random_jit_arguments());
     const Graph g = seed % 2 ? fuse(traced).graph : traced;
-    const std::string first = folder.at(std::to_string(seed)), again = folder.at(std::to_string(seed) + "_again"), third = folder.at(std::to_string(seed) + "_third");
+    const std::string first = folder.at(std::to_string(seed)), again = folder.at(std::to_string(seed) + "_again"),
+                      third = folder.at(std::to_string(seed) + "_third");
     write_graph(g, first);
     const Graph back = read_graph(first);
     const std::vector<Array> inputs = test::random_jit_inputs(seed);
@@ -96,7 +98,8 @@ TEST_CASE("write_graph: constants of every dtype, no steps, and what cannot be w
   Graph g;
   for (int t = 0; t < kNumDTypes; ++t) {
     Array a({2, 3}, static_cast<DType>(t));
-    for (int64_t i = 0; i < a.nbytes(); ++i) reinterpret_cast<unsigned char*>(a.bytes())[i] = static_cast<unsigned char>(i % 2);
+    for (int64_t i = 0; i < a.nbytes(); ++i)
+      reinterpret_cast<unsigned char*>(a.bytes())[i] = static_cast<unsigned char>(i % 2);
     g.values.push_back({a.dtype(), a.shape()});
     g.constants.emplace_back(g.values.size() - 1, std::move(a));
     g.body.outputs.push_back(g.values.size() - 1);

@@ -21,18 +21,9 @@ ts::PallasCall matmul() {
       },
       {.out_shape = {{{4, 6}, ts::f32}},
        .grid = {{"i", 2}, {"j", 2}, {"k", 4}},
-       .in_specs = {{{2, 2},
-                     [](Value i, Value, Value p) {
-                       return ts::Indices{i, p};
-                     }},
-                    {{2, 3},
-                     [](Value, Value j, Value p) {
-                       return ts::Indices{p + 0, j};
-                     }}},
-       .out_specs = {{{2, 3},
-                      [](Value i, Value j, Value) {
-                        return ts::Indices{i, j};
-                      }}},
+       .in_specs = {{{2, 2}, [](Value i, Value, Value p) { return ts::Indices{i, p}; }},
+                    {{2, 3}, [](Value, Value j, Value p) { return ts::Indices{p + 0, j}; }}},
+       .out_specs = {{{2, 3}, [](Value i, Value j, Value) { return ts::Indices{i, j}; }}},
        .scratch_shapes = {ts::VMEM({2, 3}, ts::f32)},
        .name = "matmul",
        .compiler_params = ts::CompilerParams{{"parallel", "parallel", "arbitrary"}}});
@@ -89,12 +80,13 @@ TEST_CASE("printing") {
         "out_specs[0]: f32(4, 6) in blocks (2, 3), in vmem, index map (i0, i1, i2) -> (i0, i1)\n"
         "scratch[0]: ref<vmem, f32[2, 3]>\n");
   const ts::Extent n = ts::dim("n");
-  auto call = ts::pallas_call([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[0]; },
-                              {.out_shape = {{{n}, ts::f32}},
-                               .grid = {ts::cdiv(n, 8)},
-                               .in_specs = {{{8}, [](Value i) { return ts::num_programs(0) - i - 1; }}, ts::no_block_spec},
-                               .out_specs = {{{8}, [](Value i) { return i; }}},
-                               .in_shape = {{{n}, ts::f32}, {{1}, ts::f32}}});
+  auto call =
+      ts::pallas_call([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[0]; },
+                      {.out_shape = {{{n}, ts::f32}},
+                       .grid = {ts::cdiv(n, 8)},
+                       .in_specs = {{{8}, [](Value i) { return ts::num_programs(0) - i - 1; }}, ts::no_block_spec},
+                       .out_specs = {{{8}, [](Value i) { return i; }}},
+                       .in_shape = {{{n}, ts::f32}, {{1}, ts::f32}}});
   const ts::GridMapping m = ts::grid_mapping(call.trace());
   CHECK(m.num_dynamic_grid_bounds() == 1);
   CHECK(text(m) ==
@@ -139,13 +131,16 @@ TEST_CASE("replace checks the invariants") {
   CHECK(!m.debug);
   CHECK(broken(m, [](ts::GridMapping& g) { g.grid_names.pop_back(); }) == "the grid has 3 axes but grid_names has 2");
   CHECK(broken(m, [](ts::GridMapping& g) { g.grid[1] = -2; }) == "grid[1] is -2, which is negative");
-  CHECK(broken(m, [](ts::GridMapping& g) { g.vmapped_dims = {1, 1}; }) == "vmapped_dims[1] is 1, which is no later axis of the grid");
-  CHECK(broken(m, [](ts::GridMapping& g) { g.num_inputs = 3; }) == "there are 3 block mappings but 3 inputs and 1 outputs");
+  CHECK(broken(m, [](ts::GridMapping& g) { g.vmapped_dims = {1, 1}; }) ==
+        "vmapped_dims[1] is 1, which is no later axis of the grid");
+  CHECK(broken(m, [](ts::GridMapping& g) { g.num_inputs = 3; }) ==
+        "there are 3 block mappings but 3 inputs and 1 outputs");
   CHECK(broken(m, [](ts::GridMapping& g) {
           g.index_map_avals[0] = ts::ir::Type::array(ts::i64);
         }).starts_with("index_map_avals is not i32[] for each of 3 grid axes and a Ref for each of 0 index operands"));
   CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[2].block.pop_back(); }) ==
-        "block_mappings[2] (out_specs[0]): 1 block dim but the array (4, 6) has 2\n  block_mappings[2] (out_specs[0]): the index map does "
+        "block_mappings[2] (out_specs[0]): 1 block dim but the array (4, 6) has 2\n  block_mappings[2] (out_specs[0]): "
+        "the index map does "
         "not yield one index per block dim");
   CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[0].block[0].size = 0; }) ==
         "block_mappings[0] (in_specs[0]): block dim 0 has size 0");

@@ -11,9 +11,14 @@ using ir::Attr, ir::Builder, ir::Op, ir::Opcode, ir::Type, ir::Value;
 
 namespace {
 
-const std::string kHead = "tir 1\nkernel @k\ngrid (4, 2 vmapped)\nin f32[2, 3] whole\nin i32[4] whole\nin f32[0] whole\nout f32[2, 3] whole\nbody (%x, %n, %z, %o) {\n"
-                          "  %f23 = load %x[0:2, 0:3]\n  %i4 = load %n[0:4]\n  %i = load %n[0]\n  %p = constant true : bool[]\n  %p23 = constant true : bool[2, 3]\n";
-const std::string kLaneHead = "tir 1\nlane kernel @k\nworkgroup_size 8 shared_bytes 64 scratch_bytes 64\nextents (n)\nin f32[8] whole\nout f32[8] whole\nbody (%x, %o) {\n  %i = local_index\n  %f = load %x[%i]\n";
+const std::string kHead =
+    "tir 1\nkernel @k\ngrid (4, 2 vmapped)\nin f32[2, 3] whole\nin i32[4] whole\nin f32[0] whole\nout f32[2, 3] "
+    "whole\nbody (%x, %n, %z, %o) {\n"
+    "  %f23 = load %x[0:2, 0:3]\n  %i4 = load %n[0:4]\n  %i = load %n[0]\n  %p = constant true : bool[]\n  %p23 = "
+    "constant true : bool[2, 3]\n";
+const std::string kLaneHead =
+    "tir 1\nlane kernel @k\nworkgroup_size 8 shared_bytes 64 scratch_bytes 64\nextents (n)\nin f32[8] whole\nout "
+    "f32[8] whole\nbody (%x, %o) {\n  %i = local_index\n  %f = load %x[%i]\n";
 
 /// The message for one op, without the place and the source; the type of its result if there is none.
 std::string infer(const std::string& op, const std::string& head = kHead) {
@@ -47,7 +52,8 @@ TEST_CASE("infer: elementwise ops") {
   CHECK(infer("%r = bitcast %f23 : u32[2, 3]") == "u32[2, 3]");
   CHECK(infer("%r = eq %p23, %p23") == "bool[2, 3]");
   CHECK(infer("%r = add %f23, %i4") == "add: operands have dtypes f32 and i32\n  note: convert one of them first");
-  CHECK(infer("%r = add %i, %i4") == "add: operands have shapes () and (4,)\n  note: shapes must be equal or broadcast to one shape");
+  CHECK(infer("%r = add %i, %i4") ==
+        "add: operands have shapes () and (4,)\n  note: shapes must be equal or broadcast to one shape");
   CHECK(infer("%r = add %i4") == "add: takes 2 operands but got 1");
   CHECK(infer("%r = neg %i4, %i4") == "neg: takes 1 operand but got 2");
   CHECK(infer("%r = add %x, %x") == "add: operand 0 is a ref<any, f32[2, 3]>\n  note: load from the ref first");
@@ -56,8 +62,10 @@ TEST_CASE("infer: elementwise ops") {
   CHECK(infer("%r = and %f23, %f23") == "and: takes integers or bool but the operand is f32");
   CHECK(infer("%r = shift_left %p, %p") == "shift_left: takes integers but the operand is bool");
   CHECK(infer("%r = select %i4, %i4, %i4") == "select: the predicate must be bool but is i32");
-  CHECK(infer("%r = select %p, %f23, %f23") == "select: operands have shapes (), (2, 3) and (2, 3)\n  note: shapes must be equal or broadcast to one shape");
-  CHECK(infer("%r = bitcast %f23 : i16[2, 3]") == "bitcast: cannot reinterpret f32 as i16\n  note: both must have the same width, and neither may be bool");
+  CHECK(infer("%r = select %p, %f23, %f23") ==
+        "select: operands have shapes (), (2, 3) and (2, 3)\n  note: shapes must be equal or broadcast to one shape");
+  CHECK(infer("%r = bitcast %f23 : i16[2, 3]") ==
+        "bitcast: cannot reinterpret f32 as i16\n  note: both must have the same width, and neither may be bool");
 }
 
 TEST_CASE("infer: making and shaping values") {
@@ -67,19 +75,24 @@ TEST_CASE("infer: making and shaping values") {
   CHECK(infer("%r = iota axis [0, 1] : i32[2, 2]") == "iota: attribute axis takes one number but got 2");
   CHECK(infer("%r = iota axis 0 : bool[2]") == "iota: the result must be integers or floats but is bool[2]");
   CHECK(infer("%r = broadcast %i4 dims [1] : i32[2, 4]") == "i32[2, 4]");
-  CHECK(infer("%r = broadcast %i4 dims [0] : i32[2, 4]") == "broadcast: shape (4,) does not broadcast to (2, 4) along dims (0,)");
+  CHECK(infer("%r = broadcast %i4 dims [0] : i32[2, 4]") ==
+        "broadcast: shape (4,) does not broadcast to (2, 4) along dims (0,)");
   CHECK(infer("%r = broadcast %f23 dims [1, 0] : f32[3, 2]") == "broadcast: dims (1, 0) do not increase");
-  CHECK(infer("%r = broadcast %f23 dims [1] : f32[2, 3]") == "broadcast: the operand (2, 3) has 2 dims but dims lists 1");
+  CHECK(infer("%r = broadcast %f23 dims [1] : f32[2, 3]") ==
+        "broadcast: the operand (2, 3) has 2 dims but dims lists 1");
   CHECK(infer("%r = reshape %f23 : f32[6]") == "f32[6]");
   CHECK(infer("%r = reshape %f23 : f32[4]") == "reshape: shape (2, 3) has 6 elements but (4,) has 4");
   CHECK(infer("%r = transpose %f23 perm [1, 0]") == "f32[3, 2]");
-  CHECK(infer("%r = transpose %f23 perm [1, 1]") == "transpose: perm (1, 1) is not a permutation of the dims of (2, 3)");
+  CHECK(infer("%r = transpose %f23 perm [1, 1]") ==
+        "transpose: perm (1, 1) is not a permutation of the dims of (2, 3)");
   CHECK(infer("%r = slice %f23[0:2:2, 1:3]") == "f32[1, 2]");
   CHECK(infer("%r = slice %i4[4:4]") == "i32[0]");
   CHECK(infer("%r = slice %i4[2:5]") == "slice: dim 0: 2:5:1 is not a slice of 4 elements");
-  CHECK(infer("%r = slice %f23[0:2]") == "slice: the operand (2, 3) has 2 dims but start, limit and stride list 1, 1 and 1");
+  CHECK(infer("%r = slice %f23[0:2]") ==
+        "slice: the operand (2, 3) has 2 dims but start, limit and stride list 1, 1 and 1");
   CHECK(infer("%r = concatenate %f23, %f23 axis 1") == "f32[2, 6]");
-  CHECK(infer("%r = concatenate %f23, %i4 axis 0") == "concatenate: operands have dtypes f32 and i32\n  note: convert them to one dtype first");
+  CHECK(infer("%r = concatenate %f23, %i4 axis 0") ==
+        "concatenate: operands have dtypes f32 and i32\n  note: convert them to one dtype first");
   CHECK(infer("%r = concatenate %i, %i axis 0") == "concatenate: axis 0 is out of range for 0 dims");
 }
 
@@ -87,14 +100,22 @@ TEST_CASE("infer: products and reductions") {
   const std::string dims = " lhs_contract [1] rhs_contract [1] lhs_batch [] rhs_batch []";
   CHECK(infer("%r = dot %f23, %f23" + dims + " : f32[2, 2]") == "f32[2, 2]");
   CHECK(infer("%r = dot %f23, %f23" + dims + " : f64[2, 2]") == "f64[2, 2]");
-  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [1] lhs_batch [0] rhs_batch [0] : f32[2]") == "f32[2]");
-  CHECK(infer("%s = dot %f23, %f23" + dims + " : f32[2, 2]\n  %r = dot %f23, %f23, %f23" + dims + " : f32[2, 2]") == "dot: adds to f32[2, 3] but the product is f32[2, 2]");
-  CHECK(infer("%r = dot %f23, %f23" + dims + " : f16[2, 2]") == "dot: operands of f32 cannot give a result of f16\n  note: the result has the operands' dtype or a wider one of its kind");
+  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [1] lhs_batch [0] rhs_batch [0] : f32[2]") ==
+        "f32[2]");
+  CHECK(infer("%s = dot %f23, %f23" + dims + " : f32[2, 2]\n  %r = dot %f23, %f23, %f23" + dims + " : f32[2, 2]") ==
+        "dot: adds to f32[2, 3] but the product is f32[2, 2]");
+  CHECK(infer("%r = dot %f23, %f23" + dims + " : f16[2, 2]") ==
+        "dot: operands of f32 cannot give a result of f16\n  note: the result has the operands' dtype or a wider one "
+        "of its kind");
   CHECK(infer("%r = dot %i4, %i4 lhs_contract [0] rhs_contract [0] lhs_batch [] rhs_batch [] : u32[]") ==
-        "dot: operands of i32 cannot give a result of u32\n  note: the result has the operands' dtype or a wider one of its kind");
-  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[2, 2]") == "dot: contracts dim 1 of (2, 3) with dim 0 of (2, 3)");
-  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [] lhs_batch [] rhs_batch [] : f32[2, 2]") == "dot: contracts 1 dim of the left operand but 0 of the right");
-  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [1] lhs_batch [1] rhs_batch [0] : f32[2, 2]") == "dot: left dim 1 is listed twice");
+        "dot: operands of i32 cannot give a result of u32\n  note: the result has the operands' dtype or a wider one "
+        "of its kind");
+  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[2, 2]") ==
+        "dot: contracts dim 1 of (2, 3) with dim 0 of (2, 3)");
+  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [] lhs_batch [] rhs_batch [] : f32[2, 2]") ==
+        "dot: contracts 1 dim of the left operand but 0 of the right");
+  CHECK(infer("%r = dot %f23, %f23 lhs_contract [1] rhs_contract [1] lhs_batch [1] rhs_batch [0] : f32[2, 2]") ==
+        "dot: left dim 1 is listed twice");
   CHECK(infer("%r = reduce_sum %f23 axes [0]") == "f32[3]");
   CHECK(infer("%r = reduce_max %f23 axes [0, 1]") == "f32[]");
   CHECK(infer("%r = reduce_and %p23 axes [1]") == "bool[2]");
@@ -122,16 +143,20 @@ TEST_CASE("infer: gathers, scatters and sorts") {
   CHECK(infer("%r = gather %f23, %i4 dims [-1, 0]") == "gather: dim 1 of (2, 3) cannot follow dim 0 of (4,)");
   CHECK(infer("%r = gather %f23, %i4 dims [-1, 1]") == "gather: result dim 1 is out of range for 1 dim");
   CHECK(infer("%r = gather %f23, %i4 dims [-1]") == "gather: the operand (2, 3) has 2 dims but dims lists 1");
-  CHECK(infer("%e = load %z[0:0]\n  %r = gather %e, %i4 dims [-1]") == "gather: reads (4,) elements of (0,), which has none");
+  CHECK(infer("%e = load %z[0:0]\n  %r = gather %e, %i4 dims [-1]") ==
+        "gather: reads (4,) elements of (0,), which has none");
   CHECK(infer("%r = gather %f23") == "gather: takes at least 2 operands but got 1");
   CHECK(infer("%r = scatter %i4, %i4, %i4 dims [-1] kind add") == "i32[4]");
   CHECK(infer("%r = scatter %i4, %i, %i dims [-1]") == "i32[4]");
-  CHECK(infer("%r = scatter %i4, %f23, %i4 dims [-1]") == "scatter: operands have dtypes i32 and f32\n  note: convert one of them first");
-  CHECK(infer("%r = scatter %i4, %i4, %i4 dims [-1] kind sub") == "scatter: kind " + std::to_string(static_cast<int>(ir::Opcode::sub)) + " is not an associative op");
+  CHECK(infer("%r = scatter %i4, %f23, %i4 dims [-1]") ==
+        "scatter: operands have dtypes i32 and f32\n  note: convert one of them first");
+  CHECK(infer("%r = scatter %i4, %i4, %i4 dims [-1] kind sub") ==
+        "scatter: kind " + std::to_string(static_cast<int>(ir::Opcode::sub)) + " is not an associative op");
   CHECK(infer("%r = scatter %f23, %f23, %i4 dims [0, 0]") == "scatter: dims (0, 0) asks for 0 indices but there are 1");
   CHECK(infer("%r = scatter %i4, %i4 dims [-1]") == "scatter: takes at least 3 operands but got 2");
   CHECK(infer("%s, %r = sort %f23, %p23 axis 1 keys 1") == "f32[2, 3] bool[2, 3]");
-  CHECK(infer("%s, %r = sort %f23, %i4 axis 1 keys 1") == "sort: operands have shapes (2, 3) and (4,)\n  note: all must have one shape");
+  CHECK(infer("%s, %r = sort %f23, %i4 axis 1 keys 1") ==
+        "sort: operands have shapes (2, 3) and (4,)\n  note: all must have one shape");
   CHECK(infer("%r = sort %f23 axis 2 keys 1") == "sort: axis 2 is out of range for 2 dims");
   CHECK(infer("%r = sort %f23 axis 0 keys 2") == "sort: sorts 1 operand by 2 keys");
 }
@@ -144,7 +169,8 @@ TEST_CASE("infer: memory") {
   CHECK(infer("%r = load %x[0:0:5, 3:3]") == "f32[0, 0]");
   CHECK(infer("%r = load %n[ds(%i, 2, 3)]") == "i32[2]");
   CHECK(infer("%r = load %n[ds(%i, 3, 2)]") == "load: dim 0: slice of 3, step 2 is out of range for 4 elements");
-  CHECK(infer("%m = constant true : bool[9]\n  %r = load %n[ds(%i, 9)] mask %m") == "i32[9]");  // masked: each element is tested
+  // masked: each element is tested
+  CHECK(infer("%m = constant true : bool[9]\n  %r = load %n[ds(%i, 9)] mask %m") == "i32[9]");
   CHECK(infer("%r = swap %o[0:2, 0:3], %f23") == "f32[2, 3]");
   CHECK(infer("store %o[0:2, 0:3], %f23 mask %p23") == "");
   CHECK(infer("%r = load %i4[0]") == "load: operand 0 must be a ref but is i32[4]");
@@ -152,7 +178,8 @@ TEST_CASE("infer: memory") {
   CHECK(infer("%r = load %x[2, 0]") == "load: dim 0: index 2 is out of range for 2 elements");
   CHECK(infer("%r = load %x[-1, 0]") == "load: dim 0: index -1 is out of range for 2 elements");
   CHECK(infer("%r = load %n[2:6]") == "load: dim 0: slice of 4 from 2 is out of range for 4 elements");
-  CHECK(infer("%r = load %n[ds(0, -1)]") == "load: dim 0: a slice needs a size of at least 0 and a step of at least 1, not -1 and 1");
+  CHECK(infer("%r = load %n[ds(0, -1)]") ==
+        "load: dim 0: a slice needs a size of at least 0 and a step of at least 1, not -1 and 1");
   CHECK(infer("%r = load %z[%i]") == "load: dim 0: index is out of range for 0 elements");
   CHECK(infer("%r = load %n[%i4]") == "i32[4]");
   CHECK(infer("%r = load %n[ds(%i4, 2)]") == "load: dim 0: a dynamic start must be i32[] but is i32[4]");
@@ -162,16 +189,22 @@ TEST_CASE("infer: memory") {
   CHECK(infer("%f4 = constant 0.0 : f32[4]\n  %r = swap %o[%i4, %i4], %f4") == "f32[4]");
   CHECK(infer("addupdate %n[%i4], %i4") == "");
   CHECK(infer("%p4 = constant true : bool[4]\n  addupdate %n[0:4], %i4 mask %p4") == "");
-  CHECK(infer("addupdate %o[0:4], %p4", "tir 1\nkernel @k\nin bool[4] whole\nout bool[4] whole\nbody (%x, %o) {\n  %p4 = load %x[0:4]\n") == "addupdate: bool has no sum\n  note: or it to what is there: store(load | value)");
+  CHECK(infer("addupdate %o[0:4], %p4",
+              "tir 1\nkernel @k\nin bool[4] whole\nout bool[4] whole\nbody (%x, %o) {\n  %p4 = load %x[0:4]\n") ==
+        "addupdate: bool has no sum\n  note: or it to what is there: store(load | value)");
   CHECK(infer("%r = load %x[%f23, 0]") == "load: dim 0: an index array must be i32 and have dims but is f32[2, 3]");
-  CHECK(infer("%j = iota axis 0 : i32[3]\n  %r = load %x[%i4, %j]") == "load: dim 1: the index array has shape (3,) but that of dim 0 has (4,)\n  note: arrays of an index have one shape");
+  CHECK(infer("%j = iota axis 0 : i32[3]\n  %r = load %x[%i4, %j]") ==
+        "load: dim 1: the index array has shape (3,) but that of dim 0 has (4,)\n  note: arrays of an index have one "
+        "shape");
   CHECK(infer("%r = load %z[%i4]") == "load: dim 0: an index array into 0 elements");
   CHECK(infer("%r = load %n[%i4] mask %p") == "load: the mask must be bool[4] but is bool[]");
   CHECK(infer("store %o[%i4, 0:3], %f23") == "store: the value must be f32[4, 3] but is f32[2, 3]");
   CHECK(infer("%r = load %n[ds(9223372036854775807, 9223372036854775807, 9223372036854775807)]") ==
-        "load: dim 0: slice of 9223372036854775807 from 9223372036854775807, step 9223372036854775807 is out of range for 4 elements");
+        "load: dim 0: slice of 9223372036854775807 from 9223372036854775807, step 9223372036854775807 is out of range "
+        "for 4 elements");
   CHECK(infer("%r = load %n[0:4] mask %p") == "load: the mask must be bool[4] but is bool[]");
-  CHECK(infer("%m = constant true : bool[4]\n  %r = load %n[0:4] mask %m other %i") == "load: other must be i32[4] but is i32[]");
+  CHECK(infer("%m = constant true : bool[4]\n  %r = load %n[0:4] mask %m other %i") ==
+        "load: other must be i32[4] but is i32[]");
   CHECK(infer("store %n[0:4], %f23") == "store: the value must be i32[4] but is f32[2, 3]");
 }
 
@@ -180,13 +213,17 @@ TEST_CASE("infer: control flow") {
   CHECK(infer("%a = if %p { yield %i } else { yield %i }") == "i32[]");
   CHECK(infer("%a = switch %i case 0 { yield %i4 }") == "i32[4]");
   CHECK(infer("%a = while (%c = %i) { yield %p } do (%c) { yield %c }") == "i32[]");
-  CHECK(infer("%a = for %k = %i to %i step %i carry (%c = %f23) { yield %i4 }") == "for: region 0 must yield (f32[2, 3]) but yields (i32[4])");
-  CHECK(infer("%a = for %k = %p to %i step %i carry (%c = %i) { yield %c }") == "for: the lower bound must be i32[] but is bool[]");
+  CHECK(infer("%a = for %k = %i to %i step %i carry (%c = %f23) { yield %i4 }") ==
+        "for: region 0 must yield (f32[2, 3]) but yields (i32[4])");
+  CHECK(infer("%a = for %k = %p to %i step %i carry (%c = %i) { yield %c }") ==
+        "for: the lower bound must be i32[] but is bool[]");
   CHECK(infer("%s = constant 0 : i32[]\n  for %k = %i to %i step %s {}") == "for: the step is 0, not positive");
   CHECK(infer("%a = if %i { yield %i } else { yield %i }") == "if: the predicate must be bool[] but is i32[]");
-  CHECK(infer("%a = if %p { yield %i } else { yield %p }") == "if: region 0 yields (i32[]) but region 1 yields (bool[])");
+  CHECK(infer("%a = if %p { yield %i } else { yield %p }") ==
+        "if: region 0 yields (i32[]) but region 1 yields (bool[])");
   CHECK(infer("%a = if %p { yield %i }") == "if: region 0 yields (i32[]) but region 1 yields ()");
-  CHECK(infer("%a = while (%c = %i) { yield %c } do (%d) { yield %d }") == "while: region 0 must yield (bool[]) but yields (i32[])");
+  CHECK(infer("%a = while (%c = %i) { yield %c } do (%d) { yield %d }") ==
+        "while: region 0 must yield (bool[]) but yields (i32[])");
   CHECK(infer("%a = switch %p case 0 { yield %i }") == "switch: the index must be i32[] but is bool[]");
 }
 
@@ -202,7 +239,8 @@ TEST_CASE("infer: lane level") {
   CHECK(lane("store %o[0:2], %f") == "store: dim 0: the ref ref<global, f32[?]> takes one integer index, not a slice");
   CHECK(lane("%r = alloc_shared offset 0 : ref<shared, f32[4]>") == "ref<shared, f32[4]>");
   CHECK(lane("%r = alloc_scratch offset 0 : ref<global, i8[4]>") == "ref<global, i8[4]>");
-  CHECK(lane("%r = alloc_shared offset 0 : ref<global, f32[4]>") == "alloc_shared: the result must be a ref of rank 1 to shared memory but is ref<global, f32[4]>");
+  CHECK(lane("%r = alloc_shared offset 0 : ref<global, f32[4]>") ==
+        "alloc_shared: the result must be a ref of rank 1 to shared memory but is ref<global, f32[4]>");
   CHECK(lane("%r = alloc_shared offset -4 : ref<shared, f32[4]>") == "alloc_shared: the offset -4 is negative");
   CHECK(lane("%r = extent index 0 : i64[]") == "i64[]");
   CHECK(lane("%r = extent index 0 : f32[]") == "extent: the result must be i32[] or i64[] but is f32[]");
@@ -237,5 +275,6 @@ TEST_CASE("infer: every op has a rule: none falls through to an internal error")
         } catch (const TraceError&) {
         }
       }
-  CHECK_THROWS_WITH_AS(ir::infer(k, {.code = Opcode::neg, .operands = {Value{77}}}), "k: neg: operand 0 is not a value of this kernel", TraceError);
+  CHECK_THROWS_WITH_AS(ir::infer(k, {.code = Opcode::neg, .operands = {Value{77}}}),
+                       "k: neg: operand 0 is not a value of this kernel", TraceError);
 }

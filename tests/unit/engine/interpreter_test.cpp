@@ -1,4 +1,5 @@
-// The interpreter: blocks, the grid, memory and control flow, on small kernels in text form. pallas_answers_test.cpp compares with JAX.
+// The interpreter: blocks, the grid, memory and control flow, on small kernels in text form. pallas_answers_test.cpp
+// compares with JAX.
 #include "engine/interpreter/interpreter.h"
 
 #include <doctest/doctest.h>
@@ -38,7 +39,8 @@ constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
 
 // Equal, NaNs too.
 bool same(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](float x, float y) { return x == y || (std::isnan(x) && std::isnan(y)); });
 }
 }  // namespace
 
@@ -99,7 +101,8 @@ body (%4: ref<vmem, f32[4]>, %5: ref<vmem, f32[4]>, %6: ref<any, f32[2]>) {
 }
 
 TEST_CASE("interpreter: unspecified elements, all alike or each with a value of its own") {
-  // x hangs over by two elements. What one read gives is fixed, so a difference of it with itself is 0; two places differ.
+  // x hangs over by two elements. What one read gives is fixed, so a difference of it with itself is 0; two places
+  // differ.
   const ir::Kernel k = ir::parse(R"(tir 1
 kernel @unspecified
 in i32[2] block (4) map () { %0 = constant 0 : i32[]
@@ -124,7 +127,8 @@ body (%1: ref<vmem, i32[4]>, %2: ref<any, i32[4]>, %3: ref<any, i32[4]>, %4: ref
 })");
   // 0 to 3: all alike; from 4 on: by a seed.
   const auto options = [](int fill) {
-    constexpr Uninitialised kAlike[] = {Uninitialised::nan, Uninitialised::zero, Uninitialised::large, Uninitialised::small};
+    constexpr Uninitialised kAlike[] = {Uninitialised::nan, Uninitialised::zero, Uninitialised::large,
+                                        Uninitialised::small};
     InterpretOptions o;
     o.uninitialised = fill < 4 ? kAlike[fill] : Uninitialised::pattern;
     if (fill >= 4) o.seed = static_cast<uint64_t>(fill);
@@ -144,7 +148,8 @@ body (%1: ref<vmem, i32[4]>, %2: ref<any, i32[4]>, %3: ref<any, i32[4]>, %4: ref
 }
 
 TEST_CASE("interpreter: leaving an output block writes it back, coming back reads it") {
-  // Blocks 0, 1, 0 of an array whose second block hangs over; each program adds 1 to a block that program 0 and 1 initialise.
+  // Blocks 0, 1, 0 of an array whose second block hangs over; each program adds 1 to a block that program 0 and 1
+  // initialise.
   const std::string text = R"(kernel @back
 grid (3)
 out i32[3] block (2) map (%0) { %1 = constant 2 : i32[]
@@ -214,11 +219,13 @@ body (%0: ref<any, f16[2]>, %1: ref<any, bf16[2]>, %2: ref<any, f64[1]>, %3: ref
 TEST_CASE("interpreter: scratch persists in grid order, but not across a vmapped axis") {
   const auto text = [](const std::string& axis) {
     return R"(kernel @scan
-grid ()" + axis + R"(, 3)
+grid ()" + axis +
+           R"(, 3)
 out f32[2, 3] block (squeezed, squeezed) map (%0, %1) { yield %0, %1 }
 scratch ref<vmem, f32[]>
 body (%2: ref<vmem, f32[]>, %3: ref<vmem, f32[]>) {
-  %4 = program_id axis )" + (axis == "2" ? "1" : "0") + R"( : i32[]
+  %4 = program_id axis )" +
+           (axis == "2" ? "1" : "0") + R"( : i32[]
   %5 = constant 1 : i32[]
   %6 = eq %4, %5 : bool[]
   if %6 {
@@ -290,7 +297,8 @@ body (%2: ref<any, i32[5]>, %3: ref<any, bool[4]>, %4: ref<any, i32[5]>, %5: ref
   const Array mask({4}, std::vector<bool>{true, true, true, false});
   const auto out = run(text, {x, mask});
   CHECK(values<int32_t>(out[0]) == Ints{10, kLeast, 12, 13, 14});  // starts -2, 2, 6
-  CHECK(values<int32_t>(out[1]) == Ints{-1, -1, 10, -1, kLeast, kLeast, 10, kLeast, 12, 13, 14, -1, 12, 13, 14, kLeast, -1, -1, -1, -1, kLeast, kLeast, kLeast, kLeast});
+  CHECK(values<int32_t>(out[1]) == Ints{-1, -1, 10,     -1, kLeast, kLeast, 10, kLeast, 12,     13,     14,    -1, 12,
+                                        13, 14, kLeast, -1, -1,     -1,     -1, kLeast, kLeast, kLeast, kLeast});
 }
 
 TEST_CASE("interpreter: swap returns what was there") {
@@ -412,7 +420,9 @@ body (%0: ref<any, f32[2, 3, 5]>, %1: ref<any, f32[5, 3, 2]>, %2: ref<any, f32[2
   CHECK(values<float>(out[2]) == Floats{95, 145, 195});
   for (int l = 0; l < 5; ++l)
     for (int a = 0; a < 2; ++a)
-      for (int b = 0; b < 2; ++b) CHECK(out[5].at(l * 4 + a * 2 + b) == at(a, 0, l) * at(b, 0, l) + at(a, 1, l) * at(b, 1, l) + at(a, 2, l) * at(b, 2, l));
+      for (int b = 0; b < 2; ++b)
+        CHECK(out[5].at(l * 4 + a * 2 + b) ==
+              at(a, 0, l) * at(b, 0, l) + at(a, 1, l) * at(b, 1, l) + at(a, 2, l) * at(b, 2, l));
   CHECK(values<float>(out[6]) == Floats{0, 1, 2, 3, 4, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29});
 }
 
@@ -446,7 +456,8 @@ body (%0: ref<any, f32[0, 3]>, %1: ref<any, f32[3]>, %2: ref<any, f32[3]>, %3: r
 
 TEST_CASE("interpreter: an empty grid leaves outputs unspecified, a rank 0 grid runs once") {
   const auto text = [](const std::string& grid, const std::string& args) {
-    return "kernel @g\ngrid (" + grid + ")\nout f32[2] block (2) map (" + args + ") { %1 = constant 0 : i32[]\n  yield %1 }\n" +
+    return "kernel @g\ngrid (" + grid + ")\nout f32[2] block (2) map (" + args +
+           ") { %1 = constant 0 : i32[]\n  yield %1 }\n" +
            "body (%2: ref<vmem, f32[2]>) {\n  %3 = constant 1 : f32[2]\n  store %2[0:2], %3\n  yield\n}";
   };
   CHECK(same(values<float>(run(text("0", "%0"), {}).at(0)), {kNan, kNan}));
@@ -455,15 +466,20 @@ TEST_CASE("interpreter: an empty grid leaves outputs unspecified, a rank 0 grid 
 
 TEST_CASE("interpreter: products accumulate in the dtypes they should") {
   const auto dot = [](const std::string& t, const std::string& r) {
-    return "kernel @d\ngrid (1)\nin " + t + "[300] whole\nout " + r + "[] whole\nbody (%0: ref<any, " + t + "[300]>, %1: ref<any, " + r + "[]>) {\n  %2 = load %0[0:300] : " + t +
-           "[300]\n  %3 = dot %2, %2 lhs_contract [0] rhs_contract [0] lhs_batch [] rhs_batch [] : " + r + "[]\n  store %1[], %3\n  yield\n}";
+    return "kernel @d\ngrid (1)\nin " + t + "[300] whole\nout " + r + "[] whole\nbody (%0: ref<any, " + t +
+           "[300]>, %1: ref<any, " + r + "[]>) {\n  %2 = load %0[0:300] : " + t +
+           "[300]\n  %3 = dot %2, %2 lhs_contract [0] rhs_contract [0] lhs_batch [] rhs_batch [] : " + r +
+           "[]\n  store %1[], %3\n  yield\n}";
   };
-  CHECK(run(dot("i8", "i8"), {Array({300}, std::vector<int8_t>(300, 3))}).at(0).at(0) == static_cast<int8_t>(2700 % 256));
+  CHECK(run(dot("i8", "i8"), {Array({300}, std::vector<int8_t>(300, 3))}).at(0).at(0) ==
+        static_cast<int8_t>(2700 % 256));
   CHECK(run(dot("i8", "i32"), {Array({300}, std::vector<int8_t>(300, 100))}).at(0).at(0) == 3000000);
   CHECK(run(dot("u16", "u16"), {Array({300}, std::vector<uint16_t>(300, 65535))}).at(0).at(0) == 300);
-  CHECK(run(dot("f16", "f16"), {Array({300}, std::vector<half_t>(300, half_t(3)))}).at(0).at(0) == 2700);  // 2048 + 9 would round to 2056 in f16
+  // 2048 + 9 would round to 2056 in f16
+  CHECK(run(dot("f16", "f16"), {Array({300}, std::vector<half_t>(300, half_t(3)))}).at(0).at(0) == 2700);
   CHECK(run(dot("bf16", "f32"), {Array({300}, std::vector<bfloat16_t>(300, bfloat16_t(3)))}).at(0).at(0) == 2700);
-  CHECK(run(dot("f32", "f64"), {Array({300}, std::vector<float>(300, 1 + 0x1p-23f))}).at(0).at(0) == doctest::Approx(300 * (1 + 0x1p-23) * (1 + 0x1p-23)).epsilon(1e-13));
+  CHECK(run(dot("f32", "f64"), {Array({300}, std::vector<float>(300, 1 + 0x1p-23f))}).at(0).at(0) ==
+        doctest::Approx(300 * (1 + 0x1p-23) * (1 + 0x1p-23)).epsilon(1e-13));
 }
 
 TEST_CASE("interpreter: large products equal a plain triple loop") {
@@ -472,14 +488,20 @@ TEST_CASE("interpreter: large products equal a plain triple loop") {
     const auto s = [](int v) { return std::to_string(v); };
     for (const char* t : {"f32", "f64", "i32", "u8"}) {
       const std::string type = t;
-      const std::string a = type + "[" + s(m) + ", " + s(k) + "]", b = type + "[" + s(n) + ", " + s(k) + "]", c = type + "[" + s(m) + ", " + s(n) + "]";
-      const std::string text = "kernel @mm\ngrid (1)\nin " + a + " whole\nin " + b + " whole\nout " + c + " whole\nbody (%0: ref<any, " + a + ">, %1: ref<any, " + b + ">, %2: ref<any, " + c +
-                               ">) {\n  %3 = load %0[0:" + s(m) + ", 0:" + s(k) + "] : " + a + "\n  %4 = load %1[0:" + s(n) + ", 0:" + s(k) + "] : " + b +
-                               "\n  %5 = dot %3, %4 lhs_contract [1] rhs_contract [1] lhs_batch [] rhs_batch [] : " + c + "\n  store %2[0:" + s(m) + ", 0:" + s(n) + "], %5\n  yield\n}";
+      const std::string a = type + "[" + s(m) + ", " + s(k) + "]", b = type + "[" + s(n) + ", " + s(k) + "]",
+                        c = type + "[" + s(m) + ", " + s(n) + "]";
+      const std::string text =
+          "kernel @mm\ngrid (1)\nin " + a + " whole\nin " + b + " whole\nout " + c + " whole\nbody (%0: ref<any, " + a +
+          ">, %1: ref<any, " + b + ">, %2: ref<any, " + c + ">) {\n  %3 = load %0[0:" + s(m) + ", 0:" + s(k) +
+          "] : " + a + "\n  %4 = load %1[0:" + s(n) + ", 0:" + s(k) + "] : " + b +
+          "\n  %5 = dot %3, %4 lhs_contract [1] rhs_contract [1] lhs_batch [] rhs_batch [] : " + c +
+          "\n  store %2[0:" + s(m) + ", 0:" + s(n) + "], %5\n  yield\n}";
       const DType dtype = *dtype_from_name(type);
       Array x({m, k}, dtype), y({n, k}, dtype);
-      for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, reference::from_double(dtype, static_cast<double>(i * 7 % 11) - (type == "u8" ? 0 : 5)));
-      for (int64_t i = 0; i < y.size(); ++i) y.set_element_bits(i, reference::from_double(dtype, static_cast<double>(i * 5 % 13) - (type == "u8" ? 0 : 6)));
+      for (int64_t i = 0; i < x.size(); ++i)
+        x.set_element_bits(i, reference::from_double(dtype, static_cast<double>(i * 7 % 11) - (type == "u8" ? 0 : 5)));
+      for (int64_t i = 0; i < y.size(); ++i)
+        y.set_element_bits(i, reference::from_double(dtype, static_cast<double>(i * 5 % 13) - (type == "u8" ? 0 : 6)));
       const Array z = run(text, {x, y}).at(0);
       for (int i = 0; i < m; ++i)
         for (int j = 0; j < n; ++j) {
@@ -492,7 +514,8 @@ TEST_CASE("interpreter: large products equal a plain triple loop") {
 }
 
 TEST_CASE("interpreter: buffers of dead values are reused without harm") {
-  // x is used inside a loop after other values have come and gone; y is made before and used after; constants are shared by all programs.
+  // x is used inside a loop after other values have come and gone; y is made before and used after; constants are
+  // shared by all programs.
   const std::string text = R"(kernel @lives
 grid (2)
 in f32[64] whole
@@ -560,44 +583,64 @@ body (%6: ref<vmem, f32[4, 8]>, %7: ref<vmem, i32[4]>, %8: ref<vmem, f32[1, 1]>)
     } catch (const SpecError& e) {
       got = e.what();
     }
-    if (const auto at = got.find("\n  at <text>:"); at != std::string::npos) got.erase(at, got.find('\n', at + 1) == std::string::npos ? std::string::npos : got.find('\n', at + 1) - at);
+    if (const auto at = got.find("\n  at <text>:"); at != std::string::npos)
+      got.erase(at, got.find('\n', at + 1) == std::string::npos ? std::string::npos : got.find('\n', at + 1) - at);
     CHECK(got == message);
   };
   const Array x({5, 8}, f32), y({5}, i32);
   CHECK(run(text, {x, y}, {{"m", 2}}).at(0).shape() == Shape{3, 2});
   refuses({x}, {}, "fits: takes 2 arguments but 1 was given");
   refuses({x, Array({5}, f32)}, {}, "fits: argument 1: dtype is f32 but the kernel takes i32");
-  refuses({Array({5, 8, 1}, f32), y}, {}, "fits: argument 0: shape (5, 8, 1) has 3 dims but the kernel takes (n, 8) with 2");
+  refuses({Array({5, 8, 1}, f32), y}, {},
+          "fits: argument 0: shape (5, 8, 1) has 3 dims but the kernel takes (n, 8) with 2");
   refuses({Array({5, 7}, f32), y}, {}, "fits: argument 0: shape is (5, 7) but the kernel takes (n, 8)");
   refuses({x, Array({6}, i32)}, {{"m", 1}},
-          "fits: argument 1: shape (6,) has n = 6 but argument 0 has n = 5\n  note: the kernel takes (n,) here; equal names are equal sizes");
-  refuses({x, y}, {{"n", 4}}, "fits: argument 0: shape (5, 8) has n = 5 but the call gives n = 4\n  note: the kernel takes (n, 8) here; equal names are equal sizes");
-  refuses({x, y}, {}, "fits: out_specs[0]: no value for the size \"m\" in m\n  note: a size is taken from an argument whose shape names it alone, or given with the call");
-  refuses({x, y}, {{"q", 1}}, "fits: a size \"q\" was given but the kernel has none of that name\n  note: its sizes are n, m");
+          "fits: argument 1: shape (6,) has n = 6 but argument 0 has n = 5\n  note: the kernel takes (n,) here; equal "
+          "names are equal sizes");
+  refuses({x, y}, {{"n", 4}},
+          "fits: argument 0: shape (5, 8) has n = 5 but the call gives n = 4\n  note: the kernel takes (n, 8) here; "
+          "equal names are equal sizes");
+  refuses({x, y}, {},
+          "fits: out_specs[0]: no value for the size \"m\" in m\n  note: a size is taken from an argument whose shape "
+          "names it alone, or given with the call");
+  refuses({x, y}, {{"q", 1}},
+          "fits: a size \"q\" was given but the kernel has none of that name\n  note: its sizes are n, m");
   refuses({x, y}, {{"m", -1}}, "fits: the size m was given as -1\n  note: sizes must not be negative");
-  refuses({Array({1, 8}, f32), Array({1}, i32)}, {{"m", 1}}, "fits: out_specs[0]: array shape (n - 2, m) is (-1, 1) for n = 1, m = 1\n  note: sizes must not be negative");
-  refuses({x, y}, {{"m", int64_t{1} << 31}}, "fits: grid axis 1 is 2147483648, from m for m = 2147483648\n  note: program ids are i32, so a grid axis has at most 2147483647 programs");
+  refuses({Array({1, 8}, f32), Array({1}, i32)}, {{"m", 1}},
+          "fits: out_specs[0]: array shape (n - 2, m) is (-1, 1) for n = 1, m = 1\n  note: sizes must not be negative");
+  refuses({x, y}, {{"m", int64_t{1} << 31}},
+          "fits: grid axis 1 is 2147483648, from m for m = 2147483648\n  note: program ids are i32, so a grid axis has "
+          "at most 2147483647 programs");
   ir::Kernel lowered = ir::parse("tir 1\n" + text);
   lowered.level = ir::Level::lane;
   lowered.loc = {};
-  CHECK_THROWS_WITH_AS(interpret(lowered, {x, y}), "fits: the interpreter runs tile-level kernels, and this one is lowered", SpecError);
+  CHECK_THROWS_WITH_AS(interpret(lowered, {x, y}),
+                       "fits: the interpreter runs tile-level kernels, and this one is lowered", SpecError);
 }
 
 TEST_CASE("interpreter: extents that are expressions, and grids that go negative") {
   const auto text = [](const std::string& grid) {
-    return "kernel @e\ngrid (" + grid + ")\nin f32[n] block (1) map (%0) { yield %0 }\nin f32[n * 2] block (1) map (%1) { yield %1 }\nout f32[n] block (1) map (%2) { yield %2 }\n" +
+    return "kernel @e\ngrid (" + grid +
+           ")\nin f32[n] block (1) map (%0) { yield %0 }\nin f32[n * 2] block (1) map (%1) { yield %1 }\nout f32[n] "
+           "block (1) map (%2) { yield %2 }\n" +
            "body (%3: ref<vmem, f32[1]>, %4: ref<vmem, f32[1]>, %5: ref<vmem, f32[1]>) {\n  yield\n}";
   };
   ir::Kernel k = ir::parse("tir 1\n" + text("n"));
   for (auto& b : k.blocks) b.loc = {};
   k.loc = {};
   CHECK(interpret(k, {Array({3}, f32), Array({6}, f32)}).at(0).size() == 3);
-  CHECK_THROWS_WITH_AS(interpret(k, {Array({3}, f32), Array({5}, f32)}), "e: argument 1: shape is (5,) but the kernel takes (n * 2,), which is (6,) for n = 3", SpecError);
+  CHECK_THROWS_WITH_AS(interpret(k, {Array({3}, f32), Array({5}, f32)}),
+                       "e: argument 1: shape is (5,) but the kernel takes (n * 2,), which is (6,) for n = 3",
+                       SpecError);
   k.grid[0].size = dim("n") - 4;
-  CHECK_THROWS_WITH_AS(interpret(k, {Array({3}, f32), Array({6}, f32)}), "e: grid axis 0 is -1, from n - 4 for n = 3\n  note: grid sizes must not be negative", SpecError);
-  k.grid[0].size = cdiv(dim("n"), dim("n") - 3);
   CHECK_THROWS_WITH_AS(interpret(k, {Array({3}, f32), Array({6}, f32)}),
-                       "e: grid axis 0: cdiv(n, n - 3) for n = 3: size expression divides 3 by 0\n  note: divisors must be positive", SpecError);
+                       "e: grid axis 0 is -1, from n - 4 for n = 3\n  note: grid sizes must not be negative",
+                       SpecError);
+  k.grid[0].size = cdiv(dim("n"), dim("n") - 3);
+  CHECK_THROWS_WITH_AS(
+      interpret(k, {Array({3}, f32), Array({6}, f32)}),
+      "e: grid axis 0: cdiv(n, n - 3) for n = 3: size expression divides 3 by 0\n  note: divisors must be positive",
+      SpecError);
 }
 
 TEST_CASE("interpreter: a loop whose step is not positive, and regions nested too deep, are errors") {
@@ -616,7 +659,6 @@ body (%0: ref<any, i32[]>) {
   for (ir::Op& op : k.ops) op.loc = {};
   CHECK_THROWS_WITH_AS(interpret(k, {Array(Shape{}, Ints{-2})}), "for: the step must be positive but is -2", SpecError);
   for (const int depth : {100, 2000}) {
-
     k = {};
     k.name = "deep";
     ir::Builder b(k);
@@ -624,7 +666,9 @@ body (%0: ref<any, i32[]>) {
     k.body = b.new_region({});
     b.set_region(k.body);
     const ir::Value yes = b.constant(boolean, 1);
-    const std::function<void(int)> nest = [&](int left) { if (left) b.when(yes, [&] { nest(left - 1); }); };
+    const std::function<void(int)> nest = [&](int left) {
+      if (left) b.when(yes, [&] { nest(left - 1); });
+    };
     nest(depth);
     b.set_region(k.body);
     b.yield({});
@@ -634,8 +678,9 @@ body (%0: ref<any, i32[]>) {
 }
 
 namespace {
-// A random kernel over i32[8] values: arithmetic, reshapes, loads and stores, loops whose carries may trade places, conditionals. With
-// `keep`, every region ends by storing all its values elsewhere, so that no buffer can be reused before the region's end.
+// A random kernel over i32[8] values: arithmetic, reshapes, loads and stores, loops whose carries may trade places,
+// conditionals. With `keep`, every region ends by storing all its values elsewhere, so that no buffer can be reused
+// before the region's end.
 struct RandomKernel {
   ir::Kernel k;
   ir::Builder b{k};
@@ -644,7 +689,10 @@ struct RandomKernel {
   ir::Value data, scratch, dump;
   const ir::Type vector = ir::Type::array(i32, {8});
 
-  uint32_t pick(uint32_t n) { state = state * 1664525u + 1013904223u; return (state >> 16) % n; }
+  uint32_t pick(uint32_t n) {
+    state = state * 1664525u + 1013904223u;
+    return (state >> 16) % n;
+  }
   ir::Value any(const std::vector<ir::Value>& v) { return v[pick(static_cast<uint32_t>(v.size()))]; }
   void store(ir::Value ref, ir::Value v) {
     ir::Op op{.code = ir::Opcode::store, .operands = {ref, v}};
@@ -670,17 +718,21 @@ struct RandomKernel {
           values.push_back(b.one(std::move(back), vector));
           break;
         }
-        case 3: case 4: case 5: {
+        case 3:
+        case 4:
+        case 5: {
           constexpr ir::Opcode kOps[] = {ir::Opcode::add, ir::Opcode::sub, ir::Opcode::mul, ir::Opcode::xor_};
           const ir::Value x = any(values), y = any(values);
           values.push_back(b.elementwise(kOps[pick(4)], {x, y}));
           break;
         }
         case 6: values.push_back(b.constant_int(i32, static_cast<int>(pick(5)), {8})); break;
-        case 7: case 8: {
+        case 7:
+        case 8: {
           std::vector<ir::Value> init;
           for (uint32_t c = 0; c < 1 + pick(3); ++c) init.push_back(any(values));
-          const ir::Value zero = b.constant_int(i32, 0), count = b.constant_int(i32, static_cast<int>(pick(4))), one = b.constant_int(i32, 1);
+          const ir::Value zero = b.constant_int(i32, 0), count = b.constant_int(i32, static_cast<int>(pick(4))),
+                          one = b.constant_int(i32, 1);
           const auto out = b.for_loop(zero, count, one, init, [&](ir::Value, const std::vector<ir::Value>& carries) {
             std::vector<ir::Value> inside = values;
             inside.insert(inside.end(), carries.begin(), carries.end());
@@ -692,7 +744,8 @@ struct RandomKernel {
         }
         default: {
           const ir::Value yes = b.constant(boolean, pick(2));
-          const auto out = b.if_else(yes, [&] { return region(values, depth - 1, 2); }, [&] { return region(values, depth - 1, 2); });
+          const auto out = b.if_else(
+              yes, [&] { return region(values, depth - 1, 2); }, [&] { return region(values, depth - 1, 2); });
           values.insert(values.end(), out.begin(), out.end());
         }
       }

@@ -18,7 +18,8 @@ Array ramp(Shape shape, float from = 0, float step = 1) {
   return a;
 }
 bool same(const Array& a, const Array& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() && (a.nbytes() == 0 || std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.nbytes())) == 0);
+  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         (a.nbytes() == 0 || std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.nbytes())) == 0);
 }
 /// The function as one kernel on whole arrays.
 template <class F>
@@ -36,10 +37,12 @@ std::string error_of(const F& f) {
   return "nothing was thrown";
 }
 const auto twice = pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2; }, {.out_shape = {{{4}, f32}}, .name = "twice"});
-const auto sum_and_difference = pallas_call([](Ref x, Ref y, Ref s, Ref d) {
-  s[all] = x[all] + y[all];
-  d[all] = x[all] - y[all];
-}, {.out_shape = {{{4}, f32}, {{4}, f32}}, .name = "sum_and_difference"});
+const auto sum_and_difference = pallas_call(
+    [](Ref x, Ref y, Ref s, Ref d) {
+      s[all] = x[all] + y[all];
+      d[all] = x[all] - y[all];
+    },
+    {.out_shape = {{{4}, f32}, {{4}, f32}}, .name = "sum_and_difference"});
 }  // namespace
 
 TEST_CASE("jit: plain operations and calls of kernels") {
@@ -49,7 +52,8 @@ TEST_CASE("jit: plain operations and calls of kernels") {
   });
   const Array x = ramp({4}), y = ramp({4}, 2, -0.5f);
   const Array r = interpret(f, x, y);
-  for (int i = 0; i < 4; ++i) CHECK(r.at(i) == doctest::Approx(std::exp(2 * x.at(i) + 1) * (x.at(i) < y.at(i) ? x.at(i) : -y.at(i))));
+  for (int i = 0; i < 4; ++i)
+    CHECK(r.at(i) == doctest::Approx(std::exp(2 * x.at(i) + 1) * (x.at(i) < y.at(i) ? x.at(i) : -y.at(i))));
   const Graph& g = f.trace({{{4}, f32}, {{4}, f32}});
   CHECK(&g == &f.trace({{{4}, f32}, {{4}, f32}}));
   CHECK(&g != &f.trace({{{4}, f32}, {{1}, f32}}));
@@ -60,7 +64,8 @@ TEST_CASE("jit: plain operations and calls of kernels") {
 
 TEST_CASE("jit: shapes and dtypes are those of a kernel's Values") {
   const auto check = [](auto f, const Array& x, const ShapeDtype& out) {
-    CHECK(same(interpret(jit([f](Tensor v) { return Value(f(v)); }), x), as_kernel([f](Value v) { return Value(f(v)); }, x, out)));
+    CHECK(same(interpret(jit([f](Tensor v) { return Value(f(v)); }), x),
+               as_kernel([f](Value v) { return Value(f(v)); }, x, out)));
   };
   const Array x = ramp({3, 4}, -5, 0.75f);
   check([](Value v) { return cast(v, f16) + 1; }, x, {{3, 4}, f16});
@@ -104,28 +109,39 @@ TEST_CASE("jit: several results, other jits, arrays of the host, no arguments") 
 }
 
 TEST_CASE("jit: loops and branches around calls are bodies of the graph") {
-  const auto power = jit([](Tensor x) { return fori_loop(0, 5, x, [](Value i, Value c) { return twice(c) + cast(i, f32); }); });
+  const auto power =
+      jit([](Tensor x) { return fori_loop(0, 5, x, [](Value i, Value c) { return twice(c) + cast(i, f32); }); });
   Array expected = ramp({4});
   for (int i = 0; i < 5; ++i)
     for (float& v : expected.data<float>()) v = 2 * v + static_cast<float>(i);
   CHECK(same(interpret(power, ramp({4})), expected));
   CHECK(power.trace({{{4}, f32}}).body.steps.at(0).count == 5);
 
-  const auto counted = jit([](Tensor x, Tensor n) { return fori_loop(0, n, x, [](Value, Value c) { return Value(twice(c)); }); });
+  const auto counted =
+      jit([](Tensor x, Tensor n) { return fori_loop(0, n, x, [](Value, Value c) { return Value(twice(c)); }); });
   CHECK(same(interpret(counted, ramp({4}), Array({}, std::vector<int32_t>{3})), ramp({4}, 0, 8)));
 
   const auto until = jit([](Tensor x) {
-    return while_loop(std::tuple{x, 0}, [](Value v, Value) { return max(v) < 100; }, [](Value v, Value n) { return std::tuple{Value(twice(v)), n + 1}; });
+    return while_loop(
+        std::tuple{x, 0}, [](Value v, Value) { return max(v) < 100; },
+        [](Value v, Value n) { return std::tuple{Value(twice(v)), n + 1}; });
   });
   const auto [last, steps] = interpret(until, ramp({4}));
   CHECK(same(last, ramp({4}, 0, 64)));
   CHECK(steps.at(0) == 6);
 
-  const auto branch = jit([](Tensor x, Tensor p) { return cond(p, [&] { return Value(twice(x)); }, [&] { return x + 1; }); });
+  const auto branch =
+      jit([](Tensor x, Tensor p) { return cond(p, [&] { return Value(twice(x)); }, [&] { return x + 1; }); });
   CHECK(same(interpret(branch, ramp({4}), Array({}, std::vector<bool>{true})), ramp({4}, 0, 2)));
   CHECK(same(interpret(branch, ramp({4}), Array({}, std::vector<bool>{false})), ramp({4}, 1)));
-  const auto choice = jit([](Tensor x, Tensor i) { return switch_(i, [&] { return x; }, [&] { return Value(twice(x)); }, [&] { return x * 0; }); });
-  for (int i = -1; i < 4; ++i) CHECK(same(interpret(choice, ramp({4}), Array({}, std::vector<int32_t>{i})), ramp({4}, 0, i < 1 ? 1 : i == 1 ? 2 : 0)));
+  const auto choice = jit([](Tensor x, Tensor i) {
+    return switch_(i, [&] { return x; }, [&] { return Value(twice(x)); }, [&] { return x * 0; });
+  });
+  for (int i = -1; i < 4; ++i)
+    CHECK(same(interpret(choice, ramp({4}), Array({}, std::vector<int32_t>{i})), ramp({4}, 0,
+                                                                                      i < 1    ? 1
+                                                                                      : i == 1 ? 2
+                                                                                               : 0)));
 
   // A small loop without calls is a kernel.
   const auto small = jit([](Tensor x) { return fori_loop(0, 3, x, [](Value, Value c) { return c * 2; }); });
@@ -138,7 +154,13 @@ TEST_CASE("jit: loops and branches around calls are bodies of the graph") {
 TEST_CASE("jit: vmapped calls, grid sizes, prints") {
   const auto batched = vmap(twice, {0});
   CHECK(same(interpret(jit([&](Tensor x) { return Value(batched(x)); }), ramp({3, 4})), ramp({3, 4}, 0, 2)));
-  const auto rows = pallas_call([](Ref x, Ref o) { o[all] = x[all] + 1; }, {.out_shape = {{{8}, f32}}, .grid = {dynamic_grid_dim}, .in_specs = {{{1}, [](Value i) { return i; }}}, .out_specs = {{{1}, [](Value i) { return i; }}}, .input_output_aliases = {{0, 0}}, .name = "rows"});
+  const auto rows =
+      pallas_call([](Ref x, Ref o) { o[all] = x[all] + 1; }, {.out_shape = {{{8}, f32}},
+                                                              .grid = {dynamic_grid_dim},
+                                                              .in_specs = {{{1}, [](Value i) { return i; }}},
+                                                              .out_specs = {{{1}, [](Value i) { return i; }}},
+                                                              .input_output_aliases = {{0, 0}},
+                                                              .name = "rows"});
   const Array r = interpret(jit([&](Tensor x) { return Value(rows(GridSizes{3}, x)); }), ramp({8}));
   for (int i = 0; i < 8; ++i) CHECK(r.at(i) == (i < 3 ? i + 1 : i));
   const auto prints = jit([](Tensor x) {
@@ -153,17 +175,29 @@ TEST_CASE("jit: vmapped calls, grid sizes, prints") {
 }
 
 TEST_CASE("jit: what is wrong is said") {
-  CHECK(error_of([] { interpret(jit([](Tensor x, Tensor y) { return x + y; }, {.name = "f"}), ramp({3}), ramp({4})); }) == "f: add: shapes (3,) and (4,) do not broadcast");
-  CHECK(error_of<SpecError>([] { static_cast<const Jit&>(jit([](Tensor x) { return x; }, {.name = "f"})).trace({}); }) == "f: called with 0 arguments but the function takes 1");
+  CHECK(error_of([] {
+          interpret(jit([](Tensor x, Tensor y) { return x + y; }, {.name = "f"}), ramp({3}), ramp({4}));
+        }) == "f: add: shapes (3,) and (4,) do not broadcast");
+  CHECK(error_of<SpecError>([] {
+          static_cast<const Jit&>(jit([](Tensor x) { return x; }, {.name = "f"})).trace({});
+        }) == "f: called with 0 arguments but the function takes 1");
   CHECK(error_of<SpecError>([] { jit([](Tensor x) { return x; }, {.name = "f"}).trace({{{ts::dim("n")}, f32}}); }) ==
         "f: argument 0 has the shape (n,), and a function under jit is traced for static ones");
-  CHECK(error_of([] { interpret(jit([](Tensor x) { return Value(sum_and_difference(x, x)); }), ramp({4})); }) == "sum_and_difference: the call has 2 outputs, not one\n  note: take them by index");
-  CHECK(error_of([] { interpret(pallas_call([](Ref x, Ref o) { o[all] = twice(Value(x[all])); }, {.out_shape = {{{4}, f32}}, .name = "outer"}), ramp({4})); }) ==
-        "outer: twice: a pallas_call is called inside of a kernel");
-  CHECK(error_of([] { interpret(pallas_call([](Ref o) { o[all] = asarray(ramp({4})); }, {.out_shape = {{{4}, f32}}, .name = "outer"})); }) ==
-        "outer: asarray: an array of the host is used inside of a kernel");
+  CHECK(error_of([] { interpret(jit([](Tensor x) { return Value(sum_and_difference(x, x)); }), ramp({4})); }) ==
+        "sum_and_difference: the call has 2 outputs, not one\n  note: take them by index");
+  CHECK(error_of([] {
+          interpret(pallas_call([](Ref x, Ref o) { o[all] = twice(Value(x[all])); },
+                                {.out_shape = {{{4}, f32}}, .name = "outer"}),
+                    ramp({4}));
+        }) == "outer: twice: a pallas_call is called inside of a kernel");
+  CHECK(error_of([] {
+          interpret(
+              pallas_call([](Ref o) { o[all] = asarray(ramp({4})); }, {.out_shape = {{{4}, f32}}, .name = "outer"}));
+        }) == "outer: asarray: an array of the host is used inside of a kernel");
   CHECK(error_of([] { asarray(ramp({4})); }) == "asarray: no function under jit is being traced");
-  CHECK(error_of([] { interpret(jit([](Tensor x) { return x + cast(program_id(0), f32); }, {.name = "f"}), ramp({4})); }) == "f: program_id: axis 0 is out of range for a grid of 0 axes");
+  CHECK(error_of([] {
+          interpret(jit([](Tensor x) { return x + cast(program_id(0), f32); }, {.name = "f"}), ramp({4}));
+        }) == "f: program_id: axis 0 is out of range for a grid of 0 axes");
 }
 
 TEST_CASE("jit: how often a loop turns at most, where its test says so") {
@@ -175,7 +209,9 @@ TEST_CASE("jit: how often a loop turns at most, where its test says so") {
   };
   const auto loop = [&](auto first, auto step, auto test) {
     return most(jit([=](Tensor x, Tensor n) {
-      const auto [i, v] = while_loop(std::tuple{first, x}, [&](Value k, Value y) { return test(k, y, n); }, [&](Value k, Value y) { return std::tuple{k + step, Value(twice(y))}; });
+      const auto [i, v] = while_loop(
+          std::tuple{first, x}, [&](Value k, Value y) { return test(k, y, n); },
+          [&](Value k, Value y) { return std::tuple{k + step, Value(twice(y))}; });
       return v;
     }));
   };
@@ -191,7 +227,10 @@ TEST_CASE("jit: how often a loop turns at most, where its test says so") {
   CHECK(loop(0, -1, [](Value i, Value, Value) { return i < 7; }) == -1);
   CHECK(loop(0, 3, [](Value i, Value, Value) { return i < 2147483647; }) == -1);  // it wraps
   CHECK(loop(0, 0, [](Value i, Value, Value) { return i < 7; }) == -1);
-  const auto to = [&](auto last) { return most(jit([=](Tensor x, Tensor n) { return fori_loop(2, last(n), x, [](Value, Value c) { return Value(twice(c)); }); })); };
+  const auto to = [&](auto last) {
+    return most(jit(
+        [=](Tensor x, Tensor n) { return fori_loop(2, last(n), x, [](Value, Value c) { return Value(twice(c)); }); }));
+  };
   CHECK(to([](Value n) { return minimum(n, 9); }) == 7);
   CHECK(to([](Value n) { return minimum(n, -9); }) == 0);
   CHECK(to([](Value n) { return n; }) == -1);

@@ -37,7 +37,8 @@ body (%at, %mask, %x, %o, %p) {
       CAPTURE(bits);
       Array mask({3, 2}, DType::boolean);
       for (int i = 0; i < 6; ++i) mask.set_element_bits(i, static_cast<uint64_t>(bits >> i & 1));
-      const std::vector<Array> out = interpret(k, {Array({1}, std::vector<int32_t>{start}), mask, Array({5, 4}, numbers)});
+      const std::vector<Array> out =
+          interpret(k, {Array({1}, std::vector<int32_t>{start}), mask, Array({5, 4}, numbers)});
       std::vector<int32_t> stored(20, 0);
       for (int i = 0; i < 6; ++i) {
         const int row = start + i / 2, place = row * 4 + 1 + i % 2 * 2;

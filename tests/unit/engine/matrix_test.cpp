@@ -1,11 +1,12 @@
-// Every function that makes values from values, on every dtype and shape, run by the interpreter, against answers of JAX (matrix.h); and every row
-// of ops.def that makes values has such answers.
+// Every function that makes values from values, on every dtype and shape, run by the interpreter, against answers of
+// JAX (matrix.h); and every row of ops.def that makes values has such answers.
+#include "tests/support/matrix.h"
+
 #include <doctest/doctest.h>
 
 #include <set>
 
 #include "engine/interpreter/interpreter.h"
-#include "tests/support/matrix.h"
 
 using namespace tessera;
 using namespace tessera::test;
@@ -22,15 +23,26 @@ const std::map<Opcode, std::string> kElsewhere{
 /// Whether the row takes operands (iota: results) of dtype t and shape s, and the front end makes it of them.
 bool wanted(Opcode op, DType t, const Shape& s) {
   switch (op) {
-    case Opcode::broadcast: case Opcode::reshape: return true;
+    case Opcode::broadcast:
+    case Opcode::reshape: return true;
     case Opcode::select: return true;
     case Opcode::transpose: return s.size() > 1;  // or it moves nothing
     case Opcode::bitcast: return t != boolean;
-    case Opcode::reduce_and: case Opcode::reduce_or: return !is_float(t) && !s.empty();
+    case Opcode::reduce_and:
+    case Opcode::reduce_or: return !is_float(t) && !s.empty();
     // The front end adds narrow integers in 32 bits, as jnp; in their own dtypes tests/data/structured has them.
-    case Opcode::reduce_sum: case Opcode::reduce_prod: return (is_float(t) || bits(t) >= 32) && !s.empty();
-    case Opcode::iota: case Opcode::dot: case Opcode::reduce_max: case Opcode::reduce_min: case Opcode::argmax: case Opcode::argmin: case Opcode::cumsum: case Opcode::cumprod:
-    case Opcode::cummax: case Opcode::cummin: return t != boolean && !s.empty();
+    case Opcode::reduce_sum:
+    case Opcode::reduce_prod: return (is_float(t) || bits(t) >= 32) && !s.empty();
+    case Opcode::iota:
+    case Opcode::dot:
+    case Opcode::reduce_max:
+    case Opcode::reduce_min:
+    case Opcode::argmax:
+    case Opcode::argmin:
+    case Opcode::cumsum:
+    case Opcode::cumprod:
+    case Opcode::cummax:
+    case Opcode::cummin: return t != boolean && !s.empty();
     default: return !s.empty();  // a new row: every dtype
   }
 }
@@ -50,15 +62,19 @@ TEST_CASE("matrix: every function on every dtype and shape agrees with JAX, and 
       std::set<Opcode> seen;
       for (const ir::Op& op : k.kernel.ops) {
         if (op.results.empty()) continue;
-        const ir::Value of = op.operands.empty() ? op.results[0] : op.code == Opcode::select ? op.operands[1] : op.operands[0];
+        const ir::Value of = op.operands.empty()         ? op.results[0]
+                             : op.code == Opcode::select ? op.operands[1]
+                                                         : op.operands[0];
         if (k.kernel.type(of).dtype == t) seen.insert(op.code);
       }
       for (int i = 0; i < ir::kNumOpcodes; ++i) {
         const auto op = static_cast<Opcode>(i);
         const ir::OpInfo& row = ir::info(op);
-        const bool makes_values = row.elementwise ? op == Opcode::select || op == Opcode::bitcast : row.tile && !row.lane && row.effect == ir::Effect::pure;
+        const bool makes_values = row.elementwise ? op == Opcode::select || op == Opcode::bitcast
+                                                  : row.tile && !row.lane && row.effect == ir::Effect::pure;
         if (!makes_values || kElsewhere.contains(op) || !wanted(op, t, entry.first)) continue;
-        CHECK_MESSAGE(seen.contains(op), row.name, " of ", name(t), " ", to_string(entry.first), ": make_matrix_answers.py and matrix.h have no function that makes one");
+        CHECK_MESSAGE(seen.contains(op), row.name, " of ", name(t), " ", to_string(entry.first),
+                      ": make_matrix_answers.py and matrix.h have no function that makes one");
       }
     }
   }

@@ -16,8 +16,11 @@ template <class T> T number(int64_t i) {
 }
 
 // Odd sizes around every register tile: 4 or 8 rows, 3 vectors of 16, 32 or 64 bytes.
-struct Size { int64_t m, k, n; };
-constexpr Size kSizes[] = {{0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {1, 1, 1}, {1, 300, 1}, {1, 64, 130}, {5, 33, 13}, {4, 128, 12}, {8, 16, 48}, {9, 31, 49}, {17, 19, 193}};
+struct Size {
+  int64_t m, k, n;
+};
+constexpr Size kSizes[] = {{0, 3, 4},   {3, 0, 4},    {3, 4, 0},   {1, 1, 1},   {1, 300, 1},  {1, 64, 130},
+                           {5, 33, 13}, {4, 128, 12}, {8, 16, 48}, {9, 31, 49}, {17, 19, 193}};
 
 template <class T> void check_codes() {
   for (const auto& code : multiply_codes<T>())
@@ -27,7 +30,8 @@ template <class T> void check_codes() {
       CAPTURE(m);
       CAPTURE(k);
       CAPTURE(n);
-      std::vector<T> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)), c(static_cast<size_t>(m * n) + 8, T(77));
+      std::vector<T> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)),
+          c(static_cast<size_t>(m * n) + 8, T(77));
       for (size_t i = 0; i < a.size(); ++i) a[i] = number<T>(static_cast<int64_t>(i));
       for (size_t i = 0; i < b.size(); ++i) b[i] = number<T>(static_cast<int64_t>(i) + 5);
       code.run(m, n, k, a.data(), b.data(), c.data());
@@ -37,17 +41,21 @@ template <class T> void check_codes() {
           const T got = c[static_cast<size_t>(i * n + j)];
           if constexpr (std::is_integral_v<T>) {
             uint64_t sum = 0;
-            for (int64_t p = 0; p < k; ++p) sum += static_cast<uint64_t>(a[static_cast<size_t>(i * k + p)]) * static_cast<uint64_t>(b[static_cast<size_t>(p * n + j)]);
+            for (int64_t p = 0; p < k; ++p)
+              sum += static_cast<uint64_t>(a[static_cast<size_t>(i * k + p)]) *
+                     static_cast<uint64_t>(b[static_cast<size_t>(p * n + j)]);
             wrong += got != static_cast<T>(sum);
           } else {
             long double sum = 0, magnitude = 0;
             for (int64_t p = 0; p < k; ++p) {
-              const long double term = static_cast<long double>(a[static_cast<size_t>(i * k + p)]) * static_cast<long double>(b[static_cast<size_t>(p * n + j)]);
+              const long double term = static_cast<long double>(a[static_cast<size_t>(i * k + p)]) *
+                                       static_cast<long double>(b[static_cast<size_t>(p * n + j)]);
               sum += term;
               magnitude += std::fabs(term);
             }
             // k roundings of partial sums, none of which exceeds the sum of the magnitudes.
-            wrong += !(std::fabs(static_cast<long double>(got) - sum) <= static_cast<long double>(k) * std::numeric_limits<T>::epsilon() * magnitude);
+            wrong += !(std::fabs(static_cast<long double>(got) - sum) <=
+                       static_cast<long double>(k) * std::numeric_limits<T>::epsilon() * magnitude);
           }
         }
       CHECK(wrong == 0);
@@ -91,6 +99,7 @@ TEST_CASE("multiply: there is always a code, and OpenBLAS comes first where it k
   const auto& codes = multiply_codes<float>();
   REQUIRE(!codes.empty());
   for (size_t i = 0; i < codes.size(); ++i)
-    if (codes[i].name.substr(0, 8) == "OpenBLAS") CHECK(i == (codes[i].name == "OpenBLAS for Prescott" ? codes.size() - 1 : 0));
+    if (codes[i].name.substr(0, 8) == "OpenBLAS")
+      CHECK(i == (codes[i].name == "OpenBLAS for Prescott" ? codes.size() - 1 : 0));
   for (const auto& code : multiply_codes<uint32_t>()) CHECK(code.name.substr(0, 8) != "OpenBLAS");
 }

@@ -42,9 +42,11 @@ TEST_CASE("functions of narrow floats: near the C library's, and one element as 
       {"logistic", [](double x) { return narrow::logistic(x); }, narrow::logistic_array, logistic},
   };
   std::vector<float> x;  // of all floats, infinities, NaNs, zeros and subnormals among them
-  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 40009) x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 40009)
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
   for (int i = -2000; i <= 2000; ++i) x.push_back(static_cast<float>(i) / 16);
-  for (float v : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 88.72284f, 88.72283f, -103.97208f, -103.97209f, 128.0f, 127.99999f, -150.0f, 1e-45f, 0.00390625f})
+  for (float v : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 88.72284f, 88.72283f, -103.97208f, -103.97209f,
+                  128.0f, 127.99999f, -150.0f, 1e-45f, 0.00390625f})
     x.push_back(v);
   for (const Row& r : rows) {
     CAPTURE(std::string(r.name));
@@ -67,7 +69,8 @@ TEST_CASE("functions of narrow floats: near the C library's, and one element as 
 
 TEST_CASE("functions of narrow floats are what the table of ops has") {
   const uint64_t x[] = {std::bit_cast<uint32_t>(0.7f)};
-  CHECK(reference::eval(ir::Opcode::exp, DType::f32, DType::f32, x) == std::bit_cast<uint32_t>(static_cast<float>(narrow::exp(0.7f))));
+  CHECK(reference::eval(ir::Opcode::exp, DType::f32, DType::f32, x) ==
+        std::bit_cast<uint32_t>(static_cast<float>(narrow::exp(0.7f))));
   const float in[] = {-3, 0.5f, 2};
   float out[3];
   const void* operands[] = {in};

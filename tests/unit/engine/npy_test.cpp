@@ -20,8 +20,12 @@ std::string file(const std::string& header, const std::string& data, char versio
 std::string dict(const std::string& descr, const std::string& shape, const char* fortran = "False") {
   return "{'descr': '" + descr + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }      \n";
 }
-template <class T> std::string raw(const std::vector<T>& v) { return {reinterpret_cast<const char*>(v.data()), v.size() * sizeof(T)}; }
-Array parse(const std::string& bytes, std::optional<DType> wanted = std::nullopt) { return parse_npy(bytes, "x.npy", wanted); }
+template <class T> std::string raw(const std::vector<T>& v) {
+  return {reinterpret_cast<const char*>(v.data()), v.size() * sizeof(T)};
+}
+Array parse(const std::string& bytes, std::optional<DType> wanted = std::nullopt) {
+  return parse_npy(bytes, "x.npy", wanted);
+}
 }  // namespace
 
 TEST_CASE("npy: every dtype survives writing and reading") {
@@ -29,12 +33,15 @@ TEST_CASE("npy: every dtype survives writing and reading") {
   for (int i = 0; i < kNumDTypes; ++i)
     for (const Shape& shape : {Shape{}, Shape{3}, Shape{2, 3}, Shape{0, 4}, Shape{1, 1, 2}}) {
       Array a(shape, static_cast<DType>(i));
-      for (int64_t e = 0; e < a.size(); ++e) a.set_element_bits(e, a.dtype() == boolean ? static_cast<uint64_t>(e & 1) : 0x1122334455667788u + static_cast<uint64_t>(e));
+      for (int64_t e = 0; e < a.size(); ++e)
+        a.set_element_bits(
+            e, a.dtype() == boolean ? static_cast<uint64_t>(e & 1) : 0x1122334455667788u + static_cast<uint64_t>(e));
       const std::string bytes = format_npy(a);
       CHECK((bytes.size() - static_cast<size_t>(a.nbytes())) % 64 == 0);
       write_npy(path, a);
       const bool named = is_float8(a.dtype()) || is_int4(a.dtype());  // what the file does not say
-      for (const Array& b : {parse(bytes, named ? std::optional(a.dtype()) : std::nullopt), read_npy(path, a.dtype())}) {
+      for (const Array& b :
+           {parse(bytes, named ? std::optional(a.dtype()) : std::nullopt), read_npy(path, a.dtype())}) {
         CHECK(b.dtype() == a.dtype());
         CHECK(b.shape() == a.shape());
         CHECK(std::equal(a.bytes(), a.bytes() + a.nbytes(), b.bytes()));
@@ -44,7 +51,8 @@ TEST_CASE("npy: every dtype survives writing and reading") {
   CHECK_THROWS_WITH_AS(read_npy(path), (path + ": no such file").c_str(), SpecError);
   const std::string folder = std::filesystem::temp_directory_path().string();
   CHECK_THROWS_WITH_AS(read_npy(folder), (folder + ": not a regular file").c_str(), SpecError);
-  CHECK_THROWS_WITH_AS(write_npy(path + "/none/x.npy", Array()), (path + "/none/x.npy: cannot be created").c_str(), Error);
+  CHECK_THROWS_WITH_AS(write_npy(path + "/none/x.npy", Array()), (path + "/none/x.npy: cannot be created").c_str(),
+                       Error);
 }
 
 TEST_CASE("npy: the bytes that NumPy writes") {
@@ -72,8 +80,11 @@ TEST_CASE("npy: 8-bit floats and 4-bit integers are raw bytes") {
   const auto refuses = [](const std::string& descr, const std::string& message, std::optional<DType> wanted) {
     CHECK_THROWS_WITH_AS(parse(file(dict(descr, "(1,)"), "a"), wanted), message.c_str(), SpecError);
   };
-  const std::string note = "\n  note: NumPy writes float8_e4m3fn, int4 and uint4 so; they are read where the kernel's operand is f8e4m3fn, f8e5m2, i4 or u4";
-  refuses("<V1", "x.npy: dtype '<V1' holds one raw byte per element, and nothing says of which dtype" + note, std::nullopt);
+  const std::string note =
+      "\n  note: NumPy writes float8_e4m3fn, int4 and uint4 so; they are read where the kernel's operand is f8e4m3fn, "
+      "f8e5m2, i4 or u4";
+  refuses("<V1", "x.npy: dtype '<V1' holds one raw byte per element, and nothing says of which dtype" + note,
+          std::nullopt);
   refuses("|V1", "x.npy: dtype '|V1' holds one raw byte per element but f32 is wanted" + note, f32);
   refuses("<f1", "x.npy: dtype '<f1' is float8_e5m2 but f8e4m3fn is wanted", f8e4m3fn);
 }
@@ -98,7 +109,8 @@ TEST_CASE("npy: versions, orders and byte orders") {
 }
 
 TEST_CASE("npy: broken files are refused") {
-  const auto refuses = [](const std::string& bytes, const std::string& message, std::optional<DType> wanted = std::nullopt) {
+  const auto refuses = [](const std::string& bytes, const std::string& message,
+                          std::optional<DType> wanted = std::nullopt) {
     CHECK_THROWS_WITH_AS(parse(bytes, wanted), message.c_str(), SpecError);
   };
   const std::string good = file(dict("<f4", "(2,)"), raw<float>({1, 2}));
@@ -108,42 +120,61 @@ TEST_CASE("npy: broken files are refused") {
   refuses(good.substr(0, 40), "x.npy: truncated: the header has 64 bytes but 30 are there");
   refuses(good.substr(0, good.size() - 1), "x.npy: truncated: f32 (2,) needs 8 bytes after the header but 7 are there");
   refuses(good + "xy", "x.npy: 2 bytes too many: f32 (2,) needs 8 after the header");
-  refuses(file(dict("<f4", "(1000000000000,)"), "abcd"), "x.npy: truncated: f32 (1000000000000,) needs 4000000000000 bytes after the header but 4 are there");
-  refuses(file(dict("<f4", "(4611686018427387904, 4611686018427387904)"), ""), "x.npy: shape (4611686018427387904, 4611686018427387904) exceeds 64-bit sizes");
+  refuses(file(dict("<f4", "(1000000000000,)"), "abcd"),
+          "x.npy: truncated: f32 (1000000000000,) needs 4000000000000 bytes after the header but 4 are there");
+  refuses(file(dict("<f4", "(4611686018427387904, 4611686018427387904)"), ""),
+          "x.npy: shape (4611686018427387904, 4611686018427387904) exceeds 64-bit sizes");
   refuses(file(dict("<f4", "(0, 4611686018427387904, 4611686018427387904)"), ""),
           "x.npy: shape (0, 4611686018427387904, 4611686018427387904) exceeds 64-bit sizes");
   refuses(file(dict("<f4", "(99999999999999999999,)"), ""),
-          "x.npy: header: expected a size of at most 63 bits at byte 51 of \"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }\"");
+          "x.npy: header: expected a size of at most 63 bits at byte 51 of \"{'descr': '<f4', 'fortran_order': False, "
+          "'shape': (99999999999999999999,), }\"");
   refuses(file(dict("<f4", "(-1,)"), ""),
-          "x.npy: header: expected a size that is not negative at byte 51 of \"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }\"");
+          "x.npy: header: expected a size that is not negative at byte 51 of \"{'descr': '<f4', 'fortran_order': "
+          "False, 'shape': (-1,), }\"");
   refuses(file(dict("<f4", "(2)"), raw<float>({1, 2})),
-          "x.npy: header: expected a tuple, not a number in parentheses, at byte 53 of \"{'descr': '<f4', 'fortran_order': False, 'shape': (2), }\"");
+          "x.npy: header: expected a tuple, not a number in parentheses, at byte 53 of \"{'descr': '<f4', "
+          "'fortran_order': False, 'shape': (2), }\"");
   refuses(file(dict("<f4", "(2,)", "Maybe"), raw<float>({1, 2})),
-          "x.npy: header: expected True or False at byte 34 of \"{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,), }\"");
+          "x.npy: header: expected True or False at byte 34 of \"{'descr': '<f4', 'fortran_order': Maybe, 'shape': "
+          "(2,), }\"");
   refuses(file("{'descr': '<f4', 'shape': (2,)}", raw<float>({1, 2})), "x.npy: header lacks the key 'fortran_order'");
   refuses(file("{'descr': '<f4', 'descr': '<i4'}", ""), "x.npy: header: unexpected or repeated key 'descr'");
-  refuses(file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", ""), "x.npy: structured dtypes are not supported");
+  refuses(file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", ""),
+          "x.npy: structured dtypes are not supported");
   refuses(file(dict("<c8", "(1,)"), raw<float>({1, 2})),
-          "x.npy: dtype '<c8' is not supported\n  note: use bool, int4 to int64, uint4 to uint64, float8_e4m3fn, float8_e5m2, float16, bfloat16, float32 or float64");
-  refuses(file(dict("f4", "(2,)"), raw<float>({1, 2})), "x.npy: dtype 'f4' has no byte order\n  note: the first character is one of < > |");
-  refuses(file(dict("<V2", "(1,)"), "ab"), "x.npy: dtype '<V2' holds two raw bytes per element but f32 is wanted\n  note: NumPy writes bfloat16 so", f32);
+          "x.npy: dtype '<c8' is not supported\n  note: use bool, int4 to int64, uint4 to uint64, float8_e4m3fn, "
+          "float8_e5m2, float16, bfloat16, float32 or float64");
+  refuses(file(dict("f4", "(2,)"), raw<float>({1, 2})),
+          "x.npy: dtype 'f4' has no byte order\n  note: the first character is one of < > |");
+  refuses(file(dict("<V2", "(1,)"), "ab"),
+          "x.npy: dtype '<V2' holds two raw bytes per element but f32 is wanted\n  note: NumPy writes bfloat16 so",
+          f32);
   refuses(file("not a dict", ""), "x.npy: header: expected '{' at byte 0 of \"not a dict\"");
   refuses(file("{'descr", ""), "x.npy: header: expected a string that ends at byte 1 of \"{'descr\"");
-  refuses(std::string("\x93NUMPY\x07\x00\x00\x00", 10), "x.npy: version 7.0 of the format is not supported\n  note: 1.0, 2.0 and 3.0 are");
+  refuses(std::string("\x93NUMPY\x07\x00\x00\x00", 10),
+          "x.npy: version 7.0 of the format is not supported\n  note: 1.0, 2.0 and 3.0 are");
 }
 
 TEST_CASE("npy: extremes of order, rank and size") {
   // Columns of big-endian elements; one element, none, and none in any order.
-  const Array both = parse(file(dict(">i4", "(2, 3)", "True"), std::string("\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0\5\xff\xff\xff\xfa", 24)));
+  const Array both = parse(
+      file(dict(">i4", "(2, 3)", "True"), std::string("\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0\5\xff\xff\xff\xfa", 24)));
   for (int i = 0; i < 6; ++i) CHECK(both.data<int32_t>()[i] == std::array{1, 3, 5, 2, 4, -6}[static_cast<size_t>(i)]);
   CHECK(parse(file(dict("<i2", "()", "True"), raw<int16_t>({7}))).at(0) == 7);
   CHECK(parse(file(dict("<i2", "(0,)", "True"), "")).shape() == Shape{0});
   CHECK(parse(file(dict("<i2", "(3, 0, 5)", "True"), "")).shape() == Shape{3, 0, 5});
-  const auto refuses = [](const std::string& bytes, const std::string& message) { CHECK_THROWS_WITH_AS(parse(bytes), message.c_str(), SpecError); };
-  refuses(file(dict("<i2", "(3, 0, 9223372036854775807)"), ""), "x.npy: shape (3, 0, 9223372036854775807) exceeds 64-bit sizes");
-  refuses(file(dict("<i1", "(9223372036854775807,)"), ""), "x.npy: truncated: i8 (9223372036854775807,) needs 9223372036854775807 bytes after the header but 0 are there");
+  const auto refuses = [](const std::string& bytes, const std::string& message) {
+    CHECK_THROWS_WITH_AS(parse(bytes), message.c_str(), SpecError);
+  };
+  refuses(file(dict("<i2", "(3, 0, 9223372036854775807)"), ""),
+          "x.npy: shape (3, 0, 9223372036854775807) exceeds 64-bit sizes");
+  refuses(
+      file(dict("<i1", "(9223372036854775807,)"), ""),
+      "x.npy: truncated: i8 (9223372036854775807,) needs 9223372036854775807 bytes after the header but 0 are there");
   refuses(file(dict("<i1", "(9223372036854775808,)"), ""),
-          "x.npy: header: expected a size of at most 63 bits at byte 51 of \"{'descr': '<i1', 'fortran_order': False, 'shape': (9223372036854775808,), }\"");
+          "x.npy: header: expected a size of at most 63 bits at byte 51 of \"{'descr': '<i1', 'fortran_order': False, "
+          "'shape': (9223372036854775808,), }\"");
   // More dims than anybody has, in a header that is long but there, and in one whose length is not.
   std::string ones = "(";
   for (int i = 0; i < 100'000; ++i) ones += "1,";

@@ -53,7 +53,7 @@ class Generator {
   Builder b_;
   std::vector<Value> refs_;
   std::vector<Value> pool_;  // visible values
-  bool memory_;  // mostly accesses to a few places
+  bool memory_;              // mostly accesses to a few places
   int depth_ = 0;
 
   size_t pick(size_t n) { return random_() % n; }
@@ -61,7 +61,8 @@ class Generator {
     if (t == boolean) return b_.constant(t, pick(2), shape);
     constexpr int64_t kInts[] = {0, 1, -1, 2, 3, 4, 8, 16, 5, INT32_MIN, INT32_MAX, 31, 32};
     constexpr double kFloats[] = {0.0, -0.0, 1.0, -1.0, 0.5, 3.0, 1e30, -7.25};
-    return is_float(t) ? b_.constant_float(t, kFloats[pick(std::size(kFloats))], shape) : b_.constant_int(t, kInts[pick(std::size(kInts))], shape);
+    return is_float(t) ? b_.constant_float(t, kFloats[pick(std::size(kFloats))], shape)
+                       : b_.constant_int(t, kInts[pick(std::size(kInts))], shape);
   }
   Value any(const Type& t) {
     std::vector<Value> fitting;
@@ -76,14 +77,17 @@ class Generator {
 
   /// Everything reaches output 3: a hash of all visible values (NaNs as 0) and of what output and scratch held.
   void digest() {
-    for (size_t ref : {size_t{3}, size_t{4}, size_t{5}}) keep(b_.one({.code = Opcode::load, .operands = {refs_[ref]}, .index = {Index::all(kSize)}}));
+    for (size_t ref : {size_t{3}, size_t{4}, size_t{5}})
+      keep(b_.one({.code = Opcode::load, .operands = {refs_[ref]}, .index = {Index::all(kSize)}}));
     Value hash = b_.constant_int(i32, 17, {kSize});
     const Value factor = b_.constant_int(i32, 31, {kSize});
     for (Value v : pool_) {
       if (k_.type(v).shape.empty()) v = b_.broadcast(v, {kSize}, {});
       if (k_.type(v).shape != Shape{kSize}) continue;
       if (k_.type(v).dtype == f32)
-        v = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::eq, {v, v}), b_.elementwise(Opcode::bitcast, {v}, i32), b_.constant_int(i32, 0, {kSize})});
+        v = b_.elementwise(Opcode::select,
+                           {b_.elementwise(Opcode::eq, {v, v}), b_.elementwise(Opcode::bitcast, {v}, i32),
+                            b_.constant_int(i32, 0, {kSize})});
       hash = b_.elementwise(Opcode::add, {b_.elementwise(Opcode::mul, {hash, factor}), b_.convert(v, i32)});
     }
     b_.append({.code = Opcode::store, .operands = {refs_[3], hash}, .index = {Index::all(kSize)}});
@@ -132,7 +136,9 @@ class Generator {
   }
   std::vector<Type> some_types() {
     std::vector<Type> types;
-    for (size_t n = pick(3); n > 0; --n) types.push_back(std::vector<Type>{Type::array(i32, {kSize}), Type::array(f32, {kSize}), Type::array(i32)}[pick(3)]);
+    for (size_t n = pick(3); n > 0; --n)
+      types.push_back(
+          std::vector<Type>{Type::array(i32, {kSize}), Type::array(f32, {kSize}), Type::array(i32)}[pick(3)]);
     return types;
   }
 
@@ -140,8 +146,11 @@ class Generator {
     for (int i = 0; i < n; ++i) op();
   }
   void op() {
-    constexpr Opcode kInt[] = {Opcode::add, Opcode::add, Opcode::sub, Opcode::mul, Opcode::mul, Opcode::div, Opcode::div, Opcode::rem, Opcode::rem, Opcode::max, Opcode::min, Opcode::and_, Opcode::or_, Opcode::xor_,
+    // clang-format off
+    constexpr Opcode kInt[] = {Opcode::add, Opcode::add, Opcode::sub, Opcode::mul, Opcode::mul, Opcode::div,
+      Opcode::div, Opcode::rem, Opcode::rem, Opcode::max, Opcode::min, Opcode::and_, Opcode::or_, Opcode::xor_,
                                Opcode::shift_left, Opcode::shift_right_logical, Opcode::shift_right_arithmetic};
+    // clang-format on
     constexpr Opcode kFloat[] = {Opcode::add, Opcode::sub, Opcode::mul, Opcode::div, Opcode::max, Opcode::min};
     constexpr Opcode kCompare[] = {Opcode::eq, Opcode::ne, Opcode::lt, Opcode::le, Opcode::gt, Opcode::ge};
     constexpr Opcode kBool[] = {Opcode::and_, Opcode::or_, Opcode::xor_, Opcode::eq, Opcode::ne};
@@ -154,7 +163,9 @@ class Generator {
       return;
     }
     switch (pick(depth_ < 2 ? 20 : 16)) {
-      case 0: case 1: case 2: return keep(b_.elementwise(kInt[pick(std::size(kInt))], {in(i32), in(i32)}));
+      case 0:
+      case 1:
+      case 2: return keep(b_.elementwise(kInt[pick(std::size(kInt))], {in(i32), in(i32)}));
       case 3: return keep(b_.elementwise(kFloat[pick(std::size(kFloat))], {in(f32), in(f32)}));
       case 4: {
         const DType t = pick(2) ? i32 : f32;
@@ -188,12 +199,14 @@ class Generator {
         o.set(Attr::axis, 0);
         return keep(b_.one(o, Type::array(i32, {kSize})));
       }
-      case 13: case 14: return keep(b_.one(access(Opcode::load, pick(6))));
+      case 13:
+      case 14: return keep(b_.one(access(Opcode::load, pick(6))));
       case 15:
         if (pick(4) == 0) return keep(b_.one(access(Opcode::swap, 2 + pick(4))));
         b_.append(access(Opcode::store, 2 + pick(4)));
         return;
-      case 16: case 17: {
+      case 16:
+      case 17: {
         const std::vector<Type> types = some_types();
         const ir::RegionId outer = b_.region();
         Op o{.code = pick(2) ? Opcode::if_ : Opcode::switch_};
@@ -213,7 +226,8 @@ class Generator {
         for (const Type& t : types) init.push_back(any(t));
         Value upper = b_.constant_int(i32, static_cast<int64_t>(pick(4)));
         if (pick(2)) upper = b_.elementwise(Opcode::rem, {scalar(i32), b_.constant_int(i32, 4)});
-        const Value lower = b_.constant_int(i32, static_cast<int64_t>(pick(2))), step = b_.constant_int(i32, 1 + static_cast<int64_t>(pick(2)));
+        const Value lower = b_.constant_int(i32, static_cast<int64_t>(pick(2))),
+                    step = b_.constant_int(i32, 1 + static_cast<int64_t>(pick(2)));
         const auto results = b_.for_loop(lower, upper, step, init, [&](Value iv, const std::vector<Value>& carries) {
           const size_t visible = pool_.size();
           keep(iv);
@@ -247,7 +261,8 @@ TEST_CASE("passes: random kernels mean the same after every pass") {
     Kernel k = Generator(seed).run();
     const std::string text = ir::print(k);
     const auto problems = ir::find_problems(k);
-    REQUIRE_MESSAGE(problems.empty(), "seed ", seed, ": ", problems.empty() ? "" : problems[0].entity + ": " + problems[0].message, "\n", text);
+    REQUIRE_MESSAGE(problems.empty(), "seed ", seed, ": ",
+                    problems.empty() ? "" : problems[0].entity + ": " + problems[0].message, "\n", text);
     const std::vector<Array> wanted = interpret(k, inputs);
     const size_t lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
     bool good = true;

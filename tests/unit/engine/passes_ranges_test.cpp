@@ -1,4 +1,5 @@
-// The ranges of the passes, exactly: that they hold is the fuzzer's to see (fuzz/claims.h), that they are no wider than they need be is seen here.
+// The ranges of the passes, exactly: that they hold is the fuzzer's to see (fuzz/claims.h), that they are no wider than
+// they need be is seen here.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -24,10 +25,15 @@ std::string last_range(const std::string& text) {
   return r ? "[" + std::to_string(r->lo) + ", " + std::to_string(r->hi) + "]" : "none";
 }
 std::string tile(const std::string& ops) {
-  return last_range("tir 1\nkernel @k\ngrid (4, n, 0, 2147483648)\nin i32[8] whole\nin u8[8] whole\nbody (%x, %y) {\n  %c = constant 7 : i32[]\n  %l = load %x[0]\n" + ops + "}\n");
+  return last_range(
+      "tir 1\nkernel @k\ngrid (4, n, 0, 2147483648)\nin i32[8] whole\nin u8[8] whole\nbody (%x, %y) {\n  %c = constant "
+      "7 : i32[]\n  %l = load %x[0]\n" +
+      ops + "}\n");
 }
 std::string lane(const std::string& ops, const std::string& subgroup = " subgroup_size 8") {
-  return last_range("tir 1\nlane kernel @k\nworkgroup_size 60" + subgroup + "\nnum_units n\nextents (n, n - 1, 5, cdiv(n, 4): i64, -3)\nin i32[8] whole\nbody (%x) {\n" + ops + "}\n");
+  return last_range("tir 1\nlane kernel @k\nworkgroup_size 60" + subgroup +
+                    "\nnum_units n\nextents (n, n - 1, 5, cdiv(n, 4): i64, -3)\nin i32[8] whole\nbody (%x) {\n" + ops +
+                    "}\n");
 }
 }  // namespace
 
@@ -51,8 +57,10 @@ TEST_CASE("ranges: of tile-level ops") {
   CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = cummax %a axis 0\n") == "[0, 7]");
   CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = cummin %a axis 0\n") == "[0, 7]");
   CHECK(tile("  %a = iota axis 0 : i32[8]\n  %r = cumsum %a axis 0\n") == "[-2147483648, 2147483647]");
-  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %b = constant -2 : i32[3]\n  %d = constant 9 : i32[1]\n  %r = concatenate %a, %b, %d axis 0\n") == "[-2, 9]");
-  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %b = load %x[0:8]\n  %r = concatenate %a, %b axis 0\n") == "[-2147483648, 2147483647]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %b = constant -2 : i32[3]\n  %d = constant 9 : i32[1]\n  %r = concatenate "
+             "%a, %b, %d axis 0\n") == "[-2, 9]");
+  CHECK(tile("  %a = iota axis 0 : i32[8]\n  %b = load %x[0:8]\n  %r = concatenate %a, %b axis 0\n") ==
+        "[-2147483648, 2147483647]");
   CHECK(tile("  %a = load %x[0:8]\n  %r = argmax %a axis 0 : i32[]\n") == "[0, 7]");
   CHECK(tile("  %a = load %x[3:4]\n  %r = argmin %a axis 0 : i32[]\n") == "[0, 0]");
   CHECK(tile("  %r = program_id axis 0\n") == "[0, 3]");

@@ -1,6 +1,5 @@
-// What the tests of passes share: the text of a kernel's body before and after a pass, which has to say truly whether it changed it.
-// Not the passes on random kernels: see passes_random_test.cpp.
-// Read next: passes_test.cpp.
+// What the tests of passes share: the text of a kernel's body before and after a pass, which has to say truly whether
+// it changed it. Not the passes on random kernels: see passes_random_test.cpp. Read next: passes_test.cpp.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -13,9 +12,11 @@
 namespace tessera::test {
 
 inline const std::string kHead =
-    "tir 1\nkernel @k\ngrid (4, n)\nin f32[8] whole\nin i32[8] whole\nout f32[8] whole\nout i32[8] whole\nscratch ref<vmem, f32[8]>\nbody (%x, %n, %o, %m, %s) {\n";
+    "tir 1\nkernel @k\ngrid (4, n)\nin f32[8] whole\nin i32[8] whole\nout f32[8] whole\nout i32[8] whole\nscratch "
+    "ref<vmem, f32[8]>\nbody (%x, %n, %o, %m, %s) {\n";
 inline const std::string kLaneHead =
-    "tir 1\nlane kernel @k\nworkgroup_size 64 subgroup_size 8 shared_bytes 1024\nnum_units n\nextents (n, n - 1: i64)\nin f32[8] whole\nout f32[8] whole\nbody (%x, %o) {\n";
+    "tir 1\nlane kernel @k\nworkgroup_size 64 subgroup_size 8 shared_bytes 1024\nnum_units n\nextents (n, n - 1: "
+    "i64)\nin f32[8] whole\nout f32[8] whole\nbody (%x, %o) {\n";
 
 /// The body's ops after the pass, whose return value must say whether the text changed.
 inline std::string apply(bool (*pass)(ir::Kernel&), const std::string& head, const std::string& ops) {
@@ -36,7 +37,8 @@ inline bool fold_dce(ir::Kernel& k) {
   CHECK(folded == (ir::print(k) != before));
   return passes::dce(k) || folded;
 }
-/// Tile-level ops after fold and dce. %0 %1 are the inputs f32[8] and i32[8], %2 %3 the outputs of the same types, %4 is scratch f32[8].
+/// Tile-level ops after fold and dce. %0 %1 are the inputs f32[8] and i32[8], %2 %3 the outputs of the same types, %4
+/// is scratch f32[8].
 inline std::string fold(const std::string& ops) { return apply(fold_dce, kHead, ops); }
 inline std::string fold_lane(const std::string& ops) { return apply(fold_dce, kLaneHead, ops); }
 inline std::string cse(const std::string& ops) { return apply(passes::cse, kHead, ops); }

@@ -1,19 +1,23 @@
+#include "engine/passes/passes.h"
+
 #include <doctest/doctest.h>
 
 #include <string>
 
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
-#include "engine/passes/passes.h"
 #include "tests/unit/engine/passes_support.h"
 
 using namespace tessera;
 using namespace tessera::test;
 
 TEST_CASE("fold: a start that is a constant and fits is part of the access, to the array's last element") {
-  CHECK(fold("  %c = constant 4 : i32[]\n  %a = load %x[ds(%c, 4)]\n  store %o[ds(%c, 4)], %a\n") == "\n  %5 = load %0[4:8] : f32[4]\n  store %2[4:8], %5\n");
-  CHECK(fold("  %c = constant 1 : i32[]\n  %a = load %x[ds(%c, 4, 2)]\n  store %o[0:4], %a\n") == "\n  %5 = load %0[1:8:2] : f32[4]\n  store %2[0:4], %5\n");
-  CHECK(fold("  %c = constant 2 : i32[]\n  %a = load %x[ds(%c, 4, 2)]\n  store %o[0:4], %a\n") == "\n  %5 = constant 2 : i32[]\n  %6 = load %0[ds(%5, 4, 2)] : f32[4]\n  store %2[0:4], %6\n");
+  CHECK(fold("  %c = constant 4 : i32[]\n  %a = load %x[ds(%c, 4)]\n  store %o[ds(%c, 4)], %a\n") ==
+        "\n  %5 = load %0[4:8] : f32[4]\n  store %2[4:8], %5\n");
+  CHECK(fold("  %c = constant 1 : i32[]\n  %a = load %x[ds(%c, 4, 2)]\n  store %o[0:4], %a\n") ==
+        "\n  %5 = load %0[1:8:2] : f32[4]\n  store %2[0:4], %5\n");
+  CHECK(fold("  %c = constant 2 : i32[]\n  %a = load %x[ds(%c, 4, 2)]\n  store %o[0:4], %a\n") ==
+        "\n  %5 = constant 2 : i32[]\n  %6 = load %0[ds(%5, 4, 2)] : f32[4]\n  store %2[0:4], %6\n");
 }
 
 TEST_CASE("fold: constants, whatever their shape, stand once at the front") {
@@ -54,8 +58,10 @@ TEST_CASE("fold: constants, whatever their shape, stand once at the front") {
 
 TEST_CASE("fold: a mask of true goes where the window fits, and holds it in place elsewhere") {
   const auto ops = [](int factor) {
-    return "  %i = program_id axis 0 : i32[]\n  %f = constant " + std::to_string(factor) + " : i32[]\n  %at = mul %i, %f\n  %t = constant true : bool[2]\n" +
-           "  %z = constant 0.0 : f32[2]\n  %a = load %x[ds(%at, 2)] mask %t other %z : f32[2]\n  store %o[ds(%at, 2)], %a mask %t\n";
+    return "  %i = program_id axis 0 : i32[]\n  %f = constant " + std::to_string(factor) +
+           " : i32[]\n  %at = mul %i, %f\n  %t = constant true : bool[2]\n" +
+           "  %z = constant 0.0 : f32[2]\n  %a = load %x[ds(%at, 2)] mask %t other %z : f32[2]\n  store %o[ds(%at, "
+           "2)], %a mask %t\n";
   };
   CHECK(fold(ops(2)) == R"(
   %5 = constant 2 : i32[]
@@ -69,12 +75,18 @@ TEST_CASE("fold: a mask of true goes where the window fits, and holds it in plac
 
 TEST_CASE("fold: integer identities") {
   const auto r = [](const std::string& op) {
-    const std::string s = fold("  %a = load %n[0:8]\n  %0 = constant 0 : i32[8]\n  %1 = constant 1 : i32[8]\n  %5 = constant 5 : i32[8]\n  %7 = constant 7 : i32[8]\n  %m1 = constant -1 : i32[8]\n" + op + "  store %m[0:8], %r\n");
+    const std::string s = fold(
+        "  %a = load %n[0:8]\n  %0 = constant 0 : i32[8]\n  %1 = constant 1 : i32[8]\n  %5 = constant 5 : i32[8]\n  %7 "
+        "= constant 7 : i32[8]\n  %m1 = constant -1 : i32[8]\n" +
+        op + "  store %m[0:8], %r\n");
     return s;
   };
-  const std::string a = "\n  %5 = load %1[0:8] : i32[8]\n  store %3[0:8], %5\n", zero = "\n  %5 = constant 0 : i32[8]\n  store %3[0:8], %5\n";
-  for (const char* op : {"add %a, %0", "add %0, %a", "sub %a, %0", "mul %a, %1", "mul %1, %a", "div %a, %1", "or %a, %0", "or %a, %a", "and %a, %a", "and %m1, %a",
-                         "xor %a, %0", "max %a, %a", "min %a, %a", "shift_left %a, %0", "shift_right_logical %a, %0", "shift_right_arithmetic %a, %0"}) {
+  const std::string a = "\n  %5 = load %1[0:8] : i32[8]\n  store %3[0:8], %5\n",
+                    zero = "\n  %5 = constant 0 : i32[8]\n  store %3[0:8], %5\n";
+  for (const char* op :
+       {"add %a, %0", "add %0, %a", "sub %a, %0", "mul %a, %1", "mul %1, %a", "div %a, %1", "or %a, %0", "or %a, %a",
+        "and %a, %a", "and %m1, %a", "xor %a, %0", "max %a, %a", "min %a, %a", "shift_left %a, %0",
+        "shift_right_logical %a, %0", "shift_right_arithmetic %a, %0"}) {
     CAPTURE(op);
     CHECK(r(std::string("  %r = ") + op + "\n") == a);
   }
@@ -85,28 +97,45 @@ TEST_CASE("fold: integer identities") {
   CHECK(r("  %t = not %a\n  %r = not %t\n") == a);
   CHECK(r("  %t = neg %a\n  %r = neg %t\n") == a);
   CHECK(r("  %t = add %a, %5\n  %r = sub %t, %5\n") == a);
-  CHECK(r("  %t = add %5, %a\n  %u = add %t, %7\n  %r = add %1, %u\n") == "\n  %5 = constant 13 : i32[8]\n  %6 = load %1[0:8] : i32[8]\n  %7 = add %6, %5 : i32[8]\n  store %3[0:8], %7\n");
-  CHECK(r("  %t = mul %5, %a\n  %r = mul %t, %7\n") == "\n  %5 = constant 35 : i32[8]\n  %6 = load %1[0:8] : i32[8]\n  %7 = mul %6, %5 : i32[8]\n  store %3[0:8], %7\n");
-  CHECK(r("  %t = sub %a, %5\n  %r = sub %t, %7\n") == "\n  %5 = constant -12 : i32[8]\n  %6 = load %1[0:8] : i32[8]\n  %7 = add %6, %5 : i32[8]\n  store %3[0:8], %7\n");
+  CHECK(
+      r("  %t = add %5, %a\n  %u = add %t, %7\n  %r = add %1, %u\n") ==
+      "\n  %5 = constant 13 : i32[8]\n  %6 = load %1[0:8] : i32[8]\n  %7 = add %6, %5 : i32[8]\n  store %3[0:8], %7\n");
+  CHECK(
+      r("  %t = mul %5, %a\n  %r = mul %t, %7\n") ==
+      "\n  %5 = constant 35 : i32[8]\n  %6 = load %1[0:8] : i32[8]\n  %7 = mul %6, %5 : i32[8]\n  store %3[0:8], %7\n");
+  CHECK(r("  %t = sub %a, %5\n  %r = sub %t, %7\n") ==
+        "\n  %5 = constant -12 : i32[8]\n  %6 = load %1[0:8] : i32[8]\n  %7 = add %6, %5 : i32[8]\n  store %3[0:8], "
+        "%7\n");
   CHECK(r("  %t = convert %a : i64[8]\n  %r = convert %t : i32[8]\n") == a);
-  CHECK(r("  %t = convert %a : i16[8]\n  %r = convert %t : i32[8]\n") ==
-        "\n  %5 = load %1[0:8] : i32[8]\n  %6 = convert %5 : i16[8]\n  %7 = convert %6 : i32[8]\n  store %3[0:8], %7\n");
+  CHECK(
+      r("  %t = convert %a : i16[8]\n  %r = convert %t : i32[8]\n") ==
+      "\n  %5 = load %1[0:8] : i32[8]\n  %6 = convert %5 : i16[8]\n  %7 = convert %6 : i32[8]\n  store %3[0:8], %7\n");
   // 0 / 0 is -1, and x / x is not 1 for x = 0.
-  CHECK(r("  %r = div %a, %a\n") == "\n  %5 = load %1[0:8] : i32[8]\n  %6 = div %5, %5 : i32[8]\n  store %3[0:8], %6\n");
+  CHECK(r("  %r = div %a, %a\n") ==
+        "\n  %5 = load %1[0:8] : i32[8]\n  %6 = div %5, %5 : i32[8]\n  store %3[0:8], %6\n");
 }
 
 TEST_CASE("fold: floats keep their bits") {
   const auto r = [](const std::string& op) {
-    return fold("  %a = load %x[0:8]\n  %0 = constant 0.0 : f32[8]\n  %m0 = constant -0.0 : f32[8]\n  %1 = constant 1.0 : f32[8]\n  %r = " + op + "\n  store %o[0:8], %r\n");
+    return fold(
+        "  %a = load %x[0:8]\n  %0 = constant 0.0 : f32[8]\n  %m0 = constant -0.0 : f32[8]\n  %1 = constant 1.0 : "
+        "f32[8]\n  %r = " +
+        op + "\n  store %o[0:8], %r\n");
   };
   const std::string a = "\n  %5 = load %0[0:8] : f32[8]\n  store %2[0:8], %5\n";
   for (const char* op : {"mul %a, %1", "mul %1, %a", "div %a, %1", "add %a, %m0", "sub %a, %0"}) {
     CAPTURE(op);
     CHECK(r(op) == a);
   }
-  CHECK(r("add %a, %0") == "\n  %5 = constant 0.0 : f32[8]\n  %6 = load %0[0:8] : f32[8]\n  %7 = add %6, %5 : f32[8]\n  store %2[0:8], %7\n");  // -0 + 0 is 0
-  CHECK(r("mul %a, %0") == "\n  %5 = constant 0.0 : f32[8]\n  %6 = load %0[0:8] : f32[8]\n  %7 = mul %6, %5 : f32[8]\n  store %2[0:8], %7\n");
-  CHECK(r("sub %a, %a") == "\n  %5 = load %0[0:8] : f32[8]\n  %6 = sub %5, %5 : f32[8]\n  store %2[0:8], %6\n");  // inf - inf
+  // -0 + 0 is 0
+  CHECK(r("add %a, %0") ==
+        "\n  %5 = constant 0.0 : f32[8]\n  %6 = load %0[0:8] : f32[8]\n  %7 = add %6, %5 : f32[8]\n  store %2[0:8], "
+        "%7\n");
+  CHECK(r("mul %a, %0") ==
+        "\n  %5 = constant 0.0 : f32[8]\n  %6 = load %0[0:8] : f32[8]\n  %7 = mul %6, %5 : f32[8]\n  store %2[0:8], "
+        "%7\n");
+  // inf - inf
+  CHECK(r("sub %a, %a") == "\n  %5 = load %0[0:8] : f32[8]\n  %6 = sub %5, %5 : f32[8]\n  store %2[0:8], %6\n");
 }
 
 TEST_CASE("fold: choices and loops that are known") {
@@ -760,8 +789,11 @@ body (%6: ref<vmem, f32[8, 8]>, %7: ref<vmem, f32[8, 8]>) {
 }
 
 TEST_CASE("passes: optimize shows every pass in order and ends") {
-  ir::Kernel k = ir::parse(kHead + "  %a = load %x[0:8]\n  %b = load %x[0:8]\n  %c = add %a, %b\n  store %o[0:8], %c\n}\n");
+  ir::Kernel k =
+      ir::parse(kHead + "  %a = load %x[0:8]\n  %b = load %x[0:8]\n  %c = add %a, %b\n  store %o[0:8], %c\n}\n");
   std::string seen;
-  passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel&, bool changed) { seen += std::string(p.name) + (changed ? "! " : " "); });
+  passes::optimize(k, [&](const passes::Pass& p, const ir::Kernel&, bool changed) {
+    seen += std::string(p.name) + (changed ? "! " : " ");
+  });
   CHECK(seen == "fold count cse! licm dce fold count cse licm dce ");
 }

@@ -36,7 +36,9 @@ std::vector<float> numbers(int64_t n, float first) {
   std::iota(v.begin(), v.end(), first);
   return v;
 }
-bool same(const Array& a, const Array& b) { return a.shape() == b.shape() && std::equal(a.bytes(), a.bytes() + a.nbytes(), b.bytes()); }
+bool same(const Array& a, const Array& b) {
+  return a.shape() == b.shape() && std::equal(a.bytes(), a.bytes() + a.nbytes(), b.bytes());
+}
 
 TEST_CASE("plans are kept from call to call, for other sizes and for threads that call at once") {
   const ir::Kernel k = ir::parse(kKernel, "plans");
@@ -84,7 +86,9 @@ TEST_CASE("a call on memory of somebody else's gives what one on arrays gives, a
   const ir::Kernel k = ir::parse(kInPlace, "in_place");
   const std::vector<float> x = numbers(9, 1), y = numbers(9, 100), z = numbers(4, 1000);
   const std::vector<Array> want = interpret(k, {Array({9}, x), Array({9}, y), Array({4}, z)});
-  const auto is = [&](const std::vector<float>& got, size_t output) { return std::equal(got.begin(), got.end(), want[output].data<float>().begin(), want[output].data<float>().end()); };
+  const auto is = [&](const std::vector<float>& got, size_t output) {
+    return std::equal(got.begin(), got.end(), want[output].data<float>().begin(), want[output].data<float>().end());
+  };
   Plans plans;
   const auto host = [](std::vector<float>& v) { return HostArray{f32, {static_cast<int64_t>(v.size())}, v.data()}; };
   for (int turn = 0; turn < 3; ++turn) {
@@ -112,12 +116,15 @@ TEST_CASE("a call on memory of somebody else's gives what one on arrays gives, a
   std::vector<std::byte> odd(9 * sizeof(float) + 1);  // not at a whole element: copied
   std::memcpy(odd.data() + 1, y.data(), 9 * sizeof(float));
   std::vector<float> d = x, e = z, q(9);
-  CHECK(interpret(k, std::vector{host(d), HostArray{f32, {9}, odd.data() + 1}, host(e)}, std::vector{host(d), host(q)}, {}, plans) == 36);
+  CHECK(interpret(k, std::vector{host(d), HostArray{f32, {9}, odd.data() + 1}, host(e)}, std::vector{host(d), host(q)},
+                  {}, plans) == 36);
   CHECK(is(d, 0));
   CHECK(is(q, 1));
   std::vector<float> a = x, b = y, c = z, o(9), p(8);
-  CHECK_THROWS_WITH_AS(interpret(k, std::vector{host(a), host(b), host(c)}, std::vector{host(o)}, {}, plans), "in_place: gives 2 outputs but 1 are expected", SpecError);
-  CHECK_THROWS_WITH_AS(interpret(k, std::vector{host(a), host(b), host(c)}, std::vector{host(o), host(p)}, {}, plans), "in_place: output 1 is f32[9] but f32[8] is expected", SpecError);
+  CHECK_THROWS_WITH_AS(interpret(k, std::vector{host(a), host(b), host(c)}, std::vector{host(o)}, {}, plans),
+                       "in_place: gives 2 outputs but 1 are expected", SpecError);
+  CHECK_THROWS_WITH_AS(interpret(k, std::vector{host(a), host(b), host(c)}, std::vector{host(o), host(p)}, {}, plans),
+                       "in_place: output 1 is f32[9] but f32[8] is expected", SpecError);
 }
 
 // The index maps look at none, one and both of the axes, and at data.
@@ -146,14 +153,20 @@ body (%s, %x, %y, %z, %o) {
 }
 )";
 
-TEST_CASE("a block whose index map looks at no axis that has moved is the one that it was, and overhang is new with each program") {
+TEST_CASE(
+    "a block whose index map looks at no axis that has moved is the one that it was, and overhang is new with each "
+    "program") {
   const ir::Kernel k = ir::parse(kMaps, "maps");
-  const std::vector<Array> in{Array({2}, std::vector<int32_t>{1, 0}), Array({7}, std::vector<float>{1, 2, 3, 4, 5, 6, 7}), Array({7}, std::vector<float>{10, 20, 30, 40, 50, 60, 70}),
+  const std::vector<Array> in{Array({2}, std::vector<int32_t>{1, 0}),
+                              Array({7}, std::vector<float>{1, 2, 3, 4, 5, 6, 7}),
+                              Array({7}, std::vector<float>{10, 20, 30, 40, 50, 60, 70}),
                               Array({7}, std::vector<float>{100, 200, 300, 400, 500, 600, 700})};
   for (const Uninitialised fill : {Uninitialised::zero, Uninitialised::nan, Uninitialised::pattern}) {
     const std::vector<Array> skipping = interpret(k, in, {.uninitialised = fill});
     int seen = 0;
-    const std::vector<Array> always = interpret(k, in, {.uninitialised = fill, .observe = [&](const SeenValue&) { ++seen; }});  // which runs every map for every program
+    // which runs every map for every program
+    const std::vector<Array> always =
+        interpret(k, in, {.uninitialised = fill, .observe = [&](const SeenValue&) { ++seen; }});
     CHECK(seen > 0);
     CHECK(same(skipping[0], always[0]));
     if (fill != Uninitialised::zero) continue;

@@ -1,4 +1,5 @@
-// engine/README.md stays true: its kernel parses, and its table of ops has one row per op, in order, whose example has that op.
+// engine/README.md stays true: its kernel parses, and its table of ops has one row per op, in order, whose example has
+// that op.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -92,9 +93,11 @@ TEST_CASE("README: one example per op, with the meaning that ops.def gives") {
     const size_t end = line.find("` | ", start.size());
     REQUIRE_MESSAGE(line.starts_with(start), "the table needs a row for ", row.name, " before ", line);
     REQUIRE(end != std::string::npos);
-    const std::string example = line.substr(start.size(), end - start.size()), doc = line.substr(end + 4, line.size() - end - 6);
+    const std::string example = line.substr(start.size(), end - start.size()),
+                      doc = line.substr(end + 4, line.size() - end - 6);
     blessed += line.substr(0, end + 4) + escaped(row.doc) + " |\n";
-    if (!std::getenv("TESSERA_BLESS")) CHECK_MESSAGE(doc == escaped(row.doc), row.name, ": TESSERA_BLESS=1 takes the meanings from ops.def");
+    if (!std::getenv("TESSERA_BLESS"))
+      CHECK_MESSAGE(doc == escaped(row.doc), row.name, ": TESSERA_BLESS=1 takes the meanings from ops.def");
     const std::string kernel = (row.tile ? kTile : kLane) + "  " + example + "\n}\n";
     CAPTURE(example);
     ir::Kernel k;

@@ -1,5 +1,5 @@
-// Indices and views of Refs against answers of JAX on the CPU: tests/data/refs, written by make_ref_answers.py. Each is traced as a kernel over
-// whole arrays and run by the interpreter, before and after the passes.
+// Indices and views of Refs against answers of JAX on the CPU: tests/data/refs, written by make_ref_answers.py. Each is
+// traced as a kernel over whole arrays and run by the interpreter, before and after the passes.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -67,7 +67,8 @@ std::map<std::string, Kernel> kernels() {
     addupdate(out[0], ds(Value(in[0][4]), 3), in[1][range(0, 3)]);
     out[1][all] = 0;
     const Value rows = reshape(i, {3, 3}), rest = rows % 3;
-    addupdate(out[1], {where(rest < 0, rest + 3, rest), range(1, 3)}, broadcast_to(reshape(cast(v, i32), {3, 3, 1}), {3, 3, 2}));
+    addupdate(out[1], {where(rest < 0, rest + 3, rest), range(1, 3)},
+              broadcast_to(reshape(cast(v, i32), {3, 3, 1}), {3, 3, 2}));
   };
   using Atomic = Value (*)(const Ref&, RefIndex, Operand, LoadParams);
   const std::vector<Atomic> atomics{atomic_add, atomic_max, atomic_min};
@@ -145,7 +146,8 @@ std::map<std::string, Kernel> kernels() {
   k["masked_scatter"] = [](const Refs& in, const Refs& out) {
     out[0][all] = in[0][all];
     const Value m = in[2][all];
-    out[1][all] = where(m, swap(out[0], in[1][all], cast(iota(i32, {2, 3}, 0) * 3 + iota(i32, {2, 3}, 1), f32), {.mask = m}), -1);
+    out[1][all] =
+        where(m, swap(out[0], in[1][all], cast(iota(i32, {2, 3}, 0) * 3 + iota(i32, {2, 3}, 1), f32), {.mask = m}), -1);
   };
 
   k["views"] = loads([](const Refs& r) {
@@ -238,11 +240,13 @@ std::map<std::string, Kernel> kernels() {
     out[n++].at(range(1, 3)).bitcast(i16)[all] = cast(take({4, 8}), i16);
     out[n++].at({all, range(2, 4)}).at(i)[all] = take({3, 2});
     const Value outside = concatenate({i, full({2}, 8, i32)}, 0);  // 3, 0, 2, 8, 8
-    out[n++].at(range(1, 5))[where(outside == 0, -1, where(outside == 3, 2, 7))] = concatenate({take({1, 8}), reshape(in[0][range(8, 16)], {1, 8}), take({3, 8})}, 0);
+    out[n++].at(range(1, 5))[where(outside == 0, -1, where(outside == 3, 2, 7))] =
+        concatenate({take({1, 8}), reshape(in[0][range(8, 16)], {1, 8}), take({3, 8})}, 0);
     const Value row = iota(i32, {4, 8}, 0);
     store(out[n++].at(range(1, 5)), ds(s0, 4), take({4, 8}), {.mask = row != 1});
     addupdate(out[n++].at(range(1, 5)), where(i == 2, 3, 1), take({3, 8}));
-    const Value words = where(iota(i32, {4}, 0) == 0, 70000, where(iota(i32, {4}, 0) == 1, -3, where(iota(i32, {4}, 0) == 2, 5, 1 << 30)));
+    const Value words = where(iota(i32, {4}, 0) == 0, 70000,
+                              where(iota(i32, {4}, 0) == 1, -3, where(iota(i32, {4}, 0) == 2, 5, 1 << 30)));
     out[n++].bitcast(i32)[1] = words;
   };
   return k;
@@ -256,11 +260,13 @@ TEST_CASE("refs: indices and views agree with JAX") {
     INFO(name);
     const std::vector<Array> inputs = stored(name, "in"), answers = stored(name, "out");
     REQUIRE(!answers.empty());
-    const auto call = spec::make_pallas_call({static_cast<int>(inputs.size() + answers.size()),
-                                              [&](const Refs& refs) {
-                                                kernel({refs.begin(), refs.begin() + static_cast<int64_t>(inputs.size())}, {refs.begin() + static_cast<int64_t>(inputs.size()), refs.end()});
-                                              }},
-                                             {.out_shape = shapes_of(answers), .name = name}, Loc::here());
+    const auto call =
+        spec::make_pallas_call({static_cast<int>(inputs.size() + answers.size()),
+                                [&](const Refs& refs) {
+                                  kernel({refs.begin(), refs.begin() + static_cast<int64_t>(inputs.size())},
+                                         {refs.begin() + static_cast<int64_t>(inputs.size()), refs.end()});
+                                }},
+                               {.out_shape = shapes_of(answers), .name = name}, Loc::here());
     compare(name, interpret(call, inputs), answers);
     ir::Kernel k = call.trace(shapes_of(inputs));
     const std::string text = ir::print(k);
@@ -282,7 +288,8 @@ namespace {
 // A chain of views, and the number in the base that each element of the view has: what views must do, done on numbers.
 class RandomViews {
  public:
-  RandomViews(uint64_t seed, const Ref& base, const Ref& starts) : state_(seed * 0x9e3779b97f4a7c15u + 1), view_(base), starts_(starts), shape_(base.shape()) {
+  RandomViews(uint64_t seed, const Ref& base, const Ref& starts)
+      : state_(seed * 0x9e3779b97f4a7c15u + 1), view_(base), starts_(starts), shape_(base.shape()) {
     numbers_.resize(static_cast<size_t>(num_elements(shape_)));
     for (size_t i = 0; i < numbers_.size(); ++i) numbers_[i] = static_cast<int32_t>(i);
   }
@@ -301,7 +308,8 @@ class RandomViews {
       view_ = view_.reshape(shape_);
     } else if (kind == 2) {
       std::vector<int64_t> perm;
-      for (size_t d = 0; d < shape_.size(); ++d) perm.insert(perm.begin() + in(0, static_cast<int64_t>(d)), static_cast<int64_t>(d));
+      for (size_t d = 0; d < shape_.size(); ++d)
+        perm.insert(perm.begin() + in(0, static_cast<int64_t>(d)), static_cast<int64_t>(d));
       picks_.clear();
       Shape to;
       for (int64_t d : perm) to.push_back(shape_[static_cast<size_t>(d)]);
@@ -351,7 +359,8 @@ class RandomViews {
         has_array = true;
         kinds_.resize(d + 1), kinds_[d] = 2;
       } else {
-        const int64_t step = in(0, 3) == 0 ? in(2, 3) : 1, size = in(1, (n - 1) / step + 1), room = n - 1 - (size - 1) * step;
+        const int64_t step = in(0, 3) == 0 ? in(2, 3) : 1, size = in(1, (n - 1) / step + 1),
+                      room = n - 1 - (size - 1) * step;
         int64_t first = in(0, room);
         if (way < 7) {
           const auto [value, number] = start(0, room);
@@ -457,33 +466,36 @@ TEST_CASE("refs: random chains of views take the elements that they should") {
     std::vector<int32_t> wanted;
     bool writes = false, masked = false;
     // Loads of numbers, and a store of -1 - what is there: both must find the same elements.
-    const auto call = spec::make_pallas_call({4,
-                                              [&](const Refs& r) {
-                                                r[2][all] = r[0][all];
-                                                r[3][all] = -7;
-                                                RandomViews views(seed, r[2], r[1]);
-                                                writes = views.in(0, 1) == 1;
-                                                masked = views.in(0, 2) == 0;
-                                                for (int64_t n = views.in(1, 4); n-- > 0;) views.step(!writes && views.in(0, 1) == 1);
-                                                const RefIndex index = views.index(true, masked);
-                                                wanted = views.chosen();
-                                                Ref v = views.view().dtype() == i32 ? views.view() : views.view().bitcast(i32);
-                                                const Shape s = views.result();
-                                                const Value mask = full(s, true);
-                                                const Value got = masked ? load(v, index, {.mask = mask}) : load(v, index);
-                                                const int64_t n = num_elements(s);
-                                                if (!writes) r[3][range(0, n)] = reshape(got, {n});
-                                                else if (masked) store(v, index, -1 - got, {.mask = mask});
-                                                else store(v, index, -1 - got);
-                                              }},
-                                             {.out_shape = {{{4, 6, 4}, i32}, {{4096}, i32}}, .name = "views"}, Loc::here());
+    const auto call =
+        spec::make_pallas_call({4,
+                                [&](const Refs& r) {
+                                  r[2][all] = r[0][all];
+                                  r[3][all] = -7;
+                                  RandomViews views(seed, r[2], r[1]);
+                                  writes = views.in(0, 1) == 1;
+                                  masked = views.in(0, 2) == 0;
+                                  for (int64_t n = views.in(1, 4); n-- > 0;) views.step(!writes && views.in(0, 1) == 1);
+                                  const RefIndex index = views.index(true, masked);
+                                  wanted = views.chosen();
+                                  Ref v = views.view().dtype() == i32 ? views.view() : views.view().bitcast(i32);
+                                  const Shape s = views.result();
+                                  const Value mask = full(s, true);
+                                  const Value got = masked ? load(v, index, {.mask = mask}) : load(v, index);
+                                  const int64_t n = num_elements(s);
+                                  if (!writes) r[3][range(0, n)] = reshape(got, {n});
+                                  else if (masked) store(v, index, -1 - got, {.mask = mask});
+                                  else store(v, index, -1 - got);
+                                }},
+                               {.out_shape = {{{4, 6, 4}, i32}, {{4096}, i32}}, .name = "views"}, Loc::here());
     const Arrays out = interpret(call, std::vector<Array>{x, starts});
     std::vector<int32_t> left = ids;
     if (writes)
       for (int32_t i : wanted) left[static_cast<size_t>(i)] = -1 - i;
     int64_t wrong = 0;
-    for (size_t i = 0; i < left.size(); ++i) wrong += static_cast<int32_t>(out[0].element_bits(static_cast<int64_t>(i))) != left[i];
-    for (size_t i = 0; i < wanted.size() && !writes; ++i) wrong += static_cast<int32_t>(out[1].element_bits(static_cast<int64_t>(i))) != wanted[i];
+    for (size_t i = 0; i < left.size(); ++i)
+      wrong += static_cast<int32_t>(out[0].element_bits(static_cast<int64_t>(i))) != left[i];
+    for (size_t i = 0; i < wanted.size() && !writes; ++i)
+      wrong += static_cast<int32_t>(out[1].element_bits(static_cast<int64_t>(i))) != wanted[i];
     CHECK(wrong == 0);
   }
 }
@@ -499,34 +511,35 @@ TEST_CASE("refs: atomics through random chains of views, one element after anoth
     std::vector<int32_t> wanted;
     bool masked = false;
     int64_t kind = 0;
-    const auto call = spec::make_pallas_call({4,
-                                              [&](const Refs& r) {
-                                                r[2][all] = r[0][all];
-                                                r[3][all] = -7;
-                                                RandomViews views(seed, r[2], r[1]);
-                                                masked = views.in(0, 2) == 0;
-                                                kind = views.in(0, 6);
-                                                for (int64_t n = views.in(1, 4); n-- > 0;) views.step(views.in(0, 1) == 1);
-                                                const RefIndex index = views.index(true, masked);
-                                                wanted = views.chosen();
-                                                const Ref v = views.view().dtype() == i32 ? views.view() : views.view().bitcast(i32);
-                                                const Shape s = views.result();
-                                                const int64_t n = num_elements(s);
-                                                const Value number = reshape(iota(i32, {n}), s), w = number * 5 % 13 - 6;
-                                                const LoadParams params = masked ? LoadParams{.mask = number % 3 != 1, .other = -5} : LoadParams{};
-                                                Value old = number;
-                                                switch (kind) {
-                                                  case 0: old = atomic_add(v, index, w, params); break;
-                                                  case 1: old = atomic_max(v, index, w, params); break;
-                                                  case 2: old = atomic_xor(v, index, w, params); break;
-                                                  case 3: old = atomic_xchg(v, index, w, params); break;
-                                                  case 4: old = atomic_cas(v, index, w + 9, w, params); break;
-                                                  case 5: addupdate(v, index, w, {.mask = params.mask}); break;
-                                                  default: store(v, index, w, {.mask = params.mask}); break;
-                                                }
-                                                r[3][range(0, n)] = reshape(old, {n});
-                                              }},
-                                             {.out_shape = {{{4, 6, 4}, i32}, {{4096}, i32}}, .name = "views"}, Loc::here());
+    const auto call = spec::make_pallas_call(
+        {4,
+         [&](const Refs& r) {
+           r[2][all] = r[0][all];
+           r[3][all] = -7;
+           RandomViews views(seed, r[2], r[1]);
+           masked = views.in(0, 2) == 0;
+           kind = views.in(0, 6);
+           for (int64_t n = views.in(1, 4); n-- > 0;) views.step(views.in(0, 1) == 1);
+           const RefIndex index = views.index(true, masked);
+           wanted = views.chosen();
+           const Ref v = views.view().dtype() == i32 ? views.view() : views.view().bitcast(i32);
+           const Shape s = views.result();
+           const int64_t n = num_elements(s);
+           const Value number = reshape(iota(i32, {n}), s), w = number * 5 % 13 - 6;
+           const LoadParams params = masked ? LoadParams{.mask = number % 3 != 1, .other = -5} : LoadParams{};
+           Value old = number;
+           switch (kind) {
+             case 0: old = atomic_add(v, index, w, params); break;
+             case 1: old = atomic_max(v, index, w, params); break;
+             case 2: old = atomic_xor(v, index, w, params); break;
+             case 3: old = atomic_xchg(v, index, w, params); break;
+             case 4: old = atomic_cas(v, index, w + 9, w, params); break;
+             case 5: addupdate(v, index, w, {.mask = params.mask}); break;
+             default: store(v, index, w, {.mask = params.mask}); break;
+           }
+           r[3][range(0, n)] = reshape(old, {n});
+         }},
+        {.out_shape = {{{4, 6, 4}, i32}, {{4096}, i32}}, .name = "views"}, Loc::here());
     const Arrays out = interpret(call, std::vector<Array>{x, starts});
     std::vector<int32_t> left = ids;
     int64_t wrong = 0;
@@ -535,10 +548,12 @@ TEST_CASE("refs: atomics through random chains of views, one element after anoth
       const int32_t w = given(static_cast<int32_t>(n)), before = masked && n % 3 == 1 ? -5 : element;
       if (kind < 5) wrong += static_cast<int32_t>(out[1].element_bits(static_cast<int64_t>(n))) != before;
       if (masked && n % 3 == 1) continue;
-      const int32_t now[] = {element + w, std::max(element, w), element ^ w, w, element == w + 9 ? w : element, element + w, w};
+      const int32_t now[] = {
+          element + w, std::max(element, w), element ^ w, w, element == w + 9 ? w : element, element + w, w};
       element = now[kind];
     }
-    for (size_t i = 0; i < left.size(); ++i) wrong += static_cast<int32_t>(out[0].element_bits(static_cast<int64_t>(i))) != left[i];
+    for (size_t i = 0; i < left.size(); ++i)
+      wrong += static_cast<int32_t>(out[0].element_bits(static_cast<int64_t>(i))) != left[i];
     CHECK(wrong == 0);
   }
 }
@@ -560,11 +575,13 @@ TEST_CASE("refs: copies go through views that are slices") {
     for (size_t c = 0; c < 4; ++c) wanted[(4 + r) * 8 + c] = static_cast<int32_t>((2 + r) * 8 + 2 + c);
   for (size_t c = 0; c < 8; ++c) wanted[8 + c] = static_cast<int32_t>(16 + c);
   for (size_t c = 0; c < 3; ++c) wanted[1 + c] = static_cast<int32_t>(40 + c);
-  for (size_t i = 0; i < wanted.size(); ++i) CHECK(static_cast<int32_t>(out.element_bits(static_cast<int64_t>(i))) == wanted[i]);
+  for (size_t i = 0; i < wanted.size(); ++i)
+    CHECK(static_cast<int32_t>(out.element_bits(static_cast<int64_t>(i))) == wanted[i]);
 
   const auto error = [](auto kernel) {
     try {
-      pallas_call([=](Ref x, Ref o) { kernel(x, o); }, {.out_shape = {{{6, 8}, i32}}, .name = "k"}).trace({{{6, 8}, i32}});
+      pallas_call([=](Ref x, Ref o) { kernel(x, o); }, {.out_shape = {{{6, 8}, i32}}, .name = "k"})
+          .trace({{{6, 8}, i32}});
     } catch (const TraceError& e) {
       return std::string(e.what());
     }
@@ -572,12 +589,13 @@ TEST_CASE("refs: copies go through views that are slices") {
   };
   int line = __LINE__ + 1;
   std::string said = error([](Ref x, Ref o) { sync_copy(x[{Value(x[{0, range(0, 6)}]), all}], o); });
-  CHECK(said ==
-        "k: async_copy: an index array is for loads and stores\n  at " + std::string(__FILE__) + ":" + std::to_string(line) + "\n  note: load by it, and store what came");
+  CHECK(said == "k: async_copy: an index array is for loads and stores\n  at " + std::string(__FILE__) + ":" +
+                    std::to_string(line) + "\n  note: load by it, and store what came");
   line = __LINE__ + 1;
   said = error([](Ref x, Ref o) { sync_copy(x.reshape({8, 6}).T(), o); });
-  CHECK(said ==
-        "k: async_copy: through this view of the Ref the index is not one slice per dim\n  at " + std::string(__FILE__) + ":" + std::to_string(line) + "\n  note: load through the view, and store what came");
+  CHECK(said == "k: async_copy: through this view of the Ref the index is not one slice per dim\n  at " +
+                    std::string(__FILE__) + ":" + std::to_string(line) +
+                    "\n  note: load through the view, and store what came");
 }
 
 TEST_CASE("unique_indices: a promise that the race detector holds the kernel to") {
@@ -589,7 +607,8 @@ TEST_CASE("unique_indices: a promise that the race detector holds the kernel to"
         store(o, at[all], x[all], {.unique_indices = true});
       },
       {.out_shape = {{{5}, i32}}, .name = "k"});
-  const Array x({3}, std::vector<int32_t>{1, 2, 3}), apart({3}, std::vector<int32_t>{4, 0, -2}), meeting({3}, std::vector<int32_t>{4, 0, -1});
+  const Array x({3}, std::vector<int32_t>{1, 2, 3}), apart({3}, std::vector<int32_t>{4, 0, -2}),
+      meeting({3}, std::vector<int32_t>{4, 0, -1});
   CHECK(ir::print(call.trace_for({apart, x})).find(" unordered 1\n") != std::string::npos);
   const Array good = interpret(call, {.races = true}, apart, x), last = interpret(call, meeting, x);
   CHECK(good.at(4) == 1);
@@ -602,6 +621,8 @@ TEST_CASE("unique_indices: a promise that the race detector holds the kernel to"
   } catch (const KernelError& e) {
     text = e.what();
   }
-  CHECK(text == "k: store: elements 0 and 2 of the value go to one element of out_specs[0], and the store leaves open which stays\n  at " + std::string(__FILE__) + ":" + std::to_string(line) +
-                    "\n  note: without unique_indices the last one stays");
+  CHECK(text ==
+        "k: store: elements 0 and 2 of the value go to one element of out_specs[0], and the store leaves open which "
+        "stays\n  at " +
+            std::string(__FILE__) + ":" + std::to_string(line) + "\n  note: without unique_indices the last one stays");
 }

@@ -1,4 +1,7 @@
-// The reference arithmetic on the values where arithmetic goes wrong. answers_test.cpp compares every op with JAX's answers.
+// The reference arithmetic on the values where arithmetic goes wrong. answers_test.cpp compares every op with JAX's
+// answers.
+#include "engine/ir/reference.h"
+
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -8,7 +11,6 @@
 #include <vector>
 
 #include "engine/base/element.h"
-#include "engine/ir/reference.h"
 
 using namespace tessera;
 using ir::Opcode;
@@ -113,7 +115,9 @@ TEST_CASE("reference: bits are counted and products halved in the width of the d
 TEST_CASE("reference: erf_inv undoes erf") {
   for (const double y : {-5.0, -2.3, -0.7, -1e-9, 0.0, 0.3, 1.0, 3.1, 5.5}) {
     const uint64_t x = std::bit_cast<uint64_t>(std::erf(y));
-    CHECK(std::bit_cast<double>(run(Opcode::erf_inv, f64, {x})) == doctest::Approx(y).epsilon(y * y < 12 ? 1e-11 : 1e-4));  // the rounding of erf(y)
+    // the rounding of erf(y)
+    CHECK(std::bit_cast<double>(run(Opcode::erf_inv, f64, {x})) ==
+          doctest::Approx(y).epsilon(y * y < 12 ? 1e-11 : 1e-4));
   }
   CHECK(run(Opcode::erf_inv, f32, {f(-1)}) == f(-kInf));
   CHECK(std::isnan(as_float(run(Opcode::erf_inv, f32, {f(1.0000001f)}))));
@@ -143,14 +147,18 @@ TEST_CASE("reference: f16 and bf16 round as the bit-exact conversions do") {
   for (uint32_t b = 0; b < 65536; ++b) {
     const uint16_t h = static_cast<uint16_t>(b);
     const float wide = widen_f16(h);
-    if (std::isnan(from_f16_bits(h))) { REQUIRE(std::isnan(wide)); continue; }
+    if (std::isnan(from_f16_bits(h))) {
+      REQUIRE(std::isnan(wide));
+      continue;
+    }
     REQUIRE(std::bit_cast<uint32_t>(wide) == std::bit_cast<uint32_t>(from_f16_bits(h)));
     REQUIRE(round_to_f16(wide) == h);
     // Between neighbours: just below, at and just above the middle.
     const float next = widen_f16(static_cast<uint16_t>(h + 1));
     if (std::isnan(next) || std::isinf(wide)) continue;
     const float middle = (wide + (std::isinf(next) ? std::copysign(65536.0f, wide) : next)) / 2;
-    for (float x : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, std::copysign(kInf, wide))}) REQUIRE(round_to_f16(x) == to_f16_bits(x));
+    for (float x : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, std::copysign(kInf, wide))})
+      REQUIRE(round_to_f16(x) == to_f16_bits(x));
   }
   uint32_t state = 1;
   for (int i = 0; i < 100000; ++i) {
@@ -163,8 +171,11 @@ TEST_CASE("reference: f16 and bf16 round as the bit-exact conversions do") {
 }
 
 TEST_CASE("reference: arrays and elements agree on every op and dtype") {
-  const uint64_t special[] = {0, 1, 2, 5, 7, 8, 0x7f, 0x80, 0xff, 0x3c00, 0x7c00, 0x7e00, 0x8000, 0xffff, 0x3f800000, 0x7f800000, 0x80000000, 0xffffffff,
+  // clang-format off
+  const uint64_t special[] = {0, 1, 2, 5, 7, 8, 0x7f, 0x80, 0xff, 0x3c00, 0x7c00, 0x7e00, 0x8000, 0xffff,
+    0x3f800000, 0x7f800000, 0x80000000, 0xffffffff,
                               0x3ff0000000000000, 0x7ff0000000000000, 0x8000000000000000, 0xffffffffffffffff};
+  // clang-format on
   int defined = 0;
   for (int code = 0; code < ir::kNumOpcodes; ++code) {
     const auto op = static_cast<Opcode>(code);

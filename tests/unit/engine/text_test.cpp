@@ -1,3 +1,5 @@
+#include "engine/ir/text.h"
+
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -6,7 +8,6 @@
 #include <string>
 
 #include "engine/ir/builder.h"
-#include "engine/ir/text.h"
 
 using namespace tessera;
 using ir::parse, ir::print;
@@ -161,7 +162,8 @@ body (%x, %o) {
   %b = add %a,
            %a  // not a location
   store %o[ds(0, 8)], %b
-})", "hand.tir");
+})",
+                             "hand.tir");
   CHECK(print(k, true) == R"(tir 1
 kernel @k  // hand.tir:3
 grid (4)
@@ -213,76 +215,143 @@ TEST_CASE("text: literals") {
   CHECK_FALSE(parse_literal(f32, ""));
   for (DType t : {f8e4m3fn, f8e5m2, f16, bf16, u4, i4, u8, i8, u16, i16})
     for (uint64_t b = 0; b < uint64_t{1} << bits(t); ++b)
-      if (const auto back = parse_literal(t, literal(t, b)); !back || *back != b) FAIL_CHECK(name(t), " bits ", b, " print as ", literal(t, b));
+      if (const auto back = parse_literal(t, literal(t, b)); !back || *back != b)
+        FAIL_CHECK(name(t), " bits ", b, " print as ", literal(t, b));
   std::mt19937_64 random(1);
   for (int i = 0; i < 20000; ++i)
     for (DType t : {f32, f64, i32, u32, i64, u64}) {
       const uint64_t b = bits(t) == 64 ? random() : random() & 0xffffffff;
-      if (const auto back = parse_literal(t, literal(t, b)); !back || *back != b) FAIL_CHECK(name(t), " bits ", b, " print as ", literal(t, b));
+      if (const auto back = parse_literal(t, literal(t, b)); !back || *back != b)
+        FAIL_CHECK(name(t), " bits ", b, " print as ", literal(t, b));
     }
-  for (uint64_t b : {uint64_t{1}, uint64_t{0x7fffff}, uint64_t{0x80000001}}) CHECK(parse_literal(f32, literal(f32, b)) == b);
+  for (uint64_t b : {uint64_t{1}, uint64_t{0x7fffff}, uint64_t{0x80000001}})
+    CHECK(parse_literal(f32, literal(f32, b)) == b);
   CHECK(parse_literal(f64, literal(f64, 1)) == uint64_t{1});
 }
 
 TEST_CASE("text: syntax errors") {
   CHECK(error("") == "k.tir:1:1: expected 'tir 1' on the first line but found the end of the file");
-  CHECK(error("\x7f" "ELF") == "k.tir:1:1: expected 'tir 1' on the first line but found the byte 127\n  \x7f" "ELF\n  ^");
-  CHECK(error("tir 2\n") == "k.tir:1:5: version 2 of the text form is not known: this build reads version 1\n  tir 2\n      ^");
+  CHECK(error("\x7f"
+              "ELF") ==
+        "k.tir:1:1: expected 'tir 1' on the first line but found the byte 127\n  \x7f"
+        "ELF\n  ^");
+  CHECK(error("tir 2\n") ==
+        "k.tir:1:5: version 2 of the text form is not known: this build reads version 1\n  tir 2\n      ^");
   CHECK(error("tir 1\nkernal @k\n") == "k.tir:2:1: expected 'kernel' but found 'kernal'\n  kernal @k\n  ^");
-  CHECK(error("tir 1\nkernel @k\ngrid (n +)\n") == "k.tir:3:10: expected a size but found ')'\n  grid (n +)\n           ^");
-  CHECK(error("tir 1\nkernel @k\ngrid (n +\n") == "k.tir:3:10: expected a size but found the end of the line\n  grid (n +\n           ^");
-  CHECK(error("tir 1\nkernel @k\nin f32[8] block (8,\n") == "k.tir:4:1: expected a block size, 'squeezed', 'element' or 'bounded' but found the end of the file");
-  CHECK(error("tir 1\nkernel @k\ngrid (2, -4)\n") == "k.tir:3:10: grid axis 1: size -4 is negative\n  grid (2, -4)\n           ^");
-  CHECK(error("tir 1\nkernel @k\ngrid (4.5)\n") == "k.tir:3:8: expected ',' or ')' but found '.'\n  grid (4.5)\n         ^");
+  CHECK(error("tir 1\nkernel @k\ngrid (n +)\n") ==
+        "k.tir:3:10: expected a size but found ')'\n  grid (n +)\n           ^");
+  CHECK(error("tir 1\nkernel @k\ngrid (n +\n") ==
+        "k.tir:3:10: expected a size but found the end of the line\n  grid (n +\n           ^");
+  CHECK(error("tir 1\nkernel @k\nin f32[8] block (8,\n") ==
+        "k.tir:4:1: expected a block size, 'squeezed', 'element' or 'bounded' but found the end of the file");
+  CHECK(error("tir 1\nkernel @k\ngrid (2, -4)\n") ==
+        "k.tir:3:10: grid axis 1: size -4 is negative\n  grid (2, -4)\n           ^");
+  CHECK(error("tir 1\nkernel @k\ngrid (4.5)\n") ==
+        "k.tir:3:8: expected ',' or ')' but found '.'\n  grid (4.5)\n         ^");
   CHECK(error("tir 1\nkernel @k\nin f32[8] whole block (8)\n") ==
-        "k.tir:3:17: expected 'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'text' or 'body' but found 'block'\n  in f32[8] whole block (8)\n                  ^");
-  CHECK(error("tir 1\nkernel @k\nin f33[8] whole\n") == "k.tir:3:4: expected a dtype but found 'f33'\n  in f33[8] whole\n     ^");
-  CHECK(error("tir 1\nkernel @k\nin f32[8]\nbody") == "k.tir:4:1: expected 'whole' or 'block' but found 'body'\n  body\n  ^");
-  CHECK(error("tir 1\nkernel @k\nout f32[8] whole\nin f32[8] whole\n") == "k.tir:4:1: inputs come before outputs\n  in f32[8] whole\n  ^");
-  CHECK(error("tir 1\nkernel @k\nworkgroup_size 64\n") == "k.tir:3:1: 'workgroup_size' belongs to lane-level kernels\n  workgroup_size 64\n  ^");
+        "k.tir:3:17: expected 'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', "
+        "'scratch', 'text' or 'body' but found 'block'\n  in f32[8] whole block (8)\n                  ^");
+  CHECK(error("tir 1\nkernel @k\nin f33[8] whole\n") ==
+        "k.tir:3:4: expected a dtype but found 'f33'\n  in f33[8] whole\n     ^");
+  CHECK(error("tir 1\nkernel @k\nin f32[8]\nbody") ==
+        "k.tir:4:1: expected 'whole' or 'block' but found 'body'\n  body\n  ^");
+  CHECK(error("tir 1\nkernel @k\nout f32[8] whole\nin f32[8] whole\n") ==
+        "k.tir:4:1: inputs come before outputs\n  in f32[8] whole\n  ^");
+  CHECK(error("tir 1\nkernel @k\nworkgroup_size 64\n") ==
+        "k.tir:3:1: 'workgroup_size' belongs to lane-level kernels\n  workgroup_size 64\n  ^");
   CHECK(error("tir 1\nkernel @k\nin f32[n] whole\nbody (%x) {}\n") ==
-        "k.tir:4:6: in_specs[0]: a Ref without a BlockSpec needs static extents, but the array is (n,)\n  body (%x) {}\n       ^\n  at k.tir:3\n"
+        "k.tir:4:6: in_specs[0]: a Ref without a BlockSpec needs static extents, but the array is (n,)\n  body (%x) "
+        "{}\n       ^\n  at k.tir:3\n"
         "  note: give a BlockSpec with a static block shape");
   CHECK(body_error("  %1 = load %x[0:8\n") == "k.tir:7:1: expected ',' or ']' but found '}'\n  }\n  ^");
   CHECK(body_error("  %1 = lod %x[0:8]\n") == "k.tir:6:8: there is no op 'lod'\n    %1 = lod %x[0:8]\n         ^");
-  CHECK(body_error("  %1 = load %y[0:8]\n") == "k.tir:6:13: %y is not defined here\n    %1 = load %y[0:8]\n              ^");
-  CHECK(body_error("  %1 = load %x[0:8]\n  %1 = load %x[0:8]\n") == "k.tir:7:3: %1 is already defined on line 6\n    %1 = load %x[0:8]\n    ^");
-  CHECK(body_error("  %1 = load %x[0:8] masked\n") == "k.tir:6:21: expected the end of the line but found 'masked'\n    %1 = load %x[0:8] masked\n                      ^");
-  CHECK(body_error("  %1 = constant 300 : i8[]\n") == "k.tir:6:17: '300' is not a constant of i8\n    %1 = constant 300 : i8[]\n                  ^");
+  CHECK(body_error("  %1 = load %y[0:8]\n") ==
+        "k.tir:6:13: %y is not defined here\n    %1 = load %y[0:8]\n              ^");
+  CHECK(body_error("  %1 = load %x[0:8]\n  %1 = load %x[0:8]\n") ==
+        "k.tir:7:3: %1 is already defined on line 6\n    %1 = load %x[0:8]\n    ^");
+  CHECK(body_error("  %1 = load %x[0:8] masked\n") ==
+        "k.tir:6:21: expected the end of the line but found 'masked'\n    %1 = load %x[0:8] masked\n                   "
+        "   ^");
+  CHECK(body_error("  %1 = constant 300 : i8[]\n") ==
+        "k.tir:6:17: '300' is not a constant of i8\n    %1 = constant 300 : i8[]\n                  ^");
   CHECK(body_error("  %1 = constant 300\n") == "k.tir:7:1: expected ':' and the result's type but found '}'\n  }\n  ^");
-  CHECK(body_error("  %1 = load %x[99999999999999999999]\n") == "k.tir:6:16: the number 99999999999999999999 does not fit 64 bits\n    %1 = load %x[99999999999999999999]\n                 ^");
-  CHECK(body_error("  %1 = load %x[0:8] : f32[4]\n") == "k.tir:6:23: the result is f32[8], not f32[4]\n    %1 = load %x[0:8] : f32[4]\n                        ^");
+  CHECK(body_error("  %1 = load %x[99999999999999999999]\n") ==
+        "k.tir:6:16: the number 99999999999999999999 does not fit 64 bits\n    %1 = load %x[99999999999999999999]\n    "
+        "             ^");
+  CHECK(body_error("  %1 = load %x[0:8] : f32[4]\n") ==
+        "k.tir:6:23: the result is f32[8], not f32[4]\n    %1 = load %x[0:8] : f32[4]\n                        ^");
   CHECK(body_error("  load %x[0:8]\n") == "k.tir:6:3: load has 1 result but 0 are named\n    load %x[0:8]\n    ^");
-  CHECK(body_error("  yield\n  yield\n") == "k.tir:7:3: expected '}' after the yield but found 'yield'\n    yield\n    ^");
-  CHECK(body_error("  %1 = iota axis 0 axis 0 : i32[4]\n") == "k.tir:6:20: attribute axis is given twice\n    %1 = iota axis 0 axis 0 : i32[4]\n                     ^");
+  CHECK(body_error("  yield\n  yield\n") ==
+        "k.tir:7:3: expected '}' after the yield but found 'yield'\n    yield\n    ^");
+  CHECK(body_error("  %1 = iota axis 0 axis 0 : i32[4]\n") ==
+        "k.tir:6:20: attribute axis is given twice\n    %1 = iota axis 0 axis 0 : i32[4]\n                     ^");
   CHECK(body_error("  %1 = iota axis 0 : i32[1099511627776, 1099511627776]\n") ==
-        "k.tir:6:22: the type is too large: at most 32 dims and 2^40 elements are allowed\n    %1 = iota axis 0 : i32[1099511627776, 1099511627776]\n                       ^");
-  CHECK(body_error("  %1 = load %x[4:2]\n") == "k.tir:6:16: a slice start:stop:step needs start <= stop and a step of at least 1\n    %1 = load %x[4:2]\n                 ^");
+        "k.tir:6:22: the type is too large: at most 32 dims and 2^40 elements are allowed\n    %1 = iota axis 0 : "
+        "i32[1099511627776, 1099511627776]\n                       ^");
+  CHECK(body_error("  %1 = load %x[4:2]\n") ==
+        "k.tir:6:16: a slice start:stop:step needs start <= stop and a step of at least 1\n    %1 = load %x[4:2]\n     "
+        "            ^");
   CHECK(error(kStart) == "k.tir:6:1: expected an op or '}' but found the end of the file");
 }
 
 TEST_CASE("text: what infer() refuses carries line, column and source") {
   CHECK(body_error("  %1 = load %x[0:8]\n  %2 = load %x[0:4]\n  %3 = add %1, %2\n") ==
-        "k.tir:8:8: add: operands have shapes (8,) and (4,)\n    %3 = add %1, %2\n         ^\n  note: shapes must be equal or broadcast to one shape");
+        "k.tir:8:8: add: operands have shapes (8,) and (4,)\n    %3 = add %1, %2\n         ^\n  note: shapes must be "
+        "equal or broadcast to one shape");
   CHECK(body_error("  %1 = load %x[4:12] // user.cpp:7\n") ==
-        "k.tir:6:8: load: dim 0: slice of 8 from 4 is out of range for 8 elements\n    %1 = load %x[4:12] // user.cpp:7\n         ^\n  at user.cpp:7");
+        "k.tir:6:8: load: dim 0: slice of 8 from 4 is out of range for 8 elements\n    %1 = load %x[4:12] // "
+        "user.cpp:7\n         ^\n  at user.cpp:7");
 }
 
 TEST_CASE("text: nesting is bounded") {
   std::string deep = kStart + "%p = constant true : bool[]\n";
   for (int i = 0; i < 100000; ++i) deep += "if %p {\n";
   CHECK(error(deep).starts_with("k.tir:206:7: regions are nested more than 200 deep"));
-  CHECK(error("tir 1\nkernel @k\ngrid (" + std::string(100000, '(')).starts_with("k.tir:3:108: size expression is nested more than 100 deep"));
+  CHECK(error("tir 1\nkernel @k\ngrid (" + std::string(100000, '('))
+            .starts_with("k.tir:3:108: size expression is nested more than 100 deep"));
   std::string sum = "n";
   for (int i = 0; i < 100000; ++i) sum += " + n";
-  CHECK(error("tir 1\nkernel @k\ngrid (" + sum + ")").starts_with("k.tir:3:2013: size expression has more than 1000 terms"));
+  CHECK(error("tir 1\nkernel @k\ngrid (" + sum + ")")
+            .starts_with("k.tir:3:2013: size expression has more than 1000 terms"));
 }
 
 TEST_CASE("text: any mutation parses or throws TraceError, and what parses round-trips") {
   std::mt19937 random(7);
   const auto pick = [&](size_t n) { return static_cast<size_t>(random() % n); };
-  const std::string inserts[] = {"%", "(", ")", "{", "}", "[", "]", ":", ",", "=", "-", "0", "9", "\n", "//", "\"", "0x", "1e9", "nan", "99999999999", "-1",
-                                 "yield ", "if %0 {", "ds(", "mask %1 ", "?", "ref<", "for ", "@", "\xff", std::string(1, '\0'), "squeezed", "cdiv(", "case 2 "};
+  const std::string inserts[] = {"%",
+                                 "(",
+                                 ")",
+                                 "{",
+                                 "}",
+                                 "[",
+                                 "]",
+                                 ":",
+                                 ",",
+                                 "=",
+                                 "-",
+                                 "0",
+                                 "9",
+                                 "\n",
+                                 "//",
+                                 "\"",
+                                 "0x",
+                                 "1e9",
+                                 "nan",
+                                 "99999999999",
+                                 "-1",
+                                 "yield ",
+                                 "if %0 {",
+                                 "ds(",
+                                 "mask %1 ",
+                                 "?",
+                                 "ref<",
+                                 "for ",
+                                 "@",
+                                 "\xff",
+                                 std::string(1, '\0'),
+                                 "squeezed",
+                                 "cdiv(",
+                                 "case 2 "};
   int parsed = 0, refused = 0;
   for (int round = 0; round < 20000; ++round) {
     std::string text = round % 2 ? kTile : kLane;

@@ -1,5 +1,6 @@
-// vmap of kernels that store to what they were given, against JAX's answers in tests/data/vmap (make_vmap_answers.py): aliased inputs batched along
-// other axes or not at all, nested batches, atomics. What JAX does not answer is compared with one call per element of the batch.
+// vmap of kernels that store to what they were given, against JAX's answers in tests/data/vmap (make_vmap_answers.py):
+// aliased inputs batched along other axes or not at all, nested batches, atomics. What JAX does not answer is compared
+// with one call per element of the batch.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -27,12 +28,13 @@ std::vector<Array> stored(const std::string& name, const std::string& kind) {
 
 PallasCall some() {
   const BlockSpec blocks{{2, 3}, [](Value i) { return Indices{2 - 2 * i, 0}; }};
-  return pallas_call([](Ref x, Ref y, Ref o) { o[all] = x[all] + 10 * y[all]; }, {.out_shape = {{{8, 3}, i32}},
-                                                                                 .grid = 2,
-                                                                                 .in_specs = {blocks, {{1, 3}, [](Value i) { return Indices{i, 0}; }}},
-                                                                                 .out_specs = blocks,
-                                                                                 .input_output_aliases = {{0, 0}},
-                                                                                 .name = "some"});
+  return pallas_call([](Ref x, Ref y, Ref o) { o[all] = x[all] + 10 * y[all]; },
+                     {.out_shape = {{{8, 3}, i32}},
+                      .grid = 2,
+                      .in_specs = {blocks, {{1, 3}, [](Value i) { return Indices{i, 0}; }}},
+                      .out_specs = blocks,
+                      .input_output_aliases = {{0, 0}},
+                      .name = "some"});
 }
 PallasCall two() {
   return pallas_call(
@@ -45,7 +47,12 @@ PallasCall two() {
 PallasCall count() {
   const BlockSpec one{{1}, [](Value i) { return i; }};
   return pallas_call([](Ref x, Ref, Ref o, Ref old) { old[0] = atomic_add(o, x[0], 1); },
-                     {.out_shape = {{{5}, i32}, {{7}, i32}}, .grid = 7, .in_specs = {one, no_block_spec}, .out_specs = {no_block_spec, one}, .input_output_aliases = {{1, 0}}, .name = "count"});
+                     {.out_shape = {{{5}, i32}, {{7}, i32}},
+                      .grid = 7,
+                      .in_specs = {one, no_block_spec},
+                      .out_specs = {no_block_spec, one},
+                      .input_output_aliases = {{1, 0}},
+                      .name = "count"});
 }
 PallasCall scatter() {
   return pallas_call([](Ref i, Ref v, Ref, Ref o, Ref old) { old[all] = atomic_max(o, i[all], Value(v[all])); },
@@ -74,7 +81,8 @@ template <class A> void compare(const std::string& what, const A& got, const std
   for (size_t o = 0; o < answers.size(); ++o) {
     CHECK_MESSAGE(got[o].shape() == answers[o].shape(), what);
     int64_t wrong = 0;
-    for (int64_t i = 0; got[o].shape() == answers[o].shape() && i < answers[o].size(); ++i) wrong += got[o].element_bits(i) != answers[o].element_bits(i);
+    for (int64_t i = 0; got[o].shape() == answers[o].shape() && i < answers[o].size(); ++i)
+      wrong += got[o].element_bits(i) != answers[o].element_bits(i);
     CHECK_MESSAGE(wrong == 0, what, " output ", o, ": ", wrong, " elements differ");
   }
 }
@@ -111,7 +119,11 @@ TEST_CASE("vmap: each element of the batch has its own copy of what the kernel s
         o[all] = x[all] + y[all];
         x[all] += 1;
       },
-      {.out_shape = {{{2}, i32}}, .grid = 2, .in_specs = {no_block_spec, no_block_spec}, .out_specs = no_block_spec, .name = "grows"});
+      {.out_shape = {{{2}, i32}},
+       .grid = 2,
+       .in_specs = {no_block_spec, no_block_spec},
+       .out_specs = no_block_spec,
+       .name = "grows"});
   const Array x({2}, Ints{5, 7}), y({3, 2}, Ints{0, 10, 20, 30, 40, 50});
   CHECK(values(interpret(vmap(call, {none, 0}), x, y)) == Ints{6, 18, 26, 38, 46, 58});
   CHECK(values(interpret(vmap(call, {none, 0}, 1), x, y)) == Ints{6, 26, 46, 18, 38, 58});
@@ -149,7 +161,8 @@ TEST_CASE("vmap: atomics at index arrays, in views and in scratch: each element 
   check(interpret(vmap(vmap(call), 1, 1), InterpretOptions{}, Array({2, 1, 2, 4}, values(i))));
 }
 
-// Random kernels over an aliased input, one that is stored to and one that is read, batched once or twice along random axes: against one call per element.
+// Random kernels over an aliased input, one that is stored to and one that is read, batched once or twice along random
+// axes: against one call per element.
 TEST_CASE("vmap: random axes of what is written, against one call per element of the batch") {
   uint64_t state = 88172645463325252u;
   const auto in = [&](int64_t low, int64_t high) {
@@ -165,7 +178,8 @@ TEST_CASE("vmap: random axes of what is written, against one call per element of
     for (size_t d = static_cast<size_t>(*axis) + 1; d < shape.size(); ++d) inner *= shape[d];
     shape.erase(shape.begin() + *axis);
     Array out(shape, a.dtype());
-    for (int64_t e = 0; e < out.size(); ++e) out.set_element_bits(e, a.element_bits((e / inner * n + i) * inner + e % inner));
+    for (int64_t e = 0; e < out.size(); ++e)
+      out.set_element_bits(e, a.element_bits((e / inner * n + i) * inner + e % inner));
     return out;
   };
   for (int round = 0; round < 150; ++round) {
@@ -182,8 +196,12 @@ TEST_CASE("vmap: random axes of what is written, against one call per element of
           s[all] += program_id(0) + 1;
           p[all] = x[all] + s[all];
         },
-        {.out_shape = {type, type}, .grid = 2, 
-         .in_specs = {no_block_spec, no_block_spec, no_block_spec}, .out_specs = {no_block_spec, no_block_spec}, .input_output_aliases = aliases, .name = "one"});
+        {.out_shape = {type, type},
+         .grid = 2,
+         .in_specs = {no_block_spec, no_block_spec, no_block_spec},
+         .out_specs = {no_block_spec, no_block_spec},
+         .input_output_aliases = aliases,
+         .name = "one"});
     std::vector<std::vector<std::optional<int64_t>>> in_axes;
     std::vector<std::vector<std::optional<int64_t>>> out_axes;
     std::vector<int64_t> sizes;
@@ -194,7 +212,8 @@ TEST_CASE("vmap: random axes of what is written, against one call per element of
       std::vector<std::optional<int64_t>> axes, outs;
       do {
         axes.clear();
-        for (size_t i = 0; i < 3; ++i) axes.push_back(in(0, 2) ? std::optional(in(0, static_cast<int64_t>(shapes[i].size()))) : std::nullopt);
+        for (size_t i = 0; i < 3; ++i)
+          axes.push_back(in(0, 2) ? std::optional(in(0, static_cast<int64_t>(shapes[i].size()))) : std::nullopt);
       } while (!axes[0] && !axes[1] && !axes[2]);
       for (int o = 0; o < 2; ++o) outs.push_back(in(0, static_cast<int64_t>(rank + sizes.size())));
       for (size_t i = 0; i < 3; ++i)

@@ -9,8 +9,8 @@
 #include "tests/support/messages.h"
 
 namespace ts = tessera;
-using ts::all, ts::Ref, ts::Value;
 using tessera::test::at, tessera::test::expect;
+using ts::all, ts::Ref, ts::Value;
 
 namespace {
 ts::Array ramp(ts::Shape shape, double start = 0) {
@@ -26,7 +26,8 @@ ts::Array take(const ts::Array& a, int64_t i, size_t axis) {
   for (size_t d = axis + 1; d < shape.size(); ++d) inner *= shape[d];
   shape.erase(shape.begin() + static_cast<int64_t>(axis));
   ts::Array out(shape, a.dtype());
-  for (int64_t e = 0; e < out.size(); ++e) out.set_element_bits(e, a.element_bits((e / inner * n + i) * inner + e % inner));
+  for (int64_t e = 0; e < out.size(); ++e)
+    out.set_element_bits(e, a.element_bits((e / inner * n + i) * inner + e % inner));
   return out;
 }
 bool same(const ts::Array& a, const ts::Array& b) {
@@ -35,15 +36,16 @@ bool same(const ts::Array& a, const ts::Array& b) {
   return equal;
 }
 ts::PallasCall matmul(int m, int n, int bm, int bn) {
-  return ts::pallas_call([](Ref a, Ref b, Ref o) {
-                                  o[all] = ts::dot(a[all], b[all]) + ts::cast(ts::program_id(0) * 100 + ts::num_programs(1), ts::f32);
-                                },
-                         {.out_shape = {{{m, n}, ts::f32}},
-                          .grid = {m / bm, n / bn},
-                          .in_specs = {{{bm, 3}, [](Value i, Value) { return ts::Indices{i, 0}; }},
-                                      {{3, bn}, [](Value, Value j) { return ts::Indices{0, j}; }}},
-                          .out_specs = {{{bm, bn}, [](Value i, Value j) { return ts::Indices{i, j}; }}},
-                          .name = "matmul"});
+  return ts::pallas_call(
+      [](Ref a, Ref b, Ref o) {
+        o[all] = ts::dot(a[all], b[all]) + ts::cast(ts::program_id(0) * 100 + ts::num_programs(1), ts::f32);
+      },
+      {.out_shape = {{{m, n}, ts::f32}},
+       .grid = {m / bm, n / bn},
+       .in_specs = {{{bm, 3}, [](Value i, Value) { return ts::Indices{i, 0}; }},
+                    {{3, bn}, [](Value, Value j) { return ts::Indices{0, j}; }}},
+       .out_specs = {{{bm, bn}, [](Value i, Value j) { return ts::Indices{i, j}; }}},
+       .name = "matmul"});
 }
 std::string error(const ts::PallasCall& call, const std::vector<ts::Array>& arguments) {
   try {
@@ -86,14 +88,16 @@ TEST_CASE("nested") {
   const ts::Array z = ts::interpret(nested, x, y);
   CHECK(z.shape() == ts::Shape{5, 4, 2, 2});
   for (int64_t i = 0; i < 5; ++i)
-    for (int64_t j = 0; j < 4; ++j) CHECK(same(take(take(z, i, 0), j, 0), ts::interpret(call, take(x, i, 0), take(y, j, 2))));
+    for (int64_t j = 0; j < 4; ++j)
+      CHECK(same(take(take(z, i, 0), j, 0), ts::interpret(call, take(x, i, 0), take(y, j, 2))));
   std::ostringstream out;
   out << nested.grid_mapping({{{5, 2, 3}, ts::f32}, {{3, 2, 4}, ts::f32}});
   CHECK(out.str() ==
         "grid (4 parallel vmapped, 5 parallel vmapped, 2, 1)\n"
         "in_specs[0]: f32(5, 2, 3) in blocks (squeezed, 1, 3), in vmem, index map (i0, i1, i2, i3) -> (i1, i2, 0)\n"
         "in_specs[1]: f32(3, 2, 4) in blocks (3, 2, squeezed), in vmem, index map (i0, i1, i2, i3) -> (0, i3, i0)\n"
-        "out_specs[0]: f32(5, 4, 2, 2) in blocks (squeezed, squeezed, 1, 2), in vmem, index map (i0, i1, i2, i3) -> (i1, i0, i2, i3)\n");
+        "out_specs[0]: f32(5, 4, 2, 2) in blocks (squeezed, squeezed, 1, 2), in vmem, index map (i0, i1, i2, i3) -> "
+        "(i1, i0, i2, i3)\n");
 }
 
 TEST_CASE("whole arrays, scratch, and several outputs") {
@@ -118,19 +122,25 @@ TEST_CASE("errors") {
   const auto call = matmul(4, 4, 2, 2);
   const ts::Array x = ramp({5, 4, 3}), y = ramp({5, 3, 4}), plain = ramp({3, 4});
   int line = __LINE__ + 1;
-  expect(error(ts::vmap(call, {0, 0, 0}), {x, y}), "matmul: vmap: in_axes has 3 entries but the call has 2 arguments" + at(line));
+  expect(error(ts::vmap(call, {0, 0, 0}), {x, y}),
+         "matmul: vmap: in_axes has 3 entries but the call has 2 arguments" + at(line));
   line = __LINE__ + 1;
   expect(error(ts::vmap(call, {std::nullopt, std::nullopt}), {x, y}),
-        "matmul: vmap: no argument is batched" + at(line) + "\n  note: in_axes must name an axis of at least one argument");
+         "matmul: vmap: no argument is batched" + at(line) +
+             "\n  note: in_axes must name an axis of at least one argument");
   line = __LINE__ + 1;
-  expect(error(ts::vmap(call, {0, 3}), {x, y}), "matmul: vmap: in_axes[1] is 3, but the batched array has 3 dims" + at(line));
+  expect(error(ts::vmap(call, {0, 3}), {x, y}),
+         "matmul: vmap: in_axes[1] is 3, but the batched array has 3 dims" + at(line));
   line = __LINE__ + 1;
   expect(error(ts::vmap(call, {0, 1}), {x, y}),
-        "matmul: vmap: argument 0 has a batch of 5 but argument 1 of shape (5, 3, 4) has 3 along axis 1" + at(line));
+         "matmul: vmap: argument 0 has a batch of 5 but argument 1 of shape (5, 3, 4) has 3 along axis 1" + at(line));
   line = __LINE__ + 1;
-  expect(error(ts::vmap(call, 0, -4), {x, y}), "matmul: vmap: out_axes[0] is -4, but the batched array has 3 dims" + at(line));
+  expect(error(ts::vmap(call, 0, -4), {x, y}),
+         "matmul: vmap: out_axes[0] is -4, but the batched array has 3 dims" + at(line));
   line = __LINE__ + 1;
-  expect(error(ts::vmap(call, 0, {0, 0}), {x, y}), "matmul: vmap: out_axes has 2 entries but the call has 1 output" + at(line));
+  expect(error(ts::vmap(call, 0, {0, 0}), {x, y}),
+         "matmul: vmap: out_axes has 2 entries but the call has 1 output" + at(line));
   line = __LINE__ + 1;
-  expect(error(ts::vmap(call, 0, {std::nullopt}), {x, y}), "matmul: vmap: out_axes[0] is nullopt, but every output is batched" + at(line));
+  expect(error(ts::vmap(call, 0, {std::nullopt}), {x, y}),
+         "matmul: vmap: out_axes[0] is nullopt, but every output is batched" + at(line));
 }

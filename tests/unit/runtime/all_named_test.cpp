@@ -1,4 +1,5 @@
-// Whatever a Device creates has a name by VK_EXT_debug_utils: every creating function of the driver is led through this file.
+// Whatever a Device creates has a name by VK_EXT_debug_utils: every creating function of the driver is led through this
+// file.
 #include <doctest/doctest.h>
 
 #include <string_view>
@@ -30,11 +31,14 @@ std::vector<Created> created;
 PFN_vkGetInstanceProcAddr instance_lookup;
 PFN_vkGetDeviceProcAddr device_lookup;
 
-template <class H> void add(const char* by, H handle) { created.push_back({by, vulkan::object_type<H>(), (uint64_t)handle, ""}); }
+template <class H> void add(const char* by, H handle) {
+  created.push_back({by, vulkan::object_type<H>(), (uint64_t)handle, ""});
+}
 
 template <class Name, class F> struct Spy;
 /// Of one object.
-template <class Name, class I, class H> struct Spy<Name, VkResult(VKAPI_PTR*)(VkDevice, const I*, const VkAllocationCallbacks*, H*)> {
+template <class Name, class I,
+          class H> struct Spy<Name, VkResult(VKAPI_PTR*)(VkDevice, const I*, const VkAllocationCallbacks*, H*)> {
   static inline VkResult(VKAPI_PTR* next)(VkDevice, const I*, const VkAllocationCallbacks*, H*);
   static VKAPI_ATTR VkResult VKAPI_CALL call(VkDevice d, const I* info, const VkAllocationCallbacks* host, H* made) {
     const VkResult r = next(d, info, host, made);
@@ -57,7 +61,9 @@ template <class Name, class I, class H> struct Spy<Name, VkResult(VKAPI_PTR*)(Vk
 };
 template <class Name> struct Spy<Name, PFN_vkCreateComputePipelines> {
   static inline PFN_vkCreateComputePipelines next;
-  static VKAPI_ATTR VkResult VKAPI_CALL call(VkDevice d, VkPipelineCache cache, uint32_t n, const VkComputePipelineCreateInfo* infos, const VkAllocationCallbacks* host, VkPipeline* made) {
+  static VKAPI_ATTR VkResult VKAPI_CALL call(VkDevice d, VkPipelineCache cache, uint32_t n,
+                                             const VkComputePipelineCreateInfo* infos,
+                                             const VkAllocationCallbacks* host, VkPipeline* made) {
     const VkResult r = next(d, cache, n, infos, host, made);
     for (uint32_t i = 0; r >= 0 && i < n; ++i) add(Name::text(), made[i]);
     return r;
@@ -75,22 +81,39 @@ template <class Name> struct Spy<Name, PFN_vkSetDebugUtilsObjectNameEXT> {
   }
 };
 
-// Every function of the tables that creates something (runtime/vulkan.h), but those of images: only the memory allocator has them, and it makes none.
-#define SPIED(X)                                                                                                                                        \
-  X(vkCreateBuffer) X(vkAllocateMemory) X(vkCreateSemaphore) X(vkCreateCommandPool) X(vkCreatePipelineLayout) X(vkCreateShaderModule) X(vkCreateQueryPool) \
-  X(vkCreatePipelineCache) X(vkCreateImageView) X(vkCreateDescriptorSetLayout) X(vkCreateDescriptorPool) X(vkAllocateDescriptorSets)                    \
-  X(vkAllocateCommandBuffers) X(vkCreateComputePipelines) X(vkSetDebugUtilsObjectNameEXT) X(vkCreateImage)
+// Every function of the tables that creates something (runtime/vulkan.h), but those of images: only the memory
+// allocator has them, and it makes none.
+#define SPIED(X)                  \
+  X(vkCreateBuffer)               \
+  X(vkAllocateMemory)             \
+  X(vkCreateSemaphore)            \
+  X(vkCreateCommandPool)          \
+  X(vkCreatePipelineLayout)       \
+  X(vkCreateShaderModule)         \
+  X(vkCreateQueryPool)            \
+  X(vkCreatePipelineCache)        \
+  X(vkCreateImageView)            \
+  X(vkCreateDescriptorSetLayout)  \
+  X(vkCreateDescriptorPool)       \
+  X(vkAllocateDescriptorSets)     \
+  X(vkAllocateCommandBuffers)     \
+  X(vkCreateComputePipelines)     \
+  X(vkSetDebugUtilsObjectNameEXT) \
+  X(vkCreateImage)
 
-#define NAME(F) struct Name_##F { static const char* text() { return #F; } };
+#define NAME(F)                              \
+  struct Name_##F {                          \
+    static const char* text() { return #F; } \
+  };
 SPIED(NAME)
 #undef NAME
 
 PFN_vkVoidFunction VKAPI_CALL spied_device(VkDevice device, const char* name) {
   const PFN_vkVoidFunction f = device_lookup(device, name);
-#define SPY(F)                                                                    \
-  if (std::string_view(name) == #F) {                                             \
-    Spy<Name_##F, PFN_##F>::next = reinterpret_cast<PFN_##F>(f);                  \
-    return reinterpret_cast<PFN_vkVoidFunction>(&Spy<Name_##F, PFN_##F>::call);   \
+#define SPY(F)                                                                  \
+  if (std::string_view(name) == #F) {                                           \
+    Spy<Name_##F, PFN_##F>::next = reinterpret_cast<PFN_##F>(f);                \
+    return reinterpret_cast<PFN_vkVoidFunction>(&Spy<Name_##F, PFN_##F>::call); \
   }
   SPIED(SPY)
 #undef SPY
@@ -113,14 +136,18 @@ int64_t made_by(std::string_view function) {
 TEST_CASE("names: every object that a device creates has one") {
   const Cache cache;  // so that there are pipeline caches
   created.clear();
-  auto host = std::make_unique<VulkanHost>(VulkanHostOptions{.all_features = true, .without = {}, .extensions = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME}});
+  auto host = std::make_unique<VulkanHost>(VulkanHostOptions{
+      .all_features = true,
+      .without = {},
+      .extensions = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME}});
   {
     ImportedDevice imported = host->imported();
     instance_lookup = imported.get_instance_proc_addr;
     imported.get_instance_proc_addr = spied;
     const Device d = Device::import(imported);
     // Arrays of every kind of memory, and calls.
-    const DeviceArray x(d, ramp(300)), shared = shareable_array(d, {300}, f32), other = import_memory(d, share(shared), {300}, f32);
+    const DeviceArray x(d, ramp(300)), shared = shareable_array(d, {300}, f32),
+                                       other = import_memory(d, share(shared), {300}, f32);
     launch_into(d, scale(), {x}, {shared});
     CHECK(floats(other) == scaled_ramp(300));
     Array large({3 << 20}, f32);
@@ -128,7 +155,9 @@ TEST_CASE("names: every object that a device creates has one") {
     REQUIRE(in_place);
     CHECK(floats(launch(d, scale(), {*in_place})[0])[1] == 1);
     // A graph with the times of its kernels.
-    const auto f = jit([](Tensor v) { return fori_loop(0, 3, Value(v), [](Value, Value w) { return w * 2.0f + 1.0f; }); }, {.name = "thrice"});
+    const auto f =
+        jit([](Tensor v) { return fori_loop(0, 3, Value(v), [](Value, Value w) { return w * 2.0f + 1.0f; }); },
+            {.name = "thrice"});
     GraphOptions options;
     options.timestamps = true;
     const CompiledGraph g = load(d, f, {{{300}, f32}}, options);
@@ -143,8 +172,11 @@ TEST_CASE("names: every object that a device creates has one") {
     PreparedKernel kernel(d, p, {.dims = {{"n", 128}}, .images = {{0, ours}, {1, ours}}});
     d.wait();
   }
-  for (const char* function : {"vkCreateBuffer", "vkAllocateMemory", "vkCreateSemaphore", "vkCreateCommandPool", "vkCreatePipelineLayout", "vkCreateShaderModule", "vkCreateQueryPool", "vkCreatePipelineCache",
-                               "vkCreateImageView", "vkCreateDescriptorSetLayout", "vkCreateDescriptorPool", "vkAllocateDescriptorSets", "vkAllocateCommandBuffers", "vkCreateComputePipelines"})
+  for (const char* function :
+       {"vkCreateBuffer", "vkAllocateMemory", "vkCreateSemaphore", "vkCreateCommandPool", "vkCreatePipelineLayout",
+        "vkCreateShaderModule", "vkCreateQueryPool", "vkCreatePipelineCache", "vkCreateImageView",
+        "vkCreateDescriptorSetLayout", "vkCreateDescriptorPool", "vkAllocateDescriptorSets", "vkAllocateCommandBuffers",
+        "vkCreateComputePipelines"})
     CHECK_MESSAGE(made_by(function) > 0, std::string(function));
   CHECK(made_by("vkCreateImage") == 0);
   for (const Created& c : created) CHECK_MESSAGE(c.name != "", std::string(c.by) << " made something without a name");

@@ -37,7 +37,9 @@ struct Heap {
   VkAllocationCallbacks callbacks() {
     VkAllocationCallbacks c{};
     c.pUserData = this;
-    c.pfnAllocation = [](void* self, size_t size, size_t alignment, VkSystemAllocationScope) { return static_cast<Heap*>(self)->allocate(size, alignment); };
+    c.pfnAllocation = [](void* self, size_t size, size_t alignment, VkSystemAllocationScope) {
+      return static_cast<Heap*>(self)->allocate(size, alignment);
+    };
     c.pfnReallocation = [](void* self, void* old, size_t size, size_t alignment, VkSystemAllocationScope) {
       auto* h = static_cast<Heap*>(self);
       if (!old) return h->allocate(size, alignment);
@@ -76,10 +78,12 @@ struct Heap {
 };
 
 constexpr const char* kText =
-    "tir 1\nkernel @twice\ngrid (cdiv(n, 32))\nin f32[n] block (32) map (%i) { yield %i }\nout f32[n] block (32) map (%i) { yield %i }\n"
+    "tir 1\nkernel @twice\ngrid (cdiv(n, 32))\nin f32[n] block (32) map (%i) { yield %i }\nout f32[n] block (32) map "
+    "(%i) { yield %i }\n"
     "body (%x, %o) {\n  %a = load %x[0:32]\n  %b = add %a, %a\n  store %o[0:32], %b\n}\n";
 
-// All that makes objects: arrays of every kind, staging, pipelines, the cache's, tables, scratch, timestamps, host memory, a recovery.
+// All that makes objects: arrays of every kind, staging, pipelines, the cache's, tables, scratch, timestamps, host
+// memory, a recovery.
 void use(const DeviceOptions& options) {
   Device d(options);
   const DeviceArray x(d, ramp(1000));
@@ -142,7 +146,8 @@ TEST_CASE("allocation callbacks: copied, and kept by a device that is recovered"
   CHECK(heap.wrong == 0);
 }
 
-TEST_CASE("allocation callbacks: host memory that runs out is an error that leaves nothing behind" * without_device * not_under_wine) {
+TEST_CASE("allocation callbacks: host memory that runs out is an error that leaves nothing behind" * without_device *
+          not_under_wine) {
   Heap heap;
   VkAllocationCallbacks callbacks = heap.callbacks();
   struct Short {
@@ -154,7 +159,8 @@ TEST_CASE("allocation callbacks: host memory that runs out is an error that leav
     auto* s = static_cast<Short*>(self);
     return s->left-- > 0 ? s->heap->allocate(size, alignment) : nullptr;
   };
-  callbacks.pfnReallocation = [](void* self, void* old, size_t size, size_t alignment, VkSystemAllocationScope) -> void* {
+  callbacks.pfnReallocation = [](void* self, void* old, size_t size, size_t alignment,
+                                 VkSystemAllocationScope) -> void* {
     auto* s = static_cast<Short*>(self);
     if (s->left-- <= 0) return nullptr;
     void* fresh = s->heap->allocate(size, alignment);
@@ -166,7 +172,8 @@ TEST_CASE("allocation callbacks: host memory that runs out is an error that leav
   DeviceOptions o;
   o.allocation_callbacks = &callbacks;
   shortage.left = 0;
-  CHECK(error_of<DeviceError>([&] { Device d(o); }) == "vkCreateInstance on the Vulkan loader: VK_ERROR_OUT_OF_HOST_MEMORY");
+  CHECK(error_of<DeviceError>([&] { Device d(o); }) ==
+        "vkCreateInstance on the Vulkan loader: VK_ERROR_OUT_OF_HOST_MEMORY");
   CHECK(heap.alive.empty());
   CHECK(heap.wrong == 0);
 }

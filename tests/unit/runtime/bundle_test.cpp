@@ -2,6 +2,7 @@
 #include "runtime/bundle.h"
 
 #include <doctest/doctest.h>
+
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -24,8 +25,12 @@ namespace {
 
 /// y = factor * x, of f32[n]; under that name.
 ir::Kernel times(const std::string& name, int factor) {
-  return ir::parse("tir 1\nkernel @" + name + "\ngrid (cdiv(n, 64))\nin f32[n] block (64) map (%i) { yield %i }\nout f32[n] block (64) map (%i) { yield %i }\nbody (%x, %y) {\n"
-                   "  %a = load %x[0:64]\n  %b = constant " + std::to_string(factor) + ".0 : f32[64]\n  %c = mul %a, %b\n  store %y[0:64], %c\n  yield\n}\n", name + ".tir");
+  return ir::parse("tir 1\nkernel @" + name +
+                       "\ngrid (cdiv(n, 64))\nin f32[n] block (64) map (%i) { yield %i }\nout f32[n] block (64) map "
+                       "(%i) { yield %i }\nbody (%x, %y) {\n"
+                       "  %a = load %x[0:64]\n  %b = constant " +
+                       std::to_string(factor) + ".0 : f32[64]\n  %c = mul %a, %b\n  store %y[0:64], %c\n  yield\n}\n",
+                   name + ".tir");
 }
 std::string bundle_of(std::initializer_list<ir::Kernel> kernels) {
   std::vector<BundleSource> sources;
@@ -65,29 +70,39 @@ TEST_CASE("kernels of a bundle run on the device") {
   CHECK(b.kernel(device(), "thrice").run({ramp(5)})[0].at(4) == 12);
   CHECK(compile_counts().compiled == compiled);
   if (device().info().name.starts_with("llvmpipe")) CHECK(b.variant(device(), "twice") == "llvmpipe");
-  CHECK(("\n" + b.explain(device(), "twice")).find("\n" + b.variant(device(), "twice") + ": taken: for ") != std::string::npos);
+  CHECK(("\n" + b.explain(device(), "twice")).find("\n" + b.variant(device(), "twice") + ": taken: for ") !=
+        std::string::npos);
   check_clean(device());
 }
 
 TEST_CASE("what is not there, and arguments that do not fit, are errors in words") {
   const Bundle b(bytes(bundle_of({times("twice", 2), times("thrice", 3)})), "k.tsb");
-  CHECK(error_of<SpecError>([&] { b.kernel(device(), "four"); }) == "k.tsb: has no kernel \"four\"\n  note: its kernels are twice, thrice");
-  CHECK(error_of<SpecError>([&] { b.arguments(""); }) == "k.tsb: has no kernel \"\"\n  note: its kernels are twice, thrice");
+  CHECK(error_of<SpecError>([&] { b.kernel(device(), "four"); }) ==
+        "k.tsb: has no kernel \"four\"\n  note: its kernels are twice, thrice");
+  CHECK(error_of<SpecError>([&] { b.arguments(""); }) ==
+        "k.tsb: has no kernel \"\"\n  note: its kernels are twice, thrice");
   const CompiledKernel k = b.kernel(device(), "twice");
   CHECK(error_of<SpecError>([&] { k.run({}); }) == "twice: takes 1 argument but 0 were given\n  at twice.tir:2");
-  CHECK(error_of<SpecError>([&] { k.run({Array({2, 2}, f32)}); }) == "twice: argument 0: shape (2, 2) has 2 dims but the kernel takes (n,) with 1\n  at twice.tir:4");
-  CHECK(error_of<SpecError>([&] { k.run({Array({2}, i32)}); }) == "twice: argument 0: dtype is i32 but the kernel takes f32\n  at twice.tir:4");
+  CHECK(error_of<SpecError>([&] { k.run({Array({2, 2}, f32)}); }) ==
+        "twice: argument 0: shape (2, 2) has 2 dims but the kernel takes (n,) with 1\n  at twice.tir:4");
+  CHECK(error_of<SpecError>([&] { k.run({Array({2}, i32)}); }) ==
+        "twice: argument 0: dtype is i32 but the kernel takes f32\n  at twice.tir:4");
   CHECK(signature(k.program()) == "(f32[n]) -> (f32[n])");
   CHECK(error_of<SpecError>([&] { checked(k, "(f32[8]) -> (f32[8])"); }) ==
-        "twice: the bundle's kernel is (f32[n]) -> (f32[n]) but the header was made for (f32[8]) -> (f32[8])\n  at twice.tir:2\n  note: use the header that tessera bundle wrote with the bundle");
+        "twice: the bundle's kernel is (f32[n]) -> (f32[n]) but the header was made for (f32[8]) -> (f32[8])\n  at "
+        "twice.tir:2\n  note: use the header that tessera bundle wrote with the bundle");
   CHECK(error_of<BundleError>([] { Bundle("/nowhere/k.tsb"); }) == "/nowhere/k.tsb: cannot be read");
-  CHECK(error_of<BundleError>([] { Bundle(fs::temp_directory_path().string()); }) == fs::temp_directory_path().string() + ": cannot be read");
-  CHECK(error_of<SpecError>([] { TypedArray<f32, 2>(DeviceArray(device(), {3}, i32)); }) == "TypedArray: the array is i32(3,) but one of f32 with 2 dims is wanted");
-  CHECK(error_of<SpecError>([] { TypedArray<f32, 1>(DeviceArray(device(), {3, 1}, f32)); }) == "TypedArray: the array is f32(3, 1) but one of f32 with 1 dim is wanted");
+  CHECK(error_of<BundleError>([] { Bundle(fs::temp_directory_path().string()); }) ==
+        fs::temp_directory_path().string() + ": cannot be read");
+  CHECK(error_of<SpecError>([] { TypedArray<f32, 2>(DeviceArray(device(), {3}, i32)); }) ==
+        "TypedArray: the array is i32(3,) but one of f32 with 2 dims is wanted");
+  CHECK(error_of<SpecError>([] { TypedArray<f32, 1>(DeviceArray(device(), {3, 1}, f32)); }) ==
+        "TypedArray: the array is f32(3, 1) but one of f32 with 1 dim is wanted");
 }
 
 TEST_CASE("reload: kernels taken before stay, a bad file changes nothing") {
-  const std::string first = bundle_of({times("twice", 2)}), second = bundle_of({times("twice", 20), times("thrice", 3)});
+  const std::string first = bundle_of({times("twice", 2)}),
+                    second = bundle_of({times("twice", 20), times("thrice", 3)});
   const File file(first);
   Bundle b(file.path);
   const Bundle copy = b;
@@ -102,7 +117,9 @@ TEST_CASE("reload: kernels taken before stay, a bad file changes nothing") {
   CHECK(run(old, 10) == multiples(10, 2));
   CHECK(run(b.kernel(device(), "twice"), 10) == multiples(10, 20));
   file.write(second.substr(0, 1000));
-  CHECK(error_of<BundleError>([&] { b.reload(); }) == file.path + ": is cut off: its kernels take " + std::to_string(second.size() - 40) + " bytes and it has 960 of them");
+  CHECK(error_of<BundleError>([&] { b.reload(); }) == file.path + ": is cut off: its kernels take " +
+                                                          std::to_string(second.size() - 40) +
+                                                          " bytes and it has 960 of them");
   CHECK(run(b.kernel(device(), "thrice"), 10) == multiples(10, 3));
   fs::remove(file.path);
   CHECK(error_of<BundleError>([&] { b.reload(); }) == file.path + ": cannot be read");
@@ -128,8 +145,10 @@ TEST_CASE("prewarm makes a bundle's pipelines, with progress") {
   CHECK(made == 3);
   CHECK(run(b.kernel(fresh, "four"), 9) == multiples(9, 4));
   CHECK(pipeline_counts(fresh).made == made);
-  CHECK(error_of<SpecError>([&] { prewarm(fresh, b, {.threads = -1}); }) == "BundlePrewarmOptions::threads is -1, which is below 0");
-  CHECK(error_of<Error>([&] { prewarm(fresh, b, {.progress = [](const Prewarmed&) { throw Error("stop"); }}); }) == "stop");
+  CHECK(error_of<SpecError>([&] { prewarm(fresh, b, {.threads = -1}); }) ==
+        "BundlePrewarmOptions::threads is -1, which is below 0");
+  CHECK(error_of<Error>([&] { prewarm(fresh, b, {.progress = [](const Prewarmed&) { throw Error("stop"); }}); }) ==
+        "stop");
 }
 
 TEST_CASE("prewarm that fails half way: what is ready stays, and the next time makes the rest") {
@@ -138,8 +157,11 @@ TEST_CASE("prewarm that fails half way: what is ready stays, and the next time m
   const Device fresh;
   faults.fail("vkCreateComputePipelines", 1, VK_ERROR_OUT_OF_DEVICE_MEMORY);
   std::vector<std::string> heard;
-  const auto prewarmed = [&] { prewarm(fresh, b, {.threads = 1, .progress = [&](const Prewarmed& p) { heard.push_back(p.kernel); }}); };
-  CHECK(error_of<DeviceError>(prewarmed) == "thrice: vkCreateComputePipelines on " + fresh.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY\n  at thrice.tir:2");
+  const auto prewarmed = [&] {
+    prewarm(fresh, b, {.threads = 1, .progress = [&](const Prewarmed& p) { heard.push_back(p.kernel); }});
+  };
+  CHECK(error_of<DeviceError>(prewarmed) == "thrice: vkCreateComputePipelines on " + fresh.info().name +
+                                                ": VK_ERROR_OUT_OF_DEVICE_MEMORY\n  at thrice.tir:2");
   CHECK(heard == std::vector<std::string>{"twice"});
   CHECK(pipeline_counts(fresh).made == 1);
   heard.clear();

@@ -47,7 +47,9 @@ struct Cache {
 struct Stderr {
   std::filesystem::path file = temporary_path("cache_stderr");
   int kept = dup(2);
-  Stderr() { if (!std::freopen(file.string().c_str(), "w", stderr)) std::abort(); }
+  Stderr() {
+    if (!std::freopen(file.string().c_str(), "w", stderr)) std::abort();
+  }
   std::string text() {
     std::fflush(stderr);
     dup2(kept, 2);

@@ -56,7 +56,8 @@ TEST_CASE("a kernel is compiled once per device and once per form") {
   const Device d;
   CompileOptions general;
   general.general = true;
-  const CompiledKernel a = load(d, k), b = load(d, ir::parse(kTwice, "twice.tir")), c = load(d, k, general), other = load(Device(), k);
+  const CompiledKernel a = load(d, k), b = load(d, ir::parse(kTwice, "twice.tir")), c = load(d, k, general),
+                       other = load(Device(), k);
   CHECK(&a.program() == &b.program());
   CHECK(&a.program() != &c.program());
   CHECK(&a.program() != &other.program());
@@ -66,12 +67,14 @@ TEST_CASE("a kernel is compiled once per device and once per form") {
 
 TEST_CASE("calls on the default device, by kernel and by pallas_call") {
   CHECK(floats(run_on_default_device(ir::parse(kTwice, "twice.tir"), {ramp(77)}).at(0)) == doubled(77));
-  const PallasCall twice = pallas_call([](Ref x, Ref o) { o[all] = x[all] + x[all]; }, {.out_shape = {{{40}, f32}}, .name = "twice"});
+  const PallasCall twice =
+      pallas_call([](Ref x, Ref o) { o[all] = x[all] + x[all]; }, {.out_shape = {{{40}, f32}}, .name = "twice"});
   CHECK(floats(Array(twice(ramp(40)))) == doubled(40));
 }
 
 TEST_CASE("a pallas_call on device arrays waits for nothing and chains") {
-  const PallasCall twice = pallas_call([](Ref x, Ref o) { o[all] = x[all] + x[all]; }, {.out_shape = {{{40}, f32}}, .name = "twice"});
+  const PallasCall twice =
+      pallas_call([](Ref x, Ref o) { o[all] = x[all] + x[all]; }, {.out_shape = {{{40}, f32}}, .name = "twice"});
   DeviceArray x(device(), ramp(40));
   for (int i = 0; i < 3; ++i) x = launch(device(), twice, {x}).at(0);
   CHECK(floats(x.download())[39] == 8 * 39);
@@ -79,12 +82,14 @@ TEST_CASE("a pallas_call on device arrays waits for nothing and chains") {
 }
 
 TEST_CASE("index maps load from scalar-prefetch operands") {
-  const PallasCall gather = pallas_call([](Ref rows, Ref x, Ref o) { o[all] = x[all] + rows[program_id(0)]; },
-                                        {.out_shape = {{{4, 9}, i32}},
-                                         .grid_spec = PrefetchScalarGridSpec{.num_scalar_prefetch = 1,
-                                                                             .grid = {4},
-                                                                             .in_specs = {{{squeezed, 9}, [](Value i, Ref rows) { return Indices{rows[i], 0}; }}},
-                                                                             .out_specs = {{{squeezed, 9}, [](Value i) { return Indices{i, 0}; }}}}});
+  const PallasCall gather =
+      pallas_call([](Ref rows, Ref x, Ref o) { o[all] = x[all] + rows[program_id(0)]; },
+                  {.out_shape = {{{4, 9}, i32}},
+                   .grid_spec = PrefetchScalarGridSpec{
+                       .num_scalar_prefetch = 1,
+                       .grid = {4},
+                       .in_specs = {{{squeezed, 9}, [](Value i, Ref rows) { return Indices{rows[i], 0}; }}},
+                       .out_specs = {{{squeezed, 9}, [](Value i) { return Indices{i, 0}; }}}}});
   Array x({3, 9}, i32);
   for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, static_cast<uint64_t>(i));
   const std::vector<DeviceArray> arguments{{device(), Array({4}, std::vector<int32_t>{2, 0, 100, 1})}, {device(), x}};
@@ -109,12 +114,19 @@ body (%0: ref<any, f64[4]>, %1: ref<any, f64[4]>) {
   %4 = mul %3, %2 : f64[4]
   store %1[0:4], %4
 }
-)", "wide.tir");
-  CHECK(error_of<CompileError>([&] { compile(k, poor); }) == "wide: load: dtype f64 needs shaderFloat64, which " + poor.name + " does not have\n  at wide.tir:8");
+)",
+                                 "wide.tir");
+  CHECK(error_of<CompileError>([&] { compile(k, poor); }) ==
+        "wide: load: dtype f64 needs shaderFloat64, which " + poor.name + " does not have\n  at wide.tir:8");
 }
 
 TEST_CASE("a kernel that stores to an input works on a copy") {
-  const PallasCall count = pallas_call([](Ref x, Ref o) { o[program_id(0)] = x[0]; x[0] += 1; }, {.out_shape = {{{4}, i32}}, .grid = 4, .name = "count"});
+  const PallasCall count = pallas_call(
+      [](Ref x, Ref o) {
+        o[program_id(0)] = x[0];
+        x[0] += 1;
+      },
+      {.out_shape = {{{4}, i32}}, .grid = 4, .name = "count"});
   const Array x({1}, std::vector<int32_t>{7});
   const Array o = count(x), again = interpret(count, x);
   for (int64_t i = 0; i < 4; ++i) CHECK((o.at(i) == static_cast<double>(7 + i) && again.at(i) == o.at(i)));
@@ -129,8 +141,12 @@ namespace {
 /// Rows 1 and 2 of four get 100 more; `empty`: nothing runs.
 PallasCall bump(bool empty = false) {
   const BlockSpec row{{1, 3}, [](Value i) { return Indices{i + 1, 0}; }};
-  return pallas_call([](Ref x, Ref o) { o[all] = x[all] + 100; },
-                     {.out_shape = {{{4, 3}, i32}}, .grid = empty ? 0 : 2, .in_specs = row, .out_specs = row, .input_output_aliases = {{0, 0}}, .name = "bump"});
+  return pallas_call([](Ref x, Ref o) { o[all] = x[all] + 100; }, {.out_shape = {{{4, 3}, i32}},
+                                                                   .grid = empty ? 0 : 2,
+                                                                   .in_specs = row,
+                                                                   .out_specs = row,
+                                                                   .input_output_aliases = {{0, 0}},
+                                                                   .name = "bump"});
 }
 const Array rows_of_three({4, 3}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
 std::vector<int32_t> ints(const Array& a) { return {a.data<int32_t>().begin(), a.data<int32_t>().end()}; }
@@ -159,23 +175,30 @@ TEST_CASE("a donated array's memory becomes the output's, and the array may not 
   const std::string gone = "the device array i32[4, 3] has been donated to bump";
   CHECK(error_of<SpecError>([&] { also.download(); }) == "download: " + gone);
   CHECK(error_of<SpecError>([&] { launch(device(), bump(), {x}); }) == "bump: argument 0: " + gone);
-  const DeviceArray none = launch(device(), bump(true), {donate(o)}).at(0);  // nothing runs, and the memory changes hands
+  // nothing runs, and the memory changes hands
+  const DeviceArray none = launch(device(), bump(true), {donate(o)}).at(0);
   CHECK(none.buffer("test") == memory);
   CHECK(ints(none.download()) == bumped);
   CHECK(!o.valid());
 
   const int line = __LINE__ + 1;
-  const PallasCall add = pallas_call([](Ref a, Ref b, Ref s) { s[all] = a[all] + b[all]; }, {.out_shape = {{{4, 3}, i32}}, .input_output_aliases = {{1, 0}}, .name = "add"});
+  const PallasCall add = pallas_call([](Ref a, Ref b, Ref s) { s[all] = a[all] + b[all]; },
+                                     {.out_shape = {{{4, 3}, i32}}, .input_output_aliases = {{1, 0}}, .name = "add"});
   const DeviceArray a(device(), rows_of_three), b(device(), rows_of_three);
   const std::string at = "\n  at " + std::string(__FILE__) + ":" + std::to_string(line);
   CHECK(error_of<SpecError>([&] { launch(device(), add, {donate(a), b}); }) ==
-        "add: argument 0 is donated, but no output is aliased to it" + at + "\n  note: name one in input_output_aliases, or leave donate() out");
-  CHECK(error_of<SpecError>([&] { launch(device(), add, {a, donate(a)}); }) == "add: argument 1 is donated, but argument 0 is the same array" + at + "\n  note: copy() one of them");
+        "add: argument 0 is donated, but no output is aliased to it" + at +
+            "\n  note: name one in input_output_aliases, or leave donate() out");
+  CHECK(error_of<SpecError>([&] { launch(device(), add, {a, donate(a)}); }) ==
+        "add: argument 1 is donated, but argument 0 is the same array" + at + "\n  note: copy() one of them");
   const CompiledKernel k = load(device(), add.trace({ShapeDtype{{4, 3}, i32}, ShapeDtype{{4, 3}, i32}}));
-  CHECK(error_of<SpecError>([&] { launch_into(device(), k.program(), {a, donate(b)}, {DeviceArray(device(), rows_of_three)}); }) ==
-        "add: out_specs[0]: an array is given for it, but it takes the memory of argument 1, which is donated" + at + "\n  note: give no array for it, or do not donate the argument");
+  CHECK(error_of<SpecError>([&] {
+          launch_into(device(), k.program(), {a, donate(b)}, {DeviceArray(device(), rows_of_three)});
+        }) == "add: out_specs[0]: an array is given for it, but it takes the memory of argument 1, which is donated" +
+                  at + "\n  note: give no array for it, or do not donate the argument");
   CHECK(error_of<SpecError>([&] { launch_into(device(), k.program(), {a, b}, {a}); }) ==
-        "add: out_specs[0]: the array is in_specs[0]'s too" + at + "\n  note: give outputs arrays of their own, or donate the argument that one is aliased to");
+        "add: out_specs[0]: the array is in_specs[0]'s too" + at +
+            "\n  note: give outputs arrays of their own, or donate the argument that one is aliased to");
   CHECK(a.valid());
   CHECK(ints(launch(device(), add, {a, donate(b)}).at(0).download())[11] == 22);
   check_clean(device());
@@ -192,8 +215,10 @@ TEST_CASE("a grid's dynamic sizes arrive with the call, and nothing is compiled 
   const DeviceArray x(device(), Array({6, 2}, i32));
   for (const int64_t n : {3, 6, 0, 1}) {
     CAPTURE(n);
-    const Array o = launch(device(), rows, GridSizes{n}, {x}).at(0).download(), host = rows(GridSizes{n}, Array({6, 2}, i32));
-    for (int64_t i = 0; i < 12; ++i) CHECK((o.at(i) == static_cast<double>(i / 2 < n ? i / 2 : 0) && host.at(i) == o.at(i)));
+    const Array o = launch(device(), rows, GridSizes{n}, {x}).at(0).download(),
+                host = rows(GridSizes{n}, Array({6, 2}, i32));
+    for (int64_t i = 0; i < 12; ++i)
+      CHECK((o.at(i) == static_cast<double>(i / 2 < n ? i / 2 : 0) && host.at(i) == o.at(i)));
   }
   const ir::Kernel& k = rows.trace({{{6, 2}, i32}});
   CHECK(&load(device(), k).program() == &load(device(), k).program());
@@ -206,7 +231,12 @@ TEST_CASE("vmap brings what is written to the batch, on device arrays by a copy 
         o[all] = x[all] + 10 * y[all] + z[all];
         z[all] += 1;
       },
-      {.out_shape = {{{2, 3}, i32}}, .grid = 2, .in_specs = {no_block_spec, no_block_spec, no_block_spec}, .out_specs = no_block_spec, .input_output_aliases = {{0, 0}}, .name = "grow"});
+      {.out_shape = {{{2, 3}, i32}},
+       .grid = 2,
+       .in_specs = {no_block_spec, no_block_spec, no_block_spec},
+       .out_specs = no_block_spec,
+       .input_output_aliases = {{0, 0}},
+       .name = "grow"});
   const auto values = [](Shape s) {
     std::vector<int32_t> v;
     for (int64_t i = 0; i < num_elements(s); ++i) v.push_back(static_cast<int32_t>(i * i % 23));
@@ -216,7 +246,8 @@ TEST_CASE("vmap brings what is written to the batch, on device arrays by a copy 
     const PallasCall batched = vmap(grow, in, out);
     std::vector<DeviceArray> there;
     for (const Array& a : arguments) there.emplace_back(device(), a);
-    const Array wanted = interpret(batched, arguments), got = launch(device(), batched, there).at(0).download(), host = batched(arguments);
+    const Array wanted = interpret(batched, arguments), got = launch(device(), batched, there).at(0).download(),
+                host = batched(arguments);
     CHECK(got.shape() == wanted.shape());
     CHECK(ints(got) == ints(wanted));
     CHECK(ints(host) == ints(wanted));

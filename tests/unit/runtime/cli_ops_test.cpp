@@ -30,12 +30,19 @@ TEST_CASE("tessera ops lists every op once, with its meaning" * test::without_de
 
 TEST_CASE("tessera ops NAME" * test::without_device) {
   expect(out("exp"),
-         "exp: e^a\n  elementwise: takes 1 value, floats; gives their dtype; tile and lane level\n  dear: tens of instructions\n  floats on devices: within 8 units in the last place\n");
-  expect(out("add"), "add: a + b; integers wrap\n  elementwise: takes 2 values of one dtype, integers or floats; gives their dtype; tile and lane level\n"
-                     "  commutative, associative\n  floats on devices: within 1 units in the last place\n");
-  expect(out("select"), "select: operand 0 (bool) ? operand 1 : operand 2\n  elementwise: takes a bool, then two of any dtype; gives their dtype; tile and lane level\n");
+         "exp: e^a\n  elementwise: takes 1 value, floats; gives their dtype; tile and lane level\n  dear: tens of "
+         "instructions\n  floats on devices: within 8 units in the last place\n");
+  expect(out("add"),
+         "add: a + b; integers wrap\n  elementwise: takes 2 values of one dtype, integers or floats; gives their "
+         "dtype; tile and lane level\n"
+         "  commutative, associative\n  floats on devices: within 1 units in the last place\n");
+  expect(out("select"),
+         "select: operand 0 (bool) ? operand 1 : operand 2\n  elementwise: takes a bool, then two of any dtype; gives "
+         "their dtype; tile and lane level\n");
   expect(out("rev"), "rev: attr axes: the elements in the opposite order along each of them\n  tile level, pure\n");
-  expect(out("barrier"), "barrier: execution and memory barrier of the workgroup over shared memory and buffers\n  lane level, keeps its place\n");
+  expect(out("barrier"),
+         "barrier: execution and memory barrier of the workgroup over shared memory and buffers\n  lane level, keeps "
+         "its place\n");
   expect(out("exo", 2), "error: there is no op \"exo\"\n  note: perhaps exp\n");
   expect(out("frobnicate", 2), "error: there is no op \"frobnicate\"\n  note: tessera ops lists them\n");
 }

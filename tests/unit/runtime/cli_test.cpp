@@ -79,15 +79,20 @@ TEST_CASE("tessera run adds two files, on the device and in the interpreter") {
 
 TEST_CASE("tessera run: the interpreter judges" * without_device) {
   const Scratch s;
-  s.write("sum.tir", "tir 1\nkernel @sum\ngrid (i: 3 parallel)\nin f32[12] block (4) map (%0) { yield %0 }\nout f32[4] block (4) map (%1) {\n  %2 = constant 0 : i32[]\n"
-                     "  yield %2 }\nbody (%3: ref<vmem, f32[4]>, %4: ref<vmem, f32[4]>) {\n  %5 = load %3[0:4] : f32[4]\n  %6 = load %4[0:4] : f32[4]\n  %7 = add %5, %6 : f32[4]\n"
-                     "  store %4[0:4], %7\n}\n");
+  s.write("sum.tir",
+          "tir 1\nkernel @sum\ngrid (i: 3 parallel)\nin f32[12] block (4) map (%0) { yield %0 }\nout f32[4] block (4) "
+          "map (%1) {\n  %2 = constant 0 : i32[]\n"
+          "  yield %2 }\nbody (%3: ref<vmem, f32[4]>, %4: ref<vmem, f32[4]>) {\n  %5 = load %3[0:4] : f32[4]\n  %6 = "
+          "load %4[0:4] : f32[4]\n  %7 = add %5, %6 : f32[4]\n"
+          "  store %4[0:4], %7\n}\n");
   write_npy(s.at("x.npy"), ramp(12));
   const std::string run = "run sum.tir --in x.npy --device interpreter";
   const Outcome race = tessera_cli(s, run + " --races");
   CHECK(race.code == 1);
-  CHECK(race.err == "error: sum: race on out_specs[0], element (0,): program (i = 1) loads what program (i = 0) stored\n  at sum.tir:10\n"
-                    "  note: that was at sum.tir:12; nothing orders programs that differ in axis i\n");
+  CHECK(race.err ==
+        "error: sum: race on out_specs[0], element (0,): program (i = 1) loads what program (i = 0) stored\n  at "
+        "sum.tir:10\n"
+        "  note: that was at sum.tir:12; nothing orders programs that differ in axis i\n");
   const Outcome seeded = tessera_cli(s, run + " --seed 5 --uninitialised zero --out-of-bounds raise");
   CHECK(seeded.code == 0);
   CHECK(seeded.err == "seed: 5\n");
@@ -97,7 +102,9 @@ TEST_CASE("tessera run: the interpreter judges" * without_device) {
   CHECK(wrong.err == "error: --seed x: expected a number or random\n");
   const Outcome device = tessera_cli(s, "run sum.tir --in x.npy --races", "TESSERA_DEVICE=0");
   CHECK(device.code == 2);
-  CHECK(device.err == "error: --races, --seed, --uninitialised and --out-of-bounds are the interpreter's\n  note: add --device interpreter\n");
+  CHECK(device.err ==
+        "error: --races, --seed, --uninitialised and --out-of-bounds are the interpreter's\n  note: add --device "
+        "interpreter\n");
 }
 
 TEST_CASE("tessera run without --out prints the outputs") {
@@ -110,7 +117,8 @@ TEST_CASE("tessera run without --out prints the outputs") {
 
 TEST_CASE("tessera compile and run: --debug-info") {
   const Scratch s;
-  const Outcome plain = tessera_cli(s, "compile add.tir --emit=spirv-bin -o plain.spv"), with = tessera_cli(s, "compile add.tir --emit=spirv-bin --debug-info -o with.spv");
+  const Outcome plain = tessera_cli(s, "compile add.tir --emit=spirv-bin -o plain.spv"),
+                with = tessera_cli(s, "compile add.tir --emit=spirv-bin --debug-info -o with.spv");
   CHECK(with.err == "");
   CHECK(plain.code + with.code == 0);
   CHECK(s.read("plain.spv").find("NonSemantic.Shader.DebugInfo.100") == std::string::npos);
@@ -154,14 +162,16 @@ TEST_CASE("tessera compile --dump-ir shows every step, or one" * without_device)
   const Outcome every = tessera_cli(s, "compile add.tir --target minimum --emit=spirv-bin -o add.spv --dump-ir");
   CHECK(every.code == 0);
   CHECK(every.out == "");
-  for (const char* step : {"// after tile/cse", "// after lower\n", "// after lane/dce"}) CHECK(every.err.find(step) != std::string::npos);
+  for (const char* step : {"// after tile/cse", "// after lower\n", "// after lane/dce"})
+    CHECK(every.err.find(step) != std::string::npos);
   const Outcome one = tessera_cli(s, "compile --dump-ir=lower add.tir --target minimum -o add.txt");
   CHECK(one.code == 0);
   CHECK(one.err.find("// after lower\n") == 0);
   CHECK(one.err.find("// after", 1) == std::string::npos);
   const Outcome none = tessera_cli(s, "compile add.tir --target minimum --dump-ir=fuse");
   CHECK(none.code == 2);
-  CHECK(none.err.find("error: --dump-ir=fuse: there is no such step; the steps are lane/bounds, lane/count, lane/cse, ") == 0);
+  CHECK(none.err.find(
+            "error: --dump-ir=fuse: there is no such step; the steps are lane/bounds, lane/count, lane/cse, ") == 0);
 }
 
 TEST_CASE("tessera explain and devices") {
@@ -191,7 +201,9 @@ TEST_CASE("tessera explain and devices") {
 
 TEST_CASE("tessera run and explain of a graph") {
   const Scratch s;
-  s.write("graph.txt", "tessera graph 1\nin %0 f32[50]\nin %1 f32[50]\n%2 = repeat 3 : f32[50] {\n  carry %3 f32[50] = %0\n  %4 = call \"add.tir\"(%3, %1) : f32[50]\n  out %4\n}\nout %2\n");
+  s.write("graph.txt",
+          "tessera graph 1\nin %0 f32[50]\nin %1 f32[50]\n%2 = repeat 3 : f32[50] {\n  carry %3 f32[50] = %0\n  %4 = "
+          "call \"add.tir\"(%3, %1) : f32[50]\n  out %4\n}\nout %2\n");
   for (const std::string how : {"", " --device interpreter"}) {
     CAPTURE(how);
     const Outcome o = tessera_cli(s, "run . --in a.npy b.npy --out o.npy" + how, kValidate);
@@ -214,19 +226,24 @@ TEST_CASE("tessera run and explain of a graph") {
         "  where the calls' arguments are: 96 bytes\n");
   CHECK(tessera_cli(s, "explain . --target lavapipe --dot g.dot --svg g.svg").code == 0);
   std::ifstream dot(s.at("g.dot")), svg(s.at("g.svg"));
-  const std::string dot_text{std::istreambuf_iterator<char>(dot), {}}, svg_text{std::istreambuf_iterator<char>(svg), {}};
+  const std::string dot_text{std::istreambuf_iterator<char>(dot), {}},
+      svg_text{std::istreambuf_iterator<char>(svg), {}};
   CHECK(dot_text.find("label=\"add\\nf32[50], 200 bytes\\nresult 0\"") != std::string::npos);
   CHECK(svg_text.find(">arena 0 to 200, commands 0 to 1</text>") != std::string::npos);
   CHECK(tessera_cli(s, "run . --in a.npy b.npy --out o.npy --trace t.json").code == 0);
   std::ifstream trace(s.at("t.json"));
   const std::string trace_text{std::istreambuf_iterator<char>(trace), {}};
   CHECK(trace_text.find("\"name\": \"add\"") != std::string::npos);
-  CHECK(tessera_cli(s, "run . --in a.npy b.npy --device interpreter --trace t.json").err == "error: --trace says when a device ran what, and the interpreter runs here\n");
-  CHECK(tessera_cli(s, "run add.tir --in a.npy b.npy --trace t.json").err == "error: --trace is of graphs, and add.tir is a kernel\n");
-  CHECK(tessera_cli(s, "explain add.tir --svg g.svg").err == "error: --dot and --svg are of graphs, and add.tir is a kernel\n");
+  CHECK(tessera_cli(s, "run . --in a.npy b.npy --device interpreter --trace t.json").err ==
+        "error: --trace says when a device ran what, and the interpreter runs here\n");
+  CHECK(tessera_cli(s, "run add.tir --in a.npy b.npy --trace t.json").err ==
+        "error: --trace is of graphs, and add.tir is a kernel\n");
+  CHECK(tessera_cli(s, "explain add.tir --svg g.svg").err ==
+        "error: --dot and --svg are of graphs, and add.tir is a kernel\n");
   CHECK(tessera_cli(s, "run . --in a.npy").err == "error: the graph takes 2 inputs but --in names 1\n");
   CHECK(tessera_cli(s, "run . --in a.npy b.npy --races").err ==
-        "error: --races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and . is a graph\n");
+        "error: --races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and . is a "
+        "graph\n");
 }
 
 TEST_CASE("tessera --version and --help" * without_device) {
@@ -244,7 +261,8 @@ TEST_CASE("tessera --version and --help" * without_device) {
 
 TEST_CASE("what the command line refuses") {
   const Scratch s;
-  auto fails = [&](const std::string& arguments, int code, const std::string& err, const std::string& environment = "") {
+  auto fails = [&](const std::string& arguments, int code, const std::string& err,
+                   const std::string& environment = "") {
     CAPTURE(arguments);
     const Outcome o = tessera_cli(s, arguments, environment);
     CHECK(o.code == code);
@@ -253,7 +271,8 @@ TEST_CASE("what the command line refuses") {
   };
   const std::string note = "\n  note: tessera --help lists the commands, tessera COMMAND --help their options";
   fails("", 2, "no command is given; the commands are devices, ops, run, compile, explain, bundle" + note);
-  fails("frobnicate add.tir", 2, "there is no command \"frobnicate\"; the commands are devices, ops, run, compile, explain, bundle" + note);
+  fails("frobnicate add.tir", 2,
+        "there is no command \"frobnicate\"; the commands are devices, ops, run, compile, explain, bundle" + note);
   fails("--frobnicate", 2, "no command is given; the commands are devices, ops, run, compile, explain, bundle" + note);
   fails("devices add.tir", 2, "The following argument was not expected: add.tir" + note);
   fails("run", 2, "FILE is required" + note);
@@ -287,22 +306,33 @@ TEST_CASE("what the command line refuses") {
   wrong.replace(wrong.find("yield %2"), 8, "yield");
   s.write("wrong.tir", wrong);
   for (const char* command : {"compile wrong.tir", "explain wrong.tir", "run wrong.tir --in a.npy b.npy"})
-    fails(command, 1, "add: 3 problems\n  in_specs[0]: index map: yields 2 indices but the block has 1 dim\n    at wrong.tir:5:3\n      yield %0, %0"
-                      "\n  out_specs[0]: index map: takes 0 program ids but the grid has 1 axis\n    at wrong.tir:10:1\n      out f32[n] block (32) map () {"
-                      "\n  out_specs[0]: index map: yields 0 indices but the block has 1 dim\n    at wrong.tir:11:3\n      yield");
+    fails(command, 1,
+          "add: 3 problems\n  in_specs[0]: index map: yields 2 indices but the block has 1 dim\n    at wrong.tir:5:3\n "
+          "     yield %0, %0"
+          "\n  out_specs[0]: index map: takes 0 program ids but the grid has 1 axis\n    at wrong.tir:10:1\n      out "
+          "f32[n] block (32) map () {"
+          "\n  out_specs[0]: index map: yields 0 indices but the block has 1 dim\n    at wrong.tir:11:3\n      yield");
   s.write("lane.tir", "tir 1\nlane kernel @k\nbody () {}\n");
-  fails("compile lane.tir", 1, "lane.tir: is a lane-level kernel, which is what compilation makes\n  note: give the tile-level kernel");
-  s.write("shapes.tir", "tir 1\nkernel @k\nin f32[8] whole\nout i32[8] whole\nbody (%x, %o) {\n  %v = load %x[0:8]\n  store %o[0:8], %v\n}\n");
-  fails("explain shapes.tir", 1, "shapes.tir:7:3: store: the value must be i32[8] but is f32[8]\n    store %o[0:8], %v\n    ^");
+  fails("compile lane.tir", 1,
+        "lane.tir: is a lane-level kernel, which is what compilation makes\n  note: give the tile-level kernel");
+  s.write("shapes.tir",
+          "tir 1\nkernel @k\nin f32[8] whole\nout i32[8] whole\nbody (%x, %o) {\n  %v = load %x[0:8]\n  store %o[0:8], "
+          "%v\n}\n");
+  fails("explain shapes.tir", 1,
+        "shapes.tir:7:3: store: the value must be i32[8] but is f32[8]\n    store %o[0:8], %v\n    ^");
 
   const std::string no_driver = "VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent";
-  const std::string sentence = "there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and Ubuntu: "
-                               "apt-get install mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
+  const std::string sentence =
+      "there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and "
+      "Ubuntu: "
+      "apt-get install mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
   fails("devices", 1, sentence, no_driver);
   fails("run add.tir --in a.npy b.npy", 1, sentence, no_driver);
-  fails("explain add.tir", 1, sentence + "\n  note: --target minimum or --target lavapipe compile without a device", no_driver);
+  fails("explain add.tir", 1, sentence + "\n  note: --target minimum or --target lavapipe compile without a device",
+        no_driver);
   for (const char* how : {" --device interpreter", ""}) {
-    const Outcome interpreted = tessera_cli(s, std::string("run add.tir --in a.npy b.npy --out o.npy") + how, no_driver + (*how ? "" : " TESSERA_DEVICE=interpreter"));
+    const Outcome interpreted = tessera_cli(s, std::string("run add.tir --in a.npy b.npy --out o.npy") + how,
+                                            no_driver + (*how ? "" : " TESSERA_DEVICE=interpreter"));
     CHECK(interpreted.err == "");
     CHECK(interpreted.code == 0);
     check_sum(read_npy(s.at("o.npy")));

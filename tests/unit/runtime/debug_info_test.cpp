@@ -60,7 +60,8 @@ TEST_CASE("debug info: asked for per kernel or by TESSERA_DEBUG_INFO, and in no 
   CompileOptions options;
   options.debug_info = true;
   CHECK(holds(load(d, k, options).program(), kSet));
-  CHECK(std::filesystem::exists(cache.folder) == false);  // it holds the texts of files, which may have changed by the next time
+  // it holds the texts of files, which may have changed by the next time
+  CHECK(std::filesystem::exists(cache.folder) == false);
   CHECK(!holds(load(d, k).program(), kSet));
   CHECK(cache.all_but_pipelines().size() == 1);
   set_environment("TESSERA_DEBUG_INFO", "1");

@@ -103,7 +103,10 @@ TEST_CASE("arrays outlive the Device object, and a Device its calls") {
     o = launch(d, busy(), {DeviceArray(d, ramp(5000))}).at(0);
   }
   CHECK(floats(o) == scaled_ramp(5000));
-  { const Device d; launch(d, busy(), {DeviceArray(d, ramp(5000))}); }
+  {
+    const Device d;
+    launch(d, busy(), {DeviceArray(d, ramp(5000))});
+  }
 }
 
 TEST_CASE("using an array that is not there") {
@@ -133,15 +136,17 @@ TEST_CASE("using an array that is not there") {
 TEST_CASE("shapes and dtypes of writes, and sizes that no device has") {
   DeviceArray a(device(), ramp(4));
   CHECK(error_of<SpecError>([&] { a.write(ramp(5)); }) == "write: the array is f32[5] but the device array is f32[4]");
-  CHECK(error_of<SpecError>([&] { a.write(DeviceArray(device(), Array({4}, i32))); }) == "write: the array is i32[4] but the device array is f32[4]");
+  CHECK(error_of<SpecError>([&] { a.write(DeviceArray(device(), Array({4}, i32))); }) ==
+        "write: the array is i32[4] but the device array is f32[4]");
   CHECK(error_of<SpecError>([&] { a.write(DeviceArray(staging_device(), ramp(4))); }) ==
         "write: the array is on another Device\n  note: download it, then write the host array");
-  CHECK(error_of<SpecError>([&] { DeviceArray(device(), {3, -1}, f32); }) == "DeviceArray: shape (3, -1) has a negative size");
+  CHECK(error_of<SpecError>([&] { DeviceArray(device(), {3, -1}, f32); }) ==
+        "DeviceArray: shape (3, -1) has a negative size");
 
   const int64_t most = device().info().max_array_bytes;
   CHECK(error_of<DeviceError>([&] { DeviceArray(device(), {most + 1}, u8); }) ==
-        "u8[" + std::to_string(most + 1) + "] takes " + std::to_string(most + 1) + " bytes but a buffer of " + device().info().name +
-            " has at most " + std::to_string(most));
+        "u8[" + std::to_string(most + 1) + "] takes " + std::to_string(most + 1) + " bytes but a buffer of " +
+            device().info().name + " has at most " + std::to_string(most));
   const int64_t huge = int64_t{1} << 40;
   CHECK(error_of<DeviceError>([&] { DeviceArray(device(), {huge, huge}, f32); }) ==
         "f32[1099511627776, 1099511627776] takes more bytes than a 64-bit number counts");
@@ -158,15 +163,18 @@ TEST_CASE("short of memory: calls in flight are awaited first, then the error sa
   const std::string held = std::to_string(d.allocated_bytes());
   const std::string bytes = std::to_string(11 * 4 << 20);
   const std::string said = error_of<DeviceError>([&] { DeviceArray(d, {11 << 20}, f32); });
-  const std::string first = "f32[11534336]: " + bytes + " bytes asked on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY; of 67108864 bytes ",
+  const std::string first = "f32[11534336]: " + bytes + " bytes asked on " + d.info().name +
+                            ": VK_ERROR_OUT_OF_DEVICE_MEMORY; of 67108864 bytes ",
                     last = " are available, and Tessera holds " + held + ":\n  25165824 f32[6291456]";
   CHECK(said.starts_with(first));
   CHECK(said.ends_with(last));
-  const std::string available = said.substr(first.size(), said.size() - first.size() - last.size());  // the driver's word for it, where it has one
+  // the driver's word for it, where it has one
+  const std::string available = said.substr(first.size(), said.size() - first.size() - last.size());
   CHECK(available.find_first_not_of("0123456789") == (available.starts_with("at most ") ? 0 : std::string::npos));
   DeviceArray b = launch(d, busy(), {a}).at(0);
   a.free();
-  const DeviceArray c = launch(d, scale(), {b}).at(0);  // b and c fit only once a is gone, which the first call still reads
+  // b and c fit only once a is gone, which the first call still reads
+  const DeviceArray c = launch(d, scale(), {b}).at(0);
   CHECK(floats(c)[5] == 23);
   CHECK(d.validation_messages().empty());
 }

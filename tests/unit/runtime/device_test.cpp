@@ -84,12 +84,13 @@ TEST_CASE("lavapipe_target() is what lavapipe of Mesa 22.3 reports") {
   for (const DeviceInfo& d : list_devices()) {
     if (d.driver.find("llvmpipe Mesa 22.3") == std::string::npos) continue;
     Target want = lavapipe_target(), got = d.target;
-    want.name = got.name;                                          // depends on LLVM's version and the processor
+    want.name = got.name;  // depends on LLVM's version and the processor
     want.compute_units = got.compute_units;
-    want.max_buffer_bytes = got.max_buffer_bytes;                  // depends on the machine's memory
-    want.subgroup_size = want.min_subgroup_size = want.max_subgroup_size = got.subgroup_size;  // on the processor's vectors
+    want.max_buffer_bytes = got.max_buffer_bytes;  // depends on the machine's memory
+    // on the processor's vectors
+    want.subgroup_size = want.min_subgroup_size = want.max_subgroup_size = got.subgroup_size;
     want.max_workgroup_size = 32 * got.subgroup_size;
-    want.skips_branches = true;                                    // lavapipe_target() serves newer ones too
+    want.skips_branches = true;  // lavapipe_target() serves newer ones too
     CHECK(got == want);
     CHECK(d.kind == "CPU");
   }
@@ -113,11 +114,13 @@ TEST_CASE("TESSERA_DEVICE and the options choose a device by index or name") {
     CHECK(!Device().info().name.empty());
   }
   const Environment e("TESSERA_DEVICE", "no such GPU");
-  CHECK(error_of<DeviceError>([] { Device d; }) == "TESSERA_DEVICE=\"no such GPU\" is none of the Vulkan devices:" + listing());
+  CHECK(error_of<DeviceError>([] { Device d; }) ==
+        "TESSERA_DEVICE=\"no such GPU\" is none of the Vulkan devices:" + listing());
   {
     const Environment host("TESSERA_DEVICE", "interpreter");
     CHECK(error_of<DeviceError>([] { Device d; }) ==
-          "TESSERA_DEVICE=\"interpreter\" runs calls of host arrays on the host, and is none of the Vulkan devices:" + listing());
+          "TESSERA_DEVICE=\"interpreter\" runs calls of host arrays on the host, and is none of the Vulkan devices:" +
+              listing());
   }
   DeviceOptions o;
   o.select = "4711";  // goes before the environment
@@ -129,15 +132,17 @@ TEST_CASE("TESSERA_DEVICE and the options choose a device by index or name") {
 TEST_CASE("a machine without Vulkan gets one sentence saying what to install" * without_device) {
   DeviceOptions o;
   o.library = "libno_such_loader.so";
-  const std::string no_loader = "there is no Vulkan loader (libno_such_loader.so) on this machine: install it and a driver (Debian and Ubuntu: "
-                                "apt-get install libvulkan1 mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
+  const std::string no_loader =
+      "there is no Vulkan loader (libno_such_loader.so) on this machine: install it and a driver (Debian and Ubuntu: "
+      "apt-get install libvulkan1 mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
   CHECK(error_of<DeviceError>([&] { Device d(o); }) == no_loader);
   CHECK(error_of<DeviceError>([&] { list_devices(o); }) == no_loader);
 #ifndef _WIN32  // Wine's loader asks this machine's, which has read the environment by now
 
   const Environment a("VK_DRIVER_FILES", "/nonexistent/driver.json"), b("VK_ICD_FILENAMES", "/nonexistent/driver.json");
-  const std::string no_driver = "there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and "
-                                "Ubuntu: apt-get install mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
+  const std::string no_driver =
+      "there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and "
+      "Ubuntu: apt-get install mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
   CHECK(error_of<DeviceError>([] { Device d; }) == no_driver);
   CHECK(error_of<DeviceError>([] { list_devices(); }) == no_driver);
 #endif
@@ -150,7 +155,8 @@ TEST_CASE("a library that is no Vulkan loader" * without_device) {
 #else
   o.library = "libm.so.6";
 #endif
-  CHECK(error_of<DeviceError>([&] { Device d(o); }) == o.library + " is not a Vulkan loader: it has no vkGetInstanceProcAddr");
+  CHECK(error_of<DeviceError>([&] { Device d(o); }) ==
+        o.library + " is not a Vulkan loader: it has no vkGetInstanceProcAddr");
 }
 
 TEST_CASE("validation is on where asked for, and its messages are collected" * under_validation) {

@@ -71,12 +71,14 @@ TEST_CASE("TESSERA_CACHE: broken and foreign files are replaced, with a line on 
   const std::string good = contents(file);
   std::string flipped = good;
   flipped[good.size() / 2] = static_cast<char>(flipped[good.size() / 2] ^ 1);
-  for (const std::string& bad : {good.substr(0, good.size() / 2), good.substr(0, 7), std::string(), std::string("somebody else's"), flipped, good + "x"}) {
+  for (const std::string& bad : {good.substr(0, good.size() / 2), good.substr(0, 7), std::string(),
+                                 std::string("somebody else's"), flipped, good + "x"}) {
     CAPTURE(bad.size());
     std::ofstream(file, std::ios::binary) << bad;
     Stderr said;
     check_counts(run_once(), 1, 0);
-    CHECK(said.text() == "tessera: TESSERA_CACHE: " + file.string() + " is broken or none of ours: it is ignored, and replaced\n");
+    CHECK(said.text() ==
+          "tessera: TESSERA_CACHE: " + file.string() + " is broken or none of ours: it is ignored, and replaced\n");
     CHECK(contents(file) == good);
   }
   check_counts(run_once(), 0, 1);
@@ -92,14 +94,16 @@ TEST_CASE("TESSERA_CACHE: another kernel's Program under a kernel's key, with a 
   uint64_t size = 0;
   std::memcpy(&size, good.data() + start - 8, 8);
   const std::string own = good.substr(start, size);
-  for (const auto& change : {+[](Program& p) { p.args[0].dtype = DType::f16; }, +[](Program& p) { p.name = "twice"; }, +[](Program& p) { p.args.pop_back(); },
-                             +[](Program& p) { p.args[0].shape[0] = Extent(8); }}) {
+  for (const auto& change :
+       {+[](Program& p) { p.args[0].dtype = DType::f16; }, +[](Program& p) { p.name = "twice"; },
+        +[](Program& p) { p.args.pop_back(); }, +[](Program& p) { p.args[0].shape[0] = Extent(8); }}) {
     Program p = load(Device(), ir::parse(kText, "thrice.tir")).program();
     change(p);
     cache_file::write(cache.folder.string(), "program", own, program_to_bytes(p), "");
     Stderr said;
     check_counts(run_once(), 1, 0);
-    CHECK(said.text() == "tessera: TESSERA_CACHE: " + file.string() + " is broken or none of ours: it is ignored, and replaced\n");
+    CHECK(said.text() ==
+          "tessera: TESSERA_CACHE: " + file.string() + " is broken or none of ours: it is ignored, and replaced\n");
     CHECK(contents(file) == good);
   }
 }
@@ -110,7 +114,8 @@ TEST_CASE("TESSERA_CACHE: a folder that cannot be written is said once") {
   Stderr said;
   check_counts(run_once(), 1, 0);
   check_counts(run_once(), 1, 0);
-  CHECK(said.text() == "tessera: TESSERA_CACHE: cannot write to " + cache.folder.string() + ": kernels are compiled in every process\n");
+  CHECK(said.text() == "tessera: TESSERA_CACHE: cannot write to " + cache.folder.string() +
+                           ": kernels are compiled in every process\n");
 }
 
 TEST_CASE("TESSERA_CACHE: several processes at once") {

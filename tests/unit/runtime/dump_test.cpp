@@ -70,7 +70,8 @@ TEST_CASE("debug prints what is compiled, once") {
   std::cout.rdbuf(old);
   const std::string printed = text.str(), name = "twice, shifted for kernel function kernel at shifted.tir:2";
   CAPTURE(printed);
-  const size_t lanes = printed.find("The lane-level kernel for pallas_call " + name + " on " + own.target().name + ":\ntir 1\nlane kernel @\"twice, shifted\"\n");
+  const size_t lanes = printed.find("The lane-level kernel for pallas_call " + name + " on " + own.target().name +
+                                    ":\ntir 1\nlane kernel @\"twice, shifted\"\n");
   const size_t spirv = printed.find("The SPIR-V for pallas_call " + name + ":\n");
   CHECK(lanes == 0);
   REQUIRE(spirv != std::string::npos);

@@ -1,4 +1,5 @@
-// Every call that a run makes to Vulkan, failing in every way that Vulkan allows: what is said, what is left behind, what still works.
+// Every call that a run makes to Vulkan, failing in every way that Vulkan allows: what is said, what is left behind,
+// what still works.
 #include "runtime/faults.h"
 
 #include <cstdlib>
@@ -25,7 +26,8 @@ namespace {
 struct Run {
   std::optional<Device> device;
   std::vector<DeviceArray> arrays;
-  std::unique_ptr<float, void (*)(void*)> page{static_cast<float*>(::operator new(8192, std::align_val_t{4096})), [](void* p) { ::operator delete(p, std::align_val_t{4096}); }};
+  std::unique_ptr<float, void (*)(void*)> page{static_cast<float*>(::operator new(8192, std::align_val_t{4096})),
+                                               [](void* p) { ::operator delete(p, std::align_val_t{4096}); }};
 
   ~Run() {
     for (const DeviceArray& a : arrays) a.wait_unused();
@@ -80,8 +82,12 @@ void sliced(Run& r) {
 /// Calls that report, on memory that has to be flushed.
 void flushed(Run& r) {
   static const Program prints = [] {
-    return load(device(), ir::parse("tir 1\nkernel @says\ngrid (2)\nin f32[8] block (4) map (%i) { yield %i }\nout f32[8] block (4) map (%i) { yield %i }\n"
-                                    "text \"program {}\"\nbody (%x, %o) {\n  %i = program_id axis 0\n  debug_print %i text 0\n  %a = load %x[0:4]\n  store %o[0:4], %a\n  yield\n}\n", "says.tir")).program();
+    return load(device(), ir::parse("tir 1\nkernel @says\ngrid (2)\nin f32[8] block (4) map (%i) { yield %i }\nout "
+                                    "f32[8] block (4) map (%i) { yield %i }\n"
+                                    "text \"program {}\"\nbody (%x, %o) {\n  %i = program_id axis 0\n  debug_print %i "
+                                    "text 0\n  %a = load %x[0:4]\n  store %o[0:4], %a\n  yield\n}\n",
+                                    "says.tir"))
+        .program();
   }();
   DeviceOptions o;
   o.print = [](std::string_view) {};
@@ -108,8 +114,10 @@ void cached(Run& r) {
   std::filesystem::remove_all(folder);
 }
 
-const char* const kNoDriver = "there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and Ubuntu: apt-get install "
-                              "mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
+const char* const kNoDriver =
+    "there is no Vulkan driver on this machine: install the one for its GPU, or Mesa's for the CPU (Debian and Ubuntu: "
+    "apt-get install "
+    "mesa-vulkan-drivers), or set TESSERA_DEVICE=interpreter to run kernels on the host";
 
 /// All that is said, by the function that failed.
 const std::set<std::pair<std::string, std::string>> kSaid = {
@@ -165,28 +173,48 @@ const std::set<std::pair<std::string, std::string>> kSaid = {
 };
 /// The same, where it depends on how far the device has come.
 const std::set<std::pair<std::string, std::string>> kMayBeSaid = {
-    {"vkGetSemaphoreCounterValue", "the device DEVICE was lost in an earlier call: vkGetSemaphoreCounterValue on DEVICE: RESULT"},
+    {"vkGetSemaphoreCounterValue",
+     "the device DEVICE was lost in an earlier call: vkGetSemaphoreCounterValue on DEVICE: RESULT"},
     {"vkResetCommandBuffer", "vkResetCommandBuffer on DEVICE: RESULT"},
 };
-/// Functions some failure of which changes nothing: another memory type does, the host's memory is copied, a list is asked for again, a wait goes on.
-const std::set<std::string> kNoMatter = {"vkAllocateMemory", "vkBindBufferMemory", "vkCreateBuffer", "vkCreatePipelineCache", "vkCreateQueryPool", "vkDeviceWaitIdle", "vkEnumerateDeviceExtensionProperties", "vkEnumerateInstanceExtensionProperties", "vkEnumeratePhysicalDevices", "vkGetMemoryHostPointerPropertiesEXT", "vkGetPipelineCacheData", "vkGetQueryPoolResults", "vkGetSemaphoreCounterValue", "vkMapMemory", "vkWaitSemaphores"};
+/// Functions some failure of which changes nothing: another memory type does, the host's memory is copied, a list is
+/// asked for again, a wait goes on.
+const std::set<std::string> kNoMatter = {"vkAllocateMemory",
+                                         "vkBindBufferMemory",
+                                         "vkCreateBuffer",
+                                         "vkCreatePipelineCache",
+                                         "vkCreateQueryPool",
+                                         "vkDeviceWaitIdle",
+                                         "vkEnumerateDeviceExtensionProperties",
+                                         "vkEnumerateInstanceExtensionProperties",
+                                         "vkEnumeratePhysicalDevices",
+                                         "vkGetMemoryHostPointerPropertiesEXT",
+                                         "vkGetPipelineCacheData",
+                                         "vkGetQueryPoolResults",
+                                         "vkGetSemaphoreCounterValue",
+                                         "vkMapMemory",
+                                         "vkWaitSemaphores"};
 
 struct Sweep {
   std::string device_name = device().info().name;  // made before: not through the Faults
   Faults faults;
   Messages messages;
   std::set<std::string> recovered;  // functions some failure of which changes nothing
-  std::string only;  // functions whose names have it
+  std::string only;                 // functions whose names have it
   size_t runs = 0;
 
   void all(const std::function<void(Run&)>& body) {
     faults.count();
-    { Run r; body(r); }
+    {
+      Run r;
+      body(r);
+    }
     const std::vector<Faults::Call> calls = faults.calls();
     std::map<std::string, uint64_t> numbers;
     for (const Faults::Call& c : calls)
       if (c.returns_result && std::string_view(c.name).find(only) != std::string_view::npos)
-        for (const uint64_t number = numbers[c.name]++; VkResult result : failures(c.name)) one(body, c.name, number, result);
+        for (const uint64_t number = numbers[c.name]++; VkResult result : failures(c.name))
+          one(body, c.name, number, result);
   }
 
   void one(const std::function<void(Run&)>& body, const std::string& name, uint64_t call, VkResult result) {
@@ -205,7 +233,9 @@ struct Sweep {
       if (!faults.failed()) r = std::make_unique<Run>();  // a call that is made when the device goes
       if (faults.failed()) {
         if (said.empty()) recovered.insert(name);
-        else messages.emplace(name, brief(replaced(replaced(said, device_name, "DEVICE"), vulkan::to_string(result), "RESULT")));
+        else
+          messages.emplace(name,
+                           brief(replaced(replaced(said, device_name, "DEVICE"), vulkan::to_string(result), "RESULT")));
       }
       const bool lost = r->device && r->device->lost();
       CHECK(lost == (result == VK_ERROR_DEVICE_LOST && !said.empty() && r->device));
@@ -284,11 +314,16 @@ TEST_CASE("a lost device: the error says what was running, and what was done") {
   p.name = "again";
   faults.fail("vkWaitSemaphores", 0, VK_ERROR_DEVICE_LOST);
   const DeviceArray z = launch(d, p, {y})[0];
-  const std::string n = d.info().name, what = "vkWaitSemaphores on " + n + ": VK_ERROR_DEVICE_LOST; it was running again, workgroups 0 to 4 of 5; it had finished scale, workgroups 0 to 4 of 5",
-                    end = "\n  at k.tir:7\n  note: Device::recover() makes it usable again, without the contents of its arrays";
+  const std::string
+      n = d.info().name,
+      what = "vkWaitSemaphores on " + n +
+             ": VK_ERROR_DEVICE_LOST; it was running again, workgroups 0 to 4 of 5; it had finished scale, workgroups "
+             "0 to 4 of 5",
+      end = "\n  at k.tir:7\n  note: Device::recover() makes it usable again, without the contents of its arrays";
   CHECK(error_of<DeviceError>([&] { z.download(); }) == what + end);
   CHECK(d.lost());
-  CHECK(error_of<DeviceError>([&] { y.download(); }) == "the device " + n + " was lost in an earlier call: " + what + end);
+  CHECK(error_of<DeviceError>([&] { y.download(); }) ==
+        "the device " + n + " was lost in an earlier call: " + what + end);
 
   // The handle that is told to, and no other.
   const Device old = d;
@@ -311,10 +346,12 @@ TEST_CASE("out of memory: what was asked, what is there, who has it") {
   for (int64_t i = 1; i <= 9; ++i) held.emplace_back(d, Shape{i * 1000}, f32);
   held.emplace_back(d, Shape{9000}, f32);
   const std::string budget = error_of<DeviceError>([&] { DeviceArray(d, {300000}, f32); });
-  const std::string want = "f32[300000]: 1200000 bytes asked on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY; of 1048576 bytes ";
+  const std::string want =
+      "f32[300000]: 1200000 bytes asked on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY; of 1048576 bytes ";
   CHECK(budget.substr(0, want.size()) == want);
   const size_t table = budget.find(" are available, and Tessera holds ");
   REQUIRE(table != std::string::npos);
   CHECK(budget.substr(budget.find(':', table)) ==
-        ":\n  72000 f32[9000] (2 of them)\n  32000 f32[8000]\n  28000 f32[7000]\n  24000 f32[6000]\n  20000 f32[5000]\n  16000 f32[4000]\n  12000 f32[3000]\n  8000 f32[2000]\n  4000 in 1 other");
+        ":\n  72000 f32[9000] (2 of them)\n  32000 f32[8000]\n  28000 f32[7000]\n  24000 f32[6000]\n  20000 "
+        "f32[5000]\n  16000 f32[4000]\n  12000 f32[3000]\n  8000 f32[2000]\n  4000 in 1 other");
 }

@@ -1,11 +1,10 @@
-#include "runtime/call/host_call.h"
-
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "engine/base/npy.h"
+#include "runtime/call/host_call.h"
 #include "support.h"
 
 using namespace tessera;
@@ -58,7 +57,9 @@ void check_answers(const std::vector<Array>& out) {
     CHECK(out[2].at(i) == 10);
   }
 }
-std::string replaced(std::string text, const std::string& from, const std::string& to) { return text.replace(text.find(from), from.size(), to); }
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
 
 }  // namespace
 
@@ -71,7 +72,8 @@ TEST_CASE("a graph of kernels on a device and on the interpreter") {
   for (int turn = 0; turn < 2; ++turn) check_answers(there.run({ramp(8), ramp(8, 1)}));
   check_clean(device());
   CHECK(error_of<SpecError>([&] { there.run({ramp(8)}); }) == "the graph takes 2 arguments but 1 is given");
-  CHECK(error_of<SpecError>([&] { interpret(graph, {ramp(8), ramp(7)}); }) == "the graph: argument 1 is f32[7] but f32[8] is expected");
+  CHECK(error_of<SpecError>([&] { interpret(graph, {ramp(8), ramp(7)}); }) ==
+        "the graph: argument 1 is f32[7] but f32[8] is expected");
 }
 
 TEST_CASE("a graph works on the host's arrays in place") {
@@ -89,10 +91,13 @@ TEST_CASE("a graph works on the host's arrays in place") {
     for (Array& a : out) std::memset(a.bytes(), 0, 32);
   }
   check_clean(device());
-  CHECK(error_of<SpecError>([&] { call_on_host(there, {arguments, 1}, results); }) == "the graph takes 2 arguments but 1 is given");
-  CHECK(error_of<SpecError>([&] { call_on_host(there, arguments, {results.data(), 2}); }) == "the graph gives 3 outputs but 2 are expected");
+  CHECK(error_of<SpecError>([&] { call_on_host(there, {arguments, 1}, results); }) ==
+        "the graph takes 2 arguments but 1 is given");
+  CHECK(error_of<SpecError>([&] { call_on_host(there, arguments, {results.data(), 2}); }) ==
+        "the graph gives 3 outputs but 2 are expected");
   results[1].shape = {4, 2};
-  CHECK(error_of<SpecError>([&] { call_on_host(there, arguments, results); }) == "the graph: output 1 is f32[8] but f32[4, 2] is expected");
+  CHECK(error_of<SpecError>([&] { call_on_host(there, arguments, results); }) ==
+        "the graph: output 1 is f32[8] but f32[4, 2] is expected");
 }
 
 TEST_CASE("a graph into arrays of the caller's") {
@@ -104,16 +109,20 @@ TEST_CASE("a graph into arrays of the caller's") {
     check_answers({out[0].download(), out[1].download(), out[2].download()});
     CHECK(out[0].buffer("the test") == a.buffer("the test"));
   }
-  const auto error = [&](const std::vector<DeviceArray>& into) { return error_of<SpecError>([&] { there.run_into({x, y}, into); }); };
+  const auto error = [&](const std::vector<DeviceArray>& into) {
+    return error_of<SpecError>([&] { there.run_into({x, y}, into); });
+  };
   const std::string own = "\n  note: give it an array of its own";
   CHECK(error({}) == "the graph gives 3 outputs but 0 arrays are given for them");
   CHECK(error({a, b}) == "the graph gives 3 outputs but 2 arrays are given for them");
   CHECK(error({DeviceArray(device(), {4}, f32), b, none}) == "the graph: output 0 is f32[8] but its array is f32[4]");
   CHECK(error({a, DeviceArray(device(), {8}, i32), none}) == "the graph: output 1 is f32[8] but its array is i32[8]");
-  CHECK(error({DeviceArray(Device(), {8}, f32), none, none}) == "the graph: output 0: the array is on another Device than the graph");
+  CHECK(error({DeviceArray(Device(), {8}, f32), none, none}) ==
+        "the graph: output 0: the array is on another Device than the graph");
   CHECK(error({y, none, none}) == "the graph: output 0 is to go where argument 1 is" + own);
   CHECK(error({a, a, none}) == "the graph: output 0 and output 1 are one array" + own);
-  CHECK(error_of<SpecError>([&] { there.run_into({donate(x), y}, {x, none, none}); }) == "the graph: output 0 is to go where argument 0 is" + own);
+  CHECK(error_of<SpecError>([&] { there.run_into({donate(x), y}, {x, none, none}); }) ==
+        "the graph: output 0 is to go where argument 0 is" + own);
   check_answers(there.run({ramp(8), ramp(8, 1)}));
   CHECK(x.valid());  // nothing has been taken
   check_clean(device());
@@ -130,7 +139,8 @@ TEST_CASE("what tessera.export has written gives JAX's answers") {
       REQUIRE(got[i].shape() == wanted.shape());
       REQUIRE(got[i].dtype() == wanted.dtype());
       const double tolerance = i == 0 ? 1.0 / 128 : 1e-5;  // bf16 has eight bits
-      for (int64_t e = 0; e < wanted.size(); ++e) CHECK(std::abs(got[i].at(e) - wanted.at(e)) <= tolerance * std::abs(wanted.at(e)));
+      for (int64_t e = 0; e < wanted.size(); ++e)
+        CHECK(std::abs(got[i].at(e) - wanted.at(e)) <= tolerance * std::abs(wanted.at(e)));
     }
   }
   check_clean(device());
@@ -146,12 +156,16 @@ TEST_CASE("what is wrong with the text of a graph is said with its line" * witho
   CHECK(error("graph 1", "graph 2") == at + "1: the graph is of version 2, and this Tessera reads version 1");
   CHECK(error("in %1 f32[8]", "in %0 f32[8]") == at + "3: %0 is defined a second time");
   CHECK(error("in %1 f32[8]", "in %1 f33[8]") == at + "3: \"f33\" is no dtype");
-  CHECK(error("const %2 f32[8]", "const %2 f32[7]") == at + "4: " + folder.path + "/tens.npy holds f32[8] but f32[7] is expected");
+  CHECK(error("const %2 f32[8]", "const %2 f32[7]") ==
+        at + "4: " + folder.path + "/tens.npy holds f32[8] but f32[7] is expected");
   CHECK(error("(%3, %2)", "(%4, %2)") == at + "7: %4 is not defined above");
   CHECK(error("(%3, %2)", "(%3)") == at + "7: add takes 2 inputs but 1 is given");
-  CHECK(error("%4 = call \"add.tir\"(%3, %2) : f32[8]", "%4 = call \"add.tir\"(%3, %2) : f32[9]") == at + "7: add: result 0 is f32[8] but the call says f32[9]");
-  CHECK(error("%4 = call \"add.tir\"(%3, %2) : f32[8]", "%4, %6 = call \"add.tir\"(%3, %2) : f32[8]") == at + "7: add has 1 output but the call has 2 results and 1 type");
-  CHECK(error("\"tens.npy\"", "\"../tens.npy\"") == at + "4: \"../tens.npy\" is not the name of a file in the graph's folder");
+  CHECK(error("%4 = call \"add.tir\"(%3, %2) : f32[8]", "%4 = call \"add.tir\"(%3, %2) : f32[9]") ==
+        at + "7: add: result 0 is f32[8] but the call says f32[9]");
+  CHECK(error("%4 = call \"add.tir\"(%3, %2) : f32[8]", "%4, %6 = call \"add.tir\"(%3, %2) : f32[8]") ==
+        at + "7: add has 1 output but the call has 2 results and 1 type");
+  CHECK(error("\"tens.npy\"", "\"../tens.npy\"") ==
+        at + "4: \"../tens.npy\" is not the name of a file in the graph's folder");
   CHECK(error("out %0", "out %0 %1") == at + "10: unexpected \"%1\"");
   CHECK(error("out %0", "give %0") == at + "10: expected in, const, out, or a call, repeat or switch");
   const std::string text = kGraph;

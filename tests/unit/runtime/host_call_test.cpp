@@ -47,8 +47,9 @@ body (%x, %o) {
 /// Memory with a known byte before and behind every array, at `offset` bytes from a page's begin.
 struct Page {
   static constexpr size_t kSize = 2 * 4096;
-  std::unique_ptr<std::byte, void (*)(void*)> memory{static_cast<std::byte*>(::operator new(kSize, std::align_val_t{4096})),
-                                                       [](void* p) { ::operator delete(p, std::align_val_t{4096}); }};
+  std::unique_ptr<std::byte, void (*)(void*)> memory{
+      static_cast<std::byte*>(::operator new(kSize, std::align_val_t{4096})),
+      [](void* p) { ::operator delete(p, std::align_val_t{4096}); }};
   Page() { std::memset(memory.get(), 0x5a, kSize); }
   template <class T> T* at(size_t offset) { return reinterpret_cast<T*>(memory.get() + offset); }
   /// Nothing has changed but [first, first + size) of each.
@@ -128,7 +129,8 @@ TEST_CASE("arrays that are not the kernel's") {
   const HostArray x[] = {{u8, {13}, page.at<void>(128)}}, o[] = {{u8, {12}, page.at<void>(256)}};
   CHECK(error_of<SpecError>([&] { call_on_host(negate, x, o); }) ==
         "negate: out_specs[0]: the result is u8(13,) but its array is u8(12,)\n  at negate.tir:2");
-  CHECK(error_of<SpecError>([&] { call_on_host(negate, x, {}); }) == "negate: gives 1 output but 0 are expected\n  at negate.tir:2");
+  CHECK(error_of<SpecError>([&] { call_on_host(negate, x, {}); }) ==
+        "negate: gives 1 output but 0 are expected\n  at negate.tir:2");
   CHECK(error_of<SpecError>([&] { call_on_host(negate, o, o); }).starts_with("negate: "));
   CHECK(page.untouched_but({}));
 }

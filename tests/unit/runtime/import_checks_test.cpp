@@ -1,5 +1,6 @@
-// Hosts that are not as they say: a loader that lacks functions, queues that do not compute or write no time, extensions that are not enabled, buffers without memory, semaphores that
-// are to fall, callbacks that throw. All of it is said or borne.
+// Hosts that are not as they say: a loader that lacks functions, queues that do not compute or write no time,
+// extensions that are not enabled, buffers without memory, semaphores that are to fall, callbacks that throw. All of it
+// is said or borne.
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -47,10 +48,12 @@ struct Doctored {
   }
   static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL of_device(VkDevice device, const char* name) {
     if (missing == name) return nullptr;
-    if (!has_addresses && std::strcmp(name, "vkGetBufferDeviceAddress") == 0) return reinterpret_cast<PFN_vkVoidFunction>(&no_address);
+    if (!has_addresses && std::strcmp(name, "vkGetBufferDeviceAddress") == 0)
+      return reinterpret_cast<PFN_vkVoidFunction>(&no_address);
     return device_lookup(device, name);
   }
-  static VKAPI_ATTR void VKAPI_CALL queue_families(VkPhysicalDevice device, uint32_t* count, VkQueueFamilyProperties* to) {
+  static VKAPI_ATTR void VKAPI_CALL queue_families(VkPhysicalDevice device, uint32_t* count,
+                                                   VkQueueFamilyProperties* to) {
     families(device, count, to);
     for (uint32_t i = 0; to && i < *count; ++i) {
       if (!computes) to[i].queueFlags &= ~VkQueueFlags{VK_QUEUE_COMPUTE_BIT};
@@ -61,24 +64,28 @@ struct Doctored {
 };
 
 PallasCall says(const std::string& name) {
-  return pallas_call([](Ref a, Ref b) {
-    debug_print("one");
-    debug_print("two");
-    b[tessera::all] = a[tessera::all] * 2;
-  }, {.out_shape = {{{8}, f32}}, .name = name});
+  return pallas_call(
+      [](Ref a, Ref b) {
+        debug_print("one");
+        debug_print("two");
+        b[tessera::all] = a[tessera::all] * 2;
+      },
+      {.out_shape = {{{8}, f32}}, .name = name});
 }
 
 }  // namespace
 
 TEST_CASE("a host's lookup that lacks a function is named, with what to give") {
   auto host = std::make_unique<VulkanHost>();
-  for (const char* name : {"vkGetDeviceProcAddr", "vkGetPhysicalDeviceFeatures2", "vkCreateQueryPool", "vkQueueSubmit2"}) {
+  for (const char* name :
+       {"vkGetDeviceProcAddr", "vkGetPhysicalDeviceFeatures2", "vkCreateQueryPool", "vkQueueSubmit2"}) {
     ImportedDevice i = host->imported();
     const Doctored doctored(i);
     Doctored::missing = name;
     CHECK(error_of<DeviceError>([&] { Device::import(i); }) ==
           std::string("Device::import: ImportedDevice::get_instance_proc_addr leads to no ") + name +
-              ", which Vulkan 1.3 promises\n  note: give the vkGetInstanceProcAddr of the loader that has made the instance, and the device that has been made of it");
+              ", which Vulkan 1.3 promises\n  note: give the vkGetInstanceProcAddr of the loader that has made the "
+              "instance, and the device that has been made of it");
   }
   {  // names are no necessity
     ImportedDevice i = host->imported();
@@ -97,21 +104,29 @@ TEST_CASE("an extension that is named but not enabled is no crash, and one that 
     i.device_extensions = {extension};
     return error_of<DeviceError>([&] { Device::import(i); });
   };
-  const std::string note = "\n  note: name the extensions that the device has been made with, and no others", named = "Device::import: ImportedDevice::device_extensions names ";
-  CHECK(said(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME) == named + "VK_EXT_external_memory_host, but the device has no vkGetMemoryHostPointerPropertiesEXT" + note);
-  CHECK(said(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) == named + "VK_KHR_external_memory_fd, but the device has no vkGetMemoryFdKHR" + note);
+  const std::string note = "\n  note: name the extensions that the device has been made with, and no others",
+                    named = "Device::import: ImportedDevice::device_extensions names ";
+  CHECK(said(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME) ==
+        named + "VK_EXT_external_memory_host, but the device has no vkGetMemoryHostPointerPropertiesEXT" + note);
+  CHECK(said(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) ==
+        named + "VK_KHR_external_memory_fd, but the device has no vkGetMemoryFdKHR" + note);
   check_silent(std::move(host));
 
-  auto full = std::make_unique<VulkanHost>(
-      VulkanHostOptions{.all_features = false, .without = {}, .extensions = {VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME}});
+  auto full = std::make_unique<VulkanHost>(VulkanHostOptions{
+      .all_features = false,
+      .without = {},
+      .extensions = {VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME}});
   {
-    const std::unique_ptr<void, void (*)(void*)> page(::operator new(4096, std::align_val_t{4096}), [](void* p) { ::operator delete(p, std::align_val_t{4096}); });
+    const std::unique_ptr<void, void (*)(void*)> page(::operator new(4096, std::align_val_t{4096}),
+                                                      [](void* p) { ::operator delete(p, std::align_val_t{4096}); });
     ImportedDevice i = full->imported();
     CHECK(DeviceArray::import_host(Device::import(i), page.get(), {16}, f32).has_value());
     i.device_extensions.clear();
     const Device d = Device::import(i);
     CHECK_FALSE(DeviceArray::import_host(d, page.get(), {16}, f32).has_value());
-    CHECK(error_of<DeviceError>([&] { shareable_array(d, {4}, f32); }).starts_with("shareable_array: f32[4]: VK_KHR_external_memory_fd is not enabled on "));
+    CHECK(error_of<DeviceError>([&] {
+            shareable_array(d, {4}, f32);
+          }).starts_with("shareable_array: f32[4]: VK_KHR_external_memory_fd is not enabled on "));
   }
   check_silent(std::move(full));
 }
@@ -122,7 +137,9 @@ TEST_CASE("queues that do not compute are refused, and those that write no time 
     ImportedDevice i = host->imported();
     const Doctored doctored(i);
     Doctored::computes = false;
-    CHECK(error_of<SpecError>([&] { Device::import(i); }) == "Device::import: the queues of family 0 cannot compute\n  note: import one of a family with VK_QUEUE_COMPUTE_BIT");
+    CHECK(error_of<SpecError>([&] { Device::import(i); }) ==
+          "Device::import: the queues of family 0 cannot compute\n  note: import one of a family with "
+          "VK_QUEUE_COMPUTE_BIT");
     Doctored::computes = true;
     Doctored::writes_time = false;
     DeviceOptions o;
@@ -131,13 +148,15 @@ TEST_CASE("queues that do not compute are refused, and those that write no time 
     Program p = scale();
     p.cost_estimate.flops = int64_t{1} << 30;  // worth measuring, elsewhere
     CHECK(floats(launch(d, p, {DeviceArray(d, ramp(500))})[0]) == scaled_ramp(500));
-    const auto twice = pallas_call([](Ref a, Ref b) { b[tessera::all] = a[tessera::all] * 2; }, {.out_shape = {{{8}, f32}}, .name = "twice"});
+    const auto twice = pallas_call([](Ref a, Ref b) { b[tessera::all] = a[tessera::all] * 2; },
+                                   {.out_shape = {{{8}, f32}}, .name = "twice"});
     const auto f = jit([&](Tensor a) { return Value(twice(twice(a))); });
     GraphOptions timed;
     timed.timestamps = true;
     const CompiledGraph g = load(d, f.trace({{{8}, f32}}), timed);
     CHECK(g.run({ramp(8)})[0].at(7) == 28);
-    CHECK(error_of<DeviceError>([&] { g.trace(); }) == "jit: a trace is asked for, but the queue of " + d.info().name + " writes no timestamps");
+    CHECK(error_of<DeviceError>([&] { g.trace(); }) ==
+          "jit: a trace is asked for, but the queue of " + d.info().name + " writes no timestamps");
   }
   check_silent(std::move(host));
 }
@@ -162,14 +181,16 @@ TEST_CASE("a timeline semaphore only rises") {
     const Device d = Device::import(host->imported());
     const VkSemaphore in = host->timeline(), out = host->timeline();
     const auto said = [&](uint64_t value) { return error_of<SpecError>([&] { signal(d, out, value); }); };
-    const std::string begin = "signal: the semaphore is to be set to ", note = " already, or will have it before\n  note: a timeline only rises: signal a greater value";
+    const std::string begin = "signal: the semaphore is to be set to ",
+                      note = " already, or will have it before\n  note: a timeline only rises: signal a greater value";
     CHECK(said(0) == begin + "0 but has the value 0" + note);
     wait_for(d, in, 1);
     signal(d, out, 5);  // has not happened yet
     CHECK(said(5) == begin + "5 but has the value 5" + note);
     CHECK(said(3) == begin + "3 but has the value 5" + note);
     signal(d, out, 6);
-    const VkSemaphoreSignalInfo go{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, in, 1}, far{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, out, 20};
+    const VkSemaphoreSignalInfo go{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, in, 1},
+        far{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, out, 20};
     CHECK(host->vkSignalSemaphore(host->device, &go) == VK_SUCCESS);
     d.wait();
     CHECK(said(6) == begin + "6 but has the value 6" + note);
@@ -203,7 +224,8 @@ TEST_CASE("what a host's callbacks throw comes out of the call, and the next one
     const DeviceArray x(d, ramp(200)), y(d, {200}, f32);
     for (bool* throws : {&lock_throws, &unlock_throws}) {
       *throws = true;
-      CHECK(error_of<std::runtime_error>([&] { launch_into(d, scale(), {x}, {y}); }) == (throws == &lock_throws ? "lock" : "unlock"));
+      CHECK(error_of<std::runtime_error>([&] { launch_into(d, scale(), {x}, {y}); }) ==
+            (throws == &lock_throws ? "lock" : "unlock"));
       *throws = false;
       CHECK(floats(launch(d, scale(), {y})[0]).size() == 200);
       if (throws == &unlock_throws) CHECK(floats(y) == scaled_ramp(200));  // it had been submitted

@@ -1,6 +1,5 @@
-// Devices and buffers that a host has made: what is taken from what is enabled, what is said where something is missing, who destroys what.
-#include "runtime/interop.h"
-
+// Devices and buffers that a host has made: what is taken from what is enabled, what is said where something is
+// missing, who destroys what.
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "runtime/call/call.h"
 #include "runtime/faults.h"
+#include "runtime/interop.h"
 #include "support.h"
 #include "vulkan_host.h"
 
@@ -30,7 +30,8 @@ TEST_CASE("an imported device is what is enabled on it") {
     CHECK_FALSE(t.int64_atomics);
     CHECK_FALSE(t.can_require_subgroup_size);
     CHECK_FALSE(t.vulkan_memory_model_device_scope);
-    CHECK_FALSE(DeviceArray::import_host(d, nullptr, {16}, f32).has_value());  // VK_EXT_external_memory_host is not enabled
+    // VK_EXT_external_memory_host is not enabled
+    CHECK_FALSE(DeviceArray::import_host(d, nullptr, {16}, f32).has_value());
     const DeviceArray x(d, ramp(300));
     CHECK(floats(launch(d, scale(), {x})[0]) == scaled_ramp(300));
     CHECK(d.validation_messages().empty());  // they go to the host
@@ -49,10 +50,14 @@ TEST_CASE("features are read from the structures of a version and from their own
   auto host = std::make_unique<VulkanHost>();
   {
     ImportedDevice i = host->imported();
-    VkPhysicalDeviceSynchronization2Features sync{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SYNCHRONIZATION_2_FEATURES, nullptr, VK_TRUE};
-    VkPhysicalDeviceTimelineSemaphoreFeatures timeline{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES, &sync, VK_TRUE};
-    VkPhysicalDeviceVulkanMemoryModelFeatures model{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES, &timeline, VK_TRUE, VK_FALSE, VK_FALSE};
-    VkPhysicalDeviceBufferDeviceAddressFeatures address{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES, &model, VK_TRUE, VK_FALSE, VK_FALSE};
+    VkPhysicalDeviceSynchronization2Features sync{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SYNCHRONIZATION_2_FEATURES, nullptr,
+                                                  VK_TRUE};
+    VkPhysicalDeviceTimelineSemaphoreFeatures timeline{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES,
+                                                       &sync, VK_TRUE};
+    VkPhysicalDeviceVulkanMemoryModelFeatures model{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES,
+                                                    &timeline, VK_TRUE, VK_FALSE, VK_FALSE};
+    VkPhysicalDeviceBufferDeviceAddressFeatures address{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES, &model, VK_TRUE, VK_FALSE, VK_FALSE};
     VkPhysicalDeviceFeatures core{};
     const char* extensions[] = {"VK_EXT_memory_budget"};
     VkDeviceCreateInfo info{};
@@ -75,8 +80,10 @@ TEST_CASE("every feature that is missing is named, with where to set it") {
     auto host = std::make_unique<VulkanHost>(VulkanHostOptions{.all_features = false, .without = {f.name}});
     const std::string name = device().info().name;
     CHECK(error_of<DeviceError>([&] { Device::import(host->imported()); }) ==
-          std::string("Device::import: ") + f.name + " is not enabled on " + name + ": " + f.gives + "\n  note: set " + f.structure + "::" + f.name +
-              " in the VkDeviceCreateInfo and pass that chain as ImportedDevice::features; required_device_features() lists all");
+          std::string("Device::import: ") + f.name + " is not enabled on " + name + ": " + f.gives + "\n  note: set " +
+              f.structure + "::" + f.name +
+              " in the VkDeviceCreateInfo and pass that chain as ImportedDevice::features; required_device_features() "
+              "lists all");
     check_silent(std::move(host));
   }
 }
@@ -110,15 +117,21 @@ TEST_CASE("what is wrong with an import is said") {
     change(i);
     return error_of<Error>([&] { Device::import(i); });
   };
-  CHECK(said([](ImportedDevice& i) { i.get_instance_proc_addr = nullptr; }) == "Device::import: ImportedDevice::get_instance_proc_addr is null");
-  CHECK(said([](ImportedDevice& i) { i.instance = VK_NULL_HANDLE; }) == "Device::import: ImportedDevice::instance is null");
-  CHECK(said([](ImportedDevice& i) { i.physical_device = VK_NULL_HANDLE; }) == "Device::import: ImportedDevice::physical_device is null");
+  CHECK(said([](ImportedDevice& i) { i.get_instance_proc_addr = nullptr; }) ==
+        "Device::import: ImportedDevice::get_instance_proc_addr is null");
+  CHECK(said([](ImportedDevice& i) { i.instance = VK_NULL_HANDLE; }) ==
+        "Device::import: ImportedDevice::instance is null");
+  CHECK(said([](ImportedDevice& i) { i.physical_device = VK_NULL_HANDLE; }) ==
+        "Device::import: ImportedDevice::physical_device is null");
   CHECK(said([](ImportedDevice& i) { i.device = VK_NULL_HANDLE; }) == "Device::import: ImportedDevice::device is null");
   CHECK(said([](ImportedDevice& i) { i.queue = VK_NULL_HANDLE; }) == "Device::import: ImportedDevice::queue is null");
-  CHECK(said([](ImportedDevice& i) { i.queue_family = 7; }) == "Device::import: queue_family is 7 but the device has 1 queue family");
-  CHECK(said([](ImportedDevice& i) { i.lock_queue = [] {}; }) == "Device::import: lock_queue comes without unlock_queue");
+  CHECK(said([](ImportedDevice& i) { i.queue_family = 7; }) ==
+        "Device::import: queue_family is 7 but the device has 1 queue family");
+  CHECK(said([](ImportedDevice& i) { i.lock_queue = [] {}; }) ==
+        "Device::import: lock_queue comes without unlock_queue");
   CHECK(said([](ImportedDevice& i) { i.api_version = VK_API_VERSION_1_2; }) ==
-        "Device::import: the instance has been made for Vulkan 1.2 and Tessera needs 1.3\n  note: set VkApplicationInfo::apiVersion and ImportedDevice::api_version to VK_API_VERSION_1_3 or more");
+        "Device::import: the instance has been made for Vulkan 1.2 and Tessera needs 1.3\n  note: set "
+        "VkApplicationInfo::apiVersion and ImportedDevice::api_version to VK_API_VERSION_1_3 or more");
   check_silent(std::move(host));
 }
 
@@ -128,7 +141,8 @@ TEST_CASE("buffers of a host are arrays, or it is said why not") {
     const Device d = Device::import(host->imported());
     const VulkanHost::Buffer b = host->buffer(1024), plain = host->buffer(1024, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT),
                              no_copies = host->buffer(1024, VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT);
-    const DeviceArray x = import_buffer(d, host->range(b, 64), {100}, f32), y = import_buffer(d, host->range(b, 512), {100}, f32), none = import_buffer(d, {}, {0}, f32);
+    const DeviceArray x = import_buffer(d, host->range(b, 64), {100}, f32),
+                      y = import_buffer(d, host->range(b, 512), {100}, f32), none = import_buffer(d, {}, {0}, f32);
     CHECK(none.download().size() == 0);
     x.wait_unused();
     DeviceArray(x).write(ramp(100));
@@ -138,25 +152,35 @@ TEST_CASE("buffers of a host are arrays, or it is said why not") {
     CHECK(d.allocated_bytes() == 0);  // nothing but staging memory was ours, and that has gone
 
     using E = SpecError;
-    CHECK(error_of<E>([&] { import_buffer(d, {}, {4}, f32); }) == "import_buffer: f32[4]: ImportedBuffer::buffer is null");
+    CHECK(error_of<E>([&] { import_buffer(d, {}, {4}, f32); }) ==
+          "import_buffer: f32[4]: ImportedBuffer::buffer is null");
     CHECK(error_of<E>([&] { import_buffer(d, host->range(plain), {4}, f32); }) ==
-          "import_buffer: f32[4]: the VkBuffer has been made without VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT\n  note: make it with that, and its memory with "
+          "import_buffer: f32[4]: the VkBuffer has been made without VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT\n  "
+          "note: make it with that, and its memory with "
           "VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT: kernels reach arrays by their addresses");
-    CHECK(error_of<E>([&] { import_buffer(d, host->range(b, 1000), {7}, f32); }) == "import_buffer: f32[7]: 28 bytes from offset 1000 do not fit a VkBuffer of 1024 bytes");
-    CHECK(error_of<E>([&] { import_buffer(d, host->range(b, 2000), {1}, f32); }) == "import_buffer: f32[1]: 4 bytes from offset 2000 do not fit a VkBuffer of 1024 bytes");
+    CHECK(error_of<E>([&] { import_buffer(d, host->range(b, 1000), {7}, f32); }) ==
+          "import_buffer: f32[7]: 28 bytes from offset 1000 do not fit a VkBuffer of 1024 bytes");
+    CHECK(error_of<E>([&] { import_buffer(d, host->range(b, 2000), {1}, f32); }) ==
+          "import_buffer: f32[1]: 4 bytes from offset 2000 do not fit a VkBuffer of 1024 bytes");
     CHECK(error_of<E>([&] { import_buffer(d, host->range(b, 1000), {1}, f32); }) ==
-          "import_buffer: f32[1]: offset 1000 leads to no multiple of 16 among the device's addresses\n  note: let the array begin at such a place of the VkBuffer");
+          "import_buffer: f32[1]: offset 1000 leads to no multiple of 16 among the device's addresses\n  note: let the "
+          "array begin at such a place of the VkBuffer");
     CHECK(error_of<E>([&] { import_buffer(d, host->range(b, 0), {3}, u8); }) ==
-          "import_buffer: u8[3]: takes 3 bytes, no whole words, and without 8 and 16-bit accesses the last word would be written whole\n  note: enable storageBuffer8BitAccess and "
+          "import_buffer: u8[3]: takes 3 bytes, no whole words, and without 8 and 16-bit accesses the last word would "
+          "be written whole\n  note: enable storageBuffer8BitAccess and "
           "storageBuffer16BitAccess, or give the array a size of whole words");
     CHECK(error_of<E>([&] { import_buffer(d, host->range(b, 448), {4}, f32); }) ==
-          "import_buffer: f32[4]: some of its bytes are f32[100] already, which has been imported from offset 64\n  note: use that array, or let it go first");
+          "import_buffer: f32[4]: some of its bytes are f32[100] already, which has been imported from offset 64\n  "
+          "note: use that array, or let it go first");
     CHECK(error_of<E>([&] { import_buffer(device(), host->range(b), {4}, f32); }) ==
-          "import_buffer: f32[4]: this Device is none that the host has made\n  note: import the host's device: Device::import()");
+          "import_buffer: f32[4]: this Device is none that the host has made\n  note: import the host's device: "
+          "Device::import()");
     const DeviceArray z = import_buffer(d, host->range(no_copies), {100}, f32);
     launch_into(d, scale(), {x}, {z});
-    CHECK(error_of<E>([&] { z.download(); }) == "f32[100]: is to be copied from, but its VkBuffer has been made without VK_BUFFER_USAGE_TRANSFER_SRC_BIT");
-    CHECK(error_of<E>([&] { DeviceArray(z).write(ramp(100)); }) == "f32[100]: is to be copied to, but its VkBuffer has been made without VK_BUFFER_USAGE_TRANSFER_DST_BIT");
+    CHECK(error_of<E>([&] { z.download(); }) ==
+          "f32[100]: is to be copied from, but its VkBuffer has been made without VK_BUFFER_USAGE_TRANSFER_SRC_BIT");
+    CHECK(error_of<E>([&] { DeviceArray(z).write(ramp(100)); }) ==
+          "f32[100]: is to be copied to, but its VkBuffer has been made without VK_BUFFER_USAGE_TRANSFER_DST_BIT");
     d.wait();
     CHECK(no_copies.mapped[7] == 15);
   }
@@ -183,12 +207,15 @@ TEST_CASE("a range that is let go and imported again waits for the calls that us
 }
 
 TEST_CASE("several Devices share a process and a host's device, and go in any order") {
-  auto one = std::make_unique<VulkanHost>(), two = std::make_unique<VulkanHost>(VulkanHostOptions{.all_features = true, .without = {}});
+  auto one = std::make_unique<VulkanHost>(),
+       two = std::make_unique<VulkanHost>(VulkanHostOptions{.all_features = true, .without = {}});
   {
-    auto a = std::make_unique<Device>(Device::import(one->imported())), b = std::make_unique<Device>(Device::import(one->imported())),
+    auto a = std::make_unique<Device>(Device::import(one->imported())),
+         b = std::make_unique<Device>(Device::import(one->imported())),
          c = std::make_unique<Device>(Device::import(two->imported())), own = std::make_unique<Device>();
     std::vector<DeviceArray> results;
-    for (const Device* d : {a.get(), b.get(), c.get(), own.get()}) results.push_back(launch(*d, scale(), {DeviceArray(*d, ramp(64))})[0]);
+    for (const Device* d : {a.get(), b.get(), c.get(), own.get()})
+      results.push_back(launch(*d, scale(), {DeviceArray(*d, ramp(64))})[0]);
     a.reset();
     c.reset();
     for (const DeviceArray& r : results) CHECK(floats(r) == scaled_ramp(64));
@@ -236,13 +263,15 @@ TEST_CASE("a lost imported device is its host's to replace") {
     faults.fail("vkQueueSubmit2", 0, VK_ERROR_DEVICE_LOST);
     CHECK_THROWS_AS(launch(d, scale(), {x}), DeviceError);
     CHECK(d.lost());
-    CHECK(error_of<DeviceError>([&] { d.recover(); }) == "Device::recover: " + d.info().name + " has been imported: its host makes a new device and imports that");
+    CHECK(error_of<DeviceError>([&] { d.recover(); }) ==
+          "Device::recover: " + d.info().name + " has been imported: its host makes a new device and imports that");
   }
   check_silent(std::move(host));
 }
 
 TEST_CASE("memory goes from device to device by a file descriptor") {
-  auto host = std::make_unique<VulkanHost>(VulkanHostOptions{.all_features = false, .without = {}, .extensions = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME}}),
+  auto host = std::make_unique<VulkanHost>(VulkanHostOptions{
+           .all_features = false, .without = {}, .extensions = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME}}),
        without = std::make_unique<VulkanHost>();
   {
     const Device a = Device::import(host->imported()), b = Device(), c = Device::import(without->imported());
@@ -269,16 +298,25 @@ TEST_CASE("memory goes from device to device by a file descriptor") {
       return error_of<Error>([&] { import_memory(b, m, shape, f32); });
     };
     CHECK(said([](SharedMemory& m) { m.fd = -1; }) == "import_memory: f32[300]: the file descriptor is -1");
-    CHECK(said([](SharedMemory& m) { m.offset = 16; m.size = 1200; }) == "import_memory: f32[300]: 1200 bytes from offset 16 do not fit memory of 1200 bytes");
+    CHECK(said([](SharedMemory& m) {
+            m.offset = 16;
+            m.size = 1200;
+          }) == "import_memory: f32[300]: 1200 bytes from offset 16 do not fit memory of 1200 bytes");
     CHECK(said([](SharedMemory& m) { m.offset = 4; }, {2}) == "import_memory: f32[2]: offset 4 is no multiple of 16");
     CHECK(said([](SharedMemory& m) { m.memory_type = 31; }).find("import_memory: f32[300]: a buffer of ") == 0);
-    CHECK(said([](SharedMemory& m) { m.fd = 987654; }) == "import_memory: f32[300]: file descriptor 987654 is not open");
+    CHECK(said([](SharedMemory& m) { m.fd = 987654; }) ==
+          "import_memory: f32[300]: file descriptor 987654 is not open");
     CHECK(::close(memory.fd) == 0);
-    CHECK(error_of<E>([&] { share(DeviceArray(a, {4}, f32)); }) == "share: f32[4] is in memory of its own\n  note: make it with shareable_array()");
-    CHECK(error_of<E>([&] { share(DeviceArray(a, {0}, f32)); }) == "share: the array has no elements, and so no memory");
-    const std::string note = "VK_KHR_external_memory_fd is not enabled on " + c.info().name + "\n  note: enable it when the device is made, and list it in ImportedDevice::device_extensions";
+    CHECK(error_of<E>([&] { share(DeviceArray(a, {4}, f32)); }) ==
+          "share: f32[4] is in memory of its own\n  note: make it with shareable_array()");
+    CHECK(error_of<E>([&] { share(DeviceArray(a, {0}, f32)); }) ==
+          "share: the array has no elements, and so no memory");
+    const std::string note =
+        "VK_KHR_external_memory_fd is not enabled on " + c.info().name +
+        "\n  note: enable it when the device is made, and list it in ImportedDevice::device_extensions";
     CHECK(error_of<DeviceError>([&] { shareable_array(c, {4}, f32); }) == "shareable_array: f32[4]: " + note);
-    CHECK(error_of<DeviceError>([&] { import_memory(c, {0, 64, 0, false, 0}, {4}, f32); }) == "import_memory: f32[4]: " + note);
+    CHECK(error_of<DeviceError>([&] { import_memory(c, {0, 64, 0, false, 0}, {4}, f32); }) ==
+          "import_memory: f32[4]: " + note);
   }
   check_silent(std::move(without));
   check_silent(std::move(host));

@@ -35,8 +35,10 @@ Array ramp(Shape shape, float from = 0) {
   return a;
 }
 /// Of no use to fusing: it reads what it stores.
-const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; }, {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
-const auto mean = pallas_call([](Ref x, Ref y, Ref o) { o[all] = (x[all] + y[all]) / 2; }, {.out_shape = {{{64}, f32}}, .name = "mean"});
+const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; },
+                              {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
+const auto mean = pallas_call([](Ref x, Ref y, Ref o) { o[all] = (x[all] + y[all]) / 2; },
+                              {.out_shape = {{{64}, f32}}, .name = "mean"});
 }  // namespace
 
 TEST_CASE("jit on a device: arrays of the host and of the device") {
@@ -85,7 +87,8 @@ TEST_CASE("jit on a device: written to a folder and read back, it is the same fu
   for (uint64_t seed = 0; seed < 4; ++seed) {
     const auto f = test::random_jit(seed);
     write_graph(f.trace(test::random_jit_arguments()), folder);
-    const std::vector<Array> inputs = test::random_jit_inputs(seed), x = interpret(f, inputs), y = load(test::device(), read_graph(folder)).run(inputs);
+    const std::vector<Array> inputs = test::random_jit_inputs(seed), x = interpret(f, inputs),
+                             y = load(test::device(), read_graph(folder)).run(inputs);
     std::filesystem::remove_all(folder);
     REQUIRE(x.size() == y.size());
     for (size_t i = 0; i < x.size(); ++i) CHECK(equal(x[i], y[i]));
@@ -107,34 +110,40 @@ TEST_CASE("graphs: barriers stand between what depends on one another, and nowhe
     CAPTURE(n);
     // Independent ones.
     CHECK(barriers(jit([n](Tensor x, Tensor y) {
-      std::vector<Tensor> out;
-      for (int i = 0; i < n; ++i) out.push_back(mean(x, y));
-      return out;
-    }), 2) == 0);
+                     std::vector<Tensor> out;
+                     for (int i = 0; i < n; ++i) out.push_back(mean(x, y));
+                     return out;
+                   }),
+                   2) == 0);
     // A chain.
     CHECK(barriers(jit([n](Tensor x, Tensor y) {
-      Tensor v = x;
-      for (int i = 0; i < n; ++i) v = mean(v, y);
-      return v;
-    }), 2) == static_cast<size_t>(n - 1));
+                     Tensor v = x;
+                     for (int i = 0; i < n; ++i) v = mean(v, y);
+                     return v;
+                   }),
+                   2) == static_cast<size_t>(n - 1));
   }
-  CHECK(barriers(jit([](Tensor x, Tensor y) { return std::tuple{Value(mean(x, y)), Value(mean(y, x)), Value(mean(x, x))}; }), 2) == 0);
+  CHECK(barriers(
+            jit([](Tensor x, Tensor y) { return std::tuple{Value(mean(x, y)), Value(mean(y, x)), Value(mean(x, x))}; }),
+            2) == 0);
   // A diamond.
   CHECK(barriers(jit([](Tensor x, Tensor y) {
-    const Tensor top = mean(x, y), left = mean(top, x), right = mean(top, y);
-    return Value(mean(left, right));
-  }), 2) == 2);
+                   const Tensor top = mean(x, y), left = mean(top, x), right = mean(top, y);
+                   return Value(mean(left, right));
+                 }),
+                 2) == 2);
   // A tree of eight leaves.
   CHECK(barriers(jit([](Tensor x, Tensor y) {
-    std::vector<Tensor> level;
-    for (int i = 0; i < 8; ++i) level.push_back(mean(x, y));
-    while (level.size() > 1) {
-      std::vector<Tensor> above;
-      for (size_t i = 0; i < level.size(); i += 2) above.push_back(mean(level[i], level[i + 1]));
-      level = above;
-    }
-    return level[0];
-  }), 2) == 3);
+                   std::vector<Tensor> level;
+                   for (int i = 0; i < 8; ++i) level.push_back(mean(x, y));
+                   while (level.size() > 1) {
+                     std::vector<Tensor> above;
+                     for (size_t i = 0; i < level.size(); i += 2) above.push_back(mean(level[i], level[i + 1]));
+                     level = above;
+                   }
+                   return level[0];
+                 }),
+                 2) == 3);
   // Chains one after another, which are run beside one another.
   for (const int n : {1, 2, 7}) {
     const auto chains = jit([n](Tensor x, Tensor y) {
@@ -202,7 +211,8 @@ TEST_CASE("graphs: a trace of a call") {
     load(d, f.trace({{{64}, f32}, {{64}, f32}})).trace();
     CHECK(false);
   } catch (const SpecError& e) {
-    CHECK(std::string(e.what()) == "jit: a trace is asked for, but its commands are recorded without times\n  at " + to_string(f.loc()) + "\n  note: load it with GraphOptions{.timestamps = true}");
+    CHECK(std::string(e.what()) == "jit: a trace is asked for, but its commands are recorded without times\n  at " +
+                                       to_string(f.loc()) + "\n  note: load it with GraphOptions{.timestamps = true}");
   }
 }
 
@@ -238,7 +248,9 @@ TEST_CASE("graphs: a trace has what the last call ran where the host decides") {
   const Device d = logged();
   const auto f = jit([](Tensor x, Tensor y) {
     const Value none = cast(sum(y) * 0, i32);
-    return cond(sum(x) > 0.0f, [&] { return fori_loop(0, none, x, [](Value, Value v) { return Value(next(v)); }); }, [&] { return Value(mean(x, y)); });
+    return cond(
+        sum(x) > 0.0f, [&] { return fori_loop(0, none, x, [](Value, Value v) { return Value(next(v)); }); },
+        [&] { return Value(mean(x, y)); });
   });
   const CompiledGraph there = load(d, f, {{{64}, f32}, {{64}, f32}}, {.fuse = false, .timestamps = true});
   const auto ran = [&](float from, const std::string& name) {
@@ -275,13 +287,14 @@ TEST_CASE("graphs: checks that differ in nothing but their lines are two kernels
   };
   for (const auto& [from, line] : {std::pair{200.0f, first}, std::pair{-200.0f, second}}) {
     const std::vector<Array> x{ramp({64}, from)};
-    const std::string wanted = "check: check failed in program (): out of range\n  at " + std::string(__FILE__) + ":" + std::to_string(line);
+    const std::string wanted =
+        "check: check failed in program (): out of range\n  at " + std::string(__FILE__) + ":" + std::to_string(line);
     CHECK(error([&] { interpret(g, x); }) == wanted);
     CHECK(error([&] { interpret(fuse(g).graph, x); }) == wanted);
     CHECK(error([&] {
-      load(d, g).run(x);
-      d.wait();
-    }) == wanted);
+            load(d, g).run(x);
+            d.wait();
+          }) == wanted);
   }
   check_clean(d);
 }
@@ -289,7 +302,8 @@ TEST_CASE("graphs: checks that differ in nothing but their lines are two kernels
 TEST_CASE("graphs: fused or not, the same bits, where values are rounded between steps") {
   const Device d = logged();
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> some{nan, inf, -inf, -0.0f, 0.0f, 1e-8f, -6e-5f, 65504.0f, 65520.0f, -70000.0f, 3e38f, 1e-39f, 0.1f, -1.0f / 3, 2049.0f, 1.00390625f};
+  const std::vector<float> some{nan,      inf,       -inf,  -0.0f,  0.0f, 1e-8f,     -6e-5f,  65504.0f,
+                                65520.0f, -70000.0f, 3e38f, 1e-39f, 0.1f, -1.0f / 3, 2049.0f, 1.00390625f};
   Array x({64}, f32);
   for (size_t i = 0; i < 64; ++i) x.data<float>()[i] = some[i % 16] * (i < 16 ? 1.0f : static_cast<float>(i) / 16);
   for (const DType t : {DType::f16, DType::bf16}) {
@@ -329,7 +343,9 @@ TEST_CASE("graphs: what takes longer than the watchdog allows is submitted in pa
   for (int turn = 0; turn < 2; ++turn) CHECK(equal(there.run(inputs)[0], interpret(there.graph(), inputs)[0]));
   // A call that takes longer by itself is cut too.
   const BlockSpec blocks{{256}, [](Value i) { return i; }};
-  const auto wide = pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2 + cast(program_id(0), f32); }, {.out_shape = {{{1 << 15}, f32}}, .grid = {128}, .in_specs = {blocks}, .out_specs = {blocks}, .name = "wide"});
+  const auto wide = pallas_call(
+      [](Ref x, Ref o) { o[all] = x[all] * 2 + cast(program_id(0), f32); },
+      {.out_shape = {{{1 << 15}, f32}}, .grid = {128}, .in_specs = {blocks}, .out_specs = {blocks}, .name = "wide"});
   const auto g = jit([&](Tensor x) { return Value(wide(wide(x) + 1)); });
   const CompiledGraph cut = load(d, g, {{{1 << 15}, f32}}, {.fuse = false, .timestamps = true});
   d.wait();
@@ -374,25 +390,34 @@ TEST_CASE("jit on a device: a donated argument's memory becomes the result's") {
   };
   const DeviceArray x(d, ramp({64}));
   const std::string at = "\n  at " + to_string(f.loc());
-  CHECK(error([&] { there({x, x}); }) == "jit: argument 0 is not donated, but the graph has been loaded to take its memory" + at + "\n  note: call it with donate(x)");
-  CHECK(error([&] { there({donate(x), x}); }) == "jit: argument 0 is donated, but argument 1 is the same array" + at + "\n  note: copy() one of them");
-  CHECK(error([&] { load(d, f, {{{64}, f32}, {{64}, f32}}, {.donated = {true}}); }) == "jit: GraphOptions::donated has 1 entry but the graph takes 2 arguments" + at);
-  CHECK(error([&] { load(d, f, {{{64}, f32}, {{64}, f32}}, {.frames_in_flight = 0}); }) == "jit: GraphOptions::frames_in_flight is 0, not 1 or more" + at);
+  CHECK(error([&] { there({x, x}); }) ==
+        "jit: argument 0 is not donated, but the graph has been loaded to take its memory" + at +
+            "\n  note: call it with donate(x)");
+  CHECK(error([&] { there({donate(x), x}); }) ==
+        "jit: argument 0 is donated, but argument 1 is the same array" + at + "\n  note: copy() one of them");
+  CHECK(error([&] { load(d, f, {{{64}, f32}, {{64}, f32}}, {.donated = {true}}); }) ==
+        "jit: GraphOptions::donated has 1 entry but the graph takes 2 arguments" + at);
+  CHECK(error([&] { load(d, f, {{{64}, f32}, {{64}, f32}}, {.frames_in_flight = 0}); }) ==
+        "jit: GraphOptions::frames_in_flight is 0, not 1 or more" + at);
   check_clean(d);
 }
 
 TEST_CASE("graphs: calls in flight with arenas of their own") {
   const Device d = logged();
-  const auto f = jit([](Tensor x, Tensor y) { return std::tuple{Value(mean(mean(mean(x, y), y), x)), asarray(ramp({64}, 7))}; });
+  const auto f =
+      jit([](Tensor x, Tensor y) { return std::tuple{Value(mean(mean(mean(x, y), y), x)), asarray(ramp({64}, 7))}; });
   const CompiledGraph there = load(d, f, {{{64}, f32}, {{64}, f32}}, {.fuse = false, .frames_in_flight = 3});
   CHECK(there.recordings().made == 3);
   std::vector<DeviceArray> results;
   for (int turn = 0; turn < 10; ++turn) {
-    const std::vector<DeviceArray> out = there({DeviceArray(d, ramp({64}, static_cast<float>(turn))), DeviceArray(d, ramp({64}))});
+    const std::vector<DeviceArray> out =
+        there({DeviceArray(d, ramp({64}, static_cast<float>(turn))), DeviceArray(d, ramp({64}))});
     results.push_back(out[0]);
     CHECK(equal(out[1].download(), ramp({64}, 7)));
   }
-  for (int turn = 0; turn < 10; ++turn) CHECK(equal(results[static_cast<size_t>(turn)].download(), std::get<0>(interpret(f, ramp({64}, static_cast<float>(turn)), ramp({64})))));
+  for (int turn = 0; turn < 10; ++turn)
+    CHECK(equal(results[static_cast<size_t>(turn)].download(),
+                std::get<0>(interpret(f, ramp({64}, static_cast<float>(turn)), ramp({64})))));
   CHECK(there.recordings().made == 3);
   check_clean(d);
 }
@@ -425,7 +450,8 @@ TEST_CASE("graphs: the planner's figure is what the device holds") {
     std::vector<std::vector<DeviceArray>> out;
     out.push_back(there({there_x}));
     d.wait();
-    const auto bytes = static_cast<double>(d.allocated_bytes() - before), planned = static_cast<double>(there.plan().peak_bytes());
+    const auto bytes = static_cast<double>(d.allocated_bytes() - before),
+               planned = static_cast<double>(there.plan().peak_bytes());
     CHECK(bytes <= 1.02 * planned);
     CHECK(bytes >= 0.98 * planned);
   };
@@ -442,7 +468,10 @@ TEST_CASE("graphs: the planner's figure is what the device holds") {
   });
   held(rolls, ramp({1 << 14}), {});
   held(rolls, ramp({1 << 14}), {.frames_in_flight = 3});
-  held(jit([](Tensor x) { return fori_loop(0, minimum(cast(max(x), i32), 20), x, [&](Value, Value v) { return Value(mean(v, x)); }); }), ramp({64}), {});
+  held(jit([](Tensor x) {
+         return fori_loop(0, minimum(cast(max(x), i32), 20), x, [&](Value, Value v) { return Value(mean(v, x)); });
+       }),
+       ramp({64}), {});
 }
 
 TEST_CASE("graphs: arguments that do not fit") {
@@ -451,19 +480,26 @@ TEST_CASE("graphs: arguments that do not fit") {
   const CompiledGraph there = load(d, f, {{{64}, f32}, {{64}, f32}});
   const DeviceArray x(d, ramp({64}));
   const std::string at = "\n  at " + to_string(f.loc());
-  const auto error = [&](const std::vector<DeviceArray>& arguments, const std::vector<DeviceArray>& into = std::vector<DeviceArray>(2)) { return test::error_of<SpecError>([&] { there.run_into(arguments, into); }); };
+  const auto error = [&](const std::vector<DeviceArray>& arguments,
+                         const std::vector<DeviceArray>& into = std::vector<DeviceArray>(2)) {
+    return test::error_of<SpecError>([&] { there.run_into(arguments, into); });
+  };
   CHECK(error({x}) == "solver takes 2 arguments but 1 is given" + at);
   CHECK(error({x, x, x}) == "solver takes 2 arguments but 3 are given" + at);
   CHECK(error({x, DeviceArray(d, ramp({63}))}) == "solver: argument 1 is f32[63] but f32[64] is expected" + at);
   CHECK(error({DeviceArray(d, Array({64}, i32)), x}) == "solver: argument 0 is i32[64] but f32[64] is expected" + at);
-  CHECK(error({x, DeviceArray(other, ramp({64}))}) == "solver: argument 1: the array is on another Device than the graph" + at);
-  CHECK(error({x, DeviceArray()}) == "solver: argument 1: this DeviceArray holds no array: it was never given one, or has been moved from");
+  CHECK(error({x, DeviceArray(other, ramp({64}))}) ==
+        "solver: argument 1: the array is on another Device than the graph" + at);
+  CHECK(error({x, DeviceArray()}) ==
+        "solver: argument 1: this DeviceArray holds no array: it was never given one, or has been moved from");
   DeviceArray freed(d, ramp({64}));
   freed.free();
   CHECK(error({freed, x}) == "solver: argument 0: the device array f32[64] has been freed");
   CHECK(error({x, x}, {x}) == "solver gives 2 outputs but 1 array is given for them" + at);
-  CHECK(error({x, x}, {DeviceArray(d, ramp({4})), DeviceArray()}) == "solver: output 0 is f32[64] but its array is f32[4]" + at);
-  CHECK(error({x, x}, {x, DeviceArray()}) == "solver: output 0 is to go where argument 0 is" + at + "\n  note: give it an array of its own");
+  CHECK(error({x, x}, {DeviceArray(d, ramp({4})), DeviceArray()}) ==
+        "solver: output 0 is f32[64] but its array is f32[4]" + at);
+  CHECK(error({x, x}, {x, DeviceArray()}) ==
+        "solver: output 0 is to go where argument 0 is" + at + "\n  note: give it an array of its own");
   CHECK(equal(there({x, x})[0].download(), ramp({64})));  // nothing has come of all that
   check_clean(d);
 }

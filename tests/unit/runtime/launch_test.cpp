@@ -41,7 +41,8 @@ TEST_CASE("the arena has room for the workgroups launched, which loop over the r
 TEST_CASE("an argument block beyond the push constants goes into a table") {
   const DeviceArray a(device(), ramp(300)), b(device(), ramp(300, 1));
   std::vector<DeviceArray> outs;
-  for (int i = 0; i < 20; ++i) outs.push_back(launch(device(), table(), {a, b}).at(0));  // each call in flight has its own
+  // each call in flight has its own
+  for (int i = 0; i < 20; ++i) outs.push_back(launch(device(), table(), {a, b}).at(0));
   for (const DeviceArray& o : outs) {
     const std::vector<float> got = floats(o);
     CHECK(got.front() == 1);
@@ -131,23 +132,31 @@ TEST_CASE("arguments that do not fit") {
   CHECK(text(add(), {a, a, a}) == "add: takes 2 arguments but 3 were given");
   CHECK(text(add(), {a, i}) == "add: argument 1: dtype is i32 but the kernel takes f32");
   CHECK(text(add(), {m, a}) == "add: argument 0: shape (2, 4) has 2 dims but the kernel takes (n,) with 1");
-  CHECK(text(add(), {a, b}) == "add: argument 1: shape (9,) has n = 9 but argument 0 has n = 8\n  note: the kernel takes (n,) here; equal names are equal sizes");
+  CHECK(text(add(), {a, b}) ==
+        "add: argument 1: shape (9,) has n = 9 but argument 0 has n = 8\n  note: the kernel takes (n,) here; equal "
+        "names are equal sizes");
   CHECK(text(add(), {a, a}, {{"n", 7}}) ==
-        "add: argument 0: shape (8,) has n = 8 but the call gives n = 7\n  note: the kernel takes (n,) here; equal names are equal sizes");
-  CHECK(text(add(), {a, a}, {{"m", 7}}) == "add: a size \"m\" was given but the kernel has none of that name\n  note: its sizes are n");
+        "add: argument 0: shape (8,) has n = 8 but the call gives n = 7\n  note: the kernel takes (n,) here; equal "
+        "names are equal sizes");
+  CHECK(text(add(), {a, a}, {{"m", 7}}) ==
+        "add: a size \"m\" was given but the kernel has none of that name\n  note: its sizes are n");
   CHECK(text(add(), {a, DeviceArray()}) ==
         "add: argument 1: this DeviceArray holds no array: it was never given one, or has been moved from");
-  CHECK(text(subgroup(), {}) == "subgroup: out_specs[0]: no value for the size \"n\" in n\n  note: a size is taken from an argument whose shape names it "
-                                "alone, or given with the call");
+  CHECK(text(subgroup(), {}) ==
+        "subgroup: out_specs[0]: no value for the size \"n\" in n\n  note: a size is taken from an argument whose "
+        "shape names it "
+        "alone, or given with the call");
 
   Program fixed = add();
   fixed.args[1].shape = {dim("n") * 2};
   fixed.args[1].loc = {"add.cpp", 3};
-  CHECK(text(fixed, {a, b}) == "add: argument 1: shape is (9,) but the kernel takes (n * 2,), which is (16,) for n = 8\n  at add.cpp:3");
+  CHECK(text(fixed, {a, b}) ==
+        "add: argument 1: shape is (9,) but the kernel takes (n * 2,), which is (16,) for n = 8\n  at add.cpp:3");
 
   Program negative = add();
   negative.args[2].shape = {dim("n") - 9};
-  CHECK(text(negative, {a, a}) == "add: out_specs[0]: array shape (n - 9,) is (-1,) for n = 8\n  note: sizes must not be negative");
+  CHECK(text(negative, {a, a}) ==
+        "add: out_specs[0]: array shape (n - 9,) is (-1,) for n = 8\n  note: sizes must not be negative");
 
   Program grid = add();
   grid.grid = {dim("n") - 9};
@@ -155,7 +164,8 @@ TEST_CASE("arguments that do not fit") {
 
   Program wide = subgroup();
   wide.args.clear();
-  CHECK(text(wide, {}, {{"n", int64_t{1} << 40}}) == "subgroup: the grid takes 17179869184 workgroups but a call has at most 2147483647");
+  CHECK(text(wide, {}, {{"n", int64_t{1} << 40}}) ==
+        "subgroup: the grid takes 17179869184 workgroups but a call has at most 2147483647");
   Program narrow = subgroup();
   narrow.args.clear();
   narrow.num_units = 1;
@@ -163,7 +173,8 @@ TEST_CASE("arguments that do not fit") {
 
   DeviceOptions plain;
   const Device other(plain);
-  CHECK(text(add(), {a, DeviceArray(other, ramp(8))}) == "add: argument 1: the array is on another Device than the call");
+  CHECK(text(add(), {a, DeviceArray(other, ramp(8))}) ==
+        "add: argument 1: the array is on another Device than the call");
   check_clean(d);
 }
 
@@ -175,26 +186,27 @@ TEST_CASE("programs beyond the device's limits") {
 
   Program shared = add();
   shared.shared_bytes = t.shared_bytes + 1;
-  CHECK(text(shared) == "add: needs " + std::to_string(t.shared_bytes + 1) + " bytes of shared memory but " + device_name + " has " +
-                            std::to_string(t.shared_bytes));
+  CHECK(text(shared) == "add: needs " + std::to_string(t.shared_bytes + 1) + " bytes of shared memory but " +
+                            device_name + " has " + std::to_string(t.shared_bytes));
 
   Program push = add();
   const auto addresses = static_cast<size_t>(t.push_constant_bytes / 8 + 1);
   while (push.args.size() < addresses) push.args.push_back(push.args.back());
-  CHECK(text(push) == "add: needs " + std::to_string(8 * addresses + 4) + " bytes of push constants but " + device_name + " has " +
-                          std::to_string(t.push_constant_bytes));
+  CHECK(text(push) == "add: needs " + std::to_string(8 * addresses + 4) + " bytes of push constants but " +
+                          device_name + " has " + std::to_string(t.push_constant_bytes));
 
   Program big = add();
   big.workgroup_size = t.max_workgroup_size * 2;
   big.loc = {"add.cpp", 7};
-  CHECK(text(big) == "add: needs " + std::to_string(t.max_workgroup_size * 2) + " invocations per workgroup but " + device_name + " has " +
-                         std::to_string(t.max_workgroup_size) + "\n  at add.cpp:7");
+  CHECK(text(big) == "add: needs " + std::to_string(t.max_workgroup_size * 2) + " invocations per workgroup but " +
+                         device_name + " has " + std::to_string(t.max_workgroup_size) + "\n  at add.cpp:7");
 
   if (t.can_require_subgroup_size) {
     Program subgroups = add();
     subgroups.required_subgroup_size = t.max_subgroup_size * 2;
-    CHECK(text(subgroups) == "add: needs subgroups of " + std::to_string(t.max_subgroup_size * 2) + " but " + device_name + " has " +
-                                 std::to_string(t.min_subgroup_size) + " to " + std::to_string(t.max_subgroup_size));
+    CHECK(text(subgroups) == "add: needs subgroups of " + std::to_string(t.max_subgroup_size * 2) + " but " +
+                                 device_name + " has " + std::to_string(t.min_subgroup_size) + " to " +
+                                 std::to_string(t.max_subgroup_size));
   }
   check_clean(d);
 }

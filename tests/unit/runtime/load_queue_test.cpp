@@ -18,13 +18,20 @@ using namespace tessera::test;
 namespace {
 
 ir::Kernel times(int factor) {
-  return ir::parse("tir 1\nkernel @times" + std::to_string(factor) + "\ngrid (cdiv(n, 32))\nin f32[n] block (32) map (%i) { yield %i }\nout f32[n] block (32) map (%i) { yield %i }\n" +
-                       "body (%x, %o) {\n  %a = load %x[0:32]\n  %b = constant " + std::to_string(factor) + ".0 : f32[]\n  %c = broadcast %b dims [] : f32[32]\n  %d = mul %a, %c\n  store %o[0:32], %d\n}\n",
-                   "times.tir");
+  return ir::parse(
+      "tir 1\nkernel @times" + std::to_string(factor) +
+          "\ngrid (cdiv(n, 32))\nin f32[n] block (32) map (%i) { yield %i }\nout f32[n] block (32) map (%i) { yield %i "
+          "}\n" +
+          "body (%x, %o) {\n  %a = load %x[0:32]\n  %b = constant " + std::to_string(factor) +
+          ".0 : f32[]\n  %c = broadcast %b dims [] : f32[32]\n  %d = mul %a, %c\n  store %o[0:32], %d\n}\n",
+      "times.tir");
 }
 // Lacks f64, which this one needs.
 ir::Kernel impossible() {
-  return ir::parse("tir 1\nkernel @wide\nin f64[4] whole\nout f64[4] whole\nbody (%x, %o) {\n  %a = load %x[0:4]\n  store %o[0:4], %a\n}\n", "wide.tir");
+  return ir::parse(
+      "tir 1\nkernel @wide\nin f64[4] whole\nout f64[4] whole\nbody (%x, %o) {\n  %a = load %x[0:4]\n  store %o[0:4], "
+      "%a\n}\n",
+      "wide.tir");
 }
 
 /// Holds whoever compiles, until it is opened: by CompileOptions::source, which compilation calls.
@@ -96,7 +103,8 @@ TEST_CASE("LoadQueue: what has begun is finished, what has not is cancelled") {
     CHECK(queue.pending() == 2);
     CHECK(waiting.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
     queue.cancel();
-    CHECK(error_of<CancelledError>([&] { waiting.get(); }) == "times3: was not compiled: its LoadQueue has been cancelled\n  at times.tir:2");
+    CHECK(error_of<CancelledError>([&] { waiting.get(); }) ==
+          "times3: was not compiled: its LoadQueue has been cancelled\n  at times.tir:2");
     waiting = queue.load(d, times(4));
     gate.release();
     CHECK(waiting.get().run({ramp(2)})[0].at(1) == 4);

@@ -23,10 +23,14 @@ namespace {
 using Messages = std::vector<std::pair<Severity, std::string>>;
 struct Logged {  // set_log while it lives
   Messages messages;
-  Logged() { set_log([this](Severity s, const std::string& m) { messages.emplace_back(s, m); }); }
+  Logged() {
+    set_log([this](Severity s, const std::string& m) { messages.emplace_back(s, m); });
+  }
   ~Logged() { set_log({}); }
 };
-constexpr const char* kText = "tir 1\nkernel @twice\nin f32[4] whole\nout f32[4] whole\nbody (%x, %o) {\n  %a = load %x[0:4]\n  %b = add %a, %a\n  store %o[0:4], %b\n}\n";
+constexpr const char* kText =
+    "tir 1\nkernel @twice\nin f32[4] whole\nout f32[4] whole\nbody (%x, %o) {\n  %a = load %x[0:4]\n  %b = add %a, "
+    "%a\n  store %o[0:4], %b\n}\n";
 
 // Validation complains: push constants for a stage that the kernel does not have, in commands that are never submitted.
 void provoke(const Device& d) {
@@ -34,11 +38,15 @@ void provoke(const Device& d) {
   const auto& pipeline = d.context()->pipeline(p);
   const std::lock_guard lock(d.context()->mutex());
   struct Never {};
-  CHECK_THROWS_AS(d.context()->recorder().submit(p.name, [&] {
-    const uint32_t zero = 0;
-    d.context()->vk().vkCmdPushConstants(d.context()->recorder().commands(), pipeline.layout(), VK_SHADER_STAGE_VERTEX_BIT, 0, sizeof zero, &zero);
-    throw Never{};
-  }), Never);
+  CHECK_THROWS_AS(d.context()->recorder().submit(p.name,
+                                                 [&] {
+                                                   const uint32_t zero = 0;
+                                                   d.context()->vk().vkCmdPushConstants(
+                                                       d.context()->recorder().commands(), pipeline.layout(),
+                                                       VK_SHADER_STAGE_VERTEX_BIT, 0, sizeof zero, &zero);
+                                                   throw Never{};
+                                                 }),
+                  Never);
 }
 }  // namespace
 
@@ -53,13 +61,15 @@ TEST_CASE("log: a damaged file of the cache is a warning") {
     Stderr quiet;
     const Logged log;
     load(Device(), k);
-    CHECK(log.messages == Messages{{Severity::warning, "tessera: TESSERA_CACHE: " + files[0].string() + " is broken or none of ours: it is ignored, and replaced"}});
+    CHECK(log.messages == Messages{{Severity::warning, "tessera: TESSERA_CACHE: " + files[0].string() +
+                                                           " is broken or none of ours: it is ignored, and replaced"}});
     CHECK(quiet.text() == "");
   }
   std::ofstream(files[0], std::ios::binary) << "nothing";
   Stderr loud;
   load(Device(), k);
-  CHECK(loud.text() == "tessera: TESSERA_CACHE: " + files[0].string() + " is broken or none of ours: it is ignored, and replaced\n");
+  CHECK(loud.text() ==
+        "tessera: TESSERA_CACHE: " + files[0].string() + " is broken or none of ours: it is ignored, and replaced\n");
 }
 
 TEST_CASE("log: a device's validation messages go to its own callback, and to no other" * under_validation) {

@@ -1,5 +1,6 @@
-// Drivers that leave all loops of an invocation after so many iterations (Target::max_loop_iterations): a call that they cut short is an
-// error, never a wrong answer, whatever the loops look like; and what stays below the limit is right.
+// Drivers that leave all loops of an invocation after so many iterations (Target::max_loop_iterations): a call that
+// they cut short is an error, never a wrong answer, whatever the loops look like; and what stays below the limit is
+// right.
 #include <algorithm>
 
 #include "codegen/make_bundle.h"
@@ -36,7 +37,8 @@ body (%x, %y, %o) {
   %i = program_id axis 0
   %n = load %x[0]
   %m = load %y[0]
-)" + ops + "  store %o[0], %r\n}\n", "each.tir");
+)" + ops + "  store %o[0], %r\n}\n",
+                   "each.tir");
 }
 
 const std::string kWhile = R"(
@@ -151,8 +153,9 @@ std::vector<int32_t> same(int32_t n) { return std::vector<int32_t>(8, n); }
 
 bool limited() { return device().target().max_loop_iterations > 0; }
 
-/// Right up to n = `good`, and beyond that right or an error; `bad` is an error where the driver has the limit (in the general form, a
-/// program has a workgroup of its own, and what its neighbours do does not count). `alone`: one program's n only, the others' are 0.
+/// Right up to n = `good`, and beyond that right or an error; `bad` is an error where the driver has the limit (in the
+/// general form, a program has a workgroup of its own, and what its neighbours do does not count). `alone`: one
+/// program's n only, the others' are 0.
 void sweep(const char* name, const ir::Kernel& k, int32_t m, int32_t good, int32_t bad, bool alone = false) {
   const int32_t step = std::max(1, (bad - good) / 4);
   for (int32_t n : {0, 1, 100, good, good + step, good + 2 * step, good + 3 * step, bad}) {
@@ -210,7 +213,8 @@ body (%n, %x, %o) {
   }
   store %o[0:64, 0:40], %r
 }
-)", "together.tir");
+)",
+                                 "together.tir");
   std::vector<float> x;
   for (int i = 0; i < 64 * 40; ++i) x.push_back(static_cast<float>(i * 7 % 31));
   const Array data({64, 40}, x);
@@ -262,11 +266,14 @@ body (%x, %o, %acc) {
   store %o[0:8], %s
 }
 )";
-const std::string kNote = "\n  note: use a driver without that limit (lavapipe from Mesa 25 on), smaller blocks, more of them in parallel, or the interpreter";
+const std::string kNote =
+    "\n  note: use a driver without that limit (lavapipe from Mesa 25 on), smaller blocks, more of them in parallel, "
+    "or the interpreter";
 Array ones(int64_t n) { return Array({n}, std::vector<int32_t>(static_cast<size_t>(n), 1)); }
 
 std::string cut_text(const std::string& kernel, const std::string& at) {
-  return kernel + ": the loops of an invocation ran more than 65535 iterations, after which " + device().info().name + " leaves them all: the results are wrong\n  at " + at + kNote;
+  return kernel + ": the loops of an invocation ran more than 65535 iterations, after which " + device().info().name +
+         " leaves them all: the results are wrong\n  at " + at + kNote;
 }
 
 }  // namespace
@@ -402,7 +409,8 @@ body (%x, %o, %s) {
   store %s[%r, 0:8], %c
   store %o[0:8], %c
 }
-)", "wide.tir");
+)",
+                                 "wide.tir");
   Array x({24, 8}, DType::i32);
   for (int64_t i = 0; i < x.size(); ++i) x.set_element_bits(i, static_cast<uint64_t>(i));
   const Array want = interpret(k, {x}).at(0);
@@ -421,21 +429,26 @@ body (%x, %o, %s) {
 
 TEST_CASE("long loops in graphs, decided by the device or not, and in a host's command buffers") {
   constexpr int64_t kSteps = 1200000;
-  const auto count = pallas_call([](Ref x, Ref o, Ref acc) {
-    when(program_id(0) == 0, [&] { acc[all] = zeros({8}, i32); });
-    acc[all] += x[all];
-    o[all] = acc[all];
-  }, {.out_shape = {{{8}, i32}},
-      .grid = {kSteps},
-      .in_specs = {{{8}, [](Value) { return Indices{0}; }}},
-      .out_specs = {{{8}, [](Value) { return Indices{0}; }}},
-      .scratch_shapes = {VMEM({8}, i32)},
-      .name = "count"});
-  const auto f = jit([&](Tensor x) { return fori_loop(0, 2, x, [&](Value, Value v) { return Value(count(v)); }); }, {.name = "twice"});
+  const auto count = pallas_call(
+      [](Ref x, Ref o, Ref acc) {
+        when(program_id(0) == 0, [&] { acc[all] = zeros({8}, i32); });
+        acc[all] += x[all];
+        o[all] = acc[all];
+      },
+      {.out_shape = {{{8}, i32}},
+       .grid = {kSteps},
+       .in_specs = {{{8}, [](Value) { return Indices{0}; }}},
+       .out_specs = {{{8}, [](Value) { return Indices{0}; }}},
+       .scratch_shapes = {VMEM({8}, i32)},
+       .name = "count"});
+  const auto f = jit([&](Tensor x) { return fori_loop(0, 2, x, [&](Value, Value v) { return Value(count(v)); }); },
+                     {.name = "twice"});
   const Graph& g = f.trace({{{8}, i32}});
   const Array x({8}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, -7});
   std::vector<int32_t> want;
-  for (int64_t i = 0; i < 8; ++i) want.push_back(static_cast<int32_t>(static_cast<uint32_t>(x.data<int32_t>()[static_cast<size_t>(i)]) * static_cast<uint32_t>(kSteps) * static_cast<uint32_t>(kSteps)));
+  for (int64_t i = 0; i < 8; ++i)
+    want.push_back(static_cast<int32_t>(static_cast<uint32_t>(x.data<int32_t>()[static_cast<size_t>(i)]) *
+                                        static_cast<uint32_t>(kSteps) * static_cast<uint32_t>(kSteps)));
   const auto check = [&](const Array& got) {
     for (size_t i = 0; i < 8; ++i) CHECK(got.data<int32_t>()[i] == want[i]);
   };
@@ -469,11 +482,15 @@ TEST_CASE("long loops in graphs, decided by the device or not, and in a host's c
 }
 
 TEST_CASE("loops in data around each other, in launches, graphs and a host's command buffers") {
-  const auto nested = pallas_call([](Ref n, Ref o) {
-    o[all] = fori_loop(0, n[0], zeros({70}, i32), [&](Value i, Value a) {
-      return fori_loop(0, n[1], a, [&](Value j, Value b) { return fori_loop(0, n[2], b, [&](Value k, Value c) { return c * 3 + k + i * j; }); });
-    });
-  }, {.out_shape = {{{70}, i32}}, .name = "nested"});
+  const auto nested = pallas_call(
+      [](Ref n, Ref o) {
+        o[all] = fori_loop(0, n[0], zeros({70}, i32), [&](Value i, Value a) {
+          return fori_loop(0, n[1], a, [&](Value j, Value b) {
+            return fori_loop(0, n[2], b, [&](Value k, Value c) { return c * 3 + k + i * j; });
+          });
+        });
+      },
+      {.out_shape = {{{70}, i32}}, .name = "nested"});
   const auto f = jit([&](Tensor n) { return nested(n); }, {.name = "one"});
   const ir::Kernel& k = nested.trace({{{3}, i32}});
   auto host = std::make_unique<VulkanHost>();
@@ -489,7 +506,8 @@ TEST_CASE("loops in data around each other, in launches, graphs and a host's com
     CommandStream stream(d);
     const VkCommandBuffer c = host->commands();
     uint64_t frame = 0;
-    for (const std::vector<int32_t>& sizes : std::vector<std::vector<int32_t>>{{0, 9, 9}, {3, 2, 1}, {200, 50, 30}, {1, 40000, 3}, {300, 1, 700}}) {
+    for (const std::vector<int32_t>& sizes :
+         std::vector<std::vector<int32_t>>{{0, 9, 9}, {3, 2, 1}, {200, 50, 30}, {1, 40000, 3}, {300, 1, 700}}) {
       const Array n({3}, sizes), want = interpret(k, {n}).at(0);
       const auto check = [&](const Array& got) {
         for (int64_t i = 0; i < 70; ++i) CHECK(got.element_bits(i) == want.element_bits(i));
@@ -511,7 +529,8 @@ TEST_CASE("loops in data around each other, in launches, graphs and a host's com
       d.wait();  // and says nothing of a frame that took many dispatches
     }
     if (limited()) {
-      const DeviceArray many(d, Array({3}, std::vector<int32_t>{1 << 19, 64, 1})), few(d, Array({3}, std::vector<int32_t>{1, 1, 1})), out(d, {70}, i32);
+      const DeviceArray many(d, Array({3}, std::vector<int32_t>{1 << 19, 64, 1})),
+          few(d, Array({3}, std::vector<int32_t>{1, 1, 1})), out(d, {70}, i32);
       for (const DeviceArray* n : {&many, &few, &few}) {  // a frame is asked how it went when its slot is used again
         host->begin(c);
         stream.begin(c, frame++);
@@ -520,7 +539,9 @@ TEST_CASE("loops in data around each other, in launches, graphs and a host's com
         host->run(c);
         d.submit_nothing();
       }
-      CHECK(error_of<DeviceError>([&] { d.wait(); }).find("nested: its loops run longer than the 512 dispatches that are recorded of it, of 65535 iterations each: the results are wrong") == 0);
+      CHECK(error_of<DeviceError>([&] { d.wait(); })
+                .find("nested: its loops run longer than the 512 dispatches that are recorded of it, of 65535 "
+                      "iterations each: the results are wrong") == 0);
     }
     d.submit_nothing();
     for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
@@ -558,8 +579,10 @@ body (%x, %unused, %lock, %o) {
   store %o[0], %now
   %freed = atomic_rmw %lock[0], %0 kind swap : i32[]
 }
-)", "locks.tir");
-  const std::vector<Array> inputs{Array({600, 4}, std::vector<int32_t>(2400, 2)), Array({2}, std::vector<int32_t>{0, 5})};
+)",
+                                 "locks.tir");
+  const std::vector<Array> inputs{Array({600, 4}, std::vector<int32_t>(2400, 2)),
+                                  Array({2}, std::vector<int32_t>{0, 5})};
   const std::vector<Array> want = interpret(k, inputs), got = load(device(), k).run(inputs);
   CHECK(want[0].element_bits(1) == 4805);
   for (size_t o = 0; o < want.size(); ++o)
@@ -574,7 +597,8 @@ TEST_CASE("a cut loop is an error for whoever waits for what came of it, and for
   const DeviceArray few(d, Array({8}, same(5))), many(d, Array({8}, same(70000)));
   const std::string text = cut_text("each", "each.tir:15");
 
-  const DeviceArray good = each_one({few, few}).at(0), bad = each_one({many, few}).at(0), after = each_one({few, few}).at(0);
+  const DeviceArray good = each_one({few, few}).at(0), bad = each_one({many, few}).at(0),
+                    after = each_one({few, few}).at(0);
   CHECK(error_of<DeviceError>([&] { bad.download(); }) == text);
   CHECK(error_of<DeviceError>([&] { bad.download(); }) == text);  // it stays wrong
   CHECK(good.download().element_bits(0) == 10);
@@ -631,6 +655,7 @@ TEST_CASE("workgroups that would loop over too many units become more") {
   CHECK(floats(launch(device(), p, {a}).at(0)) == want);
   p.loops = {{{"scratch.comp", 1}, 300, Extent(300)}};
   CHECK(error_of<CompileError>([&] { launch(device(), p, {a}); }) ==
-        "scratch: one invocation runs at least 300 loop iterations for n = 1000, but " + device().info().name + " leaves all loops after 250\n  at scratch.comp:1" + kNote);
+        "scratch: one invocation runs at least 300 loop iterations for n = 1000, but " + device().info().name +
+            " leaves all loops after 250\n  at scratch.comp:1" + kNote);
   check_clean(device());
 }

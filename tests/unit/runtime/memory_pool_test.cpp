@@ -1,4 +1,5 @@
-// An engine's own allocator: all device memory comes from it and goes back, what it refuses is an error with a table, and bad answers are named.
+// An engine's own allocator: all device memory comes from it and goes back, what it refuses is an error with a table,
+// and bad answers are named.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -16,7 +17,8 @@ using namespace tessera::test;
 
 namespace {
 
-/// Blocks of 4 MiB per memory type, or one as large as what is asked, filled from the front; a block starts again when nothing in it is left.
+/// Blocks of 4 MiB per memory type, or one as large as what is asked, filled from the front; a block starts again when
+/// nothing in it is left.
 struct Engine {
   struct Block {
     VkDeviceMemory memory = VK_NULL_HANDLE;
@@ -39,7 +41,8 @@ struct Engine {
   }
 
   MemoryPool pool() {
-    return {[this](const MemoryRequest& r, MemoryPiece& p) { return allocate(r, p); }, [this](const MemoryPiece& p) { free(p); }};
+    return {[this](const MemoryRequest& r, MemoryPiece& p) { return allocate(r, p); },
+            [this](const MemoryPiece& p) { free(p); }};
   }
   VkResult allocate(const MemoryRequest& r, MemoryPiece& p) {
     const std::lock_guard lock(mutex);
@@ -55,11 +58,13 @@ struct Engine {
     auto b = std::find_if(blocks.begin(), blocks.end(), fits);
     if (b == blocks.end()) {
       Block fresh{.size = std::max<VkDeviceSize>(r.size, 4 << 20), .type = type};
-      const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
+      const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr,
+                                            VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
       const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, fresh.size, type};
       if (const VkResult v = host.vkAllocateMemory(host.device, &info, nullptr, &fresh.memory); v < 0) return v;
       void* mapped = nullptr;
-      if (types.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) host.vkMapMemory(host.device, fresh.memory, 0, VK_WHOLE_SIZE, 0, &mapped);
+      if (types.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)
+        host.vkMapMemory(host.device, fresh.memory, 0, VK_WHOLE_SIZE, 0, &mapped);
       fresh.mapped = static_cast<std::byte*>(mapped);
       b = blocks.insert(blocks.end(), fresh);
     }
@@ -111,7 +116,9 @@ TEST_CASE("all device memory comes from the engine's pool, and goes back") {
         CHECK(floats(launch(d, scratch(), {x})[0])[7] == 21);
         launch(d, table(), {x, x});
         CHECK(floats(big) == floats(big.copy()));
-        const auto says = pallas_call([](Ref a, Ref b) { debug_print("{}", a[tessera::all]), b[tessera::all] = a[tessera::all] * 2; }, {.out_shape = {{{8}, f32}}, .name = "says"});
+        const auto says =
+            pallas_call([](Ref a, Ref b) { debug_print("{}", a[tessera::all]), b[tessera::all] = a[tessera::all] * 2; },
+                        {.out_shape = {{{8}, f32}}, .name = "says"});
         CHECK(load(d, says.trace({{{8}, f32}})).run({ramp(8)})[0].element_bits(3) == ramp(1, 6).element_bits(0));
         const auto f = jit([&](Tensor a) { return Value(says(says(a))); });
         CHECK(floats(launch(d, f, {DeviceArray(d, ramp(8))})[0])[1] == 4);
@@ -121,7 +128,8 @@ TEST_CASE("all device memory comes from the engine's pool, and goes back") {
         kernel.record(c, 0, {x, x.copy()});
         host->run(c);
         d.wait();
-        for (const vulkan::Faults::Call& call : faults.calls()) CHECK(std::string_view(call.name) != "vkAllocateMemory");
+        for (const vulkan::Faults::Call& call : faults.calls())
+          CHECK(std::string_view(call.name) != "vkAllocateMemory");
         CHECK(engine.asked > 10);
         for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
       }
@@ -142,8 +150,10 @@ TEST_CASE("a pool that refuses is asked again, and then it is said who holds wha
       const DeviceArray x(d, ramp(1000));
       engine.room = 5000;
       const uint64_t before = engine.asked;
-      CHECK(error_of<DeviceError>([&] { DeviceArray(d, {2000}, f32); }) == "f32[2000]: 8000 bytes asked of ImportedDevice::memory on " + d.info().name +
-                                                                               ": VK_ERROR_OUT_OF_DEVICE_MEMORY; Tessera holds " + std::to_string(d.allocated_bytes()) + ":\n  4000 f32[1000]");
+      CHECK(error_of<DeviceError>([&] { DeviceArray(d, {2000}, f32); }) ==
+            "f32[2000]: 8000 bytes asked of ImportedDevice::memory on " + d.info().name +
+                ": VK_ERROR_OUT_OF_DEVICE_MEMORY; Tessera holds " + std::to_string(d.allocated_bytes()) +
+                ":\n  4000 f32[1000]");
       CHECK(engine.asked == before + 2);
       CHECK(floats(launch(d, scale(), {x})[0]) == scaled_ramp(1000));
       engine.room = 0;
@@ -158,7 +168,8 @@ TEST_CASE("a pool that refuses is asked again, and then it is said who holds wha
       const Device other = Device::import(i);
       CHECK(error_of<std::runtime_error>([&] { DeviceArray(other, {7}, f32); }) == "no");
       CHECK(error_of<SpecError>([&] { DeviceArray(other, {5}, f32); }) ==
-            "f32[5]: ImportedDevice::memory: allocate returned VK_INCOMPLETE\n  note: return VK_SUCCESS, or why there is no memory");
+            "f32[5]: ImportedDevice::memory: allocate returned VK_INCOMPLETE\n  note: return VK_SUCCESS, or why there "
+            "is no memory");
       CHECK(floats(DeviceArray(other, ramp(8)))[7] == 7);
     }
     CHECK(engine.alive.empty());
@@ -186,15 +197,20 @@ TEST_CASE("what is wrong with a pool's answer is said, and it gets its piece bac
       CHECK(said([](MemoryPiece& p) { p.offset += 4; }).ends_with(" was asked"));
       CHECK(said([](MemoryPiece& p) { p.offset = 100; }) == gave + "offset 100 but a multiple of 64 was asked");
       CHECK(said([](MemoryPiece& p) { p.memory_type = 31; }).starts_with(gave + "memory of type 31 but one of "));
-      CHECK(said([](MemoryPiece& p) { p.mapped = nullptr; }) == gave + "memory that is not mapped but HOST_VISIBLE and HOST_COHERENT was asked");
-      CHECK(said([&](MemoryPiece& p) { p.offset = first.offset + 64; }) == gave + "64 bytes at offset " + std::to_string(first.offset + 64) + " of a VkDeviceMemory, some of which it has given before and not got back");
+      CHECK(said([](MemoryPiece& p) { p.mapped = nullptr; }) ==
+            gave + "memory that is not mapped but HOST_VISIBLE and HOST_COHERENT was asked");
+      CHECK(said([&](MemoryPiece& p) { p.offset = first.offset + 64; }) ==
+            gave + "64 bytes at offset " + std::to_string(first.offset + 64) +
+                " of a VkDeviceMemory, some of which it has given before and not got back");
       CHECK(floats(there)[99] == 99);
       ImportedDevice i = imported(*host, engine);
       i.memory.free = nullptr;
-      CHECK(error_of<SpecError>([&] { Device::import(i); }) == "Device::import: ImportedDevice::memory has allocate but not free");
+      CHECK(error_of<SpecError>([&] { Device::import(i); }) ==
+            "Device::import: ImportedDevice::memory has allocate but not free");
       i.memory = {};
       i.memory.free = [](const MemoryPiece&) {};
-      CHECK(error_of<SpecError>([&] { Device::import(i); }) == "Device::import: ImportedDevice::memory has free but not allocate");
+      CHECK(error_of<SpecError>([&] { Device::import(i); }) ==
+            "Device::import: ImportedDevice::memory has free but not allocate");
     }
     CHECK(engine.wrong == 0);
   }

@@ -1,4 +1,5 @@
-// Names and labels by VK_EXT_debug_utils, seen through a messenger: what the validation layers say of a mistake names the kernel, its line and its arrays.
+// Names and labels by VK_EXT_debug_utils, seen through a messenger: what the validation layers say of a mistake names
+// the kernel, its line and its arrays.
 #include "runtime/names.h"
 
 #include <doctest/doctest.h>
@@ -31,9 +32,11 @@ struct Messenger {
   explicit Messenger(const Device& d) : instance(d.context()->instance()) {
     VkDebugUtilsMessengerCreateInfoEXT info{};
     info.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT;
-    info.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+    info.messageSeverity =
+        VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
     info.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
-    info.pfnUserCallback = [](VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT, const VkDebugUtilsMessengerCallbackDataEXT* data, void* self) -> VkBool32 {
+    info.pfnUserCallback = [](VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+                              const VkDebugUtilsMessengerCallbackDataEXT* data, void* self) -> VkBool32 {
       Message m{data->pMessage ? data->pMessage : "", {}, {}};
       for (uint32_t i = 0; i < data->cmdBufLabelCount; ++i) m.labels.emplace_back(data->pCmdBufLabels[i].pLabelName);
       for (uint32_t i = 0; i < data->objectCount; ++i)
@@ -55,7 +58,9 @@ struct Messenger {
   std::vector<Message> messages;
 };
 
-bool has(const std::vector<std::string>& list, const std::string& text) { return std::find(list.begin(), list.end(), text) != list.end(); }
+bool has(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
 
 Device validated(bool debug_info = false) {
   DeviceOptions o;
@@ -77,18 +82,25 @@ TEST_CASE("names: a mistake in a dispatch is told with the kernel's name and lin
   {
     const std::lock_guard lock(d.context()->mutex());
     Recorder& recorder = d.context()->recorder();
-    CHECK_THROWS_AS(recorder.submit(p.name, [&] {
-      // Push constants for a stage that the kernel does not have; nothing of this is ever submitted.
-      const uint32_t zero = 0;
-      d.context()->vk().vkCmdPushConstants(recorder.commands(), pipeline.layout(), VK_SHADER_STAGE_VERTEX_BIT, 0, sizeof zero, &zero);
-      throw Never{};
-    }, {}, p.loc), Never);
+    CHECK_THROWS_AS(recorder.submit(
+                        p.name,
+                        [&] {
+                          // Push constants for a stage that the kernel does not have; nothing of this is ever
+                          // submitted.
+                          const uint32_t zero = 0;
+                          d.context()->vk().vkCmdPushConstants(recorder.commands(), pipeline.layout(),
+                                                               VK_SHADER_STAGE_VERTEX_BIT, 0, sizeof zero, &zero);
+                          throw Never{};
+                        },
+                        {}, p.loc),
+                    Never);
   }
   const std::lock_guard lock(messenger.mutex);
   REQUIRE(!messenger.messages.empty());
   const Messenger::Message& m = messenger.messages[0];
   CHECK(has(m.labels, "scale at samples/scale.cpp:12"));
-  bool named = has(m.names, "scale at samples/scale.cpp:12");  // the pipeline's layout, in the list of objects or in the text
+  // the pipeline's layout, in the list of objects or in the text
+  bool named = has(m.names, "scale at samples/scale.cpp:12");
   named |= m.text.find("scale at samples/scale.cpp:12") != std::string::npos;
   CHECK_MESSAGE(named, m.text);
   const std::vector<std::string> kept = d.validation_messages();
@@ -109,10 +121,13 @@ TEST_CASE("names: arrays are named by shape, kernel and place" * under_validatio
     const VkBufferCopy region{buffer->offset(), 0, 1 << 20};
     Recorder& recorder = d.context()->recorder();
     struct Never {};
-    CHECK_THROWS_AS(recorder.submit("a mistake", [&] {
-      d.context()->vk().vkCmdCopyBuffer(recorder.commands(), buffer->handle(), buffer->handle(), 1, &region);
-      throw Never{};
-    }), Never);
+    CHECK_THROWS_AS(recorder.submit("a mistake",
+                                    [&] {
+                                      d.context()->vk().vkCmdCopyBuffer(recorder.commands(), buffer->handle(),
+                                                                        buffer->handle(), 1, &region);
+                                      throw Never{};
+                                    }),
+                    Never);
     const std::lock_guard messages(messenger.mutex);
     REQUIRE(!messenger.messages.empty());
     std::string said;
@@ -130,7 +145,8 @@ TEST_CASE("names: arrays are named by shape, kernel and place" * under_validatio
 }
 
 namespace {
-/// What goes to debug_utils on its way to the driver, and where dispatches and copies to images lie in it. Installed by what an imported device is looked up with.
+/// What goes to debug_utils on its way to the driver, and where dispatches and copies to images lie in it. Installed by
+/// what an imported device is looked up with.
 struct Spy {
   PFN_vkGetInstanceProcAddr lookup;
   PFN_vkGetDeviceProcAddr device_lookup;
@@ -199,12 +215,15 @@ TEST_CASE("names: what reads and writes images is named by the image, and lies i
     const VulkanHost::Image image = host->image(VK_FORMAT_R8G8B8A8_UNORM, {8, 4}, kUsage);
     const DeviceImage ours(d, {image.handle, image.format, image.extent, kUsage});
     const std::string what = "the image of 8 x 4 texels of VK_FORMAT_R8G8B8A8_UNORM";
-    for (const auto& name : std::vector<std::pair<VkObjectType, std::string>>{{VK_OBJECT_TYPE_IMAGE_VIEW, what + ", to be read"}, {VK_OBJECT_TYPE_IMAGE_VIEW, what + ", to be written"},
-                                                                              {VK_OBJECT_TYPE_DESCRIPTOR_SET, what + ", to be read"}, {VK_OBJECT_TYPE_DESCRIPTOR_SET, what + ", to be written"},
-                                                                              {VK_OBJECT_TYPE_DESCRIPTOR_POOL, what},
-                                                                              {VK_OBJECT_TYPE_DESCRIPTOR_SET_LAYOUT, "Tessera's image that is read"},
-                                                                              {VK_OBJECT_TYPE_PIPELINE_LAYOUT, "Tessera's storing to images"},
-                                                                              {VK_OBJECT_TYPE_PIPELINE, "Tessera's reading of floating-point images"}}) {
+    for (const auto& name : std::vector<std::pair<VkObjectType, std::string>>{
+             {VK_OBJECT_TYPE_IMAGE_VIEW, what + ", to be read"},
+             {VK_OBJECT_TYPE_IMAGE_VIEW, what + ", to be written"},
+             {VK_OBJECT_TYPE_DESCRIPTOR_SET, what + ", to be read"},
+             {VK_OBJECT_TYPE_DESCRIPTOR_SET, what + ", to be written"},
+             {VK_OBJECT_TYPE_DESCRIPTOR_POOL, what},
+             {VK_OBJECT_TYPE_DESCRIPTOR_SET_LAYOUT, "Tessera's image that is read"},
+             {VK_OBJECT_TYPE_PIPELINE_LAYOUT, "Tessera's storing to images"},
+             {VK_OBJECT_TYPE_PIPELINE, "Tessera's reading of floating-point images"}}) {
       CAPTURE(name.second);
       CHECK(std::find(spy.names.begin(), spy.names.end(), name) != spy.names.end());
     }
@@ -215,8 +234,11 @@ TEST_CASE("names: what reads and writes images is named by the image, and lies i
     const VkCommandBuffer c = host->commands();
     host->begin(c);
     spy.commands.clear();
-    kernel.record(c, 0, {{ours, {VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_GENERAL}}, {ours, {VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_GENERAL}}});
-    CHECK(spy.commands == std::vector<std::string>{"scale at samples/scale.cpp:12 {", "read in_specs[0] {", "dispatch", "}", "dispatch", "write out_specs[0] {", "dispatch", "}", "}"});
+    kernel.record(c, 0,
+                  {{ours, {VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_GENERAL}},
+                   {ours, {VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_GENERAL}}});
+    CHECK(spy.commands == std::vector<std::string>{"scale at samples/scale.cpp:12 {", "read in_specs[0] {", "dispatch",
+                                                   "}", "dispatch", "write out_specs[0] {", "dispatch", "}", "}"});
     host->vkEndCommandBuffer(c);
   }
   check_silent(std::move(host));

@@ -8,10 +8,17 @@ namespace {
 using Kind = LogEntry::Kind;
 const AddressRange kA{100, 200}, kB{200, 300};
 
-LogEntry command(std::string what, std::vector<AddressRange> reads, std::vector<AddressRange> writes, Stage stage = Stage::compute) {
-  return {.kind = Kind::command, .what = std::move(what), .stage = stage, .reads = std::move(reads), .writes = std::move(writes)};
+LogEntry command(std::string what, std::vector<AddressRange> reads, std::vector<AddressRange> writes,
+                 Stage stage = Stage::compute) {
+  return {.kind = Kind::command,
+          .what = std::move(what),
+          .stage = stage,
+          .reads = std::move(reads),
+          .writes = std::move(writes)};
 }
-LogEntry barrier(StageMask from, StageMask to) { return {.kind = Kind::barrier, .what = "barrier", .from = from, .to = to}; }
+LogEntry barrier(StageMask from, StageMask to) {
+  return {.kind = Kind::barrier, .what = "barrier", .from = from, .to = to};
+}
 LogEntry submit(uint64_t v) { return {.kind = Kind::submit, .what = "call", .value = v}; }
 LogEntry completed(uint64_t v) { return {.kind = Kind::completed, .what = "wait", .value = v}; }
 LogEntry host(Kind kind, AddressRange r) {
@@ -57,7 +64,8 @@ TEST_CASE("accesses that conflict need a barrier" * without_device) {
 }
 
 TEST_CASE("a barrier orders the stages it names, and barriers chain" * without_device) {
-  const LogEntry f = command("f", {}, {kA}), copy = command("copy", {kA}, {}, Stage::transfer), g = command("g", {kA}, {});
+  const LogEntry f = command("f", {}, {kA}), copy = command("copy", {kA}, {}, Stage::transfer),
+                 g = command("g", {kA}, {});
   CHECK(find_unordered({f, barrier(kCompute, kCompute), copy}).size() == 1);
   CHECK(find_unordered({f, barrier(kTransfer, kTransfer), copy}).size() == 1);
   CHECK(find_unordered({f, barrier(kCompute, kTransfer), copy}).empty());
@@ -76,14 +84,16 @@ TEST_CASE("what a dispatch is sized by is read before its shaders run" * without
   CHECK(find_unordered({f, barrier(kCompute, kCompute | kIndirect), g}).empty());
   CHECK(find_unordered({g, over}) == Reports{"h writes bytes [100, 200) that g reads, and no barrier orders them"});
   CHECK(find_unordered({g, barrier(kTransfer, kCompute), over}).size() == 1);
-  CHECK(find_unordered({g, barrier(kCompute, kCompute), over}).empty());  // waiting for the shaders is waiting for what comes before them
+  // waiting for the shaders is waiting for what comes before them
+  CHECK(find_unordered({g, barrier(kCompute, kCompute), over}).empty());
   CHECK(find_unordered({g, barrier(kIndirect, kCompute), over}).empty());
 }
 
 TEST_CASE("the host reads after a wait for the submission that holds the barrier towards it" * without_device) {
   const LogEntry f = command("f", {}, {kA}), show = barrier(kCompute, kHost), read = host(Kind::host_read, kA);
   CHECK(find_unordered({f, show, submit(1), completed(1), read}).empty());
-  CHECK(find_unordered({f, show, submit(1), read}) == Reports{"the host reads bytes [100, 200) that f writes, and nothing has waited for that"});
+  CHECK(find_unordered({f, show, submit(1), read}) ==
+        Reports{"the host reads bytes [100, 200) that f writes, and nothing has waited for that"});
   CHECK(find_unordered({f, submit(1), completed(1), read}) ==
         Reports{"the host reads bytes [100, 200) that f writes, and no barrier has made it visible to the host"});
   CHECK(find_unordered({f, submit(1), show, submit(2), completed(1), read}).size() == 1);
@@ -93,12 +103,15 @@ TEST_CASE("the host reads after a wait for the submission that holds the barrier
 
 TEST_CASE("the host overwrites and frees memory only after the device is done with it" * without_device) {
   const LogEntry f = command("f", {kA}, {}), write = host(Kind::host_write, kA), release = host(Kind::release, kA);
-  CHECK(find_unordered({f, submit(1), write}) == Reports{"the host writes bytes [100, 200) that f reads, and nothing has waited for that"});
-  CHECK(find_unordered({f, submit(1), release}) == Reports{"the host frees bytes [100, 200) that f reads, and nothing has waited for that"});
+  CHECK(find_unordered({f, submit(1), write}) ==
+        Reports{"the host writes bytes [100, 200) that f reads, and nothing has waited for that"});
+  CHECK(find_unordered({f, submit(1), release}) ==
+        Reports{"the host frees bytes [100, 200) that f reads, and nothing has waited for that"});
   CHECK(find_unordered({f, release}).size() == 1);
   const LogEntry g = command("g", {}, {kA});
   CHECK(find_unordered({f, submit(1), completed(1), release, g}).empty());
-  CHECK(find_unordered({f, submit(1), completed(1), g}).size() == 1);  // other calls rely on barriers, not on what the host has seen
+  // other calls rely on barriers, not on what the host has seen
+  CHECK(find_unordered({f, submit(1), completed(1), g}).size() == 1);
 }
 
 TEST_CASE("deleting any barrier between dependent calls is noticed") {
@@ -112,13 +125,13 @@ TEST_CASE("deleting any barrier between dependent calls is noticed") {
     };
     DeviceArray x(d, ramp(1000));
     result(launch(d, busy(), {x}).at(0));
-    result(launch(d, scale(), {outs[0]}).at(0));           // reads what the call before wrote
+    result(launch(d, scale(), {outs[0]}).at(0));  // reads what the call before wrote
     result(launch(d, add(), {outs[0], outs[1]}).at(0));
     result(launch(d, scratch(), {outs[2]}).at(0));
     result(outs[3].copy());                                // a copy reads what a call wrote
     result(launch(d, table(), {outs[4], outs[0]}).at(0));  // a call reads what a copy wrote
     result(launch(d, busy(), {x}).at(0));
-    x.write(outs[5]);                                      // a copy overwrites what a call reads
+    x.write(outs[5]);  // a copy overwrites what a call reads
     x.download();
     check_clean(d);
     // With everything in flight at once, the last barrier towards the host covers the earlier calls too.
@@ -142,21 +155,45 @@ TEST_CASE("random calls, copies, writes and frees stay ordered") {
     CAPTURE(seed);
     const Device d(options(seed % 2 == 1));
     uint64_t state = seed * 2654435761u + 1;
-    auto random = [&](size_t n) { state = state * 6364136223846793005u + 1442695040888963407u; return static_cast<size_t>(state >> 33) % n; };
+    auto random = [&](size_t n) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      return static_cast<size_t>(state >> 33) % n;
+    };
     constexpr int64_t n = 300;
     std::vector<DeviceArray> arrays;
     std::vector<float> expect;  // every array is constant over its elements
     auto constant = [](float v) { return Array({n}, std::vector<float>(n, v)); };
-    for (int i = 0; i < 4; ++i) { arrays.emplace_back(d, constant(static_cast<float>(i))); expect.push_back(static_cast<float>(i)); }
+    for (int i = 0; i < 4; ++i) {
+      arrays.emplace_back(d, constant(static_cast<float>(i)));
+      expect.push_back(static_cast<float>(i));
+    }
     for (int step = 0; step < 60; ++step) {
       const size_t i = random(4), j = random(4);
       switch (random(7)) {
-        case 0: arrays[i] = launch(d, scale(), {arrays[j]}).at(0); expect[i] = 2 * expect[j] + 1; break;
-        case 1: arrays[i] = launch(d, add(), {arrays[i], arrays[j]}).at(0); expect[i] += expect[j]; break;
-        case 2: arrays[i] = launch(d, scratch(), {arrays[j]}).at(0); expect[i] = 3 * expect[j]; break;
-        case 3: arrays[i].write(arrays[j]); expect[i] = expect[j]; break;
-        case 4: arrays[i].write(constant(static_cast<float>(step))); expect[i] = static_cast<float>(step); break;
-        case 5: arrays[i] = arrays[j].copy(); expect[i] = expect[j]; break;
+        case 0:
+          arrays[i] = launch(d, scale(), {arrays[j]}).at(0);
+          expect[i] = 2 * expect[j] + 1;
+          break;
+        case 1:
+          arrays[i] = launch(d, add(), {arrays[i], arrays[j]}).at(0);
+          expect[i] += expect[j];
+          break;
+        case 2:
+          arrays[i] = launch(d, scratch(), {arrays[j]}).at(0);
+          expect[i] = 3 * expect[j];
+          break;
+        case 3:
+          arrays[i].write(arrays[j]);
+          expect[i] = expect[j];
+          break;
+        case 4:
+          arrays[i].write(constant(static_cast<float>(step)));
+          expect[i] = static_cast<float>(step);
+          break;
+        case 5:
+          arrays[i] = arrays[j].copy();
+          expect[i] = expect[j];
+          break;
         case 6: CHECK(floats(arrays[i]) == std::vector<float>(n, expect[i])); break;
       }
       for (float& e : expect)

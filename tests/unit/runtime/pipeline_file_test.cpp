@@ -38,7 +38,9 @@ void check_counts(const PipelineCounts& c, uint64_t made, uint64_t from_disk) {
   CHECK(c.made == made);
   CHECK(c.from_disk == from_disk);
 }
-std::string broken(const fs::path& file) { return "tessera: TESSERA_CACHE: " + file.string() + " is broken or none of ours: it is ignored, and replaced\n"; }
+std::string broken(const fs::path& file) {
+  return "tessera: TESSERA_CACHE: " + file.string() + " is broken or none of ours: it is ignored, and replaced\n";
+}
 
 uint64_t number(const std::string& bytes, size_t at) {
   uint64_t v = 0;
@@ -47,8 +49,10 @@ uint64_t number(const std::string& bytes, size_t at) {
 }
 
 std::string kernel_text(int i) {
-  return "tir 1\nkernel @k" + std::to_string(i) + "\ngrid (cdiv(n, 4))\nin f32[n] block (4) map (%i) { yield %i }\nout f32[n] block (4) map (%i) { yield %i }\n"
-         "body (%x, %o) {\n  %a = load %x[0:4]\n  %c = constant " + std::to_string(i + 1) + ".0 : f32[4]\n  %b = mul %a, %c\n  store %o[0:4], %b\n  yield\n}\n";
+  return "tir 1\nkernel @k" + std::to_string(i) +
+         "\ngrid (cdiv(n, 4))\nin f32[n] block (4) map (%i) { yield %i }\nout f32[n] block (4) map (%i) { yield %i }\n"
+         "body (%x, %o) {\n  %a = load %x[0:4]\n  %c = constant " +
+         std::to_string(i + 1) + ".0 : f32[4]\n  %b = mul %a, %c\n  store %o[0:4], %b\n  yield\n}\n";
 }
 
 }  // namespace
@@ -74,14 +78,19 @@ TEST_CASE("pipelines on disk: a byte of each kind damaged, every length, somebod
   REQUIRE(good.substr(0, magic.size()) == magic);
   const size_t sum = magic.size(), key_size = sum + 8, key = key_size + 8, data = key + number(good, key_size);
   REQUIRE(data + 32 <= good.size());
-  std::vector<std::string> bad{"", "somebody else's", good + "x", std::string(good.size(), '\0'), std::string(good.size(), '\xff')};
-  // The magic, the checksum, the key's size (low and high byte), the key, Vulkan's header (its size, version, vendor, device, UUID), the driver's data.
-  for (size_t at : {size_t{0}, magic.size() - 2, sum, sum + 7, key_size, key_size + 7, key, data - 1, data, data + 4, data + 8, data + 12, data + 16, data + 31, good.size() - 1}) {
+  std::vector<std::string> bad{"", "somebody else's", good + "x", std::string(good.size(), '\0'),
+                               std::string(good.size(), '\xff')};
+  // The magic, the checksum, the key's size (low and high byte), the key, Vulkan's header (its size, version, vendor,
+  // device, UUID), the driver's data.
+  for (size_t at : {size_t{0}, magic.size() - 2, sum, sum + 7, key_size, key_size + 7, key, data - 1, data, data + 4,
+                    data + 8, data + 12, data + 16, data + 31, good.size() - 1}) {
     std::string b = good;
     b[at] = static_cast<char>(b[at] ^ 0x40);
     bad.push_back(b);
   }
-  for (size_t n : {size_t{1}, magic.size(), sum + 4, key_size, key_size + 4, key, key + 5, data, data + 1, data + 16, data + 31, good.size() - 1}) bad.push_back(good.substr(0, n));
+  for (size_t n : {size_t{1}, magic.size(), sum + 4, key_size, key_size + 4, key, key + 5, data, data + 1, data + 16,
+                   data + 31, good.size() - 1})
+    bad.push_back(good.substr(0, n));
   for (const std::string& b : bad) {
     CAPTURE(b.size());
     std::ofstream(file, std::ios::binary) << b;
@@ -98,7 +107,8 @@ TEST_CASE("pipelines on disk: data whose checksum is right, but which is not thi
   run_once();
   const fs::path file = cache.pipelines().at(0);
   const std::string good = contents(file);
-  const size_t key_size = std::string("tessera pipeline 2\n").size() + 8, key = key_size + 8, data = key + number(good, key_size);
+  const size_t key_size = std::string("tessera pipeline 2\n").size() + 8, key = key_size + 8,
+               data = key + number(good, key_size);
   const std::string its_key = good.substr(key, data - key), its_data = good.substr(data);
   CHECK(PipelineFile::fits(its_data, device().context()->probe().driver));
   std::vector<std::string> foreign{"", its_data.substr(0, 31)};
@@ -119,8 +129,9 @@ TEST_CASE("pipelines on disk: data whose checksum is right, but which is not thi
   // Of another driver: a file of its own.
   vulkan::DriverId other = device().context()->probe().driver;
   const std::string ours = PipelineFile::key(other, "code");
-  for (auto change : {+[](vulkan::DriverId& d) { ++d.vendor; }, +[](vulkan::DriverId& d) { ++d.device; }, +[](vulkan::DriverId& d) { ++d.version; },
-                      +[](vulkan::DriverId& d) { ++d.api; }, +[](vulkan::DriverId& d) { ++d.cache_uuid[7]; }, +[](vulkan::DriverId& d) { ++d.driver_uuid[7]; },
+  for (auto change : {+[](vulkan::DriverId& d) { ++d.vendor; }, +[](vulkan::DriverId& d) { ++d.device; },
+                      +[](vulkan::DriverId& d) { ++d.version; }, +[](vulkan::DriverId& d) { ++d.api; },
+                      +[](vulkan::DriverId& d) { ++d.cache_uuid[7]; }, +[](vulkan::DriverId& d) { ++d.driver_uuid[7]; },
                       +[](vulkan::DriverId& d) { d.name += "'"; }}) {
     vulkan::DriverId d = other;
     change(d);
@@ -171,7 +182,9 @@ TEST_CASE("pipelines on disk: what is no file in a file's place") {
   CHECK_FALSE(fs::exists(elsewhere));
   CHECK((fs::status(file).permissions() & (fs::perms::group_write | fs::perms::others_write)) == fs::perms::none);
   fs::permissions(file, fs::perms{0666});  // it may be anybody's by now, and a driver runs what is in it
-  CHECK(tried("a file that others may write") == "tessera: TESSERA_CACHE: " + file.string() + " belongs to another user, or others may write it: it is ignored, and replaced\n");
+  CHECK(tried("a file that others may write") ==
+        "tessera: TESSERA_CACHE: " + file.string() +
+            " belongs to another user, or others may write it: it is ignored, and replaced\n");
   CHECK(contents(file) == good);
   check_counts(run_once(), 0, 1);
 }

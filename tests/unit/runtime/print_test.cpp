@@ -1,4 +1,5 @@
-// debug_print and check on a device: the interpreter's lines by callback, in order over calls; failed checks as errors of whoever waits; a full buffer.
+// debug_print and check on a device: the interpreter's lines by callback, in order over calls; failed checks as errors
+// of whoever waits; a full buffer.
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
@@ -28,7 +29,11 @@ PallasCall call(float limit) {
         tessera::check(Value(x[all]) < limit, "{} is not below {}", x[all], limit);
         o[all] = x[all] * 2;
       },
-      {.out_shape = {{{20}, f32}}, .grid = {4}, .in_specs = {{{5}, [](Value i) { return i; }}}, .out_specs = {{{5}, [](Value i) { return i; }}}, .name = "halves"});
+      {.out_shape = {{{20}, f32}},
+       .grid = {4},
+       .in_specs = {{{5}, [](Value i) { return i; }}},
+       .out_specs = {{{5}, [](Value i) { return i; }}},
+       .name = "halves"});
 }
 Array quarters() {
   std::vector<float> v(20);
@@ -96,11 +101,14 @@ TEST_CASE("print: a full buffer says how much it lost") {
   const Device d = printing(4 * 11);  // a record of 11 words: four of its own, five elements, and two scalars
   load(d, call(100).trace({{{20}, f32}})).run({quarters()});
   REQUIRE(lines.size() == 2);
-  CHECK(lines[1] == "halves: 3 more lines (132 bytes) found no room in the 44 bytes that a call's messages have: print from fewer programs (in C++ DeviceOptions::print_bytes gives more room)");
+  CHECK(lines[1] ==
+        "halves: 3 more lines (132 bytes) found no room in the 44 bytes that a call's messages have: print from fewer "
+        "programs (in C++ DeviceOptions::print_bytes gives more room)");
   lines.clear();
   const Device none = printing(0);
   CHECK(error_of<KernelError>([&] { load(none, call(3).trace({{{20}, f32}})).run({quarters()}); }) ==
-        "halves: a check failed, but what it says found no room in the 0 bytes that a call's messages have\n  at " + std::string(__FILE__) + ":" + std::to_string(check_line) +
+        "halves: a check failed, but what it says found no room in the 0 bytes that a call's messages have\n  at " +
+            std::string(__FILE__) + ":" + std::to_string(check_line) +
             "\n  note: print from fewer programs; in C++ DeviceOptions::print_bytes gives more room");
   CHECK(error_of<SpecError>([] { printing(-1); }) == "DeviceOptions::print_bytes is -1, not between 0 and 1073741824");
 }

@@ -1,4 +1,5 @@
-// The host's memory while kernels are recorded: none is asked for. This file replaces operator new for the whole executable, with one that counts.
+// The host's memory while kernels are recorded: none is asked for. This file replaces operator new for the whole
+// executable, with one that counts.
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -38,9 +39,13 @@ TEST_CASE("recording asks for no memory of the host's") {
   const DeviceArray x(d, ramp(200)), y(d, {200}, f32), z(d, {200}, f32);
   Program stores = scale();
   stores.args[0].written = true;
-  const auto prepared = [&](Program p) { return PreparedKernel(d, std::move(p), {.frames_in_flight = 2, .calls_per_frame = 1, .dims = {{"n", 200}}}); };
-  const auto twice = pallas_call([](Ref a, Ref o) { o[all] = a[all] * 2; }, {.out_shape = {{{200}, f32}}, .name = "twice"});
-  const auto onto = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; }, {.out_shape = {{{200}, f32}}, .input_output_aliases = {{0, 0}}, .name = "onto"});
+  const auto prepared = [&](Program p) {
+    return PreparedKernel(d, std::move(p), {.frames_in_flight = 2, .calls_per_frame = 1, .dims = {{"n", 200}}});
+  };
+  const auto twice =
+      pallas_call([](Ref a, Ref o) { o[all] = a[all] * 2; }, {.out_shape = {{{200}, f32}}, .name = "twice"});
+  const auto onto = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; },
+                                {.out_shape = {{{200}, f32}}, .input_output_aliases = {{0, 0}}, .name = "onto"});
   const auto f = jit([&](Tensor a, Tensor b) { return std::tuple{Value(onto(onto(twice(a)))), b}; });
   PreparedGraph graph(d, f.trace({{{200}, f32}, {{200}, f32}}), {.frames_in_flight = 2});
   const DeviceArray u(d, {200}, f32), v(d, {200}, f32);

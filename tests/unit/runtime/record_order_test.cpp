@@ -1,5 +1,6 @@
-// Streams of recorded kernels and calls on the Device in any order of submission: what is called between a recording and its submission runs before it, and whatever
-// place on the queue the host gives a stream, conflicting accesses are ordered.
+// Streams of recorded kernels and calls on the Device in any order of submission: what is called between a recording
+// and its submission runs before it, and whatever place on the queue the host gives a stream, conflicting accesses are
+// ordered.
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,8 +68,8 @@ TEST_CASE("what is called between a recording and its submission runs before it"
         const DeviceArray before = launch(d, scale(), {y})[0];
         CHECK(floats(y) == each(frame == 0 ? 50 : 2 * static_cast<float>(frame) + 1));
         const auto f = static_cast<float>(frame + 1);
-        x.write(constant(f));                        // before it, and what it reads
-        launch_into(d, scale(), {x}, {z});           // before it, and overwritten by it
+        x.write(constant(f));               // before it, and what it reads
+        launch_into(d, scale(), {x}, {z});  // before it, and overwritten by it
         CHECK(floats(z) == each(2 * f + 1));
         host->submit(c);
         CHECK(floats(z) == each(4 * f + 3));
@@ -127,13 +128,24 @@ TEST_CASE("random calls beside recordings stay ordered, wherever these are submi
     {
       const Device d = Device::import(host->imported(), logged(seed % 2 == 1));
       uint64_t state = seed * 2654435761u + 1;
-      auto random = [&](size_t n) { state = state * 6364136223846793005u + 1442695040888963407u; return static_cast<size_t>(state >> 33) % n; };
+      auto random = [&](size_t n) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        return static_cast<size_t>(state >> 33) % n;
+      };
       constexpr size_t kStreams = 3, kArrays = 4;
       Program aliased = add(), stores = scale();
       aliased.args[2].alias = 0;
       stores.args[0].written = true;
-      struct Step { size_t kind, i, j; };
-      struct Recorded { VkCommandBuffer c; CommandStream stream; PreparedKernel scales, adds, copies; std::vector<Step> steps; bool open; };
+      struct Step {
+        size_t kind, i, j;
+      };
+      struct Recorded {
+        VkCommandBuffer c;
+        CommandStream stream;
+        PreparedKernel scales, adds, copies;
+        std::vector<Step> steps;
+        bool open;
+      };
       std::vector<DeviceArray> arrays;
       std::vector<float> expect;
       for (size_t i = 0; i < kArrays; ++i) {
@@ -142,11 +154,19 @@ TEST_CASE("random calls beside recordings stay ordered, wherever these are submi
       }
       std::vector<Recorded> streams;
       for (size_t s = 0; s < kStreams; ++s) {
-        streams.push_back({host->commands(), CommandStream(d), prepared(d, scale(), 1, 99), prepared(d, aliased, 1, 99), prepared(d, stores, 1, 99), {}, true});
+        streams.push_back({host->commands(),
+                           CommandStream(d),
+                           prepared(d, scale(), 1, 99),
+                           prepared(d, aliased, 1, 99),
+                           prepared(d, stores, 1, 99),
+                           {},
+                           true});
         host->begin(streams[s].c);
         streams[s].stream.begin(streams[s].c, 0);
       }
-      const auto run = [&](const Step& s) { expect[s.j] = s.kind == 1 ? expect[s.i] + expect[s.j] : 2 * expect[s.i] + 1; };
+      const auto run = [&](const Step& s) {
+        expect[s.j] = s.kind == 1 ? expect[s.i] + expect[s.j] : 2 * expect[s.i] + 1;
+      };
       for (int step = 0; step < 40; ++step) {
         const size_t i = random(kArrays), j = (i + 1 + random(kArrays - 1)) % kArrays;
         const size_t which = random(5);
@@ -166,9 +186,18 @@ TEST_CASE("random calls beside recordings stay ordered, wherever these are submi
           continue;
         }
         switch (random(4)) {
-          case 0: launch_into(d, scale(), {arrays[i]}, {arrays[j]}); run({0, i, j}); break;
-          case 1: arrays[j].write(arrays[i]); expect[j] = expect[i]; break;
-          case 2: arrays[j].write(constant(static_cast<float>(step))); expect[j] = static_cast<float>(step); break;
+          case 0:
+            launch_into(d, scale(), {arrays[i]}, {arrays[j]});
+            run({0, i, j});
+            break;
+          case 1:
+            arrays[j].write(arrays[i]);
+            expect[j] = expect[i];
+            break;
+          case 2:
+            arrays[j].write(constant(static_cast<float>(step)));
+            expect[j] = static_cast<float>(step);
+            break;
           case 3: CHECK(floats(arrays[i]) == each(expect[i])); break;
         }
         if (std::any_of(expect.begin(), expect.end(), [](float e) { return e > 1e3f; }))
@@ -235,14 +264,17 @@ TEST_CASE("what is recorded from an array whose call has failed fails with it") 
   auto host = std::make_unique<VulkanHost>();
   {
     const Device d = Device::import(host->imported());
-    const auto checked = pallas_call([](Ref x, Ref o) {
-      tessera::check(Value(x[tessera::all]) < 2.0f, "{} is too much", x[tessera::all]);
-      o[tessera::all] = x[tessera::all];
-    }, {.out_shape = {{{kN}, f32}}, .name = "checked"});
+    const auto checked = pallas_call(
+        [](Ref x, Ref o) {
+          tessera::check(Value(x[tessera::all]) < 2.0f, "{} is too much", x[tessera::all]);
+          o[tessera::all] = x[tessera::all];
+        },
+        {.out_shape = {{{kN}, f32}}, .name = "checked"});
     const CompiledKernel k = load(d, checked.trace({{{kN}, f32}}));
     PreparedKernel kernel = prepared(d, scale(), 1, 8), adds = prepared(d, add(), 1, 8);
     const DeviceArray good(d, constant(1)), u(d, {kN}, f32), v(d, {kN}, f32), w(d, {kN}, f32), fine(d, {kN}, f32);
-    const DeviceArray bad = k({DeviceArray(d, constant(3))})[0], right = k({good})[0];  // known when the device has run them
+    // known when the device has run them
+    const DeviceArray bad = k({DeviceArray(d, constant(3))})[0], right = k({good})[0];
     const VkCommandBuffer c = host->commands();
     CommandStream stream(d);
     host->begin(c);

@@ -1,4 +1,5 @@
-// Kernels in a host's command buffers: between its own commands, over frames, beside calls of our own; what is said about bad arguments.
+// Kernels in a host's command buffers: between its own commands, over frames, beside calls of our own; what is said
+// about bad arguments.
 #include "runtime/record.h"
 
 #include "engine/base/bind.h"
@@ -49,7 +50,8 @@ TEST_CASE("a host's command buffer holds our kernels between its own commands") 
       CHECK(d.target().int64 == all_features);
       CHECK(d.target().storage16 == all_features);
       const VulkanHost::Buffer from = host->buffer(1024), to = host->buffer(4096), seen = host->buffer(1024);
-      const DeviceArray x = import_buffer(d, host->range(from), {kN}, f32), y = import_buffer(d, host->range(to, 256), {kN}, f32);
+      const DeviceArray x = import_buffer(d, host->range(from), {kN}, f32),
+                        y = import_buffer(d, host->range(to, 256), {kN}, f32);
       const DeviceArray between(d, {kN}, f32);
       PreparedKernel kernel = prepared(d, scale(), 2, 2);
       CommandStream stream(d);
@@ -62,14 +64,17 @@ TEST_CASE("a host's command buffer holds our kernels between its own commands") 
         const Scopes before = kernel.scopes();
         CHECK(before.wait_stages == VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT);
         CHECK(before.wait_accesses == (VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT));
-        host->barrier(c, VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, VK_ACCESS_2_TRANSFER_WRITE_BIT, before.wait_stages, before.wait_accesses);
+        host->barrier(c, VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, VK_ACCESS_2_TRANSFER_WRITE_BIT, before.wait_stages,
+                      before.wait_accesses);
         stream.begin(c, frame);
         stream.record(kernel, {x, between});
         stream.record(kernel, {between, y});
         const Scopes after = stream.end();
         CHECK(after.signal_stages == VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT);
         CHECK(after.signal_accesses == VK_ACCESS_2_SHADER_WRITE_BIT);
-        host->barrier(c, after.signal_stages, after.signal_accesses, VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT | VK_PIPELINE_STAGE_2_HOST_BIT, VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_HOST_READ_BIT);
+        host->barrier(c, after.signal_stages, after.signal_accesses,
+                      VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT | VK_PIPELINE_STAGE_2_HOST_BIT,
+                      VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_HOST_READ_BIT);
         const VkBufferCopy back{256, 0, 800};
         host->vkCmdCopyBuffer(c, to.handle, seen.handle, 1, &back);
         host->run(c);
@@ -116,21 +121,24 @@ TEST_CASE("argument tables, arenas and copies of arguments are per call of a fra
     Program aliased = add();
     aliased.name = "aliased";
     aliased.args[2].alias = 0;
-    PreparedKernel tables = prepared(d, doubled, 1, 2), arenas = prepared(d, scratch(), 1, 2), copies = prepared(d, stores, 1, 1), aliases = prepared(d, aliased, 1, 2);
-    CHECK(copies.scopes().wait_stages == (VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT));
-    const DeviceArray x(d, ramp(kN)), a(d, {kN}, f32), b(d, {kN}, f32), e(d, {kN}, f32), f(d, {kN}, f32), g(d, {kN}, f32);
+    PreparedKernel tables = prepared(d, doubled, 1, 2), arenas = prepared(d, scratch(), 1, 2),
+                   copies = prepared(d, stores, 1, 1), aliases = prepared(d, aliased, 1, 2);
+    CHECK(copies.scopes().wait_stages ==
+          (VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT));
+    const DeviceArray x(d, ramp(kN)), a(d, {kN}, f32), b(d, {kN}, f32), e(d, {kN}, f32), f(d, {kN}, f32),
+        g(d, {kN}, f32);
     CommandStream stream(d);
     const VkCommandBuffer c = host->commands();
     for (uint64_t frame = 5; frame < 8; ++frame) {
       host->begin(c);
       stream.begin(c, frame);
-      stream.record(tables, {x, x, a});     // 2x
-      stream.record(tables, {a, x, b});     // 3x
-      stream.record(arenas, {a, e});        // 6x
-      stream.record(arenas, {b, f});        // 9x
-      stream.record(copies, {f, g});        // 18x + 1
-      stream.record(aliases, {g, b, e});    // a copy of g, then all of it overwritten: 21x + 1
-      stream.record(aliases, {a, e, a});    // in place: 23x + 1
+      stream.record(tables, {x, x, a});   // 2x
+      stream.record(tables, {a, x, b});   // 3x
+      stream.record(arenas, {a, e});      // 6x
+      stream.record(arenas, {b, f});      // 9x
+      stream.record(copies, {f, g});      // 18x + 1
+      stream.record(aliases, {g, b, e});  // a copy of g, then all of it overwritten: 21x + 1
+      stream.record(aliases, {a, e, a});  // in place: 23x + 1
       const Scopes s = stream.end();
       CHECK(s.wait_stages == (VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT));
       host->run(c);
@@ -163,9 +171,13 @@ TEST_CASE("after it has been prepared, recording creates and allocates nothing a
       stream.record(tables, {x, y, z});
       stream.end();
       std::vector<std::string> calls;
-      for (const vulkan::Faults::Call& call : faults.calls())  // the host has debug_utils: each dispatch lies in a range of its kernel's name
-        if (const std::string_view name = call.name; name.find("DebugUtilsLabel") == std::string_view::npos) calls.emplace_back(name);
-      std::vector<std::string> want{"vkCmdPipelineBarrier2", "vkCmdBindPipeline", "vkCmdPushConstants", "vkCmdDispatch", "vkCmdPipelineBarrier2", "vkCmdBindPipeline", "vkCmdPushConstants", "vkCmdDispatch"};
+      // the host has debug_utils: each dispatch lies in a range of its kernel's name
+      for (const vulkan::Faults::Call& call : faults.calls())
+        if (const std::string_view name = call.name; name.find("DebugUtilsLabel") == std::string_view::npos)
+          calls.emplace_back(name);
+      std::vector<std::string> want{"vkCmdPipelineBarrier2", "vkCmdBindPipeline",     "vkCmdPushConstants",
+                                    "vkCmdDispatch",         "vkCmdPipelineBarrier2", "vkCmdBindPipeline",
+                                    "vkCmdPushConstants",    "vkCmdDispatch"};
       CHECK(calls == want);
       host->run(c);
     }
@@ -182,8 +194,12 @@ TEST_CASE("kernels that report tell it when their frame has been replaced") {
     DeviceOptions o;
     o.print = [&](std::string_view line) { lines.emplace_back(line); };
     const Device d = Device::import(host->imported(), o);
-    const CompiledKernel says = load(d, ir::parse("tir 1\nkernel @says\ngrid (2)\nin f32[8] block (4) map (%i) { yield %i }\nout f32[8] block (4) map (%i) { yield %i }\n"
-                                                  "text \"program {}\"\nbody (%x, %o) {\n  %i = program_id axis 0\n  debug_print %i text 0\n  %a = load %x[0:4]\n  store %o[0:4], %a\n  yield\n}\n", "says.tir"));
+    const CompiledKernel says =
+        load(d, ir::parse("tir 1\nkernel @says\ngrid (2)\nin f32[8] block (4) map (%i) { yield %i }\nout f32[8] block "
+                          "(4) map (%i) { yield %i }\n"
+                          "text \"program {}\"\nbody (%x, %o) {\n  %i = program_id axis 0\n  debug_print %i text 0\n  "
+                          "%a = load %x[0:4]\n  store %o[0:4], %a\n  yield\n}\n",
+                          "says.tir"));
     {
       PreparedKernel kernel = says.prepare({.frames_in_flight = 1});
       const DeviceArray x(d, ramp(8)), y(d, {8}, f32);
@@ -232,34 +248,48 @@ TEST_CASE("what is wrong with a recording is said, and nothing is recorded") {
     const VkCommandBuffer c = host->commands();
     host->begin(c);
     using E = SpecError;
-    CHECK(error_of<E>([&] { stream.record(kernel, {x, y}); }) == "scale: record() outside begin() and end() of its CommandStream");
+    CHECK(error_of<E>([&] { stream.record(kernel, {x, y}); }) ==
+          "scale: record() outside begin() and end() of its CommandStream");
     CHECK(error_of<E>([&] { stream.begin(VK_NULL_HANDLE, 0); }) == "CommandStream::begin: the command buffer is null");
     CHECK(error_of<E>([&] { stream.end(); }) == "CommandStream::end: there was no begin()");
     stream.begin(c, 4);
     CHECK(error_of<E>([&] { stream.record(kernel, {x}); }) == "scale: takes 1 input and 1 output but 1 array is given");
     for (int again = 0; again < 2; ++again)
-      CHECK(error_of<E>([&] { stream.record(kernel, {small, y}); }) == "scale: in_specs[0]: the kernel has been prepared for f32(200,) but the array is f32(3,)");
-    CHECK(error_of<E>([&] { stream.record(kernel, {x, wrong}); }) == "scale: out_specs[0]: the kernel has been prepared for f32(200,) but the array is i32(200,)");
-    CHECK(error_of<E>([&] { stream.record(kernel, {far, y}); }) == "scale: in_specs[0]: the array is on another Device than the call");
+      CHECK(error_of<E>([&] { stream.record(kernel, {small, y}); }) ==
+            "scale: in_specs[0]: the kernel has been prepared for f32(200,) but the array is f32(3,)");
+    CHECK(error_of<E>([&] { stream.record(kernel, {x, wrong}); }) ==
+          "scale: out_specs[0]: the kernel has been prepared for f32(200,) but the array is i32(200,)");
+    CHECK(error_of<E>([&] { stream.record(kernel, {far, y}); }) ==
+          "scale: in_specs[0]: the array is on another Device than the call");
     CHECK(error_of<E>([&] { stream.record(kernel, {y, y}); }) ==
-          "scale: out_specs[0]: the array is in_specs[0]'s too\n  note: give outputs arrays of their own, or alias them in input_output_aliases");
-    CHECK(error_of<E>([&] { stream.record(kernel, {DeviceArray(), y}); }) == "scale: in_specs[0]: this DeviceArray holds no array: it was never given one, or has been moved from");
+          "scale: out_specs[0]: the array is in_specs[0]'s too\n  note: give outputs arrays of their own, or alias "
+          "them in input_output_aliases");
+    CHECK(error_of<E>([&] { stream.record(kernel, {DeviceArray(), y}); }) ==
+          "scale: in_specs[0]: this DeviceArray holds no array: it was never given one, or has been moved from");
     DeviceArray gone(d, {kN}, f32);
     gone.free();
-    CHECK(error_of<E>([&] { stream.record(kernel, {gone, y}); }) == "scale: in_specs[0]: the device array f32[200] has been freed");
+    CHECK(error_of<E>([&] { stream.record(kernel, {gone, y}); }) ==
+          "scale: in_specs[0]: the device array f32[200] has been freed");
     stream.record(kernel, {x, y});
-    CHECK(error_of<E>([&] { stream.record(kernel, {x, y}); }) == "scale: frame 4 has 2 calls but PrepareOptions::calls_per_frame is 1");
+    CHECK(error_of<E>([&] { stream.record(kernel, {x, y}); }) ==
+          "scale: frame 4 has 2 calls but PrepareOptions::calls_per_frame is 1");
     CommandStream elsewhere(other);
     elsewhere.begin(c, 4);
-    CHECK(error_of<E>([&] { elsewhere.record(kernel, {x, y}); }) == "scale: the kernel has been prepared for another Device than the CommandStream's");
+    CHECK(error_of<E>([&] { elsewhere.record(kernel, {x, y}); }) ==
+          "scale: the kernel has been prepared for another Device than the CommandStream's");
     stream.begin(c, 3);
-    CHECK(error_of<E>([&] { stream.record(kernel, {x, y}); }) == "scale: frame 3 is recorded after frame 4\n  note: number frames upwards");
+    CHECK(error_of<E>([&] { stream.record(kernel, {x, y}); }) ==
+          "scale: frame 3 is recorded after frame 4\n  note: number frames upwards");
     host->run(c);
     CHECK(floats(y) == scaled_ramp(kN));
-    CHECK(error_of<E>([&] { prepared(d, scale(), 0); }) == "scale: PrepareOptions::frames_in_flight is 0, not 1 or more");
-    CHECK(error_of<E>([&] { prepared(d, scale(), 1, -1); }) == "scale: PrepareOptions::calls_per_frame is -1, not 1 or more");
-    CHECK(error_of<E>([&] { PreparedKernel(d, scale()); }) == "scale: in_specs[0] has the run-time size n, which PrepareOptions::dims does not give");
-    CHECK(error_of<E>([&] { prepared(d, scale(), 1, 1, -4); }) == "scale: in_specs[0]: shape (-4,) has a negative size");
+    CHECK(error_of<E>([&] { prepared(d, scale(), 0); }) ==
+          "scale: PrepareOptions::frames_in_flight is 0, not 1 or more");
+    CHECK(error_of<E>([&] { prepared(d, scale(), 1, -1); }) ==
+          "scale: PrepareOptions::calls_per_frame is -1, not 1 or more");
+    CHECK(error_of<E>([&] { PreparedKernel(d, scale()); }) ==
+          "scale: in_specs[0] has the run-time size n, which PrepareOptions::dims does not give");
+    CHECK(error_of<E>([&] { prepared(d, scale(), 1, 1, -4); }) ==
+          "scale: in_specs[0]: shape (-4,) has a negative size");
   }
   check_silent(std::move(host));
 }

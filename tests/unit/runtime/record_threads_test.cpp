@@ -1,4 +1,5 @@
-// Threads that record kernels into command buffers of their own, beside threads that call on the Device; under the thread sanitizer too.
+// Threads that record kernels into command buffers of their own, beside threads that call on the Device; under the
+// thread sanitizer too.
 #include <thread>
 
 #include "runtime/record.h"
@@ -57,7 +58,8 @@ TEST_CASE("several threads record at once, beside calls on the Device") {
       });
     for (int k = 0; k < 8; ++k) {
       CHECK(floats(launch(d, scale(), {DeviceArray(d, ramp(kN))})[0]) == scaled_ramp(kN));
-      for (const DeviceArray& r : results) floats(launch(d, scale(), {r})[0]);  // before or after what has been recorded into it
+      // before or after what has been recorded into it
+      for (const DeviceArray& r : results) floats(launch(d, scale(), {r})[0]);
     }
     for (std::thread& t : threads) t.join();
     for (size_t t = 0; t < 4; ++t) {

@@ -104,7 +104,8 @@ TEST_CASE("slices: dispatches of which data decides how many there are" * withou
   constexpr size_t kAll = vulkan::kOpenDispatches;
   const GroupSlice whole{{0, 0, 0}, {7, 1, 1}, 0, 7};
   for (const bool several : {false, true}) {
-    const std::vector<GroupSlice> groups = several ? vulkan::slice_workgroups(7, 3, {8, 8, 8}) : std::vector<GroupSlice>{};
+    const std::vector<GroupSlice> groups =
+        several ? vulkan::slice_workgroups(7, 3, {8, 8, 8}) : std::vector<GroupSlice>{};
     std::vector<GroupSlice> open = vulkan::slice_open(groups, whole, 99);
     REQUIRE(open.size() == kAll * (several ? 3 : 1));
     for (size_t i = 0; i < open.size(); ++i) {
@@ -198,7 +199,8 @@ TEST_CASE("slices: as many as the estimate asks for") {
   launch(patient, costly(scale(), int64_t{1} << 60), {DeviceArray(patient, ramp(6400))});
   CHECK(submissions(patient, "scale") == 1);
   o.watchdog_seconds = -1;
-  CHECK(error_of<SpecError>([&] { Device bad(o); }) == "DeviceOptions::watchdog_seconds is -1.000000, which is not 0 or more");
+  CHECK(error_of<SpecError>([&] { Device bad(o); }) ==
+        "DeviceOptions::watchdog_seconds is -1.000000, which is not 0 or more");
 }
 
 TEST_CASE("slices: long calls are measured") {
@@ -225,8 +227,9 @@ TEST_CASE("slices: long calls are measured") {
 TEST_CASE("slices: kernels agree with the interpreter, however they are cut") {
   const Device d = impatient();
   size_t cut = 0, cut_in_graphs = 0;
-  for (const std::string name : {"matmul", "softmax", "add", "reductions", "atomics_histogram", "scans", "gather_rows", "alias_in_place", "print_in_loops", "scratch_outer_axis",
-                                 "prefetch_gather", "misc", "element_stencil", "attention_units", "scatter_ordered"}) {
+  for (const std::string name : {"matmul", "softmax", "add", "reductions", "atomics_histogram", "scans", "gather_rows",
+                                 "alias_in_place", "print_in_loops", "scratch_outer_axis", "prefetch_gather", "misc",
+                                 "element_stencil", "attention_units", "scatter_ordered"}) {
     CAPTURE(name);
     const ir::Kernel k = read(name);
     DimValues dims;
@@ -243,7 +246,8 @@ TEST_CASE("slices: kernels agree with the interpreter, however they are cut") {
       for (int64_t j = 0; j < a.size(); ++j) a.set_element_bits(j, bits(k.blocks[i].dtype, static_cast<int>(j % 3)));
       inputs.push_back(std::move(a));
     }
-    const std::vector<Array> want = interpret(k, inputs, {.dims = dims, .print = [](const std::string&) {}}), got = load(d, k).run(inputs, dims);
+    const std::vector<Array> want = interpret(k, inputs, {.dims = dims, .print = [](const std::string&) {}}),
+                             got = load(d, k).run(inputs, dims);
     REQUIRE(want.size() == got.size());
     for (size_t i = 0; i < want.size(); ++i)
       for (int64_t j = 0; j < want[i].size(); ++j) CHECK(got[i].at(j) == doctest::Approx(want[i].at(j)).epsilon(1e-4));
@@ -256,11 +260,13 @@ TEST_CASE("slices: kernels agree with the interpreter, however they are cut") {
     for (int turn = 0; turn < 2; ++turn) {
       const std::vector<Array> replayed = graph.run(inputs);
       for (size_t i = 0; i < want.size(); ++i)
-        for (int64_t j = 0; j < want[i].size(); ++j) CHECK(replayed[i].at(j) == doctest::Approx(want[i].at(j)).epsilon(1e-4));
+        for (int64_t j = 0; j < want[i].size(); ++j)
+          CHECK(replayed[i].at(j) == doctest::Approx(want[i].at(j)).epsilon(1e-4));
     }
     int64_t dispatches = 0;
     const CommandLog log = d.command_log();
-    for (size_t i = before; i < log.size(); ++i) dispatches += log[i].kind == LogEntry::Kind::command && log[i].what == "dispatch " + k.name;
+    for (size_t i = before; i < log.size(); ++i)
+      dispatches += log[i].kind == LogEntry::Kind::command && log[i].what == "dispatch " + k.name;
     cut_in_graphs += dispatches > 2;
   }
   CHECK(cut >= 5);
@@ -270,9 +276,13 @@ TEST_CASE("slices: kernels agree with the interpreter, however they are cut") {
 
 TEST_CASE("slices: workgroups that loop over units through their arenas") {
   const Device d = impatient();
-  const ir::Kernel k = ir::parse("tir 1\nkernel @squares\ngrid (n, 9)\nin f32[n, 9, 4, 4096] block (1, 1, 4, 4096) map (%i, %j) {\n  %0 = constant 0 : i32[]\n  yield %i, %j, %0, %0\n}\n"
-                                 "out f32[n, 9, 4, 4096] block (1, 1, 4, 4096) map (%i, %j) {\n  %0 = constant 0 : i32[]\n  yield %i, %j, %0, %0\n}\nbody (%x, %o) {\n"
-                                 "  %a = load %x[0, 0, 0:4, 0:4096]\n  %b = mul %a, %a\n  store %o[0, 0, 0:4, 0:4096], %b\n  yield\n}\n", "squares.tir");
+  const ir::Kernel k = ir::parse(
+      "tir 1\nkernel @squares\ngrid (n, 9)\nin f32[n, 9, 4, 4096] block (1, 1, 4, 4096) map (%i, %j) {\n  %0 = "
+      "constant 0 : i32[]\n  yield %i, %j, %0, %0\n}\n"
+      "out f32[n, 9, 4, 4096] block (1, 1, 4, 4096) map (%i, %j) {\n  %0 = constant 0 : i32[]\n  yield %i, %j, %0, "
+      "%0\n}\nbody (%x, %o) {\n"
+      "  %a = load %x[0, 0, 0:4, 0:4096]\n  %b = mul %a, %a\n  store %o[0, 0, 0:4, 0:4096], %b\n  yield\n}\n",
+      "squares.tir");
   CompileOptions general;
   general.general = true;
   const CompiledKernel compiled = load(d, k, general);
@@ -296,14 +306,16 @@ TEST_CASE("slices: errors name them, and what has begun is no argument any more"
   d.wait();
   // The third slice is not taken.
   faults.fail("vkQueueSubmit2", 2, VK_ERROR_OUT_OF_DEVICE_MEMORY);
-  CHECK(error_of<DeviceError>([&] { launch(d, p, {x}); }) == "vkQueueSubmit2 of scale on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY");
+  CHECK(error_of<DeviceError>([&] { launch(d, p, {x}); }) ==
+        "vkQueueSubmit2 of scale on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY");
   CHECK(x.valid());
   CHECK(floats(launch(d, p, {x})[0]) == scaled_ramp(640));
   Program in_place = p;
   in_place.args[1].alias = 0;
   faults.fail("vkQueueSubmit2", 2, VK_ERROR_OUT_OF_DEVICE_MEMORY);
   const DeviceArray y = x.copy();
-  CHECK(error_of<DeviceError>([&] { launch(d, in_place, {donate(y)}); }) == "vkQueueSubmit2 of scale on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY");
+  CHECK(error_of<DeviceError>([&] { launch(d, in_place, {donate(y)}); }) ==
+        "vkQueueSubmit2 of scale on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY");
   CHECK(!y.valid());
   d.wait();
 
@@ -311,7 +323,8 @@ TEST_CASE("slices: errors name them, and what has begun is no argument any more"
   const std::string said = error_of<DeviceError>([&] { launch(d, p, {x}); });
   const std::string first = "vkQueueSubmit2 of scale on " + d.info().name + ": VK_ERROR_DEVICE_LOST; ";
   CHECK(said.starts_with(first));  // how far it had come is chance
-  CHECK((said.find("scale, workgroups 0 to 0 of 10 (slice 1 of 10)") != std::string::npos || said.find("scale, workgroups 1 to 1 of 10 (slice 2 of 10)") != std::string::npos ||
+  CHECK((said.find("scale, workgroups 0 to 0 of 10 (slice 1 of 10)") != std::string::npos ||
+         said.find("scale, workgroups 1 to 1 of 10 (slice 2 of 10)") != std::string::npos ||
          said.find("scale, workgroups 2 to 2 of 10 (slice 3 of 10)") != std::string::npos));
   CHECK(said.ends_with("\n  note: Device::recover() makes it usable again, without the contents of its arrays"));
   CHECK(d.lost());

@@ -15,7 +15,8 @@ template <size_t N> Program program(const char* name, const uint32_t (&words)[N]
   p.name = name;
   p.spirv.assign(words, words + N);
   const Extent n = dim("n");
-  for (int i = 0; i < inputs; ++i) p.args.push_back({"in_specs[" + std::to_string(i) + "]", f32, {n}, false, true, false, {}});
+  for (int i = 0; i < inputs; ++i)
+    p.args.push_back({"in_specs[" + std::to_string(i) + "]", f32, {n}, false, true, false, {}});
   p.args.push_back({"out_specs[0]", f32, {n}, true, false, true, {}});
   p.workgroup_size = 64;
   p.num_units = cdiv(n, 64);

@@ -1,4 +1,5 @@
-// What the runtime's tests share: hand-made Programs, host arrays, one device under validation, and the checks that hold after every test.
+// What the runtime's tests share: hand-made Programs, host arrays, one device under validation, and the checks that
+// hold after every test.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -12,7 +13,8 @@
 
 namespace tessera::test {
 
-/// The suite of test cases that need no device, TEST_CASE("..." * without_device): what runs where there is none, by --test-suite="without a device".
+/// The suite of test cases that need no device, TEST_CASE("..." * without_device): what runs where there is none, by
+/// --test-suite="without a device".
 static const doctest::test_suite without_device("without a device");
 
 /// Devices are under validation, but for those under Wine, whose loader knows no layers.

@@ -1,4 +1,5 @@
-// Many threads on one Device, and several Devices: what runtime/README.md calls thread-safe, all at once. Under the thread sanitizer (preset tsan) too.
+// Many threads on one Device, and several Devices: what runtime/README.md calls thread-safe, all at once. Under the
+// thread sanitizer (preset tsan) too.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -46,8 +47,11 @@ void on_threads(const std::function<bool(int)>& f) {
 }
 
 ir::Kernel plus(int what) {
-  return ir::parse("tir 1\nkernel @plus" + std::to_string(what) + "\ngrid (cdiv(n, 32))\nin f32[n] block (32) map (%i) { yield %i }\nout f32[n] block (32) map (%i) { yield %i }\n" +
-                   "body (%x, %o) {\n  %a = load %x[0:32]\n  %b = constant " + std::to_string(what) + ".0 : f32[]\n  %c = broadcast %b dims [] : f32[32]\n  %d = add %a, %c\n  store %o[0:32], %d\n}\n");
+  return ir::parse("tir 1\nkernel @plus" + std::to_string(what) +
+                   "\ngrid (cdiv(n, 32))\nin f32[n] block (32) map (%i) { yield %i }\nout f32[n] block (32) map (%i) { "
+                   "yield %i }\n" +
+                   "body (%x, %o) {\n  %a = load %x[0:32]\n  %b = constant " + std::to_string(what) +
+                   ".0 : f32[]\n  %c = broadcast %b dims [] : f32[32]\n  %d = add %a, %c\n  store %o[0:32], %d\n}\n");
 }
 
 }  // namespace
@@ -116,11 +120,16 @@ TEST_CASE("threads: one graph, replayed by all of them, and graphs recorded mean
   DeviceOptions o;
   o.validation = kValidation;
   const Device d(o);
-  const std::string folder = (std::filesystem::temp_directory_path() / ("tessera_threads_" + std::to_string(platform::process_id()))).string();
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / ("tessera_threads_" + std::to_string(platform::process_id()))).string();
   std::filesystem::create_directories(folder);
-  std::ofstream(folder + "/sum.tir") << "tir 1\nkernel @sum\nin f32[8] whole\nin f32[8] whole\nout f32[8] whole\nbody (%x, %y, %o) {\n  %a = load %x[0:8]\n  %b = load %y[0:8]\n"
+  std::ofstream(folder + "/sum.tir") << "tir 1\nkernel @sum\nin f32[8] whole\nin f32[8] whole\nout f32[8] whole\nbody "
+                                        "(%x, %y, %o) {\n  %a = load %x[0:8]\n  %b = load %y[0:8]\n"
                                         "  %c = add %a, %b\n  store %o[0:8], %c\n  yield\n}\n";
-  const Graph g = parse_graph("tessera graph 1\nin %0 f32[8]\n%1 = call \"sum.tir\"(%0, %0) : f32[8]\n%2 = call \"sum.tir\"(%1, %0) : f32[8]\nout %2\n", folder);
+  const Graph g = parse_graph(
+      "tessera graph 1\nin %0 f32[8]\n%1 = call \"sum.tir\"(%0, %0) : f32[8]\n%2 = call \"sum.tir\"(%1, %0) : "
+      "f32[8]\nout %2\n",
+      folder);
   std::filesystem::remove_all(folder);
   const CompiledGraph shared = load(d, g);
   on_threads([&](int t) {
@@ -138,12 +147,14 @@ TEST_CASE("threads: one graph, replayed by all of them, and graphs recorded mean
 }
 
 TEST_CASE("threads: one pallas_call, traced and launched by all of them") {
-  const PallasCall twice = pallas_call([](Ref x, Ref y) { y[all] = x[all] + x[all]; }, {.out_shape = {{{64}, f32}}, .name = "twice"});
+  const PallasCall twice =
+      pallas_call([](Ref x, Ref y) { y[all] = x[all] + x[all]; }, {.out_shape = {{{64}, f32}}, .name = "twice"});
   on_threads([&](int t) {
     bool good = true;
     for (int i = 0; i < kRounds; ++i) {
       const DeviceArray x(device(), ramp(64, static_cast<float>(t + i)));
-      good &= floats(launch(device(), twice, {launch(device(), twice, {x})[0]})[0])[63] == 4 * (63 + static_cast<float>(t + i));
+      good &= floats(launch(device(), twice, {launch(device(), twice, {x})[0]})[0])[63] ==
+              4 * (63 + static_cast<float>(t + i));
     }
     return good;
   });

@@ -40,10 +40,12 @@ TEST_CASE("graphs: a trace on a queue without timestamps, and with short ones") 
     mine.get_instance_proc_addr = lookup;
     {
       const Device d = Device::import(mine);
-      const CompiledGraph there = load(d, f.trace({{{64}, f32}}), {.timestamps = true});  // not load(d, f, ...): f would keep it, and outlive the host
+      // not load(d, f, ...): f would keep it, and outlive the host
+      const CompiledGraph there = load(d, f.trace({{{64}, f32}}), {.timestamps = true});
       for (int turn = 0; turn < 2; ++turn) CHECK(there.run({x})[0].at(0) == interpret(f, x).at(0));
       if (bits == 0) {
-        CHECK(error_of<DeviceError>([&] { there.trace(); }) == "f: a trace is asked for, but the queue of " + d.info().name + " writes no timestamps");
+        CHECK(error_of<DeviceError>([&] { there.trace(); }) ==
+              "f: a trace is asked for, but the queue of " + d.info().name + " writes no timestamps");
       } else {
         const std::vector<TimedCommand> times = there.trace();
         CHECK(times.size() > 1);

@@ -16,12 +16,14 @@ class Blocked {
  public:
   explicit Blocked(const Device& d) : context_(d.context()) {
     const vulkan::DeviceTable& vk = context_->vk();
-    VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
+    VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE,
+                                   0};
     const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
     REQUIRE(vk.vkCreateSemaphore(context_->handle(), &info, nullptr, &gate_) == VK_SUCCESS);
     VkQueue queue;
     vk.vkGetDeviceQueue(context_->handle(), context_->probe().queue_family, 0, &queue);
-    VkSemaphoreSubmitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, gate_, 1, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, 0};
+    VkSemaphoreSubmitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, gate_, 1,
+                               VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,    0};
     VkSubmitInfo2 submit{};
     submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2;
     submit.waitSemaphoreInfoCount = 1;
@@ -30,11 +32,13 @@ class Blocked {
     REQUIRE(vk.vkQueueSubmit2(queue, 1, &submit, VK_NULL_HANDLE) == VK_SUCCESS);
   }
   void go_on() {
-    const auto signal = reinterpret_cast<PFN_vkSignalSemaphore>(context_->instance().vk().vkGetDeviceProcAddr(context_->handle(), "vkSignalSemaphore"));
+    const auto signal = reinterpret_cast<PFN_vkSignalSemaphore>(
+        context_->instance().vk().vkGetDeviceProcAddr(context_->handle(), "vkSignalSemaphore"));
     const VkSemaphoreSignalInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, gate_, 1};
     REQUIRE(signal(context_->handle(), &info) == VK_SUCCESS);
   }
-  ~Blocked() { context_->vk().vkDestroySemaphore(context_->handle(), gate_, nullptr); }  // after a wait for what was submitted later
+  // after a wait for what was submitted later
+  ~Blocked() { context_->vk().vkDestroySemaphore(context_->handle(), gate_, nullptr); }
 
  private:
   std::shared_ptr<vulkan::Context> context_;
@@ -55,7 +59,8 @@ TEST_CASE("staged uploads are handed over while the device is busy, up to the ri
   const bool waited = upload.wait_for(std::chrono::seconds(60)) != std::future_status::ready;
   {
     std::lock_guard lock(d.context()->mutex());
-    CHECK(d.context()->recorder().completed() < d.context()->recorder().submitted() - 4);  // neither the call nor any of the copies
+    // neither the call nor any of the copies
+    CHECK(d.context()->recorder().completed() < d.context()->recorder().submitted() - 4);
   }
   queue.go_on();
   CHECK_FALSE(waited);
@@ -66,7 +71,8 @@ TEST_CASE("staged uploads are handed over while the device is busy, up to the ri
   check_clean(d);
 }
 
-TEST_CASE("a staged upload beyond the ring goes on as pieces come free, and a download queues its pieces before it waits") {
+TEST_CASE(
+    "a staged upload beyond the ring goes on as pieces come free, and a download queues its pieces before it waits") {
   DeviceOptions options;
   options.validation = kValidation, options.log_commands = options.always_stage = true;
   const Device d(options);
@@ -82,7 +88,8 @@ TEST_CASE("a staged upload beyond the ring goes on as pieces come free, and a do
   auto upload = std::async(std::launch::async, [&] { return DeviceArray(d, host); });
   auto download = std::async(std::launch::async, [&] { return x.download(); });
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (submitted() < before + 8 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (submitted() < before + 8 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(submitted() == before + 8);  // four pieces each
   CHECK(upload.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready);
   CHECK(download.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready);

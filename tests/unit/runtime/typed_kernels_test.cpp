@@ -29,14 +29,17 @@ TEST_CASE("a generated header: an output that begins as a donated input is in_pl
   CHECK(values(*copied.o) == std::vector<int32_t>{2, 4, 6});
   CHECK(values(x) == std::vector<int32_t>{1, 2, 3});
   CHECK(error_of<SpecError>([&] { in_place_kernel({.x = donate(x)}, {.o = y}); }) ==
-        "in_place: out_specs[0]: an array is given for it, but it takes the memory of argument 0, which is donated\n  at tests/c/in_place.tir:2\n"
+        "in_place: out_specs[0]: an array is given for it, but it takes the memory of argument 0, which is donated\n  "
+        "at tests/c/in_place.tir:2\n"
         "  note: give no array for it, or do not donate the argument");
   const runtime_kernels::in_place::Outputs made = in_place_kernel({.x = donate(x)}, {.o = in_place});
   CHECK(values(*made.o) == std::vector<int32_t>{2, 4, 6});
   CHECK(error_of<SpecError>([&] { x.download(); }) == "download: the device array i32[3] has been donated to in_place");
   CHECK(error_of<SpecError>([&] { in_place_kernel({.x = y}, {.o = in_place}); }) ==
-        "in_place: out_specs[0]: no array is given for it, and it takes the memory of no donated argument\n  at tests/c/in_place.tir:2");
-  CHECK(error_of<SpecError>([&] { in_place_kernel({.x = in_place}); }) == "in_place: argument 0: this DeviceArray holds no array: it was never given one, or has been moved from");
+        "in_place: out_specs[0]: no array is given for it, and it takes the memory of no donated argument\n  at "
+        "tests/c/in_place.tir:2");
+  CHECK(error_of<SpecError>([&] { in_place_kernel({.x = in_place}); }) ==
+        "in_place: argument 0: this DeviceArray holds no array: it was never given one, or has been moved from");
   const DeviceArray a(device(), Array({1}, std::vector<float>{3})), v(device(), ramp(4)), z(device(), {4}, f32);
   CHECK(floats(*saxpy({.a = a, .x = v, .y = v}, {.z = z}).z) == std::vector<float>{0, 4, 8, 12});
   check_clean(device());

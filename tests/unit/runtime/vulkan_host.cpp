@@ -26,7 +26,9 @@ template <class T> T make(VkStructureType type, void* next = nullptr) {
 
 }  // namespace
 
-VKAPI_ATTR VkBool32 VKAPI_CALL VulkanHost::report(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT, const VkDebugUtilsMessengerCallbackDataEXT* data, void* self) {
+VKAPI_ATTR VkBool32 VKAPI_CALL VulkanHost::report(VkDebugUtilsMessageSeverityFlagBitsEXT,
+                                                  VkDebugUtilsMessageTypeFlagsEXT,
+                                                  const VkDebugUtilsMessengerCallbackDataEXT* data, void* self) {
   auto* host = static_cast<VulkanHost*>(self);
   const std::lock_guard lock(host->mutex_);
   host->messages_.push_back(data->pMessage);
@@ -39,7 +41,8 @@ VulkanHost::VulkanHost(const VulkanHostOptions& options) : extensions_(options.e
   lookup_ = reinterpret_cast<PFN_vkGetInstanceProcAddr>(platform::symbol(loader, "vkGetInstanceProcAddr"));
   const auto create_instance = reinterpret_cast<PFN_vkCreateInstance>(lookup_(nullptr, "vkCreateInstance"));
   auto messenger = make<VkDebugUtilsMessengerCreateInfoEXT>(VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT);
-  messenger.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+  messenger.messageSeverity =
+      VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
   messenger.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
   messenger.pfnUserCallback = &VulkanHost::report;
   messenger.pUserData = this;
@@ -48,15 +51,18 @@ VulkanHost::VulkanHost(const VulkanHostOptions& options) : extensions_(options.e
   const VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "a host", 0, nullptr, 0, VK_API_VERSION_1_3};
   const char* layer = "VK_LAYER_KHRONOS_validation";
   const char* instance_extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME, VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME};
-  VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, &validation, 0, &app, 1, &layer, 2, instance_extensions};
+  VkInstanceCreateInfo info{
+      VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, &validation, 0, &app, 1, &layer, 2, instance_extensions};
   if (!kValidation) info.pNext = nullptr, info.enabledLayerCount = info.enabledExtensionCount = 0;
   check(create_instance(&info, nullptr, &instance), "vkCreateInstance");
 #define X(f) f = reinterpret_cast<PFN_##f>(lookup_(instance, #f));
   TESSERA_HOST_FUNCTIONS(X)
 #undef X
-  if (kValidation) check(vkCreateDebugUtilsMessengerEXT(instance, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT");
+  if (kValidation)
+    check(vkCreateDebugUtilsMessengerEXT(instance, &messenger, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT");
   uint32_t one = 1;
-  if (vkEnumeratePhysicalDevices(instance, &one, &physical) < 0 || one == 0) throw DeviceError("the test's host finds no device");
+  if (vkEnumeratePhysicalDevices(instance, &one, &physical) < 0 || one == 0)
+    throw DeviceError("the test's host finds no device");
 
   auto h13 = make<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
   auto h12 = make<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, &h13);
@@ -189,11 +195,13 @@ VulkanHost::Image VulkanHost::image(VkFormat format, VkExtent2D extent, VkImageU
 
 VkCommandBuffer VulkanHost::commands() {
   VkCommandPool pool;
-  const VkCommandPoolCreateInfo make_pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, 0};
+  const VkCommandPoolCreateInfo make_pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
+                                          VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, 0};
   check(vkCreateCommandPool(device, &make_pool, nullptr, &pool), "vkCreateCommandPool");
   pools_.push_back(pool);
   VkCommandBuffer c;
-  const VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+  const VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool,
+                                         VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
   check(vkAllocateCommandBuffers(device, &info, &c), "vkAllocateCommandBuffers");
   return c;
 }
@@ -203,16 +211,26 @@ void VulkanHost::begin(VkCommandBuffer c) {
   check(vkBeginCommandBuffer(c, &info), "vkBeginCommandBuffer");
 }
 
-void VulkanHost::submit(VkCommandBuffer c, VkFence fence, const VkSemaphoreSubmitInfo* waits, const VkSemaphoreSubmitInfo* signals) {
+void VulkanHost::submit(VkCommandBuffer c, VkFence fence, const VkSemaphoreSubmitInfo* waits,
+                        const VkSemaphoreSubmitInfo* signals) {
   check(vkEndCommandBuffer(c), "vkEndCommandBuffer");
   const VkCommandBufferSubmitInfo commands_info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, c, 0};
-  const VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2, nullptr, 0, waits ? 1u : 0u, waits, 1, &commands_info, signals ? 1u : 0u, signals};
+  const VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2,
+                           nullptr,
+                           0,
+                           waits ? 1u : 0u,
+                           waits,
+                           1,
+                           &commands_info,
+                           signals ? 1u : 0u,
+                           signals};
   check(vkQueueSubmit2(queue, 1, &info, fence), "vkQueueSubmit2");
 }
 
 void VulkanHost::wait() { check(vkQueueWaitIdle(queue), "vkQueueWaitIdle"); }
 
-void VulkanHost::barrier(VkCommandBuffer c, VkPipelineStageFlags2 from, VkAccessFlags2 from_accesses, VkPipelineStageFlags2 to, VkAccessFlags2 to_accesses) {
+void VulkanHost::barrier(VkCommandBuffer c, VkPipelineStageFlags2 from, VkAccessFlags2 from_accesses,
+                         VkPipelineStageFlags2 to, VkAccessFlags2 to_accesses) {
   const VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, nullptr, from, from_accesses, to, to_accesses};
   auto info = make<VkDependencyInfo>(VK_STRUCTURE_TYPE_DEPENDENCY_INFO);
   info.memoryBarrierCount = 1;
@@ -229,7 +247,10 @@ void VulkanHost::image_barrier(VkCommandBuffer c, const Image& image, VkImageLay
   b.newLayout = to;
   b.srcQueueFamilyIndex = b.dstQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED;
   b.image = image.handle;
-  b.subresourceRange = {static_cast<VkImageAspectFlags>(image.format == VK_FORMAT_D32_SFLOAT ? VK_IMAGE_ASPECT_DEPTH_BIT : VK_IMAGE_ASPECT_COLOR_BIT), 0, 1, 0, 1};
+  b.subresourceRange = {
+      static_cast<VkImageAspectFlags>(image.format == VK_FORMAT_D32_SFLOAT ? VK_IMAGE_ASPECT_DEPTH_BIT
+                                                                           : VK_IMAGE_ASPECT_COLOR_BIT),
+      0, 1, 0, 1};
   auto info = make<VkDependencyInfo>(VK_STRUCTURE_TYPE_DEPENDENCY_INFO);
   info.imageMemoryBarrierCount = 1;
   info.pImageMemoryBarriers = &b;

@@ -1,5 +1,5 @@
-// A program that has Vulkan already, as small as one can be: its own instance under validation layers, a device with chosen features, buffers and command buffers. It shares
-// no code with runtime/ but the types of interop.h.
+// A program that has Vulkan already, as small as one can be: its own instance under validation layers, a device with
+// chosen features, buffers and command buffers. It shares no code with runtime/ but the types of interop.h.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,19 +12,58 @@
 namespace tessera::test {
 
 struct VulkanHostOptions {
-  bool all_features = false;              // else those that Tessera needs
-  std::vector<std::string> without;       // features
+  bool all_features = false;         // else those that Tessera needs
+  std::vector<std::string> without;  // features
   std::vector<const char*> extensions = {};
 };
 
-#define TESSERA_HOST_FUNCTIONS(X)                                                                                                                              \
-  X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceFeatures2) X(vkGetPhysicalDeviceMemoryProperties) X(vkCreateDevice) X(vkDestroyDevice)     \
-  X(vkGetDeviceQueue) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements) X(vkAllocateMemory) X(vkFreeMemory) X(vkBindBufferMemory) X(vkMapMemory) \
-  X(vkCreateCommandPool) X(vkDestroyCommandPool) X(vkAllocateCommandBuffers) X(vkBeginCommandBuffer) X(vkEndCommandBuffer) X(vkResetCommandBuffer)                \
-  X(vkCmdPipelineBarrier2) X(vkCmdFillBuffer) X(vkCmdCopyBuffer) X(vkQueueSubmit2) X(vkQueueWaitIdle) X(vkCreateFence) X(vkDestroyFence) X(vkWaitForFences)       \
-  X(vkResetFences) X(vkCreateImage) X(vkDestroyImage) X(vkGetImageMemoryRequirements) X(vkBindImageMemory) X(vkCmdCopyBufferToImage) X(vkCmdCopyImageToBuffer)     \
-  X(vkCmdClearColorImage) X(vkCreateSemaphore) X(vkDestroySemaphore) X(vkWaitSemaphores) X(vkGetPhysicalDeviceFormatProperties) X(vkSignalSemaphore)               \
-  X(vkGetSemaphoreCounterValue) X(vkCreateDebugUtilsMessengerEXT) X(vkDestroyDebugUtilsMessengerEXT) X(vkDeviceWaitIdle) X(vkCmdClearDepthStencilImage)
+#define TESSERA_HOST_FUNCTIONS(X)        \
+  X(vkDestroyInstance)                   \
+  X(vkEnumeratePhysicalDevices)          \
+  X(vkGetPhysicalDeviceFeatures2)        \
+  X(vkGetPhysicalDeviceMemoryProperties) \
+  X(vkCreateDevice)                      \
+  X(vkDestroyDevice)                     \
+  X(vkGetDeviceQueue)                    \
+  X(vkCreateBuffer)                      \
+  X(vkDestroyBuffer)                     \
+  X(vkGetBufferMemoryRequirements)       \
+  X(vkAllocateMemory)                    \
+  X(vkFreeMemory)                        \
+  X(vkBindBufferMemory)                  \
+  X(vkMapMemory)                         \
+  X(vkCreateCommandPool)                 \
+  X(vkDestroyCommandPool)                \
+  X(vkAllocateCommandBuffers)            \
+  X(vkBeginCommandBuffer)                \
+  X(vkEndCommandBuffer)                  \
+  X(vkResetCommandBuffer)                \
+  X(vkCmdPipelineBarrier2)               \
+  X(vkCmdFillBuffer)                     \
+  X(vkCmdCopyBuffer)                     \
+  X(vkQueueSubmit2)                      \
+  X(vkQueueWaitIdle)                     \
+  X(vkCreateFence)                       \
+  X(vkDestroyFence)                      \
+  X(vkWaitForFences)                     \
+  X(vkResetFences)                       \
+  X(vkCreateImage)                       \
+  X(vkDestroyImage)                      \
+  X(vkGetImageMemoryRequirements)        \
+  X(vkBindImageMemory)                   \
+  X(vkCmdCopyBufferToImage)              \
+  X(vkCmdCopyImageToBuffer)              \
+  X(vkCmdClearColorImage)                \
+  X(vkCreateSemaphore)                   \
+  X(vkDestroySemaphore)                  \
+  X(vkWaitSemaphores)                    \
+  X(vkGetPhysicalDeviceFormatProperties) \
+  X(vkSignalSemaphore)                   \
+  X(vkGetSemaphoreCounterValue)          \
+  X(vkCreateDebugUtilsMessengerEXT)      \
+  X(vkDestroyDebugUtilsMessengerEXT)     \
+  X(vkDeviceWaitIdle)                    \
+  X(vkCmdClearDepthStencilImage)
 
 class VulkanHost {
  public:
@@ -42,7 +81,8 @@ class VulkanHost {
     VkExtent2D extent = {};
     VkImageUsageFlags usage = 0;
   };
-  static constexpr VkBufferUsageFlags kUsage = VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+  static constexpr VkBufferUsageFlags kUsage = VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+                                               VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                                                VK_BUFFER_USAGE_TRANSFER_DST_BIT;
 
   explicit VulkanHost(const VulkanHostOptions& options = {});
@@ -54,13 +94,18 @@ class VulkanHost {
   Buffer buffer(VkDeviceSize size, VkBufferUsageFlags usage = kUsage);  ///< mapped; destroyed with the host
   ImportedBuffer range(const Buffer& b, VkDeviceSize offset = 0) const { return {b.handle, b.size, b.usage, offset}; }
   Image image(VkFormat format, VkExtent2D extent, VkImageUsageFlags usage);
-  VkCommandBuffer commands();                 ///< a new one, of a pool of its own
+  VkCommandBuffer commands();  ///< a new one, of a pool of its own
   void begin(VkCommandBuffer c);
   /// Ends and submits it; the host waits for nothing.
-  void submit(VkCommandBuffer c, VkFence fence = VK_NULL_HANDLE, const VkSemaphoreSubmitInfo* wait = nullptr, const VkSemaphoreSubmitInfo* signal = nullptr);
-  void run(VkCommandBuffer c) { submit(c); wait(); }
+  void submit(VkCommandBuffer c, VkFence fence = VK_NULL_HANDLE, const VkSemaphoreSubmitInfo* wait = nullptr,
+              const VkSemaphoreSubmitInfo* signal = nullptr);
+  void run(VkCommandBuffer c) {
+    submit(c);
+    wait();
+  }
   void wait();
-  void barrier(VkCommandBuffer c, VkPipelineStageFlags2 from, VkAccessFlags2 from_accesses, VkPipelineStageFlags2 to, VkAccessFlags2 to_accesses);
+  void barrier(VkCommandBuffer c, VkPipelineStageFlags2 from, VkAccessFlags2 from_accesses, VkPipelineStageFlags2 to,
+               VkAccessFlags2 to_accesses);
   void image_barrier(VkCommandBuffer c, const Image& image, VkImageLayout from, VkImageLayout to);
   VkSemaphore timeline();
   std::vector<std::string> messages() const;
@@ -75,7 +120,8 @@ class VulkanHost {
   VkPhysicalDeviceFeatures2 features;
 
  private:
-  static VKAPI_ATTR VkBool32 VKAPI_CALL report(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT, const VkDebugUtilsMessengerCallbackDataEXT* data, void* self);
+  static VKAPI_ATTR VkBool32 VKAPI_CALL report(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+                                               const VkDebugUtilsMessengerCallbackDataEXT* data, void* self);
   VkDeviceMemory allocate(const VkMemoryRequirements& needs, bool address);
   void destroy_device();
 

@@ -1,4 +1,5 @@
-// Waits for semaphores on the device: satisfied ones, and one that data makes impossible, which is an error of the call's results.
+// Waits for semaphores on the device: satisfied ones, and one that data makes impossible, which is an error of the
+// call's results.
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
 #include "support.h"
@@ -31,7 +32,9 @@ TEST_CASE("a wait that nothing can satisfy is an error of what the call wrote") 
     CompileOptions options;
     options.general = general;
     const CompiledKernel wait = load(device(), k, options);
-    const auto run = [&](int32_t n) { return wait({DeviceArray(device(), Array({1}, std::vector<int32_t>{n}))}).at(0); };
+    const auto run = [&](int32_t n) {
+      return wait({DeviceArray(device(), Array({1}, std::vector<int32_t>{n}))}).at(0);
+    };
     CHECK(run(5).download().element_bits(0) == 3);
     const DeviceArray bad = run(1);
     std::string message;
@@ -40,8 +43,10 @@ TEST_CASE("a wait that nothing can satisfy is an error of what the call wrote") 
     } catch (const DeviceError& e) {
       message = e.what();
     }
-    CHECK(message == "wait: semaphore_wait: waits for 2 in scratch_shapes[0][1], which holds 1\n  at wait.tir:10\n"
-                     "  note: nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore");
+    CHECK(message ==
+          "wait: semaphore_wait: waits for 2 in scratch_shapes[0][1], which holds 1\n  at wait.tir:10\n"
+          "  note: nothing that is under way can bring that: signal or start the copy before waiting, on the same "
+          "semaphore");
     CHECK(run(2).download().element_bits(0) == 0);
   }
   check_clean(device());
