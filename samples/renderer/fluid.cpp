@@ -1,10 +1,13 @@
 // A fluid and the particles in it (samples/kernels/stable_fluids.h), drawn by the host: dye by a triangle over the
 // whole picture whose fragments read the array where it lies, particles as points whose vertices are the rows of
 // another array. All arrays that the host's shaders see are buffers of the host.
+// clang-format off: what glslang writes includes nothing
+#include <cstdint>
 #include <renderer_shaders/dye_frag.h>
 #include <renderer_shaders/dye_vert.h>
 #include <renderer_shaders/particles_frag.h>
 #include <renderer_shaders/particles_vert.h>
+// clang-format on
 
 #include <cmath>
 #include <cstring>

@@ -1,8 +1,11 @@
 // Spheres in the light of one random ray per pixel, drawn by the host into three images: the light, a guide (normals
 // and distances), the surfaces' colours. Tessera's kernels read them, smooth the light where the guide says that it
 // falls on one surface, colour it, let bright parts bloom, and store what a screen shows into a fourth image.
+// clang-format off: what glslang writes includes nothing
+#include <cstdint>
 #include <renderer_shaders/scene_frag.h>
 #include <renderer_shaders/scene_vert.h>
+// clang-format on
 
 #include <array>
 #include <cmath>
