@@ -39,8 +39,7 @@ void Emitter::emit_atomic(const ir::Op& op) {
   if (r.space == ir::MemorySpace::shared) {
     if (op.code != Opcode::atomic_rmw || !is_int(r.dtype) || size_bytes(r.dtype) != 4)
       throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " of shared memory", op.loc);
-    const Id type = f_.type(Reg::u32), at = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, type),
-                                                  {arena_, shared_word(r, element_index(op), 0).id});
+    const Id type = f_.type(Reg::u32), at = shared_pointer(r, element_index(op), 0);
     const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
     // What comes before and after is the barriers' concern.
     return set(op.results.at(0),
@@ -111,12 +110,14 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
     else if (kind == Opcode::atomic_cas) {
       const V same =
           elementwise(Opcode::eq, t, DType::boolean, {old, get(op.operands.at(2))}, {full_range(t), full_range(t)});
-      now = select(same, memory(value, raw), size < 4 ? (word >> shift) & mask : word);
+      const V as_it_was = size < 4 ? (word >> shift) & mask : word;
+      now = select(same, memory(value, raw), as_it_was);
     } else {
       now = memory(elementwise(kind, t, t, {old, value}, {full_range(t), full_range(t)}), {});
     }
     if (size >= 4) return now;
-    return (word & ~(f_.make(Reg::u32, mask) << shift)) | (now << shift);
+    const V in_place = now << shift;
+    return (word & ~(f_.make(Reg::u32, mask) << shift)) | in_place;
   };
 
   const V start{&f_, m_.op(spv::OpAtomicLoad, type, {at, number(kScope), number(kRelaxed)}), reg};

@@ -22,7 +22,7 @@ Id type_u16(Function& f) {
 
 V round_bf16(V v) {
   const V b = bits(v);
-  const V rounded = (b + 0x7fff) + ((b >> 16) & 1), quiet = b | 0x400000;
+  const V last = (b >> 16) & 1, rounded = (b + 0x7fff) + last, quiet = b | 0x400000;
   return floating(select(is_nan(v), quiet, rounded) & 0xffff0000u);
 }
 
@@ -34,7 +34,8 @@ V round_f16(V v) {
     return {&f, f.module.op(spv::OpFConvert, f.type(Reg::f32), {half}), Reg::f32};
   }
   const V m = magnitude_bits(v);
-  V r = ((m + 0xfff) + ((m >> 13) & 1)) & ~0x1fffu;
+  const V last = (m >> 13) & 1;
+  V r = ((m + 0xfff) + last) & ~0x1fffu;
   r = select(r >= 0x47800000u, 0x7f800000u, r);  // 65520 and above: infinity
   // Below 2^-14: multiples of 2^-24. Rounds the 24-bit significand after a shift by 126 - exponent, which is at least
   // 14; of what is not below, by anything from 1 to 31.
@@ -42,8 +43,10 @@ V round_f16(V v) {
   const V significand = (m & 0x7fffff) | 0x800000;
   const V odd = (significand >> amount) & 1;
   const V steps = (significand + ((literal(m, 1) << (amount - 1)) - 1) + odd) >> amount;
-  r = select(m < 0x38800000u, bits(float_from_uint(steps, Reg::f32) * 0x1p-24), r);
-  r = select(m > 0x7f800000u, (m | 0x400000) & ~0x1fffu, r);
+  const V subnormal = bits(float_from_uint(steps, Reg::f32) * 0x1p-24);
+  r = select(m < 0x38800000u, subnormal, r);
+  const V quiet = (m | 0x400000) & ~0x1fffu;
+  r = select(m > 0x7f800000u, quiet, r);
   return floating(r | sign_bit(v));
 }
 
@@ -53,12 +56,15 @@ V round_f8(V v, DType t) {
   const int dropped = 23 - l.mantissa, least = l.mantissa - l.least_exponent;  // 2^-least is the least subnormal
   const uint32_t normal = static_cast<uint32_t>(127 + l.least_exponent) << 23;
   const V m = magnitude_bits(v);
-  V r = ((m + ((1u << (dropped - 1)) - 1)) + ((m >> dropped) & 1)) & ~((1u << dropped) - 1);
+  const V last = (m >> dropped) & 1;
+  V r = ((m + ((1u << (dropped - 1)) - 1)) + last) & ~((1u << dropped) - 1);
   // Below the least normal: multiples of 2^-least.
   const V shift = (150 - least) - (m >> 23), amount = select((shift - 1) > 30, 31, shift);
   const V significand = (m & 0x7fffff) | 0x800000;
-  const V steps = (significand + ((literal(m, 1) << (amount - 1)) - 1) + ((significand >> amount) & 1)) >> amount;
-  r = select(m < normal, bits(float_from_uint(steps, Reg::f32) * std::ldexp(1.0, -least)), r);
+  const V odd = (significand >> amount) & 1;
+  const V steps = (significand + ((literal(m, 1) << (amount - 1)) - 1) + odd) >> amount;
+  const V subnormal = bits(float_from_uint(steps, Reg::f32) * std::ldexp(1.0, -least));
+  r = select(m < normal, subnormal, r);
   // 448 is the greatest f8e4m3fn; beyond the greatest f8e5m2 comes 2^16.
   r = l.has_infinity ? select(r >= 0x47800000u, 0x7f800000u, r) : select(r > 0x43e00000u, 0x7fc00000u, r);
   r = select(m > 0x7f800000u, 0x7fc00000u, r);
@@ -79,11 +85,11 @@ V pack(V v, Reg to) {
     return float_from_uint(v, to);
   }
   const uint64_t half = uint64_t{1} << (w - 1);
-  const V up = (rest > Literal(half)) | (eq(rest, Literal(half)) & ne(top & 1, 0));
-  top = top + select(up, literal(top, 1), literal(top, 0));
+  const V odd = ne(top & 1, 0), tie = eq(rest, Literal(half)) & odd, up = (rest > Literal(half)) | tie;
+  top = top + select(up, 1, literal(top, 0));
   const Reg u = uint_of(to);
   // top's highest bit adds 1 to the exponent
-  const V packed = ((to_uint(n, u) + (l.bias - 1)) << l.mantissa) + to_uint(top, u);
+  const V significand = to_uint(top, u), packed = ((to_uint(n, u) + (l.bias - 1)) << l.mantissa) + significand;
   return floating(select(eq(v, 0), 0, packed));
 }
 
@@ -97,7 +103,8 @@ V int_to_float(V v, DType from, DType to) {
   if (!sgn) return normalize(pack(v, reg), to);
   const V negative = slt(v, 0);
   const V m = pack(select(negative, -v, v), reg);
-  return normalize(floating(bits(m) | select(negative, literal(bits(m), layout(reg).sign), literal(bits(m), 0))), to);
+  const V plus = literal(bits(m), 0), sign = select(negative, literal(bits(m), layout(reg).sign), plus);
+  return normalize(floating(bits(m) | sign), to);
 }
 
 V float_to_int(V v, DType to) {
@@ -110,11 +117,13 @@ V float_to_int(V v, DType to) {
     const V low = v < -above, high = v >= above, ok = not_nan & ~(low | high);
     const V r = sint_from_float(select(ok, v, 0.0), reg);
     const uint64_t most = (uint64_t{1} << (n - 1)) - 1;
-    return select(ok, r, select(not_nan, select(low, literal(r, ~most), literal(r, most)), literal(r, 0)));
+    const V zero = literal(r, 0), nearest = select(low, ~most, literal(r, most));
+    return select(ok, r, select(not_nan, nearest, zero));
   }
   const V positive = (v > 0.0) & not_nan, high = v >= above;
   const V r = uint_from_float(select(positive & ~high, v, 0.0), reg);
-  return select(positive & high, literal(r, n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1), r);
+  const V most = literal(r, n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1);
+  return select(positive & high, most, r);
 }
 
 V f64_to_f32(V v) {
@@ -122,15 +131,17 @@ V f64_to_f32(V v) {
   const V sign = to_uint(b >> 32, Reg::u32) & 0x80000000u;
   const V fraction = (m & layout(Reg::f64).fraction) | uint64_t{1} << 52;
   // The result's 24 bits (fewer below 2^-126) after a shift; what falls off decides the rounding.
-  const V deficit = select(e < 897, 897 - e, literal(e, 0));
-  const V shift = 29 + select(deficit > 34, literal(e, 34), deficit);
+  const V none = literal(e, 0), below = 897 - e, deficit = select(e < 897, below, none);
+  const V shift = 29 + select(deficit > 34, 34, deficit);
   const V kept = fraction >> shift, rest = fraction & ((literal(b, 1) << shift) - 1);
   const V half = literal(b, 1) << (shift - 1);
-  const V q = kept + select((rest > half) | (eq(rest, half) & ne(kept & 1, 0)), literal(b, 1), literal(b, 0));
-  const V base = select(e < 897, literal(e, 0), e - 897);
+  const V one = literal(b, 1), odd = ne(kept & 1, 0), tie = eq(rest, half) & odd, up = (rest > half) | tie;
+  const V q = kept + select(up, one, none);
+  const V above = e - 897, base = select(e < 897, none, above);
   const V packed = (base << 23) + q;
-  const V limited = select(packed >= uint64_t{0x7f800000}, literal(b, 0x7f800000), packed);
-  const V special = select(eq(m, layout(Reg::f64).infinity), literal(b, 0x7f800000), (m >> 29 & 0x3fffff) | 0x7fc00000);
+  const V limited = select(packed >= uint64_t{0x7f800000}, 0x7f800000, packed);
+  const V quiet = (m >> 29 & 0x3fffff) | 0x7fc00000;
+  const V special = select(eq(m, layout(Reg::f64).infinity), 0x7f800000, quiet);
   const V r = select(m >= layout(Reg::f64).infinity, special, limited);
   return floating(to_uint(r, Reg::u32) | sign);
 }
@@ -164,7 +175,7 @@ V convert(V v, DType from, DType to) {
   if (from == to) return v;
   const Reg reg = reg_of(to);
   if (to == DType::boolean) return tessera::is_float(from) ? ne(magnitude_bits(v), 0) : ne(v, 0);
-  if (from == DType::boolean) return select(v, v.fn->make(reg, 1), v.fn->make(reg, 0));
+  if (from == DType::boolean) return select(v, 1, v.fn->make(reg, 0));
   if (tessera::is_float(from)) return tessera::is_float(to) ? float_to_float_dtype(v, from, to) : float_to_int(v, to);
   if (tessera::is_float(to)) return int_to_float(v, from, to);
   const V w = reg == v.reg ? v : reg == Reg::u64 && is_signed_int(from) ? sign_extend(v) : to_uint(v, reg);
@@ -191,7 +202,7 @@ V constant(Function& f, DType t, uint64_t b) {
 V memory_bits(V v, DType t) {
   Function& f = *v.fn;
   switch (t) {
-    case DType::boolean: return select(v, f.make(Reg::u32, 1), f.make(Reg::u32, 0));
+    case DType::boolean: return select(v, 1, f.make(Reg::u32, 0));
     case DType::i4:
     case DType::u4: return v & 15;
     case DType::i8: return v & 0xff;
@@ -200,8 +211,10 @@ V memory_bits(V v, DType t) {
     case DType::f8e4m3fn: {
       const V m = magnitude_bits(v);
       V r = (m - 0x3c000000u) >> 20;
-      r = select(m < 0x3c800000u, uint_from_float(select(m < 0x3c800000u, floating(m), 0.0) * 0x1p9, Reg::u32), r);
-      return select(m >= 0x7f800000u, 0x7f, r) | (sign_bit(v) >> 24);
+      const V a = floating(m), steps = uint_from_float(select(m < 0x3c800000u, a, 0.0) * 0x1p9, Reg::u32);
+      r = select(m < 0x3c800000u, steps, r);
+      const V sign = sign_bit(v) >> 24;
+      return select(m >= 0x7f800000u, 0x7f, r) | sign;
     }
     case DType::bf16: return bits(v) >> 16;
     case DType::f16: {
@@ -212,8 +225,10 @@ V memory_bits(V v, DType t) {
       }
       const V m = magnitude_bits(v);
       V r = (m - 0x38000000u) >> 13;
-      r = select(m < 0x38800000u, uint_from_float(select(m < 0x38800000u, floating(m), 0.0) * 0x1p24, Reg::u32), r);
-      r = select(m >= 0x7f800000u, ((m >> 13) & 0x3ff) | 0x7c00, r);
+      const V a = floating(m), steps = uint_from_float(select(m < 0x38800000u, a, 0.0) * 0x1p24, Reg::u32);
+      r = select(m < 0x38800000u, steps, r);
+      const V special = ((m >> 13) & 0x3ff) | 0x7c00;
+      r = select(m >= 0x7f800000u, special, r);
       return r | (sign_bit(v) >> 16);
     }
     default: return bits(v);
@@ -232,7 +247,8 @@ V from_memory_bits(V raw, DType t) {
     case DType::f8e4m3fn: {
       const V m = raw & 0x7f;
       V r = (m << 20) + 0x3c000000u;
-      r = select(m < 8, bits(float_from_uint(m, Reg::f32) * 0x1p-9), r);
+      const V subnormal = bits(float_from_uint(m, Reg::f32) * 0x1p-9);
+      r = select(m < 8, subnormal, r);
       r = select(eq(m, 0x7f), 0x7fc00000u, r);
       return floating(r | ((raw & 0x80) << 24));
     }
@@ -244,8 +260,10 @@ V from_memory_bits(V raw, DType t) {
         return {&f, f.module.op(spv::OpFConvert, f.type(Reg::f32), {half}), Reg::f32};
       }
       const V m = raw & 0x7fff, shifted = m << 13;
-      V r = shifted + select(m >= 0x7c00, literal(m, 0x70000000u), literal(m, 0x38000000u));
-      r = select(m < 0x400, bits(float_from_uint(m, Reg::f32) * 0x1p-24), r);
+      const V usual = literal(m, 0x38000000u), of_special = literal(m, 0x70000000u);
+      V r = shifted + select(m >= 0x7c00, of_special, usual);
+      const V subnormal = bits(float_from_uint(m, Reg::f32) * 0x1p-24);
+      r = select(m < 0x400, subnormal, r);
       return floating(r | ((raw & 0x8000) << 16));
     }
     case DType::f32:

@@ -13,12 +13,18 @@ namespace {
 
 using ir::Opcode;
 
+/// The one quotient that has no room, of the least integer by -1.
+V overflows(V a, V b, int64_t least) {
+  const V lowest = eq(a, Literal(least));
+  return eq(b, -1) & lowest;
+}
+
 V signed_div(V a, V b, const Range& ra, const Range& rb, int64_t least) {
   if (ra.nonnegative() && rb.known && rb.lo > 0) return udiv(a, b);
   const bool zero = rb.contains(0), overflow = least <= INT32_MIN && rb.contains(-1) && ra.contains(least);
   if (!zero && !overflow) return sdiv(a, b);
   const V bad = eq(b, 0);
-  const V unsafe = overflow ? bad | (eq(b, -1) & eq(a, Literal(least))) : bad;
+  const V unsafe = overflow ? bad | overflows(a, b, least) : bad;
   const V q = sdiv(a, select(unsafe, 1, b));  // MIN / 1 = MIN is what MIN / -1 wraps to
   return zero ? select(bad, -1, q) : q;
 }
@@ -28,7 +34,7 @@ V signed_rem(V a, V b, const Range& ra, const Range& rb, int64_t least) {
   const bool zero = rb.contains(0), overflow = least <= INT32_MIN && rb.contains(-1) && ra.contains(least);
   const V bad = eq(b, 0);
   V safe = b;
-  if (overflow) safe = select(bad | (eq(b, -1) & eq(a, Literal(least))), 1, b);
+  if (overflow) safe = select(bad | overflows(a, b, least), 1, b);
   else if (zero) safe = select(bad, 1, b);
   const V r = a - sdiv(a, safe) * safe;  // OpSRem is undefined for negative operands in Vulkan
   return zero ? select(bad, a, r) : r;
@@ -55,33 +61,42 @@ V extreme(bool larger, DType t, V a, V b) {
   const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
   const V nan_a = preserve ? ne(a, a) : is_nan(a);
   // True where b wins or either is NaN.
-  const V pick_b = preserve
-                       ? a.fn->emit(larger ? spv::OpFUnordLessThan : spv::OpFUnordGreaterThan, Reg::boolean, {a, b})
-                       : (larger ? a < b : b < a) | is_nan(b);
+  V pick_b;
+  if (preserve) {
+    pick_b = a.fn->emit(larger ? spv::OpFUnordLessThan : spv::OpFUnordGreaterThan, Reg::boolean, {a, b});
+  } else {
+    const V nan_b = is_nan(b);
+    pick_b = (larger ? a < b : b < a) | nan_b;
+  }
   // Equal operands differ only if they are zeros of opposite signs: and keeps a common sign (max), or any sign (min).
-  const V same = floating(larger ? bits(a) & bits(b) : bits(a) | bits(b));
-  return select(nan_a, a, select(eq(a, b), same, select(pick_b, b, a)));
+  const V bits_b = bits(b), bits_a = bits(a), same = floating(larger ? bits_a & bits_b : bits_a | bits_b);
+  const V unequal = select(pick_b, b, a);
+  return select(nan_a, a, select(eq(a, b), same, unequal));
 }
 
 V float_round(V a, const std::function<V(V)>& native) {
   const V r = native(a);
   // Without the execution mode the driver may drop the sign of a zero result.
   const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
-  return preserve ? r : floating(magnitude_bits(r) | sign_bit(a));
+  return preserve ? r : copy_sign(r, a);
 }
 
 /// Halves to even, of all sizes.
 V round_to_even(V a) {
   if (a.reg != Reg::f64) return float_round(a, [](V x) { return round_even(x); });
   const V m = abs(a), whole = floor(m), rest = m - whole, half = whole * 0.5;  // exact; NaN and infinities stay whole
-  const V up = (rest > 0.5) | (eq(rest, 0.5) & ne(floor(half), half));
+  const V odd = ne(floor(half), half), tie = eq(rest, 0.5) & odd, up = (rest > 0.5) | tie;
   return copy_sign(select(up, whole + 1.0, whole), a);
 }
 
 V sign(DType t, V a) {
-  if (is_signed_int(t)) return select(eq(a, 0), 0, sar(a, static_cast<int>(width(a.reg)) - 1) | 1);
+  if (is_signed_int(t)) {
+    const V one = sar(a, static_cast<int>(width(a.reg)) - 1) | 1;
+    return select(eq(a, 0), 0, one);
+  }
   if (is_int(t)) return select(eq(a, 0), a, 1);
-  return copy_sign(select(is_nan(a) | eq(a, 0.0), a, 1.0), a);
+  const V zero = eq(a, 0.0);
+  return copy_sign(select(is_nan(a) | zero, a, 1.0), a);
 }
 
 /// Halves away from zero. GLSL's Round leaves the direction of halves to the driver.
@@ -112,21 +127,25 @@ template <Opcode op> V expand(const Call& c) = delete;
 EXPANSION(div) {
   if (c.flt()) return c.a[0] / c.a[1];
   if (c.sgn()) return signed_div(c.a[0], c.a[1], c.r[0], c.r[1], c.least());
-  return c.r[1].contains(0) ? select(eq(c.a[1], 0), -1, udiv(c.a[0], select(eq(c.a[1], 0), 1, c.a[1])))
-                            : udiv(c.a[0], c.a[1]);
+  if (!c.r[1].contains(0)) return udiv(c.a[0], c.a[1]);
+  const V q = udiv(c.a[0], select(eq(c.a[1], 0), 1, c.a[1]));
+  return select(eq(c.a[1], 0), -1, q);
 }
 EXPANSION(rem) {
   if (c.flt()) return float_rem(c.t, c.a[0], c.a[1]);
   if (c.sgn()) return signed_rem(c.a[0], c.a[1], c.r[0], c.r[1], c.least());
-  return c.r[1].contains(0) ? select(eq(c.a[1], 0), c.a[0], umod(c.a[0], select(eq(c.a[1], 0), 1, c.a[1])))
-                            : umod(c.a[0], c.a[1]);
+  if (!c.r[1].contains(0)) return umod(c.a[0], c.a[1]);
+  const V r = umod(c.a[0], select(eq(c.a[1], 0), 1, c.a[1]));
+  return select(eq(c.a[1], 0), c.a[0], r);
 }
 EXPANSION(max) { return extreme(true, c.t, c.a[0], c.a[1]); }
 EXPANSION(min) { return extreme(false, c.t, c.a[0], c.a[1]); }
 EXPANSION(pow) { return pow(c.a[0], c.a[1]); }
 EXPANSION(abs) {
   if (c.flt()) return floating(magnitude_bits(c.a[0]));
-  return c.sgn() ? select(slt(c.a[0], 0), -c.a[0], c.a[0]) : c.a[0];
+  if (!c.sgn()) return c.a[0];
+  const V negated = -c.a[0];
+  return select(slt(c.a[0], 0), negated, c.a[0]);
 }
 EXPANSION(sign) { return sign(c.t, c.a[0]); }
 EXPANSION(floor) {

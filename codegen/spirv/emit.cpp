@@ -80,10 +80,14 @@ void Emitter::built_ins() {
   if (index || number) {
     const Id n = vector(spv::BuiltInNumWorkgroups, "num_workgroups");
     const V nx = component(n, 0), ny = component(n, 1);
-    if (number) num_workgroups_ = nx * ny * component(n, 2);
+    if (number) {
+      const V nz = component(n, 2);
+      num_workgroups_ = nx * ny * nz;
+    }
     if (index) {
       const Id id = vector(spv::BuiltInWorkgroupId, "workgroup_id");
-      workgroup_index_ = (component(id, 2) * ny + component(id, 1)) * nx + component(id, 0);
+      const V x = component(id, 0), y = component(id, 1);
+      workgroup_index_ = (component(id, 2) * ny + y) * nx + x;
     }
   }
   const bool shuffles =
@@ -139,7 +143,8 @@ void Emitter::arguments() {
   if (indirect_) {
     const Id push = m_.variable(push_class, m_.type_block({{u64, 0}}));
     m_.name(push, "table_address");
-    const Id at = m_.op(spv::OpAccessChain, m_.type_pointer(push_class, u64), {push, f_.make(Reg::u32, 0).id});
+    const Id first = f_.make(Reg::u32, 0).id;
+    const Id at = m_.op(spv::OpAccessChain, m_.type_pointer(push_class, u64), {push, first});
     const Id address = m_.op(spv::OpLoad, u64, {at});
     from = pointer({&f_, address, Reg::u64}, block);
   } else {
@@ -147,9 +152,9 @@ void Emitter::arguments() {
     m_.name(from, "arguments");
   }
   const auto read = [&](uint32_t member, Reg reg) {
-    const Id type = f_.type(reg);
-    const Id at = m_.op(spv::OpAccessChain, m_.type_pointer(indirect_ ? buffer_class : push_class, type),
-                        {from, f_.make(Reg::u32, member).id});
+    const Id type = f_.type(reg), which = f_.make(Reg::u32, member).id;
+    const Id at =
+        m_.op(spv::OpAccessChain, m_.type_pointer(indirect_ ? buffer_class : push_class, type), {from, which});
     Words w{at};
     if (indirect_) w.insert(w.end(), {spv::MemoryAccessAlignedMask, width(reg) / 8});
     return V{&f_, m_.op(spv::OpLoad, type, w), reg};

@@ -92,6 +92,7 @@ class Emitter {
   Register load_part(const ir::Op& op, const Ref& r);
   void store_part(const ir::Op& op, const Ref& r, V raw);
   V shared_word(const Ref& r, V index, uint32_t word);
+  Id shared_pointer(const Ref& r, V index, uint32_t word);
   Register load(const ir::Op& op, const Ref& r);
   void store(const ir::Op& op, const Ref& r, V value, V raw);
   ir::Value root(ir::Value ref) const;  ///< through views

@@ -22,7 +22,8 @@ const Table kAsin{
 /// v + n pi/4 for n from 0 to 4. The upper part of pi/4 has so few bits that n times it is exact.
 V plus_eighths(V v, V n) {
   const V high = pick(v, 0x1.921fap-1, 0x1.921fb54442d00p-1), low = pick(v, 0x1.54442ep-21, 0x1.8469898cc5170p-49);
-  return n * high + (n * low + v);
+  const V rest = n * low + v;
+  return n * high + rest;
 }
 
 /// The angle in [0, pi] between (x, y) and the axis of x, for y >= 0 and, unless it is to be mirrored, x >= 0. Garbage
@@ -31,17 +32,18 @@ V angle(V y, V x, V mirrored) {
   const V swapped = y > x, larger = select(swapped, y, x), smaller = select(swapped, x, y);
   // Division is sure of its result only while the divisor is neither huge nor zero.
   const V infinite = is_inf(larger), zero = eq(larger, 0.0), huge = larger > pick(x, 0x1p120, 0x1p1000);
-  const V shrink = select(huge, literal(x, 0x1p-8), literal(x, 1.0));
-  const V a = select(infinite, select(is_inf(smaller), literal(x, 1.0), literal(x, 0.0)), smaller * shrink);
-  const V b = select(infinite | zero, 1.0, larger * shrink);
+  const V shrink = select(huge, 0x1p-8, literal(x, 1.0)), none = literal(x, 0.0);
+  const V shrunk = smaller * shrink, a = select(infinite, select(is_inf(smaller), 1.0, none), shrunk);
+  const V divisor = larger * shrink, b = select(infinite | zero, 1.0, divisor);
   const V steep = a > b * 0x1.a827999fcef32p-2;  // tan(pi/8): then from pi/4, by the difference of tangents
-  const V q = select(steep, a - b, a) / select(steep, a + b, b), z = q * q;
-  const V r = fma(q * z, polynomial(z, kAtan), q);
+  const V below = select(steep, a + b, b), q = select(steep, a - b, a) / below, z = q * q;
+  const V p = polynomial(z, kAtan), r = fma(q * z, p, q);
   // r, pi/4 + r; swapped: pi/2 less that; mirrored: pi less that.
-  V n = select(steep, literal(x, 1.0), literal(x, 0.0));
+  V n = select(steep, 1.0, none);
   n = select(swapped, 2.0 - n, n);
   n = select(mirrored, 4.0 - n, n);
-  return plus_eighths(select(swapped ^ mirrored, -r, r), n);
+  const V negated = -r;
+  return plus_eighths(select(swapped ^ mirrored, negated, r), n);
 }
 
 struct Arc {
@@ -50,36 +52,40 @@ struct Arc {
 };
 
 Arc arc(V a) {
-  const V near_one = a > 0.5, z = select(near_one, (1.0 - a) * 0.5, a * a), s = select(near_one, sqrt(z), a);
-  return {near_one, fma(s * z, polynomial(z, kAsin), s)};
+  const V near_one = a > 0.5, square = a * a, z = select(near_one, (1.0 - a) * 0.5, square);
+  const V s = select(near_one, sqrt(z), a), p = polynomial(z, kAsin);
+  return {near_one, fma(s * z, p, s)};
 }
 
 }  // namespace
 
 V atan(V x) {
-  const V r = angle(abs(x), literal(x, 1.0), x.fn->boolean(false));
+  const V mirrored = x.fn->boolean(false), one = literal(x, 1.0), r = angle(abs(x), one, mirrored);
   return copy_sign(select(is_nan(x), x, r), x);
 }
 
 V atan2(V y, V x) {
-  const V r = angle(abs(y), abs(x), ne(sign_bit(x), 0));
-  return select(is_nan(x) | is_nan(y), nan(x), copy_sign(r, y));
+  const V mirrored = ne(sign_bit(x), 0), beside = abs(x), r = copy_sign(angle(abs(y), beside, mirrored), y);
+  const V undefined = nan(x), nan_y = is_nan(y);
+  return select(is_nan(x) | nan_y, undefined, r);
 }
 
 V asin(V x) {
   const V a = abs(x);
   const Arc c = arc(a);
-  const V r = select(c.near_one, plus_eighths(c.p * -2.0, literal(x, 2.0)), c.p);
-  return select(magnitude_bits(x) <= layout(x.reg).one, copy_sign(r, x), nan(x));
+  const V two = literal(x, 2.0), r = select(c.near_one, plus_eighths(c.p * -2.0, two), c.p);
+  const V undefined = nan(x), inside = copy_sign(r, x);
+  return select(magnitude_bits(x) <= layout(x.reg).one, inside, undefined);
 }
 
 V acos(V x) {
   const Arc c = arc(abs(x));
   const V negative = ne(sign_bit(x), 0), p = select(c.near_one, c.p * 2.0, c.p);
   // Near 1: p or pi - p; else pi/2 - p or pi/2 + p.
-  const V n = select(c.near_one, select(negative, literal(x, 4.0), literal(x, 0.0)), literal(x, 2.0));
-  const V r = plus_eighths(select(negative ^ c.near_one, p, -p), n);
-  return select(magnitude_bits(x) <= layout(x.reg).one, r, nan(x));
+  const V two = literal(x, 2.0), n = select(c.near_one, select(negative, 4.0, literal(x, 0.0)), two);
+  const V negated = -p, r = plus_eighths(select(negative ^ c.near_one, p, negated), n);
+  const V undefined = nan(x);
+  return select(magnitude_bits(x) <= layout(x.reg).one, r, undefined);
 }
 
 }  // namespace tessera::spirv

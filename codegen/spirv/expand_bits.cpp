@@ -13,8 +13,10 @@ V lower_half(V a) { return to_uint(a, Reg::u32); }
 V upper_product(V a, V b) {
   const V mask = literal(a, uint64_t{0xffffffff});
   const V al = a & mask, ah = a >> 32, bl = b & mask, bh = b >> 32;
-  const V middle = ah * bl + ((al * bl) >> 32), other = al * bh + (middle & mask);
-  return (ah * bh + (middle >> 32)) + (other >> 32);
+  const V carried = (al * bl) >> 32, middle = ah * bl + carried;
+  const V lower = middle & mask, other = al * bh + lower;
+  const V of_other = other >> 32, of_middle = middle >> 32;
+  return (ah * bh + of_middle) + of_other;
 }
 
 }  // namespace
@@ -27,7 +29,8 @@ V mulhi(DType t, V a, V b) {
     const V r = upper_product(a, b);
     if (!is_signed_int(t)) return r;
     // As signed numbers a is 2^64 less where its top bit is set.
-    return (r - (sar(a, 63) & b)) - (sar(b, 63) & a);
+    const V of_b = sar(b, 63) & a;
+    return (r - (sar(a, 63) & b)) - of_b;
   }
   const Id u = f.type(Reg::u32);
   const Id both =
@@ -39,13 +42,17 @@ V count_leading_zeros(DType t, V a) {
   const int w = bits(t);
   if (w < 32 && is_signed_int(t)) a = a & ((1 << w) - 1);
   const V top = highest_bit(a);
-  return to_uint(select(eq(a, 0), literal(top, w), (w - 1) - top), a.reg);
+  const V above = (w - 1) - top, all = literal(top, w);
+  return to_uint(select(eq(a, 0), all, above), a.reg);
 }
 
 V population_count(DType t, V a) {
   Function& f = *a.fn;
   const auto count = [&](V v) { return f.emit(spv::OpBitCount, Reg::u32, {v}); };
-  if (bits(t) == 64) return to_uint(count(upper_half(a)) + count(lower_half(a)), Reg::u64);
+  if (bits(t) == 64) {
+    const V lower = count(lower_half(a));
+    return to_uint(count(upper_half(a)) + lower, Reg::u64);
+  }
   if (bits(t) < 32 && is_signed_int(t)) a = a & ((1 << bits(t)) - 1);
   return count(a);
 }
@@ -55,12 +62,18 @@ V population_count(DType t, V a) {
 V nextafter(DType t, V from, V to) {
   const V a = memory_bits(from, t), b = memory_bits(to, t);
   const uint64_t sign = uint64_t{1} << (bits(t) - 1);
-  const auto order = [&](V x) { return select(ne(x & sign, 0), -(x & (sign - 1)), x); };
-  const V x = order(a), y = order(b), next = x + select(slt(x, y), literal(x, 1), literal(x, -1));
-  V r = select(slt(next, 0), -next | sign, next);
-  r = select(eq(next, 0), a & sign, r);  // from the least number to the zero of its sign
+  const auto order = [&](V x) {
+    const V negated = -(x & (sign - 1));
+    return select(ne(x & sign, 0), negated, x);
+  };
+  const V x = order(a), y = order(b), down = literal(x, -1), up = literal(x, 1), next = x + select(slt(x, y), up, down);
+  const V below_zero = -next | sign;
+  V r = select(slt(next, 0), below_zero, next);
+  const V zero = a & sign;
+  r = select(eq(next, 0), zero, r);  // from the least number to the zero of its sign
   r = select(eq(x, y), b, r);
-  return select(is_nan(from) | is_nan(to), nan(from), from_memory_bits(r, t));
+  const V number = from_memory_bits(r, t), undefined = nan(from), nan_to = is_nan(to);
+  return select(is_nan(from) | nan_to, undefined, number);
 }
 
 }  // namespace tessera::spirv

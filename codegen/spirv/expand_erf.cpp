@@ -56,18 +56,24 @@ V erf(V x) {
   const V small = a < kErfSplit, near = select(small, a, 0.0), far = select(a < most, a, most);
   const V low = near * polynomial(near * near, kErfSmall);
   const V high = 1.0 - exp_ordinary(-polynomial(far, kErfLarge));
-  return copy_sign(select(is_nan(x), x, select(small, low, high)), x);
+  const V r = select(small, low, high);
+  return copy_sign(select(is_nan(x), x, r), x);
 }
 
 V erf_inv(V x) {
   const V a = abs(x), inside = magnitude_bits(x) < layout(x.reg).one, b = select(inside, a, 0.0);
-  const V w = -log((1.0 - b) * (b + 1.0)), root = sqrt(w);
+  const V above = b + 1.0, w = -log((1.0 - b) * above), root = sqrt(w);
   const V near = w < pick(x, 5.0, 5.4);
   V far = polynomial(root - 3.0, kInverseFar);
-  if (x.reg == Reg::f64) far = select(root < 3.6, far, polynomial(root - 4.75, kInverseFarther));
+  if (x.reg == Reg::f64) {
+    const V farther = polynomial(root - 4.75, kInverseFarther);
+    far = select(root < 3.6, far, farther);
+  }
   const V r = b * select(near, polynomial(w - pick(x, 2.5, 2.75), kInverseNear), far);
-  const V outside = select(eq(magnitude_bits(x), Literal(layout(x.reg).one)), infinity(x), nan(x));
-  return copy_sign(select(is_nan(x), x, select(inside, r, outside)), x);
+  const V undefined = nan(x), pole = infinity(x);
+  const V outside = select(eq(magnitude_bits(x), Literal(layout(x.reg).one)), pole, undefined);
+  const V all = select(inside, r, outside);
+  return copy_sign(select(is_nan(x), x, all), x);
 }
 
 }  // namespace tessera::spirv

@@ -24,7 +24,8 @@ Halves half_exponentials(V a) {
 
 /// log(1 + t) for t from [0, inf]; with `doubled`, log(2 t) for t so large that the 1 is nothing.
 V log1p_or_double(V t, V doubled) {
-  return log1p(t) + select(doubled, literal(t, 0x1.62e42fefa39efp-1), literal(t, 0.0));
+  const V ln2 = select(doubled, 0x1.62e42fefa39efp-1, literal(t, 0.0));
+  return log1p(t) + ln2;
 }
 
 }  // namespace
@@ -32,36 +33,41 @@ V log1p_or_double(V t, V doubled) {
 V sinh(V x) {
   const V a = abs(x), small = a < 1.0, near = select(small, a, 0.0), z = near * near;
   const Halves h = half_exponentials(a);
-  const V r = select(small, fma(near * z, polynomial(z, kSinh), near), h.growing - h.decaying);
+  const V far = h.growing - h.decaying, p = polynomial(z, kSinh), r = select(small, fma(near * z, p, near), far);
   return copy_sign(select(is_nan(x), x, r), x);
 }
 
 V cosh(V x) {
   const Halves h = half_exponentials(abs(x));
-  return select(is_nan(x), x, h.growing + h.decaying);
+  const V r = h.growing + h.decaying;
+  return select(is_nan(x), x, r);
 }
 
 /// log(a + sqrt(a^2 + 1)) = log(1 + (a + a^2 / (1 + sqrt(a^2 + 1)))).
 V asinh(V x) {
   const V a = abs(x), large = a > pick(x, 0x1p28, 0x1p54), b = select(large, 1.0, a), square = b * b;
   const V t = b + square / (sqrt(square + 1.0) + 1.0);
-  return copy_sign(select(is_nan(x), x, log1p_or_double(select(large, a, t), large)), x);
+  const V r = log1p_or_double(select(large, a, t), large);
+  return copy_sign(select(is_nan(x), x, r), x);
 }
 
 /// log(x + sqrt(x^2 - 1)) with x = 1 + t: log(1 + (t + sqrt(t (t + 2)))).
 V acosh(V x) {
   const V large = x > pick(x, 0x1p28, 0x1p54), t = select(large, 1.0, x - 1.0);
   const V r = log1p_or_double(select(large, x, t + sqrt(t * (t + 2.0))), large);
-  return select((x >= 1.0) & ~is_nan(x), r, select(is_nan(x), x, nan(x)));
+  const V undefined = nan(x), outside = select(is_nan(x), x, undefined), number = ~is_nan(x);
+  return select((x >= 1.0) & number, r, outside);
 }
 
 /// log((1 + a) / (1 - a)) / 2 = log(1 + 2 a / (1 - a)) / 2.
 V atanh(V x) {
   const V a = abs(x), inside = magnitude_bits(x) < layout(x.reg).one, b = select(inside, a, 0.0), q = b / (1.0 - b);
   // For small a the quotient's error would count in full: 2 a + 2 a q is the same.
-  const V r = log1p(select(b < 0.5, b + b * q, q) * 2.0) * 0.5;
-  const V outside = select(eq(magnitude_bits(x), Literal(layout(x.reg).one)), infinity(x), nan(x));
-  return copy_sign(select(is_nan(x), x, select(inside, r, outside)), x);
+  const V sum = b + b * q, r = log1p(select(b < 0.5, sum, q) * 2.0) * 0.5;
+  const V undefined = nan(x), pole = infinity(x);
+  const V outside = select(eq(magnitude_bits(x), Literal(layout(x.reg).one)), pole, undefined);
+  const V all = select(inside, r, outside);
+  return copy_sign(select(is_nan(x), x, all), x);
 }
 
 }  // namespace tessera::spirv

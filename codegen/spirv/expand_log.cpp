@@ -32,7 +32,7 @@ Parts parts(V x) {
   const V sqrt_half = literal(b, width(x.reg) == 64 ? uint64_t{0x3fe6a09e667f3bcd} : uint64_t{0x3f3504f3});
   const V k = sar(c - sqrt_half, l.mantissa);
   const V e = float_from_sint(to_uint(k, Reg::u32), x.reg);
-  const V shift = select(subnormal, literal(x, -static_cast<double>(l.bias - 1 + l.mantissa)), literal(x, 0.0));
+  const V shift = select(subnormal, -static_cast<double>(l.bias - 1 + l.mantissa), literal(x, 0.0));
   return {e + shift, floating(c - (k << l.mantissa))};
 }
 
@@ -40,8 +40,9 @@ Parts parts(V x) {
 V with_special_logs(V x, V r) {
   const Layout l = layout(x.reg);
   const V b = bits(x);
-  const V keeps = (magnitude_bits(x) > l.infinity) | eq(b, Literal(l.infinity));
-  const V special = select(eq(magnitude_bits(x), 0), -infinity(x), select(keeps, x, nan(x)));
+  const V infinite = eq(b, Literal(l.infinity)), keeps = (magnitude_bits(x) > l.infinity) | infinite;
+  const V other = select(keeps, x, nan(x)), pole = -infinity(x);
+  const V special = select(eq(magnitude_bits(x), 0), pole, other);
   return select((b - 1) < l.infinity - 1, r, special);
 }
 
@@ -59,7 +60,8 @@ LogOfM log_of_m(V f) {
 /// e ln 2 + l.
 V plus_ln2(V e, LogOfM l) {
   const V high = pick(e, 0x1.62e4p-1, 0x1.62e42fee00000p-1), low = pick(e, 0x1.7f7d1cp-20, 0x1.a39ef35793c76p-33);
-  return e * high - ((l.half_square - (l.rest + e * low)) - l.f);
+  const V rest = (l.half_square - (l.rest + e * low)) - l.f;
+  return e * high - rest;
 }
 
 // Pairs of floats whose sum is a number of twice the precision.
@@ -76,13 +78,14 @@ Pair quick_sum(V a, V b) {  // |a| >= |b|
 Pair product(V a, V b) {
   const uint64_t mask = width(a.reg) == 64 ? ~uint64_t{0x7ffffff} : 0xfffff000u;
   const V ah = floating(bits(a) & mask), al = a - ah, bh = floating(bits(b) & mask), bl = b - bh;
-  const V p = a * b;
-  return {p, (((ah * bh - p) + ah * bl) + al * bh) + al * bl};
+  const V p = a * b, last = al * bl, third = al * bh, second = ah * bl;
+  return {p, (((ah * bh - p) + second) + third) + last};
 }
 
 Pair times(Pair a, Pair b) {
   const Pair p = product(a.hi, b.hi);
-  return quick_sum(p.hi, p.lo + (a.hi * b.lo + a.lo * b.hi));
+  const V cross = a.lo * b.hi;
+  return quick_sum(p.hi, p.lo + (a.hi * b.lo + cross));
 }
 
 /// log2 of |x| for x neither 0 nor special.
@@ -91,7 +94,8 @@ Pair log2_pair(V x) {
   const V f = d.m - 1.0, below = d.m + 1.0, below_lo = d.m - (below - 1.0);
   const V s = f / below;
   const Pair back = product(s, below);
-  const Pair ratio = quick_sum(s, (((f - back.hi) - back.lo) - s * below_lo) / below);
+  const V lost = s * below_lo;
+  const Pair ratio = quick_sum(s, (((f - back.hi) - back.lo) - lost) / below);
   const Pair z = times(ratio, ratio);
   const V third = pick(x, 0x1.555556p-1, 0x1.5555555555555p-1),
           third_lo = pick(x, -0x1.555556p-26, 0x1.5555555555555p-55);
@@ -115,13 +119,16 @@ V log(V x) {
 
 /// Through u = 1 + x, with what its rounding lost put back into the fraction.
 V log1p(V x) {
-  const V u = x + 1.0, lost = select(x < 1.0, x - (u - 1.0), 1.0 - (u - x));
+  const V u = x + 1.0, of_one = 1.0 - (u - x), of_x = x - (u - 1.0), lost = select(x < 1.0, of_x, of_one);
   const Parts d = parts(u);
   const V k = select(d.e < 64.0, d.e, 64.0);  // beyond, what was lost is nothing
-  const V f = select(eq(d.e, 0.0), x, (d.m - 1.0) + lost * power_of_two(-integer_of(k), x.reg));
+  const V put_back = lost * power_of_two(-integer_of(k), x.reg), fraction = (d.m - 1.0) + put_back;
+  const V f = select(eq(d.e, 0.0), x, fraction);
   const V above = x > -1.0, finite = magnitude_bits(x) < layout(x.reg).infinity;
-  const V special = select(is_nan(x) | (above & ~finite), x, select(eq(x, -1.0), infinity(x), nan(x)));
-  return copy_sign(select(above & finite, plus_ln2(d.e, log_of_m(f)), special), x);
+  const V undefined = nan(x), pole = infinity(x), not_above = select(eq(x, -1.0), pole, undefined);
+  const V infinite = above & ~finite, special = select(is_nan(x) | infinite, x, not_above);
+  const V r = plus_ln2(d.e, log_of_m(f));
+  return copy_sign(select(above & finite, r, special), x);
 }
 
 V log2(V x) {
@@ -135,11 +142,17 @@ V cbrt(V x) {
   const Parts d = parts(x);
   const V third = floor((d.e + 0.5) * (1.0 / 3)), rest = d.e - third * 3.0;  // e = 3 third + rest
   const auto by_rest = [&](double one, double two) {
-    return select(eq(rest, 2.0), literal(x, two), select(eq(rest, 1.0), literal(x, one), literal(x, 1.0)));
+    const V for_none = literal(x, 1.0), for_one = literal(x, one), up_to_one = select(eq(rest, 1.0), for_one, for_none);
+    const V for_two = literal(x, two);
+    return select(eq(rest, 2.0), for_two, up_to_one);
   };
   const V m = d.m * by_rest(2, 4);
-  V y = polynomial(d.m, kCbrt) * by_rest(0x1.428a2f98d728bp+0, 0x1.965fea53d6e3dp+0);
-  for (int i = 0; i < pick(x.reg, 1, 2); ++i) y = y - ((y * y) * y - m) / ((y * y) * 3.0);
+  const V root_of_rest = by_rest(0x1.428a2f98d728bp+0, 0x1.965fea53d6e3dp+0);
+  V y = polynomial(d.m, kCbrt) * root_of_rest;
+  for (int i = 0; i < pick(x.reg, 1, 2); ++i) {
+    const V slope = (y * y) * 3.0;
+    y = y - ((y * y) * y - m) / slope;
+  }
   const V ordinary = (magnitude_bits(x) - 1) < layout(x.reg).infinity - 1;
   return copy_sign(select(ordinary, y * power_of_two(integer_of(third), x.reg), x), x);
 }
@@ -151,23 +164,26 @@ V pow(V x, V y) {
   const V exponent = copy_sign(select(abs(y) > limit, limit, y), y);
   const Pair l = log2_pair(x), p = product(exponent, l.hi);
   const V tail = p.lo + exponent * l.lo;
-  const V ordinary = (p.hi < pick(x.reg, 130, 1026)) & (p.hi > pick(x.reg, -152, -1077));
+  const V above = p.hi > pick(x.reg, -152, -1077), ordinary = (p.hi < pick(x.reg, 130, 1026)) & above;
   const V safe = select(ordinary, p.hi, 0.0), k = round_even(safe);
-  const V fraction = (safe - k) + select(ordinary, tail, 0.0);
-  V r = scale(expm1_reduced(fraction * 0x1.62e42fefa39efp-1) + 1.0, integer_of(k));
+  const V rest = select(ordinary, tail, 0.0), fraction = (safe - k) + rest, n = integer_of(k);
+  V r = scale(expm1_reduced(fraction * 0x1.62e42fefa39efp-1) + 1.0, n);
   const V zero = literal(x, 0.0), inf = infinity(x);
   r = select(ordinary, r, select(p.hi > 0.0, inf, zero));
   const V x_zero = eq(magnitude_bits(x), 0), x_inf = is_inf(x), up = y > 0.0;
   r = select(x_zero, select(up, zero, inf), r);
   r = select(x_inf, select(up, inf, zero), r);
   // Odd integers keep the sign of x; from 2^24 (2^53) on every float is even.
-  const V whole = eq(trunc(y), y) | is_inf(y), half = y * 0.5;
-  const V odd = whole & ne(trunc(half), half) & ~is_inf(y);
+  const V infinite = is_inf(y), whole = eq(trunc(y), y) | infinite, half = y * 0.5;
+  const V finite = ~is_inf(y), odd = whole & ne(trunc(half), half) & finite;
   const V negative = ne(sign_bit(x), 0);
-  r = floating(bits(r) | select(odd, sign_bit(x), literal(bits(x), 0)));
-  const V invalid = negative & ~whole & ~x_zero & ~x_inf;
-  r = select(invalid | is_nan(x) | is_nan(y), nan(x), r);
-  return select(eq(magnitude_bits(y), 0) | eq(bits(x), Literal(layout(x.reg).one)), 1.0, r);
+  const V plus = literal(bits(x), 0), sign = select(odd, sign_bit(x), plus);
+  r = floating(bits(r) | sign);
+  const V not_inf = ~x_inf, not_zero = ~x_zero, invalid = negative & ~whole & not_zero & not_inf;
+  const V undefined = nan(x), nan_y = is_nan(y);
+  r = select(invalid | is_nan(x) | nan_y, undefined, r);
+  const V x_one = eq(bits(x), Literal(layout(x.reg).one));
+  return select(eq(magnitude_bits(y), 0) | x_one, 1.0, r);
 }
 
 }  // namespace tessera::spirv

@@ -21,7 +21,7 @@ V sqrt(V x) {
   // For f64 Vulkan promises no more than f32's precision: two steps of Heron's method make that 2^-53.
   if (x.reg == Reg::f64)
     for (int i = 0; i < 2; ++i) s = (s + a / s) * 0.5;
-  const V below = ne(sign_bit(x), 0) & ne(magnitude_bits(x), 0);
+  const V nonzero = ne(magnitude_bits(x), 0), below = ne(sign_bit(x), 0) & nonzero;
   return select(ordinary, s, select(below, nan(x), x));
 }
 
@@ -29,10 +29,14 @@ V rsqrt(V x) {
   const V ordinary = positive_finite(x), a = select(ordinary, x, 1.0);
   V s = x.fn->glsl(GLSLstd450InverseSqrt, x.reg, {a});
   if (x.reg == Reg::f64)
-    for (int i = 0; i < 2; ++i) s = s + (s * 0.5) * (1.0 - (a * s) * s);
+    for (int i = 0; i < 2; ++i) {
+      const V lacking = 1.0 - (a * s) * s;
+      s = s + (s * 0.5) * lacking;
+    }
   const V zero = eq(magnitude_bits(x), 0), inf = eq(bits(x), Literal(layout(x.reg).infinity));
-  const V special = select(zero, infinity(x), select(inf, literal(x, 0.0), nan(x)));
-  return floating(bits(select(ordinary, s, special)) | select(zero, sign_bit(x), literal(bits(x), 0)));
+  const V undefined = nan(x), other = select(inf, 0.0, undefined), special = select(zero, infinity(x), other);
+  const V plus = literal(bits(x), 0), sign = select(zero, sign_bit(x), plus);
+  return floating(bits(select(ordinary, s, special)) | sign);
 }
 
 namespace {
@@ -41,7 +45,8 @@ namespace {
 // modulo 2^w.
 V reduced_product(V a, V b, V m, V inverse) {
   const DType word = a.reg == Reg::u64 ? DType::u64 : DType::u32;
-  return (mulhi(word, a, b) + m) - mulhi(word, (a * b) * inverse, m);
+  const V multiple = mulhi(word, (a * b) * inverse, m);
+  return (mulhi(word, a, b) + m) - multiple;
 }
 
 // r * 2^n modulo the odd m, for r < m and n up to `most`. Squarings and shifts double the exponent of a power of two
@@ -65,7 +70,8 @@ V times_power_of_two(V r, V n, V m, int most) {
     power = reduced_product(power << d, power, m, inverse);
   }
   const V product = reduced_product(power, r, m, inverse);
-  return select(product < m, product, product - m);
+  const V less = product - m;
+  return select(product < m, product, less);
 }
 
 }  // namespace
@@ -78,14 +84,16 @@ V float_rem(DType t, V x, V y) {
   const FloatFormat f = float_format(t);
   const V ax = magnitude_bits(x), ay = magnitude_bits(y);
   const auto significand = [&](V b) {
-    return (b & l.fraction) | select(b > l.fraction, literal(b, l.fraction + 1), literal(b, 0));
+    const V none = literal(b, 0), one = literal(b, l.fraction + 1), leading = select(b > l.fraction, one, none);
+    return (b & l.fraction) | leading;
   };
   const auto exponent = [&](V b) {
     const V e = b >> l.mantissa;
     return select(eq(e, 0), 1, e);
   };
-  const V ex = exponent(ax), ey = exponent(ay), my = select(eq(ay, 0), 1, significand(ay));
-  const V divides = (ax >= ay) & (ay < l.infinity) & (ax < l.infinity) & ne(ay, 0);
+  const V ex = exponent(ax), ey = exponent(ay), sy = significand(ay), my = select(eq(ay, 0), 1, sy);
+  const V nonzero = ne(ay, 0), x_finite = ax < l.infinity, y_finite = ay < l.infinity;
+  const V divides = (ax >= ay) & y_finite & x_finite & nonzero;
   const V apart = select(divides, ex - ey, 0), twos = to_uint(highest_bit(my & -my), my.reg);
   const V shared = select(apart < twos, apart, twos), n = apart - shared, m = my >> shared;
   V r = umod(significand(ax), m);
@@ -101,9 +109,9 @@ V float_rem(DType t, V x, V y) {
   // Back to a float: up by as many bits as the significand lacks, or as the exponent allows.
   const V lacking = to_uint(l.mantissa - highest_bit(r), r.reg), allowed = ey - 1;
   const V up = select(lacking < allowed, lacking, allowed);
-  const V packed = select(eq(r, 0), 0, ((allowed - up) << l.mantissa) + (r << up));
-  const V invalid = (ax >= l.infinity) | (ay > l.infinity) | eq(ay, 0);
-  const V magnitude = select(invalid, bits(nan(x)), select(divides, packed, ax)), zero = literal(ax, 0);
+  const V digits = r << up, number = ((allowed - up) << l.mantissa) + digits, packed = select(eq(r, 0), 0, number);
+  const V by_zero = eq(ay, 0), by_nan = ay > l.infinity, invalid = (ax >= l.infinity) | by_nan | by_zero;
+  const V rest = select(divides, packed, ax), magnitude = select(invalid, bits(nan(x)), rest), zero = literal(ax, 0);
   return floating(magnitude | select(invalid, zero, sign_bit(x)));
 }
 

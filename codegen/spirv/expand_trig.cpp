@@ -57,7 +57,10 @@ Wide multiply(V a, V b) {  // u32
           {&f, f.module.op(spv::OpCompositeExtract, u, {both, 0}), Reg::u32}};
 }
 
-V carry(V sum, V addend) { return select(sum < addend, literal(sum, 1), literal(sum, 0)); }
+V carry(V sum, V addend) {
+  const V none = literal(sum, 0), one = literal(sum, 1);
+  return select(sum < addend, one, none);
+}
 
 /// Finite |x| beyond reduce_small. x = m 2^E with m an integer: bits of 2/pi whose product with 2^E is a multiple of 4
 /// are left out, the next `kept` words suffice for n modulo 4 and r to full relative precision (no f32 is closer than
@@ -76,7 +79,8 @@ Quarter reduce_large(V a) {
   for (int i = 0; i < kept; ++i) {
     const V here = next;
     next = table_word(word, i + 1, words);
-    window.push_back((here << shift) | ((next >> 1) >> (31 - shift)));
+    const V below = (next >> 1) >> (31 - shift);
+    window.push_back((here << shift) | below);
   }
   // The low words of significand * window; the highest comes first.
   const V none = literal(shift, 0);
@@ -100,13 +104,18 @@ Quarter reduce_large(V a) {
     }
   }
   // Two bits of n, then the fraction; from one half on it counts from the next n, downwards.
-  const auto fraction_word = [&](size_t i) { return (p[i] << 2) | (p[i + 1] >> 30); };
+  const auto fraction_word = [&](size_t i) {
+    const V below = p[i + 1] >> 30;
+    return (p[i] << 2) | below;
+  };
   const V top = fraction_word(0), negative = top >> 31;
   const V n = (p[0] >> 30) + negative;
   V fraction, second;
   if (wide) {
-    fraction = (to_uint(top, Reg::u64) << 32) | to_uint(fraction_word(1), Reg::u64);
-    second = (to_uint(fraction_word(2), Reg::u64) << 32) | to_uint(fraction_word(3), Reg::u64);
+    const V below = to_uint(fraction_word(1), Reg::u64);
+    fraction = (to_uint(top, Reg::u64) << 32) | below;
+    const V last = to_uint(fraction_word(3), Reg::u64);
+    second = (to_uint(fraction_word(2), Reg::u64) << 32) | last;
   } else {
     fraction = top;
     second = fraction_word(1);
@@ -116,9 +125,11 @@ Quarter reduce_large(V a) {
   second = select(down, ~second, second);
   const int bits_of_word = static_cast<int>(width(a.reg));
   const V leading = (bits_of_word - 1) - highest_bit(fraction), amount = to_uint(leading, b.reg);
-  const V aligned = (fraction << amount) | ((second >> 1) >> ((bits_of_word - 1) - amount));
-  const V r = (float_from_uint(aligned, a.reg) * power_of_two(-(leading + bits_of_word), a.reg)) * 0x1.921fb54442d18p+0;
-  return {n, floating(bits(r) | select(down, literal(b, l.sign), literal(b, 0)))};
+  const V moved_in = (second >> 1) >> ((bits_of_word - 1) - amount), aligned = (fraction << amount) | moved_in;
+  const V power = power_of_two(-(leading + bits_of_word), a.reg);
+  const V r = (float_from_uint(aligned, a.reg) * power) * 0x1.921fb54442d18p+0;
+  const V sign = select(down, l.sign, literal(b, 0));
+  return {n, floating(bits(r) | sign)};
 }
 
 Quarter quarter(V x) {
@@ -144,7 +155,9 @@ struct Wave {
 };
 Wave wave_of(V r) {
   const V z = r * r;
-  return {fma(r * z, polynomial(z, kSin), r), 1.0 - fma(z * z, -polynomial(z, kCos), z * 0.5)};
+  const V ps = polynomial(z, kSin), sine = fma(r * z, ps, r);
+  const V half = z * 0.5, pc = -polynomial(z, kCos);
+  return {sine, 1.0 - fma(z * z, pc, half)};
 }
 
 V wave(V x, Quarter q) {
@@ -157,22 +170,24 @@ V wave(V x, Quarter q) {
 }  // namespace
 
 V sin(V x) {
-  const V r = floating(bits(wave(x, quarter(x))) ^ sign_bit(x));
-  return select(magnitude_bits(x) < layout(x.reg).infinity, r, nan(x));
+  const V sign = sign_bit(x), r = floating(bits(wave(x, quarter(x))) ^ sign), undefined = nan(x);
+  return select(magnitude_bits(x) < layout(x.reg).infinity, r, undefined);
 }
 
 V cos(V x) {
   Quarter q = quarter(x);
   q.n = q.n + 1;
-  return select(magnitude_bits(x) < layout(x.reg).infinity, wave(x, q), nan(x));
+  const V undefined = nan(x), r = wave(x, q);
+  return select(magnitude_bits(x) < layout(x.reg).infinity, r, undefined);
 }
 
 V tan(V x) {
   const Quarter q = quarter(x);
   const Wave w = wave_of(q.r);
   const V odd = ne(q.n & 1, 0);  // a quarter turn on: -cos / sin
-  const V r = floating(bits(select(odd, -w.cosine, w.sine) / select(odd, w.sine, w.cosine)) ^ sign_bit(x));
-  return select(magnitude_bits(x) < layout(x.reg).infinity, r, nan(x));
+  const V sign = sign_bit(x), below = select(odd, w.sine, w.cosine);
+  const V r = floating(bits(select(odd, -w.cosine, w.sine) / below) ^ sign), undefined = nan(x);
+  return select(magnitude_bits(x) < layout(x.reg).infinity, r, undefined);
 }
 
 }  // namespace tessera::spirv

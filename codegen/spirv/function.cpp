@@ -181,18 +181,25 @@ std::optional<bool> mistaken_zero(V v) {
   const Target& t = v.fn->target;
   return (v.reg == Reg::f64 ? t.preserve64 : t.preserve32) && !t.forgets_zeros ? std::nullopt : v.fn->known_zero(v);
 }
-V plus_zero(V v) { return select(eq(magnitude_bits(v), 0), literal(v, 0), v); }
+V plus_zero(V v) {
+  const V zero = literal(v, 0);
+  return select(eq(magnitude_bits(v), 0), zero, v);
+}
 /// A zero with the sign of v, or of -v; NaN where `none`.
 V zero_like(V v, bool negative, V none) {
   const Layout l = layout(v.reg);
   const V sign = sign_bit(v), nothing = literal(sign, 0);
-  return floating((negative ? sign ^ literal(sign, l.sign) : sign) |
-                  select(none, literal(sign, l.infinity | uint64_t{1} << (l.mantissa - 1)), nothing));
+  const V magnitude = select(none, l.infinity | uint64_t{1} << (l.mantissa - 1), nothing);
+  return floating((negative ? sign ^ literal(sign, l.sign) : sign) | magnitude);
 }
 V times_zero(V v, bool negative) {
-  return zero_like(v, negative, magnitude_bits(v) >= literal(bits(v), layout(v.reg).infinity));
+  const V infinite = literal(bits(v), layout(v.reg).infinity);
+  return zero_like(v, negative, magnitude_bits(v) >= infinite);
 }
-V zero_by(V v, bool negative) { return zero_like(v, negative, eq(magnitude_bits(v), 0) | is_nan(v)); }
+V zero_by(V v, bool negative) {
+  const V nan_v = is_nan(v);
+  return zero_like(v, negative, eq(magnitude_bits(v), 0) | nan_v);
+}
 
 }  // namespace
 
@@ -269,10 +276,14 @@ V ne(V a, V b) {
 // constant: signed comparisons of 64 bits are unsigned ones of numbers with their sign bits flipped.
 static V flipped(V a) { return a.reg == Reg::u64 ? a ^ Literal(uint64_t{1} << 63) : a; }
 V slt(V a, V b) {
-  return a.reg == Reg::u64 ? flipped(a) < flipped(b) : a.fn->emit(spv::OpSLessThan, Reg::boolean, {a, b});
+  if (a.reg != Reg::u64) return a.fn->emit(spv::OpSLessThan, Reg::boolean, {a, b});
+  const V end = flipped(b);
+  return flipped(a) < end;
 }
 V sle(V a, V b) {
-  return a.reg == Reg::u64 ? flipped(a) <= flipped(b) : a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b});
+  if (a.reg != Reg::u64) return a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b});
+  const V most = flipped(b);
+  return flipped(a) <= most;
 }
 
 V literal(V like, Literal x) { return like.fn->make(like.reg, x); }
@@ -320,14 +331,18 @@ V nan(V like) {
   return like.fn->make_bits(like.reg, l.infinity | (l.fraction + 1) >> 1);
 }
 V infinity(V like) { return like.fn->make_bits(like.reg, layout(like.reg).infinity); }
-V copy_sign(V magnitude, V sign) { return floating(magnitude_bits(magnitude) | sign_bit(sign)); }
+V copy_sign(V magnitude, V sign) {
+  const V s = sign_bit(sign);
+  return floating(magnitude_bits(magnitude) | s);
+}
 
 V highest_bit(V v) {
   Function& f = *v.fn;
   const auto msb = [&](V x) { return f.glsl(GLSLstd450FindUMsb, Reg::u32, {x}); };  // 32 bits only
   if (v.reg == Reg::u32) return msb(v) & 31;
   const V high = to_uint(v >> 32, Reg::u32), low = to_uint(v, Reg::u32);
-  return select(ne(high, 0), msb(high) + 32, msb(low)) & 63;
+  const V in_low = msb(low), in_high = msb(high) + 32;
+  return select(ne(high, 0), in_high, in_low) & 63;
 }
 
 V fma(V a, V b, V c) {

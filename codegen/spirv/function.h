@@ -1,7 +1,8 @@
 // Arithmetic in SPIR-V as C++ expressions: V is a value in a register, its operators append instructions to the
-// function. Integers are always SPIR-V's unsigned types (signed instructions take them as they are); floats' add, sub,
-// mul and div are NoContraction, so error-free sums and range reductions survive every driver. What the table's ops
-// mean is elementwise.h's and expand.h's business.
+// function. So of two operands, or arguments, no more than one may emit: the other has a name. Integers are always
+// SPIR-V's unsigned types (signed instructions take them as they are); floats' add, sub, mul and div are NoContraction,
+// so error-free sums and range reductions survive every driver. What the table's ops mean is elementwise.h's and
+// expand.h's business.
 #pragma once
 #include <spirv/unified1/GLSL.std.450.h>
 

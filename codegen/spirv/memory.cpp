@@ -47,7 +47,7 @@ void Emitter::emit_alloc(const ir::Op& op) {
   const int64_t offset = op.attr(ir::Attr::offset);
   Ref r;
   if (op.code == Opcode::alloc_scratch) {
-    const V slice = to_uint(workgroup_index_, Reg::u64) * f_.make(Reg::u64, k_.lane.scratch_bytes);
+    const V bytes = f_.make(Reg::u64, k_.lane.scratch_bytes), slice = to_uint(workgroup_index_, Reg::u64) * bytes;
     r = global_ref(t, scratch_ + (slice + Literal(offset)), true);
   } else {
     r.space = MemorySpace::shared;
@@ -114,18 +114,21 @@ V Emitter::shared_word(const Ref& r, V index, uint32_t word) {
   const V at = r.base + scaled;
   return word ? at + word : at;
 }
+Id Emitter::shared_pointer(const Ref& r, V index, uint32_t word) {
+  const V at = shared_word(r, index, word);
+  return m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, at.id});
+}
 
 Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   if (r.space == MemorySpace::shared) {
     const V index = element_index(op);
     const auto word = [&](uint32_t i) {
-      const Id p = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)),
-                         {arena_, shared_word(r, index, i).id});
+      const Id p = shared_pointer(r, index, i);
       return V{&f_, m_.op(spv::OpLoad, f_.type(Reg::u32), {p, spv::MemoryAccessNonPrivatePointerMask}), Reg::u32};
     };
     const V low = word(0);
     if (ir::arena_stride(r.dtype) == 8) {
-      const V v = to_uint(low, Reg::u64) | (to_uint(word(1), Reg::u64) << 32);
+      const V high = to_uint(word(1), Reg::u64) << 32, v = to_uint(low, Reg::u64) | high;
       return {r.dtype == DType::f64 ? floating(v) : v, {}};
     }
     if (r.dtype == DType::boolean) return {ne(low, 0), {}};
@@ -148,8 +151,7 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   if (r.space == MemorySpace::shared) {
     const V index = element_index(op);
     const auto word = [&](uint32_t i, V v) {
-      const Id p = m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)),
-                         {arena_, shared_word(r, index, i).id});
+      const Id p = shared_pointer(r, index, i);
       m_.op(spv::OpStore, {p, v.id, spv::MemoryAccessNonPrivatePointerMask});
     };
     if (ir::arena_stride(r.dtype) == 8) {

@@ -16,13 +16,12 @@ V Emitter::shuffle(const ir::Op& op, V v, spv::Op code, V lane) {
 }
 
 V Emitter::shuffle_any(const ir::Op& op, V v, spv::Op code, V lane) {
-  if (v.reg == Reg::boolean)
-    return ne(shuffle(op, select(v, f_.make(Reg::u32, 1), f_.make(Reg::u32, 0)), code, lane), 0);
+  if (v.reg == Reg::boolean) return ne(shuffle(op, select(v, 1, f_.make(Reg::u32, 0)), code, lane), 0);
   if (width(v.reg) == 32) return shuffle(op, v, code, lane);
   const V b = bits(v);
   const V low = shuffle(op, to_uint(b, Reg::u32), code, lane),
           high = shuffle(op, to_uint(b >> 32, Reg::u32), code, lane);
-  const V joined = to_uint(low, Reg::u64) | (to_uint(high, Reg::u64) << 32);
+  const V upper = to_uint(high, Reg::u64) << 32, joined = to_uint(low, Reg::u64) | upper;
   return v.reg == Reg::f64 ? floating(joined) : joined;
 }
 
