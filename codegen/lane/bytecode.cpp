@@ -168,10 +168,12 @@ class Flattener {
       case Opcode::if_: {
         if (o.regions.size() != 2) malformed(o, "wants two regions");
         const uint32_t branch = emit({.code = Code::branch_false, .a = use(o, 0), .source = source});
-        move_all(o, defs(o.results), uses(o, region(o.regions[0]).operands));
+        const std::vector<uint32_t> then = uses(o, region(o.regions[0]).operands);
+        move_all(o, defs(o.results), then);
         const uint32_t skip = emit({.code = Code::jump});
         out_.code[branch].aux = here();
-        move_all(o, defs(o.results), uses(o, region(o.regions[1]).operands));
+        const std::vector<uint32_t> other = uses(o, region(o.regions[1]).operands);
+        move_all(o, defs(o.results), other);
         out_.code[skip].aux = here();
         return;
       }
@@ -183,7 +185,8 @@ class Flattener {
         std::vector<uint32_t> skips;
         for (uint32_t i = 0; i < n; ++i) {
           out_.targets[first + i] = here();
-          move_all(o, defs(o.results), uses(o, region(o.regions[i]).operands));
+          const std::vector<uint32_t> yielded = uses(o, region(o.regions[i]).operands);
+          move_all(o, defs(o.results), yielded);
           skips.push_back(emit({.code = Code::jump}));
         }
         for (const uint32_t s : skips) out_.code[s].aux = here();
@@ -375,7 +378,8 @@ class Flattener {
     move_all(o, defs(args, 1), uses(o, last.operands));
     emit({.code = Code::for_next, .dst = iv, .c = step, .aux = head, .source = source});
     out_.code[head].aux = here();
-    move_all(o, defs(o.results), defs(args, 1));
+    const std::vector<uint32_t> state = defs(args, 1);
+    move_all(o, defs(o.results), state);
   }
 
   void while_loop(const Op& o, uint32_t source) {
@@ -388,14 +392,15 @@ class Flattener {
     counters_.push_back(counter);
     const Op& cond = region(o.regions[0]);
     const uint32_t exit = emit({.code = Code::branch_false, .a = use(cond, 0), .source = source});
-    move_all(o, defs(body), defs(before));
+    const std::vector<uint32_t> state = defs(before);
+    move_all(o, defs(body), state);
     const Op& last = region(o.regions[1]);
     counters_.pop_back();
     move_all(o, defs(before), uses(o, last.operands));
     emit({.code = Code::jump, .aux = head});
     out_.code[exit].aux = here();
     out_.code[head].d = here() - head;  // what a round costs, at most
-    move_all(o, defs(o.results), defs(before));
+    move_all(o, defs(o.results), state);
   }
 
   const Kernel& k_;

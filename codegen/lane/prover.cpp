@@ -97,9 +97,12 @@ std::optional<Prover::Form> Prover::unwrapped(Value v) {
   const ir::Op* o = k_.def(v);
   if (!o || between_.count(v.index)) return std::nullopt;
   const auto operand = [&](size_t i) { return form(o->operands[i]); };
-  if (o->code == Opcode::add || o->code == Opcode::sub)
-    return plus(operand(0), operand(1), o->code == Opcode::add ? 1 : -1);
-  if (o->code == Opcode::mul && operand(1).terms.empty()) return plus({}, operand(0), operand(1).constant);
+  if (o->code == Opcode::add || o->code == Opcode::sub) {
+    const Form right = operand(1);
+    return plus(operand(0), right, o->code == Opcode::add ? 1 : -1);
+  }
+  if (o->code != Opcode::mul) return std::nullopt;
+  if (const Form right = operand(1); right.terms.empty()) return plus({}, operand(0), right.constant);
   return std::nullopt;
 }
 
@@ -156,8 +159,11 @@ Prover::Form Prover::compute(Value v) {
   if (!o || !is_int(k_.type(v).dtype) || between_.count(v.index)) return atom;
   if (const auto c = ir::constant_int(k_, v)) return {{}, *c};
   switch (o->code) {
-    case Opcode::add: return exact_or_atom(v, plus(form(o->operands[0]), form(o->operands[1]), 1));
-    case Opcode::sub: return exact_or_atom(v, plus(form(o->operands[0]), form(o->operands[1]), -1));
+    case Opcode::add:
+    case Opcode::sub: {
+      const Form& right = form(o->operands[1]);
+      return exact_or_atom(v, plus(form(o->operands[0]), right, o->code == Opcode::add ? 1 : -1));
+    }
     case Opcode::mul: {
       const Form &a = form(o->operands[0]), &b = form(o->operands[1]);
       if (b.terms.empty()) return exact_or_atom(v, plus({}, a, b.constant));
@@ -182,8 +188,11 @@ Prover::Form Prover::size(const Extent& e, size_t node) {
   const auto operand = [&](int i) { return size(e, static_cast<size_t>(i)); };
   switch (n.op) {
     case Extent::Op::constant: return {{}, n.value};
-    case Extent::Op::add: return plus(operand(n.lhs), operand(n.rhs), 1);
-    case Extent::Op::sub: return plus(operand(n.lhs), operand(n.rhs), -1);
+    case Extent::Op::add:
+    case Extent::Op::sub: {
+      const Form right = operand(n.rhs);
+      return plus(operand(n.lhs), right, n.op == Extent::Op::add ? 1 : -1);
+    }
     case Extent::Op::mul: {
       const Form a = operand(n.lhs), b = operand(n.rhs);
       if (b.terms.empty() && b.constant < INT32_MAX) return plus({}, a, b.constant);
@@ -319,7 +328,8 @@ const std::vector<Prover::Form>& Prover::facts(Value condition, bool holds) {
   const Value x = o->operands[0], y = o->operands[1];
   // says something where one is never the greater one
   if ((o->code == Opcode::eq && !holds) || (o->code == Opcode::ne && holds)) {
-    Form apart = plus(form(y), form(x), -1);
+    const Form& of_x = form(x);
+    Form apart = plus(form(y), of_x, -1);
     const Interval r = range(apart);
     if (r.lo < 0 && r.hi > 0) return list;
     if (r.lo < 0) apart = plus({}, apart, -1);
@@ -329,7 +339,8 @@ const std::vector<Prover::Form>& Prover::facts(Value condition, bool holds) {
   }
   // low + by <= high, and so for all that low is the greatest of and high the least
   const std::function<void(Value, Value, Wide)> less = [&](Value low, Value high, Wide by) {
-    Form f = plus(form(high), form(low), -1);
+    const Form& of_low = form(low);
+    Form f = plus(form(high), of_low, -1);
     f.constant -= by;
     list.push_back(std::move(f));
     for (const auto& [v, code] : {std::pair{low, Opcode::max}, std::pair{high, Opcode::min}})
@@ -355,8 +366,9 @@ bool Prover::not_negative(const std::vector<Term>& sum, const std::vector<Condit
   if (range(f).lo >= 0) return true;
   std::vector<Form> loops;
   for (const Between& b : scope) {
-    loops.push_back(plus(last(b), form(b.v), -1));
-    loops.push_back(plus(form(b.v), form(b.low), -1));
+    const Form &counter = form(b.v), &low = form(b.low);
+    loops.push_back(plus(last(b), counter, -1));
+    loops.push_back(plus(counter, low, -1));
   }
   std::vector<const Form*> known;
   for (const Condition& c : conditions)

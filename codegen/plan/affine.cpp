@@ -115,8 +115,11 @@ std::optional<Affine> ScalarAnalysis::linear(ir::Value v) {
   if (ir::is_move_of_one(op->code)) return arg(0);  // of an array: the form holds every element
   switch (op->code) {
     case Opcode::program_id: return axis(static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis))));
-    case Opcode::add: return sum(arg(0), arg(1));
-    case Opcode::sub: return sum(arg(0), arg(1), -1);
+    case Opcode::add:
+    case Opcode::sub: {
+      const Affine right = arg(1);
+      return sum(arg(0), right, op->code == Opcode::add ? 1 : -1);
+    }
     case Opcode::neg: return scaled(arg(0), -1);
     case Opcode::mul:
       if (const auto c = number(1)) return scaled(arg(0), *c);
@@ -154,7 +157,8 @@ Bounds ScalarAnalysis::transfer(ir::Value v) {
     const auto it = loop_of_iv_.find(v.index);
     if (it == loop_of_iv_.end()) return all;
     const ir::Op& loop = k_.op(it->second);
-    return counter_bounds(*bounds(loop.operands[0]), *bounds(loop.operands[1]));
+    const Bounds end = bounds(loop.operands[1]);
+    return counter_bounds(*bounds(loop.operands[0]), *end);
   }
   if (ir::info(op->code).elementwise) {
     std::vector<Bounds> operands;
