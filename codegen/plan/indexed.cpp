@@ -102,8 +102,8 @@ bool distinct(const ir::Kernel& k, const ir::Op& op, const ir::AccessDims& form)
     std::vector<size_t> order;
     for (size_t i = 0; i < form.array_rank; ++i)
       if ((*coef)[i] != 0 && form.shape[form.array_at + i] > 1) order.push_back(i);
-    std::sort(order.begin(), order.end(),
-              [&](size_t a, size_t b) { return std::abs((*coef)[a]) < std::abs((*coef)[b]); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return std::abs((*coef)[a]) < std::abs((*coef)[b]); });
     __int128 span = 0;
     bool separate = true;
     for (size_t i : order) {

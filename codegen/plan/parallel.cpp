@@ -35,7 +35,8 @@ std::vector<bool> separated_axes(const std::vector<int64_t>& coef, Range rest, c
   std::vector<size_t> order;
   for (size_t a = 0; a < coef.size(); ++a)
     if (coef[a] != 0) order.push_back(a);
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return std::abs(coef[a]) < std::abs(coef[b]); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return std::abs(coef[a]) < std::abs(coef[b]); });
   // The smallest coefficient first. One that does not exceed the reach of everything smaller can cancel it: then
   // neither it nor anything smaller tells programs apart ((i, j) -> i + j is injective in each axis and still
   // collides).

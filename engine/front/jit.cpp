@@ -64,7 +64,7 @@ Results PallasCall::in_graph(const std::vector<Operand>& arguments, const GridSi
       Shape with_ones(how[i]->shape.size(), 1);
       std::vector<int64_t> order(how[i]->dims.size());
       for (size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int64_t>(d);
-      std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
         return how[i]->dims[static_cast<size_t>(a)] < how[i]->dims[static_cast<size_t>(b)];
       });
       for (size_t d = 0; d < order.size(); ++d) with_ones[static_cast<size_t>(how[i]->dims[d])] = v.shape()[d];

@@ -54,7 +54,7 @@ ir::Value Selection::expand(ir::Value v, const std::vector<int>& from, const std
   const auto place = [&](int loop) { return static_cast<int64_t>(std::find(to.begin(), to.end(), loop) - to.begin()); };
   std::vector<int64_t> perm(from.size()), dims;
   std::iota(perm.begin(), perm.end(), 0);
-  std::sort(perm.begin(), perm.end(), [&](int64_t x, int64_t y) {
+  std::stable_sort(perm.begin(), perm.end(), [&](int64_t x, int64_t y) {
     return place(from[static_cast<size_t>(x)]) < place(from[static_cast<size_t>(y)]);
   });
   if (!std::is_sorted(perm.begin(), perm.end())) {
