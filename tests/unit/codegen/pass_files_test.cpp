@@ -138,13 +138,7 @@ void check(const PassFolder& f, const std::filesystem::path& path, bool bless) {
 }
 }  // namespace
 
-#if defined(__clang__)
-// lowering still makes ops in two arguments of one call, which clang evaluates in another order than g++: other numbers
-constexpr bool kOtherOrder = true;
-#else
-constexpr bool kOtherOrder = false;
-#endif
-TEST_CASE("pass files: what each pass and analysis makes of the kernels of its folder" * doctest::skip(kOtherOrder)) {
+TEST_CASE("pass files: what each pass and analysis makes of the kernels of its folder") {
   const bool bless = std::getenv("TESSERA_BLESS") && std::string(std::getenv("TESSERA_BLESS")) == "1";
   for (const PassFolder& f : pass_folders())
     for (const auto& path : files_in(f.name)) check(f, path, bless);
