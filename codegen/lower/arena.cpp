@@ -2,38 +2,91 @@
 
 #include <algorithm>
 
+#include "codegen/lower/emission.h"
+
 namespace tessera::lowering {
+using ir::Opcode;
 
-int64_t ArenaAllocator::alloc(int64_t bytes) {
-  bytes = std::max<int64_t>((bytes + 15) / 16 * 16, 16);
-  int64_t at = 0;
-  for (const auto& [offset, size] : used_) {
-    if (offset - at >= bytes) break;
-    at = offset + size;
+Slot Arena::make(DType t, const Shape& s, const std::vector<int>& dims) {
+  Slot slot;
+  slot.dtype = t;
+  slot.axes = dims;
+  slot.shape = s;
+  for (size_t d = 0; d < s.size(); ++d)
+    if (d < dims.size() && dims[d] != kNoAxis && plan(dims[d]).split)
+      slot.shape[d] = std::min(plan(dims[d]).tile, s[d]);
+  const int64_t n = num_elements(slot.shape);
+  if (n > INT32_MAX / 8)
+    throw CompileError(k_.name + ": a value of shape " + to_string(s) + " is too large for the arena", k_.loc,
+                       "use smaller blocks");
+  slot.bytes = n * (s_.scratch_arena ? size_bytes(t) : ir::arena_stride(t));
+  slot.offset = allocator_.alloc(slot.bytes);
+  slot.range = {s_.scratch_arena ? MemoryRange::kScratch : MemoryRange::kShared, slot.offset,
+                slot.offset + std::max<int64_t>(slot.bytes, 1)};
+  slot.ref = b_.alloc(s_.scratch_arena ? Opcode::alloc_scratch : Opcode::alloc_shared, t, n, slot.offset);
+  return slot;
+}
+
+Slot Arena::temporary(DType t, int64_t elements) { return make(t, {elements}, {kNoAxis}); }
+
+void Arena::free(Slot& s) {
+  if (s.offset >= 0) allocator_.free(s.offset);
+  s.offset = -1;
+}
+
+Value Arena::index(const Slot& s, const Coords& c) {
+  Coords local = c;
+  for (size_t d = 0; d < c.size(); ++d)
+    if (s.axes[d] != kNoAxis && plan(s.axes[d]).split) local[d].v = b_.sub(c[d].v, nests_.tile_base(s.axes[d]));
+  return linear(local, s.shape);
+}
+
+void Arena::order(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
+  if (!uniform_group()) return;
+  if (!reads.empty() || !writes.empty()) ++order_calls_;
+  if (pending_.conflicts(reads, writes)) {
+    b_.barrier();
+    pending_.clear();
   }
-  used_[at] = bytes;
-  peak_ = std::max(peak_, at + bytes);
-  return at;
+  pending_.add(reads, writes);
 }
-void ArenaAllocator::free(int64_t offset) { used_.erase(offset); }
 
-bool PendingAccesses::conflicts(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) const {
-  auto meet = [](const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) {
-    return std::any_of(a.begin(), a.end(), [&](const MemoryRange& x) {
-      return std::any_of(b.begin(), b.end(), [&](const MemoryRange& y) { return x.meets(y); });
-    });
-  };
-  return meet(reads, writes_) || meet(writes, writes_) || meet(writes, reads_);
+// The back edge of a loop: the next iteration reuses what this one touched.
+void Arena::loop_barrier() {
+  if (!uniform_group() || pending_.empty()) return;
+  b_.barrier();
+  pending_.clear();
 }
-void PendingAccesses::add(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
-  auto append = [](std::vector<MemoryRange>& to, const std::vector<MemoryRange>& from) {
-    for (const MemoryRange& r : from)
-      if (std::none_of(to.begin(), to.end(),
-                       [&](const MemoryRange& x) { return x.object == r.object && x.lo <= r.lo && x.hi >= r.hi; }))
-        to.push_back(r);
-  };
-  append(reads_, reads);
-  append(writes_, writes);
+
+Value Arena::broadcast_from_first(DType t, const std::function<Value()>& compute) {
+  if (!uniform_group()) return compute();
+  Slot slot = temporary(t, 1);
+  order({}, {slot.range});
+  b_.when(nests_.first_invocation(0), [&] {
+    const Value computed = compute();
+    b_.store(slot.ref, b_.i32(0), computed);
+  });
+  order({slot.range}, {});
+  Value v = b_.load(slot.ref, b_.i32(0));
+  free(slot);
+  return v;
+}
+
+void Arena::copy(const Slot& from, const Slot& to) {
+  order({from.range}, {to.range});
+  const int64_t n = num_elements(from.shape);
+  nests_.flat({n}, {kNoAxis}, [&](const NestPoint& p) {
+    const Value e = b_.load(from.ref, p.c[0].v);
+    b_.when(p.valid, [&] { b_.store(to.ref, p.c[0].v, e); });
+  });
+}
+
+// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come
+// after those barriers.
+void Arena::touched(const std::vector<MemoryRange>& reads, const Place& h) {
+  if (!uniform_group()) return;
+  pending_.add(reads, {});
+  if (h.kind == Kind::arena) pending_.add({}, {h.slot.range});
 }
 
 }  // namespace tessera::lowering

@@ -1,47 +1,38 @@
-// The arena: memory of one workgroup for values that do not live in registers. One budget with lifetimes; either shared
-// memory or, when the live set does not fit there, a slice of a global scratch buffer. And the barrier plan over it:
-// which accesses of other invocations may still be unordered, so that a workgroup barrier is placed exactly before the
-// first one that conflicts.
+// Arena: slots for the values that a workgroup shares, and the order of all accesses to memory that more than one
+// invocation touches. Before an access order() is told what it reads and writes; it puts a barrier where one is needed.
 #pragma once
-#include <cstdint>
-#include <map>
-#include <vector>
+#include "codegen/lower/part.h"
 
 namespace tessera::lowering {
 
-class ArenaAllocator {
+class Arena : public Part {
  public:
-  int64_t alloc(int64_t bytes);  ///< first fit, 16-byte granules; returns the offset
-  void free(int64_t offset);
-  int64_t peak() const { return peak_; }
+  using Part::Part;
+  Slot make(DType t, const Shape& shape, const std::vector<int>& axes);
+  Slot temporary(DType t, int64_t elements);
+  void free(Slot& s);
+  int64_t peak() const { return allocator_.peak(); }
+
+  Value index(const Slot& s, const Coords& c);
+  Value load(const Slot& s, const Coords& c) { return b_.load(s.ref, index(s, c)); }
+  void store(const Slot& s, const Coords& c, Value v) { b_.store(s.ref, index(s, c), v); }
+  void copy(const Slot& from, const Slot& to);
+
+  void order(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
+  /// The back edge of a loop: the next iteration reuses what this one touched.
+  void loop_barrier();
+  /// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come
+  /// after those barriers.
+  void touched(const std::vector<MemoryRange>& reads, const Place& p);
+  PendingAccesses& pending() { return pending_; }
+  uint64_t order_calls() const { return order_calls_; }  ///< tells a loop that its body touched shared memory
+  /// What the first invocation computes, in all of them.
+  Value broadcast_from_first(DType t, const std::function<Value()>& compute);
 
  private:
-  std::map<int64_t, int64_t> used_;  // offset -> bytes
-  int64_t peak_ = 0;
-};
-
-/// A range of bytes of one memory object: an arena, or an argument (whole).
-struct MemoryRange {
-  static constexpr int kShared = -1, kScratch = -2;
-  int object = 0;  // an argument's position, kShared or kScratch
-  int64_t lo = 0, hi = INT64_MAX;
-  bool meets(const MemoryRange& o) const { return object == o.object && lo < o.hi && o.lo < hi; }
-};
-
-/// Accesses since the last barrier that other invocations may not have seen (writes) or finished (reads).
-class PendingAccesses {
- public:
-  bool conflicts(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) const;
-  void add(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
-  void clear() {
-    reads_.clear();
-    writes_.clear();
-  }
-  bool empty() const { return reads_.empty() && writes_.empty(); }
-  void merge(const PendingAccesses& o) { add(o.reads_, o.writes_); }
-
- private:
-  std::vector<MemoryRange> reads_, writes_;
+  ArenaAllocator allocator_;
+  PendingAccesses pending_;
+  uint64_t order_calls_ = 0;
 };
 
 }  // namespace tessera::lowering

@@ -1,17 +1,19 @@
-// A rewrite before lowering: an atomic update of memory that no other program touches meanwhile is a load, the
-// arithmetic and a store. What is left are updates of arrays by programs that run at once, and those at index arrays
-// whose elements may meet. Read next: atomics.cpp, which lowers those, and plan/parallel.h, which tells them apart.
+// AtomicEmitter: the atomic updates that expand_atomics.h leaves: of arrays by programs that run at once, and at index
+// arrays whose elements may meet.
 #pragma once
-#include <optional>
-
-#include "codegen/plan/parallel.h"
+#include "codegen/lower/part.h"
 
 namespace tessera::lowering {
-/// k is compact. Returns the plan of parallel axes that this relies on, if there are atomics: what the kernel is from
-/// then on would allow another, in which programs whose updates keep an order run at once.
-std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target);
 
-/// Elements of this atomic may meet, and all the same any invocation may update any of them, by an instruction that
-/// every device has: nobody asks what they were, and the updates commute.
-bool in_any_order(const ir::Kernel& k, const ir::Op& op, const std::vector<bool>& used);
+class AtomicEmitter : public Part {
+ public:
+  using Part::Part;
+  void update(ir::OpId id);
+
+ private:
+  Value update_element(const ir::Op& op, const Coords& c, Value predicate, const std::function<Value()>& instead);
+  Value nearest_element(const ir::Op& op, const Coords& c, Value predicate);
+  bool concurrent(int ref) const;  // programs that run at once update it
+};
+
 }  // namespace tessera::lowering

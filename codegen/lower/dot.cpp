@@ -5,56 +5,24 @@
 // dtype.
 #include <algorithm>
 
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/emission.h"
 
 namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
-struct Lowering::DotShape {
-  Value lhs, rhs, start;  // start: none for zeros
-  Shape result;           // batch, rows (lhs free), columns (rhs free)
-  std::vector<int> result_axes;
-  size_t batch = 0, rows = 0, cols = 0;  // how many dims of each
-  Shape k;                               // contracted dims
-  std::vector<int> k_axes;
-  int64_t depth = 1;  // elements contracted
-  DType acc = DType::f32;
-  std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
-  // One element of an operand, in the accumulator's dtype; c: [result dims..., k dims...].
-  std::function<Value(const Coords&)> lhs_at, rhs_at;
-  // What element c of the result starts from; c: [result dims...].
-  std::function<Value(const Coords&)> start_at;
-};
+namespace {
+// What products of elements of dtype t are summed in.
+DType accumulator(DType t) { return is_narrow_float(t) ? DType::f32 : t; }
+}  // namespace
 
-Value Lowering::multiply_add(Value a, Value b, Value c) {
+Value DotEmitter::multiply_add(Value a, Value b, Value c) {
   const DType t = b_.dtype(c);
   if (is_float(t)) return b_.op(Opcode::fma, {a, b, c}, t);
   return b_.op(Opcode::add, {b_.op(Opcode::mul, {a, b}, t), c}, t);
 }
 
-std::set<uint32_t> Lowering::computed_for(std::vector<Value> roots) const {
-  std::set<uint32_t> seen;
-  while (!roots.empty()) {
-    const Value v = roots.back();
-    roots.pop_back();
-    if (k_.type(v).is_ref || !seen.insert(v.index).second || kinds_[v.index] != Kind::lazy) continue;
-    if (const ir::Op* o = k_.def(v)) roots.insert(roots.end(), o->operands.begin(), o->operands.end());
-  }
-  return seen;
-}
-
-bool Lowering::registers_along(Value root, int axis) {
-  if (axis == kNoAxis) return false;
-  for (uint32_t v : computed_for({root})) {
-    if (kinds_[v] != Kind::registers) continue;
-    const std::vector<int> axes = axes_.of(Value{v});
-    if (std::find(axes.begin(), axes.end(), axis) != axes.end()) return true;
-  }
-  return false;
-}
-
-Lowering::DotShape Lowering::dot_shape(const ir::Op& o) const {
+DotShape DotEmitter::shape_of(const ir::Op& o) const {
   const Value v = o.results[0];
   DotShape d;
   d.lhs = o.operands[0];
@@ -64,7 +32,7 @@ Lowering::DotShape Lowering::dot_shape(const ir::Op& o) const {
   d.result_axes = axes_.of(v);
   const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch),
              &rb = o.ints(Attr::rhs_batch);
-  d.acc = accumulate_type(k_.type(v).dtype);
+  d.acc = accumulator(k_.type(v).dtype);
   d.lhs_dims.resize(shape(d.lhs).size());
   d.rhs_dims.resize(shape(d.rhs).size());
   auto contains = [](const std::vector<int64_t>& list, size_t i) {
@@ -86,9 +54,9 @@ Lowering::DotShape Lowering::dot_shape(const ir::Op& o) const {
   return d;
 }
 
-bool Lowering::wide_dot(const DotShape& d) const {
+bool DotEmitter::is_wide(const DotShape& d) const {
   if (s_.general || s_.wide_dot == DotForm::reduce || d.rows == 0 || d.cols == 0 || d.depth <= 0 ||
-      !layout_fits(d.result_axes))
+      !nests_.fits(d.result_axes))
     return false;
   const int i = d.result_axes[d.batch + d.rows - 1], j = d.result_axes.back();
   if (i == kNoAxis || j == kNoAxis) return false;
@@ -109,90 +77,62 @@ bool Lowering::wide_dot(const DotShape& d) const {
          bits == s_.group - 1;
 }
 
-bool Lowering::reads_in_place(const ir::Op& dot) const {
-  const DotShape d = dot_shape(dot);
+bool DotEmitter::reads_in_place(const ir::Op& dot) const {
+  const DotShape d = shape_of(dot);
   std::vector<int> all = d.result_axes;
   all.insert(all.end(), d.k_axes.begin(), d.k_axes.end());
-  return !wide_dot(d) && layout_fits(all);
+  return !is_wide(d) && nests_.fits(all);
 }
 
-int64_t Lowering::staged_share(const DotShape& d, int operand) const {
+int64_t DotEmitter::staged_share(const DotShape& d, int operand) const {
   const AxisPlan& p = plan(d.result_axes[operand == 0 ? d.batch + d.rows - 1 : d.result.size() - 1]);
   return cdiv(std::min(s_.dot_chunk, d.depth) * p.cover(), int64_t{s_.group});
 }
 
-/// Which operands of a product at the body's top are staged from blocks that move with the axis.
-void Lowering::dot_ahead(ir::OpId id) {
-  const DotShape d = dot_shape(k_.op(id));
-  std::string why;
-  if (!wide_dot(d) || s_.wide_dot != DotForm::staged) why = "not loaded ahead: the product is too narrow to stage it";
-  for (int a : d.result_axes)
-    if (a != kNoAxis && plan(a).strips() > 1) why = "not loaded ahead: the product is done in strips";
-  for (int operand = 0; operand < 2; ++operand) {
-    Ahead a{id.index, operand, 0, d.acc, {}, {}, {}};
-    std::set<int> refs;
-    const bool early = readable_early(operand == 0 ? d.lhs : d.rhs, refs, a.scalars);
-    for (int r : refs)
-      if (moves(r)) a.refs.push_back(r);
-    const bool all = std::all_of(a.refs.begin(), a.refs.end(), [&](int r) { return moving_.count(r) > 0; });
-    if (why.empty() && early && all && !a.refs.empty() && num_elements(d.result) > 0) {
-      a.count = staged_share(d, operand);
-      ahead_.push_back(std::move(a));
-      continue;
-    }
-    const std::string reason = !why.empty() ? why
-                               : early      ? "not loaded ahead: the product reads it together with a block that is not"
-                                            : "not loaded ahead: where it is read depends on what the step computes";
-    for (int r : a.refs)
-      // or a load of its own says why
-      if (std::string& note = ahead_notes_[static_cast<size_t>(r)]; note.empty()) note = reason;
-  }
-}
-
-void Lowering::dot_op(ir::OpId id) {
+void DotEmitter::emit(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value v = o.results[0];
   const DType t = k_.type(v).dtype;
-  DotShape d = dot_shape(o);
+  DotShape d = shape_of(o);
   // An operand goes through the arena first where its own layout cannot give what the form asks for.
-  std::vector<std::pair<Value, Home>> staged;
+  std::vector<std::pair<Value, Place>> staged;
   auto to_arena = [&](Value x) {
-    Home h;
+    Place h;
     h.kind = Kind::arena;
-    h.slot = new_slot(k_.type(x).dtype, shape(x), axes_.of(x));
-    evaluate_into(x, h);
+    h.slot = arena_.make(k_.type(x).dtype, shape(x), axes_.of(x));
+    placement_.evaluate_into(x, h);
     staged.emplace_back(x, h);
     return staged.size() - 1;
   };
-  const DotForm form = wide_dot(d) ? s_.wide_dot : DotForm::reduce;
+  const DotForm form = is_wide(d) ? s_.wide_dot : DotForm::reduce;
   bool lhs_staged = false, rhs_staged = false, start_staged = false;
   if (form == DotForm::staged) {
-    lhs_staged = reads_registers(d.lhs);
-    rhs_staged = reads_registers(d.rhs);
+    lhs_staged = placement_.reads_registers(d.lhs);
+    rhs_staged = placement_.reads_registers(d.rhs);
   } else if (form == DotForm::shuffle) {
     const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).vec == 1 &&
                               d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).tstride == 1 &&
                               plan(d.k_axes[0]).tcount == s_.group && plan(d.k_axes[0]).strips() == 1;
     for (int a : d.k_axes) {
-      rhs_staged = rhs_staged || registers_along(d.rhs, a);
-      lhs_staged = lhs_staged || (registers_along(d.lhs, a) && !lanes_hold_k);
+      rhs_staged = rhs_staged || placement_.registers_along(d.rhs, a);
+      lhs_staged = lhs_staged || (placement_.registers_along(d.lhs, a) && !lanes_hold_k);
     }
   } else {
     std::vector<int> all = d.result_axes;
     all.insert(all.end(), d.k_axes.begin(), d.k_axes.end());
-    if (s_.general || !layout_fits(all)) {
-      lhs_staged = reads_registers(d.lhs);
-      rhs_staged = reads_registers(d.rhs);
-      start_staged = d.start && reads_registers(d.start);
+    if (s_.general || !nests_.fits(all)) {
+      lhs_staged = placement_.reads_registers(d.lhs);
+      rhs_staged = placement_.reads_registers(d.rhs);
+      start_staged = d.start && placement_.reads_registers(d.start);
     }
     // This form computes an element of an operand anew for every row or column that it meets.
     const auto computed_often = [&](Value x, size_t from, size_t dims) {
       constexpr int64_t kOften = 8;
       int64_t times = 1;
       for (size_t i = from; i < from + dims; ++i) times *= d.result[i];
-      const std::set<uint32_t> computed = computed_for({x});
+      const std::set<uint32_t> computed = placement_.computed_for({x});
       return times >= kOften && std::any_of(computed.begin(), computed.end(), [&](uint32_t part) {
-               const ir::Op* def = kinds_[part] == Kind::lazy ? k_.def(Value{part}) : nullptr;
+               const ir::Op* def = placement_.kind(Value{part}) == Kind::lazy ? k_.def(Value{part}) : nullptr;
                return def && ir::info(def->code).transcendental;
              });
     };
@@ -205,8 +145,8 @@ void Lowering::dot_op(ir::OpId id) {
   const size_t start_index = start_staged ? to_arena(d.start) : 0;
   d.start_at = [&](const Coords& c) {
     return !d.start       ? b_.zero(d.acc)
-           : start_staged ? slot_load(staged[start_index].second.slot, c)
-                          : element(d.start, c);
+           : start_staged ? arena_.load(staged[start_index].second.slot, c)
+                          : elements_.of(d.start, c);
   };
   auto reader = [&](Value x, const std::vector<size_t>& dims, bool from_arena, size_t index) {
     return [this, x, &dims, &staged, from_arena, index, acc = d.acc](const Coords& c) {
@@ -214,24 +154,24 @@ void Lowering::dot_op(ir::OpId id) {
       for (size_t p : dims) in.push_back(c[p]);
       for (size_t i = 0; i < in.size(); ++i)
         if (shape(x)[i] == 1) in[i] = at(0);
-      return b_.convert(from_arena ? slot_load(staged[index].second.slot, in) : element(x, in), acc);
+      return b_.convert(from_arena ? arena_.load(staged[index].second.slot, in) : elements_.of(x, in), acc);
     };
   };
   d.lhs_at = reader(d.lhs, d.lhs_dims, lhs_staged, l_index);
   d.rhs_at = reader(d.rhs, d.rhs_dims, rhs_staged, r_index);
   std::vector<MemoryRange> reads =
-      arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
+      placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (auto& [x, h] : staged) reads.push_back(h.slot.range);
-  set_result(v, reads, [&](const auto& put) {
+  placement_.set_result(v, reads, [&](const auto& put) {
     const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
-    if (form == DotForm::shuffle) dot_shuffle(d, sink);
-    else if (form == DotForm::staged) dot_staged(id, d, sink);
-    else dot_reduce(d, kinds_[v.index] == Kind::registers, sink);
+    if (form == DotForm::shuffle) by_shuffle(d, sink);
+    else if (form == DotForm::staged) by_stages(id, d, sink);
+    else by_reduction(d, placement_.kind(v) == Kind::registers, sink);
   });
-  for (auto& [x, h] : staged) free_slot(h.slot);
+  for (auto& [x, h] : staged) arena_.free(h.slot);
 }
 
-void Lowering::dot_reduce(const DotShape& d, bool to_registers, const Sink& sink) {
+void DotEmitter::by_reduction(const DotShape& d, bool to_registers, const Sink& sink) {
   Shape all = d.result;
   std::vector<int> axes = d.result_axes;
   std::vector<bool> reduced(all.size(), false);
@@ -247,8 +187,8 @@ void Lowering::dot_reduce(const DotShape& d, bool to_registers, const Sink& sink
   acc.merge = [&](const Values& a, const Values& b) { return Values{b_.op(Opcode::add, {a[0], b[0]}, d.acc)}; };
   bool registers = false;
   for (Value x : {d.lhs, d.rhs, d.start})
-    registers = registers || (x && layout_fits(axes) && !s_.general && reads_registers(x));
-  reduction(
+    registers = registers || (x && nests_.fits(axes) && !s_.general && placement_.reads_registers(x));
+  reduces_.reduction(
       all, axes, reduced, registers, to_registers, acc,
       [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
       [&](const NestPoint& p, const Values& r) {
@@ -272,7 +212,7 @@ template <class F> void each_register(const std::vector<int>& counts, const F& f
 }
 }  // namespace
 
-void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
+void DotEmitter::by_shuffle(const DotShape& d, const Sink& sink) {
   constexpr size_t kMostLoads = 256;
   const size_t rank = d.result.size(), first_col = d.batch + d.rows;
   const int64_t lanes = s_.group;
@@ -284,17 +224,17 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
   for (int c : row_counts) n_rows *= static_cast<size_t>(c);
   for (int c : col_counts) n_cols *= static_cast<size_t>(c);
   std::vector<Value> strip(rank);
-  const Value first = first_thread([&] {
+  const Value first = nests_.first_invocation([&] {
     int bits = 0;
     for (int a : d.result_axes)
       if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
     return bits;
   }());
-  const bool tagged = d.k.size() == 1 && registers_along(d.lhs, d.k_axes[0]);
+  const bool tagged = d.k.size() == 1 && placement_.registers_along(d.lhs, d.k_axes[0]);
 
   auto coords = [&](const std::vector<int>& regs, Value& valid) {
     Coords c(rank + d.k.size());
-    for (size_t i = 0; i < rank; ++i) c[i] = axis_coord(d.result_axes[i], d.result[i], strip[i], regs[i], valid);
+    for (size_t i = 0; i < rank; ++i) c[i] = nests_.axis_coord(d.result_axes[i], d.result[i], strip[i], regs[i], valid);
     return c;
   };
   auto set_k = [&](Coords& c, Value k, int number) {  // number: of the chunk whose elements the lanes hold, or -1
@@ -387,7 +327,7 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
         acc = chunk(acc, left(k0, lanes, static_cast<int>(i)), k0, lanes);
       }
     } else {
-      acc = counted(full, acc, [&](Value i, const Values& in) {
+      acc = nests_.counted(full, acc, [&](Value i, const Values& in) {
         const Value k0 = b_.mul(i, b_.i32(lanes));
         return chunk(in, left(k0, lanes, 0), k0, lanes);
       });
@@ -405,7 +345,7 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
       strip[i] = {};
       return strips(i + 1);
     }
-    counted(n, [&](Value j) {
+    nests_.counted(n, [&](Value j) {
       strip[i] = j;
       strips(i + 1);
     });
@@ -413,13 +353,13 @@ void Lowering::dot_shuffle(const DotShape& d, const Sink& sink) {
   if (num_elements(d.result) > 0) strips(0);
 }
 
-void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
+void DotEmitter::by_stages(ir::OpId id, const DotShape& d, const Sink& sink) {
   if (num_elements(d.result) == 0) return;
   const size_t rank = d.result.size(), row_dim = d.batch + d.rows - 1, col_dim = rank - 1;
   const AxisPlan &pi = plan(d.result_axes[row_dim]), &pj = plan(d.result_axes[col_dim]);
   const int64_t ti = pi.cover(), tj = pj.cover(), tk = std::min(s_.dot_chunk, d.depth), pad = 1;
   const int64_t chunks = cdiv(d.depth, tk);
-  Slot a_tile = temp_slot(d.acc, tk * (ti + pad)), b_tile = temp_slot(d.acc, tk * (tj + pad));
+  Slot a_tile = arena_.temporary(d.acc, tk * (ti + pad)), b_tile = arena_.temporary(d.acc, tk * (tj + pad));
   std::vector<int> counts(rank, 1);
   counts[row_dim] = pi.reg;
   counts[col_dim] = pj.reg;
@@ -432,7 +372,7 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
   auto base_coords = [&] {
     Coords c(rank + d.k.size());
     Value unused;
-    for (size_t i = 0; i < rank; ++i) c[i] = {axis_coord(d.result_axes[i], d.result[i], strip[i], 0, unused).v};
+    for (size_t i = 0; i < rank; ++i) c[i] = {nests_.axis_coord(d.result_axes[i], d.result[i], strip[i], 0, unused).v};
     return c;
   };
   struct Element {
@@ -443,7 +383,7 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
     std::vector<Element> mine;
     const int64_t n = tk * t;
     for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
-      Value e = b_.add(b_.i32(r * s_.group), thread_);
+      Value e = b_.add(b_.i32(r * s_.group), invocation_);
       Element x;
       if ((r + 1) * s_.group > n) {
         x.valid = b_.lt(e, b_.i32(n));
@@ -462,7 +402,7 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
     Values v;
     const int axis = d.result_axes[dim];
     const int64_t n = d.result[dim];
-    Value start = tile_base(axis);
+    Value start = nests_.tile_base(axis);
     if (strip[dim]) start = b_.add(start, b_.mul(strip[dim], b_.i32(plan(axis).cover())));
     for (const Element& x : mine) {
       Coords c = base_coords();
@@ -480,7 +420,7 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
     }
     return v;
   };
-  Ahead *const a_ahead = ahead_of(id, 0), *const b_ahead = ahead_of(id, 1);
+  Prefetch::Load *const a_ahead = prefetch_.of(id, 0), *const b_ahead = prefetch_.of(id, 1);
   auto one_strip = [&] {
     const size_t points = static_cast<size_t>(pi.reg) * static_cast<size_t>(pj.reg);
     std::vector<NestPoint> held;
@@ -489,22 +429,22 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
       NestPoint p;
       p.regs = regs;
       for (size_t j = 0; j < rank; ++j)
-        p.c.push_back(axis_coord(d.result_axes[j], d.result[j], strip[j], regs[j], p.valid));
+        p.c.push_back(nests_.axis_coord(d.result_axes[j], d.result[j], strip[j], regs[j], p.valid));
       carried.push_back(d.start_at(p.c));
       held.push_back(std::move(p));
     });
-    auto first = [&](const Ahead* ahead, const std::vector<Element>& mine, size_t dim,
+    auto first = [&](const Prefetch::Load* ahead, const std::vector<Element>& mine, size_t dim,
                      const std::function<Value(const Coords&)>& operand) {
       const auto own = [&] { return fetch(mine, dim, b_.i32(0), operand); };
-      for (Value x : ahead ? b_.if_else(in_first_step(), own, [&] { return ahead->regs; }) : own())
+      for (Value x : ahead ? b_.if_else(prefetch_.in_first_step(), own, [&] { return ahead->regs; }) : own())
         carried.push_back(x);
     };
     first(a_ahead, a_share, row_dim, d.lhs_at);
     first(b_ahead, b_share, col_dim, d.rhs_at);
-    const Value tci = thread_start(pi), tcj = thread_start(pj);
-    carried = counted(chunks, carried, [&](Value chunk, const Values& in) {
+    const Value tci = nests_.invocation_start(pi), tcj = nests_.invocation_start(pj);
+    carried = nests_.counted(chunks, carried, [&](Value chunk, const Values& in) {
       Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
-      order({}, {a_tile.range, b_tile.range});
+      arena_.order({}, {a_tile.range, b_tile.range});
       size_t at_value = points;
       auto put = [&](const std::vector<Element>& mine, const Slot& tile) {
         for (const Element& x : mine) {
@@ -514,16 +454,16 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
       };
       put(a_share, a_tile);
       put(b_share, b_tile);
-      order({a_tile.range, b_tile.range}, {});
+      arena_.order({a_tile.range, b_tile.range}, {});
       // The next chunk's loads start after the barrier, so that it does not wait for them. Behind the last one comes
       // the first of the next step where the grid has one and its block may be loaded early; else it fetches itself
       // again.
       const Value last = b_.eq(chunk, b_.i32(chunks - 1));
-      auto next = [&](const Ahead* ahead, const std::vector<Element>& mine, size_t dim,
+      auto next = [&](const Prefetch::Load* ahead, const std::vector<Element>& mine, size_t dim,
                       const std::function<Value(const Coords&)>& operand, size_t held_at) {
         if (ahead) {
-          const Value step = b_.select(last, next_step(), pid_[static_cast<size_t>(ahead_axis_)]);
-          return at_step(*ahead, step, [&] {
+          const Value step = b_.select(last, prefetch_.next_step(), pid_[static_cast<size_t>(prefetch_.axis())]);
+          return prefetch_.at_step(*ahead, step, [&] {
             const Value following = b_.add(chunk, b_.i32(1));
             return fetch(mine, dim, b_.select(last, b_.i32(0), following), operand);
           });
@@ -562,14 +502,14 @@ void Lowering::dot_staged(ir::OpId id, const DotShape& d, const Sink& sink) {
       strip[i] = {};
       return strips(i + 1);
     }
-    counted(n, [&](Value j) {
+    nests_.counted(n, [&](Value j) {
       strip[i] = j;
       strips(i + 1);
     });
   };
   strips(0);
-  free_slot(a_tile);
-  free_slot(b_tile);
+  arena_.free(a_tile);
+  arena_.free(b_tile);
 }
 
 }  // namespace tessera::lowering

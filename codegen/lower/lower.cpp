@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "codegen/lower/atomics.h"
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/expand_atomics.h"
+#include "codegen/lower/emission.h"
 #include "codegen/plan/explain.h"
 #include "codegen/plan/indexed.h"
 #include "codegen/plan/plan.h"
@@ -15,17 +15,17 @@ namespace {
 
 // What only the emitted kernel tells, as lines for explain.
 struct Remarks {
-  int misfits = 0;  // values in the arena because of a nest without a layout
+  int spills = 0;  // values in the arena because of a nest without a layout
   std::vector<std::string> kept;
 };
 
 ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, lowering::Plan& plan, Remarks& remarks) {
   ir::Kernel out;
-  lowering::Lowering lowering(k, target, plan, out);
-  lowering.run();
-  plan.schedule.ahead_notes = lowering.ahead_notes();
-  remarks = {lowering.misfits(), {}};
-  lowering.explain_kept(remarks.kept);
+  lowering::Emission emission(k, target, plan, out);
+  emission.units.run();
+  plan.schedule.ahead_notes = emission.prefetch.notes();
+  remarks = {emission.placement.spills(), {}};
+  emission.placement.explain_kept(remarks.kept);
   return out;
 }
 
@@ -49,8 +49,8 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
                     ": it lies in global memory");
     out = emit_lanes(k, target, plan, remarks);
   }
-  if (remarks.misfits > 0)
-    notes.push_back(std::to_string(remarks.misfits) +
+  if (remarks.spills > 0)
+    notes.push_back(std::to_string(remarks.spills) +
                     " values with a layout live in the arena: a nest that reads them finds two of its axes on the same "
                     "invocations, or one without a layout");
   notes.insert(notes.end(), remarks.kept.begin(), remarks.kept.end());

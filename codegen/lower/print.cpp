@@ -1,7 +1,7 @@
 // debug_print and check: a record in the call's report (PrintReport in program/program.h). One invocation takes the
 // room by an atomic addition, so parallel programs stay parallel; the host sorts the records. One invocation's records
 // lie in the order in which it made them.
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/emission.h"
 #include "codegen/program/program.h"
 
 namespace tessera::lowering {
@@ -12,15 +12,15 @@ namespace {
 int64_t words_of(DType t) { return size_bytes(t) == 8 ? 2 : 1; }
 }  // namespace
 
-void Lowering::print_op(const ir::Op& o) {
-  if (o.code == Opcode::debug_print) return print_record(o, 0);
-  const Value holds = condition(o.operands[0]);
-  const PendingAccesses before = pending_;
-  b_.when(b_.op(Opcode::not_, {holds}), [&] { print_record(o, 1); });
-  pending_.merge(before);
+void PrintEmitter::emit(const ir::Op& o) {
+  if (o.code == Opcode::debug_print) return record(o, 0);
+  const Value holds = control_.condition(o.operands[0]);
+  const PendingAccesses before = arena_.pending();
+  b_.when(b_.op(Opcode::not_, {holds}), [&] { record(o, 1); });
+  arena_.pending().merge(before);
 }
 
-void Lowering::print_record(const ir::Op& o, size_t first) {
+void PrintEmitter::record(const ir::Op& o, size_t first) {
   out_.lane.report_bytes = std::max<int64_t>(out_.lane.report_bytes, 4 * PrintReport::kRecords);
   int64_t words = PrintReport::kHeader;
   for (size_t i = first; i < o.operands.size(); ++i)
@@ -36,7 +36,7 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
   const Value size = u32(static_cast<uint64_t>(words));
 
   // Its place, or -1. What is used may pass the capacity only by what invocations at once ask for, so it cannot wrap.
-  const Value place = broadcast_from_first(DType::i32, [&] {
+  const Value place = arena_.broadcast_from_first(DType::i32, [&] {
     const Value capacity = b_.load(memory, b_.i32(PrintReport::kCapacity)), used = add(PrintReport::kUsed, u32(0));
     const Value start = b_.if_else(
         b_.op(Opcode::le, {used, capacity}), [&] { return Values{add(PrintReport::kUsed, size)}; },
@@ -58,8 +58,8 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
   });
 
   // behind the barrier that handed out the place
-  order(arena_reads({o.operands.begin() + static_cast<std::ptrdiff_t>(first), o.operands.end()}), {});
-  const PendingAccesses before = pending_;
+  arena_.order(placement_.arena_reads({o.operands.begin() + static_cast<std::ptrdiff_t>(first), o.operands.end()}), {});
+  const PendingAccesses before = arena_.pending();
   b_.when(b_.ge_zero(place), [&] {
     const auto put = [&](Value at, Value v) {  // an element, in its words
       const DType t = b_.dtype(v);
@@ -77,7 +77,7 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
       const DType word = unsigned_of(bits(t));  // of 4-bit integers those four bits
       b_.store(memory, at, b_.convert(t == word ? v : b_.op(Opcode::bitcast, {v}, word), DType::u32));
     };
-    b_.when(first_thread(0), [&] {
+    b_.when(nests_.first_invocation(0), [&] {
       Value number = b_.i64(0);
       for (size_t a = 0; a < k_.grid.size(); ++a) {
         const Value id = b_.convert(pid_[a] ? pid_[a] : b_.i32(0), DType::i64);
@@ -95,11 +95,11 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
       const Value at = b_.add(place, b_.i32(offset));
       offset += num_elements(shape(v)) * words_of(t);
       if (shape(v).empty()) {
-        b_.when(first_thread(0), [&] { put(at, scalar(v)); });
+        b_.when(nests_.first_invocation(0), [&] { put(at, elements_.scalar(v)); });
         continue;
       }
-      nest(shape(v), axes_.of(v), reads_registers(v), true, [&](const NestPoint& p) {
-        const Value e = element(v, p.c);
+      nests_.each(shape(v), axes_.of(v), placement_.reads_registers(v), true, [&](const NestPoint& p) {
+        const Value e = elements_.of(v, p.c);
         b_.when(p.valid, [&] {
           const Value each = b_.i32(words_of(t));
           put(b_.add(at, b_.mul(linear(p.c, shape(v)), each)), e);
@@ -107,7 +107,7 @@ void Lowering::print_record(const ir::Op& o, size_t first) {
       });
     }
   });
-  pending_.merge(before);
+  arena_.pending().merge(before);
 }
 
 }  // namespace tessera::lowering

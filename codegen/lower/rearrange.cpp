@@ -2,7 +2,7 @@
 // are copied first.
 #include <bit>
 
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/emission.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -10,23 +10,23 @@ using ir::Opcode;
 
 // One invocation applies all updates that share the positions of the dims which x follows, in order; different ones
 // meet in no element.
-void Lowering::scatter_op(ir::OpId id) {
+void RearrangeEmitter::scatter(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value x = o.operands[0], updates = o.operands[1], v = o.results[0];
   const DType t = k_.type(v).dtype;
   const auto& dims = o.ints(Attr::dims);
   const Shape &s = shape(v), &us = shape(updates);
-  Home h = new_home(v);
-  order(arena_reads({x}), {h.slot.range});
-  nest(s, axes_.of(v), reads_registers(x), true, [&](const NestPoint& p) {
-    const Value e = element(x, p.c);
-    b_.when(p.valid, [&] { slot_store(h.slot, p.c, e); });
+  Place h = placement_.make(v);
+  arena_.order(placement_.arena_reads({x}), {h.slot.range});
+  nests_.each(s, axes_.of(v), placement_.reads_registers(x), true, [&](const NestPoint& p) {
+    const Value e = elements_.of(x, p.c);
+    b_.when(p.valid, [&] { arena_.store(h.slot, p.c, e); });
   });
   if (num_elements(us) > 0 && num_elements(s) > 0) {
     std::vector<Value> read(o.operands.begin() + 1, o.operands.end());
-    std::vector<MemoryRange> reads = arena_reads(read);
+    std::vector<MemoryRange> reads = placement_.arena_reads(read);
     reads.push_back(h.slot.range);
-    order(reads, {h.slot.range});
+    arena_.order(reads, {h.slot.range});
     std::vector<int> x_dim(us.size(), -1), line_axes(us.size(), kNoAxis);
     for (size_t d = 0; d < dims.size(); ++d)
       if (dims[d] >= 0) x_dim[static_cast<size_t>(dims[d])] = static_cast<int>(d);
@@ -39,11 +39,11 @@ void Lowering::scatter_op(ir::OpId id) {
         walked.push_back(d);
       }
     }
-    flat_nest(lines, line_axes, [&](const NestPoint& p) {
+    nests_.flat(lines, line_axes, [&](const NestPoint& p) {
       Coords c = p.c;
       std::function<void(size_t)> walk = [&](size_t i) {
         if (i < walked.size()) {
-          counted(us[walked[i]], [&](Value j) {
+          nests_.counted(us[walked[i]], [&](Value j) {
             c[walked[i]] = {us[walked[i]] == 1 ? b_.i32(0) : j};
             walk(i + 1);
           });
@@ -57,30 +57,30 @@ void Lowering::scatter_op(ir::OpId id) {
             to.push_back(s[d] == 1 ? at(0) : c[static_cast<size_t>(dims[d])]);
             continue;
           }
-          const Value given = element(o.operands[next++], c), n = b_.i32(s[d]);
+          const Value given = elements_.of(o.operands[next++], c), n = b_.i32(s[d]);
           const Value position = b_.wrap(given, n), below = b_.lt(position, n);
           valid = b_.both(valid, b_.both(b_.ge_zero(position), below));
           to.push_back({position});
         }
-        const Value update = element(updates, c);
+        const Value update = elements_.of(updates, c);
         b_.when(valid, [&] {
           const Value e = o.has(Attr::kind)
-                              ? b_.op(static_cast<Opcode>(o.attr(Attr::kind)), {slot_load(h.slot, to), update}, t)
+                              ? b_.op(static_cast<Opcode>(o.attr(Attr::kind)), {arena_.load(h.slot, to), update}, t)
                               : update;
-          slot_store(h.slot, to, e);
+          arena_.store(h.slot, to, e);
         });
       };
       walk(0);
     });
   }
-  touched(arena_reads(o.operands), h);
-  home(v) = h;
+  arena_.touched(placement_.arena_reads(o.operands), h);
+  placement_.of(v) = h;
 }
 
 // Batcher's merge exchange (Knuth, The Art of Computer Programming, volume 3, 5.2.2, algorithm M), which sorts any
 // number of elements: in each pass disjoint pairs are compared, a distance d apart, and a barrier follows. A network is
 // not stable, so the elements' first positions are the last key, unless elements with equal keys cannot be told apart.
-void Lowering::sort_op(ir::OpId id) {
+void RearrangeEmitter::sort(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const auto axis = static_cast<size_t>(o.attr(Attr::axis)), keys = static_cast<size_t>(o.attr(Attr::keys));
   const Shape& s = shape(o.results[0]);
@@ -88,29 +88,29 @@ void Lowering::sort_op(ir::OpId id) {
   const int64_t n = s[axis];
   bool told_apart = keys < o.operands.size();
   for (Value x : o.operands) told_apart = told_apart || is_float(k_.type(x).dtype);
-  std::vector<Home> homes;
+  std::vector<Place> homes;
   for (size_t i = 0; i < o.operands.size(); ++i) {
     const Value x = o.operands[i];
-    homes.push_back(new_home(o.results[i]));
+    homes.push_back(placement_.make(o.results[i]));
     Slot& slot = homes.back().slot;
-    order(arena_reads({x}), {slot.range});
-    nest(s, axes, reads_registers(x), true, [&](const NestPoint& p) {
-      const Value e = element(x, p.c);
-      b_.when(p.valid, [&] { slot_store(slot, p.c, e); });
+    arena_.order(placement_.arena_reads({x}), {slot.range});
+    nests_.each(s, axes, placement_.reads_registers(x), true, [&](const NestPoint& p) {
+      const Value e = elements_.of(x, p.c);
+      b_.when(p.valid, [&] { arena_.store(slot, p.c, e); });
     });
   }
   if (n > 1 && num_elements(s) > 0) {
     std::vector<Slot> slots;
-    for (const Home& h : homes) slots.push_back(h.slot);
+    for (const Place& h : homes) slots.push_back(h.slot);
     if (told_apart) {
-      slots.push_back(new_slot(DType::i32, s, axes));
-      order({}, {slots.back().range});
-      flat_nest(s, axes,
-                [&](const NestPoint& p) { b_.when(p.valid, [&] { slot_store(slots.back(), p.c, p.c[axis].v); }); });
+      slots.push_back(arena_.make(DType::i32, s, axes));
+      arena_.order({}, {slots.back().range});
+      nests_.flat(s, axes,
+                [&](const NestPoint& p) { b_.when(p.valid, [&] { arena_.store(slots.back(), p.c, p.c[axis].v); }); });
     }
     std::vector<MemoryRange> ranges;
     for (const Slot& slot : slots) ranges.push_back(slot.range);
-    loop_barrier();
+    arena_.loop_barrier();
     Shape pairs = s;
     pairs[axis] = n / 2;
     std::vector<int> pair_axes = axes;
@@ -137,11 +137,11 @@ void Lowering::sort_op(ir::OpId id) {
     const Value zero = b_.i32(0), one = b_.i32(1);
     const auto logic = [&](Opcode c, Value a, Value b) { return b_.op(c, {a, b}, DType::boolean); };
     // p, q, r and d as in the book: pairs (i, i + d) where i & p is r.
-    counted(int64_t{rounds} * (rounds + 1) / 2, {b_.i32(half), b_.i32(half), zero, b_.i32(half)},
+    nests_.counted(int64_t{rounds} * (rounds + 1) / 2, {b_.i32(half), b_.i32(half), zero, b_.i32(half)},
             [&](Value, const Values& state) {
               const Value p = state[0], q = state[1], r = state[2], d = state[3];
-              order(ranges, ranges);
-              flat_nest(pairs, pair_axes, [&](const NestPoint& point) {
+              arena_.order(ranges, ranges);
+              nests_.flat(pairs, pair_axes, [&](const NestPoint& point) {
                 const Value j = point.c[axis].v, low = b_.op(Opcode::and_, {j, b_.sub(p, one)}, DType::i32);
                 const Value first = b_.add(b_.sub(b_.mul(j, b_.i32(2)), low), r), second = b_.add(first, d);
                 b_.when(b_.both(point.valid, b_.lt(second, b_.i32(n))), [&] {
@@ -150,8 +150,8 @@ void Lowering::sort_op(ir::OpId id) {
                   at_second[axis] = {second};
                   Values x, y;
                   for (const Slot& slot : slots) {
-                    x.push_back(slot_load(slot, at_first));
-                    y.push_back(slot_load(slot, at_second));
+                    x.push_back(arena_.load(slot, at_first));
+                    y.push_back(arena_.load(slot, at_second));
                   }
                   // Whether the second comes before the first: by the last key, unless an earlier one decides.
                   Value before;
@@ -164,8 +164,8 @@ void Lowering::sort_op(ir::OpId id) {
                   }
                   b_.when(before, [&] {
                     for (size_t i = 0; i < slots.size(); ++i) {
-                      slot_store(slots[i], at_first, y[i]);
-                      slot_store(slots[i], at_second, x[i]);
+                      arena_.store(slots[i], at_first, y[i]);
+                      arena_.store(slots[i], at_second, x[i]);
                     }
                   });
                 });
@@ -176,11 +176,11 @@ void Lowering::sort_op(ir::OpId id) {
               const Value half_p = halved(p), next_p = next(p, half_p), top = b_.i32(half);
               return Values{next_p, next(halved(q), top), next(p, zero), next(b_.sub(q, p), half_p)};
             });
-    if (told_apart) free_slot(slots.back());
+    if (told_apart) arena_.free(slots.back());
   }
   for (size_t i = 0; i < homes.size(); ++i) {
-    touched(arena_reads({o.operands[i]}), homes[i]);
-    home(o.results[i]) = homes[i];
+    arena_.touched(placement_.arena_reads({o.operands[i]}), homes[i]);
+    placement_.of(o.results[i]) = homes[i];
   }
 }
 

@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <bit>
 
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/emission.h"
 #include "engine/ir/reference.h"
 
 namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
-Values Lowering::across_threads(Values v, int bits, const Accumulator& acc) {
+Values ReduceEmitter::across_invocations(Values v, int bits, const Accumulator& acc) {
   bits &= s_.group - 1;
   if (bits == 0) return v;
   int by_shuffle = s_.shuffles ? bits & (s_.subgroup - 1) : 0;
@@ -31,18 +31,18 @@ Values Lowering::across_threads(Values v, int bits, const Accumulator& acc) {
     rest &= ~((count - 1) * stride);
     std::vector<Slot> slots;
     for (Value x : v) {
-      slots.push_back(temp_slot(b_.dtype(x), s_.group));
-      order({}, {slots.back().range});
-      b_.store(slots.back().ref, thread_, x);
+      slots.push_back(arena_.temporary(b_.dtype(x), s_.group));
+      arena_.order({}, {slots.back().range});
+      b_.store(slots.back().ref, invocation_, x);
     }
     std::vector<MemoryRange> reads;
     for (const Slot& s : slots) reads.push_back(s.range);
-    order(reads, {});
+    arena_.order(reads, {});
     Value position;
     if (stride * count == s_.group && stride == 1) position = b_.i32(0);
     else {
       const Value by = b_.i32(stride);
-      position = b_.sub(thread_, b_.mul(b_.rem(b_.div(thread_, stride), count), by));
+      position = b_.sub(invocation_, b_.mul(b_.rem(b_.div(invocation_, stride), count), by));
     }
     auto member = [&](Value j) {
       Values x;
@@ -55,12 +55,12 @@ Values Lowering::across_threads(Values v, int bits, const Accumulator& acc) {
     } else {
       v = b_.for_loop(1, count, v, [&](Value j, const Values& a) { return acc.merge(a, member(j)); });
     }
-    for (Slot& s : slots) free_slot(s);
+    for (Slot& s : slots) arena_.free(s);
   }
   return v;
 }
 
-void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std::vector<bool>& reduced,
+void ReduceEmitter::reduction(const Shape& s, const std::vector<int>& dims, const std::vector<bool>& reduced,
                          bool needs_layout, bool to_registers, const Accumulator& acc,
                          const std::function<Values(const Coords&)>& element_of,
                          const std::function<void(const NestPoint&, const Values&)>& sink) {
@@ -86,7 +86,7 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
     for (size_t i = 0; i < kept.size(); ++i) c[kept[i]] = kept_coords[i];
     std::function<Values(size_t, const Values&)> loops = [&](size_t i, const Values& a) -> Values {
       if (i == dropped.size()) return acc.step(a, element_of(c));
-      return counted(s[dropped[i]], a, [&](Value j, const Values& inner) {
+      return nests_.counted(s[dropped[i]], a, [&](Value j, const Values& inner) {
         c[dropped[i]] = {s[dropped[i]] == 1 ? b_.i32(0) : j};
         return loops(i + 1, inner);
       });
@@ -94,21 +94,21 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
     return count == 0 ? acc.identity : loops(0, acc.identity);
   };
 
-  const bool by_layout = !s_.general && layout_fits(dims);
+  const bool by_layout = !s_.general && nests_.fits(dims);
   if (!by_layout) {
     if (needs_layout) throw InternalError(k_.name + ": a reduction without a layout reads values in registers");
     if (to_registers) {
-      layout_nest(kept_shape, kept_axes, true, [&](const NestPoint& p) { sink(p, sequential(p.c)); });
+      nests_.by_layout(kept_shape, kept_axes, true, [&](const NestPoint& p) { sink(p, sequential(p.c)); });
       return;
     }
     if (num_elements(kept_shape) > 1) {
-      flat_nest(kept_shape, kept_axes, [&](const NestPoint& p) { sink(p, sequential(p.c)); });
+      nests_.flat(kept_shape, kept_axes, [&](const NestPoint& p) { sink(p, sequential(p.c)); });
       return;
     }
     NestPoint p;
     p.c.assign(kept.size(), at(0));
     p.regs.assign(kept.size(), 0);
-    p.valid = first_thread(0);
+    p.valid = nests_.first_invocation(0);
     if (s_.general || s_.group == 1 || count < s_.group) {
       sink(p, sequential(p.c));
       return;
@@ -116,8 +116,8 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
     // One result of many elements: dealt out in turn, then joined across the group.
     Shape all;
     for (size_t d : dropped) all.push_back(s[d]);
-    const Values mine = counted(cdiv(count, int64_t{s_.group}), acc.identity, [&](Value i, const Values& a) {
-      Value e = b_.add(b_.mul(i, b_.i32(s_.group)), thread_), valid;
+    const Values mine = nests_.counted(cdiv(count, int64_t{s_.group}), acc.identity, [&](Value i, const Values& a) {
+      Value e = b_.add(b_.mul(i, b_.i32(s_.group)), invocation_), valid;
       if (count % s_.group != 0) {
         valid = b_.lt(e, b_.i32(count));
         e = b_.min(e, b_.i32(count - 1));
@@ -131,7 +131,7 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
         for (size_t j = 0; j < x.size(); ++j) x[j] = b_.select(valid, x[j], acc.neutral[j]);
       return acc.step(a, x);
     });
-    sink(p, across_threads(mine, s_.group - 1, acc));
+    sink(p, across_invocations(mine, s_.group - 1, acc));
     return;
   }
 
@@ -139,7 +139,7 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
   for (size_t d = 0; d < s.size(); ++d)
     if (dims[d] != kNoAxis)
       (reduced[d] ? reduced_bits : kept_bits) |= (plan(dims[d]).tcount - 1) * plan(dims[d]).tstride;
-  const Value first = first_thread(kept_bits);
+  const Value first = nests_.first_invocation(kept_bits);
 
   // Kept strips outside; inside, one accumulator per kept register; then the reduced strips, then the reduced
   // registers.
@@ -171,7 +171,7 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
           strip[d] = {};
           return loops(i + 1, a);
         }
-        return counted(n, a, [&](Value j, const Values& inner) {
+        return nests_.counted(n, a, [&](Value j, const Values& inner) {
           strip[d] = j;
           return loops(i + 1, inner);
         });
@@ -181,12 +181,12 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
         Coords c(s.size());
         Value valid;
         for (size_t j = 0; j < dropped.size(); ++j)
-          c[dropped[j]] = axis_coord(dims[dropped[j]], s[dropped[j]], strip[dropped[j]], rr[j], valid);
+          c[dropped[j]] = nests_.axis_coord(dims[dropped[j]], s[dropped[j]], strip[dropped[j]], rr[j], valid);
         size_t point = 0;
         enumerate(kept, [&](const std::vector<int>& kr) {
           Value unused;
           for (size_t j = 0; j < kept.size(); ++j)
-            c[kept[j]] = axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], unused);
+            c[kept[j]] = nests_.axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], unused);
           Values x = element_of(c);
           if (valid)
             for (size_t j = 0; j < x.size(); ++j) x[j] = b_.select(valid, x[j], acc.neutral[j]);
@@ -202,12 +202,12 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
     size_t point = 0;
     enumerate(kept, [&](const std::vector<int>& kr) {
       const auto at_point = total.begin() + static_cast<std::ptrdiff_t>(point++ * width);
-      const Values r = across_threads({at_point, at_point + static_cast<std::ptrdiff_t>(width)}, reduced_bits, acc);
+      const Values r = across_invocations({at_point, at_point + static_cast<std::ptrdiff_t>(width)}, reduced_bits, acc);
       NestPoint p;
       p.regs = kr;
       p.valid = first;
       for (size_t j = 0; j < kept.size(); ++j)
-        p.c.push_back(axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], p.valid));
+        p.c.push_back(nests_.axis_coord(dims[kept[j]], s[kept[j]], strip[kept[j]], kr[j], p.valid));
       sink(p, r);
     });
   };
@@ -219,7 +219,7 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
       strip[d] = {};
       return strips(i + 1);
     }
-    counted(n, [&](Value j) {
+    nests_.counted(n, [&](Value j) {
       strip[d] = j;
       strips(i + 1);
     });
@@ -227,29 +227,7 @@ void Lowering::reduction(const Shape& s, const std::vector<int>& dims, const std
   strips(0);
 }
 
-void Lowering::set_result(Value v, const std::vector<MemoryRange>& reads,
-                          const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit) {
-  Home h = new_home(v);
-  if (h.kind == Kind::arena) order(reads, {h.slot.range});
-  else order(reads, {});
-  emit([&](const NestPoint& p, Value x) {
-    if (h.kind == Kind::scalar) h.scalar = x;
-    else if (h.kind == Kind::registers) h.regs.push_back(x);
-    else b_.when(p.valid, [&] { slot_store(h.slot, p.c, x); });
-  });
-  touched(reads, h);
-  home(v) = h;
-}
-
-// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come
-// after those barriers.
-void Lowering::touched(const std::vector<MemoryRange>& reads, const Home& h) {
-  if (!uniform_group()) return;
-  pending_.add(reads, {});
-  if (h.kind == Kind::arena) pending_.add({}, {h.slot.range});
-}
-
-void Lowering::reduce_op(ir::OpId id) {
+void ReduceEmitter::reduce(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
   const DType t = k_.type(v).dtype;
@@ -262,15 +240,15 @@ void Lowering::reduce_op(ir::OpId id) {
   };
   std::vector<bool> reduced(shape(in).size(), false);
   for (int64_t d : o.ints(Attr::axes)) reduced[static_cast<size_t>(d)] = true;
-  set_result(v, arena_reads({in}), [&](const auto& put) {
+  placement_.set_result(v, placement_.arena_reads({in}), [&](const auto& put) {
     reduction(
-        shape(in), axes_.of(in), reduced, reads_registers(in), kinds_[v.index] == Kind::registers, acc,
-        [&](const Coords& c) { return Values{b_.convert(element(in, c), a)}; },
+        shape(in), axes_.of(in), reduced, placement_.reads_registers(in), placement_.kind(v) == Kind::registers, acc,
+        [&](const Coords& c) { return Values{b_.convert(elements_.of(in, c), a)}; },
         [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); });
   });
 }
 
-void Lowering::arg_reduce_op(ir::OpId id) {
+void ReduceEmitter::arg_reduce(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
   const DType t = k_.type(in).dtype;
@@ -294,10 +272,10 @@ void Lowering::arg_reduce_op(ir::OpId id) {
   std::vector<bool> reduced(shape(in).size(), false);
   reduced[axis] = true;
   const DType r_type = k_.type(v).dtype;
-  set_result(v, arena_reads({in}), [&](const auto& put) {
+  placement_.set_result(v, placement_.arena_reads({in}), [&](const auto& put) {
     reduction(
-        shape(in), axes_.of(in), reduced, reads_registers(in), kinds_[v.index] == Kind::registers, acc,
-        [&](const Coords& c) { return Values{element(in, c), c[axis].v}; },
+        shape(in), axes_.of(in), reduced, placement_.reads_registers(in), placement_.kind(v) == Kind::registers, acc,
+        [&](const Coords& c) { return Values{elements_.of(in, c), c[axis].v}; },
         [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); });
   });
 }
@@ -305,7 +283,7 @@ void Lowering::arg_reduce_op(ir::OpId id) {
 // Inclusive running sums, products, maxima and minima. Many lines: one invocation walks each. Few long ones: every
 // invocation sums a stretch, the stretches' sums are exchanged, and each walks its stretch again from what lies before
 // it.
-void Lowering::scan_op(ir::OpId id) {
+void ReduceEmitter::scan(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
   const Opcode combiner = ir::combining_op(o.code);
@@ -316,18 +294,18 @@ void Lowering::scan_op(ir::OpId id) {
   const int64_t n = s[axis];
   const Value identity = b_.constant(a, reference::identity(combiner, a));
   auto combine = [&](Value x, Value y) { return b_.op(combiner, {x, y}, a); };
-  auto read = [&](const Coords& c) { return b_.convert(element(in, c), a); };
+  auto read = [&](const Coords& c) { return b_.convert(elements_.of(in, c), a); };
   if (n == 1) {
-    set_result(v, arena_reads({in}), [&](const auto& put) {
-      nest(s, axes_.of(v), kinds_[v.index] == Kind::registers || reads_registers(in), true,
-           [&](const NestPoint& p) { put(p, element(in, p.c)); });
+    placement_.set_result(v, placement_.arena_reads({in}), [&](const auto& put) {
+      nests_.each(s, axes_.of(v), placement_.kind(v) == Kind::registers || placement_.reads_registers(in), true,
+           [&](const NestPoint& p) { put(p, elements_.of(in, p.c)); });
     });
     return;
   }
-  if (kinds_[v.index] != Kind::arena) throw InternalError(k_.name + ": a scan outside the arena", o.loc);
-  if (reads_registers(in)) throw InternalError(k_.name + ": a scan of values in registers", o.loc);
-  Home h = new_home(v);
-  order(arena_reads({in}), {h.slot.range});
+  if (placement_.kind(v) != Kind::arena) throw InternalError(k_.name + ": a scan outside the arena", o.loc);
+  if (placement_.reads_registers(in)) throw InternalError(k_.name + ": a scan of values in registers", o.loc);
+  Place h = placement_.make(v);
+  arena_.order(placement_.arena_reads({in}), {h.slot.range});
   if (num_elements(s) > 0) {
     Shape lines = s;
     lines[axis] = 1;
@@ -335,56 +313,56 @@ void Lowering::scan_op(ir::OpId id) {
     line_axes[axis] = kNoAxis;
     auto position = [&](Value i) { return reverse ? b_.sub(b_.i32(n - 1), i) : i; };
     if (s_.general || s_.group == 1 || num_elements(lines) * 2 > s_.group) {
-      flat_nest(lines, line_axes, [&](const NestPoint& p) {
-        counted(n, {identity}, [&](Value i, const Values& sum) {
+      nests_.flat(lines, line_axes, [&](const NestPoint& p) {
+        nests_.counted(n, {identity}, [&](Value i, const Values& sum) {
           Coords c = p.c;
           c[axis] = {position(i)};
           const Value next = combine(sum[0], read(c));
-          b_.when(p.valid, [&] { slot_store(h.slot, c, b_.convert(next, t)); });
+          b_.when(p.valid, [&] { arena_.store(h.slot, c, b_.convert(next, t)); });
           return Values{next};
         });
       });
     } else {
       const int64_t stretch = cdiv(n, int64_t{s_.group});
-      Slot sums = temp_slot(a, s_.group);
+      Slot sums = arena_.temporary(a, s_.group);
       Shape part = lines;
       for (size_t d = 0; d < s.size(); ++d)
         if (line_axes[d] != kNoAxis && plan(line_axes[d]).split) part[d] = std::min(plan(line_axes[d]).tile, s[d]);
-      counted(num_elements(part), [&](Value line) {
+      nests_.counted(num_elements(part), [&](Value line) {
         Coords c = unravel(line, part);
         for (size_t d = 0; d < s.size(); ++d) {
           if (lines[d] == 1) c[d] = at(0);
           else if (part[d] != lines[d]) {
             const Value last = b_.i32(s[d] - 1);
-            c[d] = {b_.min(b_.add(c[d].v, tile_base(line_axes[d])), last)};
+            c[d] = {b_.min(b_.add(c[d].v, nests_.tile_base(line_axes[d])), last)};
           }
         }
-        const Value begin = b_.mul(thread_, b_.i32(stretch));
+        const Value begin = b_.mul(invocation_, b_.i32(stretch));
         auto walk = [&](const Value& start, bool write) {
-          return counted(stretch, {start}, [&](Value i, const Values& sum) {
+          return nests_.counted(stretch, {start}, [&](Value i, const Values& sum) {
             const Value e = b_.add(begin, i), valid = b_.lt(e, b_.i32(n));
             Coords x = c;
             x[axis] = {position(b_.min(e, b_.i32(n - 1)))};
             const Value next = b_.select(valid, combine(sum[0], read(x)), sum[0]);
-            if (write) b_.when(valid, [&] { slot_store(h.slot, x, b_.convert(next, t)); });
+            if (write) b_.when(valid, [&] { arena_.store(h.slot, x, b_.convert(next, t)); });
             return Values{next};
           })[0];
         };
         const Value mine = walk(identity, false);
-        order({}, {sums.range});
-        b_.store(sums.ref, thread_, mine);
-        order({sums.range}, {});
+        arena_.order({}, {sums.range});
+        b_.store(sums.ref, invocation_, mine);
+        arena_.order({sums.range}, {});
         const Value before = b_.for_loop(0, s_.group, {identity}, [&](Value j, const Values& x) {
           const Value y = b_.load(sums.ref, j), sum = combine(x[0], y);
-          return Values{b_.select(b_.lt(j, thread_), sum, x[0])};
+          return Values{b_.select(b_.lt(j, invocation_), sum, x[0])};
         })[0];
         walk(before, true);
       });
-      free_slot(sums);
+      arena_.free(sums);
     }
   }
-  touched(arena_reads({in}), h);
-  home(v) = h;
+  arena_.touched(placement_.arena_reads({in}), h);
+  placement_.of(v) = h;
 }
 
 }  // namespace tessera::lowering

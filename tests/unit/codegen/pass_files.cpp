@@ -13,7 +13,7 @@
 #include "codegen/lane/uniformity.h"
 #include "codegen/lane/unroll.h"
 #include "codegen/lane/vectorize.h"
-#include "codegen/lower/atomics.h"
+#include "codegen/lower/expand_atomics.h"
 #include "codegen/lower/lower.h"
 #include "codegen/plan/affine.h"
 #include "codegen/plan/axes.h"

@@ -1,37 +1,51 @@
-// Nests: loops over the elements of one root, by layout or flat.
+#include "codegen/lower/nests.h"
+
 #include <algorithm>
 #include <numeric>
 
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/emission.h"
 
 namespace tessera::lowering {
 
-Value Lowering::thread_coord(const AxisPlan& p) {
+void LoopNests::prepare() {
+  tile_base_.resize(axes_.size());
+  for (const AxisPlan& p : s_.plans) {
+    if (p.tcount == 1) continue;
+    Value& v = coords_[{p.tstride, p.tcount}];
+    if (v) continue;
+    v = b_.div(invocation_, p.tstride);
+    if (p.tstride * p.tcount < s_.group) v = b_.rem(v, p.tcount);
+  }
+}
+
+void LoopNests::set_tile_base(int axis, Value v) { tile_base_[static_cast<size_t>(axis)] = v; }
+
+Value LoopNests::invocation_coord(const AxisPlan& p) {
   if (p.tcount == 1) return b_.i32(0);
-  Value& v = thread_coords_[{p.tstride, p.tcount}];
-  if (!v) throw InternalError(k_.name + ": thread coordinate was not prepared");
+  Value& v = coords_[{p.tstride, p.tcount}];
+  if (!v) throw InternalError(k_.name + ": coordinate was not prepared");
   return v;
 }
 
-Value Lowering::thread_start(const AxisPlan& p) {
+Value LoopNests::invocation_start(const AxisPlan& p) {
   const Value vec = b_.i32(p.vec);
-  return b_.mul(thread_coord(p), vec);
+  return b_.mul(invocation_coord(p), vec);
 }
 
-Value Lowering::tile_base(int axis) {
+Value LoopNests::tile_base(int axis) {
   const Value v = tile_base_[static_cast<size_t>(axis)];
   return v ? v : b_.i32(0);
 }
 
-Value Lowering::first_thread(int used_bits) {
+Value LoopNests::first_invocation(int used_bits) {
   const int rest = (s_.group - 1) & ~used_bits;
   if (rest == 0) return {};
-  if (used_bits == 0) return b_.eq(thread_, b_.i32(0));
+  if (used_bits == 0) return b_.eq(invocation_, b_.i32(0));
   const Value zero = b_.i32(0);
-  return b_.eq(b_.op(ir::Opcode::and_, {thread_, b_.i32(rest)}), zero);
+  return b_.eq(b_.op(ir::Opcode::and_, {invocation_, b_.i32(rest)}), zero);
 }
 
-bool Lowering::layout_fits(const std::vector<int>& dims) const {
+bool LoopNests::fits(const std::vector<int>& dims) const {
   int bits = 0;
   for (int a : dims) {
     if (a == kNoAxis) continue;
@@ -45,15 +59,15 @@ bool Lowering::layout_fits(const std::vector<int>& dims) const {
   return true;
 }
 
-Coord Lowering::axis_coord(int axis, int64_t n, Value strip, int r, Value& valid) {
+Coord LoopNests::axis_coord(int axis, int64_t n, Value strip, int r, Value& valid) {
   if (axis == kNoAxis) return {b_.i32(0)};
   return axis_coord(plan(axis), axis, n, strip, r, valid);
 }
 
-Coord Lowering::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value& valid) {
+Coord LoopNests::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value& valid) {
   Value e = tile_base(axis);
   if (strip) e = b_.add(e, b_.mul(strip, b_.i32(p.cover())));
-  e = b_.add(e, thread_start(p));
+  e = b_.add(e, invocation_start(p));
   e = b_.add(e, b_.i32(p.local(r)));
   const int64_t parts = p.split ? cdiv(n, p.tile) : 1;
   const bool overhangs = parts * p.strips() * p.cover() != n;
@@ -66,31 +80,31 @@ Coord Lowering::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, 
   return {clamp_along(e, end, divisor, axis, r), axis, r};
 }
 
-void Lowering::counted(int64_t n, const std::function<void(Value)>& body) {
+void LoopNests::counted(int64_t n, const std::function<void(Value)>& body) {
   counted(n, {}, [&](Value i, const Values&) {
     body(i);
     return Values{};
   });
 }
 
-Values Lowering::counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body) {
+Values LoopNests::counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body) {
   if (n <= 0) return init;
   if (n == 1) return body(b_.i32(0), init);
-  const PendingAccesses before = pending_;
-  const uint64_t calls = order_calls_;
+  const PendingAccesses before = arena_.pending();
+  const uint64_t calls = arena_.order_calls();
   const Values after = b_.for_loop(0, n, init, [&](Value i, const Values& v) {
     Values next = body(i, v);
-    if (order_calls_ != calls) loop_barrier();
+    if (arena_.order_calls() != calls) arena_.loop_barrier();
     return next;
   });
-  pending_.merge(before);
+  arena_.pending().merge(before);
   return after;
 }
 
-void Lowering::nest(const Shape& s, const std::vector<int>& dims, bool needs_layout, bool effects,
+void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_layout, bool effects,
                     const std::function<void(const NestPoint&)>& body) {
   if (num_elements(s) == 0) return;
-  if (!s_.general && layout_fits(dims)) {
+  if (!s_.general && fits(dims)) {
     // Without register homes to read, a nest that leaves threads idle does better dealt out flat.
     int64_t threads = 1, elements = 1;
     for (int a : dims)
@@ -99,13 +113,13 @@ void Lowering::nest(const Shape& s, const std::vector<int>& dims, bool needs_lay
         elements *= plan(a).tile;
       }
     if (needs_layout || threads == s_.group || elements <= threads)
-      return layout_nest(s, dims, effects, body, s_.rolled && !needs_layout);
+      return by_layout(s, dims, effects, body, s_.rolled && !needs_layout);
   }
   if (needs_layout) throw InternalError(k_.name + ": a nest without a layout reads values in registers");
-  flat_nest(s, dims, body);
+  flat(s, dims, body);
 }
 
-void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool effects,
+void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool effects,
                            const std::function<void(const NestPoint&)>& body, bool rolled) {
   // Rolled: the same elements to each invocation, but one at a time (or those that one load brings), by loops. Their
   // coordinates name no registers.
@@ -117,7 +131,7 @@ void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool ef
   int bits = 0;
   for (int a : dims)
     if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
-  const Value first = effects ? first_thread(bits) : Value{};
+  const Value first = effects ? first_invocation(bits) : Value{};
   std::vector<Value> strip(dims.size());
   std::function<void(size_t)> loops, registers;
   NestPoint point;
@@ -153,7 +167,7 @@ void Lowering::layout_nest(const Shape& s, const std::vector<int>& dims, bool ef
   loops(0);
 }
 
-void Lowering::flat_nest(const Shape& s, const std::vector<int>& dims,
+void LoopNests::flat(const Shape& s, const std::vector<int>& dims,
                          const std::function<void(const NestPoint&)>& body) {
   Shape part = s;
   for (size_t d = 0; d < dims.size(); ++d)
@@ -177,10 +191,18 @@ void Lowering::flat_nest(const Shape& s, const std::vector<int>& dims,
   };
   const int64_t g = s_.group, full = n / g, rest = n % g;
   // Whole rounds, in which every invocation has an element, then the last partial one.
-  if (full > 0) counted(full, [&](Value i) { at_element(b_.add(b_.mul(i, b_.i32(g)), thread_), {}); });
+  if (full > 0) counted(full, [&](Value i) { at_element(b_.add(b_.mul(i, b_.i32(g)), invocation_), {}); });
   if (rest > 0) {
-    b_.when(b_.lt(thread_, b_.i32(rest)), [&] { at_element(b_.add(b_.i32(full * g), thread_), {}); });
+    b_.when(b_.lt(invocation_, b_.i32(rest)), [&] { at_element(b_.add(b_.i32(full * g), invocation_), {}); });
   }
+}
+
+Value LoopNests::clamp_along(Value e, Value n, int64_t divisor, int axis, int reg) {
+  const int vec = axis == kNoAxis ? 1 : plan(axis).vec;
+  if (vec == 1 || divisor % vec != 0) return b_.min(e, b_.add(n, b_.i32(-1)));
+  const int within = reg % vec;
+  const Value back = b_.i32(within), last = b_.add(n, b_.i32(-vec));
+  return b_.add(b_.min(b_.add(e, b_.i32(-within)), last), back);
 }
 
 }  // namespace tessera::lowering

@@ -3,14 +3,14 @@
 // an element inside, a store is dropped.
 #include <algorithm>
 
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/emission.h"
 #include "codegen/plan/indexed.h"
 
 namespace tessera::lowering {
 using ir::Index;
 using ir::Opcode;
 
-Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Coords& c, bool clamp, bool reads) {
+Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c, bool clamp, bool reads) {
   Address a;
   a.narrow = b_.i32(0);
   const ir::AccessDims form = ir::access_dims(k_, o);
@@ -25,7 +25,7 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
     else if (one_by_one) p = position(o, form, d, n, c, reads, a.valid);
     else {
       const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
-      p = scalar(start);
+      p = elements_.scalar(start);
       const Range known = scalars_.range(start);
       if (!o.has_mask() && !(known.lo >= 0 && known.hi + span < n)) {
         if (known.lo < 0) p = b_.wrap(p, b_.i32(n));
@@ -46,7 +46,7 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
                                                                    : ix.start % 2 == 0 ? int64_t{2}
                                                                                        : int64_t{1})
                                     : 1;
-      p = clamp_along(p, r.limit[d], divisor, along ? c[own_dim].axis : kNoAxis, along ? c[own_dim].reg : 0);
+      p = nests_.clamp_along(p, r.limit[d], divisor, along ? c[own_dim].axis : kNoAxis, along ? c[own_dim].reg : 0);
     } else if (r.limit[d]) {
       a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
     }
@@ -68,7 +68,7 @@ Lowering::Address Lowering::address(const RefState& r, const ir::Op& o, const Co
 
 // Every access to memory that a kernel sees goes through here, dim by dim: its position is proved to lie in the block
 // and in the array, or tested. What the rest of lowering believes of it is not asked.
-void Lowering::keep_inside(const RefState& r, size_t d, Value p, Value& valid) {
+void RefWindows::keep_inside(const RefState& r, size_t d, Value p, Value& valid) {
   if (valid && b_.known(valid) == 0) return;
   const int64_t n = r.shape[d];
   if (!b_.not_negative({{1, p}}, valid)) valid = b_.both(valid, b_.ge_zero(p));
@@ -87,17 +87,17 @@ void Lowering::keep_inside(const RefState& r, size_t d, Value p, Value& valid) {
 }
 
 // The element's own position along dim d, wrapped, and clamped or tested: see ir::AccessDims::per_element.
-Value Lowering::position(const ir::Op& o, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
+Value RefWindows::position(const ir::Op& o, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
                          Value& valid) {
   const Index& ix = o.index[d];
   const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
   Range known = scalars_.range(start);
   Value p;
   if (ix.kind == Index::Kind::array) {
-    p = element(start, Coords(c.begin() + static_cast<int64_t>(form.array_at),
+    p = elements_.of(start, Coords(c.begin() + static_cast<int64_t>(form.array_at),
                               c.begin() + static_cast<int64_t>(form.array_at + form.array_rank)));
   } else {
-    p = scalar(start);
+    p = elements_.scalar(start);
     if (ix.kind == Index::Kind::slice && ix.size > 1) {
       p = b_.add(p, b_.mul(c[static_cast<size_t>(form.slice[d])].v, b_.i32(ix.step)));
       known.hi += (ix.size - 1) * ix.step;
@@ -113,17 +113,7 @@ Value Lowering::position(const ir::Op& o, const ir::AccessDims& form, size_t d, 
   return p;
 }
 
-// min(e, n - 1). Registers that are neighbours in memory stay neighbours where the end does not part them, so that one
-// load can bring them.
-Value Lowering::clamp_along(Value e, Value n, int64_t divisor, int axis, int reg) {
-  const int vec = axis == kNoAxis ? 1 : plan(axis).vec;
-  if (vec == 1 || divisor % vec != 0) return b_.min(e, b_.add(n, b_.i32(-1)));
-  const int within = reg % vec;
-  const Value back = b_.i32(within), last = b_.add(n, b_.i32(-vec));
-  return b_.add(b_.min(b_.add(e, b_.i32(-within)), last), back);
-}
-
-Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value other) {
+Value RefWindows::load_at(const RefState& r, const Address& a, Value mask, Value other) {
   if (r.dead) return other ? other : b_.zero(r.dtype);
   const Value valid = b_.both(a.valid, mask);
   const Value instead = other ? other : b_.zero(r.dtype);
@@ -139,7 +129,7 @@ Value Lowering::load_at(const RefState& r, const Address& a, Value mask, Value o
   return other ? b_.select(valid, v, other) : v;
 }
 
-void Lowering::store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds) {
+void RefWindows::store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds) {
   if (r.dead) return;
   b_.when(b_.both(a.valid, predicate), [&] {
     const Value to = a.wide ? b_.view(r.ref, a.wide) : r.ref;
@@ -147,7 +137,7 @@ void Lowering::store_at(const RefState& r, const Address& a, Value v, Value pred
   });
 }
 
-std::vector<Value> Lowering::values_read(const ir::Op& o) const {
+std::vector<Value> RefWindows::values_read(const ir::Op& o) const {
   std::vector<Value> r;
   if (o.value_position() >= 0) r.push_back(o.operands[1]);
   if (o.code == Opcode::atomic_cas) r.push_back(o.operands[2]);
@@ -158,30 +148,30 @@ std::vector<Value> Lowering::values_read(const ir::Op& o) const {
   return r;
 }
 
-Value Lowering::load_element(const ir::Op& o, const Coords& c, Value valid) {
-  const RefState& r = refs_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+Value RefWindows::load_element(const ir::Op& o, const Coords& c, Value valid) {
+  const RefState& r = states_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
   // A padding lane's clamped position belongs to another invocation, which may be storing there.
   Value mask = r.tracked ? valid : Value{}, other;
-  if (o.has_mask()) mask = b_.both(mask, element(o.operands[static_cast<size_t>(o.mask_position())], c));
-  if (o.has_other()) other = element(o.operands[static_cast<size_t>(o.other_position())], c);
+  if (o.has_mask()) mask = b_.both(mask, elements_.of(o.operands[static_cast<size_t>(o.mask_position())], c));
+  if (o.has_other()) other = elements_.of(o.operands[static_cast<size_t>(o.other_position())], c);
   // Whoever may not exist, or is written by another slice, must not be read in place of what hangs over.
   return load_at(r, address(r, o, c, !r.tracked && !r.may_be_empty, true), mask, other);
 }
 
-void Lowering::store_element(const ir::Op& o, const Coords& c, Value v, Value predicate) {
-  const RefState& r = refs_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
-  if (o.has_mask()) predicate = b_.both(predicate, element(o.operands[static_cast<size_t>(o.mask_position())], c));
+void RefWindows::store_element(const ir::Op& o, const Coords& c, Value v, Value predicate) {
+  const RefState& r = states_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+  if (o.has_mask()) predicate = b_.both(predicate, elements_.of(o.operands[static_cast<size_t>(o.mask_position())], c));
   store_at(r, address(r, o, c), v, predicate, o.code == Opcode::addupdate);
 }
 
 // An invocation takes a position along the slices, which differ in memory, and walks the elements of the arrays. Of a
 // packed program it has them all.
-void Lowering::in_order(const ir::Op& o, const std::function<void(const Coords&, Value)>& body) {
+void RefWindows::in_order(const ir::Op& o, const std::function<void(const Coords&, Value)>& body) {
   const Value v = o.operands[1];
   const ir::AccessDims form = ir::access_dims(k_, o);
   if (num_elements(form.shape) == 0) return;
   if (!uniform_group()) {
-    layout_nest(shape(v), axes_.of(v), true, [&](const NestPoint& p) { body(p.c, p.valid); });
+    nests_.by_layout(shape(v), axes_.of(v), true, [&](const NestPoint& p) { body(p.c, p.valid); });
     return;
   }
   Shape slices, arrays;
@@ -194,8 +184,8 @@ void Lowering::in_order(const ir::Op& o, const std::function<void(const Coords&,
     slices.push_back(form.shape[d]);
     dims.push_back(axes_.of(v, d));
   }
-  flat_nest(slices, dims, [&](const NestPoint& p) {
-    counted(num_elements(arrays), [&](Value i) {
+  nests_.flat(slices, dims, [&](const NestPoint& p) {
+    nests_.counted(num_elements(arrays), [&](Value i) {
       Coords c = p.c;
       const Coords at = unravel(i, arrays);
       c.insert(c.begin() + static_cast<int64_t>(form.array_at), at.begin(), at.end());
@@ -204,149 +194,84 @@ void Lowering::in_order(const ir::Op& o, const std::function<void(const Coords&,
   });
 }
 
-void Lowering::store_op(const ir::Op& o) {
+void RefWindows::store(const ir::Op& o) {
   const int ref = ref_position(k_, o.operands[0]);
-  RefState& r = refs_[static_cast<size_t>(ref)];
+  RefState& r = states_[static_cast<size_t>(ref)];
   const Value v = o.operands[1];
   const std::vector<Value> roots = values_read(o);
   if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
     Values regs;
-    order(arena_reads(roots), {});
-    layout_nest(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(element(v, p.c)); });
+    arena_.order(placement_.arena_reads(roots), {});
+    nests_.by_layout(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(elements_.of(v, p.c)); });
     r.regs = regs;
     return;
   }
-  if (r.owned) order(arena_reads(roots), {});
-  else order(arena_reads(roots), {r.range});
+  if (r.owned) arena_.order(placement_.arena_reads(roots), {});
+  else arena_.order(placement_.arena_reads(roots), {r.range});
   if (must_scatter_in_order(k_, o))
-    return in_order(o, [&](const Coords& c, Value predicate) { store_element(o, c, element(v, c), predicate); });
+    return in_order(o, [&](const Coords& c, Value predicate) { store_element(o, c, elements_.of(v, c), predicate); });
   bool layout = false;
-  for (Value x : roots) layout = layout || reads_registers(x);
+  for (Value x : roots) layout = layout || placement_.reads_registers(x);
   if (shape(v).empty()) {
-    store_element(o, {}, scalar(v), first_thread(0));
+    store_element(o, {}, elements_.scalar(v), nests_.first_invocation(0));
     return;
   }
-  nest(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
-    const Value e = element(v, p.c);
+  nests_.each(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
+    const Value e = elements_.of(v, p.c);
     store_element(o, p.c, e, p.valid);
   });
 }
 
-void Lowering::load_op(ir::OpId id) {
+void RefWindows::load(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const int ref = ref_position(k_, o.operands[0]);
-  RefState& r = refs_[static_cast<size_t>(ref)];
+  RefState& r = states_[static_cast<size_t>(ref)];
   const Value v = o.results[0];
-  Home& h = home(v);
+  Place& h = placement_.of(v);
   if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
-    if (kinds_[v.index] != Kind::arena) {
+    if (placement_.kind(v) != Kind::arena) {
       if (shape(v).empty()) h.scalar = r.regs.at(0);
       h.regs = r.regs;
       return;
     }
-    h.slot = new_slot(k_.type(v).dtype, shape(v), axes_.of(v));
-    order({}, {h.slot.range});
+    h.slot = arena_.make(k_.type(v).dtype, shape(v), axes_.of(v));
+    arena_.order({}, {h.slot.range});
     size_t at = 0;
-    layout_nest(shape(v), axes_.of(v), true, [&](const NestPoint& p) {
+    nests_.by_layout(shape(v), axes_.of(v), true, [&](const NestPoint& p) {
       const Value x = r.regs[at++];
-      b_.when(p.valid, [&] { slot_store(h.slot, p.c, x); });
+      b_.when(p.valid, [&] { arena_.store(h.slot, p.c, x); });
     });
-  } else if (Ahead* ahead = ahead_of(id, 0)) {
-    load_ahead(*ahead, o);
+  } else if (Prefetch::Load* ahead = prefetch_.of(id, 0)) {
+    prefetch_.load(*ahead, o);
   } else {
     std::vector<Value> roots = values_read(o);
     if (o.value_position() >= 0) roots.erase(roots.begin());  // a swap's value is the store's concern
-    std::vector<MemoryRange> reads = arena_reads(roots);
+    std::vector<MemoryRange> reads = placement_.arena_reads(roots);
     if (r.tracked) reads.push_back(r.range);
     if (shape(v).empty()) {
-      order(reads, {});
+      arena_.order(reads, {});
       // A scalar read from memory that the call writes is read once and handed out, so that every invocation has the
       // same value.
       h.scalar =
-          r.tracked ? broadcast_from_first(k_.type(v).dtype, [&] { return load_element(o, {}); }) : load_element(o, {});
+          r.tracked ? arena_.broadcast_from_first(k_.type(v).dtype, [&] { return load_element(o, {}); }) : load_element(o, {});
       return;
     }
-    if (kinds_[v.index] == Kind::lazy) return;
+    if (placement_.kind(v) == Kind::lazy) return;
     bool layout = false;
-    for (Value x : roots) layout = layout || reads_registers(x);
-    if (kinds_[v.index] == Kind::registers) {
-      order(reads, {});
-      layout_nest(shape(v), axes_.of(v), false,
+    for (Value x : roots) layout = layout || placement_.reads_registers(x);
+    if (placement_.kind(v) == Kind::registers) {
+      arena_.order(reads, {});
+      nests_.by_layout(shape(v), axes_.of(v), false,
                   [&](const NestPoint& p) { h.regs.push_back(load_element(o, p.c, p.valid)); });
     } else {
-      h.slot = new_slot(k_.type(v).dtype, shape(v), axes_.of(v));
-      order(reads, {h.slot.range});
-      nest(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
+      h.slot = arena_.make(k_.type(v).dtype, shape(v), axes_.of(v));
+      arena_.order(reads, {h.slot.range});
+      nests_.each(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
         const Value e = load_element(o, p.c, p.valid);
-        b_.when(p.valid, [&] { slot_store(h.slot, p.c, e); });
+        b_.when(p.valid, [&] { arena_.store(h.slot, p.c, e); });
       });
     }
   }
-}
-
-Slot Lowering::new_slot(DType t, const Shape& s, const std::vector<int>& dims) {
-  Slot slot;
-  slot.dtype = t;
-  slot.axes = dims;
-  slot.shape = s;
-  for (size_t d = 0; d < s.size(); ++d)
-    if (d < dims.size() && dims[d] != kNoAxis && plan(dims[d]).split)
-      slot.shape[d] = std::min(plan(dims[d]).tile, s[d]);
-  const int64_t n = num_elements(slot.shape);
-  if (n > INT32_MAX / 8)
-    throw CompileError(k_.name + ": a value of shape " + to_string(s) + " is too large for the arena", k_.loc,
-                       "use smaller blocks");
-  slot.bytes = n * (s_.scratch_arena ? size_bytes(t) : ir::arena_stride(t));
-  slot.offset = arena_.alloc(slot.bytes);
-  slot.range = {s_.scratch_arena ? MemoryRange::kScratch : MemoryRange::kShared, slot.offset,
-                slot.offset + std::max<int64_t>(slot.bytes, 1)};
-  slot.ref = b_.alloc(s_.scratch_arena ? Opcode::alloc_scratch : Opcode::alloc_shared, t, n, slot.offset);
-  return slot;
-}
-
-Slot Lowering::temp_slot(DType t, int64_t elements) { return new_slot(t, {elements}, {kNoAxis}); }
-
-void Lowering::free_slot(Slot& s) {
-  if (s.offset >= 0) arena_.free(s.offset);
-  s.offset = -1;
-}
-
-Value Lowering::slot_index(const Slot& s, const Coords& c) {
-  Coords local = c;
-  for (size_t d = 0; d < c.size(); ++d)
-    if (s.axes[d] != kNoAxis && plan(s.axes[d]).split) local[d].v = b_.sub(c[d].v, tile_base(s.axes[d]));
-  return linear(local, s.shape);
-}
-
-void Lowering::order(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
-  if (!uniform_group()) return;
-  if (!reads.empty() || !writes.empty()) ++order_calls_;
-  if (pending_.conflicts(reads, writes)) {
-    b_.barrier();
-    pending_.clear();
-  }
-  pending_.add(reads, writes);
-}
-
-// The back edge of a loop: the next iteration reuses what this one touched.
-void Lowering::loop_barrier() {
-  if (!uniform_group() || pending_.empty()) return;
-  b_.barrier();
-  pending_.clear();
-}
-
-Value Lowering::broadcast_from_first(DType t, const std::function<Value()>& compute) {
-  if (!uniform_group()) return compute();
-  Slot slot = temp_slot(t, 1);
-  order({}, {slot.range});
-  b_.when(first_thread(0), [&] {
-    const Value computed = compute();
-    b_.store(slot.ref, b_.i32(0), computed);
-  });
-  order({slot.range}, {});
-  Value v = b_.load(slot.ref, b_.i32(0));
-  free_slot(slot);
-  return v;
 }
 
 }  // namespace tessera::lowering

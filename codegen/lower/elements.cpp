@@ -1,24 +1,24 @@
 // Index functions: what computes one element of a lazy tile value.
 #include <algorithm>
 
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/emission.h"
 #include "codegen/plan/keep.h"
 
 namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
-Value Lowering::scalar(Value v) {
-  Home& h = home(v);
+Value Elements::scalar(Value v) {
+  Place& h = placement_.of(v);
   if (!h.scalar) throw InternalError(k_.name + ": scalar used before it is made");
   return h.scalar;
 }
 
 // Ops with a rank-0 result are evaluated where they stand: every invocation of the group holds the value.
-void Lowering::scalar_op(ir::OpId id) {
+void Elements::compute_scalar(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value v = o.results[0];
-  Home& h = home(v);
+  Place& h = placement_.of(v);
   h.kind = Kind::scalar;
   if (ir::info(o.code).elementwise) {
     Values in;
@@ -31,46 +31,27 @@ void Lowering::scalar_op(ir::OpId id) {
   else if (o.code == Opcode::num_programs)
     h.scalar = grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis))));
   else if (o.code == Opcode::load)
-    h.scalar = load_element(o, {});  // of an index map: scalar-prefetch operands are never written
+    h.scalar = refs_.load_element(o, {});  // of an index map: scalar-prefetch operands are never written
   else if (o.code == Opcode::gather) {
-    order(arena_reads(o.operands), {});
-    h.scalar = compute_element(v, o, {});
+    arena_.order(placement_.arena_reads(o.operands), {});
+    h.scalar = compute(v, o, {});
   } else if (ir::is_move_of_one(o.code)) {  // of rank 0, or of a single element
     const Value x = o.operands[0];
     if (shape(x).empty()) {
       h.scalar = scalar(x);
       return;
     }
-    order(arena_reads({x}), {});
-    h.scalar = element(x, Coords(shape(x).size(), at(0)));
+    arena_.order(placement_.arena_reads({x}), {});
+    h.scalar = of(x, Coords(shape(x).size(), at(0)));
   } else {
     throw InternalError(k_.name + ": " + std::string(name(o.code)) + " is no scalar op", o.loc);
   }
 }
 
-Value Lowering::linear(const Coords& c, const Shape& s) {
-  Value e = b_.i32(0);
-  for (size_t d = 0; d < s.size(); ++d) e = b_.add(b_.mul(e, b_.i32(s[d])), c[d].v);
-  return e;
-}
-
-Coords Lowering::unravel(Value e, const Shape& s) {
-  Coords c(s.size());
-  for (size_t d = s.size(); d-- > 0;) {
-    if (d == 0) {
-      c[0] = {e};
-      break;
-    }
-    c[d] = {b_.rem(e, std::max<int64_t>(s[d], 1))};
-    e = b_.div(e, std::max<int64_t>(s[d], 1));
-  }
-  return c;
-}
-
-Value Lowering::element(Value v, const Coords& c) {
+Value Elements::of(Value v, const Coords& c) {
   if (shape(v).empty()) return scalar(v);
-  const Home& h = home(v);
-  const Kind kind = kinds_[v.index];
+  const Place& h = placement_.of(v);
+  const Kind kind = placement_.kind(v);
   if (kind == Kind::registers) {
     size_t i = 0;
     for (size_t d = 0; d < c.size(); ++d) {
@@ -92,36 +73,43 @@ Value Lowering::element(Value v, const Coords& c) {
   Value r;
   if (kind == Kind::arena) {
     if (h.slot.offset < 0) throw InternalError(k_.name + ": arena value used before it is made");
-    return slot_load(h.slot, c);  // its contents change, so it is not remembered
+    return arena_.load(h.slot, c);  // its contents change, so it is not remembered
   }
   const ir::Op* o = k_.def(v);
   if (!o) throw InternalError(k_.name + ": lazy region argument");
   const Loc outer = b_.raw().loc();
   b_.raw().set_loc(o->loc);
-  r = compute_element(v, *o, c);
+  r = compute(v, *o, c);
   b_.raw().set_loc(outer);
   b_.remember(std::move(key), r);
   return r;
 }
 
+Values Elements::in_another_step(const std::function<Values()>& f) {
+  const uint32_t outer = std::exchange(step_, ++steps_);
+  Values result = f();
+  step_ = outer;
+  return result;
+}
+
 // A coordinate of a slice's operand.
-Coord Lowering::sliced(const ir::Op& slice, size_t d, Coord c) {
+Coord Elements::sliced(const ir::Op& slice, size_t d, Coord c) {
   if (shape(slice.operands[0])[d] == shape(slice.results[0])[d]) return c;
   const Value start = b_.i32(slice.ints(Attr::start)[d]);
   return {b_.add(b_.mul(c.v, b_.i32(slice.ints(Attr::stride)[d])), start)};
 }
 
-Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
+Value Elements::compute(Value v, const ir::Op& o, const Coords& c) {
   const DType t = k_.type(v).dtype;
   if (ir::info(o.code).elementwise) {
     Values in;
-    for (Value x : o.operands) in.push_back(element(x, c));
+    for (Value x : o.operands) in.push_back(of(x, c));
     return b_.op(o.code, in, t);
   }
   if (o.code == Opcode::constant) return b_.constant(t, static_cast<uint64_t>(o.attr(Attr::bits)));
   if (o.code == Opcode::iota) return b_.op(Opcode::convert, {c[static_cast<size_t>(o.attr(Attr::axis))].v}, t);
   if (o.code == Opcode::gather) return gathered(o, c);
-  if (o.code == Opcode::load) return load_element(o, c);
+  if (o.code == Opcode::load) return refs_.load_element(o, c);
   switch (ir::Move(o.code)) {
     case ir::Move::broadcast: {
       const Value x = o.operands[0];
@@ -129,7 +117,7 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
       const auto& dims = o.ints(Attr::dims);
       for (size_t i = 0; i < dims.size(); ++i)
         in.push_back(shape(x)[i] == shape(v)[static_cast<size_t>(dims[i])] ? c[static_cast<size_t>(dims[i])] : at(0));
-      return element(x, in);
+      return of(x, in);
     }
     case ir::Move::reshape: {
       const Value x = o.operands[0];
@@ -137,20 +125,20 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
       if (reshape_keeps_dims(shape(x), shape(v), &pairs)) {
         Coords in(shape(x).size(), at(0));
         for (auto [i, j] : pairs) in[i] = c[j];
-        return element(x, in);
+        return of(x, in);
       }
-      return element(x, unravel(linear(c, shape(v)), shape(x)));
+      return of(x, unravel(linear(c, shape(v)), shape(x)));
     }
     case ir::Move::transpose: {
       const auto& perm = o.ints(Attr::perm);
       Coords in(perm.size());
       for (size_t d = 0; d < perm.size(); ++d) in[static_cast<size_t>(perm[d])] = c[d];
-      return element(o.operands[0], in);
+      return of(o.operands[0], in);
     }
     case ir::Move::slice: {
       Coords in(c.size());
       for (size_t d = 0; d < c.size(); ++d) in[d] = sliced(o, d, c[d]);
-      return element(o.operands[0], in);
+      return of(o.operands[0], in);
     }
     case ir::Move::rev: {
       Coords in = c;
@@ -158,11 +146,11 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
         const auto d = static_cast<size_t>(axis);
         if (shape(v)[d] != 1) in[d] = {b_.sub(b_.i32(shape(v)[d] - 1), c[d].v)};
       }
-      return element(o.operands[0], in);
+      return of(o.operands[0], in);
     }
     case ir::Move::concatenate: {
       const auto axis = static_cast<size_t>(o.attr(Attr::axis));
-      if (const auto slices = slices_of_one(k_, o, [&](Value part) { return kinds_[part.index] == Kind::lazy; });
+      if (const auto slices = slices_of_one(k_, o, [&](Value part) { return placement_.kind(part) == Kind::lazy; });
           !slices.empty()) {
         Coords in = c;
         for (size_t d = 0; d < in.size(); ++d)
@@ -179,7 +167,7 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
           chosen = chosen ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, chosen) : e;
         }
         in[axis] = {chosen};
-        return element(slices[0]->operands[0], in);
+        return of(slices[0]->operands[0], in);
       }
       // Every part is read at a clamped position, so that the choice between them needs no branch.
       Value r;
@@ -193,7 +181,7 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
         const Value last = b_.i32(n - 1), zero = b_.i32(0);
         in[axis] = {b_.clamp(b_.sub(c[axis].v, b_.i32(begin)), zero, last)};
         if (n == 1) in[axis] = at(0);
-        const Value e = element(x, in);
+        const Value e = of(x, in);
         r = r ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, r) : e;
       }
       return r;
@@ -202,7 +190,7 @@ Value Lowering::compute_element(Value v, const ir::Op& o, const Coords& c) {
   throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no index function", o.loc);
 }
 
-Value Lowering::gathered(const ir::Op& o, const Coords& c) {
+Value Elements::gathered(const ir::Op& o, const Coords& c) {
   const Value x = o.operands[0];
   const auto& dims = o.ints(Attr::dims);
   Coords in;
@@ -218,11 +206,11 @@ Value Lowering::gathered(const ir::Op& o, const Coords& c) {
       in.push_back(at(0));
       continue;
     }
-    const Value p = element(i, c);
+    const Value p = of(i, c);
     const Value last = b_.i32(n - 1), zero = b_.i32(0);
     in.push_back({b_.clamp(b_.wrap(p, b_.i32(n)), zero, last)});
   }
-  return element(x, in);
+  return of(x, in);
 }
 
 }  // namespace tessera::lowering

@@ -1,0 +1,41 @@
+// DotEmitter: products, in the form that the schedule planned or, where a product is not of that form, as reductions.
+#pragma once
+#include "codegen/lower/part.h"
+
+namespace tessera::lowering {
+
+struct DotShape {
+  Value lhs, rhs, start;  // start: none for zeros
+  Shape result;           // batch, rows (lhs free), columns (rhs free)
+  std::vector<int> result_axes;
+  size_t batch = 0, rows = 0, cols = 0;  // how many dims of each
+  Shape k;                               // contracted dims
+  std::vector<int> k_axes;
+  int64_t depth = 1;  // elements contracted
+  DType acc = DType::f32;
+  std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
+  // One element of an operand, in the accumulator's dtype; c: [result dims..., k dims...].
+  std::function<Value(const Coords&)> lhs_at, rhs_at;
+  // What element c of the result starts from; c: [result dims...].
+  std::function<Value(const Coords&)> start_at;
+};
+
+class DotEmitter : public Part {
+ public:
+  using Part::Part;
+  void emit(ir::OpId id);
+  DotShape shape_of(const ir::Op& o) const;
+  bool is_wide(const DotShape& d) const;         ///< it has the form that the schedule planned for wide ones
+  bool reads_in_place(const ir::Op& dot) const;  ///< its operands, wherever their layout puts them
+  ///< elements of an operand's chunk that each invocation fetches
+  int64_t staged_share(const DotShape& d, int operand) const;
+
+ private:
+  using Sink = std::function<void(const NestPoint&, Value)>;
+  void by_shuffle(const DotShape& d, const Sink& sink);
+  void by_stages(ir::OpId id, const DotShape& d, const Sink& sink);
+  void by_reduction(const DotShape& d, bool to_registers, const Sink& sink);
+  Value multiply_add(Value a, Value b, Value c);
+};
+
+}  // namespace tessera::lowering

@@ -1,0 +1,26 @@
+// Elements: index functions, what computes one element of a lazy tile value; and scalars.
+#pragma once
+#include "codegen/lower/part.h"
+
+namespace tessera::lowering {
+
+class Elements : public Part {
+ public:
+  using Part::Part;
+  /// The element of v at c, wherever v lives.
+  Value of(Value v, const Coords& c);
+  /// The element of v's op at c: as of(), but computed although v may have a place.
+  Value compute(Value v, const ir::Op& op, const Coords& c);
+  Value scalar(Value v);
+  void compute_scalar(ir::OpId id);
+  /// Elements are computed for another step of the grid while f runs: what this one remembers does not hold there.
+  Values in_another_step(const std::function<Values()>& f);
+
+ private:
+  Value gathered(const ir::Op& o, const Coords& c);
+  Coord sliced(const ir::Op& slice, size_t d, Coord c);
+
+  uint32_t step_ = 0, steps_ = 0;  // numbers the steps for which elements are computed: 0 is the program's own
+};
+
+}  // namespace tessera::lowering

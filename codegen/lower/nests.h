@@ -1,0 +1,47 @@
+// LoopNests: the loops over the elements of one root (a store, a reduction's result, ...), by layout, which tags each
+// coordinate with its axis and register so that values in registers can be read, or flat, dealing elements to
+// invocations in turn.
+#pragma once
+#include <map>
+
+#include "codegen/lower/part.h"
+
+namespace tessera::lowering {
+
+class LoopNests : public Part {
+ public:
+  using Part::Part;
+  /// Emits what all nests need of the invocation's index: its place along each kind of axis. The first of all.
+  void prepare();
+  bool fits(const std::vector<int>& axes) const;
+  /// Calls body once per element of the shape that this invocation owns. needs_layout: registers will be read.
+  void each(const Shape& shape, const std::vector<int>& axes, bool needs_layout, bool effects,
+            const std::function<void(const NestPoint&)>& body);
+  void by_layout(const Shape& shape, const std::vector<int>& axes, bool effects,
+                 const std::function<void(const NestPoint&)>& body, bool rolled = false);
+  void flat(const Shape& shape, const std::vector<int>& axes, const std::function<void(const NestPoint&)>& body);
+  /// A sequential loop from 0 to n, unrolled when short; no barriers inside unless it is uniform.
+  void counted(int64_t n, const std::function<void(Value)>& body);
+  Values counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body);
+  /// First element of this unit's part of an axis, i32.
+  Value tile_base(int axis);
+  void set_tile_base(int axis, Value v);
+  /// The condition that this invocation is the one that stores where several hold the same element (none: always).
+  Value first_invocation(int used_bits);
+  /// Coordinate of register r of strip `strip` along an axis of extent n, clamped into range; `valid` receives the test
+  /// if one is needed.
+  Coord axis_coord(int axis, int64_t n, Value strip, int r, Value& valid);
+  Value invocation_start(const AxisPlan& p);  ///< of the invocation's first register, along the tile
+  /// min(e, n - 1). Registers that are neighbours in memory stay neighbours where the end does not part them, so that
+  /// one load can bring them.
+  Value clamp_along(Value e, Value n, int64_t divisor, int axis, int reg);
+
+ private:
+  Coord axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value& valid);
+  Value invocation_coord(const AxisPlan& p);
+
+  std::map<std::pair<int, int>, Value> coords_;
+  Values tile_base_;  // per axis (split axes only)
+};
+
+}  // namespace tessera::lowering

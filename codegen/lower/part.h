@@ -1,0 +1,116 @@
+// The parts of lowering. Each emits one kind of thing, over one Emission that they share; what a part calls of another
+// is written with that part's name. Here are the words that all use, and Part, which gives each the others.
+//
+// Every tile value has a place. *Lazy* values (element-wise ops, broadcasts, transposes, slices, loads of memory that
+// nobody writes, ...) are index functions: elements_.of(v, coords) emits what computes one element, wherever it is
+// asked for; those that plan/keep.h chooses are evaluated once instead. *Scalars* live in one lane value, equal in all
+// invocations of the group. Results of reductions, products, scans and control flow, and loads of memory that is
+// written, are evaluated where they stand: into *registers*, spread over invocations by the schedule's layout, or into
+// the *arena*. In the general form everything but scalars, constants and iotas lives in the arena. Read next:
+// emission.h, which lists the parts.
+#pragma once
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/lower/arena_allocator.h"
+#include "codegen/lower/lane_builder.h"
+#include "codegen/plan/plan.h"
+
+namespace tessera::lowering {
+
+/// One coordinate of an element. With an axis it is this invocation's element number `reg` along that axis.
+struct Coord {
+  Value v;
+  int axis = kNoAxis;
+  int reg = 0;
+};
+using Coords = std::vector<Coord>;
+using Values = std::vector<Value>;
+
+enum class Kind : uint8_t { lazy, scalar, registers, arena };
+
+/// A piece of the arena holding (this unit's part of) a tile value.
+struct Slot {
+  int64_t offset = -1, bytes = 0;
+  Value ref;
+  DType dtype = DType::f32;
+  Shape shape;            // extents held: the tile of a split axis, else all
+  std::vector<int> axes;  // per dim, for the base of a split axis
+  MemoryRange range;
+};
+
+/// Where a tile value is.
+struct Place {
+  Kind kind = Kind::lazy;
+  Value scalar;
+  Values regs;
+  Slot slot;
+};
+
+/// An element that a nest comes to.
+struct NestPoint {
+  Coords c;
+  Value valid;            // none: always
+  std::vector<int> regs;  // register per dim
+};
+
+struct Emission;
+class LoopNests;
+class Arena;
+class Placement;
+class Elements;
+class RefWindows;
+class Prefetch;
+class AtomicEmitter;
+class ReduceEmitter;
+class RearrangeEmitter;
+class DotEmitter;
+class PrintEmitter;
+class ControlEmitter;
+
+class Part {
+ public:
+  explicit Part(Emission& e);
+  Part(const Part&) = delete;
+
+ protected:
+  const AxisPlan& plan(int a) const { return s_.plans[static_cast<size_t>(a)]; }
+  const Shape& shape(Value v) const { return k_.type(v).shape; }
+  bool uniform_group() const { return s_.group > 1; }
+  Coord at(int64_t i) { return {b_.i32(i)}; }
+  Value extent_value(const Extent& e, DType t);
+  Value pushed_extent(const Extent& e, DType t);  // one more, whatever there is
+  Value grid_size(size_t a) { return extent_value(k_.grid[a].size, DType::i32); }
+  Value linear(const Coords& c, const Shape& shape);
+  Coords unravel(Value e, const Shape& shape);
+
+  Emission& e_;
+  const ir::Kernel& k_;
+  const Target& target_;
+  const Axes& axes_;
+  const Schedule& s_;
+  const ParallelPlan& parallel_;
+  ScalarAnalysis& scalars_;
+  ir::Kernel& out_;
+  LaneBuilder& b_;
+  Values& pid_;
+  Value &invocation_, &lane_;
+
+  LoopNests& nests_;
+  Arena& arena_;
+  Placement& placement_;
+  Elements& elements_;
+  RefWindows& refs_;
+  Prefetch& prefetch_;
+  AtomicEmitter& atomics_;
+  ReduceEmitter& reduces_;
+  RearrangeEmitter& rearranges_;
+  DotEmitter& dots_;
+  PrintEmitter& prints_;
+  ControlEmitter& control_;
+};
+
+}  // namespace tessera::lowering

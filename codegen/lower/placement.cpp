@@ -1,0 +1,281 @@
+#include "codegen/lower/placement.h"
+
+#include <algorithm>
+
+#include "codegen/lower/emission.h"
+#include "codegen/plan/keep.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Family;
+using ir::Opcode;
+
+Placement::Placement(Emission& e) : Part(e), places_(k_.values.size()), used_(used_values(k_)) {}
+
+void Placement::place() {
+  kinds_.assign(k_.values.size(), Kind::lazy);
+  const std::vector<bool> index_function = lazy_values(k_);
+  for (uint32_t i = 0; i < k_.values.size(); ++i) {
+    const Value v{i};
+    const ir::Type& t = k_.type(v);
+    if (t.is_ref) continue;
+    if (t.shape.empty()) {
+      kinds_[i] = Kind::scalar;
+      continue;
+    }
+    const ir::Op* o = k_.def(v);
+    const bool lazy = s_.general ? o && (ir::family(o->code) == Family::source ||
+                                         (o->code == Opcode::broadcast && shape(o->operands[0]).empty()))
+                                 : index_function[i] && !s_.kept[i].yes;
+    if (lazy) continue;
+    if (o && ir::is_rearranged(o->code)) {
+      kinds_[i] = Kind::arena;  // whose elements move
+      continue;
+    }
+    bool registers = s_.enumerable(axes_, axes_.of(v));
+    if (o && o->code == Opcode::load &&
+        s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers)
+      registers = true;
+    // Where invocations share a workgroup, only the one that updates an element knows what it was.
+    if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
+    kinds_[i] = registers ? Kind::registers : Kind::arena;
+  }
+  prefetch_.choose();
+  spill();
+  prefetch_.settle();
+}
+
+void Placement::explain_kept(std::vector<std::string>& notes) const {
+  constexpr size_t kMost = 8;  // lines
+  std::vector<std::string> lines;
+  for (const ir::Op& o : k_.ops) {
+    if (s_.general || o.results.size() != 1 || !s_.kept[o.results[0].index].yes) continue;
+    const Kept& kept = s_.kept[o.results[0].index];
+    std::string line = "kept in " +
+                       std::string(kinds_[o.results[0].index] == Kind::registers ? "registers" : "the arena") + ": " +
+                       ir::to_string(k_.type(o.results[0])) + ", the result of " + std::string(ir::name(o.code));
+    if (o.loc) line += " at " + to_string(o.loc);
+    line += ": computing it where it is used would repeat about " + std::to_string(kept.cost) + " operations at " +
+            std::to_string(kept.uses) + (kept.uses == Kept::kMostUses ? " positions or more" : " positions");
+    lines.push_back(std::move(line));
+  }
+  const size_t shown = lines.size() > kMost ? kMost - 1 : lines.size();
+  notes.insert(notes.end(), lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown));
+  if (shown < lines.size())
+    notes.push_back("and " + std::to_string(lines.size() - shown) + " more values are kept likewise");
+}
+
+std::vector<MemoryRange> Placement::arena_reads(const std::vector<Value>& roots) {
+  std::vector<MemoryRange> reads;
+  std::set<uint32_t> seen;
+  for (Value root : roots)
+    each_placed(root, seen, [&](Value v) {
+      if (kinds_[v.index] == Kind::arena && of(v).slot.offset >= 0) reads.push_back(of(v).slot.range);
+    });
+  return reads;
+}
+
+// Single elements do not count: every invocation holds them, so any position may read them.
+bool Placement::reads_registers(Value root) {
+  bool found = false;
+  std::set<uint32_t> seen;
+  each_placed(root, seen,
+            [&](Value v) { found = found || (kinds_[v.index] == Kind::registers && has_axes(v)); });
+  return found;
+}
+
+bool Placement::has_axes(Value v) const {
+  const std::vector<int> dims = axes_.of(v);
+  return std::any_of(dims.begin(), dims.end(), [](int a) { return a != kNoAxis; });
+}
+
+std::set<uint32_t> Placement::computed_for(std::vector<Value> roots) const {
+  std::set<uint32_t> seen;
+  while (!roots.empty()) {
+    const Value v = roots.back();
+    roots.pop_back();
+    if (k_.type(v).is_ref || !seen.insert(v.index).second || kinds_[v.index] != Kind::lazy) continue;
+    if (const ir::Op* o = k_.def(v)) roots.insert(roots.end(), o->operands.begin(), o->operands.end());
+  }
+  return seen;
+}
+
+bool Placement::registers_along(Value root, int axis) {
+  if (axis == kNoAxis) return false;
+  for (uint32_t v : computed_for({root})) {
+    if (kinds_[v] != Kind::registers) continue;
+    const std::vector<int> axes = axes_.of(Value{v});
+    if (std::find(axes.begin(), axes.end(), axis) != axes.end()) return true;
+  }
+  return false;
+}
+
+void Placement::take_back_spill(Value v) {
+  kinds_[v.index] = Kind::lazy;
+  --spills_;
+}
+
+Place Placement::make(Value v) {
+  Place h;
+  h.kind = kinds_[v.index];
+  if (h.kind == Kind::arena) h.slot = arena_.make(k_.type(v).dtype, shape(v), axes_.of(v));
+  return h;
+}
+
+// An index function that is kept, or in the general form: one nest over its elements, or one for each part of a
+// concatenate that is kept.
+void Placement::materialize(Value v) {
+  const ir::Op& o = *k_.def(v);
+  Place h = make(v);
+  const std::vector<int> axes = axes_.of(v);
+  if (h.kind == Kind::registers) {
+    arena_.order(arena_reads(o.operands), {});
+    nests_.by_layout(shape(v), axes, false, [&](const NestPoint& p) { h.regs.push_back(elements_.compute(v, o, p.c)); });
+    of(v) = h;
+    return;
+  }
+  arena_.order(arena_reads(o.operands), {h.slot.range});
+  const auto fill = [&](const Shape& s, const std::vector<int>& dims, const std::vector<Value>& reads,
+                        const std::function<std::pair<Coords, Value>(const Coords&)>& element_at) {
+    const bool layout =
+        std::any_of(reads.begin(), reads.end(), [&](Value x) { return !k_.type(x).is_ref && reads_registers(x); });
+    nests_.each(s, dims, layout, true, [&](const NestPoint& p) {
+      const std::pair<Coords, Value> e = element_at(p.c);
+      b_.when(p.valid, [&] { arena_.store(h.slot, e.first, e.second); });
+    });
+  };
+  const auto axis = o.code == Opcode::concatenate ? static_cast<size_t>(o.attr(Attr::axis)) : 0;
+  // A slice of a split axis lies across parts.
+  if (o.code != Opcode::concatenate || s_.general || (axes[axis] != kNoAxis && plan(axes[axis]).split))
+    fill(shape(v), axes, o.operands, [&](const Coords& c) { return std::pair{c, elements_.compute(v, o, c)}; });
+  else {
+    int64_t begin = 0;
+    for (Value part : o.operands) {
+      fill(shape(part), axes_.of(part), {part}, [&](const Coords& c) {
+        Coords to = c;
+        to[axis] = {b_.add(c[axis].v, b_.i32(begin))};
+        return std::pair{to, elements_.of(part, c)};
+      });
+      begin += shape(part)[axis];
+    }
+  }
+  of(v) = h;
+}
+
+// Evaluates v into a home of the same kind (registers are replaced, an arena slot is overwritten).
+void Placement::evaluate_into(Value v, Place& to) {
+  if (to.kind == Kind::scalar) {
+    to.scalar = elements_.scalar(v);
+    return;
+  }
+  if (to.kind == Kind::registers) {
+    Values regs;
+    arena_.order(arena_reads({v}), {});
+    nests_.by_layout(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(elements_.of(v, p.c)); });
+    to.regs = regs;
+    return;
+  }
+  arena_.order(arena_reads({v}), {to.slot.range});
+  nests_.each(shape(v), axes_.of(v), reads_registers(v), true, [&](const NestPoint& p) {
+    const Value e = elements_.of(v, p.c);
+    b_.when(p.valid, [&] { arena_.store(to.slot, p.c, e); });
+  });
+}
+
+void Placement::set_result(Value v, const std::vector<MemoryRange>& reads,
+                          const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit) {
+  Place h = make(v);
+  if (h.kind == Kind::arena) arena_.order(reads, {h.slot.range});
+  else arena_.order(reads, {});
+  emit([&](const NestPoint& p, Value x) {
+    if (h.kind == Kind::scalar) h.scalar = x;
+    else if (h.kind == Kind::registers) h.regs.push_back(x);
+    else b_.when(p.valid, [&] { arena_.store(h.slot, p.c, x); });
+  });
+  arena_.touched(reads, h);
+  of(v) = h;
+}
+
+std::vector<int> Placement::written_residents(const std::vector<ir::RegionId>& regions) const {
+  std::set<int> found;
+  std::function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
+    for (ir::OpId id : k_.region(r).ops) {
+      const ir::Op& o = k_.op(id);
+      if (ir::writes_ref(o.code)) {
+        const int ref = ref_position(k_, o.operands[0]);
+        if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) found.insert(ref);
+      }
+      for (ir::RegionId inner : o.regions) walk(inner);
+    }
+  };
+  for (ir::RegionId r : regions) walk(r);
+  return {found.begin(), found.end()};
+}
+
+// What a loop or a branch hands on, as values: homes, and the Refs in registers that it writes.
+Values Placement::pack_carried(const std::vector<Place>& homes, const std::vector<int>& residents) const {
+  Values v;
+  for (const Place& h : homes) {
+    if (h.kind == Kind::scalar) v.push_back(h.scalar);
+    if (h.kind == Kind::registers) v.insert(v.end(), h.regs.begin(), h.regs.end());
+  }
+  for (int r : residents)
+    v.insert(v.end(), refs_.state(r).regs.begin(), refs_.state(r).regs.end());
+  return v;
+}
+
+void Placement::unpack_carried(const Values& v, std::vector<Place>& homes, const std::vector<int>& residents) {
+  auto next = v.begin();
+  for (Place& h : homes) {
+    if (h.kind == Kind::scalar) h.scalar = *next++;
+    if (h.kind == Kind::registers)
+      for (Value& x : h.regs) x = *next++;
+  }
+  for (int r : residents)
+    for (Value& x : refs_.state(r).regs) x = *next++;
+}
+
+// An arena value dies after the last op of its region that evaluates it, directly or through lazy values.
+void Placement::plan_lifetimes() {
+  std::vector<ir::RegionId> region_of_op(k_.ops.size());
+  for (uint32_t r = 0; r < k_.regions.size(); ++r)
+    for (ir::OpId o : k_.regions[r].ops) region_of_op[o.index] = {r};
+
+  // Values evaluated by an op, nested regions included.
+  std::function<void(ir::OpId, std::set<uint32_t>&)> evaluated = [&](ir::OpId id, std::set<uint32_t>& out) {
+    const ir::Op& o = k_.op(id);
+    const bool stays_lazy = !o.results.empty() && !k_.type(o.results[0]).shape.empty() &&
+                            kinds_[o.results[0].index] == Kind::lazy && o.regions.empty();
+    std::set<uint32_t> seen;
+    if (!stays_lazy)
+      for (Value x : o.operands)
+        each_placed(x, seen, [&](Value v) {
+          if (kinds_[v.index] == Kind::arena) out.insert(v.index);
+        });
+    for (ir::RegionId r : o.regions)
+      for (ir::OpId inner : k_.region(r).ops) evaluated(inner, out);
+  };
+  std::function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
+    std::map<uint32_t, ir::OpId> last;
+    for (ir::OpId id : k_.region(r).ops) {
+      for (Value v : k_.op(id).results)
+        if (!k_.type(v).is_ref && kinds_[v.index] == Kind::arena) last[v.index] = id;
+      std::set<uint32_t> used;
+      evaluated(id, used);
+      for (uint32_t v : used) {
+        const ir::OpId def = k_.values[v].def;
+        if (def && region_of_op[def.index] == r) last[v] = id;
+      }
+      for (ir::RegionId inner : k_.op(id).regions) walk(inner);
+    }
+    for (const auto& [v, id] : last) dies_after_[id.index].push_back({v});
+  };
+  walk(k_.body);
+}
+
+void Placement::free_dead_after(ir::OpId id) {
+  if (const auto it = dies_after_.find(id.index); it != dies_after_.end())
+    for (Value v : it->second) arena_.free(of(v).slot);
+}
+
+}  // namespace tessera::lowering

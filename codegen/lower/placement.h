@@ -1,0 +1,76 @@
+// Placement: where each tile value lives, and how long. place() decides before anything is emitted; what has a place of
+// its own is made and freed by the ops as they come.
+#pragma once
+#include <unordered_map>
+
+#include "codegen/lower/part.h"
+
+namespace tessera::lowering {
+
+class Placement : public Part {
+ public:
+  explicit Placement(Emission& e);
+  void place();           ///< kinds, with what is loaded a step early
+  void plan_lifetimes();  ///< of values in the arena
+  int spills() const { return spills_; }
+  void explain_kept(std::vector<std::string>& notes) const;
+
+  Kind kind(Value v) const { return kinds_[v.index]; }
+  bool used(Value v) const { return used_[v.index]; }  ///< some op has it as an operand
+  const std::vector<bool>& used() const { return used_; }
+  Place& of(Value v) { return places_[v.index]; }
+  Place make(Value v);
+  /// Makes the place of a kept index function, and fills it.
+  void materialize(Value v);
+  /// Evaluates v into a place of the same kind (registers are replaced, a slot is overwritten).
+  void evaluate_into(Value v, Place& to);
+  /// Makes v's place, orders it after `reads`, and hands emit the function that takes each of its elements.
+  void set_result(Value v, const std::vector<MemoryRange>& reads,
+                  const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit);
+  void free_dead_after(ir::OpId id);
+  /// For loads of the next step: a lazy load gets registers, and is lazy again where they were spilled.
+  void put_in_registers(Value v) { kinds_[v.index] = Kind::registers; }
+  void take_back_spill(Value v);
+
+  /// What a loop or a branch hands on, as lane values: places, and the Refs in registers that it writes.
+  Values pack_carried(const std::vector<Place>& places, const std::vector<int>& residents) const;
+  void unpack_carried(const Values& v, std::vector<Place>& places, const std::vector<int>& residents);
+  std::vector<int> written_residents(const std::vector<ir::RegionId>& regions) const;
+
+  /// What computing `roots` reads of the arena.
+  std::vector<MemoryRange> arena_reads(const std::vector<Value>& roots);
+  /// Whether computing `root` reads registers. Single elements do not count: every invocation holds them, so any
+  /// position may read them.
+  bool reads_registers(Value root);
+  bool registers_along(Value root, int axis);
+  /// The values that computing `roots` reads, down to those with a place: the lazy ones behind them are computed where
+  /// they are used. Refs left out.
+  std::set<uint32_t> computed_for(std::vector<Value> roots) const;
+
+ private:
+  /// Walks lazy values down to what they read.
+  template <class F> void each_placed(Value root, std::set<uint32_t>& seen, const F& f) const {
+    std::vector<Value> stack{root};
+    while (!stack.empty()) {
+      const Value v = stack.back();
+      stack.pop_back();
+      if (k_.type(v).is_ref || !seen.insert(v.index).second) continue;
+      if (kinds_[v.index] != Kind::lazy) {
+        f(v);
+        continue;
+      }
+      if (const ir::Op* o = k_.def(v))
+        for (Value x : o->operands) stack.push_back(x);
+    }
+  }
+  bool has_axes(Value v) const;
+  void spill();
+
+  std::vector<Place> places_;  // per value
+  std::vector<Kind> kinds_;    // per value, decided before emission
+  std::vector<bool> used_;
+  int spills_ = 0;                                               // values that spill() sent to the arena
+  std::unordered_map<uint32_t, std::vector<Value>> dies_after_;  // op index -> arena values whose last use it is
+};
+
+}  // namespace tessera::lowering

@@ -1,0 +1,31 @@
+// ReduceEmitter: reductions, argmin and argmax, scans.
+#pragma once
+#include "codegen/lower/part.h"
+
+namespace tessera::lowering {
+
+/// One reduction: `step` takes one element's lane values into the accumulator, `merge` joins two accumulators,
+/// `neutral` is an element that changes nothing.
+struct Accumulator {
+  Values identity, neutral;
+  std::function<Values(const Values& acc, const Values& x)> step, merge;
+};
+
+class ReduceEmitter : public Part {
+ public:
+  using Part::Part;
+  void reduce(ir::OpId id);
+  void arg_reduce(ir::OpId id);
+  void scan(ir::OpId id);
+  /// Reduces over the dims marked in `reduced`; element(c) gives one element's lane values; sink gets, per kept element
+  /// that this invocation holds, the result (in every invocation that holds it). to_registers: the result lives in
+  /// registers, so its layout decides who holds what.
+  void reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced, bool needs_layout,
+                 bool to_registers, const Accumulator& acc, const std::function<Values(const Coords&)>& element,
+                 const std::function<void(const NestPoint&, const Values&)>& sink);
+
+ private:
+  Values across_invocations(Values v, int bits, const Accumulator& acc);
+};
+
+}  // namespace tessera::lowering

@@ -1,0 +1,80 @@
+// RefWindows: the body's Refs inside the current program: where their blocks begin (windows.cpp), and every access to
+// an element of them (accesses.cpp).
+#pragma once
+#include <map>
+
+#include "codegen/lower/part.h"
+
+namespace tessera::lowering {
+
+/// A body Ref inside the current program.
+struct RefState {
+  Value ref;  // lane-level Ref at the block's first element
+  DType dtype = DType::f32;
+  Shape shape;                     // what the kernel sees
+  std::vector<int64_t> stride;     // per visible dim, elements; -1: run-time, see wide_stride
+  std::vector<Value> wide_stride;  // i64, where stride is -1
+  std::vector<Value> limit;        // per visible dim: elements inside the array (i32), or none where all are
+  // per visible dim: positions before the array's first element (i32), or none where there are none; then may_be_empty
+  std::vector<Value> below;
+  std::vector<Value> origin;  // per visible dim: where in the array the block begins (i32), or none at 0
+  // per visible dim: the array's size (i32), or none where all of the block is proved to lie in the array
+  std::vector<Value> extent;
+  std::vector<int64_t> limit_divisor;  // a power of two, at most 4, that divides the limit
+  Value inside;                        // bool: squeezed dims' positions exist (arrays that may be empty); none: always
+  bool dead = false;                   // the array is empty: no access may reach memory
+  bool may_be_empty = false;           // element 0 may not exist: masked accesses need a branch
+  bool narrow = true;                  // every element offset fits 31 bits
+  MemoryRange range;
+  bool tracked = false;  // written by the kernel: accesses need ordering
+  bool owned = false;    // ... but each element is stored by one invocation only
+  Values regs;           // Residency::registers: the current contents
+  Slot slot;             // Residency::arena
+};
+
+/// Where an access's element lies, in elements from its Ref.
+struct Address {
+  Value wide, narrow, valid;
+};
+
+class RefWindows : public Part {
+ public:
+  explicit RefWindows(Emission& e);
+  RefState& state(int ref) { return states_[static_cast<size_t>(ref)]; }
+  const RefState& state(int ref) const { return states_[static_cast<size_t>(ref)]; }
+  int count() const { return static_cast<int>(states_.size()); }
+  bool written(int ref) const { return written_[static_cast<size_t>(ref)]; }
+
+  void enter(size_t depth);  ///< the Refs whose blocks are known inside so many sequential axes
+  void leave(size_t depth);
+  void enter_window(int ref);
+
+  /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid.
+  /// `reads`: positions that are outside one by one are the nearest rather than invalid.
+  Address address(const RefState& r, const ir::Op& op, const Coords& c, bool clamp = false, bool reads = false);
+  Value load_element(const ir::Op& op, const Coords& c, Value valid = {});
+  void load(ir::OpId id);
+  void store(const ir::Op& op);
+  ///< by an access: what it stores, its mask, other and index arrays
+  std::vector<Value> values_read(const ir::Op& op) const;
+  /// Calls body for every element of an access of which some may meet in memory: those one after another in the value's
+  /// order, by one invocation.
+  void in_order(const ir::Op& op, const std::function<void(const Coords&, Value predicate)>& body);
+
+ private:
+  void find_owned();
+  Value within_i32(const Extent& e, const ir::BlockDim& dim, Value minus);
+  void index_map(int i, Values& starts);
+  void keep_inside(const RefState& r, size_t d, Value p, Value& valid);
+  Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
+                 Value& valid);
+  Value load_at(const RefState& r, const Address& a, Value mask, Value other);
+  void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false);
+  void store_element(const ir::Op& op, const Coords& c, Value v, Value predicate);
+
+  std::vector<bool> written_, owned_;         // per body argument
+  std::vector<RefState> states_;              // per body argument
+  std::map<size_t, RefState> array_windows_;  // the array windows behind private tiles
+};
+
+}  // namespace tessera::lowering

@@ -1,0 +1,107 @@
+// Values that cannot stay in registers.
+#include <algorithm>
+
+#include "codegen/lower/emission.h"
+#include "codegen/lower/expand_atomics.h"
+#include "codegen/plan/indexed.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Family;
+using ir::Opcode;
+
+// A value in registers can be read by a nest over axes that have a common layout. Each axis got its layout where it
+// mattered most, so a lighter nest may find two of its axes on the same invocations: the values that it reads then live
+// in the arena instead. Packed programs have no arena and no need of this: one invocation holds everything.
+void Placement::spill() {
+  if (s_.general || !uniform_group()) return;
+  // Carried values change home together: what a loop yields is what its region receives and what it results in.
+  std::vector<Value> next_in_group(k_.values.size());
+  for (uint32_t i = 0; i < next_in_group.size(); ++i) next_in_group[i] = {i};
+  auto tie = [&](Value a, Value b) { std::swap(next_in_group[a.index], next_in_group[b.index]); };
+  for (const ir::Op& o : k_.ops)
+    for (size_t i = 0; i < o.results.size() && ir::is_loop(o.code); ++i)
+      for (ir::RegionId r : o.regions) tie(o.results[i], k_.region(r).args[i + (o.code == Opcode::for_ ? 1 : 0)]);
+
+  bool changed = false;
+  auto demote = [&](Value root) {
+    std::set<uint32_t> seen;
+    std::vector<Value> found;
+    each_placed(root, seen, [&](Value v) {
+      if (kinds_[v.index] == Kind::registers && has_axes(v)) found.push_back(v);
+    });
+    for (Value v : found) {
+      changed = true;
+      for (Value x = v;;) {
+        kinds_[x.index] = Kind::arena;
+        ++spills_;
+        x = next_in_group[x.index];
+        if (x == v) break;
+      }
+    }
+  };
+  // A nest over the dims of `root` (and what has the same dims) reads this value.
+  auto use = [&](Value root, Value v) {
+    if (!nests_.fits(axes_.of(root))) demote(v);
+  };
+  std::function<void(ir::RegionId)> walk = [&](ir::RegionId region) {
+    for (ir::OpId id : k_.region(region).ops) {
+      const ir::Op& o = k_.op(id);
+      for (ir::RegionId inner : o.regions) walk(inner);
+      const auto where_used = [&] {  // index functions are evaluated there, unless they are kept
+        if (o.results.size() != 1 || k_.type(o.results[0]).shape.empty() || kinds_[o.results[0].index] == Kind::lazy)
+          return;
+        for (Value v : o.operands) {
+          use(o.results[0], v);
+          // each part has a nest of its own
+          if (o.code == Opcode::concatenate && kinds_[o.results[0].index] == Kind::arena) use(v, v);
+        }
+      };
+      switch (ir::family(o.code)) {
+        case Family::memory:
+          for (Value v : refs_.values_read(o)) {
+            // an invocation walks all elements of the arrays
+            if (must_scatter_in_order(k_, o) && !in_any_order(k_, o, used_)) demote(v);
+            else use(o.code == Opcode::load ? o.results[0] : o.operands[1], v);
+          }
+          break;
+        case Family::contract:  // stages the operand that it cannot read in place, by a nest over that operand
+        case Family::reduce:
+        case Family::argreduce:
+        case Family::print:
+        case Family::end:  // into the home of a result or a carried value
+        case Family::control:
+          for (Value v : o.operands) use(v, v);
+          break;
+        case Family::scan:  // each invocation walks a line
+          if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) demote(o.operands[0]);
+          else use(o.operands[0], o.operands[0]);
+          break;
+        case Family::rearrange:  // each invocation walks lines, or elements as they come
+          if (!ir::is_rearranged(o.code)) {
+            where_used();
+            break;
+          }
+          for (Value v : o.operands) demote(v);
+          break;
+        case Family::elementwise:
+        case Family::source:
+        case Family::move:
+        case Family::grid:
+        case Family::pipe:
+        case Family::launch:
+        case Family::ref:
+        case Family::group:
+        case Family::report: where_used();
+      }
+    }
+  };
+  // A demoted value is evaluated by a nest of its own now, over axes that it had before: nothing new can misfit, but
+  // one walk may demote what an earlier op of the same walk relied on.
+  do {
+    changed = false;
+    walk(k_.body);
+  } while (changed);
+}
+
+}  // namespace tessera::lowering

@@ -1,0 +1,272 @@
+// Blocks are windows into arrays, placed as soon as the loops that their index map needs are open.
+#include <algorithm>
+#include <numeric>
+
+#include "codegen/lower/emission.h"
+
+namespace tessera::lowering {
+using ir::Opcode;
+
+RefWindows::RefWindows(Emission& e) : Part(e), written_(stored_memory(k_)), states_(k_.region(k_.body).args.size()) {
+  find_owned();
+}
+
+// One store at fixed positions is all that touches the block: an element of the array always belongs to the same
+// invocation, whichever iteration stores it, because blocks coincide or are disjoint (element and bounded ones may
+// overlap). Nothing needs ordering. Nor do updates that commute, if nothing else touches the array. A swap hands out
+// what it found, to invocations that store nothing as well.
+void RefWindows::find_owned() {
+  std::vector<int> accesses(states_.size(), 0);
+  std::vector<bool> fixed(states_.size(), true);
+  for (const ir::Op& o : k_.ops) {
+    if (!ir::accesses_ref(o.code)) continue;
+    const auto r = static_cast<size_t>(memory_of(k_, ref_position(k_, o.operands[0])));
+    accesses[r] += o.code == Opcode::swap ? 2 : 1;
+    for (const ir::Index& ix : o.index) fixed[r] = fixed[r] && ix.is_static();
+  }
+  owned_.assign(states_.size(), false);
+  for (size_t r = static_cast<size_t>(k_.num_inputs); r < k_.blocks.size(); ++r) {
+    const bool once =
+        written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole && !may_overlap(k_, static_cast<int>(r));
+    owned_[r] = once || parallel_.commuting[r];
+  }
+}
+
+// e - minus, or INT32_MAX where that is less: the padding of an element dim may bring it beyond 32 bits.
+Value RefWindows::within_i32(const Extent& e, const ir::BlockDim& dim, Value minus) {
+  const auto n = e.value(), m = b_.known(minus);
+  if (n && m) return b_.i32(std::min<int64_t>(*n - *m, INT32_MAX));
+  if (n ? *n <= INT32_MAX - dim.low : dim.low + dim.high == 0) return b_.sub(extent_value(e, DType::i32), minus);
+  const Value most = b_.i64(INT32_MAX), wide = b_.convert(minus, DType::i64);
+  return b_.convert(b_.min(b_.sub(extent_value(e, DType::i64), wide), most), DType::i32);
+}
+
+void RefWindows::index_map(int i, Values& starts) {
+  const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
+  const ir::Region& map = k_.region(m.index_map);
+  for (size_t a = 0; a < k_.grid.size(); ++a) placement_.of(map.args[a]).scalar = pid_[a] ? pid_[a] : b_.i32(0);
+  for (ir::OpId id : map.ops)
+    if (k_.op(id).code != Opcode::yield) elements_.compute_scalar(id);
+  for (Value v : k_.terminator(m.index_map).operands) starts.push_back(elements_.scalar(v));
+}
+
+void RefWindows::enter_window(int i) {
+  const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
+  RefState& r = states_[static_cast<size_t>(i)];
+  const Value arg = k_.region(k_.body).args[static_cast<size_t>(i)];
+  r = RefState{};
+  r.dtype = m.dtype;
+  r.shape = k_.type(arg).shape;
+  const int memory = memory_of(k_, i);
+  r.range = {memory, 0, INT64_MAX};
+  r.tracked = written_[static_cast<size_t>(i)];
+  r.owned = owned_[static_cast<size_t>(i)];
+  const Value base = out_.region(out_.body).args[static_cast<size_t>(memory)];
+  const size_t rank = m.array_shape.size();
+  // A grid axis that is empty with the array shows that no program runs without elements.
+  const auto counts = [&](const Extent& e) {
+    if (!e.as_name()) return false;
+    return std::any_of(k_.grid.begin(), k_.grid.end(), [&](const ir::GridAxis& axis) {
+      std::vector<std::string> names;
+      axis.size.collect_names(names);
+      if (names != std::vector{*e.as_name()}) return false;
+      try {
+        return axis.size.eval({{names[0], 0}}) <= 0;
+      } catch (const SpecError&) {  // divides by it
+        return false;
+      }
+    });
+  };
+  for (const Extent& e : m.array_shape) {
+    if (e == Extent(0)) r.dead = true;
+    if (!e.is_static() && !counts(e)) r.may_be_empty = true;
+  }
+  // Row-major strides; run-time ones are products of extents that the host evaluates.
+  std::vector<Extent> stride(rank, 1);
+  for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * m.array_shape[d];
+  if (m.whole) {
+    r.ref = base;
+    for (size_t d = 0; d < rank; ++d) {
+      r.stride.push_back(*stride[d].value());
+      r.wide_stride.emplace_back();
+      r.limit.emplace_back();
+      r.below.emplace_back();
+      r.origin.emplace_back();
+      r.extent.emplace_back();
+      r.limit_divisor.push_back(1);
+    }
+  } else {
+    const std::vector<BlockStart> known = block_starts(k_, i, scalars_);
+    Values starts;
+    index_map(i, starts);
+    Value offset = b_.i64(0);
+    for (size_t d = 0; d < rank; ++d) {
+      const ir::BlockDim& dim = m.block[d];
+      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
+      Value s = starts[k_.map_result(i, d)];
+      if (!known[d].in_range) {
+        const Value zero = b_.i32(0), most = within_i32(ir::last_index(dim, m.array_shape[d]), dim, zero);
+        if (dim.wrap() && scalars_.range(known[d].form).lo < 0) {
+          const Value from_end = b_.add(b_.min(b_.add(s, b_.i32(dim.wrap())), zero), most);
+          s = b_.select(b_.lt(s, zero), from_end, s);
+        }
+        s = b_.max(b_.min(s, most), zero);  // of an empty array: 0
+      }
+      // Where blocks start is formed in 32 bits.
+      const auto last = ir::last_index(dim, m.array_shape[d]).value();
+      if (last &&
+          __int128{std::clamp<int64_t>(scalars_.range(known[d].form).hi, 0, std::max<int64_t>(*last, 0))} * dim.unit() >
+              INT32_MAX)
+        throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " +
+                               to_string(m.array_shape[d]) +
+                               " elements, but at most 2147483647 are numbered, in 32 bits",
+                           m.loc, "give the array more dims, of fewer elements each");
+      s = b_.mul(s, b_.i32(dim.unit()));
+      // from here on it may be negative: the window then begins before the array
+      if (dim.low) s = b_.add(s, b_.i32(-dim.low));
+      const auto n = stride[d].value();
+      // A 64-bit base per block; products that stay below 2^31 are formed in 32 bits first.
+      const auto extent = m.array_shape[d].value();
+      // whatever the text says
+      const auto length =
+          static_cast<double>(extent.value_or(0)) + static_cast<double>(dim.low) + static_cast<double>(dim.high);
+      if (n && extent && static_cast<double>(*n) * length < INT32_MAX)
+        offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
+      else {
+        const Value by = extent_value(stride[d], DType::i64);
+        offset = b_.add(offset, b_.mul(b_.convert(s, DType::i64), by));
+      }
+      Value limit;
+      if (!known[d].interior) limit = within_i32(m.array_shape[d], dim, s);
+      if (limit && bounded) limit = b_.min(limit, b_.clamp(starts[k_.map_result(i, d) + 1], 0, dim.size));
+      const Value end = extent_value(m.array_shape[d], extent.value_or(0) > INT32_MAX ? DType::i64 : DType::i32);
+      // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in
+      // keep_inside(), whatever block_starts() says.
+      const bool from_inside = b_.not_negative({{1, s}}, {}),
+                 begins = from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
+      if (!begins) r.may_be_empty = true;
+      // Nothing of the block need lie in the array.
+      if (limit && (bounded || dim.low || dim.high)) r.may_be_empty = true;
+      if (dim.kind == ir::BlockDim::Kind::squeezed) {
+        if (limit) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
+        if (!from_inside) r.inside = b_.both(r.inside, b_.ge_zero(s));
+        if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside))
+          r.inside = b_.both(r.inside, b_.lt(b_.convert(s, b_.dtype(end)), end));
+        continue;
+      }
+      r.stride.push_back(n ? *n : -1);
+      r.wide_stride.push_back(n ? Value{} : extent_value(stride[d], DType::i64));
+      r.limit.push_back(limit);
+      r.origin.push_back(s);
+      r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size, {}}}, {}) ? Value{} : end);
+      r.below.push_back(known[d].nothing_below ? Value{} : b_.sub(b_.i32(0), s));
+      r.limit_divisor.push_back(
+          extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{4}) : 1);
+    }
+    r.ref = b_.view(base, offset);
+  }
+  int64_t span = 0;
+  for (size_t d = 0; d < r.shape.size(); ++d)
+    if (r.stride[d] > 0)
+      span += std::max<int64_t>(r.shape[d] - 1, 0) * std::min<int64_t>(r.stride[d], int64_t{1} << 40);
+  r.narrow = span * size_bytes(m.dtype) < INT32_MAX;
+}
+
+namespace {
+ir::Op identity_access(const Shape& s) {
+  ir::Op o{.code = Opcode::load};
+  for (int64_t n : s) o.index.push_back(ir::Index::all(n));
+  return o;
+}
+}  // namespace
+
+void RefWindows::enter(size_t depth) {
+  const auto& args = k_.region(k_.body).args;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool scratch = i >= k_.blocks.size();
+    if (s_.scope[i] != static_cast<int>(depth)) continue;
+    if (!scratch) enter_window(static_cast<int>(i));
+    const ir::Type& type = k_.type(args[i]);
+    std::vector<int> dims;
+    for (size_t d = 0; d < type.shape.size(); ++d)
+      dims.push_back(s_.residency[i] == Residency::registers ? axes_.of_ref(static_cast<int>(i), d) : kNoAxis);
+    RefState& r = states_[i];
+    if (s_.residency[i] == Residency::registers) {
+      if (scratch) {
+        r.regs.assign(static_cast<size_t>(s_.registers(dims)), b_.zero(type.dtype));
+        continue;
+      }
+      arena_.order({r.range}, {});
+      const ir::Op all = identity_access(r.shape);
+      r.regs.clear();
+      nests_.by_layout(r.shape, dims, false,
+                  [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
+    } else if (s_.residency[i] == Residency::arena) {
+      // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left, an
+      // aliased input's copy for one program.
+      RefState tile;
+      tile.dtype = type.dtype;
+      tile.shape = type.shape;
+      tile.slot = arena_.make(type.dtype, type.shape, dims);
+      tile.ref = tile.slot.ref;
+      tile.range = tile.slot.range;
+      tile.tracked = true;
+      int64_t stride = 1;
+      tile.stride.assign(type.shape.size(), 1);
+      for (size_t d = type.shape.size(); d-- > 0;) {
+        tile.stride[d] = stride;
+        stride *= type.shape[d];
+      }
+      tile.limit.resize(type.shape.size());
+      tile.below.resize(type.shape.size());
+      tile.origin.resize(type.shape.size());
+      tile.extent.resize(type.shape.size());
+      tile.limit_divisor.assign(type.shape.size(), 1);
+      tile.dead = num_elements(type.shape) == 0;
+      if (!scratch) {
+        const RefState window = r;
+        arena_.order({window.range}, {tile.range});
+        const ir::Op all = identity_access(window.shape);
+        nests_.flat(window.shape, dims, [&](const NestPoint& p) {
+          const Value v = load_at(window, address(window, all, p.c), p.valid, {});
+          b_.when(p.valid, [&] { arena_.store(tile.slot, p.c, v); });
+        });
+        array_windows_[i] = window;
+      }
+      states_[i] = tile;
+    }
+  }
+}
+
+void RefWindows::leave(size_t depth) {
+  const auto& args = k_.region(k_.body).args;
+  for (size_t i = 0; i < k_.blocks.size(); ++i) {
+    if (s_.scope[i] != static_cast<int>(depth)) continue;
+    RefState& r = states_[i];
+    if (needs_copy(k_, static_cast<int>(i))) {  // of an aliased input: its output is what is written
+      arena_.free(r.slot);
+      continue;
+    }
+    std::vector<int> dims;
+    if (s_.residency[i] == Residency::registers) {
+      for (size_t d = 0; d < r.shape.size(); ++d) dims.push_back(axes_.of_ref(static_cast<int>(i), d));
+      arena_.order({}, {r.range});
+      const ir::Op all = identity_access(r.shape);
+      size_t at = 0;
+      nests_.by_layout(r.shape, dims, true,
+                  [&](const NestPoint& p) { store_at(r, address(r, all, p.c), r.regs[at++], p.valid); });
+    } else if (s_.residency[i] == Residency::arena) {
+      dims.assign(k_.type(args[i]).shape.size(), kNoAxis);
+      const RefState window = array_windows_[i];
+      arena_.order({r.range}, {window.range});
+      const ir::Op all = identity_access(window.shape);
+      nests_.flat(window.shape, dims, [&](const NestPoint& p) {
+        const Value v = arena_.load(r.slot, p.c);
+        store_at(window, address(window, all, p.c), v, p.valid);
+      });
+      arena_.free(r.slot);
+    }
+  }
+}
+
+}  // namespace tessera::lowering
