@@ -42,6 +42,7 @@ check "no folder of engine and codegen has more than 26 modules (a header and it
   done)"
 
 check "one place reads TESSERA_DEVICE" "$(lines '^(engine|codegen|runtime)/.*\.(h|cpp)$' 'getenv\("TESSERA_DEVICE"\)' | sed 1d)"
+check "no switch over ops has a default, but for three that say why" "$(printf '%s\n' "${files[@]}" | python3 tests/support/opcode_switches.py)"
 check "comments and pages name source files that are there" "$(printf '%s\n' "${files[@]}" | python3 tests/support/named_files.py)"
 
 check "no source file is longer than 800 lines" "$(

@@ -11,32 +11,27 @@ using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Value;
 
 // The instruction that does `op` on this dtype without reference::eval, if there is one.
 Code fast_code(Opcode op, DType t, DType result) {
+  struct Fast {
+    Opcode op;
+    DType operand;
+    Code code;
+  };
+  constexpr Fast kFast[] = {
+      {Opcode::add, DType::i32, Code::add_i32},       {Opcode::sub, DType::i32, Code::sub_i32},
+      {Opcode::mul, DType::i32, Code::mul_i32},       {Opcode::eq, DType::i32, Code::eq_i32},
+      {Opcode::ne, DType::i32, Code::ne_i32},         {Opcode::lt, DType::i32, Code::lt_i32},
+      {Opcode::le, DType::i32, Code::le_i32},         {Opcode::gt, DType::i32, Code::gt_i32},
+      {Opcode::ge, DType::i32, Code::ge_i32},         {Opcode::min, DType::i32, Code::min_i32},
+      {Opcode::max, DType::i32, Code::max_i32},       {Opcode::add, DType::i64, Code::add_i64},
+      {Opcode::mul, DType::i64, Code::mul_i64},       {Opcode::add, DType::f32, Code::add_f32},
+      {Opcode::sub, DType::f32, Code::sub_f32},       {Opcode::mul, DType::f32, Code::mul_f32},
+      {Opcode::and_, DType::boolean, Code::and_bool}, {Opcode::or_, DType::boolean, Code::or_bool},
+      {Opcode::not_, DType::boolean, Code::not_bool},
+  };
   if (op == Opcode::select) return Code::select;
-  if (t == DType::i32) switch (op) {
-      case Opcode::add: return Code::add_i32;
-      case Opcode::sub: return Code::sub_i32;
-      case Opcode::mul: return Code::mul_i32;
-      case Opcode::eq: return Code::eq_i32;
-      case Opcode::ne: return Code::ne_i32;
-      case Opcode::lt: return Code::lt_i32;
-      case Opcode::le: return Code::le_i32;
-      case Opcode::gt: return Code::gt_i32;
-      case Opcode::ge: return Code::ge_i32;
-      case Opcode::min: return Code::min_i32;
-      case Opcode::max: return Code::max_i32;
-      case Opcode::convert:
-        if (result == DType::i64) return Code::i32_to_i64;
-        break;
-      default: break;
-    }
-  if (t == DType::i64 && op == Opcode::add) return Code::add_i64;
-  if (t == DType::i64 && op == Opcode::mul) return Code::mul_i64;
-  if (t == DType::f32 && op == Opcode::add) return Code::add_f32;
-  if (t == DType::f32 && op == Opcode::sub) return Code::sub_f32;
-  if (t == DType::f32 && op == Opcode::mul) return Code::mul_f32;
-  if (t == DType::boolean && op == Opcode::and_) return Code::and_bool;
-  if (t == DType::boolean && op == Opcode::or_) return Code::or_bool;
-  if (t == DType::boolean && op == Opcode::not_) return Code::not_bool;
+  if (op == Opcode::convert && t == DType::i32 && result == DType::i64) return Code::i32_to_i64;
+  for (const Fast& f : kFast)
+    if (f.op == op && f.operand == t) return f.code;
   return Code::end;
 }
 
@@ -160,12 +155,35 @@ class Flattener {
   }
 
   void op(const Op& o, uint32_t source) {
-    const ir::OpInfo& row = ir::info(o.code);
-    if (row.elementwise) return elementwise(o, source);
-    switch (o.code) {
-      case Opcode::for_: return for_loop(o, source);
-      case Opcode::while_: return while_loop(o, source);
-      case Opcode::if_: {
+    if (!ir::info(o.code).lane || o.code == Opcode::yield) malformed(o, "cannot run at lane level");
+    if (ir::is_elementwise(o.code)) return elementwise(o, source);
+    if (ir::is_control(o.code)) return control(o, source);
+    if (ir::accesses_ref(o.code)) return memory(o, source);
+    if (o.code == Opcode::barrier) {
+      emit({.code = Code::barrier, .aux = sync(), .source = source});
+      return;
+    }
+    if (ir::is_group(o.code)) return subgroup(o, source);
+    if (o.code == Opcode::report) {
+      emit({.code = Code::report,
+            .a = use(o, 0),
+            .aux = static_cast<uint32_t>(o.attr(ir::Attr::mask)),
+            .source = source});
+      return;
+    }
+    if (o.results.size() != 1) malformed(o, "cannot run at lane level");
+    if (ir::is_launch(o.code)) return launch(o);
+    if (ir::makes_ref(o.code)) return ref(o, source);
+    // A constant, or loops_cut: no loop is cut here.
+    out_.registers[def(o.results[0])] = o.code == Opcode::constant ? static_cast<uint64_t>(o.attr(ir::Attr::bits)) : 0;
+  }
+
+  void control(const Op& o, uint32_t source) {
+    switch (ir::Control(o.code)) {
+      case ir::Control::for_: return for_loop(o, source);
+      case ir::Control::while_: return while_loop(o, source);
+      case ir::Control::run_scoped: malformed(o, "cannot run at lane level");
+      case ir::Control::if_: {
         if (o.regions.size() != 2) malformed(o, "wants two regions");
         const uint32_t branch = emit({.code = Code::branch_false, .a = use(o, 0), .source = source});
         const std::vector<uint32_t> then = uses(o, region(o.regions[0]).operands);
@@ -177,7 +195,7 @@ class Flattener {
         out_.code[skip].aux = here();
         return;
       }
-      case Opcode::switch_: {
+      case ir::Control::switch_: {
         if (o.regions.empty()) malformed(o, "has no regions");
         const uint32_t n = static_cast<uint32_t>(o.regions.size()), first = static_cast<uint32_t>(out_.targets.size());
         out_.targets.resize(first + n);
@@ -192,41 +210,31 @@ class Flattener {
         for (const uint32_t s : skips) out_.code[s].aux = here();
         return;
       }
-      case Opcode::load:
-      case Opcode::store:
-      case Opcode::atomic_rmw:
-      case Opcode::atomic_cas: return memory(o, source);
-      case Opcode::report:
-        emit({.code = Code::report,
-              .a = use(o, 0),
-              .aux = static_cast<uint32_t>(o.attr(ir::Attr::mask)),
-              .source = source});
-        return;
-      case Opcode::barrier: emit({.code = Code::barrier, .aux = sync(), .source = source}); return;
-      case Opcode::subgroup_reduce:
-      case Opcode::subgroup_shuffle:
-      case Opcode::subgroup_shuffle_xor: return subgroup(o, source);
-      default: break;
     }
-    if (o.results.size() != 1) malformed(o, "cannot run at lane level");
+  }
+
+  void launch(const Op& o) {
     const Value r = o.results[0];
-    const DType t = k_.type(r).dtype;
-    switch (o.code) {
-      case Opcode::constant: out_.registers[def(r)] = static_cast<uint64_t>(o.attr(ir::Attr::bits)); return;
-      case Opcode::loops_cut: out_.registers[def(r)] = 0; return;  // no loop is cut here
-      case Opcode::workgroup_index: out_.workgroup_index.push_back(def(r)); return;
-      case Opcode::num_workgroups: out_.num_workgroups.push_back(def(r)); return;
-      case Opcode::local_index: out_.local_index.push_back(def(r)); return;
-      case Opcode::subgroup_id: out_.subgroup_id.push_back(def(r)); return;
-      case Opcode::lane_id: out_.lane_id.push_back(def(r)); return;
-      case Opcode::extent: {
+    switch (ir::Launch(o.code)) {
+      case ir::Launch::workgroup_index: out_.workgroup_index.push_back(def(r)); return;
+      case ir::Launch::num_workgroups: out_.num_workgroups.push_back(def(r)); return;
+      case ir::Launch::local_index: out_.local_index.push_back(def(r)); return;
+      case ir::Launch::subgroup_id: out_.subgroup_id.push_back(def(r)); return;
+      case ir::Launch::lane_id: out_.lane_id.push_back(def(r)); return;
+      case ir::Launch::extent: {
         const int64_t i = o.attr(ir::Attr::index);
         if (i < 0 || i >= static_cast<int64_t>(k_.lane.extents.size())) malformed(o, "names no extent");
         out_.extents.emplace_back(def(r), i);
-        return;
       }
-      case Opcode::alloc_shared:
-      case Opcode::alloc_scratch: {
+    }
+  }
+
+  void ref(const Op& o, uint32_t source) {
+    const Value r = o.results[0];
+    const DType t = k_.type(r).dtype;
+    switch (ir::RefOp(o.code)) {
+      case ir::RefOp::alloc_shared:
+      case ir::RefOp::alloc_scratch: {
         const bool shared = o.code == Opcode::alloc_shared;
         const int64_t offset = o.attr(ir::Attr::offset), stride = shared ? ir::arena_stride(t) : size_bytes(t);
         const int64_t bytes = shared ? k_.lane.shared_bytes : k_.lane.scratch_bytes;
@@ -239,20 +247,18 @@ class Flattener {
         def(r);
         return;
       }
-      case Opcode::report_memory:
+      case ir::RefOp::report_memory:
         places_[r.index] = static_cast<uint32_t>(out_.places.size());
         out_.places.push_back({Place::Kind::report, 0, t, 0, size_bytes(t), 0});
         def(r);
         return;
-      case Opcode::view: {
-        const uint32_t ref = use(o, 0);
+      case ir::RefOp::view: {
+        const uint32_t base = use(o, 0);
         places_[r.index] = places_[o.operands[0].index];
         if (places_[r.index] == kNone || o.operands.size() != 2 || k_.type(o.operands[1]).dtype != DType::i64)
           malformed(o, "wants a Ref and an i64 offset");
-        emit({.code = Code::view, .dst = def(r), .a = ref, .b = use(o, 1), .source = source});
-        return;
+        emit({.code = Code::view, .dst = def(r), .a = base, .b = use(o, 1), .source = source});
       }
-      default: malformed(o, "cannot run at lane level");
     }
   }
 

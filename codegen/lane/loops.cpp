@@ -11,15 +11,11 @@ namespace tessera::lane {
 using ir::Kernel, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Value;
 
 int op_weight(const Kernel& k, const Op& op) {
-  switch (op.code) {
-    case Opcode::pow: return 200;
-    case Opcode::rem:
-      return !is_float(k.type(op.results[0]).dtype) ? 1 : size_bytes(k.type(op.results[0]).dtype) == 8 ? 500 : 200;
-    case Opcode::sin:
-    case Opcode::cos:
-    case Opcode::tan: return 100;
-    default: return ir::info(op.code).transcendental ? 30 : 1;
-  }
+  if (op.code == Opcode::pow) return 200;
+  if (op.code == Opcode::rem)
+    return !is_float(k.type(op.results[0]).dtype) ? 1 : size_bytes(k.type(op.results[0]).dtype) == 8 ? 500 : 200;
+  if (op.code == Opcode::sin || op.code == Opcode::cos || op.code == Opcode::tan) return 100;
+  return ir::info(op.code).transcendental ? 30 : 1;
 }
 
 Extent product(const Extent& a, const Extent& b) {
@@ -75,16 +71,11 @@ class Counter {
       return combine(op, exact(o->operands[0], depth + 1), exact(o->operands[1], depth + 1));
     };
     Count e;
-    switch (o->code) {
-      case Opcode::extent: {
-        return k_.lane.extents[static_cast<size_t>(o->attr(ir::Attr::index))];
-      }
-      case Opcode::add: e = both(Extent::Op::add); break;
-      case Opcode::sub: e = both(Extent::Op::sub); break;
-      case Opcode::min: e = both(Extent::Op::min); break;
-      case Opcode::max: e = both(Extent::Op::max); break;
-      default: return {};
-    }
+    if (o->code == Opcode::extent) return k_.lane.extents[static_cast<size_t>(o->attr(ir::Attr::index))];
+    if (o->code == Opcode::add) e = both(Extent::Op::add);
+    else if (o->code == Opcode::sub) e = both(Extent::Op::sub);
+    else if (o->code == Opcode::min) e = both(Extent::Op::min);
+    else if (o->code == Opcode::max) e = both(Extent::Op::max);
     const auto fixed = e ? e->value() : std::nullopt;
     return fixed && (*fixed < INT32_MIN || *fixed > INT32_MAX) ? Count{} : e;
   }
@@ -93,19 +84,18 @@ class Counter {
     if (const auto c = ir::constant_int(k_, v)) return c;
     const Op* o = k_.def(v);
     if (!o || depth > 6) return {};
-    switch (o->code) {
-      case Opcode::workgroup_index:
-      case Opcode::local_index:
-      case Opcode::subgroup_id:
-      case Opcode::lane_id: return 0;
-      case Opcode::add:
-      case Opcode::mul: {
-        const auto a = first(o->operands[0], depth + 1), b = first(o->operands[1], depth + 1);
-        if (a == 0 && b == 0) return 0;
-        return o->code == Opcode::mul && (a == 0 || b == 0) ? std::optional<int64_t>(0) : std::nullopt;
+    if (ir::is_launch(o->code)) switch (ir::Launch(o->code)) {
+        case ir::Launch::workgroup_index:
+        case ir::Launch::local_index:
+        case ir::Launch::subgroup_id:
+        case ir::Launch::lane_id: return 0;
+        case ir::Launch::num_workgroups:
+        case ir::Launch::extent: return {};
       }
-      default: return {};
-    }
+    if (o->code != Opcode::add && o->code != Opcode::mul) return {};
+    const auto a = first(o->operands[0], depth + 1), b = first(o->operands[1], depth + 1);
+    if (a == 0 && b == 0) return 0;
+    return o->code == Opcode::mul && (a == 0 || b == 0) ? std::optional<int64_t>(0) : std::nullopt;
   }
   /// Such as the test whether there is a unit for this workgroup or invocation: without any, nothing would be
   /// dispatched.

@@ -131,16 +131,12 @@ std::optional<Prover::Form> Prover::without_digit(const Form& f, uint32_t atom) 
     const Form& by = form(o->operands[1]);
     if (!by.terms.empty() || range(form(o->operands[0])).lo < 0) return std::nullopt;
     const Wide n = by.constant;
-    switch (o->code) {
-      case Opcode::div:
-      case Opcode::rem: return n >= 1 ? std::optional(Digit{o->operands[0], n, o->code == Opcode::div}) : std::nullopt;
-      case Opcode::shift_right_logical:
-        return n >= 0 && n < 31 ? std::optional(Digit{o->operands[0], Wide{1} << static_cast<int>(n), true})
-                                : std::nullopt;
-      case Opcode::and_:
-        return n >= 0 && (n & (n + 1)) == 0 ? std::optional(Digit{o->operands[0], n + 1, false}) : std::nullopt;
-      default: return std::nullopt;
-    }
+    const bool div = o->code == Opcode::div;
+    if ((div || o->code == Opcode::rem) && n >= 1) return Digit{o->operands[0], n, div};
+    if (o->code == Opcode::shift_right_logical && n >= 0 && n < 31)
+      return Digit{o->operands[0], Wide{1} << static_cast<int>(n), true};
+    if (o->code == Opcode::and_ && n >= 0 && (n & (n + 1)) == 0) return Digit{o->operands[0], n + 1, false};
+    return std::nullopt;
   };
   const auto mine = digit(atom);
   if (!mine) return std::nullopt;
@@ -158,28 +154,22 @@ Prover::Form Prover::compute(Value v) {
   const ir::Op* o = k_.def(v);
   if (!o || !is_int(k_.type(v).dtype) || between_.count(v.index)) return atom;
   if (const auto c = ir::constant_int(k_, v)) return {{}, *c};
-  switch (o->code) {
-    case Opcode::add:
-    case Opcode::sub: {
-      const Form& right = form(o->operands[1]);
-      return exact_or_atom(v, plus(form(o->operands[0]), right, o->code == Opcode::add ? 1 : -1));
-    }
-    case Opcode::mul: {
-      const Form &a = form(o->operands[0]), &b = form(o->operands[1]);
-      if (b.terms.empty()) return exact_or_atom(v, plus({}, a, b.constant));
-      return a.terms.empty() ? exact_or_atom(v, plus({}, b, a.constant)) : atom;
-    }
-    case Opcode::convert: {
-      const DType from = k_.type(o->operands[0]).dtype;
-      return is_int(from) ? exact_or_atom(v, form(o->operands[0])) : atom;
-    }
-    case Opcode::extent: {
-      if (passes::tells_steps(k_.lane, o->attr(ir::Attr::index))) return atom;
-      const Extent& e = k_.lane.extents.at(static_cast<size_t>(o->attr(ir::Attr::index)));
-      return exact_or_atom(v, size(e, e.nodes().size() - 1));
-    }
-    default: return atom;
+  if (o->code == Opcode::add || o->code == Opcode::sub) {
+    const Form& right = form(o->operands[1]);
+    return exact_or_atom(v, plus(form(o->operands[0]), right, o->code == Opcode::add ? 1 : -1));
   }
+  if (o->code == Opcode::mul) {
+    const Form &a = form(o->operands[0]), &b = form(o->operands[1]);
+    if (b.terms.empty()) return exact_or_atom(v, plus({}, a, b.constant));
+    return a.terms.empty() ? exact_or_atom(v, plus({}, b, a.constant)) : atom;
+  }
+  if (o->code == Opcode::convert && is_int(k_.type(o->operands[0]).dtype))
+    return exact_or_atom(v, form(o->operands[0]));
+  if (o->code == Opcode::extent && !passes::tells_steps(k_.lane, o->attr(ir::Attr::index))) {
+    const Extent& e = k_.lane.extents.at(static_cast<size_t>(o->attr(ir::Attr::index)));
+    return exact_or_atom(v, size(e, e.nodes().size() - 1));
+  }
+  return atom;
 }
 
 // -- sizes that arrive with the call
@@ -250,6 +240,7 @@ Prover::Interval Prover::compute_range(uint32_t atom) {
     const auto [least, most] = type_range(k_.type(o->operands[i]).dtype);
     return r.lo <= -kFar || r.hi >= kFar ? Interval{least, most} : r;
   };
+  // With a default: of an op without a case only its dtype is known. Whatever stands here the proofs believe.
   switch (o->code) {
     case Opcode::workgroup_index:
       return {0, k_.lane.exact ? std::max<int64_t>(k_.lane.num_units.value().value_or(int64_t{1} << 31), 1) - 1
@@ -347,15 +338,11 @@ const std::vector<Prover::Form>& Prover::facts(Value condition, bool holds) {
       if (const ir::Op* of = k_.def(v); of && of->code == code)
         for (const Value part : of->operands) code == Opcode::max ? less(part, high, by) : less(low, part, by);
   };
-  switch (o->code) {
-    case Opcode::lt: holds ? less(x, y, 1) : less(y, x, 0); break;
-    case Opcode::le: holds ? less(x, y, 0) : less(y, x, 1); break;
-    case Opcode::gt: holds ? less(y, x, 1) : less(x, y, 0); break;
-    case Opcode::ge: holds ? less(y, x, 0) : less(x, y, 1); break;
-    case Opcode::eq:
-    case Opcode::ne: less(x, y, 0), less(y, x, 0); break;
-    default: break;
-  }
+  if (o->code == Opcode::lt) holds ? less(x, y, 1) : less(y, x, 0);
+  else if (o->code == Opcode::le) holds ? less(x, y, 0) : less(y, x, 1);
+  else if (o->code == Opcode::gt) holds ? less(y, x, 1) : less(x, y, 0);
+  else if (o->code == Opcode::ge) holds ? less(y, x, 0) : less(x, y, 1);
+  else if (o->code == Opcode::eq || o->code == Opcode::ne) less(x, y, 0), less(y, x, 0);
   return list;
 }
 

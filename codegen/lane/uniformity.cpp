@@ -61,23 +61,45 @@ class Analysis {
   void op(const Op& o, U control) {
     U all = U::workgroup;
     for (const Value v : o.operands) all = join(all, of(v));
-    switch (o.code) {
-      case Opcode::local_index:
-      case Opcode::lane_id:
-      case Opcode::loops_cut:
-      case Opcode::atomic_rmw:
-      case Opcode::atomic_cas: return result(o, U::varying);
-      case Opcode::subgroup_id: return result(o, one_subgroup_ ? U::workgroup : U::subgroup);
-      case Opcode::subgroup_reduce:
+    if (ir::is_control(o.code)) return branches(o, control);
+    if (ir::is_launch(o.code)) return launch(o);
+    if (ir::is_group(o.code)) return group(o, all);
+    if (ir::is_atomic(o.code) || o.code == Opcode::loops_cut) return result(o, U::varying);
+    if (o.code == Opcode::load)
+      return result(o, o.operands.empty() || !place_is_uniform(o.operands[0]) ? U::varying : all);
+    // Elementwise ops, views, constants.
+    result(o, all);
+  }
+
+  void launch(const Op& o) {
+    switch (ir::Launch(o.code)) {
+      case ir::Launch::workgroup_index:
+      case ir::Launch::num_workgroups:
+      case ir::Launch::extent: return result(o, U::workgroup);
+      case ir::Launch::subgroup_id: return result(o, one_subgroup_ ? U::workgroup : U::subgroup);
+      case ir::Launch::local_index:
+      case ir::Launch::lane_id: return result(o, U::varying);
+    }
+  }
+
+  void group(const Op& o, U all) {
+    switch (ir::Group(o.code)) {
+      case ir::Group::barrier: return;
+      case ir::Group::subgroup_shuffle_xor: return result(o, all);  // among equal values
+      case ir::Group::subgroup_reduce:
         // The sum of a workgroup-uniform value over full subgroups is the same in each.
         return result(o, one_subgroup_ || (full_subgroups_ && all == U::workgroup) ? U::workgroup : U::subgroup);
-      case Opcode::subgroup_shuffle: {
+      case ir::Group::subgroup_shuffle: {
         if (o.operands.size() != 2) return result(o, U::varying);
         const U by_lane = join(of(o.operands[1]), one_subgroup_ ? U::workgroup : U::subgroup);
         return result(o, std::min(of(o.operands[0]), by_lane));
       }
-      case Opcode::load: return result(o, o.operands.empty() || !place_is_uniform(o.operands[0]) ? U::varying : all);
-      case Opcode::for_: {
+    }
+  }
+
+  void branches(const Op& o, U control) {
+    switch (ir::Control(o.code)) {
+      case ir::Control::for_: {
         if (o.operands.size() < 3 || o.regions.size() != 1) return result(o, U::varying);
         const U bounds = join(join(of(o.operands[0]), of(o.operands[1])), of(o.operands[2]));
         const auto& args = k_.region(o.regions[0]).args;
@@ -88,7 +110,7 @@ class Analysis {
         // Invocations that leave after different numbers of rounds hold carries of different rounds.
         return flow(args, 1, o.results, 0, bounds);
       }
-      case Opcode::while_: {
+      case ir::Control::while_: {
         if (o.regions.size() != 2) return result(o, U::varying);
         const auto &before = k_.region(o.regions[0]).args, &body = k_.region(o.regions[1]).args;
         flow(o.operands, 0, before, 0, U::workgroup);
@@ -102,8 +124,8 @@ class Analysis {
         flow(yielded(o.regions[1]), 0, body, 0, U::workgroup);
         return flow(before, 0, o.results, 0, cond);
       }
-      case Opcode::if_:
-      case Opcode::switch_: {
+      case ir::Control::if_:
+      case ir::Control::switch_: {
         const U choice = o.operands.empty() ? U::varying : of(o.operands[0]);
         for (const RegionId r : o.regions) {
           region(r, join(control, choice));
@@ -111,9 +133,7 @@ class Analysis {
         }
         return;
       }
-      default:
-        // Elementwise ops, views, sources that are the same everywhere (no operands), shuffles among equal values.
-        return result(o, all);
+      case ir::Control::run_scoped: return result(o, U::varying);  // not at lane level
     }
   }
 

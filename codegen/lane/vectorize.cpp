@@ -58,20 +58,17 @@ class Vectorizer {
     }
     const ir::Op* o = k_.def(v);
     if (!o || o->operands.empty()) return 1;
-    switch (o->code) {
-      case Opcode::add:
-      case Opcode::sub:
-      case Opcode::min:
-      case Opcode::max: return std::min(divisor(o->operands[0]), divisor(o->operands[1]));
-      case Opcode::mul: return std::min<int64_t>(4, divisor(o->operands[0]) * divisor(o->operands[1]));
-      case Opcode::convert: return is_float(k_.type(o->operands[0]).dtype) ? 1 : divisor(o->operands[0]);
-      case Opcode::select: return std::min(divisor(o->operands[1]), divisor(o->operands[2]));
-      case Opcode::shift_left: {
-        const auto c = ir::constant_int(k_, o->operands[1]);
-        return c && *c >= 1 ? std::min<int64_t>(4, divisor(o->operands[0]) << std::min<int64_t>(*c, 2)) : 1;
-      }
-      default: return 1;
+    const auto is = [&](Opcode c) { return o->code == c; };
+    if (is(Opcode::add) || is(Opcode::sub) || is(Opcode::min) || is(Opcode::max))
+      return std::min(divisor(o->operands[0]), divisor(o->operands[1]));
+    if (is(Opcode::mul)) return std::min<int64_t>(4, divisor(o->operands[0]) * divisor(o->operands[1]));
+    if (is(Opcode::convert)) return is_float(k_.type(o->operands[0]).dtype) ? 1 : divisor(o->operands[0]);
+    if (is(Opcode::select)) return std::min(divisor(o->operands[1]), divisor(o->operands[2]));
+    if (is(Opcode::shift_left)) {
+      const auto c = ir::constant_int(k_, o->operands[1]);
+      return c && *c >= 1 ? std::min<int64_t>(4, divisor(o->operands[0]) << std::min<int64_t>(*c, 2)) : 1;
     }
+    return 1;
   }
   int64_t ref_divisor(Value ref) {
     const ir::Op* o = k_.def(ref);

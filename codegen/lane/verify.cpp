@@ -124,7 +124,8 @@ class Verifier {
   }
 
   void op(const Op& o, RegionId r) {
-    if (!ir::info(o.code).lane) problem(o, "is not a lane-level op");
+    const bool lane = ir::info(o.code).lane;
+    if (!lane) problem(o, "is not a lane-level op");
     for (const Value v : o.results) type(v, &o);
     for (const Value v : o.operands) {
       if (!k_.type(v).is_ref) continue;
@@ -148,38 +149,11 @@ class Verifier {
         problem(o, "needs full subgroups, but workgroup_size " + std::to_string(k_.lane.workgroup_size) +
                        " is no multiple of subgroup_size " + std::to_string(k_.lane.subgroup_size));
     }
-    switch (o.code) {
-      case Opcode::load:
-      case Opcode::store:
-      case Opcode::atomic_rmw:
-      case Opcode::atomic_cas: memory(o); break;
-      case Opcode::alloc_shared: arena(o, k_.lane.shared_bytes, true); break;
-      case Opcode::alloc_scratch: arena(o, k_.lane.scratch_bytes, false); break;
-      case Opcode::extent: extent(o); break;
-      case Opcode::view:
-        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64))
-          problem(o, "wants a Ref and an i64 offset");
-        break;
-      case Opcode::loops_cut:
-      case Opcode::report:
-      case Opcode::report_memory:
-        if (const int64_t bytes = 4 * std::max<int64_t>(static_cast<int64_t>(o.operands.size()), 1);
-            k_.lane.report_bytes < bytes)
-          problem(o, "needs a report of at least " + std::to_string(bytes) + " bytes, but report_bytes is " +
-                         std::to_string(k_.lane.report_bytes));
-        break;
-      case Opcode::subgroup_reduce:
-        if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 ||
-            o.attr(ir::Attr::kind) >= ir::kNumOpcodes ||
-            !ir::info(static_cast<Opcode>(o.attr(ir::Attr::kind))).associative)
-          problem(o, "kind is no associative elementwise op");
-        break;
-      case Opcode::subgroup_shuffle:
-        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i32))
-          problem(o, "wants a value and an i32 lane");
-        break;
-      default: break;
-    }
+    if (lane && ir::accesses_ref(o.code)) memory(o);
+    if (o.code == Opcode::extent) extent(o);
+    if (ir::makes_ref(o.code)) ref(o);
+    if (ir::family(o.code) == ir::Family::report) report(o);
+    if (ir::is_group(o.code)) group(o);
     for (const RegionId inner : o.regions) {
       for (const Value v : k_.region(inner).args) type(v, &o);
       region(inner);
@@ -222,6 +196,40 @@ class Verifier {
       problem(o, "an atomic of anything but 32-bit integers updates args and the report only");
     if (root && !k_.def(root) && static_cast<int>(k_.value(root).number) < k_.num_prefetch)
       problem(o, "stores to a scalar-prefetch operand");
+  }
+
+  void ref(const Op& o) {
+    switch (ir::RefOp(o.code)) {
+      case ir::RefOp::alloc_shared: return arena(o, k_.lane.shared_bytes, true);
+      case ir::RefOp::alloc_scratch: return arena(o, k_.lane.scratch_bytes, false);
+      case ir::RefOp::report_memory: return report(o);
+      case ir::RefOp::view:
+        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64))
+          problem(o, "wants a Ref and an i64 offset");
+    }
+  }
+
+  void report(const Op& o) {
+    const int64_t bytes = 4 * std::max<int64_t>(static_cast<int64_t>(o.operands.size()), 1);
+    if (k_.lane.report_bytes < bytes)
+      problem(o, "needs a report of at least " + std::to_string(bytes) + " bytes, but report_bytes is " +
+                     std::to_string(k_.lane.report_bytes));
+  }
+
+  void group(const Op& o) {
+    switch (ir::Group(o.code)) {
+      case ir::Group::barrier:
+      case ir::Group::subgroup_shuffle_xor: break;
+      case ir::Group::subgroup_reduce:
+        if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 ||
+            o.attr(ir::Attr::kind) >= ir::kNumOpcodes ||
+            !ir::info(static_cast<Opcode>(o.attr(ir::Attr::kind))).associative)
+          problem(o, "kind is no associative elementwise op");
+        break;
+      case ir::Group::subgroup_shuffle:
+        if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i32))
+          problem(o, "wants a value and an i32 lane");
+    }
   }
 
   void arena(const Op& o, int64_t bytes, bool shared) {

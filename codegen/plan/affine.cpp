@@ -113,26 +113,23 @@ std::optional<Affine> ScalarAnalysis::linear(ir::Value v) {
     return b && b->lo == b->hi ? std::optional(b->lo) : std::nullopt;
   };
   if (ir::is_move_of_one(op->code)) return arg(0);  // of an array: the form holds every element
-  switch (op->code) {
-    case Opcode::program_id: return axis(static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis))));
-    case Opcode::add:
-    case Opcode::sub: {
-      const Affine right = arg(1);
-      return sum(arg(0), right, op->code == Opcode::add ? 1 : -1);
-    }
-    case Opcode::neg: return scaled(arg(0), -1);
-    case Opcode::mul:
-      if (const auto c = number(1)) return scaled(arg(0), *c);
-      if (const auto c = number(0)) return scaled(arg(1), *c);
-      return std::nullopt;
-    // A bool is whether its operand is 0, which of 0 and 1 is the operand.
-    case Opcode::convert: return is_float(k_.type(op->operands[0]).dtype) ? std::nullopt : std::optional(arg(0));
-    case Opcode::rem: {
-      const Bounds a = bounds(op->operands[0]), b = bounds(op->operands[1]);
-      return a && b && a->lo >= 0 && a->hi < b->lo ? std::optional(arg(0)) : std::nullopt;
-    }
-    default: return std::nullopt;
+  if (op->code == Opcode::program_id) return axis(static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis))));
+  if (op->code == Opcode::add || op->code == Opcode::sub) {
+    const Affine right = arg(1);
+    return sum(arg(0), right, op->code == Opcode::add ? 1 : -1);
   }
+  if (op->code == Opcode::neg) return scaled(arg(0), -1);
+  if (op->code == Opcode::mul) {
+    if (const auto c = number(1)) return scaled(arg(0), *c);
+    if (const auto c = number(0)) return scaled(arg(1), *c);
+  }
+  // A bool is whether its operand is 0, which of 0 and 1 is the operand.
+  if (op->code == Opcode::convert && !is_float(k_.type(op->operands[0]).dtype)) return arg(0);
+  if (op->code == Opcode::rem) {
+    const Bounds a = bounds(op->operands[0]), b = bounds(op->operands[1]);
+    if (a && b && a->lo >= 0 && a->hi < b->lo) return arg(0);
+  }
+  return std::nullopt;
 }
 
 Bounds ScalarAnalysis::bounds(ir::Value v) {
@@ -166,24 +163,22 @@ Bounds ScalarAnalysis::transfer(ir::Value v) {
     return result_bounds(op->code, k_.type(op->operands.back()).dtype, t.dtype, operands);
   }
   if (ir::is_move_of_one(op->code)) return bounds(op->operands[0]);
-  switch (op->code) {
-    case Opcode::constant: return bounds(v);
-    case Opcode::num_programs: {
-      const auto n = k_.grid[static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis)))].size.value();
-      return n ? held(t.dtype, *n, *n) : held(t.dtype, 0, INT32_MAX);
-    }
-    case Opcode::iota:
-      return held(t.dtype, 0, std::max<int64_t>(t.shape[static_cast<size_t>(op->attr(ir::Attr::axis))] - 1, 0));
-    case Opcode::concatenate: {
-      Bounds r = bounds(op->operands[0]);
-      for (size_t i = 1; i < op->operands.size() && r; ++i) {
-        const Bounds x = bounds(op->operands[i]);
-        r = x ? Bounds(Interval{std::min(r->lo, x->lo), std::max(r->hi, x->hi)}) : all;
-      }
-      return r;
-    }
-    default: return all;
+  if (op->code == Opcode::constant) return bounds(v);
+  if (op->code == Opcode::num_programs) {
+    const auto n = k_.grid[static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis)))].size.value();
+    return n ? held(t.dtype, *n, *n) : held(t.dtype, 0, INT32_MAX);
   }
+  if (op->code == Opcode::iota)
+    return held(t.dtype, 0, std::max<int64_t>(t.shape[static_cast<size_t>(op->attr(ir::Attr::axis))] - 1, 0));
+  if (op->code == Opcode::concatenate) {
+    Bounds r = bounds(op->operands[0]);
+    for (size_t i = 1; i < op->operands.size() && r; ++i) {
+      const Bounds x = bounds(op->operands[i]);
+      r = x ? Bounds(Interval{std::min(r->lo, x->lo), std::max(r->hi, x->hi)}) : all;
+    }
+    return r;
+  }
+  return all;
 }
 
 }  // namespace tessera::lowering

@@ -307,21 +307,6 @@ class Choice {
 
 }  // namespace
 
-bool is_index_function(Opcode c) {
-  switch (c) {
-    case Opcode::constant:
-    case Opcode::iota:
-    case Opcode::broadcast:
-    case Opcode::reshape:
-    case Opcode::transpose:
-    case Opcode::slice:
-    case Opcode::rev:
-    case Opcode::concatenate:
-    case Opcode::gather: return true;
-    default: return ir::info(c).elementwise;
-  }
-}
-
 std::vector<bool> lazy_values(const ir::Kernel& k) {
   const std::vector<bool> stored = stored_memory(k);
   std::vector<bool> lazy(k.values.size(), false);

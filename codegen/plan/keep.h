@@ -10,9 +10,6 @@
 
 namespace tessera::lowering {
 
-/// Whether an op's result is an index function: its elements, one by one, from its operands' elements.
-bool is_index_function(ir::Opcode c);
-
 /// Per value: whether it is an index function that the fast form computes where it is used.
 std::vector<bool> lazy_values(const ir::Kernel& k);
 

@@ -87,10 +87,13 @@ void Emitter::emit(const ir::Op& op) {
       }
       break;
     case Family::ref:
-      if (ir::is_alloc(op.code)) return emit_alloc(op);
-      if (op.code == Opcode::view) return emit_view(op);
-      refs_[op.results.at(0).index] = global_ref(DType::u32, report_, true);
-      return;
+      switch (ir::RefOp(op.code)) {
+        case ir::RefOp::alloc_shared:
+        case ir::RefOp::alloc_scratch: return emit_alloc(op);
+        case ir::RefOp::view: return emit_view(op);
+        case ir::RefOp::report_memory: refs_[op.results.at(0).index] = global_ref(DType::u32, report_, true); return;
+      }
+      break;
     case Family::control:
       switch (ir::Control(op.code)) {
         case ir::Control::for_: return emit_for(op);
@@ -110,27 +113,17 @@ void Emitter::emit(const ir::Op& op) {
         case ir::Launch::extent: return result(extents_.at(static_cast<size_t>(op.attr(ir::Attr::index))));
       }
       break;
-    case Family::group: {
-      if (op.code == Opcode::subgroup_reduce) return emit_reduce(op);
-      if (op.code == Opcode::subgroup_shuffle)
-        return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
-      if (op.code == Opcode::subgroup_shuffle_xor)
-        return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor,
-                                  f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
-      // One invocation sees what it did itself; a workgroup that is one full subgroup synchronises as that, which costs
-      // drivers less (lavapipe cuts a shader at a workgroup's barriers, in time that grows with the square of its
-      // size).
-      if (k_.lane.workgroup_size == 1) return;
-      const bool one_subgroup = k_.lane.subgroup_size == k_.lane.workgroup_size;
-      const V scope = f_.make(Reg::u32, static_cast<uint32_t>(one_subgroup ? spv::ScopeSubgroup : spv::ScopeWorkgroup));
-      const V semantics =
-          f_.make(Reg::u32,
-                  static_cast<uint32_t>(spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
-                                        spv::MemorySemanticsWorkgroupMemoryMask |
-                                        spv::MemorySemanticsMakeAvailableMask | spv::MemorySemanticsMakeVisibleMask));
-      m_.op(spv::OpControlBarrier, {scope.id, scope.id, semantics.id});
-      return;
-    }
+    case Family::group:
+      switch (ir::Group(op.code)) {
+        case ir::Group::barrier: return emit_barrier();
+        case ir::Group::subgroup_reduce: return emit_reduce(op);
+        case ir::Group::subgroup_shuffle:
+          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
+        case ir::Group::subgroup_shuffle_xor:
+          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor,
+                                    f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
+      }
+      break;
     case Family::report: return op.code == Opcode::report ? emit_report(op) : result(loops_cut());
     case Family::move:
     case Family::contract:

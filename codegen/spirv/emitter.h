@@ -104,6 +104,7 @@ class Emitter {
 
   // subgroup.cpp
   void emit_reduce(const ir::Op& op);
+  void emit_barrier();
   V shuffle(const ir::Op& op, V v, spv::Op code, V lane);
   V shuffle_any(const ir::Op& op, V v, spv::Op code, V lane);  ///< of any register
 

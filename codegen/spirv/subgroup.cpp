@@ -25,6 +25,19 @@ V Emitter::shuffle_any(const ir::Op& op, V v, spv::Op code, V lane) {
   return v.reg == Reg::f64 ? floating(joined) : joined;
 }
 
+// One invocation sees what it did itself; a workgroup that is one full subgroup synchronises as that, which costs
+// drivers less (lavapipe cuts a shader at a workgroup's barriers, in time that grows with the square of its size).
+void Emitter::emit_barrier() {
+  if (k_.lane.workgroup_size == 1) return;
+  const bool one_subgroup = k_.lane.subgroup_size == k_.lane.workgroup_size;
+  const V scope = f_.make(Reg::u32, static_cast<uint32_t>(one_subgroup ? spv::ScopeSubgroup : spv::ScopeWorkgroup));
+  const V semantics = f_.make(
+      Reg::u32, static_cast<uint32_t>(spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
+                                      spv::MemorySemanticsWorkgroupMemoryMask | spv::MemorySemanticsMakeAvailableMask |
+                                      spv::MemorySemanticsMakeVisibleMask));
+  m_.op(spv::OpControlBarrier, {scope.id, scope.id, semantics.id});
+}
+
 void Emitter::emit_reduce(const ir::Op& op) {
   const auto kind = static_cast<Opcode>(op.attr(ir::Attr::kind));
   const DType t = k_.type(op.results.at(0)).dtype;

@@ -196,27 +196,28 @@ class Expander {
       replaced_.apply(k_.op(id));
       b_.set_loc(k_.op(id).loc);
       const Op op = k_.op(id);
-      switch (op.code) {
-        case Opcode::run_scoped: scoped(op); break;
-        case Opcode::semaphore_signal: count(op, {op.operands[0], 0, op.index.size()}, op.operands[1]); break;
-        case Opcode::semaphore_wait: wait(op, {op.operands[0], 0, op.index.size()}, op.operands[1]); break;
-        case Opcode::semaphore_read:
-          replaced_.replace(op.results[0], read(op, {op.operands[0], 0, op.index.size()}));
-          break;
-        case Opcode::copy_start:
-          if (const auto it = ahead_.find(id.index); it != ahead_.end()) start_ahead(id, it->second);
-          else copy(op);
-          count(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
-          break;
-        case Opcode::copy_wait:
-          for (const auto& [start, a] : ahead_)
-            if (a.semaphore == op.operands[2]) finish({start}, a);
-          wait(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
-          break;
-        default:
-          for (RegionId r : op.regions) region(r);
-          k_.region(b_.region()).ops.push_back(id);
+      if (op.code == Opcode::run_scoped) scoped(op);
+      else if (ir::is_pipe(op.code)) pipe(id, op);
+      else {
+        for (RegionId r : op.regions) region(r);
+        k_.region(b_.region()).ops.push_back(id);
       }
+    }
+  }
+  void pipe(OpId id, const Op& op) {
+    switch (ir::Pipe(op.code)) {
+      case ir::Pipe::semaphore_signal: return count(op, {op.operands[0], 0, op.index.size()}, op.operands[1]);
+      case ir::Pipe::semaphore_wait: return wait(op, {op.operands[0], 0, op.index.size()}, op.operands[1]);
+      case ir::Pipe::semaphore_read:
+        return replaced_.replace(op.results[0], read(op, {op.operands[0], 0, op.index.size()}));
+      case ir::Pipe::copy_start:
+        if (const auto it = ahead_.find(id.index); it != ahead_.end()) start_ahead(id, it->second);
+        else copy(op);
+        return count(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
+      case ir::Pipe::copy_wait:
+        for (const auto& [start, a] : ahead_)
+          if (a.semaphore == op.operands[2]) finish({start}, a);
+        return wait(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
     }
   }
 

@@ -256,7 +256,8 @@ namespace {
 Value scan(Opcode code, const Operand& x, const ScanParams& p) {
   Emit e(ir::name(code), x);
   const DType t = e.dtype(x);
-  ir::Op op{.code = code, .operands = {e.builder().convert(e.as_is(x), t == DType::boolean ? DType::i32 : t)}};
+  const bool counts = t == DType::boolean && ir::info(ir::combining_op(code)).operands == ir::OperandRule::num;
+  ir::Op op{.code = code, .operands = {e.builder().convert(e.as_is(x), counts ? DType::i32 : t)}};
   op.set(Attr::axis, e.axis(p.axis, e.shape(x).size()));
   op.set(Attr::reverse, p.reverse);
   return e.wrap(e.builder().one(std::move(op)));

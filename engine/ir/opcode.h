@@ -69,6 +69,14 @@ enum class Launch : uint8_t {
 #define TESSERA_LAUNCH(name, ...) TESSERA_MEMBER(name),
 #include "engine/ir/ops.def"
 };
+enum class RefOp : uint8_t {
+#define TESSERA_REF(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Group : uint8_t {
+#define TESSERA_GROUP(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
 #undef TESSERA_MEMBER
 
 enum class Level : uint8_t { tile, lane };
@@ -98,6 +106,7 @@ std::optional<Opcode> opcode_from_name(std::string_view name);
 // -- what computes
 constexpr bool is_elementwise(Opcode op) { return family(op) == Family::elementwise; }
 inline bool is_comparison(Opcode op) { return info(op).result == ResultRule::pred && info(op).arity == 2; }
+constexpr bool is_source(Opcode op) { return family(op) == Family::source; }
 constexpr bool is_move(Opcode op) { return family(op) == Family::move; }
 /// Of one operand: its elements elsewhere, some of them or often.
 constexpr bool is_move_of_one(Opcode op) { return is_move(op) && op != Opcode::concatenate; }
@@ -106,7 +115,7 @@ constexpr bool is_argreduce(Opcode op) { return family(op) == Family::argreduce;
 constexpr bool is_scan(Opcode op) { return family(op) == Family::scan; }
 /// Each element of the result by itself, from where its position says: what a lowering may evaluate where it is used.
 constexpr bool is_index_function(Opcode op) {
-  return is_elementwise(op) || family(op) == Family::source || is_move(op) || op == Opcode::gather;
+  return is_elementwise(op) || is_source(op) || is_move(op) || op == Opcode::gather;
 }
 /// Line by line, or as the updates come.
 constexpr bool is_rearranged(Opcode op) { return family(op) == Family::rearrange && op != Opcode::gather; }
@@ -118,6 +127,7 @@ inline bool accesses_ref(Opcode op) { return family(op) == Family::memory; }
 inline bool writes_ref(Opcode op) { return info(op).effect == Effect::writes; }
 inline bool reads_ref(Opcode op) { return accesses_ref(op) && op != Opcode::store; }
 constexpr bool is_atomic(Opcode op) { return op == Opcode::atomic_rmw || op == Opcode::atomic_cas; }
+constexpr bool makes_ref(Opcode op) { return family(op) == Family::ref; }
 constexpr bool is_alloc(Opcode op) { return op == Opcode::alloc_shared || op == Opcode::alloc_scratch; }
 
 // -- what keeps its place
@@ -130,7 +140,9 @@ constexpr bool is_copy(Opcode op) { return op == Opcode::copy_start || op == Opc
 constexpr bool is_semaphore_op(Opcode op) { return is_pipe(op) && !is_copy(op); }
 /// Writes for people: debug_print and check.
 constexpr bool is_print(Opcode op) { return family(op) == Family::print; }
-constexpr bool is_subgroup_op(Opcode op) { return family(op) == Family::group && op != Opcode::barrier; }
+constexpr bool is_launch(Opcode op) { return family(op) == Family::launch; }
+constexpr bool is_group(Opcode op) { return family(op) == Family::group; }
+constexpr bool is_subgroup_op(Opcode op) { return is_group(op) && op != Opcode::barrier; }
 
 // -- how elements become one
 /// What changes no element: its bits are reference::identity's.

@@ -532,21 +532,8 @@ class Parser {
     for (size_t i = 0; i < made.size(); ++i) define(results[i], made[i]);
   }
   static bool needs_type(Opcode c) {
-    switch (c) {
-      case Opcode::convert:
-      case Opcode::bitcast:
-      case Opcode::constant:
-      case Opcode::iota:
-      case Opcode::broadcast:
-      case Opcode::reshape:
-      case Opcode::argmax:
-      case Opcode::argmin:
-      case Opcode::dot:
-      case Opcode::extent:
-      case Opcode::alloc_shared:
-      case Opcode::alloc_scratch: return true;
-      default: return false;
-    }
+    return info(c).result == ResultRule::other || is_source(c) || is_argreduce(c) || is_alloc(c) || c == Opcode::dot ||
+           c == Opcode::broadcast || c == Opcode::reshape || c == Opcode::extent;
   }
   void plain(Op& o) {
     if (same_line() && token_.kind == Token::Kind::value) {

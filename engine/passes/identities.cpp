@@ -18,15 +18,11 @@ uint64_t evaluate(Opcode c, DType t, uint64_t a, uint64_t b) {
 }
 /// The comparison that is true where c is false, for operands that are not floats.
 std::optional<Opcode> inverse(Opcode c) {
-  switch (c) {
-    case Opcode::eq: return Opcode::ne;
-    case Opcode::ne: return Opcode::eq;
-    case Opcode::lt: return Opcode::ge;
-    case Opcode::ge: return Opcode::lt;
-    case Opcode::gt: return Opcode::le;
-    case Opcode::le: return Opcode::gt;
-    default: return std::nullopt;
-  }
+  constexpr std::pair<Opcode, Opcode> kOpposites[] = {
+      {Opcode::eq, Opcode::ne}, {Opcode::lt, Opcode::ge}, {Opcode::gt, Opcode::le}};
+  for (const auto& [one, other] : kOpposites)
+    if (c == one || c == other) return c == one ? other : one;
+  return std::nullopt;
 }
 }  // namespace
 
@@ -36,18 +32,9 @@ Result Folder::elementwise(Op& op, const Type& t) {
     std::swap(op.operands[0], op.operands[1]);
     changed_ = true;
   }
-  switch (op.code) {
-    case Opcode::select: return selection(op, t);
-    case Opcode::convert:
-    case Opcode::bitcast: return conversion(op, t);
-    case Opcode::eq:
-    case Opcode::ne:
-    case Opcode::lt:
-    case Opcode::le:
-    case Opcode::gt:
-    case Opcode::ge: return comparison(op, t);
-    default: break;
-  }
+  if (op.code == Opcode::select) return selection(op, t);
+  if (op.code == Opcode::convert || op.code == Opcode::bitcast) return conversion(op, t);
+  if (is_comparison(op.code)) return comparison(op, t);
   if (is_float(t.dtype)) return floats(op);
   if (op.code == Opcode::div || op.code == Opcode::rem) return division(op, t);
   return integers(op, t);
@@ -79,6 +66,7 @@ Result Folder::integers(Op& op, const Type& t) {
       const uint64_t both = evaluate(op.code, d, *bits_of(first->operands[1]), *c);
       return make(op.code, {x, constant(t, both, op.loc)}, t, op.loc);
     }
+  // With a default: an op without a case has no identity here, and stays as it is.
   switch (op.code) {
     case Opcode::add:
       if (c == 0) return a;
@@ -211,13 +199,9 @@ Result Folder::floats(const Op& op) {
   if (!b) return std::nullopt;
   const DType t = k_.type(op.operands[0]).dtype;
   const uint64_t one = reference::from_double(t, 1.0), minus_zero = reference::from_double(t, -0.0);
-  switch (op.code) {
-    case Opcode::mul:
-    case Opcode::div: return b == one ? Result(op.operands[0]) : std::nullopt;
-    case Opcode::add: return b == minus_zero ? Result(op.operands[0]) : std::nullopt;
-    case Opcode::sub: return *b == 0 ? Result(op.operands[0]) : std::nullopt;
-    default: return std::nullopt;
-  }
+  const bool unchanged = ((op.code == Opcode::mul || op.code == Opcode::div) && b == one) ||
+                         (op.code == Opcode::add && b == minus_zero) || (op.code == Opcode::sub && *b == 0);
+  return unchanged ? Result(op.operands[0]) : std::nullopt;
 }
 
 Result Folder::comparison(const Op& op, const Type& t) {

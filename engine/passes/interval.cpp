@@ -33,6 +33,7 @@ Exact decided(bool yes, bool no) { return {yes, !no}; }
 std::optional<Exact> integers(Opcode op, DType t, const Exact& all, const std::vector<Exact>& r) {
   const int width = t == DType::boolean ? 1 : bits(t);
   const Exact a = r[0], b = r.size() > 1 ? r[1] : Exact{};
+  // With a default: of an op without a case nothing is known, and its interval is its dtype's.
   switch (op) {
     case Opcode::add: return Exact{a.lo + b.lo, a.hi + b.hi};
     case Opcode::sub: return Exact{a.lo - b.hi, a.hi - b.lo};
