@@ -84,7 +84,7 @@ void one(const std::string& name) {
   const OpInfo& row = ir::info(*code);
   std::cout << row.name << ": " << row.doc << "\n";
   if (!row.elementwise) {
-    std::cout << "  " << level(row) << ", " << effect(row) << "\n";
+    std::cout << "  " << ir::name(row.family) << ": " << level(row) << ", " << effect(row) << "\n";
     return;
   }
   std::cout << "  elementwise: " << operands(row) << "; " << result(row) << "; " << level(row) << "\n";
@@ -103,17 +103,20 @@ void one(const std::string& name) {
 
 void ops(const std::string& name) {
   if (!name.empty()) return one(name);
-  const auto list = [](const char* title, auto belongs) {
+  const auto column = [](std::string_view word, size_t width) {
+    return std::string(word) + std::string(std::max(width, word.size() + 1) - word.size(), ' ');
+  };
+  const auto list = [&](const char* title, auto belongs) {
     std::cout << title << "\n";
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const OpInfo& row = ir::info(static_cast<ir::Opcode>(i));
       if (belongs(row))
-        std::cout << "  " << row.name << std::string(std::max<size_t>(26, row.name.size() + 1) - row.name.size(), ' ')
+        std::cout << "  " << column(row.name, 26) << (row.elementwise ? "" : column(ir::name(row.family), 11))
                   << row.doc << "\n";
     }
   };
   list("elementwise, on both levels", [](const OpInfo& r) { return r.elementwise; });
-  list("\nstructured, for kernels over blocks (tile level; some on lane level too)",
+  list("\nstructured, for kernels over blocks (tile level; some on lane level too), and their families",
        [](const OpInfo& r) { return !r.elementwise && r.tile; });
   list("\nstructured, made by the compiler (lane level)", [](const OpInfo& r) { return !r.elementwise && !r.tile; });
   std::cout << "\ntessera ops NAME says more about one.\n";

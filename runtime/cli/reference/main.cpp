@@ -79,10 +79,11 @@ std::string ops_page(const std::string& readme) {
   std::string body =
       "<h1>Every op</h1>\n<p>From the op table, engine/ir/ops.def, with the examples of <a "
       "href=\"engine-readme.html#every-op-by-example\">engine/README.md</a>. "
-      "The last column of the first table bounds a device's error for floats, in units in the last place.</p>\n";
+      "The last column of the first table bounds a device's error for floats, in units in the last place. A family "
+      "is what ops have in common for the compiler (engine/ir/opcode.h).</p>\n";
   const auto table = [&](const char* heading, bool elementwise, auto belongs) {
     body += "<h2>" + std::string(heading) + "</h2>\n<table>\n<tr><th>op</th><th>meaning</th><th>example</th>" +
-            (elementwise ? "<th>dtypes</th><th>ulp</th>" : "<th>effect</th>") + "</tr>\n";
+            (elementwise ? "<th>dtypes</th><th>ulp</th>" : "<th>family</th><th>effect</th>") + "</tr>\n";
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const ir::OpInfo& row = ir::info(static_cast<ir::Opcode>(i));
       if (!belongs(row)) continue;
@@ -94,7 +95,8 @@ std::string ops_page(const std::string& readme) {
       ulp.erase(ulp.find_last_not_of('0') + 1);
       if (ulp.back() == '.') ulp.pop_back();
       body += elementwise ? "<td>" + operand_text(row) + "</td><td>" + ulp + "</td>"
-                          : "<td>" + std::string(kEffects[static_cast<size_t>(row.effect)]) + "</td>";
+                          : "<td>" + std::string(ir::name(row.family)) + "</td><td>" +
+                                kEffects[static_cast<size_t>(row.effect)] + "</td>";
       body += "</tr>\n";
     }
     body += "</table>\n";

@@ -25,6 +25,7 @@ TEST_CASE("tessera ops lists every op once, with its meaning" * test::without_de
     CHECK(all.find("\n  " + std::string(row.name) + " ", at + 1) == std::string::npos);
     const size_t end = all.find('\n', at + 1);
     CHECK(all.substr(at, end - at).ends_with(row.doc));
+    if (!row.elementwise) CHECK(all.substr(at, end - at).find(" " + std::string(ir::name(row.family)) + " ") < 48);
   }
 }
 
@@ -39,10 +40,11 @@ TEST_CASE("tessera ops NAME" * test::without_device) {
   expect(out("select"),
          "select: operand 0 (bool) ? operand 1 : operand 2\n  elementwise: takes a bool, then two of any dtype; gives "
          "their dtype; tile and lane level\n");
-  expect(out("rev"), "rev: attr axes: the elements in the opposite order along each of them\n  tile level, pure\n");
+  expect(out("rev"),
+         "rev: attr axes: the elements in the opposite order along each of them\n  move: tile level, pure\n");
   expect(out("barrier"),
-         "barrier: execution and memory barrier of the workgroup over shared memory and buffers\n  lane level, keeps "
-         "its place\n");
+         "barrier: execution and memory barrier of the workgroup over shared memory and buffers\n  group: lane level, "
+         "keeps its place\n");
   expect(out("exo", 2), "error: there is no op \"exo\"\n  note: perhaps exp\n");
   expect(out("frobnicate", 2), "error: there is no op \"frobnicate\"\n  note: tessera ops lists them\n");
 }
