@@ -49,9 +49,9 @@ Claims::Claims(const ir::Kernel& k, const DimValues& dims) : k_(k), ranges_(k) {
   // that do not.
   const auto in_some_order = [&](const ir::Op& o) {
     if (o.code == Opcode::run_scoped) return true;
-    return (o.code == Opcode::dot || o.code == Opcode::reduce_sum || o.code == Opcode::reduce_prod ||
-            o.code == Opcode::cumsum || o.code == Opcode::cumprod) &&
-           is_float(k.type(o.results[0]).dtype);
+    if (o.results.size() != 1 || !is_float(k.type(o.results[0]).dtype)) return false;
+    return o.code == Opcode::dot ||
+           ((ir::is_reduce(o.code) || ir::is_scan(o.code)) && ir::combiner(ir::combining_op(o.code))->wide);
   };
   if (std::none_of(k.ops.begin(), k.ops.end(), in_some_order)) uniform_ = lowering::uniform_dims(k);
   for (int i = 0; i < static_cast<int>(k.blocks.size()); ++i) {

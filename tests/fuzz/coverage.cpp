@@ -90,12 +90,9 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
       break;
     case Opcode::sort: see(count("sort by keys", static_cast<size_t>(op.attr(Attr::keys)), 2)); break;
     case Opcode::concatenate: see(count("concatenate parts", op.operands.size(), 3)); break;
-    case Opcode::cumsum:
-    case Opcode::cumprod:
-    case Opcode::cummax:
-    case Opcode::cummin: see(op_name + (op.attr_or(Attr::reverse, 0) ? " reverse" : " forward")); break;
     default: break;
   }
+  if (ir::is_scan(op.code)) see(op_name + (op.attr_or(Attr::reverse, 0) ? " reverse" : " forward"));
   for (const ir::RegionId r : op.regions) see_region(k, r, depth + 1);
 }
 

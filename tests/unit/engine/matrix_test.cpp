@@ -28,23 +28,16 @@ bool wanted(Opcode op, DType t, const Shape& s) {
     case Opcode::select: return true;
     case Opcode::transpose: return s.size() > 1;  // or it moves nothing
     case Opcode::bitcast: return t != boolean;
-    case Opcode::reduce_and:
-    case Opcode::reduce_or: return !is_float(t) && !s.empty();
     // The front end adds narrow integers in 32 bits, as jnp; in their own dtypes tests/data/structured has them.
     case Opcode::reduce_sum:
     case Opcode::reduce_prod: return (is_float(t) || bits(t) >= 32) && !s.empty();
     case Opcode::iota:
-    case Opcode::dot:
-    case Opcode::reduce_max:
-    case Opcode::reduce_min:
-    case Opcode::argmax:
-    case Opcode::argmin:
-    case Opcode::cumsum:
-    case Opcode::cumprod:
-    case Opcode::cummax:
-    case Opcode::cummin: return t != boolean && !s.empty();
-    default: return !s.empty();  // a new row: every dtype
+    case Opcode::dot: return t != boolean && !s.empty();
+    default: break;  // a new row: every dtype
   }
+  if (!ir::is_reduce(op) && !ir::is_argreduce(op) && !ir::is_scan(op)) return !s.empty();
+  const bool numbers = ir::info(ir::combining_op(op)).operands == ir::OperandRule::num;
+  return (numbers ? t != boolean : !is_float(t)) && !s.empty();
 }
 }  // namespace
 
