@@ -39,7 +39,7 @@ for path in sys.stdin.read().split():
     for switch in reversed(list(re.finditer(r"\bswitch \(", text))):
         body = text.find("{", matching(text, switch.end() - 1))
         end = matching(text, body)
-        cases = re.findall(r"\bcase\s+(?:\w+::)*?(\w+)::\w+\s*:", text[body:end])
+        cases = re.findall(r"\bcase\s+(?:\w+::)*(\w+)::\w+\s*:(?!:)", text[body:end])
         if set(cases) & set(ENUMS) and re.search(r"\bdefault\s*:", text[body:end]):
             defaults.setdefault(path, []).append(text.count("\n", 0, switch.start()) + 1)
         text = text[:switch.start()] + re.sub(r"[^\n]", " ", text[switch.start():end]) + text[end:]
