@@ -87,15 +87,15 @@ void RefWindows::keep_inside(const RefState& r, size_t d, Value p, Value& valid)
 }
 
 // The element's own position along dim d, wrapped, and clamped or tested: see ir::AccessDims::per_element.
-Value RefWindows::position(const ir::Op& o, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
-                         Value& valid) {
+Value RefWindows::position(const ir::Op& o, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c,
+                           bool reads, Value& valid) {
   const Index& ix = o.index[d];
   const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
   Range known = scalars_.range(start);
   Value p;
   if (ix.kind == Index::Kind::array) {
     p = elements_.of(start, Coords(c.begin() + static_cast<int64_t>(form.array_at),
-                              c.begin() + static_cast<int64_t>(form.array_at + form.array_rank)));
+                                   c.begin() + static_cast<int64_t>(form.array_at + form.array_rank)));
   } else {
     p = elements_.scalar(start);
     if (ix.kind == Index::Kind::slice && ix.size > 1) {
@@ -252,8 +252,8 @@ void RefWindows::load(ir::OpId id) {
       arena_.order(reads, {});
       // A scalar read from memory that the call writes is read once and handed out, so that every invocation has the
       // same value.
-      h.scalar =
-          r.tracked ? arena_.broadcast_from_first(k_.type(v).dtype, [&] { return load_element(o, {}); }) : load_element(o, {});
+      h.scalar = r.tracked ? arena_.broadcast_from_first(k_.type(v).dtype, [&] { return load_element(o, {}); })
+                           : load_element(o, {});
       return;
     }
     if (placement_.kind(v) == Kind::lazy) return;
@@ -262,7 +262,7 @@ void RefWindows::load(ir::OpId id) {
     if (placement_.kind(v) == Kind::registers) {
       arena_.order(reads, {});
       nests_.by_layout(shape(v), axes_.of(v), false,
-                  [&](const NestPoint& p) { h.regs.push_back(load_element(o, p.c, p.valid)); });
+                       [&](const NestPoint& p) { h.regs.push_back(load_element(o, p.c, p.valid)); });
     } else {
       h.slot = arena_.make(k_.type(v).dtype, shape(v), axes_.of(v));
       arena_.order(reads, {h.slot.range});

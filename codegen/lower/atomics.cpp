@@ -13,7 +13,7 @@ using ir::Opcode;
 // Arrays that programs running at once update are updated by the device's atomics, all else by whoever comes to the
 // element.
 Value AtomicEmitter::update_element(const ir::Op& o, const Coords& c, Value predicate,
-                               const std::function<Value()>& instead) {
+                                    const std::function<Value()>& instead) {
   const auto ref = static_cast<size_t>(ref_position(k_, o.operands[0]));
   const RefState& r = refs_.state(static_cast<int>(ref));
   const bool used = placement_.used(o.results[0]);
@@ -25,8 +25,8 @@ Value AtomicEmitter::update_element(const ir::Op& o, const Coords& c, Value pred
               compare = o.code == Opcode::atomic_cas ? elements_.of(o.operands[2], c) : Value{};
   const auto kind = o.code == Opcode::atomic_cas ? o.code : static_cast<Opcode>(o.attr(Attr::kind));
   const DType as = k_.type(o.operands[1]).dtype;
-  const bool at_once =
-      (ref < k_.blocks.size() && parallel_.concurrent[ref]) || (uniform_group() && in_any_order(k_, o, placement_.used()));
+  const bool at_once = (ref < k_.blocks.size() && parallel_.concurrent[ref]) ||
+                       (uniform_group() && in_any_order(k_, o, placement_.used()));
   const auto now = [&]() -> Value {
     const Value to = a.wide ? b_.view(r.ref, a.wide) : r.ref;
     if (at_once) return b_.atomic(kind, to, a.narrow, x, compare);
@@ -107,7 +107,7 @@ void AtomicEmitter::update(ir::OpId id) {
     Values before;
     if (nearest)
       nests_.by_layout(shape(v), axes_.of(v), true,
-                  [&](const NestPoint& p) { before.push_back(nearest_element(o, p.c, p.valid)); });
+                       [&](const NestPoint& p) { before.push_back(nearest_element(o, p.c, p.valid)); });
     nests_.by_layout(shape(v), axes_.of(v), true, [&](const NestPoint& p) {
       h.regs.push_back(
           update_element(o, p.c, p.valid, [&] { return nearest ? before[h.regs.size()] : otherwise(p.c); }));

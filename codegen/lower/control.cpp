@@ -165,35 +165,36 @@ void ControlEmitter::for_op(ir::OpId id) {
   }
   const std::vector<int> residents = placement_.written_residents(o.regions);
   const PendingAccesses before = arena_.pending();
-  const Values after = b_.for_loop(lower, upper, step, placement_.pack_carried(carried, residents), [&](Value iv, const Values& v) {
-    placement_.unpack_carried(v, carried, residents);
-    placement_.of(body.args[0]).scalar = iv;
-    for (size_t i = 0; i < carried.size(); ++i) placement_.of(body.args[1 + i]) = carried[i];
-    region(o.regions[0]);
-    const std::vector<Value> yields = k_.terminator(o.regions[0]).operands;
-    std::vector<Place> next;
-    for (size_t i = 0; i < carried.size(); ++i) {
-      if (yields[i] == body.args[1 + i]) {
-        next.push_back(placement_.of(yields[i]));
-        continue;
-      }
-      next.push_back(placement_.make(o.results[i]));
-      placement_.evaluate_into(yields[i], next.back());
-    }
-    for (size_t i = 0; i < carried.size(); ++i) {
-      if (carried[i].kind == Kind::arena) {
-        if (next[i].slot.offset != carried[i].slot.offset) {
-          arena_.copy(next[i].slot, carried[i].slot);
-          arena_.free(next[i].slot);
+  const Values after =
+      b_.for_loop(lower, upper, step, placement_.pack_carried(carried, residents), [&](Value iv, const Values& v) {
+        placement_.unpack_carried(v, carried, residents);
+        placement_.of(body.args[0]).scalar = iv;
+        for (size_t i = 0; i < carried.size(); ++i) placement_.of(body.args[1 + i]) = carried[i];
+        region(o.regions[0]);
+        const std::vector<Value> yields = k_.terminator(o.regions[0]).operands;
+        std::vector<Place> next;
+        for (size_t i = 0; i < carried.size(); ++i) {
+          if (yields[i] == body.args[1 + i]) {
+            next.push_back(placement_.of(yields[i]));
+            continue;
+          }
+          next.push_back(placement_.make(o.results[i]));
+          placement_.evaluate_into(yields[i], next.back());
         }
-      } else {
-        carried[i] = next[i];
-      }
-    }
-    placement_.free_dead_after(body.ops.back());
-    arena_.loop_barrier();
-    return placement_.pack_carried(carried, residents);
-  });
+        for (size_t i = 0; i < carried.size(); ++i) {
+          if (carried[i].kind == Kind::arena) {
+            if (next[i].slot.offset != carried[i].slot.offset) {
+              arena_.copy(next[i].slot, carried[i].slot);
+              arena_.free(next[i].slot);
+            }
+          } else {
+            carried[i] = next[i];
+          }
+        }
+        placement_.free_dead_after(body.ops.back());
+        arena_.loop_barrier();
+        return placement_.pack_carried(carried, residents);
+      });
   arena_.pending().merge(before);
   placement_.unpack_carried(after, carried, residents);
   for (size_t i = 0; i < carried.size(); ++i) placement_.of(o.results[i]) = carried[i];

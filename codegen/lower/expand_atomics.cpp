@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "codegen/plan/plan.h"
 #include "codegen/plan/indexed.h"
+#include "codegen/plan/plan.h"
 #include "engine/ir/builder.h"
 
 namespace tessera::lowering {

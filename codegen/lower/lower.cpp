@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "codegen/lower/expand_atomics.h"
 #include "codegen/lower/emission.h"
+#include "codegen/lower/expand_atomics.h"
 #include "codegen/plan/explain.h"
 #include "codegen/plan/indexed.h"
 #include "codegen/plan/plan.h"

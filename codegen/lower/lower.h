@@ -1,5 +1,5 @@
 // lower: a tile-level kernel becomes a lane-level one. Plans (plan/plan.h), then emits. Read next: lower.cpp,
-// lowering.h.
+// part.h.
 #pragma once
 #include <string>
 

@@ -102,7 +102,7 @@ Values LoopNests::counted(int64_t n, const Values& init, const std::function<Val
 }
 
 void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_layout, bool effects,
-                    const std::function<void(const NestPoint&)>& body) {
+                     const std::function<void(const NestPoint&)>& body) {
   if (num_elements(s) == 0) return;
   if (!s_.general && fits(dims)) {
     // Without register homes to read, a nest that leaves threads idle does better dealt out flat.
@@ -120,7 +120,7 @@ void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_la
 }
 
 void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool effects,
-                           const std::function<void(const NestPoint&)>& body, bool rolled) {
+                          const std::function<void(const NestPoint&)>& body, bool rolled) {
   // Rolled: the same elements to each invocation, but one at a time (or those that one load brings), by loops. Their
   // coordinates name no registers.
   const auto plan_of = [&](size_t d) {
@@ -167,8 +167,7 @@ void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool eff
   loops(0);
 }
 
-void LoopNests::flat(const Shape& s, const std::vector<int>& dims,
-                         const std::function<void(const NestPoint&)>& body) {
+void LoopNests::flat(const Shape& s, const std::vector<int>& dims, const std::function<void(const NestPoint&)>& body) {
   Shape part = s;
   for (size_t d = 0; d < dims.size(); ++d)
     if (dims[d] != kNoAxis && plan(dims[d]).split) part[d] = std::min(plan(dims[d]).tile, s[d]);

@@ -79,8 +79,7 @@ std::vector<MemoryRange> Placement::arena_reads(const std::vector<Value>& roots)
 bool Placement::reads_registers(Value root) {
   bool found = false;
   std::set<uint32_t> seen;
-  each_placed(root, seen,
-            [&](Value v) { found = found || (kinds_[v.index] == Kind::registers && has_axes(v)); });
+  each_placed(root, seen, [&](Value v) { found = found || (kinds_[v.index] == Kind::registers && has_axes(v)); });
   return found;
 }
 
@@ -130,7 +129,8 @@ void Placement::materialize(Value v) {
   const std::vector<int> axes = axes_.of(v);
   if (h.kind == Kind::registers) {
     arena_.order(arena_reads(o.operands), {});
-    nests_.by_layout(shape(v), axes, false, [&](const NestPoint& p) { h.regs.push_back(elements_.compute(v, o, p.c)); });
+    nests_.by_layout(shape(v), axes, false,
+                     [&](const NestPoint& p) { h.regs.push_back(elements_.compute(v, o, p.c)); });
     of(v) = h;
     return;
   }
@@ -183,7 +183,7 @@ void Placement::evaluate_into(Value v, Place& to) {
 }
 
 void Placement::set_result(Value v, const std::vector<MemoryRange>& reads,
-                          const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit) {
+                           const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit) {
   Place h = make(v);
   if (h.kind == Kind::arena) arena_.order(reads, {h.slot.range});
   else arena_.order(reads, {});
@@ -219,8 +219,7 @@ Values Placement::pack_carried(const std::vector<Place>& homes, const std::vecto
     if (h.kind == Kind::scalar) v.push_back(h.scalar);
     if (h.kind == Kind::registers) v.insert(v.end(), h.regs.begin(), h.regs.end());
   }
-  for (int r : residents)
-    v.insert(v.end(), refs_.state(r).regs.begin(), refs_.state(r).regs.end());
+  for (int r : residents) v.insert(v.end(), refs_.state(r).regs.begin(), refs_.state(r).regs.end());
   return v;
 }
 

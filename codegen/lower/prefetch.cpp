@@ -42,8 +42,7 @@ void Prefetch::choose() {
   notes_.assign(k_.blocks.size(), "");
   if (target_.kind != Target::Kind::gpu || s_.general) return;
   for (size_t j = s_.sequential.size(); j-- > 0 && axis_ < 0;)
-    if (k_.grid[static_cast<size_t>(s_.sequential[j])].size.value() != 1)
-      axis_ = s_.sequential[j], depth_ = j;
+    if (k_.grid[static_cast<size_t>(s_.sequential[j])].size.value() != 1) axis_ = s_.sequential[j], depth_ = j;
   if (axis_ < 0) return;
   for (int i = k_.num_prefetch; i < k_.num_inputs; ++i) {
     const ir::BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
@@ -88,7 +87,8 @@ void Prefetch::choose() {
 void Prefetch::choose_staged(ir::OpId id) {
   const DotShape d = dots_.shape_of(k_.op(id));
   std::string why;
-  if (!dots_.is_wide(d) || s_.wide_dot != DotForm::staged) why = "not loaded ahead: the product is too narrow to stage it";
+  if (!dots_.is_wide(d) || s_.wide_dot != DotForm::staged)
+    why = "not loaded ahead: the product is too narrow to stage it";
   for (int a : d.result_axes)
     if (a != kNoAxis && plan(a).strips() > 1) why = "not loaded ahead: the product is done in strips";
   for (int operand = 0; operand < 2; ++operand) {
@@ -119,8 +119,7 @@ void Prefetch::settle() {
     const ir::Op& o = k_.ops[a.op];
     if (placement_.kind(o.results[0]) == Kind::registers) return false;
     placement_.take_back_spill(o.results[0]);
-    notes_[static_cast<size_t>(ref_position(k_, o.operands[0]))] =
-        "not loaded ahead: what reads it has another layout";
+    notes_[static_cast<size_t>(ref_position(k_, o.operands[0]))] = "not loaded ahead: what reads it has another layout";
     return true;
   });
   if (!moving_.empty())
@@ -187,7 +186,7 @@ void Prefetch::load(Load& a, const ir::Op& o) {
   const auto load = [&] {
     Values regs;
     nests_.by_layout(shape(v), axes_.of(v), false,
-                [&](const NestPoint& p) { regs.push_back(refs_.load_element(o, p.c, p.valid)); });
+                     [&](const NestPoint& p) { regs.push_back(refs_.load_element(o, p.c, p.valid)); });
     return regs;
   };
   const Values before = a.regs;

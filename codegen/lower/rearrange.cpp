@@ -106,7 +106,7 @@ void RearrangeEmitter::sort(ir::OpId id) {
       slots.push_back(arena_.make(DType::i32, s, axes));
       arena_.order({}, {slots.back().range});
       nests_.flat(s, axes,
-                [&](const NestPoint& p) { b_.when(p.valid, [&] { arena_.store(slots.back(), p.c, p.c[axis].v); }); });
+                  [&](const NestPoint& p) { b_.when(p.valid, [&] { arena_.store(slots.back(), p.c, p.c[axis].v); }); });
     }
     std::vector<MemoryRange> ranges;
     for (const Slot& slot : slots) ranges.push_back(slot.range);
@@ -137,45 +137,45 @@ void RearrangeEmitter::sort(ir::OpId id) {
     const Value zero = b_.i32(0), one = b_.i32(1);
     const auto logic = [&](Opcode c, Value a, Value b) { return b_.op(c, {a, b}, DType::boolean); };
     // p, q, r and d as in the book: pairs (i, i + d) where i & p is r.
-    nests_.counted(int64_t{rounds} * (rounds + 1) / 2, {b_.i32(half), b_.i32(half), zero, b_.i32(half)},
-            [&](Value, const Values& state) {
-              const Value p = state[0], q = state[1], r = state[2], d = state[3];
-              arena_.order(ranges, ranges);
-              nests_.flat(pairs, pair_axes, [&](const NestPoint& point) {
-                const Value j = point.c[axis].v, low = b_.op(Opcode::and_, {j, b_.sub(p, one)}, DType::i32);
-                const Value first = b_.add(b_.sub(b_.mul(j, b_.i32(2)), low), r), second = b_.add(first, d);
-                b_.when(b_.both(point.valid, b_.lt(second, b_.i32(n))), [&] {
-                  Coords at_first = point.c, at_second = point.c;
-                  at_first[axis] = {first};
-                  at_second[axis] = {second};
-                  Values x, y;
-                  for (const Slot& slot : slots) {
-                    x.push_back(arena_.load(slot, at_first));
-                    y.push_back(arena_.load(slot, at_second));
-                  }
-                  // Whether the second comes before the first: by the last key, unless an earlier one decides.
-                  Value before;
-                  for (size_t i = slots.size(); i-- > 0;) {
-                    if (i >= keys && !(told_apart && i + 1 == slots.size())) continue;
-                    const Value a = key(slots[i], x[i]), b = key(slots[i], y[i]);
-                    const Value less = logic(Opcode::lt, b, a);
-                    before =
-                        before ? logic(Opcode::or_, less, logic(Opcode::and_, logic(Opcode::eq, a, b), before)) : less;
-                  }
-                  b_.when(before, [&] {
-                    for (size_t i = 0; i < slots.size(); ++i) {
-                      arena_.store(slots[i], at_first, y[i]);
-                      arena_.store(slots[i], at_second, x[i]);
-                    }
-                  });
-                });
+    nests_.counted(
+        int64_t{rounds} * (rounds + 1) / 2, {b_.i32(half), b_.i32(half), zero, b_.i32(half)},
+        [&](Value, const Values& state) {
+          const Value p = state[0], q = state[1], r = state[2], d = state[3];
+          arena_.order(ranges, ranges);
+          nests_.flat(pairs, pair_axes, [&](const NestPoint& point) {
+            const Value j = point.c[axis].v, low = b_.op(Opcode::and_, {j, b_.sub(p, one)}, DType::i32);
+            const Value first = b_.add(b_.sub(b_.mul(j, b_.i32(2)), low), r), second = b_.add(first, d);
+            b_.when(b_.both(point.valid, b_.lt(second, b_.i32(n))), [&] {
+              Coords at_first = point.c, at_second = point.c;
+              at_first[axis] = {first};
+              at_second[axis] = {second};
+              Values x, y;
+              for (const Slot& slot : slots) {
+                x.push_back(arena_.load(slot, at_first));
+                y.push_back(arena_.load(slot, at_second));
+              }
+              // Whether the second comes before the first: by the last key, unless an earlier one decides.
+              Value before;
+              for (size_t i = slots.size(); i-- > 0;) {
+                if (i >= keys && !(told_apart && i + 1 == slots.size())) continue;
+                const Value a = key(slots[i], x[i]), b = key(slots[i], y[i]);
+                const Value less = logic(Opcode::lt, b, a);
+                before = before ? logic(Opcode::or_, less, logic(Opcode::and_, logic(Opcode::eq, a, b), before)) : less;
+              }
+              b_.when(before, [&] {
+                for (size_t i = 0; i < slots.size(); ++i) {
+                  arena_.store(slots[i], at_first, y[i]);
+                  arena_.store(slots[i], at_second, x[i]);
+                }
               });
-              const Value more = b_.op(Opcode::ne, {q, p}, DType::boolean);
-              const auto halved = [&](Value v) { return b_.op(Opcode::shift_right_logical, {v, one}, DType::i32); };
-              const auto next = [&](Value within, Value otherwise) { return b_.select(more, within, otherwise); };
-              const Value half_p = halved(p), next_p = next(p, half_p), top = b_.i32(half);
-              return Values{next_p, next(halved(q), top), next(p, zero), next(b_.sub(q, p), half_p)};
             });
+          });
+          const Value more = b_.op(Opcode::ne, {q, p}, DType::boolean);
+          const auto halved = [&](Value v) { return b_.op(Opcode::shift_right_logical, {v, one}, DType::i32); };
+          const auto next = [&](Value within, Value otherwise) { return b_.select(more, within, otherwise); };
+          const Value half_p = halved(p), next_p = next(p, half_p), top = b_.i32(half);
+          return Values{next_p, next(halved(q), top), next(p, zero), next(b_.sub(q, p), half_p)};
+        });
     if (told_apart) arena_.free(slots.back());
   }
   for (size_t i = 0; i < homes.size(); ++i) {

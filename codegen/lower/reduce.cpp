@@ -61,9 +61,9 @@ Values ReduceEmitter::across_invocations(Values v, int bits, const Accumulator& 
 }
 
 void ReduceEmitter::reduction(const Shape& s, const std::vector<int>& dims, const std::vector<bool>& reduced,
-                         bool needs_layout, bool to_registers, const Accumulator& acc,
-                         const std::function<Values(const Coords&)>& element_of,
-                         const std::function<void(const NestPoint&, const Values&)>& sink) {
+                              bool needs_layout, bool to_registers, const Accumulator& acc,
+                              const std::function<Values(const Coords&)>& element_of,
+                              const std::function<void(const NestPoint&, const Values&)>& sink) {
   Shape kept_shape;
   std::vector<int> kept_axes;
   std::vector<size_t> kept, dropped;
@@ -298,7 +298,7 @@ void ReduceEmitter::scan(ir::OpId id) {
   if (n == 1) {
     placement_.set_result(v, placement_.arena_reads({in}), [&](const auto& put) {
       nests_.each(s, axes_.of(v), placement_.kind(v) == Kind::registers || placement_.reads_registers(in), true,
-           [&](const NestPoint& p) { put(p, elements_.of(in, p.c)); });
+                  [&](const NestPoint& p) { put(p, elements_.of(in, p.c)); });
     });
     return;
   }

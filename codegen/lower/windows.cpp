@@ -200,7 +200,7 @@ void RefWindows::enter(size_t depth) {
       const ir::Op all = identity_access(r.shape);
       r.regs.clear();
       nests_.by_layout(r.shape, dims, false,
-                  [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
+                       [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
     } else if (s_.residency[i] == Residency::arena) {
       // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left, an
       // aliased input's copy for one program.
@@ -254,7 +254,7 @@ void RefWindows::leave(size_t depth) {
       const ir::Op all = identity_access(r.shape);
       size_t at = 0;
       nests_.by_layout(r.shape, dims, true,
-                  [&](const NestPoint& p) { store_at(r, address(r, all, p.c), r.regs[at++], p.valid); });
+                       [&](const NestPoint& p) { store_at(r, address(r, all, p.c), r.regs[at++], p.valid); });
     } else if (s_.residency[i] == Residency::arena) {
       dims.assign(k_.type(args[i]).shape.size(), kNoAxis);
       const RefState window = array_windows_[i];

@@ -1,6 +1,6 @@
 // Stores with index arrays: which of them may take their elements in any order. Those whose arrays provably hold no
-// position twice may, and those that say unordered; all others go one element after another (Lowering::in_order). Read
-// next: lower/memory.cpp.
+// position twice may, and those that say unordered; all others go one element after another (RefWindows::in_order).
+// Read next: lower/accesses.cpp.
 #pragma once
 #include "engine/ir/kernel.h"
 

@@ -1,6 +1,6 @@
 // Evaluations are counted before anything is emitted: each op that is computed where it stands asks for its operands'
 // elements at symbolic positions, which index functions turn into positions of theirs, just as
-// Lowering::compute_element does. A value's uses are the different positions that reach it: what is emitted twice at
+// Elements::compute does. A value's uses are the different positions that reach it: what is emitted twice at
 // the same position is one value (LaneBuilder).
 //
 // The bound. A lazy value whose evaluation costs more than kCheap has at most kWorth (kWorthDear) / kCheap + 1 uses, or
@@ -135,7 +135,7 @@ class Choice {
                         static_cast<uint32_t>(slice.ints(Attr::stride)[d])});
   }
 
-  // What an index function reads for its element at `at`; as Lowering::compute_element.
+  // What an index function reads for its element at `at`; as Elements::compute.
   template <class F> void reads(const Op& o, Value v, uint32_t at, const F& f) {
     if (ir::info(o.code).elementwise) {
       for (Value x : o.operands) f(x, at);

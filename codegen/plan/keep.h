@@ -2,7 +2,7 @@
 // are used. An index function that is used at several positions (y and roll(y), a sum of shifted slices, a row that
 // many stores use) is evaluated for each of them, and so is what it reads: a chain of such values would grow
 // exponentially. Kept ones cut the chains, so that code is linear in the kernel's ops. Nothing about layouts or memory
-// is decided here. Read next: keep.cpp, Lowering::plan_homes.
+// is decided here. Read next: keep.cpp, Placement::place.
 #pragma once
 #include <functional>
 
