@@ -241,8 +241,8 @@ void RefWindows::load(ir::OpId id) {
       const Value x = r.regs[at++];
       b_.when(p.valid, [&] { arena_.store(h.slot, p.c, x); });
     });
-  } else if (Prefetch::Load* ahead = prefetch_.of(id, 0)) {
-    prefetch_.load(*ahead, o);
+  } else if (Prefetch::Load* early = prefetch_.of(id, 0)) {
+    prefetch_.load(*early, o);
   } else {
     std::vector<Value> roots = values_read(o);
     if (o.value_position() >= 0) roots.erase(roots.begin());  // a swap's value is the store's concern

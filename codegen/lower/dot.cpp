@@ -365,7 +365,7 @@ void DotEmitter::by_stages(ir::OpId id, const DotShape& d, const Sink& sink) {
   counts[col_dim] = pj.reg;
   std::vector<Value> strip(rank);
 
-  // Which dim of an operand is the fastest in memory decides how threads are dealt to its tile.
+  // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile.
   auto k_fastest = [&](const std::vector<size_t>& dims) { return !dims.empty() && dims.back() >= rank; };
   const bool lhs_k = k_fastest(d.lhs_dims), rhs_k = k_fastest(d.rhs_dims);
 
@@ -378,7 +378,7 @@ void DotEmitter::by_stages(ir::OpId id, const DotShape& d, const Sink& sink) {
   struct Element {
     Value k, free, index, valid;
   };
-  // The elements of a tk x t tile that this thread fetches.
+  // The elements of a tk x t tile that this invocation fetches.
   auto share = [&](int64_t t, bool by_k) {
     std::vector<Element> mine;
     const int64_t n = tk * t;
@@ -420,7 +420,7 @@ void DotEmitter::by_stages(ir::OpId id, const DotShape& d, const Sink& sink) {
     }
     return v;
   };
-  Prefetch::Load *const a_ahead = prefetch_.of(id, 0), *const b_ahead = prefetch_.of(id, 1);
+  Prefetch::Load *const a_early = prefetch_.of(id, 0), *const b_early = prefetch_.of(id, 1);
   auto one_strip = [&] {
     const size_t points = static_cast<size_t>(pi.reg) * static_cast<size_t>(pj.reg);
     std::vector<NestPoint> held;
@@ -433,14 +433,14 @@ void DotEmitter::by_stages(ir::OpId id, const DotShape& d, const Sink& sink) {
       carried.push_back(d.start_at(p.c));
       held.push_back(std::move(p));
     });
-    auto first = [&](const Prefetch::Load* ahead, const std::vector<Element>& mine, size_t dim,
+    auto first = [&](const Prefetch::Load* early, const std::vector<Element>& mine, size_t dim,
                      const std::function<Value(const Coords&)>& operand) {
       const auto own = [&] { return fetch(mine, dim, b_.i32(0), operand); };
-      for (Value x : ahead ? b_.if_else(prefetch_.in_first_step(), own, [&] { return ahead->regs; }) : own())
+      for (Value x : early ? b_.if_else(prefetch_.in_first_step(), own, [&] { return early->regs; }) : own())
         carried.push_back(x);
     };
-    first(a_ahead, a_share, row_dim, d.lhs_at);
-    first(b_ahead, b_share, col_dim, d.rhs_at);
+    first(a_early, a_share, row_dim, d.lhs_at);
+    first(b_early, b_share, col_dim, d.rhs_at);
     const Value tci = nests_.invocation_start(pi), tcj = nests_.invocation_start(pj);
     carried = nests_.counted(chunks, carried, [&](Value chunk, const Values& in) {
       Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
@@ -459,11 +459,11 @@ void DotEmitter::by_stages(ir::OpId id, const DotShape& d, const Sink& sink) {
       // the first of the next step where the grid has one and its block may be loaded early; else it fetches itself
       // again.
       const Value last = b_.eq(chunk, b_.i32(chunks - 1));
-      auto next = [&](const Prefetch::Load* ahead, const std::vector<Element>& mine, size_t dim,
+      auto next = [&](const Prefetch::Load* early, const std::vector<Element>& mine, size_t dim,
                       const std::function<Value(const Coords&)>& operand, size_t held_at) {
-        if (ahead) {
+        if (early) {
           const Value step = b_.select(last, prefetch_.next_step(), pid_[static_cast<size_t>(prefetch_.axis())]);
-          return prefetch_.at_step(*ahead, step, [&] {
+          return prefetch_.at_step(*early, step, [&] {
             const Value following = b_.add(chunk, b_.i32(1));
             return fetch(mine, dim, b_.select(last, b_.i32(0), following), operand);
           });
@@ -474,8 +474,8 @@ void DotEmitter::by_stages(ir::OpId id, const DotShape& d, const Sink& sink) {
         const Value last_chunk = b_.i32(chunks - 1);
         return fetch(mine, dim, b_.min(b_.add(chunk, b_.i32(1)), last_chunk), operand);
       };
-      const Values next_a = next(a_ahead, a_share, row_dim, d.lhs_at, points),
-                   next_b = next(b_ahead, b_share, col_dim, d.rhs_at, points + a_share.size());
+      const Values next_a = next(a_early, a_share, row_dim, d.lhs_at, points),
+                   next_b = next(b_early, b_share, col_dim, d.rhs_at, points + a_share.size());
       for (int64_t k = 0; k < tk; ++k) {
         Values a, b;
         for (int r = 0; r < pi.reg; ++r)
@@ -491,8 +491,8 @@ void DotEmitter::by_stages(ir::OpId id, const DotShape& d, const Sink& sink) {
     });
     const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(points),
                middle = behind + static_cast<std::ptrdiff_t>(a_share.size());
-    if (a_ahead) a_ahead->regs.assign(behind, middle);
-    if (b_ahead) b_ahead->regs.assign(middle, carried.end());
+    if (a_early) a_early->regs.assign(behind, middle);
+    if (b_early) b_early->regs.assign(middle, carried.end());
     for (size_t i = 0; i < held.size(); ++i) sink(held[i], carried[i]);
   };
   std::function<void(size_t)> strips = [&](size_t i) {

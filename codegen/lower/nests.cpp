@@ -105,14 +105,14 @@ void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_la
                      const std::function<void(const NestPoint&)>& body) {
   if (num_elements(s) == 0) return;
   if (!s_.general && fits(dims)) {
-    // Without register homes to read, a nest that leaves threads idle does better dealt out flat.
-    int64_t threads = 1, elements = 1;
+    // Without registers to read, a nest that leaves invocations idle does better dealt out flat.
+    int64_t invocations = 1, elements = 1;
     for (int a : dims)
       if (a != kNoAxis) {
-        threads *= plan(a).tcount;
+        invocations *= plan(a).tcount;
         elements *= plan(a).tile;
       }
-    if (needs_layout || threads == s_.group || elements <= threads)
+    if (needs_layout || invocations == s_.group || elements <= invocations)
       return by_layout(s, dims, effects, body, s_.rolled && !needs_layout);
   }
   if (needs_layout) throw InternalError(k_.name + ": a nest without a layout reads values in registers");

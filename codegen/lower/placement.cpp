@@ -162,7 +162,7 @@ void Placement::materialize(Value v) {
   of(v) = h;
 }
 
-// Evaluates v into a home of the same kind (registers are replaced, an arena slot is overwritten).
+// Evaluates v into a place of the same kind (registers are replaced, an arena slot is overwritten).
 void Placement::evaluate_into(Value v, Place& to) {
   if (to.kind == Kind::scalar) {
     to.scalar = elements_.scalar(v);
@@ -212,10 +212,10 @@ std::vector<int> Placement::written_residents(const std::vector<ir::RegionId>& r
   return {found.begin(), found.end()};
 }
 
-// What a loop or a branch hands on, as values: homes, and the Refs in registers that it writes.
-Values Placement::pack_carried(const std::vector<Place>& homes, const std::vector<int>& residents) const {
+// What a loop or a branch hands on, as values: places, and the Refs in registers that it writes.
+Values Placement::pack_carried(const std::vector<Place>& places, const std::vector<int>& residents) const {
   Values v;
-  for (const Place& h : homes) {
+  for (const Place& h : places) {
     if (h.kind == Kind::scalar) v.push_back(h.scalar);
     if (h.kind == Kind::registers) v.insert(v.end(), h.regs.begin(), h.regs.end());
   }
@@ -223,9 +223,9 @@ Values Placement::pack_carried(const std::vector<Place>& homes, const std::vecto
   return v;
 }
 
-void Placement::unpack_carried(const Values& v, std::vector<Place>& homes, const std::vector<int>& residents) {
+void Placement::unpack_carried(const Values& v, std::vector<Place>& places, const std::vector<int>& residents) {
   auto next = v.begin();
-  for (Place& h : homes) {
+  for (Place& h : places) {
     if (h.kind == Kind::scalar) h.scalar = *next++;
     if (h.kind == Kind::registers)
       for (Value& x : h.regs) x = *next++;

@@ -88,11 +88,11 @@ void RearrangeEmitter::sort(ir::OpId id) {
   const int64_t n = s[axis];
   bool told_apart = keys < o.operands.size();
   for (Value x : o.operands) told_apart = told_apart || is_float(k_.type(x).dtype);
-  std::vector<Place> homes;
+  std::vector<Place> places;
   for (size_t i = 0; i < o.operands.size(); ++i) {
     const Value x = o.operands[i];
-    homes.push_back(placement_.make(o.results[i]));
-    Slot& slot = homes.back().slot;
+    places.push_back(placement_.make(o.results[i]));
+    Slot& slot = places.back().slot;
     arena_.order(placement_.arena_reads({x}), {slot.range});
     nests_.each(s, axes, placement_.reads_registers(x), true, [&](const NestPoint& p) {
       const Value e = elements_.of(x, p.c);
@@ -101,7 +101,7 @@ void RearrangeEmitter::sort(ir::OpId id) {
   }
   if (n > 1 && num_elements(s) > 0) {
     std::vector<Slot> slots;
-    for (const Place& h : homes) slots.push_back(h.slot);
+    for (const Place& h : places) slots.push_back(h.slot);
     if (told_apart) {
       slots.push_back(arena_.make(DType::i32, s, axes));
       arena_.order({}, {slots.back().range});
@@ -178,9 +178,9 @@ void RearrangeEmitter::sort(ir::OpId id) {
         });
     if (told_apart) arena_.free(slots.back());
   }
-  for (size_t i = 0; i < homes.size(); ++i) {
-    arena_.touched(placement_.arena_reads({o.operands[i]}), homes[i]);
-    placement_.of(o.results[i]) = homes[i];
+  for (size_t i = 0; i < places.size(); ++i) {
+    arena_.touched(placement_.arena_reads({o.operands[i]}), places[i]);
+    placement_.of(o.results[i]) = places[i];
   }
 }
 

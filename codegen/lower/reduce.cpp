@@ -1,6 +1,6 @@
-// Reductions: per thread over registers and strips, then over lanes by xor shuffles, then over subgroups through shared
-// memory. Each thread that shares a result ends with the same bits: the shuffle ladder is symmetric and the exchange
-// adds in one fixed order.
+// Reductions: per invocation over registers and strips, then over lanes by xor shuffles, then over subgroups through
+// shared memory. Each invocation that shares a result ends with the same bits: the shuffle ladder is symmetric and the
+// exchange adds in one fixed order.
 #include <algorithm>
 #include <bit>
 
@@ -21,8 +21,8 @@ Values ReduceEmitter::across_invocations(Values v, int bits, const Accumulator& 
     for (Value x : v) other.push_back(b_.shuffle_xor(x, bit));
     v = acc.merge(v, other);
   }
-  // What is left, one contiguous run of thread bits after the other: everyone writes, everyone reads the run's members
-  // in order.
+  // What is left, one contiguous run of bits of the invocation's number after the other: everyone writes, everyone
+  // reads the run's members in order.
   int rest = bits & ~by_shuffle;
   while (rest) {
     const int stride = rest & -rest;

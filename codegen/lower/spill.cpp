@@ -15,7 +15,7 @@ using ir::Opcode;
 // in the arena instead. Packed programs have no arena and no need of this: one invocation holds everything.
 void Placement::spill() {
   if (s_.general || !uniform_group()) return;
-  // Carried values change home together: what a loop yields is what its region receives and what it results in.
+  // Carried values change place together: what a loop yields is what its region receives and what it results in.
   std::vector<Value> next_in_group(k_.values.size());
   for (uint32_t i = 0; i < next_in_group.size(); ++i) next_in_group[i] = {i};
   auto tie = [&](Value a, Value b) { std::swap(next_in_group[a.index], next_in_group[b.index]); };
@@ -24,7 +24,7 @@ void Placement::spill() {
       for (ir::RegionId r : o.regions) tie(o.results[i], k_.region(r).args[i + (o.code == Opcode::for_ ? 1 : 0)]);
 
   bool changed = false;
-  auto demote = [&](Value root) {
+  auto to_arena = [&](Value root) {
     std::set<uint32_t> seen;
     std::vector<Value> found;
     each_placed(root, seen, [&](Value v) {
@@ -42,7 +42,7 @@ void Placement::spill() {
   };
   // A nest over the dims of `root` (and what has the same dims) reads this value.
   auto use = [&](Value root, Value v) {
-    if (!nests_.fits(axes_.of(root))) demote(v);
+    if (!nests_.fits(axes_.of(root))) to_arena(v);
   };
   std::function<void(ir::RegionId)> walk = [&](ir::RegionId region) {
     for (ir::OpId id : k_.region(region).ops) {
@@ -61,7 +61,7 @@ void Placement::spill() {
         case Family::memory:
           for (Value v : refs_.values_read(o)) {
             // an invocation walks all elements of the arrays
-            if (must_scatter_in_order(k_, o) && !in_any_order(k_, o, used_)) demote(v);
+            if (must_scatter_in_order(k_, o) && !in_any_order(k_, o, used_)) to_arena(v);
             else use(o.code == Opcode::load ? o.results[0] : o.operands[1], v);
           }
           break;
@@ -69,12 +69,12 @@ void Placement::spill() {
         case Family::reduce:
         case Family::argreduce:
         case Family::print:
-        case Family::end:  // into the home of a result or a carried value
+        case Family::end:  // into the place of a result or a carried value
         case Family::control:
           for (Value v : o.operands) use(v, v);
           break;
         case Family::scan:  // each invocation walks a line
-          if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) demote(o.operands[0]);
+          if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) to_arena(o.operands[0]);
           else use(o.operands[0], o.operands[0]);
           break;
         case Family::rearrange:  // each invocation walks lines, or elements as they come
@@ -82,7 +82,7 @@ void Placement::spill() {
             where_used();
             break;
           }
-          for (Value v : o.operands) demote(v);
+          for (Value v : o.operands) to_arena(v);
           break;
         case Family::elementwise:
         case Family::source:
@@ -96,8 +96,8 @@ void Placement::spill() {
       }
     }
   };
-  // A demoted value is evaluated by a nest of its own now, over axes that it had before: nothing new can misfit, but
-  // one walk may demote what an earlier op of the same walk relied on.
+  // A spilled value is evaluated by a nest of its own now, over axes that it had before: nothing new can need it, but
+  // one walk may spill what an earlier op of the same walk relied on.
   do {
     changed = false;
     walk(k_.body);
