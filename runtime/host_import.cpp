@@ -2,34 +2,34 @@
 // byte. Addresses beyond the array lie in the same pages but are never given to a kernel, whose accesses are all proved
 // or tested to be inside its arrays.
 #include <chrono>
-#include <cstring>
+#include <mutex>
 #include <thread>
 
-#include "runtime/context.h"
+#include "runtime/device_heap.h"
 #include "runtime/names.h"
 
 namespace tessera::vulkan {
 
-std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<Context> context, void* host, uint64_t size) {
-  context->require_alive();
-  const uint64_t page = context->probe().host_import_alignment;
-  const Target& target = context->probe().info.target;
+std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<DeviceHeap> heap, void* host, uint64_t size) {
+  heap->require_alive();
+  const uint64_t page = heap->probe().host_import_alignment;
+  const Target& target = heap->probe().info.target;
   const auto first = reinterpret_cast<uintptr_t>(host);
-  if (page == 0 || context->always_stage() || first % kArgumentAlignment != 0) return nullptr;
+  if (page == 0 || heap->always_stage() || first % kArgumentAlignment != 0) return nullptr;
   // Without accesses of 8 and 16 bits the last elements are written by the word around them, half of which may be
   // somebody else's.
   if (size % 4 != 0 && !(target.storage8 && target.storage16)) return nullptr;
   const uint64_t begin = first / page * page, bytes = (first + size + page - 1) / page * page - begin;
-  if (bytes > static_cast<uint64_t>(context->probe().info.max_array_bytes)) return nullptr;
+  if (bytes > static_cast<uint64_t>(heap->probe().info.max_array_bytes)) return nullptr;
 
-  const DeviceTable& vk = context->vk();
-  VkDevice device = context->handle();
+  const DeviceTable& vk = heap->vk();
+  VkDevice device = heap->handle();
   constexpr auto kHandleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
   VkMemoryHostPointerPropertiesEXT properties{VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT, nullptr, 0};
   if (vk.vkGetMemoryHostPointerPropertiesEXT(device, kHandleType, reinterpret_cast<void*>(begin), &properties) < 0)
     return nullptr;
 
-  std::shared_ptr<Buffer> buffer(new Buffer(context, size));
+  std::shared_ptr<Buffer> buffer(new Buffer(heap, size));
   const VkExternalMemoryBufferCreateInfo external{VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr,
                                                   kHandleType};
   VkBufferCreateInfo info{};
@@ -41,7 +41,7 @@ std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<Context> context, vo
   if (vk.vkCreateBuffer(device, &info, vk.host, &buffer->handle_) < 0) return nullptr;
   VkMemoryRequirements needs{};
   vk.vkGetBufferMemoryRequirements(device, buffer->handle_, &needs);
-  const uint32_t type = context->host_import_type(properties.memoryTypeBits & needs.memoryTypeBits);
+  const uint32_t type = heap->host_import_type(properties.memoryTypeBits & needs.memoryTypeBits);
   if (type == UINT32_MAX || needs.size > bytes) return nullptr;
 
   const VkImportMemoryHostPointerInfoEXT pointer{VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT, nullptr,
@@ -63,7 +63,7 @@ std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<Context> context, vo
   return buffer;
 }
 
-uint32_t Context::host_import_type(uint32_t allowed) const {
+uint32_t DeviceHeap::host_import_type(uint32_t allowed) const {
   for (uint32_t i = 0; i < 32; ++i)  // of coherent memory: nothing needs to be flushed
     if (allowed >> i & probe_.coherent_types >> i & 1) return i;
   return UINT32_MAX;
@@ -74,11 +74,11 @@ void Buffer::wait_unused() noexcept {
     try {
       uint64_t value;
       {
-        std::lock_guard lock(context_->mutex());
-        if (context_->recorder().lost()) return;  // and uses nothing
+        std::lock_guard lock(heap_->mutex());
+        if (heap_->lost()) return;  // and uses nothing
         value = hazards.used_at;
       }
-      return context_->wait(value);
+      return heap_->wait(value);
     } catch (const std::exception&) {  // the device is lost, or the driver short of memory: then its owner may not have
                                        // it yet
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -133,6 +133,12 @@ ImageKit::ImageKit(Context& context) : context_(context) {
   check(r, call, context.name());
 }
 
+ImageKit& images_of(Context& context) {
+  const std::lock_guard lock(context.images_mutex);
+  if (!context.images) context.images = std::make_shared<ImageKit>(context);
+  return *static_cast<ImageKit*>(context.images.get());
+}
+
 ImageKit::~ImageKit() { release(); }
 
 void ImageKit::release() {
@@ -224,7 +230,7 @@ ImageState::ImageState(const Device& d, const ImportedImage& i) : device(d), ima
   stored_ = (image.usage & VK_IMAGE_USAGE_STORAGE_BIT) && can(VK_FORMAT_FEATURE_2_STORAGE_IMAGE_BIT) &&
             format->packing >= 0 && (format->storage || any_format);
   packed_ = !stored_ && format->packing >= 0 && (image.usage & VK_IMAGE_USAGE_TRANSFER_DST_BIT);
-  ImageKit& kit = context.images();
+  ImageKit& kit = images_of(context);
   const DeviceTable& vk = context.vk();
   try {
     if (sampled_) read_ = kit.kernel(ImageKit::Way::read, *format, any_format);
@@ -469,12 +475,6 @@ void ImageState::copy(VkCommandBuffer c, const Buffer& bytes) const {
                                  {image.extent.width, image.extent.height, 1}};
   device.context()->vk().vkCmdCopyBufferToImage(c, bytes.handle(), image.image, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, 1,
                                                 &region);
-}
-
-ImageKit& Context::images() {
-  const std::lock_guard lock(pipelines_mutex_);
-  if (!images_) images_ = std::make_unique<ImageKit>(*this);
-  return *images_;
 }
 
 }  // namespace tessera::vulkan

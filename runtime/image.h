@@ -54,6 +54,8 @@ class ImageKit {
   std::map<std::string, VkPipeline> pipelines_;
 };
 
+ImageKit& images_of(Context& context);
+
 class ImageState {
  public:
   ImageState(const Device& device, const ImportedImage& image);

@@ -1,10 +1,11 @@
 // Device memory out of its host's own allocator (ImportedDevice::memory): what is asked for each kind of buffer, and
 // whether the answer will do.
 #include <algorithm>
+#include <mutex>
 
 #include "engine/base/error.h"
 #include "engine/base/plural.h"
-#include "runtime/context.h"
+#include "runtime/device_heap.h"
 
 namespace tessera::vulkan {
 namespace {
@@ -23,7 +24,7 @@ std::string flags_text(VkMemoryPropertyFlags f) {
 
 // Coherent memory alone is mapped, so that nothing has to be flushed: every device has a type of it, which every buffer
 // may lie in.
-MemoryRequest Context::pool_request(Memory kind, const VkMemoryRequirements& needs, std::string_view what) const {
+MemoryRequest DeviceHeap::pool_request(Memory kind, const VkMemoryRequirements& needs, std::string_view what) const {
   MemoryRequest q{needs.size, needs.alignment, 0, 0, 0, what};
   switch (kind) {
     case Memory::array:
@@ -48,7 +49,7 @@ MemoryRequest Context::pool_request(Memory kind, const VkMemoryRequirements& nee
   return q;
 }
 
-std::string Context::wrong_piece(const MemoryRequest& q, const MemoryPiece& p) const {
+std::string DeviceHeap::wrong_piece(const MemoryRequest& q, const MemoryPiece& p) const {
   const std::string gave = "ImportedDevice::memory: allocate gave ";
   if (p.memory == VK_NULL_HANDLE) return gave + "no VkDeviceMemory";
   if (p.size < q.size) return gave + plural(p.size, "byte") + " but " + plural(q.size, "byte") + " were asked";
@@ -75,7 +76,7 @@ std::string Context::wrong_piece(const MemoryRequest& q, const MemoryPiece& p) c
 }
 
 VkResult Buffer::take_from_pool(Memory kind, const VkBufferCreateInfo& info, VkDeviceSize alignment) {
-  Context& c = *context_;
+  DeviceHeap& c = *heap_;
   if (const VkResult r = c.vk_.vkCreateBuffer(c.device_, &info, c.vk_.host, &handle_); r < 0) return r;
   const auto give_up = [&](bool given) {
     if (given) c.pool_.free(piece_);

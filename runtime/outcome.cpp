@@ -1,6 +1,7 @@
 #include "runtime/outcome.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "codegen/program/program.h"
 #include "engine/base/print_text.h"

@@ -6,16 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "runtime/probe.h"
 #include "runtime/vulkan.h"
 
 namespace tessera::vulkan {
-
-/// Of a driver, for the keys of files and the check of their data.
-struct DriverId {
-  uint32_t vendor = 0, device = 0, version = 0, api = 0;
-  std::string name;  // device and driver
-  uint8_t cache_uuid[VK_UUID_SIZE] = {}, driver_uuid[VK_UUID_SIZE] = {};
-};
 
 /// A VkPipelineCache for one pipeline, filled from disk if there is something, and written there if it has grown.
 /// Without a folder, or if the driver will not make one, handle() is null, which vkCreateComputePipelines takes for

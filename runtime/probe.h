@@ -1,14 +1,23 @@
 // Facts about a VkPhysicalDevice: the DeviceInfo and Target that the rest of Tessera sees, and the features to enable.
-// Internal to runtime/. Read next: context.h.
+// Internal to runtime/. Read next: open_device.h.
 #pragma once
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "runtime/device.h"
 #include "runtime/features.h"
 #include "runtime/instance.h"
-#include "runtime/pipeline_file.h"
 
 namespace tessera::vulkan {
+
+/// Of a driver, for the keys of files and the check of their data.
+struct DriverId {
+  uint32_t vendor = 0, device = 0, version = 0, api = 0;
+  std::string name;  // device and driver
+  uint8_t cache_uuid[VK_UUID_SIZE] = {}, driver_uuid[VK_UUID_SIZE] = {};
+};
 
 struct Probe {
   DeviceInfo info;

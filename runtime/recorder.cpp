@@ -4,7 +4,6 @@
 #include <exception>
 
 #include "engine/base/error.h"
-#include "runtime/context.h"
 
 namespace tessera::vulkan {
 namespace {
@@ -184,9 +183,12 @@ StageMask Recorder::recorded(StageMask to, std::span<const Access> list) const {
   return from;
 }
 
-void Recorder::note_all_foreign(Buffer& buffer) const {
-  if (streams_ > 0)
-    buffer.hazards.recorded_writes = buffer.hazards.recorded_reads = mask(Stage::compute) | mask(Stage::transfer);
+Hazards Recorder::used_by_anything() const {
+  Hazards h;
+  for (size_t s = 0; s < 2; ++s) h.written_by[s] = h.read_by[s] = number_;
+  h.used_at = submitted_;
+  if (streams_ > 0) h.recorded_writes = h.recorded_reads = mask(Stage::compute) | mask(Stage::transfer);
+  return h;
 }
 
 StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access> list) {

@@ -12,26 +12,13 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "runtime/buffer.h"
 #include "runtime/names.h"
+#include "runtime/open_device.h"
 #include "runtime/order.h"
 #include "runtime/vulkan.h"
 
 namespace tessera::vulkan {
-
-class Buffer;
-
-/// What the queue has been told to do with a buffer. Commands are numbered from 1; 0: never.
-struct Hazards {
-  uint64_t written_by[2] = {};  // number of the last command that writes it, per stage (compute, transfer)
-  uint64_t read_by[2] = {};     // and that reads it
-  uint64_t used_at = 0;         // timeline value of the last submission that uses it
-  // timeline value at which the host sees the last write through a mapping; 0: no barrier for that yet
-  uint64_t readable_at = 0;
-  // Stages in which commands in a host's command buffers write and read it: they may run before or after any submission
-  // of ours.
-  StageMask recorded_writes = 0, recorded_reads = 0;
-  bool recorded() const { return recorded_writes || recorded_reads; }
-};
 
 /// A use of bytes [offset, offset + size) of a buffer by one command; `indirect`: its numbers of workgroups are read
 /// there.
@@ -40,13 +27,6 @@ struct Access {
   bool reads, writes;
   uint64_t offset, size;
   bool indirect = false;
-};
-
-/// The queue of all submissions, and what its host wants to happen around each; either may be empty.
-struct Queue {
-  VkQueue handle = VK_NULL_HANDLE;
-  uint32_t family = 0;
-  std::function<void()> lock = {}, unlock = {};
 };
 
 /// What a submission does, for the error that says during which one the device was lost.
@@ -118,8 +98,8 @@ class Recorder {
   void note(const std::string& what, Stage stage, std::span<const Access> accesses, uint64_t stream);
   /// `ordered`: what is so in that command buffer.
   void note_barrier(Ordered& ordered, StageMask from, StageMask to, uint64_t stream);
-  /// Any command of those that a host has may use the buffer.
-  void note_all_foreign(Buffer& buffer) const;
+  /// Of memory that any command so far may have used, ours or the host's.
+  Hazards used_by_anything() const;
 
   /// Makes what has been recorded so far visible to the host, for those buffers once this submission is done.
   void show_host(std::span<Buffer* const> buffers);

@@ -1,16 +1,16 @@
 // Memory shared by file descriptors. The allocator is not asked: such memory has an allocation to itself, which the
 // other side has to know the size and type of.
 #include <algorithm>
+#include <mutex>
 
 #include "engine/base/error.h"
 #include "engine/base/platform.h"
 #include "engine/base/plural.h"
-#include "runtime/context.h"
+#include "runtime/device_heap.h"
 #include "runtime/interop.h"
 #include "runtime/names.h"
 
-namespace tessera {
-namespace vulkan {
+namespace tessera::vulkan {
 namespace {
 
 constexpr auto kHandle = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
@@ -18,7 +18,8 @@ constexpr VkBufferUsageFlags kUsage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BU
                                       VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
 
 /// Whether the driver exports or imports such buffers; throws if neither.
-VkExternalMemoryFeatureFlags abilities(Context& c, const std::string& where, VkExternalMemoryFeatureFlagBits wanted) {
+VkExternalMemoryFeatureFlags abilities(DeviceHeap& c, const std::string& where,
+                                       VkExternalMemoryFeatureFlagBits wanted) {
   if (!platform::kFileDescriptors)
     throw DeviceError(where + "memory is shared by file descriptors, which Windows does not have");
   if (!c.vk().vkGetMemoryFdKHR)
@@ -36,7 +37,7 @@ VkExternalMemoryFeatureFlags abilities(Context& c, const std::string& where, VkE
   return features;
 }
 
-VkBuffer make_buffer(Context& c, uint64_t size, const std::string& where) {
+VkBuffer make_buffer(DeviceHeap& c, uint64_t size, const std::string& where) {
   const VkExternalMemoryBufferCreateInfo external{VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr,
                                                   kHandle};
   VkBufferCreateInfo info{};
@@ -49,7 +50,7 @@ VkBuffer make_buffer(Context& c, uint64_t size, const std::string& where) {
   return b;
 }
 
-void name_objects(Context& c, const std::string& what, VkBuffer buffer, VkDeviceMemory memory) {
+void name_objects(DeviceHeap& c, const std::string& what, VkBuffer buffer, VkDeviceMemory memory) {
   if (!has_names(c.vk())) return;
   name_object(c.vk(), c.handle(), buffer, what);
   name_object(c.vk(), c.handle(), memory, what + ", shared");
@@ -57,13 +58,13 @@ void name_objects(Context& c, const std::string& what, VkBuffer buffer, VkDevice
 
 }  // namespace
 
-std::shared_ptr<Buffer> Buffer::shareable(std::shared_ptr<Context> context, uint64_t size, const std::string& what) {
+std::shared_ptr<Buffer> Buffer::shareable(std::shared_ptr<DeviceHeap> heap, uint64_t size, const std::string& what) {
   const std::string where = "shareable_array: " + what + ": ";
-  Context& c = *context;
+  DeviceHeap& c = *heap;
   c.require_alive();
   const bool dedicated =
       abilities(c, where, VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT) & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT;
-  std::shared_ptr<Buffer> b(new Buffer(context, size));
+  std::shared_ptr<Buffer> b(new Buffer(heap, size));
   b->what_ = what;
   b->handle_ = make_buffer(c, (size + 3) & ~uint64_t{3}, where);
   VkMemoryRequirements needs{};
@@ -102,15 +103,15 @@ SharedMemory Buffer::share() const {
     throw SpecError("share: " + what_ + " is in memory of its own", {}, "make it with shareable_array()");
   SharedMemory s = shared_;
   const VkMemoryGetFdInfoKHR info{VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR, nullptr, imported_, kHandle};
-  check(context_->vk().vkGetMemoryFdKHR(context_->handle(), &info, &s.fd),
-        ("share: " + what_ + ": vkGetMemoryFdKHR").c_str(), context_->name());
+  check(heap_->vk().vkGetMemoryFdKHR(heap_->handle(), &info, &s.fd), ("share: " + what_ + ": vkGetMemoryFdKHR").c_str(),
+        heap_->name());
   return s;
 }
 
-std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, const SharedMemory& from, uint64_t size,
+std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<DeviceHeap> heap, const SharedMemory& from, uint64_t size,
                                               const std::string& what) {
   const std::string where = "import_memory: " + what + ": ";
-  Context& c = *context;
+  DeviceHeap& c = *heap;
   c.require_alive();
   if (from.fd < 0) throw SpecError(where + "the file descriptor is " + std::to_string(from.fd));
   if (from.offset > from.size || size > from.size - from.offset)
@@ -118,11 +119,11 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
                     " do not fit memory of " + plural(from.size, "byte"));
   if (size % 4 != 0 && from.offset + ((size + 3) & ~uint64_t{3}) > from.size)
     throw SpecError(where + "its last word does not fit memory of " + plural(from.size, "byte"));
-  if (from.offset % vulkan::kArgumentAlignment != 0)
+  if (from.offset % kArgumentAlignment != 0)
     throw SpecError(where + "offset " + std::to_string(from.offset) + " is no multiple of " +
-                    std::to_string(vulkan::kArgumentAlignment));
+                    std::to_string(kArgumentAlignment));
   abilities(c, where, VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT);
-  std::shared_ptr<Buffer> b(new Buffer(context, size));
+  std::shared_ptr<Buffer> b(new Buffer(heap, size));
   b->what_ = what;
   b->handle_ = make_buffer(c, (from.offset + size + 3) & ~uint64_t{3}, where);
   VkMemoryRequirements needs{};
@@ -157,24 +158,4 @@ std::shared_ptr<Buffer> Buffer::import_shared(std::shared_ptr<Context> context, 
   return b;
 }
 
-}  // namespace vulkan
-
-DeviceArray shareable_array(const Device& device, Shape shape, DType dtype) {
-  return DeviceArray::over(device, std::move(shape), dtype, [&](uint64_t size, const std::string& what) {
-    return vulkan::Buffer::shareable(device.context(), size, what);
-  });
-}
-
-SharedMemory share(const DeviceArray& array) {
-  const auto memory = array.buffer("share");
-  if (!memory) throw SpecError("share: the array has no elements, and so no memory");
-  return memory->share();
-}
-
-DeviceArray import_memory(const Device& device, const SharedMemory& memory, Shape shape, DType dtype) {
-  return DeviceArray::over(device, std::move(shape), dtype, [&](uint64_t size, const std::string& what) {
-    return vulkan::Buffer::import_shared(device.context(), memory, size, what);
-  });
-}
-
-}  // namespace tessera
+}  // namespace tessera::vulkan

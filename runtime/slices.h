@@ -1,22 +1,14 @@
-// Long calls: how long a call may take, from its estimated cost (engine/passes/cost.h) and what this device has been
-// seen to do in a second, and its workgroups cut into slices, each a submission of its own, so that no driver's
-// watchdog takes the device away. Which programs can be cut: codegen/program/program.h. Internal to runtime/. Read
-// next: launch.cpp, which uses it.
+// Long calls: a call's workgroups cut into slices, each a submission of its own, so that no driver's watchdog takes the
+// device away. Which programs can be cut: codegen/program/program.h. Internal to runtime/. Read next: pace.h, how long
+// a call may take.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
-#include "codegen/program/program.h"
-#include "runtime/probe.h"
-
 namespace tessera::vulkan {
-
-class Recorder;
 
 /// Workgroups of one dispatch: `base` to `base + groups` in each dimension, which are the linear numbers `first` to
 /// `first + count`; or the units of work of that number, which they share. Where loops are cut (Program::steps_extent),
@@ -57,50 +49,5 @@ size_t after_telling(const std::vector<GroupSlice>& slices, size_t told, bool st
 /// For errors, of the submission that ends there: "workgroups 8 to 15 of 64 (slice 2 of 8)", "workgroups 0 to 7 of 8
 /// (slices 1 to 64 of 70)".
 std::string text(const std::vector<GroupSlice>& slices, size_t number, bool units);
-
-/// Work of a call, in units of about one arithmetic operation; 0 if its sizes do not tell.
-double work_of(const Program& program, const DimValues& dims);
-
-/// What the device does in a second, measured by timestamps around long dispatches; a guess on the slow side until
-/// then. With the Context's mutex held.
-class Pace {
- public:
-  Pace(const DeviceTable& vk, VkDevice device, const Probe& probe);
-  ~Pace();  // the device is idle
-  Pace(const Pace&) = delete;
-  Pace& operator=(const Pace&) = delete;
-
-  /// By what `code` (any address that stands for a program's) has done so far, or else all of them.
-  double seconds(double work, const void* code) const;
-  /// Around a dispatch of so much work: before, after, and when it has been submitted (`value`: the timeline's) or not
-  /// (0).
-  int begin(Recorder& recorder, double work);
-  void end(Recorder& recorder, int slot);
-  void submitted(int slot, uint64_t value, double work, const void* code);
-  /// Reads the timestamps of what is done.
-  void collect(uint64_t completed);
-  void learn(double work, double seconds, const void* code);
-
- private:
-  struct Measurement {
-    int slot;
-    uint64_t value;
-    double work;
-    const void* code;
-  };
-  const DeviceTable& vk_;
-  VkDevice device_;
-  uint32_t bits_;
-  double step_;  // seconds
-  VkQueryPool pool_ = VK_NULL_HANDLE;
-  bool tried_ = false;
-  std::vector<int> idle_;
-  std::deque<Measurement> in_flight_;
-  double rate_;  // of all: work per second
-  bool measured_ = false;
-  std::unordered_map<const void*, double> rates_;  // per code
-  bool compiles_late_;                             // the driver: in the first dispatch, whose time then says nothing
-  std::unordered_set<const void*> dispatched_;     // code, if it does
-};
 
 }  // namespace tessera::vulkan
