@@ -1,5 +1,5 @@
 // The texels of an image as an array (height, width, channels): one word of memory per invocation, so that elements narrower than a word need no feature of the device.
-// KIND 0: floats, 1: unsigned, 2: signed integers. runtime/image.cpp has the same numbers.
+// KIND 0: floats, 1: unsigned, 2: signed integers. runtime/image/image.cpp has the same numbers.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference_uvec2 : require

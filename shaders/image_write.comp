@@ -1,5 +1,5 @@
 // An array (height, width, channels) into an image: stored texel by texel, or with PACK as the bytes of its format's texels, which a copy then puts into it.
-// KIND 0: floats, 1: unsigned, 2: signed integers. FORMAT: the format that a device needs which stores to none without its name. runtime/image.cpp has the same numbers.
+// KIND 0: floats, 1: unsigned, 2: signed integers. FORMAT: the format that a device needs which stores to none without its name. runtime/image/image.cpp has the same numbers.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference_uvec2 : require

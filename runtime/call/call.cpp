@@ -14,11 +14,11 @@
 #include "engine/front/rearrange.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
-#include "runtime/cache_file.h"
 #include "runtime/call/disk_cache.h"
-#include "runtime/context.h"
 #include "runtime/launch.h"
 #include "runtime/record.h"
+#include "runtime/submit/cache_file.h"
+#include "runtime/submit/context.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 #include "runtime/call/disk_cache.h"
 
 #include "codegen/program/program_file.h"
-#include "runtime/cache_file.h"
+#include "runtime/submit/cache_file.h"
 #include "tessera/build_id.h"
 
 namespace tessera::disk_cache {

@@ -12,10 +12,10 @@
 #include "engine/graph/fuse.h"
 #include "engine/interpreter/interpreter.h"
 #include "runtime/call/graph_state.h"
+#include "runtime/device/names.h"
 #include "runtime/launch.h"
-#include "runtime/names.h"
-#include "runtime/pipeline.h"
-#include "runtime/slices.h"
+#include "runtime/submit/pipeline.h"
+#include "runtime/submit/slices.h"
 
 namespace tessera {
 

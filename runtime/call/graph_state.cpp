@@ -5,8 +5,8 @@
 #include "engine/interpreter/interpreter.h"
 #include "runtime/call/gate.h"
 #include "runtime/launch.h"
-#include "runtime/pipeline.h"
-#include "runtime/slices.h"
+#include "runtime/submit/pipeline.h"
+#include "runtime/submit/slices.h"
 
 namespace tessera {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "engine/graph/plan.h"
-#include "runtime/bound.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/recording.h"
+#include "runtime/launch/bound.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "runtime/context.h"
+#include "runtime/submit/context.h"
 
 namespace tessera {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/names.h"
-#include "runtime/pipeline.h"
+#include "runtime/device/names.h"
+#include "runtime/submit/pipeline.h"
 
 namespace tessera::vulkan {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/graph/plan.h"
-#include "runtime/bound.h"
-#include "runtime/context.h"
+#include "runtime/launch/bound.h"
+#include "runtime/submit/context.h"
 
 namespace tessera::vulkan {
 

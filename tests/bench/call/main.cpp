@@ -17,12 +17,12 @@
 
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
-#include "runtime/bound.h"
 #include "runtime/call/call.h"
 #include "runtime/call/host_call.h"
-#include "runtime/context.h"
 #include "runtime/launch.h"
-#include "runtime/pipeline.h"
+#include "runtime/launch/bound.h"
+#include "runtime/submit/context.h"
+#include "runtime/submit/pipeline.h"
 
 namespace tessera::bench {
 namespace {

@@ -11,11 +11,11 @@
 #include <functional>
 
 #include "engine/front/front.h"
-#include "runtime/bound.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/jit.h"
-#include "runtime/context.h"
-#include "runtime/pipeline.h"
+#include "runtime/launch/bound.h"
+#include "runtime/submit/context.h"
+#include "runtime/submit/pipeline.h"
 
 namespace {
 namespace ts = tessera;

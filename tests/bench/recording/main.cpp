@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "engine/ir/text.h"
-#include "runtime/bound.h"
 #include "runtime/call/call.h"
-#include "runtime/context.h"
-#include "runtime/pipeline.h"
+#include "runtime/launch/bound.h"
 #include "runtime/record.h"
+#include "runtime/submit/context.h"
+#include "runtime/submit/pipeline.h"
 
 namespace tessera::bench {
 namespace {

@@ -8,8 +8,8 @@
 #include "engine/ir/text.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/jit.h"
-#include "runtime/image.h"
-#include "runtime/names.h"
+#include "runtime/device/names.h"
+#include "runtime/image/image.h"
 #include "runtime/record.h"
 #include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
@@ -81,7 +81,7 @@ template <class Name> struct Spy<Name, PFN_vkSetDebugUtilsObjectNameEXT> {
   }
 };
 
-// Every function of the tables that creates something (runtime/vulkan.h), but those of images: only the memory
+// Every function of the tables that creates something (runtime/device/vulkan.h), but those of images: only the memory
 // allocator has them, and it makes none.
 #define SPIED(X)                  \
   X(vkCreateBuffer)               \

@@ -12,7 +12,7 @@
 #include "codegen/program/bundle.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
-#include "runtime/faults.h"
+#include "runtime/device/faults.h"
 #include "runtime/launch.h"
 #include "runtime/typed_array.h"
 #include "support.h"

@@ -9,8 +9,8 @@
 #include "codegen/program/program_file.h"
 #include "engine/base/npy.h"
 #include "engine/ir/text.h"
-#include "runtime/cache_file.h"
 #include "runtime/call/call.h"
+#include "runtime/submit/cache_file.h"
 #include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/vulkan.h"
+#include "runtime/device/vulkan.h"
 
 namespace tessera::test {
 

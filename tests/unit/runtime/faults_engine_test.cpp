@@ -13,7 +13,7 @@
 #include "runtime/call/call.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/jit.h"
-#include "runtime/faults.h"
+#include "runtime/device/faults.h"
 #include "runtime/record.h"
 #include "support.h"
 #include "vulkan_host.h"

@@ -1,6 +1,6 @@
 // Every call that a run makes to Vulkan, failing in every way that Vulkan allows: what is said, what is left behind,
 // what still works.
-#include "runtime/faults.h"
+#include "runtime/device/faults.h"
 
 #include <cstdlib>
 #include <filesystem>

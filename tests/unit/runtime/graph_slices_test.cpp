@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/bound.h"
 #include "runtime/call/graph.h"
-#include "runtime/context.h"
-#include "runtime/faults.h"
+#include "runtime/device/faults.h"
+#include "runtime/launch/bound.h"
+#include "runtime/submit/context.h"
 #include "support.h"
 
 using namespace tessera;

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "runtime/call/call.h"
-#include "runtime/faults.h"
+#include "runtime/device/faults.h"
 #include "runtime/interop.h"
 #include "support.h"
 #include "vulkan_host.h"

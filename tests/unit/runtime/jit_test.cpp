@@ -9,7 +9,7 @@
 #include "engine/front/front.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/write.h"
-#include "runtime/context.h"
+#include "runtime/submit/context.h"
 #include "support.h"
 #include "tests/support/random_jit.h"
 

@@ -11,8 +11,8 @@
 
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
-#include "runtime/context.h"
-#include "runtime/pipeline.h"
+#include "runtime/submit/context.h"
+#include "runtime/submit/pipeline.h"
 #include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
 

@@ -12,7 +12,7 @@
 #include "runtime/call/graph.h"
 #include "runtime/call/record_graph.h"
 #include "runtime/record.h"
-#include "runtime/slices.h"
+#include "runtime/submit/slices.h"
 #include "support.h"
 #include "vulkan_host.h"
 

@@ -1,6 +1,6 @@
 // Names and labels by VK_EXT_debug_utils, seen through a messenger: what the validation layers say of a mistake names
 // the kernel, its line and its arrays.
-#include "runtime/names.h"
+#include "runtime/device/names.h"
 
 #include <doctest/doctest.h>
 
@@ -11,9 +11,9 @@
 
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
-#include "runtime/context.h"
-#include "runtime/pipeline.h"
 #include "runtime/record.h"
+#include "runtime/submit/context.h"
+#include "runtime/submit/pipeline.h"
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
 

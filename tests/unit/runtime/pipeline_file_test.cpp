@@ -1,5 +1,5 @@
 // The pipelines' files of TESSERA_CACHE: whatever lies there, a pipeline is made, and the file is put right.
-#include "runtime/pipeline_file.h"
+#include "runtime/submit/pipeline_file.h"
 
 #ifndef _WIN32
 #include <sys/stat.h>
@@ -15,10 +15,10 @@
 #include "cache_folder.h"
 #include "engine/base/npy.h"
 #include "engine/ir/text.h"
-#include "runtime/cache_file.h"
 #include "runtime/call/prewarm.h"
-#include "runtime/context.h"
-#include "runtime/faults.h"
+#include "runtime/device/faults.h"
+#include "runtime/submit/cache_file.h"
+#include "runtime/submit/context.h"
 #include "support.h"
 
 using namespace tessera;

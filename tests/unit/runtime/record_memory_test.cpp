@@ -6,8 +6,8 @@
 
 #include "engine/front/front.h"
 #include "runtime/call/record_graph.h"
-#include "runtime/context.h"
 #include "runtime/record.h"
+#include "runtime/submit/context.h"
 #include "support.h"
 
 namespace {

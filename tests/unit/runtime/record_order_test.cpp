@@ -7,9 +7,9 @@
 
 #include "engine/front/front.h"
 #include "runtime/call/call.h"
-#include "runtime/context.h"
-#include "runtime/faults.h"
+#include "runtime/device/faults.h"
 #include "runtime/record.h"
+#include "runtime/submit/context.h"
 #include "support.h"
 #include "vulkan_host.h"
 

@@ -5,7 +5,7 @@
 #include "engine/base/bind.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
-#include "runtime/faults.h"
+#include "runtime/device/faults.h"
 #include "support.h"
 #include "vulkan_host.h"
 

@@ -1,5 +1,5 @@
 // Long calls in slices: every workgroup runs once, in the order of the queue, and the answers are the interpreter's.
-#include "runtime/slices.h"
+#include "runtime/submit/slices.h"
 
 #include <algorithm>
 #include <bit>
@@ -12,8 +12,8 @@
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
 #include "runtime/call/graph.h"
-#include "runtime/context.h"
-#include "runtime/faults.h"
+#include "runtime/device/faults.h"
+#include "runtime/submit/context.h"
 #include "support.h"
 
 using namespace tessera;

@@ -3,7 +3,7 @@
 #include <future>
 #include <thread>
 
-#include "runtime/context.h"
+#include "runtime/submit/context.h"
 #include "support.h"
 
 using namespace tessera;

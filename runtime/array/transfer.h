@@ -1,0 +1,20 @@
+// Bytes between the host and a Buffer: through its mapping where the device is done with it, else through staging
+// memory in the queue's order. Internal to runtime/. Read next: device_array.cpp.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/submit/context.h"
+
+namespace tessera::vulkan {
+
+/// `from` may be changed or gone when this returns. `what` names the array in errors.
+void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes,
+                 const std::string& what);
+/// Waits for the commands that write it.
+void read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes,
+                const std::string& what);
+
+}  // namespace tessera::vulkan

@@ -1,0 +1,210 @@
+#include "runtime/launch/bound.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <mutex>
+
+#include "engine/base/bind.h"
+#include "engine/base/error.h"
+#include "runtime/launch.h"
+#include "runtime/submit/context.h"
+
+namespace tessera::vulkan {
+namespace {
+
+// Loops that the driver would leave before their end, as far as the sizes tell. Returns the line of the longest, for
+// what the call may report.
+Loc check_loops(const Program& p, const DimValues& dims, int64_t launched, const std::string& device) {
+  if (p.max_loop_iterations == 0) return p.loc;
+  const LoopTotal total =
+      total_iterations(p.loops, p.max_workgroups > 0 ? cdiv(p.num_units.eval(dims), launched) : 0, &dims);
+  if (total.at_least <= p.max_loop_iterations) return total.at_most_loc;
+  std::vector<Extent> sizes{p.num_units};
+  for (const ProgramLoop& l : p.loops) sizes.push_back(l.at_least);
+  throw CompileError(loops_too_long(p.name, total.at_least, bindings(sizes, dims), device, p.max_loop_iterations),
+                     total.at_least_loc, kShorterLoops);
+}
+
+}  // namespace
+
+std::vector<int64_t> extents_of(const Program& p, const DimValues& dims, const Device& device) {
+  std::vector<int64_t> values;
+  for (size_t i = 0; i < p.extents.size(); ++i) {
+    const int64_t v = p.extents[i].eval(dims);
+    if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && !p.open_ended && v > Program::kMostSteps)
+      throw CompileError(
+          loops_too_long(p.name, v, bindings({p.extents[i]}, dims), device.info().name, p.max_loop_iterations), p.loc,
+          kShorterLoops);
+    if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max()))
+      throw SpecError(
+          p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits",
+          p.loc);
+    values.push_back(v);
+  }
+  return values;
+}
+
+int64_t workgroups_of(const Program& p, const DimValues& dims, const DeviceInfo& device) {
+  const int64_t n = p.num_units.eval(dims);
+  if (n <= 0) return 0;
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  if (n > most)
+    throw SpecError(
+        p.name + ": the grid takes " + std::to_string(n) + " workgroups but a call has at most " + std::to_string(most),
+        p.loc);
+  // Nothing to write to, and no address for the code to read from (codegen/README.md: No access leaves its array).
+  const auto is_empty = [&](const ProgramArg& a) {
+    return std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; });
+  };
+  if (p.report_bytes == 0 && p.scratch_bytes == 0 && std::all_of(p.args.begin(), p.args.end(), is_empty)) return 0;
+  if (p.max_workgroups == 0) return n;
+  const int64_t usual = std::min<int64_t>(n, p.max_workgroups);
+  if (p.max_loop_iterations == 0) return usual;
+  // Where that makes each loop over too many units for the driver: more workgroups, within a quarter of the memory for
+  // their arenas.
+  const LoopTotal unit = total_iterations(p.loops, 0, &dims);
+  const int64_t units =
+      std::max<int64_t>(p.max_loop_iterations / std::max<int64_t>(unit.at_most.value_or(unit.at_least), 1) - 1, 1);
+  const int64_t room =
+      std::min(device.memory_bytes / 4, device.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
+  return std::max(usual, std::min(cdiv(n, units), room));
+}
+
+void check_dispatch(Bound& b, const Program& p, const DimValues& dims, const Device& device, uint64_t launched) {
+  if (b.groups[2] > device.context()->probe().max_groups[2] ||
+      launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
+    throw SpecError(p.name + ": the grid takes " + std::to_string(b.count) + " workgroups, which " +
+                        device.info().name + " cannot launch at once",
+                    p.loc);
+  b.longest_loop = check_loops(p, dims, static_cast<int64_t>(launched), device.info().name);
+}
+
+std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses,
+                                      const std::vector<int64_t>& sizes, const GroupSlice* units) {
+  std::vector<std::byte> block;
+  auto put = [&](auto v) {
+    const size_t at = block.size();
+    block.resize(at + sizeof v);
+    std::memcpy(block.data() + at, &v, sizeof v);
+  };
+  const auto size = [&](size_t i) {
+    const auto at = static_cast<int>(i);
+    if (units && p.steps_extent >= 0 && at == p.steps_extent) return units->first_step;
+    if (units && p.steps_extent >= 0 && at == p.steps_extent + 1) return units->end_step;
+    return units && at == p.units_extent ? units->first + units->count : sizes[i];
+  };
+  for (size_t i = 0; i < addresses.size(); ++i)
+    put(units && i == p.args.size() && p.scratch_bytes > 0
+            ? addresses[i] - static_cast<uint64_t>(units->first) * static_cast<uint64_t>(p.scratch_bytes)
+            : addresses[i]);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (p.extent_is_64[i]) put(size(i));
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (!p.extent_is_64[i]) put(static_cast<int32_t>(size(i)));
+  return block;
+}
+
+std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& p,
+                                              const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes,
+                                              const std::vector<GroupSlice>& slices, std::shared_ptr<Buffer>& table) {
+  const bool by_units = slices.size() > 1 && slices_have_blocks(p);
+  std::vector<std::vector<std::byte>> pushes;
+  for (size_t i = 0; i < (by_units ? slices.size() : 1); ++i)
+    pushes.push_back(argument_block(p, addresses, sizes, by_units ? &slices[i] : nullptr));
+  if (!p.indirect_table || pushes[0].empty()) return pushes;
+  const uint64_t stride = (pushes[0].size() + 15) / 16 * 16;
+  std::vector<std::byte> all(stride * (pushes.size() - 1) + pushes[0].size());
+  for (size_t i = 0; i < pushes.size(); ++i)
+    std::copy(pushes[i].begin(), pushes[i].end(), all.begin() + static_cast<std::ptrdiff_t>(i * stride));
+  table = std::make_shared<Buffer>(context, all.size(), Memory::upload, p.name + ": the argument table");
+  table->host_write(all.data(), all.size());
+  for (size_t i = 0; i < pushes.size(); ++i) {
+    const uint64_t address = table->address() + i * stride;
+    pushes[i].resize(sizeof address);
+    std::memcpy(pushes[i].data(), &address, sizeof address);
+  }
+  return pushes;
+}
+
+double seconds_of(Context& context, const Program& p, const DimValues& dims) {
+  const double work = work_of(p, dims);
+  if (work <= 0) return 0;
+  std::lock_guard lock(context.mutex());
+  return context.pace().seconds(work, p.spirv.data());
+}
+
+namespace {
+// Of a program whose loops are cut: as many steps at once as the driver's loops and the watchdog, of which they would
+// take so many times the budget, allow; and where the arenas of all units would take more than a quarter of the memory,
+// some of the units after the others.
+std::vector<GroupSlice> cut_slices(Context& context, const Program& p, const DimValues& dims, int64_t count,
+                                   double times) {
+  if (count == 0) return {};
+  const Probe& probe = context.probe();
+  const std::array<uint32_t, 3> limits{probe.max_groups[0], probe.max_groups[1], probe.max_groups[2]};
+  const int64_t total = p.extents[static_cast<size_t>(p.steps_extent) + 1].eval(dims);
+  const int64_t steps = p.open_ended
+                            ? steps_at_once(p, total, &dims)
+                            : std::min(steps_at_once(p, total, &dims), cdiv(total, static_cast<int64_t>(times) + 1));
+  const int64_t room =
+      std::min(context.memory_bytes() / 4, probe.info.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
+  const std::array<uint32_t, 3> groups = fold_workgroups(count, limits);
+  const GroupSlice all{{0, 0, 0}, groups, 0, int64_t{groups[0]} * groups[1] * groups[2]};
+  std::vector<GroupSlice> slices;
+  if (count > room) slices = slice_workgroups(count, std::max<int64_t>(room, 1), limits);
+  if (p.open_ended) return slice_open(slices, all, steps);
+  if (slices.size() < 2 && steps >= total) return {};
+  slices = slice_steps(slices, all, total, steps);
+  // A submission takes longer than a dispatch of a few steps: as many are in one as the budget allows.
+  const double share = times > 0 ? static_cast<double>(slices.size()) / times : kTogether;
+  const auto together = static_cast<size_t>(std::clamp(share, 1.0, double{kTogether}));
+  for (size_t i = 0; i + 1 < slices.size(); ++i) slices[i].ends = (i + 1) % together == 0;
+  return slices;
+}
+}  // namespace
+
+uint64_t arenas_of(const Program& p, const std::vector<GroupSlice>& slices, uint64_t launched) {
+  if (p.steps_extent < 0 || slices.empty()) return launched;
+  int64_t most = 0;
+  for (const GroupSlice& s : slices) most = std::max(most, s.count);
+  return static_cast<uint64_t>(most);
+}
+
+std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t workgroups) {
+  constexpr int64_t kMost = 1024;  // beyond, submitting would cost more than it saves
+  const double budget = context.watchdog_seconds();
+  if (p.steps_extent >= 0)
+    return cut_slices(context, p, dims, workgroups,
+                      budget > 0 ? std::min(seconds_of(context, p, dims) / budget, static_cast<double>(kMost)) : 0);
+  const bool by_units = p.max_workgroups > 0;
+  const int64_t count = by_units ? p.num_units.eval(dims) : workgroups;
+  if (budget == 0 || (by_units && p.units_extent < 0) || count < 2) return {};
+  const double times = seconds_of(context, p, dims) / budget;
+  if (times <= 1) return {};
+  const int64_t wanted =
+      times < static_cast<double>(std::min(count, kMost)) ? static_cast<int64_t>(times) + 1 : std::min(count, kMost);
+  const uint32_t* most = context.probe().max_groups;
+  const std::array<uint32_t, 3> limits{most[0], most[1], most[2]};
+  return by_units ? slice_units(count, cdiv(count, wanted), workgroups, limits)
+                  : slice_workgroups(count, cdiv(count, wanted), limits);
+}
+
+Bound bind(const Program& p, const DimValues& dims, const Device& device) {
+  Bound b;
+  b.count = workgroups_of(p, dims, device.info());
+  b.sizes = extents_of(p, dims, device);
+  b.longest_loop = p.loc;
+  if (b.count == 0) return b;
+  const uint32_t* most = device.context()->probe().max_groups;
+  b.groups = fold_workgroups(b.count, {most[0], most[1], most[2]});
+  const uint64_t launched = uint64_t{b.groups[0]} * b.groups[1] * b.groups[2];
+  check_dispatch(b, p, dims, device, launched);
+  const uint64_t arenas =
+      p.steps_extent >= 0 ? arenas_of(p, slices_of(*device.context(), p, dims, b.count), launched) : launched;
+  if (p.scratch_bytes > 0 && __builtin_mul_overflow(static_cast<int64_t>(arenas), p.scratch_bytes, &b.scratch_bytes))
+    b.scratch_bytes = std::numeric_limits<int64_t>::max();
+  return b;
+}
+
+}  // namespace tessera::vulkan

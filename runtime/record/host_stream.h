@@ -1,0 +1,114 @@
+// HostCall and HostStream: what PreparedKernel and CommandStream (record.h) are inside. Internal to runtime/. Read
+// next: record.cpp.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/image/image.h"
+#include "runtime/launch/bound.h"
+#include "runtime/record.h"
+#include "runtime/submit/context.h"
+
+namespace tessera::vulkan {
+
+class HostStream;
+
+struct HostCall {
+  /// The memory of one call in one frame.
+  struct Call {
+    // the argument block; addresses of arrays are put in by each recording
+    std::span<std::byte> block;
+    std::span<std::shared_ptr<Buffer>> arguments;  // of the last recording
+    std::unique_ptr<Buffer> scratch, table, report;
+    // Per argument, and empty where no argument has one: what recording does not touch costs it no time.
+    std::vector<std::unique_ptr<Buffer>> own;     // for an input that the code writes, and for an image
+    std::vector<std::unique_ptr<Buffer>> packed;  // the bytes of an image's texels, where they are copied into it
+    std::vector<std::shared_ptr<ImageState>> images;
+  };
+  struct Slot {
+    uint64_t frame = 0;
+    size_t used = 0;
+    std::vector<Call> calls;
+    std::vector<std::byte> blocks;  // of all calls, one behind the other
+    std::vector<std::shared_ptr<Buffer>> arguments;
+  };
+
+  HostCall(const Device& device, std::shared_ptr<const Program> program, const PrepareOptions& options);
+  ~HostCall();
+  Call& next(uint64_t frame);
+  void restart(Slot& slot, uint64_t frame);
+  void take_report(Call& c);
+  size_t dispatches() const { return bound.count == 0 ? 0 : std::max<size_t>(slices.size(), 1); }
+  std::span<const std::byte> block(const Call& c, size_t dispatch);  ///< valid until the next
+  uint64_t block_stride(const Call& c) const { return (c.block.size() + 15) / 16 * 16; }
+
+  Device device;
+  std::shared_ptr<const Program> program;
+  DimValues dims;
+  int frames_in_flight, calls_per_frame;
+  std::string label;  // "dispatch blur"
+  std::string range;  // "blur at samples/blur.cpp:12": of all commands of a call, and per argument of those that read
+                      // or write an image
+  std::vector<std::string> image_ranges;  // "read in_specs[0]"
+  std::vector<Shape> shapes;
+  std::vector<std::shared_ptr<ImageState>> like;  // per argument: null for arrays
+  std::vector<int> channels;
+  size_t num_inputs = 0;
+  Bound bound;
+  std::vector<GroupSlice> slices;                    // of a program whose loops are cut: each is a dispatch
+  std::vector<std::vector<std::byte>> slice_blocks;  // what each adds to the argument block of the call
+  std::vector<std::byte> sum;                        // room for that
+  const Pipeline* pipeline = nullptr;
+  Scopes scopes;
+  uint64_t newest = 0;  // frame
+  std::vector<Slot> slots;
+  Slot* current = nullptr;            // of the newest frame
+  std::unique_ptr<HostStream> alone;  // for calls by themselves
+};
+
+/// Where a dispatch reads its numbers of workgroups, instead of those that it has been prepared for.
+struct Indirect {
+  Buffer* groups = nullptr;
+  uint64_t offset = 0;
+};
+
+class HostStream {
+ public:
+  explicit HostStream(const Device& device);
+  void begin(VkCommandBuffer commands, uint64_t frame);
+  void record(HostCall& call, std::span<const Argument> arguments, Indirect indirect = {});
+  void record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect = {});
+  void end();
+  const Scopes& scopes() const { return scopes_; }
+
+ private:
+  struct Copy {
+    Buffer *from, *to;
+  };
+  void barrier(StageMask from, StageMask to);
+  void pass_on(const HostCall& call, const HostCall::Call& c);
+  Buffer* take(const HostCall& call, HostCall::Call& c, const Argument& argument, size_t i);
+  static void check_apart(const HostCall& call, size_t output, size_t other);
+  void read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
+  void store_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);
+  void command(const std::string& name, Stage stage, std::span<const Access> accesses, bool indirect = false);
+
+  Device device_;
+  VkCommandBuffer commands_ = VK_NULL_HANDLE;
+  uint64_t frame_ = 0;
+  Ordered ordered_ = {};  // by barriers in this command buffer
+  uint64_t number_ = 0;   // of the stream
+  bool begun_ = false;    // its first barrier is there
+  bool reported_ = false;
+  std::vector<Access> accesses_;  // of the call being recorded, and rooms for more
+  std::vector<Argument> arguments_;
+  std::vector<Buffer*> buffers_;
+  std::vector<Copy> copies_;
+  StageMask waits_ = 0, signals_ = 0;  // of all commands so far
+  Scopes scopes_;                      // since end()
+};
+
+}  // namespace tessera::vulkan

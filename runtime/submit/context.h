@@ -1,0 +1,100 @@
+// Context: what a Device handle shares: its memory (memory/device_heap.h) with what has been submitted to its queue:
+// the recorder of commands, pipelines, and calls whose report is still to be read. Internal to runtime/. Read next:
+// recorder.h.
+#pragma once
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/memory/buffer.h"
+#include "runtime/memory/device_heap.h"
+#include "runtime/submit/outcome.h"
+#include "runtime/submit/pace.h"
+#include "runtime/submit/recorder.h"
+
+namespace tessera {
+struct Program;
+}
+
+namespace tessera::vulkan {
+
+class Pipeline;
+
+class Context final : public DeviceHeap {
+ public:
+  static std::shared_ptr<Context> create(const DeviceOptions& options);
+  static std::shared_ptr<Context> import(const ImportedDevice& device, const DeviceOptions& options);
+  /// A new one on the same device, with the programs that have been compiled for this one.
+  std::shared_ptr<Context> again();
+  ~Context();
+  /// The process ends: what runs is awaited (unless it runs for another process, which this one is a fork of), and
+  /// destructors call nothing of Vulkan's any more, whose libraries end with it. Internal to process_end.cpp.
+  void end(bool waits) noexcept;
+
+  Recorder& recorder() { return *recorder_; }  // with mutex() held
+  Pace& pace() { return *pace_; }              // with mutex() held
+  double watchdog_seconds() const { return options_.watchdog_seconds; }
+
+  void require_alive() override;
+  void wait(uint64_t value) override;
+  void wait_all() override;
+  /// The pipeline for a program, made if need be. Throws CompileError if the program exceeds the device's limits.
+  const Pipeline& pipeline(const Program& program);
+
+  // Reports (outcome.cpp):
+  /// Memory for one; whoever has cleared it, and had a submission write it, hands it on with the call's outcome.
+  std::unique_ptr<Buffer> report_buffer(uint64_t bytes, const std::string& what);
+  void clear_report(const std::string& what, Buffer& report, int64_t print_bytes);  // with mutex() held
+  // of a Program that is open_ended, whose dispatches until now are done; forgets it. With mutex() held
+  bool steps_left(Buffer& report);
+  // of a call that is done, and whose errors wait() is to tell; without mutex()
+  void settle_now(const std::shared_ptr<Outcome>& outcome);
+  void follow(std::shared_ptr<Outcome> outcome);  // the call has been submitted; with mutex() held
+  /// Throws what went wrong with a call that has been waited for, or with one that its inputs come from.
+  void throw_if_wrong(const std::shared_ptr<Outcome>& outcome);
+  /// Hands on what settled calls have printed; without mutex().
+  void say();
+  int64_t print_bytes() const { return print_bytes_; }
+  /// Throws the first error of a settled call that nobody has been told of.
+  void throw_untold();
+
+  std::atomic<uint64_t> pipelines_made = 0, pipelines_from_disk = 0;
+
+  /// Programs by a key of the caller's, for as long as the device lives: runtime/call keeps compiled kernels here.
+  std::mutex programs_mutex;
+  std::map<std::string, std::shared_ptr<const Program>, std::less<>> programs;
+
+  /// What runtime/image shares among the images of a device, likewise; it goes before the device does.
+  std::mutex images_mutex;
+  std::shared_ptr<void> images;
+
+ protected:
+  bool lost() const override;
+  void collect() override;  // settles what is done, too
+  void note_release(AddressRange range) override;
+  Hazards used_by_anything() override;
+
+ private:
+  Context(const DeviceOptions& options, const ImportedDevice* imported);
+  VkResult idle();
+  void settle(Outcome& o);
+  void read_prints(Outcome& o, const std::vector<uint32_t>& header);
+
+  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Pace> pace_;                      // goes before the recorder
+  std::deque<std::shared_ptr<Outcome>> in_flight_;  // in the order of their submissions
+  std::deque<std::shared_ptr<const Error>> untold_;
+  std::vector<std::string> lines_;    // printed, and not handed on
+  std::recursive_mutex print_mutex_;  // of say(); taken before mutex_
+  int64_t print_bytes_ = 0;
+  std::vector<std::unique_ptr<Buffer>> reports_;  // idle
+  std::mutex pipelines_mutex_;
+  std::unordered_multimap<uint64_t, std::unique_ptr<Pipeline>> pipelines_;
+};
+
+}  // namespace tessera::vulkan
