@@ -199,17 +199,17 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
     const auto refused = [&](const auto& function) {
       return error_of<CompileError>([&] { PreparedGraph(d, function.trace({{{64}, f32}, {{}, i32}})); });
     };
-    const int unbounded = __LINE__ + 1;
+    const int unbounded = __LINE__ + 2;  // of its loop
     const auto to =
         jit([](Tensor x, Tensor n) { return fori_loop(0, n, x, [](Value, Value y) { return Value(next(y)); }); });
     CHECK(refused(to) == "jit: nothing bounds how often a while loop turns" + known + line(unbounded) + bound);
-    const int large = __LINE__ + 1;
+    const int large = __LINE__ + 2;  // of its loop
     const auto often = jit([](Tensor x, Tensor n) {
       return fori_loop(0, minimum(n, 5000), x, [](Value, Value y) { return Value(next(y)); });
     });
     CHECK(refused(often) == "jit: a loop of at most 5000 turns becomes more than 1024 commands" + known + line(large) +
                                 "\n  note: " + replay);
-    const int counted = __LINE__ + 1;
+    const int counted = __LINE__ + 2;  // of its loop
     const auto long_loop =
         jit([](Tensor x, Tensor) { return fori_loop(0, 5000, x, [](Value, Value y) { return Value(next(y)); }); });
     CHECK(refused(long_loop) ==
