@@ -42,7 +42,8 @@ check "no folder has more than 26 modules (a header and its source are one; the 
     n=$(of "^$d/[^/]*\.(h|cpp|def)$" | sed -E 's/\.(h|cpp|def)$//' | sort -u | wc -l); [ "$n" -le 26 ] || echo "$d: $n"
   done)"
 
-check "one place reads TESSERA_DEVICE" "$(lines '^(engine|codegen|runtime)/.*\.(h|cpp)$' 'getenv\("TESSERA_DEVICE"\)' | sed 1d)"
+check "one place reads TESSERA_DEVICE" "$(
+  lines '^(engine|codegen|runtime)/.*\.(h|cpp|py)$' '(getenv\(|environ).*"TESSERA_DEVICE"' | sed 1d)"
 check "no switch over ops has a default, but for three that say why" "$(printf '%s\n' "${files[@]}" | python3 tests/support/opcode_switches.py)"
 check "comments and pages, and the tables of CONTRIBUTING.md, name files that are there" "$(printf '%s\n' "${files[@]}" | python3 tests/support/named_files.py)"
 

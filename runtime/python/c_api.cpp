@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "runtime/device.h"
 #include "runtime/python/session.h"
 
 #define TESSERA_PYTHON_API extern "C" __attribute__((visibility("default")))
@@ -65,6 +66,9 @@ TESSERA_PYTHON_API char* tessera_unnamed_cpu_driver(char** name) {
   *name = nullptr;
   return error_of([&] { *name = copied(unnamed_cpu_driver()); });
 }
+
+/// Whether the environment says that calls run on the interpreter where no device is named.
+TESSERA_PYTHON_API bool tessera_interpreter_selected() { return interpreter_selected(); }
 
 TESSERA_PYTHON_API char* tessera_submit_nothing(const char* device, int64_t times) {
   return error_of([&] { submit_nothing(device, times); });

@@ -33,6 +33,7 @@ def _open():
     lib.tessera_free.argtypes, lib.tessera_free.restype = [ctypes.c_void_p], None
     lib.tessera_prepare.argtypes, lib.tessera_prepare.restype = [p, z, p, p], ctypes.c_void_p
     lib.tessera_unnamed_cpu_driver.argtypes, lib.tessera_unnamed_cpu_driver.restype = [ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p
+    lib.tessera_interpreter_selected.argtypes, lib.tessera_interpreter_selected.restype = [], ctypes.c_bool
     lib.tessera_submit_nothing.argtypes, lib.tessera_submit_nothing.restype = [p, ctypes.c_int64], ctypes.c_void_p
     lib.tessera_set_printer.argtypes, lib.tessera_set_printer.restype = [ctypes.c_void_p], None
     lib.tessera_stats.argtypes, lib.tessera_stats.restype = [ctypes.POINTER(ctypes.c_uint64)], None
@@ -74,7 +75,7 @@ def device_name(device):
         raise Error(f'tessera: a device is a name, not {device!r}\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
     if device not in ("interpreter", "vulkan") and not device.startswith("vulkan:"):  # at once, and no reason for a fallback
         raise Error(f'tessera: the device "{device}" is not known\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
-    return "interpreter" if device == "vulkan" and os.environ.get("TESSERA_DEVICE") == "interpreter" else device
+    return "interpreter" if device == "vulkan" and native.tessera_interpreter_selected() else device
 
 
 def _text(function, *args):
